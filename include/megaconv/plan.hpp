@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// A convolution that is ready to run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "megaconv/error.hpp"
+#include "megaconv/mapping.hpp"
+#include "megaconv/problem.hpp"
+#include "megaconv/trace.hpp"
+
+namespace megaconv {
+
+struct PlanOptions {
+  TilingOptions tiling;    ///< algorithm, tile, points, filter mode, window
+  MappingOptions mapping;  ///< policy and its parameters
+  PolicyFunction policy;   ///< when set, replaces mapping.policy
+  Backend backend = Backend::cpu;
+  /// CPU workers; 0: MEGACONV_NUM_THREADS, else the CPUs this process may run on.
+  std::uint32_t num_threads = 0;
+  /// A task that waits longer than this ends the run with Status::timeout and a report.
+  std::uint32_t wait_budget_ms = 10'000;
+};
+
+/// Arguments of one run. All pointers are to dense tensors in ConvProblem's layout; none is kept.
+struct Tensors {
+  const void* x = nullptr;  ///< input, [N][C][H][W] or [N][H][W][C]
+  const void* w =
+      nullptr;  ///< filters, [K][C/groups][R][S] or [K][R][S][C/groups]; null when prepared
+  const void* bias = nullptr;      ///< [K], when the epilogue has a bias
+  const void* residual = nullptr;  ///< shape of y, when the epilogue has one; may be y itself
+  void* y = nullptr;               ///< output, [N][K][P][Q] or [N][P][Q][K]
+  const void* prepared_filters =
+      nullptr;  ///< from Plan::prepare_filters, with FilterMode::prepared
+};
+
+/// What one run may do besides computing.
+struct RunOptions {
+  Trace* trace = nullptr;  ///< receives one record per task; tracing costs nothing when null
+};
+
+/// Immutable: every method is const and may be called from any number of threads at once, each run
+/// with a workspace of its own. Copies share one state.
+class Plan {
+ public:
+  /// Alignment of workspaces and prepared filters, in bytes.
+  static constexpr std::size_t kAlignment = 64;
+
+  /// Chooses and checks everything; all planning errors come from here.
+  /// Throws Error: invalid_argument, unsupported.
+  static Plan create(const ConvProblem& problem, const PlanOptions& options = {});
+
+  /// From a lowering of one's own: an imported mapping file, or lower() with other options. It is
+  /// validated. `options.tiling` and `options.mapping` are not read.
+  static Plan create(Lowering lowering, const PlanOptions& options = {});
+
+  /// Bytes that every run needs, aligned to kAlignment. Its content need not be initialised and
+  /// must not be changed between two runs that are to share it; never 0.
+  std::size_t workspace_bytes() const noexcept;
+
+  /// Bytes of prepared filters; 0 unless the plan was made with FilterMode::prepared.
+  std::size_t prepared_filter_bytes() const noexcept;
+
+  /// Transforms the filters once. `prepared`: prepared_filter_bytes(), aligned to kAlignment.
+  /// Throws Error(invalid_argument) when the plan transforms filters in every run.
+  void prepare_filters(const void* w, void* prepared) const;
+
+  /// Runs the convolution and returns when y is complete.
+  /// Throws Error before any work starts: invalid_argument (a null, misaligned or overlapping
+  /// pointer; a workspace in use by another run), out_of_memory (workspace too small). Throws
+  /// Error(timeout) with a report when a wait exceeds its budget; y is then undefined, the plan and
+  /// the workspace stay usable.
+  void execute(const Tensors& tensors, void* workspace, std::size_t workspace_bytes,
+               const RunOptions& run = {}) const;
+
+  const ConvProblem& problem() const noexcept;
+  const Lowering& lowering() const noexcept;
+  std::uint32_t num_threads() const noexcept;
+
+  /// Everything that was chosen and why, in lines of "name: value".
+  std::string describe() const;
+
+ private:
+  struct State;
+  explicit Plan(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  std::shared_ptr<const State> state_;
+};
+
+/// "0.1.0"
+const char* version() noexcept;
+
+}  // namespace megaconv

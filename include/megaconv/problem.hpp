@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is to be computed: one forward convolution with its epilogue.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace megaconv {
+
+/// Storage type of x, w, bias, residual and y.
+enum class DataType : std::uint8_t { f32, f16, bf16 };
+
+/// Memory order of the activations; it also fixes the filter's:
+///   nchw: x [N][C][H][W], w [K][C/groups][R][S], y and residual [N][K][P][Q]
+///   nhwc: x [N][H][W][C], w [K][R][S][C/groups], y and residual [N][P][Q][K]
+/// All tensors are dense. (PyTorch's channels_last tensors have the nhwc orders in memory.)
+enum class Layout : std::uint8_t { nchw, nhwc };
+
+/// What happens to a sum before it is stored: y = relu(sum + bias[k] + residual), each part
+/// optional.
+struct Epilogue {
+  bool bias = false;      ///< bias [K]
+  bool residual = false;  ///< residual, shape and layout of y
+  bool relu = false;
+  bool operator==(const Epilogue&) const = default;
+};
+
+/// One convolution, in the field's letters. A plain value; check it with validate().
+struct ConvProblem {
+  std::int64_t n = 1;      ///< batch
+  std::int64_t c = 1;      ///< input channels
+  std::int64_t h = 1;      ///< input height
+  std::int64_t w = 1;      ///< input width
+  std::int64_t k = 1;      ///< filters (output channels)
+  std::int64_t r = 3;      ///< filter height
+  std::int64_t s = 3;      ///< filter width
+  std::int64_t pad_h = 1;  ///< zero rows above and below
+  std::int64_t pad_w = 1;  ///< zero columns left and right
+  std::int64_t stride_h = 1;
+  std::int64_t stride_w = 1;
+  std::int64_t dilation_h = 1;
+  std::int64_t dilation_w = 1;
+  std::int64_t groups = 1;  ///< channel groups; divides c and k
+  DataType dtype = DataType::f32;
+  Layout layout = Layout::nchw;
+  Epilogue epilogue;
+
+  /// Rows and columns that one dilated filter covers.
+  std::int64_t filter_extent_h() const { return (r - 1) * dilation_h + 1; }
+  std::int64_t filter_extent_w() const { return (s - 1) * dilation_w + 1; }
+  /// Output height P and width Q.
+  std::int64_t p() const { return (h + 2 * pad_h - filter_extent_h()) / stride_h + 1; }
+  std::int64_t q() const { return (w + 2 * pad_w - filter_extent_w()) / stride_w + 1; }
+  /// Elements of each tensor.
+  std::int64_t x_size() const { return n * c * h * w; }
+  std::int64_t w_size() const { return k * (c / groups) * r * s; }
+  std::int64_t y_size() const { return n * k * p() * q(); }
+  /// Floating-point operations of the direct algorithm, 2 N K P Q (C/groups) R S; every effective
+  /// FLOP/s figure of the project divides this by a time, whatever the algorithm.
+  double flops() const;
+
+  /// One filter per channel: C == K == groups. Lanes then hold channels, not filters.
+  bool depthwise() const { return groups == c && groups == k; }
+
+  bool operator==(const ConvProblem&) const = default;
+};
+
+/// Throws Error(invalid_argument) for the first extent out of range, a filter larger than the
+/// padded input, groups that do not divide, or a tensor of more than 2^40 elements.
+void validate(const ConvProblem& problem);
+
+/// Reads "n64c128h28w28k128r3s3p1u1d1g1": batch, channels, height, width, filters, filter height
+/// and width, padding, stride, dilation, groups. w defaults to h, r to 3, s to r, p to "same" (d
+/// (r-1) / 2), the rest to 1. p, u and d take "AxB" for different vertical and horizontal values.
+/// Suffixes in any order: "+nhwc", "+nchw", "+f16", "+bf16", "+f32", "+bias", "+residual", "+relu".
+/// The result has passed validate(). Throws Error(invalid_argument) naming the offending part.
+ConvProblem parse_problem(std::string_view text);
+
+/// The canonical problem string; parse_problem(to_string(p)) == p.
+std::string to_string(const ConvProblem& problem);
+
+const char* to_string(DataType dtype) noexcept;  ///< "f32", "f16", "bf16"
+const char* to_string(Layout layout) noexcept;   ///< "nchw", "nhwc"
+std::size_t size_of(DataType dtype) noexcept;    ///< bytes of one element
+
+}  // namespace megaconv

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// CPU task bodies behind one table per instruction set.
+//
+// A task body is pure compute: it reads and writes the tensors of `TaskArgs` and knows nothing
+// about counters, workers or order. The bodies are compiled once per instruction set from the same
+// sources (tasks/cpu/*.inl), and `kernels_for()` picks a table at run time.
+//
+// Layouts (B = Tiling::kLaneBlock = 16 floats = 64 bytes, one cache line; CB, KB = lane blocks of
+// the channels, filters; slot = group % slots):
+//
+//   U  Winograd  [alpha^2][KB][C][B]       U[p][kb][c][lane]; filter k = kb * B + lane, zero past K
+//      direct    [KB][R][S][C/groups][B]   w packed the same way; KB counts every conv group's
+//      blocks
+//   V            [v_slots][alpha^2][CB][t][B]   channel c = cb * B + lane, zero past C
+//   M            [m_slots][alpha^2][KB][t][B]
+//
+// so that a GEMM tile reads V as panels of t rows x 16 channels and U as a stream of 64-byte rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "megaconv/mapping.hpp"
+
+namespace megaconv::cpu {
+
+/// What a task may touch. Pointers that a task kind does not use may be null.
+struct TaskArgs {
+  const Tiling* tiling = nullptr;
+  const float* x = nullptr;  ///< layout of tiling->problem
+  const float* w = nullptr;
+  const float* bias = nullptr;
+  const float* residual = nullptr;
+  float* y = nullptr;
+  float* u = nullptr;  ///< 64-byte aligned, layout above
+  float* v = nullptr;
+  float* m = nullptr;
+};
+
+/// Runs one task. `scratch`: Kernels::scratch_bytes() of this worker's own, 64-byte aligned.
+using TaskFunction = void (*)(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
+                              std::byte* scratch);
+
+struct Kernels {
+  const char* isa;  ///< "avx512", "avx2", "portable"
+  std::size_t (*scratch_bytes)(const Tiling& tiling);
+  TaskFunction run[kNumTaskKinds];  ///< by TaskKind
+};
+
+/// Instruction sets compiled in that this machine can run, best first; never empty.
+std::vector<std::string> available_isas();
+
+/// The table for `isa`; empty picks MEGACONV_ISA from the environment, else the best available.
+/// Throws Error(unsupported) naming those available.
+const Kernels& kernels_for(std::string_view isa = {});
+
+}  // namespace megaconv::cpu
