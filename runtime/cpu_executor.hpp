@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a task array on CPU workers. Knows tasks and counters, nothing about convolutions.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "megaconv/trace.hpp"
+#include "runtime/counters.hpp"
+
+namespace megaconv {
+
+/// Cells that one run after the other uses, and that no two runs use at once.
+struct CpuRunState {
+  HostSync::Cell* ticket = nullptr;
+  HostSync::Cell* counters = nullptr;  ///< one per counter of the graph
+  std::uint32_t epoch = 0;             ///< number of completed runs, modulo 2^32
+};
+
+/// Computes one task. Called by several workers at once, for different tasks; must not throw.
+using TaskBody = std::function<void(const Task& task, std::uint32_t worker)>;
+
+/// Runs `tasks` in order of their positions on `num_workers` workers of the shared pool and returns
+/// when all are done. Throws Error(timeout) when a task has waited for `wait_budget`: the text
+/// names the task, its counter, signals seen and expected, and the producers that are missing. The
+/// cells of `state` are then spent: zero them and start again at epoch 0.
+void run_on_cpu(std::span<const Task> tasks, std::uint32_t num_workers, const CpuRunState& state,
+                std::chrono::milliseconds wait_budget, const TaskBody& body,
+                Trace* trace = nullptr);
+
+}  // namespace megaconv

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where everything lies in a run's workspace, and who may use it.
+//
+//   | header | counters | V | M | U (filters transformed in every run) | scratch, one per worker |
+//
+// A workspace is handed over as raw memory. The header's owner word says whose counters it holds: a
+// plan that finds its own word continues with the next epoch, any other plan starts afresh at epoch
+// 0.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/counters.hpp"
+
+namespace megaconv {
+
+struct WorkspaceHeader {
+  alignas(64) std::uint64_t owner;    // (process key, plan id, in-use bit); anything else: nobody's
+  std::uint32_t epoch;                // completed runs, modulo 2^32
+  alignas(64) HostSync::Cell ticket;  // on a cache line of its own: every worker writes it
+};
+
+/// Byte offsets of the parts, all multiples of 64.
+struct WorkspaceLayout {
+  std::size_t counters = 0, v = 0, m = 0, u = 0, scratch = 0;
+  std::size_t scratch_stride = 0;  ///< bytes per worker
+  std::size_t total = 0;
+  std::size_t num_counters = 0;
+};
+
+/// Exclusive use of one workspace for one run.
+class WorkspaceLease {
+ public:
+  /// `plan_id`: below 2^31, unique in the process. Zeroes ticket and counters when the workspace
+  /// does not hold this plan's. Throws Error(invalid_argument) when another run is using it.
+  WorkspaceLease(void* workspace, const WorkspaceLayout& layout, std::uint32_t plan_id);
+  /// Counts the epoch when the run completed, else marks the cells as spent.
+  ~WorkspaceLease();
+  WorkspaceLease(const WorkspaceLease&) = delete;
+  WorkspaceLease& operator=(const WorkspaceLease&) = delete;
+
+  void set_completed() noexcept { completed_ = true; }
+  std::uint32_t epoch() const noexcept { return header_->epoch; }
+  HostSync::Cell* ticket() const noexcept { return &header_->ticket; }
+
+ private:
+  WorkspaceHeader* header_;
+  std::uint64_t idle_word_;
+  bool completed_ = false;
+};
+
+}  // namespace megaconv
