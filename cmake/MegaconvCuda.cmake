@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+# Finds a CUDA compiler that works with the host compiler. Without one the CPU parts are built all the
+# same, unless MEGACONV_CUDA is ON.
+#
+# Sets MEGACONV_HAVE_CUDA; when it is true the CUDA language is enabled. Compilers are tried in this
+# order, and the first that is new enough and passes CMake's own test project is taken:
+#   CMAKE_CUDA_COMPILER; CUDACXX or else nvcc on PATH; CUDA_HOME; /usr/local/cuda; /usr/lib/cuda;
+#   /usr/local/cuda-* from the newest down
+include(CheckLanguage)
+
+set(MEGACONV_CUDA AUTO CACHE STRING "CUDA parts: AUTO (if a compiler is found), ON (required) or OFF")
+set_property(CACHE MEGACONV_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(least_cuda_version 12.4)  # the first that takes g++ 13 (Ubuntu 24.04) as its host compiler
+
+# Sets `result` to the release of a toolkit ("13.0.88"), or to nothing if `nvcc` does not run.
+function(megaconv_nvcc_version nvcc result)
+  execute_process(COMMAND ${nvcc} --version OUTPUT_VARIABLE text ERROR_QUIET)
+  string(REGEX MATCH "V([0-9]+\\.[0-9]+\\.[0-9]+)" matched "${text}")
+  set(${result} "${CMAKE_MATCH_1}" PARENT_SCOPE)
+endfunction()
+
+set(MEGACONV_HAVE_CUDA FALSE)
+set(cuda_status "off: MEGACONV_CUDA=OFF")
+if(MEGACONV_CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    set(candidates ${CMAKE_CUDA_COMPILER})
+  else()
+    find_program(nvcc_on_path NAMES $ENV{CUDACXX} nvcc NO_CACHE)
+    file(GLOB versioned_nvcc /usr/local/cuda-*/bin/nvcc)
+    list(SORT versioned_nvcc COMPARE NATURAL ORDER DESCENDING)
+    set(candidates ${nvcc_on_path} $ENV{CUDA_HOME}/bin/nvcc /usr/local/cuda/bin/nvcc
+                   /usr/lib/cuda/bin/nvcc ${versioned_nvcc})
+  endif()
+  if(NOT DEFINED ENV{CUDAHOSTCXX})
+    set(ENV{CUDAHOSTCXX} ${CMAKE_CXX_COMPILER})
+  endif()
+
+  set(cuda_status "off: no nvcc on PATH, in CUDACXX, /usr/local/cuda or /usr/lib/cuda")
+  foreach(nvcc IN LISTS candidates)
+    if(NOT EXISTS ${nvcc} OR MEGACONV_HAVE_CUDA)
+      continue()
+    endif()
+    megaconv_nvcc_version(${nvcc} cuda_version)
+    if(cuda_version VERSION_LESS least_cuda_version)
+      set(cuda_status "off: ${nvcc} is version '${cuda_version}', ${least_cuda_version} or newer is needed")
+      continue()
+    endif()
+    if(NOT CMAKE_CUDA_COMPILER)
+      unset(CMAKE_CUDA_COMPILER)  # NOTFOUND of the candidate before this one
+      unset(CMAKE_CUDA_COMPILER CACHE)
+      set(ENV{CUDACXX} ${nvcc})
+      check_language(CUDA)
+    endif()
+    if(CMAKE_CUDA_COMPILER)
+      set(MEGACONV_HAVE_CUDA TRUE)
+      set(cuda_status "toolkit ${cuda_version}, ${nvcc}")
+    else()
+      set(cuda_status "off: ${nvcc} ${cuda_version} does not work with ${CMAKE_CXX_COMPILER} \
+${CMAKE_CXX_COMPILER_VERSION} (CMakeFiles/CMakeError.log)")
+    endif()
+  endforeach()
+
+  if(MEGACONV_HAVE_CUDA)
+    enable_language(CUDA)
+  elseif(NOT MEGACONV_CUDA STREQUAL "AUTO")
+    message(FATAL_ERROR "MEGACONV_CUDA=${MEGACONV_CUDA} asks for CUDA, which is ${cuda_status}")
+  endif()
+endif()
+add_feature_info("CUDA" MEGACONV_HAVE_CUDA "${cuda_status}")
