@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The names of the policies, the simple ones, and what is chosen when a parameter is left unset.
+#include "mapping/policies.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "megaconv/error.hpp"
+
+namespace megaconv {
+namespace {
+
+constexpr std::pair<Policy, const char*> kPolicyNames[] = {
+    {Policy::interleaved, "interleaved"},
+    {Policy::staged, "staged"},
+    {Policy::depth_first, "depth_first"},
+    {Policy::critical_path, "critical_path"},
+    {Policy::random_topological, "random_topological"},
+};
+
+// Workers take tasks in order, so about `workers` neighbours of the mapping run at the same time;
+// two of those apart, a consumer finds its producers done unless they run longer than its whole
+// neighbourhood. M groups: one for each worker, which then read the same filter block together.
+Interleaving choose_interleaving(const MappingOptions& options, const TaskGraph& graph,
+                                 const Target& target) {
+  const std::uint32_t apart = target.workers > 1 ? 2 * std::min(target.workers, 1u << 30) : 1;
+  const std::uint32_t most_groups = std::max(1u, graph.tiling.num_groups);
+  return {.dig = options.dig.value_or(apart),
+          .dgo = options.dgo.value_or(apart),
+          .m_groups = options.m_groups.value_or(std::clamp(target.workers, 1u, most_groups))};
+}
+
+}  // namespace
+
+const char* to_string(Policy policy) noexcept {
+  for (const auto& [value, text] : kPolicyNames) {
+    if (value == policy) return text;
+  }
+  return "unknown";
+}
+
+Policy parse_policy(std::string_view name) {
+  std::string allowed;
+  for (const auto& [value, text] : kPolicyNames) {
+    if (name == text) return value;
+    allowed += (allowed.empty() ? "" : ", ") + std::string(text);
+  }
+  throw Error(Status::invalid_argument,
+              "policy \"" + std::string(name) + "\": must be one of " + allowed);
+}
+
+TaskOrder order_staged(const TaskGraph& graph) {
+  TaskOrder order(graph.tasks.size());
+  std::iota(order.begin(), order.end(), 0u);  // ids are in staged order
+  return order;
+}
+
+TaskOrder order_depth_first(const TaskGraph& graph) {
+  const Tiling& tiling = graph.tiling;
+  TaskOrder order;
+  order.reserve(graph.tasks.size());
+  for (std::uint32_t f = 0; f < tiling.num_filter_tasks; ++f) order.push_back(graph.filter_id(f));
+  for (std::uint32_t g = 0; g < tiling.num_groups; ++g) {
+    for (std::uint32_t i = 0; i < tiling.input_tasks; ++i) order.push_back(graph.input_id(g, i));
+    for (std::uint32_t j = 0; j < tiling.gemm_tasks; ++j) order.push_back(graph.gemm_id(g, j));
+    for (std::uint32_t o = 0; o < tiling.output_tasks; ++o) order.push_back(graph.output_id(g, o));
+  }
+  return order;
+}
+
+TaskMapping make_mapping(const TaskGraph& graph, const MappingOptions& options,
+                         const Target& target) {
+  TaskMapping mapping{.policy = to_string(options.policy), .options = options, .order = {}};
+  switch (options.policy) {
+    case Policy::interleaved: {
+      if (options.m_groups == 0u) {
+        throw Error(Status::invalid_argument, "m_groups = 0: must be at least 1");
+      }
+      const Interleaving chosen = choose_interleaving(options, graph, target);
+      mapping.options.dig = chosen.dig;
+      mapping.options.dgo = chosen.dgo;
+      mapping.options.m_groups = chosen.m_groups;
+      mapping.order = order_interleaved(graph, chosen);
+      return mapping;
+    }
+    case Policy::staged:
+      mapping.order = order_staged(graph);
+      return mapping;
+    case Policy::depth_first:
+      mapping.order = order_depth_first(graph);
+      return mapping;
+    case Policy::critical_path:
+      mapping.order = order_critical_path(graph);
+      return mapping;
+    case Policy::random_topological:
+      mapping.order = order_random_topological(graph, options.seed);
+      return mapping;
+  }
+  throw Error(Status::invalid_argument,
+              "policy number " + std::to_string(static_cast<int>(options.policy)) + " is unknown");
+}
+
+}  // namespace megaconv

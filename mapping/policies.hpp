@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The policies: each is one function from a graph (and its parameters) to an order of task ids.
+// make_mapping() in policies.cpp chooses among them; docs/hacking.md says how to add one.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "megaconv/mapping.hpp"
+
+namespace megaconv {
+
+using TaskOrder = std::vector<std::uint32_t>;
+
+TaskOrder order_staged(const TaskGraph& graph);
+TaskOrder order_depth_first(const TaskGraph& graph);
+TaskOrder order_critical_path(const TaskGraph& graph);
+TaskOrder order_random_topological(const TaskGraph& graph, std::uint64_t seed);
+
+/// Parameters of Algorithm 1, all chosen.
+struct Interleaving {
+  std::uint32_t dig = 0, dgo = 0, m_groups = 1;
+};
+TaskOrder order_interleaved(const TaskGraph& graph, const Interleaving& parameters);
+
+}  // namespace megaconv

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// The convolution problem: its limits, and its one-line text form.
+//
+// validate() bounds every value before it multiplies any two of them, so that the arithmetic of
+// ConvProblem's members and of every later stage stays inside 64 bits.
+#include "megaconv/problem.hpp"
+
+#include <array>
+#include <charconv>
+#include <initializer_list>
+#include <optional>
+
+#include "megaconv/error.hpp"
+
+namespace megaconv {
+namespace {
+
+constexpr std::int64_t kMaxExtent = 0x7fffffff;
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
+
+[[noreturn]] void fail(const std::string& message) {
+  throw Error(Status::invalid_argument, message);
+}
+
+void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value < least || value > most) {
+    fail(std::string(name) + " = " + std::to_string(value) + ": must be " + std::to_string(least) +
+         " to " + std::to_string(most));
+  }
+}
+
+void check_elements(const char* tensor, std::initializer_list<std::int64_t> extents) {
+  std::int64_t elements = 1;
+  for (std::int64_t extent : extents) {
+    if (extent > kMaxElements / elements) {
+      std::string shape;
+      for (std::int64_t e : extents) shape += (shape.empty() ? "" : "x") + std::to_string(e);
+      fail(std::string(tensor) + " of " + shape + " elements: must be at most 2^40 in all");
+    }
+    elements *= extent;
+  }
+}
+
+// "3x5" for a vertical and a horizontal value, "3" when they are the same.
+std::string pair_text(std::int64_t vertical, std::int64_t horizontal) {
+  std::string text = std::to_string(vertical);
+  if (vertical != horizontal) text += "x" + std::to_string(horizontal);
+  return text;
+}
+
+}  // namespace
+
+double ConvProblem::flops() const {
+  return 2.0 * static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(p()) *
+         static_cast<double>(q()) * static_cast<double>(c / groups) * static_cast<double>(r) *
+         static_cast<double>(s);
+}
+
+void validate(const ConvProblem& problem) {
+  const ConvProblem& a = problem;
+  check_range("n", a.n, 1, kMaxExtent);
+  check_range("c", a.c, 1, kMaxExtent);
+  check_range("h", a.h, 1, kMaxExtent);
+  check_range("w", a.w, 1, kMaxExtent);
+  check_range("k", a.k, 1, kMaxExtent);
+  check_range("r", a.r, 1, kMaxExtent);
+  check_range("s", a.s, 1, kMaxExtent);
+  check_range("vertical stride", a.stride_h, 1, kMaxExtent);
+  check_range("horizontal stride", a.stride_w, 1, kMaxExtent);
+  check_range("vertical dilation", a.dilation_h, 1, kMaxExtent);
+  check_range("horizontal dilation", a.dilation_w, 1, kMaxExtent);
+  check_range("groups", a.groups, 1, kMaxExtent);
+  // From here (r - 1) * dilation + 1 fits: both factors are below 2^31.
+  check_range("vertical padding", a.pad_h, 0, std::min(a.filter_extent_h(), kMaxExtent));
+  check_range("horizontal padding", a.pad_w, 0, std::min(a.filter_extent_w(), kMaxExtent));
+  if (a.c % a.groups != 0 || a.k % a.groups != 0) {
+    fail("groups = " + std::to_string(a.groups) + ": must divide c = " + std::to_string(a.c) +
+         " and k = " + std::to_string(a.k));
+  }
+  const std::int64_t padded_h = a.h + 2 * a.pad_h, padded_w = a.w + 2 * a.pad_w;
+  if (a.filter_extent_h() > padded_h || a.filter_extent_w() > padded_w) {
+    fail("filter of " + std::to_string(a.filter_extent_h()) + "x" +
+         std::to_string(a.filter_extent_w()) +
+         " with dilation: must be at most the padded input, " + std::to_string(padded_h) + "x" +
+         std::to_string(padded_w));
+  }
+  check_elements("input", {a.n, a.c, a.h, a.w});
+  check_elements("filter", {a.k, a.c / a.groups, a.r, a.s});
+  check_elements("output", {a.n, a.k, a.p(), a.q()});
+}
+
+const char* to_string(DataType dtype) noexcept {
+  switch (dtype) {
+    case DataType::f32:
+      return "f32";
+    case DataType::f16:
+      return "f16";
+    case DataType::bf16:
+      return "bf16";
+  }
+  return "unknown";
+}
+
+const char* to_string(Layout layout) noexcept { return layout == Layout::nchw ? "nchw" : "nhwc"; }
+
+std::size_t size_of(DataType dtype) noexcept { return dtype == DataType::f32 ? 4 : 2; }
+
+namespace {
+
+// Reads one problem string, left to right.
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text), rest_(text) {}
+
+  ConvProblem parse() {
+    while (!rest_.empty() && rest_.front() != '+') read_field();
+    while (!rest_.empty()) read_suffix();
+    const ConvProblem problem = assemble();
+    validate(problem);
+    return problem;
+  }
+
+ private:
+  static constexpr std::string_view kKeys = "nchwkrspudg";
+
+  struct Field {
+    std::int64_t vertical = 0, horizontal = 0;
+  };
+
+  [[noreturn]] void reject(const std::string& message) const {
+    // The text may be anything; an error stays one line of moderate length.
+    std::string shown;
+    for (char ch : text_.substr(0, 80)) shown += ch >= ' ' && ch <= '~' ? ch : '?';
+    if (text_.size() > 80) shown += "...";
+    fail("problem \"" + shown + "\": " + message);
+  }
+
+  std::int64_t read_number(char key) {
+    const char* const end = rest_.data() + rest_.size();
+    std::int64_t value = 0;
+    const auto [stop, error] = std::from_chars(rest_.data(), end, value);
+    const std::string_view digits = rest_.substr(0, static_cast<std::size_t>(stop - rest_.data()));
+    if (error == std::errc::result_out_of_range) {
+      reject(std::string(1, key) + std::string(digits.substr(0, 24)) + " must be at most " +
+             std::to_string(kMaxExtent));
+    }
+    if (digits.empty() || digits.front() == '-') {
+      reject(std::string("'") + key + "' must be followed by a number");
+    }
+    rest_.remove_prefix(digits.size());
+    return value;
+  }
+
+  void read_field() {
+    const char key = rest_.front();
+    const std::size_t index = kKeys.find(key);
+    if (index == std::string_view::npos) {
+      reject("unexpected character at " + std::to_string(text_.size() - rest_.size()) +
+             ", allowed are " + std::string(kKeys) + " each with a number, and +suffixes");
+    }
+    if (fields_[index]) reject(std::string("'") + key + "' is given twice");
+    rest_.remove_prefix(1);
+    Field field;
+    field.vertical = field.horizontal = read_number(key);
+    const bool pair_allowed = key == 'p' || key == 'u' || key == 'd';
+    if (pair_allowed && !rest_.empty() && rest_.front() == 'x') {
+      rest_.remove_prefix(1);
+      field.horizontal = read_number('x');
+    }
+    fields_[index] = field;
+  }
+
+  void set_once(bool& given, std::string_view suffix) {
+    if (given) reject("suffix +" + std::string(suffix) + " repeats or contradicts another");
+    given = true;
+  }
+
+  void read_suffix() {
+    rest_.remove_prefix(1);  // '+'
+    const std::string_view suffix = rest_.substr(0, rest_.find('+'));
+    rest_.remove_prefix(suffix.size());
+    for (DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
+      if (suffix != to_string(dtype)) continue;
+      set_once(dtype_given_, suffix);
+      suffixes_.dtype = dtype;
+      return;
+    }
+    for (Layout layout : {Layout::nchw, Layout::nhwc}) {
+      if (suffix != to_string(layout)) continue;
+      set_once(layout_given_, suffix);
+      suffixes_.layout = layout;
+      return;
+    }
+    Epilogue& epilogue = suffixes_.epilogue;
+    if (suffix == "bias") return set_once(epilogue.bias, suffix);
+    if (suffix == "residual") return set_once(epilogue.residual, suffix);
+    if (suffix == "relu") return set_once(epilogue.relu, suffix);
+    reject(
+        "unknown suffix after '+', allowed are nchw, nhwc, f32, f16, bf16, bias, residual, relu");
+  }
+
+  const std::optional<Field>& field(char key) const { return fields_[kKeys.find(key)]; }
+
+  std::int64_t required(char key) const {
+    if (!field(key)) reject(std::string("'") + key + "' is missing; c, h and k must be given");
+    return field(key)->vertical;
+  }
+
+  ConvProblem assemble() const {
+    ConvProblem problem = suffixes_;
+    const auto value_or = [&](char key, std::int64_t otherwise) {
+      return field(key) ? field(key)->vertical : otherwise;
+    };
+    problem.n = value_or('n', 1);
+    problem.c = required('c');
+    problem.h = required('h');
+    problem.w = value_or('w', problem.h);
+    problem.k = required('k');
+    problem.r = value_or('r', 3);
+    problem.s = value_or('s', problem.r);
+    problem.groups = value_or('g', 1);
+    const Field stride = field('u').value_or(Field{1, 1});
+    problem.stride_h = stride.vertical;
+    problem.stride_w = stride.horizontal;
+    const Field dilation = field('d').value_or(Field{1, 1});
+    problem.dilation_h = dilation.vertical;
+    problem.dilation_w = dilation.horizontal;
+    check_before_same_padding(problem);
+    const Field same{(problem.filter_extent_h() - 1) / 2, (problem.filter_extent_w() - 1) / 2};
+    const Field pad = field('p').value_or(same);
+    problem.pad_h = pad.vertical;
+    problem.pad_w = pad.horizontal;
+    return problem;
+  }
+
+  // "Same" padding multiplies these, so they must be known to be small first.
+  void check_before_same_padding(const ConvProblem& problem) const {
+    check_range("r", problem.r, 1, kMaxExtent);
+    check_range("s", problem.s, 1, kMaxExtent);
+    check_range("vertical dilation", problem.dilation_h, 1, kMaxExtent);
+    check_range("horizontal dilation", problem.dilation_w, 1, kMaxExtent);
+  }
+
+  std::string_view text_, rest_;
+  std::array<std::optional<Field>, kKeys.size()> fields_;
+  ConvProblem suffixes_;
+  bool dtype_given_ = false, layout_given_ = false;
+};
+
+}  // namespace
+
+ConvProblem parse_problem(std::string_view text) { return Parser(text).parse(); }
+
+std::string to_string(const ConvProblem& problem) {
+  const ConvProblem& a = problem;
+  std::string text;
+  const auto put = [&](char key, const std::string& value) { text += key + value; };
+  put('n', std::to_string(a.n));
+  put('c', std::to_string(a.c));
+  put('h', std::to_string(a.h));
+  put('w', std::to_string(a.w));
+  put('k', std::to_string(a.k));
+  put('r', std::to_string(a.r));
+  put('s', std::to_string(a.s));
+  put('p', pair_text(a.pad_h, a.pad_w));
+  put('u', pair_text(a.stride_h, a.stride_w));
+  put('d', pair_text(a.dilation_h, a.dilation_w));
+  put('g', std::to_string(a.groups));
+  if (a.layout != Layout::nchw) text += std::string("+") + to_string(a.layout);
+  if (a.dtype != DataType::f32) text += std::string("+") + to_string(a.dtype);
+  if (a.epilogue.bias) text += "+bias";
+  if (a.epilogue.residual) text += "+residual";
+  if (a.epilogue.relu) text += "+relu";
+  return text;
+}
+
+}  // namespace megaconv
