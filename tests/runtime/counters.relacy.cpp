@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// The protocol of runtime/counters.hpp under Relacy, which explores interleavings *and* the
+// reorderings that C++ memory orders allow. Production code, another Sync: weakening any order it
+// relies on must be caught, or this check proves nothing.
+//
+// Relacy redefines new and delete, so this is a program of its own: exit status 0 when the protocol
+// holds in every execution explored and every weakened variant is caught.
+#include "runtime/counters.hpp"
+
+#include <cstdint>
+#include <cstdio>
+#include <ostream>
+#include <relacy/relacy.hpp>
+
+namespace {
+
+// ---- Sync policies
+// -------------------------------------------------------------------------------
+
+enum class Fault { none, relaxed_load, relaxed_signal, signal_by_load_and_store, early_signal };
+
+template <Fault kFault>
+struct ModelSync {
+  using Cell = rl::atomic<std::uint32_t>;
+  static std::uint32_t load_relaxed(Cell& cell) { return cell.load(rl::mo_relaxed, $); }
+  static std::uint32_t load_acquire(Cell& cell) {
+    return cell.load(kFault == Fault::relaxed_load ? rl::mo_relaxed : rl::mo_acquire, $);
+  }
+  static void add_release(Cell& cell, std::uint32_t value) {
+    if (kFault == Fault::signal_by_load_and_store) {
+      cell.store(cell.load(rl::mo_relaxed, $) + value, rl::mo_release, $);
+    } else {
+      cell.fetch_add(value, kFault == Fault::relaxed_signal ? rl::mo_relaxed : rl::mo_release, $);
+    }
+  }
+  static std::uint32_t fetch_add_relaxed(Cell& cell, std::uint32_t value) {
+    return cell.fetch_add(value, rl::mo_relaxed, $);
+  }
+};
+
+// ---- The task array
+// ------------------------------------------------------------------------------
+//
+// Two groups share one slot of V (window of 1), two input transforms each:
+//
+//   position  0 I[0,0]   1 I[0,1]   2 G[0]   3 I[1,0]   4 I[1,1]   5 G[1]
+//   waits     -          -          c0 == 2  c2 == 1    c2 == 1    c1 == 2
+//   signals   c0         c0         (c2)     c1         c1         -
+//
+// Task bodies touch plain variables, so a missing order shows as a data race.
+
+using megaconv::kNoCounter;
+using megaconv::Task;
+using megaconv::TaskKind;
+
+constexpr int kNumTasks = 6;
+constexpr int kNumCounters = 3;
+constexpr std::uint32_t kCounterTotals[kNumCounters] = {2, 2, 1};
+constexpr Task kTasks[kNumTasks] = {
+    {TaskKind::input_transform, 0, 0, kNoCounter, 0, 0, 1, kNoCounter},
+    {TaskKind::input_transform, 0, 1, kNoCounter, 0, 0, 1, kNoCounter},
+    {TaskKind::gemm, 0, 0, 0, 2, 0, 0, 2},
+    {TaskKind::input_transform, 1, 0, 2, 1, 1, 1, kNoCounter},
+    {TaskKind::input_transform, 1, 1, 2, 1, 1, 1, kNoCounter},
+    {TaskKind::gemm, 1, 0, 1, 2, 0, 0, kNoCounter},
+};
+
+constexpr int kNumWorkers = 3;
+// Not the first epoch, and one whose targets wrap around.
+constexpr std::uint32_t kEpoch = 0xffffffffu;
+
+template <Fault kFault>
+struct Model : rl::test_suite<Model<kFault>, kNumWorkers> {
+  using Sync = ModelSync<kFault>;
+  rl::atomic<std::uint32_t> ticket;
+  rl::atomic<std::uint32_t> counters[kNumCounters];
+  rl::var<int> slot[2];    // V: written by I[g,i], read by G[g]
+  rl::var<int> result[2];  // M: written by G[g]
+
+  void before() {
+    ticket.store(kEpoch * (kNumTasks + kNumWorkers), rl::mo_relaxed, $);
+    for (int c = 0; c < kNumCounters; ++c) {
+      counters[c].store(kEpoch * kCounterTotals[c], rl::mo_relaxed, $);
+    }
+    for (auto& part : slot) part($) = -1;
+  }
+
+  void thread(unsigned) {
+    megaconv::DependencyCounters<Sync> view(&ticket, counters, kEpoch, kNumTasks, kNumWorkers);
+    for (;;) {
+      const std::uint32_t position = view.take_position();
+      if (position >= kNumTasks) break;
+      const Task& task = kTasks[position];
+      rl::linear_backoff backoff;
+      while (!view.is_ready(task)) backoff.yield($);
+      if (kFault == Fault::early_signal) view.signal(task);
+      run(task);
+      if (kFault != Fault::early_signal) view.signal(task);
+    }
+  }
+
+  void run(const Task& task) {
+    const int group = static_cast<int>(task.group);
+    if (task.kind == TaskKind::input_transform) {
+      slot[task.block]($) = group;
+    } else {
+      RL_ASSERT(slot[0]($) == group && slot[1]($) == group);
+      result[task.group]($) = group;
+    }
+  }
+
+  void after() {
+    for (int group = 0; group < 2; ++group) RL_ASSERT(result[group]($) == group);
+    for (int c = 0; c < kNumCounters; ++c) {
+      RL_ASSERT(counters[c].load(rl::mo_relaxed, $) == (kEpoch + 1) * kCounterTotals[c]);
+    }
+  }
+};
+
+template <Fault kFault>
+bool holds(rl::scheduler_type_e search, rl::iteration_t executions, unsigned preemptions) {
+  rl::test_params params;
+  params.search_type = search;
+  params.iteration_count = executions;
+  params.context_bound = preemptions;
+  std::ostream ignored(nullptr);
+  params.output_stream = &ignored;
+  params.progress_stream = &ignored;
+  const bool ok = rl::simulate<Model<kFault>>(params);
+  std::printf("%llu executions, ", static_cast<unsigned long long>(params.stop_iteration));
+  return ok;
+}
+
+int failures = 0;
+
+void expect(bool condition, const char* what) {
+  std::printf("%s: %s\n", what, condition ? "ok" : "FAILED");
+  if (!condition) ++failures;
+}
+
+}  // namespace
+
+int main() {
+  constexpr auto kRandom = rl::random_scheduler_type;
+  constexpr auto kBounded = rl::fair_context_bound_scheduler_type;
+  constexpr rl::iteration_t kUnbounded = 1'000'000'000;
+  expect(holds<Fault::none>(kRandom, 500'000, 0), "random executions");
+  expect(holds<Fault::none>(kBounded, kUnbounded, 3), "every execution with at most 3 preemptions");
+  expect(!holds<Fault::relaxed_load>(kRandom, 500'000, 0), "a relaxed load is caught");
+  expect(!holds<Fault::relaxed_signal>(kRandom, 500'000, 0), "a relaxed signal is caught");
+  expect(!holds<Fault::signal_by_load_and_store>(kRandom, 500'000, 0), "a torn signal is caught");
+  expect(!holds<Fault::early_signal>(kRandom, 500'000, 0), "a signal before the task is caught");
+  return failures == 0 ? 0 : 1;
+}

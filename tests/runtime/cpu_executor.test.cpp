@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// The executor with task bodies of the test's own: order, visibility, repetition, hangs.
+#include "runtime/cpu_executor.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "megaconv/error.hpp"
+#include "runtime/worker_pool.hpp"
+#include "tests/catch.hpp"
+
+using namespace megaconv;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto kBudget = 20s;  // generous: sanitizers on a loaded machine
+
+struct Cells {
+  explicit Cells(const TaskGraph& graph) : counters(graph.counter_totals.size()) {}
+  CpuRunState at(std::uint32_t epoch) { return {&ticket, counters.data(), epoch}; }
+  HostSync::Cell ticket = 0;
+  std::vector<HostSync::Cell> counters;
+};
+
+std::vector<Task> in_order(const Lowering& lowering) {
+  std::vector<Task> tasks;
+  for (const auto id : lowering.mapping.order) tasks.push_back(lowering.graph.tasks[id]);
+  return tasks;
+}
+
+Lowering small_winograd(Policy policy, std::uint32_t slots) {
+  TilingOptions tiling;
+  tiling.algorithm = Algorithm::winograd;
+  tiling.group_tiles = 3;
+  tiling.v_slots = tiling.m_slots = slots;
+  MappingOptions mapping;
+  mapping.policy = policy;
+  mapping.dig = mapping.dgo = 2;
+  mapping.m_groups = 2;
+  mapping.seed = 5;
+  return lower(parse_problem("n2c40h13w9k70"), tiling, mapping, Target{.workers = 3});
+}
+
+// Plain memory standing for V and M: a group's slot holds, per task of the producing stage, the
+// group that wrote it. A wrong order shows as a wrong group, a missing fence as a TSan report.
+class ShadowTensors {
+ public:
+  explicit ShadowTensors(const Tiling& tiling)
+      : tiling_(tiling),
+        filters_(std::max(1u, tiling.num_filter_tasks)),
+        v_(tiling.v_slots * tiling.input_tasks),
+        m_(tiling.m_slots * tiling.gemm_tasks),
+        output_runs_(tiling.num_groups * tiling.output_tasks) {}
+
+  void run(const Task& task) {
+    const int tag = static_cast<int>(task.group) + 1;
+    int* const v = v_.data() + task.group % tiling_.v_slots * tiling_.input_tasks;
+    int* const m = m_.data() + task.group % tiling_.m_slots * tiling_.gemm_tasks;
+    switch (task.kind) {
+      case TaskKind::filter_transform:
+        ++filters_[task.block];
+        break;
+      case TaskKind::input_transform:
+        v[task.block] = tag;
+        break;
+      case TaskKind::gemm:
+        for (std::uint32_t f = 0; f < tiling_.num_filter_tasks; ++f) expect(filters_[f] == run_);
+        for (std::uint32_t i = 0; i < tiling_.input_tasks; ++i) expect(v[i] == tag);
+        m[task.block] = tag;
+        break;
+      case TaskKind::output_transform:
+        for (std::uint32_t j = 0; j < tiling_.gemm_tasks; ++j) expect(m[j] == tag);
+        ++output_runs_[task.group * tiling_.output_tasks + task.block];
+        break;
+      case TaskKind::direct:
+        break;
+    }
+  }
+  void begin_run() { ++run_; }
+  bool all_right() const {
+    return errors_ == 0 && std::all_of(output_runs_.begin(), output_runs_.end(),
+                                       [this](int n) { return n == run_; });
+  }
+
+ private:
+  void expect(bool condition) {
+    if (!condition) ++errors_;
+  }
+  const Tiling& tiling_;
+  std::vector<int> filters_, v_, m_, output_runs_;
+  int run_ = 0;
+  std::atomic<int> errors_{0};
+};
+
+}  // namespace
+
+TEST_CASE(
+    "every task runs once and after its producers, for every policy, window and worker count") {
+  for (const Policy policy : {Policy::interleaved, Policy::depth_first, Policy::critical_path,
+                              Policy::random_topological}) {
+    for (const std::uint32_t slots : {4u, 7u, 1000u}) {
+      if (slots < 7 && policy == Policy::interleaved) continue;  // DIG needs more groups in flight
+      const Lowering lowering = small_winograd(policy, slots);
+      const std::vector<Task> tasks = in_order(lowering);
+      for (const std::uint32_t workers : {1u, 2u, 3u, 7u}) {
+        CAPTURE(to_string(policy), slots, workers);
+        Cells cells(lowering.graph);
+        ShadowTensors shadow(lowering.graph.tiling);
+        for (std::uint32_t epoch = 0; epoch < 4; ++epoch) {
+          shadow.begin_run();
+          run_on_cpu(tasks, workers, cells.at(epoch), kBudget,
+                     [&](const Task& task, std::uint32_t) { shadow.run(task); });
+        }
+        CHECK(shadow.all_right());
+      }
+    }
+  }
+}
+
+TEST_CASE("slow tasks and stalled workers change nothing") {
+  const Lowering lowering = small_winograd(Policy::interleaved, 8);
+  Cells cells(lowering.graph);
+  ShadowTensors shadow(lowering.graph.tiling);
+  for (std::uint32_t epoch = 0; epoch < 3; ++epoch) {
+    shadow.begin_run();
+    run_on_cpu(in_order(lowering), 4, cells.at(epoch), kBudget,
+               [&](const Task& task, std::uint32_t worker) {
+                 // A delay of 0 to 300 us that depends on the task, and one worker that is always
+                 // late.
+                 const auto delay = (task.group * 7 + task.block * 3 + epoch) % 4 * 100;
+                 std::this_thread::sleep_for(std::chrono::microseconds(worker == 1 ? 500 : delay));
+                 shadow.run(task);
+               });
+  }
+  CHECK(shadow.all_right());
+}
+
+TEST_CASE("a consumer in front of its producer ends in a report within twice the budget") {
+  Lowering lowering = small_winograd(Policy::staged, 1000);
+  auto& order = lowering.mapping.order;
+  const TaskGraph& graph = lowering.graph;
+  // G[0,0] moves to the front: with one worker it waits for tasks that nobody will take.
+  const auto gemm = std::find(order.begin(), order.end(), graph.gemm_id(0, 0));
+  std::rotate(order.begin(), gemm, gemm + 1);
+  Cells cells(graph);
+  const auto begin = std::chrono::steady_clock::now();
+  std::string message;
+  try {
+    run_on_cpu(in_order(lowering), 1, cells.at(0), 200ms, [](const Task&, std::uint32_t) {});
+  } catch (const Error& error) {
+    CHECK(error.status() == Status::timeout);
+    message = error.what();
+  }
+  CHECK(std::chrono::steady_clock::now() - begin < 400ms);
+  CHECK_THAT(message,
+             ContainsSubstring("position 0: G[0,0] waited 200 ms on counter 0: seen 0, expected"));
+  CHECK_THAT(message, ContainsSubstring("F[0] (position 1, not started)"));
+}
+
+TEST_CASE("a producer that hangs is named, and all workers come back") {
+  const Lowering lowering = small_winograd(Policy::staged, 1000);
+  const Tiling& tiling = lowering.graph.tiling;
+  Cells cells(lowering.graph);
+  std::string message;
+  try {
+    run_on_cpu(in_order(lowering), 3, cells.at(0), 100ms, [](const Task& task, std::uint32_t) {
+      if (task.kind == TaskKind::gemm && task.group == 0 && task.block == 0) {
+        std::this_thread::sleep_for(600ms);
+      }
+    });
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  CHECK_THAT(message, ContainsSubstring("O[0,"));
+  CHECK_THAT(message, ContainsSubstring("seen " + std::to_string(tiling.gemm_tasks - 1) +
+                                        ", expected " + std::to_string(tiling.gemm_tasks)));
+  CHECK_THAT(message, ContainsSubstring("missing: G[0,0]"));
+  CHECK_THAT(message, ContainsSubstring("waiting or running"));
+}
+
+TEST_CASE("a counter that expects more than it gets is named as such") {
+  Task producer, consumer;
+  producer.signal_count = 1;
+  consumer.wait_counter = 0;
+  consumer.wait_count = 2;
+  HostSync::Cell ticket = 0, counter = 0;
+  const std::vector<Task> tasks = {producer, consumer};
+  CHECK_THROWS_WITH(
+      run_on_cpu(tasks, 2, {&ticket, &counter, 0}, 50ms, [](const Task&, std::uint32_t) {}),
+      ContainsSubstring("seen 1, expected 2") &&
+          ContainsSubstring("more signals than it has producers"));
+}
+
+TEST_CASE("a trace has every position once, with times in order") {
+  const Lowering lowering = small_winograd(Policy::interleaved, 8);
+  Cells cells(lowering.graph);
+  Trace trace;
+  run_on_cpu(
+      in_order(lowering), 3, cells.at(0), kBudget,
+      [](const Task&, std::uint32_t) { std::this_thread::sleep_for(10us); }, &trace);
+  REQUIRE(trace.records.size() == lowering.graph.tasks.size());
+  CHECK(trace.num_workers == 3);
+  for (std::uint32_t p = 0; p < trace.records.size(); ++p) {
+    const TraceRecord& record = trace.records[p];
+    CHECK(record.position == p);
+    CHECK(record.worker < 3);
+    CHECK(record.fetch_ns <= record.ready_ns);
+    CHECK(record.ready_ns + 10'000 <= record.end_ns);
+  }
+}
+
+TEST_CASE("the pool calls every worker once per run, from many threads that take turns") {
+  WorkerPool pool;
+  std::vector<std::thread> callers;
+  std::atomic<int> wrong{0};
+  for (int caller = 0; caller < 3; ++caller) {
+    callers.emplace_back([&, caller] {
+      for (std::uint32_t run = 0; run < 200; ++run) {
+        const std::uint32_t workers = 1 + (run + static_cast<std::uint32_t>(caller)) % 5;
+        std::vector<int> calls(workers);
+        pool.run(workers, [&](std::uint32_t worker) { ++calls[worker]; });
+        if (std::any_of(calls.begin(), calls.end(), [](int n) { return n != 1; })) ++wrong;
+      }
+    });
+  }
+  for (auto& caller : callers) caller.join();
+  CHECK(wrong == 0);
+}

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans from the outside: results, reuse, threads, arguments.
+#include "megaconv/plan.hpp"
+
+#include <cstring>
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/workspace.hpp"
+#include "tasks/reference.hpp"
+#include "tests/catch.hpp"
+
+using namespace megaconv;
+
+namespace {
+
+// 64-byte aligned floats full of NaN.
+class Buffer {
+ public:
+  explicit Buffer(std::size_t bytes) : storage_(bytes + 64) {
+    std::memset(storage_.data(), 0xff, storage_.size());
+  }
+  void* get() {
+    const auto address = reinterpret_cast<std::uintptr_t>(storage_.data());
+    return storage_.data() + (64 - address % 64) % 64;
+  }
+
+ private:
+  std::vector<std::byte> storage_;
+};
+
+// Data with which Winograd is exact: inputs in {-1, 0, 1}, weights multiples of 4 (m = 2) or 576 (m
+// = 4 on integer points), so that every sum is an integer below 2^24.
+struct Data {
+  explicit Data(const ConvProblem& p, int weight_multiple = 576)
+      : problem(p),
+        x(static_cast<std::size_t>(p.x_size())),
+        w(static_cast<std::size_t>(p.w_size())),
+        bias(static_cast<std::size_t>(p.k)),
+        residual(static_cast<std::size_t>(p.y_size())) {
+    fill_integers(x.data(), x.size(), 1, 0.25, 1);
+    fill_integers(w.data(), w.size(), 2, 0.25, weight_multiple);
+    fill_integers(bias.data(), bias.size(), 3, 1.0, 1);
+    fill_integers(residual.data(), residual.size(), 4, 1.0, 1);
+  }
+  Tensors tensors(std::vector<float>& y) const {
+    y.assign(static_cast<std::size_t>(problem.y_size()), std::numeric_limits<float>::quiet_NaN());
+    Tensors t;
+    t.x = x.data();
+    t.w = w.data();
+    if (problem.epilogue.bias) t.bias = bias.data();
+    if (problem.epilogue.residual) t.residual = residual.data();
+    t.y = y.data();
+    return t;
+  }
+  std::vector<float> truth() const {
+    std::vector<double> y(static_cast<std::size_t>(problem.y_size()));
+    reference_convolution(problem, x.data(), w.data(), bias.data(), residual.data(), y.data());
+    return {y.begin(), y.end()};
+  }
+  ConvProblem problem;
+  std::vector<float> x, w, bias, residual;
+};
+
+PlanOptions winograd(std::uint32_t threads = 2) {
+  PlanOptions options;
+  options.tiling.algorithm = Algorithm::winograd;
+  options.tiling.m = 4;
+  options.tiling.points = Points::integer;
+  options.num_threads = threads;
+  return options;
+}
+
+std::vector<float> run(const Plan& plan, const Data& data) {
+  std::vector<float> y;
+  Buffer workspace(plan.workspace_bytes());
+  plan.execute(data.tensors(y), workspace.get(), plan.workspace_bytes());
+  return y;
+}
+
+const ConvProblem kProblem = parse_problem("n2c20h17w11k37+bias+residual+relu");
+
+}  // namespace
+
+TEST_CASE("integer data gives the exact result for every policy, window and worker count") {
+  const Data data(kProblem);
+  const std::vector<float> truth = data.truth();
+  for (const Policy policy : {Policy::interleaved, Policy::staged, Policy::depth_first,
+                              Policy::critical_path, Policy::random_topological}) {
+    for (const bool whole : {false, true}) {
+      for (const std::uint32_t threads : {1u, 2u, 3u, 5u}) {
+        CAPTURE(to_string(policy), whole, threads);
+        PlanOptions options = winograd(threads);
+        options.tiling.group_tiles = 3;
+        options.tiling.whole_tensors = whole;
+        options.mapping.policy = policy;
+        options.mapping.seed = threads;
+        CHECK(run(Plan::create(kProblem, options), data) == truth);
+      }
+    }
+  }
+}
+
+TEST_CASE("a policy of the caller's own is used, and rejected when it is wrong") {
+  const Data data(kProblem);
+  PlanOptions options = winograd();
+  options.policy = [](const TaskGraph& graph) {
+    std::vector<std::uint32_t> order(graph.tasks.size());
+    for (std::uint32_t id = 0; id < order.size(); ++id) order[id] = id;
+    return order;
+  };
+  const Plan plan = Plan::create(kProblem, options);
+  CHECK(plan.lowering().mapping.policy == "custom");
+  CHECK(run(plan, data) == data.truth());
+
+  options.policy = [](const TaskGraph& graph) {
+    return std::vector<std::uint32_t>(graph.tasks.size(), 0);
+  };
+  CHECK_THROWS_AS(Plan::create(kProblem, options), Error);
+}
+
+TEST_CASE("an exported mapping makes the same plan again") {
+  const Data data(kProblem);
+  const Plan plan = Plan::create(kProblem, winograd());
+  const Plan again = Plan::create(import_mapping(export_mapping(plan.lowering()), &kProblem));
+  CHECK(again.lowering().mapping.order == plan.lowering().mapping.order);
+  CHECK(run(again, data) == data.truth());
+}
+
+TEST_CASE("one plan runs many times in one workspace, also in turn with another plan") {
+  const Data data(kProblem);
+  const std::vector<float> truth = data.truth();
+  const Plan first = Plan::create(kProblem, winograd(2));
+  const Plan second = Plan::create(kProblem, winograd(3));
+  const std::size_t bytes = std::max(first.workspace_bytes(), second.workspace_bytes());
+  Buffer workspace(bytes);
+  for (const Plan* plan : {&first, &first, &first, &second, &first, &second, &second}) {
+    std::vector<float> y;
+    plan->execute(data.tensors(y), workspace.get(), bytes);
+    CHECK(y == truth);
+  }
+}
+
+TEST_CASE("one plan runs on several threads at once, each with its own workspace") {
+  const Data data(kProblem);
+  const std::vector<float> truth = data.truth();
+  const Plan plan = Plan::create(kProblem, winograd(2));
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      Buffer workspace(plan.workspace_bytes());
+      for (int repeat = 0; repeat < 10; ++repeat) {
+        std::vector<float> y;
+        plan.execute(data.tensors(y), workspace.get(), plan.workspace_bytes());
+        if (y != truth) ++wrong;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("random data gives the same bits for every worker count, policy and window") {
+  const ConvProblem problem = parse_problem("n2c33h19w23k50");
+  Data data(problem);
+  fill_normal(data.x.data(), data.x.size(), 5);
+  fill_normal(data.w.data(), data.w.size(), 6);
+  for (const Algorithm algorithm : {Algorithm::winograd, Algorithm::direct}) {
+    PlanOptions options;
+    options.tiling.algorithm = algorithm;
+    options.tiling.group_tiles = algorithm == Algorithm::winograd ? 5 : 0;
+    options.num_threads = 1;
+    const Plan base = Plan::create(problem, options);
+    const std::vector<float> bits = run(base, data);
+    for (const std::uint32_t threads : {2u, 3u, 7u}) {
+      for (const Policy policy :
+           {Policy::interleaved, Policy::staged, Policy::random_topological}) {
+        // The same tiling under another order: worker counts only change what a tiling defaults to.
+        Lowering other = base.lowering();
+        other.graph.tiling.v_slots = other.graph.tiling.m_slots = other.graph.tiling.num_groups;
+        other.graph = build_graph(other.graph.tiling);
+        MappingOptions mapping;
+        mapping.policy = policy;
+        mapping.seed = threads;
+        other.mapping = make_mapping(other.graph, mapping);
+        PlanOptions runtime;
+        runtime.num_threads = threads;
+        CAPTURE(threads, to_string(policy), static_cast<int>(algorithm));
+        CHECK(run(Plan::create(std::move(other), runtime), data) == bits);
+      }
+    }
+  }
+}
+
+TEST_CASE("prepared filters give the same bits as filters transformed in every run") {
+  for (const char* text : {"n2c20h17w11k37", "n1c6h9k10r5u2", "n1c12h9k12g12"}) {
+    CAPTURE(text);
+    const ConvProblem problem = parse_problem(text);
+    const Data data(problem);
+    PlanOptions options;
+    options.num_threads = 2;
+    const std::vector<float> expected = run(Plan::create(problem, options), data);
+    options.tiling.filters = FilterMode::prepared;
+    const Plan plan = Plan::create(problem, options);
+    Buffer prepared(plan.prepared_filter_bytes());
+    plan.prepare_filters(data.w.data(), prepared.get());
+    std::vector<float> y;
+    Tensors tensors = data.tensors(y);
+    tensors.w = nullptr;
+    tensors.prepared_filters = prepared.get();
+    Buffer workspace(plan.workspace_bytes());
+    plan.execute(tensors, workspace.get(), plan.workspace_bytes());
+    CHECK(y == expected);
+  }
+}
+
+TEST_CASE("the residual may be y itself") {
+  const Data data(kProblem);
+  const Plan plan = Plan::create(kProblem, winograd());
+  std::vector<float> y;
+  Tensors tensors = data.tensors(y);
+  y = data.residual;
+  tensors.residual = tensors.y = y.data();
+  Buffer workspace(plan.workspace_bytes());
+  plan.execute(tensors, workspace.get(), plan.workspace_bytes());
+  CHECK(y == data.truth());
+}
+
+TEST_CASE("a window keeps the workspace from growing with the batch") {
+  PlanOptions options = winograd();
+  const auto bytes = [&](const char* problem) {
+    return Plan::create(parse_problem(problem), options).workspace_bytes();
+  };
+  const std::size_t small = bytes("n16c64h56k64"), large = bytes("n64c64h56k64");
+  // Only counters grow: a few words per group.
+  CHECK(large - small < 64 * 1024);
+  options.tiling.whole_tensors = true;
+  CHECK(bytes("n64c64h56k64") > 3 * bytes("n16c64h56k64"));
+}
+
+TEST_CASE("wrong arguments are named before any work starts") {
+  const Data data(kProblem);
+  const Plan plan = Plan::create(kProblem, winograd());
+  const std::size_t bytes = plan.workspace_bytes();
+  Buffer workspace(bytes + 64);
+  std::vector<float> y;
+  const Tensors good = data.tensors(y);
+  const auto rejects = [&](Tensors tensors, void* space, std::size_t space_bytes,
+                           const char* message) {
+    CHECK_THROWS_WITH(plan.execute(tensors, space, space_bytes), ContainsSubstring(message));
+  };
+  Tensors bad = good;
+  bad.x = nullptr;
+  rejects(bad, workspace.get(), bytes, "x is null");
+  bad = good;
+  bad.bias = nullptr;
+  rejects(bad, workspace.get(), bytes, "bias is null");
+  bad = good;
+  bad.prepared_filters = workspace.get();
+  rejects(bad, workspace.get(), bytes, "prepared_filters given");
+  bad = good;
+  bad.y = const_cast<float*>(data.x.data());
+  rejects(bad, workspace.get(), bytes, "x overlaps y");
+  bad = good;
+  bad.residual = y.data() + 1;
+  rejects(bad, workspace.get(), bytes, "residual overlaps y");
+  rejects(good, y.data() - reinterpret_cast<std::uintptr_t>(y.data()) % 64 / sizeof(float), bytes,
+          "overlaps workspace");
+  rejects(good, nullptr, bytes, "workspace is null");
+  rejects(good, workspace.get(), bytes - 1, "bytes, must be at least");
+  rejects(good, static_cast<std::byte*>(workspace.get()) + 4, bytes, "not aligned to 64 bytes");
+  for (const float value : y) REQUIRE(value != value);  // untouched
+  plan.execute(good, workspace.get(), bytes);           // and the plan still works
+  CHECK(y == data.truth());
+}
+
+TEST_CASE("a workspace in use by another run is refused") {
+  const Data data(kProblem);
+  const Plan plan = Plan::create(kProblem, winograd());
+  Buffer workspace(plan.workspace_bytes());
+  std::vector<float> y;
+  {
+    WorkspaceLayout layout;
+    layout.counters = sizeof(WorkspaceHeader);
+    const WorkspaceLease lease(workspace.get(), layout, 77);
+    CHECK_THROWS_WITH(plan.execute(data.tensors(y), workspace.get(), plan.workspace_bytes()),
+                      ContainsSubstring("in use by another run"));
+  }
+  plan.execute(data.tensors(y), workspace.get(), plan.workspace_bytes());
+  CHECK(y == data.truth());
+}
+
+TEST_CASE("options out of range are refused while planning") {
+  PlanOptions options;
+  options.num_threads = 100000;
+  CHECK_THROWS_WITH(Plan::create(kProblem, options),
+                    ContainsSubstring("threads 100000, must be 1 to"));
+  options = {};
+  options.wait_budget_ms = 0;
+  CHECK_THROWS_WITH(Plan::create(kProblem, options), ContainsSubstring("wait budget 0 ms"));
+  options = {};
+  options.backend = Backend::cuda;
+  CHECK_THROWS_WITH(Plan::create(kProblem, options), ContainsSubstring("backend"));
+  options = {};
+  options.tiling.m = 3;
+  CHECK_THROWS_AS(Plan::create(kProblem, options), Error);
+  const Plan plan = Plan::create(kProblem, {});
+  CHECK_THROWS_WITH(plan.prepare_filters(nullptr, nullptr),
+                    ContainsSubstring("transforms filters in every run"));
+}
+
+TEST_CASE("describe says what was chosen") {
+  const std::string text = Plan::create(kProblem, winograd()).describe();
+  CHECK_THAT(text, ContainsSubstring("problem: " + to_string(kProblem)));
+  CHECK_THAT(text, ContainsSubstring("policy: interleaved"));
+  CHECK_THAT(text, ContainsSubstring("winograd"));
+  CHECK_THAT(text, ContainsSubstring("workspace: "));
+}
