@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 
 namespace megaconv {
@@ -47,7 +48,7 @@ Policy parse_policy(std::string_view name) {
     allowed += (allowed.empty() ? "" : ", ") + std::string(text);
   }
   throw Error(Status::invalid_argument,
-              "policy \"" + std::string(name) + "\": must be one of " + allowed);
+              "policy \"" + excerpt(name) + "\": must be one of " + allowed);
 }
 
 TaskOrder order_staged(const TaskGraph& graph) {

@@ -5,11 +5,13 @@
 // ConvProblem's members and of every later stage stays inside 64 bits.
 #include "megaconv/problem.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <initializer_list>
 #include <optional>
 
+#include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 
 namespace megaconv {
@@ -34,7 +36,10 @@ void check_elements(const char* tensor, std::initializer_list<std::int64_t> exte
   for (std::int64_t extent : extents) {
     if (extent > kMaxElements / elements) {
       std::string shape;
-      for (std::int64_t e : extents) shape += (shape.empty() ? "" : "x") + std::to_string(e);
+      for (std::int64_t e : extents) {
+        if (!shape.empty()) shape += 'x';
+        shape += std::to_string(e);
+      }
       fail(std::string(tensor) + " of " + shape + " elements: must be at most 2^40 in all");
     }
     elements *= extent;
@@ -44,8 +49,9 @@ void check_elements(const char* tensor, std::initializer_list<std::int64_t> exte
 // "3x5" for a vertical and a horizontal value, "3" when they are the same.
 std::string pair_text(std::int64_t vertical, std::int64_t horizontal) {
   std::string text = std::to_string(vertical);
-  if (vertical != horizontal) text += "x" + std::to_string(horizontal);
-  return text;
+  if (vertical == horizontal) return text;
+  text += 'x';
+  return text + std::to_string(horizontal);
 }
 
 }  // namespace
@@ -128,11 +134,7 @@ class Parser {
   };
 
   [[noreturn]] void reject(const std::string& message) const {
-    // The text may be anything; an error stays one line of moderate length.
-    std::string shown;
-    for (char ch : text_.substr(0, 80)) shown += ch >= ' ' && ch <= '~' ? ch : '?';
-    if (text_.size() > 80) shown += "...";
-    fail("problem \"" + shown + "\": " + message);
+    fail("problem \"" + excerpt(text_) + "\": " + message);
   }
 
   std::int64_t read_number(char key) {

@@ -272,6 +272,10 @@ std::string winograd_obstacle(const ConvProblem& a) {
 }
 
 void derive_counts(Tiling& tiling) {
+  if (tiling.problem.dtype != DataType::f32) {
+    throw Error(Status::unsupported,
+                std::string("storage type ") + to_string(tiling.problem.dtype) + ": must be f32");
+  }
   const std::uint32_t filter_blocks = tiling.filter_blocks();
   check_field("filter_blocks_per_gemm_task", tiling.filter_blocks_per_gemm_task, filter_blocks);
   check_field("filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task, filter_blocks);
@@ -299,10 +303,6 @@ std::uint64_t num_tasks(const Tiling& tiling) {
 Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, const Target& target) {
   validate(problem);
   check_options(options, target);
-  if (problem.dtype != DataType::f32) {
-    throw Error(Status::unsupported,
-                std::string("storage type ") + to_string(problem.dtype) + ": must be f32");
-  }
   Tiling tiling;
   tiling.problem = problem;
   tiling.algorithm = choose_algorithm(problem, options);
