@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Rules about the source text itself: prints every breach as "file:line: what is wrong".
+#
+#   rules.sh dependencies  includes point one way; public headers include no third party
+#   rules.sh licence       every source file starts with its SPDX line
+#   rules.sh links         links and paths in the documents lead to something
+#   rules.sh format        clang-format 14 would change nothing; exit status 77 without it
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+folders=(include mapping tasks runtime tools tests)
+
+# sources EXTENSION...
+sources() {
+  local names=()
+  for extension; do names+=(-o -name "*.$extension"); done
+  find "${folders[@]}" -type f \( "${names[@]:1}" \) | sort
+}
+
+# include <- mapping <- tasks <- runtime <- tools <- tests
+dependencies() {
+  sources hpp cpp h inl cu cuh | xargs awk '
+    BEGIN {
+      for (n = split("include mapping tasks runtime tools tests", names); n > 0; --n) rank[names[n]] = n
+    }
+    function breach(text) { print FILENAME ":" FNR ": " text; bad = 1 }
+    FNR == 1 { split(FILENAME, path, "/"); folder = path[1] }
+    match($0, /^[ \t]*#[ \t]*include[ \t]*["<][^">]+/) {
+      header = substr($0, RSTART, RLENGTH)
+      quoted = header ~ /"/
+      sub(/^[^"<]*["<]/, "", header)
+      split(header, path, "/")
+      from = path[1] == "megaconv" ? "include" : path[1]
+      if (from in rank && rank[from] > rank[folder])
+        breach(folder "/ includes " header ", which lies above it")
+      if (quoted && !(from in rank)) breach("include \"" header "\" by its path from the top folder")
+      if (folder == "include" && from != "include" && header !~ /^(std(int|def)\.h|[a-z_]+)$/)
+        breach("a public header includes " header)
+      if (rank[folder] <= rank["mapping"] && header ~ /cuda|cub\/|thrust|\.cuh$/)
+        breach(folder "/ includes CUDA: " header)
+    }
+    END { exit bad }'
+}
+
+licence() {
+  local file status=0
+  while read -r file; do
+    head -n 2 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' && continue
+    echo "$file:1: no line \"SPDX-License-Identifier: Apache-2.0\" at the top"
+    status=1
+  done < <(sources hpp cpp h inl cu cuh cmake sh c txt; ls CMakeLists.txt cmake/* .ci/run;
+           grep -rl '^#!' tools)
+  return $status
+}
+
+# Targets of Markdown links, and words in back quotes that start with one of our folders.
+links() {
+  local file line target status=0
+  while IFS=: read -r file line target; do
+    case $target in
+      '`'*) target=$(tr -d '`' <<<"$target") ;;
+      *) target=$(dirname "$file")/$(sed -E 's/^\]\(//; s/\)$//; s/#.*//' <<<"$target") ;;
+    esac
+    compgen -G "$target" >/dev/null && continue
+    echo "$file:$line: $target does not exist"
+    status=1
+  done < <(grep -noE '\]\([^)#:][^):]*\)|`(include|mapping|tasks|runtime|tools|tests|docs|cmake)/[^` ]*`' \
+             ./*.md docs/*.md)
+  return $status
+}
+
+format() {
+  local tool=clang-format-14
+  command -v $tool >/dev/null || tool=clang-format
+  if ! $tool --version 2>/dev/null | grep -q 'version 14\.'; then
+    echo "SKIPPED: clang-format 14 is not installed, and other versions format differently"
+    exit 77
+  fi
+  sources hpp cpp h inl c cu cuh | xargs $tool --dry-run -Werror
+}
+
+case "${1-}" in
+  dependencies | licence | links | format) "$1" ;;
+  *) sed -n 's/^#   //p' "$0" >&2; exit 2 ;;
+esac

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+# What tools/quickstart and tools/check share: packages, configure, build. Source it with
+# `set -euo pipefail` on. Every phase prints one line with its time; its output goes to
+# build/<preset>/log/<phase>.log, whose end is shown when it fails.
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Packages of Debian 12 and Ubuntu 24.04, and the program that makes one unnecessary.
+packages=(cmake ninja-build g++ pkg-config nlohmann-json3-dev libcli11-dev libspdlog-dev catch2 relacy-dev)
+declare -A program_of=([cmake]=cmake [ninja-build]=ninja [g++]=c++ [pkg-config]=pkg-config
+                       [clang-format-14]=clang-format-14)
+
+# Ends the script: 2 usage, 4 environment (as the megaconv command does), 1 anything else.
+die() {
+  local status=$1
+  shift
+  printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+  exit "$status"
+}
+
+# phase PRESET NAME COMMAND...: returns the command's status.
+phase() {
+  local log="build/$1/log/$2.log" name=$2 start=$SECONDS status=0
+  mkdir -p "build/$1/log"
+  shift 2
+  printf '%-12s' "$name"
+  "$@" >"$log" 2>&1 </dev/null || status=$?
+  if ((status == 0)); then
+    printf '%5d s\n' $((SECONDS - start))
+  else
+    printf 'failed after %d s; %s ends with:\n' $((SECONDS - start)) "$log"
+    tail -n 30 "$log" | sed 's/^/  | /'
+  fi
+  return "$status"
+}
+
+is_there() {
+  local program=${program_of[$1]-}
+  [[ -n $program ]] && command -v "$program" >/dev/null && return
+  [[ $(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null) == installed ]]
+}
+
+# apt_install SUDO... -- PACKAGE...: refreshes the package lists only when the first try fails.
+apt_install() {
+  local as_root=()
+  while [[ $1 != -- ]]; do
+    as_root+=("$1")
+    shift
+  done
+  shift
+  local install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive
+                 apt-get install -y --no-install-recommends "$@")
+  "${install[@]}" || { "${as_root[@]}" apt-get update && "${install[@]}"; }
+}
+
+# install_packages PRESET PACKAGE...: installs those that are missing, or says which and exits 4.
+install_packages() {
+  local preset=$1 package missing=() as_root=()
+  shift
+  if ! command -v dpkg-query >/dev/null; then
+    echo "packages     not a Debian or Ubuntu system; needed are what these hold: $*"
+    return
+  fi
+  for package; do
+    is_there "$package" || missing+=("$package")
+  done
+  if ((${#missing[@]} > 0)); then
+    if ((EUID != 0)); then
+      sudo -n true 2>/dev/null ||
+        die 4 "packages are missing, and installing them needs a password. Run this, then try again:
+  sudo apt-get update && sudo apt-get install -y ${missing[*]}"
+      as_root=(sudo -n)
+    fi
+    echo "missing      ${missing[*]}"
+    phase "$preset" packages apt_install "${as_root[@]}" -- "${missing[@]}" ||
+      die 4 "could not install: ${missing[*]}"
+  fi
+}
+
+# One job per CPU, but no more than memory bears: a compiler takes up to 1 GiB here.
+num_jobs() {
+  local cpus limit_kib mem_kib
+  cpus=$(nproc)
+  mem_kib=$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)
+  limit_kib=$(awk '/^[0-9]+$/ { print int($1 / 1024) }' /sys/fs/cgroup/memory.max 2>/dev/null || true)
+  if [[ -n $limit_kib ]] && ((limit_kib < mem_kib)); then mem_kib=$limit_kib; fi
+  local jobs=$((mem_kib / 1024 / 1024))
+  ((jobs < cpus)) || jobs=$cpus
+  echo $((jobs > 0 ? jobs : 1))
+}
+
+# build PRESET [TARGET...]
+build() {
+  local preset=$1 found
+  shift
+  found=$(cmake --version | awk 'NR == 1 { print $3 }')
+  [[ $(printf '%s\n' 3.25 "$found" | sort -V | head -n 1) == 3.25 ]] ||
+    die 4 "cmake is version $found, 3.25 or newer is needed"
+  phase "$preset" configure cmake --preset "$preset" || exit 1
+  grep '^ \* ' "build/$preset/log/configure.log" || true  # the optional parts
+  phase "$preset" build cmake --build --preset "$preset" --parallel "$(num_jobs)" ${1:+--target "$@"} ||
+    exit 1
+}
