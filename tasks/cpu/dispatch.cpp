@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which instruction sets this machine can run, and the choice among them.
+#include <cstdlib>
+
+#include "megaconv/error.hpp"
+#include "tasks/cpu/kernels.hpp"
+
+namespace megaconv::cpu {
+
+#if defined(__x86_64__)
+namespace avx512 {
+extern const Kernels kKernels;
+}
+namespace avx2 {
+extern const Kernels kKernels;
+}
+#endif
+namespace portable {
+extern const Kernels kKernels;
+}
+
+namespace {
+
+/// Best first; never empty.
+std::vector<const Kernels*> available_kernels() {
+  std::vector<const Kernels*> kernels;
+#if defined(__x86_64__)
+  // These also ask the operating system whether it saves the registers.
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
+    kernels.push_back(&avx512::kKernels);
+  }
+  if (has_avx2) kernels.push_back(&avx2::kKernels);
+#endif
+  kernels.push_back(&portable::kKernels);
+  return kernels;
+}
+
+}  // namespace
+
+std::vector<std::string> available_isas() {
+  std::vector<std::string> names;
+  for (const Kernels* kernels : available_kernels()) names.emplace_back(kernels->isa);
+  return names;
+}
+
+const Kernels& kernels_for(std::string_view isa) {
+  const char* const forced = std::getenv("MEGACONV_ISA");
+  if (isa.empty() && forced != nullptr) isa = forced;
+  const std::vector<const Kernels*> available = available_kernels();
+  std::string names;
+  for (const Kernels* kernels : available) {
+    if (isa.empty() || isa == kernels->isa) return *kernels;
+    names += (names.empty() ? "" : ", ") + std::string(kernels->isa);
+  }
+  throw Error(Status::unsupported,
+              "instruction set \"" + std::string(isa) + "\": this machine and build have " + names);
+}
+
+}  // namespace megaconv::cpu

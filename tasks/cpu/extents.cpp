@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tasks/cpu/extents.hpp"
+
+#include <algorithm>
+
+namespace megaconv::cpu {
+namespace {
+
+constexpr std::ptrdiff_t kBlock = Tiling::kLaneBlock;
+constexpr std::size_t kLineBytes = 64;
+
+std::size_t lines(std::size_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; }
+std::ptrdiff_t ceil_div(std::ptrdiff_t a, std::ptrdiff_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+Extents::Extents(const Tiling& tiling)
+    : p(tiling.problem.p()),
+      q(tiling.problem.q()),
+      channels(tiling.problem.c / tiling.problem.groups),
+      filters(tiling.problem.depthwise() ? tiling.problem.k
+                                         : tiling.problem.k / tiling.problem.groups),
+      channel_blocks(tiling.channel_blocks()),
+      filter_blocks(tiling.filter_blocks()),
+      filter_blocks_per_conv_group(ceil_div(filters, kBlock)),
+      depthwise(tiling.problem.depthwise()),
+      alpha(tiling.alpha()),
+      num_positions(tiling.num_positions()),
+      num_tiles(static_cast<std::ptrdiff_t>(tiling.num_tiles())),
+      extent_h(tiling.problem.filter_extent_h()),
+      extent_w(tiling.problem.filter_extent_w()),
+      phase_cols(0),
+      patch_row(0),
+      patch_block(0),
+      pixels_at(0) {
+  const ConvProblem& problem = tiling.problem;
+  std::size_t num_panels = static_cast<std::size_t>(channel_blocks);
+  if (tiling.algorithm == Algorithm::winograd) {
+    // No task needs both a strip and panels.
+    const std::ptrdiff_t strip_pixels = alpha * (kStripCols + alpha - tiling.m);
+    panels_at = 0;
+    scratch_bytes = std::max(static_cast<std::size_t>(strip_pixels * kBlock) * sizeof(float),
+                             lines(num_panels * sizeof(Panel)));
+  } else {
+    const std::ptrdiff_t cols = tiling.cols_per_group, rows = tiling.rows_per_group;
+    phase_cols = ceil_div((cols - 1) * problem.stride_w + extent_w, problem.stride_w);
+    patch_row = problem.stride_w * phase_cols * kBlock;
+    patch_block = ((rows - 1) * problem.stride_h + extent_h) * patch_row;
+    num_panels *= static_cast<std::size_t>(problem.r * problem.s);
+    panels_at = static_cast<std::size_t>(channel_blocks * patch_block) * sizeof(float);
+    pixels_at = panels_at + lines(num_panels * sizeof(Panel));
+    scratch_bytes =
+        pixels_at + static_cast<std::size_t>(kMaxKernelBlocks * cols * kBlock) * sizeof(float);
+  }
+}
+
+TileRange::TileRange(const Tiling& tiling, const Extents& extents, std::uint32_t group)
+    : first(static_cast<std::ptrdiff_t>(group) * tiling.group_tiles),
+      count(std::min<std::ptrdiff_t>(tiling.group_tiles, extents.num_tiles - first)) {}
+
+PixelRect::PixelRect(const Tiling& tiling, const Extents& extents, std::uint32_t group) {
+  const std::ptrdiff_t row_chunks = ceil_div(extents.p, tiling.rows_per_group);
+  const std::ptrdiff_t col_chunks = ceil_div(extents.q, tiling.cols_per_group);
+  image = group / (row_chunks * col_chunks);
+  row = group / col_chunks % row_chunks * tiling.rows_per_group;
+  col = group % col_chunks * tiling.cols_per_group;
+  rows = std::min<std::ptrdiff_t>(tiling.rows_per_group, extents.p - row);
+  cols = std::min<std::ptrdiff_t>(tiling.cols_per_group, extents.q - col);
+}
+
+BlockRange::BlockRange(std::ptrdiff_t chunk, std::ptrdiff_t per_task, std::ptrdiff_t total)
+    : first(chunk * per_task), last(std::min(first + per_task, total)) {}
+
+std::size_t scratch_bytes(const Tiling& tiling) { return Extents(tiling).scratch_bytes; }
+
+}  // namespace megaconv::cpu

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The numbers that CPU task bodies need of a tiling, and where their scratch memory goes.
+//
+// Computed out of line, in code compiled for the base instruction set: task bodies must not
+// instantiate the inline functions of ConvProblem and Tiling (simd.hpp says why).
+#pragma once
+
+#include <cstddef>
+
+#include "megaconv/mapping.hpp"
+
+namespace megaconv::cpu {
+
+/// Columns of the input or output strip that a transform holds in scratch at a time: with six or
+/// eight rows of 64-byte pixels, about a first-level cache.
+inline constexpr std::ptrdiff_t kStripCols = 64;
+
+/// Lane blocks that a micro-kernel multiplies at once.
+inline constexpr std::ptrdiff_t kMaxKernelBlocks = 2;
+
+/// Extents are counted in elements; block counts in lane blocks of Tiling::kLaneBlock.
+struct Extents {
+  explicit Extents(const Tiling& tiling);
+
+  std::ptrdiff_t p, q;      ///< output height and width
+  std::ptrdiff_t channels;  ///< C of one conv group
+  std::ptrdiff_t filters;   ///< K of one conv group; all K of a depthwise problem
+  std::ptrdiff_t channel_blocks, filter_blocks;
+  std::ptrdiff_t filter_blocks_per_conv_group;
+  bool depthwise;
+
+  // Winograd
+  std::ptrdiff_t alpha, num_positions, num_tiles;
+
+  // Direct: the input patch under a rectangle of output pixels, columns sorted by their remainder
+  // ("phase") modulo the stride so that neighbouring output pixels read neighbouring patch pixels:
+  //   [channel block][row][phase][column / stride_w][lane]
+  std::ptrdiff_t extent_h, extent_w;      ///< of the dilated filter
+  std::ptrdiff_t phase_cols;              ///< columns of one phase
+  std::ptrdiff_t patch_row, patch_block;  ///< floats between rows, and between channel blocks
+
+  // Scratch of one worker, in bytes from its start.
+  std::size_t panels_at;  ///< GEMM and direct: Panel[]
+  std::size_t pixels_at;  ///< direct: output pixels of one row before the epilogue
+  std::size_t scratch_bytes;
+};
+
+/// Winograd tiles of a task group: [first, first + count), image-major.
+struct TileRange {
+  TileRange(const Tiling& tiling, const Extents& extents, std::uint32_t group);
+  std::ptrdiff_t first, count;
+};
+
+/// Output pixels of a direct task group.
+struct PixelRect {
+  PixelRect(const Tiling& tiling, const Extents& extents, std::uint32_t group);
+  std::ptrdiff_t image, row, col, rows, cols;
+};
+
+/// Lane blocks [first, last) of the `chunk`-th task, when tasks take `per_task` of `total`.
+struct BlockRange {
+  BlockRange(std::ptrdiff_t chunk, std::ptrdiff_t per_task, std::ptrdiff_t total);
+  std::ptrdiff_t first, last;
+};
+
+/// One step of a micro-kernel's sum: up to 16 channels.
+struct Panel {
+  std::ptrdiff_t offset;    ///< of the first row's first channel, in floats
+  std::ptrdiff_t channels;  ///< 1 to 16
+};
+
+std::size_t scratch_bytes(const Tiling& tiling);
+
+}  // namespace megaconv::cpu

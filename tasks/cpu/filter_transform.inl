@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// w -> U: G g G^T for Winograd, in double and rounded once; packed as it is for direct convolution.
+#pragma once
+
+#include "tasks/cpu/kernels.hpp"
+#include "tasks/cpu/pixels.inl"
+#include "tasks/cpu/winograd_1d.inl"
+
+namespace megaconv::cpu::MEGACONV_ISA {
+
+/// The filters of one lane block: rows of w, each all taps and channels of one filter.
+struct FilterRows {
+  FilterRows(const TaskArgs& args, const Extents& extents, Size filter_block) {
+    const ConvProblem& problem = args.tiling->problem;
+    const Size group = filter_block / extents.filter_blocks_per_conv_group;
+    const Size first = filter_block % extents.filter_blocks_per_conv_group * kBlock;
+    size = problem.r * problem.s * extents.channels;
+    rows = args.w + (group * extents.filters + first) * size;
+    num_rows = min_of(kBlock, extents.filters - first);
+    const bool nhwc = problem.layout == Layout::nhwc;
+    channel_stride = nhwc ? 1 : problem.r * problem.s;
+    tap_stride = nhwc ? extents.channels : 1;
+  }
+  const float* rows;
+  Size num_rows, size;
+  Size channel_stride, tap_stride;  ///< within a row
+};
+
+/// U[p][c][lane] of one lane block and channels [first, first + count), count at most 16.
+template <class W>
+void transform_filters(const FilterRows& filters, Size first, Size count, float* u,
+                       Size position_stride) {
+  constexpr int kTaps = kWinogradR * kWinogradR;
+  alignas(64) float taps[kTaps][kBlock][kBlock];  // [tap][channel][lane]
+  if (filters.channel_stride == 1) {
+    for (Size tap = 0; tap < kTaps; ++tap) {
+      transpose_to_pixels(
+          filters.rows + tap * filters.tap_stride + first, filters.size, filters.num_rows,
+          count, [&](Size c) __attribute__((always_inline)) { return taps[tap][c]; });
+    }
+  } else {
+    transpose_to_pixels(
+        filters.rows + first * kTaps, filters.size, filters.num_rows,
+        count * kTaps, [&](Size i) __attribute__((always_inline)) {
+          return taps[i % kTaps][i / kTaps];
+        });
+  }
+  constexpr int kDoubles = kLanes / 2;
+  for (Size c = 0; c < count; ++c) {
+    for (Size lane = 0; lane < kBlock; lane += kDoubles) {
+      DoubleVec columns[kWinogradR][W::kAlpha];  // (G g)^T
+      unroll<kWinogradR>([&](auto s) __attribute__((always_inline)) {
+        DoubleVec g[kWinogradR];
+        unroll<kWinogradR>([&](auto r) __attribute__((always_inline)) {
+          g[r] =
+              __builtin_convertvector(load<HalfVec>(&taps[r * kWinogradR + s][c][lane]), DoubleVec);
+        });
+        filter_1d<W>(g, columns[s]);
+      });
+      for (int i = 0; i < W::kAlpha; ++i) {
+        const DoubleVec row[kWinogradR] = {columns[0][i], columns[1][i], columns[2][i]};
+        DoubleVec out[W::kAlpha];
+        filter_1d<W>(row, out);
+        unroll<W::kAlpha>([&](auto j) __attribute__((always_inline)) {
+          store(u + (i * W::kAlpha + j) * position_stride + (first + c) * kBlock + lane,
+                __builtin_convertvector(out[j], HalfVec));
+        });
+      }
+    }
+  }
+}
+
+/// U[tap][c][lane] of one lane block.
+inline void pack_filters(const FilterRows& filters, Size channels, float* u) {
+  transpose_to_pixels(
+      filters.rows, filters.size, filters.num_rows,
+      filters.size, [&](Size i) __attribute__((always_inline)) {
+        const bool channels_inner = filters.channel_stride == 1;
+        const Size tap = channels_inner ? i / channels : i % filters.channel_stride;
+        const Size c = channels_inner ? i % channels : i / filters.channel_stride;
+        return u + (tap * channels + c) * kBlock;
+      });
+}
+
+inline void filter_transform(const TaskArgs& args, std::uint32_t, std::uint32_t block, std::byte*) {
+  const Tiling& tiling = *args.tiling;
+  const Extents extents(tiling);
+  const BlockRange blocks(block, tiling.filter_blocks_per_filter_task, extents.filter_blocks);
+  for (Size kb = blocks.first; kb < blocks.last; ++kb) {
+    const FilterRows filters(args, extents, kb);
+    if (tiling.algorithm == Algorithm::direct) {
+      pack_filters(filters, extents.channels, args.u + kb * filters.size * kBlock);
+      continue;
+    }
+    float* const u = args.u + kb * extents.channels * kBlock;
+    const Size position_stride = extents.filter_blocks * extents.channels * kBlock;
+    with_winograd(tiling, [&](auto winograd) {
+      for (Size c = 0; c < extents.channels; c += kBlock) {
+        transform_filters<decltype(winograd)>(filters, c, min_of(kBlock, extents.channels - c), u,
+                                              position_stride);
+      }
+    });
+  }
+}
+
+}  // namespace megaconv::cpu::MEGACONV_ISA

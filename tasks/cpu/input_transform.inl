@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// x -> V: B^T d B of every tile of a task group, for some channel blocks.
+#pragma once
+
+#include "tasks/cpu/kernels.hpp"
+#include "tasks/cpu/pixels.inl"
+#include "tasks/cpu/winograd_1d.inl"
+
+namespace megaconv::cpu::MEGACONV_ISA {
+
+/// A run of neighbouring tiles in one tile row of one image, no wider than a strip.
+struct TileRun {
+  TileRun(const Tiling& tiling, Size tile, Size max_tiles) {
+    image = tile / (tiling.tiles_h * static_cast<Size>(tiling.tiles_w));
+    tile_row = tile / tiling.tiles_w % tiling.tiles_h;
+    tile_col = tile % tiling.tiles_w;
+    count = min_of(min_of(tiling.tiles_w - tile_col, max_tiles), kStripCols / tiling.m);
+  }
+  Size image, tile_row, tile_col, count;
+};
+
+/// One tile: pixels d[row][col] to v[position].
+template <class W>
+MEGACONV_INLINE void transform_input_tile(const float* d, Size row_stride, Size col_stride,
+                                          float* v, Size position_stride) {
+  unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+    Vec columns[W::kAlpha][W::kAlpha];  // (B^T d)^T
+    for (int j = 0; j < W::kAlpha; ++j) {
+      Vec in[W::kAlpha];
+      unroll<W::kAlpha>([&](auto i) __attribute__((always_inline)) {
+        in[i] = load(d + i * row_stride + j * col_stride + part * kLanes);
+      });
+      input_1d<W>(in, columns[j]);
+    }
+    for (int i = 0; i < W::kAlpha; ++i) {
+      Vec in[W::kAlpha], out[W::kAlpha];
+      unroll<W::kAlpha>([&](auto j) __attribute__((always_inline)) { in[j] = columns[j][i]; });
+      input_1d<W>(in, out);
+      unroll<W::kAlpha>([&](auto j) __attribute__((always_inline)) {
+        store(v + (i * W::kAlpha + j) * position_stride + part * kLanes, out[j]);
+      });
+    }
+  });
+}
+
+/// The tiles of `run`, to consecutive tiles of v.
+template <class W>
+void transform_input_run(const ConvProblem& problem, const PixelReader& reader, const TileRun& run,
+                         float* v, Size position_stride, float* strip) {
+  constexpr Size kAlpha = W::kAlpha;
+  const Size row = run.tile_row * W::kM - problem.pad_h;
+  const Size col = run.tile_col * W::kM - problem.pad_w;
+  const auto read_strip = [&](Size first_col, Size cols) {
+    for (Size i = 0; i < kAlpha; ++i) {
+      reader.read_row(
+          row + i, first_col, cols, [&](Size j) __attribute__((always_inline)) {
+            return strip + (i * cols + j) * kBlock;
+          });
+    }
+  };
+  if (problem.layout == Layout::nchw) {
+    const Size cols = run.count * W::kM + kWinogradR - 1;
+    read_strip(col, cols);
+    for (Size tile = 0; tile < run.count; ++tile) {
+      transform_input_tile<W>(strip + tile * W::kM * kBlock, cols * kBlock, kBlock,
+                              v + tile * kBlock, position_stride);
+    }
+    return;
+  }
+  for (Size tile = 0; tile < run.count; ++tile) {
+    const Size tile_col = col + tile * W::kM;
+    if (reader.in_place(row, tile_col, kAlpha, kAlpha)) {
+      transform_input_tile<W>(reader.at(row, tile_col), reader.row_stride(), reader.col_stride(),
+                              v + tile * kBlock, position_stride);
+    } else {
+      read_strip(tile_col, kAlpha);
+      transform_input_tile<W>(strip, kAlpha * kBlock, kBlock, v + tile * kBlock, position_stride);
+    }
+  }
+}
+
+inline void input_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
+                            std::byte* scratch) {
+  const Tiling& tiling = *args.tiling;
+  const Extents extents(tiling);
+  const TileRange tiles(tiling, extents, group);
+  const BlockRange blocks(block, tiling.channel_blocks_per_input_task, extents.channel_blocks);
+  const Size panel = static_cast<Size>(tiling.group_tiles) * kBlock;
+  const Size position_stride = extents.channel_blocks * panel;
+  float* const v_slot = args.v + group % tiling.v_slots * extents.num_positions * position_stride;
+  float* const strip = reinterpret_cast<float*>(scratch);
+  with_winograd(tiling, [&](auto winograd) {
+    for (Size cb = blocks.first; cb < blocks.last; ++cb) {
+      const Size num_channels = min_of(kBlock, extents.channels - cb * kBlock);
+      for (Size tile = 0; tile < tiles.count;) {
+        const TileRun run(tiling, tiles.first + tile, tiles.count - tile);
+        const PixelReader reader(tiling.problem, args.x, run.image, cb * kBlock, num_channels);
+        transform_input_run<decltype(winograd)>(tiling.problem, reader, run,
+                                                v_slot + cb * panel + tile * kBlock,
+                                                position_stride, strip);
+        tile += run.count;
+      }
+    }
+  });
+}
+
+}  // namespace megaconv::cpu::MEGACONV_ISA

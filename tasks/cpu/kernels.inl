@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The task bodies of one instruction set, as a table. kernels_<isa>.cpp defines MEGACONV_ISA and
+// MEGACONV_LANES and includes this.
+#pragma once
+
+#include "tasks/cpu/direct.inl"
+#include "tasks/cpu/filter_transform.inl"
+#include "tasks/cpu/gemm.inl"
+#include "tasks/cpu/input_transform.inl"
+#include "tasks/cpu/kernels.hpp"
+#include "tasks/cpu/output_transform.inl"
+
+#define MEGACONV_TEXT(name) #name
+#define MEGACONV_NAME_OF(macro) MEGACONV_TEXT(macro)
+
+namespace megaconv::cpu::MEGACONV_ISA {
+
+extern const Kernels kKernels;
+const Kernels kKernels = {
+    .isa = MEGACONV_NAME_OF(MEGACONV_ISA),
+    .scratch_bytes = scratch_bytes,
+    .run = {filter_transform, input_transform, gemm, output_transform, direct},
+};
+
+}  // namespace megaconv::cpu::MEGACONV_ISA

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one inner loop of Winograd's GEMM and of direct convolution.
+//
+//   out[block][row][lane] = sum over panels, c:  a[panel.offset + 16 row + c] * u[block][c'][lane]
+//
+// A panel is `rows` x up to 16 channels, its rows one lane block (64 bytes) apart: tiles of V, or
+// neighbouring pixels of a direct task's input patch. u streams: c' runs on through all panels.
+// Sums stay in registers; an output is summed in the same order whatever the number of rows, so
+// results do not depend on how tiles are grouped.
+#pragma once
+
+#include "tasks/cpu/extents.hpp"
+#include "tasks/cpu/simd.hpp"
+
+namespace megaconv::cpu::MEGACONV_ISA {
+
+// The largest tile of sums that leaves registers for u and for a broadcast of a.
+#if MEGACONV_LANES == 16
+inline constexpr int kMaxRows = 14, kMaxBlocks = 2;  // 28 of 32 registers
+#elif MEGACONV_LANES == 8
+inline constexpr int kMaxRows = 6, kMaxBlocks = 1;  // 12 of 16
+#elif defined(__aarch64__)
+inline constexpr int kMaxRows = 6, kMaxBlocks = 1;  // 24 of 32
+#else
+inline constexpr int kMaxRows = 3, kMaxBlocks = 1;  // 12 of 16
+#endif
+static_assert(kMaxBlocks <= kMaxKernelBlocks);
+
+/// What a micro-kernel multiplies. Distances in floats.
+struct MicroArgs {
+  const float* a;
+  const Panel* panels;
+  Size num_panels;
+  const float* u;  ///< [block][c'][16]
+  Size u_block;    ///< from one block of u to the next
+  float* out;      ///< [block][row][16]
+  Size out_block;  ///< from one block of out to the next
+};
+
+template <int kRows, int kBlocks>
+void micro_kernel(const MicroArgs& args) {
+  constexpr int kVecs = kBlocks * kBlockVecs;
+  Vec sums[kRows][kVecs];
+  unroll<kRows>([&](auto row) __attribute__((always_inline)) {
+    unroll<kVecs>([&](auto j) __attribute__((always_inline)) { sums[row][j] = Vec{}; });
+  });
+  const float* u = args.u;
+  const Size u_block = args.u_block;
+  const Panel* const last = args.panels + args.num_panels;
+  for (const Panel* panel = args.panels; panel != last; ++panel) {
+    const float* a = args.a + panel->offset;
+    for (const float* const end = a + panel->channels; a != end; ++a, u += kBlock) {
+      Vec filters[kVecs];
+      unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
+        filters[j] = load(u + j / kBlockVecs * u_block + j % kBlockVecs * kLanes);
+      });
+      unroll<kRows>([&](auto row) __attribute__((always_inline)) {
+        const Vec input = broadcast(a[row * kBlock]);
+        unroll<kVecs>([&](auto j)
+                          __attribute__((always_inline)) { sums[row][j] += input * filters[j]; });
+      });
+    }
+  }
+  unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
+    float* const out = args.out + j / kBlockVecs * args.out_block + j % kBlockVecs * kLanes;
+    unroll<kRows>([&](auto row)
+                      __attribute__((always_inline)) { store(out + row * kBlock, sums[row][j]); });
+  });
+}
+
+using MicroKernel = void (*)(const MicroArgs&);
+
+/// Micro-kernels by number of rows - 1.
+template <int kBlocks, int... kRow>
+struct MicroKernelTable {
+  MicroKernel by_rows[sizeof...(kRow)] = {micro_kernel<kRow + 1, kBlocks>...};
+};
+template <int kBlocks, int kCount, int... kRow>
+constexpr auto make_micro_kernels() {
+  if constexpr (sizeof...(kRow) == kCount) {
+    return MicroKernelTable<kBlocks, kRow...>{};
+  } else {
+    return make_micro_kernels<kBlocks, kCount, kRow..., static_cast<int>(sizeof...(kRow))>();
+  }
+}
+template <int kBlocks>
+inline constexpr auto kMicroKernels = make_micro_kernels<kBlocks, kMaxRows>();
+
+/// Multiplies `rows` rows, 64 bytes apart in a and out, by `blocks` (1 to kMaxBlocks) lane blocks
+/// of u. Rows are shared out evenly: 16 are 8 + 8, not 14 + 2.
+inline void multiply_rows(MicroArgs args, Size rows, Size blocks) {
+  for (Size parts = ceil_div(rows, kMaxRows); parts > 0; --parts) {
+    const Size part = ceil_div(rows, parts);
+    (blocks == 1 ? kMicroKernels<1>.by_rows : kMicroKernels<kMaxBlocks>.by_rows)[part - 1](args);
+    args.a += part * kBlock;
+    args.out += part * kBlock;
+    rows -= part;
+  }
+}
+
+}  // namespace megaconv::cpu::MEGACONV_ISA

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// M -> y: A^T M A of every tile of a task group, for some filter blocks, with the epilogue.
+#pragma once
+
+#include "tasks/cpu/input_transform.inl"
+#include "tasks/cpu/kernels.hpp"
+#include "tasks/cpu/pixels.inl"
+#include "tasks/cpu/winograd_1d.inl"
+
+namespace megaconv::cpu::MEGACONV_ISA {
+
+/// One tile: m[position] to kM x kM pixels, rows `row_stride` floats apart.
+template <class W>
+MEGACONV_INLINE void transform_output_tile(const float* m, Size position_stride, float* pixels,
+                                           Size row_stride) {
+  unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+    Vec columns[W::kAlpha][W::kM];  // (A^T M)^T
+    for (int j = 0; j < W::kAlpha; ++j) {
+      Vec in[W::kAlpha];
+      unroll<W::kAlpha>([&](auto i) __attribute__((always_inline)) {
+        in[i] = load(m + (i * W::kAlpha + j) * position_stride + part * kLanes);
+      });
+      output_1d<W>(in, columns[j]);
+    }
+    for (int i = 0; i < W::kM; ++i) {
+      Vec in[W::kAlpha], out[W::kM];
+      unroll<W::kAlpha>([&](auto j) __attribute__((always_inline)) { in[j] = columns[j][i]; });
+      output_1d<W>(in, out);
+      unroll<W::kM>([&](auto j) __attribute__((always_inline)) {
+        store(pixels + i * row_stride + j * kBlock + part * kLanes, out[j]);
+      });
+    }
+  });
+}
+
+inline void output_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
+                             std::byte* scratch) {
+  const Tiling& tiling = *args.tiling;
+  const Extents extents(tiling);
+  const TileRange tiles(tiling, extents, group);
+  const BlockRange blocks(block, tiling.filter_blocks_per_output_task, extents.filter_blocks);
+  const Size panel = static_cast<Size>(tiling.group_tiles) * kBlock;
+  const Size position_stride = extents.filter_blocks * panel;
+  const float* const m_slot =
+      args.m + group % tiling.m_slots * extents.num_positions * position_stride;
+  float* const strip = reinterpret_cast<float*>(scratch);
+  with_winograd(tiling, [&](auto winograd) {
+    using W = decltype(winograd);
+    for (Size kb = blocks.first; kb < blocks.last; ++kb) {
+      const Size num_filters = min_of(kBlock, extents.filters - kb * kBlock);
+      for (Size tile = 0; tile < tiles.count;) {
+        const TileRun run(tiling, tiles.first + tile, tiles.count - tile);
+        const Size strip_row = run.count * W::kM * kBlock;
+        for (Size i = 0; i < run.count; ++i) {
+          transform_output_tile<W>(m_slot + kb * panel + (tile + i) * kBlock, position_stride,
+                                   strip + i * W::kM * kBlock, strip_row);
+        }
+        const PixelWriter writer(tiling.problem, extents, args.bias, args.residual, args.y,
+                                 run.image, kb * kBlock, num_filters);
+        const Size row = run.tile_row * W::kM, col = run.tile_col * W::kM;
+        const Size rows = min_of(W::kM, extents.p - row);
+        const Size cols = min_of(run.count * W::kM, extents.q - col);
+        for (Size i = 0; i < rows; ++i) writer.write_row(strip + i * strip_row, row + i, col, cols);
+        tile += run.count;
+      }
+    }
+  });
+}
+
+}  // namespace megaconv::cpu::MEGACONV_ISA

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between tensors in either layout and "pixels": one lane block (16 channels) of one pixel, 64
+// bytes. All padding and all tails are dealt with here, so that transforms and kernels see none.
+#pragma once
+
+#include "tasks/cpu/extents.hpp"
+#include "tasks/cpu/simd.hpp"
+
+namespace megaconv::cpu::MEGACONV_ISA {
+
+/// out[col][0..16) = rows[0..16)[col]: transposes num_rows (0 to 16) rows of `cols` floats into
+/// pixels; lanes past num_rows become zero. place(col) is where pixel `col` goes.
+template <class Place>
+MEGACONV_INLINE void transpose_to_pixels(const float* rows, Size row_stride, Size num_rows,
+                                         Size cols, const Place& place) {
+  for (Size col = 0; col < cols; col += kLanes) {
+    const Size num_cols = min_of(cols - col, kLanes);
+    unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+      Vec block[kLanes];
+      unroll<kLanes>([&](auto i) __attribute__((always_inline)) {
+        const Size row = part * kLanes + i;
+        const float* const from = rows + row * row_stride + col;
+        block[i] = row >= num_rows      ? Vec{}
+                   : num_cols == kLanes ? load(from)
+                                        : load_first(from, num_cols);
+      });
+      transpose(block);
+      unroll<kLanes>([&](auto i) __attribute__((always_inline)) {
+        if (i < num_cols) store(place(col + i) + part * kLanes, block[i]);
+      });
+    });
+  }
+}
+
+/// Reads rectangles of one image's pixels, zero outside the image and past the last channel.
+class PixelReader {
+ public:
+  /// Channels [first_channel, first_channel + num_channels) of image `n`; at most 16.
+  PixelReader(const ConvProblem& problem, const float* x, Size n, Size first_channel,
+              Size num_channels)
+      : height_(problem.h), width_(problem.w), num_channels_(num_channels) {
+    const bool nhwc = problem.layout == Layout::nhwc;
+    nhwc_ = nhwc;
+    col_stride_ = nhwc ? problem.c : 1;
+    row_stride_ = width_ * col_stride_;
+    channel_stride_ = nhwc ? 1 : height_ * width_;
+    origin_ = x + n * problem.c * height_ * width_ + first_channel * channel_stride_;
+  }
+
+  /// Whether a transform can read the rectangle's pixels from x itself.
+  bool in_place(Size row, Size col, Size rows, Size cols) const {
+    return nhwc_ && num_channels_ == kBlock && row >= 0 && col >= 0 && row + rows <= height_ &&
+           col + cols <= width_;
+  }
+  const float* at(Size row, Size col) const {
+    return origin_ + row * row_stride_ + col * col_stride_;
+  }
+  Size row_stride() const { return row_stride_; }
+  Size col_stride() const { return col_stride_; }
+
+  /// Copies columns [col, col + cols) of row `row`; pixel i goes to place(i).
+  template <class Place>
+  MEGACONV_INLINE void read_row(Size row, Size col, Size cols, const Place& place) const {
+    Size first = max_of(0, min_of(cols, -col)), last = max_of(first, min_of(cols, width_ - col));
+    if (row < 0 || row >= height_) first = last = cols;
+    for (Size i = 0; i < first; ++i) clear(place(i));
+    for (Size i = last; i < cols; ++i) clear(place(i));
+    if (nhwc_) {
+      for (Size i = first; i < last; ++i) {
+        const float* const from = at(row, col + i);
+        unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+          const Size count = num_channels_ - part * kLanes;
+          store(place(i) + part * kLanes, count >= kLanes
+                                              ? load(from + part * kLanes)
+                                              : load_first(from + part * kLanes, max_of(count, 0)));
+        });
+      }
+    } else {
+      transpose_to_pixels(
+          at(row, col + first), channel_stride_, num_channels_,
+          last - first, [&](Size i) __attribute__((always_inline)) { return place(first + i); });
+    }
+  }
+
+ private:
+  static MEGACONV_INLINE void clear(float* pixel) {
+    unroll<kBlockVecs>([&](auto part)
+                           __attribute__((always_inline)) { store(pixel + part * kLanes, Vec{}); });
+  }
+
+  const float* origin_;
+  Size height_, width_, num_channels_;
+  Size row_stride_, col_stride_, channel_stride_;
+  bool nhwc_;
+};
+
+/// Applies the epilogue to rows of output pixels and stores them.
+class PixelWriter {
+ public:
+  /// Filters [first_filter, first_filter + num_filters) of image `n`; at most 16.
+  PixelWriter(const ConvProblem& problem, const Extents& extents, const float* bias,
+              const float* residual, float* y, Size n, Size first_filter, Size num_filters)
+      : width_(extents.q), num_filters_(num_filters), relu_(problem.epilogue.relu) {
+    nhwc_ = problem.layout == Layout::nhwc;
+    pixel_stride_ = nhwc_ ? problem.k : 1;
+    filter_stride_ = nhwc_ ? 1 : extents.p * extents.q;
+    const Size first = n * problem.k * extents.p * extents.q + first_filter * filter_stride_;
+    y_ = y + first;
+    residual_ = problem.epilogue.residual ? residual + first : nullptr;
+    unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+      const Size count = max_of(0, min_of(num_filters - part * kLanes, kLanes));
+      bias_[part] =
+          problem.epilogue.bias ? load_first(bias + first_filter + part * kLanes, count) : Vec{};
+    });
+  }
+
+  /// Stores `cols` pixels, 64 bytes apart at `sums`, to row `row` from column `col` on.
+  void write_row(const float* sums, Size row, Size col, Size cols) const {
+    const Size first = (row * width_ + col) * pixel_stride_;
+    if (nhwc_) {
+      for (Size i = 0; i < cols; ++i) {
+        unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+          const Size at = first + i * pixel_stride_ + part * kLanes;
+          finish(load(sums + i * kBlock + part * kLanes) + bias_[part], at,
+                 num_filters_ - part * kLanes);
+        });
+      }
+      return;
+    }
+    for (Size i = 0; i < cols; i += kLanes) {
+      unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+        Vec block[kLanes];
+        unroll<kLanes>([&](auto j) __attribute__((always_inline)) {
+          const Size pixel = min_of(i + j, cols - 1);
+          block[j] = load(sums + pixel * kBlock + part * kLanes) + bias_[part];
+        });
+        transpose(block);
+        unroll<kLanes>([&](auto j) __attribute__((always_inline)) {
+          const Size filter = part * kLanes + j;
+          if (filter < num_filters_)
+            finish(block[j], first + i + filter * filter_stride_, cols - i);
+        });
+      });
+    }
+  }
+
+ private:
+  /// Adds the residual, applies ReLU and stores the first `count` lanes (any number) at y[at].
+  MEGACONV_INLINE void finish(Vec sum, Size at, Size count) const {
+    if (count >= kLanes) {
+      if (residual_ != nullptr) sum += load(residual_ + at);
+      store(y_ + at, relu_ ? relu(sum) : sum);
+    } else if (count > 0) {
+      if (residual_ != nullptr) sum += load_first(residual_ + at, count);
+      store_first(y_ + at, relu_ ? relu(sum) : sum, count);
+    }
+  }
+
+  float* y_;
+  const float* residual_;
+  Vec bias_[kBlockVecs];
+  Size width_, num_filters_;
+  Size pixel_stride_, filter_stride_;
+  bool nhwc_, relu_;
+};
+
+}  // namespace megaconv::cpu::MEGACONV_ISA

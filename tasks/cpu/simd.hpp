@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vectors of floats for one instruction set, on GCC and Clang vector extensions.
+//
+// Included by kernels_<isa>.cpp after it has defined MEGACONV_ISA (a namespace) and MEGACONV_LANES.
+// The same sources are compiled for several instruction sets into one library, so whatever they
+// define must live in namespace megaconv::cpu::MEGACONV_ISA, and they must call no inline function
+// of a shared header: the linker keeps one copy of such a function, perhaps the one compiled with
+// instructions that the machine does not have. (Hence no std::min here, and extents.hpp.)
+#pragma once
+
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "megaconv/mapping.hpp"
+
+#define MEGACONV_INLINE inline __attribute__((always_inline))
+
+namespace megaconv::cpu::MEGACONV_ISA {
+
+inline constexpr int kLanes = MEGACONV_LANES;
+inline constexpr int kBlock = Tiling::kLaneBlock;
+inline constexpr int kBlockVecs = kBlock / kLanes;  ///< vectors of one lane block
+
+using Vec = float __attribute__((vector_size(sizeof(float) * kLanes)));
+/// As many doubles as fit a register, and the floats that they come from.
+using DoubleVec = double __attribute__((vector_size(sizeof(float) * kLanes)));
+using HalfVec = float __attribute__((vector_size(sizeof(float) * kLanes / 2)));
+
+/// Indices and extents; signed, so that distances are too.
+using Size = std::ptrdiff_t;
+
+constexpr Size min_of(Size a, Size b) { return a < b ? a : b; }
+constexpr Size max_of(Size a, Size b) { return a > b ? a : b; }
+constexpr Size ceil_div(Size a, Size b) { return (a + b - 1) / b; }
+
+/// A number that is known when compiling.
+template <int kValue>
+struct Index {
+  constexpr operator int() const { return kValue; }
+};
+
+/// Calls body(Index<0>), ..., body(Index<kCount - 1>): a loop whose arrays become registers.
+template <int kCount, int kFirst = 0, class Body>
+MEGACONV_INLINE void unroll(const Body& body) {
+  if constexpr (kFirst < kCount) {
+    body(Index<kFirst>{});
+    unroll<kCount, kFirst + 1>(body);
+  }
+}
+
+template <class V = Vec, class Scalar>
+MEGACONV_INLINE V load(const Scalar* from) {
+  V v;
+  __builtin_memcpy(&v, from, sizeof v);
+  return v;
+}
+template <class V, class Scalar>
+MEGACONV_INLINE void store(Scalar* to, V v) {
+  __builtin_memcpy(to, &v, sizeof v);
+}
+/// x - 0 is x for every x, so this compiles to a broadcast alone.
+MEGACONV_INLINE Vec broadcast(float x) { return x - Vec{}; }
+
+/// The first `count` (0 to kLanes) floats, then zeros.
+MEGACONV_INLINE Vec load_first(const float* from, Size count) {
+#if MEGACONV_LANES == 16
+  return static_cast<Vec>(_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), from));
+#elif MEGACONV_LANES == 8
+  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), lane);
+  return static_cast<Vec>(_mm256_maskload_ps(from, mask));
+#else
+  Vec v{};
+  for (Size i = 0; i < count; ++i) v[i] = from[i];
+  return v;
+#endif
+}
+
+/// Stores the first `count` (0 to kLanes) lanes.
+MEGACONV_INLINE void store_first(float* to, Vec v, Size count) {
+#if MEGACONV_LANES == 16
+  _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1u << count) - 1), v);
+#else
+  for (Size i = 0; i < count; ++i) to[i] = v[i];
+#endif
+}
+
+/// Negative lanes become zero; NaN stays.
+MEGACONV_INLINE Vec relu(Vec v) { return v < Vec{} ? Vec{} : v; }
+
+/// The lanes of one of two vectors: lane l is lane Pattern::of(l) of the 2 kLanes of (a, b).
+template <class Pattern, int... kLane>
+MEGACONV_INLINE Vec shuffle(Vec a, Vec b, Index<kLane>...) {
+  return __builtin_shufflevector(a, b, Pattern::of(kLane)...);
+}
+
+// One step of a transpose swaps the off-diagonal quarters of every 2d x 2d block of a pair of rows
+// d apart:     a  A A B B        A A C C
+//              b  C C D D   ->   B B D D
+template <int kDistance>
+struct KeepUpper {
+  static constexpr int of(int l) { return l & kDistance ? kLanes + l - kDistance : l; }
+};
+template <int kDistance>
+struct KeepLower {
+  static constexpr int of(int l) { return l & kDistance ? kLanes + l : l + kDistance; }
+};
+
+template <class Pattern>
+MEGACONV_INLINE Vec shuffle(Vec a, Vec b) {
+#if MEGACONV_LANES == 16
+  return shuffle<Pattern>(a, b, Index<0>{}, Index<1>{}, Index<2>{}, Index<3>{}, Index<4>{},
+                          Index<5>{}, Index<6>{}, Index<7>{}, Index<8>{}, Index<9>{}, Index<10>{},
+                          Index<11>{}, Index<12>{}, Index<13>{}, Index<14>{}, Index<15>{});
+#elif MEGACONV_LANES == 8
+  return shuffle<Pattern>(a, b, Index<0>{}, Index<1>{}, Index<2>{}, Index<3>{}, Index<4>{},
+                          Index<5>{}, Index<6>{}, Index<7>{});
+#else
+  return shuffle<Pattern>(a, b, Index<0>{}, Index<1>{}, Index<2>{}, Index<3>{});
+#endif
+}
+
+/// Transposes kLanes x kLanes floats in registers.
+template <int kDistance = kLanes / 2>
+MEGACONV_INLINE void transpose(Vec (&rows)[kLanes]) {
+  if constexpr (kDistance > 0) {
+    unroll<kLanes>([&](auto i) __attribute__((always_inline)) {
+      constexpr int kRow = i;
+      if constexpr ((kRow & kDistance) == 0) {
+        const Vec a = rows[kRow], b = rows[kRow + kDistance];
+        rows[kRow] = shuffle<KeepUpper<kDistance>>(a, b);
+        rows[kRow + kDistance] = shuffle<KeepLower<kDistance>>(a, b);
+      }
+    });
+    transpose<kDistance / 2>(rows);
+  }
+}
+
+}  // namespace megaconv::cpu::MEGACONV_ISA

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tasks/reference.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <thread>
+#include <vector>
+
+namespace megaconv {
+namespace {
+
+constexpr double kUnitRoundoff = 0x1p-24;  // of float
+
+// One image and one conv group, in double. Filters are the lanes, several pixels share a load of
+// them: a register block of kPixels x kLanes sums, and as many of absolute values.
+constexpr int kPixels = 4;
+constexpr int kLanes = 4;
+using Sums = double[kPixels][kLanes];
+
+/// Offsets into x [C][H + 2 pad][W + 2 pad], and the sums of kPixels outputs over all C R S terms.
+struct Patch {
+  const double* x;
+  std::int64_t channels, plane;
+  std::vector<std::int64_t> taps;  // R S
+
+  template <bool kAbsolute>
+  void multiply(const std::int64_t (&pixels)[kPixels], const double* w, Sums& result) const {
+    Sums sums = {};
+    for (std::int64_t c = 0; c < channels; ++c) {
+      for (const std::int64_t tap : taps) {
+        const double* at = x + c * plane + tap;
+        for (int i = 0; i < kPixels; ++i) {
+          const double value = kAbsolute ? std::fabs(at[pixels[i]]) : at[pixels[i]];
+          for (int j = 0; j < kLanes; ++j) {
+            sums[i][j] += value * (kAbsolute ? std::fabs(w[j]) : w[j]);
+          }
+        }
+        w += kLanes;
+      }
+    }
+    std::copy(&sums[0][0], &sums[0][0] + kPixels * kLanes, &result[0][0]);
+  }
+};
+
+/// Calls body(i) for i in [0, count) on all CPUs.
+template <class Body>
+void parallel_for(std::int64_t count, const Body& body) {
+  std::atomic<std::int64_t> next{0};
+  const auto work = [&] {
+    for (std::int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) body(i);
+  };
+  std::vector<std::jthread> threads;
+  const auto num_cpus = static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  for (std::int64_t i = 1; i < std::min(count, num_cpus); ++i) threads.emplace_back(work);
+  work();
+}
+
+/// splitmix64 (Steele, Lea, Flood 2014).
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  /// Six uniform numbers have variance 1/2 and mean 3.
+  float normal() {
+    std::uint64_t sum = 0;
+    for (int i = 0; i < 3; ++i) {
+      const std::uint64_t bits = next();
+      sum += (bits >> 32) + (bits & 0xffffffffu);
+    }
+    return static_cast<float>((static_cast<double>(sum) * 0x1p-32 - 3) * 1.4142135623730951);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+std::int64_t terms_of(const ConvProblem& problem) {
+  return problem.c / problem.groups * problem.r * problem.s;
+}
+
+/// Calls body(indices into y) for every tile x tile outputs of every image and filter.
+template <class Body>
+void for_each_tile(const ConvProblem& problem, std::int64_t tile, const Body& body) {
+  const std::int64_t p = problem.p(), q = problem.q();
+  const bool nhwc = problem.layout == Layout::nhwc;
+  const std::int64_t pixel_stride = nhwc ? problem.k : 1, filter_stride = nhwc ? 1 : p * q;
+  std::vector<std::int64_t> outputs;
+  for (std::int64_t plane = 0; plane < problem.n * problem.k; ++plane) {
+    const std::int64_t first =
+        plane / problem.k * problem.k * p * q + plane % problem.k * filter_stride;
+    for (std::int64_t row = 0; row < p; row += tile) {
+      for (std::int64_t col = 0; col < q; col += tile) {
+        outputs.clear();
+        for (std::int64_t i = row; i < std::min(row + tile, p); ++i) {
+          for (std::int64_t j = col; j < std::min(col + tile, q); ++j) {
+            outputs.push_back(first + (i * q + j) * pixel_stride);
+          }
+        }
+        body(outputs);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void reference_convolution(const ConvProblem& problem, const float* x, const float* w,
+                           const float* bias, const float* residual, double* y, double* magnitude) {
+  const bool nhwc = problem.layout == Layout::nhwc;
+  const std::int64_t channels = problem.c / problem.groups, filters = problem.k / problem.groups;
+  const std::int64_t num_taps = problem.r * problem.s, num_pixels = problem.p() * problem.q();
+  const std::int64_t padded_w = problem.w + 2 * problem.pad_w;
+  const std::int64_t plane = (problem.h + 2 * problem.pad_h) * padded_w;
+  const std::int64_t blocks_per_group = (filters + kLanes - 1) / kLanes;
+
+  // wd [groups][filter block][C][R S][kLanes]; xd [N][C][H + 2 pad_h][W + 2 pad_w]
+  std::vector<double> wd(problem.groups * blocks_per_group * channels * num_taps * kLanes);
+  for (std::int64_t k = 0; k < problem.k; ++k) {
+    const std::int64_t block = k / filters * blocks_per_group + k % filters / kLanes;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      for (std::int64_t tap = 0; tap < num_taps; ++tap) {
+        wd[((block * channels + c) * num_taps + tap) * kLanes + k % filters % kLanes] =
+            nhwc ? w[(k * num_taps + tap) * channels + c] : w[(k * channels + c) * num_taps + tap];
+      }
+    }
+  }
+  std::vector<double> xd(problem.n * problem.c * plane);
+  for (std::int64_t n = 0; n < problem.n; ++n) {
+    for (std::int64_t c = 0; c < problem.c; ++c) {
+      for (std::int64_t h = 0; h < problem.h; ++h) {
+        for (std::int64_t col = 0; col < problem.w; ++col) {
+          xd[(n * problem.c + c) * plane + (h + problem.pad_h) * padded_w + col + problem.pad_w] =
+              nhwc ? x[((n * problem.h + h) * problem.w + col) * problem.c + c]
+                   : x[((n * problem.c + c) * problem.h + h) * problem.w + col];
+        }
+      }
+    }
+  }
+  std::vector<std::int64_t> taps;
+  for (std::int64_t r = 0; r < problem.r; ++r) {
+    for (std::int64_t s = 0; s < problem.s; ++s) {
+      taps.push_back(r * problem.dilation_h * padded_w + s * problem.dilation_w);
+    }
+  }
+
+  const auto store = [&](std::int64_t n, std::int64_t k, std::int64_t pixel, double sum,
+                         double abs_sum) {
+    const std::int64_t at =
+        nhwc ? (n * num_pixels + pixel) * problem.k + k : (n * problem.k + k) * num_pixels + pixel;
+    if (problem.epilogue.bias) {
+      sum += bias[k];
+      abs_sum += std::fabs(bias[k]);
+    }
+    if (problem.epilogue.residual) {
+      sum += residual[at];
+      abs_sum += std::fabs(residual[at]);
+    }
+    y[at] = problem.epilogue.relu ? std::max(sum, 0.0) : sum;
+    if (magnitude != nullptr) magnitude[at] = abs_sum;
+  };
+  const std::int64_t num_blocks = problem.groups * blocks_per_group;
+  parallel_for(problem.n * num_blocks, [&](std::int64_t job) {
+    const std::int64_t n = job / num_blocks, block = job % num_blocks;
+    const std::int64_t group = block / blocks_per_group;
+    const std::int64_t first = block % blocks_per_group * kLanes;  // filter within the group
+    const Patch patch{xd.data() + (n * problem.c + group * channels) * plane, channels, plane,
+                      taps};
+    const double* wd_block = wd.data() + block * channels * num_taps * kLanes;
+    for (std::int64_t pixel = 0; pixel < num_pixels; pixel += kPixels) {
+      std::int64_t offsets[kPixels];
+      for (int i = 0; i < kPixels; ++i) {
+        const std::int64_t at = std::min(pixel + i, num_pixels - 1);
+        offsets[i] =
+            at / problem.q() * problem.stride_h * padded_w + at % problem.q() * problem.stride_w;
+      }
+      Sums sums, abs_sums = {};
+      patch.multiply<false>(offsets, wd_block, sums);
+      if (magnitude != nullptr) patch.multiply<true>(offsets, wd_block, abs_sums);
+      for (std::int64_t i = 0; i < std::min<std::int64_t>(kPixels, num_pixels - pixel); ++i) {
+        for (std::int64_t j = 0; j < std::min<std::int64_t>(kLanes, filters - first); ++j) {
+          store(n, group * filters + first + j, pixel + i, sums[i][j], abs_sums[i][j]);
+        }
+      }
+    }
+  });
+}
+
+void fill_normal(std::span<float> values, std::uint64_t seed) {
+  Random random(seed);
+  for (float& value : values) value = random.normal();
+}
+
+void fill_relu_normal(std::span<float> values, std::uint64_t seed) {
+  Random random(seed);
+  for (float& value : values) value = std::max(random.normal(), 0.0f);
+}
+
+void fill_integers(std::span<float> values, std::uint64_t seed, double density, float multiple) {
+  constexpr float kValues[4] = {-2, -1, 1, 2};
+  Random random(seed);
+  for (float& value : values) {
+    const std::uint64_t bits = random.next();
+    const bool zero = static_cast<double>(bits >> 11) * 0x1p-53 >= density;
+    value = zero ? 0 : multiple * kValues[bits & 3];
+  }
+}
+
+ErrorBound error_bound(const Tiling& tiling) {
+  const ConvProblem& problem = tiling.problem;
+  if (tiling.algorithm == Algorithm::direct) {
+    const auto terms = static_cast<double>(terms_of(problem));
+    return {1e-6, std::min(terms + 2, 6 * std::sqrt(terms))};
+  }
+  const auto channels = static_cast<double>(problem.c);
+  const double few_channels = std::max(1.0, 16 / channels);
+  const double root = std::sqrt(std::max(channels, 16.0));
+  switch (tiling.m) {
+    case 2:
+      return {1e-7 * root, 64 * few_channels};
+    case 4:
+      return {(tiling.points == Points::low_error ? 3e-7 : 6e-7) * root, 64 * few_channels};
+    default:
+      return {1.2e-6 * root, 96 * few_channels};
+  }
+}
+
+ErrorReport compare(const Tiling& tiling, const float* y, const double* reference,
+                    const double* magnitude) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const ConvProblem& problem = tiling.problem;
+  const std::int64_t tile = std::max<std::int64_t>(tiling.m, 1);
+  double error_squares = 0, reference_squares = 0, magnitude_squares = 0;
+  ErrorReport report;
+  for_each_tile(problem, tile, [&](std::span<const std::int64_t> outputs) {
+    double scale = 0, worst = 0;
+    std::int64_t worst_index = -1;
+    for (const std::int64_t i : outputs) {
+      const double error = std::isfinite(y[i]) ? std::fabs(y[i] - reference[i]) : kInfinity;
+      if (error > worst) {
+        worst = error;
+        worst_index = i;
+      }
+      scale = std::max(scale, magnitude[i]);
+      error_squares += error * error;
+      reference_squares += reference[i] * reference[i];
+      magnitude_squares += magnitude[i] * magnitude[i];
+    }
+    const double in_units = worst == 0 ? 0 : worst / (kUnitRoundoff * scale);
+    if (in_units > report.worst_element) {
+      report.worst_element = in_units;
+      report.worst_index = worst_index;
+    }
+  });
+  const double scale =
+      std::max(reference_squares, magnitude_squares / static_cast<double>(terms_of(problem)));
+  report.relative_l2 = error_squares == 0 ? 0 : std::sqrt(error_squares / scale);
+  return report;
+}
+
+std::string to_string(const ErrorReport& report) {
+  char text[128];
+  std::snprintf(text, sizeof text, "relative L2 %.1e, worst element %.1f u S at %lld",
+                report.relative_l2, report.worst_element,
+                static_cast<long long>(report.worst_index));
+  return text;
+}
+
+}  // namespace megaconv

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The truth that tests, `megaconv verify` and `megaconv bench` compare with: direct convolution in
+// double, seeded data that is the same with every compiler, and what error each algorithm may have.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "megaconv/mapping.hpp"
+
+namespace megaconv {
+
+/// y = epilogue(conv(x, w)), every product and sum in double, on all CPUs this process may use.
+/// Tensors as in ConvProblem's layout; bias and residual are read when the epilogue has them.
+/// `magnitude`, when given, receives for every output S = sum |x| |w| + |bias| + |residual|: the
+/// scale of the rounding errors that computing this output must make.
+void reference_convolution(const ConvProblem& problem, const float* x, const float* w,
+                           const float* bias, const float* residual, double* y,
+                           double* magnitude = nullptr);
+
+/// N(0, 1), as the sum of six uniform numbers.
+void fill_normal(std::span<float> values, std::uint64_t seed);
+
+/// max(0, N(0, 1)): what a convolution sees after a ReLU.
+void fill_relu_normal(std::span<float> values, std::uint64_t seed);
+
+/// `multiple` times one of -2, -1, 1, 2 with probability `density`, else 0. With multiple = 4 for
+/// F(2,3), 576 for F(4,3) with Points::integer, and 1 for direct convolution, as weights, every
+/// intermediate value is an integer; while sums stay below 2^24 all results are exact.
+void fill_integers(std::span<float> values, std::uint64_t seed, double density = 0.11,
+                   float multiple = 1);
+
+/// What compare() found.
+struct ErrorReport {
+  double relative_l2 = 0;         ///< ||e|| / ||y||; see compare()
+  double worst_element = 0;       ///< max |e| / (u S), u = 2^-24; see compare()
+  std::int64_t worst_index = -1;  ///< its place in y; -1 when every element is exact
+};
+
+/// Errors that an algorithm may make.
+struct ErrorBound {
+  double relative_l2 = 0;
+  double worst_element = 0;
+  bool covers(const ErrorReport& report) const {
+    return report.relative_l2 <= relative_l2 && report.worst_element <= worst_element;
+  }
+};
+
+/// The bound that `tiling`'s algorithm promises for fp32; reference.cpp says where it comes from.
+ErrorBound error_bound(const Tiling& tiling);
+
+/// Compares y with reference_convolution's results. An element that is not finite is an infinite
+/// error. Two scales need care:
+/// - Winograd's roundings at one output grow with all inputs of its tile, which may be far greater
+///   than its own (at a border it may see nothing but padding): S is the largest of the tile.
+/// - The L2 norm is relative to max(||y||, ||S|| / sqrt(L)), L the terms of a sum. For random data
+///   ||y|| is the greater; where sums cancel or a ReLU leaves only zeros, the error is still
+///   compared with the numbers that went into it.
+ErrorReport compare(const Tiling& tiling, const float* y, const double* reference,
+                    const double* magnitude);
+
+/// "relative L2 3.1e-07, worst element 4.2 u S at 17"
+std::string to_string(const ErrorReport& report);
+
+}  // namespace megaconv

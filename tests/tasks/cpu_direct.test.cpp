@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Direct convolution tasks of every instruction set, against direct convolution in double.
+#include "mapping/tiling.hpp"
+#include "tests/catch.hpp"
+#include "tests/tasks/cpu_layer.hpp"
+
+namespace megaconv {
+namespace {
+
+/// Both layouts of `text`, cut small so that tasks, rectangles and conv groups do not coincide.
+std::vector<Tiling> tilings_of(const std::string& text) {
+  std::vector<Tiling> tilings;
+  for (const char* layout : {"+nchw", "+nhwc"}) {
+    TilingOptions options;
+    options.algorithm = Algorithm::direct;
+    tilings.push_back(make_tiling(parse_problem(text + layout), options, Target{.workers = 3}));
+  }
+  return tilings;
+}
+
+void check_layer(const Tiling& tiling, const cpu::Kernels& kernels) {
+  INFO(to_string(tiling) << "isa: " << kernels.isa);
+  CpuLayer layer(tiling);
+
+  layer.fill_random(1);
+  layer.run(kernels);
+  CHECK(layer.fences_whole());
+  CHECK(layer.u.all_written());
+  CHECK(layer.y.all_written());
+  const ErrorReport report = layer.error();
+  INFO(to_string(report));
+  CHECK(error_bound(tiling).covers(report));
+
+  layer.fill_whole_numbers(5, 1);
+  layer.run(kernels);
+  CHECK(layer.error().worst_index == -1);
+}
+
+void check_problem(const std::string& text) {
+  for (const Tiling& tiling : tilings_of(text)) {
+    for (const std::string& isa : cpu::available_isas()) {
+      check_layer(tiling, cpu::kernels_for(isa));
+    }
+  }
+}
+
+TEST_CASE("direct tasks compute every filter size") {
+  check_problem("n2c16h9w13k16r3s3");
+  check_problem("n2c20h11w7k35r1s1");
+  check_problem("c5h12w17k33r5s5");
+  check_problem("c3h19w23k7r7s7");
+  check_problem("c18h10w9k16r3s1");
+  check_problem("c18h10w9k16r1s3");
+  check_problem("c17h6w5k48r2s4p1");
+  check_problem("c1h1w1k1r1s1+bias+residual");
+}
+
+TEST_CASE("direct tasks compute every padding from none to the filter's extent") {
+  for (int pad = 0; pad <= 3; ++pad) {
+    check_problem("c19h6w8k17r3s3p" + std::to_string(pad));
+    check_problem("c4h7w5k20r3s2d2p" + std::to_string(pad) + "x" + std::to_string(3 - pad));
+  }
+}
+
+TEST_CASE("direct tasks compute every stride and dilation") {
+  for (const char* stride : {"1", "2", "3", "1x2", "3x1"}) {
+    for (const char* dilation : {"1", "2", "3", "2x1", "1x3"}) {
+      check_problem(std::string("c18h14w15k19r3s3p2u") + stride + "d" + dilation);
+    }
+  }
+  check_problem("n3c33h15w16k32r1s1p0u2");
+  check_problem("c3h37w41k24r7s7p3u2");
+  check_problem("c6h20w20k8r1s1p0u5");
+}
+
+TEST_CASE("direct tasks keep conv groups apart") {
+  check_problem("n2c12h7w9k8r3s3g4+bias+residual+relu");
+  check_problem("c40h8w8k60r3s3g2");
+  check_problem("c34h5w6k102r1s1p0g2+bias");
+  check_problem("c96h6w5k6r3s3u2g3");
+  check_problem("c5h8w8k10r3s3g5");
+}
+
+TEST_CASE("depthwise tasks have channels in their lanes") {
+  check_problem("n2c37h9w14k37r3s3g37+bias+residual+relu");
+  check_problem("c16h12w12k16r5s5u2g16");
+  check_problem("c48h15w17k48r3s3p2d2g48");
+  check_problem("c3h8w20k3r3s3u3x2p3x0g3");
+}
+
+TEST_CASE("direct tasks apply every epilogue") {
+  for (const char* epilogue : {"+bias", "+residual", "+relu", "+bias+residual", "+bias+relu",
+                               "+residual+relu", "+bias+residual+relu"}) {
+    check_problem(std::string("n2c17h5w19k21r3s3") + epilogue);
+  }
+}
+
+TEST_CASE("direct tasks compute rectangles and filter chunks of any size") {
+  for (Tiling tiling : tilings_of("n2c24h13w31k72r3s3p1+bias")) {
+    for (const std::uint32_t rows : {1u, 5u, 13u}) {
+      for (const std::uint32_t cols : {1u, 15u, 17u, 31u}) {
+        for (const std::uint32_t blocks : {1u, 2u, 3u}) {
+          tiling.rows_per_group = rows;
+          tiling.cols_per_group = cols;
+          tiling.filter_blocks_per_gemm_task = blocks;
+          derive_counts(tiling);
+          check_layer(tiling, cpu::kernels_for());
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("an instruction set that is not there is refused with those that are") {
+  CHECK_THROWS_WITH(cpu::kernels_for("mmx"),
+                    ContainsSubstring("\"mmx\"") && ContainsSubstring("portable"));
+  for (const std::string& isa : cpu::available_isas()) CHECK(cpu::kernels_for(isa).isa == isa);
+}
+
+}  // namespace
+}  // namespace megaconv

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+// Winograd tasks of every instruction set, stage by stage: each of U, V, M and y is recomputed in
+// double from what the stage before it really wrote, so that a failure points at a stage.
+#include <utility>
+
+#include "mapping/tiling.hpp"
+#include "tasks/winograd_matrices.hpp"
+#include "tests/catch.hpp"
+#include "tests/tasks/cpu_layer.hpp"
+
+namespace megaconv {
+namespace {
+
+constexpr double kUnitRoundoff = 0x1p-24;
+
+/// The worst |got - truth| / (u scale) of a stage; infinite when an element was not computed.
+struct StageError {
+  double worst = 0;
+  void add(float got, double truth, double scale) {
+    const double error = std::fabs(got - truth);
+    if (error == 0) return;
+    worst = std::isfinite(got) ? std::max(worst, error / (kUnitRoundoff * scale))
+                               : std::numeric_limits<double>::infinity();
+  }
+};
+
+/// left * d * right^T and |left| |d| |right|^T, where left and right are the same kRows x kCols.
+template <int kRows, int kCols>
+struct Sandwich {
+  Sandwich(const Rational (&matrix)[kRows][kCols], const double (&d)[kCols][kCols]) {
+    for (int i = 0; i < kRows; ++i) {
+      for (int j = 0; j < kRows; ++j) {
+        for (int a = 0; a < kCols; ++a) {
+          for (int b = 0; b < kCols; ++b) {
+            const double term =
+                static_cast<double>(matrix[i][a]) * d[a][b] * static_cast<double>(matrix[j][b]);
+            value[i][j] += term;
+            magnitude[i][j] += std::fabs(term);
+          }
+        }
+      }
+    }
+  }
+  double value[kRows][kRows] = {}, magnitude[kRows][kRows] = {};
+};
+
+/// Checks each stage of a layer that has run with whole V and M.
+template <int kM>
+class StageCheck {
+ public:
+  explicit StageCheck(CpuLayer& layer)
+      : layer_(layer), tiling_(layer.tiling), problem_(layer.tiling.problem) {}
+
+  // One rounding of a value computed in double (and the double's own roundings, 2^-28 u).
+  void check_u() {
+    StageError error;
+    bool tail_zero = true;
+    for (std::int64_t k = 0; k < tiling_.filter_blocks() * kBlock; ++k) {
+      for (std::int64_t c = 0; c < problem_.c; ++c) {
+        double g[kWinogradR][kWinogradR] = {};
+        for (int i = 0; i < 9 && k < problem_.k; ++i) g[i / 3][i % 3] = weight(k, c, i);
+        const Sandwich<kAlpha, kWinogradR> truth(f_.g, g);
+        for (int p = 0; p < kAlpha * kAlpha; ++p) {
+          const float got = u(p, k, c);
+          const double value = truth.value[p / kAlpha][p % kAlpha];
+          if (k >= problem_.k) tail_zero &= got == 0;
+          error.add(got, value,
+                    std::fabs(value) + 0x1p-26 * truth.magnitude[p / kAlpha][p % kAlpha]);
+        }
+      }
+    }
+    CHECK(tail_zero);
+    CHECK(error.worst <= 1);
+  }
+
+  // Each one-dimensional transform makes at most alpha + 1 roundings on the way to an output.
+  void check_v() {
+    StageError error;
+    bool tail_zero = true, rest_untouched = true;
+    for (std::int64_t tile = 0; tile < tiling_.num_groups * tiling_.group_tiles; ++tile) {
+      for (std::int64_t c = 0; c < tiling_.channel_blocks() * kBlock; ++c) {
+        double d[kAlpha][kAlpha] = {};
+        for (int i = 0; i < kAlpha * kAlpha; ++i) d[i / kAlpha][i % kAlpha] = input(tile, c, i);
+        const Sandwich<kAlpha, kAlpha> truth(f_.bt, d);
+        for (int p = 0; p < kAlpha * kAlpha; ++p) {
+          const float got = v(p, tile, c);
+          if (tile >= num_tiles_) {
+            rest_untouched &= FencedBuffer::is_poison(got);
+            continue;
+          }
+          if (c >= problem_.c) tail_zero &= got == 0;
+          error.add(got, truth.value[p / kAlpha][p % kAlpha],
+                    truth.magnitude[p / kAlpha][p % kAlpha]);
+        }
+      }
+    }
+    CHECK(tail_zero);
+    CHECK(rest_untouched);
+    CHECK(error.worst <= 2 * (kAlpha + 1));
+  }
+
+  // A sum of C products with fused or separate roundings: gamma_(C+1), from what V and U hold.
+  void check_m() {
+    StageError error;
+    bool rest_untouched = true;
+    for (std::int64_t tile = 0; tile < tiling_.num_groups * tiling_.group_tiles; ++tile) {
+      for (std::int64_t k = 0; k < tiling_.filter_blocks() * kBlock; ++k) {
+        for (int p = 0; p < kAlpha * kAlpha; ++p) {
+          if (tile >= num_tiles_) {
+            rest_untouched &= FencedBuffer::is_poison(m(p, tile, k));
+            continue;
+          }
+          double sum = 0, magnitude = 0;
+          for (std::int64_t c = 0; c < problem_.c; ++c) {
+            const double product = static_cast<double>(v(p, tile, c)) * u(p, k, c);
+            sum += product;
+            magnitude += std::fabs(product);
+          }
+          error.add(m(p, tile, k), sum, magnitude);
+        }
+      }
+    }
+    CHECK(rest_untouched);
+    CHECK(error.worst <= static_cast<double>(problem_.c) + 1);
+  }
+
+  // Two transforms of at most alpha + 1 roundings each, then bias and residual.
+  void check_y() {
+    StageError error;
+    for (std::int64_t tile = 0; tile < num_tiles_; ++tile) {
+      const std::int64_t row = tile / tiling_.tiles_w % tiling_.tiles_h * kM;
+      const std::int64_t col = tile % tiling_.tiles_w * kM;
+      for (std::int64_t k = 0; k < problem_.k; ++k) {
+        double d[kAlpha][kAlpha];
+        for (int p = 0; p < kAlpha * kAlpha; ++p) d[p / kAlpha][p % kAlpha] = m(p, tile, k);
+        const Sandwich<kM, kAlpha> truth(f_.at, d);
+        for (std::int64_t i = 0; i < kM && row + i < problem_.p(); ++i) {
+          for (std::int64_t j = 0; j < kM && col + j < problem_.q(); ++j) {
+            const std::int64_t at =
+                output_at(tile / (tiling_.tiles_h * tiling_.tiles_w), k, row + i, col + j);
+            double value = truth.value[i][j], magnitude = truth.magnitude[i][j];
+            const auto add = [&](float term) {
+              value += term;
+              magnitude += std::fabs(term);
+            };
+            if (problem_.epilogue.bias) add(layer_.bias.data()[k]);
+            if (problem_.epilogue.residual) add(layer_.residual.data()[at]);
+            error.add(layer_.y.data()[at], problem_.epilogue.relu ? std::max(value, 0.0) : value,
+                      magnitude);
+          }
+        }
+      }
+    }
+    CHECK(error.worst <= 2 * (kAlpha + 1) + 2);
+  }
+
+ private:
+  static constexpr int kAlpha = WinogradMatrices<kM>::kAlpha;
+  static constexpr std::int64_t kBlock = Tiling::kLaneBlock;
+
+  float weight(std::int64_t k, std::int64_t c, int tap) const {
+    return layer_.w.data()[nhwc_ ? (k * 9 + tap) * problem_.c + c : (k * problem_.c + c) * 9 + tap];
+  }
+  float input(std::int64_t tile, std::int64_t c, int i) const {
+    const std::int64_t n = tile / (tiling_.tiles_h * tiling_.tiles_w);
+    const std::int64_t row =
+        tile / tiling_.tiles_w % tiling_.tiles_h * kM + i / kAlpha - problem_.pad_h;
+    const std::int64_t col = tile % tiling_.tiles_w * kM + i % kAlpha - problem_.pad_w;
+    if (tile >= num_tiles_ || c >= problem_.c || row < 0 || row >= problem_.h || col < 0 ||
+        col >= problem_.w) {
+      return 0;
+    }
+    return layer_.x.data()[nhwc_ ? ((n * problem_.h + row) * problem_.w + col) * problem_.c + c
+                                 : ((n * problem_.c + c) * problem_.h + row) * problem_.w + col];
+  }
+  std::int64_t output_at(std::int64_t n, std::int64_t k, std::int64_t row, std::int64_t col) const {
+    return nhwc_ ? ((n * problem_.p() + row) * problem_.q() + col) * problem_.k + k
+                 : ((n * problem_.k + k) * problem_.p() + row) * problem_.q() + col;
+  }
+  // [slot][p][block][t][16], with as many slots as groups
+  float in_panels(FencedBuffer& buffer, std::int64_t blocks, int p, std::int64_t tile,
+                  std::int64_t lane) const {
+    const std::int64_t t = tiling_.group_tiles, group = tile / t;
+    const std::int64_t panel = (group * kAlpha * kAlpha + p) * blocks + lane / kBlock;
+    return buffer.data()[(panel * t + tile % t) * kBlock + lane % kBlock];
+  }
+  float v(int p, std::int64_t tile, std::int64_t c) const {
+    return in_panels(layer_.v, tiling_.channel_blocks(), p, tile, c);
+  }
+  float m(int p, std::int64_t tile, std::int64_t k) const {
+    return in_panels(layer_.m, tiling_.filter_blocks(), p, tile, k);
+  }
+  float u(int p, std::int64_t k, std::int64_t c) const {
+    const std::int64_t row = (p * tiling_.filter_blocks() + k / kBlock) * problem_.c + c;
+    return layer_.u.data()[row * kBlock + k % kBlock];
+  }
+
+  CpuLayer& layer_;
+  const Tiling& tiling_;
+  const ConvProblem& problem_;
+  const WinogradMatrices<kM> f_ = winograd_matrices<kM>(layer_.tiling.points);
+  const bool nhwc_ = layer_.tiling.problem.layout == Layout::nhwc;
+  const std::int64_t num_tiles_ = static_cast<std::int64_t>(layer_.tiling.num_tiles());
+};
+
+struct Winograd {
+  std::uint32_t m;
+  Points points;
+};
+constexpr Winograd kWinograds[] = {{2, Points::low_error},
+                                   {4, Points::low_error},
+                                   {4, Points::integer},
+                                   {6, Points::low_error},
+                                   {6, Points::integer}};
+
+Tiling winograd_tiling(const std::string& text, Winograd winograd, std::uint32_t group_tiles) {
+  TilingOptions options;
+  options.algorithm = Algorithm::winograd;
+  options.m = winograd.m;
+  options.points = winograd.points;
+  options.group_tiles = group_tiles;
+  options.whole_tensors = true;
+  return make_tiling(parse_problem(text), options, Target{.workers = 3});
+}
+
+void check_stages(const Tiling& tiling, const cpu::Kernels& kernels) {
+  INFO(to_string(tiling) << "isa: " << kernels.isa);
+  CpuLayer layer(tiling);
+  layer.fill_random(1);
+  layer.run(kernels);
+  CHECK(layer.fences_whole());
+  CHECK(layer.u.all_written());
+  CHECK(layer.y.all_written());
+  const auto check = [](auto stages) {
+    stages.check_u();
+    stages.check_v();
+    stages.check_m();
+    stages.check_y();
+  };
+  if (tiling.m == 2) check(StageCheck<2>(layer));
+  if (tiling.m == 4) check(StageCheck<4>(layer));
+  if (tiling.m == 6) check(StageCheck<6>(layer));
+
+  const ErrorReport report = layer.error();
+  INFO(to_string(report));
+  CHECK(error_bound(tiling).covers(report));
+}
+
+void check_problem(const std::string& text, std::uint32_t group_tiles) {
+  for (const Winograd& winograd : kWinograds) {
+    for (const char* layout : {"+nchw", "+nhwc"}) {
+      const Tiling tiling = winograd_tiling(text + layout, winograd, group_tiles);
+      for (const std::string& isa : cpu::available_isas()) {
+        check_stages(tiling, cpu::kernels_for(isa));
+      }
+    }
+  }
+}
+
+TEST_CASE("Winograd stages are right for channels, filters and images of odd sizes") {
+  check_problem("n2c17h9w13k19", 5);
+  check_problem("c35h7w5k16", 3);
+  check_problem("c16h12w12k33", 100);
+  check_problem("c1h4w4k1", 1);
+  check_problem("n3c5h1w2k3", 2);
+}
+
+TEST_CASE("Winograd stages are right for every padding from 0 to 3") {
+  check_problem("c18h8w11k16p0", 4);
+  check_problem("c3h5w6k18p2", 7);
+  check_problem("n2c16h3w4k5p3", 16);
+  check_problem("c4h6w9k7p0x3", 5);
+}
+
+TEST_CASE("Winograd stages are right for tile rows wider than a strip") {
+  check_problem("c3h3w150k2", 60);
+  check_problem("c16h4w133k1p2x1", 21);
+}
+
+TEST_CASE("output transforms apply every epilogue") {
+  for (const char* epilogue : {"+bias", "+residual", "+relu", "+bias+residual", "+bias+relu",
+                               "+residual+relu", "+bias+residual+relu"}) {
+    check_problem(std::string("c5h7w18k21") + epilogue, 4);
+  }
+}
+
+TEST_CASE("Winograd tasks may be cut anywhere, and may share window slots") {
+  for (const char* layout : {"+nchw", "+nhwc"}) {
+    Tiling tiling = winograd_tiling(std::string("n2c50h13w18k70+bias") + layout, kWinograds[1], 7);
+    CpuLayer whole(tiling);
+    whole.fill_random(9);
+    whole.run(cpu::kernels_for());
+    for (const std::uint32_t blocks : {1u, 2u, 3u}) {
+      for (const std::uint32_t positions : {1u, 5u, 35u}) {
+        tiling.channel_blocks_per_input_task = blocks;
+        tiling.filter_blocks_per_gemm_task = blocks;
+        tiling.filter_blocks_per_output_task = blocks;
+        tiling.filter_blocks_per_filter_task = blocks;
+        tiling.positions_per_gemm_task = positions;
+        tiling.v_slots = 1;
+        tiling.m_slots = 2;
+        derive_counts(tiling);
+        INFO(to_string(tiling));
+        CpuLayer cut(tiling);
+        cut.fill_random(9);
+        cut.run(cpu::kernels_for());
+        CHECK(cut.fences_whole());
+        CHECK(std::ranges::equal(cut.y.span(), whole.y.span()));
+      }
+    }
+  }
+}
+
+TEST_CASE("Winograd is exact for whole numbers") {
+  for (const char* layout : {"+nchw", "+nhwc"}) {
+    for (const char* text : {"n2c40h13w11k35+bias+residual+relu", "c128h14w14k32", "c9h30w7k5p2"}) {
+      for (const auto& [winograd, multiple] :
+           {std::pair{Winograd{2, Points::integer}, 4.0f}, {{4, Points::integer}, 576.0f}}) {
+        for (const std::string& isa : cpu::available_isas()) {
+          const Tiling tiling = winograd_tiling(std::string(text) + layout, winograd, 10);
+          INFO(to_string(tiling) << "isa: " << isa);
+          CpuLayer layer(tiling);
+          layer.fill_whole_numbers(3, multiple);
+          layer.run(cpu::kernels_for(isa));
+          CHECK(layer.error().worst_index == -1);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace megaconv

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tasks/winograd_matrices.hpp"
+
+#include "tests/catch.hpp"
+
+namespace megaconv {
+namespace {
+
+// A^T [(G g) .* (B^T d)] is the correlation of d with g for every g and d exactly when, for all
+// i, k, l:   sum_j A^T[i][j] G[j][k] B^T[j][l] = 1 where l = i + k, else 0.
+// The two-dimensional algorithm is this one applied to rows, then to columns.
+template <int kM>
+constexpr bool is_correlation(Points points) {
+  const WinogradMatrices<kM> f = winograd_matrices<kM>(points);
+  for (int i = 0; i < kM; ++i) {
+    for (int k = 0; k < kWinogradR; ++k) {
+      for (int l = 0; l < f.kAlpha; ++l) {
+        Rational sum = 0;
+        for (int j = 0; j < f.kAlpha; ++j) sum = sum + f.at[i][j] * f.g[j][k] * f.bt[j][l];
+        if (sum != Rational(l == i + k)) return false;
+      }
+    }
+  }
+  return true;
+}
+static_assert(is_correlation<2>(Points::low_error) && is_correlation<2>(Points::integer));
+static_assert(is_correlation<4>(Points::low_error) && is_correlation<4>(Points::integer));
+static_assert(is_correlation<6>(Points::low_error) && is_correlation<6>(Points::integer));
+
+// The terms, put together as their comment says, are the matrices again.
+template <int kM>
+bool terms_rebuild_matrices(Points points) {
+  const WinogradMatrices<kM> exact = winograd_matrices<kM>(points);
+  const WinogradMatrices<kM, double> terms = winograd_terms<kM>(points);
+  bool same = true;
+  for (int j = 0; j < exact.kAlpha; ++j) {
+    const bool paired = j > 0 && j < exact.kAlpha - 1;
+    const int even = paired ? j - (j - 1) % 2 : j;
+    const double sign = paired && j != even ? -1 : 1;
+    for (int i = 0; i < exact.kAlpha; ++i) {
+      const auto rebuilt = [&](auto term) {
+        return paired ? term(even) + sign * term(even + 1) : term(j);
+      };
+      same &=
+          rebuilt([&](int row) { return terms.bt[row][i]; }) == static_cast<double>(exact.bt[j][i]);
+      if (i < kWinogradR) {
+        same &=
+            rebuilt([&](int row) { return terms.g[row][i]; }) == static_cast<double>(exact.g[j][i]);
+      }
+      if (i < kM) {
+        same &= rebuilt([&](int col) { return terms.at[i][col]; }) ==
+                static_cast<double>(exact.at[i][j]);
+      }
+    }
+  }
+  return same;
+}
+
+TEST_CASE("even and odd terms rebuild the Winograd matrices exactly") {
+  for (const Points points : {Points::low_error, Points::integer}) {
+    CHECK(terms_rebuild_matrices<2>(points));
+    CHECK(terms_rebuild_matrices<4>(points));
+    CHECK(terms_rebuild_matrices<6>(points));
+  }
+}
+
+TEST_CASE("F(4,3) with integer points has Lavin and Gray's matrices") {
+  const WinogradMatrices<4> f = winograd_matrices<4>(Points::integer);
+  constexpr int kBt[6][6] = {{4, 0, -5, 0, 1, 0},  {0, -4, -4, 1, 1, 0}, {0, 4, -4, -1, 1, 0},
+                             {0, -2, -1, 2, 1, 0}, {0, 2, -1, -2, 1, 0}, {0, 4, 0, -5, 0, 1}};
+  constexpr int kAt[4][6] = {
+      {1, 1, 1, 1, 1, 0}, {0, 1, -1, 2, -2, 0}, {0, 1, 1, 4, 4, 0}, {0, 1, -1, 8, -8, 1}};
+  constexpr int kG24[6][3] = {{6, 0, 0}, {-4, -4, -4}, {-4, 4, -4},
+                              {1, 2, 4}, {1, -2, 4},   {0, 0, 24}};
+  for (int j = 0; j < 6; ++j) {
+    for (int i = 0; i < 6; ++i) CHECK(f.bt[j][i] == Rational(kBt[j][i]));
+    for (int i = 0; i < 4; ++i) CHECK(f.at[i][j] == Rational(kAt[i][j]));
+    for (int i = 0; i < 3; ++i) CHECK(f.g[j][i] == Rational(kG24[j][i], 24));
+  }
+}
+
+TEST_CASE("weights that are multiples of 4 and 576 make F(2,3) and F(4,3) integer") {
+  const auto least_multiple = [](const auto& f) {  // of all denominators of G, squared for G g G^T
+    std::int64_t multiple = 1;
+    for (const auto& row : f.g) {
+      for (const Rational& value : row) multiple *= Rational(multiple, value.den).den;
+    }
+    return multiple * multiple;
+  };
+  CHECK(least_multiple(winograd_matrices<2>(Points::integer)) == 4);
+  CHECK(least_multiple(winograd_matrices<4>(Points::integer)) == 576);
+}
+
+}  // namespace
+}  // namespace megaconv
