@@ -96,7 +96,7 @@ struct Tiling {
   std::uint32_t num_positions() const { return alpha() * alpha(); }
   std::uint64_t num_tiles() const;       ///< T (Winograd), over the whole batch
   std::uint32_t channel_blocks() const;  ///< lane blocks of C / groups
-  std::uint32_t filter_blocks() const;   ///< lane blocks of K / groups, times groups; of K if depthwise
+  std::uint32_t filter_blocks() const;   ///< groups x those of K / groups; of K if depthwise
   std::uint64_t v_slot_bytes() const;    ///< one group's V
   std::uint64_t m_slot_bytes() const;    ///< one group's M
   std::uint64_t u_bytes() const;         ///< transformed or packed filters
@@ -190,10 +190,10 @@ struct MappingOptions {
   Policy policy = Policy::interleaved;
   // Algorithm 1. Left unset, they are chosen from the target; any value is right, also one larger
   // than the problem.
-  std::optional<std::uint32_t> dig;  ///< DIG: least distance input transform -> GEMM, in positions
-  std::optional<std::uint32_t> dgo;  ///< DGO: least distance GEMM -> output transform, in positions
-  std::optional<std::uint32_t> m_groups;  ///< M: task groups interleaved; at least 1
-  std::uint64_t seed = 0;                 ///< random_topological
+  std::optional<std::uint32_t> dig{};       ///< DIG: least positions from input transform to GEMM
+  std::optional<std::uint32_t> dgo{};       ///< DGO: least positions from GEMM to output transform
+  std::optional<std::uint32_t> m_groups{};  ///< M: task groups interleaved; at least 1
+  std::uint64_t seed = 0;                   ///< random_topological
   bool operator==(const MappingOptions&) const = default;
 };
 

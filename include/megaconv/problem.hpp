@@ -72,8 +72,9 @@ struct ConvProblem {
 void validate(const ConvProblem& problem);
 
 /// Reads "n64c128h28w28k128r3s3p1u1d1g1": batch, channels, height, width, filters, filter height
-/// and width, padding, stride, dilation, groups. w defaults to h, r to 3, s to r, p to "same" (d
-/// (r-1) / 2), the rest to 1. p, u and d take "AxB" for different vertical and horizontal values.
+/// and width, padding, stride, dilation, groups, in any order. c, h and k must be given; w defaults
+/// to h, r to 3, s to r, p to "same" (d (r-1) / 2), the rest to 1. p, u and d take "AxB" for
+/// different vertical and horizontal values.
 /// Suffixes in any order: "+nhwc", "+nchw", "+f16", "+bf16", "+f32", "+bias", "+residual", "+relu".
 /// The result has passed validate(). Throws Error(invalid_argument) naming the offending part.
 ConvProblem parse_problem(std::string_view text);

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole way: which window is chosen, and what is refused.
+#include "tests/catch.hpp"
+#include "tests/mapping/shapes.hpp"
+
+using namespace megaconv;
+using namespace megaconv::test;
+
+namespace {
+
+const Target kTwoWorkers{.workers = 2};
+
+Lowering lower_text(const char* problem, const TilingOptions& tiling = {},
+                    const MappingOptions& mapping = {}, const PolicyFunction& custom = nullptr) {
+  return lower(parse_problem(problem), tiling, mapping, kTwoWorkers, custom);
+}
+
+}  // namespace
+
+TEST_CASE("the automatic window makes the slots independent of the batch") {
+  const Tiling small = lower_text("n32c64h56k64").graph.tiling;
+  const Tiling large = lower_text("n320c64h56k64").graph.tiling;
+  CHECK(large.num_groups == 10 * small.num_groups);
+  CHECK(small.v_slots < small.num_groups);
+  CHECK(small.m_slots < small.num_groups);
+  CHECK(large.v_slots == small.v_slots);
+  CHECK(large.m_slots == small.m_slots);
+}
+
+TEST_CASE("tensors stay whole when asked, when staged, and when they are small") {
+  const auto is_whole = [](const Lowering& lowering) {
+    const Tiling& t = lowering.graph.tiling;
+    return t.v_slots == t.num_groups && t.m_slots == t.num_groups;
+  };
+  CHECK(is_whole(lower_text("n32c64h56k64", {.whole_tensors = true})));
+  CHECK(is_whole(lower_text("n32c64h56k64", {}, {.policy = Policy::staged})));
+  CHECK(is_whole(lower_text("n1c16h28k16")));
+  CHECK(is_whole(lower_text("n4c64h56k64u2")));  // direct: no V, no M
+  CHECK_FALSE(is_whole(lower_text("n32c64h56k64")));
+}
+
+TEST_CASE("slots that the caller fixes are kept, and an order that does not fit is refused") {
+  const TilingOptions options{.v_slots = 3, .m_slots = 2};
+  const Lowering lowering = lower_text("n32c64h56k64", options, {.policy = Policy::depth_first});
+  CHECK(lowering.graph.tiling.v_slots == 3);
+  CHECK(lowering.graph.tiling.m_slots == 2);
+  CHECK_THAT(
+      error_of([&] { lower_text("n32c64h56k64", options, {.policy = Policy::staged}); }),
+      ContainsSubstring("policy \"staged\": position ") && ContainsSubstring("which stands later"));
+}
+
+TEST_CASE("every policy lowers every kind of problem") {
+  for (const char* problem : {"n32c64h56k64", "c17h13w29k33", "c3h9k5r5u2", "n2c32h14k32g32"}) {
+    for (Policy policy : kPolicies) {
+      for (FilterMode filters : {FilterMode::every_run, FilterMode::prepared}) {
+        INFO(problem << " " << to_string(policy));
+        const Lowering lowering = lower_text(problem, {.filters = filters}, {.policy = policy});
+        CHECK_FALSE(validate(lowering.graph, lowering.mapping).has_value());
+      }
+    }
+  }
+}
+
+TEST_CASE("a policy of the user's own is used, checked and given a window") {
+  const PolicyFunction backwards = [](const TaskGraph& graph) {
+    // Filter tasks, then depth-first over the groups from the last to the first.
+    std::vector<std::uint32_t> order;
+    const Tiling& t = graph.tiling;
+    for (std::uint32_t f = 0; f < t.num_filter_tasks; ++f) order.push_back(graph.filter_id(f));
+    for (std::uint32_t g = t.num_groups; g-- > 0;) {
+      for (std::uint32_t i = 0; i < t.input_tasks; ++i) order.push_back(graph.input_id(g, i));
+      for (std::uint32_t j = 0; j < t.gemm_tasks; ++j) order.push_back(graph.gemm_id(g, j));
+      for (std::uint32_t o = 0; o < t.output_tasks; ++o) order.push_back(graph.output_id(g, o));
+    }
+    return order;
+  };
+  const Lowering lowering = lower_text("n32c64h56k64", {}, {}, backwards);
+  CHECK(lowering.mapping.policy == "custom");
+  CHECK(lowering.mapping.order == backwards(lowering.graph));
+  CHECK(lowering.graph.tiling.v_slots == lowering.graph.tiling.num_groups);  // none fits
+
+  const PolicyFunction forgetful = [](const TaskGraph&) { return std::vector<std::uint32_t>{}; };
+  CHECK(error_of([&] { lower_text("n32c64h56k64", {}, {}, forgetful); }) ==
+        "policy \"custom\": position 0: F[0] is missing");
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// The policies: Algorithm 1 worked by hand, its promises for any parameters, and what every policy
+// must keep on every shape.
+#include <chrono>
+
+#include "tests/catch.hpp"
+#include "tests/mapping/shapes.hpp"
+
+using namespace megaconv;
+using namespace megaconv::test;
+
+namespace {
+
+MappingOptions interleaved(std::uint32_t dig, std::uint32_t dgo, std::uint32_t m_groups) {
+  return {.policy = Policy::interleaved, .dig = dig, .dgo = dgo, .m_groups = m_groups};
+}
+
+std::string interleaved_names(const Counts& counts, const MappingOptions& options) {
+  const TaskGraph graph = build_graph(winograd_tiling(counts));
+  return names(graph, make_mapping(graph, options).order);
+}
+
+}  // namespace
+
+TEST_CASE("interleaved is Algorithm 1, worked by hand") {
+  // DIG = 4 input tasks; then, M = 2: two inputs, a column of two GEMMs, two outputs a step. O[0,*]
+  // may stand from position 11 + DGO on, which is in the third step.
+  CHECK(interleaved_names({.ng = 4, .nf = 1, .si = 2, .sg = 2, .so = 2}, interleaved(4, 3, 2)) ==
+        "F[0] "
+        "I[0,0] I[0,1] I[1,0] I[1,1] "
+        "I[2,0] I[2,1] G[0,0] G[1,0] "
+        "I[3,0] I[3,1] G[0,1] G[1,1] "
+        "G[2,0] G[3,0] O[0,0] O[0,1] "
+        "G[2,1] G[3,1] O[1,0] O[1,1] "
+        "O[2,0] O[2,1] O[3,0] O[3,1]");
+}
+
+TEST_CASE("interleaved spreads ratios that are not whole") {
+  // SI / SG = 1/3: an input in every third step. SO / SG = 2/3: outputs in two steps of three.
+  CHECK(interleaved_names({.ng = 3, .nf = 0, .si = 1, .sg = 3, .so = 2}, interleaved(1, 0, 1)) ==
+        "I[0,0] "
+        "G[0,0] "
+        "G[0,1] "
+        "I[1,0] G[0,2] O[0,0] "
+        "G[1,0] "
+        "G[1,1] O[0,1] "
+        "I[2,0] G[1,2] O[1,0] "
+        "G[2,0] "
+        "G[2,1] O[1,1] "
+        "G[2,2] O[2,0] "
+        "O[2,1]");
+}
+
+TEST_CASE("interleaved takes more inputs first when M groups need more than DIG") {
+  CHECK(interleaved_names({.ng = 3, .nf = 0, .si = 2, .sg = 1, .so = 1}, interleaved(0, 0, 1)) ==
+        "I[0,0] I[0,1] G[0,0] O[0,0] I[1,0] I[1,1] G[1,0] O[1,0] I[2,0] I[2,1] G[2,0] O[2,0]");
+  // The same distance, from inputs that would have come later.
+  CHECK(interleaved_names({.ng = 3, .nf = 0, .si = 1, .sg = 1, .so = 1}, interleaved(3, 0, 1)) ==
+        "I[0,0] I[1,0] I[2,0] G[0,0] O[0,0] G[1,0] O[1,0] G[2,0] O[2,0]");
+}
+
+TEST_CASE("interleaved clamps parameters larger than the problem") {
+  const Counts counts{.ng = 3, .nf = 2, .si = 2, .sg = 2, .so = 2};
+  const std::string columns =
+      "F[0] F[1] I[0,0] I[0,1] I[1,0] I[1,1] I[2,0] I[2,1] "
+      "G[0,0] G[1,0] G[2,0] G[0,1] G[1,1] G[2,1] "
+      "O[0,0] O[0,1] O[1,0] O[1,1] O[2,0] O[2,1]";
+  CHECK(interleaved_names(counts, interleaved(1000000, 1000000, 1000000)) == columns);
+  CHECK(interleaved_names(counts, interleaved(0xffffffff, 0xffffffff, 0xffffffff)) == columns);
+}
+
+TEST_CASE("interleaved sets direct tasks of the same filters next to each other") {
+  const TaskGraph graph = build_graph(direct_tiling({.ng = 3, .nf = 1, .sg = 2}));
+  CHECK(names(graph, make_mapping(graph, interleaved(4, 4, 2)).order) ==
+        "F[0] D[0,0] D[1,0] D[0,1] D[1,1] D[2,0] D[2,1]");
+}
+
+TEST_CASE("interleaved keeps DIG and DGO as long as there is anything left to put in between") {
+  for (const Counts& counts : kOddCounts) {
+    const TaskGraph graph = build_graph(winograd_tiling(counts));
+    for (std::uint32_t dig : {0u, 1u, 3u, 8u, 50u}) {
+      for (std::uint32_t dgo : {0u, 2u, 7u, 60u}) {
+        for (std::uint32_t m_groups : {1u, 2u, 3u, 100u}) {
+          INFO(to_string(graph.tiling)
+               << "dig " << dig << ", dgo " << dgo << ", m_groups " << m_groups);
+          const auto order = make_mapping(graph, interleaved(dig, dgo, m_groups)).order;
+          std::vector<std::size_t> last_input(counts.ng), last_gemm(counts.ng);
+          std::size_t last_of_inputs = 0, last_of_gemms = 0;
+          for (std::size_t p = 0; p < order.size(); ++p) {
+            const Task& task = graph.tasks[order[p]];
+            if (task.kind == TaskKind::input_transform) last_of_inputs = last_input[task.group] = p;
+            if (task.kind == TaskKind::gemm) last_of_gemms = last_gemm[task.group] = p;
+          }
+          bool far_enough = true;
+          for (std::size_t p = 0; p < order.size(); ++p) {
+            const Task& task = graph.tasks[order[p]];
+            if (task.kind == TaskKind::gemm && p < last_of_inputs) {
+              far_enough &= p - last_input[task.group] >= dig && p > last_input[task.group];
+            }
+            if (task.kind == TaskKind::output_transform && p < last_of_gemms) {
+              far_enough &= p - last_gemm[task.group] >= dgo && p > last_gemm[task.group];
+            }
+          }
+          CHECK(far_enough);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("interleaved holds the proportion of kinds along the mapping") {
+  // 200 groups of 3 : 5 : 2. In the body, any 100 positions hold 30 : 50 : 20, give or take what
+  // one step of M = 2 groups adds at either end.
+  const TaskGraph graph =
+      build_graph(winograd_tiling({.ng = 200, .nf = 4, .si = 3, .sg = 5, .so = 2}));
+  const auto order = make_mapping(graph, interleaved(16, 16, 2)).order;
+  for (std::size_t begin = 200; begin + 100 < order.size() - 200; begin += 10) {
+    int num[kNumTaskKinds] = {};
+    for (std::size_t p = begin; p < begin + 100; ++p) {
+      ++num[static_cast<std::size_t>(graph.tasks[order[p]].kind)];
+    }
+    INFO("from position " << begin);
+    CHECK(std::abs(num[1] - 30) <= 2);
+    CHECK(std::abs(num[2] - 50) <= 2);
+    CHECK(std::abs(num[3] - 20) <= 2);
+  }
+}
+
+TEST_CASE("depth_first ends each group before the next, staged each stage") {
+  const TaskGraph graph =
+      build_graph(winograd_tiling({.ng = 2, .nf = 1, .si = 1, .sg = 2, .so = 1}));
+  CHECK(names(graph, make_mapping(graph, {.policy = Policy::depth_first}).order) ==
+        "F[0] I[0,0] G[0,0] G[0,1] O[0,0] I[1,0] G[1,0] G[1,1] O[1,0]");
+  CHECK(names(graph, make_mapping(graph, {.policy = Policy::staged}).order) ==
+        "F[0] I[0,0] I[1,0] G[0,0] G[0,1] G[1,0] G[1,1] O[0,0] O[1,0]");
+}
+
+TEST_CASE("critical_path starts what the longest path hangs on") {
+  // One V slot: each group's chain hangs on the chain before, so the first group is most urgent.
+  const TaskGraph graph = build_graph(winograd_tiling({.ng = 3, .nf = 1, .v_slots = 1}));
+  CHECK(names(graph, make_mapping(graph, {.policy = Policy::critical_path}).order) ==
+        "F[0] I[0,0] G[0,0] I[1,0] G[1,0] I[2,0] G[2,0] O[0,0] O[1,0] O[2,0]");
+}
+
+TEST_CASE("every policy is right on every shape, with every window that it fits") {
+  for (Counts counts : kOddCounts) {
+    for (std::uint32_t slots : {1u, 2u, 4u, 0u}) {
+      counts.v_slots = counts.m_slots = slots;
+      const TaskGraph graph = build_graph(winograd_tiling(counts));
+      const TaskGraph whole = [&] {
+        Tiling tiling = graph.tiling;
+        tiling.v_slots = tiling.m_slots = tiling.num_groups;
+        return build_graph(tiling);
+      }();
+      for (Policy policy : kPolicies) {
+        for (std::uint32_t workers : {1u, 3u, 64u}) {
+          const Target target{.workers = workers};
+          INFO(to_string(graph.tiling) << to_string(policy) << ", " << workers << " workers");
+          const TaskMapping mapping = make_mapping(graph, {.policy = policy, .seed = 7}, target);
+          CHECK(make_mapping(graph, {.policy = policy, .seed = 7}, target) == mapping);
+          CHECK_FALSE(validate(whole, mapping).has_value());
+          // A policy that walks the graph fits any window. For others smallest_window() says.
+          const Window least = smallest_window(whole, mapping);
+          const bool fits =
+              least.v_slots <= graph.tiling.v_slots && least.m_slots <= graph.tiling.m_slots;
+          const bool walks = policy == Policy::critical_path ||
+                             policy == Policy::random_topological || policy == Policy::depth_first;
+          if (fits || walks) {
+            CHECK_FALSE(validate(graph, mapping).has_value());
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("every policy orders direct graphs") {
+  for (const Counts& counts : kOddCounts) {
+    const TaskGraph graph = build_graph(direct_tiling(counts));
+    for (Policy policy : kPolicies) {
+      INFO(to_string(graph.tiling) << to_string(policy));
+      CHECK_FALSE(validate(graph, make_mapping(graph, {.policy = policy}, {.workers = 4})));
+    }
+  }
+}
+
+TEST_CASE("random_topological depends on its seed alone") {
+  const TaskGraph graph =
+      build_graph(winograd_tiling({.ng = 9, .nf = 2, .si = 4, .sg = 3, .so = 5}));
+  const auto order = [&](std::uint64_t seed) {
+    return make_mapping(graph, {.policy = Policy::random_topological, .seed = seed}).order;
+  };
+  CHECK(order(1) == order(1));
+  CHECK(order(1) != order(2));
+}
+
+TEST_CASE("policies are known by their names") {
+  for (Policy policy : kPolicies) CHECK(parse_policy(to_string(policy)) == policy);
+  CHECK(error_of([] { parse_policy("fastest\n"); }) ==
+        "policy \"fastest?\": must be one of interleaved, staged, depth_first, critical_path, "
+        "random_topological");
+  const TaskGraph graph = build_graph(winograd_tiling({}));
+  CHECK(error_of([&] { make_mapping(graph, interleaved(1, 1, 0)); }) ==
+        "m_groups = 0: must be at least 1");
+}
+
+TEST_CASE("the chosen parameters are recorded") {
+  const TaskGraph graph = build_graph(winograd_tiling({.ng = 100}));
+  const TaskMapping mapping = make_mapping(graph, {.dgo = 5}, {.workers = 8});
+  CHECK(mapping.policy == "interleaved");
+  CHECK(mapping.options.dig.has_value());
+  CHECK(mapping.options.dgo == 5u);
+  CHECK(mapping.options.m_groups.has_value());
+  CHECK(make_mapping(graph, mapping.options, {.workers = 1}) == mapping);
+}
+
+TEST_CASE("a million tasks are built, ordered and validated") {
+  const auto begin = std::chrono::steady_clock::now();
+  const TaskGraph graph = build_graph(winograd_tiling(
+      {.ng = 90000, .nf = 64, .si = 4, .sg = 4, .so = 4, .v_slots = 64, .m_slots = 64}));
+  const TaskMapping mapping = make_mapping(graph, {}, {.workers = 16});
+  const bool right = !validate(graph, mapping).has_value();
+  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
+  CHECK(graph.tasks.size() == 64 + 90000 * 12);
+  CHECK(right);
+  WARN(graph.tasks.size() << " tasks built, ordered and validated in " << time.count() << " ms");
+}

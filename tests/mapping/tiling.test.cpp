@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is chosen, what may be fixed, what is refused. The numbers that tuning may move are not
+// pinned; what every tiling must keep is.
+#include "mapping/tiling.hpp"
+
+#include "tests/catch.hpp"
+#include "tests/mapping/shapes.hpp"
+
+using namespace megaconv;
+using megaconv::test::error_of;
+
+namespace {
+
+Tiling tile(const char* problem, const TilingOptions& options = {}, const Target& target = {}) {
+  return make_tiling(parse_problem(problem), options, target);
+}
+
+// Every task exists for some work, and all work is in some task.
+void check_counts(const Tiling& t) {
+  const auto covers = [](std::uint64_t parts, std::uint64_t size, std::uint64_t total) {
+    return parts * size >= total && (parts - 1) * size < total;
+  };
+  const std::uint32_t filter_blocks = t.filter_blocks();
+  if (t.num_filter_tasks > 0) {
+    CHECK(covers(t.num_filter_tasks, t.filter_blocks_per_filter_task, filter_blocks));
+  }
+  if (t.algorithm == Algorithm::winograd) {
+    CHECK(covers(t.tiles_h, t.m, std::uint64_t(t.problem.p())));
+    CHECK(covers(t.tiles_w, t.m, std::uint64_t(t.problem.q())));
+    CHECK(covers(t.num_groups, t.group_tiles, t.num_tiles()));
+    CHECK(covers(t.input_tasks, t.channel_blocks_per_input_task, t.channel_blocks()));
+    CHECK(covers(t.output_tasks, t.filter_blocks_per_output_task, filter_blocks));
+    CHECK(t.gemm_tasks == ceil_div(filter_blocks, t.filter_blocks_per_gemm_task) *
+                              ceil_div(t.num_positions(), t.positions_per_gemm_task));
+    CHECK(t.v_slots >= 1);
+    CHECK(t.v_slots <= t.num_groups);
+    CHECK(t.m_slots >= 1);
+    CHECK(t.m_slots <= t.num_groups);
+  } else {
+    CHECK(t.num_groups ==
+          std::uint64_t(t.problem.n) *
+              ceil_div(std::uint64_t(t.problem.p()), std::uint64_t{t.rows_per_group}) *
+              ceil_div(std::uint64_t(t.problem.q()), std::uint64_t{t.cols_per_group}));
+    CHECK(covers(t.gemm_tasks, t.filter_blocks_per_gemm_task, filter_blocks));
+    CHECK(t.input_tasks == 0);
+    CHECK(t.output_tasks == 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every tiling covers its problem, whatever the target") {
+  for (const char* problem :
+       {"c1h1k1", "c1h1k1r1", "c3h224k64r7u2", "n64c128h28k128", "n4c64h56k64", "c16h5k16",
+        "n2c17h13w29k33", "c2048h7k512r1p0", "n2c32h14k32g32", "n2c32h14k64g32", "c48h31w7k96g3d2",
+        "n256c512h7k512", "c3h1000w3k5r3s1", "c1h1w100000k1r1s9", "c2000h2k3000",
+        "c64h600k64p0x3"}) {
+    for (const Target target : {Target{}, Target{.workers = 64, .cache_bytes_per_worker = 1 << 18},
+                                Target{.workers = 1, .cache_bytes_per_worker = 1},
+                                Target{.workers = 1000, .cache_bytes_per_worker = 1u << 30}}) {
+      for (Algorithm algorithm : {Algorithm::direct, Algorithm::winograd, Algorithm::automatic}) {
+        const ConvProblem parsed = parse_problem(problem);
+        if (algorithm == Algorithm::winograd && !winograd_obstacle(parsed).empty()) continue;
+        for (std::uint32_t m : {0u, 2u, 4u, 6u}) {
+          INFO(problem << ", " << target.workers << " workers, m = " << m);
+          const Tiling tiling = make_tiling(parsed, {.algorithm = algorithm, .m = m}, target);
+          CHECK(tiling.algorithm != Algorithm::automatic);
+          check_counts(tiling);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("automatic takes Winograd where it can and pays") {
+  CHECK(tile("n4c64h56k64").algorithm == Algorithm::winograd);
+  CHECK(tile("n4c64h56k64").m == 4);
+  CHECK(tile("n64c512h2k512").m == 2);  // one 4x4 tile would be three quarters padding
+  CHECK(tile("n4c3h224k64").algorithm == Algorithm::direct);      // 3 channels: transforms dominate
+  CHECK(tile("c512h4k512").algorithm == Algorithm::direct);       // one tile: nothing shares U
+  CHECK(tile("n4c64h56k64u2").algorithm == Algorithm::direct);    // cannot
+  CHECK(tile("n4c64h56k64g2").algorithm == Algorithm::direct);    // cannot
+  CHECK(tile("n4c64h56k64r5").algorithm == Algorithm::direct);    // cannot
+  CHECK(tile("n4c64h56k64d2").algorithm == Algorithm::direct);    // cannot
+  CHECK(tile("n4c64h56k64p3").algorithm == Algorithm::winograd);  // any padding
+}
+
+TEST_CASE("groups share the tiles evenly, in whole register tiles where that fits") {
+  // 196 tiles of 18 KiB against 1 MiB of cache: 7 x 28, not 42 42 42 42 28.
+  CHECK(tile("n4c128h28k128").group_tiles == 28);
+  for (const char* problem : {"n4c64h56k64", "n64c128h28k128", "n16c256h14k256", "n64c512h7k512"}) {
+    const Tiling tiling = tile(problem);
+    INFO(to_string(tiling));
+    CHECK(tiling.group_tiles >= 14);
+    CHECK(tiling.group_tiles <= 112);
+    CHECK(tiling.num_groups * tiling.group_tiles - tiling.num_tiles() <= tiling.num_tiles() / 8);
+  }
+}
+
+TEST_CASE("there are tasks for all workers where the problem allows") {
+  for (std::uint32_t workers : {1u, 2u, 8u, 32u}) {
+    const Tiling tiling = tile("n32c128h56k128", {}, {.workers = workers});
+    INFO(workers << " workers\n" << to_string(tiling));
+    CHECK(tiling.num_groups * tiling.input_tasks >= 4 * workers);
+    CHECK(tiling.num_groups * tiling.gemm_tasks >= 4 * workers);
+    CHECK(tiling.num_groups * tiling.output_tasks >= 4 * workers);
+  }
+}
+
+TEST_CASE("what the caller fixes is kept") {
+  const TilingOptions options{.algorithm = Algorithm::winograd,
+                              .m = 6,
+                              .points = Points::integer,
+                              .filters = FilterMode::prepared,
+                              .group_tiles = 5,
+                              .v_slots = 3,
+                              .m_slots = 1000000};
+  const Tiling tiling = tile("n4c20h31k20", options);
+  CHECK(tiling.m == 6);
+  CHECK(tiling.points == Points::integer);
+  CHECK(tiling.num_filter_tasks == 0);
+  CHECK(tiling.group_tiles == 5);
+  CHECK(tiling.num_tiles() == 4 * 6 * 6);
+  CHECK(tiling.num_groups == 29);
+  CHECK(tiling.v_slots == 3);
+  CHECK(tiling.m_slots == 29);  // as many as there are groups is whole
+  CHECK(
+      tile("n4c20h31k20", {.algorithm = Algorithm::winograd, .group_tiles = 1u << 31}).num_groups ==
+      1);
+}
+
+TEST_CASE("sizes follow the layouts of tasks/cpu/kernels.hpp") {
+  const Tiling winograd = tile("c17h8k33", {.algorithm = Algorithm::winograd, .m = 2});
+  CHECK(winograd.channel_blocks() == 2);
+  CHECK(winograd.filter_blocks() == 3);
+  CHECK(winograd.v_slot_bytes() == 16u * 2 * winograd.group_tiles * 16 * 4);
+  CHECK(winograd.m_slot_bytes() == 16u * 3 * winograd.group_tiles * 16 * 4);
+  CHECK(winograd.u_bytes() == 16u * 3 * 17 * 16 * 4);
+  const Tiling grouped = tile("c6h8k40g2r5");  // 20 filters a conv group: 2 blocks each
+  CHECK(grouped.filter_blocks() == 4);
+  CHECK(grouped.u_bytes() == 4u * 5 * 5 * 3 * 16 * 4);
+  CHECK(grouped.v_slot_bytes() == 0);
+  const Tiling depthwise = tile("c40h8k40g40");  // lanes hold channels
+  CHECK(depthwise.filter_blocks() == 3);
+  CHECK(depthwise.u_bytes() == 3u * 9 * 16 * 4);
+}
+
+TEST_CASE("what an algorithm cannot compute is refused with the reason") {
+  const auto error = [](const char* problem) {
+    return error_of([&] { tile(problem, {.algorithm = Algorithm::winograd}); },
+                    Status::unsupported);
+  };
+  CHECK(error("c16h9k16u2") == "winograd: stride 2x2, must be 1x1");
+  CHECK(error("c16h9k16d1x2") == "winograd: dilation 1x2, must be 1x1");
+  CHECK(error("c16h9k16r5s3") == "winograd: filter 5x3, must be 3x3");
+  CHECK(error("c16h9k16g4") == "winograd: groups = 4, must be 1");
+  CHECK(error("c16h9k16+f16") == "storage type f16: must be f32");
+}
+
+TEST_CASE("options out of range are named with what is allowed") {
+  const auto error = [](const TilingOptions& options, const Target& target = {}) {
+    return error_of([&] { tile("c16h9k16", options, target); });
+  };
+  CHECK(error({.m = 3}) == "m = 3: must be 2, 4 or 6");
+  CHECK(error({.v_slots = 2, .whole_tensors = true}) ==
+        "v_slots = 2, m_slots = 0: must be 0 with whole_tensors");
+  CHECK(error({}, {.workers = 0}) == "workers = 0: must be at least 1");
+  CHECK(error_of(
+            [] {
+              tile("c1h1000000w1000000k1", {.algorithm = Algorithm::winograd, .group_tiles = 1});
+            },
+            Status::unsupported) ==
+        "62500000000 task groups: must be at most 2^31; use larger groups");
+}
+
+TEST_CASE("a tiling prints its window and its counts") {
+  const std::string text = to_string(
+      tile("n4c20h31k20", {.algorithm = Algorithm::winograd, .group_tiles = 8, .v_slots = 3}));
+  CHECK_THAT(text, ContainsSubstring("algorithm: winograd F(4x4, 3x3), low_error points\n"));
+  CHECK_THAT(text, ContainsSubstring("tiles: 256 (4 x 8 x 8), 8 a group\n"));
+  CHECK_THAT(text, ContainsSubstring("V: 3 of 32 groups, "));
+  CHECK_THAT(text, ContainsSubstring("(window)\nM: 32 of 32 groups"));
+  CHECK_THAT(to_string(tile("c3h9k5r5")), ContainsSubstring("algorithm: direct\n"));
+}
