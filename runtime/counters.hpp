@@ -31,6 +31,12 @@
 
 #include "megaconv/mapping.hpp"
 
+#if defined(__CUDACC__)
+#define MEGACONV_HOST_DEVICE __host__ __device__
+#else
+#define MEGACONV_HOST_DEVICE
+#endif
+
 namespace megaconv {
 
 /// Cells in plain memory, shared by the threads of one process.
@@ -57,38 +63,47 @@ class DependencyCounters {
   using Cell = typename Sync::Cell;
 
   /// `ticket`: one cell; `counters`: one cell per counter of the graph. Both zero before epoch 0.
-  DependencyCounters(Cell* ticket, Cell* counters, std::uint32_t epoch, std::uint32_t num_tasks,
-                     std::uint32_t num_workers)
+  MEGACONV_HOST_DEVICE DependencyCounters(Cell* ticket, Cell* counters, std::uint32_t epoch,
+                                          std::uint32_t num_tasks, std::uint32_t num_workers)
       : ticket_(ticket),
         counters_(counters),
         epoch_(epoch),
         first_ticket_(epoch * (num_tasks + num_workers)) {}
 
   /// The next position of the mapping; at or past num_tasks the worker is done.
-  std::uint32_t take_position() { return Sync::fetch_add_relaxed(*ticket_, 1) - first_ticket_; }
+  MEGACONV_HOST_DEVICE std::uint32_t take_position() {
+    return Sync::fetch_add_relaxed(*ticket_, 1) - first_ticket_;
+  }
 
   /// Positions handed out so far (for reports).
-  std::uint32_t positions_taken() { return Sync::load_relaxed(*ticket_) - first_ticket_; }
+  MEGACONV_HOST_DEVICE std::uint32_t positions_taken() {
+    return Sync::load_relaxed(*ticket_) - first_ticket_;
+  }
 
   /// Signals that `counter` has received in this epoch, of `total` in all.
-  std::uint32_t received(std::uint32_t counter, std::uint32_t total) {
+  MEGACONV_HOST_DEVICE std::uint32_t received(std::uint32_t counter, std::uint32_t total) {
     return Sync::load_relaxed(counters_[counter]) - epoch_ * total;
   }
 
   /// Whether all producers of `task` have signalled; if so, their writes are visible to the caller.
-  bool is_ready(const Task& task) {
+  MEGACONV_HOST_DEVICE bool is_ready(const Task& task) {
     if (task.wait_counter == kNoCounter) return true;
     Cell& cell = counters_[task.wait_counter];
     const std::uint32_t target = (epoch_ + 1) * task.wait_count;
     return Sync::load_relaxed(cell) == target && Sync::load_acquire(cell) == target;
   }
 
-  /// Publishes what `task` wrote, and that it no longer reads its slot.
-  void signal(const Task& task) {
-    for (std::uint32_t i = 0; i < task.signal_count; ++i) {
+  /// Publishes what `task` wrote, and that it no longer reads its slot. The threads of a GPU worker
+  /// share the signals among them: each calls this with its own `thread` after their common
+  /// barrier.
+  MEGACONV_HOST_DEVICE void signal(const Task& task, std::uint32_t thread = 0,
+                                   std::uint32_t num_threads = 1) {
+    for (std::uint32_t i = thread; i < task.signal_count; i += num_threads) {
       Sync::add_release(counters_[task.signal_first + i], 1);
     }
-    if (task.release_counter != kNoCounter) Sync::add_release(counters_[task.release_counter], 1);
+    if (thread == 0 && task.release_counter != kNoCounter) {
+      Sync::add_release(counters_[task.release_counter], 1);
+    }
   }
 
  private:

@@ -1,154 +1,124 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/cpu_executor.hpp"
-
-#include <algorithm>
-#include <atomic>
-#include <mutex>
+// Plans on CPU workers: where the parts of a workspace lie, and which body computes a task.
+#include <chrono>
+#include <cstddef>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "megaconv/error.hpp"
-#include "runtime/spin.hpp"
-#include "runtime/worker_pool.hpp"
+#include "runtime/cpu_run.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/machine.hpp"
+#include "runtime/workspace.hpp"
+#include "tasks/cpu/kernels.hpp"
 
 namespace megaconv {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using Counters = DependencyCounters<HostSync>;
-
-constexpr std::uint32_t kIdle = 0xffffffffu;
-
-// A waiting worker looks at its counter this often between two looks at the clock, about 4 us;
-// after kPollsBeforeYield rounds it offers its core to others, for machines with fewer cores than
-// workers.
-constexpr int kPollsPerRound = 100;
-constexpr int kRoundsBeforeYield = 5;
-
-// One cache line per worker: what it holds, for reports.
-struct alignas(64) WorkerState {
-  std::atomic<std::uint32_t> position{kIdle};
-};
-
-bool signals(const Task& task, std::uint32_t counter) {
-  return counter - task.signal_first < task.signal_count || task.release_counter == counter;
+std::uint32_t new_plan_id() {
+  static std::atomic<std::uint32_t> next{0};
+  return next.fetch_add(1, std::memory_order_relaxed) & 0x7fffffffu;
 }
 
-// Everything the workers of one run share.
-class Run {
- public:
-  Run(std::span<const Task> tasks, std::uint32_t num_workers, const CpuRunState& state,
-      std::chrono::milliseconds wait_budget, const TaskBody& body, Trace* trace)
-      : tasks_(tasks),
-        counters_(state.ticket, state.counters, state.epoch,
-                  static_cast<std::uint32_t>(tasks.size()), num_workers),
-        wait_budget_(wait_budget),
-        body_(body),
-        trace_(trace),
-        workers_(num_workers) {}
+WorkspaceLayout lay_out(const TaskGraph& graph, std::size_t scratch_bytes, std::uint32_t workers) {
+  const Tiling& tiling = graph.tiling;
+  WorkspaceLayout layout;
+  layout.num_counters = graph.counter_totals.size();
+  std::size_t end = sizeof(WorkspaceHeader);
+  const auto place = [&end](std::size_t bytes) {
+    const std::size_t begin = aligned(end);
+    end = begin + bytes;
+    return begin;
+  };
+  layout.counters = place(layout.num_counters * sizeof(HostSync::Cell));
+  layout.v = place(tiling.v_slots * tiling.v_slot_bytes());
+  layout.m = place(tiling.m_slots * tiling.m_slot_bytes());
+  layout.u = place(tiling.filters == FilterMode::every_run ? tiling.u_bytes() : 0);
+  layout.scratch_stride = aligned(scratch_bytes);
+  layout.scratch = place(layout.scratch_stride * workers);
+  layout.total = aligned(end);
+  return layout;
+}
 
-  void work(std::uint32_t worker) {
-    Counters counters = counters_;
-    for (;;) {
-      const std::uint32_t position = counters.take_position();
-      if (position >= tasks_.size()) break;
-      const Task& task = tasks_[position];
-      workers_[worker].position.store(position, std::memory_order_relaxed);
-      const std::uint64_t fetch_ns = now_ns();
-      if (!counters.is_ready(task) && !wait(counters, task, position)) return;
-      const std::uint64_t ready_ns = now_ns();
-      body_(task, worker);
-      counters.signal(task);
-      workers_[worker].position.store(kIdle, std::memory_order_relaxed);
-      if (trace_ != nullptr) {
-        trace_->records[position] = {position, worker, fetch_ns, ready_ns, now_ns()};
-      }
-    }
+class CpuExecutor final : public Executor {
+ public:
+  CpuExecutor(const Lowering& lowering, const PlanOptions& options)
+      : tiling_(lowering.graph.tiling),
+        num_workers_(resolve_workers(options.num_threads)),
+        wait_budget_(options.wait_budget_ms),
+        kernels_(cpu::kernels_for()),
+        tasks_(tasks_in_order(lowering)),
+        layout_(lay_out(lowering.graph, kernels_.scratch_bytes(tiling_), num_workers_)) {}
+
+  std::size_t workspace_bytes() const override { return layout_.total; }
+  std::uint32_t num_workers() const override { return num_workers_; }
+
+  void prepare_filters(const void* w, void* prepared, void*) const override {
+    cpu::TaskArgs args;
+    args.tiling = &tiling_;
+    args.w = static_cast<const float*>(w);
+    args.u = static_cast<float*>(prepared);
+    struct alignas(Plan::kAlignment) Line {
+      std::byte bytes[Plan::kAlignment];
+    };
+    std::vector<Line> scratch(layout_.scratch_stride / sizeof(Line) * num_workers_);
+    HostSync::Cell ticket = 0;
+    run_on_cpu(build_filter_graph(tiling_).tasks, num_workers_, {.ticket = &ticket}, wait_budget_,
+               body(args, reinterpret_cast<std::byte*>(scratch.data())));
   }
 
-  /// Empty, or why the run was given up.
-  const std::string& report() const { return report_; }
+  void execute(const Tensors& tensors, void* workspace, const RunOptions& run) const override {
+    auto* const base = static_cast<std::byte*>(workspace);
+    const auto at = [base](std::size_t offset) { return reinterpret_cast<float*>(base + offset); };
+    cpu::TaskArgs args;
+    args.tiling = &tiling_;
+    args.x = static_cast<const float*>(tensors.x);
+    args.w = static_cast<const float*>(tensors.w);
+    args.bias = static_cast<const float*>(tensors.bias);
+    args.residual = static_cast<const float*>(tensors.residual);
+    args.y = static_cast<float*>(tensors.y);
+    args.v = at(layout_.v);
+    args.m = at(layout_.m);
+    // Prepared filters are only read: a plan that has them has no filter-transform tasks.
+    args.u = tiling_.filters == FilterMode::prepared
+                 ? const_cast<float*>(static_cast<const float*>(tensors.prepared_filters))
+                 : at(layout_.u);
+
+    WorkspaceLease lease(workspace, layout_, plan_id_);
+    const CpuRunState cells{.ticket = lease.ticket(),
+                            .counters = reinterpret_cast<HostSync::Cell*>(base + layout_.counters),
+                            .epoch = lease.epoch()};
+    run_on_cpu(tasks_, num_workers_, cells, wait_budget_, body(args, base + layout_.scratch),
+               run.trace);
+    lease.set_completed();
+  }
+
+  void wait(void*, void*) const override {}  // execute() returns when all is done
+
+  std::string describe() const override {
+    return "cpu, " + std::to_string(num_workers_) + " workers, " + kernels_.isa;
+  }
 
  private:
-  std::uint64_t now_ns() const {
-    if (trace_ == nullptr) return 0;
-    return static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin_).count());
+  TaskBody body(const cpu::TaskArgs& args, std::byte* scratch) const {
+    return [this, &args, scratch](const Task& task, std::uint32_t worker) {
+      kernels_.run[static_cast<std::uint32_t>(task.kind)](
+          args, task.group, task.block, scratch + worker * layout_.scratch_stride);
+    };
   }
 
-  // True when the task became ready, false when the run was given up.
-  bool wait(Counters& counters, const Task& task, std::uint32_t position) {
-    const Clock::time_point begin = Clock::now();
-    for (int round = 0;; ++round) {
-      for (int poll = 0; poll < kPollsPerRound; ++poll) {
-        if (counters.is_ready(task)) return true;
-        spin_pause();
-      }
-      if (given_up_.load(std::memory_order_relaxed)) return false;
-      if (Clock::now() - begin > wait_budget_) {
-        give_up(counters, task, position);
-        return false;
-      }
-      if (round >= kRoundsBeforeYield) std::this_thread::yield();
-    }
-  }
-
-  void give_up(Counters& counters, const Task& task, std::uint32_t position) {
-    if (given_up_.exchange(true, std::memory_order_relaxed)) return;
-    report_ = "position " + std::to_string(position) + ": " + name(task) + " waited " +
-              std::to_string(wait_budget_.count()) + " ms on counter " +
-              std::to_string(task.wait_counter) + ": seen " +
-              std::to_string(counters.received(task.wait_counter, task.wait_count)) +
-              ", expected " + std::to_string(task.wait_count) + "; missing:";
-    // A producer is missing while a worker holds it or nobody has taken its position.
-    const std::uint32_t taken = counters.positions_taken();
-    constexpr int kMostNamed = 8;
-    int num_missing = 0;
-    for (std::uint32_t p = 0; p < tasks_.size(); ++p) {
-      if (!signals(tasks_[p], task.wait_counter)) continue;
-      const char* state = p >= taken ? "not started" : holder_state(p);
-      if (state == nullptr) continue;
-      if (++num_missing <= kMostNamed) {
-        report_ += ' ' + name(tasks_[p]) + " (position " + std::to_string(p) + ", " + state + ')';
-      }
-    }
-    if (num_missing > kMostNamed) {
-      report_ += " and " + std::to_string(num_missing - kMostNamed) + " more";
-    }
-    if (num_missing == 0)
-      report_ += " none: the counter expects more signals than it has producers";
-  }
-
-  const char* holder_state(std::uint32_t position) const {
-    for (const WorkerState& worker : workers_) {
-      if (worker.position.load(std::memory_order_relaxed) == position) return "waiting or running";
-    }
-    return nullptr;
-  }
-
-  std::span<const Task> tasks_;
-  Counters counters_;
+  const Tiling& tiling_;
+  std::uint32_t num_workers_;
+  std::uint32_t plan_id_ = new_plan_id();
   std::chrono::milliseconds wait_budget_;
-  const TaskBody& body_;
-  Trace* trace_;
-  std::vector<WorkerState> workers_;
-  Clock::time_point begin_ = Clock::now();
-  std::atomic<bool> given_up_{false};
-  std::string report_;  // written by the one worker that gives up, read after all have returned
+  const cpu::Kernels& kernels_;
+  std::vector<Task> tasks_;  // by position
+  WorkspaceLayout layout_;
 };
 
 }  // namespace
 
-void run_on_cpu(std::span<const Task> tasks, std::uint32_t num_workers, const CpuRunState& state,
-                std::chrono::milliseconds wait_budget, const TaskBody& body, Trace* trace) {
-  if (trace != nullptr) {
-    trace->records.assign(tasks.size(), {});
-    trace->num_workers = num_workers;
-  }
-  Run run(tasks, num_workers, state, wait_budget, body, trace);
-  WorkerPool::shared().run(num_workers, [&run](std::uint32_t worker) { run.work(worker); });
-  if (!run.report().empty()) throw Error(Status::timeout, run.report());
+std::unique_ptr<Executor> make_cpu_executor(const Lowering& lowering, const PlanOptions& options) {
+  return std::make_unique<CpuExecutor>(lowering, options);
 }
 
 }  // namespace megaconv

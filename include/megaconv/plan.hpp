@@ -14,6 +14,15 @@
 
 namespace megaconv {
 
+/// How a CUDA run is launched.
+enum class CudaLaunch : std::uint8_t {
+  persistent,          ///< one kernel; its blocks take tickets until no task is left
+  one_block_per_task,  ///< one kernel with a block for every task, each taking one ticket
+  raw_block_index,  ///< the same with blockIdx as the position: relies on an order of blocks that
+                    ///< CUDA does not promise, and may end in Status::timeout; for research
+  staged,  ///< one kernel per stage; needs whole tensors and ignores the mapping's order
+};
+
 struct PlanOptions {
   TilingOptions tiling;    ///< algorithm, tile, points, filter mode, window
   MappingOptions mapping;  ///< policy and its parameters
@@ -21,6 +30,9 @@ struct PlanOptions {
   Backend backend = Backend::cpu;
   /// CPU workers; 0: MEGACONV_NUM_THREADS, else the CPUs this process may run on.
   std::uint32_t num_threads = 0;
+  /// CUDA workers (thread blocks of the persistent kernel); 0: as many as the device holds at once.
+  std::uint32_t num_blocks = 0;
+  CudaLaunch cuda_launch = CudaLaunch::persistent;
   /// A task that waits longer than this ends the run with Status::timeout and a report.
   std::uint32_t wait_budget_ms = 10'000;
 };
@@ -39,7 +51,10 @@ struct Tensors {
 
 /// What one run may do besides computing.
 struct RunOptions {
-  Trace* trace = nullptr;  ///< receives one record per task; tracing costs nothing when null
+  /// Receives one record per task. A CUDA run with a trace returns when it is complete.
+  Trace* trace = nullptr;
+  /// cudaStream_t of a CUDA run (null: the default stream); not read on a CPU.
+  void* stream = nullptr;
 };
 
 /// Immutable: every method is const and may be called from any number of threads at once, each run
@@ -66,19 +81,28 @@ class Plan {
 
   /// Transforms the filters once. `prepared`: prepared_filter_bytes(), aligned to kAlignment.
   /// Throws Error(invalid_argument) when the plan transforms filters in every run.
-  void prepare_filters(const void* w, void* prepared) const;
+  /// CUDA: device pointers; enqueued on `stream`.
+  void prepare_filters(const void* w, void* prepared, void* stream = nullptr) const;
 
-  /// Runs the convolution and returns when y is complete.
-  /// Throws Error before any work starts: invalid_argument (a null, misaligned or overlapping
-  /// pointer; a workspace in use by another run), out_of_memory (workspace too small). Throws
-  /// Error(timeout) with a report when a wait exceeds its budget; y is then undefined, the plan and
-  /// the workspace stay usable.
+  /// Runs the convolution. On a CPU it returns when y is complete. On a CUDA device all pointers
+  /// are device pointers and the run is only enqueued on run.stream: no allocation, no
+  /// synchronisation; it can be captured into a CUDA graph. Runs that share a workspace must be
+  /// ordered, by one stream or by events. Throws Error before any work starts: invalid_argument (a
+  /// null, misaligned or overlapping pointer; a workspace in use by another run), out_of_memory
+  /// (workspace too small). Throws Error(timeout) with a report when a wait exceeds its budget; y
+  /// is then undefined, the plan and the workspace stay usable.
   void execute(const Tensors& tensors, void* workspace, std::size_t workspace_bytes,
                const RunOptions& run = {}) const;
 
+  /// Waits until `stream` has done all its work, and throws Error(timeout) with a report when the
+  /// last run in `workspace` was given up, Error(device_error) for any other failure. Returns at
+  /// once on a CPU.
+  void wait(void* workspace, void* stream = nullptr) const;
+
   const ConvProblem& problem() const noexcept;
   const Lowering& lowering() const noexcept;
-  std::uint32_t num_threads() const noexcept;
+  /// Tasks that run at the same time: CPU threads or CUDA thread blocks.
+  std::uint32_t num_workers() const noexcept;
 
   /// Everything that was chosen and why, in lines of "name: value".
   std::string describe() const;

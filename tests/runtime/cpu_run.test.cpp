@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The executor with task bodies of the test's own: order, visibility, repetition, hangs.
-#include "runtime/cpu_executor.hpp"
+#include "runtime/cpu_run.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -194,7 +194,7 @@ TEST_CASE("a counter that expects more than it gets is named as such") {
   CHECK_THROWS_WITH(
       run_on_cpu(tasks, 2, {&ticket, &counter, 0}, 50ms, [](const Task&, std::uint32_t) {}),
       ContainsSubstring("seen 1, expected 2") &&
-          ContainsSubstring("more signals than it has producers"));
+          ContainsSubstring("all producers of the counter have signalled"));
 }
 
 TEST_CASE("a trace has every position once, with times in order") {

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/cpu_run.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "megaconv/error.hpp"
+#include "runtime/report.hpp"
+#include "runtime/spin.hpp"
+#include "runtime/worker_pool.hpp"
+
+namespace megaconv {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Counters = DependencyCounters<HostSync>;
+
+constexpr std::uint32_t kIdle = 0xffffffffu;
+
+// A waiting worker looks at its counter this often between two looks at the clock, about 4 us;
+// after kPollsBeforeYield rounds it offers its core to others, for machines with fewer cores than
+// workers.
+constexpr int kPollsPerRound = 100;
+constexpr int kRoundsBeforeYield = 5;
+
+// One cache line per worker: what it holds, for reports.
+struct alignas(64) WorkerState {
+  std::atomic<std::uint32_t> position{kIdle};
+};
+
+// Everything the workers of one run share.
+class Run {
+ public:
+  Run(std::span<const Task> tasks, std::uint32_t num_workers, const CpuRunState& state,
+      std::chrono::milliseconds wait_budget, const TaskBody& body, Trace* trace)
+      : tasks_(tasks),
+        counters_(state.ticket, state.counters, state.epoch,
+                  static_cast<std::uint32_t>(tasks.size()), num_workers),
+        wait_budget_(wait_budget),
+        body_(body),
+        trace_(trace),
+        workers_(num_workers) {}
+
+  void work(std::uint32_t worker) {
+    Counters counters = counters_;
+    for (;;) {
+      const std::uint32_t position = counters.take_position();
+      if (position >= tasks_.size()) break;
+      const Task& task = tasks_[position];
+      workers_[worker].position.store(position, std::memory_order_relaxed);
+      const std::uint64_t fetch_ns = now_ns();
+      if (!counters.is_ready(task) && !wait(counters, task, position)) return;
+      const std::uint64_t ready_ns = now_ns();
+      body_(task, worker);
+      counters.signal(task);
+      workers_[worker].position.store(kIdle, std::memory_order_relaxed);
+      if (trace_ != nullptr) {
+        trace_->records[position] = {position, worker, fetch_ns, ready_ns, now_ns()};
+      }
+    }
+  }
+
+  /// Empty, or why the run was given up.
+  const std::string& report() const { return report_; }
+
+ private:
+  std::uint64_t now_ns() const {
+    if (trace_ == nullptr) return 0;
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin_).count());
+  }
+
+  // True when the task became ready, false when the run was given up.
+  bool wait(Counters& counters, const Task& task, std::uint32_t position) {
+    const Clock::time_point begin = Clock::now();
+    for (int round = 0;; ++round) {
+      for (int poll = 0; poll < kPollsPerRound; ++poll) {
+        if (counters.is_ready(task)) return true;
+        spin_pause();
+      }
+      if (given_up_.load(std::memory_order_relaxed)) return false;
+      if (Clock::now() - begin > wait_budget_) {
+        give_up(counters, task, position);
+        return false;
+      }
+      if (round >= kRoundsBeforeYield) std::this_thread::yield();
+    }
+  }
+
+  void give_up(Counters& counters, const Task& task, std::uint32_t position) {
+    if (given_up_.exchange(true, std::memory_order_relaxed)) return;
+    // A producer is missing while a worker holds it or nobody has taken its position.
+    const std::uint32_t taken = counters.positions_taken();
+    report_ = timeout_report(
+        tasks_, position, counters.received(task.wait_counter, task.wait_count), wait_budget_,
+        [&](std::uint32_t p) { return p >= taken ? "not started" : holder_state(p); });
+  }
+
+  const char* holder_state(std::uint32_t position) const {
+    for (const WorkerState& worker : workers_) {
+      if (worker.position.load(std::memory_order_relaxed) == position) return "waiting or running";
+    }
+    return nullptr;
+  }
+
+  std::span<const Task> tasks_;
+  Counters counters_;
+  std::chrono::milliseconds wait_budget_;
+  const TaskBody& body_;
+  Trace* trace_;
+  std::vector<WorkerState> workers_;
+  Clock::time_point begin_ = Clock::now();
+  std::atomic<bool> given_up_{false};
+  std::string report_;  // written by the one worker that gives up, read after all have returned
+};
+
+}  // namespace
+
+void run_on_cpu(std::span<const Task> tasks, std::uint32_t num_workers, const CpuRunState& state,
+                std::chrono::milliseconds wait_budget, const TaskBody& body, Trace* trace) {
+  if (trace != nullptr) {
+    trace->records.assign(tasks.size(), {});
+    trace->num_workers = num_workers;
+  }
+  Run run(tasks, num_workers, state, wait_budget, body, trace);
+  WorkerPool::shared().run(num_workers, [&run](std::uint32_t worker) { run.work(worker); });
+  if (!run.report().empty()) throw Error(Status::timeout, run.report());
+}
+
+}  // namespace megaconv

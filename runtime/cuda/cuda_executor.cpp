@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans on a CUDA device: checks, workspace, launches.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda/error.hpp"
+#include "runtime/cuda/kernels.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/report.hpp"
+
+namespace megaconv {
+namespace cuda {
+namespace {
+
+constexpr int kLeastCapability =
+    75;  // sm_75; older devices lack independent thread scheduling's fixes
+
+struct Device {
+  int id = 0;
+  int num_sms = 0;
+  int capability = 0;  // 90 for sm_90
+  std::size_t l2_bytes = 0;
+  std::size_t shared_bytes = 0;  // most that a block may ask for
+  std::string name;
+};
+
+Device current_device() {
+  int count = 0;
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code == cudaErrorNoDevice || (code == cudaSuccess && count == 0)) {
+    cudaGetLastError();
+    throw Error(Status::device_error, "backend cuda: no CUDA device");
+  }
+  check(code, "backend cuda: cannot reach the CUDA driver");
+  check_nothing_left();
+  Device device;
+  check(cudaGetDevice(&device.id), "cudaGetDevice");
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, device.id), "cudaGetDeviceProperties");
+  device.num_sms = properties.multiProcessorCount;
+  device.capability = properties.major * 10 + properties.minor;
+  device.l2_bytes = static_cast<std::size_t>(properties.l2CacheSize);
+  device.shared_bytes = properties.sharedMemPerBlockOptin;
+  device.name = properties.name;
+  if (device.capability < kLeastCapability) {
+    throw Error(Status::unsupported, "backend cuda: " + device.name + " has compute capability " +
+                                         std::to_string(properties.major) + "." +
+                                         std::to_string(properties.minor) +
+                                         ", must be at least 7.5");
+  }
+  return device;
+}
+
+// Owner words of this process's plans: even, and unlike what memory may hold by chance.
+std::uint64_t new_plan_word() {
+  static const std::uint64_t key = [] {
+    std::random_device device;
+    return static_cast<std::uint64_t>(device()) << 32;
+  }();
+  static std::atomic<std::uint32_t> next{1};
+  return key | static_cast<std::uint64_t>(next.fetch_add(1) & 0x7fffffffu) << 1;
+}
+
+// Device memory of a plan's own.
+template <class T>
+class DeviceArray {
+ public:
+  explicit DeviceArray(const std::vector<T>& values) : size_(values.size()) {
+    if (size_ == 0) return;
+    check(cudaMalloc(&data_, size_ * sizeof(T)),
+          "task array of " + std::to_string(size_ * sizeof(T)) + " bytes");
+    const cudaError_t code =
+        cudaMemcpy(data_, values.data(), size_ * sizeof(T), cudaMemcpyHostToDevice);
+    if (code != cudaSuccess) cudaFree(data_);
+    check(code, "upload of the task array");
+  }
+  ~DeviceArray() { cudaFree(data_); }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+  T* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+TaskArgs make_task_args(const Tiling& tiling) {
+  const ConvProblem& p = tiling.problem;
+  const auto i32 = [](auto value) { return static_cast<std::int32_t>(value); };
+  const std::uint32_t block = Tiling::kLaneBlock;
+  TaskArgs args{};
+  args.n = i32(p.n);
+  args.c = i32(p.c);
+  args.h = i32(p.h);
+  args.w_in = i32(p.w);
+  args.k = i32(p.k);
+  args.r = i32(p.r);
+  args.s = i32(p.s);
+  args.p = i32(p.p());
+  args.q = i32(p.q());
+  args.pad_h = i32(p.pad_h);
+  args.pad_w = i32(p.pad_w);
+  args.stride_h = i32(p.stride_h);
+  args.stride_w = i32(p.stride_w);
+  args.dilation_h = i32(p.dilation_h);
+  args.dilation_w = i32(p.dilation_w);
+  args.groups = i32(p.groups);
+  args.layout = p.layout;
+  args.relu = p.epilogue.relu;
+  args.tiles_h = i32(tiling.tiles_h);
+  args.tiles_w = i32(tiling.tiles_w);
+  args.num_tiles = i32(tiling.num_tiles());
+  args.group_tiles = i32(tiling.group_tiles);
+  args.c_padded = i32(tiling.channel_blocks() * block);
+  args.k_padded = i32(tiling.filter_blocks() * block);
+  args.v_slots = i32(tiling.v_slots);
+  args.m_slots = i32(tiling.m_slots);
+  args.channels_per_input_task = i32(tiling.channel_blocks_per_input_task * block);
+  args.filters_per_gemm_task = i32(tiling.filter_blocks_per_gemm_task * block);
+  args.positions_per_gemm_task = i32(tiling.positions_per_gemm_task);
+  args.filters_per_output_task = i32(tiling.filter_blocks_per_output_task * block);
+  args.filters_per_filter_task = i32(tiling.filter_blocks_per_filter_task * block);
+  args.rows_per_group = i32(tiling.rows_per_group);
+  args.cols_per_group = i32(tiling.cols_per_group);
+  return args;
+}
+
+// Device code counts pixels and tiles in 32 bits; element offsets are 64 bits.
+void check_extents(const Tiling& tiling) {
+  const ConvProblem& p = tiling.problem;
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  if (p.c * p.h * p.w > kMost || p.k * p.p() * p.q() > kMost ||
+      tiling.num_tiles() > static_cast<std::uint64_t>(kMost)) {
+    throw Error(Status::unsupported,
+                "cuda: an image of more than 2^31 elements in " + to_string(p));
+  }
+}
+
+void check_device_pointer(const char* name, const void* pointer, int device) {
+  if (pointer == nullptr) return;
+  cudaPointerAttributes attributes{};
+  check(cudaPointerGetAttributes(&attributes, pointer), name);
+  if (attributes.type == cudaMemoryTypeManaged) return;
+  if (attributes.type != cudaMemoryTypeDevice) {
+    throw Error(Status::invalid_argument,
+                std::string(name) + " is a host pointer, must be device memory");
+  }
+  if (attributes.device != device) {
+    throw Error(Status::invalid_argument, std::string(name) + " lies on device " +
+                                              std::to_string(attributes.device) + ", must be on " +
+                                              std::to_string(device));
+  }
+}
+
+class CudaExecutor final : public Executor {
+ public:
+  CudaExecutor(const Lowering& lowering, const PlanOptions& options)
+      : device_(current_device()),
+        launch_(options.cuda_launch),
+        kernels_(kernels_for(lowering.graph.tiling)),
+        args_(make_task_args(lowering.graph.tiling)),
+        host_tasks_(launch_ == CudaLaunch::staged ? lowering.graph.tasks
+                                                  : tasks_in_order(lowering)),
+        tasks_(host_tasks_),
+        filter_tasks_(build_filter_graph(lowering.graph.tiling).tasks),
+        wait_budget_ns_(std::uint64_t{options.wait_budget_ms} * 1'000'000) {
+    const Tiling& tiling = lowering.graph.tiling;
+    check_extents(tiling);
+    if (kernels_.most_shared_bytes > static_cast<int>(device_.shared_bytes)) {
+      throw Error(Status::unsupported, std::string(kernels_.name) + " needs " +
+                                           std::to_string(kernels_.most_shared_bytes) +
+                                           " bytes of shared memory, " + device_.name + " has " +
+                                           std::to_string(device_.shared_bytes));
+    }
+    choose_grid(options);
+    lay_out(lowering.graph);
+  }
+
+  std::size_t workspace_bytes() const override { return layout_.total; }
+  std::uint32_t num_workers() const override { return num_blocks_; }
+
+  void prepare_filters(const void* w, void* prepared, void* stream) const override {
+    check_call();
+    check_device_pointer("w", w, device_.id);
+    check_device_pointer("prepared_filters", prepared, device_.id);
+    TaskArgs args = args_;
+    args.w = static_cast<const float*>(w);
+    args.u = static_cast<float*>(prepared);
+    launch_stage(TaskKind::filter_transform, args, filter_tasks_.data(),
+                 static_cast<unsigned>(filter_tasks_.size()), static_cast<cudaStream_t>(stream));
+  }
+
+  void execute(const Tensors& tensors, void* workspace, const RunOptions& run) const override {
+    check_call();
+    check_device_pointer("x", tensors.x, device_.id);
+    check_device_pointer("w", tensors.w, device_.id);
+    check_device_pointer("bias", tensors.bias, device_.id);
+    check_device_pointer("residual", tensors.residual, device_.id);
+    check_device_pointer("prepared_filters", tensors.prepared_filters, device_.id);
+    check_device_pointer("y", tensors.y, device_.id);
+    check_device_pointer("workspace", workspace, device_.id);
+    auto* const base = static_cast<std::byte*>(workspace);
+    const auto at = [base](std::size_t offset) { return reinterpret_cast<float*>(base + offset); };
+    TaskArgs args = args_;
+    args.x = static_cast<const float*>(tensors.x);
+    args.w = static_cast<const float*>(tensors.w);
+    args.bias = static_cast<const float*>(tensors.bias);
+    args.residual = static_cast<const float*>(tensors.residual);
+    args.y = static_cast<float*>(tensors.y);
+    args.v = at(layout_.v);
+    args.m = at(layout_.m);
+    args.u = tensors.prepared_filters != nullptr
+                 ? const_cast<float*>(static_cast<const float*>(tensors.prepared_filters))
+                 : at(layout_.u);
+    const auto stream = static_cast<cudaStream_t>(run.stream);
+    if (launch_ == CudaLaunch::staged) {
+      launch_stages(args, stream);
+    } else {
+      launch_megakernel(args, base, stream, run.trace);
+    }
+  }
+
+  void wait(void* workspace, void* stream) const override {
+    check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "run");
+    if (launch_ == CudaLaunch::staged) return;
+    DeviceHeader header;
+    check(cudaMemcpy(&header, workspace, sizeof(header), cudaMemcpyDeviceToHost), "report");
+    if (header.given_up != 0) {
+      throw Error(Status::timeout, report(header, static_cast<const std::byte*>(workspace)));
+    }
+  }
+
+  std::string describe() const override {
+    static constexpr const char* kLaunchNames[] = {"persistent", "one block per task",
+                                                   "raw block index", "staged"};
+    return "cuda, " + device_.name + ", " + std::to_string(num_blocks_) + " blocks, " +
+           kLaunchNames[static_cast<int>(launch_)] + ", " + kernels_.name;
+  }
+
+ private:
+  struct DeviceLayout {
+    std::size_t counters = 0, waiting = 0, v = 0, m = 0, u = 0, total = 0;
+    std::uint32_t num_counters = 0;
+  };
+
+  const void* megakernel() const {
+    switch (launch_) {
+      case CudaLaunch::one_block_per_task:
+        return kernels_.one_task;
+      case CudaLaunch::raw_block_index:
+        return kernels_.raw_index;
+      default:
+        return kernels_.persistent;
+    }
+  }
+
+  void choose_grid(const PlanOptions& options) {
+    const auto allow_shared = [](const void* kernel, int bytes) {
+      check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+            "shared memory of a kernel");
+    };
+    for (std::uint32_t kind = 0; kind < kNumTaskKinds; ++kind) {
+      if (kernels_.stage[kind] != nullptr) {
+        allow_shared(kernels_.stage[kind], kernels_.shared_bytes[kind]);
+      }
+    }
+    if (launch_ == CudaLaunch::staged) {
+      num_blocks_ = static_cast<std::uint32_t>(device_.num_sms);
+      return;
+    }
+    allow_shared(megakernel(), kernels_.most_shared_bytes);
+    if (launch_ != CudaLaunch::persistent) {
+      num_blocks_ = static_cast<std::uint32_t>(tasks_.size());
+      return;
+    }
+    int blocks_per_sm = 0;
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+              &blocks_per_sm, megakernel(), kBlockThreads,
+              static_cast<std::size_t>(kernels_.most_shared_bytes)),
+          "occupancy of the megakernel");
+    const auto most = static_cast<std::uint32_t>(std::max(1, blocks_per_sm) * device_.num_sms);
+    // More blocks than fit are right (tickets), only never faster.
+    num_blocks_ = std::min(options.num_blocks != 0 ? options.num_blocks : most,
+                           static_cast<std::uint32_t>(tasks_.size()));
+  }
+
+  void lay_out(const TaskGraph& graph) {
+    const Tiling& tiling = graph.tiling;
+    if (launch_ == CudaLaunch::staged &&
+        (tiling.v_slots < tiling.num_groups || tiling.m_slots < tiling.num_groups)) {
+      throw Error(Status::invalid_argument,
+                  "staged launch: a window of " + std::to_string(tiling.v_slots) + " V slots and " +
+                      std::to_string(tiling.m_slots) + " M slots, must be whole tensors");
+    }
+    layout_.num_counters = static_cast<std::uint32_t>(graph.counter_totals.size());
+    std::size_t end = sizeof(DeviceHeader);
+    const auto place = [&end](std::size_t bytes) {
+      constexpr std::size_t kLine = 256;
+      const std::size_t begin = (end + kLine - 1) / kLine * kLine;
+      end = begin + bytes;
+      return begin;
+    };
+    layout_.counters = place(layout_.num_counters * sizeof(std::uint32_t));
+    layout_.waiting = place(num_blocks_ * sizeof(std::uint32_t));
+    layout_.v = place(tiling.v_slots * tiling.v_slot_bytes());
+    layout_.m = place(tiling.m_slots * tiling.m_slot_bytes());
+    layout_.u = place(tiling.filters == FilterMode::every_run ? tiling.u_bytes() : 0);
+    layout_.total = aligned(end);
+  }
+
+  void check_call() const {
+    check_nothing_left();
+    int current = 0;
+    check(cudaGetDevice(&current), "cudaGetDevice");
+    if (current != device_.id) {
+      throw Error(Status::invalid_argument, "current device " + std::to_string(current) +
+                                                ", must be the plan's, " +
+                                                std::to_string(device_.id));
+    }
+  }
+
+  void launch_stage(TaskKind kind, TaskArgs args, const Task* tasks, unsigned count,
+                    cudaStream_t stream) const {
+    const auto index = static_cast<std::uint32_t>(kind);
+    void* parameters[] = {&args, &tasks};
+    check(cudaLaunchKernel(kernels_.stage[index], dim3(count), dim3(kBlockThreads), parameters,
+                           static_cast<std::size_t>(kernels_.shared_bytes[index]), stream),
+          std::string("launch of stage ") + to_string(kind));
+  }
+
+  void launch_stages(const TaskArgs& args, cudaStream_t stream) const {
+    for (std::size_t begin = 0; begin < host_tasks_.size();) {
+      const TaskKind kind = host_tasks_[begin].kind;
+      std::size_t end = begin;
+      while (end < host_tasks_.size() && host_tasks_[end].kind == kind) ++end;
+      launch_stage(kind, args, tasks_.data() + begin, static_cast<unsigned>(end - begin), stream);
+      begin = end;
+    }
+  }
+
+  void launch_megakernel(TaskArgs args, std::byte* base, cudaStream_t stream, Trace* trace) const {
+    DeviceRun run{};
+    run.tasks = tasks_.data();
+    run.num_tasks = static_cast<std::uint32_t>(tasks_.size());
+    run.num_counters = layout_.num_counters;
+    run.header = reinterpret_cast<DeviceHeader*>(base);
+    run.counters = reinterpret_cast<std::uint32_t*>(base + layout_.counters);
+    run.waiting = reinterpret_cast<std::uint32_t*>(base + layout_.waiting);
+    run.plan_word = plan_word_;
+    run.wait_budget_ns = wait_budget_ns_;
+    std::vector<DeviceTraceRecord> records(trace != nullptr ? tasks_.size() : 0);
+    const DeviceArray<DeviceTraceRecord> device_records(records);
+    run.trace = device_records.data();
+
+    void* parameters[] = {&args, &run};
+    check(cudaLaunchKernel(megakernel(), dim3(num_blocks_), dim3(kBlockThreads), parameters,
+                           static_cast<std::size_t>(kernels_.most_shared_bytes), stream),
+          "launch of the megakernel");
+    if (trace == nullptr) return;
+    wait(base, stream);
+    check(cudaMemcpy(records.data(), device_records.data(), records.size() * sizeof(records[0]),
+                     cudaMemcpyDeviceToHost),
+          "trace");
+    read_trace(records, *trace);
+  }
+
+  void read_trace(const std::vector<DeviceTraceRecord>& records, Trace& trace) const {
+    std::uint64_t begin = std::numeric_limits<std::uint64_t>::max();
+    for (const DeviceTraceRecord& record : records) begin = std::min(begin, record.fetch_ns);
+    trace.num_workers = static_cast<std::uint32_t>(device_.num_sms);
+    trace.records.clear();
+    for (std::uint32_t position = 0; position < records.size(); ++position) {
+      const DeviceTraceRecord& record = records[position];
+      trace.records.push_back({position, record.sm, record.fetch_ns - begin,
+                               record.ready_ns - begin, record.end_ns - begin});
+    }
+  }
+
+  std::string report(const DeviceHeader& header, const std::byte* workspace) const {
+    std::vector<std::uint32_t> waiting(std::min(header.num_waiting, num_blocks_));
+    check(cudaMemcpy(waiting.data(), workspace + layout_.waiting,
+                     waiting.size() * sizeof(waiting[0]), cudaMemcpyDeviceToHost),
+          "report");
+    const std::chrono::milliseconds budget(wait_budget_ns_ / 1'000'000);
+    return timeout_report(host_tasks_, header.position, header.seen, budget,
+                          [&](std::uint32_t p) -> const char* {
+                            if (std::find(waiting.begin(), waiting.end(), p) != waiting.end()) {
+                              return "waiting";
+                            }
+                            return p < header.positions_taken ? nullptr : "not started";
+                          });
+  }
+
+  Device device_;
+  CudaLaunch launch_;
+  KernelSet kernels_;
+  TaskArgs args_;  // without pointers
+  std::vector<Task> host_tasks_;
+  DeviceArray<Task> tasks_, filter_tasks_;
+  std::uint64_t wait_budget_ns_;
+  std::uint64_t plan_word_ = new_plan_word();
+  std::uint32_t num_blocks_ = 0;
+  DeviceLayout layout_;
+};
+
+}  // namespace
+}  // namespace cuda
+
+std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const PlanOptions& options) {
+  return std::make_unique<cuda::CudaExecutor>(lowering, options);
+}
+
+Target cuda_target(const PlanOptions& options) {
+  const cuda::Device device = cuda::current_device();
+  // Two workers an SM; half of the L2 is what V, M and U can keep of it (docs/performance.md).
+  const std::uint32_t resident = static_cast<std::uint32_t>(2 * device.num_sms);
+  return {.backend = Backend::cuda,
+          .workers = options.num_blocks != 0 ? std::min(options.num_blocks, resident) : resident,
+          .cache_bytes_per_worker = device.l2_bytes / 2 / resident};
+}
+
+}  // namespace megaconv

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// The persistent megakernel: every thread block is a worker that takes positions of the task array
+// until none is left. Kernel::run(args, task, shared) computes one task; what kinds there are is
+// its business.
+#pragma once
+
+#include "runtime/cuda/device_sync.cuh"
+#include "tasks/cuda/task_args.hpp"
+
+namespace megaconv::cuda {
+
+__device__ inline std::uint64_t global_ns() {
+  std::uint64_t ns;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+  return ns;
+}
+__device__ inline std::uint32_t sm_id() {
+  std::uint32_t id;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
+  return id;
+}
+
+using AtomicWord = ::cuda::atomic_ref<std::uint32_t, ::cuda::thread_scope_device>;
+
+// Leaves word of a task that will not run. Called by the thread that waited for it.
+__device__ inline void give_up(DependencyCounters<DeviceSync>& counters, const Task& task,
+                               std::uint32_t position, const DeviceRun& run) {
+  DeviceHeader& header = *run.header;
+  if (AtomicWord(header.given_up).exchange(1, ::cuda::memory_order_relaxed) == 0) {
+    header.position = position;
+    header.seen = counters.received(task.wait_counter, task.wait_count);
+    header.positions_taken = counters.positions_taken();
+  }
+  run.waiting[AtomicWord(header.num_waiting).fetch_add(1, ::cuda::memory_order_relaxed)] = position;
+}
+
+// Called by one thread. False when the run was given up, by this worker or another.
+__device__ inline bool wait_until_ready(DependencyCounters<DeviceSync>& counters, const Task& task,
+                                        std::uint32_t position, const DeviceRun& run) {
+  if (counters.is_ready(task)) return true;
+  constexpr int kPollsPerRound = 64;  // between two looks at the clock
+  const std::uint64_t begin = global_ns();
+  for (;;) {
+    for (int poll = 0; poll < kPollsPerRound; ++poll) {
+      if (counters.is_ready(task)) return true;
+      __nanosleep(20);
+    }
+    const bool others_gave_up =
+        AtomicWord(run.header->given_up).load(::cuda::memory_order_relaxed) != 0;
+    if (others_gave_up || global_ns() - begin > run.wait_budget_ns) {
+      give_up(counters, task, position, run);
+      return false;
+    }
+  }
+}
+
+template <class Kernel>
+__device__ inline void run_task(const TaskArgs& args, const Task& task, std::byte* shared) {
+  switch (task.kind) {
+    case TaskKind::filter_transform:
+      return Kernel::template run<TaskKind::filter_transform>(args, task, shared);
+    case TaskKind::input_transform:
+      return Kernel::template run<TaskKind::input_transform>(args, task, shared);
+    case TaskKind::gemm:
+      return Kernel::template run<TaskKind::gemm>(args, task, shared);
+    case TaskKind::output_transform:
+      return Kernel::template run<TaskKind::output_transform>(args, task, shared);
+    case TaskKind::direct:
+      return Kernel::template run<TaskKind::direct>(args, task, shared);
+  }
+}
+
+template <class Kernel, Dispatch kDispatch>
+__global__ void __launch_bounds__(kBlockThreads, Kernel::kBlocksPerSm)
+    megakernel(const TaskArgs args, const DeviceRun run) {
+  extern __shared__ __align__(16) std::byte shared[];
+  __shared__ Task task;
+  __shared__ std::uint32_t position, epoch;
+  constexpr std::uint32_t kNone = 0xffffffffu;
+  const bool leader = threadIdx.x == 0;
+
+  if (leader) epoch = attach(*run.header, run.counters, run.num_counters, run.plan_word);
+  __syncthreads();
+  const std::uint32_t overshoot = kDispatch == Dispatch::persistent ? gridDim.x : 0;
+  DependencyCounters<DeviceSync> counters(&run.header->ticket, run.counters, epoch, run.num_tasks,
+                                          overshoot);
+  const auto take = [&]() -> std::uint32_t {
+    return kDispatch == Dispatch::raw_index ? blockIdx.x : counters.take_position();
+  };
+
+  std::uint32_t next = leader ? take() : 0;  // the leader's
+  do {
+    std::uint64_t fetch_ns = 0, ready_ns = 0;
+    if (leader) {
+      position = kNone;
+      if (next < run.num_tasks) {
+        if (run.trace != nullptr) fetch_ns = global_ns();
+        task = run.tasks[next];
+        if (wait_until_ready(counters, task, next, run)) position = next;
+        if (run.trace != nullptr) ready_ns = global_ns();
+        // The next ticket travels while this task runs.
+        if (kDispatch == Dispatch::persistent && position != kNone) next = take();
+      }
+    }
+    __syncthreads();
+    if (position == kNone) break;
+    run_task<Kernel>(args, task, shared);
+    __syncthreads();
+    counters.signal(task, threadIdx.x, kBlockThreads);
+    if (leader && run.trace != nullptr) {
+      run.trace[position] = {fetch_ns, ready_ns, global_ns(), sm_id()};
+    }
+    __syncthreads();  // `task` and `position` are read before the leader overwrites them
+  } while (kDispatch == Dispatch::persistent);
+  if (leader) detach(*run.header, gridDim.x);
+}
+
+/// The staged baseline: one launch per stage, one block per task; the stream orders the stages.
+template <class Kernel, TaskKind kKind>
+__global__ void __launch_bounds__(kBlockThreads, Kernel::kBlocksPerSm)
+    stage_kernel(const TaskArgs args, const Task* tasks) {
+  extern __shared__ __align__(16) std::byte shared[];
+  Kernel::template run<kKind>(args, tasks[blockIdx.x], shared);
+}
+
+}  // namespace megaconv::cuda

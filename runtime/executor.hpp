@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan asks of the back end that runs it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "megaconv/plan.hpp"
+
+namespace megaconv {
+
+/// One lowering on one back end. Immutable; all methods may be called from several threads at once,
+/// with separate workspaces. The plan has checked what does not depend on the back end: null
+/// pointers, sizes, alignment, overlaps.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  virtual std::size_t workspace_bytes() const = 0;
+  virtual std::uint32_t num_workers() const = 0;
+  virtual void prepare_filters(const void* w, void* prepared, void* stream) const = 0;
+  virtual void execute(const Tensors& tensors, void* workspace, const RunOptions& run) const = 0;
+  /// Waits for the stream and reports a run that was given up.
+  virtual void wait(void* workspace, void* stream) const = 0;
+  /// "cpu, 2 workers, avx512"
+  virtual std::string describe() const = 0;
+};
+
+/// `lowering` must outlive the executor.
+std::unique_ptr<Executor> make_cpu_executor(const Lowering& lowering, const PlanOptions& options);
+
+/// Throws Error(unsupported) in a build without CUDA, Error(device_error) without a usable device.
+std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const PlanOptions& options);
+
+/// What tilings are chosen for. Throws like make_cuda_executor.
+Target cuda_target(const PlanOptions& options);
+
+/// The task array: the graph's tasks in the mapping's order.
+std::vector<Task> tasks_in_order(const Lowering& lowering);
+
+/// Rounds up to Plan::kAlignment.
+inline std::size_t aligned(std::size_t bytes) {
+  return (bytes + Plan::kAlignment - 1) / Plan::kAlignment * Plan::kAlignment;
+}
+
+}  // namespace megaconv
