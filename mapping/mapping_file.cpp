@@ -321,7 +321,11 @@ Tiling read_tiling(Values& values, const ConvProblem& problem) {
 
 TaskMapping read_mapping(Values& values) {
   TaskMapping mapping;
-  mapping.policy = excerpt(values.text("policy"));
+  mapping.policy = values.text("policy");
+  if (excerpt(mapping.policy) != mapping.policy) {
+    reject("policy: found \"" + excerpt(mapping.policy) +
+           "\", must be at most 80 printable characters");
+  }
   for (Policy policy : {Policy::interleaved, Policy::staged, Policy::depth_first,
                         Policy::critical_path, Policy::random_topological}) {
     if (mapping.policy == to_string(policy)) mapping.options.policy = policy;

@@ -180,6 +180,8 @@ TEST_CASE("values have the right type and range") {
              ContainsSubstring("dig: found an array"));
   CHECK(import_error(with("\"policy\": \"interleaved\"", "\"policy\": 3")) ==
         "mapping file: policy: found 3, must be a text");
+  CHECK_THAT(import_error(with("\"interleaved\"", "\"" + std::string(81, 'p') + "\"")),
+             ContainsSubstring("must be at most 80 printable characters"));
   CHECK(import_error(with("\"winograd\"", "\"fft\"")) ==
         "mapping file: tiling.algorithm: found \"fft\", must be direct or winograd");
   CHECK_THAT(import_error(with("n1c16", "n0c16")), ContainsSubstring("n = 0: must be 1 to"));
