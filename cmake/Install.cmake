@@ -8,6 +8,14 @@ install(DIRECTORY include/megaconv TYPE INCLUDE)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(EXPORT megaconvTargets NAMESPACE megaconv:: DESTINATION ${cmake_package_dir})
 
+# What a user of the static library links as well.
+set(pc_private_libs "-lstdc++ -lm -pthread")
+set(static_with_cuda FALSE)
+if(MEGACONV_HAVE_CUDA AND NOT BUILD_SHARED_LIBS)
+  set(static_with_cuda TRUE)
+  string(PREPEND pc_private_libs "-L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt ")
+endif()
+
 configure_package_config_file(cmake/megaconvConfig.cmake.in megaconvConfig.cmake
                               INSTALL_DESTINATION ${cmake_package_dir})
 write_basic_package_version_file(megaconvConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -2,8 +2,8 @@
 # Finds a CUDA compiler that works with the host compiler. Without one the CPU parts are built all the
 # same, unless MEGACONV_CUDA is ON.
 #
-# Sets MEGACONV_HAVE_CUDA; when it is true the CUDA language is enabled. Compilers are tried in this
-# order, and the first that is new enough and passes CMake's own test project is taken:
+# Sets MEGACONV_HAVE_CUDA; when it is true the CUDA language is enabled and CUDAToolkit is found. Compilers
+# are tried in this order, and the first that is new enough and passes CMake's own test project is taken:
 #   CMAKE_CUDA_COMPILER; CUDACXX or else nvcc on PATH; CUDA_HOME; /usr/local/cuda; /usr/lib/cuda;
 #   /usr/local/cuda-* from the newest down
 include(CheckLanguage)
@@ -64,6 +64,10 @@ ${CMAKE_CXX_COMPILER_VERSION} (CMakeFiles/CMakeError.log)")
 
   if(MEGACONV_HAVE_CUDA)
     enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # nvcc has the flag, CMake 3.25 does not know it
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    endif()
   elseif(NOT MEGACONV_CUDA STREQUAL "AUTO")
     message(FATAL_ERROR "MEGACONV_CUDA=${MEGACONV_CUDA} asks for CUDA, which is ${cuda_status}")
   endif()
