@@ -14,15 +14,30 @@ constexpr Int ceil_div(Int dividend, Int divisor) {
   return dividend / divisor + (dividend % divisor != 0 ? 1 : 0);
 }
 
+constexpr std::uint32_t u32(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
+constexpr std::uint64_t u64(std::int64_t value) { return static_cast<std::uint64_t>(value); }
+
+/// Bytes of one lane block in U, V, M or a packed input.
+inline constexpr std::uint64_t kBlockBytes = Tiling::kLaneBlock * sizeof(float);
+
 /// What keeps Winograd from computing the problem ("winograd: stride 2x2, must be 1x1"); empty when
 /// nothing does.
 std::string winograd_obstacle(const ConvProblem& problem);
+
+/// Throws Error(invalid_argument) unless there is an F(m x m, 3 x 3).
+void check_m(std::uint32_t m);
+
+/// Fills tiles_h and tiles_w from the problem and m.
+void count_tiles(Tiling& tiling);
 
 /// Checks the fields of a tiling that are chosen, and computes those that follow from them (tile
 /// counts, NG, NF, SI, SG, SO). The window is clamped to NG slots; 0 slots mean NG.
 /// Throws Error(invalid_argument) for a field out of range, Error(unsupported) for a storage type
 /// that has no tasks yet or too many groups.
 void derive_counts(Tiling& tiling);
+
+/// Sizes of the tasks of a Winograd tiling on a GPU; m and the tile counts are set.
+void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options);
 
 /// NF + NG (SI + SG + SO).
 std::uint64_t num_tasks(const Tiling& tiling);

@@ -142,6 +142,14 @@ TEST_CASE("critical_path starts what the longest path hangs on") {
         "F[0] I[0,0] G[0,0] I[1,0] G[1,0] I[2,0] G[2,0] O[0,0] O[1,0] O[2,0]");
 }
 
+TEST_CASE("critical_path weighs tasks, not only counts them") {
+  // One M slot: GEMMs and outputs form one chain, G[0] O[0] G[1] ..., which is more urgent than the
+  // input of a later group; an output that hangs on as much as an input comes after it, by id.
+  const TaskGraph graph = build_graph(winograd_tiling({.ng = 3, .nf = 1, .m_slots = 1}));
+  CHECK(names(graph, make_mapping(graph, {.policy = Policy::critical_path}).order) ==
+        "F[0] I[0,0] G[0,0] I[1,0] O[0,0] G[1,0] I[2,0] O[1,0] G[2,0] O[2,0]");
+}
+
 TEST_CASE("every policy is right on every shape, with every window that it fits") {
   for (Counts counts : kOddCounts) {
     for (std::uint32_t slots : {1u, 2u, 4u, 0u}) {

@@ -53,8 +53,8 @@ TEST_CASE("every tiling covers its problem, whatever the target") {
   for (const char* problem :
        {"c1h1k1", "c1h1k1r1", "c3h224k64r7u2", "n64c128h28k128", "n4c64h56k64", "c16h5k16",
         "n2c17h13w29k33", "c2048h7k512r1p0", "n2c32h14k32g32", "n2c32h14k64g32", "c48h31w7k96g3d2",
-        "n256c512h7k512", "c3h1000w3k5r3s1", "c1h1w100000k1r1s9", "c2000h2k3000",
-        "c64h600k64p0x3"}) {
+        "n256c512h7k512", "c3h1000w3k5r3s1", "c1h1w100000k1r1s9", "c2000h2k3000", "c64h600k64p0x3",
+        "c16h4w52k256", "c1h13k1", "c2147483647h1k1r1s2d2147483647p0x2147483647"}) {
     for (const Target target : {Target{}, Target{.workers = 64, .cache_bytes_per_worker = 1 << 18},
                                 Target{.workers = 1, .cache_bytes_per_worker = 1},
                                 Target{.workers = 1000, .cache_bytes_per_worker = 1u << 30}}) {

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is chosen about a tiling: the algorithm, the output tile, how much work goes into one task.
+//
+// These are heuristics and may change freely; derive_counts() in tiling.cpp checks what must hold.
+#include <algorithm>
+
+#include "mapping/tiling.hpp"
+#include "megaconv/error.hpp"
+
+namespace megaconv {
+namespace {
+
+// The CPU's GEMM and direct kernels keep 14 tiles (or output pixels) x 2 lane blocks in registers.
+constexpr std::uint64_t kRegisterRows = 14;
+// Past this many tiles a group gains nothing more from reading U once, and delays its outputs.
+constexpr std::uint64_t kMostGroupTiles = 112;
+// Output columns of a direct task: wide enough to amortise the halo, narrow enough to stay in L1.
+constexpr std::uint64_t kMostDirectCols = 56;
+// Enough tasks for the last ones of a stage to even out between the workers.
+constexpr std::uint64_t kTasksPerWorker = 4;
+// Share of a worker's cache that the input of a task group may fill; U and M need the rest.
+constexpr std::uint64_t kCacheShare = 2;
+// Lane blocks of one task when there are tasks enough.
+constexpr std::uint64_t kGemmBlocks = 4, kTransformBlocks = 4, kDirectBlocks = 8;
+// Below these, transforms cost more than the multiplications they save.
+constexpr std::int64_t kLeastWinogradChannels = 16;
+
+// Multiplications of Winograd for each channel and filter: T alpha^2.
+std::uint64_t winograd_products(const ConvProblem& problem, std::uint64_t m) {
+  const std::uint64_t tiles =
+      u64(problem.n) * ceil_div(u64(problem.p()), m) * ceil_div(u64(problem.q()), m);
+  return tiles * (m + 2) * (m + 2);
+}
+
+// F(4x4) saves most; F(2x2) only where an output so small wastes most of a 4x4 tile. F(6x6) loses
+// accuracy and is never chosen unasked.
+std::uint32_t choose_m(const ConvProblem& problem) {
+  return winograd_products(problem, 2) < winograd_products(problem, 4) ? 2 : 4;
+}
+
+// Winograd pays when it saves at least half of the multiplications (the transforms take their part
+// of the gain), and there are tiles enough to share each transformed filter among.
+bool winograd_pays(const ConvProblem& problem) {
+  const std::uint32_t m = choose_m(problem);
+  const std::uint64_t products = winograd_products(problem, m);
+  const std::uint64_t tiles = products / ((m + 2) * (m + 2));
+  const std::uint64_t direct_products = u64(problem.n * problem.p() * problem.q()) * 9;
+  return problem.c >= kLeastWinogradChannels && problem.k >= kLeastWinogradChannels &&
+         tiles >= kRegisterRows && 2 * products <= direct_products;
+}
+
+Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& options) {
+  const std::string obstacle = winograd_obstacle(problem);
+  switch (options.algorithm) {
+    case Algorithm::direct:
+      return Algorithm::direct;
+    case Algorithm::winograd:
+      if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
+      return Algorithm::winograd;
+    case Algorithm::automatic:
+      break;
+  }
+  return obstacle.empty() && winograd_pays(problem) ? Algorithm::winograd : Algorithm::direct;
+}
+
+// Size of the shares when `total` rows are shared out in parts of at most about `most`: the largest
+// multiple of the register tile that leaves the last part nearly whole, else parts of one size.
+//   196 rows, most 60: 7 x 28, not 4 x 42 + 28
+std::uint64_t even_share(std::uint64_t total, std::uint64_t most) {
+  for (std::uint64_t share = most / kRegisterRows * kRegisterRows; share > 0;
+       share -= kRegisterRows) {
+    if (ceil_div(total, share) * share - total <= total / 8) return std::min(share, total);
+  }
+  const std::uint64_t parts =
+      std::min(ceil_div(total, most), std::max<std::uint64_t>(1, total / kRegisterRows));
+  return ceil_div(total, parts);
+}
+
+// Lane blocks of one task: at most `most`, fewer when `groups` task groups of such tasks would be
+// fewer than `wanted` in all, and even among the tasks.
+std::uint32_t even_blocks(std::uint64_t blocks, std::uint64_t most, std::uint64_t groups,
+                          std::uint64_t wanted) {
+  const std::uint64_t size = std::clamp<std::uint64_t>(blocks * groups / wanted, 1, most);
+  return u32(ceil_div(blocks, ceil_div(blocks, size)));
+}
+
+// A group's V fills about half of the worker's cache, in whole register tiles, and there are groups
+// enough for all workers.
+std::uint64_t choose_group_tiles(const Tiling& tiling, std::uint64_t wanted, const Target& target) {
+  const std::uint64_t tile_bytes =
+      std::uint64_t{tiling.num_positions()} * tiling.channel_blocks() * kBlockBytes;
+  const std::uint64_t fitting = target.cache_bytes_per_worker / kCacheShare / tile_bytes;
+  const std::uint64_t gemm_tasks = ceil_div<std::uint64_t>(tiling.filter_blocks(), kGemmBlocks);
+  const std::uint64_t wanted_groups = ceil_div(wanted, gemm_tasks);
+  const std::uint64_t shared = std::max(kRegisterRows, tiling.num_tiles() / wanted_groups);
+  const std::uint64_t most = std::clamp(fitting, kRegisterRows, kMostGroupTiles);
+  return even_share(tiling.num_tiles(), std::min(most, shared));
+}
+
+void choose_winograd(Tiling& tiling, const TilingOptions& options, const Target& target) {
+  const std::uint64_t wanted = kTasksPerWorker * target.workers;
+  tiling.m = options.m != 0 ? options.m : choose_m(tiling.problem);
+  tiling.points = options.points;
+  count_tiles(tiling);
+  const std::uint64_t asked = options.group_tiles;
+  const std::uint64_t group_tiles =
+      asked != 0 ? std::min(asked, tiling.num_tiles()) : choose_group_tiles(tiling, wanted, target);
+  tiling.group_tiles = u32(group_tiles);
+
+  const std::uint64_t groups = ceil_div(tiling.num_tiles(), group_tiles);
+  const std::uint64_t filter_blocks = tiling.filter_blocks();
+  tiling.positions_per_gemm_task = tiling.num_positions();
+  tiling.channel_blocks_per_input_task =
+      even_blocks(tiling.channel_blocks(), kTransformBlocks, groups, wanted);
+  tiling.filter_blocks_per_gemm_task = even_blocks(filter_blocks, kGemmBlocks, groups, wanted);
+  tiling.filter_blocks_per_output_task =
+      even_blocks(filter_blocks, kTransformBlocks, groups, wanted);
+  tiling.filter_blocks_per_filter_task = even_blocks(filter_blocks, filter_blocks, 1, wanted);
+}
+
+// A group's input patch, [channel blocks][rows][cols][kLaneBlock], fills at most half of the
+// worker's cache; there are tasks enough for all workers.
+void choose_direct(Tiling& tiling, const Target& target) {
+  const ConvProblem& a = tiling.problem;
+  const std::uint64_t wanted = kTasksPerWorker * target.workers;
+  const std::uint64_t budget = target.cache_bytes_per_worker / kCacheShare;
+  const auto row_bytes = [&](std::uint64_t cols) {
+    const std::uint64_t input_cols =
+        std::min((cols - 1) * u64(a.stride_w) + u64(a.filter_extent_w()), u64(a.w));
+    return input_cols * tiling.channel_blocks() * kBlockBytes;
+  };
+  const std::uint64_t p = u64(a.p()), q = u64(a.q());
+  std::uint64_t cols = even_share(q, kMostDirectCols);
+  const std::uint64_t least_rows = u64(a.filter_extent_h());
+  if (budget / row_bytes(cols) < least_rows) cols = even_share(q, kRegisterRows);
+  const std::uint64_t input_rows = std::max(budget / row_bytes(cols), least_rows);
+  const std::uint64_t fitting = (input_rows - least_rows) / u64(a.stride_h) + 1;
+
+  const std::uint64_t filter_blocks = tiling.filter_blocks();
+  const std::uint64_t strips = u64(a.n) * ceil_div(q, cols);
+  const std::uint64_t row_tasks = strips * p * ceil_div(filter_blocks, kDirectBlocks);
+  const std::uint64_t shared = std::max<std::uint64_t>(1, row_tasks / wanted);
+  const std::uint64_t rows = ceil_div(p, ceil_div(p, std::min(fitting, shared)));
+
+  tiling.rows_per_group = u32(rows);
+  tiling.cols_per_group = u32(cols);
+  const std::uint64_t groups = strips * ceil_div(p, rows);
+  tiling.filter_blocks_per_gemm_task = even_blocks(filter_blocks, kDirectBlocks, groups, wanted);
+  tiling.filter_blocks_per_filter_task = even_blocks(filter_blocks, filter_blocks, 1, wanted);
+}
+
+void check_options(const TilingOptions& options, const Target& target) {
+  if (options.m != 0) check_m(options.m);
+  if (options.whole_tensors && (options.v_slots != 0 || options.m_slots != 0)) {
+    throw Error(Status::invalid_argument, "v_slots = " + std::to_string(options.v_slots) +
+                                              ", m_slots = " + std::to_string(options.m_slots) +
+                                              ": must be 0 with whole_tensors");
+  }
+  if (target.workers == 0) {
+    throw Error(Status::invalid_argument, "workers = 0: must be at least 1");
+  }
+}
+
+}  // namespace
+
+Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, const Target& target) {
+  validate(problem);
+  check_options(options, target);
+  Tiling tiling;
+  tiling.problem = problem;
+  tiling.algorithm = choose_algorithm(problem, options);
+  tiling.filters = options.filters;
+  if (tiling.algorithm == Algorithm::winograd) {
+    choose_winograd(tiling, options, target);
+    tiling.v_slots = options.v_slots;
+    tiling.m_slots = options.m_slots;
+  } else {
+    choose_direct(tiling, target);
+  }
+  derive_counts(tiling);
+  return tiling;
+}
+
+}  // namespace megaconv

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mapping file's format, as far as writer and reader share it. docs/mapping.schema.json
+// describes all of it.
+#pragma once
+
+#include "megaconv/mapping.hpp"
+
+namespace megaconv {
+
+inline constexpr std::uint64_t kMappingFileVersion = 1;
+
+// The numbers of a tiling that are chosen; all others follow from them.
+struct TilingField {
+  const char* name;
+  std::uint32_t Tiling::*value;
+  bool winograd, direct;  // which algorithms have it
+};
+inline constexpr TilingField kTilingFields[] = {
+    {"m", &Tiling::m, true, false},
+    {"group_tiles", &Tiling::group_tiles, true, false},
+    {"rows_per_group", &Tiling::rows_per_group, false, true},
+    {"cols_per_group", &Tiling::cols_per_group, false, true},
+    {"channel_blocks_per_input_task", &Tiling::channel_blocks_per_input_task, true, false},
+    {"filter_blocks_per_gemm_task", &Tiling::filter_blocks_per_gemm_task, true, true},
+    {"positions_per_gemm_task", &Tiling::positions_per_gemm_task, true, false},
+    {"filter_blocks_per_output_task", &Tiling::filter_blocks_per_output_task, true, false},
+    {"filter_blocks_per_filter_task", &Tiling::filter_blocks_per_filter_task, true, true},
+    {"v_slots", &Tiling::v_slots, true, false},
+    {"m_slots", &Tiling::m_slots, true, false},
+};
+
+inline bool has_field(const Tiling& tiling, const TilingField& field) {
+  return tiling.algorithm == Algorithm::winograd ? field.winograd : field.direct;
+}
+
+}  // namespace megaconv
