@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// megaconv run: one problem, with seeded data or with tensors from .npy files.
+#include <spdlog/fmt/fmt.h>
+
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "megaconv/plan.hpp"
+#include "tasks/cpu/kernels.hpp"
+#include "tools/commands.hpp"
+#include "tools/file_io.hpp"
+#include "tools/npy.hpp"
+#include "tools/plan_arguments.hpp"
+#include "tools/problem_selection.hpp"
+#include "tools/records.hpp"
+#include "tools/summary.hpp"
+#include "tools/tensors.hpp"
+#include "tools/terminal.hpp"
+#include "tools/timing.hpp"
+
+namespace megaconv::cli {
+namespace {
+
+constexpr const char* kFooter = R"(
+Examples:
+  megaconv run n1c64h56k64
+  megaconv run n8c256h14k256+bias+relu --algo winograd --tile 4 --threads 2
+  megaconv run --input x.npy --weights w.npy --output y.npy
+  megaconv run --input x.npy --weights w.npy --bias b.npy --epilogue relu --stride 2 --output y.npy
+
+Files are what numpy.save writes: float32 in C order; x [N][C][H][W], w [K][C/groups][R][S],
+bias [K], residual and y [N][K][P][Q]; with --layout nhwc x [N][H][W][C], w [K][R][S][C/groups],
+residual and y [N][P][Q][K].)";
+
+/// "--pad 1" or "--pad 1x2": vertical and horizontal.
+struct Pair {
+  std::int64_t vertical = 1, horizontal = 1;
+};
+
+struct RunArguments {
+  ProblemArguments problem;
+  PlanArguments plan;
+  std::string input, weights, bias, residual, output;
+  std::optional<Pair> pad, stride, dilation;
+  std::optional<std::int64_t> groups;
+  bool no_check = false, json = false;
+  TimingOptions timing;
+};
+
+Pair parse_pair(const char* option, const std::string& text) {
+  Pair pair;
+  const char* const end = text.data() + text.size();
+  auto parsed = std::from_chars(text.data(), end, pair.vertical);
+  pair.horizontal = pair.vertical;
+  if (parsed.ec == std::errc() && parsed.ptr != end && *parsed.ptr == 'x') {
+    parsed = std::from_chars(parsed.ptr + 1, end, pair.horizontal);
+  }
+  if (parsed.ec == std::errc() && parsed.ptr == end) return pair;
+  throw Error(Status::invalid_argument,
+              fmt::format("{} {}, must be a number or two: 1 or 1x2", option, text));
+}
+
+struct Job {
+  ConvProblem problem;
+  HostTensors tensors;
+};
+
+/// The problem that the shapes of x and w and the options describe.
+ConvProblem problem_from_shapes(const RunArguments& arguments, const NpyArray& x,
+                                const NpyArray& w) {
+  ConvProblem problem;
+  problem.layout = arguments.problem.layout.value_or(Layout::nchw);
+  problem.epilogue = arguments.problem.epilogue.value_or(Epilogue{});
+  problem.epilogue.bias = !arguments.bias.empty();
+  problem.epilogue.residual = !arguments.residual.empty();
+  problem.groups = arguments.groups.value_or(1);
+  const bool nhwc = problem.layout == Layout::nhwc;
+  const std::size_t channel = nhwc ? 3 : 1, row = nhwc ? 1 : 2, column = nhwc ? 2 : 3;
+  problem.n = x.shape[0];
+  problem.c = x.shape[channel];
+  problem.h = x.shape[row];
+  problem.w = x.shape[column];
+  problem.k = w.shape[0];
+  problem.r = w.shape[row];
+  problem.s = w.shape[column];
+  if (problem.groups < 1 || problem.c % problem.groups != 0 ||
+      w.shape[channel] != problem.c / problem.groups) {
+    throw Error(Status::invalid_argument,
+                fmt::format("{}: {} channels a group, must be {} / {} (channels of {} / --groups)",
+                            arguments.weights, w.shape[channel], problem.c, problem.groups,
+                            arguments.input));
+  }
+  const Pair stride = arguments.stride.value_or(Pair{});
+  const Pair dilation = arguments.dilation.value_or(Pair{});
+  const Pair same{dilation.vertical * (problem.r - 1) / 2,
+                  dilation.horizontal * (problem.s - 1) / 2};
+  const Pair pad = arguments.pad.value_or(same);
+  problem.stride_h = stride.vertical;
+  problem.stride_w = stride.horizontal;
+  problem.dilation_h = dilation.vertical;
+  problem.dilation_w = dilation.horizontal;
+  problem.pad_h = pad.vertical;
+  problem.pad_w = pad.horizontal;
+  validate(problem);
+  return problem;
+}
+
+std::vector<std::int64_t> output_shape(const ConvProblem& p) {
+  return p.layout == Layout::nhwc ? std::vector{p.n, p.p(), p.q(), p.k}
+                                  : std::vector{p.n, p.k, p.p(), p.q()};
+}
+
+Buffer read_tensor(const std::string& path, const std::vector<std::int64_t>& shape) {
+  NpyArray array = read_npy(path, shape.size());
+  if (array.shape != shape) {
+    throw Error(Status::invalid_argument, fmt::format("{}: shape {}, must be {}", path,
+                                                      shape_text(array.shape), shape_text(shape)));
+  }
+  return std::move(array.data);
+}
+
+Job job_from_files(const RunArguments& arguments) {
+  NpyArray x = read_npy(arguments.input, 4);
+  NpyArray w = read_npy(arguments.weights, 4);
+  Job job{problem_from_shapes(arguments, x, w), {}};
+  const ConvProblem& problem = job.problem;
+  require_tensor_memory(problem, !arguments.no_check);
+  job.tensors.x = std::move(x.data);
+  job.tensors.w = std::move(w.data);
+  if (problem.epilogue.bias) job.tensors.bias = read_tensor(arguments.bias, {problem.k});
+  if (problem.epilogue.residual) {
+    job.tensors.residual = read_tensor(arguments.residual, output_shape(problem));
+  }
+  job.tensors.y = float_buffer(problem.y_size());
+  return job;
+}
+
+Job job_from_seed(const RunArguments& arguments) {
+  const std::vector<NamedProblem> selected = select_problems(arguments.problem);
+  Job job;
+  if (!selected.empty()) {
+    job.problem = selected.front().problem;
+  } else if (!arguments.plan.mapping_file.empty()) {
+    job.problem = make_plan_from_file(arguments.plan).problem();
+  } else {
+    throw Error(Status::invalid_argument,
+                "run needs a PROBLEM, --mapping, or --input and --weights (see run --help)");
+  }
+  job.tensors = allocate_tensors(job.problem, !arguments.no_check);
+  fill_random(job.tensors, arguments.plan.seed);
+  return job;
+}
+
+/// Tensor options belong to files, problem strings do without them.
+void check_arguments(const RunArguments& arguments) {
+  const bool files = !arguments.input.empty();
+  if (files && !arguments.problem.problems.empty()) {
+    throw Error(Status::invalid_argument, "a PROBLEM and --input exclude each other");
+  }
+  const bool shaped = arguments.pad || arguments.stride || arguments.dilation || arguments.groups;
+  if (!files && shaped) {
+    throw Error(Status::invalid_argument,
+                "--pad, --stride, --dilation and --groups need --input; a PROBLEM holds them as p "
+                "u d g");
+  }
+  if (files && arguments.problem.epilogue &&
+      (arguments.problem.epilogue->bias || arguments.problem.epilogue->residual)) {
+    throw Error(Status::invalid_argument,
+                "with --input, --bias and --residual name files and --epilogue may only be relu");
+  }
+}
+
+ExitCode run(const RunArguments& arguments) {
+  check_arguments(arguments);
+  if (!arguments.output.empty()) require_writable(arguments.output);
+  Job job = arguments.input.empty() ? job_from_seed(arguments) : job_from_files(arguments);
+  const ConvProblem& problem = job.problem;
+  Runner runner(make_plan(problem, arguments.plan), job.tensors);
+
+  Progress progress;
+  const TimedVariant variant{"running", [&] { runner.run(); }};
+  const TimeSummary time =
+      measure_interleaved(std::span(&variant, 1), arguments.timing, [&](const std::string& text) {
+        progress.show(text);
+      }).front();
+  std::optional<ErrorReport> error;
+  if (!arguments.no_check) {
+    progress.show("computing the reference in double");
+    error = Reference(problem, job.tensors).compare(runner.tiling(), job.tensors.y.floats());
+  }
+  progress.clear();
+
+  const ErrorBound bound = error_bound(runner.tiling());
+  const bool right = !error || bound.covers(*error);
+  if (right && !arguments.output.empty()) {
+    write_npy(arguments.output, output_shape(problem), job.tensors.y.floats());
+  }
+  const double gflops = problem.flops() / time.median_ms / 1e6;
+  const std::string sum = fmt::format("{:016x}", checksum(job.tensors.y));
+  if (arguments.json) {
+    Record record = record_head("run", runner.plan().num_workers(), arguments.plan.seed);
+    record.update({{"problem", to_string(problem)},
+                   {"algorithm", algorithm_text(runner.tiling())},
+                   {"policy", runner.plan().lowering().mapping.policy},
+                   {"runs", time.runs},
+                   {"median_ms", time.median_ms},
+                   {"p10_ms", time.p10_ms},
+                   {"p90_ms", time.p90_ms},
+                   {"effective_gflops", gflops},
+                   {"workspace_bytes", runner.plan().workspace_bytes()},
+                   {"relative_l2", error ? Record(error->relative_l2) : Record()},
+                   {"worst_element", error ? Record(error->worst_element) : Record()},
+                   {"within_bound", error ? Record(right) : Record()},
+                   {"checksum", sum}});
+    std::fputs((record.dump(2) + '\n').c_str(), stdout);
+  } else {
+    fmt::print("problem    {}\n", to_string(problem));
+    fmt::print("plan       {}, {} order, {}, {}\n", algorithm_text(runner.tiling()),
+               runner.plan().lowering().mapping.policy,
+               count_text(runner.plan().num_workers(), "thread"), cpu::kernels_for().isa);
+    fmt::print("workspace  {}\n", format_bytes(runner.plan().workspace_bytes()));
+    fmt::print("time       {} ms (median of {}; p10 {}, p90 {})\n", format_ms(time.median_ms),
+               count_text(time.runs, "run"), format_ms(time.p10_ms), format_ms(time.p90_ms));
+    fmt::print("speed      {:.1f} GFLOP/s effective\n", gflops);
+    if (error) fmt::print("error      {}\n", error_text(*error, bound));
+    fmt::print("checksum   {}\n", sum);
+    if (right && !arguments.output.empty()) {
+      fmt::print("output     {}, shape {}\n", arguments.output, shape_text(output_shape(problem)));
+    }
+  }
+  return right ? ExitCode::ok : ExitCode::different;
+}
+
+void add_file_options(CLI::App& verb, RunArguments& arguments) {
+  const auto add_file = [&](const char* option, std::string& target, const char* description) {
+    return verb.add_option(option, target, description)->type_name("FILE.npy")->group("Files");
+  };
+  CLI::Option* input = add_file("--input", arguments.input, "x");
+  CLI::Option* weights = add_file("--weights", arguments.weights, "w");
+  input->needs(weights);
+  weights->needs(input);
+  add_file("--bias", arguments.bias, "bias")->needs(input);
+  add_file("--residual", arguments.residual, "Added to the sum before ReLU")->needs(input);
+  add_file("--output", arguments.output, "y is written here, whole or not at all");
+  const auto add_pair = [&](const char* option, std::optional<Pair>& target,
+                            const char* description) {
+    verb.add_option_function<std::string>(
+            option,
+            [option, &target](const std::string& text) { target = parse_pair(option, text); },
+            description)
+        ->type_name("N|HxW")
+        ->group("Files");
+  };
+  add_pair("--pad", arguments.pad, "Padding; \"same\" without it");
+  add_pair("--stride", arguments.stride, "Stride");
+  add_pair("--dilation", arguments.dilation, "Dilation");
+  verb.add_option("--groups", arguments.groups, "Channel groups")->type_name("N")->group("Files");
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("run", "Run one convolution, with seeded data or .npy files");
+  verb->footer(kFooter);
+  const auto arguments = std::make_shared<RunArguments>();
+  add_problem_options(*verb, arguments->problem, Selection::one);
+  add_file_options(*verb, *arguments);
+  add_plan_options(*verb, arguments->plan);
+  add_timing_options(*verb, arguments->timing);
+  verb->add_flag("--no-check", arguments->no_check, "Do not compare with the double reference")
+      ->group("Output");
+  verb->add_flag("--json", arguments->json, "Result as JSON")->group("Output");
+  verb->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
+}
+
+}  // namespace megaconv::cli

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files: read whole, written whole or not at all.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace megaconv::cli {
+
+/// Throws Error(device_error), "cannot read FILE: why", for anything that is not a readable regular
+/// file, or is of more than `most_bytes`.
+std::string read_file(const std::string& path, std::int64_t most_bytes = std::int64_t{1} << 30);
+
+/// Bytes of a regular file. Throws like read_file().
+std::int64_t regular_file_bytes(const std::string& path);
+
+/// Throws Error(device_error), "cannot write FILE: why", when write_file() would fail now. Called
+/// before long work, so that its result is not lost in the end. Leaves nothing behind.
+void require_writable(const std::string& path);
+
+/// Writes the parts to a temporary file beside `path` and renames it, so that `path` never holds
+/// half of a result. Throws Error(device_error).
+void write_file(const std::string& path, std::span<const std::string_view> parts);
+void write_file(const std::string& path, std::string_view text);
+
+/// The error that a failed system call (errno) means for this file.
+[[noreturn]] void throw_file_error(const char* verb, const std::string& path);
+
+}  // namespace megaconv::cli

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// megaconv: one executable, verbs in the style of git. Results go to stdout, everything else to
+// stderr; every failure is one line and an exit status (exit_code.hpp).
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "megaconv/error.hpp"
+#include "megaconv/plan.hpp"
+#include "tools/commands.hpp"
+#include "tools/help.hpp"
+#include "tools/log.hpp"
+#include "tools/terminal.hpp"
+
+namespace {
+
+using namespace megaconv;
+using cli::ExitCode;
+
+constexpr const char* kFooter = R"(
+A problem is a string, n1c64h56k64: batch, channels, height (width, if not the same: w), filters.
+Add r s p u d g for filter height and width, padding, stride, dilation, groups, and +nhwc, +bias,
++residual, +relu.
+
+Exit status: 0 done and right, 1 a result is wrong or mappings differ, 2 usage, 3 unsupported,
+4 environment (file, memory, device), 5 timeout, 6 internal error.
+
+Examples:
+  megaconv bench --network resnet50
+  megaconv run n1c64h56k64 --threads 2
+  megaconv verify --count 2000 --seed 1
+  megaconv bench --help)";
+
+int fail(ExitCode code, const std::string& message) {
+  std::fprintf(stderr, "megaconv: error: %s\n", cli::one_line(message).c_str());
+  return static_cast<int>(code);
+}
+
+int run_command(int argc, char** argv) {
+  cli::init_log();
+  CLI::App app("Convolution as a task graph inside one persistent kernel.", "megaconv");
+  app.set_version_flag("--version", std::string("megaconv ") + version());
+  app.footer(kFooter);
+  app.formatter(std::make_shared<cli::HelpFormatter>());
+
+  cli::Action action;
+  cli::add_info(app, action);
+  cli::add_run(app, action);
+  cli::add_bench(app, action);
+  cli::add_verify(app, action);
+  cli::add_map(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
+    return fail(ExitCode::usage, std::string(error.what()) + " (see --help)");
+  }
+  if (!action) {
+    return fail(ExitCode::usage,
+                "a verb is missing, must be info, run, bench, verify or map (see --help)");
+  }
+  const ExitCode code = action();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return fail(ExitCode::environment, "cannot write to standard output");
+  }
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run_command(argc, argv);
+  } catch (const megaconv::Error& error) {
+    return fail(cli::exit_code(error.status()), error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(ExitCode::environment, "out of memory");
+  } catch (const std::exception& error) {
+    return fail(ExitCode::internal, error.what());
+  }
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every memory descriptor is left to oneDNN (format_tag::any), so that it computes in its blocked
+// layouts; reorders into them are not timed. 2.6 is the last series with Winograd on x86.
+#include "tools/peer_onednn.hpp"
+
+#include <omp.h>
+
+#include <memory>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
+
+namespace megaconv::cli {
+namespace {
+
+using Dims = dnnl::memory::dims;
+using Tag = dnnl::memory::format_tag;
+constexpr auto kFloat = dnnl::memory::data_type::f32;
+
+/// One convolution primitive with its memories.
+struct Convolution {
+  dnnl::engine engine;
+  dnnl::stream stream;
+  dnnl::convolution_forward primitive;
+  dnnl::memory user_w, w, y;
+  Dims y_dims;
+  Tag y_tag;
+  std::unordered_map<int, dnnl::memory> arguments;
+};
+
+dnnl::memory::desc any_layout(const Dims& dims) { return {dims, kFloat, Tag::any}; }
+
+/// A view of host memory; oneDNN takes no pointers to const, and only reads this one.
+dnnl::memory view(const dnnl::engine& engine, const Dims& dims, Tag tag, const Buffer& buffer) {
+  return {{dims, kFloat, tag}, engine, const_cast<std::byte*>(buffer.data())};
+}
+
+dnnl::memory reordered(const Convolution& convolution, dnnl::memory source,
+                       const dnnl::memory::desc& wanted) {
+  dnnl::memory target(wanted, convolution.engine);
+  dnnl::reorder(source, target).execute(convolution.stream, source, target);
+  dnnl::stream(convolution.stream).wait();
+  return target;
+}
+
+std::shared_ptr<Convolution> make_convolution(const ConvProblem& p, const HostTensors& tensors,
+                                              dnnl::algorithm algorithm, std::string& name) {
+  auto made = std::make_shared<Convolution>();
+  made->engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
+  made->stream = dnnl::stream(made->engine);
+
+  const bool nhwc = p.layout == Layout::nhwc, grouped = p.groups > 1;
+  const Tag data_tag = nhwc ? Tag::nhwc : Tag::nchw;
+  const Tag filter_tag =
+      grouped ? (nhwc ? Tag::gohwi : Tag::goihw) : (nhwc ? Tag::ohwi : Tag::oihw);
+  const Dims x_dims = {p.n, p.c, p.h, p.w};
+  const Dims w_dims =
+      grouped ? Dims{p.groups, p.k / p.groups, p.c / p.groups, p.r, p.s} : Dims{p.k, p.c, p.r, p.s};
+  made->y_dims = {p.n, p.k, p.p(), p.q()};
+  made->y_tag = data_tag;
+
+  const Dims strides = {p.stride_h, p.stride_w};
+  const Dims dilations = {p.dilation_h - 1, p.dilation_w - 1};
+  const Dims padding = {p.pad_h, p.pad_w};
+  const dnnl::memory::desc bias =
+      p.epilogue.bias ? dnnl::memory::desc({p.k}, kFloat, Tag::x) : dnnl::memory::desc();
+  const dnnl::convolution_forward::desc wanted(
+      dnnl::prop_kind::forward_inference, algorithm, any_layout(x_dims), any_layout(w_dims), bias,
+      any_layout(made->y_dims), strides, dilations, padding, padding);
+
+  dnnl::post_ops epilogue;
+  if (p.epilogue.residual) {
+    epilogue.append_binary(dnnl::algorithm::binary_add, any_layout(made->y_dims));
+  }
+  if (p.epilogue.relu) epilogue.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+  dnnl::primitive_attr attributes;
+  attributes.set_post_ops(epilogue);
+
+  const dnnl::convolution_forward::primitive_desc chosen(wanted, attributes, made->engine);
+  name = chosen.impl_info_str();
+  made->primitive = dnnl::convolution_forward(chosen);
+  made->user_w = view(made->engine, w_dims, filter_tag, tensors.w);
+  made->w = reordered(*made, made->user_w, chosen.weights_desc());
+  made->y = dnnl::memory(chosen.dst_desc(), made->engine);
+  made->arguments = {
+      {DNNL_ARG_SRC,
+       reordered(*made, view(made->engine, x_dims, data_tag, tensors.x), chosen.src_desc())},
+      {DNNL_ARG_WEIGHTS, made->w},
+      {DNNL_ARG_DST, made->y}};
+  if (p.epilogue.bias) {
+    made->arguments[DNNL_ARG_BIAS] = view(made->engine, {p.k}, Tag::x, tensors.bias);
+  }
+  if (p.epilogue.residual) {
+    made->arguments[DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1] = reordered(
+        *made, view(made->engine, made->y_dims, data_tag, tensors.residual), chosen.dst_desc());
+  }
+  return made;
+}
+
+}  // namespace
+
+std::vector<PeerVariant> make_onednn_variants(const ConvProblem& problem,
+                                              const HostTensors& tensors, FilterMode filters,
+                                              std::uint32_t threads) {
+  omp_set_num_threads(static_cast<int>(threads));
+  std::vector<PeerVariant> variants;
+  for (const auto& [name, algorithm] :
+       {std::pair{"onednn_direct", dnnl::algorithm::convolution_direct},
+        std::pair{"onednn_winograd", dnnl::algorithm::convolution_winograd}}) {
+    PeerVariant variant{.name = name, .implementation = {}, .run = {}, .read_back = {}};
+    std::shared_ptr<Convolution> made;
+    try {
+      made = make_convolution(problem, tensors, algorithm, variant.implementation);
+    } catch (const dnnl::error& error) {
+      if (error.status != dnnl_unimplemented) throw;
+      continue;
+    }
+    const bool every_run = filters == FilterMode::every_run;
+    const dnnl::reorder filter_reorder(made->user_w, made->w);
+    variant.run = [made, every_run, filter_reorder] {
+      if (every_run) filter_reorder.execute(made->stream, made->user_w, made->w);
+      made->primitive.execute(made->stream, made->arguments);
+      made->stream.wait();
+    };
+    variant.read_back = [made](float* y) {
+      dnnl::memory target({made->y_dims, kFloat, made->y_tag}, made->engine, y);
+      dnnl::reorder(made->y, target).execute(made->stream, made->y, target);
+      made->stream.wait();
+    };
+    variants.push_back(std::move(variant));
+  }
+  return variants;
+}
+
+}  // namespace megaconv::cli

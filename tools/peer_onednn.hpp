@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// oneDNN as a peer; built only where it was found.
+#pragma once
+
+#include "tools/peer.hpp"
+
+namespace megaconv::cli {
+
+/// Direct convolution, and Winograd where oneDNN has it for the problem.
+std::vector<PeerVariant> make_onednn_variants(const ConvProblem& problem,
+                                              const HostTensors& tensors, FilterMode filters,
+                                              std::uint32_t threads);
+
+}  // namespace megaconv::cli

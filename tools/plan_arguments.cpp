@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/plan_arguments.hpp"
+
+#include <charconv>
+#include <string_view>
+
+#include "megaconv/error.hpp"
+#include "tools/choice.hpp"
+#include "tools/file_io.hpp"
+
+namespace megaconv::cli {
+namespace {
+
+const char* algorithm_word(Algorithm algorithm) {
+  return algorithm == Algorithm::direct     ? "direct"
+         : algorithm == Algorithm::winograd ? "winograd"
+                                            : "auto";
+}
+
+void parse_window(const std::string& text, TilingOptions& tiling) {
+  tiling.whole_tensors = text == "whole";
+  tiling.v_slots = tiling.m_slots = 0;
+  if (text == "auto" || text == "whole") return;
+  const char* const end = text.data() + text.size();
+  const auto [comma, v_error] = std::from_chars(text.data(), end, tiling.v_slots);
+  if (v_error == std::errc() && comma != end && *comma == ',') {
+    const auto [stop, m_error] = std::from_chars(comma + 1, end, tiling.m_slots);
+    if (m_error == std::errc() && stop == end && tiling.v_slots > 0 && tiling.m_slots > 0) return;
+  }
+  throw Error(Status::invalid_argument,
+              "--window " + text +
+                  ", must be auto, whole, or group slots of V and M, each at "
+                  "least 1: 4,2");
+}
+
+template <class Value>
+void add_choice(CLI::App& app, const char* name, Value& target, const Choices<Value>& choices,
+                const char* type_name, const char* description) {
+  app.add_option_function<std::string>(
+         name,
+         [name, &target, choices](const std::string& word) {
+           target = choose<Value>(name, word, choices);
+         },
+         description)
+      ->type_name(type_name)
+      ->group("Plan");
+}
+
+template <class Value>
+void add_number(CLI::App& app, const char* name, Value& target, const char* description) {
+  app.add_option(name, target, description)->type_name("N")->group("Plan");
+}
+
+}  // namespace
+
+void add_plan_options(CLI::App& app, PlanArguments& arguments) {
+  TilingOptions& tiling = arguments.options.tiling;
+  MappingOptions& mapping = arguments.options.mapping;
+  add_choice<Algorithm>(app, "--algo", tiling.algorithm,
+                        {{"auto", Algorithm::automatic},
+                         {"direct", Algorithm::direct},
+                         {"winograd", Algorithm::winograd}},
+                        "NAME", "auto (default), direct or winograd");
+  add_choice<std::uint32_t>(app, "--tile", tiling.m, {{"2", 2}, {"4", 4}, {"6", 6}}, "m",
+                            "Winograd output tile: 2, 4 or 6");
+  add_choice<Points>(app, "--points", tiling.points,
+                     {{"low-error", Points::low_error}, {"integer", Points::integer}}, "NAME",
+                     "Winograd points: low-error (default) or integer");
+  add_choice<FilterMode>(app, "--filters", tiling.filters,
+                         {{"every-run", FilterMode::every_run}, {"prepared", FilterMode::prepared}},
+                         "WHEN", "Transform filters in every-run, or have them prepared ahead");
+  add_number(app, "--group-tiles", tiling.group_tiles, "Winograd tiles of one task group");
+  app.add_option_function<std::string>(
+         "--window", [&tiling](const std::string& text) { parse_window(text, tiling); },
+         "Group slots of V and M: auto (default), whole, or V,M")
+      ->type_name("SLOTS")
+      ->group("Plan");
+  app.add_option_function<std::string>(
+         "--policy", [&mapping](const std::string& word) { mapping.policy = parse_policy(word); },
+         "Order of the tasks: interleaved (default), staged, depth_first,\n"
+         "critical_path or random_topological")
+      ->type_name("NAME")
+      ->group("Plan");
+  add_number(app, "--dig", mapping.dig, "Least distance from input transform to GEMM");
+  add_number(app, "--dgo", mapping.dgo, "Least distance from GEMM to output transform");
+  add_number(app, "--m-groups", mapping.m_groups, "Task groups that are interleaved");
+  CLI::Option* file = app.add_option("--mapping", arguments.mapping_file,
+                                     "Take tiling and order from a mapping file")
+                          ->type_name("FILE")
+                          ->group("Plan");
+  for (const char* name : {"--algo", "--tile", "--points", "--filters", "--group-tiles", "--window",
+                           "--policy", "--dig", "--dgo", "--m-groups"}) {
+    file->excludes(app.get_option(name));
+  }
+  add_choice<Backend>(app, "--backend", arguments.options.backend,
+                      {{"cpu", Backend::cpu}, {"cuda", Backend::cuda}, {"sim", Backend::sim}},
+                      "NAME", "cpu (default), cuda or sim");
+  add_number(app, "--threads", arguments.options.num_threads,
+             "Worker threads; 0 (default): MEGACONV_NUM_THREADS, else all CPUs");
+  app.add_option("--wait-budget-ms", arguments.options.wait_budget_ms,
+                 "A task that waits longer ends the run with status 5")
+      ->type_name("MS")
+      ->capture_default_str()
+      ->group("Plan");
+  app.add_option("--seed", arguments.seed, "Seed of everything random")
+      ->type_name("N")
+      ->capture_default_str()
+      ->group("Plan");
+}
+
+namespace {
+
+PlanOptions plan_options(const PlanArguments& arguments) {
+  PlanOptions options = arguments.options;
+  options.mapping.seed = arguments.seed;
+  if (options.backend != Backend::cpu) {
+    throw Error(Status::unsupported, std::string("--backend ") +
+                                         (options.backend == Backend::cuda ? "cuda" : "sim") +
+                                         " is not part of this build, must be cpu");
+  }
+  return options;
+}
+
+Plan import_plan(const PlanArguments& arguments, const ConvProblem* expected) {
+  const PlanOptions options = plan_options(arguments);
+  const std::string text = read_file(arguments.mapping_file);
+  try {
+    return Plan::create(import_mapping(text, expected), options);
+  } catch (const Error& error) {
+    throw Error(error.status(), arguments.mapping_file + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+Plan make_plan(const ConvProblem& problem, const PlanArguments& arguments) {
+  if (!arguments.mapping_file.empty()) return import_plan(arguments, &problem);
+  return Plan::create(problem, plan_options(arguments));
+}
+
+Plan make_plan_from_file(const PlanArguments& arguments) { return import_plan(arguments, nullptr); }
+
+std::string to_command_line(const PlanArguments& arguments) {
+  const TilingOptions& tiling = arguments.options.tiling;
+  const MappingOptions& mapping = arguments.options.mapping;
+  std::string text;
+  const auto put = [&](const char* option, const std::string& value) {
+    text += std::string(text.empty() ? "" : " ") + option + ' ' + value;
+  };
+  const auto put_number = [&](const char* option, auto value) {
+    if (value) put(option, std::to_string(*value));
+  };
+  if (!arguments.mapping_file.empty()) put("--mapping", arguments.mapping_file);
+  if (tiling.algorithm != Algorithm::automatic) put("--algo", algorithm_word(tiling.algorithm));
+  if (tiling.m != 0) put("--tile", std::to_string(tiling.m));
+  if (tiling.points == Points::integer) put("--points", "integer");
+  if (tiling.filters == FilterMode::prepared) put("--filters", "prepared");
+  if (tiling.group_tiles != 0) put("--group-tiles", std::to_string(tiling.group_tiles));
+  if (tiling.whole_tensors) put("--window", "whole");
+  if (tiling.v_slots != 0) {
+    put("--window", std::to_string(tiling.v_slots) + ',' + std::to_string(tiling.m_slots));
+  }
+  if (mapping.policy != MappingOptions{}.policy) put("--policy", to_string(mapping.policy));
+  put_number("--dig", mapping.dig);
+  put_number("--dgo", mapping.dgo);
+  put_number("--m-groups", mapping.m_groups);
+  if (arguments.options.num_threads != 0) {
+    put("--threads", std::to_string(arguments.options.num_threads));
+  }
+  if (arguments.options.wait_budget_ms != PlanOptions{}.wait_budget_ms) {
+    put("--wait-budget-ms", std::to_string(arguments.options.wait_budget_ms));
+  }
+  put("--seed", std::to_string(arguments.seed));
+  return text;
+}
+
+}  // namespace megaconv::cli

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a problem shall be computed: the plan options that all verbs share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "megaconv/plan.hpp"
+
+namespace megaconv::cli {
+
+struct PlanArguments {
+  PlanOptions options;
+  std::string mapping_file;
+  std::uint64_t seed = 1;  ///< of everything random: data, orders, problems
+};
+
+/// Adds --algo, --tile, --points, --policy, ... `arguments` must outlive the parsing.
+void add_plan_options(CLI::App& app, PlanArguments& arguments);
+
+/// The plan. With --mapping the file decides everything but the threads, and must be for `problem`.
+/// Throws what Plan::create and import_mapping throw, Error(device_error) for an unreadable file.
+Plan make_plan(const ConvProblem& problem, const PlanArguments& arguments);
+
+/// The plan of --mapping, for the problem in the file.
+Plan make_plan_from_file(const PlanArguments& arguments);
+
+/// The options that make these arguments, without those that have their default: part of a command
+/// that does the same again.
+std::string to_command_line(const PlanArguments& arguments);
+
+}  // namespace megaconv::cli

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/problem_selection.hpp"
+
+#include <charconv>
+
+#include "megaconv/error.hpp"
+#include "tools/choice.hpp"
+#include "tools/file_io.hpp"
+#include "tools/networks.hpp"
+
+namespace megaconv::cli {
+namespace {
+
+// Networks are inferred in small batches on a CPU.
+constexpr std::int64_t kNetworkBatch = 4;
+
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r";
+  const std::size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(trim(text.substr(0, end)));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::int64_t parse_extent(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw Error(Status::invalid_argument, '"' + std::string(text) + "\" is not a number");
+  }
+  return value;
+}
+
+NamedProblem parse_layer(std::string_view line) {
+  const std::vector<std::string_view> fields = split(line, ',');
+  NamedProblem layer{std::string(fields[0]), {}};
+  if (fields.size() == 2) {
+    layer.problem = parse_problem(fields[1]);
+  } else if (fields.size() == 6) {
+    std::int64_t* const extents[] = {&layer.problem.n, &layer.problem.c, &layer.problem.h,
+                                     &layer.problem.w, &layer.problem.k};
+    for (std::size_t i = 0; i < 5; ++i) *extents[i] = parse_extent(fields[i + 1]);
+    validate(layer.problem);
+  } else {
+    throw Error(Status::invalid_argument,
+                std::to_string(fields.size()) + " fields, must be name,N,C,H,W,K or name,problem");
+  }
+  return layer;
+}
+
+}  // namespace
+
+Epilogue parse_epilogue(const std::string& list) {
+  Epilogue epilogue;
+  if (list == "none") return epilogue;
+  for (const std::string_view part : split(list, ',')) {
+    bool Epilogue::*const member = choose<bool Epilogue::*>(
+        "--epilogue", part,
+        {{"bias", &Epilogue::bias}, {"residual", &Epilogue::residual}, {"relu", &Epilogue::relu}});
+    epilogue.*member = true;
+  }
+  return epilogue;
+}
+
+void add_tensor_options(CLI::App& app, ProblemArguments& arguments) {
+  app.add_option_function<std::string>(
+         "--layout",
+         [&](const std::string& text) {
+           arguments.layout =
+               choose<Layout>("--layout", text, {{"nchw", Layout::nchw}, {"nhwc", Layout::nhwc}});
+         },
+         "Memory order of the tensors: nchw or nhwc")
+      ->type_name("LAYOUT")
+      ->group("Problem");
+  app.add_option_function<std::string>(
+         "--epilogue", [&](const std::string& text) { arguments.epilogue = parse_epilogue(text); },
+         "What follows the sum: bias,residual,relu, any of them, or none")
+      ->type_name("LIST")
+      ->group("Problem");
+}
+
+void add_problem_options(CLI::App& app, ProblemArguments& arguments, Selection selection) {
+  const bool many = selection == Selection::many;
+  app.add_option("problem", arguments.problems,
+                 many ? "Problem strings: n1c64h56k64" : "Problem string: n1c64h56k64")
+      ->type_name("PROBLEM")
+      ->expected(0, many ? 1 << 20 : 1);
+  if (many) {
+    app.add_option("--network", arguments.network,
+                   "3x3 layers of resnet50, vgg16, yolov3 or densenet161, with a batch of 4")
+        ->type_name("NAME")
+        ->group("Problem");
+    app.add_flag("--suite", arguments.suite,
+                 "All layers of all networks, with their usual batch sizes")
+        ->group("Problem");
+    app.add_option("--layers", arguments.layers_file,
+                   "Your own layers: lines name,N,C,H,W,K or name,PROBLEM")
+        ->type_name("FILE.csv")
+        ->group("Problem");
+  }
+  app.add_option("--batch", arguments.batch, "Batch size, whatever the problem says")
+      ->type_name("N")
+      ->group("Problem");
+  add_tensor_options(app, arguments);
+}
+
+std::vector<NamedProblem> parse_layers(std::string_view csv, const std::string& file) {
+  std::vector<NamedProblem> layers;
+  std::size_t line_number = 0;
+  for (const std::string_view raw : split(csv, '\n')) {
+    ++line_number;
+    const std::string_view line = trim(raw.substr(0, raw.find('#')));
+    if (line.empty()) continue;
+    try {
+      layers.push_back(parse_layer(line));
+    } catch (const Error& error) {
+      throw Error(error.status(), file + ':' + std::to_string(line_number) + ": " + error.what());
+    }
+  }
+  if (layers.empty()) throw Error(Status::invalid_argument, file + ": no layers in it");
+  return layers;
+}
+
+std::vector<NamedProblem> select_problems(const ProblemArguments& arguments) {
+  std::vector<NamedProblem> selected;
+  const auto take = [&](const Layer& layer) {
+    selected.push_back({layer.name, to_problem(layer)});
+  };
+  for (const std::string& text : arguments.problems) {
+    selected.push_back({"", parse_problem(text)});
+  }
+  if (!arguments.network.empty()) {
+    for (Layer layer : network_layers(arguments.network)) {
+      layer.n = kNetworkBatch;
+      take(layer);
+    }
+  }
+  if (arguments.suite) {
+    for (const Layer& layer : suite_layers()) take(layer);
+  }
+  if (!arguments.layers_file.empty()) {
+    const std::string& file = arguments.layers_file;
+    for (NamedProblem& layer : parse_layers(read_file(file), file)) {
+      selected.push_back(std::move(layer));
+    }
+  }
+  for (NamedProblem& entry : selected) {
+    if (arguments.batch) entry.problem.n = *arguments.batch;
+    if (arguments.layout) entry.problem.layout = *arguments.layout;
+    if (arguments.epilogue) entry.problem.epilogue = *arguments.epilogue;
+    validate(entry.problem);
+    if (entry.name.empty()) entry.name = short_name(entry.problem);
+  }
+  return selected;
+}
+
+std::string short_name(const ConvProblem& problem) {
+  const std::string full = to_string(problem);
+  const std::size_t suffix = full.find('+');
+  std::string text = full.substr(0, suffix);
+  // From the last field to the first: drop each that parse_problem would choose itself.
+  for (const char key : std::string_view("gdupsrw")) {
+    const std::size_t begin = text.find(key);
+    std::size_t end = text.find_first_not_of("0123456789x", begin + 1);
+    if (end == std::string::npos) end = text.size();
+    const std::string shorter = text.substr(0, begin) + text.substr(end);
+    const std::string tail = suffix == std::string::npos ? "" : full.substr(suffix);
+    if (parse_problem(shorter + tail) == problem) text = shorter;
+  }
+  return suffix == std::string::npos ? text : text + full.substr(suffix);
+}
+
+}  // namespace megaconv::cli

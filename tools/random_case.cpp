@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the cases of `verify` come from, and how they get simpler.
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include "megaconv/error.hpp"
+#include "tools/verify_case.hpp"
+
+namespace megaconv::cli {
+namespace {
+
+/// The standard fixes mt19937_64's numbers but not those of its distributions, so we draw our own:
+/// a seed means the same case with every library.
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : random_(seed) {}
+  std::int64_t between(std::int64_t least, std::int64_t most) {
+    const auto choices = static_cast<std::uint64_t>(most - least + 1);
+    return least + static_cast<std::int64_t>(random_() % choices);
+  }
+  bool chance(int percent) { return between(1, 100) <= percent; }
+  template <class Value>
+  Value one_of(std::initializer_list<Value> values) {
+    return *(values.begin() + between(0, static_cast<std::int64_t>(values.size()) - 1));
+  }
+  std::uint32_t small(std::uint32_t most) { return static_cast<std::uint32_t>(between(1, most)); }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+bool valid(const ConvProblem& problem) {
+  try {
+    validate(problem);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+ConvProblem random_problem(Dice& dice, const VerifyLimits& limits, bool for_winograd) {
+  ConvProblem p;
+  p.n = dice.between(1, limits.batch);
+  p.c = dice.between(1, limits.channels);
+  p.k = dice.between(1, limits.channels);
+  p.h = dice.between(1, limits.extent);
+  p.w = dice.between(1, limits.extent);
+  if (!for_winograd) {
+    p.r = dice.between(1, limits.filter);
+    p.s = dice.chance(70) ? p.r : dice.between(1, limits.filter);
+    p.stride_h = dice.between(1, 3);
+    p.stride_w = dice.chance(70) ? p.stride_h : dice.between(1, 3);
+    p.dilation_h = dice.between(1, 2);
+    p.dilation_w = dice.chance(70) ? p.dilation_h : dice.between(1, 3);
+    if (dice.chance(30)) p.groups = p.k = p.c;  // depthwise
+    if (dice.chance(30)) {
+      p.groups = dice.between(1, 4);
+      p.c = std::max<std::int64_t>(1, p.c / p.groups) * p.groups;
+      p.k = std::max<std::int64_t>(1, p.k / p.groups) * p.groups;
+    }
+  }
+  p.pad_h = dice.between(0, p.filter_extent_h());
+  p.pad_w = dice.chance(50) ? std::min(p.pad_h, p.filter_extent_w())
+                            : dice.between(0, p.filter_extent_w());
+  p.layout = dice.one_of({Layout::nchw, Layout::nhwc});
+  p.epilogue = {.bias = dice.chance(50), .residual = dice.chance(40), .relu = dice.chance(40)};
+  return p;
+}
+
+void random_plan(Dice& dice, PlanArguments& plan, const VerifyLimits& limits, bool for_winograd,
+                 bool integer) {
+  TilingOptions& tiling = plan.options.tiling;
+  if (for_winograd) {
+    tiling.algorithm = dice.chance(80) ? Algorithm::winograd : Algorithm::automatic;
+    tiling.m =
+        integer ? dice.one_of<std::uint32_t>({2, 4}) : dice.one_of<std::uint32_t>({0, 2, 4, 6});
+    tiling.points = integer ? Points::integer : dice.one_of({Points::low_error, Points::integer});
+    if (dice.chance(60)) tiling.group_tiles = dice.small(40);
+    if (dice.chance(25)) tiling.whole_tensors = true;
+    if (!tiling.whole_tensors && dice.chance(40)) {
+      tiling.v_slots = dice.small(8);
+      tiling.m_slots = dice.small(8);
+    }
+  } else {
+    tiling.algorithm = dice.one_of({Algorithm::automatic, Algorithm::direct});
+    if (integer) tiling.points = Points::integer;
+  }
+  tiling.filters = dice.one_of({FilterMode::every_run, FilterMode::prepared});
+  MappingOptions& mapping = plan.options.mapping;
+  mapping.policy =
+      dice.one_of({Policy::interleaved, Policy::interleaved, Policy::staged, Policy::depth_first,
+                   Policy::critical_path, Policy::random_topological});
+  if (mapping.policy == Policy::interleaved) {
+    if (dice.chance(60)) mapping.dig = dice.small(60) - 1;
+    if (dice.chance(60)) mapping.dgo = dice.small(60) - 1;
+    if (dice.chance(60)) mapping.m_groups = dice.small(6);
+  }
+  plan.options.num_threads = dice.small(limits.threads);
+}
+
+/// A change, and nothing when it changed nothing.
+using Simplification = std::function<void(VerifyCase&)>;
+
+std::vector<Simplification> simplifications() {
+  std::vector<Simplification> all;
+  const auto shorten = [&](std::int64_t ConvProblem::*extent, std::int64_t least) {
+    all.push_back(
+        [=](VerifyCase& c) { c.problem.*extent = std::max(c.problem.*extent / 2, least); });
+    all.push_back(
+        [=](VerifyCase& c) { c.problem.*extent = std::max(c.problem.*extent - 1, least); });
+  };
+  all.push_back([](VerifyCase& c) { c.problem.groups = 1; });
+  for (auto extent : {&ConvProblem::n, &ConvProblem::c, &ConvProblem::k, &ConvProblem::h,
+                      &ConvProblem::w, &ConvProblem::r, &ConvProblem::s}) {
+    shorten(extent, 1);
+  }
+  all.push_back([](VerifyCase& c) {  // groups and channels together
+    c.problem.c /= std::exchange(c.problem.groups, 1);
+  });
+  for (auto step : {&ConvProblem::stride_h, &ConvProblem::stride_w, &ConvProblem::dilation_h,
+                    &ConvProblem::dilation_w}) {
+    all.push_back([=](VerifyCase& c) { c.problem.*step = 1; });
+  }
+  for (auto pad : {&ConvProblem::pad_h, &ConvProblem::pad_w}) shorten(pad, 0);
+  for (auto part : {&Epilogue::bias, &Epilogue::residual, &Epilogue::relu}) {
+    all.push_back([=](VerifyCase& c) { c.problem.epilogue.*part = false; });
+  }
+  all.push_back([](VerifyCase& c) { c.problem.layout = Layout::nchw; });
+  all.push_back([](VerifyCase& c) { c.plan.options.num_threads = 1; });
+  all.push_back([](VerifyCase& c) { c.plan.options.mapping = {.policy = Policy::staged}; });
+  all.push_back(
+      [](VerifyCase& c) { c.plan.options.mapping = {.policy = c.plan.options.mapping.policy}; });
+  all.push_back([](VerifyCase& c) {
+    c.plan.options.tiling.v_slots = c.plan.options.tiling.m_slots = 0;
+    c.plan.options.tiling.whole_tensors = true;
+  });
+  all.push_back([](VerifyCase& c) { c.plan.options.tiling.group_tiles = 0; });
+  all.push_back([](VerifyCase& c) { c.plan.options.tiling.filters = FilterMode::every_run; });
+  return all;
+}
+
+bool same(const VerifyCase& a, const VerifyCase& b) { return to_command(a) == to_command(b); }
+
+}  // namespace
+
+VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool integer) {
+  Dice dice(seed);
+  VerifyCase item;
+  item.integer = integer;
+  item.plan.seed = seed;
+  const bool for_winograd = dice.chance(50);
+  do {
+    item.problem = random_problem(dice, limits, for_winograd);
+  } while (!valid(item.problem));
+  random_plan(dice, item.plan, limits, for_winograd, integer);
+  return item;
+}
+
+std::vector<VerifyCase> simpler_cases(const VerifyCase& item) {
+  static const std::vector<Simplification> all = simplifications();
+  std::vector<VerifyCase> simpler;
+  for (const Simplification& simplify : all) {
+    VerifyCase changed = item;
+    simplify(changed);
+    if (valid(changed.problem) && !same(changed, item)) simpler.push_back(std::move(changed));
+  }
+  return simpler;
+}
+
+}  // namespace megaconv::cli

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results for programs: JSON or CSV, to stdout or to a file.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace megaconv::cli {
+
+/// One result: keys in the order in which they shall be written, plain values.
+using Record = nlohmann::ordered_json;
+
+/// The version of all records; grows when a key changes its meaning or goes.
+inline constexpr int kSchemaVersion = 1;
+
+struct OutputArguments {
+  bool json = false, csv = false;
+  std::string file;
+  /// stdout is taken by a machine format, and not free for people.
+  bool machine_stdout() const { return (json || csv) && file.empty(); }
+};
+
+/// Adds --json, --csv and -o.
+void add_output_options(CLI::App& app, OutputArguments& arguments);
+
+/// Throws when the results could not be written: -o without a format, a path that is not writable.
+void check_output(const OutputArguments& arguments);
+
+/// Writes the records where and how `arguments` say; does nothing without --json and --csv.
+void write_records(const std::vector<Record>& records, const OutputArguments& arguments);
+
+/// {"schema_version":..., "kind":kind, "version":..., "git":..., "device":..., "isa":...,
+///  "threads":..., "seed":...}: what every record starts with.
+Record record_head(const char* kind, std::uint32_t threads, std::uint64_t seed);
+
+/// A JSON array with one record a line.
+std::string to_json(const std::vector<Record>& records);
+/// A header line with the first record's keys, then one line a record (RFC 4180; null is empty).
+std::string to_csv(const std::vector<Record>& records);
+
+}  // namespace megaconv::cli

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times that can be compared: variants take turns in one process, and what is reported is the
+// median with its spread.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace megaconv::cli {
+
+struct TimeSummary {
+  double median_ms = 0, p10_ms = 0, p90_ms = 0;
+  std::size_t runs = 0;
+  /// (p90 - p10) / median
+  double spread() const { return median_ms > 0 ? (p90_ms - p10_ms) / median_ms : 0; }
+};
+
+/// Median and deciles, interpolated between neighbours. `times_ms` must not be empty.
+TimeSummary summarize(std::vector<double> times_ms);
+
+struct TimedVariant {
+  std::string name;
+  std::function<void()> run;
+};
+
+struct TimingOptions {
+  double min_ms = 200;  ///< of every variant, over all its turns
+  int repeats = 10;     ///< turns
+};
+
+/// Adds --min-ms and --repeats. `options` must outlive the parsing.
+void add_timing_options(CLI::App& app, TimingOptions& options);
+
+/// A B C A B C ...: in each turn a variant runs once untimed, to have the caches as it leaves them,
+/// and then min_ms / repeats long, at least once; every run is one sample. One summary a variant.
+std::vector<TimeSummary> measure_interleaved(std::span<const TimedVariant> variants,
+                                             const TimingOptions& options,
+                                             const std::function<void(const std::string&)>& report);
+
+}  // namespace megaconv::cli
