@@ -107,7 +107,17 @@ const char* to_string(DataType dtype) noexcept {
   return "unknown";
 }
 
-const char* to_string(Layout layout) noexcept { return layout == Layout::nchw ? "nchw" : "nhwc"; }
+const char* to_string(Layout layout) noexcept {
+  switch (layout) {
+    case Layout::nchw:
+      return "nchw";
+    case Layout::nhwc:
+      return "nhwc";
+    case Layout::chwn:
+      return "chwn";
+  }
+  return "unknown";
+}
 
 std::size_t size_of(DataType dtype) noexcept { return dtype == DataType::f32 ? 4 : 2; }
 
@@ -187,7 +197,7 @@ class Parser {
       suffixes_.dtype = dtype;
       return;
     }
-    for (Layout layout : {Layout::nchw, Layout::nhwc}) {
+    for (Layout layout : {Layout::nchw, Layout::nhwc, Layout::chwn}) {
       if (suffix != to_string(layout)) continue;
       set_once(layout_given_, suffix);
       suffixes_.layout = layout;
@@ -198,7 +208,8 @@ class Parser {
     if (suffix == "residual") return set_once(epilogue.residual, suffix);
     if (suffix == "relu") return set_once(epilogue.relu, suffix);
     reject(
-        "unknown suffix after '+', allowed are nchw, nhwc, f32, f16, bf16, bias, residual, relu");
+        "unknown suffix after '+', allowed are nchw, nhwc, chwn, f32, f16, bf16, bias, residual, "
+        "relu");
   }
 
   const std::optional<Field>& field(char key) const { return fields_[kKeys.find(key)]; }

@@ -125,6 +125,9 @@ void derive_counts(Tiling& tiling) {
     throw Error(Status::unsupported,
                 std::string("storage type ") + to_string(tiling.problem.dtype) + ": must be f32");
   }
+  if (tiling.problem.layout == Layout::chwn) {
+    throw Error(Status::unsupported, "layout chwn: must be nchw or nhwc");
+  }
   const std::uint32_t filter_blocks = tiling.filter_blocks();
   check_field("filter_blocks_per_gemm_task", tiling.filter_blocks_per_gemm_task, filter_blocks);
   check_field("filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task, filter_blocks);

@@ -86,22 +86,37 @@ std::int64_t terms_of(const ConvProblem& problem) {
   return problem.c / problem.groups * problem.r * problem.s;
 }
 
+/// Distances between neighbours of an activation tensor, in elements.
+struct Strides {
+  std::int64_t image, channel, pixel;
+};
+Strides strides_of(Layout layout, std::int64_t images, std::int64_t channels,
+                   std::int64_t num_pixels) {
+  switch (layout) {
+    case Layout::nhwc:
+      return {num_pixels * channels, 1, channels};
+    case Layout::chwn:
+      return {1, num_pixels * images, images};
+    default:
+      return {channels * num_pixels, num_pixels, 1};
+  }
+}
+
 /// Calls body(indices into y) for every tile x tile outputs of every image and filter.
 template <class Body>
 void for_each_tile(const ConvProblem& problem, std::int64_t tile, const Body& body) {
   const std::int64_t p = problem.p(), q = problem.q();
-  const bool nhwc = problem.layout == Layout::nhwc;
-  const std::int64_t pixel_stride = nhwc ? problem.k : 1, filter_stride = nhwc ? 1 : p * q;
+  const Strides strides = strides_of(problem.layout, problem.n, problem.k, p * q);
   std::vector<std::int64_t> outputs;
   for (std::int64_t plane = 0; plane < problem.n * problem.k; ++plane) {
     const std::int64_t first =
-        plane / problem.k * problem.k * p * q + plane % problem.k * filter_stride;
+        plane / problem.k * strides.image + plane % problem.k * strides.channel;
     for (std::int64_t row = 0; row < p; row += tile) {
       for (std::int64_t col = 0; col < q; col += tile) {
         outputs.clear();
         for (std::int64_t i = row; i < std::min(row + tile, p); ++i) {
           for (std::int64_t j = col; j < std::min(col + tile, q); ++j) {
-            outputs.push_back(first + (i * q + j) * pixel_stride);
+            outputs.push_back(first + (i * q + j) * strides.pixel);
           }
         }
         body(outputs);
@@ -114,9 +129,12 @@ void for_each_tile(const ConvProblem& problem, std::int64_t tile, const Body& bo
 
 void reference_convolution(const ConvProblem& problem, const float* x, const float* w,
                            const float* bias, const float* residual, double* y, double* magnitude) {
-  const bool nhwc = problem.layout == Layout::nhwc;
   const std::int64_t channels = problem.c / problem.groups, filters = problem.k / problem.groups;
   const std::int64_t num_taps = problem.r * problem.s, num_pixels = problem.p() * problem.q();
+  // Filters are images of a sort: [K][C][R][S], [K][R][S][C], [C][R][S][K].
+  const Strides w_strides = strides_of(problem.layout, problem.k, channels, num_taps);
+  const Strides x_strides = strides_of(problem.layout, problem.n, problem.c, problem.h * problem.w);
+  const Strides y_strides = strides_of(problem.layout, problem.n, problem.k, num_pixels);
   const std::int64_t padded_w = problem.w + 2 * problem.pad_w;
   const std::int64_t plane = (problem.h + 2 * problem.pad_h) * padded_w;
   const std::int64_t blocks_per_group = (filters + kLanes - 1) / kLanes;
@@ -128,7 +146,7 @@ void reference_convolution(const ConvProblem& problem, const float* x, const flo
     for (std::int64_t c = 0; c < channels; ++c) {
       for (std::int64_t tap = 0; tap < num_taps; ++tap) {
         wd[((block * channels + c) * num_taps + tap) * kLanes + k % filters % kLanes] =
-            nhwc ? w[(k * num_taps + tap) * channels + c] : w[(k * channels + c) * num_taps + tap];
+            w[k * w_strides.image + c * w_strides.channel + tap * w_strides.pixel];
       }
     }
   }
@@ -138,8 +156,8 @@ void reference_convolution(const ConvProblem& problem, const float* x, const flo
       for (std::int64_t h = 0; h < problem.h; ++h) {
         for (std::int64_t col = 0; col < problem.w; ++col) {
           xd[(n * problem.c + c) * plane + (h + problem.pad_h) * padded_w + col + problem.pad_w] =
-              nhwc ? x[((n * problem.h + h) * problem.w + col) * problem.c + c]
-                   : x[((n * problem.c + c) * problem.h + h) * problem.w + col];
+              x[n * x_strides.image + c * x_strides.channel +
+                (h * problem.w + col) * x_strides.pixel];
         }
       }
     }
@@ -153,8 +171,7 @@ void reference_convolution(const ConvProblem& problem, const float* x, const flo
 
   const auto store = [&](std::int64_t n, std::int64_t k, std::int64_t pixel, double sum,
                          double abs_sum) {
-    const std::int64_t at =
-        nhwc ? (n * num_pixels + pixel) * problem.k + k : (n * problem.k + k) * num_pixels + pixel;
+    const std::int64_t at = n * y_strides.image + k * y_strides.channel + pixel * y_strides.pixel;
     if (problem.epilogue.bias) {
       sum += bias[k];
       abs_sum += std::fabs(bias[k]);

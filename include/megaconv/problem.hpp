@@ -15,8 +15,9 @@ enum class DataType : std::uint8_t { f32, f16, bf16 };
 /// Memory order of the activations; it also fixes the filter's:
 ///   nchw: x [N][C][H][W], w [K][C/groups][R][S], y and residual [N][K][P][Q]
 ///   nhwc: x [N][H][W][C], w [K][R][S][C/groups], y and residual [N][P][Q][K]
+///   chwn: x [C][H][W][N], w [C/groups][R][S][K], y and residual [K][P][Q][N]
 /// All tensors are dense. (PyTorch's channels_last tensors have the nhwc orders in memory.)
-enum class Layout : std::uint8_t { nchw, nhwc };
+enum class Layout : std::uint8_t { nchw, nhwc, chwn };
 
 /// What happens to a sum before it is stored: y = relu(sum + bias[k] + residual), each part
 /// optional.
@@ -75,15 +76,16 @@ void validate(const ConvProblem& problem);
 /// and width, padding, stride, dilation, groups, in any order. c, h and k must be given; w defaults
 /// to h, r to 3, s to r, p to "same" (d (r-1) / 2), the rest to 1. p, u and d take "AxB" for
 /// different vertical and horizontal values.
-/// Suffixes in any order: "+nhwc", "+nchw", "+f16", "+bf16", "+f32", "+bias", "+residual", "+relu".
-/// The result has passed validate(). Throws Error(invalid_argument) naming the offending part.
+/// Suffixes in any order: "+nhwc", "+nchw", "+chwn", "+f16", "+bf16", "+f32", "+bias", "+residual",
+/// "+relu". The result has passed validate(). Throws Error(invalid_argument) naming the offending
+/// part.
 ConvProblem parse_problem(std::string_view text);
 
 /// The canonical problem string; parse_problem(to_string(p)) == p.
 std::string to_string(const ConvProblem& problem);
 
 const char* to_string(DataType dtype) noexcept;  ///< "f32", "f16", "bf16"
-const char* to_string(Layout layout) noexcept;   ///< "nchw", "nhwc"
+const char* to_string(Layout layout) noexcept;   ///< "nchw", "nhwc", "chwn"
 std::size_t size_of(DataType dtype) noexcept;    ///< bytes of one element
 
 }  // namespace megaconv

@@ -126,6 +126,7 @@ TEST_CASE("flops count the direct algorithm's multiplications and additions") {
 
 TEST_CASE("names of enumerators are those of the problem string") {
   CHECK(to_string(Layout::nhwc) == std::string("nhwc"));
+  CHECK(to_string(parse_problem("c1h9k1+chwn")) == "n1c1h9w9k1r3s3p1u1d1g1+chwn");
   CHECK(to_string(DataType::bf16) == std::string("bf16"));
   CHECK(size_of(DataType::f32) == 4);
   CHECK(size_of(DataType::bf16) == 2);
