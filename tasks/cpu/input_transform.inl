@@ -23,24 +23,27 @@ struct TileRun {
 template <class W>
 MEGACONV_INLINE void transform_input_tile(const float* d, Size row_stride, Size col_stride,
                                           float* v, Size position_stride) {
-  unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
-    Vec columns[W::kAlpha][W::kAlpha];  // (B^T d)^T
-    for (int j = 0; j < W::kAlpha; ++j) {
+  Vec columns[kBlockVecs][W::kAlpha][W::kAlpha];  // (B^T d)^T
+  for (int j = 0; j < W::kAlpha; ++j) {
+    unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
       Vec in[W::kAlpha];
       unroll<W::kAlpha>([&](auto i) __attribute__((always_inline)) {
         in[i] = load(d + i * row_stride + j * col_stride + part * kLanes);
       });
-      input_1d<W>(in, columns[j]);
-    }
-    for (int i = 0; i < W::kAlpha; ++i) {
+      input_1d<W>(in, columns[part][j]);
+    });
+  }
+  for (int i = 0; i < W::kAlpha; ++i) {
+    unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
       Vec in[W::kAlpha], out[W::kAlpha];
-      unroll<W::kAlpha>([&](auto j) __attribute__((always_inline)) { in[j] = columns[j][i]; });
+      unroll<W::kAlpha>([&](auto j)
+                            __attribute__((always_inline)) { in[j] = columns[part][j][i]; });
       input_1d<W>(in, out);
       unroll<W::kAlpha>([&](auto j) __attribute__((always_inline)) {
         store(v + (i * W::kAlpha + j) * position_stride + part * kLanes, out[j]);
       });
-    }
-  });
+    });
+  }
 }
 
 /// The tiles of `run`, to consecutive tiles of v.
@@ -90,16 +93,16 @@ inline void input_transform(const TaskArgs& args, std::uint32_t group, std::uint
   float* const v_slot = args.v + group % tiling.v_slots * extents.num_positions * position_stride;
   float* const strip = reinterpret_cast<float*>(scratch);
   with_winograd(tiling, [&](auto winograd) {
-    for (Size cb = blocks.first; cb < blocks.last; ++cb) {
-      const Size num_channels = min_of(kBlock, extents.channels - cb * kBlock);
-      for (Size tile = 0; tile < tiles.count;) {
-        const TileRun run(tiling, tiles.first + tile, tiles.count - tile);
-        const PixelReader reader(tiling.problem, args.x, run.image, cb * kBlock, num_channels);
+    for (Size tile = 0; tile < tiles.count;) {
+      const TileRun run(tiling, tiles.first + tile, tiles.count - tile);
+      for (Size cb = blocks.first; cb < blocks.last; ++cb) {
+        const PixelReader reader(tiling.problem, args.x, run.image, cb * kBlock,
+                                 min_of(kBlock, extents.channels - cb * kBlock));
         transform_input_run<decltype(winograd)>(tiling.problem, reader, run,
                                                 v_slot + cb * panel + tile * kBlock,
                                                 position_stride, strip);
-        tile += run.count;
       }
+      tile += run.count;
     }
   });
 }

@@ -46,23 +46,23 @@ inline void output_transform(const TaskArgs& args, std::uint32_t group, std::uin
   float* const strip = reinterpret_cast<float*>(scratch);
   with_winograd(tiling, [&](auto winograd) {
     using W = decltype(winograd);
-    for (Size kb = blocks.first; kb < blocks.last; ++kb) {
-      const Size num_filters = min_of(kBlock, extents.filters - kb * kBlock);
-      for (Size tile = 0; tile < tiles.count;) {
-        const TileRun run(tiling, tiles.first + tile, tiles.count - tile);
-        const Size strip_row = run.count * W::kM * kBlock;
+    for (Size tile = 0; tile < tiles.count;) {
+      const TileRun run(tiling, tiles.first + tile, tiles.count - tile);
+      const Size row = run.tile_row * W::kM, col = run.tile_col * W::kM;
+      const Size rows = min_of(W::kM, extents.p - row);
+      const Size cols = min_of(run.count * W::kM, extents.q - col);
+      const Size strip_row = run.count * W::kM * kBlock;
+      for (Size kb = blocks.first; kb < blocks.last; ++kb) {
         for (Size i = 0; i < run.count; ++i) {
           transform_output_tile<W>(m_slot + kb * panel + (tile + i) * kBlock, position_stride,
                                    strip + i * W::kM * kBlock, strip_row);
         }
         const PixelWriter writer(tiling.problem, extents, args.bias, args.residual, args.y,
-                                 run.image, kb * kBlock, num_filters);
-        const Size row = run.tile_row * W::kM, col = run.tile_col * W::kM;
-        const Size rows = min_of(W::kM, extents.p - row);
-        const Size cols = min_of(run.count * W::kM, extents.q - col);
+                                 run.image, kb * kBlock,
+                                 min_of(kBlock, extents.filters - kb * kBlock));
         for (Size i = 0; i < rows; ++i) writer.write_row(strip + i * strip_row, row + i, col, cols);
-        tile += run.count;
       }
+      tile += run.count;
     }
   });
 }

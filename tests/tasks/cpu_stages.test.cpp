@@ -277,6 +277,12 @@ TEST_CASE("Winograd stages are right for tile rows wider than a strip") {
   check_problem("c16h4w133k1p2x1", 21);
 }
 
+TEST_CASE("transformed filters larger than the caches are right") {
+  for (const std::string& isa : cpu::available_isas()) {  // U: 36 x 352 x 352 floats, 18 MB
+    check_stages(winograd_tiling("c352h4w4k352", kWinograds[1], 1), cpu::kernels_for(isa));
+  }
+}
+
 TEST_CASE("output transforms apply every epilogue") {
   for (const char* epilogue : {"+bias", "+residual", "+relu", "+bias+residual", "+bias+relu",
                                "+residual+relu", "+bias+residual+relu"}) {
