@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # run.sh BUILD_DIR: installs that build, moves the installed tree, and builds and runs the C++ and the C
-# program of README.md against it, by find_package and by pkg-config.
+# program of README.md against it, by find_package and by pkg-config; then the commands of README.md.
 set -euo pipefail
 build_dir=$(realpath "$1")
 here=$(realpath "$(dirname "$0")")
@@ -44,5 +44,11 @@ export LD_LIBRARY_PATH=$libdir
 expect_result ./example_cpp
 expect_result ./example_c
 
-# The installed command, where the build has one.
-if [[ -e prefix/bin/megaconv ]]; then prefix/bin/megaconv --version; fi
+# The installed command, where the build has one: all of README.md's but the benchmark, and its Python.
+if [[ -e prefix/bin/megaconv ]]; then
+  export PATH=$work/prefix/bin:$PATH
+  grep '^megaconv ' "$here/../../README.md" | grep -v '^megaconv bench' >commands.sh
+  bash -euo pipefail commands.sh >commands.log
+  readme_code python >example.py
+  if python3 -c 'import numpy' 2>/dev/null; then python3 example.py; fi
+fi
