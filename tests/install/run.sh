@@ -47,7 +47,7 @@ expect_result ./example_c
 # The installed command, where the build has one: all of README.md's but the benchmark, and its Python.
 if [[ -e prefix/bin/megaconv ]]; then
   export PATH=$work/prefix/bin:$PATH
-  grep '^megaconv ' "$here/../../README.md" | grep -v '^megaconv bench' >commands.sh
+  awk '/^```/ { sh = $0 == "```sh" } sh && /^megaconv / && !/^megaconv bench/' "$here/../../README.md" >commands.sh
   bash -euo pipefail commands.sh >commands.log
   readme_code python >example.py
   if python3 -c 'import numpy' 2>/dev/null; then python3 example.py; fi
