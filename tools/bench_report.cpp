@@ -79,10 +79,10 @@ std::string bench_table(const std::vector<LayerResult>& results, const std::stri
   if (with_peer) table.add_column(peer, "mega faster than");
   if (with_error) {
     table.add_column("rel L2", "error");
-    table.add_column("of bound", "error");
+    table.add_column("bound", "error");
   }
-  table.add_column("mega", "workspace, MiB");
-  table.add_column("whole", "workspace, MiB");
+  table.add_column("mega", "space, MiB");
+  table.add_column("whole", "space, MiB");
 
   for (const LayerResult& result : results) {
     const VariantResult &direct = result.variant(kDirect), &staged = result.variant(kStaged),

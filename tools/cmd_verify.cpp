@@ -76,7 +76,10 @@ class Tally {
 
 ExitCode report_failure(const VerifyCase& item, const Verdict& verdict, Progress& progress) {
   progress.show("making the failure simpler");
-  const VerifyCase simplest = shrink(item);
+  const VerifyCase simplest = shrink(item, [&](const VerifyCase& simpler) {
+    const Verdict found = check(simpler);
+    return found.failed() && found.error == verdict.error;
+  });
   progress.clear();
   fmt::print("FAILED: {}\n  {}\nsimplest: {}\n  {}\n", one_line(verdict.failure), to_command(item),
              one_line(check(simplest).failure), to_command(simplest));

@@ -75,10 +75,11 @@ void add_tensor_options(CLI::App& app, ProblemArguments& arguments) {
   app.add_option_function<std::string>(
          "--layout",
          [&](const std::string& text) {
-           arguments.layout =
-               choose<Layout>("--layout", text, {{"nchw", Layout::nchw}, {"nhwc", Layout::nhwc}});
+           arguments.layout = choose<Layout>(
+               "--layout", text,
+               {{"nchw", Layout::nchw}, {"nhwc", Layout::nhwc}, {"chwn", Layout::chwn}});
          },
-         "Memory order of the tensors: nchw or nhwc")
+         "Memory order of the tensors: nchw, nhwc or chwn")
       ->type_name("LAYOUT")
       ->group("Problem");
   app.add_option_function<std::string>(

@@ -168,4 +168,13 @@ std::vector<VerifyCase> simpler_cases(const VerifyCase& item) {
   return simpler;
 }
 
+VerifyCase shrink(VerifyCase item, const std::function<bool(const VerifyCase&)>& fails) {
+  for (;;) {
+    const std::vector<VerifyCase> simpler = simpler_cases(item);
+    const auto failing = std::find_if(simpler.begin(), simpler.end(), fails);
+    if (failing == simpler.end()) return item;
+    item = *failing;
+  }
+}
+
 }  // namespace megaconv::cli

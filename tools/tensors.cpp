@@ -39,6 +39,7 @@ void fill_random(HostTensors& tensors, std::uint64_t seed) {
 }
 
 void fill_exact(HostTensors& tensors, const Tiling& tiling, std::uint64_t seed) {
+  constexpr double kDensity = 0.11;
   float multiple = 1;
   if (tiling.algorithm == Algorithm::winograd) {
     if (tiling.m == 6 || (tiling.m == 4 && tiling.points != Points::integer)) {
@@ -49,7 +50,6 @@ void fill_exact(HostTensors& tensors, const Tiling& tiling, std::uint64_t seed) 
     }
     multiple = tiling.m == 2 ? 4 : 576;  // the square of the filter transform's denominator
   }
-  constexpr double kDensity = 0.11;
   fill_integers(tensors.x.span(), seed, kDensity);
   fill_integers(tensors.w.span(), seed + 1, kDensity, multiple);
   fill_integers(tensors.bias.span(), seed + 2, kDensity, multiple);

@@ -61,18 +61,23 @@ std::string run_guarded(const Plan& plan, HostTensors& tensors, GuardedBuffer& w
   return {};
 }
 
+/// "4 of 2000 elements are not exact; y[17] = 3e-12, must be 0"
+std::string compare_bits(const std::vector<double>& reference, const float* y) {
+  std::size_t wrong = 0, first = 0;
+  for (std::size_t i = reference.size(); i-- > 0;) {
+    if (static_cast<double>(y[i]) == reference[i]) continue;
+    first = i;
+    ++wrong;
+  }
+  if (wrong == 0) return {};
+  return fmt::format("{} of {} elements are not exact; y[{}] = {:g}, must be {:g}", wrong,
+                     reference.size(), first, y[first], reference[first]);
+}
+
 std::string compare_with_reference(const VerifyCase& item, const HostTensors& tensors,
                                    const Tiling& tiling, const float* y, double& share) {
   const Reference reference(item.problem, tensors);
-  if (item.integer) {
-    const std::size_t size = reference.y().size();
-    const auto wrong = static_cast<std::size_t>(std::count_if(
-        reference.y().begin(), reference.y().end(), [&, i = std::size_t{0}](double value) mutable {
-          return static_cast<double>(y[i++]) != value;
-        }));
-    if (wrong == 0) return {};
-    return fmt::format("{} of {} elements are not exact", wrong, size);
-  }
+  if (item.integer) return compare_bits(reference.y(), y);
   const ErrorReport error = reference.compare(tiling, y);
   const ErrorBound bound = error_bound(tiling);
   share = share_of_bound(error, bound);
@@ -136,20 +141,11 @@ Verdict check(const VerifyCase& item) {
     if (own_window && error.status() == Status::invalid_argument) {
       verdict.refusal = error.what();
     } else {
+      verdict.error = error.status();
       verdict.failure = std::string(to_string(error.status())) + ": " + error.what();
     }
   }
   return verdict;
-}
-
-VerifyCase shrink(VerifyCase item) {
-  for (;;) {
-    const std::vector<VerifyCase> simpler = simpler_cases(item);
-    const auto failing = std::find_if(simpler.begin(), simpler.end(),
-                                      [](const VerifyCase& c) { return check(c).failed(); });
-    if (failing == simpler.end()) return item;
-    item = *failing;
-  }
 }
 
 }  // namespace megaconv::cli

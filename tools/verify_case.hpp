@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "megaconv/error.hpp"
 #include "megaconv/problem.hpp"
 #include "tools/plan_arguments.hpp"
 
@@ -23,10 +25,11 @@ std::string to_command(const VerifyCase& item);
 
 /// What checking a case told.
 struct Verdict {
-  std::string failure;        ///< empty: right
-  std::string refusal;        ///< why there is no such plan, when its options allow that
-  std::string algorithm;      ///< algorithm_text()
-  double share_of_bound = 0;  ///< error / bound; share_of_bound()
+  std::string failure;          ///< empty: right
+  std::optional<Status> error;  ///< of a failure that is an exception
+  std::string refusal;          ///< why there is no such plan, when its options allow that
+  std::string algorithm;        ///< algorithm_text()
+  double share_of_bound = 0;    ///< error / bound; share_of_bound()
 
   bool failed() const { return !failure.empty(); }
   bool refused() const { return !refusal.empty(); }
@@ -49,7 +52,7 @@ VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool inte
 /// The case with an extent halved or a feature dropped, each of the valid ones.
 std::vector<VerifyCase> simpler_cases(const VerifyCase& item);
 
-/// Follows simpler cases as long as they fail too.
-VerifyCase shrink(VerifyCase item);
+/// Follows simpler cases as long as they fail too; `item` fails.
+VerifyCase shrink(VerifyCase item, const std::function<bool(const VerifyCase&)>& fails);
 
 }  // namespace megaconv::cli

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real command: exit status, what it says and where, and that a failure writes nothing.
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "tests/catch.hpp"
+#include "tests/tools/npy_bytes.hpp"
+#include "tests/tools/scratch_folder.hpp"
+
+namespace megaconv::cli {
+namespace {
+
+struct Outcome {
+  int status;
+  std::string out, err;
+};
+
+/// Runs megaconv in `folder` through a shell.
+Outcome megaconv_in(const ScratchFolder& folder, const std::string& arguments,
+                    const std::string& environment = "") {
+  const ScratchFolder streams;
+  const std::string command = "cd '" + folder.path("") + "' && " + environment +
+                              " '" MEGACONV_COMMAND "' " + arguments + " >'" + streams.path("out") +
+                              "' 2>'" + streams.path("err") + "'";
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, streams.read("out"), streams.read("err")};
+}
+
+Outcome megaconv(const std::string& arguments, const std::string& environment = "") {
+  return megaconv_in(ScratchFolder(), arguments, environment);
+}
+
+/// One error line on stderr, nothing on stdout, no file that was not there.
+void check_refused(const ScratchFolder& folder, const std::string& arguments, int status,
+                   const std::string& message, const std::string& environment = "") {
+  CAPTURE(arguments);
+  const std::size_t files = folder.num_files();
+  const Outcome outcome = megaconv_in(folder, arguments, environment);
+  CHECK(outcome.status == status);
+  CHECK(outcome.out.empty());
+  CHECK(outcome.err.rfind("megaconv: error: ", 0) == 0);
+  CHECK(outcome.err.find('\n') == outcome.err.size() - 1);
+  CHECK_THAT(outcome.err, ContainsSubstring(message));
+  CHECK(folder.num_files() == files);
+}
+
+TEST_CASE("Every verb has a help with examples, and --version says the version") {
+  CHECK(megaconv("--version").out == "megaconv " MEGACONV_VERSION "\n");
+  for (const char* verb : {"", "info", "run", "bench", "verify", "map", "map show", "map export",
+                           "map validate", "map diff"}) {
+    const Outcome outcome = megaconv(std::string(verb) + " --help");
+    CAPTURE(verb);
+    CHECK(outcome.status == 0);
+    CHECK(outcome.err.empty());
+    CHECK_THAT(outcome.out, ContainsSubstring("Example"));
+  }
+}
+
+TEST_CASE("Usage errors are one line and status 2") {
+  const ScratchFolder folder;
+  check_refused(folder, "", 2, "must be info, run, bench, verify or map");
+  check_refused(folder, "frobnicate", 2, "frobnicate");
+  check_refused(folder, "map", 2, "map needs one of show, export, validate or diff");
+  check_refused(folder, "run", 2, "run needs a PROBLEM");
+  check_refused(folder, "bench", 2, "bench needs a PROBLEM");
+  check_refused(folder, "run c1h1k1 --no-such-option", 2, "--no-such-option");
+  check_refused(folder, "run c1h1k1 --threads x", 2, "--threads");
+  check_refused(folder, "run c1h1k1 --threads -1", 2, "--threads");
+  check_refused(folder, "run c1h1k1 --threads 9999", 2, "threads 9999, must be 1 to");
+  check_refused(folder, "run c1h1k1", 2, "MEGACONV_NUM_THREADS=many", "MEGACONV_NUM_THREADS=many");
+  check_refused(folder, "run c1h1k1", 2, "MEGACONV_LOG_LEVEL=loud", "MEGACONV_LOG_LEVEL=loud");
+  check_refused(folder, "run c1h1k1 --repeats 0", 2, "--repeats");
+  check_refused(folder, "run c1h1k1 --pad 1", 2, "need --input");
+  check_refused(folder, "run c1h1k1 --wait-budget-ms 0", 2, "wait budget 0 ms");
+  check_refused(folder, "run c1h1k1 --mapping m.json --policy staged", 2, "excludes");
+  check_refused(folder, "bench c1h1k1 -o r.json", 2, "needs --json or --csv");
+}
+
+TEST_CASE("Problems that are wrong name the value and what is allowed") {
+  const ScratchFolder folder;
+  check_refused(folder, "run n0c1h1k1", 2, "n = 0: must be 1 to");
+  check_refused(folder, "run n1c-1h1k1", 2, "'c' must be followed by a number");
+  check_refused(folder, "run c8h8k0", 2, "k = 0");
+  check_refused(folder, "run c1h3k1r9p0", 2, "filter of 9x9");
+  check_refused(folder, "run n999999c999999h999999k1", 2, "must be at most 2^40");
+  check_refused(folder, "run n99999999999999999999c1h1k1", 2, "must be at most");
+  check_refused(folder, "run c3h4k4g2", 2, "groups = 2");
+  check_refused(folder, "run c1h1k1x", 2, "problem \"c1h1k1x\"");
+  check_refused(folder, "run c1h1k1+gelu", 2, "unknown suffix");
+  check_refused(folder, "run c1h1k1 --batch 0", 2, "n = 0");
+  check_refused(folder, "bench --network alexnet", 2, "must be one of resnet50");
+  check_refused(folder, "run c1h1k1 --policy best", 2, "interleaved");
+  check_refused(folder, "run c16h8k16 --algo winograd --tile 3", 2, "--tile 3, must be 2, 4 or 6");
+  check_refused(folder, "bench --layers bad.csv", 4, "cannot read bad.csv");
+  folder.write("bad.csv", "good,1,16,8,8,16\nbad,1,2\n");
+  check_refused(folder, "bench --layers bad.csv", 2, "bad.csv:2: 3 fields");
+}
+
+TEST_CASE("What this build or an algorithm cannot do is status 3") {
+  const ScratchFolder folder;
+  check_refused(folder, "run c1h1k1 --backend cuda", 3, "not part of this build, must be cpu");
+  check_refused(folder, "run c1h1k1 --backend sim", 3, "not part of this build, must be cpu");
+  check_refused(folder, "run c16h8k16u2 --algo winograd", 3, "stride 2x2, must be 1x1");
+  check_refused(folder, "run c1h1k1+f16", 3, "f16");
+  check_refused(folder, "run c1h1k1", 3, "instruction set \"mmx\"", "MEGACONV_ISA=mmx");
+}
+
+TEST_CASE("What the machine refuses is status 4") {
+  const ScratchFolder folder;
+  check_refused(folder, "run n1c1024h32768k32", 4, "are available");
+  check_refused(folder, "run c1h1k1 --mapping absent.json", 4, "cannot read absent.json");
+  check_refused(folder, "run c1h1k1 --output absent/y.npy", 4, "cannot write absent/y.npy");
+  check_refused(folder, "run c1h1k1 --output .", 4, "not a regular file");
+  check_refused(folder, "bench c1h1k1 --json -o absent/r.json", 4, "cannot write absent/r.json");
+  check_refused(folder, "map export c1h1k1 -o absent/m.json", 4, "cannot write absent/m.json");
+  check_refused(folder, "map validate absent.json", 4, "cannot read absent.json");
+}
+
+TEST_CASE("run computes what is in .npy files and writes a whole .npy file") {
+  const ScratchFolder folder;
+  folder.write("x.npy", npy_ones({2, 4, 5, 6}));
+  folder.write("w.npy", npy_ones({3, 4, 3, 3}));
+  folder.write("b.npy", npy_ones({3}));
+  const Outcome outcome = megaconv_in(
+      folder,
+      "run --input x.npy --weights w.npy --bias b.npy --output y.npy --min-ms 0 --repeats 1");
+  CHECK(outcome.err.empty());
+  REQUIRE(outcome.status == 0);
+  CHECK_THAT(outcome.out, ContainsSubstring("n2c4h5w6k3r3s3p1u1d1g1+bias"));
+  CHECK_THAT(outcome.out, ContainsSubstring("shape 2x3x5x6"));
+  CHECK(folder.num_files() == 4);
+  const std::string y = folder.read("y.npy");
+  const auto* values = reinterpret_cast<const float*>(y.data() + y.size() - 2 * 3 * 5 * 6 * 4);
+  CHECK(values[0] == 17);      // a corner sees 2x2 pixels of 4 channels
+  CHECK(values[6 + 1] == 37);  // 3x3 pixels
+}
+
+TEST_CASE("run takes shapes in NHWC and options of the convolution from the command line") {
+  const ScratchFolder folder;
+  folder.write("x.npy", npy_ones({1, 9, 8, 4}));
+  folder.write("w.npy", npy_ones({6, 3, 5, 2}));
+  folder.write("r.npy", npy_ones({1, 5, 7, 6}));
+  const Outcome outcome = megaconv_in(
+      folder,
+      "run --input x.npy --weights w.npy --residual r.npy --layout nhwc --groups 2 --stride 2x1 "
+      "--pad 1x3 --dilation 1x2 --epilogue relu --output y.npy --min-ms 0 --repeats 1");
+  CHECK_THAT(outcome.err + outcome.out, ContainsSubstring("must be 1x5x6x6"));
+  folder.write("r.npy", npy_ones({1, 5, 6, 6}));
+  CHECK(megaconv_in(folder,
+                    "run --input x.npy --weights w.npy --residual r.npy --layout nhwc --groups 2 "
+                    "--stride 2x1 --pad 1x3 --dilation 1x2 --epilogue relu --output y.npy "
+                    "--min-ms 0 --repeats 1")
+            .status == 0);
+}
+
+TEST_CASE("Wrong .npy files are refused, and nothing is written") {
+  const ScratchFolder folder;
+  folder.write("x.npy", npy_ones({1, 4, 8, 8}));
+  folder.write("w.npy", npy_ones({4, 4, 3, 3}));
+  const auto refused = [&](const std::string& options, int status, const std::string& message) {
+    check_refused(folder, "run --output y.npy " + options, status, message);
+  };
+  const auto with_input = [&](const std::string& bytes, int status, const std::string& message) {
+    folder.write("bad.npy", bytes);
+    refused("--input bad.npy --weights w.npy", status, message);
+  };
+  with_input(npy_bytes("{'descr': '<f8', 'fortran_order': False, 'shape': (1, 4, 8, 8), }", 2048),
+             2, "dtype '<f8', must be '<f4'");
+  with_input(npy_bytes("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 4, 8, 8), }", 1024), 2,
+             "Fortran order");
+  with_input(npy_ones({4, 8, 8}), 2, "rank 3, must be 4");
+  with_input(npy_ones({1, 4, 8, 8}) + "more", 2, "1028 bytes of data");
+  with_input(npy_bytes(npy_dictionary("(1, 4, 8, 8000000)"), 1024), 2, "1024 bytes of data");
+  with_input(npy_ones({1, 4, 8, 8}).substr(0, 40), 2, "truncated");
+  with_input("no numbers at all", 2, "not a .npy file");
+  with_input(npy_ones({1, 5, 8, 8}), 2, "w.npy: 4 channels a group, must be 5 / 1");
+  refused("--input absent.npy --weights w.npy", 4, "cannot read absent.npy");
+  refused("--input . --weights w.npy", 4, "not a regular file");
+  refused("--input x.npy", 2, "--weights");
+  refused("--input x.npy --weights w.npy --bias w.npy", 2, "rank 4, must be 1");
+  refused("--input x.npy --weights w.npy --residual x.npy --pad 0", 2,
+          "shape 1x4x8x8, must be 1x4x6x6");
+  refused("--input x.npy --weights w.npy --groups 3", 2, "must be 4 / 3");
+  refused("--input x.npy --weights w.npy --stride 0", 2, "stride = 0");
+  refused("--input x.npy --weights w.npy --pad 1y2", 2, "--pad 1y2, must be");
+  refused("--input x.npy --weights w.npy --epilogue bias", 2, "may only be relu");
+  refused("--input x.npy --weights w.npy c1h1k1", 2, "exclude each other");
+}
+
+TEST_CASE("A mapping goes out to a file, is edited, and comes back") {
+  const ScratchFolder folder;
+  REQUIRE(megaconv_in(folder, "map export n1c16h16k16 --algo winograd --policy staged -o a.json")
+              .status == 0);
+  REQUIRE(megaconv_in(folder,
+                      "map export n1c16h16k16 --algo winograd --policy depth_first "
+                      "--window whole -o b.json")
+              .status == 0);
+  CHECK(megaconv_in(folder, "map validate a.json").status == 0);
+  CHECK(megaconv_in(folder, "map validate a.json n1c16h16k16").status == 0);
+  CHECK(megaconv_in(folder, "run --mapping b.json --min-ms 0").status == 0);
+  CHECK(megaconv_in(folder, "run n1c16h16k16 --mapping b.json --min-ms 0").status == 0);
+  CHECK_THAT(megaconv_in(folder, "map show --mapping a.json").out, ContainsSubstring("staged"));
+  CHECK(megaconv_in(folder, "map diff a.json a.json").status == 0);
+  const Outcome diff = megaconv_in(folder, "map diff a.json b.json");
+  CHECK(diff.status == 1);
+  CHECK_THAT(diff.out, ContainsSubstring("+ policy: depth_first"));
+  check_refused(folder, "map validate a.json n2c16h16k16", 2, "a.json: ");
+  check_refused(folder, "run n2c16h16k16 --mapping a.json", 2, "a.json: ");
+}
+
+TEST_CASE("A mapping that deadlocks or is damaged is refused") {
+  const ScratchFolder folder;
+  const std::string right =
+      megaconv_in(folder, "map export c16h16k16 --algo winograd --policy staged").out;
+  REQUIRE(nlohmann::json::accept(right));
+  nlohmann::ordered_json deadlock = nlohmann::ordered_json::parse(right);
+  // The order is the array at the end of the file: an output transform cannot be the first task.
+  nlohmann::ordered_json& order = deadlock.back();
+  REQUIRE(order.is_array());
+  std::rotate(order.begin(), order.end() - 1, order.end());
+  folder.write("deadlock.json", deadlock.dump());
+  check_refused(folder, "map validate deadlock.json", 2, "position 0");
+  check_refused(folder, "run --mapping deadlock.json", 2, "position 0");
+  nlohmann::ordered_json twice = nlohmann::ordered_json::parse(right);
+  twice.back().push_back(twice.back().front());
+  folder.write("twice.json", twice.dump());
+  check_refused(folder, "map validate twice.json", 2, "twice.json: ");
+  folder.write("half.json", right.substr(0, right.size() / 2));
+  check_refused(folder, "map validate half.json", 2, "half.json: ");
+  folder.write("empty.json", "");
+  check_refused(folder, "map diff empty.json empty.json", 2, "empty.json: ");
+}
+
+TEST_CASE("bench prints a table, CSV and JSON, and nothing else with them") {
+  const std::string quick = " n1c16h12k16 --min-ms 0 --repeats 1 ";
+  const Outcome table = megaconv("bench" + quick);
+  CHECK(table.status == 0);
+  CHECK(table.err.empty());
+  CHECK_THAT(table.out, ContainsSubstring("geometric mean of 1 layer"));
+  const auto records = nlohmann::json::parse(megaconv("bench --json" + quick).out);
+  REQUIRE(records.size() == 3);
+  CHECK(records[2].at("variant") == "megakernel");
+  CHECK(records[2].at("within_bound") == true);
+  CHECK_THAT(megaconv("bench --csv" + quick).out, ContainsSubstring("schema_version,kind,"));
+  const ScratchFolder folder;
+  CHECK(megaconv_in(folder, "bench --json -o r.json" + quick).status == 0);
+  CHECK(nlohmann::json::parse(folder.read("r.json")).size() == 3);
+}
+
+TEST_CASE("verify passes on random and on given problems, the same for the same seed") {
+  const Outcome random = megaconv("verify --count 40 --seed 5");
+  CHECK(random.status == 0);
+  CHECK(random.err.empty());
+  CHECK_THAT(random.out, ContainsSubstring("seed 5: 40 cases right"));
+  CHECK_THAT(megaconv("verify n2c40h13w11k35 --integer --tile 4 --points integer").out,
+             ContainsSubstring("every element exact"));
+  CHECK_THAT(megaconv("verify n1c20h9k17 c3h5k4r1 --algo auto").out,
+             ContainsSubstring("2 cases right"));
+}
+
+TEST_CASE("info says what there is, also as JSON") {
+  CHECK_THAT(megaconv("info").out, ContainsSubstring("backend cpu   yes"));
+  CHECK(nlohmann::json::parse(megaconv("info --json").out).at("version") == MEGACONV_VERSION);
+}
+
+TEST_CASE("A full disk is an error, not a short result") {
+  if (!std::filesystem::exists("/dev/full")) SKIP("no /dev/full");
+  const std::string command = "'" MEGACONV_COMMAND "' info >/dev/full 2>/dev/null";
+  CHECK(WEXITSTATUS(std::system(command.c_str())) == 4);
+}
+
+}  // namespace
+}  // namespace megaconv::cli

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables, CSV, JSON and times: what results look like.
+#include "tests/catch.hpp"
+#include "tools/bench_report.hpp"
+#include "tools/records.hpp"
+#include "tools/table.hpp"
+#include "tools/terminal.hpp"
+#include "tools/timing.hpp"
+
+namespace megaconv::cli {
+namespace {
+
+TEST_CASE("A table aligns its columns under their groups") {
+  Table table;
+  table.add_column("layer");
+  table.add_column("a", "time");
+  table.add_column("b", "time");
+  table.add_column("error", "wide title");
+  table.add_row({"conv2", "1.0", "22.00", "1e-6"});
+  table.add_row({"größer", "10.0", "2.0", "-"});
+  CHECK(table.str() ==
+        "               time  wide title\n"
+        "layer      a      b       error\n"
+        "conv2    1.0  22.00        1e-6\n"
+        "größer  10.0    2.0           -\n");
+}
+
+TEST_CASE("CSV quotes what must be quoted and leaves out what is not there") {
+  const std::vector<Record> records = {
+      {{"name", "plain"}, {"value", 1.5}, {"right", true}},
+      {{"name", "F(4x4, 3x3) \"x\""}, {"value", nullptr}, {"right", false}}};
+  CHECK(to_csv(records) ==
+        "name,value,right\n"
+        "plain,1.5,true\n"
+        "\"F(4x4, 3x3) \"\"x\"\"\",,false\n");
+}
+
+TEST_CASE("JSON has one record a line and survives bytes that are not UTF-8") {
+  const std::string text = to_json({{{"name", "a"}}, {{"name", "\xff"}}});
+  CHECK(text.substr(0, 20) == "[\n  {\"name\":\"a\"},\n  ");
+  CHECK(nlohmann::json::parse(text).size() == 2);
+  CHECK(nlohmann::json::parse(to_json({})).empty());
+}
+
+TEST_CASE("summarize gives the median and the deciles") {
+  const TimeSummary summary = summarize({5, 1, 4, 2, 3, 9, 8, 7, 6, 10, 11});
+  CHECK(summary.median_ms == 6);
+  CHECK(summary.p10_ms == 2);
+  CHECK(summary.p90_ms == 10);
+  CHECK(summary.runs == 11);
+  CHECK(summary.spread() == Approx(8.0 / 6));
+  CHECK(summarize({1, 2}).median_ms == Approx(1.5));
+  CHECK(summarize({3}).p90_ms == 3);
+}
+
+TEST_CASE("measure_interleaved gives every variant its turns, one after the other") {
+  std::string order;
+  const TimedVariant variants[] = {{"a", [&] { order += 'a'; }}, {"b", [&] { order += 'b'; }}};
+  const auto times = measure_interleaved(variants, {.min_ms = 0, .repeats = 3}, [](auto&&) {});
+  CHECK(order == "aabbaabbaabb");  // in each turn once untimed, once timed
+  REQUIRE(times.size() == 2);
+  CHECK(times[0].runs == 3);
+}
+
+TEST_CASE("Numbers are shown in a form that people read") {
+  CHECK(format_bytes(1023) == "1023 B");
+  CHECK(format_bytes(1536) == "1.5 KiB");
+  CHECK(format_bytes(std::uint64_t{5} << 40) == "5.0 TiB");
+  CHECK(format_ms(0.01234) == "0.0123");
+  CHECK(format_ms(1.2345) == "1.234");
+  CHECK(format_ms(123.45) == "123.5");
+  CHECK(one_line("two\nlines\t\x1b[0m and \xc3\xa4\n") == "two lines  [0m and ??");
+}
+
+LayerResult layer(const char* name, double direct, double staged, double mega, double peer) {
+  LayerResult result{.name = name, .problem = {}, .variants = {}};
+  const auto add = [&](const char* variant, double ms, bool ours) {
+    VariantResult v{
+        .name = variant, .algorithm = "", .policy = ours ? "p" : "", .workspace_bytes = 1 << 20};
+    if (ours) v.bound = ErrorBound{1e-6, 64};
+    v.time = {ms, ms, ms, 10};
+    v.error = ErrorReport{1e-7, 32, 0};
+    result.variants.push_back(v);
+  };
+  add(kDirect, direct, true);
+  add(kStaged, staged, true);
+  add(kMega, mega, true);
+  add("onednn_direct", peer * 2, false);
+  add("onednn_winograd", peer, false);
+  return result;
+}
+
+TEST_CASE("bench's table compares with the better of a peer's algorithms and fits 120 columns") {
+  const std::vector<LayerResult> results = {
+      layer("resnet_conv2_n128", 1234.5, 1234.5, 617.25, 308.625), layer("b", 4, 2, 1, 4)};
+  const std::string table = bench_table(results, "onednn");
+  CHECK_THAT(table, ContainsSubstring("2.00x   2.00x   0.50x"));
+  CHECK_THAT(table, ContainsSubstring("50%"));  // the element's 32 of 64, not the norm's 10%
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 120);
+  const std::string summary = bench_summary(results, "onednn");
+  CHECK_THAT(summary, ContainsSubstring("1.41x as fast as the better of onednn's"));
+  CHECK_THAT(summary, ContainsSubstring("2.83x as fast as direct tasks (least 2.00x, most 4.00x)"));
+}
+
+TEST_CASE("bench shows a wrong result as wrong, and only then") {
+  LayerResult result = layer("a", 1, 1, 1, 1);
+  CHECK(result.right());
+  CHECK_THAT(bench_table({result}, ""), !ContainsSubstring("WRONG"));
+  result.variants[2].error->relative_l2 = 2e-6;
+  CHECK_FALSE(result.right());
+  CHECK_THAT(bench_table({result}, ""), ContainsSubstring("WRONG"));
+  CHECK_THAT(bench_summary({result}, ""), ContainsSubstring("WRONG: a, megakernel"));
+}
+
+TEST_CASE("bench's records say for every variant what it was measured with") {
+  const std::vector<Record> records = bench_records({layer("a", 1, 1, 2, 4)}, 2, 7, true);
+  REQUIRE(records.size() == 5);
+  for (const char* key : {"schema_version", "device", "threads", "git", "seed", "problem"}) {
+    CHECK(records[4].contains(key));
+  }
+  CHECK(records[2].at("variant") == kMega);
+  CHECK(records[2].at("median_ms") == 2.0);
+  CHECK(records[4].at("workspace_bytes").is_null());
+}
+
+}  // namespace
+}  // namespace megaconv::cli
