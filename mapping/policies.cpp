@@ -20,6 +20,12 @@ constexpr std::pair<Policy, const char*> kPolicyNames[] = {
     {Policy::random_topological, "random_topological"},
 };
 
+// On a CPU every worker reads the same filter block at about the same time. On a GPU the L2 shares
+// filters among far more workers than there should be groups in flight (docs/performance.md).
+std::uint32_t default_m_groups(const Target& target) {
+  return target.backend == Backend::cuda ? 2 : target.workers;
+}
+
 // Workers take tasks in order, so about `workers` neighbours of the mapping run at the same time;
 // two of those apart, a consumer finds its producers done unless they run longer than its whole
 // neighbourhood. M groups: one for each worker, which then read the same filter block together.
@@ -27,9 +33,10 @@ Interleaving choose_interleaving(const MappingOptions& options, const TaskGraph&
                                  const Target& target) {
   const std::uint32_t apart = target.workers > 1 ? 2 * std::min(target.workers, 1u << 30) : 1;
   const std::uint32_t most_groups = std::max(1u, graph.tiling.num_groups);
-  return {.dig = options.dig.value_or(apart),
-          .dgo = options.dgo.value_or(apart),
-          .m_groups = options.m_groups.value_or(std::clamp(target.workers, 1u, most_groups))};
+  return {
+      .dig = options.dig.value_or(apart),
+      .dgo = options.dgo.value_or(apart),
+      .m_groups = options.m_groups.value_or(std::clamp(default_m_groups(target), 1u, most_groups))};
 }
 
 }  // namespace

@@ -10,10 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "runtime/cuda/device_run.hpp"
 #include "runtime/cuda/error.hpp"
 #include "runtime/cuda/kernels.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/report.hpp"
+#include "tasks/cuda/task_args.hpp"
 
 namespace megaconv {
 namespace cuda {
@@ -74,14 +76,16 @@ class DeviceArray {
  public:
   explicit DeviceArray(const std::vector<T>& values) : size_(values.size()) {
     if (size_ == 0) return;
-    check(cudaMalloc(&data_, size_ * sizeof(T)),
+    check(cudaMalloc(reinterpret_cast<void**>(&data_), size_ * sizeof(T)),
           "task array of " + std::to_string(size_ * sizeof(T)) + " bytes");
     const cudaError_t code =
         cudaMemcpy(data_, values.data(), size_ * sizeof(T), cudaMemcpyHostToDevice);
     if (code != cudaSuccess) cudaFree(data_);
     check(code, "upload of the task array");
   }
-  ~DeviceArray() { cudaFree(data_); }
+  ~DeviceArray() {
+    if (data_ != nullptr) cudaFree(data_);  // even freeing nothing would end a stream capture
+  }
   DeviceArray(const DeviceArray&) = delete;
   DeviceArray& operator=(const DeviceArray&) = delete;
   T* data() const { return data_; }
@@ -119,6 +123,7 @@ TaskArgs make_task_args(const Tiling& tiling) {
   args.tiles_w = i32(tiling.tiles_w);
   args.num_tiles = i32(tiling.num_tiles());
   args.group_tiles = i32(tiling.group_tiles);
+  args.group_tiles_padded = (args.group_tiles + 3) / 4 * 4;
   args.c_padded = i32(tiling.channel_blocks() * block);
   args.k_padded = i32(tiling.filter_blocks() * block);
   args.v_slots = i32(tiling.v_slots);
@@ -175,7 +180,7 @@ class CudaExecutor final : public Executor {
     const Tiling& tiling = lowering.graph.tiling;
     check_extents(tiling);
     if (kernels_.most_shared_bytes > static_cast<int>(device_.shared_bytes)) {
-      throw Error(Status::unsupported, std::string(kernels_.name) + " needs " +
+      throw Error(Status::unsupported, kernels_.name + " needs " +
                                            std::to_string(kernels_.most_shared_bytes) +
                                            " bytes of shared memory, " + device_.name + " has " +
                                            std::to_string(device_.shared_bytes));
@@ -251,14 +256,14 @@ class CudaExecutor final : public Executor {
     std::uint32_t num_counters = 0;
   };
 
-  const void* megakernel() const {
+  Dispatch dispatch() const {
     switch (launch_) {
       case CudaLaunch::one_block_per_task:
-        return kernels_.one_task;
+        return Dispatch::one_task;
       case CudaLaunch::raw_block_index:
-        return kernels_.raw_index;
+        return Dispatch::raw_index;
       default:
-        return kernels_.persistent;
+        return Dispatch::persistent;
     }
   }
 
@@ -276,14 +281,14 @@ class CudaExecutor final : public Executor {
       num_blocks_ = static_cast<std::uint32_t>(device_.num_sms);
       return;
     }
-    allow_shared(megakernel(), kernels_.most_shared_bytes);
+    allow_shared(kernels_.megakernel, kernels_.most_shared_bytes);
     if (launch_ != CudaLaunch::persistent) {
       num_blocks_ = static_cast<std::uint32_t>(tasks_.size());
       return;
     }
     int blocks_per_sm = 0;
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-              &blocks_per_sm, megakernel(), kBlockThreads,
+              &blocks_per_sm, kernels_.megakernel, kernels_.num_threads,
               static_cast<std::size_t>(kernels_.most_shared_bytes)),
           "occupancy of the megakernel");
     const auto most = static_cast<std::uint32_t>(std::max(1, blocks_per_sm) * device_.num_sms);
@@ -310,8 +315,14 @@ class CudaExecutor final : public Executor {
     };
     layout_.counters = place(layout_.num_counters * sizeof(std::uint32_t));
     layout_.waiting = place(num_blocks_ * sizeof(std::uint32_t));
-    layout_.v = place(tiling.v_slots * tiling.v_slot_bytes());
-    layout_.m = place(tiling.m_slots * tiling.m_slot_bytes());
+    const auto slot_bytes = [&](std::int32_t channels) {
+      return std::size_t{tiling.num_positions()} *
+             static_cast<std::size_t>(args_.group_tiles_padded) *
+             static_cast<std::size_t>(channels) * sizeof(float);
+    };
+    const bool winograd = tiling.algorithm == Algorithm::winograd;
+    layout_.v = place(winograd ? tiling.v_slots * slot_bytes(args_.c_padded) : 0);
+    layout_.m = place(winograd ? tiling.m_slots * slot_bytes(args_.k_padded) : 0);
     layout_.u = place(tiling.filters == FilterMode::every_run ? tiling.u_bytes() : 0);
     layout_.total = aligned(end);
   }
@@ -331,7 +342,8 @@ class CudaExecutor final : public Executor {
                     cudaStream_t stream) const {
     const auto index = static_cast<std::uint32_t>(kind);
     void* parameters[] = {&args, &tasks};
-    check(cudaLaunchKernel(kernels_.stage[index], dim3(count), dim3(kBlockThreads), parameters,
+    check(cudaLaunchKernel(kernels_.stage[index], dim3(count),
+                           dim3(static_cast<unsigned>(kernels_.num_threads)), parameters,
                            static_cast<std::size_t>(kernels_.shared_bytes[index]), stream),
           std::string("launch of stage ") + to_string(kind));
   }
@@ -356,12 +368,14 @@ class CudaExecutor final : public Executor {
     run.waiting = reinterpret_cast<std::uint32_t*>(base + layout_.waiting);
     run.plan_word = plan_word_;
     run.wait_budget_ns = wait_budget_ns_;
+    run.dispatch = dispatch();
     std::vector<DeviceTraceRecord> records(trace != nullptr ? tasks_.size() : 0);
     const DeviceArray<DeviceTraceRecord> device_records(records);
     run.trace = device_records.data();
 
     void* parameters[] = {&args, &run};
-    check(cudaLaunchKernel(megakernel(), dim3(num_blocks_), dim3(kBlockThreads), parameters,
+    check(cudaLaunchKernel(kernels_.megakernel, dim3(num_blocks_),
+                           dim3(static_cast<unsigned>(kernels_.num_threads)), parameters,
                            static_cast<std::size_t>(kernels_.most_shared_bytes), stream),
           "launch of the megakernel");
     if (trace == nullptr) return;
@@ -420,8 +434,8 @@ std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const Pla
 
 Target cuda_target(const PlanOptions& options) {
   const cuda::Device device = cuda::current_device();
-  // Two workers an SM; half of the L2 is what V, M and U can keep of it (docs/performance.md).
-  const std::uint32_t resident = static_cast<std::uint32_t>(2 * device.num_sms);
+  // Four workers an SM; half of the L2 is what V, M and U can keep of it (docs/performance.md).
+  const std::uint32_t resident = static_cast<std::uint32_t>(4 * device.num_sms);
   return {.backend = Backend::cuda,
           .workers = options.num_blocks != 0 ? std::min(options.num_blocks, resident) : resident,
           .cache_bytes_per_worker = device.l2_bytes / 2 / resident};

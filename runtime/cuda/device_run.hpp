@@ -27,6 +27,13 @@ struct DeviceTraceRecord {
   std::uint32_t sm;
 };
 
+/// How workers come by positions.
+enum class Dispatch {
+  persistent,  // tickets, until none is left
+  one_task,    // one ticket per block, one block per task
+  raw_index,   // blockIdx.x; relies on blocks starting in order, which CUDA does not promise
+};
+
 struct DeviceRun {
   const Task* tasks;  // by position
   std::uint32_t num_tasks;
@@ -37,13 +44,7 @@ struct DeviceRun {
   std::uint64_t plan_word;  // the header's owner word for this plan; even
   std::uint64_t wait_budget_ns;
   DeviceTraceRecord* trace;  // null: off
-};
-
-/// How workers come by positions.
-enum class Dispatch {
-  persistent,  // tickets, until none is left
-  one_task,    // one ticket per block, one block per task
-  raw_index,   // blockIdx.x; relies on blocks starting in order, which CUDA does not promise
+  Dispatch dispatch;
 };
 
 }  // namespace megaconv::cuda

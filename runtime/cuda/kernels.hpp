@@ -1,31 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiled kernels behind one table entry per variant, so that only kernels*.cu need
-// instantiate them.
+// The compiled kernels, one set per variant of an algorithm, so that only the .cu files instantiate
+// them.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
-#include <cstdint>
+#include <string>
 
-#include "megaconv/plan.hpp"
-#include "runtime/cuda/device_run.hpp"
-#include "tasks/cuda/task_args.hpp"
+#include "megaconv/mapping.hpp"
 
 namespace megaconv::cuda {
 
-/// All kernels of one variant of one algorithm. Arrays are by TaskKind.
+/// All kernels of one variant. Arrays are by TaskKind.
 struct KernelSet {
-  const char* name;        ///< "winograd F(4x4,3x3), tasks of 128 tiles x 128 filters"
-  const void* persistent;  ///< megakernel, by Dispatch
-  const void* one_task;
-  const void* raw_index;
-  const void* stage[kNumTaskKinds];  ///< null where the algorithm has no such task
-  int shared_bytes[kNumTaskKinds];   ///< dynamic shared memory, for the layout asked for
-  int most_shared_bytes;             ///< of a megakernel
+  std::string name;        ///< "winograd F(4x4,3x3), tasks of 128 tiles x 128 filters"
+  const void* megakernel;  ///< takes (TaskArgs, DeviceRun)
+  int num_threads;         ///< of a block
+  int most_shared_bytes;   ///< dynamic shared memory of the megakernel
+  const void*
+      stage[kNumTaskKinds];  ///< takes (TaskArgs, const Task*); null for kinds it does not have
+  int shared_bytes[kNumTaskKinds];  ///< dynamic shared memory of a stage
 };
 
 /// The variant that runs this tiling. Throws Error(unsupported) for a tiling that none was compiled
 /// for.
 KernelSet kernels_for(const Tiling& tiling);
+
+// One file per variant, so that they compile side by side.
+KernelSet winograd_2_nchw_kernels(const Tiling& tiling);
+KernelSet winograd_2_nhwc_kernels(const Tiling& tiling);
+KernelSet winograd_4_nchw_kernels(const Tiling& tiling);
+KernelSet winograd_4_nhwc_kernels(const Tiling& tiling);
+KernelSet winograd_6_nchw_kernels(const Tiling& tiling);
+KernelSet winograd_6_nhwc_kernels(const Tiling& tiling);
 
 }  // namespace megaconv::cuda

@@ -70,8 +70,8 @@ __device__ inline void run_task(const TaskArgs& args, const Task& task, std::byt
   }
 }
 
-template <class Kernel, Dispatch kDispatch>
-__global__ void __launch_bounds__(kBlockThreads, Kernel::kBlocksPerSm)
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     megakernel(const TaskArgs args, const DeviceRun run) {
   extern __shared__ __align__(16) std::byte shared[];
   __shared__ Task task;
@@ -81,11 +81,11 @@ __global__ void __launch_bounds__(kBlockThreads, Kernel::kBlocksPerSm)
 
   if (leader) epoch = attach(*run.header, run.counters, run.num_counters, run.plan_word);
   __syncthreads();
-  const std::uint32_t overshoot = kDispatch == Dispatch::persistent ? gridDim.x : 0;
+  const std::uint32_t overshoot = run.dispatch == Dispatch::persistent ? gridDim.x : 0;
   DependencyCounters<DeviceSync> counters(&run.header->ticket, run.counters, epoch, run.num_tasks,
                                           overshoot);
   const auto take = [&]() -> std::uint32_t {
-    return kDispatch == Dispatch::raw_index ? blockIdx.x : counters.take_position();
+    return run.dispatch == Dispatch::raw_index ? blockIdx.x : counters.take_position();
   };
 
   std::uint32_t next = leader ? take() : 0;  // the leader's
@@ -99,25 +99,25 @@ __global__ void __launch_bounds__(kBlockThreads, Kernel::kBlocksPerSm)
         if (wait_until_ready(counters, task, next, run)) position = next;
         if (run.trace != nullptr) ready_ns = global_ns();
         // The next ticket travels while this task runs.
-        if (kDispatch == Dispatch::persistent && position != kNone) next = take();
+        if (run.dispatch == Dispatch::persistent && position != kNone) next = take();
       }
     }
     __syncthreads();
     if (position == kNone) break;
     run_task<Kernel>(args, task, shared);
     __syncthreads();
-    counters.signal(task, threadIdx.x, kBlockThreads);
+    counters.signal(task, threadIdx.x, Kernel::kThreads);
     if (leader && run.trace != nullptr) {
       run.trace[position] = {fetch_ns, ready_ns, global_ns(), sm_id()};
     }
     __syncthreads();  // `task` and `position` are read before the leader overwrites them
-  } while (kDispatch == Dispatch::persistent);
+  } while (run.dispatch == Dispatch::persistent);
   if (leader) detach(*run.header, gridDim.x);
 }
 
 /// The staged baseline: one launch per stage, one block per task; the stream orders the stages.
 template <class Kernel, TaskKind kKind>
-__global__ void __launch_bounds__(kBlockThreads, Kernel::kBlocksPerSm)
+__global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     stage_kernel(const TaskArgs args, const Task* tasks) {
   extern __shared__ __align__(16) std::byte shared[];
   Kernel::template run<kKind>(args, tasks[blockIdx.x], shared);

@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // The FP32 matrix tile that GEMM and direct tasks share: kRows rows (Winograd tiles, or output
-// pixels) by kFilters filters, over a sequence of steps of kDepth = 16 channels.
+// pixels) by kFilters filters, over a sequence of steps of kDepth channels.
 //
-//   sum[row][filter] = sum over steps, over 16 channels: A[step][row][channel] *
+//   sum[row][filter] = sum over steps, over kDepth channels: A[step][row][channel] *
 //   B[step][channel][filter]
 //
-// 256 threads hold 8 x 8 sums each. Global memory is read one step ahead into registers, shared
-// memory is double-buffered, so that one barrier a step suffices:
+// A thread holds 8 x 8 sums. Shared memory is double-buffered and filled by asynchronous copies, so
+// that one barrier a step suffices and no register waits for global memory:
 //
-//   registers <- step s + 1        (global loads in flight)
-//   sums += shared[s % 2]          (FFMA)
-//   shared[(s + 1) % 2] <- registers
-//   barrier
+//   wait for the copies of step s; barrier
+//   start the copies of step s + 1 into the other buffer
+//   sums += shared[s % 2]
 //
-// A lies in shared memory as [channel][row]: a thread loads channels of one row and stores them to
-// kDepth / ... rows of shared memory, neighbouring threads to neighbouring words. Each thread reads
-// two runs of 4 rows, kRows / 2 apart, and two runs of 4 filters, so that a warp's 16-byte reads
-// cover 128 or 64 consecutive bytes and are served at once.
+// Shared memory holds both operands with the channel as the slow index. A thread reads two runs of
+// 4 rows, 16 apart, and two runs of 4 filters, 32 apart, so that a warp's reads are free of bank
+// conflicts.
+//
+// Tried on an H200: 8 x 16 sums a thread (a quarter less shared-memory traffic, 255 registers, 8
+// warps an SM) is 1.3 times slower than 8 x 8 with 16 warps.
 #pragma once
+
+#include <cuda_pipeline.h>
 
 #include "tasks/cuda/task_args.hpp"
 #include "tasks/cuda/vec.cuh"
@@ -26,97 +29,120 @@ namespace megaconv::cuda {
 
 template <int kRows, int kFilters>
 struct SimtTile {
-  static_assert(kRows * kFilters == 64 * kBlockThreads);
+  static constexpr int kThreadRows = 8, kThreadFilters = 8;
+  static constexpr int kThreads = kRows * kFilters / (kThreadRows * kThreadFilters);
   static constexpr int kDepth = 16;
-  static constexpr int kSharedBytes = 2 * kDepth * (kRows + kFilters) * sizeof(float);
-
-  // A: kThreadsPerRow threads share a row, each takes kRowChannels of its 16 channels.
-  static constexpr int kThreadsPerRow = kBlockThreads / kRows > 0 ? kBlockThreads / kRows : 1;
-  static constexpr int kRowChannels = kDepth / kThreadsPerRow;
-  // B: 16 rows of kFilters, in runs of 4.
-  static constexpr int kRunsPerRow = kFilters / 4;
-  static constexpr int kFilterRuns = kDepth * kRunsPerRow / kBlockThreads;
-
-  // A warp covers 4 x 8 threads: 4 runs of rows, 8 runs of filters.
-  static constexpr int kWarpsAcross = kFilters / 64;
-
-  /// Row and first channel (within a step) that this thread loads of A.
-  static __device__ int load_row() { return static_cast<int>(threadIdx.x) % kRows; }
-  static __device__ int load_channel() {
-    return static_cast<int>(threadIdx.x) / kRows * kRowChannels;
-  }
-  /// Rows and filters of this thread's sums: first_row() + 4 * {0: 0, 1: kRowGap} + 0..3, likewise
-  /// filters.
-  static constexpr int kRowGap = 16, kFilterGap = 32;
-  static __device__ int first_row() {
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    return warp / kWarpsAcross * 32 + lane / 8 * 4;
-  }
-  static __device__ int first_filter() {
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    return warp % kWarpsAcross * 64 + lane % 8 * 4;
-  }
-
-  struct Sums {
-    float value[8][8];  // [row][filter]; rows 0-3 from first_row(), 4-7 kRowGap further; filters
-                        // likewise
-    __device__ void clear() {
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-#pragma unroll
-        for (int j = 0; j < 8; ++j) value[i][j] = 0.0f;
-      }
-    }
-  };
-
-  /// What is on its way from global to shared memory.
-  struct Staged {
-    float a[kRowChannels];
-    Vec<4> b[kFilterRuns];
-  };
 
   struct Shared {
     float a[2][kDepth][kRows];
     float b[2][kDepth][kFilters];
   };
 
-  /// Loads B rows [0, 16) of a step from `rows` (row stride in floats); runs past `num_filters` are
-  /// zero.
-  static __device__ void load_filters(const float* rows, std::int64_t stride, int num_filters,
-                                      Staged& staged) {
-#pragma unroll
-    for (int i = 0; i < kFilterRuns; ++i) {
-      const int run = static_cast<int>(threadIdx.x) + i * kBlockThreads;
-      const int filter = run % kRunsPerRow * 4;
-      staged.b[i] =
-          filter < num_filters ? load<4>(rows + run / kRunsPerRow * stride + filter) : zero<4>();
-    }
+  // A warp is 4 x 8 threads.
+  static constexpr int kRowGap = 16, kFilterGap = 32;
+  static constexpr int kWarpRows = 4 * kThreadRows, kWarpFilters = 8 * kThreadFilters;
+  static constexpr int kWarpsAcross = kFilters / kWarpFilters;
+  static_assert(kRows % kWarpRows == 0 && kFilters % kWarpFilters == 0);
+
+  /// Rows of this thread's sums: row(0) to row(0) + 3, row(4) to row(4) + 3, ...; filters likewise.
+  static __device__ int row(int i) {
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    return warp / kWarpsAcross * kWarpRows + lane / 8 * 4 + i / 4 * kRowGap;
+  }
+  static __device__ int filter(int j) {
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    return warp % kWarpsAcross * kWarpFilters + lane % 8 * 4 + j / 4 * kFilterGap;
   }
 
-  static __device__ void store_staged(const Staged& staged, int buffer, Shared& shared) {
+  struct Sums {
+    float value[kThreadRows][kThreadFilters];
+    __device__ void clear() {
 #pragma unroll
-    for (int i = 0; i < kRowChannels; ++i) {
-      shared.a[buffer][load_channel() + i][load_row()] = staged.a[i];
-    }
+      for (int i = 0; i < kThreadRows; ++i) {
 #pragma unroll
-    for (int i = 0; i < kFilterRuns; ++i) {
-      const int run = static_cast<int>(threadIdx.x) + i * kBlockThreads;
-      store(&shared.b[buffer][run / kRunsPerRow][run % kRunsPerRow * 4], staged.b[i]);
+        for (int j = 0; j < kThreadFilters; ++j) value[i][j] = 0.0f;
+      }
     }
-  }
+  };
 
+  /// An operand block of kDepth channels x kCount elements on its way from global to shared memory,
+  /// when the elements of a channel are neighbours in both: 16-byte asynchronous copies.
+  template <int kCount>
+  struct StraightBlock {
+    static constexpr int kRunsPerChannel = kCount / 4;
+    static constexpr int kRuns = kDepth * kRunsPerChannel / kThreads;
+
+    /// `channel_stride` in floats; channels past num_channels and runs past num_elements become
+    /// zero.
+    __device__ void start(float (&shared)[kDepth][kCount], const float* block,
+                          std::int64_t channel_stride, int num_channels, int num_elements) {
+#pragma unroll
+      for (int i = 0; i < kRuns; ++i) {
+        const int index = static_cast<int>(threadIdx.x) + i * kThreads;
+        const int channel = index / kRunsPerChannel, element = index % kRunsPerChannel * 4;
+        const bool exists = channel < num_channels && element < num_elements;
+        __pipeline_memcpy_async(&shared[channel][element],
+                                exists ? block + channel * channel_stride + element : block,
+                                sizeof(Vec<4>), exists ? 0 : sizeof(Vec<4>));
+      }
+    }
+    __device__ void finish(float (&)[kDepth][kCount]) {}
+  };
+
+  /// The same when the channels of an element are neighbours in global memory: a thread takes some
+  /// channels of one element through registers and turns them over; neighbouring threads meet
+  /// neighbouring words.
+  template <int kCount>
+  struct TurnedBlock {
+    static constexpr int kThreadsPerElement = kThreads > kCount ? kThreads / kCount : 1;
+    static constexpr int kElements = kThreads > kCount ? 1 : kCount / kThreads;
+    static constexpr int kChannels = kDepth / kThreadsPerElement;
+    float value[kElements][kChannels];
+
+    static __device__ int element(int i) {
+      return static_cast<int>(threadIdx.x) % kCount + i * kThreads;
+    }
+    static __device__ int first_channel() {
+      return static_cast<int>(threadIdx.x) / kCount * kChannels;
+    }
+    /// `element_stride` in floats; all channels exist, elements past num_elements become zero.
+    __device__ void start(const float* block, std::int64_t element_stride, int num_elements) {
+#pragma unroll
+      for (int i = 0; i < kElements; ++i) {
+        const bool exists = element(i) < num_elements;
+        const float* const source = block + element(i) * element_stride + first_channel();
+#pragma unroll
+        for (int c = 0; c < kChannels; c += 4) {
+          const Vec<4> part = exists ? load<4>(source + c) : zero<4>();
+#pragma unroll
+          for (int j = 0; j < 4; ++j) value[i][c + j] = part.lane[j];
+        }
+      }
+    }
+    __device__ void finish(float (&shared)[kDepth][kCount]) {
+#pragma unroll
+      for (int i = 0; i < kElements; ++i) {
+#pragma unroll
+        for (int c = 0; c < kChannels; ++c) shared[first_channel() + c][element(i)] = value[i][c];
+      }
+    }
+  };
+
+  /// Adds the products of one step.
   static __device__ void multiply(const Shared& shared, int buffer, Sums& sums) {
-    const int row = first_row(), filter = first_filter();
 #pragma unroll
     for (int depth = 0; depth < kDepth; ++depth) {
-      const Vec<4> a[2] = {load<4>(&shared.a[buffer][depth][row]),
-                           load<4>(&shared.a[buffer][depth][row + kRowGap])};
-      const Vec<4> b[2] = {load<4>(&shared.b[buffer][depth][filter]),
-                           load<4>(&shared.b[buffer][depth][filter + kFilterGap])};
+      Vec<4> a[kThreadRows / 4], b[kThreadFilters / 4];
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
+      for (int i = 0; i < kThreadRows; i += 4) a[i / 4] = load<4>(&shared.a[buffer][depth][row(i)]);
 #pragma unroll
-        for (int j = 0; j < 8; ++j) {
+      for (int j = 0; j < kThreadFilters; j += 4) {
+        b[j / 4] = load<4>(&shared.b[buffer][depth][filter(j)]);
+      }
+#pragma unroll
+      for (int i = 0; i < kThreadRows; ++i) {
+#pragma unroll
+        for (int j = 0; j < kThreadFilters; ++j) {
           sums.value[i][j] = fmaf(a[i / 4].lane[i % 4], b[j / 4].lane[j % 4], sums.value[i][j]);
         }
       }

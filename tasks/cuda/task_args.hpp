@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a CUDA task body is given: the tensors of one run and the numbers it needs of the tiling, as one
-// plain struct that travels as a kernel argument. Host code fills it (make_task_args), device code reads it.
+// What a CUDA task body is given: the tensors of one run and the numbers it needs of the tiling, as
+// one plain struct that travels as a kernel argument. Host code fills it (make_task_args), device
+// code reads it.
 //
-// Layouts (C', K' = C, K rounded up to Tiling::kLaneBlock; slot = group % slots; t = group_tiles):
+// Layouts (C', K' = C, K rounded up to Tiling::kLaneBlock; slot = group % slots; t' =
+// group_tiles rounded up to a multiple of 4):
 //
-//   U   Winograd   [alpha^2][C'][K']          zero past C and K
-//       direct     [R][S][C'][K']             per conv group: [groups][R][S][Cg'][Kg']
+//   U   Winograd   [alpha^2][C][K']           zero past K
 //       openCNN    see opencnn.cuh
-//   V              [v_slots][alpha^2][t][C']  zero past C; rows past a short last group are undefined
-//   M              [m_slots][alpha^2][t][K']
+//   V   NHWC       [v_slots][alpha^2][t'][C'] zero past C; tiles past a short last group are
+//   undefined
+//       NCHW       [v_slots][alpha^2][C'][t']
+//   M   NHWC       [m_slots][alpha^2][t'][K']
+//       NCHW       [m_slots][alpha^2][K'][t']
 #pragma once
 
 #include <cstdint>
@@ -38,8 +42,8 @@ struct TaskArgs {
   bool relu;
 
   // Tiling.
-  std::int32_t tiles_h, tiles_w, num_tiles, group_tiles;
-  std::int32_t c_padded, k_padded;  // C', K'
+  std::int32_t tiles_h, tiles_w, num_tiles, group_tiles, group_tiles_padded;  // the last: t'
+  std::int32_t c_padded, k_padded;                                            // C', K'
   std::int32_t v_slots, m_slots;
   std::int32_t channels_per_input_task, filters_per_gemm_task, positions_per_gemm_task;
   std::int32_t filters_per_output_task, filters_per_filter_task;

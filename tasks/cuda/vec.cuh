@@ -7,36 +7,37 @@
 
 namespace megaconv::cuda {
 
-/// 1, 2 or 4 neighbouring floats: one load or store of up to 16 bytes.
-template <int kWidth>
-struct alignas(kWidth * sizeof(float)) Vec {
-  float lane[kWidth];
+/// 1, 2 or 4 neighbouring numbers: one load or store of up to 16 bytes.
+template <int kWidth, class Scalar = float>
+struct alignas(kWidth * sizeof(Scalar)) Vec {
+  Scalar lane[kWidth];
 };
 
-template <int kWidth>
-__device__ inline Vec<kWidth> zero() {
-  Vec<kWidth> result;
+template <int kWidth, class Scalar = float>
+__device__ inline Vec<kWidth, Scalar> zero() {
+  Vec<kWidth, Scalar> result;
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) result.lane[i] = 0.0f;
+  for (int i = 0; i < kWidth; ++i) result.lane[i] = 0;
   return result;
 }
-template <int kWidth>
-__device__ inline Vec<kWidth> operator+(Vec<kWidth> a, Vec<kWidth> b) {
+template <int kWidth, class Scalar>
+__device__ inline Vec<kWidth, Scalar> operator+(Vec<kWidth, Scalar> a, Vec<kWidth, Scalar> b) {
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) a.lane[i] += b.lane[i];
   return a;
 }
-template <int kWidth>
-__device__ inline Vec<kWidth> operator-(Vec<kWidth> a, Vec<kWidth> b) {
+template <int kWidth, class Scalar>
+__device__ inline Vec<kWidth, Scalar> operator-(Vec<kWidth, Scalar> a, Vec<kWidth, Scalar> b) {
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) a.lane[i] -= b.lane[i];
   return a;
 }
 /// sum + scale * a
-template <int kWidth>
-__device__ inline Vec<kWidth> multiply_add(float scale, Vec<kWidth> a, Vec<kWidth> sum) {
+template <int kWidth, class Scalar>
+__device__ inline Vec<kWidth, Scalar> multiply_add(Scalar scale, Vec<kWidth, Scalar> a,
+                                                   Vec<kWidth, Scalar> sum) {
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) sum.lane[i] = fmaf(scale, a.lane[i], sum.lane[i]);
+  for (int i = 0; i < kWidth; ++i) sum.lane[i] = fma(scale, a.lane[i], sum.lane[i]);
   return sum;
 }
 

@@ -3,6 +3,8 @@
 // nothing, and the rows of a pair of points +a, -a share their even and odd parts (winograd_terms).
 #pragma once
 
+#include <type_traits>
+
 #include "tasks/cuda/vec.cuh"
 #include "tasks/winograd_matrices.hpp"
 
@@ -13,31 +15,31 @@ struct Winograd1D {
   static constexpr int kAlpha = kM + kWinogradR - 1;
   static constexpr WinogradMatrices<kM, double> kTerms = winograd_terms<kM>(kPoints);
 
-  /// out = B^T in; alpha values each.
-  template <int kWidth>
-  static __device__ void input(const Vec<kWidth> (&in)[kAlpha], Vec<kWidth> (&out)[kAlpha]) {
+  /// out = B^T in; alpha values each. T is a Vec.
+  template <class T>
+  static __device__ void input(const T (&in)[kAlpha], T (&out)[kAlpha]) {
     unroll<kAlpha>([&](auto row) {
-      out[row] = product<kAlpha, kWidth>(
+      out[row] = product<kAlpha, T>(
           [](auto i) { return kTerms.bt[decltype(row)::value][decltype(i)::value]; }, in);
     });
     combine_pairs(out);
   }
 
   /// out = A^T in; alpha values in, m out. `in` is overwritten.
-  template <int kWidth>
-  static __device__ void output(Vec<kWidth> (&in)[kAlpha], Vec<kWidth> (&out)[kM]) {
+  template <class T>
+  static __device__ void output(T (&in)[kAlpha], T (&out)[kM]) {
     combine_pairs(in);
     unroll<kM>([&](auto row) {
-      out[row] = product<kAlpha, kWidth>(
+      out[row] = product<kAlpha, T>(
           [](auto i) { return kTerms.at[decltype(row)::value][decltype(i)::value]; }, in);
     });
   }
 
   /// out = G in; 3 values in, alpha out.
-  template <int kWidth>
-  static __device__ void filter(const Vec<kWidth> (&in)[kWinogradR], Vec<kWidth> (&out)[kAlpha]) {
+  template <class T>
+  static __device__ void filter(const T (&in)[kWinogradR], T (&out)[kAlpha]) {
     unroll<kAlpha>([&](auto row) {
-      out[row] = product<kWinogradR, kWidth>(
+      out[row] = product<kWinogradR, T>(
           [](auto i) { return kTerms.g[decltype(row)::value][decltype(i)::value]; }, in);
     });
     combine_pairs(out);
@@ -45,26 +47,27 @@ struct Winograd1D {
 
  private:
   // (even, odd) -> (even + odd, even - odd) for the rows of each pair of points.
-  template <int kWidth>
-  static __device__ void combine_pairs(Vec<kWidth> (&values)[kAlpha]) {
+  template <class T>
+  static __device__ void combine_pairs(T (&values)[kAlpha]) {
 #pragma unroll
     for (int row = 1; row + 1 < kAlpha - 1; row += 2) {
-      const Vec<kWidth> even = values[row], odd = values[row + 1];
+      const T even = values[row], odd = values[row + 1];
       values[row] = even + odd;
       values[row + 1] = even - odd;
     }
   }
 
   // Sum of coefficient(i) * in[i] over the coefficients that are not zero.
-  template <int kCount, int kWidth, class Coefficient>
-  static __device__ Vec<kWidth> product(Coefficient, const Vec<kWidth> (&in)[kCount]) {
-    Vec<kWidth> sum = zero<kWidth>();
+  template <int kCount, class T, class Coefficient>
+  static __device__ T product(Coefficient, const T (&in)[kCount]) {
+    using Scalar = std::remove_cvref_t<decltype(in[0].lane[0])>;
+    T sum = {};
     unroll<kCount>([&](auto i) {
-      constexpr float kScale = static_cast<float>(Coefficient{}(i));
-      if constexpr (kScale == 1.0f) {
+      constexpr double kScale = Coefficient{}(i);
+      if constexpr (kScale == 1) {
         sum = sum + in[i];
-      } else if constexpr (kScale != 0.0f) {
-        sum = multiply_add(kScale, in[i], sum);
+      } else if constexpr (kScale != 0) {
+        sum = multiply_add(static_cast<Scalar>(kScale), in[i], sum);
       }
     });
     return sum;

@@ -10,25 +10,18 @@
 namespace megaconv::cuda {
 
 /// kTiles x kFilters: shape of a GEMM task; kTiles is also the largest group_tiles.
-template <int kM, Points kPoints, int kTiles, int kFilters>
+template <int kM, Points kPoints, Layout kLayout, int kTiles, int kFilters>
 struct WinogradKernel {
-  using Transforms = WinogradTransforms<kM, kPoints>;
-  using Gemm = WinogradGemm<kM, kTiles, kFilters>;
-  // 128 registers a thread: 64 sums, or the alpha^2 values of a transform, fit; two workers hide each
-  // other's latencies.
-  static constexpr int kBlocksPerSm = 2;
+  using Gemm = WinogradGemm<kM, kLayout, kTiles, kFilters>;
+  static constexpr int kThreads = Gemm::Tile::kThreads;
+  using Transforms = WinogradTransforms<kM, kPoints, kLayout, kThreads>;
+  // 128 registers a thread: 64 sums, or the alpha^2 values of a transform, fit. With four workers
+  // of 128 threads on an SM, three keep the multipliers busy while one waits for memory.
+  static constexpr int kBlocksPerSm = 512 / kThreads;
 
-  /// Dynamic shared memory of a task kind; NHWC transforms need none.
-  static constexpr int shared_bytes(TaskKind kind, Layout layout) {
-    switch (kind) {
-      case TaskKind::gemm:
-        return Gemm::kSharedBytes;
-      case TaskKind::input_transform:
-      case TaskKind::output_transform:
-        return layout == Layout::nchw ? Transforms::kSharedBytes : 0;
-      default:
-        return 0;
-    }
+  /// Dynamic shared memory of a task.
+  static constexpr int shared_bytes(TaskKind kind) {
+    return kind == TaskKind::gemm ? static_cast<int>(sizeof(typename Gemm::Shared)) : 0;
   }
 
   template <TaskKind kKind>
@@ -36,11 +29,11 @@ struct WinogradKernel {
     if constexpr (kKind == TaskKind::filter_transform) {
       Transforms::filter(args, task.block);
     } else if constexpr (kKind == TaskKind::input_transform) {
-      Transforms::input(args, task.group, task.block, reinterpret_cast<float*>(shared));
+      Transforms::input(args, task.group, task.block);
     } else if constexpr (kKind == TaskKind::gemm) {
-      Gemm::run(args, task.group, task.block, *reinterpret_cast<typename Gemm::Tile::Shared*>(shared));
+      Gemm::run(args, task.group, task.block, *reinterpret_cast<typename Gemm::Shared*>(shared));
     } else if constexpr (kKind == TaskKind::output_transform) {
-      Transforms::output(args, task.group, task.block, reinterpret_cast<float*>(shared));
+      Transforms::output(args, task.group, task.block);
     }
   }
 };

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans on a CUDA device, against double and against the CPU.
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "megaconv/plan.hpp"
+#include "tasks/reference.hpp"
+#include "tests/catch.hpp"
+#include "tests/cuda/device.hpp"
+
+using namespace megaconv;
+using megaconv::test::DeviceBuffer;
+using megaconv::test::have_device;
+using megaconv::test::require_cuda;
+
+namespace {
+
+struct Layer {
+  explicit Layer(const ConvProblem& p, bool integers)
+      : problem(p),
+        x(static_cast<std::size_t>(p.x_size())),
+        w(static_cast<std::size_t>(p.w_size())),
+        bias(static_cast<std::size_t>(p.k)),
+        residual(static_cast<std::size_t>(p.y_size())) {
+    if (integers) {
+      fill_integers(x, 1);
+      fill_integers(w, 2, 0.11, 576);
+      fill_integers(bias, 3, 1.0);
+      fill_integers(residual, 4, 1.0);
+    } else {
+      fill_normal(x, 1);
+      fill_normal(w, 2);
+      fill_normal(bias, 3);
+      fill_normal(residual, 4);
+    }
+  }
+  std::vector<double> reference(std::vector<double>* magnitude = nullptr) const {
+    std::vector<double> y(residual.size());
+    if (magnitude != nullptr) magnitude->resize(y.size());
+    reference_convolution(problem, x.data(), w.data(), bias.data(), residual.data(), y.data(),
+                          magnitude != nullptr ? magnitude->data() : nullptr);
+    return y;
+  }
+  ConvProblem problem;
+  std::vector<float> x, w, bias, residual;
+};
+
+// One layer on the device: inputs uploaded, output and workspace poisoned.
+class DeviceLayer {
+ public:
+  explicit DeviceLayer(const Layer& layer)
+      : problem_(layer.problem),
+        x_(layer.x),
+        w_(layer.w),
+        bias_(layer.bias),
+        residual_(layer.residual),
+        y_(layer.residual.size() * sizeof(float)) {}
+  Tensors tensors() const {
+    Tensors t;
+    t.x = x_.get();
+    t.w = w_.get();
+    if (problem_.epilogue.bias) t.bias = bias_.get();
+    if (problem_.epilogue.residual) t.residual = residual_.get();
+    t.y = y_.get();
+    return t;
+  }
+  std::vector<float> run(const Plan& plan) {
+    DeviceBuffer workspace(plan.workspace_bytes());
+    return run(plan, workspace);
+  }
+  std::vector<float> run(const Plan& plan, DeviceBuffer& workspace) {
+    y_.poison();
+    plan.execute(tensors(), workspace.get(), workspace.bytes());
+    plan.wait(workspace.get());
+    CHECK(y_.guards_intact());
+    CHECK(workspace.guards_intact());
+    return y_.download<float>();
+  }
+
+ private:
+  ConvProblem problem_;
+  DeviceBuffer x_, w_, bias_, residual_, y_;
+};
+
+PlanOptions on_cuda(std::uint32_t m = 4) {
+  PlanOptions options;
+  options.backend = Backend::cuda;
+  options.tiling.algorithm = Algorithm::winograd;
+  options.tiling.m = m;
+  return options;
+}
+
+std::vector<float> run_on_cpu_plan(const Layer& layer) {
+  PlanOptions options;
+  options.tiling.algorithm = Algorithm::winograd;
+  options.tiling.m = 4;
+  options.tiling.points = Points::integer;
+  const Plan plan = Plan::create(layer.problem, options);
+  std::vector<float> y(layer.residual.size());
+  std::vector<std::byte> space(plan.workspace_bytes() + 64);
+  void* aligned = space.data();
+  std::size_t room = space.size();
+  std::align(64, plan.workspace_bytes(), aligned, room);
+  Tensors t;
+  t.x = layer.x.data();
+  t.w = layer.w.data();
+  if (layer.problem.epilogue.bias) t.bias = layer.bias.data();
+  if (layer.problem.epilogue.residual) t.residual = layer.residual.data();
+  t.y = y.data();
+  plan.execute(t, aligned, plan.workspace_bytes());
+  return y;
+}
+
+const char* const kOddShapes[] = {
+    "n1c1h1w1k1",           "n2c3h5w7k2",        "n1c16h14k16",      "n3c20h13w9k37+bias+relu",
+    "n2c64h28k64+residual", "n1c130h9w31k129",   "n5c40h8k200+bias", "n2c17h6w5k65p0",
+    "n1c33h10k48p2+relu",   "n2c8h7w3k8p3+bias", "n4c96h14k160",     "n1c256h7k256",
+};
+
+}  // namespace
+
+TEST_CASE("cuda: every tile size and layout is within its error bound on odd shapes") {
+  if (!have_device()) SKIP("no CUDA device");
+  for (const char* text : kOddShapes) {
+    for (const char* layout : {"+nchw", "+nhwc"}) {
+      const Layer layer(parse_problem(std::string(text) + layout), false);
+      std::vector<double> magnitude;
+      const std::vector<double> truth = layer.reference(&magnitude);
+      DeviceLayer device(layer);
+      for (const std::uint32_t m : {2u, 4u, 6u}) {
+        const Plan plan = Plan::create(layer.problem, on_cuda(m));
+        const std::vector<float> y = device.run(plan);
+        const ErrorReport report =
+            compare(plan.lowering().graph.tiling, y.data(), truth.data(), magnitude.data());
+        CAPTURE(text, layout, m, to_string(report));
+        CHECK(error_bound(plan.lowering().graph.tiling).covers(report));
+      }
+    }
+  }
+}
+
+TEST_CASE("cuda: integer data gives the same bits as the CPU, for every launch, policy and grid") {
+  if (!have_device()) SKIP("no CUDA device");
+  for (const char* text : {"n3c20h13w9k37+bias+relu+residual", "n2c70h17w22k140+nhwc"}) {
+    const Layer layer(parse_problem(text), true);
+    const std::vector<float> expected = run_on_cpu_plan(layer);
+    const std::vector<double> truth = layer.reference();
+    CHECK(std::equal(expected.begin(), expected.end(), truth.begin()));
+    DeviceLayer device(layer);
+    for (const Policy policy : {Policy::interleaved, Policy::staged, Policy::depth_first,
+                                Policy::critical_path, Policy::random_topological}) {
+      for (const std::uint32_t blocks : {1u, 2u, 7u, 131u, 0u}) {
+        for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::one_block_per_task}) {
+          PlanOptions options = on_cuda();
+          options.tiling.points = Points::integer;
+          options.tiling.group_tiles = 5;
+          options.mapping.policy = policy;
+          options.num_blocks = blocks;
+          options.cuda_launch = launch;
+          CAPTURE(text, to_string(policy), blocks, static_cast<int>(launch));
+          CHECK((device.run(Plan::create(layer.problem, options)) == expected));
+        }
+      }
+    }
+    PlanOptions options = on_cuda();
+    options.tiling.points = Points::integer;
+    options.tiling.whole_tensors = true;
+    options.mapping.policy = Policy::staged;
+    options.cuda_launch = CudaLaunch::staged;
+    CHECK((device.run(Plan::create(layer.problem, options)) == expected));
+  }
+}
+
+TEST_CASE("cuda: 1,000 runs in one workspace give one result") {
+  if (!have_device()) SKIP("no CUDA device");
+  const Layer layer(parse_problem("n4c64h28k64+nhwc"), false);
+  DeviceLayer device(layer);
+  const Plan plan = Plan::create(layer.problem, on_cuda());
+  DeviceBuffer workspace(plan.workspace_bytes());
+  const std::vector<float> first = device.run(plan, workspace);
+  const Tensors tensors = device.tensors();
+  for (int repeat = 0; repeat < 1000; ++repeat) {
+    require_cuda(cudaMemsetAsync(tensors.y, 0xff, first.size() * sizeof(float)));
+    plan.execute(tensors, workspace.get(), workspace.bytes());
+    if (repeat % 50 == 49) {
+      std::vector<float> y(first.size());
+      require_cuda(
+          cudaMemcpy(y.data(), tensors.y, y.size() * sizeof(float), cudaMemcpyDeviceToHost));
+      REQUIRE((y == first));
+    }
+  }
+  plan.wait(workspace.get());
+}
+
+TEST_CASE("cuda: a captured run can be replayed, also after other plans used the workspace") {
+  if (!have_device()) SKIP("no CUDA device");
+  const Layer layer(parse_problem("n2c32h20k48"), true);
+  DeviceLayer device(layer);
+  PlanOptions options = on_cuda();
+  options.tiling.points = Points::integer;
+  const Plan plan = Plan::create(layer.problem, options);
+  const Plan other = Plan::create(layer.problem, on_cuda(2));
+  DeviceBuffer workspace(std::max(plan.workspace_bytes(), other.workspace_bytes()));
+  const std::vector<float> expected = run_on_cpu_plan(layer);
+
+  cudaStream_t stream;
+  require_cuda(cudaStreamCreate(&stream));
+  cudaGraph_t graph;
+  require_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  RunOptions run;
+  run.stream = stream;
+  plan.execute(device.tensors(), workspace.get(), workspace.bytes(), run);
+  require_cuda(cudaStreamEndCapture(stream, &graph));
+  cudaGraphExec_t replay;
+  require_cuda(cudaGraphInstantiate(&replay, graph, 0));
+  const Tensors tensors = device.tensors();
+  for (int repeat = 0; repeat < 6; ++repeat) {
+    if (repeat == 3) other.execute(tensors, workspace.get(), workspace.bytes(), run);
+    require_cuda(cudaMemsetAsync(tensors.y, 0xff, expected.size() * sizeof(float), stream));
+    require_cuda(cudaGraphLaunch(replay, stream));
+    plan.wait(workspace.get(), stream);
+    std::vector<float> y(expected.size());
+    require_cuda(cudaMemcpy(y.data(), tensors.y, y.size() * sizeof(float), cudaMemcpyDeviceToHost));
+    CHECK((y == expected));
+  }
+  cudaGraphExecDestroy(replay);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+}
+
+TEST_CASE("cuda: plans run side by side on several streams") {
+  if (!have_device()) SKIP("no CUDA device");
+  const Layer layer(parse_problem("n4c64h28k64"), true);
+  const std::vector<float> expected = run_on_cpu_plan(layer);
+  PlanOptions options = on_cuda();
+  options.tiling.points = Points::integer;
+  const Plan plan = Plan::create(layer.problem, options);
+  constexpr int kStreams = 4;
+  std::vector<std::unique_ptr<DeviceLayer>> layers;
+  std::vector<std::unique_ptr<DeviceBuffer>> workspaces;
+  cudaStream_t streams[kStreams];
+  for (auto& stream : streams) {
+    require_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    layers.push_back(std::make_unique<DeviceLayer>(layer));
+    workspaces.push_back(std::make_unique<DeviceBuffer>(plan.workspace_bytes()));
+  }
+  require_cuda(cudaDeviceSynchronize());
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    for (int s = 0; s < kStreams; ++s) {
+      RunOptions run;
+      run.stream = streams[s];
+      plan.execute(layers[s]->tensors(), workspaces[s]->get(), workspaces[s]->bytes(), run);
+    }
+  }
+  for (int s = 0; s < kStreams; ++s) {
+    plan.wait(workspaces[s]->get(), streams[s]);
+    std::vector<float> y(expected.size());
+    require_cuda(cudaMemcpy(y.data(), layers[s]->tensors().y, y.size() * sizeof(float),
+                            cudaMemcpyDeviceToHost));
+    CHECK((y == expected));
+    cudaStreamDestroy(streams[s]);
+  }
+}
+
+TEST_CASE(
+    "cuda: an injected deadlock ends in a report within twice the budget, and the plan lives on") {
+  if (!have_device()) SKIP("no CUDA device");
+  const Layer layer(parse_problem("n1c16h12k16"), true);
+  DeviceLayer device(layer);
+  PlanOptions options = on_cuda();
+  options.tiling.points = Points::integer;
+  options.num_blocks = 1;
+  options.wait_budget_ms = 200;
+  const Plan plan = Plan::create(layer.problem, options);
+  DeviceBuffer workspace(plan.workspace_bytes());
+  const std::vector<float> expected = device.run(plan, workspace);
+  // The header's first counter starts one signal short: the tasks that wait on it can never be
+  // ready.
+  const auto counters = static_cast<std::byte*>(workspace.get()) + 512;
+  std::uint32_t value = 0;
+  require_cuda(cudaMemcpy(&value, counters, sizeof(value), cudaMemcpyDeviceToHost));
+  --value;
+  require_cuda(cudaMemcpy(counters, &value, sizeof(value), cudaMemcpyHostToDevice));
+  const auto begin = std::chrono::steady_clock::now();
+  plan.execute(device.tensors(), workspace.get(), workspace.bytes());
+  CHECK_THROWS_WITH(
+      plan.wait(workspace.get()),
+      ContainsSubstring("G[0,0] waited 200 ms on counter 0") && ContainsSubstring("missing:"));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(400));
+  CHECK((device.run(plan, workspace) == expected));
+}
+
+TEST_CASE("cuda: bad arguments are named before anything is enqueued") {
+  if (!have_device()) SKIP("no CUDA device");
+  const Layer layer(parse_problem("n1c16h12k16"), true);
+  DeviceLayer device(layer);
+  const Plan plan = Plan::create(layer.problem, on_cuda());
+  DeviceBuffer workspace(plan.workspace_bytes());
+  Tensors tensors = device.tensors();
+  CHECK_THROWS_WITH(plan.execute(tensors, workspace.get(), plan.workspace_bytes() - 1),
+                    ContainsSubstring("must be at least"));
+  CHECK_THROWS_WITH(
+      plan.execute(tensors, static_cast<std::byte*>(workspace.get()) + 4, plan.workspace_bytes()),
+      ContainsSubstring("not aligned"));
+  tensors.x = layer.x.data();
+  CHECK_THROWS_WITH(plan.execute(tensors, workspace.get(), workspace.bytes()),
+                    ContainsSubstring("x is a host pointer"));
+  // A failure that the caller left behind is reported as the caller's.
+  void* none = nullptr;
+  CHECK(cudaMalloc(&none, std::size_t{1} << 60) != cudaSuccess);
+  CHECK_THROWS_WITH(plan.execute(device.tensors(), workspace.get(), workspace.bytes()),
+                    ContainsSubstring("earlier CUDA call"));
+  cudaGetLastError();
+  CHECK_NOTHROW(device.run(plan, workspace));
+}
+
+TEST_CASE("cuda: a trace has every task with its times in order") {
+  if (!have_device()) SKIP("no CUDA device");
+  const Layer layer(parse_problem("n4c64h28k64"), false);
+  DeviceLayer device(layer);
+  const Plan plan = Plan::create(layer.problem, on_cuda());
+  DeviceBuffer workspace(plan.workspace_bytes());
+  Trace trace;
+  RunOptions run;
+  run.trace = &trace;
+  plan.execute(device.tensors(), workspace.get(), workspace.bytes(), run);
+  REQUIRE(trace.records.size() == plan.lowering().mapping.order.size());
+  for (std::uint32_t p = 0; p < trace.records.size(); ++p) {
+    CHECK(trace.records[p].position == p);
+    CHECK(trace.records[p].worker < trace.num_workers);
+    CHECK(trace.records[p].fetch_ns <= trace.records[p].ready_ns);
+    CHECK(trace.records[p].ready_ns <= trace.records[p].end_ns);
+  }
+}
