@@ -11,15 +11,22 @@
 // (PPoPP 2020), which it builds on.
 //
 // Software pipeline. The paper holds the next 8 channels in registers and writes them to shared
-// memory between two barriers, while nobody computes. Here the same 48 KB are two buffers of 4
-// channels: one is filled while the other is used, and there is one barrier per 4 channels. Patches
-// are still read one tile of one channel a thread, 8 channels at a time: of the two warps that
-// share a scheduler, w and w + 4, one writes its transforms in the first half of a block and the
-// other in the second.
+// memory between two barriers, while nobody computes. Here shared memory has room for two (64 KB,
+// all that compute capability 7.5 gives a block): one part is filled while the other is used, and
+// one barrier ends each half block of four channels.
 //
-// 128 sums, 32 operands (two steps), a patch of 16 and its addresses leave no way to 128 registers
-// a thread, so one block is resident per multiprocessor; everything that takes long is started a
-// whole half block (512 FFMA a thread, two for patches) before it is needed.
+//   V   two blocks of 8 channels: a thread transforms one tile of one channel of the next block, in
+//   two
+//       halves, so that all warps have the same work between two barriers; then it loads the patch
+//       of the block after it, which has most of a block's time to arrive
+//   U   two half blocks, copied as soon as their last readers have passed the barrier
+//   operands of the next step of 64 FFMA, in registers, across barriers
+//
+// (H200: one-sided halves, where four of the eight warps transform between two barriers and the
+// others in the next, let the warps wait for each other 23 % of the time; this way 2 %.)
+//
+// 128 sums, 32 operands, a patch of 16 and their addresses leave no way to 128 registers a thread,
+// so one block of 8 warps is resident per multiprocessor.
 #pragma once
 
 #include <cstdint>
@@ -37,62 +44,63 @@ template <Layout kLayout>
 class Multiplication {
  public:
   struct SharedStorage {
-    Operands half[2];
+    InputBlock input[2];
+    FilterHalf filter[2];
   };
 
   __device__ Multiplication(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
                             SharedStorage& shared)
       : shared_(shared),
-        // Says that the warp's index is the same in all its lanes.
-        warp_(__shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0)),
         num_blocks_((args.c + kChannels - 1) / kChannels),
-        patch_(args, group, warp_, static_cast<int>(threadIdx.x) % 32),
         filters_(args.u + static_cast<std::int64_t>(block) * num_blocks_ *
-                              (kPositions * kChannels * kFilters)) {
+                              (kPositions * kChannels * kFilters)),
+        patch_(args, group) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const float* input = &shared.half[0].input[2 * warp_][0][0];
-    input_[0] = input + 4 * tile_group(lane);
-    input_[1] = input + 4 * (tile_group(lane) ^ 2);
-    filter_ = &shared.half[0].filter[2 * warp_][0][4 * filter_group(lane)];
+    const int position = static_cast<int>(threadIdx.x) / 32 * 2;
+    for (int i = 0; i < 2; ++i) {
+      v_at_[i] = &shared.input[0].v[position][0][4 * (tile_group(lane) ^ 2 * i)];
+    }
+    u_at_ = &shared.filter[0].u[position][0][4 * filter_group(lane)];
   }
 
   __device__ void run(Accumulators& sums) {
-    filters_.begin(shared_.half[0]);
+    filters_.begin(shared_.filter[0]);
     patch_.load();
-    if (warp_ < 4) {
-      patch_.store_transform(shared_.half[0]);
-      patch_.load();
-    }
-    filters_.finish(shared_.half[0]);
+    patch_.store_transform(shared_.input[0], 0);
+    patch_.store_transform(shared_.input[0], 1);
+    patch_.load();
+    filters_.finish(shared_.filter[0]);
     __syncthreads();
+    filters_.begin(shared_.filter[1]);
     load_step(0, 0);
     for (int block = 0; block < num_blocks_; ++block) {
-      multiply_half<0>(true, sums);
-      multiply_half<1>(block + 1 < num_blocks_, sums);
+      const bool more = block + 1 < num_blocks_;
+      InputBlock& next_input = shared_.input[(block + 1) % 2];
+      multiply_half<0>(more, next_input, sums);
+      multiply_half<1>(more, next_input, sums);
     }
   }
 
  private:
   static constexpr int kSteps = 2 * kHalfChannels;  // (channel, position of the warp)
-  static constexpr int kStoreStep = 2;
 
-  // Multiplies half `kHalf` of a block, fills the other buffer for the half after it.
+  // Multiplies half `kHalf` of a block, transforms half of the next block's patch.
   template <int kHalf>
-  __device__ void multiply_half(bool more_filters, Accumulators& sums) {
-    Operands& next = shared_.half[1 - kHalf];
-    if (more_filters) filters_.begin(next);
+  __device__ void multiply_half(bool more, InputBlock& next_input, Accumulators& sums) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      if (step == kStoreStep && warp_ / 4 == 1 - kHalf) {
-        patch_.store_transform(next);
-        patch_.load();
+      if (step == 0) {
+        patch_.store_transform(next_input, kHalf);
+        if constexpr (kHalf == 1) patch_.load();
       }
       if (step + 1 < kSteps) {
         load_step(kHalf, step + 1);
       } else {
-        // The last operands of this half are in registers: its buffer may be overwritten.
-        filters_.finish(next);
+        // The last operands of this half are in registers: its filters may be overwritten.
+        filters_.finish(shared_.filter[1 - kHalf]);
         __syncthreads();
+        if (more) filters_.begin(shared_.filter[kHalf]);
+        if constexpr (kHalf == 1) toggle_input();
         load_step(1 - kHalf, 0);
       }
       multiply_step(step, sums);
@@ -102,13 +110,13 @@ class Multiplication {
   // Operands of one channel and position: 8 tiles and 8 filters, as two runs of four.
   __device__ void load_step(int half, int step) {
     const int channel = step / 2, position = step % 2;
-    const int buffer = half * static_cast<int>(sizeof(Operands) / sizeof(float));
-    const float* input = input_[channel % 2] + buffer +
-                         (position * kHalfChannels + channel) * kTiles;  // place g ^ 2 channel
-    const float* filter = filter_ + buffer + (position * kHalfChannels + channel) * kFilters;
-    const Vec<4> v_low = load<4>(input + (channel / 2 == 0 ? 0 : 16));
-    const Vec<4> v_high = load<4>(input + (channel / 2 == 0 ? 16 : 0));
-    const Vec<4> u_low = load<4>(filter), u_high = load<4>(filter + 32);
+    // Groups g and g + 4 of tiles are at g ^ 2 channel and 4 further, or back.
+    const float* v =
+        v_at_[channel % 2] + (position * kChannels + half * kHalfChannels + channel) * kTiles;
+    const float* u = u_at_ + half * (kPositions * kHalfChannels * kFilters) +
+                     (position * kHalfChannels + channel) * kFilters;
+    const Vec<4> v_low = load<4>(v + channel / 2 * 16), v_high = load<4>(v + 16 - channel / 2 * 16);
+    const Vec<4> u_low = load<4>(u), u_high = load<4>(u + kFilters / 2);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       v_[step % 2][i] = v_low.lane[i];
@@ -116,6 +124,12 @@ class Multiplication {
       u_[step % 2][i] = u_low.lane[i];
       u_[step % 2][4 + i] = u_high.lane[i];
     }
+  }
+
+  // From one block's input to the next one's.
+  __device__ void toggle_input() {
+    input_offset_ = -input_offset_;
+    for (int i = 0; i < 2; ++i) v_at_[i] -= input_offset_;
   }
 
   __device__ void multiply_step(int step, Accumulators& sums) const {
@@ -130,11 +144,12 @@ class Multiplication {
   }
 
   SharedStorage& shared_;
-  int warp_, num_blocks_;
-  InputPatch<kLayout> patch_;
+  int num_blocks_;
   FilterCopy filters_;
-  const float* input_[2];  // this lane's tiles: of even and of odd channels
-  const float* filter_;
+  InputPatch<kLayout> patch_;
+  const float* v_at_[2];  // this lane's tiles, of even and of odd channels, in the current block
+  const float* u_at_;     // this lane's filters, in half 0
+  int input_offset_ = kPositions * kChannels * kTiles;
   float u_[2][8], v_[2][8];  // [step % 2]
 };
 

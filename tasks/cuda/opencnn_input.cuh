@@ -12,32 +12,35 @@
 
 namespace megaconv::cuda::opencnn {
 
-/// What the products of kHalfChannels channels are made of.
-struct Operands {
-  alignas(16) float input[kPositions][kHalfChannels][kTiles];  // columns permuted, below
-  alignas(16) float filter[kPositions][kHalfChannels][kFilters];
+/// V of one block of channels. Tiles are kept in groups of four, as they are read, and group g of
+/// channel c stands at place g ^ 2 (c % 4). A warp then stores without bank conflicts whether its
+/// lanes are 32 tiles of one channel or (nhwc) 8 tiles, two groups, of four channels:
+/// {2i, 2i + 1} ^ {0, 2, 4, 6} are all eight places.
+struct InputBlock {
+  alignas(16) float v[kPositions][kChannels][kTiles];
+
+  __device__ static constexpr int column(int channel, int tile) {
+    return (tile / 4 ^ 2 * (channel % 4)) * 4 + tile % 4;
+  }
 };
 
-/// Tiles are kept in groups of four, as they are read, and group g of channel c (of kHalfChannels)
-/// stands at place g ^ 2c. A warp then stores without bank conflicts whether its lanes are 32 tiles
-/// of one channel or (nhwc) 8 tiles, two groups, of four channels: {2m, 2m + 1} ^ {0, 2, 4, 6} are
-/// all eight places.
-__host__ __device__ constexpr int tile_column(int channel, int tile) {
-  return (tile / 4 ^ 2 * channel) * 4 + tile % 4;
-}
+/// U of half a block of channels.
+struct FilterHalf {
+  alignas(16) float u[kPositions][kHalfChannels][kFilters];
+};
 
-/// One tile of one channel of each block of kChannels: its 4 x 4 patch of x, held in registers from
-/// one block to the next, and its transform. Warps 0 - 3 have the first half of the channels.
+/// One tile of one channel of each block: its 4 x 4 patch of x, held in registers until its
+/// transform is stored.
 template <Layout kLayout>
 class InputPatch {
  public:
-  __device__ InputPatch(const TaskArgs& args, std::uint32_t group, int warp, int lane)
-      : num_channels_(args.c) {
+  __device__ InputPatch(const TaskArgs& args, std::uint32_t group) : num_channels_(args.c) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
     // Lanes run along what is contiguous in x: images, columns of tiles, or channels.
     constexpr bool kChannelsFast = kLayout == Layout::nhwc;
     const int tile = kChannelsFast ? warp % 4 * 8 + lane / 4 : lane;
     channel_ = kChannelsFast ? warp / 4 * kHalfChannels + lane % 4 : warp;
-    column_ = channel_ % kHalfChannels * kTiles + tile_column(channel_ % kHalfChannels, tile);
+    at_ = channel_ * kTiles + InputBlock::column(channel_, tile);
 
     const Strides strides = strides_of<kLayout>(args.n, args.c, args.h, args.w_in);
     row_stride_ = static_cast<int>(strides.row);
@@ -81,22 +84,21 @@ class InputPatch {
     if (channel_ < num_channels_) first_ += block_stride_;
   }
 
-  /// B^T d B
-  __device__ void store_transform(Operands& operands) const {
+  /// Rows 2 `half` and 2 `half` + 1 of B^T d B.
+  __device__ void store_transform(InputBlock& block, int half) const {
     float rows[kAlpha][kAlpha];  // (B^T d)^T
 #pragma unroll
     for (int j = 0; j < kAlpha; ++j) {
       const float column[kAlpha] = {patch_[j], patch_[4 + j], patch_[8 + j], patch_[12 + j]};
       input_transform_1d(column, rows[j]);
     }
-    float* at = &operands.input[0][0][0] + column_;
 #pragma unroll
-    for (int i = 0; i < kAlpha; ++i) {
+    for (int i = 2 * half; i < 2 * half + 2; ++i) {
       const float row[kAlpha] = {rows[0][i], rows[1][i], rows[2][i], rows[3][i]};
       float v[kAlpha];
       input_transform_1d(row, v);
 #pragma unroll
-      for (int j = 0; j < kAlpha; ++j) at[(i * kAlpha + j) * (kHalfChannels * kTiles)] = v[j];
+      for (int j = 0; j < kAlpha; ++j) (&block.v[i * kAlpha + j][0][0])[at_] = v[j];
     }
   }
 
@@ -105,7 +107,7 @@ class InputPatch {
   std::int64_t block_stride_;
   int row_stride_, column_stride_;
   int channel_, num_channels_;
-  int column_;         // in a position of Operands::input
+  int at_;             // in a position of InputBlock
   unsigned mask_ = 0;  // bit i: pixel i of the patch is inside the image
   float patch_[kPositions] = {};
 };
@@ -114,17 +116,17 @@ class InputPatch {
 /// compute capability 8.0 straight to shared memory, before it through registers. Never through L1,
 /// which does not see what other blocks of the same launch wrote.
 class FilterCopy {
-  static constexpr int kVectors = sizeof(Operands::filter) / (16 * kBlockThreads);
+  static constexpr int kVectors = sizeof(FilterHalf) / (16 * kBlockThreads);
 
  public:
   explicit __device__ FilterCopy(const float* u)
       : from_(reinterpret_cast<const float4*>(u) + threadIdx.x) {}
 
-  __device__ void begin([[maybe_unused]] Operands& operands) {
+  __device__ void begin([[maybe_unused]] FilterHalf& half) {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
 #if __CUDA_ARCH__ >= 800
-      const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(vector(operands, i)));
+      const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(vector(half, i)));
       asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to),
                    "l"(from_ + i * kBlockThreads)
                    : "memory");
@@ -136,18 +138,18 @@ class FilterCopy {
   }
 
   /// What begin() copied is visible to all threads after the next barrier.
-  __device__ void finish([[maybe_unused]] Operands& operands) {
+  __device__ void finish([[maybe_unused]] FilterHalf& half) {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_all;" ::: "memory");
 #else
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i) *vector(operands, i) = held_[i];
+    for (int i = 0; i < kVectors; ++i) *vector(half, i) = held_[i];
 #endif
   }
 
  private:
-  static __device__ float4* vector(Operands& operands, int i) {
-    return reinterpret_cast<float4*>(&operands.filter[0][0][0]) + threadIdx.x + i * kBlockThreads;
+  static __device__ float4* vector(FilterHalf& half, int i) {
+    return reinterpret_cast<float4*>(&half.u[0][0][0]) + threadIdx.x + i * kBlockThreads;
   }
 
   const float4* from_;
