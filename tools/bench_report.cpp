@@ -60,7 +60,8 @@ std::string bench_heading(std::uint32_t threads, std::uint64_t seed, bool prepar
                           const TimingOptions& timing) {
   return fmt::format(
       "{}, {}, {}; filters {}; seed {}\n"
-      "medians of at least {:g} ms a variant in {} interleaved turns; GFLOP/s effective\n\n",
+      "medians of at least {:g} ms a variant in {} interleaved turns; GFLOP/s effective;\n"
+      "bound: share of the error allowed, in the L2 norm or at the worst element\n\n",
       cpu_name(), count_text(threads, "thread"), cpu::kernels_for().isa,
       prepared_filters ? "prepared ahead" : "transformed in every run", seed, timing.min_ms,
       timing.repeats);

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "tests/catch.hpp"
 #include "tests/tools/npy_bytes.hpp"
@@ -55,6 +56,19 @@ TEST_CASE("Every verb has a help with examples, and --version says the version")
     CHECK(outcome.status == 0);
     CHECK(outcome.err.empty());
     CHECK_THAT(outcome.out, ContainsSubstring("Example"));
+  }
+}
+
+TEST_CASE("docs/cli.md names every option of every verb") {
+  std::ostringstream document;
+  document << std::ifstream(MEGACONV_SOURCE_DIR "/docs/cli.md").rdbuf();
+  const std::regex option("--[a-z][a-z-]*");
+  for (const char* verb : {"info", "run", "bench", "verify", "map show", "map export"}) {
+    const std::string help = megaconv(std::string(verb) + " --help").out;
+    for (std::sregex_iterator found(help.begin(), help.end(), option), end; found != end; ++found) {
+      CAPTURE(verb, found->str());
+      CHECK(document.str().find(found->str()) != std::string::npos);
+    }
   }
 }
 
