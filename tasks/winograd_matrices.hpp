@@ -120,13 +120,25 @@ constexpr WinogradMatrices<kM> winograd_matrices(Points points) {
   return result;
 }
 
+/// Least integer that makes all of G integer: 2 for F(2,3), 24 for F(4,3) with integer points.
+/// 1/24 is not a floating-point number, so sums of its products need not cancel where they should;
+/// scaling G by this number, and G g G^T by its square's inverse at the end, keeps zeros zero.
+template <int kM>
+constexpr std::int64_t g_denominator(Points points) {
+  std::int64_t common = 1;
+  for (const auto& row : winograd_matrices<kM>(points).g) {
+    for (const Rational& value : row) common *= Rational(common, value.den).den;
+  }
+  return common;
+}
+
 /// The matrices with rows (columns of A^T) 2i+1 and 2i+2 replaced by what they share: the even
 /// powers of row 2i+1 in its place, its odd powers in place of row 2i+2. With z = terms * d,
 ///   row 2i+1 of the product is z[2i+1] + z[2i+2], row 2i+2 is z[2i+1] - z[2i+2],
 /// and A^T takes z[2i+1] = M[2i+1] + M[2i+2], z[2i+2] = M[2i+1] - M[2i+2]. About half the
-/// coefficients are then zero, and no product is computed twice.
+/// coefficients are then zero, and no product is computed twice. G is multiplied by `g_scale`.
 template <int kM>
-constexpr WinogradMatrices<kM, double> winograd_terms(Points points) {
+constexpr WinogradMatrices<kM, double> winograd_terms(Points points, Rational g_scale = 1) {
   constexpr int kAlpha = WinogradMatrices<kM>::kAlpha;
   const WinogradMatrices<kM> exact = winograd_matrices<kM>(points);
   WinogradMatrices<kM, double> terms{};
@@ -136,7 +148,7 @@ constexpr WinogradMatrices<kM, double> winograd_terms(Points points) {
     for (int i = 0; i < kAlpha; ++i) {
       if (paired && i % 2 != (j - 1) % 2) continue;
       terms.bt[j][i] = static_cast<double>(exact.bt[from][i]);
-      if (i < kWinogradR) terms.g[j][i] = static_cast<double>(exact.g[from][i]);
+      if (i < kWinogradR) terms.g[j][i] = static_cast<double>(g_scale * exact.g[from][i]);
       if (i < kM) terms.at[i][j] = static_cast<double>(exact.at[i][from]);
     }
   }

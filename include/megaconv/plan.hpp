@@ -20,7 +20,7 @@ enum class CudaLaunch : std::uint8_t {
   one_block_per_task,  ///< one kernel with a block for every task, each taking one ticket
   raw_block_index,  ///< the same with blockIdx as the position: relies on an order of blocks that
                     ///< CUDA does not promise, and may end in Status::timeout; for research
-  staged,  ///< one kernel per stage; needs whole tensors and ignores the mapping's order
+  staged,           ///< one kernel per stage; needs whole tensors and ignores the mapping's order
 };
 
 struct PlanOptions {

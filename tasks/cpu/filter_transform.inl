@@ -48,7 +48,7 @@ MEGACONV_INLINE void transform_filter_lanes(const float* taps, Size tap_stride, 
       filter_1d<W>(row, out);
       unroll<W::kAlpha>([&](auto j) __attribute__((always_inline)) {
         store(u + (i * W::kAlpha + j) * position_stride + lane,
-              __builtin_convertvector(out[j], HalfVec));
+              __builtin_convertvector(W::kGScale * out[j], HalfVec));
       });
     }
   }

@@ -13,7 +13,10 @@ template <int kOutputs, Points kPoints>
 struct Winograd {
   static constexpr int kM = kOutputs;
   static constexpr int kAlpha = kM + kWinogradR - 1;
-  static constexpr WinogradMatrices<kM, double> kTerms = winograd_terms<kM>(kPoints);
+  static constexpr std::int64_t kGDenominator = g_denominator<kM>(kPoints);
+  static constexpr WinogradMatrices<kM, double> kTerms = winograd_terms<kM>(kPoints, kGDenominator);
+  /// What brings G g G^T back to scale.
+  static constexpr double kGScale = static_cast<double>(Rational(1, kGDenominator* kGDenominator));
 };
 
 // The three matrices under one shape: rows, columns, coefficient.
@@ -71,7 +74,7 @@ MEGACONV_INLINE void input_1d(const Vec (&in)[W::kAlpha], Vec (&out)[W::kAlpha])
   butterflies(out);
 }
 
-/// out = G in
+/// out = kGDenominator G in
 template <class W>
 MEGACONV_INLINE void filter_1d(const DoubleVec (&in)[kWinogradR], DoubleVec (&out)[W::kAlpha]) {
   multiply<FilterTerms<W>>(in, out);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tasks/winograd_matrices.hpp"
 
+#include <cmath>
+
 #include "tests/catch.hpp"
 
 namespace megaconv {
@@ -80,15 +82,14 @@ TEST_CASE("F(4,3) with integer points has Lavin and Gray's matrices") {
 }
 
 TEST_CASE("weights that are multiples of 4 and 576 make F(2,3) and F(4,3) integer") {
-  const auto least_multiple = [](const auto& f) {  // of all denominators of G, squared for G g G^T
-    std::int64_t multiple = 1;
-    for (const auto& row : f.g) {
-      for (const Rational& value : row) multiple *= Rational(multiple, value.den).den;
+  CHECK(g_denominator<2>(Points::integer) == 2);  // squared in G g G^T
+  CHECK(g_denominator<4>(Points::integer) == 24);
+  for (const Points points : {Points::low_error, Points::integer}) {
+    const std::int64_t scale = g_denominator<6>(points);
+    for (const auto& row : winograd_terms<6>(points, scale).g) {
+      for (const double value : row) CHECK(value == std::trunc(value));
     }
-    return multiple * multiple;
-  };
-  CHECK(least_multiple(winograd_matrices<2>(Points::integer)) == 4);
-  CHECK(least_multiple(winograd_matrices<4>(Points::integer)) == 576);
+  }
 }
 
 }  // namespace
