@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// The truth itself: against the definition of a convolution, on what no other test relies on.
+#include "tasks/reference.hpp"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tests/catch.hpp"
+
+namespace megaconv {
+namespace {
+
+struct Data {
+  explicit Data(const ConvProblem& problem)
+      : x(static_cast<std::size_t>(problem.x_size())),
+        w(static_cast<std::size_t>(problem.w_size())),
+        bias(static_cast<std::size_t>(problem.k)),
+        residual(static_cast<std::size_t>(problem.y_size())),
+        y(residual.size()),
+        magnitude(residual.size()) {
+    fill_integers(x, 1, 0.5);
+    fill_integers(w, 2, 0.5);
+    fill_integers(bias, 3, 0.5);
+    fill_integers(residual, 4, 0.5);
+    reference_convolution(problem, x.data(), w.data(), bias.data(), residual.data(), y.data(),
+                          magnitude.data());
+  }
+  std::vector<float> x, w, bias, residual;
+  std::vector<double> y, magnitude;
+};
+
+// One output by the definition, NCHW; `of` is applied to every term.
+template <class Of>
+double defined_output(const ConvProblem& a, const Data& data, std::int64_t n, std::int64_t k,
+                      std::int64_t p, std::int64_t q, const Of& of) {
+  const std::int64_t channels = a.c / a.groups, group = k / (a.k / a.groups);
+  double sum = 0;
+  for (std::int64_t c = 0; c < channels; ++c) {
+    for (std::int64_t r = 0; r < a.r; ++r) {
+      for (std::int64_t s = 0; s < a.s; ++s) {
+        const std::int64_t row = p * a.stride_h + r * a.dilation_h - a.pad_h;
+        const std::int64_t col = q * a.stride_w + s * a.dilation_w - a.pad_w;
+        if (row < 0 || row >= a.h || col < 0 || col >= a.w) continue;
+        sum += of(
+            static_cast<double>(data.x[((n * a.c + group * channels + c) * a.h + row) * a.w + col] *
+                                data.w[((k * channels + c) * a.r + r) * a.s + s]));
+      }
+    }
+  }
+  if (a.epilogue.bias) sum += of(data.bias[k]);
+  if (a.epilogue.residual) sum += of(data.residual[((n * a.k + k) * a.p() + p) * a.q() + q]);
+  return sum;
+}
+
+TEST_CASE("the reference is the definition of a convolution") {
+  for (const char* text :
+       {"n2c5h7w9k6r3s3", "c6h9w8k9r3s2p1x0u2x1d1x2g3+bias+residual", "c4h5w6k4g4r3s3+bias+relu",
+        "n2c3h4w4k5r1s1p0+residual+relu", "c2h11w13k7r5s4p3x2u3x2d2x1"}) {
+    INFO(text);
+    const ConvProblem problem = parse_problem(text);
+    const Data data(problem);
+    std::size_t at = 0;
+    for (std::int64_t n = 0; n < problem.n; ++n) {
+      for (std::int64_t k = 0; k < problem.k; ++k) {
+        for (std::int64_t p = 0; p < problem.p(); ++p) {
+          for (std::int64_t q = 0; q < problem.q(); ++q, ++at) {
+            const double sum =
+                defined_output(problem, data, n, k, p, q, [](double term) { return term; });
+            const double magnitude = defined_output(problem, data, n, k, p, q,
+                                                    [](double term) { return std::fabs(term); });
+            REQUIRE(data.y[at] == (problem.epilogue.relu ? std::max(sum, 0.0) : sum));
+            REQUIRE(data.magnitude[at] == magnitude);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the reference gives the same values in both layouts") {
+  const ConvProblem nchw = parse_problem("n2c6h5w4k8r3s2p1g2+residual");
+  ConvProblem nhwc = nchw;
+  nhwc.layout = Layout::nhwc;
+  const Data a(nchw);
+  Data b(nhwc);
+  const auto to_nhwc = [](const auto& from, auto& to, std::int64_t n, std::int64_t c,
+                          std::int64_t pixels) {
+    for (std::int64_t i = 0; i < n * c * pixels; ++i) {
+      to[(i / (c * pixels) * pixels + i % pixels) * c + i / pixels % c] = from[i];
+    }
+  };
+  const std::int64_t outputs = nchw.p() * nchw.q();
+  to_nhwc(a.x, b.x, nchw.n, nchw.c, nchw.h * nchw.w);
+  to_nhwc(a.w, b.w, nchw.k, nchw.c / nchw.groups, nchw.r * nchw.s);
+  to_nhwc(a.residual, b.residual, nchw.n, nchw.k, outputs);
+  std::vector<double> expected(a.y.size());
+  to_nhwc(a.y, expected, nchw.n, nchw.k, outputs);
+  reference_convolution(nhwc, b.x.data(), b.w.data(), nullptr, b.residual.data(), b.y.data());
+  CHECK(b.y == expected);
+}
+
+TEST_CASE("seeded data is the same with every compiler") {
+  float values[1];  // expected: the same formulas, in Python
+  fill_normal(values, 1);
+  CHECK(values[0] == 0x1.b12cb6p+0f);
+  fill_integers(values, 1, 1.0, 4);
+  CHECK(values[0] == -4);
+
+  std::vector<float> many(100'000);
+  fill_normal(many, 2);
+  double sum = 0, squares = 0;
+  for (const float value : many) {
+    sum += value;
+    squares += value * value;
+  }
+  CHECK(std::fabs(sum / 1e5) < 0.01);           // three standard errors
+  CHECK(std::fabs(squares / 1e5 - 1) < 0.013);  // likewise
+}
+
+TEST_CASE("compare finds what is wrong, and where") {
+  Tiling tiling;
+  tiling.problem = parse_problem("c1h2w2k1r1p0+relu");
+  const double reference[4] = {0, 1, 2, 3}, magnitude[4] = {1, 1, 2, 3};
+  constexpr float kUlp = 0x1p-23f;
+  const auto report = [&](std::initializer_list<float> y) {
+    return compare(tiling, std::data(y), reference, magnitude);
+  };
+  CHECK(report({0, 1, 2, 3}).worst_index == -1);
+  CHECK(report({0, 1 + kUlp, 2, 3}).worst_index == 1);
+  CHECK(report({0, 1 + kUlp, 2, 3}).worst_element == 2);
+  CHECK(report({0, 1, std::numeric_limits<float>::quiet_NaN(), 3}).worst_index == 2);
+  CHECK(std::isinf(report({0, 1, std::numeric_limits<float>::quiet_NaN(), 3}).relative_l2));
+  CHECK_FALSE(
+      error_bound(tiling).covers(report({0, std::numeric_limits<float>::infinity(), 2, 3})));
+
+  const double zeros[4] = {};
+  const float y[4] = {kUlp, 0, 0, 0};
+  CHECK(compare(tiling, y, zeros, magnitude).relative_l2 < 1e-7);   // a ReLU left nothing
+  CHECK(std::isinf(compare(tiling, y, zeros, zeros).relative_l2));  // nothing went in
+}
+
+}  // namespace
+}  // namespace megaconv
