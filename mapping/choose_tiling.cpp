@@ -57,6 +57,11 @@ Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& opti
     case Algorithm::winograd:
       if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
       return Algorithm::winograd;
+    case Algorithm::opencnn:
+      if (const std::string why = opencnn_obstacle(problem); !why.empty()) {
+        throw Error(Status::unsupported, why);
+      }
+      return Algorithm::opencnn;
     case Algorithm::automatic:
       break;
   }
@@ -175,8 +180,10 @@ Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, con
     choose_winograd(tiling, options, target);
     tiling.v_slots = options.v_slots;
     tiling.m_slots = options.m_slots;
-  } else {
+  } else if (tiling.algorithm == Algorithm::direct) {
     choose_direct(tiling, target);
+  } else {
+    tiling.output_layout = options.output_layout;  // the rest of openCNN's blocking is fixed
   }
   derive_counts(tiling);
   return tiling;

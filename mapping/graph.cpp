@@ -8,8 +8,8 @@
 //   NG + g           O[g,*]    G[g,*]                                           SG
 //   2 NG + g - v     I[g,*]    G[g - v_slots,*] (V slot free), g >= v_slots     SG
 //
-// The window's terms exist only when it has fewer slots than there are groups. A direct graph has
-// one counter, on which every direct task waits for all filter tasks.
+// The window's terms exist only when it has fewer slots than there are groups. A direct (or
+// openCNN) graph has one counter, on which every direct task waits for all filter tasks.
 #include <new>
 
 #include "mapping/tiling.hpp"
@@ -113,8 +113,7 @@ TaskGraph build_filter_graph(const Tiling& tiling) {
   TaskGraph graph;
   graph.tiling = tiling;
   graph.tiling.filters = FilterMode::every_run;
-  graph.tiling.num_filter_tasks =
-      ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_filter_task);
+  graph.tiling.num_filter_tasks = count_filter_tasks(tiling);
   graph.tiling.num_groups = graph.tiling.v_slots = graph.tiling.m_slots = 0;
   graph.tasks.resize(graph.tiling.num_filter_tasks);
   for (std::uint32_t block = 0; block < graph.tiling.num_filter_tasks; ++block) {

@@ -30,7 +30,14 @@ inline constexpr TilingField kTilingFields[] = {
 };
 
 inline bool has_field(const Tiling& tiling, const TilingField& field) {
-  return tiling.algorithm == Algorithm::winograd ? field.winograd : field.direct;
+  switch (tiling.algorithm) {
+    case Algorithm::winograd:
+      return field.winograd;
+    case Algorithm::direct:
+      return field.direct;
+    default:
+      return false;  // openCNN's blocking is fixed
+  }
 }
 
 }  // namespace megaconv

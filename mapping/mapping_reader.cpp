@@ -138,7 +138,7 @@ class FileHandler : public nlohmann::json_sax<json> {
   static bool known(const std::string& key) {
     for (const char* name :
          {"megaconv_mapping", "problem", "tiling", "policy", "dig", "dgo", "m_groups", "seed",
-          "tasks", "tiling.algorithm", "tiling.filters", "tiling.points"}) {
+          "tasks", "tiling.algorithm", "tiling.filters", "tiling.points", "tiling.output_layout"}) {
       if (key == name) return true;
     }
     for (const TilingField& field : kTilingFields) {
@@ -213,7 +213,7 @@ class Values {
     std::string allowed;
     for (Enum value : choices) {
       if (found == to_string(value)) return value;
-      allowed += (allowed.empty() ? "" : " or ") + std::string(to_string(value));
+      allowed += (allowed.empty() ? "one of " : ", ") + std::string(to_string(value));
     }
     reject(key + ": found \"" + excerpt(found) + "\", must be " + allowed);
   }
@@ -237,10 +237,16 @@ class Values {
 Tiling read_tiling(Values& values, const ConvProblem& problem) {
   Tiling tiling;
   tiling.problem = problem;
-  tiling.algorithm = values.choice("tiling.algorithm", {Algorithm::direct, Algorithm::winograd});
+  tiling.algorithm = values.choice("tiling.algorithm",
+                                   {Algorithm::direct, Algorithm::winograd, Algorithm::opencnn});
   tiling.filters = values.choice("tiling.filters", {FilterMode::every_run, FilterMode::prepared});
   if (tiling.algorithm == Algorithm::winograd) {
     tiling.points = values.choice("tiling.points", {Points::low_error, Points::integer});
+  }
+  if (tiling.algorithm == Algorithm::opencnn) {
+    tiling.output_layout = values.choice("tiling.output_layout",
+                                         {OutputLayout::baseline, OutputLayout::optSTS64,
+                                          OutputLayout::optSTS64_compact, OutputLayout::optLDS64});
   }
   for (const TilingField& field : kTilingFields) {
     if (!has_field(tiling, field)) continue;
@@ -277,7 +283,7 @@ TaskMapping read_mapping(Values& values) {
 // Ids of the tasks named.
 std::vector<std::uint32_t> task_ids(const TaskGraph& graph, const std::vector<TaskName>& names) {
   const Tiling& tiling = graph.tiling;
-  const bool direct = tiling.algorithm == Algorithm::direct;
+  const bool direct = tiling.algorithm != Algorithm::winograd;
   std::vector<std::uint32_t> ids;
   ids.reserve(names.size());
   for (const TaskName& task : names) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "mapping/opencnn_blocking.hpp"
 #include "megaconv/error.hpp"
 
 namespace megaconv {
@@ -67,6 +68,43 @@ void derive_direct(Tiling& tiling) {
   tiling.output_tasks = 0;
 }
 
+void derive_opencnn(Tiling& tiling) {
+  const std::string obstacle = opencnn_obstacle(tiling.problem);
+  if (!obstacle.empty()) reject(obstacle);
+  const ConvProblem& a = tiling.problem;
+  // The kernel loads 4 rows of an image at 32-bit offsets.
+  constexpr std::int64_t kMostRowElements = std::int64_t{1} << 29;
+  const bool chwn = a.layout == Layout::chwn;
+  const std::int64_t row = std::max(a.w, a.q()) * (chwn ? a.n : std::max(a.c, a.k));
+  if (row >= kMostRowElements) {
+    throw Error(Status::unsupported,
+                "opencnn: rows of " + std::to_string(row) + " elements, must be less than 2^29");
+  }
+  tiling.m = opencnn::kOutputTile;
+  tiling.points = Points::low_error;
+  count_tiles(tiling);
+  tiling.group_tiles = opencnn::kTiles;
+  tiling.filter_blocks_per_gemm_task = opencnn::kFilters / Tiling::kLaneBlock;
+  tiling.num_groups = u32(checked_groups(u64(opencnn::num_groups(a))));
+  tiling.input_tasks = tiling.output_tasks = 0;
+  tiling.gemm_tasks = u32(u64(opencnn::num_blocks(a)));
+}
+
+// What Winograd of either kind needs.
+std::string fast_3x3_obstacle(Algorithm algorithm, const ConvProblem& a) {
+  std::string obstacle;
+  if (a.r != 3 || a.s != 3) {
+    obstacle = "filter " + pair_text(a.r, a.s) + ", must be 3x3";
+  } else if (a.stride_h != 1 || a.stride_w != 1) {
+    obstacle = "stride " + pair_text(a.stride_h, a.stride_w) + ", must be 1x1";
+  } else if (a.dilation_h != 1 || a.dilation_w != 1) {
+    obstacle = "dilation " + pair_text(a.dilation_h, a.dilation_w) + ", must be 1x1";
+  } else if (a.groups != 1) {
+    obstacle = "groups = " + std::to_string(a.groups) + ", must be 1";
+  }
+  return obstacle.empty() ? obstacle : to_string(algorithm) + (": " + obstacle);
+}
+
 }  // namespace
 
 std::uint64_t Tiling::num_tiles() const {
@@ -93,22 +131,19 @@ std::uint64_t Tiling::m_slot_bytes() const {
 }
 
 std::uint64_t Tiling::u_bytes() const {
+  if (algorithm == Algorithm::opencnn) return u64(opencnn::u_size(problem)) * sizeof(float);
   const std::uint64_t filter_elements = algorithm == Algorithm::winograd
                                             ? std::uint64_t{num_positions()}
                                             : u64(problem.r * problem.s);
   return filter_elements * filter_blocks() * u64(problem.c / problem.groups) * kBlockBytes;
 }
 
-std::string winograd_obstacle(const ConvProblem& a) {
-  if (a.r != 3 || a.s != 3) return "winograd: filter " + pair_text(a.r, a.s) + ", must be 3x3";
-  if (a.stride_h != 1 || a.stride_w != 1) {
-    return "winograd: stride " + pair_text(a.stride_h, a.stride_w) + ", must be 1x1";
-  }
-  if (a.dilation_h != 1 || a.dilation_w != 1) {
-    return "winograd: dilation " + pair_text(a.dilation_h, a.dilation_w) + ", must be 1x1";
-  }
-  if (a.groups != 1) return "winograd: groups = " + std::to_string(a.groups) + ", must be 1";
-  return {};
+std::string winograd_obstacle(const ConvProblem& problem) {
+  return fast_3x3_obstacle(Algorithm::winograd, problem);
+}
+
+std::string opencnn_obstacle(const ConvProblem& problem) {
+  return fast_3x3_obstacle(Algorithm::opencnn, problem);
 }
 
 void check_m(std::uint32_t m) {
@@ -120,25 +155,31 @@ void count_tiles(Tiling& tiling) {
   tiling.tiles_w = u32(ceil_div(u64(tiling.problem.q()), std::uint64_t{tiling.m}));
 }
 
+std::uint32_t count_filter_tasks(const Tiling& tiling) {
+  return tiling.algorithm == Algorithm::opencnn
+             ? u32(u64(opencnn::num_filter_tasks(tiling.problem)))
+             : ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_filter_task);
+}
+
 void derive_counts(Tiling& tiling) {
   if (tiling.problem.dtype != DataType::f32) {
     throw Error(Status::unsupported,
                 std::string("storage type ") + to_string(tiling.problem.dtype) + ": must be f32");
   }
-  if (tiling.problem.layout == Layout::chwn) {
-    throw Error(Status::unsupported, "layout chwn: must be nchw or nhwc");
-  }
-  const std::uint32_t filter_blocks = tiling.filter_blocks();
-  check_field("filter_blocks_per_gemm_task", tiling.filter_blocks_per_gemm_task, filter_blocks);
-  check_field("filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task, filter_blocks);
-  if (tiling.algorithm == Algorithm::winograd) {
-    derive_winograd(tiling);
+  if (tiling.algorithm == Algorithm::opencnn) {
+    derive_opencnn(tiling);
   } else {
-    derive_direct(tiling);
+    if (tiling.problem.layout == Layout::chwn) {
+      throw Error(Status::unsupported,
+                  "layout chwn: must be nchw or nhwc, or the algorithm opencnn");
+    }
+    const std::uint32_t filter_blocks = tiling.filter_blocks();
+    check_field("filter_blocks_per_gemm_task", tiling.filter_blocks_per_gemm_task, filter_blocks);
+    check_field("filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task,
+                filter_blocks);
+    tiling.algorithm == Algorithm::winograd ? derive_winograd(tiling) : derive_direct(tiling);
   }
-  tiling.num_filter_tasks = tiling.filters == FilterMode::prepared
-                                ? 0
-                                : ceil_div(filter_blocks, tiling.filter_blocks_per_filter_task);
+  tiling.num_filter_tasks = tiling.filters == FilterMode::prepared ? 0 : count_filter_tasks(tiling);
   const auto slots = [&](std::uint32_t asked) {
     return asked == 0 ? tiling.num_groups : std::min(asked, tiling.num_groups);
   };
@@ -160,12 +201,28 @@ const char* to_string(Algorithm algorithm) noexcept {
       return "direct";
     case Algorithm::winograd:
       return "winograd";
+    case Algorithm::opencnn:
+      return "opencnn";
   }
   return "unknown";
 }
 
 const char* to_string(Points points) noexcept {
   return points == Points::low_error ? "low_error" : "integer";
+}
+
+const char* to_string(OutputLayout layout) noexcept {
+  switch (layout) {
+    case OutputLayout::baseline:
+      return "baseline";
+    case OutputLayout::optSTS64:
+      return "optSTS64";
+    case OutputLayout::optSTS64_compact:
+      return "optSTS64_compact";
+    case OutputLayout::optLDS64:
+      return "optLDS64";
+  }
+  return "unknown";
 }
 
 const char* to_string(FilterMode filters) noexcept {
@@ -195,13 +252,21 @@ std::string to_string(const Tiling& tiling) {
          << "output task: " << blocks(tiling.filter_blocks_per_output_task) << '\n'
          << "V: " << window(tiling.v_slots, tiling.v_slot_bytes()) << '\n'
          << "M: " << window(tiling.m_slots, tiling.m_slot_bytes()) << '\n';
+  } else if (tiling.algorithm == Algorithm::opencnn) {
+    text << " F(2x2, 3x3), output layout " << to_string(tiling.output_layout)
+         << "\nfused task: " << opencnn::kTiles << " tiles, " << opencnn::kFilters << " filters\n";
   } else {
     text << "\npixels of a group: " << tiling.rows_per_group << " x " << tiling.cols_per_group
          << '\n'
          << "direct task: " << blocks(tiling.filter_blocks_per_gemm_task) << '\n';
   }
-  text << "filter task: " << blocks(tiling.filter_blocks_per_filter_task) << ", "
-       << to_string(tiling.filters) << '\n'
+  text << "filter task: ";
+  if (tiling.algorithm == Algorithm::opencnn) {
+    text << opencnn::kFilters << " filters of " << opencnn::kChannels << " channels";
+  } else {
+    text << blocks(tiling.filter_blocks_per_filter_task);
+  }
+  text << ", " << to_string(tiling.filters) << '\n'
        << "U: " << tiling.u_bytes() << " bytes\n"
        << "task groups: " << tiling.num_groups << '\n'
        << "tasks: " << num_tasks(tiling) << " (NF " << tiling.num_filter_tasks << ", SI "

@@ -36,8 +36,14 @@ void count_tiles(Tiling& tiling);
 /// that has no tasks yet or too many groups.
 void derive_counts(Tiling& tiling);
 
+/// What keeps openCNN's kernel from computing the problem; empty when nothing does.
+std::string opencnn_obstacle(const ConvProblem& problem);
+
 /// Sizes of the tasks of a Winograd tiling on a GPU; m and the tile counts are set.
 void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options);
+
+/// Filter transform tasks of a run that has any: NF unless filters are prepared.
+std::uint32_t count_filter_tasks(const Tiling& tiling);
 
 /// NF + NG (SI + SG + SO).
 std::uint64_t num_tasks(const Tiling& tiling);

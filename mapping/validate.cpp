@@ -90,7 +90,7 @@ class Validator {
     }
     id -= groups * tiling_.input_tasks;
     if (id < groups * tiling_.gemm_tasks) {
-      const bool direct = tiling_.algorithm == Algorithm::direct;
+      const bool direct = tiling_.algorithm != Algorithm::winograd;
       return task(direct ? TaskKind::direct : TaskKind::gemm, id, tiling_.gemm_tasks);
     }
     return task(TaskKind::output_transform, id - groups * tiling_.gemm_tasks, tiling_.output_tasks);

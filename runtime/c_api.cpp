@@ -79,7 +79,7 @@ megaconv::ConvProblem from_c(const megaconv_problem& c) {
   problem.dilation_w = c.dilation_w;
   problem.groups = c.groups;
   problem.dtype = checked_enum<megaconv::DataType>(c.dtype, MEGACONV_BF16, "dtype");
-  problem.layout = checked_enum<megaconv::Layout>(c.layout, MEGACONV_NHWC, "layout");
+  problem.layout = checked_enum<megaconv::Layout>(c.layout, MEGACONV_CHWN, "layout");
   problem.epilogue = {.bias = c.bias != 0, .residual = c.residual != 0, .relu = c.relu != 0};
   return problem;
 }
@@ -113,7 +113,7 @@ megaconv::PlanOptions from_c(const megaconv_plan_options* c) {
     return value == 0 ? std::nullopt : std::optional(value);
   };
   options.tiling.algorithm =
-      checked_enum<megaconv::Algorithm>(c->algorithm, MEGACONV_ALGORITHM_WINOGRAD, "algorithm");
+      checked_enum<megaconv::Algorithm>(c->algorithm, MEGACONV_ALGORITHM_OPENCNN, "algorithm");
   options.tiling.m = c->tile;
   options.tiling.filters =
       c->prepared_filters != 0 ? megaconv::FilterMode::prepared : megaconv::FilterMode::every_run;

@@ -118,6 +118,9 @@ class CpuExecutor final : public Executor {
 }  // namespace
 
 std::unique_ptr<Executor> make_cpu_executor(const Lowering& lowering, const PlanOptions& options) {
+  if (lowering.graph.tiling.algorithm == Algorithm::opencnn) {
+    throw Error(Status::unsupported, "opencnn: backend cpu, must be cuda");
+  }
   return std::make_unique<CpuExecutor>(lowering, options);
 }
 

@@ -20,13 +20,29 @@
 namespace megaconv {
 
 /// How the sums are computed.
-enum class Algorithm : std::uint8_t { automatic, direct, winograd };
+enum class Algorithm : std::uint8_t {
+  automatic,
+  direct,
+  winograd,
+  opencnn,  ///< fused F(2x2,3x3), FP32, CUDA only; Castro et al., Mathematics 2021, 9, 2033
+};
 
 /// Interpolation points of F(m x m, 3 x 3), besides infinity.
 ///   low_error: m = 2: 0, +-1;  m = 4: 0, +-5/8, +-3/2;  m = 6: 0, +-1, +-2, +-1/2
 ///   integer:   m = 2: 0, +-1;  m = 4: 0, +-1, +-2;      m = 6: 0, +-1, +-2, +-1/2
 /// low_error has 2.2 times less error at m = 4; integer keeps integers exact, which tests use.
 enum class Points : std::uint8_t { low_error, integer };
+
+/// openCNN: how the products pass through shared memory to the threads that transform them
+/// (section 4.1 of the paper, whose names these are).
+enum class OutputLayout : std::uint8_t {
+  baseline,          ///< 16-byte stores of half the lanes
+  optSTS64,          ///< 8-byte stores of all lanes, padded rows
+  optSTS64_compact,  ///< rows rotated, not padded: two buffers fit into 64 KB
+  optLDS64,          ///< optSTS64, read in 8-byte loads
+};
+
+const char* to_string(OutputLayout layout) noexcept;  ///< "baseline", "optSTS64", ...
 
 /// Where the plan will run; tilings are chosen for it.
 enum class Backend : std::uint8_t { cpu, cuda, sim };
@@ -49,6 +65,7 @@ struct TilingOptions {
   Algorithm algorithm = Algorithm::automatic;
   std::uint32_t m = 0;  ///< Winograd output tile: 2, 4 or 6
   Points points = Points::low_error;
+  OutputLayout output_layout = OutputLayout::optSTS64;  ///< openCNN
   FilterMode filters = FilterMode::every_run;
   std::uint32_t group_tiles = 0;  ///< t: Winograd tiles of one task group
   std::uint32_t v_slots = 0;      ///< window: group slots of V; >= NG keeps V whole
@@ -71,6 +88,9 @@ struct Tiling {
   Points points = Points::low_error;
   std::uint32_t tiles_h = 0, tiles_w = 0;
   std::uint32_t group_tiles = 0;  ///< t; the last group may have fewer
+
+  // openCNN: m = 2, groups of 32 tiles; in chwn the tiles of 32 images at one place.
+  OutputLayout output_layout = OutputLayout::optSTS64;
 
   // Direct: a task group is one rectangle of output pixels of one image.
   std::uint32_t rows_per_group = 0, cols_per_group = 0;
@@ -117,7 +137,7 @@ enum class TaskKind : std::uint32_t {
   input_transform = 1,   ///< x -> V
   gemm = 2,              ///< V, U -> M for some positions and filter blocks
   output_transform = 3,  ///< M -> y, with the epilogue
-  direct = 4,            ///< x, U -> y, with the epilogue
+  direct = 4,            ///< x, U -> y, with the epilogue; also openCNN's fused tasks
 };
 inline constexpr std::uint32_t kNumTaskKinds = 5;
 const char* to_string(TaskKind kind) noexcept;  ///< "filter_transform", ...

@@ -30,11 +30,16 @@ typedef enum megaconv_dtype {
   MEGACONV_F16 = 1,
   MEGACONV_BF16 = 2
 } megaconv_dtype;
-typedef enum megaconv_layout { MEGACONV_NCHW = 0, MEGACONV_NHWC = 1 } megaconv_layout;
+typedef enum megaconv_layout {
+  MEGACONV_NCHW = 0,
+  MEGACONV_NHWC = 1,
+  MEGACONV_CHWN = 2
+} megaconv_layout;
 typedef enum megaconv_algorithm {
   MEGACONV_ALGORITHM_AUTO = 0,
   MEGACONV_ALGORITHM_DIRECT = 1,
-  MEGACONV_ALGORITHM_WINOGRAD = 2
+  MEGACONV_ALGORITHM_WINOGRAD = 2,
+  MEGACONV_ALGORITHM_OPENCNN = 3 /* CUDA only */
 } megaconv_algorithm;
 
 /* One convolution; see ConvProblem (problem.hpp) for shapes. Start from megaconv_problem_parse() or

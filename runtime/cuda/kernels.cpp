@@ -6,8 +6,20 @@
 namespace megaconv::cuda {
 
 KernelSet kernels_for(const Tiling& tiling) {
-  if (tiling.algorithm != Algorithm::winograd) {
-    throw Error(Status::unsupported, "cuda: direct tasks are not part of this build");
+  if (tiling.algorithm == Algorithm::direct) {
+    throw Error(Status::unsupported,
+                "direct: backend cuda, must be cpu (or use winograd or opencnn: 3x3, stride, "
+                "dilation and groups 1)");
+  }
+  if (tiling.algorithm == Algorithm::opencnn) {
+    switch (tiling.problem.layout) {
+      case Layout::nchw:
+        return opencnn_nchw_kernels(tiling);
+      case Layout::nhwc:
+        return opencnn_nhwc_kernels(tiling);
+      case Layout::chwn:
+        return opencnn_chwn_kernels(tiling);
+    }
   }
   const bool nchw = tiling.problem.layout == Layout::nchw;
   switch (tiling.m) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/cuda/kernel_set.cuh"
+#include "runtime/cuda/winograd_set.cuh"
 
 namespace megaconv::cuda {
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "tasks/cuda/opencnn_blocking.hpp"
+#include "mapping/opencnn_blocking.hpp"
 #include "tasks/cuda/opencnn_tile.cuh"
 #include "tasks/cuda/opencnn_transforms.cuh"
 #include "tasks/cuda/task_args.hpp"

@@ -17,7 +17,7 @@
 
 #include <cstdint>
 
-#include "tasks/cuda/opencnn_blocking.hpp"
+#include "mapping/opencnn_blocking.hpp"
 #include "tasks/cuda/task_args.hpp"
 #include "tasks/cuda/vec.cuh"
 

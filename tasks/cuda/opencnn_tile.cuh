@@ -4,7 +4,8 @@
 
 #include <cstdint>
 
-#include "tasks/cuda/opencnn_blocking.hpp"
+#include "mapping/opencnn_blocking.hpp"
+#include "tasks/cuda/opencnn_transforms.cuh"
 #include "tasks/cuda/task_args.hpp"
 
 namespace megaconv::cuda::opencnn {

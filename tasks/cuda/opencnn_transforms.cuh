@@ -3,9 +3,12 @@
 // counts, and these are the fewest. Points 0, 1, -1; proven below to be winograd_matrices<2>().
 #pragma once
 
+#include "mapping/opencnn_blocking.hpp"
 #include "tasks/winograd_matrices.hpp"
 
 namespace megaconv::cuda::opencnn {
+
+using namespace megaconv::opencnn;  // the blocking, which the host knows too
 
 /// B^T d
 template <class Scalar>

@@ -174,6 +174,63 @@ TEST_CASE("cuda: integer data gives the same bits as the CPU, for every launch, 
   }
 }
 
+TEST_CASE("cuda: openCNN's output layouts are right in every memory order, on odd shapes") {
+  if (!have_device()) SKIP("no CUDA device");
+  for (const char* text : {"n1c1h1w1k1", "n3c20h13w9k37+bias+relu", "n33c9h6k130+residual",
+                           "n2c17h6w5k65p0", "n1c33h10k48p2+relu"}) {
+    for (const char* layout : {"+nchw", "+nhwc", "+chwn"}) {
+      const ConvProblem problem = parse_problem(std::string(text) + layout);
+      for (const bool integers : {false, true}) {
+        const Layer layer(problem, integers);
+        std::vector<double> magnitude;
+        const std::vector<double> truth = layer.reference(&magnitude);
+        DeviceLayer device(layer);
+        for (const OutputLayout output : {OutputLayout::baseline, OutputLayout::optSTS64,
+                                          OutputLayout::optSTS64_compact, OutputLayout::optLDS64}) {
+          for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
+            PlanOptions options;
+            options.backend = Backend::cuda;
+            options.tiling.algorithm = Algorithm::opencnn;
+            options.tiling.output_layout = output;
+            options.cuda_launch = launch;
+            const Plan plan = Plan::create(problem, options);
+            const std::vector<float> y = device.run(plan);
+            const Tiling& tiling = plan.lowering().graph.tiling;
+            const ErrorReport report = compare(tiling, y.data(), truth.data(), magnitude.data());
+            CAPTURE(text, layout, integers, to_string(output), to_string(report));
+            CHECK(error_bound(tiling).covers(report));
+            if (integers) CHECK(std::equal(y.begin(), y.end(), truth.begin()));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("cuda: prepared filters give the same bits as filters transformed in every run") {
+  if (!have_device()) SKIP("no CUDA device");
+  const Layer layer(parse_problem("n2c20h13w9k70"), false);
+  DeviceLayer device(layer);
+  for (const Algorithm algorithm : {Algorithm::winograd, Algorithm::opencnn}) {
+    PlanOptions options = on_cuda(0);
+    options.tiling.algorithm = algorithm;
+    const std::vector<float> expected = device.run(Plan::create(layer.problem, options));
+    options.tiling.filters = FilterMode::prepared;
+    const Plan plan = Plan::create(layer.problem, options);
+    const DeviceBuffer prepared(plan.prepared_filter_bytes()), workspace(plan.workspace_bytes());
+    plan.prepare_filters(device.tensors().w, prepared.get());
+    Tensors tensors = device.tensors();
+    tensors.w = nullptr;
+    tensors.prepared_filters = prepared.get();
+    plan.execute(tensors, workspace.get(), workspace.bytes());
+    plan.wait(workspace.get());
+    std::vector<float> y(expected.size());
+    require_cuda(cudaMemcpy(y.data(), tensors.y, y.size() * sizeof(float), cudaMemcpyDeviceToHost));
+    CHECK((y == expected));
+    CHECK(prepared.guards_intact());
+  }
+}
+
 TEST_CASE("cuda: 1,000 runs in one workspace give one result") {
   if (!have_device()) SKIP("no CUDA device");
   const Layer layer(parse_problem("n4c64h28k64+nhwc"), false);

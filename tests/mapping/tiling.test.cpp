@@ -155,7 +155,7 @@ TEST_CASE("what an algorithm cannot compute is refused with the reason") {
   CHECK(error("c16h9k16r5s3") == "winograd: filter 5x3, must be 3x3");
   CHECK(error("c16h9k16g4") == "winograd: groups = 4, must be 1");
   CHECK(error("c16h9k16+f16") == "storage type f16: must be f32");
-  CHECK(error("c16h9k16+chwn") == "layout chwn: must be nchw or nhwc");
+  CHECK(error("c16h9k16+chwn") == "layout chwn: must be nchw or nhwc, or the algorithm opencnn");
 }
 
 TEST_CASE("options out of range are named with what is allowed") {

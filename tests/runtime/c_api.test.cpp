@@ -92,9 +92,10 @@ TEST_CASE("C: every failure has a status and a text, and writes no output") {
   options.algorithm = MEGACONV_ALGORITHM_WINOGRAD;
   CHECK(megaconv_plan_create(&problem, &options, &plan) == MEGACONV_UNSUPPORTED);
   CHECK_THAT(megaconv_last_error(), ContainsSubstring("stride"));
-  options.algorithm = static_cast<megaconv_algorithm>(3);
-  CHECK(megaconv_plan_create(&problem, &options, &plan) == MEGACONV_INVALID_ARGUMENT);
-  CHECK_THAT(megaconv_last_error(), ContainsSubstring("algorithm 3, must be 0 to 2"));
+  problem.layout = static_cast<megaconv_layout>(3);
+  CHECK(megaconv_plan_create(&problem, nullptr, &plan) == MEGACONV_INVALID_ARGUMENT);
+  CHECK_THAT(megaconv_last_error(), ContainsSubstring("layout 3, must be 0 to 2"));
+  problem.layout = MEGACONV_NCHW;
   options.algorithm = MEGACONV_ALGORITHM_AUTO;
   options.policy = "fastest";
   CHECK(megaconv_plan_create(&problem, &options, &plan) == MEGACONV_INVALID_ARGUMENT);

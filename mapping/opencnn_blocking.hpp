@@ -14,18 +14,7 @@
 
 #include "megaconv/problem.hpp"
 
-namespace megaconv::cuda {
-
-/// How the products M pass through shared memory to the threads that transform them; section 4.1 of
-/// the paper and opencnn_output.cuh. The names are the paper's.
-enum class OutputLayout : std::uint8_t {
-  baseline,          ///< 16-byte stores of half the lanes
-  optSTS64,          ///< 8-byte stores of all lanes, padded rows
-  optSTS64_compact,  ///< rows rotated, not padded: two buffers fit into 64 KB
-  optLDS64,          ///< optSTS64, read in 8-byte loads
-};
-
-namespace opencnn {
+namespace megaconv::opencnn {
 
 inline constexpr int kFilters = 64;
 inline constexpr int kTiles = 32;
@@ -59,5 +48,4 @@ inline std::int64_t u_size(const ConvProblem& problem) {
   return num_filter_tasks(problem) * kPositions * kChannels * kFilters;
 }
 
-}  // namespace opencnn
-}  // namespace megaconv::cuda
+}  // namespace megaconv::opencnn

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/cuda/opencnn_set.cuh"
+
+namespace megaconv::cuda {
+
+KernelSet opencnn_nhwc_kernels(const Tiling& tiling) {
+  return opencnn_kernels<Layout::nhwc>(tiling);
+}
+
+}  // namespace megaconv::cuda
