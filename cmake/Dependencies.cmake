@@ -29,8 +29,12 @@ endif()
 
 # Optional: without them a feature is off, and the summary at the end says so.
 if(MEGACONV_BUILD_TOOLS)
-  find_package(dnnl CONFIG QUIET)
-  add_feature_info("oneDNN" dnnl_FOUND "peer of `megaconv bench --peer onednn` (package libdnnl-dev)")
+  find_package(OpenCL QUIET)  # without it the package file of Debian's dnnl ends the configure step
+  if(OpenCL_FOUND)
+    find_package(dnnl CONFIG QUIET)
+  endif()
+  add_feature_info("oneDNN" dnnl_FOUND
+                   "peer of `megaconv bench --peer onednn` (packages libdnnl-dev ocl-icd-opencl-dev)")
 endif()
 if(MEGACONV_BUILD_TESTS)
   find_path(MEGACONV_RELACY_INCLUDE_DIR relacy/relacy.hpp)

@@ -69,6 +69,7 @@ std::vector<Task> tasks_in_order(const Lowering& lowering) {
 
 struct Plan::State {
   Lowering lowering;
+  Backend backend = Backend::cpu;
   std::unique_ptr<const Executor> executor;
 
   const Tiling& tiling() const { return lowering.graph.tiling; }
@@ -97,6 +98,7 @@ Plan Plan::create(Lowering lowering, const PlanOptions& options) {
   }
   auto state = std::make_shared<State>();
   state->lowering = std::move(lowering);
+  state->backend = options.backend;
   state->executor = options.backend == Backend::cuda ? make_cuda_executor(state->lowering, options)
                                                      : make_cpu_executor(state->lowering, options);
   return Plan(std::move(state));
@@ -167,6 +169,7 @@ void Plan::wait(void* workspace, void* stream) const { state_->executor->wait(wo
 
 const ConvProblem& Plan::problem() const noexcept { return state_->problem(); }
 const Lowering& Plan::lowering() const noexcept { return state_->lowering; }
+Backend Plan::backend() const noexcept { return state_->backend; }
 std::uint32_t Plan::num_workers() const noexcept { return state_->executor->num_workers(); }
 
 std::string Plan::describe() const {

@@ -78,7 +78,7 @@ LayerResult bench_layer(const NamedProblem& layer, const BenchArguments& argumen
        {std::pair{kDirect, direct_arguments(arguments.plan)},
         std::pair{kStaged, staged_arguments(arguments.plan)}, std::pair{kMega, arguments.plan}}) {
     auto runner = std::make_shared<Runner>(make_plan(problem, plan), tensors);
-    variants.push_back({name, [runner] { runner->run(); }});
+    variants.push_back({name, [runner] { return runner->run_ms(); }});
     const Lowering& lowering = runner->plan().lowering();
     result.variants.push_back({.name = name,
                                .algorithm = algorithm_text(lowering.graph.tiling),
@@ -94,7 +94,7 @@ LayerResult bench_layer(const NamedProblem& layer, const BenchArguments& argumen
                            runners.back()->plan().num_workers());
   }
   for (const PeerVariant& peer : peers) {
-    variants.push_back({peer.name, peer.run});
+    variants.push_back({peer.name, [run = peer.run] { return wall_ms(run); }});
     result.variants.push_back(
         {.name = peer.name, .algorithm = peer.implementation, .policy = {}, .bound = {}});
   }
@@ -106,9 +106,14 @@ LayerResult bench_layer(const NamedProblem& layer, const BenchArguments& argumen
   report("computing the reference in double");
   const Reference reference(problem, tensors);
   for (std::size_t i = 0; i < variants.size(); ++i) {
-    variants[i].run();
     const bool ours = i < runners.size();
-    if (!ours) peers[i - runners.size()].read_back(tensors.y.floats());
+    if (ours) {
+      runners[i]->run();
+    } else {
+      const PeerVariant& peer = peers[i - runners.size()];
+      peer.run();
+      peer.read_back(tensors.y.floats());
+    }
     const Tiling& tiling = (ours ? runners[i] : runners.back())->tiling();
     result.variants[i].error = reference.compare(tiling, tensors.y.floats());
   }
@@ -121,6 +126,7 @@ ExitCode bench(const BenchArguments& arguments) {
     throw Error(Status::invalid_argument,
                 "bench needs a PROBLEM, --network, --suite or --layers (see bench --help)");
   }
+  require_cpu(arguments.plan, "bench");
   if (!arguments.peer.empty()) check_peer(arguments.peer);
   check_output(arguments.output);
   // Bad options and problems end the command here, before the first layer is measured.

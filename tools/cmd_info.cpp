@@ -12,6 +12,7 @@
 #include "runtime/machine.hpp"
 #include "tasks/cpu/kernels.hpp"
 #include "tools/commands.hpp"
+#include "tools/device.hpp"
 #include "tools/machine_info.hpp"
 #include "tools/peer.hpp"
 #include "tools/records.hpp"
@@ -19,6 +20,8 @@
 
 namespace megaconv::cli {
 namespace {
+
+constexpr const char* kNoSimulator = "no: there is no simulator yet";
 
 std::string join(const std::vector<std::string>& words, const char* when_empty) {
   return words.empty() ? when_empty : fmt::format("{}", fmt::join(words, ", "));
@@ -32,12 +35,13 @@ ExitCode info(bool json) {
   if (json) {
     Record record = record_head("info", threads, 0);
     record.erase("seed");
-    record.update({{"compiler", compiler()},
-                   {"available_isas", isas},
-                   {"available_cpus", available_cpus()},
-                   {"caches", cpu_caches()},
-                   {"backends", {{"cpu", true}, {"cuda", false}, {"sim", false}}},
-                   {"peers", built_peers()}});
+    record.update(
+        {{"compiler", compiler()},
+         {"available_isas", isas},
+         {"available_cpus", available_cpus()},
+         {"caches", cpu_caches()},
+         {"backends", {{"cpu", "yes"}, {"cuda", cuda_availability()}, {"sim", kNoSimulator}}},
+         {"peers", built_peers()}});
     std::fputs((record.dump(2) + '\n').c_str(), stdout);
     return ExitCode::ok;
   }
@@ -50,8 +54,8 @@ ExitCode info(bool json) {
                               available_cpus())},
       {"caches", join(cpu_caches(), "unknown")},
       {"backend cpu", "yes"},
-      {"backend cuda", "no: not part of this build"},
-      {"backend sim", "no: not part of this build"},
+      {"backend cuda", cuda_availability()},
+      {"backend sim", kNoSimulator},
       {"peers", join(built_peers(), "none (libdnnl-dev was not found when building)")},
   };
   for (const auto& [name, value] : lines) fmt::print("{:<14}{}\n", name, value);

@@ -185,11 +185,12 @@ ExitCode run(const RunArguments& arguments) {
   Runner runner(make_plan(problem, arguments.plan), job.tensors);
 
   Progress progress;
-  const TimedVariant variant{"running", [&] { runner.run(); }};
+  const TimedVariant variant{"running", [&] { return runner.run_ms(); }};
   const TimeSummary time =
       measure_interleaved(std::span(&variant, 1), arguments.timing, [&](const std::string& text) {
         progress.show(text);
       }).front();
+  runner.run();
   std::optional<ErrorReport> error;
   if (!arguments.no_check) {
     progress.show("computing the reference in double");
@@ -197,6 +198,7 @@ ExitCode run(const RunArguments& arguments) {
   }
   progress.clear();
 
+  const bool on_cpu = runner.plan().backend() == Backend::cpu;
   const ErrorBound bound = error_bound(runner.tiling());
   const bool right = !error || bound.covers(*error);
   if (right && !arguments.output.empty()) {
@@ -224,7 +226,8 @@ ExitCode run(const RunArguments& arguments) {
     fmt::print("problem    {}\n", to_string(problem));
     fmt::print("plan       {}, {} order, {}, {}\n", algorithm_text(runner.tiling()),
                runner.plan().lowering().mapping.policy,
-               count_text(runner.plan().num_workers(), "thread"), cpu::kernels_for().isa);
+               count_text(runner.plan().num_workers(), on_cpu ? "thread" : "block"),
+               on_cpu ? cpu::kernels_for().isa : "cuda");
     fmt::print("workspace  {}\n", format_bytes(runner.plan().workspace_bytes()));
     fmt::print("time       {} ms (median of {}; p10 {}, p90 {})\n", format_ms(time.median_ms),
                count_text(time.runs, "run"), format_ms(time.p10_ms), format_ms(time.p90_ms));

@@ -97,6 +97,7 @@ std::vector<VerifyCase> given_cases(const VerifyArguments& arguments) {
 }
 
 ExitCode verify(const VerifyArguments& arguments) {
+  require_cpu(arguments.plan, "verify");
   const std::vector<VerifyCase> given = given_cases(arguments);
   const std::uint64_t count = given.empty() ? arguments.count : given.size();
   const auto begin = std::chrono::steady_clock::now();

@@ -11,8 +11,22 @@
 namespace megaconv::cli {
 namespace {
 
+const Choices<OutputLayout> kOutputLayouts = {
+    {"baseline", OutputLayout::baseline},
+    {"optSTS64", OutputLayout::optSTS64},
+    {"optSTS64_compact", OutputLayout::optSTS64_compact},
+    {"optLDS64", OutputLayout::optLDS64},
+};
+const Choices<CudaLaunch> kLaunches = {
+    {"persistent", CudaLaunch::persistent},
+    {"one-block-per-task", CudaLaunch::one_block_per_task},
+    {"raw-block-index", CudaLaunch::raw_block_index},
+    {"staged", CudaLaunch::staged},
+};
+
 const char* algorithm_word(Algorithm algorithm) {
   return algorithm == Algorithm::direct     ? "direct"
+         : algorithm == Algorithm::opencnn  ? "opencnn"
          : algorithm == Algorithm::winograd ? "winograd"
                                             : "auto";
 }
@@ -53,19 +67,29 @@ void add_number(CLI::App& app, const char* name, Value& target, const char* desc
 
 }  // namespace
 
+void require_cpu(const PlanArguments& arguments, const char* verb) {
+  if (arguments.options.backend == Backend::cpu) return;
+  throw Error(Status::unsupported,
+              std::string(verb) + ": --backend must be cpu; `megaconv run` knows cuda too");
+}
+
 void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   TilingOptions& tiling = arguments.options.tiling;
   MappingOptions& mapping = arguments.options.mapping;
   add_choice<Algorithm>(app, "--algo", tiling.algorithm,
                         {{"auto", Algorithm::automatic},
                          {"direct", Algorithm::direct},
-                         {"winograd", Algorithm::winograd}},
-                        "NAME", "auto (default), direct or winograd");
+                         {"winograd", Algorithm::winograd},
+                         {"opencnn", Algorithm::opencnn}},
+                        "NAME", "auto (default), direct, winograd or opencnn (CUDA)");
   add_choice<std::uint32_t>(app, "--tile", tiling.m, {{"2", 2}, {"4", 4}, {"6", 6}}, "m",
                             "Winograd output tile: 2, 4 or 6");
   add_choice<Points>(app, "--points", tiling.points,
                      {{"low-error", Points::low_error}, {"integer", Points::integer}}, "NAME",
                      "Winograd points: low-error (default) or integer");
+  add_choice<OutputLayout>(app, "--output-layout", tiling.output_layout, kOutputLayouts, "NAME",
+                           "openCNN's way through shared memory: optSTS64 (default),\n"
+                           "baseline, optSTS64_compact or optLDS64");
   add_choice<FilterMode>(app, "--filters", tiling.filters,
                          {{"every-run", FilterMode::every_run}, {"prepared", FilterMode::prepared}},
                          "WHEN", "Transform filters in every-run, or have them prepared ahead");
@@ -88,8 +112,9 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
                                      "Take tiling and order from a mapping file")
                           ->type_name("FILE")
                           ->group("Plan");
-  for (const char* name : {"--algo", "--tile", "--points", "--filters", "--group-tiles", "--window",
-                           "--policy", "--dig", "--dgo", "--m-groups"}) {
+  for (const char* name :
+       {"--algo", "--tile", "--points", "--output-layout", "--filters", "--group-tiles", "--window",
+        "--policy", "--dig", "--dgo", "--m-groups"}) {
     file->excludes(app.get_option(name));
   }
   add_choice<Backend>(app, "--backend", arguments.options.backend,
@@ -97,6 +122,11 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
                       "NAME", "cpu (default), cuda or sim");
   add_number(app, "--threads", arguments.options.num_threads,
              "Worker threads; 0 (default): MEGACONV_NUM_THREADS, else all CPUs");
+  add_number(app, "--blocks", arguments.options.num_blocks,
+             "CUDA: thread blocks; 0 (default): as many as fit at once");
+  add_choice<CudaLaunch>(app, "--launch", arguments.options.cuda_launch, kLaunches, "NAME",
+                         "CUDA: persistent (default), one-block-per-task,\n"
+                         "raw-block-index or staged");
   app.add_option("--wait-budget-ms", arguments.options.wait_budget_ms,
                  "A task that waits longer ends the run with status 5")
       ->type_name("MS")
@@ -113,10 +143,9 @@ namespace {
 PlanOptions plan_options(const PlanArguments& arguments) {
   PlanOptions options = arguments.options;
   options.mapping.seed = arguments.seed;
-  if (options.backend != Backend::cpu) {
-    throw Error(Status::unsupported, std::string("--backend ") +
-                                         (options.backend == Backend::cuda ? "cuda" : "sim") +
-                                         " is not part of this build, must be cpu");
+  if (options.cuda_launch == CudaLaunch::staged) {
+    options.mapping.policy = Policy::staged;
+    options.tiling.whole_tensors = true;
   }
   return options;
 }
@@ -154,6 +183,9 @@ std::string to_command_line(const PlanArguments& arguments) {
   if (tiling.algorithm != Algorithm::automatic) put("--algo", algorithm_word(tiling.algorithm));
   if (tiling.m != 0) put("--tile", std::to_string(tiling.m));
   if (tiling.points == Points::integer) put("--points", "integer");
+  if (tiling.output_layout != TilingOptions{}.output_layout) {
+    put("--output-layout", to_string(tiling.output_layout));
+  }
   if (tiling.filters == FilterMode::prepared) put("--filters", "prepared");
   if (tiling.group_tiles != 0) put("--group-tiles", std::to_string(tiling.group_tiles));
   if (tiling.whole_tensors) put("--window", "whole");

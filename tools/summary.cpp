@@ -11,6 +11,9 @@ namespace megaconv::cli {
 
 std::string algorithm_text(const Tiling& tiling) {
   if (tiling.algorithm == Algorithm::direct) return "direct";
+  if (tiling.algorithm == Algorithm::opencnn) {
+    return std::string("opencnn, ") + to_string(tiling.output_layout);
+  }
   return fmt::format("winograd F({0}x{0}, 3x3){1}", tiling.m,
                      tiling.m == 4 && tiling.points == Points::integer ? ", integer points" : "");
 }

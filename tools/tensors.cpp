@@ -4,6 +4,7 @@
 #include <string>
 
 #include "megaconv/error.hpp"
+#include "tools/timing.hpp"
 
 namespace megaconv::cli {
 
@@ -76,13 +77,26 @@ Tensors pointers(HostTensors& tensors, const void* prepared_filters) {
           .prepared_filters = prepared_filters};
 }
 
-Runner::Runner(Plan plan, HostTensors& tensors)
-    : plan_(std::move(plan)),
-      workspace_((require_memory("the workspace", static_cast<double>(plan_.workspace_bytes())),
-                  plan_.workspace_bytes())),
-      filters_(plan_.prepared_filter_bytes()),
-      tensors_(pointers(tensors, filters_.data())) {
+Runner::Runner(Plan plan, HostTensors& tensors) : plan_(std::move(plan)) {
+  if (plan_.backend() == Backend::cuda) {
+    device_ = make_device_run(plan_, pointers(tensors, nullptr));
+    return;
+  }
+  require_memory("the workspace", static_cast<double>(plan_.workspace_bytes()));
+  workspace_ = Buffer(plan_.workspace_bytes());
+  filters_ = Buffer(plan_.prepared_filter_bytes());
+  tensors_ = pointers(tensors, filters_.data());
   if (filters_.bytes() != 0) plan_.prepare_filters(tensors.w.data(), filters_.data());
+}
+
+double Runner::run_ms() {
+  if (device_) return device_->run_ms();
+  return wall_ms([this] { plan_.execute(tensors_, workspace_.data(), workspace_.bytes()); });
+}
+
+void Runner::run() {
+  run_ms();
+  if (device_) device_->read_back();
 }
 
 std::uint64_t checksum(const Buffer& buffer) {

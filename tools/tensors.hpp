@@ -9,6 +9,7 @@
 #include "megaconv/plan.hpp"
 #include "tasks/reference.hpp"
 #include "tools/buffer.hpp"
+#include "tools/device.hpp"
 
 namespace megaconv::cli {
 
@@ -44,17 +45,22 @@ class Reference {
   std::vector<double> y_, magnitude_;
 };
 
-/// A plan with its workspace and, when it wants them, prepared filters.
+/// A plan with its workspace and, when it wants them, prepared filters; on a device, with copies of
+/// the tensors there.
 class Runner {
  public:
   Runner(Plan plan, HostTensors& tensors);
 
-  void run() { plan_.execute(tensors_, workspace_.data(), workspace_.bytes()); }
+  /// Runs once and returns the milliseconds; on a device, those of the device, and y stays there.
+  double run_ms();
+  /// Runs once; the result is in the host's y.
+  void run();
   const Plan& plan() const { return plan_; }
   const Tiling& tiling() const { return plan_.lowering().graph.tiling; }
 
  private:
   Plan plan_;
+  std::unique_ptr<DeviceRun> device_;  // null on a CPU, which uses what follows
   Buffer workspace_, filters_;
   Tensors tensors_;
 };

@@ -20,6 +20,12 @@ double ms_since(Clock::time_point begin) {
 
 }  // namespace
 
+double wall_ms(const std::function<void()>& run) {
+  const Clock::time_point begin = Clock::now();
+  run();
+  return ms_since(begin);
+}
+
 TimeSummary summarize(std::vector<double> times_ms) {
   std::sort(times_ms.begin(), times_ms.end());
   const auto quantile = [&](double q) {
@@ -55,12 +61,10 @@ std::vector<TimeSummary> measure_interleaved(
       report(variants[i].name + ", turn " + std::to_string(turn + 1) + " of " +
              std::to_string(options.repeats));
       std::this_thread::sleep_for(kSettle);
-      variants[i].run();
+      variants[i].run_ms();
       const Clock::time_point turn_begin = Clock::now();
       do {
-        const Clock::time_point begin = Clock::now();
-        variants[i].run();
-        times[i].push_back(ms_since(begin));
+        times[i].push_back(variants[i].run_ms());
       } while (ms_since(turn_begin) < turn_ms);
     }
   }

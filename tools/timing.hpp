@@ -24,8 +24,11 @@ TimeSummary summarize(std::vector<double> times_ms);
 
 struct TimedVariant {
   std::string name;
-  std::function<void()> run;
+  std::function<double()> run_ms;  ///< runs once and returns its milliseconds
 };
+
+/// Milliseconds that `run` takes by the clock on the wall.
+double wall_ms(const std::function<void()>& run);
 
 struct TimingOptions {
   double min_ms = 200;  ///< of every variant, over all its turns

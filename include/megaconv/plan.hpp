@@ -101,6 +101,7 @@ class Plan {
 
   const ConvProblem& problem() const noexcept;
   const Lowering& lowering() const noexcept;
+  Backend backend() const noexcept;
   /// Tasks that run at the same time: CPU threads or CUDA thread blocks.
   std::uint32_t num_workers() const noexcept;
 

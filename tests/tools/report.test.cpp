@@ -55,7 +55,8 @@ TEST_CASE("summarize gives the median and the deciles") {
 
 TEST_CASE("measure_interleaved gives every variant its turns, one after the other") {
   std::string order;
-  const TimedVariant variants[] = {{"a", [&] { order += 'a'; }}, {"b", [&] { order += 'b'; }}};
+  const TimedVariant variants[] = {{"a", [&] { return wall_ms([&] { order += 'a'; }); }},
+                                   {"b", [&] { return wall_ms([&] { order += 'b'; }); }}};
   const auto times = measure_interleaved(variants, {.min_ms = 0, .repeats = 3}, [](auto&&) {});
   CHECK(order == "aabbaabbaabb");  // in each turn once untimed, once timed
   REQUIRE(times.size() == 2);

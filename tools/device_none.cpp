@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "megaconv/error.hpp"
+#include "tools/device.hpp"
+
+namespace megaconv::cli {
+
+std::unique_ptr<DeviceRun> make_device_run(const Plan&, const Tensors&) {
+  throw Error(Status::unsupported, "backend cuda is not part of this build, must be cpu");
+}
+
+std::string cuda_availability() {
+  return "no: not part of this build (no CUDA compiler was found)";
+}
+
+}  // namespace megaconv::cli
