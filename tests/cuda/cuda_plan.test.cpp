@@ -207,7 +207,8 @@ TEST_CASE("cuda: openCNN's output layouts are right in every memory order, on od
   }
 }
 
-TEST_CASE("cuda: prepared filters give the same bits as filters transformed in every run") {
+TEST_CASE("cuda: prepared filters give the same bits as filters transformed in every run",
+          "[sanitizer]") {
   if (!have_device()) SKIP("no CUDA device");
   const Layer layer(parse_problem("n2c20h13w9k70"), false);
   DeviceLayer device(layer);
@@ -374,7 +375,7 @@ TEST_CASE("cuda: bad arguments are named before anything is enqueued") {
   CHECK_NOTHROW(device.run(plan, workspace));
 }
 
-TEST_CASE("cuda: a trace has every task with its times in order") {
+TEST_CASE("cuda: a trace has every task with its times in order", "[sanitizer]") {
   if (!have_device()) SKIP("no CUDA device");
   const Layer layer(parse_problem("n4c64h28k64"), false);
   DeviceLayer device(layer);
