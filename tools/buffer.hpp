@@ -10,8 +10,8 @@
 
 namespace megaconv::cli {
 
-/// Memory of `size` bytes, aligned to Plan::kAlignment, not initialised. Throws
-/// Error(out_of_memory).
+/// Memory of `size` bytes, aligned to Plan::kAlignment, in large pages where the system has them,
+/// not initialised. Throws Error(out_of_memory).
 class Buffer {
  public:
   Buffer() = default;

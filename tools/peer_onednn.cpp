@@ -25,7 +25,13 @@ struct Convolution {
   Dims y_dims;
   Tag y_tag;
   std::unordered_map<int, dnnl::memory> arguments;
+  std::vector<Buffer> buffers;  // what the memories own: the same kind of pages as ours
 };
+
+dnnl::memory allocate(Convolution& convolution, const dnnl::memory::desc& desc) {
+  convolution.buffers.emplace_back(desc.get_size());
+  return {desc, convolution.engine, convolution.buffers.back().data()};
+}
 
 dnnl::memory::desc any_layout(const Dims& dims) { return {dims, kFloat, Tag::any}; }
 
@@ -34,9 +40,9 @@ dnnl::memory view(const dnnl::engine& engine, const Dims& dims, Tag tag, const B
   return {{dims, kFloat, tag}, engine, const_cast<std::byte*>(buffer.data())};
 }
 
-dnnl::memory reordered(const Convolution& convolution, dnnl::memory source,
+dnnl::memory reordered(Convolution& convolution, dnnl::memory source,
                        const dnnl::memory::desc& wanted) {
-  dnnl::memory target(wanted, convolution.engine);
+  dnnl::memory target = allocate(convolution, wanted);
   dnnl::reorder(source, target).execute(convolution.stream, source, target);
   dnnl::stream(convolution.stream).wait();
   return target;
@@ -74,18 +80,20 @@ std::shared_ptr<Convolution> make_convolution(const ConvProblem& p, const HostTe
   if (p.epilogue.relu) epilogue.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(epilogue);
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
 
   const dnnl::convolution_forward::primitive_desc chosen(wanted, attributes, made->engine);
   name = chosen.impl_info_str();
   made->primitive = dnnl::convolution_forward(chosen);
   made->user_w = view(made->engine, w_dims, filter_tag, tensors.w);
   made->w = reordered(*made, made->user_w, chosen.weights_desc());
-  made->y = dnnl::memory(chosen.dst_desc(), made->engine);
+  made->y = allocate(*made, chosen.dst_desc());
   made->arguments = {
       {DNNL_ARG_SRC,
        reordered(*made, view(made->engine, x_dims, data_tag, tensors.x), chosen.src_desc())},
       {DNNL_ARG_WEIGHTS, made->w},
-      {DNNL_ARG_DST, made->y}};
+      {DNNL_ARG_DST, made->y},
+      {DNNL_ARG_SCRATCHPAD, allocate(*made, chosen.scratchpad_desc())}};
   if (p.epilogue.bias) {
     made->arguments[DNNL_ARG_BIAS] = view(made->engine, {p.k}, Tag::x, tensors.bias);
   }

