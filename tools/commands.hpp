@@ -17,5 +17,6 @@ void add_run(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_map(CLI::App& app, Action& action);
+void add_trace(CLI::App& app, Action& action);
 
 }  // namespace megaconv::cli

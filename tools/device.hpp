@@ -14,7 +14,7 @@ class DeviceRun {
  public:
   virtual ~DeviceRun() = default;
   /// Runs once and returns the milliseconds between two events around it on the device.
-  virtual double run_ms() = 0;
+  virtual double run_ms(Trace* trace) = 0;
   /// Copies the last run's result to the host's y.
   virtual void read_back() = 0;
 };

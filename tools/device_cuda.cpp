@@ -64,7 +64,7 @@ class CudaRun final : public DeviceRun {
     cudaEventDestroy(end_);
   }
 
-  double run_ms() override {
+  double run_ms(Trace* trace) override {
     const Tensors tensors{.x = x_.get(),
                           .w = filters_.get() == nullptr ? w_.get() : nullptr,
                           .bias = bias_.get(),
@@ -72,7 +72,7 @@ class CudaRun final : public DeviceRun {
                           .y = y_.get(),
                           .prepared_filters = filters_.get()};
     check(cudaEventRecord(begin_), "event");
-    plan_.execute(tensors, workspace_.get(), plan_.workspace_bytes());
+    plan_.execute(tensors, workspace_.get(), plan_.workspace_bytes(), {.trace = trace});
     check(cudaEventRecord(end_), "event");
     plan_.wait(workspace_.get());
     float ms = 0;

@@ -52,6 +52,7 @@ int run_command(int argc, char** argv) {
   cli::add_bench(app, action);
   cli::add_verify(app, action);
   cli::add_map(app, action);
+  cli::add_trace(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -60,7 +61,7 @@ int run_command(int argc, char** argv) {
   }
   if (!action) {
     return fail(ExitCode::usage,
-                "a verb is missing, must be info, run, bench, verify or map (see --help)");
+                "a verb is missing, must be info, run, bench, verify, map or trace (see --help)");
   }
   const ExitCode code = action();
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

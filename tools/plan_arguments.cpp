@@ -70,7 +70,8 @@ void add_number(CLI::App& app, const char* name, Value& target, const char* desc
 void require_cpu(const PlanArguments& arguments, const char* verb) {
   if (arguments.options.backend == Backend::cpu) return;
   throw Error(Status::unsupported,
-              std::string(verb) + ": --backend must be cpu; `megaconv run` knows cuda too");
+              std::string(verb) +
+                  ": --backend must be cpu; `megaconv run` and `megaconv trace` know cuda too");
 }
 
 void add_plan_options(CLI::App& app, PlanArguments& arguments) {

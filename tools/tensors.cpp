@@ -89,9 +89,10 @@ Runner::Runner(Plan plan, HostTensors& tensors) : plan_(std::move(plan)) {
   if (filters_.bytes() != 0) plan_.prepare_filters(tensors.w.data(), filters_.data());
 }
 
-double Runner::run_ms() {
-  if (device_) return device_->run_ms();
-  return wall_ms([this] { plan_.execute(tensors_, workspace_.data(), workspace_.bytes()); });
+double Runner::run_ms(Trace* trace) {
+  if (device_) return device_->run_ms(trace);
+  return wall_ms(
+      [&] { plan_.execute(tensors_, workspace_.data(), workspace_.bytes(), {.trace = trace}); });
 }
 
 void Runner::run() {

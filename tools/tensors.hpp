@@ -52,7 +52,7 @@ class Runner {
   Runner(Plan plan, HostTensors& tensors);
 
   /// Runs once and returns the milliseconds; on a device, those of the device, and y stays there.
-  double run_ms();
+  double run_ms(Trace* trace = nullptr);
   /// Runs once; the result is in the host's y.
   void run();
   const Plan& plan() const { return plan_; }

@@ -204,6 +204,11 @@ class CudaExecutor final : public Executor {
   }
 
   void execute(const Tensors& tensors, void* workspace, const RunOptions& run) const override {
+    if (run.trace != nullptr && launch_ == CudaLaunch::staged) {
+      throw Error(Status::unsupported,
+                  "trace: a staged launch records none, must be persistent, "
+                  "one_block_per_task or raw_block_index");
+    }
     check_call();
     check_device_pointer("x", tensors.x, device_.id);
     check_device_pointer("w", tensors.w, device_.id);

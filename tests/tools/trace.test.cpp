@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small trace made by hand: two workers, an input transform that a GEMM waits for.
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/catch.hpp"
+#include "tools/trace_json.hpp"
+
+using namespace megaconv;
+using namespace megaconv::cli;
+
+namespace {
+
+// One tile, 16 channels, 16 filters, filters prepared: I[0,0] G[0,0] O[0,0].
+Lowering three_tasks() {
+  TilingOptions tiling;
+  tiling.algorithm = Algorithm::winograd;
+  tiling.m = 4;
+  tiling.filters = FilterMode::prepared;
+  return lower(parse_problem("n1c16h4k16"), tiling, {}, Target{});
+}
+
+// Worker 1 takes the GEMM at 1 us and waits for worker 0 until 5.5 us; worker 0 comes to the output
+// transform after both are done.
+Trace three_records() {
+  Trace trace;
+  trace.num_workers = 2;
+  trace.records = {{0, 0, 0, 0, 5500}, {1, 1, 1000, 5500, 9000}, {2, 0, 9500, 9500, 10250}};
+  return trace;
+}
+
+}  // namespace
+
+TEST_CASE("a trace file has slices for work and waiting, and an arrow to the task that waited") {
+  const Lowering lowering = three_tasks();
+  REQUIRE(lowering.mapping.order.size() == 3);
+  const auto json = nlohmann::json::parse(trace_json(lowering, three_records(), "worker"));
+  std::map<std::string, nlohmann::json> slices;
+  std::map<std::string, int> phases;
+  for (const auto& event : json.at("traceEvents")) {
+    ++phases[event.at("ph").get<std::string>()];
+    if (event.at("ph") == "X") slices[event.at("name").get<std::string>()] = event;
+  }
+  CHECK(phases == std::map<std::string, int>{{"M", 3}, {"X", 4}, {"s", 1}, {"f", 1}});
+  CHECK(slices.at("I[0,0]").at("dur") == 5.5);
+  CHECK(slices.at("wait").at("ts") == 1.0);
+  CHECK(slices.at("wait").at("dur") == 4.5);
+  CHECK(slices.at("wait").at("tid") == slices.at("G[0,0]").at("tid"));
+  CHECK(slices.at("G[0,0]").at("ts") == 5.5);
+  CHECK(slices.at("G[0,0]").at("cat") == "gemm");
+  CHECK(slices.at("O[0,0]").at("dur") == 0.75);
+  CHECK(slices.at("I[0,0]").at("tid") != slices.at("G[0,0]").at("tid"));
+}
+
+TEST_CASE("tasks that overlap on one SM get tracks of their own") {
+  Trace trace = three_records();
+  for (TraceRecord& record : trace.records) record.worker = 0;
+  const auto json = nlohmann::json::parse(trace_json(three_tasks(), trace, "SM"));
+  std::map<std::string, int> tracks;
+  for (const auto& event : json.at("traceEvents")) {
+    if (event.at("ph") == "X") tracks[event.at("name").get<std::string>()] = event.at("tid");
+  }
+  CHECK(tracks.at("I[0,0]") != tracks.at("G[0,0]"));
+  CHECK(tracks.at("I[0,0]") == tracks.at("O[0,0]"));
+}
+
+TEST_CASE("a trace table gives means and shares of all workers' time") {
+  const std::string table = trace_table(three_tasks(), three_records());
+  CHECK_THAT(table, ContainsSubstring("10.250 us on 2 tracks"));
+  CHECK_THAT(table, ContainsSubstring("gemm"));
+  CHECK_THAT(table, ContainsSubstring("26.8%"));  // 5.5 of 20.5 us: the input transform
+  CHECK_THAT(table, ContainsSubstring("22.0%"));  // 4.5 of 20.5 us: the GEMM's waiting
+}
