@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cpu_run.hpp"
 
-#include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,7 +20,7 @@ using Counters = DependencyCounters<HostSync>;
 constexpr std::uint32_t kIdle = 0xffffffffu;
 
 // A waiting worker looks at its counter this often between two looks at the clock, about 4 us;
-// after kPollsBeforeYield rounds it offers its core to others, for machines with fewer cores than
+// after kRoundsBeforeYield rounds it offers its core to others, for machines with fewer cores than
 // workers.
 constexpr int kPollsPerRound = 100;
 constexpr int kRoundsBeforeYield = 5;
