@@ -7,7 +7,7 @@
 // group_tiles rounded up to a multiple of 4):
 //
 //   U   Winograd   [alpha^2][C][K']           zero past K
-//       openCNN    see opencnn.cuh
+//       openCNN    see mapping/opencnn_blocking.hpp
 //   V   NHWC       [v_slots][alpha^2][t'][C'] zero past C; tiles past a short last group are
 //   undefined
 //       NCHW       [v_slots][alpha^2][C'][t']
