@@ -5,14 +5,14 @@
 #include <atomic>
 #include <cmath>
 #include <cstdio>
-#include <limits>
 #include <thread>
 #include <vector>
 
+#include "tasks/strides.hpp"
+#include "tasks/tile_errors.hpp"
+
 namespace megaconv {
 namespace {
-
-constexpr double kUnitRoundoff = 0x1p-24;  // of float
 
 // One image and one conv group, in double. Filters are the lanes, several pixels share a load of
 // them: a register block of kPixels x kLanes sums, and as many of absolute values.
@@ -58,83 +58,14 @@ void parallel_for(std::int64_t count, const Body& body) {
   work();
 }
 
-/// splitmix64 (Steele, Lea, Flood 2014).
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-  /// Six uniform numbers have variance 1/2 and mean 3.
-  float normal() {
-    std::uint64_t sum = 0;
-    for (int i = 0; i < 3; ++i) {
-      const std::uint64_t bits = next();
-      sum += (bits >> 32) + (bits & 0xffffffffu);
-    }
-    return static_cast<float>((static_cast<double>(sum) * 0x1p-32 - 3) * 1.4142135623730951);
-  }
-
- private:
-  std::uint64_t state_;
-};
-
-std::int64_t terms_of(const ConvProblem& problem) {
-  return problem.c / problem.groups * problem.r * problem.s;
-}
-
-/// Distances between neighbours of an activation tensor, in elements.
-struct Strides {
-  std::int64_t image, channel, pixel;
-};
-Strides strides_of(Layout layout, std::int64_t images, std::int64_t channels,
-                   std::int64_t num_pixels) {
-  switch (layout) {
-    case Layout::nhwc:
-      return {num_pixels * channels, 1, channels};
-    case Layout::chwn:
-      return {1, num_pixels * images, images};
-    default:
-      return {channels * num_pixels, num_pixels, 1};
-  }
-}
-
-/// Calls body(indices into y) for every tile x tile outputs of every image and filter.
-template <class Body>
-void for_each_tile(const ConvProblem& problem, std::int64_t tile, const Body& body) {
-  const std::int64_t p = problem.p(), q = problem.q();
-  const Strides strides = strides_of(problem.layout, problem.n, problem.k, p * q);
-  std::vector<std::int64_t> outputs;
-  for (std::int64_t plane = 0; plane < problem.n * problem.k; ++plane) {
-    const std::int64_t first =
-        plane / problem.k * strides.image + plane % problem.k * strides.channel;
-    for (std::int64_t row = 0; row < p; row += tile) {
-      for (std::int64_t col = 0; col < q; col += tile) {
-        outputs.clear();
-        for (std::int64_t i = row; i < std::min(row + tile, p); ++i) {
-          for (std::int64_t j = col; j < std::min(col + tile, q); ++j) {
-            outputs.push_back(first + (i * q + j) * strides.pixel);
-          }
-        }
-        body(outputs);
-      }
-    }
-  }
-}
-
 }  // namespace
 
 void reference_convolution(const ConvProblem& problem, const float* x, const float* w,
                            const float* bias, const float* residual, double* y, double* magnitude) {
   const std::int64_t channels = problem.c / problem.groups, filters = problem.k / problem.groups;
   const std::int64_t num_taps = problem.r * problem.s, num_pixels = problem.p() * problem.q();
-  // Filters are images of a sort: [K][C][R][S], [K][R][S][C], [C][R][S][K].
-  const Strides w_strides = strides_of(problem.layout, problem.k, channels, num_taps);
-  const Strides x_strides = strides_of(problem.layout, problem.n, problem.c, problem.h * problem.w);
-  const Strides y_strides = strides_of(problem.layout, problem.n, problem.k, num_pixels);
+  const Strides in = x_strides(problem), filter = w_strides(problem);
+  const Strides out = y_strides(problem, num_pixels);
   const std::int64_t padded_w = problem.w + 2 * problem.pad_w;
   const std::int64_t plane = (problem.h + 2 * problem.pad_h) * padded_w;
   const std::int64_t blocks_per_group = (filters + kLanes - 1) / kLanes;
@@ -146,7 +77,7 @@ void reference_convolution(const ConvProblem& problem, const float* x, const flo
     for (std::int64_t c = 0; c < channels; ++c) {
       for (std::int64_t tap = 0; tap < num_taps; ++tap) {
         wd[((block * channels + c) * num_taps + tap) * kLanes + k % filters % kLanes] =
-            w[k * w_strides.image + c * w_strides.channel + tap * w_strides.pixel];
+            w[k * filter.image + c * filter.channel + tap * filter.pixel];
       }
     }
   }
@@ -156,8 +87,7 @@ void reference_convolution(const ConvProblem& problem, const float* x, const flo
       for (std::int64_t h = 0; h < problem.h; ++h) {
         for (std::int64_t col = 0; col < problem.w; ++col) {
           xd[(n * problem.c + c) * plane + (h + problem.pad_h) * padded_w + col + problem.pad_w] =
-              x[n * x_strides.image + c * x_strides.channel +
-                (h * problem.w + col) * x_strides.pixel];
+              x[n * in.image + c * in.channel + (h * problem.w + col) * in.pixel];
         }
       }
     }
@@ -171,7 +101,7 @@ void reference_convolution(const ConvProblem& problem, const float* x, const flo
 
   const auto store = [&](std::int64_t n, std::int64_t k, std::int64_t pixel, double sum,
                          double abs_sum) {
-    const std::int64_t at = n * y_strides.image + k * y_strides.channel + pixel * y_strides.pixel;
+    const std::int64_t at = n * out.image + k * out.channel + pixel * out.pixel;
     if (problem.epilogue.bias) {
       sum += bias[k];
       abs_sum += std::fabs(bias[k]);
@@ -210,24 +140,16 @@ void reference_convolution(const ConvProblem& problem, const float* x, const flo
   });
 }
 
-void fill_normal(std::span<float> values, std::uint64_t seed) {
-  Random random(seed);
-  for (float& value : values) value = random.normal();
+void fill(std::span<float> values, const Filling& filling, std::uint64_t seed) {
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = filling.at(seed, i);
 }
 
-void fill_relu_normal(std::span<float> values, std::uint64_t seed) {
-  Random random(seed);
-  for (float& value : values) value = std::max(random.normal(), 0.0f);
+void fill_normal(std::span<float> values, std::uint64_t seed) {
+  fill(values, {.kind = Filling::Kind::normal}, seed);
 }
 
 void fill_integers(std::span<float> values, std::uint64_t seed, double density, float multiple) {
-  constexpr float kValues[4] = {-2, -1, 1, 2};
-  Random random(seed);
-  for (float& value : values) {
-    const std::uint64_t bits = random.next();
-    const bool zero = static_cast<double>(bits >> 11) * 0x1p-53 >= density;
-    value = zero ? 0 : multiple * kValues[bits & 3];
-  }
+  fill(values, {.kind = Filling::Kind::integers, .density = density, .multiple = multiple}, seed);
 }
 
 // L2, for tensors large enough that statistics hold; n = max(C, 16). Measured: worst of 3 to 30
@@ -255,7 +177,7 @@ ErrorBound error_bound(const Tiling& tiling) {
   const ConvProblem& problem = tiling.problem;
   const double luck = 1 + 4 / std::sqrt(static_cast<double>(problem.y_size()));
   if (tiling.algorithm == Algorithm::direct) {
-    const auto roundings = static_cast<double>(terms_of(problem) + 2);
+    const auto roundings = static_cast<double>(num_terms(problem) + 2);
     return {kUnitRoundoff * std::sqrt(roundings) * luck,
             std::min(roundings, 6 * std::sqrt(roundings))};
   }
@@ -275,35 +197,29 @@ ErrorBound error_bound(const Tiling& tiling) {
 
 ErrorReport compare(const Tiling& tiling, const float* y, const double* reference,
                     const double* magnitude) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const ConvProblem& problem = tiling.problem;
-  const std::int64_t tile = std::max<std::int64_t>(tiling.m, 1);
-  double error_squares = 0, reference_squares = 0, magnitude_squares = 0;
-  ErrorReport report;
-  for_each_tile(problem, tile, [&](std::span<const std::int64_t> outputs) {
-    double scale = 0, worst = 0;
-    std::int64_t worst_index = -1;
-    for (const std::int64_t i : outputs) {
-      const double error = std::isfinite(y[i]) ? std::fabs(y[i] - reference[i]) : kInfinity;
-      if (error > worst) {
-        worst = error;
-        worst_index = i;
-      }
-      scale = std::max(scale, magnitude[i]);
-      error_squares += error * error;
-      reference_squares += reference[i] * reference[i];
-      magnitude_squares += magnitude[i] * magnitude[i];
-    }
-    const double in_units = worst == 0 ? 0 : worst / (kUnitRoundoff * scale);
-    if (in_units > report.worst_element) {
-      report.worst_element = in_units;
-      report.worst_index = worst_index;
-    }
-  });
+  const TileErrors errors_of(tiling, y, reference, magnitude);
+  ErrorSums sums;
+  for (std::int64_t tile = 0; tile < errors_of.num_tiles(); ++tile) sums += errors_of(tile);
+  return report(tiling, sums);
+}
+
+Mismatch mismatch(const float* y, const double* reference, std::int64_t count) {
+  Mismatch found;
+  for (std::int64_t i = count; i-- > 0;) {
+    if (static_cast<double>(y[i]) == reference[i]) continue;
+    found.first = i;
+    ++found.count;
+  }
+  return found;
+}
+
+ErrorReport report(const Tiling& tiling, const ErrorSums& sums) {
   const double scale =
-      std::max(reference_squares, 4 * magnitude_squares / static_cast<double>(terms_of(problem)));
-  report.relative_l2 = error_squares == 0 ? 0 : std::sqrt(error_squares / scale);
-  return report;
+      std::max(sums.reference_squares,
+               4 * sums.magnitude_squares / static_cast<double>(num_terms(tiling.problem)));
+  return {.relative_l2 = sums.error_squares == 0 ? 0 : std::sqrt(sums.error_squares / scale),
+          .worst_element = sums.worst,
+          .worst_index = sums.worst_index};
 }
 
 std::string to_string(const ErrorReport& report) {

@@ -8,6 +8,8 @@
 #include <string>
 
 #include "megaconv/mapping.hpp"
+#include "tasks/random_data.hpp"
+#include "tasks/tile_errors.hpp"
 
 namespace megaconv {
 
@@ -19,15 +21,15 @@ void reference_convolution(const ConvProblem& problem, const float* x, const flo
                            const float* bias, const float* residual, double* y,
                            double* magnitude = nullptr);
 
+/// Numbers by their place; see tasks/random_data.hpp.
+void fill(std::span<float> values, const Filling& filling, std::uint64_t seed);
+
 /// N(0, 1), as the sum of six uniform numbers.
 void fill_normal(std::span<float> values, std::uint64_t seed);
 
-/// max(0, N(0, 1)): what a convolution sees after a ReLU.
-void fill_relu_normal(std::span<float> values, std::uint64_t seed);
-
-/// `multiple` times one of -2, -1, 1, 2 with probability `density`, else 0. With multiple = 4 for
-/// F(2,3), 576 for F(4,3) with Points::integer, and 1 for direct convolution, as weights, every
-/// intermediate value is an integer; while sums stay below 2^24 all results are exact.
+/// With multiple = 4 for F(2,3), 576 for F(4,3) with Points::integer, and 1 for direct convolution,
+/// as weights, every intermediate value is an integer; while sums stay below 2^24 all results are
+/// exact.
 void fill_integers(std::span<float> values, std::uint64_t seed, double density = 0.11,
                    float multiple = 1);
 
@@ -60,6 +62,15 @@ ErrorBound error_bound(const Tiling& tiling);
 ///   with the numbers that went into it.
 ErrorReport compare(const Tiling& tiling, const float* y, const double* reference,
                     const double* magnitude);
+
+/// Elements that are not exactly what they must be.
+struct Mismatch {
+  std::int64_t count = 0, first = -1;
+};
+Mismatch mismatch(const float* y, const double* reference, std::int64_t count);
+
+/// What compare() makes of the sums over all tiles.
+ErrorReport report(const Tiling& tiling, const ErrorSums& sums);
 
 /// "relative L2 3.1e-07, worst element 4.2 u S at 17"
 std::string to_string(const ErrorReport& report);

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 
-#include "tasks/cpu/kernels.hpp"
-#include "tools/machine_info.hpp"
 #include "tools/summary.hpp"
 #include "tools/table.hpp"
 #include "tools/terminal.hpp"
@@ -19,8 +19,24 @@ double gflops(const ConvProblem& problem, const TimeSummary& time) {
   return problem.flops() / time.median_ms / 1e6;
 }
 
-std::string mebibytes(std::uint64_t bytes) {
-  return fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20));
+std::string mebibytes(const VariantResult* variant) {
+  if (variant == nullptr) return "-";
+  return fmt::format("{:.1f}", static_cast<double>(variant->workspace_bytes) / (1 << 20));
+}
+
+std::string median_ms(const VariantResult* variant) {
+  return variant != nullptr ? format_ms(variant->time.median_ms) : "-";
+}
+
+/// How much faster `ours` is: "1.23x".
+std::string faster(const VariantResult& ours, const VariantResult* other) {
+  if (other == nullptr) return "-";
+  return fmt::format("{:.2f}x", other->time.median_ms / ours.time.median_ms);
+}
+
+std::string norm(const VariantResult* variant) {
+  if (variant == nullptr || !variant->error) return "-";
+  return fmt::format("{:.1e}", variant->error->relative_l2);
 }
 
 /// "12%" of what is allowed, or what breaks it: "WRONG".
@@ -29,23 +45,51 @@ std::string verdict(const VariantResult& variant) {
   return fmt::format("{:.0f}%", 100 * share_of_bound(*variant.error, *variant.bound));
 }
 
-double geometric_mean(const std::vector<double>& values) {
+/// Names of our variants that ran for any layer, in their order.
+std::vector<std::string> own_variants(const std::vector<LayerResult>& results) {
+  std::vector<std::string> names;
+  for (const VariantResult& v : results.front().variants) {
+    const bool ran = std::any_of(results.begin(), results.end(), [&](const LayerResult& result) {
+      return result.find(v.name) != nullptr;
+    });
+    if (!v.peer && ran) names.push_back(v.name);
+  }
+  return names;
+}
+
+std::string title(const std::string& variant) { return variant == kMega ? "mega" : variant; }
+
+/// "  1.23x as fast as NAME (least 1.01x, most 1.50x)", or nothing without ratios.
+std::string ratio_line(const std::string& name, const std::vector<double>& ratios) {
+  if (ratios.empty()) return {};
   double sum = 0;
-  for (const double value : values) sum += std::log(value);
-  return std::exp(sum / static_cast<double>(values.size()));
+  for (const double ratio : ratios) sum += std::log(ratio);
+  return fmt::format("  {:.2f}x as fast as {} (least {:.2f}x, most {:.2f}x)\n",
+                     std::exp(sum / static_cast<double>(ratios.size())), name,
+                     *std::min_element(ratios.begin(), ratios.end()),
+                     *std::max_element(ratios.begin(), ratios.end()));
+}
+
+std::string workers_text(const BenchSetting& setting, const std::vector<LayerResult>& results) {
+  std::uint32_t most = 0;
+  for (const LayerResult& result : results) most = std::max(most, result.mega().workers);
+  return setting.site.backend == Backend::cpu ? count_text(most, "thread")
+                                              : "up to " + count_text(most, "block");
 }
 
 }  // namespace
 
-const VariantResult& LayerResult::variant(const std::string& wanted) const {
-  return *std::find_if(variants.begin(), variants.end(),
-                       [&](const VariantResult& v) { return v.name == wanted; });
+const VariantResult* LayerResult::find(const std::string& wanted) const {
+  const auto found = std::find_if(variants.begin(), variants.end(), [&](const VariantResult& v) {
+    return v.name == wanted && v.ran();
+  });
+  return found == variants.end() ? nullptr : &*found;
 }
 
-const VariantResult* LayerResult::best_of(const std::string& peer) const {
+const VariantResult* LayerResult::best(bool peer) const {
   const VariantResult* best = nullptr;
   for (const VariantResult& v : variants) {
-    if (peer.empty() || !v.name.starts_with(peer)) continue;
+    if (v.peer != peer || !v.ran() || !v.right()) continue;
     if (best == nullptr || v.time.median_ms < best->time.median_ms) best = &v;
   }
   return best;
@@ -56,85 +100,110 @@ bool LayerResult::right() const {
                      [](const VariantResult& v) { return v.right(); });
 }
 
-std::string bench_heading(std::uint32_t threads, std::uint64_t seed, bool prepared_filters,
-                          const TimingOptions& timing) {
-  return fmt::format(
+std::string bench_heading(const BenchSetting& setting, const std::vector<LayerResult>& results) {
+  std::string text = fmt::format(
       "{}, {}, {}; filters {}; seed {}\n"
-      "medians of at least {:g} ms a variant in {} interleaved turns; GFLOP/s effective;\n"
-      "bound: share of the error allowed, in the L2 norm or at the worst element\n\n",
-      cpu_name(), count_text(threads, "thread"), cpu::kernels_for().isa,
-      prepared_filters ? "prepared ahead" : "transformed in every run", seed, timing.min_ms,
-      timing.repeats);
+      "medians of at least {:g} ms a variant in {} interleaved turns, caches {}; GFLOP/s "
+      "effective;\n",
+      setting.site.device, workers_text(setting, results), setting.site.isa,
+      setting.prepared_filters ? "prepared ahead" : "transformed in every run", setting.seed,
+      setting.timing.min_ms, setting.timing.repeats,
+      setting.timing.caches == Caches::hot ? "hot" : "emptied before every run");
+  if (setting.site.backend == Backend::cuda) {
+    text += "a sample is one replay of a CUDA graph of a millisecond, by the runs in it;\n";
+  }
+  return text + "bound: share of the error allowed, in the L2 norm or at the worst element\n\n";
 }
 
-std::string bench_table(const std::vector<LayerResult>& results, const std::string& peer) {
-  const bool with_peer = !peer.empty(),
-             with_error = results.front().variants.front().error.has_value();
+std::string bench_table(const std::vector<LayerResult>& results) {
+  const std::vector<std::string> names = own_variants(results);
+  const bool with_error = results.front().mega().error.has_value();
+  const bool with_whole = std::find(names.begin(), names.end(), kStaged) != names.end();
   Table table;
   table.add_column("layer");
-  for (const char* title : {"direct", "staged", "mega"}) table.add_column(title, "time, ms");
-  if (with_peer) table.add_column(peer, "time, ms");
+  for (const std::string& name : names) table.add_column(title(name), "time, ms");
   table.add_column("spread", "mega");
   table.add_column("GFLOP/s", "mega");
-  for (const char* title : {"direct", "staged"}) table.add_column(title, "mega faster than");
-  if (with_peer) table.add_column(peer, "mega faster than");
+  for (const std::string& name : names) {
+    if (name != kMega) table.add_column(name, "mega faster than");
+  }
   if (with_error) {
     table.add_column("rel L2", "error");
     table.add_column("bound", "error");
   }
   table.add_column("mega", "space, MiB");
-  table.add_column("whole", "space, MiB");
+  if (with_whole) table.add_column("whole", "space, MiB");
 
   for (const LayerResult& result : results) {
-    const VariantResult &direct = result.variant(kDirect), &staged = result.variant(kStaged),
-                        &mega = result.variant(kMega);
-    const VariantResult* best_peer = result.best_of(peer);
-    const auto faster = [&](const TimeSummary& other) {
-      return fmt::format("{:.2f}x", other.median_ms / mega.time.median_ms);
-    };
+    const VariantResult& mega = result.mega();
     std::vector<std::string> cells = {result.name};
-    for (const VariantResult* v : {&direct, &staged, &mega}) {
-      cells.push_back(format_ms(v->time.median_ms));
-    }
-    if (with_peer) cells.push_back(best_peer ? format_ms(best_peer->time.median_ms) : "-");
+    for (const std::string& name : names) cells.push_back(median_ms(result.find(name)));
     cells.push_back(fmt::format("{:.0f}%", 100 * mega.time.spread()));
     cells.push_back(fmt::format("{:.0f}", gflops(result.problem, mega.time)));
-    cells.push_back(faster(direct.time));
-    cells.push_back(faster(staged.time));
-    if (with_peer) cells.push_back(best_peer ? faster(best_peer->time) : "-");
+    for (const std::string& name : names) {
+      if (name != kMega) cells.push_back(faster(mega, result.find(name)));
+    }
     if (with_error) {
-      cells.push_back(fmt::format("{:.1e}", mega.error->relative_l2));
+      cells.push_back(norm(&mega));
       cells.push_back(verdict(mega));
     }
-    cells.push_back(mebibytes(mega.workspace_bytes));
-    cells.push_back(mebibytes(staged.workspace_bytes));
+    cells.push_back(mebibytes(&mega));
+    if (with_whole) cells.push_back(mebibytes(result.find(kStaged)));
     table.add_row(std::move(cells));
   }
   return table.str();
 }
 
+std::string peer_table(const std::vector<LayerResult>& results, const std::string& peer) {
+  Table table;
+  table.add_column("layer");
+  table.add_column("ms", "megaconv's best");
+  table.add_column("variant", "megaconv's best");
+  table.add_column("ms", peer + "'s best");
+  table.add_column("algorithm", peer + "'s best");
+  table.add_column("faster", "megaconv");
+  table.add_column("megaconv", "rel L2");
+  table.add_column(peer, "rel L2");
+  std::map<std::string, int> obstacles;  // text -> layers
+  for (const LayerResult& result : results) {
+    for (const VariantResult& v : result.variants) {
+      if (v.peer && !v.ran()) ++obstacles[v.algorithm + ": " + v.obstacle];
+    }
+    const VariantResult *ours = result.best(false), *theirs = result.best(true);
+    table.add_row({result.name, median_ms(ours), ours != nullptr ? title(ours->name) : "-",
+                   median_ms(theirs), theirs != nullptr ? theirs->algorithm : "-",
+                   ours != nullptr ? faster(*ours, theirs) : "-", norm(ours), norm(theirs)});
+  }
+  std::string text = '\n' + table.str();
+  if (!obstacles.empty()) text += "\nnot run by " + peer + ":\n";
+  for (const auto& [obstacle, layers] : obstacles) {
+    text += fmt::format("  {} ({})\n", obstacle, count_text(layers, "layer"));
+  }
+  return text;
+}
+
 std::string bench_summary(const std::vector<LayerResult>& results, const std::string& peer) {
+  const auto ratios = [&](auto find_ours, auto find_other) {
+    std::vector<double> found;
+    for (const LayerResult& result : results) {
+      const VariantResult *ours = find_ours(result), *other = find_other(result);
+      if (ours == nullptr || other == nullptr) continue;
+      found.push_back(other->time.median_ms / ours->time.median_ms);
+    }
+    return found;
+  };
+  const auto mega = [](const LayerResult& result) { return &result.mega(); };
   std::string text = fmt::format("\nmegakernel order, geometric mean of {}:\n",
                                  count_text(results.size(), "layer"));
-  const auto add_line = [&](const std::string& name, auto find) {
-    std::vector<double> ratios;
-    for (const LayerResult& result : results) {
-      const VariantResult* other = find(result);
-      if (other != nullptr) {
-        ratios.push_back(other->time.median_ms / result.variant(kMega).time.median_ms);
-      }
-    }
-    if (ratios.empty()) return;
-    text +=
-        fmt::format("  {:.2f}x as fast as {} (least {:.2f}x, most {:.2f}x)\n",
-                    geometric_mean(ratios), name, *std::min_element(ratios.begin(), ratios.end()),
-                    *std::max_element(ratios.begin(), ratios.end()));
-  };
-  add_line("direct tasks", [](const LayerResult& r) { return &r.variant(kDirect); });
-  add_line("staged order", [](const LayerResult& r) { return &r.variant(kStaged); });
+  for (const std::string& name : own_variants(results)) {
+    if (name == kMega) continue;
+    text += ratio_line(name, ratios(mega, [&](const LayerResult& r) { return r.find(name); }));
+  }
   if (!peer.empty()) {
-    add_line("the better of " + peer + "'s direct and winograd",
-             [&](const LayerResult& r) { return r.best_of(peer); });
+    const std::string line =
+        ratio_line(peer + "'s fastest", ratios([](const LayerResult& r) { return r.best(false); },
+                                               [](const LayerResult& r) { return r.best(true); }));
+    text += line.empty() ? peer + " ran none of these layers\n" : "our best variant:\n" + line;
   }
   for (const LayerResult& result : results) {
     for (const VariantResult& v : result.variants) {
@@ -146,27 +215,33 @@ std::string bench_summary(const std::vector<LayerResult>& results, const std::st
   return text;
 }
 
-std::vector<Record> bench_records(const std::vector<LayerResult>& results, std::uint32_t threads,
-                                  std::uint64_t seed, bool prepared_filters) {
+std::vector<Record> bench_records(const BenchSetting& setting,
+                                  const std::vector<LayerResult>& results) {
   std::vector<Record> records;
+  const auto when = [](bool known, auto value) { return known ? Record(value) : Record(); };
   for (const LayerResult& result : results) {
     for (const VariantResult& v : result.variants) {
-      Record record = record_head("bench", threads, seed);
+      Record record = record_head("bench", setting.site,
+                                  v.peer ? std::nullopt : std::optional(v.workers), setting.seed);
+      const bool ran = v.ran();
+      const ErrorReport error = v.error.value_or(ErrorReport{});
       record.update({{"layer", result.name},
                      {"problem", to_string(result.problem)},
                      {"variant", v.name},
                      {"algorithm", v.algorithm},
-                     {"policy", v.policy.empty() ? Record() : Record(v.policy)},
-                     {"filters", prepared_filters ? "prepared" : "every-run"},
-                     {"runs", v.time.runs},
-                     {"median_ms", v.time.median_ms},
-                     {"p10_ms", v.time.p10_ms},
-                     {"p90_ms", v.time.p90_ms},
-                     {"effective_gflops", gflops(result.problem, v.time)},
-                     {"workspace_bytes", v.bound ? Record(v.workspace_bytes) : Record()},
-                     {"relative_l2", v.error ? Record(v.error->relative_l2) : Record()},
-                     {"worst_element", v.error ? Record(v.error->worst_element) : Record()},
-                     {"within_bound", v.error && v.bound ? Record(v.right()) : Record()}});
+                     {"policy", when(!v.policy.empty(), v.policy)},
+                     {"filters", setting.prepared_filters ? "prepared" : "every-run"},
+                     {"caches", setting.timing.caches == Caches::hot ? "hot" : "cold"},
+                     {"obstacle", when(!ran, v.obstacle)},
+                     {"samples", when(ran, v.time.samples)},
+                     {"median_ms", when(ran, v.time.median_ms)},
+                     {"p10_ms", when(ran, v.time.p10_ms)},
+                     {"p90_ms", when(ran, v.time.p90_ms)},
+                     {"effective_gflops", when(ran, ran ? gflops(result.problem, v.time) : 0)},
+                     {"workspace_bytes", when(ran, v.workspace_bytes)},
+                     {"relative_l2", when(v.error.has_value(), error.relative_l2)},
+                     {"worst_element", when(v.error.has_value(), error.worst_element)},
+                     {"within_bound", when(v.error && v.bound, v.right())}});
       records.push_back(std::move(record));
     }
   }

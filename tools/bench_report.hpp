@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `bench` found, as a table for people and as records for programs.
+// What `bench` found, as tables for people and as records for programs.
 #pragma once
 
 #include <cstdint>
@@ -8,24 +8,30 @@
 #include <vector>
 
 #include "tasks/reference.hpp"
+#include "tools/device.hpp"
 #include "tools/records.hpp"
 #include "tools/timing.hpp"
 
 namespace megaconv::cli {
 
-inline constexpr const char* kDirect = "direct";
-inline constexpr const char* kStaged = "staged";
+/// The variant that all others are compared with: what the plan options ask for.
 inline constexpr const char* kMega = "megakernel";
+inline constexpr const char* kStaged = "staged";
 
+/// One way of computing a layer, ours or a peer's.
 struct VariantResult {
-  std::string name;       ///< kDirect, kStaged, kMega, or a peer's
-  std::string algorithm;  ///< a peer's: what it calls its implementation
-  std::string policy;     ///< empty for a peer
+  std::string name;            ///< "staged", kMega, "cudnn"
+  bool peer = false;           ///< not ours
+  std::string algorithm = {};  ///< ours: algorithm_text(); a peer's: what it calls its own
+  std::string policy = {};     ///< ours
+  std::string obstacle = {};   ///< why it did not run; then nothing below is set
+  std::uint32_t workers = 0;   ///< ours
   std::uint64_t workspace_bytes = 0;
   std::optional<ErrorBound> bound{};  ///< none for a peer
   TimeSummary time{};
   std::optional<ErrorReport> error{};  ///< none without a reference
 
+  bool ran() const { return obstacle.empty(); }
   bool right() const { return !error || !bound || bound->covers(*error); }
 };
 
@@ -34,24 +40,35 @@ struct LayerResult {
   ConvProblem problem;
   std::vector<VariantResult> variants;
 
-  const VariantResult& variant(const std::string& name) const;
-  /// The fastest of the peer's variants; null when it has none for this layer.
-  const VariantResult* best_of(const std::string& peer) const;
+  /// Null when there is none of this name, or it did not run.
+  const VariantResult* find(const std::string& name) const;
+  const VariantResult& mega() const { return *find(kMega); }
+  /// The fastest right one of ours, or of the peer's; null when none ran.
+  const VariantResult* best(bool peer) const;
   bool right() const;
 };
 
 /// What is measured, and with what.
-std::string bench_heading(std::uint32_t threads, std::uint64_t seed, bool prepared_filters,
-                          const TimingOptions& timing);
+struct BenchSetting {
+  RecordSite site;
+  std::uint64_t seed = 1;
+  bool prepared_filters = true;
+  TimingOptions timing;
+};
 
-/// One line a layer; fits 120 columns.
-std::string bench_table(const std::vector<LayerResult>& results, const std::string& peer);
+std::string bench_heading(const BenchSetting& setting, const std::vector<LayerResult>& results);
 
-/// Geometric means of how much faster the megakernel order is, and the worst error.
+/// Our variants, one line a layer; fits 120 columns.
+std::string bench_table(const std::vector<LayerResult>& results);
+
+/// Our best variant beside the peer's, one line a layer, and what of the peer's did not run.
+std::string peer_table(const std::vector<LayerResult>& results, const std::string& peer);
+
+/// Geometric means, and what is wrong.
 std::string bench_summary(const std::vector<LayerResult>& results, const std::string& peer);
 
-/// One record a layer and variant.
-std::vector<Record> bench_records(const std::vector<LayerResult>& results, std::uint32_t threads,
-                                  std::uint64_t seed, bool prepared_filters);
+/// One record a layer and variant; of those that did not run, too.
+std::vector<Record> bench_records(const BenchSetting& setting,
+                                  const std::vector<LayerResult>& results);
 
 }  // namespace megaconv::cli

@@ -1,44 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
-// Floats aligned as plans want them, and the question whether the machine has room for more.
+// Memory of a device, owned.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <span>
+#include <utility>
+
+#include "tools/device.hpp"
 
 namespace megaconv::cli {
 
-/// Memory of `size` bytes, aligned to Plan::kAlignment, in large pages where the system has them,
-/// not initialised. Throws Error(out_of_memory).
+/// Memory of `device`, aligned to Plan::kAlignment at least, not initialised.
 class Buffer {
  public:
   Buffer() = default;
-  explicit Buffer(std::size_t bytes);
+  /// Throws Error(out_of_memory).
+  Buffer(Device& device, std::size_t bytes)
+      : device_(&device), data_(bytes == 0 ? nullptr : device.allocate(bytes)), bytes_(bytes) {}
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer moved(std::move(other));
+    swap(moved);
+    return *this;
+  }
+  ~Buffer() {
+    if (data_ != nullptr) device_->release(data_);
+  }
 
   std::size_t bytes() const noexcept { return bytes_; }
-  std::byte* data() noexcept { return data_.get(); }
-  const std::byte* data() const noexcept { return data_.get(); }
-
-  /// The same as floats; null when the buffer is empty.
-  float* floats() noexcept { return reinterpret_cast<float*>(data_.get()); }
-  const float* floats() const noexcept { return reinterpret_cast<const float*>(data_.get()); }
-  std::span<float> span() noexcept { return {floats(), bytes_ / sizeof(float)}; }
+  /// Null when the buffer is empty; of the device, so not for the host to read unless it is its
+  /// own.
+  std::byte* data() const noexcept { return static_cast<std::byte*>(data_); }
+  float* floats() const noexcept { return static_cast<float*>(data_); }
+  double* doubles() const noexcept { return static_cast<double*>(data_); }
+  std::int64_t num_floats() const noexcept {
+    return static_cast<std::int64_t>(bytes_ / sizeof(float));
+  }
 
  private:
-  struct Free {
-    void operator()(std::byte* data) const noexcept { std::free(data); }
-  };
-  std::unique_ptr<std::byte, Free> data_;
+  void swap(Buffer& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+  Device* device_ = nullptr;
+  void* data_ = nullptr;
   std::size_t bytes_ = 0;
 };
 
-/// A buffer of `size` floats.
-Buffer float_buffer(std::int64_t size);
-
-/// Throws Error(out_of_memory), "WHAT needs 1.2 TiB, 20.1 GiB are available", instead of letting
-/// the system end the process half-way.
-void require_memory(const char* what, double bytes);
+/// A buffer of `size` floats, or of doubles.
+inline Buffer float_buffer(Device& device, std::int64_t size) {
+  return {device, static_cast<std::size_t>(size) * sizeof(float)};
+}
+inline Buffer double_buffer(Device& device, std::int64_t size) {
+  return {device, static_cast<std::size_t>(size) * sizeof(double)};
+}
 
 }  // namespace megaconv::cli

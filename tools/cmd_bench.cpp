@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// megaconv bench: for every layer direct tasks, staged order, megakernel order and, when asked, a
-// peer, measured in turns in one process, each with its error.
+// megaconv bench: for every layer our variants and, when asked, a peer's, measured in turns in one
+// process, each with its error.
 #include <spdlog/fmt/fmt.h>
 
 #include <cstdio>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,14 +27,15 @@ namespace megaconv::cli {
 namespace {
 
 constexpr const char* kFooter = R"(
-Variants: "direct" runs direct tasks; "staged" one stage after the other with V and M whole; "mega"
-the megakernel order that the plan options ask for, with V and M in a window. Filters are prepared
-ahead of time unless --filters says every-run. --peer onednn is the better of oneDNN's algorithms,
-in layouts of its own, reorders not counted.
+Variants: "direct" runs direct tasks; "opencnn" (CUDA) openCNN's fused kernel; "staged" one stage
+after the other (on CUDA one kernel a stage) with V and M whole; "mega" what the plan options ask
+for, by default the megakernel order with V and M in a window. Those that cannot compute a layer are
+left out. Filters are prepared ahead of time unless --filters says every-run.
 
 Examples:
   megaconv bench --network resnet50
   megaconv bench --network vgg16 --batch 1 --threads 2 --peer onednn
+  megaconv bench --suite --backend cuda --filters every-run --csv -o suite.csv
   megaconv bench n4c64h56k64 n4c128h28k128 --policy depth_first
   megaconv bench --layers mine.csv --json -o results.json)";
 
@@ -46,14 +48,22 @@ struct BenchArguments {
   bool no_check = false;
 };
 
-PlanArguments direct_arguments(const PlanArguments& plan) {
-  PlanArguments direct;
-  direct.options.tiling.algorithm = Algorithm::direct;
-  direct.options.tiling.filters = plan.options.tiling.filters;
-  direct.options.num_threads = plan.options.num_threads;
-  direct.options.wait_budget_ms = plan.options.wait_budget_ms;
-  direct.seed = plan.seed;
-  return direct;
+struct Variant {
+  const char* name;
+  PlanArguments plan;
+};
+
+/// Another algorithm than the one asked for, otherwise with the same conditions.
+PlanArguments with_algorithm(const PlanArguments& asked, Algorithm algorithm) {
+  PlanArguments plan;
+  plan.options.tiling.algorithm = algorithm;
+  plan.options.tiling.filters = asked.options.tiling.filters;
+  plan.options.backend = asked.options.backend;
+  plan.options.num_threads = asked.options.num_threads;
+  plan.options.num_blocks = asked.options.num_blocks;
+  plan.options.wait_budget_ms = asked.options.wait_budget_ms;
+  plan.seed = asked.seed;
+  return plan;
 }
 
 PlanArguments staged_arguments(PlanArguments plan) {
@@ -61,64 +71,121 @@ PlanArguments staged_arguments(PlanArguments plan) {
   plan.options.tiling.whole_tensors = true;
   plan.options.tiling.v_slots = plan.options.tiling.m_slots = 0;
   plan.options.mapping = {.policy = Policy::staged};
+  plan.options.cuda_launch = CudaLaunch::staged;
   return plan;
 }
 
-LayerResult bench_layer(const NamedProblem& layer, const BenchArguments& arguments,
-                        const std::function<void(const std::string&)>& report) {
-  const ConvProblem& problem = layer.problem;
-  HostTensors tensors = allocate_tensors(problem, !arguments.no_check);
-  fill_random(tensors, arguments.plan.seed);
-
-  report("planning");
-  std::vector<TimedVariant> variants;
-  std::vector<std::shared_ptr<Runner>> runners;
-  LayerResult result{.name = layer.name, .problem = problem, .variants = {}};
-  for (const auto& [name, plan] :
-       {std::pair{kDirect, direct_arguments(arguments.plan)},
-        std::pair{kStaged, staged_arguments(arguments.plan)}, std::pair{kMega, arguments.plan}}) {
-    auto runner = std::make_shared<Runner>(make_plan(problem, plan), tensors);
-    variants.push_back({name, [runner] { return runner->run_ms(); }});
-    const Lowering& lowering = runner->plan().lowering();
-    result.variants.push_back({.name = name,
-                               .algorithm = algorithm_text(lowering.graph.tiling),
-                               .policy = lowering.mapping.policy,
-                               .workspace_bytes = runner->plan().workspace_bytes(),
-                               .bound = error_bound(lowering.graph.tiling)});
-    runners.push_back(std::move(runner));
+std::vector<Variant> variants_of(const PlanArguments& asked) {
+  std::vector<Variant> variants = {{"direct", with_algorithm(asked, Algorithm::direct)}};
+  if (asked.options.backend == Backend::cuda) {
+    variants.push_back({"opencnn", with_algorithm(asked, Algorithm::opencnn)});
   }
-  std::vector<PeerVariant> peers;
-  if (!arguments.peer.empty()) {
-    peers =
-        make_peer_variants(arguments.peer, problem, tensors, arguments.plan.options.tiling.filters,
-                           runners.back()->plan().num_workers());
-  }
-  for (const PeerVariant& peer : peers) {
-    variants.push_back({peer.name, [run = peer.run] { return wall_ms(run); }});
-    result.variants.push_back(
-        {.name = peer.name, .algorithm = peer.implementation, .policy = {}, .bound = {}});
-  }
-
-  const std::vector<TimeSummary> times = measure_interleaved(variants, arguments.timing, report);
-  for (std::size_t i = 0; i < times.size(); ++i) result.variants[i].time = times[i];
-  if (arguments.no_check) return result;
-
-  report("computing the reference in double");
-  const Reference reference(problem, tensors);
-  for (std::size_t i = 0; i < variants.size(); ++i) {
-    const bool ours = i < runners.size();
-    if (ours) {
-      runners[i]->run();
-    } else {
-      const PeerVariant& peer = peers[i - runners.size()];
-      peer.run();
-      peer.read_back(tensors.y.floats());
-    }
-    const Tiling& tiling = (ours ? runners[i] : runners.back())->tiling();
-    result.variants[i].error = reference.compare(tiling, tensors.y.floats());
-  }
-  return result;
+  variants.push_back({kStaged, staged_arguments(asked)});
+  variants.push_back({kMega, asked});
+  return variants;
 }
+
+/// Everything about one layer; its runners share the tensors.
+class LayerBench {
+ public:
+  LayerBench(const NamedProblem& layer, const BenchArguments& arguments,
+             std::function<void(const std::string&)> progress)
+      : arguments_(arguments),
+        progress_(std::move(progress)),
+        tensors_(allocate_tensors(device_of(arguments.plan.options.backend), layer.problem,
+                                  !arguments.no_check)) {
+    result_.name = layer.name;
+    result_.problem = layer.problem;
+  }
+
+  LayerResult run() {
+    fill_random(tensors_, arguments_.plan.seed);
+    progress_("planning");
+    for (const Variant& variant : variants_of(arguments_.plan)) add(variant);
+    if (!arguments_.peer.empty()) add_peers();
+
+    std::vector<TimedVariant> timed;
+    for (const Job& job : jobs_) timed.push_back(job.timed);
+    const std::vector<TimeSummary> times = measure_interleaved(timed, arguments_.timing, progress_);
+    for (std::size_t i = 0; i < times.size(); ++i) result(jobs_[i]).time = times[i];
+    if (!arguments_.no_check) compare();
+    return std::move(result_);
+  }
+
+ private:
+  /// A variant that runs, and where its result belongs.
+  struct Job {
+    std::size_t index;
+    TimedVariant timed;
+    std::function<void()> compute;
+  };
+  VariantResult& result(const Job& job) { return result_.variants[job.index]; }
+
+  void add(const Variant& variant) {
+    VariantResult& result = result_.variants.emplace_back();
+    result.name = variant.name;
+    try {
+      runners_.emplace_back(make_plan(tensors_.problem, variant.plan), tensors_,
+                            arguments_.timing.caches);
+    } catch (const Error& error) {
+      const bool cannot =
+          error.status() == Status::unsupported || error.status() == Status::out_of_memory;
+      if (result.name == kMega || !cannot) throw;
+      result.obstacle = error.what();
+      return;
+    }
+    Runner& runner = runners_.back();
+    const Lowering& lowering = runner.plan().lowering();
+    result.algorithm = algorithm_text(lowering.graph.tiling);
+    result.policy = lowering.mapping.policy;
+    result.workers = runner.plan().num_workers();
+    result.workspace_bytes = runner.plan().workspace_bytes();
+    result.bound = error_bound(lowering.graph.tiling);
+    jobs_.push_back({result_.variants.size() - 1,
+                     {variant.name, [&runner] { return runner.sample_ms(); }},
+                     [&runner] { runner.run(); }});
+  }
+
+  void add_peers() {
+    const PeerOptions options{.filters = arguments_.plan.options.tiling.filters,
+                              .threads = runners_.back().plan().num_workers(),
+                              .caches = arguments_.timing.caches};
+    for (PeerVariant& peer : make_peer_variants(arguments_.peer, tensors_, options)) {
+      VariantResult& result = result_.variants.emplace_back();
+      result.name = arguments_.peer;
+      result.peer = true;
+      result.algorithm = peer.algorithm;
+      result.obstacle = peer.obstacle;
+      result.workspace_bytes = peer.workspace_bytes;
+      if (!result.ran()) continue;
+      jobs_.push_back({result_.variants.size() - 1,
+                       {arguments_.peer + ' ' + peer.algorithm, std::move(peer.sample_ms)},
+                       std::move(peer.compute)});
+    }
+  }
+
+  // A peer's error is in the units of the plan that was asked for.
+  void compare() {
+    progress_("computing the reference in double");
+    const Reference reference(tensors_);
+    const Tiling& asked = runners_.back().tiling();
+    std::size_t own = 0;
+    for (const Job& job : jobs_) {
+      tensors_.device->fill_bytes(tensors_.y.data(), std::byte{0xff}, tensors_.y.bytes());
+      job.compute();
+      const bool ours = own < runners_.size();
+      result(job).error =
+          reference.compare(ours ? runners_[own++].tiling() : asked, tensors_.y.floats());
+    }
+  }
+
+  const BenchArguments& arguments_;
+  std::function<void(const std::string&)> progress_;
+  LayerResult result_;
+  TensorSet tensors_;
+  std::deque<Runner> runners_;  // the last is what was asked for
+  std::vector<Job> jobs_;       // ours, then the peer's
+};
 
 ExitCode bench(const BenchArguments& arguments) {
   const std::vector<NamedProblem> layers = select_problems(arguments.problem);
@@ -126,14 +193,11 @@ ExitCode bench(const BenchArguments& arguments) {
     throw Error(Status::invalid_argument,
                 "bench needs a PROBLEM, --network, --suite or --layers (see bench --help)");
   }
-  require_cpu(arguments.plan, "bench");
-  if (!arguments.peer.empty()) check_peer(arguments.peer);
+  const PlanOptions& options = arguments.plan.options;
+  if (!arguments.peer.empty()) check_peer(arguments.peer, options.backend);
   check_output(arguments.output);
   // Bad options and problems end the command here, before the first layer is measured.
-  std::uint32_t threads = 0;
-  for (const NamedProblem& layer : layers) {
-    threads = make_plan(layer.problem, arguments.plan).num_workers();
-  }
+  for (const NamedProblem& layer : layers) make_plan(layer.problem, arguments.plan);
 
   Progress progress;
   std::vector<LayerResult> results;
@@ -141,19 +205,22 @@ ExitCode bench(const BenchArguments& arguments) {
     const std::string place =
         fmt::format("[{}/{}] {}: ", results.size() + 1, layers.size(), layer.name);
     log().info("{}{}", place, to_string(layer.problem));
-    results.push_back(bench_layer(layer, arguments,
-                                  [&](const std::string& text) { progress.show(place + text); }));
+    LayerBench bench(layer, arguments,
+                     [&](const std::string& text) { progress.show(place + text); });
+    results.push_back(bench.run());
   }
   progress.clear();
 
-  const bool prepared = arguments.plan.options.tiling.filters == FilterMode::prepared;
+  const BenchSetting setting{.site = site_of(device_of(options.backend)),
+                             .seed = arguments.plan.seed,
+                             .prepared_filters = options.tiling.filters == FilterMode::prepared,
+                             .timing = arguments.timing};
   if (!arguments.output.machine_stdout()) {
-    std::fputs(bench_heading(threads, arguments.plan.seed, prepared, arguments.timing).c_str(),
-               stdout);
-    std::fputs(bench_table(results, arguments.peer).c_str(), stdout);
-    std::fputs(bench_summary(results, arguments.peer).c_str(), stdout);
+    std::string text = bench_heading(setting, results) + bench_table(results);
+    if (!arguments.peer.empty()) text += peer_table(results, arguments.peer);
+    std::fputs((text + bench_summary(results, arguments.peer)).c_str(), stdout);
   }
-  write_records(bench_records(results, threads, arguments.plan.seed, prepared), arguments.output);
+  write_records(bench_records(setting, results), arguments.output);
   for (const LayerResult& result : results) {
     if (!result.right()) return ExitCode::different;
   }
@@ -164,7 +231,7 @@ ExitCode bench(const BenchArguments& arguments) {
 
 void add_bench(CLI::App& app, Action& action) {
   CLI::App* verb =
-      app.add_subcommand("bench", "Measure layers: direct, staged and megakernel order, peers");
+      app.add_subcommand("bench", "Measure layers: our algorithms and orders, and peers");
   verb->footer(kFooter);
   const auto arguments = std::make_shared<BenchArguments>();
   arguments->plan.options.tiling.filters = FilterMode::prepared;

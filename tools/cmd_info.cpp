@@ -33,7 +33,7 @@ ExitCode info(bool json) {
   const char* const isa = cpu::kernels_for().isa;
   const std::string git = git_describe();
   if (json) {
-    Record record = record_head("info", threads, 0);
+    Record record = record_head("info", site_of(cpu_device()), threads, 0);
     record.erase("seed");
     record.update(
         {{"compiler", compiler()},

@@ -10,7 +10,6 @@
 #include <string_view>
 
 #include "megaconv/plan.hpp"
-#include "tasks/cpu/kernels.hpp"
 #include "tools/commands.hpp"
 #include "tools/file_io.hpp"
 #include "tools/npy.hpp"
@@ -64,11 +63,6 @@ Pair parse_pair(const char* option, const std::string& text) {
               fmt::format("{} {}, must be a number or two: 1 or 1x2", option, text));
 }
 
-struct Job {
-  ConvProblem problem;
-  HostTensors tensors;
-};
-
 /// The problem that the shapes of x and w and the options describe.
 ConvProblem problem_from_shapes(const RunArguments& arguments, const NpyArray& x,
                                 const NpyArray& w) {
@@ -117,45 +111,49 @@ std::vector<std::int64_t> output_shape(const ConvProblem& p) {
                                   : std::vector{p.n, p.k, p.p(), p.q()};
 }
 
-Buffer read_tensor(const std::string& path, const std::vector<std::int64_t>& shape) {
+void upload(TensorSet& tensors, Buffer& to, const NpyArray& array) {
+  tensors.device->upload(to.data(), array.data.data(), array.data.bytes());
+}
+
+NpyArray read_tensor(const std::string& path, const std::vector<std::int64_t>& shape) {
   NpyArray array = read_npy(path, shape.size());
   if (array.shape != shape) {
     throw Error(Status::invalid_argument, fmt::format("{}: shape {}, must be {}", path,
                                                       shape_text(array.shape), shape_text(shape)));
   }
-  return std::move(array.data);
+  return array;
 }
 
-Job job_from_files(const RunArguments& arguments) {
-  NpyArray x = read_npy(arguments.input, 4);
-  NpyArray w = read_npy(arguments.weights, 4);
-  Job job{problem_from_shapes(arguments, x, w), {}};
-  const ConvProblem& problem = job.problem;
-  require_tensor_memory(problem, !arguments.no_check);
-  job.tensors.x = std::move(x.data);
-  job.tensors.w = std::move(w.data);
-  if (problem.epilogue.bias) job.tensors.bias = read_tensor(arguments.bias, {problem.k});
-  if (problem.epilogue.residual) {
-    job.tensors.residual = read_tensor(arguments.residual, output_shape(problem));
+TensorSet tensors_from_files(const RunArguments& arguments, Device& device) {
+  const NpyArray x = read_npy(arguments.input, 4);
+  const NpyArray w = read_npy(arguments.weights, 4);
+  const ConvProblem problem = problem_from_shapes(arguments, x, w);
+  TensorSet tensors = allocate_tensors(device, problem, !arguments.no_check);
+  upload(tensors, tensors.x, x);
+  upload(tensors, tensors.w, w);
+  if (problem.epilogue.bias) {
+    upload(tensors, tensors.bias, read_tensor(arguments.bias, {problem.k}));
   }
-  job.tensors.y = float_buffer(problem.y_size());
-  return job;
+  if (problem.epilogue.residual) {
+    upload(tensors, tensors.residual, read_tensor(arguments.residual, output_shape(problem)));
+  }
+  return tensors;
 }
 
-Job job_from_seed(const RunArguments& arguments) {
+TensorSet tensors_from_seed(const RunArguments& arguments, Device& device) {
   const std::vector<NamedProblem> selected = select_problems(arguments.problem);
-  Job job;
+  ConvProblem problem;
   if (!selected.empty()) {
-    job.problem = selected.front().problem;
+    problem = selected.front().problem;
   } else if (!arguments.plan.mapping_file.empty()) {
-    job.problem = make_plan_from_file(arguments.plan).problem();
+    problem = make_plan_from_file(arguments.plan).problem();
   } else {
     throw Error(Status::invalid_argument,
                 "run needs a PROBLEM, --mapping, or --input and --weights (see run --help)");
   }
-  job.tensors = allocate_tensors(job.problem, !arguments.no_check);
-  fill_random(job.tensors, arguments.plan.seed);
-  return job;
+  TensorSet tensors = allocate_tensors(device, problem, !arguments.no_check);
+  fill_random(tensors, arguments.plan.seed);
+  return tensors;
 }
 
 /// Tensor options belong to files, problem strings do without them.
@@ -180,12 +178,14 @@ void check_arguments(const RunArguments& arguments) {
 ExitCode run(const RunArguments& arguments) {
   check_arguments(arguments);
   if (!arguments.output.empty()) require_writable(arguments.output);
-  Job job = arguments.input.empty() ? job_from_seed(arguments) : job_from_files(arguments);
-  const ConvProblem& problem = job.problem;
-  Runner runner(make_plan(problem, arguments.plan), job.tensors);
+  Device& device = device_of(arguments.plan.options.backend);
+  const TensorSet tensors = arguments.input.empty() ? tensors_from_seed(arguments, device)
+                                                    : tensors_from_files(arguments, device);
+  const ConvProblem& problem = tensors.problem;
+  Runner runner(make_plan(problem, arguments.plan), tensors, arguments.timing.caches);
 
   Progress progress;
-  const TimedVariant variant{"running", [&] { return runner.run_ms(); }};
+  const TimedVariant variant{"running", [&] { return runner.sample_ms(); }};
   const TimeSummary time =
       measure_interleaved(std::span(&variant, 1), arguments.timing, [&](const std::string& text) {
         progress.show(text);
@@ -194,24 +194,26 @@ ExitCode run(const RunArguments& arguments) {
   std::optional<ErrorReport> error;
   if (!arguments.no_check) {
     progress.show("computing the reference in double");
-    error = Reference(problem, job.tensors).compare(runner.tiling(), job.tensors.y.floats());
+    error = Reference(tensors).compare(runner.tiling(), tensors.y.floats());
   }
+  const std::vector<float> y = download(tensors, tensors.y);
   progress.clear();
 
-  const bool on_cpu = runner.plan().backend() == Backend::cpu;
+  const bool on_cpu = device.backend() == Backend::cpu;
   const ErrorBound bound = error_bound(runner.tiling());
   const bool right = !error || bound.covers(*error);
   if (right && !arguments.output.empty()) {
-    write_npy(arguments.output, output_shape(problem), job.tensors.y.floats());
+    write_npy(arguments.output, output_shape(problem), y.data());
   }
   const double gflops = problem.flops() / time.median_ms / 1e6;
-  const std::string sum = fmt::format("{:016x}", checksum(job.tensors.y));
+  const std::string sum = fmt::format("{:016x}", checksum(y));
   if (arguments.json) {
-    Record record = record_head("run", runner.plan().num_workers(), arguments.plan.seed);
+    Record record =
+        record_head("run", site_of(device), runner.plan().num_workers(), arguments.plan.seed);
     record.update({{"problem", to_string(problem)},
                    {"algorithm", algorithm_text(runner.tiling())},
                    {"policy", runner.plan().lowering().mapping.policy},
-                   {"runs", time.runs},
+                   {"samples", time.samples},
                    {"median_ms", time.median_ms},
                    {"p10_ms", time.p10_ms},
                    {"p90_ms", time.p90_ms},
@@ -226,11 +228,10 @@ ExitCode run(const RunArguments& arguments) {
     fmt::print("problem    {}\n", to_string(problem));
     fmt::print("plan       {}, {} order, {}, {}\n", algorithm_text(runner.tiling()),
                runner.plan().lowering().mapping.policy,
-               count_text(runner.plan().num_workers(), on_cpu ? "thread" : "block"),
-               on_cpu ? cpu::kernels_for().isa : "cuda");
+               count_text(runner.plan().num_workers(), on_cpu ? "thread" : "block"), device.isa());
     fmt::print("workspace  {}\n", format_bytes(runner.plan().workspace_bytes()));
     fmt::print("time       {} ms (median of {}; p10 {}, p90 {})\n", format_ms(time.median_ms),
-               count_text(time.runs, "run"), format_ms(time.p10_ms), format_ms(time.p90_ms));
+               count_text(time.samples, "sample"), format_ms(time.p10_ms), format_ms(time.p90_ms));
     fmt::print("speed      {:.1f} GFLOP/s effective\n", gflops);
     if (error) fmt::print("error      {}\n", error_text(*error, bound));
     fmt::print("checksum   {}\n", sum);

@@ -41,17 +41,18 @@ ExitCode trace(const TraceArguments& arguments) {
   }
   const ConvProblem& problem = selected.front().problem;
   if (!arguments.output.empty()) require_writable(arguments.output);
-  HostTensors tensors = allocate_tensors(problem, false);
+  const PlanOptions& options = arguments.plan.options;
+  TensorSet tensors = allocate_tensors(device_of(options.backend), problem, false);
   fill_random(tensors, arguments.plan.seed);
   Runner runner(make_plan(problem, arguments.plan), tensors);
-  runner.run_ms();
+  runner.run();
   Trace trace;
-  runner.run_ms(&trace);
+  runner.run(&trace);
 
   const Lowering& lowering = runner.plan().lowering();
   std::fputs(trace_table(lowering, trace).c_str(), stdout);
   if (!arguments.output.empty()) {
-    const bool on_cpu = runner.plan().backend() == Backend::cpu;
+    const bool on_cpu = options.backend == Backend::cpu;
     write_file(arguments.output, trace_json(lowering, trace, on_cpu ? "worker" : "SM"));
     fmt::print("written to {}\n", arguments.output);
   }

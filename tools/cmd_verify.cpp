@@ -13,6 +13,7 @@
 
 #include "megaconv/error.hpp"
 #include "tools/commands.hpp"
+#include "tools/device.hpp"
 #include "tools/log.hpp"
 #include "tools/problem_selection.hpp"
 #include "tools/summary.hpp"
@@ -31,6 +32,7 @@ be, and printed as a command.
 Examples:
   megaconv verify --count 2000 --seed 1
   megaconv verify --integer --count 500
+  megaconv verify --backend cuda --count 1000
   megaconv verify n2c17h9w12k33+nhwc --algo winograd --tile 4 --policy random_topological
   megaconv verify --network resnet50 --batch 1)";
 
@@ -97,7 +99,8 @@ std::vector<VerifyCase> given_cases(const VerifyArguments& arguments) {
 }
 
 ExitCode verify(const VerifyArguments& arguments) {
-  require_cpu(arguments.plan, "verify");
+  const Backend backend = arguments.plan.options.backend;
+  device_of(backend);  // refuses a backend that cannot compute
   const std::vector<VerifyCase> given = given_cases(arguments);
   const std::uint64_t count = given.empty() ? arguments.count : given.size();
   const auto begin = std::chrono::steady_clock::now();
@@ -109,9 +112,9 @@ ExitCode verify(const VerifyArguments& arguments) {
   while (tally.done() < count) {
     // Seeds of neighbouring cases are far apart, so that --seed 1 and --seed 2 share none.
     const std::uint64_t case_seed = arguments.plan.seed * 1'000'003 + tally.done();
-    const VerifyCase item = given.empty()
-                                ? random_case(case_seed, arguments.limits, arguments.integer)
-                                : given[tally.done()];
+    const VerifyCase item =
+        given.empty() ? random_case(case_seed, arguments.limits, arguments.integer, backend)
+                      : given[tally.done()];
     log().debug("{}", to_command(item));
     const Verdict verdict = check(item);
     if (verdict.failed()) return report_failure(item, verdict, progress);

@@ -2,100 +2,107 @@
 #include <cuda_runtime_api.h>
 #include <spdlog/fmt/fmt.h>
 
+#include <memory>
 #include <string>
 
 #include "megaconv/error.hpp"
+#include "runtime/cuda/error.hpp"
+#include "tasks/cuda/reference.hpp"
+#include "tools/buffer.hpp"
+#include "tools/cuda_clock.hpp"
 #include "tools/device.hpp"
+#include "tools/terminal.hpp"
 
 namespace megaconv::cli {
 namespace {
 
-void check(cudaError_t code, const char* doing) {
-  if (code == cudaSuccess) return;
-  cudaGetLastError();
-  throw Error(code == cudaErrorMemoryAllocation ? Status::out_of_memory : Status::device_error,
-              std::string(doing) + ": " + cudaGetErrorString(code));
+using cuda::check;
+
+cudaDeviceProp current_properties() {
+  int id = 0;
+  check(cudaGetDevice(&id), "backend cuda: no usable device");
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, id), "device properties");
+  return properties;
 }
 
-// Device memory, all bits set until it is written: NaN. Null when empty.
-class DeviceMemory {
+class CudaDevice final : public Device {
  public:
-  explicit DeviceMemory(std::size_t bytes) {
-    if (bytes == 0) return;
-    check(cudaMalloc(&data_, bytes), fmt::format("{} bytes on the device", bytes).c_str());
-    check(cudaMemset(data_, 0xff, bytes), "poisoning device memory");
+  CudaDevice() : properties_(current_properties()) {}
+
+  Backend backend() const override { return Backend::cuda; }
+  std::string name() const override { return properties_.name; }
+  std::string isa() const override {
+    return fmt::format("sm_{}{}", properties_.major, properties_.minor);
   }
-  DeviceMemory(const void* host, std::size_t bytes) : DeviceMemory(host != nullptr ? bytes : 0) {
-    if (data_ == nullptr) return;
-    check(cudaMemcpy(data_, host, bytes, cudaMemcpyHostToDevice), "upload");
+
+  void* allocate(std::size_t bytes) override {
+    void* memory = nullptr;
+    check(cudaMalloc(&memory, bytes), format_bytes(bytes) + " on the device");
+    return memory;
   }
-  ~DeviceMemory() { cudaFree(data_); }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-  void* get() const { return data_; }
+  void release(void* memory) noexcept override { cudaFree(memory); }
+  double available_bytes() const override {
+    std::size_t available = 0, total = 0;
+    check(cudaMemGetInfo(&available, &total), "device memory");
+    return static_cast<double>(available);
+  }
+
+  void upload(void* to, const void* host, std::size_t bytes) override {
+    check(cudaMemcpy(to, host, bytes, cudaMemcpyHostToDevice), "upload");
+  }
+  void download(void* host, const void* from, std::size_t bytes) override {
+    check(cudaMemcpy(host, from, bytes, cudaMemcpyDeviceToHost), "download");
+  }
+  void fill_bytes(void* memory, std::byte value, std::size_t bytes) override {
+    check(cudaMemset(memory, static_cast<int>(value), bytes), "filling device memory");
+  }
+  bool all_bytes_are(const void* memory, std::byte value, std::size_t bytes) override {
+    return cuda::all_bytes_are(memory, value, bytes);
+  }
+  bool same_bytes(const void* a, const void* b, std::size_t bytes) override {
+    return cuda::same_bytes(a, b, bytes);
+  }
+
+  void fill(float* values, std::int64_t count, const Filling& filling,
+            std::uint64_t seed) override {
+    cuda::fill(values, count, filling, seed);
+  }
+  void reference(const ConvProblem& problem, const Tensors& tensors, double* y,
+                 double* magnitude) override {
+    const auto floats = [](const void* memory) { return static_cast<const float*>(memory); };
+    cuda::reference_convolution(problem, floats(tensors.x), floats(tensors.w), floats(tensors.bias),
+                                floats(tensors.residual), y, magnitude);
+  }
+  ErrorReport compare(const Tiling& tiling, const float* y, const double* reference,
+                      const double* magnitude) override {
+    return cuda::compare(tiling, y, reference, magnitude);
+  }
+  Mismatch mismatch(const float* y, const double* reference, std::int64_t count) override {
+    return cuda::mismatch(y, reference, count);
+  }
+
+  std::function<double()> clock(Work work, Caches caches) override {
+    const bool cold = caches == Caches::cold;
+    if (cold && sweep_.bytes() == 0) {
+      sweep_ = Buffer(*this, 2 * static_cast<std::size_t>(properties_.l2CacheSize));
+    }
+    auto clock = std::make_shared<CudaClock>(std::move(work), cold ? sweep_.data() : nullptr,
+                                             sweep_.bytes());
+    return [clock] { return clock->sample_ms(); };
+  }
 
  private:
-  void* data_ = nullptr;
-};
-
-std::size_t float_bytes(std::int64_t elements) {
-  return static_cast<std::size_t>(elements) * sizeof(float);
-}
-
-class CudaRun final : public DeviceRun {
- public:
-  CudaRun(const Plan& plan, const Tensors& host)
-      : plan_(plan),
-        host_y_(host.y),
-        y_bytes_(float_bytes(plan.problem().y_size())),
-        x_(host.x, float_bytes(plan.problem().x_size())),
-        w_(host.w, float_bytes(plan.problem().w_size())),
-        bias_(host.bias, float_bytes(plan.problem().k)),
-        residual_(host.residual, y_bytes_),
-        y_(y_bytes_),
-        workspace_(plan.workspace_bytes()),
-        filters_(plan.prepared_filter_bytes()) {
-    if (filters_.get() != nullptr) plan_.prepare_filters(w_.get(), filters_.get());
-    check(cudaEventCreate(&begin_), "event");
-    check(cudaEventCreate(&end_), "event");
-  }
-  ~CudaRun() override {
-    cudaEventDestroy(begin_);
-    cudaEventDestroy(end_);
-  }
-
-  double run_ms(Trace* trace) override {
-    const Tensors tensors{.x = x_.get(),
-                          .w = filters_.get() == nullptr ? w_.get() : nullptr,
-                          .bias = bias_.get(),
-                          .residual = residual_.get(),
-                          .y = y_.get(),
-                          .prepared_filters = filters_.get()};
-    check(cudaEventRecord(begin_), "event");
-    plan_.execute(tensors, workspace_.get(), plan_.workspace_bytes(), {.trace = trace});
-    check(cudaEventRecord(end_), "event");
-    plan_.wait(workspace_.get());
-    float ms = 0;
-    check(cudaEventElapsedTime(&ms, begin_, end_), "event");
-    return static_cast<double>(ms);
-  }
-
-  void read_back() override {
-    check(cudaMemcpy(host_y_, y_.get(), y_bytes_, cudaMemcpyDeviceToHost), "download");
-  }
-
- private:
-  Plan plan_;
-  void* host_y_;
-  std::size_t y_bytes_;
-  DeviceMemory x_, w_, bias_, residual_, y_, workspace_, filters_;
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  cudaDeviceProp properties_;
+  Buffer sweep_;
 };
 
 }  // namespace
 
-std::unique_ptr<DeviceRun> make_device_run(const Plan& plan, const Tensors& host) {
-  return std::make_unique<CudaRun>(plan, host);
+Device& cuda_device() {
+  // Never destroyed: at the end of the process CUDA may already be gone.
+  static CudaDevice& device = *new CudaDevice;
+  return device;
 }
 
 std::string cuda_availability() {
@@ -105,8 +112,7 @@ std::string cuda_availability() {
     cudaGetLastError();
     return std::string("no: ") + (code == cudaSuccess ? "no device" : cudaGetErrorString(code));
   }
-  cudaDeviceProp device;
-  check(cudaGetDeviceProperties(&device, 0), "device properties");
+  const cudaDeviceProp device = current_properties();
   return fmt::format("{}: {}, compute capability {}.{}, {} SMs, {} MiB of L2; winograd and opencnn",
                      device.major * 10 + device.minor >= 75 ? "yes" : "no (must be 7.5 or newer)",
                      device.name, device.major, device.minor, device.multiProcessorCount,

@@ -4,8 +4,9 @@
 
 namespace megaconv::cli {
 
-std::unique_ptr<DeviceRun> make_device_run(const Plan&, const Tensors&) {
-  throw Error(Status::unsupported, "backend cuda is not part of this build, must be cpu");
+Device& cuda_device() {
+  throw Error(Status::unsupported,
+              "backend cuda is not part of this build (no CUDA compiler was found), must be cpu");
 }
 
 std::string cuda_availability() {

@@ -219,8 +219,8 @@ NpyArray read_npy(const std::string& path, std::size_t rank) {
                                               " bytes of data, shape " + shape_text(header.shape) +
                                               " of <f4 must have " + std::to_string(said));
   }
-  require_memory(path.c_str(), static_cast<double>(said));
-  NpyArray array{std::move(header.shape), Buffer(static_cast<std::size_t>(said))};
+  require_memory(cpu_device(), path, static_cast<double>(said));
+  NpyArray array{std::move(header.shape), Buffer(cpu_device(), static_cast<std::size_t>(said))};
   if (!stream.read(reinterpret_cast<char*>(array.data.data()), said)) {
     throw_file_error("read", path);
   }

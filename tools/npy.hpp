@@ -14,7 +14,7 @@ namespace megaconv::cli {
 
 struct NpyArray {
   std::vector<std::int64_t> shape;
-  Buffer data;  ///< float, C order
+  Buffer data;  ///< float, C order, in host memory
 };
 
 /// Reads an array of `rank` dimensions. Throws Error(device_error) when the file cannot be read,

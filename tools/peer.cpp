@@ -1,40 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/peer.hpp"
 
+#include <algorithm>
+
 #include "megaconv/error.hpp"
+#include "tools/choice.hpp"
 #include "tools/peer_onednn.hpp"
 
 namespace megaconv::cli {
+namespace {
+
+using MakeVariants = std::vector<PeerVariant>(const TensorSet& tensors, const PeerOptions& options);
+
+struct Peer {
+  const char* name;
+  Backend backend;
+  const char* package;
+  MakeVariants* make;  // null: not part of this build
+};
+constexpr Peer kPeers[] = {
+#if MEGACONV_HAVE_ONEDNN
+    {"onednn", Backend::cpu, "libdnnl-dev", make_onednn_variants},
+#else
+    {"onednn", Backend::cpu, "libdnnl-dev", nullptr},
+#endif
+};
+
+const Peer& find_peer(const std::string& name) {
+  Choices<const Peer*> choices;
+  for (const Peer& peer : kPeers) choices.emplace_back(peer.name, &peer);
+  return *choose<const Peer*>("--peer", name, choices);
+}
+
+}  // namespace
 
 std::vector<std::string> built_peers() {
-#if MEGACONV_HAVE_ONEDNN
-  return {"onednn"};
-#else
-  return {};
-#endif
+  std::vector<std::string> names;
+  for (const Peer& peer : kPeers) {
+    if (peer.make != nullptr) names.push_back(peer.name);
+  }
+  return names;
 }
 
-void check_peer(const std::string& peer) {
-  if (peer != "onednn") {
-    throw Error(Status::invalid_argument, "--peer " + peer + ", must be onednn");
+void check_peer(const std::string& name, Backend backend) {
+  const Peer& peer = find_peer(name);
+  if (peer.backend != backend) {
+    throw Error(Status::invalid_argument, "--peer " + name + " needs --backend " +
+                                              (peer.backend == Backend::cpu ? "cpu" : "cuda") +
+                                              ", so that both run there");
   }
-  if (built_peers().empty()) {
-    throw Error(Status::unsupported,
-                "--peer onednn is not part of this build (libdnnl-dev was not found)");
+  if (peer.make == nullptr) {
+    throw Error(Status::unsupported, "--peer " + name + " is not part of this build (" +
+                                         peer.package + " was not found)");
   }
 }
 
-std::vector<PeerVariant> make_peer_variants(const std::string& peer, const ConvProblem& problem,
-                                            const HostTensors& tensors, FilterMode filters,
-                                            std::uint32_t threads) {
-  check_peer(peer);
-#if MEGACONV_HAVE_ONEDNN
-  return make_onednn_variants(problem, tensors, filters, threads);
-#else
-  static_cast<void>(problem), static_cast<void>(tensors), static_cast<void>(filters);
-  static_cast<void>(threads);
-  return {};
-#endif
+std::vector<PeerVariant> make_peer_variants(const std::string& name, const TensorSet& tensors,
+                                            const PeerOptions& options) {
+  check_peer(name, tensors.device->backend());
+  return find_peer(name).make(tensors, options);
 }
 
 }  // namespace megaconv::cli

@@ -12,25 +12,33 @@
 
 namespace megaconv::cli {
 
-/// One way in which a peer computes the problem, ready to run.
+/// One way in which a peer computes the problem.
 struct PeerVariant {
-  std::string name;                         ///< "onednn_winograd"
-  std::string implementation;               ///< what the peer calls it
-  std::function<void()> run;                ///< computes y in the peer's own layout
-  std::function<void(float* y)> read_back;  ///< y in the problem's layout
+  std::string algorithm;  ///< what the peer calls it
+  std::string obstacle;   ///< why the peer cannot; empty when it can, and only then the rest is set
+  std::uint64_t workspace_bytes = 0;
+  std::function<double()> sample_ms;  ///< one sample of the device's clock
+  std::function<void()> compute;      ///< leaves its y, in the problem's layout, in the tensors' y
 };
 
-/// Peers found when building: "onednn".
+/// How peers are to run.
+struct PeerOptions {
+  FilterMode filters = FilterMode::every_run;
+  std::uint32_t threads = 1;  ///< CPU
+  Caches caches = Caches::hot;
+};
+
+/// Peers found when building: "onednn", "cudnn".
 std::vector<std::string> built_peers();
 
-/// Throws Error(invalid_argument) for a name that no build knows, Error(unsupported) for one that
-/// this build lacks.
-void check_peer(const std::string& peer);
+/// Throws Error(invalid_argument) for a name that no build knows or one for another backend,
+/// Error(unsupported) for one that this build lacks.
+void check_peer(const std::string& peer, Backend backend);
 
-/// Every algorithm of the peer that takes the problem. Activations are brought into the layout that
-/// the peer likes best ahead of time and for free; filters too, unless they belong to every run.
-std::vector<PeerVariant> make_peer_variants(const std::string& peer, const ConvProblem& problem,
-                                            const HostTensors& tensors, FilterMode filters,
-                                            std::uint32_t threads);
+/// Every algorithm of the peer, those that it refuses for this problem too. Activations are brought
+/// into the layout that the peer likes best ahead of time and for free; filters too, unless they
+/// belong to every run. The tensors must outlive the variants.
+std::vector<PeerVariant> make_peer_variants(const std::string& peer, const TensorSet& tensors,
+                                            const PeerOptions& options);
 
 }  // namespace megaconv::cli

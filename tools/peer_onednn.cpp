@@ -29,15 +29,14 @@ struct Convolution {
 };
 
 dnnl::memory allocate(Convolution& convolution, const dnnl::memory::desc& desc) {
-  convolution.buffers.emplace_back(desc.get_size());
+  convolution.buffers.emplace_back(cpu_device(), desc.get_size());
   return {desc, convolution.engine, convolution.buffers.back().data()};
 }
 
 dnnl::memory::desc any_layout(const Dims& dims) { return {dims, kFloat, Tag::any}; }
 
-/// A view of host memory; oneDNN takes no pointers to const, and only reads this one.
 dnnl::memory view(const dnnl::engine& engine, const Dims& dims, Tag tag, const Buffer& buffer) {
-  return {{dims, kFloat, tag}, engine, const_cast<std::byte*>(buffer.data())};
+  return {{dims, kFloat, tag}, engine, buffer.data()};
 }
 
 dnnl::memory reordered(Convolution& convolution, dnnl::memory source,
@@ -48,8 +47,10 @@ dnnl::memory reordered(Convolution& convolution, dnnl::memory source,
   return target;
 }
 
-std::shared_ptr<Convolution> make_convolution(const ConvProblem& p, const HostTensors& tensors,
-                                              dnnl::algorithm algorithm, std::string& name) {
+/// `name` receives what oneDNN calls the implementation.
+std::shared_ptr<Convolution> make_convolution(const TensorSet& tensors, dnnl::algorithm algorithm,
+                                              std::string& name) {
+  const ConvProblem& p = tensors.problem;
   auto made = std::make_shared<Convolution>();
   made->engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
   made->stream = dnnl::stream(made->engine);
@@ -106,35 +107,39 @@ std::shared_ptr<Convolution> make_convolution(const ConvProblem& p, const HostTe
 
 }  // namespace
 
-std::vector<PeerVariant> make_onednn_variants(const ConvProblem& problem,
-                                              const HostTensors& tensors, FilterMode filters,
-                                              std::uint32_t threads) {
-  omp_set_num_threads(static_cast<int>(threads));
+std::vector<PeerVariant> make_onednn_variants(const TensorSet& tensors,
+                                              const PeerOptions& options) {
+  omp_set_num_threads(static_cast<int>(options.threads));
   std::vector<PeerVariant> variants;
   for (const auto& [name, algorithm] :
-       {std::pair{"onednn_direct", dnnl::algorithm::convolution_direct},
-        std::pair{"onednn_winograd", dnnl::algorithm::convolution_winograd}}) {
-    PeerVariant variant{.name = name, .implementation = {}, .run = {}, .read_back = {}};
+       {std::pair{"direct", dnnl::algorithm::convolution_direct},
+        std::pair{"winograd", dnnl::algorithm::convolution_winograd}}) {
+    PeerVariant& variant = variants.emplace_back();
+    variant.algorithm = name;
+    std::string implementation;
     std::shared_ptr<Convolution> made;
     try {
-      made = make_convolution(problem, tensors, algorithm, variant.implementation);
+      made = make_convolution(tensors, algorithm, implementation);
     } catch (const dnnl::error& error) {
       if (error.status != dnnl_unimplemented) throw;
+      variant.obstacle = "not implemented for this problem";
       continue;
     }
-    const bool every_run = filters == FilterMode::every_run;
+    variant.algorithm += ", " + implementation;
+    const bool every_run = options.filters == FilterMode::every_run;
     const dnnl::reorder filter_reorder(made->user_w, made->w);
-    variant.run = [made, every_run, filter_reorder] {
+    const auto run = [made, every_run, filter_reorder](void*) {
       if (every_run) filter_reorder.execute(made->stream, made->user_w, made->w);
       made->primitive.execute(made->stream, made->arguments);
-      made->stream.wait();
     };
-    variant.read_back = [made](float* y) {
+    const auto wait = [made](void*) { made->stream.wait(); };
+    variant.sample_ms = cpu_device().clock({run, wait}, options.caches);
+    variant.compute = [made, run, wait, y = tensors.y.data()] {
+      run(nullptr);
       dnnl::memory target({made->y_dims, kFloat, made->y_tag}, made->engine, y);
       dnnl::reorder(made->y, target).execute(made->stream, made->y, target);
-      made->stream.wait();
+      wait(nullptr);
     };
-    variants.push_back(std::move(variant));
   }
   return variants;
 }

@@ -7,8 +7,6 @@
 namespace megaconv::cli {
 
 /// Direct convolution, and Winograd where oneDNN has it for the problem.
-std::vector<PeerVariant> make_onednn_variants(const ConvProblem& problem,
-                                              const HostTensors& tensors, FilterMode filters,
-                                              std::uint32_t threads);
+std::vector<PeerVariant> make_onednn_variants(const TensorSet& tensors, const PeerOptions& options);
 
 }  // namespace megaconv::cli

@@ -67,13 +67,6 @@ void add_number(CLI::App& app, const char* name, Value& target, const char* desc
 
 }  // namespace
 
-void require_cpu(const PlanArguments& arguments, const char* verb) {
-  if (arguments.options.backend == Backend::cpu) return;
-  throw Error(Status::unsupported,
-              std::string(verb) +
-                  ": --backend must be cpu; `megaconv run` and `megaconv trace` know cuda too");
-}
-
 void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   TilingOptions& tiling = arguments.options.tiling;
   MappingOptions& mapping = arguments.options.mapping;
@@ -197,6 +190,15 @@ std::string to_command_line(const PlanArguments& arguments) {
   put_number("--dig", mapping.dig);
   put_number("--dgo", mapping.dgo);
   put_number("--m-groups", mapping.m_groups);
+  if (arguments.options.backend == Backend::cuda) put("--backend", "cuda");
+  for (const auto& [name, launch] : kLaunches) {
+    if (launch == arguments.options.cuda_launch && launch != CudaLaunch::persistent) {
+      put("--launch", name);
+    }
+  }
+  if (arguments.options.num_blocks != 0) {
+    put("--blocks", std::to_string(arguments.options.num_blocks));
+  }
   if (arguments.options.num_threads != 0) {
     put("--threads", std::to_string(arguments.options.num_threads));
   }

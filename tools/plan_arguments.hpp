@@ -19,9 +19,6 @@ struct PlanArguments {
 /// Adds --algo, --tile, --points, --policy, ... `arguments` must outlive the parsing.
 void add_plan_options(CLI::App& app, PlanArguments& arguments);
 
-/// Throws Error(unsupported) when the arguments ask for another backend than the CPU.
-void require_cpu(const PlanArguments& arguments, const char* verb);
-
 /// The plan. With --mapping the file decides everything but the threads, and must be for `problem`.
 /// Throws what Plan::create and import_mapping throw, Error(device_error) for an unreadable file.
 Plan make_plan(const ConvProblem& problem, const PlanArguments& arguments);

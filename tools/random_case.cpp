@@ -99,6 +99,26 @@ void random_plan(Dice& dice, PlanArguments& plan, const VerifyLimits& limits, bo
   plan.options.num_threads = dice.small(limits.threads);
 }
 
+/// Gives a case what only CUDA has: openCNN's kernel, launches, grids.
+void random_cuda_plan(Dice& dice, VerifyCase& item, bool for_winograd) {
+  PlanOptions& options = item.plan.options;
+  options.backend = Backend::cuda;
+  options.num_threads = 0;
+  if (for_winograd && dice.chance(30)) {
+    options.tiling = {.algorithm = Algorithm::opencnn, .filters = options.tiling.filters};
+    options.tiling.output_layout =
+        dice.one_of({OutputLayout::baseline, OutputLayout::optSTS64, OutputLayout::optSTS64_compact,
+                     OutputLayout::optLDS64});
+    if (dice.chance(40)) item.problem.layout = Layout::chwn;
+  }
+  if (dice.chance(30)) options.num_blocks = dice.small(300);
+  options.cuda_launch = dice.one_of({CudaLaunch::persistent, CudaLaunch::persistent,
+                                     CudaLaunch::one_block_per_task, CudaLaunch::staged});
+  if (options.cuda_launch == CudaLaunch::staged) {
+    options.tiling.v_slots = options.tiling.m_slots = 0;  // it needs whole tensors
+  }
+}
+
 /// A change, and nothing when it changed nothing.
 using Simplification = std::function<void(VerifyCase&)>;
 
@@ -128,6 +148,10 @@ std::vector<Simplification> simplifications() {
   }
   all.push_back([](VerifyCase& c) { c.problem.layout = Layout::nchw; });
   all.push_back([](VerifyCase& c) { c.plan.options.num_threads = 1; });
+  all.push_back([](VerifyCase& c) { c.plan.options.num_blocks = 0; });
+  all.push_back([](VerifyCase& c) { c.plan.options.cuda_launch = CudaLaunch::persistent; });
+  all.push_back(
+      [](VerifyCase& c) { c.plan.options.tiling.output_layout = TilingOptions{}.output_layout; });
   all.push_back([](VerifyCase& c) { c.plan.options.mapping = {.policy = Policy::staged}; });
   all.push_back(
       [](VerifyCase& c) { c.plan.options.mapping = {.policy = c.plan.options.mapping.policy}; });
@@ -144,16 +168,18 @@ bool same(const VerifyCase& a, const VerifyCase& b) { return to_command(a) == to
 
 }  // namespace
 
-VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool integer) {
+VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool integer,
+                       Backend backend) {
   Dice dice(seed);
   VerifyCase item;
   item.integer = integer;
   item.plan.seed = seed;
-  const bool for_winograd = dice.chance(50);
+  const bool for_winograd = backend == Backend::cuda || dice.chance(50);
   do {
     item.problem = random_problem(dice, limits, for_winograd);
   } while (!valid(item.problem));
   random_plan(dice, item.plan, limits, for_winograd, integer);
+  if (backend == Backend::cuda) random_cuda_plan(dice, item, for_winograd);
   return item;
 }
 

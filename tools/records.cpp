@@ -6,7 +6,6 @@
 
 #include "megaconv/error.hpp"
 #include "megaconv/plan.hpp"
-#include "tasks/cpu/kernels.hpp"
 #include "tools/file_io.hpp"
 #include "tools/machine_info.hpp"
 
@@ -52,14 +51,18 @@ void write_records(const std::vector<Record>& records, const OutputArguments& ar
   }
 }
 
-Record record_head(const char* kind, std::uint32_t threads, std::uint64_t seed) {
+RecordSite site_of(const Device& device) { return {device.backend(), device.name(), device.isa()}; }
+
+Record record_head(const char* kind, const RecordSite& site, std::optional<std::uint32_t> workers,
+                   std::uint64_t seed) {
   return {{"schema_version", kSchemaVersion},
           {"kind", kind},
           {"version", version()},
           {"git", git_describe()},
-          {"device", cpu_name()},
-          {"isa", cpu::kernels_for().isa},
-          {"threads", threads},
+          {"backend", site.backend == Backend::cpu ? "cpu" : "cuda"},
+          {"device", site.device},
+          {"isa", site.isa},
+          {"workers", workers ? Record(*workers) : Record()},
           {"seed", seed}};
 }
 

@@ -5,8 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "tools/device.hpp"
 
 namespace megaconv::cli {
 
@@ -14,7 +17,7 @@ namespace megaconv::cli {
 using Record = nlohmann::ordered_json;
 
 /// The version of all records; grows when a key changes its meaning or goes.
-inline constexpr int kSchemaVersion = 1;
+inline constexpr int kSchemaVersion = 2;
 
 struct OutputArguments {
   bool json = false, csv = false;
@@ -32,9 +35,18 @@ void check_output(const OutputArguments& arguments);
 /// Writes the records where and how `arguments` say; does nothing without --json and --csv.
 void write_records(const std::vector<Record>& records, const OutputArguments& arguments);
 
-/// {"schema_version":..., "kind":kind, "version":..., "git":..., "device":..., "isa":...,
-///  "threads":..., "seed":...}: what every record starts with.
-Record record_head(const char* kind, std::uint32_t threads, std::uint64_t seed);
+/// What a result was measured on.
+struct RecordSite {
+  Backend backend;
+  std::string device, isa;
+};
+RecordSite site_of(const Device& device);
+
+/// {"schema_version":..., "kind":kind, "version":..., "git":..., "backend":..., "device":...,
+///  "isa":..., "workers":..., "seed":...}: what every record starts with. workers: CPU threads or
+/// CUDA thread blocks; null for what has none.
+Record record_head(const char* kind, const RecordSite& site, std::optional<std::uint32_t> workers,
+                   std::uint64_t seed);
 
 /// A JSON array with one record a line.
 std::string to_json(const std::vector<Record>& records);

@@ -2,13 +2,30 @@
 #include "tools/tensors.hpp"
 
 #include <string>
+#include <utility>
 
 #include "megaconv/error.hpp"
-#include "tools/timing.hpp"
 
 namespace megaconv::cli {
+namespace {
 
-void require_tensor_memory(const ConvProblem& problem, bool with_reference) {
+void fill(TensorSet& tensors, Buffer& buffer, const Filling& filling, std::uint64_t seed) {
+  if (buffer.bytes() == 0) return;
+  tensors.device->fill(buffer.floats(), buffer.num_floats(), filling, seed);
+}
+
+}  // namespace
+
+Tensors TensorSet::pointers(const void* prepared_filters) const {
+  return {.x = x.data(),
+          .w = prepared_filters == nullptr ? w.data() : nullptr,
+          .bias = bias.data(),
+          .residual = residual.data(),
+          .y = y.data(),
+          .prepared_filters = prepared_filters};
+}
+
+void require_tensor_memory(const Device& device, const ConvProblem& problem, bool with_reference) {
   const auto size = [](std::int64_t elements) { return static_cast<double>(elements); };
   const std::int64_t residual_size = problem.epilogue.residual ? problem.y_size() : 0;
   double bytes = 4 * (size(problem.x_size()) + size(problem.w_size()) + size(problem.y_size()) +
@@ -18,92 +35,106 @@ void require_tensor_memory(const ConvProblem& problem, bool with_reference) {
   if (with_reference) {
     bytes += 8 * (2 * size(problem.x_size()) + size(problem.w_size()) + 2 * size(problem.y_size()));
   }
-  require_memory(to_string(problem).c_str(), bytes);
+  require_memory(device, to_string(problem), bytes);
 }
 
-HostTensors allocate_tensors(const ConvProblem& problem, bool with_reference) {
-  require_tensor_memory(problem, with_reference);
-  HostTensors tensors;
-  tensors.x = float_buffer(problem.x_size());
-  tensors.w = float_buffer(problem.w_size());
-  if (problem.epilogue.bias) tensors.bias = float_buffer(problem.k);
-  if (problem.epilogue.residual) tensors.residual = float_buffer(problem.y_size());
-  tensors.y = float_buffer(problem.y_size());
+TensorSet allocate_tensors(Device& device, const ConvProblem& problem, bool with_reference) {
+  require_tensor_memory(device, problem, with_reference);
+  TensorSet tensors;
+  tensors.device = &device;
+  tensors.problem = problem;
+  tensors.x = float_buffer(device, problem.x_size());
+  tensors.w = float_buffer(device, problem.w_size());
+  if (problem.epilogue.bias) tensors.bias = float_buffer(device, problem.k);
+  if (problem.epilogue.residual) tensors.residual = float_buffer(device, problem.y_size());
+  tensors.y = float_buffer(device, problem.y_size());
   return tensors;
 }
 
-void fill_random(HostTensors& tensors, std::uint64_t seed) {
-  fill_relu_normal(tensors.x.span(), seed);
-  fill_normal(tensors.w.span(), seed + 1);
-  fill_normal(tensors.bias.span(), seed + 2);
-  fill_normal(tensors.residual.span(), seed + 3);
+void fill_random(TensorSet& tensors, std::uint64_t seed) {
+  fill(tensors, tensors.x, {.kind = Filling::Kind::relu_normal}, seed);
+  fill(tensors, tensors.w, {.kind = Filling::Kind::normal}, seed + 1);
+  fill(tensors, tensors.bias, {.kind = Filling::Kind::normal}, seed + 2);
+  fill(tensors, tensors.residual, {.kind = Filling::Kind::normal}, seed + 3);
 }
 
-void fill_exact(HostTensors& tensors, const Tiling& tiling, std::uint64_t seed) {
-  constexpr double kDensity = 0.11;
-  float multiple = 1;
-  if (tiling.algorithm == Algorithm::winograd) {
+void fill_exact(TensorSet& tensors, const Tiling& tiling, std::uint64_t seed) {
+  Filling small{.kind = Filling::Kind::integers, .density = 0.11};
+  Filling multiple = small;
+  if (tiling.algorithm != Algorithm::direct) {
     if (tiling.m == 6 || (tiling.m == 4 && tiling.points != Points::integer)) {
       throw Error(Status::unsupported,
                   "winograd F(" + std::to_string(tiling.m) +
                       ") with these points rounds integers, must be m = 2, or m = 4 with "
                       "--points integer");
     }
-    multiple = tiling.m == 2 ? 4 : 576;  // the square of the filter transform's denominator
+    multiple.multiple =
+        tiling.m == 2 ? 4 : 576;  // the square of the filter transform's denominator
   }
-  fill_integers(tensors.x.span(), seed, kDensity);
-  fill_integers(tensors.w.span(), seed + 1, kDensity, multiple);
-  fill_integers(tensors.bias.span(), seed + 2, kDensity, multiple);
-  fill_integers(tensors.residual.span(), seed + 3, kDensity, multiple);
+  fill(tensors, tensors.x, small, seed);
+  fill(tensors, tensors.w, multiple, seed + 1);
+  fill(tensors, tensors.bias, multiple, seed + 2);
+  fill(tensors, tensors.residual, multiple, seed + 3);
 }
 
-Reference::Reference(const ConvProblem& problem, const HostTensors& tensors)
-    : y_(static_cast<std::size_t>(problem.y_size())),
-      magnitude_(static_cast<std::size_t>(problem.y_size())) {
-  reference_convolution(problem, tensors.x.floats(), tensors.w.floats(), tensors.bias.floats(),
-                        tensors.residual.floats(), y_.data(), magnitude_.data());
+Reference::Reference(const TensorSet& tensors)
+    : device_(*tensors.device),
+      y_(double_buffer(device_, tensors.problem.y_size())),
+      magnitude_(double_buffer(device_, tensors.problem.y_size())) {
+  device_.reference(tensors.problem, tensors.pointers(), y_.doubles(), magnitude_.doubles());
 }
 
 ErrorReport Reference::compare(const Tiling& tiling, const float* y) const {
-  return megaconv::compare(tiling, y, y_.data(), magnitude_.data());
+  return device_.compare(tiling, y, y_.doubles(), magnitude_.doubles());
 }
 
-Tensors pointers(HostTensors& tensors, const void* prepared_filters) {
-  return {.x = tensors.x.data(),
-          .w = prepared_filters == nullptr ? tensors.w.data() : nullptr,
-          .bias = tensors.bias.data(),
-          .residual = tensors.residual.data(),
-          .y = tensors.y.data(),
-          .prepared_filters = prepared_filters};
+Mismatch Reference::mismatch(const float* y) const {
+  return device_.mismatch(y, y_.doubles(), static_cast<std::int64_t>(y_.bytes() / sizeof(double)));
 }
 
-Runner::Runner(Plan plan, HostTensors& tensors) : plan_(std::move(plan)) {
-  if (plan_.backend() == Backend::cuda) {
-    device_ = make_device_run(plan_, pointers(tensors, nullptr));
-    return;
-  }
-  require_memory("the workspace", static_cast<double>(plan_.workspace_bytes()));
-  workspace_ = Buffer(plan_.workspace_bytes());
-  filters_ = Buffer(plan_.prepared_filter_bytes());
-  tensors_ = pointers(tensors, filters_.data());
+double Reference::at(std::int64_t index) const {
+  double value = 0;
+  device_.download(&value, y_.doubles() + index, sizeof(value));
+  return value;
+}
+
+Runner::Runner(Plan plan, const TensorSet& tensors, Caches caches)
+    : plan_(std::move(plan)), device_(*tensors.device), caches_(caches) {
+  require_memory(device_, "the workspace", static_cast<double>(plan_.workspace_bytes()));
+  workspace_ = Buffer(device_, plan_.workspace_bytes());
+  filters_ = Buffer(device_, plan_.prepared_filter_bytes());
+  tensors_ = tensors.pointers(filters_.data());
   if (filters_.bytes() != 0) plan_.prepare_filters(tensors.w.data(), filters_.data());
 }
 
-double Runner::run_ms(Trace* trace) {
-  if (device_) return device_->run_ms(trace);
-  return wall_ms(
-      [&] { plan_.execute(tensors_, workspace_.data(), workspace_.bytes(), {.trace = trace}); });
+void Runner::run(Trace* trace) {
+  plan_.execute(tensors_, workspace_.data(), workspace_.bytes(), {.trace = trace});
+  plan_.wait(workspace_.data());
 }
 
-void Runner::run() {
-  run_ms();
-  if (device_) device_->read_back();
+double Runner::sample_ms() {
+  if (!clock_) {
+    clock_ = device_.clock(
+        {.enqueue =
+             [this](void* stream) {
+               plan_.execute(tensors_, workspace_.data(), workspace_.bytes(), {.stream = stream});
+             },
+         .wait = [this](void* stream) { plan_.wait(workspace_.data(), stream); }},
+        caches_);
+  }
+  return clock_();
 }
 
-std::uint64_t checksum(const Buffer& buffer) {
+std::vector<float> download(const TensorSet& tensors, const Buffer& buffer) {
+  std::vector<float> copy(static_cast<std::size_t>(buffer.num_floats()));
+  if (!copy.empty()) tensors.device->download(copy.data(), buffer.data(), buffer.bytes());
+  return copy;
+}
+
+std::uint64_t checksum(std::span<const float> values) {
   std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const std::byte* at = buffer.data(); at != buffer.data() + buffer.bytes(); ++at) {
-    hash = (hash ^ static_cast<std::uint64_t>(*at)) * 0x100000001b3u;
+  for (const std::byte byte : std::as_bytes(values)) {
+    hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3u;
   }
   return hash;
 }

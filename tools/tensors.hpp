@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of a problem in memory, a plan that is ready to run on them, and the truth to compare
-// with.
+// The tensors of a problem on a device, a plan that is ready to run on them, and the truth to
+// compare with.
 #pragma once
 
 #include <cstdint>
@@ -13,62 +13,76 @@
 
 namespace megaconv::cli {
 
-/// Dense, in the problem's layout. bias and residual are empty when the epilogue has none.
-struct HostTensors {
+/// Dense, in the problem's layout, in memory of `device`. bias and residual are empty when the
+/// epilogue has none.
+struct TensorSet {
+  Device* device = nullptr;
+  ConvProblem problem;
   Buffer x, w, bias, residual, y;
+
+  /// The pointers, with `prepared_filters` in the place of w when it is not null.
+  Tensors pointers(const void* prepared_filters = nullptr) const;
 };
 
-/// Throws Error(out_of_memory) when the machine cannot hold the tensors, and with `with_reference`
+/// Throws Error(out_of_memory) when the device cannot hold the tensors, and with `with_reference`
 /// also those of the reference.
-void require_tensor_memory(const ConvProblem& problem, bool with_reference);
+void require_tensor_memory(const Device& device, const ConvProblem& problem, bool with_reference);
 
 /// Tensors of the right sizes, not filled. Throws like require_tensor_memory().
-HostTensors allocate_tensors(const ConvProblem& problem, bool with_reference);
+TensorSet allocate_tensors(Device& device, const ConvProblem& problem, bool with_reference);
 
 /// Random numbers: x as after a ReLU, the others normal. The same for the same seed, everywhere.
-void fill_random(HostTensors& tensors, std::uint64_t seed);
+void fill_random(TensorSet& tensors, std::uint64_t seed);
 
 /// Integers with which every intermediate value of `tiling`'s algorithm is an integer below 2^24,
 /// so that any correct order of the sums gives the same bits as the reference. Throws
 /// Error(unsupported) for transforms that have no such numbers.
-void fill_exact(HostTensors& tensors, const Tiling& tiling, std::uint64_t seed);
+void fill_exact(TensorSet& tensors, const Tiling& tiling, std::uint64_t seed);
 
-/// Direct convolution in double.
+/// Direct convolution in double, on the device of the tensors.
 class Reference {
  public:
-  Reference(const ConvProblem& problem, const HostTensors& tensors);
-  /// Scales of errors depend on the tiles; see megaconv::compare().
+  explicit Reference(const TensorSet& tensors);
+  /// Of the tensors' y, or of another in the same memory. Scales of errors depend on the tiles; see
+  /// megaconv::compare().
   ErrorReport compare(const Tiling& tiling, const float* y) const;
-  const std::vector<double>& y() const { return y_; }
+  Mismatch mismatch(const float* y) const;
+  /// The true value of one element of y.
+  double at(std::int64_t index) const;
 
  private:
-  std::vector<double> y_, magnitude_;
+  Device& device_;
+  Buffer y_, magnitude_;
 };
 
-/// A plan with its workspace and, when it wants them, prepared filters; on a device, with copies of
-/// the tensors there.
+/// A plan with its workspace and, when it wants them, prepared filters. Runners share the tensors:
+/// y is what the last one left.
 class Runner {
  public:
-  Runner(Plan plan, HostTensors& tensors);
+  Runner(Plan plan, const TensorSet& tensors, Caches caches = Caches::hot);
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
 
-  /// Runs once and returns the milliseconds; on a device, those of the device, and y stays there.
-  double run_ms(Trace* trace = nullptr);
-  /// Runs once; the result is in the host's y.
-  void run();
+  /// Runs once, and waits until y is there.
+  void run(Trace* trace = nullptr);
+  /// One sample of the device's clock: milliseconds of a run.
+  double sample_ms();
   const Plan& plan() const { return plan_; }
   const Tiling& tiling() const { return plan_.lowering().graph.tiling; }
 
  private:
   Plan plan_;
-  std::unique_ptr<DeviceRun> device_;  // null on a CPU, which uses what follows
+  Device& device_;
+  Caches caches_;
   Buffer workspace_, filters_;
   Tensors tensors_;
+  std::function<double()> clock_;  // set by the first sample
 };
 
-/// The pointers, with `prepared_filters` in the place of w when it is not null.
-Tensors pointers(HostTensors& tensors, const void* prepared_filters);
+/// A copy in host memory.
+std::vector<float> download(const TensorSet& tensors, const Buffer& buffer);
 
 /// FNV-1a, 64 bits: tells whether two results are the same, bit for bit.
-std::uint64_t checksum(const Buffer& buffer);
+std::uint64_t checksum(std::span<const float> values);
 
 }  // namespace megaconv::cli

@@ -49,6 +49,10 @@ void add_timing_options(CLI::App& app, TimingOptions& options) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1000000))
       ->group("Timing");
+  app.add_flag_callback(
+         "--cold", [&options] { options.caches = Caches::cold; },
+         "Empty the caches before every run")
+      ->group("Timing");
 }
 
 std::vector<TimeSummary> measure_interleaved(
@@ -61,10 +65,10 @@ std::vector<TimeSummary> measure_interleaved(
       report(variants[i].name + ", turn " + std::to_string(turn + 1) + " of " +
              std::to_string(options.repeats));
       std::this_thread::sleep_for(kSettle);
-      variants[i].run_ms();
+      variants[i].sample_ms();
       const Clock::time_point turn_begin = Clock::now();
       do {
-        times[i].push_back(variants[i].run_ms());
+        times[i].push_back(variants[i].sample_ms());
       } while (ms_since(turn_begin) < turn_ms);
     }
   }

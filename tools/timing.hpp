@@ -10,11 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "tools/device.hpp"
+
 namespace megaconv::cli {
 
 struct TimeSummary {
   double median_ms = 0, p10_ms = 0, p90_ms = 0;
-  std::size_t runs = 0;
+  std::size_t samples = 0;
   /// (p90 - p10) / median
   double spread() const { return median_ms > 0 ? (p90_ms - p10_ms) / median_ms : 0; }
 };
@@ -24,7 +26,7 @@ TimeSummary summarize(std::vector<double> times_ms);
 
 struct TimedVariant {
   std::string name;
-  std::function<double()> run_ms;  ///< runs once and returns its milliseconds
+  std::function<double()> sample_ms;  ///< milliseconds of one run
 };
 
 /// Milliseconds that `run` takes by the clock on the wall.
@@ -33,13 +35,15 @@ double wall_ms(const std::function<void()>& run);
 struct TimingOptions {
   double min_ms = 200;  ///< of every variant, over all its turns
   int repeats = 10;     ///< turns
+  Caches caches = Caches::hot;
 };
 
-/// Adds --min-ms and --repeats. `options` must outlive the parsing.
+/// Adds --min-ms, --repeats and --cold. `options` must outlive the parsing.
 void add_timing_options(CLI::App& app, TimingOptions& options);
 
-/// A B C A B C ...: in each turn a variant runs once untimed, to have the caches as it leaves them,
-/// and then min_ms / repeats long, at least once; every run is one sample. One summary a variant.
+/// A B C A B C ...: in each turn a variant gives one sample that does not count, to have the caches
+/// and clocks as it leaves them, and then samples for min_ms / repeats, at least one. One summary a
+/// variant.
 std::vector<TimeSummary> measure_interleaved(std::span<const TimedVariant> variants,
                                              const TimingOptions& options,
                                              const std::function<void(const std::string&)>& report);

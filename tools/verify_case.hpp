@@ -36,7 +36,7 @@ struct Verdict {
 };
 
 /// Runs the case three times: in poisoned memory; again in the same workspace; and with another
-/// number of threads. Compares with the double reference within both bounds, the three results with
+/// number of workers. Compares with the double reference within both bounds, the three results with
 /// each other bit for bit, and looks for writes outside of y and the workspace, and into inputs.
 Verdict check(const VerifyCase& item);
 
@@ -47,7 +47,8 @@ struct VerifyLimits {
 };
 
 /// The case that belongs to a seed. Half of them are problems that Winograd takes.
-VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool integer);
+VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool integer,
+                       Backend backend = Backend::cpu);
 
 /// The case with an extent halved or a feature dropped, each of the valid ones.
 std::vector<VerifyCase> simpler_cases(const VerifyCase& item);

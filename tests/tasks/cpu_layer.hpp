@@ -67,7 +67,7 @@ struct CpuLayer {
         y(static_cast<std::size_t>(t.problem.y_size())) {}
 
   void fill_random(std::uint64_t seed) {
-    fill_relu_normal(x.span(), seed);
+    fill(x.span(), {.kind = Filling::Kind::relu_normal}, seed);
     fill_normal(w.span(), seed + 1);
     fill_normal(bias.span(), seed + 2);
     fill_normal(residual.span(), seed + 3);

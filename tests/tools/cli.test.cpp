@@ -92,6 +92,8 @@ TEST_CASE("Usage errors are one line and status 2") {
   check_refused(folder, "run c1h1k1 --wait-budget-ms 0", 2, "wait budget 0 ms");
   check_refused(folder, "run c1h1k1 --mapping m.json --policy staged", 2, "excludes");
   check_refused(folder, "bench c1h1k1 -o r.json", 2, "needs --json or --csv");
+  check_refused(folder, "bench c1h1k1 --peer mkl", 2, "--peer mkl, must be onednn");
+  check_refused(folder, "bench c1h1k1 --peer onednn --backend cuda", 2, "needs --backend cpu");
 }
 
 TEST_CASE("Problems that are wrong name the value and what is allowed") {
@@ -117,8 +119,8 @@ TEST_CASE("Problems that are wrong name the value and what is allowed") {
 TEST_CASE("What this build or an algorithm cannot do is status 3") {
   const ScratchFolder folder;
   check_refused(folder, "run c1h1k1 --backend sim", 3, "backend sim cannot compute");
-  check_refused(folder, "bench c1h1k1 --backend cuda", 3, "bench: --backend must be cpu");
-  check_refused(folder, "verify c1h1k1 --backend cuda", 3, "verify: --backend must be cpu");
+  check_refused(folder, "bench c1h1k1 --backend sim", 3, "backend sim cannot compute");
+  check_refused(folder, "verify --backend sim", 3, "backend sim cannot compute");
   check_refused(folder, "run c8h8k8 --algo opencnn", 3, "opencnn: backend cpu, must be cuda");
   check_refused(folder, "run c16h8k16u2 --algo winograd", 3, "stride 2x2, must be 1x1");
   check_refused(folder, "run c1h1k1+f16", 3, "f16");

@@ -47,7 +47,7 @@ TEST_CASE("summarize gives the median and the deciles") {
   CHECK(summary.median_ms == 6);
   CHECK(summary.p10_ms == 2);
   CHECK(summary.p90_ms == 10);
-  CHECK(summary.runs == 11);
+  CHECK(summary.samples == 11);
   CHECK(summary.spread() == Approx(8.0 / 6));
   CHECK(summarize({1, 2}).median_ms == Approx(1.5));
   CHECK(summarize({3}).p90_ms == 3);
@@ -60,7 +60,7 @@ TEST_CASE("measure_interleaved gives every variant its turns, one after the othe
   const auto times = measure_interleaved(variants, {.min_ms = 0, .repeats = 3}, [](auto&&) {});
   CHECK(order == "aabbaabbaabb");  // in each turn once untimed, once timed
   REQUIRE(times.size() == 2);
-  CHECK(times[0].runs == 3);
+  CHECK(times[0].samples == 3);
 }
 
 TEST_CASE("Numbers are shown in a form that people read") {
@@ -75,54 +75,82 @@ TEST_CASE("Numbers are shown in a form that people read") {
 
 LayerResult layer(const char* name, double direct, double staged, double mega, double peer) {
   LayerResult result{.name = name, .problem = {}, .variants = {}};
-  const auto add = [&](const char* variant, double ms, bool ours) {
-    VariantResult v{
-        .name = variant, .algorithm = "", .policy = ours ? "p" : "", .workspace_bytes = 1 << 20};
-    if (ours) v.bound = ErrorBound{1e-6, 64};
+  const auto add = [&](const char* variant, const char* algorithm, double ms, bool ours) {
+    VariantResult v{.name = variant, .peer = !ours, .algorithm = algorithm};
+    if (ours) {
+      v.policy = "p";
+      v.bound = ErrorBound{1e-6, 64};
+      v.workers = 2;
+    }
+    v.workspace_bytes = 1 << 20;
     v.time = {ms, ms, ms, 10};
-    v.error = ErrorReport{1e-7, 32, 0};
+    v.error = ErrorReport{ours ? 1e-7 : 3e-7, 32, 0};
     result.variants.push_back(v);
   };
-  add(kDirect, direct, true);
-  add(kStaged, staged, true);
-  add(kMega, mega, true);
-  add("onednn_direct", peer * 2, false);
-  add("onednn_winograd", peer, false);
+  add("direct", "direct", direct, true);
+  add(kStaged, "winograd", staged, true);
+  add(kMega, "winograd", mega, true);
+  add("onednn", "direct", peer * 2, false);
+  add("onednn", "winograd", peer, false);
   return result;
 }
 
-TEST_CASE("bench's table compares with the better of a peer's algorithms and fits 120 columns") {
+const BenchSetting kSetting{.site = {Backend::cpu, "a CPU", "avx512"}, .seed = 7, .timing = {}};
+
+TEST_CASE("bench's tables compare our variants, and our best with a peer's, in 120 columns") {
   const std::vector<LayerResult> results = {
       layer("resnet_conv2_n128", 1234.5, 1234.5, 617.25, 308.625), layer("b", 4, 2, 1, 4)};
-  const std::string table = bench_table(results, "onednn");
-  CHECK_THAT(table, ContainsSubstring("2.00x   2.00x   0.50x"));
-  CHECK_THAT(table, ContainsSubstring("50%"));  // the element's 32 of 64, not the norm's 10%
-  std::istringstream lines(table);
+  const std::string own = bench_table(results), both = peer_table(results, "onednn");
+  CHECK_THAT(own, ContainsSubstring("2.00x     2.00x"));
+  CHECK_THAT(own, ContainsSubstring("50%"));  // the element's 32 of 64, not the norm's 10%
+  CHECK_THAT(both,
+             ContainsSubstring("617.2      mega  308.6   winograd     0.50x   1.0e-07  3.0e-07"));
+  std::istringstream lines(own + both);
   for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 120);
   const std::string summary = bench_summary(results, "onednn");
-  CHECK_THAT(summary, ContainsSubstring("1.41x as fast as the better of onednn's"));
-  CHECK_THAT(summary, ContainsSubstring("2.83x as fast as direct tasks (least 2.00x, most 4.00x)"));
+  CHECK_THAT(summary, ContainsSubstring("1.41x as fast as onednn's fastest"));
+  CHECK_THAT(summary, ContainsSubstring("2.83x as fast as direct (least 2.00x, most 4.00x)"));
 }
 
-TEST_CASE("bench shows a wrong result as wrong, and only then") {
-  LayerResult result = layer("a", 1, 1, 1, 1);
+TEST_CASE("bench leaves out what did not run, and says why") {
+  LayerResult result = layer("a", 1, 2, 4, 3);
+  result.variants[0].obstacle = "no direct tasks";
+  result.variants[4].obstacle = "not implemented";
+  CHECK(result.find("direct") == nullptr);
+  CHECK(result.best(false)->name == kStaged);
+  CHECK(result.best(true)->algorithm == "direct");
+  CHECK_THAT(bench_table({result}), !ContainsSubstring("direct"));
+  CHECK_THAT(peer_table({result}, "onednn"),
+             ContainsSubstring("not run by onednn:\n  winograd: not implemented (1 layer)"));
+  CHECK_THAT(bench_table({result, layer("b", 1, 1, 1, 1)}),
+             ContainsSubstring("a           -   2.000"));
+  const std::vector<Record> records = bench_records(kSetting, {result});
+  CHECK(records[0].at("obstacle") == "no direct tasks");
+  CHECK(records[0].at("median_ms").is_null());
+  CHECK(records[1].at("obstacle").is_null());
+}
+
+TEST_CASE("bench shows a wrong result as wrong, and never as the best") {
+  LayerResult result = layer("a", 3, 2, 1, 1);
   CHECK(result.right());
-  CHECK_THAT(bench_table({result}, ""), !ContainsSubstring("WRONG"));
+  CHECK_THAT(bench_table({result}), !ContainsSubstring("WRONG"));
   result.variants[2].error->relative_l2 = 2e-6;
   CHECK_FALSE(result.right());
-  CHECK_THAT(bench_table({result}, ""), ContainsSubstring("WRONG"));
+  CHECK(result.best(false)->name == kStaged);
+  CHECK_THAT(bench_table({result}), ContainsSubstring("WRONG"));
   CHECK_THAT(bench_summary({result}, ""), ContainsSubstring("WRONG: a, megakernel"));
 }
 
 TEST_CASE("bench's records say for every variant what it was measured with") {
-  const std::vector<Record> records = bench_records({layer("a", 1, 1, 2, 4)}, 2, 7, true);
+  const std::vector<Record> records = bench_records(kSetting, {layer("a", 1, 1, 2, 4)});
   REQUIRE(records.size() == 5);
-  for (const char* key : {"schema_version", "device", "threads", "git", "seed", "problem"}) {
+  for (const char* key : {"schema_version", "backend", "device", "git", "seed", "problem"}) {
     CHECK(records[4].contains(key));
   }
   CHECK(records[2].at("variant") == kMega);
   CHECK(records[2].at("median_ms") == 2.0);
-  CHECK(records[4].at("workspace_bytes").is_null());
+  CHECK(records[2].at("workers") == 2);
+  CHECK(records[4].at("workers").is_null());
 }
 
 }  // namespace

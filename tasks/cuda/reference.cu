@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cuda_runtime_api.h>
+#include <thrust/count.h>
+#include <thrust/device_vector.h>
+#include <thrust/equal.h>
+#include <thrust/execution_policy.h>
+#include <thrust/find.h>
+#include <thrust/for_each.h>
+#include <thrust/iterator/counting_iterator.h>
+#include <thrust/logical.h>
+#include <thrust/tabulate.h>
+#include <thrust/transform_reduce.h>
+
+#include <string>
+
+#include "megaconv/error.hpp"
+#include "tasks/cuda/reference.hpp"
+
+namespace megaconv::cuda {
+namespace {
+
+// Thrust reports by exceptions of its own.
+template <class Body>
+auto guarded(const char* doing, Body body) {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    cudaGetLastError();
+    throw Error(Status::device_error, std::string(doing) + ": " + error.what());
+  }
+}
+
+struct FillingAt {
+  Filling filling;
+  std::uint64_t seed;
+  __device__ float operator()(std::int64_t i) const {
+    return filling.at(seed, static_cast<std::uint64_t>(i));
+  }
+};
+
+// One output in double. Neighbouring numbers are neighbouring filters, whose weights are neighbours
+// in wt [C / groups][R S][K], while x is the same for all of them.
+struct OutputAt {
+  ConvProblem problem;
+  std::int64_t p, q;
+  Strides in, out;
+  const float *x, *wt, *bias, *residual;
+  double *y, *magnitude;
+
+  __device__ void operator()(std::int64_t index) const {
+    const std::int64_t k = index % problem.k, pixel = index / problem.k % (p * q);
+    const std::int64_t n = index / problem.k / (p * q);
+    const std::int64_t channels = problem.c / problem.groups;
+    const std::int64_t first_c = k / (problem.k / problem.groups) * channels;
+    const std::int64_t row = pixel / q * problem.stride_h - problem.pad_h;
+    const std::int64_t col = pixel % q * problem.stride_w - problem.pad_w;
+    double sum = 0, abs_sum = 0;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const float* plane = x + n * in.image + (first_c + c) * in.channel;
+      for (std::int64_t r = 0; r < problem.r; ++r) {
+        const std::int64_t h = row + r * problem.dilation_h;
+        if (h < 0 || h >= problem.h) continue;
+        for (std::int64_t s = 0; s < problem.s; ++s) {
+          const std::int64_t w = col + s * problem.dilation_w;
+          if (w < 0 || w >= problem.w) continue;
+          const double value = plane[(h * problem.w + w) * in.pixel];
+          const double weight = wt[((c * problem.r + r) * problem.s + s) * problem.k + k];
+          sum += value * weight;
+          abs_sum += fabs(value * weight);
+        }
+      }
+    }
+    const std::int64_t at = n * out.image + k * out.channel + pixel * out.pixel;
+    if (problem.epilogue.bias) {
+      sum += bias[k];
+      abs_sum += fabs(static_cast<double>(bias[k]));
+    }
+    if (problem.epilogue.residual) {
+      sum += residual[at];
+      abs_sum += fabs(static_cast<double>(residual[at]));
+    }
+    y[at] = problem.epilogue.relu && !(sum > 0) ? 0 : sum;
+    magnitude[at] = abs_sum;
+  }
+};
+
+struct TurnedWeight {
+  std::int64_t k, taps;
+  Strides filter;
+  const float* w;
+  __device__ float operator()(std::int64_t index) const {
+    const std::int64_t tap = index / k % taps, c = index / k / taps;
+    return w[index % k * filter.image + c * filter.channel + tap * filter.pixel];
+  }
+};
+
+struct Sum {
+  __device__ ErrorSums operator()(ErrorSums a, const ErrorSums& b) const { return a += b; }
+};
+
+struct Differs {
+  const float* y;
+  const double* reference;
+  __device__ bool operator()(std::int64_t i) const {
+    return static_cast<double>(y[i]) != reference[i];
+  }
+};
+
+struct ByteIs {
+  unsigned char value;
+  __device__ bool operator()(unsigned char byte) const { return byte == value; }
+};
+
+const unsigned char* bytes_of(const void* memory) {
+  return static_cast<const unsigned char*>(memory);
+}
+
+}  // namespace
+
+void fill(float* values, std::int64_t count, const Filling& filling, std::uint64_t seed) {
+  guarded("filling a tensor", [&] {
+    thrust::tabulate(thrust::device, values, values + count, FillingAt{filling, seed});
+  });
+}
+
+void reference_convolution(const ConvProblem& problem, const float* x, const float* w,
+                           const float* bias, const float* residual, double* y, double* magnitude) {
+  guarded("the reference in double", [&] {
+    thrust::device_vector<float> wt(static_cast<std::size_t>(problem.w_size()));
+    thrust::tabulate(thrust::device, wt.begin(), wt.end(),
+                     TurnedWeight{problem.k, problem.r * problem.s, w_strides(problem), w});
+    const std::int64_t p = problem.p(), q = problem.q();
+    thrust::for_each_n(thrust::device, thrust::counting_iterator<std::int64_t>(0), problem.y_size(),
+                       OutputAt{problem, p, q, x_strides(problem), y_strides(problem, p * q), x,
+                                thrust::raw_pointer_cast(wt.data()), bias, residual, y, magnitude});
+  });
+}
+
+ErrorReport compare(const Tiling& tiling, const float* y, const double* reference,
+                    const double* magnitude) {
+  const TileErrors errors_of(tiling, y, reference, magnitude);
+  return report(tiling, guarded("comparing with the reference", [&] {
+                  return thrust::transform_reduce(
+                      thrust::device, thrust::counting_iterator<std::int64_t>(0),
+                      thrust::counting_iterator<std::int64_t>(errors_of.num_tiles()), errors_of,
+                      ErrorSums{}, Sum{});
+                }));
+}
+
+Mismatch mismatch(const float* y, const double* reference, std::int64_t count) {
+  return guarded("comparing with the reference", [&] {
+    const thrust::counting_iterator<std::int64_t> begin(0), end(count);
+    const Differs differs{y, reference};
+    Mismatch found;
+    found.count = thrust::count_if(thrust::device, begin, end, differs);
+    if (found.count != 0) found.first = *thrust::find_if(thrust::device, begin, end, differs);
+    return found;
+  });
+}
+
+bool same_bytes(const void* a, const void* b, std::size_t bytes) {
+  return guarded("comparing memory", [&] {
+    return thrust::equal(thrust::device, bytes_of(a), bytes_of(a) + bytes, bytes_of(b));
+  });
+}
+
+bool all_bytes_are(const void* memory, std::byte value, std::size_t bytes) {
+  return guarded("looking through memory", [&] {
+    return thrust::all_of(thrust::device, bytes_of(memory), bytes_of(memory) + bytes,
+                          ByteIs{static_cast<unsigned char>(value)});
+  });
+}
+
+}  // namespace megaconv::cuda

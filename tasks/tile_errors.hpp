@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// The errors of one tile of outputs, and how those of several add up: what compare() consists of,
+// on a CPU and on a GPU.
+#pragma once
+
+#include <cstdint>
+
+#include "megaconv/mapping.hpp"
+#include "tasks/strides.hpp"
+
+namespace megaconv {
+
+inline constexpr double kUnitRoundoff = 0x1p-24;  // of float
+
+/// Of any number of tiles.
+struct ErrorSums {
+  double error_squares = 0, reference_squares = 0, magnitude_squares = 0;
+  double worst = 0;  ///< in u S, S the largest of its tile
+  std::int64_t worst_index = -1;
+
+  constexpr ErrorSums& operator+=(const ErrorSums& other) {
+    error_squares += other.error_squares;
+    reference_squares += other.reference_squares;
+    magnitude_squares += other.magnitude_squares;
+    if (other.worst > worst) {
+      worst = other.worst;
+      worst_index = other.worst_index;
+    }
+    return *this;
+  }
+};
+
+/// The errors of any one of the m x m tiles (single outputs for direct convolution), by number.
+class TileErrors {
+ public:
+  TileErrors(const Tiling& tiling, const float* y, const double* reference, const double* magnitude)
+      : y_(y),
+        reference_(reference),
+        magnitude_(magnitude),
+        size_(tiling.m > 1 ? tiling.m : 1),
+        p_(tiling.problem.p()),
+        q_(tiling.problem.q()),
+        k_(tiling.problem.k),
+        tiles_h_((p_ + size_ - 1) / size_),
+        tiles_w_((q_ + size_ - 1) / size_),
+        num_tiles_(tiling.problem.n * k_ * tiles_h_ * tiles_w_),
+        strides_(y_strides(tiling.problem, p_ * q_)) {}
+
+  std::int64_t num_tiles() const { return num_tiles_; }
+
+  constexpr ErrorSums operator()(std::int64_t tile) const {
+    const std::int64_t col = tile % tiles_w_ * size_, row = tile / tiles_w_ % tiles_h_ * size_;
+    const std::int64_t plane = tile / (tiles_w_ * tiles_h_);
+    const std::int64_t first = plane / k_ * strides_.image + plane % k_ * strides_.channel;
+    ErrorSums sums;
+    double scale = 0, worst = 0;
+    for (std::int64_t i = row; i < row + size_ && i < p_; ++i) {
+      for (std::int64_t j = col; j < col + size_ && j < q_; ++j) {
+        const std::int64_t at = first + (i * q_ + j) * strides_.pixel;
+        const double error = distance(static_cast<double>(y_[at]), reference_[at]);
+        if (error > worst) {
+          worst = error;
+          sums.worst_index = at;
+        }
+        if (magnitude_[at] > scale) scale = magnitude_[at];
+        sums.error_squares += error * error;
+        sums.reference_squares += reference_[at] * reference_[at];
+        sums.magnitude_squares += magnitude_[at] * magnitude_[at];
+      }
+    }
+    if (worst > 0) sums.worst = worst / (kUnitRoundoff * scale);
+    return sums;
+  }
+
+ private:
+  /// Infinite for a value that is no number: x - x is 0 for numbers only.
+  static constexpr double distance(double value, double truth) {
+    if (!(value - value == 0)) return kInfinity;
+    return value > truth ? value - truth : truth - value;
+  }
+  static constexpr double kInfinity = __builtin_huge_val();
+
+  const float* y_;
+  const double *reference_, *magnitude_;
+  std::int64_t size_, p_, q_, k_, tiles_h_, tiles_w_, num_tiles_;
+  Strides strides_;
+};
+
+}  // namespace megaconv

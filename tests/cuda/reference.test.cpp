@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// The truth on the device is the truth of the host.
+#include "tasks/cuda/reference.hpp"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tests/catch.hpp"
+#include "tests/cuda/device.hpp"
+
+using namespace megaconv;
+using megaconv::test::DeviceBuffer;
+using megaconv::test::have_device;
+
+namespace {
+
+const char* const kShapes[] = {"n2c3h5w7k2+bias", "n1c6h9w4k8g2u2+residual", "n3c5h8k5g5d2+relu",
+                               "n2c4h11w6k7r5s2p3x0u1x3+bias+residual+relu", "n1c1h1k1"};
+
+template <class T>
+const T* pointer(const DeviceBuffer& buffer) {
+  return static_cast<const T*>(buffer.get());
+}
+
+}  // namespace
+
+TEST_CASE("cuda reference: the device fills tensors with the host's numbers") {
+  if (!have_device()) SKIP("no CUDA device");
+  for (const Filling filling : {Filling{}, Filling{Filling::Kind::relu_normal},
+                                Filling{Filling::Kind::integers, 0.11, 576}}) {
+    std::vector<float> expected(10'007);
+    fill(expected, filling, 42);
+    const DeviceBuffer values(expected.size() * sizeof(float));
+    cuda::fill(static_cast<float*>(values.get()), 10'007, filling, 42);
+    CHECK((values.download<float>() == expected));
+    CHECK(values.guards_intact());
+  }
+}
+
+TEST_CASE("cuda reference: sums and scales are the host's, in every layout") {
+  if (!have_device()) SKIP("no CUDA device");
+  for (const char* shape : kShapes) {
+    for (const char* layout : {"+nchw", "+nhwc", "+chwn"}) {
+      const ConvProblem p = parse_problem(std::string(shape) + layout);
+      const auto size = static_cast<std::size_t>(p.y_size());
+      for (const bool integers : {false, true}) {
+        std::vector<float> x(static_cast<std::size_t>(p.x_size())),
+            bias(static_cast<std::size_t>(p.k)), w(static_cast<std::size_t>(p.w_size())),
+            residual(size);
+        std::uint64_t seed = 1;
+        for (auto* tensor : {&x, &w, &bias, &residual}) {
+          integers ? fill_integers(*tensor, seed++, 0.5) : fill_normal(*tensor, seed++);
+        }
+        std::vector<double> y(size), magnitude(size);
+        reference_convolution(p, x.data(), w.data(), bias.data(), residual.data(), y.data(),
+                              magnitude.data());
+        const DeviceBuffer dx(x), dw(w), dbias(bias), dresidual(residual);
+        const DeviceBuffer dy(size * sizeof(double)), dmagnitude(size * sizeof(double));
+        cuda::reference_convolution(p, pointer<float>(dx), pointer<float>(dw),
+                                    pointer<float>(dbias), pointer<float>(dresidual),
+                                    static_cast<double*>(dy.get()),
+                                    static_cast<double*>(dmagnitude.get()));
+        const std::vector<double> found = dy.download<double>();
+        const std::vector<double> found_magnitude = dmagnitude.download<double>();
+        CAPTURE(shape, layout, integers);
+        CHECK(dy.guards_intact());
+        CHECK(dmagnitude.guards_intact());
+        // Sums of at most 52 terms in another order: far less than 52 roundings of 2^-53.
+        const double bound = integers ? 0 : 52 * 0x1p-53;
+        for (std::size_t i = 0; i < size; ++i) {
+          REQUIRE(std::fabs(found[i] - y[i]) <= bound * magnitude[i]);
+          REQUIRE(std::fabs(found_magnitude[i] - magnitude[i]) <= bound * magnitude[i]);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("cuda reference: compare and mismatch report what the host's do") {
+  if (!have_device()) SKIP("no CUDA device");
+  for (const char* text : {"n2c16h9w7k5+nchw", "n2c16h9w7k5+nhwc", "n2c16h9w7k5+chwn"}) {
+    const ConvProblem problem = parse_problem(text);
+    for (const std::uint32_t m : {0u, 2u, 4u}) {
+      Tiling tiling;
+      tiling.problem = problem;
+      tiling.m = m;
+      const auto size = static_cast<std::size_t>(problem.y_size());
+      std::vector<float> y(size), noise(size);
+      fill_normal(y, 1);
+      fill_normal(noise, 2);
+      std::vector<double> reference(y.begin(), y.end()), magnitude(size);
+      for (std::size_t i = 0; i < size; ++i) {
+        if (i % 3 != 0) reference[i] += 1e-6 * static_cast<double>(noise[i]);
+        magnitude[i] = 1 + std::fabs(static_cast<double>(noise[i]));
+      }
+      const auto check_same = [&] {
+        const DeviceBuffer dy(y), dreference(reference), dmagnitude(magnitude);
+        const ErrorReport host = compare(tiling, y.data(), reference.data(), magnitude.data());
+        const ErrorReport device = cuda::compare(
+            tiling, pointer<float>(dy), pointer<double>(dreference), pointer<double>(dmagnitude));
+        CAPTURE(text, m, to_string(host), to_string(device));
+        CHECK((device.relative_l2 == host.relative_l2 ||  // also when both are infinite
+               device.relative_l2 == Approx(host.relative_l2).epsilon(1e-12)));
+        CHECK(device.worst_element == host.worst_element);
+        CHECK(device.worst_index == host.worst_index);
+        const auto count = static_cast<std::int64_t>(size);
+        const Mismatch found =
+            cuda::mismatch(pointer<float>(dy), pointer<double>(dreference), count);
+        const Mismatch expected = mismatch(y.data(), reference.data(), count);
+        CHECK(found.count == expected.count);
+        CHECK(found.first == expected.first);
+      };
+      check_same();
+      y[17] = std::numeric_limits<float>::quiet_NaN();
+      check_same();
+      y.assign(reference.begin(), reference.end());
+      reference.assign(y.begin(), y.end());
+      check_same();
+    }
+  }
+}
+
+TEST_CASE("cuda reference: memory is compared byte by byte") {
+  if (!have_device()) SKIP("no CUDA device");
+  std::vector<unsigned char> bytes(4099, 0xa5);
+  const DeviceBuffer a(bytes);
+  CHECK(cuda::all_bytes_are(a.get(), std::byte{0xa5}, bytes.size()));
+  CHECK_FALSE(cuda::all_bytes_are(a.get(), std::byte{0xa4}, bytes.size()));
+  bytes.back() = 0;
+  const DeviceBuffer b(bytes);
+  CHECK_FALSE(cuda::all_bytes_are(b.get(), std::byte{0xa5}, bytes.size()));
+  CHECK_FALSE(cuda::same_bytes(a.get(), b.get(), bytes.size()));
+  CHECK(cuda::same_bytes(a.get(), b.get(), bytes.size() - 1));
+}
