@@ -128,6 +128,7 @@ void choose_winograd(Tiling& tiling, const TilingOptions& options, const Target&
   tiling.filter_blocks_per_output_task =
       even_blocks(filter_blocks, kTransformBlocks, groups, wanted);
   tiling.filter_blocks_per_filter_task = even_blocks(filter_blocks, filter_blocks, 1, wanted);
+  tiling.channel_blocks_per_filter_task = tiling.channel_blocks();
 }
 
 // A group's input patch, [channel blocks][rows][cols][kLaneBlock], fills at most half of the

@@ -77,8 +77,10 @@ class CostModel {
     const double taps = static_cast<double>(tiling.problem.r * tiling.problem.s);
     const double positions = tiling.num_positions();
     const bool winograd = tiling.algorithm == Algorithm::winograd;
+    const double filter_task_channels =
+        winograd ? tiling.channel_blocks_per_filter_task * kLanes : channels;
     const double filter_values =
-        filter_task_filters * channels * (taps + (winograd ? positions : taps));
+        filter_task_filters * filter_task_channels * (taps + (winograd ? positions : taps));
     const double pixels = double(tiling.rows_per_group) * tiling.cols_per_group;
     of(TaskKind::filter_transform) = transform(filter_values);
     of(TaskKind::direct) = 2 * pixels * task_filters * channels * taps;

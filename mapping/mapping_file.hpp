@@ -25,6 +25,7 @@ inline constexpr TilingField kTilingFields[] = {
     {"positions_per_gemm_task", &Tiling::positions_per_gemm_task, true, false},
     {"filter_blocks_per_output_task", &Tiling::filter_blocks_per_output_task, true, false},
     {"filter_blocks_per_filter_task", &Tiling::filter_blocks_per_filter_task, true, true},
+    {"channel_blocks_per_filter_task", &Tiling::channel_blocks_per_filter_task, true, false},
     {"v_slots", &Tiling::v_slots, true, false},
     {"m_slots", &Tiling::m_slots, true, false},
 };

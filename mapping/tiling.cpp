@@ -46,6 +46,8 @@ void derive_winograd(Tiling& tiling) {
   check_field("group_tiles", tiling.group_tiles, tiling.num_tiles());
   check_field("channel_blocks_per_input_task", tiling.channel_blocks_per_input_task,
               tiling.channel_blocks());
+  check_field("channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task,
+              tiling.channel_blocks());
   check_field("positions_per_gemm_task", tiling.positions_per_gemm_task, tiling.num_positions());
   check_field("filter_blocks_per_output_task", tiling.filter_blocks_per_output_task, filter_blocks);
   tiling.num_groups =
@@ -156,9 +158,14 @@ void count_tiles(Tiling& tiling) {
 }
 
 std::uint32_t count_filter_tasks(const Tiling& tiling) {
-  return tiling.algorithm == Algorithm::opencnn
-             ? u32(u64(opencnn::num_filter_tasks(tiling.problem)))
-             : ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_filter_task);
+  if (tiling.algorithm == Algorithm::opencnn) {
+    return u32(u64(opencnn::num_filter_tasks(tiling.problem)));
+  }
+  const std::uint32_t chunks =
+      ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_filter_task);
+  return tiling.algorithm == Algorithm::direct
+             ? chunks
+             : chunks * ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_filter_task);
 }
 
 void derive_counts(Tiling& tiling) {
@@ -265,6 +272,9 @@ std::string to_string(const Tiling& tiling) {
     text << opencnn::kFilters << " filters of " << opencnn::kChannels << " channels";
   } else {
     text << blocks(tiling.filter_blocks_per_filter_task);
+    if (tiling.algorithm == Algorithm::winograd) {
+      text << " of filters x " << tiling.channel_blocks_per_filter_task << " of channels";
+    }
   }
   text << ", " << to_string(tiling.filters) << '\n'
        << "U: " << tiling.u_bytes() << " bytes\n"

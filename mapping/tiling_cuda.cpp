@@ -17,6 +17,8 @@ constexpr std::uint32_t kNarrowTiles = 128, kNarrowBlocks = 64 / Tiling::kLaneBl
 constexpr std::uint32_t kLeastGemmChannels = 256;
 // A transform task takes 32 channels of all tiles of its group: 8 tiles a thread at m = 4.
 constexpr std::uint32_t kTransformBlocks = 2;
+// A filter task takes 16 filters of 64 channels: 8 a thread.
+constexpr std::uint32_t kFilterTaskChannelBlocks = 4;
 
 }  // namespace
 
@@ -35,6 +37,8 @@ void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options) {
   tiling.channel_blocks_per_input_task = std::min(tiling.channel_blocks(), kTransformBlocks);
   tiling.filter_blocks_per_output_task = std::min(filter_blocks, kTransformBlocks);
   tiling.filter_blocks_per_filter_task = 1;
+  tiling.channel_blocks_per_filter_task =
+      std::min(tiling.channel_blocks(), kFilterTaskChannelBlocks);
 }
 
 }  // namespace megaconv

@@ -50,6 +50,7 @@ class CpuExecutor final : public Executor {
         layout_(lay_out(lowering.graph, kernels_.scratch_bytes(tiling_), num_workers_)) {}
 
   std::size_t workspace_bytes() const override { return layout_.total; }
+  std::size_t filter_bytes() const override { return tiling_.u_bytes(); }
   std::uint32_t num_workers() const override { return num_workers_; }
 
   void prepare_filters(const void* w, void* prepared, void*) const override {

@@ -18,6 +18,8 @@ class Executor {
   virtual ~Executor() = default;
 
   virtual std::size_t workspace_bytes() const = 0;
+  /// U: transformed or packed filters, in this back end's layout.
+  virtual std::size_t filter_bytes() const = 0;
   virtual std::uint32_t num_workers() const = 0;
   virtual void prepare_filters(const void* w, void* prepared, void* stream) const = 0;
   virtual void execute(const Tensors& tensors, void* workspace, const RunOptions& run) const = 0;

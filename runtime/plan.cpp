@@ -107,7 +107,7 @@ Plan Plan::create(Lowering lowering, const PlanOptions& options) {
 std::size_t Plan::workspace_bytes() const noexcept { return state_->executor->workspace_bytes(); }
 
 std::size_t Plan::prepared_filter_bytes() const noexcept {
-  return state_->prepared() ? state_->tiling().u_bytes() : 0;
+  return state_->prepared() ? state_->executor->filter_bytes() : 0;
 }
 
 void Plan::prepare_filters(const void* w, void* prepared, void* stream) const {
@@ -129,7 +129,7 @@ void Plan::State::check(const Tensors& tensors, const void* workspace,
                         std::size_t workspace_bytes) const {
   const ConvProblem& p = problem();
   const Argument residual{"residual", tensors.residual, bytes(p.y_size()), p.epilogue.residual};
-  const Argument filters{"prepared_filters", tensors.prepared_filters, tiling().u_bytes(),
+  const Argument filters{"prepared_filters", tensors.prepared_filters, executor->filter_bytes(),
                          prepared()};
   const Argument read[] = {
       {"x", tensors.x, bytes(p.x_size()), true},

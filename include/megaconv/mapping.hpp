@@ -101,6 +101,7 @@ struct Tiling {
   std::uint32_t positions_per_gemm_task = 0;        ///< Winograd only; of alpha^2
   std::uint32_t filter_blocks_per_output_task = 0;  ///< Winograd only
   std::uint32_t filter_blocks_per_filter_task = 0;
+  std::uint32_t channel_blocks_per_filter_task = 0;  ///< Winograd only
 
   // Window: group g uses slot g % v_slots of V and g % m_slots of M. num_groups: whole tensors.
   std::uint32_t v_slots = 0, m_slots = 0;
@@ -117,9 +118,10 @@ struct Tiling {
   std::uint64_t num_tiles() const;       ///< T (Winograd), over the whole batch
   std::uint32_t channel_blocks() const;  ///< lane blocks of C / groups
   std::uint32_t filter_blocks() const;   ///< groups x those of K / groups; of K if depthwise
-  std::uint64_t v_slot_bytes() const;    ///< one group's V
-  std::uint64_t m_slot_bytes() const;    ///< one group's M
-  std::uint64_t u_bytes() const;         ///< transformed or packed filters
+  // Back ends may round these up to suit their tasks.
+  std::uint64_t v_slot_bytes() const;  ///< one group's V
+  std::uint64_t m_slot_bytes() const;  ///< one group's M
+  std::uint64_t u_bytes() const;       ///< transformed or packed filters
 
   bool operator==(const Tiling&) const = default;
 };

@@ -95,7 +95,7 @@ class DeviceArray {
   std::size_t size_ = 0;
 };
 
-TaskArgs make_task_args(const Tiling& tiling) {
+TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
   const ConvProblem& p = tiling.problem;
   const auto i32 = [](auto value) { return static_cast<std::int32_t>(value); };
   const std::uint32_t block = Tiling::kLaneBlock;
@@ -122,7 +122,8 @@ TaskArgs make_task_args(const Tiling& tiling) {
   args.tiles_w = i32(tiling.tiles_w);
   args.num_tiles = i32(tiling.num_tiles());
   args.group_tiles = i32(tiling.group_tiles);
-  args.group_tiles_padded = (args.group_tiles + 3) / 4 * 4;
+  args.gemm_tiles = kernels.gemm_tiles;
+  args.gemm_filters = kernels.gemm_filters;
   args.c_padded = i32(tiling.channel_blocks() * block);
   args.k_padded = i32(tiling.filter_blocks() * block);
   args.v_slots = i32(tiling.v_slots);
@@ -132,6 +133,7 @@ TaskArgs make_task_args(const Tiling& tiling) {
   args.positions_per_gemm_task = i32(tiling.positions_per_gemm_task);
   args.filters_per_output_task = i32(tiling.filter_blocks_per_output_task * block);
   args.filters_per_filter_task = i32(tiling.filter_blocks_per_filter_task * block);
+  args.channels_per_filter_task = i32(tiling.channel_blocks_per_filter_task * block);
   args.rows_per_group = i32(tiling.rows_per_group);
   args.cols_per_group = i32(tiling.cols_per_group);
   return args;
@@ -170,7 +172,7 @@ class CudaExecutor final : public Executor {
       : device_(current_device()),
         launch_(options.cuda_launch),
         kernels_(kernels_for(lowering.graph.tiling)),
-        args_(make_task_args(lowering.graph.tiling)),
+        args_(make_task_args(lowering.graph.tiling, kernels_)),
         host_tasks_(launch_ == CudaLaunch::staged ? lowering.graph.tasks
                                                   : tasks_in_order(lowering)),
         tasks_(host_tasks_),
@@ -184,11 +186,13 @@ class CudaExecutor final : public Executor {
                                            " bytes of shared memory, " + device_.name + " has " +
                                            std::to_string(device_.shared_bytes));
     }
+    filter_bytes_ = count_filter_bytes(tiling);
     choose_grid(options);
     lay_out(lowering.graph);
   }
 
   std::size_t workspace_bytes() const override { return layout_.total; }
+  std::size_t filter_bytes() const override { return filter_bytes_; }
   std::uint32_t num_workers() const override { return num_blocks_; }
 
   void prepare_filters(const void* w, void* prepared, void* stream) const override {
@@ -271,6 +275,17 @@ class CudaExecutor final : public Executor {
     }
   }
 
+  static std::size_t position_bytes(std::int32_t rows, std::int32_t channels) {
+    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(channels) * sizeof(float);
+  }
+
+  std::size_t count_filter_bytes(const Tiling& tiling) const {
+    if (tiling.algorithm != Algorithm::winograd) return tiling.u_bytes();
+    const std::size_t chunks = (tiling.filter_blocks() + tiling.filter_blocks_per_gemm_task - 1) /
+                               tiling.filter_blocks_per_gemm_task;
+    return chunks * tiling.num_positions() * position_bytes(args_.gemm_filters, args_.c_padded);
+  }
+
   void choose_grid(const PlanOptions& options) {
     const auto allow_shared = [](const void* kernel, int bytes) {
       check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
@@ -319,15 +334,13 @@ class CudaExecutor final : public Executor {
     };
     layout_.counters = place(layout_.num_counters * sizeof(std::uint32_t));
     layout_.waiting = place(num_blocks_ * sizeof(std::uint32_t));
-    const auto slot_bytes = [&](std::int32_t channels) {
-      return std::size_t{tiling.num_positions()} *
-             static_cast<std::size_t>(args_.group_tiles_padded) *
-             static_cast<std::size_t>(channels) * sizeof(float);
-    };
     const bool winograd = tiling.algorithm == Algorithm::winograd;
-    layout_.v = place(winograd ? tiling.v_slots * slot_bytes(args_.c_padded) : 0);
-    layout_.m = place(winograd ? tiling.m_slots * slot_bytes(args_.k_padded) : 0);
-    layout_.u = place(tiling.filters == FilterMode::every_run ? tiling.u_bytes() : 0);
+    const auto slot_bytes = [&](std::int32_t channels) {
+      return winograd ? position_bytes(args_.gemm_tiles, channels) * tiling.num_positions() : 0;
+    };
+    layout_.v = place(tiling.v_slots * slot_bytes(args_.c_padded));
+    layout_.m = place(tiling.m_slots * slot_bytes(args_.k_padded));
+    layout_.u = place(tiling.filters == FilterMode::every_run ? filter_bytes_ : 0);
     layout_.total = aligned(end);
   }
 
@@ -426,6 +439,7 @@ class CudaExecutor final : public Executor {
   std::uint64_t wait_budget_ns_;
   std::uint64_t plan_word_ = new_plan_word();
   std::uint32_t num_blocks_ = 0;
+  std::size_t filter_bytes_ = 0;
   DeviceLayout layout_;
 };
 

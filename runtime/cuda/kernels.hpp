@@ -13,10 +13,11 @@ namespace megaconv::cuda {
 
 /// All kernels of one variant. Arrays are by TaskKind.
 struct KernelSet {
-  std::string name;        ///< "winograd F(4x4,3x3), tasks of 128 tiles x 128 filters"
-  const void* megakernel;  ///< takes (TaskArgs, DeviceRun)
-  int num_threads;         ///< of a block
-  int most_shared_bytes;   ///< dynamic shared memory of the megakernel
+  std::string name;              ///< "winograd F(4x4,3x3), tasks of 128 tiles x 128 filters"
+  const void* megakernel;        ///< takes (TaskArgs, DeviceRun)
+  int num_threads;               ///< of a block
+  int gemm_tiles, gemm_filters;  ///< Winograd: room of a GEMM task
+  int most_shared_bytes;         ///< dynamic shared memory of the megakernel
   const void*
       stage[kNumTaskKinds];  ///< takes (TaskArgs, const Task*); null for kinds it does not have
   int shared_bytes[kNumTaskKinds];  ///< dynamic shared memory of a stage

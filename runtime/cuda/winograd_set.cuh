@@ -15,11 +15,14 @@ template <int kM, Points kPoints, Layout kLayout>
 KernelSet winograd_kernels(const Tiling& tiling) {
   const auto make = [&]<int kTiles, int kFilters>() {
     const std::string size = std::to_string(kM) + "x" + std::to_string(kM);
-    return make_kernel_set<WinogradKernel<kM, kPoints, kLayout, kTiles, kFilters>,
-                           TaskKind::filter_transform, TaskKind::input_transform, TaskKind::gemm,
-                           TaskKind::output_transform>("winograd F(" + size + ",3x3), tasks of " +
-                                                       std::to_string(kTiles) + " tiles x " +
-                                                       std::to_string(kFilters) + " filters");
+    KernelSet set = make_kernel_set<WinogradKernel<kM, kPoints, kLayout, kTiles, kFilters>,
+                                    TaskKind::filter_transform, TaskKind::input_transform,
+                                    TaskKind::gemm, TaskKind::output_transform>(
+        "winograd F(" + size + ",3x3), tasks of " + std::to_string(kTiles) + " tiles x " +
+        std::to_string(kFilters) + " filters");
+    set.gemm_tiles = kTiles;
+    set.gemm_filters = kFilters;
+    return set;
   };
   const std::uint32_t filters = tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock;
   if (tiling.group_tiles <= 64 && filters <= 128) return make.template operator()<64, 128>();

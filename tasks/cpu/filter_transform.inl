@@ -119,17 +119,28 @@ inline void pack_filters(const FilterRows& filters, Size channels, float* u) {
 inline void filter_transform(const TaskArgs& args, std::uint32_t, std::uint32_t block, std::byte*) {
   const Tiling& tiling = *args.tiling;
   const Extents extents(tiling);
-  const BlockRange blocks(block, tiling.filter_blocks_per_filter_task, extents.filter_blocks);
+  if (tiling.algorithm == Algorithm::direct) {
+    const BlockRange blocks(block, tiling.filter_blocks_per_filter_task, extents.filter_blocks);
+    for (Size kb = blocks.first; kb < blocks.last; ++kb) {
+      const FilterRows filters(args, extents, kb);
+      pack_filters(filters, extents.channels, args.u + kb * filters.size * kBlock);
+    }
+    return;
+  }
+  // block = filter chunk * channel chunks + channel chunk
+  const Size total_channel_blocks = ceil_div(extents.channels, kBlock);
+  const Size channel_chunks = ceil_div(total_channel_blocks, tiling.channel_blocks_per_filter_task);
+  const BlockRange blocks(block / channel_chunks, tiling.filter_blocks_per_filter_task,
+                          extents.filter_blocks);
+  const BlockRange channel_blocks(block % channel_chunks, tiling.channel_blocks_per_filter_task,
+                                  total_channel_blocks);
   for (Size kb = blocks.first; kb < blocks.last; ++kb) {
     const FilterRows filters(args, extents, kb);
-    if (tiling.algorithm == Algorithm::direct) {
-      pack_filters(filters, extents.channels, args.u + kb * filters.size * kBlock);
-      continue;
-    }
     float* const u = args.u + kb * extents.channels * kBlock;
     const Size position_stride = extents.filter_blocks * extents.channels * kBlock;
     with_winograd(tiling, [&](auto winograd) {
-      for (Size c = 0; c < extents.channels; c += kBlock) {
+      const Size end = min_of(channel_blocks.last * kBlock, extents.channels);
+      for (Size c = channel_blocks.first * kBlock; c < end; c += kBlock) {
         transform_filters<decltype(winograd)>(filters, c, min_of(kBlock, extents.channels - c), u,
                                               position_stride);
       }

@@ -1,28 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The FP32 matrix tile that GEMM and direct tasks share: kRows rows (Winograd tiles, or output
-// pixels) by kFilters filters, over a sequence of steps of kDepth channels.
+// The FP32 matrix tile of GEMM tasks: kRows rows (Winograd tiles) by kFilters filters, over a
+// sequence of steps of kDepth channels.
 //
-//   sum[row][filter] = sum over steps, over kDepth channels: A[step][row][channel] *
+//   sum[row][filter] = sum over steps, over kDepth channels: A[step][channel][row] *
 //   B[step][channel][filter]
 //
-// A thread holds 8 x 8 sums. Shared memory is double-buffered and filled by asynchronous copies, so
-// that one barrier a step suffices and no register waits for global memory:
+// Both operands lie in memory as they lie in shared memory, channel by channel, so that a step of
+// either is one contiguous block and a whole tile is a stream of them.
 //
-//   wait for the copies of step s; barrier
-//   start the copies of step s + 1 into the other buffer
-//   sums += shared[s % 2]
+// A thread holds 8 x 8 sums, and reads the operands of a channel while it multiplies those of the
+// one before. It reads two runs of 4 rows, 16 apart, and two runs of 4 filters, 32 apart, so that a
+// warp's reads are free of bank conflicts.
 //
-// Shared memory holds both operands with the channel as the slow index. A thread reads two runs of
-// 4 rows, 16 apart, and two runs of 4 filters, 32 apart, so that a warp's reads are free of bank
-// conflicts.
-//
-// Tried on an H200: 8 x 16 sums a thread (a quarter less shared-memory traffic, 255 registers, 8
-// warps an SM) is 1.3 times slower than 8 x 8 with 16 warps.
+// H200, 36 x 12,544 x 256 x 256, TFLOP/s, cuBLAS 48.2: this tile in four blocks an SM 53.0, three
+// 50.5, two 46.4, one 38.4; without the early reads 51.3; blocks of 256 threads 49.7; 8 x 16 sums a
+// thread (two blocks of 128 threads) 47.7; 16 x 8 sums 50.1; kDepth 8 47.8, 32 49.1.
 #pragma once
 
-#include <cuda_pipeline.h>
-
-#include "tasks/cuda/task_args.hpp"
+#include "tasks/cuda/block_pipeline.cuh"
 #include "tasks/cuda/vec.cuh"
 
 namespace megaconv::cuda {
@@ -31,11 +26,13 @@ template <int kRows, int kFilters>
 struct SimtTile {
   static constexpr int kThreadRows = 8, kThreadFilters = 8;
   static constexpr int kThreads = kRows * kFilters / (kThreadRows * kThreadFilters);
-  static constexpr int kDepth = 16;
+  static constexpr int kDepth = 16, kStages = 3;
+  using Pipeline = BlockPipeline<kThreads, kStages>;
 
   struct Shared {
-    float a[2][kDepth][kRows];
-    float b[2][kDepth][kFilters];
+    alignas(128) float a[kStages][kDepth][kRows];
+    alignas(128) float b[kStages][kDepth][kFilters];
+    typename Pipeline::Shared pipeline;
   };
 
   // A warp is 4 x 8 threads.
@@ -65,89 +62,52 @@ struct SimtTile {
     }
   };
 
-  /// An operand block of kDepth channels x kCount elements on its way from global to shared memory,
-  /// when the elements of a channel are neighbours in both: 16-byte asynchronous copies.
-  template <int kCount>
-  struct StraightBlock {
-    static constexpr int kRunsPerChannel = kCount / 4;
-    static constexpr int kRuns = kDepth * kRunsPerChannel / kThreads;
-
-    /// `channel_stride` in floats; channels past num_channels and runs past num_elements become
-    /// zero.
-    __device__ void start(float (&shared)[kDepth][kCount], const float* block,
-                          std::int64_t channel_stride, int num_channels, int num_elements) {
-#pragma unroll
-      for (int i = 0; i < kRuns; ++i) {
-        const int index = static_cast<int>(threadIdx.x) + i * kThreads;
-        const int channel = index / kRunsPerChannel, element = index % kRunsPerChannel * 4;
-        const bool exists = channel < num_channels && element < num_elements;
-        __pipeline_memcpy_async(&shared[channel][element],
-                                exists ? block + channel * channel_stride + element : block,
-                                sizeof(Vec<4>), exists ? 0 : sizeof(Vec<4>));
-      }
-    }
-    __device__ void finish(float (&)[kDepth][kCount]) {}
-  };
-
-  /// The same when the channels of an element are neighbours in global memory: a thread takes some
-  /// channels of one element through registers and turns them over; neighbouring threads meet
-  /// neighbouring words.
-  template <int kCount>
-  struct TurnedBlock {
-    static constexpr int kThreadsPerElement = kThreads > kCount ? kThreads / kCount : 1;
-    static constexpr int kElements = kThreads > kCount ? 1 : kCount / kThreads;
-    static constexpr int kChannels = kDepth / kThreadsPerElement;
-    float value[kElements][kChannels];
-
-    static __device__ int element(int i) {
-      return static_cast<int>(threadIdx.x) % kCount + i * kThreads;
-    }
-    static __device__ int first_channel() {
-      return static_cast<int>(threadIdx.x) / kCount * kChannels;
-    }
-    /// `element_stride` in floats; all channels exist, elements past num_elements become zero.
-    __device__ void start(const float* block, std::int64_t element_stride, int num_elements) {
-#pragma unroll
-      for (int i = 0; i < kElements; ++i) {
-        const bool exists = element(i) < num_elements;
-        const float* const source = block + element(i) * element_stride + first_channel();
-#pragma unroll
-        for (int c = 0; c < kChannels; c += 4) {
-          const Vec<4> part = exists ? load<4>(source + c) : zero<4>();
-#pragma unroll
-          for (int j = 0; j < 4; ++j) value[i][c + j] = part.lane[j];
-        }
-      }
-    }
-    __device__ void finish(float (&shared)[kDepth][kCount]) {
-#pragma unroll
-      for (int i = 0; i < kElements; ++i) {
-#pragma unroll
-        for (int c = 0; c < kChannels; ++c) shared[first_channel() + c][element(i)] = value[i][c];
-      }
-    }
-  };
+  /// Starts the copies of one step from its first element of either operand.
+  static __device__ void start(Pipeline& pipeline, Shared& shared, bool exists, const float* a,
+                               const float* b) {
+    const int stage = pipeline.start_stage();
+    pipeline.start(exists, {{shared.a[stage], a, sizeof(shared.a[stage])},
+                            {shared.b[stage], b, sizeof(shared.b[stage])}});
+  }
 
   /// Adds the products of one step.
-  static __device__ void multiply(const Shared& shared, int buffer, Sums& sums) {
+  static __device__ void multiply(const Shared& shared, int stage, Sums& sums) {
+    const float* const a = &shared.a[stage][0][row(0)];
+    const float* const b = &shared.b[stage][0][filter(0)];
+    Operands operands[2];
+    operands[0].read(a, b, 0);
 #pragma unroll
     for (int depth = 0; depth < kDepth; ++depth) {
-      Vec<4> a[kThreadRows / 4], b[kThreadFilters / 4];
-#pragma unroll
-      for (int i = 0; i < kThreadRows; i += 4) a[i / 4] = load<4>(&shared.a[buffer][depth][row(i)]);
-#pragma unroll
-      for (int j = 0; j < kThreadFilters; j += 4) {
-        b[j / 4] = load<4>(&shared.b[buffer][depth][filter(j)]);
-      }
+      if (depth + 1 < kDepth) operands[(depth + 1) % 2].read(a, b, depth + 1);
+      const Operands& now = operands[depth % 2];
 #pragma unroll
       for (int i = 0; i < kThreadRows; ++i) {
 #pragma unroll
-        for (int j = 0; j < kThreadFilters; ++j) {
-          sums.value[i][j] = fmaf(a[i / 4].lane[i % 4], b[j / 4].lane[j % 4], sums.value[i][j]);
+        for (int forth = 0; forth < kThreadFilters; ++forth) {
+          // Back and forth, so that neighbouring instructions share an operand.
+          const int j = i % 2 == 0 ? forth : kThreadFilters - 1 - forth;
+          sums.value[i][j] =
+              fmaf(now.a[i / 4].lane[i % 4], now.b[j / 4].lane[j % 4], sums.value[i][j]);
         }
       }
     }
   }
+
+ private:
+  // One channel of this thread's rows and filters.
+  struct Operands {
+    Vec<4> a[kThreadRows / 4], b[kThreadFilters / 4];
+    __device__ void read(const float* from_a, const float* from_b, int depth) {
+#pragma unroll
+      for (int i = 0; i < kThreadRows / 4; ++i) {
+        a[i] = load<4>(from_a + depth * kRows + i * kRowGap);
+      }
+#pragma unroll
+      for (int j = 0; j < kThreadFilters / 4; ++j) {
+        b[j] = load<4>(from_b + depth * kFilters + j * kFilterGap);
+      }
+    }
+  };
 };
 
 }  // namespace megaconv::cuda

@@ -3,16 +3,17 @@
 // one plain struct that travels as a kernel argument. Host code fills it (make_task_args), device
 // code reads it.
 //
-// Layouts (C', K' = C, K rounded up to Tiling::kLaneBlock; slot = group % slots; t' =
-// group_tiles rounded up to a multiple of 4):
+// Layouts (C', K' = C, K rounded up to Tiling::kLaneBlock; slot = group % slots; tiles, filters =
+// what a GEMM task of the kernel has room for, kernels.hpp):
 //
-//   U   Winograd   [alpha^2][C][K']           zero past K
+//   U   Winograd   [filter chunks][alpha^2][C'][filters]   zero past C and K; chunks as of GEMM
+//   tasks
 //       openCNN    see mapping/opencnn_blocking.hpp
-//   V   NHWC       [v_slots][alpha^2][t'][C'] zero past C; tiles past a short last group are
-//   undefined
-//       NCHW       [v_slots][alpha^2][C'][t']
-//   M   NHWC       [m_slots][alpha^2][t'][K']
-//       NCHW       [m_slots][alpha^2][K'][t']
+//   V              [v_slots][alpha^2][C'][tiles]           zero past C
+//   M   NHWC       [m_slots][alpha^2][tiles][K']
+//       NCHW       [m_slots][alpha^2][K'][tiles]
+//
+// Filters and tiles of U, V and M that exist in no task are undefined; they meet no others.
 #pragma once
 
 #include <cstdint>
@@ -42,11 +43,12 @@ struct TaskArgs {
   bool relu;
 
   // Tiling.
-  std::int32_t tiles_h, tiles_w, num_tiles, group_tiles, group_tiles_padded;  // the last: t'
-  std::int32_t c_padded, k_padded;                                            // C', K'
+  std::int32_t tiles_h, tiles_w, num_tiles, group_tiles;
+  std::int32_t gemm_tiles, gemm_filters;  // room of a GEMM task
+  std::int32_t c_padded, k_padded;        // C', K'
   std::int32_t v_slots, m_slots;
   std::int32_t channels_per_input_task, filters_per_gemm_task, positions_per_gemm_task;
-  std::int32_t filters_per_output_task, filters_per_filter_task;
+  std::int32_t filters_per_output_task, filters_per_filter_task, channels_per_filter_task;
   std::int32_t rows_per_group, cols_per_group;
 };
 

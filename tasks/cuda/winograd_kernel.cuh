@@ -21,7 +21,14 @@ struct WinogradKernel {
 
   /// Dynamic shared memory of a task.
   static constexpr int shared_bytes(TaskKind kind) {
-    return kind == TaskKind::gemm ? static_cast<int>(sizeof(typename Gemm::Shared)) : 0;
+    switch (kind) {
+      case TaskKind::gemm:
+        return static_cast<int>(sizeof(typename Gemm::Shared));
+      case TaskKind::input_transform:
+        return Transforms::kPatchBytes;
+      default:
+        return 0;
+    }
   }
 
   template <TaskKind kKind>
@@ -29,7 +36,7 @@ struct WinogradKernel {
     if constexpr (kKind == TaskKind::filter_transform) {
       Transforms::filter(args, task.block);
     } else if constexpr (kKind == TaskKind::input_transform) {
-      Transforms::input(args, task.group, task.block);
+      Transforms::input(args, task.group, task.block, shared);
     } else if constexpr (kKind == TaskKind::gemm) {
       Gemm::run(args, task.group, task.block, *reinterpret_cast<typename Gemm::Shared*>(shared));
     } else if constexpr (kKind == TaskKind::output_transform) {

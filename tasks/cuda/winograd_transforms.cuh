@@ -2,13 +2,12 @@
 // Filter, input and output transform tasks of F(m x m, 3 x 3) in FP32.
 //
 // A thread transforms one tile for kWidth neighbouring channels; all alpha^2 values stay in
-// registers. Neighbouring threads take what lies side by side in memory, in x and y as well as in V
-// and M:
-//
-//   NHWC   channels   V [v_slots][alpha^2][t][C']    M [m_slots][alpha^2][t][K']
-//   NCHW   tiles      V [v_slots][alpha^2][C'][t']   M [m_slots][alpha^2][K'][t']
+// registers. Neighbouring threads take what lies side by side in memory: tiles in NCHW, channels in
+// NHWC. V has the tiles of a channel side by side in both, as GEMM tasks read it; in NHWC it is
+// turned over in shared memory. task_args.hpp has the layouts of U, V and M.
 #pragma once
 
+#include "tasks/cuda/block_pipeline.cuh"
 #include "tasks/cuda/task_args.hpp"
 #include "tasks/cuda/winograd_1d.cuh"
 
@@ -30,16 +29,16 @@ __device__ inline int tiles_in_group(const TaskArgs& a, int group) {
   return min(a.group_tiles, a.num_tiles - group * a.group_tiles);
 }
 
-/// V or M of one slot: element (position, tile, channel) lies at
-/// position * position_stride + tile * tile_stride + channel * channel_stride.
-struct SlotStrides {
-  std::int64_t position, tile, channel;
+/// M of one slot: element (position, tile, filter) lies at
+/// position * position_stride + tile * tile_stride + filter * filter_stride.
+struct MStrides {
+  std::int64_t position, tile, filter;
 };
 template <Layout kLayout>
-__device__ inline SlotStrides slot_strides(const TaskArgs& a, int channels_padded) {
-  const std::int64_t position = static_cast<std::int64_t>(a.group_tiles_padded) * channels_padded;
-  if constexpr (kLayout == Layout::nchw) return {position, 1, a.group_tiles_padded};
-  return {position, channels_padded, 1};
+__device__ inline MStrides m_strides(const TaskArgs& a) {
+  const std::int64_t position = static_cast<std::int64_t>(a.gemm_tiles) * a.k_padded;
+  if constexpr (kLayout == Layout::nchw) return {position, 1, a.gemm_tiles};
+  return {position, a.k_padded, 1};
 }
 
 template <int kM, Points kPoints, Layout kLayout, int kThreads>
@@ -51,16 +50,21 @@ struct WinogradTransforms {
   // Channels a thread: what alpha^2 values of each leave of 128 registers.
   static constexpr int kWidth = kTilesSideBySide ? 1 : kM == 2 ? 4 : kM == 4 ? 2 : 1;
 
-  /// U[p][c][k] of filters [first, first + filters_per_filter_task), in double and rounded once. A
-  /// thread takes one (c, k); 16 neighbouring threads share c, so that their stores fill 64-byte
-  /// segments.
+  /// U of some filters and channels, in double and rounded once. Zero past K, and past C, where V
+  /// is zero, too. block = filter chunk * channel chunks + channel chunk. A thread takes one (c,
+  /// k); 16 neighbouring threads share c, so that their stores fill 64-byte segments.
   static __device__ void filter(const TaskArgs& a, std::uint32_t block) {
-    const int first_k = static_cast<int>(block) * a.filters_per_filter_task;
+    const int channel_chunks =
+        (a.c_padded + a.channels_per_filter_task - 1) / a.channels_per_filter_task;
+    const int first_c = static_cast<int>(block) % channel_chunks * a.channels_per_filter_task;
+    const int num_c = min(a.channels_per_filter_task, a.c_padded - first_c);
+    const int first_k = static_cast<int>(block) / channel_chunks * a.filters_per_filter_task;
     const int num_k = min(a.filters_per_filter_task, a.k_padded - first_k);
-    const std::int64_t position_stride = static_cast<std::int64_t>(a.c) * a.k_padded;
-    for (int item = threadIdx.x; item < num_k * a.c; item += kThreads) {
+    const std::int64_t position_stride = static_cast<std::int64_t>(a.c_padded) * a.gemm_filters;
+    for (int item = threadIdx.x; item < num_k * num_c; item += kThreads) {
       const int k = first_k + item % num_k;
-      const int c = item / num_k;
+      const int c = first_c + item / num_k;
+      const bool exists = k < a.k && c < a.c;
       using Number = Vec<1, double>;
       Number columns[kWinogradR][kAlpha];
 #pragma unroll
@@ -73,11 +77,13 @@ struct WinogradTransforms {
               kLayout == Layout::nchw
                   ? (static_cast<std::int64_t>(k) * a.c + c) * (kWinogradR * kWinogradR) + tap
                   : (static_cast<std::int64_t>(k) * (kWinogradR * kWinogradR) + tap) * a.c + c;
-          g[r].lane[0] = k < a.k ? a.w[index] : 0.0f;
+          g[r].lane[0] = exists ? a.w[index] : 0.0f;
         }
         Transform::filter(g, columns[s]);
       }
-      float* u = a.u + static_cast<std::int64_t>(c) * a.k_padded + k;
+      const int gemm_chunk = k / a.filters_per_gemm_task;
+      float* u = a.u + gemm_chunk * kPositions * position_stride +
+                 static_cast<std::int64_t>(c) * a.gemm_filters + k % a.filters_per_gemm_task;
 #pragma unroll
       for (int row = 0; row < kAlpha; ++row) {
         const Number in[kWinogradR] = {columns[0][row], columns[1][row], columns[2][row]};
@@ -90,16 +96,36 @@ struct WinogradTransforms {
         }
       }
     }
+    publish_to_copy_engine();
   }
 
-  /// V of one group, channels [block * channels_per_input_task, ...). Zero past C, and in NCHW for
-  /// the up to 3 tiles that round a group to whole vectors.
-  static __device__ void input(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
-    if (a.c % kWidth == 0) {
-      input_vectors<kWidth>(a, static_cast<int>(group), static_cast<int>(block));
-    } else {
-      input_vectors<1>(a, static_cast<int>(group), static_cast<int>(block));
+  /// One patch of V on its way from threads that hold neighbouring channels to threads that write
+  /// neighbouring tiles: [position][tile][channel], rotated against bank conflicts. At least 64
+  /// bytes lie side by side in x as well as in V, one access of the memory; patches of 8 tiles x 32
+  /// channels, which write 32, take three times as long.
+  template <int kLanes>
+  struct Patch {
+    static constexpr int kChannels = kLanes == 1 ? 8 : 16;
+    static constexpr int kTiles = kThreads * kLanes / kChannels;
+    static constexpr int kQuads = kTiles / 4;  // a thread writes four neighbouring tiles
+    float value[kPositions][kTiles * kChannels];
+
+    static __device__ int index(int tile, int channel) {
+      return (tile * kChannels + channel) ^ (tile / 4 * (32 / kQuads));
     }
+  };
+  static constexpr int kPatchBytes = kTilesSideBySide ? 0 : static_cast<int>(sizeof(Patch<kWidth>));
+
+  /// V of one group, channels [block * channels_per_input_task, ...). Zero past C. `shared`:
+  /// kPatchBytes.
+  static __device__ void input(const TaskArgs& a, std::uint32_t group, std::uint32_t block,
+                               std::byte* shared) {
+    if (a.c % kWidth == 0) {
+      input_vectors<kWidth>(a, static_cast<int>(group), static_cast<int>(block), shared);
+    } else {
+      input_vectors<1>(a, static_cast<int>(group), static_cast<int>(block), shared);
+    }
+    publish_to_copy_engine();
   }
 
   /// y of one group, filters [block * filters_per_output_task, ...).
@@ -122,57 +148,122 @@ struct WinogradTransforms {
   }
 
   template <int kLanes>
-  static __device__ void input_vectors(const TaskArgs& a, int group, int block) {
+  static __device__ void input_vectors(const TaskArgs& a, int group, int block, std::byte* shared) {
     const int first_c = block * a.channels_per_input_task;
-    const int num_vectors =
-        (min(first_c + a.channels_per_input_task, a.c_padded) - first_c) / kLanes;
-    const int existing = tiles_in_group(a, group);
-    const int num_tiles = kTilesSideBySide ? (existing + 3) / 4 * 4 : existing;
-    const SlotStrides strides = slot_strides<kLayout>(a, a.c_padded);
-    float* const slot = a.v + group % a.v_slots * kPositions * strides.position;
-    for (int index = threadIdx.x; index < num_tiles * num_vectors; index += kThreads) {
-      const Item item = split(index, num_tiles, num_vectors);
-      const int c = first_c + item.vector * kLanes;
-      const bool exists = c < a.c && item.tile < existing;
-      const TilePlace place =
-          tile_place<kM>(a, min(group * a.group_tiles + item.tile, a.num_tiles - 1));
-      const std::int64_t image = place.image;
-      const float* const pixels = kLayout == Layout::nchw ? a.x + (image * a.c + c) * a.h * a.w_in
-                                                          : a.x + image * a.h * a.w_in * a.c + c;
+    const int num_c = min(a.channels_per_input_task, a.c_padded - first_c);
+    const int num_tiles = tiles_in_group(a, group);
+    const std::int64_t position_stride = static_cast<std::int64_t>(a.c_padded) * a.gemm_tiles;
+    float* const v = a.v + group % a.v_slots * kPositions * position_stride +
+                     static_cast<std::int64_t>(first_c) * a.gemm_tiles;
+    if constexpr (kTilesSideBySide) {
+      static_assert(kLanes == 1);
+      for (int item = threadIdx.x; item < num_tiles * num_c; item += kThreads) {
+        const int tile = item % num_tiles, c = item / num_tiles;
+        float* to = v + static_cast<std::int64_t>(c) * a.gemm_tiles + tile;
+        transform_tile<1>(a, group * a.group_tiles + tile, first_c + c, [&](int, Vec<1> value) {
+          *to = value.lane[0];
+          to += position_stride;
+        });
+      }
+    } else {
+      using ThisPatch = Patch<kLanes>;
+      ThisPatch& patch = *reinterpret_cast<ThisPatch*>(shared);
+      constexpr int kVectors = ThisPatch::kChannels / kLanes;
+      const int vector = static_cast<int>(threadIdx.x) % kVectors;
+      const int patch_tile = static_cast<int>(threadIdx.x) / kVectors;
+      const int patches_across = (num_c + ThisPatch::kChannels - 1) / ThisPatch::kChannels;
+      const int num_patches =
+          (num_tiles + ThisPatch::kTiles - 1) / ThisPatch::kTiles * patches_across;
+      for (int i = 0; i < num_patches; ++i) {
+        const int patch_c = i % patches_across * ThisPatch::kChannels;
+        const int first_tile = i / patches_across * ThisPatch::kTiles;
+        const int tile = first_tile + patch_tile, c = patch_c + vector * kLanes;
+        if (tile < num_tiles && c < num_c) {
+          float* const to = &patch.value[0][ThisPatch::index(patch_tile, vector * kLanes)];
+          transform_tile<kLanes>(
+              a, group * a.group_tiles + tile, first_c + c, [&](int position, Vec<kLanes> value) {
+                store(to + position * ThisPatch::kTiles * ThisPatch::kChannels, value);
+              });
+        }
+        __syncthreads();
+        const int channels_here = min(ThisPatch::kChannels, num_c - patch_c);
+        write_patch(a, patch, v + static_cast<std::int64_t>(patch_c) * a.gemm_tiles + first_tile,
+                    position_stride, channels_here);
+        __syncthreads();
+      }
+    }
+  }
+
+  // Tiles that exist in no group are written as they come.
+  template <class ThisPatch>
+  static __device__ void write_patch(const TaskArgs& a, const ThisPatch& patch, float* v,
+                                     std::int64_t position_stride, int num_channels) {
+    constexpr int kQuads = ThisPatch::kQuads;
+    const int tile = static_cast<int>(threadIdx.x) % kQuads * 4;
+    for (int row = static_cast<int>(threadIdx.x) / kQuads; row < kPositions * ThisPatch::kChannels;
+         row += kThreads / kQuads) {
+      const int position = row / ThisPatch::kChannels, c = row % ThisPatch::kChannels;
+      if (c >= num_channels) continue;
+      Vec<4> quad;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        quad.lane[j] = patch.value[position][ThisPatch::index(tile + j, c)];
+      }
+      store(v + position * position_stride + static_cast<std::int64_t>(c) * a.gemm_tiles + tile,
+            quad);
+    }
+  }
+
+  // Calls put(position, value) for all positions in order, of channels [c, c + kLanes) of one tile.
+  template <int kLanes, class Put>
+  static __device__ void transform_tile(const TaskArgs& a, int tile, int c, Put&& put) {
+    const bool exists = c < a.c;
+    const TilePlace place = tile_place<kM>(a, tile);
+    const std::int64_t image = place.image;
+    const int channel = min(c, a.c - kLanes);
+    const float* const pixels = kLayout == Layout::nchw
+                                    ? a.x + (image * a.c + channel) * a.h * a.w_in
+                                    : a.x + image * a.h * a.w_in * a.c + channel;
+    // Pixels in the padding are loaded from the nearest one of the image and then set to zero, so
+    // that all loads of a tile are on their way together.
+    int row_offset[kAlpha], col_offset[kAlpha];
+    unsigned rows_inside = 0, cols_inside = 0;
+#pragma unroll
+    for (int i = 0; i < kAlpha; ++i) {
+      const int row = place.row - a.pad_h + i, col = place.col - a.pad_w + i;
+      rows_inside |= static_cast<unsigned>(row >= 0 && row < a.h) << i;
+      cols_inside |= static_cast<unsigned>(exists && col >= 0 && col < a.w_in) << i;
       const int row_stride = kLayout == Layout::nchw ? a.w_in : a.w_in * a.c;
       const int col_stride = kLayout == Layout::nchw ? 1 : a.c;
-      const int top = place.row - a.pad_h, left = place.col - a.pad_w;
-
-      Vec<kLanes> rows[kAlpha][kAlpha];  // [column][row after the vertical transform]
+      row_offset[i] = min(max(row, 0), a.h - 1) * row_stride;
+      col_offset[i] = min(max(col, 0), a.w_in - 1) * col_stride;
+    }
+    Vec<kLanes> rows[kAlpha][kAlpha];  // [column][row], later [column][row after the transform]
 #pragma unroll
-      for (int col = 0; col < kAlpha; ++col) {
-        const bool col_inside =
-            exists && static_cast<unsigned>(left + col) < static_cast<unsigned>(a.w_in);
-        Vec<kLanes> d[kAlpha];
-#pragma unroll
-        for (int row = 0; row < kAlpha; ++row) {
-          const bool inside =
-              col_inside && static_cast<unsigned>(top + row) < static_cast<unsigned>(a.h);
-          d[row] = inside
-                       ? load<kLanes>(pixels + static_cast<std::int64_t>(top + row) * row_stride +
-                                      static_cast<std::int64_t>(left + col) * col_stride)
-                       : zero<kLanes>();
-        }
-        Transform::input(d, rows[col]);
-      }
-      float* v = slot + item.tile * strides.tile + c * strides.channel;
+    for (int col = 0; col < kAlpha; ++col) {
 #pragma unroll
       for (int row = 0; row < kAlpha; ++row) {
-        Vec<kLanes> in[kAlpha], out[kAlpha];
-#pragma unroll
-        for (int col = 0; col < kAlpha; ++col) in[col] = rows[col][row];
-        Transform::input(in, out);
-#pragma unroll
-        for (int col = 0; col < kAlpha; ++col) {
-          store(v, out[col]);
-          v += strides.position;
-        }
+        rows[col][row] = load<kLanes>(pixels + (row_offset[row] + col_offset[col]));
       }
+    }
+#pragma unroll
+    for (int col = 0; col < kAlpha; ++col) {
+      Vec<kLanes> d[kAlpha];
+#pragma unroll
+      for (int row = 0; row < kAlpha; ++row) {
+        const bool inside = (rows_inside >> row & cols_inside >> col & 1) != 0;
+        d[row] = inside ? rows[col][row] : zero<kLanes>();
+      }
+      Transform::input(d, rows[col]);
+    }
+#pragma unroll
+    for (int row = 0; row < kAlpha; ++row) {
+      Vec<kLanes> in[kAlpha], out[kAlpha];
+#pragma unroll
+      for (int col = 0; col < kAlpha; ++col) in[col] = rows[col][row];
+      Transform::input(in, out);
+#pragma unroll
+      for (int col = 0; col < kAlpha; ++col) put(row * kAlpha + col, out[col]);
     }
   }
 
@@ -181,13 +272,13 @@ struct WinogradTransforms {
     const int first_k = block * a.filters_per_output_task;
     const int num_vectors = (min(first_k + a.filters_per_output_task, a.k) - first_k) / kLanes;
     const int num_tiles = tiles_in_group(a, group);
-    const SlotStrides strides = slot_strides<kLayout>(a, a.k_padded);
+    const MStrides strides = m_strides<kLayout>(a);
     const float* const slot = a.m + group % a.m_slots * kPositions * strides.position;
     for (int index = threadIdx.x; index < num_tiles * num_vectors; index += kThreads) {
       const Item item = split(index, num_tiles, num_vectors);
       const int k = first_k + item.vector * kLanes;
       const TilePlace place = tile_place<kM>(a, group * a.group_tiles + item.tile);
-      const float* const m = slot + item.tile * strides.tile + k * strides.channel;
+      const float* const m = slot + item.tile * strides.tile + k * strides.filter;
 
       Vec<kLanes> rows[kAlpha][kM];  // [column of M][output row]
 #pragma unroll

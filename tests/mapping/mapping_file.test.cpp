@@ -61,6 +61,7 @@ TEST_CASE("a mapping file looks like this") {
     "positions_per_gemm_task": 36,
     "filter_blocks_per_output_task": 2,
     "filter_blocks_per_filter_task": 2,
+    "channel_blocks_per_filter_task": 1,
     "v_slots": 2,
     "m_slots": 2
   },

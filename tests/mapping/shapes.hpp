@@ -36,6 +36,7 @@ inline Tiling winograd_tiling(const Counts& counts) {
   tiling.positions_per_gemm_task = 36;
   tiling.filter_blocks_per_output_task = filter_blocks / counts.so;
   tiling.filter_blocks_per_filter_task = filter_blocks / nf;
+  tiling.channel_blocks_per_filter_task = counts.si;
   tiling.v_slots = counts.v_slots;
   tiling.m_slots = counts.m_slots;
   derive_counts(tiling);

@@ -22,7 +22,13 @@ void check_counts(const Tiling& t) {
   };
   const std::uint32_t filter_blocks = t.filter_blocks();
   if (t.num_filter_tasks > 0) {
-    CHECK(covers(t.num_filter_tasks, t.filter_blocks_per_filter_task, filter_blocks));
+    const std::uint32_t channel_chunks =
+        t.algorithm == Algorithm::winograd
+            ? ceil_div(t.channel_blocks(), t.channel_blocks_per_filter_task)
+            : 1;
+    CHECK(t.num_filter_tasks % channel_chunks == 0);
+    CHECK(covers(t.num_filter_tasks / channel_chunks, t.filter_blocks_per_filter_task,
+                 filter_blocks));
   }
   if (t.algorithm == Algorithm::winograd) {
     CHECK(covers(t.tiles_h, t.m, std::uint64_t(t.problem.p())));

@@ -302,6 +302,7 @@ TEST_CASE("Winograd tasks may be cut anywhere, and may share window slots") {
         tiling.filter_blocks_per_gemm_task = blocks;
         tiling.filter_blocks_per_output_task = blocks;
         tiling.filter_blocks_per_filter_task = blocks;
+        tiling.channel_blocks_per_filter_task = blocks;
         tiling.positions_per_gemm_task = positions;
         tiling.v_slots = 1;
         tiling.m_slots = 2;
