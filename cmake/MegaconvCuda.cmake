@@ -73,3 +73,10 @@ ${CMAKE_CXX_COMPILER_VERSION} (CMakeFiles/CMakeError.log)")
   endif()
 endif()
 add_feature_info("CUDA" MEGACONV_HAVE_CUDA "${cuda_status}")
+
+if(MEGACONV_HAVE_CUDA AND MEGACONV_BUILD_TOOLS)
+  list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR})
+  find_package(CuDNN 9 QUIET)
+  add_feature_info("cuDNN" CuDNN_FOUND
+                   "peer of `megaconv bench --backend cuda --peer cudnn` (cuDNN 9; CuDNN_ROOT says where)")
+endif()

@@ -35,7 +35,7 @@ left out. Filters are prepared ahead of time unless --filters says every-run.
 Examples:
   megaconv bench --network resnet50
   megaconv bench --network vgg16 --batch 1 --threads 2 --peer onednn
-  megaconv bench --suite --backend cuda --filters every-run --csv -o suite.csv
+  megaconv bench --suite --backend cuda --filters every-run --peer cudnn --csv -o suite.csv
   megaconv bench n4c64h56k64 n4c128h28k128 --policy depth_first
   megaconv bench --layers mine.csv --json -o results.json)";
 
@@ -105,15 +105,21 @@ class LayerBench {
     if (!arguments_.peer.empty()) add_peers();
 
     std::vector<TimedVariant> timed;
-    for (const Job& job : jobs_) timed.push_back(job.timed);
+    for (const Job& job : jobs_) {
+      if (job.timed.sample_ms) timed.push_back(job.timed);
+    }
     const std::vector<TimeSummary> times = measure_interleaved(timed, arguments_.timing, progress_);
-    for (std::size_t i = 0; i < times.size(); ++i) result(jobs_[i]).time = times[i];
+    auto time = times.begin();
+    for (const Job& job : jobs_) {
+      if (job.timed.sample_ms) result(job).time = *time++;
+    }
     if (!arguments_.no_check) compare();
     return std::move(result_);
   }
 
  private:
-  /// A variant that runs, and where its result belongs.
+  /// A variant that runs, and where its result belongs. A peer's that was screened out takes no
+  /// turns: it has no sample_ms.
   struct Job {
     std::size_t index;
     TimedVariant timed;
@@ -158,6 +164,7 @@ class LayerBench {
       result.obstacle = peer.obstacle;
       result.workspace_bytes = peer.workspace_bytes;
       if (!result.ran()) continue;
+      if (peer.screened) result.time = *peer.screened;
       jobs_.push_back({result_.variants.size() - 1,
                        {arguments_.peer + ' ' + peer.algorithm, std::move(peer.sample_ms)},
                        std::move(peer.compute)});
@@ -238,7 +245,8 @@ void add_bench(CLI::App& app, Action& action) {
   add_problem_options(*verb, arguments->problem, Selection::many);
   add_plan_options(*verb, arguments->plan);
   add_timing_options(*verb, arguments->timing);
-  verb->add_option("--peer", arguments->peer, "Measure another library too: onednn")
+  verb->add_option("--peer", arguments->peer,
+                   "Measure another library too: onednn (cpu) or cudnn (cuda)")
       ->type_name("NAME");
   verb->add_flag("--no-check", arguments->no_check, "Do not compare with the double reference")
       ->group("Output");

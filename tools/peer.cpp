@@ -5,6 +5,7 @@
 
 #include "megaconv/error.hpp"
 #include "tools/choice.hpp"
+#include "tools/peer_cudnn.hpp"
 #include "tools/peer_onednn.hpp"
 
 namespace megaconv::cli {
@@ -23,6 +24,11 @@ constexpr Peer kPeers[] = {
     {"onednn", Backend::cpu, "libdnnl-dev", make_onednn_variants},
 #else
     {"onednn", Backend::cpu, "libdnnl-dev", nullptr},
+#endif
+#if MEGACONV_HAVE_CUDNN
+    {"cudnn", Backend::cuda, "cuDNN 9", make_cudnn_variants},
+#else
+    {"cudnn", Backend::cuda, "cuDNN 9", nullptr},
 #endif
 };
 

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "megaconv/mapping.hpp"
 #include "tools/tensors.hpp"
+#include "tools/timing.hpp"
 
 namespace megaconv::cli {
 
@@ -17,7 +19,9 @@ struct PeerVariant {
   std::string algorithm;  ///< what the peer calls it
   std::string obstacle;   ///< why the peer cannot; empty when it can, and only then the rest is set
   std::uint64_t workspace_bytes = 0;
-  std::function<double()> sample_ms;  ///< one sample of the device's clock
+  /// What the peer's own screening measured, if that was enough to see that others are faster.
+  std::optional<TimeSummary> screened;
+  std::function<double()> sample_ms;  ///< one sample of the device's clock; null when screened out
   std::function<void()> compute;      ///< leaves its y, in the problem's layout, in the tensors' y
 };
 

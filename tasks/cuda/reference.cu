@@ -94,6 +94,23 @@ struct TurnedWeight {
   }
 };
 
+struct Reorder {
+  Extents extents;
+  const float* from;
+  Strides from_strides;
+  float* to;
+  Strides to_strides;
+  __device__ void operator()(std::int64_t index) const {
+    const std::int64_t pixel = index % extents.pixels;
+    const std::int64_t channel = index / extents.pixels % extents.channels;
+    const std::int64_t image = index / extents.pixels / extents.channels;
+    const auto at = [&](const Strides& s) {
+      return image * s.image + channel * s.channel + pixel * s.pixel;
+    };
+    to[at(to_strides)] = from[at(from_strides)];
+  }
+};
+
 struct Sum {
   __device__ ErrorSums operator()(ErrorSums a, const ErrorSums& b) const { return a += b; }
 };
@@ -155,6 +172,15 @@ Mismatch mismatch(const float* y, const double* reference, std::int64_t count) {
     found.count = thrust::count_if(thrust::device, begin, end, differs);
     if (found.count != 0) found.first = *thrust::find_if(thrust::device, begin, end, differs);
     return found;
+  });
+}
+
+void reorder(const Extents& extents, const float* from, const Strides& from_strides, float* to,
+             const Strides& to_strides) {
+  guarded("reordering a tensor", [&] {
+    thrust::for_each_n(thrust::device, thrust::counting_iterator<std::int64_t>(0),
+                       extents.images * extents.channels * extents.pixels,
+                       Reorder{extents, from, from_strides, to, to_strides});
   });
 }
 

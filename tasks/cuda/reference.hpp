@@ -24,6 +24,14 @@ ErrorReport compare(const Tiling& tiling, const float* y, const double* referenc
 /// How many y differ from the reference, not a number included, and the first.
 Mismatch mismatch(const float* y, const double* reference, std::int64_t count);
 
+/// Images, channels and pixels of a tensor.
+struct Extents {
+  std::int64_t images, channels, pixels;
+};
+/// Copies a tensor from one memory order into another.
+void reorder(const Extents& extents, const float* from, const Strides& from_strides, float* to,
+             const Strides& to_strides);
+
 bool same_bytes(const void* a, const void* b, std::size_t bytes);
 bool all_bytes_are(const void* memory, std::byte value, std::size_t bytes);
 
