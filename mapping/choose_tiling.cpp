@@ -113,11 +113,13 @@ void choose_winograd(Tiling& tiling, const TilingOptions& options, const Target&
   tiling.m = options.m != 0 ? options.m : choose_m(tiling.problem);
   tiling.points = options.points;
   count_tiles(tiling);
-  if (target.backend == Backend::cuda) return choose_winograd_for_cuda(tiling, options);
+  if (target.backend == Backend::cuda) {
+    return choose_winograd_for_cuda(tiling, options, target);
+  }
   const std::uint64_t asked = options.group_tiles;
   const std::uint64_t group_tiles =
       asked != 0 ? std::min(asked, tiling.num_tiles()) : choose_group_tiles(tiling, wanted, target);
-  tiling.group_tiles = u32(group_tiles);
+  tiling.group_tiles = tiling.tiles_per_transform_task = u32(group_tiles);
 
   const std::uint64_t groups = ceil_div(tiling.num_tiles(), group_tiles);
   const std::uint64_t filter_blocks = tiling.filter_blocks();

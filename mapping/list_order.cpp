@@ -85,7 +85,7 @@ class CostModel {
     of(TaskKind::filter_transform) = transform(filter_values);
     of(TaskKind::direct) = 2 * pixels * task_filters * channels * taps;
     if (!winograd) return;
-    const double tile_values = tiling.group_tiles * kLanes;  // of one lane block, one per tile
+    const double tile_values = tiling.tiles_per_transform_task * kLanes;  // of one lane block
     const double input_values = tiling.channel_blocks_per_input_task * tile_values;
     const double output_values = tiling.filter_blocks_per_output_task * tile_values;
     const double m2 = tiling.m * tiling.m;

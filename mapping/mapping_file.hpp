@@ -21,6 +21,7 @@ inline constexpr TilingField kTilingFields[] = {
     {"rows_per_group", &Tiling::rows_per_group, false, true},
     {"cols_per_group", &Tiling::cols_per_group, false, true},
     {"channel_blocks_per_input_task", &Tiling::channel_blocks_per_input_task, true, false},
+    {"tiles_per_transform_task", &Tiling::tiles_per_transform_task, true, false},
     {"filter_blocks_per_gemm_task", &Tiling::filter_blocks_per_gemm_task, true, true},
     {"positions_per_gemm_task", &Tiling::positions_per_gemm_task, true, false},
     {"filter_blocks_per_output_task", &Tiling::filter_blocks_per_output_task, true, false},

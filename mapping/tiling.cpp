@@ -46,16 +46,19 @@ void derive_winograd(Tiling& tiling) {
   check_field("group_tiles", tiling.group_tiles, tiling.num_tiles());
   check_field("channel_blocks_per_input_task", tiling.channel_blocks_per_input_task,
               tiling.channel_blocks());
+  check_field("tiles_per_transform_task", tiling.tiles_per_transform_task, tiling.group_tiles);
   check_field("channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task,
               tiling.channel_blocks());
   check_field("positions_per_gemm_task", tiling.positions_per_gemm_task, tiling.num_positions());
   check_field("filter_blocks_per_output_task", tiling.filter_blocks_per_output_task, filter_blocks);
   tiling.num_groups =
       u32(checked_groups(ceil_div(tiling.num_tiles(), std::uint64_t{tiling.group_tiles})));
-  tiling.input_tasks = ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_input_task);
+  tiling.input_tasks = ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_input_task) *
+                       tiling.tile_chunks();
   tiling.gemm_tasks = ceil_div(filter_blocks, tiling.filter_blocks_per_gemm_task) *
                       ceil_div(tiling.num_positions(), tiling.positions_per_gemm_task);
-  tiling.output_tasks = ceil_div(filter_blocks, tiling.filter_blocks_per_output_task);
+  tiling.output_tasks =
+      ceil_div(filter_blocks, tiling.filter_blocks_per_output_task) * tiling.tile_chunks();
 }
 
 void derive_direct(Tiling& tiling) {
@@ -111,6 +114,10 @@ std::string fast_3x3_obstacle(Algorithm algorithm, const ConvProblem& a) {
 
 std::uint64_t Tiling::num_tiles() const {
   return static_cast<std::uint64_t>(problem.n) * tiles_h * tiles_w;
+}
+
+std::uint32_t Tiling::tile_chunks() const {
+  return ceil_div(group_tiles, tiles_per_transform_task);
 }
 
 std::uint32_t Tiling::channel_blocks() const {
@@ -249,14 +256,15 @@ std::string to_string(const Tiling& tiling) {
              std::to_string(slots * slot_bytes) + " bytes" +
              (slots == tiling.num_groups ? " (whole)" : " (window)");
     };
+    const std::string tiles = " x " + std::to_string(tiling.tiles_per_transform_task) + " tiles\n";
     text << " F(" << tiling.m << "x" << tiling.m << ", 3x3), " << to_string(tiling.points)
          << " points\n"
          << "tiles: " << tiling.num_tiles() << " (" << tiling.problem.n << " x " << tiling.tiles_h
          << " x " << tiling.tiles_w << "), " << tiling.group_tiles << " a group\n"
-         << "input task: " << blocks(tiling.channel_blocks_per_input_task) << '\n'
+         << "input task: " << blocks(tiling.channel_blocks_per_input_task) << tiles
          << "gemm task: " << blocks(tiling.filter_blocks_per_gemm_task) << ", "
          << tiling.positions_per_gemm_task << " of " << tiling.num_positions() << " positions\n"
-         << "output task: " << blocks(tiling.filter_blocks_per_output_task) << '\n'
+         << "output task: " << blocks(tiling.filter_blocks_per_output_task) << tiles
          << "V: " << window(tiling.v_slots, tiling.v_slot_bytes()) << '\n'
          << "M: " << window(tiling.m_slots, tiling.m_slot_bytes()) << '\n';
   } else if (tiling.algorithm == Algorithm::opencnn) {

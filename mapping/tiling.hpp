@@ -40,7 +40,7 @@ void derive_counts(Tiling& tiling);
 std::string opencnn_obstacle(const ConvProblem& problem);
 
 /// Sizes of the tasks of a Winograd tiling on a GPU; m and the tile counts are set.
-void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options);
+void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, const Target& target);
 
 /// Filter transform tasks of a run that has any: NF unless filters are prepared.
 std::uint32_t count_filter_tasks(const Tiling& tiling);

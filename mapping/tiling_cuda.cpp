@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Winograd tilings for GPUs: the shapes of tasks that the CUDA kernels are compiled for, and how
-// many channels or positions make a task worth its ticket.
+// much work makes a task worth its ticket.
 #include <algorithm>
 
 #include "mapping/tiling.hpp"
@@ -15,30 +15,46 @@ constexpr std::uint32_t kNarrowTiles = 128, kNarrowBlocks = 64 / Tiling::kLaneBl
 // A GEMM task multiplies at least this many channels in all, over its positions (16 steps of 16),
 // so that filling its pipeline and taking its ticket stay small.
 constexpr std::uint32_t kLeastGemmChannels = 256;
-// A transform task takes 32 channels of all tiles of its group: 8 tiles a thread at m = 4.
-constexpr std::uint32_t kTransformBlocks = 2;
-// A filter task takes 16 filters of 64 channels: 8 a thread.
+// A transform task takes one lane block of channels: 8 tiles a thread at m = 4, about as long as a
+// GEMM task. Fewer tiles than its group's, but at least this many (64 bytes of V in a row), where
+// there would be too few tasks for all workers.
+constexpr std::uint32_t kLeastTransformTiles = 16;
+// A filter task takes 16 filters of up to 64 channels: 8 a thread.
 constexpr std::uint32_t kFilterTaskChannelBlocks = 4;
 
 }  // namespace
 
-void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options) {
+void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, const Target& target) {
+  const std::uint32_t channel_blocks = tiling.channel_blocks();
   const std::uint32_t filter_blocks = tiling.filter_blocks();
   const bool narrow = filter_blocks <= kNarrowBlocks;
   const std::uint64_t tiles = options.group_tiles != 0 ? options.group_tiles
                               : narrow                 ? kNarrowTiles
                                                        : kWideTiles;
-  tiling.group_tiles = static_cast<std::uint32_t>(std::min(tiles, tiling.num_tiles()));
+  tiling.group_tiles = u32(std::min(tiles, tiling.num_tiles()));
   tiling.filter_blocks_per_gemm_task =
       std::min(filter_blocks, narrow ? kNarrowBlocks : kWideBlocks);
-  tiling.positions_per_gemm_task =
-      std::min(ceil_div(kLeastGemmChannels, tiling.channel_blocks() * Tiling::kLaneBlock),
-               tiling.num_positions());
-  tiling.channel_blocks_per_input_task = std::min(tiling.channel_blocks(), kTransformBlocks);
-  tiling.filter_blocks_per_output_task = std::min(filter_blocks, kTransformBlocks);
+  tiling.positions_per_gemm_task = std::min(
+      ceil_div(kLeastGemmChannels, channel_blocks * Tiling::kLaneBlock), tiling.num_positions());
+  tiling.channel_blocks_per_input_task = tiling.filter_blocks_per_output_task = 1;
+
+  const std::uint64_t groups = ceil_div(tiling.num_tiles(), std::uint64_t{tiling.group_tiles});
+  const std::uint64_t transforms = groups * std::min(channel_blocks, filter_blocks);
+  std::uint32_t tiles_per_task = tiling.group_tiles;
+  while (transforms * ceil_div(tiling.group_tiles, tiles_per_task) < target.workers &&
+         tiles_per_task % 8 == 0 && tiles_per_task / 2 >= kLeastTransformTiles) {
+    tiles_per_task /= 2;
+  }
+  tiling.tiles_per_transform_task = tiles_per_task;
+
   tiling.filter_blocks_per_filter_task = 1;
-  tiling.channel_blocks_per_filter_task =
-      std::min(tiling.channel_blocks(), kFilterTaskChannelBlocks);
+  std::uint32_t filter_channels = std::min(channel_blocks, kFilterTaskChannelBlocks);
+  while (std::uint64_t{filter_blocks} * ceil_div(channel_blocks, filter_channels) <
+             target.workers &&
+         filter_channels > 1) {
+    filter_channels /= 2;
+  }
+  tiling.channel_blocks_per_filter_task = filter_channels;
 }
 
 }  // namespace megaconv

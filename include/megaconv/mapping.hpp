@@ -97,6 +97,7 @@ struct Tiling {
 
   // Task sizes, in lane blocks.
   std::uint32_t channel_blocks_per_input_task = 0;  ///< Winograd only
+  std::uint32_t tiles_per_transform_task = 0;       ///< Winograd only; of input and output tasks
   std::uint32_t filter_blocks_per_gemm_task = 0;    ///< also of a direct task
   std::uint32_t positions_per_gemm_task = 0;        ///< Winograd only; of alpha^2
   std::uint32_t filter_blocks_per_output_task = 0;  ///< Winograd only
@@ -116,6 +117,7 @@ struct Tiling {
   std::uint32_t alpha() const { return m + static_cast<std::uint32_t>(problem.r) - 1; }
   std::uint32_t num_positions() const { return alpha() * alpha(); }
   std::uint64_t num_tiles() const;       ///< T (Winograd), over the whole batch
+  std::uint32_t tile_chunks() const;     ///< parts of a group's tiles that transform tasks take
   std::uint32_t channel_blocks() const;  ///< lane blocks of C / groups
   std::uint32_t filter_blocks() const;   ///< groups x those of K / groups; of K if depthwise
   // Back ends may round these up to suit their tasks.

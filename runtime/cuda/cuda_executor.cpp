@@ -128,6 +128,8 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
   args.k_padded = i32(tiling.filter_blocks() * block);
   args.v_slots = i32(tiling.v_slots);
   args.m_slots = i32(tiling.m_slots);
+  args.tile_chunks = tiling.algorithm == Algorithm::winograd ? i32(tiling.tile_chunks()) : 0;
+  args.tiles_per_transform_task = i32(tiling.tiles_per_transform_task);
   args.channels_per_input_task = i32(tiling.channel_blocks_per_input_task * block);
   args.filters_per_gemm_task = i32(tiling.filter_blocks_per_gemm_task * block);
   args.positions_per_gemm_task = i32(tiling.positions_per_gemm_task);

@@ -24,6 +24,13 @@ KernelSet winograd_kernels(const Tiling& tiling) {
     set.gemm_filters = kFilters;
     return set;
   };
+  // Transform tasks write V in runs of 4 tiles.
+  if (tiling.tiles_per_transform_task % 4 != 0 &&
+      tiling.tiles_per_transform_task != tiling.group_tiles) {
+    throw Error(Status::unsupported, "cuda: transform tasks of " +
+                                         std::to_string(tiling.tiles_per_transform_task) +
+                                         " tiles, must be a multiple of 4 or the whole group");
+  }
   const std::uint32_t filters = tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock;
   if (tiling.group_tiles <= 64 && filters <= 128) return make.template operator()<64, 128>();
   if (tiling.group_tiles <= 128 && filters <= 64) return make.template operator()<128, 64>();

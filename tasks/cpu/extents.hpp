@@ -57,7 +57,8 @@ struct PixelRect {
   std::ptrdiff_t image, row, col, rows, cols;
 };
 
-/// Lane blocks [first, last) of the `chunk`-th task, when tasks take `per_task` of `total`.
+/// Lane blocks (or tiles) [first, last) of the `chunk`-th task, when tasks take `per_task` of
+/// `total`.
 struct BlockRange {
   BlockRange(std::ptrdiff_t chunk, std::ptrdiff_t per_task, std::ptrdiff_t total);
   std::ptrdiff_t first, last;

@@ -87,14 +87,17 @@ inline void input_transform(const TaskArgs& args, std::uint32_t group, std::uint
   const Tiling& tiling = *args.tiling;
   const Extents extents(tiling);
   const TileRange tiles(tiling, extents, group);
-  const BlockRange blocks(block, tiling.channel_blocks_per_input_task, extents.channel_blocks);
+  // block = lane block chunk * tile chunks + tile chunk
+  const BlockRange part(block % tiling.tile_chunks(), tiling.tiles_per_transform_task, tiles.count);
+  const BlockRange blocks(block / tiling.tile_chunks(), tiling.channel_blocks_per_input_task,
+                          extents.channel_blocks);
   const Size panel = static_cast<Size>(tiling.group_tiles) * kBlock;
   const Size position_stride = extents.channel_blocks * panel;
   float* const v_slot = args.v + group % tiling.v_slots * extents.num_positions * position_stride;
   float* const strip = reinterpret_cast<float*>(scratch);
   with_winograd(tiling, [&](auto winograd) {
-    for (Size tile = 0; tile < tiles.count;) {
-      const TileRun run(tiling, tiles.first + tile, tiles.count - tile);
+    for (Size tile = part.first; tile < part.last;) {
+      const TileRun run(tiling, tiles.first + tile, part.last - tile);
       for (Size cb = blocks.first; cb < blocks.last; ++cb) {
         const PixelReader reader(tiling.problem, args.x, run.image, cb * kBlock,
                                  min_of(kBlock, extents.channels - cb * kBlock));

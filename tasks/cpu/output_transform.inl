@@ -38,7 +38,10 @@ inline void output_transform(const TaskArgs& args, std::uint32_t group, std::uin
   const Tiling& tiling = *args.tiling;
   const Extents extents(tiling);
   const TileRange tiles(tiling, extents, group);
-  const BlockRange blocks(block, tiling.filter_blocks_per_output_task, extents.filter_blocks);
+  // block = lane block chunk * tile chunks + tile chunk
+  const BlockRange part(block % tiling.tile_chunks(), tiling.tiles_per_transform_task, tiles.count);
+  const BlockRange blocks(block / tiling.tile_chunks(), tiling.filter_blocks_per_output_task,
+                          extents.filter_blocks);
   const Size panel = static_cast<Size>(tiling.group_tiles) * kBlock;
   const Size position_stride = extents.filter_blocks * panel;
   const float* const m_slot =
@@ -46,8 +49,8 @@ inline void output_transform(const TaskArgs& args, std::uint32_t group, std::uin
   float* const strip = reinterpret_cast<float*>(scratch);
   with_winograd(tiling, [&](auto winograd) {
     using W = decltype(winograd);
-    for (Size tile = 0; tile < tiles.count;) {
-      const TileRun run(tiling, tiles.first + tile, tiles.count - tile);
+    for (Size tile = part.first; tile < part.last;) {
+      const TileRun run(tiling, tiles.first + tile, part.last - tile);
       const Size row = run.tile_row * W::kM, col = run.tile_col * W::kM;
       const Size rows = min_of(W::kM, extents.p - row);
       const Size cols = min_of(run.count * W::kM, extents.q - col);

@@ -47,6 +47,7 @@ struct TaskArgs {
   std::int32_t gemm_tiles, gemm_filters;  // room of a GEMM task
   std::int32_t c_padded, k_padded;        // C', K'
   std::int32_t v_slots, m_slots;
+  std::int32_t tile_chunks, tiles_per_transform_task;
   std::int32_t channels_per_input_task, filters_per_gemm_task, positions_per_gemm_task;
   std::int32_t filters_per_output_task, filters_per_filter_task, channels_per_filter_task;
   std::int32_t rows_per_group, cols_per_group;

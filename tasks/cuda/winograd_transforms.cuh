@@ -116,8 +116,8 @@ struct WinogradTransforms {
   };
   static constexpr int kPatchBytes = kTilesSideBySide ? 0 : static_cast<int>(sizeof(Patch<kWidth>));
 
-  /// V of one group, channels [block * channels_per_input_task, ...). Zero past C. `shared`:
-  /// kPatchBytes.
+  /// V of some tiles and channels of one group; zero past C. block = channel chunk * tile chunks +
+  /// tile chunk. `shared`: kPatchBytes.
   static __device__ void input(const TaskArgs& a, std::uint32_t group, std::uint32_t block,
                                std::byte* shared) {
     if (a.c % kWidth == 0) {
@@ -128,7 +128,7 @@ struct WinogradTransforms {
     publish_to_copy_engine();
   }
 
-  /// y of one group, filters [block * filters_per_output_task, ...).
+  /// y of some tiles and filters of one group. block = filter chunk * tile chunks + tile chunk.
   static __device__ void output(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
     if (a.k % kWidth == 0) {
       output_vectors<kWidth>(a, static_cast<int>(group), static_cast<int>(block));
@@ -138,6 +138,15 @@ struct WinogradTransforms {
   }
 
  private:
+  // The tiles of its group that a task takes.
+  struct TileChunk {
+    int first, count;
+    __device__ TileChunk(const TaskArgs& a, int group, int block) {
+      first = block % a.tile_chunks * a.tiles_per_transform_task;
+      count = min(a.tiles_per_transform_task, tiles_in_group(a, group) - first);
+    }
+  };
+
   // Tile and channel vector of a work item: neighbouring items lie side by side in memory.
   struct Item {
     int tile, vector;
@@ -149,18 +158,19 @@ struct WinogradTransforms {
 
   template <int kLanes>
   static __device__ void input_vectors(const TaskArgs& a, int group, int block, std::byte* shared) {
-    const int first_c = block * a.channels_per_input_task;
+    const TileChunk tiles(a, group, block);
+    const int first_c = block / a.tile_chunks * a.channels_per_input_task;
     const int num_c = min(a.channels_per_input_task, a.c_padded - first_c);
-    const int num_tiles = tiles_in_group(a, group);
     const std::int64_t position_stride = static_cast<std::int64_t>(a.c_padded) * a.gemm_tiles;
     float* const v = a.v + group % a.v_slots * kPositions * position_stride +
-                     static_cast<std::int64_t>(first_c) * a.gemm_tiles;
+                     static_cast<std::int64_t>(first_c) * a.gemm_tiles + tiles.first;
+    const int first_tile = group * a.group_tiles + tiles.first;
     if constexpr (kTilesSideBySide) {
       static_assert(kLanes == 1);
-      for (int item = threadIdx.x; item < num_tiles * num_c; item += kThreads) {
-        const int tile = item % num_tiles, c = item / num_tiles;
+      for (int item = threadIdx.x; item < tiles.count * num_c; item += kThreads) {
+        const int tile = item % tiles.count, c = item / tiles.count;
         float* to = v + static_cast<std::int64_t>(c) * a.gemm_tiles + tile;
-        transform_tile<1>(a, group * a.group_tiles + tile, first_c + c, [&](int, Vec<1> value) {
+        transform_tile<1>(a, first_tile + tile, first_c + c, [&](int, Vec<1> value) {
           *to = value.lane[0];
           to += position_stride;
         });
@@ -173,33 +183,35 @@ struct WinogradTransforms {
       const int patch_tile = static_cast<int>(threadIdx.x) / kVectors;
       const int patches_across = (num_c + ThisPatch::kChannels - 1) / ThisPatch::kChannels;
       const int num_patches =
-          (num_tiles + ThisPatch::kTiles - 1) / ThisPatch::kTiles * patches_across;
+          (tiles.count + ThisPatch::kTiles - 1) / ThisPatch::kTiles * patches_across;
       for (int i = 0; i < num_patches; ++i) {
         const int patch_c = i % patches_across * ThisPatch::kChannels;
-        const int first_tile = i / patches_across * ThisPatch::kTiles;
-        const int tile = first_tile + patch_tile, c = patch_c + vector * kLanes;
-        if (tile < num_tiles && c < num_c) {
+        const int first = i / patches_across * ThisPatch::kTiles;
+        const int tile = first + patch_tile, c = patch_c + vector * kLanes;
+        if (tile < tiles.count && c < num_c) {
           float* const to = &patch.value[0][ThisPatch::index(patch_tile, vector * kLanes)];
           transform_tile<kLanes>(
-              a, group * a.group_tiles + tile, first_c + c, [&](int position, Vec<kLanes> value) {
+              a, first_tile + tile, first_c + c, [&](int position, Vec<kLanes> value) {
                 store(to + position * ThisPatch::kTiles * ThisPatch::kChannels, value);
               });
         }
         __syncthreads();
-        const int channels_here = min(ThisPatch::kChannels, num_c - patch_c);
-        write_patch(a, patch, v + static_cast<std::int64_t>(patch_c) * a.gemm_tiles + first_tile,
-                    position_stride, channels_here);
+        write_patch(a, patch, v + static_cast<std::int64_t>(patch_c) * a.gemm_tiles + first,
+                    position_stride, tiles.count - first, num_c - patch_c);
         __syncthreads();
       }
     }
   }
 
-  // Tiles that exist in no group are written as they come.
+  // The first num_tiles and num_channels of a patch; tiles in whole quads, so that up to three
+  // which exist in no group are written as they come.
   template <class ThisPatch>
   static __device__ void write_patch(const TaskArgs& a, const ThisPatch& patch, float* v,
-                                     std::int64_t position_stride, int num_channels) {
+                                     std::int64_t position_stride, int num_tiles,
+                                     int num_channels) {
     constexpr int kQuads = ThisPatch::kQuads;
     const int tile = static_cast<int>(threadIdx.x) % kQuads * 4;
+    if (tile >= num_tiles) return;
     for (int row = static_cast<int>(threadIdx.x) / kQuads; row < kPositions * ThisPatch::kChannels;
          row += kThreads / kQuads) {
       const int position = row / ThisPatch::kChannels, c = row % ThisPatch::kChannels;
@@ -269,16 +281,17 @@ struct WinogradTransforms {
 
   template <int kLanes>
   static __device__ void output_vectors(const TaskArgs& a, int group, int block) {
-    const int first_k = block * a.filters_per_output_task;
+    const TileChunk tiles(a, group, block);
+    const int first_k = block / a.tile_chunks * a.filters_per_output_task;
     const int num_vectors = (min(first_k + a.filters_per_output_task, a.k) - first_k) / kLanes;
-    const int num_tiles = tiles_in_group(a, group);
     const MStrides strides = m_strides<kLayout>(a);
     const float* const slot = a.m + group % a.m_slots * kPositions * strides.position;
-    for (int index = threadIdx.x; index < num_tiles * num_vectors; index += kThreads) {
-      const Item item = split(index, num_tiles, num_vectors);
+    for (int index = threadIdx.x; index < tiles.count * num_vectors; index += kThreads) {
+      const Item item = split(index, tiles.count, num_vectors);
       const int k = first_k + item.vector * kLanes;
-      const TilePlace place = tile_place<kM>(a, group * a.group_tiles + item.tile);
-      const float* const m = slot + item.tile * strides.tile + k * strides.filter;
+      const int tile = tiles.first + item.tile;
+      const TilePlace place = tile_place<kM>(a, group * a.group_tiles + tile);
+      const float* const m = slot + tile * strides.tile + k * strides.filter;
 
       Vec<kLanes> rows[kAlpha][kM];  // [column of M][output row]
 #pragma unroll

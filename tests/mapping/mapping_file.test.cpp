@@ -57,6 +57,7 @@ TEST_CASE("a mapping file looks like this") {
     "m": 4,
     "group_tiles": 1,
     "channel_blocks_per_input_task": 1,
+    "tiles_per_transform_task": 1,
     "filter_blocks_per_gemm_task": 1,
     "positions_per_gemm_task": 36,
     "filter_blocks_per_output_task": 2,

@@ -30,7 +30,7 @@ inline Tiling winograd_tiling(const Counts& counts) {
   tiling.algorithm = Algorithm::winograd;
   tiling.filters = counts.nf == 0 ? FilterMode::prepared : FilterMode::every_run;
   tiling.m = 4;
-  tiling.group_tiles = 1;
+  tiling.group_tiles = tiling.tiles_per_transform_task = 1;
   tiling.channel_blocks_per_input_task = 1;
   tiling.filter_blocks_per_gemm_task = filter_blocks / counts.sg;
   tiling.positions_per_gemm_task = 36;

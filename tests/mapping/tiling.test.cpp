@@ -34,8 +34,12 @@ void check_counts(const Tiling& t) {
     CHECK(covers(t.tiles_h, t.m, std::uint64_t(t.problem.p())));
     CHECK(covers(t.tiles_w, t.m, std::uint64_t(t.problem.q())));
     CHECK(covers(t.num_groups, t.group_tiles, t.num_tiles()));
-    CHECK(covers(t.input_tasks, t.channel_blocks_per_input_task, t.channel_blocks()));
-    CHECK(covers(t.output_tasks, t.filter_blocks_per_output_task, filter_blocks));
+    CHECK(covers(t.tile_chunks(), t.tiles_per_transform_task, t.group_tiles));
+    CHECK(t.input_tasks % t.tile_chunks() == 0);
+    CHECK(covers(t.input_tasks / t.tile_chunks(), t.channel_blocks_per_input_task,
+                 t.channel_blocks()));
+    CHECK(t.output_tasks % t.tile_chunks() == 0);
+    CHECK(covers(t.output_tasks / t.tile_chunks(), t.filter_blocks_per_output_task, filter_blocks));
     CHECK(t.gemm_tasks == ceil_div(filter_blocks, t.filter_blocks_per_gemm_task) *
                               ceil_div(t.num_positions(), t.positions_per_gemm_task));
     CHECK(t.v_slots >= 1);

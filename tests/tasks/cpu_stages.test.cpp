@@ -299,6 +299,7 @@ TEST_CASE("Winograd tasks may be cut anywhere, and may share window slots") {
     for (const std::uint32_t blocks : {1u, 2u, 3u}) {
       for (const std::uint32_t positions : {1u, 5u, 35u}) {
         tiling.channel_blocks_per_input_task = blocks;
+        tiling.tiles_per_transform_task = 2 * blocks;
         tiling.filter_blocks_per_gemm_task = blocks;
         tiling.filter_blocks_per_output_task = blocks;
         tiling.filter_blocks_per_filter_task = blocks;
