@@ -35,6 +35,10 @@ std::unique_ptr<Executor> make_cpu_executor(const Lowering& lowering, const Plan
 /// Throws Error(unsupported) in a build without CUDA, Error(device_error) without a usable device.
 std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const PlanOptions& options);
 
+/// Simulates options.machine. Throws Error(invalid_argument) for a machine that cannot be.
+std::unique_ptr<Executor> make_sim_executor(const Lowering& lowering, const PlanOptions& options);
+MachineModel simulated_machine(const PlanOptions& options);
+
 /// What tilings are chosen for. Throws like make_cuda_executor.
 Target cuda_target(const PlanOptions& options);
 

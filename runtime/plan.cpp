@@ -45,16 +45,23 @@ void require_apart(const Argument& a, const Argument& b) {
   }
 }
 
-Target target_of(const PlanOptions& options) {
+Target choose_target(const PlanOptions& options) {
   if (options.backend == Backend::cuda) return cuda_target(options);
+  if (options.backend == Backend::sim) return target_of(simulated_machine(options));
   return {.backend = Backend::cpu,
           .workers = resolve_workers(options.num_threads),
           .cache_bytes_per_worker = level2_cache_bytes()};
 }
 
-void check_backend(Backend backend) {
-  if (backend == Backend::sim) {
-    throw Error(Status::unsupported, "backend sim cannot compute, must be cpu or cuda");
+std::unique_ptr<const Executor> make_executor(const Lowering& lowering,
+                                              const PlanOptions& options) {
+  switch (options.backend) {
+    case Backend::cuda:
+      return make_cuda_executor(lowering, options);
+    case Backend::sim:
+      return make_sim_executor(lowering, options);
+    default:
+      return make_cpu_executor(lowering, options);
   }
 }
 
@@ -83,13 +90,12 @@ struct Plan::State {
 };
 
 Plan Plan::create(const ConvProblem& problem, const PlanOptions& options) {
-  check_backend(options.backend);
-  return create(lower(problem, options.tiling, options.mapping, target_of(options), options.policy),
-                options);
+  return create(
+      lower(problem, options.tiling, options.mapping, choose_target(options), options.policy),
+      options);
 }
 
 Plan Plan::create(Lowering lowering, const PlanOptions& options) {
-  check_backend(options.backend);
   if (options.wait_budget_ms == 0) {
     throw Error(Status::invalid_argument, "wait budget 0 ms, must be at least 1");
   }
@@ -99,8 +105,7 @@ Plan Plan::create(Lowering lowering, const PlanOptions& options) {
   auto state = std::make_shared<State>();
   state->lowering = std::move(lowering);
   state->backend = options.backend;
-  state->executor = options.backend == Backend::cuda ? make_cuda_executor(state->lowering, options)
-                                                     : make_cpu_executor(state->lowering, options);
+  state->executor = make_executor(state->lowering, options);
   return Plan(std::move(state));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/plan_arguments.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
@@ -67,6 +68,20 @@ void add_number(CLI::App& app, const char* name, Value& target, const char* desc
 
 }  // namespace
 
+MachineModel load_machine(const std::string& name_or_file) {
+  const std::vector<std::string> names = machine_names();
+  if (std::find(names.begin(), names.end(), name_or_file) != names.end()) {
+    return machine_preset(name_or_file);
+  }
+  if (name_or_file.find_first_of("./") == std::string::npos) return machine_preset(name_or_file);
+  const std::string text = read_file(name_or_file);
+  try {
+    return parse_machine(text);
+  } catch (const Error& error) {
+    throw Error(error.status(), name_or_file + ": " + error.what());
+  }
+}
+
 void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   TilingOptions& tiling = arguments.options.tiling;
   MappingOptions& mapping = arguments.options.mapping;
@@ -114,6 +129,13 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   add_choice<Backend>(app, "--backend", arguments.options.backend,
                       {{"cpu", Backend::cpu}, {"cuda", Backend::cuda}, {"sim", Backend::sim}},
                       "NAME", "cpu (default), cuda or sim");
+  app.add_option_function<std::string>(
+         "--machine",
+         [&arguments](const std::string& name) { arguments.options.machine = load_machine(name); },
+         "Machine to simulate: h200 (default), h100, a100, v100, cpu, toy,\n"
+         "or a file with a machine model")
+      ->type_name("NAME|FILE")
+      ->group("Plan");
   add_number(app, "--threads", arguments.options.num_threads,
              "Worker threads; 0 (default): MEGACONV_NUM_THREADS, else all CPUs");
   add_number(app, "--blocks", arguments.options.num_blocks,

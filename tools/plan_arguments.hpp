@@ -19,6 +19,10 @@ struct PlanArguments {
 /// Adds --algo, --tile, --points, --policy, ... `arguments` must outlive the parsing.
 void add_plan_options(CLI::App& app, PlanArguments& arguments);
 
+/// A preset's name, or a file with a machine model. Throws Error(invalid_argument),
+/// Error(device_error) for an unreadable file.
+MachineModel load_machine(const std::string& name_or_file);
+
 /// The plan. With --mapping the file decides everything but the threads, and must be for `problem`.
 /// Throws what Plan::create and import_mapping throw, Error(device_error) for an unreadable file.
 Plan make_plan(const ConvProblem& problem, const PlanArguments& arguments);

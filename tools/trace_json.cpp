@@ -59,23 +59,6 @@ class Tracks {
   std::vector<std::uint32_t> of_position_, all_;
 };
 
-// Counter -> position of the producer that signalled it last; kNobody for none.
-std::vector<std::uint32_t> last_producers(const Lowering& lowering, const Trace& trace) {
-  std::vector<std::uint32_t> last(lowering.graph.counter_totals.size(), kNobody);
-  const auto signal = [&](std::uint32_t counter, std::uint32_t position) {
-    std::uint32_t& known = last[counter];
-    if (known == kNobody || trace.records[known].end_ns < trace.records[position].end_ns) {
-      known = position;
-    }
-  };
-  for (std::uint32_t position = 0; position < trace.records.size(); ++position) {
-    const Task& task = task_at(lowering, position);
-    for (std::uint32_t i = 0; i < task.signal_count; ++i) signal(task.signal_first + i, position);
-    if (task.release_counter != kNoCounter) signal(task.release_counter, position);
-  }
-  return last;
-}
-
 }  // namespace
 
 std::string trace_json(const Lowering& lowering, const Trace& trace, const char* worker_name) {

@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "megaconv/error.hpp"
+#include "megaconv/machine.hpp"
 #include "megaconv/mapping.hpp"
 #include "megaconv/problem.hpp"
 #include "megaconv/trace.hpp"
@@ -33,6 +35,9 @@ struct PlanOptions {
   /// CUDA workers (thread blocks of the persistent kernel); 0: as many as the device holds at once.
   std::uint32_t num_blocks = 0;
   CudaLaunch cuda_launch = CudaLaunch::persistent;
+  /// Backend::sim: the machine to simulate; unset: the preset "h200". num_blocks and cuda_launch
+  /// are read as for CUDA.
+  std::optional<MachineModel> machine{};
   /// A task that waits longer than this ends the run with Status::timeout and a report.
   std::uint32_t wait_budget_ms = 10'000;
 };
@@ -57,6 +62,9 @@ struct RunOptions {
   void* stream = nullptr;
 };
 
+/// On Backend::sim a run computes nothing: it fills the trace with the times that the machine model
+/// gives, and y is left as it was.
+///
 /// Immutable: every method is const and may be called from any number of threads at once, each run
 /// with a workspace of its own. Copies share one state.
 class Plan {

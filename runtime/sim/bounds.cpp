@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lower bounds on the time of any order, in the machine's own terms.
+//
+// A task takes at least its time alone on an idle machine, with all of its data in the cache. From
+// that: no chain of dependent tasks is faster than the sum of its members (critical path); no set
+// of tasks is faster than its sum shared among all workers. The latter is sharper for the tasks of
+// one kind, which cannot begin before their producers nor be the end of the run (stage).
+#include <algorithm>
+#include <limits>
+
+#include "megaconv/simulation.hpp"
+#include "runtime/sim/demands.hpp"
+
+namespace megaconv {
+namespace {
+
+constexpr double kNsPerUs = 1000;
+
+class BoundFinder {
+ public:
+  BoundFinder(const TaskGraph& graph, const MachineModel& machine)
+      : graph_(graph),
+        machine_(machine),
+        demands_(graph),
+        alone_ns_(graph.tasks.size()),
+        ready_ns_(graph.tasks.size()),
+        after_ns_(graph.counter_totals.size()) {
+    for (std::size_t id = 0; id < alone_ns_.size(); ++id) alone_ns_[id] = alone(graph.tasks[id]);
+  }
+
+  Bounds run() {
+    find_heads();
+    find_tails();
+    Bounds bounds;
+    bounds.launch_us = machine_.launch_us;
+    double work_ns = 0, compute_ns = 0, l2_bytes = 0;
+    struct Stage {
+      double head = std::numeric_limits<double>::infinity(), tail = head, work = 0;
+    };
+    Stage stages[kNumTaskKinds];
+    for (std::size_t id = 0; id < alone_ns_.size(); ++id) {
+      const Task& task = graph_.tasks[id];
+      Stage& stage = stages[static_cast<std::size_t>(task.kind)];
+      const double tail = tail_ns(task);
+      stage.head = std::min(stage.head, ready_ns_[id]);
+      stage.tail = std::min(stage.tail, tail);
+      stage.work += alone_ns_[id];
+      work_ns += alone_ns_[id];
+      compute_ns += demands_.operations(task) / machine_[task.kind].unit_gflops;
+      l2_bytes += demands_.l2_bytes(task);
+      bounds.critical_path_us =
+          std::max(bounds.critical_path_us, (ready_ns_[id] + alone_ns_[id] + tail) / kNsPerUs);
+    }
+    for (const Stage& stage : stages) {
+      if (stage.work == 0) continue;
+      bounds.stage_us = std::max(
+          bounds.stage_us, (stage.head + stage.work / machine_.workers() + stage.tail) / kNsPerUs);
+    }
+    bounds.work_us = work_ns / machine_.workers() / kNsPerUs;
+    bounds.compute_us = compute_ns / machine_.units / kNsPerUs;
+    bounds.l2_us = l2_bytes / machine_.l2_gbps / kNsPerUs;
+    // What fits into the cache may still be there from the run before.
+    const double fetched = demands_.compulsory_bytes() - static_cast<double>(machine_.l2_bytes);
+    bounds.hbm_us = std::max(0.0, fetched) / machine_.hbm_gbps / kNsPerUs;
+    return bounds;
+  }
+
+ private:
+  double alone(const Task& task) const {
+    const KindModel& kind = machine_[task.kind];
+    const double operations = demands_.operations(task);
+    return kind.overhead_us * kNsPerUs + machine_.ticket_us * kNsPerUs +
+           std::max({operations / kind.worker_gflops, operations / kind.unit_gflops,
+                     demands_.l2_bytes(task) / machine_.l2_gbps});
+  }
+
+  template <typename Visit>
+  static void for_each_signal(const Task& task, Visit visit) {
+    for (std::uint32_t i = 0; i < task.signal_count; ++i) visit(task.signal_first + i);
+    if (task.release_counter != kNoCounter) visit(task.release_counter);
+  }
+
+  // Slot reuse makes ids no topological order, so counters are resolved as they fill.
+  void find_heads() {
+    std::vector<std::uint32_t> missing = graph_.counter_totals;
+    std::vector<double> ready_at(missing.size());
+    std::vector<std::vector<std::uint32_t>> waiters(missing.size());
+    for (std::uint32_t id = 0; id < graph_.tasks.size(); ++id) {
+      const std::uint32_t counter = graph_.tasks[id].wait_counter;
+      counter == kNoCounter ? order_.push_back(id) : waiters[counter].push_back(id);
+    }
+    order_.reserve(graph_.tasks.size());
+    for (std::size_t next = 0; next < order_.size(); ++next) {
+      const std::uint32_t id = order_[next];
+      const double end = ready_ns_[id] + alone_ns_[id] + machine_.hop_us * kNsPerUs;
+      for_each_signal(graph_.tasks[id], [&](std::uint32_t counter) {
+        ready_at[counter] = std::max(ready_at[counter], end);
+        if (--missing[counter] > 0) return;
+        for (const std::uint32_t waiter : waiters[counter]) {
+          // The ticket is read while the producer runs.
+          ready_ns_[waiter] = ready_at[counter] - machine_.ticket_us * kNsPerUs;
+          order_.push_back(waiter);
+        }
+      });
+    }
+  }
+
+  void find_tails() {
+    for (auto id = order_.rbegin(); id != order_.rend(); ++id) {
+      const Task& task = graph_.tasks[*id];
+      if (task.wait_counter == kNoCounter) continue;
+      double& after = after_ns_[task.wait_counter];
+      after = std::max(after, alone_ns_[*id] - machine_.ticket_us * kNsPerUs + tail_ns(task));
+    }
+  }
+  double tail_ns(const Task& task) const {
+    double tail = 0;
+    for_each_signal(task, [&](std::uint32_t counter) {
+      tail = std::max(tail, after_ns_[counter] + machine_.hop_us * kNsPerUs);
+    });
+    return tail;
+  }
+
+  const TaskGraph& graph_;
+  const MachineModel& machine_;
+  sim::Demands demands_;
+  std::vector<double> alone_ns_, ready_ns_;  // by task: time alone; earliest begin
+  std::vector<double> after_ns_;  // by counter: from its last signal's arrival to the end
+  std::vector<std::uint32_t> order_;
+};
+
+}  // namespace
+
+double Bounds::least_us() const {
+  return launch_us + std::max({critical_path_us, work_us, stage_us, compute_us, l2_us, hbm_us});
+}
+
+Bounds lower_bounds(const TaskGraph& graph, const MachineModel& machine) {
+  validate(machine);
+  return BoundFinder(graph, machine).run();
+}
+
+}  // namespace megaconv

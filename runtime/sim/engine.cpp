@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/sim/engine.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "megaconv/error.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/report.hpp"
+
+namespace megaconv::sim {
+namespace {
+
+constexpr double kNsPerUs = 1000;
+
+// SplitMix64's finaliser: a hash whose bits are as good as random ones.
+std::uint64_t mix(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+double unit_interval(std::uint64_t hash) {  // (0, 1]
+  return (static_cast<double>(hash >> 11) + 1) * 0x1p-53;
+}
+
+std::uint64_t to_ns(double time_ns) { return static_cast<std::uint64_t>(std::llround(time_ns)); }
+
+std::uint32_t workers_of(const MachineModel& machine, const SimulationOptions& options) {
+  return options.num_workers == 0 ? machine.workers()
+                                  : std::min(options.num_workers, machine.workers());
+}
+
+}  // namespace
+
+Engine::Engine(const Lowering& lowering, const MachineModel& machine,
+               const SimulationOptions& options)
+    : lowering_(lowering),
+      machine_(machine),
+      options_(options),
+      num_tasks_(static_cast<std::uint32_t>(lowering.mapping.order.size())),
+      num_workers_(workers_of(machine, options)),
+      demands_(lowering.graph),
+      cache_(static_cast<double>(machine.l2_bytes), demands_.region_bytes()),
+      workers_(num_workers_),
+      received_(lowering.graph.counter_totals.size()),
+      waiting_(received_.size()),
+      last_signal_ns_(received_.size()),
+      done_(num_tasks_) {
+  // A unit's workers share its time: the amount of a task is the nanoseconds it needs it alone.
+  rates_.reserve(machine.units + 2);
+  for (std::uint32_t unit = 0; unit < machine.units; ++unit) rates_.push_back({SharedRate(1)});
+  rates_.push_back({SharedRate(machine.l2_gbps)});
+  rates_.push_back({SharedRate(machine.hbm_gbps)});
+  result_.trace.num_workers = machine.units;
+  result_.trace.records.resize(num_tasks_);
+}
+
+Simulation Engine::run() {
+  if (options_.warm_cache) warm_up();
+  for (std::uint32_t worker = 0; worker < num_workers_; ++worker) {
+    push(machine_.launch_us * kNsPerUs, EventType::fetch, worker);
+  }
+  while (!events_.empty()) {
+    const Event event = events_.top();
+    events_.pop();
+    if (event.type == EventType::rate && event.version != rates_[event.index].version) continue;
+    now_ns_ = event.time_ns;
+    switch (event.type) {
+      case EventType::fetch:
+        on_fetch(event.index);
+        break;
+      case EventType::ready:
+        on_ready(event.index);
+        break;
+      case EventType::rate:
+        on_rate(event.index);
+        break;
+      case EventType::worked:
+        on_worked(event.index);
+        break;
+      case EventType::end:
+        on_end(event.index);
+        break;
+    }
+  }
+  if (num_done_ != num_tasks_) report_deadlock();
+  finish();
+  return std::move(result_);
+}
+
+void Engine::finish() {
+  const double span_ns = now_ns_ - machine_.launch_us * kNsPerUs;
+  const auto share = [&](double amount, double most) {
+    return span_ns > 0 ? amount / most / span_ns : 0;
+  };
+  result_.time_us = now_ns_ / kNsPerUs;
+  result_.input_rows = reuse_[static_cast<std::size_t>(ReuseType::input_rows)];
+  result_.filters = reuse_[static_cast<std::size_t>(ReuseType::filters)];
+  result_.products = reuse_[static_cast<std::size_t>(ReuseType::products)];
+  result_.analysis = analyse(lowering_, result_.trace);
+  result_.utilisation = {.workers = share(busy_ns_, num_workers_),
+                         .compute = share(compute_ns_, machine_.units),
+                         .l2 = share(result_.l2_bytes, machine_.l2_gbps),
+                         .hbm = share(result_.hbm_bytes, machine_.hbm_gbps)};
+}
+
+// The cache as a run before this one leaves it: its regions by the order of their last touches.
+void Engine::warm_up() {
+  for (std::uint32_t position = 0; position < num_tasks_; ++position) {
+    demands_.list_touches(task_at(position), touches_);
+    for (const Touch& touch : touches_) cache_.touch(touch.region, touch.bytes, touch.write);
+  }
+}
+
+void Engine::push(double time_ns, EventType type, std::uint32_t index, std::uint32_t version) {
+  events_.push({time_ns, num_events_++, type, index, version});
+}
+
+void Engine::reschedule(std::uint32_t rate) {
+  const double next_ns = rates_[rate].shared.next_departure_ns();
+  ++rates_[rate].version;
+  if (next_ns < SharedRate::kNever) {
+    push(std::max(next_ns, now_ns_), EventType::rate, rate, rates_[rate].version);
+  }
+}
+
+void Engine::join(std::uint32_t rate, std::uint32_t worker, double amount) {
+  if (amount <= 0) return;
+  ++workers_[worker].parts_left;
+  rates_[rate].shared.arrive(now_ns_, amount, worker);
+  reschedule(rate);
+}
+
+// In a staged launch a kernel begins when the one before has ended.
+bool Engine::stage_is_open(std::uint32_t position) {
+  if (options_.launch != CudaLaunch::staged || position == 0) return true;
+  return task_at(position).kind == task_at(position - 1).kind || num_done_ == position;
+}
+
+void Engine::on_fetch(std::uint32_t worker) {
+  if (next_position_ == num_tasks_) return;
+  if (!stage_is_open(next_position_)) {
+    at_barrier_.push_back(worker);
+    return;
+  }
+  Worker& self = workers_[worker];
+  self.position = next_position_++;
+  self.fetch_ns = now_ns_;
+  const Task& task = task_at(self.position);
+  double begin_ns = now_ns_;
+  if (options_.launch != CudaLaunch::persistent) begin_ns += machine_.block_us * kNsPerUs;
+  if (options_.launch != CudaLaunch::staged) begin_ns += machine_.ticket_us * kNsPerUs;
+  if (task.wait_counter == kNoCounter) return push(begin_ns, EventType::ready, worker);
+  if (received_[task.wait_counter] < task.wait_count) {
+    waiting_[task.wait_counter].push_back(worker);
+    return;
+  }
+  const double seen_ns = last_signal_ns_[task.wait_counter] + machine_.hop_us * kNsPerUs;
+  push(options_.launch == CudaLaunch::staged ? begin_ns : std::max(begin_ns, seen_ns),
+       EventType::ready, worker);
+}
+
+void Engine::on_ready(std::uint32_t worker) {
+  Worker& self = workers_[worker];
+  const std::uint32_t id = lowering_.mapping.order[self.position];
+  const Task& task = lowering_.graph.tasks[id];
+  const KindModel& kind = machine_[task.kind];
+  self.ready_ns = now_ns_;
+  const double scale = noise(id);
+  const double operations = demands_.operations(task) * scale;  // one a ns is one Gop/s
+  const double l2_bytes = demands_.l2_bytes(task) * scale;
+  const double hbm_bytes = misses(task);
+  compute_ns_ += operations / kind.unit_gflops;
+  result_.l2_bytes += l2_bytes;
+  result_.hbm_bytes += hbm_bytes;
+  self.parts_left = 1;
+  push(now_ns_ + operations / kind.worker_gflops, EventType::worked, worker);
+  join(unit_of(worker), worker, operations / kind.unit_gflops);
+  join(l2(), worker, l2_bytes);
+  join(hbm(), worker, hbm_bytes);
+}
+
+void Engine::on_rate(std::uint32_t rate) {
+  const std::uint32_t worker = rates_[rate].shared.depart(now_ns_);
+  reschedule(rate);
+  on_worked(worker);
+}
+
+void Engine::on_worked(std::uint32_t worker) {
+  if (--workers_[worker].parts_left > 0) return;
+  const TaskKind kind = task_at(workers_[worker].position).kind;
+  push(now_ns_ + machine_[kind].overhead_us * kNsPerUs, EventType::end, worker);
+}
+
+void Engine::on_end(std::uint32_t worker) {
+  const Worker& self = workers_[worker];
+  const Task& task = task_at(self.position);
+  const double zero_ns = machine_.launch_us * kNsPerUs;  // a trace begins with its first fetch
+  result_.trace.records[self.position] = {self.position, unit_of(worker),
+                                          to_ns(self.fetch_ns - zero_ns),
+                                          to_ns(self.ready_ns - zero_ns), to_ns(now_ns_ - zero_ns)};
+  busy_ns_ += now_ns_ - self.ready_ns;
+  done_[self.position] = 1;
+  ++num_done_;
+  for (std::uint32_t i = 0; i < task.signal_count; ++i) {
+    signal(task.signal_first + i);
+  }
+  if (task.release_counter != kNoCounter) signal(task.release_counter);
+  push(now_ns_, EventType::fetch, worker);
+  if (at_barrier_.empty() || !stage_is_open(next_position_)) return;
+  for (const std::uint32_t other : at_barrier_) {
+    push(now_ns_ + machine_.launch_us * kNsPerUs, EventType::fetch, other);
+  }
+  at_barrier_.clear();
+}
+
+void Engine::signal(std::uint32_t counter) {
+  last_signal_ns_[counter] = now_ns_;
+  if (++received_[counter] != lowering_.graph.counter_totals[counter]) return;
+  for (const std::uint32_t worker : waiting_[counter]) {
+    const double begin_ns = workers_[worker].fetch_ns + machine_.ticket_us * kNsPerUs;
+    push(std::max(begin_ns, now_ns_ + machine_.hop_us * kNsPerUs), EventType::ready, worker);
+  }
+  waiting_[counter].clear();
+}
+
+double Engine::misses(const Task& task) {
+  double hbm_bytes = 0;
+  demands_.list_touches(task, touches_);
+  for (const Touch& touch : touches_) {
+    const Cache::Traffic traffic = cache_.touch(touch.region, touch.bytes, touch.write);
+    hbm_bytes += traffic.hbm_bytes;
+    reuse_[static_cast<std::size_t>(touch.reuse)].bytes += touch.write ? 0 : touch.bytes;
+    reuse_[static_cast<std::size_t>(touch.reuse)].hit_bytes += traffic.hit_bytes;
+  }
+  return hbm_bytes;
+}
+
+// Log-normal with median 1, from the seed and the task alone: the same task is as slow in every
+// order, so that orders compare by their merits.
+double Engine::noise(std::uint32_t id) const {
+  if (machine_.noise <= 0) return 1;
+  const std::uint64_t hash = mix(options_.seed * 0x9e3779b97f4a7c15u + id);
+  const double radius = std::sqrt(-2 * std::log(unit_interval(hash)));
+  const double angle = 2 * std::numbers::pi * unit_interval(mix(hash + 0x9e3779b97f4a7c15u));
+  return std::exp(machine_.noise * radius * std::cos(angle));
+}
+
+void Engine::report_deadlock() const {
+  // The position in front that waits; all before it are done.
+  std::uint32_t position = 0;
+  while (position < num_tasks_ && done_[position]) ++position;
+  const std::uint32_t counter = task_at(position).wait_counter;
+  const std::uint32_t seen = counter == kNoCounter ? 0 : received_[counter];
+  throw Error(Status::timeout,
+              "simulated deadlock after " + std::to_string(to_ns(now_ns_)) + " ns: " +
+                  timeout_report(tasks_in_order(lowering_), position, seen,
+                                 std::chrono::milliseconds(0), [&](std::uint32_t p) -> const char* {
+                                   if (done_[p]) return nullptr;
+                                   return p < next_position_ ? "waiting" : "not started";
+                                 }));
+}
+
+}  // namespace megaconv::sim
+
+namespace megaconv {
+
+Simulation simulate(const Lowering& lowering, const MachineModel& machine,
+                    const SimulationOptions& options) {
+  validate(machine);
+  const std::size_t num_tasks = lowering.graph.tasks.size();
+  std::vector<std::uint8_t> seen(num_tasks);
+  for (const std::uint32_t id : lowering.mapping.order) {
+    if (id < num_tasks && !seen[id]++) continue;
+    throw Error(
+        Status::invalid_argument,
+        "order: task id " + std::to_string(id) +
+            (id < num_tasks ? " stands twice" : ", must be below " + std::to_string(num_tasks)));
+  }
+  if (lowering.mapping.order.size() != num_tasks) {
+    throw Error(Status::invalid_argument,
+                "order: " + std::to_string(lowering.mapping.order.size()) + " tasks, must be all " +
+                    std::to_string(num_tasks));
+  }
+  if (options.launch == CudaLaunch::staged &&
+      !std::is_sorted(lowering.mapping.order.begin(), lowering.mapping.order.end())) {
+    throw Error(Status::invalid_argument, "a staged launch runs the policy staged, found \"" +
+                                              lowering.mapping.policy + "\"");
+  }
+  return sim::Engine(lowering, machine, options).run();
+}
+
+}  // namespace megaconv

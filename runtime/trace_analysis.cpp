@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a trace says, whichever executor recorded it.
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "megaconv/error.hpp"
+#include "megaconv/trace.hpp"
+
+namespace megaconv {
+namespace {
+
+constexpr double kNsPerUs = 1000;
+constexpr std::uint32_t kNobody = 0xffffffffu;
+// A task whose company, averaged over its run, is of its own kind to more than this share could not
+// be fused with others (paper, section 5.2).
+constexpr double kInfusibleShare = 0.9;
+
+const Task& task_at(const Lowering& lowering, std::uint32_t position) {
+  return lowering.graph.tasks[lowering.mapping.order[position]];
+}
+std::size_t index(TaskKind kind) { return static_cast<std::size_t>(kind); }
+
+// Positions by a time of their records.
+template <typename Time>
+std::vector<std::uint32_t> sorted_by(const Trace& trace, Time time) {
+  std::vector<std::uint32_t> positions(trace.records.size());
+  std::iota(positions.begin(), positions.end(), 0u);
+  std::sort(positions.begin(), positions.end(), [&](std::uint32_t a, std::uint32_t b) {
+    const std::uint64_t ta = time(trace.records[a]), tb = time(trace.records[b]);
+    return ta != tb ? ta < tb : a < b;
+  });
+  return positions;
+}
+std::uint64_t fetch_of(const TraceRecord& record) { return record.fetch_ns; }
+std::uint64_t ready_of(const TraceRecord& record) { return record.ready_ns; }
+std::uint64_t end_of(const TraceRecord& record) { return record.end_ns; }
+
+class Analyser {
+ public:
+  Analyser(const Lowering& lowering, const Trace& trace)
+      : lowering_(lowering),
+        trace_(trace),
+        by_fetch_(sorted_by(trace, fetch_of)),
+        by_ready_(sorted_by(trace, ready_of)),
+        by_end_(sorted_by(trace, end_of)) {}
+
+  TraceAnalysis run() {
+    sum_times();
+    count_tracks();
+    attribute_waits();
+    count_infusible();
+    find_peak();
+    return std::move(result_);
+  }
+
+ private:
+  void sum_times() {
+    for (std::uint32_t position = 0; position < trace_.records.size(); ++position) {
+      const TraceRecord& record = trace_.records[position];
+      KindTimes& kind = result_.kinds[index(task_at(lowering_, position).kind)];
+      ++kind.num;
+      kind.work_us += static_cast<double>(record.end_ns - record.ready_ns) / kNsPerUs;
+      kind.wait_us += static_cast<double>(record.ready_ns - record.fetch_ns) / kNsPerUs;
+    }
+    if (by_end_.empty()) return;
+    result_.span_us = static_cast<double>(trace_.records[by_end_.back()].end_ns -
+                                          trace_.records[by_fetch_.front()].fetch_ns) /
+                      kNsPerUs;
+  }
+
+  void count_tracks() {
+    std::int64_t now = 0, most = 0;
+    std::size_t ended = 0;
+    for (const std::uint32_t position : by_fetch_) {
+      const std::uint64_t fetch_ns = trace_.records[position].fetch_ns;
+      for (; ended < by_end_.size() && trace_.records[by_end_[ended]].end_ns <= fetch_ns; ++ended) {
+        --now;  // a task of no length leaves before it has come
+      }
+      most = std::max(most, ++now);
+    }
+    result_.tracks = static_cast<std::uint32_t>(most);
+    result_.idle_us = result_.span_us * result_.tracks;
+    for (const KindTimes& kind : result_.kinds) result_.idle_us -= kind.work_us + kind.wait_us;
+  }
+
+  // A task's counter received its last signal from the producer that ended last.
+  void attribute_waits() {
+    const std::vector<std::uint32_t> last = last_producers(lowering_, trace_);
+    for (std::uint32_t position = 0; position < trace_.records.size(); ++position) {
+      const TraceRecord& record = trace_.records[position];
+      const Task& task = task_at(lowering_, position);
+      if (task.wait_counter == kNoCounter) continue;
+      const std::uint32_t producer = last[task.wait_counter];
+      if (producer == kNobody || trace_.records[producer].end_ns <= record.fetch_ns) continue;
+      const Task& from = task_at(lowering_, producer);
+      EdgeWait& wait = wait_of(from.kind, task.kind, from.release_counter == task.wait_counter);
+      ++wait.num;
+      wait.us += static_cast<double>(record.ready_ns - record.fetch_ns) / kNsPerUs;
+    }
+    std::sort(result_.waits.begin(), result_.waits.end(),
+              [](const EdgeWait& a, const EdgeWait& b) { return a.us > b.us; });
+  }
+
+  EdgeWait& wait_of(TaskKind from, TaskKind to, bool slot) {
+    for (EdgeWait& wait : result_.waits) {
+      if (wait.from == from && wait.to == to && wait.slot == slot) return wait;
+    }
+    result_.waits.push_back({.from = from, .to = to, .slot = slot});
+    return result_.waits.back();
+  }
+
+  // Walks through time with the integral of the number of running tasks, of all and of each kind;
+  // a task's company is the difference between its end and its begin.
+  void count_infusible() {
+    std::array<double, kNumTaskKinds + 1> integral{}, running{};
+    std::vector<std::array<double, 2>> at_begin(trace_.records.size());
+    std::uint64_t since_ns = 0;
+    const auto advance = [&](std::uint64_t now_ns) {
+      for (std::size_t k = 0; k < integral.size(); ++k) {
+        integral[k] += running[k] * static_cast<double>(now_ns - since_ns);
+      }
+      since_ns = now_ns;
+    };
+    std::size_t begun = 0, ended = 0;
+    while (ended < by_end_.size()) {
+      const bool begins = begun < by_ready_.size() && trace_.records[by_ready_[begun]].ready_ns <=
+                                                          trace_.records[by_end_[ended]].end_ns;
+      const std::uint32_t position = begins ? by_ready_[begun++] : by_end_[ended++];
+      const TraceRecord& record = trace_.records[position];
+      const std::size_t kind = index(task_at(lowering_, position).kind);
+      advance(begins ? record.ready_ns : record.end_ns);
+      running[kind] += begins ? 1 : -1;
+      running[kNumTaskKinds] += begins ? 1 : -1;
+      if (begins) {
+        at_begin[position] = {integral[kind], integral[kNumTaskKinds]};
+        continue;
+      }
+      const double own = integral[kind] - at_begin[position][0];
+      const double all = integral[kNumTaskKinds] - at_begin[position][1];
+      if (own >= kInfusibleShare * all) ++result_.kinds[kind].infusible;
+    }
+  }
+
+  void find_peak() {
+    for (const LiveBytes& live : live_bytes(lowering_, trace_)) {
+      result_.peak_live_bytes = std::max(result_.peak_live_bytes, live.bytes);
+    }
+  }
+
+  const Lowering& lowering_;
+  const Trace& trace_;
+  const std::vector<std::uint32_t> by_fetch_, by_ready_, by_end_;
+  TraceAnalysis result_;
+};
+
+[[noreturn]] void reject(const std::string& message) {
+  throw Error(Status::invalid_argument, "trace: " + message);
+}
+
+}  // namespace
+
+void check_trace(const Lowering& lowering, const Trace& trace) {
+  const std::size_t num_tasks = lowering.mapping.order.size();
+  if (trace.records.size() != num_tasks) {
+    reject(std::to_string(trace.records.size()) + " tasks, the mapping has " +
+           std::to_string(num_tasks));
+  }
+  for (std::uint32_t position = 0; position < num_tasks; ++position) {
+    const TraceRecord& record = trace.records[position];
+    if (record.position != position) {
+      reject("record " + std::to_string(position) + " is of position " +
+             std::to_string(record.position));
+    }
+    if (record.fetch_ns > record.ready_ns || record.ready_ns > record.end_ns) {
+      reject("position " + std::to_string(position) + ": fetched at " +
+             std::to_string(record.fetch_ns) + " ns, ready at " + std::to_string(record.ready_ns) +
+             ", ended at " + std::to_string(record.end_ns) + "; must be in this order");
+    }
+    if (record.worker >= trace.num_workers) {
+      reject("position " + std::to_string(position) + ": worker " + std::to_string(record.worker) +
+             ", must be below " + std::to_string(trace.num_workers));
+    }
+  }
+}
+
+TraceAnalysis analyse(const Lowering& lowering, const Trace& trace) {
+  check_trace(lowering, trace);
+  return Analyser(lowering, trace).run();
+}
+
+std::vector<std::uint32_t> last_producers(const Lowering& lowering, const Trace& trace) {
+  std::vector<std::uint32_t> last(lowering.graph.counter_totals.size(), kNobody);
+  const auto signal = [&](std::uint32_t counter, std::uint32_t position) {
+    std::uint32_t& known = last[counter];
+    if (known == kNobody || trace.records[known].end_ns < trace.records[position].end_ns) {
+      known = position;
+    }
+  };
+  for (std::uint32_t position = 0; position < trace.records.size(); ++position) {
+    const Task& task = task_at(lowering, position);
+    for (std::uint32_t i = 0; i < task.signal_count; ++i) signal(task.signal_first + i, position);
+    if (task.release_counter != kNoCounter) signal(task.release_counter, position);
+  }
+  return last;
+}
+
+std::vector<LiveBytes> live_bytes(const Lowering& lowering, const Trace& trace) {
+  const Tiling& tiling = lowering.graph.tiling;
+  if (tiling.input_tasks == 0) return {};
+  // By group: first write and last read of its slots.
+  struct Life {
+    std::uint64_t begin = ~std::uint64_t{0}, end = 0;
+  };
+  std::vector<Life> v(tiling.num_groups), m(tiling.num_groups);
+  for (std::uint32_t position = 0; position < trace.records.size(); ++position) {
+    const Task& task = task_at(lowering, position);
+    const TraceRecord& record = trace.records[position];
+    if (task.kind == TaskKind::filter_transform) continue;
+    const bool input = task.kind == TaskKind::input_transform;
+    const bool output = task.kind == TaskKind::output_transform;
+    Life& of_v = v[task.group];
+    Life& of_m = m[task.group];
+    if (input) of_v.begin = std::min(of_v.begin, record.ready_ns);
+    if (!input && !output) of_v.end = std::max(of_v.end, record.end_ns);
+    if (!input && !output) of_m.begin = std::min(of_m.begin, record.ready_ns);
+    if (output) of_m.end = std::max(of_m.end, record.end_ns);
+  }
+  struct Change {
+    std::uint64_t ns;
+    std::int64_t bytes;
+  };
+  std::vector<Change> changes;
+  const auto add = [&](const std::vector<Life>& lives, std::uint64_t slot_bytes) {
+    const auto bytes = static_cast<std::int64_t>(slot_bytes);
+    for (const Life& life : lives) {
+      changes.push_back({life.begin, bytes});
+      changes.push_back({life.end, -bytes});
+    }
+  };
+  add(v, tiling.v_slot_bytes());
+  add(m, tiling.m_slot_bytes());
+  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
+    return a.ns != b.ns ? a.ns < b.ns : a.bytes < b.bytes;
+  });
+  std::vector<LiveBytes> result;
+  std::int64_t now = 0;
+  for (const Change& change : changes) {
+    now += change.bytes;
+    result.push_back({change.ns, static_cast<std::uint64_t>(now)});
+  }
+  return result;
+}
+
+TaskMapping replay(const Lowering& lowering, const Trace& trace) {
+  check_trace(lowering, trace);
+  TaskMapping mapping{.policy = "replay", .options = {}, .order = {}};
+  mapping.order.reserve(trace.records.size());
+  for (const std::uint32_t position : sorted_by(trace, ready_of)) {
+    mapping.order.push_back(lowering.mapping.order[position]);
+  }
+  return mapping;
+}
+
+}  // namespace megaconv
