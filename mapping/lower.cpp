@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole way from a problem to a validated graph and mapping.
 #include <algorithm>
+#include <exception>
+#include <new>
 
+#include "mapping/text.hpp"
 #include "mapping/tiling.hpp"
 #include "megaconv/error.hpp"
 #include "megaconv/mapping.hpp"
@@ -12,7 +15,16 @@ namespace {
 TaskMapping order_tasks(const TaskGraph& graph, const MappingOptions& options, const Target& target,
                         const PolicyFunction& custom) {
   if (!custom) return make_mapping(graph, options, target);
-  return {.policy = "custom", .options = {}, .order = custom(graph)};
+  try {
+    return {.policy = "custom", .options = {}, .order = custom(graph)};
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Error(Status::invalid_argument,
+                "policy \"custom\" threw \"" + excerpt(error.what()) + "\"");
+  }
 }
 
 // Called when a mapping made for whole tensors is wrong: the policy's fault, not the window's.

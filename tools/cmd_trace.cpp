@@ -13,20 +13,23 @@
 #include "tools/file_io.hpp"
 #include "tools/plan_arguments.hpp"
 #include "tools/problem_selection.hpp"
-#include "tools/tensors.hpp"
 #include "tools/trace_json.hpp"
+#include "tools/trial.hpp"
 
 namespace megaconv::cli {
 namespace {
 
 constexpr const char* kFooter = R"(
 The file is Chrome trace JSON; https://ui.perfetto.dev shows it. An arrow leads to every task that had
-to wait, from the producer that it waited for last. The run is the second of two, so that memory and
-caches are warm.
+to wait, from the producer that it waited for last. Runs without tracing come before it, so that
+memory and caches are warm; their median time is in the file.
 
 Examples:
   megaconv trace n4c64h56k64 -o conv2.json
   megaconv trace n64c128h28k128 --backend cuda --policy staged -o staged.json)";
+
+// Their median is the time of the run, which tracing itself makes longer.
+constexpr int kUntracedRuns = 5;
 
 struct TraceArguments {
   ProblemArguments problem;
@@ -41,19 +44,12 @@ ExitCode trace(const TraceArguments& arguments) {
   }
   const ConvProblem& problem = selected.front().problem;
   if (!arguments.output.empty()) require_writable(arguments.output);
-  const PlanOptions& options = arguments.plan.options;
-  TensorSet tensors = allocate_tensors(device_of(options.backend), problem, false);
-  fill_random(tensors, arguments.plan.seed);
-  Runner runner(make_plan(problem, arguments.plan), tensors);
-  runner.run();
-  Trace trace;
-  runner.run(&trace);
-
-  const Lowering& lowering = runner.plan().lowering();
-  std::fputs(trace_table(lowering, trace).c_str(), stdout);
+  Experiment experiment(arguments.plan.options.backend, problem, arguments.plan.seed);
+  Trial trial(make_plan(problem, arguments.plan), arguments.plan, experiment);
+  const RecordedRun run = trial.record(trial.turn_us(arguments.plan.seed, kUntracedRuns));
+  std::fputs(trace_table(analyse(run.lowering, run.trace)).c_str(), stdout);
   if (!arguments.output.empty()) {
-    const bool on_cpu = options.backend == Backend::cpu;
-    write_file(arguments.output, trace_json(lowering, trace, on_cpu ? "worker" : "SM"));
+    write_file(arguments.output, trace_json(run));
     fmt::print("written to {}\n", arguments.output);
   }
   return ExitCode::ok;

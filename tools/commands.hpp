@@ -17,6 +17,7 @@ void add_run(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_map(CLI::App& app, Action& action);
+void add_lab(CLI::App& app, Action& action);
 void add_trace(CLI::App& app, Action& action);
 
 }  // namespace megaconv::cli

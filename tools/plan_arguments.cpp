@@ -32,22 +32,6 @@ const char* algorithm_word(Algorithm algorithm) {
                                             : "auto";
 }
 
-void parse_window(const std::string& text, TilingOptions& tiling) {
-  tiling.whole_tensors = text == "whole";
-  tiling.v_slots = tiling.m_slots = 0;
-  if (text == "auto" || text == "whole") return;
-  const char* const end = text.data() + text.size();
-  const auto [comma, v_error] = std::from_chars(text.data(), end, tiling.v_slots);
-  if (v_error == std::errc() && comma != end && *comma == ',') {
-    const auto [stop, m_error] = std::from_chars(comma + 1, end, tiling.m_slots);
-    if (m_error == std::errc() && stop == end && tiling.v_slots > 0 && tiling.m_slots > 0) return;
-  }
-  throw Error(Status::invalid_argument,
-              "--window " + text +
-                  ", must be auto, whole, or group slots of V and M, each at "
-                  "least 1: 4,2");
-}
-
 template <class Value>
 void add_choice(CLI::App& app, const char* name, Value& target, const Choices<Value>& choices,
                 const char* type_name, const char* description) {
@@ -68,6 +52,22 @@ void add_number(CLI::App& app, const char* name, Value& target, const char* desc
 
 }  // namespace
 
+void parse_window(const std::string& text, TilingOptions& tiling) {
+  tiling.whole_tensors = text == "whole";
+  tiling.v_slots = tiling.m_slots = 0;
+  if (text == "auto" || text == "whole") return;
+  const char* const end = text.data() + text.size();
+  const auto [comma, v_error] = std::from_chars(text.data(), end, tiling.v_slots);
+  if (v_error == std::errc() && comma != end && *comma == ',') {
+    const auto [stop, m_error] = std::from_chars(comma + 1, end, tiling.m_slots);
+    if (m_error == std::errc() && stop == end && tiling.v_slots > 0 && tiling.m_slots > 0) return;
+  }
+  throw Error(Status::invalid_argument,
+              "--window " + text +
+                  ", must be auto, whole, or group slots of V and M, each at "
+                  "least 1: 4,2");
+}
+
 MachineModel load_machine(const std::string& name_or_file) {
   const std::vector<std::string> names = machine_names();
   if (std::find(names.begin(), names.end(), name_or_file) != names.end()) {
@@ -80,6 +80,10 @@ MachineModel load_machine(const std::string& name_or_file) {
   } catch (const Error& error) {
     throw Error(error.status(), name_or_file + ": " + error.what());
   }
+}
+
+MachineModel machine_of(const PlanArguments& arguments) {
+  return arguments.options.machine ? *arguments.options.machine : machine_preset("h200");
 }
 
 void add_plan_options(CLI::App& app, PlanArguments& arguments) {

@@ -19,9 +19,15 @@ struct PlanArguments {
 /// Adds --algo, --tile, --points, --policy, ... `arguments` must outlive the parsing.
 void add_plan_options(CLI::App& app, PlanArguments& arguments);
 
+/// Reads "auto", "whole" or "4,2", slots of V and M. Throws Error(invalid_argument).
+void parse_window(const std::string& text, TilingOptions& tiling);
+
 /// A preset's name, or a file with a machine model. Throws Error(invalid_argument),
 /// Error(device_error) for an unreadable file.
 MachineModel load_machine(const std::string& name_or_file);
+
+/// The machine that the arguments simulate.
+MachineModel machine_of(const PlanArguments& arguments);
 
 /// The plan. With --mapping the file decides everything but the threads, and must be for `problem`.
 /// Throws what Plan::create and import_mapping throw, Error(device_error) for an unreadable file.

@@ -4,12 +4,13 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <numeric>
 #include <vector>
 
 #include "tools/table.hpp"
+#include "tools/terminal.hpp"
+#include "tools/trace_tracks.hpp"
 
 namespace megaconv::cli {
 namespace {
@@ -23,45 +24,11 @@ const Task& task_at(const Lowering& lowering, std::uint32_t position) {
   return lowering.graph.tasks[lowering.mapping.order[position]];
 }
 
-// Position -> track. A worker has one track; an SM that runs several blocks has as many as were
-// busy at once: each task takes the first that is free.
-class Tracks {
- public:
-  explicit Tracks(const Trace& trace) : of_position_(trace.records.size()) {
-    std::vector<std::uint32_t> by_time(trace.records.size());
-    std::iota(by_time.begin(), by_time.end(), 0u);
-    std::sort(by_time.begin(), by_time.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return trace.records[a].fetch_ns < trace.records[b].fetch_ns;
-    });
-    std::vector<std::vector<std::uint64_t>> free_at(trace.num_workers);
-    for (const std::uint32_t position : by_time) {
-      const TraceRecord& record = trace.records[position];
-      std::vector<std::uint64_t>& slots = free_at[record.worker];
-      auto slot = std::find_if(slots.begin(), slots.end(),
-                               [&](std::uint64_t end) { return end <= record.fetch_ns; });
-      if (slot == slots.end()) slot = slots.insert(slots.end(), 0);
-      *slot = record.end_ns;
-      of_position_[position] =
-          record.worker * kMostSlots + static_cast<std::uint32_t>(slot - slots.begin());
-    }
-    for (std::uint32_t worker = 0; worker < free_at.size(); ++worker) {
-      for (std::uint32_t slot = 0; slot < free_at[worker].size(); ++slot) {
-        all_.push_back(worker * kMostSlots + slot);
-      }
-    }
-  }
-  std::uint32_t of(std::uint32_t position) const { return of_position_[position]; }
-  const std::vector<std::uint32_t>& all() const { return all_; }
-  static std::uint32_t worker(std::uint32_t track) { return track / kMostSlots; }
-
- private:
-  static constexpr std::uint32_t kMostSlots = 64;  // resident blocks of an SM are fewer
-  std::vector<std::uint32_t> of_position_, all_;
-};
-
 }  // namespace
 
-std::string trace_json(const Lowering& lowering, const Trace& trace, const char* worker_name) {
+std::string trace_json(const RecordedRun& run) {
+  const Lowering& lowering = run.lowering;
+  const Trace& trace = run.trace;
   const Tracks tracks(trace);
   const std::vector<std::uint32_t> last = last_producers(lowering, trace);
   std::string text = "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n";
@@ -72,7 +39,7 @@ std::string trace_json(const Lowering& lowering, const Trace& trace, const char*
     text += fmt::format(
         ",\n"
         R"({{"ph": "M", "pid": 0, "tid": {}, "name": "thread_name", "args": {{"name": "{} {}"}}}})",
-        track, worker_name, Tracks::worker(track));
+        track, run.worker_name, Tracks::worker(track));
   }
   for (const TraceRecord& record : trace.records) {
     const Task& task = task_at(lowering, record.position);
@@ -103,29 +70,20 @@ std::string trace_json(const Lowering& lowering, const Trace& trace, const char*
         tracks.of(producer), us(std::max(from.ready_ns, from.end_ns - 1)), record.position, track,
         us(record.ready_ns), record.position);
   }
-  return text + "\n]}\n";
+  return text +
+         fmt::format(
+             "\n],\n"
+             R"("otherData": {{"megaconv_trace": {}, "workers": {}, "worker_name": "{}", )"
+             R"("time_us": {:.3f}, "mapping": )",
+             kTraceFileVersion, trace.num_workers, run.worker_name, run.time_us) +
+         export_mapping(lowering) + "}}\n";
 }
 
-std::string trace_table(const Lowering& lowering, const Trace& trace) {
-  struct Sum {
-    std::uint64_t num = 0, work_ns = 0, wait_ns = 0;
-  };
-  std::array<Sum, kNumTaskKinds> sums{};
-  std::uint64_t span_ns = 1;
-  const Tracks tracks(trace);
-  for (const TraceRecord& record : trace.records) {
-    Sum& sum = sums[static_cast<std::size_t>(task_at(lowering, record.position).kind)];
-    ++sum.num;
-    sum.work_ns += record.end_ns - record.ready_ns;
-    sum.wait_ns += record.ready_ns - record.fetch_ns;
-    span_ns = std::max(span_ns, record.end_ns);
-  }
-  const double all_ns = static_cast<double>(span_ns) * static_cast<double>(tracks.all().size());
-  const auto share = [&](std::uint64_t ns) {
-    return fmt::format("{:.1f}%", 100 * static_cast<double>(ns) / all_ns);
-  };
-  const auto mean_us = [](std::uint64_t ns, std::uint64_t num) {
-    return fmt::format("{:.1f}", static_cast<double>(ns) / 1000 / static_cast<double>(num));
+std::string trace_table(const TraceAnalysis& analysis) {
+  const double all_us = std::max(analysis.span_us * analysis.tracks, 1e-3);
+  const auto share = [&](double us) { return fmt::format("{:.1f}%", 100 * us / all_us); };
+  const auto mean = [](double us, std::uint64_t num) {
+    return fmt::format("{:.1f}", us / static_cast<double>(num));
   };
   Table table;
   table.add_column("task kind");
@@ -134,14 +92,34 @@ std::string trace_table(const Lowering& lowering, const Trace& trace) {
   table.add_column("wait", "mean, us");
   table.add_column("work", "share of time");
   table.add_column("wait", "share of time");
-  for (std::uint32_t kind = 0; kind < kNumTaskKinds; ++kind) {
-    const Sum& sum = sums[kind];
-    if (sum.num == 0) continue;
-    table.add_row({to_string(static_cast<TaskKind>(kind)), std::to_string(sum.num),
-                   mean_us(sum.work_ns, sum.num), mean_us(sum.wait_ns, sum.num), share(sum.work_ns),
-                   share(sum.wait_ns)});
+  table.add_column("infusible");
+  for (std::uint32_t k = 0; k < kNumTaskKinds; ++k) {
+    const KindTimes& kind = analysis.kinds[k];
+    if (kind.num == 0) continue;
+    table.add_row({to_string(static_cast<TaskKind>(k)), std::to_string(kind.num),
+                   mean(kind.work_us, kind.num), mean(kind.wait_us, kind.num), share(kind.work_us),
+                   share(kind.wait_us), std::to_string(kind.infusible)});
   }
-  return fmt::format("{} us on {} tracks\n", us(span_ns), tracks.all().size()) + table.str();
+  std::string text = fmt::format("{:.3f} us on {} tracks, {} of their time idle; live at most {}\n",
+                                 analysis.span_us, analysis.tracks, share(analysis.idle_us),
+                                 format_bytes(analysis.peak_live_bytes)) +
+                     table.str();
+  if (analysis.waits.empty()) return text;
+  Table waits;
+  waits.add_column("waits");
+  waits.add_column("tasks");
+  waits.add_column("mean, us");
+  waits.add_column("share of time");
+  for (const EdgeWait& wait : analysis.waits) {
+    waits.add_row(
+        {edge_name(wait), std::to_string(wait.num), mean(wait.us, wait.num), share(wait.us)});
+  }
+  return text + waits.str();
+}
+
+std::string edge_name(const EdgeWait& wait) {
+  return fmt::format("{} for {}{}", to_string(wait.to), to_string(wait.from),
+                     wait.slot ? " (slot)" : "");
 }
 
 }  // namespace megaconv::cli

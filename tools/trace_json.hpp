@@ -1,21 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace as Chrome trace JSON (which Perfetto reads too), and in figures.
+// A trace as Chrome trace JSON (which Perfetto reads too) and back, and in figures.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "megaconv/mapping.hpp"
 #include "megaconv/trace.hpp"
 
 namespace megaconv::cli {
 
+/// A run as a trace file holds it: what ran, when, and on what.
+struct RecordedRun {
+  Lowering lowering;
+  Trace trace;
+  std::string worker_name;  ///< "worker" or "SM"
+  double time_us = 0;       ///< of a run without tracing; 0: not measured
+};
+
 /// One track per worker, or as many as an SM ran tasks at once. A task is a slice of its kind, the
 /// time it waited before a slice "wait"; an arrow leads to every task that waited from the producer
-/// that it waited for last. Times in microseconds.
-std::string trace_json(const Lowering& lowering, const Trace& trace, const char* worker_name);
+/// that it waited for last. Times in microseconds. The mapping is in the file too, where viewers
+/// ignore it.
+std::string trace_json(const RecordedRun& run);
 
-/// A table: number, work and waiting time of every task kind, and their shares of all workers'
-/// time.
-std::string trace_table(const Lowering& lowering, const Trace& trace);
+/// Reads what trace_json() wrote. Throws Error(invalid_argument), "trace: ...", for a file that is
+/// cut short, has no mapping, or whose events are not those of its mapping.
+RecordedRun parse_trace(std::string_view json);
+
+/// Tables: number, work and waiting time of every task kind and their shares of all workers' time;
+/// then the waits by the edge that caused them.
+std::string trace_table(const TraceAnalysis& analysis);
+
+/// "gemm for input_transform"; " (slot)" is added where the wait was for memory, not for data.
+std::string edge_name(const EdgeWait& wait);
 
 }  // namespace megaconv::cli

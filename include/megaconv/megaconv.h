@@ -116,6 +116,36 @@ megaconv_status megaconv_execute(const megaconv_plan* plan, const megaconv_tenso
 const char* megaconv_describe(megaconv_plan* plan);
 const char* megaconv_export_mapping(megaconv_plan* plan);
 
+/* A scheduling policy as a shared object (tools/examples/). It defines
+ *
+ *   int megaconv_policy(const megaconv_graph* graph, uint32_t* order);
+ *
+ * which writes the ids of all tasks into `order`, in the order in which workers shall take them,
+ * and returns 0. Every task must stand after those that its counter waits for; megaconv proves
+ * that. Any other value returned refuses the graph. `megaconv lab compare --policies ./mine.so`
+ * runs it. */
+
+/* An id is an index into megaconv_graph.tasks. kind: 0 filter transform, 1 input transform, 2 GEMM,
+ * 3 output transform, 4 direct. 0xffffffff: no counter. */
+typedef struct megaconv_task {
+  uint32_t kind, group, block;
+  uint32_t wait_counter, wait_count;   /* it runs when this counter has so many signals */
+  uint32_t signal_first, signal_count; /* counters that it signals: a range, */
+  uint32_t release_counter;            /* and this one */
+} megaconv_task;
+
+/* Ids stand in staged order: filter transforms, then for every group its input transforms, then for
+ * every group its GEMM (or direct) tasks, then for every group its output transforms. */
+typedef struct megaconv_graph {
+  uint32_t num_tasks, num_counters;
+  uint32_t num_groups;       /* NG */
+  uint32_t num_filter_tasks; /* NF, and of each group: */
+  uint32_t input_tasks;      /* SI */
+  uint32_t gemm_tasks;       /* SG */
+  uint32_t output_tasks;     /* SO */
+  const megaconv_task* tasks;
+} megaconv_graph;
+
 #ifdef __cplusplus
 }
 #endif

@@ -122,6 +122,12 @@ class Plan {
   std::shared_ptr<const State> state_;
 };
 
+/// A policy from a shared object that defines megaconv_policy (megaconv.h). It runs in a process of
+/// its own, so that whatever it does it does to itself. Calling the result throws Error:
+/// invalid_argument when the file is no such object, the policy refuses the graph or ends by a
+/// signal or an exception; timeout when it takes longer than `budget_ms`.
+PolicyFunction load_policy(const std::string& path, std::uint32_t budget_ms = 10'000);
+
 /// "0.1.0"
 const char* version() noexcept;
 

@@ -19,6 +19,7 @@ class SimExecutor final : public Executor {
   }
 
   std::size_t workspace_bytes() const override { return Plan::kAlignment; }
+  std::size_t filter_bytes() const override { return lowering_.graph.tiling.u_bytes(); }
   std::uint32_t num_workers() const override {
     return options_.num_workers == 0 ? machine_.workers()
                                      : std::min(options_.num_workers, machine_.workers());

@@ -35,7 +35,7 @@ Trace three_records() {
 TEST_CASE("a trace file has slices for work and waiting, and an arrow to the task that waited") {
   const Lowering lowering = three_tasks();
   REQUIRE(lowering.mapping.order.size() == 3);
-  const auto json = nlohmann::json::parse(trace_json(lowering, three_records(), "worker"));
+  const auto json = nlohmann::json::parse(trace_json({lowering, three_records(), "worker", 0}));
   std::map<std::string, nlohmann::json> slices;
   std::map<std::string, int> phases;
   for (const auto& event : json.at("traceEvents")) {
@@ -56,7 +56,7 @@ TEST_CASE("a trace file has slices for work and waiting, and an arrow to the tas
 TEST_CASE("tasks that overlap on one SM get tracks of their own") {
   Trace trace = three_records();
   for (TraceRecord& record : trace.records) record.worker = 0;
-  const auto json = nlohmann::json::parse(trace_json(three_tasks(), trace, "SM"));
+  const auto json = nlohmann::json::parse(trace_json({three_tasks(), trace, "SM", 0}));
   std::map<std::string, int> tracks;
   for (const auto& event : json.at("traceEvents")) {
     if (event.at("ph") == "X") tracks[event.at("name").get<std::string>()] = event.at("tid");
@@ -66,7 +66,7 @@ TEST_CASE("tasks that overlap on one SM get tracks of their own") {
 }
 
 TEST_CASE("a trace table gives means and shares of all workers' time") {
-  const std::string table = trace_table(three_tasks(), three_records());
+  const std::string table = trace_table(analyse(three_tasks(), three_records()));
   CHECK_THAT(table, ContainsSubstring("10.250 us on 2 tracks"));
   CHECK_THAT(table, ContainsSubstring("gemm"));
   CHECK_THAT(table, ContainsSubstring("26.8%"));  // 5.5 of 20.5 us: the input transform

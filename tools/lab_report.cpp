@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/lab_report.hpp"
+
+#include <spdlog/fmt/fmt.h>
+
+#include "tools/table.hpp"
+#include "tools/terminal.hpp"
+#include "tools/trace_json.hpp"
+
+namespace megaconv::cli {
+namespace {
+
+std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
+
+struct Shares {
+  double wait = 0, idle = 0, infusible = 0;
+};
+
+Shares shares_of(const TraceAnalysis& analysis) {
+  const double all_us = std::max(analysis.span_us * analysis.tracks, 1e-3);
+  Shares shares{.idle = analysis.idle_us / all_us};
+  double num = 0, infusible = 0;
+  for (const KindTimes& kind : analysis.kinds) {
+    shares.wait += kind.wait_us / all_us;
+    num += static_cast<double>(kind.num);
+    infusible += static_cast<double>(kind.infusible);
+  }
+  shares.infusible = num > 0 ? infusible / num : 0;
+  return shares;
+}
+
+}  // namespace
+
+std::string lab_table(const std::vector<LabResult>& results) {
+  std::string text;
+  for (std::size_t begin = 0, end; begin < results.size(); begin = end) {
+    end = begin;
+    while (end < results.size() && results[end].layer == results[begin].layer &&
+           results[end].backend == results[begin].backend) {
+      ++end;
+    }
+    Table table;
+    table.add_column("policy");
+    table.add_column("median", "time, us");
+    table.add_column("95% interval", "time, us");
+    table.add_column("against first");
+    table.add_column("above bound");
+    table.add_column("wait", "share of workers' time");
+    table.add_column("idle", "share of workers' time");
+    table.add_column("infusible");
+    table.add_column("live");
+    for (std::size_t i = begin; i < end; ++i) {
+      const LabResult& result = results[i];
+      const Shares shares = shares_of(result.analysis);
+      table.add_row(
+          {result.policy, fmt::format("{:.1f}", result.time_us.median),
+           fmt::format("{:.1f} .. {:.1f}", result.time_us.low, result.time_us.high),
+           fmt::format("{:.3f} ({:.3f} .. {:.3f})", result.against_first.median,
+                       result.against_first.low, result.against_first.high),
+           result.bound_us > 0 ? percent(result.time_us.median / result.bound_us - 1) : "-",
+           percent(shares.wait), percent(shares.idle), percent(shares.infusible),
+           format_bytes(result.analysis.peak_live_bytes)});
+    }
+    text += fmt::format("{}{} on {}{}\n", begin == 0 ? "" : "\n", results[begin].layer,
+                        results[begin].backend,
+                        results[begin].machine.empty() ? "" : " " + results[begin].machine) +
+            table.str();
+  }
+  return text;
+}
+
+std::vector<Record> lab_records(const std::vector<LabResult>& results, std::uint64_t seed) {
+  std::vector<Record> records;
+  for (const LabResult& result : results) {
+    const Shares shares = shares_of(result.analysis);
+    const MappingOptions& options = result.lowering.mapping.options;
+    const auto optional = [](const std::optional<std::uint32_t>& value) {
+      return value ? Record(*value) : Record();
+    };
+    Record record = record_head("lab", result.analysis.tracks, seed);
+    record["layer"] = result.layer;
+    record["problem"] = to_string(result.lowering.graph.tiling.problem);
+    record["policy"] = result.policy;
+    record["backend"] = result.backend;
+    record["machine"] = result.machine.empty() ? Record() : Record(result.machine);
+    record["dig"] = optional(options.dig);
+    record["dgo"] = optional(options.dgo);
+    record["m_groups"] = optional(options.m_groups);
+    record["tasks"] = result.lowering.graph.tasks.size();
+    record["turns"] = result.times_us.size();
+    record["time_us"] = result.time_us.median;
+    record["time_low_us"] = result.time_us.low;
+    record["time_high_us"] = result.time_us.high;
+    record["against_first"] = result.against_first.median;
+    record["against_first_low"] = result.against_first.low;
+    record["against_first_high"] = result.against_first.high;
+    record["bound_us"] = result.bound_us > 0 ? Record(result.bound_us) : Record();
+    record["span_us"] = result.analysis.span_us;
+    record["wait_share"] = shares.wait;
+    record["idle_share"] = shares.idle;
+    record["infusible_share"] = shares.infusible;
+    record["peak_live_bytes"] = result.analysis.peak_live_bytes;
+    for (std::uint32_t k = 0; k < kNumTaskKinds; ++k) {
+      const KindTimes& kind = result.analysis.kinds[k];
+      const std::string name = to_string(static_cast<TaskKind>(k));
+      const auto mean = [&](double us) {
+        return kind.num > 0 ? Record(us / static_cast<double>(kind.num)) : Record();
+      };
+      record[name + "_work_us"] = mean(kind.work_us);
+      record[name + "_wait_us"] = mean(kind.wait_us);
+    }
+    const auto rate = [&](const Reuse Simulation::*reuse) {
+      return result.simulation ? Record(((*result.simulation).*reuse).hit_rate()) : Record();
+    };
+    record["reuse_a"] = rate(&Simulation::input_rows);
+    record["reuse_b"] = rate(&Simulation::filters);
+    record["reuse_c"] = rate(&Simulation::products);
+    record["hbm_bytes"] = result.simulation ? Record(result.simulation->hbm_bytes) : Record();
+    records.push_back(std::move(record));
+  }
+  return records;
+}
+
+}  // namespace megaconv::cli

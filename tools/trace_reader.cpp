@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading a trace file. Its events are placed by the position that each names; together they must
+// be the records of the mapping in the same file.
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "mapping/text.hpp"
+#include "megaconv/error.hpp"
+#include "tools/trace_json.hpp"
+#include "tools/trace_tracks.hpp"
+
+namespace megaconv::cli {
+namespace {
+
+using nlohmann::json;
+
+[[noreturn]] void reject(const std::string& message) {
+  throw Error(Status::invalid_argument, "trace: " + message);
+}
+
+json parse(std::string_view text) {
+  try {
+    return json::parse(text);
+  } catch (const json::exception& error) {
+    std::string_view what = error.what();
+    what.remove_prefix(std::min(what.size(), what.find("] ") + 2));
+    reject(excerpt(what, 160));
+  }
+}
+
+std::uint64_t ns_of(double us) {
+  if (!std::isfinite(us) || us < 0 || us > 1e12) reject("a time of " + json(us).dump() + " us");
+  return static_cast<std::uint64_t>(std::llround(us * 1000));
+}
+
+Trace read_events(const json& events, std::size_t num_tasks, std::uint32_t num_workers) {
+  Trace trace;
+  trace.num_workers = num_workers;
+  trace.records.resize(num_tasks);
+  std::vector<std::uint8_t> seen(num_tasks);
+  for (const json& event : events) {
+    if (event.at("ph") != "X" || event.at("cat") == "wait") continue;
+    const auto position = event.at("args").at("position").get<std::uint64_t>();
+    if (position >= num_tasks) {
+      reject("position " + std::to_string(position) + ", its mapping has " +
+             std::to_string(num_tasks));
+    }
+    if (seen[position]++) reject("position " + std::to_string(position) + " stands twice");
+    const std::uint64_t ready_ns = ns_of(event.at("ts").get<double>());
+    const std::uint64_t wait_ns = ns_of(event.at("args").at("wait_us").get<double>());
+    trace.records[position] = {.position = static_cast<std::uint32_t>(position),
+                               .worker = Tracks::worker(event.at("tid").get<std::uint32_t>()),
+                               .fetch_ns = ready_ns - std::min(ready_ns, wait_ns),
+                               .ready_ns = ready_ns,
+                               .end_ns = ready_ns + ns_of(event.at("dur").get<double>())};
+  }
+  for (std::size_t position = 0; position < num_tasks; ++position) {
+    if (!seen[position]) reject("position " + std::to_string(position) + " is missing");
+  }
+  return trace;
+}
+
+}  // namespace
+
+RecordedRun parse_trace(std::string_view text) {
+  const json file = parse(text);
+  try {
+    if (!file.is_object() || !file.contains("otherData") ||
+        !file.at("otherData").contains("megaconv_trace")) {
+      reject("this is no trace of megaconv: it has no mapping under \"otherData\"");
+    }
+    const json& about = file.at("otherData");
+    if (about.at("megaconv_trace") != kTraceFileVersion) {
+      reject("megaconv_trace: found " + excerpt(about.at("megaconv_trace").dump(), 40) +
+             ", must be " + std::to_string(kTraceFileVersion));
+    }
+    RecordedRun run;
+    run.lowering = import_mapping(about.at("mapping").dump());
+    run.worker_name = about.at("worker_name").get<std::string>();
+    run.time_us = about.at("time_us").get<double>();
+    run.trace = read_events(file.at("traceEvents"), run.lowering.mapping.order.size(),
+                            about.at("workers").get<std::uint32_t>());
+    check_trace(run.lowering, run.trace);
+    return run;
+  } catch (const json::exception& error) {
+    std::string_view what = error.what();
+    what.remove_prefix(std::min(what.size(), what.find("] ") + 2));
+    reject(excerpt(what, 160));
+  }
+}
+
+}  // namespace megaconv::cli
