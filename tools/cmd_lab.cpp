@@ -49,10 +49,6 @@ struct LabArguments {
   int turns = 10, runs = 5;
 };
 
-const char* to_word(Backend backend) {
-  return backend == Backend::cpu ? "cpu" : backend == Backend::cuda ? "cuda" : "sim";
-}
-
 std::vector<Backend> parse_backends(const std::string& list) {
   const Choices<Backend> choices = {
       {"cpu", Backend::cpu}, {"cuda", Backend::cuda}, {"sim", Backend::sim}};
@@ -67,7 +63,7 @@ std::vector<Backend> parse_backends(const std::string& list) {
 
 /// A file name that says what is in it.
 std::string trace_name(const LabResult& result) {
-  std::string name = result.layer + '.' + result.policy + '.' + result.backend;
+  std::string name = result.layer + '.' + result.policy + '.' + backend_word(result.site.backend);
   for (char& ch : name) {
     if (!std::isalnum(static_cast<unsigned char>(ch)) && ch != '.' && ch != '_') ch = '-';
   }
@@ -92,10 +88,10 @@ std::vector<LabResult> compare_on(const NamedProblem& layer, Backend backend,
     LabResult result;
     result.layer = layer.name;
     result.policy = policy.text;
-    result.backend = to_word(backend);
+    result.site = backend == Backend::sim ? RecordSite{backend, machine.name, "model"}
+                                          : site_of(device_of(backend));
     result.lowering = trials.back()->plan().lowering();
     if (backend == Backend::sim) {
-      result.machine = machine.name;
       result.bound_us = lower_bounds(result.lowering.graph, machine).least_us();
       result.simulation = trials.back()->simulation();
     }
@@ -103,7 +99,7 @@ std::vector<LabResult> compare_on(const NamedProblem& layer, Backend backend,
   }
   for (int turn = 1; turn <= arguments.turns; ++turn) {
     for (std::size_t i = 0; i < trials.size(); ++i) {
-      report(fmt::format("{} on {}, turn {} of {}", policies[i].text, to_word(backend), turn,
+      report(fmt::format("{} on {}, turn {} of {}", policies[i].text, backend_word(backend), turn,
                          arguments.turns));
       results[i].times_us.push_back(
           trials[i]->turn_us(static_cast<std::uint64_t>(turn), arguments.runs));

@@ -36,7 +36,7 @@ std::string lab_table(const std::vector<LabResult>& results) {
   for (std::size_t begin = 0, end; begin < results.size(); begin = end) {
     end = begin;
     while (end < results.size() && results[end].layer == results[begin].layer &&
-           results[end].backend == results[begin].backend) {
+           results[end].site.backend == results[begin].site.backend) {
       ++end;
     }
     Table table;
@@ -61,9 +61,8 @@ std::string lab_table(const std::vector<LabResult>& results) {
            percent(shares.wait), percent(shares.idle), percent(shares.infusible),
            format_bytes(result.analysis.peak_live_bytes)});
     }
-    text += fmt::format("{}{} on {}{}\n", begin == 0 ? "" : "\n", results[begin].layer,
-                        results[begin].backend,
-                        results[begin].machine.empty() ? "" : " " + results[begin].machine) +
+    text += fmt::format("{}{} on {}, {}\n", begin == 0 ? "" : "\n", results[begin].layer,
+                        backend_word(results[begin].site.backend), results[begin].site.device) +
             table.str();
   }
   return text;
@@ -77,12 +76,10 @@ std::vector<Record> lab_records(const std::vector<LabResult>& results, std::uint
     const auto optional = [](const std::optional<std::uint32_t>& value) {
       return value ? Record(*value) : Record();
     };
-    Record record = record_head("lab", result.analysis.tracks, seed);
+    Record record = record_head("lab", result.site, result.analysis.tracks, seed);
     record["layer"] = result.layer;
     record["problem"] = to_string(result.lowering.graph.tiling.problem);
     record["policy"] = result.policy;
-    record["backend"] = result.backend;
-    record["machine"] = result.machine.empty() ? Record() : Record(result.machine);
     record["dig"] = optional(options.dig);
     record["dgo"] = optional(options.dgo);
     record["m_groups"] = optional(options.m_groups);

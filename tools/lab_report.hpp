@@ -13,7 +13,8 @@ namespace megaconv::cli {
 
 /// One policy for one layer on one back end.
 struct LabResult {
-  std::string layer, policy, backend, machine;
+  std::string layer, policy;
+  RecordSite site;
   Lowering lowering;
   std::vector<double> times_us;  ///< one a turn
   Estimate time_us, against_first;

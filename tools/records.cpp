@@ -59,7 +59,7 @@ Record record_head(const char* kind, const RecordSite& site, std::optional<std::
           {"kind", kind},
           {"version", version()},
           {"git", git_describe()},
-          {"backend", site.backend == Backend::cpu ? "cpu" : "cuda"},
+          {"backend", backend_word(site.backend)},
           {"device", site.device},
           {"isa", site.isa},
           {"workers", workers ? Record(*workers) : Record()},

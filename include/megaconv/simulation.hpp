@@ -52,7 +52,7 @@ struct Simulation {
 Simulation simulate(const Lowering& lowering, const MachineModel& machine,
                     const SimulationOptions& options = {});
 
-/// Times that no order of these tasks on this machine can beat, noise aside.
+/// Times that no order of these tasks on this machine can beat, whatever its window, noise aside.
 struct Bounds {
   double critical_path_us = 0;  ///< the longest chain of tasks, each alone on the machine
   double work_us = 0;           ///< all workers busy from the first task to the last

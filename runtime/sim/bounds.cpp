@@ -18,14 +18,14 @@ constexpr double kNsPerUs = 1000;
 
 class BoundFinder {
  public:
-  BoundFinder(const TaskGraph& graph, const MachineModel& machine)
-      : graph_(graph),
+  BoundFinder(TaskGraph graph, const MachineModel& machine)
+      : graph_(std::move(graph)),
         machine_(machine),
-        demands_(graph),
-        alone_ns_(graph.tasks.size()),
-        ready_ns_(graph.tasks.size()),
-        after_ns_(graph.counter_totals.size()) {
-    for (std::size_t id = 0; id < alone_ns_.size(); ++id) alone_ns_[id] = alone(graph.tasks[id]);
+        demands_(graph_),
+        alone_ns_(graph_.tasks.size()),
+        ready_ns_(graph_.tasks.size()),
+        after_ns_(graph_.counter_totals.size()) {
+    for (std::size_t id = 0; id < alone_ns_.size(); ++id) alone_ns_[id] = alone(graph_.tasks[id]);
   }
 
   Bounds run() {
@@ -80,7 +80,6 @@ class BoundFinder {
     if (task.release_counter != kNoCounter) visit(task.release_counter);
   }
 
-  // Slot reuse makes ids no topological order, so counters are resolved as they fill.
   void find_heads() {
     std::vector<std::uint32_t> missing = graph_.counter_totals;
     std::vector<double> ready_at(missing.size());
@@ -121,7 +120,7 @@ class BoundFinder {
     return tail;
   }
 
-  const TaskGraph& graph_;
+  const TaskGraph graph_;
   const MachineModel& machine_;
   sim::Demands demands_;
   std::vector<double> alone_ns_, ready_ns_;  // by task: time alone; earliest begin
@@ -137,7 +136,9 @@ double Bounds::least_us() const {
 
 Bounds lower_bounds(const TaskGraph& graph, const MachineModel& machine) {
   validate(machine);
-  return BoundFinder(graph, machine).run();
+  Tiling whole = graph.tiling;  // a window is part of an order's choice, and only adds edges
+  whole.v_slots = whole.m_slots = whole.num_groups;
+  return BoundFinder(build_graph(whole), machine).run();
 }
 
 }  // namespace megaconv
