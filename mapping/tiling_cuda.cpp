@@ -16,9 +16,9 @@ constexpr std::uint32_t kNarrowTiles = 128, kNarrowBlocks = 64 / Tiling::kLaneBl
 // so that filling its pipeline and taking its ticket stay small.
 constexpr std::uint32_t kLeastGemmChannels = 256;
 // A transform task takes one lane block of channels: 8 tiles a thread at m = 4, about as long as a
-// GEMM task. Fewer tiles than its group's, but at least this many (64 bytes of V in a row), where
+// GEMM task. Fewer tiles than its group's, but at least this many (128 bytes of V in a row), where
 // there would be too few tasks for all workers.
-constexpr std::uint32_t kLeastTransformTiles = 16;
+constexpr std::uint32_t kLeastTransformTiles = 32;
 // A filter task takes 16 filters of up to 64 channels: 8 a thread.
 constexpr std::uint32_t kFilterTaskChannelBlocks = 4;
 
