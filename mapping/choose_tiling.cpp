@@ -190,7 +190,8 @@ Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, con
     tiling.v_slots = options.v_slots;
     tiling.m_slots = options.m_slots;
   } else if (tiling.algorithm == Algorithm::direct) {
-    choose_direct(tiling, target);
+    target.backend == Backend::cuda ? choose_direct_for_cuda(tiling, target)
+                                    : choose_direct(tiling, target);
   } else {
     tiling.output_layout = options.output_layout;  // the rest of openCNN's blocking is fixed
   }

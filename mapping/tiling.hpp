@@ -42,6 +42,9 @@ std::string opencnn_obstacle(const ConvProblem& problem);
 /// Sizes of the tasks of a Winograd tiling on a GPU; m and the tile counts are set.
 void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, const Target& target);
 
+/// Sizes of the tasks of a direct tiling on a GPU.
+void choose_direct_for_cuda(Tiling& tiling, const Target& target);
+
 /// Filter transform tasks of a run that has any: NF unless filters are prepared.
 std::uint32_t count_filter_tasks(const Tiling& tiling);
 

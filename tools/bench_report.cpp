@@ -112,6 +112,7 @@ std::string bench_heading(const BenchSetting& setting, const std::vector<LayerRe
   if (setting.site.backend == Backend::cuda) {
     text += "a sample is one replay of a CUDA graph of a millisecond, by the runs in it;\n";
   }
+  if (!setting.peer.empty()) text += "beside " + setting.peer + ";\n";
   return text + "bound: share of the error allowed, in the L2 norm or at the worst element\n\n";
 }
 
@@ -228,6 +229,7 @@ std::vector<Record> bench_records(const BenchSetting& setting,
       record.update({{"layer", result.name},
                      {"problem", to_string(result.problem)},
                      {"variant", v.name},
+                     {"library", v.peer ? setting.peer : std::string("megaconv")},
                      {"algorithm", v.algorithm},
                      {"policy", when(!v.policy.empty(), v.policy)},
                      {"filters", setting.prepared_filters ? "prepared" : "every-run"},

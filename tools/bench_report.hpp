@@ -54,6 +54,7 @@ struct BenchSetting {
   std::uint64_t seed = 1;
   bool prepared_filters = true;
   TimingOptions timing;
+  std::string peer = {};  ///< with its version
 };
 
 std::string bench_heading(const BenchSetting& setting, const std::vector<LayerResult>& results);

@@ -218,10 +218,12 @@ ExitCode bench(const BenchArguments& arguments) {
   }
   progress.clear();
 
-  const BenchSetting setting{.site = site_of(device_of(options.backend)),
-                             .seed = arguments.plan.seed,
-                             .prepared_filters = options.tiling.filters == FilterMode::prepared,
-                             .timing = arguments.timing};
+  const BenchSetting setting{
+      .site = site_of(device_of(options.backend)),
+      .seed = arguments.plan.seed,
+      .prepared_filters = options.tiling.filters == FilterMode::prepared,
+      .timing = arguments.timing,
+      .peer = arguments.peer.empty() ? std::string() : peer_version(arguments.peer)};
   if (!arguments.output.machine_stdout()) {
     std::string text = bench_heading(setting, results) + bench_table(results);
     if (!arguments.peer.empty()) text += peer_table(results, arguments.peer);

@@ -113,10 +113,10 @@ std::string cuda_availability() {
     return std::string("no: ") + (code == cudaSuccess ? "no device" : cudaGetErrorString(code));
   }
   const cudaDeviceProp device = current_properties();
-  return fmt::format("{}: {}, compute capability {}.{}, {} SMs, {} MiB of L2; winograd and opencnn",
-                     device.major * 10 + device.minor >= 75 ? "yes" : "no (must be 7.5 or newer)",
-                     device.name, device.major, device.minor, device.multiProcessorCount,
-                     device.l2CacheSize >> 20);
+  return fmt::format(
+      "{}: {}, compute capability {}.{}, {} SMs, {} MiB of L2; direct, winograd and opencnn",
+      device.major * 10 + device.minor >= 75 ? "yes" : "no (must be 7.5 or newer)", device.name,
+      device.major, device.minor, device.multiProcessorCount, device.l2CacheSize >> 20);
 }
 
 }  // namespace megaconv::cli

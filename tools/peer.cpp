@@ -17,18 +17,19 @@ struct Peer {
   const char* name;
   Backend backend;
   const char* package;
-  MakeVariants* make;  // null: not part of this build
+  MakeVariants* make;  // null, as the next: not part of this build
+  std::string (*version)();
 };
 constexpr Peer kPeers[] = {
 #if MEGACONV_HAVE_ONEDNN
-    {"onednn", Backend::cpu, "libdnnl-dev", make_onednn_variants},
+    {"onednn", Backend::cpu, "libdnnl-dev", make_onednn_variants, onednn_version},
 #else
-    {"onednn", Backend::cpu, "libdnnl-dev", nullptr},
+    {"onednn", Backend::cpu, "libdnnl-dev", nullptr, nullptr},
 #endif
 #if MEGACONV_HAVE_CUDNN
-    {"cudnn", Backend::cuda, "cuDNN 9", make_cudnn_variants},
+    {"cudnn", Backend::cuda, "cuDNN 9", make_cudnn_variants, cudnn_version},
 #else
-    {"cudnn", Backend::cuda, "cuDNN 9", nullptr},
+    {"cudnn", Backend::cuda, "cuDNN 9", nullptr, nullptr},
 #endif
 };
 
@@ -60,6 +61,8 @@ void check_peer(const std::string& name, Backend backend) {
                                          peer.package + " was not found)");
   }
 }
+
+std::string peer_version(const std::string& name) { return name + ' ' + find_peer(name).version(); }
 
 std::vector<PeerVariant> make_peer_variants(const std::string& name, const TensorSet& tensors,
                                             const PeerOptions& options) {

@@ -39,6 +39,9 @@ std::vector<std::string> built_peers();
 /// Error(unsupported) for one that this build lacks.
 void check_peer(const std::string& peer, Backend backend);
 
+/// "cudnn 9.14.0": of the library that is loaded.
+std::string peer_version(const std::string& peer);
+
 /// Every algorithm of the peer, those that it refuses for this problem too. Activations are brought
 /// into the layout that the peer likes best ahead of time and for free; filters too, unless they
 /// belong to every run. The tensors must outlive the variants.

@@ -255,4 +255,9 @@ std::vector<PeerVariant> make_cudnn_variants(const TensorSet& tensors, const Pee
   return Screening(tensors, options).run();
 }
 
+std::string cudnn_version() {
+  const std::size_t version = cudnnGetVersion();  // 91900
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
 }  // namespace megaconv::cli

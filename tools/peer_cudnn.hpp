@@ -9,4 +9,6 @@ namespace megaconv::cli {
 /// All algorithms of the legacy API and the graph API's best plan, in NCHW and in NHWC.
 std::vector<PeerVariant> make_cudnn_variants(const TensorSet& tensors, const PeerOptions& options);
 
+std::string cudnn_version();
+
 }  // namespace megaconv::cli

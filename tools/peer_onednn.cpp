@@ -144,4 +144,10 @@ std::vector<PeerVariant> make_onednn_variants(const TensorSet& tensors,
   return variants;
 }
 
+std::string onednn_version() {
+  const dnnl_version_t* const version = dnnl_version();
+  return std::to_string(version->major) + '.' + std::to_string(version->minor) + '.' +
+         std::to_string(version->patch);
+}
+
 }  // namespace megaconv::cli

@@ -9,4 +9,6 @@ namespace megaconv::cli {
 /// Direct convolution, and Winograd where oneDNN has it for the problem.
 std::vector<PeerVariant> make_onednn_variants(const TensorSet& tensors, const PeerOptions& options);
 
+std::string onednn_version();
+
 }  // namespace megaconv::cli

@@ -174,7 +174,7 @@ VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool inte
   VerifyCase item;
   item.integer = integer;
   item.plan.seed = seed;
-  const bool for_winograd = backend == Backend::cuda || dice.chance(50);
+  const bool for_winograd = dice.chance(50);
   do {
     item.problem = random_problem(dice, limits, for_winograd);
   } while (!valid(item.problem));

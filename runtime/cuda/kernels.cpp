@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cuda/kernels.hpp"
 
-#include "megaconv/error.hpp"
-
 namespace megaconv::cuda {
 
 KernelSet kernels_for(const Tiling& tiling) {
+  const bool nchw = tiling.problem.layout == Layout::nchw;
   if (tiling.algorithm == Algorithm::direct) {
-    throw Error(Status::unsupported,
-                "direct: backend cuda, must be cpu (or use winograd or opencnn: 3x3, stride, "
-                "dilation and groups 1)");
+    return nchw ? direct_nchw_kernels(tiling) : direct_nhwc_kernels(tiling);
   }
   if (tiling.algorithm == Algorithm::opencnn) {
     switch (tiling.problem.layout) {
@@ -21,7 +18,6 @@ KernelSet kernels_for(const Tiling& tiling) {
         return opencnn_chwn_kernels(tiling);
     }
   }
-  const bool nchw = tiling.problem.layout == Layout::nchw;
   switch (tiling.m) {
     case 2:
       return nchw ? winograd_2_nchw_kernels(tiling) : winograd_2_nhwc_kernels(tiling);

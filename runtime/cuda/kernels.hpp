@@ -34,6 +34,8 @@ KernelSet winograd_4_nchw_kernels(const Tiling& tiling);
 KernelSet winograd_4_nhwc_kernels(const Tiling& tiling);
 KernelSet winograd_6_nchw_kernels(const Tiling& tiling);
 KernelSet winograd_6_nhwc_kernels(const Tiling& tiling);
+KernelSet direct_nchw_kernels(const Tiling& tiling);
+KernelSet direct_nhwc_kernels(const Tiling& tiling);
 KernelSet opencnn_nchw_kernels(const Tiling& tiling);
 KernelSet opencnn_nhwc_kernels(const Tiling& tiling);
 KernelSet opencnn_chwn_kernels(const Tiling& tiling);

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a direct task on CUDA is shared out among its threads, for host and device code: the six
+// parameters of Akelev's direct kernel ("OpenCL CNN", sections 2 and 4), i for filters, h and w for
+// output rows and columns.
+//
+//   a thread      i_tile x h_tile x w_tile outputs
+//   a task        i_local x h_local x w_local threads
+//
+// In his kernel a thread's outputs are neighbours. Here they are runs of 4 filters and of 4
+// columns, so that a warp's reads of shared memory are free of bank conflicts.
+#pragma once
+
+#include <cstdint>
+
+namespace megaconv {
+
+struct DirectShape {
+  std::uint32_t i_tile, h_tile, w_tile;
+  std::uint32_t i_local, h_local, w_local;
+
+  constexpr std::uint32_t filters() const { return i_tile * i_local; }
+  constexpr std::uint32_t rows() const { return h_tile * h_local; }
+  constexpr std::uint32_t cols() const { return w_tile * w_local; }
+  constexpr std::uint32_t pixels() const { return rows() * cols(); }
+  constexpr std::uint32_t threads() const { return i_local * h_local * w_local; }
+  constexpr bool has_room(std::uint32_t num_rows, std::uint32_t num_cols,
+                          std::uint32_t num_filters) const {
+    return num_rows <= rows() && num_cols <= cols() && num_filters <= filters();
+  }
+};
+
+/// Those that are compiled; the first that has room for a tiling's tasks runs them. A thread has 64
+/// sums, or 32 where filters are few.
+inline constexpr DirectShape kDirectShapes[] = {
+    {8, 2, 4, 16, 4, 2},  // 128 filters x 8 x 8 pixels, 128 threads
+    {8, 2, 4, 8, 4, 4},   // 64 x 8 x 16
+    {8, 2, 4, 16, 4, 4},  // 128 x 8 x 16, 256 threads
+    {8, 2, 4, 4, 8, 4},   // 32 x 16 x 16, 128 threads
+};
+
+/// Depthwise tasks have no sums over channels to share; threads take their outputs one by one.
+inline constexpr DirectShape kDepthwiseShape = {1, 1, 1, 1, 1, 128};
+
+}  // namespace megaconv

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Direct tasks, put together for the executors, and the kernels of one memory order.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "megaconv/error.hpp"
+#include "runtime/cuda/kernel_set.cuh"
+#include "tasks/cuda/direct.cuh"
+#include "tasks/cuda/direct_depthwise.cuh"
+
+namespace megaconv::cuda {
+
+template <int kShape, Layout kLayout>
+struct DirectKernel {
+  using Direct = DirectTask<kShape, kLayout>;
+  static constexpr int kThreads = Direct::kThreads;
+  static constexpr int kBlocksPerSm = 512 / kThreads;  // 128 registers a thread
+
+  static constexpr int shared_bytes(TaskKind kind) {
+    return kind == TaskKind::direct ? static_cast<int>(sizeof(typename Direct::Shared)) : 0;
+  }
+  template <TaskKind kKind>
+  static __device__ void run(const TaskArgs& args, const Task& task, std::byte* shared) {
+    if constexpr (kKind == TaskKind::filter_transform) {
+      pack_direct_filters<kThreads>(args, task.block);
+    } else if constexpr (kKind == TaskKind::direct) {
+      Direct::run(args, task.group, task.block,
+                  *reinterpret_cast<typename Direct::Shared*>(shared));
+    }
+  }
+};
+
+template <Layout kLayout>
+struct DepthwiseKernel {
+  using Direct = DepthwiseTask<kLayout>;
+  static constexpr int kThreads = Direct::kThreads;
+  static constexpr int kBlocksPerSm = 8;
+
+  static constexpr int shared_bytes(TaskKind) { return 0; }
+  template <TaskKind kKind>
+  static __device__ void run(const TaskArgs& args, const Task& task, std::byte*) {
+    if constexpr (kKind == TaskKind::filter_transform) {
+      pack_direct_filters<kThreads>(args, task.block);
+    } else if constexpr (kKind == TaskKind::direct) {
+      Direct::run(args, task.group, task.block);
+    }
+  }
+};
+
+template <class Kernel>
+KernelSet direct_kernel_set(const std::string& name) {
+  return make_kernel_set<Kernel, TaskKind::filter_transform, TaskKind::direct>("direct, " + name);
+}
+
+inline std::string shape_text(const DirectShape& shape) {
+  const auto product = [](std::uint32_t i, std::uint32_t h, std::uint32_t w) {
+    return std::to_string(i) + " x " + std::to_string(h) + " x " + std::to_string(w);
+  };
+  return product(shape.i_tile, shape.h_tile, shape.w_tile) + " outputs a thread, " +
+         product(shape.i_local, shape.h_local, shape.w_local) + " threads";
+}
+
+template <Layout kLayout>
+KernelSet direct_kernels(const Tiling& tiling) {
+  if (tiling.problem.depthwise()) {
+    return direct_kernel_set<DepthwiseKernel<kLayout>>("depthwise");
+  }
+  const auto groups = static_cast<std::uint32_t>(tiling.problem.groups);
+  const std::uint32_t blocks = tiling.filter_blocks_per_gemm_task;
+  if (groups > 1 && tiling.filter_blocks() / groups % blocks != 0) {
+    throw Error(Status::unsupported, "cuda: direct tasks of " + std::to_string(blocks) +
+                                         " lane blocks of filters, must divide the " +
+                                         std::to_string(tiling.filter_blocks() / groups) +
+                                         " of a conv group");
+  }
+  const std::uint32_t filters = blocks * Tiling::kLaneBlock;
+  KernelSet set{};
+  const auto try_shape = [&]<int kShape>() {
+    constexpr DirectShape kTile = kDirectShapes[kShape];
+    if (!set.name.empty() ||
+        !kTile.has_room(tiling.rows_per_group, tiling.cols_per_group, filters)) {
+      return;
+    }
+    set = direct_kernel_set<DirectKernel<kShape, kLayout>>(shape_text(kTile));
+  };
+  [&]<int... kShape>(std::integer_sequence<int, kShape...>) {
+    (try_shape.template operator()<kShape>(), ...);
+  }
+  (std::make_integer_sequence<int, static_cast<int>(std::size(kDirectShapes))>{});
+  if (set.name.empty()) {
+    throw Error(Status::unsupported, "cuda: direct tasks of " + std::to_string(filters) +
+                                         " filters x " + std::to_string(tiling.rows_per_group) +
+                                         " x " + std::to_string(tiling.cols_per_group) +
+                                         " pixels, must be at most 128 x 8 x 16 or 32 x 16 x 16");
+  }
+  return set;
+}
+
+}  // namespace megaconv::cuda

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all direct kernels share: how filters are packed, and how outputs are stored.
+//
+//   U   [conv groups][terms][filters']   filters' of a conv group, rounded up to
+//   Tiling::kLaneBlock,
+//                                        zero past the last
+//
+// Depthwise convolution counts as one conv group of K filters with R S terms each.
+#pragma once
+
+#include "tasks/cuda/task_args.hpp"
+#include "tasks/cuda/vec.cuh"
+
+namespace megaconv::cuda {
+
+/// The filters of one conv group.
+struct DirectFilters {
+  int count, padded, terms;
+
+  __device__ explicit DirectFilters(const TaskArgs& a) {
+    const bool depthwise = a.groups == a.c && a.groups == a.k;
+    count = depthwise ? a.k : a.k / a.groups;
+    padded = (count + kLanes - 1) / kLanes * kLanes;
+    terms = a.c / a.groups * a.r * a.s;
+  }
+  static constexpr int kLanes = static_cast<int>(Tiling::kLaneBlock);
+};
+
+/// Filter tasks: w turned over, filters_per_filter_task filters of it.
+template <int kThreads>
+__device__ inline void pack_direct_filters(const TaskArgs& a, std::uint32_t block) {
+  constexpr int kLanes = DirectFilters::kLanes;
+  const DirectFilters filters(a);
+  const int begin = static_cast<int>(block) * a.filters_per_filter_task;
+  const int end = min(begin + a.filters_per_filter_task, a.k_padded);
+  for (int first = begin; first < end; first += kLanes) {
+    const std::int64_t conv_group = first / filters.padded;
+    const int own = first % filters.padded;  // of the lane block's first filter in its group
+    const float* const w = a.w + (conv_group * filters.count + own) * filters.terms;
+    float* const u = a.u + conv_group * filters.terms * filters.padded + own;
+#pragma unroll 4
+    for (int i = static_cast<int>(threadIdx.x); i < filters.terms * kLanes; i += kThreads) {
+      const int term = i / kLanes, lane = i % kLanes;
+      const bool exists = own + lane < filters.count;
+      u[static_cast<std::int64_t>(term) * filters.padded + lane] =
+          exists ? w[static_cast<std::int64_t>(lane) * filters.terms + term] : 0.0f;
+    }
+  }
+}
+
+/// Stores outputs of one image with the epilogue.
+template <Layout kLayout>
+class DirectOutput {
+ public:
+  __device__ DirectOutput(const TaskArgs& a, int image)
+      : a_(a),
+        image_(static_cast<std::int64_t>(image) * a.k * a.p * a.q),
+        in_runs_((kLayout == Layout::nchw ? a.q : a.k) % 4 == 0 && aligned(a.y) &&
+                 aligned(a.residual)) {}
+
+  /// Four columns from (row, col), of which num_cols exist, by four filters from k, of which
+  /// num_filters exist. sum(column, filter)
+  template <class Sum>
+  __device__ void store(int k, int num_filters, int row, int col, int num_cols, Sum sum) const {
+    const bool whole = num_cols >= 4 && num_filters >= 4;
+    if (in_runs_ && whole && (kLayout == Layout::nchw ? col : k) % 4 == 0) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {  // filter (NCHW) or column (NHWC)
+        const bool nchw = kLayout == Layout::nchw;
+        const std::int64_t at = nchw ? place(k + i, row, col) : place(k, row, col + i);
+        Vec<4> residual = a_.residual != nullptr ? load<4>(a_.residual + at) : zero<4>();
+        Vec<4> run;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          run.lane[j] = nchw ? finish(sum(j, i), k + i, residual.lane[j])
+                             : finish(sum(i, j), k + j, residual.lane[j]);
+        }
+        cuda::store(a_.y + at, run);
+      }
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        if (i < num_cols && j < num_filters) store_one(k + j, row, col + i, sum(i, j));
+      }
+    }
+  }
+
+  __device__ void store_one(int k, int row, int col, float sum) const {
+    const std::int64_t at = place(k, row, col);
+    a_.y[at] = finish(sum, k, a_.residual != nullptr ? a_.residual[at] : 0.0f);
+  }
+
+ private:
+  static __device__ bool aligned(const float* pointer) {
+    return reinterpret_cast<std::uintptr_t>(pointer) % sizeof(Vec<4>) == 0;
+  }
+  __device__ std::int64_t place(int k, int row, int col) const {
+    const int pixel = row * a_.q + col;
+    return image_ + (kLayout == Layout::nchw ? static_cast<std::int64_t>(k) * a_.p * a_.q + pixel
+                                             : static_cast<std::int64_t>(pixel) * a_.k + k);
+  }
+  __device__ float finish(float sum, int k, float residual) const {
+    if (a_.bias != nullptr) sum += a_.bias[k];
+    sum += residual;
+    return a_.relu ? fmaxf(sum, 0.0f) : sum;
+  }
+
+  const TaskArgs& a_;
+  std::int64_t image_;
+  bool in_runs_;
+};
+
+}  // namespace megaconv::cuda

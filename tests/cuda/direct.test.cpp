@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Direct tasks on a CUDA device, by the checks of `megaconv verify`: poisoned memory, canaries, the
+// double reference, the same bits again and on one block.
+#include <string>
+
+#include "tests/catch.hpp"
+#include "tests/cuda/device.hpp"
+#include "tools/verify_case.hpp"
+
+using namespace megaconv;
+using megaconv::test::have_device;
+
+namespace {
+
+// Every compiled shape of task, whole and cut off; one filter, one term, many of both; conv groups
+// of one filter and of several; strides, dilations, padding and extents that differ by direction.
+const char* const kShapes[] = {
+    "n1c1h1k1r1p0",
+    "n2c3h29w17k20r7u2p3+bias+relu",
+    "n1c33h12w9k70r1p0+residual",
+    "n2c20h8k300",
+    "n1c160h7k160+bias",
+    "n3c5h40w33k30r5",
+    "n2c16h23w21k40r5s3d2x3u1x2p4x1+bias+residual+relu",
+    "n1c4h40k8r7d6p0",
+    "n2c24h11k48g4+residual",
+    "n1c6h9k352g2",
+    "n1c12h10w3k6g6p0",
+};
+const char* const kDepthwiseShapes[] = {"n3c19h14w15k19g19r3u2+bias+relu", "n2c64h9w40k64g64r5d2",
+                                        "n1c1h5k1+residual"};
+
+void check_all(const char* shape, Algorithm algorithm) {
+  for (const char* layout : {"+nchw", "+nhwc"}) {
+    for (const bool integer : {false, true}) {
+      for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
+        for (const FilterMode filters : {FilterMode::every_run, FilterMode::prepared}) {
+          cli::VerifyCase item{parse_problem(std::string(shape) + layout), {}, integer};
+          item.plan.options.backend = Backend::cuda;
+          item.plan.options.cuda_launch = launch;
+          item.plan.options.tiling.algorithm = algorithm;
+          item.plan.options.tiling.filters = filters;
+          const cli::Verdict verdict = cli::check(item);
+          CAPTURE(cli::to_command(item));
+          CHECK(verdict.failure == "");
+          CHECK(verdict.algorithm == "direct");
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("cuda direct: any filter, stride, dilation, padding and conv groups, any shape") {
+  if (!have_device()) SKIP("no CUDA device");
+  for (const char* shape : kShapes) check_all(shape, Algorithm::direct);
+}
+
+TEST_CASE("cuda direct: depthwise convolution") {
+  if (!have_device()) SKIP("no CUDA device");
+  for (const char* shape : kDepthwiseShapes) check_all(shape, Algorithm::direct);
+}
+
+TEST_CASE("cuda direct: what Winograd cannot compute is left to direct tasks", "[sanitizer]") {
+  if (!have_device()) SKIP("no CUDA device");
+  check_all("n2c17h13w9k35u2", Algorithm::automatic);
+  check_all("n1c20h9k20g20", Algorithm::automatic);
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Direct tilings for CUDA, without a GPU.
+#include <algorithm>
+
+#include "mapping/direct_shapes.hpp"
+#include "mapping/tiling.hpp"
+#include "tests/catch.hpp"
+
+using namespace megaconv;
+
+namespace {
+
+Tiling tiling_of(const char* text, std::uint32_t workers = 528) {
+  TilingOptions options;
+  options.algorithm = Algorithm::direct;
+  return make_tiling(parse_problem(text), options, {.backend = Backend::cuda, .workers = workers});
+}
+
+const DirectShape* shape_of(const Tiling& t) {
+  const auto* found =
+      std::find_if(std::begin(kDirectShapes), std::end(kDirectShapes), [&](const DirectShape& s) {
+        return s.has_room(t.rows_per_group, t.cols_per_group,
+                          t.filter_blocks_per_gemm_task * Tiling::kLaneBlock);
+      });
+  return found == std::end(kDirectShapes) ? nullptr : found;
+}
+
+}  // namespace
+
+TEST_CASE("Every direct tiling for CUDA has a compiled shape with room for its tasks") {
+  for (const char* text :
+       {"c1h1k1", "n64c3h224k64r7u2", "n64c64h56k256r1p0", "n1c512h7k512", "n2c24h11k48g4",
+        "n1c6h9k352g2", "n1c16h200w1k5", "n3c5h40w33k30r5", "n1c32h1w300k1000"}) {
+    const Tiling tiling = tiling_of(text);
+    CAPTURE(text, to_string(tiling));
+    REQUIRE(shape_of(tiling) != nullptr);
+    const auto groups = static_cast<std::uint32_t>(tiling.problem.groups);
+    if (groups > 1) {
+      CHECK(tiling.filter_blocks() / groups % tiling.filter_blocks_per_gemm_task == 0);
+    }
+    CHECK_FALSE(validate(build_graph(tiling), make_mapping(build_graph(tiling), {})));
+  }
+}
+
+TEST_CASE("Few filters get the shape for few, and many pixels that of large tasks") {
+  CHECK(shape_of(tiling_of("n64c64h64k32"))->filters() == 32);
+  CHECK(shape_of(tiling_of("n64c64h64k64"))->filters() == 64);
+  CHECK(shape_of(tiling_of("n64c64h64k256"))->filters() == 128);
+  CHECK(shape_of(tiling_of("n64c64h7k256"))->pixels() == 64);
+}
+
+TEST_CASE("Threads and shared-memory runs of every shape come out even") {
+  for (const DirectShape& shape : kDirectShapes) {
+    CHECK(shape.threads() % 32 == 0);
+    CHECK(shape.i_tile % 4 == 0);
+    CHECK(shape.w_tile % 4 == 0);
+    CHECK(shape.filters() % Tiling::kLaneBlock == 0);
+  }
+}
