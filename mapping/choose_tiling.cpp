@@ -108,10 +108,17 @@ std::uint64_t choose_group_tiles(const Tiling& tiling, std::uint64_t wanted, con
   return even_share(tiling.num_tiles(), std::min(most, shared));
 }
 
+Arithmetic choose_arithmetic(const Tiling& tiling, const TilingOptions& options,
+                             const Target& target) {
+  if (options.arithmetic != Arithmetic::automatic) return options.arithmetic;
+  return target.split_f16 && tiling.m != 6 ? Arithmetic::split_f16 : Arithmetic::fma;
+}
+
 void choose_winograd(Tiling& tiling, const TilingOptions& options, const Target& target) {
   const std::uint64_t wanted = kTasksPerWorker * target.workers;
   tiling.m = options.m != 0 ? options.m : choose_m(tiling.problem);
   tiling.points = options.points;
+  tiling.arithmetic = choose_arithmetic(tiling, options, target);
   count_tiles(tiling);
   if (target.backend == Backend::cuda) {
     return choose_winograd_for_cuda(tiling, options, target);
@@ -194,6 +201,13 @@ Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, con
                                     : choose_direct(tiling, target);
   } else {
     tiling.output_layout = options.output_layout;  // the rest of openCNN's blocking is fixed
+  }
+  if (options.arithmetic == Arithmetic::split_f16) {
+    if (!target.split_f16) {
+      throw Error(Status::unsupported,
+                  "arithmetic split_f16: must be CUDA on compute capability 9.0");
+    }
+    check_split_f16(tiling);
   }
   derive_counts(tiling);
   return tiling;

@@ -136,9 +136,9 @@ class FileHandler : public nlohmann::json_sax<json> {
   enum class Place { outside, top, tiling, tasks };
 
   static bool known(const std::string& key) {
-    for (const char* name :
-         {"megaconv_mapping", "problem", "tiling", "policy", "dig", "dgo", "m_groups", "seed",
-          "tasks", "tiling.algorithm", "tiling.filters", "tiling.points", "tiling.output_layout"}) {
+    for (const char* name : {"megaconv_mapping", "problem", "tiling", "policy", "dig", "dgo",
+                             "m_groups", "seed", "tasks", "tiling.algorithm", "tiling.filters",
+                             "tiling.points", "tiling.arithmetic", "tiling.output_layout"}) {
       if (key == name) return true;
     }
     for (const TilingField& field : kTilingFields) {
@@ -242,6 +242,8 @@ Tiling read_tiling(Values& values, const ConvProblem& problem) {
   tiling.filters = values.choice("tiling.filters", {FilterMode::every_run, FilterMode::prepared});
   if (tiling.algorithm == Algorithm::winograd) {
     tiling.points = values.choice("tiling.points", {Points::low_error, Points::integer});
+    tiling.arithmetic =
+        values.choice("tiling.arithmetic", {Arithmetic::fma, Arithmetic::split_f16});
   }
   if (tiling.algorithm == Algorithm::opencnn) {
     tiling.output_layout = values.choice("tiling.output_layout",

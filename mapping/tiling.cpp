@@ -41,6 +41,7 @@ void derive_winograd(Tiling& tiling) {
   const std::string obstacle = winograd_obstacle(tiling.problem);
   if (!obstacle.empty()) reject(obstacle);
   check_m(tiling.m);
+  if (tiling.arithmetic == Arithmetic::split_f16) check_split_f16(tiling);
   count_tiles(tiling);
   const std::uint32_t filter_blocks = tiling.filter_blocks();
   check_field("group_tiles", tiling.group_tiles, tiling.num_tiles());
@@ -155,6 +156,16 @@ std::string opencnn_obstacle(const ConvProblem& problem) {
   return fast_3x3_obstacle(Algorithm::opencnn, problem);
 }
 
+void check_split_f16(const Tiling& tiling) {
+  std::string obstacle;
+  if (tiling.algorithm != Algorithm::winograd) {
+    obstacle = std::string("algorithm ") + to_string(tiling.algorithm) + ", must be winograd";
+  } else if (tiling.m != 2 && tiling.m != 4) {
+    obstacle = "m = " + std::to_string(tiling.m) + ", must be 2 or 4";
+  }
+  if (!obstacle.empty()) throw Error(Status::unsupported, "arithmetic split_f16: " + obstacle);
+}
+
 void check_m(std::uint32_t m) {
   if (m != 2 && m != 4 && m != 6) reject("m = " + std::to_string(m) + ": must be 2, 4 or 6");
 }
@@ -239,6 +250,18 @@ const char* to_string(OutputLayout layout) noexcept {
   return "unknown";
 }
 
+const char* to_string(Arithmetic arithmetic) noexcept {
+  switch (arithmetic) {
+    case Arithmetic::automatic:
+      return "automatic";
+    case Arithmetic::fma:
+      return "fma";
+    case Arithmetic::split_f16:
+      return "split_f16";
+  }
+  return "unknown";
+}
+
 const char* to_string(FilterMode filters) noexcept {
   return filters == FilterMode::every_run ? "every_run" : "prepared";
 }
@@ -258,7 +281,7 @@ std::string to_string(const Tiling& tiling) {
     };
     const std::string tiles = " x " + std::to_string(tiling.tiles_per_transform_task) + " tiles\n";
     text << " F(" << tiling.m << "x" << tiling.m << ", 3x3), " << to_string(tiling.points)
-         << " points\n"
+         << " points, " << to_string(tiling.arithmetic) << " arithmetic\n"
          << "tiles: " << tiling.num_tiles() << " (" << tiling.problem.n << " x " << tiling.tiles_h
          << " x " << tiling.tiles_w << "), " << tiling.group_tiles << " a group\n"
          << "input task: " << blocks(tiling.channel_blocks_per_input_task) << tiles

@@ -24,6 +24,9 @@ inline constexpr std::uint64_t kBlockBytes = Tiling::kLaneBlock * sizeof(float);
 /// nothing does.
 std::string winograd_obstacle(const ConvProblem& problem);
 
+/// Throws Error(unsupported) unless the tiling is for tasks with split FP16 operands.
+void check_split_f16(const Tiling& tiling);
+
 /// Throws Error(invalid_argument) unless there is an F(m x m, 3 x 3).
 void check_m(std::uint32_t m);
 
@@ -51,8 +54,9 @@ std::uint32_t count_filter_tasks(const Tiling& tiling);
 /// NF + NG (SI + SG + SO).
 std::uint64_t num_tasks(const Tiling& tiling);
 
-const char* to_string(Algorithm algorithm) noexcept;  ///< "automatic", "direct", "winograd"
-const char* to_string(Points points) noexcept;        ///< "low_error", "integer"
-const char* to_string(FilterMode filters) noexcept;   ///< "every_run", "prepared"
+const char* to_string(Algorithm algorithm) noexcept;    ///< "automatic", "direct", "winograd"
+const char* to_string(Points points) noexcept;          ///< "low_error", "integer"
+const char* to_string(Arithmetic arithmetic) noexcept;  ///< "automatic", "fma", "split_f16"
+const char* to_string(FilterMode filters) noexcept;     ///< "every_run", "prepared"
 
 }  // namespace megaconv

@@ -8,13 +8,16 @@
 namespace megaconv {
 namespace {
 
-// A thread block of 128 threads holds 64 sums in each: 64 tiles x 128 filters, or 128 x 64 for few
-// filters.
-constexpr std::uint32_t kWideTiles = 64, kWideBlocks = 128 / Tiling::kLaneBlock;
-constexpr std::uint32_t kNarrowTiles = 128, kNarrowBlocks = 64 / Tiling::kLaneBlock;
-// A GEMM task multiplies at least this many channels in all, over its positions (16 steps of 16),
-// so that filling its pipeline and taking its ticket stay small.
-constexpr std::uint32_t kLeastGemmChannels = 256;
+// Tiles and lane blocks of filters that GEMM tasks have room for, and the channels that one
+// multiplies at least, in all its positions, so that filling its pipeline and taking its ticket
+// stay small. Narrow tasks are for few filters.
+struct GemmShape {
+  std::uint32_t tiles, filter_blocks, least_channels;
+};
+constexpr GemmShape kWide{64, 128 / Tiling::kLaneBlock, 256};
+constexpr GemmShape kNarrow{128, 64 / Tiling::kLaneBlock, 256};
+constexpr GemmShape kSplitWide{128, 128 / Tiling::kLaneBlock, 1024};
+constexpr GemmShape kSplitNarrow{128, 64 / Tiling::kLaneBlock, 1024};
 // A transform task takes one lane block of channels: 8 tiles a thread at m = 4, about as long as a
 // GEMM task. Fewer tiles than its group's, but at least this many (128 bytes of V in a row), where
 // there would be too few tasks for all workers.
@@ -27,15 +30,15 @@ constexpr std::uint32_t kFilterTaskChannelBlocks = 4;
 void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, const Target& target) {
   const std::uint32_t channel_blocks = tiling.channel_blocks();
   const std::uint32_t filter_blocks = tiling.filter_blocks();
-  const bool narrow = filter_blocks <= kNarrowBlocks;
-  const std::uint64_t tiles = options.group_tiles != 0 ? options.group_tiles
-                              : narrow                 ? kNarrowTiles
-                                                       : kWideTiles;
+  const bool narrow = filter_blocks <= kNarrow.filter_blocks;
+  const bool split = tiling.arithmetic == Arithmetic::split_f16;
+  const GemmShape& shape =
+      split ? (narrow ? kSplitNarrow : kSplitWide) : (narrow ? kNarrow : kWide);
+  const std::uint64_t tiles = options.group_tiles != 0 ? options.group_tiles : shape.tiles;
   tiling.group_tiles = u32(std::min(tiles, tiling.num_tiles()));
-  tiling.filter_blocks_per_gemm_task =
-      std::min(filter_blocks, narrow ? kNarrowBlocks : kWideBlocks);
+  tiling.filter_blocks_per_gemm_task = std::min(filter_blocks, shape.filter_blocks);
   tiling.positions_per_gemm_task = std::min(
-      ceil_div(kLeastGemmChannels, channel_blocks * Tiling::kLaneBlock), tiling.num_positions());
+      ceil_div(shape.least_channels, channel_blocks * Tiling::kLaneBlock), tiling.num_positions());
   tiling.channel_blocks_per_input_task = tiling.filter_blocks_per_output_task = 1;
 
   const std::uint64_t groups = ceil_div(tiling.num_tiles(), std::uint64_t{tiling.group_tiles});

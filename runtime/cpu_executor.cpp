@@ -122,6 +122,9 @@ std::unique_ptr<Executor> make_cpu_executor(const Lowering& lowering, const Plan
   if (lowering.graph.tiling.algorithm == Algorithm::opencnn) {
     throw Error(Status::unsupported, "opencnn: backend cpu, must be cuda");
   }
+  if (lowering.graph.tiling.arithmetic == Arithmetic::split_f16) {
+    throw Error(Status::unsupported, "arithmetic split_f16: backend cpu, must be cuda");
+  }
   return std::make_unique<CpuExecutor>(lowering, options);
 }
 

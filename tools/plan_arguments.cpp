@@ -100,6 +100,13 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   add_choice<Points>(app, "--points", tiling.points,
                      {{"low-error", Points::low_error}, {"integer", Points::integer}}, "NAME",
                      "Winograd points: low-error (default) or integer");
+  add_choice<Arithmetic>(app, "--arithmetic", tiling.arithmetic,
+                         {{"auto", Arithmetic::automatic},
+                          {"fma", Arithmetic::fma},
+                          {"split-f16", Arithmetic::split_f16}},
+                         "NAME",
+                         "Winograd products: auto (default), fma, or split-f16 (tensor cores;\n"
+                         "CUDA on compute capability 9.0)");
   add_choice<OutputLayout>(app, "--output-layout", tiling.output_layout, kOutputLayouts, "NAME",
                            "openCNN's way through shared memory: optSTS64 (default),\n"
                            "baseline, optSTS64_compact or optLDS64");
@@ -126,8 +133,8 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
                           ->type_name("FILE")
                           ->group("Plan");
   for (const char* name :
-       {"--algo", "--tile", "--points", "--output-layout", "--filters", "--group-tiles", "--window",
-        "--policy", "--dig", "--dgo", "--m-groups"}) {
+       {"--algo", "--tile", "--points", "--arithmetic", "--output-layout", "--filters",
+        "--group-tiles", "--window", "--policy", "--dig", "--dgo", "--m-groups"}) {
     file->excludes(app.get_option(name));
   }
   add_choice<Backend>(app, "--backend", arguments.options.backend,
@@ -203,6 +210,9 @@ std::string to_command_line(const PlanArguments& arguments) {
   if (tiling.algorithm != Algorithm::automatic) put("--algo", algorithm_word(tiling.algorithm));
   if (tiling.m != 0) put("--tile", std::to_string(tiling.m));
   if (tiling.points == Points::integer) put("--points", "integer");
+  if (tiling.arithmetic != Arithmetic::automatic) {
+    put("--arithmetic", tiling.arithmetic == Arithmetic::fma ? "fma" : "split-f16");
+  }
   if (tiling.output_layout != TilingOptions{}.output_layout) {
     put("--output-layout", to_string(tiling.output_layout));
   }

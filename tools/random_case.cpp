@@ -76,6 +76,8 @@ void random_plan(Dice& dice, PlanArguments& plan, const VerifyLimits& limits, bo
     tiling.m =
         integer ? dice.one_of<std::uint32_t>({2, 4}) : dice.one_of<std::uint32_t>({0, 2, 4, 6});
     tiling.points = integer ? Points::integer : dice.one_of({Points::low_error, Points::integer});
+    // Pairs of FP16 numbers hold 22 bits: whole numbers are exact only in part of their range.
+    if (integer) tiling.arithmetic = Arithmetic::fma;
     if (dice.chance(60)) tiling.group_tiles = dice.small(40);
     if (dice.chance(25)) tiling.whole_tensors = true;
     if (!tiling.whole_tensors && dice.chance(40)) {

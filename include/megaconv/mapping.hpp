@@ -33,6 +33,14 @@ enum class Algorithm : std::uint8_t {
 /// low_error has 2.2 times less error at m = 4; integer keeps integers exact, which tests use.
 enum class Points : std::uint8_t { low_error, integer };
 
+/// How Winograd's products are computed. Both are FP32-accurate.
+enum class Arithmetic : std::uint8_t {
+  automatic,  ///< split_f16 where it runs, else fma
+  fma,        ///< FP32 multiply-adds
+  split_f16,  ///< tensor cores: pairs of scaled FP16 numbers, three products of them; CUDA on
+              ///< compute capability 9.0, m = 2 or 4
+};
+
 /// openCNN: how the products pass through shared memory to the threads that transform them
 /// (section 4.1 of the paper, whose names these are).
 enum class OutputLayout : std::uint8_t {
@@ -58,6 +66,7 @@ struct Target {
   Backend backend = Backend::cpu;
   std::uint32_t workers = 1;                     ///< tasks that run at the same time
   std::size_t cache_bytes_per_worker = 1 << 20;  ///< fast memory that a worker has to itself
+  bool split_f16 = false;                        ///< has tasks with Arithmetic::split_f16
 };
 
 /// What a caller may fix about a tiling; 0 and nullopt mean "choose".
@@ -65,6 +74,7 @@ struct TilingOptions {
   Algorithm algorithm = Algorithm::automatic;
   std::uint32_t m = 0;  ///< Winograd output tile: 2, 4 or 6
   Points points = Points::low_error;
+  Arithmetic arithmetic = Arithmetic::automatic;
   OutputLayout output_layout = OutputLayout::optSTS64;  ///< openCNN
   FilterMode filters = FilterMode::every_run;
   std::uint32_t group_tiles = 0;  ///< t: Winograd tiles of one task group
@@ -86,6 +96,7 @@ struct Tiling {
   // Winograd: tiles are numbered image-major, then by tile row, then by tile column.
   std::uint32_t m = 0;  ///< 0 for direct
   Points points = Points::low_error;
+  Arithmetic arithmetic = Arithmetic::fma;  ///< never automatic
   std::uint32_t tiles_h = 0, tiles_w = 0;
   std::uint32_t group_tiles = 0;  ///< t; the last group may have fewer
 

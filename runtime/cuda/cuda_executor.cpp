@@ -124,11 +124,18 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
   args.group_tiles = i32(tiling.group_tiles);
   args.gemm_tiles = kernels.gemm_tiles;
   args.gemm_filters = kernels.gemm_filters;
-  args.c_padded = i32(tiling.channel_blocks() * block);
+  const std::int32_t multiple = std::max(kernels.channel_multiple, i32(block));
+  args.c_padded = (i32(tiling.channel_blocks() * block) + multiple - 1) / multiple * multiple;
   args.k_padded = i32(tiling.filter_blocks() * block);
   args.v_slots = i32(tiling.v_slots);
   args.m_slots = i32(tiling.m_slots);
   args.tile_chunks = tiling.algorithm == Algorithm::winograd ? i32(tiling.tile_chunks()) : 0;
+  const auto chunks = [](std::uint32_t total, std::uint32_t part) {
+    return part == 0 ? 0 : static_cast<std::int32_t>((total + part - 1) / part);
+  };
+  args.input_channel_chunks = chunks(tiling.channel_blocks(), tiling.channel_blocks_per_input_task);
+  args.filter_channel_chunks =
+      chunks(tiling.channel_blocks(), tiling.channel_blocks_per_filter_task);
   args.tiles_per_transform_task = i32(tiling.tiles_per_transform_task);
   args.channels_per_input_task = i32(tiling.channel_blocks_per_input_task * block);
   args.filters_per_gemm_task = i32(tiling.filter_blocks_per_gemm_task * block);
@@ -172,6 +179,7 @@ class CudaExecutor final : public Executor {
  public:
   CudaExecutor(const Lowering& lowering, const PlanOptions& options)
       : device_(current_device()),
+        problem_(lowering.graph.tiling.problem),
         launch_(options.cuda_launch),
         kernels_(kernels_for(lowering.graph.tiling)),
         args_(make_task_args(lowering.graph.tiling, kernels_)),
@@ -182,6 +190,14 @@ class CudaExecutor final : public Executor {
         wait_budget_ns_(std::uint64_t{options.wait_budget_ms} * 1'000'000) {
     const Tiling& tiling = lowering.graph.tiling;
     check_extents(tiling);
+    if (kernels_.capability != 0 && kernels_.capability != device_.capability) {
+      throw Error(Status::unsupported, kernels_.name + ": " + device_.name +
+                                           " has compute capability " +
+                                           std::to_string(device_.capability / 10) + "." +
+                                           std::to_string(device_.capability % 10) + ", must be " +
+                                           std::to_string(kernels_.capability / 10) + "." +
+                                           std::to_string(kernels_.capability % 10));
+    }
     if (kernels_.most_shared_bytes > static_cast<int>(device_.shared_bytes)) {
       throw Error(Status::unsupported, kernels_.name + " needs " +
                                            std::to_string(kernels_.most_shared_bytes) +
@@ -204,6 +220,10 @@ class CudaExecutor final : public Executor {
     TaskArgs args = args_;
     args.w = static_cast<const float*>(w);
     args.u = static_cast<float*>(prepared);
+    if (kernels_.measure != nullptr) {
+      args.w_magnitude = measure(args.w, problem_.w_size(), w_magnitude_of(args.u),
+                                 static_cast<cudaStream_t>(stream));
+    }
     launch_stage(TaskKind::filter_transform, args, filter_tasks_.data(),
                  static_cast<unsigned>(filter_tasks_.size()), static_cast<cudaStream_t>(stream));
   }
@@ -236,6 +256,12 @@ class CudaExecutor final : public Executor {
                  ? const_cast<float*>(static_cast<const float*>(tensors.prepared_filters))
                  : at(layout_.u);
     const auto stream = static_cast<cudaStream_t>(run.stream);
+    if (kernels_.measure != nullptr) {
+      args.x_magnitude = measure(args.x, problem_.x_size(), at(layout_.x_magnitude), stream);
+      args.w_magnitude = tensors.prepared_filters != nullptr
+                             ? reinterpret_cast<const std::uint32_t*>(w_magnitude_of(args.u))
+                             : measure(args.w, problem_.w_size(), w_magnitude_of(args.u), stream);
+    }
     if (launch_ == CudaLaunch::staged) {
       launch_stages(args, stream);
     } else {
@@ -262,7 +288,7 @@ class CudaExecutor final : public Executor {
 
  private:
   struct DeviceLayout {
-    std::size_t counters = 0, waiting = 0, v = 0, m = 0, u = 0, total = 0;
+    std::size_t counters = 0, waiting = 0, x_magnitude = 0, v = 0, m = 0, u = 0, total = 0;
     std::uint32_t num_counters = 0;
   };
 
@@ -285,7 +311,28 @@ class CudaExecutor final : public Executor {
     if (tiling.algorithm != Algorithm::winograd) return tiling.u_bytes();
     const std::size_t chunks = (tiling.filter_blocks() + tiling.filter_blocks_per_gemm_task - 1) /
                                tiling.filter_blocks_per_gemm_task;
-    return chunks * tiling.num_positions() * position_bytes(args_.gemm_filters, args_.c_padded);
+    return chunks * tiling.num_positions() * position_bytes(args_.gemm_filters, args_.c_padded) +
+           (kernels_.measure != nullptr ? kMagnitudeBytes : 0);
+  }
+
+  // Split filters carry the magnitude that scaled them behind them.
+  static constexpr std::size_t kMagnitudeBytes = 256;
+  float* w_magnitude_of(float* u) const {
+    return u + (filter_bytes_ - kMagnitudeBytes) / sizeof(float);
+  }
+
+  // Finds the largest finite magnitude of `data` on the stream; returns where it will be.
+  const std::uint32_t* measure(const float* data, std::int64_t count, float* magnitude,
+                               cudaStream_t stream) const {
+    check(cudaMemsetAsync(magnitude, 0, sizeof(std::uint32_t), stream), "magnitude");
+    constexpr std::int64_t kThreads = 512, kElementsPerThread = 16;
+    const std::int64_t most = 4 * device_.num_sms;
+    const auto blocks = static_cast<unsigned>(
+        std::clamp<std::int64_t>(count / (kThreads * kElementsPerThread), 1, most));
+    void* parameters[] = {&data, &count, &magnitude};
+    check(cudaLaunchKernel(kernels_.measure, dim3(blocks), dim3(kThreads), parameters, 0, stream),
+          "launch of measure_magnitude");
+    return reinterpret_cast<const std::uint32_t*>(magnitude);
   }
 
   void choose_grid(const PlanOptions& options) {
@@ -336,6 +383,7 @@ class CudaExecutor final : public Executor {
     };
     layout_.counters = place(layout_.num_counters * sizeof(std::uint32_t));
     layout_.waiting = place(num_blocks_ * sizeof(std::uint32_t));
+    layout_.x_magnitude = place(kernels_.measure != nullptr ? sizeof(std::uint32_t) : 0);
     const bool winograd = tiling.algorithm == Algorithm::winograd;
     const auto slot_bytes = [&](std::int32_t channels) {
       return winograd ? position_bytes(args_.gemm_tiles, channels) * tiling.num_positions() : 0;
@@ -433,6 +481,7 @@ class CudaExecutor final : public Executor {
   }
 
   Device device_;
+  ConvProblem problem_;
   CudaLaunch launch_;
   KernelSet kernels_;
   TaskArgs args_;  // without pointers
@@ -454,11 +503,15 @@ std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const Pla
 
 Target cuda_target(const PlanOptions& options) {
   const cuda::Device device = cuda::current_device();
-  // Four workers an SM; half of the L2 is what V, M and U can keep of it (docs/performance.md).
-  const std::uint32_t resident = static_cast<std::uint32_t>(4 * device.num_sms);
+  const bool has_split_f16 = device.capability == 90;
+  // Workers of an SM; half of the L2 is what V, M and U can keep of it (docs/performance.md).
+  const bool split = has_split_f16 && options.tiling.arithmetic != Arithmetic::fma &&
+                     options.tiling.m != 6 && options.tiling.algorithm != Algorithm::direct;
+  const std::uint32_t resident = static_cast<std::uint32_t>((split ? 2 : 4) * device.num_sms);
   return {.backend = Backend::cuda,
           .workers = options.num_blocks != 0 ? std::min(options.num_blocks, resident) : resident,
-          .cache_bytes_per_worker = device.l2_bytes / 2 / resident};
+          .cache_bytes_per_worker = device.l2_bytes / 2 / resident,
+          .split_f16 = has_split_f16};
 }
 
 }  // namespace megaconv

@@ -18,6 +18,12 @@ KernelSet kernels_for(const Tiling& tiling) {
         return opencnn_chwn_kernels(tiling);
     }
   }
+  if (tiling.arithmetic == Arithmetic::split_f16) {
+    if (tiling.m == 2) {
+      return nchw ? winograd_split_2_nchw_kernels(tiling) : winograd_split_2_nhwc_kernels(tiling);
+    }
+    return nchw ? winograd_split_4_nchw_kernels(tiling) : winograd_split_4_nhwc_kernels(tiling);
+  }
   switch (tiling.m) {
     case 2:
       return nchw ? winograd_2_nchw_kernels(tiling) : winograd_2_nhwc_kernels(tiling);

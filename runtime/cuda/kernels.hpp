@@ -13,9 +13,12 @@ namespace megaconv::cuda {
 
 /// All kernels of one variant. Arrays are by TaskKind.
 struct KernelSet {
-  std::string name;              ///< "winograd F(4x4,3x3), tasks of 128 tiles x 128 filters"
-  const void* megakernel;        ///< takes (TaskArgs, DeviceRun)
-  int num_threads;               ///< of a block
+  std::string name;        ///< "winograd F(4x4,3x3), tasks of 128 tiles x 128 filters"
+  const void* megakernel;  ///< takes (TaskArgs, DeviceRun)
+  int num_threads;         ///< of a block
+  int capability;          ///< the only one that runs it (90 for sm_90a); 0: any that we support
+  const void* measure;     ///< takes (const float*, int64 count, uint32* magnitude); split operands
+  int channel_multiple;    ///< Winograd: C is padded to it in U and V
   int gemm_tiles, gemm_filters;  ///< Winograd: room of a GEMM task
   int most_shared_bytes;         ///< dynamic shared memory of the megakernel
   const void*
@@ -36,6 +39,10 @@ KernelSet winograd_6_nchw_kernels(const Tiling& tiling);
 KernelSet winograd_6_nhwc_kernels(const Tiling& tiling);
 KernelSet direct_nchw_kernels(const Tiling& tiling);
 KernelSet direct_nhwc_kernels(const Tiling& tiling);
+KernelSet winograd_split_2_nchw_kernels(const Tiling& tiling);
+KernelSet winograd_split_2_nhwc_kernels(const Tiling& tiling);
+KernelSet winograd_split_4_nchw_kernels(const Tiling& tiling);
+KernelSet winograd_split_4_nhwc_kernels(const Tiling& tiling);
 KernelSet opencnn_nchw_kernels(const Tiling& tiling);
 KernelSet opencnn_nhwc_kernels(const Tiling& tiling);
 KernelSet opencnn_chwn_kernels(const Tiling& tiling);

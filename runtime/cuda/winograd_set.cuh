@@ -6,24 +6,20 @@
 
 #include "megaconv/error.hpp"
 #include "runtime/cuda/kernel_set.cuh"
+#include "tasks/cuda/simt_tile.cuh"
 #include "tasks/cuda/winograd_kernel.cuh"
 
 namespace megaconv::cuda {
 
-/// The two shapes of GEMM task: 64 tiles x 128 filters, and 128 x 64 for few filters.
-template <int kM, Points kPoints, Layout kLayout>
-KernelSet winograd_kernels(const Tiling& tiling) {
-  const auto make = [&]<int kTiles, int kFilters>() {
-    const std::string size = std::to_string(kM) + "x" + std::to_string(kM);
-    KernelSet set = make_kernel_set<WinogradKernel<kM, kPoints, kLayout, kTiles, kFilters>,
-                                    TaskKind::filter_transform, TaskKind::input_transform,
-                                    TaskKind::gemm, TaskKind::output_transform>(
-        "winograd F(" + size + ",3x3), tasks of " + std::to_string(kTiles) + " tiles x " +
-        std::to_string(kFilters) + " filters");
-    set.gemm_tiles = kTiles;
-    set.gemm_filters = kFilters;
-    return set;
-  };
+/// Throws Error(unsupported) for sizes that the kernels' tasks have no room for.
+inline void check_room(const Tiling& tiling, int tiles, int filters, const char* rooms) {
+  const std::uint32_t num_filters = tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock;
+  if (tiling.group_tiles > static_cast<std::uint32_t>(tiles) ||
+      num_filters > static_cast<std::uint32_t>(filters)) {
+    throw Error(Status::unsupported, "cuda: GEMM tasks of " + std::to_string(tiling.group_tiles) +
+                                         " tiles x " + std::to_string(num_filters) +
+                                         " filters, must be at most " + rooms);
+  }
   // Transform tasks write V in runs of 4 tiles.
   if (tiling.tiles_per_transform_task % 4 != 0 &&
       tiling.tiles_per_transform_task != tiling.group_tiles) {
@@ -31,12 +27,39 @@ KernelSet winograd_kernels(const Tiling& tiling) {
                                          std::to_string(tiling.tiles_per_transform_task) +
                                          " tiles, must be a multiple of 4 or the whole group");
   }
-  const std::uint32_t filters = tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock;
-  if (tiling.group_tiles <= 64 && filters <= 128) return make.template operator()<64, 128>();
-  if (tiling.group_tiles <= 128 && filters <= 64) return make.template operator()<128, 64>();
-  throw Error(Status::unsupported, "cuda: GEMM tasks of " + std::to_string(tiling.group_tiles) +
-                                       " tiles x " + std::to_string(filters) +
-                                       " filters, must be at most 64 x 128 or 128 x 64");
+}
+
+/// `Kernel`: a WinogradKernel.
+template <class Kernel>
+KernelSet make_winograd_set(const Tiling& tiling, const std::string& arithmetic) {
+  using Tile = typename Kernel::Tile;
+  const std::string m = std::to_string(tiling.m);
+  KernelSet set = make_kernel_set<Kernel, TaskKind::filter_transform, TaskKind::input_transform,
+                                  TaskKind::gemm, TaskKind::output_transform>(
+      "winograd F(" + m + "x" + m + ",3x3), " + arithmetic + ", tasks of " +
+      std::to_string(Tile::kRows) + " tiles x " + std::to_string(Tile::kFilters) + " filters");
+  set.gemm_tiles = Tile::kRows;
+  set.gemm_filters = Tile::kFilters;
+  set.channel_multiple = Tile::kDepth;
+  return set;
+}
+
+/// FP32 multiply-adds. The two shapes of GEMM task: 64 tiles x 128 filters, and 128 x 64 for few
+/// filters.
+template <int kM, Points kPoints, Layout kLayout>
+KernelSet winograd_kernels(const Tiling& tiling) {
+  const auto make = [&]<int kTiles, int kFilters>() {
+    using Tile = SimtTile<kTiles, kFilters>;
+    using Transforms = WinogradTransforms<kM, kPoints, kLayout, Tile::kThreads>;
+    return make_winograd_set<WinogradKernel<kM, kLayout, Tile, Transforms>>(tiling, "fma");
+  };
+  constexpr const char* kRooms = "64 x 128 or 128 x 64";
+  if (tiling.group_tiles <= 64) {
+    check_room(tiling, 64, 128, kRooms);
+    return make.template operator()<64, 128>();
+  }
+  check_room(tiling, 128, 64, kRooms);
+  return make.template operator()<128, 64>();
 }
 
 }  // namespace megaconv::cuda

@@ -5,8 +5,9 @@
 //   BlockPipeline pipeline(shared);
 //   for each of the first kStages - 1 steps: pipeline.start(step, copies)
 //   for each step:
-//     pipeline.wait(step)                        // step's block is there, step - 1's is free
-//     pipeline.start(step + kStages - 1, copies)
+//     pipeline.wait()                            // the step's block is there, for this thread
+//     __syncthreads()                            // ... for all; and the block of the step before,
+//     pipeline.start(step + kStages - 1, copies) //     which nobody needs any more, is overwritten
 //     ... use the block ...
 //   pipeline.close()
 //
@@ -88,7 +89,7 @@ class BlockPipeline {
   __device__ int start_stage() const { return start_stage_; }
   __device__ int stage() const { return stage_; }
 
-  /// The next step's block is there for all threads, and all have left the step before it.
+  /// The next step's block is there, as far as this thread copied it (all of it on sm_90).
   __device__ void wait() {
     stage_ = next(stage_);
 #if __CUDA_ARCH__ >= 900
@@ -98,7 +99,6 @@ class BlockPipeline {
 #else
     __pipeline_wait_prior(kStages - 2);
 #endif
-    __syncthreads();
   }
 
   /// After the last step: leaves the shared memory to whoever is next.

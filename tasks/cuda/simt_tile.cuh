@@ -18,14 +18,17 @@
 #pragma once
 
 #include "tasks/cuda/block_pipeline.cuh"
+#include "tasks/cuda/m_strides.cuh"
 #include "tasks/cuda/vec.cuh"
 
 namespace megaconv::cuda {
 
-template <int kRows, int kFilters>
+template <int kNumRows, int kNumFilters>
 struct SimtTile {
+  static constexpr int kRows = kNumRows, kFilters = kNumFilters;
   static constexpr int kThreadRows = 8, kThreadFilters = 8;
   static constexpr int kThreads = kRows * kFilters / (kThreadRows * kThreadFilters);
+  static constexpr int kBlocksPerSm = 512 / kThreads;  // 128 registers a thread
   static constexpr int kDepth = 16, kStages = 3;
   using Pipeline = BlockPipeline<kThreads, kStages>;
 
@@ -70,7 +73,46 @@ struct SimtTile {
                             {shared.b[stage], b, sizeof(shared.b[stage])}});
   }
 
-  /// Adds the products of one step.
+  /// Adds the products of the next step; calls start_next() once a stage is free.
+  template <class StartNext>
+  static __device__ void step(Pipeline& pipeline, Shared& shared, Sums& sums,
+                              StartNext&& start_next) {
+    pipeline.wait();
+    __syncthreads();
+    start_next();
+    multiply(shared, pipeline.stage(), sums);
+  }
+  static __device__ void finish(Sums&) {}
+
+  /// Stores the sums of existing rows and filters to M.
+  template <Layout kLayout>
+  static __device__ void store_sums(const Sums& sums, float* m, const MStrides& strides,
+                                    int num_rows, int num_filters) {
+#pragma unroll
+    for (int i = 0; i < kThreadRows; i += 4) {
+#pragma unroll
+      for (int j = 0; j < kThreadFilters; j += 4) {
+        const int first_row = row(i), first_filter = filter(j);
+        if (first_filter >= num_filters) continue;
+#pragma unroll
+        for (int l = 0; l < 4; ++l) {
+          if constexpr (kLayout == Layout::nchw) {
+            if (first_row >= num_rows) continue;
+            store(m + first_row + (first_filter + l) * strides.filter,
+                  Vec<4>{{sums.value[i][j + l], sums.value[i + 1][j + l], sums.value[i + 2][j + l],
+                          sums.value[i + 3][j + l]}});
+          } else {
+            if (first_row + l >= num_rows) continue;
+            store(m + (first_row + l) * strides.tile + first_filter,
+                  Vec<4>{{sums.value[i + l][j], sums.value[i + l][j + 1], sums.value[i + l][j + 2],
+                          sums.value[i + l][j + 3]}});
+          }
+        }
+      }
+    }
+  }
+
+ private:
   static __device__ void multiply(const Shared& shared, int stage, Sums& sums) {
     const float* const a = &shared.a[stage][0][row(0)];
     const float* const b = &shared.b[stage][0][filter(0)];
@@ -93,7 +135,6 @@ struct SimtTile {
     }
   }
 
- private:
   // One channel of this thread's rows and filters.
   struct Operands {
     Vec<4> a[kThreadRows / 4], b[kThreadFilters / 4];

@@ -32,6 +32,8 @@ struct TaskArgs {
   const float* bias;
   const float* residual;
   float* y;
+  const std::uint32_t* x_magnitude;  // split operands: largest finite |x|, |w| as bits
+  const std::uint32_t* w_magnitude;
   float* u;
   float* v;
   float* m;
@@ -48,6 +50,7 @@ struct TaskArgs {
   std::int32_t c_padded, k_padded;        // C', K'
   std::int32_t v_slots, m_slots;
   std::int32_t tile_chunks, tiles_per_transform_task;
+  std::int32_t input_channel_chunks, filter_channel_chunks;
   std::int32_t channels_per_input_task, filters_per_gemm_task, positions_per_gemm_task;
   std::int32_t filters_per_output_task, filters_per_filter_task, channels_per_filter_task;
   std::int32_t rows_per_group, cols_per_group;

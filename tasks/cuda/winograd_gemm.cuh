@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // GEMM tasks of Winograd: M[p][tile][k] = sum over c of V[p][c][tile] U[p][c][k], for some
-// positions p and one chunk of filters. V and U are laid out for it: what the task reads of either
-// is one contiguous run, over all its positions. The steps of all positions form one pipeline:
-// while the last channels of a position are multiplied, the first of the next are on their way.
+// positions p and one chunk of filters. V and U are laid out for the tile that computes it: what
+// the task reads of either is one contiguous run, over all its positions. The steps of all
+// positions form one pipeline: while the last channels of a position are multiplied, the first of
+// the next are on their way.
 #pragma once
 
-#include "tasks/cuda/simt_tile.cuh"
 #include "tasks/cuda/winograd_transforms.cuh"
 
 namespace megaconv::cuda {
 
-template <int kM, Layout kLayout, int kTiles, int kFilters>
+/// kTile: SimtTile or TensorTile.
+template <int kM, Layout kLayout, class Tile>
 struct WinogradGemm {
-  using Tile = SimtTile<kTiles, kFilters>;
   using Shared = typename Tile::Shared;
   static constexpr int kPositions = (kM + kWinogradR - 1) * (kM + kWinogradR - 1);
 
@@ -26,28 +26,26 @@ struct WinogradGemm {
         static_cast<std::int64_t>(group % a.v_slots) * kPositions + part.first_position;
     const std::int64_t first_u =
         static_cast<std::int64_t>(part.chunk) * kPositions + part.first_position;
-    const float* v = a.v + first_v * a.c_padded * kTiles;
-    const float* u = a.u + first_u * a.c_padded * kFilters;
+    const float* v = a.v + first_v * a.c_padded * Tile::kRows;
+    const float* u = a.u + first_u * a.c_padded * Tile::kFilters;
 
     typename Tile::Pipeline pipeline(shared.pipeline);
-    const auto start = [&](int step) {
-      Tile::start(pipeline, shared, step < num_steps, v, u);
-      v += Tile::kDepth * kTiles;
-      u += Tile::kDepth * kFilters;
+    int next_step = 0;  // to be started
+    const auto start_next = [&] {
+      Tile::start(pipeline, shared, next_step < num_steps, v, u);
+      v += Tile::kDepth * Tile::kRows;
+      u += Tile::kDepth * Tile::kFilters;
+      ++next_step;
     };
-    for (int step = 0; step < Tile::kStages - 1; ++step) start(step);
-    typename Tile::Sums sums;
-    sums.clear();
-    int next_position_step = steps_per_position;
-    for (int step = 0; step < num_steps;) {
-      pipeline.wait();
-      start(step + Tile::kStages - 1);
-      Tile::multiply(shared, pipeline.stage(), sums);
-      if (++step == next_position_step) {
-        store_sums(a, sums, group, block, step / steps_per_position - 1);
-        sums.clear();
-        next_position_step += steps_per_position;
+    for (int i = 0; i < Tile::kStages - 1; ++i) start_next();
+    for (int position = 0; position < part.num_positions; ++position) {
+      typename Tile::Sums sums;
+      sums.clear();
+      for (int step = 0; step < steps_per_position; ++step) {
+        Tile::step(pipeline, shared, sums, start_next);
       }
+      Tile::finish(sums);
+      store_sums(a, sums, group, block, position);
     }
     pipeline.close();
   }
@@ -78,28 +76,7 @@ struct WinogradGemm {
     float* const m =
         a.m + (group % a.m_slots * kPositions + part.first_position + position) * strides.position +
         first_k * strides.filter;
-#pragma unroll
-    for (int i = 0; i < Tile::kThreadRows; i += 4) {
-#pragma unroll
-      for (int j = 0; j < Tile::kThreadFilters; j += 4) {
-        const int row = Tile::row(i), filter = Tile::filter(j);
-        if (filter >= num_k) continue;
-#pragma unroll
-        for (int l = 0; l < 4; ++l) {
-          if constexpr (kLayout == Layout::nchw) {
-            if (row >= num_tiles) continue;
-            store(m + row + (filter + l) * strides.filter,
-                  Vec<4>{{sums.value[i][j + l], sums.value[i + 1][j + l], sums.value[i + 2][j + l],
-                          sums.value[i + 3][j + l]}});
-          } else {
-            if (row + l >= num_tiles) continue;
-            store(m + (row + l) * strides.tile + filter,
-                  Vec<4>{{sums.value[i + l][j], sums.value[i + l][j + 1], sums.value[i + l][j + 2],
-                          sums.value[i + l][j + 3]}});
-          }
-        }
-      }
-    }
+    Tile::template store_sums<kLayout>(sums, m, strides, num_tiles, num_k);
   }
 };
 

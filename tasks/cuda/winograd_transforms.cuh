@@ -8,6 +8,7 @@
 #pragma once
 
 #include "tasks/cuda/block_pipeline.cuh"
+#include "tasks/cuda/m_strides.cuh"
 #include "tasks/cuda/task_args.hpp"
 #include "tasks/cuda/winograd_1d.cuh"
 
@@ -29,18 +30,6 @@ __device__ inline int tiles_in_group(const TaskArgs& a, int group) {
   return min(a.group_tiles, a.num_tiles - group * a.group_tiles);
 }
 
-/// M of one slot: element (position, tile, filter) lies at
-/// position * position_stride + tile * tile_stride + filter * filter_stride.
-struct MStrides {
-  std::int64_t position, tile, filter;
-};
-template <Layout kLayout>
-__device__ inline MStrides m_strides(const TaskArgs& a) {
-  const std::int64_t position = static_cast<std::int64_t>(a.gemm_tiles) * a.k_padded;
-  if constexpr (kLayout == Layout::nchw) return {position, 1, a.gemm_tiles};
-  return {position, a.k_padded, 1};
-}
-
 template <int kM, Points kPoints, Layout kLayout, int kThreads>
 struct WinogradTransforms {
   using Transform = Winograd1D<kM, kPoints>;
@@ -50,53 +39,70 @@ struct WinogradTransforms {
   // Channels a thread: what alpha^2 values of each leave of 128 registers.
   static constexpr int kWidth = kTilesSideBySide ? 1 : kM == 2 ? 4 : kM == 4 ? 2 : 1;
 
+  /// The filters and channels of a filter task. block = filter chunk * channel chunks + channel
+  /// chunk; the last channel chunk reaches to c_padded.
+  struct FilterChunk {
+    int first_c, num_c, first_k, num_k;
+    __device__ FilterChunk(const TaskArgs& a, std::uint32_t block) {
+      const int chunk = static_cast<int>(block) % a.filter_channel_chunks;
+      first_c = chunk * a.channels_per_filter_task;
+      num_c = (chunk + 1 == a.filter_channel_chunks ? a.c_padded
+                                                    : first_c + a.channels_per_filter_task) -
+              first_c;
+      first_k = static_cast<int>(block) / a.filter_channel_chunks * a.filters_per_filter_task;
+      num_k = min(a.filters_per_filter_task, a.k_padded - first_k);
+    }
+  };
+
   /// U of some filters and channels, in double and rounded once. Zero past K, and past C, where V
-  /// is zero, too. block = filter chunk * channel chunks + channel chunk. A thread takes one (c,
-  /// k); 16 neighbouring threads share c, so that their stores fill 64-byte segments.
+  /// is zero, too. A thread takes one (c, k); 16 neighbouring threads share c, so that their stores
+  /// fill 64-byte segments.
   static __device__ void filter(const TaskArgs& a, std::uint32_t block) {
-    const int channel_chunks =
-        (a.c_padded + a.channels_per_filter_task - 1) / a.channels_per_filter_task;
-    const int first_c = static_cast<int>(block) % channel_chunks * a.channels_per_filter_task;
-    const int num_c = min(a.channels_per_filter_task, a.c_padded - first_c);
-    const int first_k = static_cast<int>(block) / channel_chunks * a.filters_per_filter_task;
-    const int num_k = min(a.filters_per_filter_task, a.k_padded - first_k);
+    const FilterChunk chunk(a, block);
     const std::int64_t position_stride = static_cast<std::int64_t>(a.c_padded) * a.gemm_filters;
-    for (int item = threadIdx.x; item < num_k * num_c; item += kThreads) {
-      const int k = first_k + item % num_k;
-      const int c = first_c + item / num_k;
-      const bool exists = k < a.k && c < a.c;
-      using Number = Vec<1, double>;
-      Number columns[kWinogradR][kAlpha];
-#pragma unroll
-      for (int s = 0; s < kWinogradR; ++s) {
-        Number g[kWinogradR];
-#pragma unroll
-        for (int r = 0; r < kWinogradR; ++r) {
-          const int tap = r * kWinogradR + s;
-          const std::int64_t index =
-              kLayout == Layout::nchw
-                  ? (static_cast<std::int64_t>(k) * a.c + c) * (kWinogradR * kWinogradR) + tap
-                  : (static_cast<std::int64_t>(k) * (kWinogradR * kWinogradR) + tap) * a.c + c;
-          g[r].lane[0] = exists ? a.w[index] : 0.0f;
-        }
-        Transform::filter(g, columns[s]);
-      }
-      const int gemm_chunk = k / a.filters_per_gemm_task;
-      float* u = a.u + gemm_chunk * kPositions * position_stride +
+    for (int item = threadIdx.x; item < chunk.num_k * chunk.num_c; item += kThreads) {
+      const int k = chunk.first_k + item % chunk.num_k;
+      const int c = chunk.first_c + item / chunk.num_k;
+      float* u = a.u + k / a.filters_per_gemm_task * kPositions * position_stride +
                  static_cast<std::int64_t>(c) * a.gemm_filters + k % a.filters_per_gemm_task;
-#pragma unroll
-      for (int row = 0; row < kAlpha; ++row) {
-        const Number in[kWinogradR] = {columns[0][row], columns[1][row], columns[2][row]};
-        Number out[kAlpha];
-        Transform::filter(in, out);
-#pragma unroll
-        for (int col = 0; col < kAlpha; ++col) {
-          *u = static_cast<float>(out[col].lane[0]);
-          u += position_stride;
-        }
-      }
+      transform_filter(a, k, c, [&](int, float value) {
+        *u = value;
+        u += position_stride;
+      });
     }
     publish_to_copy_engine();
+  }
+
+  /// Calls put(position, value) for all positions of U in order, of one filter and channel.
+  template <class Put>
+  static __device__ void transform_filter(const TaskArgs& a, int k, int c, Put&& put) {
+    const bool exists = k < a.k && c < a.c;
+    using Number = Vec<1, double>;
+    Number columns[kWinogradR][kAlpha];
+#pragma unroll
+    for (int s = 0; s < kWinogradR; ++s) {
+      Number g[kWinogradR];
+#pragma unroll
+      for (int r = 0; r < kWinogradR; ++r) {
+        const int tap = r * kWinogradR + s;
+        const std::int64_t index =
+            kLayout == Layout::nchw
+                ? (static_cast<std::int64_t>(k) * a.c + c) * (kWinogradR * kWinogradR) + tap
+                : (static_cast<std::int64_t>(k) * (kWinogradR * kWinogradR) + tap) * a.c + c;
+        g[r].lane[0] = exists ? a.w[index] : 0.0f;
+      }
+      Transform::filter(g, columns[s]);
+    }
+#pragma unroll
+    for (int row = 0; row < kAlpha; ++row) {
+      const Number in[kWinogradR] = {columns[0][row], columns[1][row], columns[2][row]};
+      Number out[kAlpha];
+      Transform::filter(in, out);
+#pragma unroll
+      for (int col = 0; col < kAlpha; ++col) {
+        put(row * kAlpha + col, static_cast<float>(out[col].lane[0]));
+      }
+    }
   }
 
   /// One patch of V on its way from threads that hold neighbouring channels to threads that write
@@ -128,17 +134,83 @@ struct WinogradTransforms {
     publish_to_copy_engine();
   }
 
-  /// y of some tiles and filters of one group. block = filter chunk * tile chunks + tile chunk.
-  static __device__ void output(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
-    if (a.k % kWidth == 0) {
-      output_vectors<kWidth>(a, static_cast<int>(group), static_cast<int>(block));
-    } else {
-      output_vectors<1>(a, static_cast<int>(group), static_cast<int>(block));
+  /// Calls put(position, value) for all positions of V in order, of channels [c, c + kLanes) of one
+  /// tile. kTogether: the channels lie side by side in x, and C is a multiple of kLanes.
+  template <int kLanes, bool kTogether, class Put>
+  static __device__ void transform_tile(const TaskArgs& a, int tile, int c, Put&& put) {
+    const TilePlace place = tile_place<kM>(a, tile);
+    const std::int64_t image = place.image;
+    const int channel_stride = kLayout == Layout::nchw ? a.h * a.w_in : 1;
+    const float* const pixels =
+        a.x + image * a.h * a.w_in * a.c +
+        static_cast<std::int64_t>(min(c, a.c - (kTogether ? kLanes : 1))) * channel_stride;
+    // Pixels in the padding are loaded from the nearest one of the image and then set to zero, so
+    // that all loads of a tile are on their way together. So are channels past C.
+    int row_offset[kAlpha], col_offset[kAlpha];
+    unsigned rows_inside = 0, cols_inside = 0;
+#pragma unroll
+    for (int i = 0; i < kAlpha; ++i) {
+      const int row = place.row - a.pad_h + i, col = place.col - a.pad_w + i;
+      rows_inside |= static_cast<unsigned>(row >= 0 && row < a.h) << i;
+      cols_inside |= static_cast<unsigned>(c < a.c && col >= 0 && col < a.w_in) << i;
+      const int row_stride = kLayout == Layout::nchw ? a.w_in : a.w_in * a.c;
+      const int col_stride = kLayout == Layout::nchw ? 1 : a.c;
+      row_offset[i] = min(max(row, 0), a.h - 1) * row_stride;
+      col_offset[i] = min(max(col, 0), a.w_in - 1) * col_stride;
+    }
+    Vec<kLanes> rows[kAlpha][kAlpha];  // [column][row], later [column][row after the transform]
+#pragma unroll
+    for (int col = 0; col < kAlpha; ++col) {
+#pragma unroll
+      for (int row = 0; row < kAlpha; ++row) {
+        const float* const pixel = pixels + (row_offset[row] + col_offset[col]);
+        if constexpr (kTogether) {
+          rows[col][row] = load<kLanes>(pixel);
+        } else {
+#pragma unroll
+          for (int l = 0; l < kLanes; ++l) {
+            rows[col][row].lane[l] = c + l < a.c ? pixel[l * channel_stride] : 0.0f;
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int col = 0; col < kAlpha; ++col) {
+      Vec<kLanes> d[kAlpha];
+#pragma unroll
+      for (int row = 0; row < kAlpha; ++row) {
+        const bool inside = (rows_inside >> row & cols_inside >> col & 1) != 0;
+        d[row] = inside ? rows[col][row] : zero<kLanes>();
+      }
+      Transform::input(d, rows[col]);
+    }
+#pragma unroll
+    for (int row = 0; row < kAlpha; ++row) {
+      Vec<kLanes> in[kAlpha], out[kAlpha];
+#pragma unroll
+      for (int col = 0; col < kAlpha; ++col) in[col] = rows[col][row];
+      Transform::input(in, out);
+#pragma unroll
+      for (int col = 0; col < kAlpha; ++col) put(row * kAlpha + col, out[col]);
     }
   }
 
- private:
-  // The tiles of its group that a task takes.
+  /// y of some tiles and filters of one group. block = filter chunk * tile chunks + tile chunk.
+  static __device__ void output(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
+    output(a, group, block, [](auto&) {});
+  }
+  /// The same of M scaled: `scale` is called with each vector of it.
+  template <class Scale>
+  static __device__ void output(const TaskArgs& a, std::uint32_t group, std::uint32_t block,
+                                Scale scale) {
+    if (a.k % kWidth == 0) {
+      output_vectors<kWidth>(a, static_cast<int>(group), static_cast<int>(block), scale);
+    } else {
+      output_vectors<1>(a, static_cast<int>(group), static_cast<int>(block), scale);
+    }
+  }
+
+  /// The tiles of its group that a transform task takes.
   struct TileChunk {
     int first, count;
     __device__ TileChunk(const TaskArgs& a, int group, int block) {
@@ -147,6 +219,7 @@ struct WinogradTransforms {
     }
   };
 
+ private:
   // Tile and channel vector of a work item: neighbouring items lie side by side in memory.
   struct Item {
     int tile, vector;
@@ -170,7 +243,7 @@ struct WinogradTransforms {
       for (int item = threadIdx.x; item < tiles.count * num_c; item += kThreads) {
         const int tile = item % tiles.count, c = item / tiles.count;
         float* to = v + static_cast<std::int64_t>(c) * a.gemm_tiles + tile;
-        transform_tile<1>(a, first_tile + tile, first_c + c, [&](int, Vec<1> value) {
+        transform_tile<1, true>(a, first_tile + tile, first_c + c, [&](int, Vec<1> value) {
           *to = value.lane[0];
           to += position_stride;
         });
@@ -190,7 +263,7 @@ struct WinogradTransforms {
         const int tile = first + patch_tile, c = patch_c + vector * kLanes;
         if (tile < tiles.count && c < num_c) {
           float* const to = &patch.value[0][ThisPatch::index(patch_tile, vector * kLanes)];
-          transform_tile<kLanes>(
+          transform_tile<kLanes, true>(
               a, first_tile + tile, first_c + c, [&](int position, Vec<kLanes> value) {
                 store(to + position * ThisPatch::kTiles * ThisPatch::kChannels, value);
               });
@@ -226,61 +299,8 @@ struct WinogradTransforms {
     }
   }
 
-  // Calls put(position, value) for all positions in order, of channels [c, c + kLanes) of one tile.
-  template <int kLanes, class Put>
-  static __device__ void transform_tile(const TaskArgs& a, int tile, int c, Put&& put) {
-    const bool exists = c < a.c;
-    const TilePlace place = tile_place<kM>(a, tile);
-    const std::int64_t image = place.image;
-    const int channel = min(c, a.c - kLanes);
-    const float* const pixels = kLayout == Layout::nchw
-                                    ? a.x + (image * a.c + channel) * a.h * a.w_in
-                                    : a.x + image * a.h * a.w_in * a.c + channel;
-    // Pixels in the padding are loaded from the nearest one of the image and then set to zero, so
-    // that all loads of a tile are on their way together.
-    int row_offset[kAlpha], col_offset[kAlpha];
-    unsigned rows_inside = 0, cols_inside = 0;
-#pragma unroll
-    for (int i = 0; i < kAlpha; ++i) {
-      const int row = place.row - a.pad_h + i, col = place.col - a.pad_w + i;
-      rows_inside |= static_cast<unsigned>(row >= 0 && row < a.h) << i;
-      cols_inside |= static_cast<unsigned>(exists && col >= 0 && col < a.w_in) << i;
-      const int row_stride = kLayout == Layout::nchw ? a.w_in : a.w_in * a.c;
-      const int col_stride = kLayout == Layout::nchw ? 1 : a.c;
-      row_offset[i] = min(max(row, 0), a.h - 1) * row_stride;
-      col_offset[i] = min(max(col, 0), a.w_in - 1) * col_stride;
-    }
-    Vec<kLanes> rows[kAlpha][kAlpha];  // [column][row], later [column][row after the transform]
-#pragma unroll
-    for (int col = 0; col < kAlpha; ++col) {
-#pragma unroll
-      for (int row = 0; row < kAlpha; ++row) {
-        rows[col][row] = load<kLanes>(pixels + (row_offset[row] + col_offset[col]));
-      }
-    }
-#pragma unroll
-    for (int col = 0; col < kAlpha; ++col) {
-      Vec<kLanes> d[kAlpha];
-#pragma unroll
-      for (int row = 0; row < kAlpha; ++row) {
-        const bool inside = (rows_inside >> row & cols_inside >> col & 1) != 0;
-        d[row] = inside ? rows[col][row] : zero<kLanes>();
-      }
-      Transform::input(d, rows[col]);
-    }
-#pragma unroll
-    for (int row = 0; row < kAlpha; ++row) {
-      Vec<kLanes> in[kAlpha], out[kAlpha];
-#pragma unroll
-      for (int col = 0; col < kAlpha; ++col) in[col] = rows[col][row];
-      Transform::input(in, out);
-#pragma unroll
-      for (int col = 0; col < kAlpha; ++col) put(row * kAlpha + col, out[col]);
-    }
-  }
-
-  template <int kLanes>
-  static __device__ void output_vectors(const TaskArgs& a, int group, int block) {
+  template <int kLanes, class Scale>
+  static __device__ void output_vectors(const TaskArgs& a, int group, int block, Scale scale) {
     const TileChunk tiles(a, group, block);
     const int first_k = block / a.tile_chunks * a.filters_per_output_task;
     const int num_vectors = (min(first_k + a.filters_per_output_task, a.k) - first_k) / kLanes;
@@ -300,6 +320,7 @@ struct WinogradTransforms {
 #pragma unroll
         for (int row = 0; row < kAlpha; ++row) {
           in[row] = load<kLanes>(m + (row * kAlpha + col) * strides.position);
+          scale(in[row]);
         }
         Transform::output(in, rows[col]);
       }

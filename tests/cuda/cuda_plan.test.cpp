@@ -2,6 +2,8 @@
 // Plans on a CUDA device, against double and against the CPU.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -85,12 +87,22 @@ class DeviceLayer {
   DeviceBuffer x_, w_, bias_, residual_, y_;
 };
 
-PlanOptions on_cuda(std::uint32_t m = 4) {
+PlanOptions on_cuda(std::uint32_t m = 4, Arithmetic arithmetic = Arithmetic::fma) {
   PlanOptions options;
   options.backend = Backend::cuda;
   options.tiling.algorithm = Algorithm::winograd;
   options.tiling.m = m;
+  options.tiling.arithmetic = arithmetic;
   return options;
+}
+
+// Those that this device has kernels for.
+std::vector<Arithmetic> arithmetics(std::uint32_t m) {
+  int major = 0, minor = 0;
+  require_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+  require_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0));
+  if (m == 6 || major != 9 || minor != 0) return {Arithmetic::fma};
+  return {Arithmetic::fma, Arithmetic::split_f16};
 }
 
 std::vector<float> run_on_cpu_plan(const Layer& layer) {
@@ -131,12 +143,14 @@ TEST_CASE("cuda: every tile size and layout is within its error bound on odd sha
       const std::vector<double> truth = layer.reference(&magnitude);
       DeviceLayer device(layer);
       for (const std::uint32_t m : {2u, 4u, 6u}) {
-        const Plan plan = Plan::create(layer.problem, on_cuda(m));
-        const std::vector<float> y = device.run(plan);
-        const ErrorReport report =
-            compare(plan.lowering().graph.tiling, y.data(), truth.data(), magnitude.data());
-        CAPTURE(text, layout, m, to_string(report));
-        CHECK(error_bound(plan.lowering().graph.tiling).covers(report));
+        for (const Arithmetic arithmetic : arithmetics(m)) {
+          const Plan plan = Plan::create(layer.problem, on_cuda(m, arithmetic));
+          const std::vector<float> y = device.run(plan);
+          const ErrorReport report =
+              compare(plan.lowering().graph.tiling, y.data(), truth.data(), magnitude.data());
+          CAPTURE(text, layout, m, static_cast<int>(arithmetic), to_string(report));
+          CHECK(error_bound(plan.lowering().graph.tiling).covers(report));
+        }
       }
     }
   }
@@ -171,6 +185,56 @@ TEST_CASE("cuda: integer data gives the same bits as the CPU, for every launch, 
     options.mapping.policy = Policy::staged;
     options.cuda_launch = CudaLaunch::staged;
     CHECK((device.run(Plan::create(layer.problem, options)) == expected));
+  }
+}
+
+TEST_CASE("cuda: split operands are as accurate at any magnitude, and for any launch the same") {
+  if (!have_device()) SKIP("no CUDA device");
+  if (arithmetics(4).size() == 1) SKIP("no kernels with split operands for this device");
+  for (const char* layout : {"+nchw", "+nhwc"}) {
+    for (const float scale : {0x1p-60f, 0x1p-20f, 1.0f, 0x1p40f}) {
+      Layer layer(parse_problem(std::string("n3c70h21w18k140") + layout), false);
+      for (float& value : layer.x) value *= scale;
+      std::vector<double> magnitude;
+      const std::vector<double> truth = layer.reference(&magnitude);
+      DeviceLayer device(layer);
+      std::vector<float> first;
+      for (const CudaLaunch launch :
+           {CudaLaunch::staged, CudaLaunch::persistent, CudaLaunch::one_block_per_task}) {
+        PlanOptions options = on_cuda(4, Arithmetic::split_f16);
+        options.cuda_launch = launch;
+        options.tiling.whole_tensors = launch == CudaLaunch::staged;
+        const Plan plan = Plan::create(layer.problem, options);
+        const std::vector<float> y = device.run(plan);
+        const ErrorReport report =
+            compare(plan.lowering().graph.tiling, y.data(), truth.data(), magnitude.data());
+        CAPTURE(layout, scale, static_cast<int>(launch), to_string(report));
+        CHECK(error_bound(plan.lowering().graph.tiling).covers(report));
+        if (first.empty()) first = y;
+        CHECK((y == first));
+      }
+    }
+  }
+}
+
+TEST_CASE("cuda: split operands let an infinity or a NaN reach no tile but its own") {
+  if (!have_device()) SKIP("no CUDA device");
+  if (arithmetics(4).size() == 1) SKIP("no kernels with split operands for this device");
+  for (const float value :
+       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    Layer layer(parse_problem("n1c32h40k64"), false);
+    layer.x[5 * 40 * 40 + 20 * 40 + 20] = value;  // channel 5, row 20, column 20
+    const std::vector<double> truth = layer.reference();
+    DeviceLayer device(layer);
+    const std::vector<float> y =
+        device.run(Plan::create(layer.problem, on_cuda(4, Arithmetic::split_f16)));
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const std::size_t row = i / 40 % 40, col = i % 40;
+      const bool near = row >= 16 && row < 24 && col >= 16 && col < 24;  // the tiles around it
+      const bool touched = row >= 19 && row <= 21 && col >= 19 && col <= 21;
+      if (touched) CHECK_FALSE(std::isfinite(y[i]));
+      if (!near) CHECK(std::abs(y[i] - truth[i]) < 1e-3);
+    }
   }
 }
 

@@ -54,6 +54,7 @@ TEST_CASE("a mapping file looks like this") {
     "algorithm": "winograd",
     "filters": "every_run",
     "points": "low_error",
+    "arithmetic": "fma",
     "m": 4,
     "group_tiles": 1,
     "channel_blocks_per_input_task": 1,
