@@ -194,11 +194,14 @@ std::string bench_summary(const std::vector<LayerResult>& results, const std::st
     return found;
   };
   const auto mega = [](const LayerResult& result) { return &result.mega(); };
-  std::string text = fmt::format("\nmegakernel order, geometric mean of {}:\n",
-                                 count_text(results.size(), "layer"));
+  std::string text;
   for (const std::string& name : own_variants(results)) {
     if (name == kMega) continue;
     text += ratio_line(name, ratios(mega, [&](const LayerResult& r) { return r.find(name); }));
+  }
+  if (!text.empty()) {
+    text = fmt::format("\nmegakernel order, geometric mean of {}:\n{}",
+                       count_text(results.size(), "layer"), text);
   }
   if (!peer.empty()) {
     const std::string line =

@@ -3,6 +3,7 @@
 // process, each with its error.
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <deque>
 #include <memory>
@@ -45,6 +46,7 @@ struct BenchArguments {
   TimingOptions timing;
   OutputArguments output;
   std::string peer;
+  std::optional<std::vector<std::string>> beside;  // names of variants; unset: all
   bool no_check = false;
 };
 
@@ -75,12 +77,19 @@ PlanArguments staged_arguments(PlanArguments plan) {
   return plan;
 }
 
-std::vector<Variant> variants_of(const PlanArguments& asked) {
+/// What was asked for, last, and the variants to compare it with.
+std::vector<Variant> variants_of(const BenchArguments& arguments) {
+  const PlanArguments& asked = arguments.plan;
   std::vector<Variant> variants = {{"direct", with_algorithm(asked, Algorithm::direct)}};
   if (asked.options.backend == Backend::cuda) {
     variants.push_back({"opencnn", with_algorithm(asked, Algorithm::opencnn)});
   }
   variants.push_back({kStaged, staged_arguments(asked)});
+  if (const auto& wanted = arguments.beside) {
+    std::erase_if(variants, [&](const Variant& variant) {
+      return std::find(wanted->begin(), wanted->end(), variant.name) == wanted->end();
+    });
+  }
   variants.push_back({kMega, asked});
   return variants;
 }
@@ -101,7 +110,7 @@ class LayerBench {
   LayerResult run() {
     fill_random(tensors_, arguments_.plan.seed);
     progress_("planning");
-    for (const Variant& variant : variants_of(arguments_.plan)) add(variant);
+    for (const Variant& variant : variants_of(arguments_)) add(variant);
     if (!arguments_.peer.empty()) add_peers();
 
     std::vector<TimedVariant> timed;
@@ -247,6 +256,12 @@ void add_bench(CLI::App& app, Action& action) {
   add_problem_options(*verb, arguments->problem, Selection::many);
   add_plan_options(*verb, arguments->plan);
   add_timing_options(*verb, arguments->timing);
+  verb->add_option("--beside", arguments->beside,
+                   "Variants to measure beside mega: direct, opencnn and staged (default: all),\n"
+                   "or none")
+      ->type_name("LIST")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"direct", "opencnn", kStaged, "none"}));
   verb->add_option("--peer", arguments->peer,
                    "Measure another library too: onednn (cpu) or cudnn (cuda)")
       ->type_name("NAME");
