@@ -51,13 +51,10 @@ struct DirectTask {
   static constexpr int kPixelRow = kPixels + 4;                       // a term's pixels in shared
   static_assert(kTile.i_tile % 4 == 0 && kTile.w_tile % 4 == 0, "runs of 4");
 
-  /// Where a pixel's first tap lies, and its offset in the image; outside when it is no pixel.
-  struct Place {
-    int offset, row, col;
-  };
-  /// What a term adds to it.
-  struct Term {
-    int offset, row, col;
+  /// Where a pixel's first tap lies, or what a term adds to that; one load from shared memory.
+  struct alignas(16) Place {
+    int offset;  ///< in the image, in floats
+    int row, col;
   };
   static constexpr int kOutside = 1 << 29;  // a row that no tap brings back into an image
 
@@ -65,7 +62,7 @@ struct DirectTask {
     alignas(16) float x[2][kDepth][kPixelRow];
     alignas(16) float u[2][kDepth][kFilters];
     Place places[kPixels];
-    Term terms[2][kDepth];
+    Place terms[2][kDepth];
   };
 
   // A warp is kWarpFilters x kWarpPixels threads; lanes that share an operand read it together.
@@ -154,10 +151,10 @@ struct DirectTask {
   }
 
   static __device__ void describe_terms(const TaskArgs& a, int first, int num_terms,
-                                        Term (&terms)[kDepth]) {
+                                        Place (&terms)[kDepth]) {
     if (threadIdx.x >= kDepth) return;
     const int e = first + static_cast<int>(threadIdx.x);
-    Term term{0, -kOutside, 0};
+    Place term{0, -kOutside, 0};
     if (e < num_terms) {
       const int channels = a.c / a.groups, taps = a.r * a.s;
       const int c = kLayout == Layout::nchw ? e / taps : e % channels;
@@ -172,16 +169,17 @@ struct DirectTask {
 
   // Neighbouring threads take neighbouring floats of x: pixels (NCHW), or channels (NHWC).
   static __device__ void load_x(const TaskArgs& a, const float* x, const Place (&places)[kPixels],
-                                const Term (&terms)[kDepth], float (&to)[kDepth][kPixelRow]) {
+                                const Place (&terms)[kDepth], float (&to)[kDepth][kPixelRow]) {
 #pragma unroll
     for (int i = 0; i < kDepth * kPixels / kThreads; ++i) {
       const int index = static_cast<int>(threadIdx.x) + i * kThreads;
       const int depth = kLayout == Layout::nchw ? index / kPixels : index % kDepth;
       const int pixel = kLayout == Layout::nchw ? index % kPixels : index / kDepth;
       const Place place = places[pixel];
-      const Term term = terms[depth];
+      const Place term = terms[depth];
       const int row = place.row + term.row, col = place.col + term.col;
-      const bool exists = row >= 0 && row < a.h && col >= 0 && col < a.w_in;
+      const bool exists = static_cast<unsigned>(row) < static_cast<unsigned>(a.h) &&
+                          static_cast<unsigned>(col) < static_cast<unsigned>(a.w_in);
       __pipeline_memcpy_async(&to[depth][pixel], exists ? x + place.offset + term.offset : x,
                               sizeof(float), exists ? 0 : sizeof(float));
     }
