@@ -25,6 +25,9 @@ std::uint32_t blocks_of(const Tiling& tiling, const DirectShape& shape) {
   return blocks;
 }
 
+// Blocks of an SM share its multipliers: half as many are nearly twice as fast, down to one.
+constexpr double kLeastWaves = 0.25;
+
 // Time of all tasks, in products of a thread: waves of tasks, each as long as one task.
 double cost(const Tiling& tiling, const DirectShape& shape, const Target& target) {
   const ConvProblem& a = tiling.problem;
@@ -33,7 +36,7 @@ double cost(const Tiling& tiling, const DirectShape& shape, const Target& target
                        static_cast<double>(ceil_div(u64(a.q()), std::uint64_t{shape.cols()})) *
                        ceil_div(tiling.filter_blocks(), blocks_of(tiling, shape));
   const double slots = target.workers * kWorkerThreads / shape.threads();
-  const double waves = std::max(1.0, tasks / slots);
+  const double waves = std::max(kLeastWaves, tasks / slots);
   const double sums = shape.i_tile * shape.h_tile * shape.w_tile;
   const double loads = shape.i_tile + shape.h_tile * shape.w_tile +
                        double(shape.filters() + shape.pixels()) / shape.threads();

@@ -34,6 +34,7 @@ struct DirectShape {
 inline constexpr DirectShape kDirectShapes[] = {
     {8, 2, 4, 16, 4, 2},  // 128 filters x 8 x 8 pixels, 128 threads
     {8, 2, 4, 8, 4, 4},   // 64 x 8 x 16
+    {8, 2, 4, 8, 7, 4},   // 64 x 14 x 16, 224 threads: images of 14, 28 and 56 rows
     {8, 2, 4, 16, 4, 4},  // 128 x 8 x 16, 256 threads
     {8, 2, 4, 4, 8, 4},   // 32 x 16 x 16, 128 threads
 };

@@ -47,6 +47,9 @@ TEST_CASE("Few filters get the shape for few, and many pixels that of large task
   CHECK(shape_of(tiling_of("n64c64h64k64"))->filters() == 64);
   CHECK(shape_of(tiling_of("n64c64h64k256"))->filters() == 128);
   CHECK(shape_of(tiling_of("n64c64h7k256"))->pixels() == 64);
+  CHECK(shape_of(tiling_of("n64c256h14k256"))->rows() == 14);
+  CHECK(shape_of(tiling_of("n64c64h64k32"))->pixels() == 256);
+  CHECK(shape_of(tiling_of("n64c64h64k256"))->threads() == 256);
 }
 
 TEST_CASE("Threads and shared-memory runs of every shape come out even") {
