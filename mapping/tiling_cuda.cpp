@@ -10,7 +10,7 @@ namespace {
 
 // Tiles and lane blocks of filters that GEMM tasks have room for, and the channels that one
 // multiplies at least, in all its positions, so that filling its pipeline and taking its ticket
-// stay small. Narrow tasks are for few filters.
+// stay small, unless that would leave workers without tasks. Narrow tasks are for few filters.
 struct GemmShape {
   std::uint32_t tiles, filter_blocks, least_channels;
 };
@@ -37,11 +37,17 @@ void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, cons
   const std::uint64_t tiles = options.group_tiles != 0 ? options.group_tiles : shape.tiles;
   tiling.group_tiles = u32(std::min(tiles, tiling.num_tiles()));
   tiling.filter_blocks_per_gemm_task = std::min(filter_blocks, shape.filter_blocks);
-  tiling.positions_per_gemm_task = std::min(
-      ceil_div(shape.least_channels, channel_blocks * Tiling::kLaneBlock), tiling.num_positions());
+  const std::uint64_t groups = ceil_div(tiling.num_tiles(), std::uint64_t{tiling.group_tiles});
+  const std::uint64_t products = groups *
+                                 ceil_div(filter_blocks, tiling.filter_blocks_per_gemm_task) *
+                                 tiling.num_positions();  // positions of all groups and chunks
+  const std::uint64_t worthwhile =
+      ceil_div(shape.least_channels, channel_blocks * Tiling::kLaneBlock);
+  const std::uint64_t shared = std::max<std::uint64_t>(1, products / (2 * target.workers));
+  tiling.positions_per_gemm_task =
+      u32(std::min<std::uint64_t>({worthwhile, shared, tiling.num_positions()}));
   tiling.channel_blocks_per_input_task = tiling.filter_blocks_per_output_task = 1;
 
-  const std::uint64_t groups = ceil_div(tiling.num_tiles(), std::uint64_t{tiling.group_tiles});
   const std::uint64_t transforms = groups * std::min(channel_blocks, filter_blocks);
   std::uint32_t tiles_per_task = tiling.group_tiles;
   while (transforms * ceil_div(tiling.group_tiles, tiles_per_task) < target.workers &&

@@ -221,8 +221,9 @@ class CudaExecutor final : public Executor {
     args.w = static_cast<const float*>(w);
     args.u = static_cast<float*>(prepared);
     if (kernels_.measure != nullptr) {
-      args.w_magnitude = measure(args.w, problem_.w_size(), w_magnitude_of(args.u),
-                                 static_cast<cudaStream_t>(stream));
+      std::uint32_t* const magnitudes = magnitudes_behind(args.u);
+      measure(nullptr, 0, args.w, problem_.w_size(), magnitudes, static_cast<cudaStream_t>(stream));
+      args.w_magnitude = &magnitudes[1];
     }
     launch_stage(TaskKind::filter_transform, args, filter_tasks_.data(),
                  static_cast<unsigned>(filter_tasks_.size()), static_cast<cudaStream_t>(stream));
@@ -257,10 +258,12 @@ class CudaExecutor final : public Executor {
                  : at(layout_.u);
     const auto stream = static_cast<cudaStream_t>(run.stream);
     if (kernels_.measure != nullptr) {
-      args.x_magnitude = measure(args.x, problem_.x_size(), at(layout_.x_magnitude), stream);
-      args.w_magnitude = tensors.prepared_filters != nullptr
-                             ? reinterpret_cast<const std::uint32_t*>(w_magnitude_of(args.u))
-                             : measure(args.w, problem_.w_size(), w_magnitude_of(args.u), stream);
+      auto* const magnitudes = reinterpret_cast<std::uint32_t*>(base + layout_.magnitudes);
+      const bool prepared = tensors.prepared_filters != nullptr;
+      measure(args.x, problem_.x_size(), args.w, prepared ? 0 : problem_.w_size(), magnitudes,
+              stream);
+      args.x_magnitude = &magnitudes[0];
+      args.w_magnitude = prepared ? &magnitudes_behind(args.u)[1] : &magnitudes[1];
     }
     if (launch_ == CudaLaunch::staged) {
       launch_stages(args, stream);
@@ -288,7 +291,7 @@ class CudaExecutor final : public Executor {
 
  private:
   struct DeviceLayout {
-    std::size_t counters = 0, waiting = 0, x_magnitude = 0, v = 0, m = 0, u = 0, total = 0;
+    std::size_t counters = 0, waiting = 0, magnitudes = 0, v = 0, m = 0, u = 0, total = 0;
     std::uint32_t num_counters = 0;
   };
 
@@ -315,24 +318,23 @@ class CudaExecutor final : public Executor {
            (kernels_.measure != nullptr ? kMagnitudeBytes : 0);
   }
 
-  // Split filters carry the magnitude that scaled them behind them.
+  // Prepared split filters carry the magnitude that scaled them behind them.
   static constexpr std::size_t kMagnitudeBytes = 256;
-  float* w_magnitude_of(float* u) const {
-    return u + (filter_bytes_ - kMagnitudeBytes) / sizeof(float);
+  std::uint32_t* magnitudes_behind(float* u) const {
+    return reinterpret_cast<std::uint32_t*>(u + (filter_bytes_ - kMagnitudeBytes) / sizeof(float));
   }
 
-  // Finds the largest finite magnitude of `data` on the stream; returns where it will be.
-  const std::uint32_t* measure(const float* data, std::int64_t count, float* magnitude,
-                               cudaStream_t stream) const {
-    check(cudaMemsetAsync(magnitude, 0, sizeof(std::uint32_t), stream), "magnitude");
+  // Finds the largest finite magnitudes of x and w on the stream.
+  void measure(const float* x, std::int64_t x_count, const float* w, std::int64_t w_count,
+               std::uint32_t* magnitudes, cudaStream_t stream) const {
+    check(cudaMemsetAsync(magnitudes, 0, 2 * sizeof(std::uint32_t), stream), "magnitudes");
     constexpr std::int64_t kThreads = 512, kElementsPerThread = 16;
     const std::int64_t most = 4 * device_.num_sms;
-    const auto blocks = static_cast<unsigned>(
-        std::clamp<std::int64_t>(count / (kThreads * kElementsPerThread), 1, most));
-    void* parameters[] = {&data, &count, &magnitude};
+    const auto blocks = static_cast<unsigned>(std::clamp<std::int64_t>(
+        std::max(x_count, w_count) / (kThreads * kElementsPerThread), 1, most));
+    void* parameters[] = {&x, &x_count, &w, &w_count, &magnitudes};
     check(cudaLaunchKernel(kernels_.measure, dim3(blocks), dim3(kThreads), parameters, 0, stream),
-          "launch of measure_magnitude");
-    return reinterpret_cast<const std::uint32_t*>(magnitude);
+          "launch of measure_magnitudes");
   }
 
   void choose_grid(const PlanOptions& options) {
@@ -383,7 +385,7 @@ class CudaExecutor final : public Executor {
     };
     layout_.counters = place(layout_.num_counters * sizeof(std::uint32_t));
     layout_.waiting = place(num_blocks_ * sizeof(std::uint32_t));
-    layout_.x_magnitude = place(kernels_.measure != nullptr ? sizeof(std::uint32_t) : 0);
+    layout_.magnitudes = place(kernels_.measure != nullptr ? 2 * sizeof(std::uint32_t) : 0);
     const bool winograd = tiling.algorithm == Algorithm::winograd;
     const auto slot_bytes = [&](std::int32_t channels) {
       return winograd ? position_bytes(args_.gemm_tiles, channels) * tiling.num_positions() : 0;

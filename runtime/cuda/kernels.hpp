@@ -17,8 +17,10 @@ struct KernelSet {
   const void* megakernel;  ///< takes (TaskArgs, DeviceRun)
   int num_threads;         ///< of a block
   int capability;          ///< the only one that runs it (90 for sm_90a); 0: any that we support
-  const void* measure;     ///< takes (const float*, int64 count, uint32* magnitude); split operands
-  int channel_multiple;    ///< Winograd: C is padded to it in U and V
+  /// Split operands, in front of a run: takes (x, int64 count, w, int64 count, uint32
+  /// magnitudes[2]).
+  const void* measure;
+  int channel_multiple;          ///< Winograd: C is padded to it in U and V
   int gemm_tiles, gemm_filters;  ///< Winograd: room of a GEMM task
   int most_shared_bytes;         ///< dynamic shared memory of the megakernel
   const void*

@@ -14,7 +14,7 @@ KernelSet winograd_split_kernels(const Tiling& tiling) {
     using Transforms = WinogradSplitTransforms<kM, kPoints, kLayout, Tile>;
     KernelSet set =
         make_winograd_set<WinogradKernel<kM, kLayout, Tile, Transforms>>(tiling, "split f16");
-    set.measure = reinterpret_cast<const void*>(&measure_magnitude);
+    set.measure = reinterpret_cast<const void*>(&measure_magnitudes);
     set.capability = 90;
     return set;
   };

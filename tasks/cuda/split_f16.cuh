@@ -6,7 +6,7 @@
 //
 // The scale puts the largest magnitude that can occur just below the end of FP16's range, so that
 // numbers down to 2^-15 of it keep all 22 bits, and smaller ones are off by at most 2^-38 of it.
-// It follows from the largest finite magnitude of the tensor, which measure_magnitude() finds on
+// It follows from the largest finite magnitude of the tensor, which measure_magnitudes() finds on
 // the device in front of every run. A pair of an infinity or a NaN is a NaN.
 //
 // Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores" (2022), do this for
@@ -25,8 +25,7 @@ inline constexpr MagnitudeBits kInfinityBits = 0x7f800000u;
 
 /// Power of two s for numbers of at most `gain` times the measured magnitude: s |a| < 2^15.
 __device__ inline float split_scale(MagnitudeBits magnitude, float gain) {
-  // Both bounds keep the product of two scales, and its inverse, inside FP32's range.
-  constexpr float kLeast = 0x1p-50f, kMost = 0x1p50f;
+  constexpr float kLeast = 0x1p-100f, kMost = 0x1p100f;  // their inverses are FP32 numbers, too
   const float most = gain * __uint_as_float(magnitude);
   const float scale = fminf(fmaxf(0x1p15f / most, kLeast), kMost);  // most = 0: kMost
   return __uint_as_float(__float_as_uint(scale) & kInfinityBits);
@@ -54,9 +53,9 @@ struct SplitOperand {
   static __device__ int lo_offset(int rows) { return kDepth * rows; }
 };
 
-/// Raises *magnitude to the largest finite |data[i]|.
-static __global__ void measure_magnitude(const float* data, std::int64_t count,
-                                         MagnitudeBits* magnitude) {
+/// Raises *magnitude to the largest finite |data[i]|; all threads of the grid take part.
+__device__ inline void raise_to_magnitude(MagnitudeBits* magnitude, const float* data,
+                                          std::int64_t count) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   MagnitudeBits most = 0;
@@ -75,7 +74,14 @@ static __global__ void measure_magnitude(const float* data, std::int64_t count,
   }
   for (std::int64_t i = done + first; i < count; i += stride) add(data[i]);
   most = __reduce_max_sync(0xffffffffu, most);
-  if (threadIdx.x % 32 == 0) atomicMax(magnitude, most);
+  if (threadIdx.x % 32 == 0 && most != 0) atomicMax(magnitude, most);
+}
+
+/// Raises magnitudes[0] to that of x, magnitudes[1] to that of w.
+static __global__ void measure_magnitudes(const float* x, std::int64_t x_count, const float* w,
+                                          std::int64_t w_count, MagnitudeBits* magnitudes) {
+  raise_to_magnitude(&magnitudes[0], x, x_count);
+  raise_to_magnitude(&magnitudes[1], w, w_count);
 }
 
 }  // namespace megaconv::cuda

@@ -3,8 +3,9 @@
 // are those of winograd_transforms.cuh, in FP32 and double; only what becomes of their results
 // differs.
 //
-// 4 threads hold the 8 channels that lie side by side in an operand, 8 such rows of threads its
-// neighbouring tiles, so that a warp stores 128 bytes in a row.
+// 8 threads hold the 8 channels that lie side by side in an operand, 4 such rows of threads its
+// neighbouring tiles: a warp stores 64 bytes in a row of hi, and as much of lo. (Two channels a
+// thread would be 128 bytes in a row, but the 72 values of two channels and their halves spill.)
 #pragma once
 
 #include "tasks/cuda/tensor_tile.cuh"
@@ -18,7 +19,6 @@ struct WinogradSplitTransforms {
   using Base = WinogradTransforms<kM, kPoints, kLayout, kThreads>;
   static constexpr int kPositions = Base::kPositions;
   static constexpr int kPatchBytes = 0;
-  static constexpr int kWidth = 2;  // channels a thread
 
   // Largest |V| / max |x| and |U| / max |w|: squared row sums of the matrices.
   static constexpr WinogradMatrices<kM> kMatrices = winograd_matrices<kM>(kPoints);
@@ -69,26 +69,8 @@ struct WinogradSplitTransforms {
 
   static __device__ void input(const TaskArgs& a, std::uint32_t group, std::uint32_t block,
                                std::byte*) {
-    if (kLayout == Layout::nhwc && a.c % kWidth == 0) {
-      input_channels<true>(a, static_cast<int>(group), static_cast<int>(block));
-    } else {
-      input_channels<false>(a, static_cast<int>(group), static_cast<int>(block));
-    }
-    publish_to_copy_engine();
-  }
-
-  static __device__ void output(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
-    const float scale = 1.0f / (input_scale(a) * filter_scale(a));
-    Base::output(a, group, block, [scale](auto& values) {
-      for (float& value : values.lane) value *= scale;
-    });
-  }
-
- private:
-  template <bool kTogether>
-  static __device__ void input_channels(const TaskArgs& a, int group, int block) {
-    const typename Base::TileChunk tiles(a, group, block);
-    const int chunk = block / a.tile_chunks;
+    const typename Base::TileChunk tiles(a, static_cast<int>(group), static_cast<int>(block));
+    const int chunk = static_cast<int>(block) / a.tile_chunks;
     const int first_c = chunk * a.channels_per_input_task;
     const int end_c =
         chunk + 1 == a.input_channel_chunks ? a.c_padded : first_c + a.channels_per_input_task;
@@ -99,22 +81,37 @@ struct WinogradSplitTransforms {
     __half* const slot =
         reinterpret_cast<__half*>(a.v) + group % a.v_slots * kPositions * position_stride;
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    const int num_patches = (tiles.count + 7) / 8 * octets;
+    const bool odd = lane % 2 != 0;
+    const int num_patches = (tiles.count + 3) / 4 * octets;
     for (int patch = warp; patch < num_patches; patch += kThreads / 32) {
-      const int tile = tiles.first + patch / octets * 8 + lane / 4;
-      const int c = first_c + patch % octets * 8 + lane % 4 * kWidth;
-      if (tile >= tiles.first + tiles.count) continue;
-      __half* v = slot + SplitOperand::index(tile, c, Tile::kRows);
-      Base::template transform_tile<kWidth, kTogether>(
-          a, group * a.group_tiles + tile, c, [&](int, Vec<kWidth> value) {
-            const SplitHalves first = split(value.lane[0] * scale);
-            const SplitHalves second = split(value.lane[1] * scale);
-            *reinterpret_cast<__half2*>(v) = __halves2half2(first.hi, second.hi);
-            *reinterpret_cast<__half2*>(v + SplitOperand::lo_offset(Tile::kRows)) =
-                __halves2half2(first.lo, second.lo);
+      const int tile = patch / octets * 4 + lane / 8;
+      const bool exists = tile < tiles.count;
+      const int tile_in_group = tiles.first + (exists ? tile : 0);
+      const int c = first_c + patch % octets * 8 + lane % 8;
+      // Of a pair of channels the even thread stores both hi, the odd one both lo.
+      __half* v = slot + SplitOperand::index(tile_in_group, c - odd, Tile::kRows) +
+                  (odd ? SplitOperand::lo_offset(Tile::kRows) : 0);
+      Base::template transform_tile<1>(
+          a, static_cast<int>(group) * a.group_tiles + tile_in_group, c, [&](int, Vec<1> value) {
+            const SplitHalves halves = split(value.lane[0] * scale);
+            const unsigned own = __half_as_ushort(halves.hi) |
+                                 static_cast<unsigned>(__half_as_ushort(halves.lo)) << 16;
+            const unsigned other = __shfl_xor_sync(0xffffffffu, own, 1);
+            const unsigned pair = __byte_perm(own, other, odd ? 0x3276 : 0x5410);
+            if (exists) *reinterpret_cast<unsigned*>(v) = pair;
             v += position_stride;
           });
     }
+    publish_to_copy_engine();
+  }
+
+  static __device__ void output(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
+    const float of_input = 1.0f / input_scale(a), of_filter = 1.0f / filter_scale(a);
+    // The smaller factor first: no step overflows where the result does not.
+    const float first = fminf(of_input, of_filter), second = fmaxf(of_input, of_filter);
+    Base::output(a, group, block, [=](auto& values) {
+      for (float& value : values.lane) value = value * first * second;
+    });
   }
 };
 

@@ -135,17 +135,16 @@ struct WinogradTransforms {
   }
 
   /// Calls put(position, value) for all positions of V in order, of channels [c, c + kLanes) of one
-  /// tile. kTogether: the channels lie side by side in x, and C is a multiple of kLanes.
-  template <int kLanes, bool kTogether, class Put>
+  /// tile. More than one: they lie side by side in x, and C is a multiple of kLanes.
+  template <int kLanes, class Put>
   static __device__ void transform_tile(const TaskArgs& a, int tile, int c, Put&& put) {
     const TilePlace place = tile_place<kM>(a, tile);
     const std::int64_t image = place.image;
     const int channel_stride = kLayout == Layout::nchw ? a.h * a.w_in : 1;
-    const float* const pixels =
-        a.x + image * a.h * a.w_in * a.c +
-        static_cast<std::int64_t>(min(c, a.c - (kTogether ? kLanes : 1))) * channel_stride;
+    const float* const pixels = a.x + image * a.h * a.w_in * a.c +
+                                static_cast<std::int64_t>(min(c, a.c - kLanes)) * channel_stride;
     // Pixels in the padding are loaded from the nearest one of the image and then set to zero, so
-    // that all loads of a tile are on their way together. So are channels past C.
+    // that no load waits for a branch. So are channels past C.
     int row_offset[kAlpha], col_offset[kAlpha];
     unsigned rows_inside = 0, cols_inside = 0;
 #pragma unroll
@@ -158,29 +157,15 @@ struct WinogradTransforms {
       row_offset[i] = min(max(row, 0), a.h - 1) * row_stride;
       col_offset[i] = min(max(col, 0), a.w_in - 1) * col_stride;
     }
-    Vec<kLanes> rows[kAlpha][kAlpha];  // [column][row], later [column][row after the transform]
-#pragma unroll
-    for (int col = 0; col < kAlpha; ++col) {
-#pragma unroll
-      for (int row = 0; row < kAlpha; ++row) {
-        const float* const pixel = pixels + (row_offset[row] + col_offset[col]);
-        if constexpr (kTogether) {
-          rows[col][row] = load<kLanes>(pixel);
-        } else {
-#pragma unroll
-          for (int l = 0; l < kLanes; ++l) {
-            rows[col][row].lane[l] = c + l < a.c ? pixel[l * channel_stride] : 0.0f;
-          }
-        }
-      }
-    }
+    Vec<kLanes> rows[kAlpha][kAlpha];  // [column][row after the vertical transform]
 #pragma unroll
     for (int col = 0; col < kAlpha; ++col) {
       Vec<kLanes> d[kAlpha];
 #pragma unroll
       for (int row = 0; row < kAlpha; ++row) {
         const bool inside = (rows_inside >> row & cols_inside >> col & 1) != 0;
-        d[row] = inside ? rows[col][row] : zero<kLanes>();
+        const Vec<kLanes> pixel = load<kLanes>(pixels + (row_offset[row] + col_offset[col]));
+        d[row] = inside ? pixel : zero<kLanes>();
       }
       Transform::input(d, rows[col]);
     }
@@ -243,7 +228,7 @@ struct WinogradTransforms {
       for (int item = threadIdx.x; item < tiles.count * num_c; item += kThreads) {
         const int tile = item % tiles.count, c = item / tiles.count;
         float* to = v + static_cast<std::int64_t>(c) * a.gemm_tiles + tile;
-        transform_tile<1, true>(a, first_tile + tile, first_c + c, [&](int, Vec<1> value) {
+        transform_tile<1>(a, first_tile + tile, first_c + c, [&](int, Vec<1> value) {
           *to = value.lane[0];
           to += position_stride;
         });
@@ -263,7 +248,7 @@ struct WinogradTransforms {
         const int tile = first + patch_tile, c = patch_c + vector * kLanes;
         if (tile < tiles.count && c < num_c) {
           float* const to = &patch.value[0][ThisPatch::index(patch_tile, vector * kLanes)];
-          transform_tile<kLanes, true>(
+          transform_tile<kLanes>(
               a, first_tile + tile, first_c + c, [&](int position, Vec<kLanes> value) {
                 store(to + position * ThisPatch::kTiles * ThisPatch::kChannels, value);
               });
