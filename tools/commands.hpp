@@ -18,6 +18,7 @@ void add_bench(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_map(CLI::App& app, Action& action);
 void add_lab(CLI::App& app, Action& action);
+void add_simulate(CLI::App& app, Action& action);
 void add_trace(CLI::App& app, Action& action);
 
 }  // namespace megaconv::cli

@@ -53,6 +53,7 @@ int run_command(int argc, char** argv) {
   cli::add_verify(app, action);
   cli::add_map(app, action);
   cli::add_trace(app, action);
+  cli::add_simulate(app, action);
   cli::add_lab(app, action);
   try {
     app.parse(argc, argv);
@@ -61,9 +62,9 @@ int run_command(int argc, char** argv) {
     return fail(ExitCode::usage, std::string(error.what()) + " (see --help)");
   }
   if (!action) {
-    return fail(
-        ExitCode::usage,
-        "a verb is missing, must be info, run, bench, verify, map, trace or lab (see --help)");
+    return fail(ExitCode::usage,
+                "a verb is missing, must be info, run, bench, verify, map, trace, simulate or lab "
+                "(see --help)");
   }
   const ExitCode code = action();
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

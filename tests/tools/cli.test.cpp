@@ -74,7 +74,7 @@ TEST_CASE("docs/cli.md names every option of every verb") {
 
 TEST_CASE("Usage errors are one line and status 2") {
   const ScratchFolder folder;
-  check_refused(folder, "", 2, "must be info, run, bench, verify, map, trace or lab");
+  check_refused(folder, "", 2, "must be info, run, bench, verify, map, trace, simulate or lab");
   check_refused(folder, "frobnicate", 2, "frobnicate");
   check_refused(folder, "map", 2, "map needs one of show, export, validate or diff");
   check_refused(folder, "run", 2, "run needs a PROBLEM");
