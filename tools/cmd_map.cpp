@@ -13,6 +13,7 @@
 #include "megaconv/plan.hpp"
 #include "tools/commands.hpp"
 #include "tools/file_io.hpp"
+#include "tools/graph_dot.hpp"
 #include "tools/map_picture.hpp"
 #include "tools/mapping_diff.hpp"
 #include "tools/plan_arguments.hpp"
@@ -75,6 +76,17 @@ ExitCode export_file(const MapArguments& arguments) {
   return ExitCode::ok;
 }
 
+ExitCode graph(const MapArguments& arguments) {
+  if (!arguments.output.empty()) require_writable(arguments.output);
+  const std::string text = graph_dot(selected_plan(arguments, "graph").lowering());
+  if (arguments.output.empty()) {
+    std::fputs(text.c_str(), stdout);
+  } else {
+    write_file(arguments.output, text);
+  }
+  return ExitCode::ok;
+}
+
 Lowering read_mapping(const std::string& file, const ConvProblem* expected = nullptr) {
   const std::string text = read_file(file);
   try {
@@ -116,7 +128,8 @@ void add_show_or_export(CLI::App& map, Action& action, const char* name, const c
   verb->callback([=, &action] { action = [=] { return command(*arguments); }; });
   verb->footer(with_output ? "\nExamples:\n"
                              "  megaconv map export n1c64h56k64 -o conv2.json\n"
-                             "  megaconv map export n1c64h56k64 --policy depth_first | less"
+                             "  megaconv map export n1c64h56k64 --policy depth_first | less\n"
+                             "  megaconv map graph n1c16h16k32 | dot -Tsvg -o graph.svg"
                            : "\nExamples:\n"
                              "  megaconv map show n1c64h56k64\n"
                              "  megaconv map show n1c64h56k64 --policy staged --window whole\n"
@@ -145,7 +158,7 @@ void add_map(CLI::App& app, Action& action) {
   map->callback([map] {
     if (!map->get_subcommands().empty()) return;
     throw Error(Status::invalid_argument,
-                "map needs one of show, export, validate or diff (see map --help)");
+                "map needs one of show, export, graph, validate or diff (see map --help)");
   });
   map->footer(
       "\nExamples:\n"
@@ -155,6 +168,7 @@ void add_map(CLI::App& app, Action& action) {
       "  megaconv map diff conv2.json mine.json");
   add_show_or_export(*map, action, "show", "Picture and properties of a mapping", show, false);
   add_show_or_export(*map, action, "export", "Write a mapping file", export_file, true);
+  add_show_or_export(*map, action, "graph", "A small task graph for Graphviz", graph, true);
   add_file_verb(*map, action, "validate", "Prove that a mapping file is right", "problem", false,
                 "Problem that it must be for",
                 "\nExamples:\n"

@@ -52,15 +52,6 @@ struct SimulateArguments {
   bool json = false, show_machine = false;
 };
 
-RecordedRun read_run(const std::string& path) {
-  const std::string text = read_file(path);
-  try {
-    return parse_trace(text);
-  } catch (const Error& error) {
-    throw Error(error.status(), path + ": " + error.what());
-  }
-}
-
 MachineModel chosen_machine(const SimulateArguments& arguments) {
   MachineModel machine = machine_of(arguments.plan);
   for (const std::string& assignment : arguments.set) machine = with_value(machine, assignment);
@@ -76,7 +67,7 @@ ExitCode calibrate_machine(const SimulateArguments& arguments) {
   std::vector<MeasuredRun> runs;
   std::vector<std::string> names;
   for (const std::string& path : arguments.calibrate) {
-    RecordedRun run = read_run(path);
+    RecordedRun run = read_trace(path);
     names.push_back(fmt::format("{} {}", short_name(run.lowering.graph.tiling.problem),
                                 run.lowering.mapping.policy));
     runs.push_back({std::move(run.lowering), std::move(run.trace), run.time_us});
@@ -108,7 +99,7 @@ SimulateArguments checked(SimulateArguments arguments) {
 
 Lowering lowering_of(const SimulateArguments& arguments) {
   if (!arguments.replay.empty()) {
-    RecordedRun run = read_run(arguments.replay);
+    RecordedRun run = read_trace(arguments.replay);
     run.lowering.mapping = replay(run.lowering, run.trace);
     return std::move(run.lowering);
   }

@@ -86,6 +86,16 @@ MachineModel machine_of(const PlanArguments& arguments) {
   return arguments.options.machine ? *arguments.options.machine : machine_preset("h200");
 }
 
+void add_machine_option(CLI::App& app, PlanArguments& arguments) {
+  app.add_option_function<std::string>(
+         "--machine",
+         [&arguments](const std::string& name) { arguments.options.machine = load_machine(name); },
+         "Machine to simulate: h200 (default), h100, a100, v100, cpu, toy,\n"
+         "or a file with a machine model")
+      ->type_name("NAME|FILE")
+      ->group("Plan");
+}
+
 void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   TilingOptions& tiling = arguments.options.tiling;
   MappingOptions& mapping = arguments.options.mapping;
@@ -140,13 +150,7 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   add_choice<Backend>(app, "--backend", arguments.options.backend,
                       {{"cpu", Backend::cpu}, {"cuda", Backend::cuda}, {"sim", Backend::sim}},
                       "NAME", "cpu (default), cuda or sim");
-  app.add_option_function<std::string>(
-         "--machine",
-         [&arguments](const std::string& name) { arguments.options.machine = load_machine(name); },
-         "Machine to simulate: h200 (default), h100, a100, v100, cpu, toy,\n"
-         "or a file with a machine model")
-      ->type_name("NAME|FILE")
-      ->group("Plan");
+  add_machine_option(app, arguments);
   add_number(app, "--threads", arguments.options.num_threads,
              "Worker threads; 0 (default): MEGACONV_NUM_THREADS, else all CPUs");
   add_number(app, "--blocks", arguments.options.num_blocks,

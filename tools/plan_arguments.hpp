@@ -19,6 +19,9 @@ struct PlanArguments {
 /// Adds --algo, --tile, --points, --policy, ... `arguments` must outlive the parsing.
 void add_plan_options(CLI::App& app, PlanArguments& arguments);
 
+/// Adds --machine alone.
+void add_machine_option(CLI::App& app, PlanArguments& arguments);
+
 /// Reads "auto", "whole" or "4,2", slots of V and M. Throws Error(invalid_argument).
 void parse_window(const std::string& text, TilingOptions& tiling);
 

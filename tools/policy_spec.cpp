@@ -5,9 +5,12 @@
 
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
+#include "megaconv/simulation.hpp"
 
 namespace megaconv::cli {
 namespace {
+
+constexpr const char* kPaced = "paced";
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts(1);
@@ -47,6 +50,10 @@ PolicySpec parse_policy_spec(const std::string& word) {
     spec.mapping_file = word;
     return spec;
   }
+  if (word == kPaced) {
+    spec.paced = true;
+    return spec;
+  }
   const std::vector<std::string> parts = split(word, ':');
   spec.mapping.policy = parse_policy(parts.front());
   for (std::size_t i = 1; i < parts.size(); ++i) {
@@ -79,6 +86,7 @@ PlanArguments PolicySpec::apply(PlanArguments plan) const {
   if (mapping.seed != 0) plan.seed = mapping.seed;
   if (!window.empty()) parse_window(window, plan.options.tiling);
   if (!library.empty()) plan.options.policy = load_policy(library);
+  if (paced) plan.options.policy = paced_policy(machine_of(plan));
   plan.mapping_file = mapping_file;
   return plan;
 }

@@ -19,6 +19,7 @@ struct PolicySpec {
 
   MappingOptions mapping;
   std::string window, library, mapping_file;
+  bool paced = false;
 };
 
 /// Throws Error(invalid_argument) naming the word that is wrong.

@@ -28,6 +28,9 @@ std::string trace_json(const RecordedRun& run);
 /// cut short, has no mapping, or whose events are not those of its mapping.
 RecordedRun parse_trace(std::string_view json);
 
+/// parse_trace() of a file, whose name is then in the error. Throws also Error(device_error).
+RecordedRun read_trace(const std::string& path);
+
 /// Tables: number, work and waiting time of every task kind and their shares of all workers' time;
 /// then the waits by the edge that caused them.
 std::string trace_table(const TraceAnalysis& analysis);

@@ -7,6 +7,7 @@
 
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
+#include "tools/file_io.hpp"
 #include "tools/trace_json.hpp"
 #include "tools/trace_tracks.hpp"
 
@@ -87,6 +88,15 @@ RecordedRun parse_trace(std::string_view text) {
     std::string_view what = error.what();
     what.remove_prefix(std::min(what.size(), what.find("] ") + 2));
     reject(excerpt(what, 160));
+  }
+}
+
+RecordedRun read_trace(const std::string& path) {
+  const std::string text = read_file(path);
+  try {
+    return parse_trace(text);
+  } catch (const Error& error) {
+    throw Error(error.status(), path + ": " + error.what());
   }
 }
 

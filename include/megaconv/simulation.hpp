@@ -63,6 +63,11 @@ struct Bounds {
 };
 Bounds lower_bounds(const TaskGraph& graph, const MachineModel& machine);
 
+/// A policy that schedules on the machine model: every simulated worker takes, when it becomes
+/// free, the task that its machine needs most (runtime/sim/paced.cpp), and the best of several
+/// paces is found by simulation. Takes about 40 simulations.
+PolicyFunction paced_policy(const MachineModel& machine);
+
 /// A run that really happened, to calibrate with.
 struct MeasuredRun {
   Lowering lowering;
