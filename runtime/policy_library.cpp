@@ -62,6 +62,10 @@ void send(int pipe, const void* data, std::size_t bytes) {
 
 // In the child.
 [[noreturn]] void run_policy(const std::string& path, const TaskGraph& graph, int pipe) {
+  // A handler of the program's own would report a crash here as the program's.
+  for (const int number : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGINT, SIGSEGV, SIGTERM}) {
+    signal(number, SIG_DFL);
+  }
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) refuse(pipe, dlerror());
   void* const symbol = dlsym(library, "megaconv_policy");

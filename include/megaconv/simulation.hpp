@@ -56,7 +56,9 @@ Simulation simulate(const Lowering& lowering, const MachineModel& machine,
 struct Bounds {
   double critical_path_us = 0;  ///< the longest chain of tasks, each alone on the machine
   double work_us = 0;           ///< all workers busy from the first task to the last
-  double stage_us = 0;  ///< the same for each kind, after its shortest way in, before its way out
+  /// The tasks of one kind, in as many rounds as the workers need for them, after the shortest way
+  /// to the first of them and before the shortest way out.
+  double stage_us = 0;
   double compute_us = 0, l2_us = 0, hbm_us = 0;  ///< a resource busy all the time
   double least_us() const;                       ///< the largest of them, and the launch
   double launch_us = 0;

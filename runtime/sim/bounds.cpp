@@ -4,7 +4,8 @@
 // A task takes at least its time alone on an idle machine, with all of its data in the cache. From
 // that: no chain of dependent tasks is faster than the sum of its members (critical path); no set
 // of tasks is faster than its sum shared among all workers. The latter is sharper for the tasks of
-// one kind, which cannot begin before their producers nor be the end of the run (stage).
+// one kind, which cannot begin before their producers nor be the end of the run, and of which some
+// worker runs at least its share, in whole tasks (stage).
 #include <algorithm>
 #include <limits>
 
@@ -35,7 +36,8 @@ class BoundFinder {
     bounds.launch_us = machine_.launch_us;
     double work_ns = 0, compute_ns = 0, l2_bytes = 0;
     struct Stage {
-      double head = std::numeric_limits<double>::infinity(), tail = head, work = 0;
+      double head = std::numeric_limits<double>::infinity(), tail = head, least = head, work = 0;
+      std::uint64_t num = 0;
     };
     Stage stages[kNumTaskKinds];
     for (std::size_t id = 0; id < alone_ns_.size(); ++id) {
@@ -44,7 +46,9 @@ class BoundFinder {
       const double tail = tail_ns(task);
       stage.head = std::min(stage.head, ready_ns_[id]);
       stage.tail = std::min(stage.tail, tail);
+      stage.least = std::min(stage.least, alone_ns_[id]);
       stage.work += alone_ns_[id];
+      ++stage.num;
       work_ns += alone_ns_[id];
       compute_ns += demands_.operations(task) / machine_[task.kind].unit_gflops;
       l2_bytes += demands_.l2_bytes(task);
@@ -52,9 +56,11 @@ class BoundFinder {
           std::max(bounds.critical_path_us, (ready_ns_[id] + alone_ns_[id] + tail) / kNsPerUs);
     }
     for (const Stage& stage : stages) {
-      if (stage.work == 0) continue;
-      bounds.stage_us = std::max(
-          bounds.stage_us, (stage.head + stage.work / machine_.workers() + stage.tail) / kNsPerUs);
+      if (stage.num == 0) continue;
+      const std::uint64_t rounds = (stage.num + machine_.workers() - 1) / machine_.workers();
+      const double work =
+          std::max(stage.work / machine_.workers(), static_cast<double>(rounds) * stage.least);
+      bounds.stage_us = std::max(bounds.stage_us, (stage.head + work + stage.tail) / kNsPerUs);
     }
     bounds.work_us = work_ns / machine_.workers() / kNsPerUs;
     bounds.compute_us = compute_ns / machine_.units / kNsPerUs;

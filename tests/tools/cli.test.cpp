@@ -6,50 +6,18 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.hpp"
+#include "tests/tools/command.hpp"
 #include "tests/tools/npy_bytes.hpp"
 #include "tests/tools/scratch_folder.hpp"
 
 namespace megaconv::cli {
 namespace {
 
-struct Outcome {
-  int status;
-  std::string out, err;
-};
-
-/// Runs megaconv in `folder` through a shell.
-Outcome megaconv_in(const ScratchFolder& folder, const std::string& arguments,
-                    const std::string& environment = "") {
-  const ScratchFolder streams;
-  const std::string command = "cd '" + folder.path("") + "' && " + environment +
-                              " '" MEGACONV_COMMAND "' " + arguments + " >'" + streams.path("out") +
-                              "' 2>'" + streams.path("err") + "'";
-  const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, streams.read("out"), streams.read("err")};
-}
-
-Outcome megaconv(const std::string& arguments, const std::string& environment = "") {
-  return megaconv_in(ScratchFolder(), arguments, environment);
-}
-
-/// One error line on stderr, nothing on stdout, no file that was not there.
-void check_refused(const ScratchFolder& folder, const std::string& arguments, int status,
-                   const std::string& message, const std::string& environment = "") {
-  CAPTURE(arguments);
-  const std::size_t files = folder.num_files();
-  const Outcome outcome = megaconv_in(folder, arguments, environment);
-  CHECK(outcome.status == status);
-  CHECK(outcome.out.empty());
-  CHECK(outcome.err.rfind("megaconv: error: ", 0) == 0);
-  CHECK(outcome.err.find('\n') == outcome.err.size() - 1);
-  CHECK_THAT(outcome.err, ContainsSubstring(message));
-  CHECK(folder.num_files() == files);
-}
-
 TEST_CASE("Every verb has a help with examples, and --version says the version") {
   CHECK(megaconv("--version").out == "megaconv " MEGACONV_VERSION "\n");
   for (const char* verb : {"", "info", "run", "bench", "verify", "map", "map show", "map export",
-                           "map validate", "map diff", "trace"}) {
+                           "map graph", "map validate", "map diff", "trace", "trace stats",
+                           "trace report", "trace replay", "simulate", "lab", "lab compare"}) {
     const Outcome outcome = megaconv(std::string(verb) + " --help");
     CAPTURE(verb);
     CHECK(outcome.status == 0);
@@ -61,7 +29,9 @@ TEST_CASE("Every verb has a help with examples, and --version says the version")
 TEST_CASE("docs/cli.md names every option of every verb") {
   std::ostringstream document;
   document << std::ifstream(MEGACONV_SOURCE_DIR "/docs/cli.md").rdbuf();
-  for (const char* verb : {"info", "run", "bench", "verify", "map show", "map export", "trace"}) {
+  for (const char* verb :
+       {"info", "run", "bench", "verify", "map show", "map export", "map graph", "trace",
+        "trace stats", "trace report", "trace replay", "simulate", "lab compare"}) {
     const std::string help = megaconv(std::string(verb) + " --help").out;
     const std::string letters = "abcdefghijklmnopqrstuvwxyz-";
     for (std::size_t at = help.find("--"); at != std::string::npos; at = help.find("--", at + 2)) {
@@ -76,7 +46,7 @@ TEST_CASE("Usage errors are one line and status 2") {
   const ScratchFolder folder;
   check_refused(folder, "", 2, "must be info, run, bench, verify, map, trace, simulate or lab");
   check_refused(folder, "frobnicate", 2, "frobnicate");
-  check_refused(folder, "map", 2, "map needs one of show, export, validate or diff");
+  check_refused(folder, "map", 2, "map needs one of show, export, graph, validate or diff");
   check_refused(folder, "run", 2, "run needs a PROBLEM");
   check_refused(folder, "trace", 2, "trace needs a PROBLEM");
   check_refused(folder, "trace c1h1k1 -o nowhere/t.json", 4, "cannot write nowhere/t.json");

@@ -72,3 +72,28 @@ TEST_CASE("a trace table gives means and shares of all workers' time") {
   CHECK_THAT(table, ContainsSubstring("26.8%"));  // 5.5 of 20.5 us: the input transform
   CHECK_THAT(table, ContainsSubstring("22.0%"));  // 4.5 of 20.5 us: the GEMM's waiting
 }
+
+TEST_CASE("a trace file is read back as it was written") {
+  const RecordedRun written{three_tasks(), three_records(), "worker", 12.5};
+  const RecordedRun read = parse_trace(trace_json(written));
+  CHECK(read.time_us == 12.5);
+  CHECK(read.worker_name == "worker");
+  CHECK(read.lowering.mapping == written.lowering.mapping);
+  CHECK(read.lowering.graph.tasks == written.lowering.graph.tasks);
+  REQUIRE(read.trace.records.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(read.trace.records[i].worker == written.trace.records[i].worker);
+    CHECK(read.trace.records[i].fetch_ns == written.trace.records[i].fetch_ns);
+    CHECK(read.trace.records[i].ready_ns == written.trace.records[i].ready_ns);
+    CHECK(read.trace.records[i].end_ns == written.trace.records[i].end_ns);
+  }
+}
+
+TEST_CASE("an analysis attributes waits to the edge that caused them") {
+  const TraceAnalysis analysis = analyse(three_tasks(), three_records());
+  REQUIRE(analysis.waits.size() == 1);
+  CHECK(edge_name(analysis.waits[0]) == "gemm for input_transform");
+  CHECK(analysis.waits[0].us == Approx(4.5));
+  CHECK(analysis.tracks == 2);
+  CHECK(analysis.idle_us == Approx(2 * 10.25 - 5.5 - 8.0 - 0.75));
+}

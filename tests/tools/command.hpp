@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the real command.
+#pragma once
+
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "tests/catch.hpp"
+#include "tests/tools/scratch_folder.hpp"
+
+namespace megaconv::cli {
+
+struct Outcome {
+  int status;
+  std::string out, err;
+};
+
+/// Runs megaconv in `folder` through a shell.
+inline Outcome megaconv_in(const ScratchFolder& folder, const std::string& arguments,
+                           const std::string& environment = "") {
+  const ScratchFolder streams;
+  const std::string command = "cd '" + folder.path("") + "' && " + environment +
+                              " '" MEGACONV_COMMAND "' " + arguments + " >'" + streams.path("out") +
+                              "' 2>'" + streams.path("err") + "'";
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, streams.read("out"), streams.read("err")};
+}
+
+inline Outcome megaconv(const std::string& arguments, const std::string& environment = "") {
+  return megaconv_in(ScratchFolder(), arguments, environment);
+}
+
+/// One error line on stderr, nothing on stdout, no file that was not there.
+inline void check_refused(const ScratchFolder& folder, const std::string& arguments, int status,
+                          const std::string& message, const std::string& environment = "") {
+  CAPTURE(arguments);
+  const std::size_t files = folder.num_files();
+  const Outcome outcome = megaconv_in(folder, arguments, environment);
+  CHECK(outcome.status == status);
+  CHECK(outcome.out.empty());
+  CHECK(outcome.err.rfind("megaconv: error: ", 0) == 0);
+  CHECK(outcome.err.find('\n') == outcome.err.size() - 1);
+  CHECK_THAT(outcome.err, ContainsSubstring(message));
+  CHECK(folder.num_files() == files);
+}
+
+}  // namespace megaconv::cli
