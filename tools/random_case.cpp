@@ -113,6 +113,7 @@ void random_cuda_plan(Dice& dice, VerifyCase& item, bool for_winograd) {
                      OutputLayout::optLDS64});
     if (dice.chance(40)) item.problem.layout = Layout::chwn;
   }
+  if (dice.chance(40)) options.tiling.arithmetic = Arithmetic::fma;
   if (dice.chance(30)) options.num_blocks = dice.small(300);
   options.cuda_launch = dice.one_of({CudaLaunch::persistent, CudaLaunch::persistent,
                                      CudaLaunch::one_block_per_task, CudaLaunch::staged});
@@ -150,6 +151,7 @@ std::vector<Simplification> simplifications() {
   }
   all.push_back([](VerifyCase& c) { c.problem.layout = Layout::nchw; });
   all.push_back([](VerifyCase& c) { c.plan.options.num_threads = 1; });
+  all.push_back([](VerifyCase& c) { c.plan.options.tiling.arithmetic = Arithmetic::fma; });
   all.push_back([](VerifyCase& c) { c.plan.options.num_blocks = 0; });
   all.push_back([](VerifyCase& c) { c.plan.options.cuda_launch = CudaLaunch::persistent; });
   all.push_back(

@@ -14,8 +14,9 @@ std::string algorithm_text(const Tiling& tiling) {
   if (tiling.algorithm == Algorithm::opencnn) {
     return std::string("opencnn, ") + to_string(tiling.output_layout);
   }
-  return fmt::format("winograd F({0}x{0}, 3x3){1}", tiling.m,
-                     tiling.m == 4 && tiling.points == Points::integer ? ", integer points" : "");
+  return fmt::format("winograd F({0}x{0}, 3x3){1}{2}", tiling.m,
+                     tiling.m == 4 && tiling.points == Points::integer ? ", integer points" : "",
+                     tiling.arithmetic == Arithmetic::split_f16 ? ", split f16" : "");
 }
 
 std::vector<std::string> mapping_properties(const Lowering& lowering) {

@@ -11,7 +11,7 @@
 
 namespace megaconv::cli {
 
-/// "direct", "winograd F(4x4, 3x3)"
+/// "direct", "winograd F(4x4, 3x3), split f16"
 std::string algorithm_text(const Tiling& tiling);
 
 /// Tiling, policy and parameters, one "name: value" a line.
