@@ -187,7 +187,8 @@ TEST_CASE("options out of range are named with what is allowed") {
 TEST_CASE("a tiling prints its window and its counts") {
   const std::string text = to_string(
       tile("n4c20h31k20", {.algorithm = Algorithm::winograd, .group_tiles = 8, .v_slots = 3}));
-  CHECK_THAT(text, ContainsSubstring("algorithm: winograd F(4x4, 3x3), low_error points, fma arithmetic\n"));
+  CHECK_THAT(text, ContainsSubstring(
+                       "algorithm: winograd F(4x4, 3x3), low_error points, fma arithmetic\n"));
   CHECK_THAT(text, ContainsSubstring("tiles: 256 (4 x 8 x 8), 8 a group\n"));
   CHECK_THAT(text, ContainsSubstring("V: 3 of 32 groups, "));
   CHECK_THAT(text, ContainsSubstring("(window)\nM: 32 of 32 groups"));
