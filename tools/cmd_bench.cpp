@@ -215,6 +215,12 @@ ExitCode bench(const BenchArguments& arguments) {
   // Bad options and problems end the command here, before the first layer is measured.
   for (const NamedProblem& layer : layers) make_plan(layer.problem, arguments.plan);
 
+  const BenchSetting setting{
+      .site = site_of(device_of(options.backend)),
+      .seed = arguments.plan.seed,
+      .prepared_filters = options.tiling.filters == FilterMode::prepared,
+      .timing = arguments.timing,
+      .peer = arguments.peer.empty() ? std::string() : peer_version(arguments.peer)};
   Progress progress;
   std::vector<LayerResult> results;
   for (const NamedProblem& layer : layers) {
@@ -224,21 +230,20 @@ ExitCode bench(const BenchArguments& arguments) {
     LayerBench bench(layer, arguments,
                      [&](const std::string& text) { progress.show(place + text); });
     results.push_back(bench.run());
+    // A file grows with every layer: what stops a long measurement does not take what it has.
+    if (!arguments.output.file.empty()) {
+      write_records(bench_records(setting, results), arguments.output);
+    }
   }
   progress.clear();
 
-  const BenchSetting setting{
-      .site = site_of(device_of(options.backend)),
-      .seed = arguments.plan.seed,
-      .prepared_filters = options.tiling.filters == FilterMode::prepared,
-      .timing = arguments.timing,
-      .peer = arguments.peer.empty() ? std::string() : peer_version(arguments.peer)};
-  if (!arguments.output.machine_stdout()) {
+  if (arguments.output.machine_stdout()) {
+    write_records(bench_records(setting, results), arguments.output);
+  } else {
     std::string text = bench_heading(setting, results) + bench_table(results);
     if (!arguments.peer.empty()) text += peer_table(results, arguments.peer);
     std::fputs((text + bench_summary(results, arguments.peer)).c_str(), stdout);
   }
-  write_records(bench_records(setting, results), arguments.output);
   for (const LayerResult& result : results) {
     if (!result.right()) return ExitCode::different;
   }
