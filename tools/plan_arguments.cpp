@@ -90,7 +90,7 @@ void add_machine_option(CLI::App& app, PlanArguments& arguments) {
   app.add_option_function<std::string>(
          "--machine",
          [&arguments](const std::string& name) { arguments.options.machine = load_machine(name); },
-         "Machine to simulate: h200 (default), h100, a100, v100, cpu, toy,\n"
+         "Machine to simulate: h200 (default), h200_fma, h100, a100, v100, cpu, toy,\n"
          "or a file with a machine model")
       ->type_name("NAME|FILE")
       ->group("Plan");

@@ -26,6 +26,7 @@ struct KindModel {
 struct MachineModel {
   std::string name;
   Backend tilings = Backend::cuda;  ///< whose task sizes the machine is given: cuda or cpu
+  bool split_f16 = false;           ///< has tasks with Arithmetic::split_f16, and prefers them
   std::uint32_t units = 1;
   std::uint32_t workers_per_unit = 1;
   double l2_gbps = 1000;             ///< between workers and the shared cache
@@ -52,7 +53,7 @@ void validate(const MachineModel& machine);
 MachineModel parse_machine(std::string_view json);
 std::string to_json(const MachineModel& machine);
 
-/// "h200", "h100", "a100", "v100", "cpu", "toy".
+/// "h200", "h200_fma" (without tensor cores), "h100", "a100", "v100", "cpu", "toy".
 std::vector<std::string> machine_names();
 /// Throws Error(invalid_argument) listing the names allowed.
 MachineModel machine_preset(std::string_view name);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fits a machine model to runs that happened.
 //
-// For every run the simulation should take as long as the run did, and each kind of task as long in
-// the mean as it did there. The parameters are multiplied and divided by ever smaller steps, one
-// after the other, as long as the sum of squared logarithms of the ratios falls (coordinate search:
-// the simulation has no derivatives, and steps where the cache begins to hold something).
+// Units and workers are those that the traces show. For every run the simulation should take as
+// long as the run did, and each kind of task as long in the mean as it did there. The parameters
+// are multiplied and divided by ever smaller steps, one after the other, as long as the sum of
+// squared logarithms of the ratios falls (coordinate search: the simulation has no derivatives, and
+// steps where the cache begins to hold something).
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -36,20 +37,17 @@ class Calibrator {
  public:
   Calibrator(const MachineModel& start, std::span<const MeasuredRun> runs) : machine_(start) {
     machine_.noise = 0;
-    std::vector<double> launches;
     for (const MeasuredRun& run : runs) {
       Known known{.run = &run, .analysis = analyse(run.lowering, run.trace)};
       for (const KindTimes& kind : known.analysis.kinds) known.work_us += kind.work_us;
-      if (run.time_us > 0) launches.push_back(run.time_us - known.analysis.span_us);
       known_.push_back(std::move(known));
     }
-    if (!launches.empty()) {
-      std::nth_element(launches.begin(), launches.begin() + launches.size() / 2, launches.end());
-      machine_.launch_us = std::max(0.0, launches[launches.size() / 2]);
-    }
+    count_workers();
+    find_launch();
     for (Known& known : known_) {
-      known.time_us =
-          known.run->time_us > 0 ? known.run->time_us : known.analysis.span_us + machine_.launch_us;
+      known.time_us = known.run->time_us > 0 ? known.run->time_us
+                                             : known.analysis.span_us +
+                                                   prologue_us(known.run->lowering.graph, machine_);
     }
     list_parameters();
   }
@@ -71,6 +69,39 @@ class Calibrator {
   double measured_us(std::size_t run) const { return known_[run].time_us; }
 
  private:
+  void count_workers() {
+    machine_.units = machine_.workers_per_unit = 1;
+    for (const Known& known : known_) {
+      machine_.units = std::max(machine_.units, known.run->trace.num_workers);
+      machine_.split_f16 |= known.run->lowering.graph.tiling.arithmetic == Arithmetic::split_f16;
+    }
+    for (const Known& known : known_) {
+      const std::uint32_t tracks = known.analysis.tracks;
+      machine_.workers_per_unit =
+          std::max(machine_.workers_per_unit, (tracks + machine_.units - 1) / machine_.units);
+    }
+  }
+
+  // What of the runs' times no trace shows, less what is read before the first task.
+  void find_launch() {
+    std::vector<double> launches;
+    MachineModel unlaunched = machine_;
+    unlaunched.launch_us = 0;
+    MachineModel once = machine_;
+    once.launch_us = 1;
+    for (const Known& known : known_) {
+      if (known.run->time_us <= 0) continue;
+      const TaskGraph& graph = known.run->lowering.graph;
+      const double read_us = prologue_us(graph, unlaunched);
+      const double num_launches = prologue_us(graph, once) - read_us;
+      launches.push_back((known.run->time_us - known.analysis.span_us - read_us) / num_launches);
+    }
+    if (launches.empty()) return;
+    const auto middle = launches.begin() + static_cast<std::ptrdiff_t>(launches.size() / 2);
+    std::nth_element(launches.begin(), middle, launches.end());
+    machine_.launch_us = std::max(0.0, *middle);
+  }
+
   void list_parameters() {
     for (std::uint32_t k = 0; k < kNumTaskKinds; ++k) {
       const bool seen = std::any_of(known_.begin(), known_.end(), [&](const Known& known) {
@@ -134,7 +165,8 @@ Calibration calibrate(const MachineModel& start, std::span<const MeasuredRun> ru
     result.errors.push_back({calibrator.measured_us(i), predicted_us});
     errors.push_back(std::abs(result.errors.back().relative()));
   }
-  std::nth_element(errors.begin(), errors.begin() + errors.size() / 2, errors.end());
+  std::nth_element(errors.begin(), errors.begin() + static_cast<std::ptrdiff_t>(errors.size() / 2),
+                   errors.end());
   result.median_error = errors[errors.size() / 2];
   result.machine.noise = start.noise;
   return result;

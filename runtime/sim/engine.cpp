@@ -40,6 +40,7 @@ Engine::Engine(const Lowering& lowering, const MachineModel& machine,
       options_(options),
       num_tasks_(static_cast<std::uint32_t>(lowering.mapping.order.size())),
       num_workers_(workers_of(machine, options)),
+      begin_ns_(prologue_us(lowering.graph, machine) * kNsPerUs),
       demands_(lowering.graph),
       cache_(static_cast<double>(machine.l2_bytes), demands_.region_bytes()),
       workers_(num_workers_),
@@ -59,7 +60,7 @@ Engine::Engine(const Lowering& lowering, const MachineModel& machine,
 Simulation Engine::run() {
   if (options_.warm_cache) warm_up();
   for (std::uint32_t worker = 0; worker < num_workers_; ++worker) {
-    push(machine_.launch_us * kNsPerUs, EventType::fetch, worker);
+    push(begin_ns_, EventType::fetch, worker);
   }
   while (!events_.empty()) {
     const Event event = events_.top();
@@ -90,7 +91,7 @@ Simulation Engine::run() {
 }
 
 void Engine::finish() {
-  const double span_ns = now_ns_ - machine_.launch_us * kNsPerUs;
+  const double span_ns = now_ns_ - begin_ns_;
   const auto share = [&](double amount, double most) {
     return span_ns > 0 ? amount / most / span_ns : 0;
   };
@@ -196,10 +197,9 @@ void Engine::on_worked(std::uint32_t worker) {
 void Engine::on_end(std::uint32_t worker) {
   const Worker& self = workers_[worker];
   const Task& task = task_at(self.position);
-  const double zero_ns = machine_.launch_us * kNsPerUs;  // a trace begins with its first fetch
-  result_.trace.records[self.position] = {self.position, unit_of(worker),
-                                          to_ns(self.fetch_ns - zero_ns),
-                                          to_ns(self.ready_ns - zero_ns), to_ns(now_ns_ - zero_ns)};
+  result_.trace.records[self.position] = {
+      self.position, unit_of(worker), to_ns(self.fetch_ns - begin_ns_),
+      to_ns(self.ready_ns - begin_ns_), to_ns(now_ns_ - begin_ns_)};
   busy_ns_ += now_ns_ - self.ready_ns;
   done_[self.position] = 1;
   ++num_done_;
@@ -265,6 +265,13 @@ void Engine::report_deadlock() const {
 }  // namespace megaconv::sim
 
 namespace megaconv {
+
+double prologue_us(const TaskGraph& graph, const MachineModel& machine) {
+  const double bytes = sim::Demands(graph).prologue_bytes();
+  if (bytes <= 0) return machine.launch_us;
+  const bool cached = bytes <= static_cast<double>(machine.l2_bytes);
+  return 2 * machine.launch_us + bytes / (cached ? machine.l2_gbps : machine.hbm_gbps) / 1000;
+}
 
 Simulation simulate(const Lowering& lowering, const MachineModel& machine,
                     const SimulationOptions& options) {

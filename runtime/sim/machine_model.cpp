@@ -104,6 +104,11 @@ class Reader {
     if (!value.is_number_unsigned()) refuse(key, value, "a whole number, not negative");
     return value.get<std::uint64_t>();
   }
+  bool boolean(const char* key) {
+    const ordered_json& value = take(key);
+    if (!value.is_boolean()) refuse(key, value, "true or false");
+    return value.get<bool>();
+  }
   std::string text(const char* key) {
     const ordered_json& value = take(key);
     if (!value.is_string()) refuse(key, value, "a text");
@@ -169,6 +174,7 @@ MachineModel parse_machine(std::string_view json) {
     reject("tilings: found \"" + excerpt(tilings) + "\", must be cuda or cpu");
   }
   machine.tilings = tilings == "cuda" ? Backend::cuda : Backend::cpu;
+  machine.split_f16 = top.boolean("split_f16");
   for (const CountField& field : kCountFields) {
     const std::uint64_t value = top.whole(field.name);
     check_count(field.name, value, field.most);
@@ -196,6 +202,7 @@ std::string to_json(const MachineModel& machine) {
   file["megaconv_machine"] = kMachineFileVersion;
   file["name"] = machine.name;
   file["tilings"] = machine.tilings == Backend::cpu ? "cpu" : "cuda";
+  file["split_f16"] = machine.split_f16;
   for (const CountField& field : kCountFields) file[field.name] = machine.*field.value;
   for (const BytesField& field : kByteFields) file[field.name] = machine.*field.value;
   for (const Field& field : kFields) file[field.name] = machine.*field.value;
@@ -209,7 +216,8 @@ std::string to_json(const MachineModel& machine) {
 Target target_of(const MachineModel& machine) {
   return {.backend = machine.tilings,
           .workers = machine.workers(),
-          .cache_bytes_per_worker = machine.worker_cache_bytes};
+          .cache_bytes_per_worker = machine.worker_cache_bytes,
+          .split_f16 = machine.split_f16};
 }
 
 }  // namespace megaconv

@@ -8,9 +8,9 @@
 namespace megaconv {
 namespace {
 
-MachineModel h200() {
+MachineModel h200_fma() {
   MachineModel machine;
-  machine.name = "h200";
+  machine.name = "h200_fma";
   machine.tilings = Backend::cuda;
   machine.units = 132;
   machine.workers_per_unit = 4;
@@ -31,11 +31,24 @@ MachineModel h200() {
   return machine;
 }
 
+// Tensor cores: two workers of an SM, each with twice the shared memory. GEMM tasks count their
+// products once, though each is three.
+MachineModel h200() {
+  MachineModel machine = h200_fma();
+  machine.name = "h200";
+  machine.split_f16 = true;
+  machine.workers_per_unit = 2;
+  machine.worker_cache_bytes *= 2;
+  for (KindModel& kind : machine.kinds) kind.worker_gflops *= 2;
+  machine.kinds[static_cast<std::size_t>(TaskKind::gemm)] = {
+      .overhead_us = 2, .worker_gflops = 500, .unit_gflops = 900};
+  return machine;
+}
+
 // `speed`: operations of an SM against one of the H200. Data sheets: SMs, boost clock x FP32 lanes
 // of an SM, memory bandwidth; L2 bandwidth from published microbenchmarks.
-MachineModel gpu(const char* name, std::uint32_t units, double speed, double l2_gbps,
-                 double hbm_gbps, std::uint64_t l2_mib) {
-  const MachineModel known = h200();
+MachineModel gpu(const char* name, const MachineModel& known, std::uint32_t units, double speed,
+                 double l2_gbps, double hbm_gbps, std::uint64_t l2_mib) {
   MachineModel machine = known;
   machine.name = name;
   machine.units = units;
@@ -91,12 +104,13 @@ MachineModel toy() {
   return machine;
 }
 
-MachineModel h100() { return gpu("h100", 132, 1.0, 5500, 3000, 50); }
-MachineModel a100() { return gpu("a100", 108, 0.36, 4000, 1750, 40); }
-MachineModel v100() { return gpu("v100", 80, 0.39, 2500, 790, 6); }
+MachineModel h100() { return gpu("h100", h200(), 132, 1.0, 5500, 3000, 50); }
+MachineModel a100() { return gpu("a100", h200_fma(), 108, 0.36, 4000, 1750, 40); }
+MachineModel v100() { return gpu("v100", h200_fma(), 80, 0.39, 2500, 790, 6); }
 
 constexpr std::pair<const char*, MachineModel (*)()> kPresets[] = {
-    {"h200", h200}, {"h100", h100}, {"a100", a100}, {"v100", v100}, {"cpu", cpu}, {"toy", toy},
+    {"h200", h200}, {"h200_fma", h200_fma}, {"h100", h100}, {"a100", a100},
+    {"v100", v100}, {"cpu", cpu},           {"toy", toy},
 };
 
 }  // namespace

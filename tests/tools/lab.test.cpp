@@ -13,7 +13,7 @@ TEST_CASE("A problem is simulated, recorded, looked at and replayed") {
   const ScratchFolder folder;
   const Outcome text = megaconv_in(folder, "simulate n4c64h14k64 -o t.json --html t.html");
   CHECK(text.status == 0);
-  CHECK_THAT(text.out, ContainsSubstring("machine    h200, 132 units of 4 workers"));
+  CHECK_THAT(text.out, ContainsSubstring("machine    h200, 132 units of 2 workers"));
   CHECK_THAT(text.out, ContainsSubstring("(c) V and M"));
   const std::string page = folder.read("t.html");
   CHECK_THAT(page, ContainsSubstring("simulated on h200"));
