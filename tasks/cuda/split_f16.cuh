@@ -66,9 +66,15 @@ __device__ inline void raise_to_magnitude(MagnitudeBits* magnitude, const float*
   std::int64_t done = 0;
   if (reinterpret_cast<std::uintptr_t>(data) % sizeof(float4) == 0) {
     const std::int64_t num_vectors = count / 4;
-    for (std::int64_t i = first; i < num_vectors; i += stride) {
-      const float4 v = reinterpret_cast<const float4*>(data)[i];
-      add(v.x), add(v.y), add(v.z), add(v.w);
+    const auto* const vectors = reinterpret_cast<const float4*>(data);
+    // From the end to the beginning, which the input transform reads first and then finds in L2.
+    constexpr int kInFlight = 4;
+    for (std::int64_t i = num_vectors - 1 - first; i >= 0; i -= kInFlight * stride) {
+      float4 v[kInFlight];
+#pragma unroll
+      for (int j = 0; j < kInFlight; ++j) v[j] = vectors[max(i - j * stride, std::int64_t{0})];
+#pragma unroll
+      for (int j = 0; j < kInFlight; ++j) add(v[j].x), add(v[j].y), add(v[j].z), add(v[j].w);
     }
     done = num_vectors * 4;
   }
