@@ -276,9 +276,10 @@ TEST_CASE("cuda: prepared filters give the same bits as filters transformed in e
   if (!have_device()) SKIP("no CUDA device");
   const Layer layer(parse_problem("n2c20h13w9k70"), false);
   DeviceLayer device(layer);
-  for (const Algorithm algorithm : {Algorithm::winograd, Algorithm::opencnn}) {
-    PlanOptions options = on_cuda(0);
-    options.tiling.algorithm = algorithm;
+  std::vector<PlanOptions> all = {on_cuda(0)};
+  all[0].tiling.algorithm = Algorithm::opencnn;
+  for (const Arithmetic arithmetic : arithmetics(4)) all.push_back(on_cuda(4, arithmetic));
+  for (PlanOptions& options : all) {
     const std::vector<float> expected = device.run(Plan::create(layer.problem, options));
     options.tiling.filters = FilterMode::prepared;
     const Plan plan = Plan::create(layer.problem, options);
