@@ -2,6 +2,7 @@
 // Charts over time as SVG text, for pages that load nothing.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
