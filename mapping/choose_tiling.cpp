@@ -22,10 +22,24 @@ constexpr std::uint64_t kTasksPerWorker = 4;
 // is for U and M. Zen 4, 1 MiB, n4c64h56k64 in large pages: t = 28 1.58 ms, 42 1.49, 56 1.71,
 // 98 1.81.
 constexpr double kVShare = 0.4, kPatchShare = 0.5;
+// A fused task's V and M fill about this share of its worker's cache, in whole register tiles.
+// Zen 4, n4c32h208k64: t = 14 12.9 ms, 28 12.5, 42 12.5, 60 13.1; n4c64h56k64 with the workers on
+// different core complexes: t = 14 2.08 ms, 28 1.62, 44 1.62, 56 1.52.
+constexpr double kFusedShare = 0.75;
+// Fewer tiles multiply at less than the full rate, and so are fused only where U is so small.
+constexpr std::uint64_t kLeastFusedTiles = 7;
+constexpr double kFewTilesU = 2;
+// From this many times the cache on, U is streamed: groups are then so large that one position of V
+// fills kVShare, and a GEMM task takes few positions of all filters.
+constexpr double kStreamedU = 4;
+constexpr std::uint64_t kStreamedPositions = 2;
 // Lane blocks of one task when there are tasks enough.
-constexpr std::uint64_t kGemmBlocks = 4, kTransformBlocks = 4, kDirectBlocks = 8;
+constexpr std::uint64_t kTransformBlocks = 4, kDirectBlocks = 8;
 // Below these, transforms cost more than the multiplications they save.
 constexpr std::int64_t kLeastWinogradChannels = 16;
+// Winograd reads 4 times the filter bytes of direct convolution. Zen 4, 4 tiles, n1c512h7k512: 0.46
+// ms against 1.0.
+constexpr std::uint64_t kLeastWinogradTiles = 4;
 
 std::uint64_t cache_share(const Target& target, double share) {
   return static_cast<std::uint64_t>(static_cast<double>(target.cache_bytes_per_worker) * share);
@@ -52,26 +66,21 @@ bool winograd_pays(const ConvProblem& problem) {
   const std::uint64_t tiles = products / ((m + 2) * (m + 2));
   const std::uint64_t direct_products = u64(problem.n * problem.p() * problem.q()) * 9;
   return problem.c >= kLeastWinogradChannels && problem.k >= kLeastWinogradChannels &&
-         tiles >= kRegisterRows && 2 * products <= direct_products;
+         tiles >= kLeastWinogradTiles && 2 * products <= direct_products;
 }
 
 Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& options) {
-  const std::string obstacle = winograd_obstacle(problem);
-  switch (options.algorithm) {
-    case Algorithm::direct:
-      return Algorithm::direct;
-    case Algorithm::winograd:
-      if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
-      return Algorithm::winograd;
-    case Algorithm::opencnn:
-      if (const std::string why = opencnn_obstacle(problem); !why.empty()) {
-        throw Error(Status::unsupported, why);
-      }
-      return Algorithm::opencnn;
-    case Algorithm::automatic:
-      break;
+  if (is_winograd(options.algorithm)) {
+    const std::string obstacle = winograd_obstacle(options.algorithm, problem);
+    if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
   }
-  return obstacle.empty() && winograd_pays(problem) ? Algorithm::winograd : Algorithm::direct;
+  if (options.algorithm == Algorithm::opencnn) {
+    const std::string obstacle = opencnn_obstacle(problem);
+    if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
+  }
+  if (options.algorithm != Algorithm::automatic) return options.algorithm;
+  const bool possible = winograd_obstacle(Algorithm::winograd, problem).empty();
+  return possible && winograd_pays(problem) ? Algorithm::winograd : Algorithm::direct;
 }
 
 // Size of the shares when `total` rows are shared out in parts of at most about `most`: the largest
@@ -95,17 +104,66 @@ std::uint32_t even_blocks(std::uint64_t blocks, std::uint64_t most, std::uint64_
   return u32(ceil_div(blocks, ceil_div(blocks, size)));
 }
 
-// A group's V fills kVShare of the worker's cache at most, in whole register tiles, and there are
-// groups enough for all workers.
-std::uint64_t choose_group_tiles(const Tiling& tiling, std::uint64_t wanted, const Target& target) {
-  const std::uint64_t tile_bytes =
-      std::uint64_t{tiling.num_positions()} * tiling.channel_blocks() * kBlockBytes;
-  const std::uint64_t fitting = cache_share(target, kVShare) / tile_bytes;
-  const std::uint64_t gemm_tasks = ceil_div<std::uint64_t>(tiling.filter_blocks(), kGemmBlocks);
-  const std::uint64_t wanted_groups = ceil_div(wanted, gemm_tasks);
-  const std::uint64_t shared = std::max(kRegisterRows, tiling.num_tiles() / wanted_groups);
-  const std::uint64_t most = std::clamp(fitting, kRegisterRows, kMostGroupTiles);
-  return even_share(tiling.num_tiles(), std::min(most, shared));
+// Bytes of V and M of one tile.
+std::uint64_t tile_bytes(const Tiling& tiling) {
+  return std::uint64_t{tiling.num_positions()} * kBlockBytes *
+         (tiling.channel_blocks() + tiling.filter_blocks());
+}
+
+// Tiles of a fused task. While a worker has few of them, all have equally many.
+std::uint64_t fused_group_tiles(const Tiling& tiling, const Target& target) {
+  constexpr std::uint64_t kMany = 8;
+  const std::uint64_t tiles = tiling.num_tiles(), workers = target.workers;
+  const double fitting = static_cast<double>(cache_share(target, kFusedShare)) /
+                         static_cast<double>(tile_bytes(tiling) * kRegisterRows);
+  const std::uint64_t most =
+      kRegisterRows * std::max<std::uint64_t>(1, static_cast<std::uint64_t>(fitting + 0.5));
+  const std::uint64_t tasks =  // of a worker
+      std::max<std::uint64_t>(1, (tiles + workers * most / 2) / (workers * most));
+  return tasks > kMany ? most : ceil_div(tiles, workers * tasks);
+}
+
+// A fused task's V and M never leave its worker's cache. Where the workers' cores are far apart
+// that counts most: a line that the other core has read takes 30 ns to write. Zen 4, n4c256h56k256
+// on two core complexes: 18.2 ms, in tasks of stages 22.1.
+bool fusing_pays(const Tiling& tiling, const TilingOptions& options, const Target& target) {
+  // Whoever says what a group or the window shall be means tasks of stages.
+  const bool staged = options.group_tiles != 0 || options.v_slots != 0 || options.m_slots != 0 ||
+                      options.whole_tensors;
+  if (staged || options.algorithm != Algorithm::automatic || target.backend != Backend::cpu) {
+    return false;
+  }
+  return fused_group_tiles(tiling, target) >= kLeastFusedTiles ||
+         tiling.u_bytes() <= cache_share(target, kFewTilesU);
+}
+
+bool streams_u(const Tiling& tiling, const Target& target) {
+  return tiling.u_bytes() >= cache_share(target, kStreamedU);
+}
+
+// V, or one position of it when U is streamed, fills kVShare of the worker's cache at most. There
+// are groups enough for all workers, in whole register tiles; when U is streamed, as few as fit.
+std::uint64_t shared_group_tiles(const Tiling& tiling, std::uint64_t wanted, const Target& target) {
+  const std::uint64_t tiles = tiling.num_tiles();
+  const std::uint64_t tile_bytes = tiling.channel_blocks() * kBlockBytes;
+  const auto most = [&](std::uint64_t bytes) {
+    return std::clamp(cache_share(target, kVShare) / bytes, kRegisterRows, kMostGroupTiles);
+  };
+  if (streams_u(tiling, target)) return ceil_div(tiles, ceil_div(tiles, most(tile_bytes)));
+  const std::uint64_t shared = std::max(kRegisterRows, tiles / wanted);
+  return even_share(tiles, std::min(most(tile_bytes * tiling.num_positions()), shared));
+}
+
+// A GEMM task takes all filters, so that it reads V once, and as many positions as leave tasks
+// enough for all workers; only where positions are too few for that are filters shared out too.
+void choose_gemm_task(Tiling& tiling, std::uint64_t groups, std::uint64_t wanted,
+                      const Target& target) {
+  const std::uint64_t positions = tiling.num_positions();
+  const std::uint64_t most = streams_u(tiling, target) ? kStreamedPositions : positions;
+  tiling.positions_per_gemm_task = even_blocks(positions, most, groups, wanted);
+  const std::uint64_t chunks = ceil_div<std::uint64_t>(positions, tiling.positions_per_gemm_task);
+  tiling.filter_blocks_per_gemm_task =
+      even_blocks(tiling.filter_blocks(), tiling.filter_blocks(), groups * chunks, wanted);
 }
 
 Arithmetic choose_arithmetic(const Tiling& tiling, const TilingOptions& options,
@@ -115,29 +173,26 @@ Arithmetic choose_arithmetic(const Tiling& tiling, const TilingOptions& options,
 }
 
 void choose_winograd(Tiling& tiling, const TilingOptions& options, const Target& target) {
-  const std::uint64_t wanted = kTasksPerWorker * target.workers;
-  tiling.m = options.m != 0 ? options.m : choose_m(tiling.problem);
-  tiling.points = options.points;
-  tiling.arithmetic = choose_arithmetic(tiling, options, target);
-  count_tiles(tiling);
-  if (target.backend == Backend::cuda) {
-    return choose_winograd_for_cuda(tiling, options, target);
-  }
-  const std::uint64_t asked = options.group_tiles;
-  const std::uint64_t group_tiles =
-      asked != 0 ? std::min(asked, tiling.num_tiles()) : choose_group_tiles(tiling, wanted, target);
-  tiling.group_tiles = tiling.tiles_per_transform_task = u32(group_tiles);
-
-  const std::uint64_t groups = ceil_div(tiling.num_tiles(), group_tiles);
-  const std::uint64_t filter_blocks = tiling.filter_blocks();
-  tiling.positions_per_gemm_task = tiling.num_positions();
-  tiling.channel_blocks_per_input_task =
-      even_blocks(tiling.channel_blocks(), kTransformBlocks, groups, wanted);
-  tiling.filter_blocks_per_gemm_task = even_blocks(filter_blocks, kGemmBlocks, groups, wanted);
-  tiling.filter_blocks_per_output_task =
-      even_blocks(filter_blocks, kTransformBlocks, groups, wanted);
+  const std::uint64_t wanted = target.workers == 1 ? 1 : kTasksPerWorker * target.workers;
+  const std::uint64_t tiles = tiling.num_tiles(), filter_blocks = tiling.filter_blocks();
   tiling.filter_blocks_per_filter_task = even_blocks(filter_blocks, filter_blocks, 1, wanted);
   tiling.channel_blocks_per_filter_task = tiling.channel_blocks();
+  if (tiling.algorithm == Algorithm::fused_winograd) {
+    const std::uint64_t asked = options.group_tiles;
+    tiling.group_tiles =
+        u32(asked != 0 ? std::min(asked, tiles) : fused_group_tiles(tiling, target));
+    return;
+  }
+  const std::uint64_t group_tiles = options.group_tiles != 0
+                                        ? std::min<std::uint64_t>(options.group_tiles, tiles)
+                                        : shared_group_tiles(tiling, wanted, target);
+  const std::uint64_t groups = ceil_div(tiles, group_tiles);
+  tiling.group_tiles = tiling.tiles_per_transform_task = u32(group_tiles);
+  choose_gemm_task(tiling, groups, wanted, target);
+  tiling.channel_blocks_per_input_task =
+      even_blocks(tiling.channel_blocks(), kTransformBlocks, groups, wanted);
+  tiling.filter_blocks_per_output_task =
+      even_blocks(filter_blocks, kTransformBlocks, groups, wanted);
 }
 
 // A group's input patch, [channel blocks][rows][cols][kLaneBlock], fills at most half of the
@@ -192,8 +247,14 @@ Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, con
   tiling.problem = problem;
   tiling.algorithm = choose_algorithm(problem, options);
   tiling.filters = options.filters;
-  if (tiling.algorithm == Algorithm::winograd) {
-    choose_winograd(tiling, options, target);
+  if (is_winograd(tiling.algorithm)) {
+    tiling.m = options.m != 0 ? options.m : choose_m(problem);
+    tiling.points = options.points;
+    count_tiles(tiling);
+    tiling.arithmetic = choose_arithmetic(tiling, options, target);
+    if (fusing_pays(tiling, options, target)) tiling.algorithm = Algorithm::fused_winograd;
+    target.backend == Backend::cuda ? choose_winograd_for_cuda(tiling, options, target)
+                                    : choose_winograd(tiling, options, target);
     tiling.v_slots = options.v_slots;
     tiling.m_slots = options.m_slots;
   } else if (tiling.algorithm == Algorithm::direct) {

@@ -76,7 +76,7 @@ class CostModel {
     const double filter_task_filters = tiling.filter_blocks_per_filter_task * kLanes;
     const double taps = static_cast<double>(tiling.problem.r * tiling.problem.s);
     const double positions = tiling.num_positions();
-    const bool winograd = tiling.algorithm == Algorithm::winograd;
+    const bool winograd = is_winograd(tiling.algorithm);
     const double filter_task_channels =
         winograd ? tiling.channel_blocks_per_filter_task * kLanes : channels;
     const double filter_values =
@@ -84,15 +84,15 @@ class CostModel {
     const double pixels = double(tiling.rows_per_group) * tiling.cols_per_group;
     of(TaskKind::filter_transform) = transform(filter_values);
     of(TaskKind::direct) = 2 * pixels * task_filters * channels * taps;
-    if (!winograd) return;
+    if (tiling.algorithm != Algorithm::winograd) return;  // fused tasks are all alike
     const double tile_values = tiling.tiles_per_transform_task * kLanes;  // of one lane block
-    const double input_values = tiling.channel_blocks_per_input_task * tile_values;
-    const double output_values = tiling.filter_blocks_per_output_task * tile_values;
-    const double m2 = tiling.m * tiling.m;
-    of(TaskKind::input_transform) = transform(input_values * (m2 + positions));
+    const auto transform_blocks = [&](double blocks) {
+      return transform(blocks * tile_values * (tiling.m * tiling.m + positions));
+    };
+    of(TaskKind::input_transform) = transform_blocks(tiling.channel_blocks_per_input_task);
     of(TaskKind::gemm) =
         2.0 * tiling.positions_per_gemm_task * tiling.group_tiles * task_filters * channels;
-    of(TaskKind::output_transform) = transform(output_values * (m2 + positions));
+    of(TaskKind::output_transform) = transform_blocks(tiling.filter_blocks_per_output_task);
   }
 
   double operator[](TaskKind kind) const { return cost_[static_cast<std::size_t>(kind)]; }

@@ -56,13 +56,25 @@ bool whole_is_small(const Tiling& tiling, const Target& target) {
   return whole_bytes <= std::uint64_t{target.workers} * target.cache_bytes_per_worker / 2;
 }
 
+// Whoever says something about the order means an order of the stages' tasks, not of fused ones.
+Tiling choose_tiling(const ConvProblem& problem, TilingOptions options, const Target& target,
+                     bool order_asked) {
+  const Tiling tiling = make_tiling(problem, options, target);
+  const bool fused_unasked =
+      tiling.algorithm == Algorithm::fused_winograd && options.algorithm == Algorithm::automatic;
+  if (!order_asked || !fused_unasked) return tiling;
+  options.algorithm = Algorithm::winograd;
+  return make_tiling(problem, options, target);
+}
+
 }  // namespace
 
 Lowering lower(const ConvProblem& problem, const TilingOptions& tiling_options,
                const MappingOptions& mapping_options, const Target& target,
                const PolicyFunction& custom) {
   Lowering lowering;
-  lowering.graph = build_graph(make_tiling(problem, tiling_options, target));
+  lowering.graph = build_graph(choose_tiling(problem, tiling_options, target,
+                                             custom || mapping_options != MappingOptions{}));
   lowering.mapping = order_tasks(lowering.graph, mapping_options, target, custom);
   check(lowering.graph, lowering.mapping);
 

@@ -13,22 +13,22 @@ inline constexpr std::uint64_t kMappingFileVersion = 1;
 struct TilingField {
   const char* name;
   std::uint32_t Tiling::*value;
-  bool winograd, direct;  // which algorithms have it
+  bool winograd, direct, fused_winograd;  // which algorithms have it
 };
 inline constexpr TilingField kTilingFields[] = {
-    {"m", &Tiling::m, true, false},
-    {"group_tiles", &Tiling::group_tiles, true, false},
-    {"rows_per_group", &Tiling::rows_per_group, false, true},
-    {"cols_per_group", &Tiling::cols_per_group, false, true},
-    {"channel_blocks_per_input_task", &Tiling::channel_blocks_per_input_task, true, false},
-    {"tiles_per_transform_task", &Tiling::tiles_per_transform_task, true, false},
-    {"filter_blocks_per_gemm_task", &Tiling::filter_blocks_per_gemm_task, true, true},
-    {"positions_per_gemm_task", &Tiling::positions_per_gemm_task, true, false},
-    {"filter_blocks_per_output_task", &Tiling::filter_blocks_per_output_task, true, false},
-    {"filter_blocks_per_filter_task", &Tiling::filter_blocks_per_filter_task, true, true},
-    {"channel_blocks_per_filter_task", &Tiling::channel_blocks_per_filter_task, true, false},
-    {"v_slots", &Tiling::v_slots, true, false},
-    {"m_slots", &Tiling::m_slots, true, false},
+    {"m", &Tiling::m, true, false, true},
+    {"group_tiles", &Tiling::group_tiles, true, false, true},
+    {"rows_per_group", &Tiling::rows_per_group, false, true, false},
+    {"cols_per_group", &Tiling::cols_per_group, false, true, false},
+    {"channel_blocks_per_input_task", &Tiling::channel_blocks_per_input_task, true, false, false},
+    {"tiles_per_transform_task", &Tiling::tiles_per_transform_task, true, false, false},
+    {"filter_blocks_per_gemm_task", &Tiling::filter_blocks_per_gemm_task, true, true, false},
+    {"positions_per_gemm_task", &Tiling::positions_per_gemm_task, true, false, false},
+    {"filter_blocks_per_output_task", &Tiling::filter_blocks_per_output_task, true, false, false},
+    {"filter_blocks_per_filter_task", &Tiling::filter_blocks_per_filter_task, true, true, true},
+    {"channel_blocks_per_filter_task", &Tiling::channel_blocks_per_filter_task, true, false, true},
+    {"v_slots", &Tiling::v_slots, true, false, false},
+    {"m_slots", &Tiling::m_slots, true, false, false},
 };
 
 inline bool has_field(const Tiling& tiling, const TilingField& field) {
@@ -37,6 +37,8 @@ inline bool has_field(const Tiling& tiling, const TilingField& field) {
       return field.winograd;
     case Algorithm::direct:
       return field.direct;
+    case Algorithm::fused_winograd:
+      return field.fused_winograd;
     default:
       return false;  // openCNN's blocking is fixed
   }

@@ -237,11 +237,14 @@ class Values {
 Tiling read_tiling(Values& values, const ConvProblem& problem) {
   Tiling tiling;
   tiling.problem = problem;
-  tiling.algorithm = values.choice("tiling.algorithm",
-                                   {Algorithm::direct, Algorithm::winograd, Algorithm::opencnn});
+  tiling.algorithm = values.choice(
+      "tiling.algorithm",
+      {Algorithm::direct, Algorithm::winograd, Algorithm::opencnn, Algorithm::fused_winograd});
   tiling.filters = values.choice("tiling.filters", {FilterMode::every_run, FilterMode::prepared});
-  if (tiling.algorithm == Algorithm::winograd) {
+  if (is_winograd(tiling.algorithm)) {
     tiling.points = values.choice("tiling.points", {Points::low_error, Points::integer});
+  }
+  if (tiling.algorithm == Algorithm::winograd) {
     tiling.arithmetic =
         values.choice("tiling.arithmetic", {Arithmetic::fma, Arithmetic::split_f16});
   }

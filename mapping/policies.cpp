@@ -20,23 +20,25 @@ constexpr std::pair<Policy, const char*> kPolicyNames[] = {
     {Policy::random_topological, "random_topological"},
 };
 
-// On a CPU every worker reads the same filter block at about the same time. On a GPU the L2 shares
-// filters among far more workers than there should be groups in flight (docs/performance.md).
-std::uint32_t default_m_groups(const Target& target) {
-  return target.backend == Backend::cuda ? 2 : target.workers;
+// On a CPU every worker reads the same part of U at about the same time: of as many groups as there
+// are workers, or of one group that has tasks for all of them. On a GPU the L2 shares filters among
+// far more workers than there should be groups in flight (docs/performance.md).
+std::uint32_t default_m_groups(const Tiling& tiling, const Target& target) {
+  if (target.backend == Backend::cuda) return 2;
+  return tiling.gemm_tasks >= 2 * std::uint64_t{target.workers} ? 1 : target.workers;
 }
 
 // Workers take tasks in order, so about `workers` neighbours of the mapping run at the same time;
 // two of those apart, a consumer finds its producers done unless they run longer than its whole
-// neighbourhood. M groups: one for each worker, which then read the same filter block together.
+// neighbourhood.
 Interleaving choose_interleaving(const MappingOptions& options, const TaskGraph& graph,
                                  const Target& target) {
   const std::uint32_t apart = target.workers > 1 ? 2 * std::min(target.workers, 1u << 30) : 1;
   const std::uint32_t most_groups = std::max(1u, graph.tiling.num_groups);
-  return {
-      .dig = options.dig.value_or(apart),
-      .dgo = options.dgo.value_or(apart),
-      .m_groups = options.m_groups.value_or(std::clamp(default_m_groups(target), 1u, most_groups))};
+  const std::uint32_t m_groups = default_m_groups(graph.tiling, target);
+  return {.dig = options.dig.value_or(apart),
+          .dgo = options.dgo.value_or(apart),
+          .m_groups = options.m_groups.value_or(std::clamp(m_groups, 1u, most_groups))};
 }
 
 }  // namespace

@@ -37,23 +37,34 @@ std::uint64_t checked_groups(std::uint64_t groups) {
   return groups;
 }
 
-void derive_winograd(Tiling& tiling) {
-  const std::string obstacle = winograd_obstacle(tiling.problem);
+// What both kinds of Winograd have.
+void derive_tiles(Tiling& tiling) {
+  const std::string obstacle = winograd_obstacle(tiling.algorithm, tiling.problem);
   if (!obstacle.empty()) reject(obstacle);
   check_m(tiling.m);
   if (tiling.arithmetic == Arithmetic::split_f16) check_split_f16(tiling);
   count_tiles(tiling);
-  const std::uint32_t filter_blocks = tiling.filter_blocks();
   check_field("group_tiles", tiling.group_tiles, tiling.num_tiles());
+  check_field("channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task,
+              tiling.channel_blocks());
+  tiling.num_groups =
+      u32(checked_groups(ceil_div(tiling.num_tiles(), std::uint64_t{tiling.group_tiles})));
+}
+
+void derive_fused_winograd(Tiling& tiling) {
+  derive_tiles(tiling);
+  tiling.input_tasks = tiling.output_tasks = 0;
+  tiling.gemm_tasks = 1;
+}
+
+void derive_winograd(Tiling& tiling) {
+  derive_tiles(tiling);
+  const std::uint32_t filter_blocks = tiling.filter_blocks();
   check_field("channel_blocks_per_input_task", tiling.channel_blocks_per_input_task,
               tiling.channel_blocks());
   check_field("tiles_per_transform_task", tiling.tiles_per_transform_task, tiling.group_tiles);
-  check_field("channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task,
-              tiling.channel_blocks());
   check_field("positions_per_gemm_task", tiling.positions_per_gemm_task, tiling.num_positions());
   check_field("filter_blocks_per_output_task", tiling.filter_blocks_per_output_task, filter_blocks);
-  tiling.num_groups =
-      u32(checked_groups(ceil_div(tiling.num_tiles(), std::uint64_t{tiling.group_tiles})));
   tiling.input_tasks = ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_input_task) *
                        tiling.tile_chunks();
   tiling.gemm_tasks = ceil_div(filter_blocks, tiling.filter_blocks_per_gemm_task) *
@@ -142,14 +153,17 @@ std::uint64_t Tiling::m_slot_bytes() const {
 
 std::uint64_t Tiling::u_bytes() const {
   if (algorithm == Algorithm::opencnn) return u64(opencnn::u_size(problem)) * sizeof(float);
-  const std::uint64_t filter_elements = algorithm == Algorithm::winograd
-                                            ? std::uint64_t{num_positions()}
-                                            : u64(problem.r * problem.s);
+  const std::uint64_t filter_elements =
+      is_winograd(algorithm) ? std::uint64_t{num_positions()} : u64(problem.r * problem.s);
   return filter_elements * filter_blocks() * u64(problem.c / problem.groups) * kBlockBytes;
 }
 
-std::string winograd_obstacle(const ConvProblem& problem) {
-  return fast_3x3_obstacle(Algorithm::winograd, problem);
+std::string winograd_obstacle(Algorithm algorithm, const ConvProblem& problem) {
+  return fast_3x3_obstacle(algorithm, problem);
+}
+
+bool is_winograd(Algorithm algorithm) {
+  return algorithm == Algorithm::winograd || algorithm == Algorithm::fused_winograd;
 }
 
 std::string opencnn_obstacle(const ConvProblem& problem) {
@@ -199,10 +213,14 @@ void derive_counts(Tiling& tiling) {
                   "layout chwn: must be nchw or nhwc, or the algorithm opencnn");
     }
     const std::uint32_t filter_blocks = tiling.filter_blocks();
-    check_field("filter_blocks_per_gemm_task", tiling.filter_blocks_per_gemm_task, filter_blocks);
+    if (tiling.algorithm != Algorithm::fused_winograd) {
+      check_field("filter_blocks_per_gemm_task", tiling.filter_blocks_per_gemm_task, filter_blocks);
+    }
     check_field("filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task,
                 filter_blocks);
-    tiling.algorithm == Algorithm::winograd ? derive_winograd(tiling) : derive_direct(tiling);
+    tiling.algorithm == Algorithm::winograd         ? derive_winograd(tiling)
+    : tiling.algorithm == Algorithm::fused_winograd ? derive_fused_winograd(tiling)
+                                                    : derive_direct(tiling);
   }
   tiling.num_filter_tasks = tiling.filters == FilterMode::prepared ? 0 : count_filter_tasks(tiling);
   const auto slots = [&](std::uint32_t asked) {
@@ -228,6 +246,8 @@ const char* to_string(Algorithm algorithm) noexcept {
       return "winograd";
     case Algorithm::opencnn:
       return "opencnn";
+    case Algorithm::fused_winograd:
+      return "fused_winograd";
   }
   return "unknown";
 }
@@ -273,6 +293,12 @@ std::string to_string(const Tiling& tiling) {
   };
   text << "problem: " << to_string(tiling.problem) << '\n'
        << "algorithm: " << to_string(tiling.algorithm);
+  if (is_winograd(tiling.algorithm)) {
+    text << " F(" << tiling.m << "x" << tiling.m << ", 3x3), " << to_string(tiling.points)
+         << " points, " << to_string(tiling.arithmetic) << " arithmetic\n"
+         << "tiles: " << tiling.num_tiles() << " (" << tiling.problem.n << " x " << tiling.tiles_h
+         << " x " << tiling.tiles_w << "), " << tiling.group_tiles << " a group\n";
+  }
   if (tiling.algorithm == Algorithm::winograd) {
     const auto window = [&](std::uint32_t slots, std::uint64_t slot_bytes) {
       return std::to_string(slots) + " of " + std::to_string(tiling.num_groups) + " groups, " +
@@ -280,11 +306,7 @@ std::string to_string(const Tiling& tiling) {
              (slots == tiling.num_groups ? " (whole)" : " (window)");
     };
     const std::string tiles = " x " + std::to_string(tiling.tiles_per_transform_task) + " tiles\n";
-    text << " F(" << tiling.m << "x" << tiling.m << ", 3x3), " << to_string(tiling.points)
-         << " points, " << to_string(tiling.arithmetic) << " arithmetic\n"
-         << "tiles: " << tiling.num_tiles() << " (" << tiling.problem.n << " x " << tiling.tiles_h
-         << " x " << tiling.tiles_w << "), " << tiling.group_tiles << " a group\n"
-         << "input task: " << blocks(tiling.channel_blocks_per_input_task) << tiles
+    text << "input task: " << blocks(tiling.channel_blocks_per_input_task) << tiles
          << "gemm task: " << blocks(tiling.filter_blocks_per_gemm_task) << ", "
          << tiling.positions_per_gemm_task << " of " << tiling.num_positions() << " positions\n"
          << "output task: " << blocks(tiling.filter_blocks_per_output_task) << tiles
@@ -293,7 +315,7 @@ std::string to_string(const Tiling& tiling) {
   } else if (tiling.algorithm == Algorithm::opencnn) {
     text << " F(2x2, 3x3), output layout " << to_string(tiling.output_layout)
          << "\nfused task: " << opencnn::kTiles << " tiles, " << opencnn::kFilters << " filters\n";
-  } else {
+  } else if (tiling.algorithm == Algorithm::direct) {
     text << "\npixels of a group: " << tiling.rows_per_group << " x " << tiling.cols_per_group
          << '\n'
          << "direct task: " << blocks(tiling.filter_blocks_per_gemm_task) << '\n';
@@ -303,7 +325,7 @@ std::string to_string(const Tiling& tiling) {
     text << opencnn::kFilters << " filters of " << opencnn::kChannels << " channels";
   } else {
     text << blocks(tiling.filter_blocks_per_filter_task);
-    if (tiling.algorithm == Algorithm::winograd) {
+    if (is_winograd(tiling.algorithm)) {
       text << " of filters x " << tiling.channel_blocks_per_filter_task << " of channels";
     }
   }

@@ -20,9 +20,12 @@ constexpr std::uint64_t u64(std::int64_t value) { return static_cast<std::uint64
 /// Bytes of one lane block in U, V, M or a packed input.
 inline constexpr std::uint64_t kBlockBytes = Tiling::kLaneBlock * sizeof(float);
 
-/// What keeps Winograd from computing the problem ("winograd: stride 2x2, must be 1x1"); empty when
-/// nothing does.
-std::string winograd_obstacle(const ConvProblem& problem);
+/// What keeps `algorithm`, winograd or fused_winograd, from computing the problem ("winograd:
+/// stride 2x2, must be 1x1"); empty when nothing does.
+std::string winograd_obstacle(Algorithm algorithm, const ConvProblem& problem);
+
+/// Winograd on the CPU's layouts, in tasks per stage or fused.
+bool is_winograd(Algorithm algorithm);
 
 /// Throws Error(unsupported) unless the tiling is for tasks with split FP16 operands.
 void check_split_f16(const Tiling& tiling);

@@ -112,8 +112,8 @@ megaconv::PlanOptions from_c(const megaconv_plan_options* c) {
   const auto chosen = [](std::uint32_t value) {
     return value == 0 ? std::nullopt : std::optional(value);
   };
-  options.tiling.algorithm =
-      checked_enum<megaconv::Algorithm>(c->algorithm, MEGACONV_ALGORITHM_OPENCNN, "algorithm");
+  options.tiling.algorithm = checked_enum<megaconv::Algorithm>(
+      c->algorithm, MEGACONV_ALGORITHM_FUSED_WINOGRAD, "algorithm");
   options.tiling.m = c->tile;
   options.tiling.filters =
       c->prepared_filters != 0 ? megaconv::FilterMode::prepared : megaconv::FilterMode::every_run;

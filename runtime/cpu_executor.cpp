@@ -9,6 +9,7 @@
 #include "runtime/executor.hpp"
 #include "runtime/machine.hpp"
 #include "runtime/workspace.hpp"
+#include "tasks/cpu/extents.hpp"
 #include "tasks/cpu/kernels.hpp"
 
 namespace megaconv {
@@ -21,6 +22,7 @@ std::uint32_t new_plan_id() {
 
 WorkspaceLayout lay_out(const TaskGraph& graph, std::size_t scratch_bytes, std::uint32_t workers) {
   const Tiling& tiling = graph.tiling;
+  const cpu::Extents extents(tiling);
   WorkspaceLayout layout;
   layout.num_counters = graph.counter_totals.size();
   std::size_t end = sizeof(WorkspaceHeader);
@@ -30,8 +32,9 @@ WorkspaceLayout lay_out(const TaskGraph& graph, std::size_t scratch_bytes, std::
     return begin;
   };
   layout.counters = place(layout.num_counters * sizeof(HostSync::Cell));
-  layout.v = place(tiling.v_slots * tiling.v_slot_bytes());
-  layout.m = place(tiling.m_slots * tiling.m_slot_bytes());
+  const bool in_slots = tiling.algorithm == Algorithm::winograd;  // else in scratch, or nowhere
+  layout.v = place(in_slots ? tiling.v_slots * extents.v_slot_bytes() : 0);
+  layout.m = place(in_slots ? tiling.m_slots * extents.m_slot_bytes() : 0);
   layout.u = place(tiling.filters == FilterMode::every_run ? tiling.u_bytes() : 0);
   layout.scratch_stride = aligned(scratch_bytes);
   layout.scratch = place(layout.scratch_stride * workers);

@@ -127,11 +127,11 @@ void add_show_or_export(CLI::App& map, Action& action, const char* name, const c
   add_plan_options(*verb, arguments->plan);
   verb->callback([=, &action] { action = [=] { return command(*arguments); }; });
   verb->footer(with_output ? "\nExamples:\n"
-                             "  megaconv map export n1c64h56k64 -o conv2.json\n"
+                             "  megaconv map export n1c64h56k64 --algo winograd -o conv2.json\n"
                              "  megaconv map export n1c64h56k64 --policy depth_first | less\n"
                              "  megaconv map graph n1c16h16k32 | dot -Tsvg -o graph.svg"
                            : "\nExamples:\n"
-                             "  megaconv map show n1c64h56k64\n"
+                             "  megaconv map show n1c64h56k64 --algo winograd\n"
                              "  megaconv map show n1c64h56k64 --policy staged --window whole\n"
                              "  megaconv map show --mapping conv2.json");
 }
@@ -162,8 +162,8 @@ void add_map(CLI::App& app, Action& action) {
   });
   map->footer(
       "\nExamples:\n"
-      "  megaconv map show n1c64h56k64\n"
-      "  megaconv map export n1c64h56k64 -o conv2.json\n"
+      "  megaconv map show n1c64h56k64 --algo winograd\n"
+      "  megaconv map export n1c64h56k64 --algo winograd -o conv2.json\n"
       "  megaconv map validate conv2.json\n"
       "  megaconv map diff conv2.json mine.json");
   add_show_or_export(*map, action, "show", "Picture and properties of a mapping", show, false);

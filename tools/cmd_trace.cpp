@@ -27,7 +27,7 @@ to wait, from the producer that it waited for last. Runs without tracing come be
 memory and caches are warm; their median time is in the file, and so is the mapping.
 
 Examples:
-  megaconv trace n4c64h56k64 -o conv2.json
+  megaconv trace n4c64h56k64 --algo winograd -o conv2.json
   megaconv trace n64c128h28k128 --backend cuda --policy staged -o staged.json
   megaconv trace stats staged.json
   megaconv trace report staged.json --html staged.html

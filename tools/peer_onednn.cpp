@@ -21,7 +21,8 @@ struct Convolution {
   dnnl::engine engine;
   dnnl::stream stream;
   dnnl::convolution_forward primitive;
-  dnnl::memory user_w, w, y;
+  dnnl::memory user_w, plain_w, w,
+      y;  // the caller's filters, those in OIHW, those it computes with
   Dims y_dims;
   Tag y_tag;
   std::unordered_map<int, dnnl::memory> arguments;
@@ -57,8 +58,8 @@ std::shared_ptr<Convolution> make_convolution(const TensorSet& tensors, dnnl::al
 
   const bool nhwc = p.layout == Layout::nhwc, grouped = p.groups > 1;
   const Tag data_tag = nhwc ? Tag::nhwc : Tag::nchw;
-  const Tag filter_tag =
-      grouped ? (nhwc ? Tag::gohwi : Tag::goihw) : (nhwc ? Tag::ohwi : Tag::oihw);
+  const Tag plain_tag = grouped ? Tag::goihw : Tag::oihw;
+  const Tag filter_tag = !nhwc ? plain_tag : grouped ? Tag::gohwi : Tag::ohwi;
   const Dims x_dims = {p.n, p.c, p.h, p.w};
   const Dims w_dims =
       grouped ? Dims{p.groups, p.k / p.groups, p.c / p.groups, p.r, p.s} : Dims{p.k, p.c, p.r, p.s};
@@ -87,7 +88,9 @@ std::shared_ptr<Convolution> make_convolution(const TensorSet& tensors, dnnl::al
   name = chosen.impl_info_str();
   made->primitive = dnnl::convolution_forward(chosen);
   made->user_w = view(made->engine, w_dims, filter_tag, tensors.w);
-  made->w = reordered(*made, made->user_w, chosen.weights_desc());
+  // oneDNN transforms filters for Winograd from OIHW only.
+  made->plain_w = nhwc ? reordered(*made, made->user_w, {w_dims, kFloat, plain_tag}) : made->user_w;
+  made->w = reordered(*made, made->plain_w, chosen.weights_desc());
   made->y = allocate(*made, chosen.dst_desc());
   made->arguments = {
       {DNNL_ARG_SRC,
@@ -127,9 +130,11 @@ std::vector<PeerVariant> make_onednn_variants(const TensorSet& tensors,
     }
     variant.algorithm += ", " + implementation;
     const bool every_run = options.filters == FilterMode::every_run;
-    const dnnl::reorder filter_reorder(made->user_w, made->w);
-    const auto run = [made, every_run, filter_reorder](void*) {
-      if (every_run) filter_reorder.execute(made->stream, made->user_w, made->w);
+    const bool nhwc = tensors.problem.layout == Layout::nhwc;
+    const dnnl::reorder to_plain(made->user_w, made->plain_w), to_wanted(made->plain_w, made->w);
+    const auto run = [made, every_run, nhwc, to_plain, to_wanted](void*) {
+      if (every_run && nhwc) to_plain.execute(made->stream, made->user_w, made->plain_w);
+      if (every_run) to_wanted.execute(made->stream, made->plain_w, made->w);
       made->primitive.execute(made->stream, made->arguments);
     };
     const auto wait = [made](void*) { made->stream.wait(); };

@@ -26,10 +26,11 @@ const Choices<CudaLaunch> kLaunches = {
 };
 
 const char* algorithm_word(Algorithm algorithm) {
-  return algorithm == Algorithm::direct     ? "direct"
-         : algorithm == Algorithm::opencnn  ? "opencnn"
-         : algorithm == Algorithm::winograd ? "winograd"
-                                            : "auto";
+  return algorithm == Algorithm::direct           ? "direct"
+         : algorithm == Algorithm::opencnn        ? "opencnn"
+         : algorithm == Algorithm::winograd       ? "winograd"
+         : algorithm == Algorithm::fused_winograd ? "fused-winograd"
+                                                  : "auto";
 }
 
 template <class Value>
@@ -103,8 +104,10 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
                         {{"auto", Algorithm::automatic},
                          {"direct", Algorithm::direct},
                          {"winograd", Algorithm::winograd},
+                         {"fused-winograd", Algorithm::fused_winograd},
                          {"opencnn", Algorithm::opencnn}},
-                        "NAME", "auto (default), direct, winograd or opencnn (CUDA)");
+                        "NAME",
+                        "auto (default), direct, winograd, fused-winograd (CPU) or opencnn (CUDA)");
   add_choice<std::uint32_t>(app, "--tile", tiling.m, {{"2", 2}, {"4", 4}, {"6", 6}}, "m",
                             "Winograd output tile: 2, 4 or 6");
   add_choice<Points>(app, "--points", tiling.points,

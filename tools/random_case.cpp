@@ -72,7 +72,8 @@ void random_plan(Dice& dice, PlanArguments& plan, const VerifyLimits& limits, bo
                  bool integer) {
   TilingOptions& tiling = plan.options.tiling;
   if (for_winograd) {
-    tiling.algorithm = dice.chance(80) ? Algorithm::winograd : Algorithm::automatic;
+    tiling.algorithm = dice.one_of({Algorithm::winograd, Algorithm::winograd, Algorithm::winograd,
+                                    Algorithm::fused_winograd, Algorithm::automatic});
     tiling.m =
         integer ? dice.one_of<std::uint32_t>({2, 4}) : dice.one_of<std::uint32_t>({0, 2, 4, 6});
     tiling.points = integer ? Points::integer : dice.one_of({Points::low_error, Points::integer});
@@ -106,6 +107,9 @@ void random_cuda_plan(Dice& dice, VerifyCase& item, bool for_winograd) {
   PlanOptions& options = item.plan.options;
   options.backend = Backend::cuda;
   options.num_threads = 0;
+  if (options.tiling.algorithm == Algorithm::fused_winograd) {
+    options.tiling.algorithm = Algorithm::winograd;
+  }
   if (for_winograd && dice.chance(30)) {
     options.tiling = {.algorithm = Algorithm::opencnn, .filters = options.tiling.filters};
     options.tiling.output_layout =

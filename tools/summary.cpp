@@ -14,7 +14,8 @@ std::string algorithm_text(const Tiling& tiling) {
   if (tiling.algorithm == Algorithm::opencnn) {
     return std::string("opencnn, ") + to_string(tiling.output_layout);
   }
-  return fmt::format("winograd F({0}x{0}, 3x3){1}{2}", tiling.m,
+  const char* const fused = tiling.algorithm == Algorithm::fused_winograd ? "fused " : "";
+  return fmt::format("{0}winograd F({1}x{1}, 3x3){2}{3}", fused, tiling.m,
                      tiling.m == 4 && tiling.points == Points::integer ? ", integer points" : "",
                      tiling.arithmetic == Arithmetic::split_f16 ? ", split f16" : "");
 }

@@ -24,7 +24,8 @@ enum class Algorithm : std::uint8_t {
   automatic,
   direct,
   winograd,
-  opencnn,  ///< fused F(2x2,3x3), FP32, CUDA only; Castro et al., Mathematics 2021, 9, 2033
+  opencnn,         ///< fused F(2x2,3x3), FP32, CUDA only; Castro et al., Mathematics 2021, 9, 2033
+  fused_winograd,  ///< a task takes a group through all three stages; CPU only
 };
 
 /// Interpolation points of F(m x m, 3 x 3), besides infinity.
@@ -93,7 +94,8 @@ struct Tiling {
   Algorithm algorithm = Algorithm::direct;  ///< never automatic
   FilterMode filters = FilterMode::every_run;
 
-  // Winograd: tiles are numbered image-major, then by tile row, then by tile column.
+  // Winograd and fused Winograd: tiles are numbered image-major, then by tile row, then by tile
+  // column.
   std::uint32_t m = 0;  ///< 0 for direct
   Points points = Points::low_error;
   Arithmetic arithmetic = Arithmetic::fma;  ///< never automatic
@@ -113,7 +115,7 @@ struct Tiling {
   std::uint32_t positions_per_gemm_task = 0;        ///< Winograd only; of alpha^2
   std::uint32_t filter_blocks_per_output_task = 0;  ///< Winograd only
   std::uint32_t filter_blocks_per_filter_task = 0;
-  std::uint32_t channel_blocks_per_filter_task = 0;  ///< Winograd only
+  std::uint32_t channel_blocks_per_filter_task = 0;  ///< Winograd and fused Winograd
 
   // Window: group g uses slot g % v_slots of V and g % m_slots of M. num_groups: whole tensors.
   std::uint32_t v_slots = 0, m_slots = 0;
@@ -152,7 +154,7 @@ enum class TaskKind : std::uint32_t {
   input_transform = 1,   ///< x -> V
   gemm = 2,              ///< V, U -> M for some positions and filter blocks
   output_transform = 3,  ///< M -> y, with the epilogue
-  direct = 4,            ///< x, U -> y, with the epilogue; also openCNN's fused tasks
+  direct = 4,            ///< x, U -> y, with the epilogue; also fused tasks
 };
 inline constexpr std::uint32_t kNumTaskKinds = 5;
 const char* to_string(TaskKind kind) noexcept;  ///< "filter_transform", ...

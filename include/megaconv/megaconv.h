@@ -39,7 +39,8 @@ typedef enum megaconv_algorithm {
   MEGACONV_ALGORITHM_AUTO = 0,
   MEGACONV_ALGORITHM_DIRECT = 1,
   MEGACONV_ALGORITHM_WINOGRAD = 2,
-  MEGACONV_ALGORITHM_OPENCNN = 3 /* CUDA only */
+  MEGACONV_ALGORITHM_OPENCNN = 3,       /* CUDA only */
+  MEGACONV_ALGORITHM_FUSED_WINOGRAD = 4 /* CPU only */
 } megaconv_algorithm;
 
 /* One convolution; see ConvProblem (problem.hpp) for shapes. Start from megaconv_problem_parse() or

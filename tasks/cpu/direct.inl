@@ -6,6 +6,7 @@
 // then sums over panels (r, s, channel block) in the order in which U is stored.
 #pragma once
 
+#include "tasks/cpu/fused_winograd.inl"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/micro_kernel.inl"
 #include "tasks/cpu/pixels.inl"
@@ -79,6 +80,7 @@ inline void direct_blocks(const TaskArgs& args, const Extents& extents, const Pi
           .u_block = u_block,
           .out = pixels,
           .out_block = rect.cols * kBlock,
+          .next_u = nullptr,
       };
       multiply_rows(micro, rect.cols, num_blocks);
       for (Size i = 0; i < num_blocks; ++i) {
@@ -142,6 +144,7 @@ inline void depthwise_block(const TaskArgs& args, const Extents& extents, const 
 inline void direct(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
                    std::byte* scratch) {
   const Tiling& tiling = *args.tiling;
+  if (tiling.algorithm == Algorithm::fused_winograd) return fused_winograd(args, group, scratch);
   const Extents extents(tiling);
   const PixelRect rect(tiling, extents, group);
   const BlockRange blocks(block, tiling.filter_blocks_per_gemm_task, extents.filter_blocks);

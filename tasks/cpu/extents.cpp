@@ -27,20 +27,42 @@ Extents::Extents(const Tiling& tiling)
       alpha(tiling.alpha()),
       num_positions(tiling.num_positions()),
       num_tiles(static_cast<std::ptrdiff_t>(tiling.num_tiles())),
+      panel_tiles(0),
+      position_stride(0),
+      block_stride(0),
+      v_panel_stride(0),
+      m_panel_stride(0),
+      v_slot(0),
+      m_slot(0),
       extent_h(tiling.problem.filter_extent_h()),
       extent_w(tiling.problem.filter_extent_w()),
       phase_cols(0),
       patch_row(0),
       patch_block(0),
+      panels_at(0),
+      v_at(0),
+      m_at(0),
       pixels_at(0) {
   const ConvProblem& problem = tiling.problem;
   std::size_t num_panels = static_cast<std::size_t>(channel_blocks);
-  if (tiling.algorithm == Algorithm::winograd) {
+  if (tiling.algorithm != Algorithm::direct) {
+    const std::ptrdiff_t num_panel_strides = ceil_div(tiling.group_tiles, kMostPanelTiles);
+    panel_tiles = ceil_div(tiling.group_tiles, num_panel_strides);
+    position_stride = panel_tiles * kBlock;
+    block_stride = num_positions * position_stride;
+    v_panel_stride = channel_blocks * block_stride;
+    m_panel_stride = filter_blocks * block_stride;
+    v_slot = num_panel_strides * v_panel_stride;
+    m_slot = num_panel_strides * m_panel_stride;
     // No task needs both a strip and panels.
     const std::ptrdiff_t strip_pixels = alpha * (kStripCols + alpha - tiling.m);
-    panels_at = 0;
     scratch_bytes = std::max(static_cast<std::size_t>(strip_pixels * kBlock) * sizeof(float),
                              lines(num_panels * sizeof(Panel)));
+    if (tiling.algorithm == Algorithm::fused_winograd) {
+      v_at = scratch_bytes;
+      m_at = v_at + v_slot_bytes();
+      scratch_bytes = m_at + m_slot_bytes();
+    }
   } else {
     const std::ptrdiff_t cols = tiling.cols_per_group, rows = tiling.rows_per_group;
     phase_cols = ceil_div((cols - 1) * problem.stride_w + extent_w, problem.stride_w);

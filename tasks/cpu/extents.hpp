@@ -18,6 +18,9 @@ inline constexpr std::ptrdiff_t kStripCols = 64;
 /// Lane blocks that a micro-kernel multiplies at once.
 inline constexpr std::ptrdiff_t kMaxKernelBlocks = 2;
 
+/// Tiles that the widest micro-kernel multiplies at once.
+inline constexpr std::ptrdiff_t kMostPanelTiles = 14;
+
 /// Extents are counted in elements; block counts in lane blocks of Tiling::kLaneBlock.
 struct Extents {
   explicit Extents(const Tiling& tiling);
@@ -29,8 +32,14 @@ struct Extents {
   std::ptrdiff_t filter_blocks_per_conv_group;
   bool depthwise;
 
-  // Winograd
+  // Winograd: the tiles of a group are cut into panels of equally many, kMostPanelTiles at most.
   std::ptrdiff_t alpha, num_positions, num_tiles;
+  std::ptrdiff_t panel_tiles;
+  // Floats between the positions and between the lane blocks of a panel; between panels of V, of M;
+  // and of a group's V, M.
+  std::ptrdiff_t position_stride, block_stride, v_panel_stride, m_panel_stride, v_slot, m_slot;
+  std::size_t v_slot_bytes() const { return static_cast<std::size_t>(v_slot) * sizeof(float); }
+  std::size_t m_slot_bytes() const { return static_cast<std::size_t>(m_slot) * sizeof(float); }
 
   // Direct: the input patch under a rectangle of output pixels, columns sorted by their remainder
   // ("phase") modulo the stride so that neighbouring output pixels read neighbouring patch pixels:
@@ -40,8 +49,9 @@ struct Extents {
   std::ptrdiff_t patch_row, patch_block;  ///< floats between rows, and between channel blocks
 
   // Scratch of one worker, in bytes from its start.
-  std::size_t panels_at;  ///< GEMM and direct: Panel[]
-  std::size_t pixels_at;  ///< direct: output pixels of one row before the epilogue
+  std::size_t panels_at;   ///< GEMM and direct: Panel[]
+  std::size_t v_at, m_at;  ///< fused Winograd: V and M of one group
+  std::size_t pixels_at;   ///< direct: output pixels of one row before the epilogue
   std::size_t scratch_bytes;
 };
 
@@ -60,6 +70,7 @@ struct PixelRect {
 /// Lane blocks (or tiles) [first, last) of the `chunk`-th task, when tasks take `per_task` of
 /// `total`.
 struct BlockRange {
+  BlockRange(std::ptrdiff_t begin, std::ptrdiff_t end) : first(begin), last(end) {}
   BlockRange(std::ptrdiff_t chunk, std::ptrdiff_t per_task, std::ptrdiff_t total);
   std::ptrdiff_t first, last;
 };

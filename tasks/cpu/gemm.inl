@@ -7,43 +7,57 @@
 
 namespace megaconv::cpu::MEGACONV_ISA {
 
+/// Some positions and filter blocks; v, m: the group's slots.
+inline void gemm_blocks(const TaskArgs& args, const Extents& extents, std::uint32_t group,
+                        const BlockRange& positions, const BlockRange& blocks, const float* v,
+                        float* m, std::byte* scratch) {
+  const Size num_rows = TileRange(*args.tiling, extents, group).count;
+  Panel* const panels = reinterpret_cast<Panel*>(scratch + extents.panels_at);
+  for (Size cb = 0; cb < extents.channel_blocks; ++cb) {
+    panels[cb] = {cb * extents.block_stride, min_of(kBlock, extents.channels - cb * kBlock)};
+  }
+  const Size u_block = extents.channels * kBlock;
+  const auto u_at = [&](Size p, Size kb) {
+    return args.u + (p * extents.filter_blocks + kb) * u_block;
+  };
+  for (Size p = positions.first; p < positions.last; ++p) {
+    for (Size kb = blocks.first; kb < blocks.last; kb += kMaxBlocks) {
+      MicroArgs micro{
+          .a = v + p * extents.position_stride,
+          .panels = panels,
+          .num_panels = extents.channel_blocks,
+          .u = u_at(p, kb),
+          .u_block = u_block,
+          .out = m + kb * extents.block_stride + p * extents.position_stride,
+          .out_block = extents.block_stride,
+          .next_u = kb + kMaxBlocks < blocks.last ? u_at(p, kb + kMaxBlocks)
+                    : p + 1 < positions.last      ? u_at(p + 1, blocks.first)
+                                                  : nullptr,
+      };
+      for (Size row = 0; row < num_rows; row += extents.panel_tiles) {
+        multiply_rows(micro, min_of(extents.panel_tiles, num_rows - row),
+                      min_of(kMaxBlocks, blocks.last - kb));
+        micro.a += extents.v_panel_stride;
+        micro.out += extents.m_panel_stride;
+        micro.next_u = nullptr;  // fetched
+      }
+    }
+  }
+}
+
 /// Block j of the task is filter chunk j / position_chunks, position chunk j % position_chunks.
 inline void gemm(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
                  std::byte* scratch) {
   const Tiling& tiling = *args.tiling;
   const Extents extents(tiling);
-  const Size num_rows = TileRange(tiling, extents, group).count;
   const Size position_chunks = ceil_div(extents.num_positions, tiling.positions_per_gemm_task);
   const BlockRange positions(block % position_chunks, tiling.positions_per_gemm_task,
                              extents.num_positions);
   const BlockRange blocks(block / position_chunks, tiling.filter_blocks_per_gemm_task,
                           extents.filter_blocks);
-
-  const Size panel = static_cast<Size>(tiling.group_tiles) * kBlock;
-  Panel* const panels = reinterpret_cast<Panel*>(scratch + extents.panels_at);
-  for (Size cb = 0; cb < extents.channel_blocks; ++cb) {
-    panels[cb] = {cb * panel, min_of(kBlock, extents.channels - cb * kBlock)};
-  }
-
-  const Size v_position = extents.channel_blocks * panel;
-  const Size m_position = extents.filter_blocks * panel;
-  const float* const v = args.v + group % tiling.v_slots * extents.num_positions * v_position;
-  float* const m = args.m + group % tiling.m_slots * extents.num_positions * m_position;
-  const Size u_block = extents.channels * kBlock;
-  for (Size p = positions.first; p < positions.last; ++p) {
-    for (Size kb = blocks.first; kb < blocks.last; kb += kMaxBlocks) {
-      const MicroArgs micro{
-          .a = v + p * v_position,
-          .panels = panels,
-          .num_panels = extents.channel_blocks,
-          .u = args.u + (p * extents.filter_blocks + kb) * u_block,
-          .u_block = u_block,
-          .out = m + p * m_position + kb * panel,
-          .out_block = panel,
-      };
-      multiply_rows(micro, num_rows, min_of(kMaxBlocks, blocks.last - kb));
-    }
-  }
+  gemm_blocks(args, extents, group, positions, blocks,
+              args.v + group % tiling.v_slots * extents.v_slot,
+              args.m + group % tiling.m_slots * extents.m_slot, scratch);
 }
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

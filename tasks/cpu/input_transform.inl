@@ -8,6 +8,11 @@
 
 namespace megaconv::cpu::MEGACONV_ISA {
 
+/// Where tile `tile` of a group stands in its slot of V or M, in floats, for lane block 0.
+MEGACONV_INLINE Size tile_offset(const Extents& extents, Size panel_stride, Size tile) {
+  return tile / extents.panel_tiles * panel_stride + tile % extents.panel_tiles * kBlock;
+}
+
 /// A run of neighbouring tiles in one tile row of one image, no wider than a strip.
 struct TileRun {
   TileRun(const Tiling& tiling, Size tile, Size max_tiles) {
@@ -46,10 +51,11 @@ MEGACONV_INLINE void transform_input_tile(const float* d, Size row_stride, Size 
   }
 }
 
-/// The tiles of `run`, to consecutive tiles of v.
-template <class W>
-void transform_input_run(const ConvProblem& problem, const PixelReader& reader, const TileRun& run,
-                         float* v, Size position_stride, float* strip) {
+/// The tiles of `run`; tile i goes to place(i).
+template <class W, class Place>
+MEGACONV_INLINE void transform_input_run(const ConvProblem& problem, const PixelReader& reader,
+                                         const TileRun& run, const Place& place,
+                                         Size position_stride, float* strip) {
   constexpr Size kAlpha = W::kAlpha;
   const Size row = run.tile_row * W::kM - problem.pad_h;
   const Size col = run.tile_col * W::kM - problem.pad_w;
@@ -65,8 +71,8 @@ void transform_input_run(const ConvProblem& problem, const PixelReader& reader, 
     const Size cols = run.count * W::kM + kWinogradR - 1;
     read_strip(col, cols);
     for (Size tile = 0; tile < run.count; ++tile) {
-      transform_input_tile<W>(strip + tile * W::kM * kBlock, cols * kBlock, kBlock,
-                              v + tile * kBlock, position_stride);
+      transform_input_tile<W>(strip + tile * W::kM * kBlock, cols * kBlock, kBlock, place(tile),
+                              position_stride);
     }
     return;
   }
@@ -74,26 +80,20 @@ void transform_input_run(const ConvProblem& problem, const PixelReader& reader, 
     const Size tile_col = col + tile * W::kM;
     if (reader.in_place(row, tile_col, kAlpha, kAlpha)) {
       transform_input_tile<W>(reader.at(row, tile_col), reader.row_stride(), reader.col_stride(),
-                              v + tile * kBlock, position_stride);
+                              place(tile), position_stride);
     } else {
       read_strip(tile_col, kAlpha);
-      transform_input_tile<W>(strip, kAlpha * kBlock, kBlock, v + tile * kBlock, position_stride);
+      transform_input_tile<W>(strip, kAlpha * kBlock, kBlock, place(tile), position_stride);
     }
   }
 }
 
-inline void input_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
-                            std::byte* scratch) {
+/// Some of the group's tiles and channel blocks; v: the group's slot.
+inline void input_blocks(const TaskArgs& args, const Extents& extents, std::uint32_t group,
+                         const BlockRange& part, const BlockRange& blocks, float* v,
+                         std::byte* scratch) {
   const Tiling& tiling = *args.tiling;
-  const Extents extents(tiling);
   const TileRange tiles(tiling, extents, group);
-  // block = lane block chunk * tile chunks + tile chunk
-  const BlockRange part(block % tiling.tile_chunks(), tiling.tiles_per_transform_task, tiles.count);
-  const BlockRange blocks(block / tiling.tile_chunks(), tiling.channel_blocks_per_input_task,
-                          extents.channel_blocks);
-  const Size panel = static_cast<Size>(tiling.group_tiles) * kBlock;
-  const Size position_stride = extents.channel_blocks * panel;
-  float* const v_slot = args.v + group % tiling.v_slots * extents.num_positions * position_stride;
   float* const strip = reinterpret_cast<float*>(scratch);
   with_winograd(tiling, [&](auto winograd) {
     for (Size tile = part.first; tile < part.last;) {
@@ -101,13 +101,30 @@ inline void input_transform(const TaskArgs& args, std::uint32_t group, std::uint
       for (Size cb = blocks.first; cb < blocks.last; ++cb) {
         const PixelReader reader(tiling.problem, args.x, run.image, cb * kBlock,
                                  min_of(kBlock, extents.channels - cb * kBlock));
-        transform_input_run<decltype(winograd)>(tiling.problem, reader, run,
-                                                v_slot + cb * panel + tile * kBlock,
-                                                position_stride, strip);
+        float* const v_cb = v + cb * extents.block_stride;
+        transform_input_run<decltype(winograd)>(
+            tiling.problem, reader, run,
+            [&](Size i) __attribute__((always_inline)) {
+              return v_cb + tile_offset(extents, extents.v_panel_stride, tile + i);
+            },
+            extents.position_stride, strip);
       }
       tile += run.count;
     }
   });
+}
+
+inline void input_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
+                            std::byte* scratch) {
+  const Tiling& tiling = *args.tiling;
+  const Extents extents(tiling);
+  // block = lane block chunk * tile chunks + tile chunk
+  const BlockRange part(block % tiling.tile_chunks(), tiling.tiles_per_transform_task,
+                        TileRange(tiling, extents, group).count);
+  const BlockRange blocks(block / tiling.tile_chunks(), tiling.channel_blocks_per_input_task,
+                          extents.channel_blocks);
+  input_blocks(args, extents, group, part, blocks, args.v + group % tiling.v_slots * extents.v_slot,
+               scratch);
 }
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

@@ -11,10 +11,14 @@
 //   U  Winograd  [alpha^2][KB][C][B]       U[p][kb][c][lane]; filter k = kb * B + lane, zero past K
 //      direct    [KB][R][S][C/groups][B]   w packed the same way; KB counts every conv group's
 //      blocks
-//   V            [v_slots][alpha^2][CB][t][B]   channel c = cb * B + lane, zero past C
-//   M            [m_slots][alpha^2][KB][t][B]
+//   V            [v_slots][panels][CB][alpha^2][h][B]   channel c = cb * B + lane, zero past C
+//   M            [m_slots][panels][KB][alpha^2][h][B]
 //
-// so that a GEMM tile reads V as panels of t rows x 16 channels and U as a stream of 64-byte rows.
+// The t tiles of a group are cut into panels of h <= 14 tiles (Extents::panel_tiles): what a micro-
+// kernel multiplies at once, h rows x 16 channels at a time, while it reads U as a stream of
+// 64-byte rows. A transform writes or reads one lane block of a panel at a time, alpha^2 x h cache
+// lines (32 KiB for F(4,3)) in one piece: with positions a page or more apart it would touch
+// alpha^2 pages for every tile.
 #pragma once
 
 #include <cstddef>

@@ -4,9 +4,11 @@
 //   out[block][row][lane] = sum over panels, c:  a[panel.offset + 16 row + c] * u[block][c'][lane]
 //
 // A panel is `rows` x up to 16 channels, its rows one lane block (64 bytes) apart: tiles of V, or
-// neighbouring pixels of a direct task's input patch. u streams: c' runs on through all panels.
-// Sums stay in registers; an output is summed in the same order whatever the number of rows, so
-// results do not depend on how tiles are grouped.
+// neighbouring pixels of a direct task's input patch. u streams: c' runs on through all panels. It
+// is read once for every kMaxRows rows, from L2 if all goes well: while the first rows are
+// multiplied, the u of the next call is fetched into it. Sums stay in registers; an output is
+// summed in the same order whatever the number of rows, so results do not depend on how tiles are
+// grouped.
 #pragma once
 
 #include "tasks/cpu/extents.hpp"
@@ -31,13 +33,14 @@ struct MicroArgs {
   const float* a;
   const Panel* panels;
   Size num_panels;
-  const float* u;  ///< [block][c'][16]
-  Size u_block;    ///< from one block of u to the next
-  float* out;      ///< [block][row][16]
-  Size out_block;  ///< from one block of out to the next
+  const float* u;       ///< [block][c'][16]
+  Size u_block;         ///< from one block of u to the next
+  float* out;           ///< [block][row][16]
+  Size out_block;       ///< from one block of out to the next
+  const float* next_u;  ///< u of the next call, block after block; null: not known
 };
 
-template <int kRows, int kBlocks>
+template <int kRows, int kBlocks, bool kFetch>
 void micro_kernel(const MicroArgs& args) {
   constexpr int kVecs = kBlocks * kBlockVecs;
   Vec sums[kRows][kVecs];
@@ -46,10 +49,16 @@ void micro_kernel(const MicroArgs& args) {
   });
   const float* u = args.u;
   const Size u_block = args.u_block;
+  const float* next_u = args.next_u;
   const Panel* const last = args.panels + args.num_panels;
   for (const Panel* panel = args.panels; panel != last; ++panel) {
     const float* a = args.a + panel->offset;
     for (const float* const end = a + panel->channels; a != end; ++a, u += kBlock) {
+      if constexpr (kFetch) {
+        unroll<kBlocks>([&](auto i)
+                            __attribute__((always_inline)) { fetch_to_l2(next_u + i * kBlock); });
+        next_u += kBlocks * kBlock;
+      }
       Vec filters[kVecs];
       unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
         filters[j] = load(u + j / kBlockVecs * u_block + j % kBlockVecs * kLanes);
@@ -71,27 +80,35 @@ void micro_kernel(const MicroArgs& args) {
 using MicroKernel = void (*)(const MicroArgs&);
 
 /// Micro-kernels by number of rows - 1.
-template <int kBlocks, int... kRow>
+template <int kBlocks, bool kFetch, int... kRow>
 struct MicroKernelTable {
-  MicroKernel by_rows[sizeof...(kRow)] = {micro_kernel<kRow + 1, kBlocks>...};
+  MicroKernel by_rows[sizeof...(kRow)] = {micro_kernel<kRow + 1, kBlocks, kFetch>...};
 };
-template <int kBlocks, int kCount, int... kRow>
+template <int kBlocks, bool kFetch, int... kRow>
 constexpr auto make_micro_kernels() {
-  if constexpr (sizeof...(kRow) == kCount) {
-    return MicroKernelTable<kBlocks, kRow...>{};
+  if constexpr (sizeof...(kRow) == kMaxRows) {
+    return MicroKernelTable<kBlocks, kFetch, kRow...>{};
   } else {
-    return make_micro_kernels<kBlocks, kCount, kRow..., static_cast<int>(sizeof...(kRow))>();
+    return make_micro_kernels<kBlocks, kFetch, kRow..., static_cast<int>(sizeof...(kRow))>();
   }
 }
-template <int kBlocks>
-inline constexpr auto kMicroKernels = make_micro_kernels<kBlocks, kMaxRows>();
+template <int kBlocks, bool kFetch>
+inline constexpr auto kMicroKernels = make_micro_kernels<kBlocks, kFetch>();
+
+inline MicroKernel micro_kernel_for(Size rows, Size blocks, bool fetch) {
+  const auto& one = fetch ? kMicroKernels<1, true>.by_rows : kMicroKernels<1, false>.by_rows;
+  const auto& most =
+      fetch ? kMicroKernels<kMaxBlocks, true>.by_rows : kMicroKernels<kMaxBlocks, false>.by_rows;
+  return (blocks == 1 ? one : most)[rows - 1];
+}
 
 /// Multiplies `rows` rows, 64 bytes apart in a and out, by `blocks` (1 to kMaxBlocks) lane blocks
 /// of u. Rows are shared out evenly: 16 are 8 + 8, not 14 + 2.
 inline void multiply_rows(MicroArgs args, Size rows, Size blocks) {
   for (Size parts = ceil_div(rows, kMaxRows); parts > 0; --parts) {
     const Size part = ceil_div(rows, parts);
-    (blocks == 1 ? kMicroKernels<1>.by_rows : kMicroKernels<kMaxBlocks>.by_rows)[part - 1](args);
+    micro_kernel_for(part, blocks, args.next_u != nullptr)(args);
+    args.next_u = nullptr;  // fetched
     args.a += part * kBlock;
     args.out += part * kBlock;
     rows -= part;

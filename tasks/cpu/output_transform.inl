@@ -33,19 +33,12 @@ MEGACONV_INLINE void transform_output_tile(const float* m, Size position_stride,
   });
 }
 
-inline void output_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
-                             std::byte* scratch) {
+/// Some of the group's tiles and filter blocks; m: the group's slot.
+inline void output_blocks(const TaskArgs& args, const Extents& extents, std::uint32_t group,
+                          const BlockRange& part, const BlockRange& blocks, const float* m,
+                          std::byte* scratch) {
   const Tiling& tiling = *args.tiling;
-  const Extents extents(tiling);
   const TileRange tiles(tiling, extents, group);
-  // block = lane block chunk * tile chunks + tile chunk
-  const BlockRange part(block % tiling.tile_chunks(), tiling.tiles_per_transform_task, tiles.count);
-  const BlockRange blocks(block / tiling.tile_chunks(), tiling.filter_blocks_per_output_task,
-                          extents.filter_blocks);
-  const Size panel = static_cast<Size>(tiling.group_tiles) * kBlock;
-  const Size position_stride = extents.filter_blocks * panel;
-  const float* const m_slot =
-      args.m + group % tiling.m_slots * extents.num_positions * position_stride;
   float* const strip = reinterpret_cast<float*>(scratch);
   with_winograd(tiling, [&](auto winograd) {
     using W = decltype(winograd);
@@ -57,8 +50,9 @@ inline void output_transform(const TaskArgs& args, std::uint32_t group, std::uin
       const Size strip_row = run.count * W::kM * kBlock;
       for (Size kb = blocks.first; kb < blocks.last; ++kb) {
         for (Size i = 0; i < run.count; ++i) {
-          transform_output_tile<W>(m_slot + kb * panel + (tile + i) * kBlock, position_stride,
-                                   strip + i * W::kM * kBlock, strip_row);
+          transform_output_tile<W>(m + kb * extents.block_stride +
+                                       tile_offset(extents, extents.m_panel_stride, tile + i),
+                                   extents.position_stride, strip + i * W::kM * kBlock, strip_row);
         }
         const PixelWriter writer(tiling.problem, extents, args.bias, args.residual, args.y,
                                  run.image, kb * kBlock,
@@ -68,6 +62,19 @@ inline void output_transform(const TaskArgs& args, std::uint32_t group, std::uin
       tile += run.count;
     }
   });
+}
+
+inline void output_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
+                             std::byte* scratch) {
+  const Tiling& tiling = *args.tiling;
+  const Extents extents(tiling);
+  // block = lane block chunk * tile chunks + tile chunk
+  const BlockRange part(block % tiling.tile_chunks(), tiling.tiles_per_transform_task,
+                        TileRange(tiling, extents, group).count);
+  const BlockRange blocks(block / tiling.tile_chunks(), tiling.filter_blocks_per_output_task,
+                          extents.filter_blocks);
+  output_blocks(args, extents, group, part, blocks,
+                args.m + group % tiling.m_slots * extents.m_slot, scratch);
 }
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

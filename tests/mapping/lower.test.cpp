@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole way: which window is chosen, and what is refused.
+#include <numeric>
+
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
 
@@ -18,8 +20,9 @@ Lowering lower_text(const char* problem, const TilingOptions& tiling = {},
 }  // namespace
 
 TEST_CASE("the automatic window makes the slots independent of the batch") {
-  const Tiling small = lower_text("n32c64h56k64").graph.tiling;
-  const Tiling large = lower_text("n320c64h56k64").graph.tiling;
+  const TilingOptions winograd{.algorithm = Algorithm::winograd};
+  const Tiling small = lower_text("n32c64h56k64", winograd).graph.tiling;
+  const Tiling large = lower_text("n320c64h56k64", winograd).graph.tiling;
   CHECK(large.num_groups >= 9 * small.num_groups);
   CHECK(small.v_slots < small.num_groups);
   CHECK(small.m_slots < small.num_groups);
@@ -36,7 +39,24 @@ TEST_CASE("tensors stay whole when asked, when staged, and when they are small")
   CHECK(is_whole(lower_text("n32c64h56k64", {}, {.policy = Policy::staged})));
   CHECK(is_whole(lower_text("c16h28k16", {.group_tiles = 1})));  // 49 groups of 4608 bytes
   CHECK(is_whole(lower_text("n4c64h56k64u2")));                  // direct: no V, no M
-  CHECK_FALSE(is_whole(lower_text("n32c64h56k64")));
+  CHECK_FALSE(is_whole(lower_text("n32c64h56k64", {.algorithm = Algorithm::winograd})));
+}
+
+TEST_CASE("tasks are not fused when something is said about their order") {
+  const auto algorithm = [](const TilingOptions& tiling, const MappingOptions& mapping,
+                            const PolicyFunction& custom = nullptr) {
+    return lower_text("n32c64h56k64", tiling, mapping, custom).graph.tiling.algorithm;
+  };
+  CHECK(algorithm({}, {}) == Algorithm::fused_winograd);
+  CHECK(algorithm({}, {.policy = Policy::depth_first}) == Algorithm::winograd);
+  CHECK(algorithm({}, {.dig = 4}) == Algorithm::winograd);
+  CHECK(algorithm({}, {}, [](const TaskGraph& graph) {
+          std::vector<std::uint32_t> order(graph.tasks.size());
+          std::iota(order.begin(), order.end(), 0u);
+          return order;
+        }) == Algorithm::winograd);
+  CHECK(algorithm({.algorithm = Algorithm::fused_winograd}, {.policy = Policy::staged}) ==
+        Algorithm::fused_winograd);
 }
 
 TEST_CASE("slots that the caller fixes are kept, and an order that does not fit is refused") {

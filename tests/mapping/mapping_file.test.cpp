@@ -186,7 +186,8 @@ TEST_CASE("values have the right type and range") {
   CHECK_THAT(import_error(with("\"interleaved\"", "\"" + std::string(81, 'p') + "\"")),
              ContainsSubstring("must be at most 80 printable characters"));
   CHECK(import_error(with("\"winograd\"", "\"fft\"")) ==
-        "mapping file: tiling.algorithm: found \"fft\", must be one of direct, winograd, opencnn");
+        "mapping file: tiling.algorithm: found \"fft\", must be one of direct, winograd, opencnn, "
+        "fused_winograd");
   CHECK_THAT(import_error(with("n1c16", "n0c16")), ContainsSubstring("n = 0: must be 1 to"));
 }
 

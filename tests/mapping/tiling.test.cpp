@@ -23,9 +23,8 @@ void check_counts(const Tiling& t) {
   const std::uint32_t filter_blocks = t.filter_blocks();
   if (t.num_filter_tasks > 0) {
     const std::uint32_t channel_chunks =
-        t.algorithm == Algorithm::winograd
-            ? ceil_div(t.channel_blocks(), t.channel_blocks_per_filter_task)
-            : 1;
+        is_winograd(t.algorithm) ? ceil_div(t.channel_blocks(), t.channel_blocks_per_filter_task)
+                                 : 1;
     CHECK(t.num_filter_tasks % channel_chunks == 0);
     CHECK(covers(t.num_filter_tasks / channel_chunks, t.filter_blocks_per_filter_task,
                  filter_blocks));
@@ -46,6 +45,9 @@ void check_counts(const Tiling& t) {
     CHECK(t.v_slots <= t.num_groups);
     CHECK(t.m_slots >= 1);
     CHECK(t.m_slots <= t.num_groups);
+  } else if (t.algorithm == Algorithm::fused_winograd) {
+    CHECK(covers(t.num_groups, t.group_tiles, t.num_tiles()));
+    CHECK(num_tasks(t) == t.num_filter_tasks + t.num_groups);
   } else {
     CHECK(t.num_groups ==
           std::uint64_t(t.problem.n) *
@@ -68,9 +70,10 @@ TEST_CASE("every tiling covers its problem, whatever the target") {
     for (const Target target : {Target{}, Target{.workers = 64, .cache_bytes_per_worker = 1 << 18},
                                 Target{.workers = 1, .cache_bytes_per_worker = 1},
                                 Target{.workers = 1000, .cache_bytes_per_worker = 1u << 30}}) {
-      for (Algorithm algorithm : {Algorithm::direct, Algorithm::winograd, Algorithm::automatic}) {
+      for (Algorithm algorithm : {Algorithm::direct, Algorithm::winograd, Algorithm::fused_winograd,
+                                  Algorithm::automatic}) {
         const ConvProblem parsed = parse_problem(problem);
-        if (algorithm == Algorithm::winograd && !winograd_obstacle(parsed).empty()) continue;
+        if (is_winograd(algorithm) && !winograd_obstacle(algorithm, parsed).empty()) continue;
         for (std::uint32_t m : {0u, 2u, 4u, 6u}) {
           INFO(problem << ", " << target.workers << " workers, m = " << m);
           const Tiling tiling = make_tiling(parsed, {.algorithm = algorithm, .m = m}, target);
@@ -83,23 +86,49 @@ TEST_CASE("every tiling covers its problem, whatever the target") {
 }
 
 TEST_CASE("automatic takes Winograd where it can and pays") {
-  CHECK(tile("n4c64h56k64").algorithm == Algorithm::winograd);
+  CHECK(is_winograd(tile("n4c64h56k64").algorithm));
   CHECK(tile("n4c64h56k64").m == 4);
   CHECK(tile("n64c512h2k512").m == 2);  // one 4x4 tile would be three quarters padding
-  CHECK(tile("n4c3h224k64").algorithm == Algorithm::direct);      // 3 channels: transforms dominate
-  CHECK(tile("c512h4k512").algorithm == Algorithm::direct);       // one tile: nothing shares U
-  CHECK(tile("n4c64h56k64u2").algorithm == Algorithm::direct);    // cannot
-  CHECK(tile("n4c64h56k64g2").algorithm == Algorithm::direct);    // cannot
-  CHECK(tile("n4c64h56k64r5").algorithm == Algorithm::direct);    // cannot
-  CHECK(tile("n4c64h56k64d2").algorithm == Algorithm::direct);    // cannot
-  CHECK(tile("n4c64h56k64p3").algorithm == Algorithm::winograd);  // any padding
+  CHECK(tile("n4c3h224k64").algorithm == Algorithm::direct);    // 3 channels: transforms dominate
+  CHECK(tile("c512h4k512").algorithm == Algorithm::direct);     // one tile: nothing shares U
+  CHECK(tile("n4c64h56k64u2").algorithm == Algorithm::direct);  // cannot
+  CHECK(tile("n4c64h56k64g2").algorithm == Algorithm::direct);  // cannot
+  CHECK(tile("n4c64h56k64r5").algorithm == Algorithm::direct);  // cannot
+  CHECK(tile("n4c64h56k64d2").algorithm == Algorithm::direct);  // cannot
+  CHECK(is_winograd(tile("n4c64h56k64p3").algorithm));          // any padding
+}
+
+TEST_CASE("automatic fuses on a CPU, unless the stages of a group are asked for or tiles are few") {
+  const auto chosen = [](const char* problem, const TilingOptions& options = {}) {
+    return tile(problem, options, {.workers = 2}).algorithm;
+  };
+  CHECK(chosen("n4c64h56k64") == Algorithm::fused_winograd);
+  CHECK(chosen("n4c64h56k64", {.group_tiles = 14}) == Algorithm::winograd);
+  CHECK(chosen("n4c64h56k64", {.v_slots = 4, .m_slots = 4}) == Algorithm::winograd);
+  CHECK(chosen("n4c64h56k64", {.whole_tensors = true}) == Algorithm::winograd);
+  CHECK(chosen("c512h7k512") == Algorithm::winograd);       // 4 tiles, and 38 MB of U for each task
+  CHECK(chosen("c192h7k48") == Algorithm::fused_winograd);  // 4 tiles, and 1.3 MB
+  CHECK(tile("n4c64h56k64", {}, {.backend = Backend::cuda, .workers = 528}).algorithm ==
+        Algorithm::winograd);
+}
+
+TEST_CASE("workers have equally many fused tasks while they have few") {
+  const auto groups = [](const char* problem, std::uint32_t workers) {
+    return tile(problem, {.algorithm = Algorithm::fused_winograd}, {.workers = workers}).num_groups;
+  };
+  CHECK(groups("c192h14k48", 2) == 2);
+  CHECK(groups("n4c192h14k48", 2) == 2);
+  CHECK(groups("n4c128h28k128", 2) == 8);
+  CHECK(groups("n4c128h28k128", 3) == 6);
+  CHECK(groups("n4c64h56k64", 64) == 61);  // 13 tiles each, of 784
 }
 
 TEST_CASE("groups share the tiles evenly, in whole register tiles where that fits") {
+  const TilingOptions options{.algorithm = Algorithm::winograd};
   // 196 tiles of 18 KiB, of which 40 % of 1 MiB hold 22: 14 groups of 14.
-  CHECK(tile("n4c128h28k128").group_tiles == 14);
+  CHECK(tile("n4c128h28k128", options).group_tiles == 14);
   for (const char* problem : {"n4c64h56k64", "n64c128h28k128", "n16c256h14k256", "n64c512h7k512"}) {
-    const Tiling tiling = tile(problem);
+    const Tiling tiling = tile(problem, options);
     INFO(to_string(tiling));
     CHECK(tiling.group_tiles >= 14);
     CHECK(tiling.group_tiles <= 112);
@@ -109,7 +138,8 @@ TEST_CASE("groups share the tiles evenly, in whole register tiles where that fit
 
 TEST_CASE("there are tasks for all workers where the problem allows") {
   for (std::uint32_t workers : {1u, 2u, 8u, 32u}) {
-    const Tiling tiling = tile("n32c128h56k128", {}, {.workers = workers});
+    const Tiling tiling =
+        tile("n32c128h56k128", {.algorithm = Algorithm::winograd}, {.workers = workers});
     INFO(workers << " workers\n" << to_string(tiling));
     CHECK(tiling.num_groups * tiling.input_tasks >= 4 * workers);
     CHECK(tiling.num_groups * tiling.gemm_tasks >= 4 * workers);

@@ -168,10 +168,11 @@ TEST_CASE("random data gives the same bits for every worker count, policy and wi
   Data data(problem);
   fill_normal(data.x, 5);
   fill_normal(data.w, 6);
-  for (const Algorithm algorithm : {Algorithm::winograd, Algorithm::direct}) {
+  for (const Algorithm algorithm :
+       {Algorithm::winograd, Algorithm::fused_winograd, Algorithm::direct}) {
     PlanOptions options;
     options.tiling.algorithm = algorithm;
-    options.tiling.group_tiles = algorithm == Algorithm::winograd ? 5 : 0;
+    options.tiling.group_tiles = algorithm == Algorithm::direct ? 0 : 5;
     options.num_threads = 1;
     const Plan base = Plan::create(problem, options);
     const std::vector<float> bits = run(base, data);

@@ -185,7 +185,7 @@ TEST_CASE("a staged launch ends every stage before the next begins") {
 
 TEST_CASE("reuse is found in the cache when it fits and lost when it does not") {
   const Lowering lowering = lower(parse_problem("n4c64h28k64"), {.whole_tensors = true},
-                                  {.policy = Policy::staged}, {.workers = 8});
+                                  {.policy = Policy::staged}, {.workers = 2});
   MachineModel machine = machine_preset("toy");
   machine.l2_bytes = std::uint64_t{1} << 30;
   const Simulation fits = simulate(lowering, machine);

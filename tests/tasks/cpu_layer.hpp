@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "megaconv/mapping.hpp"
+#include "tasks/cpu/extents.hpp"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/reference.hpp"
 
@@ -62,8 +63,8 @@ struct CpuLayer {
         bias(static_cast<std::size_t>(t.problem.k)),
         residual(static_cast<std::size_t>(t.problem.y_size())),
         u(floats(t.u_bytes())),
-        v(floats(t.v_slots * t.v_slot_bytes())),
-        m(floats(t.m_slots * t.m_slot_bytes())),
+        v(floats(in_slots(t) ? t.v_slots * cpu::Extents(t).v_slot_bytes() : 0)),
+        m(floats(in_slots(t) ? t.m_slots * cpu::Extents(t).m_slot_bytes() : 0)),
         y(static_cast<std::size_t>(t.problem.y_size())) {}
 
   void fill_random(std::uint64_t seed) {
@@ -100,8 +101,7 @@ struct CpuLayer {
     run_all(TaskKind::filter_transform, 0, tiling.num_filter_tasks);
     for (std::uint32_t group = 0; group < tiling.num_groups; ++group) {
       run_all(TaskKind::input_transform, group, tiling.input_tasks);
-      const bool direct = tiling.algorithm == Algorithm::direct;
-      run_all(direct ? TaskKind::direct : TaskKind::gemm, group, tiling.gemm_tasks);
+      run_all(in_slots(tiling) ? TaskKind::gemm : TaskKind::direct, group, tiling.gemm_tasks);
       run_all(TaskKind::output_transform, group, tiling.output_tasks);
     }
     scratch_whole = scratch.fences_whole();
@@ -121,6 +121,9 @@ struct CpuLayer {
                           reference.data(), magnitude.data());
     return compare(tiling, y.data(), reference.data(), magnitude.data());
   }
+
+  /// Whether V and M are tensors, not a task's own.
+  static bool in_slots(const Tiling& t) { return t.algorithm == Algorithm::winograd; }
 
   Tiling tiling;
   FencedBuffer x, w, bias, residual, u, v, m, y;

@@ -177,12 +177,14 @@ class StageCheck {
     return nhwc_ ? ((n * problem_.p() + row) * problem_.q() + col) * problem_.k + k
                  : ((n * problem_.k + k) * problem_.p() + row) * problem_.q() + col;
   }
-  // [slot][p][block][t][16], with as many slots as groups
+  // [slot][panel][block][p][h][16], with as many slots as groups and panels of at most 14 tiles
   float in_panels(FencedBuffer& buffer, std::int64_t blocks, int p, std::int64_t tile,
                   std::int64_t lane) const {
-    const std::int64_t t = tiling_.group_tiles, group = tile / t;
-    const std::int64_t panel = (group * kAlpha * kAlpha + p) * blocks + lane / kBlock;
-    return buffer.data()[(panel * t + tile % t) * kBlock + lane % kBlock];
+    const std::int64_t t = tiling_.group_tiles, panels = (t + 13) / 14;
+    const std::int64_t h = (t + panels - 1) / panels;
+    const std::int64_t panel = tile / t * panels + tile % t / h;
+    const std::int64_t rows = (panel * blocks + lane / kBlock) * kAlpha * kAlpha + p;
+    return buffer.data()[(rows * h + tile % t % h) * kBlock + lane % kBlock];
   }
   float v(int p, std::int64_t tile, std::int64_t c) const {
     return in_panels(layer_.v, tiling_.channel_blocks(), p, tile, c);
@@ -314,6 +316,34 @@ TEST_CASE("Winograd tasks may be cut anywhere, and may share window slots") {
         cut.run(cpu::kernels_for());
         CHECK(cut.fences_whole());
         CHECK(std::ranges::equal(cut.y.span(), whole.y.span()));
+      }
+    }
+  }
+}
+
+TEST_CASE("fused tasks compute bit for bit what tasks of stages compute") {
+  for (const char* text : {"n2c17h9w13k19+bias+residual+relu", "c35h7w5k16", "c1h4w4k1",
+                           "c16h4w133k1p2x1", "n2c50h13w18k70+relu"}) {
+    for (const Winograd& winograd : kWinograds) {
+      for (const char* layout : {"+nchw", "+nhwc"}) {
+        for (const std::string& isa : cpu::available_isas()) {
+          Tiling tiling = winograd_tiling(std::string(text) + layout, winograd, 3);
+          CpuLayer stages(tiling);
+          stages.fill_random(4);
+          stages.run(cpu::kernels_for(isa));
+          tiling.algorithm = Algorithm::fused_winograd;
+          for (const std::uint32_t group_tiles : {1u, 16u, 1000u}) {
+            tiling.group_tiles =
+                std::min(group_tiles, static_cast<std::uint32_t>(tiling.num_tiles()));
+            derive_counts(tiling);
+            INFO(to_string(tiling) << "isa: " << isa);
+            CpuLayer fused(tiling);
+            fused.fill_random(4);
+            fused.run(cpu::kernels_for(isa));
+            CHECK(fused.fences_whole());
+            CHECK(std::ranges::equal(fused.y.span(), stages.y.span()));
+          }
+        }
       }
     }
   }
