@@ -57,6 +57,10 @@ bool whole_is_small(const Tiling& tiling, const Target& target) {
 }
 
 // Whoever says something about the order means an order of the stages' tasks, not of fused ones.
+bool asks_for_order(const MappingOptions& options) {
+  return options.policy != Policy::interleaved || options.dig || options.dgo || options.m_groups;
+}
+
 Tiling choose_tiling(const ConvProblem& problem, TilingOptions options, const Target& target,
                      bool order_asked) {
   const Tiling tiling = make_tiling(problem, options, target);
@@ -73,8 +77,8 @@ Lowering lower(const ConvProblem& problem, const TilingOptions& tiling_options,
                const MappingOptions& mapping_options, const Target& target,
                const PolicyFunction& custom) {
   Lowering lowering;
-  lowering.graph = build_graph(choose_tiling(problem, tiling_options, target,
-                                             custom || mapping_options != MappingOptions{}));
+  lowering.graph = build_graph(
+      choose_tiling(problem, tiling_options, target, custom || asks_for_order(mapping_options)));
   lowering.mapping = order_tasks(lowering.graph, mapping_options, target, custom);
   check(lowering.graph, lowering.mapping);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cpu_run.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <thread>
@@ -25,9 +26,10 @@ constexpr std::uint32_t kIdle = 0xffffffffu;
 constexpr int kPollsPerRound = 100;
 constexpr int kRoundsBeforeYield = 5;
 
-// One cache line per worker: what it holds, for reports.
+// One cache line per worker: what it holds, for reports, and the next position of its share.
 struct alignas(64) WorkerState {
   std::atomic<std::uint32_t> position{kIdle};
+  std::atomic<std::uint32_t> next{0};
 };
 
 // Everything the workers of one run share.
@@ -41,31 +43,61 @@ class Run {
         wait_budget_(wait_budget),
         body_(body),
         trace_(trace),
-        workers_(num_workers) {}
-
-  void work(std::uint32_t worker) {
-    Counters counters = counters_;
-    for (;;) {
-      const std::uint32_t position = counters.take_position();
-      if (position >= tasks_.size()) break;
-      const Task& task = tasks_[position];
-      workers_[worker].position.store(position, std::memory_order_relaxed);
-      const std::uint64_t fetch_ns = now_ns();
-      if (!counters.is_ready(task) && !wait(counters, task, position)) return;
-      const std::uint64_t ready_ns = now_ns();
-      body_(task, worker);
-      counters.signal(task);
-      workers_[worker].position.store(kIdle, std::memory_order_relaxed);
-      if (trace_ != nullptr) {
-        trace_->records[position] = {position, worker, fetch_ns, ready_ns, now_ns()};
-      }
-    }
+        workers_(num_workers) {
+    independent_ = std::none_of(tasks.begin(), tasks.end(),
+                                [](const Task& task) { return task.wait_counter != kNoCounter; });
+    for (std::uint32_t w = 0; w < num_workers; ++w) workers_[w].next = share_begin(w);
   }
+
+  void work(std::uint32_t worker) { independent_ ? work_by_shares(worker) : work_in_order(worker); }
 
   /// Empty, or why the run was given up.
   const std::string& report() const { return report_; }
 
  private:
+  void work_in_order(std::uint32_t worker) {
+    Counters counters = counters_;
+    for (std::uint32_t position; (position = counters.take_position()) < tasks_.size();) {
+      if (!run(counters, position, worker)) return;
+    }
+  }
+
+  // Where no task waits for another, every worker has a share of the tasks, the same in every run,
+  // so that it finds its parts of x and y in its own caches again; then it helps the others. Zen 4,
+  // cores of two core complexes, XXX.
+  void work_by_shares(std::uint32_t worker) {
+    Counters counters = counters_;
+    const auto num_workers = static_cast<std::uint32_t>(workers_.size());
+    for (std::uint32_t i = 0; i < num_workers; ++i) {
+      const std::uint32_t share = (worker + i) % num_workers, end = share_begin(share + 1);
+      std::atomic<std::uint32_t>& next = workers_[share].next;
+      for (std::uint32_t position;
+           (position = next.fetch_add(1, std::memory_order_relaxed)) < end;) {
+        run(counters, position, worker);
+      }
+    }
+  }
+
+  std::uint32_t share_begin(std::uint32_t share) const {
+    return static_cast<std::uint32_t>(tasks_.size() * share / workers_.size());
+  }
+
+  // False when the run was given up.
+  bool run(Counters& counters, std::uint32_t position, std::uint32_t worker) {
+    const Task& task = tasks_[position];
+    workers_[worker].position.store(position, std::memory_order_relaxed);
+    const std::uint64_t fetch_ns = now_ns();
+    if (!counters.is_ready(task) && !wait(counters, task, position)) return false;
+    const std::uint64_t ready_ns = now_ns();
+    body_(task, worker);
+    counters.signal(task);
+    workers_[worker].position.store(kIdle, std::memory_order_relaxed);
+    if (trace_ != nullptr) {
+      trace_->records[position] = {position, worker, fetch_ns, ready_ns, now_ns()};
+    }
+    return true;
+  }
+
   std::uint64_t now_ns() const {
     if (trace_ == nullptr) return 0;
     return static_cast<std::uint64_t>(
@@ -111,6 +143,7 @@ class Run {
   const TaskBody& body_;
   Trace* trace_;
   std::vector<WorkerState> workers_;
+  bool independent_ = false;
   Clock::time_point begin_ = Clock::now();
   std::atomic<bool> given_up_{false};
   std::string report_;  // written by the one worker that gives up, read after all have returned

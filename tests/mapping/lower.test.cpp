@@ -48,6 +48,7 @@ TEST_CASE("tasks are not fused when something is said about their order") {
     return lower_text("n32c64h56k64", tiling, mapping, custom).graph.tiling.algorithm;
   };
   CHECK(algorithm({}, {}) == Algorithm::fused_winograd);
+  CHECK(algorithm({}, {.seed = 7}) == Algorithm::fused_winograd);  // of no order but a random one
   CHECK(algorithm({}, {.policy = Policy::depth_first}) == Algorithm::winograd);
   CHECK(algorithm({}, {.dig = 4}) == Algorithm::winograd);
   CHECK(algorithm({}, {}, [](const TaskGraph& graph) {
