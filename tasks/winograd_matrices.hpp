@@ -125,8 +125,9 @@ constexpr WinogradMatrices<kM> winograd_matrices(Points points) {
 /// scaling G by this number, and G g G^T by its square's inverse at the end, keeps zeros zero.
 template <int kM>
 constexpr std::int64_t g_denominator(Points points) {
+  const WinogradMatrices<kM> exact = winograd_matrices<kM>(points);
   std::int64_t common = 1;
-  for (const auto& row : winograd_matrices<kM>(points).g) {
+  for (const auto& row : exact.g) {
     for (const Rational& value : row) common *= Rational(common, value.den).den;
   }
   return common;

@@ -192,8 +192,10 @@ bool same_bytes(const void* a, const void* b, std::size_t bytes) {
 
 bool all_bytes_are(const void* memory, std::byte value, std::size_t bytes) {
   return guarded("looking through memory", [&] {
-    return thrust::all_of(thrust::device, bytes_of(memory), bytes_of(memory) + bytes,
-                          ByteIs{static_cast<unsigned char>(value)});
+    // Counted: all_of reduces pairs whose padding initcheck takes for uninitialised memory.
+    return thrust::count_if(thrust::device, bytes_of(memory), bytes_of(memory) + bytes,
+                            ByteIs{static_cast<unsigned char>(value)}) ==
+           static_cast<std::ptrdiff_t>(bytes);
   });
 }
 

@@ -13,7 +13,10 @@ namespace megaconv::cuda {
 template <int kM, Points kPoints>
 struct Winograd1D {
   static constexpr int kAlpha = kM + kWinogradR - 1;
-  static constexpr WinogradMatrices<kM, double> kTerms = winograd_terms<kM>(kPoints);
+  static constexpr std::int64_t kGDenominator = g_denominator<kM>(kPoints);
+  static constexpr WinogradMatrices<kM, double> kTerms = winograd_terms<kM>(kPoints, kGDenominator);
+  /// What brings G g G^T back to scale.
+  static constexpr double kGScale = static_cast<double>(Rational(1, kGDenominator* kGDenominator));
 
   /// out = B^T in; alpha values each. T is a Vec.
   template <class T>
@@ -35,7 +38,7 @@ struct Winograd1D {
     });
   }
 
-  /// out = G in; 3 values in, alpha out.
+  /// out = G in times kGDenominator, which makes all of G integer; 3 values in, alpha out.
   template <class T>
   static __device__ void filter(const T (&in)[kWinogradR], T (&out)[kAlpha]) {
     unroll<kAlpha>([&](auto row) {

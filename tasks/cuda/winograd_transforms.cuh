@@ -100,7 +100,7 @@ struct WinogradTransforms {
       Transform::filter(in, out);
 #pragma unroll
       for (int col = 0; col < kAlpha; ++col) {
-        put(row * kAlpha + col, static_cast<float>(out[col].lane[0]));
+        put(row * kAlpha + col, static_cast<float>(Transform::kGScale * out[col].lane[0]));
       }
     }
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Policies that fail, each in the way that its object is compiled for.
+#include <cstdint>
 #include <cstdlib>
 #include <numeric>
 #include <stdexcept>
