@@ -39,7 +39,8 @@ inline constexpr DirectShape kDirectShapes[] = {
     {8, 2, 4, 4, 8, 4},   // 32 x 16 x 16, 128 threads
 };
 
-/// Depthwise tasks have no sums over channels to share; threads take their outputs one by one.
-inline constexpr DirectShape kDepthwiseShape = {1, 1, 1, 1, 1, 128};
+/// Depthwise tasks have no sums over channels to share: threads take four rows of a column at a
+/// time.
+inline constexpr DirectShape kDepthwiseShape = {1, 4, 1, 1, 1, 128};
 
 }  // namespace megaconv
