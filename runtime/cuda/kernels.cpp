@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cuda/kernels.hpp"
 
+#include "megaconv/error.hpp"
+
 namespace megaconv::cuda {
 
 KernelSet kernels_for(const Tiling& tiling) {
