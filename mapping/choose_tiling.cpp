@@ -26,9 +26,11 @@ constexpr double kVShare = 0.4, kPatchShare = 0.5;
 // Zen 4, n4c32h208k64: t = 14 12.9 ms, 28 12.5, 42 12.5, 60 13.1; n4c64h56k64 with the workers on
 // different core complexes: t = 14 2.08 ms, 28 1.62, 44 1.62, 56 1.52.
 constexpr double kFusedShare = 0.75;
-// Fewer tiles multiply at less than the full rate, and so are fused only where U is so small.
+// Fewer tiles multiply at less than the full rate, and so are fused only where U is so small. All
+// workers read all of U, so where it comes from memory a fused task must have a full register tile.
+// Zen 4, n1c512h13k1024: 3.3 ms fused, 2.9 in tasks of stages, which share U out.
 constexpr std::uint64_t kLeastFusedTiles = 7;
-constexpr double kFewTilesU = 2;
+constexpr double kFewTilesU = 2, kUncachedU = 16;
 // From this many times the cache on, U is streamed: groups are then so large that one position of V
 // fills kVShare, and a GEMM task takes few positions of all filters.
 constexpr double kStreamedU = 4;
@@ -133,7 +135,9 @@ bool fusing_pays(const Tiling& tiling, const TilingOptions& options, const Targe
   if (staged || options.algorithm != Algorithm::automatic || target.backend != Backend::cpu) {
     return false;
   }
-  return fused_group_tiles(tiling, target) >= kLeastFusedTiles ||
+  const std::uint64_t tiles = fused_group_tiles(tiling, target);
+  const bool most_u = tiling.u_bytes() > cache_share(target, kUncachedU);
+  return tiles >= (most_u ? kRegisterRows : kLeastFusedTiles) ||
          tiling.u_bytes() <= cache_share(target, kFewTilesU);
 }
 

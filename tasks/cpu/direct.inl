@@ -152,6 +152,7 @@ inline void direct(const TaskArgs& args, std::uint32_t group, std::uint32_t bloc
     for (Size kb = blocks.first; kb < blocks.last; ++kb) {
       depthwise_block(args, extents, rect, kb, scratch);
     }
+    end_streaming();
     return;
   }
   // A task's filter blocks may span conv groups; each has its own input channels.
@@ -161,6 +162,7 @@ inline void direct(const TaskArgs& args, std::uint32_t group, std::uint32_t bloc
     part.last = min_of(blocks.last, (conv_group + 1) * per_group);
     direct_blocks(args, extents, rect, conv_group, part, scratch);
   }
+  end_streaming();
 }
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

@@ -54,12 +54,6 @@ MEGACONV_INLINE void transform_filter_lanes(const float* taps, Size tap_stride, 
   }
 }
 
-/// A U larger than this is not in any cache by the time that a GEMM task reads it, so it is stored
-/// past them. Zen 4, 32 MiB of L3: 38 MB of U (512 x 512) in 2.5 ms against 6.2, and the GEMM tasks
-/// after it, no longer in the way of lines being written back, take 3.4 ms against 3.9; with 9 MB
-/// (256 x 256), 0.6 against 0.7, but then the GEMM takes 2.9 against 2.7.
-inline constexpr Size kCachedBytes = Size{16} << 20;
-
 /// U[p][c][lane] of one lane block and channels [first, first + count), count at most 16.
 template <class W>
 void transform_filters(const FilterRows& filters, Size first, Size count, float* u,

@@ -62,6 +62,7 @@ inline void output_blocks(const TaskArgs& args, const Extents& extents, std::uin
       tile += run.count;
     }
   });
+  end_streaming();
 }
 
 inline void output_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t block,

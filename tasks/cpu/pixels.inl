@@ -94,7 +94,8 @@ class PixelReader {
   bool nhwc_;
 };
 
-/// Applies the epilogue to rows of output pixels and stores them.
+/// Applies the epilogue to rows of output pixels and stores them; what it can of a large y past the
+/// caches, so that end_streaming() must follow in the same task.
 class PixelWriter {
  public:
   /// Filters [first_filter, first_filter + num_filters) of image `n`; at most 16.
@@ -104,6 +105,8 @@ class PixelWriter {
     nhwc_ = problem.layout == Layout::nhwc;
     pixel_stride_ = nhwc_ ? problem.k : 1;
     filter_stride_ = nhwc_ ? 1 : extents.p * extents.q;
+    const Size y_size = problem.n * problem.k * extents.p * extents.q;
+    streams_ = y_size > kCachedBytes / static_cast<Size>(sizeof(float));
     const Size first = n * problem.k * extents.p * extents.q + first_filter * filter_stride_;
     y_ = y + first;
     residual_ = problem.epilogue.residual ? residual + first : nullptr;
@@ -149,7 +152,10 @@ class PixelWriter {
   MEGACONV_INLINE void finish(Vec sum, Size at, Size count) const {
     if (count >= kLanes) {
       if (residual_ != nullptr) sum += load(residual_ + at);
-      store(y_ + at, relu_ ? relu(sum) : sum);
+      const Vec v = relu_ ? relu(sum) : sum;
+      // A whole cache line, which then need not be read first.
+      const bool line = kLanes == kBlock && reinterpret_cast<std::uintptr_t>(y_ + at) % 64 == 0;
+      streams_&& line ? stream(y_ + at, v) : store(y_ + at, v);
     } else if (count > 0) {
       if (residual_ != nullptr) sum += load_first(residual_ + at, count);
       store_first(y_ + at, relu_ ? relu(sum) : sum, count);
@@ -161,7 +167,7 @@ class PixelWriter {
   Vec bias_[kBlockVecs];
   Size width_, num_filters_;
   Size pixel_stride_, filter_stride_;
-  bool nhwc_, relu_;
+  bool nhwc_, relu_, streams_;
 };
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

@@ -108,6 +108,8 @@ TEST_CASE("automatic fuses on a CPU, unless the stages of a group are asked for 
   CHECK(chosen("n4c64h56k64", {.whole_tensors = true}) == Algorithm::winograd);
   CHECK(chosen("c512h7k512") == Algorithm::winograd);       // 4 tiles, and 38 MB of U for each task
   CHECK(chosen("c192h7k48") == Algorithm::fused_winograd);  // 4 tiles, and 1.3 MB
+  CHECK(chosen("c256h14k256") == Algorithm::fused_winograd);  // 8 tiles a worker, 9 MB
+  CHECK(chosen("c512h13k1024") == Algorithm::winograd);       // 8 tiles a worker, 75 MB
   CHECK(tile("n4c64h56k64", {}, {.backend = Backend::cuda, .workers = 528}).algorithm ==
         Algorithm::winograd);
 }

@@ -285,6 +285,22 @@ TEST_CASE("transformed filters larger than the caches are right") {
   }
 }
 
+TEST_CASE("outputs larger than the caches are right") {  // y: 17 x 512 x 512 floats, 18 MB
+  for (const std::string& isa : cpu::available_isas()) {
+    for (const Algorithm algorithm : {Algorithm::fused_winograd, Algorithm::direct}) {
+      const Tiling tiling = make_tiling(parse_problem("c1h512k17+bias+relu"),
+                                        {.algorithm = algorithm}, Target{.workers = 2});
+      INFO(to_string(tiling) << "isa: " << isa);
+      CpuLayer layer(tiling);
+      layer.fill_random(2);
+      layer.run(cpu::kernels_for(isa));
+      CHECK(layer.fences_whole());
+      CHECK(layer.y.all_written());
+      CHECK(error_bound(tiling).covers(layer.error()));
+    }
+  }
+}
+
 TEST_CASE("output transforms apply every epilogue") {
   for (const char* epilogue : {"+bias", "+residual", "+relu", "+bias+residual", "+bias+relu",
                                "+residual+relu", "+bias+residual+relu"}) {
