@@ -38,6 +38,7 @@ struct MicroArgs {
   float* out;           ///< [block][row][16]
   Size out_block;       ///< from one block of out to the next
   const float* next_u;  ///< u of the next call, block after block; null: not known
+  bool adds = false;    ///< to what `out` holds
 };
 
 template <int kRows, int kBlocks, bool kFetch>
@@ -72,6 +73,11 @@ void micro_kernel(const MicroArgs& args) {
   }
   unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
     float* const out = args.out + j / kBlockVecs * args.out_block + j % kBlockVecs * kLanes;
+    if (args.adds) {
+      unroll<kRows>([&](auto row) __attribute__((always_inline)) {
+        sums[row][j] += load(out + row * kBlock);
+      });
+    }
     unroll<kRows>([&](auto row)
                       __attribute__((always_inline)) { store(out + row * kBlock, sums[row][j]); });
   });
