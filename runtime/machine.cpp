@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -15,12 +16,30 @@
 
 namespace megaconv {
 
+std::uint32_t quota_cpus(std::string_view cpu_max) noexcept {
+  std::uint64_t quota_us = 0, period_us = 0;
+  const char* const end = cpu_max.data() + cpu_max.size();
+  const auto [space, error] = std::from_chars(cpu_max.data(), end, quota_us);
+  if (error != std::errc() || space == end) return kMaxWorkers;
+  const auto parsed = std::from_chars(space + 1, end, period_us);
+  if (parsed.ec != std::errc() || period_us == 0) return kMaxWorkers;
+  const std::uint64_t cpus = quota_us / period_us + (quota_us % period_us != 0 ? 1 : 0);
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(cpus, 1, kMaxWorkers));
+}
+
 std::uint32_t available_cpus() noexcept {
+  // Where a container sees its own control group; version 2.
+  char text[64] = {};
+  if (std::FILE* const file = std::fopen("/sys/fs/cgroup/cpu.max", "r")) {
+    if (std::fgets(text, sizeof text, file) == nullptr) text[0] = '\0';
+    std::fclose(file);
+  }
+  const std::uint32_t quota = quota_cpus(text);
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-    return static_cast<std::uint32_t>(std::max(1, CPU_COUNT(&set)));
+    return std::min(quota, static_cast<std::uint32_t>(std::max(1, CPU_COUNT(&set))));
   }
-  return std::max(1u, std::thread::hardware_concurrency());
+  return std::min(quota, std::max(1u, std::thread::hardware_concurrency()));
 }
 
 std::uint32_t resolve_workers(std::uint32_t requested) {

@@ -4,16 +4,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace megaconv {
 
-/// CPUs in this process's affinity mask; at least 1.
+inline constexpr std::uint32_t kMaxWorkers = 1024;
+
+/// CPUs in this process's affinity mask, or those that its control group's quota pays for if these
+/// are fewer; at least 1.
 std::uint32_t available_cpus() noexcept;
+
+/// CPUs that a quota pays for, rounded up: `cpu_max` is the content of a control group's cpu.max,
+/// "200000 100000" or "max 100000". kMaxWorkers when there is no quota, or no such file.
+std::uint32_t quota_cpus(std::string_view cpu_max) noexcept;
 
 /// Worker count for a request of 0: MEGACONV_NUM_THREADS when set, else available_cpus().
 /// Throws Error(invalid_argument) when the variable or the request is not in 1..kMaxWorkers.
 std::uint32_t resolve_workers(std::uint32_t requested);
-inline constexpr std::uint32_t kMaxWorkers = 1024;
 
 /// Bytes of the level-2 cache, 1 MiB when the system does not say.
 std::size_t level2_cache_bytes() noexcept;

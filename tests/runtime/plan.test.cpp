@@ -2,13 +2,18 @@
 // Plans from the outside: results, reuse, threads, arguments.
 #include "megaconv/plan.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "runtime/machine.hpp"
 #include "runtime/workspace.hpp"
+#include "tasks/cpu/kernels.hpp"
 #include "tasks/reference.hpp"
 #include "tests/catch.hpp"
 
@@ -311,6 +316,31 @@ TEST_CASE("options out of range are refused while planning") {
   const Plan plan = Plan::create(kProblem, {});
   CHECK_THROWS_WITH(plan.prepare_filters(nullptr, nullptr),
                     ContainsSubstring("transforms filters in every run"));
+}
+
+TEST_CASE("an instruction set forced by the environment is the one that runs") {
+  const Data data(parse_problem("n2c20h17w11k37"));
+  PlanOptions options;
+  options.num_threads = 2;
+  for (const std::string& isa : cpu::available_isas()) {
+    REQUIRE(setenv("MEGACONV_ISA", isa.c_str(), 1) == 0);
+    const Plan plan = Plan::create(data.problem, options);
+    REQUIRE(unsetenv("MEGACONV_ISA") == 0);
+    CHECK_THAT(plan.describe(), ContainsSubstring("backend: cpu, 2 workers, " + isa + "\n"));
+    std::vector<float> y = run(plan, data);
+    CHECK(std::none_of(y.begin(), y.end(), [](float v) { return std::isnan(v); }));
+  }
+}
+
+TEST_CASE("workers are no more than the control group's quota pays for") {
+  CHECK(quota_cpus("200000 100000\n") == 2);
+  CHECK(quota_cpus("150000 100000\n") == 2);
+  CHECK(quota_cpus("1000 100000") == 1);
+  CHECK(quota_cpus("9999999999999 100000") == kMaxWorkers);
+  for (const char* none : {"max 100000\n", "", "200000", "200000 0", "-1 100000"}) {
+    CAPTURE(none);
+    CHECK(quota_cpus(none) == kMaxWorkers);
+  }
 }
 
 TEST_CASE("describe says what was chosen") {
