@@ -2,12 +2,12 @@
 #include <cuda_runtime_api.h>
 #include <thrust/count.h>
 #include <thrust/device_vector.h>
-#include <thrust/equal.h>
 #include <thrust/execution_policy.h>
 #include <thrust/find.h>
 #include <thrust/for_each.h>
+#include <thrust/functional.h>
+#include <thrust/inner_product.h>
 #include <thrust/iterator/counting_iterator.h>
-#include <thrust/logical.h>
 #include <thrust/tabulate.h>
 #include <thrust/transform_reduce.h>
 
@@ -186,13 +186,17 @@ void reorder(const Extents& extents, const float* from, const Strides& from_stri
 
 bool same_bytes(const void* a, const void* b, std::size_t bytes) {
   return guarded("comparing memory", [&] {
-    return thrust::equal(thrust::device, bytes_of(a), bytes_of(a) + bytes, bytes_of(b));
+    // Counted: equal() and all_of() reduce pairs whose padding initcheck takes for uninitialised
+    // memory.
+    return thrust::inner_product(thrust::device, bytes_of(a), bytes_of(a) + bytes, bytes_of(b),
+                                 std::int64_t{0}, thrust::plus<std::int64_t>(),
+                                 thrust::not_equal_to<unsigned char>()) == 0;
   });
 }
 
 bool all_bytes_are(const void* memory, std::byte value, std::size_t bytes) {
   return guarded("looking through memory", [&] {
-    // Counted: all_of reduces pairs whose padding initcheck takes for uninitialised memory.
+    // Counted, as above.
     return thrust::count_if(thrust::device, bytes_of(memory), bytes_of(memory) + bytes,
                             ByteIs{static_cast<unsigned char>(value)}) ==
            static_cast<std::ptrdiff_t>(bytes);
