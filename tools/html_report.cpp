@@ -11,6 +11,7 @@
 #include "megaconv/simulation.hpp"
 #include "runtime/sim/cache.hpp"
 #include "runtime/sim/demands.hpp"
+#include "tools/summary.hpp"
 #include "tools/svg_chart.hpp"
 #include "tools/terminal.hpp"
 #include "tools/trace_tracks.hpp"
@@ -89,7 +90,7 @@ class Report {
     std::string page = fmt::format(kHead, fmt::arg("title", problem));
     page += fmt::format(
         "<h1>{}</h1>\n<p class=\"sub\">{}, {} order, {}: {:.1f} us on {} tracks</p>\n", problem,
-        escape_html(algorithm_line(tiling)), escape_html(run_.lowering.mapping.policy),
+        escape_html(algorithm_text(tiling)), escape_html(run_.lowering.mapping.policy),
         escape_html(origin), analysis_.span_us, analysis_.tracks);
     page += kinds_table();
     page += "<h2>Tasks at work, by kind</h2>\n" + to_svg(kinds_chart());
@@ -114,13 +115,6 @@ class Report {
     for (const TraceRecord& record : trace.records) last = std::max(last, record.end_ns);
     return last;
   }
-  static std::string algorithm_line(const Tiling& tiling) {
-    if (tiling.algorithm == Algorithm::direct) return "direct";
-    return fmt::format("{} F({}x{}, 3x3)",
-                       tiling.algorithm == Algorithm::winograd ? "Winograd" : "openCNN", tiling.m,
-                       tiling.m);
-  }
-
   const Task& task_at(std::uint32_t position) const {
     return run_.lowering.graph.tasks[run_.lowering.mapping.order[position]];
   }

@@ -29,6 +29,7 @@ struct MachineModel {
   bool split_f16 = false;           ///< has tasks with Arithmetic::split_f16, and prefers them
   std::uint32_t units = 1;
   std::uint32_t workers_per_unit = 1;
+  double worker_gbps = 1e6;          ///< most bytes that one worker moves
   double l2_gbps = 1000;             ///< between workers and the shared cache
   double hbm_gbps = 100;             ///< between the shared cache and memory
   std::uint64_t l2_bytes = 1 << 20;  ///< of the shared cache, as far as it keeps what is read again

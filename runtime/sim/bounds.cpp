@@ -77,6 +77,7 @@ class BoundFinder {
     const double operations = demands_.operations(task);
     return kind.overhead_us * kNsPerUs + machine_.ticket_us * kNsPerUs +
            std::max({operations / kind.worker_gflops, operations / kind.unit_gflops,
+                     demands_.l2_bytes(task) / machine_.worker_gbps,
                      demands_.l2_bytes(task) / machine_.l2_gbps});
   }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fits a machine model to runs that happened.
 //
-// Units and workers are those that the traces show. For every run the simulation should take as
-// long as the run did, and each kind of task as long in the mean as it did there. The parameters
-// are multiplied and divided by ever smaller steps, one after the other, as long as the sum of
-// squared logarithms of the ratios falls (coordinate search: the simulation has no derivatives, and
-// steps where the cache begins to hold something).
+// Units and workers are those that the traces show; memory bandwidth and cache capacity are taken
+// as known. For every run the simulation should take as long as the run did, and each kind of task
+// as long in the mean as it did there. The parameters are multiplied and divided by ever smaller
+// steps, one after the other, as long as the sum of squared logarithms of the ratios falls
+// (coordinate search: the simulation has no derivatives, and steps where the cache begins to hold
+// something).
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -22,7 +23,7 @@ constexpr double kSteps[] = {1.6, 1.25, 1.1, 1.04};
 constexpr int kMostSweeps = 4;       // over all parameters, at each step
 constexpr double kLeastGain = 1e-3;  // of the objective, for another sweep
 
-using Parameter = std::function<double*(MachineModel&)>;
+using Parameter = std::function<void(MachineModel&, double factor)>;
 
 struct Known {
   const MeasuredRun* run;
@@ -110,12 +111,13 @@ class Calibrator {
       if (!seen) continue;
       for (double KindModel::*value :
            {&KindModel::worker_gflops, &KindModel::unit_gflops, &KindModel::overhead_us}) {
-        parameters_.push_back([k, value](MachineModel& m) { return &(m.kinds[k].*value); });
+        parameters_.push_back(
+            [k, value](MachineModel& m, double factor) { m.kinds[k].*value *= factor; });
       }
     }
     for (double MachineModel::*value :
-         {&MachineModel::l2_gbps, &MachineModel::hbm_gbps, &MachineModel::hop_us}) {
-      parameters_.push_back([value](MachineModel& m) { return &(m.*value); });
+         {&MachineModel::worker_gbps, &MachineModel::l2_gbps, &MachineModel::hop_us}) {
+      parameters_.push_back([value](MachineModel& m, double factor) { m.*value *= factor; });
     }
   }
 
@@ -138,7 +140,7 @@ class Calibrator {
   double improve(const Parameter& parameter, double step, double best) {
     for (const double factor : {step, 1 / step}) {
       MachineModel trial = machine_;
-      *parameter(trial) *= factor;
+      parameter(trial, factor);
       const double value = objective(trial);
       if (value >= best) continue;
       machine_ = trial;

@@ -81,7 +81,7 @@ void Demands::set_up_winograd() {
 void Demands::set_up_direct() {
   const ConvProblem& p = tiling_.problem;
   const double element = d(std::uint64_t{size_of(p.dtype)});
-  const bool fused = tiling_.algorithm == Algorithm::opencnn;
+  const bool fused = tiling_.m != 0;  // Winograd in one task
   const double groups = tiling_.num_groups;
   const double x_bytes = d(p.x_size()) * element;
   x_part_ = x_bytes / groups;
@@ -93,8 +93,8 @@ void Demands::set_up_direct() {
   x_ = add_regions(tiling_.num_groups, x_part_);
   y_ = add_regions(tiling_.num_groups * tiling_.gemm_tasks, y_part_);
   // F(2x2, 3x3) multiplies 16 times where the direct sum multiplies 36 times.
-  const double operations = p.flops() * (fused ? 16.0 / 36 : 1) / groups / tiling_.gemm_tasks;
-  operations_[index(TaskKind::direct)] = operations;
+  const double share = fused ? tiling_.num_positions() / (d(p.r * p.s) * tiling_.m * tiling_.m) : 1;
+  operations_[index(TaskKind::direct)] = p.flops() * share / groups / tiling_.gemm_tasks;
   if (tiling_.num_filter_tasks > 0) {
     operations_[index(TaskKind::filter_transform)] =
         d(tiling_.u_bytes()) / element / tiling_.num_filter_tasks;

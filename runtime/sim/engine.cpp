@@ -176,7 +176,8 @@ void Engine::on_ready(std::uint32_t worker) {
   result_.l2_bytes += l2_bytes;
   result_.hbm_bytes += hbm_bytes;
   self.parts_left = 1;
-  push(now_ns_ + operations / kind.worker_gflops, EventType::worked, worker);
+  push(now_ns_ + std::max(operations / kind.worker_gflops, l2_bytes / machine_.worker_gbps),
+       EventType::worked, worker);
   join(unit_of(worker), worker, operations / kind.unit_gflops);
   join(l2(), worker, l2_bytes);
   join(hbm(), worker, hbm_bytes);

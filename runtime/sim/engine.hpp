@@ -2,8 +2,8 @@
 // The discrete-event simulation: the executors' protocol, with time instead of work.
 //
 //   worker   take position -> wait for the counter -> work -> signal -> take the next position
-//   work     all at once: the task's operations at one worker's speed, the same at the unit's speed
-//            shared with its other workers, its bytes over the shared cache, its misses over
+//   work     all at once: its operations and bytes at one worker's speed, operations at the unit's
+//            speed shared with its other workers, bytes over the shared cache, misses over
 //            memory; then the overhead of its kind. The slowest of these is the task's time.
 #pragma once
 

@@ -30,6 +30,7 @@ struct Field {
   double least, most;
 };
 constexpr Field kFields[] = {
+    {"worker_gbps", &MachineModel::worker_gbps, 1e-3, 1e7},
     {"l2_gbps", &MachineModel::l2_gbps, 1e-3, 1e7},
     {"hbm_gbps", &MachineModel::hbm_gbps, 1e-3, 1e7},
     {"ticket_us", &MachineModel::ticket_us, 0, 1e6},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machines that megaconv knows. `h200` is calibrated (docs/experiments/); the other GPUs are what
-// becomes of it with another number of SMs, other clocks and bandwidths, and were not measured.
+// Machines that megaconv knows. `h200` and `h200_fma` are calibrated (docs/experiments/README.md);
+// the other GPUs are what becomes of them with another number of SMs, other clocks and bandwidths,
+// and were not measured.
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 #include "megaconv/simulation.hpp"
@@ -8,51 +9,61 @@
 namespace megaconv {
 namespace {
 
+// FP32 multiply-adds, four workers of an SM. Fitted to 31 of the times in docs/study.
 MachineModel h200_fma() {
   MachineModel machine;
   machine.name = "h200_fma";
   machine.tilings = Backend::cuda;
   machine.units = 132;
   machine.workers_per_unit = 4;
-  machine.l2_gbps = 6000;
-  machine.hbm_gbps = 4200;
+  machine.worker_gbps = 1000;  // not felt: the limits of operations say as much
+  machine.l2_gbps = 3370;
+  machine.hbm_gbps = 4270;  // measured, copy
   machine.l2_bytes = 44'000'000;
   machine.worker_cache_bytes = (std::uint64_t{60} << 20) / 2 / 528;
   machine.ticket_us = 0.3;
-  machine.hop_us = 0.42;
+  machine.hop_us = 0.92;
   machine.block_us = 1.0;
-  machine.launch_us = 4.0;
+  machine.launch_us = 4.35;
   machine.noise = 0.02;
-  machine.kinds = {KindModel{.overhead_us = 2, .worker_gflops = 25, .unit_gflops = 100},
-                   KindModel{.overhead_us = 2, .worker_gflops = 60, .unit_gflops = 200},
-                   KindModel{.overhead_us = 1, .worker_gflops = 80, .unit_gflops = 310},
-                   KindModel{.overhead_us = 2, .worker_gflops = 60, .unit_gflops = 200},
+  machine.kinds = {KindModel{.overhead_us = 7.8, .worker_gflops = 35, .unit_gflops = 100},
+                   KindModel{.overhead_us = 3.45, .worker_gflops = 42.8, .unit_gflops = 280},
+                   KindModel{.overhead_us = 1.03, .worker_gflops = 95.4, .unit_gflops = 497},
+                   KindModel{.overhead_us = 2.27, .worker_gflops = 89.2, .unit_gflops = 322},
                    KindModel{.overhead_us = 2, .worker_gflops = 80, .unit_gflops = 310}};
   return machine;
 }
 
-// Tensor cores: two workers of an SM, each with twice the shared memory. GEMM tasks count their
-// products once, though each is three.
+// Tensor cores (split FP16): two workers of an SM. Calibrated with 16 traces of four layers
+// (docs/experiments/README.md). A GEMM task counts its products once, though each is three.
 MachineModel h200() {
   MachineModel machine = h200_fma();
   machine.name = "h200";
   machine.split_f16 = true;
   machine.workers_per_unit = 2;
   machine.worker_cache_bytes *= 2;
-  for (KindModel& kind : machine.kinds) kind.worker_gflops *= 2;
-  machine.kinds[static_cast<std::size_t>(TaskKind::gemm)] = {
-      .overhead_us = 2, .worker_gflops = 500, .unit_gflops = 900};
+  machine.worker_gbps = 42;
+  machine.l2_gbps = 4550;
+  machine.l2_bytes = 48'000'000;  // past this much, reads slow down
+  machine.hop_us = 0.8;
+  machine.launch_us = 8.1;
+  machine.kinds = {KindModel{.overhead_us = 3.4, .worker_gflops = 78, .unit_gflops = 1080},
+                   KindModel{.overhead_us = 0.31, .worker_gflops = 70, .unit_gflops = 75.6},
+                   KindModel{.overhead_us = 2.8, .worker_gflops = 1000, .unit_gflops = 1000},
+                   KindModel{.overhead_us = 4.2, .worker_gflops = 80, .unit_gflops = 68.2},
+                   KindModel{.overhead_us = 2, .worker_gflops = 160, .unit_gflops = 310}};
   return machine;
 }
 
 // `speed`: operations of an SM against one of the H200. Data sheets: SMs, boost clock x FP32 lanes
 // of an SM, memory bandwidth; L2 bandwidth from published microbenchmarks.
+constexpr double kH200L2Gbps = 6000;
 MachineModel gpu(const char* name, const MachineModel& known, std::uint32_t units, double speed,
                  double l2_gbps, double hbm_gbps, std::uint64_t l2_mib) {
   MachineModel machine = known;
   machine.name = name;
   machine.units = units;
-  machine.l2_gbps = l2_gbps;
+  machine.l2_gbps = known.l2_gbps * l2_gbps / kH200L2Gbps;
   machine.hbm_gbps = hbm_gbps;
   machine.l2_bytes = known.l2_bytes * l2_mib / 60;
   machine.worker_cache_bytes = (l2_mib << 20) / 2 / machine.workers();
@@ -69,6 +80,7 @@ MachineModel cpu() {
   machine.name = "cpu";
   machine.tilings = Backend::cpu;
   machine.units = 2;
+  machine.worker_gbps = 100;
   machine.l2_gbps = 200;
   machine.hbm_gbps = 40;
   machine.l2_bytes = std::uint64_t{32} << 20;

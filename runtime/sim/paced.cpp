@@ -95,8 +95,9 @@ class Pacer {
     const KindModel& kind = machine_[task.kind];
     const double shared = kind.unit_gflops / machine_.workers_per_unit;
     return 1000 * (kind.overhead_us + machine_.ticket_us) +
-           std::max(demands_.operations(task) / std::min(kind.worker_gflops, shared),
-                    demands_.l2_bytes(task) * machine_.workers() / machine_.l2_gbps / 2);
+           std::max({demands_.operations(task) / std::min(kind.worker_gflops, shared),
+                     demands_.l2_bytes(task) / machine_.worker_gbps,
+                     demands_.l2_bytes(task) * machine_.workers() / machine_.l2_gbps / 2});
   }
 
   std::uint32_t choose() {
