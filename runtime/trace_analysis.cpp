@@ -84,7 +84,8 @@ class Analyser {
     for (const KindTimes& kind : result_.kinds) result_.idle_us -= kind.work_us + kind.wait_us;
   }
 
-  // A task's counter received its last signal from the producer that ended last.
+  // A task's counter received its last signal from the producer that ended last. A signal takes its
+  // time: a task also waited for one that was sent no longer before the fetch than the wait lasted.
   void attribute_waits() {
     const std::vector<std::uint32_t> last = last_producers(lowering_, trace_);
     for (std::uint32_t position = 0; position < trace_.records.size(); ++position) {
@@ -92,11 +93,14 @@ class Analyser {
       const Task& task = task_at(lowering_, position);
       if (task.wait_counter == kNoCounter) continue;
       const std::uint32_t producer = last[task.wait_counter];
-      if (producer == kNobody || trace_.records[producer].end_ns <= record.fetch_ns) continue;
+      const std::uint64_t wait_ns = record.ready_ns - record.fetch_ns;
+      if (producer == kNobody || trace_.records[producer].end_ns + wait_ns <= record.fetch_ns) {
+        continue;
+      }
       const Task& from = task_at(lowering_, producer);
       EdgeWait& wait = wait_of(from.kind, task.kind, from.release_counter == task.wait_counter);
       ++wait.num;
-      wait.us += static_cast<double>(record.ready_ns - record.fetch_ns) / kNsPerUs;
+      wait.us += static_cast<double>(wait_ns) / kNsPerUs;
     }
     std::sort(result_.waits.begin(), result_.waits.end(),
               [](const EdgeWait& a, const EdgeWait& b) { return a.us > b.us; });

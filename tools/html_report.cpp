@@ -96,7 +96,8 @@ class Report {
     page += "<h2>Tasks at work, by kind</h2>\n" + to_svg(kinds_chart());
     page +=
         "<h2>Use of the machine</h2>\n<p class=\"sub\">Each task's operations and bytes, spread "
-        "evenly over its time; HBM traffic from the cache model</p>\n" +
+        "evenly over its time; HBM traffic from the cache model. More than 100 % says that the "
+        "model's rate is too low</p>\n" +
         to_svg(use_chart());
     page += "<h2>Tasks that wait, by what they wait for</h2>\n" + waits_section();
     page += "<h2>V and M in use</h2>\n" + footprint_section();
