@@ -28,6 +28,8 @@ if(missing_packages)
 endif()
 
 # Optional: without them a feature is off, and the summary at the end says so.
+find_package(SQLite3 QUIET)
+add_feature_info("SQLite" SQLite3_FOUND "plan database: `megaconv tune` and tuned plans (package libsqlite3-dev)")
 if(MEGACONV_BUILD_TOOLS)
   find_package(OpenCL QUIET)  # without it the package file of Debian's dnnl ends the configure step
   if(OpenCL_FOUND)

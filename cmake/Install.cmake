@@ -10,6 +10,11 @@ install(EXPORT megaconvTargets NAMESPACE megaconv:: DESTINATION ${cmake_package_
 
 # What a user of the static library links as well.
 set(pc_private_libs "-lstdc++ -lm -pthread")
+set(static_with_sqlite FALSE)
+if(SQLite3_FOUND AND NOT BUILD_SHARED_LIBS)
+  set(static_with_sqlite TRUE)
+  string(PREPEND pc_private_libs "-lsqlite3 ")
+endif()
 set(static_with_cuda FALSE)
 if(MEGACONV_HAVE_CUDA AND NOT BUILD_SHARED_LIBS)
   set(static_with_cuda TRUE)

@@ -230,6 +230,22 @@ void choose_direct(Tiling& tiling, const Target& target) {
   tiling.filter_blocks_per_filter_task = even_blocks(filter_blocks, filter_blocks, 1, wanted);
 }
 
+// What the caller fixed about the sizes of tasks takes the place of what was chosen.
+void set_task_sizes(Tiling& tiling, const TilingOptions& options) {
+  const auto set = [](std::uint32_t& chosen, std::uint32_t asked) {
+    if (asked != 0) chosen = asked;
+  };
+  set(tiling.filter_blocks_per_gemm_task, options.filter_blocks_per_gemm_task);
+  if (tiling.algorithm == Algorithm::direct) {
+    set(tiling.rows_per_group, options.rows_per_group);
+    set(tiling.cols_per_group, options.cols_per_group);
+  } else {
+    set(tiling.channel_blocks_per_input_task, options.channel_blocks_per_input_task);
+    set(tiling.positions_per_gemm_task, options.positions_per_gemm_task);
+    set(tiling.filter_blocks_per_output_task, options.filter_blocks_per_output_task);
+  }
+}
+
 void check_options(const TilingOptions& options, const Target& target) {
   if (options.m != 0) check_m(options.m);
   if (options.whole_tensors && (options.v_slots != 0 || options.m_slots != 0)) {
@@ -259,11 +275,13 @@ Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, con
     if (fusing_pays(tiling, options, target)) tiling.algorithm = Algorithm::fused_winograd;
     target.backend == Backend::cuda ? choose_winograd_for_cuda(tiling, options, target)
                                     : choose_winograd(tiling, options, target);
+    if (tiling.algorithm == Algorithm::winograd) set_task_sizes(tiling, options);
     tiling.v_slots = options.v_slots;
     tiling.m_slots = options.m_slots;
   } else if (tiling.algorithm == Algorithm::direct) {
     target.backend == Backend::cuda ? choose_direct_for_cuda(tiling, target)
                                     : choose_direct(tiling, target);
+    set_task_sizes(tiling, options);
   } else {
     tiling.output_layout = options.output_layout;  // the rest of openCNN's blocking is fixed
   }

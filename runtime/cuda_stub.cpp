@@ -2,6 +2,7 @@
 // Stands for the CUDA executor in a build without a CUDA compiler.
 #include "megaconv/error.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/tuning/scratch_device.hpp"
 
 namespace megaconv {
 namespace {
@@ -13,5 +14,8 @@ namespace {
 
 std::unique_ptr<Executor> make_cuda_executor(const Lowering&, const PlanOptions&) { refuse(); }
 Target cuda_target(const PlanOptions&) { refuse(); }
+
+DeviceIdentity cuda_identity() { refuse(); }
+std::unique_ptr<ScratchDevice> make_cuda_scratch_device() { refuse(); }
 
 }  // namespace megaconv

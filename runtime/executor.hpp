@@ -42,6 +42,13 @@ MachineModel simulated_machine(const PlanOptions& options);
 /// What tilings are chosen for. Throws like make_cuda_executor.
 Target cuda_target(const PlanOptions& options);
 
+/// What measurements are kept for.
+struct DeviceIdentity {
+  std::string device, driver;
+};
+/// Throws like make_cuda_executor.
+DeviceIdentity cuda_identity();
+
 /// The task array: the graph's tasks in the mapping's order.
 std::vector<Task> tasks_in_order(const Lowering& lowering);
 

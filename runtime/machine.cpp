@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -58,6 +59,16 @@ std::uint32_t resolve_workers(std::uint32_t requested) {
     throw Error(Status::invalid_argument, "MEGACONV_NUM_THREADS=" + std::string(text) + range);
   }
   return value;
+}
+
+std::string cpu_name() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(cpuinfo, line)) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown CPU";
 }
 
 std::size_t level2_cache_bytes() noexcept {

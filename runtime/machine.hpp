@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace megaconv {
@@ -21,6 +22,9 @@ std::uint32_t quota_cpus(std::string_view cpu_max) noexcept;
 /// Worker count for a request of 0: MEGACONV_NUM_THREADS when set, else available_cpus().
 /// Throws Error(invalid_argument) when the variable or the request is not in 1..kMaxWorkers.
 std::uint32_t resolve_workers(std::uint32_t requested);
+
+/// "AMD EPYC 9B45", "unknown CPU"
+std::string cpu_name();
 
 /// Bytes of the level-2 cache, 1 MiB when the system does not say.
 std::size_t level2_cache_bytes() noexcept;

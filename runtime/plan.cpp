@@ -9,6 +9,7 @@
 
 #include "runtime/executor.hpp"
 #include "runtime/machine.hpp"
+#include "runtime/tuning/choose_plan.hpp"
 
 namespace megaconv {
 namespace {
@@ -45,14 +46,6 @@ void require_apart(const Argument& a, const Argument& b) {
   }
 }
 
-Target choose_target(const PlanOptions& options) {
-  if (options.backend == Backend::cuda) return cuda_target(options);
-  if (options.backend == Backend::sim) return target_of(simulated_machine(options));
-  return {.backend = Backend::cpu,
-          .workers = resolve_workers(options.num_threads),
-          .cache_bytes_per_worker = level2_cache_bytes()};
-}
-
 std::unique_ptr<const Executor> make_executor(const Lowering& lowering,
                                               const PlanOptions& options) {
   switch (options.backend) {
@@ -67,6 +60,14 @@ std::unique_ptr<const Executor> make_executor(const Lowering& lowering,
 
 }  // namespace
 
+Target target_of(const PlanOptions& options) {
+  if (options.backend == Backend::cuda) return cuda_target(options);
+  if (options.backend == Backend::sim) return target_of(simulated_machine(options));
+  return {.backend = Backend::cpu,
+          .workers = resolve_workers(options.num_threads),
+          .cache_bytes_per_worker = level2_cache_bytes()};
+}
+
 std::vector<Task> tasks_in_order(const Lowering& lowering) {
   std::vector<Task> tasks;
   tasks.reserve(lowering.mapping.order.size());
@@ -77,6 +78,7 @@ std::vector<Task> tasks_in_order(const Lowering& lowering) {
 struct Plan::State {
   Lowering lowering;
   Backend backend = Backend::cpu;
+  std::string origin;  // who chose the configuration
   std::unique_ptr<const Executor> executor;
 
   const Tiling& tiling() const { return lowering.graph.tiling; }
@@ -90,12 +92,21 @@ struct Plan::State {
 };
 
 Plan Plan::create(const ConvProblem& problem, const PlanOptions& options) {
-  return create(
-      lower(problem, options.tiling, options.mapping, choose_target(options), options.policy),
-      options);
+  const auto plan_with = [&](const PlanOptions& chosen, std::string origin) {
+    return create(lower(problem, chosen.tiling, chosen.mapping, target_of(chosen), chosen.policy),
+                  chosen, std::move(origin));
+  };
+  const Choice choice = choose_plan(problem, options, [&](const PlanOptions& candidate) {
+    return plan_with(candidate, {}).workspace_bytes();
+  });
+  return plan_with(choice.options, choice.origin);
 }
 
 Plan Plan::create(Lowering lowering, const PlanOptions& options) {
+  return create(std::move(lowering), options, "the caller's lowering");
+}
+
+Plan Plan::create(Lowering lowering, const PlanOptions& options, std::string origin) {
   if (options.wait_budget_ms == 0) {
     throw Error(Status::invalid_argument, "wait budget 0 ms, must be at least 1");
   }
@@ -105,6 +116,7 @@ Plan Plan::create(Lowering lowering, const PlanOptions& options) {
   auto state = std::make_shared<State>();
   state->lowering = std::move(lowering);
   state->backend = options.backend;
+  state->origin = std::move(origin);
   state->executor = make_executor(state->lowering, options);
   return Plan(std::move(state));
 }
@@ -182,7 +194,7 @@ std::string Plan::describe() const {
   const auto number = [](const std::optional<std::uint32_t>& value) {
     return value ? std::to_string(*value) : std::string("-");
   };
-  std::string text = "problem: " + to_string(problem()) +
+  std::string text = "problem: " + to_string(problem()) + "\nchosen by: " + state_->origin +
                      "\nbackend: " + state_->executor->describe() + '\n' +
                      to_string(state_->tiling());
   if (!text.ends_with('\n')) text += '\n';
@@ -194,6 +206,18 @@ std::string Plan::describe() const {
     text += "prepared filters: " + std::to_string(prepared_filter_bytes()) + " bytes\n";
   }
   return text;
+}
+
+const char* to_string(PlanSource source) noexcept {
+  switch (source) {
+    case PlanSource::database:
+      return "database";
+    case PlanSource::heuristic:
+      return "heuristic";
+    case PlanSource::measure:
+      return "measure";
+  }
+  return "unknown";
 }
 
 const char* version() noexcept { return MEGACONV_VERSION; }

@@ -59,6 +59,7 @@ struct Variant {
 PlanArguments with_algorithm(const PlanArguments& asked, Algorithm algorithm) {
   PlanArguments plan;
   plan.options.tiling.algorithm = algorithm;
+  plan.options.source = PlanSource::heuristic;
   plan.options.tiling.filters = asked.options.tiling.filters;
   plan.options.backend = asked.options.backend;
   plan.options.num_threads = asked.options.num_threads;
@@ -70,6 +71,7 @@ PlanArguments with_algorithm(const PlanArguments& asked, Algorithm algorithm) {
 
 PlanArguments staged_arguments(PlanArguments plan) {
   plan.mapping_file.clear();
+  plan.options.source = PlanSource::heuristic;
   plan.options.tiling.whole_tensors = true;
   plan.options.tiling.v_slots = plan.options.tiling.m_slots = 0;
   plan.options.mapping = {.policy = Policy::staged};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "megaconv/plan.hpp"
+#include "megaconv/plan_database.hpp"
 #include "runtime/machine.hpp"
 #include "tasks/cpu/kernels.hpp"
 #include "tools/commands.hpp"
@@ -41,6 +42,7 @@ ExitCode info(bool json) {
          {"available_cpus", available_cpus()},
          {"caches", cpu_caches()},
          {"backends", {{"cpu", "yes"}, {"cuda", cuda_availability()}, {"sim", kNoSimulator}}},
+         {"plan_database", PlanDatabase::available() ? user_database_file() : ""},
          {"peers", built_peers()}});
     std::fputs((record.dump(2) + '\n').c_str(), stdout);
     return ExitCode::ok;
@@ -56,6 +58,9 @@ ExitCode info(bool json) {
       {"backend cpu", "yes"},
       {"backend cuda", cuda_availability()},
       {"backend sim", kNoSimulator},
+      {"plan database", PlanDatabase::available()
+                            ? "yes: " + user_database_file()
+                            : "no (libsqlite3-dev was not found when building)"},
       {"peers", join(built_peers(), "none (libdnnl-dev was not found when building)")},
   };
   for (const auto& [name, value] : lines) fmt::print("{:<14}{}\n", name, value);

@@ -20,5 +20,6 @@ void add_map(CLI::App& app, Action& action);
 void add_lab(CLI::App& app, Action& action);
 void add_simulate(CLI::App& app, Action& action);
 void add_trace(CLI::App& app, Action& action);
+void add_tune(CLI::App& app, Action& action);
 
 }  // namespace megaconv::cli

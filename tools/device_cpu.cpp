@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "megaconv/error.hpp"
+#include "runtime/machine.hpp"
 #include "tasks/cpu/kernels.hpp"
 #include "tools/device.hpp"
 #include "tools/machine_info.hpp"

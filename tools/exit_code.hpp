@@ -7,13 +7,14 @@
 namespace megaconv::cli {
 
 enum class ExitCode : int {
-  ok = 0,           ///< everything asked for was done and is right
-  different = 1,    ///< a result is wrong, or two mappings differ
-  usage = 2,        ///< a value that is never allowed
-  unsupported = 3,  ///< a valid request that this build or machine cannot serve
-  environment = 4,  ///< a file, the memory or a device refused
-  timeout = 5,      ///< a run exceeded its wait budget
-  internal = 6,     ///< a bug in megaconv
+  ok = 0,             ///< everything asked for was done and is right
+  different = 1,      ///< a result is wrong, or two mappings differ
+  usage = 2,          ///< a value that is never allowed
+  unsupported = 3,    ///< a valid request that this build or machine cannot serve
+  environment = 4,    ///< a file, the memory or a device refused
+  timeout = 5,        ///< a run exceeded its wait budget
+  internal = 6,       ///< a bug in megaconv
+  interrupted = 130,  ///< by Ctrl-C; what was done is kept
 };
 
 constexpr ExitCode exit_code(Status status) noexcept {

@@ -15,16 +15,6 @@ std::string first_line(const std::string& path) {
 
 }  // namespace
 
-std::string cpu_name() {
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  std::string line;
-  while (std::getline(cpuinfo, line)) {
-    const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown CPU";
-}
-
 std::vector<std::string> cpu_caches() {
   std::vector<std::string> caches;
   for (int index = 0;; ++index) {

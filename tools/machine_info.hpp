@@ -7,9 +7,6 @@
 
 namespace megaconv::cli {
 
-/// "AMD EPYC 9B45", "unknown CPU"
-std::string cpu_name();
-
 /// "L1 data 32K", "L2 1024K", "L3 32M", of the first CPU.
 std::vector<std::string> cpu_caches();
 

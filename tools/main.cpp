@@ -55,6 +55,7 @@ int run_command(int argc, char** argv) {
   cli::add_trace(app, action);
   cli::add_simulate(app, action);
   cli::add_lab(app, action);
+  cli::add_tune(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -63,8 +64,8 @@ int run_command(int argc, char** argv) {
   }
   if (!action) {
     return fail(ExitCode::usage,
-                "a verb is missing, must be info, run, bench, verify, map, trace, simulate or lab "
-                "(see --help)");
+                "a verb is missing, must be info, run, bench, verify, map, trace, simulate, lab or "
+                "tune (see --help)");
   }
   const ExitCode code = action();
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

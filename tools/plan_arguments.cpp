@@ -25,6 +25,12 @@ const Choices<CudaLaunch> kLaunches = {
     {"staged", CudaLaunch::staged},
 };
 
+const Choices<PlanSource> kSources = {
+    {"database", PlanSource::database},
+    {"heuristic", PlanSource::heuristic},
+    {"measure", PlanSource::measure},
+};
+
 const char* algorithm_word(Algorithm algorithm) {
   return algorithm == Algorithm::direct           ? "direct"
          : algorithm == Algorithm::opencnn        ? "opencnn"
@@ -141,15 +147,34 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   add_number(app, "--dig", mapping.dig, "Least distance from input transform to GEMM");
   add_number(app, "--dgo", mapping.dgo, "Least distance from GEMM to output transform");
   add_number(app, "--m-groups", mapping.m_groups, "Task groups that are interleaved");
+  app.add_option_function<std::string>(
+         "--config",
+         [&arguments](const std::string& text) {
+           arguments.configuration = parse_configuration(text);
+         },
+         "A configuration as `megaconv tune` prints it: algo=winograd,tile=4,...")
+      ->type_name("LIST")
+      ->group("Plan");
   CLI::Option* file = app.add_option("--mapping", arguments.mapping_file,
                                      "Take tiling and order from a mapping file")
                           ->type_name("FILE")
                           ->group("Plan");
   for (const char* name :
        {"--algo", "--tile", "--points", "--arithmetic", "--output-layout", "--filters",
-        "--group-tiles", "--window", "--policy", "--dig", "--dgo", "--m-groups"}) {
+        "--group-tiles", "--window", "--policy", "--dig", "--dgo", "--m-groups", "--config"}) {
     file->excludes(app.get_option(name));
   }
+  add_choice<PlanSource>(app, "--plan", arguments.options.source, kSources, "SOURCE",
+                         "What is left to choice: from the plan database (default) where\n"
+                         "it knows the problem, by heuristic, or measure");
+  app.add_option("--database", arguments.options.database,
+                 "Plan database; default: the user's, then the system's")
+      ->type_name("FILE")
+      ->group("Plan");
+  add_number(app, "--measure-ms", arguments.options.measure_ms,
+             "Time that --plan measure may take (1000)");
+  add_number(app, "--workspace-limit", arguments.options.workspace_limit,
+             "Bytes that a workspace chosen may have");
   add_choice<Backend>(app, "--backend", arguments.options.backend,
                       {{"cpu", Backend::cpu}, {"cuda", Backend::cuda}, {"sim", Backend::sim}},
                       "NAME", "cpu (default), cuda or sim");
@@ -176,6 +201,7 @@ namespace {
 
 PlanOptions plan_options(const PlanArguments& arguments) {
   PlanOptions options = arguments.options;
+  if (arguments.configuration != Configuration()) options = apply(arguments.configuration, options);
   options.mapping.seed = arguments.seed;
   if (options.cuda_launch == CudaLaunch::staged) {
     options.mapping.policy = Policy::staged;
@@ -214,6 +240,9 @@ std::string to_command_line(const PlanArguments& arguments) {
     if (value) put(option, std::to_string(*value));
   };
   if (!arguments.mapping_file.empty()) put("--mapping", arguments.mapping_file);
+  if (arguments.configuration != Configuration()) {
+    put("--config", to_string(arguments.configuration));
+  }
   if (tiling.algorithm != Algorithm::automatic) put("--algo", algorithm_word(tiling.algorithm));
   if (tiling.m != 0) put("--tile", std::to_string(tiling.m));
   if (tiling.points == Points::integer) put("--points", "integer");

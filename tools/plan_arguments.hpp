@@ -7,13 +7,15 @@
 #include <string>
 
 #include "megaconv/plan.hpp"
+#include "megaconv/tuning.hpp"
 
 namespace megaconv::cli {
 
 struct PlanArguments {
   PlanOptions options;
   std::string mapping_file;
-  std::uint64_t seed = 1;  ///< of everything random: data, orders, problems
+  Configuration configuration;  ///< of --config; takes the place of the options it names
+  std::uint64_t seed = 1;       ///< of everything random: data, orders, problems
 };
 
 /// Adds --algo, --tile, --points, --policy, ... `arguments` must outlive the parsing.

@@ -79,9 +79,15 @@ struct TilingOptions {
   OutputLayout output_layout = OutputLayout::optSTS64;  ///< openCNN
   FilterMode filters = FilterMode::every_run;
   std::uint32_t group_tiles = 0;  ///< t: Winograd tiles of one task group
-  std::uint32_t v_slots = 0;      ///< window: group slots of V; >= NG keeps V whole
-  std::uint32_t m_slots = 0;      ///< window: group slots of M; >= NG keeps M whole
-  bool whole_tensors = false;     ///< no window: V and M whole
+  // Sizes of tasks, as in Tiling.
+  std::uint32_t channel_blocks_per_input_task = 0;
+  std::uint32_t filter_blocks_per_gemm_task = 0;  ///< also of direct tasks
+  std::uint32_t positions_per_gemm_task = 0;
+  std::uint32_t filter_blocks_per_output_task = 0;
+  std::uint32_t rows_per_group = 0, cols_per_group = 0;  ///< direct
+  std::uint32_t v_slots = 0;   ///< window: group slots of V; >= NG keeps V whole
+  std::uint32_t m_slots = 0;   ///< window: group slots of M; >= NG keeps M whole
+  bool whole_tensors = false;  ///< no window: V and M whole
   bool operator==(const TilingOptions&) const = default;
 };
 

@@ -25,11 +25,23 @@ enum class CudaLaunch : std::uint8_t {
   staged,           ///< one kernel per stage; needs whole tensors and ignores the mapping's order
 };
 
+/// Where a plan's configuration comes from. What the caller fixes in PlanOptions stays fixed.
+enum class PlanSource : std::uint8_t {
+  database,   ///< the plan database where it knows the problem, else the heuristics
+  heuristic,  ///< the heuristics
+  measure,    ///< measured in place for measure_ms; needs the tensors' memory for that time
+};
+const char* to_string(PlanSource source) noexcept;  ///< "database", "heuristic", "measure"
+
 struct PlanOptions {
-  TilingOptions tiling;    ///< algorithm, tile, points, filter mode, window
-  MappingOptions mapping;  ///< policy and its parameters
-  PolicyFunction policy;   ///< when set, replaces mapping.policy
+  TilingOptions tiling{};    ///< algorithm, tile, points, filter mode, window
+  MappingOptions mapping{};  ///< policy and its parameters
+  PolicyFunction policy{};   ///< when set, replaces mapping.policy
   Backend backend = Backend::cpu;
+  PlanSource source = PlanSource::database;
+  std::string database{};           ///< file; empty: the user's and the system's (docs/tuning.md)
+  std::uint32_t measure_ms = 1000;  ///< budget of PlanSource::measure
+  std::size_t workspace_limit = 0;  ///< bytes; 0: any. A plan that needs more is not chosen
   /// CPU workers; 0: MEGACONV_NUM_THREADS, else the CPUs this process may run on.
   std::uint32_t num_threads = 0;
   /// CUDA workers (thread blocks of the persistent kernel); 0: as many as the device holds at once.
@@ -41,6 +53,9 @@ struct PlanOptions {
   /// A task that waits longer than this ends the run with Status::timeout and a report.
   std::uint32_t wait_budget_ms = 10'000;
 };
+
+/// The machine that a plan with these options is made for. Throws like Plan::create.
+Target target_of(const PlanOptions& options);
 
 /// Arguments of one run. All pointers are to dense tensors in ConvProblem's layout; none is kept.
 struct Tensors {
@@ -72,8 +87,9 @@ class Plan {
   /// Alignment of workspaces and prepared filters, in bytes.
   static constexpr std::size_t kAlignment = 64;
 
-  /// Chooses and checks everything; all planning errors come from here.
-  /// Throws Error: invalid_argument, unsupported.
+  /// Chooses and checks everything; all planning errors come from here. A plan database that is
+  /// missing, damaged or foreign is no error: describe() says so.
+  /// Throws Error: invalid_argument, unsupported; out_of_memory when no plan fits workspace_limit.
   static Plan create(const ConvProblem& problem, const PlanOptions& options = {});
 
   /// From a lowering of one's own: an imported mapping file, or lower() with other options. It is
@@ -118,6 +134,7 @@ class Plan {
 
  private:
   struct State;
+  static Plan create(Lowering lowering, const PlanOptions& options, std::string origin);
   explicit Plan(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   std::shared_ptr<const State> state_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <limits>
 #include <random>
 #include <string>
@@ -501,6 +502,21 @@ class CudaExecutor final : public Executor {
 
 std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const PlanOptions& options) {
   return std::make_unique<cuda::CudaExecutor>(lowering, options);
+}
+
+DeviceIdentity cuda_identity() {
+  const cuda::Device device = cuda::current_device();
+  int runtime = 0;
+  cuda::check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  // "NVRM version: NVIDIA UNIX ... Kernel Module for x86_64  580.95.05  Release Build ..."
+  std::ifstream stream("/proc/driver/nvidia/version");
+  std::string word, driver;
+  while (driver.empty() && stream >> word) {
+    if (std::count(word.begin(), word.end(), '.') == 2) driver = word + ", ";
+  }
+  return {device.name + ", " + std::to_string(device.num_sms) + " SMs",
+          driver + "CUDA " + std::to_string(runtime / 1000) + '.' +
+              std::to_string(runtime % 1000 / 10)};
 }
 
 Target cuda_target(const PlanOptions& options) {

@@ -15,9 +15,13 @@ namespace {
 
 TEST_CASE("Every verb has a help with examples, and --version says the version") {
   CHECK(megaconv("--version").out == "megaconv " MEGACONV_VERSION "\n");
-  for (const char* verb : {"", "info", "run", "bench", "verify", "map", "map show", "map export",
-                           "map graph", "map validate", "map diff", "trace", "trace stats",
-                           "trace report", "trace replay", "simulate", "lab", "lab compare"}) {
+  for (const char* verb :
+       {"",           "info",       "run",         "bench",        "verify",
+        "map",        "map show",   "map export",  "map graph",    "map validate",
+        "map diff",   "trace",      "trace stats", "trace report", "trace replay",
+        "simulate",   "lab",        "lab compare", "tune",         "tune best",
+        "tune show",  "tune diff",  "tune report", "tune export",  "tune import",
+        "tune merge", "tune space", "tune ask",    "tune measure", "tune tell"}) {
     const Outcome outcome = megaconv(std::string(verb) + " --help");
     CAPTURE(verb);
     CHECK(outcome.status == 0);
@@ -30,8 +34,10 @@ TEST_CASE("docs/cli.md names every option of every verb") {
   std::ostringstream document;
   document << std::ifstream(MEGACONV_SOURCE_DIR "/docs/cli.md").rdbuf();
   for (const char* verb :
-       {"info", "run", "bench", "verify", "map show", "map export", "map graph", "trace",
-        "trace stats", "trace report", "trace replay", "simulate", "lab compare"}) {
+       {"info",         "run",         "bench",       "verify",       "map show",
+        "map export",   "map graph",   "trace",       "trace stats",  "trace report",
+        "trace replay", "simulate",    "lab compare", "tune",         "tune best",
+        "tune report",  "tune export", "tune ask",    "tune measure", "tune import"}) {
     const std::string help = megaconv(std::string(verb) + " --help").out;
     const std::string letters = "abcdefghijklmnopqrstuvwxyz-";
     for (std::size_t at = help.find("--"); at != std::string::npos; at = help.find("--", at + 2)) {
@@ -44,7 +50,8 @@ TEST_CASE("docs/cli.md names every option of every verb") {
 
 TEST_CASE("Usage errors are one line and status 2") {
   const ScratchFolder folder;
-  check_refused(folder, "", 2, "must be info, run, bench, verify, map, trace, simulate or lab");
+  check_refused(folder, "", 2,
+                "must be info, run, bench, verify, map, trace, simulate, lab or tune");
   check_refused(folder, "frobnicate", 2, "frobnicate");
   check_refused(folder, "map", 2, "map needs one of show, export, graph, validate or diff");
   check_refused(folder, "run", 2, "run needs a PROBLEM");

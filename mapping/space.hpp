@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an algorithm declares about its search space, beside its lowering.
+#pragma once
+
+#include <vector>
+
+#include "megaconv/tuning.hpp"
+
+namespace megaconv {
+
+/// Grids of values worth a try on this problem and target, and what makes a point no candidate.
+/// Every grid has axes algo, policy and workers; the constraints see points of all grids.
+struct AlgorithmSpace {
+  std::vector<Space::Grid> grids;
+  std::vector<Space::Constraint> constraints;
+};
+
+AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target);
+AlgorithmSpace fused_winograd_space(const ConvProblem& problem, const Target& target);
+AlgorithmSpace direct_space(const ConvProblem& problem, const Target& target);
+AlgorithmSpace opencnn_space(const ConvProblem& problem, const Target& target);
+
+/// The values of `values` from 1 to `most`.
+std::vector<std::int64_t> at_most(std::vector<std::int64_t> values, std::uint64_t most);
+/// Workers worth a try: all and half of the CPU's; 1 to 4 thread blocks an SM.
+Axis workers_axis(const Target& target);
+/// A constraint on points of one algorithm: `parameter` may be at most `most(configuration)`, and
+/// `what` says what that is.
+Space::Constraint most(Algorithm algorithm, Parameter parameter, const char* what,
+                       std::function<std::uint64_t(const Configuration&)> most);
+
+}  // namespace megaconv

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search space of Winograd: output tile, task group, task sizes, window, and Algorithm 1's
+// parameters. Orders without DIG, DGO and M groups have a grid of their own, so that no two points
+// are the same plan for a parameter that is not read.
+#include "mapping/space.hpp"
+#include "mapping/tiling.hpp"
+
+namespace megaconv {
+namespace {
+
+Tiling counted(const ConvProblem& problem, const Configuration& configuration) {
+  Tiling tiling;
+  tiling.problem = problem;
+  tiling.algorithm = Algorithm::winograd;
+  tiling.m = static_cast<std::uint32_t>(configuration.get(Parameter::tile).value_or(4));
+  count_tiles(tiling);
+  return tiling;
+}
+
+// Task sizes: the register tile of the CPU's GEMM is 14 tiles; a GEMM task of the GPU is at most 64
+// tiles x 128 filters or 128 x 64 (choose_tiling.cpp, tiling_cuda.cpp).
+Space::Grid task_axes(const ConvProblem& problem, const Target& target) {
+  const bool cuda = target.backend == Backend::cuda;
+  Tiling tiling;
+  tiling.problem = problem;
+  const std::int64_t channels = tiling.channel_blocks(), filters = tiling.filter_blocks();
+  Space::Grid grid;
+  grid.push_back({Parameter::algo, {static_cast<std::int64_t>(Algorithm::winograd)}});
+  grid.push_back({Parameter::tile, {2, 4, 6}});
+  grid.push_back({Parameter::points, {static_cast<std::int64_t>(Points::low_error)}});
+  Axis arithmetic{Parameter::arithmetic, {static_cast<std::int64_t>(Arithmetic::fma)}};
+  if (target.split_f16) {
+    arithmetic.values.push_back(static_cast<std::int64_t>(Arithmetic::split_f16));
+  }
+  grid.push_back(std::move(arithmetic));
+  grid.push_back(
+      {Parameter::group_tiles, cuda ? std::vector<std::int64_t>{32, 64, 128}
+                                    : std::vector<std::int64_t>{14, 28, 42, 56, 84, 112}});
+  grid.push_back({Parameter::input_channels, at_most({1, 2, 4, 8}, u64(channels))});
+  grid.push_back({Parameter::gemm_filters, at_most(cuda ? std::vector<std::int64_t>{4, 8}
+                                                        : std::vector<std::int64_t>{2, 4, 8, 16},
+                                                   u64(filters))});
+  if (grid.back().values.empty()) grid.back().values = {filters};
+  grid.push_back({Parameter::gemm_positions, cuda ? std::vector<std::int64_t>{1, 2, 4, 9, 18, 36}
+                                                  : std::vector<std::int64_t>{2, 4, 9, 16, 36}});
+  grid.push_back({Parameter::output_filters, at_most({1, 2, 4, 8}, u64(filters))});
+  grid.push_back({Parameter::window, {0, 1}});
+  return grid;
+}
+
+// Distances from none to several times the workers: below that a consumer may find its producers
+// still at work, above it V has left the caches.
+std::vector<std::int64_t> distances(const Target& target) {
+  const std::int64_t workers = target.workers;
+  return {1, workers, 2 * workers, 4 * workers, 8 * workers};
+}
+
+Space::Constraint asked_for(Parameter parameter, std::int64_t value, const char* reason) {
+  return {to_string(parameter), [=](const Configuration& configuration) {
+            return configuration.get(parameter) == value ? std::string(reason) : std::string();
+          }};
+}
+
+}  // namespace
+
+AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target) {
+  AlgorithmSpace space;
+  if (!winograd_obstacle(Algorithm::winograd, problem).empty() || problem.layout == Layout::chwn)
+    return space;
+  Space::Grid interleaved = task_axes(problem, target), others = interleaved;
+  interleaved.push_back({Parameter::policy, {static_cast<std::int64_t>(Policy::interleaved)}});
+  interleaved.push_back({Parameter::dig, distances(target)});
+  interleaved.push_back({Parameter::dgo, distances(target)});
+  interleaved.push_back({Parameter::m_groups, {1, 2, 4, 8}});
+  others.push_back(
+      {Parameter::policy,
+       {static_cast<std::int64_t>(Policy::staged), static_cast<std::int64_t>(Policy::depth_first),
+        static_cast<std::int64_t>(Policy::critical_path)}});
+  for (Space::Grid* grid : {&interleaved, &others}) {
+    grid->push_back(workers_axis(target));
+    space.grids.push_back(std::move(*grid));
+  }
+
+  const auto tiles = [problem](const Configuration& c) { return counted(problem, c).num_tiles(); };
+  space.constraints.push_back(
+      asked_for(Parameter::tile, 6, "6, has four times the error of 4: must be asked for by name"));
+  space.constraints.push_back(asked_for(Parameter::points,
+                                        static_cast<std::int64_t>(Points::integer),
+                                        "integer, has twice the error of low-error: must be asked "
+                                        "for by name"));
+  space.constraints.push_back(
+      most(Algorithm::winograd, Parameter::group_tiles, "the tiles of the problem", tiles));
+  space.constraints.push_back(most(Algorithm::winograd, Parameter::gemm_positions, "alpha^2",
+                                   [problem](const Configuration& c) -> std::uint64_t {
+                                     return counted(problem, c).num_positions();
+                                   }));
+  space.constraints.push_back({"arithmetic", [](const Configuration& c) {
+                                 const bool split =
+                                     c.get(Parameter::arithmetic) ==
+                                     static_cast<std::int64_t>(Arithmetic::split_f16);
+                                 return split && c.get(Parameter::tile) == 6
+                                            ? std::string("split-f16 with tile 6, must be 2 or 4")
+                                            : std::string();
+                               }});
+  if (target.backend == Backend::cuda) {
+    space.constraints.push_back(
+        {"gemm-filters", [](const Configuration& c) {
+           const std::int64_t group = c.get(Parameter::group_tiles).value_or(1);
+           const std::int64_t filters = c.get(Parameter::gemm_filters).value_or(1);
+           const bool split =
+               c.get(Parameter::arithmetic) == static_cast<std::int64_t>(Arithmetic::split_f16);
+           const std::int64_t wide_tiles = split ? 128 : 64;
+           if ((group <= wide_tiles && filters <= 8) || (group <= 128 && filters <= 4)) {
+             return std::string();
+           }
+           return std::to_string(group) + " tiles x " + std::to_string(filters) +
+                  " blocks, must be at most " + std::to_string(wide_tiles) + " x 8 or 128 x 4";
+         }});
+  }
+  space.constraints.push_back(most(Algorithm::winograd, Parameter::m_groups, "the task groups",
+                                   [tiles](const Configuration& c) -> std::uint64_t {
+                                     const std::int64_t t =
+                                         c.get(Parameter::group_tiles).value_or(1);
+                                     return ceil_div(tiles(c), u64(t));
+                                   }));
+  space.constraints.push_back(
+      {"window", [](const Configuration& c) {
+         const bool staged = c.get(Parameter::policy) == static_cast<std::int64_t>(Policy::staged);
+         return staged && c.get(Parameter::window) == 0
+                    ? std::string("auto, must be whole: a staged order needs all of V and M")
+                    : std::string();
+       }});
+  return space;
+}
+
+}  // namespace megaconv

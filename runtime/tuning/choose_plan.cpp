@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/tuning/choose_plan.hpp"
+
+#include <cstdio>
+
+#include "megaconv/error.hpp"
+#include "megaconv/plan_database.hpp"
+
+namespace megaconv {
+namespace {
+
+// A tuned configuration must not undo what the caller fixed, nor be less exact than what the
+// library chooses unasked.
+bool agrees(const Configuration& configuration, const PlanOptions& options) {
+  for (std::size_t i = 0; i < kNumParameters; ++i) {
+    const auto parameter = static_cast<Parameter>(i);
+    const std::optional<std::int64_t> fixed = fixed_value(parameter, options);
+    if (fixed && configuration.get(parameter) != fixed) return false;
+  }
+  const bool whole = configuration.get(Parameter::window) == 1;
+  if ((options.tiling.v_slots != 0 || options.tiling.m_slots != 0) && whole) return false;
+  const auto less_exact = [&](Parameter parameter, std::int64_t value) {
+    return configuration.get(parameter) == value && !fixed_value(parameter, options);
+  };
+  return !less_exact(Parameter::tile, 6) &&
+         !less_exact(Parameter::points, static_cast<std::int64_t>(Points::integer));
+}
+
+bool fits(std::size_t bytes, const PlanOptions& options) {
+  return options.workspace_limit == 0 || bytes <= options.workspace_limit;
+}
+
+std::string origin_of(const Measurement& measurement, const std::string& file) {
+  char time[32];
+  std::snprintf(time, sizeof time, "%.4g ms", measurement.best_ms);
+  return "database " + file + ", " + time + " when measured " + measurement.measured_at;
+}
+
+/// The fastest row that can be used; nullopt with the reason in `note`.
+std::optional<Choice> choose_from_file(const std::string& file, const PlanKey& key,
+                                       const PlanOptions& options, const WorkspaceOf& workspace_of,
+                                       std::string& note) {
+  try {
+    const PlanDatabase database(file, PlanDatabase::Access::read);
+    const std::vector<Measurement> ranked = rank(database.measurements(key));
+    for (const Measurement& measurement : ranked) {
+      if (!agrees(measurement.configuration, options)) continue;
+      PlanOptions chosen = apply(measurement.configuration, options);
+      if (fits(workspace_of(chosen), options)) return Choice{chosen, origin_of(measurement, file)};
+    }
+    note = ranked.empty() ? "does not know this problem" : "has nothing that fits what is fixed";
+    if (const std::uint64_t foreign = database.num_foreign(key); ranked.empty() && foreign != 0) {
+      note += "; measurements for " + std::to_string(foreign) +
+              " other devices, drivers or builds are ignored";
+    }
+    note = file + ' ' + note;
+  } catch (const Error& error) {
+    note = error.what();
+  }
+  return std::nullopt;
+}
+
+// With a smaller workspace than the one before, as a rule: shorter distances, one group after the
+// other, no V and M at all.
+std::vector<PlanOptions> thriftier(const PlanOptions& options) {
+  std::vector<PlanOptions> tries(3, options);
+  tries[0].mapping.dig = tries[0].mapping.dgo = tries[0].mapping.m_groups = 1;
+  tries[1].mapping.policy = Policy::depth_first;
+  tries[1].tiling.group_tiles = 14;
+  tries[2].tiling.algorithm = Algorithm::direct;
+  std::erase_if(tries, [&](const PlanOptions& attempt) {
+    for (std::size_t i = 0; i < kNumParameters; ++i) {
+      const auto parameter = static_cast<Parameter>(i);
+      const std::optional<std::int64_t> fixed = fixed_value(parameter, options);
+      if (fixed && fixed_value(parameter, attempt) != fixed) return true;
+    }
+    return options.tiling.whole_tensors;
+  });
+  return tries;
+}
+
+Choice choose_by_heuristic(const PlanOptions& options, const WorkspaceOf& workspace_of) {
+  if (options.workspace_limit == 0) return {options, "heuristic"};
+  std::size_t least = workspace_of(options);
+  if (fits(least, options)) return {options, "heuristic"};
+  for (const PlanOptions& attempt : thriftier(options)) {
+    try {
+      const std::size_t bytes = workspace_of(attempt);
+      if (fits(bytes, options)) return {attempt, "heuristic, for the workspace limit"};
+      least = std::min(least, bytes);
+    } catch (const Error&) {  // not for this problem or back end
+    }
+  }
+  throw Error(Status::out_of_memory, "workspace limit " + std::to_string(options.workspace_limit) +
+                                         " bytes, must be at least " + std::to_string(least));
+}
+
+}  // namespace
+
+Choice choose_plan(const ConvProblem& problem, const PlanOptions& options,
+                   const WorkspaceOf& workspace_of) {
+  if (options.policy) return {options, "the caller's policy"};
+  if (options.source == PlanSource::measure) return choose_by_measuring(problem, options);
+  std::string notes;
+  if (options.source == PlanSource::database) {
+    const std::vector<std::string> files = database_files(options);
+    if (files.empty()) notes = "no plan database";
+    for (const std::string& file : files) {
+      std::string note;
+      const PlanKey key = plan_key(problem, options);
+      if (std::optional<Choice> choice = choose_from_file(file, key, options, workspace_of, note)) {
+        return *choice;
+      }
+      notes += (notes.empty() ? "" : "; ") + note;
+    }
+  }
+  Choice choice = choose_by_heuristic(options, workspace_of);
+  if (!notes.empty()) choice.origin += " (" + notes + ')';
+  return choice;
+}
+
+}  // namespace megaconv

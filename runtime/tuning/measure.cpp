@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// PlanSource::measure: a short model-guided search in the caller's process, on data of our own.
+//
+// There is no time for a reference in double. The heuristic's plan is checked on kProbes outputs in
+// double; every candidate must then agree with it on all outputs. Errors are compared with the
+// largest S = sum |x||w| of any output, which one more run of the heuristic's plan, on |w|, gives:
+// rounding stays far below the bound, a task left out or doubled is far above.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <vector>
+
+#include "mapping/cost_model.hpp"
+#include "megaconv/error.hpp"
+#include "runtime/tuning/choose_plan.hpp"
+#include "runtime/tuning/scratch_device.hpp"
+#include "runtime/tuning/search.hpp"
+
+namespace megaconv {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kProbes = 32;
+constexpr int kSamples = 3;
+// A candidate this much slower than the best after one sample is given up.
+constexpr double kGiveUpAt = 1.3;
+// In units of u times the largest S: above the worst of any algorithm we have (tasks/reference.cpp)
+// twice, below one missing product of average size for up to 2^20 products.
+constexpr double kWorstElement = 400;
+
+std::vector<float> random_floats(std::int64_t count, double least, std::uint64_t seed) {
+  SearchRandom random(seed);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) {
+    value = static_cast<float>(least + (1 - least) * random.uniform());
+  }
+  return values;
+}
+
+class InPlaceBench {
+ public:
+  InPlaceBench(const ConvProblem& problem, const PlanOptions& options)
+      : problem_(problem),
+        device_(options.backend == Backend::cuda ? make_cuda_scratch_device()
+                                                 : make_cpu_scratch_device()),
+        x_host_(random_floats(problem.x_size(), 0, 1)),
+        w_host_(random_floats(problem.w_size(), -1, 2)),
+        bias_host_(random_floats(problem.epilogue.bias ? problem.k : 0, 0, 3)),
+        residual_host_(random_floats(problem.epilogue.residual ? problem.y_size() : 0, 0, 4)),
+        x_(*device_, bytes(x_host_)),
+        w_(*device_, bytes(w_host_)),
+        bias_(*device_, bytes(bias_host_)),
+        residual_(*device_, bytes(residual_host_)),
+        y_(*device_, static_cast<std::size_t>(problem.y_size()) * sizeof(float)) {
+    upload(x_, x_host_);
+    upload(bias_, bias_host_);
+    upload(residual_, residual_host_);
+  }
+
+  /// Makes the heuristic's plan the truth. Throws Error(internal) when it is wrong.
+  void set_truth(const Plan& plan) {
+    std::vector<float> magnitudes = w_host_;
+    for (float& w : magnitudes) w = std::fabs(w);
+    upload(w_, magnitudes);
+    const std::vector<float> scale = output_of(plan);
+    const float largest = *std::max_element(scale.begin(), scale.end());
+    tolerance_ = kWorstElement * 0x1p-24 * static_cast<double>(largest);
+    upload(w_, w_host_);
+    truth_ = output_of(plan);
+    SearchRandom random(5);
+    for (int i = 0; i < kProbes; ++i) {
+      const std::size_t at = random.below(truth_.size());
+      if (std::fabs(exact(static_cast<std::int64_t>(at)) - static_cast<double>(truth_[at])) >
+          tolerance_) {
+        throw Error(Status::internal, "measuring in place: the heuristic's plan of " +
+                                          to_string(problem_) + " is wrong at " +
+                                          std::to_string(at));
+      }
+    }
+  }
+
+  /// The least of some samples; infinity when the result is wrong or `best_ms` is out of reach.
+  double time_ms(const Plan& plan, double best_ms) {
+    Run run(*this, plan);
+    run.execute();
+    const std::vector<float> y = download_y();
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const double error = std::fabs(static_cast<double>(y[i]) - static_cast<double>(truth_[i]));
+      if (!(error <= tolerance_)) return std::numeric_limits<double>::infinity();
+    }
+    double least = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < kSamples && !(i > 0 && least > kGiveUpAt * best_ms); ++i) {
+      least = std::min(least, device_->time_ms([&] { run.enqueue(); }));
+    }
+    return least;
+  }
+
+ private:
+  /// A plan with the memory it needs.
+  class Run {
+   public:
+    Run(InPlaceBench& bench, const Plan& plan)
+        : plan_(plan),
+          workspace_(*bench.device_, plan.workspace_bytes()),
+          filters_(*bench.device_, plan.prepared_filter_bytes()),
+          tensors_{.x = bench.x_.data(),
+                   .w = filters_.data() == nullptr ? bench.w_.data() : nullptr,
+                   .bias = bench.bias_.data(),
+                   .residual = bench.residual_.data(),
+                   .y = bench.y_.data(),
+                   .prepared_filters = filters_.data()} {
+      if (filters_.data() != nullptr) plan_.prepare_filters(bench.w_.data(), filters_.data());
+    }
+    void enqueue() { plan_.execute(tensors_, workspace_.data(), plan_.workspace_bytes()); }
+    void execute() {
+      enqueue();
+      plan_.wait(workspace_.data());
+    }
+
+   private:
+    const Plan& plan_;
+    ScratchMemory workspace_, filters_;
+    Tensors tensors_;
+  };
+
+  static std::size_t bytes(const std::vector<float>& values) {
+    return values.size() * sizeof(float);
+  }
+  void upload(const ScratchMemory& to, const std::vector<float>& values) {
+    if (!values.empty()) device_->upload(to.data(), values.data(), bytes(values));
+  }
+  std::vector<float> download_y() {
+    std::vector<float> y(static_cast<std::size_t>(problem_.y_size()));
+    device_->download(y.data(), y_.data(), bytes(y));
+    return y;
+  }
+  std::vector<float> output_of(const Plan& plan) {
+    Run(*this, plan).execute();
+    return download_y();
+  }
+
+  // One element of y in double, from its place in memory.
+  double exact(std::int64_t at) const {
+    const ConvProblem& a = problem_;
+    const std::int64_t p = a.p(), q = a.q(), group_c = a.c / a.groups;
+    std::int64_t n = 0, k = 0, row = 0, col = 0;
+    if (a.layout == Layout::nchw) {
+      n = at / (a.k * p * q), k = at / (p * q) % a.k, row = at / q % p, col = at % q;
+    } else if (a.layout == Layout::nhwc) {
+      n = at / (p * q * a.k), row = at / (q * a.k) % p, col = at / a.k % q, k = at % a.k;
+    } else {
+      k = at / (p * q * a.n), row = at / (q * a.n) % p, col = at / a.n % q, n = at % a.n;
+    }
+    double sum = 0;
+    for (std::int64_t c = 0; c < group_c; ++c) {
+      const std::int64_t channel = k / (a.k / a.groups) * group_c + c;
+      for (std::int64_t r = 0; r < a.r; ++r) {
+        for (std::int64_t s = 0; s < a.s; ++s) {
+          const std::int64_t h = row * a.stride_h + r * a.dilation_h - a.pad_h;
+          const std::int64_t w = col * a.stride_w + s * a.dilation_w - a.pad_w;
+          if (h < 0 || h >= a.h || w < 0 || w >= a.w) continue;
+          sum += static_cast<double>(x_host_[x_index(n, channel, h, w)]) *
+                 static_cast<double>(w_host_[w_index(k, c, r, s)]);
+        }
+      }
+    }
+    if (a.epilogue.bias) sum += static_cast<double>(bias_host_[static_cast<std::size_t>(k)]);
+    if (a.epilogue.residual) {
+      sum += static_cast<double>(residual_host_[static_cast<std::size_t>(at)]);
+    }
+    return a.epilogue.relu ? std::max(sum, 0.0) : sum;
+  }
+  std::size_t x_index(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) const {
+    const ConvProblem& a = problem_;
+    const std::int64_t index = a.layout == Layout::nchw   ? ((n * a.c + c) * a.h + h) * a.w + w
+                               : a.layout == Layout::nhwc ? ((n * a.h + h) * a.w + w) * a.c + c
+                                                          : ((c * a.h + h) * a.w + w) * a.n + n;
+    return static_cast<std::size_t>(index);
+  }
+  std::size_t w_index(std::int64_t k, std::int64_t c, std::int64_t r, std::int64_t s) const {
+    const ConvProblem& a = problem_;
+    const std::int64_t group_c = a.c / a.groups;
+    const std::int64_t index = a.layout == Layout::nchw   ? ((k * group_c + c) * a.r + r) * a.s + s
+                               : a.layout == Layout::nhwc ? ((k * a.r + r) * a.s + s) * group_c + c
+                                                          : ((c * a.r + r) * a.s + s) * a.k + k;
+    return static_cast<std::size_t>(index);
+  }
+
+  const ConvProblem problem_;
+  std::unique_ptr<ScratchDevice> device_;
+  std::vector<float> x_host_, w_host_, bias_host_, residual_host_;
+  ScratchMemory x_, w_, bias_, residual_, y_;
+  std::vector<float> truth_;
+  double tolerance_ = 0;
+};
+
+}  // namespace
+
+Choice choose_by_measuring(const ConvProblem& problem, const PlanOptions& options) {
+  const Clock::time_point end = Clock::now() + std::chrono::milliseconds(options.measure_ms);
+  PlanOptions heuristic = options;
+  heuristic.source = PlanSource::heuristic;
+  const Plan first = Plan::create(problem, heuristic);
+  InPlaceBench bench(problem, options);
+  bench.set_truth(first);
+  const double heuristic_ms = bench.time_ms(first, std::numeric_limits<double>::infinity());
+
+  const Target target = target_of(options);
+  const Space space = make_space(problem, target, {.plan = options, .axes = {}});
+  const auto estimate = [&](const Configuration& configuration) {
+    return estimate_ms(problem, apply(configuration, options), target);
+  };
+  double best_ms = heuristic_ms;
+  std::optional<Configuration> best;
+  int measured = 1;
+  run_search(Strategy::model, {space, estimate}, [&](std::uint64_t index) -> std::optional<double> {
+    if (Clock::now() >= end) return std::nullopt;
+    const Configuration configuration = space.at(index);
+    double ms = std::numeric_limits<double>::infinity();
+    try {
+      const Plan plan = Plan::create(problem, apply(configuration, options));
+      const bool fits =
+          options.workspace_limit == 0 || plan.workspace_bytes() <= options.workspace_limit;
+      if (fits) ms = bench.time_ms(plan, best_ms);
+      measured += fits ? 1 : 0;
+    } catch (const Error&) {  // no such plan, or one that failed: not a candidate
+    }
+    if (ms < best_ms) {
+      best_ms = ms;
+      best = configuration;
+    }
+    return ms;
+  });
+  char text[128];
+  std::snprintf(text, sizeof text, "measuring %d candidates: %.4g ms, the heuristic's %.4g ms",
+                measured, best_ms, heuristic_ms);
+  return {best ? apply(*best, options) : heuristic, text};
+}
+
+}  // namespace megaconv

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a plan's configuration comes from, and that describe() says so.
+#include <cstdlib>
+
+#include "megaconv/error.hpp"
+#include "megaconv/plan_database.hpp"
+#include "tests/catch.hpp"
+#include "tests/tools/scratch_folder.hpp"
+
+namespace megaconv {
+namespace {
+
+using cli::ScratchFolder;
+
+const ConvProblem kProblem = parse_problem("n2c32h20k32");
+
+/// A database that knows one configuration of kProblem.
+class Tuned {
+ public:
+  explicit Tuned(const char* configuration, PlanKey key = plan_key(kProblem, {.num_threads = 2}))
+      : file_(folder_.path("plans.db")) {
+    Measurement m;
+    m.configuration = parse_configuration(configuration);
+    m.samples_ms = {1.5};
+    summarize(m);
+    PlanDatabase(file_, PlanDatabase::Access::write).add(key, m);
+  }
+  PlanOptions options() const { return {.database = file_, .num_threads = 2}; }
+  const ScratchFolder& folder() const { return folder_; }
+
+ private:
+  ScratchFolder folder_;
+  std::string file_;
+};
+
+constexpr const char* kConfiguration =
+    "algo=winograd,tile=2,group-tiles=17,window=whole,policy=depth_first,workers=2";
+
+TEST_CASE("A plan takes what the database has, and says from where", "[plan_source]") {
+  const Tuned tuned(kConfiguration);
+  const Plan plan = Plan::create(kProblem, tuned.options());
+  CHECK(plan.lowering().graph.tiling.m == 2);
+  CHECK(plan.lowering().graph.tiling.group_tiles == 17);
+  CHECK(plan.lowering().mapping.policy == "depth_first");
+  CHECK_THAT(plan.describe(), ContainsSubstring("chosen by: database"));
+  CHECK_THAT(plan.describe(), ContainsSubstring("1.5 ms when measured"));
+  PlanOptions heuristic = tuned.options();
+  heuristic.source = PlanSource::heuristic;
+  CHECK_THAT(Plan::create(kProblem, heuristic).describe(),
+             ContainsSubstring("chosen by: heuristic\n"));
+}
+
+TEST_CASE("What the caller fixed is not undone by the database", "[plan_source]") {
+  const Tuned tuned(kConfiguration);
+  PlanOptions options = tuned.options();
+  options.tiling.m = 4;
+  const Plan plan = Plan::create(kProblem, options);
+  CHECK(plan.lowering().graph.tiling.m == 4);
+  CHECK_THAT(plan.describe(), ContainsSubstring("nothing that fits what is fixed"));
+  const Tuned inexact("algo=winograd,tile=6,workers=2");
+  CHECK(Plan::create(kProblem, inexact.options()).lowering().graph.tiling.m != 6);
+}
+
+TEST_CASE("Rows of another build, device or filter mode are ignored and said", "[plan_source]") {
+  PlanKey key = plan_key(kProblem, {.num_threads = 2});
+  key.build = "0.0.1-0123456789ab";
+  const Tuned tuned(kConfiguration, key);
+  const std::string text = Plan::create(kProblem, tuned.options()).describe();
+  CHECK_THAT(text, ContainsSubstring("chosen by: heuristic ("));
+  CHECK_THAT(text, ContainsSubstring("1 other devices, drivers or builds are ignored"));
+}
+
+TEST_CASE("A database that is damaged or missing leaves the heuristic", "[plan_source]") {
+  const ScratchFolder folder;
+  const std::string file = folder.write("plans.db", std::string(4096, 'x'));
+  CHECK_THAT(Plan::create(kProblem, {.database = file}).describe(),
+             ContainsSubstring("it is not a plan database"));
+  CHECK_THAT(Plan::create(kProblem, {.database = folder.path("absent.db")}).describe(),
+             ContainsSubstring("does not exist"));
+}
+
+TEST_CASE("A workspace limit is respected by every source", "[plan_source]") {
+  const Tuned tuned(kConfiguration);
+  const Plan free = Plan::create(kProblem, tuned.options());
+  PlanOptions options = tuned.options();
+  options.workspace_limit = free.workspace_bytes() - 1;
+  const Plan limited = Plan::create(kProblem, options);
+  CHECK(limited.workspace_bytes() <= options.workspace_limit);
+  CHECK_THAT(limited.describe(), ContainsSubstring("chosen by: heuristic"));
+  options.source = PlanSource::measure;
+  options.measure_ms = 30;
+  CHECK(Plan::create(kProblem, options).workspace_bytes() <= options.workspace_limit);
+  options.workspace_limit = 100;
+  try {
+    Plan::create(kProblem, options);
+    FAIL("a plan in 100 bytes");
+  } catch (const Error& error) {
+    CHECK(error.status() == Status::out_of_memory);
+    CHECK_THAT(error.what(), ContainsSubstring("workspace limit 100 bytes, must be at least"));
+  }
+}
+
+TEST_CASE("Measuring in place ends in its time with a plan that is right", "[plan_source]") {
+  for (const char* text : {"n2c32h20k32+bias+relu", "n1c8h9k24r5+nhwc+residual", "c6h7k6g3u2"}) {
+    const Plan plan = Plan::create(
+        parse_problem(text), {.source = PlanSource::measure, .measure_ms = 60, .num_threads = 2});
+    CHECK_THAT(plan.describe(), ContainsSubstring("chosen by: measuring"));
+  }
+}
+
+}  // namespace
+}  // namespace megaconv

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys and measurements as JSON: what the measuring process, ask, tell, export and import speak.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "megaconv/plan_database.hpp"
+
+namespace megaconv::cli {
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const PlanKey& key);
+Json to_json(const Measurement& measurement);
+/// {"tile":4,"policy":"staged",...}
+Json to_json(const Configuration& configuration);
+
+/// Throw Error(invalid_argument) naming the key that is missing or wrong. A measurement needs
+/// "configuration", a text or an object, and either "samples_ms" or a "verdict" that is not right.
+PlanKey key_from_json(const Json& json);
+Measurement measurement_from_json(const Json& json);
+
+/// One line of JSON, or Error(invalid_argument) that says where it is wrong.
+Json parse_line(const std::string& line);
+
+}  // namespace megaconv::cli
