@@ -53,7 +53,8 @@ std::string svg(const ProgressChart& chart) {
   if (chart.reference > 0) least = std::min(least, chart.reference);
   if (!std::isfinite(least)) return {};
   const double step = tick_step(std::max(most - least, most * 0.05));
-  const double low = std::floor(least / step) * step, high = std::ceil(most / step) * step;
+  const double low = std::floor(least / step) * step;
+  const double high = std::max(std::ceil(most / step) * step, low + step);
   const double last = static_cast<double>(std::max<std::size_t>(chart.values.size(), 2));
   const auto x_of = [&](double i) {
     return kLeft + (i - 1) / (last - 1) * (kWidth - kLeft - kRight);
