@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "mapping/enum_names.hpp"
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 
@@ -43,21 +44,12 @@ Interleaving choose_interleaving(const MappingOptions& options, const TaskGraph&
 
 }  // namespace
 
-const char* to_string(Policy policy) noexcept {
-  for (const auto& [value, text] : kPolicyNames) {
-    if (value == policy) return text;
-  }
-  return "unknown";
-}
+const char* to_string(Policy policy) noexcept { return name_of(kPolicyNames, policy); }
 
 Policy parse_policy(std::string_view name) {
-  std::string allowed;
-  for (const auto& [value, text] : kPolicyNames) {
-    if (name == text) return value;
-    allowed += (allowed.empty() ? "" : ", ") + std::string(text);
-  }
+  if (const auto policy = value_of(kPolicyNames, name)) return *policy;
   throw Error(Status::invalid_argument,
-              "policy \"" + excerpt(name) + "\": must be one of " + allowed);
+              "policy \"" + excerpt(name) + "\": must be one of " + list_names(kPolicyNames));
 }
 
 TaskOrder order_staged(const TaskGraph& graph) {

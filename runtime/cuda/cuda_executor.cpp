@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "mapping/tiling.hpp"
 #include "runtime/cuda/device_run.hpp"
 #include "runtime/cuda/error.hpp"
 #include "runtime/cuda/kernels.hpp"
@@ -126,17 +127,17 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
   args.gemm_tiles = kernels.gemm_tiles;
   args.gemm_filters = kernels.gemm_filters;
   const std::int32_t multiple = std::max(kernels.channel_multiple, i32(block));
-  args.c_padded = (i32(tiling.channel_blocks() * block) + multiple - 1) / multiple * multiple;
+  args.c_padded = ceil_div(i32(tiling.channel_blocks() * block), multiple) * multiple;
   args.k_padded = i32(tiling.filter_blocks() * block);
   args.v_slots = i32(tiling.v_slots);
   args.m_slots = i32(tiling.m_slots);
-  args.tile_chunks = tiling.algorithm == Algorithm::winograd ? i32(tiling.tile_chunks()) : 0;
-  const auto chunks = [](std::uint32_t total, std::uint32_t part) {
-    return part == 0 ? 0 : static_cast<std::int32_t>((total + part - 1) / part);
-  };
-  args.input_channel_chunks = chunks(tiling.channel_blocks(), tiling.channel_blocks_per_input_task);
-  args.filter_channel_chunks =
-      chunks(tiling.channel_blocks(), tiling.channel_blocks_per_filter_task);
+  if (tiling.algorithm == Algorithm::winograd) {
+    args.tile_chunks = i32(tiling.tile_chunks());
+    args.input_channel_chunks =
+        i32(ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_input_task));
+    args.filter_channel_chunks =
+        i32(ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_filter_task));
+  }
   args.tiles_per_transform_task = i32(tiling.tiles_per_transform_task);
   args.channels_per_input_task = i32(tiling.channel_blocks_per_input_task * block);
   args.filters_per_gemm_task = i32(tiling.filter_blocks_per_gemm_task * block);
@@ -313,8 +314,7 @@ class CudaExecutor final : public Executor {
 
   std::size_t count_filter_bytes(const Tiling& tiling) const {
     if (tiling.algorithm != Algorithm::winograd) return tiling.u_bytes();
-    const std::size_t chunks = (tiling.filter_blocks() + tiling.filter_blocks_per_gemm_task - 1) /
-                               tiling.filter_blocks_per_gemm_task;
+    const std::size_t chunks = ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
     return chunks * tiling.num_positions() * position_bytes(args_.gemm_filters, args_.c_padded) +
            (kernels_.measure != nullptr ? kMagnitudeBytes : 0);
   }

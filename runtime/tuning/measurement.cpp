@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 
+#include "mapping/enum_names.hpp"
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 #include "megaconv/plan_database.hpp"
@@ -39,21 +40,12 @@ std::string user_file_or_empty() {
 
 }  // namespace
 
-const char* to_string(Verdict verdict) noexcept {
-  for (const auto& [value, text] : kVerdictNames) {
-    if (value == verdict) return text;
-  }
-  return "unknown";
-}
+const char* to_string(Verdict verdict) noexcept { return name_of(kVerdictNames, verdict); }
 
 Verdict parse_verdict(std::string_view name) {
-  std::string allowed;
-  for (const auto& [value, text] : kVerdictNames) {
-    if (name == text) return value;
-    allowed += (allowed.empty() ? "" : ", ") + std::string(text);
-  }
+  if (const auto verdict = value_of(kVerdictNames, name)) return *verdict;
   throw Error(Status::invalid_argument,
-              "verdict \"" + excerpt(name) + "\", must be one of " + allowed);
+              "verdict \"" + excerpt(name) + "\", must be one of " + list_names(kVerdictNames));
 }
 
 std::string new_measurement_id() {

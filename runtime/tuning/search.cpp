@@ -4,6 +4,7 @@
 
 #include <unordered_set>
 
+#include "mapping/enum_names.hpp"
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 
@@ -18,21 +19,12 @@ constexpr std::pair<Strategy, const char*> kStrategyNames[] = {
 
 }  // namespace
 
-const char* to_string(Strategy strategy) noexcept {
-  for (const auto& [value, text] : kStrategyNames) {
-    if (value == strategy) return text;
-  }
-  return "unknown";
-}
+const char* to_string(Strategy strategy) noexcept { return name_of(kStrategyNames, strategy); }
 
 Strategy parse_strategy(std::string_view name) {
-  std::string allowed;
-  for (const auto& [value, text] : kStrategyNames) {
-    if (name == text) return value;
-    allowed += (allowed.empty() ? "" : ", ") + std::string(text);
-  }
+  if (const auto strategy = value_of(kStrategyNames, name)) return *strategy;
   throw Error(Status::invalid_argument,
-              "strategy \"" + excerpt(name) + "\", must be one of " + allowed);
+              "strategy \"" + excerpt(name) + "\", must be one of " + list_names(kStrategyNames));
 }
 
 void run_search(Strategy strategy, const Search& search, const Evaluate& evaluate) {
