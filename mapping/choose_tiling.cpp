@@ -71,7 +71,18 @@ bool winograd_pays(const ConvProblem& problem) {
          tiles >= kLeastWinogradTiles && 2 * products <= direct_products;
 }
 
-Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& options) {
+// Whoever says how products, groups or a window shall be, means one of the others.
+bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& options, bool winograd,
+                         const Target& target) {
+  const bool asked = options.m != 0 || options.group_tiles != 0 || options.v_slots != 0 ||
+                     options.m_slots != 0 || options.rows_per_group != 0;
+  return target.split_f16 && options.arithmetic != Arithmetic::fma && !asked &&
+         problem.layout != Layout::chwn && implicit_gemm_obstacle(problem).empty() &&
+         implicit_gemm_pays(problem, winograd, target);
+}
+
+Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& options,
+                           const Target& target) {
   if (is_winograd(options.algorithm)) {
     const std::string obstacle = winograd_obstacle(options.algorithm, problem);
     if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
@@ -80,9 +91,15 @@ Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& opti
     const std::string obstacle = opencnn_obstacle(problem);
     if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
   }
+  if (options.algorithm == Algorithm::implicit_gemm) {
+    const std::string obstacle = implicit_gemm_obstacle(problem);
+    if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
+  }
   if (options.algorithm != Algorithm::automatic) return options.algorithm;
-  const bool possible = winograd_obstacle(Algorithm::winograd, problem).empty();
-  return possible && winograd_pays(problem) ? Algorithm::winograd : Algorithm::direct;
+  const bool winograd =
+      winograd_obstacle(Algorithm::winograd, problem).empty() && winograd_pays(problem);
+  if (takes_implicit_gemm(problem, options, winograd, target)) return Algorithm::implicit_gemm;
+  return winograd ? Algorithm::winograd : Algorithm::direct;
 }
 
 // Size of the shares when `total` rows are shared out in parts of at most about `most`: the largest
@@ -265,7 +282,7 @@ Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, con
   check_options(options, target);
   Tiling tiling;
   tiling.problem = problem;
-  tiling.algorithm = choose_algorithm(problem, options);
+  tiling.algorithm = choose_algorithm(problem, options, target);
   tiling.filters = options.filters;
   if (is_winograd(tiling.algorithm)) {
     tiling.m = options.m != 0 ? options.m : choose_m(problem);
@@ -282,6 +299,8 @@ Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, con
     target.backend == Backend::cuda ? choose_direct_for_cuda(tiling, target)
                                     : choose_direct(tiling, target);
     set_task_sizes(tiling, options);
+  } else if (tiling.algorithm == Algorithm::implicit_gemm) {
+    choose_implicit_gemm(tiling, options, target);
   } else {
     tiling.output_layout = options.output_layout;  // the rest of openCNN's blocking is fixed
   }

@@ -98,7 +98,8 @@ std::vector<ParameterInfo> make_table() {
       choice(
           "algo",
           {word("direct", Algorithm::direct), word("winograd", Algorithm::winograd),
-           word("opencnn", Algorithm::opencnn), word("fused-winograd", Algorithm::fused_winograd)},
+           word("opencnn", Algorithm::opencnn), word("fused-winograd", Algorithm::fused_winograd),
+           word("implicit-gemm", Algorithm::implicit_gemm)},
           &PlanOptions::tiling, &TilingOptions::algorithm));
   put(Parameter::tile, size("tile", &TilingOptions::m));
   put(Parameter::points,
@@ -258,6 +259,9 @@ Configuration configuration_of(const Lowering& lowering, std::uint32_t workers) 
   } else if (tiling.algorithm == Algorithm::direct) {
     configuration.set(Parameter::gemm_filters, tiling.filter_blocks_per_gemm_task);
     configuration.set(Parameter::rows, tiling.rows_per_group);
+    configuration.set(Parameter::cols, tiling.cols_per_group);
+  } else if (tiling.algorithm == Algorithm::implicit_gemm) {
+    configuration.set(Parameter::gemm_filters, tiling.filter_blocks_per_gemm_task);
     configuration.set(Parameter::cols, tiling.cols_per_group);
   } else {
     configuration.set(Parameter::output_layout, static_cast<std::int64_t>(tiling.output_layout));

@@ -77,11 +77,13 @@ class CostModel {
     const double taps = static_cast<double>(tiling.problem.r * tiling.problem.s);
     const double positions = tiling.num_positions();
     const bool winograd = is_winograd(tiling.algorithm);
+    const bool implicit_gemm = tiling.algorithm == Algorithm::implicit_gemm;
     const double filter_task_channels =
-        winograd ? tiling.channel_blocks_per_filter_task * kLanes : channels;
+        winograd || implicit_gemm ? tiling.channel_blocks_per_filter_task * kLanes : channels;
     const double filter_values =
         filter_task_filters * filter_task_channels * (taps + (winograd ? positions : taps));
-    const double pixels = double(tiling.rows_per_group) * tiling.cols_per_group;
+    const double pixels = implicit_gemm ? double(tiling.places_per_group)
+                                        : double(tiling.rows_per_group) * tiling.cols_per_group;
     of(TaskKind::filter_transform) = transform(filter_values);
     of(TaskKind::direct) = 2 * pixels * task_filters * channels * taps;
     if (tiling.algorithm != Algorithm::winograd) return;  // fused tasks are all alike

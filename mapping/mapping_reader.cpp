@@ -237,9 +237,9 @@ class Values {
 Tiling read_tiling(Values& values, const ConvProblem& problem) {
   Tiling tiling;
   tiling.problem = problem;
-  tiling.algorithm = values.choice(
-      "tiling.algorithm",
-      {Algorithm::direct, Algorithm::winograd, Algorithm::opencnn, Algorithm::fused_winograd});
+  tiling.algorithm =
+      values.choice("tiling.algorithm", {Algorithm::direct, Algorithm::winograd, Algorithm::opencnn,
+                                         Algorithm::fused_winograd, Algorithm::implicit_gemm});
   tiling.filters = values.choice("tiling.filters", {FilterMode::every_run, FilterMode::prepared});
   if (is_winograd(tiling.algorithm)) {
     tiling.points = values.choice("tiling.points", {Points::low_error, Points::integer});

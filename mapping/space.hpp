@@ -18,6 +18,7 @@ struct AlgorithmSpace {
 AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target);
 AlgorithmSpace fused_winograd_space(const ConvProblem& problem, const Target& target);
 AlgorithmSpace direct_space(const ConvProblem& problem, const Target& target);
+AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& target);
 AlgorithmSpace opencnn_space(const ConvProblem& problem, const Target& target);
 
 /// The values of `values` from 1 to `most`.

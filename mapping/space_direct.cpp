@@ -63,6 +63,21 @@ AlgorithmSpace fused_winograd_space(const ConvProblem& problem, const Target& ta
   return space;
 }
 
+// Stripes and groups are cut for the filters of a task.
+AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& target) {
+  AlgorithmSpace space;
+  const bool possible = target.backend == Backend::cuda && target.split_f16 &&
+                        problem.layout != Layout::chwn && implicit_gemm_obstacle(problem).empty();
+  if (!possible) return space;
+  Tiling tiling;
+  tiling.problem = problem;
+  add_orders(space,
+             {{Parameter::algo, {static_cast<std::int64_t>(Algorithm::implicit_gemm)}},
+              {Parameter::gemm_filters, at_most({1, 2, 4, 8}, tiling.filter_blocks())}},
+             target);
+  return space;
+}
+
 AlgorithmSpace opencnn_space(const ConvProblem& problem, const Target& target) {
   AlgorithmSpace space;
   if (target.backend != Backend::cuda || !opencnn_obstacle(problem).empty()) return space;

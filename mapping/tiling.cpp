@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "mapping/opencnn_blocking.hpp"
+#include "mapping/stripes.hpp"
 #include "megaconv/error.hpp"
 
 namespace megaconv {
@@ -85,6 +86,32 @@ void derive_direct(Tiling& tiling) {
   tiling.output_tasks = 0;
 }
 
+void derive_implicit_gemm(Tiling& tiling) {
+  const std::string obstacle = implicit_gemm_obstacle(tiling.problem);
+  if (!obstacle.empty()) reject(obstacle);
+  const ConvProblem& a = tiling.problem;
+  check_field("cols_per_group", tiling.cols_per_group, u64(a.q()));
+  check_field("channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task,
+              tiling.channel_blocks());
+  check_field("filter_blocks_per_gemm_task", tiling.filter_blocks_per_gemm_task,
+              128 / Tiling::kLaneBlock);
+  check_field("filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task, 1);
+  const Stripes stripes = make_stripes(a, static_cast<std::int32_t>(tiling.cols_per_group));
+  if (stripes.reach > kMostReach) {
+    reject("cols_per_group = " + std::to_string(tiling.cols_per_group) + ": a filter reaches " +
+           std::to_string(stripes.reach) + " places, must be at most " +
+           std::to_string(kMostReach));
+  }
+  const std::uint64_t places = u64(places_of_stripe(a, stripes));
+  check_field("places_per_group", tiling.places_per_group, places);
+  tiling.num_groups =
+      u32(checked_groups(ceil_div(u64(a.q()), std::uint64_t{tiling.cols_per_group}) *
+                         ceil_div(places, std::uint64_t{tiling.places_per_group})));
+  tiling.arithmetic = Arithmetic::split_f16;
+  tiling.input_tasks = tiling.output_tasks = 0;
+  tiling.gemm_tasks = ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
+}
+
 void derive_opencnn(Tiling& tiling) {
   const std::string obstacle = opencnn_obstacle(tiling.problem);
   if (!obstacle.empty()) reject(obstacle);
@@ -158,6 +185,41 @@ std::uint64_t Tiling::u_bytes() const {
   return filter_elements * filter_blocks() * u64(problem.c / problem.groups) * kBlockBytes;
 }
 
+Stripes make_stripes(const ConvProblem& a, std::int32_t cols) {
+  const auto i32 = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
+  const bool whole = cols >= a.q();
+  Stripes stripes{};
+  stripes.cols = cols;
+  stripes.pitch = whole ? i32(a.w + a.pad_w) : i32(cols + a.filter_extent_w() - 1);
+  stripes.period = i32(a.h + a.pad_h);
+  stripes.reach = i32((a.filter_extent_h() - 1) * stripes.pitch + a.filter_extent_w() - 1);
+  return stripes;
+}
+
+std::int64_t places_of_stripe(const ConvProblem& problem, const Stripes& stripes) {
+  return problem.n * stripes.period * stripes.pitch;
+}
+
+std::string implicit_gemm_obstacle(const ConvProblem& a) {
+  // The kernel counts places and elements of x in 32 bits.
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  std::string obstacle;
+  if (a.stride_h != 1 || a.stride_w != 1) {
+    obstacle = "stride " + pair_text(a.stride_h, a.stride_w) + ", must be 1x1";
+  } else if (a.groups != 1) {
+    obstacle = "groups = " + std::to_string(a.groups) + ", must be 1";
+  } else if (a.pad_h >= a.filter_extent_h() || a.pad_w >= a.filter_extent_w()) {
+    obstacle = "padding " + pair_text(a.pad_h, a.pad_w) + ", must be less than the filter";
+  } else if (make_stripes(a, 1).reach > kMostReach) {
+    obstacle = "a dilated filter of " + pair_text(a.filter_extent_h(), a.filter_extent_w()) +
+               ", must reach over at most " + std::to_string(kMostReach) + " places";
+  } else if (a.x_size() >= kMost || a.y_size() >= kMost ||
+             places_of_stripe(a, make_stripes(a, static_cast<std::int32_t>(a.q()))) >= kMost / 2) {
+    obstacle = "x or y of more than 2^31 elements";
+  }
+  return obstacle.empty() ? obstacle : "implicit_gemm: " + obstacle;
+}
+
 std::string winograd_obstacle(Algorithm algorithm, const ConvProblem& problem) {
   return fast_3x3_obstacle(algorithm, problem);
 }
@@ -172,8 +234,10 @@ std::string opencnn_obstacle(const ConvProblem& problem) {
 
 void check_split_f16(const Tiling& tiling) {
   std::string obstacle;
+  if (tiling.algorithm == Algorithm::implicit_gemm) return;
   if (tiling.algorithm != Algorithm::winograd) {
-    obstacle = std::string("algorithm ") + to_string(tiling.algorithm) + ", must be winograd";
+    obstacle = std::string("algorithm ") + to_string(tiling.algorithm) +
+               ", must be winograd or implicit_gemm";
   } else if (tiling.m != 2 && tiling.m != 4) {
     obstacle = "m = " + std::to_string(tiling.m) + ", must be 2 or 4";
   }
@@ -220,6 +284,7 @@ void derive_counts(Tiling& tiling) {
                 filter_blocks);
     tiling.algorithm == Algorithm::winograd         ? derive_winograd(tiling)
     : tiling.algorithm == Algorithm::fused_winograd ? derive_fused_winograd(tiling)
+    : tiling.algorithm == Algorithm::implicit_gemm  ? derive_implicit_gemm(tiling)
                                                     : derive_direct(tiling);
   }
   tiling.num_filter_tasks = tiling.filters == FilterMode::prepared ? 0 : count_filter_tasks(tiling);
@@ -248,6 +313,8 @@ const char* to_string(Algorithm algorithm) noexcept {
       return "opencnn";
     case Algorithm::fused_winograd:
       return "fused_winograd";
+    case Algorithm::implicit_gemm:
+      return "implicit_gemm";
   }
   return "unknown";
 }
@@ -315,6 +382,11 @@ std::string to_string(const Tiling& tiling) {
   } else if (tiling.algorithm == Algorithm::opencnn) {
     text << " F(2x2, 3x3), output layout " << to_string(tiling.output_layout)
          << "\nfused task: " << opencnn::kTiles << " tiles, " << opencnn::kFilters << " filters\n";
+  } else if (tiling.algorithm == Algorithm::implicit_gemm) {
+    text << ", split_f16 arithmetic\n"
+         << "places of a group: " << tiling.places_per_group << ", in stripes of "
+         << tiling.cols_per_group << " columns\n"
+         << "direct task: " << blocks(tiling.filter_blocks_per_gemm_task) << '\n';
   } else if (tiling.algorithm == Algorithm::direct) {
     text << "\npixels of a group: " << tiling.rows_per_group << " x " << tiling.cols_per_group
          << '\n'
@@ -325,7 +397,7 @@ std::string to_string(const Tiling& tiling) {
     text << opencnn::kFilters << " filters of " << opencnn::kChannels << " channels";
   } else {
     text << blocks(tiling.filter_blocks_per_filter_task);
-    if (is_winograd(tiling.algorithm)) {
+    if (is_winograd(tiling.algorithm) || tiling.algorithm == Algorithm::implicit_gemm) {
       text << " of filters x " << tiling.channel_blocks_per_filter_task << " of channels";
     }
   }

@@ -42,6 +42,9 @@ void count_tiles(Tiling& tiling);
 /// that has no tasks yet or too many groups.
 void derive_counts(Tiling& tiling);
 
+/// What keeps implicit GEMM's tasks from computing the problem; empty when nothing does.
+std::string implicit_gemm_obstacle(const ConvProblem& problem);
+
 /// What keeps openCNN's kernel from computing the problem; empty when nothing does.
 std::string opencnn_obstacle(const ConvProblem& problem);
 
@@ -50,6 +53,13 @@ void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, cons
 
 /// Sizes of the tasks of a direct tiling on a GPU.
 void choose_direct_for_cuda(Tiling& tiling, const Target& target);
+
+/// Whether implicit GEMM is expected to be faster than Winograd, if `winograd` is possible, or than
+/// direct tasks.
+bool implicit_gemm_pays(const ConvProblem& problem, bool winograd, const Target& target);
+
+/// Sizes of the tasks of an implicit GEMM.
+void choose_implicit_gemm(Tiling& tiling, const TilingOptions& options, const Target& target);
 
 /// Filter transform tasks of a run that has any: NF unless filters are prepared.
 std::uint32_t count_filter_tasks(const Tiling& tiling);

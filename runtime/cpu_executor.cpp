@@ -125,6 +125,9 @@ std::unique_ptr<Executor> make_cpu_executor(const Lowering& lowering, const Plan
   if (lowering.graph.tiling.algorithm == Algorithm::opencnn) {
     throw Error(Status::unsupported, "opencnn: backend cpu, must be cuda");
   }
+  if (lowering.graph.tiling.algorithm == Algorithm::implicit_gemm) {
+    throw Error(Status::unsupported, "implicit_gemm: backend cpu, must be cuda");
+  }
   if (lowering.graph.tiling.arithmetic == Arithmetic::split_f16) {
     throw Error(Status::unsupported, "arithmetic split_f16: backend cpu, must be cuda");
   }

@@ -36,6 +36,7 @@ const char* algorithm_word(Algorithm algorithm) {
          : algorithm == Algorithm::opencnn        ? "opencnn"
          : algorithm == Algorithm::winograd       ? "winograd"
          : algorithm == Algorithm::fused_winograd ? "fused-winograd"
+         : algorithm == Algorithm::implicit_gemm  ? "implicit-gemm"
                                                   : "auto";
 }
 
@@ -111,9 +112,11 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
                          {"direct", Algorithm::direct},
                          {"winograd", Algorithm::winograd},
                          {"fused-winograd", Algorithm::fused_winograd},
-                         {"opencnn", Algorithm::opencnn}},
+                         {"opencnn", Algorithm::opencnn},
+                         {"implicit-gemm", Algorithm::implicit_gemm}},
                         "NAME",
-                        "auto (default), direct, winograd, fused-winograd (CPU) or opencnn (CUDA)");
+                        "auto (default), direct, winograd, fused-winograd (CPU), opencnn (CUDA)\n"
+                        "or implicit-gemm (CUDA on compute capability 9.0)");
   add_choice<std::uint32_t>(app, "--tile", tiling.m, {{"2", 2}, {"4", 4}, {"6", 6}}, "m",
                             "Winograd output tile: 2, 4 or 6");
   add_choice<Points>(app, "--points", tiling.points,

@@ -11,6 +11,7 @@ namespace megaconv::cli {
 
 std::string algorithm_text(const Tiling& tiling) {
   if (tiling.algorithm == Algorithm::direct) return "direct";
+  if (tiling.algorithm == Algorithm::implicit_gemm) return "implicit GEMM, split f16";
   if (tiling.algorithm == Algorithm::opencnn) {
     return std::string("opencnn, ") + to_string(tiling.output_layout);
   }

@@ -26,6 +26,7 @@ enum class Algorithm : std::uint8_t {
   winograd,
   opencnn,         ///< fused F(2x2,3x3), FP32, CUDA only; Castro et al., Mathematics 2021, 9, 2033
   fused_winograd,  ///< a task takes a group through all three stages; CPU only
+  implicit_gemm,   ///< direct convolution on tensor cores; CUDA on compute capability 9.0, stride 1
 };
 
 /// Interpolation points of F(m x m, 3 x 3), besides infinity.
@@ -34,7 +35,7 @@ enum class Algorithm : std::uint8_t {
 /// low_error has 2.2 times less error at m = 4; integer keeps integers exact, which tests use.
 enum class Points : std::uint8_t { low_error, integer };
 
-/// How Winograd's products are computed. Both are FP32-accurate.
+/// How products are computed. Both are FP32-accurate.
 enum class Arithmetic : std::uint8_t {
   automatic,  ///< split_f16 where it runs, else fma
   fma,        ///< FP32 multiply-adds
@@ -68,6 +69,7 @@ struct Target {
   std::uint32_t workers = 1;                     ///< tasks that run at the same time
   std::size_t cache_bytes_per_worker = 1 << 20;  ///< fast memory that a worker has to itself
   bool split_f16 = false;                        ///< has tasks with Arithmetic::split_f16
+  std::uint32_t multiprocessors = 1;  ///< CUDA: each runs one implicit GEMM task at a time
 };
 
 /// What a caller may fix about a tiling; 0 and nullopt mean "choose".
@@ -84,10 +86,12 @@ struct TilingOptions {
   std::uint32_t filter_blocks_per_gemm_task = 0;  ///< also of direct tasks
   std::uint32_t positions_per_gemm_task = 0;
   std::uint32_t filter_blocks_per_output_task = 0;
-  std::uint32_t rows_per_group = 0, cols_per_group = 0;  ///< direct
-  std::uint32_t v_slots = 0;   ///< window: group slots of V; >= NG keeps V whole
-  std::uint32_t m_slots = 0;   ///< window: group slots of M; >= NG keeps M whole
-  bool whole_tensors = false;  ///< no window: V and M whole
+  std::uint32_t rows_per_group = 0;    ///< direct
+  std::uint32_t cols_per_group = 0;    ///< direct; implicit GEMM: of a stripe
+  std::uint32_t places_per_group = 0;  ///< implicit GEMM
+  std::uint32_t v_slots = 0;           ///< window: group slots of V; >= NG keeps V whole
+  std::uint32_t m_slots = 0;           ///< window: group slots of M; >= NG keeps M whole
+  bool whole_tensors = false;          ///< no window: V and M whole
   bool operator==(const TilingOptions&) const = default;
 };
 
@@ -112,7 +116,10 @@ struct Tiling {
   OutputLayout output_layout = OutputLayout::optSTS64;
 
   // Direct: a task group is one rectangle of output pixels of one image.
+  // Implicit GEMM: it is a run of places of a stripe of cols_per_group columns, which goes through
+  // all images; the gaps between rows and images are places, too (mapping/stripes.hpp).
   std::uint32_t rows_per_group = 0, cols_per_group = 0;
+  std::uint32_t places_per_group = 0;
 
   // Task sizes, in lane blocks.
   std::uint32_t channel_blocks_per_input_task = 0;  ///< Winograd only
@@ -121,7 +128,7 @@ struct Tiling {
   std::uint32_t positions_per_gemm_task = 0;        ///< Winograd only; of alpha^2
   std::uint32_t filter_blocks_per_output_task = 0;  ///< Winograd only
   std::uint32_t filter_blocks_per_filter_task = 0;
-  std::uint32_t channel_blocks_per_filter_task = 0;  ///< Winograd and fused Winograd
+  std::uint32_t channel_blocks_per_filter_task = 0;  ///< Winograd and implicit GEMM
 
   // Window: group g uses slot g % v_slots of V and g % m_slots of M. num_groups: whole tensors.
   std::uint32_t v_slots = 0, m_slots = 0;

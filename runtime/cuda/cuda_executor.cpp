@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "mapping/stripes.hpp"
 #include "mapping/tiling.hpp"
 #include "runtime/cuda/device_run.hpp"
 #include "runtime/cuda/error.hpp"
@@ -138,6 +139,13 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
     args.filter_channel_chunks =
         i32(ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_filter_task));
   }
+  if (tiling.algorithm == Algorithm::implicit_gemm) {
+    args.filter_channel_chunks =
+        i32(ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_filter_task));
+    args.stripes = make_stripes(p, i32(tiling.cols_per_group));
+    args.places = i32(places_of_stripe(p, args.stripes));
+    args.places_per_group = i32(tiling.places_per_group);
+  }
   args.tiles_per_transform_task = i32(tiling.tiles_per_transform_task);
   args.channels_per_input_task = i32(tiling.channel_blocks_per_input_task * block);
   args.filters_per_gemm_task = i32(tiling.filter_blocks_per_gemm_task * block);
@@ -185,6 +193,7 @@ class CudaExecutor final : public Executor {
         launch_(options.cuda_launch),
         kernels_(kernels_for(lowering.graph.tiling)),
         args_(make_task_args(lowering.graph.tiling, kernels_)),
+        num_groups_(lowering.graph.tiling.num_groups),
         host_tasks_(launch_ == CudaLaunch::staged ? lowering.graph.tasks
                                                   : tasks_in_order(lowering)),
         tasks_(host_tasks_),
@@ -255,6 +264,7 @@ class CudaExecutor final : public Executor {
     args.y = static_cast<float*>(tensors.y);
     args.v = at(layout_.v);
     args.m = at(layout_.m);
+    args.x_magnitudes = reinterpret_cast<std::uint32_t*>(base + layout_.magnitudes);
     args.u = tensors.prepared_filters != nullptr
                  ? const_cast<float*>(static_cast<const float*>(tensors.prepared_filters))
                  : at(layout_.u);
@@ -272,6 +282,7 @@ class CudaExecutor final : public Executor {
     } else {
       launch_megakernel(args, base, stream, run.trace);
     }
+    if (kernels_.redo != nullptr) launch_redo(args, stream);
   }
 
   void wait(void* workspace, void* stream) const override {
@@ -313,8 +324,13 @@ class CudaExecutor final : public Executor {
   }
 
   std::size_t count_filter_bytes(const Tiling& tiling) const {
-    if (tiling.algorithm != Algorithm::winograd) return tiling.u_bytes();
     const std::size_t chunks = ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
+    if (tiling.algorithm == Algorithm::implicit_gemm) {
+      const auto taps = static_cast<std::size_t>(problem_.r * problem_.s);
+      return chunks * taps * position_bytes(args_.gemm_filters, args_.c_padded) +
+             position_bytes(1, args_.k_padded);
+    }
+    if (tiling.algorithm != Algorithm::winograd) return tiling.u_bytes();
     return chunks * tiling.num_positions() * position_bytes(args_.gemm_filters, args_.c_padded) +
            (kernels_.measure != nullptr ? kMagnitudeBytes : 0);
   }
@@ -348,6 +364,7 @@ class CudaExecutor final : public Executor {
         allow_shared(kernels_.stage[kind], kernels_.shared_bytes[kind]);
       }
     }
+    if (kernels_.redo != nullptr) allow_shared(kernels_.redo, kernels_.most_shared_bytes);
     if (launch_ == CudaLaunch::staged) {
       num_blocks_ = static_cast<std::uint32_t>(device_.num_sms);
       return;
@@ -386,7 +403,10 @@ class CudaExecutor final : public Executor {
     };
     layout_.counters = place(layout_.num_counters * sizeof(std::uint32_t));
     layout_.waiting = place(num_blocks_ * sizeof(std::uint32_t));
-    layout_.magnitudes = place(kernels_.measure != nullptr ? 2 * sizeof(std::uint32_t) : 0);
+    layout_.magnitudes =
+        place(kernels_.measure != nullptr ? 2 * sizeof(std::uint32_t)
+              : kernels_.redo != nullptr  ? tiling.num_groups * sizeof(std::uint32_t)
+                                          : 0);
     const bool winograd = tiling.algorithm == Algorithm::winograd;
     const auto slot_bytes = [&](std::int32_t channels) {
       return winograd ? position_bytes(args_.gemm_tiles, channels) * tiling.num_positions() : 0;
@@ -426,6 +446,17 @@ class CudaExecutor final : public Executor {
       launch_stage(kind, args, tasks_.data() + begin, static_cast<unsigned>(end - begin), stream);
       begin = end;
     }
+  }
+
+  void launch_redo(TaskArgs args, cudaStream_t stream) const {
+    const Task* tasks = tasks_.data();
+    auto num_tasks = static_cast<std::uint32_t>(tasks_.size());
+    auto num_groups = num_groups_;
+    void* parameters[] = {&args, &tasks, &num_tasks, &num_groups};
+    check(cudaLaunchKernel(kernels_.redo, dim3(static_cast<unsigned>(device_.num_sms)),
+                           dim3(static_cast<unsigned>(kernels_.num_threads)), parameters,
+                           static_cast<std::size_t>(kernels_.most_shared_bytes), stream),
+          "launch of redo_kernel");
   }
 
   void launch_megakernel(TaskArgs args, std::byte* base, cudaStream_t stream, Trace* trace) const {
@@ -488,6 +519,7 @@ class CudaExecutor final : public Executor {
   CudaLaunch launch_;
   KernelSet kernels_;
   TaskArgs args_;  // without pointers
+  std::uint32_t num_groups_;
   std::vector<Task> host_tasks_;
   DeviceArray<Task> tasks_, filter_tasks_;
   std::uint64_t wait_budget_ns_;
@@ -529,7 +561,8 @@ Target cuda_target(const PlanOptions& options) {
   return {.backend = Backend::cuda,
           .workers = options.num_blocks != 0 ? std::min(options.num_blocks, resident) : resident,
           .cache_bytes_per_worker = device.l2_bytes / 2 / resident,
-          .split_f16 = has_split_f16};
+          .split_f16 = has_split_f16,
+          .multiprocessors = static_cast<std::uint32_t>(device.num_sms)};
 }
 
 }  // namespace megaconv

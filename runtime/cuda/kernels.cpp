@@ -10,6 +10,9 @@ KernelSet kernels_for(const Tiling& tiling) {
   if (tiling.algorithm == Algorithm::direct) {
     return nchw ? direct_nchw_kernels(tiling) : direct_nhwc_kernels(tiling);
   }
+  if (tiling.algorithm == Algorithm::implicit_gemm) {
+    return nchw ? implicit_gemm_nchw_kernels(tiling) : implicit_gemm_nhwc_kernels(tiling);
+  }
   if (tiling.algorithm == Algorithm::fused_winograd) {
     throw Error(Status::unsupported, "fused_winograd: backend cuda, must be cpu");
   }

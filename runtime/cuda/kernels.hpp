@@ -20,6 +20,9 @@ struct KernelSet {
   /// Split operands, in front of a run: takes (x, int64 count, w, int64 count, uint32
   /// magnitudes[2]).
   const void* measure;
+  /// Behind a run: takes (TaskArgs, const Task*, uint32 tasks, uint32 groups); computes direct
+  /// tasks again where a guessed scale did not suit them. Null: nothing was guessed.
+  const void* redo;
   int channel_multiple;          ///< Winograd: C is padded to it in U and V
   int gemm_tiles, gemm_filters;  ///< Winograd: room of a GEMM task
   int most_shared_bytes;         ///< dynamic shared memory of the megakernel
@@ -45,6 +48,8 @@ KernelSet winograd_split_2_nchw_kernels(const Tiling& tiling);
 KernelSet winograd_split_2_nhwc_kernels(const Tiling& tiling);
 KernelSet winograd_split_4_nchw_kernels(const Tiling& tiling);
 KernelSet winograd_split_4_nhwc_kernels(const Tiling& tiling);
+KernelSet implicit_gemm_nchw_kernels(const Tiling& tiling);
+KernelSet implicit_gemm_nhwc_kernels(const Tiling& tiling);
 KernelSet opencnn_nchw_kernels(const Tiling& tiling);
 KernelSet opencnn_nhwc_kernels(const Tiling& tiling);
 KernelSet opencnn_chwn_kernels(const Tiling& tiling);

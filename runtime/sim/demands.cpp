@@ -85,7 +85,10 @@ void Demands::set_up_direct() {
   const double groups = tiling_.num_groups;
   const double x_bytes = d(p.x_size()) * element;
   x_part_ = x_bytes / groups;
-  const double rows = fused ? tiling_.m : tiling_.rows_per_group;
+  const double rows = fused ? tiling_.m
+                      : tiling_.algorithm == Algorithm::implicit_gemm
+                          ? tiling_.places_per_group / tiling_.cols_per_group + 1
+                          : tiling_.rows_per_group;
   const double halo =
       std::max(0.0, d(p.filter_extent_h()) - d(p.stride_h)) / (rows * d(p.stride_h));
   x_border_ = x_part_ * std::min(2.0, halo);
@@ -112,7 +115,9 @@ double Demands::group_share(std::uint32_t group) const {
 }
 
 double Demands::prologue_bytes() const {
-  if (tiling_.arithmetic != Arithmetic::split_f16) return 0;
+  const bool measured =
+      tiling_.algorithm == Algorithm::winograd && tiling_.arithmetic == Arithmetic::split_f16;
+  if (!measured) return 0;
   const ConvProblem& problem = tiling_.problem;
   const std::int64_t w_size = tiling_.num_filter_tasks > 0 ? problem.w_size() : 0;
   return d(problem.x_size() + w_size) * d(std::uint64_t{size_of(problem.dtype)});

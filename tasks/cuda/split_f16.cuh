@@ -40,6 +40,23 @@ __device__ inline SplitHalves split(float scaled) {
   return {hi, __float2half_rn(scaled - __half2float(hi))};
 }
 
+/// |x|, or 0 where x is an infinity or a NaN.
+__device__ inline float finite_magnitude(float x) {
+  const float magnitude = fabsf(x);
+  return magnitude < __uint_as_float(kInfinityBits) ? magnitude : 0.0f;
+}
+
+/// Halves of two scaled numbers, the low ones multiplied by kLowScale.
+inline constexpr float kLowScale = 0x1p11f;
+struct SplitPair {
+  __half2 high, low;
+};
+__device__ inline SplitPair split_pair(float first, float second) {
+  const __half2 high = __floats2half2_rn(first, second);
+  const float2 rest = __half22float2(high);
+  return {high, __floats2half2_rn((first - rest.x) * kLowScale, (second - rest.y) * kLowScale)};
+}
+
 /// An operand of a tensor tile: steps of kDepth channels, in each all hi, then all lo:
 ///   [step][hi, lo][kDepth / 8][rows][8 channels]
 struct SplitOperand {

@@ -9,6 +9,7 @@
 //   U   Winograd   [filter chunks][alpha^2][C'][filters]   zero past C and K; chunks as of GEMM
 //   tasks
 //       openCNN    see mapping/opencnn_blocking.hpp
+//       implicit GEMM  see tasks/cuda/implicit_gemm_filter.cuh
 //   V              [v_slots][alpha^2][C'][tiles]           zero past C
 //   M   NHWC       [m_slots][alpha^2][tiles][K']
 //       NCHW       [m_slots][alpha^2][K'][tiles]
@@ -18,6 +19,7 @@
 
 #include <cstdint>
 
+#include "mapping/stripes.hpp"
 #include "megaconv/mapping.hpp"
 
 namespace megaconv::cuda {
@@ -34,6 +36,7 @@ struct TaskArgs {
   float* y;
   const std::uint32_t* x_magnitude;  // split operands: largest finite |x|, |w| as bits
   const std::uint32_t* w_magnitude;
+  std::uint32_t* x_magnitudes;  // implicit GEMM: [groups], see implicit_gemm_redo.cuh
   float* u;
   float* v;
   float* m;
@@ -54,6 +57,8 @@ struct TaskArgs {
   std::int32_t channels_per_input_task, filters_per_gemm_task, positions_per_gemm_task;
   std::int32_t filters_per_output_task, filters_per_filter_task, channels_per_filter_task;
   std::int32_t rows_per_group, cols_per_group;
+  Stripes stripes;
+  std::int32_t places, places_per_group;  // of a stripe
 };
 
 }  // namespace megaconv::cuda

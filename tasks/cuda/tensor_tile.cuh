@@ -95,7 +95,7 @@ struct TensorTile {
 
  private:
   static __device__ void start_products(const Shared& shared, int stage, Sums& sums) {
-    const int first_row = static_cast<int>(threadIdx.x) / 128 * 64;
+    const int first_row = warpgroup_index() * 64;
     wgmma_fence();
 #pragma unroll
     for (int group = 0; group < kDepth / 8; group += 2) {

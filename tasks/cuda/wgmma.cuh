@@ -18,6 +18,11 @@ __device__ inline std::uint64_t wgmma_operand(const void* start, int channel_str
          field(static_cast<std::uint64_t>(channel_stride)) << 16 | field(kRowStride) << 32;
 }
 
+/// The operand `num_bytes` further on, a multiple of 16.
+__device__ inline std::uint64_t advance(std::uint64_t operand, int num_bytes) {
+  return operand + static_cast<std::uint64_t>(num_bytes / 16);
+}
+
 /// Orders this warpgroup's register accesses before the instructions that follow.
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 /// Closes a batch of instructions.
@@ -28,6 +33,23 @@ __device__ inline void wgmma_commit() {
 template <int kPending>
 __device__ inline void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+/// This thread's warpgroup in its block, in a way that lets the compiler know that it is the same
+/// in all threads of a warp: operands then need no moves to uniform registers.
+__device__ inline int warpgroup_index() {
+  return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
+}
+
+/// Moves a warpgroup's limit of registers a thread; all its warps call it. What others gave up may
+/// be taken: increase_registers waits for it.
+template <int kRegisters>
+__device__ inline void increase_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ inline void decrease_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
 /// d += a b: 64 rows x kN filters, 16 channels. Row of d[i] in the warpgroup: warp * 16 + lane / 4

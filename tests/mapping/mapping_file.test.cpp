@@ -187,7 +187,7 @@ TEST_CASE("values have the right type and range") {
              ContainsSubstring("must be at most 80 printable characters"));
   CHECK(import_error(with("\"winograd\"", "\"fft\"")) ==
         "mapping file: tiling.algorithm: found \"fft\", must be one of direct, winograd, opencnn, "
-        "fused_winograd");
+        "fused_winograd, implicit_gemm");
   CHECK_THAT(import_error(with("n1c16", "n0c16")), ContainsSubstring("n = 0: must be 1 to"));
 }
 

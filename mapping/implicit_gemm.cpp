@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tilings for implicit GEMM: stripes narrow enough for the input that a task keeps, groups that
+// keep all multiprocessors busy to the end; and when it is faster than Winograd.
+#include <algorithm>
+
+#include "mapping/stripes.hpp"
+#include "mapping/tiling.hpp"
+
+namespace megaconv {
+namespace {
+
+// The kernels' tiles: filters, in lane blocks, and places. Narrow ones are for few filters, or
+// where wide ones would be half empty at the end. H200, microseconds of a tile
+// (docs/performance.md): for every 16 channels under nine taps, and for its start and its outputs.
+struct Tile {
+  std::uint32_t filter_blocks, places;
+  double chunk_us, rest_us;
+};
+constexpr Tile kNarrow{64 / Tiling::kLaneBlock, 256, 2.7, 6.0};
+constexpr Tile kWide{128 / Tiling::kLaneBlock, 128, 2.2, 3.5};
+constexpr double kTaskUs = 2;    // what a task costs besides its tiles
+constexpr double kLaunchUs = 5;  // of a run: filters, and the look at magnitudes
+// Tiles of a group: more amortise a task's start, fewer even out between the multiprocessors.
+constexpr std::uint64_t kMostTiles = 16;
+// A filter task takes 16 filters of so many lane blocks of channels.
+constexpr std::uint32_t kFilterTaskChannelBlocks = 4;
+// Below this, most of a step of 16 channels is zero.
+constexpr std::int64_t kLeastChannels = 16;
+
+// The widest stripes, all about as wide, that a filter does not reach too far in.
+std::uint32_t stripe_cols(const ConvProblem& problem) {
+  const std::uint64_t q = u64(problem.q());
+  for (std::uint64_t stripes = 1;; ++stripes) {
+    const auto cols = static_cast<std::int32_t>(ceil_div(q, stripes));
+    if (cols == 1 || make_stripes(problem, cols).reach <= kMostReach) return u32(u64(cols));
+  }
+}
+
+// How a problem is cut, and how long that takes.
+struct Cut {
+  std::uint32_t filter_blocks, cols, places_per_group;
+  double us;
+};
+Cut best_cut(const ConvProblem& problem, const TilingOptions& options, const Target& target) {
+  Tiling blocks;
+  blocks.problem = problem;
+  const std::uint32_t filter_blocks = blocks.filter_blocks();
+  const std::uint32_t rest = filter_blocks % kWide.filter_blocks;
+  Cut cut{};
+  cut.filter_blocks =
+      rest != 0 && rest <= kNarrow.filter_blocks ? kNarrow.filter_blocks : kWide.filter_blocks;
+  cut.filter_blocks = std::min(cut.filter_blocks, filter_blocks);
+  if (options.filter_blocks_per_gemm_task != 0) {
+    cut.filter_blocks = options.filter_blocks_per_gemm_task;
+  }
+  cut.cols = options.cols_per_group != 0 ? options.cols_per_group : stripe_cols(problem);
+
+  const Tile& tile = cut.filter_blocks <= kNarrow.filter_blocks ? kNarrow : kWide;
+  const std::uint64_t places =
+      u64(places_of_stripe(problem, make_stripes(problem, static_cast<std::int32_t>(cut.cols))));
+  const std::uint64_t tiles = ceil_div(places, std::uint64_t{tile.places});  // of a stripe
+  const std::uint64_t columns = ceil_div(u64(problem.q()), std::uint64_t{cut.cols}) *
+                                ceil_div(filter_blocks, cut.filter_blocks);
+  const double chunks = blocks.channel_blocks() * static_cast<double>(problem.r * problem.s) / 9;
+  const double tile_us = chunks * tile.chunk_us + tile.rest_us;
+  for (std::uint64_t size = 1; size <= std::min(tiles, kMostTiles); ++size) {
+    const std::uint64_t waves =
+        ceil_div(columns * ceil_div(tiles, size), std::uint64_t{target.multiprocessors});
+    const double us =
+        kLaunchUs + static_cast<double>(waves) * (static_cast<double>(size) * tile_us + kTaskUs);
+    if (size == 1 || us < cut.us) {
+      cut.us = us;
+      cut.places_per_group = u32(std::min(size * tile.places, places));
+    }
+  }
+  if (options.places_per_group != 0) cut.places_per_group = options.places_per_group;
+  return cut;
+}
+
+// Winograd F(4x4) with split FP16 operands in stages, H200: products at 174 TFLOP/s, V and M once
+// through memory each way, and what no layer went below. Within a third of what was measured on the
+// suite, which is enough to tell where the two part.
+double winograd_us(const ConvProblem& problem) {
+  constexpr double kFlopsPerUs = 174e6, kBytesPerUs = 3.2e6, kSlowdown = 1.1, kLeastUs = 30;
+  constexpr double kPositions = 36, kGemmTiles = 128;
+  const auto round_up = [](double value, double unit) {
+    return static_cast<double>(static_cast<std::int64_t>((value + unit - 1) / unit)) * unit;
+  };
+  const double tiles =
+      static_cast<double>(u64(problem.n) * ceil_div(u64(problem.p()), std::uint64_t{4}) *
+                          ceil_div(u64(problem.q()), std::uint64_t{4}));
+  const double c = static_cast<double>(problem.c), k = round_up(static_cast<double>(problem.k), 64);
+  const double flops = 2 * round_up(tiles, kGemmTiles) * kPositions * c * k;
+  const double elements = tiles * kPositions * (c + k) + c * k * kPositions +
+                          2 * static_cast<double>(problem.x_size()) +
+                          static_cast<double>(problem.y_size());
+  return kLeastUs + kSlowdown * (flops / kFlopsPerUs + 4 * elements / kBytesPerUs);
+}
+
+}  // namespace
+
+bool implicit_gemm_pays(const ConvProblem& problem, bool winograd, const Target& target) {
+  if (problem.c < kLeastChannels) return false;
+  return !winograd || best_cut(problem, {}, target).us < winograd_us(problem);
+}
+
+void choose_implicit_gemm(Tiling& tiling, const TilingOptions& options, const Target& target) {
+  const Cut cut = best_cut(tiling.problem, options, target);
+  tiling.filter_blocks_per_gemm_task = cut.filter_blocks;
+  tiling.cols_per_group = cut.cols;
+  tiling.places_per_group = cut.places_per_group;
+  tiling.filter_blocks_per_filter_task = 1;
+  std::uint32_t filter_channels = std::min(tiling.channel_blocks(), kFilterTaskChannelBlocks);
+  while (std::uint64_t{tiling.filter_blocks()} *
+                 ceil_div(tiling.channel_blocks(), filter_channels) <
+             target.multiprocessors &&
+         filter_channels > 1) {
+    filter_channels /= 2;
+  }
+  tiling.channel_blocks_per_filter_task = filter_channels;
+}
+
+}  // namespace megaconv

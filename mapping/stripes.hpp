@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// How implicit GEMM numbers output pixels, for host and device code.
+//
+// The outputs are cut into stripes of `cols` columns. A stripe runs through all images, one below
+// the other, and its places are numbered row by row with the columns and rows between that filters
+// reach into: `pitch` places a row, `period` rows an image. Tap (r, s) of the output at place f is
+// then the input at place f + r dilation_h pitch + s dilation_w, whatever f is, so that any run of
+// neighbouring places is a matrix in the order of memory for every tap. Places in the gaps compute
+// sums that nobody stores; where a gap is all padding, neighbours share it:
+//
+//   pitch    cols + padding, when one stripe has all columns; else cols + extent_w - 1
+//   period   h + padding
+#pragma once
+
+#include <cstdint>
+
+#include "megaconv/problem.hpp"
+
+namespace megaconv {
+
+struct Stripes {
+  std::int32_t cols;    ///< output columns of a stripe; the last may have fewer
+  std::int32_t pitch;   ///< places of a row
+  std::int32_t period;  ///< rows of an image
+  std::int32_t reach;   ///< from a place to its farthest tap
+};
+
+/// Those of a problem, in stripes of `cols` columns.
+Stripes make_stripes(const ConvProblem& problem, std::int32_t cols);
+
+/// Places of one stripe.
+std::int64_t places_of_stripe(const ConvProblem& problem, const Stripes& stripes);
+
+/// Largest reach that tasks keep input for.
+inline constexpr std::int32_t kMostReach = 128;
+
+}  // namespace megaconv

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Implicit GEMM's tasks, put together for the executors. sm_90a only.
+//
+// Inputs are scaled by a guess, so that nobody has to read x before the tasks do. They report the
+// largest magnitudes that they met; if the guess did not suit them, redo_kernel, which follows
+// every run, computes the direct tasks again with the right scale.
+#pragma once
+
+#include <string>
+
+#include "runtime/cuda/kernel_set.cuh"
+#include "tasks/cuda/implicit_gemm.cuh"
+
+namespace megaconv::cuda {
+
+template <int kFilters, Layout kLayout>
+struct ImplicitGemmKernel {
+  using Gemm = ImplicitGemmTask<kFilters, kLayout>;
+  using Shared = typename Gemm::Shared;
+  static constexpr int kThreads = Gemm::kThreads;
+  static constexpr int kBlocksPerSm = 1;
+
+  // FP16 has the magnitudes from kLeast to kMost with all the bits of both halves.
+  static constexpr float kGuess = 4.0f, kLeast = 0x1p-2f, kMost = 0x1p15f;
+
+  static constexpr int shared_bytes(TaskKind kind) {
+    return kind == TaskKind::direct ? static_cast<int>(sizeof(Shared)) : 0;
+  }
+  template <TaskKind kKind>
+  static __device__ void run(const TaskArgs& a, const Task& task, std::byte* shared) {
+    if constexpr (kKind == TaskKind::filter_transform) {
+      ImplicitGemmFilters<kFilters>::template transform<kThreads, kLayout>(a, task.block);
+    } else if constexpr (kKind == TaskKind::direct) {
+      Gemm::run(a, typename Gemm::Walk(a, task.group, task.block), task.group, kGuess,
+                *reinterpret_cast<Shared*>(shared));
+    }
+  }
+
+  /// All direct tasks once more, unless the guess was right.
+  static __device__ void redo(const TaskArgs& a, const Task* tasks, std::uint32_t num_tasks,
+                              std::uint32_t num_groups, std::byte* shared) {
+    __shared__ MagnitudeBits most;
+    if (threadIdx.x == 0) most = 0;
+    __syncthreads();
+    MagnitudeBits own = 0;
+    for (std::uint32_t i = threadIdx.x; i < num_groups; i += kThreads) {
+      own = max(own, a.x_magnitudes[i]);
+    }
+    own = __reduce_max_sync(0xffffffffu, own);
+    if (threadIdx.x % 32 == 0) atomicMax(&most, own);
+    __syncthreads();
+    const float scaled = __uint_as_float(most) * kGuess;
+    if (most == 0 || (scaled >= kLeast && scaled < kMost)) return;
+    const float scale = split_scale(most, 1.0f);
+    for (std::uint32_t i = blockIdx.x; i < num_tasks; i += gridDim.x) {
+      if (tasks[i].kind != TaskKind::direct) continue;
+      Gemm::run(a, typename Gemm::Walk(a, tasks[i].group, tasks[i].block), tasks[i].group, scale,
+                *reinterpret_cast<Shared*>(shared));
+    }
+  }
+};
+
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
+    redo_kernel(const TaskArgs args, const Task* tasks, std::uint32_t num_tasks,
+                std::uint32_t num_groups) {
+  extern __shared__ __align__(16) std::byte shared[];
+  Kernel::redo(args, tasks, num_tasks, num_groups, shared);
+}
+
+template <Layout kLayout>
+KernelSet implicit_gemm_kernels(const Tiling& tiling) {
+  const auto make = [&]<int kFilters>() {
+    using Kernel = ImplicitGemmKernel<kFilters, kLayout>;
+    KernelSet set = make_kernel_set<Kernel, TaskKind::filter_transform, TaskKind::direct>(
+        "implicit GEMM, split f16, tasks of " + std::to_string(kFilters) + " filters");
+    set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
+    set.capability = 90;
+    set.gemm_filters = kFilters;
+    return set;
+  };
+  const std::uint32_t filters = tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock;
+  return filters <= 64 ? make.template operator()<64>() : make.template operator()<128>();
+}
+
+}  // namespace megaconv::cuda

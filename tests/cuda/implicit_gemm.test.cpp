@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Implicit GEMM on tensor cores, against double.
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "megaconv/plan.hpp"
+#include "tests/catch.hpp"
+#include "tests/cuda/device.hpp"
+#include "tests/cuda/layer.hpp"
+
+using namespace megaconv;
+using megaconv::test::DeviceBuffer;
+using megaconv::test::DeviceLayer;
+using megaconv::test::have_device;
+using megaconv::test::Layer;
+using megaconv::test::require_cuda;
+
+namespace {
+
+bool has_tensor_cores() {
+  if (!have_device()) return false;
+  int major = 0, minor = 0;
+  require_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+  require_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0));
+  return major == 9 && minor == 0;
+}
+
+PlanOptions implicit_gemm(CudaLaunch launch = CudaLaunch::persistent) {
+  PlanOptions options;
+  options.backend = Backend::cuda;
+  options.tiling.algorithm = Algorithm::implicit_gemm;
+  options.cuda_launch = launch;
+  return options;
+}
+
+const CudaLaunch kLaunches[] = {CudaLaunch::persistent, CudaLaunch::one_block_per_task,
+                                CudaLaunch::staged};
+
+// The least relative L2 error of FP32 multiply-adds in F(4x4, 3x3), at 64 channels
+// (docs/performance.md): what FP32-accurate means here.
+constexpr double kFp32Error = 6e-7;
+
+}  // namespace
+
+TEST_CASE("cuda: implicit GEMM is FP32-accurate on odd shapes, in every layout and launch") {
+  if (!has_tensor_cores()) SKIP("no device of compute capability 9.0");
+  for (const char* text :
+       {"n1c1h1w1k1", "n2c3h5w7k2", "n3c20h13w9k37+bias+relu", "n2c64h28k64+residual",
+        "n1c130h9w31k129", "n5c40h8k200+bias", "n2c17h6w5k65p0", "n1c33h10k48p2+relu",
+        "n1c8h70w200k24", "n2c24h9k31r1p0", "n2c16h20k16r5+bias", "n1c9h40w35k20d2",
+        "n1c5h12w14k9r2s4p1", "n70c16h3k16", "n1c512h7k256+bias+residual+relu"}) {
+    for (const char* layout : {"+nchw", "+nhwc"}) {
+      const Layer layer(parse_problem(std::string(text) + layout), false);
+      std::vector<double> magnitude;
+      const std::vector<double> truth = layer.reference(&magnitude);
+      DeviceLayer device(layer);
+      std::vector<float> first;
+      for (const CudaLaunch launch : kLaunches) {
+        const Plan plan = Plan::create(layer.problem, implicit_gemm(launch));
+        const Tiling& tiling = plan.lowering().graph.tiling;
+        const std::vector<float> y = device.run(plan);
+        const ErrorReport report = compare(tiling, y.data(), truth.data(), magnitude.data());
+        CAPTURE(text, layout, static_cast<int>(launch), to_string(report));
+        CHECK(report.relative_l2 < kFp32Error);
+        CHECK(error_bound(tiling).covers(report));
+        if (first.empty()) first = y;
+        CHECK((y == first));
+      }
+    }
+  }
+}
+
+// The guess suits 2^-4 to 2^13 (runtime/cuda/implicit_gemm_set.cuh); all else is computed again.
+TEST_CASE("cuda: implicit GEMM is as accurate at any magnitude of x and w") {
+  if (!has_tensor_cores()) SKIP("no device of compute capability 9.0");
+  for (const int exponent : {-100, -60, -20, -6, -5, -4, 0, 5, 10, 11, 12, 13, 14, 40, 90}) {
+    Layer layer(parse_problem("n2c70h21w18k140"), false);
+    for (float& value : layer.x) value = std::ldexp(value, exponent);
+    for (float& value : layer.w) value = std::ldexp(value, -exponent / 2);
+    std::vector<double> magnitude;
+    const std::vector<double> truth = layer.reference(&magnitude);
+    DeviceLayer device(layer);
+    for (const CudaLaunch launch : kLaunches) {
+      const Plan plan = Plan::create(layer.problem, implicit_gemm(launch));
+      const std::vector<float> y = device.run(plan);
+      const ErrorReport report =
+          compare(plan.lowering().graph.tiling, y.data(), truth.data(), magnitude.data());
+      CAPTURE(exponent, static_cast<int>(launch), to_string(report));
+      CHECK(report.relative_l2 < kFp32Error);
+    }
+  }
+}
+
+TEST_CASE("cuda: in implicit GEMM an infinity or a NaN reaches the outputs above it, no others") {
+  if (!has_tensor_cores()) SKIP("no device of compute capability 9.0");
+  for (const float value :
+       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    Layer layer(parse_problem("n1c32h40k64"), false);
+    layer.x[5 * 40 * 40 + 20 * 40 + 20] = value;  // channel 5, row 20, column 20
+    const std::vector<double> truth = layer.reference();
+    DeviceLayer device(layer);
+    const std::vector<float> y = device.run(Plan::create(layer.problem, implicit_gemm()));
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const std::size_t row = i / 40 % 40, col = i % 40;
+      const bool touched = row >= 19 && row <= 21 && col >= 19 && col <= 21;
+      if (touched) CHECK_FALSE(std::isfinite(y[i]));
+      if (!touched) CHECK(std::abs(y[i] - truth[i]) < 1e-3);
+    }
+  }
+}
+
+TEST_CASE("cuda: implicit GEMM is exact on integers, with any grid and with prepared filters",
+          "[sanitizer]") {
+  if (!has_tensor_cores()) SKIP("no device of compute capability 9.0");
+  for (const char* text : {"n3c20h13w9k37+bias+relu+residual", "n2c70h17w22k140+nhwc"}) {
+    const Layer layer(parse_problem(text), true);
+    const std::vector<double> truth = layer.reference();
+    DeviceLayer device(layer);
+    for (const std::uint32_t blocks : {1u, 2u, 7u, 0u}) {
+      PlanOptions options = implicit_gemm();
+      options.num_blocks = blocks;
+      options.tiling.places_per_group = blocks == 2 ? 100 : 0;
+      const std::vector<float> y = device.run(Plan::create(layer.problem, options));
+      CAPTURE(text, blocks);
+      CHECK(std::equal(y.begin(), y.end(), truth.begin()));
+    }
+    PlanOptions options = implicit_gemm();
+    options.tiling.filters = FilterMode::prepared;
+    const Plan plan = Plan::create(layer.problem, options);
+    const DeviceBuffer prepared(plan.prepared_filter_bytes()), workspace(plan.workspace_bytes());
+    plan.prepare_filters(device.tensors().w, prepared.get());
+    Tensors tensors = device.tensors();
+    tensors.w = nullptr;
+    tensors.prepared_filters = prepared.get();
+    plan.execute(tensors, workspace.get(), workspace.bytes());
+    plan.wait(workspace.get());
+    std::vector<float> y(truth.size());
+    require_cuda(cudaMemcpy(y.data(), tensors.y, y.size() * sizeof(float), cudaMemcpyDeviceToHost));
+    CHECK(std::equal(y.begin(), y.end(), truth.begin()));
+    CHECK(prepared.guards_intact());
+    CHECK(workspace.guards_intact());
+  }
+}

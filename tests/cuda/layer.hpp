@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// One layer with seeded data, on the host and on the device.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "megaconv/plan.hpp"
+#include "tasks/reference.hpp"
+#include "tests/catch.hpp"
+#include "tests/cuda/device.hpp"
+
+namespace megaconv::test {
+
+struct Layer {
+  explicit Layer(const ConvProblem& p, bool integers)
+      : problem(p),
+        x(static_cast<std::size_t>(p.x_size())),
+        w(static_cast<std::size_t>(p.w_size())),
+        bias(static_cast<std::size_t>(p.k)),
+        residual(static_cast<std::size_t>(p.y_size())) {
+    if (integers) {
+      fill_integers(x, 1);
+      fill_integers(w, 2, 0.11, 576);
+      fill_integers(bias, 3, 1.0);
+      fill_integers(residual, 4, 1.0);
+    } else {
+      fill_normal(x, 1);
+      fill_normal(w, 2);
+      fill_normal(bias, 3);
+      fill_normal(residual, 4);
+    }
+  }
+  std::vector<double> reference(std::vector<double>* magnitude = nullptr) const {
+    std::vector<double> y(residual.size());
+    if (magnitude != nullptr) magnitude->resize(y.size());
+    reference_convolution(problem, x.data(), w.data(), bias.data(), residual.data(), y.data(),
+                          magnitude != nullptr ? magnitude->data() : nullptr);
+    return y;
+  }
+  ConvProblem problem;
+  std::vector<float> x, w, bias, residual;
+};
+
+// One layer on the device: inputs uploaded, output and workspace poisoned.
+class DeviceLayer {
+ public:
+  explicit DeviceLayer(const Layer& layer)
+      : problem_(layer.problem),
+        x_(layer.x),
+        w_(layer.w),
+        bias_(layer.bias),
+        residual_(layer.residual),
+        y_(layer.residual.size() * sizeof(float)) {}
+  Tensors tensors() const {
+    Tensors t;
+    t.x = x_.get();
+    t.w = w_.get();
+    if (problem_.epilogue.bias) t.bias = bias_.get();
+    if (problem_.epilogue.residual) t.residual = residual_.get();
+    t.y = y_.get();
+    return t;
+  }
+  std::vector<float> run(const Plan& plan) {
+    DeviceBuffer workspace(plan.workspace_bytes());
+    return run(plan, workspace);
+  }
+  std::vector<float> run(const Plan& plan, DeviceBuffer& workspace) {
+    y_.poison();
+    plan.execute(tensors(), workspace.get(), workspace.bytes());
+    plan.wait(workspace.get());
+    CHECK(y_.guards_intact());
+    CHECK(workspace.guards_intact());
+    return y_.download<float>();
+  }
+
+ private:
+  ConvProblem problem_;
+  DeviceBuffer x_, w_, bias_, residual_, y_;
+};
+
+}  // namespace megaconv::test

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Implicit GEMM's stripes and tilings, without a GPU.
+#include <string>
+#include <vector>
+
+#include "mapping/stripes.hpp"
+#include "mapping/tiling.hpp"
+#include "megaconv/error.hpp"
+#include "tests/catch.hpp"
+
+using namespace megaconv;
+
+namespace {
+
+Tiling tiling_of(const char* text, const TilingOptions& asked = {}) {
+  TilingOptions options = asked;
+  options.algorithm = Algorithm::implicit_gemm;
+  return make_tiling(parse_problem(text), options,
+                     {.backend = Backend::cuda, .workers = 264, .multiprocessors = 132});
+}
+
+std::string error(const char* text, const TilingOptions& asked = {}) {
+  try {
+    tiling_of(text, asked);
+  } catch (const Error& caught) {
+    return caught.what();
+  }
+  return "";
+}
+
+// What lies at a place of a stripe, before padding is taken off: -1 where there is no image.
+struct At {
+  std::int64_t image, row, col;
+};
+At at(const ConvProblem& a, const Stripes& stripes, std::int64_t stripe, std::int64_t place) {
+  const std::int64_t line = place / stripes.pitch;
+  const std::int64_t image = line / stripes.period;
+  return {image < a.n ? image : -1, line % stripes.period,
+          stripe * stripes.cols + place % stripes.pitch};
+}
+
+}  // namespace
+
+TEST_CASE("Every output has one place, and under every tap of it lies its input or zero") {
+  for (const char* text : {"n2c1h5w7k1", "n3c1h4k1p0", "n2c1h6w9k1p2", "n2c1h5k1r1p0",
+                           "n2c1h9w8k1r5", "n2c1h9w11k1d2", "n2c1h7w6k1r2s4p1", "n3c1h1w1k1"}) {
+    const ConvProblem a = parse_problem(text);
+    for (std::int64_t cols = 1; cols <= a.q(); ++cols) {
+      const Stripes stripes = make_stripes(a, static_cast<std::int32_t>(cols));
+      const std::int64_t places = places_of_stripe(a, stripes);
+      std::vector<int> seen(static_cast<std::size_t>(a.n * a.p() * a.q()));
+      for (std::int64_t stripe = 0; stripe * cols < a.q(); ++stripe) {
+        for (std::int64_t place = 0; place < places; ++place) {
+          const At out = at(a, stripes, stripe, place);
+          const bool exists = out.image >= 0 && out.row < a.p() && out.col < a.q() &&
+                              out.col - stripe * cols < cols;
+          if (!exists) continue;
+          ++seen[static_cast<std::size_t>((out.image * a.p() + out.row) * a.q() + out.col)];
+          for (std::int64_t r = 0; r < a.r; ++r) {
+            for (std::int64_t s = 0; s < a.s; ++s) {
+              const std::int64_t offset = r * a.dilation_h * stripes.pitch + s * a.dilation_w;
+              REQUIRE(offset <= stripes.reach);
+              const At in = at(a, stripes, stripe, place + offset);
+              const std::int64_t row = out.row + r * a.dilation_h - a.pad_h;
+              const std::int64_t col = out.col + s * a.dilation_w - a.pad_w;
+              const auto inside = [&](std::int64_t h, std::int64_t w) {
+                return h >= 0 && h < a.h && w >= 0 && w < a.w;
+              };
+              const bool found = in.image >= 0 && inside(in.row - a.pad_h, in.col - a.pad_w);
+              CAPTURE(text, cols, stripe, place, r, s);
+              REQUIRE(found == inside(row, col));
+              if (found) {
+                REQUIRE(in.image == out.image);
+                REQUIRE(in.row - a.pad_h == row);
+                REQUIRE(in.col - a.pad_w == col);
+              }
+            }
+          }
+        }
+      }
+      for (const int count : seen) REQUIRE(count == 1);
+    }
+  }
+}
+
+TEST_CASE("Implicit GEMM's tilings suit the kernel, and its graphs are valid") {
+  for (const char* text :
+       {"c1h1k1", "n64c64h56k64", "n64c512h7k512", "n1c64h960k64", "n64c32h208k64",
+        "n2c24h9k31r1p0", "n1c16h300k16r7", "n64c192h28k48", "n1c9h40k20d2"}) {
+    const Tiling tiling = tiling_of(text);
+    CAPTURE(text, to_string(tiling));
+    CHECK(tiling.arithmetic == Arithmetic::split_f16);
+    CHECK(tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock <= 128);
+    CHECK(make_stripes(tiling.problem, static_cast<std::int32_t>(tiling.cols_per_group)).reach <=
+          kMostReach);
+    const TaskGraph graph = build_graph(tiling);
+    CHECK_FALSE(validate(graph, make_mapping(graph, {})));
+    const Lowering lowering{graph, make_mapping(graph, {})};
+    CHECK(import_mapping(export_mapping(lowering)).graph.tiling == tiling);
+  }
+}
+
+TEST_CASE("Wide images are cut into stripes, narrow ones share their gaps") {
+  CHECK(tiling_of("n64c64h56k64").cols_per_group == 56);
+  CHECK(tiling_of("n64c64h224k64").cols_per_group == 56);
+  CHECK(tiling_of("n1c64h960k64").cols_per_group == 60);
+  CHECK(make_stripes(parse_problem("n64c64h56k64"), 56).pitch == 57);
+  CHECK(make_stripes(parse_problem("n64c64h224k64"), 56).pitch == 58);
+}
+
+TEST_CASE("What implicit GEMM cannot compute is refused by name") {
+  CHECK(error("c8h9k8u2") == "implicit_gemm: stride 2x2, must be 1x1");
+  CHECK(error("c8h9k8g2") == "implicit_gemm: groups = 2, must be 1");
+  CHECK(error("c8h9k8p3") == "implicit_gemm: padding 3x3, must be less than the filter");
+  CHECK(error("c8h99k8d64") ==
+        "implicit_gemm: a dilated filter of 129x129, must reach over at most 128 places");
+  TilingOptions wide;
+  wide.cols_per_group = 100;
+  CHECK(error("c8h100k8", wide) ==
+        "cols_per_group = 100: a filter reaches 204 places, must be at most 128");
+}
