@@ -27,13 +27,20 @@ constexpr std::uint32_t kFilterTaskChannelBlocks = 4;
 // Below this, most of a step of 16 channels is zero.
 constexpr std::int64_t kLeastChannels = 16;
 
-// The widest stripes, all about as wide, that a filter does not reach too far in.
+// The widest stripes, all about as wide, that a filter does not reach too far in. Where rows of y
+// are whole sectors of memory, those of stripes are, too.
 std::uint32_t stripe_cols(const ConvProblem& problem) {
+  constexpr std::uint64_t kSector = 32 / sizeof(float);
   const std::uint64_t q = u64(problem.q());
-  for (std::uint64_t stripes = 1;; ++stripes) {
-    const auto cols = static_cast<std::int32_t>(ceil_div(q, stripes));
-    if (cols == 1 || make_stripes(problem, cols).reach <= kMostReach) return u32(u64(cols));
-  }
+  const auto fits = [&](std::uint64_t cols) {
+    return make_stripes(problem, static_cast<std::int32_t>(cols)).reach <= kMostReach;
+  };
+  if (fits(q)) return u32(q);
+  std::uint64_t cols = q;
+  for (std::uint64_t stripes = 2; cols > 1 && !fits(cols); ++stripes) cols = ceil_div(q, stripes);
+  if (q % kSector != 0 || cols < kSector) return u32(cols);
+  const std::uint64_t wider = ceil_div(cols, kSector) * kSector;
+  return u32(fits(wider) ? wider : wider - kSector);
 }
 
 // How a problem is cut, and how long that takes.

@@ -47,7 +47,7 @@ struct ImplicitGemmTask {
   static constexpr int kOwnPlaces =
       (kPlaces + kAhead * kLoaders - 1) / (kAhead * kLoaders) * kAhead;
   static constexpr int kStageTaps = 3;
-  static constexpr int kInputStages = 3, kFilterStages = kFewFilters ? 9 : 6;
+  static constexpr int kInputStages = 3, kFilterStages = kFewFilters ? 9 : 5;
   static constexpr int kChunksApart = 2;
   // 64512 registers: 168 a thread, shared out by what the warps do.
   static constexpr int kProducerRegisters = 104, kConsumerRegisters = 200;
@@ -365,42 +365,39 @@ struct ImplicitGemmTask {
   static __device__ void store_sums(const TaskArgs& a, const Walk& walk, int first_filter,
                                     int first_place, float of_input, const Sums& sums,
                                     Shared& shared) {
-    const int thread = static_cast<int>(threadIdx.x) - kProducers;
-    const int warp = thread / 32, lane = thread % 32;
+    const int warp = (static_cast<int>(threadIdx.x) - kProducers) / 32;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
     float* const values = shared.outputs[warp];
-    first_filter += warp % 4 * Output::kFilters;
+    first_filter += warp % 4 * 16;
     float of_filter[2], bias[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int filter = first_filter + half * 8 + lane / 4;
-      of_filter[half] = shared.of_filter[filter];
-      bias[half] = shared.bias[filter];
+      of_filter[half] = shared.of_filter[first_filter + half * 8 + lane / 4];
+      bias[half] = shared.bias[first_filter + half * 8 + lane / 4];
     }
-    const Output output(a, walk.first_k + first_filter, walk.end_k);
 #pragma unroll
-    for (int run = 0; run < kGroupPlaces; run += Output::kPlaces) {
+    for (int filter = 0; filter < 16; filter += Output::kFilters) {
+      const Output output(a, walk.first_k + first_filter + filter, walk.end_k);
 #pragma unroll
-      for (int i = 0; i < Output::kPlaces / 2; i += 2) {
-        const int half = i / 2 % 2, filter = half * 8 + lane / 4, place = i / 4 * 8 + lane % 4 * 2;
-        const auto value = [&](int j) {
-          return fmaf(sums[run / 2 + j] * of_input, of_filter[half], bias[half]);
-        };
-        Output::put(values, filter, place, value(i), value(i + 1));
+      for (int place = 0; place < kGroupPlaces; place += Output::kPlaces) {
+#pragma unroll
+        for (int half = filter / 8; half < (filter + Output::kFilters) / 8; ++half) {
+#pragma unroll
+          for (int j = 0; j < Output::kPlaces / 8; ++j) {
+            const auto value = [&](int i) {
+              const float sum = sums[(place / 8 + j) * 4 + half * 2 + i];
+              return fmaf(sum * of_input, of_filter[half], bias[half]);
+            };
+            Output::put(values, half * 8 - filter + lane / 4, j * 8 + lane % 4 * 2, value(0),
+                        value(1));
+          }
+        }
+        __syncwarp();
+        const int first = first_place + place;
+        output.store(values, {walk.stripe, first, min(first + Output::kPlaces, walk.end_place)});
+        __syncwarp();
       }
-      __syncwarp();
-      output.store(values,
-                   [&](int place) { return output_pixel(a, walk, first_place + run + place); });
-      __syncwarp();
     }
-  }
-
-  static __device__ OutputPixel output_pixel(const TaskArgs& a, const Walk& walk, int place) {
-    const int line = place / a.stripes.pitch, image = line / a.stripes.period;
-    const int row = line % a.stripes.period, col = place % a.stripes.pitch;
-    const int out_col = walk.stripe * a.stripes.cols + col;
-    const bool exists =
-        place < walk.end_place && image < a.n && row < a.p && col < a.stripes.cols && out_col < a.q;
-    return {exists, image, row * a.q + out_col};
   }
 };
 

@@ -1,128 +1,172 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the outputs of tensor tiles reach y: a warp's sums are spread over its threads in a way that
-// would store a few bytes here and there; through shared memory they become long runs.
+// How the outputs of implicit GEMM reach y. A warp's sums are spread over its threads in a way that
+// would store a few bytes here and there; through shared memory they become long runs that begin
+// where sectors of 32 bytes do. (H200, n64c32h208k64: 1.2 ms with runs of 128 bytes that begin
+// anywhere, 0.8 ms with aligned ones.)
 #pragma once
 
 #include <cstdint>
 
+#include "mapping/stripes.hpp"
 #include "tasks/cuda/task_args.hpp"
 #include "tasks/cuda/vec.cuh"
 
 namespace megaconv::cuda {
 
-/// An output pixel: its image, and its number in it. May be none.
-struct OutputPixel {
-  bool exists;
-  int image, index;
+/// Some places of a stripe.
+struct PlaceRange {
+  int stripe, first, end;
 };
 
-/// A warp's outputs, 16 filters of 32 places, on their way from shared memory to y.
+/// A block of outputs of one warp: kFilters filters of kPlaces places, whose sums, scaled and with
+/// bias, are put into shared memory and then stored with the rest of the epilogue.
 template <Layout kLayout>
 class OutputRun {
  public:
-  static constexpr int kFilters = 16, kPlaces = 32;
-  /// Rows in shared memory are filters (NCHW) or places (NHWC), padded so that neither writing nor
-  /// reading meets bank conflicts.
-  static constexpr int kPitch = kLayout == Layout::nchw ? kPlaces + 8 : kFilters + 4;
-  static constexpr int kSize = kLayout == Layout::nchw ? kFilters * kPitch : kPlaces * kPitch;
-  static __device__ int index(int filter, int place) {
-    return kLayout == Layout::nchw ? filter * kPitch + place : place * kPitch + filter;
-  }
+  static constexpr bool kNchw = kLayout == Layout::nchw;
+  static constexpr int kFilters = kNchw ? 8 : 16, kPlaces = kNchw ? 128 : 32;
+  /// Rows in shared memory are filters (NCHW) or places (NHWC), padded against bank conflicts.
+  static constexpr int kPitch = kNchw ? kPlaces + 8 : kFilters + 4;
+  static constexpr int kSize = kPitch * (kNchw ? kFilters : kPlaces);
 
   /// Two neighbouring places of a filter; `place` is even.
   static __device__ void put(float* values, int filter, int place, float first, float second) {
-    if constexpr (kLayout == Layout::nchw) {
-      *reinterpret_cast<float2*>(&values[index(filter, place)]) = {first, second};
+    if constexpr (kNchw) {
+      *reinterpret_cast<float2*>(&values[filter * kPitch + place]) = {first, second};
     } else {
-      values[index(filter, place)] = first;
-      values[index(filter, place + 1)] = second;
+      values[place * kPitch + filter] = first;
+      values[(place + 1) * kPitch + filter] = second;
     }
   }
 
+  /// For filters from first_k on, of which those below end_k exist.
   __device__ OutputRun(const TaskArgs& a, int first_k, int end_k)
-      : a_(a),
-        first_k_(first_k),
-        num_filters_(min(kFilters, end_k - first_k)),
-        pixels_(a.p * a.q),
-        in_runs_(a.k % 4 == 0 && aligned(a.y) && aligned(a.residual)) {}
+      : a_(a), first_k_(first_k), num_filters_(min(kFilters, end_k - first_k)) {}
 
-  /// pixel_of(place): row a.q + col in its image, and the image; false in a gap.
-  template <class PixelOf>
-  __device__ void store(const float* values, PixelOf pixel_of) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    if constexpr (kLayout == Layout::nchw) {
-      const OutputPixel pixel = pixel_of(lane);
-      if (!pixel.exists) return;
-      const std::int64_t first =
-          (static_cast<std::int64_t>(pixel.image) * a_.k + first_k_) * pixels_ + pixel.index;
-      float run[kFilters];
-#pragma unroll
-      for (int i = 0; i < kFilters; ++i) run[i] = values[index(i, lane)];
-      if (a_.residual != nullptr) {
-        const float* residual = a_.residual + first;
-#pragma unroll
-        for (int i = 0; i < kFilters; ++i, residual += pixels_) {
-          if (i < num_filters_) run[i] += *residual;
-        }
-      }
-      if (a_.relu) {
-#pragma unroll
-        for (float& value : run) value = fmaxf(value, 0.0f);
-      }
-      float* y = a_.y + first;
-      if (num_filters_ >= kFilters) {
-#pragma unroll
-        for (int i = 0; i < kFilters; ++i, y += pixels_) *y = run[i];
-      } else {
-#pragma unroll
-        for (int i = 0; i < kFilters; ++i, y += pixels_) {
-          if (i < num_filters_) *y = run[i];
-        }
-      }
+  /// Stores what exists of the places.
+  __device__ void store(const float* values, const PlaceRange& places) const {
+    if constexpr (kNchw) {
+      store_planes(values, places);
     } else {
-      const int filter = lane % 4 * 4, num_filters = num_filters_ - filter;
-#pragma unroll
-      for (int i = 0; i < kPlaces; i += 8) {
-        const int place = i + lane / 4;
-        const OutputPixel pixel = pixel_of(place);
-        if (!pixel.exists) continue;
-        const std::int64_t at =
-            (static_cast<std::int64_t>(pixel.image) * pixels_ + pixel.index) * a_.k + first_k_ +
-            filter;
-        const Vec<4> run = load<4>(&values[index(filter, place)]);
-        if (in_runs_ && num_filters >= 4) {
-          store_four(at, run);
-          continue;
-        }
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          if (j < num_filters) store_one(at + j, run.lane[j]);
-        }
-      }
+      store_pixels(values, places);
     }
   }
 
  private:
+  static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
+
+  // NCHW. What lies side by side in y: with one stripe, the outputs of an image; else, of a row.
+  __device__ void store_planes(const float* values, const PlaceRange& places) const {
+    const Stripes& s = a_.stripes;
+    const bool whole = s.cols >= a_.q;
+    for (int place = places.first; place < places.end;) {
+      const int line = place / s.pitch, image = line / s.period;
+      const int row = line % s.period, col = place % s.pitch;
+      if (image >= a_.n) return;
+      const int line_end = place - col + s.pitch;
+      const int image_end = whole ? (image + 1) * s.period * s.pitch : line_end;
+      const int end = min(places.end, image_end);
+      int index = 0, count = 0;
+      if (whole) {
+        const int rows_left = end == image_end ? s.period : end / s.pitch % s.period;
+        const int cols_left = end == image_end ? 0 : end % s.pitch;
+        index = outputs_before(row, col);
+        count = outputs_before(rows_left, cols_left) - index;
+      } else if (row < a_.p) {
+        const int first_col = places.stripe * s.cols;
+        index = row * a_.q + first_col + col;
+        count = min(end - place, min(s.cols, a_.q - first_col) - col);
+      }
+      store_neighbours(values, image, index, count, [&](int i) {
+        if (!whole) return place + i - places.first;
+        const int r = (index + i) / a_.q, c = (index + i) % a_.q;
+        return (image * s.period + r) * s.pitch + c - places.first;
+      });
+      place = end;
+    }
+  }
+
+  // Outputs of an image in front of a place.
+  __device__ int outputs_before(int row, int col) const {
+    return row >= a_.p ? a_.p * a_.q : row * a_.q + min(col, a_.q);
+  }
+
+  // `count` outputs from `index` of an image on; place_of(i) is where the i-th lies in `values`.
+  template <class PlaceOf>
+  __device__ void store_neighbours(const float* values, int image, int index, int count,
+                                   PlaceOf place_of) const {
+    constexpr int kSector = 32 / sizeof(float);
+    const std::int64_t pixels = static_cast<std::int64_t>(a_.p) * a_.q;
+    const std::int64_t first =
+        (static_cast<std::int64_t>(image) * a_.k + first_k_) * pixels + index;
+    const int phase =
+        static_cast<int>(reinterpret_cast<std::uintptr_t>(a_.y + first) / sizeof(float) % kSector);
+    for (int i = lane() - phase; i < count; i += 32) {
+      if (i < 0) continue;
+      const float* const value = values + place_of(i);
+      float run[kFilters];
+#pragma unroll
+      for (int f = 0; f < kFilters; ++f) run[f] = value[f * kPitch];
+      if (a_.residual != nullptr) {
+        const float* residual = a_.residual + first + i;
+#pragma unroll
+        for (int f = 0; f < kFilters; ++f, residual += pixels) {
+          if (f < num_filters_) run[f] += *residual;
+        }
+      }
+      if (a_.relu) {
+#pragma unroll
+        for (float& output : run) output = fmaxf(output, 0.0f);
+      }
+      float* y = a_.y + first + i;
+#pragma unroll
+      for (int f = 0; f < kFilters; ++f, y += pixels) {
+        if (f < num_filters_) *y = run[f];
+      }
+    }
+  }
+
+  // NHWC. Four threads have the filters of a place.
+  __device__ void store_pixels(const float* values, const PlaceRange& places) const {
+    const Stripes& s = a_.stripes;
+    const bool in_runs = a_.k % 4 == 0 && aligned(a_.y) && aligned(a_.residual);
+    const int filter = lane() % 4 * 4, num_filters = num_filters_ - filter;
+#pragma unroll
+    for (int i = 0; i < kPlaces; i += 8) {
+      const int place = places.first + i + lane() / 4;
+      const int line = place / s.pitch, image = line / s.period;
+      const int row = line % s.period, col = place % s.pitch;
+      const int out_col = places.stripe * s.cols + col;
+      const bool exists =
+          place < places.end && image < a_.n && row < a_.p && col < s.cols && out_col < a_.q;
+      if (!exists || num_filters <= 0) continue;
+      const std::int64_t pixel = (static_cast<std::int64_t>(image) * a_.p + row) * a_.q + out_col;
+      const std::int64_t at = pixel * a_.k + first_k_ + filter;
+      Vec<4> run = load<4>(&values[(i + lane() / 4) * kPitch + filter]);
+      if (in_runs && num_filters >= 4) {
+        if (a_.residual != nullptr) run = run + load<4>(a_.residual + at);
+        if (a_.relu) {
+#pragma unroll
+          for (float& output : run.lane) output = fmaxf(output, 0.0f);
+        }
+        cuda::store(a_.y + at, run);
+        continue;
+      }
+#pragma unroll
+      for (int f = 0; f < 4; ++f) {
+        if (f >= num_filters) continue;
+        if (a_.residual != nullptr) run.lane[f] += a_.residual[at + f];
+        a_.y[at + f] = a_.relu ? fmaxf(run.lane[f], 0.0f) : run.lane[f];
+      }
+    }
+  }
+
   static __device__ bool aligned(const float* pointer) {
     return reinterpret_cast<std::uintptr_t>(pointer) % sizeof(Vec<4>) == 0;
   }
-  __device__ void store_one(std::int64_t at, float sum) const {
-    if (a_.residual != nullptr) sum += a_.residual[at];
-    a_.y[at] = a_.relu ? fmaxf(sum, 0.0f) : sum;
-  }
-  __device__ void store_four(std::int64_t at, Vec<4> sums) const {
-    const Vec<4> residual = a_.residual != nullptr ? load<4>(a_.residual + at) : zero<4>();
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      sums.lane[i] += residual.lane[i];
-      if (a_.relu) sums.lane[i] = fmaxf(sums.lane[i], 0.0f);
-    }
-    cuda::store(a_.y + at, sums);
-  }
 
   const TaskArgs& a_;
-  int first_k_, num_filters_, pixels_;
-  bool in_runs_;
+  int first_k_, num_filters_;
 };
 
 }  // namespace megaconv::cuda
