@@ -229,6 +229,9 @@ bool is_winograd(Algorithm algorithm) {
 }
 
 std::string opencnn_obstacle(const ConvProblem& problem) {
+  if (problem.dtype != DataType::f32) {
+    return std::string("opencnn: storage type ") + to_string(problem.dtype) + ", must be f32";
+  }
   return fast_3x3_obstacle(Algorithm::opencnn, problem);
 }
 
@@ -265,10 +268,6 @@ std::uint32_t count_filter_tasks(const Tiling& tiling) {
 }
 
 void derive_counts(Tiling& tiling) {
-  if (tiling.problem.dtype != DataType::f32) {
-    throw Error(Status::unsupported,
-                std::string("storage type ") + to_string(tiling.problem.dtype) + ": must be f32");
-  }
   if (tiling.algorithm == Algorithm::opencnn) {
     derive_opencnn(tiling);
   } else {

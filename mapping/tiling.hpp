@@ -38,8 +38,8 @@ void count_tiles(Tiling& tiling);
 
 /// Checks the fields of a tiling that are chosen, and computes those that follow from them (tile
 /// counts, NG, NF, SI, SG, SO). The window is clamped to NG slots; 0 slots mean NG.
-/// Throws Error(invalid_argument) for a field out of range, Error(unsupported) for a storage type
-/// that has no tasks yet or too many groups.
+/// Throws Error(invalid_argument) for a field out of range, Error(unsupported) for a layout that
+/// has no tasks or too many groups.
 void derive_counts(Tiling& tiling);
 
 /// What keeps implicit GEMM's tasks from computing the problem; empty when nothing does.

@@ -59,7 +59,7 @@ class CpuExecutor final : public Executor {
   void prepare_filters(const void* w, void* prepared, void*) const override {
     cpu::TaskArgs args;
     args.tiling = &tiling_;
-    args.w = static_cast<const float*>(w);
+    args.w = w;
     args.u = static_cast<float*>(prepared);
     struct alignas(Plan::kAlignment) Line {
       std::byte bytes[Plan::kAlignment];
@@ -75,11 +75,11 @@ class CpuExecutor final : public Executor {
     const auto at = [base](std::size_t offset) { return reinterpret_cast<float*>(base + offset); };
     cpu::TaskArgs args;
     args.tiling = &tiling_;
-    args.x = static_cast<const float*>(tensors.x);
-    args.w = static_cast<const float*>(tensors.w);
-    args.bias = static_cast<const float*>(tensors.bias);
-    args.residual = static_cast<const float*>(tensors.residual);
-    args.y = static_cast<float*>(tensors.y);
+    args.x = tensors.x;
+    args.w = tensors.w;
+    args.bias = tensors.bias;
+    args.residual = tensors.residual;
+    args.y = tensors.y;
     args.v = at(layout_.v);
     args.m = at(layout_.m);
     // Prepared filters are only read: a plan that has them has no filter-transform tasks.
@@ -105,8 +105,8 @@ class CpuExecutor final : public Executor {
  private:
   TaskBody body(const cpu::TaskArgs& args, std::byte* scratch) const {
     return [this, &args, scratch](const Task& task, std::uint32_t worker) {
-      kernels_.run[static_cast<std::uint32_t>(task.kind)](
-          args, task.group, task.block, scratch + worker * layout_.scratch_stride);
+      kernels_.run(tiling_.problem.dtype, task.kind)(args, task.group, task.block,
+                                                     scratch + worker * layout_.scratch_stride);
     };
   }
 

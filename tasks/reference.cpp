@@ -58,10 +58,9 @@ void parallel_for(std::int64_t count, const Body& body) {
   work();
 }
 
-}  // namespace
-
-void reference_convolution(const ConvProblem& problem, const float* x, const float* w,
-                           const float* bias, const float* residual, double* y, double* magnitude) {
+template <class T>
+void convolve(const ConvProblem& problem, const T* x, const T* w, const T* bias, const T* residual,
+              double* y, double* magnitude) {
   const std::int64_t channels = problem.c / problem.groups, filters = problem.k / problem.groups;
   const std::int64_t num_taps = problem.r * problem.s, num_pixels = problem.p() * problem.q();
   const Strides in = x_strides(problem), filter = w_strides(problem);
@@ -77,7 +76,7 @@ void reference_convolution(const ConvProblem& problem, const float* x, const flo
     for (std::int64_t c = 0; c < channels; ++c) {
       for (std::int64_t tap = 0; tap < num_taps; ++tap) {
         wd[((block * channels + c) * num_taps + tap) * kLanes + k % filters % kLanes] =
-            w[k * filter.image + c * filter.channel + tap * filter.pixel];
+            to_float(w[k * filter.image + c * filter.channel + tap * filter.pixel]);
       }
     }
   }
@@ -87,7 +86,7 @@ void reference_convolution(const ConvProblem& problem, const float* x, const flo
       for (std::int64_t h = 0; h < problem.h; ++h) {
         for (std::int64_t col = 0; col < problem.w; ++col) {
           xd[(n * problem.c + c) * plane + (h + problem.pad_h) * padded_w + col + problem.pad_w] =
-              x[n * in.image + c * in.channel + (h * problem.w + col) * in.pixel];
+              to_float(x[n * in.image + c * in.channel + (h * problem.w + col) * in.pixel]);
         }
       }
     }
@@ -103,12 +102,14 @@ void reference_convolution(const ConvProblem& problem, const float* x, const flo
                          double abs_sum) {
     const std::int64_t at = n * out.image + k * out.channel + pixel * out.pixel;
     if (problem.epilogue.bias) {
-      sum += bias[k];
-      abs_sum += std::fabs(bias[k]);
+      const double term = to_float(bias[k]);
+      sum += term;
+      abs_sum += std::fabs(term);
     }
     if (problem.epilogue.residual) {
-      sum += residual[at];
-      abs_sum += std::fabs(residual[at]);
+      const double term = to_float(residual[at]);
+      sum += term;
+      abs_sum += std::fabs(term);
     }
     y[at] = problem.epilogue.relu ? std::max(sum, 0.0) : sum;
     if (magnitude != nullptr) magnitude[at] = abs_sum;
@@ -140,8 +141,29 @@ void reference_convolution(const ConvProblem& problem, const float* x, const flo
   });
 }
 
+}  // namespace
+
+void reference_convolution(const ConvProblem& problem, const void* x, const void* w,
+                           const void* bias, const void* residual, double* y, double* magnitude) {
+  with_storage(problem.dtype, [&](auto number) {
+    using T = decltype(number);
+    convolve(problem, static_cast<const T*>(x), static_cast<const T*>(w),
+             static_cast<const T*>(bias), static_cast<const T*>(residual), y, magnitude);
+  });
+}
+
 void fill(std::span<float> values, const Filling& filling, std::uint64_t seed) {
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = filling.at(seed, i);
+}
+
+void fill(DataType dtype, void* values, std::int64_t count, const Filling& filling,
+          std::uint64_t seed) {
+  with_storage(dtype, [&](auto number) {
+    using T = decltype(number);
+    for (std::int64_t i = 0; i < count; ++i) {
+      static_cast<T*>(values)[i] = from_float<T>(filling.at(seed, static_cast<std::uint64_t>(i)));
+    }
+  });
 }
 
 void fill_normal(std::span<float> values, std::uint64_t seed) {
@@ -151,6 +173,8 @@ void fill_normal(std::span<float> values, std::uint64_t seed) {
 void fill_integers(std::span<float> values, std::uint64_t seed, double density, float multiple) {
   fill(values, {.kind = Filling::Kind::integers, .density = density, .multiple = multiple}, seed);
 }
+
+namespace {
 
 // L2, for tensors large enough that statistics hold; n = max(C, 16). Measured: worst of 3 to 30
 // seeds on 24x24, 7x7 and 5x5 images, K = 16, padding 0 to 2, normal and ReLU data, AVX-512.
@@ -173,12 +197,12 @@ void fill_integers(std::span<float> values, std::uint64_t seed, double density, 
 // second without FMA), which does not grow with C. With few channels S rests on few products, and
 // where these happen to be small e / S is large (780 for F(2,3), 1,337 for F(4,3) integer at C =
 // 2): (16/C)^2 covers that, and the L2 norm is the sharper test there.
-ErrorBound error_bound(const Tiling& tiling) {
+ErrorBound sum_bound(const Tiling& tiling) {
   const ConvProblem& problem = tiling.problem;
   const double luck = 1 + 4 / std::sqrt(static_cast<double>(problem.y_size()));
   if (tiling.algorithm == Algorithm::direct) {
     const auto roundings = static_cast<double>(num_terms(problem) + 2);
-    return {kUnitRoundoff * std::sqrt(roundings) * luck,
+    return {unit_roundoff(DataType::f32) * std::sqrt(roundings) * luck,
             std::min(roundings, 6 * std::sqrt(roundings))};
   }
   const auto channels = static_cast<double>(problem.c);
@@ -195,22 +219,42 @@ ErrorBound error_bound(const Tiling& tiling) {
   }
 }
 
-ErrorReport compare(const Tiling& tiling, const float* y, const double* reference,
-                    const double* magnitude) {
-  const TileErrors errors_of(tiling, y, reference, magnitude);
-  ErrorSums sums;
-  for (std::int64_t tile = 0; tile < errors_of.num_tiles(); ++tile) sums += errors_of(tile);
-  return report(tiling, sums);
+}  // namespace
+
+// Sums are of floats whatever the storage type, and the result is rounded once: to a narrow type
+// with an error of u max(|y|, least_normal), for certain. TileErrors takes no norm and no scale for
+// less than that of least_normal, so that u (1 + the sums' relative error) is what rounding adds.
+ErrorBound error_bound(const Tiling& tiling) {
+  const ErrorBound sums = sum_bound(tiling);
+  const DataType dtype = tiling.problem.dtype;
+  if (dtype == DataType::f32) return sums;
+  const double u = unit_roundoff(dtype), float_u = unit_roundoff(DataType::f32);
+  return {u + (1 + u) * sums.relative_l2, 1 + (1 + u) * sums.worst_element * (float_u / u)};
 }
 
-Mismatch mismatch(const float* y, const double* reference, std::int64_t count) {
-  Mismatch found;
-  for (std::int64_t i = count; i-- > 0;) {
-    if (static_cast<double>(y[i]) == reference[i]) continue;
-    found.first = i;
-    ++found.count;
-  }
-  return found;
+ErrorReport compare(const Tiling& tiling, const void* y, const double* reference,
+                    const double* magnitude) {
+  return with_storage(tiling.problem.dtype, [&](auto number) {
+    using T = decltype(number);
+    const TileErrors<T> errors_of(tiling, static_cast<const T*>(y), reference, magnitude);
+    ErrorSums sums;
+    for (std::int64_t tile = 0; tile < errors_of.num_tiles(); ++tile) sums += errors_of(tile);
+    return report(tiling, sums);
+  });
+}
+
+Mismatch mismatch(DataType dtype, const void* y, const double* reference, std::int64_t count) {
+  return with_storage(dtype, [&](auto number) {
+    using T = decltype(number);
+    const Differs<T> differs{static_cast<const T*>(y), reference};
+    Mismatch found;
+    for (std::int64_t i = count; i-- > 0;) {
+      if (!differs(i)) continue;
+      found.first = i;
+      ++found.count;
+    }
+    return found;
+  });
 }
 
 ErrorReport report(const Tiling& tiling, const ErrorSums& sums) {

@@ -9,20 +9,25 @@
 
 #include "megaconv/mapping.hpp"
 #include "tasks/random_data.hpp"
+#include "tasks/storage.hpp"
 #include "tasks/tile_errors.hpp"
 
 namespace megaconv {
 
 /// y = epilogue(conv(x, w)), every product and sum in double, on all CPUs this process may use.
-/// Tensors as in ConvProblem's layout; bias and residual are read when the epilogue has them.
-/// `magnitude`, when given, receives for every output S = sum |x| |w| + |bias| + |residual|: the
-/// scale of the rounding errors that computing this output must make.
-void reference_convolution(const ConvProblem& problem, const float* x, const float* w,
-                           const float* bias, const float* residual, double* y,
+/// Tensors in ConvProblem's layout and storage type; bias and residual are read when the epilogue
+/// has them. `magnitude`, when given, receives for every output S = sum |x| |w| + |bias| +
+/// |residual|: the scale of the rounding errors that computing this output must make.
+void reference_convolution(const ConvProblem& problem, const void* x, const void* w,
+                           const void* bias, const void* residual, double* y,
                            double* magnitude = nullptr);
 
 /// Numbers by their place; see tasks/random_data.hpp.
 void fill(std::span<float> values, const Filling& filling, std::uint64_t seed);
+
+/// The same `count` numbers, rounded to a storage type.
+void fill(DataType dtype, void* values, std::int64_t count, const Filling& filling,
+          std::uint64_t seed);
 
 /// N(0, 1), as the sum of six uniform numbers.
 void fill_normal(std::span<float> values, std::uint64_t seed);
@@ -33,10 +38,10 @@ void fill_normal(std::span<float> values, std::uint64_t seed);
 void fill_integers(std::span<float> values, std::uint64_t seed, double density = 0.11,
                    float multiple = 1);
 
-/// What compare() found.
+/// What compare() found; u is unit_roundoff() of the storage type.
 struct ErrorReport {
   double relative_l2 = 0;         ///< ||e|| / ||y||; see compare()
-  double worst_element = 0;       ///< max |e| / (u S), u = 2^-24; see compare()
+  double worst_element = 0;       ///< max |e| / (u S); see compare()
   std::int64_t worst_index = -1;  ///< its place in y; -1 when every element is exact
 };
 
@@ -49,25 +54,27 @@ struct ErrorBound {
   }
 };
 
-/// The bound that `tiling`'s algorithm promises for fp32; reference.cpp says where it comes from.
+/// The bound that `tiling`'s algorithm promises for its storage type; reference.cpp says where it
+/// comes from.
 ErrorBound error_bound(const Tiling& tiling);
 
-/// Compares y with reference_convolution's results. An element that is not finite is an infinite
-/// error. Two scales need care:
+/// Compares y, of the problem's storage type, with reference_convolution's results. An element that
+/// is not finite is an infinite error. Two scales need care:
 /// - Winograd's roundings at one output grow with all inputs of its tile, which may be far greater
 ///   than its own (at a border it may see nothing but padding): S is the largest of the tile.
 /// - The L2 norm is relative to max(||y||, 2 ||S|| / sqrt(L)), L the terms of a sum. For random
 /// data
 ///   the two are alike; where sums cancel or a ReLU leaves only zeros, the error is still compared
 ///   with the numbers that went into it.
-ErrorReport compare(const Tiling& tiling, const float* y, const double* reference,
+ErrorReport compare(const Tiling& tiling, const void* y, const double* reference,
                     const double* magnitude);
 
-/// Elements that are not exactly what they must be.
+/// Elements that are not exactly what they must be: the reference, which must be of float,
+/// rounded to the storage type.
 struct Mismatch {
   std::int64_t count = 0, first = -1;
 };
-Mismatch mismatch(const float* y, const double* reference, std::int64_t count);
+Mismatch mismatch(DataType dtype, const void* y, const double* reference, std::int64_t count);
 
 /// What compare() makes of the sums over all tiles.
 ErrorReport report(const Tiling& tiling, const ErrorSums& sums);

@@ -6,11 +6,10 @@
 #include <cstdint>
 
 #include "megaconv/mapping.hpp"
+#include "tasks/storage.hpp"
 #include "tasks/strides.hpp"
 
 namespace megaconv {
-
-inline constexpr double kUnitRoundoff = 0x1p-24;  // of float
 
 /// Of any number of tiles.
 struct ErrorSums {
@@ -31,9 +30,11 @@ struct ErrorSums {
 };
 
 /// The errors of any one of the m x m tiles (single outputs for direct convolution), by number.
+/// Numbers that have no normal size in the storage type count as the least that has.
+template <class T>
 class TileErrors {
  public:
-  TileErrors(const Tiling& tiling, const float* y, const double* reference, const double* magnitude)
+  TileErrors(const Tiling& tiling, const T* y, const double* reference, const double* magnitude)
       : y_(y),
         reference_(reference),
         magnitude_(magnitude),
@@ -44,7 +45,9 @@ class TileErrors {
         tiles_h_((p_ + size_ - 1) / size_),
         tiles_w_((q_ + size_ - 1) / size_),
         num_tiles_(tiling.problem.n * k_ * tiles_h_ * tiles_w_),
-        strides_(y_strides(tiling.problem, p_ * q_)) {}
+        strides_(y_strides(tiling.problem, p_ * q_)),
+        unit_roundoff_(unit_roundoff(tiling.problem.dtype)),
+        least_normal_(least_normal(tiling.problem.dtype)) {}
 
   std::int64_t num_tiles() const { return num_tiles_; }
 
@@ -57,18 +60,20 @@ class TileErrors {
     for (std::int64_t i = row; i < row + size_ && i < p_; ++i) {
       for (std::int64_t j = col; j < col + size_ && j < q_; ++j) {
         const std::int64_t at = first + (i * q_ + j) * strides_.pixel;
-        const double error = distance(static_cast<double>(y_[at]), reference_[at]);
+        const double error = distance(static_cast<double>(to_float(y_[at])), reference_[at]);
         if (error > worst) {
           worst = error;
           sums.worst_index = at;
         }
-        if (magnitude_[at] > scale) scale = magnitude_[at];
+        const double size = at_least_normal(magnitude_[at]);
+        if (size > scale) scale = size;
+        const double truth = at_least_normal(reference_[at] < 0 ? -reference_[at] : reference_[at]);
         sums.error_squares += error * error;
-        sums.reference_squares += reference_[at] * reference_[at];
-        sums.magnitude_squares += magnitude_[at] * magnitude_[at];
+        sums.reference_squares += truth * truth;
+        sums.magnitude_squares += size * size;
       }
     }
-    if (worst > 0) sums.worst = worst / (kUnitRoundoff * scale);
+    if (worst > 0) sums.worst = worst / (unit_roundoff_ * scale);
     return sums;
   }
 
@@ -78,12 +83,26 @@ class TileErrors {
     if (!(value - value == 0)) return kInfinity;
     return value > truth ? value - truth : truth - value;
   }
+  constexpr double at_least_normal(double size) const {
+    return size > least_normal_ ? size : least_normal_;
+  }
   static constexpr double kInfinity = __builtin_huge_val();
 
-  const float* y_;
+  const T* y_;
   const double *reference_, *magnitude_;
   std::int64_t size_, p_, q_, k_, tiles_h_, tiles_w_, num_tiles_;
   Strides strides_;
+  double unit_roundoff_, least_normal_;
+};
+
+/// Whether the i-th number is another than the reference, a float, rounded to the storage type.
+template <class T>
+struct Differs {
+  const T* y;
+  const double* reference;
+  constexpr bool operator()(std::int64_t i) const {
+    return to_float(y[i]) != to_float(from_float<T>(static_cast<float>(reference[i])));
+  }
 };
 
 }  // namespace megaconv

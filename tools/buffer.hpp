@@ -34,9 +34,6 @@ class Buffer {
   std::byte* data() const noexcept { return static_cast<std::byte*>(data_); }
   float* floats() const noexcept { return static_cast<float*>(data_); }
   double* doubles() const noexcept { return static_cast<double*>(data_); }
-  std::int64_t num_floats() const noexcept {
-    return static_cast<std::int64_t>(bytes_ / sizeof(float));
-  }
 
  private:
   void swap(Buffer& other) noexcept {
@@ -49,9 +46,9 @@ class Buffer {
   std::size_t bytes_ = 0;
 };
 
-/// A buffer of `size` floats, or of doubles.
-inline Buffer float_buffer(Device& device, std::int64_t size) {
-  return {device, static_cast<std::size_t>(size) * sizeof(float)};
+/// A buffer of `size` numbers of a storage type, or of doubles.
+inline Buffer number_buffer(Device& device, DataType dtype, std::int64_t size) {
+  return {device, static_cast<std::size_t>(size) * size_of(dtype)};
 }
 inline Buffer double_buffer(Device& device, std::int64_t size) {
   return {device, static_cast<std::size_t>(size) * sizeof(double)};

@@ -193,7 +193,7 @@ class LayerBench {
       job.compute();
       const bool ours = own < runners_.size();
       result(job).error =
-          reference.compare(ours ? runners_[own++].tiling() : asked, tensors_.y.floats());
+          reference.compare(ours ? runners_[own++].tiling() : asked, tensors_.y.data());
     }
   }
 

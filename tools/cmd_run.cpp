@@ -31,7 +31,8 @@ Examples:
   megaconv run --input x.npy --weights w.npy --output y.npy
   megaconv run --input x.npy --weights w.npy --bias b.npy --epilogue relu --stride 2 --output y.npy
 
-Files are what numpy.save writes: float32 in C order; x [N][C][H][W], w [K][C/groups][R][S],
+Files are what numpy.save writes, all of float32, all of float16, or all of bfloat16 ('V2', as
+ml_dtypes' are saved; y too is then V2), in C order; x [N][C][H][W], w [K][C/groups][R][S],
 bias [K], residual and y [N][K][P][Q]; with --layout nhwc x [N][H][W][C], w [K][R][S][C/groups],
 residual and y [N][P][Q][K].)";
 
@@ -67,6 +68,7 @@ Pair parse_pair(const char* option, const std::string& text) {
 ConvProblem problem_from_shapes(const RunArguments& arguments, const NpyArray& x,
                                 const NpyArray& w) {
   ConvProblem problem;
+  problem.dtype = x.dtype;
   problem.layout = arguments.problem.layout.value_or(Layout::nchw);
   problem.epilogue = arguments.problem.epilogue.value_or(Epilogue{});
   problem.epilogue.bias = !arguments.bias.empty();
@@ -115,8 +117,20 @@ void upload(TensorSet& tensors, Buffer& to, const NpyArray& array) {
   tensors.device->upload(to.data(), array.data.data(), array.data.bytes());
 }
 
-NpyArray read_tensor(const std::string& path, const std::vector<std::int64_t>& shape) {
-  NpyArray array = read_npy(path, shape.size());
+/// All files have the storage type of x.
+NpyArray read_npy_of(const std::string& path, std::size_t rank, DataType dtype) {
+  NpyArray array = read_npy(path, rank);
+  if (array.dtype != dtype) {
+    throw Error(Status::invalid_argument,
+                fmt::format("{}: numbers of {}, must be {} as --input has", path,
+                            to_string(array.dtype), to_string(dtype)));
+  }
+  return array;
+}
+
+NpyArray read_tensor(const std::string& path, const std::vector<std::int64_t>& shape,
+                     DataType dtype) {
+  NpyArray array = read_npy_of(path, shape.size(), dtype);
   if (array.shape != shape) {
     throw Error(Status::invalid_argument, fmt::format("{}: shape {}, must be {}", path,
                                                       shape_text(array.shape), shape_text(shape)));
@@ -126,16 +140,17 @@ NpyArray read_tensor(const std::string& path, const std::vector<std::int64_t>& s
 
 TensorSet tensors_from_files(const RunArguments& arguments, Device& device) {
   const NpyArray x = read_npy(arguments.input, 4);
-  const NpyArray w = read_npy(arguments.weights, 4);
+  const NpyArray w = read_npy_of(arguments.weights, 4, x.dtype);
   const ConvProblem problem = problem_from_shapes(arguments, x, w);
   TensorSet tensors = allocate_tensors(device, problem, !arguments.no_check);
   upload(tensors, tensors.x, x);
   upload(tensors, tensors.w, w);
   if (problem.epilogue.bias) {
-    upload(tensors, tensors.bias, read_tensor(arguments.bias, {problem.k}));
+    upload(tensors, tensors.bias, read_tensor(arguments.bias, {problem.k}, problem.dtype));
   }
   if (problem.epilogue.residual) {
-    upload(tensors, tensors.residual, read_tensor(arguments.residual, output_shape(problem)));
+    upload(tensors, tensors.residual,
+           read_tensor(arguments.residual, output_shape(problem), problem.dtype));
   }
   return tensors;
 }
@@ -161,6 +176,10 @@ void check_arguments(const RunArguments& arguments) {
   const bool files = !arguments.input.empty();
   if (files && !arguments.problem.problems.empty()) {
     throw Error(Status::invalid_argument, "a PROBLEM and --input exclude each other");
+  }
+  if (files && arguments.problem.dtype) {
+    throw Error(Status::invalid_argument,
+                "--dtype and --input exclude each other: files have a type of their own");
   }
   const bool shaped = arguments.pad || arguments.stride || arguments.dilation || arguments.groups;
   if (!files && shaped) {
@@ -194,16 +213,16 @@ ExitCode run(const RunArguments& arguments) {
   std::optional<ErrorReport> error;
   if (!arguments.no_check) {
     progress.show("computing the reference in double");
-    error = Reference(tensors).compare(runner.tiling(), tensors.y.floats());
+    error = Reference(tensors).compare(runner.tiling(), tensors.y.data());
   }
-  const std::vector<float> y = download(tensors, tensors.y);
+  const std::vector<std::byte> y = download(tensors, tensors.y);
   progress.clear();
 
   const bool on_cpu = device.backend() == Backend::cpu;
   const ErrorBound bound = error_bound(runner.tiling());
   const bool right = !error || bound.covers(*error);
   if (right && !arguments.output.empty()) {
-    write_npy(arguments.output, output_shape(problem), y.data());
+    write_npy(arguments.output, output_shape(problem), problem.dtype, y.data());
   }
   const double gflops = problem.flops() / time.median_ms / 1e6;
   const std::string sum = fmt::format("{:016x}", checksum(y));

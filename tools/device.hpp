@@ -41,13 +41,14 @@ class Device {
   virtual bool same_bytes(const void* a, const void* b, std::size_t bytes) = 0;
 
   // Data and truth: what tasks/reference.hpp has, on memory of this device.
-  virtual void fill(float* values, std::int64_t count, const Filling& filling,
+  virtual void fill(DataType dtype, void* values, std::int64_t count, const Filling& filling,
                     std::uint64_t seed) = 0;
   virtual void reference(const ConvProblem& problem, const Tensors& tensors, double* y,
                          double* magnitude) = 0;
-  virtual ErrorReport compare(const Tiling& tiling, const float* y, const double* reference,
+  virtual ErrorReport compare(const Tiling& tiling, const void* y, const double* reference,
                               const double* magnitude) = 0;
-  virtual Mismatch mismatch(const float* y, const double* reference, std::int64_t count) = 0;
+  virtual Mismatch mismatch(DataType dtype, const void* y, const double* reference,
+                            std::int64_t count) = 0;
 
   /// A clock for `work`: every call takes one sample, the milliseconds of one run. The CPU's is the
   /// time on the wall. A CUDA device's is between two events around a CUDA graph, which holds so

@@ -72,22 +72,22 @@ class CpuDevice final : public Device {
     return std::memcmp(a, b, bytes) == 0;
   }
 
-  void fill(float* values, std::int64_t count, const Filling& filling,
+  void fill(DataType dtype, void* values, std::int64_t count, const Filling& filling,
             std::uint64_t seed) override {
-    megaconv::fill({values, static_cast<std::size_t>(count)}, filling, seed);
+    megaconv::fill(dtype, values, count, filling, seed);
   }
   void reference(const ConvProblem& problem, const Tensors& tensors, double* y,
                  double* magnitude) override {
-    const auto floats = [](const void* memory) { return static_cast<const float*>(memory); };
-    reference_convolution(problem, floats(tensors.x), floats(tensors.w), floats(tensors.bias),
-                          floats(tensors.residual), y, magnitude);
+    reference_convolution(problem, tensors.x, tensors.w, tensors.bias, tensors.residual, y,
+                          magnitude);
   }
-  ErrorReport compare(const Tiling& tiling, const float* y, const double* reference,
+  ErrorReport compare(const Tiling& tiling, const void* y, const double* reference,
                       const double* magnitude) override {
     return megaconv::compare(tiling, y, reference, magnitude);
   }
-  Mismatch mismatch(const float* y, const double* reference, std::int64_t count) override {
-    return megaconv::mismatch(y, reference, count);
+  Mismatch mismatch(DataType dtype, const void* y, const double* reference,
+                    std::int64_t count) override {
+    return megaconv::mismatch(dtype, y, reference, count);
   }
 
   std::function<double()> clock(Work work, Caches caches) override {

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <optional>
 
+#include "mapping/enum_names.hpp"
 #include "megaconv/error.hpp"
 #include "tools/file_io.hpp"
 
@@ -28,8 +29,15 @@ constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::size_t kMostHeaderBytes = 65536;  // numpy itself reads no more than 10,000
 constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
 
+// How files name storage types; the first name of each is what we write.
+constexpr EnumNames<DataType, 4> kDescrs = {{DataType::f32, "<f4"},
+                                            {DataType::f16, "<f2"},
+                                            {DataType::bf16, "|V2"},
+                                            {DataType::bf16, "<V2"}};
+
 struct Header {
   std::vector<std::int64_t> shape;
+  DataType dtype = DataType::f32;
   std::size_t data_begin = 0;
 };
 
@@ -38,7 +46,8 @@ class HeaderParser {
  public:
   HeaderParser(const std::string& path, std::string_view text) : path_(path), rest_(text) {}
 
-  std::vector<std::int64_t> parse() {
+  /// All of the header but where its data begin.
+  Header parse() {
     expect('{');
     while (!accept('}')) {
       const std::string key = read_string();
@@ -62,11 +71,16 @@ class HeaderParser {
     if (!descr_ || !fortran_order_ || !shape_) {
       reject("header lacks a key, must have descr, fortran_order and shape");
     }
-    if (*descr_ != "<f4") reject("dtype '" + *descr_ + "', must be '<f4' (little-endian float32)");
+    const std::optional<DataType> dtype = value_of(kDescrs, *descr_);
+    if (!dtype) {
+      reject("dtype '" + *descr_ +
+             "', must be '<f4' (float32), '<f2' (float16) or '|V2' (bfloat16; of its bits in "
+             "uint16: a.view('V2'))");
+    }
     if (*fortran_order_) {
       reject("array in Fortran order, must be in C order (numpy.ascontiguousarray)");
     }
-    return *shape_;
+    return {.shape = *shape_, .dtype = *dtype};
   }
 
  private:
@@ -174,11 +188,14 @@ Header read_header(const std::string& path, std::ifstream& stream) {
            std::to_string(kMostHeaderBytes));
   }
   const std::string text = read(length);
-  return {HeaderParser(path, text).parse(), start.size() + length_bytes.size() + length};
+  Header header = HeaderParser(path, text).parse();
+  header.data_begin = start.size() + length_bytes.size() + length;
+  return header;
 }
 
-std::string make_header(const std::vector<std::int64_t>& shape) {
-  std::string dictionary = "{'descr': '<f4', 'fortran_order': False, 'shape': (";
+std::string make_header(const std::vector<std::int64_t>& shape, DataType dtype) {
+  std::string dictionary = std::string("{'descr': '") + name_of(kDescrs, dtype) +
+                           "', 'fortran_order': False, 'shape': (";
   for (const std::int64_t extent : shape) dictionary += std::to_string(extent) + ", ";
   dictionary += "), }";
   // Padded so that the data start at a multiple of 64.
@@ -212,26 +229,30 @@ NpyArray read_npy(const std::string& path, std::size_t rank) {
                                               std::to_string(header.shape.size()) + ", must be " +
                                               std::to_string(rank));
   }
-  const std::int64_t said = num_elements(path, header.shape) * std::int64_t{sizeof(float)};
+  const std::int64_t said =
+      num_elements(path, header.shape) * static_cast<std::int64_t>(size_of(header.dtype));
   const std::int64_t held = file_bytes - static_cast<std::int64_t>(header.data_begin);
   if (held != said) {
     throw Error(Status::invalid_argument, path + ": " + std::to_string(held) +
                                               " bytes of data, shape " + shape_text(header.shape) +
-                                              " of <f4 must have " + std::to_string(said));
+                                              " of " + name_of(kDescrs, header.dtype) +
+                                              " must have " + std::to_string(said));
   }
   require_memory(cpu_device(), path, static_cast<double>(said));
-  NpyArray array{std::move(header.shape), Buffer(cpu_device(), static_cast<std::size_t>(said))};
+  NpyArray array{std::move(header.shape), header.dtype,
+                 Buffer(cpu_device(), static_cast<std::size_t>(said))};
   if (!stream.read(reinterpret_cast<char*>(array.data.data()), said)) {
     throw_file_error("read", path);
   }
   return array;
 }
 
-void write_npy(const std::string& path, const std::vector<std::int64_t>& shape, const float* data) {
-  std::size_t bytes = sizeof(float);
+void write_npy(const std::string& path, const std::vector<std::int64_t>& shape, DataType dtype,
+               const void* data) {
+  std::size_t bytes = size_of(dtype);
   for (const std::int64_t extent : shape) bytes *= static_cast<std::size_t>(extent);
-  const std::string header = make_header(shape);
-  const std::string_view parts[] = {header, {reinterpret_cast<const char*>(data), bytes}};
+  const std::string header = make_header(shape, dtype);
+  const std::string_view parts[] = {header, {static_cast<const char*>(data), bytes}};
   write_file(path, parts);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy's .npy files, as numpy.save writes them; dtype <f4 in C order only.
+// NumPy's .npy files, as numpy.save writes them, in C order only: <f4, <f2, and for bfloat16, which
+// NumPy does not have, <V2 or |V2: pairs of bytes, which is how it saves those of ml_dtypes.
 // Source: numpy/lib/format.py, "Format Version 1.0" to "3.0".
 #pragma once
 
@@ -14,7 +15,8 @@ namespace megaconv::cli {
 
 struct NpyArray {
   std::vector<std::int64_t> shape;
-  Buffer data;  ///< float, C order, in host memory
+  DataType dtype = DataType::f32;
+  Buffer data;  ///< C order, in host memory
 };
 
 /// Reads an array of `rank` dimensions. Throws Error(device_error) when the file cannot be read,
@@ -23,7 +25,8 @@ struct NpyArray {
 NpyArray read_npy(const std::string& path, std::size_t rank);
 
 /// Writes the file whole or not at all. Throws Error(device_error).
-void write_npy(const std::string& path, const std::vector<std::int64_t>& shape, const float* data);
+void write_npy(const std::string& path, const std::vector<std::int64_t>& shape, DataType dtype,
+               const void* data);
 
 /// "2x3x4x4"
 std::string shape_text(const std::vector<std::int64_t>& shape);

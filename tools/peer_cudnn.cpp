@@ -66,9 +66,9 @@ class Reordered {
     view_.problem.layout = order;
     if (order == tensors.problem.layout) return;
     const ConvProblem &from = tensors.problem, &to = view_.problem;
-    x_ = float_buffer(*tensors.device, from.x_size());
-    w_ = float_buffer(*tensors.device, from.w_size());
-    y_ = float_buffer(*tensors.device, from.y_size());
+    x_ = number_buffer(*tensors.device, DataType::f32, from.x_size());
+    w_ = number_buffer(*tensors.device, DataType::f32, from.w_size());
+    y_ = number_buffer(*tensors.device, DataType::f32, from.y_size());
     cuda::reorder({from.n, from.c, from.h * from.w}, tensors.x.floats(), x_strides(from),
                   x_.floats(), x_strides(to));
     cuda::reorder({from.k, from.c / from.groups, from.r * from.s}, tensors.w.floats(),

@@ -83,6 +83,16 @@ void add_tensor_options(CLI::App& app, ProblemArguments& arguments) {
       ->type_name("LAYOUT")
       ->group("Problem");
   app.add_option_function<std::string>(
+         "--dtype",
+         [&](const std::string& text) {
+           arguments.dtype = choose<DataType>(
+               "--dtype", text,
+               {{"f32", DataType::f32}, {"f16", DataType::f16}, {"bf16", DataType::bf16}});
+         },
+         "Storage type of the tensors: f32, f16 or bf16")
+      ->type_name("TYPE")
+      ->group("Problem");
+  app.add_option_function<std::string>(
          "--epilogue", [&](const std::string& text) { arguments.epilogue = parse_epilogue(text); },
          "What follows the sum: bias,residual,relu, any of them, or none")
       ->type_name("LIST")
@@ -157,6 +167,7 @@ std::vector<NamedProblem> select_problems(const ProblemArguments& arguments) {
   for (NamedProblem& entry : selected) {
     if (arguments.batch) entry.problem.n = *arguments.batch;
     if (arguments.layout) entry.problem.layout = *arguments.layout;
+    if (arguments.dtype) entry.problem.dtype = *arguments.dtype;
     if (arguments.epilogue) entry.problem.epilogue = *arguments.epilogue;
     validate(entry.problem);
     if (entry.name.empty()) entry.name = short_name(entry.problem);

@@ -24,16 +24,17 @@ struct ProblemArguments {
   bool suite = false;
   std::optional<std::int64_t> batch;
   std::optional<Layout> layout;
+  std::optional<DataType> dtype;
   std::optional<Epilogue> epilogue;
 };
 
 enum class Selection { one, many };
 
 /// Adds the positional problems; with Selection::many also --network, --suite, --layers and
-/// --batch; and --layout and --epilogue. `arguments` must outlive the parsing.
+/// --batch; and --layout, --dtype and --epilogue. `arguments` must outlive the parsing.
 void add_problem_options(CLI::App& app, ProblemArguments& arguments, Selection selection);
 
-/// --layout and --epilogue alone.
+/// --layout, --dtype and --epilogue alone.
 void add_tensor_options(CLI::App& app, ProblemArguments& arguments);
 
 /// The problems in the order given: problem strings, network, suite, file. May be empty. Throws

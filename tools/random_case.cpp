@@ -154,6 +154,7 @@ std::vector<Simplification> simplifications() {
     all.push_back([=](VerifyCase& c) { c.problem.epilogue.*part = false; });
   }
   all.push_back([](VerifyCase& c) { c.problem.layout = Layout::nchw; });
+  all.push_back([](VerifyCase& c) { c.problem.dtype = DataType::f32; });
   all.push_back([](VerifyCase& c) { c.plan.options.num_threads = 1; });
   all.push_back([](VerifyCase& c) { c.plan.options.tiling.arithmetic = Arithmetic::fma; });
   all.push_back([](VerifyCase& c) { c.plan.options.num_blocks = 0; });
@@ -188,7 +189,11 @@ VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool inte
     item.problem = random_problem(dice, limits, for_winograd);
   } while (!valid(item.problem));
   random_plan(dice, item.plan, limits, for_winograd, integer);
-  if (backend == Backend::cuda) random_cuda_plan(dice, item, for_winograd);
+  if (backend == Backend::cuda) {
+    random_cuda_plan(dice, item, for_winograd);
+  } else {
+    item.problem.dtype = dice.one_of({DataType::f32, DataType::f32, DataType::f16, DataType::bf16});
+  }
   return item;
 }
 

@@ -10,8 +10,9 @@ namespace megaconv::cli {
 namespace {
 
 void fill(TensorSet& tensors, Buffer& buffer, const Filling& filling, std::uint64_t seed) {
-  if (buffer.bytes() == 0) return;
-  tensors.device->fill(buffer.floats(), buffer.num_floats(), filling, seed);
+  const DataType dtype = tensors.problem.dtype;
+  const auto count = static_cast<std::int64_t>(buffer.bytes() / size_of(dtype));
+  if (count != 0) tensors.device->fill(dtype, buffer.data(), count, filling, seed);
 }
 
 }  // namespace
@@ -28,8 +29,9 @@ Tensors TensorSet::pointers(const void* prepared_filters) const {
 void require_tensor_memory(const Device& device, const ConvProblem& problem, bool with_reference) {
   const auto size = [](std::int64_t elements) { return static_cast<double>(elements); };
   const std::int64_t residual_size = problem.epilogue.residual ? problem.y_size() : 0;
-  double bytes = 4 * (size(problem.x_size()) + size(problem.w_size()) + size(problem.y_size()) +
-                      size(residual_size));
+  double bytes = static_cast<double>(size_of(problem.dtype)) *
+                 (size(problem.x_size()) + size(problem.w_size()) + size(problem.y_size()) +
+                  size(residual_size));
   // The reference holds x (padded, at most doubled for the layers that matter), w, y and S in
   // double.
   if (with_reference) {
@@ -43,11 +45,14 @@ TensorSet allocate_tensors(Device& device, const ConvProblem& problem, bool with
   TensorSet tensors;
   tensors.device = &device;
   tensors.problem = problem;
-  tensors.x = float_buffer(device, problem.x_size());
-  tensors.w = float_buffer(device, problem.w_size());
-  if (problem.epilogue.bias) tensors.bias = float_buffer(device, problem.k);
-  if (problem.epilogue.residual) tensors.residual = float_buffer(device, problem.y_size());
-  tensors.y = float_buffer(device, problem.y_size());
+  const auto allocate = [&](std::int64_t size) {
+    return number_buffer(device, problem.dtype, size);
+  };
+  tensors.x = allocate(problem.x_size());
+  tensors.w = allocate(problem.w_size());
+  if (problem.epilogue.bias) tensors.bias = allocate(problem.k);
+  if (problem.epilogue.residual) tensors.residual = allocate(problem.y_size());
+  tensors.y = allocate(problem.y_size());
   return tensors;
 }
 
@@ -79,23 +84,27 @@ void fill_exact(TensorSet& tensors, const Tiling& tiling, std::uint64_t seed) {
 
 Reference::Reference(const TensorSet& tensors)
     : device_(*tensors.device),
+      dtype_(tensors.problem.dtype),
       y_(double_buffer(device_, tensors.problem.y_size())),
       magnitude_(double_buffer(device_, tensors.problem.y_size())) {
   device_.reference(tensors.problem, tensors.pointers(), y_.doubles(), magnitude_.doubles());
 }
 
-ErrorReport Reference::compare(const Tiling& tiling, const float* y) const {
+ErrorReport Reference::compare(const Tiling& tiling, const void* y) const {
   return device_.compare(tiling, y, y_.doubles(), magnitude_.doubles());
 }
 
-Mismatch Reference::mismatch(const float* y) const {
-  return device_.mismatch(y, y_.doubles(), static_cast<std::int64_t>(y_.bytes() / sizeof(double)));
+Mismatch Reference::mismatch(const void* y) const {
+  return device_.mismatch(dtype_, y, y_.doubles(),
+                          static_cast<std::int64_t>(y_.bytes() / sizeof(double)));
 }
 
-double Reference::at(std::int64_t index) const {
+float Reference::at(std::int64_t index) const {
   double value = 0;
   device_.download(&value, y_.doubles() + index, sizeof(value));
-  return value;
+  return with_storage(dtype_, [&](auto number) {
+    return to_float(from_float<decltype(number)>(static_cast<float>(value)));
+  });
 }
 
 Runner::Runner(Plan plan, const TensorSet& tensors, Caches caches)
@@ -125,15 +134,22 @@ double Runner::sample_ms() {
   return clock_();
 }
 
-std::vector<float> download(const TensorSet& tensors, const Buffer& buffer) {
-  std::vector<float> copy(static_cast<std::size_t>(buffer.num_floats()));
+std::vector<std::byte> download(const TensorSet& tensors, const Buffer& buffer) {
+  std::vector<std::byte> copy(buffer.bytes());
   if (!copy.empty()) tensors.device->download(copy.data(), buffer.data(), buffer.bytes());
   return copy;
 }
 
-std::uint64_t checksum(std::span<const float> values) {
+float number_at(Device& device, DataType dtype, const void* tensor, std::int64_t index) {
+  return with_storage(dtype, [&](auto number) {
+    device.download(&number, static_cast<const decltype(number)*>(tensor) + index, sizeof(number));
+    return to_float(number);
+  });
+}
+
+std::uint64_t checksum(std::span<const std::byte> bytes) {
   std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const std::byte byte : std::as_bytes(values)) {
+  for (const std::byte byte : bytes) {
     hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3u;
   }
   return hash;

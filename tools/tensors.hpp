@@ -13,8 +13,8 @@
 
 namespace megaconv::cli {
 
-/// Dense, in the problem's layout, in memory of `device`. bias and residual are empty when the
-/// epilogue has none.
+/// Dense, in the problem's layout and storage type, in memory of `device`. bias and residual are
+/// empty when the epilogue has none.
 struct TensorSet {
   Device* device = nullptr;
   ConvProblem problem;
@@ -31,11 +31,13 @@ void require_tensor_memory(const Device& device, const ConvProblem& problem, boo
 /// Tensors of the right sizes, not filled. Throws like require_tensor_memory().
 TensorSet allocate_tensors(Device& device, const ConvProblem& problem, bool with_reference);
 
-/// Random numbers: x as after a ReLU, the others normal. The same for the same seed, everywhere.
+/// Random numbers: x as after a ReLU, the others normal. The same for the same seed, everywhere,
+/// but for the rounding to the storage type.
 void fill_random(TensorSet& tensors, std::uint64_t seed);
 
 /// Integers with which every intermediate value of `tiling`'s algorithm is an integer below 2^24,
-/// so that any correct order of the sums gives the same bits as the reference. Throws
+/// so that any correct order of the sums gives the same bits as the reference, rounded once to the
+/// storage type. Throws
 /// Error(unsupported) for transforms that have no such numbers.
 void fill_exact(TensorSet& tensors, const Tiling& tiling, std::uint64_t seed);
 
@@ -45,13 +47,14 @@ class Reference {
   explicit Reference(const TensorSet& tensors);
   /// Of the tensors' y, or of another in the same memory. Scales of errors depend on the tiles; see
   /// megaconv::compare().
-  ErrorReport compare(const Tiling& tiling, const float* y) const;
-  Mismatch mismatch(const float* y) const;
-  /// The true value of one element of y.
-  double at(std::int64_t index) const;
+  ErrorReport compare(const Tiling& tiling, const void* y) const;
+  Mismatch mismatch(const void* y) const;
+  /// The true value of one element of y, rounded to the storage type.
+  float at(std::int64_t index) const;
 
  private:
   Device& device_;
+  DataType dtype_;
   Buffer y_, magnitude_;
 };
 
@@ -79,10 +82,13 @@ class Runner {
   std::function<double()> clock_;  // set by the first sample
 };
 
-/// A copy in host memory.
-std::vector<float> download(const TensorSet& tensors, const Buffer& buffer);
+/// A copy in host memory, as it is stored.
+std::vector<std::byte> download(const TensorSet& tensors, const Buffer& buffer);
+
+/// One number of a tensor in memory of `device`.
+float number_at(Device& device, DataType dtype, const void* tensor, std::int64_t index);
 
 /// FNV-1a, 64 bits: tells whether two results are the same, bit for bit.
-std::uint64_t checksum(std::span<const float> values);
+std::uint64_t checksum(std::span<const std::byte> bytes);
 
 }  // namespace megaconv::cli

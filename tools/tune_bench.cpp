@@ -84,7 +84,7 @@ Measurement CandidateBench::measure(const Configuration& configuration,
     Runner runner(std::move(plan), tensors_);
     tensors_.device->fill_bytes(tensors_.y.data(), std::byte{0xff}, tensors_.y.bytes());
     runner.run();
-    const ErrorReport error = reference_->compare(runner.tiling(), tensors_.y.floats());
+    const ErrorReport error = reference_->compare(runner.tiling(), tensors_.y.data());
     const ErrorBound bound = error_bound(runner.tiling());
     result.relative_l2 = std::min(error.relative_l2, kLargestError);
     result.worst_element = std::min(error.worst_element, kLargestError);

@@ -18,7 +18,6 @@ class GuardedBuffer {
     device.fill_bytes(memory_.data(), kCanary, memory_.bytes());
   }
   std::byte* data() const { return memory_.data() + kBand; }
-  const float* floats() const { return reinterpret_cast<const float*>(data()); }
   std::size_t bytes() const { return bytes_; }
   /// All bits set: not a number in every floating-point format.
   void poison() { device_.fill_bytes(data(), std::byte{0xff}, bytes_); }
@@ -105,15 +104,14 @@ class Check {
   void compare_with_reference(const GuardedBuffer& y) {
     const Reference reference(tensors_);
     if (item_.integer) {
-      if (const Mismatch wrong = reference.mismatch(y.floats()); wrong.count != 0) {
-        float value = 0;
-        device_.download(&value, y.floats() + wrong.first, sizeof(value));
+      if (const Mismatch wrong = reference.mismatch(y.data()); wrong.count != 0) {
+        const float value = number_at(device_, item_.problem.dtype, y.data(), wrong.first);
         fail(fmt::format("{} of {} elements are not exact; y[{}] = {:g}, must be {:g}", wrong.count,
                          item_.problem.y_size(), wrong.first, value, reference.at(wrong.first)));
       }
       return;
     }
-    const ErrorReport error = reference.compare(tiling(), y.floats());
+    const ErrorReport error = reference.compare(tiling(), y.data());
     const ErrorBound bound = error_bound(tiling());
     verdict_.share_of_bound = share_of_bound(error, bound);
     if (!bound.covers(error)) fail(error_text(error, bound));

@@ -25,6 +25,7 @@ typedef enum megaconv_status {
   MEGACONV_INTERNAL = 6
 } megaconv_status;
 
+/* Storage; arithmetic is FP32. See DataType (problem.hpp). */
 typedef enum megaconv_dtype {
   MEGACONV_F32 = 0,
   MEGACONV_F16 = 1,

@@ -57,7 +57,8 @@ struct PlanOptions {
 /// The machine that a plan with these options is made for. Throws like Plan::create.
 Target target_of(const PlanOptions& options);
 
-/// Arguments of one run. All pointers are to dense tensors in ConvProblem's layout; none is kept.
+/// Arguments of one run. All pointers are to dense tensors in ConvProblem's layout and storage
+/// type; none is kept.
 struct Tensors {
   const void* x = nullptr;  ///< input, [N][C][H][W] or [N][H][W][C]
   const void* w =

@@ -9,8 +9,11 @@
 
 namespace megaconv {
 
-/// Storage type of x, w, bias, residual and y.
+/// Storage type of x, w, bias, residual and y: IEEE 754 binary32 and binary16, and the upper half
+/// of binary32. Arithmetic is FP32 whatever the storage; y is rounded once, to nearest, ties to
+/// even. f16 ends at 65504: a greater output becomes infinite.
 enum class DataType : std::uint8_t { f32, f16, bf16 };
+inline constexpr std::uint32_t kNumDataTypes = 3;
 
 /// Memory order of the activations; it also fixes the filter's:
 ///   nchw: x [N][C][H][W], w [K][C/groups][R][S], y and residual [N][K][P][Q]

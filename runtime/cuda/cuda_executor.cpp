@@ -533,6 +533,10 @@ class CudaExecutor final : public Executor {
 }  // namespace cuda
 
 std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const PlanOptions& options) {
+  if (const DataType dtype = lowering.graph.tiling.problem.dtype; dtype != DataType::f32) {
+    throw Error(Status::unsupported,
+                std::string("storage type ") + to_string(dtype) + ": must be f32 on backend cuda");
+  }
   return std::make_unique<cuda::CudaExecutor>(lowering, options);
 }
 

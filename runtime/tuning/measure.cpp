@@ -4,7 +4,8 @@
 // There is no time for a reference in double. The heuristic's plan is checked on kProbes outputs in
 // double; every candidate must then agree with it on all outputs. Errors are compared with the
 // largest S = sum |x||w| of any output, which one more run of the heuristic's plan, on |w|, gives:
-// rounding stays far below the bound, a task left out or doubled is far above.
+// rounding stays far below the bound, a task left out or doubled is far above. Numbers here are
+// floats of values that the storage type has; they are converted on the way to and from the device.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -17,6 +18,7 @@
 #include "runtime/tuning/choose_plan.hpp"
 #include "runtime/tuning/scratch_device.hpp"
 #include "runtime/tuning/search.hpp"
+#include "tasks/storage.hpp"
 
 namespace megaconv {
 namespace {
@@ -30,13 +32,19 @@ constexpr double kGiveUpAt = 1.3;
 // In units of u times the largest S: above the worst of any algorithm we have (tasks/reference.cpp)
 // twice, below one missing product of average size for up to 2^20 products.
 constexpr double kWorstElement = 400;
+// Two results that are rounded to a narrow type differ by two roundings more, and S is rounded too.
+constexpr double kRoundings = 2.1;
 
-std::vector<float> random_floats(std::int64_t count, double least, std::uint64_t seed) {
+std::vector<float> random_numbers(DataType dtype, std::int64_t count, double least,
+                                  std::uint64_t seed) {
   SearchRandom random(seed);
   std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) {
-    value = static_cast<float>(least + (1 - least) * random.uniform());
-  }
+  with_storage(dtype, [&](auto number) {
+    for (float& value : values) {
+      const auto uniform = static_cast<float>(least + (1 - least) * random.uniform());
+      value = to_float(from_float<decltype(number)>(uniform));
+    }
+  });
   return values;
 }
 
@@ -46,15 +54,16 @@ class InPlaceBench {
       : problem_(problem),
         device_(options.backend == Backend::cuda ? make_cuda_scratch_device()
                                                  : make_cpu_scratch_device()),
-        x_host_(random_floats(problem.x_size(), 0, 1)),
-        w_host_(random_floats(problem.w_size(), -1, 2)),
-        bias_host_(random_floats(problem.epilogue.bias ? problem.k : 0, 0, 3)),
-        residual_host_(random_floats(problem.epilogue.residual ? problem.y_size() : 0, 0, 4)),
-        x_(*device_, bytes(x_host_)),
-        w_(*device_, bytes(w_host_)),
-        bias_(*device_, bytes(bias_host_)),
-        residual_(*device_, bytes(residual_host_)),
-        y_(*device_, static_cast<std::size_t>(problem.y_size()) * sizeof(float)) {
+        x_host_(random_numbers(problem.dtype, problem.x_size(), 0, 1)),
+        w_host_(random_numbers(problem.dtype, problem.w_size(), -1, 2)),
+        bias_host_(random_numbers(problem.dtype, problem.epilogue.bias ? problem.k : 0, 0, 3)),
+        residual_host_(
+            random_numbers(problem.dtype, problem.epilogue.residual ? problem.y_size() : 0, 0, 4)),
+        x_(*device_, bytes(x_host_.size())),
+        w_(*device_, bytes(w_host_.size())),
+        bias_(*device_, bytes(bias_host_.size())),
+        residual_(*device_, bytes(residual_host_.size())),
+        y_(*device_, bytes(static_cast<std::size_t>(problem.y_size()))) {
     upload(x_, x_host_);
     upload(bias_, bias_host_);
     upload(residual_, residual_host_);
@@ -67,7 +76,10 @@ class InPlaceBench {
     upload(w_, magnitudes);
     const std::vector<float> scale = output_of(plan);
     const float largest = *std::max_element(scale.begin(), scale.end());
-    tolerance_ = kWorstElement * 0x1p-24 * static_cast<double>(largest);
+    const double rounding =
+        problem_.dtype == DataType::f32 ? 0 : kRoundings * unit_roundoff(problem_.dtype);
+    tolerance_ =
+        (kWorstElement * unit_roundoff(DataType::f32) + rounding) * static_cast<double>(largest);
     upload(w_, w_host_);
     truth_ = output_of(plan);
     SearchRandom random(5);
@@ -126,15 +138,23 @@ class InPlaceBench {
     Tensors tensors_;
   };
 
-  static std::size_t bytes(const std::vector<float>& values) {
-    return values.size() * sizeof(float);
-  }
+  std::size_t bytes(std::size_t count) const { return count * size_of(problem_.dtype); }
   void upload(const ScratchMemory& to, const std::vector<float>& values) {
-    if (!values.empty()) device_->upload(to.data(), values.data(), bytes(values));
+    if (values.empty()) return;
+    with_storage(problem_.dtype, [&](auto number) {
+      std::vector<decltype(number)> stored(values.size());
+      std::transform(values.begin(), values.end(), stored.begin(), from_float<decltype(number)>);
+      device_->upload(to.data(), stored.data(), bytes(stored.size()));
+    });
   }
   std::vector<float> download_y() {
     std::vector<float> y(static_cast<std::size_t>(problem_.y_size()));
-    device_->download(y.data(), y_.data(), bytes(y));
+    with_storage(problem_.dtype, [&](auto number) {
+      std::vector<decltype(number)> stored(y.size());
+      device_->download(stored.data(), y_.data(), bytes(stored.size()));
+      std::transform(stored.begin(), stored.end(), y.begin(),
+                     [](auto value) { return to_float(value); });
+    });
     return y;
   }
   std::vector<float> output_of(const Plan& plan) {

@@ -14,8 +14,9 @@
 namespace megaconv::cpu::MEGACONV_ISA {
 
 /// One channel block of the patch.
-inline void pack_patch(const ConvProblem& problem, const Extents& extents, const PixelRect& rect,
-                       const PixelReader& reader, float* patch) {
+template <class T>
+void pack_patch(const ConvProblem& problem, const Extents& extents, const PixelRect& rect,
+                const PixelReader<T>& reader, float* patch) {
   const Size rows = (rect.rows - 1) * problem.stride_h + extents.extent_h;
   const Size cols = (rect.cols - 1) * problem.stride_w + extents.extent_w;
   const Size row = rect.row * problem.stride_h - problem.pad_h;
@@ -44,8 +45,9 @@ inline Size tap_offset(const ConvProblem& problem, const Extents& extents, Size 
 }
 
 /// Lanes are filters: `blocks` of one conv group.
-inline void direct_blocks(const TaskArgs& args, const Extents& extents, const PixelRect& rect,
-                          Size conv_group, const BlockRange& blocks, std::byte* scratch) {
+template <class T>
+void direct_blocks(const TaskArgs& args, const Extents& extents, const PixelRect& rect,
+                   Size conv_group, const BlockRange& blocks, std::byte* scratch) {
   const ConvProblem& problem = args.tiling->problem;
   float* const patch = reinterpret_cast<float*>(scratch);
   Panel* const panels = reinterpret_cast<Panel*>(scratch + extents.panels_at);
@@ -53,8 +55,8 @@ inline void direct_blocks(const TaskArgs& args, const Extents& extents, const Pi
 
   const Size first_channel = conv_group * extents.channels;
   for (Size cb = 0; cb < extents.channel_blocks; ++cb) {
-    const PixelReader reader(problem, args.x, rect.image, first_channel + cb * kBlock,
-                             min_of(kBlock, extents.channels - cb * kBlock));
+    const PixelReader<T> reader(args, rect.image, first_channel + cb * kBlock,
+                                min_of(kBlock, extents.channels - cb * kBlock));
     pack_patch(problem, extents, rect, reader, patch + cb * extents.patch_block);
   }
   Size num_panels = 0;
@@ -85,9 +87,9 @@ inline void direct_blocks(const TaskArgs& args, const Extents& extents, const Pi
       multiply_rows(micro, rect.cols, num_blocks);
       for (Size i = 0; i < num_blocks; ++i) {
         const Size filter = (kb + i - first_block) * kBlock;  // within the conv group
-        const PixelWriter writer(problem, extents, args.bias, args.residual, args.y, rect.image,
-                                 conv_group * extents.filters + filter,
-                                 min_of(kBlock, extents.filters - filter));
+        const PixelWriter<T> writer(args, extents, rect.image,
+                                    conv_group * extents.filters + filter,
+                                    min_of(kBlock, extents.filters - filter));
         writer.write_row(pixels + i * micro.out_block, rect.row + row, rect.col, rect.cols);
       }
     }
@@ -116,17 +118,17 @@ void depthwise_pixels(const float* patch, const ConvProblem& problem, const Exte
   });
 }
 
-inline void depthwise_block(const TaskArgs& args, const Extents& extents, const PixelRect& rect,
-                            Size kb, std::byte* scratch) {
+template <class T>
+void depthwise_block(const TaskArgs& args, const Extents& extents, const PixelRect& rect, Size kb,
+                     std::byte* scratch) {
   constexpr Size kPixels = 8 / kBlockVecs;
   const ConvProblem& problem = args.tiling->problem;
   float* const patch = reinterpret_cast<float*>(scratch);
   float* const pixels = reinterpret_cast<float*>(scratch + extents.pixels_at);
   const Size num_channels = min_of(kBlock, extents.filters - kb * kBlock);
-  const PixelReader reader(problem, args.x, rect.image, kb * kBlock, num_channels);
+  const PixelReader<T> reader(args, rect.image, kb * kBlock, num_channels);
   pack_patch(problem, extents, rect, reader, patch);
-  const PixelWriter writer(problem, extents, args.bias, args.residual, args.y, rect.image,
-                           kb * kBlock, num_channels);
+  const PixelWriter<T> writer(args, extents, rect.image, kb * kBlock, num_channels);
   const float* const u = args.u + kb * problem.r * problem.s * kBlock;
   for (Size row = 0; row < rect.rows; ++row) {
     const float* const from = patch + row * problem.stride_h * extents.patch_row;
@@ -141,16 +143,16 @@ inline void depthwise_block(const TaskArgs& args, const Extents& extents, const 
   }
 }
 
-inline void direct(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
-                   std::byte* scratch) {
+template <class T>
+void direct(const TaskArgs& args, std::uint32_t group, std::uint32_t block, std::byte* scratch) {
   const Tiling& tiling = *args.tiling;
-  if (tiling.algorithm == Algorithm::fused_winograd) return fused_winograd(args, group, scratch);
+  if (tiling.algorithm == Algorithm::fused_winograd) return fused_winograd<T>(args, group, scratch);
   const Extents extents(tiling);
   const PixelRect rect(tiling, extents, group);
   const BlockRange blocks(block, tiling.filter_blocks_per_gemm_task, extents.filter_blocks);
   if (extents.depthwise) {
     for (Size kb = blocks.first; kb < blocks.last; ++kb) {
-      depthwise_block(args, extents, rect, kb, scratch);
+      depthwise_block<T>(args, extents, rect, kb, scratch);
     }
     end_streaming();
     return;
@@ -160,7 +162,7 @@ inline void direct(const TaskArgs& args, std::uint32_t group, std::uint32_t bloc
   for (BlockRange part = blocks; part.first < blocks.last; part.first = part.last) {
     const Size conv_group = part.first / per_group;
     part.last = min_of(blocks.last, (conv_group + 1) * per_group);
-    direct_blocks(args, extents, rect, conv_group, part, scratch);
+    direct_blocks<T>(args, extents, rect, conv_group, part, scratch);
   }
   end_streaming();
 }

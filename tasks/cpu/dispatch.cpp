@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which instruction sets this machine can run, and the choice among them.
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <cstdlib>
 
 #include "megaconv/error.hpp"
@@ -21,12 +25,21 @@ extern const Kernels kKernels;
 
 namespace {
 
+#if defined(__x86_64__)
+// Clang's __builtin_cpu_supports() does not know it.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 /// Best first; never empty.
 std::vector<const Kernels*> available_kernels() {
   std::vector<const Kernels*> kernels;
 #if defined(__x86_64__)
   // These also ask the operating system whether it saves the registers.
-  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool has_avx2 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
     kernels.push_back(&avx512::kKernels);

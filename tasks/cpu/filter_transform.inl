@@ -9,19 +9,20 @@
 namespace megaconv::cpu::MEGACONV_ISA {
 
 /// The filters of one lane block: rows of w, each all taps and channels of one filter.
+template <class T>
 struct FilterRows {
   FilterRows(const TaskArgs& args, const Extents& extents, Size filter_block) {
     const ConvProblem& problem = args.tiling->problem;
     const Size group = filter_block / extents.filter_blocks_per_conv_group;
     const Size first = filter_block % extents.filter_blocks_per_conv_group * kBlock;
     size = problem.r * problem.s * extents.channels;
-    rows = args.w + (group * extents.filters + first) * size;
+    rows = static_cast<const T*>(args.w) + (group * extents.filters + first) * size;
     num_rows = min_of(kBlock, extents.filters - first);
     const bool nhwc = problem.layout == Layout::nhwc;
     channel_stride = nhwc ? 1 : problem.r * problem.s;
     tap_stride = nhwc ? extents.channels : 1;
   }
-  const float* rows;
+  const T* rows;
   Size num_rows, size;
   Size channel_stride, tap_stride;  ///< within a row
 };
@@ -55,8 +56,8 @@ MEGACONV_INLINE void transform_filter_lanes(const float* taps, Size tap_stride, 
 }
 
 /// U[p][c][lane] of one lane block and channels [first, first + count), count at most 16.
-template <class W>
-void transform_filters(const FilterRows& filters, Size first, Size count, float* u,
+template <class W, class T>
+void transform_filters(const FilterRows<T>& filters, Size first, Size count, float* u,
                        Size position_stride) {
   constexpr int kTaps = kWinogradR * kWinogradR;
   constexpr Size kTapStride = kBlock * kBlock;
@@ -99,7 +100,8 @@ void transform_filters(const FilterRows& filters, Size first, Size count, float*
 }
 
 /// U[tap][c][lane] of one lane block.
-inline void pack_filters(const FilterRows& filters, Size channels, float* u) {
+template <class T>
+void pack_filters(const FilterRows<T>& filters, Size channels, float* u) {
   transpose_to_pixels(
       filters.rows, filters.size, filters.num_rows,
       filters.size, [&](Size i) __attribute__((always_inline)) {
@@ -110,13 +112,14 @@ inline void pack_filters(const FilterRows& filters, Size channels, float* u) {
       });
 }
 
-inline void filter_transform(const TaskArgs& args, std::uint32_t, std::uint32_t block, std::byte*) {
+template <class T>
+void filter_transform(const TaskArgs& args, std::uint32_t, std::uint32_t block, std::byte*) {
   const Tiling& tiling = *args.tiling;
   const Extents extents(tiling);
   if (tiling.algorithm == Algorithm::direct) {
     const BlockRange blocks(block, tiling.filter_blocks_per_filter_task, extents.filter_blocks);
     for (Size kb = blocks.first; kb < blocks.last; ++kb) {
-      const FilterRows filters(args, extents, kb);
+      const FilterRows<T> filters(args, extents, kb);
       pack_filters(filters, extents.channels, args.u + kb * filters.size * kBlock);
     }
     return;
@@ -129,7 +132,7 @@ inline void filter_transform(const TaskArgs& args, std::uint32_t, std::uint32_t 
   const BlockRange channel_blocks(block % channel_chunks, tiling.channel_blocks_per_filter_task,
                                   total_channel_blocks);
   for (Size kb = blocks.first; kb < blocks.last; ++kb) {
-    const FilterRows filters(args, extents, kb);
+    const FilterRows<T> filters(args, extents, kb);
     float* const u = args.u + kb * extents.channels * kBlock;
     const Size position_stride = extents.filter_blocks * extents.channels * kBlock;
     with_winograd(tiling, [&](auto winograd) {

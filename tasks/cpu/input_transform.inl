@@ -25,15 +25,15 @@ struct TileRun {
 };
 
 /// One tile: pixels d[row][col] to v[position].
-template <class W>
-MEGACONV_INLINE void transform_input_tile(const float* d, Size row_stride, Size col_stride,
-                                          float* v, Size position_stride) {
+template <class W, class T>
+void transform_input_tile(const T* d, Size row_stride, Size col_stride, float* v,
+                          Size position_stride) {
   Vec columns[kBlockVecs][W::kAlpha][W::kAlpha];  // (B^T d)^T
   for (int j = 0; j < W::kAlpha; ++j) {
     unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
       Vec in[W::kAlpha];
       unroll<W::kAlpha>([&](auto i) __attribute__((always_inline)) {
-        in[i] = load(d + i * row_stride + j * col_stride + part * kLanes);
+        in[i] = read(d + i * row_stride + j * col_stride + part * kLanes);
       });
       input_1d<W>(in, columns[part][j]);
     });
@@ -52,8 +52,8 @@ MEGACONV_INLINE void transform_input_tile(const float* d, Size row_stride, Size 
 }
 
 /// The tiles of `run`; tile i goes to place(i).
-template <class W, class Place>
-MEGACONV_INLINE void transform_input_run(const ConvProblem& problem, const PixelReader& reader,
+template <class W, class T, class Place>
+MEGACONV_INLINE void transform_input_run(const ConvProblem& problem, const PixelReader<T>& reader,
                                          const TileRun& run, const Place& place,
                                          Size position_stride, float* strip) {
   constexpr Size kAlpha = W::kAlpha;
@@ -89,20 +89,21 @@ MEGACONV_INLINE void transform_input_run(const ConvProblem& problem, const Pixel
 }
 
 /// Some of the group's tiles and channel blocks; v: the group's slot.
-inline void input_blocks(const TaskArgs& args, const Extents& extents, std::uint32_t group,
-                         const BlockRange& part, const BlockRange& blocks, float* v,
-                         std::byte* scratch) {
+template <class T>
+void input_blocks(const TaskArgs& args, const Extents& extents, std::uint32_t group,
+                  const BlockRange& part, const BlockRange& blocks, float* v, std::byte* scratch) {
   const Tiling& tiling = *args.tiling;
   const TileRange tiles(tiling, extents, group);
   float* const strip = reinterpret_cast<float*>(scratch);
   with_winograd(tiling, [&](auto winograd) {
+    using W = decltype(winograd);
     for (Size tile = part.first; tile < part.last;) {
       const TileRun run(tiling, tiles.first + tile, part.last - tile);
       for (Size cb = blocks.first; cb < blocks.last; ++cb) {
-        const PixelReader reader(tiling.problem, args.x, run.image, cb * kBlock,
-                                 min_of(kBlock, extents.channels - cb * kBlock));
+        const PixelReader<T> reader(args, run.image, cb * kBlock,
+                                    min_of(kBlock, extents.channels - cb * kBlock));
         float* const v_cb = v + cb * extents.block_stride;
-        transform_input_run<decltype(winograd)>(
+        transform_input_run<W>(
             tiling.problem, reader, run,
             [&](Size i) __attribute__((always_inline)) {
               return v_cb + tile_offset(extents, extents.v_panel_stride, tile + i);
@@ -114,8 +115,9 @@ inline void input_blocks(const TaskArgs& args, const Extents& extents, std::uint
   });
 }
 
-inline void input_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
-                            std::byte* scratch) {
+template <class T>
+void input_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
+                     std::byte* scratch) {
   const Tiling& tiling = *args.tiling;
   const Extents extents(tiling);
   // block = lane block chunk * tile chunks + tile chunk
@@ -123,8 +125,8 @@ inline void input_transform(const TaskArgs& args, std::uint32_t group, std::uint
                         TileRange(tiling, extents, group).count);
   const BlockRange blocks(block / tiling.tile_chunks(), tiling.channel_blocks_per_input_task,
                           extents.channel_blocks);
-  input_blocks(args, extents, group, part, blocks, args.v + group % tiling.v_slots * extents.v_slot,
-               scratch);
+  input_blocks<T>(args, extents, group, part, blocks,
+                  args.v + group % tiling.v_slots * extents.v_slot, scratch);
 }
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

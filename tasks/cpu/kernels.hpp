@@ -5,6 +5,10 @@
 // about counters, workers or order. The bodies are compiled once per instruction set from the same
 // sources (tasks/cpu/*.inl), and `kernels_for()` picks a table at run time.
 //
+// x, w, bias, residual and y are stored in the problem's type; what is read is widened to floats at
+// once (tasks/cpu/storage.inl), and U, V, M, all sums and the epilogue are floats. y is rounded
+// once.
+//
 // Layouts (B = Tiling::kLaneBlock = 16 floats = 64 bytes, one cache line; CB, KB = lane blocks of
 // the channels, filters; slot = group % slots):
 //
@@ -34,11 +38,11 @@ namespace megaconv::cpu {
 /// What a task may touch. Pointers that a task kind does not use may be null.
 struct TaskArgs {
   const Tiling* tiling = nullptr;
-  const float* x = nullptr;  ///< layout of tiling->problem
-  const float* w = nullptr;
-  const float* bias = nullptr;
-  const float* residual = nullptr;
-  float* y = nullptr;
+  const void* x = nullptr;  ///< layout and storage type of tiling->problem, as the next four
+  const void* w = nullptr;
+  const void* bias = nullptr;
+  const void* residual = nullptr;
+  void* y = nullptr;
   float* u = nullptr;  ///< 64-byte aligned, layout above
   float* v = nullptr;
   float* m = nullptr;
@@ -51,7 +55,11 @@ using TaskFunction = void (*)(const TaskArgs& args, std::uint32_t group, std::ui
 struct Kernels {
   const char* isa;  ///< "avx512", "avx2", "portable"
   std::size_t (*scratch_bytes)(const Tiling& tiling);
-  TaskFunction run[kNumTaskKinds];  ///< by TaskKind
+  TaskFunction by_kind[kNumDataTypes][kNumTaskKinds];
+
+  TaskFunction run(DataType dtype, TaskKind kind) const {
+    return by_kind[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(kind)];
+  }
 };
 
 /// Instruction sets compiled in that this machine can run, best first; never empty.

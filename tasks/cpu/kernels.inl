@@ -19,7 +19,12 @@ extern const Kernels kKernels;
 const Kernels kKernels = {
     .isa = MEGACONV_NAME_OF(MEGACONV_ISA),
     .scratch_bytes = scratch_bytes,
-    .run = {filter_transform, input_transform, gemm, output_transform, direct},
+    .by_kind = {{filter_transform<float>, input_transform<float>, gemm, output_transform<float>,
+                 direct<float>},
+                {filter_transform<Float16>, input_transform<Float16>, gemm,
+                 output_transform<Float16>, direct<Float16>},
+                {filter_transform<Bfloat16>, input_transform<Bfloat16>, gemm,
+                 output_transform<Bfloat16>, direct<Bfloat16>}},
 };
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

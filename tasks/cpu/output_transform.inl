@@ -11,8 +11,7 @@ namespace megaconv::cpu::MEGACONV_ISA {
 
 /// One tile: m[position] to kM x kM pixels, rows `row_stride` floats apart.
 template <class W>
-MEGACONV_INLINE void transform_output_tile(const float* m, Size position_stride, float* pixels,
-                                           Size row_stride) {
+void transform_output_tile(const float* m, Size position_stride, float* pixels, Size row_stride) {
   unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
     Vec columns[W::kAlpha][W::kM];  // (A^T M)^T
     for (int j = 0; j < W::kAlpha; ++j) {
@@ -34,9 +33,10 @@ MEGACONV_INLINE void transform_output_tile(const float* m, Size position_stride,
 }
 
 /// Some of the group's tiles and filter blocks; m: the group's slot.
-inline void output_blocks(const TaskArgs& args, const Extents& extents, std::uint32_t group,
-                          const BlockRange& part, const BlockRange& blocks, const float* m,
-                          std::byte* scratch) {
+template <class T>
+void output_blocks(const TaskArgs& args, const Extents& extents, std::uint32_t group,
+                   const BlockRange& part, const BlockRange& blocks, const float* m,
+                   std::byte* scratch) {
   const Tiling& tiling = *args.tiling;
   const TileRange tiles(tiling, extents, group);
   float* const strip = reinterpret_cast<float*>(scratch);
@@ -54,9 +54,8 @@ inline void output_blocks(const TaskArgs& args, const Extents& extents, std::uin
                                        tile_offset(extents, extents.m_panel_stride, tile + i),
                                    extents.position_stride, strip + i * W::kM * kBlock, strip_row);
         }
-        const PixelWriter writer(tiling.problem, extents, args.bias, args.residual, args.y,
-                                 run.image, kb * kBlock,
-                                 min_of(kBlock, extents.filters - kb * kBlock));
+        const PixelWriter<T> writer(args, extents, run.image, kb * kBlock,
+                                    min_of(kBlock, extents.filters - kb * kBlock));
         for (Size i = 0; i < rows; ++i) writer.write_row(strip + i * strip_row, row + i, col, cols);
       }
       tile += run.count;
@@ -65,8 +64,9 @@ inline void output_blocks(const TaskArgs& args, const Extents& extents, std::uin
   end_streaming();
 }
 
-inline void output_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
-                             std::byte* scratch) {
+template <class T>
+void output_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
+                      std::byte* scratch) {
   const Tiling& tiling = *args.tiling;
   const Extents extents(tiling);
   // block = lane block chunk * tile chunks + tile chunk
@@ -74,8 +74,8 @@ inline void output_transform(const TaskArgs& args, std::uint32_t group, std::uin
                         TileRange(tiling, extents, group).count);
   const BlockRange blocks(block / tiling.tile_chunks(), tiling.filter_blocks_per_output_task,
                           extents.filter_blocks);
-  output_blocks(args, extents, group, part, blocks,
-                args.m + group % tiling.m_slots * extents.m_slot, scratch);
+  output_blocks<T>(args, extents, group, part, blocks,
+                   args.m + group % tiling.m_slots * extents.m_slot, scratch);
 }
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

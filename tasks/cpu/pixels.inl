@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // Between tensors in either layout and "pixels": one lane block (16 channels) of one pixel, 64
-// bytes. All padding and all tails are dealt with here, so that transforms and kernels see none.
+// bytes of floats, whatever the tensor's storage type T. All padding and all tails are dealt with
+// here, so that transforms and kernels see none.
 #pragma once
 
 #include "tasks/cpu/extents.hpp"
-#include "tasks/cpu/simd.hpp"
+#include "tasks/cpu/kernels.hpp"
+#include "tasks/cpu/storage.inl"
 
 namespace megaconv::cpu::MEGACONV_ISA {
 
-/// out[col][0..16) = rows[0..16)[col]: transposes num_rows (0 to 16) rows of `cols` floats into
-/// pixels; lanes past num_rows become zero. place(col) is where pixel `col` goes.
-template <class Place>
-MEGACONV_INLINE void transpose_to_pixels(const float* rows, Size row_stride, Size num_rows,
-                                         Size cols, const Place& place) {
+/// out[col][0..16) = rows[0..16)[col]: transposes num_rows (0 to 16) rows of `cols` numbers
+/// into pixels; lanes past num_rows become zero. place(col) is where pixel `col` goes.
+template <class T, class Place>
+MEGACONV_INLINE void transpose_to_pixels(const T* rows, Size row_stride, Size num_rows, Size cols,
+                                         const Place& place) {
   for (Size col = 0; col < cols; col += kLanes) {
     const Size num_cols = min_of(cols - col, kLanes);
     unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
       Vec block[kLanes];
       unroll<kLanes>([&](auto i) __attribute__((always_inline)) {
         const Size row = part * kLanes + i;
-        const float* const from = rows + row * row_stride + col;
+        const T* const from = rows + row * row_stride + col;
         block[i] = row >= num_rows      ? Vec{}
-                   : num_cols == kLanes ? load(from)
-                                        : load_first(from, num_cols);
+                   : num_cols == kLanes ? read(from)
+                                        : read_first(from, num_cols);
       });
       transpose(block);
       unroll<kLanes>([&](auto i) __attribute__((always_inline)) {
@@ -33,18 +35,22 @@ MEGACONV_INLINE void transpose_to_pixels(const float* rows, Size row_stride, Siz
 }
 
 /// Reads rectangles of one image's pixels, zero outside the image and past the last channel.
+template <class T>
 class PixelReader {
  public:
   /// Channels [first_channel, first_channel + num_channels) of image `n`; at most 16.
-  PixelReader(const ConvProblem& problem, const float* x, Size n, Size first_channel,
-              Size num_channels)
-      : height_(problem.h), width_(problem.w), num_channels_(num_channels) {
+  PixelReader(const TaskArgs& args, Size n, Size first_channel, Size num_channels)
+      : num_channels_(num_channels) {
+    const ConvProblem& problem = args.tiling->problem;
+    height_ = problem.h;
+    width_ = problem.w;
     const bool nhwc = problem.layout == Layout::nhwc;
     nhwc_ = nhwc;
     col_stride_ = nhwc ? problem.c : 1;
     row_stride_ = width_ * col_stride_;
     channel_stride_ = nhwc ? 1 : height_ * width_;
-    origin_ = x + n * problem.c * height_ * width_ + first_channel * channel_stride_;
+    origin_ = static_cast<const T*>(args.x) + n * problem.c * height_ * width_ +
+              first_channel * channel_stride_;
   }
 
   /// Whether a transform can read the rectangle's pixels from x itself.
@@ -52,9 +58,7 @@ class PixelReader {
     return nhwc_ && num_channels_ == kBlock && row >= 0 && col >= 0 && row + rows <= height_ &&
            col + cols <= width_;
   }
-  const float* at(Size row, Size col) const {
-    return origin_ + row * row_stride_ + col * col_stride_;
-  }
+  const T* at(Size row, Size col) const { return origin_ + row * row_stride_ + col * col_stride_; }
   Size row_stride() const { return row_stride_; }
   Size col_stride() const { return col_stride_; }
 
@@ -67,12 +71,12 @@ class PixelReader {
     for (Size i = last; i < cols; ++i) clear(place(i));
     if (nhwc_) {
       for (Size i = first; i < last; ++i) {
-        const float* const from = at(row, col + i);
+        const T* const from = at(row, col + i);
         unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
           const Size count = num_channels_ - part * kLanes;
           store(place(i) + part * kLanes, count >= kLanes
-                                              ? load(from + part * kLanes)
-                                              : load_first(from + part * kLanes, max_of(count, 0)));
+                                              ? read(from + part * kLanes)
+                                              : read_first(from + part * kLanes, max_of(count, 0)));
         });
       }
     } else {
@@ -88,7 +92,7 @@ class PixelReader {
                            __attribute__((always_inline)) { store(pixel + part * kLanes, Vec{}); });
   }
 
-  const float* origin_;
+  const T* origin_;
   Size height_, width_, num_channels_;
   Size row_stride_, col_stride_, channel_stride_;
   bool nhwc_;
@@ -96,24 +100,28 @@ class PixelReader {
 
 /// Applies the epilogue to rows of output pixels and stores them; what it can of a large y past the
 /// caches, so that end_streaming() must follow in the same task.
+template <class T>
 class PixelWriter {
  public:
   /// Filters [first_filter, first_filter + num_filters) of image `n`; at most 16.
-  PixelWriter(const ConvProblem& problem, const Extents& extents, const float* bias,
-              const float* residual, float* y, Size n, Size first_filter, Size num_filters)
-      : width_(extents.q), num_filters_(num_filters), relu_(problem.epilogue.relu) {
+  PixelWriter(const TaskArgs& args, const Extents& extents, Size n, Size first_filter,
+              Size num_filters)
+      : width_(extents.q), num_filters_(num_filters) {
+    const ConvProblem& problem = args.tiling->problem;
+    const T* const bias = static_cast<const T*>(args.bias);
+    relu_ = problem.epilogue.relu;
     nhwc_ = problem.layout == Layout::nhwc;
     pixel_stride_ = nhwc_ ? problem.k : 1;
     filter_stride_ = nhwc_ ? 1 : extents.p * extents.q;
     const Size y_size = problem.n * problem.k * extents.p * extents.q;
-    streams_ = y_size > kCachedBytes / static_cast<Size>(sizeof(float));
+    streams_ = y_size > kCachedBytes / static_cast<Size>(sizeof(T));
     const Size first = n * problem.k * extents.p * extents.q + first_filter * filter_stride_;
-    y_ = y + first;
-    residual_ = problem.epilogue.residual ? residual + first : nullptr;
+    y_ = static_cast<T*>(args.y) + first;
+    residual_ = problem.epilogue.residual ? static_cast<const T*>(args.residual) + first : nullptr;
     unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
       const Size count = max_of(0, min_of(num_filters - part * kLanes, kLanes));
       bias_[part] =
-          problem.epilogue.bias ? load_first(bias + first_filter + part * kLanes, count) : Vec{};
+          problem.epilogue.bias ? read_first(bias + first_filter + part * kLanes, count) : Vec{};
     });
   }
 
@@ -151,19 +159,24 @@ class PixelWriter {
   /// Adds the residual, applies ReLU and stores the first `count` lanes (any number) at y[at].
   MEGACONV_INLINE void finish(Vec sum, Size at, Size count) const {
     if (count >= kLanes) {
-      if (residual_ != nullptr) sum += load(residual_ + at);
+      if (residual_ != nullptr) sum += read(residual_ + at);
       const Vec v = relu_ ? relu(sum) : sum;
-      // A whole cache line, which then need not be read first.
-      const bool line = kLanes == kBlock && reinterpret_cast<std::uintptr_t>(y_ + at) % 64 == 0;
-      streams_&& line ? stream(y_ + at, v) : store(y_ + at, v);
+      if constexpr (sizeof(T) * kLanes == kLineBytes) {
+        // A whole cache line, which then need not be read first.
+        const bool line = reinterpret_cast<std::uintptr_t>(y_ + at) % kLineBytes == 0;
+        if (streams_ && line) return stream(y_ + at, v);
+      }
+      write(y_ + at, v);
     } else if (count > 0) {
-      if (residual_ != nullptr) sum += load_first(residual_ + at, count);
-      store_first(y_ + at, relu_ ? relu(sum) : sum, count);
+      if (residual_ != nullptr) sum += read_first(residual_ + at, count);
+      write_first(y_ + at, relu_ ? relu(sum) : sum, count);
     }
   }
 
-  float* y_;
-  const float* residual_;
+  static constexpr std::size_t kLineBytes = 64;
+
+  T* y_;
+  const T* residual_;
   Vec bias_[kBlockVecs];
   Size width_, num_filters_;
   Size pixel_stride_, filter_stride_;

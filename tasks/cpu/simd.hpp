@@ -88,41 +88,6 @@ MEGACONV_INLINE void fetch_to_l2(const float* line) { __builtin_prefetch(line, 0
 /// x - 0 is x for every x, so this compiles to a broadcast alone.
 MEGACONV_INLINE Vec broadcast(float x) { return x - Vec{}; }
 
-#if MEGACONV_LANES == 16
-MEGACONV_INLINE __mmask16 first_lanes(Size count) {
-  return static_cast<__mmask16>((1u << count) - 1);
-}
-#elif MEGACONV_LANES == 8
-MEGACONV_INLINE __m256i first_lanes(Size count) {
-  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)),
-                            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
-#endif
-
-/// The first `count` (0 to kLanes) floats, then zeros.
-MEGACONV_INLINE Vec load_first(const float* from, Size count) {
-#if MEGACONV_LANES == 16
-  return static_cast<Vec>(_mm512_maskz_loadu_ps(first_lanes(count), from));
-#elif MEGACONV_LANES == 8
-  return static_cast<Vec>(_mm256_maskload_ps(from, first_lanes(count)));
-#else
-  Vec v{};
-  for (Size i = 0; i < count; ++i) v[i] = from[i];
-  return v;
-#endif
-}
-
-/// Stores the first `count` (0 to kLanes) lanes.
-MEGACONV_INLINE void store_first(float* to, Vec v, Size count) {
-#if MEGACONV_LANES == 16
-  _mm512_mask_storeu_ps(to, first_lanes(count), v);
-#elif MEGACONV_LANES == 8
-  _mm256_maskstore_ps(to, first_lanes(count), v);
-#else
-  for (Size i = 0; i < count; ++i) to[i] = v[i];
-#endif
-}
-
 /// Negative lanes become zero; NaN stays.
 MEGACONV_INLINE Vec relu(Vec v) { return v < Vec{} ? Vec{} : v; }
 

@@ -30,21 +30,23 @@ auto guarded(const char* doing, Body body) {
   }
 }
 
+template <class T>
 struct FillingAt {
   Filling filling;
   std::uint64_t seed;
-  __device__ float operator()(std::int64_t i) const {
-    return filling.at(seed, static_cast<std::uint64_t>(i));
+  __device__ T operator()(std::int64_t i) const {
+    return from_float<T>(filling.at(seed, static_cast<std::uint64_t>(i)));
   }
 };
 
 // One output in double. Neighbouring numbers are neighbouring filters, whose weights are neighbours
 // in wt [C / groups][R S][K], while x is the same for all of them.
+template <class T>
 struct OutputAt {
   ConvProblem problem;
   std::int64_t p, q;
   Strides in, out;
-  const float *x, *wt, *bias, *residual;
+  const T *x, *wt, *bias, *residual;
   double *y, *magnitude;
 
   __device__ void operator()(std::int64_t index) const {
@@ -56,15 +58,15 @@ struct OutputAt {
     const std::int64_t col = pixel % q * problem.stride_w - problem.pad_w;
     double sum = 0, abs_sum = 0;
     for (std::int64_t c = 0; c < channels; ++c) {
-      const float* plane = x + n * in.image + (first_c + c) * in.channel;
+      const T* plane = x + n * in.image + (first_c + c) * in.channel;
       for (std::int64_t r = 0; r < problem.r; ++r) {
         const std::int64_t h = row + r * problem.dilation_h;
         if (h < 0 || h >= problem.h) continue;
         for (std::int64_t s = 0; s < problem.s; ++s) {
           const std::int64_t w = col + s * problem.dilation_w;
           if (w < 0 || w >= problem.w) continue;
-          const double value = plane[(h * problem.w + w) * in.pixel];
-          const double weight = wt[((c * problem.r + r) * problem.s + s) * problem.k + k];
+          const double value = to_float(plane[(h * problem.w + w) * in.pixel]);
+          const double weight = to_float(wt[((c * problem.r + r) * problem.s + s) * problem.k + k]);
           sum += value * weight;
           abs_sum += fabs(value * weight);
         }
@@ -72,23 +74,26 @@ struct OutputAt {
     }
     const std::int64_t at = n * out.image + k * out.channel + pixel * out.pixel;
     if (problem.epilogue.bias) {
-      sum += bias[k];
-      abs_sum += fabs(static_cast<double>(bias[k]));
+      const double term = to_float(bias[k]);
+      sum += term;
+      abs_sum += fabs(term);
     }
     if (problem.epilogue.residual) {
-      sum += residual[at];
-      abs_sum += fabs(static_cast<double>(residual[at]));
+      const double term = to_float(residual[at]);
+      sum += term;
+      abs_sum += fabs(term);
     }
     y[at] = problem.epilogue.relu && !(sum > 0) ? 0 : sum;
     magnitude[at] = abs_sum;
   }
 };
 
+template <class T>
 struct TurnedWeight {
   std::int64_t k, taps;
   Strides filter;
-  const float* w;
-  __device__ float operator()(std::int64_t index) const {
+  const T* w;
+  __device__ T operator()(std::int64_t index) const {
     const std::int64_t tap = index / k % taps, c = index / k / taps;
     return w[index % k * filter.image + c * filter.channel + tap * filter.pixel];
   }
@@ -115,14 +120,6 @@ struct Sum {
   __device__ ErrorSums operator()(ErrorSums a, const ErrorSums& b) const { return a += b; }
 };
 
-struct Differs {
-  const float* y;
-  const double* reference;
-  __device__ bool operator()(std::int64_t i) const {
-    return static_cast<double>(y[i]) != reference[i];
-  }
-};
-
 struct ByteIs {
   unsigned char value;
   __device__ bool operator()(unsigned char byte) const { return byte == value; }
@@ -134,44 +131,61 @@ const unsigned char* bytes_of(const void* memory) {
 
 }  // namespace
 
-void fill(float* values, std::int64_t count, const Filling& filling, std::uint64_t seed) {
+void fill(DataType dtype, void* values, std::int64_t count, const Filling& filling,
+          std::uint64_t seed) {
   guarded("filling a tensor", [&] {
-    thrust::tabulate(thrust::device, values, values + count, FillingAt{filling, seed});
+    with_storage(dtype, [&](auto number) {
+      using T = decltype(number);
+      T* const begin = static_cast<T*>(values);
+      thrust::tabulate(thrust::device, begin, begin + count, FillingAt<T>{filling, seed});
+    });
   });
 }
 
-void reference_convolution(const ConvProblem& problem, const float* x, const float* w,
-                           const float* bias, const float* residual, double* y, double* magnitude) {
+void reference_convolution(const ConvProblem& problem, const void* x, const void* w,
+                           const void* bias, const void* residual, double* y, double* magnitude) {
   guarded("the reference in double", [&] {
-    thrust::device_vector<float> wt(static_cast<std::size_t>(problem.w_size()));
-    thrust::tabulate(thrust::device, wt.begin(), wt.end(),
-                     TurnedWeight{problem.k, problem.r * problem.s, w_strides(problem), w});
-    const std::int64_t p = problem.p(), q = problem.q();
-    thrust::for_each_n(thrust::device, thrust::counting_iterator<std::int64_t>(0), problem.y_size(),
-                       OutputAt{problem, p, q, x_strides(problem), y_strides(problem, p * q), x,
-                                thrust::raw_pointer_cast(wt.data()), bias, residual, y, magnitude});
+    with_storage(problem.dtype, [&](auto number) {
+      using T = decltype(number);
+      const auto typed = [](const void* tensor) { return static_cast<const T*>(tensor); };
+      thrust::device_vector<T> wt(static_cast<std::size_t>(problem.w_size()));
+      thrust::tabulate(
+          thrust::device, wt.begin(), wt.end(),
+          TurnedWeight<T>{problem.k, problem.r * problem.s, w_strides(problem), typed(w)});
+      const std::int64_t p = problem.p(), q = problem.q();
+      thrust::for_each_n(thrust::device, thrust::counting_iterator<std::int64_t>(0),
+                         problem.y_size(),
+                         OutputAt<T>{problem, p, q, x_strides(problem), y_strides(problem, p * q),
+                                     typed(x), thrust::raw_pointer_cast(wt.data()), typed(bias),
+                                     typed(residual), y, magnitude});
+    });
   });
 }
 
-ErrorReport compare(const Tiling& tiling, const float* y, const double* reference,
+ErrorReport compare(const Tiling& tiling, const void* y, const double* reference,
                     const double* magnitude) {
-  const TileErrors errors_of(tiling, y, reference, magnitude);
-  return report(tiling, guarded("comparing with the reference", [&] {
-                  return thrust::transform_reduce(
-                      thrust::device, thrust::counting_iterator<std::int64_t>(0),
-                      thrust::counting_iterator<std::int64_t>(errors_of.num_tiles()), errors_of,
-                      ErrorSums{}, Sum{});
-                }));
+  return guarded("comparing with the reference", [&] {
+    return with_storage(tiling.problem.dtype, [&](auto number) {
+      using T = decltype(number);
+      const TileErrors<T> errors_of(tiling, static_cast<const T*>(y), reference, magnitude);
+      const thrust::counting_iterator<std::int64_t> begin(0), end(errors_of.num_tiles());
+      return report(tiling, thrust::transform_reduce(thrust::device, begin, end, errors_of,
+                                                     ErrorSums{}, Sum{}));
+    });
+  });
 }
 
-Mismatch mismatch(const float* y, const double* reference, std::int64_t count) {
+Mismatch mismatch(DataType dtype, const void* y, const double* reference, std::int64_t count) {
   return guarded("comparing with the reference", [&] {
-    const thrust::counting_iterator<std::int64_t> begin(0), end(count);
-    const Differs differs{y, reference};
-    Mismatch found;
-    found.count = thrust::count_if(thrust::device, begin, end, differs);
-    if (found.count != 0) found.first = *thrust::find_if(thrust::device, begin, end, differs);
-    return found;
+    return with_storage(dtype, [&](auto number) {
+      using T = decltype(number);
+      const thrust::counting_iterator<std::int64_t> begin(0), end(count);
+      const Differs<T> differs{static_cast<const T*>(y), reference};
+      Mismatch found;
+      found.count = thrust::count_if(thrust::device, begin, end, differs);
+      if (found.count != 0) found.first = *thrust::find_if(thrust::device, begin, end, differs);
+      return found;
+    });
   });
 }
 

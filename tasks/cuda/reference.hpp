@@ -12,17 +12,18 @@
 namespace megaconv::cuda {
 
 /// Element by element what the host's fill() gives.
-void fill(float* values, std::int64_t count, const Filling& filling, std::uint64_t seed);
+void fill(DataType dtype, void* values, std::int64_t count, const Filling& filling,
+          std::uint64_t seed);
 
 /// Sums in the order of C, R, S; magnitude must not be null.
-void reference_convolution(const ConvProblem& problem, const float* x, const float* w,
-                           const float* bias, const float* residual, double* y, double* magnitude);
+void reference_convolution(const ConvProblem& problem, const void* x, const void* w,
+                           const void* bias, const void* residual, double* y, double* magnitude);
 
-ErrorReport compare(const Tiling& tiling, const float* y, const double* reference,
+ErrorReport compare(const Tiling& tiling, const void* y, const double* reference,
                     const double* magnitude);
 
 /// How many y differ from the reference, not a number included, and the first.
-Mismatch mismatch(const float* y, const double* reference, std::int64_t count);
+Mismatch mismatch(DataType dtype, const void* y, const double* reference, std::int64_t count);
 
 /// Images, channels and pixels of a tensor.
 struct Extents {

@@ -71,7 +71,7 @@ TEST_CASE("cuda clock: a replayed plan leaves the result of a run") {
   options.backend = Backend::cuda;
   cli::Runner runner(Plan::create(tensors.problem, options), tensors);
   runner.run();
-  const std::vector<float> expected = cli::download(tensors, tensors.y);
+  const std::vector<std::byte> expected = cli::download(tensors, tensors.y);
   cli::cuda_device().fill_bytes(tensors.y.data(), std::byte{0xff}, tensors.y.bytes());
   CHECK(runner.sample_ms() > 0);
   CHECK((cli::download(tensors, tensors.y) == expected));

@@ -23,47 +23,63 @@ const T* pointer(const DeviceBuffer& buffer) {
   return static_cast<const T*>(buffer.get());
 }
 
+std::vector<std::byte> stored_as(DataType dtype, const std::vector<float>& values) {
+  return with_storage(dtype, [&](auto number) {
+    std::vector<std::byte> stored;
+    for (const float value : values) {
+      number = from_float<decltype(number)>(value);
+      const auto* const bytes = reinterpret_cast<const std::byte*>(&number);
+      stored.insert(stored.end(), bytes, bytes + sizeof(number));
+    }
+    return stored;
+  });
+}
+
 }  // namespace
 
 TEST_CASE("cuda reference: the device fills tensors with the host's numbers") {
   if (!have_device()) SKIP("no CUDA device");
   for (const Filling filling : {Filling{}, Filling{Filling::Kind::relu_normal},
                                 Filling{Filling::Kind::integers, 0.11, 576}}) {
-    std::vector<float> expected(10'007);
-    fill(expected, filling, 42);
-    const DeviceBuffer values(expected.size() * sizeof(float));
-    cuda::fill(static_cast<float*>(values.get()), 10'007, filling, 42);
-    CHECK((values.download<float>() == expected));
-    CHECK(values.guards_intact());
+    for (const DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
+      std::vector<std::byte> expected(10'007 * size_of(dtype));
+      fill(dtype, expected.data(), 10'007, filling, 42);
+      const DeviceBuffer values(expected.size());
+      cuda::fill(dtype, values.get(), 10'007, filling, 42);
+      CHECK((values.download<std::byte>() == expected));
+      CHECK(values.guards_intact());
+    }
   }
 }
 
 TEST_CASE("cuda reference: sums and scales are the host's, in every layout") {
   if (!have_device()) SKIP("no CUDA device");
   for (const char* shape : kShapes) {
-    for (const char* layout : {"+nchw", "+nhwc", "+chwn"}) {
-      const ConvProblem p = parse_problem(std::string(shape) + layout);
+    for (const char* suffix : {"+nchw", "+nhwc", "+chwn", "+f16", "+nhwc+bf16"}) {
+      const ConvProblem p = parse_problem(std::string(shape) + suffix);
       const auto size = static_cast<std::size_t>(p.y_size());
       for (const bool integers : {false, true}) {
-        std::vector<float> x(static_cast<std::size_t>(p.x_size())),
-            bias(static_cast<std::size_t>(p.k)), w(static_cast<std::size_t>(p.w_size())),
-            residual(size);
         std::uint64_t seed = 1;
-        for (auto* tensor : {&x, &w, &bias, &residual}) {
-          integers ? fill_integers(*tensor, seed++, 0.5) : fill_normal(*tensor, seed++);
-        }
+        const auto tensor = [&](std::int64_t count) {
+          std::vector<std::byte> stored(static_cast<std::size_t>(count) * size_of(p.dtype));
+          const Filling filling{.kind = integers ? Filling::Kind::integers : Filling::Kind::normal,
+                                .density = 0.5};
+          fill(p.dtype, stored.data(), count, filling, seed++);
+          return stored;
+        };
+        const std::vector<std::byte> x = tensor(p.x_size()), w = tensor(p.w_size()),
+                                     bias = tensor(p.k), residual = tensor(p.y_size());
         std::vector<double> y(size), magnitude(size);
         reference_convolution(p, x.data(), w.data(), bias.data(), residual.data(), y.data(),
                               magnitude.data());
         const DeviceBuffer dx(x), dw(w), dbias(bias), dresidual(residual);
         const DeviceBuffer dy(size * sizeof(double)), dmagnitude(size * sizeof(double));
-        cuda::reference_convolution(p, pointer<float>(dx), pointer<float>(dw),
-                                    pointer<float>(dbias), pointer<float>(dresidual),
+        cuda::reference_convolution(p, dx.get(), dw.get(), dbias.get(), dresidual.get(),
                                     static_cast<double*>(dy.get()),
                                     static_cast<double*>(dmagnitude.get()));
         const std::vector<double> found = dy.download<double>();
         const std::vector<double> found_magnitude = dmagnitude.download<double>();
-        CAPTURE(shape, layout, integers);
+        CAPTURE(shape, suffix, integers);
         CHECK(dy.guards_intact());
         CHECK(dmagnitude.guards_intact());
         // Sums of at most 52 terms in another order: far less than 52 roundings of 2^-53.
@@ -79,7 +95,8 @@ TEST_CASE("cuda reference: sums and scales are the host's, in every layout") {
 
 TEST_CASE("cuda reference: compare and mismatch report what the host's do") {
   if (!have_device()) SKIP("no CUDA device");
-  for (const char* text : {"n2c16h9w7k5+nchw", "n2c16h9w7k5+nhwc", "n2c16h9w7k5+chwn"}) {
+  for (const char* text : {"n2c16h9w7k5+nchw", "n2c16h9w7k5+nhwc", "n2c16h9w7k5+chwn",
+                           "n2c16h9w7k5+f16", "n2c16h9w7k5+bf16"}) {
     const ConvProblem problem = parse_problem(text);
     for (const std::uint32_t m : {0u, 2u, 4u}) {
       Tiling tiling;
@@ -95,10 +112,11 @@ TEST_CASE("cuda reference: compare and mismatch report what the host's do") {
         magnitude[i] = 1 + std::fabs(static_cast<double>(noise[i]));
       }
       const auto check_same = [&] {
-        const DeviceBuffer dy(y), dreference(reference), dmagnitude(magnitude);
-        const ErrorReport host = compare(tiling, y.data(), reference.data(), magnitude.data());
-        const ErrorReport device = cuda::compare(
-            tiling, pointer<float>(dy), pointer<double>(dreference), pointer<double>(dmagnitude));
+        const std::vector<std::byte> stored = stored_as(problem.dtype, y);
+        const DeviceBuffer dy(stored), dreference(reference), dmagnitude(magnitude);
+        const ErrorReport host = compare(tiling, stored.data(), reference.data(), magnitude.data());
+        const ErrorReport device = cuda::compare(tiling, dy.get(), pointer<double>(dreference),
+                                                 pointer<double>(dmagnitude));
         CAPTURE(text, m, to_string(host), to_string(device));
         CHECK((device.relative_l2 == host.relative_l2 ||  // also when both are infinite
                device.relative_l2 == Approx(host.relative_l2).epsilon(1e-12)));
@@ -106,8 +124,8 @@ TEST_CASE("cuda reference: compare and mismatch report what the host's do") {
         CHECK(device.worst_index == host.worst_index);
         const auto count = static_cast<std::int64_t>(size);
         const Mismatch found =
-            cuda::mismatch(pointer<float>(dy), pointer<double>(dreference), count);
-        const Mismatch expected = mismatch(y.data(), reference.data(), count);
+            cuda::mismatch(problem.dtype, dy.get(), pointer<double>(dreference), count);
+        const Mismatch expected = mismatch(problem.dtype, stored.data(), reference.data(), count);
         CHECK(found.count == expected.count);
         CHECK(found.first == expected.first);
       };

@@ -196,7 +196,8 @@ TEST_CASE("what an algorithm cannot compute is refused with the reason") {
   CHECK(error("c16h9k16d1x2") == "winograd: dilation 1x2, must be 1x1");
   CHECK(error("c16h9k16r5s3") == "winograd: filter 5x3, must be 3x3");
   CHECK(error("c16h9k16g4") == "winograd: groups = 4, must be 1");
-  CHECK(error("c16h9k16+f16") == "storage type f16: must be f32");
+  CHECK(error_of([&] { tile("c16h9k16+f16", {.algorithm = Algorithm::opencnn}); },
+                 Status::unsupported) == "opencnn: storage type f16, must be f32");
   CHECK(error("c16h9k16+chwn") == "layout chwn: must be nchw or nhwc, or the algorithm opencnn");
 }
 

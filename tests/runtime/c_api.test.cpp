@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -58,6 +59,25 @@ TEST_CASE("C: a problem string becomes a plan that runs") {
   PlanHandle other;
   CHECK(megaconv_plan_create_from_mapping(mapping, &problem, &options, &other.plan) ==
         MEGACONV_INVALID_ARGUMENT);
+}
+
+TEST_CASE("C: tensors are in the problem's storage type") {
+  megaconv_problem problem;
+  REQUIRE(megaconv_problem_parse("n1c16h8k16+bf16", &problem) == MEGACONV_SUCCESS);
+  CHECK(problem.dtype == MEGACONV_BF16);
+  PlanHandle handle;
+  REQUIRE(megaconv_plan_create(&problem, nullptr, &handle.plan) == MEGACONV_SUCCESS);
+  CHECK_THAT(megaconv_describe(handle.plan), ContainsSubstring("+bf16"));
+  std::vector<std::uint16_t> x(16 * 8 * 8, 0x3f80), w(16 * 16 * 3 * 3, 0x3f80), y(16 * 8 * 8);
+  const Memory workspace(megaconv_workspace_bytes(handle.plan));
+  megaconv_tensors tensors = {};
+  tensors.x = x.data();
+  tensors.w = w.data();
+  tensors.y = y.data();
+  REQUIRE(megaconv_execute(handle.plan, &tensors, workspace.pointer,
+                           megaconv_workspace_bytes(handle.plan)) == MEGACONV_SUCCESS);
+  CHECK(y[0] == 0x4280);      // 64
+  CHECK(y[8 + 1] == 0x4310);  // 144
 }
 
 TEST_CASE("C: prepared filters") {

@@ -7,10 +7,11 @@
 namespace megaconv {
 namespace {
 
-/// Both layouts of `text`, cut small so that tasks, rectangles and conv groups do not coincide.
+/// Both layouts of `text`, and each with one of the narrow storage types, cut small so that tasks,
+/// rectangles and conv groups do not coincide.
 std::vector<Tiling> tilings_of(const std::string& text) {
   std::vector<Tiling> tilings;
-  for (const char* layout : {"+nchw", "+nhwc"}) {
+  for (const char* layout : {"+nchw", "+nhwc", "+nchw+bf16", "+nhwc+f16"}) {
     TilingOptions options;
     options.algorithm = Algorithm::direct;
     tilings.push_back(make_tiling(parse_problem(text + layout), options, Target{.workers = 3}));
@@ -33,7 +34,7 @@ void check_layer(const Tiling& tiling, const cpu::Kernels& kernels) {
 
   layer.fill_whole_numbers(5, 1);
   layer.run(kernels);
-  CHECK(layer.error().worst_index == -1);
+  CHECK(layer.exact());
 }
 
 void check_problem(const std::string& text) {

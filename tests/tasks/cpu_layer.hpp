@@ -6,10 +6,10 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <new>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -17,39 +17,73 @@
 #include "tasks/cpu/extents.hpp"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/reference.hpp"
+#include "tasks/storage.hpp"
 
 namespace megaconv {
 
-/// Floats between two fences. Everything starts as one particular NaN: a read outside or before a
-/// write spoils the result, a write outside spoils the fence, a missing write leaves the NaN.
+/// Numbers of a storage type between two fences. Everything starts as one particular NaN: a read
+/// outside or before a write spoils the result, a write outside spoils the fence, a missing write
+/// leaves the NaN.
 class FencedBuffer {
  public:
-  explicit FencedBuffer(std::size_t size)
+  explicit FencedBuffer(std::size_t size, DataType dtype = DataType::f32)
       : size_(size),
-        floats_(static_cast<float*>(
-            ::operator new ((size + 2 * kFence) * sizeof(float), std::align_val_t{64}))) {
-    std::fill(floats_.get(), floats_.get() + size_ + 2 * kFence, poison());
+        dtype_(dtype),
+        bytes_(static_cast<std::byte*>(
+            ::operator new ((size + 2 * kFence) * size_of(dtype), std::align_val_t{64}))) {
+    const std::uint32_t bits = poison(dtype);
+    for (std::size_t i = 0; i < size_ + 2 * kFence; ++i) {
+      std::memcpy(at(i), &bits, size_of(dtype_));
+    }
   }
-  float* data() { return floats_.get() + kFence; }
-  std::span<float> span() { return {data(), size_}; }
+  void* data() { return at(kFence); }
+  /// Of a buffer of floats.
+  float* floats() { return static_cast<float*>(data()); }
+  float operator[](std::size_t i) {
+    return with_storage(dtype_, [&](auto number) {
+      std::memcpy(&number, at(kFence + i), sizeof(number));
+      return to_float(number);
+    });
+  }
+  void fill(const Filling& filling, std::uint64_t seed) {
+    megaconv::fill(dtype_, data(), static_cast<std::int64_t>(size_), filling, seed);
+  }
+  bool same_numbers(FencedBuffer& other) {
+    return size_ == other.size_ && std::memcmp(data(), other.data(), size_ * size_of(dtype_)) == 0;
+  }
 
   static bool is_poison(float value) {
-    return std::bit_cast<std::uint32_t>(value) == std::bit_cast<std::uint32_t>(poison());
+    return std::bit_cast<std::uint32_t>(value) == poison(DataType::f32);
   }
   bool fences_whole() {
-    return std::all_of(floats_.get(), data(), is_poison) &&
-           std::all_of(data() + size_, data() + size_ + kFence, is_poison);
+    for (std::size_t i = 0; i < kFence; ++i) {
+      if (!poisoned(i) || !poisoned(kFence + size_ + i)) return false;
+    }
+    return true;
   }
-  bool all_written() { return std::none_of(data(), data() + size_, is_poison); }
+  bool all_written() {
+    for (std::size_t i = 0; i < size_; ++i) {
+      if (poisoned(kFence + i)) return false;
+    }
+    return true;
+  }
 
  private:
   struct Free {
-    void operator()(float* floats) const { ::operator delete (floats, std::align_val_t{64}); }
+    void operator()(std::byte* bytes) const { ::operator delete (bytes, std::align_val_t{64}); }
   };
-  static constexpr std::size_t kFence = 1024;  // floats: one page
-  static float poison() { return std::bit_cast<float>(0x7fc0dead); }
+  static constexpr std::size_t kFence = 1024;
+  static std::uint32_t poison(DataType dtype) {
+    return dtype == DataType::f32 ? 0x7fc0dead : dtype == DataType::f16 ? 0x7ead : 0x7fad;
+  }
+  std::byte* at(std::size_t i) { return bytes_.get() + i * size_of(dtype_); }
+  bool poisoned(std::size_t i) {
+    const std::uint32_t bits = poison(dtype_);
+    return std::memcmp(at(i), &bits, size_of(dtype_)) == 0;
+  }
   std::size_t size_;
-  std::unique_ptr<float[], Free> floats_;
+  DataType dtype_;
+  std::unique_ptr<std::byte[], Free> bytes_;
 };
 
 inline std::size_t floats(std::uint64_t bytes) { return bytes / sizeof(float); }
@@ -58,26 +92,29 @@ inline std::size_t floats(std::uint64_t bytes) { return bytes / sizeof(float); }
 struct CpuLayer {
   explicit CpuLayer(const Tiling& t)
       : tiling(t),
-        x(static_cast<std::size_t>(t.problem.x_size())),
-        w(static_cast<std::size_t>(t.problem.w_size())),
-        bias(static_cast<std::size_t>(t.problem.k)),
-        residual(static_cast<std::size_t>(t.problem.y_size())),
+        x(static_cast<std::size_t>(t.problem.x_size()), t.problem.dtype),
+        w(static_cast<std::size_t>(t.problem.w_size()), t.problem.dtype),
+        bias(static_cast<std::size_t>(t.problem.k), t.problem.dtype),
+        residual(static_cast<std::size_t>(t.problem.y_size()), t.problem.dtype),
         u(floats(t.u_bytes())),
         v(floats(in_slots(t) ? t.v_slots * cpu::Extents(t).v_slot_bytes() : 0)),
         m(floats(in_slots(t) ? t.m_slots * cpu::Extents(t).m_slot_bytes() : 0)),
-        y(static_cast<std::size_t>(t.problem.y_size())) {}
+        y(static_cast<std::size_t>(t.problem.y_size()), t.problem.dtype) {}
 
   void fill_random(std::uint64_t seed) {
-    fill(x.span(), {.kind = Filling::Kind::relu_normal}, seed);
-    fill_normal(w.span(), seed + 1);
-    fill_normal(bias.span(), seed + 2);
-    fill_normal(residual.span(), seed + 3);
+    x.fill({.kind = Filling::Kind::relu_normal}, seed);
+    w.fill({.kind = Filling::Kind::normal}, seed + 1);
+    bias.fill({.kind = Filling::Kind::normal}, seed + 2);
+    residual.fill({.kind = Filling::Kind::normal}, seed + 3);
   }
   void fill_whole_numbers(std::uint64_t seed, float weight_multiple) {
-    fill_integers(x.span(), seed);
-    fill_integers(w.span(), seed + 1, 0.11, weight_multiple);
-    fill_integers(bias.span(), seed + 2);
-    fill_integers(residual.span(), seed + 3);
+    const Filling small{.kind = Filling::Kind::integers, .density = 0.11};
+    Filling weights = small;
+    weights.multiple = weight_multiple;
+    x.fill(small, seed);
+    w.fill(weights, seed + 1);
+    bias.fill(small, seed + 2);
+    residual.fill(small, seed + 3);
   }
 
   /// Runs every task, group after group, so that a window of one slot is enough.
@@ -88,14 +125,14 @@ struct CpuLayer {
                              .bias = bias.data(),
                              .residual = residual.data(),
                              .y = y.data(),
-                             .u = u.data(),
-                             .v = v.data(),
-                             .m = m.data()};
+                             .u = u.floats(),
+                             .v = v.floats(),
+                             .m = m.floats()};
     FencedBuffer scratch(floats(kernels.scratch_bytes(tiling)));
     const auto run_all = [&](TaskKind kind, std::uint32_t group, std::uint32_t count) {
       for (std::uint32_t block = 0; block < count; ++block) {
-        kernels.run[static_cast<std::uint32_t>(kind)](args, group, block,
-                                                      reinterpret_cast<std::byte*>(scratch.data()));
+        kernels.run(tiling.problem.dtype, kind)(args, group, block,
+                                                static_cast<std::byte*>(scratch.data()));
       }
     };
     run_all(TaskKind::filter_transform, 0, tiling.num_filter_tasks);
@@ -115,15 +152,27 @@ struct CpuLayer {
 
   /// y against direct convolution in double.
   ErrorReport error() {
-    const auto size = static_cast<std::size_t>(tiling.problem.y_size());
-    std::vector<double> reference(size), magnitude(size);
-    reference_convolution(tiling.problem, x.data(), w.data(), bias.data(), residual.data(),
-                          reference.data(), magnitude.data());
-    return compare(tiling, y.data(), reference.data(), magnitude.data());
+    const Truth truth(*this);
+    return compare(tiling, y.data(), truth.y.data(), truth.magnitude.data());
+  }
+  /// Whether every element of y is that of direct convolution in double, rounded once.
+  bool exact() {
+    const Truth truth(*this);
+    return mismatch(tiling.problem.dtype, y.data(), truth.y.data(), tiling.problem.y_size())
+               .count == 0;
   }
 
   /// Whether V and M are tensors, not a task's own.
   static bool in_slots(const Tiling& t) { return t.algorithm == Algorithm::winograd; }
+
+  struct Truth {
+    explicit Truth(CpuLayer& layer)
+        : y(static_cast<std::size_t>(layer.tiling.problem.y_size())), magnitude(y.size()) {
+      reference_convolution(layer.tiling.problem, layer.x.data(), layer.w.data(), layer.bias.data(),
+                            layer.residual.data(), y.data(), magnitude.data());
+    }
+    std::vector<double> y, magnitude;
+  };
 
   Tiling tiling;
   FencedBuffer x, w, bias, residual, u, v, m, y;

@@ -11,13 +11,20 @@
 namespace megaconv {
 namespace {
 
-constexpr double kUnitRoundoff = 0x1p-24;
+constexpr double kUnitRoundoff = unit_roundoff(DataType::f32);
 
-/// The worst |got - truth| / (u scale) of a stage; infinite when an element was not computed.
+/// The worst |got - truth| / (u scale) of a stage; infinite when an element was not computed. What
+/// rounding to a narrow storage type may have done is taken off: u of that type times the number
+/// before it was rounded, which is at most |got| / (1 - u).
 struct StageError {
   double worst = 0;
-  void add(float got, double truth, double scale) {
-    const double error = std::fabs(got - truth);
+  void add(float got, double truth, double scale, DataType stored_as = DataType::f32) {
+    double error = std::fabs(got - truth);
+    if (stored_as != DataType::f32) {
+      const double u = unit_roundoff(stored_as);
+      const double size = std::max<double>(std::fabs(got), least_normal(stored_as));
+      error = std::max(0.0, error - u / (1 - u) * size);
+    }
     if (error == 0) return;
     worst = std::isfinite(got) ? std::max(worst, error / (kUnitRoundoff * scale))
                                : std::numeric_limits<double>::infinity();
@@ -143,10 +150,11 @@ class StageCheck {
               value += term;
               magnitude += std::fabs(term);
             };
-            if (problem_.epilogue.bias) add(layer_.bias.data()[k]);
-            if (problem_.epilogue.residual) add(layer_.residual.data()[at]);
-            error.add(layer_.y.data()[at], problem_.epilogue.relu ? std::max(value, 0.0) : value,
-                      magnitude);
+            if (problem_.epilogue.bias) add(layer_.bias[static_cast<std::size_t>(k)]);
+            if (problem_.epilogue.residual) add(layer_.residual[static_cast<std::size_t>(at)]);
+            error.add(layer_.y[static_cast<std::size_t>(at)],
+                      problem_.epilogue.relu ? std::max(value, 0.0) : value, magnitude,
+                      problem_.dtype);
           }
         }
       }
@@ -159,7 +167,8 @@ class StageCheck {
   static constexpr std::int64_t kBlock = Tiling::kLaneBlock;
 
   float weight(std::int64_t k, std::int64_t c, int tap) const {
-    return layer_.w.data()[nhwc_ ? (k * 9 + tap) * problem_.c + c : (k * problem_.c + c) * 9 + tap];
+    return layer_.w[static_cast<std::size_t>(nhwc_ ? (k * 9 + tap) * problem_.c + c
+                                                   : (k * problem_.c + c) * 9 + tap)];
   }
   float input(std::int64_t tile, std::int64_t c, int i) const {
     const std::int64_t n = tile / (tiling_.tiles_h * tiling_.tiles_w);
@@ -170,8 +179,9 @@ class StageCheck {
         col >= problem_.w) {
       return 0;
     }
-    return layer_.x.data()[nhwc_ ? ((n * problem_.h + row) * problem_.w + col) * problem_.c + c
-                                 : ((n * problem_.c + c) * problem_.h + row) * problem_.w + col];
+    return layer_.x[static_cast<std::size_t>(
+        nhwc_ ? ((n * problem_.h + row) * problem_.w + col) * problem_.c + c
+              : ((n * problem_.c + c) * problem_.h + row) * problem_.w + col)];
   }
   std::int64_t output_at(std::int64_t n, std::int64_t k, std::int64_t row, std::int64_t col) const {
     return nhwc_ ? ((n * problem_.p() + row) * problem_.q() + col) * problem_.k + k
@@ -184,7 +194,7 @@ class StageCheck {
     const std::int64_t h = (t + panels - 1) / panels;
     const std::int64_t panel = tile / t * panels + tile % t / h;
     const std::int64_t rows = (panel * blocks + lane / kBlock) * kAlpha * kAlpha + p;
-    return buffer.data()[(rows * h + tile % t % h) * kBlock + lane % kBlock];
+    return buffer.floats()[(rows * h + tile % t % h) * kBlock + lane % kBlock];
   }
   float v(int p, std::int64_t tile, std::int64_t c) const {
     return in_panels(layer_.v, tiling_.channel_blocks(), p, tile, c);
@@ -194,7 +204,7 @@ class StageCheck {
   }
   float u(int p, std::int64_t k, std::int64_t c) const {
     const std::int64_t row = (p * tiling_.filter_blocks() + k / kBlock) * problem_.c + c;
-    return layer_.u.data()[row * kBlock + k % kBlock];
+    return layer_.u.floats()[row * kBlock + k % kBlock];
   }
 
   CpuLayer& layer_;
@@ -248,10 +258,13 @@ void check_stages(const Tiling& tiling, const cpu::Kernels& kernels) {
   CHECK(error_bound(tiling).covers(report));
 }
 
+/// Every layout with a storage type, each type at least once.
+constexpr const char* kSuffixes[] = {"+nchw", "+nhwc", "+nchw+bf16", "+nhwc+f16"};
+
 void check_problem(const std::string& text, std::uint32_t group_tiles) {
   for (const Winograd& winograd : kWinograds) {
-    for (const char* layout : {"+nchw", "+nhwc"}) {
-      const Tiling tiling = winograd_tiling(text + layout, winograd, group_tiles);
+    for (const char* suffix : kSuffixes) {
+      const Tiling tiling = winograd_tiling(text + suffix, winograd, group_tiles);
       for (const std::string& isa : cpu::available_isas()) {
         check_stages(tiling, cpu::kernels_for(isa));
       }
@@ -309,8 +322,8 @@ TEST_CASE("output transforms apply every epilogue") {
 }
 
 TEST_CASE("Winograd tasks may be cut anywhere, and may share window slots") {
-  for (const char* layout : {"+nchw", "+nhwc"}) {
-    Tiling tiling = winograd_tiling(std::string("n2c50h13w18k70+bias") + layout, kWinograds[1], 7);
+  for (const char* suffix : kSuffixes) {
+    Tiling tiling = winograd_tiling(std::string("n2c50h13w18k70+bias") + suffix, kWinograds[1], 7);
     CpuLayer whole(tiling);
     whole.fill_random(9);
     whole.run(cpu::kernels_for());
@@ -331,7 +344,7 @@ TEST_CASE("Winograd tasks may be cut anywhere, and may share window slots") {
         cut.fill_random(9);
         cut.run(cpu::kernels_for());
         CHECK(cut.fences_whole());
-        CHECK(std::ranges::equal(cut.y.span(), whole.y.span()));
+        CHECK(cut.y.same_numbers(whole.y));
       }
     }
   }
@@ -341,9 +354,9 @@ TEST_CASE("fused tasks compute bit for bit what tasks of stages compute") {
   for (const char* text : {"n2c17h9w13k19+bias+residual+relu", "c35h7w5k16", "c1h4w4k1",
                            "c16h4w133k1p2x1", "n2c50h13w18k70+relu"}) {
     for (const Winograd& winograd : kWinograds) {
-      for (const char* layout : {"+nchw", "+nhwc"}) {
+      for (const char* suffix : kSuffixes) {
         for (const std::string& isa : cpu::available_isas()) {
-          Tiling tiling = winograd_tiling(std::string(text) + layout, winograd, 3);
+          Tiling tiling = winograd_tiling(std::string(text) + suffix, winograd, 3);
           CpuLayer stages(tiling);
           stages.fill_random(4);
           stages.run(cpu::kernels_for(isa));
@@ -357,7 +370,7 @@ TEST_CASE("fused tasks compute bit for bit what tasks of stages compute") {
             fused.fill_random(4);
             fused.run(cpu::kernels_for(isa));
             CHECK(fused.fences_whole());
-            CHECK(std::ranges::equal(fused.y.span(), stages.y.span()));
+            CHECK(fused.y.same_numbers(stages.y));
           }
         }
       }
@@ -366,17 +379,17 @@ TEST_CASE("fused tasks compute bit for bit what tasks of stages compute") {
 }
 
 TEST_CASE("Winograd is exact for whole numbers") {
-  for (const char* layout : {"+nchw", "+nhwc"}) {
+  for (const char* suffix : kSuffixes) {
     for (const char* text : {"n2c40h13w11k35+bias+residual+relu", "c128h14w14k32", "c9h30w7k5p2"}) {
       for (const auto& [winograd, multiple] :
            {std::pair{Winograd{2, Points::integer}, 4.0f}, {{4, Points::integer}, 576.0f}}) {
         for (const std::string& isa : cpu::available_isas()) {
-          const Tiling tiling = winograd_tiling(std::string(text) + layout, winograd, 10);
+          const Tiling tiling = winograd_tiling(std::string(text) + suffix, winograd, 10);
           INFO(to_string(tiling) << "isa: " << isa);
           CpuLayer layer(tiling);
           layer.fill_whole_numbers(3, multiple);
           layer.run(cpu::kernels_for(isa));
-          CHECK(layer.error().worst_index == -1);
+          CHECK(layer.exact());
         }
       }
     }

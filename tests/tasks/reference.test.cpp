@@ -3,6 +3,7 @@
 #include "tasks/reference.hpp"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -136,8 +137,44 @@ TEST_CASE("compare finds what is wrong, and where") {
 
   const double zeros[4] = {};
   const float y[4] = {kUlp, 0, 0, 0};
-  CHECK(compare(tiling, y, zeros, magnitude).relative_l2 < 1e-7);   // a ReLU left nothing
-  CHECK(std::isinf(compare(tiling, y, zeros, zeros).relative_l2));  // nothing went in
+  CHECK(compare(tiling, y, zeros, magnitude).relative_l2 < 1e-7);             // a ReLU left nothing
+  CHECK_FALSE(error_bound(tiling).covers(compare(tiling, y, zeros, zeros)));  // nothing went in
+}
+
+TEST_CASE("the bound of a narrow type covers its rounding, and no more") {
+  for (const DataType dtype : {DataType::f16, DataType::bf16}) {
+    Tiling tiling;
+    tiling.problem = parse_problem("c1h32w32k1r1p0");
+    tiling.problem.dtype = dtype;
+    const double u = unit_roundoff(dtype), least = least_normal(dtype);
+    // Middles between two numbers of a binade, of normal size and just too small for that.
+    for (const double size : {1.0, least, least / 2}) {
+      CAPTURE(to_string(dtype), size);
+      const double middle = size + u * std::max(size, least);
+      const auto covered = [&](double factor) {
+        std::vector<double> reference(1024, size + (middle - size) * factor);
+        std::vector<std::uint16_t> y(1024);
+        with_storage(dtype, [&](auto number) {
+          number = from_float<decltype(number)>(static_cast<float>(size));
+          for (auto& stored : y) std::memcpy(&stored, &number, sizeof(stored));
+        });
+        return error_bound(tiling).covers(
+            compare(tiling, y.data(), reference.data(), reference.data()));
+      };
+      CHECK(covered(1));
+      CHECK_FALSE(covered(1.01));
+    }
+  }
+}
+
+TEST_CASE("exact means rounded once to the storage type") {
+  const double reference[3] = {2048, 2049, 2051};  // f16: ties, to 2048 and 2052
+  std::uint16_t y[3] = {0x6800, 0x6800, 0x6802};
+  CHECK(mismatch(DataType::f16, y, reference, 3).count == 0);
+  y[1] = 0x6801;
+  CHECK(mismatch(DataType::f16, y, reference, 3).first == 1);
+  y[2] = 0x7e00;  // NaN
+  CHECK(mismatch(DataType::f16, y, reference, 3).count == 2);
 }
 
 }  // namespace

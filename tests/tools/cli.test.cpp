@@ -100,7 +100,8 @@ TEST_CASE("What this build or an algorithm cannot do is status 3") {
   check_refused(folder, "verify --backend sim", 3, "backend sim cannot compute");
   check_refused(folder, "run c8h8k8 --algo opencnn", 3, "opencnn: backend cpu, must be cuda");
   check_refused(folder, "run c16h8k16u2 --algo winograd", 3, "stride 2x2, must be 1x1");
-  check_refused(folder, "run c1h1k1+f16", 3, "f16");
+  check_refused(folder, "run c8h8k8 --dtype f16 --algo opencnn", 3,
+                "opencnn: storage type f16, must be f32");
   check_refused(folder, "run c1h1k1", 3, "instruction set \"mmx\"", "MEGACONV_ISA=mmx");
 }
 
@@ -132,6 +133,37 @@ TEST_CASE("run computes what is in .npy files and writes a whole .npy file") {
   const auto* values = reinterpret_cast<const float*>(y.data() + y.size() - 2 * 3 * 5 * 6 * 4);
   CHECK(values[0] == 17);      // a corner sees 2x2 pixels of 4 channels
   CHECK(values[6 + 1] == 37);  // 3x3 pixels
+}
+
+TEST_CASE("run computes in the storage type of its files, and they must agree") {
+  const ScratchFolder folder;
+  const auto ones = [](const char* descr, const std::string& shape, std::size_t bytes) {
+    std::string file = npy_bytes(
+        std::string("{'descr': '") + descr + "', 'fortran_order': False, 'shape': " + shape + ", }",
+        0);
+    const std::string one = descr == std::string("<f2") ? std::string("\x00\x3c", 2) : "\x80\x3f";
+    for (std::size_t i = 0; i < bytes; i += 2) file += one;
+    return file;
+  };
+  for (const auto& [descr, suffix, middle] : {std::tuple{"<f2", "+f16", 0x5080},  // 36
+                                              std::tuple{"|V2", "+bf16", 0x4210}}) {
+    folder.write("x.npy", ones(descr, "(2, 4, 5, 6)", 480));
+    folder.write("w.npy", ones(descr, "(3, 4, 3, 3)", 216));
+    const Outcome outcome = megaconv_in(
+        folder, "run --input x.npy --weights w.npy --output y.npy --min-ms 0 --repeats 1");
+    CHECK(outcome.err.empty());
+    REQUIRE(outcome.status == 0);
+    CHECK_THAT(outcome.out, ContainsSubstring(std::string("n2c4h5w6k3r3s3p1u1d1g1") + suffix));
+    const std::string y = folder.read("y.npy");
+    CHECK_THAT(y, ContainsSubstring(descr));
+    const auto* values = reinterpret_cast<const std::uint16_t*>(y.data() + y.size() - 360);
+    CHECK(values[6 + 1] == middle);
+  }
+  folder.write("w.npy", npy_ones({3, 4, 3, 3}));
+  check_refused(folder, "run --input x.npy --weights w.npy", 2,
+                "w.npy: numbers of f32, must be bf16 as --input has");
+  check_refused(folder, "run --input x.npy --weights w.npy --dtype f16", 2,
+                "--dtype and --input exclude each other");
 }
 
 TEST_CASE("run takes shapes in NHWC and options of the convolution from the command line") {

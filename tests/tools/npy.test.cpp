@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/npy.hpp"
 
+#include <cstring>
+
 #include "megaconv/error.hpp"
 #include "tests/catch.hpp"
 #include "tests/tools/npy_bytes.hpp"
@@ -41,12 +43,28 @@ TEST_CASE("read_npy takes the keys in any order and with any spacing") {
 TEST_CASE("write_npy writes what read_npy reads, with aligned data and nothing left over") {
   const ScratchFolder folder;
   const float data[] = {0.5f, -1, 2, 3e30f, 0, 7};
-  write_npy(folder.path("y.npy"), {1, 1, 2, 3}, data);
+  write_npy(folder.path("y.npy"), {1, 1, 2, 3}, DataType::f32, data);
   const NpyArray array = read_npy(folder.path("y.npy"), 4);
   CHECK(array.shape == std::vector<std::int64_t>{1, 1, 2, 3});
   for (std::size_t i = 0; i < 6; ++i) CHECK(array.data.floats()[i] == data[i]);
   CHECK((folder.read("y.npy").size() - sizeof data) % 64 == 0);
   CHECK(folder.num_files() == 1);
+}
+
+TEST_CASE("files have the names that NumPy has for narrow types") {
+  const ScratchFolder folder;
+  const std::uint16_t bits[] = {0x3c00, 0xbc00, 0};
+  for (const auto& [dtype, descr] :
+       {std::pair{DataType::f16, "'<f2'"}, std::pair{DataType::bf16, "'|V2'"}}) {
+    write_npy(folder.path("y.npy"), {3}, dtype, bits);
+    CHECK_THAT(folder.read("y.npy"), ContainsSubstring(descr));
+    const NpyArray array = read_npy(folder.path("y.npy"), 1);
+    CHECK(array.dtype == dtype);
+    REQUIRE(array.data.bytes() == sizeof bits);
+    CHECK(std::memcmp(array.data.data(), bits, sizeof bits) == 0);
+  }
+  const std::string ml_dtypes = "{'descr': '<V2', 'fortran_order': False, 'shape': (3,), }";
+  CHECK(read_npy(folder.write("x.npy", npy_bytes(ml_dtypes, 6)), 1).dtype == DataType::bf16);
 }
 
 TEST_CASE("read_npy names the value that it does not take and what is allowed") {
@@ -139,9 +157,10 @@ TEST_CASE("A file that cannot be read or written is an error of the environment"
   const float one = 1;
   CHECK(status_of([&] { read_npy(folder.path("absent.npy"), 4); }) == Status::device_error);
   CHECK(status_of([&] { read_npy(folder.path(""), 4); }) == Status::device_error);
-  CHECK(status_of([&] { write_npy(folder.path("absent/y.npy"), {1}, &one); }) ==
+  CHECK(status_of([&] { write_npy(folder.path("absent/y.npy"), {1}, DataType::f32, &one); }) ==
         Status::device_error);
-  CHECK(status_of([&] { write_npy(folder.path(""), {1}, &one); }) == Status::device_error);
+  CHECK(status_of([&] { write_npy(folder.path(""), {1}, DataType::f32, &one); }) ==
+        Status::device_error);
   CHECK(folder.num_files() == 0);
 }
 

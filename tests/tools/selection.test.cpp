@@ -45,6 +45,7 @@ TEST_CASE("Problems come in the order given, with the options' batch, layout and
   CHECK(problems[5].problem == parse_problem("n7c512h14k512+nhwc+bias+relu"));
   CHECK(selected("c1h1k1+nhwc").front().problem.layout == Layout::nhwc);
   CHECK(selected("c1h1k1+bias --epilogue none").front().problem.epilogue == Epilogue{});
+  CHECK(selected("c1h1k1+f16 --dtype bf16").front().problem.dtype == DataType::bf16);
 }
 
 TEST_CASE("Every network names its layers; the suite has all of them with its own batch sizes") {

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vectors of floats from and to memory in every storage type: the only place where task bodies
+// convert. Bit for bit what tasks/storage.hpp gives (which task bodies may not call: simd.hpp says
+// why; but for the portable ones, which are compiled for every machine).
+#pragma once
+
+#include "tasks/cpu/simd.hpp"
+#include "tasks/storage.hpp"
+
+namespace megaconv::cpu::MEGACONV_ISA {
+
+using Words = std::uint32_t __attribute__((vector_size(sizeof(std::uint32_t) * kLanes)));
+/// The bits of kLanes numbers of a narrow type.
+using NarrowBits = std::uint16_t __attribute__((vector_size(sizeof(std::uint16_t) * kLanes)));
+
+template <class T>
+Vec widened(NarrowBits bits);
+template <class T>
+NarrowBits narrowed(Vec v);
+
+template <>
+MEGACONV_INLINE Vec widened<Bfloat16>(NarrowBits bits) {
+  return __builtin_bit_cast(Vec, __builtin_convertvector(bits, Words) << 16);
+}
+template <>
+MEGACONV_INLINE NarrowBits narrowed<Bfloat16>(Vec v) {
+  const Words bits = __builtin_bit_cast(Words, v);
+  const Words rounded = v == v ? bits + 0x7fff + (bits >> 16 & 1) : bits | 0x400000;
+  return __builtin_convertvector(rounded >> 16, NarrowBits);
+}
+
+#if MEGACONV_LANES == 16
+// GCC 12 takes the intrinsics without a mask for uses of something uninitialised; the code is the
+// same.
+inline constexpr __mmask16 kAllLanes = 0xffff;
+#elif MEGACONV_LANES == 4
+// Not inlined: an input transform has hundreds of them.
+__attribute__((noinline)) inline Vec widened_lanes(NarrowBits bits) {
+  Vec v;
+  for (int i = 0; i < kLanes; ++i) v[i] = to_float(Float16{bits[i]});
+  return v;
+}
+__attribute__((noinline)) inline NarrowBits narrowed_lanes(Vec v) {
+  NarrowBits bits;
+  for (int i = 0; i < kLanes; ++i) bits[i] = from_float<Float16>(v[i]).bits;
+  return bits;
+}
+#endif
+
+template <>
+MEGACONV_INLINE Vec widened<Float16>(NarrowBits bits) {
+#if MEGACONV_LANES == 16
+  return static_cast<Vec>(_mm512_maskz_cvtph_ps(kAllLanes, __builtin_bit_cast(__m256i, bits)));
+#elif MEGACONV_LANES == 8
+  return static_cast<Vec>(_mm256_cvtph_ps(__builtin_bit_cast(__m128i, bits)));
+#else
+  return widened_lanes(bits);
+#endif
+}
+template <>
+MEGACONV_INLINE NarrowBits narrowed<Float16>(Vec v) {
+#if MEGACONV_LANES == 16
+  return __builtin_bit_cast(NarrowBits,
+                            _mm512_maskz_cvtps_ph(kAllLanes, v, _MM_FROUND_TO_NEAREST_INT));
+#elif MEGACONV_LANES == 8
+  return __builtin_bit_cast(NarrowBits, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+#else
+  return narrowed_lanes(v);
+#endif
+}
+
+#if MEGACONV_LANES == 16
+MEGACONV_INLINE __mmask16 first_lanes(Size count) {
+  return static_cast<__mmask16>((1u << count) - 1);
+}
+#elif MEGACONV_LANES == 8
+MEGACONV_INLINE __m256i first_lanes(Size count) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)),
+                            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+#endif
+
+MEGACONV_INLINE Vec read(const float* from) { return load(from); }
+template <class T>
+MEGACONV_INLINE Vec read(const T* from) {
+  return widened<T>(load<NarrowBits>(from));
+}
+
+/// The first `count` (0 to kLanes) numbers, then zeros.
+MEGACONV_INLINE Vec read_first(const float* from, Size count) {
+#if MEGACONV_LANES == 16
+  return static_cast<Vec>(_mm512_maskz_loadu_ps(first_lanes(count), from));
+#elif MEGACONV_LANES == 8
+  return static_cast<Vec>(_mm256_maskload_ps(from, first_lanes(count)));
+#else
+  Vec v{};
+  for (Size i = 0; i < count; ++i) v[i] = from[i];
+  return v;
+#endif
+}
+template <class T>
+MEGACONV_INLINE Vec read_first(const T* from, Size count) {
+#if MEGACONV_LANES == 16
+  return widened<T>(
+      __builtin_bit_cast(NarrowBits, _mm256_maskz_loadu_epi16(first_lanes(count), from)));
+#else
+  NarrowBits bits{};
+  for (Size i = 0; i < count; ++i) bits[i] = from[i].bits;
+  return widened<T>(bits);
+#endif
+}
+
+MEGACONV_INLINE void write(float* to, Vec v) { store(to, v); }
+template <class T>
+MEGACONV_INLINE void write(T* to, Vec v) {
+  store(to, narrowed<T>(v));
+}
+
+/// Writes the first `count` (0 to kLanes) lanes.
+MEGACONV_INLINE void write_first(float* to, Vec v, Size count) {
+#if MEGACONV_LANES == 16
+  _mm512_mask_storeu_ps(to, first_lanes(count), v);
+#elif MEGACONV_LANES == 8
+  _mm256_maskstore_ps(to, first_lanes(count), v);
+#else
+  for (Size i = 0; i < count; ++i) to[i] = v[i];
+#endif
+}
+template <class T>
+MEGACONV_INLINE void write_first(T* to, Vec v, Size count) {
+  const NarrowBits bits = narrowed<T>(v);
+#if MEGACONV_LANES == 16
+  _mm256_mask_storeu_epi16(to, first_lanes(count), __builtin_bit_cast(__m256i, bits));
+#else
+  for (Size i = 0; i < count; ++i) to[i].bits = bits[i];
+#endif
+}
+
+}  // namespace megaconv::cpu::MEGACONV_ISA
