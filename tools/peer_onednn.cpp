@@ -14,7 +14,13 @@ namespace {
 
 using Dims = dnnl::memory::dims;
 using Tag = dnnl::memory::format_tag;
-constexpr auto kFloat = dnnl::memory::data_type::f32;
+using DnnlType = dnnl::memory::data_type;
+
+DnnlType dnnl_type(DataType dtype) {
+  return dtype == DataType::f16    ? DnnlType::f16
+         : dtype == DataType::bf16 ? DnnlType::bf16
+                                   : DnnlType::f32;
+}
 
 /// One convolution primitive with its memories.
 struct Convolution {
@@ -23,8 +29,7 @@ struct Convolution {
   dnnl::convolution_forward primitive;
   dnnl::memory user_w, plain_w, w,
       y;  // the caller's filters, those in OIHW, those it computes with
-  Dims y_dims;
-  Tag y_tag;
+  dnnl::memory::desc user_y;
   std::unordered_map<int, dnnl::memory> arguments;
   std::vector<Buffer> buffers;  // what the memories own: the same kind of pages as ours
 };
@@ -32,12 +37,6 @@ struct Convolution {
 dnnl::memory allocate(Convolution& convolution, const dnnl::memory::desc& desc) {
   convolution.buffers.emplace_back(cpu_device(), desc.get_size());
   return {desc, convolution.engine, convolution.buffers.back().data()};
-}
-
-dnnl::memory::desc any_layout(const Dims& dims) { return {dims, kFloat, Tag::any}; }
-
-dnnl::memory view(const dnnl::engine& engine, const Dims& dims, Tag tag, const Buffer& buffer) {
-  return {{dims, kFloat, tag}, engine, buffer.data()};
 }
 
 dnnl::memory reordered(Convolution& convolution, dnnl::memory source,
@@ -56,6 +55,13 @@ std::shared_ptr<Convolution> make_convolution(const TensorSet& tensors, dnnl::al
   made->engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
   made->stream = dnnl::stream(made->engine);
 
+  const DnnlType type = dnnl_type(p.dtype);
+  const auto any_layout = [&](const Dims& dims) {
+    return dnnl::memory::desc(dims, type, Tag::any);
+  };
+  const auto view = [&](const Dims& dims, Tag tag, const Buffer& buffer) {
+    return dnnl::memory({dims, type, tag}, made->engine, buffer.data());
+  };
   const bool nhwc = p.layout == Layout::nhwc, grouped = p.groups > 1;
   const Tag data_tag = nhwc ? Tag::nhwc : Tag::nchw;
   const Tag plain_tag = grouped ? Tag::goihw : Tag::oihw;
@@ -63,21 +69,21 @@ std::shared_ptr<Convolution> make_convolution(const TensorSet& tensors, dnnl::al
   const Dims x_dims = {p.n, p.c, p.h, p.w};
   const Dims w_dims =
       grouped ? Dims{p.groups, p.k / p.groups, p.c / p.groups, p.r, p.s} : Dims{p.k, p.c, p.r, p.s};
-  made->y_dims = {p.n, p.k, p.p(), p.q()};
-  made->y_tag = data_tag;
+  const Dims y_dims = {p.n, p.k, p.p(), p.q()};
+  made->user_y = {y_dims, type, data_tag};
 
   const Dims strides = {p.stride_h, p.stride_w};
   const Dims dilations = {p.dilation_h - 1, p.dilation_w - 1};
   const Dims padding = {p.pad_h, p.pad_w};
   const dnnl::memory::desc bias =
-      p.epilogue.bias ? dnnl::memory::desc({p.k}, kFloat, Tag::x) : dnnl::memory::desc();
+      p.epilogue.bias ? dnnl::memory::desc({p.k}, type, Tag::x) : dnnl::memory::desc();
   const dnnl::convolution_forward::desc wanted(
       dnnl::prop_kind::forward_inference, algorithm, any_layout(x_dims), any_layout(w_dims), bias,
-      any_layout(made->y_dims), strides, dilations, padding, padding);
+      any_layout(y_dims), strides, dilations, padding, padding);
 
   dnnl::post_ops epilogue;
   if (p.epilogue.residual) {
-    epilogue.append_binary(dnnl::algorithm::binary_add, any_layout(made->y_dims));
+    epilogue.append_binary(dnnl::algorithm::binary_add, any_layout(y_dims));
   }
   if (p.epilogue.relu) epilogue.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
   dnnl::primitive_attr attributes;
@@ -87,23 +93,22 @@ std::shared_ptr<Convolution> make_convolution(const TensorSet& tensors, dnnl::al
   const dnnl::convolution_forward::primitive_desc chosen(wanted, attributes, made->engine);
   name = chosen.impl_info_str();
   made->primitive = dnnl::convolution_forward(chosen);
-  made->user_w = view(made->engine, w_dims, filter_tag, tensors.w);
+  made->user_w = view(w_dims, filter_tag, tensors.w);
   // oneDNN transforms filters for Winograd from OIHW only.
-  made->plain_w = nhwc ? reordered(*made, made->user_w, {w_dims, kFloat, plain_tag}) : made->user_w;
+  made->plain_w = nhwc ? reordered(*made, made->user_w, {w_dims, type, plain_tag}) : made->user_w;
   made->w = reordered(*made, made->plain_w, chosen.weights_desc());
   made->y = allocate(*made, chosen.dst_desc());
   made->arguments = {
-      {DNNL_ARG_SRC,
-       reordered(*made, view(made->engine, x_dims, data_tag, tensors.x), chosen.src_desc())},
+      {DNNL_ARG_SRC, reordered(*made, view(x_dims, data_tag, tensors.x), chosen.src_desc())},
       {DNNL_ARG_WEIGHTS, made->w},
       {DNNL_ARG_DST, made->y},
       {DNNL_ARG_SCRATCHPAD, allocate(*made, chosen.scratchpad_desc())}};
   if (p.epilogue.bias) {
-    made->arguments[DNNL_ARG_BIAS] = view(made->engine, {p.k}, Tag::x, tensors.bias);
+    made->arguments[DNNL_ARG_BIAS] = view({p.k}, Tag::x, tensors.bias);
   }
   if (p.epilogue.residual) {
-    made->arguments[DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1] = reordered(
-        *made, view(made->engine, made->y_dims, data_tag, tensors.residual), chosen.dst_desc());
+    made->arguments[DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1] =
+        reordered(*made, view(y_dims, data_tag, tensors.residual), chosen.dst_desc());
   }
   return made;
 }
@@ -125,7 +130,8 @@ std::vector<PeerVariant> make_onednn_variants(const TensorSet& tensors,
       made = make_convolution(tensors, algorithm, implementation);
     } catch (const dnnl::error& error) {
       if (error.status != dnnl_unimplemented) throw;
-      variant.obstacle = "not implemented for this problem";
+      variant.obstacle = std::string("not implemented for this problem in ") +
+                         to_string(tensors.problem.dtype) + " on this CPU";
       continue;
     }
     variant.algorithm += ", " + implementation;
@@ -141,7 +147,7 @@ std::vector<PeerVariant> make_onednn_variants(const TensorSet& tensors,
     variant.sample_ms = cpu_device().clock({run, wait}, options.caches);
     variant.compute = [made, run, wait, y = tensors.y.data()] {
       run(nullptr);
-      dnnl::memory target({made->y_dims, kFloat, made->y_tag}, made->engine, y);
+      dnnl::memory target(made->user_y, made->engine, y);
       dnnl::reorder(made->y, target).execute(made->stream, made->y, target);
       wait(nullptr);
     };
