@@ -76,9 +76,14 @@ void fill_exact(TensorSet& tensors, const Tiling& tiling, std::uint64_t seed) {
     multiple.multiple =
         tiling.m == 2 ? 4 : 576;  // the square of the filter transform's denominator
   }
+  // An odd number of all the bits that the type has: most sums with twice that must be rounded.
+  Filling biases{.kind = Filling::Kind::integers};
+  biases.multiple = tensors.problem.dtype == DataType::f32
+                        ? multiple.multiple
+                        : static_cast<float>(0.5 / unit_roundoff(tensors.problem.dtype) + 1);
   fill(tensors, tensors.x, small, seed);
   fill(tensors, tensors.w, multiple, seed + 1);
-  fill(tensors, tensors.bias, multiple, seed + 2);
+  fill(tensors, tensors.bias, biases, seed + 2);
   fill(tensors, tensors.residual, multiple, seed + 3);
 }
 
