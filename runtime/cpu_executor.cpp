@@ -20,7 +20,8 @@ std::uint32_t new_plan_id() {
   return next.fetch_add(1, std::memory_order_relaxed) & 0x7fffffffu;
 }
 
-WorkspaceLayout lay_out(const TaskGraph& graph, std::size_t scratch_bytes, std::uint32_t workers) {
+WorkspaceLayout lay_out(const TaskGraph& graph, const cpu::Kernels& kernels,
+                        std::uint32_t workers) {
   const Tiling& tiling = graph.tiling;
   const cpu::Extents extents(tiling);
   WorkspaceLayout layout;
@@ -35,8 +36,8 @@ WorkspaceLayout lay_out(const TaskGraph& graph, std::size_t scratch_bytes, std::
   const bool in_slots = tiling.algorithm == Algorithm::winograd;  // else in scratch, or nowhere
   layout.v = place(in_slots ? tiling.v_slots * extents.v_slot_bytes() : 0);
   layout.m = place(in_slots ? tiling.m_slots * extents.m_slot_bytes() : 0);
-  layout.u = place(tiling.filters == FilterMode::every_run ? tiling.u_bytes() : 0);
-  layout.scratch_stride = aligned(scratch_bytes);
+  layout.u = place(tiling.filters == FilterMode::every_run ? kernels.u_bytes(tiling) : 0);
+  layout.scratch_stride = aligned(kernels.scratch_bytes(tiling));
   layout.scratch = place(layout.scratch_stride * workers);
   layout.total = aligned(end);
   return layout;
@@ -50,10 +51,10 @@ class CpuExecutor final : public Executor {
         wait_budget_(options.wait_budget_ms),
         kernels_(cpu::kernels_for()),
         tasks_(tasks_in_order(lowering)),
-        layout_(lay_out(lowering.graph, kernels_.scratch_bytes(tiling_), num_workers_)) {}
+        layout_(lay_out(lowering.graph, kernels_, num_workers_)) {}
 
   std::size_t workspace_bytes() const override { return layout_.total; }
-  std::size_t filter_bytes() const override { return tiling_.u_bytes(); }
+  std::size_t filter_bytes() const override { return kernels_.u_bytes(tiling_); }
   std::uint32_t num_workers() const override { return num_workers_; }
 
   void prepare_filters(const void* w, void* prepared, void*) const override {

@@ -13,25 +13,28 @@
 
 namespace megaconv::cpu::MEGACONV_ISA {
 
-/// One channel block of the patch.
-template <class T>
+/// One channel block of the patch. A pixel is 64 bytes: one lane block of floats, or two of BF16
+/// numbers.
+template <class T, class Number>
 void pack_patch(const ConvProblem& problem, const Extents& extents, const PixelRect& rect,
-                const PixelReader<T>& reader, float* patch) {
+                const PixelReader<T>& reader, Number* patch) {
+  constexpr Size kPixel = kBlock * static_cast<Size>(sizeof(float) / sizeof(Number));
+  const Size patch_row_numbers = extents.patch_row / kBlock * kPixel;
   const Size rows = (rect.rows - 1) * problem.stride_h + extents.extent_h;
   const Size cols = (rect.cols - 1) * problem.stride_w + extents.extent_w;
   const Size row = rect.row * problem.stride_h - problem.pad_h;
   const Size col = rect.col * problem.stride_w - problem.pad_w;
   for (Size i = 0; i < rows; ++i) {
-    float* const patch_row = patch + i * extents.patch_row;
+    Number* const patch_row = patch + i * patch_row_numbers;
     if (problem.stride_w == 1) {
       reader.read_row(
           row + i, col,
-          cols, [&](Size j) __attribute__((always_inline)) { return patch_row + j * kBlock; });
+          cols, [&](Size j) __attribute__((always_inline)) { return patch_row + j * kPixel; });
     } else {
       reader.read_row(
           row + i, col, cols, [&](Size j) __attribute__((always_inline)) {
             return patch_row +
-                   (j % problem.stride_w * extents.phase_cols + j / problem.stride_w) * kBlock;
+                   (j % problem.stride_w * extents.phase_cols + j / problem.stride_w) * kPixel;
           });
     }
   }
@@ -48,6 +51,8 @@ inline Size tap_offset(const ConvProblem& problem, const Extents& extents, Size 
 template <class T>
 void direct_blocks(const TaskArgs& args, const Extents& extents, const PixelRect& rect,
                    Size conv_group, const BlockRange& blocks, std::byte* scratch) {
+  using Product = typename DirectProduct<T>::Type;
+  using Number = typename Product::Number;
   const ConvProblem& problem = args.tiling->problem;
   float* const patch = reinterpret_cast<float*>(scratch);
   Panel* const panels = reinterpret_cast<Panel*>(scratch + extents.panels_at);
@@ -57,19 +62,23 @@ void direct_blocks(const TaskArgs& args, const Extents& extents, const PixelRect
   for (Size cb = 0; cb < extents.channel_blocks; ++cb) {
     const PixelReader<T> reader(args, rect.image, first_channel + cb * kBlock,
                                 min_of(kBlock, extents.channels - cb * kBlock));
-    pack_patch(problem, extents, rect, reader, patch + cb * extents.patch_block);
+    Number* const pixels_cb =
+        reinterpret_cast<Number*>(patch + cb / Product::kChannels * extents.patch_block);
+    pack_patch(problem, extents, rect, reader, pixels_cb + cb % Product::kChannels * kBlock);
   }
+  const Size words = ceil_div(extents.channels, Product::kChannels);
   Size num_panels = 0;
   for (Size r = 0; r < problem.r; ++r) {
     for (Size s = 0; s < problem.s; ++s) {
-      for (Size cb = 0; cb < extents.channel_blocks; ++cb) {
-        panels[num_panels++] = {tap_offset(problem, extents, r, s) + cb * extents.patch_block,
-                                min_of(kBlock, extents.channels - cb * kBlock)};
+      for (Size first = 0; first < words; first += kBlock) {
+        panels[num_panels++] = {
+            tap_offset(problem, extents, r, s) + first / kBlock * extents.patch_block,
+            min_of(kBlock, words - first)};
       }
     }
   }
 
-  const Size u_block = problem.r * problem.s * extents.channels * kBlock;
+  const Size u_block = problem.r * problem.s * words * kBlock;
   const Size first_block = conv_group * extents.filter_blocks_per_conv_group;
   for (Size kb = blocks.first; kb < blocks.last; kb += kMaxBlocks) {
     const Size num_blocks = min_of(kMaxBlocks, blocks.last - kb);
@@ -84,7 +93,7 @@ void direct_blocks(const TaskArgs& args, const Extents& extents, const PixelRect
           .out_block = rect.cols * kBlock,
           .next_u = nullptr,
       };
-      multiply_rows(micro, rect.cols, num_blocks);
+      multiply_rows<Product>(micro, rect.cols, num_blocks);
       for (Size i = 0; i < num_blocks; ++i) {
         const Size filter = (kb + i - first_block) * kBlock;  // within the conv group
         const PixelWriter<T> writer(args, extents, rect.image,

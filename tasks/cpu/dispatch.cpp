@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "megaconv/error.hpp"
+#include "tasks/cpu/extents.hpp"
 #include "tasks/cpu/kernels.hpp"
 
 namespace megaconv::cpu {
@@ -14,6 +15,9 @@ namespace megaconv::cpu {
 #if defined(__x86_64__)
 namespace avx512 {
 extern const Kernels kKernels;
+}
+namespace avx512_bf16 {
+extern const TaskFunction kFilterTransform, kDirect;
 }
 namespace avx2 {
 extern const Kernels kKernels;
@@ -33,6 +37,21 @@ bool has_f16c() {
 }
 #endif
 
+#if defined(__x86_64__)
+const Kernels& avx512_bf16_kernels() {
+  static const Kernels kernels = [] {
+    Kernels made = avx512::kKernels;
+    made.isa = "avx512_bf16";
+    made.u_bytes = u_bytes_with_pairs;
+    TaskFunction* const tasks = made.by_kind[static_cast<std::size_t>(DataType::bf16)];
+    tasks[static_cast<std::size_t>(TaskKind::filter_transform)] = avx512_bf16::kFilterTransform;
+    tasks[static_cast<std::size_t>(TaskKind::direct)] = avx512_bf16::kDirect;
+    return made;
+  }();
+  return kernels;
+}
+#endif
+
 /// Best first; never empty.
 std::vector<const Kernels*> available_kernels() {
   std::vector<const Kernels*> kernels;
@@ -42,6 +61,7 @@ std::vector<const Kernels*> available_kernels() {
       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
+    if (__builtin_cpu_supports("avx512bf16")) kernels.push_back(&avx512_bf16_kernels());
     kernels.push_back(&avx512::kKernels);
   }
   if (has_avx2) kernels.push_back(&avx2::kKernels);

@@ -95,4 +95,16 @@ BlockRange::BlockRange(std::ptrdiff_t chunk, std::ptrdiff_t per_task, std::ptrdi
 
 std::size_t scratch_bytes(const Tiling& tiling) { return Extents(tiling).scratch_bytes; }
 
+std::size_t u_bytes(const Tiling& tiling) { return static_cast<std::size_t>(tiling.u_bytes()); }
+
+std::size_t u_bytes_with_pairs(const Tiling& tiling) {
+  const ConvProblem& problem = tiling.problem;
+  const bool pairs = tiling.algorithm == Algorithm::direct && problem.dtype == DataType::bf16 &&
+                     !problem.depthwise();
+  if (!pairs) return u_bytes(tiling);
+  const std::ptrdiff_t words = ceil_div(problem.c / problem.groups, 2);
+  return static_cast<std::size_t>(problem.r * problem.s * words * tiling.filter_blocks() * kBlock) *
+         sizeof(std::uint32_t);
+}
+
 }  // namespace megaconv::cpu

@@ -75,12 +75,16 @@ struct BlockRange {
   std::ptrdiff_t first, last;
 };
 
-/// One step of a micro-kernel's sum: up to 16 channels.
+/// One step of a micro-kernel's sum: up to 16 words, each a channel or a pair of BF16 channels.
 struct Panel {
-  std::ptrdiff_t offset;    ///< of the first row's first channel, in floats
-  std::ptrdiff_t channels;  ///< 1 to 16
+  std::ptrdiff_t offset;  ///< of the first row's first word, in words
+  std::ptrdiff_t words;   ///< 1 to 16
 };
 
 std::size_t scratch_bytes(const Tiling& tiling);
+
+/// Bytes of U; and when direct tasks multiply pairs of BF16 channels.
+std::size_t u_bytes(const Tiling& tiling);
+std::size_t u_bytes_with_pairs(const Tiling& tiling);
 
 }  // namespace megaconv::cpu

@@ -4,6 +4,7 @@
 
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/pixels.inl"
+#include "tasks/cpu/products.inl"
 #include "tasks/cpu/winograd_1d.inl"
 
 namespace megaconv::cpu::MEGACONV_ISA {
@@ -99,16 +100,17 @@ void transform_filters(const FilterRows<T>& filters, Size first, Size count, flo
   }
 }
 
-/// U[tap][c][lane] of one lane block.
-template <class T>
+/// U[tap][word][lane] of one lane block: c, or the pairs of c.
+template <class Product, class T>
 void pack_filters(const FilterRows<T>& filters, Size channels, float* u) {
+  const Size words = ceil_div(channels, Product::kChannels);
   transpose_to_pixels(
       filters.rows, filters.size, filters.num_rows,
       filters.size, [&](Size i) __attribute__((always_inline)) {
         const bool channels_inner = filters.channel_stride == 1;
         const Size tap = channels_inner ? i / channels : i % filters.channel_stride;
         const Size c = channels_inner ? i % channels : i / filters.channel_stride;
-        return u + (tap * channels + c) * kBlock;
+        return Product::channel(u + (tap * words + c / Product::kChannels) * kBlock, c);
       });
 }
 
@@ -116,11 +118,19 @@ template <class T>
 void filter_transform(const TaskArgs& args, std::uint32_t, std::uint32_t block, std::byte*) {
   const Tiling& tiling = *args.tiling;
   const Extents extents(tiling);
+  const ConvProblem& problem = tiling.problem;
   if (tiling.algorithm == Algorithm::direct) {
     const BlockRange blocks(block, tiling.filter_blocks_per_filter_task, extents.filter_blocks);
     for (Size kb = blocks.first; kb < blocks.last; ++kb) {
       const FilterRows<T> filters(args, extents, kb);
-      pack_filters(filters, extents.channels, args.u + kb * filters.size * kBlock);
+      if (extents.depthwise) {
+        pack_filters<FloatProduct>(filters, extents.channels, args.u + kb * filters.size * kBlock);
+      } else {
+        using Product = typename DirectProduct<T>::Type;
+        const Size words = ceil_div(extents.channels, Product::kChannels);
+        const Size u_block = problem.r * problem.s * words * kBlock;
+        pack_filters<Product>(filters, extents.channels, args.u + kb * u_block);
+      }
     }
     return;
   }

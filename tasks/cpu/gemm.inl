@@ -48,7 +48,7 @@ inline void gemm_blocks(const TaskArgs& args, const Extents& extents, std::uint3
         for (Size cb = 0; cb < extents.channel_blocks; cb += part.num_panels) {
           part.panels = panels + cb;
           part.num_panels = min_of(sum_blocks, extents.channel_blocks - cb);
-          multiply_rows(part, rows, num_blocks);
+          multiply_rows<FloatProduct>(part, rows, num_blocks);
           const Size u_step = part.num_panels * kBlock * kBlock;
           part.u += u_step;
           if (part.next_u != nullptr) part.next_u += u_step * num_blocks;

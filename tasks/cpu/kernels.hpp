@@ -14,7 +14,7 @@
 //
 //   U  Winograd  [alpha^2][KB][C][B]       U[p][kb][c][lane]; filter k = kb * B + lane, zero past K
 //      direct    [KB][R][S][C/groups][B]   w packed the same way; KB counts every conv group's
-//      blocks
+//      blocks. BF16 where the machine multiplies pairs: [KB][R][S][(C/groups + 1) / 2][B] pairs
 //   V            [v_slots][panels][CB][alpha^2][h][B]   channel c = cb * B + lane, zero past C
 //   M            [m_slots][panels][KB][alpha^2][h][B]
 //
@@ -53,8 +53,9 @@ using TaskFunction = void (*)(const TaskArgs& args, std::uint32_t group, std::ui
                               std::byte* scratch);
 
 struct Kernels {
-  const char* isa;  ///< "avx512", "avx2", "portable"
+  const char* isa;  ///< "avx512_bf16", "avx512", "avx2", "portable"
   std::size_t (*scratch_bytes)(const Tiling& tiling);
+  std::size_t (*u_bytes)(const Tiling& tiling);
   TaskFunction by_kind[kNumDataTypes][kNumTaskKinds];
 
   TaskFunction run(DataType dtype, TaskKind kind) const {

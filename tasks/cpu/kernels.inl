@@ -19,6 +19,7 @@ extern const Kernels kKernels;
 const Kernels kKernels = {
     .isa = MEGACONV_NAME_OF(MEGACONV_ISA),
     .scratch_bytes = scratch_bytes,
+    .u_bytes = u_bytes,
     .by_kind = {{filter_transform<float>, input_transform<float>, gemm, output_transform<float>,
                  direct<float>},
                 {filter_transform<Float16>, input_transform<Float16>, gemm,

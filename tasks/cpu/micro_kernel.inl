@@ -3,6 +3,8 @@
 //
 //   out[block][row][lane] = sum over panels, c:  a[panel.offset + 16 row + c] * u[block][c'][lane]
 //
+// (or, in words of BF16 pairs, the sum of two such products; products.inl.)
+//
 // A panel is `rows` x up to 16 channels, its rows one lane block (64 bytes) apart: tiles of V, or
 // neighbouring pixels of a direct task's input patch. u streams: c' runs on through all panels. It
 // is read once for every kMaxRows rows, from L2 if all goes well: while the first rows are
@@ -12,7 +14,7 @@
 #pragma once
 
 #include "tasks/cpu/extents.hpp"
-#include "tasks/cpu/simd.hpp"
+#include "tasks/cpu/products.inl"
 
 namespace megaconv::cpu::MEGACONV_ISA {
 
@@ -28,7 +30,7 @@ inline constexpr int kMaxRows = 3, kMaxBlocks = 1;  // 12 of 16
 #endif
 static_assert(kMaxBlocks <= kMaxKernelBlocks);
 
-/// What a micro-kernel multiplies. Distances in floats.
+/// What a micro-kernel multiplies. Distances in words: floats, or pairs of BF16 numbers.
 struct MicroArgs {
   const float* a;
   const Panel* panels;
@@ -41,7 +43,7 @@ struct MicroArgs {
   bool adds = false;    ///< to what `out` holds
 };
 
-template <int kRows, int kBlocks, bool kFetch>
+template <class Product, int kRows, int kBlocks, bool kFetch>
 void micro_kernel(const MicroArgs& args) {
   constexpr int kVecs = kBlocks * kBlockVecs;
   Vec sums[kRows][kVecs];
@@ -54,7 +56,7 @@ void micro_kernel(const MicroArgs& args) {
   const Panel* const last = args.panels + args.num_panels;
   for (const Panel* panel = args.panels; panel != last; ++panel) {
     const float* a = args.a + panel->offset;
-    for (const float* const end = a + panel->channels; a != end; ++a, u += kBlock) {
+    for (const float* const end = a + panel->words; a != end; ++a, u += kBlock) {
       if constexpr (kFetch) {
         unroll<kBlocks>([&](auto i)
                             __attribute__((always_inline)) { fetch_to_l2(next_u + i * kBlock); });
@@ -65,9 +67,10 @@ void micro_kernel(const MicroArgs& args) {
         filters[j] = load(u + j / kBlockVecs * u_block + j % kBlockVecs * kLanes);
       });
       unroll<kRows>([&](auto row) __attribute__((always_inline)) {
-        const Vec input = broadcast(a[row * kBlock]);
-        unroll<kVecs>([&](auto j)
-                          __attribute__((always_inline)) { sums[row][j] += input * filters[j]; });
+        const Vec input = Product::broadcast_word(a + row * kBlock);
+        unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
+          sums[row][j] = Product::multiply_add(sums[row][j], input, filters[j]);
+        });
       });
     }
   }
@@ -86,34 +89,38 @@ void micro_kernel(const MicroArgs& args) {
 using MicroKernel = void (*)(const MicroArgs&);
 
 /// Micro-kernels by number of rows - 1.
-template <int kBlocks, bool kFetch, int... kRow>
+template <class Product, int kBlocks, bool kFetch, int... kRow>
 struct MicroKernelTable {
-  MicroKernel by_rows[sizeof...(kRow)] = {micro_kernel<kRow + 1, kBlocks, kFetch>...};
+  MicroKernel by_rows[sizeof...(kRow)] = {micro_kernel<Product, kRow + 1, kBlocks, kFetch>...};
 };
-template <int kBlocks, bool kFetch, int... kRow>
+template <class Product, int kBlocks, bool kFetch, int... kRow>
 constexpr auto make_micro_kernels() {
   if constexpr (sizeof...(kRow) == kMaxRows) {
-    return MicroKernelTable<kBlocks, kFetch, kRow...>{};
+    return MicroKernelTable<Product, kBlocks, kFetch, kRow...>{};
   } else {
-    return make_micro_kernels<kBlocks, kFetch, kRow..., static_cast<int>(sizeof...(kRow))>();
+    return make_micro_kernels<Product, kBlocks, kFetch, kRow...,
+                              static_cast<int>(sizeof...(kRow))>();
   }
 }
-template <int kBlocks, bool kFetch>
-inline constexpr auto kMicroKernels = make_micro_kernels<kBlocks, kFetch>();
+template <class Product, int kBlocks, bool kFetch>
+inline constexpr auto kMicroKernels = make_micro_kernels<Product, kBlocks, kFetch>();
 
-inline MicroKernel micro_kernel_for(Size rows, Size blocks, bool fetch) {
-  const auto& one = fetch ? kMicroKernels<1, true>.by_rows : kMicroKernels<1, false>.by_rows;
-  const auto& most =
-      fetch ? kMicroKernels<kMaxBlocks, true>.by_rows : kMicroKernels<kMaxBlocks, false>.by_rows;
+template <class Product>
+MicroKernel micro_kernel_for(Size rows, Size blocks, bool fetch) {
+  const auto& one =
+      fetch ? kMicroKernels<Product, 1, true>.by_rows : kMicroKernels<Product, 1, false>.by_rows;
+  const auto& most = fetch ? kMicroKernels<Product, kMaxBlocks, true>.by_rows
+                           : kMicroKernels<Product, kMaxBlocks, false>.by_rows;
   return (blocks == 1 ? one : most)[rows - 1];
 }
 
 /// Multiplies `rows` rows, 64 bytes apart in a and out, by `blocks` (1 to kMaxBlocks) lane blocks
 /// of u. Rows are shared out evenly: 16 are 8 + 8, not 14 + 2.
-inline void multiply_rows(MicroArgs args, Size rows, Size blocks) {
+template <class Product>
+void multiply_rows(MicroArgs args, Size rows, Size blocks) {
   for (Size parts = ceil_div(rows, kMaxRows); parts > 0; --parts) {
     const Size part = ceil_div(rows, parts);
-    micro_kernel_for(part, blocks, args.next_u != nullptr)(args);
+    micro_kernel_for<Product>(part, blocks, args.next_u != nullptr)(args);
     args.next_u = nullptr;  // fetched
     args.a += part * kBlock;
     args.out += part * kBlock;

@@ -11,7 +11,8 @@
 namespace megaconv::cpu::MEGACONV_ISA {
 
 /// out[col][0..16) = rows[0..16)[col]: transposes num_rows (0 to 16) rows of `cols` numbers
-/// into pixels; lanes past num_rows become zero. place(col) is where pixel `col` goes.
+/// into pixels; lanes past num_rows become zero. place(col) is where pixel `col` goes: what
+/// write() takes.
 template <class T, class Place>
 MEGACONV_INLINE void transpose_to_pixels(const T* rows, Size row_stride, Size num_rows, Size cols,
                                          const Place& place) {
@@ -28,7 +29,7 @@ MEGACONV_INLINE void transpose_to_pixels(const T* rows, Size row_stride, Size nu
       });
       transpose(block);
       unroll<kLanes>([&](auto i) __attribute__((always_inline)) {
-        if (i < num_cols) store(place(col + i) + part * kLanes, block[i]);
+        if (i < num_cols) write(place(col + i) + part * kLanes, block[i]);
       });
     });
   }
@@ -74,7 +75,7 @@ class PixelReader {
         const T* const from = at(row, col + i);
         unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
           const Size count = num_channels_ - part * kLanes;
-          store(place(i) + part * kLanes, count >= kLanes
+          write(place(i) + part * kLanes, count >= kLanes
                                               ? read(from + part * kLanes)
                                               : read_first(from + part * kLanes, max_of(count, 0)));
         });
@@ -87,9 +88,10 @@ class PixelReader {
   }
 
  private:
-  static MEGACONV_INLINE void clear(float* pixel) {
+  template <class Number>
+  static MEGACONV_INLINE void clear(Number* pixel) {
     unroll<kBlockVecs>([&](auto part)
-                           __attribute__((always_inline)) { store(pixel + part * kLanes, Vec{}); });
+                           __attribute__((always_inline)) { write(pixel + part * kLanes, Vec{}); });
   }
 
   const T* origin_;

@@ -21,10 +21,10 @@ std::vector<Tiling> tilings_of(const std::string& text) {
 
 void check_layer(const Tiling& tiling, const cpu::Kernels& kernels) {
   INFO(to_string(tiling) << "isa: " << kernels.isa);
-  CpuLayer layer(tiling);
+  CpuLayer layer(tiling, kernels);
 
   layer.fill_random(1);
-  layer.run(kernels);
+  layer.run();
   CHECK(layer.fences_whole());
   CHECK(layer.u.all_written());
   CHECK(layer.y.all_written());
@@ -33,7 +33,7 @@ void check_layer(const Tiling& tiling, const cpu::Kernels& kernels) {
   CHECK(error_bound(tiling).covers(report));
 
   layer.fill_whole_numbers(5, 1);
-  layer.run(kernels);
+  layer.run();
   CHECK(layer.exact());
 }
 

@@ -90,13 +90,14 @@ inline std::size_t floats(std::uint64_t bytes) { return bytes / sizeof(float); }
 
 /// A tiling with all its memory.
 struct CpuLayer {
-  explicit CpuLayer(const Tiling& t)
+  explicit CpuLayer(const Tiling& t, const cpu::Kernels& k = cpu::kernels_for())
       : tiling(t),
+        kernels(k),
         x(static_cast<std::size_t>(t.problem.x_size()), t.problem.dtype),
         w(static_cast<std::size_t>(t.problem.w_size()), t.problem.dtype),
         bias(static_cast<std::size_t>(t.problem.k), t.problem.dtype),
         residual(static_cast<std::size_t>(t.problem.y_size()), t.problem.dtype),
-        u(floats(t.u_bytes())),
+        u(floats(k.u_bytes(t))),
         v(floats(in_slots(t) ? t.v_slots * cpu::Extents(t).v_slot_bytes() : 0)),
         m(floats(in_slots(t) ? t.m_slots * cpu::Extents(t).m_slot_bytes() : 0)),
         y(static_cast<std::size_t>(t.problem.y_size()), t.problem.dtype) {}
@@ -118,7 +119,7 @@ struct CpuLayer {
   }
 
   /// Runs every task, group after group, so that a window of one slot is enough.
-  void run(const cpu::Kernels& kernels) {
+  void run() {
     const cpu::TaskArgs args{.tiling = &tiling,
                              .x = x.data(),
                              .w = w.data(),
@@ -175,6 +176,7 @@ struct CpuLayer {
   };
 
   Tiling tiling;
+  const cpu::Kernels& kernels;
   FencedBuffer x, w, bias, residual, u, v, m, y;
   bool scratch_whole = false;
 };

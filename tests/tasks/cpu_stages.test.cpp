@@ -237,9 +237,9 @@ Tiling winograd_tiling(const std::string& text, Winograd winograd, std::uint32_t
 
 void check_stages(const Tiling& tiling, const cpu::Kernels& kernels) {
   INFO(to_string(tiling) << "isa: " << kernels.isa);
-  CpuLayer layer(tiling);
+  CpuLayer layer(tiling, kernels);
   layer.fill_random(1);
-  layer.run(kernels);
+  layer.run();
   CHECK(layer.fences_whole());
   CHECK(layer.u.all_written());
   CHECK(layer.y.all_written());
@@ -304,9 +304,9 @@ TEST_CASE("outputs larger than the caches are right") {  // y: 17 x 512 x 512 fl
       const Tiling tiling = make_tiling(parse_problem("c1h512k17+bias+relu"),
                                         {.algorithm = algorithm}, Target{.workers = 2});
       INFO(to_string(tiling) << "isa: " << isa);
-      CpuLayer layer(tiling);
+      CpuLayer layer(tiling, cpu::kernels_for(isa));
       layer.fill_random(2);
-      layer.run(cpu::kernels_for(isa));
+      layer.run();
       CHECK(layer.fences_whole());
       CHECK(layer.y.all_written());
       CHECK(error_bound(tiling).covers(layer.error()));
@@ -326,7 +326,7 @@ TEST_CASE("Winograd tasks may be cut anywhere, and may share window slots") {
     Tiling tiling = winograd_tiling(std::string("n2c50h13w18k70+bias") + suffix, kWinograds[1], 7);
     CpuLayer whole(tiling);
     whole.fill_random(9);
-    whole.run(cpu::kernels_for());
+    whole.run();
     for (const std::uint32_t blocks : {1u, 2u, 3u}) {
       for (const std::uint32_t positions : {1u, 5u, 35u}) {
         tiling.channel_blocks_per_input_task = blocks;
@@ -342,7 +342,7 @@ TEST_CASE("Winograd tasks may be cut anywhere, and may share window slots") {
         INFO(to_string(tiling));
         CpuLayer cut(tiling);
         cut.fill_random(9);
-        cut.run(cpu::kernels_for());
+        cut.run();
         CHECK(cut.fences_whole());
         CHECK(cut.y.same_numbers(whole.y));
       }
@@ -357,18 +357,18 @@ TEST_CASE("fused tasks compute bit for bit what tasks of stages compute") {
       for (const char* suffix : kSuffixes) {
         for (const std::string& isa : cpu::available_isas()) {
           Tiling tiling = winograd_tiling(std::string(text) + suffix, winograd, 3);
-          CpuLayer stages(tiling);
+          CpuLayer stages(tiling, cpu::kernels_for(isa));
           stages.fill_random(4);
-          stages.run(cpu::kernels_for(isa));
+          stages.run();
           tiling.algorithm = Algorithm::fused_winograd;
           for (const std::uint32_t group_tiles : {1u, 16u, 1000u}) {
             tiling.group_tiles =
                 std::min(group_tiles, static_cast<std::uint32_t>(tiling.num_tiles()));
             derive_counts(tiling);
             INFO(to_string(tiling) << "isa: " << isa);
-            CpuLayer fused(tiling);
+            CpuLayer fused(tiling, cpu::kernels_for(isa));
             fused.fill_random(4);
-            fused.run(cpu::kernels_for(isa));
+            fused.run();
             CHECK(fused.fences_whole());
             CHECK(fused.y.same_numbers(stages.y));
           }
@@ -386,9 +386,9 @@ TEST_CASE("Winograd is exact for whole numbers") {
         for (const std::string& isa : cpu::available_isas()) {
           const Tiling tiling = winograd_tiling(std::string(text) + suffix, winograd, 10);
           INFO(to_string(tiling) << "isa: " << isa);
-          CpuLayer layer(tiling);
+          CpuLayer layer(tiling, cpu::kernels_for(isa));
           layer.fill_whole_numbers(3, multiple);
-          layer.run(cpu::kernels_for(isa));
+          layer.run();
           CHECK(layer.exact());
         }
       }

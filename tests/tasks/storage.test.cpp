@@ -78,7 +78,7 @@ TEST_CASE("tasks convert as the definition does, bit for bit, with every instruc
                       {.algorithm = Algorithm::direct}, Target{.workers = 1});
       for (const std::string& isa : cpu::available_isas()) {
         INFO(to_string(tiling) << "isa: " << isa);
-        CpuLayer layer(tiling);
+        CpuLayer layer(tiling, cpu::kernels_for(isa));
         with_storage(tiling.problem.dtype, [&](auto number) {
           using T = decltype(number);
           if constexpr (!std::is_same_v<T, float>) {
@@ -94,7 +94,7 @@ TEST_CASE("tasks convert as the definition does, bit for bit, with every instruc
               const float factor = 1 + static_cast<float>(static_cast<int>(i % 3) - 1) / 256;
               residual[i] = from_float<T>((next - value) / 2 * factor);
             }
-            layer.run(cpu::kernels_for(isa));
+            layer.run();
             std::uint32_t wrong = 0;
             for (std::uint32_t i = 0; i < 1u << 16; ++i) {
               const T truth = from_float<T>(to_float(x[i]) + to_float(residual[i]));
