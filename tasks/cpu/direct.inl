@@ -25,6 +25,7 @@ void pack_patch(const ConvProblem& problem, const Extents& extents, const PixelR
   const Size row = rect.row * problem.stride_h - problem.pad_h;
   const Size col = rect.col * problem.stride_w - problem.pad_w;
   for (Size i = 0; i < rows; ++i) {
+    if (i % problem.stride_h >= extents.extent_h) continue;  // between filters
     Number* const patch_row = patch + i * patch_row_numbers;
     if (problem.stride_w == 1) {
       reader.read_row(
