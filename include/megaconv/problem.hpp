@@ -11,7 +11,8 @@ namespace megaconv {
 
 /// Storage type of x, w, bias, residual and y: IEEE 754 binary32 and binary16, and the upper half
 /// of binary32. Arithmetic is FP32 whatever the storage; y is rounded once, to nearest, ties to
-/// even. f16 ends at 65504: a greater output becomes infinite.
+/// even. f16 ends at 65504: a greater output becomes infinite. Where direct tasks multiply pairs of
+/// bf16 numbers, those too small to be normal (2^-126) count as zero.
 enum class DataType : std::uint8_t { f32, f16, bf16 };
 inline constexpr std::uint32_t kNumDataTypes = 3;
 

@@ -13,29 +13,26 @@
 
 namespace megaconv::cpu::MEGACONV_ISA {
 
-/// One channel block of the patch. A pixel is 64 bytes: one lane block of floats, or two of BF16
-/// numbers.
-template <class T, class Number>
+/// One block of 16 words of the patch.
+template <class Reader>
 void pack_patch(const ConvProblem& problem, const Extents& extents, const PixelRect& rect,
-                const PixelReader<T>& reader, Number* patch) {
-  constexpr Size kPixel = kBlock * static_cast<Size>(sizeof(float) / sizeof(Number));
-  const Size patch_row_numbers = extents.patch_row / kBlock * kPixel;
+                const Reader& reader, float* patch) {
   const Size rows = (rect.rows - 1) * problem.stride_h + extents.extent_h;
   const Size cols = (rect.cols - 1) * problem.stride_w + extents.extent_w;
   const Size row = rect.row * problem.stride_h - problem.pad_h;
   const Size col = rect.col * problem.stride_w - problem.pad_w;
   for (Size i = 0; i < rows; ++i) {
     if (i % problem.stride_h >= extents.extent_h) continue;  // between filters
-    Number* const patch_row = patch + i * patch_row_numbers;
+    float* const patch_row = patch + i * extents.patch_row;
     if (problem.stride_w == 1) {
       reader.read_row(
           row + i, col,
-          cols, [&](Size j) __attribute__((always_inline)) { return patch_row + j * kPixel; });
+          cols, [&](Size j) __attribute__((always_inline)) { return patch_row + j * kBlock; });
     } else {
       reader.read_row(
           row + i, col, cols, [&](Size j) __attribute__((always_inline)) {
             return patch_row +
-                   (j % problem.stride_w * extents.phase_cols + j / problem.stride_w) * kPixel;
+                   (j % problem.stride_w * extents.phase_cols + j / problem.stride_w) * kBlock;
           });
     }
   }
@@ -53,19 +50,17 @@ template <class T>
 void direct_blocks(const TaskArgs& args, const Extents& extents, const PixelRect& rect,
                    Size conv_group, const BlockRange& blocks, std::byte* scratch) {
   using Product = typename DirectProduct<T>::Type;
-  using Number = typename Product::Number;
   const ConvProblem& problem = args.tiling->problem;
   float* const patch = reinterpret_cast<float*>(scratch);
   Panel* const panels = reinterpret_cast<Panel*>(scratch + extents.panels_at);
   float* const pixels = reinterpret_cast<float*>(scratch + extents.pixels_at);
 
   const Size first_channel = conv_group * extents.channels;
-  for (Size cb = 0; cb < extents.channel_blocks; ++cb) {
-    const PixelReader<T> reader(args, rect.image, first_channel + cb * kBlock,
-                                min_of(kBlock, extents.channels - cb * kBlock));
-    Number* const pixels_cb =
-        reinterpret_cast<Number*>(patch + cb / Product::kChannels * extents.patch_block);
-    pack_patch(problem, extents, rect, reader, pixels_cb + cb % Product::kChannels * kBlock);
+  constexpr Size kBlockChannels = kBlock * Product::kChannels;
+  for (Size c = 0; c < extents.channels; c += kBlockChannels) {
+    const PixelReader<T, Product> reader(args, rect.image, first_channel + c,
+                                         min_of(kBlockChannels, extents.channels - c));
+    pack_patch(problem, extents, rect, reader, patch + c / kBlockChannels * extents.patch_block);
   }
   const Size words = ceil_div(extents.channels, Product::kChannels);
   Size num_panels = 0;

@@ -6,14 +6,14 @@
 
 #include "tasks/cpu/extents.hpp"
 #include "tasks/cpu/kernels.hpp"
-#include "tasks/cpu/storage.inl"
+#include "tasks/cpu/products.inl"
 
 namespace megaconv::cpu::MEGACONV_ISA {
 
-/// out[col][0..16) = rows[0..16)[col]: transposes num_rows (0 to 16) rows of `cols` numbers
-/// into pixels; lanes past num_rows become zero. place(col) is where pixel `col` goes: what
+/// out[col][0..16) = words of rows[..][col]: transposes num_rows (0 to a lane block) rows of `cols`
+/// numbers into pixels; lanes past num_rows become zero. place(col) is where pixel `col` goes: what
 /// write() takes.
-template <class T, class Place>
+template <class Product = FloatProduct, class T, class Place>
 MEGACONV_INLINE void transpose_to_pixels(const T* rows, Size row_stride, Size num_rows, Size cols,
                                          const Place& place) {
   for (Size col = 0; col < cols; col += kLanes) {
@@ -21,11 +21,9 @@ MEGACONV_INLINE void transpose_to_pixels(const T* rows, Size row_stride, Size nu
     unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
       Vec block[kLanes];
       unroll<kLanes>([&](auto i) __attribute__((always_inline)) {
-        const Size row = part * kLanes + i;
-        const T* const from = rows + row * row_stride + col;
-        block[i] = row >= num_rows      ? Vec{}
-                   : num_cols == kLanes ? read(from)
-                                        : read_first(from, num_cols);
+        const Size row = (part * kLanes + i) * Product::kChannels;
+        block[i] = Product::read_words(rows + row * row_stride + col, row_stride, num_rows - row,
+                                       num_cols);
       });
       transpose(block);
       unroll<kLanes>([&](auto i) __attribute__((always_inline)) {
@@ -35,11 +33,12 @@ MEGACONV_INLINE void transpose_to_pixels(const T* rows, Size row_stride, Size nu
   }
 }
 
-/// Reads rectangles of one image's pixels, zero outside the image and past the last channel.
-template <class T>
+/// Reads rectangles of one image's pixels, zero outside the image and past the last channel, in
+/// words of the product.
+template <class T, class Product = FloatProduct>
 class PixelReader {
  public:
-  /// Channels [first_channel, first_channel + num_channels) of image `n`; at most 16.
+  /// Channels [first_channel, first_channel + num_channels) of image `n`; at most 16 words.
   PixelReader(const TaskArgs& args, Size n, Size first_channel, Size num_channels)
       : num_channels_(num_channels) {
     const ConvProblem& problem = args.tiling->problem;
@@ -74,24 +73,22 @@ class PixelReader {
       for (Size i = first; i < last; ++i) {
         const T* const from = at(row, col + i);
         unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
-          const Size count = num_channels_ - part * kLanes;
-          write(place(i) + part * kLanes, count >= kLanes
-                                              ? read(from + part * kLanes)
-                                              : read_first(from + part * kLanes, max_of(count, 0)));
+          const Size channel = part * kLanes * Product::kChannels;
+          store(place(i) + part * kLanes,
+                Product::read_pixel(from + channel, num_channels_ - channel));
         });
       }
     } else {
-      transpose_to_pixels(
+      transpose_to_pixels<Product>(
           at(row, col + first), channel_stride_, num_channels_,
           last - first, [&](Size i) __attribute__((always_inline)) { return place(first + i); });
     }
   }
 
  private:
-  template <class Number>
-  static MEGACONV_INLINE void clear(Number* pixel) {
+  static MEGACONV_INLINE void clear(float* pixel) {
     unroll<kBlockVecs>([&](auto part)
-                           __attribute__((always_inline)) { write(pixel + part * kLanes, Vec{}); });
+                           __attribute__((always_inline)) { store(pixel + part * kLanes, Vec{}); });
   }
 
   const T* origin_;

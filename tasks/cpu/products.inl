@@ -12,9 +12,19 @@
 namespace megaconv::cpu::MEGACONV_ISA {
 
 struct FloatProduct {
-  using Number = float;
   static constexpr Size kChannels = 1;  ///< of a word
 
+  /// The words of `count` neighbouring pixels (kLanes or fewer, then zeros), from the first of
+  /// `channels` channels on, which are `stride` apart; zeros where there is none.
+  template <class T>
+  static MEGACONV_INLINE Vec read_words(const T* from, Size, Size channels, Size count) {
+    return channels <= 0 ? Vec{} : count == kLanes ? read(from) : read_first(from, count);
+  }
+  /// kLanes words of one pixel, whose channels are neighbours; zeros past the last.
+  template <class T>
+  static MEGACONV_INLINE Vec read_pixel(const T* from, Size channels) {
+    return channels >= kLanes ? read(from) : read_first(from, max_of(channels, 0));
+  }
   static MEGACONV_INLINE Vec broadcast_word(const float* word) { return broadcast(*word); }
   static MEGACONV_INLINE Vec multiply_add(Vec sum, Vec input, Vec filters) {
     return sum + input * filters;
@@ -37,9 +47,25 @@ MEGACONV_INLINE void write(PairChannel to, Vec v) {
 }
 
 struct Bf16PairProduct {
-  using Number = Bfloat16;
   static constexpr Size kChannels = 2;
 
+  static MEGACONV_INLINE Vec read_words(const Bfloat16* from, Size stride, Size channels,
+                                        Size count) {
+    const auto bits = [count](const Bfloat16* channel) __attribute__((always_inline)) {
+      const NarrowBits all =
+          count == kLanes ? load<NarrowBits>(channel) : load_first_bits(channel, count);
+      return __builtin_convertvector(all, Words);
+    };
+    Words words{};
+    if (channels > 0) words = bits(from);
+    if (channels > 1) words |= bits(from + stride) << 16;
+    return __builtin_bit_cast(Vec, words);
+  }
+  static MEGACONV_INLINE Vec read_pixel(const Bfloat16* from, Size channels) {
+    if (channels >= 2 * kLanes) return load(from);
+    const __mmask32 first = (std::uint32_t{1} << max_of(channels, 0)) - 1;
+    return __builtin_bit_cast(Vec, _mm512_maskz_loadu_epi16(first, from));
+  }
   static MEGACONV_INLINE Vec broadcast_word(const float* word) {
     int bits;
     __builtin_memcpy(&bits, word, sizeof bits);

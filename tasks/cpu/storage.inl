@@ -99,15 +99,18 @@ MEGACONV_INLINE Vec read_first(const float* from, Size count) {
 #endif
 }
 template <class T>
-MEGACONV_INLINE Vec read_first(const T* from, Size count) {
+MEGACONV_INLINE NarrowBits load_first_bits(const T* from, Size count) {
 #if MEGACONV_LANES == 16
-  return widened<T>(
-      __builtin_bit_cast(NarrowBits, _mm256_maskz_loadu_epi16(first_lanes(count), from)));
+  return __builtin_bit_cast(NarrowBits, _mm256_maskz_loadu_epi16(first_lanes(count), from));
 #else
   NarrowBits bits{};
   for (Size i = 0; i < count; ++i) bits[i] = from[i].bits;
-  return widened<T>(bits);
+  return bits;
 #endif
+}
+template <class T>
+MEGACONV_INLINE Vec read_first(const T* from, Size count) {
+  return widened<T>(load_first_bits(from, count));
 }
 
 MEGACONV_INLINE void write(float* to, Vec v) { store(to, v); }
