@@ -59,13 +59,13 @@ struct ErrorBound {
 ErrorBound error_bound(const Tiling& tiling);
 
 /// Compares y, of the problem's storage type, with reference_convolution's results. An element that
-/// is not finite is an infinite error. Two scales need care:
+/// is not finite is an infinite error, unless the reference is too large for the type. Two scales
+/// need care:
 /// - Winograd's roundings at one output grow with all inputs of its tile, which may be far greater
 ///   than its own (at a border it may see nothing but padding): S is the largest of the tile.
 /// - The L2 norm is relative to max(||y||, 2 ||S|| / sqrt(L)), L the terms of a sum. For random
-/// data
-///   the two are alike; where sums cancel or a ReLU leaves only zeros, the error is still compared
-///   with the numbers that went into it.
+///   data the two are alike; where sums cancel or a ReLU leaves only zeros, the error is still
+///   compared with the numbers that went into it.
 ErrorReport compare(const Tiling& tiling, const void* y, const double* reference,
                     const double* magnitude);
 

@@ -60,7 +60,7 @@ class TileErrors {
     for (std::int64_t i = row; i < row + size_ && i < p_; ++i) {
       for (std::int64_t j = col; j < col + size_ && j < q_; ++j) {
         const std::int64_t at = first + (i * q_ + j) * strides_.pixel;
-        const double error = distance(static_cast<double>(to_float(y_[at])), reference_[at]);
+        const double error = distance(y_[at], reference_[at]);
         if (error > worst) {
           worst = error;
           sums.worst_index = at;
@@ -78,9 +78,13 @@ class TileErrors {
   }
 
  private:
-  /// Infinite for a value that is no number: x - x is 0 for numbers only.
-  static constexpr double distance(double value, double truth) {
-    if (!(value - value == 0)) return kInfinity;
+  /// Infinite for a value that is no number (x - x is 0 for numbers only), unless the truth is too
+  /// large for the storage type.
+  static constexpr double distance(T stored, double truth) {
+    const double value = to_float(stored);
+    if (!(value - value == 0)) {
+      return value == to_float(from_float<T>(static_cast<float>(truth))) ? 0 : kInfinity;
+    }
     return value > truth ? value - truth : truth - value;
   }
   constexpr double at_least_normal(double size) const {

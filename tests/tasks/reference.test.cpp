@@ -167,6 +167,19 @@ TEST_CASE("the bound of a narrow type covers its rounding, and no more") {
   }
 }
 
+TEST_CASE("an output too large for its type is infinite, and no other may be") {
+  Tiling tiling;
+  tiling.problem = parse_problem("c1h1w1k1r1p0+f16");
+  const auto covered = [&](std::uint16_t bits, double reference) {
+    const double magnitude = std::fabs(reference);
+    return error_bound(tiling).covers(compare(tiling, &bits, &reference, &magnitude));
+  };
+  CHECK(covered(0x7c00, 70000));
+  CHECK_FALSE(covered(0xfc00, 70000));  // of the other sign
+  CHECK_FALSE(covered(0x7e00, 70000));  // NaN
+  CHECK_FALSE(covered(0x7c00, 65504));
+}
+
 TEST_CASE("exact means rounded once to the storage type") {
   const double reference[3] = {2048, 2049, 2051};  // f16: ties, to 2048 and 2052
   std::uint16_t y[3] = {0x6800, 0x6800, 0x6802};
