@@ -3,7 +3,10 @@
 // compare with.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "megaconv/plan.hpp"

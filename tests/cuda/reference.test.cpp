@@ -3,7 +3,9 @@
 #include "tasks/cuda/reference.hpp"
 
 #include <cmath>
+#include <cstddef>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "tests/catch.hpp"

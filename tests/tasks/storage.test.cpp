@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
+#include <type_traits>
 
 #include "tests/catch.hpp"
 #include "tests/tasks/cpu_layer.hpp"
@@ -67,12 +69,12 @@ TEST_CASE("what is too large for a narrow type becomes infinite") {
   CHECK(to_float(from_float<Bfloat16>(0x1.ffp127f)) == kInfinity);
 }
 
-// A 1x1 depthwise convolution with weight 1 and a bias of 0, but for the narrow type's every number
-// and the middles between them as the bias of the sum: what tasks read and how they round.
+// A 1x1 depthwise convolution with weights of 1, and a residual: every number of the type is read,
+// and sums in the middle between two numbers, or near it, are rounded.
 TEST_CASE("tasks convert as the definition does, bit for bit, with every instruction set") {
   for (const char* dtype : {"f16", "bf16"}) {
     for (const char* layout : {"+nchw+", "+nhwc+"}) {
-      // 16 channels x 4096 pixels: each of the 2^16 numbers in x, halfway to the next by the bias.
+      // 16 channels x 4096 pixels: 2^16 numbers.
       const Tiling tiling =
           make_tiling(parse_problem(std::string("c16h64w64k16g16r1p0+residual") + layout + dtype),
                       {.algorithm = Algorithm::direct}, Target{.workers = 1});
