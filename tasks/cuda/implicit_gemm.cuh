@@ -42,8 +42,8 @@ struct ImplicitGemmTask {
   static constexpr bool kFewFilters = kFilters == kGroupFilters;
   static constexpr int kTilePlaces = kFewFilters ? 2 * kGroupPlaces : kGroupPlaces;
   static constexpr int kPlaces = kTilePlaces + kMostReach;
-  static constexpr int kAhead =
-      kFewFilters ? 2 : 1;  // places that a loading thread has on their way
+  // Places that a loading thread has on their way, and all of a tile's.
+  static constexpr int kAhead = kFewFilters ? 2 : 1;
   static constexpr int kOwnPlaces =
       (kPlaces + kAhead * kLoaders - 1) / (kAhead * kLoaders) * kAhead;
   static constexpr int kStageTaps = 3;
@@ -212,7 +212,7 @@ struct ImplicitGemmTask {
                          ? input_offset(a, walk, walk.first_place + tile * kTilePlaces + place)
                          : kNowhere;
       }
-      // Two places are on their way while one is split.
+      // The next places are on their way while one is split.
       float ahead[kAhead][kDepth];
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) load_channels(a, offsets[i], 0, in_runs, ahead[i]);

@@ -36,7 +36,7 @@ struct TaskArgs {
   float* y;
   const std::uint32_t* x_magnitude;  // split operands: largest finite |x|, |w| as bits
   const std::uint32_t* w_magnitude;
-  std::uint32_t* x_magnitudes;  // implicit GEMM: [groups], see implicit_gemm_redo.cuh
+  std::uint32_t* x_magnitudes;  // implicit GEMM: [groups], largest finite |x| of each, as bits
   float* u;
   float* v;
   float* m;
