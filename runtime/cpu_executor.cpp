@@ -8,6 +8,7 @@
 #include "runtime/cpu_run.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/machine.hpp"
+#include "runtime/worker_places.hpp"
 #include "runtime/workspace.hpp"
 #include "tasks/cpu/extents.hpp"
 #include "tasks/cpu/kernels.hpp"
@@ -48,6 +49,7 @@ class CpuExecutor final : public Executor {
   CpuExecutor(const Lowering& lowering, const PlanOptions& options)
       : tiling_(lowering.graph.tiling),
         num_workers_(resolve_workers(options.num_threads)),
+        binding_(resolve_binding()),
         wait_budget_(options.wait_budget_ms),
         kernels_(cpu::kernels_for()),
         tasks_(tasks_in_order(lowering)),
@@ -100,7 +102,10 @@ class CpuExecutor final : public Executor {
   void wait(void*, void*) const override {}  // execute() returns when all is done
 
   std::string describe() const override {
-    return "cpu, " + std::to_string(num_workers_) + " workers, " + kernels_.isa;
+    const bool bound =
+        binding_ == Binding::cpu || (binding_ == Binding::node && numa_nodes().size() > 1);
+    return "cpu, " + std::to_string(num_workers_) + " workers, " + kernels_.isa +
+           (bound ? std::string(", each bound to one ") + to_string(binding_) : "");
   }
 
  private:
@@ -113,6 +118,7 @@ class CpuExecutor final : public Executor {
 
   const Tiling& tiling_;
   std::uint32_t num_workers_;
+  Binding binding_;
   std::uint32_t plan_id_ = new_plan_id();
   std::chrono::milliseconds wait_budget_;
   const cpu::Kernels& kernels_;

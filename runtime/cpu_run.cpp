@@ -63,8 +63,8 @@ class Run {
   }
 
   // Where no task waits for another, every worker has a share of the tasks, the same in every run,
-  // so that it finds its parts of x and y in its own caches again; then it helps the others. Zen 4,
-  // cores of two core complexes, XXX.
+  // so that it finds its parts of x and y again in its own caches and on its own NUMA node; then it
+  // helps the others. Where all workers share one L3 (Zen 4, two cores) it makes no difference.
   void work_by_shares(std::uint32_t worker) {
     Counters counters = counters_;
     const auto num_workers = static_cast<std::uint32_t>(workers_.size());

@@ -25,51 +25,55 @@ void wait_while(std::atomic<std::uint32_t>& value, std::uint32_t old) {
 }  // namespace
 
 WorkerPool& WorkerPool::shared() {
-  static WorkerPool pool;
+  static WorkerPool pool(resolve_binding());
   return pool;
 }
 
 WorkerPool::~WorkerPool() {
   body_ = nullptr;
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+  for (Thread& thread : threads_) call(thread);
+  for (Thread& thread : threads_) thread.thread.join();
+}
+
+void WorkerPool::call(Thread& thread) {
+  thread.runs.fetch_add(1, std::memory_order_release);
+  thread.runs.notify_one();
 }
 
 void WorkerPool::grow_to(std::uint32_t num_workers) {
   while (threads_.size() + 1 < num_workers) {
     const auto worker = static_cast<std::uint32_t>(threads_.size() + 1);
+    Thread& added = threads_.emplace_back();
     try {
-      threads_.emplace_back([this, worker, seen = generation_.load(std::memory_order_relaxed)] {
-        serve(worker, seen);
-      });
+      added.thread = std::thread([this, worker, &added] { serve(worker, added.runs); });
     } catch (const std::system_error&) {
+      threads_.pop_back();
       throw Error(Status::out_of_memory, "cannot start worker thread " + std::to_string(worker) +
                                              " of " + std::to_string(num_workers));
     }
+    handles_.push_back(added.thread.native_handle());
   }
 }
 
 void WorkerPool::run(std::uint32_t num_workers, const Body& body) {
   const std::lock_guard lock(run_mutex_);
   grow_to(num_workers);
+  places_.keep(handles_);
   body_ = &body;
-  num_workers_ = num_workers;
-  busy_.store(static_cast<std::uint32_t>(threads_.size()), std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
+  busy_.store(num_workers - 1, std::memory_order_relaxed);
+  for (std::uint32_t worker = 1; worker < num_workers; ++worker) call(threads_[worker - 1]);
   body(0);
   for (std::uint32_t left; (left = busy_.load(std::memory_order_acquire)) != 0;) {
     wait_while(busy_, left);
   }
 }
 
-void WorkerPool::serve(std::uint32_t worker, std::uint32_t seen) {
-  for (;;) {
-    wait_while(generation_, seen);
-    seen = generation_.load(std::memory_order_acquire);
+void WorkerPool::serve(std::uint32_t worker, std::atomic<std::uint32_t>& runs) {
+  for (std::uint32_t seen = 0;;) {
+    wait_while(runs, seen);
+    seen = runs.load(std::memory_order_acquire);
     if (body_ == nullptr) return;
-    if (worker < num_workers_) (*body_)(worker);
+    (*body_)(worker);
     if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
   }
 }

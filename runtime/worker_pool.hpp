@@ -4,23 +4,27 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "runtime/worker_places.hpp"
+
 namespace megaconv {
 
 /// Calls one function on several threads at once. The calling thread is worker 0; the pool adds the
-/// rest and grows when asked for more than before. Runs of different callers take turns.
+/// rest and grows when asked for more than before. Runs of different callers take turns. A thread
+/// that has nothing to do sleeps, also while others run.
 class WorkerPool {
  public:
   using Body = std::function<void(std::uint32_t worker)>;
 
-  /// The pool that all plans of the process share.
+  /// The pool that all plans of the process share, bound as resolve_binding() says.
   static WorkerPool& shared();
 
-  WorkerPool() = default;
+  explicit WorkerPool(Binding binding = Binding::none) : places_(binding) {}
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
@@ -31,16 +35,22 @@ class WorkerPool {
   void run(std::uint32_t num_workers, const Body& body);
 
  private:
-  /// The life of one thread; `seen` is the generation at its creation.
-  void serve(std::uint32_t worker, std::uint32_t seen);
-  void grow_to(std::uint32_t num_workers);
+  struct alignas(64) Thread {
+    std::atomic<std::uint32_t> runs{0};  // that it was called to
+    std::thread thread;
+  };
 
-  std::mutex run_mutex_;              // one run at a time
-  std::vector<std::thread> threads_;  // threads_[i] is worker i + 1
-  std::atomic<std::uint32_t> generation_{0};
-  std::atomic<std::uint32_t> busy_{0};  // threads that have not finished this generation
-  std::uint32_t num_workers_ = 0;
-  const Body* body_ = nullptr;  // null: stop
+  /// The life of one thread.
+  void serve(std::uint32_t worker, std::atomic<std::uint32_t>& runs);
+  void grow_to(std::uint32_t num_workers);
+  void call(Thread& thread);
+
+  std::mutex run_mutex_;        // one run at a time
+  std::deque<Thread> threads_;  // threads_[i] is worker i + 1
+  std::vector<pthread_t> handles_;
+  WorkerPlaces places_;
+  std::atomic<std::uint32_t> busy_{0};  // threads that have not finished this run
+  const Body* body_ = nullptr;          // null: stop
 };
 
 }  // namespace megaconv

@@ -11,6 +11,7 @@
 #include "megaconv/plan.hpp"
 #include "megaconv/plan_database.hpp"
 #include "runtime/machine.hpp"
+#include "runtime/worker_places.hpp"
 #include "tasks/cpu/kernels.hpp"
 #include "tools/commands.hpp"
 #include "tools/device.hpp"
@@ -22,28 +23,28 @@
 namespace megaconv::cli {
 namespace {
 
-constexpr const char* kNoSimulator = "no: there is no simulator yet";
-
 std::string join(const std::vector<std::string>& words, const char* when_empty) {
   return words.empty() ? when_empty : fmt::format("{}", fmt::join(words, ", "));
 }
 
 ExitCode info(bool json) {
   const std::uint32_t threads = resolve_workers(0);
+  const char* const binding = to_string(resolve_binding());
   const std::vector<std::string> isas = cpu::available_isas();
   const char* const isa = cpu::kernels_for().isa;
   const std::string git = git_describe();
   if (json) {
     Record record = record_head("info", site_of(cpu_device()), threads, 0);
     record.erase("seed");
-    record.update(
-        {{"compiler", compiler()},
-         {"available_isas", isas},
-         {"available_cpus", available_cpus()},
-         {"caches", cpu_caches()},
-         {"backends", {{"cpu", "yes"}, {"cuda", cuda_availability()}, {"sim", kNoSimulator}}},
-         {"plan_database", PlanDatabase::available() ? user_database_file() : ""},
-         {"peers", built_peers()}});
+    record.update({{"compiler", compiler()},
+                   {"available_isas", isas},
+                   {"available_cpus", available_cpus()},
+                   {"numa_nodes", numa_nodes().size()},
+                   {"binding", binding},
+                   {"caches", cpu_caches()},
+                   {"backends", {{"cpu", "yes"}, {"cuda", cuda_availability()}, {"sim", "yes"}}},
+                   {"plan_database", PlanDatabase::available() ? user_database_file() : ""},
+                   {"peers", built_peers()}});
     std::fputs((record.dump(2) + '\n').c_str(), stdout);
     return ExitCode::ok;
   }
@@ -54,10 +55,12 @@ ExitCode info(bool json) {
       {"isa", fmt::format("{} (available: {}; MEGACONV_ISA chooses)", isa, join(isas, "none"))},
       {"threads", fmt::format("{} of {} CPUs (MEGACONV_NUM_THREADS or --threads choose)", threads,
                               available_cpus())},
+      {"binding", fmt::format("{} (MEGACONV_BIND chooses none, node or cpu; NUMA nodes: {})",
+                              binding, numa_nodes().size())},
       {"caches", join(cpu_caches(), "unknown")},
       {"backend cpu", "yes"},
       {"backend cuda", cuda_availability()},
-      {"backend sim", kNoSimulator},
+      {"backend sim", "yes"},
       {"plan database", PlanDatabase::available()
                             ? "yes: " + user_database_file()
                             : "no (libsqlite3-dev was not found when building)"},

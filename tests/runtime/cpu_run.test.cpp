@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "megaconv/error.hpp"
-#include "runtime/worker_pool.hpp"
 #include "tests/catch.hpp"
 
 using namespace megaconv;
@@ -213,22 +212,4 @@ TEST_CASE("a trace has every position once, with times in order") {
     CHECK(record.fetch_ns <= record.ready_ns);
     CHECK(record.ready_ns + 10'000 <= record.end_ns);
   }
-}
-
-TEST_CASE("the pool calls every worker once per run, from many threads that take turns") {
-  WorkerPool pool;
-  std::vector<std::thread> callers;
-  std::atomic<int> wrong{0};
-  for (int caller = 0; caller < 3; ++caller) {
-    callers.emplace_back([&, caller] {
-      for (std::uint32_t run = 0; run < 200; ++run) {
-        const std::uint32_t workers = 1 + (run + static_cast<std::uint32_t>(caller)) % 5;
-        std::vector<int> calls(workers);
-        pool.run(workers, [&](std::uint32_t worker) { ++calls[worker]; });
-        if (std::any_of(calls.begin(), calls.end(), [](int n) { return n != 1; })) ++wrong;
-      }
-    });
-  }
-  for (auto& caller : callers) caller.join();
-  CHECK(wrong == 0);
 }

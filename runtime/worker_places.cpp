@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/worker_places.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+
+#include "mapping/text.hpp"
+#include "megaconv/error.hpp"
+
+namespace megaconv {
+namespace {
+
+using Nodes = std::vector<std::vector<int>>;
+
+const std::vector<int>* node_with(int cpu, const Nodes& nodes) {
+  const auto found = std::find_if(nodes.begin(), nodes.end(), [cpu](const std::vector<int>& node) {
+    return std::find(node.begin(), node.end(), cpu) != node.end();
+  });
+  return found == nodes.end() ? nullptr : &*found;
+}
+
+std::vector<int> cpus_of(const cpu_set_t& set) {
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+}  // namespace
+
+const char* to_string(Binding binding) noexcept {
+  return binding == Binding::none ? "none" : binding == Binding::node ? "node" : "cpu";
+}
+
+Binding resolve_binding() {
+  const char* const variable = std::getenv("MEGACONV_BIND");
+  if (variable == nullptr || *variable == '\0') return Binding::node;
+  for (const Binding binding : {Binding::none, Binding::node, Binding::cpu}) {
+    if (std::string_view(variable) == to_string(binding)) return binding;
+  }
+  throw Error(Status::invalid_argument,
+              "MEGACONV_BIND=" + excerpt(variable) + ", must be none, node or cpu");
+}
+
+std::vector<int> parse_cpu_list(std::string_view text) {
+  std::vector<int> cpus;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  const auto number = [&](int& value) {
+    const auto parsed = std::from_chars(at, end, value);
+    at = parsed.ptr;
+    return parsed.ec == std::errc() && value >= 0 && value < CPU_SETSIZE;
+  };
+  while (at != end && *at != '\n') {
+    int first = 0;
+    if (!number(first)) return {};
+    int last = first;
+    if (at != end && *at == '-' && (++at, !number(last))) return {};
+    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+    if (at != end && *at == ',') ++at;
+  }
+  return cpus;
+}
+
+const Nodes& numa_nodes() {
+  static const Nodes kNodes = [] {
+    const std::string folder = "/sys/devices/system/node/";
+    Nodes nodes;
+    std::string list;
+    std::ifstream online(folder + "online");
+    std::getline(online, list);
+    for (const int node : parse_cpu_list(list)) {  // a list of nodes is written like one of CPUs
+      std::ifstream file(folder + "node" + std::to_string(node) + "/cpulist");
+      std::getline(file, list);
+      std::vector<int> cpus = parse_cpu_list(list);
+      if (!cpus.empty()) nodes.push_back(std::move(cpus));  // a node may have memory alone
+    }
+    return nodes;
+  }();
+  return kNodes;
+}
+
+std::vector<int> in_order_of_nodes(const std::vector<int>& allowed, int first, const Nodes& nodes) {
+  const std::vector<int>* const first_node = node_with(first, nodes);
+  std::vector<int> order = allowed;
+  const auto distance = [&](int cpu) {
+    if (cpu == first) return std::ptrdiff_t{-2};
+    const std::vector<int>* const node = node_with(cpu, nodes);
+    return node == first_node ? std::ptrdiff_t{-1} : node - nodes.data();
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return distance(a) < distance(b); });
+  return order;
+}
+
+std::vector<int> place_of(int cpu, const std::vector<int>& order, Binding binding,
+                          const Nodes& nodes) {
+  if (binding == Binding::cpu) return {cpu};
+  const std::vector<int>* const node = node_with(cpu, nodes);
+  if (binding == Binding::none || node == nullptr) return order;
+  std::vector<int> place;
+  std::copy_if(order.begin(), order.end(), std::back_inserter(place),
+               [&](int other) { return node_with(other, nodes) == node; });
+  return place;
+}
+
+void WorkerPlaces::keep(const std::vector<pthread_t>& threads) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  if (!CPU_EQUAL(&allowed, &allowed_)) {
+    allowed_ = allowed;
+    order_ = in_order_of_nodes(cpus_of(allowed), sched_getcpu(), numa_nodes());
+    placed_ = 0;
+  } else if (binding_ == Binding::cpu) {
+    make_way_for_caller(threads);
+  }
+  for (; placed_ < threads.size(); ++placed_) place(threads[placed_], placed_ + 1);
+}
+
+// A thread whose CPU the caller is on gets the CPU that the caller has left.
+void WorkerPlaces::make_way_for_caller(const std::vector<pthread_t>& threads) {
+  const auto here = std::find(order_.begin(), order_.end(), sched_getcpu());
+  if (here == order_.begin() || here == order_.end()) return;
+  const auto at = static_cast<std::size_t>(here - order_.begin());
+  std::swap(*here, order_.front());
+  for (std::size_t worker = at; worker <= placed_; worker += order_.size()) {
+    place(threads[worker - 1], worker);
+  }
+}
+
+void WorkerPlaces::place(pthread_t thread, std::size_t worker) const {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : place_of(order_[worker % order_.size()], order_, binding_, numa_nodes())) {
+    CPU_SET(cpu, &set);
+  }
+  pthread_setaffinity_np(thread, sizeof set, &set);
+}
+
+}  // namespace megaconv

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which CPUs the threads of a pool run on.
+//
+// A run stays on the CPUs that its caller may run on (taskset, numactl, cpusets, an OpenMP runtime
+// that has bound the caller), also when the pool's threads were started by another caller. Inside
+// of these a worker keeps to one NUMA node, so that it finds its share of x and y, and the scratch
+// memory that it was the first to write, on its own node in every run; which of the node's CPUs is
+// up to the system. A worker that may use one CPU only has to wait for whoever else uses it, so
+// that is done on request. The caller itself is never bound.
+#pragma once
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace megaconv {
+
+enum class Binding : std::uint8_t {
+  none,  ///< all CPUs of the caller
+  node,  ///< those of them that belong to one NUMA node
+  cpu,   ///< one of them
+};
+
+const char* to_string(Binding binding) noexcept;  ///< "none", "node", "cpu"
+
+/// MEGACONV_BIND, else Binding::node. Throws Error(invalid_argument) listing what is allowed.
+Binding resolve_binding();
+
+/// The numbers of "0-3,8,10-11\n"; empty when the text is no such list.
+std::vector<int> parse_cpu_list(std::string_view text);
+
+/// CPUs by NUMA node; empty when the system does not say.
+const std::vector<std::vector<int>>& numa_nodes();
+
+/// `allowed`, with `first` in front, then the others of its node, then node after node. Worker i
+/// belongs to the CPU at i modulo their number: few workers share a node with the caller.
+std::vector<int> in_order_of_nodes(const std::vector<int>& allowed, int first,
+                                   const std::vector<std::vector<int>>& nodes);
+
+/// The CPUs of `order` that a worker that belongs to `cpu` may run on.
+std::vector<int> place_of(int cpu, const std::vector<int>& order, Binding binding,
+                          const std::vector<std::vector<int>>& nodes);
+
+/// Keeps threads at their places.
+class WorkerPlaces {
+ public:
+  explicit WorkerPlaces(Binding binding) : binding_(binding) { CPU_ZERO(&allowed_); }
+
+  /// To be called by the caller of a run, before it. Thread i is worker i + 1 and sleeps. Costs
+  /// about 0.2 us when neither the caller's CPUs nor the threads have changed. Where the system
+  /// refuses, threads stay where they were.
+  void keep(const std::vector<pthread_t>& threads);
+
+ private:
+  void place(pthread_t thread, std::size_t worker) const;
+  void make_way_for_caller(const std::vector<pthread_t>& threads);
+
+  Binding binding_;
+  cpu_set_t allowed_;       // of the last caller
+  std::vector<int> order_;  // the caller's CPU in front
+  std::size_t placed_ = 0;  // threads at their places
+};
+
+}  // namespace megaconv
