@@ -22,10 +22,11 @@ constexpr std::uint64_t kTasksPerWorker = 4;
 // is for U and M. Zen 4, 1 MiB, n4c64h56k64 in large pages: t = 28 1.58 ms, 42 1.49, 56 1.71,
 // 98 1.81.
 constexpr double kVShare = 0.4, kPatchShare = 0.5;
-// A fused task's V and M fill about this share of its worker's cache, in whole register tiles.
-// Zen 4, n4c32h208k64: t = 14 12.9 ms, 28 12.5, 42 12.5, 60 13.1; n4c64h56k64 with the workers on
-// different core complexes: t = 14 2.08 ms, 28 1.62, 44 1.62, 56 1.52.
-constexpr double kFusedShare = 0.75;
+// A fused task's V and M fill about this share of its worker's cache, in whole register tiles;
+// less of it where U stays there beside them. Zen 4, n4c64h56k64: t = 14 1.32 ms, 28 1.31, 42 1.37,
+// and with the workers on different core complexes 14 2.08, 28 1.62, 44 1.62, 56 1.52;
+// n1c32h208k64: 28 2.75, 56 2.82.
+constexpr double kFusedShare = 0.75, kFusedShareBesideU = 0.6;
 // Fewer tiles multiply at less than the full rate, and so are fused only where U is so small. All
 // workers read all of U, so where it comes from memory a fused task must have a full register tile.
 // Zen 4, n1c512h13k1024: 3.3 ms fused, 2.9 in tasks of stages, which share U out.
@@ -129,17 +130,24 @@ std::uint64_t tile_bytes(const Tiling& tiling) {
          (tiling.channel_blocks() + tiling.filter_blocks());
 }
 
-// Tiles of a fused task. While a worker has few of them, all have equally many.
+// Tiles of a fused task. While a worker has few of them, all have equally many. Else an even number
+// of register tiles, which is whole cache lines of y (28 tiles of 4 x 4 outputs: 7 lines). Zen 4,
+// n4c32h208k64, y stored past the caches: t = 14 12.8 ms, 28 11.2, 42 12.0, 56 11.3.
 std::uint64_t fused_group_tiles(const Tiling& tiling, const Target& target) {
   constexpr std::uint64_t kMany = 8;
+  const auto register_tiles = [&](double share) {
+    const double fitting = static_cast<double>(cache_share(target, share)) /
+                           static_cast<double>(tile_bytes(tiling) * kRegisterRows);
+    return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(fitting + 0.5));
+  };
   const std::uint64_t tiles = tiling.num_tiles(), workers = target.workers;
-  const double fitting = static_cast<double>(cache_share(target, kFusedShare)) /
-                         static_cast<double>(tile_bytes(tiling) * kRegisterRows);
-  const std::uint64_t most =
-      kRegisterRows * std::max<std::uint64_t>(1, static_cast<std::uint64_t>(fitting + 0.5));
+  const std::uint64_t most = kRegisterRows * register_tiles(kFusedShare);
   const std::uint64_t tasks =  // of a worker
       std::max<std::uint64_t>(1, (tiles + workers * most / 2) / (workers * most));
-  return tasks > kMany ? most : ceil_div(tiles, workers * tasks);
+  if (tasks <= kMany) return ceil_div(tiles, workers * tasks);
+  const bool beside_u = tiling.u_bytes() <= target.cache_bytes_per_worker;
+  const std::uint64_t many = register_tiles(beside_u ? kFusedShareBesideU : kFusedShare);
+  return kRegisterRows * (many > 1 ? many / 2 * 2 : 1);
 }
 
 // A fused task's V and M never leave its worker's cache. Where the workers' cores are far apart
