@@ -85,6 +85,14 @@ Words output_layout_words() {
   return words;
 }
 
+// An order of blocks that CUDA does not promise (CudaLaunch::raw_block_index) is for no plan that
+// somebody will rely on.
+Words launch_words() {
+  return {word("persistent", CudaLaunch::persistent),
+          word("one-block-per-task", CudaLaunch::one_block_per_task),
+          word("staged", CudaLaunch::staged)};
+}
+
 std::uint32_t& workers_of(PlanOptions& options) {
   return options.backend == Backend::cpu ? options.num_threads : options.num_blocks;
 }
@@ -117,6 +125,8 @@ std::vector<ParameterInfo> make_table() {
   put(Parameter::gemm_positions, size("gemm-positions", &TilingOptions::positions_per_gemm_task));
   put(Parameter::output_filters,
       size("output-filters", &TilingOptions::filter_blocks_per_output_task));
+  put(Parameter::transform_tiles,
+      size("transform-tiles", &TilingOptions::tiles_per_transform_task));
   put(Parameter::rows, size("rows", &TilingOptions::rows_per_group));
   put(Parameter::cols, size("cols", &TilingOptions::cols_per_group));
   put(Parameter::window, choice("window", {word("auto", 0), word("whole", 1)}, &PlanOptions::tiling,
@@ -136,6 +146,16 @@ std::vector<ParameterInfo> make_table() {
                                  workers_of(const_cast<PlanOptions&>(options));
                              return value == 0 ? std::nullopt : std::optional<std::int64_t>(value);
                            }});
+  put(Parameter::launch,
+      {"launch", launch_words(),
+       [](PlanOptions& options, std::int64_t value) {
+         options.cuda_launch = static_cast<CudaLaunch>(value);
+       },
+       [](const PlanOptions& options) {
+         return options.cuda_launch == PlanOptions{}.cuda_launch
+                    ? std::nullopt
+                    : std::optional(static_cast<std::int64_t>(options.cuda_launch));
+       }});
   return table;
 }
 
@@ -236,7 +256,7 @@ std::optional<std::int64_t> fixed_value(Parameter parameter, const PlanOptions& 
   return info(parameter).fixed(options);
 }
 
-Configuration configuration_of(const Lowering& lowering, std::uint32_t workers) {
+Configuration configuration_of(const Lowering& lowering, const Target& target, CudaLaunch launch) {
   const Tiling& tiling = lowering.graph.tiling;
   const MappingOptions& mapping = lowering.mapping.options;
   Configuration configuration;
@@ -251,6 +271,7 @@ Configuration configuration_of(const Lowering& lowering, std::uint32_t workers) 
     configuration.set(Parameter::gemm_filters, tiling.filter_blocks_per_gemm_task);
     configuration.set(Parameter::gemm_positions, tiling.positions_per_gemm_task);
     configuration.set(Parameter::output_filters, tiling.filter_blocks_per_output_task);
+    configuration.set(Parameter::transform_tiles, tiling.tiles_per_transform_task);
     configuration.set(Parameter::window, whole ? 1 : 0);
   } else if (tiling.algorithm == Algorithm::fused_winograd) {
     configuration.set(Parameter::tile, tiling.m);
@@ -275,7 +296,10 @@ Configuration configuration_of(const Lowering& lowering, std::uint32_t workers) 
     }
     configuration.set(Parameter::m_groups, mapping.m_groups.value_or(1));
   }
-  configuration.set(Parameter::workers, workers);
+  configuration.set(Parameter::workers, target.workers);
+  if (target.backend == Backend::cuda) {
+    configuration.set(Parameter::launch, static_cast<std::int64_t>(launch));
+  }
   return configuration;
 }
 

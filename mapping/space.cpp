@@ -24,7 +24,7 @@ std::uint64_t grid_size(const Space::Grid& grid) {
 // Words have no order: from one of them any other is one step.
 bool has_words(Parameter parameter) {
   return parameter == Parameter::algo || parameter == Parameter::policy ||
-         parameter == Parameter::output_layout;
+         parameter == Parameter::output_layout || parameter == Parameter::launch;
 }
 
 Axis* find(Space::Grid& grid, Parameter parameter) {
@@ -117,6 +117,31 @@ Axis workers_axis(const Target& target) {
     insert(axis, std::max<std::int64_t>(1, workers / 2));
   }
   return axis;
+}
+
+void add_launches(Space::Grid& grid, const Target& target) {
+  if (target.backend != Backend::cuda) return;
+  const std::vector<std::int64_t>& policies = find(grid, Parameter::policy)->values;
+  Axis launches{Parameter::launch, {static_cast<std::int64_t>(CudaLaunch::persistent)}};
+  if (std::count(policies.begin(), policies.end(), static_cast<std::int64_t>(Policy::staged)) > 0) {
+    launches.values.push_back(static_cast<std::int64_t>(CudaLaunch::staged));
+  }
+  grid.push_back(std::move(launches));
+}
+
+Space::Constraint launch_fits_order() {
+  return {to_string(Parameter::launch), [](const Configuration& c) {
+            const bool stages =
+                c.get(Parameter::launch) == static_cast<std::int64_t>(CudaLaunch::staged);
+            if (!stages) return std::string();
+            if (c.get(Parameter::policy) != static_cast<std::int64_t>(Policy::staged)) {
+              return std::string("staged, must be persistent unless policy is staged");
+            }
+            // V and M are there in all algorithms with a window.
+            return c.get(Parameter::window).value_or(1) == 0
+                       ? std::string("staged, must be persistent unless window is whole")
+                       : std::string();
+          }};
 }
 
 Space::Constraint most(Algorithm algorithm, Parameter parameter, const char* what,
@@ -233,7 +258,7 @@ std::optional<Rejection> Space::rejection(const Configuration& configuration) co
 
 Space make_space(const ConvProblem& problem, const Target& target, const SpaceOptions& options) {
   const Lowering lowering = lower(problem, options.plan.tiling, options.plan.mapping, target);
-  const Configuration heuristic = configuration_of(lowering, target.workers);
+  const Configuration heuristic = configuration_of(lowering, target, options.plan.cuda_launch);
 
   std::vector<Space::Grid> grids;
   std::vector<Space::Constraint> constraints;

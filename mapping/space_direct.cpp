@@ -13,9 +13,12 @@ void add_orders(AlgorithmSpace& space, const Space::Grid& tasks, const Target& t
   interleaved.push_back({Parameter::policy, {static_cast<std::int64_t>(Policy::interleaved)}});
   interleaved.push_back({Parameter::m_groups, {1, 2, 4, 8}});
   interleaved.push_back(workers_axis(target));
+  add_launches(interleaved, target);
   others.push_back({Parameter::policy, {static_cast<std::int64_t>(Policy::staged)}});
   others.push_back(workers_axis(target));
+  add_launches(others, target);
   space.grids = {std::move(interleaved), std::move(others)};
+  space.constraints.push_back(launch_fits_order());
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ Space::Grid task_axes(const ConvProblem& problem, const Target& target) {
   grid.push_back({Parameter::gemm_positions, cuda ? std::vector<std::int64_t>{1, 2, 4, 9, 18, 36}
                                                   : std::vector<std::int64_t>{2, 4, 9, 16, 36}});
   grid.push_back({Parameter::output_filters, at_most({1, 2, 4, 8}, u64(filters))});
+  grid.push_back({Parameter::transform_tiles, cuda ? std::vector<std::int64_t>{32, 64, 128}
+                                                   : std::vector<std::int64_t>{14, 28, 56, 112}});
   grid.push_back({Parameter::window, {0, 1}});
   return grid;
 }
@@ -78,6 +80,7 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target) 
         static_cast<std::int64_t>(Policy::critical_path)}});
   for (Space::Grid* grid : {&interleaved, &others}) {
     grid->push_back(workers_axis(target));
+    add_launches(*grid, target);
     space.grids.push_back(std::move(*grid));
   }
 
@@ -90,6 +93,12 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target) 
                                         "for by name"));
   space.constraints.push_back(
       most(Algorithm::winograd, Parameter::group_tiles, "the tiles of the problem", tiles));
+  space.constraints.push_back(
+      most(Algorithm::winograd, Parameter::transform_tiles, "the tiles of a group",
+           [tiles](const Configuration& c) -> std::uint64_t {
+             return std::min(u64(c.get(Parameter::group_tiles).value_or(1)), tiles(c));
+           }));
+  space.constraints.push_back(launch_fits_order());
   space.constraints.push_back(most(Algorithm::winograd, Parameter::gemm_positions, "alpha^2",
                                    [problem](const Configuration& c) -> std::uint64_t {
                                      return counted(problem, c).num_positions();
@@ -103,6 +112,13 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target) 
                                             : std::string();
                                }});
   if (target.backend == Backend::cuda) {
+    space.constraints.push_back(
+        {"transform-tiles", [](const Configuration& c) {
+           const std::int64_t part = c.get(Parameter::transform_tiles).value_or(0);
+           return part % 4 == 0 || c.get(Parameter::group_tiles) == part
+                      ? std::string()
+                      : std::to_string(part) + ", must be a multiple of 4 or the whole group";
+         }});
     space.constraints.push_back(
         {"gemm-filters", [](const Configuration& c) {
            const std::int64_t group = c.get(Parameter::group_tiles).value_or(1);

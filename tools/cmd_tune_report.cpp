@@ -34,7 +34,8 @@ ExitCode report(const ReportArguments& arguments) {
     }
     all.push_back(known);
     const Lowering heuristic = lower(layer.problem, options.tiling, options.mapping, target);
-    problems.push_back({layer.name, std::move(known), configuration_of(heuristic, target.workers)});
+    problems.push_back(
+        {layer.name, std::move(known), configuration_of(heuristic, target, options.cuda_launch)});
   }
   if (problems.empty()) {
     throw Error(Status::invalid_argument,

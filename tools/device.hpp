@@ -29,6 +29,9 @@ class Device {
   virtual Backend backend() const = 0;
   virtual std::string name() const = 0;  ///< "NVIDIA H200"
   virtual std::string isa() const = 0;   ///< "avx512", "sm_90"
+  /// The mean of what the system says about the CPUs' clocks now; the greatest clock that a CUDA
+  /// device is allowed; 0 when unknown.
+  virtual double clock_mhz() const = 0;
 
   // Memory, aligned to Plan::kAlignment at least, not initialised. Throws Error(out_of_memory).
   virtual void* allocate(std::size_t bytes) = 0;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "megaconv/error.hpp"
@@ -30,6 +31,19 @@ class CpuDevice final : public Device {
   Backend backend() const override { return Backend::cpu; }
   std::string name() const override { return cpu_name(); }
   std::string isa() const override { return cpu::kernels_for().isa; }
+  double clock_mhz() const override {
+    std::ifstream cpuinfo("/proc/cpuinfo");
+    std::string line;
+    double sum = 0;
+    int count = 0;
+    while (std::getline(cpuinfo, line)) {
+      const std::size_t colon = line.find(": ");
+      if (!line.starts_with("cpu MHz") || colon == std::string::npos) continue;
+      sum += std::stod(line.substr(colon + 2));
+      ++count;
+    }
+    return count == 0 ? 0 : sum / count;
+  }
 
   void* allocate(std::size_t bytes) override {
     const std::size_t alignment = bytes >= kLargePage ? kLargePage : Plan::kAlignment;

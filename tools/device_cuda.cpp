@@ -36,6 +36,13 @@ class CudaDevice final : public Device {
     return fmt::format("sm_{}{}", properties_.major, properties_.minor);
   }
 
+  double clock_mhz() const override {
+    int id = 0, khz = 0;
+    check(cudaGetDevice(&id), "current device");
+    check(cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, id), "clock of the device");
+    return khz * 1e-3;
+  }
+
   void* allocate(std::size_t bytes) override {
     void* memory = nullptr;
     check(cudaMalloc(&memory, bytes), format_bytes(bytes) + " on the device");

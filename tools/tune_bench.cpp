@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/tune_bench.hpp"
 
-#include <fstream>
 #include <iostream>
 
 #include "megaconv/error.hpp"
@@ -19,21 +18,6 @@ constexpr int kTrialSamples = 2;
 constexpr int kMostSamples = 1000;
 // Stands for an output that is not finite; JSON has no infinity.
 constexpr double kLargestError = 1e30;
-
-// The mean of what the system says about the CPUs' clocks now; 0 when it says nothing.
-double cpu_clock_mhz() {
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  std::string line;
-  double sum = 0;
-  int count = 0;
-  while (std::getline(cpuinfo, line)) {
-    const std::size_t colon = line.find(": ");
-    if (!line.starts_with("cpu MHz") || colon == std::string::npos) continue;
-    sum += std::stod(line.substr(colon + 2));
-    ++count;
-  }
-  return count == 0 ? 0 : sum / count;
-}
 
 }  // namespace
 
@@ -57,7 +41,7 @@ void CandidateBench::time(Runner& runner, const SampleOptions& samples, double b
     least = i == 0 ? ms : std::min(least, ms);
     if (best_ms > 0 && i + 1 >= kTrialSamples && least > samples.give_up_at * best_ms) break;
   }
-  if (options_.backend == Backend::cpu) result.clock_mhz = cpu_clock_mhz();
+  result.clock_mhz = tensors_.device->clock_mhz();
   summarize(result);
 }
 
@@ -67,7 +51,8 @@ Measurement CandidateBench::measure(const Configuration& configuration,
   result.configuration = configuration;
   result.seed = seed_;
   try {
-    Plan plan = Plan::create(problem_, apply(configuration, options_));
+    const PlanOptions options = apply(configuration, options_);
+    Plan plan = Plan::create(problem_, options);
     result.workspace_bytes = plan.workspace_bytes();
     if (options_.workspace_limit != 0 && result.workspace_bytes > options_.workspace_limit) {
       throw Error(Status::unsupported, "workspace of " + format_bytes(result.workspace_bytes) +
@@ -75,8 +60,9 @@ Measurement CandidateBench::measure(const Configuration& configuration,
                                            format_bytes(options_.workspace_limit));
     }
     if (options_.backend == Backend::sim) {
-      const SimulationOptions run{.seed = seed_, .num_workers = plan.num_workers()};
-      const Simulation simulation = simulate(plan.lowering(), simulated_machine(options_), run);
+      const SimulationOptions run{
+          .seed = seed_, .launch = options.cuda_launch, .num_workers = plan.num_workers()};
+      const Simulation simulation = simulate(plan.lowering(), simulated_machine(options), run);
       result.samples_ms = {simulation.time_us * 1e-3};
       summarize(result);
       return result;

@@ -86,6 +86,7 @@ struct TilingOptions {
   std::uint32_t filter_blocks_per_gemm_task = 0;  ///< also of direct tasks
   std::uint32_t positions_per_gemm_task = 0;
   std::uint32_t filter_blocks_per_output_task = 0;
+  std::uint32_t tiles_per_transform_task = 0;
   std::uint32_t rows_per_group = 0;    ///< direct
   std::uint32_t cols_per_group = 0;    ///< direct; implicit GEMM: of a stripe
   std::uint32_t places_per_group = 0;  ///< implicit GEMM

@@ -22,26 +22,28 @@ namespace megaconv {
 
 /// Everything a search may vary, in the order in which configurations are written.
 enum class Parameter : std::uint8_t {
-  algo,            ///< Algorithm
-  tile,            ///< Winograd's m
-  points,          ///< Points
-  arithmetic,      ///< Arithmetic of Winograd's GEMM tasks
-  output_layout,   ///< OutputLayout of openCNN
-  group_tiles,     ///< t
-  input_channels,  ///< lane blocks of an input-transform task
-  gemm_filters,    ///< lane blocks of a GEMM or direct task
-  gemm_positions,  ///< positions of a GEMM task
-  output_filters,  ///< lane blocks of an output-transform task
-  rows,            ///< output rows of a direct task
-  cols,            ///< output columns of a direct task
-  window,          ///< 0: fitted to the order, 1: V and M whole
-  policy,          ///< Policy
+  algo,             ///< Algorithm
+  tile,             ///< Winograd's m
+  points,           ///< Points
+  arithmetic,       ///< Arithmetic of Winograd's GEMM tasks
+  output_layout,    ///< OutputLayout of openCNN
+  group_tiles,      ///< t
+  input_channels,   ///< lane blocks of an input-transform task
+  gemm_filters,     ///< lane blocks of a GEMM or direct task
+  gemm_positions,   ///< positions of a GEMM task
+  output_filters,   ///< lane blocks of an output-transform task
+  transform_tiles,  ///< tiles of an input- or output-transform task
+  rows,             ///< output rows of a direct task
+  cols,             ///< output columns of a direct task
+  window,           ///< 0: fitted to the order, 1: V and M whole
+  policy,           ///< Policy
   dig,
   dgo,
   m_groups,
   workers,  ///< CPU threads, or thread blocks of the persistent kernel
+  launch,   ///< CudaLaunch
 };
-inline constexpr std::size_t kNumParameters = 18;
+inline constexpr std::size_t kNumParameters = 20;
 
 const char* to_string(Parameter parameter) noexcept;  ///< "group-tiles": the option's name
 /// Throws Error(invalid_argument) listing the names allowed.
@@ -76,8 +78,9 @@ Configuration parse_configuration(std::string_view text);
 
 /// `options` with what the configuration says; source becomes PlanSource::heuristic.
 PlanOptions apply(const Configuration& configuration, PlanOptions options);
-/// The configuration that a lowering is an instance of, with every parameter it has.
-Configuration configuration_of(const Lowering& lowering, std::uint32_t workers);
+/// The configuration that a lowering is an instance of, with every parameter it has on this target.
+Configuration configuration_of(const Lowering& lowering, const Target& target,
+                               CudaLaunch launch = CudaLaunch::persistent);
 /// What the caller of Plan::create fixed about a parameter; nullopt when it is left to choice.
 std::optional<std::int64_t> fixed_value(Parameter parameter, const PlanOptions& options);
 

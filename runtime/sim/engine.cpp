@@ -139,12 +139,19 @@ bool Engine::stage_is_open(std::uint32_t position) {
   return task_at(position).kind == task_at(position - 1).kind || num_done_ == position;
 }
 
+// Whether the task that has just ended was the last of its kernel, and there is another kernel.
+bool Engine::ends_stage() {
+  return options_.launch == CudaLaunch::staged && num_done_ == next_position_ &&
+         num_done_ < num_tasks_ && task_at(num_done_).kind != task_at(num_done_ - 1).kind;
+}
+
 void Engine::on_fetch(std::uint32_t worker) {
   if (next_position_ == num_tasks_) return;
   if (!stage_is_open(next_position_)) {
     at_barrier_.push_back(worker);
     return;
   }
+  if (now_ns_ < stage_begin_ns_) return push(stage_begin_ns_, EventType::fetch, worker);
   Worker& self = workers_[worker];
   self.position = next_position_++;
   self.fetch_ns = now_ns_;
@@ -209,10 +216,9 @@ void Engine::on_end(std::uint32_t worker) {
   }
   if (task.release_counter != kNoCounter) signal(task.release_counter);
   push(now_ns_, EventType::fetch, worker);
-  if (at_barrier_.empty() || !stage_is_open(next_position_)) return;
-  for (const std::uint32_t other : at_barrier_) {
-    push(now_ns_ + machine_.launch_us * kNsPerUs, EventType::fetch, other);
-  }
+  if (!ends_stage()) return;
+  stage_begin_ns_ = now_ns_ + machine_.launch_us * kNsPerUs;
+  for (const std::uint32_t waiting : at_barrier_) push(stage_begin_ns_, EventType::fetch, waiting);
   at_barrier_.clear();
 }
 

@@ -59,6 +59,7 @@ class Engine {
   void on_worked(std::uint32_t worker);
   void on_end(std::uint32_t worker);
   void signal(std::uint32_t counter);
+  bool ends_stage();
   bool stage_is_open(std::uint32_t position);
   double misses(const Task& task);
   void finish();
@@ -80,7 +81,8 @@ class Engine {
   std::priority_queue<Event> events_;
   std::vector<Touch> touches_;
   std::vector<std::uint32_t> at_barrier_;  // workers of a staged launch, until the stage has ended
-  std::vector<std::uint8_t> done_;         // by position
+  double stage_begin_ns_ = 0;       // staged launch: of the kernel that runs or is being started
+  std::vector<std::uint8_t> done_;  // by position
   double now_ns_ = 0;
   std::uint64_t num_events_ = 0;
   std::uint32_t next_position_ = 0, num_done_ = 0;

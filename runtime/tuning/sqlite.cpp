@@ -23,6 +23,8 @@ std::string explain(int code, sqlite3* handle) {
       return "it, or its folder, may only be read";
     case SQLITE_FULL:
       return "the disk is full; all that was added before is kept";
+    case SQLITE_IOERR:
+      return "reading or writing it failed (disk I/O error); all that was added before is kept";
     case SQLITE_CANTOPEN:
       return "it cannot be opened or created";
     default:

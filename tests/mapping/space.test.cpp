@@ -50,7 +50,7 @@ TEST_CASE("Applying a lowering's own configuration gives the same lowering", "[t
     for (const Policy policy : {Policy::interleaved, Policy::staged, Policy::depth_first}) {
       const ConvProblem p = parse_problem(problem);
       const Lowering first = lower(p, {}, {.policy = policy}, kCpu);
-      const Configuration configuration = configuration_of(first, kCpu.workers);
+      const Configuration configuration = configuration_of(first, kCpu);
       const PlanOptions options = apply(configuration, {});
       const Lowering second = lower(p, options.tiling, options.mapping, kCpu);
       CAPTURE(problem, to_string(configuration));
@@ -131,6 +131,55 @@ TEST_CASE("What is fixed stays fixed, and values replace a parameter's own", "[t
   }
   CHECK(any);  // asked for by name, F(6x6) is a candidate
   CHECK(digs == std::set<std::int64_t>{1, 3});
+}
+
+TEST_CASE("A launch that does not go with the order is rejected, with the reason", "[tuning]") {
+  const Space space = make_space(kProblem, kCuda, {});
+  const auto rejection = [&](const char* text) {
+    const auto found = space.rejection(parse_configuration(text));
+    return found ? found->rule + ": " + found->reason : std::string();
+  };
+  const std::string winograd = "algo=winograd,tile=4,group-tiles=32,transform-tiles=32,";
+  const auto with_order = [&](const char* order) { return rejection((winograd + order).c_str()); };
+  CHECK(with_order("window=whole,policy=staged,launch=staged") == "");
+  CHECK(with_order("window=whole,policy=depth_first,launch=persistent") == "");
+  CHECK(with_order("window=whole,policy=depth_first,launch=staged") ==
+        "launch: staged, must be persistent unless policy is staged");
+  CHECK(rejection("algo=direct,policy=staged,launch=staged") == "");
+  CHECK(rejection("algo=direct,policy=interleaved,launch=staged") ==
+        "launch: staged, must be persistent unless policy is staged");
+
+  std::set<std::string> launches;
+  for (std::uint64_t index = 0; index < space.size(); index += 7) {
+    launches.insert(value_text(Parameter::launch, *space.at(index).get(Parameter::launch)));
+  }
+  CHECK(launches == std::set<std::string>{"persistent", "staged"});
+  CHECK(!make_space(kProblem, kCpu, {}).at(0).get(Parameter::launch));  // a CPU has one way
+
+  const PlanOptions staged =
+      apply(parse_configuration("launch=staged"), {.backend = Backend::cuda});
+  CHECK(staged.cuda_launch == CudaLaunch::staged);
+  CHECK(fixed_value(Parameter::launch, staged) == static_cast<int>(CudaLaunch::staged));
+  CHECK(!fixed_value(Parameter::launch, {}));
+}
+
+TEST_CASE("Transform tasks take no more tiles than a group has, on CUDA in runs of four",
+          "[tuning]") {
+  const auto reason = [&](const Target& target, const char* text) {
+    const auto found = make_space(kProblem, target, {}).rejection(parse_configuration(text));
+    return found ? found->rule + ' ' + found->reason : std::string();
+  };
+  CHECK(reason(kCpu, "algo=winograd,tile=2,group-tiles=56,transform-tiles=14") == "");
+  CHECK(reason(kCpu, "algo=winograd,tile=2,group-tiles=28,transform-tiles=56") ==
+        "transform-tiles 56, must be at most 28, the tiles of a group");
+  CHECK(reason(kCuda, "algo=winograd,tile=2,group-tiles=30,transform-tiles=30") == "");
+  CHECK(reason(kCuda, "algo=winograd,tile=2,group-tiles=64,transform-tiles=30") ==
+        "transform-tiles 30, must be a multiple of 4 or the whole group");
+  const PlanOptions parts =
+      apply(parse_configuration("algo=winograd,tile=2,group-tiles=56,transform-tiles=14"), {});
+  const Lowering lowering = lower(kProblem, parts.tiling, parts.mapping, kCpu);
+  CHECK(lowering.graph.tiling.tiles_per_transform_task == 14);
+  CHECK(lowering.graph.tiling.group_tiles == 56);
 }
 
 TEST_CASE("Contradictions and empty spaces say why", "[tuning]") {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a plan's configuration comes from, and that describe() says so.
+#include <algorithm>
 #include <cstdlib>
+#include <vector>
 
 #include "megaconv/error.hpp"
 #include "megaconv/plan_database.hpp"
@@ -34,13 +36,15 @@ class Tuned {
 };
 
 constexpr const char* kConfiguration =
-    "algo=winograd,tile=2,group-tiles=17,window=whole,policy=depth_first,workers=2";
+    "algo=winograd,tile=2,group-tiles=17,transform-tiles=9,window=whole,policy=depth_first,"
+    "workers=2";
 
 TEST_CASE("A plan takes what the database has, and says from where", "[plan_source]") {
   const Tuned tuned(kConfiguration);
   const Plan plan = Plan::create(kProblem, tuned.options());
   CHECK(plan.lowering().graph.tiling.m == 2);
   CHECK(plan.lowering().graph.tiling.group_tiles == 17);
+  CHECK(plan.lowering().graph.tiling.tiles_per_transform_task == 9);
   CHECK(plan.lowering().mapping.policy == "depth_first");
   CHECK_THAT(plan.describe(), ContainsSubstring("chosen by: database"));
   CHECK_THAT(plan.describe(), ContainsSubstring("1.5 ms when measured"));
@@ -48,6 +52,37 @@ TEST_CASE("A plan takes what the database has, and says from where", "[plan_sour
   heuristic.source = PlanSource::heuristic;
   CHECK_THAT(Plan::create(kProblem, heuristic).describe(),
              ContainsSubstring("chosen by: heuristic\n"));
+}
+
+TEST_CASE("A plan takes the launch that the database has", "[plan_source]") {
+  // On a machine model that starts blocks in no time and kernels in 10 ms, one kernel a stage takes
+  // 10 ms a stage, whatever the tasks do.
+  PlanOptions options{.backend = Backend::sim, .machine = machine_preset("toy")};
+  options.machine->launch_us = 10'000;
+  const auto time_ms = [&](const char* configuration) {
+    const Tuned tuned(configuration, plan_key(kProblem, options));
+    options.database = tuned.options().database;
+    const Plan plan = Plan::create(kProblem, options);
+    CHECK_THAT(plan.describe(), ContainsSubstring("chosen by: database"));
+    std::vector<float> x(static_cast<std::size_t>(kProblem.x_size()));
+    std::vector<float> w(static_cast<std::size_t>(kProblem.w_size()));
+    std::vector<float> y(static_cast<std::size_t>(kProblem.y_size()));
+    alignas(Plan::kAlignment) std::byte workspace[Plan::kAlignment];
+    Trace trace;
+    plan.execute({.x = x.data(), .w = w.data(), .y = y.data()}, workspace, sizeof workspace,
+                 {.trace = &trace});
+    std::uint64_t begin_ns = trace.records[0].fetch_ns, end_ns = 0;
+    for (const TraceRecord& record : trace.records) {
+      begin_ns = std::min(begin_ns, record.fetch_ns);
+      end_ns = std::max(end_ns, record.end_ns);
+    }
+    return static_cast<double>(end_ns - begin_ns) * 1e-6;
+  };
+  const double persistent = time_ms("algo=winograd,window=whole,policy=staged,launch=persistent");
+  const double staged = time_ms("algo=winograd,window=whole,policy=staged,launch=staged");
+  // Four kernels, of which three begin after the first task.
+  CHECK(staged - persistent > 29);
+  CHECK(staged - persistent < 33);
 }
 
 TEST_CASE("What the caller fixed is not undone by the database", "[plan_source]") {

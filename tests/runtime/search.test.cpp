@@ -58,6 +58,7 @@ Space small_space() {
   options.axes = {{Parameter::input_channels, {1, 4}},
                   {Parameter::output_filters, {1, 4}},
                   {Parameter::gemm_filters, {2, 4}},
+                  {Parameter::transform_tiles, {14}},
                   {Parameter::dgo, {1, 4}},
                   {Parameter::workers, {2}}};
   return make_space(kProblem, kTarget, options);
