@@ -3,8 +3,9 @@
 // ticket; a stage that must be over before the next begins takes whole rounds of its tasks.
 //
 // It knows what tilings change: register tiles that are not full, U read again by every group, V
-// and M that fit a cache or do not, too few tasks for the workers. It does not know what distances
-// change; the search learns that (runtime/tuning/model_search.cpp).
+// and M that fit a cache or do not or that come from another worker's, too few tasks for the
+// workers. It does not know what distances change; the search learns that
+// (runtime/tuning/model_search.cpp).
 #include "mapping/cost_model.hpp"
 
 #include <algorithm>
@@ -17,29 +18,40 @@
 namespace megaconv {
 namespace {
 
-// Of one worker. CPU: a Zen 4 core with AVX-512 (docs/performance.md). CUDA: a quarter of an H200's
-// SM, with the L2 as the cache and HBM as the memory.
+// Of one worker. CPU: a Zen 4 core with AVX-512 (docs/performance.md); its cache is the L2, what is
+// far comes from the L3. CUDA: a quarter of an H200's SM, with the L2 as the cache and HBM as what
+// is far.
 struct Rates {
   double flops_per_us, transform_flops_per_us;
-  double cache_bytes_per_us, memory_bytes_per_us;
+  double cache_bytes_per_us, far_bytes_per_us;
   double task_us;
-  double register_rows;      // tiles or pixels of a register tile
-  std::uint64_t near_bytes;  // what a worker may keep in the cache
+  double register_rows;        // tiles or pixels of a register tile
+  double least_register_rows;  // that multiply at the full rate
+  std::uint64_t near_bytes;    // what a worker may keep in the cache
 };
+
+// A U of more bytes than the L3 keeps comes from memory.
+constexpr double kMostFarU = 16 << 20, kMemoryBytesPerUs = 12'000;
 
 Rates rates_of(const Target& target) {
   if (target.backend == Backend::cuda) {
-    return {75'000, 20'000, 14'000, 8'000, 0.8, 64, target.cache_bytes_per_worker};
+    return {75'000, 20'000, 14'000, 8'000, 0.8, 64, 64, target.cache_bytes_per_worker};
   }
-  return {113'000, 25'000, 40'000, 12'000, 0.3, 14, target.cache_bytes_per_worker};
+  return {113'000, 80'000, 60'000, 20'000, 0.3, 14, 7, target.cache_bytes_per_worker};
 }
 
 double ratio(std::uint64_t whole, std::uint64_t part) {
   return static_cast<double>(whole) / static_cast<double>(part);
 }
 
-// Useful share of register tiles of `unit` rows when `rows` are computed.
-double fill(double rows, double unit) { return rows / (std::ceil(rows / unit) * unit); }
+// Useful share of tiles of `unit` when `count` are computed.
+double fill(double count, double unit) { return count / (std::ceil(count / unit) * unit); }
+
+// Share of the full rate at which `rows` are multiplied, in register tiles of equally many.
+double register_fill(double rows, const Rates& rates) {
+  const double tile_rows = std::ceil(rows / std::ceil(rows / rates.register_rows));
+  return fill(rows, tile_rows) * std::min(1.0, tile_rows / rates.least_register_rows);
+}
 
 class Model {
  public:
@@ -67,7 +79,7 @@ class Model {
       const double taps = channels * static_cast<double>(p.r * p.s);
       const double halo = static_cast<double>((tiling_.rows_per_group + p.filter_extent_h() - 1) *
                                               (tiling_.cols_per_group + p.filter_extent_w() - 1));
-      const double fullness = fill(tiling_.cols_per_group, rates_.register_rows) *
+      const double fullness = register_fill(tiling_.cols_per_group, rates_) *
                               fill(tiling_.filter_blocks_per_gemm_task, 2);
       add_stage(std::uint64_t{tiling_.num_groups} * tiling_.gemm_tasks,
                 2 * pixels * filters * taps / fullness / rates_.flops_per_us,
@@ -77,11 +89,14 @@ class Model {
       add_stage(std::uint64_t{tiling_.num_groups} * tiling_.gemm_tasks,
                 2.0 * 32 * 64 * 16 * channels / rates_.flops_per_us, 4.0 * 64 * 16 * channels, 1);
     }
-    return (staged_ ? staged_us_ : overlapped_us_ / target_.workers + longest_us_) / 1000;
+    // Tasks of one kind, and stages, take whole rounds.
+    const bool rounds = staged_ || tiling_.algorithm != Algorithm::winograd;
+    return (rounds ? staged_us_ : overlapped_us_ / target_.workers + longest_us_) / 1000;
   }
 
  private:
-  // V and M are written and read in the worker's cache; U passes through it once a group.
+  // V and M are written and read in the worker's cache; U passes through it once a group, fetched
+  // ahead of the products.
   void add_fused_winograd(double channels) {
     const double positions = tiling_.num_positions(), t = tiling_.group_tiles;
     const double filters = static_cast<double>(tiling_.filter_blocks() * Tiling::kLaneBlock);
@@ -90,10 +105,14 @@ class Model {
     const double u_bytes = 4 * positions * channels * filters;
     const double transforms =
         4 * t * alpha * alpha * (alpha * channels + static_cast<double>(tiling_.m) * filters);
-    const double products = 2 * t * positions * channels * filters / fill(t, rates_.register_rows);
-    add_stage(tiling_.num_groups,
-              transforms / rates_.transform_flops_per_us + products / rates_.flops_per_us,
-              2 * live_bytes + u_bytes, share_in_cache(live_bytes + u_bytes));
+    const double products = 2 * t * positions * channels * filters / register_fill(t, rates_);
+    const double u_us =
+        u_bytes / (u_bytes > kMostFarU ? kMemoryBytesPerUs : rates_.far_bytes_per_us);
+    const bool keeps_u = u_bytes <= static_cast<double>(rates_.near_bytes);
+    add_stage(
+        tiling_.num_groups,
+        transforms / rates_.transform_flops_per_us + std::max(products / rates_.flops_per_us, u_us),
+        2 * live_bytes, share_in_cache(live_bytes + (keeps_u ? u_bytes : 0)));
   }
 
   void add_winograd(double channels) {
@@ -104,7 +123,9 @@ class Model {
     const double m_bytes = static_cast<double>(tiling_.m_slot_bytes());
     const bool whole = tiling_.v_slots == tiling_.num_groups || staged_;
     const double live = (v_bytes + m_bytes) * (whole ? tiling_.num_groups : target_.workers);
-    const double v_share = share_in_cache(live / target_.workers);
+    // On a CPU one of `workers` readers of V and M has them in its own cache.
+    const double own = target_.backend == Backend::cpu ? 1.0 / target_.workers : 1;
+    const double v_share = own * share_in_cache(live / target_.workers);
     // Input: each tile is read with its overlap, transformed along both sides, and written to V.
     add_stage(std::uint64_t{tiling_.num_groups} * tiling_.input_tasks,
               t * channels / tiling_.input_tasks * 4 * alpha * alpha * alpha /
@@ -113,8 +134,7 @@ class Model {
     const double filters_per_task =
         std::min<double>(tiling_.filter_blocks_per_gemm_task * Tiling::kLaneBlock, filters);
     const double positions_per_task = std::min<double>(tiling_.positions_per_gemm_task, positions);
-    const double fullness =
-        fill(t, rates_.register_rows) * fill(tiling_.filter_blocks_per_gemm_task, 2);
+    const double fullness = register_fill(t, rates_) * fill(tiling_.filter_blocks_per_gemm_task, 2);
     // Three products on tensor cores, at ten times the rate, against one on FMA units.
     const double rate = rates_.flops_per_us * (tiling_.arithmetic == Arithmetic::fma ? 1 : 3.5);
     const double u_bytes = 4 * positions_per_task * channels * filters_per_task;
@@ -134,7 +154,7 @@ class Model {
 
   void add_stage(std::uint64_t tasks, double compute_us, double bytes, double share) {
     const double memory_us =
-        bytes * (share / rates_.cache_bytes_per_us + (1 - share) / rates_.memory_bytes_per_us);
+        bytes * (share / rates_.cache_bytes_per_us + (1 - share) / rates_.far_bytes_per_us);
     const double task_us =
         rates_.task_us + std::max(compute_us, memory_us) + 0.5 * std::min(compute_us, memory_us);
     const std::uint64_t rounds = ceil_div(tasks, std::uint64_t{target_.workers});
