@@ -17,7 +17,6 @@ constexpr double kNone = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostPendingRejections = 1000;
 // Turns in which finalists are measured again: a slow phase of the machine then meets all of them.
 constexpr int kFinalTurns = 3;
-constexpr const char* kFinal = "final";
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -59,7 +58,7 @@ Sweep::Sweep(const Search& search, const PlanKey& key, PlanDatabase* database,
   for (const Measurement& m : known) times_[to_string(m.configuration)] = {kNone, false};
   // A finalist's later, better time would lead the same strategy elsewhere.
   std::vector<Measurement> searched = known;
-  std::erase_if(searched, [](const Measurement& m) { return m.strategy == kFinal; });
+  std::erase_if(searched, [](const Measurement& m) { return m.strategy == kFinalStrategy; });
   for (const Measurement& m : rank(searched))
     times_[to_string(m.configuration)] = {m.best_ms, false};
 }
@@ -152,7 +151,10 @@ void Sweep::keep(Measurement measurement, const char* strategy) {
 // in turns, and with the heuristic's choice.
 void Sweep::measure_finalists() {
   if (end_ == SweepEnd::interrupted || options_.finalists == 0) return;
-  std::vector<Measurement> ranked = rank(measurements_);
+  // From the searches alone: finalists of an earlier one stand among the others.
+  std::vector<Measurement> searched = measurements_;
+  std::erase_if(searched, [](const Measurement& m) { return m.strategy == kFinalStrategy; });
+  std::vector<Measurement> ranked = rank(searched);
   if (ranked.size() < 2) return;
   ranked.resize(std::min<std::size_t>(ranked.size(), options_.finalists));
   std::vector<Configuration> finalists;
@@ -164,7 +166,7 @@ void Sweep::measure_finalists() {
     for (const Configuration& configuration : finalists) {
       const auto done =
           std::count_if(measurements_.begin(), measurements_.end(), [&](const Measurement& m) {
-            return m.strategy == kFinal && m.configuration == configuration;
+            return m.strategy == kFinalStrategy && m.configuration == configuration;
           });
       if (done > turn) continue;  // before this search was resumed
       std::optional<Measurement> measurement = measure_(configuration, 0);
@@ -172,7 +174,7 @@ void Sweep::measure_finalists() {
         end_ = SweepEnd::interrupted;
         return;
       }
-      keep(std::move(*measurement), kFinal);
+      keep(std::move(*measurement), kFinalStrategy);
     }
   }
   const std::vector<Measurement> final_ranking = rank(measurements_);

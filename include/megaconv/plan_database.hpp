@@ -65,6 +65,9 @@ struct Measurement {
   std::string measured_at;  ///< UTC, "2026-11-21T09:30:00Z"; made by add() when empty
 };
 
+/// Strategy of the measurements that were taken in turns at the end of a search.
+inline constexpr const char* kFinalStrategy = "final";
+
 /// 128 random bits in hexadecimal.
 std::string new_measurement_id();
 
@@ -72,7 +75,8 @@ std::string new_measurement_id();
 void summarize(Measurement& measurement);
 
 /// Configurations whose last measurement is right and none wrong, fastest first: of each the
-/// fastest measurement.
+/// fastest measurement. Where there are measurements of kFinalStrategy only these count, and stand
+/// before others: the least of many times that were taken one after the other is the luckiest.
 std::vector<Measurement> rank(const std::vector<Measurement>& measurements);
 
 /// One file. Movable; one thread at a time. All members throw Error(device_error) that names the

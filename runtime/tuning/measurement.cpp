@@ -75,6 +75,10 @@ void summarize(Measurement& measurement) {
 }
 
 std::vector<Measurement> rank(const std::vector<Measurement>& measurements) {
+  const auto before = [](const Measurement& a, const Measurement& b) {
+    const bool a_final = a.strategy == kFinalStrategy, b_final = b.strategy == kFinalStrategy;
+    return a_final != b_final ? a_final : a.best_ms < b.best_ms;
+  };
   struct Entry {
     const Measurement* best = nullptr;
     bool right = false, ever_wrong = false;
@@ -86,16 +90,13 @@ std::vector<Measurement> rank(const std::vector<Measurement>& measurements) {
     // What was wrong once stays out. A crash may have been the machine's: the last word counts.
     entry.right = m.verdict == Verdict::right;
     entry.ever_wrong = entry.ever_wrong || m.verdict == Verdict::wrong;
-    const bool faster = entry.best == nullptr || m.best_ms < entry.best->best_ms;
-    if (entry.right && faster) entry.best = &m;
+    if (entry.right && (entry.best == nullptr || before(m, *entry.best))) entry.best = &m;
   }
   std::vector<Measurement> ranked;
   for (const auto& [text, entry] : entries) {
     if (entry.right && !entry.ever_wrong) ranked.push_back(*entry.best);
   }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const Measurement& a, const Measurement& b) {
-    return a.best_ms < b.best_ms;
-  });
+  std::stable_sort(ranked.begin(), ranked.end(), before);
   return ranked;
 }
 

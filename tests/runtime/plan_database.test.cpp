@@ -101,6 +101,24 @@ TEST_CASE("Ranking takes the fastest of each configuration whose last word is ri
   CHECK(to_string(ranked[1].configuration) == "algo=direct");
 }
 
+TEST_CASE("Ranking believes the measurements in turns at the end of a search", "[database]") {
+  const auto final_of = [](const char* configuration, double ms) {
+    Measurement m = measured(configuration, {ms});
+    m.strategy = kFinalStrategy;
+    return m;
+  };
+  const std::vector<Measurement> ranked =
+      rank({measured("tile=2", {1.0}),  // lucky
+            measured("tile=4", {1.5}), measured("algo=direct", {1.2}), final_of("tile=2", 2.0),
+            final_of("tile=4", 1.8), final_of("tile=2", 1.9)});
+  REQUIRE(ranked.size() == 3);
+  CHECK(to_string(ranked[0].configuration) == "tile=4");
+  CHECK(ranked[0].best_ms == 1.8);
+  CHECK(to_string(ranked[1].configuration) == "tile=2");
+  CHECK(ranked[1].best_ms == 1.9);
+  CHECK(to_string(ranked[2].configuration) == "algo=direct");
+}
+
 TEST_CASE("Files are merged once, whatever the number of merges", "[database]") {
   const ScratchFolder folder;
   PlanDatabase a(folder.path("a.db"), Access::write), b(folder.path("b.db"), Access::write);
