@@ -268,7 +268,8 @@ void set_task_sizes(Tiling& tiling, const TilingOptions& options) {
     set(tiling.channel_blocks_per_input_task, options.channel_blocks_per_input_task);
     set(tiling.positions_per_gemm_task, options.positions_per_gemm_task);
     set(tiling.filter_blocks_per_output_task, options.filter_blocks_per_output_task);
-    set(tiling.tiles_per_transform_task, options.tiles_per_transform_task);
+    set(tiling.tiles_per_transform_task,
+        std::min(options.tiles_per_transform_task, tiling.group_tiles));
   }
 }
 

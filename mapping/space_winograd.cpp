@@ -93,11 +93,18 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target) 
                                         "for by name"));
   space.constraints.push_back(
       most(Algorithm::winograd, Parameter::group_tiles, "the tiles of the problem", tiles));
+  // What is more than a group's tiles means the whole group; one such value is enough.
+  const std::int64_t least = target.backend == Backend::cuda ? 32 : 14;
   space.constraints.push_back(
-      most(Algorithm::winograd, Parameter::transform_tiles, "the tiles of a group",
-           [tiles](const Configuration& c) -> std::uint64_t {
-             return std::min(u64(c.get(Parameter::group_tiles).value_or(1)), tiles(c));
-           }));
+      {"transform-tiles", [tiles, least](const Configuration& c) {
+         const std::int64_t part = c.get(Parameter::transform_tiles).value_or(0);
+         const std::uint64_t group =
+             std::min(u64(c.get(Parameter::group_tiles).value_or(1)), tiles(c));
+         return part <= least || u64(part) < 2 * group
+                    ? std::string()
+                    : std::to_string(part) + ", must be less than twice the " +
+                          std::to_string(group) + " tiles of a group";
+       }});
   space.constraints.push_back(launch_fits_order());
   space.constraints.push_back(most(Algorithm::winograd, Parameter::gemm_positions, "alpha^2",
                                    [problem](const Configuration& c) -> std::uint64_t {
@@ -115,7 +122,7 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target) 
     space.constraints.push_back(
         {"transform-tiles", [](const Configuration& c) {
            const std::int64_t part = c.get(Parameter::transform_tiles).value_or(0);
-           return part % 4 == 0 || c.get(Parameter::group_tiles) == part
+           return part % 4 == 0 || part >= c.get(Parameter::group_tiles).value_or(1)
                       ? std::string()
                       : std::to_string(part) + ", must be a multiple of 4 or the whole group";
          }});

@@ -24,6 +24,11 @@ std::int64_t now_ns() {
       .count();
 }
 
+std::vector<Measurement> without_finals(std::vector<Measurement> measurements) {
+  std::erase_if(measurements, [](const Measurement& m) { return m.strategy == kFinalStrategy; });
+  return measurements;
+}
+
 }  // namespace
 
 bool Shard::has(std::uint64_t point) const {
@@ -57,9 +62,7 @@ Sweep::Sweep(const Search& search, const PlanKey& key, PlanDatabase* database,
       begin_ns_(now_ns()) {
   for (const Measurement& m : known) times_[to_string(m.configuration)] = {kNone, false};
   // A finalist's later, better time would lead the same strategy elsewhere.
-  std::vector<Measurement> searched = known;
-  std::erase_if(searched, [](const Measurement& m) { return m.strategy == kFinalStrategy; });
-  for (const Measurement& m : rank(searched))
+  for (const Measurement& m : rank(without_finals(known)))
     times_[to_string(m.configuration)] = {m.best_ms, false};
 }
 
@@ -151,10 +154,7 @@ void Sweep::keep(Measurement measurement, const char* strategy) {
 // in turns, and with the heuristic's choice.
 void Sweep::measure_finalists() {
   if (end_ == SweepEnd::interrupted || options_.finalists == 0) return;
-  // From the searches alone: finalists of an earlier one stand among the others.
-  std::vector<Measurement> searched = measurements_;
-  std::erase_if(searched, [](const Measurement& m) { return m.strategy == kFinalStrategy; });
-  std::vector<Measurement> ranked = rank(searched);
+  std::vector<Measurement> ranked = rank(without_finals(measurements_));
   if (ranked.size() < 2) return;
   ranked.resize(std::min<std::size_t>(ranked.size(), options_.finalists));
   std::vector<Configuration> finalists;
