@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
+#include <utility>
 
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
