@@ -95,6 +95,9 @@ Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& opti
   if (options.algorithm == Algorithm::implicit_gemm) {
     const std::string obstacle = implicit_gemm_obstacle(problem);
     if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
+    if (options.arithmetic == Arithmetic::fma) {
+      throw Error(Status::unsupported, "implicit_gemm: arithmetic fma, must be split_f16");
+    }
   }
   if (options.algorithm != Algorithm::automatic) return options.algorithm;
   const bool winograd =

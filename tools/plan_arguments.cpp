@@ -127,7 +127,7 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
                           {"fma", Arithmetic::fma},
                           {"split-f16", Arithmetic::split_f16}},
                          "NAME",
-                         "Winograd products: auto (default), fma, or split-f16 (tensor cores;\n"
+                         "Products: auto (default), fma, or split-f16 (tensor cores;\n"
                          "CUDA on compute capability 9.0)");
   add_choice<OutputLayout>(app, "--output-layout", tiling.output_layout, kOutputLayouts, "NAME",
                            "openCNN's way through shared memory: optSTS64 (default),\n"

@@ -115,6 +115,9 @@ TEST_CASE("What implicit GEMM cannot compute is refused by name") {
   CHECK(error("c8h9k8p3") == "implicit_gemm: padding 3x3, must be less than the filter");
   CHECK(error("c8h99k8d64") ==
         "implicit_gemm: a dilated filter of 129x129, must reach over at most 128 places");
+  TilingOptions multiply_adds;
+  multiply_adds.arithmetic = Arithmetic::fma;
+  CHECK(error("c16h9k16", multiply_adds) == "implicit_gemm: arithmetic fma, must be split_f16");
   TilingOptions wide;
   wide.cols_per_group = 100;
   CHECK(error("c8h100k8", wide) ==
