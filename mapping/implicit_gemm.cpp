@@ -70,9 +70,9 @@ Cut best_cut(const ConvProblem& problem, const TilingOptions& options, const Tar
                                 ceil_div(filter_blocks, cut.filter_blocks);
   const double chunks = blocks.channel_blocks() * static_cast<double>(problem.r * problem.s) / 9;
   const double tile_us = chunks * tile.chunk_us + tile.rest_us;
+  const std::uint64_t multiprocessors = std::max<std::uint64_t>(1, target.multiprocessors);
   for (std::uint64_t size = 1; size <= std::min(tiles, kMostTiles); ++size) {
-    const std::uint64_t waves =
-        ceil_div(columns * ceil_div(tiles, size), std::uint64_t{target.multiprocessors});
+    const std::uint64_t waves = ceil_div(columns * ceil_div(tiles, size), multiprocessors);
     const double us =
         kLaunchUs + static_cast<double>(waves) * (static_cast<double>(size) * tile_us + kTaskUs);
     if (size == 1 || us < cut.us) {
@@ -107,7 +107,7 @@ double winograd_us(const ConvProblem& problem) {
 }  // namespace
 
 bool implicit_gemm_pays(const ConvProblem& problem, bool winograd, const Target& target) {
-  if (problem.c < kLeastChannels) return false;
+  if (problem.c < kLeastChannels || target.multiprocessors == 0) return false;
   return !winograd || best_cut(problem, {}, target).us < winograd_us(problem);
 }
 

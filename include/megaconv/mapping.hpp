@@ -69,7 +69,9 @@ struct Target {
   std::uint32_t workers = 1;                     ///< tasks that run at the same time
   std::size_t cache_bytes_per_worker = 1 << 20;  ///< fast memory that a worker has to itself
   bool split_f16 = false;                        ///< has tasks with Arithmetic::split_f16
-  std::uint32_t multiprocessors = 1;  ///< CUDA: each runs one implicit GEMM task at a time
+  /// Multiprocessors, each of which runs one task of implicit GEMM at a time; 0: that is not
+  /// chosen.
+  std::uint32_t multiprocessors = 0;
 };
 
 /// What a caller may fix about a tiling; 0 and nullopt mean "choose".

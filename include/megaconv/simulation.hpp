@@ -52,7 +52,8 @@ struct Simulation {
 /// Runs the lowering on the machine: workers take positions, wait for counters, share the machine's
 /// bandwidths while they work, and signal. Deterministic: the same arguments give the same result.
 /// Throws Error(timeout) naming what is missing when the order deadlocks, Error(invalid_argument)
-/// for a machine or an order that cannot be.
+/// for a machine or an order that cannot be, Error(unsupported) for implicit GEMM, which machine
+/// models have no rates for.
 Simulation simulate(const Lowering& lowering, const MachineModel& machine,
                     const SimulationOptions& options = {});
 

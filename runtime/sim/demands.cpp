@@ -85,10 +85,7 @@ void Demands::set_up_direct() {
   const double groups = tiling_.num_groups;
   const double x_bytes = d(p.x_size()) * element;
   x_part_ = x_bytes / groups;
-  const double rows = fused ? tiling_.m
-                      : tiling_.algorithm == Algorithm::implicit_gemm
-                          ? tiling_.places_per_group / tiling_.cols_per_group + 1
-                          : tiling_.rows_per_group;
+  const double rows = fused ? tiling_.m : tiling_.rows_per_group;
   const double halo =
       std::max(0.0, d(p.filter_extent_h()) - d(p.stride_h)) / (rows * d(p.stride_h));
   x_border_ = x_part_ * std::min(2.0, halo);

@@ -283,6 +283,10 @@ double prologue_us(const TaskGraph& graph, const MachineModel& machine) {
 Simulation simulate(const Lowering& lowering, const MachineModel& machine,
                     const SimulationOptions& options) {
   validate(machine);
+  if (lowering.graph.tiling.algorithm == Algorithm::implicit_gemm) {
+    throw Error(Status::unsupported,
+                "implicit_gemm: machine models have no rates for it, must be another algorithm");
+  }
   const std::size_t num_tasks = lowering.graph.tasks.size();
   std::vector<std::uint8_t> seen(num_tasks);
   for (const std::uint32_t id : lowering.mapping.order) {

@@ -236,6 +236,15 @@ TEST_CASE("100,000 tasks are simulated whole") {
   CHECK(run.trace.records.size() == 100'000);
 }
 
+TEST_CASE("implicit GEMM is not simulated with rates that are not its own") {
+  TilingOptions tiling;
+  tiling.algorithm = Algorithm::implicit_gemm;
+  const MachineModel machine = machine_preset("h200");
+  const Lowering lowering = lower(parse_problem("n2c32h14k32"), tiling, {}, target_of(machine));
+  CHECK_THROWS_WITH(simulate(lowering, machine),
+                    ContainsSubstring("implicit_gemm: machine models have no rates for it"));
+}
+
 TEST_CASE("a plan on the simulator fills a trace and leaves y alone") {
   const ConvProblem problem = parse_problem("n2c32h14k32");
   PlanOptions options;
