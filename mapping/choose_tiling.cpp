@@ -72,6 +72,24 @@ bool winograd_pays(const ConvProblem& problem) {
          tiles >= kLeastWinogradTiles && 2 * products <= direct_products;
 }
 
+// What keeps the algorithm asked for from computing the problem; empty when nothing does.
+std::string obstacle_of(const ConvProblem& problem, const TilingOptions& options) {
+  switch (options.algorithm) {
+    case Algorithm::winograd:
+    case Algorithm::fused_winograd:
+      return winograd_obstacle(options.algorithm, problem);
+    case Algorithm::opencnn:
+      return opencnn_obstacle(problem);
+    case Algorithm::implicit_gemm: {
+      const std::string obstacle = implicit_gemm_obstacle(problem);
+      const bool refused = obstacle.empty() && options.arithmetic == Arithmetic::fma;
+      return refused ? "implicit_gemm: arithmetic fma, must be split_f16" : obstacle;
+    }
+    default:
+      return "";
+  }
+}
+
 // Whoever says how products, groups or a window shall be, means one of the others.
 bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& options, bool winograd,
                          const Target& target) {
@@ -84,21 +102,8 @@ bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& option
 
 Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& options,
                            const Target& target) {
-  if (is_winograd(options.algorithm)) {
-    const std::string obstacle = winograd_obstacle(options.algorithm, problem);
-    if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
-  }
-  if (options.algorithm == Algorithm::opencnn) {
-    const std::string obstacle = opencnn_obstacle(problem);
-    if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
-  }
-  if (options.algorithm == Algorithm::implicit_gemm) {
-    const std::string obstacle = implicit_gemm_obstacle(problem);
-    if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
-    if (options.arithmetic == Arithmetic::fma) {
-      throw Error(Status::unsupported, "implicit_gemm: arithmetic fma, must be split_f16");
-    }
-  }
+  const std::string obstacle = obstacle_of(problem, options);
+  if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
   if (options.algorithm != Algorithm::automatic) return options.algorithm;
   const bool winograd =
       winograd_obstacle(Algorithm::winograd, problem).empty() && winograd_pays(problem);

@@ -22,8 +22,6 @@ constexpr double kTaskUs = 2;    // what a task costs besides its tiles
 constexpr double kLaunchUs = 5;  // of a run: filters, and the look at magnitudes
 // Tiles of a group: more amortise a task's start, fewer even out between the multiprocessors.
 constexpr std::uint64_t kMostTiles = 16;
-// A filter task takes 16 filters of so many lane blocks of channels.
-constexpr std::uint32_t kFilterTaskChannelBlocks = 4;
 // Below this, most of a step of 16 channels is zero.
 constexpr std::int64_t kLeastChannels = 16;
 
@@ -116,15 +114,7 @@ void choose_implicit_gemm(Tiling& tiling, const TilingOptions& options, const Ta
   tiling.filter_blocks_per_gemm_task = cut.filter_blocks;
   tiling.cols_per_group = cut.cols;
   tiling.places_per_group = cut.places_per_group;
-  tiling.filter_blocks_per_filter_task = 1;
-  std::uint32_t filter_channels = std::min(tiling.channel_blocks(), kFilterTaskChannelBlocks);
-  while (std::uint64_t{tiling.filter_blocks()} *
-                 ceil_div(tiling.channel_blocks(), filter_channels) <
-             target.multiprocessors &&
-         filter_channels > 1) {
-    filter_channels /= 2;
-  }
-  tiling.channel_blocks_per_filter_task = filter_channels;
+  choose_filter_tasks_for_cuda(tiling, target.multiprocessors);
 }
 
 }  // namespace megaconv

@@ -23,6 +23,15 @@ struct Stripes {
   std::int32_t pitch;   ///< places of a row
   std::int32_t period;  ///< rows of an image
   std::int32_t reach;   ///< from a place to its farthest tap
+
+  /// What a place stands for: image, row and column of a stripe, those of the gaps included.
+  struct Position {
+    std::int32_t image, row, col;
+  };
+  constexpr Position position(std::int32_t place) const {
+    const std::int32_t line = place / pitch;
+    return {line / period, line % period, place % pitch};
+  }
 };
 
 /// Those of a problem, in stripes of `cols` columns.

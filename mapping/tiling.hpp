@@ -51,6 +51,10 @@ std::string opencnn_obstacle(const ConvProblem& problem);
 /// Sizes of the tasks of a Winograd tiling on a GPU; m and the tile counts are set.
 void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, const Target& target);
 
+/// Sizes of the filter tasks of a tiling for CUDA kernels that transform filters: small enough for
+/// `wanted` tasks, if they can be.
+void choose_filter_tasks_for_cuda(Tiling& tiling, std::uint32_t wanted);
+
 /// Sizes of the tasks of a direct tiling on a GPU.
 void choose_direct_for_cuda(Tiling& tiling, const Target& target);
 

@@ -56,14 +56,18 @@ void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, cons
   }
   tiling.tiles_per_transform_task = tiles_per_task;
 
+  choose_filter_tasks_for_cuda(tiling, target.workers);
+}
+
+void choose_filter_tasks_for_cuda(Tiling& tiling, std::uint32_t wanted) {
   tiling.filter_blocks_per_filter_task = 1;
-  std::uint32_t filter_channels = std::min(channel_blocks, kFilterTaskChannelBlocks);
-  while (std::uint64_t{filter_blocks} * ceil_div(channel_blocks, filter_channels) <
-             target.workers &&
-         filter_channels > 1) {
-    filter_channels /= 2;
+  std::uint32_t channels = std::min(tiling.channel_blocks(), kFilterTaskChannelBlocks);
+  while (std::uint64_t{tiling.filter_blocks()} * ceil_div(tiling.channel_blocks(), channels) <
+             wanted &&
+         channels > 1) {
+    channels /= 2;
   }
-  tiling.channel_blocks_per_filter_task = filter_channels;
+  tiling.channel_blocks_per_filter_task = channels;
 }
 
 }  // namespace megaconv

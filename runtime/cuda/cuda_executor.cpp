@@ -136,12 +136,12 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
     args.tile_chunks = i32(tiling.tile_chunks());
     args.input_channel_chunks =
         i32(ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_input_task));
+  }
+  if (tiling.channel_blocks_per_filter_task != 0) {
     args.filter_channel_chunks =
         i32(ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_filter_task));
   }
   if (tiling.algorithm == Algorithm::implicit_gemm) {
-    args.filter_channel_chunks =
-        i32(ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_filter_task));
     args.stripes = make_stripes(p, i32(tiling.cols_per_group));
     args.places = i32(places_of_stripe(p, args.stripes));
     args.places_per_group = i32(tiling.places_per_group);

@@ -33,7 +33,7 @@ namespace megaconv::cuda {
 template <int kNumFilters, Layout kLayout>
 struct ImplicitGemmTask {
   using Operand = ImplicitGemmFilters<kNumFilters>;
-  static constexpr int kFilters = kNumFilters, kDepth = Operand::kDepth, kParts = 2;
+  static constexpr int kFilters = kNumFilters, kDepth = Operand::kDepth, kParts = Operand::kParts;
   static constexpr int kLoaders = 96, kProducers = kLoaders + 32, kConsumers = 256,
                        kThreads = kProducers + kConsumers;
   // A consumer warpgroup has 64 filters and 128 places of a tile: the other has the other filters,
@@ -153,14 +153,14 @@ struct ImplicitGemmTask {
 
   // Element of x under `place`'s first tap in channel 0; kNowhere in a gap.
   static __device__ std::uint32_t input_offset(const TaskArgs& a, const Walk& walk, int place) {
-    const int line = place / a.stripes.pitch, image = line / a.stripes.period;
-    const int row = line % a.stripes.period - a.pad_h;
-    const int col = walk.stripe * a.stripes.cols + place % a.stripes.pitch - a.pad_w;
-    const bool exists = image < a.n && static_cast<unsigned>(row) < static_cast<unsigned>(a.h) &&
+    const Stripes::Position at = a.stripes.position(place);
+    const int row = at.row - a.pad_h, col = walk.stripe * a.stripes.cols + at.col - a.pad_w;
+    const bool exists = at.image < a.n && static_cast<unsigned>(row) < static_cast<unsigned>(a.h) &&
                         static_cast<unsigned>(col) < static_cast<unsigned>(a.w_in);
     if (!exists) return kNowhere;
     const auto pixel = static_cast<std::uint32_t>(row * a.w_in + col);
-    const auto image_start = static_cast<std::uint32_t>(image) * static_cast<std::uint32_t>(a.c) *
+    const auto image_start = static_cast<std::uint32_t>(at.image) *
+                             static_cast<std::uint32_t>(a.c) *
                              static_cast<std::uint32_t>(a.h * a.w_in);
     return image_start +
            (kLayout == Layout::nchw ? pixel : pixel * static_cast<std::uint32_t>(a.c));

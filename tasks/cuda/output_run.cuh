@@ -60,8 +60,7 @@ class OutputRun {
     const Stripes& s = a_.stripes;
     const bool whole = s.cols >= a_.q;
     for (int place = places.first; place < places.end;) {
-      const int line = place / s.pitch, image = line / s.period;
-      const int row = line % s.period, col = place % s.pitch;
+      const auto [image, row, col] = s.position(place);
       if (image >= a_.n) return;
       const int line_end = place - col + s.pitch;
       const int image_end = whole ? (image + 1) * s.period * s.pitch : line_end;
@@ -134,8 +133,7 @@ class OutputRun {
 #pragma unroll
     for (int i = 0; i < kPlaces; i += 8) {
       const int place = places.first + i + lane() / 4;
-      const int line = place / s.pitch, image = line / s.period;
-      const int row = line % s.period, col = place % s.pitch;
+      const auto [image, row, col] = s.position(place);
       const int out_col = places.stripe * s.cols + col;
       const bool exists =
           place < places.end && image < a_.n && row < a_.p && col < s.cols && out_col < a_.q;

@@ -65,14 +65,6 @@ struct SimtTile {
     }
   };
 
-  /// Starts the copies of one step from its first element of either operand.
-  static __device__ void start(Pipeline& pipeline, Shared& shared, bool exists, const float* a,
-                               const float* b) {
-    const int stage = pipeline.start_stage();
-    pipeline.start(exists, {{shared.a[stage], a, sizeof(shared.a[stage])},
-                            {shared.b[stage], b, sizeof(shared.b[stage])}});
-  }
-
   /// Adds the products of the next step; calls start_next() once a stage is free.
   template <class StartNext>
   static __device__ void step(Pipeline& pipeline, Shared& shared, Sums& sums,

@@ -32,7 +32,9 @@ struct WinogradGemm {
     typename Tile::Pipeline pipeline(shared.pipeline);
     int next_step = 0;  // to be started
     const auto start_next = [&] {
-      Tile::start(pipeline, shared, next_step < num_steps, v, u);
+      const int stage = pipeline.start_stage();
+      pipeline.start(next_step < num_steps, {{shared.a[stage], v, sizeof(shared.a[stage])},
+                                             {shared.b[stage], u, sizeof(shared.b[stage])}});
       v += Tile::kDepth * Tile::kRows;
       u += Tile::kDepth * Tile::kFilters;
       ++next_step;

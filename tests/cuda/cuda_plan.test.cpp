@@ -17,6 +17,7 @@
 using namespace megaconv;
 using megaconv::test::DeviceBuffer;
 using megaconv::test::DeviceLayer;
+using megaconv::test::have_capability_90;
 using megaconv::test::have_device;
 using megaconv::test::Layer;
 using megaconv::test::require_cuda;
@@ -34,10 +35,7 @@ PlanOptions on_cuda(std::uint32_t m = 4, Arithmetic arithmetic = Arithmetic::fma
 
 // Those that this device has kernels for.
 std::vector<Arithmetic> arithmetics(std::uint32_t m) {
-  int major = 0, minor = 0;
-  require_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-  require_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0));
-  if (m == 6 || major != 9 || minor != 0) return {Arithmetic::fma};
+  if (m == 6 || !have_capability_90()) return {Arithmetic::fma};
   return {Arithmetic::fma, Arithmetic::split_f16};
 }
 
@@ -218,18 +216,7 @@ TEST_CASE("cuda: prepared filters give the same bits as filters transformed in e
   for (PlanOptions& options : all) {
     const std::vector<float> expected = device.run(Plan::create(layer.problem, options));
     options.tiling.filters = FilterMode::prepared;
-    const Plan plan = Plan::create(layer.problem, options);
-    const DeviceBuffer prepared(plan.prepared_filter_bytes()), workspace(plan.workspace_bytes());
-    plan.prepare_filters(device.tensors().w, prepared.get());
-    Tensors tensors = device.tensors();
-    tensors.w = nullptr;
-    tensors.prepared_filters = prepared.get();
-    plan.execute(tensors, workspace.get(), workspace.bytes());
-    plan.wait(workspace.get());
-    std::vector<float> y(expected.size());
-    require_cuda(cudaMemcpy(y.data(), tensors.y, y.size() * sizeof(float), cudaMemcpyDeviceToHost));
-    CHECK((y == expected));
-    CHECK(prepared.guards_intact());
+    CHECK((device.run_prepared(Plan::create(layer.problem, options)) == expected));
   }
 }
 

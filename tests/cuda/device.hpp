@@ -23,6 +23,15 @@ inline bool have_device() {
   return found;
 }
 
+/// Whether there is a device of compute capability 9.0.
+inline bool have_capability_90() {
+  if (!have_device()) return false;
+  int major = 0, minor = 0;
+  require_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+  require_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0));
+  return major == 9 && minor == 0;
+}
+
 /// Bytes on the device, all 0xff (NaN), between two guard bands of the same.
 class DeviceBuffer {
  public:

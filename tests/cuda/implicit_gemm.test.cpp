@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implicit GEMM on tensor cores, against double.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -11,21 +12,11 @@
 #include "tests/cuda/layer.hpp"
 
 using namespace megaconv;
-using megaconv::test::DeviceBuffer;
 using megaconv::test::DeviceLayer;
-using megaconv::test::have_device;
+using megaconv::test::have_capability_90;
 using megaconv::test::Layer;
-using megaconv::test::require_cuda;
 
 namespace {
-
-bool has_tensor_cores() {
-  if (!have_device()) return false;
-  int major = 0, minor = 0;
-  require_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-  require_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0));
-  return major == 9 && minor == 0;
-}
 
 PlanOptions implicit_gemm(CudaLaunch launch = CudaLaunch::persistent) {
   PlanOptions options;
@@ -45,7 +36,7 @@ constexpr double kFp32Error = 6e-7;
 }  // namespace
 
 TEST_CASE("cuda: implicit GEMM is FP32-accurate on odd shapes, in every layout and launch") {
-  if (!has_tensor_cores()) SKIP("no device of compute capability 9.0");
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   for (const char* text :
        {"n1c1h1w1k1", "n2c3h5w7k2", "n3c20h13w9k37+bias+relu", "n2c64h28k64+residual",
         "n1c130h9w31k129", "n5c40h8k200+bias", "n2c17h6w5k65p0", "n1c33h10k48p2+relu",
@@ -74,7 +65,7 @@ TEST_CASE("cuda: implicit GEMM is FP32-accurate on odd shapes, in every layout a
 
 // The guess suits 2^-4 to 2^13 (runtime/cuda/implicit_gemm_set.cuh); all else is computed again.
 TEST_CASE("cuda: implicit GEMM is as accurate at any magnitude of x and w") {
-  if (!has_tensor_cores()) SKIP("no device of compute capability 9.0");
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   for (const int exponent : {-100, -60, -20, -6, -5, -4, 0, 5, 10, 11, 12, 13, 14, 40, 90}) {
     Layer layer(parse_problem("n2c70h21w18k140"), false);
     for (float& value : layer.x) value = std::ldexp(value, exponent);
@@ -94,7 +85,7 @@ TEST_CASE("cuda: implicit GEMM is as accurate at any magnitude of x and w") {
 }
 
 TEST_CASE("cuda: in implicit GEMM an infinity or a NaN reaches the outputs above it, no others") {
-  if (!has_tensor_cores()) SKIP("no device of compute capability 9.0");
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   for (const float value :
        {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     Layer layer(parse_problem("n1c32h40k64"), false);
@@ -113,7 +104,7 @@ TEST_CASE("cuda: in implicit GEMM an infinity or a NaN reaches the outputs above
 
 TEST_CASE("cuda: implicit GEMM is exact on integers, with any grid and with prepared filters",
           "[sanitizer]") {
-  if (!has_tensor_cores()) SKIP("no device of compute capability 9.0");
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   for (const char* text : {"n3c20h13w9k37+bias+relu+residual", "n2c70h17w22k140+nhwc"}) {
     const Layer layer(parse_problem(text), true);
     const std::vector<double> truth = layer.reference();
@@ -128,18 +119,7 @@ TEST_CASE("cuda: implicit GEMM is exact on integers, with any grid and with prep
     }
     PlanOptions options = implicit_gemm();
     options.tiling.filters = FilterMode::prepared;
-    const Plan plan = Plan::create(layer.problem, options);
-    const DeviceBuffer prepared(plan.prepared_filter_bytes()), workspace(plan.workspace_bytes());
-    plan.prepare_filters(device.tensors().w, prepared.get());
-    Tensors tensors = device.tensors();
-    tensors.w = nullptr;
-    tensors.prepared_filters = prepared.get();
-    plan.execute(tensors, workspace.get(), workspace.bytes());
-    plan.wait(workspace.get());
-    std::vector<float> y(truth.size());
-    require_cuda(cudaMemcpy(y.data(), tensors.y, y.size() * sizeof(float), cudaMemcpyDeviceToHost));
+    const std::vector<float> y = device.run_prepared(Plan::create(layer.problem, options));
     CHECK(std::equal(y.begin(), y.end(), truth.begin()));
-    CHECK(prepared.guards_intact());
-    CHECK(workspace.guards_intact());
   }
 }

@@ -66,15 +66,31 @@ class DeviceLayer {
     return run(plan, workspace);
   }
   std::vector<float> run(const Plan& plan, DeviceBuffer& workspace) {
+    return run(plan, tensors(), workspace);
+  }
+  /// With a plan made for prepared filters.
+  std::vector<float> run_prepared(const Plan& plan) {
+    const DeviceBuffer prepared(plan.prepared_filter_bytes());
+    DeviceBuffer workspace(plan.workspace_bytes());
+    plan.prepare_filters(w_.get(), prepared.get());
+    Tensors arguments = tensors();
+    arguments.w = nullptr;
+    arguments.prepared_filters = prepared.get();
+    std::vector<float> y = run(plan, arguments, workspace);
+    CHECK(prepared.guards_intact());
+    return y;
+  }
+
+ private:
+  std::vector<float> run(const Plan& plan, const Tensors& arguments, DeviceBuffer& workspace) {
     y_.poison();
-    plan.execute(tensors(), workspace.get(), workspace.bytes());
+    plan.execute(arguments, workspace.get(), workspace.bytes());
     plan.wait(workspace.get());
     CHECK(y_.guards_intact());
     CHECK(workspace.guards_intact());
     return y_.download<float>();
   }
 
- private:
   ConvProblem problem_;
   DeviceBuffer x_, w_, bias_, residual_, y_;
 };

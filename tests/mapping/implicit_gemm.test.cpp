@@ -29,14 +29,10 @@ std::string error(const char* text, const TilingOptions& asked = {}) {
 }
 
 // What lies at a place of a stripe, before padding is taken off: -1 where there is no image.
-struct At {
-  std::int64_t image, row, col;
-};
-At at(const ConvProblem& a, const Stripes& stripes, std::int64_t stripe, std::int64_t place) {
-  const std::int64_t line = place / stripes.pitch;
-  const std::int64_t image = line / stripes.period;
-  return {image < a.n ? image : -1, line % stripes.period,
-          stripe * stripes.cols + place % stripes.pitch};
+Stripes::Position at(const ConvProblem& a, const Stripes& stripes, std::int32_t stripe,
+                     std::int32_t place) {
+  const auto [image, row, col] = stripes.position(place);
+  return {image < a.n ? image : -1, row, stripe * stripes.cols + col};
 }
 
 }  // namespace
@@ -49,18 +45,19 @@ TEST_CASE("Every output has one place, and under every tap of it lies its input 
       const Stripes stripes = make_stripes(a, static_cast<std::int32_t>(cols));
       const std::int64_t places = places_of_stripe(a, stripes);
       std::vector<int> seen(static_cast<std::size_t>(a.n * a.p() * a.q()));
-      for (std::int64_t stripe = 0; stripe * cols < a.q(); ++stripe) {
-        for (std::int64_t place = 0; place < places; ++place) {
-          const At out = at(a, stripes, stripe, place);
+      for (std::int32_t stripe = 0; stripe * cols < a.q(); ++stripe) {
+        for (std::int32_t place = 0; place < places; ++place) {
+          const Stripes::Position out = at(a, stripes, stripe, place);
           const bool exists = out.image >= 0 && out.row < a.p() && out.col < a.q() &&
                               out.col - stripe * cols < cols;
           if (!exists) continue;
           ++seen[static_cast<std::size_t>((out.image * a.p() + out.row) * a.q() + out.col)];
           for (std::int64_t r = 0; r < a.r; ++r) {
             for (std::int64_t s = 0; s < a.s; ++s) {
-              const std::int64_t offset = r * a.dilation_h * stripes.pitch + s * a.dilation_w;
+              const auto offset =
+                  static_cast<std::int32_t>(r * a.dilation_h * stripes.pitch + s * a.dilation_w);
               REQUIRE(offset <= stripes.reach);
-              const At in = at(a, stripes, stripe, place + offset);
+              const Stripes::Position in = at(a, stripes, stripe, place + offset);
               const std::int64_t row = out.row + r * a.dilation_h - a.pad_h;
               const std::int64_t col = out.col + s * a.dilation_w - a.pad_w;
               const auto inside = [&](std::int64_t h, std::int64_t w) {

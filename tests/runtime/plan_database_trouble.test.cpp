@@ -24,16 +24,15 @@
 #include "megaconv/error.hpp"
 #include "megaconv/plan_database.hpp"
 #include "tests/catch.hpp"
+#include "tests/runtime/plan_key.hpp"
 #include "tests/tools/scratch_folder.hpp"
 
 namespace megaconv {
 namespace {
 
 using cli::ScratchFolder;
+using test::kKey;
 using Access = PlanDatabase::Access;
-
-const PlanKey kKey{"cpu", "a core",  "none", library_build(), "n1c16h8w8k16r3s3p1u1d1g1",
-                   "f32", "prepared"};
 
 Measurement measured(double ms) {
   Measurement m;
