@@ -264,7 +264,8 @@ class Validator {
       if (seen[group_index(task)]) continue;
       seen[group_index(task)] = true;
       for (const IdRange& range : needs_of(task).ranges) {
-        if (range.first == 0 && last_filter < position) continue;
+        const bool filters = range.first == 0 && tiling_.num_filter_tasks > 0;
+        if (filters && last_filter < position) continue;
         for (std::uint32_t id = range.first; id < range.first + range.count; ++id) {
           if (position_of_[id] < position) continue;
           return violation(Property::producers_first, position,

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each fault that a mapping or a graph can have is found, for the right reason, at its position.
+#include <algorithm>
+
+#include "mapping/policies.hpp"
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
 
@@ -186,6 +189,32 @@ TEST_CASE("a producer behind its consumer is named with both positions") {
   std::swap(output_first.mapping.order[4], output_first.mapping.order[6]);
   CHECK(output_first.verdict() ==
         "producers_first@4 position 4: O[0,1] waits for G[0,1], which stands later, at 6");
+}
+
+TEST_CASE("of all orders of a small graph, the right ones are those with producers first") {
+  for (const Counts& counts :
+       {Counts{.ng = 2, .nf = 0, .sg = 2}, Counts{.ng = 1, .nf = 2, .si = 2, .sg = 2},
+        Counts{.ng = 1, .nf = 0, .si = 3, .sg = 2, .so = 2}, Counts{.ng = 2, .nf = 1}}) {
+    const TaskGraph graph = build_graph(winograd_tiling(counts));
+    const auto signals = [](const Task& producer, const Task& task) {
+      return task.wait_counter - producer.signal_first < producer.signal_count;
+    };
+    TaskMapping mapping{.policy = "any", .options = {}, .order = order_staged(graph)};
+    std::uint64_t wrong_verdicts = 0;
+    do {
+      bool right = true;
+      for (std::size_t late = 1; late < mapping.order.size(); ++late) {
+        for (std::size_t early = 0; early < late; ++early) {
+          const Task& task = graph.tasks[mapping.order[early]];
+          const bool waits = task.wait_counter != kNoCounter;
+          if (waits && signals(graph.tasks[mapping.order[late]], task)) right = false;
+        }
+      }
+      wrong_verdicts += validate(graph, mapping).has_value() == right;
+    } while (std::next_permutation(mapping.order.begin(), mapping.order.end()));
+    CAPTURE(counts.ng, counts.nf, counts.si, counts.sg, counts.so);
+    CHECK(wrong_verdicts == 0);
+  }
 }
 
 TEST_CASE("a window smaller than the order's distance puts a producer behind its consumer") {
