@@ -129,6 +129,7 @@ std::vector<ParameterInfo> make_table() {
       size("transform-tiles", &TilingOptions::tiles_per_transform_task));
   put(Parameter::rows, size("rows", &TilingOptions::rows_per_group));
   put(Parameter::cols, size("cols", &TilingOptions::cols_per_group));
+  put(Parameter::places, size("places", &TilingOptions::places_per_group));
   put(Parameter::window, choice("window", {word("auto", 0), word("whole", 1)}, &PlanOptions::tiling,
                                 &TilingOptions::whole_tensors));
   put(Parameter::policy,
@@ -284,6 +285,7 @@ Configuration configuration_of(const Lowering& lowering, const Target& target, C
   } else if (tiling.algorithm == Algorithm::implicit_gemm) {
     configuration.set(Parameter::gemm_filters, tiling.filter_blocks_per_gemm_task);
     configuration.set(Parameter::cols, tiling.cols_per_group);
+    configuration.set(Parameter::places, tiling.places_per_group);
   } else {
     configuration.set(Parameter::output_layout, static_cast<std::int64_t>(tiling.output_layout));
   }
@@ -296,7 +298,7 @@ Configuration configuration_of(const Lowering& lowering, const Target& target, C
     }
     configuration.set(Parameter::m_groups, mapping.m_groups.value_or(1));
   }
-  configuration.set(Parameter::workers, target.workers);
+  configuration.set(Parameter::workers, resident_workers(tiling.algorithm, target));
   if (target.backend == Backend::cuda) {
     configuration.set(Parameter::launch, static_cast<std::int64_t>(launch));
   }

@@ -19,7 +19,7 @@ namespace megaconv {
 namespace {
 
 // Of one worker. CPU: a Zen 4 core with AVX-512 (docs/performance.md); its cache is the L2, what is
-// far comes from the L3. CUDA: a quarter of an H200's SM, with the L2 as the cache and HBM as what
+// far comes from the L3. CUDA: its share of an H200's SM, with the L2 as the cache and HBM as what
 // is far.
 struct Rates {
   double flops_per_us, transform_flops_per_us;
@@ -32,10 +32,22 @@ struct Rates {
 
 // A U of more bytes than the L3 keeps comes from memory.
 constexpr double kMostFarU = 16 << 20, kMemoryBytesPerUs = 12'000;
+// What an implicit GEMM pays for tickets, counters and a filter stage of few blocks: 6 to 19 us.
+constexpr double kOneKernelUs = 8;
 
-Rates rates_of(const Target& target) {
+Rates rates_of(const Tiling& tiling, const Target& target) {
   if (target.backend == Backend::cuda) {
-    return {75'000, 20'000, 14'000, 8'000, 0.8, 64, 64, target.cache_bytes_per_worker};
+    // Four workers share an SM, or two on tensor cores, which get more out of it: within 15 % of
+    // what the ResNet layers take (docs/performance.md).
+    const double share = tiling.arithmetic == Arithmetic::fma ? 0.25 : 0.65;
+    return {300'000 * share,
+            80'000 * share,
+            56'000 * share,
+            32'000 * share,
+            0.8,
+            64,
+            64,
+            target.cache_bytes_per_worker};
   }
   return {113'000, 80'000, 60'000, 20'000, 0.3, 14, 7, target.cache_bytes_per_worker};
 }
@@ -55,11 +67,12 @@ double register_fill(double rows, const Rates& rates) {
 
 class Model {
  public:
-  Model(const Tiling& tiling, const MappingOptions& mapping, const Target& target)
+  Model(const Tiling& tiling, const PlanOptions& options, const Target& target)
       : tiling_(tiling),
-        staged_(mapping.policy == Policy::staged),
+        staged_(options.mapping.policy == Policy::staged),
+        one_kernel_(options.cuda_launch != CudaLaunch::staged),
         target_(target),
-        rates_(rates_of(target)) {}
+        rates_(rates_of(tiling, target)) {}
 
   double ms() {
     const ConvProblem& p = tiling_.problem;
@@ -85,6 +98,8 @@ class Model {
                 2 * pixels * filters * taps / fullness / rates_.flops_per_us,
                 4 * (halo * channels + filters * taps + pixels * filters),
                 share_in_cache(4 * halo * channels + 4 * filters * taps));
+    } else if (tiling_.algorithm == Algorithm::implicit_gemm) {
+      return (implicit_gemm_us(tiling_, target_) + (one_kernel_ ? kOneKernelUs : 0)) / 1000;
     } else {
       add_stage(std::uint64_t{tiling_.num_groups} * tiling_.gemm_tasks,
                 2.0 * 32 * 64 * 16 * channels / rates_.flops_per_us, 4.0 * 64 * 16 * channels, 1);
@@ -164,7 +179,7 @@ class Model {
   }
 
   const Tiling& tiling_;
-  bool staged_;
+  bool staged_, one_kernel_;
   const Target& target_;
   Rates rates_;
   double staged_us_ = 0, overlapped_us_ = 0, longest_us_ = 0;
@@ -180,7 +195,7 @@ double estimate_ms(const ConvProblem& problem, const PlanOptions& options, const
   try {
     Tiling tiling = make_tiling(problem, options.tiling, narrowed);
     if (!options.tiling.whole_tensors && tiling.v_slots == tiling.num_groups) tiling.v_slots = 0;
-    return Model(tiling, options.mapping, narrowed).ms();
+    return Model(tiling, options, narrowed).ms();
   } catch (const Error&) {
     return std::numeric_limits<double>::infinity();
   }

@@ -2,6 +2,7 @@
 // Tilings for implicit GEMM: stripes narrow enough for the input that a task keeps, groups that
 // keep all multiprocessors busy to the end; and when it is faster than Winograd.
 #include <algorithm>
+#include <cmath>
 
 #include "mapping/stripes.hpp"
 #include "mapping/tiling.hpp"
@@ -41,6 +42,18 @@ std::uint32_t stripe_cols(const ConvProblem& problem) {
   return u32(fits(wider) ? wider : wider - kSector);
 }
 
+const Tile& tile_of(std::uint32_t filter_blocks) {
+  return filter_blocks <= kNarrow.filter_blocks ? kNarrow : kWide;
+}
+
+// Microseconds of a run of so many waves of tasks, of so many tiles each.
+double run_us(const ConvProblem& problem, const Tile& tile, std::uint64_t tiles, double waves) {
+  const std::uint64_t blocks = ceil_div(u64(problem.c), std::uint64_t{Tiling::kLaneBlock});
+  const double chunks = static_cast<double>(blocks * u64(problem.r * problem.s)) / 9;
+  const double tile_us = chunks * tile.chunk_us + tile.rest_us;
+  return kLaunchUs + waves * (static_cast<double>(tiles) * tile_us + kTaskUs);
+}
+
 // How a problem is cut, and how long that takes.
 struct Cut {
   std::uint32_t filter_blocks, cols, places_per_group;
@@ -60,19 +73,16 @@ Cut best_cut(const ConvProblem& problem, const TilingOptions& options, const Tar
   }
   cut.cols = options.cols_per_group != 0 ? options.cols_per_group : stripe_cols(problem);
 
-  const Tile& tile = cut.filter_blocks <= kNarrow.filter_blocks ? kNarrow : kWide;
+  const Tile& tile = tile_of(cut.filter_blocks);
   const std::uint64_t places =
       u64(places_of_stripe(problem, make_stripes(problem, static_cast<std::int32_t>(cut.cols))));
   const std::uint64_t tiles = ceil_div(places, std::uint64_t{tile.places});  // of a stripe
   const std::uint64_t columns = ceil_div(u64(problem.q()), std::uint64_t{cut.cols}) *
                                 ceil_div(filter_blocks, cut.filter_blocks);
-  const double chunks = blocks.channel_blocks() * static_cast<double>(problem.r * problem.s) / 9;
-  const double tile_us = chunks * tile.chunk_us + tile.rest_us;
   const std::uint64_t multiprocessors = std::max<std::uint64_t>(1, target.multiprocessors);
   for (std::uint64_t size = 1; size <= std::min(tiles, kMostTiles); ++size) {
     const std::uint64_t waves = ceil_div(columns * ceil_div(tiles, size), multiprocessors);
-    const double us =
-        kLaunchUs + static_cast<double>(waves) * (static_cast<double>(size) * tile_us + kTaskUs);
+    const double us = run_us(problem, tile, size, static_cast<double>(waves));
     if (size == 1 || us < cut.us) {
       cut.us = us;
       cut.places_per_group = u32(std::min(size * tile.places, places));
@@ -107,6 +117,26 @@ double winograd_us(const ConvProblem& problem) {
 bool implicit_gemm_pays(const ConvProblem& problem, bool winograd, const Target& target) {
   if (problem.c < kLeastChannels || target.multiprocessors == 0) return false;
   return !winograd || best_cut(problem, {}, target).us < winograd_us(problem);
+}
+
+std::uint32_t resident_workers(Algorithm algorithm, const Target& target) {
+  return algorithm == Algorithm::implicit_gemm && target.multiprocessors != 0
+             ? std::min(target.workers, target.multiprocessors)
+             : target.workers;
+}
+
+std::uint32_t implicit_gemm_tile_places(std::uint32_t filter_blocks) {
+  return tile_of(filter_blocks).places;
+}
+
+double implicit_gemm_us(const Tiling& tiling, const Target& target) {
+  // Where the last wave has few tasks, these disturb each other less.
+  constexpr double kWhole = 0.9;
+  const Tile& tile = tile_of(tiling.filter_blocks_per_gemm_task);
+  const double waves = static_cast<double>(tiling.num_groups) * tiling.gemm_tasks /
+                       std::max(1u, target.multiprocessors);
+  return run_us(tiling.problem, tile, ceil_div(tiling.places_per_group, tile.places),
+                kWhole * std::ceil(waves) + (1 - kWhole) * waves);
 }
 
 void choose_implicit_gemm(Tiling& tiling, const TilingOptions& options, const Target& target) {

@@ -12,8 +12,9 @@
 namespace megaconv {
 namespace {
 
-// Points looked at to tell whether a space is empty.
-constexpr std::uint64_t kProbes = 20'000;
+// Points looked at to tell whether a space is empty, and the step between them in a larger space: a
+// prime, so that all values of all parameters are met.
+constexpr std::uint64_t kProbes = 20'000, kProbeStep = 2'654'435'761;
 
 std::uint64_t grid_size(const Space::Grid& grid) {
   std::uint64_t size = 1;
@@ -31,11 +32,6 @@ Axis* find(Space::Grid& grid, Parameter parameter) {
   const auto at = std::find_if(grid.begin(), grid.end(),
                                [&](const Axis& axis) { return axis.parameter == parameter; });
   return at == grid.end() ? nullptr : &*at;
-}
-
-void insert(Axis& axis, std::int64_t value) {
-  const auto at = std::lower_bound(axis.values.begin(), axis.values.end(), value);
-  if (at == axis.values.end() || *at != value) axis.values.insert(at, value);
 }
 
 [[noreturn]] void reject(const std::string& message) {
@@ -87,9 +83,11 @@ void allow_asked(std::vector<Space::Constraint>& constraints, const SpaceOptions
 
 // Throws when every point looked at is rejected, with the commonest reason.
 void require_candidates(const Space& space) {
+  if (space.index_of(space.heuristic()) && !space.rejection(space.heuristic())) return;
   std::map<std::string, std::uint64_t> reasons;
-  const std::uint64_t stride = std::max<std::uint64_t>(1, space.size() / kProbes);
-  for (std::uint64_t index = 0; index < space.size(); index += stride) {
+  const bool all = space.size() <= kProbes;
+  for (std::uint64_t i = 0; i < std::min(space.size(), kProbes); ++i) {
+    const std::uint64_t index = all ? i : i * kProbeStep % space.size();
     const std::optional<Rejection> rejection = space.rejection(space.at(index));
     if (!rejection) return;
     ++reasons[rejection->rule + ' ' + rejection->reason];
@@ -105,6 +103,11 @@ void require_candidates(const Space& space) {
 std::vector<std::int64_t> at_most(std::vector<std::int64_t> values, std::uint64_t most) {
   std::erase_if(values, [&](std::int64_t value) { return u64(value) > most; });
   return values;
+}
+
+void insert(Axis& axis, std::int64_t value) {
+  const auto at = std::lower_bound(axis.values.begin(), axis.values.end(), value);
+  if (at == axis.values.end() || *at != value) axis.values.insert(at, value);
 }
 
 Axis workers_axis(const Target& target) {
@@ -129,8 +132,8 @@ void add_launches(Space::Grid& grid, const Target& target) {
   grid.push_back(std::move(launches));
 }
 
-Space::Constraint launch_fits_order() {
-  return {to_string(Parameter::launch), [](const Configuration& c) {
+Space::Constraint launch_fits_order(const Target& target) {
+  return {to_string(Parameter::launch), [target](const Configuration& c) {
             const bool stages =
                 c.get(Parameter::launch) == static_cast<std::int64_t>(CudaLaunch::staged);
             if (!stages) return std::string();
@@ -138,9 +141,15 @@ Space::Constraint launch_fits_order() {
               return std::string("staged, must be persistent unless policy is staged");
             }
             // V and M are there in all algorithms with a window.
-            return c.get(Parameter::window).value_or(1) == 0
-                       ? std::string("staged, must be persistent unless window is whole")
-                       : std::string();
+            if (c.get(Parameter::window).value_or(1) == 0) {
+              return std::string("staged, must be persistent unless window is whole");
+            }
+            const auto algorithm = static_cast<Algorithm>(c.get(Parameter::algo).value_or(0));
+            const std::int64_t all = resident_workers(algorithm, target);
+            return c.get(Parameter::workers).value_or(all) == all
+                       ? std::string()
+                       : "staged, must be persistent unless workers is " + std::to_string(all) +
+                             ": its kernels take the whole device";
           }};
 }
 

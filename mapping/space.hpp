@@ -23,12 +23,14 @@ AlgorithmSpace opencnn_space(const ConvProblem& problem, const Target& target);
 
 /// The values of `values` from 1 to `most`.
 std::vector<std::int64_t> at_most(std::vector<std::int64_t> values, std::uint64_t most);
+/// Adds a value to an axis that does not have it, in its place.
+void insert(Axis& axis, std::int64_t value);
 /// Workers worth a try: all and half of the CPU's; 1 to 4 thread blocks an SM.
 Axis workers_axis(const Target& target);
 /// Adds the launches worth a try with the policies of a grid, on CUDA.
 void add_launches(Space::Grid& grid, const Target& target);
-/// Why a point's launch does not go with its order.
-Space::Constraint launch_fits_order();
+/// Why a point's launch does not go with its order, or with its workers.
+Space::Constraint launch_fits_order(const Target& target);
 /// A constraint on points of one algorithm: `parameter` may be at most `most(configuration)`, and
 /// `what` says what that is.
 Space::Constraint most(Algorithm algorithm, Parameter parameter, const char* what,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The search spaces of the algorithms whose tasks are all of one kind.
 #include "mapping/space.hpp"
+#include "mapping/stripes.hpp"
 #include "mapping/tiling.hpp"
 
 namespace megaconv {
@@ -8,17 +9,76 @@ namespace {
 
 // Tasks that wait for nothing but the filters have no use for distances: the order only decides
 // which tasks share filters and which share pixels.
-void add_orders(AlgorithmSpace& space, const Space::Grid& tasks, const Target& target) {
+void add_orders(AlgorithmSpace& space, const Space::Grid& tasks, const Axis& workers,
+                const Target& target) {
   Space::Grid interleaved = tasks, others = tasks;
   interleaved.push_back({Parameter::policy, {static_cast<std::int64_t>(Policy::interleaved)}});
   interleaved.push_back({Parameter::m_groups, {1, 2, 4, 8}});
-  interleaved.push_back(workers_axis(target));
+  interleaved.push_back(workers);
   add_launches(interleaved, target);
   others.push_back({Parameter::policy, {static_cast<std::int64_t>(Policy::staged)}});
-  others.push_back(workers_axis(target));
+  others.push_back(workers);
   add_launches(others, target);
   space.grids = {std::move(interleaved), std::move(others)};
-  space.constraints.push_back(launch_fits_order());
+  space.constraints.push_back(launch_fits_order(target));
+}
+
+std::uint64_t places_of(const ConvProblem& problem, std::int64_t cols) {
+  return u64(places_of_stripe(problem, make_stripes(problem, static_cast<std::int32_t>(cols))));
+}
+
+// What makes a point no implicit GEMM, or one that is sure to be slower than another.
+std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& problem) {
+  Tiling tiling;
+  tiling.problem = problem;
+  const auto filter_blocks = static_cast<std::int64_t>(tiling.filter_blocks());
+  const auto rule = [](Parameter parameter, auto violation) {
+    return Space::Constraint{to_string(parameter), [=](const Configuration& c) {
+                               const std::optional<std::int64_t> value = c.get(parameter);
+                               const bool ours =
+                                   c.get(Parameter::algo) ==
+                                   static_cast<std::int64_t>(Algorithm::implicit_gemm);
+                               return value && ours ? violation(*value, c) : std::string();
+                             }};
+  };
+  const auto cols_of = [problem](const Configuration& c) {
+    return c.get(Parameter::cols).value_or(problem.q());
+  };
+  return {
+      rule(Parameter::gemm_filters,
+           [=](std::int64_t filters, const Configuration&) {
+             return filters == 4 || filters == 8 || (filters < 8 && filters == filter_blocks)
+                        ? std::string()
+                        : std::to_string(filters) +
+                              ", must be 4 or 8, which tiles are made for, "
+                              "or all " +
+                              std::to_string(filter_blocks) + " lane blocks";
+           }),
+      most(Algorithm::implicit_gemm, Parameter::gemm_filters, "the lane blocks of filters",
+           [=](const Configuration&) { return u64(filter_blocks); }),
+      most(Algorithm::implicit_gemm, Parameter::cols, "the columns of y",
+           [problem](const Configuration&) { return u64(problem.q()); }),
+      rule(Parameter::cols,
+           [=](std::int64_t cols, const Configuration&) {
+             const std::int32_t reach =
+                 make_stripes(problem, static_cast<std::int32_t>(cols)).reach;
+             return reach <= kMostReach
+                        ? std::string()
+                        : std::to_string(cols) + ": a filter reaches " + std::to_string(reach) +
+                              " places, must be at most " + std::to_string(kMostReach);
+           }),
+      most(Algorithm::implicit_gemm, Parameter::places, "the places of a stripe",
+           [=](const Configuration& c) { return places_of(problem, cols_of(c)); }),
+      rule(Parameter::places,
+           [=](std::int64_t places, const Configuration& c) {
+             const std::uint32_t tile = implicit_gemm_tile_places(
+                 static_cast<std::uint32_t>(c.get(Parameter::gemm_filters).value_or(8)));
+             return places % tile == 0 || u64(places) == places_of(problem, cols_of(c))
+                        ? std::string()
+                        : std::to_string(places) + ", must be a multiple of the " +
+                              std::to_string(tile) + " places of a tile, or a whole stripe";
+           }),
+  };
 }
 
 }  // namespace
@@ -41,7 +101,7 @@ AlgorithmSpace direct_space(const ConvProblem& problem, const Target& target) {
   add_orders(
       space,
       {{Parameter::algo, {static_cast<std::int64_t>(Algorithm::direct)}}, filters, rows, cols},
-      target);
+      workers_axis(target), target);
   return space;
 }
 
@@ -56,7 +116,7 @@ AlgorithmSpace fused_winograd_space(const ConvProblem& problem, const Target& ta
               {Parameter::tile, {2, 4, 6}},
               {Parameter::points, {static_cast<std::int64_t>(Points::low_error)}},
               {Parameter::group_tiles, {7, 14, 28, 42, 56, 84, 112}}},
-             target);
+             workers_axis(target), target);
   space.constraints.push_back(
       most(Algorithm::fused_winograd, Parameter::group_tiles, "the tiles of the problem",
            [problem](const Configuration& c) {
@@ -66,18 +126,43 @@ AlgorithmSpace fused_winograd_space(const ConvProblem& problem, const Target& ta
   return space;
 }
 
-// Stripes and groups are cut for the filters of a task.
+// Stripes as wide as the heuristic's, in one or two more, or half as wide: fewer columns reach less
+// far, and have more gaps. Groups of 1 to 16 tiles of 256 places: more amortise a task's start,
+// fewer even out between the multiprocessors. One task runs on each of these at a time, so there
+// is no choice of workers.
 AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& target) {
   AlgorithmSpace space;
   const bool possible = target.backend == Backend::cuda && target.split_f16 &&
-                        problem.layout != Layout::chwn && implicit_gemm_obstacle(problem).empty();
+                        target.multiprocessors != 0 && problem.layout != Layout::chwn &&
+                        implicit_gemm_obstacle(problem).empty();
   if (!possible) return space;
-  Tiling tiling;
-  tiling.problem = problem;
+  TilingOptions options;
+  options.algorithm = Algorithm::implicit_gemm;
+  const Tiling chosen = make_tiling(problem, options, target);
+  const std::uint64_t q = u64(problem.q());
+  const std::uint64_t stripes = ceil_div(q, std::uint64_t{chosen.cols_per_group});
+  Axis filters{Parameter::gemm_filters, at_most({4, 8}, chosen.filter_blocks())};
+  Axis cols{Parameter::cols, {}}, places{Parameter::places, {}};
+  insert(filters, chosen.filter_blocks_per_gemm_task);
+  insert(cols, chosen.cols_per_group);
+  for (const std::uint64_t num : {stripes + 1, stripes + 2, 2 * stripes}) {
+    insert(cols, static_cast<std::int64_t>(ceil_div(q, num)));
+  }
+  insert(places, chosen.places_per_group);
+  for (const std::int64_t num : {1, 2, 3, 4, 6, 8, 12, 16, 32}) insert(places, 128 * num);
+  for (const std::int64_t width : cols.values) {  // whole stripes of small images
+    const std::uint64_t stripe = places_of(problem, width);
+    if (stripe < u64(places.values.back())) insert(places, static_cast<std::int64_t>(stripe));
+  }
   add_orders(space,
              {{Parameter::algo, {static_cast<std::int64_t>(Algorithm::implicit_gemm)}},
-              {Parameter::gemm_filters, at_most({1, 2, 4, 8}, tiling.filter_blocks())}},
-             target);
+              filters,
+              cols,
+              places},
+             {Parameter::workers, {resident_workers(Algorithm::implicit_gemm, target)}}, target);
+  for (Space::Constraint& constraint : implicit_gemm_constraints(problem)) {
+    space.constraints.push_back(std::move(constraint));
+  }
   return space;
 }
 
@@ -91,7 +176,7 @@ AlgorithmSpace opencnn_space(const ConvProblem& problem, const Target& target) {
                     static_cast<std::int64_t>(OutputLayout::optSTS64),
                     static_cast<std::int64_t>(OutputLayout::optSTS64_compact),
                     static_cast<std::int64_t>(OutputLayout::optLDS64)}});
-  add_orders(space, tasks, target);
+  add_orders(space, tasks, workers_axis(target), target);
   return space;
 }
 

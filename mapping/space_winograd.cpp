@@ -105,7 +105,11 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target) 
                     : std::to_string(part) + ", must be less than twice the " +
                           std::to_string(group) + " tiles of a group";
        }});
-  space.constraints.push_back(launch_fits_order());
+  space.constraints.push_back(launch_fits_order(target));
+  space.constraints.push_back(most(Algorithm::winograd, Parameter::gemm_filters,
+                                   "the lane blocks of filters", [problem](const Configuration& c) {
+                                     return std::uint64_t{counted(problem, c).filter_blocks()};
+                                   }));
   space.constraints.push_back(most(Algorithm::winograd, Parameter::gemm_positions, "alpha^2",
                                    [problem](const Configuration& c) -> std::uint64_t {
                                      return counted(problem, c).num_positions();

@@ -62,6 +62,16 @@ void choose_direct_for_cuda(Tiling& tiling, const Target& target);
 /// direct tasks.
 bool implicit_gemm_pays(const ConvProblem& problem, bool winograd, const Target& target);
 
+/// Workers that run tasks of the algorithm at the same time: of implicit GEMM one a multiprocessor.
+std::uint32_t resident_workers(Algorithm algorithm, const Target& target);
+
+/// Places that a task of implicit GEMM computes at a time, for so many lane blocks of filters.
+std::uint32_t implicit_gemm_tile_places(std::uint32_t filter_blocks);
+
+/// Microseconds of a run of an implicit GEMM in one kernel a stage, on an H200's multiprocessors or
+/// as many like them as `target` has.
+double implicit_gemm_us(const Tiling& tiling, const Target& target);
+
 /// Sizes of the tasks of an implicit GEMM.
 void choose_implicit_gemm(Tiling& tiling, const TilingOptions& options, const Target& target);
 

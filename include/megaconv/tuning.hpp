@@ -29,12 +29,13 @@ enum class Parameter : std::uint8_t {
   output_layout,    ///< OutputLayout of openCNN
   group_tiles,      ///< t
   input_channels,   ///< lane blocks of an input-transform task
-  gemm_filters,     ///< lane blocks of a GEMM or direct task
+  gemm_filters,     ///< lane blocks of a GEMM, direct or implicit GEMM task
   gemm_positions,   ///< positions of a GEMM task
   output_filters,   ///< lane blocks of an output-transform task
   transform_tiles,  ///< tiles of an input- or output-transform task
   rows,             ///< output rows of a direct task
-  cols,             ///< output columns of a direct task
+  cols,             ///< output columns of a direct task, or of a stripe of implicit GEMM
+  places,           ///< places of a task group of implicit GEMM
   window,           ///< 0: fitted to the order, 1: V and M whole
   policy,           ///< Policy
   dig,
@@ -43,7 +44,7 @@ enum class Parameter : std::uint8_t {
   workers,  ///< CPU threads, or thread blocks of the persistent kernel
   launch,   ///< CudaLaunch
 };
-inline constexpr std::size_t kNumParameters = 20;
+inline constexpr std::size_t kNumParameters = 21;
 
 const char* to_string(Parameter parameter) noexcept;  ///< "group-tiles": the option's name
 /// Throws Error(invalid_argument) listing the names allowed.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configurations, search spaces and their constraints, without measuring anything.
 #include <cmath>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "mapping/cost_model.hpp"
 #include "megaconv/error.hpp"
@@ -14,6 +16,11 @@ namespace {
 const ConvProblem kProblem = parse_problem("n2c32h14k48");
 const Target kCpu{.backend = Backend::cpu, .workers = 4};
 const Target kCuda{.backend = Backend::cuda, .workers = 528, .cache_bytes_per_worker = 48 << 10};
+const Target kHopper{.backend = Backend::cuda,
+                     .workers = 264,
+                     .cache_bytes_per_worker = 96 << 10,
+                     .split_f16 = true,
+                     .multiprocessors = 132};
 
 SpaceOptions with(const PlanOptions& plan, std::vector<Axis> axes = {}) {
   return {.plan = plan, .axes = std::move(axes)};
@@ -61,7 +68,7 @@ TEST_CASE("Applying a lowering's own configuration gives the same lowering", "[t
 }
 
 TEST_CASE("Every point has an index, and every index a point", "[tuning]") {
-  for (const Target& target : {kCpu, kCuda}) {
+  for (const Target& target : {kCpu, kCuda, kHopper}) {
     const Space space = make_space(kProblem, target, {});
     CHECK(space.index_of(space.heuristic()));
     for (std::uint64_t index = 0; index < space.size(); index += 97) {
@@ -92,7 +99,7 @@ TEST_CASE("Neighbours and lines differ in one parameter", "[tuning]") {
 }
 
 TEST_CASE("Every candidate that is not rejected can be planned", "[tuning]") {
-  for (const Target& target : {kCpu, kCuda}) {
+  for (const Target& target : {kCpu, kCuda, kHopper}) {
     const Space space = make_space(kProblem, target, {});
     std::set<std::string> rules;
     int candidates = 0;
@@ -146,6 +153,10 @@ TEST_CASE("A launch that does not go with the order is rejected, with the reason
   CHECK(with_order("window=whole,policy=depth_first,launch=staged") ==
         "launch: staged, must be persistent unless policy is staged");
   CHECK(rejection("algo=direct,policy=staged,launch=staged") == "");
+  CHECK(rejection("algo=direct,policy=staged,workers=528,launch=staged") == "");
+  CHECK(rejection("algo=direct,policy=staged,workers=132,launch=staged") ==
+        "launch: staged, must be persistent unless workers is 528: its kernels take the whole "
+        "device");
   CHECK(rejection("algo=direct,policy=interleaved,launch=staged") ==
         "launch: staged, must be persistent unless policy is staged");
 
@@ -183,6 +194,88 @@ TEST_CASE("Transform tasks take a group's tiles or fewer, on CUDA in runs of fou
   TilingOptions whole = parts.tiling;
   whole.tiles_per_transform_task = 112;
   CHECK(make_tiling(kProblem, whole, kCpu).tiles_per_transform_task == 56);
+}
+
+// Its points are few enough to look at every one.
+TEST_CASE("Implicit GEMM's space has stripes, places and filters, and makes the plans it says",
+          "[tuning]") {
+  PlanOptions implicit_gemm{.backend = Backend::cuda};
+  implicit_gemm.tiling.algorithm = Algorithm::implicit_gemm;
+  for (const char* text : {"n64c64h56k64", "n1c512h14k512", "n2c24h9k31r1p0", "n1c16h300k96r5",
+                           "c1h1k1", "n1c9h40k20d2"}) {
+    const ConvProblem problem = parse_problem(text);
+    const Space space = make_space(problem, kHopper, with(implicit_gemm));
+    CHECK(space.index_of(space.heuristic()));
+    std::map<Parameter, std::set<std::int64_t>> tried;
+    for (std::uint64_t index = 0; index < space.size(); ++index) {
+      const Configuration configuration = space.at(index);
+      CAPTURE(text, to_string(configuration));
+      if (space.rejection(configuration)) continue;
+      for (const Parameter parameter :
+           {Parameter::gemm_filters, Parameter::cols, Parameter::places, Parameter::workers}) {
+        tried[parameter].insert(configuration.get(parameter).value());
+      }
+      const PlanOptions options = apply(configuration, {.backend = Backend::cuda});
+      const Lowering lowering = lower(problem, options.tiling, options.mapping, kHopper);
+      REQUIRE(configuration_of(lowering, kHopper, options.cuda_launch) == configuration);
+      REQUIRE(std::isfinite(estimate_ms(problem, options, kHopper)));
+    }
+    CAPTURE(text);
+    CHECK(tried[Parameter::workers] == std::set<std::int64_t>{132});  // one task an SM
+    CHECK((tried[Parameter::gemm_filters].size() > 1) == (problem.k > 64));
+    CHECK((tried[Parameter::cols].size() > 1) == (problem.q() > 1));
+    CHECK((tried[Parameter::places].size() > 1) == (problem.q() > 1));
+  }
+  CHECK_THROWS_WITH(make_space(kProblem, kCuda, with(implicit_gemm)),
+                    ContainsSubstring("no candidate has algo = implicit-gemm"));
+}
+
+TEST_CASE("A cut that implicit GEMM cannot make, or that wastes tiles, is rejected with the reason",
+          "[tuning]") {
+  const auto reason = [](const char* problem, const char* text) {
+    const Space space = make_space(parse_problem(problem), kHopper, {});
+    const std::string all = std::string("algo=implicit-gemm,") + text;
+    const auto found = space.rejection(parse_configuration(all));
+    return found ? found->rule + ' ' + found->reason : std::string();
+  };
+  CHECK(reason("n64c64h56k64", "gemm-filters=4,cols=56,places=1792") == "");
+  CHECK(reason("n64c64h224k64", "gemm-filters=4,cols=100,places=1792") ==
+        "cols 100: a filter reaches 206 places, must be at most 128");
+  CHECK(reason("n64c64h56k64", "gemm-filters=4,cols=57,places=1792") ==
+        "cols 57, must be at most 56, the columns of y");
+  CHECK(reason("n64c64h56k64", "gemm-filters=4,cols=56,places=1920") ==
+        "places 1920, must be a multiple of the 256 places of a tile, or a whole stripe");
+  CHECK(reason("n64c64h56k128", "gemm-filters=8,cols=56,places=1920") == "");
+  CHECK(reason("n1c64h7k128", "gemm-filters=8,cols=7,places=64") == "");  // 8 rows of 8
+  CHECK(reason("n1c64h7k128", "gemm-filters=8,cols=7,places=128") ==
+        "places 128, must be at most 64, the places of a stripe");
+  CHECK(reason("n64c64h56k128", "gemm-filters=2,cols=56,places=1792") ==
+        "gemm-filters 2, must be 4 or 8, which tiles are made for, or all 8 lane blocks");
+  CHECK(reason("n64c64h56k32", "gemm-filters=2,cols=56,places=1792") == "");
+  CHECK(reason("n64c64h56k64", "gemm-filters=8,cols=56,places=1792") ==
+        "gemm-filters 8, must be at most 4, the lane blocks of filters");
+  CHECK(reason("n64c64h56k64", "cols=56,policy=staged,workers=132,launch=staged") == "");
+}
+
+// H200, docs/performance.md: implicit GEMM takes 112 and 98 us, Winograd 211 and 105.
+TEST_CASE("The cost model puts both algorithms of tensor cores on one scale", "[tuning]") {
+  const auto us = [](const char* problem, const char* configuration) {
+    return 1e3 * estimate_ms(parse_problem(problem),
+                             apply(parse_configuration(configuration), {.backend = Backend::cuda}),
+                             kHopper);
+  };
+  for (const auto& [problem, direct_us, winograd_us] :
+       {std::tuple{"n64c64h56k64", 112.0, 211.0}, std::tuple{"n64c512h7k512", 98.0, 105.0}}) {
+    CAPTURE(problem);
+    CHECK(us(problem, "algo=implicit-gemm,policy=staged,launch=staged") ==
+          Approx(direct_us).epsilon(0.25));
+    CHECK(us(problem, "algo=winograd,window=whole,policy=staged,launch=staged") ==
+          Approx(winograd_us).epsilon(0.25));
+  }
+  const char* const layer = "n64c64h56k64";
+  CHECK(us(layer, "algo=implicit-gemm,places=256") > us(layer, "algo=implicit-gemm,places=1792"));
+  CHECK(us(layer, "algo=implicit-gemm,policy=staged,launch=staged") <
+        us(layer, "algo=implicit-gemm"));
 }
 
 TEST_CASE("Contradictions and empty spaces say why", "[tuning]") {
