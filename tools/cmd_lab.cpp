@@ -32,8 +32,9 @@ order.json. Every order is proven right before it runs.
 
 In each turn every policy runs once (sim: one seed; else the median of --runs), so that all see the
 same machine. Times are medians over the turns with a 95 % confidence interval; "against first" is
-the ratio to the first policy of the list, turn by turn. "above bound" is against the lower bound of
-the machine model, for the simulator.
+the ratio to the first policy of the list, turn by turn. "above bound": the time against the lower
+bound of the machine model, for the simulator; and a traced run's span against what any order of its
+tasks takes at least, each as long as the fastest of these policies had its like.
 
 Examples:
   megaconv lab compare n64c128h28k128 --policies interleaved,staged,depth_first
@@ -113,10 +114,12 @@ std::vector<LabResult> compare_on(const NamedProblem& layer, Backend backend,
     result.against_first = estimate_median(std::move(ratios));
     const RecordedRun run = trials[i]->record(result.time_us.median);
     result.analysis = analyse(run.lowering, run.trace);
+    result.times = task_times(run.lowering, run.trace);
     if (!arguments.traces.empty()) {
       write_file(arguments.traces + '/' + trace_name(result), trace_json(run));
     }
   }
+  bound_orders(results);
   return results;
 }
 

@@ -42,6 +42,11 @@ struct TraceArguments {
   std::string output;
 };
 
+void print_analysis(const RecordedRun& run) {
+  const TraceAnalysis analysis = analyse(run.lowering, run.trace);
+  std::fputs((trace_table(analysis) + order_bound_line(run, analysis)).c_str(), stdout);
+}
+
 ExitCode trace(const TraceArguments& arguments) {
   const std::vector<NamedProblem> selected = select_problems(arguments.problem);
   if (selected.empty()) {
@@ -52,7 +57,7 @@ ExitCode trace(const TraceArguments& arguments) {
   Experiment experiment(arguments.plan.options.backend, problem, arguments.plan.seed);
   Trial trial(make_plan(problem, arguments.plan), arguments.plan, experiment);
   const RecordedRun run = trial.record(trial.turn_us(arguments.plan.seed, kUntracedRuns));
-  std::fputs(trace_table(analyse(run.lowering, run.trace)).c_str(), stdout);
+  print_analysis(run);
   if (!arguments.output.empty()) {
     write_file(arguments.output, trace_json(run));
     fmt::print("written to {}\n", arguments.output);
@@ -70,7 +75,7 @@ ExitCode stats(const FileArguments& arguments) {
   fmt::print("{}, {} order\n", to_string(run.lowering.graph.tiling.problem),
              run.lowering.mapping.policy);
   if (run.time_us > 0) fmt::print("{:.1f} us without tracing\n", run.time_us);
-  std::fputs(trace_table(analyse(run.lowering, run.trace)).c_str(), stdout);
+  print_analysis(run);
   return ExitCode::ok;
 }
 

@@ -18,10 +18,16 @@ struct LabResult {
   Lowering lowering;
   std::vector<double> times_us;  ///< one a turn
   Estimate time_us, against_first;
-  double bound_us = 0;
+  double bound_us = 0;  ///< of the machine model, of the time; 0: none
   TraceAnalysis analysis;
+  TaskTimes times;            ///< of its trace
+  double order_bound_us = 0;  ///< of the span, by the least task times among the policies
   std::optional<Simulation> simulation;
 };
+
+/// Fills in order_bound_us of the results of one layer on one back end. The least time that a task
+/// takes in any of the orders counts: caches serve some of them better.
+void bound_orders(std::vector<LabResult>& results);
 
 std::string lab_table(const std::vector<LabResult>& results);
 std::vector<Record> lab_records(const std::vector<LabResult>& results, std::uint64_t seed);

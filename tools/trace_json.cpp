@@ -117,6 +117,17 @@ std::string trace_table(const TraceAnalysis& analysis) {
   return text + waits.str();
 }
 
+std::string order_bound_line(const RecordedRun& run, const TraceAnalysis& analysis) {
+  const OrderBound bound =
+      order_bound(run.lowering.graph, task_times(run.lowering, run.trace), analysis.tracks);
+  return fmt::format(
+      "any order of tasks like these on {} workers: at least {:.3f} us (work {:.3f}, rounds "
+      "{:.3f}); "
+      "this one {:.1f}% above\n",
+      analysis.tracks, bound.least_us(), bound.work_us, bound.rounds_us,
+      100 * (analysis.span_us / std::max(bound.least_us(), 1e-3) - 1));
+}
+
 std::string edge_name(const EdgeWait& wait) {
   return fmt::format("{} for {}{}", to_string(wait.to), to_string(wait.from),
                      wait.slot ? " (slot)" : "");

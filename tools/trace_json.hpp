@@ -35,6 +35,10 @@ RecordedRun read_trace(const std::string& path);
 /// then the waits by the edge that caused them.
 std::string trace_table(const TraceAnalysis& analysis);
 
+/// A line: the least that any order of these tasks takes, if they take as long as here, and by how
+/// much this run is above it.
+std::string order_bound_line(const RecordedRun& run, const TraceAnalysis& analysis);
+
 /// "gemm for input_transform"; " (slot)" is added where the wait was for memory, not for data.
 std::string edge_name(const EdgeWait& wait);
 

@@ -2,6 +2,7 @@
 // What a run really did: one record per task, and what can be read from them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -66,6 +67,31 @@ struct LiveBytes {
   std::uint64_t ns = 0, bytes = 0;
 };
 std::vector<LiveBytes> live_bytes(const Lowering& lowering, const Trace& trace);
+
+/// How long each task of a graph occupies a worker, waits left out, by task.
+struct TaskTimes {
+  std::vector<double> typical_us;  ///< where many run at the same time
+  std::vector<double> least_us;    ///< at best; nowhere more than typical_us
+};
+
+/// From the tasks of the same kind, those of the last group apart: mean and least of their work,
+/// and the least that any of them took from fetch to ready with its producers done. Throws what
+/// analyse() throws.
+TaskTimes task_times(const Lowering& lowering, const Trace& trace);
+
+/// Spans, from the first task's fetch to the last one's end, that no order can beat.
+struct OrderBound {
+  double work_us = 0;    ///< all workers busy all the time
+  double rounds_us = 0;  ///< some tasks in whole rounds, between what must come before and after
+  double least_us() const { return std::max(work_us, rounds_us); }
+};
+
+/// Of all orders of the graph's tasks on so many workers, whatever their window: sums of tasks
+/// shared out evenly count with typical times, tasks one after the other with least times. (What
+/// runs beside a task and what caches still hold make it longer or shorter, so that this is as good
+/// as the times are; the run that they are from is never below it.) Throws Error(invalid_argument)
+/// without workers or unless there is one time for each task.
+OrderBound order_bound(const TaskGraph& graph, const TaskTimes& times, std::uint32_t workers);
 
 /// The order in which the tasks really began to work, as an order for the same graph. It is right
 /// (validate()) whenever the run was: a task begins after its producers ended.
