@@ -83,7 +83,7 @@ std::string obstacle_of(const ConvProblem& problem, const TilingOptions& options
     case Algorithm::implicit_gemm: {
       const std::string obstacle = implicit_gemm_obstacle(problem);
       const bool refused = obstacle.empty() && options.arithmetic == Arithmetic::fma;
-      return refused ? "implicit_gemm: arithmetic fma, must be split_f16" : obstacle;
+      return refused ? "implicit_gemm: arithmetic fma, must be one of tensor cores" : obstacle;
     }
     default:
       return "";
@@ -95,9 +95,12 @@ bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& option
                          const Target& target) {
   const bool asked = options.m != 0 || options.group_tiles != 0 || options.v_slots != 0 ||
                      options.m_slots != 0 || options.rows_per_group != 0;
+  // No other tasks on CUDA take tensors of 16 bits, or multiply in them.
+  const bool no_other = target.multiprocessors != 0 &&
+                        (problem.dtype != DataType::f32 || options.arithmetic == Arithmetic::f16);
   return target.split_f16 && options.arithmetic != Arithmetic::fma && !asked &&
          problem.layout != Layout::chwn && implicit_gemm_obstacle(problem).empty() &&
-         implicit_gemm_pays(problem, winograd, target);
+         (no_other || implicit_gemm_pays(problem, options, winograd, target));
 }
 
 Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& options,
@@ -322,12 +325,13 @@ Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, con
   } else {
     tiling.output_layout = options.output_layout;  // the rest of openCNN's blocking is fixed
   }
-  if (options.arithmetic == Arithmetic::split_f16) {
+  if (options.arithmetic != Arithmetic::automatic && options.arithmetic != Arithmetic::fma) {
     if (!target.split_f16) {
-      throw Error(Status::unsupported,
-                  "arithmetic split_f16: must be CUDA on compute capability 9.0");
+      throw Error(Status::unsupported, std::string("arithmetic ") + to_string(options.arithmetic) +
+                                           ": must be CUDA on compute capability 9.0");
     }
-    check_split_f16(tiling);
+    tiling.arithmetic = options.arithmetic;
+    check_arithmetic(tiling);
   }
   derive_counts(tiling);
   return tiling;

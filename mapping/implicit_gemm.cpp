@@ -17,12 +17,15 @@ struct Tile {
   std::uint32_t filter_blocks, places;
   double chunk_us, rest_us;
 };
-constexpr Tile kNarrow{64 / Tiling::kLaneBlock, 256, 2.7, 6.0};
-constexpr Tile kWide{128 / Tiling::kLaneBlock, 128, 2.2, 3.5};
+constexpr std::uint32_t kNarrow = 64 / Tiling::kLaneBlock, kWide = 128 / Tiling::kLaneBlock;
+constexpr Tile kNarrowSplit{kNarrow, 256, 2.7, 6.0}, kWideSplit{kWide, 128, 2.2, 3.5};
+constexpr Tile kNarrowRounded{kNarrow, 256, 0.6, 5.7}, kWideRounded{kWide, 128, 0.9, 3.6};
+// One product needs fewer sums, which leaves room for more places. They share loaded filters.
+constexpr Tile kLargeRounded{kWide, 256, 1.4, 7.1};
 constexpr double kTaskUs = 2;    // what a task costs besides its tiles
 constexpr double kLaunchUs = 5;  // of a run: filters, and the look at magnitudes
 // Tiles of a group: more amortise a task's start, fewer even out between the multiprocessors.
-constexpr std::uint64_t kMostTiles = 16;
+constexpr std::uint64_t kMostUnits = 16;
 // Below this, most of a step of 16 channels is zero.
 constexpr std::int64_t kLeastChannels = 16;
 
@@ -42,8 +45,12 @@ std::uint32_t stripe_cols(const ConvProblem& problem) {
   return u32(fits(wider) ? wider : wider - kSector);
 }
 
-const Tile& tile_of(std::uint32_t filter_blocks) {
-  return filter_blocks <= kNarrow.filter_blocks ? kNarrow : kWide;
+// Of tasks of so many lane blocks of filters, in groups of so many places.
+const Tile& tile_of(std::uint32_t filter_blocks, std::uint64_t places, Arithmetic arithmetic) {
+  const bool split = arithmetic == Arithmetic::split_f16;
+  if (filter_blocks <= kNarrow) return split ? kNarrowSplit : kNarrowRounded;
+  if (split) return kWideSplit;
+  return places % kLargeRounded.places == 0 ? kLargeRounded : kWideRounded;
 }
 
 // Microseconds of a run of so many waves of tasks, of so many tiles each.
@@ -59,33 +66,35 @@ struct Cut {
   std::uint32_t filter_blocks, cols, places_per_group;
   double us;
 };
-Cut best_cut(const ConvProblem& problem, const TilingOptions& options, const Target& target) {
+Cut best_cut(const ConvProblem& problem, const TilingOptions& options, Arithmetic arithmetic,
+             const Target& target) {
   Tiling blocks;
   blocks.problem = problem;
   const std::uint32_t filter_blocks = blocks.filter_blocks();
-  const std::uint32_t rest = filter_blocks % kWide.filter_blocks;
+  const std::uint32_t rest = filter_blocks % kWide;
   Cut cut{};
-  cut.filter_blocks =
-      rest != 0 && rest <= kNarrow.filter_blocks ? kNarrow.filter_blocks : kWide.filter_blocks;
+  cut.filter_blocks = rest != 0 && rest <= kNarrow ? kNarrow : kWide;
   cut.filter_blocks = std::min(cut.filter_blocks, filter_blocks);
   if (options.filter_blocks_per_gemm_task != 0) {
     cut.filter_blocks = options.filter_blocks_per_gemm_task;
   }
   cut.cols = options.cols_per_group != 0 ? options.cols_per_group : stripe_cols(problem);
 
-  const Tile& tile = tile_of(cut.filter_blocks);
   const std::uint64_t places =
       u64(places_of_stripe(problem, make_stripes(problem, static_cast<std::int32_t>(cut.cols))));
-  const std::uint64_t tiles = ceil_div(places, std::uint64_t{tile.places});  // of a stripe
+  // Groups are multiples of the smallest tile.
+  const std::uint64_t unit = tile_of(cut.filter_blocks, 1, arithmetic).places;
+  const std::uint64_t units = ceil_div(places, unit);  // of a stripe
   const std::uint64_t columns = ceil_div(u64(problem.q()), std::uint64_t{cut.cols}) *
                                 ceil_div(filter_blocks, cut.filter_blocks);
   const std::uint64_t multiprocessors = std::max<std::uint64_t>(1, target.multiprocessors);
-  for (std::uint64_t size = 1; size <= std::min(tiles, kMostTiles); ++size) {
-    const std::uint64_t waves = ceil_div(columns * ceil_div(tiles, size), multiprocessors);
-    const double us = run_us(problem, tile, size, static_cast<double>(waves));
+  for (std::uint64_t size = 1; size <= std::min(units, kMostUnits); ++size) {
+    const Tile& tile = tile_of(cut.filter_blocks, size * unit, arithmetic);
+    const std::uint64_t waves = ceil_div(columns * ceil_div(units, size), multiprocessors);
+    const double us = run_us(problem, tile, size * unit / tile.places, static_cast<double>(waves));
     if (size == 1 || us < cut.us) {
       cut.us = us;
-      cut.places_per_group = u32(std::min(size * tile.places, places));
+      cut.places_per_group = u32(size * unit);
     }
   }
   if (options.places_per_group != 0) cut.places_per_group = options.places_per_group;
@@ -114,9 +123,19 @@ double winograd_us(const ConvProblem& problem) {
 
 }  // namespace
 
-bool implicit_gemm_pays(const ConvProblem& problem, bool winograd, const Target& target) {
+Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOptions& options) {
+  if (options.arithmetic != Arithmetic::automatic) return options.arithmetic;
+  if (problem.dtype == DataType::bf16) return Arithmetic::bf16;
+  const bool rounded = problem.dtype == DataType::f16 || options.precision != Precision::f32;
+  return rounded ? Arithmetic::f16 : Arithmetic::split_f16;
+}
+
+bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options, bool winograd,
+                        const Target& target) {
   if (problem.c < kLeastChannels || target.multiprocessors == 0) return false;
-  return !winograd || best_cut(problem, {}, target).us < winograd_us(problem);
+  if (!winograd) return true;
+  const Arithmetic arithmetic = implicit_gemm_arithmetic(problem, options);
+  return best_cut(problem, {}, arithmetic, target).us < winograd_us(problem);
 }
 
 std::uint32_t resident_workers(Algorithm algorithm, const Target& target) {
@@ -125,14 +144,17 @@ std::uint32_t resident_workers(Algorithm algorithm, const Target& target) {
              : target.workers;
 }
 
-std::uint32_t implicit_gemm_tile_places(std::uint32_t filter_blocks) {
-  return tile_of(filter_blocks).places;
+ImplicitGemmTile implicit_gemm_tile(std::uint32_t filter_blocks, std::uint64_t places,
+                                    Arithmetic arithmetic) {
+  const Tile& tile = tile_of(filter_blocks, places, arithmetic);
+  return {tile.filter_blocks * Tiling::kLaneBlock, tile.places};
 }
 
 double implicit_gemm_us(const Tiling& tiling, const Target& target) {
   // Where the last wave has few tasks, these disturb each other less.
   constexpr double kWhole = 0.9;
-  const Tile& tile = tile_of(tiling.filter_blocks_per_gemm_task);
+  const Tile& tile =
+      tile_of(tiling.filter_blocks_per_gemm_task, tiling.places_per_group, tiling.arithmetic);
   const double waves = static_cast<double>(tiling.num_groups) * tiling.gemm_tasks /
                        std::max(1u, target.multiprocessors);
   return run_us(tiling.problem, tile, ceil_div(tiling.places_per_group, tile.places),
@@ -140,7 +162,8 @@ double implicit_gemm_us(const Tiling& tiling, const Target& target) {
 }
 
 void choose_implicit_gemm(Tiling& tiling, const TilingOptions& options, const Target& target) {
-  const Cut cut = best_cut(tiling.problem, options, target);
+  tiling.arithmetic = implicit_gemm_arithmetic(tiling.problem, options);
+  const Cut cut = best_cut(tiling.problem, options, tiling.arithmetic, target);
   tiling.filter_blocks_per_gemm_task = cut.filter_blocks;
   tiling.cols_per_group = cut.cols;
   tiling.places_per_group = cut.places_per_group;

@@ -39,7 +39,7 @@ std::string tiling_text(const Tiling& tiling) {
   put("algorithm", quoted(to_string(tiling.algorithm)));
   put("filters", quoted(to_string(tiling.filters)));
   if (is_winograd(tiling.algorithm)) put("points", quoted(to_string(tiling.points)));
-  if (tiling.algorithm == Algorithm::winograd) {
+  if (tiling.algorithm == Algorithm::winograd || tiling.algorithm == Algorithm::implicit_gemm) {
     put("arithmetic", quoted(to_string(tiling.arithmetic)));
   }
   if (tiling.algorithm == Algorithm::opencnn) {

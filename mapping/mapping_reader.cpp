@@ -248,6 +248,10 @@ Tiling read_tiling(Values& values, const ConvProblem& problem) {
     tiling.arithmetic =
         values.choice("tiling.arithmetic", {Arithmetic::fma, Arithmetic::split_f16});
   }
+  if (tiling.algorithm == Algorithm::implicit_gemm) {
+    tiling.arithmetic = values.choice("tiling.arithmetic",
+                                      {Arithmetic::split_f16, Arithmetic::f16, Arithmetic::bf16});
+  }
   if (tiling.algorithm == Algorithm::opencnn) {
     tiling.output_layout = values.choice("tiling.output_layout",
                                          {OutputLayout::baseline, OutputLayout::optSTS64,

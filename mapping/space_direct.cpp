@@ -28,7 +28,8 @@ std::uint64_t places_of(const ConvProblem& problem, std::int64_t cols) {
 }
 
 // What makes a point no implicit GEMM, or one that is sure to be slower than another.
-std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& problem) {
+std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& problem,
+                                                         Arithmetic arithmetic) {
   Tiling tiling;
   tiling.problem = problem;
   const auto filter_blocks = static_cast<std::int64_t>(tiling.filter_blocks());
@@ -71,8 +72,9 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
            [=](const Configuration& c) { return places_of(problem, cols_of(c)); }),
       rule(Parameter::places,
            [=](std::int64_t places, const Configuration& c) {
-             const std::uint32_t tile = implicit_gemm_tile_places(
-                 static_cast<std::uint32_t>(c.get(Parameter::gemm_filters).value_or(8)));
+             const auto filters =
+                 static_cast<std::uint32_t>(c.get(Parameter::gemm_filters).value_or(8));
+             const std::uint32_t tile = implicit_gemm_tile(filters, u64(places), arithmetic).places;
              return places % tile == 0 || u64(places) == places_of(problem, cols_of(c))
                         ? std::string()
                         : std::to_string(places) + ", must be a multiple of the " +
@@ -160,7 +162,7 @@ AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& tar
               cols,
               places},
              {Parameter::workers, {resident_workers(Algorithm::implicit_gemm, target)}}, target);
-  for (Space::Constraint& constraint : implicit_gemm_constraints(problem)) {
+  for (Space::Constraint& constraint : implicit_gemm_constraints(problem, chosen.arithmetic)) {
     space.constraints.push_back(std::move(constraint));
   }
   return space;

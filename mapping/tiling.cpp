@@ -43,7 +43,7 @@ void derive_tiles(Tiling& tiling) {
   const std::string obstacle = winograd_obstacle(tiling.algorithm, tiling.problem);
   if (!obstacle.empty()) reject(obstacle);
   check_m(tiling.m);
-  if (tiling.arithmetic == Arithmetic::split_f16) check_split_f16(tiling);
+  check_arithmetic(tiling);
   count_tiles(tiling);
   check_field("group_tiles", tiling.group_tiles, tiling.num_tiles());
   check_field("channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task,
@@ -103,11 +103,14 @@ void derive_implicit_gemm(Tiling& tiling) {
            std::to_string(kMostReach));
   }
   const std::uint64_t places = u64(places_of_stripe(a, stripes));
-  check_field("places_per_group", tiling.places_per_group, places);
+  // The last tile of a stripe may be larger than what is left of it.
+  constexpr std::uint64_t kLargestTile = 256;
+  check_field("places_per_group", tiling.places_per_group,
+              ceil_div(places, kLargestTile) * kLargestTile);
   tiling.num_groups =
       u32(checked_groups(ceil_div(u64(a.q()), std::uint64_t{tiling.cols_per_group}) *
                          ceil_div(places, std::uint64_t{tiling.places_per_group})));
-  tiling.arithmetic = Arithmetic::split_f16;
+  check_arithmetic(tiling);
   tiling.input_tasks = tiling.output_tasks = 0;
   tiling.gemm_tasks = ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
 }
@@ -235,16 +238,38 @@ std::string opencnn_obstacle(const ConvProblem& problem) {
   return fast_3x3_obstacle(Algorithm::opencnn, problem);
 }
 
-void check_split_f16(const Tiling& tiling) {
-  std::string obstacle;
-  if (tiling.algorithm == Algorithm::implicit_gemm) return;
-  if (tiling.algorithm != Algorithm::winograd) {
-    obstacle = std::string("algorithm ") + to_string(tiling.algorithm) +
-               ", must be winograd or implicit_gemm";
-  } else if (tiling.m != 2 && tiling.m != 4) {
-    obstacle = "m = " + std::to_string(tiling.m) + ", must be 2 or 4";
+void check_arithmetic(const Tiling& tiling) {
+  const DataType dtype = tiling.problem.dtype;
+  const bool implicit_gemm = tiling.algorithm == Algorithm::implicit_gemm;
+  std::string must;
+  switch (tiling.arithmetic) {
+    case Arithmetic::split_f16:
+      if (dtype != DataType::f32) {
+        must = "f32 tensors";
+      } else if (!implicit_gemm && tiling.algorithm != Algorithm::winograd) {
+        must = "winograd or implicit_gemm";
+      } else if (!implicit_gemm && tiling.m != 2 && tiling.m != 4) {
+        must = "m = 2 or 4";
+      }
+      break;
+    case Arithmetic::f16:
+    case Arithmetic::bf16:
+      if (!implicit_gemm) {
+        must = "implicit_gemm";
+      } else if (tiling.arithmetic == Arithmetic::bf16 && dtype != DataType::bf16) {
+        must = "bf16 tensors";
+      } else if (tiling.arithmetic == Arithmetic::f16 && dtype == DataType::bf16) {
+        must = "f32 or f16 tensors";
+      }
+      break;
+    default:
+      if (implicit_gemm) must = "another algorithm";
   }
-  if (!obstacle.empty()) throw Error(Status::unsupported, "arithmetic split_f16: " + obstacle);
+  if (must.empty()) return;
+  throw Error(Status::unsupported, std::string("arithmetic ") + to_string(tiling.arithmetic) +
+                                       " in " + to_string(tiling.algorithm) +
+                                       ", m = " + std::to_string(tiling.m) + ", on " +
+                                       to_string(dtype) + " tensors: must be " + must);
 }
 
 void check_m(std::uint32_t m) {
@@ -344,6 +369,24 @@ const char* to_string(Arithmetic arithmetic) noexcept {
       return "fma";
     case Arithmetic::split_f16:
       return "split_f16";
+    case Arithmetic::f16:
+      return "f16";
+    case Arithmetic::bf16:
+      return "bf16";
+  }
+  return "unknown";
+}
+
+const char* to_string(Precision precision) noexcept {
+  switch (precision) {
+    case Precision::f32:
+      return "f32";
+    case Precision::tf32:
+      return "tf32";
+    case Precision::f16:
+      return "f16";
+    case Precision::bf16:
+      return "bf16";
   }
   return "unknown";
 }
@@ -382,7 +425,7 @@ std::string to_string(const Tiling& tiling) {
     text << " F(2x2, 3x3), output layout " << to_string(tiling.output_layout)
          << "\nfused task: " << opencnn::kTiles << " tiles, " << opencnn::kFilters << " filters\n";
   } else if (tiling.algorithm == Algorithm::implicit_gemm) {
-    text << ", split_f16 arithmetic\n"
+    text << ", " << to_string(tiling.arithmetic) << " arithmetic\n"
          << "places of a group: " << tiling.places_per_group << ", in stripes of "
          << tiling.cols_per_group << " columns\n"
          << "direct task: " << blocks(tiling.filter_blocks_per_gemm_task) << '\n';

@@ -27,8 +27,8 @@ std::string winograd_obstacle(Algorithm algorithm, const ConvProblem& problem);
 /// Winograd on the CPU's layouts, in tasks per stage or fused.
 bool is_winograd(Algorithm algorithm);
 
-/// Throws Error(unsupported) unless the tiling is for tasks with split FP16 operands.
-void check_split_f16(const Tiling& tiling);
+/// Throws Error(unsupported) unless there are tasks with the tiling's arithmetic.
+void check_arithmetic(const Tiling& tiling);
 
 /// Throws Error(invalid_argument) unless there is an F(m x m, 3 x 3).
 void check_m(std::uint32_t m);
@@ -60,13 +60,22 @@ void choose_direct_for_cuda(Tiling& tiling, const Target& target);
 
 /// Whether implicit GEMM is expected to be faster than Winograd, if `winograd` is possible, or than
 /// direct tasks.
-bool implicit_gemm_pays(const ConvProblem& problem, bool winograd, const Target& target);
+bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options, bool winograd,
+                        const Target& target);
+
+/// How implicit GEMM computes products of the problem's numbers at the precision asked for.
+Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOptions& options);
 
 /// Workers that run tasks of the algorithm at the same time: of implicit GEMM one a multiprocessor.
 std::uint32_t resident_workers(Algorithm algorithm, const Target& target);
 
-/// Places that a task of implicit GEMM computes at a time, for so many lane blocks of filters.
-std::uint32_t implicit_gemm_tile_places(std::uint32_t filter_blocks);
+/// What a task of implicit GEMM computes at a time: of so many lane blocks of filters, in groups of
+/// so many places.
+struct ImplicitGemmTile {
+  std::uint32_t filters, places;
+};
+ImplicitGemmTile implicit_gemm_tile(std::uint32_t filter_blocks, std::uint64_t places,
+                                    Arithmetic arithmetic);
 
 /// Microseconds of a run of an implicit GEMM in one kernel a stage, on an H200's multiprocessors or
 /// as many like them as `target` has.
@@ -81,9 +90,8 @@ std::uint32_t count_filter_tasks(const Tiling& tiling);
 /// NF + NG (SI + SG + SO).
 std::uint64_t num_tasks(const Tiling& tiling);
 
-const char* to_string(Algorithm algorithm) noexcept;    ///< "automatic", "direct", "winograd"
-const char* to_string(Points points) noexcept;          ///< "low_error", "integer"
-const char* to_string(Arithmetic arithmetic) noexcept;  ///< "automatic", "fma", "split_f16"
-const char* to_string(FilterMode filters) noexcept;     ///< "every_run", "prepared"
+const char* to_string(Algorithm algorithm) noexcept;  ///< "automatic", "direct", "winograd"
+const char* to_string(Points points) noexcept;        ///< "low_error", "integer"
+const char* to_string(FilterMode filters) noexcept;   ///< "every_run", "prepared"
 
 }  // namespace megaconv

@@ -135,8 +135,9 @@ std::unique_ptr<Executor> make_cpu_executor(const Lowering& lowering, const Plan
   if (lowering.graph.tiling.algorithm == Algorithm::implicit_gemm) {
     throw Error(Status::unsupported, "implicit_gemm: backend cpu, must be cuda");
   }
-  if (lowering.graph.tiling.arithmetic == Arithmetic::split_f16) {
-    throw Error(Status::unsupported, "arithmetic split_f16: backend cpu, must be cuda");
+  if (const Arithmetic given = lowering.graph.tiling.arithmetic; given != Arithmetic::fma) {
+    throw Error(Status::unsupported,
+                std::string("arithmetic ") + to_string(given) + ": backend cpu, must be cuda");
   }
   return std::make_unique<CpuExecutor>(lowering, options);
 }

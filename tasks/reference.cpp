@@ -205,6 +205,13 @@ ErrorBound sum_bound(const Tiling& tiling) {
     return {unit_roundoff(DataType::f32) * std::sqrt(roundings) * luck,
             std::min(roundings, 6 * std::sqrt(roundings))};
   }
+  if (tiling.arithmetic == Arithmetic::f16 || tiling.arithmetic == Arithmetic::bf16) {
+    // One product of numbers that are rounded if they were floats; tensor cores add 16 at a time
+    // and cut the sums off.
+    const double u = problem.dtype == DataType::f32 ? unit_roundoff(DataType::f16) : 0;
+    const double cut = 0x1p-23 * (2 + static_cast<double>(num_terms(problem)) / 16);
+    return {std::sqrt(2.0) * u * luck + cut, (2 * u + u * u + cut) / unit_roundoff(DataType::f32)};
+  }
   const auto channels = static_cast<double>(problem.c);
   const double root = std::sqrt(std::max(channels, 16.0)) * luck;
   const double few = std::max(1.0, 16 / channels);

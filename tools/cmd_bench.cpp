@@ -166,7 +166,8 @@ class LayerBench {
   void add_peers() {
     const PeerOptions options{.filters = arguments_.plan.options.tiling.filters,
                               .threads = runners_.back().plan().num_workers(),
-                              .caches = arguments_.timing.caches};
+                              .caches = arguments_.timing.caches,
+                              .precision = arguments_.plan.options.tiling.precision};
     for (PeerVariant& peer : make_peer_variants(arguments_.peer, tensors_, options)) {
       VariantResult& result = result_.variants.emplace_back();
       result.name = arguments_.peer;

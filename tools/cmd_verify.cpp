@@ -98,9 +98,25 @@ std::vector<VerifyCase> given_cases(const VerifyArguments& arguments) {
   return cases;
 }
 
+bool runs_implicit_gemm(Backend backend) {
+  PlanOptions options;
+  options.backend = backend;
+  options.source = PlanSource::heuristic;
+  options.tiling.algorithm = Algorithm::implicit_gemm;
+  try {
+    static_cast<void>(Plan::create(parse_problem("c16h4k16"), options));
+    return true;
+  } catch (const Error& error) {
+    if (error.status() != Status::unsupported) throw;
+    return false;
+  }
+}
+
 ExitCode verify(const VerifyArguments& arguments) {
   const Backend backend = arguments.plan.options.backend;
   device_of(backend);  // refuses a backend that cannot compute
+  VerifyLimits limits = arguments.limits;
+  limits.tensor_cores = runs_implicit_gemm(backend);
   const std::vector<VerifyCase> given = given_cases(arguments);
   const std::uint64_t count = given.empty() ? arguments.count : given.size();
   const auto begin = std::chrono::steady_clock::now();
@@ -112,9 +128,9 @@ ExitCode verify(const VerifyArguments& arguments) {
   while (tally.done() < count) {
     // Seeds of neighbouring cases are far apart, so that --seed 1 and --seed 2 share none.
     const std::uint64_t case_seed = arguments.plan.seed * 1'000'003 + tally.done();
-    const VerifyCase item =
-        given.empty() ? random_case(case_seed, arguments.limits, arguments.integer, backend)
-                      : given[tally.done()];
+    const VerifyCase item = given.empty()
+                                ? random_case(case_seed, limits, arguments.integer, backend)
+                                : given[tally.done()];
     log().debug("{}", to_command(item));
     const Verdict verdict = check(item);
     if (verdict.failed()) return report_failure(item, verdict, progress);

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "megaconv/problem.hpp"
+#include "megaconv/mapping.hpp"
 
 namespace megaconv::cli::cudnn {
 
@@ -24,12 +24,14 @@ struct Arithmetic {
   std::size_t alignment;  ///< of tensors, in bytes
 };
 
-/// FP32 without TF32: products are FFMA, inputs are never rounded.
-Arithmetic arithmetic_of(DataType dtype);
+/// Floats with Precision::f32: products are FFMA, inputs are never rounded. Floats with any other:
+/// TF32 is allowed. Other types: tensor cores, FP32 sums.
+Arithmetic arithmetic_of(DataType dtype, Precision precision);
 
 /// A problem's tensors in one memory order, on the device. problem.layout is that order.
 struct TensorView {
   ConvProblem problem;
+  Precision precision;
   const void *x, *w;
   void* y;
 };

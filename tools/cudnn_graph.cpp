@@ -104,8 +104,8 @@ Descriptor convolution(const ConvProblem& p, const Arithmetic& arithmetic) {
 /// The operation graph, with everything that it refers to.
 class Graph {
  public:
-  Graph(cudnnHandle_t handle, const ConvProblem& p)
-      : arithmetic_(arithmetic_of(p.dtype)),
+  Graph(cudnnHandle_t handle, const ConvProblem& p, Precision precision)
+      : arithmetic_(arithmetic_of(p.dtype, precision)),
         x_(tensor(kX, arithmetic_, {p.n, p.c, p.h, p.w}, x_strides(p))),
         w_(tensor(kW, arithmetic_, {p.k, p.c / p.groups, p.r, p.s}, w_strides(p))),
         y_(tensor(kY, arithmetic_, {p.n, p.k, p.p(), p.q()}, y_strides(p, p.p() * p.q()))),
@@ -226,7 +226,7 @@ Descriptor variant_pack(const TensorView& tensors, void* workspace) {
 
 GraphPlans graph_plans(cudnnHandle_t handle, const TensorView& tensors) {
   GraphPlans found;
-  const auto graph = std::make_shared<Graph>(handle, tensors.problem);
+  const auto graph = std::make_shared<Graph>(handle, tensors.problem, tensors.precision);
   std::vector<Configuration> configurations;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
     add_proposed(*graph, mode, configurations);

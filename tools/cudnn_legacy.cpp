@@ -32,8 +32,9 @@ struct Descriptors {
         cudnnDestroyConvolutionDescriptor>
       convolution;
 
-  explicit Descriptors(const ConvProblem& p) {
-    const Arithmetic arithmetic = arithmetic_of(p.dtype);
+  explicit Descriptors(const TensorView& tensors) {
+    const ConvProblem& p = tensors.problem;
+    const Arithmetic arithmetic = arithmetic_of(p.dtype, tensors.precision);
     const cudnnTensorFormat_t order =
         p.layout == Layout::nhwc ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
     check(cudnnSetTensor4dDescriptor(x.get(), order, arithmetic.storage, i32(p.n), i32(p.c),
@@ -68,7 +69,7 @@ constexpr std::pair<const char*, cudnnConvolutionFwdAlgo_t> kAlgorithms[] = {
 }  // namespace
 
 std::vector<Algorithm> legacy_algorithms(cudnnHandle_t handle, const TensorView& tensors) {
-  const auto descriptors = std::make_shared<Descriptors>(tensors.problem);
+  const auto descriptors = std::make_shared<Descriptors>(tensors);
   const Descriptors& d = *descriptors;
   std::vector<Algorithm> algorithms;
   for (const auto& [name, id] : kAlgorithms) {

@@ -30,6 +30,7 @@ struct PeerOptions {
   FilterMode filters = FilterMode::every_run;
   std::uint32_t threads = 1;  ///< CPU
   Caches caches = Caches::hot;
+  Precision precision = Precision::f32;  ///< CUDA
 };
 
 /// Peers found when building: "onednn", "cudnn".

@@ -33,15 +33,16 @@ void check(cudnnStatus_t status, const std::string& doing) {
   throw Error(Status::unsupported, doing + ": " + status_text(status));
 }
 
-Arithmetic arithmetic_of(DataType dtype) {
-  if (dtype != DataType::f32) {
-    throw Error(Status::unsupported,
-                std::string("--peer cudnn with ") + to_string(dtype) + " tensors, must be f32");
-  }
-  return {.storage = CUDNN_DATA_FLOAT,
+Arithmetic arithmetic_of(DataType dtype, Precision precision) {
+  const bool exact = dtype == DataType::f32 && precision == Precision::f32;
+  return {.storage = dtype == DataType::f16    ? CUDNN_DATA_HALF
+                     : dtype == DataType::bf16 ? CUDNN_DATA_BFLOAT16
+                                               : CUDNN_DATA_FLOAT,
           .sums = CUDNN_DATA_FLOAT,
-          .math = CUDNN_FMA_MATH,
-          .tensor_cores = false,
+          .math = exact                    ? CUDNN_FMA_MATH
+                  : dtype == DataType::f32 ? CUDNN_DEFAULT_MATH
+                                           : CUDNN_TENSOR_OP_MATH,
+          .tensor_cores = !exact,
           .alignment = 16};
 }
 
@@ -61,18 +62,18 @@ constexpr double kWorkspaceShare = 0.5;
 /// A problem's tensors in another memory order: x and w copied once, y copied back after a run.
 class Reordered {
  public:
-  Reordered(const TensorSet& tensors, Layout order) : user_(tensors) {
-    view_ = {tensors.problem, tensors.x.data(), tensors.w.data(), tensors.y.data()};
+  Reordered(const TensorSet& tensors, Layout order, Precision precision) : user_(tensors) {
+    view_ = {tensors.problem, precision, tensors.x.data(), tensors.w.data(), tensors.y.data()};
     view_.problem.layout = order;
     if (order == tensors.problem.layout) return;
     const ConvProblem &from = tensors.problem, &to = view_.problem;
-    x_ = number_buffer(*tensors.device, DataType::f32, from.x_size());
-    w_ = number_buffer(*tensors.device, DataType::f32, from.w_size());
-    y_ = number_buffer(*tensors.device, DataType::f32, from.y_size());
-    cuda::reorder({from.n, from.c, from.h * from.w}, tensors.x.floats(), x_strides(from),
-                  x_.floats(), x_strides(to));
-    cuda::reorder({from.k, from.c / from.groups, from.r * from.s}, tensors.w.floats(),
-                  w_strides(from), w_.floats(), w_strides(to));
+    x_ = number_buffer(*tensors.device, from.dtype, from.x_size());
+    w_ = number_buffer(*tensors.device, from.dtype, from.w_size());
+    y_ = number_buffer(*tensors.device, from.dtype, from.y_size());
+    cuda::reorder(from.dtype, {from.n, from.c, from.h * from.w}, tensors.x.data(), x_strides(from),
+                  x_.data(), x_strides(to));
+    cuda::reorder(from.dtype, {from.k, from.c / from.groups, from.r * from.s}, tensors.w.data(),
+                  w_strides(from), w_.data(), w_strides(to));
     view_.x = x_.data();
     view_.w = w_.data();
     view_.y = y_.data();
@@ -83,8 +84,8 @@ class Reordered {
     if (y_.bytes() == 0) return;
     const ConvProblem &from = view_.problem, &to = user_.problem;
     const std::int64_t pixels = to.p() * to.q();
-    cuda::reorder({to.n, to.k, pixels}, y_.floats(), y_strides(from, pixels), user_.y.floats(),
-                  y_strides(to, pixels));
+    cuda::reorder(to.dtype, {to.n, to.k, pixels}, y_.data(), y_strides(from, pixels),
+                  user_.y.data(), y_strides(to, pixels));
   }
 
  private:
@@ -119,7 +120,8 @@ class Screening {
         session_(std::make_shared<Session>()),
         workspace_limit_(kWorkspaceShare * device_.available_bytes()) {
     for (const Layout order : {Layout::nchw, Layout::nhwc}) {
-      collect(*session_->orders.emplace_back(std::make_unique<Reordered>(tensors, order)));
+      collect(*session_->orders.emplace_back(
+          std::make_unique<Reordered>(tensors, order, options.precision)));
     }
   }
 
@@ -153,8 +155,8 @@ class Screening {
     try {
       cudnn::GraphPlans plans = cudnn::graph_plans(session_->handle, order.view());
       if (plans.plans.empty()) {
-        add_obstacle(name, fmt::format("no plan in FP32: {} engine configurations refuse the "
-                                       "problem, {} would use tensor cores",
+        add_obstacle(name, fmt::format("no plan: {} engine configurations refuse the problem, "
+                                       "{} would compute in less than the precision asked for",
                                        plans.refused, plans.other_arithmetic));
       }
       for (Algorithm& plan : plans.plans) candidates_.push_back({std::move(plan), &order, true});

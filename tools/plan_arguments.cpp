@@ -18,6 +18,11 @@ const Choices<OutputLayout> kOutputLayouts = {
     {"optSTS64_compact", OutputLayout::optSTS64_compact},
     {"optLDS64", OutputLayout::optLDS64},
 };
+const Choices<Arithmetic> kArithmetics = {
+    {"auto", Arithmetic::automatic},      {"fma", Arithmetic::fma},
+    {"split-f16", Arithmetic::split_f16}, {"f16", Arithmetic::f16},
+    {"bf16", Arithmetic::bf16},
+};
 const Choices<CudaLaunch> kLaunches = {
     {"persistent", CudaLaunch::persistent},
     {"one-block-per-task", CudaLaunch::one_block_per_task},
@@ -122,13 +127,17 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   add_choice<Points>(app, "--points", tiling.points,
                      {{"low-error", Points::low_error}, {"integer", Points::integer}}, "NAME",
                      "Winograd points: low-error (default) or integer");
-  add_choice<Arithmetic>(app, "--arithmetic", tiling.arithmetic,
-                         {{"auto", Arithmetic::automatic},
-                          {"fma", Arithmetic::fma},
-                          {"split-f16", Arithmetic::split_f16}},
-                         "NAME",
-                         "Products: auto (default), fma, or split-f16 (tensor cores;\n"
-                         "CUDA on compute capability 9.0)");
+  add_choice<Arithmetic>(app, "--arithmetic", tiling.arithmetic, kArithmetics, "NAME",
+                         "Products: auto (default), fma, or on tensor cores (CUDA on compute\n"
+                         "capability 9.0) split-f16, f16 or bf16");
+  add_choice<Precision>(app, "--precision", tiling.precision,
+                        {{"f32", Precision::f32},
+                         {"tf32", Precision::tf32},
+                         {"f16", Precision::f16},
+                         {"bf16", Precision::bf16}},
+                        "NAME",
+                        "Least precision of products of f32 tensors: f32 (default), tf32, f16\n"
+                        "or bf16");
   add_choice<OutputLayout>(app, "--output-layout", tiling.output_layout, kOutputLayouts, "NAME",
                            "openCNN's way through shared memory: optSTS64 (default),\n"
                            "baseline, optSTS64_compact or optLDS64");
@@ -162,9 +171,9 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
                                      "Take tiling and order from a mapping file")
                           ->type_name("FILE")
                           ->group("Plan");
-  for (const char* name :
-       {"--algo", "--tile", "--points", "--arithmetic", "--output-layout", "--filters",
-        "--group-tiles", "--window", "--policy", "--dig", "--dgo", "--m-groups", "--config"}) {
+  for (const char* name : {"--algo", "--tile", "--points", "--precision", "--arithmetic",
+                           "--output-layout", "--filters", "--group-tiles", "--window", "--policy",
+                           "--dig", "--dgo", "--m-groups", "--config"}) {
     file->excludes(app.get_option(name));
   }
   add_choice<PlanSource>(app, "--plan", arguments.options.source, kSources, "SOURCE",
@@ -249,9 +258,12 @@ std::string to_command_line(const PlanArguments& arguments) {
   if (tiling.algorithm != Algorithm::automatic) put("--algo", algorithm_word(tiling.algorithm));
   if (tiling.m != 0) put("--tile", std::to_string(tiling.m));
   if (tiling.points == Points::integer) put("--points", "integer");
-  if (tiling.arithmetic != Arithmetic::automatic) {
-    put("--arithmetic", tiling.arithmetic == Arithmetic::fma ? "fma" : "split-f16");
+  for (const auto& [name, arithmetic] : kArithmetics) {
+    if (arithmetic == tiling.arithmetic && arithmetic != Arithmetic::automatic) {
+      put("--arithmetic", name);
+    }
   }
+  if (tiling.precision != Precision::f32) put("--precision", to_string(tiling.precision));
   if (tiling.output_layout != TilingOptions{}.output_layout) {
     put("--output-layout", to_string(tiling.output_layout));
   }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <random>
 
+#include "mapping/tiling.hpp"
 #include "megaconv/error.hpp"
 #include "tools/verify_case.hpp"
 
@@ -103,7 +104,7 @@ void random_plan(Dice& dice, PlanArguments& plan, const VerifyLimits& limits, bo
 }
 
 /// Gives a case what only CUDA has: openCNN's kernel, launches, grids.
-void random_cuda_plan(Dice& dice, VerifyCase& item, bool for_winograd) {
+void random_cuda_plan(Dice& dice, VerifyCase& item, const VerifyLimits& limits, bool for_winograd) {
   PlanOptions& options = item.plan.options;
   options.backend = Backend::cuda;
   options.num_threads = 0;
@@ -118,6 +119,12 @@ void random_cuda_plan(Dice& dice, VerifyCase& item, bool for_winograd) {
     if (dice.chance(40)) item.problem.layout = Layout::chwn;
   }
   if (dice.chance(40)) options.tiling.arithmetic = Arithmetic::fma;
+  if (limits.tensor_cores && implicit_gemm_obstacle(item.problem).empty() && dice.chance(30)) {
+    options.tiling = {.algorithm = Algorithm::implicit_gemm, .filters = options.tiling.filters};
+    item.problem.dtype = dice.one_of({DataType::f32, DataType::f32, DataType::f16, DataType::bf16});
+    options.tiling.precision = dice.one_of({Precision::f32, Precision::tf32});
+    if (item.problem.layout == Layout::chwn) item.problem.layout = Layout::nhwc;
+  }
   if (dice.chance(30)) options.num_blocks = dice.small(300);
   options.cuda_launch = dice.one_of({CudaLaunch::persistent, CudaLaunch::persistent,
                                      CudaLaunch::one_block_per_task, CudaLaunch::staged});
@@ -190,7 +197,7 @@ VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool inte
   } while (!valid(item.problem));
   random_plan(dice, item.plan, limits, for_winograd, integer);
   if (backend == Backend::cuda) {
-    random_cuda_plan(dice, item, for_winograd);
+    random_cuda_plan(dice, item, limits, for_winograd);
   } else {
     item.problem.dtype = dice.one_of({DataType::f32, DataType::f32, DataType::f16, DataType::bf16});
   }

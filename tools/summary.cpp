@@ -11,7 +11,10 @@ namespace megaconv::cli {
 
 std::string algorithm_text(const Tiling& tiling) {
   if (tiling.algorithm == Algorithm::direct) return "direct";
-  if (tiling.algorithm == Algorithm::implicit_gemm) return "implicit GEMM, split f16";
+  if (tiling.algorithm == Algorithm::implicit_gemm) {
+    const bool split = tiling.arithmetic == Arithmetic::split_f16;
+    return std::string("implicit GEMM, ") + (split ? "split f16" : to_string(tiling.arithmetic));
+  }
   if (tiling.algorithm == Algorithm::opencnn) {
     return std::string("opencnn, ") + to_string(tiling.output_layout);
   }

@@ -35,13 +35,25 @@ enum class Algorithm : std::uint8_t {
 /// low_error has 2.2 times less error at m = 4; integer keeps integers exact, which tests use.
 enum class Points : std::uint8_t { low_error, integer };
 
-/// How products are computed. Both are FP32-accurate.
+/// What is asked of the arithmetic on f32 tensors: errors no worse than those of multiplying in the
+/// format and summing in FP32. A permission: where only more accurate arithmetic runs, or that is
+/// faster, it is used. Tensors of f16 and bf16 are multiplied as they are, whatever is asked.
+enum class Precision : std::uint8_t { f32, tf32, f16, bf16 };
+
+const char* to_string(Precision precision) noexcept;  ///< "f32", "tf32", "f16", "bf16"
+
+/// How products are computed; sums are FP32 always. The first two are FP32-accurate.
 enum class Arithmetic : std::uint8_t {
-  automatic,  ///< split_f16 where it runs, else fma
+  automatic,  ///< the fastest that the precision allows and that runs
   fma,        ///< FP32 multiply-adds
   split_f16,  ///< tensor cores: pairs of scaled FP16 numbers, three products of them; CUDA on
-              ///< compute capability 9.0, m = 2 or 4
+              ///< compute capability 9.0, f32 tensors, implicit GEMM or Winograd with m = 2 or 4
+  f16,        ///< tensor cores: FP16 numbers, one product; f32 tensors' are scaled and rounded to
+              ///< the 11 bits that TF32 has, too; the same device, implicit GEMM
+  bf16,       ///< the same with the numbers of bf16 tensors
 };
+
+const char* to_string(Arithmetic arithmetic) noexcept;  ///< "automatic", "fma", "split_f16", ...
 
 /// openCNN: how the products pass through shared memory to the threads that transform them
 /// (section 4.1 of the paper, whose names these are).
@@ -68,7 +80,7 @@ struct Target {
   Backend backend = Backend::cpu;
   std::uint32_t workers = 1;                     ///< tasks that run at the same time
   std::size_t cache_bytes_per_worker = 1 << 20;  ///< fast memory that a worker has to itself
-  bool split_f16 = false;                        ///< has tasks with Arithmetic::split_f16
+  bool split_f16 = false;                        ///< has tasks for tensor cores
   /// Multiprocessors, each of which runs one task of implicit GEMM at a time; 0: that is not
   /// chosen.
   std::uint32_t multiprocessors = 0;
@@ -79,6 +91,7 @@ struct TilingOptions {
   Algorithm algorithm = Algorithm::automatic;
   std::uint32_t m = 0;  ///< Winograd output tile: 2, 4 or 6
   Points points = Points::low_error;
+  Precision precision = Precision::f32;
   Arithmetic arithmetic = Arithmetic::automatic;
   OutputLayout output_layout = OutputLayout::optSTS64;  ///< openCNN
   FilterMode filters = FilterMode::every_run;

@@ -326,8 +326,10 @@ class CudaExecutor final : public Executor {
   std::size_t count_filter_bytes(const Tiling& tiling) const {
     const std::size_t chunks = ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
     if (tiling.algorithm == Algorithm::implicit_gemm) {
-      const auto taps = static_cast<std::size_t>(problem_.r * problem_.s);
-      return chunks * taps * position_bytes(args_.gemm_filters, args_.c_padded) +
+      // Split numbers are pairs of halves.
+      const std::size_t number_bytes = tiling.arithmetic == Arithmetic::split_f16 ? 4 : 2;
+      const auto steps = static_cast<std::size_t>(problem_.r * problem_.s * args_.c_padded);
+      return chunks * steps * static_cast<std::size_t>(args_.gemm_filters) * number_bytes +
              position_bytes(1, args_.k_padded);
     }
     if (tiling.algorithm != Algorithm::winograd) return tiling.u_bytes();
@@ -533,9 +535,14 @@ class CudaExecutor final : public Executor {
 }  // namespace cuda
 
 std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const PlanOptions& options) {
-  if (const DataType dtype = lowering.graph.tiling.problem.dtype; dtype != DataType::f32) {
-    throw Error(Status::unsupported,
-                std::string("storage type ") + to_string(dtype) + ": must be f32 on backend cuda");
+  const Tiling& tiling = lowering.graph.tiling;
+  const DataType dtype = tiling.problem.dtype;
+  if (dtype != DataType::f32 && tiling.algorithm != Algorithm::implicit_gemm) {
+    throw Error(Status::unsupported, std::string("storage type ") + to_string(dtype) +
+                                         " on backend cuda: algorithm " +
+                                         to_string(tiling.algorithm) +
+                                         ", must be implicit_gemm (stride 1, one group; compute "
+                                         "capability 9.0)");
   }
   return std::make_unique<cuda::CudaExecutor>(lowering, options);
 }

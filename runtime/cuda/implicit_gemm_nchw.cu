@@ -4,7 +4,9 @@
 namespace megaconv::cuda {
 
 KernelSet implicit_gemm_nchw_kernels(const Tiling& tiling) {
-  return implicit_gemm_kernels<Layout::nchw>(tiling);
+  return tiling.arithmetic == Arithmetic::split_f16
+             ? implicit_gemm_kernels<SplitNumbers, Layout::nchw>(tiling)
+             : implicit_gemm_kernels<RoundedNumbers, Layout::nchw>(tiling);
 }
 
 }  // namespace megaconv::cuda

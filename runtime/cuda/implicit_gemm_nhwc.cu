@@ -4,7 +4,9 @@
 namespace megaconv::cuda {
 
 KernelSet implicit_gemm_nhwc_kernels(const Tiling& tiling) {
-  return implicit_gemm_kernels<Layout::nhwc>(tiling);
+  return tiling.arithmetic == Arithmetic::split_f16
+             ? implicit_gemm_kernels<SplitNumbers, Layout::nhwc>(tiling)
+             : implicit_gemm_kernels<RoundedNumbers, Layout::nhwc>(tiling);
 }
 
 }  // namespace megaconv::cuda

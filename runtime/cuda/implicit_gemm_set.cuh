@@ -8,20 +8,21 @@
 
 #include <string>
 
+#include "mapping/tiling.hpp"
 #include "runtime/cuda/kernel_set.cuh"
 #include "tasks/cuda/implicit_gemm.cuh"
 
 namespace megaconv::cuda {
 
-template <int kFilters, Layout kLayout>
+template <class Numbers, int kFilters, int kPlaces, Layout kLayout>
 struct ImplicitGemmKernel {
-  using Gemm = ImplicitGemmTask<kFilters, kLayout>;
+  using Gemm = ImplicitGemmTask<Numbers, kFilters, kPlaces, kLayout>;
   using Shared = typename Gemm::Shared;
   static constexpr int kThreads = Gemm::kThreads;
   static constexpr int kBlocksPerSm = 1;
 
   // FP16 has the magnitudes from kLeast to kMost with all the bits of both halves.
-  static constexpr float kGuess = 4.0f, kLeast = 0x1p-2f, kMost = 0x1p15f;
+  static constexpr float kGuess = Numbers::kScaled ? 4.0f : 1.0f, kLeast = 0x1p-2f, kMost = 0x1p15f;
 
   static constexpr int shared_bytes(TaskKind kind) {
     return kind == TaskKind::direct ? static_cast<int>(sizeof(Shared)) : 0;
@@ -29,7 +30,7 @@ struct ImplicitGemmKernel {
   template <TaskKind kKind>
   static __device__ void run(const TaskArgs& a, const Task& task, std::byte* shared) {
     if constexpr (kKind == TaskKind::filter_transform) {
-      ImplicitGemmFilters<kFilters>::template transform<kThreads, kLayout>(a, task.block);
+      Gemm::Operand::template transform<kThreads, kLayout>(a, task.block);
     } else if constexpr (kKind == TaskKind::direct) {
       Gemm::run(a, typename Gemm::Walk(a, task.group, task.block), task.group, kGuess,
                 *reinterpret_cast<Shared*>(shared));
@@ -68,19 +69,26 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
   Kernel::redo(args, tasks, num_tasks, num_groups, shared);
 }
 
-template <Layout kLayout>
+template <class Numbers, Layout kLayout>
 KernelSet implicit_gemm_kernels(const Tiling& tiling) {
-  const auto make = [&]<int kFilters>() {
-    using Kernel = ImplicitGemmKernel<kFilters, kLayout>;
+  const auto make = [&]<int kFilters, int kPlaces>() {
+    using Kernel = ImplicitGemmKernel<Numbers, kFilters, kPlaces, kLayout>;
     KernelSet set = make_kernel_set<Kernel, TaskKind::filter_transform, TaskKind::direct>(
-        "implicit GEMM, split f16, tasks of " + std::to_string(kFilters) + " filters");
-    set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
+        std::string("implicit GEMM, ") + to_string(tiling.arithmetic) + ", tiles of " +
+        std::to_string(kFilters) + " filters x " + std::to_string(kPlaces) + " places");
+    if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
     set.capability = 90;
     set.gemm_filters = kFilters;
+    set.channel_multiple = Numbers::kDepth;
     return set;
   };
-  const std::uint32_t filters = tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock;
-  return filters <= 64 ? make.template operator()<64>() : make.template operator()<128>();
+  const ImplicitGemmTile tile = implicit_gemm_tile(tiling.filter_blocks_per_gemm_task,
+                                                   tiling.places_per_group, tiling.arithmetic);
+  if (tile.filters == 64) return make.template operator()<64, 256>();
+  if constexpr (!Numbers::kSplit) {
+    if (tile.places == 256) return make.template operator()<128, 256>();
+  }
+  return make.template operator()<128, 128>();
 }
 
 }  // namespace megaconv::cuda

@@ -11,7 +11,16 @@ KernelSet kernels_for(const Tiling& tiling) {
     return nchw ? direct_nchw_kernels(tiling) : direct_nhwc_kernels(tiling);
   }
   if (tiling.algorithm == Algorithm::implicit_gemm) {
-    return nchw ? implicit_gemm_nchw_kernels(tiling) : implicit_gemm_nhwc_kernels(tiling);
+    switch (tiling.problem.dtype) {
+      case DataType::f16:
+        return nchw ? implicit_gemm_f16_nchw_kernels(tiling)
+                    : implicit_gemm_f16_nhwc_kernels(tiling);
+      case DataType::bf16:
+        return nchw ? implicit_gemm_bf16_nchw_kernels(tiling)
+                    : implicit_gemm_bf16_nhwc_kernels(tiling);
+      default:
+        return nchw ? implicit_gemm_nchw_kernels(tiling) : implicit_gemm_nhwc_kernels(tiling);
+    }
   }
   if (tiling.algorithm == Algorithm::fused_winograd) {
     throw Error(Status::unsupported, "fused_winograd: backend cuda, must be cpu");

@@ -32,7 +32,8 @@ PlanKey plan_key(const ConvProblem& problem, const PlanOptions& options) {
   }
   key.build = library_build();
   key.problem = to_string(problem);
-  key.precision = to_string(problem.dtype);
+  key.precision = problem.dtype == DataType::f32 ? to_string(options.tiling.precision)
+                                                 : to_string(problem.dtype);
   key.filters = options.tiling.filters == FilterMode::prepared ? "prepared" : "every_run";
   return key;
 }

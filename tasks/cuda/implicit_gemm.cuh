@@ -3,23 +3,22 @@
 // as it lies under their taps. Neither the input's matrix nor any transform of it is ever stored in
 // global memory.
 //
-//   sums[filter][place] = over chunks of 16 channels, over taps:  U[tap] x[place + offset(tap)]
+//   sums[filter][place] = over slabs of channels, over taps:  U[tap] x[place + offset(tap)]
 //
 // Places are mapping/stripes.hpp's: those of a tile are neighbours, and under every tap they are
 // neighbours again, `offset` further on. One copy of a tile's input in shared memory, kMostReach
 // places longer than the tile, so serves all taps: the matrix instruction reads it from another
-// start. FP32 accuracy comes from split FP16 operands (split_f16.cuh), three products a step.
+// start. What the numbers of x and w become on the way is in matrix_numbers.cuh.
 //
-//   loaders (3 warps)       x of the next chunks: load, split, store to shared memory
-//   copier (1 warp)         hands the filters of the next taps to the copy engine
-//   consumers (2 x 4 warps) products of 64 filters and 128 places each; epilogue
-//
-// Tensor cores round sums towards zero. The products of high halves of kChunksApart chunks are
-// therefore summed apart and then added to the others by the FP32 units, which round to nearest;
-// products with a low half are so small that their rounding does not matter.
+//   loaders    x of the next slabs: load, convert, store to shared memory
+//   copier     one warp, hands the filters of the next taps to the copy engine
+//   consumers  two warpgroups, each: products of 64 filters and kGroupPlaces places; epilogue
 #pragma once
 
+#include <cuda_pipeline.h>
+
 #include <cuda/ptx>
+#include <type_traits>
 
 #include "mapping/stripes.hpp"
 #include "tasks/cuda/implicit_gemm_filter.cuh"
@@ -30,37 +29,54 @@
 
 namespace megaconv::cuda {
 
-template <int kNumFilters, Layout kLayout>
+template <class Numbers, int kNumFilters, int kNumPlaces, Layout kLayout>
 struct ImplicitGemmTask {
-  using Operand = ImplicitGemmFilters<kNumFilters>;
-  static constexpr int kFilters = kNumFilters, kDepth = Operand::kDepth, kParts = Operand::kParts;
-  static constexpr int kLoaders = 96, kProducers = kLoaders + 32, kConsumers = 256,
+  using Operand = ImplicitGemmFilters<Numbers, kNumFilters>;
+  using Number = typename Numbers::Number;
+  using Stored = typename Numbers::Stored;
+  static constexpr int kFilters = kNumFilters, kDepth = Numbers::kDepth;
+  static constexpr int kConsumers = 256, kLoaders = 224, kProducers = kLoaders + 32,
                        kThreads = kProducers + kConsumers;
-  // A consumer warpgroup has 64 filters and 128 places of a tile: the other has the other filters,
-  // or the other places.
-  static constexpr int kGroupFilters = 64, kGroupPlaces = 128;
+  // A consumer warpgroup has 64 filters and kGroupPlaces of a tile: the other has the other
+  // filters, or the other places.
+  static constexpr int kGroupFilters = 64;
   static constexpr bool kFewFilters = kFilters == kGroupFilters;
-  static constexpr int kTilePlaces = kFewFilters ? 2 * kGroupPlaces : kGroupPlaces;
+  static constexpr int kTilePlaces = kNumPlaces,
+                       kGroupPlaces = kFewFilters ? kTilePlaces / 2 : kTilePlaces;
   static constexpr int kPlaces = kTilePlaces + kMostReach;
-  // Places that a loading thread has on their way, and all of a tile's.
-  static constexpr int kAhead = kFewFilters ? 2 : 1;
-  static constexpr int kOwnPlaces =
-      (kPlaces + kAhead * kLoaders - 1) / (kAhead * kLoaders) * kAhead;
-  static constexpr int kStageTaps = 3;
-  static constexpr int kInputStages = 3, kFilterStages = kFewFilters ? 9 : 5;
-  static constexpr int kChunksApart = 2;
-  // 64512 registers: 168 a thread, shared out by what the warps do.
-  static constexpr int kProducerRegisters = 104, kConsumerRegisters = 200;
+  // A loading thread takes kRun channels of a place at a time. The next kAhead runs are on their
+  // way to shared memory meanwhile; to registers, if numbers are too small for asynchronous copies.
+  static constexpr int kRun = 16, kPlaceRuns = kDepth / kRun;
+  static constexpr int kOwnPlaces = (kPlaces + kLoaders - 1) / kLoaders;
+  static constexpr int kOwnRuns = kOwnPlaces * kPlaceRuns;
+  static constexpr bool kToRegisters = kLayout == Layout::nchw && sizeof(Stored) < 4;
+  static constexpr int kAhead = 2;
+  static_assert(kOwnRuns % kAhead == 0);
+  // 65536 registers of a multiprocessor, shared out by what the warps do.
+  static constexpr int kLaunchRegisters = 65536 / kThreads;
+  static constexpr int kProducerRegisters = Numbers::kSplit ? 56 : 72,
+                       kConsumerRegisters = Numbers::kSplit ? 200 : 184;
 
-  using Output = OutputRun<kLayout>;
-  using Taps = __half[kStageTaps][kParts][kDepth / 8][kFilters][8];
-  using Input = uint4[kParts][kDepth / 8][kPlaces];  // 8 channels each
+  using Output = OutputRun<Stored, kLayout>;
+  static constexpr int kStageTaps = 3;
+  using Taps = Number[kStageTaps][kSlabOctets][kFilters][8];
+  using Input = uint4[kSlabOctets][kPlaces];  // 8 channels each
+  using Outputs = float[kConsumers / 32][Output::kSize];
+  using Piece = std::conditional_t<kLayout == Layout::nchw, Stored, uint4>;  // of a copy
+  static constexpr int kRunPieces = kRun * sizeof(Stored) / sizeof(Piece);
+  using Landing = Piece[kToRegisters ? 1 : kAhead][kRunPieces][kLoaders];
+  static constexpr int kInputStages = 3;
+  static constexpr int kSharedBytes = 224 * 1024;  // of 227 KB
+  static constexpr int kFilterStages = static_cast<int>(
+      (kSharedBytes - kInputStages * sizeof(Input) - sizeof(Landing) - sizeof(Outputs)) /
+      sizeof(Taps));
   struct Shared {
     alignas(128) Input x[kInputStages];
     alignas(128) Taps u[kFilterStages];
+    alignas(16) Landing landing;
     StageRing<kInputStages> input;
     StageRing<kFilterStages> filter;
-    alignas(16) float outputs[kConsumers / 32][Output::kSize];
+    alignas(16) Outputs outputs;
     float of_filter[kFilters], bias[kFilters];
     MagnitudeBits most[kLoaders / 32];
   };
@@ -84,7 +100,7 @@ struct ImplicitGemmTask {
     }
   };
 
-  /// The largest finite |x| that the task saw goes to a.x_magnitudes[index].
+  /// The largest finite |x| that the task saw goes to a.x_magnitudes[index], if numbers are scaled.
   static __device__ void run(const TaskArgs& a, const Walk& walk, std::uint32_t index,
                              float x_scale, Shared& shared) {
     if (threadIdx.x == 0) {
@@ -95,7 +111,8 @@ struct ImplicitGemmTask {
     for (int i = static_cast<int>(threadIdx.x); i < kFilters; i += kThreads) {
       const int k = walk.first_k + i;
       shared.of_filter[i] = k < walk.end_k ? Operand::inverse_scales(a)[k] : 0.0f;
-      shared.bias[i] = a.bias != nullptr && k < walk.end_k ? a.bias[k] : 0.0f;
+      const auto* const bias = reinterpret_cast<const Stored*>(a.bias);
+      shared.bias[i] = bias != nullptr && k < walk.end_k ? static_cast<float>(bias[k]) : 0.0f;
     }
     ::cuda::ptx::fence_proxy_async();
     __syncthreads();
@@ -117,21 +134,21 @@ struct ImplicitGemmTask {
     if (threadIdx.x == 0) {
       shared.input.close();
       shared.filter.close();
-      MagnitudeBits most = 0;
-      for (const MagnitudeBits own : shared.most) most = max(most, own);
-      if (walk.first_k == 0) a.x_magnitudes[index] = most;
+      if constexpr (Numbers::kScaled) {
+        MagnitudeBits most = 0;
+        for (const MagnitudeBits own : shared.most) most = max(most, own);
+        if (walk.first_k == 0) a.x_magnitudes[index] = most;
+      }
     }
   }
 
  private:
-  static constexpr int kLaunchRegisters = 168;
-
   // Hands the filters of all tiles, chunks and taps to the copy engine, a few taps at a time.
   static __device__ void copy_filters(const TaskArgs& a, const Walk& walk, Shared& shared) {
     if (threadIdx.x != kLoaders) return;
     typename StageRing<kFilterStages>::Cursor at;
     for (int tile = 0; tile < walk.num_tiles; ++tile) {
-      const __half* next = Operand::block(a, walk.filter_block);
+      const Number* next = Operand::block(a, walk.filter_block);
       for (int chunk = 0; chunk < walk.chunks; ++chunk) {
         for (int tap = 0; tap < walk.taps; tap += kStageTaps) {
           const int count = min(kStageTaps, walk.taps - tap);
@@ -142,7 +159,7 @@ struct ImplicitGemmTask {
                                                  ::cuda::ptx::space_shared, barrier, num_bytes);
           ::cuda::ptx::cp_async_bulk(::cuda::ptx::space_cluster, ::cuda::ptx::space_global,
                                      &shared.u[at.stage], next, num_bytes, barrier);
-          next += num_bytes / sizeof(__half);
+          next += num_bytes / sizeof(Number);
           at.advance();
         }
       }
@@ -166,95 +183,187 @@ struct ImplicitGemmTask {
            (kLayout == Layout::nchw ? pixel : pixel * static_cast<std::uint32_t>(a.c));
   }
 
-  // Neighbouring threads read neighbouring floats: nobody finds anything in L1 (NCHW).
-  static __device__ float load_once(const float* x) {
-    float value;
-    asm("ld.global.nc.L1::no_allocate.f32 %0, [%1];" : "=f"(value) : "l"(x));
-    return value;
-  }
+  // kRun channels of a place.
+  using Run = Stored[kRun];
 
-  // kDepth channels of one place from channel c on.
-  static __device__ void load_channels(const TaskArgs& a, std::uint32_t offset, int c, bool in_runs,
-                                       float (&values)[kDepth]) {
-    const int count = offset == kNowhere ? 0 : a.c - c;
-    const std::size_t stride = kLayout == Layout::nchw ? static_cast<std::size_t>(a.h) * a.w_in : 1;
-    const float* x = a.x + (offset == kNowhere ? 0 : offset) + static_cast<std::size_t>(c) * stride;
-    if (kLayout == Layout::nhwc && in_runs) {
+  // Where a thread's numbers come from: the places that it loads, channels c and on.
+  struct Source {
+    std::uint32_t offsets[kOwnPlaces];
+    int c;
+
+    __device__ void find_places(const TaskArgs& a, const Walk& walk, int tile) {
 #pragma unroll
-      for (int i = 0; i < kDepth; i += 4) {
-        const Vec<4> run = i < count ? load<4>(x + i) : zero<4>();
-#pragma unroll
-        for (int j = 0; j < 4; ++j) values[i + j] = run.lane[j];
+      for (int i = 0; i < kOwnPlaces; ++i) {
+        const int place = i * kLoaders + static_cast<int>(threadIdx.x);
+        const bool exists = tile < walk.num_tiles && place < kTilePlaces + a.stripes.reach;
+        offsets[i] = exists ? input_offset(a, walk, walk.first_place + tile * kTilePlaces + place)
+                            : kNowhere;
       }
-      return;
     }
+  };
+
+  // Runs on their way.
+  class Ahead {
+   public:
+    __device__ Ahead(const TaskArgs& a, Landing& landing)
+        : a_(a),
+          landing_(landing),
+          in_vectors_(a.c % kVector == 0 &&
+                      reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0) {}
+
+    /// Starts to load a source's index-th run, if that exists.
+    __device__ void start(const Source& source, int index) {
+      const std::uint32_t offset = source.offsets[index / kPlaceRuns];
+      const int c = source.c + index % kPlaceRuns * kRun;
+      if (offset != kNowhere) {
+        // The first summands are the same for all threads.
+        const Stored* const x = reinterpret_cast<const Stored*>(a_.x) + c * stride() + offset;
+        if (kLayout == Layout::nchw || in_vectors_) {
+          copy(x, a_.c - c, index % kAhead);
+        } else {
+          gather(x, a_.c - c, index % kAhead);
+        }
+      }
+      if constexpr (!kToRegisters) __pipeline_commit();
+    }
+    /// The index-th run that was started, kAhead starts ago.
+    __device__ void finish(int index, Run& run) {
+      if constexpr (kToRegisters) {
 #pragma unroll
-    for (int i = 0; i < kDepth; ++i) {
-      values[i] = i < count ? load_once(x) : 0.0f;
-      x += stride;
+        for (int i = 0; i < kRun; ++i) run[i] = runs_[index % kAhead][i];
+      } else {
+        __pipeline_wait_prior(kAhead - 1);
+#pragma unroll
+        for (int i = 0; i < kRunPieces; ++i) {
+          reinterpret_cast<Piece*>(run)[i] = landing_[index % kAhead][i][threadIdx.x];
+        }
+      }
     }
-  }
+
+   private:
+    static constexpr int kVector = sizeof(uint4) / sizeof(Stored);
+
+    // From a channel to the next, in numbers.
+    __device__ std::size_t stride() const {
+      return kLayout == Layout::nchw ? static_cast<std::size_t>(a_.h) * a_.w_in : 1;
+    }
+    __device__ void copy(const Stored* x, int count, int slot) {
+      constexpr int kNumbers = sizeof(Piece) / sizeof(Stored);  // of a piece
+      const std::size_t step = stride() * kNumbers;
+      const Stored* const first = x;
+#pragma unroll
+      for (int i = 0; i < kRunPieces; ++i, x += step) {
+        const bool exists = i * kNumbers < count;
+        if constexpr (kToRegisters) {
+          runs_[slot][i] = exists ? *x : static_cast<Stored>(0.0f);
+        } else {
+          // Past the last channel, zeros are written and nothing is read.
+          __pipeline_memcpy_async(&landing_[slot][i][threadIdx.x], exists ? x : first,
+                                  sizeof(Piece), exists ? 0 : sizeof(Piece));
+        }
+      }
+    }
+    // Pixels whose channels lie anywhere (NHWC).
+    __device__ void gather(const Stored* x, int count, int slot) {
+#pragma unroll
+      for (int i = 0; i < kRun; ++i) {
+        const Stored value = i < count ? x[i] : static_cast<Stored>(0.0f);
+        Piece& piece = landing_[slot][i * kRunPieces / kRun][threadIdx.x];
+        reinterpret_cast<Stored*>(&piece)[i % (kRun / kRunPieces)] = value;
+      }
+    }
+
+    const TaskArgs& a_;
+    Landing& landing_;
+    const bool in_vectors_;
+    alignas(16) Run runs_[kToRegisters ? kAhead : 1];
+  };
 
   static __device__ void load_input(const TaskArgs& a, const Walk& walk, float x_scale,
                                     Shared& shared) {
-    const int thread = static_cast<int>(threadIdx.x);
-    const int num_places = kTilePlaces + a.stripes.reach;
-    const bool in_runs =
-        a.c % 4 == 0 && reinterpret_cast<std::uintptr_t>(a.x) % sizeof(Vec<4>) == 0;
     typename StageRing<kInputStages>::Cursor at;
-    float most = 0;
-    for (int tile = 0; tile < walk.num_tiles; ++tile) {
-      std::uint32_t offsets[kOwnPlaces];
+    MagnitudeBits most = 0;
+    Source now, next;
+    now.c = 0;
+    now.find_places(a, walk, 0);
+    Ahead ahead(a, shared.landing);
 #pragma unroll
-      for (int i = 0; i < kOwnPlaces; ++i) {
-        const int place = i * kLoaders + thread;
-        offsets[i] = place < num_places
-                         ? input_offset(a, walk, walk.first_place + tile * kTilePlaces + place)
-                         : kNowhere;
+    for (int i = 0; i < kAhead; ++i) ahead.start(now, i);
+    for (int tile = 0; tile < walk.num_tiles;) {
+      next = now;
+      next.c += kDepth;
+      if (next.c == a.c_padded) {
+        next.c = 0;
+        next.find_places(a, walk, ++tile);
       }
-      // The next places are on their way while one is split.
-      float ahead[kAhead][kDepth];
+      shared.input.wait_empty(at);
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i) load_channels(a, offsets[i], 0, in_runs, ahead[i]);
-      for (int chunk = 0; chunk < walk.chunks; ++chunk) {
-        shared.input.wait_empty(at);
+      for (int i = 0; i < kOwnRuns; ++i) {
+        const int place = i / kPlaceRuns * kLoaders + static_cast<int>(threadIdx.x);
+        const int octet = i % kPlaceRuns * (kRun / 8);
+        Input& to = shared.x[at.stage];
+        alignas(16) Run run;
+        ahead.finish(i, run);
+        if (now.offsets[i / kPlaceRuns] != kNowhere) {
+          store_run(run, x_scale, to, octet, place, most);
+        } else if (place < kPlaces) {
 #pragma unroll
-        for (int i = 0; i < kOwnPlaces; ++i) {
-          float values[kDepth];
-#pragma unroll
-          for (int j = 0; j < kDepth; ++j) values[j] = ahead[i % kAhead][j];
-          const int next_chunk = chunk + (i + kAhead) / kOwnPlaces;
-          load_channels(a, next_chunk < walk.chunks ? offsets[(i + kAhead) % kOwnPlaces] : kNowhere,
-                        next_chunk * kDepth, in_runs, ahead[i % kAhead]);
-          const int place = i * kLoaders + thread;
-          if (place < num_places) store_split(values, x_scale, shared.x[at.stage], place, most);
+          for (int j = 0; j < kSlabOctets / kPlaceRuns; ++j) to[octet + j][place] = uint4{};
         }
-        ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
-        shared.input.arrive_full(at.stage);
-        at.advance();
+        constexpr int kHere = kOwnRuns - kAhead;
+        ahead.start(i < kHere ? now : next, i < kHere ? i + kAhead : i - kHere);
       }
+      ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
+      shared.input.arrive_full(at.stage);
+      at.advance();
+      now = next;
     }
-    const MagnitudeBits warp_most = __reduce_max_sync(0xffffffffu, __float_as_uint(most));
-    if (thread % 32 == 0) shared.most[thread / 32] = warp_most;
+    if constexpr (!kToRegisters) __pipeline_wait_prior(0);
+    if constexpr (Numbers::kScaled) {
+      const MagnitudeBits warp_most = __reduce_max_sync(0xffffffffu, most);
+      if (threadIdx.x % 32 == 0) shared.most[threadIdx.x / 32] = warp_most;
+    }
   }
 
-  static __device__ void store_split(const float (&values)[kDepth], float x_scale, Input& to,
-                                     int place, float& most) {
+  // As operands of a place, from `octet` on.
+  static __device__ void store_run(const Run& run, float x_scale, Input& to, int octet, int place,
+                                   MagnitudeBits& most) {
+    if constexpr (Numbers::kScaled) most = max(most, finite_magnitude(run));
 #pragma unroll
-    for (int octet = 0; octet < kDepth / 8; ++octet) {
-      __half2 high[4], low[4];
+    for (int i = 0; i < kRun / 8; ++i) {
+      if constexpr (!Numbers::kScaled) {
+        to[octet + i][place] = reinterpret_cast<const uint4*>(run)[i];
+      } else {
+        alignas(16) __half2 high[4], low[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float first = values[octet * 8 + i * 2], second = values[octet * 8 + i * 2 + 1];
-        most = fmaxf(most, finite_magnitude(first));
-        most = fmaxf(most, finite_magnitude(second));
-        const SplitPair pair = split_pair(first * x_scale, second * x_scale);
-        high[i] = pair.high;
-        low[i] = pair.low;
+        for (int j = 0; j < 4; ++j) {
+          const float* const two = &run[i * 8 + j * 2];
+          const SplitPair pair = split_pair(two[0] * x_scale, two[1] * x_scale);
+          high[j] = pair.high;
+          low[j] = pair.low;
+        }
+        to[octet + i][place] = *reinterpret_cast<const uint4*>(high);
+        if constexpr (Numbers::kSplit)
+          to[octet + i + 2][place] = *reinterpret_cast<const uint4*>(low);
       }
-      to[0][octet][place] = *reinterpret_cast<const uint4*>(high);
-      to[1][octet][place] = *reinterpret_cast<const uint4*>(low);
     }
+  }
+
+  // Of the finite numbers of a run the largest.
+  static __device__ MagnitudeBits finite_magnitude(const Run& run) {
+    MagnitudeBits most = 0;
+#pragma unroll
+    for (int i = 0; i < kRun; i += 2) {
+      most = __vimax3_u32(most, __float_as_uint(fabsf(run[i])), __float_as_uint(fabsf(run[i + 1])));
+    }
+    if (most < kInfinityBits) return most;
+    most = 0;
+#pragma unroll
+    for (int i = 0; i < kRun; ++i) {
+      const MagnitudeBits bits = __float_as_uint(fabsf(run[i]));
+      if (bits < kInfinityBits) most = max(most, bits);
+    }
+    return most;
   }
 
   // From a place to the input under its taps, one tap after the other.
@@ -276,8 +385,54 @@ struct ImplicitGemmTask {
     int offset_ = 0, col_ = 0;
   };
 
+  // An octet pair further on, in the operands of filters and of places.
+  static constexpr int kNextFilters = 2 * kFilters * 16, kNextPlaces = 2 * kPlaces * 16;
   static constexpr int kNumSums = kGroupPlaces / 2;  // of a thread
-  using Sums = float[kNumSums];
+
+  // Tensor cores round sums towards zero. The products of high halves of kChunksApart chunks are
+  // therefore summed apart and then added to the others by the FP32 units, which round to nearest;
+  // products with a low half are so small that their rounding does not matter.
+  struct SplitSums {
+    static constexpr int kChunksApart = 2;
+    float total[kNumSums] = {}, high[kNumSums] = {}, low[kNumSums] = {};
+
+    __device__ void add_products(std::uint64_t u, std::uint64_t x) {
+      wgmma<kGroupPlaces>(high, u, x);
+      wgmma<kGroupPlaces>(low, u, advance(x, kNextPlaces));
+      wgmma<kGroupPlaces>(low, advance(u, kNextFilters), x);
+    }
+    __device__ void fold() {
+#pragma unroll
+      for (int i = 0; i < kNumSums; ++i) {
+        total[i] += high[i];
+        high[i] = 0.0f;
+      }
+    }
+    __device__ void finish() {
+#pragma unroll
+      for (int i = 0; i < kNumSums; ++i) total[i] = fmaf(low[i], 1 / kLowScale, total[i]);
+    }
+  };
+  // Rounding in the sums does not matter beside that of the operands, or of the outputs.
+  struct PlainSums {
+    static constexpr int kChunksApart = 1 << 20;
+    float total[kNumSums] = {};
+
+    // In columns of 128 places: an instruction of 256 wants more registers than a launch gives.
+    __device__ void add_products(std::uint64_t u, std::uint64_t x) {
+      constexpr int kColumn = 128;
+#pragma unroll
+      for (int i = 0; i < kGroupPlaces / kColumn; ++i) {
+        auto& sums = *reinterpret_cast<float(*)[kColumn / 2]>(&total[i * kColumn / 2]);
+        const std::uint64_t column = advance(x, i * kColumn * 16);
+        wgmma<kColumn, Number>(sums, u, column);
+        wgmma<kColumn, Number>(sums, advance(u, kNextFilters), advance(column, kNextPlaces));
+      }
+    }
+    __device__ void fold() {}
+    __device__ void finish() {}
+  };
+  using Sums = std::conditional_t<Numbers::kSplit, SplitSums, PlainSums>;
 
   static __device__ void consume(const TaskArgs& a, const Walk& walk, float x_scale,
                                  Shared& shared) {
@@ -288,29 +443,27 @@ struct ImplicitGemmTask {
     typename StageRing<kInputStages>::Cursor input;
     typename StageRing<kFilterStages>::Cursor filter;
     for (int tile = 0; tile < walk.num_tiles; ++tile) {
-      Sums sums, high, low;
-#pragma unroll
-      for (int i = 0; i < kNumSums; ++i) sums[i] = high[i] = low[i] = 0.0f;
-      for (int first_chunk = 0; first_chunk < walk.chunks; first_chunk += kChunksApart) {
-        const int end_chunk = min(first_chunk + kChunksApart, walk.chunks);
+      Sums sums;
+      for (int first_chunk = 0; first_chunk < walk.chunks; first_chunk += Sums::kChunksApart) {
+        const int end_chunk = min(first_chunk + Sums::kChunksApart, walk.chunks);
         for (int chunk = first_chunk; chunk < end_chunk; ++chunk) {
           shared.input.wait_full(input);
           const std::uint64_t x =
-              wgmma_operand(&shared.x[input.stage][0][0][first_place], kPlaces * 16);
+              wgmma_operand(&shared.x[input.stage][0][first_place], kPlaces * 16);
           TapOffsets offsets(a);
           for (int part = 0; part < walk.parts; ++part) {
             shared.filter.wait_full(filter);
             const std::uint64_t u =
-                wgmma_operand(&shared.u[filter.stage][0][0][0][first_filter][0], kFilters * 16);
+                wgmma_operand(&shared.u[filter.stage][0][0][first_filter][0], kFilters * 16);
             switch (min(kStageTaps, walk.taps - part * kStageTaps)) {
               case 1:
-                add_products<1>(u, x, offsets, high, low);
+                add_part<1>(u, x, offsets, sums);
                 break;
               case 2:
-                add_products<2>(u, x, offsets, high, low);
+                add_part<2>(u, x, offsets, sums);
                 break;
               default:
-                add_products<kStageTaps>(u, x, offsets, high, low);
+                add_part<kStageTaps>(u, x, offsets, sums);
             }
             // The part before is done with as soon as its products are.
             if (part > 0 || chunk > first_chunk) {
@@ -329,33 +482,24 @@ struct ImplicitGemmTask {
           shared.filter.arrive_empty(filter.stage_before());
           shared.input.arrive_empty(input.stage_before());
         }
-#pragma unroll
-        for (int i = 0; i < kNumSums; ++i) {
-          sums[i] += high[i];
-          high[i] = 0.0f;
-        }
+        sums.fold();
       }
-#pragma unroll
-      for (int i = 0; i < kNumSums; ++i) sums[i] = fmaf(low[i], 1 / kLowScale, sums[i]);
+      sums.finish();
       store_sums(a, walk, first_filter, walk.first_place + tile * kTilePlaces + first_place,
-                 1.0f / x_scale, sums, shared);
+                 1.0f / x_scale, sums.total, shared);
     }
   }
 
   // The products of a part, kTaps taps, as one batch. One block of code without branches: a batch
   // that ends in another block would count as two for wgmma_wait.
   template <int kTaps>
-  static __device__ void add_products(std::uint64_t u, std::uint64_t x, TapOffsets& offsets,
-                                      Sums& high, Sums& low) {
-    constexpr int kLow = kDepth * sizeof(__half);  // from a high half's operand, for one row
+  static __device__ void add_part(std::uint64_t u, std::uint64_t x, TapOffsets& offsets,
+                                  Sums& sums) {
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < kTaps; ++i) {
-      const std::uint64_t u_high = advance(u, i * static_cast<int>(sizeof(Taps) / kStageTaps));
-      const std::uint64_t x_high = advance(x, offsets.next() * 16);
-      wgmma<kGroupPlaces>(high, u_high, x_high);
-      wgmma<kGroupPlaces>(low, u_high, advance(x_high, kLow * kPlaces));
-      wgmma<kGroupPlaces>(low, advance(u_high, kLow * kFilters), x_high);
+      sums.add_products(advance(u, i * static_cast<int>(sizeof(Taps) / kStageTaps)),
+                        advance(x, offsets.next() * 16));
     }
     wgmma_commit();
   }
@@ -363,7 +507,7 @@ struct ImplicitGemmTask {
   // Stores what exists of a warp's sums, with the epilogue. Thread 4 f + q holds, of filters f and
   // f + 8, places 8 j + 2 q and the next.
   static __device__ void store_sums(const TaskArgs& a, const Walk& walk, int first_filter,
-                                    int first_place, float of_input, const Sums& sums,
+                                    int first_place, float of_input, const float (&sums)[kNumSums],
                                     Shared& shared) {
     const int warp = (static_cast<int>(threadIdx.x) - kProducers) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;

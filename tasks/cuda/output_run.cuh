@@ -20,7 +20,7 @@ struct PlaceRange {
 
 /// A block of outputs of one warp: kFilters filters of kPlaces places, whose sums, scaled and with
 /// bias, are put into shared memory and then stored with the rest of the epilogue.
-template <Layout kLayout>
+template <class Stored, Layout kLayout>
 class OutputRun {
  public:
   static constexpr bool kNchw = kLayout == Layout::nchw;
@@ -41,7 +41,11 @@ class OutputRun {
 
   /// For filters from first_k on, of which those below end_k exist.
   __device__ OutputRun(const TaskArgs& a, int first_k, int end_k)
-      : a_(a), first_k_(first_k), num_filters_(min(kFilters, end_k - first_k)) {}
+      : a_(a),
+        y_(reinterpret_cast<Stored*>(a.y)),
+        residual_(reinterpret_cast<const Stored*>(a.residual)),
+        first_k_(first_k),
+        num_filters_(min(kFilters, end_k - first_k)) {}
 
   /// Stores what exists of the places.
   __device__ void store(const float* values, const PlaceRange& places) const {
@@ -94,33 +98,33 @@ class OutputRun {
   template <class PlaceOf>
   __device__ void store_neighbours(const float* values, int image, int index, int count,
                                    PlaceOf place_of) const {
-    constexpr int kSector = 32 / sizeof(float);
+    constexpr int kSector = 32 / sizeof(Stored);
     const std::int64_t pixels = static_cast<std::int64_t>(a_.p) * a_.q;
     const std::int64_t first =
         (static_cast<std::int64_t>(image) * a_.k + first_k_) * pixels + index;
     const int phase =
-        static_cast<int>(reinterpret_cast<std::uintptr_t>(a_.y + first) / sizeof(float) % kSector);
+        static_cast<int>(reinterpret_cast<std::uintptr_t>(y_ + first) / sizeof(Stored) % kSector);
     for (int i = lane() - phase; i < count; i += 32) {
       if (i < 0) continue;
       const float* const value = values + place_of(i);
       float run[kFilters];
 #pragma unroll
       for (int f = 0; f < kFilters; ++f) run[f] = value[f * kPitch];
-      if (a_.residual != nullptr) {
-        const float* residual = a_.residual + first + i;
+      if (residual_ != nullptr) {
+        const Stored* residual = residual_ + first + i;
 #pragma unroll
         for (int f = 0; f < kFilters; ++f, residual += pixels) {
-          if (f < num_filters_) run[f] += *residual;
+          if (f < num_filters_) run[f] += static_cast<float>(*residual);
         }
       }
       if (a_.relu) {
 #pragma unroll
         for (float& output : run) output = fmaxf(output, 0.0f);
       }
-      float* y = a_.y + first + i;
+      Stored* y = y_ + first + i;
 #pragma unroll
       for (int f = 0; f < kFilters; ++f, y += pixels) {
-        if (f < num_filters_) *y = run[f];
+        if (f < num_filters_) *y = static_cast<Stored>(run[f]);
       }
     }
   }
@@ -128,7 +132,7 @@ class OutputRun {
   // NHWC. Four threads have the filters of a place.
   __device__ void store_pixels(const float* values, const PlaceRange& places) const {
     const Stripes& s = a_.stripes;
-    const bool in_runs = a_.k % 4 == 0 && aligned(a_.y) && aligned(a_.residual);
+    const bool in_runs = a_.k % 4 == 0 && aligned(y_) && aligned(residual_);
     const int filter = lane() % 4 * 4, num_filters = num_filters_ - filter;
 #pragma unroll
     for (int i = 0; i < kPlaces; i += 8) {
@@ -142,28 +146,37 @@ class OutputRun {
       const std::int64_t at = pixel * a_.k + first_k_ + filter;
       Vec<4> run = load<4>(&values[(i + lane() / 4) * kPitch + filter]);
       if (in_runs && num_filters >= 4) {
-        if (a_.residual != nullptr) run = run + load<4>(a_.residual + at);
+        if (residual_ != nullptr) {
+          const auto residual = *reinterpret_cast<const Vec<4, Stored>*>(residual_ + at);
+#pragma unroll
+          for (int f = 0; f < 4; ++f) run.lane[f] += static_cast<float>(residual.lane[f]);
+        }
         if (a_.relu) {
 #pragma unroll
           for (float& output : run.lane) output = fmaxf(output, 0.0f);
         }
-        cuda::store(a_.y + at, run);
+        Vec<4, Stored> stored;
+#pragma unroll
+        for (int f = 0; f < 4; ++f) stored.lane[f] = static_cast<Stored>(run.lane[f]);
+        *reinterpret_cast<Vec<4, Stored>*>(y_ + at) = stored;
         continue;
       }
 #pragma unroll
       for (int f = 0; f < 4; ++f) {
         if (f >= num_filters) continue;
-        if (a_.residual != nullptr) run.lane[f] += a_.residual[at + f];
-        a_.y[at + f] = a_.relu ? fmaxf(run.lane[f], 0.0f) : run.lane[f];
+        if (residual_ != nullptr) run.lane[f] += static_cast<float>(residual_[at + f]);
+        y_[at + f] = static_cast<Stored>(a_.relu ? fmaxf(run.lane[f], 0.0f) : run.lane[f]);
       }
     }
   }
 
-  static __device__ bool aligned(const float* pointer) {
-    return reinterpret_cast<std::uintptr_t>(pointer) % sizeof(Vec<4>) == 0;
+  static __device__ bool aligned(const Stored* pointer) {
+    return reinterpret_cast<std::uintptr_t>(pointer) % sizeof(Vec<4, Stored>) == 0;
   }
 
   const TaskArgs& a_;
+  Stored* y_;
+  const Stored* residual_;
   int first_k_, num_filters_;
 };
 

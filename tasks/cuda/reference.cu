@@ -99,11 +99,12 @@ struct TurnedWeight {
   }
 };
 
+template <class T>
 struct Reorder {
   Extents extents;
-  const float* from;
+  const T* from;
   Strides from_strides;
-  float* to;
+  T* to;
   Strides to_strides;
   __device__ void operator()(std::int64_t index) const {
     const std::int64_t pixel = index % extents.pixels;
@@ -189,12 +190,16 @@ Mismatch mismatch(DataType dtype, const void* y, const double* reference, std::i
   });
 }
 
-void reorder(const Extents& extents, const float* from, const Strides& from_strides, float* to,
-             const Strides& to_strides) {
+void reorder(DataType dtype, const Extents& extents, const void* from, const Strides& from_strides,
+             void* to, const Strides& to_strides) {
   guarded("reordering a tensor", [&] {
-    thrust::for_each_n(thrust::device, thrust::counting_iterator<std::int64_t>(0),
-                       extents.images * extents.channels * extents.pixels,
-                       Reorder{extents, from, from_strides, to, to_strides});
+    with_storage(dtype, [&](auto number) {
+      using T = decltype(number);
+      thrust::for_each_n(thrust::device, thrust::counting_iterator<std::int64_t>(0),
+                         extents.images * extents.channels * extents.pixels,
+                         Reorder<T>{extents, static_cast<const T*>(from), from_strides,
+                                    static_cast<T*>(to), to_strides});
+    });
   });
 }
 

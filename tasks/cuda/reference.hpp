@@ -30,8 +30,8 @@ struct Extents {
   std::int64_t images, channels, pixels;
 };
 /// Copies a tensor from one memory order into another.
-void reorder(const Extents& extents, const float* from, const Strides& from_strides, float* to,
-             const Strides& to_strides);
+void reorder(DataType dtype, const Extents& extents, const void* from, const Strides& from_strides,
+             void* to, const Strides& to_strides);
 
 bool same_bytes(const void* a, const void* b, std::size_t bytes);
 bool all_bytes_are(const void* memory, std::byte value, std::size_t bytes);

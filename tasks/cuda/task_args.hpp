@@ -28,7 +28,8 @@ namespace megaconv::cuda {
 inline constexpr int kBlockThreads = 256;
 
 struct TaskArgs {
-  // Device pointers; those that the plan does not use are null.
+  // Device pointers; those that the plan does not use are null. Tensors are of the problem's
+  // storage type, float for all algorithms but implicit GEMM.
   const float* x;
   const float* w;
   const float* bias;

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hopper's warpgroup matrix instruction, as far as it is used here: FP16 operands in shared memory,
-// FP32 sums in registers (PTX ISA, "Asynchronous warpgroup level matrix instructions"). libcu++ has
-// no wrappers for it. sm_90a only.
+// Hopper's warpgroup matrix instruction, as far as it is used here: FP16 or BF16 operands in shared
+// memory, FP32 sums in registers (PTX ISA, "Asynchronous warpgroup level matrix instructions").
+// libcu++ has no wrappers for it. sm_90a only.
 #pragma once
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <cstdint>
+#include <type_traits>
 
 namespace megaconv::cuda {
 
@@ -52,48 +56,69 @@ __device__ inline void decrease_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-/// d += a b: 64 rows x kN filters, 16 channels. Row of d[i] in the warpgroup: warp * 16 + lane / 4
-/// + i / 2 % 2 * 8; filter: i / 4 * 8 + lane % 4 * 2 + i % 2.
-template <int kN>
-__device__ void wgmma(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b);
+// Sum registers of an instruction, 16 at a time: their numbers in its text, and the operands.
+#define MEGACONV_SUMS(d, i)                                                                   \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
+      "+f"(d[i + 6]), "+f"(d[i + 7]), "+f"(d[i + 8]), "+f"(d[i + 9]), "+f"(d[i + 10]),        \
+      "+f"(d[i + 11]), "+f"(d[i + 12]), "+f"(d[i + 13]), "+f"(d[i + 14]), "+f"(d[i + 15])
+#define MEGACONV_SUM_NUMBERS_32                                                               \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19," \
+  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define MEGACONV_SUM_NUMBERS_64                                                               \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19," \
+  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37," \
+  "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55," \
+  "%56, %57, %58, %59, %60, %61, %62, %63"
+#define MEGACONV_SUM_NUMBERS_128                                                              \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19," \
+  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37," \
+  "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55," \
+  "%56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73," \
+  "%74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91," \
+  "%92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107,"   \
+  "%108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122," \
+  "%123, %124, %125, %126, %127"
+// The instruction of kN columns for either type. A type's name cannot be an operand of asm.
+#define MEGACONV_WGMMA_OF(type, n, numbers, a_number, b_number, ...)                             \
+  asm volatile(                                                                                  \
+      "{\n.reg .pred p;\nsetp.eq.u32 p, 1, 1;\n"                                                 \
+      "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" numbers "}, " a_number \
+      ", " b_number ", p, 1, 1, 0, 0;\n}"                                                        \
+      : __VA_ARGS__                                                                              \
+      : "l"(a), "l"(b))
+#define MEGACONV_WGMMA(...)                 \
+  if constexpr (kHalf) {                    \
+    MEGACONV_WGMMA_OF("f16", __VA_ARGS__);  \
+  } else {                                  \
+    MEGACONV_WGMMA_OF("bf16", __VA_ARGS__); \
+  }
 
-template <>
-__device__ inline void wgmma<64>(float (&d)[32], std::uint64_t a, std::uint64_t b) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.eq.u32 p, 1, 1;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, %32, %33, p, 1, 1, 0, 0;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
-        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
-        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-      : "l"(a), "l"(b));
+/// d += a b: 64 rows x kN columns, 16 channels, of Number (__half or __nv_bfloat16). Row of d[i] in
+/// the warpgroup: warp * 16 + lane / 4 + i / 2 % 2 * 8; column: i / 4 * 8 + lane % 4 * 2 + i % 2.
+template <int kN, class Number = __half>
+__device__ inline void wgmma(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b) {
+  static_assert(kN == 64 || kN == 128 || kN == 256);
+  constexpr bool kHalf = std::is_same_v<Number, __half>;
+  static_assert(kHalf || std::is_same_v<Number, __nv_bfloat16>);
+  if constexpr (kN == 64) {
+    MEGACONV_WGMMA("64", MEGACONV_SUM_NUMBERS_32, "%32", "%33", MEGACONV_SUMS(d, 0),
+                   MEGACONV_SUMS(d, 16))
+  } else if constexpr (kN == 128) {
+    MEGACONV_WGMMA("128", MEGACONV_SUM_NUMBERS_64, "%64", "%65", MEGACONV_SUMS(d, 0),
+                   MEGACONV_SUMS(d, 16), MEGACONV_SUMS(d, 32), MEGACONV_SUMS(d, 48))
+  } else {
+    MEGACONV_WGMMA("256", MEGACONV_SUM_NUMBERS_128, "%128", "%129", MEGACONV_SUMS(d, 0),
+                   MEGACONV_SUMS(d, 16), MEGACONV_SUMS(d, 32), MEGACONV_SUMS(d, 48),
+                   MEGACONV_SUMS(d, 64), MEGACONV_SUMS(d, 80), MEGACONV_SUMS(d, 96),
+                   MEGACONV_SUMS(d, 112))
+  }
 }
 
-template <>
-__device__ inline void wgmma<128>(float (&d)[64], std::uint64_t a, std::uint64_t b) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.eq.u32 p, 1, 1;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31,"
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47,"
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, %64, %65, p, 1, 1, 0, 0;\n}"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
-        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
-        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
-        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]),
-        "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-        "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),
-        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]),
-        "+f"(d[63])
-      : "l"(a), "l"(b));
-}
+#undef MEGACONV_WGMMA
+#undef MEGACONV_WGMMA_OF
+#undef MEGACONV_SUM_NUMBERS_128
+#undef MEGACONV_SUM_NUMBERS_64
+#undef MEGACONV_SUM_NUMBERS_32
+#undef MEGACONV_SUMS
 
 }  // namespace megaconv::cuda

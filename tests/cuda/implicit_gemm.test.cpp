@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "megaconv/plan.hpp"
+#include "tasks/storage.hpp"
 #include "tests/catch.hpp"
 #include "tests/cuda/device.hpp"
 #include "tests/cuda/layer.hpp"
 
 using namespace megaconv;
+using megaconv::test::DeviceBuffer;
 using megaconv::test::DeviceLayer;
 using megaconv::test::have_capability_90;
 using megaconv::test::Layer;
@@ -33,15 +35,91 @@ const CudaLaunch kLaunches[] = {CudaLaunch::persistent, CudaLaunch::one_block_pe
 // (docs/performance.md): what FP32-accurate means here.
 constexpr double kFp32Error = 6e-7;
 
+const char* const kOddShapes[] = {
+    "n1c1h1w1k1",           "n2c3h5w7k2",         "n3c20h13w9k37+bias+relu",
+    "n2c64h28k64+residual", "n1c130h9w31k129",    "n5c40h8k200+bias",
+    "n2c17h6w5k65p0",       "n1c33h10k48p2+relu", "n1c8h70w200k24",
+    "n2c24h9k31r1p0",       "n2c16h20k16r5+bias", "n1c9h40w35k20d2",
+    "n1c5h12w14k9r2s4p1",   "n70c16h3k16",        "n1c512h7k256+bias+residual+relu"};
+
+template <class T>
+std::vector<T> stored(const std::vector<float>& values) {
+  std::vector<T> result;
+  for (const float value : values) result.push_back(from_float<T>(value));
+  return result;
+}
+
+// One layer in a storage type of 16 bits, in every launch, against double on the stored numbers.
+template <class T>
+void check_storage(const ConvProblem& problem) {
+  const Layer layer(problem, false);
+  const auto x = stored<T>(layer.x), w = stored<T>(layer.w), bias = stored<T>(layer.bias),
+             residual = stored<T>(layer.residual);
+  std::vector<double> truth(residual.size()), magnitude(residual.size());
+  reference_convolution(problem, x.data(), w.data(), bias.data(), residual.data(), truth.data(),
+                        magnitude.data());
+  const DeviceBuffer device_x(x), device_w(w), device_bias(bias), device_residual(residual);
+  DeviceBuffer device_y(residual.size() * sizeof(T));
+  Tensors tensors;
+  tensors.x = device_x.get();
+  tensors.w = device_w.get();
+  if (problem.epilogue.bias) tensors.bias = device_bias.get();
+  if (problem.epilogue.residual) tensors.residual = device_residual.get();
+  tensors.y = device_y.get();
+  for (const CudaLaunch launch : kLaunches) {
+    const Plan plan = Plan::create(problem, implicit_gemm(launch));
+    const Tiling& tiling = plan.lowering().graph.tiling;
+    const DeviceBuffer workspace(plan.workspace_bytes());
+    device_y.poison();
+    plan.execute(tensors, workspace.get(), workspace.bytes());
+    plan.wait(workspace.get());
+    const ErrorReport report =
+        compare(tiling, device_y.download<T>().data(), truth.data(), magnitude.data());
+    CAPTURE(to_string(problem), static_cast<int>(launch), to_string(report));
+    CHECK(error_bound(tiling).covers(report));
+    CHECK(device_y.guards_intact());
+    CHECK(workspace.guards_intact());
+  }
+}
+
 }  // namespace
+
+TEST_CASE("cuda: implicit GEMM multiplies tensors of 16 bits as they are") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  for (const char* text : kOddShapes) {
+    for (const char* layout : {"+nchw", "+nhwc"}) {
+      check_storage<Float16>(parse_problem(std::string(text) + layout + "+f16"));
+      check_storage<Bfloat16>(parse_problem(std::string(text) + layout + "+bf16"));
+    }
+  }
+}
+
+TEST_CASE("cuda: implicit GEMM at the precision of TF32 errs by what rounding x and w costs") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  for (const char* text : kOddShapes) {
+    for (const char* layout : {"+nchw", "+nhwc"}) {
+      const Layer layer(parse_problem(std::string(text) + layout), false);
+      std::vector<double> magnitude;
+      const std::vector<double> truth = layer.reference(&magnitude);
+      DeviceLayer device(layer);
+      for (const CudaLaunch launch : kLaunches) {
+        PlanOptions options = implicit_gemm(launch);
+        options.tiling.precision = Precision::tf32;
+        const Plan plan = Plan::create(layer.problem, options);
+        const Tiling& tiling = plan.lowering().graph.tiling;
+        CHECK(tiling.arithmetic == Arithmetic::f16);
+        const std::vector<float> y = device.run(plan);
+        const ErrorReport report = compare(tiling, y.data(), truth.data(), magnitude.data());
+        CAPTURE(text, layout, static_cast<int>(launch), to_string(report));
+        CHECK(error_bound(tiling).covers(report));
+      }
+    }
+  }
+}
 
 TEST_CASE("cuda: implicit GEMM is FP32-accurate on odd shapes, in every layout and launch") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
-  for (const char* text :
-       {"n1c1h1w1k1", "n2c3h5w7k2", "n3c20h13w9k37+bias+relu", "n2c64h28k64+residual",
-        "n1c130h9w31k129", "n5c40h8k200+bias", "n2c17h6w5k65p0", "n1c33h10k48p2+relu",
-        "n1c8h70w200k24", "n2c24h9k31r1p0", "n2c16h20k16r5+bias", "n1c9h40w35k20d2",
-        "n1c5h12w14k9r2s4p1", "n70c16h3k16", "n1c512h7k256+bias+residual+relu"}) {
+  for (const char* text : kOddShapes) {
     for (const char* layout : {"+nchw", "+nhwc"}) {
       const Layer layer(parse_problem(std::string(text) + layout), false);
       std::vector<double> magnitude;

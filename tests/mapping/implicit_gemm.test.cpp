@@ -12,11 +12,12 @@ using namespace megaconv;
 
 namespace {
 
-Tiling tiling_of(const char* text, const TilingOptions& asked = {}) {
-  TilingOptions options = asked;
-  options.algorithm = Algorithm::implicit_gemm;
-  return make_tiling(parse_problem(text), options,
-                     {.backend = Backend::cuda, .workers = 264, .multiprocessors = 132});
+Tiling tiling_of(const char* text, TilingOptions options = {},
+                 Algorithm algorithm = Algorithm::implicit_gemm) {
+  options.algorithm = algorithm;
+  return make_tiling(
+      parse_problem(text), options,
+      {.backend = Backend::cuda, .workers = 264, .split_f16 = true, .multiprocessors = 132});
 }
 
 std::string error(const char* text, const TilingOptions& asked = {}) {
@@ -97,6 +98,42 @@ TEST_CASE("Implicit GEMM's tilings suit the kernel, and its graphs are valid") {
   }
 }
 
+TEST_CASE("Implicit GEMM multiplies as the precision allows, and tensors of 16 bits as they are") {
+  TilingOptions options;
+  CHECK(tiling_of("c64h28k64", options).arithmetic == Arithmetic::split_f16);
+  for (const Precision precision : {Precision::tf32, Precision::f16, Precision::bf16}) {
+    options.precision = precision;
+    CHECK(tiling_of("c64h28k64", options).arithmetic == Arithmetic::f16);
+    CHECK(tiling_of("c64h28k64+f16", options).arithmetic == Arithmetic::f16);
+    CHECK(tiling_of("c64h28k64+bf16", options).arithmetic == Arithmetic::bf16);
+  }
+  options.arithmetic = Arithmetic::split_f16;  // whoever names the arithmetic, gets it
+  CHECK(tiling_of("c64h28k64", options).arithmetic == Arithmetic::split_f16);
+  CHECK(error("c64h28k64+f16", options).ends_with("must be f32 tensors"));
+  options.arithmetic = Arithmetic::bf16;
+  CHECK(error("c64h28k64", options).ends_with("must be bf16 tensors"));
+  options.arithmetic = Arithmetic::f16;
+  CHECK(error("c64h28k64+bf16", options).ends_with("must be f32 or f16 tensors"));
+}
+
+TEST_CASE("On CUDA, tensors of 16 bits are for implicit GEMM whatever their size") {
+  const auto chosen = [](const char* text, const TilingOptions& options = {}) {
+    return tiling_of(text, options, Algorithm::automatic).algorithm;
+  };
+  CHECK(chosen("c3h5k2+f16") == Algorithm::implicit_gemm);
+  CHECK(chosen("n64c512h56k512+bf16") == Algorithm::implicit_gemm);
+  CHECK(chosen("c3h5k2") == Algorithm::direct);
+  CHECK(chosen("c3h5k2", {.arithmetic = Arithmetic::f16}) == Algorithm::implicit_gemm);
+  CHECK(chosen("c64h28k64u2+f16") == Algorithm::direct);  // which the executor refuses
+}
+
+TEST_CASE("Tiles of one product are larger where a group is a multiple of them") {
+  CHECK(implicit_gemm_tile(8, 512, Arithmetic::f16).places == 256);
+  CHECK(implicit_gemm_tile(8, 384, Arithmetic::f16).places == 128);
+  CHECK(implicit_gemm_tile(8, 512, Arithmetic::split_f16).places == 128);
+  CHECK(implicit_gemm_tile(4, 512, Arithmetic::split_f16).places == 256);
+}
+
 TEST_CASE("Wide images are cut into stripes, narrow ones share their gaps") {
   CHECK(tiling_of("n64c64h56k64").cols_per_group == 56);
   CHECK(tiling_of("n64c64h224k64").cols_per_group == 56);
@@ -114,7 +151,8 @@ TEST_CASE("What implicit GEMM cannot compute is refused by name") {
         "implicit_gemm: a dilated filter of 129x129, must reach over at most 128 places");
   TilingOptions multiply_adds;
   multiply_adds.arithmetic = Arithmetic::fma;
-  CHECK(error("c16h9k16", multiply_adds) == "implicit_gemm: arithmetic fma, must be split_f16");
+  CHECK(error("c16h9k16", multiply_adds) ==
+        "implicit_gemm: arithmetic fma, must be one of tensor cores");
   TilingOptions wide;
   wide.cols_per_group = 100;
   CHECK(error("c8h100k8", wide) ==

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// How tensors' numbers become operands of matrix instructions in implicit GEMM. A slab of operands
+// has four octets of channels for every place or filter; an instruction takes two of them. What
+// differs is what the octets hold and which pairs of octets are multiplied:
+//
+//              tensors       a slab                          products of a slab
+//   split      float         16 channels: high, low halves   high high, high low, low high
+//   rounded    float         32 channels, FP16               both halves of the channels
+//   stored     FP16, BF16    32 channels, as they are        both halves of the channels
+//
+// Floats are multiplied by a power of two first, which moves them to where FP16 has all its bits
+// (split_f16.cuh). Split numbers are as good as FP32; rounded ones have the 11 bits of TF32.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace megaconv::cuda {
+
+/// Octets of a slab.
+inline constexpr int kSlabOctets = 4;
+
+struct SplitNumbers {
+  using Stored = float;   ///< in tensors
+  using Number = __half;  ///< in operands
+  static constexpr bool kSplit = true, kScaled = true;
+  static constexpr int kDepth = 16;  ///< channels of a slab
+};
+
+struct RoundedNumbers {
+  using Stored = float;
+  using Number = __half;
+  static constexpr bool kSplit = false, kScaled = true;
+  static constexpr int kDepth = 32;
+};
+
+template <class Type>
+struct StoredNumbers {
+  using Stored = Type;
+  using Number = Type;
+  static constexpr bool kSplit = false, kScaled = false;
+  static constexpr int kDepth = 32;
+};
+
+}  // namespace megaconv::cuda
