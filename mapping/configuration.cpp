@@ -4,6 +4,7 @@
 #include <charconv>
 #include <functional>
 
+#include "mapping/policies.hpp"
 #include "mapping/text.hpp"
 #include "mapping/tiling.hpp"
 #include "megaconv/error.hpp"
@@ -69,8 +70,9 @@ ParameterInfo choice(const char* name, Words words, Options PlanOptions::*part,
 
 Words policy_words() {
   Words words;
-  for (const Policy policy : {Policy::interleaved, Policy::staged, Policy::depth_first,
-                              Policy::critical_path, Policy::random_topological}) {
+  for (const Policy policy :
+       {Policy::interleaved, Policy::blended, Policy::staged, Policy::depth_first,
+        Policy::critical_path, Policy::random_topological}) {
     words.push_back(word(to_string(policy), policy));
   }
   return words;
@@ -291,7 +293,7 @@ Configuration configuration_of(const Lowering& lowering, const Target& target, C
   }
   const Policy policy = parse_policy(lowering.mapping.policy);
   configuration.set(Parameter::policy, static_cast<std::int64_t>(policy));
-  if (policy == Policy::interleaved) {
+  if (has_distances(policy)) {
     if (tiling.algorithm == Algorithm::winograd) {
       configuration.set(Parameter::dig, mapping.dig.value_or(1));
       configuration.set(Parameter::dgo, mapping.dgo.value_or(1));

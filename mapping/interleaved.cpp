@@ -17,6 +17,14 @@
 // to the next step, so that the proportion of kinds is even along the whole mapping. An output that
 // was not allowed yet stays behind its share, and follows once the GEMMs are through. When inputs
 // run out, GEMMs and outputs go on interleaved in the same proportion.
+//
+// The policy `blended` differs in the beginning. Algorithm 1 transforms all filters and then the
+// first DIG inputs: two stages, each of which ends with workers that have nothing to do when there
+// are not many times as many tasks as workers, and each of which uses the machine one-sidedly. Here
+// the first inputs stand among the filter transforms, in proportion, a quarter of them behind:
+// GEMMs wait for all filters, but only for the inputs of their group. Inputs for which half of the
+// workers are enough stand before the filters, because they are longer. Filters that are fewer than
+// half of the workers stay in front: nothing is gained by having them late.
 #include <algorithm>
 
 #include "mapping/policies.hpp"
@@ -47,6 +55,8 @@ class Interleaver {
         dig_(parameters.dig),
         dgo_(parameters.dgo),
         m_groups_(std::max(1u, parameters.m_groups)),
+        workers_(parameters.workers),
+        blend_(parameters.blend && 2 * std::uint64_t{tiling_.num_filter_tasks} >= workers_),
         num_inputs_(std::uint64_t{tiling_.num_groups} * tiling_.input_tasks),
         num_outputs_(std::uint64_t{tiling_.num_groups} * tiling_.output_tasks),
         last_input_(tiling_.num_groups),
@@ -55,8 +65,14 @@ class Interleaver {
   }
 
   TaskOrder run() {
-    for (std::uint32_t f = 0; f < tiling_.num_filter_tasks; ++f) emit(graph_.filter_id(f));
-    emit_inputs(dig_);
+    const std::uint64_t first_inputs = std::min(dig_, num_inputs_);
+    if (blend_) emit_inputs(inputs_before_filters(first_inputs));
+    Share among_filters(4 * std::max<std::uint64_t>(1, tiling_.num_filter_tasks));
+    for (std::uint32_t f = 0; f < tiling_.num_filter_tasks; ++f) {
+      if (blend_ && inputs_done_ < first_inputs) emit_inputs(among_filters.next(3 * first_inputs));
+      emit(graph_.filter_id(f));
+    }
+    emit_inputs(first_inputs - inputs_done_);
     Share input_share(tiling_.gemm_tasks), output_share(tiling_.gemm_tasks);
     for (std::uint32_t first = 0, size; first < tiling_.num_groups; first += size) {
       size = std::min(m_groups_, tiling_.num_groups - first);
@@ -72,6 +88,11 @@ class Interleaver {
   }
 
  private:
+  // All, if half of the workers are enough for them.
+  std::uint64_t inputs_before_filters(std::uint64_t first_inputs) const {
+    return 2 * first_inputs <= workers_ ? first_inputs : 0;
+  }
+
   std::uint64_t position() const { return order_.size(); }
   void emit(std::uint32_t id) { order_.push_back(id); }
 
@@ -106,6 +127,8 @@ class Interleaver {
   const Tiling& tiling_;
   const std::uint64_t dig_, dgo_;
   const std::uint32_t m_groups_;
+  const std::uint64_t workers_;
+  const bool blend_;
   const std::uint64_t num_inputs_, num_outputs_;
   std::vector<std::uint64_t> last_input_, last_gemm_;  // positions, by group
   std::uint64_t inputs_done_ = 0, outputs_done_ = 0;

@@ -278,7 +278,7 @@ TaskMapping read_mapping(Values& values) {
     reject("policy: found \"" + excerpt(mapping.policy) +
            "\", must be at most 80 printable characters");
   }
-  for (Policy policy : {Policy::interleaved, Policy::staged, Policy::depth_first,
+  for (Policy policy : {Policy::interleaved, Policy::blended, Policy::staged, Policy::depth_first,
                         Policy::critical_path, Policy::random_topological}) {
     if (mapping.policy == to_string(policy)) mapping.options.policy = policy;
   }

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::pair<Policy, const char*> kPolicyNames[] = {
     {Policy::interleaved, "interleaved"},
+    {Policy::blended, "blended"},
     {Policy::staged, "staged"},
     {Policy::depth_first, "depth_first"},
     {Policy::critical_path, "critical_path"},
@@ -39,7 +40,9 @@ Interleaving choose_interleaving(const MappingOptions& options, const TaskGraph&
   const std::uint32_t m_groups = default_m_groups(graph.tiling, target);
   return {.dig = options.dig.value_or(apart),
           .dgo = options.dgo.value_or(apart),
-          .m_groups = options.m_groups.value_or(std::clamp(m_groups, 1u, most_groups))};
+          .m_groups = options.m_groups.value_or(std::clamp(m_groups, 1u, most_groups)),
+          .blend = options.policy == Policy::blended,
+          .workers = target.workers};
 }
 
 }  // namespace
@@ -75,7 +78,8 @@ TaskMapping make_mapping(const TaskGraph& graph, const MappingOptions& options,
                          const Target& target) {
   TaskMapping mapping{.policy = to_string(options.policy), .options = options, .order = {}};
   switch (options.policy) {
-    case Policy::interleaved: {
+    case Policy::interleaved:
+    case Policy::blended: {
       if (options.m_groups == 0u) {
         throw Error(Status::invalid_argument, "m_groups = 0: must be at least 1");
       }

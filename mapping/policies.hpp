@@ -17,9 +17,16 @@ TaskOrder order_depth_first(const TaskGraph& graph);
 TaskOrder order_critical_path(const TaskGraph& graph);
 TaskOrder order_random_topological(const TaskGraph& graph, std::uint64_t seed);
 
+/// Algorithm 1, or a variant of it: DIG, DGO and M groups mean something.
+constexpr bool has_distances(Policy policy) {
+  return policy == Policy::interleaved || policy == Policy::blended;
+}
+
 /// Parameters of Algorithm 1, all chosen.
 struct Interleaving {
   std::uint32_t dig = 0, dgo = 0, m_groups = 1;
+  bool blend = false;         ///< filter transforms among the first input transforms
+  std::uint32_t workers = 1;  ///< read with `blend`
 };
 TaskOrder order_interleaved(const TaskGraph& graph, const Interleaving& parameters);
 

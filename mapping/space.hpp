@@ -15,7 +15,7 @@ struct AlgorithmSpace {
   std::vector<Space::Constraint> constraints;
 };
 
-AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target);
+AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target, FilterMode filters);
 AlgorithmSpace fused_winograd_space(const ConvProblem& problem, const Target& target);
 AlgorithmSpace direct_space(const ConvProblem& problem, const Target& target);
 AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& target);

@@ -65,12 +65,17 @@ Space::Constraint asked_for(Parameter parameter, std::int64_t value, const char*
 
 }  // namespace
 
-AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target) {
+AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target,
+                              FilterMode filter_mode) {
   AlgorithmSpace space;
   if (!winograd_obstacle(Algorithm::winograd, problem).empty() || problem.layout == Layout::chwn)
     return space;
   Space::Grid interleaved = task_axes(problem, target), others = interleaved;
   interleaved.push_back({Parameter::policy, {static_cast<std::int64_t>(Policy::interleaved)}});
+  // Without filter transforms it is the same order, and few workers gain nothing from it.
+  if (filter_mode == FilterMode::every_run && target.backend == Backend::cuda) {
+    interleaved.back().values.push_back(static_cast<std::int64_t>(Policy::blended));
+  }
   interleaved.push_back({Parameter::dig, distances(target)});
   interleaved.push_back({Parameter::dgo, distances(target)});
   interleaved.push_back({Parameter::m_groups, {1, 2, 4, 8}});

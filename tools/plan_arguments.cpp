@@ -152,8 +152,8 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
       ->group("Plan");
   app.add_option_function<std::string>(
          "--policy", [&mapping](const std::string& word) { mapping.policy = parse_policy(word); },
-         "Order of the tasks: interleaved (default), staged, depth_first,\n"
-         "critical_path or random_topological")
+         "Order of the tasks: interleaved (default), blended, staged,\n"
+         "depth_first, critical_path or random_topological")
       ->type_name("NAME")
       ->group("Plan");
   add_number(app, "--dig", mapping.dig, "Least distance from input transform to GEMM");

@@ -93,9 +93,9 @@ void random_plan(Dice& dice, PlanArguments& plan, const VerifyLimits& limits, bo
   tiling.filters = dice.one_of({FilterMode::every_run, FilterMode::prepared});
   MappingOptions& mapping = plan.options.mapping;
   mapping.policy =
-      dice.one_of({Policy::interleaved, Policy::interleaved, Policy::staged, Policy::depth_first,
+      dice.one_of({Policy::interleaved, Policy::blended, Policy::staged, Policy::depth_first,
                    Policy::critical_path, Policy::random_topological});
-  if (mapping.policy == Policy::interleaved) {
+  if (mapping.policy == Policy::interleaved || mapping.policy == Policy::blended) {
     if (dice.chance(60)) mapping.dig = dice.small(60) - 1;
     if (dice.chance(60)) mapping.dgo = dice.small(60) - 1;
     if (dice.chance(60)) mapping.m_groups = dice.small(6);

@@ -243,6 +243,7 @@ TaskGraph build_filter_graph(const Tiling& tiling);
 /// The orders that megaconv knows. docs/design.md says what each is for.
 enum class Policy : std::uint8_t {
   interleaved,         ///< Algorithm 1: DIG, DGO, M groups
+  blended,             ///< the same, filter transforms among its first input transforms
   staged,              ///< one stage after the other
   depth_first,         ///< smallest live footprint
   critical_path,       ///< longest remaining work first

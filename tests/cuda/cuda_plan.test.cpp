@@ -98,8 +98,9 @@ TEST_CASE("cuda: integer data gives the same bits as the CPU, for every launch, 
     const std::vector<double> truth = layer.reference();
     CHECK(std::equal(expected.begin(), expected.end(), truth.begin()));
     DeviceLayer device(layer);
-    for (const Policy policy : {Policy::interleaved, Policy::staged, Policy::depth_first,
-                                Policy::critical_path, Policy::random_topological}) {
+    for (const Policy policy :
+         {Policy::interleaved, Policy::blended, Policy::staged, Policy::depth_first,
+          Policy::critical_path, Policy::random_topological}) {
       for (const std::uint32_t blocks : {1u, 2u, 7u, 131u, 0u}) {
         for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::one_block_per_task}) {
           PlanOptions options = on_cuda();

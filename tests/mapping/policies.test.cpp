@@ -69,6 +69,30 @@ TEST_CASE("interleaved clamps parameters larger than the problem") {
   CHECK(interleaved_names(counts, interleaved(0xffffffff, 0xffffffff, 0xffffffff)) == columns);
 }
 
+TEST_CASE("blended is Algorithm 1 with its first inputs among the filters, a quarter behind them") {
+  const Counts counts{.ng = 3, .nf = 4, .si = 2, .sg = 1, .so = 1};
+  const auto blended = [](Counts shape, std::uint32_t dig, std::uint32_t workers) {
+    const TaskGraph graph = build_graph(winograd_tiling(shape));
+    const MappingOptions options{
+        .policy = Policy::blended, .dig = dig, .dgo = 0, .m_groups = 1, .seed = 0};
+    return names(graph, make_mapping(graph, options, {.workers = workers}).order);
+  };
+  CHECK(blended(counts, 4, 7) ==
+        "F[0] I[0,0] F[1] I[0,1] F[2] I[1,0] F[3] I[1,1] I[2,0] I[2,1] "
+        "G[0,0] O[0,0] G[1,0] O[1,0] G[2,0] O[2,0]");
+  // Four inputs are few for eight workers.
+  CHECK(blended(counts, 4, 8) ==
+        "I[0,0] I[0,1] I[1,0] I[1,1] F[0] F[1] F[2] F[3] I[2,0] I[2,1] "
+        "G[0,0] O[0,0] G[1,0] O[1,0] G[2,0] O[2,0]");
+  // Four filters are few for nine.
+  CHECK(blended(counts, 4, 9) == interleaved_names(counts, interleaved(4, 0, 1)));
+  for (const std::uint32_t dig : {0u, 1u, 5u, 100u}) {
+    Counts prepared = counts;
+    prepared.nf = 0;
+    CHECK(blended(prepared, dig, 3) == interleaved_names(prepared, interleaved(dig, 0, 1)));
+  }
+}
+
 TEST_CASE("interleaved sets direct tasks of the same filters next to each other") {
   const TaskGraph graph = build_graph(direct_tiling({.ng = 3, .nf = 1, .sg = 2}));
   CHECK(names(graph, make_mapping(graph, interleaved(4, 4, 2)).order) ==
@@ -205,8 +229,8 @@ TEST_CASE("random_topological depends on its seed alone") {
 TEST_CASE("policies are known by their names") {
   for (Policy policy : kPolicies) CHECK(parse_policy(to_string(policy)) == policy);
   CHECK(error_of([] { parse_policy("fastest\n"); }) ==
-        "policy \"fastest?\": must be one of interleaved, staged, depth_first, critical_path, "
-        "random_topological");
+        "policy \"fastest?\": must be one of interleaved, blended, staged, depth_first, "
+        "critical_path, random_topological");
   const TaskGraph graph = build_graph(winograd_tiling({}));
   CHECK(error_of([&] { make_mapping(graph, interleaved(1, 1, 0)); }) ==
         "m_groups = 0: must be at least 1");

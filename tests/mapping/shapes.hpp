@@ -77,9 +77,9 @@ inline const std::vector<Counts> kOddCounts = {
     {.ng = 13, .nf = 1, .si = 1, .sg = 4, .so = 1}, {.ng = 31, .nf = 0, .si = 2, .sg = 7, .so = 3},
 };
 
-inline const std::vector<Policy> kPolicies = {Policy::interleaved, Policy::staged,
-                                              Policy::depth_first, Policy::critical_path,
-                                              Policy::random_topological};
+inline const std::vector<Policy> kPolicies = {Policy::interleaved,   Policy::blended,
+                                              Policy::staged,        Policy::depth_first,
+                                              Policy::critical_path, Policy::random_topological};
 
 /// The message of the megaconv::Error that `call` throws; "" when it throws none. Messages are one
 /// line: a line break makes the result say so.
