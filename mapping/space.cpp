@@ -12,8 +12,8 @@
 namespace megaconv {
 namespace {
 
-// Points looked at to tell whether a space is empty, and the step between them in a larger space: a
-// prime, so that all values of all parameters are met.
+// Points of a grid looked at to tell whether a space is empty, and the step between them in a
+// larger grid: a prime, so that all values of all parameters are met.
 constexpr std::uint64_t kProbes = 20'000, kProbeStep = 2'654'435'761;
 
 std::uint64_t grid_size(const Space::Grid& grid) {
@@ -85,12 +85,16 @@ void allow_asked(std::vector<Space::Constraint>& constraints, const SpaceOptions
 void require_candidates(const Space& space) {
   if (space.index_of(space.heuristic()) && !space.rejection(space.heuristic())) return;
   std::map<std::string, std::uint64_t> reasons;
-  const bool all = space.size() <= kProbes;
-  for (std::uint64_t i = 0; i < std::min(space.size(), kProbes); ++i) {
-    const std::uint64_t index = all ? i : i * kProbeStep % space.size();
-    const std::optional<Rejection> rejection = space.rejection(space.at(index));
-    if (!rejection) return;
-    ++reasons[rejection->rule + ' ' + rejection->reason];
+  std::uint64_t start = 0;
+  for (const Space::Grid& grid : space.grids()) {
+    const std::uint64_t size = grid_size(grid);
+    for (std::uint64_t i = 0; i < std::min(size, kProbes); ++i) {
+      const std::uint64_t index = size <= kProbes ? i : i * kProbeStep % size;
+      const std::optional<Rejection> rejection = space.rejection(space.at(start + index));
+      if (!rejection) return;
+      ++reasons[rejection->rule + ' ' + rejection->reason];
+    }
+    start += size;
   }
   const auto commonest = std::max_element(reasons.begin(), reasons.end(),
                                           [](auto& a, auto& b) { return a.second < b.second; });

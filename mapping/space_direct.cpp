@@ -45,6 +45,10 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
   const auto cols_of = [problem](const Configuration& c) {
     return c.get(Parameter::cols).value_or(problem.q());
   };
+  const auto tile_places = [arithmetic](const Configuration& c, std::uint64_t places) {
+    const auto filters = static_cast<std::uint32_t>(c.get(Parameter::gemm_filters).value_or(8));
+    return std::uint64_t{implicit_gemm_tile(filters, places, arithmetic).places};
+  };
   return {
       rule(Parameter::gemm_filters,
            [=](std::int64_t filters, const Configuration&) {
@@ -68,17 +72,18 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
                         : std::to_string(cols) + ": a filter reaches " + std::to_string(reach) +
                               " places, must be at most " + std::to_string(kMostReach);
            }),
-      most(Algorithm::implicit_gemm, Parameter::places, "the places of a stripe",
-           [=](const Configuration& c) { return places_of(problem, cols_of(c)); }),
+      most(Algorithm::implicit_gemm, Parameter::places, "the places of a stripe in whole tiles",
+           [=](const Configuration& c) {
+             const std::uint64_t tile = tile_places(c, 1);
+             return ceil_div(places_of(problem, cols_of(c)), tile) * tile;
+           }),
       rule(Parameter::places,
            [=](std::int64_t places, const Configuration& c) {
-             const auto filters =
-                 static_cast<std::uint32_t>(c.get(Parameter::gemm_filters).value_or(8));
-             const std::uint32_t tile = implicit_gemm_tile(filters, u64(places), arithmetic).places;
-             return places % tile == 0 || u64(places) == places_of(problem, cols_of(c))
+             const std::uint64_t tile = tile_places(c, u64(places));
+             return u64(places) % tile == 0
                         ? std::string()
                         : std::to_string(places) + ", must be a multiple of the " +
-                              std::to_string(tile) + " places of a tile, or a whole stripe";
+                              std::to_string(tile) + " places of a tile";
            }),
   };
 }
@@ -152,10 +157,6 @@ AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& tar
   }
   insert(places, chosen.places_per_group);
   for (const std::int64_t num : {1, 2, 3, 4, 6, 8, 12, 16, 32}) insert(places, 128 * num);
-  for (const std::int64_t width : cols.values) {  // whole stripes of small images
-    const std::uint64_t stripe = places_of(problem, width);
-    if (stripe < u64(places.values.back())) insert(places, static_cast<std::int64_t>(stripe));
-  }
   add_orders(space,
              {{Parameter::algo, {static_cast<std::int64_t>(Algorithm::implicit_gemm)}},
               filters,
