@@ -93,6 +93,14 @@ void validate(const ConvProblem& problem) {
   check_elements("input", {a.n, a.c, a.h, a.w});
   check_elements("filter", {a.k, a.c / a.groups, a.r, a.s});
   check_elements("output", {a.n, a.k, a.p(), a.q()});
+  // |x|, |w| <= 2^7: sums of fewer than 2^17 products are less than 2^31.
+  constexpr std::int64_t kMostProducts = (std::int64_t{1} << 17) - 1;
+  const std::int64_t products = a.c / a.groups * a.r * a.s;
+  if (a.dtype == DataType::i8 && products > kMostProducts) {
+    fail("i8: sums of " + std::to_string(products) +
+         " products (c / groups * r * s): must be at most " + std::to_string(kMostProducts) +
+         ", so that they fit 32 bits");
+  }
 }
 
 const char* to_string(DataType dtype) noexcept {
@@ -103,6 +111,8 @@ const char* to_string(DataType dtype) noexcept {
       return "f16";
     case DataType::bf16:
       return "bf16";
+    case DataType::i8:
+      return "i8";
   }
   return "unknown";
 }
@@ -119,7 +129,9 @@ const char* to_string(Layout layout) noexcept {
   return "unknown";
 }
 
-std::size_t size_of(DataType dtype) noexcept { return dtype == DataType::f32 ? 4 : 2; }
+std::size_t size_of(DataType dtype) noexcept {
+  return dtype == DataType::f32 ? 4 : dtype == DataType::i8 ? 1 : 2;
+}
 
 namespace {
 
@@ -191,7 +203,7 @@ class Parser {
     rest_.remove_prefix(1);  // '+'
     const std::string_view suffix = rest_.substr(0, rest_.find('+'));
     rest_.remove_prefix(suffix.size());
-    for (DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
+    for (DataType dtype : {DataType::f32, DataType::f16, DataType::bf16, DataType::i8}) {
       if (suffix != to_string(dtype)) continue;
       set_once(dtype_given_, suffix);
       suffixes_.dtype = dtype;
@@ -204,12 +216,13 @@ class Parser {
       return;
     }
     Epilogue& epilogue = suffixes_.epilogue;
+    if (suffix == "scale") return set_once(epilogue.scale, suffix);
     if (suffix == "bias") return set_once(epilogue.bias, suffix);
     if (suffix == "residual") return set_once(epilogue.residual, suffix);
     if (suffix == "relu") return set_once(epilogue.relu, suffix);
     reject(
-        "unknown suffix after '+', allowed are nchw, nhwc, chwn, f32, f16, bf16, bias, residual, "
-        "relu");
+        "unknown suffix after '+', allowed are nchw, nhwc, chwn, f32, f16, bf16, i8, scale, "
+        "bias, residual, relu");
   }
 
   const std::optional<Field>& field(char key) const { return fields_[kKeys.find(key)]; }
@@ -281,6 +294,7 @@ std::string to_string(const ConvProblem& problem) {
   put('g', std::to_string(a.groups));
   if (a.layout != Layout::nchw) text += std::string("+") + to_string(a.layout);
   if (a.dtype != DataType::f32) text += std::string("+") + to_string(a.dtype);
+  if (a.epilogue.scale) text += "+scale";
   if (a.epilogue.bias) text += "+bias";
   if (a.epilogue.residual) text += "+residual";
   if (a.epilogue.relu) text += "+relu";

@@ -14,6 +14,8 @@ namespace megaconv {
 namespace {
 
 constexpr std::uint64_t kMostGroups = std::uint64_t{1} << 31;
+constexpr const char* kNoExactSums =
+    "storage type i8, which has exact sums; must be f32, f16 or bf16";
 
 [[noreturn]] void reject(const std::string& message) {
   throw Error(Status::invalid_argument, message);
@@ -140,7 +142,9 @@ void derive_opencnn(Tiling& tiling) {
 // What Winograd of either kind needs.
 std::string fast_3x3_obstacle(Algorithm algorithm, const ConvProblem& a) {
   std::string obstacle;
-  if (a.r != 3 || a.s != 3) {
+  if (a.dtype == DataType::i8) {
+    obstacle = kNoExactSums;
+  } else if (a.r != 3 || a.s != 3) {
     obstacle = "filter " + pair_text(a.r, a.s) + ", must be 3x3";
   } else if (a.stride_h != 1 || a.stride_w != 1) {
     obstacle = "stride " + pair_text(a.stride_h, a.stride_w) + ", must be 1x1";
@@ -185,7 +189,14 @@ std::uint64_t Tiling::u_bytes() const {
   if (algorithm == Algorithm::opencnn) return u64(opencnn::u_size(problem)) * sizeof(float);
   const std::uint64_t filter_elements =
       is_winograd(algorithm) ? std::uint64_t{num_positions()} : u64(problem.r * problem.s);
-  return filter_elements * filter_blocks() * u64(problem.c / problem.groups) * kBlockBytes;
+  return filter_elements * filter_blocks() * channel_words(*this) * kBlockBytes;
+}
+
+std::uint64_t channel_words(const Tiling& tiling) {
+  const ConvProblem& problem = tiling.problem;
+  const std::uint64_t channels = u64(problem.c / problem.groups);
+  const bool quads = problem.dtype == DataType::i8 && !problem.depthwise();
+  return quads ? ceil_div(channels, std::uint64_t{4}) : channels;
 }
 
 Stripes make_stripes(const ConvProblem& a, std::int32_t cols) {
@@ -207,7 +218,9 @@ std::string implicit_gemm_obstacle(const ConvProblem& a) {
   // The kernel counts places and elements of x in 32 bits.
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   std::string obstacle;
-  if (a.stride_h != 1 || a.stride_w != 1) {
+  if (a.dtype == DataType::i8) {
+    obstacle = kNoExactSums;
+  } else if (a.stride_h != 1 || a.stride_w != 1) {
     obstacle = "stride " + pair_text(a.stride_h, a.stride_w) + ", must be 1x1";
   } else if (a.groups != 1) {
     obstacle = "groups = " + std::to_string(a.groups) + ", must be 1";

@@ -20,6 +20,10 @@ constexpr std::uint64_t u64(std::int64_t value) { return static_cast<std::uint64
 /// Bytes of one lane block in U, V, M or a packed input.
 inline constexpr std::uint64_t kBlockBytes = Tiling::kLaneBlock * sizeof(float);
 
+/// Words of 32 bits that hold the channels of one conv group in U, V and packed inputs: one each;
+/// direct tasks on i8 have four in one.
+std::uint64_t channel_words(const Tiling& tiling);
+
 /// What keeps `algorithm`, winograd or fused_winograd, from computing the problem ("winograd:
 /// stride 2x2, must be 1x1"); empty when nothing does.
 std::string winograd_obstacle(Algorithm algorithm, const ConvProblem& problem);

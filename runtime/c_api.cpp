@@ -78,9 +78,10 @@ megaconv::ConvProblem from_c(const megaconv_problem& c) {
   problem.dilation_h = c.dilation_h;
   problem.dilation_w = c.dilation_w;
   problem.groups = c.groups;
-  problem.dtype = checked_enum<megaconv::DataType>(c.dtype, MEGACONV_BF16, "dtype");
+  problem.dtype = checked_enum<megaconv::DataType>(c.dtype, MEGACONV_I8, "dtype");
   problem.layout = checked_enum<megaconv::Layout>(c.layout, MEGACONV_CHWN, "layout");
-  problem.epilogue = {.bias = c.bias != 0, .residual = c.residual != 0, .relu = c.relu != 0};
+  problem.epilogue = {
+      .scale = c.scale != 0, .bias = c.bias != 0, .residual = c.residual != 0, .relu = c.relu != 0};
   return problem;
 }
 
@@ -101,6 +102,7 @@ megaconv_problem to_c(const megaconv::ConvProblem& problem) {
           .groups = problem.groups,
           .dtype = static_cast<megaconv_dtype>(problem.dtype),
           .layout = static_cast<megaconv_layout>(problem.layout),
+          .scale = problem.epilogue.scale,
           .bias = problem.epilogue.bias,
           .residual = problem.epilogue.residual,
           .relu = problem.epilogue.relu};
@@ -207,6 +209,7 @@ megaconv_status megaconv_execute(const megaconv_plan* plan, const megaconv_tenso
     require(tensors != nullptr, "tensors is null");
     plan->plan.execute({.x = tensors->x,
                         .w = tensors->w,
+                        .scale = tensors->scale,
                         .bias = tensors->bias,
                         .residual = tensors->residual,
                         .y = tensors->y,

@@ -80,6 +80,7 @@ class CpuExecutor final : public Executor {
     args.tiling = &tiling_;
     args.x = tensors.x;
     args.w = tensors.w;
+    args.scale = tensors.scale;
     args.bias = tensors.bias;
     args.residual = tensors.residual;
     args.y = tensors.y;

@@ -88,6 +88,9 @@ struct Plan::State {
   std::size_t bytes(std::int64_t elements) const {
     return static_cast<std::size_t>(elements) * size_of(problem().dtype);
   }
+  std::size_t vector_bytes() const {
+    return static_cast<std::size_t>(problem().k) * size_of(problem().vector_type());
+  }
   void check(const Tensors& tensors, const void* workspace, std::size_t workspace_bytes) const;
 };
 
@@ -151,7 +154,8 @@ void Plan::State::check(const Tensors& tensors, const void* workspace,
   const Argument read[] = {
       {"x", tensors.x, bytes(p.x_size()), true},
       {"w", tensors.w, bytes(p.w_size()), !prepared()},
-      {"bias", tensors.bias, bytes(p.k), p.epilogue.bias},
+      {"scale", tensors.scale, vector_bytes(), p.epilogue.scale},
+      {"bias", tensors.bias, vector_bytes(), p.epilogue.bias},
       filters,
       residual,
   };

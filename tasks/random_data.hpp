@@ -22,11 +22,11 @@ struct Filling {
   enum class Kind {
     normal,       ///< N(0, 1)
     relu_normal,  ///< max(0, N(0, 1)): what a convolution sees after a ReLU
-    integers,     ///< `multiple` times one of -2, -1, 1, 2 with probability `density`, else 0
+    integers,     ///< one of -2, -1, 1, 2 with probability `density`, else 0
   };
   Kind kind = Kind::normal;
   double density = 1;
-  float multiple = 1;
+  float multiple = 1;  ///< of every number
 
   /// The i-th number.
   constexpr float at(std::uint64_t seed, std::uint64_t i) const {
@@ -44,7 +44,7 @@ struct Filling {
     }
     const auto value =
         static_cast<float>((static_cast<double>(sum) * 0x1p-32 - 3) * 1.4142135623730951);
-    return kind == Kind::relu_normal && value < 0 ? 0 : value;
+    return kind == Kind::relu_normal && value < 0 ? 0 : multiple * value;
   }
 };
 

@@ -8,18 +8,19 @@
 #include <string>
 
 #include "megaconv/mapping.hpp"
+#include "megaconv/plan.hpp"
 #include "tasks/random_data.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/tile_errors.hpp"
 
 namespace megaconv {
 
-/// y = epilogue(conv(x, w)), every product and sum in double, on all CPUs this process may use.
-/// Tensors in ConvProblem's layout and storage type; bias and residual are read when the epilogue
-/// has them. `magnitude`, when given, receives for every output S = sum |x| |w| + |bias| +
+/// y = epilogue(conv(x, w)), every product and sum in double (the epilogue of i8: as DataType
+/// defines it, before rounding), on all CPUs this process may use.
+/// Of the tensors, w is read (prepared filters are not) and what the epilogue has; y is a tensor of
+/// doubles. `magnitude`, when given, receives for every output S = |scale| sum |x| |w| + |bias| +
 /// |residual|: the scale of the rounding errors that computing this output must make.
-void reference_convolution(const ConvProblem& problem, const void* x, const void* w,
-                           const void* bias, const void* residual, double* y,
+void reference_convolution(const ConvProblem& problem, const Tensors& tensors, double* y,
                            double* magnitude = nullptr);
 
 /// Numbers by their place; see tasks/random_data.hpp.
@@ -37,6 +38,13 @@ void fill_normal(std::span<float> values, std::uint64_t seed);
 /// exact.
 void fill_integers(std::span<float> values, std::uint64_t seed, double density = 0.11,
                    float multiple = 1);
+
+/// What random tensors of a problem are filled with: x as after a ReLU, the others normal. Of i8
+/// with a scale over the whole range, else so small that few outputs saturate.
+struct RandomData {
+  explicit RandomData(const ConvProblem& problem);
+  Filling x, w, scale, bias, residual;
+};
 
 /// What compare() found; u is unit_roundoff() of the storage type.
 struct ErrorReport {
@@ -70,7 +78,7 @@ ErrorReport compare(const Tiling& tiling, const void* y, const double* reference
                     const double* magnitude);
 
 /// Elements that are not exactly what they must be: the reference, which must be of float,
-/// rounded to the storage type.
+/// rounded to the storage type. That of i8 always is.
 struct Mismatch {
   std::int64_t count = 0, first = -1;
 };

@@ -5,6 +5,7 @@
 //   f32   1 sign, 8 exponent, 23 fraction bits   IEEE 754 binary32
 //   f16   1, 5, 10                               IEEE 754 binary16, up to 65504
 //   bf16  1, 8, 7                                the upper half of binary32
+//   i8    two's complement                       -128 to 127
 #pragma once
 
 #include <bit>
@@ -20,11 +21,25 @@ struct Float16 {
 struct Bfloat16 {
   std::uint16_t bits;
 };
+struct Int8 {
+  std::uint8_t bits;
+};
+
+/// Of scale and bias beside tensors of T: ConvProblem::vector_type().
+template <class T>
+struct VectorStorage {
+  using Type = T;
+};
+template <>
+struct VectorStorage<Int8> {
+  using Type = float;
+};
 
 constexpr float to_float(float value) { return value; }
 constexpr float to_float(Bfloat16 value) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
+constexpr float to_float(Int8 value) { return static_cast<std::int8_t>(value.bits); }
 /// The exponent's bias differs by 112: the product gives it to numbers, denormal ones too, while
 /// infinities and NaN get the largest exponent.
 constexpr float to_float(Float16 value) {
@@ -37,7 +52,8 @@ constexpr float to_float(Float16 value) {
   return std::bit_cast<float>(sign | bits);
 }
 
-/// Rounds to nearest, ties to even; what is too large becomes infinite, NaN stays NaN.
+/// Rounds to nearest, ties to even; what is too large becomes infinite, NaN stays NaN. Int8 has
+/// neither: it saturates, and NaN becomes -128.
 template <class T>
 constexpr T from_float(float value);
 
@@ -69,6 +85,14 @@ constexpr Float16 from_float<Float16>(float value) {
   return {static_cast<std::uint16_t>(sign | half)};
 }
 
+/// The last place of the sum with 1.5 * 2^23 is 1.
+template <>
+constexpr Int8 from_float<Int8>(float value) {
+  const float raised = value > -128 ? value : -128;
+  const float inside = raised < 127 ? raised : 127;
+  return {static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(inside + 0x1.8p23f) & 0xffu)};
+}
+
 /// Calls body with a value of the type that `dtype` names.
 template <class Body>
 constexpr decltype(auto) with_storage(DataType dtype, const Body& body) {
@@ -77,6 +101,8 @@ constexpr decltype(auto) with_storage(DataType dtype, const Body& body) {
       return body(Float16{});
     case DataType::bf16:
       return body(Bfloat16{});
+    case DataType::i8:
+      return body(Int8{});
     default:
       return body(float{});
   }
@@ -84,12 +110,21 @@ constexpr decltype(auto) with_storage(DataType dtype, const Body& body) {
 
 /// u: rounding a number of normal size changes it by no more than this share.
 constexpr double unit_roundoff(DataType dtype) {
-  return dtype == DataType::f16 ? 0x1p-11 : dtype == DataType::bf16 ? 0x1p-8 : 0x1p-24;
+  switch (dtype) {
+    case DataType::f16:
+      return 0x1p-11;
+    case DataType::bf16:
+      return 0x1p-8;
+    case DataType::i8:
+      return 0x1p-1;
+    default:
+      return 0x1p-24;
+  }
 }
 
 /// Rounding a number smaller than this changes it by no more than u times this.
 constexpr double least_normal(DataType dtype) {
-  return dtype == DataType::f16 ? 0x1p-14 : 0x1p-126;
+  return dtype == DataType::i8 ? 1 : dtype == DataType::f16 ? 0x1p-14 : 0x1p-126;
 }
 
 }  // namespace megaconv

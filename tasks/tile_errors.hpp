@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "megaconv/mapping.hpp"
 #include "tasks/storage.hpp"
@@ -30,7 +31,8 @@ struct ErrorSums {
 };
 
 /// The errors of any one of the m x m tiles (single outputs for direct convolution), by number.
-/// Numbers that have no normal size in the storage type count as the least that has.
+/// Numbers that have no normal size in the storage type count as the least that has. What Int8 must
+/// be is known to the bit, so its errors are distances from the rounded reference.
 template <class T>
 class TileErrors {
  public:
@@ -82,7 +84,9 @@ class TileErrors {
   /// large for the storage type.
   static constexpr double distance(T stored, double truth) {
     const double value = to_float(stored);
-    if (!(value - value == 0)) {
+    if constexpr (std::is_same_v<T, Int8>) {
+      truth = to_float(from_float<T>(static_cast<float>(truth)));
+    } else if (!(value - value == 0)) {
       return value == to_float(from_float<T>(static_cast<float>(truth))) ? 0 : kInfinity;
     }
     return value > truth ? value - truth : truth - value;

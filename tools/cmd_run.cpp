@@ -31,10 +31,11 @@ Examples:
   megaconv run --input x.npy --weights w.npy --output y.npy
   megaconv run --input x.npy --weights w.npy --bias b.npy --epilogue relu --stride 2 --output y.npy
 
-Files are what numpy.save writes, all of float32, all of float16, or all of bfloat16 ('V2', as
-ml_dtypes' are saved; y too is then V2), in C order; x [N][C][H][W], w [K][C/groups][R][S],
-bias [K], residual and y [N][K][P][Q]; with --layout nhwc x [N][H][W][C], w [K][R][S][C/groups],
-residual and y [N][P][Q][K].)";
+Files are what numpy.save writes, all of float32, all of float16, all of bfloat16 ('V2', as
+ml_dtypes' are saved; y too is then V2), or all of int8 but for scale and bias, which are then of
+float32; in C order; x [N][C][H][W], w [K][C/groups][R][S], scale and bias [K], residual and y
+[N][K][P][Q]; with --layout nhwc x [N][H][W][C], w [K][R][S][C/groups], residual and y
+[N][P][Q][K].)";
 
 /// "--pad 1" or "--pad 1x2": vertical and horizontal.
 struct Pair {
@@ -44,7 +45,7 @@ struct Pair {
 struct RunArguments {
   ProblemArguments problem;
   PlanArguments plan;
-  std::string input, weights, bias, residual, output;
+  std::string input, weights, scale, bias, residual, output;
   std::optional<Pair> pad, stride, dilation;
   std::optional<std::int64_t> groups;
   bool no_check = false, json = false;
@@ -71,6 +72,7 @@ ConvProblem problem_from_shapes(const RunArguments& arguments, const NpyArray& x
   problem.dtype = x.dtype;
   problem.layout = arguments.problem.layout.value_or(Layout::nchw);
   problem.epilogue = arguments.problem.epilogue.value_or(Epilogue{});
+  problem.epilogue.scale = !arguments.scale.empty();
   problem.epilogue.bias = !arguments.bias.empty();
   problem.epilogue.residual = !arguments.residual.empty();
   problem.groups = arguments.groups.value_or(1);
@@ -117,20 +119,20 @@ void upload(TensorSet& tensors, Buffer& to, const NpyArray& array) {
   tensors.device->upload(to.data(), array.data.data(), array.data.bytes());
 }
 
-/// All files have the storage type of x.
-NpyArray read_npy_of(const std::string& path, std::size_t rank, DataType dtype) {
+NpyArray read_npy_of(const std::string& path, std::size_t rank, DataType dtype,
+                     const char* why = "--input has") {
   NpyArray array = read_npy(path, rank);
   if (array.dtype != dtype) {
     throw Error(Status::invalid_argument,
-                fmt::format("{}: numbers of {}, must be {} as --input has", path,
-                            to_string(array.dtype), to_string(dtype)));
+                fmt::format("{}: numbers of {}, must be {} as {}", path, to_string(array.dtype),
+                            to_string(dtype), why));
   }
   return array;
 }
 
 NpyArray read_tensor(const std::string& path, const std::vector<std::int64_t>& shape,
-                     DataType dtype) {
-  NpyArray array = read_npy_of(path, shape.size(), dtype);
+                     DataType dtype, const char* why = "--input has") {
+  NpyArray array = read_npy_of(path, shape.size(), dtype, why);
   if (array.shape != shape) {
     throw Error(Status::invalid_argument, fmt::format("{}: shape {}, must be {}", path,
                                                       shape_text(array.shape), shape_text(shape)));
@@ -145,9 +147,13 @@ TensorSet tensors_from_files(const RunArguments& arguments, Device& device) {
   TensorSet tensors = allocate_tensors(device, problem, !arguments.no_check);
   upload(tensors, tensors.x, x);
   upload(tensors, tensors.w, w);
-  if (problem.epilogue.bias) {
-    upload(tensors, tensors.bias, read_tensor(arguments.bias, {problem.k}, problem.dtype));
-  }
+  const auto upload_vector = [&](Buffer& to, const std::string& path) {
+    const bool same = problem.vector_type() == problem.dtype;
+    const char* const why = same ? "--input has" : "scales and biases of i8";
+    upload(tensors, to, read_tensor(path, {problem.k}, problem.vector_type(), why));
+  };
+  if (problem.epilogue.scale) upload_vector(tensors.scale, arguments.scale);
+  if (problem.epilogue.bias) upload_vector(tensors.bias, arguments.bias);
   if (problem.epilogue.residual) {
     upload(tensors, tensors.residual,
            read_tensor(arguments.residual, output_shape(problem), problem.dtype));
@@ -187,10 +193,11 @@ void check_arguments(const RunArguments& arguments) {
                 "--pad, --stride, --dilation and --groups need --input; a PROBLEM holds them as p "
                 "u d g");
   }
-  if (files && arguments.problem.epilogue &&
-      (arguments.problem.epilogue->bias || arguments.problem.epilogue->residual)) {
+  const Epilogue epilogue = arguments.problem.epilogue.value_or(Epilogue{});
+  if (files && (epilogue.scale || epilogue.bias || epilogue.residual)) {
     throw Error(Status::invalid_argument,
-                "with --input, --bias and --residual name files and --epilogue may only be relu");
+                "with --input, --scale, --bias and --residual name files and --epilogue may only "
+                "be relu");
   }
 }
 
@@ -269,6 +276,7 @@ void add_file_options(CLI::App& verb, RunArguments& arguments) {
   CLI::Option* weights = add_file("--weights", arguments.weights, "w");
   input->needs(weights);
   weights->needs(input);
+  add_file("--scale", arguments.scale, "scale")->needs(input);
   add_file("--bias", arguments.bias, "bias")->needs(input);
   add_file("--residual", arguments.residual, "Added to the sum before ReLU")->needs(input);
   add_file("--output", arguments.output, "y is written here, whole or not at all");

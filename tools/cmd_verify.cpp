@@ -25,13 +25,14 @@ namespace {
 
 constexpr const char* kFooter = R"(
 Without a problem, --count random ones are checked, with random plan options; the same seed gives
-the same cases. Each runs three times, in poisoned memory between canaries, and must be within the
-error bounds of its algorithm and the same bit for bit. A case that fails is made as simple as it can
-be, and printed as a command.
+the same cases, and --dtype makes all of one type. Each runs three times, in poisoned memory between
+canaries, and must be within the error bounds of its algorithm and the same bit for bit. A case that
+fails is made as simple as it can be, and printed as a command.
 
 Examples:
   megaconv verify --count 2000 --seed 1
   megaconv verify --integer --count 500
+  megaconv verify --dtype i8 --count 1000
   megaconv verify --backend cuda --count 1000
   megaconv verify n2c17h9w12k33+nhwc --algo winograd --tile 4 --policy random_topological
   megaconv verify --network resnet50 --batch 1)";
@@ -118,6 +119,9 @@ ExitCode verify(const VerifyArguments& arguments) {
   VerifyLimits limits = arguments.limits;
   limits.tensor_cores = runs_implicit_gemm(backend);
   const std::vector<VerifyCase> given = given_cases(arguments);
+  if (given.empty() && arguments.problem.dtype && backend != Backend::cpu) {
+    throw Error(Status::unsupported, "--dtype of random problems: must be --backend cpu");
+  }
   const std::uint64_t count = given.empty() ? arguments.count : given.size();
   const auto begin = std::chrono::steady_clock::now();
   const auto seconds = [&] {
@@ -128,9 +132,9 @@ ExitCode verify(const VerifyArguments& arguments) {
   while (tally.done() < count) {
     // Seeds of neighbouring cases are far apart, so that --seed 1 and --seed 2 share none.
     const std::uint64_t case_seed = arguments.plan.seed * 1'000'003 + tally.done();
-    const VerifyCase item = given.empty()
-                                ? random_case(case_seed, limits, arguments.integer, backend)
-                                : given[tally.done()];
+    const VerifyCase item = given.empty() ? random_case(case_seed, limits, arguments.integer,
+                                                        backend, arguments.problem.dtype)
+                                          : given[tally.done()];
     log().debug("{}", to_command(item));
     const Verdict verdict = check(item);
     if (verdict.failed()) return report_failure(item, verdict, progress);

@@ -92,8 +92,7 @@ class CpuDevice final : public Device {
   }
   void reference(const ConvProblem& problem, const Tensors& tensors, double* y,
                  double* magnitude) override {
-    reference_convolution(problem, tensors.x, tensors.w, tensors.bias, tensors.residual, y,
-                          magnitude);
+    reference_convolution(problem, tensors, y, magnitude);
   }
   ErrorReport compare(const Tiling& tiling, const void* y, const double* reference,
                       const double* magnitude) override {

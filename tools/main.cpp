@@ -22,8 +22,8 @@ using cli::ExitCode;
 
 constexpr const char* kFooter = R"(
 A problem is a string, n1c64h56k64: batch, channels, height (width, if not the same: w), filters.
-Add r s p u d g for filter height and width, padding, stride, dilation, groups, and +nhwc, +bias,
-+residual, +relu.
+Add r s p u d g for filter height and width, padding, stride, dilation, groups, and +nhwc, +i8,
++scale, +bias, +residual, +relu.
 
 Exit status: 0 done and right, 1 a result is wrong or mappings differ, 2 usage, 3 unsupported,
 4 environment (file, memory, device), 5 timeout, 6 internal error.

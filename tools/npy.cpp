@@ -30,10 +30,11 @@ constexpr std::size_t kMostHeaderBytes = 65536;  // numpy itself reads no more t
 constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
 
 // How files name storage types; the first name of each is what we write.
-constexpr EnumNames<DataType, 4> kDescrs = {{DataType::f32, "<f4"},
+constexpr EnumNames<DataType, 5> kDescrs = {{DataType::f32, "<f4"},
                                             {DataType::f16, "<f2"},
                                             {DataType::bf16, "|V2"},
-                                            {DataType::bf16, "<V2"}};
+                                            {DataType::bf16, "<V2"},
+                                            {DataType::i8, "|i1"}};
 
 struct Header {
   std::vector<std::int64_t> shape;
@@ -74,8 +75,8 @@ class HeaderParser {
     const std::optional<DataType> dtype = value_of(kDescrs, *descr_);
     if (!dtype) {
       reject("dtype '" + *descr_ +
-             "', must be '<f4' (float32), '<f2' (float16) or '|V2' (bfloat16; of its bits in "
-             "uint16: a.view('V2'))");
+             "', must be '<f4' (float32), '<f2' (float16), '|i1' (int8) or '|V2' (bfloat16; "
+             "of its bits in uint16: a.view('V2'))");
     }
     if (*fortran_order_) {
       reject("array in Fortran order, must be in C order (numpy.ascontiguousarray)");

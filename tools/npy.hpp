@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy's .npy files, as numpy.save writes them, in C order only: <f4, <f2, and for bfloat16, which
-// NumPy does not have, <V2 or |V2: pairs of bytes, which is how it saves those of ml_dtypes.
+// NumPy's .npy files, as numpy.save writes them, in C order only: <f4, <f2, |i1, and for bfloat16,
+// which NumPy does not have, <V2 or |V2: pairs of bytes, which is how it saves those of ml_dtypes.
 // Source: numpy/lib/format.py, "Format Version 1.0" to "3.0".
 #pragma once
 

@@ -19,6 +19,7 @@ using DnnlType = dnnl::memory::data_type;
 DnnlType dnnl_type(DataType dtype) {
   return dtype == DataType::f16    ? DnnlType::f16
          : dtype == DataType::bf16 ? DnnlType::bf16
+         : dtype == DataType::i8   ? DnnlType::s8
                                    : DnnlType::f32;
 }
 
@@ -45,6 +46,27 @@ dnnl::memory reordered(Convolution& convolution, dnnl::memory source,
   dnnl::reorder(source, target).execute(convolution.stream, source, target);
   dnnl::stream(convolution.stream).wait();
   return target;
+}
+
+/// A vector of the epilogue, as floats.
+std::vector<float> vector_of(const TensorSet& tensors, const Buffer& buffer) {
+  std::vector<float> values(static_cast<std::size_t>(tensors.problem.k));
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    values[k] = number_at(*tensors.device, tensors.problem.vector_type(), buffer.data(),
+                          static_cast<std::int64_t>(k));
+  }
+  return values;
+}
+
+/// oneDNN scales the sum with its bias: s (x * w + b / s).
+dnnl::memory bias_before_scale(Convolution& convolution, const TensorSet& tensors,
+                               const dnnl::memory::desc& desc) {
+  const std::vector<float> scale = vector_of(tensors, tensors.scale);
+  const std::vector<float> bias = vector_of(tensors, tensors.bias);
+  dnnl::memory divided = allocate(convolution, desc);
+  auto* const values = static_cast<float*>(divided.get_data_handle());
+  for (std::size_t k = 0; k < bias.size(); ++k) values[k] = bias[k] / scale[k];
+  return divided;
 }
 
 /// `name` receives what oneDNN calls the implementation.
@@ -75,8 +97,9 @@ std::shared_ptr<Convolution> make_convolution(const TensorSet& tensors, dnnl::al
   const Dims strides = {p.stride_h, p.stride_w};
   const Dims dilations = {p.dilation_h - 1, p.dilation_w - 1};
   const Dims padding = {p.pad_h, p.pad_w};
+  const DnnlType bias_type = p.epilogue.scale ? DnnlType::f32 : dnnl_type(p.vector_type());
   const dnnl::memory::desc bias =
-      p.epilogue.bias ? dnnl::memory::desc({p.k}, type, Tag::x) : dnnl::memory::desc();
+      p.epilogue.bias ? dnnl::memory::desc({p.k}, bias_type, Tag::x) : dnnl::memory::desc();
   const dnnl::convolution_forward::desc wanted(
       dnnl::prop_kind::forward_inference, algorithm, any_layout(x_dims), any_layout(w_dims), bias,
       any_layout(y_dims), strides, dilations, padding, padding);
@@ -88,6 +111,10 @@ std::shared_ptr<Convolution> make_convolution(const TensorSet& tensors, dnnl::al
   if (p.epilogue.relu) epilogue.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(epilogue);
+  if (p.epilogue.scale) {
+    constexpr int kByChannel = 1 << 1;
+    attributes.set_output_scales(kByChannel, vector_of(tensors, tensors.scale));
+  }
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
 
   const dnnl::convolution_forward::primitive_desc chosen(wanted, attributes, made->engine);
@@ -104,7 +131,9 @@ std::shared_ptr<Convolution> make_convolution(const TensorSet& tensors, dnnl::al
       {DNNL_ARG_DST, made->y},
       {DNNL_ARG_SCRATCHPAD, allocate(*made, chosen.scratchpad_desc())}};
   if (p.epilogue.bias) {
-    made->arguments[DNNL_ARG_BIAS] = view({p.k}, Tag::x, tensors.bias);
+    made->arguments[DNNL_ARG_BIAS] = p.epilogue.scale
+                                         ? bias_before_scale(*made, tensors, bias)
+                                         : dnnl::memory(bias, made->engine, tensors.bias.data());
   }
   if (p.epilogue.residual) {
     made->arguments[DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1] =

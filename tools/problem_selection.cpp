@@ -63,9 +63,11 @@ Epilogue parse_epilogue(const std::string& list) {
   Epilogue epilogue;
   if (list == "none") return epilogue;
   for (const std::string_view part : split(list, ',')) {
-    bool Epilogue::*const member = choose<bool Epilogue::*>(
-        "--epilogue", part,
-        {{"bias", &Epilogue::bias}, {"residual", &Epilogue::residual}, {"relu", &Epilogue::relu}});
+    bool Epilogue::*const member = choose<bool Epilogue::*>("--epilogue", part,
+                                                            {{"scale", &Epilogue::scale},
+                                                             {"bias", &Epilogue::bias},
+                                                             {"residual", &Epilogue::residual},
+                                                             {"relu", &Epilogue::relu}});
     epilogue.*member = true;
   }
   return epilogue;
@@ -85,16 +87,18 @@ void add_tensor_options(CLI::App& app, ProblemArguments& arguments) {
   app.add_option_function<std::string>(
          "--dtype",
          [&](const std::string& text) {
-           arguments.dtype = choose<DataType>(
-               "--dtype", text,
-               {{"f32", DataType::f32}, {"f16", DataType::f16}, {"bf16", DataType::bf16}});
+           arguments.dtype = choose<DataType>("--dtype", text,
+                                              {{"f32", DataType::f32},
+                                               {"f16", DataType::f16},
+                                               {"bf16", DataType::bf16},
+                                               {"i8", DataType::i8}});
          },
-         "Storage type of the tensors: f32, f16 or bf16")
+         "Storage type of the tensors: f32, f16, bf16 or i8")
       ->type_name("TYPE")
       ->group("Problem");
   app.add_option_function<std::string>(
          "--epilogue", [&](const std::string& text) { arguments.epilogue = parse_epilogue(text); },
-         "What follows the sum: bias,residual,relu, any of them, or none")
+         "What follows the sum: scale,bias,residual,relu, any of them, or none")
       ->type_name("LIST")
       ->group("Problem");
 }

@@ -157,7 +157,7 @@ std::vector<Simplification> simplifications() {
     all.push_back([=](VerifyCase& c) { c.problem.*step = 1; });
   }
   for (auto pad : {&ConvProblem::pad_h, &ConvProblem::pad_w}) shorten(pad, 0);
-  for (auto part : {&Epilogue::bias, &Epilogue::residual, &Epilogue::relu}) {
+  for (auto part : {&Epilogue::scale, &Epilogue::bias, &Epilogue::residual, &Epilogue::relu}) {
     all.push_back([=](VerifyCase& c) { c.problem.epilogue.*part = false; });
   }
   all.push_back([](VerifyCase& c) { c.problem.layout = Layout::nchw; });
@@ -185,7 +185,7 @@ bool same(const VerifyCase& a, const VerifyCase& b) { return to_command(a) == to
 }  // namespace
 
 VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool integer,
-                       Backend backend) {
+                       Backend backend, std::optional<DataType> dtype) {
   Dice dice(seed);
   VerifyCase item;
   item.plan.options.source = PlanSource::heuristic;  // a case must not depend on the machine
@@ -200,6 +200,13 @@ VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool inte
     random_cuda_plan(dice, item, limits, for_winograd);
   } else {
     item.problem.dtype = dice.one_of({DataType::f32, DataType::f32, DataType::f16, DataType::bf16});
+    item.problem.epilogue.scale = dice.chance(30);
+    if (dice.chance(20)) item.problem.dtype = DataType::i8;
+  }
+  if (dtype) item.problem.dtype = *dtype;
+  if (item.problem.dtype == DataType::i8) {
+    item.plan.options.tiling = {.algorithm = dice.one_of({Algorithm::automatic, Algorithm::direct}),
+                                .filters = item.plan.options.tiling.filters};
   }
   return item;
 }

@@ -44,8 +44,9 @@ std::string count_text(std::uint64_t count, const char* noun) {
 }
 
 double share_of_bound(const ErrorReport& report, const ErrorBound& bound) {
-  return std::max(report.relative_l2 / bound.relative_l2,
-                  report.worst_element / bound.worst_element);
+  const auto share = [](double error, double most) { return error == 0 ? 0 : error / most; };
+  return std::max(share(report.relative_l2, bound.relative_l2),
+                  share(report.worst_element, bound.worst_element));
 }
 
 std::string error_text(const ErrorReport& report, const ErrorBound& bound) {

@@ -10,7 +10,8 @@ namespace megaconv::cli {
 namespace {
 
 void fill(TensorSet& tensors, Buffer& buffer, const Filling& filling, std::uint64_t seed) {
-  const DataType dtype = tensors.problem.dtype;
+  const bool vector = &buffer == &tensors.scale || &buffer == &tensors.bias;
+  const DataType dtype = vector ? tensors.problem.vector_type() : tensors.problem.dtype;
   const auto count = static_cast<std::int64_t>(buffer.bytes() / size_of(dtype));
   if (count != 0) tensors.device->fill(dtype, buffer.data(), count, filling, seed);
 }
@@ -20,6 +21,7 @@ void fill(TensorSet& tensors, Buffer& buffer, const Filling& filling, std::uint6
 Tensors TensorSet::pointers(const void* prepared_filters) const {
   return {.x = x.data(),
           .w = prepared_filters == nullptr ? w.data() : nullptr,
+          .scale = scale.data(),
           .bias = bias.data(),
           .residual = residual.data(),
           .y = y.data(),
@@ -50,17 +52,23 @@ TensorSet allocate_tensors(Device& device, const ConvProblem& problem, bool with
   };
   tensors.x = allocate(problem.x_size());
   tensors.w = allocate(problem.w_size());
-  if (problem.epilogue.bias) tensors.bias = allocate(problem.k);
+  const auto allocate_vector = [&] {
+    return number_buffer(device, problem.vector_type(), problem.k);
+  };
+  if (problem.epilogue.scale) tensors.scale = allocate_vector();
+  if (problem.epilogue.bias) tensors.bias = allocate_vector();
   if (problem.epilogue.residual) tensors.residual = allocate(problem.y_size());
   tensors.y = allocate(problem.y_size());
   return tensors;
 }
 
 void fill_random(TensorSet& tensors, std::uint64_t seed) {
-  fill(tensors, tensors.x, {.kind = Filling::Kind::relu_normal}, seed);
-  fill(tensors, tensors.w, {.kind = Filling::Kind::normal}, seed + 1);
-  fill(tensors, tensors.bias, {.kind = Filling::Kind::normal}, seed + 2);
-  fill(tensors, tensors.residual, {.kind = Filling::Kind::normal}, seed + 3);
+  const RandomData data(tensors.problem);
+  fill(tensors, tensors.x, data.x, seed);
+  fill(tensors, tensors.w, data.w, seed + 1);
+  fill(tensors, tensors.bias, data.bias, seed + 2);
+  fill(tensors, tensors.residual, data.residual, seed + 3);
+  fill(tensors, tensors.scale, data.scale, seed + 4);
 }
 
 void fill_exact(TensorSet& tensors, const Tiling& tiling, std::uint64_t seed) {
@@ -85,6 +93,7 @@ void fill_exact(TensorSet& tensors, const Tiling& tiling, std::uint64_t seed) {
   fill(tensors, tensors.w, multiple, seed + 1);
   fill(tensors, tensors.bias, biases, seed + 2);
   fill(tensors, tensors.residual, multiple, seed + 3);
+  fill(tensors, tensors.scale, {.kind = Filling::Kind::integers, .multiple = 0.5f}, seed + 4);
 }
 
 Reference::Reference(const TensorSet& tensors)

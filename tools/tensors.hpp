@@ -16,12 +16,12 @@
 
 namespace megaconv::cli {
 
-/// Dense, in the problem's layout and storage type, in memory of `device`. bias and residual are
-/// empty when the epilogue has none.
+/// Dense, in the problem's layout and storage types, in memory of `device`. scale, bias and
+/// residual are empty when the epilogue has none.
 struct TensorSet {
   Device* device = nullptr;
   ConvProblem problem;
-  Buffer x, w, bias, residual, y;
+  Buffer x, w, scale, bias, residual, y;
 
   /// The pointers, with `prepared_filters` in the place of w when it is not null.
   Tensors pointers(const void* prepared_filters = nullptr) const;
@@ -34,13 +34,12 @@ void require_tensor_memory(const Device& device, const ConvProblem& problem, boo
 /// Tensors of the right sizes, not filled. Throws like require_tensor_memory().
 TensorSet allocate_tensors(Device& device, const ConvProblem& problem, bool with_reference);
 
-/// Random numbers: x as after a ReLU, the others normal. The same for the same seed, everywhere,
-/// but for the rounding to the storage type.
+/// RandomData, the same for the same seed, everywhere, but for the rounding to the storage type.
 void fill_random(TensorSet& tensors, std::uint64_t seed);
 
 /// Integers with which every intermediate value of `tiling`'s algorithm is an integer below 2^24,
 /// so that any correct order of the sums gives the same bits as the reference, rounded once to the
-/// storage type. Throws
+/// storage type; a scale makes halves of them. Throws
 /// Error(unsupported) for transforms that have no such numbers.
 void fill_exact(TensorSet& tensors, const Tiling& tiling, std::uint64_t seed);
 

@@ -19,7 +19,7 @@ class GuardedBuffer {
   }
   std::byte* data() const { return memory_.data() + kBand; }
   std::size_t bytes() const { return bytes_; }
-  /// All bits set: not a number in every floating-point format.
+  /// All bits set: not a number in every floating-point format, -1 in i8.
   void poison() { device_.fill_bytes(data(), std::byte{0xff}, bytes_); }
   bool bands_intact() const {
     return device_.all_bytes_are(memory_.data(), kCanary, kBand) &&
@@ -36,7 +36,8 @@ class GuardedBuffer {
 
 std::uint64_t input_checksum(const TensorSet& tensors) {
   std::uint64_t sum = 0;
-  for (const Buffer* buffer : {&tensors.x, &tensors.w, &tensors.bias, &tensors.residual}) {
+  for (const Buffer* buffer :
+       {&tensors.x, &tensors.w, &tensors.scale, &tensors.bias, &tensors.residual}) {
     sum = sum * 31 + checksum(download(tensors, *buffer));
   }
   return sum;

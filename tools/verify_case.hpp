@@ -47,9 +47,10 @@ struct VerifyLimits {
   bool tensor_cores = false;  ///< CUDA: the device runs implicit GEMM
 };
 
-/// The case that belongs to a seed. Half of them are problems that Winograd takes.
+/// The case that belongs to a seed, of any storage type or that one. Half of them are problems that
+/// Winograd takes.
 VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool integer,
-                       Backend backend = Backend::cpu);
+                       Backend backend = Backend::cpu, std::optional<DataType> dtype = {});
 
 /// The case with an extent halved or a feature dropped, each of the valid ones.
 std::vector<VerifyCase> simpler_cases(const VerifyCase& item);

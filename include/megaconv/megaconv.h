@@ -25,11 +25,12 @@ typedef enum megaconv_status {
   MEGACONV_INTERNAL = 6
 } megaconv_status;
 
-/* Storage; arithmetic is FP32. See DataType (problem.hpp). */
+/* Storage; see DataType (problem.hpp). Of MEGACONV_I8, scale and bias are in MEGACONV_F32. */
 typedef enum megaconv_dtype {
   MEGACONV_F32 = 0,
   MEGACONV_F16 = 1,
-  MEGACONV_BF16 = 2
+  MEGACONV_BF16 = 2,
+  MEGACONV_I8 = 3
 } megaconv_dtype;
 typedef enum megaconv_layout {
   MEGACONV_NCHW = 0,
@@ -55,7 +56,7 @@ typedef struct megaconv_problem {
   int64_t groups;
   megaconv_dtype dtype;
   megaconv_layout layout;
-  int32_t bias, residual, relu; /* epilogue: 0 or 1 */
+  int32_t scale, bias, residual, relu; /* epilogue: 0 or 1 */
 } megaconv_problem;
 
 /* What a caller may fix; zero everywhere, or a null pointer, lets the library choose. */
@@ -74,6 +75,7 @@ typedef struct megaconv_plan_options {
 typedef struct megaconv_tensors {
   const void* x;
   const void* w;
+  const void* scale;
   const void* bias;
   const void* residual;
   void* y;

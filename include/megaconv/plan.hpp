@@ -58,11 +58,12 @@ struct PlanOptions {
 Target target_of(const PlanOptions& options);
 
 /// Arguments of one run. All pointers are to dense tensors in ConvProblem's layout and storage
-/// type; none is kept.
+/// type (scale and bias: ConvProblem::vector_type()); none is kept.
 struct Tensors {
   const void* x = nullptr;  ///< input, [N][C][H][W] or [N][H][W][C]
   const void* w =
       nullptr;  ///< filters, [K][C/groups][R][S] or [K][R][S][C/groups]; null when prepared
+  const void* scale = nullptr;     ///< [K], when the epilogue has a scale
   const void* bias = nullptr;      ///< [K], when the epilogue has a bias
   const void* residual = nullptr;  ///< shape of y, when the epilogue has one; may be y itself
   void* y = nullptr;               ///< output, [N][K][P][Q] or [N][P][Q][K]

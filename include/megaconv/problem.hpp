@@ -9,12 +9,21 @@
 
 namespace megaconv {
 
-/// Storage type of x, w, bias, residual and y: IEEE 754 binary32 and binary16, and the upper half
-/// of binary32. Arithmetic is FP32 whatever the storage; y is rounded once, to nearest, ties to
-/// even. f16 ends at 65504: a greater output becomes infinite. Where direct tasks multiply pairs of
-/// bf16 numbers, those too small to be normal (2^-126) count as zero.
-enum class DataType : std::uint8_t { f32, f16, bf16 };
-inline constexpr std::uint32_t kNumDataTypes = 3;
+/// Storage type of x, w, residual and y; also of scale and bias, but for i8, which has those in
+/// f32.
+///
+/// f32, f16, bf16: IEEE 754 binary32 and binary16, and the upper half of binary32. Arithmetic is
+/// FP32; y is rounded once, to nearest, ties to even. f16 ends at 65504: a greater output becomes
+/// infinite. Where direct tasks multiply pairs of bf16 numbers, those too small to be normal
+/// (2^-126) count as zero.
+///
+/// i8: two's complement, zero is 0 (symmetric quantisation). Sums of products are exact, in 32
+/// bits, which is why C/groups R S must be less than 2^17. The rest is FP32, the same bits
+/// everywhere: fma(scale[k], float(sum), bias[k]) with one rounding, the residual added with
+/// another, relu, then to nearest, ties to even, and saturated to [-128, 127]; NaN gives -128.
+/// Direct convolution on a CPU only.
+enum class DataType : std::uint8_t { f32, f16, bf16, i8 };
+inline constexpr std::uint32_t kNumDataTypes = 4;
 
 /// Memory order of the activations; it also fixes the filter's:
 ///   nchw: x [N][C][H][W], w [K][C/groups][R][S], y and residual [N][K][P][Q]
@@ -23,9 +32,10 @@ inline constexpr std::uint32_t kNumDataTypes = 3;
 /// All tensors are dense. (PyTorch's channels_last tensors have the nhwc orders in memory.)
 enum class Layout : std::uint8_t { nchw, nhwc, chwn };
 
-/// What happens to a sum before it is stored: y = relu(sum + bias[k] + residual), each part
-/// optional.
+/// What happens to a sum before it is stored: y = relu(scale[k] * sum + bias[k] + residual), each
+/// part optional. (Quantised: scale[k] = x's step * w's step of filter k / y's step.)
 struct Epilogue {
+  bool scale = false;     ///< scale [K]; on a CPU
   bool bias = false;      ///< bias [K]
   bool residual = false;  ///< residual, shape and layout of y
   bool relu = false;
@@ -66,6 +76,9 @@ struct ConvProblem {
   /// FLOP/s figure of the project divides this by a time, whatever the algorithm.
   double flops() const;
 
+  /// Storage type of scale and bias.
+  DataType vector_type() const { return dtype == DataType::i8 ? DataType::f32 : dtype; }
+
   /// One filter per channel: C == K == groups. Lanes then hold channels, not filters.
   bool depthwise() const { return groups == c && groups == k; }
 
@@ -73,22 +86,23 @@ struct ConvProblem {
 };
 
 /// Throws Error(invalid_argument) for the first extent out of range, a filter larger than the
-/// padded input, groups that do not divide, or a tensor of more than 2^40 elements.
+/// padded input, groups that do not divide, a tensor of more than 2^40 elements, or sums of i8
+/// products that do not fit 32 bits.
 void validate(const ConvProblem& problem);
 
 /// Reads "n64c128h28w28k128r3s3p1u1d1g1": batch, channels, height, width, filters, filter height
 /// and width, padding, stride, dilation, groups, in any order. c, h and k must be given; w defaults
 /// to h, r to 3, s to r, p to "same" (d (r-1) / 2), the rest to 1. p, u and d take "AxB" for
 /// different vertical and horizontal values.
-/// Suffixes in any order: "+nhwc", "+nchw", "+chwn", "+f16", "+bf16", "+f32", "+bias", "+residual",
-/// "+relu". The result has passed validate(). Throws Error(invalid_argument) naming the offending
-/// part.
+/// Suffixes in any order: "+nhwc", "+nchw", "+chwn", "+f16", "+bf16", "+i8", "+f32",
+/// "+scale", "+bias", "+residual", "+relu". The result has passed validate(). Throws
+/// Error(invalid_argument) naming the offending part.
 ConvProblem parse_problem(std::string_view text);
 
 /// The canonical problem string; parse_problem(to_string(p)) == p.
 std::string to_string(const ConvProblem& problem);
 
-const char* to_string(DataType dtype) noexcept;  ///< "f32", "f16", "bf16"
+const char* to_string(DataType dtype) noexcept;  ///< "f32", "f16", "bf16", "i8"
 const char* to_string(Layout layout) noexcept;   ///< "nchw", "nhwc", "chwn"
 std::size_t size_of(DataType dtype) noexcept;    ///< bytes of one element
 

@@ -537,6 +537,11 @@ class CudaExecutor final : public Executor {
 std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const PlanOptions& options) {
   const Tiling& tiling = lowering.graph.tiling;
   const DataType dtype = tiling.problem.dtype;
+  if (dtype == DataType::i8 || tiling.problem.epilogue.scale) {
+    throw Error(Status::unsupported,
+                std::string(dtype == DataType::i8 ? "storage type i8" : "epilogue scale") +
+                    ": backend cuda, must be cpu");
+  }
   if (dtype != DataType::f32 && tiling.algorithm != Algorithm::implicit_gemm) {
     throw Error(Status::unsupported, std::string("storage type ") + to_string(dtype) +
                                          " on backend cuda: algorithm " +

@@ -4,8 +4,9 @@
 // There is no time for a reference in double. The heuristic's plan is checked on kProbes outputs in
 // double; every candidate must then agree with it on all outputs. Errors are compared with the
 // largest S = sum |x||w| of any output, which one more run of the heuristic's plan, on |w|, gives:
-// rounding stays far below the bound, a task left out or doubled is far above. Numbers here are
-// floats of values that the storage type has; they are converted on the way to and from the device.
+// rounding stays far below the bound, a task left out or doubled is far above. (Results of i8 must
+// be the same.) Numbers here are floats of values that the storage type has; they are converted on
+// the way to and from the device.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -34,6 +35,8 @@ constexpr double kGiveUpAt = 1.3;
 constexpr double kWorstElement = 400;
 // Two results that are rounded to a narrow type differ by two roundings more, and S is rounded too.
 constexpr double kRoundings = 2.1;
+// Every scale; a power of two, so that scaled sums of i8 numbers are exact in double and in float.
+constexpr float kScale = 0.5f;
 
 std::vector<float> random_numbers(DataType dtype, std::int64_t count, double least,
                                   std::uint64_t seed) {
@@ -56,31 +59,36 @@ class InPlaceBench {
                                                  : make_cpu_scratch_device()),
         x_host_(random_numbers(problem.dtype, problem.x_size(), 0, 1)),
         w_host_(random_numbers(problem.dtype, problem.w_size(), -1, 2)),
+        scale_host_(static_cast<std::size_t>(problem.epilogue.scale ? problem.k : 0), kScale),
         bias_host_(random_numbers(problem.dtype, problem.epilogue.bias ? problem.k : 0, 0, 3)),
         residual_host_(
             random_numbers(problem.dtype, problem.epilogue.residual ? problem.y_size() : 0, 0, 4)),
-        x_(*device_, bytes(x_host_.size())),
-        w_(*device_, bytes(w_host_.size())),
-        bias_(*device_, bytes(bias_host_.size())),
-        residual_(*device_, bytes(residual_host_.size())),
-        y_(*device_, bytes(static_cast<std::size_t>(problem.y_size()))) {
-    upload(x_, x_host_);
-    upload(bias_, bias_host_);
-    upload(residual_, residual_host_);
+        x_(*device_, bytes(problem.dtype, x_host_.size())),
+        w_(*device_, bytes(problem.dtype, w_host_.size())),
+        scale_(*device_, bytes(problem.vector_type(), scale_host_.size())),
+        bias_(*device_, bytes(problem.vector_type(), bias_host_.size())),
+        residual_(*device_, bytes(problem.dtype, residual_host_.size())),
+        y_(*device_, bytes(problem.dtype, static_cast<std::size_t>(problem.y_size()))) {
+    upload(problem.dtype, x_, x_host_);
+    upload(problem.vector_type(), scale_, scale_host_);
+    upload(problem.vector_type(), bias_, bias_host_);
+    upload(problem.dtype, residual_, residual_host_);
   }
 
   /// Makes the heuristic's plan the truth. Throws Error(internal) when it is wrong.
   void set_truth(const Plan& plan) {
     std::vector<float> magnitudes = w_host_;
     for (float& w : magnitudes) w = std::fabs(w);
-    upload(w_, magnitudes);
-    const std::vector<float> scale = output_of(plan);
-    const float largest = *std::max_element(scale.begin(), scale.end());
+    upload(problem_.dtype, w_, magnitudes);
+    const std::vector<float> sizes = output_of(plan);
+    const float largest = *std::max_element(sizes.begin(), sizes.end());
     const double rounding =
         problem_.dtype == DataType::f32 ? 0 : kRoundings * unit_roundoff(problem_.dtype);
-    tolerance_ =
-        (kWorstElement * unit_roundoff(DataType::f32) + rounding) * static_cast<double>(largest);
-    upload(w_, w_host_);
+    if (problem_.dtype != DataType::i8) {
+      tolerance_ =
+          (kWorstElement * unit_roundoff(DataType::f32) + rounding) * static_cast<double>(largest);
+    }
+    upload(problem_.dtype, w_, w_host_);
     truth_ = output_of(plan);
     SearchRandom random(5);
     for (int i = 0; i < kProbes; ++i) {
@@ -120,6 +128,7 @@ class InPlaceBench {
           filters_(*bench.device_, plan.prepared_filter_bytes()),
           tensors_{.x = bench.x_.data(),
                    .w = filters_.data() == nullptr ? bench.w_.data() : nullptr,
+                   .scale = bench.scale_.data(),
                    .bias = bench.bias_.data(),
                    .residual = bench.residual_.data(),
                    .y = bench.y_.data(),
@@ -138,20 +147,20 @@ class InPlaceBench {
     Tensors tensors_;
   };
 
-  std::size_t bytes(std::size_t count) const { return count * size_of(problem_.dtype); }
-  void upload(const ScratchMemory& to, const std::vector<float>& values) {
+  static std::size_t bytes(DataType dtype, std::size_t count) { return count * size_of(dtype); }
+  void upload(DataType dtype, const ScratchMemory& to, const std::vector<float>& values) {
     if (values.empty()) return;
-    with_storage(problem_.dtype, [&](auto number) {
+    with_storage(dtype, [&](auto number) {
       std::vector<decltype(number)> stored(values.size());
       std::transform(values.begin(), values.end(), stored.begin(), from_float<decltype(number)>);
-      device_->upload(to.data(), stored.data(), bytes(stored.size()));
+      device_->upload(to.data(), stored.data(), bytes(dtype, stored.size()));
     });
   }
   std::vector<float> download_y() {
     std::vector<float> y(static_cast<std::size_t>(problem_.y_size()));
     with_storage(problem_.dtype, [&](auto number) {
       std::vector<decltype(number)> stored(y.size());
-      device_->download(stored.data(), y_.data(), bytes(stored.size()));
+      device_->download(stored.data(), y_.data(), bytes(problem_.dtype, stored.size()));
       std::transform(stored.begin(), stored.end(), y.begin(),
                      [](auto value) { return to_float(value); });
     });
@@ -162,7 +171,7 @@ class InPlaceBench {
     return download_y();
   }
 
-  // One element of y in double, from its place in memory.
+  // One element of y in double, from its place in memory; of i8 as it is stored.
   double exact(std::int64_t at) const {
     const ConvProblem& a = problem_;
     const std::int64_t p = a.p(), q = a.q(), group_c = a.c / a.groups;
@@ -187,11 +196,15 @@ class InPlaceBench {
         }
       }
     }
+    if (a.epilogue.scale) sum *= static_cast<double>(kScale);
     if (a.epilogue.bias) sum += static_cast<double>(bias_host_[static_cast<std::size_t>(k)]);
     if (a.epilogue.residual) {
       sum += static_cast<double>(residual_host_[static_cast<std::size_t>(at)]);
     }
-    return a.epilogue.relu ? std::max(sum, 0.0) : sum;
+    if (a.epilogue.relu) sum = std::max(sum, 0.0);
+    return a.dtype == DataType::i8
+               ? static_cast<double>(to_float(from_float<Int8>(static_cast<float>(sum))))
+               : sum;
   }
   std::size_t x_index(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) const {
     const ConvProblem& a = problem_;
@@ -211,8 +224,8 @@ class InPlaceBench {
 
   const ConvProblem problem_;
   std::unique_ptr<ScratchDevice> device_;
-  std::vector<float> x_host_, w_host_, bias_host_, residual_host_;
-  ScratchMemory x_, w_, bias_, residual_, y_;
+  std::vector<float> x_host_, w_host_, scale_host_, bias_host_, residual_host_;
+  ScratchMemory x_, w_, scale_, bias_, residual_, y_;
   std::vector<float> truth_;
   double tolerance_ = 0;
 };

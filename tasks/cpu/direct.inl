@@ -6,6 +6,7 @@
 // then sums over panels (r, s, channel block) in the order in which U is stored.
 #pragma once
 
+#include "tasks/cpu/filter_transform.inl"
 #include "tasks/cpu/fused_winograd.inl"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/micro_kernel.inl"
@@ -28,6 +29,10 @@ void pack_patch(const ConvProblem& problem, const Extents& extents, const PixelR
       reader.read_row(
           row + i, col,
           cols, [&](Size j) __attribute__((always_inline)) { return patch_row + j * kBlock; });
+    } else if (problem.stride_w == 2 && extents.extent_w == 1) {  // phase 0 alone is read
+      reader.template read_row<2>(
+          row + i, col,
+          rect.cols, [&](Size j) __attribute__((always_inline)) { return patch_row + j * kBlock; });
     } else {
       reader.read_row(
           row + i, col, cols, [&](Size j) __attribute__((always_inline)) {
@@ -49,7 +54,7 @@ inline Size tap_offset(const ConvProblem& problem, const Extents& extents, Size 
 template <class T>
 void direct_blocks(const TaskArgs& args, const Extents& extents, const PixelRect& rect,
                    Size conv_group, const BlockRange& blocks, std::byte* scratch) {
-  using Product = typename DirectProduct<T>::Type;
+  using Product = typename Products<T>::Direct;
   const ConvProblem& problem = args.tiling->problem;
   float* const patch = reinterpret_cast<float*>(scratch);
   Panel* const panels = reinterpret_cast<Panel*>(scratch + extents.panels_at);
@@ -74,7 +79,7 @@ void direct_blocks(const TaskArgs& args, const Extents& extents, const PixelRect
     }
   }
 
-  const Size u_block = problem.r * problem.s * words * kBlock;
+  const Size u_block = packed_filter_block<Product>(problem, extents);
   const Size first_block = conv_group * extents.filter_blocks_per_conv_group;
   for (Size kb = blocks.first; kb < blocks.last; kb += kMaxBlocks) {
     const Size num_blocks = min_of(kMaxBlocks, blocks.last - kb);
@@ -102,7 +107,7 @@ void direct_blocks(const TaskArgs& args, const Extents& extents, const PixelRect
 }
 
 /// Lanes are channels, each with its own filter: y[pixel] = sum over taps of x[pixel, tap] u[tap].
-template <int kPixels>
+template <class Product, int kPixels>
 void depthwise_pixels(const float* patch, const ConvProblem& problem, const Extents& extents,
                       const float* u, float* out) {
   Vec sums[kPixels][kBlockVecs];
@@ -113,8 +118,8 @@ void depthwise_pixels(const float* patch, const ConvProblem& problem, const Exte
     for (Size s = 0; s < problem.s; ++s, u += kBlock) {
       const float* const x = patch + tap_offset(problem, extents, r, s);
       unroll<kPixels * kBlockVecs>([&](auto i) __attribute__((always_inline)) {
-        sums[i / kBlockVecs][i % kBlockVecs] +=
-            load(x + i * kLanes) * load(u + i % kBlockVecs * kLanes);
+        Vec& sum = sums[i / kBlockVecs][i % kBlockVecs];
+        sum = Product::multiply_add(sum, load(x + i * kLanes), load(u + i % kBlockVecs * kLanes));
       });
     }
   }
@@ -126,12 +131,13 @@ void depthwise_pixels(const float* patch, const ConvProblem& problem, const Exte
 template <class T>
 void depthwise_block(const TaskArgs& args, const Extents& extents, const PixelRect& rect, Size kb,
                      std::byte* scratch) {
+  using Product = typename Products<T>::Depthwise;
   constexpr Size kPixels = 8 / kBlockVecs;
   const ConvProblem& problem = args.tiling->problem;
   float* const patch = reinterpret_cast<float*>(scratch);
   float* const pixels = reinterpret_cast<float*>(scratch + extents.pixels_at);
   const Size num_channels = min_of(kBlock, extents.filters - kb * kBlock);
-  const PixelReader<T> reader(args, rect.image, kb * kBlock, num_channels);
+  const PixelReader<T, Product> reader(args, rect.image, kb * kBlock, num_channels);
   pack_patch(problem, extents, rect, reader, patch);
   const PixelWriter<T> writer(args, extents, rect.image, kb * kBlock, num_channels);
   const float* const u = args.u + kb * problem.r * problem.s * kBlock;
@@ -139,19 +145,20 @@ void depthwise_block(const TaskArgs& args, const Extents& extents, const PixelRe
     const float* const from = patch + row * problem.stride_h * extents.patch_row;
     Size col = 0;
     for (; col + kPixels <= rect.cols; col += kPixels) {
-      depthwise_pixels<kPixels>(from + col * kBlock, problem, extents, u, pixels + col * kBlock);
+      depthwise_pixels<Product, kPixels>(from + col * kBlock, problem, extents, u,
+                                         pixels + col * kBlock);
     }
     for (; col < rect.cols; ++col) {
-      depthwise_pixels<1>(from + col * kBlock, problem, extents, u, pixels + col * kBlock);
+      depthwise_pixels<Product, 1>(from + col * kBlock, problem, extents, u, pixels + col * kBlock);
     }
     writer.write_row(pixels, rect.row + row, rect.col, rect.cols);
   }
 }
 
 template <class T>
-void direct(const TaskArgs& args, std::uint32_t group, std::uint32_t block, std::byte* scratch) {
+void direct_convolution(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
+                        std::byte* scratch) {
   const Tiling& tiling = *args.tiling;
-  if (tiling.algorithm == Algorithm::fused_winograd) return fused_winograd<T>(args, group, scratch);
   const Extents extents(tiling);
   const PixelRect rect(tiling, extents, group);
   const BlockRange blocks(block, tiling.filter_blocks_per_gemm_task, extents.filter_blocks);
@@ -170,6 +177,15 @@ void direct(const TaskArgs& args, std::uint32_t group, std::uint32_t block, std:
     direct_blocks<T>(args, extents, rect, conv_group, part, scratch);
   }
   end_streaming();
+}
+
+/// Tasks of kind `direct`.
+template <class T>
+void direct(const TaskArgs& args, std::uint32_t group, std::uint32_t block, std::byte* scratch) {
+  if (args.tiling->algorithm == Algorithm::fused_winograd) {
+    return fused_winograd<T>(args, group, scratch);
+  }
+  direct_convolution<T>(args, group, block, scratch);
 }
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

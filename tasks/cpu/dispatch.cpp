@@ -16,6 +16,9 @@ namespace megaconv::cpu {
 namespace avx512 {
 extern const Kernels kKernels;
 }
+namespace avx512_vnni {
+extern const TaskFunction kDirect;
+}
 namespace avx512_bf16 {
 extern const TaskFunction kFilterTransform, kDirect;
 }
@@ -38,14 +41,28 @@ bool has_f16c() {
 #endif
 
 #if defined(__x86_64__)
-const Kernels& avx512_bf16_kernels() {
+TaskFunction& task(Kernels& kernels, DataType dtype, TaskKind kind) {
+  return kernels.by_kind[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(kind)];
+}
+
+const Kernels& avx512_vnni_kernels() {
   static const Kernels kernels = [] {
     Kernels made = avx512::kKernels;
+    made.isa = "avx512_vnni";
+    task(made, DataType::i8, TaskKind::direct) = avx512_vnni::kDirect;
+    return made;
+  }();
+  return kernels;
+}
+
+/// Every processor with BF16 products has VNNI.
+const Kernels& avx512_bf16_kernels() {
+  static const Kernels kernels = [] {
+    Kernels made = avx512_vnni_kernels();
     made.isa = "avx512_bf16";
     made.u_bytes = u_bytes_with_pairs;
-    TaskFunction* const tasks = made.by_kind[static_cast<std::size_t>(DataType::bf16)];
-    tasks[static_cast<std::size_t>(TaskKind::filter_transform)] = avx512_bf16::kFilterTransform;
-    tasks[static_cast<std::size_t>(TaskKind::direct)] = avx512_bf16::kDirect;
+    task(made, DataType::bf16, TaskKind::filter_transform) = avx512_bf16::kFilterTransform;
+    task(made, DataType::bf16, TaskKind::direct) = avx512_bf16::kDirect;
     return made;
   }();
   return kernels;
@@ -61,7 +78,10 @@ std::vector<const Kernels*> available_kernels() {
       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
-    if (__builtin_cpu_supports("avx512bf16")) kernels.push_back(&avx512_bf16_kernels());
+    if (__builtin_cpu_supports("avx512vnni")) {
+      if (__builtin_cpu_supports("avx512bf16")) kernels.push_back(&avx512_bf16_kernels());
+      kernels.push_back(&avx512_vnni_kernels());
+    }
     kernels.push_back(&avx512::kKernels);
   }
   if (has_avx2) kernels.push_back(&avx2::kKernels);

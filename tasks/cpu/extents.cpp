@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "mapping/tiling.hpp"
+
 namespace megaconv::cpu {
 namespace {
 
@@ -10,7 +12,12 @@ constexpr std::ptrdiff_t kBlock = Tiling::kLaneBlock;
 constexpr std::size_t kLineBytes = 64;
 
 std::size_t lines(std::size_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; }
-std::ptrdiff_t ceil_div(std::ptrdiff_t a, std::ptrdiff_t b) { return (a + b - 1) / b; }
+
+/// Whether direct tasks multiply words of several channels, where they do so with `dtype`.
+bool multiplies_words(const Tiling& tiling, DataType dtype) {
+  return tiling.algorithm == Algorithm::direct && tiling.problem.dtype == dtype &&
+         !tiling.problem.depthwise();
+}
 
 }  // namespace
 
@@ -46,8 +53,9 @@ Extents::Extents(const Tiling& tiling)
   const ConvProblem& problem = tiling.problem;
   std::size_t num_panels = static_cast<std::size_t>(channel_blocks);
   if (tiling.algorithm != Algorithm::direct) {
-    const std::ptrdiff_t num_panel_strides = ceil_div(tiling.group_tiles, kMostPanelTiles);
-    panel_tiles = ceil_div(tiling.group_tiles, num_panel_strides);
+    const std::ptrdiff_t num_panel_strides =
+        ceil_div<std::ptrdiff_t>(tiling.group_tiles, kMostPanelTiles);
+    panel_tiles = ceil_div<std::ptrdiff_t>(tiling.group_tiles, num_panel_strides);
     position_stride = panel_tiles * kBlock;
     block_stride = num_positions * position_stride;
     v_panel_stride = channel_blocks * block_stride;
@@ -68,8 +76,9 @@ Extents::Extents(const Tiling& tiling)
     phase_cols = ceil_div((cols - 1) * problem.stride_w + extent_w, problem.stride_w);
     patch_row = problem.stride_w * phase_cols * kBlock;
     patch_block = ((rows - 1) * problem.stride_h + extent_h) * patch_row;
-    num_panels *= static_cast<std::size_t>(problem.r * problem.s);
-    panels_at = static_cast<std::size_t>(channel_blocks * patch_block) * sizeof(float);
+    const auto word_blocks = ceil_div(static_cast<std::ptrdiff_t>(channel_words(tiling)), kBlock);
+    num_panels = static_cast<std::size_t>(word_blocks * problem.r * problem.s);
+    panels_at = static_cast<std::size_t>(word_blocks * patch_block) * sizeof(float);
     pixels_at = panels_at + lines(num_panels * sizeof(Panel));
     scratch_bytes =
         pixels_at + static_cast<std::size_t>(kMaxKernelBlocks * cols * kBlock) * sizeof(float);
@@ -81,8 +90,8 @@ TileRange::TileRange(const Tiling& tiling, const Extents& extents, std::uint32_t
       count(std::min<std::ptrdiff_t>(tiling.group_tiles, extents.num_tiles - first)) {}
 
 PixelRect::PixelRect(const Tiling& tiling, const Extents& extents, std::uint32_t group) {
-  const std::ptrdiff_t row_chunks = ceil_div(extents.p, tiling.rows_per_group);
-  const std::ptrdiff_t col_chunks = ceil_div(extents.q, tiling.cols_per_group);
+  const std::ptrdiff_t row_chunks = ceil_div<std::ptrdiff_t>(extents.p, tiling.rows_per_group);
+  const std::ptrdiff_t col_chunks = ceil_div<std::ptrdiff_t>(extents.q, tiling.cols_per_group);
   image = group / (row_chunks * col_chunks);
   row = group / col_chunks % row_chunks * tiling.rows_per_group;
   col = group % col_chunks * tiling.cols_per_group;
@@ -95,16 +104,18 @@ BlockRange::BlockRange(std::ptrdiff_t chunk, std::ptrdiff_t per_task, std::ptrdi
 
 std::size_t scratch_bytes(const Tiling& tiling) { return Extents(tiling).scratch_bytes; }
 
-std::size_t u_bytes(const Tiling& tiling) { return static_cast<std::size_t>(tiling.u_bytes()); }
+std::size_t u_bytes(const Tiling& tiling) {
+  const bool heads = multiplies_words(tiling, DataType::i8);
+  return static_cast<std::size_t>(tiling.u_bytes() +
+                                  (heads ? tiling.filter_blocks() * kBlockBytes : 0));
+}
 
 std::size_t u_bytes_with_pairs(const Tiling& tiling) {
+  if (!multiplies_words(tiling, DataType::bf16)) return u_bytes(tiling);
   const ConvProblem& problem = tiling.problem;
-  const bool pairs = tiling.algorithm == Algorithm::direct && problem.dtype == DataType::bf16 &&
-                     !problem.depthwise();
-  if (!pairs) return u_bytes(tiling);
-  const std::ptrdiff_t words = ceil_div(problem.c / problem.groups, 2);
-  return static_cast<std::size_t>(problem.r * problem.s * words * tiling.filter_blocks() * kBlock) *
-         sizeof(std::uint32_t);
+  const std::ptrdiff_t pairs = ceil_div<std::ptrdiff_t>(problem.c / problem.groups, 2);
+  return static_cast<std::size_t>(problem.r * problem.s * pairs * tiling.filter_blocks()) *
+         kBlockBytes;
 }
 
 }  // namespace megaconv::cpu

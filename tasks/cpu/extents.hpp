@@ -75,7 +75,7 @@ struct BlockRange {
   std::ptrdiff_t first, last;
 };
 
-/// One step of a micro-kernel's sum: up to 16 words, each a channel or a pair of BF16 channels.
+/// One step of a micro-kernel's sum: up to 16 words of one channel or more.
 struct Panel {
   std::ptrdiff_t offset;  ///< of the first row's first word, in words
   std::ptrdiff_t words;   ///< 1 to 16

@@ -100,11 +100,32 @@ void transform_filters(const FilterRows<T>& filters, Size first, Size count, flo
   }
 }
 
-/// U[tap][word][lane] of one lane block: c, or the pairs of c.
+/// Words of a lane block of U.
+template <class Product>
+Size packed_filter_block(const ConvProblem& problem, const Extents& extents) {
+  const Size words = ceil_div(extents.channels, Product::kChannels);
+  return (Product::kHeads + problem.r * problem.s * words) * kBlock;
+}
+
+/// The head of one lane block of U, so that sums over nothing but zeros are 0; [first, last): its
+/// words.
+template <class Product>
+void write_head(float* head, const float* first, const float* last) {
+  for (Size lane = 0; lane < kBlock; lane += kLanes) {
+    Vec sum{};
+    for (const float* u = first; u != last; u += kBlock) {
+      sum = Product::multiply_add(sum, Product::zero(), load(u + lane));
+    }
+    store(head + lane, -__builtin_bit_cast(Ints, sum));
+  }
+}
+
+/// U[tap][word][lane] of one lane block: words of one channel or more, after their head.
 template <class Product, class T>
-void pack_filters(const FilterRows<T>& filters, Size channels, float* u) {
+void pack_filters(const FilterRows<T>& filters, Size channels, float* block) {
   const Size words = ceil_div(channels, Product::kChannels);
-  transpose_to_pixels(
+  float* const u = block + Product::kHeads * kBlock;
+  transpose_to_pixels<typename Product::Single>(
       filters.rows, filters.size, filters.num_rows,
       filters.size, [&](Size i) __attribute__((always_inline)) {
         const bool channels_inner = filters.channel_stride == 1;
@@ -112,28 +133,37 @@ void pack_filters(const FilterRows<T>& filters, Size channels, float* u) {
         const Size c = channels_inner ? i % channels : i / filters.channel_stride;
         return Product::channel(u + (tap * words + c / Product::kChannels) * kBlock, c);
       });
+  if constexpr (Product::kHeads != 0) {
+    const Size taps = filters.size / channels;
+    write_head<Product>(block, u, u + taps * words * kBlock);
+  }
 }
 
+/// For direct convolution.
 template <class T>
-void filter_transform(const TaskArgs& args, std::uint32_t, std::uint32_t block, std::byte*) {
+void filter_packing(const TaskArgs& args, std::uint32_t, std::uint32_t block, std::byte*) {
   const Tiling& tiling = *args.tiling;
   const Extents extents(tiling);
-  const ConvProblem& problem = tiling.problem;
-  if (tiling.algorithm == Algorithm::direct) {
-    const BlockRange blocks(block, tiling.filter_blocks_per_filter_task, extents.filter_blocks);
+  const BlockRange blocks(block, tiling.filter_blocks_per_filter_task, extents.filter_blocks);
+  const auto pack = [&](auto product) {
+    using Product = decltype(product);
+    const Size u_block = packed_filter_block<Product>(tiling.problem, extents);
     for (Size kb = blocks.first; kb < blocks.last; ++kb) {
-      const FilterRows<T> filters(args, extents, kb);
-      if (extents.depthwise) {
-        pack_filters<FloatProduct>(filters, extents.channels, args.u + kb * filters.size * kBlock);
-      } else {
-        using Product = typename DirectProduct<T>::Type;
-        const Size words = ceil_div(extents.channels, Product::kChannels);
-        const Size u_block = problem.r * problem.s * words * kBlock;
-        pack_filters<Product>(filters, extents.channels, args.u + kb * u_block);
-      }
+      pack_filters<Product>(FilterRows<T>(args, extents, kb), extents.channels,
+                            args.u + kb * u_block);
     }
-    return;
-  }
+  };
+  if (extents.depthwise) return pack(typename Products<T>::Depthwise{});
+  pack(typename Products<T>::Direct{});
+}
+
+/// Tasks of kind `filter_transform`.
+template <class T>
+void filter_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
+                      std::byte* scratch) {
+  const Tiling& tiling = *args.tiling;
+  if (tiling.algorithm == Algorithm::direct) return filter_packing<T>(args, group, block, scratch);
+  const Extents extents(tiling);
   // block = filter chunk * channel chunks + channel chunk
   const Size total_channel_blocks = ceil_div(extents.channels, kBlock);
   const Size channel_chunks = ceil_div(total_channel_blocks, tiling.channel_blocks_per_filter_task);

@@ -5,16 +5,17 @@
 // about counters, workers or order. The bodies are compiled once per instruction set from the same
 // sources (tasks/cpu/*.inl), and `kernels_for()` picks a table at run time.
 //
-// x, w, bias, residual and y are stored in the problem's type; what is read is widened to floats at
-// once (tasks/cpu/storage.inl), and U, V, M, all sums and the epilogue are floats. y is rounded
-// once.
+// x, w, scale, bias, residual and y are stored in the problem's type; what is read is widened to
+// floats at once (tasks/cpu/storage.inl), and U, V, M, all sums and the epilogue are floats. y is
+// rounded once. Sums of INT8 numbers are 32-bit integers, and so are the words of U that hold them.
 //
 // Layouts (B = Tiling::kLaneBlock = 16 floats = 64 bytes, one cache line; CB, KB = lane blocks of
 // the channels, filters; slot = group % slots):
 //
 //   U  Winograd  [alpha^2][KB][C][B]       U[p][kb][c][lane]; filter k = kb * B + lane, zero past K
 //      direct    [KB][R][S][C/groups][B]   w packed the same way; KB counts every conv group's
-//      blocks. BF16 where the machine multiplies pairs: [KB][R][S][(C/groups + 1) / 2][B] pairs
+//      blocks. BF16 where the machine multiplies pairs: [KB][R][S][(C/groups + 1) / 2][B] pairs.
+//      INT8: [KB][1 + R * S * ((C/groups + 3) / 4)][B], a head (products.inl) and quads
 //   V            [v_slots][panels][CB][alpha^2][h][B]   channel c = cb * B + lane, zero past C
 //   M            [m_slots][panels][KB][alpha^2][h][B]
 //
@@ -38,8 +39,9 @@ namespace megaconv::cpu {
 /// What a task may touch. Pointers that a task kind does not use may be null.
 struct TaskArgs {
   const Tiling* tiling = nullptr;
-  const void* x = nullptr;  ///< layout and storage type of tiling->problem, as the next four
+  const void* x = nullptr;  ///< layout and storage types of tiling->problem, as the next five
   const void* w = nullptr;
+  const void* scale = nullptr;
   const void* bias = nullptr;
   const void* residual = nullptr;
   void* y = nullptr;
@@ -53,7 +55,7 @@ using TaskFunction = void (*)(const TaskArgs& args, std::uint32_t group, std::ui
                               std::byte* scratch);
 
 struct Kernels {
-  const char* isa;  ///< "avx512_bf16", "avx512", "avx2", "portable"
+  const char* isa;  ///< "avx512_bf16", "avx512_vnni", "avx512", "avx2", "portable"
   std::size_t (*scratch_bytes)(const Tiling& tiling);
   std::size_t (*u_bytes)(const Tiling& tiling);
   TaskFunction by_kind[kNumDataTypes][kNumTaskKinds];

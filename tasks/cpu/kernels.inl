@@ -25,7 +25,9 @@ const Kernels kKernels = {
                 {filter_transform<Float16>, input_transform<Float16>, gemm,
                  output_transform<Float16>, direct<Float16>},
                 {filter_transform<Bfloat16>, input_transform<Bfloat16>, gemm,
-                 output_transform<Bfloat16>, direct<Bfloat16>}},
+                 output_transform<Bfloat16>, direct<Bfloat16>},
+                // Winograd's transforms would not be exact.
+                {filter_packing<Int8>, nullptr, nullptr, nullptr, direct_convolution<Int8>}},
 };
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

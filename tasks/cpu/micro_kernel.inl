@@ -3,7 +3,7 @@
 //
 //   out[block][row][lane] = sum over panels, c:  a[panel.offset + 16 row + c] * u[block][c'][lane]
 //
-// (or, in words of BF16 pairs, the sum of two such products; products.inl.)
+// (or, in words of several channels, the sum of as many such products; products.inl.)
 //
 // A panel is `rows` x up to 16 channels, its rows one lane block (64 bytes) apart: tiles of V, or
 // neighbouring pixels of a direct task's input patch. u streams: c' runs on through all panels. It
@@ -30,17 +30,17 @@ inline constexpr int kMaxRows = 3, kMaxBlocks = 1;  // 12 of 16
 #endif
 static_assert(kMaxBlocks <= kMaxKernelBlocks);
 
-/// What a micro-kernel multiplies. Distances in words: floats, or pairs of BF16 numbers.
+/// What a micro-kernel multiplies. Distances in words: floats, or several narrow numbers.
 struct MicroArgs {
   const float* a;
   const Panel* panels;
   Size num_panels;
-  const float* u;       ///< [block][c'][16]
+  const float* u;       ///< [block][head and c'][16]
   Size u_block;         ///< from one block of u to the next
   float* out;           ///< [block][row][16]
   Size out_block;       ///< from one block of out to the next
   const float* next_u;  ///< u of the next call, block after block; null: not known
-  bool adds = false;    ///< to what `out` holds
+  bool adds = false;    ///< to the floats that `out` holds
 };
 
 template <class Product, int kRows, int kBlocks, bool kFetch>
@@ -48,9 +48,12 @@ void micro_kernel(const MicroArgs& args) {
   constexpr int kVecs = kBlocks * kBlockVecs;
   Vec sums[kRows][kVecs];
   unroll<kRows>([&](auto row) __attribute__((always_inline)) {
-    unroll<kVecs>([&](auto j) __attribute__((always_inline)) { sums[row][j] = Vec{}; });
+    unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
+      sums[row][j] =
+          Product::start(args.u + j / kBlockVecs * args.u_block + j % kBlockVecs * kLanes);
+    });
   });
-  const float* u = args.u;
+  const float* u = args.u + Product::kHeads * kBlock;
   const Size u_block = args.u_block;
   const float* next_u = args.next_u;
   const Panel* const last = args.panels + args.num_panels;

@@ -10,10 +10,10 @@
 
 namespace megaconv::cpu::MEGACONV_ISA {
 
-/// out[col][0..16) = words of rows[..][col]: transposes num_rows (0 to a lane block) rows of `cols`
-/// numbers into pixels; lanes past num_rows become zero. place(col) is where pixel `col` goes: what
-/// write() takes.
-template <class Product = FloatProduct, class T, class Place>
+/// out[col][0..16) = words of rows[..][kStep * col], kStep 1 or 2: transposes num_rows (0 to 16
+/// words) rows of `cols` numbers into pixels; lanes past num_rows become zero. place(col) is where
+/// pixel `col` goes: what write() takes.
+template <class Product = FloatProduct, int kStep = 1, class T, class Place>
 MEGACONV_INLINE void transpose_to_pixels(const T* rows, Size row_stride, Size num_rows, Size cols,
                                          const Place& place) {
   for (Size col = 0; col < cols; col += kLanes) {
@@ -22,8 +22,18 @@ MEGACONV_INLINE void transpose_to_pixels(const T* rows, Size row_stride, Size nu
       Vec block[kLanes];
       unroll<kLanes>([&](auto i) __attribute__((always_inline)) {
         const Size row = (part * kLanes + i) * Product::kChannels;
-        block[i] = Product::read_words(rows + row * row_stride + col, row_stride, num_rows - row,
-                                       num_cols);
+        const T* const from = rows + row * row_stride + kStep * col;
+        const auto words = [&](Size first, Size count) __attribute__((always_inline)) {
+          return Product::read_words(from + first, row_stride, num_rows - row, count);
+        };
+        if constexpr (kStep == 1) {
+          block[i] = words(0, num_cols);
+        } else {
+          const Size reach = 2 * num_cols - 1;  // the last row may end with its last pixel
+          const Vec first = words(0, min_of(reach, kLanes));
+          block[i] = shuffle<EvenLanes>(
+              first, reach > kLanes ? words(kLanes, min_of(reach - kLanes, kLanes)) : first);
+        }
       });
       transpose(block);
       unroll<kLanes>([&](auto i) __attribute__((always_inline)) {
@@ -62,16 +72,20 @@ class PixelReader {
   Size row_stride() const { return row_stride_; }
   Size col_stride() const { return col_stride_; }
 
-  /// Copies columns [col, col + cols) of row `row`; pixel i goes to place(i).
-  template <class Place>
+  /// Copies `cols` columns of row `row`, from `col` on, kStep (1 or 2) apart; pixel i goes to
+  /// place(i).
+  template <int kStep = 1, class Place>
   MEGACONV_INLINE void read_row(Size row, Size col, Size cols, const Place& place) const {
-    Size first = max_of(0, min_of(cols, -col)), last = max_of(first, min_of(cols, width_ - col));
+    const auto pixels = [cols](Size columns) __attribute__((always_inline)) {
+      return columns <= 0 ? 0 : min_of(cols, ceil_div(columns, kStep));
+    };
+    Size first = pixels(-col), last = max_of(first, pixels(width_ - col));
     if (row < 0 || row >= height_) first = last = cols;
     for (Size i = 0; i < first; ++i) clear(place(i));
     for (Size i = last; i < cols; ++i) clear(place(i));
     if (nhwc_) {
       for (Size i = first; i < last; ++i) {
-        const T* const from = at(row, col + i);
+        const T* const from = at(row, col + kStep * i);
         unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
           const Size channel = part * kLanes * Product::kChannels;
           store(place(i) + part * kLanes,
@@ -79,16 +93,17 @@ class PixelReader {
         });
       }
     } else {
-      transpose_to_pixels<Product>(
-          at(row, col + first), channel_stride_, num_channels_,
+      transpose_to_pixels<Product, kStep>(
+          at(row, col + kStep * first), channel_stride_, num_channels_,
           last - first, [&](Size i) __attribute__((always_inline)) { return place(first + i); });
     }
   }
 
  private:
   static MEGACONV_INLINE void clear(float* pixel) {
-    unroll<kBlockVecs>([&](auto part)
-                           __attribute__((always_inline)) { store(pixel + part * kLanes, Vec{}); });
+    unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+      store(pixel + part * kLanes, Product::zero());
+    });
   }
 
   const T* origin_;
@@ -107,7 +122,6 @@ class PixelWriter {
               Size num_filters)
       : width_(extents.q), num_filters_(num_filters) {
     const ConvProblem& problem = args.tiling->problem;
-    const T* const bias = static_cast<const T*>(args.bias);
     relu_ = problem.epilogue.relu;
     nhwc_ = problem.layout == Layout::nhwc;
     pixel_stride_ = nhwc_ ? problem.k : 1;
@@ -119,30 +133,34 @@ class PixelWriter {
     residual_ = problem.epilogue.residual ? static_cast<const T*>(args.residual) + first : nullptr;
     unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
       const Size count = max_of(0, min_of(num_filters - part * kLanes, kLanes));
-      bias_[part] =
-          problem.epilogue.bias ? read_first(bias + first_filter + part * kLanes, count) : Vec{};
+      const auto read_from = [&](const void* vector) __attribute__((always_inline)) {
+        const auto* const typed = static_cast<const typename VectorStorage<T>::Type*>(vector);
+        return read_first(typed + first_filter + part * kLanes, count);
+      };
+      scale_[part] = problem.epilogue.scale ? read_from(args.scale) : broadcast(1);
+      bias_[part] = problem.epilogue.bias ? read_from(args.bias) : Vec{};
     });
   }
 
-  /// Stores `cols` pixels, 64 bytes apart at `sums`, to row `row` from column `col` on.
+  /// Stores `cols` pixels, the words of T's products, 64 bytes apart at `sums`, to row `row` from
+  /// column `col` on.
   void write_row(const float* sums, Size row, Size col, Size cols) const {
     const Size first = (row * width_ + col) * pixel_stride_;
     if (nhwc_) {
       for (Size i = 0; i < cols; ++i) {
         unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
           const Size at = first + i * pixel_stride_ + part * kLanes;
-          finish(load(sums + i * kBlock + part * kLanes) + bias_[part], at,
-                 num_filters_ - part * kLanes);
+          finish(scaled(sums + i * kBlock, part), at, num_filters_ - part * kLanes);
         });
       }
       return;
     }
+    if constexpr (sizeof(T) == 1) return write_planes_of_bytes(sums, first, cols);
     for (Size i = 0; i < cols; i += kLanes) {
       unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
         Vec block[kLanes];
         unroll<kLanes>([&](auto j) __attribute__((always_inline)) {
-          const Size pixel = min_of(i + j, cols - 1);
-          block[j] = load(sums + pixel * kBlock + part * kLanes) + bias_[part];
+          block[j] = scaled(sums + min_of(i + j, cols - 1) * kBlock, part);
         });
         transpose(block);
         unroll<kLanes>([&](auto j) __attribute__((always_inline)) {
@@ -155,6 +173,46 @@ class PixelWriter {
   }
 
  private:
+  /// Of NCHW, from y[first] on. Four neighbouring pixels of a filter make a word, so that a
+  /// transpose, and a store, is of 4 kLanes pixels.
+  void write_planes_of_bytes(const float* sums, Size first, Size cols) const {
+    for (Size i = 0; i < cols; i += 4 * kLanes) {
+      const Size count = min_of(cols - i, 4 * kLanes);
+      unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+        const Size at = first + i + part * kLanes * filter_stride_;
+        const Size filters = num_filters_ - part * kLanes;
+        Vec residual[kLanes], quads[kLanes]{};
+        if (residual_ != nullptr) {
+          unroll<kLanes>([&](auto j) __attribute__((always_inline)) {
+            residual[j] =
+                j < filters ? load_first_quads(residual_ + at + j * filter_stride_, count) : Vec{};
+          });
+          transpose(residual);
+        }
+        for (Size j = 0; 4 * j < count; ++j) {
+          Words quad{};
+          unroll<4>([&](auto b) __attribute__((always_inline)) {
+            Vec sum = scaled(sums + min_of(i + 4 * j + b, cols - 1) * kBlock, part);
+            if (residual_ != nullptr) {
+              const Words place = __builtin_bit_cast(Words, residual[j]) << (24 - 8 * b);
+              sum += __builtin_convertvector(__builtin_bit_cast(Ints, place) >> 24, Vec);
+            }
+            quad |= (rounded_to_int8(relu_ ? relu(sum) : sum) & 0xff) << (8 * b);
+          });
+          quads[j] = __builtin_bit_cast(Vec, quad);
+        }
+        transpose(quads);
+        unroll<kLanes>([&](auto j) __attribute__((always_inline)) {
+          if (j < filters) store_first_quads(y_ + at + j * filter_stride_, quads[j], count);
+        });
+      });
+    }
+  }
+
+  /// Some lanes of a pixel's sums, with their scale and bias. A scale of 1 is exact.
+  MEGACONV_INLINE Vec scaled(const float* pixel, int part) const {
+    return Products<T>::scaled(load(pixel + part * kLanes), scale_[part], bias_[part]);
+  }
   /// Adds the residual, applies ReLU and stores the first `count` lanes (any number) at y[at].
   MEGACONV_INLINE void finish(Vec sum, Size at, Size count) const {
     if (count >= kLanes) {
@@ -176,7 +234,7 @@ class PixelWriter {
 
   T* y_;
   const T* residual_;
-  Vec bias_[kBlockVecs];
+  Vec scale_[kBlockVecs], bias_[kBlockVecs];
   Size width_, num_filters_;
   Size pixel_stride_, filter_stride_;
   bool nhwc_, relu_, streams_;

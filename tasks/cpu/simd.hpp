@@ -88,6 +88,18 @@ MEGACONV_INLINE void fetch_to_l2(const float* line) { __builtin_prefetch(line, 0
 /// x - 0 is x for every x, so this compiles to a broadcast alone.
 MEGACONV_INLINE Vec broadcast(float x) { return x - Vec{}; }
 
+/// a * b + c with one rounding, on every machine.
+MEGACONV_INLINE Vec fused_multiply_add(Vec a, Vec b, Vec c) {
+#if MEGACONV_LANES == 16
+  return static_cast<Vec>(_mm512_fmadd_ps(a, b, c));
+#elif MEGACONV_LANES == 8
+  return static_cast<Vec>(_mm256_fmadd_ps(a, b, c));
+#else
+  for (int i = 0; i < kLanes; ++i) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+  return c;
+#endif
+}
+
 /// Negative lanes become zero; NaN stays.
 MEGACONV_INLINE Vec relu(Vec v) { return v < Vec{} ? Vec{} : v; }
 
@@ -107,6 +119,10 @@ struct KeepUpper {
 template <int kDistance>
 struct KeepLower {
   static constexpr int of(int l) { return l & kDistance ? kLanes + l : l + kDistance; }
+};
+
+struct EvenLanes {
+  static constexpr int of(int l) { return 2 * l; }
 };
 
 template <class Pattern>

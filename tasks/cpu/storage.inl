@@ -10,45 +10,95 @@
 namespace megaconv::cpu::MEGACONV_ISA {
 
 using Words = std::uint32_t __attribute__((vector_size(sizeof(std::uint32_t) * kLanes)));
+using Ints = std::int32_t __attribute__((vector_size(sizeof(std::int32_t) * kLanes)));
+
 /// The bits of kLanes numbers of a narrow type.
-using NarrowBits = std::uint16_t __attribute__((vector_size(sizeof(std::uint16_t) * kLanes)));
-
+using Halves = std::uint16_t __attribute__((vector_size(sizeof(std::uint16_t) * kLanes)));
+using Bytes = std::uint8_t __attribute__((vector_size(sizeof(std::uint8_t) * kLanes)));
 template <class T>
-Vec widened(NarrowBits bits);
+struct NarrowVec {
+  using Type = Halves;
+};
+template <>
+struct NarrowVec<Int8> {
+  using Type = Bytes;
+};
 template <class T>
-NarrowBits narrowed(Vec v);
-
-template <>
-MEGACONV_INLINE Vec widened<Bfloat16>(NarrowBits bits) {
-  return __builtin_bit_cast(Vec, __builtin_convertvector(bits, Words) << 16);
-}
-template <>
-MEGACONV_INLINE NarrowBits narrowed<Bfloat16>(Vec v) {
-  const Words bits = __builtin_bit_cast(Words, v);
-  const Words rounded = v == v ? bits + 0x7fff + (bits >> 16 & 1) : bits | 0x400000;
-  return __builtin_convertvector(rounded >> 16, NarrowBits);
-}
+using NarrowBits = typename NarrowVec<T>::Type;
 
 #if MEGACONV_LANES == 16
 // GCC 12 takes the intrinsics without a mask for uses of something uninitialised; the code is the
 // same.
 inline constexpr __mmask16 kAllLanes = 0xffff;
-#elif MEGACONV_LANES == 4
+#endif
+
+template <class T>
+Vec widened(NarrowBits<T> bits);
+template <class T>
+NarrowBits<T> narrowed(Vec v);
+
+// Between bytes and 32 bits; in two steps, because GCC 12 takes one as so many single numbers.
+MEGACONV_INLINE Words widened_words(Bytes bits) {
+#if MEGACONV_LANES == 16
+  return __builtin_bit_cast(
+      Words, _mm512_maskz_cvtepu8_epi32(kAllLanes, __builtin_bit_cast(__m128i, bits)));
+#else
+  return __builtin_convertvector(__builtin_convertvector(bits, Halves), Words);
+#endif
+}
+MEGACONV_INLINE Ints widened_ints(Bytes bits) {
+  return __builtin_bit_cast(Ints, widened_words(bits) << 24) >> 24;
+}
+MEGACONV_INLINE Bytes lowest_bytes(Words words) {
+#if MEGACONV_LANES == 16
+  return __builtin_bit_cast(
+      Bytes, _mm512_maskz_cvtepi32_epi8(kAllLanes, __builtin_bit_cast(__m512i, words)));
+#else
+  return __builtin_convertvector(__builtin_convertvector(words, Halves), Bytes);
+#endif
+}
+template <>
+MEGACONV_INLINE Vec widened<Int8>(Bytes bits) {
+  return __builtin_convertvector(widened_ints(bits), Vec);
+}
+/// Words whose lowest bytes are the numbers: the last place of the sum with 1.5 * 2^23 is 1.
+MEGACONV_INLINE Words rounded_to_int8(Vec v) {
+  const Vec least = broadcast(-128), most = broadcast(127);
+  const Vec raised = v > least ? v : least;
+  return __builtin_bit_cast(Words, (raised < most ? raised : most) + broadcast(0x1.8p23f));
+}
+template <>
+MEGACONV_INLINE Bytes narrowed<Int8>(Vec v) {
+  return lowest_bytes(rounded_to_int8(v));
+}
+
+template <>
+MEGACONV_INLINE Vec widened<Bfloat16>(Halves bits) {
+  return __builtin_bit_cast(Vec, __builtin_convertvector(bits, Words) << 16);
+}
+template <>
+MEGACONV_INLINE Halves narrowed<Bfloat16>(Vec v) {
+  const Words bits = __builtin_bit_cast(Words, v);
+  const Words rounded = v == v ? bits + 0x7fff + (bits >> 16 & 1) : bits | 0x400000;
+  return __builtin_convertvector(rounded >> 16, Halves);
+}
+
+#if MEGACONV_LANES == 4
 // Not inlined: an input transform has hundreds of them.
-__attribute__((noinline)) inline Vec widened_lanes(NarrowBits bits) {
+__attribute__((noinline)) inline Vec widened_lanes(Halves bits) {
   Vec v;
   for (int i = 0; i < kLanes; ++i) v[i] = to_float(Float16{bits[i]});
   return v;
 }
-__attribute__((noinline)) inline NarrowBits narrowed_lanes(Vec v) {
-  NarrowBits bits;
+__attribute__((noinline)) inline Halves narrowed_lanes(Vec v) {
+  Halves bits;
   for (int i = 0; i < kLanes; ++i) bits[i] = from_float<Float16>(v[i]).bits;
   return bits;
 }
 #endif
 
 template <>
-MEGACONV_INLINE Vec widened<Float16>(NarrowBits bits) {
+MEGACONV_INLINE Vec widened<Float16>(Halves bits) {
 #if MEGACONV_LANES == 16
   return static_cast<Vec>(_mm512_maskz_cvtph_ps(kAllLanes, __builtin_bit_cast(__m256i, bits)));
 #elif MEGACONV_LANES == 8
@@ -58,12 +108,11 @@ MEGACONV_INLINE Vec widened<Float16>(NarrowBits bits) {
 #endif
 }
 template <>
-MEGACONV_INLINE NarrowBits narrowed<Float16>(Vec v) {
+MEGACONV_INLINE Halves narrowed<Float16>(Vec v) {
 #if MEGACONV_LANES == 16
-  return __builtin_bit_cast(NarrowBits,
-                            _mm512_maskz_cvtps_ph(kAllLanes, v, _MM_FROUND_TO_NEAREST_INT));
+  return __builtin_bit_cast(Halves, _mm512_maskz_cvtps_ph(kAllLanes, v, _MM_FROUND_TO_NEAREST_INT));
 #elif MEGACONV_LANES == 8
-  return __builtin_bit_cast(NarrowBits, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  return __builtin_bit_cast(Halves, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 #else
   return narrowed_lanes(v);
 #endif
@@ -83,7 +132,7 @@ MEGACONV_INLINE __m256i first_lanes(Size count) {
 MEGACONV_INLINE Vec read(const float* from) { return load(from); }
 template <class T>
 MEGACONV_INLINE Vec read(const T* from) {
-  return widened<T>(load<NarrowBits>(from));
+  return widened<T>(load<NarrowBits<T>>(from));
 }
 
 /// The first `count` (0 to kLanes) numbers, then zeros.
@@ -99,15 +148,39 @@ MEGACONV_INLINE Vec read_first(const float* from, Size count) {
 #endif
 }
 template <class T>
-MEGACONV_INLINE NarrowBits load_first_bits(const T* from, Size count) {
+MEGACONV_INLINE NarrowBits<T> load_first_bits(const T* from, Size count) {
 #if MEGACONV_LANES == 16
-  return __builtin_bit_cast(NarrowBits, _mm256_maskz_loadu_epi16(first_lanes(count), from));
+  if constexpr (sizeof(T) == 1) {
+    return __builtin_bit_cast(Bytes, _mm_maskz_loadu_epi8(first_lanes(count), from));
+  } else {
+    return __builtin_bit_cast(Halves, _mm256_maskz_loadu_epi16(first_lanes(count), from));
+  }
 #else
-  NarrowBits bits{};
+  NarrowBits<T> bits{};
   for (Size i = 0; i < count; ++i) bits[i] = from[i].bits;
   return bits;
 #endif
 }
+/// `count` (0 to 4 kLanes) bytes, four to a word, then zeros.
+MEGACONV_INLINE Vec load_first_quads(const Int8* from, Size count) {
+  if (count == 4 * kLanes) return load(from);
+#if MEGACONV_LANES == 16
+  return __builtin_bit_cast(Vec, _mm512_maskz_loadu_epi8((std::uint64_t{1} << count) - 1, from));
+#else
+  Vec v{};
+  __builtin_memcpy(&v, from, static_cast<std::size_t>(count));
+  return v;
+#endif
+}
+MEGACONV_INLINE void store_first_quads(Int8* to, Vec v, Size count) {
+  if (count == 4 * kLanes) return store(to, v);
+#if MEGACONV_LANES == 16
+  _mm512_mask_storeu_epi8(to, (std::uint64_t{1} << count) - 1, __builtin_bit_cast(__m512i, v));
+#else
+  __builtin_memcpy(to, &v, static_cast<std::size_t>(count));
+#endif
+}
+
 template <class T>
 MEGACONV_INLINE Vec read_first(const T* from, Size count) {
   return widened<T>(load_first_bits(from, count));
@@ -131,9 +204,13 @@ MEGACONV_INLINE void write_first(float* to, Vec v, Size count) {
 }
 template <class T>
 MEGACONV_INLINE void write_first(T* to, Vec v, Size count) {
-  const NarrowBits bits = narrowed<T>(v);
+  const NarrowBits<T> bits = narrowed<T>(v);
 #if MEGACONV_LANES == 16
-  _mm256_mask_storeu_epi16(to, first_lanes(count), __builtin_bit_cast(__m256i, bits));
+  if constexpr (sizeof(T) == 1) {
+    _mm_mask_storeu_epi8(to, first_lanes(count), __builtin_bit_cast(__m128i, bits));
+  } else {
+    _mm256_mask_storeu_epi16(to, first_lanes(count), __builtin_bit_cast(__m256i, bits));
+  }
 #else
   for (Size i = 0; i < count; ++i) to[i].bits = bits[i];
 #endif

@@ -34,8 +34,9 @@ struct Layer {
   std::vector<double> reference(std::vector<double>* magnitude = nullptr) const {
     std::vector<double> y(residual.size());
     if (magnitude != nullptr) magnitude->resize(y.size());
-    reference_convolution(problem, x.data(), w.data(), bias.data(), residual.data(), y.data(),
-                          magnitude != nullptr ? magnitude->data() : nullptr);
+    reference_convolution(
+        problem, {.x = x.data(), .w = w.data(), .bias = bias.data(), .residual = residual.data()},
+        y.data(), magnitude != nullptr ? magnitude->data() : nullptr);
     return y;
   }
   ConvProblem problem;

@@ -72,8 +72,9 @@ TEST_CASE("cuda reference: sums and scales are the host's, in every layout") {
         const std::vector<std::byte> x = tensor(p.x_size()), w = tensor(p.w_size()),
                                      bias = tensor(p.k), residual = tensor(p.y_size());
         std::vector<double> y(size), magnitude(size);
-        reference_convolution(p, x.data(), w.data(), bias.data(), residual.data(), y.data(),
-                              magnitude.data());
+        reference_convolution(
+            p, {.x = x.data(), .w = w.data(), .bias = bias.data(), .residual = residual.data()},
+            y.data(), magnitude.data());
         const DeviceBuffer dx(x), dw(w), dbias(bias), dresidual(residual);
         const DeviceBuffer dy(size * sizeof(double)), dmagnitude(size * sizeof(double));
         cuda::reference_convolution(p, dx.get(), dw.get(), dbias.get(), dresidual.get(),

@@ -26,6 +26,7 @@ TEST_CASE("parse_problem reads suffixes in any order") {
   CHECK(problem.dtype == DataType::f16);
   CHECK(problem.epilogue == Epilogue{.bias = true, .residual = true, .relu = true});
   CHECK(to_string(problem) == "n1c8h9w9k8r3s3p1u2x1d1g1+nhwc+f16+bias+residual+relu");
+  CHECK(to_string(parse_problem("c8h9k8+bias+scale+i8")) == "n1c8h9w9k8r3s3p1u1d1g1+i8+scale+bias");
 }
 
 TEST_CASE("a problem's text reads back as the same problem") {
@@ -47,9 +48,9 @@ TEST_CASE("a problem's text reads back as the same problem") {
     problem.pad_w = below(unsigned(problem.filter_extent_w()) + 1);
     problem.stride_h = 1 + below(4);
     problem.stride_w = 1 + below(4);
-    problem.dtype = DataType(below(3));
+    problem.dtype = DataType(below(4));
     problem.layout = Layout(below(2));
-    problem.epilogue = {below(2) == 0, below(2) == 0, below(2) == 0};
+    problem.epilogue = {below(2) == 0, below(2) == 0, below(2) == 0, below(2) == 0};
     INFO(to_string(problem));
     CHECK(parse_problem(to_string(problem)) == problem);
   }
@@ -95,6 +96,17 @@ TEST_CASE("extents whose product overflows are refused") {
   CHECK(error("c1048576h1k1048576r1") == "");  // 2^40 elements exactly
 }
 
+TEST_CASE("i8 sums that could leave 32 bits are refused") {
+  const auto error = [](const char* text) { return error_of([&] { parse_problem(text); }); };
+  CHECK(error("c131071h1k1r1+i8") == "");
+  CHECK(error("c131072h1k1r1") == "");
+  CHECK_THAT(error("c131072h1k1r1+i8"),
+             ContainsSubstring("i8: sums of 131072 products (c / groups * r * s): must be at most "
+                               "131071, so that they fit 32 bits"));
+  CHECK(error("c262142h1k2r1g2+i8") == "");
+  CHECK_THAT(error("c14564h3k1+i8"), ContainsSubstring("sums of 131076 products"));
+}
+
 TEST_CASE("a problem string that cannot be read says which part") {
   const auto error = [](const std::string& text) { return error_of([&] { parse_problem(text); }); };
   CHECK(error("") == "problem \"\": 'c' is missing; c, h and k must be given");
@@ -130,5 +142,7 @@ TEST_CASE("names of enumerators are those of the problem string") {
   CHECK(to_string(DataType::bf16) == std::string("bf16"));
   CHECK(size_of(DataType::f32) == 4);
   CHECK(size_of(DataType::bf16) == 2);
+  CHECK(to_string(DataType::i8) == std::string("i8"));
+  CHECK(size_of(DataType::i8) == 1);
   CHECK(to_string(Status::out_of_memory) == std::string("out_of_memory"));
 }

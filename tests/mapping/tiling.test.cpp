@@ -198,6 +198,13 @@ TEST_CASE("what an algorithm cannot compute is refused with the reason") {
   CHECK(error("c16h9k16g4") == "winograd: groups = 4, must be 1");
   CHECK(error_of([&] { tile("c16h9k16+f16", {.algorithm = Algorithm::opencnn}); },
                  Status::unsupported) == "opencnn: storage type f16, must be f32");
+  for (const Algorithm algorithm :
+       {Algorithm::winograd, Algorithm::fused_winograd, Algorithm::implicit_gemm}) {
+    CHECK(error_of([&] { tile("c16h9k16+i8", {.algorithm = algorithm}); }, Status::unsupported) ==
+          to_string(algorithm) +
+              std::string(": storage type i8, which has exact sums; must be f32, f16 or bf16"));
+  }
+  CHECK(tile("n4c64h28k64+i8", {}).algorithm == Algorithm::direct);
   CHECK(error("c16h9k16+chwn") == "layout chwn: must be nchw or nhwc, or the algorithm opencnn");
 }
 

@@ -80,6 +80,34 @@ TEST_CASE("C: tensors are in the problem's storage type") {
   CHECK(y[8 + 1] == 0x4310);  // 144
 }
 
+TEST_CASE("C: tensors of 8-bit integers have scales and biases of float") {
+  megaconv_problem problem;
+  REQUIRE(megaconv_problem_parse("c16h4k3r1+i8+scale+bias", &problem) == MEGACONV_SUCCESS);
+  CHECK(problem.dtype == MEGACONV_I8);
+  CHECK(problem.scale == 1);
+  PlanHandle handle;
+  REQUIRE(megaconv_plan_create(&problem, nullptr, &handle.plan) == MEGACONV_SUCCESS);
+  const std::vector<std::int8_t> x(16 * 16, 100), w(3 * 16, -2);
+  const float scale[3] = {0.01f, -0.01f, -1}, bias[3] = {0.4f, -0.6f, 0};
+  std::vector<std::int8_t> y(3 * 16);
+  const Memory workspace(megaconv_workspace_bytes(handle.plan));
+  megaconv_tensors tensors = {};
+  tensors.x = x.data();
+  tensors.w = w.data();
+  tensors.scale = scale;
+  tensors.bias = bias;
+  tensors.y = y.data();
+  REQUIRE(megaconv_execute(handle.plan, &tensors, workspace.pointer,
+                           megaconv_workspace_bytes(handle.plan)) == MEGACONV_SUCCESS);
+  CHECK(y[0] == -32);  // -3200 times 0.01, and 0.4
+  CHECK(y[16] == 31);
+  CHECK(y[32] == 127);
+  tensors.scale = nullptr;
+  CHECK(megaconv_execute(handle.plan, &tensors, workspace.pointer,
+                         megaconv_workspace_bytes(handle.plan)) == MEGACONV_INVALID_ARGUMENT);
+  CHECK_THAT(megaconv_last_error(), ContainsSubstring("scale is null"));
+}
+
 TEST_CASE("C: prepared filters") {
   megaconv_problem problem;
   REQUIRE(megaconv_problem_parse("n1c3h5k4r1", &problem) == MEGACONV_SUCCESS);

@@ -62,7 +62,9 @@ struct Data {
   }
   std::vector<float> truth() const {
     std::vector<double> y(static_cast<std::size_t>(problem.y_size()));
-    reference_convolution(problem, x.data(), w.data(), bias.data(), residual.data(), y.data());
+    reference_convolution(
+        problem, {.x = x.data(), .w = w.data(), .bias = bias.data(), .residual = residual.data()},
+        y.data());
     return {y.begin(), y.end()};
   }
   ConvProblem problem;
@@ -109,37 +111,47 @@ TEST_CASE("integer data gives the exact result for every policy, window and work
 }
 
 TEST_CASE("whatever the storage type, results are those of double, rounded once") {
-  for (const DataType dtype : {DataType::f16, DataType::bf16}) {
+  for (const DataType dtype : {DataType::f16, DataType::bf16, DataType::i8}) {
     for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
       for (const Algorithm algorithm :
            {Algorithm::direct, Algorithm::winograd, Algorithm::fused_winograd}) {
+        if (dtype == DataType::i8 && algorithm != Algorithm::direct) continue;
         ConvProblem problem = kProblem;
         problem.dtype = dtype;
         problem.layout = layout;
+        problem.epilogue.scale = true;
         CAPTURE(to_string(problem), static_cast<int>(algorithm));
         PlanOptions options = winograd();
         options.tiling.algorithm = algorithm;
         options.tiling.filters = FilterMode::prepared;
         const Plan plan = Plan::create(problem, options);
-        const auto tensor = [&](std::int64_t size, std::uint64_t seed, float multiple) {
-          std::vector<std::uint16_t> stored(static_cast<std::size_t>(size));
-          fill(dtype, stored.data(), size, {Filling::Kind::integers, 0.3, multiple}, seed);
+        const auto numbers = [](DataType type, std::int64_t size, std::uint64_t seed,
+                                float multiple) {
+          std::vector<std::byte> stored(static_cast<std::size_t>(size) * size_of(type));
+          fill(type, stored.data(), size, {Filling::Kind::integers, 0.3, multiple}, seed);
           return stored;
         };
-        const auto x = tensor(problem.x_size(), 1, 1), w = tensor(problem.w_size(), 2, 576);
-        const auto bias = tensor(problem.k, 3, 1), residual = tensor(problem.y_size(), 4, 1);
-        std::vector<std::uint16_t> y(residual.size());
-        std::vector<double> truth(y.size());
-        reference_convolution(problem, x.data(), w.data(), bias.data(), residual.data(),
-                              truth.data());
+        const DataType vector = problem.vector_type();
+        const auto x = numbers(dtype, problem.x_size(), 1, 1);
+        const auto w =
+            numbers(dtype, problem.w_size(), 2, algorithm == Algorithm::direct ? 1 : 576);
+        const auto scale = numbers(vector, problem.k, 5, 0.5f);
+        const auto bias = numbers(vector, problem.k, 3, 1);
+        const auto residual = numbers(dtype, problem.y_size(), 4, 1);
+        std::vector<std::byte> y(residual.size());
+        std::vector<double> truth(static_cast<std::size_t>(problem.y_size()));
+        Tensors tensors{.x = x.data(),
+                        .w = w.data(),
+                        .scale = scale.data(),
+                        .bias = bias.data(),
+                        .residual = residual.data(),
+                        .y = y.data()};
+        reference_convolution(problem, tensors, truth.data());
         Buffer workspace(plan.workspace_bytes()), filters(plan.prepared_filter_bytes());
         plan.prepare_filters(w.data(), filters.get());
-        plan.execute({.x = x.data(),
-                      .bias = bias.data(),
-                      .residual = residual.data(),
-                      .y = y.data(),
-                      .prepared_filters = filters.get()},
-                     workspace.get(), plan.workspace_bytes());
+        tensors.w = nullptr;
+        tensors.prepared_filters = filters.get();
+        plan.execute(tensors, workspace.get(), plan.workspace_bytes());
         CHECK(mismatch(dtype, y.data(), truth.data(), problem.y_size()).count == 0);
       }
     }

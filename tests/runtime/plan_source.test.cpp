@@ -136,8 +136,9 @@ TEST_CASE("A workspace limit is respected by every source", "[plan_source]") {
 }
 
 TEST_CASE("Measuring in place ends in its time with a plan that is right", "[plan_source]") {
-  for (const char* text : {"n2c32h20k32+bias+relu", "n1c8h9k24r5+nhwc+residual", "c6h7k6g3u2",
-                           "n1c64h9k32+f16", "n1c32h14k32+nhwc+bf16+bias+residual"}) {
+  for (const char* text :
+       {"n2c32h20k32+bias+relu", "n1c8h9k24r5+nhwc+residual", "c6h7k6g3u2", "n1c64h9k32+f16",
+        "n1c32h14k32+nhwc+bf16+bias+residual", "n1c64h9k32+i8+scale+bias+residual"}) {
     const Plan plan = Plan::create(
         parse_problem(text), {.source = PlanSource::measure, .measure_ms = 60, .num_threads = 2});
     CHECK_THAT(plan.describe(), ContainsSubstring("chosen by: measuring"));

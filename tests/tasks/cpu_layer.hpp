@@ -21,9 +21,9 @@
 
 namespace megaconv {
 
-/// Numbers of a storage type between two fences. Everything starts as one particular NaN: a read
-/// outside or before a write spoils the result, a write outside spoils the fence, a missing write
-/// leaves the NaN.
+/// Numbers of a storage type between two fences. Everything starts as one particular NaN (of i8:
+/// one particular number): a read outside or before a write spoils the result, a write outside
+/// spoils the fence, a missing write leaves the NaN.
 class FencedBuffer {
  public:
   explicit FencedBuffer(std::size_t size, DataType dtype = DataType::f32)
@@ -95,7 +95,8 @@ struct CpuLayer {
         kernels(k),
         x(static_cast<std::size_t>(t.problem.x_size()), t.problem.dtype),
         w(static_cast<std::size_t>(t.problem.w_size()), t.problem.dtype),
-        bias(static_cast<std::size_t>(t.problem.k), t.problem.dtype),
+        scale(static_cast<std::size_t>(t.problem.k), t.problem.vector_type()),
+        bias(static_cast<std::size_t>(t.problem.k), t.problem.vector_type()),
         residual(static_cast<std::size_t>(t.problem.y_size()), t.problem.dtype),
         u(floats(k.u_bytes(t))),
         v(floats(in_slots(t) ? t.v_slots * cpu::Extents(t).v_slot_bytes() : 0)),
@@ -103,10 +104,12 @@ struct CpuLayer {
         y(static_cast<std::size_t>(t.problem.y_size()), t.problem.dtype) {}
 
   void fill_random(std::uint64_t seed) {
-    x.fill({.kind = Filling::Kind::relu_normal}, seed);
-    w.fill({.kind = Filling::Kind::normal}, seed + 1);
-    bias.fill({.kind = Filling::Kind::normal}, seed + 2);
-    residual.fill({.kind = Filling::Kind::normal}, seed + 3);
+    const RandomData data(tiling.problem);
+    x.fill(data.x, seed);
+    w.fill(data.w, seed + 1);
+    bias.fill(data.bias, seed + 2);
+    residual.fill(data.residual, seed + 3);
+    scale.fill(data.scale, seed + 4);
   }
   void fill_whole_numbers(std::uint64_t seed, float weight_multiple) {
     const Filling small{.kind = Filling::Kind::integers, .density = 0.11};
@@ -116,6 +119,7 @@ struct CpuLayer {
     w.fill(weights, seed + 1);
     bias.fill(small, seed + 2);
     residual.fill(small, seed + 3);
+    scale.fill({.kind = Filling::Kind::integers, .multiple = 0.5f}, seed + 4);
   }
 
   /// Runs every task, group after group, so that a window of one slot is enough.
@@ -123,6 +127,7 @@ struct CpuLayer {
     const cpu::TaskArgs args{.tiling = &tiling,
                              .x = x.data(),
                              .w = w.data(),
+                             .scale = scale.data(),
                              .bias = bias.data(),
                              .residual = residual.data(),
                              .y = y.data(),
@@ -147,8 +152,8 @@ struct CpuLayer {
 
   bool fences_whole() {
     return scratch_whole && x.fences_whole() && w.fences_whole() && u.fences_whole() &&
-           v.fences_whole() && m.fences_whole() && y.fences_whole() && bias.fences_whole() &&
-           residual.fences_whole();
+           v.fences_whole() && m.fences_whole() && y.fences_whole() && scale.fences_whole() &&
+           bias.fences_whole() && residual.fences_whole();
   }
 
   /// y against direct convolution in double.
@@ -169,15 +174,20 @@ struct CpuLayer {
   struct Truth {
     explicit Truth(CpuLayer& layer)
         : y(static_cast<std::size_t>(layer.tiling.problem.y_size())), magnitude(y.size()) {
-      reference_convolution(layer.tiling.problem, layer.x.data(), layer.w.data(), layer.bias.data(),
-                            layer.residual.data(), y.data(), magnitude.data());
+      reference_convolution(layer.tiling.problem,
+                            {.x = layer.x.data(),
+                             .w = layer.w.data(),
+                             .scale = layer.scale.data(),
+                             .bias = layer.bias.data(),
+                             .residual = layer.residual.data()},
+                            y.data(), magnitude.data());
     }
     std::vector<double> y, magnitude;
   };
 
   Tiling tiling;
   const cpu::Kernels& kernels;
-  FencedBuffer x, w, bias, residual, u, v, m, y;
+  FencedBuffer x, w, scale, bias, residual, u, v, m, y;
   bool scratch_whole = false;
 };
 

@@ -2,6 +2,7 @@
 // The truth itself: against the definition of a convolution, on what no other test relies on.
 #include "tasks/reference.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -16,7 +17,8 @@ struct Data {
   explicit Data(const ConvProblem& problem)
       : x(static_cast<std::size_t>(problem.x_size())),
         w(static_cast<std::size_t>(problem.w_size())),
-        bias(static_cast<std::size_t>(problem.k)),
+        scale(static_cast<std::size_t>(problem.k)),
+        bias(scale.size()),
         residual(static_cast<std::size_t>(problem.y_size())),
         y(residual.size()),
         magnitude(residual.size()) {
@@ -24,10 +26,17 @@ struct Data {
     fill_integers(w, 2, 0.5);
     fill_integers(bias, 3, 0.5);
     fill_integers(residual, 4, 0.5);
-    reference_convolution(problem, x.data(), w.data(), bias.data(), residual.data(), y.data(),
-                          magnitude.data());
+    fill_integers(scale, 5, 1.0, 0.5f);
+    reference_convolution(problem, tensors(), y.data(), magnitude.data());
   }
-  std::vector<float> x, w, bias, residual;
+  Tensors tensors() const {
+    return {.x = x.data(),
+            .w = w.data(),
+            .scale = scale.data(),
+            .bias = bias.data(),
+            .residual = residual.data()};
+  }
+  std::vector<float> x, w, scale, bias, residual;
   std::vector<double> y, magnitude;
 };
 
@@ -49,6 +58,7 @@ double defined_output(const ConvProblem& a, const Data& data, std::int64_t n, st
       }
     }
   }
+  if (a.epilogue.scale) sum *= of(data.scale[k]);
   if (a.epilogue.bias) sum += of(data.bias[k]);
   if (a.epilogue.residual) sum += of(data.residual[((n * a.k + k) * a.p() + p) * a.q() + q]);
   return sum;
@@ -57,7 +67,8 @@ double defined_output(const ConvProblem& a, const Data& data, std::int64_t n, st
 TEST_CASE("the reference is the definition of a convolution") {
   for (const char* text :
        {"n2c5h7w9k6r3s3", "c6h9w8k9r3s2p1x0u2x1d1x2g3+bias+residual", "c4h5w6k4g4r3s3+bias+relu",
-        "n2c3h4w4k5r1s1p0+residual+relu", "c2h11w13k7r5s4p3x2u3x2d2x1"}) {
+        "n2c3h4w4k5r1s1p0+residual+relu", "c3h4w6k7+scale", "c4h3w5k6r1+scale+bias+residual+relu",
+        "c2h11w13k7r5s4p3x2u3x2d2x1"}) {
     INFO(text);
     const ConvProblem problem = parse_problem(text);
     const Data data(problem);
@@ -97,7 +108,7 @@ TEST_CASE("the reference gives the same values in both layouts") {
   to_nhwc(a.residual, b.residual, nchw.n, nchw.k, outputs);
   std::vector<double> expected(a.y.size());
   to_nhwc(a.y, expected, nchw.n, nchw.k, outputs);
-  reference_convolution(nhwc, b.x.data(), b.w.data(), nullptr, b.residual.data(), b.y.data());
+  reference_convolution(nhwc, b.tensors(), b.y.data());
   CHECK(b.y == expected);
 }
 
@@ -156,7 +167,8 @@ TEST_CASE("the bound of a narrow type covers its rounding, and no more") {
         std::vector<std::uint16_t> y(1024);
         with_storage(dtype, [&](auto number) {
           number = from_float<decltype(number)>(static_cast<float>(size));
-          for (auto& stored : y) std::memcpy(&stored, &number, sizeof(stored));
+          for (auto& stored : y)
+            std::memcpy(&stored, &number, std::min(sizeof(stored), sizeof(number)));
         });
         return error_bound(tiling).covers(
             compare(tiling, y.data(), reference.data(), reference.data()));

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 #include <string>
-#include <type_traits>
 
 #include "tests/catch.hpp"
 #include "tests/tasks/cpu_layer.hpp"
@@ -61,6 +60,27 @@ TEST_CASE("narrow numbers are what their formats say, and floats are rounded to 
   check_every_number<Bfloat16>(DataType::bf16, 7);
 }
 
+TEST_CASE("integers of 8 bits are rounded to the nearest, ties to even, and saturate") {
+  std::uint32_t wrong = 0;
+  for (int value = -128; value < 128; ++value) {
+    const Int8 number{static_cast<std::uint8_t>(value & 0xff)};
+    const auto exact = static_cast<float>(value);
+    wrong += to_float(number) != exact || from_float<Int8>(exact).bits != number.bits;
+    if (value == 127) continue;
+    const float middle = exact + 0.5f;
+    const float even = value % 2 == 0 ? exact : exact + 1;
+    wrong += to_float(from_float<Int8>(middle)) != even;
+    wrong += to_float(from_float<Int8>(std::nextafter(middle, -200.0f))) != exact;
+    wrong += to_float(from_float<Int8>(std::nextafter(middle, 200.0f))) != exact + 1;
+  }
+  CHECK(wrong == 0);
+  for (const float large : {127.5f, 128.0f, 3e9f, 3e38f, kInfinity}) {
+    CHECK(to_float(from_float<Int8>(large)) == 127);
+    CHECK(to_float(from_float<Int8>(-large - 1)) == -128);
+  }
+  CHECK(to_float(from_float<Int8>(std::numeric_limits<float>::quiet_NaN())) == -128);
+}
+
 TEST_CASE("what is too large for a narrow type becomes infinite") {
   CHECK(to_float(from_float<Float16>(65519.996f)) == 65504);
   CHECK(to_float(from_float<Float16>(65520)) == kInfinity);
@@ -83,7 +103,7 @@ TEST_CASE("tasks convert as the definition does, bit for bit, with every instruc
         CpuLayer layer(tiling, cpu::kernels_for(isa));
         with_storage(tiling.problem.dtype, [&](auto number) {
           using T = decltype(number);
-          if constexpr (!std::is_same_v<T, float>) {
+          if constexpr (sizeof(T) == 2) {
             T* const x = static_cast<T*>(layer.x.data());
             T* const w = static_cast<T*>(layer.w.data());
             T* const residual = static_cast<T*>(layer.residual.data());

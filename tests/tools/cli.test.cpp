@@ -102,6 +102,8 @@ TEST_CASE("What this build or an algorithm cannot do is status 3") {
   check_refused(folder, "run c16h8k16u2 --algo winograd", 3, "stride 2x2, must be 1x1");
   check_refused(folder, "run c8h8k8 --dtype f16 --algo opencnn", 3,
                 "opencnn: storage type f16, must be f32");
+  check_refused(folder, "run c16h8k16 --dtype i8 --algo winograd", 3,
+                "winograd: storage type i8, which has exact sums");
   check_refused(folder, "run c1h1k1", 3, "instruction set \"mmx\"", "MEGACONV_ISA=mmx");
 }
 
@@ -164,6 +166,32 @@ TEST_CASE("run computes in the storage type of its files, and they must agree") 
                 "w.npy: numbers of f32, must be bf16 as --input has");
   check_refused(folder, "run --input x.npy --weights w.npy --dtype f16", 2,
                 "--dtype and --input exclude each other");
+}
+
+TEST_CASE("run computes with 8-bit integers and scales of float") {
+  const ScratchFolder folder;
+  const auto numbers = [](const std::string& shape, std::size_t count, char value) {
+    return npy_bytes("{'descr': '|i1', 'fortran_order': False, 'shape': " + shape + ", }", 0) +
+           std::string(count, value);
+  };
+  folder.write("x.npy", numbers("(1, 4, 5, 6)", 120, 3));
+  folder.write("w.npy", numbers("(3, 4, 3, 3)", 108, -1));
+  folder.write("s.npy", npy_ones({3}));
+  folder.write("r.npy", numbers("(1, 3, 5, 6)", 90, 9));
+  const std::string command =
+      "run --input x.npy --weights w.npy --residual r.npy --output y.npy --min-ms 0 --repeats 1 ";
+  const Outcome outcome = megaconv_in(folder, command + "--scale s.npy --bias s.npy");
+  CHECK(outcome.err.empty());
+  REQUIRE(outcome.status == 0);
+  CHECK_THAT(outcome.out, ContainsSubstring("n1c4h5w6k3r3s3p1u1d1g1+i8+scale+bias+residual"));
+  const std::string y = folder.read("y.npy");
+  CHECK_THAT(y, ContainsSubstring("'|i1'"));
+  CHECK(static_cast<signed char>(y[y.size() - 90]) == -38);      // -3 * 4 * 4 + 1 + 9
+  CHECK(static_cast<signed char>(y[y.size() - 90 + 7]) == -98);  // nine taps
+  check_refused(folder, command + "--scale r.npy", 2, "rank 4, must be 1");
+  folder.write("s.npy", numbers("(3,)", 3, 1));
+  check_refused(folder, command + "--scale s.npy", 2,
+                "s.npy: numbers of i8, must be f32 as scales and biases of i8");
 }
 
 TEST_CASE("run takes shapes in NHWC and options of the convolution from the command line") {

@@ -55,13 +55,15 @@ TEST_CASE("files have the names that NumPy has for narrow types") {
   const ScratchFolder folder;
   const std::uint16_t bits[] = {0x3c00, 0xbc00, 0};
   for (const auto& [dtype, descr] :
-       {std::pair{DataType::f16, "'<f2'"}, std::pair{DataType::bf16, "'|V2'"}}) {
+       {std::pair{DataType::f16, "'<f2'"}, std::pair{DataType::bf16, "'|V2'"},
+        std::pair{DataType::i8, "'|i1'"}}) {
+    const std::size_t bytes = 3 * size_of(dtype);
     write_npy(folder.path("y.npy"), {3}, dtype, bits);
     CHECK_THAT(folder.read("y.npy"), ContainsSubstring(descr));
     const NpyArray array = read_npy(folder.path("y.npy"), 1);
     CHECK(array.dtype == dtype);
-    REQUIRE(array.data.bytes() == sizeof bits);
-    CHECK(std::memcmp(array.data.data(), bits, sizeof bits) == 0);
+    REQUIRE(array.data.bytes() == bytes);
+    CHECK(std::memcmp(array.data.data(), bits, bytes) == 0);
   }
   const std::string ml_dtypes = "{'descr': '<V2', 'fortran_order': False, 'shape': (3,), }";
   CHECK(read_npy(folder.write("x.npy", npy_bytes(ml_dtypes, 6)), 1).dtype == DataType::bf16);

@@ -45,6 +45,8 @@ TEST_CASE("Problems come in the order given, with the options' batch, layout and
   CHECK(problems[5].problem == parse_problem("n7c512h14k512+nhwc+bias+relu"));
   CHECK(selected("c1h1k1+nhwc").front().problem.layout == Layout::nhwc);
   CHECK(selected("c1h1k1+bias --epilogue none").front().problem.epilogue == Epilogue{});
+  CHECK(selected("c1h1k1 --dtype i8 --epilogue scale").front().problem ==
+        parse_problem("c1h1k1+i8+scale"));
   CHECK(selected("c1h1k1+f16 --dtype bf16").front().problem.dtype == DataType::bf16);
 }
 
@@ -93,7 +95,7 @@ TEST_CASE("An unknown word is answered with those allowed") {
   CHECK_THAT(error_of("c1h1k1 --layout hwcn"),
              ContainsSubstring("hwcn, must be nchw, nhwc or chwn"));
   CHECK_THAT(error_of("c1h1k1 --epilogue gelu"),
-             ContainsSubstring("gelu, must be bias, residual or relu"));
+             ContainsSubstring("gelu, must be scale, bias, residual or relu"));
   CHECK_THAT(error_of("c1h1k1 --algo fft"),
              ContainsSubstring("fft, must be auto, direct, winograd, fused-winograd, opencnn or "
                                "implicit-gemm"));
@@ -131,6 +133,14 @@ TEST_CASE("random_case is the same for a seed, valid, and different for others")
         random_case(seed, {}, false).problem == random_case(seed + 1, {}, false).problem ? 1 : 0;
   }
   CHECK(same == 0);
+}
+
+TEST_CASE("random_case takes the storage type that is asked for, with what it can do") {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const VerifyCase item = random_case(seed, {}, false, Backend::cpu, DataType::i8);
+    CHECK(item.problem.dtype == DataType::i8);
+    CHECK_NOTHROW(make_plan(item.problem, item.plan));
+  }
 }
 
 TEST_CASE("shrink keeps what makes a case fail and drops the rest") {
