@@ -100,7 +100,7 @@ AlgorithmSpace direct_space(const ConvProblem& problem, const Target& target) {
   tiling.problem = problem;
   Axis filters{Parameter::gemm_filters, {}}, rows{Parameter::rows, {}}, cols{Parameter::cols, {}};
   if (!cuda) {
-    filters.values = at_most({1, 2, 4, 8}, tiling.filter_blocks());
+    filters.values = at_most({1, 2, 4, 8, 16}, tiling.filter_blocks());
     rows.values = at_most({1, 2, 4, 7, 14, 28}, p);
     cols.values = at_most({14, 28, 56, 112}, q);
     if (cols.values.empty()) cols.values = {problem.q()};
