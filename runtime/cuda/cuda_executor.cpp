@@ -237,7 +237,8 @@ class CudaExecutor final : public Executor {
       args.w_magnitude = &magnitudes[1];
     }
     launch_stage(TaskKind::filter_transform, args, filter_tasks_.data(),
-                 static_cast<unsigned>(filter_tasks_.size()), static_cast<cudaStream_t>(stream));
+                 static_cast<unsigned>(filter_tasks_.size()), static_cast<cudaStream_t>(stream),
+                 Start::after_all);
   }
 
   void execute(const Tensors& tensors, void* workspace, const RunOptions& run) const override {
@@ -430,14 +431,31 @@ class CudaExecutor final : public Executor {
     }
   }
 
+  // When a kernel's blocks may start: with_kernel_before is for kernels that wait for the one in
+  // front of them by themselves (programmatic dependent launch), which must be of the same run.
+  enum class Start { after_all, with_kernel_before };
+
+  void launch(const void* kernel, unsigned blocks, int shared_bytes, void** parameters,
+              cudaStream_t stream, Start start, const std::string& name) const {
+    cudaLaunchAttribute overlap{};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(static_cast<unsigned>(kernels_.num_threads));
+    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+    config.stream = stream;
+    config.attrs = &overlap;
+    config.numAttrs = start == Start::with_kernel_before && device_.capability >= 90 ? 1 : 0;
+    check(cudaLaunchKernelExC(&config, kernel, parameters), "launch of " + name);
+  }
+
   void launch_stage(TaskKind kind, TaskArgs args, const Task* tasks, unsigned count,
-                    cudaStream_t stream) const {
+                    cudaStream_t stream, Start start) const {
     const auto index = static_cast<std::uint32_t>(kind);
     void* parameters[] = {&args, &tasks};
-    check(cudaLaunchKernel(kernels_.stage[index], dim3(count),
-                           dim3(static_cast<unsigned>(kernels_.num_threads)), parameters,
-                           static_cast<std::size_t>(kernels_.shared_bytes[index]), stream),
-          std::string("launch of stage ") + to_string(kind));
+    launch(kernels_.stage[index], count, kernels_.shared_bytes[index], parameters, stream, start,
+           std::string("stage ") + to_string(kind));
   }
 
   void launch_stages(const TaskArgs& args, cudaStream_t stream) const {
@@ -445,7 +463,8 @@ class CudaExecutor final : public Executor {
       const TaskKind kind = host_tasks_[begin].kind;
       std::size_t end = begin;
       while (end < host_tasks_.size() && host_tasks_[end].kind == kind) ++end;
-      launch_stage(kind, args, tasks_.data() + begin, static_cast<unsigned>(end - begin), stream);
+      launch_stage(kind, args, tasks_.data() + begin, static_cast<unsigned>(end - begin), stream,
+                   begin == 0 ? Start::after_all : Start::with_kernel_before);
       begin = end;
     }
   }
@@ -455,10 +474,8 @@ class CudaExecutor final : public Executor {
     auto num_tasks = static_cast<std::uint32_t>(tasks_.size());
     auto num_groups = num_groups_;
     void* parameters[] = {&args, &tasks, &num_tasks, &num_groups};
-    check(cudaLaunchKernel(kernels_.redo, dim3(static_cast<unsigned>(device_.num_sms)),
-                           dim3(static_cast<unsigned>(kernels_.num_threads)), parameters,
-                           static_cast<std::size_t>(kernels_.most_shared_bytes), stream),
-          "launch of redo_kernel");
+    launch(kernels_.redo, static_cast<unsigned>(device_.num_sms), kernels_.most_shared_bytes,
+           parameters, stream, Start::with_kernel_before, "redo_kernel");
   }
 
   void launch_megakernel(TaskArgs args, std::byte* base, cudaStream_t stream, Trace* trace) const {
@@ -477,10 +494,8 @@ class CudaExecutor final : public Executor {
     run.trace = device_records.data();
 
     void* parameters[] = {&args, &run};
-    check(cudaLaunchKernel(kernels_.megakernel, dim3(num_blocks_),
-                           dim3(static_cast<unsigned>(kernels_.num_threads)), parameters,
-                           static_cast<std::size_t>(kernels_.most_shared_bytes), stream),
-          "launch of the megakernel");
+    launch(kernels_.megakernel, num_blocks_, kernels_.most_shared_bytes, parameters, stream,
+           Start::after_all, "the megakernel");
     if (trace == nullptr) return;
     wait(base, stream);
     check(cudaMemcpy(records.data(), device_records.data(), records.size() * sizeof(records[0]),

@@ -66,6 +66,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     redo_kernel(const TaskArgs args, const Task* tasks, std::uint32_t num_tasks,
                 std::uint32_t num_groups) {
   extern __shared__ __align__(16) std::byte shared[];
+  wait_for_kernel_before();
   Kernel::redo(args, tasks, num_tasks, num_groups, shared);
 }
 

@@ -115,11 +115,28 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
   if (leader) detach(*run.header, gridDim.x);
 }
 
+/// Programmatic dependent launch (sm_90): blocks of a kernel that was launched so may start before
+/// the kernel in front of it has ended, as soon as all blocks of that one have called
+/// let_next_start(); wait_for_kernel_before() then waits for its end and its stores. Both do
+/// nothing for kernels launched otherwise.
+__device__ inline void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+__device__ inline void wait_for_kernel_before() {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+}
+
 /// The staged baseline: one launch per stage, one block per task; the stream orders the stages.
 template <class Kernel, TaskKind kKind>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     stage_kernel(const TaskArgs args, const Task* tasks) {
   extern __shared__ __align__(16) std::byte shared[];
+  let_next_start();
+  wait_for_kernel_before();
   Kernel::template run<kKind>(args, tasks[blockIdx.x], shared);
 }
 

@@ -56,8 +56,12 @@ void check_storage(const ConvProblem& problem) {
   const auto x = stored<T>(layer.x), w = stored<T>(layer.w), bias = stored<T>(layer.bias),
              residual = stored<T>(layer.residual);
   std::vector<double> truth(residual.size()), magnitude(residual.size());
-  reference_convolution(problem, x.data(), w.data(), bias.data(), residual.data(), truth.data(),
-                        magnitude.data());
+  Tensors host;
+  host.x = x.data();
+  host.w = w.data();
+  host.bias = bias.data();
+  host.residual = residual.data();
+  reference_convolution(problem, host, truth.data(), magnitude.data());
   const DeviceBuffer device_x(x), device_w(w), device_bias(bias), device_residual(residual);
   DeviceBuffer device_y(residual.size() * sizeof(T));
   Tensors tensors;
