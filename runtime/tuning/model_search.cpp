@@ -22,8 +22,10 @@ namespace {
 constexpr double kEffectSigma = 0.2, kNoiseSigma = 0.04;
 // How far below its prediction a point is hoped to be, in standard deviations.
 constexpr double kOptimism = 0.7;
-// Points that are ranked; of a larger space a random sample, and the neighbours of the best.
-constexpr std::uint64_t kMostRanked = 20'000;
+// Points that are ranked; of a larger space all of its small grids and a random sample of the
+// others, and the neighbours of the best. Grids are algorithms and kinds of order: steps from one
+// point to its neighbours do not lead from one to the other.
+constexpr std::uint64_t kMostRanked = 20'000, kSmallGrid = 2'000;
 constexpr std::size_t kFirstPoints = 6;
 constexpr std::size_t kNeighbourhoods = 4;
 // Points between two fits.
@@ -161,6 +163,13 @@ class ModelSearch {
       return;
     }
     for (std::uint64_t i = 0; i < kMostRanked; ++i) add_to_pool(random_.below(size));
+    std::uint64_t start = 0;
+    for (const Space::Grid& grid : search_.space.grids()) {
+      std::uint64_t end = start + 1;
+      for (const Axis& axis : grid) end = start + (end - start) * axis.values.size();
+      for (std::uint64_t at = start; end - start <= kSmallGrid && at < end; ++at) add_to_pool(at);
+      start = end;
+    }
   }
 
   // The fastest by the model, each different from those before it in at least two parameters.

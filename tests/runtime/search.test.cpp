@@ -4,7 +4,10 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "mapping/cost_model.hpp"
 #include "megaconv/error.hpp"
@@ -83,6 +86,30 @@ TEST_CASE("A tenth of the measurements brings the model within 2 % of the optimu
     CAPTURE(seed, all.best, model.best);
     CHECK(model.best <= all.best / 0.98);
   }
+}
+
+TEST_CASE("In a space of millions, the model ranks every point of the small grids", "[tuning]") {
+  const ConvProblem problem = parse_problem("n64c64h56k64");
+  const Target h200{.backend = Backend::cuda,
+                    .workers = 264,
+                    .cache_bytes_per_worker = 96 << 10,
+                    .split_f16 = true,
+                    .multiprocessors = 132};
+  PlanOptions plan;
+  plan.backend = Backend::cuda;
+  const Space space = make_space(problem, h200, {.plan = plan, .axes = {}});
+  REQUIRE(space.size() > 1'000'000);
+  const auto estimated = [&](const Configuration& configuration) {
+    return estimate_ms(problem, apply(configuration, plan), h200);
+  };
+  // Implicit GEMM in one kernel a stage, the fastest by far: two words from the heuristic's choice.
+  std::vector<std::string> launches;
+  run_search(Strategy::model, {space, estimated, 1}, [&](std::uint64_t index) {
+    const Configuration configuration = space.at(index);
+    launches.push_back(value_text(Parameter::launch, *configuration.get(Parameter::launch)));
+    return launches.size() == 2 ? std::nullopt : std::optional(estimated(configuration));
+  });
+  CHECK(launches == std::vector<std::string>{"persistent", "staged"});
 }
 
 TEST_CASE("Every strategy stops at its budget and is the same for the same seed", "[tuning]") {
