@@ -286,12 +286,12 @@ TEST_CASE("cuda: plans run side by side on several streams") {
   options.tiling.points = Points::integer;
   const Plan plan = Plan::create(layer.problem, options);
   constexpr int kStreams = 4;
-  std::vector<std::unique_ptr<DeviceLayer>> layers;
+  std::vector<std::unique_ptr<DeviceLayer<>>> layers;
   std::vector<std::unique_ptr<DeviceBuffer>> workspaces;
   cudaStream_t streams[kStreams];
   for (auto& stream : streams) {
     require_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    layers.push_back(std::make_unique<DeviceLayer>(layer));
+    layers.push_back(std::make_unique<DeviceLayer<>>(layer));
     workspaces.push_back(std::make_unique<DeviceBuffer>(plan.workspace_bytes()));
   }
   require_cuda(cudaDeviceSynchronize());

@@ -7,11 +7,20 @@
 
 #include "megaconv/plan.hpp"
 #include "tasks/reference.hpp"
+#include "tasks/storage.hpp"
 #include "tests/catch.hpp"
 #include "tests/cuda/device.hpp"
 
 namespace megaconv::test {
 
+template <class T>
+std::vector<T> stored(const std::vector<float>& values) {
+  std::vector<T> result;
+  for (const float value : values) result.push_back(from_float<T>(value));
+  return result;
+}
+
+// Floats that the problem's storage type can hold.
 struct Layer {
   explicit Layer(const ConvProblem& p, bool integers)
       : problem(p),
@@ -30,12 +39,19 @@ struct Layer {
       fill_normal(bias, 3);
       fill_normal(residual, 4);
     }
+    with_storage(p.dtype, [&](auto number) {
+      for (std::vector<float>* tensor : {&x, &w, &bias, &residual}) {
+        for (float& value : *tensor) value = to_float(from_float<decltype(number)>(value));
+      }
+    });
   }
   std::vector<double> reference(std::vector<double>* magnitude = nullptr) const {
     std::vector<double> y(residual.size());
     if (magnitude != nullptr) magnitude->resize(y.size());
+    ConvProblem of_floats = problem;
+    of_floats.dtype = DataType::f32;
     reference_convolution(
-        problem, {.x = x.data(), .w = w.data(), .bias = bias.data(), .residual = residual.data()},
+        of_floats, {.x = x.data(), .w = w.data(), .bias = bias.data(), .residual = residual.data()},
         y.data(), magnitude != nullptr ? magnitude->data() : nullptr);
     return y;
   }
@@ -43,16 +59,17 @@ struct Layer {
   std::vector<float> x, w, bias, residual;
 };
 
-// One layer on the device: inputs uploaded, output and workspace poisoned.
+// One layer on the device, T its storage type: inputs uploaded, output and workspace poisoned.
+template <class T = float>
 class DeviceLayer {
  public:
   explicit DeviceLayer(const Layer& layer)
       : problem_(layer.problem),
-        x_(layer.x),
-        w_(layer.w),
-        bias_(layer.bias),
-        residual_(layer.residual),
-        y_(layer.residual.size() * sizeof(float)) {}
+        x_(stored<T>(layer.x)),
+        w_(stored<T>(layer.w)),
+        bias_(stored<T>(layer.bias)),
+        residual_(stored<T>(layer.residual)),
+        y_(layer.residual.size() * sizeof(T)) {}
   Tensors tensors() const {
     Tensors t;
     t.x = x_.get();
@@ -62,34 +79,34 @@ class DeviceLayer {
     t.y = y_.get();
     return t;
   }
-  std::vector<float> run(const Plan& plan) {
+  std::vector<T> run(const Plan& plan) {
     DeviceBuffer workspace(plan.workspace_bytes());
     return run(plan, workspace);
   }
-  std::vector<float> run(const Plan& plan, DeviceBuffer& workspace) {
+  std::vector<T> run(const Plan& plan, DeviceBuffer& workspace) {
     return run(plan, tensors(), workspace);
   }
   /// With a plan made for prepared filters.
-  std::vector<float> run_prepared(const Plan& plan) {
+  std::vector<T> run_prepared(const Plan& plan) {
     const DeviceBuffer prepared(plan.prepared_filter_bytes());
     DeviceBuffer workspace(plan.workspace_bytes());
     plan.prepare_filters(w_.get(), prepared.get());
     Tensors arguments = tensors();
     arguments.w = nullptr;
     arguments.prepared_filters = prepared.get();
-    std::vector<float> y = run(plan, arguments, workspace);
+    std::vector<T> y = run(plan, arguments, workspace);
     CHECK(prepared.guards_intact());
     return y;
   }
 
  private:
-  std::vector<float> run(const Plan& plan, const Tensors& arguments, DeviceBuffer& workspace) {
+  std::vector<T> run(const Plan& plan, const Tensors& arguments, DeviceBuffer& workspace) {
     y_.poison();
     plan.execute(arguments, workspace.get(), workspace.bytes());
     plan.wait(workspace.get());
     CHECK(y_.guards_intact());
     CHECK(workspace.guards_intact());
-    return y_.download<float>();
+    return y_.download<T>();
   }
 
   ConvProblem problem_;
