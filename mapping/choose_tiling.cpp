@@ -334,7 +334,6 @@ Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, con
                                            ": must be CUDA on compute capability 9.0");
     }
     tiling.arithmetic = options.arithmetic;
-    check_arithmetic(tiling);
   }
   derive_counts(tiling);
   return tiling;

@@ -24,7 +24,8 @@ constexpr Tile kNarrowRounded{kNarrow, 256, 0.6, 5.7}, kWideRounded{kWide, 128, 
 constexpr Tile kLargeRounded{kWide, 256, 1.4, 7.1};
 constexpr double kTaskUs = 2;    // what a task costs besides its tiles
 constexpr double kLaunchUs = 5;  // of a run: filters, and the look at magnitudes
-// Tiles of a group: more amortise a task's start, fewer even out between the multiprocessors.
+// Smallest tiles of a group: more amortise a task's start, fewer even out between the
+// multiprocessors.
 constexpr std::uint64_t kMostUnits = 16;
 // Below this, most of a step of 16 channels is zero.
 constexpr std::int64_t kLeastChannels = 16;

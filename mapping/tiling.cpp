@@ -45,7 +45,6 @@ void derive_tiles(Tiling& tiling) {
   const std::string obstacle = winograd_obstacle(tiling.algorithm, tiling.problem);
   if (!obstacle.empty()) reject(obstacle);
   check_m(tiling.m);
-  check_arithmetic(tiling);
   count_tiles(tiling);
   check_field("group_tiles", tiling.group_tiles, tiling.num_tiles());
   check_field("channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task,
@@ -112,7 +111,6 @@ void derive_implicit_gemm(Tiling& tiling) {
   tiling.num_groups =
       u32(checked_groups(ceil_div(u64(a.q()), std::uint64_t{tiling.cols_per_group}) *
                          ceil_div(places, std::uint64_t{tiling.places_per_group})));
-  check_arithmetic(tiling);
   tiling.input_tasks = tiling.output_tasks = 0;
   tiling.gemm_tasks = ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
 }
@@ -137,6 +135,41 @@ void derive_opencnn(Tiling& tiling) {
   tiling.num_groups = u32(checked_groups(u64(opencnn::num_groups(a))));
   tiling.input_tasks = tiling.output_tasks = 0;
   tiling.gemm_tasks = u32(u64(opencnn::num_blocks(a)));
+}
+
+// Whether there are tasks with the tiling's arithmetic.
+void check_arithmetic(const Tiling& tiling) {
+  const DataType dtype = tiling.problem.dtype;
+  const bool implicit_gemm = tiling.algorithm == Algorithm::implicit_gemm;
+  std::string must;
+  switch (tiling.arithmetic) {
+    case Arithmetic::split_f16:
+      if (dtype != DataType::f32) {
+        must = "f32 tensors";
+      } else if (!implicit_gemm && tiling.algorithm != Algorithm::winograd) {
+        must = "winograd or implicit_gemm";
+      } else if (!implicit_gemm && tiling.m != 2 && tiling.m != 4) {
+        must = "m = 2 or 4";
+      }
+      break;
+    case Arithmetic::f16:
+    case Arithmetic::bf16:
+      if (!implicit_gemm) {
+        must = "implicit_gemm";
+      } else if (tiling.arithmetic == Arithmetic::bf16 && dtype != DataType::bf16) {
+        must = "bf16 tensors";
+      } else if (tiling.arithmetic == Arithmetic::f16 && dtype == DataType::bf16) {
+        must = "f32 or f16 tensors";
+      }
+      break;
+    default:
+      if (implicit_gemm) must = "another algorithm";
+  }
+  if (must.empty()) return;
+  throw Error(Status::unsupported, std::string("arithmetic ") + to_string(tiling.arithmetic) +
+                                       " in " + to_string(tiling.algorithm) +
+                                       ", m = " + std::to_string(tiling.m) + ", on " +
+                                       to_string(dtype) + " tensors: must be " + must);
 }
 
 // What Winograd of either kind needs.
@@ -251,40 +284,6 @@ std::string opencnn_obstacle(const ConvProblem& problem) {
   return fast_3x3_obstacle(Algorithm::opencnn, problem);
 }
 
-void check_arithmetic(const Tiling& tiling) {
-  const DataType dtype = tiling.problem.dtype;
-  const bool implicit_gemm = tiling.algorithm == Algorithm::implicit_gemm;
-  std::string must;
-  switch (tiling.arithmetic) {
-    case Arithmetic::split_f16:
-      if (dtype != DataType::f32) {
-        must = "f32 tensors";
-      } else if (!implicit_gemm && tiling.algorithm != Algorithm::winograd) {
-        must = "winograd or implicit_gemm";
-      } else if (!implicit_gemm && tiling.m != 2 && tiling.m != 4) {
-        must = "m = 2 or 4";
-      }
-      break;
-    case Arithmetic::f16:
-    case Arithmetic::bf16:
-      if (!implicit_gemm) {
-        must = "implicit_gemm";
-      } else if (tiling.arithmetic == Arithmetic::bf16 && dtype != DataType::bf16) {
-        must = "bf16 tensors";
-      } else if (tiling.arithmetic == Arithmetic::f16 && dtype == DataType::bf16) {
-        must = "f32 or f16 tensors";
-      }
-      break;
-    default:
-      if (implicit_gemm) must = "another algorithm";
-  }
-  if (must.empty()) return;
-  throw Error(Status::unsupported, std::string("arithmetic ") + to_string(tiling.arithmetic) +
-                                       " in " + to_string(tiling.algorithm) +
-                                       ", m = " + std::to_string(tiling.m) + ", on " +
-                                       to_string(dtype) + " tensors: must be " + must);
-}
-
 void check_m(std::uint32_t m) {
   if (m != 2 && m != 4 && m != 6) reject("m = " + std::to_string(m) + ": must be 2, 4 or 6");
 }
@@ -324,6 +323,7 @@ void derive_counts(Tiling& tiling) {
     : tiling.algorithm == Algorithm::implicit_gemm  ? derive_implicit_gemm(tiling)
                                                     : derive_direct(tiling);
   }
+  check_arithmetic(tiling);
   tiling.num_filter_tasks = tiling.filters == FilterMode::prepared ? 0 : count_filter_tasks(tiling);
   const auto slots = [&](std::uint32_t asked) {
     return asked == 0 ? tiling.num_groups : std::min(asked, tiling.num_groups);

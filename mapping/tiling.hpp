@@ -31,9 +31,6 @@ std::string winograd_obstacle(Algorithm algorithm, const ConvProblem& problem);
 /// Winograd on the CPU's layouts, in tasks per stage or fused.
 bool is_winograd(Algorithm algorithm);
 
-/// Throws Error(unsupported) unless there are tasks with the tiling's arithmetic.
-void check_arithmetic(const Tiling& tiling);
-
 /// Throws Error(invalid_argument) unless there is an F(m x m, 3 x 3).
 void check_m(std::uint32_t m);
 
@@ -42,8 +39,8 @@ void count_tiles(Tiling& tiling);
 
 /// Checks the fields of a tiling that are chosen, and computes those that follow from them (tile
 /// counts, NG, NF, SI, SG, SO). The window is clamped to NG slots; 0 slots mean NG.
-/// Throws Error(invalid_argument) for a field out of range, Error(unsupported) for a layout that
-/// has no tasks or too many groups.
+/// Throws Error(invalid_argument) for a field out of range, Error(unsupported) for a layout or
+/// arithmetic that has no tasks or too many groups.
 void derive_counts(Tiling& tiling);
 
 /// What keeps implicit GEMM's tasks from computing the problem; empty when nothing does.

@@ -116,12 +116,12 @@ bool runs_implicit_gemm(Backend backend) {
 ExitCode verify(const VerifyArguments& arguments) {
   const Backend backend = arguments.plan.options.backend;
   device_of(backend);  // refuses a backend that cannot compute
-  VerifyLimits limits = arguments.limits;
-  limits.tensor_cores = runs_implicit_gemm(backend);
   const std::vector<VerifyCase> given = given_cases(arguments);
   if (given.empty() && arguments.problem.dtype && backend != Backend::cpu) {
     throw Error(Status::unsupported, "--dtype of random problems: must be --backend cpu");
   }
+  VerifyLimits limits = arguments.limits;
+  limits.tensor_cores = given.empty() && runs_implicit_gemm(backend);  // of random cases
   const std::uint64_t count = given.empty() ? arguments.count : given.size();
   const auto begin = std::chrono::steady_clock::now();
   const auto seconds = [&] {

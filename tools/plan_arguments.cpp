@@ -12,6 +12,11 @@
 namespace megaconv::cli {
 namespace {
 
+const Choices<Algorithm> kAlgorithms = {
+    {"auto", Algorithm::automatic},    {"direct", Algorithm::direct},
+    {"winograd", Algorithm::winograd}, {"fused-winograd", Algorithm::fused_winograd},
+    {"opencnn", Algorithm::opencnn},   {"implicit-gemm", Algorithm::implicit_gemm},
+};
 const Choices<OutputLayout> kOutputLayouts = {
     {"baseline", OutputLayout::baseline},
     {"optSTS64", OutputLayout::optSTS64},
@@ -35,15 +40,6 @@ const Choices<PlanSource> kSources = {
     {"heuristic", PlanSource::heuristic},
     {"measure", PlanSource::measure},
 };
-
-const char* algorithm_word(Algorithm algorithm) {
-  return algorithm == Algorithm::direct           ? "direct"
-         : algorithm == Algorithm::opencnn        ? "opencnn"
-         : algorithm == Algorithm::winograd       ? "winograd"
-         : algorithm == Algorithm::fused_winograd ? "fused-winograd"
-         : algorithm == Algorithm::implicit_gemm  ? "implicit-gemm"
-                                                  : "auto";
-}
 
 template <class Value>
 void add_choice(CLI::App& app, const char* name, Value& target, const Choices<Value>& choices,
@@ -112,14 +108,7 @@ void add_machine_option(CLI::App& app, PlanArguments& arguments) {
 void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   TilingOptions& tiling = arguments.options.tiling;
   MappingOptions& mapping = arguments.options.mapping;
-  add_choice<Algorithm>(app, "--algo", tiling.algorithm,
-                        {{"auto", Algorithm::automatic},
-                         {"direct", Algorithm::direct},
-                         {"winograd", Algorithm::winograd},
-                         {"fused-winograd", Algorithm::fused_winograd},
-                         {"opencnn", Algorithm::opencnn},
-                         {"implicit-gemm", Algorithm::implicit_gemm}},
-                        "NAME",
+  add_choice<Algorithm>(app, "--algo", tiling.algorithm, kAlgorithms, "NAME",
                         "auto (default), direct, winograd, fused-winograd (CPU), opencnn (CUDA)\n"
                         "or implicit-gemm (CUDA on compute capability 9.0)");
   add_choice<std::uint32_t>(app, "--tile", tiling.m, {{"2", 2}, {"4", 4}, {"6", 6}}, "m",
@@ -248,6 +237,12 @@ std::string to_command_line(const PlanArguments& arguments) {
   const auto put = [&](const char* option, const std::string& value) {
     text += std::string(text.empty() ? "" : " ") + option + ' ' + value;
   };
+  // By its word, unless it is what one has without the option.
+  const auto put_choice = [&](const char* option, const auto& choices, auto value, auto usual) {
+    for (const auto& [word, choice] : choices) {
+      if (choice == value && choice != usual) put(option, word);
+    }
+  };
   const auto put_number = [&](const char* option, auto value) {
     if (value) put(option, std::to_string(*value));
   };
@@ -255,18 +250,13 @@ std::string to_command_line(const PlanArguments& arguments) {
   if (arguments.configuration != Configuration()) {
     put("--config", to_string(arguments.configuration));
   }
-  if (tiling.algorithm != Algorithm::automatic) put("--algo", algorithm_word(tiling.algorithm));
+  put_choice("--algo", kAlgorithms, tiling.algorithm, TilingOptions{}.algorithm);
   if (tiling.m != 0) put("--tile", std::to_string(tiling.m));
   if (tiling.points == Points::integer) put("--points", "integer");
-  for (const auto& [name, arithmetic] : kArithmetics) {
-    if (arithmetic == tiling.arithmetic && arithmetic != Arithmetic::automatic) {
-      put("--arithmetic", name);
-    }
-  }
+  put_choice("--arithmetic", kArithmetics, tiling.arithmetic, TilingOptions{}.arithmetic);
   if (tiling.precision != Precision::f32) put("--precision", to_string(tiling.precision));
-  if (tiling.output_layout != TilingOptions{}.output_layout) {
-    put("--output-layout", to_string(tiling.output_layout));
-  }
+  put_choice("--output-layout", kOutputLayouts, tiling.output_layout,
+             TilingOptions{}.output_layout);
   if (tiling.filters == FilterMode::prepared) put("--filters", "prepared");
   if (tiling.group_tiles != 0) put("--group-tiles", std::to_string(tiling.group_tiles));
   if (tiling.whole_tensors) put("--window", "whole");
@@ -278,11 +268,7 @@ std::string to_command_line(const PlanArguments& arguments) {
   put_number("--dgo", mapping.dgo);
   put_number("--m-groups", mapping.m_groups);
   if (arguments.options.backend == Backend::cuda) put("--backend", "cuda");
-  for (const auto& [name, launch] : kLaunches) {
-    if (launch == arguments.options.cuda_launch && launch != CudaLaunch::persistent) {
-      put("--launch", name);
-    }
-  }
+  put_choice("--launch", kLaunches, arguments.options.cuda_launch, PlanOptions{}.cuda_launch);
   if (arguments.options.num_blocks != 0) {
     put("--blocks", std::to_string(arguments.options.num_blocks));
   }
