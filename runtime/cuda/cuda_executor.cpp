@@ -119,6 +119,8 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
   args.dilation_h = i32(p.dilation_h);
   args.dilation_w = i32(p.dilation_w);
   args.groups = i32(p.groups);
+  args.x_scale = kernels.x_scale;
+  args.w_scale = kernels.w_scale;
   args.layout = p.layout;
   args.relu = p.epilogue.relu;
   args.tiles_h = i32(tiling.tiles_h);
@@ -231,14 +233,10 @@ class CudaExecutor final : public Executor {
     TaskArgs args = args_;
     args.w = static_cast<const float*>(w);
     args.u = static_cast<float*>(prepared);
-    if (kernels_.measure != nullptr) {
-      std::uint32_t* const magnitudes = magnitudes_behind(args.u);
-      measure(nullptr, 0, args.w, problem_.w_size(), magnitudes, static_cast<cudaStream_t>(stream));
-      args.w_magnitude = &magnitudes[1];
-    }
     launch_stage(TaskKind::filter_transform, args, filter_tasks_.data(),
                  static_cast<unsigned>(filter_tasks_.size()), static_cast<cudaStream_t>(stream),
                  Start::after_all);
+    if (kernels_.w_scale != 0) launch_redo(args, 0, static_cast<cudaStream_t>(stream));
   }
 
   void execute(const Tensors& tensors, void* workspace, const RunOptions& run) const override {
@@ -259,7 +257,7 @@ class CudaExecutor final : public Executor {
     const auto at = [base](std::size_t offset) { return reinterpret_cast<float*>(base + offset); };
     TaskArgs args = args_;
     args.x = static_cast<const float*>(tensors.x);
-    args.w = static_cast<const float*>(tensors.w);
+    args.w = tensors.prepared_filters != nullptr ? nullptr : static_cast<const float*>(tensors.w);
     args.bias = static_cast<const float*>(tensors.bias);
     args.residual = static_cast<const float*>(tensors.residual);
     args.y = static_cast<float*>(tensors.y);
@@ -270,20 +268,12 @@ class CudaExecutor final : public Executor {
                  ? const_cast<float*>(static_cast<const float*>(tensors.prepared_filters))
                  : at(layout_.u);
     const auto stream = static_cast<cudaStream_t>(run.stream);
-    if (kernels_.measure != nullptr) {
-      auto* const magnitudes = reinterpret_cast<std::uint32_t*>(base + layout_.magnitudes);
-      const bool prepared = tensors.prepared_filters != nullptr;
-      measure(args.x, problem_.x_size(), args.w, prepared ? 0 : problem_.w_size(), magnitudes,
-              stream);
-      args.x_magnitude = &magnitudes[0];
-      args.w_magnitude = prepared ? &magnitudes_behind(args.u)[1] : &magnitudes[1];
-    }
     if (launch_ == CudaLaunch::staged) {
       launch_stages(args, stream);
     } else {
       launch_megakernel(args, base, stream, run.trace);
     }
-    if (kernels_.redo != nullptr) launch_redo(args, stream);
+    if (kernels_.redo != nullptr) launch_redo(args, num_groups_, stream);
   }
 
   void wait(void* workspace, void* stream) const override {
@@ -320,41 +310,24 @@ class CudaExecutor final : public Executor {
     }
   }
 
-  static std::size_t position_bytes(std::int32_t rows, std::int32_t channels) {
-    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(channels) * sizeof(float);
+  // Of so many numbers of V or U in one position.
+  std::size_t position_bytes(std::int32_t rows, std::int32_t channels) const {
+    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(channels) *
+           static_cast<std::size_t>(kernels_.number_bytes);
   }
 
   std::size_t count_filter_bytes(const Tiling& tiling) const {
     const std::size_t chunks = ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
     if (tiling.algorithm == Algorithm::implicit_gemm) {
-      // Split numbers are pairs of halves.
-      const std::size_t number_bytes = tiling.arithmetic == Arithmetic::split_f16 ? 4 : 2;
-      const auto steps = static_cast<std::size_t>(problem_.r * problem_.s * args_.c_padded);
-      return chunks * steps * static_cast<std::size_t>(args_.gemm_filters) * number_bytes +
-             position_bytes(1, args_.k_padded);
+      const auto taps = static_cast<std::size_t>(problem_.r * problem_.s);
+      return chunks * taps * position_bytes(args_.gemm_filters, args_.c_padded) +
+             static_cast<std::size_t>(args_.k_padded) * sizeof(float);
     }
     if (tiling.algorithm != Algorithm::winograd) return tiling.u_bytes();
+    const std::size_t footer_bytes =
+        kernels_.w_scale != 0 ? (3 + filter_tasks_.size()) * sizeof(std::uint32_t) : 0;
     return chunks * tiling.num_positions() * position_bytes(args_.gemm_filters, args_.c_padded) +
-           (kernels_.measure != nullptr ? kMagnitudeBytes : 0);
-  }
-
-  // Prepared split filters carry the magnitude that scaled them behind them.
-  static constexpr std::size_t kMagnitudeBytes = 256;
-  std::uint32_t* magnitudes_behind(float* u) const {
-    return reinterpret_cast<std::uint32_t*>(u + (filter_bytes_ - kMagnitudeBytes) / sizeof(float));
-  }
-
-  // Finds the largest finite magnitudes of x and w on the stream.
-  void measure(const float* x, std::int64_t x_count, const float* w, std::int64_t w_count,
-               std::uint32_t* magnitudes, cudaStream_t stream) const {
-    check(cudaMemsetAsync(magnitudes, 0, 2 * sizeof(std::uint32_t), stream), "magnitudes");
-    constexpr std::int64_t kThreads = 512, kElementsPerThread = 16;
-    const std::int64_t most = 4 * device_.num_sms;
-    const auto blocks = static_cast<unsigned>(std::clamp<std::int64_t>(
-        std::max(x_count, w_count) / (kThreads * kElementsPerThread), 1, most));
-    void* parameters[] = {&x, &x_count, &w, &w_count, &magnitudes};
-    check(cudaLaunchKernel(kernels_.measure, dim3(blocks), dim3(kThreads), parameters, 0, stream),
-          "launch of measure_magnitudes");
+           footer_bytes;
   }
 
   void choose_grid(const PlanOptions& options) {
@@ -406,16 +379,16 @@ class CudaExecutor final : public Executor {
     };
     layout_.counters = place(layout_.num_counters * sizeof(std::uint32_t));
     layout_.waiting = place(num_blocks_ * sizeof(std::uint32_t));
-    layout_.magnitudes =
-        place(kernels_.measure != nullptr ? 2 * sizeof(std::uint32_t)
-              : kernels_.redo != nullptr  ? tiling.num_groups * sizeof(std::uint32_t)
-                                          : 0);
-    const bool winograd = tiling.algorithm == Algorithm::winograd;
-    const auto slot_bytes = [&](std::int32_t channels) {
-      return winograd ? position_bytes(args_.gemm_tiles, channels) * tiling.num_positions() : 0;
-    };
-    layout_.v = place(tiling.v_slots * slot_bytes(args_.c_padded));
-    layout_.m = place(tiling.m_slots * slot_bytes(args_.k_padded));
+    layout_.magnitudes = place(kernels_.redo != nullptr
+                                   ? std::size_t{tiling.num_groups} *
+                                         std::max(1u, tiling.input_tasks) * sizeof(std::uint32_t)
+                                   : 0);
+    const std::size_t positions =
+        tiling.algorithm == Algorithm::winograd ? tiling.num_positions() : 0;
+    layout_.v =
+        place(tiling.v_slots * positions * position_bytes(args_.gemm_tiles, args_.c_padded));
+    layout_.m = place(tiling.m_slots * positions * static_cast<std::size_t>(args_.gemm_tiles) *
+                      static_cast<std::size_t>(args_.k_padded) * sizeof(float));
     layout_.u = place(tiling.filters == FilterMode::every_run ? filter_bytes_ : 0);
     layout_.total = aligned(end);
   }
@@ -459,20 +432,23 @@ class CudaExecutor final : public Executor {
   }
 
   void launch_stages(const TaskArgs& args, cudaStream_t stream) const {
+    const auto stage_of = [this](const Task& task) {
+      return kernels_.stage[static_cast<std::uint32_t>(task.kind)];
+    };
     for (std::size_t begin = 0; begin < host_tasks_.size();) {
-      const TaskKind kind = host_tasks_[begin].kind;
+      const void* const stage = stage_of(host_tasks_[begin]);
       std::size_t end = begin;
-      while (end < host_tasks_.size() && host_tasks_[end].kind == kind) ++end;
-      launch_stage(kind, args, tasks_.data() + begin, static_cast<unsigned>(end - begin), stream,
+      while (end < host_tasks_.size() && stage_of(host_tasks_[end]) == stage) ++end;
+      launch_stage(host_tasks_[begin].kind, args, tasks_.data() + begin,
+                   static_cast<unsigned>(end - begin), stream,
                    begin == 0 ? Start::after_all : Start::with_kernel_before);
       begin = end;
     }
   }
 
-  void launch_redo(TaskArgs args, cudaStream_t stream) const {
+  void launch_redo(TaskArgs args, std::uint32_t num_groups, cudaStream_t stream) const {
     const Task* tasks = tasks_.data();
     auto num_tasks = static_cast<std::uint32_t>(tasks_.size());
-    auto num_groups = num_groups_;
     void* parameters[] = {&args, &tasks, &num_tasks, &num_groups};
     launch(kernels_.redo, static_cast<unsigned>(device_.num_sms), kernels_.most_shared_bytes,
            parameters, stream, Start::with_kernel_before, "redo_kernel");

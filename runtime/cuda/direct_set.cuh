@@ -52,7 +52,8 @@ struct DepthwiseKernel {
 
 template <class Kernel>
 KernelSet direct_kernel_set(const std::string& name) {
-  return make_kernel_set<Kernel, TaskKind::filter_transform, TaskKind::direct>("direct, " + name);
+  return make_kernel_set<Kernel, Stage<TaskKind::filter_transform>, Stage<TaskKind::direct>>(
+      "direct, " + name);
 }
 
 inline std::string shape_text(const DirectShape& shape) {

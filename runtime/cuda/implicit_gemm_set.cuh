@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implicit GEMM's tasks, put together for the executors. sm_90a only.
-//
-// Inputs are scaled by a guess, so that nobody has to read x before the tasks do. They report the
-// largest magnitudes that they met; if the guess did not suit them, redo_kernel, which follows
-// every run, computes the direct tasks again with the right scale.
 #pragma once
 
 #include <string>
 
 #include "mapping/tiling.hpp"
 #include "runtime/cuda/kernel_set.cuh"
+#include "runtime/cuda/redo.cuh"
 #include "tasks/cuda/implicit_gemm.cuh"
+#include "tasks/cuda/scale_guess.cuh"
 
 namespace megaconv::cuda {
 
@@ -21,8 +19,7 @@ struct ImplicitGemmKernel {
   static constexpr int kThreads = Gemm::kThreads;
   static constexpr int kBlocksPerSm = 1;
 
-  // FP16 has the magnitudes from kLeast to kMost with all the bits of both halves.
-  static constexpr float kGuess = Numbers::kScaled ? 4.0f : 1.0f, kLeast = 0x1p-2f, kMost = 0x1p15f;
+  static constexpr ScaleGuess kGuess{Numbers::kScaled ? 4.0f : 1.0f, 0x1p-2f, 0x1p15f};
 
   static constexpr int shared_bytes(TaskKind kind) {
     return kind == TaskKind::direct ? static_cast<int>(sizeof(Shared)) : 0;
@@ -32,7 +29,7 @@ struct ImplicitGemmKernel {
     if constexpr (kKind == TaskKind::filter_transform) {
       Gemm::Operand::template transform<kThreads, kLayout>(a, task.block);
     } else if constexpr (kKind == TaskKind::direct) {
-      Gemm::run(a, typename Gemm::Walk(a, task.group, task.block), task.group, kGuess,
+      Gemm::run(a, typename Gemm::Walk(a, task.group, task.block), task.group, a.x_scale,
                 *reinterpret_cast<Shared*>(shared));
     }
   }
@@ -40,19 +37,8 @@ struct ImplicitGemmKernel {
   /// All direct tasks once more, unless the guess was right.
   static __device__ void redo(const TaskArgs& a, const Task* tasks, std::uint32_t num_tasks,
                               std::uint32_t num_groups, std::byte* shared) {
-    __shared__ MagnitudeBits most;
-    if (threadIdx.x == 0) most = 0;
-    __syncthreads();
-    MagnitudeBits own = 0;
-    for (std::uint32_t i = threadIdx.x; i < num_groups; i += kThreads) {
-      own = max(own, a.x_magnitudes[i]);
-    }
-    own = __reduce_max_sync(0xffffffffu, own);
-    if (threadIdx.x % 32 == 0) atomicMax(&most, own);
-    __syncthreads();
-    const float scaled = __uint_as_float(most) * kGuess;
-    if (most == 0 || (scaled >= kLeast && scaled < kMost)) return;
-    const float scale = split_scale(most, 1.0f);
+    const float scale = corrected_scale<kThreads>(kGuess, a.x_magnitudes, num_groups);
+    if (scale == 0.0f) return;
     for (std::uint32_t i = blockIdx.x; i < num_tasks; i += gridDim.x) {
       if (tasks[i].kind != TaskKind::direct) continue;
       Gemm::run(a, typename Gemm::Walk(a, tasks[i].group, tasks[i].block), tasks[i].group, scale,
@@ -61,23 +47,18 @@ struct ImplicitGemmKernel {
   }
 };
 
-template <class Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
-    redo_kernel(const TaskArgs args, const Task* tasks, std::uint32_t num_tasks,
-                std::uint32_t num_groups) {
-  extern __shared__ __align__(16) std::byte shared[];
-  wait_for_kernel_before();
-  Kernel::redo(args, tasks, num_tasks, num_groups, shared);
-}
-
 template <class Numbers, Layout kLayout>
 KernelSet implicit_gemm_kernels(const Tiling& tiling) {
   const auto make = [&]<int kFilters, int kPlaces>() {
     using Kernel = ImplicitGemmKernel<Numbers, kFilters, kPlaces, kLayout>;
-    KernelSet set = make_kernel_set<Kernel, TaskKind::filter_transform, TaskKind::direct>(
-        std::string("implicit GEMM, ") + to_string(tiling.arithmetic) + ", tiles of " +
-        std::to_string(kFilters) + " filters x " + std::to_string(kPlaces) + " places");
+    KernelSet set =
+        make_kernel_set<Kernel, Stage<TaskKind::filter_transform>, Stage<TaskKind::direct>>(
+            std::string("implicit GEMM, ") + to_string(tiling.arithmetic) + ", tiles of " +
+            std::to_string(kFilters) + " filters x " + std::to_string(kPlaces) + " places");
     if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
+    set.x_scale = Kernel::kGuess.scale;
+    set.number_bytes =
+        (Numbers::kSplit ? 2 : 1) * static_cast<int>(sizeof(typename Numbers::Number));
     set.capability = 90;
     set.gemm_filters = kFilters;
     set.channel_multiple = Numbers::kDepth;

@@ -10,18 +10,28 @@
 
 namespace megaconv::cuda {
 
-/// `kKinds`: the task kinds that Kernel has.
-template <class Kernel, TaskKind... kKinds>
+/// Kinds of task that depend on none of each other, and run side by side in one stage.
+template <TaskKind... kKinds>
+struct Stage {
+  template <class Kernel>
+  static void add_to(KernelSet& set) {
+    const int shared_bytes = std::max({Kernel::shared_bytes(kKinds)...});
+    ((set.stage[static_cast<int>(kKinds)] =
+          reinterpret_cast<const void*>(&stage_kernel<Kernel, kKinds...>),
+      set.shared_bytes[static_cast<int>(kKinds)] = shared_bytes),
+     ...);
+    set.most_shared_bytes = std::max(set.most_shared_bytes, shared_bytes);
+  }
+};
+
+/// `Stages`: those of Kernel's tasks.
+template <class Kernel, class... Stages>
 KernelSet make_kernel_set(std::string name) {
   KernelSet set{};
   set.name = std::move(name);
   set.num_threads = Kernel::kThreads;
   set.megakernel = reinterpret_cast<const void*>(&megakernel<Kernel>);
-  ((set.stage[static_cast<int>(kKinds)] =
-        reinterpret_cast<const void*>(&stage_kernel<Kernel, kKinds>),
-    set.shared_bytes[static_cast<int>(kKinds)] = Kernel::shared_bytes(kKinds)),
-   ...);
-  set.most_shared_bytes = std::max({Kernel::shared_bytes(kKinds)...});
+  (Stages::template add_to<Kernel>(set), ...);
   return set;
 }
 

@@ -35,6 +35,9 @@ KernelSet kernels_for(const Tiling& tiling) {
         return opencnn_chwn_kernels(tiling);
     }
   }
+  if (tiling.arithmetic == Arithmetic::f16) {
+    return nchw ? winograd_f16_4_nchw_kernels(tiling) : winograd_f16_4_nhwc_kernels(tiling);
+  }
   if (tiling.arithmetic == Arithmetic::split_f16) {
     if (tiling.m == 2) {
       return nchw ? winograd_split_2_nchw_kernels(tiling) : winograd_split_2_nhwc_kernels(tiling);

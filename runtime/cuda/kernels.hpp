@@ -17,12 +17,11 @@ struct KernelSet {
   const void* megakernel;  ///< takes (TaskArgs, DeviceRun)
   int num_threads;         ///< of a block
   int capability;          ///< the only one that runs it (90 for sm_90a); 0: any that we support
-  /// Split operands, in front of a run: takes (x, int64 count, w, int64 count, uint32
-  /// magnitudes[2]).
-  const void* measure;
-  /// Behind a run: takes (TaskArgs, const Task*, uint32 tasks, uint32 groups); computes direct
-  /// tasks again where a guessed scale did not suit them. Null: nothing was guessed.
+  /// Behind a run: takes (TaskArgs, const Task*, uint32 tasks, uint32 groups); computes everything
+  /// again if a guessed scale did not suit it. Null: nothing was guessed.
   const void* redo;
+  float x_scale, w_scale;        ///< guesses; w_scale 0: of w, nothing is guessed
+  int number_bytes;              ///< of a number in V and U
   int channel_multiple;          ///< Winograd: C is padded to it in U and V
   int gemm_tiles, gemm_filters;  ///< Winograd: room of a GEMM task
   int most_shared_bytes;         ///< dynamic shared memory of the megakernel
@@ -48,6 +47,8 @@ KernelSet winograd_split_2_nchw_kernels(const Tiling& tiling);
 KernelSet winograd_split_2_nhwc_kernels(const Tiling& tiling);
 KernelSet winograd_split_4_nchw_kernels(const Tiling& tiling);
 KernelSet winograd_split_4_nhwc_kernels(const Tiling& tiling);
+KernelSet winograd_f16_4_nchw_kernels(const Tiling& tiling);
+KernelSet winograd_f16_4_nhwc_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_nchw_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_nhwc_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_f16_nchw_kernels(const Tiling& tiling);

@@ -130,14 +130,16 @@ __device__ inline void wait_for_kernel_before() {
 #endif
 }
 
-/// The staged baseline: one launch per stage, one block per task; the stream orders the stages.
-template <class Kernel, TaskKind kKind>
+/// The staged baseline: one launch per stage, one block per task; the stream orders the stages. A
+/// stage may have several kinds of task.
+template <class Kernel, TaskKind... kKinds>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     stage_kernel(const TaskArgs args, const Task* tasks) {
   extern __shared__ __align__(16) std::byte shared[];
   let_next_start();
   wait_for_kernel_before();
-  Kernel::template run<kKind>(args, tasks[blockIdx.x], shared);
+  const Task& task = tasks[blockIdx.x];
+  ((task.kind == kKinds ? Kernel::template run<kKinds>(args, task, shared) : void()), ...);
 }
 
 }  // namespace megaconv::cuda

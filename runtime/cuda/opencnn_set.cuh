@@ -36,8 +36,8 @@ template <Layout kLayout>
 KernelSet opencnn_kernels(const Tiling& tiling) {
   const std::string name = std::string("opencnn F(2x2,3x3), ") + to_string(tiling.output_layout);
   const auto make = [&]<OutputLayout kOutput>() {
-    return make_kernel_set<OpencnnKernel<kOutput, kLayout>, TaskKind::filter_transform,
-                           TaskKind::direct>(name);
+    return make_kernel_set<OpencnnKernel<kOutput, kLayout>, Stage<TaskKind::filter_transform>,
+                           Stage<TaskKind::direct>>(name);
   };
   switch (tiling.output_layout) {
     case OutputLayout::baseline:

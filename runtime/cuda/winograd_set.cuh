@@ -34,13 +34,15 @@ template <class Kernel>
 KernelSet make_winograd_set(const Tiling& tiling, const std::string& arithmetic) {
   using Tile = typename Kernel::Tile;
   const std::string m = std::to_string(tiling.m);
-  KernelSet set = make_kernel_set<Kernel, TaskKind::filter_transform, TaskKind::input_transform,
-                                  TaskKind::gemm, TaskKind::output_transform>(
-      "winograd F(" + m + "x" + m + ",3x3), " + arithmetic + ", tasks of " +
-      std::to_string(Tile::kRows) + " tiles x " + std::to_string(Tile::kFilters) + " filters");
+  KernelSet set =
+      make_kernel_set<Kernel, Stage<TaskKind::filter_transform, TaskKind::input_transform>,
+                      Stage<TaskKind::gemm>, Stage<TaskKind::output_transform>>(
+          "winograd F(" + m + "x" + m + ",3x3), " + arithmetic + ", tasks of " +
+          std::to_string(Tile::kRows) + " tiles x " + std::to_string(Tile::kFilters) + " filters");
   set.gemm_tiles = Tile::kRows;
   set.gemm_filters = Tile::kFilters;
   set.channel_multiple = Tile::kDepth;
+  set.number_bytes = sizeof(float);
   return set;
 }
 

@@ -28,16 +28,17 @@ namespace megaconv::cuda {
 inline constexpr int kBlockThreads = 256;
 
 struct TaskArgs {
-  // Device pointers; those that the plan does not use are null. Tensors are of the problem's
-  // storage type, float for all algorithms but implicit GEMM.
+  // Device pointers; those that the run does not use are null. Tensors are of the problem's storage
+  // type, which is float unless products are of FP16 or BF16 numbers.
   const float* x;
   const float* w;
   const float* bias;
   const float* residual;
   float* y;
-  const std::uint32_t* x_magnitude;  // split operands: largest finite |x|, |w| as bits
-  const std::uint32_t* w_magnitude;
-  std::uint32_t* x_magnitudes;  // implicit GEMM: [groups], largest finite |x| of each, as bits
+  // FP16 operands: what x and w are multiplied by, and what the tasks that read x met: largest
+  // finite |x| of each group (implicit GEMM), |V| of each input task (Winograd), as bits.
+  float x_scale, w_scale;
+  std::uint32_t* x_magnitudes;
   float* u;
   float* v;
   float* m;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The matrix tile of GEMM tasks on Hopper's tensor cores: 128 rows (Winograd tiles) by kFilters
-// filters, FP32-accurate by split FP16 operands (split_f16.cuh), three products a step.
+// filters. Operands are scaled FP16 numbers: pairs, with three products a step, which are as good
+// as FP32 (split_f16.cuh), or single ones, with one product.
 //
 //   wait for the copies of step s
 //   start the products of step s              the tensor cores run on while
@@ -21,16 +22,31 @@
 
 namespace megaconv::cuda {
 
-template <int kNumFilters>
+/// An operand: steps of kDepth channels, in each all numbers, or all hi, then all lo:
+///   [step][part][kDepth / 8][rows][8 channels]
+template <int kNumParts>
+struct TensorOperand {
+  static constexpr int kParts = kNumParts, kDepth = 64 / kParts, kOctets = kDepth / 8;
+  /// FP16 elements from an operand's start to eight channels of its first row, of the first part.
+  static __device__ std::int64_t octet(int index, int rows) {
+    return static_cast<std::int64_t>(index / kOctets * kParts * kOctets + index % kOctets) * rows *
+           8;
+  }
+  /// From an element of a part to the same of the next.
+  static constexpr int next_part(int rows) { return kDepth * rows; }
+};
+
+template <int kNumFilters, class OperandType>
 struct TensorTile {
+  using Operand = OperandType;
   static constexpr int kRows = 128, kFilters = kNumFilters;
   static constexpr int kThreads = 256, kBlocksPerSm = 2;
-  static constexpr int kDepth = SplitOperand::kDepth, kStages = kFilters == 128 ? 3 : 4;
+  static constexpr int kDepth = Operand::kDepth, kStages = kFilters == 128 ? 3 : 4;
   using Pipeline = BlockPipeline<kThreads, kStages>;
 
   struct Shared {
-    alignas(128) __half a[kStages][SplitOperand::kParts][kDepth / 8][kRows][8];
-    alignas(128) __half b[kStages][SplitOperand::kParts][kDepth / 8][kFilters][8];
+    alignas(128) __half a[kStages][Operand::kParts][Operand::kOctets][kRows][8];
+    alignas(128) __half b[kStages][Operand::kParts][Operand::kOctets][kFilters][8];
     typename Pipeline::Shared pipeline;
   };
 
@@ -90,15 +106,17 @@ struct TensorTile {
     const int first_row = warpgroup_index() * 64;
     wgmma_fence();
 #pragma unroll
-    for (int group = 0; group < kDepth / 8; group += 2) {
+    for (int octet = 0; octet < Operand::kOctets; octet += 2) {
       const auto a = [&](int part) {
-        return wgmma_operand(&shared.a[stage][part][group][first_row][0], kRows * 16);
+        return wgmma_operand(&shared.a[stage][part][octet][first_row][0], kRows * 16);
       };
       const auto b = [&](int part) {
-        return wgmma_operand(&shared.b[stage][part][group][0][0], kFilters * 16);
+        return wgmma_operand(&shared.b[stage][part][octet][0][0], kFilters * 16);
       };
-      wgmma<kFilters>(sums.value, a(0), b(1));
-      wgmma<kFilters>(sums.value, a(1), b(0));
+      if constexpr (Operand::kParts == 2) {
+        wgmma<kFilters>(sums.value, a(0), b(1));
+        wgmma<kFilters>(sums.value, a(1), b(0));
+      }
       wgmma<kFilters>(sums.value, a(0), b(0));
     }
     wgmma_commit();

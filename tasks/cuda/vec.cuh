@@ -41,13 +41,21 @@ __device__ inline Vec<kWidth, Scalar> multiply_add(Scalar scale, Vec<kWidth, Sca
   return sum;
 }
 
-template <int kWidth>
-__device__ inline Vec<kWidth> load(const float* pointer) {
-  return *reinterpret_cast<const Vec<kWidth>*>(pointer);
+/// Numbers of a storage type as floats.
+template <int kWidth, class Stored>
+__device__ inline Vec<kWidth> load(const Stored* pointer) {
+  const auto stored = *reinterpret_cast<const Vec<kWidth, Stored>*>(pointer);
+  Vec<kWidth> value;
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) value.lane[i] = static_cast<float>(stored.lane[i]);
+  return value;
 }
-template <int kWidth>
-__device__ inline void store(float* pointer, Vec<kWidth> value) {
-  *reinterpret_cast<Vec<kWidth>*>(pointer) = value;
+template <int kWidth, class Stored>
+__device__ inline void store(Stored* pointer, Vec<kWidth> value) {
+  Vec<kWidth, Stored> stored;
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) stored.lane[i] = static_cast<Stored>(value.lane[i]);
+  *reinterpret_cast<Vec<kWidth, Stored>*>(pointer) = stored;
 }
 
 /// Calls body(std::integral_constant<int, 0>{}), ... with every index below kCount.

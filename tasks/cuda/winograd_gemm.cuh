@@ -22,12 +22,15 @@ struct WinogradGemm {
     const Part part(a, block);
     const int steps_per_position = a.c_padded / Tile::kDepth;
     const int num_steps = part.num_positions * steps_per_position;
+    // From a step to the next, in floats, whatever the operands are made of.
+    constexpr int kNextV = sizeof(shared.a[0]) / sizeof(float);
+    constexpr int kNextU = sizeof(shared.b[0]) / sizeof(float);
     const std::int64_t first_v =
         static_cast<std::int64_t>(group % a.v_slots) * kPositions + part.first_position;
     const std::int64_t first_u =
         static_cast<std::int64_t>(part.chunk) * kPositions + part.first_position;
-    const float* v = a.v + first_v * a.c_padded * Tile::kRows;
-    const float* u = a.u + first_u * a.c_padded * Tile::kFilters;
+    const float* v = a.v + first_v * steps_per_position * kNextV;
+    const float* u = a.u + first_u * steps_per_position * kNextU;
 
     typename Tile::Pipeline pipeline(shared.pipeline);
     int next_step = 0;  // to be started
@@ -35,8 +38,8 @@ struct WinogradGemm {
       const int stage = pipeline.start_stage();
       pipeline.start(next_step < num_steps, {{shared.a[stage], v, sizeof(shared.a[stage])},
                                              {shared.b[stage], u, sizeof(shared.b[stage])}});
-      v += Tile::kDepth * Tile::kRows;
-      u += Tile::kDepth * Tile::kFilters;
+      v += kNextV;
+      u += kNextU;
       ++next_step;
     };
     for (int i = 0; i < Tile::kStages - 1; ++i) start_next();

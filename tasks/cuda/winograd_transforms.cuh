@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Filter, input and output transform tasks of F(m x m, 3 x 3) in FP32.
+// Filter, input and output transform tasks of F(m x m, 3 x 3), in FP32 whatever the tensors' type.
 //
 // A thread transforms one tile for kWidth neighbouring channels; all alpha^2 values stay in
 // registers. Neighbouring threads take what lies side by side in memory: tiles in NCHW, channels in
@@ -30,7 +30,8 @@ __device__ inline int tiles_in_group(const TaskArgs& a, int group) {
   return min(a.group_tiles, a.num_tiles - group * a.group_tiles);
 }
 
-template <int kM, Points kPoints, Layout kLayout, int kThreads>
+/// Stored: the numbers of x, w, bias, residual and y.
+template <int kM, Points kPoints, Layout kLayout, int kThreads, class Stored = float>
 struct WinogradTransforms {
   using Transform = Winograd1D<kM, kPoints>;
   static constexpr int kAlpha = Transform::kAlpha;
@@ -89,7 +90,7 @@ struct WinogradTransforms {
             kLayout == Layout::nchw
                 ? (static_cast<std::int64_t>(k) * a.c + c) * (kWinogradR * kWinogradR) + tap
                 : (static_cast<std::int64_t>(k) * (kWinogradR * kWinogradR) + tap) * a.c + c;
-        g[r].lane[0] = exists ? a.w[index] : 0.0f;
+        g[r].lane[0] = exists ? static_cast<float>(stored(a.w)[index]) : 0.0f;
       }
       Transform::filter(g, columns[s]);
     }
@@ -134,64 +135,43 @@ struct WinogradTransforms {
     publish_to_copy_engine();
   }
 
-  /// Calls put(position, value) for all positions of V in order, of channels [c, c + kLanes) of one
-  /// tile. More than one: they lie side by side in x, and C is a multiple of kLanes.
+  /// Calls put(position, value) for all positions of V, column by column, of channels
+  /// [c, c + kLanes) of one tile. More than one: they lie side by side in x, and C is a multiple of
+  /// kLanes.
   template <int kLanes, class Put>
   static __device__ void transform_tile(const TaskArgs& a, int tile, int c, Put&& put) {
-    const TilePlace place = tile_place<kM>(a, tile);
-    const std::int64_t image = place.image;
-    const int channel_stride = kLayout == Layout::nchw ? a.h * a.w_in : 1;
-    const float* const pixels = a.x + image * a.h * a.w_in * a.c +
-                                static_cast<std::int64_t>(min(c, a.c - kLanes)) * channel_stride;
-    // Pixels in the padding are loaded from the nearest one of the image and then set to zero, so
-    // that no load waits for a branch. So are channels past C.
-    int row_offset[kAlpha], col_offset[kAlpha];
-    unsigned rows_inside = 0, cols_inside = 0;
-#pragma unroll
-    for (int i = 0; i < kAlpha; ++i) {
-      const int row = place.row - a.pad_h + i, col = place.col - a.pad_w + i;
-      rows_inside |= static_cast<unsigned>(row >= 0 && row < a.h) << i;
-      cols_inside |= static_cast<unsigned>(c < a.c && col >= 0 && col < a.w_in) << i;
-      const int row_stride = kLayout == Layout::nchw ? a.w_in : a.w_in * a.c;
-      const int col_stride = kLayout == Layout::nchw ? 1 : a.c;
-      row_offset[i] = min(max(row, 0), a.h - 1) * row_stride;
-      col_offset[i] = min(max(col, 0), a.w_in - 1) * col_stride;
-    }
-    Vec<kLanes> rows[kAlpha][kAlpha];  // [column][row after the vertical transform]
-#pragma unroll
-    for (int col = 0; col < kAlpha; ++col) {
-      Vec<kLanes> d[kAlpha];
-#pragma unroll
-      for (int row = 0; row < kAlpha; ++row) {
-        const bool inside = (rows_inside >> row & cols_inside >> col & 1) != 0;
-        const Vec<kLanes> pixel = load<kLanes>(pixels + (row_offset[row] + col_offset[col]));
-        d[row] = inside ? pixel : zero<kLanes>();
-      }
-      Transform::input(d, rows[col]);
-    }
+    Vec<kLanes> d[kAlpha][kAlpha];  // [row][column]
+    load_tile(a, tile_place<kM>(a, tile), c, d);
 #pragma unroll
     for (int row = 0; row < kAlpha; ++row) {
+      Vec<kLanes> out[kAlpha];
+      Transform::input(d[row], out);
+#pragma unroll
+      for (int col = 0; col < kAlpha; ++col) d[row][col] = out[col];
+    }
+#pragma unroll
+    for (int col = 0; col < kAlpha; ++col) {
       Vec<kLanes> in[kAlpha], out[kAlpha];
 #pragma unroll
-      for (int col = 0; col < kAlpha; ++col) in[col] = rows[col][row];
+      for (int row = 0; row < kAlpha; ++row) in[row] = d[row][col];
       Transform::input(in, out);
 #pragma unroll
-      for (int col = 0; col < kAlpha; ++col) put(row * kAlpha + col, out[col]);
+      for (int row = 0; row < kAlpha; ++row) put(row * kAlpha + col, out[row]);
     }
   }
 
   /// y of some tiles and filters of one group. block = filter chunk * tile chunks + tile chunk.
   static __device__ void output(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
-    output(a, group, block, [](auto&) {});
+    output(a, group, block, [](float sum) { return sum; });
   }
-  /// The same of M scaled: `scale` is called with each vector of it.
-  template <class Scale>
+  /// The same of M scaled; unscale(sum) undoes that.
+  template <class Unscale>
   static __device__ void output(const TaskArgs& a, std::uint32_t group, std::uint32_t block,
-                                Scale scale) {
+                                Unscale unscale) {
     if (a.k % kWidth == 0) {
-      output_vectors<kWidth>(a, static_cast<int>(group), static_cast<int>(block), scale);
+      output_vectors<kWidth>(a, static_cast<int>(group), static_cast<int>(block), unscale);
     } else {
-      output_vectors<1>(a, static_cast<int>(group), static_cast<int>(block), scale);
+      output_vectors<1>(a, static_cast<int>(group), static_cast<int>(block), unscale);
     }
   }
 
@@ -205,6 +185,68 @@ struct WinogradTransforms {
   };
 
  private:
+  // TaskArgs has all tensors as floats.
+  static __device__ const Stored* stored(const float* tensor) {
+    return reinterpret_cast<const Stored*>(tensor);
+  }
+
+  // The input under a tile, channels [c, c + kLanes); zero in the padding and past C. Pixels there
+  // are loaded from the nearest one of the image and then set to zero, so that no load waits for a
+  // branch.
+  template <int kLanes>
+  static __device__ void load_tile(const TaskArgs& a, const TilePlace& place, int c,
+                                   Vec<kLanes> (&d)[kAlpha][kAlpha]) {
+    const std::int64_t image = place.image;
+    const int channel_stride = kLayout == Layout::nchw ? a.h * a.w_in : 1;
+    const Stored* const pixels = stored(a.x) + image * a.h * a.w_in * a.c +
+                                 static_cast<std::int64_t>(min(c, a.c - kLanes)) * channel_stride;
+    const int row_stride = kLayout == Layout::nchw ? a.w_in : a.w_in * a.c;
+    const int col_stride = kLayout == Layout::nchw ? 1 : a.c;
+    int row_offset[kAlpha], col_offset[kAlpha];
+    unsigned rows_inside = 0, cols_inside = 0;
+#pragma unroll
+    for (int i = 0; i < kAlpha; ++i) {
+      const int row = place.row - a.pad_h + i, col = place.col - a.pad_w + i;
+      rows_inside |= static_cast<unsigned>(row >= 0 && row < a.h) << i;
+      cols_inside |= static_cast<unsigned>(c < a.c && col >= 0 && col < a.w_in) << i;
+      row_offset[i] = min(max(row, 0), a.h - 1) * row_stride;
+      col_offset[i] = min(max(col, 0), a.w_in - 1) * col_stride;
+    }
+    // In NCHW, the four pixels in the middle of a tile's rows are one load if they are aligned.
+    bool in_runs = false;
+    if constexpr (kTilesSideBySide && kM == 4) {
+      in_runs = a.w_in % 4 == 0 && a.pad_w == 1 &&
+                reinterpret_cast<std::uintptr_t>(a.x) % sizeof(Vec<4, Stored>) == 0;
+      if (in_runs) {
+#pragma unroll
+        for (int row = 0; row < kAlpha; ++row) {
+          const Stored* const line = pixels + row_offset[row];
+          const Vec<4> middle = load<4>(line + place.col);
+          d[row][0] = load<1>(line + col_offset[0]);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) d[row][i + 1].lane[0] = middle.lane[i];
+          d[row][kAlpha - 1] = load<1>(line + col_offset[kAlpha - 1]);
+        }
+      }
+    }
+    if (!in_runs) {
+#pragma unroll
+      for (int row = 0; row < kAlpha; ++row) {
+#pragma unroll
+        for (int col = 0; col < kAlpha; ++col) {
+          d[row][col] = load<kLanes>(pixels + (row_offset[row] + col_offset[col]));
+        }
+      }
+    }
+#pragma unroll
+    for (int row = 0; row < kAlpha; ++row) {
+#pragma unroll
+      for (int col = 0; col < kAlpha; ++col) {
+        if ((rows_inside >> row & cols_inside >> col & 1) == 0) d[row][col] = zero<kLanes>();
+      }
+    }
+  }
+
   // Tile and channel vector of a work item: neighbouring items lie side by side in memory.
   struct Item {
     int tile, vector;
@@ -227,10 +269,9 @@ struct WinogradTransforms {
       static_assert(kLanes == 1);
       for (int item = threadIdx.x; item < tiles.count * num_c; item += kThreads) {
         const int tile = item % tiles.count, c = item / tiles.count;
-        float* to = v + static_cast<std::int64_t>(c) * a.gemm_tiles + tile;
-        transform_tile<1>(a, first_tile + tile, first_c + c, [&](int, Vec<1> value) {
-          *to = value.lane[0];
-          to += position_stride;
+        float* const to = v + static_cast<std::int64_t>(c) * a.gemm_tiles + tile;
+        transform_tile<1>(a, first_tile + tile, first_c + c, [&](int position, Vec<1> value) {
+          to[position * position_stride] = value.lane[0];
         });
       }
     } else {
@@ -284,20 +325,20 @@ struct WinogradTransforms {
     }
   }
 
-  template <int kLanes, class Scale>
-  static __device__ void output_vectors(const TaskArgs& a, int group, int block, Scale scale) {
+  template <int kLanes, class Unscale>
+  static __device__ void output_vectors(const TaskArgs& a, int group, int block, Unscale unscale) {
     const TileChunk tiles(a, group, block);
     const int first_k = block / a.tile_chunks * a.filters_per_output_task;
     const int num_vectors = (min(first_k + a.filters_per_output_task, a.k) - first_k) / kLanes;
     const MStrides strides = m_strides<kLayout>(a);
     const float* const slot = a.m + group % a.m_slots * kPositions * strides.position;
+    Stored* const y = reinterpret_cast<Stored*>(a.y);
     for (int index = threadIdx.x; index < tiles.count * num_vectors; index += kThreads) {
       const Item item = split(index, tiles.count, num_vectors);
       const int k = first_k + item.vector * kLanes;
       const int tile = tiles.first + item.tile;
       const TilePlace place = tile_place<kM>(a, group * a.group_tiles + tile);
       const float* const m = slot + tile * strides.tile + k * strides.filter;
-
       Vec<kLanes> rows[kAlpha][kM];  // [column of M][output row]
 #pragma unroll
       for (int col = 0; col < kAlpha; ++col) {
@@ -305,7 +346,6 @@ struct WinogradTransforms {
 #pragma unroll
         for (int row = 0; row < kAlpha; ++row) {
           in[row] = load<kLanes>(m + (row * kAlpha + col) * strides.position);
-          scale(in[row]);
         }
         Transform::output(in, rows[col]);
       }
@@ -316,6 +356,11 @@ struct WinogradTransforms {
 #pragma unroll
         for (int col = 0; col < kAlpha; ++col) in[col] = rows[col][row];
         Transform::output(in, out);
+#pragma unroll
+        for (int col = 0; col < kM; ++col) {
+#pragma unroll
+          for (int i = 0; i < kLanes; ++i) out[col].lane[i] = unscale(out[col].lane[i]);
+        }
         if (place.row + row >= a.p) continue;
         if constexpr (kLayout == Layout::nchw) {
           store_row(a, out, k, ((image * a.k + k) * a.p + place.row + row) * a.q + place.col,
@@ -326,8 +371,8 @@ struct WinogradTransforms {
           for (int col = 0; col < kM; ++col) {
             if (place.col + col < a.q) {
               const Vec<kLanes> bias =
-                  a.bias != nullptr ? load<kLanes>(a.bias + k) : zero<kLanes>();
-              store(a.y + index_y, epilogue(a, out[col] + bias, index_y));
+                  a.bias != nullptr ? load<kLanes>(stored(a.bias) + k) : zero<kLanes>();
+              store(y + index_y, epilogue(a, out[col] + bias, index_y));
             }
             index_y += a.k;
           }
@@ -341,7 +386,8 @@ struct WinogradTransforms {
   static __device__ void store_row(const TaskArgs& a, const Vec<1> (&out)[kM], int k,
                                    std::int64_t index, int room) {
     constexpr int kRun = kM % 4 == 0 ? 4 : 2;
-    const float bias = a.bias != nullptr ? a.bias[k] : 0.0f;
+    const float bias = a.bias != nullptr ? static_cast<float>(stored(a.bias)[k]) : 0.0f;
+    Stored* const y = reinterpret_cast<Stored*>(a.y);
     const bool aligned = a.q % kRun == 0;
 #pragma unroll
     for (int col = 0; col < kM; col += kRun) {
@@ -349,12 +395,12 @@ struct WinogradTransforms {
 #pragma unroll
       for (int i = 0; i < kRun; ++i) run.lane[i] = out[col + i].lane[0] + bias;
       if (aligned) {
-        if (col < room) store(a.y + index + col, epilogue(a, run, index + col));
+        if (col < room) store(y + index + col, epilogue(a, run, index + col));
       } else {
 #pragma unroll
         for (int i = 0; i < kRun; ++i) {
           if (col + i < room) {
-            store(a.y + index + col + i, epilogue(a, Vec<1>{{run.lane[i]}}, index + col + i));
+            store(y + index + col + i, epilogue(a, Vec<1>{{run.lane[i]}}, index + col + i));
           }
         }
       }
@@ -364,7 +410,7 @@ struct WinogradTransforms {
   // Residual and ReLU of the sums that belong to y[index] and what follows it.
   template <int kLanes>
   static __device__ Vec<kLanes> epilogue(const TaskArgs& a, Vec<kLanes> sum, std::int64_t index) {
-    if (a.residual != nullptr) sum = sum + load<kLanes>(a.residual + index);
+    if (a.residual != nullptr) sum = sum + load<kLanes>(stored(a.residual) + index);
     if (a.relu) {
 #pragma unroll
       for (int i = 0; i < kLanes; ++i) sum.lane[i] = fmaxf(sum.lane[i], 0.0f);
