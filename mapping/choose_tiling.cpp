@@ -57,16 +57,26 @@ std::uint64_t winograd_products(const ConvProblem& problem, std::uint64_t m) {
   return tiles * (m + 2) * (m + 2);
 }
 
-// F(4x4) saves most; F(2x2) only where an output so small wastes most of a 4x4 tile. F(6x6) loses
-// accuracy and is never chosen unasked.
-std::uint32_t choose_m(const ConvProblem& problem) {
+// Whether Winograd takes one product of rounded numbers where it has tasks for that.
+bool takes_one_product(const ConvProblem& problem, const TilingOptions& options,
+                       const Target& target) {
+  if (options.arithmetic != Arithmetic::automatic) return options.arithmetic == Arithmetic::f16;
+  return target.split_f16 && permits_f16(problem.dtype, options.precision);
+}
+
+// F(4x4) saves most; F(2x2) only where an output so small wastes most of a 4x4 tile, and not where
+// that would cost three products in place of one. F(6x6) loses accuracy and is never chosen
+// unasked.
+std::uint32_t choose_m(const ConvProblem& problem, const TilingOptions& options,
+                       const Target& target) {
+  if (takes_one_product(problem, options, target)) return 4;
   return winograd_products(problem, 2) < winograd_products(problem, 4) ? 2 : 4;
 }
 
 // Winograd pays when it saves at least half of the multiplications (the transforms take their part
 // of the gain), and there are tiles enough to share each transformed filter among.
-bool winograd_pays(const ConvProblem& problem) {
-  const std::uint32_t m = choose_m(problem);
+bool winograd_pays(const ConvProblem& problem, const TilingOptions& options, const Target& target) {
+  const std::uint32_t m = choose_m(problem, options, target);
   const std::uint64_t products = winograd_products(problem, m);
   const std::uint64_t tiles = products / ((m + 2) * (m + 2));
   const std::uint64_t direct_products = u64(problem.n * problem.p() * problem.q()) * 9;
@@ -92,17 +102,26 @@ std::string obstacle_of(const ConvProblem& problem, const TilingOptions& options
   }
 }
 
-// Whoever says how products, groups or a window shall be, means one of the others.
+// CUDA's direct tasks neither take tensors of 16 bits nor multiply in them.
+bool excludes_direct(const ConvProblem& problem, const TilingOptions& options,
+                     const Target& target) {
+  return target.split_f16 && target.multiprocessors != 0 &&
+         (problem.dtype != DataType::f32 || options.arithmetic == Arithmetic::f16);
+}
+
+// Whoever says how groups or a window shall be, means one of the others; who names an arithmetic,
+// an algorithm that has it.
 bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& options, bool winograd,
                          const Target& target) {
   const bool asked = options.m != 0 || options.group_tiles != 0 || options.v_slots != 0 ||
                      options.m_slots != 0 || options.rows_per_group != 0;
-  // No other tasks on CUDA take tensors of 16 bits, or multiply in them.
-  const bool no_other = target.multiprocessors != 0 &&
-                        (problem.dtype != DataType::f32 || options.arithmetic == Arithmetic::f16);
-  return target.split_f16 && options.arithmetic != Arithmetic::fma && !asked &&
-         problem.layout != Layout::chwn && implicit_gemm_obstacle(problem).empty() &&
-         (no_other || implicit_gemm_pays(problem, options, winograd, target));
+  const Arithmetic arithmetic = implicit_gemm_arithmetic(problem, options);
+  const bool possible =
+      target.split_f16 && problem.layout != Layout::chwn &&
+      implicit_gemm_obstacle(problem).empty() &&
+      arithmetic_need(Algorithm::implicit_gemm, 0, problem.dtype, arithmetic).empty();
+  const bool no_other = !winograd && excludes_direct(problem, options, target);
+  return possible && !asked && (no_other || implicit_gemm_pays(problem, options, winograd, target));
 }
 
 Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& options,
@@ -110,10 +129,12 @@ Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& opti
   const std::string obstacle = obstacle_of(problem, options);
   if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
   if (options.algorithm != Algorithm::automatic) return options.algorithm;
-  const bool winograd =
-      winograd_obstacle(Algorithm::winograd, problem).empty() && winograd_pays(problem);
-  if (takes_implicit_gemm(problem, options, winograd, target)) return Algorithm::implicit_gemm;
-  return winograd ? Algorithm::winograd : Algorithm::direct;
+  const bool possible = winograd_obstacle(Algorithm::winograd, problem).empty() &&
+                        options.arithmetic != Arithmetic::bf16;
+  const bool pays = possible && winograd_pays(problem, options, target);
+  if (takes_implicit_gemm(problem, options, pays, target)) return Algorithm::implicit_gemm;
+  const bool last_resort = possible && excludes_direct(problem, options, target);
+  return pays || last_resort ? Algorithm::winograd : Algorithm::direct;
 }
 
 // Size of the shares when `total` rows are shared out in parts of at most about `most`: the largest
@@ -211,6 +232,9 @@ void choose_gemm_task(Tiling& tiling, std::uint64_t groups, std::uint64_t wanted
 Arithmetic choose_arithmetic(const Tiling& tiling, const TilingOptions& options,
                              const Target& target) {
   if (options.arithmetic != Arithmetic::automatic) return options.arithmetic;
+  // Tensors of 16 bits have no other arithmetic there.
+  const bool one_product = tiling.m == 4 || tiling.problem.dtype != DataType::f32;
+  if (takes_one_product(tiling.problem, options, target) && one_product) return Arithmetic::f16;
   return target.split_f16 && tiling.m != 6 ? Arithmetic::split_f16 : Arithmetic::fma;
 }
 
@@ -309,7 +333,7 @@ Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, con
   tiling.algorithm = choose_algorithm(problem, options, target);
   tiling.filters = options.filters;
   if (is_winograd(tiling.algorithm)) {
-    tiling.m = options.m != 0 ? options.m : choose_m(problem);
+    tiling.m = options.m != 0 ? options.m : choose_m(problem, options, target);
     tiling.points = options.points;
     count_tiles(tiling);
     tiling.arithmetic = choose_arithmetic(tiling, options, target);

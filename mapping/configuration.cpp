@@ -116,7 +116,9 @@ std::vector<ParameterInfo> make_table() {
       choice("points", {word("low-error", Points::low_error), word("integer", Points::integer)},
              &PlanOptions::tiling, &TilingOptions::points));
   put(Parameter::arithmetic,
-      choice("arithmetic", {word("fma", Arithmetic::fma), word("split-f16", Arithmetic::split_f16)},
+      choice("arithmetic",
+             {word("fma", Arithmetic::fma), word("split-f16", Arithmetic::split_f16),
+              word("f16", Arithmetic::f16), word("bf16", Arithmetic::bf16)},
              &PlanOptions::tiling, &TilingOptions::arithmetic));
   put(Parameter::output_layout, choice("output-layout", output_layout_words(), &PlanOptions::tiling,
                                        &TilingOptions::output_layout));

@@ -52,6 +52,12 @@ Rates rates_of(const Tiling& tiling, const Target& target) {
   return {113'000, 80'000, 60'000, 20'000, 0.3, 14, 7, target.cache_bytes_per_worker};
 }
 
+// Of a GEMM task against multiply-adds: three products on tensor cores, at ten times the rate; one
+// at twice the speed of three (expected, implicit_gemm.cpp).
+double product_speed(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::fma ? 1 : arithmetic == Arithmetic::split_f16 ? 3.5 : 7;
+}
+
 double ratio(std::uint64_t whole, std::uint64_t part) {
   return static_cast<double>(whole) / static_cast<double>(part);
 }
@@ -142,25 +148,27 @@ class Model {
     const double own = target_.backend == Backend::cpu ? 1.0 / target_.workers : 1;
     const double v_share = own * share_in_cache(live / target_.workers);
     // Input: each tile is read with its overlap, transformed along both sides, and written to V.
+    const double stored_bytes = static_cast<double>(size_of(tiling_.problem.dtype));
     add_stage(std::uint64_t{tiling_.num_groups} * tiling_.input_tasks,
               t * channels / tiling_.input_tasks * 4 * alpha * alpha * alpha /
                   rates_.transform_flops_per_us,
-              2 * v_bytes / tiling_.input_tasks, v_share);
+              (v_bytes + stored_bytes * positions * t * channels) / tiling_.input_tasks, v_share);
     const double filters_per_task =
         std::min<double>(tiling_.filter_blocks_per_gemm_task * Tiling::kLaneBlock, filters);
     const double positions_per_task = std::min<double>(tiling_.positions_per_gemm_task, positions);
     const double fullness = register_fill(t, rates_) * fill(tiling_.filter_blocks_per_gemm_task, 2);
-    // Three products on tensor cores, at ten times the rate, against one on FMA units.
-    const double rate = rates_.flops_per_us * (tiling_.arithmetic == Arithmetic::fma ? 1 : 3.5);
-    const double u_bytes = 4 * positions_per_task * channels * filters_per_task;
-    add_stage(std::uint64_t{tiling_.num_groups} * tiling_.gemm_tasks,
-              2 * t * channels * filters_per_task * positions_per_task / fullness / rate,
-              u_bytes + 4 * positions_per_task * t * (channels + filters_per_task),
-              std::min(v_share, share_in_cache(v_bytes + 4 * channels * filters_per_task)));
+    const double rate = rates_.flops_per_us * product_speed(tiling_.arithmetic);
+    const double operand_bytes = static_cast<double>(number_bytes(tiling_.arithmetic));
+    add_stage(
+        std::uint64_t{tiling_.num_groups} * tiling_.gemm_tasks,
+        2 * t * channels * filters_per_task * positions_per_task / fullness / rate,
+        positions_per_task *
+            (operand_bytes * channels * (t + filters_per_task) + 4 * t * filters_per_task),
+        std::min(v_share, share_in_cache(v_bytes + operand_bytes * channels * filters_per_task)));
     add_stage(std::uint64_t{tiling_.num_groups} * tiling_.output_tasks,
               t * filters / tiling_.output_tasks * 4 * tiling_.m * alpha * alpha /
                   rates_.transform_flops_per_us,
-              1.5 * m_bytes / tiling_.output_tasks, v_share);
+              (1 + stored_bytes / 8) * m_bytes / tiling_.output_tasks, v_share);
   }
 
   double share_in_cache(double bytes) const {

@@ -102,11 +102,19 @@ Cut best_cut(const ConvProblem& problem, const TilingOptions& options, Arithmeti
   return cut;
 }
 
-// Winograd F(4x4) with split FP16 operands in stages, H200: products at 174 TFLOP/s, V and M once
-// through memory each way, and what no layer went below. Within a third of what was measured on the
-// suite, which is enough to tell where the two part.
-double winograd_us(const ConvProblem& problem) {
-  constexpr double kFlopsPerUs = 174e6, kBytesPerUs = 3.2e6, kSlowdown = 1.1, kLeastUs = 30;
+// Winograd F(4x4) on tensor cores in stages, H200: products at so many operations (each counted
+// once, also where it is three), V and M once through memory each way, and what no layer went
+// below. Split: within a third of what was measured on the suite, which is enough to tell where the
+// two part. One product: the rate of its GEMM tasks is expected, the rest is taken from split.
+struct WinogradTimes {
+  double flops_per_us, bytes_per_us, slowdown, least_us;
+};
+constexpr WinogradTimes kSplitWinograd{174e6, 3.2e6, 1.1, 30};
+constexpr WinogradTimes kOneProductWinograd{350e6, 3.2e6, 1.1, 30};
+
+double winograd_us(const ConvProblem& problem, Arithmetic arithmetic) {
+  const WinogradTimes& times =
+      arithmetic == Arithmetic::split_f16 ? kSplitWinograd : kOneProductWinograd;
   constexpr double kPositions = 36, kGemmTiles = 128;
   const auto round_up = [](double value, double unit) {
     return static_cast<double>(static_cast<std::int64_t>((value + unit - 1) / unit)) * unit;
@@ -116,10 +124,14 @@ double winograd_us(const ConvProblem& problem) {
                           ceil_div(u64(problem.q()), std::uint64_t{4}));
   const double c = static_cast<double>(problem.c), k = round_up(static_cast<double>(problem.k), 64);
   const double flops = 2 * round_up(tiles, kGemmTiles) * kPositions * c * k;
-  const double elements = tiles * kPositions * (c + k) + c * k * kPositions +
-                          2 * static_cast<double>(problem.x_size()) +
-                          static_cast<double>(problem.y_size());
-  return kLeastUs + kSlowdown * (flops / kFlopsPerUs + 4 * elements / kBytesPerUs);
+  const double transformed = kPositions * (tiles * c + c * k), products = kPositions * tiles * k;
+  const double stored =
+      2 * static_cast<double>(problem.x_size()) + static_cast<double>(problem.y_size());
+  const double bytes = static_cast<double>(number_bytes(arithmetic)) * transformed +
+                       sizeof(float) * products +
+                       static_cast<double>(size_of(problem.dtype)) * stored;
+  return times.least_us +
+         times.slowdown * (flops / times.flops_per_us + bytes / times.bytes_per_us);
 }
 
 }  // namespace
@@ -127,8 +139,7 @@ double winograd_us(const ConvProblem& problem) {
 Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOptions& options) {
   if (options.arithmetic != Arithmetic::automatic) return options.arithmetic;
   if (problem.dtype == DataType::bf16) return Arithmetic::bf16;
-  const bool rounded = problem.dtype == DataType::f16 || options.precision != Precision::f32;
-  return rounded ? Arithmetic::f16 : Arithmetic::split_f16;
+  return permits_f16(problem.dtype, options.precision) ? Arithmetic::f16 : Arithmetic::split_f16;
 }
 
 bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options, bool winograd,
@@ -136,7 +147,9 @@ bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options
   if (problem.c < kLeastChannels || target.multiprocessors == 0) return false;
   if (!winograd) return true;
   const Arithmetic arithmetic = implicit_gemm_arithmetic(problem, options);
-  return best_cut(problem, {}, arithmetic, target).us < winograd_us(problem);
+  const bool split = arithmetic == Arithmetic::split_f16;
+  return best_cut(problem, {}, arithmetic, target).us <
+         winograd_us(problem, split ? Arithmetic::split_f16 : Arithmetic::f16);
 }
 
 std::uint32_t resident_workers(Algorithm algorithm, const Target& target) {

@@ -245,8 +245,8 @@ Tiling read_tiling(Values& values, const ConvProblem& problem) {
     tiling.points = values.choice("tiling.points", {Points::low_error, Points::integer});
   }
   if (tiling.algorithm == Algorithm::winograd) {
-    tiling.arithmetic =
-        values.choice("tiling.arithmetic", {Arithmetic::fma, Arithmetic::split_f16});
+    tiling.arithmetic = values.choice("tiling.arithmetic",
+                                      {Arithmetic::fma, Arithmetic::split_f16, Arithmetic::f16});
   }
   if (tiling.algorithm == Algorithm::implicit_gemm) {
     tiling.arithmetic = values.choice("tiling.arithmetic",

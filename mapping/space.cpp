@@ -276,9 +276,9 @@ Space make_space(const ConvProblem& problem, const Target& target, const SpaceOp
   std::vector<Space::Grid> grids;
   std::vector<Space::Constraint> constraints;
   for (AlgorithmSpace part :
-       {winograd_space(problem, target, options.plan.tiling.filters),
-        fused_winograd_space(problem, target), direct_space(problem, target),
-        implicit_gemm_space(problem, target), opencnn_space(problem, target)}) {
+       {winograd_space(problem, target, options.plan.tiling), fused_winograd_space(problem, target),
+        direct_space(problem, target), implicit_gemm_space(problem, target, options.plan.tiling),
+        opencnn_space(problem, target)}) {
     std::move(part.grids.begin(), part.grids.end(), std::back_inserter(grids));
     std::move(part.constraints.begin(), part.constraints.end(), std::back_inserter(constraints));
   }

@@ -15,10 +15,14 @@ struct AlgorithmSpace {
   std::vector<Space::Constraint> constraints;
 };
 
-AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target, FilterMode filters);
+/// `asked`: what the caller fixed, of which a space reads the filter mode, precision and
+/// arithmetic.
+AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target,
+                              const TilingOptions& asked);
 AlgorithmSpace fused_winograd_space(const ConvProblem& problem, const Target& target);
 AlgorithmSpace direct_space(const ConvProblem& problem, const Target& target);
-AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& target);
+AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& target,
+                                   const TilingOptions& asked);
 AlgorithmSpace opencnn_space(const ConvProblem& problem, const Target& target);
 
 /// The values of `values` from 1 to `most`.

@@ -137,14 +137,18 @@ AlgorithmSpace fused_winograd_space(const ConvProblem& problem, const Target& ta
 // far, and have more gaps. Groups of 1 to 16 tiles of 256 places: more amortise a task's start,
 // fewer even out between the multiprocessors. One task runs on each of these at a time, so there
 // is no choice of workers.
-AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& target) {
+AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& target,
+                                   const TilingOptions& asked) {
   AlgorithmSpace space;
-  const bool possible = target.backend == Backend::cuda && target.split_f16 &&
-                        target.multiprocessors != 0 && problem.layout != Layout::chwn &&
-                        implicit_gemm_obstacle(problem).empty();
-  if (!possible) return space;
   TilingOptions options;
   options.algorithm = Algorithm::implicit_gemm;
+  options.precision = asked.precision;
+  options.arithmetic = implicit_gemm_arithmetic(problem, asked);
+  const bool possible =
+      target.backend == Backend::cuda && target.split_f16 && target.multiprocessors != 0 &&
+      problem.layout != Layout::chwn && implicit_gemm_obstacle(problem).empty() &&
+      arithmetic_need(options.algorithm, 0, problem.dtype, options.arithmetic).empty();
+  if (!possible) return space;
   const Tiling chosen = make_tiling(problem, options, target);
   const std::uint64_t q = u64(problem.q());
   const std::uint64_t stripes = ceil_div(q, std::uint64_t{chosen.cols_per_group});

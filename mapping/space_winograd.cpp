@@ -17,9 +17,26 @@ Tiling counted(const ConvProblem& problem, const Configuration& configuration) {
   return tiling;
 }
 
+// What the target runs, the tensors allow at some m, and the precision permits.
+Axis arithmetic_axis(const ConvProblem& problem, const Target& target, Precision precision) {
+  Axis axis{Parameter::arithmetic, {}};
+  const auto add = [&](Arithmetic arithmetic) {
+    const bool has_tasks =
+        arithmetic_need(Algorithm::winograd, 4, problem.dtype, arithmetic).empty();
+    if (has_tasks) axis.values.push_back(static_cast<std::int64_t>(arithmetic));
+  };
+  // CUDA's multiply-adds are for floats alone.
+  if (target.backend != Backend::cuda || problem.dtype == DataType::f32) add(Arithmetic::fma);
+  if (target.split_f16) {
+    add(Arithmetic::split_f16);
+    if (permits_f16(problem.dtype, precision)) add(Arithmetic::f16);
+  }
+  return axis;
+}
+
 // Task sizes: the register tile of the CPU's GEMM is 14 tiles; a GEMM task of the GPU is at most 64
 // tiles x 128 filters or 128 x 64 (choose_tiling.cpp, tiling_cuda.cpp).
-Space::Grid task_axes(const ConvProblem& problem, const Target& target) {
+Space::Grid task_axes(const ConvProblem& problem, const Target& target, Precision precision) {
   const bool cuda = target.backend == Backend::cuda;
   Tiling tiling;
   tiling.problem = problem;
@@ -28,11 +45,7 @@ Space::Grid task_axes(const ConvProblem& problem, const Target& target) {
   grid.push_back({Parameter::algo, {static_cast<std::int64_t>(Algorithm::winograd)}});
   grid.push_back({Parameter::tile, {2, 4, 6}});
   grid.push_back({Parameter::points, {static_cast<std::int64_t>(Points::low_error)}});
-  Axis arithmetic{Parameter::arithmetic, {static_cast<std::int64_t>(Arithmetic::fma)}};
-  if (target.split_f16) {
-    arithmetic.values.push_back(static_cast<std::int64_t>(Arithmetic::split_f16));
-  }
-  grid.push_back(std::move(arithmetic));
+  grid.push_back(arithmetic_axis(problem, target, precision));
   grid.push_back(
       {Parameter::group_tiles, cuda ? std::vector<std::int64_t>{32, 64, 128}
                                     : std::vector<std::int64_t>{14, 28, 42, 56, 84, 112}});
@@ -66,14 +79,14 @@ Space::Constraint asked_for(Parameter parameter, std::int64_t value, const char*
 }  // namespace
 
 AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target,
-                              FilterMode filter_mode) {
+                              const TilingOptions& asked) {
   AlgorithmSpace space;
   if (!winograd_obstacle(Algorithm::winograd, problem).empty() || problem.layout == Layout::chwn)
     return space;
-  Space::Grid interleaved = task_axes(problem, target), others = interleaved;
+  Space::Grid interleaved = task_axes(problem, target, asked.precision), others = interleaved;
   interleaved.push_back({Parameter::policy, {static_cast<std::int64_t>(Policy::interleaved)}});
   // Without filter transforms it is the same order, and few workers gain nothing from it.
-  if (filter_mode == FilterMode::every_run && target.backend == Backend::cuda) {
+  if (asked.filters == FilterMode::every_run && target.backend == Backend::cuda) {
     interleaved.back().values.push_back(static_cast<std::int64_t>(Policy::blended));
   }
   interleaved.push_back({Parameter::dig, distances(target)});
@@ -119,14 +132,18 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target,
                                    [problem](const Configuration& c) -> std::uint64_t {
                                      return counted(problem, c).num_positions();
                                    }));
-  space.constraints.push_back({"arithmetic", [](const Configuration& c) {
-                                 const bool split =
-                                     c.get(Parameter::arithmetic) ==
-                                     static_cast<std::int64_t>(Arithmetic::split_f16);
-                                 return split && c.get(Parameter::tile) == 6
-                                            ? std::string("split-f16 with tile 6, must be 2 or 4")
-                                            : std::string();
-                               }});
+  space.constraints.push_back(
+      {"arithmetic", [problem](const Configuration& c) {
+         const auto arithmetic = c.get(Parameter::arithmetic);
+         if (!arithmetic) return std::string();
+         const std::int64_t m = c.get(Parameter::tile).value_or(4);
+         const std::string need =
+             arithmetic_need(Algorithm::winograd, static_cast<std::uint32_t>(m), problem.dtype,
+                             static_cast<Arithmetic>(*arithmetic));
+         return need.empty() ? need
+                             : value_text(Parameter::arithmetic, *arithmetic) + " with tile " +
+                                   std::to_string(m) + ", must be " + need;
+       }});
   if (target.backend == Backend::cuda) {
     space.constraints.push_back(
         {"transform-tiles", [](const Configuration& c) {
@@ -139,9 +156,9 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target,
         {"gemm-filters", [](const Configuration& c) {
            const std::int64_t group = c.get(Parameter::group_tiles).value_or(1);
            const std::int64_t filters = c.get(Parameter::gemm_filters).value_or(1);
-           const bool split =
-               c.get(Parameter::arithmetic) == static_cast<std::int64_t>(Arithmetic::split_f16);
-           const std::int64_t wide_tiles = split ? 128 : 64;
+           constexpr auto kFma = static_cast<std::int64_t>(Arithmetic::fma);
+           const bool on_tensor_cores = c.get(Parameter::arithmetic).value_or(kFma) != kFma;
+           const std::int64_t wide_tiles = on_tensor_cores ? 128 : 64;
            if ((group <= wide_tiles && filters <= 8) || (group <= 128 && filters <= 4)) {
              return std::string();
            }

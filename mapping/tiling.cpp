@@ -137,34 +137,9 @@ void derive_opencnn(Tiling& tiling) {
   tiling.gemm_tasks = u32(u64(opencnn::num_blocks(a)));
 }
 
-// Whether there are tasks with the tiling's arithmetic.
 void check_arithmetic(const Tiling& tiling) {
   const DataType dtype = tiling.problem.dtype;
-  const bool implicit_gemm = tiling.algorithm == Algorithm::implicit_gemm;
-  std::string must;
-  switch (tiling.arithmetic) {
-    case Arithmetic::split_f16:
-      if (dtype != DataType::f32) {
-        must = "f32 tensors";
-      } else if (!implicit_gemm && tiling.algorithm != Algorithm::winograd) {
-        must = "winograd or implicit_gemm";
-      } else if (!implicit_gemm && tiling.m != 2 && tiling.m != 4) {
-        must = "m = 2 or 4";
-      }
-      break;
-    case Arithmetic::f16:
-    case Arithmetic::bf16:
-      if (!implicit_gemm) {
-        must = "implicit_gemm";
-      } else if (tiling.arithmetic == Arithmetic::bf16 && dtype != DataType::bf16) {
-        must = "bf16 tensors";
-      } else if (tiling.arithmetic == Arithmetic::f16 && dtype == DataType::bf16) {
-        must = "f32 or f16 tensors";
-      }
-      break;
-    default:
-      if (implicit_gemm) must = "another algorithm";
-  }
+  const std::string must = arithmetic_need(tiling.algorithm, tiling.m, dtype, tiling.arithmetic);
   if (must.empty()) return;
   throw Error(Status::unsupported, std::string("arithmetic ") + to_string(tiling.arithmetic) +
                                        " in " + to_string(tiling.algorithm) +
@@ -210,7 +185,8 @@ std::uint32_t Tiling::filter_blocks() const {
 
 std::uint64_t Tiling::v_slot_bytes() const {
   if (algorithm != Algorithm::winograd) return 0;
-  return std::uint64_t{num_positions()} * channel_blocks() * group_tiles * kBlockBytes;
+  return std::uint64_t{num_positions()} * channel_blocks() * group_tiles * kLaneBlock *
+         number_bytes(arithmetic);
 }
 
 std::uint64_t Tiling::m_slot_bytes() const {
@@ -222,7 +198,8 @@ std::uint64_t Tiling::u_bytes() const {
   if (algorithm == Algorithm::opencnn) return u64(opencnn::u_size(problem)) * sizeof(float);
   const std::uint64_t filter_elements =
       is_winograd(algorithm) ? std::uint64_t{num_positions()} : u64(problem.r * problem.s);
-  return filter_elements * filter_blocks() * channel_words(*this) * kBlockBytes;
+  return filter_elements * filter_blocks() * channel_words(*this) * kLaneBlock *
+         number_bytes(arithmetic);
 }
 
 std::uint64_t channel_words(const Tiling& tiling) {
@@ -271,6 +248,31 @@ std::string implicit_gemm_obstacle(const ConvProblem& a) {
 
 std::string winograd_obstacle(Algorithm algorithm, const ConvProblem& problem) {
   return fast_3x3_obstacle(algorithm, problem);
+}
+
+std::string arithmetic_need(Algorithm algorithm, std::uint32_t m, DataType dtype,
+                            Arithmetic arithmetic) {
+  const bool implicit_gemm = algorithm == Algorithm::implicit_gemm;
+  const bool multiplies_matrices = implicit_gemm || algorithm == Algorithm::winograd;
+  switch (arithmetic) {
+    case Arithmetic::split_f16:
+      if (dtype != DataType::f32) return "f32 tensors";
+      if (!multiplies_matrices) return "winograd or implicit_gemm";
+      return implicit_gemm || m == 2 || m == 4 ? "" : "m = 2 or 4";
+    case Arithmetic::f16:
+      if (!multiplies_matrices) return "winograd or implicit_gemm";
+      if (implicit_gemm) return dtype == DataType::bf16 ? "f32 or f16 tensors" : "";
+      return m == 4 ? "" : "m = 4";
+    case Arithmetic::bf16:
+      if (dtype != DataType::bf16) return "bf16 tensors";
+      return implicit_gemm ? "" : "implicit_gemm";
+    default:
+      return implicit_gemm ? "another algorithm" : "";
+  }
+}
+
+bool permits_f16(DataType dtype, Precision precision) {
+  return dtype == DataType::f16 || dtype == DataType::bf16 || precision != Precision::f32;
 }
 
 bool is_winograd(Algorithm algorithm) {

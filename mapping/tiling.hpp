@@ -20,6 +20,11 @@ constexpr std::uint64_t u64(std::int64_t value) { return static_cast<std::uint64
 /// Bytes of one lane block in U, V, M or a packed input.
 inline constexpr std::uint64_t kBlockBytes = Tiling::kLaneBlock * sizeof(float);
 
+/// Bytes of one number of U and V: 2 where one product of 16-bit numbers is taken. M is FP32.
+constexpr std::uint64_t number_bytes(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::f16 || arithmetic == Arithmetic::bf16 ? 2 : sizeof(float);
+}
+
 /// Words of 32 bits that hold the channels of one conv group in U, V and packed inputs: one each;
 /// direct tasks on i8 have four in one.
 std::uint64_t channel_words(const Tiling& tiling);
@@ -30,6 +35,15 @@ std::string winograd_obstacle(Algorithm algorithm, const ConvProblem& problem);
 
 /// Winograd on the CPU's layouts, in tasks per stage or fused.
 bool is_winograd(Algorithm algorithm);
+
+/// What would have to be otherwise for `algorithm` to have tasks with this arithmetic ("f32
+/// tensors"); empty when it has. Of the device and of direct convolution it knows nothing.
+std::string arithmetic_need(Algorithm algorithm, std::uint32_t m, DataType dtype,
+                            Arithmetic arithmetic);
+
+/// Whether products may be of numbers that are rounded to FP16: tensors have 16 bits, or the
+/// precision asked for permits it.
+bool permits_f16(DataType dtype, Precision precision);
 
 /// Throws Error(invalid_argument) unless there is an F(m x m, 3 x 3).
 void check_m(std::uint32_t m);

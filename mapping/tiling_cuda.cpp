@@ -10,14 +10,21 @@ namespace {
 
 // Tiles and lane blocks of filters that GEMM tasks have room for, and the channels that one
 // multiplies at least, in all its positions, so that filling its pipeline and taking its ticket
-// stay small, unless that would leave workers without tasks. Narrow tasks are for few filters.
+// stay small, unless that would leave workers without tasks. Narrow tasks are for few filters. One
+// product of FP16 numbers takes half as long as three.
 struct GemmShape {
   std::uint32_t tiles, filter_blocks, least_channels;
 };
-constexpr GemmShape kWide{64, 128 / Tiling::kLaneBlock, 256};
-constexpr GemmShape kNarrow{128, 64 / Tiling::kLaneBlock, 256};
-constexpr GemmShape kSplitWide{128, 128 / Tiling::kLaneBlock, 1024};
-constexpr GemmShape kSplitNarrow{128, 64 / Tiling::kLaneBlock, 1024};
+constexpr std::uint32_t kWide = 128 / Tiling::kLaneBlock, kNarrow = 64 / Tiling::kLaneBlock;
+GemmShape gemm_shape(Arithmetic arithmetic, std::uint32_t filter_blocks) {
+  const bool narrow = filter_blocks <= kNarrow;
+  if (arithmetic == Arithmetic::fma) {
+    return narrow ? GemmShape{128, kNarrow, 256} : GemmShape{64, kWide, 256};
+  }
+  const std::uint32_t least_channels = arithmetic == Arithmetic::split_f16 ? 1024 : 2048;
+  return {128, narrow ? kNarrow : kWide, least_channels};
+}
+
 // A transform task takes one lane block of channels: 8 tiles a thread at m = 4, about as long as a
 // GEMM task. Fewer tiles than its group's, but at least this many (128 bytes of V in a row), where
 // there would be too few tasks for all workers.
@@ -30,10 +37,7 @@ constexpr std::uint32_t kFilterTaskChannelBlocks = 4;
 void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, const Target& target) {
   const std::uint32_t channel_blocks = tiling.channel_blocks();
   const std::uint32_t filter_blocks = tiling.filter_blocks();
-  const bool narrow = filter_blocks <= kNarrow.filter_blocks;
-  const bool split = tiling.arithmetic == Arithmetic::split_f16;
-  const GemmShape& shape =
-      split ? (narrow ? kSplitNarrow : kSplitWide) : (narrow ? kNarrow : kWide);
+  const GemmShape shape = gemm_shape(tiling.arithmetic, filter_blocks);
   const std::uint64_t tiles = options.group_tiles != 0 ? options.group_tiles : shape.tiles;
   tiling.group_tiles = u32(std::min(tiles, tiling.num_tiles()));
   tiling.filter_blocks_per_gemm_task = std::min(filter_blocks, shape.filter_blocks);

@@ -125,6 +125,15 @@ void random_cuda_plan(Dice& dice, VerifyCase& item, const VerifyLimits& limits, 
     options.tiling.precision = dice.one_of({Precision::f32, Precision::tf32});
     if (item.problem.layout == Layout::chwn) item.problem.layout = Layout::nhwc;
   }
+  // V and U of whole numbers are not exact in the 11 bits of FP16.
+  const bool rounds =
+      limits.tensor_cores && !item.integer && options.tiling.algorithm == Algorithm::winograd;
+  if (rounds && dice.chance(40)) {
+    item.problem.dtype = dice.one_of({DataType::f32, DataType::f16, DataType::bf16});
+    options.tiling.m = dice.one_of<std::uint32_t>({0, 4});
+    options.tiling.arithmetic = dice.one_of({Arithmetic::automatic, Arithmetic::f16});
+    options.tiling.precision = Precision::tf32;
+  }
   if (dice.chance(30)) options.num_blocks = dice.small(300);
   options.cuda_launch = dice.one_of({CudaLaunch::persistent, CudaLaunch::persistent,
                                      CudaLaunch::one_block_per_task, CudaLaunch::staged});

@@ -8,20 +8,27 @@
 #include <sstream>
 
 namespace megaconv::cli {
+namespace {
+
+const char* arithmetic_text(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::split_f16 ? "split f16" : to_string(arithmetic);
+}
+
+}  // namespace
 
 std::string algorithm_text(const Tiling& tiling) {
   if (tiling.algorithm == Algorithm::direct) return "direct";
   if (tiling.algorithm == Algorithm::implicit_gemm) {
-    const bool split = tiling.arithmetic == Arithmetic::split_f16;
-    return std::string("implicit GEMM, ") + (split ? "split f16" : to_string(tiling.arithmetic));
+    return std::string("implicit GEMM, ") + arithmetic_text(tiling.arithmetic);
   }
   if (tiling.algorithm == Algorithm::opencnn) {
     return std::string("opencnn, ") + to_string(tiling.output_layout);
   }
   const char* const fused = tiling.algorithm == Algorithm::fused_winograd ? "fused " : "";
-  return fmt::format("{0}winograd F({1}x{1}, 3x3){2}{3}", fused, tiling.m,
+  const bool fma = tiling.arithmetic == Arithmetic::fma;
+  return fmt::format("{0}winograd F({1}x{1}, 3x3){2}{3}{4}", fused, tiling.m,
                      tiling.m == 4 && tiling.points == Points::integer ? ", integer points" : "",
-                     tiling.arithmetic == Arithmetic::split_f16 ? ", split f16" : "");
+                     fma ? "" : ", ", fma ? "" : arithmetic_text(tiling.arithmetic));
 }
 
 std::vector<std::string> mapping_properties(const Lowering& lowering) {

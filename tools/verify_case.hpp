@@ -44,7 +44,7 @@ Verdict check(const VerifyCase& item);
 struct VerifyLimits {
   std::int64_t batch = 3, channels = 48, extent = 32, filter = 7;
   std::uint32_t threads = 4;
-  bool tensor_cores = false;  ///< CUDA: the device runs implicit GEMM
+  bool tensor_cores = false;  ///< CUDA: the device runs tasks for tensor cores
 };
 
 /// The case that belongs to a seed, of any storage type or that one. Half of them are problems that

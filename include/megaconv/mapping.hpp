@@ -35,22 +35,26 @@ enum class Algorithm : std::uint8_t {
 /// low_error has 2.2 times less error at m = 4; integer keeps integers exact, which tests use.
 enum class Points : std::uint8_t { low_error, integer };
 
-/// What is asked of the arithmetic on f32 tensors: errors no worse than those of multiplying in the
-/// format and summing in FP32. A permission: where only more accurate arithmetic runs, or that is
-/// faster, it is used. Tensors of f16 and bf16 are multiplied as they are, whatever is asked.
+/// What is asked of the arithmetic on f32 tensors: errors no worse than those of the same algorithm
+/// when it multiplies in the format and sums in FP32. (Winograd multiplies transformed numbers, and
+/// its error is greater than that of a direct sum in the same format.) A permission: where only
+/// more accurate arithmetic runs, or that is faster, it is used. Tensors of f16 and bf16 always
+/// permit what has their own precision or more.
 enum class Precision : std::uint8_t { f32, tf32, f16, bf16 };
 
 const char* to_string(Precision precision) noexcept;  ///< "f32", "tf32", "f16", "bf16"
 
-/// How products are computed; sums are FP32 always. The first two are FP32-accurate.
+/// How products are computed; sums are FP32 always. fma and split_f16 are FP32-accurate. All but
+/// fma are for tensor cores: CUDA on compute capability 9.0.
 enum class Arithmetic : std::uint8_t {
   automatic,  ///< the fastest that the precision allows and that runs
   fma,        ///< FP32 multiply-adds
-  split_f16,  ///< tensor cores: pairs of scaled FP16 numbers, three products of them; CUDA on
-              ///< compute capability 9.0, f32 tensors, implicit GEMM or Winograd with m = 2 or 4
-  f16,        ///< tensor cores: FP16 numbers, one product; f32 tensors' are scaled and rounded to
-              ///< the 11 bits that TF32 has, too; the same device, implicit GEMM
-  bf16,       ///< the same with the numbers of bf16 tensors
+  split_f16,  ///< pairs of scaled FP16 numbers, three products of them; f32 tensors, implicit
+              ///< GEMM or Winograd with m = 2 or 4
+  f16,        ///< FP16 numbers, one product. Implicit GEMM: of f16 tensors as they are, of f32
+              ///< tensors scaled and rounded to the 11 bits that TF32 has, too. Winograd with
+              ///< m = 4: V and U scaled and rounded once, of f32, f16 and bf16 tensors
+  bf16,       ///< the same with the numbers of bf16 tensors; implicit GEMM
 };
 
 const char* to_string(Arithmetic arithmetic) noexcept;  ///< "automatic", "fma", "split_f16", ...

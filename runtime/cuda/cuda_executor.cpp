@@ -533,12 +533,15 @@ std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const Pla
                 std::string(dtype == DataType::i8 ? "storage type i8" : "epilogue scale") +
                     ": backend cuda, must be cpu");
   }
-  if (dtype != DataType::f32 && tiling.algorithm != Algorithm::implicit_gemm) {
-    throw Error(Status::unsupported, std::string("storage type ") + to_string(dtype) +
-                                         " on backend cuda: algorithm " +
-                                         to_string(tiling.algorithm) +
-                                         ", must be implicit_gemm (stride 1, one group; compute "
-                                         "capability 9.0)");
+  const bool takes_16_bits =
+      tiling.algorithm == Algorithm::implicit_gemm ||
+      (tiling.algorithm == Algorithm::winograd && tiling.arithmetic == Arithmetic::f16);
+  if (dtype != DataType::f32 && !takes_16_bits) {
+    throw Error(Status::unsupported,
+                std::string("storage type ") + to_string(dtype) + " on backend cuda: algorithm " +
+                    to_string(tiling.algorithm) + ", arithmetic " + to_string(tiling.arithmetic) +
+                    ", must be implicit_gemm or winograd with arithmetic f16 (stride 1, one group; "
+                    "compute capability 9.0)");
   }
   return std::make_unique<cuda::CudaExecutor>(lowering, options);
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which problems a verb works on, and how.
+#include <map>
+
 #include "tests/catch.hpp"
 #include "tests/tools/scratch_folder.hpp"
 #include "tools/plan_arguments.hpp"
@@ -140,6 +142,29 @@ TEST_CASE("random_case takes the storage type that is asked for, with what it ca
     const VerifyCase item = random_case(seed, {}, false, Backend::cpu, DataType::i8);
     CHECK(item.problem.dtype == DataType::i8);
     CHECK_NOTHROW(make_plan(item.problem, item.plan));
+  }
+}
+
+TEST_CASE("random_case has tasks of tensor cores for every type, and none that rounds integers") {
+  const Target hopper{
+      .backend = Backend::cuda, .workers = 264, .split_f16 = true, .multiprocessors = 132};
+  VerifyLimits limits;
+  limits.tensor_cores = true;
+  std::map<DataType, int> rounded;  // cases of Winograd with FP16 numbers
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    const bool integer = seed % 4 == 0;
+    const VerifyCase item = random_case(seed, limits, integer, Backend::cuda);
+    const PlanOptions& options = item.plan.options;
+    if (options.tiling.v_slots != 0) continue;  // may not fit the order
+    CAPTURE(to_command(item));
+    const Tiling tiling = lower(item.problem, options.tiling, options.mapping, hopper).graph.tiling;
+    const bool rounds =
+        tiling.algorithm == Algorithm::winograd && tiling.arithmetic == Arithmetic::f16;
+    if (rounds) ++rounded[item.problem.dtype];
+    CHECK_FALSE((rounds && integer));
+  }
+  for (const DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
+    CHECK(rounded[dtype] > 2);
   }
 }
 
