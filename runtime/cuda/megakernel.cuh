@@ -4,6 +4,8 @@
 // its business.
 #pragma once
 
+#include <algorithm>
+
 #include "runtime/cuda/device_sync.cuh"
 #include "tasks/cuda/task_args.hpp"
 
@@ -130,10 +132,19 @@ __device__ inline void wait_for_kernel_before() {
 #endif
 }
 
+/// Blocks of a stage that share an SM: Kernel's, or what it says of these kinds of task.
+template <class Kernel, TaskKind... kKinds>
+constexpr int stage_blocks_per_sm() {
+  if constexpr (requires { Kernel::stage_blocks_per_sm(TaskKind{}); }) {
+    return std::min({Kernel::stage_blocks_per_sm(kKinds)...});
+  }
+  return Kernel::kBlocksPerSm;
+}
+
 /// The staged baseline: one launch per stage, one block per task; the stream orders the stages. A
 /// stage may have several kinds of task.
 template <class Kernel, TaskKind... kKinds>
-__global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
+__global__ void __launch_bounds__(Kernel::kThreads, (stage_blocks_per_sm<Kernel, kKinds...>()))
     stage_kernel(const TaskArgs args, const Task* tasks) {
   extern __shared__ __align__(16) std::byte shared[];
   let_next_start();

@@ -31,15 +31,6 @@ __device__ inline float split_scale(MagnitudeBits magnitude, float gain) {
   return __uint_as_float(__float_as_uint(scale) & kInfinityBits);
 }
 
-/// The halves of `scaled`, which is already multiplied by the scale.
-struct SplitHalves {
-  __half hi, lo;
-};
-__device__ inline SplitHalves split(float scaled) {
-  const __half hi = __float2half_rn(scaled);
-  return {hi, __float2half_rn(scaled - __half2float(hi))};
-}
-
 /// |x|, or 0 where x is an infinity or a NaN.
 __device__ inline float finite_magnitude(float x) {
   const float magnitude = fabsf(x);

@@ -18,6 +18,11 @@ struct WinogradKernel {
   // Several workers on an SM keep the multipliers busy while one waits for memory; with the threads
   // of all, 128 registers a thread remain.
   static constexpr int kBlocksPerSm = Tile::kBlocksPerSm;
+  /// In a stage of one kind: outputs of one filter a thread leave room for more loads on their way.
+  static constexpr int stage_blocks_per_sm(TaskKind kind) {
+    const bool narrow = kind == TaskKind::output_transform && kLayout == Layout::nchw && kM == 4;
+    return narrow ? kBlocksPerSm * 3 / 2 : kBlocksPerSm;
+  }
 
   /// Dynamic shared memory of a task.
   static constexpr int shared_bytes(TaskKind kind) {
@@ -26,6 +31,8 @@ struct WinogradKernel {
         return static_cast<int>(sizeof(typename Tile::Shared));
       case TaskKind::input_transform:
         return TransformTasks::kPatchBytes;
+      case TaskKind::output_transform:
+        return TransformTasks::kOutputBytes;
       default:
         return 0;
     }
@@ -40,7 +47,7 @@ struct WinogradKernel {
     } else if constexpr (kKind == TaskKind::gemm) {
       Gemm::run(args, task.group, task.block, *reinterpret_cast<typename Tile::Shared*>(shared));
     } else if constexpr (kKind == TaskKind::output_transform) {
-      TransformTasks::output(args, task.group, task.block);
+      TransformTasks::output(args, task.group, task.block, shared);
     }
   }
 };

@@ -28,10 +28,11 @@ struct WinogradTensorTransforms {
   using Base = WinogradTransforms<kM, kPoints, kLayout, kThreads, Stored>;
   static constexpr int kPositions = Base::kPositions;
 
-  // V and U in [least, most) keep all bits: of split numbers the low halves, too, of what is 2^5
-  // times smaller. The guesses suit |V| from 1 to 2^13 and |U| from 2^-7 to 2^6, single numbers 2^5
-  // less as well.
-  static constexpr float kLeast = Operand::kParts == 2 ? 0x1p3f : 0x1p-2f, kMost = 0x1p16f;
+  // Scaled numbers from kLeast to kMost keep all bits: of split ones the low halves, too, even
+  // where they are 2^5 times smaller than the largest. The guesses suit |V| from 1 to 2^13 and |U|
+  // from 2^-7 to 2^6, single numbers 2^5 less as well.
+  static constexpr float kLeast = Operand::kParts == 2 ? 0x1p3f : 0x1p-2f;
+  static constexpr float kMost = 65504;  // of FP16
   static constexpr ScaleGuess kInputGuess{0x1p3f, kLeast, kMost};
   static constexpr ScaleGuess kFilterGuess{0x1p10f, kLeast, kMost};
 
@@ -57,7 +58,7 @@ struct WinogradTensorTransforms {
                   k / a.filters_per_gemm_task * kPositions * stride +
                   Operand::octet(c / 8, Tile::kFilters) +
                   Tile::column(k % a.filters_per_gemm_task) * 8 + c % 8;
-      Base::transform_filter(a, k, c, [&](int, float value) {
+      Base::template transform_filter<float>(a, k, c, [&](int, float value) {
         most.add(value);
         put_number(u, Operand::next_part(Tile::kFilters), value * a.w_scale);
         u += stride;
@@ -73,7 +74,7 @@ struct WinogradTensorTransforms {
   /// channels in NHWC, else tiles, whose rows are a sector of memory each.
   struct Patch {
     static constexpr int kOctets = kLayout == Layout::nchw ? 1 : 2, kTiles = 64 / kOctets;
-    static constexpr int kWarpChannels = kLayout == Layout::nchw ? 4 : 16;
+    static constexpr int kWarpChannels = kLayout == Layout::nchw ? 4 : 8;
     static constexpr int kWarpTiles = 32 / kWarpChannels;
     __half value[kPositions][Operand::kParts][kOctets][kTiles][8];
   };
@@ -88,24 +89,42 @@ struct WinogradTensorTransforms {
     const int first_octet = chunk * a.channels_per_input_task / 8;
     const bool last = chunk + 1 == a.input_channel_chunks;
     const int end_octet = last ? a.c_padded / 8 : first_octet + a.channels_per_input_task / 8;
+    const int first_tile = static_cast<int>(group) * a.group_tiles + tiles.first;
     Patch* const patches = reinterpret_cast<Patch*>(shared);
-    const int patches_down = (tiles.count + Patch::kTiles - 1) / Patch::kTiles;
-    const int num_patches = patches_down * ((end_octet - first_octet) / Patch::kOctets);
+    int next = 0;
     const bool writer = threadIdx.x < 32;
-    LargestFinite most;
-    for (int i = 0; i < num_patches; ++i) {
-      Patch& patch = patches[i % kPatches];
-      const int tile = i % patches_down * Patch::kTiles;
-      const int octet = first_octet + i / patches_down * Patch::kOctets;
-      if (writer) {
-        ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<kPatches - 1>{});
+    __half2 most = {};
+    for (int tile = 0; tile < tiles.count; tile += Patch::kTiles) {
+      const Part part(a, first_tile + tile, tiles.count - tile);
+      for (int octet = first_octet; octet < end_octet; octet += Patch::kOctets) {
+        Patch& patch = patches[next++ % kPatches];
+        if (writer) {
+          ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<kPatches - 1>{});
+        }
+        __syncthreads();
+        part.for_each(a, octet * 8, [&](int in_patch, int channel, int col, const auto& rows) {
+          put_column(&patch.value[col][0][channel / 8][in_patch][channel % 8], rows, a.x_scale,
+                     most);
+        });
+        ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
+        __syncthreads();
+        if (writer) write(a, patch, group, tiles.first + tile, tiles.count - tile, octet);
       }
-      __syncthreads();
-      fill(a, patch, static_cast<int>(group) * a.group_tiles + tiles.first + tile,
-           tiles.count - tile, octet * 8, most);
-      ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
-      __syncthreads();
-      if (writer) write(a, patch, group, tiles.first + tile, tiles.count - tile, octet);
+    }
+    // An infinity came from one in x, or from too large a scale: what was the largest number?
+    LargestFinite largest;
+    const float scaled = fmaxf(__low2float(most), __high2float(most));
+    if (__syncthreads_or(scaled > kMost)) {
+      for (int tile = 0; tile < tiles.count; tile += Patch::kTiles) {
+        const Part part(a, first_tile + tile, tiles.count - tile);
+        for (int octet = first_octet; octet < end_octet; octet += Patch::kOctets) {
+          part.for_each(a, octet * 8, [&](int, int, int, const auto& rows) {
+            for (const Vec<1>& value : rows) largest.add(value.lane[0]);
+          });
+        }
+      }
+    } else {
+      largest.add(scaled / a.x_scale);
     }
     if (writer) {
       ::cuda::ptx::cp_async_bulk_wait_group(::cuda::ptx::n32_t<0>{});
@@ -113,48 +132,79 @@ struct WinogradTensorTransforms {
     }
     const std::uint32_t input_tasks = static_cast<std::uint32_t>(a.tile_chunks) *
                                       static_cast<std::uint32_t>(a.input_channel_chunks);
-    note_magnitude<kThreads>(most, &a.x_magnitudes[group * input_tasks + block]);
+    note_magnitude<kThreads>(largest, &a.x_magnitudes[group * input_tasks + block]);
   }
 
-  static __device__ void output(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
+  static constexpr int kOutputBytes = Base::kOutputBytes;
+  static __device__ void output(const TaskArgs& a, std::uint32_t group, std::uint32_t block,
+                                std::byte* shared) {
     const float of_input = 1.0f / a.x_scale, of_filter = 1.0f / footer(a).scale;
     // The smaller factor first: no step overflows where the result does not.
     const float first = fminf(of_input, of_filter), second = fmaxf(of_input, of_filter);
-    Base::output(a, group, block, [=](float sum) { return sum * first * second; });
+    Base::output(a, group, block, shared, [=](float sum) { return sum * first * second; });
   }
 
  private:
-  // Number of an operand, its parts `next_part` elements apart.
+  // The tile that a thread transforms for a patch, in some of its channels.
+  class Part {
+   public:
+    /// Of num_tiles tiles from first_tile of all on.
+    __device__ Part(const TaskArgs& a, int first_tile, int num_tiles)
+        : exists_(tile() < num_tiles), window_(a, first_tile + (exists_ ? tile() : 0)) {}
+    /// Calls put(tile and channel of the patch, column, rows of V) for all columns.
+    template <class Put>
+    __device__ void for_each(const TaskArgs& a, int first_c, Put&& put) const {
+      if (!exists_) return;
+#pragma unroll 1
+      for (int c = channel(); c < Patch::kOctets * 8; c += Patch::kWarpChannels) {
+        Base::template transform_tile<1>(
+            a, window_, first_c + c,
+            [&](int col, const Vec<1>(&rows)[Base::kAlpha]) { put(tile(), c, col, rows); });
+      }
+    }
+
+   private:
+    static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
+    static __device__ int tile() {
+      static_assert(Patch::kTiles == Patch::kWarpTiles * kThreads / 32);
+      return static_cast<int>(threadIdx.x) / 32 * Patch::kWarpTiles +
+             (Base::kTilesSideBySide ? lane() % Patch::kWarpTiles : lane() / Patch::kWarpChannels);
+    }
+    static __device__ int channel() {
+      return Base::kTilesSideBySide ? lane() / Patch::kWarpTiles : lane() % Patch::kWarpChannels;
+    }
+
+    const bool exists_;
+    const typename Base::Window window_;
+  };
+
+  // One number of U: as one of an operand, or as two, `next_part` elements apart.
   static __device__ void put_number(__half* to, int next_part, float scaled) {
+    const __half high = __float2half_rn(scaled);
+    to[0] = high;
     if constexpr (Operand::kParts == 2) {
-      const SplitHalves halves = split(scaled);
-      to[0] = halves.hi;
-      to[next_part] = halves.lo;
-    } else {
-      to[0] = __float2half_rn(scaled);
+      to[next_part] = __float2half_rn(scaled - __half2float(high));
     }
   }
 
-  // The first num_tiles of a patch, from `first_tile` of all and from channel first_c on.
-  static __device__ void fill(const TaskArgs& a, Patch& patch, int first_tile, int num_tiles,
-                              int first_c, LargestFinite& most) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    constexpr bool kTilesFirst = Base::kTilesSideBySide;
-    constexpr int kWarps = kThreads / 32, kUnitsDown = Patch::kTiles / Patch::kWarpTiles;
-    constexpr int kUnits = kUnitsDown * Patch::kOctets * 8 / Patch::kWarpChannels;
-    for (int unit = static_cast<int>(threadIdx.x) / 32; unit < kUnits; unit += kWarps) {
-      const int tile = unit % kUnitsDown * Patch::kWarpTiles +
-                       (kTilesFirst ? lane % Patch::kWarpTiles : lane / Patch::kWarpChannels);
-      const int c = unit / kUnitsDown * Patch::kWarpChannels +
-                    (kTilesFirst ? lane / Patch::kWarpTiles : lane % Patch::kWarpChannels);
-      if (tile >= num_tiles) continue;
-      __half* const to = &patch.value[0][0][c / 8][tile][c % 8];
-      Base::template transform_tile<1>(
-          a, first_tile + tile, first_c + c, [&](int position, Vec<1> value) {
-            most.add(value.lane[0]);
-            put_number(to + position * sizeof(patch.value[0]) / sizeof(__half),
-                       sizeof(patch.value[0][0]) / sizeof(__half), value.lane[0] * a.x_scale);
-          });
+  // The same for a column of V in a patch; `most` becomes the largest magnitude, two at a time.
+  static __device__ void put_column(__half* to, const Vec<1> (&rows)[Base::kAlpha], float scale,
+                                    __half2& most) {
+    constexpr int kNextPart = sizeof(Patch::value[0][0]) / sizeof(__half);
+    constexpr int kNextRow = Base::kAlpha * sizeof(Patch::value[0]) / sizeof(__half);
+#pragma unroll
+    for (int row = 0; row < Base::kAlpha; row += 2, to += 2 * kNextRow) {
+      const float first = rows[row].lane[0] * scale, second = rows[row + 1].lane[0] * scale;
+      const __half2 high = __floats2half2_rn(first, second);
+      most = __hmax2(most, __habs2(high));
+      to[0] = __low2half(high);
+      to[kNextRow] = __high2half(high);
+      if constexpr (Operand::kParts == 2) {
+        const float2 of_high = __half22float2(high);
+        const __half2 low = __floats2half2_rn(first - of_high.x, second - of_high.y);
+        to[kNextPart] = __low2half(low);
+        to[kNextPart + kNextRow] = __high2half(low);
+      }
     }
   }
 

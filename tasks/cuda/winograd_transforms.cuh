@@ -66,7 +66,7 @@ struct WinogradTransforms {
       const int c = chunk.first_c + item / chunk.num_k;
       float* u = a.u + k / a.filters_per_gemm_task * kPositions * position_stride +
                  static_cast<std::int64_t>(c) * a.gemm_filters + k % a.filters_per_gemm_task;
-      transform_filter(a, k, c, [&](int, float value) {
+      transform_filter<double>(a, k, c, [&](int, float value) {
         *u = value;
         u += position_stride;
       });
@@ -74,11 +74,12 @@ struct WinogradTransforms {
     publish_to_copy_engine();
   }
 
-  /// Calls put(position, value) for all positions of U in order, of one filter and channel.
-  template <class Put>
+  /// Calls put(position, value) for all positions of U in order, of one filter and channel,
+  /// computed in Scalar.
+  template <class Scalar, class Put>
   static __device__ void transform_filter(const TaskArgs& a, int k, int c, Put&& put) {
     const bool exists = k < a.k && c < a.c;
-    using Number = Vec<1, double>;
+    using Number = Vec<1, Scalar>;
     Number columns[kWinogradR][kAlpha];
 #pragma unroll
     for (int s = 0; s < kWinogradR; ++s) {
@@ -101,7 +102,8 @@ struct WinogradTransforms {
       Transform::filter(in, out);
 #pragma unroll
       for (int col = 0; col < kAlpha; ++col) {
-        put(row * kAlpha + col, static_cast<float>(Transform::kGScale * out[col].lane[0]));
+        put(row * kAlpha + col,
+            static_cast<float>(static_cast<Scalar>(Transform::kGScale) * out[col].lane[0]));
       }
     }
   }
@@ -135,13 +137,30 @@ struct WinogradTransforms {
     publish_to_copy_engine();
   }
 
-  /// Calls put(position, value) for all positions of V, column by column, of channels
+  /// The input under a tile: where it begins in channel 0, and which of its rows and columns exist.
+  struct Window {
+    const Stored* start;
+    unsigned rows, cols;  // a bit for each
+    __device__ Window(const TaskArgs& a, int tile) : rows(0), cols(0) {
+      const TilePlace place = tile_place<kM>(a, tile);
+      const int row = place.row - a.pad_h, col = place.col - a.pad_w;
+      start = stored(a.x) + static_cast<std::int64_t>(place.image) * a.h * a.w_in * a.c +
+              static_cast<std::int64_t>(row) * row_stride(a) + col * col_stride(a);
+#pragma unroll
+      for (int i = 0; i < kAlpha; ++i) {
+        rows |= static_cast<unsigned>(row + i >= 0 && row + i < a.h) << i;
+        cols |= static_cast<unsigned>(col + i >= 0 && col + i < a.w_in) << i;
+      }
+    }
+  };
+
+  /// Calls put(column, values) with the rows of all columns of V in order, of channels
   /// [c, c + kLanes) of one tile. More than one: they lie side by side in x, and C is a multiple of
   /// kLanes.
   template <int kLanes, class Put>
-  static __device__ void transform_tile(const TaskArgs& a, int tile, int c, Put&& put) {
+  static __device__ void transform_tile(const TaskArgs& a, const Window& window, int c, Put&& put) {
     Vec<kLanes> d[kAlpha][kAlpha];  // [row][column]
-    load_tile(a, tile_place<kM>(a, tile), c, d);
+    load_tile(a, window, c, d);
 #pragma unroll
     for (int row = 0; row < kAlpha; ++row) {
       Vec<kLanes> out[kAlpha];
@@ -155,25 +174,36 @@ struct WinogradTransforms {
 #pragma unroll
       for (int row = 0; row < kAlpha; ++row) in[row] = d[row][col];
       Transform::input(in, out);
-#pragma unroll
-      for (int row = 0; row < kAlpha; ++row) put(row * kAlpha + col, out[row]);
+      put(col, out);
     }
   }
 
   /// y of some tiles and filters of one group. block = filter chunk * tile chunks + tile chunk.
-  static __device__ void output(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
-    output(a, group, block, [](float sum) { return sum; });
+  /// `shared`: kOutputBytes.
+  static __device__ void output(const TaskArgs& a, std::uint32_t group, std::uint32_t block,
+                                std::byte* shared) {
+    output(a, group, block, shared, [](float sum) { return sum; });
   }
   /// The same of M scaled; unscale(sum) undoes that.
   template <class Unscale>
   static __device__ void output(const TaskArgs& a, std::uint32_t group, std::uint32_t block,
-                                Unscale unscale) {
-    if (a.k % kWidth == 0) {
-      output_vectors<kWidth>(a, static_cast<int>(group), static_cast<int>(block), unscale);
+                                std::byte* shared, Unscale unscale) {
+    const OutputPart part(a, static_cast<int>(group), static_cast<int>(block));
+    if constexpr (kInLines) {
+      output_lines(a, part, *reinterpret_cast<Lines*>(shared), unscale);
+    } else if (a.k % kWidth == 0) {
+      output_vectors<kWidth>(a, part, unscale);
     } else {
-      output_vectors<1>(a, static_cast<int>(group), static_cast<int>(block), unscale);
+      output_vectors<1>(a, part, unscale);
     }
   }
+
+  /// Outputs of the 32 tiles of each warp on their way to threads that store neighbouring ones.
+  struct Lines {
+    float value[kThreads / 32][kM][32 * kM];
+  };
+  static constexpr bool kInLines = kTilesSideBySide && kM == 4;
+  static constexpr int kOutputBytes = kInLines ? static_cast<int>(sizeof(Lines)) : 0;
 
   /// The tiles of its group that a transform task takes.
   struct TileChunk {
@@ -190,59 +220,41 @@ struct WinogradTransforms {
     return reinterpret_cast<const Stored*>(tensor);
   }
 
-  // The input under a tile, channels [c, c + kLanes); zero in the padding and past C. Pixels there
-  // are loaded from the nearest one of the image and then set to zero, so that no load waits for a
-  // branch.
+  static __device__ int row_stride(const TaskArgs& a) {
+    return kLayout == Layout::nchw ? a.w_in : a.w_in * a.c;
+  }
+  static __device__ int col_stride(const TaskArgs& a) { return kLayout == Layout::nchw ? 1 : a.c; }
+
+  // Channels [c, c + kLanes) of a window; zero in the padding and past C.
   template <int kLanes>
-  static __device__ void load_tile(const TaskArgs& a, const TilePlace& place, int c,
+  static __device__ void load_tile(const TaskArgs& a, const Window& window, int c,
                                    Vec<kLanes> (&d)[kAlpha][kAlpha]) {
-    const std::int64_t image = place.image;
-    const int channel_stride = kLayout == Layout::nchw ? a.h * a.w_in : 1;
-    const Stored* const pixels = stored(a.x) + image * a.h * a.w_in * a.c +
-                                 static_cast<std::int64_t>(min(c, a.c - kLanes)) * channel_stride;
-    const int row_stride = kLayout == Layout::nchw ? a.w_in : a.w_in * a.c;
-    const int col_stride = kLayout == Layout::nchw ? 1 : a.c;
-    int row_offset[kAlpha], col_offset[kAlpha];
-    unsigned rows_inside = 0, cols_inside = 0;
-#pragma unroll
-    for (int i = 0; i < kAlpha; ++i) {
-      const int row = place.row - a.pad_h + i, col = place.col - a.pad_w + i;
-      rows_inside |= static_cast<unsigned>(row >= 0 && row < a.h) << i;
-      cols_inside |= static_cast<unsigned>(c < a.c && col >= 0 && col < a.w_in) << i;
-      row_offset[i] = min(max(row, 0), a.h - 1) * row_stride;
-      col_offset[i] = min(max(col, 0), a.w_in - 1) * col_stride;
-    }
+    const std::int64_t channel_stride =
+        kLayout == Layout::nchw ? static_cast<std::int64_t>(a.h) * a.w_in : 1;
+    const Stored* line = window.start + c * channel_stride;
+    const unsigned rows = c < a.c ? window.rows : 0;
     // In NCHW, the four pixels in the middle of a tile's rows are one load if they are aligned.
-    bool in_runs = false;
     if constexpr (kTilesSideBySide && kM == 4) {
-      in_runs = a.w_in % 4 == 0 && a.pad_w == 1 &&
-                reinterpret_cast<std::uintptr_t>(a.x) % sizeof(Vec<4, Stored>) == 0;
-      if (in_runs) {
+      if (a.w_in % 4 == 0 && a.pad_w == 1 &&
+          reinterpret_cast<std::uintptr_t>(a.x) % sizeof(Vec<4, Stored>) == 0) {
 #pragma unroll
-        for (int row = 0; row < kAlpha; ++row) {
-          const Stored* const line = pixels + row_offset[row];
-          const Vec<4> middle = load<4>(line + place.col);
-          d[row][0] = load<1>(line + col_offset[0]);
+        for (int row = 0; row < kAlpha; ++row, line += row_stride(a)) {
+          const bool inside = (rows >> row & 1) != 0;
+          const Vec<4> middle = inside ? load<4>(line + 1) : zero<4>();
+          d[row][0] = inside && (window.cols & 1) != 0 ? load<1>(line) : zero<1>();
 #pragma unroll
           for (int i = 0; i < 4; ++i) d[row][i + 1].lane[0] = middle.lane[i];
-          d[row][kAlpha - 1] = load<1>(line + col_offset[kAlpha - 1]);
+          d[row][5] = inside && (window.cols >> 5 & 1) != 0 ? load<1>(line + 5) : zero<1>();
         }
-      }
-    }
-    if (!in_runs) {
-#pragma unroll
-      for (int row = 0; row < kAlpha; ++row) {
-#pragma unroll
-        for (int col = 0; col < kAlpha; ++col) {
-          d[row][col] = load<kLanes>(pixels + (row_offset[row] + col_offset[col]));
-        }
+        return;
       }
     }
 #pragma unroll
-    for (int row = 0; row < kAlpha; ++row) {
+    for (int row = 0; row < kAlpha; ++row, line += row_stride(a)) {
 #pragma unroll
       for (int col = 0; col < kAlpha; ++col) {
-        if ((rows_inside >> row & cols_inside >> col & 1) == 0) d[row][col] = zero<kLanes>();
+        const bool inside = (rows >> row & window.cols >> col & 1) != 0;
+        d[row][col] = inside ? load<kLanes>(line + col * col_stride(a)) : zero<kLanes>();
       }
     }
   }
@@ -270,9 +282,13 @@ struct WinogradTransforms {
       for (int item = threadIdx.x; item < tiles.count * num_c; item += kThreads) {
         const int tile = item % tiles.count, c = item / tiles.count;
         float* const to = v + static_cast<std::int64_t>(c) * a.gemm_tiles + tile;
-        transform_tile<1>(a, first_tile + tile, first_c + c, [&](int position, Vec<1> value) {
-          to[position * position_stride] = value.lane[0];
-        });
+        transform_tile<1>(a, Window(a, first_tile + tile), first_c + c,
+                          [&](int col, const Vec<1>(&rows)[kAlpha]) {
+#pragma unroll
+                            for (int row = 0; row < kAlpha; ++row) {
+                              to[(row * kAlpha + col) * position_stride] = rows[row].lane[0];
+                            }
+                          });
       }
     } else {
       using ThisPatch = Patch<kLanes>;
@@ -290,8 +306,13 @@ struct WinogradTransforms {
         if (tile < tiles.count && c < num_c) {
           float* const to = &patch.value[0][ThisPatch::index(patch_tile, vector * kLanes)];
           transform_tile<kLanes>(
-              a, first_tile + tile, first_c + c, [&](int position, Vec<kLanes> value) {
-                store(to + position * ThisPatch::kTiles * ThisPatch::kChannels, value);
+              a, Window(a, first_tile + tile), first_c + c,
+              [&](int col, const Vec<kLanes>(&rows)[kAlpha]) {
+#pragma unroll
+                for (int row = 0; row < kAlpha; ++row) {
+                  store(to + (row * kAlpha + col) * ThisPatch::kTiles * ThisPatch::kChannels,
+                        rows[row]);
+                }
               });
         }
         __syncthreads();
@@ -325,59 +346,138 @@ struct WinogradTransforms {
     }
   }
 
-  template <int kLanes, class Unscale>
-  static __device__ void output_vectors(const TaskArgs& a, int group, int block, Unscale unscale) {
-    const TileChunk tiles(a, group, block);
-    const int first_k = block / a.tile_chunks * a.filters_per_output_task;
-    const int num_vectors = (min(first_k + a.filters_per_output_task, a.k) - first_k) / kLanes;
-    const MStrides strides = m_strides<kLayout>(a);
-    const float* const slot = a.m + group % a.m_slots * kPositions * strides.position;
-    Stored* const y = reinterpret_cast<Stored*>(a.y);
-    for (int index = threadIdx.x; index < tiles.count * num_vectors; index += kThreads) {
-      const Item item = split(index, tiles.count, num_vectors);
-      const int k = first_k + item.vector * kLanes;
-      const int tile = tiles.first + item.tile;
-      const TilePlace place = tile_place<kM>(a, group * a.group_tiles + tile);
-      const float* const m = slot + tile * strides.tile + k * strides.filter;
-      Vec<kLanes> rows[kAlpha][kM];  // [column of M][output row]
+  // What an output task is.
+  struct OutputPart {
+    TileChunk tiles;
+    int first_tile;  // of all
+    int first_k, end_k;
+    MStrides strides;
+    const float* sums;  // of its first tile
+    __device__ OutputPart(const TaskArgs& a, int group, int block)
+        : tiles(a, group, block),
+          first_tile(group * a.group_tiles + tiles.first),
+          first_k(block / a.tile_chunks * a.filters_per_output_task),
+          end_k(min(first_k + a.filters_per_output_task, a.k)),
+          strides(m_strides<kLayout>(a)),
+          sums(a.m + group % a.m_slots * kPositions * strides.position +
+               tiles.first * strides.tile) {}
+  };
+
+  // Calls put(row, outputs) for the rows of a tile's outputs, from its sums of M on.
+  template <int kLanes, class Unscale, class Put>
+  static __device__ void transform_sums(const float* sums, const MStrides& strides, Unscale unscale,
+                                        Put&& put) {
+    Vec<kLanes> rows[kAlpha][kM];  // [column of M][output row]
 #pragma unroll
-      for (int col = 0; col < kAlpha; ++col) {
-        Vec<kLanes> in[kAlpha];
+    for (int col = 0; col < kAlpha; ++col) {
+      Vec<kLanes> in[kAlpha];
 #pragma unroll
-        for (int row = 0; row < kAlpha; ++row) {
-          in[row] = load<kLanes>(m + (row * kAlpha + col) * strides.position);
-        }
-        Transform::output(in, rows[col]);
+      for (int row = 0; row < kAlpha; ++row) {
+        in[row] = load<kLanes>(sums + (row * kAlpha + col) * strides.position);
       }
-      const std::int64_t image = place.image;
+      Transform::output(in, rows[col]);
+    }
 #pragma unroll
-      for (int row = 0; row < kM; ++row) {
-        Vec<kLanes> in[kAlpha], out[kM];
+    for (int row = 0; row < kM; ++row) {
+      Vec<kLanes> in[kAlpha], out[kM];
 #pragma unroll
-        for (int col = 0; col < kAlpha; ++col) in[col] = rows[col][row];
-        Transform::output(in, out);
+      for (int col = 0; col < kAlpha; ++col) in[col] = rows[col][row];
+      Transform::output(in, out);
 #pragma unroll
-        for (int col = 0; col < kM; ++col) {
+      for (int col = 0; col < kM; ++col) {
 #pragma unroll
-          for (int i = 0; i < kLanes; ++i) out[col].lane[i] = unscale(out[col].lane[i]);
+        for (int i = 0; i < kLanes; ++i) out[col].lane[i] = unscale(out[col].lane[i]);
+      }
+      put(row, out);
+    }
+  }
+
+  // NCHW, m = 4: a warp takes 32 neighbouring tiles in one filter after the other. Rows of y that
+  // are aligned to vectors are stored by the thread that computed them. Others would fill 4 bytes
+  // of every sector at a time: they go through shared memory, so that neighbours are stored
+  // together.
+  template <class Unscale>
+  static __device__ void output_lines(const TaskArgs& a, const OutputPart& part, Lines& lines,
+                                      Unscale unscale) {
+    constexpr int kWarps = kThreads / 32;
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    auto& line = lines.value[warp];
+    const bool aligned = a.q % kM == 0;
+    const std::int64_t plane = static_cast<std::int64_t>(a.p) * a.q;
+    for (int first = 0; first < part.tiles.count; first += 32) {
+      // The first row of outputs that this thread stores: its own tile's, or each 32nd of all.
+      const int first_image = tile_place<kM>(a, part.first_tile + first).image;
+      std::uint32_t index[kM];  // in filter 0, from the first image on
+      int rows[kM];             // that exist
+#pragma unroll
+      for (int i = 0; i < kM; ++i) {
+        const int tile = first + (aligned ? lane : i * (32 / kM) + lane / kM);
+        const TilePlace place = tile_place<kM>(a, part.first_tile + tile);
+        const int col = place.col + (aligned ? 0 : lane % kM);
+        rows[i] = tile < part.tiles.count && col < a.q ? a.p - place.row : 0;
+        index[i] = static_cast<std::uint32_t>((place.image - first_image) * a.k * plane +
+                                              place.row * a.q + col);
+      }
+      for (int k = part.first_k + warp; k < part.end_k; k += kWarps) {
+        const float bias = a.bias != nullptr ? static_cast<float>(stored(a.bias)[k]) : 0.0f;
+        const std::int64_t of_filter = (static_cast<std::int64_t>(first_image) * a.k + k) * plane;
+        if (first + lane < part.tiles.count) {
+          const float* const sums =
+              part.sums + (first + lane) * part.strides.tile + k * part.strides.filter;
+          transform_sums<1>(sums, part.strides, unscale, [&](int row, const Vec<1>(&out)[kM]) {
+            Vec<kM> run;
+#pragma unroll
+            for (int i = 0; i < kM; ++i) run.lane[i] = out[i].lane[0] + bias;
+            if (!aligned) {
+              store(&line[row][lane * kM], run);
+            } else if (row < rows[0]) {
+              store_outputs(a, of_filter + index[0] + row * a.q, run);
+            }
+          });
         }
-        if (place.row + row >= a.p) continue;
+        if (aligned) continue;
+        __syncwarp();
+#pragma unroll
+        for (int row = 0; row < kM; ++row) {
+#pragma unroll
+          for (int i = 0; i < kM; ++i) {
+            if (row < rows[i]) {
+              store_outputs(a, of_filter + index[i] + row * a.q,
+                            load<1>(&line[row][i * 32 + lane]));
+            }
+          }
+        }
+        __syncwarp();
+      }
+    }
+  }
+
+  template <int kLanes, class Unscale>
+  static __device__ void output_vectors(const TaskArgs& a, const OutputPart& part,
+                                        Unscale unscale) {
+    const int num_vectors = (part.end_k - part.first_k) / kLanes;
+    for (int i = threadIdx.x; i < part.tiles.count * num_vectors; i += kThreads) {
+      const Item item = split(i, part.tiles.count, num_vectors);
+      const int k = part.first_k + item.vector * kLanes;
+      const TilePlace place = tile_place<kM>(a, part.first_tile + item.tile);
+      const std::int64_t image = place.image;
+      const float* const sums = part.sums + item.tile * part.strides.tile + k * part.strides.filter;
+      transform_sums<kLanes>(sums, part.strides, unscale, [&](int row, auto& out) {
+        if (place.row + row >= a.p) return;
         if constexpr (kLayout == Layout::nchw) {
           store_row(a, out, k, ((image * a.k + k) * a.p + place.row + row) * a.q + place.col,
                     a.q - place.col);
         } else {
-          std::int64_t index_y = ((image * a.p + place.row + row) * a.q + place.col) * a.k + k;
+          std::int64_t index = ((image * a.p + place.row + row) * a.q + place.col) * a.k + k;
 #pragma unroll
-          for (int col = 0; col < kM; ++col) {
-            if (place.col + col < a.q) {
-              const Vec<kLanes> bias =
-                  a.bias != nullptr ? load<kLanes>(stored(a.bias) + k) : zero<kLanes>();
-              store(y + index_y, epilogue(a, out[col] + bias, index_y));
-            }
-            index_y += a.k;
+          for (int col = 0; col < kM; ++col, index += a.k) {
+            if (place.col + col >= a.q) continue;
+            const Vec<kLanes> bias =
+                a.bias != nullptr ? load<kLanes>(stored(a.bias) + k) : zero<kLanes>();
+            store_outputs(a, index, out[col] + bias);
           }
         }
-      }
+      });
     }
   }
 
@@ -385,9 +485,8 @@ struct WinogradTransforms {
   // `room` exist. Vectors where all rows of y are aligned to them.
   static __device__ void store_row(const TaskArgs& a, const Vec<1> (&out)[kM], int k,
                                    std::int64_t index, int room) {
-    constexpr int kRun = kM % 4 == 0 ? 4 : 2;
+    constexpr int kRun = 2;
     const float bias = a.bias != nullptr ? static_cast<float>(stored(a.bias)[k]) : 0.0f;
-    Stored* const y = reinterpret_cast<Stored*>(a.y);
     const bool aligned = a.q % kRun == 0;
 #pragma unroll
     for (int col = 0; col < kM; col += kRun) {
@@ -395,27 +494,25 @@ struct WinogradTransforms {
 #pragma unroll
       for (int i = 0; i < kRun; ++i) run.lane[i] = out[col + i].lane[0] + bias;
       if (aligned) {
-        if (col < room) store(y + index + col, epilogue(a, run, index + col));
+        if (col < room) store_outputs(a, index + col, run);
       } else {
 #pragma unroll
         for (int i = 0; i < kRun; ++i) {
-          if (col + i < room) {
-            store(y + index + col + i, epilogue(a, Vec<1>{{run.lane[i]}}, index + col + i));
-          }
+          if (col + i < room) store_outputs(a, index + col + i, Vec<1>{{run.lane[i]}});
         }
       }
     }
   }
 
-  // Residual and ReLU of the sums that belong to y[index] and what follows it.
+  // Stores y[index] and what follows it, with residual and ReLU.
   template <int kLanes>
-  static __device__ Vec<kLanes> epilogue(const TaskArgs& a, Vec<kLanes> sum, std::int64_t index) {
+  static __device__ void store_outputs(const TaskArgs& a, std::int64_t index, Vec<kLanes> sum) {
     if (a.residual != nullptr) sum = sum + load<kLanes>(stored(a.residual) + index);
     if (a.relu) {
 #pragma unroll
       for (int i = 0; i < kLanes; ++i) sum.lane[i] = fmaxf(sum.lane[i], 0.0f);
     }
-    return sum;
+    store(reinterpret_cast<Stored*>(a.y) + index, sum);
   }
 };
 
