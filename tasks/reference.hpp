@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The truth that tests, `megaconv verify` and `megaconv bench` compare with: direct convolution in
-// double, seeded data that is the same with every compiler, and what error each algorithm may have.
+// double, and seeded data that is the same with every compiler.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 
 #include "megaconv/mapping.hpp"
 #include "megaconv/plan.hpp"
+#include "tasks/error_bound.hpp"
 #include "tasks/random_data.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/tile_errors.hpp"
@@ -45,26 +46,6 @@ struct RandomData {
   explicit RandomData(const ConvProblem& problem);
   Filling x, w, scale, bias, residual;
 };
-
-/// What compare() found; u is unit_roundoff() of the storage type.
-struct ErrorReport {
-  double relative_l2 = 0;         ///< ||e|| / ||y||; see compare()
-  double worst_element = 0;       ///< max |e| / (u S); see compare()
-  std::int64_t worst_index = -1;  ///< its place in y; -1 when every element is exact
-};
-
-/// Errors that an algorithm may make.
-struct ErrorBound {
-  double relative_l2 = 0;
-  double worst_element = 0;
-  bool covers(const ErrorReport& report) const {
-    return report.relative_l2 <= relative_l2 && report.worst_element <= worst_element;
-  }
-};
-
-/// The bound that `tiling`'s algorithm promises for its storage type; reference.cpp says where it
-/// comes from.
-ErrorBound error_bound(const Tiling& tiling);
 
 /// Compares y, of the problem's storage type, with reference_convolution's results. An element that
 /// is not finite is an infinite error, unless the reference is too large for the type. Two scales

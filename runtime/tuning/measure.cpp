@@ -2,11 +2,10 @@
 // PlanSource::measure: a short model-guided search in the caller's process, on data of our own.
 //
 // There is no time for a reference in double. The heuristic's plan is checked on kProbes outputs in
-// double; every candidate must then agree with it on all outputs. Errors are compared with the
-// largest S = sum |x||w| of any output, which one more run of the heuristic's plan, on |w|, gives:
-// rounding stays far below the bound, a task left out or doubled is far above. (Results of i8 must
-// be the same.) Numbers here are floats of values that the storage type has; they are converted on
-// the way to and from the device.
+// double; every candidate must then agree with it on all outputs, as well as the error bounds of
+// the two allow (tasks/error_bound.hpp), in the L2 norm and in the worst element. S = sum |x||w|,
+// which these refer to, comes from one more run of the heuristic's plan, on |w|. Numbers here are
+// floats of values that the storage type has; they are converted on the way to and from the device.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -19,7 +18,9 @@
 #include "runtime/tuning/choose_plan.hpp"
 #include "runtime/tuning/scratch_device.hpp"
 #include "runtime/tuning/search.hpp"
+#include "tasks/error_bound.hpp"
 #include "tasks/storage.hpp"
+#include "tasks/strides.hpp"
 
 namespace megaconv {
 namespace {
@@ -30,11 +31,8 @@ constexpr int kProbes = 32;
 constexpr int kSamples = 3;
 // A candidate this much slower than the best after one sample is given up.
 constexpr double kGiveUpAt = 1.3;
-// In units of u times the largest S: above the worst of any algorithm we have (tasks/reference.cpp)
-// twice, below one missing product of average size for up to 2^20 products.
-constexpr double kWorstElement = 400;
-// Two results that are rounded to a narrow type differ by two roundings more, and S is rounded too.
-constexpr double kRoundings = 2.1;
+// S is a result with an error of its own, at most a tenth of it.
+constexpr double kRoundings = 1.1;
 // Every scale; a power of two, so that scaled sums of i8 numbers are exact in double and in float.
 constexpr float kScale = 0.5f;
 
@@ -81,20 +79,19 @@ class InPlaceBench {
     for (float& w : magnitudes) w = std::fabs(w);
     upload(problem_.dtype, w_, magnitudes);
     const std::vector<float> sizes = output_of(plan);
-    const float largest = *std::max_element(sizes.begin(), sizes.end());
-    const double rounding =
-        problem_.dtype == DataType::f32 ? 0 : kRoundings * unit_roundoff(problem_.dtype);
-    if (problem_.dtype != DataType::i8) {
-      tolerance_ =
-          (kWorstElement * unit_roundoff(DataType::f32) + rounding) * static_cast<double>(largest);
-    }
     upload(problem_.dtype, w_, w_host_);
     truth_ = output_of(plan);
+    truth_bound_ = error_bound(plan.lowering().graph.tiling);
+    worst_unit_ = kRoundings * unit_roundoff(problem_.dtype) *
+                  static_cast<double>(*std::max_element(sizes.begin(), sizes.end()));
+    l2_unit_ = kRoundings *
+               std::max(norm(truth_),
+                        2 * norm(sizes) / std::sqrt(static_cast<double>(num_terms(problem_))));
     SearchRandom random(5);
     for (int i = 0; i < kProbes; ++i) {
       const std::size_t at = random.below(truth_.size());
       if (std::fabs(exact(static_cast<std::int64_t>(at)) - static_cast<double>(truth_[at])) >
-          tolerance_) {
+          truth_bound_.worst_element * worst_unit_) {
         throw Error(Status::internal, "measuring in place: the heuristic's plan of " +
                                           to_string(problem_) + " is wrong at " +
                                           std::to_string(at));
@@ -106,10 +103,8 @@ class InPlaceBench {
   double time_ms(const Plan& plan, double best_ms) {
     Run run(*this, plan);
     run.execute();
-    const std::vector<float> y = download_y();
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      const double error = std::fabs(static_cast<double>(y[i]) - static_cast<double>(truth_[i]));
-      if (!(error <= tolerance_)) return std::numeric_limits<double>::infinity();
+    if (!agrees(download_y(), error_bound(plan.lowering().graph.tiling))) {
+      return std::numeric_limits<double>::infinity();
     }
     double least = std::numeric_limits<double>::infinity();
     for (int i = 0; i < kSamples && !(i > 0 && least > kGiveUpAt * best_ms); ++i) {
@@ -146,6 +141,23 @@ class InPlaceBench {
     ScratchMemory workspace_, filters_;
     Tensors tensors_;
   };
+
+  bool agrees(const std::vector<float>& y, const ErrorBound& bound) const {
+    std::vector<float> errors(y.size());
+    double worst = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      errors[i] = std::fabs(y[i] - truth_[i]);
+      worst = std::max(worst, static_cast<double>(errors[i]));  // NaN is for the norm
+    }
+    return worst <= (bound.worst_element + truth_bound_.worst_element) * worst_unit_ &&
+           norm(errors) <= (bound.relative_l2 + truth_bound_.relative_l2) * l2_unit_;
+  }
+  static double norm(const std::vector<float>& values) {
+    double squares = 0;
+    for (const float value : values)
+      squares += static_cast<double>(value) * static_cast<double>(value);
+    return std::sqrt(squares);
+  }
 
   static std::size_t bytes(DataType dtype, std::size_t count) { return count * size_of(dtype); }
   void upload(DataType dtype, const ScratchMemory& to, const std::vector<float>& values) {
@@ -227,7 +239,8 @@ class InPlaceBench {
   std::vector<float> x_host_, w_host_, scale_host_, bias_host_, residual_host_;
   ScratchMemory x_, w_, scale_, bias_, residual_, y_;
   std::vector<float> truth_;
-  double tolerance_ = 0;
+  ErrorBound truth_bound_;
+  double worst_unit_ = 0, l2_unit_ = 0;  // what bounds are multiples of
 };
 
 }  // namespace

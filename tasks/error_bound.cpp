@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tasks/error_bound.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "mapping/tiling.hpp"
+#include "tasks/storage.hpp"
+#include "tasks/strides.hpp"
+
+namespace megaconv {
+namespace {
+
+// L2, for tensors large enough that statistics hold; n = max(C, 16). Measured: worst of 3 to 30
+// seeds on 24x24, 7x7 and 5x5 images, K = 16, padding 0 to 2, normal and ReLU data, AVX-512.
+//
+//                      C = 16    C = 128   C = 512   bound at 16, 128, 512
+//   direct, 3x3        1.9e-7    5.0e-7    9.9e-7    7.2e-7, 2.0e-6, 4.1e-6   u sqrt(L + 2)
+//   F(2,3)             1.6e-7    3.8e-7    6.6e-7    4.0e-7, 1.1e-6, 2.3e-6   1.0e-7 sqrt(n)
+//   F(4,3) low_error   4.9e-7    1.1e-6    2.1e-6    1.2e-6, 3.4e-6, 6.8e-6   3.0e-7 sqrt(n)
+//   F(4,3) integer     1.1e-6    2.1e-6    3.7e-6    2.4e-6, 6.8e-6, 1.4e-5   6.0e-7 sqrt(n)
+//   F(6,3)             2.7e-6    5.5e-6    1.0e-5    4.8e-6, 1.4e-5, 2.7e-5   1.2e-6 sqrt(n)
+//
+// A direct sum of L products and its epilogue make L + 2 roundings (L + 3 with a scale), which for
+// random signs add up with the root of their number. Where outputs are few their norm is a matter
+// of luck: the bounds widen by 1 + 4 / sqrt(outputs). Of 37,000 random problems for each algorithm
+// (C <= 48, images up to 20x20, any epilogue) none had more than 0.7 of these bounds.
+//
+// Worst element, in u S. Direct: the smaller of gamma_(L+2), which is certain, and 6 sqrt(L + 2),
+// which independent roundings exceed with probability 3e-8 (Higham and Mary 2019, theorem 2.4).
+// Winograd: twice or more the worst of the same random problems with C >= 16 (4.9, 28, 54, 90; the
+// second without FMA), which does not grow with C. With few channels S rests on few products, and
+// where these happen to be small e / S is large (780 for F(2,3), 1,337 for F(4,3) integer at C =
+// 2): (16/C)^2 covers that, and the L2 norm is the sharper test there.
+ErrorBound fp32_bound(const Tiling& tiling) {
+  const ConvProblem& problem = tiling.problem;
+  const double luck = 1 + 4 / std::sqrt(static_cast<double>(problem.y_size()));
+  if (tiling.algorithm == Algorithm::direct) {
+    const auto roundings =
+        static_cast<double>(num_terms(problem) + 2 + (problem.epilogue.scale ? 1 : 0));
+    return {unit_roundoff(DataType::f32) * std::sqrt(roundings) * luck,
+            std::min(roundings, 6 * std::sqrt(roundings))};
+  }
+  const auto channels = static_cast<double>(problem.c);
+  const double root = std::sqrt(std::max(channels, 16.0)) * luck;
+  const double few = std::max(1.0, 16 / channels);
+  switch (tiling.m) {
+    case 2:
+      return {1e-7 * root, 16 * few * few};
+    case 4:
+      if (tiling.points == Points::low_error) return {3e-7 * root, 56 * few * few};
+      return {6e-7 * root, 108 * few * few};
+    default:
+      return {1.2e-6 * root, 180 * few * few};
+  }
+}
+
+// F(4,3) with V and U rounded to the 11 bits of FP16, which adds to that. Roundings of different
+// channels are independent, as products are, so that their L2 error does not grow with C; the
+// matrices amplify it. Measured in an emulation that rounds nothing else, in u of FP16; the shapes
+// above, and 20,000 of the random problems for each (tests/tasks/rounded_winograd.test.cpp):
+//
+//                C = 16   C = 128   C = 512   random / (1 + 12 / sqrt(outputs))   bound
+//   low_error    2.6      2.7       2.7       4.2                                 6
+//   integer      5.7      6.0       6.1       9.1                                 13
+//
+// The outputs of a tile share its roundings: luck counts three times as much. Worst element with
+// C >= 16: 16 and 17 u S, of which the bound is twice.
+ErrorBound rounded_winograd_bound(const Tiling& tiling) {
+  const double u = unit_roundoff(DataType::f16);
+  const double luck = 1 + 12 / std::sqrt(static_cast<double>(tiling.problem.y_size()));
+  const double few = std::max(1.0, 16 / static_cast<double>(tiling.problem.c));
+  const ErrorBound sums = fp32_bound(tiling);
+  return {sums.relative_l2 + (tiling.points == Points::low_error ? 6 : 13) * u * luck,
+          sums.worst_element + 34 * few * few * u / unit_roundoff(DataType::f32)};
+}
+
+// Implicit GEMM with one product of numbers that are rounded if they were floats; tensor cores add
+// 16 at a time and cut the sums off.
+ErrorBound one_product_bound(const ConvProblem& problem) {
+  const double luck = 1 + 4 / std::sqrt(static_cast<double>(problem.y_size()));
+  const double u = problem.dtype == DataType::f32 ? unit_roundoff(DataType::f16) : 0;
+  const double cut = 0x1p-23 * (2 + static_cast<double>(num_terms(problem)) / 16);
+  return {std::sqrt(2.0) * u * luck + cut, (2 * u + u * u + cut) / unit_roundoff(DataType::f32)};
+}
+
+ErrorBound sum_bound(const Tiling& tiling) {
+  if (number_bytes(tiling.arithmetic) == sizeof(float)) return fp32_bound(tiling);
+  return tiling.algorithm == Algorithm::winograd ? rounded_winograd_bound(tiling)
+                                                 : one_product_bound(tiling.problem);
+}
+
+}  // namespace
+
+// Sums are of floats whatever the storage type, and the result is rounded once: to a narrow type
+// with an error of u max(|y|, least_normal), for certain. TileErrors takes no norm and no scale for
+// less than that of least_normal, so that u (1 + the sums' relative error) is what rounding adds.
+ErrorBound error_bound(const Tiling& tiling) {
+  const ErrorBound sums = sum_bound(tiling);
+  const DataType dtype = tiling.problem.dtype;
+  if (dtype == DataType::f32) return sums;
+  if (dtype == DataType::i8) return {};  // exact
+  const double u = unit_roundoff(dtype), float_u = unit_roundoff(DataType::f32);
+  return {u + (1 + u) * sums.relative_l2, 1 + (1 + u) * sums.worst_element * (float_u / u)};
+}
+
+}  // namespace megaconv

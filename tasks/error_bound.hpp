@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What error each algorithm may have, and how an error is written down (compare(),
+// tasks/reference.hpp).
+#pragma once
+
+#include <cstdint>
+
+#include "megaconv/mapping.hpp"
+
+namespace megaconv {
+
+/// What compare() found; u is unit_roundoff() of the storage type, S the sum of the magnitudes that
+/// went into an output.
+struct ErrorReport {
+  double relative_l2 = 0;         ///< ||e|| / ||y||; see compare()
+  double worst_element = 0;       ///< max |e| / (u S); see compare()
+  std::int64_t worst_index = -1;  ///< its place in y; -1 when every element is exact
+};
+
+/// Errors that an algorithm may make.
+struct ErrorBound {
+  double relative_l2 = 0;
+  double worst_element = 0;
+  bool covers(const ErrorReport& report) const {
+    return report.relative_l2 <= relative_l2 && report.worst_element <= worst_element;
+  }
+};
+
+/// The bound that `tiling`'s algorithm promises for its storage type; error_bound.cpp says where it
+/// comes from.
+ErrorBound error_bound(const Tiling& tiling);
+
+}  // namespace megaconv
