@@ -157,9 +157,10 @@ std::vector<ParameterInfo> make_table() {
          options.cuda_launch = static_cast<CudaLaunch>(value);
        },
        [](const PlanOptions& options) {
-         return options.cuda_launch == PlanOptions{}.cuda_launch
-                    ? std::nullopt
-                    : std::optional(static_cast<std::int64_t>(options.cuda_launch));
+         // A CPU has one way, whatever is said.
+         const bool free =
+             options.backend == Backend::cpu || options.cuda_launch == PlanOptions{}.cuda_launch;
+         return free ? std::nullopt : std::optional(static_cast<std::int64_t>(options.cuda_launch));
        }});
   return table;
 }

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 
+#include "mapping/launch.hpp"
 #include "mapping/tiling.hpp"
 #include "megaconv/error.hpp"
 
@@ -201,9 +202,10 @@ double estimate_ms(const ConvProblem& problem, const PlanOptions& options, const
       options.backend == Backend::cpu ? options.num_threads : options.num_blocks;
   if (asked != 0) narrowed.workers = std::min(asked, target.workers);
   try {
-    Tiling tiling = make_tiling(problem, options.tiling, narrowed);
-    if (!options.tiling.whole_tensors && tiling.v_slots == tiling.num_groups) tiling.v_slots = 0;
-    return Model(tiling, options, narrowed).ms();
+    const PlanOptions launched = choose_launch(problem, options, narrowed).options;
+    Tiling tiling = make_tiling(problem, launched.tiling, narrowed);
+    if (!launched.tiling.whole_tensors && tiling.v_slots == tiling.num_groups) tiling.v_slots = 0;
+    return Model(tiling, launched, narrowed).ms();
   } catch (const Error&) {
     return std::numeric_limits<double>::infinity();
   }

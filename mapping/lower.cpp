@@ -4,6 +4,7 @@
 #include <exception>
 #include <new>
 
+#include "mapping/policies.hpp"
 #include "mapping/text.hpp"
 #include "mapping/tiling.hpp"
 #include "megaconv/error.hpp"
@@ -57,10 +58,6 @@ bool whole_is_small(const Tiling& tiling, const Target& target) {
 }
 
 // Whoever says something about the order means an order of the stages' tasks, not of fused ones.
-bool asks_for_order(const MappingOptions& options) {
-  return options.policy != Policy::interleaved || options.dig || options.dgo || options.m_groups;
-}
-
 Tiling choose_tiling(const ConvProblem& problem, TilingOptions options, const Target& target,
                      bool order_asked) {
   const Tiling tiling = make_tiling(problem, options, target);

@@ -22,6 +22,12 @@ constexpr bool has_distances(Policy policy) {
   return policy == Policy::interleaved || policy == Policy::blended;
 }
 
+/// Whether anything is said about the order: another policy than the default, or a distance.
+inline bool asks_for_order(const MappingOptions& options) {
+  return options.policy != MappingOptions{}.policy || options.dig || options.dgo ||
+         options.m_groups;
+}
+
 /// Parameters of Algorithm 1, all chosen.
 struct Interleaving {
   std::uint32_t dig = 0, dgo = 0, m_groups = 1;

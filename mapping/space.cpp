@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "mapping/launch.hpp"
 #include "mapping/tiling.hpp"
 #include "megaconv/error.hpp"
 
@@ -269,9 +270,15 @@ std::optional<Rejection> Space::rejection(const Configuration& configuration) co
   return std::nullopt;
 }
 
+Configuration heuristic_configuration(const ConvProblem& problem, const PlanOptions& plan,
+                                      const Target& target) {
+  const PlanOptions launched = choose_launch(problem, plan, target).options;
+  return configuration_of(lower(problem, launched.tiling, launched.mapping, target), target,
+                          launched.cuda_launch);
+}
+
 Space make_space(const ConvProblem& problem, const Target& target, const SpaceOptions& options) {
-  const Lowering lowering = lower(problem, options.plan.tiling, options.plan.mapping, target);
-  const Configuration heuristic = configuration_of(lowering, target, options.plan.cuda_launch);
+  const Configuration heuristic = heuristic_configuration(problem, options.plan, target);
 
   std::vector<Space::Grid> grids;
   std::vector<Space::Constraint> constraints;

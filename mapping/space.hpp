@@ -25,6 +25,10 @@ AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& tar
                                    const TilingOptions& asked);
 AlgorithmSpace opencnn_space(const ConvProblem& problem, const Target& target);
 
+/// What the library chooses by itself for a problem, where `plan` leaves it to choice.
+Configuration heuristic_configuration(const ConvProblem& problem, const PlanOptions& plan,
+                                      const Target& target);
+
 /// The values of `values` from 1 to `most`.
 std::vector<std::int64_t> at_most(std::vector<std::int64_t> values, std::uint64_t most);
 /// Adds a value to an axis that does not have it, in its place.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "mapping/launch.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/machine.hpp"
 #include "runtime/tuning/choose_plan.hpp"
@@ -75,10 +76,16 @@ std::vector<Task> tasks_in_order(const Lowering& lowering) {
   return tasks;
 }
 
+// Who chose the configuration, and why the launch.
+struct Plan::Origin {
+  std::string configuration, launch;
+};
+
 struct Plan::State {
   Lowering lowering;
   Backend backend = Backend::cpu;
-  std::string origin;  // who chose the configuration
+  CudaLaunch launch = CudaLaunch::persistent;
+  Origin origin;
   std::unique_ptr<const Executor> executor;
 
   const Tiling& tiling() const { return lowering.graph.tiling; }
@@ -95,9 +102,11 @@ struct Plan::State {
 };
 
 Plan Plan::create(const ConvProblem& problem, const PlanOptions& options) {
-  const auto plan_with = [&](const PlanOptions& chosen, std::string origin) {
-    return create(lower(problem, chosen.tiling, chosen.mapping, target_of(chosen), chosen.policy),
-                  chosen, std::move(origin));
+  const auto plan_with = [&](const PlanOptions& chosen, const std::string& origin) {
+    const Target target = target_of(chosen);
+    const auto [launched, reason] = choose_launch(problem, chosen, target);
+    return create(lower(problem, launched.tiling, launched.mapping, target, launched.policy),
+                  launched, {origin, reason});
   };
   const Choice choice = choose_plan(problem, options, [&](const PlanOptions& candidate) {
     return plan_with(candidate, {}).workspace_bytes();
@@ -106,10 +115,14 @@ Plan Plan::create(const ConvProblem& problem, const PlanOptions& options) {
 }
 
 Plan Plan::create(Lowering lowering, const PlanOptions& options) {
-  return create(std::move(lowering), options, "the caller's lowering");
+  PlanOptions launched = options;
+  const bool chosen = options.cuda_launch == CudaLaunch::automatic;
+  if (chosen) launched.cuda_launch = CudaLaunch::persistent;
+  return create(std::move(lowering), launched,
+                {"the caller's lowering", chosen ? "for the caller's order" : kAskedFor});
 }
 
-Plan Plan::create(Lowering lowering, const PlanOptions& options, std::string origin) {
+Plan Plan::create(Lowering lowering, const PlanOptions& options, const Origin& origin) {
   if (options.wait_budget_ms == 0) {
     throw Error(Status::invalid_argument, "wait budget 0 ms, must be at least 1");
   }
@@ -119,7 +132,8 @@ Plan Plan::create(Lowering lowering, const PlanOptions& options, std::string ori
   auto state = std::make_shared<State>();
   state->lowering = std::move(lowering);
   state->backend = options.backend;
-  state->origin = std::move(origin);
+  state->launch = options.cuda_launch;
+  state->origin = origin;
   state->executor = make_executor(state->lowering, options);
   return Plan(std::move(state));
 }
@@ -198,9 +212,14 @@ std::string Plan::describe() const {
   const auto number = [](const std::optional<std::uint32_t>& value) {
     return value ? std::to_string(*value) : std::string("-");
   };
-  std::string text = "problem: " + to_string(problem()) + "\nchosen by: " + state_->origin +
-                     "\nbackend: " + state_->executor->describe() + '\n' +
-                     to_string(state_->tiling());
+  std::string text = "problem: " + to_string(problem()) +
+                     "\nchosen by: " + state_->origin.configuration +
+                     "\nbackend: " + state_->executor->describe() + '\n';
+  if (state_->backend != Backend::cpu) {
+    text +=
+        std::string("launch: ") + to_string(state_->launch) + ", " + state_->origin.launch + '\n';
+  }
+  text += to_string(state_->tiling());
   if (!text.ends_with('\n')) text += '\n';
   text += "policy: " + mapping.policy + ", DIG " + number(mapping.options.dig) + ", DGO " +
           number(mapping.options.dgo) + ", M groups " + number(mapping.options.m_groups) +
@@ -210,6 +229,22 @@ std::string Plan::describe() const {
     text += "prepared filters: " + std::to_string(prepared_filter_bytes()) + " bytes\n";
   }
   return text;
+}
+
+const char* to_string(CudaLaunch launch) noexcept {
+  switch (launch) {
+    case CudaLaunch::automatic:
+      return "automatic";
+    case CudaLaunch::persistent:
+      return "persistent";
+    case CudaLaunch::one_block_per_task:
+      return "one_block_per_task";
+    case CudaLaunch::raw_block_index:
+      return "raw_block_index";
+    case CudaLaunch::staged:
+      return "staged";
+  }
+  return "unknown";
 }
 
 const char* to_string(PlanSource source) noexcept {

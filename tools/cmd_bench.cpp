@@ -30,8 +30,9 @@ namespace {
 constexpr const char* kFooter = R"(
 Variants: "direct" runs direct tasks; "opencnn" (CUDA) openCNN's fused kernel; "staged" one stage
 after the other (on CUDA one kernel a stage) with V and M whole; "mega" what the plan options ask
-for, by default the megakernel order with V and M in a window. Those that cannot compute a layer are
-left out. Filters are prepared ahead of time unless --filters says every-run.
+for, by default the megakernel order with V and M in a window (on CUDA's tensor cores one kernel a
+stage, too: --launch persistent for the other). Those that cannot compute a layer are left out.
+Filters are prepared ahead of time unless --filters says every-run.
 
 Examples:
   megaconv bench --network resnet50

@@ -76,7 +76,7 @@ std::vector<LabResult> compare_on(const NamedProblem& layer, Backend backend,
                                   const std::vector<PolicySpec>& policies,
                                   const LabArguments& arguments,
                                   const std::function<void(const std::string&)>& report) {
-  PlanArguments base = arguments.plan;
+  PlanArguments base = traceable(arguments.plan);
   base.options.backend = backend;
   const MachineModel machine = machine_of(base);
   const Experiment experiment(backend, layer.problem, arguments.plan.seed);

@@ -55,7 +55,8 @@ ExitCode trace(const TraceArguments& arguments) {
   const ConvProblem& problem = selected.front().problem;
   if (!arguments.output.empty()) require_writable(arguments.output);
   Experiment experiment(arguments.plan.options.backend, problem, arguments.plan.seed);
-  Trial trial(make_plan(problem, arguments.plan), arguments.plan, experiment);
+  const PlanArguments plan = traceable(arguments.plan);
+  Trial trial(make_plan(problem, plan), plan, experiment);
   const RecordedRun run = trial.record(trial.turn_us(arguments.plan.seed, kUntracedRuns));
   print_analysis(run);
   if (!arguments.output.empty()) {

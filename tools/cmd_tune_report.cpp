@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "mapping/space.hpp"
 #include "megaconv/error.hpp"
 #include "tools/file_io.hpp"
 #include "tools/tune_commands.hpp"
@@ -33,9 +34,8 @@ ExitCode report(const ReportArguments& arguments) {
       continue;
     }
     all.push_back(known);
-    const Lowering heuristic = lower(layer.problem, options.tiling, options.mapping, target);
     problems.push_back(
-        {layer.name, std::move(known), configuration_of(heuristic, target, options.cuda_launch)});
+        {layer.name, std::move(known), heuristic_configuration(layer.problem, options, target)});
   }
   if (problems.empty()) {
     throw Error(Status::invalid_argument,

@@ -29,6 +29,7 @@ const Choices<Arithmetic> kArithmetics = {
     {"bf16", Arithmetic::bf16},
 };
 const Choices<CudaLaunch> kLaunches = {
+    {"auto", CudaLaunch::automatic},
     {"persistent", CudaLaunch::persistent},
     {"one-block-per-task", CudaLaunch::one_block_per_task},
     {"raw-block-index", CudaLaunch::raw_block_index},
@@ -140,7 +141,12 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
       ->type_name("SLOTS")
       ->group("Plan");
   app.add_option_function<std::string>(
-         "--policy", [&mapping](const std::string& word) { mapping.policy = parse_policy(word); },
+         "--policy",
+         [&arguments](const std::string& word) {
+           arguments.options.mapping.policy = parse_policy(word);
+           // The usual order, when named, is asked for like any other.
+           arguments.options.cuda_launch = CudaLaunch::persistent;
+         },
          "Order of the tasks: interleaved (default), blended, staged,\n"
          "depth_first, critical_path or random_topological")
       ->type_name("NAME")
@@ -185,7 +191,7 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   add_number(app, "--blocks", arguments.options.num_blocks,
              "CUDA: thread blocks; 0 (default): as many as fit at once");
   add_choice<CudaLaunch>(app, "--launch", arguments.options.cuda_launch, kLaunches, "NAME",
-                         "CUDA: persistent (default), one-block-per-task,\n"
+                         "CUDA: auto (default), persistent, one-block-per-task,\n"
                          "raw-block-index or staged");
   app.add_option("--wait-budget-ms", arguments.options.wait_budget_ms,
                  "A task that waits longer ends the run with status 5")
@@ -204,10 +210,6 @@ PlanOptions plan_options(const PlanArguments& arguments) {
   PlanOptions options = arguments.options;
   if (arguments.configuration != Configuration()) options = apply(arguments.configuration, options);
   options.mapping.seed = arguments.seed;
-  if (options.cuda_launch == CudaLaunch::staged) {
-    options.mapping.policy = Policy::staged;
-    options.tiling.whole_tensors = true;
-  }
   return options;
 }
 

@@ -135,7 +135,7 @@ void random_cuda_plan(Dice& dice, VerifyCase& item, const VerifyLimits& limits, 
     options.tiling.precision = Precision::tf32;
   }
   if (dice.chance(30)) options.num_blocks = dice.small(300);
-  options.cuda_launch = dice.one_of({CudaLaunch::persistent, CudaLaunch::persistent,
+  options.cuda_launch = dice.one_of({CudaLaunch::automatic, CudaLaunch::persistent,
                                      CudaLaunch::one_block_per_task, CudaLaunch::staged});
   if (options.cuda_launch == CudaLaunch::staged) {
     options.tiling.v_slots = options.tiling.m_slots = 0;  // it needs whole tensors

@@ -12,6 +12,12 @@ Experiment::Experiment(Backend backend, const ConvProblem& problem, std::uint64_
   fill_random(tensors_, seed);
 }
 
+PlanArguments traceable(PlanArguments arguments) {
+  CudaLaunch& launch = arguments.options.cuda_launch;
+  if (launch == CudaLaunch::automatic) launch = CudaLaunch::persistent;
+  return arguments;
+}
+
 Trial::Trial(const Plan& plan, const PlanArguments& arguments, const Experiment& experiment)
     : plan_(plan),
       machine_(machine_of(arguments)),

@@ -25,6 +25,10 @@ class Experiment {
   TensorSet tensors_;
 };
 
+/// For a plan that leaves a trace, which a staged launch does not: the launch that is left to
+/// choice is persistent.
+PlanArguments traceable(PlanArguments arguments);
+
 class Trial {
  public:
   /// `experiment` must outlive the trial.

@@ -18,12 +18,15 @@ namespace megaconv {
 
 /// How a CUDA run is launched.
 enum class CudaLaunch : std::uint8_t {
+  automatic,  ///< staged for tasks of tensor cores, unless an order, a window or a number of blocks
+              ///< is asked for, or whole tensors would be huge; else persistent
   persistent,          ///< one kernel; its blocks take tickets until no task is left
   one_block_per_task,  ///< one kernel with a block for every task, each taking one ticket
   raw_block_index,  ///< the same with blockIdx as the position: relies on an order of blocks that
                     ///< CUDA does not promise, and may end in Status::timeout; for research
-  staged,           ///< one kernel per stage; needs whole tensors and ignores the mapping's order
+  staged,           ///< one kernel per stage: whole tensors, the policy staged, no trace
 };
+const char* to_string(CudaLaunch launch) noexcept;  ///< "automatic", "one_block_per_task", ...
 
 /// Where a plan's configuration comes from. What the caller fixes in PlanOptions stays fixed.
 enum class PlanSource : std::uint8_t {
@@ -46,9 +49,9 @@ struct PlanOptions {
   std::uint32_t num_threads = 0;
   /// CUDA workers (thread blocks of the persistent kernel); 0: as many as the device holds at once.
   std::uint32_t num_blocks = 0;
-  CudaLaunch cuda_launch = CudaLaunch::persistent;
+  CudaLaunch cuda_launch = CudaLaunch::automatic;
   /// Backend::sim: the machine to simulate; unset: the preset "h200". num_blocks and cuda_launch
-  /// are read as for CUDA.
+  /// are read as for CUDA; an automatic launch is persistent.
   std::optional<MachineModel> machine{};
   /// A task that waits longer than this ends the run with Status::timeout and a report.
   std::uint32_t wait_budget_ms = 10'000;
@@ -73,7 +76,8 @@ struct Tensors {
 
 /// What one run may do besides computing.
 struct RunOptions {
-  /// Receives one record per task. A CUDA run with a trace returns when it is complete.
+  /// Receives one record per task. A CUDA run with a trace returns when it is complete; it throws
+  /// Error(unsupported) when the plan's launch is staged, so ask for a persistent one.
   Trace* trace = nullptr;
   /// cudaStream_t of a CUDA run (null: the default stream); not read on a CPU.
   void* stream = nullptr;
@@ -95,7 +99,8 @@ class Plan {
   static Plan create(const ConvProblem& problem, const PlanOptions& options = {});
 
   /// From a lowering of one's own: an imported mapping file, or lower() with other options. It is
-  /// validated. `options.tiling` and `options.mapping` are not read.
+  /// validated. `options.tiling` and `options.mapping` are not read; an automatic launch is
+  /// persistent.
   static Plan create(Lowering lowering, const PlanOptions& options = {});
 
   /// Bytes that every run needs, aligned to kAlignment. Its content need not be initialised and
@@ -136,7 +141,8 @@ class Plan {
 
  private:
   struct State;
-  static Plan create(Lowering lowering, const PlanOptions& options, std::string origin);
+  struct Origin;
+  static Plan create(Lowering lowering, const PlanOptions& options, const Origin& origin);
   explicit Plan(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   std::shared_ptr<const State> state_;
 };

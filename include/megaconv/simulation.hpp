@@ -20,10 +20,10 @@ namespace megaconv {
 double prologue_us(const TaskGraph& graph, const MachineModel& machine);
 
 struct SimulationOptions {
-  std::uint64_t seed = 1;                      ///< of the noise
-  CudaLaunch launch = CudaLaunch::persistent;  ///< how tasks come to workers
-  std::uint32_t num_workers = 0;               ///< 0: all that the machine has
-  bool warm_cache = true;                      ///< as a run before this one leaves it
+  std::uint64_t seed = 1;                     ///< of the noise
+  CudaLaunch launch = CudaLaunch::automatic;  ///< how tasks come to workers; automatic: persistent
+  std::uint32_t num_workers = 0;              ///< 0: all that the machine has
+  bool warm_cache = true;                     ///< as a run before this one leaves it
 };
 
 /// Bytes that were read again or from another task, and how many of them the cache still had.

@@ -287,10 +287,8 @@ class CudaExecutor final : public Executor {
   }
 
   std::string describe() const override {
-    static constexpr const char* kLaunchNames[] = {"persistent", "one block per task",
-                                                   "raw block index", "staged"};
     return "cuda, " + device_.name + ", " + std::to_string(num_blocks_) + " blocks, " +
-           kLaunchNames[static_cast<int>(launch_)] + ", " + kernels_.name;
+           kernels_.name;
   }
 
  private:

@@ -306,7 +306,9 @@ Simulation simulate(const Lowering& lowering, const MachineModel& machine,
     throw Error(Status::invalid_argument, "a staged launch runs the policy staged, found \"" +
                                               lowering.mapping.policy + "\"");
   }
-  return sim::Engine(lowering, machine, options).run();
+  SimulationOptions launched = options;
+  if (launched.launch == CudaLaunch::automatic) launched.launch = CudaLaunch::persistent;
+  return sim::Engine(lowering, machine, launched).run();
 }
 
 }  // namespace megaconv

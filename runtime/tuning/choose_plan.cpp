@@ -60,14 +60,16 @@ std::optional<Choice> choose_from_file(const std::string& file, const PlanKey& k
   return std::nullopt;
 }
 
-// With a smaller workspace than the one before, as a rule: shorter distances, one group after the
-// other, no V and M at all.
+// With a smaller workspace than the one before, as a rule: a launch that takes a window, shorter
+// distances, one group after the other, no V and M at all.
 std::vector<PlanOptions> thriftier(const PlanOptions& options) {
-  std::vector<PlanOptions> tries(3, options);
-  tries[0].mapping.dig = tries[0].mapping.dgo = tries[0].mapping.m_groups = 1;
-  tries[1].mapping.policy = Policy::depth_first;
-  tries[1].tiling.group_tiles = 14;
-  tries[2].tiling.algorithm = Algorithm::direct;
+  std::vector<PlanOptions> tries(4, options);
+  tries[0].cuda_launch = CudaLaunch::persistent;
+  tries[1].mapping.dig = tries[1].mapping.dgo = tries[1].mapping.m_groups = 1;
+  tries[2].mapping.policy = Policy::depth_first;
+  tries[2].tiling.group_tiles = 14;
+  tries[3].tiling.algorithm = Algorithm::direct;
+  if (options.backend != Backend::cuda) tries.erase(tries.begin());
   std::erase_if(tries, [&](const PlanOptions& attempt) {
     for (std::size_t i = 0; i < kNumParameters; ++i) {
       const auto parameter = static_cast<Parameter>(i);

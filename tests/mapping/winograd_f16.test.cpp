@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Winograd with one product of FP16 numbers: when it is chosen, what it is made of, what is
 // refused; without a GPU.
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <set>
 #include <string>
 

@@ -236,6 +236,25 @@ TEST_CASE("100,000 tasks are simulated whole") {
   CHECK(run.trace.records.size() == 100'000);
 }
 
+TEST_CASE("a launch that is left to choice is persistent in a simulation") {
+  const MachineModel machine = machine_preset("h200");
+  const Lowering lowering = lower(parse_problem("n8c64h28k64"), {}, {}, target_of(machine));
+  const auto time_us = [&](CudaLaunch launch) {
+    return simulate(lowering, machine, {.launch = launch}).time_us;
+  };
+  CHECK(time_us(CudaLaunch::automatic) == time_us(CudaLaunch::persistent));
+  CHECK(time_us(CudaLaunch::automatic) != time_us(CudaLaunch::one_block_per_task));
+  PlanOptions options;
+  options.backend = Backend::sim;
+  CHECK_THAT(Plan::create(parse_problem("n8c64h28k64"), options).describe(),
+             ContainsSubstring("\nlaunch: persistent, the default of a simulation\n"));
+  CHECK_THAT(Plan::create(lowering, options).describe(),
+             ContainsSubstring("\nlaunch: persistent, for the caller's order\n"));
+  options.cuda_launch = CudaLaunch::staged;
+  CHECK_THAT(Plan::create(parse_problem("n8c64h28k64"), options).describe(),
+             ContainsSubstring("\nlaunch: staged, as asked for\n"));
+}
+
 TEST_CASE("implicit GEMM is not simulated with rates that are not its own") {
   TilingOptions tiling;
   tiling.algorithm = Algorithm::implicit_gemm;

@@ -3,6 +3,8 @@
 // the bound of Arithmetic::f16 comes from.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "tasks/reference.hpp"

@@ -6,6 +6,7 @@
 #include "tests/tools/scratch_folder.hpp"
 #include "tools/plan_arguments.hpp"
 #include "tools/problem_selection.hpp"
+#include "tools/trial.hpp"
 #include "tools/verify_case.hpp"
 
 namespace megaconv::cli {
@@ -124,6 +125,20 @@ TEST_CASE("A plan's options written as a command line are parsed to the same opt
     CHECK(parsed.options.num_threads == item.plan.options.num_threads);
     CHECK(parsed.seed == item.plan.seed);
   }
+}
+
+TEST_CASE("Whoever names a policy, the usual one too, has the persistent launch unless another") {
+  const auto launch = [](const char* text) { return parse(text).plan.options.cuda_launch; };
+  CHECK(launch("c1h1k1") == CudaLaunch::automatic);
+  CHECK(launch("c1h1k1 --policy interleaved") == CudaLaunch::persistent);
+  CHECK(launch("c1h1k1 --launch staged --policy interleaved") == CudaLaunch::staged);
+  CHECK(launch("c1h1k1 --launch auto --policy interleaved") == CudaLaunch::automatic);
+  const auto traced = [](const char* text) {
+    return traceable(parse(text).plan).options.cuda_launch;
+  };
+  CHECK(traced("c1h1k1") == CudaLaunch::persistent);
+  CHECK(traced("c1h1k1 --launch one-block-per-task") == CudaLaunch::one_block_per_task);
+  CHECK(traced("c1h1k1 --launch staged") == CudaLaunch::staged);  // refused with a reason
 }
 
 TEST_CASE("random_case is the same for a seed, valid, and different for others") {

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tasks of tensor cores are so fast that tickets and counters show: H200, one kernel a stage takes
+// 5 to 20 % less time than the persistent kernel (docs/performance.md), because a stage starts
+// while the one in front of it ends. It has no order, no window, and the whole device. Whoever asks
+// for one of these, or for a trace, means the persistent kernel.
+#include "mapping/launch.hpp"
+
+#include <cstdint>
+
+#include "mapping/policies.hpp"
+#include "mapping/tiling.hpp"
+
+namespace megaconv {
+namespace {
+
+// V and M of more bytes than this are not for a workspace that nobody asked for.
+constexpr std::uint64_t kMostWholeBytes = std::uint64_t{8} << 30;
+
+bool on_tensor_cores(const Tiling& tiling) {
+  return tiling.algorithm == Algorithm::implicit_gemm ||
+         (tiling.algorithm == Algorithm::winograd && tiling.arithmetic != Arithmetic::fma);
+}
+
+// What speaks for the persistent kernel; empty when nothing does.
+std::string obstacle_to_stages(const ConvProblem& problem, const PlanOptions& options,
+                               const Target& target) {
+  if (options.backend == Backend::cpu) return "of no meaning";
+  if (options.backend == Backend::sim) return "the default of a simulation";
+  if (options.num_blocks != 0) return "for the number of blocks asked for";
+  if (options.policy || asks_for_order(options.mapping)) return "for the order asked for";
+  if (options.tiling.v_slots != 0 || options.tiling.m_slots != 0) return "for the window asked for";
+  const Tiling tiling = make_tiling(problem, options.tiling, target);
+  if (!on_tensor_cores(tiling)) {
+    return std::string("faster for ") + to_string(tiling.algorithm) + " without tensor cores";
+  }
+  const std::uint64_t bytes = tiling.num_groups * (tiling.v_slot_bytes() + tiling.m_slot_bytes());
+  if (bytes <= kMostWholeBytes) return "";
+  return "V and M whole are " + std::to_string(bytes >> 20) + " MiB, more than " +
+         std::to_string(kMostWholeBytes >> 20);
+}
+
+}  // namespace
+
+LaunchChoice choose_launch(const ConvProblem& problem, const PlanOptions& options,
+                           const Target& target) {
+  LaunchChoice choice{options, kAskedFor};
+  CudaLaunch& launch = choice.options.cuda_launch;
+  if (launch == CudaLaunch::automatic || options.backend == Backend::cpu) {
+    choice.reason = obstacle_to_stages(problem, options, target);
+    launch = choice.reason.empty() ? CudaLaunch::staged : CudaLaunch::persistent;
+    if (choice.reason.empty()) choice.reason = "faster on tensor cores";
+  }
+  if (launch == CudaLaunch::staged) {
+    choice.options.mapping.policy = Policy::staged;
+    choice.options.tiling.whole_tensors = true;
+  }
+  return choice;
+}
+
+}  // namespace megaconv
