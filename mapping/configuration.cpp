@@ -158,8 +158,10 @@ std::vector<ParameterInfo> make_table() {
        },
        [](const PlanOptions& options) {
          // A CPU has one way, whatever is said.
-         const bool free =
-             options.backend == Backend::cpu || options.cuda_launch == PlanOptions{}.cuda_launch;
+         const bool on_cpu = options.backend == Backend::cpu ||
+                             (options.backend == Backend::sim && options.machine &&
+                              options.machine->tilings == Backend::cpu);
+         const bool free = on_cpu || options.cuda_launch == PlanOptions{}.cuda_launch;
          return free ? std::nullopt : std::optional(static_cast<std::int64_t>(options.cuda_launch));
        }});
   return table;

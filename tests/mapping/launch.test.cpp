@@ -141,6 +141,10 @@ TEST_CASE("The heuristic's launch is a point of the space, and fixed only when a
   CHECK(heuristic(persistent) == "persistent");
   persistent.backend = Backend::cpu;
   CHECK(!fixed_value(Parameter::launch, persistent));  // which has one way
+  persistent.backend = Backend::sim;
+  CHECK(fixed_value(Parameter::launch, persistent));
+  persistent.machine.emplace().tilings = Backend::cpu;
+  CHECK(!fixed_value(Parameter::launch, persistent));
 }
 
 }  // namespace
