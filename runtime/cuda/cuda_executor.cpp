@@ -315,17 +315,14 @@ class CudaExecutor final : public Executor {
   }
 
   std::size_t count_filter_bytes(const Tiling& tiling) const {
+    const bool winograd = tiling.algorithm == Algorithm::winograd;
+    if (!winograd && tiling.algorithm != Algorithm::implicit_gemm) return tiling.u_bytes();
     const std::size_t chunks = ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
-    if (tiling.algorithm == Algorithm::implicit_gemm) {
-      const auto taps = static_cast<std::size_t>(problem_.r * problem_.s);
-      return chunks * taps * position_bytes(args_.gemm_filters, args_.c_padded) +
-             static_cast<std::size_t>(args_.k_padded) * sizeof(float);
-    }
-    if (tiling.algorithm != Algorithm::winograd) return tiling.u_bytes();
+    const std::size_t positions =
+        winograd ? tiling.num_positions() : static_cast<std::size_t>(problem_.r * problem_.s);
     const std::size_t footer_bytes =
         kernels_.w_scale != 0 ? (3 + filter_tasks_.size()) * sizeof(std::uint32_t) : 0;
-    return chunks * tiling.num_positions() * position_bytes(args_.gemm_filters, args_.c_padded) +
-           footer_bytes;
+    return chunks * positions * position_bytes(args_.gemm_filters, args_.c_padded) + footer_bytes;
   }
 
   void choose_grid(const PlanOptions& options) {

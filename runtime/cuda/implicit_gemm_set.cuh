@@ -19,30 +19,48 @@ struct ImplicitGemmKernel {
   static constexpr int kThreads = Gemm::kThreads;
   static constexpr int kBlocksPerSm = 1;
 
-  static constexpr ScaleGuess kGuess{Numbers::kScaled ? 4.0f : 1.0f, 0x1p-2f, 0x1p15f};
+  // Low halves are multiplied by kLowScale besides, so that small numbers keep theirs. The guesses
+  // suit largest magnitudes of x from 2^-4 to 2^13 and of w from 2^-12 to 2^5.
+  static constexpr float kLeast = 0x1p-2f, kMost = 0x1p15f;
+  static constexpr ScaleGuess kInputGuess{Numbers::kScaled ? 0x1p2f : 1.0f, kLeast, kMost};
+  static constexpr ScaleGuess kFilterGuess{Numbers::kScaled ? 0x1p10f : 0.0f, kLeast, kMost};
 
+  using Filters = typename Gemm::Operand;
   static constexpr int shared_bytes(TaskKind kind) {
-    return kind == TaskKind::direct ? static_cast<int>(sizeof(Shared)) : 0;
+    return static_cast<int>(kind == TaskKind::direct ? sizeof(Shared)
+                                                     : sizeof(typename Filters::Part));
   }
   template <TaskKind kKind>
   static __device__ void run(const TaskArgs& a, const Task& task, std::byte* shared) {
+    if constexpr (kKind == TaskKind::filter_transform && Numbers::kScaled) {
+      prepare_redo(task, Filters::footer(a));
+    }
+    run_once<kKind>(a, task, shared);
+  }
+  template <TaskKind kKind>
+  static __device__ void run_once(const TaskArgs& a, const Task& task, std::byte* shared) {
     if constexpr (kKind == TaskKind::filter_transform) {
-      Gemm::Operand::template transform<kThreads, kLayout>(a, task.block);
+      Filters::template transform<kThreads, kLayout>(
+          a, task.block, *reinterpret_cast<typename Filters::Part*>(shared));
     } else if constexpr (kKind == TaskKind::direct) {
       Gemm::run(a, typename Gemm::Walk(a, task.group, task.block), task.group, a.x_scale,
                 *reinterpret_cast<Shared*>(shared));
     }
   }
 
-  /// All direct tasks once more, unless the guess was right.
-  static __device__ void redo(const TaskArgs& a, const Task* tasks, std::uint32_t num_tasks,
+  /// Filters, if they were transformed in this run; then all direct tasks, if these or they
+  /// themselves need it.
+  static __device__ void redo(TaskArgs a, const Task* tasks, std::uint32_t num_tasks,
                               std::uint32_t num_groups, std::byte* shared) {
-    const float scale = corrected_scale<kThreads>(kGuess, a.x_magnitudes, num_groups);
-    if (scale == 0.0f) return;
+    const bool filters =
+        redo_filters<ImplicitGemmKernel>(a, Filters::footer(a), kFilterGuess, shared);
+    const float scale = corrected_scale<kThreads>(kInputGuess, a.x_magnitudes, num_groups);
+    if (scale == 0.0f && !filters) return;
+    if (scale != 0.0f) a.x_scale = scale;
     for (std::uint32_t i = blockIdx.x; i < num_tasks; i += gridDim.x) {
       if (tasks[i].kind != TaskKind::direct) continue;
-      Gemm::run(a, typename Gemm::Walk(a, tasks[i].group, tasks[i].block), tasks[i].group, scale,
-                *reinterpret_cast<Shared*>(shared));
+      run_once<TaskKind::direct>(a, tasks[i], shared);
+      __syncthreads();
     }
   }
 };
@@ -56,7 +74,8 @@ KernelSet implicit_gemm_kernels(const Tiling& tiling) {
             std::string("implicit GEMM, ") + to_string(tiling.arithmetic) + ", tiles of " +
             std::to_string(kFilters) + " filters x " + std::to_string(kPlaces) + " places");
     if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
-    set.x_scale = Kernel::kGuess.scale;
+    set.x_scale = Kernel::kInputGuess.scale;
+    set.w_scale = Kernel::kFilterGuess.scale;
     set.number_bytes =
         (Numbers::kSplit ? 2 : 1) * static_cast<int>(sizeof(typename Numbers::Number));
     set.capability = 90;

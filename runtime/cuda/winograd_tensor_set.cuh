@@ -18,10 +18,11 @@ struct WinogradTensorKernel
 
   template <TaskKind kKind>
   static __device__ void run(const TaskArgs& a, const Task& task, std::byte* shared) {
-    if constexpr (kKind == TaskKind::filter_transform) {
-      FilterFooter& footer = Transforms::footer(a);
-      if (task.block == 0 && threadIdx.x == 0) footer.tasks_taken = footer.tasks_redone = 0;
-    }
+    if constexpr (kKind == TaskKind::filter_transform) prepare_redo(task, Transforms::footer(a));
+    run_once<kKind>(a, task, shared);
+  }
+  template <TaskKind kKind>
+  static __device__ void run_once(const TaskArgs& a, const Task& task, std::byte* shared) {
     Base::template run<kKind>(a, task, shared);
   }
 
@@ -29,7 +30,8 @@ struct WinogradTensorKernel
   /// themselves need it.
   static __device__ void redo(TaskArgs a, const Task*, std::uint32_t, std::uint32_t num_groups,
                               std::byte* shared) {
-    const bool filters = a.w != nullptr && redo_filters(a, shared);
+    const bool filters = redo_filters<WinogradTensorKernel>(a, Transforms::footer(a),
+                                                            Transforms::kFilterGuess, shared);
     const auto tasks = [](int down, int across) {
       return static_cast<std::uint32_t>(down * across);
     };
@@ -54,7 +56,7 @@ struct WinogradTensorKernel
     a.v_slots = a.m_slots = 1;
     const auto run_all = [&]<TaskKind kKind>(std::uint32_t group, std::uint32_t count) {
       for (std::uint32_t block = 0; block < count; ++block) {
-        Base::template run<kKind>(a, Task{.kind = kKind, .group = group, .block = block}, shared);
+        run_once<kKind>(a, Task{.kind = kKind, .group = group, .block = block}, shared);
         __syncthreads();
       }
     };
@@ -63,34 +65,6 @@ struct WinogradTensorKernel
       run_all.template operator()<TaskKind::gemm>(group, gemms);
       run_all.template operator()<TaskKind::output_transform>(group, outputs);
     }
-  }
-
- private:
-  // All filter tasks once more, unless the guess was right. A block that waits for the others waits
-  // for tasks only that they have begun.
-  static __device__ bool redo_filters(TaskArgs a, std::byte* shared) {
-    FilterFooter& footer = Transforms::footer(a);
-    const int down = (a.k_padded + a.filters_per_filter_task - 1) / a.filters_per_filter_task;
-    const auto num_tasks = static_cast<std::uint32_t>(down * a.filter_channel_chunks);
-    const float scale = corrected_scale<kThreads>(Transforms::kFilterGuess, footer.most, num_tasks);
-    if (scale == 0.0f) return false;
-    a.w_scale = scale;
-    __shared__ std::uint32_t taken;
-    for (;;) {
-      if (threadIdx.x == 0) taken = DeviceSync::fetch_add_relaxed(footer.tasks_taken, 1);
-      __syncthreads();
-      const std::uint32_t block = taken;
-      if (block >= num_tasks) break;
-      Base::template run<TaskKind::filter_transform>(
-          a, Task{.kind = TaskKind::filter_transform, .block = block}, shared);
-      __syncthreads();
-      if (threadIdx.x == 0) DeviceSync::add_release(footer.tasks_redone, 1);
-    }
-    if (threadIdx.x == 0) {
-      while (DeviceSync::load_acquire(footer.tasks_redone) < num_tasks) __nanosleep(100);
-    }
-    __syncthreads();
-    return true;
   }
 };
 

@@ -77,7 +77,7 @@ struct ImplicitGemmTask {
     StageRing<kInputStages> input;
     StageRing<kFilterStages> filter;
     alignas(16) Outputs outputs;
-    float of_filter[kFilters], bias[kFilters];
+    float bias[kFilters];
     MagnitudeBits most[kLoaders / 32];
   };
 
@@ -110,7 +110,6 @@ struct ImplicitGemmTask {
     }
     for (int i = static_cast<int>(threadIdx.x); i < kFilters; i += kThreads) {
       const int k = walk.first_k + i;
-      shared.of_filter[i] = k < walk.end_k ? Operand::inverse_scales(a)[k] : 0.0f;
       const auto* const bias = reinterpret_cast<const Stored*>(a.bias);
       shared.bias[i] = bias != nullptr && k < walk.end_k ? static_cast<float>(bias[k]) : 0.0f;
     }
@@ -486,7 +485,7 @@ struct ImplicitGemmTask {
       }
       sums.finish();
       store_sums(a, walk, first_filter, walk.first_place + tile * kTilePlaces + first_place,
-                 1.0f / x_scale, sums.total, shared);
+                 Unscale(a, x_scale), sums.total, shared);
     }
   }
 
@@ -504,19 +503,34 @@ struct ImplicitGemmTask {
     wgmma_commit();
   }
 
+  // Undoes the scales of sums; the smaller factor first, so that no step overflows where the result
+  // does not.
+  struct Unscale {
+    float first, second;
+    __device__ Unscale(const TaskArgs& a, float x_scale) : first(1), second(1) {
+      if constexpr (Numbers::kScaled) {
+        const float of_input = 1.0f / x_scale, of_filter = 1.0f / Operand::footer(a).scale;
+        first = fminf(of_input, of_filter), second = fmaxf(of_input, of_filter);
+      }
+    }
+    __device__ float operator()(float sum) const {
+      if constexpr (Numbers::kScaled) sum = sum * first * second;
+      return sum;
+    }
+  };
+
   // Stores what exists of a warp's sums, with the epilogue. Thread 4 f + q holds, of filters f and
   // f + 8, places 8 j + 2 q and the next.
   static __device__ void store_sums(const TaskArgs& a, const Walk& walk, int first_filter,
-                                    int first_place, float of_input, const float (&sums)[kNumSums],
+                                    int first_place, Unscale unscale, const float (&sums)[kNumSums],
                                     Shared& shared) {
     const int warp = (static_cast<int>(threadIdx.x) - kProducers) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     float* const values = shared.outputs[warp];
     first_filter += warp % 4 * 16;
-    float of_filter[2], bias[2];
+    float bias[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      of_filter[half] = shared.of_filter[first_filter + half * 8 + lane / 4];
       bias[half] = shared.bias[first_filter + half * 8 + lane / 4];
     }
 #pragma unroll
@@ -530,7 +544,7 @@ struct ImplicitGemmTask {
           for (int j = 0; j < Output::kPlaces / 8; ++j) {
             const auto value = [&](int i) {
               const float sum = sums[(place / 8 + j) * 4 + half * 2 + i];
-              return fmaf(sum * of_input, of_filter[half], bias[half]);
+              return unscale(sum) + bias[half];
             };
             Output::put(values, half * 8 - filter + lane / 4, j * 8 + lane % 4 * 2, value(0),
                         value(1));

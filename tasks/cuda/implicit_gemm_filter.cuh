@@ -3,19 +3,17 @@
 // one tap after the other.
 //
 //   U   [filter blocks][slabs of channels][taps][octets][filters][8 channels]   zero past the last
-//       channel or filter; then
-//       [K'] what undoes each filter's scale
+//       channel or filter; then a FilterFooter, if numbers are scaled
 //
-// Every filter of floats has a scale of its own, a power of two that puts its largest magnitude
-// just below 2^15. Low halves are multiplied by kLowScale besides, so that they, too, keep all
-// their bits.
+// Floats are scaled by a guess (scale_guess.cuh); low halves are multiplied by kLowScale besides,
+// so that they, too, keep all their bits.
 #pragma once
 
 #include "tasks/cuda/block_pipeline.cuh"
 #include "tasks/cuda/matrix_numbers.cuh"
+#include "tasks/cuda/scale_guess.cuh"
 #include "tasks/cuda/split_f16.cuh"
 #include "tasks/cuda/task_args.hpp"
-#include "tasks/cuda/vec.cuh"
 
 namespace megaconv::cuda {
 
@@ -24,6 +22,7 @@ struct ImplicitGemmFilters {
   using Number = typename Numbers::Number;
   using Stored = typename Numbers::Stored;
   static constexpr int kFilters = kNumFilters, kDepth = Numbers::kDepth;
+  static constexpr int kLanes = static_cast<int>(Tiling::kLaneBlock);
 
   static __device__ std::int64_t block_size(const TaskArgs& a) {
     return static_cast<std::int64_t>(a.c_padded / kDepth) * a.r * a.s * kSlabOctets * kFilters * 8;
@@ -31,16 +30,22 @@ struct ImplicitGemmFilters {
   static __device__ Number* block(const TaskArgs& a, int index) {
     return reinterpret_cast<Number*>(a.u) + index * block_size(a);
   }
-  /// [K'], behind the last block.
-  static __device__ float* inverse_scales(const TaskArgs& a) {
+  /// Behind the last block.
+  static __device__ FilterFooter& footer(const TaskArgs& a) {
     const int blocks = (a.k_padded + a.filters_per_gemm_task - 1) / a.filters_per_gemm_task;
-    return reinterpret_cast<float*>(block(a, blocks));
+    return *reinterpret_cast<FilterFooter*>(block(a, blocks));
   }
+
+  /// Some taps of a lane block of filters, in some channels: as they lie in w, on their way to
+  /// threads that each gather eight channels of a tap.
+  struct Part {
+    static constexpr int kNumbers = 1024, kPitch = kNumbers + 1;  // of a filter; no bank conflicts
+    Stored value[kLanes][kPitch];
+  };
+
   /// One lane block of filters, some channels of it.
   template <int kThreads, Layout kLayout>
-  static __device__ void transform(const TaskArgs& a, std::uint32_t index) {
-    constexpr int kLanes = static_cast<int>(Tiling::kLaneBlock), kWarps = kThreads / 32;
-    __shared__ float scales[kLanes];
+  static __device__ void transform(const TaskArgs& a, std::uint32_t index, Part& part) {
     const int first_k = static_cast<int>(index) / a.filter_channel_chunks * kLanes;
     const int first_c =
         static_cast<int>(index) % a.filter_channel_chunks * a.channels_per_filter_task;
@@ -48,63 +53,92 @@ struct ImplicitGemmFilters {
     const bool last =
         static_cast<int>(index) % a.filter_channel_chunks == a.filter_channel_chunks - 1;
     const int end_c = last ? a.c_padded : first_c + a.channels_per_filter_task;
-    const int taps = a.r * a.s, size = a.c * taps;
-
-    const auto* const w = reinterpret_cast<const Stored*>(a.w);
-
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    for (int k = warp; k < kLanes; k += kWarps) {
-      float scale = 1;
-      if constexpr (Numbers::kScaled) {
-        float most = 0;
-        if (first_k + k < a.k) {
-          const float* const filter = w + static_cast<std::int64_t>(first_k + k) * size;
-#pragma unroll 8
-          for (int i = lane; i < size; i += 32) most = fmaxf(most, finite_magnitude(filter[i]));
-        }
-        scale = split_scale(__reduce_max_sync(0xffffffffu, __float_as_uint(most)), 1.0f);
-      }
-      if (lane == 0) {
-        scales[k] = scale;
-        if (first_c == 0) inverse_scales(a)[first_k + k] = 1.0f / scale;
+    const int taps = a.r * a.s;
+    LargestFinite most;
+    // As many taps of as many octets as there is room for.
+    constexpr int kOctets = Part::kNumbers / 8;
+    const int part_taps = min(taps, kOctets), part_octets = kOctets / part_taps;
+    for (int tap = 0; tap < taps; tap += part_taps) {
+      for (int c = first_c; c < end_c; c += part_octets * 8) {
+        const Extent extent{c, min(part_octets * 8, end_c - c), tap, min(part_taps, taps - tap)};
+        load<kThreads, kLayout>(a, first_k, extent, part);
+        __syncthreads();
+        store<kThreads, kLayout>(a, first_k, extent, part, most);
+        __syncthreads();
       }
     }
-    __syncthreads();
+    publish_to_copy_engine();
+    if constexpr (Numbers::kScaled) {
+      note_magnitude<kThreads>(most, &footer(a).most[index]);
+      if (index == 0 && threadIdx.x == 0) footer(a).scale = a.w_scale;
+    }
+  }
 
-    Number* const to = block(a, first_k / a.filters_per_gemm_task);
-    const int first_filter = first_k % a.filters_per_gemm_task;
-    const int octets = (end_c - first_c) / 8;
-    for (int item = static_cast<int>(threadIdx.x); item < kLanes * octets * taps;
-         item += kThreads) {
-      const int k = item % kLanes, tap = item / kLanes % taps;
-      const int c = first_c + item / kLanes / taps * 8;
-      Number high[8], low[8];
+ private:
+  struct Extent {
+    int first_c, num_c, first_tap, num_taps;
+    // Of a number in a row of Part: the order of w.
+    template <Layout kLayout>
+    __device__ int index(int c, int tap) const {
+      return kLayout == Layout::nchw ? c * num_taps + tap : tap * num_c + c;
+    }
+  };
+
+  // A warp reads one filter after the other, neighbouring threads what lies side by side.
+  template <int kThreads, Layout kLayout>
+  static __device__ void load(const TaskArgs& a, int first_k, const Extent& extent, Part& part) {
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    const int taps = a.r * a.s, num_numbers = extent.num_c * extent.num_taps;
+    const auto* const w = reinterpret_cast<const Stored*>(a.w);
+    for (int k = warp; k < kLanes; k += kThreads / 32) {
+      const bool exists = first_k + k < a.k;
+      const Stored* const filter = w + static_cast<std::int64_t>(first_k + k) * a.c * taps;
+      const bool nchw = kLayout == Layout::nchw;
+      const int inner = nchw ? extent.num_taps : extent.num_c;
+#pragma unroll 8
+      for (int i = lane; i < num_numbers; i += 32) {
+        const int outer = i / inner, rest = i % inner;
+        const int c = extent.first_c + (nchw ? outer : rest);
+        const int tap = extent.first_tap + (nchw ? rest : outer);
+        const int from = nchw ? c * taps + tap : tap * a.c + c;
+        part.value[k][i] = exists && c < a.c ? filter[from] : static_cast<Stored>(0.0f);
+      }
+    }
+  }
+
+  template <int kThreads, Layout kLayout>
+  static __device__ void store(const TaskArgs& a, int first_k, const Extent& extent,
+                               const Part& part, LargestFinite& most) {
+    Number* const to =
+        block(a, first_k / a.filters_per_gemm_task) + first_k % a.filters_per_gemm_task * 8;
+    const int taps = a.r * a.s;
+    const int num_items = kLanes * extent.num_taps * extent.num_c / 8;
+    for (int item = static_cast<int>(threadIdx.x); item < num_items; item += kThreads) {
+      const int k = item % kLanes, tap = item / kLanes % extent.num_taps;
+      const int octet = item / kLanes / extent.num_taps;
+      alignas(16) Number high[8], low[8];
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
-        const bool exists = first_k + k < a.k && c + i < a.c;
-        const int at = kLayout == Layout::nchw ? (c + i) * taps + tap : tap * a.c + c + i;
-        const Stored value = exists ? w[static_cast<std::int64_t>(first_k + k) * size + at]
-                                    : static_cast<Stored>(0.0f);
+        const Stored value = part.value[k][extent.template index<kLayout>(octet * 8 + i, tap)];
         if constexpr (Numbers::kScaled) {
-          const SplitPair pair = split_pair(value * scales[k], 0.0f);
+          most.add(value);
+          const SplitPair pair = split_pair(value * a.w_scale, 0.0f);
           high[i] = __low2half(pair.high);
           low[i] = __low2half(pair.low);
         } else {
           high[i] = value;
         }
       }
-      const int step = c / kDepth * taps + tap;
+      const int c = extent.first_c + octet * 8;
+      const int step = c / kDepth * taps + extent.first_tap + tap;
       Number* const place =
-          to + ((static_cast<std::int64_t>(step) * kSlabOctets + c % kDepth / 8) * kFilters +
-                first_filter + k) *
-                   8;
+          to +
+          ((static_cast<std::int64_t>(step) * kSlabOctets + c % kDepth / 8) * kFilters + k) * 8;
       *reinterpret_cast<uint4*>(place) = *reinterpret_cast<const uint4*>(high);
       if constexpr (Numbers::kSplit) {
         *reinterpret_cast<uint4*>(place + 2 * kFilters * 8) = *reinterpret_cast<const uint4*>(low);
       }
     }
-    publish_to_copy_engine();
-    __syncthreads();  // `scales` may be overwritten
   }
 };
 

@@ -13,6 +13,13 @@ struct ScaleGuess {
   float scale, least, most;
 };
 
+/// What filter tasks leave behind U.
+struct FilterFooter {
+  float scale;                              ///< of U
+  std::uint32_t tasks_taken, tasks_redone;  ///< whoever computes U again counts here
+  MagnitudeBits most[1];                    ///< [filter tasks] largest magnitude that each met
+};
+
 /// Stores the largest magnitude that the threads of a block met. Called by all of them.
 template <int kThreads>
 __device__ inline void note_magnitude(const LargestFinite& own, MagnitudeBits* block_magnitude) {

@@ -14,13 +14,6 @@
 
 namespace megaconv::cuda {
 
-/// What filter tasks leave behind U.
-struct FilterFooter {
-  float scale;                              ///< of U
-  std::uint32_t tasks_taken, tasks_redone;  ///< whoever computes U again counts here
-  MagnitudeBits most[1];                    ///< [filter tasks] largest |U| of each
-};
-
 template <int kM, Points kPoints, Layout kLayout, class Tile, class Stored>
 struct WinogradTensorTransforms {
   static constexpr int kThreads = Tile::kThreads;
