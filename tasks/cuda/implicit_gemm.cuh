@@ -57,7 +57,8 @@ struct ImplicitGemmTask {
   static constexpr int kProducerRegisters = Numbers::kSplit ? 56 : 72,
                        kConsumerRegisters = Numbers::kSplit ? 200 : 184;
 
-  using Output = OutputRun<Stored, kLayout>;
+  using Output = OutputRun<Stored, kLayout, kGroupPlaces>;
+  using OutputMaps = typename Output::Map[kConsumers / 128][2];  // of this tile and the next
   static constexpr int kStageTaps = 3;
   using Taps = Number[kStageTaps][kSlabOctets][kFilters][8];
   using Input = uint4[kSlabOctets][kPlaces];  // 8 channels each
@@ -67,9 +68,10 @@ struct ImplicitGemmTask {
   using Landing = Piece[kToRegisters ? 1 : kAhead][kRunPieces][kLoaders];
   static constexpr int kInputStages = 3;
   static constexpr int kSharedBytes = 224 * 1024;  // of 227 KB
-  static constexpr int kFilterStages = static_cast<int>(
-      (kSharedBytes - kInputStages * sizeof(Input) - sizeof(Landing) - sizeof(Outputs)) /
-      sizeof(Taps));
+  static constexpr int kFilterStages =
+      static_cast<int>((kSharedBytes - kInputStages * sizeof(Input) - sizeof(Landing) -
+                        sizeof(Outputs) - sizeof(OutputMaps)) /
+                       sizeof(Taps));
   struct Shared {
     alignas(128) Input x[kInputStages];
     alignas(128) Taps u[kFilterStages];
@@ -77,6 +79,7 @@ struct ImplicitGemmTask {
     StageRing<kInputStages> input;
     StageRing<kFilterStages> filter;
     alignas(16) Outputs outputs;
+    alignas(16) OutputMaps maps;
     float bias[kFilters];
     MagnitudeBits most[kLoaders / 32];
   };
@@ -442,6 +445,11 @@ struct ImplicitGemmTask {
     typename StageRing<kInputStages>::Cursor input;
     typename StageRing<kFilterStages>::Cursor filter;
     for (int tile = 0; tile < walk.num_tiles; ++tile) {
+      const int tile_place = walk.first_place + tile * kTilePlaces + first_place;
+      typename Output::Map& map = shared.maps[warpgroup][tile % 2];
+      map.fill(a, {walk.stripe, tile_place, min(tile_place + kGroupPlaces, walk.end_place)},
+               walk.first_k + first_filter, static_cast<int>(threadIdx.x) % 128);
+      warpgroup_sync(warpgroup);
       Sums sums;
       for (int first_chunk = 0; first_chunk < walk.chunks; first_chunk += Sums::kChunksApart) {
         const int end_chunk = min(first_chunk + Sums::kChunksApart, walk.chunks);
@@ -484,8 +492,7 @@ struct ImplicitGemmTask {
         sums.fold();
       }
       sums.finish();
-      store_sums(a, walk, first_filter, walk.first_place + tile * kTilePlaces + first_place,
-                 Unscale(a, x_scale), sums.total, shared);
+      store_sums(a, walk, first_filter, Unscale(a, x_scale), sums.total, map, shared);
     }
   }
 
@@ -522,8 +529,8 @@ struct ImplicitGemmTask {
   // Stores what exists of a warp's sums, with the epilogue. Thread 4 f + q holds, of filters f and
   // f + 8, places 8 j + 2 q and the next.
   static __device__ void store_sums(const TaskArgs& a, const Walk& walk, int first_filter,
-                                    int first_place, Unscale unscale, const float (&sums)[kNumSums],
-                                    Shared& shared) {
+                                    Unscale unscale, const float (&sums)[kNumSums],
+                                    const typename Output::Map& map, Shared& shared) {
     const int warp = (static_cast<int>(threadIdx.x) - kProducers) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     float* const values = shared.outputs[warp];
@@ -551,8 +558,7 @@ struct ImplicitGemmTask {
           }
         }
         __syncwarp();
-        const int first = first_place + place;
-        output.store(values, {walk.stripe, first, min(first + Output::kPlaces, walk.end_place)});
+        output.store(values, map, place);
         __syncwarp();
       }
     }

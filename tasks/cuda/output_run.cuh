@@ -18,11 +18,80 @@ struct PlaceRange {
   int stripe, first, end;
 };
 
+/// Where the outputs of a run of places lie in y: a table that 128 threads fill together, once for
+/// all filters. The places that an output exists for are neighbours in it, as in y.
+template <class Stored, Layout kLayout, int kMostPlaces>
+struct OutputMap {
+  static constexpr bool kNchw = kLayout == Layout::nchw;
+  static constexpr int kFillers = 128;
+  static constexpr int kSector = 32 / sizeof(Stored);
+  // NCHW: what exists of kPart places each is a range of slots, which begin as far from a sector of
+  // memory as their outputs of the first filter do.
+  static constexpr int kPart = 128, kParts = kMostPlaces / kPart;
+  struct Slot {
+    int place;        // from the first one on
+    std::uint32_t y;  // from `first_y` on, of filter 0
+  };
+  Slot slots[kNchw ? kMostPlaces + kSector : 1];
+  int part_slots[kParts + 1];
+  std::int64_t first_y;
+  // NHWC: the pixel of a place; -1: none.
+  int pixels[kNchw ? 1 : kMostPlaces];
+
+  /// By thread 0 to kFillers - 1; first_k is the first filter.
+  __device__ void fill(const TaskArgs& a, const PlaceRange& places, int first_k, int thread) {
+    const Stripes& s = a.stripes;
+    const int first_col = places.stripe * s.cols, cols = min(s.cols, a.q - first_col);
+    const auto exists = [&](const Stripes::Position& at) {
+      return at.image < a.n && at.row < a.p && at.col < cols;
+    };
+    if constexpr (!kNchw) {
+      for (int i = thread; i < kMostPlaces; i += kFillers) {
+        const Stripes::Position at = s.position(places.first + i);
+        pixels[i] = places.first + i < places.end && exists(at)
+                        ? (at.image * a.p + at.row) * a.q + first_col + at.col
+                        : -1;
+      }
+    } else {
+      // Outputs of the stripe in front of a place.
+      const auto rank = [&](const Stripes::Position& at) {
+        if (at.image >= a.n) return a.n * a.p * cols;
+        return (at.image * a.p + min(at.row, a.p)) * cols + (at.row < a.p ? min(at.col, cols) : 0);
+      };
+      Stripes::Position first = s.position(places.first);
+      const int first_rank = rank(first);
+      if (!exists(first)) {  // then the first output is that of the next row
+        first = {first.image, first.row + 1, 0};
+        if (first.row >= a.p) first = {first.image + 1, 0, 0};
+      }
+      const std::int64_t plane = static_cast<std::int64_t>(a.p) * a.q;
+      const std::int64_t image_size = a.k * plane;
+      const auto* const y = reinterpret_cast<const Stored*>(a.y) + first.image * image_size +
+                            first_k * plane + first.row * a.q + first_col + first.col;
+      const int phase =
+          static_cast<int>(reinterpret_cast<std::uintptr_t>(y) / sizeof(Stored) % kSector);
+      for (int i = thread; i < kMostPlaces; i += kFillers) {
+        const Stripes::Position at = s.position(places.first + i);
+        if (places.first + i >= places.end || !exists(at)) continue;
+        slots[phase + rank(at) - first_rank] = {
+            i, static_cast<std::uint32_t>((at.image - first.image) * image_size + at.row * a.q +
+                                          first_col + at.col)};
+      }
+      if (thread <= kParts) {
+        const int end = min(places.first + thread * kPart, places.end);
+        part_slots[thread] = phase + rank(s.position(end)) - first_rank;
+      }
+      if (thread == 0) first_y = first.image * image_size;
+    }
+  }
+};
+
 /// A block of outputs of one warp: kFilters filters of kPlaces places, whose sums, scaled and with
 /// bias, are put into shared memory and then stored with the rest of the epilogue.
-template <class Stored, Layout kLayout>
+template <class Stored, Layout kLayout, int kMostPlaces>
 class OutputRun {
  public:
+  using Map = OutputMap<Stored, kLayout, kMostPlaces>;
   static constexpr bool kNchw = kLayout == Layout::nchw;
   static constexpr int kFilters = kNchw ? 8 : 16, kPlaces = kNchw ? 128 : 32;
   /// Rows in shared memory are filters (NCHW) or places (NHWC), padded against bank conflicts.
@@ -47,73 +116,37 @@ class OutputRun {
         first_k_(first_k),
         num_filters_(min(kFilters, end_k - first_k)) {}
 
-  /// Stores what exists of the places.
-  __device__ void store(const float* values, const PlaceRange& places) const {
+  /// Stores what exists of kPlaces places from the map's first_place-th on.
+  __device__ void store(const float* values, const Map& map, int first_place) const {
     if constexpr (kNchw) {
-      store_planes(values, places);
+      store_planes(values, map, first_place);
     } else {
-      store_pixels(values, places);
+      store_pixels(values, map, first_place);
     }
   }
 
  private:
   static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
 
-  // NCHW. What lies side by side in y: with one stripe, the outputs of an image; else, of a row.
-  __device__ void store_planes(const float* values, const PlaceRange& places) const {
-    const Stripes& s = a_.stripes;
-    const bool whole = s.cols >= a_.q;
-    for (int place = places.first; place < places.end;) {
-      const auto [image, row, col] = s.position(place);
-      if (image >= a_.n) return;
-      const int line_end = place - col + s.pitch;
-      const int image_end = whole ? (image + 1) * s.period * s.pitch : line_end;
-      const int end = min(places.end, image_end);
-      int index = 0, count = 0;
-      if (whole) {
-        const int rows_left = end == image_end ? s.period : end / s.pitch % s.period;
-        const int cols_left = end == image_end ? 0 : end % s.pitch;
-        index = outputs_before(row, col);
-        count = outputs_before(rows_left, cols_left) - index;
-      } else if (row < a_.p) {
-        const int first_col = places.stripe * s.cols;
-        index = row * a_.q + first_col + col;
-        count = min(end - place, min(s.cols, a_.q - first_col) - col);
-      }
-      store_neighbours(values, image, index, count, [&](int i) {
-        if (!whole) return place + i - places.first;
-        const int r = (index + i) / a_.q, c = (index + i) % a_.q;
-        return (image * s.period + r) * s.pitch + c - places.first;
-      });
-      place = end;
-    }
-  }
-
-  // Outputs of an image in front of a place.
-  __device__ int outputs_before(int row, int col) const {
-    return row >= a_.p ? a_.p * a_.q : row * a_.q + min(col, a_.q);
-  }
-
-  // `count` outputs from `index` of an image on; place_of(i) is where the i-th lies in `values`.
-  template <class PlaceOf>
-  __device__ void store_neighbours(const float* values, int image, int index, int count,
-                                   PlaceOf place_of) const {
-    constexpr int kSector = 32 / sizeof(Stored);
-    const std::int64_t pixels = static_cast<std::int64_t>(a_.p) * a_.q;
-    const std::int64_t first =
-        (static_cast<std::int64_t>(image) * a_.k + first_k_) * pixels + index;
-    const int phase =
-        static_cast<int>(reinterpret_cast<std::uintptr_t>(y_ + first) / sizeof(Stored) % kSector);
-    for (int i = lane() - phase; i < count; i += 32) {
-      if (i < 0) continue;
-      const float* const value = values + place_of(i);
+  // NCHW.
+  __device__ void store_planes(const float* values, const Map& map, int first_place) const {
+    static_assert(kPlaces == Map::kPart);
+    const std::int64_t plane = static_cast<std::int64_t>(a_.p) * a_.q;
+    const std::int64_t first_y = map.first_y + first_k_ * plane;
+    const int part = first_place / Map::kPart;
+    const int begin = map.part_slots[part], end = map.part_slots[part + 1];
+    for (int i = begin / 32 * 32 + lane(); i < end; i += 32) {
+      if (i < begin) continue;
+      const typename Map::Slot slot = map.slots[i];
+      const float* const value = values + slot.place - first_place;
+      const std::int64_t at = first_y + slot.y;
       float run[kFilters];
 #pragma unroll
       for (int f = 0; f < kFilters; ++f) run[f] = value[f * kPitch];
       if (residual_ != nullptr) {
-        const Stored* residual = residual_ + first + i;
+        const Stored* residual = residual_ + at;
 #pragma unroll
-        for (int f = 0; f < kFilters; ++f, residual += pixels) {
+        for (int f = 0; f < kFilters; ++f, residual += plane) {
           if (f < num_filters_) run[f] += static_cast<float>(*residual);
         }
       }
@@ -121,29 +154,23 @@ class OutputRun {
 #pragma unroll
         for (float& output : run) output = fmaxf(output, 0.0f);
       }
-      Stored* y = y_ + first + i;
+      Stored* y = y_ + at;
 #pragma unroll
-      for (int f = 0; f < kFilters; ++f, y += pixels) {
+      for (int f = 0; f < kFilters; ++f, y += plane) {
         if (f < num_filters_) *y = static_cast<Stored>(run[f]);
       }
     }
   }
 
   // NHWC. Four threads have the filters of a place.
-  __device__ void store_pixels(const float* values, const PlaceRange& places) const {
-    const Stripes& s = a_.stripes;
+  __device__ void store_pixels(const float* values, const Map& map, int first_place) const {
     const bool in_runs = a_.k % 4 == 0 && aligned(y_) && aligned(residual_);
     const int filter = lane() % 4 * 4, num_filters = num_filters_ - filter;
 #pragma unroll
     for (int i = 0; i < kPlaces; i += 8) {
-      const int place = places.first + i + lane() / 4;
-      const auto [image, row, col] = s.position(place);
-      const int out_col = places.stripe * s.cols + col;
-      const bool exists =
-          place < places.end && image < a_.n && row < a_.p && col < s.cols && out_col < a_.q;
-      if (!exists || num_filters <= 0) continue;
-      const std::int64_t pixel = (static_cast<std::int64_t>(image) * a_.p + row) * a_.q + out_col;
-      const std::int64_t at = pixel * a_.k + first_k_ + filter;
+      const int pixel = map.pixels[first_place + i + lane() / 4];
+      if (pixel < 0 || num_filters <= 0) continue;
+      const std::int64_t at = static_cast<std::int64_t>(pixel) * a_.k + first_k_ + filter;
       Vec<4> run = load<4>(&values[(i + lane() / 4) * kPitch + filter]);
       if (in_runs && num_filters >= 4) {
         if (residual_ != nullptr) {

@@ -45,6 +45,11 @@ __device__ inline int warpgroup_index() {
   return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
 }
 
+/// A barrier of the threads of one warpgroup of 128.
+__device__ inline void warpgroup_sync(int warpgroup) {
+  asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
+}
+
 /// Moves a warpgroup's limit of registers a thread; all its warps call it. What others gave up may
 /// be taken: increase_registers waits for it.
 template <int kRegisters>

@@ -85,15 +85,12 @@ struct WinogradTensorTransforms {
     const int first_tile = static_cast<int>(group) * a.group_tiles + tiles.first;
     Patch* const patches = reinterpret_cast<Patch*>(shared);
     int next = 0;
-    const bool writer = threadIdx.x < 32;
     __half2 most = {};
     for (int tile = 0; tile < tiles.count; tile += Patch::kTiles) {
       const Part part(a, first_tile + tile, tiles.count - tile);
       for (int octet = first_octet; octet < end_octet; octet += Patch::kOctets) {
         Patch& patch = patches[next++ % kPatches];
-        if (writer) {
-          ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<kPatches - 1>{});
-        }
+        ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<kPatches - 1>{});
         __syncthreads();
         part.for_each(a, octet * 8, [&](int in_patch, int channel, int col, const auto& rows) {
           put_column(&patch.value[col][0][channel / 8][in_patch][channel % 8], rows, a.x_scale,
@@ -101,7 +98,7 @@ struct WinogradTensorTransforms {
         });
         ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
         __syncthreads();
-        if (writer) write(a, patch, group, tiles.first + tile, tiles.count - tile, octet);
+        write(a, patch, group, tiles.first + tile, tiles.count - tile, octet);
       }
     }
     // An infinity came from one in x, or from too large a scale: what was the largest number?
@@ -119,10 +116,8 @@ struct WinogradTensorTransforms {
     } else {
       largest.add(scaled / a.x_scale);
     }
-    if (writer) {
-      ::cuda::ptx::cp_async_bulk_wait_group(::cuda::ptx::n32_t<0>{});
-      publish_to_copy_engine();
-    }
+    ::cuda::ptx::cp_async_bulk_wait_group(::cuda::ptx::n32_t<0>{});
+    publish_to_copy_engine();
     const std::uint32_t input_tasks = static_cast<std::uint32_t>(a.tile_chunks) *
                                       static_cast<std::uint32_t>(a.input_channel_chunks);
     note_magnitude<kThreads>(largest, &a.x_magnitudes[group * input_tasks + block]);
@@ -201,14 +196,17 @@ struct WinogradTensorTransforms {
     }
   }
 
-  // Hands the first num_tiles of a patch to the copy engine; by one warp.
+  // Hands the first num_tiles of a patch to the copy engine. The threads of a warp do that one
+  // after the other, so each warp takes a share.
   static __device__ void write(const TaskArgs& a, const Patch& patch, std::uint32_t group,
                                int tile_in_group, int num_tiles, int first_octet) {
     const auto num_bytes = static_cast<std::uint32_t>(min(num_tiles, Patch::kTiles) * 16);
     const std::int64_t stride = position_stride(a, Tile::kRows);
     __half* const slot = reinterpret_cast<__half*>(a.v) + group % a.v_slots * kPositions * stride;
     constexpr int kRuns = kPositions * Operand::kParts * Patch::kOctets;
-    for (int run = static_cast<int>(threadIdx.x); run < kRuns; run += 32) {
+    constexpr int kWarps = kThreads / 32;
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    for (int run = lane * kWarps + warp; run < kRuns; run += kThreads) {
       const int octet = run % Patch::kOctets, part = run / Patch::kOctets % Operand::kParts;
       const int position = run / Patch::kOctets / Operand::kParts;
       ::cuda::ptx::cp_async_bulk(::cuda::ptx::space_global, ::cuda::ptx::space_shared,
