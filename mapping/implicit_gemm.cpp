@@ -18,15 +18,15 @@ struct Tile {
   double chunk_us, rest_us;
 };
 constexpr std::uint32_t kNarrow = 64 / Tiling::kLaneBlock, kWide = 128 / Tiling::kLaneBlock;
-constexpr Tile kNarrowSplit{kNarrow, 256, 2.7, 6.0}, kWideSplit{kWide, 128, 2.2, 3.5};
-constexpr Tile kNarrowRounded{kNarrow, 256, 0.6, 5.7}, kWideRounded{kWide, 128, 0.9, 3.6};
+constexpr Tile kNarrowSplit{kNarrow, 256, 2.35, 3.8}, kWideSplit{kWide, 128, 2.35, 2.0};
+constexpr Tile kNarrowRounded{kNarrow, 256, 1.0, 4.6}, kWideRounded{kWide, 128, 0.97, 2.8};
 // One product needs fewer sums, which leaves room for more places. They share loaded filters.
-constexpr Tile kLargeRounded{kWide, 256, 1.4, 7.1};
-constexpr double kTaskUs = 2;    // what a task costs besides its tiles
-constexpr double kLaunchUs = 5;  // of a run: filters, and the look at magnitudes
-// Smallest tiles of a group: more amortise a task's start, fewer even out between the
-// multiprocessors.
-constexpr std::uint64_t kMostUnits = 16;
+constexpr Tile kLargeRounded{kWide, 256, 1.72, 5.9};
+constexpr double kTaskUs = 8;  // what every further wave of tasks costs besides their tiles
+constexpr double kLaunchUs =
+    7;  // of a run: filters, the first tasks' start, the look at magnitudes
+// Tiles of a group: more amortise a task's start, fewer even out between the multiprocessors.
+constexpr std::uint64_t kMostTiles = 16;
 // Below this, most of a step of 16 channels is zero.
 constexpr std::int64_t kLeastChannels = 16;
 
@@ -51,15 +51,17 @@ const Tile& tile_of(std::uint32_t filter_blocks, std::uint64_t places, Arithmeti
   const bool split = arithmetic == Arithmetic::split_f16;
   if (filter_blocks <= kNarrow) return split ? kNarrowSplit : kNarrowRounded;
   if (split) return kWideSplit;
-  return places % kLargeRounded.places == 0 ? kLargeRounded : kWideRounded;
+  return places > kWideRounded.places ? kLargeRounded : kWideRounded;
 }
 
-// Microseconds of a run of so many waves of tasks, of so many tiles each.
-double run_us(const ConvProblem& problem, const Tile& tile, std::uint64_t tiles, double waves) {
+// Microseconds of a run of so many waves of tasks, of so many places each.
+double run_us(const ConvProblem& problem, const Tile& tile, std::uint64_t places, double waves) {
   const std::uint64_t blocks = ceil_div(u64(problem.c), std::uint64_t{Tiling::kLaneBlock});
   const double chunks = static_cast<double>(blocks * u64(problem.r * problem.s)) / 9;
   const double tile_us = chunks * tile.chunk_us + tile.rest_us;
-  return kLaunchUs + waves * (static_cast<double>(tiles) * tile_us + kTaskUs);
+  const double steps = static_cast<double>(ceil_div(places, u64(ImplicitGemmTile::kPlaceStep)));
+  const double tiles = steps * ImplicitGemmTile::kPlaceStep / tile.places;
+  return kLaunchUs + waves * tiles * tile_us + (waves - 1) * kTaskUs;
 }
 
 // How a problem is cut, and how long that takes.
@@ -83,19 +85,19 @@ Cut best_cut(const ConvProblem& problem, const TilingOptions& options, Arithmeti
 
   const std::uint64_t places =
       u64(places_of_stripe(problem, make_stripes(problem, static_cast<std::int32_t>(cut.cols))));
-  // Groups are multiples of the smallest tile.
-  const std::uint64_t unit = tile_of(cut.filter_blocks, 1, arithmetic).places;
-  const std::uint64_t units = ceil_div(places, unit);  // of a stripe
+  constexpr std::uint64_t kStep = ImplicitGemmTile::kPlaceStep;
+  const std::uint64_t steps = ceil_div(places, kStep);  // of a stripe
+  const std::uint64_t most = kMostTiles * tile_of(cut.filter_blocks, 1, arithmetic).places / kStep;
   const std::uint64_t columns = ceil_div(u64(problem.q()), std::uint64_t{cut.cols}) *
                                 ceil_div(filter_blocks, cut.filter_blocks);
   const std::uint64_t multiprocessors = std::max<std::uint64_t>(1, target.multiprocessors);
-  for (std::uint64_t size = 1; size <= std::min(units, kMostUnits); ++size) {
-    const Tile& tile = tile_of(cut.filter_blocks, size * unit, arithmetic);
-    const std::uint64_t waves = ceil_div(columns * ceil_div(units, size), multiprocessors);
-    const double us = run_us(problem, tile, size * unit / tile.places, static_cast<double>(waves));
+  for (std::uint64_t size = 1; size <= std::min(steps, most); ++size) {
+    const Tile& tile = tile_of(cut.filter_blocks, size * kStep, arithmetic);
+    const std::uint64_t waves = ceil_div(columns * ceil_div(steps, size), multiprocessors);
+    const double us = run_us(problem, tile, size * kStep, static_cast<double>(waves));
     if (size == 1 || us < cut.us) {
       cut.us = us;
-      cut.places_per_group = u32(size * unit);
+      cut.places_per_group = u32(size * kStep);
     }
   }
   if (options.places_per_group != 0) cut.places_per_group = options.places_per_group;
@@ -171,7 +173,7 @@ double implicit_gemm_us(const Tiling& tiling, const Target& target) {
       tile_of(tiling.filter_blocks_per_gemm_task, tiling.places_per_group, tiling.arithmetic);
   const double waves = static_cast<double>(tiling.num_groups) * tiling.gemm_tasks /
                        std::max(1u, target.multiprocessors);
-  return run_us(tiling.problem, tile, ceil_div(tiling.places_per_group, tile.places),
+  return run_us(tiling.problem, tile, tiling.places_per_group,
                 kWhole * std::ceil(waves) + (1 - kWhole) * waves);
 }
 

@@ -28,8 +28,7 @@ std::uint64_t places_of(const ConvProblem& problem, std::int64_t cols) {
 }
 
 // What makes a point no implicit GEMM, or one that is sure to be slower than another.
-std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& problem,
-                                                         Arithmetic arithmetic) {
+std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& problem) {
   Tiling tiling;
   tiling.problem = problem;
   const auto filter_blocks = static_cast<std::int64_t>(tiling.filter_blocks());
@@ -45,10 +44,7 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
   const auto cols_of = [problem](const Configuration& c) {
     return c.get(Parameter::cols).value_or(problem.q());
   };
-  const auto tile_places = [arithmetic](const Configuration& c, std::uint64_t places) {
-    const auto filters = static_cast<std::uint32_t>(c.get(Parameter::gemm_filters).value_or(8));
-    return std::uint64_t{implicit_gemm_tile(filters, places, arithmetic).places};
-  };
+  constexpr std::uint64_t kStep = ImplicitGemmTile::kPlaceStep;
   return {
       rule(Parameter::gemm_filters,
            [=](std::int64_t filters, const Configuration&) {
@@ -72,18 +68,16 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
                         : std::to_string(cols) + ": a filter reaches " + std::to_string(reach) +
                               " places, must be at most " + std::to_string(kMostReach);
            }),
-      most(Algorithm::implicit_gemm, Parameter::places, "the places of a stripe in whole tiles",
+      most(Algorithm::implicit_gemm, Parameter::places, "the places of a stripe in whole steps",
            [=](const Configuration& c) {
-             const std::uint64_t tile = tile_places(c, 1);
-             return ceil_div(places_of(problem, cols_of(c)), tile) * tile;
+             return ceil_div(places_of(problem, cols_of(c)), kStep) * kStep;
            }),
       rule(Parameter::places,
-           [=](std::int64_t places, const Configuration& c) {
-             const std::uint64_t tile = tile_places(c, u64(places));
-             return u64(places) % tile == 0
+           [=](std::int64_t places, const Configuration&) {
+             return u64(places) % kStep == 0
                         ? std::string()
                         : std::to_string(places) + ", must be a multiple of the " +
-                              std::to_string(tile) + " places of a tile";
+                              std::to_string(kStep) + " places of a step";
            }),
   };
 }
@@ -167,7 +161,7 @@ AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& tar
               cols,
               places},
              {Parameter::workers, {resident_workers(Algorithm::implicit_gemm, target)}}, target);
-  for (Space::Constraint& constraint : implicit_gemm_constraints(problem, chosen.arithmetic)) {
+  for (Space::Constraint& constraint : implicit_gemm_constraints(problem)) {
     space.constraints.push_back(std::move(constraint));
   }
   return space;

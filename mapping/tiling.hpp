@@ -85,8 +85,9 @@ Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOpti
 std::uint32_t resident_workers(Algorithm algorithm, const Target& target);
 
 /// What a task of implicit GEMM computes at a time: of so many lane blocks of filters, in groups of
-/// so many places.
+/// so many places. The last tile of a group may have fewer places, in whole steps.
 struct ImplicitGemmTile {
+  static constexpr std::uint32_t kPlaceStep = 64;
   std::uint32_t filters, places;
 };
 ImplicitGemmTile implicit_gemm_tile(std::uint32_t filter_blocks, std::uint64_t places,

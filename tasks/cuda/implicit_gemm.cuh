@@ -25,6 +25,7 @@
 #include "tasks/cuda/output_run.cuh"
 #include "tasks/cuda/stage_ring.cuh"
 #include "tasks/cuda/task_args.hpp"
+#include "tasks/cuda/vec.cuh"
 #include "tasks/cuda/wgmma.cuh"
 
 namespace megaconv::cuda {
@@ -196,10 +197,11 @@ struct ImplicitGemmTask {
     __device__ void find_places(const TaskArgs& a, const Walk& walk, int tile) {
 #pragma unroll
       for (int i = 0; i < kOwnPlaces; ++i) {
-        const int place = i * kLoaders + static_cast<int>(threadIdx.x);
-        const bool exists = tile < walk.num_tiles && place < kTilePlaces + a.stripes.reach;
-        offsets[i] = exists ? input_offset(a, walk, walk.first_place + tile * kTilePlaces + place)
-                            : kNowhere;
+        const int first = walk.first_place + tile * kTilePlaces;
+        const int place = first + i * kLoaders + static_cast<int>(threadIdx.x);
+        const bool exists = tile < walk.num_tiles &&
+                            place < min(first + kTilePlaces, walk.end_place) + a.stripes.reach;
+        offsets[i] = exists ? input_offset(a, walk, place) : kNowhere;
       }
     }
   };
@@ -391,6 +393,12 @@ struct ImplicitGemmTask {
   static constexpr int kNextFilters = 2 * kFilters * 16, kNextPlaces = 2 * kPlaces * 16;
   static constexpr int kNumSums = kGroupPlaces / 2;  // of a thread
 
+  // Those of kWidth places from the kFirst-th on.
+  template <int kWidth, int kFirst = 0>
+  static __device__ float (&first(float (&sums)[kNumSums]))[kWidth / 2] {
+    return *reinterpret_cast<float(*)[kWidth / 2]>(&sums[kFirst / 2]);
+  }
+
   // Tensor cores round sums towards zero. The products of high halves of kChunksApart chunks are
   // therefore summed apart and then added to the others by the FP32 units, which round to nearest;
   // products with a low half are so small that their rounding does not matter.
@@ -398,10 +406,13 @@ struct ImplicitGemmTask {
     static constexpr int kChunksApart = 2;
     float total[kNumSums] = {}, high[kNumSums] = {}, low[kNumSums] = {};
 
+    __device__ void begin() {}
+
+    template <int kWidth>
     __device__ void add_products(std::uint64_t u, std::uint64_t x) {
-      wgmma<kGroupPlaces>(high, u, x);
-      wgmma<kGroupPlaces>(low, u, advance(x, kNextPlaces));
-      wgmma<kGroupPlaces>(low, advance(u, kNextFilters), x);
+      wgmma<kWidth>(first<kWidth>(high), u, x);
+      wgmma<kWidth>(first<kWidth>(low), u, advance(x, kNextPlaces));
+      wgmma<kWidth>(first<kWidth>(low), advance(u, kNextFilters), x);
     }
     __device__ void fold() {
 #pragma unroll
@@ -418,18 +429,30 @@ struct ImplicitGemmTask {
   // Rounding in the sums does not matter beside that of the operands, or of the outputs.
   struct PlainSums {
     static constexpr int kChunksApart = 1 << 20;
-    float total[kNumSums] = {};
+    float total[kNumSums];
+
+    // Zeros that come from further away would make ptxas put a wait behind every instruction.
+    __device__ void begin() {
+#pragma unroll
+      for (float& sum : total) sum = 0.0f;
+    }
 
     // In columns of 128 places: an instruction of 256 wants more registers than a launch gives.
+    template <int kWidth>
     __device__ void add_products(std::uint64_t u, std::uint64_t x) {
-      constexpr int kColumn = 128;
-#pragma unroll
-      for (int i = 0; i < kGroupPlaces / kColumn; ++i) {
-        auto& sums = *reinterpret_cast<float(*)[kColumn / 2]>(&total[i * kColumn / 2]);
-        const std::uint64_t column = advance(x, i * kColumn * 16);
-        wgmma<kColumn, Number>(sums, u, column);
-        wgmma<kColumn, Number>(sums, advance(u, kNextFilters), advance(column, kNextPlaces));
+      if constexpr (kWidth <= 128) {
+        add_column<0, kWidth>(u, x);
+      } else {
+        add_column<0, 128>(u, x);
+        add_column<128, kWidth - 128>(u, x);
       }
+    }
+    template <int kFirst, int kWidth>
+    __device__ void add_column(std::uint64_t u, std::uint64_t x) {
+      auto& sums = first<kWidth, kFirst>(total);
+      const std::uint64_t column = advance(x, kFirst * 16);
+      wgmma<kWidth, Number>(sums, u, column);
+      wgmma<kWidth, Number>(sums, advance(u, kNextFilters), advance(column, kNextPlaces));
     }
     __device__ void fold() {}
     __device__ void finish() {}
@@ -441,7 +464,6 @@ struct ImplicitGemmTask {
     const int warpgroup = warpgroup_index() - kProducers / 128;
     const int first_filter = kFewFilters ? 0 : warpgroup * kGroupFilters;
     const int first_place = kFewFilters ? warpgroup * kGroupPlaces : 0;
-    const bool speaker = threadIdx.x % 32 == 0;
     typename StageRing<kInputStages>::Cursor input;
     typename StageRing<kFilterStages>::Cursor filter;
     for (int tile = 0; tile < walk.num_tiles; ++tile) {
@@ -451,61 +473,88 @@ struct ImplicitGemmTask {
                walk.first_k + first_filter, static_cast<int>(threadIdx.x) % 128);
       warpgroup_sync(warpgroup);
       Sums sums;
-      for (int first_chunk = 0; first_chunk < walk.chunks; first_chunk += Sums::kChunksApart) {
-        const int end_chunk = min(first_chunk + Sums::kChunksApart, walk.chunks);
-        for (int chunk = first_chunk; chunk < end_chunk; ++chunk) {
-          shared.input.wait_full(input);
-          const std::uint64_t x =
-              wgmma_operand(&shared.x[input.stage][0][first_place], kPlaces * 16);
-          TapOffsets offsets(a);
-          for (int part = 0; part < walk.parts; ++part) {
-            shared.filter.wait_full(filter);
-            const std::uint64_t u =
-                wgmma_operand(&shared.u[filter.stage][0][0][first_filter][0], kFilters * 16);
-            switch (min(kStageTaps, walk.taps - part * kStageTaps)) {
-              case 1:
-                add_part<1>(u, x, offsets, sums);
-                break;
-              case 2:
-                add_part<2>(u, x, offsets, sums);
-                break;
-              default:
-                add_part<kStageTaps>(u, x, offsets, sums);
-            }
-            // The part before is done with as soon as its products are.
-            if (part > 0 || chunk > first_chunk) {
-              wgmma_wait<1>();
-              if (speaker) {
-                shared.filter.arrive_empty(filter.stage_before());
-                if (part == 0) shared.input.arrive_empty(input.stage_before());
-              }
-            }
-            filter.advance();
-          }
-          input.advance();
-        }
-        wgmma_wait<0>();
-        if (speaker) {
-          shared.filter.arrive_empty(filter.stage_before());
-          shared.input.arrive_empty(input.stage_before());
-        }
-        sums.fold();
-      }
+      with_width(walk.end_place - tile_place, [&](auto width) {
+        multiply<decltype(width)::value>(a, walk, first_filter, first_place, sums, input, filter,
+                                         shared);
+      });
       sums.finish();
       store_sums(a, walk, first_filter, Unscale(a, x_scale), sums.total, map, shared);
     }
   }
 
+  // Calls body(std::integral_constant<int, width>{}) with the steps of places that a warpgroup has
+  // to multiply for the first `places` of its own; none of them: 0.
+  template <class Body>
+  static __device__ void with_width(int places, Body&& body) {
+    constexpr int kStep = 64;
+    const int steps = min(max(places + kStep - 1, 0) / kStep, kGroupPlaces / kStep);
+    unroll<kGroupPlaces / kStep + 1>([&](auto i) {
+      constexpr int kSteps = decltype(i)::value;
+      if (steps == kSteps) body(std::integral_constant<int, kSteps * kStep>{});
+    });
+  }
+
+  // The sums of the products of a tile, of kWidth places.
+  template <int kWidth>
+  static __device__ void multiply(const TaskArgs& a, const Walk& walk, int first_filter,
+                                  int first_place, Sums& sums,
+                                  typename StageRing<kInputStages>::Cursor& input,
+                                  typename StageRing<kFilterStages>::Cursor& filter,
+                                  Shared& shared) {
+    const bool speaker = threadIdx.x % 32 == 0;
+    sums.begin();
+    for (int first_chunk = 0; first_chunk < walk.chunks; first_chunk += Sums::kChunksApart) {
+      const int end_chunk = min(first_chunk + Sums::kChunksApart, walk.chunks);
+      for (int chunk = first_chunk; chunk < end_chunk; ++chunk) {
+        shared.input.wait_full(input);
+        const std::uint64_t x = wgmma_operand(&shared.x[input.stage][0][first_place], kPlaces * 16);
+        TapOffsets offsets(a);
+        for (int part = 0; part < walk.parts; ++part) {
+          shared.filter.wait_full(filter);
+          const std::uint64_t u =
+              wgmma_operand(&shared.u[filter.stage][0][0][first_filter][0], kFilters * 16);
+          switch (min(kStageTaps, walk.taps - part * kStageTaps)) {
+            case 1:
+              add_part<kWidth, 1>(u, x, offsets, sums);
+              break;
+            case 2:
+              add_part<kWidth, 2>(u, x, offsets, sums);
+              break;
+            default:
+              add_part<kWidth, kStageTaps>(u, x, offsets, sums);
+          }
+          // The part before is done with as soon as its products are.
+          if (part > 0 || chunk > first_chunk) {
+            wgmma_wait<1>();
+            if (speaker) {
+              shared.filter.arrive_empty(filter.stage_before());
+              if (part == 0) shared.input.arrive_empty(input.stage_before());
+            }
+          }
+          filter.advance();
+        }
+        input.advance();
+      }
+      wgmma_wait<0>();
+      if (speaker) {
+        shared.filter.arrive_empty(filter.stage_before());
+        shared.input.arrive_empty(input.stage_before());
+      }
+      sums.fold();
+    }
+  }
+
   // The products of a part, kTaps taps, as one batch. One block of code without branches: a batch
   // that ends in another block would count as two for wgmma_wait.
-  template <int kTaps>
+  template <int kWidth, int kTaps>
   static __device__ void add_part(std::uint64_t u, std::uint64_t x, TapOffsets& offsets,
                                   Sums& sums) {
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < kTaps; ++i) {
-      sums.add_products(advance(u, i * static_cast<int>(sizeof(Taps) / kStageTaps)),
-                        advance(x, offsets.next() * 16));
+      const std::uint64_t tap = advance(u, i * static_cast<int>(sizeof(Taps) / kStageTaps));
+      const std::uint64_t input = advance(x, offsets.next() * 16);
+      if constexpr (kWidth != 0) sums.template add_products<kWidth>(tap, input);
     }
     wgmma_commit();
   }
