@@ -441,9 +441,10 @@ class CudaExecutor final : public Executor {
     }
   }
 
+  // num_groups: 0 if only filters were transformed.
   void launch_redo(TaskArgs args, std::uint32_t num_groups, cudaStream_t stream) const {
     const Task* tasks = tasks_.data();
-    auto num_tasks = static_cast<std::uint32_t>(tasks_.size());
+    auto num_tasks = num_groups == 0 ? 0 : static_cast<std::uint32_t>(tasks_.size());
     void* parameters[] = {&args, &tasks, &num_tasks, &num_groups};
     launch(kernels_.redo, static_cast<unsigned>(device_.num_sms), kernels_.most_shared_bytes,
            parameters, stream, Start::with_kernel_before, "redo_kernel");

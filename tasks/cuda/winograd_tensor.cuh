@@ -101,10 +101,12 @@ struct WinogradTensorTransforms {
         write(a, patch, group, tiles.first + tile, tiles.count - tile, octet);
       }
     }
-    // An infinity came from one in x, or from too large a scale: what was the largest number?
+    // An infinity came from one in x, or from too large a scale; and very small numbers may have
+    // become zeros. What was the largest one then?
     LargestFinite largest;
     const float scaled = fmaxf(__low2float(most), __high2float(most));
-    if (__syncthreads_or(scaled > kMost)) {
+    const bool too_large = __syncthreads_or(scaled > kMost) != 0;
+    if (too_large || __syncthreads_or(scaled >= kLeast) == 0) {
       for (int tile = 0; tile < tiles.count; tile += Patch::kTiles) {
         const Part part(a, first_tile + tile, tiles.count - tile);
         for (int octet = first_octet; octet < end_octet; octet += Patch::kOctets) {

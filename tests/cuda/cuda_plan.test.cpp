@@ -10,6 +10,7 @@
 
 #include "megaconv/plan.hpp"
 #include "tasks/reference.hpp"
+#include "tasks/storage.hpp"
 #include "tests/catch.hpp"
 #include "tests/cuda/device.hpp"
 #include "tests/cuda/layer.hpp"
@@ -36,8 +37,10 @@ PlanOptions on_cuda(std::uint32_t m = 4, Arithmetic arithmetic = Arithmetic::fma
 // Those that this device has kernels for.
 std::vector<Arithmetic> arithmetics(std::uint32_t m) {
   if (m == 6 || !have_capability_90()) return {Arithmetic::fma};
-  return {Arithmetic::fma, Arithmetic::split_f16};
+  if (m == 2) return {Arithmetic::fma, Arithmetic::split_f16};
+  return {Arithmetic::fma, Arithmetic::split_f16, Arithmetic::f16};
 }
+constexpr Arithmetic kTensorCores[] = {Arithmetic::split_f16, Arithmetic::f16};
 
 std::vector<float> run_on_cpu_plan(const Layer& layer) {
   PlanOptions options;
@@ -66,7 +69,36 @@ const char* const kOddShapes[] = {
     "n1c33h10k48p2+relu",   "n2c8h7w3k8p3+bias", "n4c96h14k160",     "n1c256h7k256",
 };
 
+// Tensors of 16 bits on odd shapes, within the error bound.
+template <class T>
+void check_stored(const char* dtype) {
+  for (const char* text : kOddShapes) {
+    for (const char* layout : {"+nchw", "+nhwc"}) {
+      const Layer layer(parse_problem(std::string(text) + layout + dtype), false);
+      std::vector<double> magnitude;
+      const std::vector<double> truth = layer.reference(&magnitude);
+      DeviceLayer<T> device(layer);
+      for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
+        PlanOptions options = on_cuda(4, Arithmetic::f16);
+        options.cuda_launch = launch;
+        const Plan plan = Plan::create(layer.problem, options);
+        const std::vector<T> y = device.run(plan);
+        const Tiling& tiling = plan.lowering().graph.tiling;
+        const ErrorReport report = compare(tiling, y.data(), truth.data(), magnitude.data());
+        CAPTURE(text, layout, dtype, static_cast<int>(launch), to_string(report));
+        CHECK(error_bound(tiling).covers(report));
+      }
+    }
+  }
+}
+
 }  // namespace
+
+TEST_CASE("cuda: Winograd takes tensors of 16 bits, and multiplies in FP16") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  check_stored<Float16>("+f16");
+  check_stored<Bfloat16>("+bf16");
+}
 
 TEST_CASE("cuda: every tile size and layout is within its error bound on odd shapes") {
   if (!have_device()) SKIP("no CUDA device");
@@ -123,52 +155,68 @@ TEST_CASE("cuda: integer data gives the same bits as the CPU, for every launch, 
   }
 }
 
-TEST_CASE("cuda: split operands are as accurate at any magnitude, and for any launch the same") {
-  if (!have_device()) SKIP("no CUDA device");
-  if (arithmetics(4).size() == 1) SKIP("no kernels with split operands for this device");
+// The guesses suit |V| from 1 to 2^13 and |U| from 2^-7 to 2^6 (tasks/cuda/winograd_tensor.cuh);
+// all else is computed again.
+TEST_CASE("cuda: Winograd on tensor cores is as accurate at any magnitude of x and w") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  struct Exponents {
+    int x, w;
+  };
   for (const char* layout : {"+nchw", "+nhwc"}) {
-    for (const float scale : {0x1p-60f, 0x1p-20f, 1.0f, 0x1p40f}) {
+    for (const auto [of_x, of_w] :
+         {Exponents{-60, 0}, {-20, 30}, {-6, -9}, {0, 0}, {0, -40}, {11, 3}, {40, -40}}) {
       Layer layer(parse_problem(std::string("n3c70h21w18k140") + layout), false);
-      for (float& value : layer.x) value *= scale;
+      for (float& value : layer.x) value = std::ldexp(value, of_x);
+      for (float& value : layer.w) value = std::ldexp(value, of_w);
       std::vector<double> magnitude;
       const std::vector<double> truth = layer.reference(&magnitude);
       DeviceLayer device(layer);
-      std::vector<float> first;
-      for (const CudaLaunch launch :
-           {CudaLaunch::staged, CudaLaunch::persistent, CudaLaunch::one_block_per_task}) {
-        PlanOptions options = on_cuda(4, Arithmetic::split_f16);
-        options.cuda_launch = launch;
-        options.tiling.whole_tensors = launch == CudaLaunch::staged;
+      for (const Arithmetic arithmetic : kTensorCores) {
+        std::vector<float> first;
+        const auto check = [&](const Plan& plan, const std::vector<float>& y) {
+          const ErrorReport report =
+              compare(plan.lowering().graph.tiling, y.data(), truth.data(), magnitude.data());
+          CAPTURE(layout, of_x, of_w, to_string(arithmetic), plan.describe(), to_string(report));
+          CHECK(error_bound(plan.lowering().graph.tiling).covers(report));
+          if (first.empty()) first = y;
+          CHECK((y == first));
+        };
+        PlanOptions options = on_cuda(4, arithmetic);
+        for (const CudaLaunch launch :
+             {CudaLaunch::staged, CudaLaunch::persistent, CudaLaunch::one_block_per_task}) {
+          options.cuda_launch = launch;
+          const Plan plan = Plan::create(layer.problem, options);
+          check(plan, device.run(plan));
+        }
+        options.tiling.filters = FilterMode::prepared;
         const Plan plan = Plan::create(layer.problem, options);
-        const std::vector<float> y = device.run(plan);
-        const ErrorReport report =
-            compare(plan.lowering().graph.tiling, y.data(), truth.data(), magnitude.data());
-        CAPTURE(layout, scale, static_cast<int>(launch), to_string(report));
-        CHECK(error_bound(plan.lowering().graph.tiling).covers(report));
-        if (first.empty()) first = y;
-        CHECK((y == first));
+        check(plan, device.run_prepared(plan));
       }
     }
   }
 }
 
-TEST_CASE("cuda: split operands let an infinity or a NaN reach no tile but its own") {
-  if (!have_device()) SKIP("no CUDA device");
-  if (arithmetics(4).size() == 1) SKIP("no kernels with split operands for this device");
-  for (const float value :
-       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-    Layer layer(parse_problem("n1c32h40k64"), false);
-    layer.x[5 * 40 * 40 + 20 * 40 + 20] = value;  // channel 5, row 20, column 20
-    const std::vector<double> truth = layer.reference();
-    DeviceLayer device(layer);
-    const std::vector<float> y =
-        device.run(Plan::create(layer.problem, on_cuda(4, Arithmetic::split_f16)));
-    for (std::size_t i = 0; i < y.size(); ++i) {
-      const std::size_t row = i / 40 % 40, col = i % 40;
-      const bool near = row >= 16 && row < 24 && col >= 16 && col < 24;  // the tiles around it
-      const bool touched = row >= 19 && row <= 21 && col >= 19 && col <= 21;
-      if (touched) CHECK_FALSE(std::isfinite(y[i]));
-      if (!near) CHECK(std::abs(y[i] - truth[i]) < 1e-3);
+TEST_CASE("cuda: on tensor cores an infinity or a NaN reaches no Winograd tile but its own") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  for (const Arithmetic arithmetic : kTensorCores) {
+    for (const float value :
+         {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      Layer layer(parse_problem("n1c32h40k64"), false);
+      layer.x[5 * 40 * 40 + 20 * 40 + 20] = value;  // channel 5, row 20, column 20
+      std::vector<double> magnitude;
+      const std::vector<double> truth = layer.reference(&magnitude);
+      DeviceLayer device(layer);
+      const Plan plan = Plan::create(layer.problem, on_cuda(4, arithmetic));
+      const std::vector<float> y = device.run(plan);
+      // In units of FP32's rounding.
+      const double most = 0x1p-24 * error_bound(plan.lowering().graph.tiling).worst_element;
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        const std::size_t row = i / 40 % 40, col = i % 40;
+        const bool near = row >= 16 && row < 24 && col >= 16 && col < 24;  // the tiles around it
+        const bool touched = row >= 19 && row <= 21 && col >= 19 && col <= 21;
+        if (touched) CHECK_FALSE(std::isfinite(y[i]));
+        if (!near) CHECK(std::abs(y[i] - truth[i]) <= most * magnitude[i]);
+      }
     }
   }
 }

@@ -116,22 +116,36 @@ TEST_CASE("Implicit GEMM multiplies as the precision allows, and tensors of 16 b
   CHECK(error("c64h28k64+bf16", options).ends_with("must be f32 or f16 tensors"));
 }
 
-TEST_CASE("On CUDA, tensors of 16 bits are for implicit GEMM whatever their size") {
+TEST_CASE("On CUDA, tensors of 16 bits are for tensor cores whatever their size") {
   const auto chosen = [](const char* text, const TilingOptions& options = {}) {
     return tiling_of(text, options, Algorithm::automatic).algorithm;
   };
   CHECK(chosen("c3h5k2+f16") == Algorithm::implicit_gemm);
-  CHECK(chosen("n64c512h56k512+bf16") == Algorithm::implicit_gemm);
+  CHECK(chosen("n64c64h56k64+bf16") == Algorithm::implicit_gemm);
+  CHECK(chosen("n64c512h56k512+bf16") == Algorithm::winograd);
   CHECK(chosen("c3h5k2") == Algorithm::direct);
   CHECK(chosen("c3h5k2", {.arithmetic = Arithmetic::f16}) == Algorithm::implicit_gemm);
   CHECK(chosen("c64h28k64u2+f16") == Algorithm::direct);  // which the executor refuses
 }
 
-TEST_CASE("Tiles of one product are larger where a group is a multiple of them") {
+TEST_CASE("Tiles of one product are larger where groups are") {
   CHECK(implicit_gemm_tile(8, 512, Arithmetic::f16).places == 256);
-  CHECK(implicit_gemm_tile(8, 384, Arithmetic::f16).places == 128);
+  CHECK(implicit_gemm_tile(8, 192, Arithmetic::f16).places == 256);
+  CHECK(implicit_gemm_tile(8, 128, Arithmetic::f16).places == 128);
   CHECK(implicit_gemm_tile(8, 512, Arithmetic::split_f16).places == 128);
   CHECK(implicit_gemm_tile(4, 512, Arithmetic::split_f16).places == 256);
+}
+
+// 64 x 29 x 29 places are 421 tiles of 128, 3.2 for each of 132 multiprocessors: groups of four
+// would leave a fifth of them idle.
+TEST_CASE("Groups of places end in narrower tiles where that evens out the multiprocessors' work") {
+  for (const Precision precision : {Precision::f32, Precision::tf32}) {
+    TilingOptions options;
+    options.precision = precision;
+    const Tiling tiling = tiling_of("n64c128h28k128", options);
+    CHECK(tiling.places_per_group == 448);
+    CHECK(tiling.num_groups <= 132);
+  }
 }
 
 TEST_CASE("Wide images are cut into stripes, narrow ones share their gaps") {
