@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tasks of tensor cores are so fast that tickets and counters show: H200, one kernel a stage takes
 // 5 to 20 % less time than the persistent kernel (docs/performance.md), because a stage starts
-// while the one in front of it ends. It has no order, no window, and the whole device. Whoever asks
-// for one of these, or for a trace, means the persistent kernel.
+// while the one in front of it ends. Winograd without them gains from the persistent kernel what
+// its order keeps in the cache: up to 10 %, where V and M are far too large for that to happen by
+// itself. Stages have no order, no window, and the whole device. Whoever asks for one of these, or
+// for a trace, means the persistent kernel.
 #include "mapping/launch.hpp"
 
 #include <cstdint>
@@ -13,6 +15,8 @@
 namespace megaconv {
 namespace {
 
+// H200, FP32 multiply-adds over the suite: V and M of three times the L2 or more gain from order.
+constexpr std::uint64_t kManyCaches = 3;
 // V and M of more bytes than this are not for a workspace that nobody asked for.
 constexpr std::uint64_t kMostWholeBytes = std::uint64_t{8} << 30;
 
@@ -30,10 +34,17 @@ std::string obstacle_to_stages(const ConvProblem& problem, const PlanOptions& op
   if (options.policy || asks_for_order(options.mapping)) return "for the order asked for";
   if (options.tiling.v_slots != 0 || options.tiling.m_slots != 0) return "for the window asked for";
   const Tiling tiling = make_tiling(problem, options.tiling, target);
-  if (!on_tensor_cores(tiling)) {
-    return std::string("faster for ") + to_string(tiling.algorithm) + " without tensor cores";
-  }
   const std::uint64_t bytes = tiling.num_groups * (tiling.v_slot_bytes() + tiling.m_slot_bytes());
+  if (!on_tensor_cores(tiling)) {
+    if (tiling.algorithm != Algorithm::winograd) {
+      return std::string("faster for ") + to_string(tiling.algorithm) + " without tensor cores";
+    }
+    // A worker's share is of half of the L2 (cuda_target).
+    const std::uint64_t l2_bytes = 2 * u64(target.workers) * target.cache_bytes_per_worker;
+    if (bytes >= kManyCaches * l2_bytes) {
+      return "faster where V and M, " + std::to_string(bytes >> 20) + " MiB, exceed the cache";
+    }
+  }
   if (bytes <= kMostWholeBytes) return "";
   return "V and M whole are " + std::to_string(bytes >> 20) + " MiB, more than " +
          std::to_string(kMostWholeBytes >> 20);
@@ -48,7 +59,7 @@ LaunchChoice choose_launch(const ConvProblem& problem, const PlanOptions& option
   if (launch == CudaLaunch::automatic || options.backend == Backend::cpu) {
     choice.reason = obstacle_to_stages(problem, options, target);
     launch = choice.reason.empty() ? CudaLaunch::staged : CudaLaunch::persistent;
-    if (choice.reason.empty()) choice.reason = "faster on tensor cores";
+    if (choice.reason.empty()) choice.reason = "faster where tasks are short";
   }
   if (launch == CudaLaunch::staged) {
     choice.options.mapping.policy = Policy::staged;

@@ -18,8 +18,9 @@ namespace megaconv {
 
 /// How a CUDA run is launched.
 enum class CudaLaunch : std::uint8_t {
-  automatic,  ///< staged for tasks of tensor cores, unless an order, a window or a number of blocks
-              ///< is asked for, or whole tensors would be huge; else persistent
+  automatic,  ///< staged for tasks of tensor cores, and for Winograd whose V and M are less than
+              ///< three L2 caches, unless an order, a window or a number of blocks is asked for, or
+              ///< whole tensors would be huge; else persistent
   persistent,          ///< one kernel; its blocks take tickets until no task is left
   one_block_per_task,  ///< one kernel with a block for every task, each taking one ticket
   raw_block_index,  ///< the same with blockIdx as the position: relies on an order of blocks that

@@ -42,7 +42,7 @@ TEST_CASE("Tasks of tensor cores are launched in stages, whole tensors and their
         TilingOptions{.algorithm = Algorithm::winograd, .whole_tensors = true}}) {
     const LaunchChoice made = choice(layer, on_cuda(tiling));
     CHECK(made.options.cuda_launch == CudaLaunch::staged);
-    CHECK(made.reason == "faster on tensor cores");
+    CHECK(made.reason == "faster where tasks are short");
     const Lowering lowering =
         lower(parse_problem(layer), made.options.tiling, made.options.mapping, kHopper);
     CHECK(lowering.graph.tiling.v_slots == lowering.graph.tiling.num_groups);
@@ -83,15 +83,24 @@ TEST_CASE("Other tasks, simulations and CPUs have the persistent kernel") {
   for (const Algorithm algorithm : {Algorithm::direct, Algorithm::opencnn}) {
     CHECK(launch(layer, on_cuda({.algorithm = algorithm})) == CudaLaunch::persistent);
   }
-  CHECK(launch(layer, on_cuda({.algorithm = Algorithm::winograd, .arithmetic = Arithmetic::fma})) ==
-        CudaLaunch::persistent);
-  CHECK(choice(layer, on_cuda(), kAmpere).reason == "faster for winograd without tensor cores");
   for (const Backend backend : {Backend::cpu, Backend::sim}) {
     CHECK(launch(layer, {.backend = backend}) == CudaLaunch::persistent);
   }
   PlanOptions staged;
   staged.cuda_launch = CudaLaunch::staged;
   CHECK(choice(layer, staged).options.mapping.policy == Policy::interleaved);  // of a CPU
+}
+
+// The L2 of the model is 2 x 264 x 96 KiB, 51 MB.
+TEST_CASE("Winograd without tensor cores has the persistent kernel where V and M are three L2s") {
+  const PlanOptions options =
+      on_cuda({.algorithm = Algorithm::winograd, .arithmetic = Arithmetic::fma});
+  CHECK(launch("n64c128h28k128", options) == CudaLaunch::staged);  // 116 MB
+  const LaunchChoice made = choice("n64c64h56k64", options);       // 231 MB
+  CHECK(made.options.cuda_launch == CudaLaunch::persistent);
+  CHECK(made.reason == "faster where V and M, 220 MiB, exceed the cache");
+  CHECK(choice("n64c128h28k128", on_cuda({.algorithm = Algorithm::direct})).reason ==
+        "faster for direct without tensor cores");
 }
 
 TEST_CASE("V and M of more than 8 GiB are not kept whole unasked") {
