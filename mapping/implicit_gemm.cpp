@@ -14,14 +14,15 @@ namespace {
 // where wide ones would be half empty at the end. H200, microseconds of a tile
 // (docs/performance.md): for every 16 channels under nine taps, and for its start and its outputs.
 struct Tile {
-  std::uint32_t filter_blocks, places;
+  std::uint32_t filter_blocks, places, step;  // the last one of a group may have fewer steps
   double chunk_us, rest_us;
 };
 constexpr std::uint32_t kNarrow = 64 / Tiling::kLaneBlock, kWide = 128 / Tiling::kLaneBlock;
-constexpr Tile kNarrowSplit{kNarrow, 256, 2.35, 3.8}, kWideSplit{kWide, 128, 2.35, 2.0};
-constexpr Tile kNarrowRounded{kNarrow, 256, 1.0, 4.6}, kWideRounded{kWide, 128, 0.97, 2.8};
+constexpr Tile kNarrowSplit{kNarrow, 256, 64, 2.35, 3.8}, kWideSplit{kWide, 128, 64, 2.35, 2.0};
+constexpr Tile kNarrowRounded{kNarrow, 256, 64, 1.0, 4.6};
+constexpr Tile kWideRounded{kWide, 128, 64, 0.97, 2.8};
 // One product needs fewer sums, which leaves room for more places. They share loaded filters.
-constexpr Tile kLargeRounded{kWide, 256, 1.72, 5.9};
+constexpr Tile kLargeRounded{kWide, 256, 128, 1.72, 5.9};
 constexpr double kTaskUs = 8;  // what every further wave of tasks costs besides their tiles
 constexpr double kLaunchUs =
     7;  // of a run: filters, the first tasks' start, the look at magnitudes
@@ -61,8 +62,7 @@ double run_us(const ConvProblem& problem, const Tile& tile, std::uint64_t places
   const double tile_us = chunks * tile.chunk_us + tile.rest_us;
   // Narrow instructions read as many filters for fewer places.
   constexpr double kNarrowest = 0.44;
-  constexpr std::uint64_t kStep = ImplicitGemmTile::kPlaceStep;
-  const std::uint64_t rest = ceil_div(places % tile.places, kStep) * kStep;
+  const std::uint64_t step = tile.step, rest = ceil_div(places % tile.places, step) * step;
   const double share = static_cast<double>(rest) / tile.places;
   const double last = rest == 0 ? 0 : kNarrowest + (1 - kNarrowest) * share;
   const double tiles = static_cast<double>(places / tile.places) + last;

@@ -406,8 +406,6 @@ struct ImplicitGemmTask {
     static constexpr int kChunksApart = 2;
     float total[kNumSums] = {}, high[kNumSums] = {}, low[kNumSums] = {};
 
-    __device__ void begin() {}
-
     template <int kWidth>
     __device__ void add_products(std::uint64_t u, std::uint64_t x) {
       wgmma<kWidth>(first<kWidth>(high), u, x);
@@ -429,13 +427,7 @@ struct ImplicitGemmTask {
   // Rounding in the sums does not matter beside that of the operands, or of the outputs.
   struct PlainSums {
     static constexpr int kChunksApart = 1 << 20;
-    float total[kNumSums];
-
-    // Zeros that come from further away would make ptxas put a wait behind every instruction.
-    __device__ void begin() {
-#pragma unroll
-      for (float& sum : total) sum = 0.0f;
-    }
+    float total[kNumSums] = {};
 
     // In columns of 128 places: an instruction of 256 wants more registers than a launch gives.
     template <int kWidth>
@@ -482,14 +474,15 @@ struct ImplicitGemmTask {
     }
   }
 
-  // Calls body(std::integral_constant<int, width>{}) with the steps of places that a warpgroup has
-  // to multiply for the first `places` of its own; none of them: 0.
+  // Calls body(std::integral_constant<int, width>{}) with as many places, in whole steps, as a
+  // warpgroup has to multiply of the next `places`; where one has the second half of a tile, that
+  // may be none. With more steps than two, ptxas puts a wait behind every instruction.
   template <class Body>
   static __device__ void with_width(int places, Body&& body) {
-    constexpr int kStep = 64;
-    const int steps = min(max(places + kStep - 1, 0) / kStep, kGroupPlaces / kStep);
-    unroll<kGroupPlaces / kStep + 1>([&](auto i) {
-      constexpr int kSteps = decltype(i)::value;
+    constexpr int kStep = kGroupPlaces / 2, kLeast = kFewFilters ? 0 : 1;
+    const int steps = min(max(places + kStep - 1, 0) / kStep, 2);
+    unroll<3 - kLeast>([&](auto i) {
+      constexpr int kSteps = decltype(i)::value + kLeast;
       if (steps == kSteps) body(std::integral_constant<int, kSteps * kStep>{});
     });
   }
@@ -502,7 +495,6 @@ struct ImplicitGemmTask {
                                   typename StageRing<kFilterStages>::Cursor& filter,
                                   Shared& shared) {
     const bool speaker = threadIdx.x % 32 == 0;
-    sums.begin();
     for (int first_chunk = 0; first_chunk < walk.chunks; first_chunk += Sums::kChunksApart) {
       const int end_chunk = min(first_chunk + Sums::kChunksApart, walk.chunks);
       for (int chunk = first_chunk; chunk < end_chunk; ++chunk) {
