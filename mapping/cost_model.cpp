@@ -40,7 +40,7 @@ Rates rates_of(const Tiling& tiling, const Target& target) {
   if (target.backend == Backend::cuda) {
     // Four workers share an SM, or two on tensor cores, which get more out of it: within 15 % of
     // what the ResNet layers take (docs/performance.md).
-    const double share = tiling.arithmetic == Arithmetic::fma ? 0.25 : 0.65;
+    const double share = tiling.arithmetic == Arithmetic::fma ? 0.25 : 0.88;
     return {300'000 * share,
             80'000 * share,
             56'000 * share,

@@ -31,6 +31,7 @@ PlanOptions on_cuda(std::uint32_t m = 4, Arithmetic arithmetic = Arithmetic::fma
   options.tiling.algorithm = Algorithm::winograd;
   options.tiling.m = m;
   options.tiling.arithmetic = arithmetic;
+  options.cuda_launch = CudaLaunch::persistent;
   return options;
 }
 

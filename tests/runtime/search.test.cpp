@@ -102,14 +102,15 @@ TEST_CASE("In a space of millions, the model ranks every point of the small grid
   const auto estimated = [&](const Configuration& configuration) {
     return estimate_ms(problem, apply(configuration, plan), h200);
   };
-  // Implicit GEMM in one kernel a stage, the fastest by far: two words from the heuristic's choice.
+  // After the heuristic's choice, one kernel a stage, the same cut in one kernel: no other estimate
+  // is as small, and it is three words away.
   std::vector<std::string> launches;
   run_search(Strategy::model, {space, estimated, 1}, [&](std::uint64_t index) {
     const Configuration configuration = space.at(index);
     launches.push_back(value_text(Parameter::launch, *configuration.get(Parameter::launch)));
     return launches.size() == 2 ? std::nullopt : std::optional(estimated(configuration));
   });
-  CHECK(launches == std::vector<std::string>{"persistent", "staged"});
+  CHECK(launches == std::vector<std::string>{"staged", "persistent"});
 }
 
 TEST_CASE("Every strategy stops at its budget and is the same for the same seed", "[tuning]") {
