@@ -57,11 +57,13 @@ std::uint64_t winograd_products(const ConvProblem& problem, std::uint64_t m) {
   return tiles * (m + 2) * (m + 2);
 }
 
-// Whether Winograd takes one product of rounded numbers where it has tasks for that.
+// Whether Winograd takes one product of rounded numbers where it has tasks for that, which needs
+// points of low error.
 bool takes_one_product(const ConvProblem& problem, const TilingOptions& options,
                        const Target& target) {
   if (options.arithmetic != Arithmetic::automatic) return options.arithmetic == Arithmetic::f16;
-  return target.split_f16 && permits_f16(problem.dtype, options.precision);
+  return target.split_f16 && permits_f16(problem.dtype, options.precision) &&
+         options.points == Points::low_error;
 }
 
 // F(4x4) saves most; F(2x2) only where an output so small wastes most of a 4x4 tile, and not where
@@ -129,8 +131,10 @@ Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& opti
   const std::string obstacle = obstacle_of(problem, options);
   if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
   if (options.algorithm != Algorithm::automatic) return options.algorithm;
-  const bool possible = winograd_obstacle(Algorithm::winograd, problem).empty() &&
-                        options.arithmetic != Arithmetic::bf16;
+  const bool possible =
+      winograd_obstacle(Algorithm::winograd, problem).empty() &&
+      options.arithmetic != Arithmetic::bf16 &&
+      (options.points == Points::low_error || !excludes_direct(problem, options, target));
   const bool pays = possible && winograd_pays(problem, options, target);
   if (takes_implicit_gemm(problem, options, pays, target)) return Algorithm::implicit_gemm;
   const bool last_resort = possible && excludes_direct(problem, options, target);
@@ -233,8 +237,9 @@ Arithmetic choose_arithmetic(const Tiling& tiling, const TilingOptions& options,
                              const Target& target) {
   if (options.arithmetic != Arithmetic::automatic) return options.arithmetic;
   // Tensors of 16 bits have no other arithmetic there.
-  const bool one_product = tiling.m == 4 || tiling.problem.dtype != DataType::f32;
-  if (takes_one_product(tiling.problem, options, target) && one_product) return Arithmetic::f16;
+  const bool must = target.split_f16 && tiling.problem.dtype != DataType::f32;
+  const bool may = tiling.m == 4 && takes_one_product(tiling.problem, options, target);
+  if (must || may) return Arithmetic::f16;
   return target.split_f16 && tiling.m != 6 ? Arithmetic::split_f16 : Arithmetic::fma;
 }
 

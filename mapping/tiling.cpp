@@ -139,7 +139,11 @@ void derive_opencnn(Tiling& tiling) {
 
 void check_arithmetic(const Tiling& tiling) {
   const DataType dtype = tiling.problem.dtype;
-  const std::string must = arithmetic_need(tiling.algorithm, tiling.m, dtype, tiling.arithmetic);
+  std::string must = arithmetic_need(tiling.algorithm, tiling.m, dtype, tiling.arithmetic);
+  // Integer points are there to keep integers exact, which 11 bits do not.
+  const bool rounds =
+      tiling.algorithm == Algorithm::winograd && tiling.arithmetic == Arithmetic::f16;
+  if (must.empty() && rounds && tiling.points != Points::low_error) must = "low_error points";
   if (must.empty()) return;
   throw Error(Status::unsupported, std::string("arithmetic ") + to_string(tiling.arithmetic) +
                                        " in " + to_string(tiling.algorithm) +

@@ -131,6 +131,7 @@ void random_cuda_plan(Dice& dice, VerifyCase& item, const VerifyLimits& limits, 
   if (rounds && dice.chance(40)) {
     item.problem.dtype = dice.one_of({DataType::f32, DataType::f16, DataType::bf16});
     options.tiling.m = dice.one_of<std::uint32_t>({0, 4});
+    options.tiling.points = Points::low_error;
     options.tiling.arithmetic = dice.one_of({Arithmetic::automatic, Arithmetic::f16});
     options.tiling.precision = Precision::tf32;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Filter, input and output transform tasks for tensor cores: V and U are FP16 operands of a tensor
-// tile. The transforms themselves are those of winograd_transforms.cuh, in FP32 and double; only
-// what becomes of their results differs. x and w are scaled by guesses (scale_guess.cuh).
+// tile. The transforms themselves are those of winograd_transforms.cuh, all in FP32; only what
+// becomes of their results differs. x and w are scaled by guesses (scale_guess.cuh).
 //
 //   V, U   by positions, operands of Tile (TensorOperand); behind U a FilterFooter
 #pragma once

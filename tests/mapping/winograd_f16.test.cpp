@@ -64,6 +64,8 @@ TEST_CASE("Winograd takes one product where tensors or precision permit it, and 
 TEST_CASE("One product is of F(4x4) unless another tile is asked for") {
   CHECK(winograd("n64c512h2k512").m == 2);  // the outputs fill a quarter of a tile of 4 x 4
   CHECK(winograd("n64c512h2k512", {.precision = Precision::tf32}).m == 4);
+  CHECK(winograd("n64c128h28k128", {.points = Points::integer, .precision = Precision::tf32})
+            .arithmetic == Arithmetic::split_f16);
   CHECK(winograd("n64c512h2k512", {.arithmetic = Arithmetic::f16}).m == 4);
   CHECK(winograd("n64c512h2k512+f16").m == 4);
   CHECK(winograd("n64c512h2k512+f16", {}, {}).m == 2);
@@ -78,6 +80,8 @@ TEST_CASE("Arithmetic without tasks is refused, with what must be otherwise") {
   CHECK(refusal("c64h28k64", {.algorithm = A::winograd, .m = 2, .arithmetic = Arithmetic::f16}) ==
         "arithmetic f16 in winograd, m = 2, on f32 tensors: must be m = 4");
   CHECK(ends(refusal("c64h28k64+f16", {.algorithm = A::winograd, .m = 6}), "must be m = 4"));
+  CHECK(ends(refusal("c64h28k64+f16", {.algorithm = A::winograd, .points = Points::integer}),
+             "must be low_error points"));
   CHECK(ends(
       refusal("c64h28k64+bf16", {.algorithm = A::winograd, .arithmetic = Arithmetic::split_f16}),
       "must be f32 tensors"));
