@@ -14,7 +14,7 @@ inline constexpr const char* kAskedFor = "as asked for";
 
 struct LaunchChoice {
   PlanOptions options;  ///< with a launch that is not automatic, and what that asks of the lowering
-  std::string reason;   ///< "faster for implicit_gemm"
+  std::string reason;   ///< "faster where tasks are short"
 };
 
 /// Chooses a launch where `options` leave it to choice, before anything is lowered: a staged one

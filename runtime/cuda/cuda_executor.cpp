@@ -309,9 +309,10 @@ class CudaExecutor final : public Executor {
   }
 
   // Of so many numbers of V or U in one position.
-  std::size_t position_bytes(std::int32_t rows, std::int32_t channels) const {
+  static std::size_t position_bytes(const Tiling& tiling, std::int32_t rows,
+                                    std::int32_t channels) {
     return static_cast<std::size_t>(rows) * static_cast<std::size_t>(channels) *
-           static_cast<std::size_t>(kernels_.number_bytes);
+           number_bytes(tiling.arithmetic);
   }
 
   std::size_t count_filter_bytes(const Tiling& tiling) const {
@@ -322,7 +323,8 @@ class CudaExecutor final : public Executor {
         winograd ? tiling.num_positions() : static_cast<std::size_t>(problem_.r * problem_.s);
     const std::size_t footer_bytes =
         kernels_.w_scale != 0 ? (3 + filter_tasks_.size()) * sizeof(std::uint32_t) : 0;
-    return chunks * positions * position_bytes(args_.gemm_filters, args_.c_padded) + footer_bytes;
+    return chunks * positions * position_bytes(tiling, args_.gemm_filters, args_.c_padded) +
+           footer_bytes;
   }
 
   void choose_grid(const PlanOptions& options) {
@@ -380,8 +382,8 @@ class CudaExecutor final : public Executor {
                                    : 0);
     const std::size_t positions =
         tiling.algorithm == Algorithm::winograd ? tiling.num_positions() : 0;
-    layout_.v =
-        place(tiling.v_slots * positions * position_bytes(args_.gemm_tiles, args_.c_padded));
+    layout_.v = place(tiling.v_slots * positions *
+                      position_bytes(tiling, args_.gemm_tiles, args_.c_padded));
     layout_.m = place(tiling.m_slots * positions * static_cast<std::size_t>(args_.gemm_tiles) *
                       static_cast<std::size_t>(args_.k_padded) * sizeof(float));
     layout_.u = place(tiling.filters == FilterMode::every_run ? filter_bytes_ : 0);

@@ -76,8 +76,6 @@ KernelSet implicit_gemm_kernels(const Tiling& tiling) {
     if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
     set.x_scale = Kernel::kInputGuess.scale;
     set.w_scale = Kernel::kFilterGuess.scale;
-    set.number_bytes =
-        (Numbers::kSplit ? 2 : 1) * static_cast<int>(sizeof(typename Numbers::Number));
     set.capability = 90;
     set.gemm_filters = kFilters;
     set.channel_multiple = Numbers::kDepth;

@@ -21,7 +21,6 @@ struct KernelSet {
   /// again if a guessed scale did not suit it. Null: nothing was guessed.
   const void* redo;
   float x_scale, w_scale;        ///< guesses; w_scale 0: of w, nothing is guessed
-  int number_bytes;              ///< of a number in V and U
   int channel_multiple;          ///< Winograd: C is padded to it in U and V
   int gemm_tiles, gemm_filters;  ///< Winograd: room of a GEMM task
   int most_shared_bytes;         ///< dynamic shared memory of the megakernel

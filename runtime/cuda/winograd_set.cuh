@@ -42,7 +42,6 @@ KernelSet make_winograd_set(const Tiling& tiling, const std::string& arithmetic)
   set.gemm_tiles = Tile::kRows;
   set.gemm_filters = Tile::kFilters;
   set.channel_multiple = Tile::kDepth;
-  set.number_bytes = sizeof(float);
   return set;
 }
 

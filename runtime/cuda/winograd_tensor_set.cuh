@@ -78,7 +78,6 @@ KernelSet winograd_tensor_kernels(const Tiling& tiling) {
     set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
     set.x_scale = Kernel::Transforms::kInputGuess.scale;
     set.w_scale = Kernel::Transforms::kFilterGuess.scale;
-    set.number_bytes = kParts * static_cast<int>(sizeof(__half));
     set.capability = 90;
     return set;
   };

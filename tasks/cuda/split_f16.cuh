@@ -31,12 +31,6 @@ __device__ inline float split_scale(MagnitudeBits magnitude, float gain) {
   return __uint_as_float(__float_as_uint(scale) & kInfinityBits);
 }
 
-/// |x|, or 0 where x is an infinity or a NaN.
-__device__ inline float finite_magnitude(float x) {
-  const float magnitude = fabsf(x);
-  return magnitude < __uint_as_float(kInfinityBits) ? magnitude : 0.0f;
-}
-
 /// Halves of two scaled numbers, the low ones multiplied by kLowScale.
 inline constexpr float kLowScale = 0x1p11f;
 struct SplitPair {

@@ -8,16 +8,12 @@
 
 #include "megaconv/tuning.hpp"
 #include "tests/catch.hpp"
+#include "tests/mapping/targets.hpp"
 
 namespace megaconv {
 namespace {
 
-const Target kHopper{.backend = Backend::cuda,
-                     .workers = 264,
-                     .cache_bytes_per_worker = 96 << 10,
-                     .split_f16 = true,
-                     .multiprocessors = 132};
-const Target kAmpere{.backend = Backend::cuda, .workers = 432};
+using test::kHopper;
 
 PlanOptions on_cuda(const TilingOptions& tiling = {}) {
   return {.tiling = tiling, .backend = Backend::cuda};

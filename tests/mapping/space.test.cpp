@@ -9,6 +9,7 @@
 #include "megaconv/error.hpp"
 #include "megaconv/tuning.hpp"
 #include "tests/catch.hpp"
+#include "tests/mapping/targets.hpp"
 
 namespace megaconv {
 namespace {
@@ -16,11 +17,7 @@ namespace {
 const ConvProblem kProblem = parse_problem("n2c32h14k48");
 const Target kCpu{.backend = Backend::cpu, .workers = 4};
 const Target kCuda{.backend = Backend::cuda, .workers = 528, .cache_bytes_per_worker = 48 << 10};
-const Target kHopper{.backend = Backend::cuda,
-                     .workers = 264,
-                     .cache_bytes_per_worker = 96 << 10,
-                     .split_f16 = true,
-                     .multiprocessors = 132};
+using test::kHopper;
 
 SpaceOptions with(const PlanOptions& plan, std::vector<Axis> axes = {}) {
   return {.plan = plan, .axes = std::move(axes)};

@@ -12,16 +12,14 @@
 #include "megaconv/error.hpp"
 #include "megaconv/tuning.hpp"
 #include "tests/catch.hpp"
+#include "tests/mapping/shapes.hpp"
+#include "tests/mapping/targets.hpp"
 
 namespace megaconv {
 namespace {
 
-const Target kHopper{.backend = Backend::cuda,
-                     .workers = 264,
-                     .cache_bytes_per_worker = 96 << 10,
-                     .split_f16 = true,
-                     .multiprocessors = 132};
-const Target kAmpere{.backend = Backend::cuda, .workers = 432};
+using test::kAmpere;
+using test::kHopper;
 
 Tiling tile(const char* problem, const TilingOptions& options, const Target& target = kHopper) {
   return make_tiling(parse_problem(problem), options, target);
@@ -33,13 +31,7 @@ Tiling winograd(const char* problem, TilingOptions options = {}, const Target& t
 }
 
 std::string refusal(const char* problem, const TilingOptions& options) {
-  try {
-    tile(problem, options);
-  } catch (const Error& error) {
-    CHECK(error.status() == Status::unsupported);
-    return error.what();
-  }
-  return "made";
+  return test::error_of([&] { tile(problem, options); }, Status::unsupported);
 }
 
 TEST_CASE("Winograd takes one product where tensors or precision permit it, and tensor cores run") {

@@ -12,6 +12,7 @@
 #include "mapping/cost_model.hpp"
 #include "megaconv/error.hpp"
 #include "tests/catch.hpp"
+#include "tests/mapping/targets.hpp"
 
 namespace megaconv {
 namespace {
@@ -90,17 +91,12 @@ TEST_CASE("A tenth of the measurements brings the model within 2 % of the optimu
 
 TEST_CASE("In a space of millions, the model ranks every point of the small grids", "[tuning]") {
   const ConvProblem problem = parse_problem("n64c64h56k64");
-  const Target h200{.backend = Backend::cuda,
-                    .workers = 264,
-                    .cache_bytes_per_worker = 96 << 10,
-                    .split_f16 = true,
-                    .multiprocessors = 132};
   PlanOptions plan;
   plan.backend = Backend::cuda;
-  const Space space = make_space(problem, h200, {.plan = plan, .axes = {}});
+  const Space space = make_space(problem, test::kHopper, {.plan = plan, .axes = {}});
   REQUIRE(space.size() > 1'000'000);
   const auto estimated = [&](const Configuration& configuration) {
-    return estimate_ms(problem, apply(configuration, plan), h200);
+    return estimate_ms(problem, apply(configuration, plan), test::kHopper);
   };
   // After the heuristic's choice, one kernel a stage, the same cut in one kernel: no other estimate
   // is as small, and it is three words away.

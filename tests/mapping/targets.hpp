@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPUs that mapping tests choose tilings and launches for.
+#pragma once
+
+#include "megaconv/mapping.hpp"
+
+namespace megaconv::test {
+
+/// An H200, tensor cores included.
+inline const Target kHopper{.backend = Backend::cuda,
+                            .workers = 264,
+                            .cache_bytes_per_worker = 96 << 10,
+                            .split_f16 = true,
+                            .multiprocessors = 132};
+/// A GPU without our tasks for tensor cores.
+inline const Target kAmpere{.backend = Backend::cuda, .workers = 432};
+
+}  // namespace megaconv::test
