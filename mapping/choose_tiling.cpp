@@ -66,19 +66,29 @@ bool takes_one_product(const ConvProblem& problem, const TilingOptions& options,
          options.points == Points::low_error;
 }
 
-// F(4x4) saves most; F(2x2) only where an output so small wastes most of a 4x4 tile, and not where
-// that would cost three products in place of one. F(6x6) loses accuracy and is never chosen
-// unasked.
+// The output tile that takes fewest multiplications: F(2x2) only where an output so small wastes
+// most of a 4x4 tile. F(6x6) loses accuracy and is never chosen unasked.
+std::uint32_t cheapest_m(const ConvProblem& problem) {
+  return winograd_products(problem, 2) < winograd_products(problem, 4) ? 2 : 4;
+}
+
+// One product is for F(4x4) alone, which takes fewer than three products of F(2x2) do; and tensors
+// of 16 bits have no other arithmetic on tensor cores.
 std::uint32_t choose_m(const ConvProblem& problem, const TilingOptions& options,
                        const Target& target) {
   if (takes_one_product(problem, options, target)) return 4;
-  return winograd_products(problem, 2) < winograd_products(problem, 4) ? 2 : 4;
+  const bool fma = options.arithmetic == Arithmetic::fma || !target.split_f16;
+  if (target.backend == Backend::cuda && (fma || problem.dtype == DataType::f32) &&
+      has_few_gemm_tasks(problem, fma ? Arithmetic::fma : Arithmetic::split_f16, target)) {
+    return 2;
+  }
+  return cheapest_m(problem);
 }
 
 // Winograd pays when it saves at least half of the multiplications (the transforms take their part
 // of the gain), and there are tiles enough to share each transformed filter among.
 bool winograd_pays(const ConvProblem& problem, const TilingOptions& options, const Target& target) {
-  const std::uint32_t m = choose_m(problem, options, target);
+  const std::uint32_t m = takes_one_product(problem, options, target) ? 4 : cheapest_m(problem);
   const std::uint64_t products = winograd_products(problem, m);
   const std::uint64_t tiles = products / ((m + 2) * (m + 2));
   const std::uint64_t direct_products = u64(problem.n * problem.p() * problem.q()) * 9;

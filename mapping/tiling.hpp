@@ -63,6 +63,10 @@ std::string implicit_gemm_obstacle(const ConvProblem& problem);
 /// What keeps openCNN's kernel from computing the problem; empty when nothing does.
 std::string opencnn_obstacle(const ConvProblem& problem);
 
+/// Whether a GPU has too few GEMM tasks of F(4x4) for all its multiprocessors. F(2x2) then takes
+/// less time: it has more, and less than half of the transformed filters.
+bool has_few_gemm_tasks(const ConvProblem& problem, Arithmetic arithmetic, const Target& target);
+
 /// Sizes of the tasks of a Winograd tiling on a GPU; m and the tile counts are set.
 void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, const Target& target);
 

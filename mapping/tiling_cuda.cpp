@@ -32,7 +32,34 @@ constexpr std::uint32_t kLeastTransformTiles = 32;
 // A filter task takes 16 filters of up to 64 channels: 8 a thread.
 constexpr std::uint32_t kFilterTaskChannelBlocks = 4;
 
+// Tasks of all positions for each multiprocessor below which there are few. H200, microseconds of
+// F(4x4) and F(2x2), one kernel a stage, filters transformed in every run; a problem's tasks:
+//
+//                          multiply-adds             three products
+//   n1c128h28k128    36    28.6, 18.7          36    23.1, 15.8
+//   n64c192h7k48     72    29.5, 24.4          72    20.9, 19.9
+//   n1c512h7k512    144    77.5, 44.4         144    49.7, 26.4
+//   n32c512h7k512   288     112, 127          144    58.6, 55.2
+//   n64c512h7k512   576     169, 237          288    82.2, 88.3
+constexpr std::uint64_t kFewTasks = 2;
+constexpr std::uint32_t kWorkersOfMultiprocessor = 4;  // with multiply-adds
+
 }  // namespace
+
+bool has_few_gemm_tasks(const ConvProblem& problem, Arithmetic arithmetic, const Target& target) {
+  Tiling f4;
+  f4.problem = problem;
+  f4.m = 4;
+  count_tiles(f4);
+  const GemmShape shape = gemm_shape(arithmetic, f4.filter_blocks());
+  const std::uint64_t tasks = ceil_div(f4.num_tiles(), std::uint64_t{shape.tiles}) *
+                              ceil_div(f4.filter_blocks(), shape.filter_blocks) *
+                              f4.num_positions();
+  const std::uint32_t multiprocessors = target.multiprocessors != 0
+                                            ? target.multiprocessors
+                                            : target.workers / kWorkersOfMultiprocessor;
+  return tasks < kFewTasks * multiprocessors;
+}
 
 void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, const Target& target) {
   const std::uint32_t channel_blocks = tiling.channel_blocks();

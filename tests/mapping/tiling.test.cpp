@@ -5,9 +5,12 @@
 
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
+#include "tests/mapping/targets.hpp"
 
 using namespace megaconv;
 using megaconv::test::error_of;
+using megaconv::test::kAmpere;
+using megaconv::test::kHopper;
 
 namespace {
 
@@ -83,6 +86,27 @@ TEST_CASE("every tiling covers its problem, whatever the target") {
       }
     }
   }
+}
+
+TEST_CASE("A GPU takes F(2x2) where F(4x4) has too few GEMM tasks, unless that is asked for") {
+  const auto m = [](const char* problem, TilingOptions options, const Target& target) {
+    options.algorithm = Algorithm::winograd;
+    return tile(problem, options, target).m;
+  };
+  const TilingOptions fma{.arithmetic = Arithmetic::fma}, asked{.m = 4};
+  for (const char* problem : {"c64h56k64", "c128h28k128", "c512h7k512", "n64c192h7k48"}) {
+    CAPTURE(problem);
+    CHECK(m(problem, fma, kHopper) == 2);
+    CHECK(m(problem, {}, kHopper) == 2);
+    CHECK(m(problem, {}, kAmpere) == 2);
+    CHECK(m(problem, {}, {}) == 4);  // a CPU
+    CHECK(m(problem, asked, kHopper) == 4);
+    CHECK(m(problem, {.precision = Precision::tf32}, kHopper) == 4);  // one product
+  }
+  CHECK(m("n32c512h7k512", fma, kHopper) == 4);  // tasks of 64 tiles
+  CHECK(m("n32c512h7k512", {}, kHopper) == 2);   // of 128
+  CHECK(m("n64c512h7k512", {}, kHopper) == 4);
+  CHECK(m("n64c64h56k64", {}, kHopper) == 4);
 }
 
 TEST_CASE("automatic takes Winograd where it can and pays") {
