@@ -32,6 +32,15 @@ struct Stripes {
     const std::int32_t line = place / pitch;
     return {line / period, line % period, place % pitch};
   }
+  /// The position of place a + b, from those of a and b: without divisions.
+  constexpr Position sum(Position a, const Position& b) const {
+    a.col += b.col;
+    if (a.col >= pitch) a.col -= pitch, ++a.row;
+    a.row += b.row;
+    if (a.row >= period) a.row -= period, ++a.image;
+    a.image += b.image;
+    return a;
+  }
 };
 
 /// Those of a problem, in stripes of `cols` columns.

@@ -19,11 +19,15 @@ struct ImplicitGemmKernel {
   static constexpr int kThreads = Gemm::kThreads;
   static constexpr int kBlocksPerSm = 1;
 
-  // Low halves are multiplied by kLowScale besides, so that small numbers keep theirs. The guesses
-  // suit largest magnitudes of x from 2^-4 to 2^13 and of w from 2^-12 to 2^5.
-  static constexpr float kLeast = 0x1p-2f, kMost = 0x1p15f;
-  static constexpr ScaleGuess kInputGuess{Numbers::kScaled ? 0x1p2f : 1.0f, kLeast, kMost};
-  static constexpr ScaleGuess kFilterGuess{Numbers::kScaled ? 0x1p10f : 0.0f, kLeast, kMost};
+  // Scaled numbers from kLeast to kMost keep all bits: of split ones the low halves, too, even
+  // where they are 2^3 times smaller than the largest. The guesses suit largest magnitudes of x
+  // from 2^-6 to 2^8 and of w from 2^-10 to 2^4, single numbers 2^3 less as well.
+  static constexpr float kLeast = Numbers::kSplit ? 0x1p1f : 0x1p-2f, kMost = 0x1p15f;
+  static constexpr ScaleGuess kInputGuess{Numbers::kScaled ? 0x1p7f : 1.0f, kLeast, kMost};
+  static constexpr ScaleGuess kFilterGuess{Numbers::kScaled ? 0x1p11f : 0.0f, kLeast, kMost};
+
+  // x does not depend on the filters' stage.
+  static constexpr bool waits_itself(TaskKind kind) { return kind == TaskKind::direct; }
 
   using Filters = typename Gemm::Operand;
   static constexpr int shared_bytes(TaskKind kind) {
@@ -43,8 +47,8 @@ struct ImplicitGemmKernel {
       Filters::template transform<kThreads, kLayout>(
           a, task.block, *reinterpret_cast<typename Filters::Part*>(shared));
     } else if constexpr (kKind == TaskKind::direct) {
-      Gemm::run(a, typename Gemm::Walk(a, task.group, task.block), task.group, a.x_scale,
-                *reinterpret_cast<Shared*>(shared));
+      Gemm::run(a, typename Gemm::Walk(a, task.group, task.block), task.group,
+                *reinterpret_cast<Shared*>(shared), [] { wait_for_kernel_before(); });
     }
   }
 
@@ -52,11 +56,13 @@ struct ImplicitGemmKernel {
   /// themselves need it.
   static __device__ void redo(TaskArgs a, const Task* tasks, std::uint32_t num_tasks,
                               std::uint32_t num_groups, std::byte* shared) {
-    const bool filters =
-        redo_filters<ImplicitGemmKernel>(a, Filters::footer(a), kFilterGuess, shared);
-    const float scale = corrected_scale<kThreads>(kInputGuess, a.x_magnitudes, num_groups);
-    if (scale == 0.0f && !filters) return;
-    if (scale != 0.0f) a.x_scale = scale;
+    const CorrectedScales scales =
+        corrected_scales<ImplicitGemmKernel>(a, Filters::footer(a), num_groups);
+    if (scales.filters == 0.0f && scales.inputs == 0.0f) return;
+    if (scales.filters != 0.0f) {
+      redo_filters<ImplicitGemmKernel>(a, Filters::footer(a), scales.filters, shared);
+    }
+    if (scales.inputs != 0.0f) a.x_scale = scales.inputs;
     for (std::uint32_t i = blockIdx.x; i < num_tasks; i += gridDim.x) {
       if (tasks[i].kind != TaskKind::direct) continue;
       run_once<TaskKind::direct>(a, tasks[i], shared);

@@ -141,6 +141,13 @@ constexpr int stage_blocks_per_sm() {
   return Kernel::kBlocksPerSm;
 }
 
+/// Whether Kernel's tasks of a kind wait for the kernel before by themselves.
+template <class Kernel>
+constexpr bool waits_itself(TaskKind kind) {
+  if constexpr (requires { Kernel::waits_itself(kind); }) return Kernel::waits_itself(kind);
+  return false;
+}
+
 /// The staged baseline: one launch per stage, one block per task; the stream orders the stages. A
 /// stage may have several kinds of task.
 template <class Kernel, TaskKind... kKinds>
@@ -148,7 +155,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, (stage_blocks_per_sm<Kernel,
     stage_kernel(const TaskArgs args, const Task* tasks) {
   extern __shared__ __align__(16) std::byte shared[];
   let_next_start();
-  wait_for_kernel_before();
+  if constexpr (!(waits_itself<Kernel>(kKinds) && ...)) wait_for_kernel_before();
   const Task& task = tasks[blockIdx.x];
   ((task.kind == kKinds ? Kernel::template run<kKinds>(args, task, shared) : void()), ...);
 }

@@ -19,21 +19,37 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
   Kernel::redo(args, tasks, num_tasks, num_groups, shared);
 }
 
+__device__ inline std::uint32_t num_filter_tasks(const TaskArgs& a) {
+  const int down = (a.k_padded + a.filters_per_filter_task - 1) / a.filters_per_filter_task;
+  return static_cast<std::uint32_t>(down * a.filter_channel_chunks);
+}
+
 /// Called with every filter task of a run, not with those that are computed again.
 __device__ inline void prepare_redo(const Task& task, FilterFooter& footer) {
   if (task.block == 0 && threadIdx.x == 0) footer.tasks_taken = footer.tasks_redone = 0;
 }
 
-/// All filter tasks once more, if there were any and the guess was wrong: whether it was. A block
-/// that waits for the others waits for tasks only that they have begun.
+/// The scales with which a run is to be computed again; 0 where the guess was right.
+struct CorrectedScales {
+  float filters, inputs;
+};
+/// Kernel's guesses, and what filter tasks noted in the footer and others in a.x_magnitudes. Called
+/// by all threads of a block.
 template <class Kernel>
-__device__ inline bool redo_filters(TaskArgs a, FilterFooter& footer, ScaleGuess guess,
+__device__ inline CorrectedScales corrected_scales(const TaskArgs& a, const FilterFooter& footer,
+                                                   std::uint32_t num_inputs) {
+  const LargestNoted most = largest_noted<Kernel::kThreads>(
+      footer.most, a.w != nullptr ? num_filter_tasks(a) : 0, a.x_magnitudes, num_inputs);
+  return {corrected_scale(Kernel::kFilterGuess, most.filters),
+          corrected_scale(Kernel::kInputGuess, most.inputs)};
+}
+
+/// All filter tasks once more, with another scale. A block that waits for the others waits for
+/// tasks only that they have begun.
+template <class Kernel>
+__device__ inline void redo_filters(TaskArgs a, FilterFooter& footer, float scale,
                                     std::byte* shared) {
-  if (a.w == nullptr) return false;
-  const int down = (a.k_padded + a.filters_per_filter_task - 1) / a.filters_per_filter_task;
-  const auto num_tasks = static_cast<std::uint32_t>(down * a.filter_channel_chunks);
-  const float scale = corrected_scale<Kernel::kThreads>(guess, footer.most, num_tasks);
-  if (scale == 0.0f) return false;
+  const std::uint32_t num_tasks = num_filter_tasks(a);
   a.w_scale = scale;
   __shared__ std::uint32_t taken;
   for (;;) {
@@ -50,7 +66,6 @@ __device__ inline bool redo_filters(TaskArgs a, FilterFooter& footer, ScaleGuess
     while (DeviceSync::load_acquire(footer.tasks_redone) < num_tasks) __nanosleep(100);
   }
   __syncthreads();
-  return true;
 }
 
 }  // namespace megaconv::cuda

@@ -15,6 +15,8 @@ struct WinogradTensorKernel
   using Transforms = WinogradTensorTransforms<kM, kPoints, kLayout, TileType, Stored>;
   using Base = WinogradKernel<kM, kLayout, TileType, Transforms>;
   static constexpr int kThreads = Base::kThreads;
+  static constexpr ScaleGuess kInputGuess = Transforms::kInputGuess,
+                              kFilterGuess = Transforms::kFilterGuess;
 
   template <TaskKind kKind>
   static __device__ void run(const TaskArgs& a, const Task& task, std::byte* shared) {
@@ -30,17 +32,18 @@ struct WinogradTensorKernel
   /// themselves need it.
   static __device__ void redo(TaskArgs a, const Task*, std::uint32_t, std::uint32_t num_groups,
                               std::byte* shared) {
-    const bool filters = redo_filters<WinogradTensorKernel>(a, Transforms::footer(a),
-                                                            Transforms::kFilterGuess, shared);
     const auto tasks = [](int down, int across) {
       return static_cast<std::uint32_t>(down * across);
     };
     const auto parts = [](int whole, int part) { return (whole + part - 1) / part; };
     const std::uint32_t inputs = tasks(a.tile_chunks, a.input_channel_chunks);
-    const float scale =
-        corrected_scale<kThreads>(Transforms::kInputGuess, a.x_magnitudes, num_groups * inputs);
-    if (scale == 0.0f && !filters) return;
-    if (scale != 0.0f) a.x_scale = scale;
+    const CorrectedScales scales =
+        corrected_scales<WinogradTensorKernel>(a, Transforms::footer(a), num_groups * inputs);
+    if (scales.filters == 0.0f && scales.inputs == 0.0f) return;
+    if (scales.filters != 0.0f) {
+      redo_filters<WinogradTensorKernel>(a, Transforms::footer(a), scales.filters, shared);
+    }
+    if (scales.inputs != 0.0f) a.x_scale = scales.inputs;
     const std::uint32_t gemms = tasks(parts(Transforms::kPositions, a.positions_per_gemm_task),
                                       parts(a.k_padded, a.filters_per_gemm_task));
     const std::uint32_t outputs =
@@ -76,8 +79,8 @@ KernelSet winograd_tensor_kernels(const Tiling& tiling) {
     using Kernel = WinogradTensorKernel<kM, kPoints, kLayout, Tile, Stored>;
     KernelSet set = make_winograd_set<Kernel>(tiling, to_string(tiling.arithmetic));
     set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
-    set.x_scale = Kernel::Transforms::kInputGuess.scale;
-    set.w_scale = Kernel::Transforms::kFilterGuess.scale;
+    set.x_scale = Kernel::kInputGuess.scale;
+    set.w_scale = Kernel::kFilterGuess.scale;
     set.capability = 90;
     return set;
   };

@@ -51,15 +51,21 @@ struct ImplicitGemmTask {
   static constexpr int kOwnPlaces = (kPlaces + kLoaders - 1) / kLoaders;
   static constexpr int kOwnRuns = kOwnPlaces * kPlaceRuns;
   static constexpr bool kToRegisters = kLayout == Layout::nchw && sizeof(Stored) < 4;
-  static constexpr int kAhead = 2;
+  // Those from shared memory are converted all at once: one after the other, a warp by itself waits
+  // for each.
+  static constexpr int kAhead = 2, kAtOnce = kToRegisters ? 1 : kAhead;
   static_assert(kOwnRuns % kAhead == 0);
   // 65536 registers of a multiprocessor, shared out by what the warps do.
   static constexpr int kLaunchRegisters = 65536 / kThreads;
-  static constexpr int kProducerRegisters = Numbers::kSplit ? 56 : 72,
-                       kConsumerRegisters = Numbers::kSplit ? 200 : 184;
+  static constexpr int kProducerRegisters = 72, kConsumerRegisters = 184;
 
   using Output = OutputRun<Stored, kLayout, kGroupPlaces>;
-  using OutputMaps = typename Output::Map[kConsumers / 128][2];  // of this tile and the next
+  // With few sums a thread has room for those of two tiles: it stores one tile's while the next is
+  // multiplied.
+  static constexpr bool kStoresMeanwhile = kGroupPlaces <= 128;
+  // A tile's, the next one's, and where some warps still store, the one's before.
+  static constexpr int kMaps = kStoresMeanwhile ? 3 : 2;
+  using OutputMaps = typename Output::Map[kConsumers / 128][kMaps];
   static constexpr int kStageTaps = 3;
   using Taps = Number[kStageTaps][kSlabOctets][kFilters][8];
   using Input = uint4[kSlabOctets][kPlaces];  // 8 channels each
@@ -73,6 +79,8 @@ struct ImplicitGemmTask {
       static_cast<int>((kSharedBytes - kInputStages * sizeof(Input) - sizeof(Landing) -
                         sizeof(Outputs) - sizeof(OutputMaps)) /
                        sizeof(Taps));
+  // Of a tile that are multiplied while the sums of the one before are stored.
+  static constexpr int kMostEarlyParts = kStoresMeanwhile ? kFilterStages / 2 : 1;
   struct Shared {
     alignas(128) Input x[kInputStages];
     alignas(128) Taps u[kFilterStages];
@@ -89,6 +97,7 @@ struct ImplicitGemmTask {
   struct Walk {
     int stripe, first_place, end_place, num_tiles;  // of kTilePlaces places
     int filter_block, first_k, end_k, taps, parts, chunks;
+    bool keeps_filters;
     __device__ Walk(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
       const int runs = (a.places + a.places_per_group - 1) / a.places_per_group;
       stripe = static_cast<int>(group) / runs;
@@ -101,12 +110,15 @@ struct ImplicitGemmTask {
       taps = a.r * a.s;
       parts = (taps + kStageTaps - 1) / kStageTaps;
       chunks = a.c_padded / kDepth;
+      keeps_filters = chunks * parts <= kFilterStages;
     }
   };
 
   /// The largest finite |x| that the task saw goes to a.x_magnitudes[index], if numbers are scaled.
+  /// One thread calls wait_for_filters() before U is read.
+  template <class Wait>
   static __device__ void run(const TaskArgs& a, const Walk& walk, std::uint32_t index,
-                             float x_scale, Shared& shared) {
+                             Shared& shared, Wait&& wait_for_filters) {
     if (threadIdx.x == 0) {
       shared.input.init(kLoaders, kConsumers / 32);
       shared.filter.init(1, kConsumers / 32);
@@ -122,15 +134,16 @@ struct ImplicitGemmTask {
     if (threadIdx.x < kProducers) {
       decrease_registers<kProducerRegisters>();
       if (threadIdx.x < kLoaders) {
-        load_input(a, walk, x_scale, shared);
-      } else {
+        load_input(a, walk, shared);
+      } else if (threadIdx.x == kLoaders) {
+        wait_for_filters();
         copy_filters(a, walk, shared);
       }
       __syncwarp();
       increase_registers<kLaunchRegisters>();
     } else {
       increase_registers<kConsumerRegisters>();
-      consume(a, walk, x_scale, shared);
+      consume(a, walk, shared);
       decrease_registers<kLaunchRegisters>();
     }
     __syncthreads();
@@ -146,11 +159,11 @@ struct ImplicitGemmTask {
   }
 
  private:
-  // Hands the filters of all tiles, chunks and taps to the copy engine, a few taps at a time.
+  // Hands the filters of all tiles, chunks and taps to the copy engine, a few taps at a time. If
+  // there is room for all of a tile's, those of the first serve the others, too.
   static __device__ void copy_filters(const TaskArgs& a, const Walk& walk, Shared& shared) {
-    if (threadIdx.x != kLoaders) return;
     typename StageRing<kFilterStages>::Cursor at;
-    for (int tile = 0; tile < walk.num_tiles; ++tile) {
+    for (int tile = 0; tile < (walk.keeps_filters ? 1 : walk.num_tiles); ++tile) {
       const Number* next = Operand::block(a, walk.filter_block);
       for (int chunk = 0; chunk < walk.chunks; ++chunk) {
         for (int tap = 0; tap < walk.taps; tap += kStageTaps) {
@@ -171,9 +184,9 @@ struct ImplicitGemmTask {
 
   static constexpr std::uint32_t kNowhere = 0xffffffffu;
 
-  // Element of x under `place`'s first tap in channel 0; kNowhere in a gap.
-  static __device__ std::uint32_t input_offset(const TaskArgs& a, const Walk& walk, int place) {
-    const Stripes::Position at = a.stripes.position(place);
+  // Element of x under the first tap of the place at a position, in channel 0; kNowhere in a gap.
+  static __device__ std::uint32_t input_offset(const TaskArgs& a, const Walk& walk,
+                                               const Stripes::Position& at) {
     const int row = at.row - a.pad_h, col = walk.stripe * a.stripes.cols + at.col - a.pad_w;
     const bool exists = at.image < a.n && static_cast<unsigned>(row) < static_cast<unsigned>(a.h) &&
                         static_cast<unsigned>(col) < static_cast<unsigned>(a.w_in);
@@ -193,17 +206,35 @@ struct ImplicitGemmTask {
   struct Source {
     std::uint32_t offsets[kOwnPlaces];
     int c;
-
-    __device__ void find_places(const TaskArgs& a, const Walk& walk, int tile) {
+  };
+  // The places that a thread loads of one tile after the other.
+  class OwnPlaces {
+   public:
+    __device__ OwnPlaces(const TaskArgs& a, const Walk& walk)
+        : a_(a), walk_(walk), place_(walk.first_place + static_cast<int>(threadIdx.x)) {
+#pragma unroll
+      for (int i = 0; i < kOwnPlaces; ++i)
+        positions_[i] = a.stripes.position(place_ + i * kLoaders);
+    }
+    /// Those of the next tile.
+    __device__ void next(Source& source, const Stripes::Position& next_tile) {
+      const int end = min(first_ + kTilePlaces, walk_.end_place) + a_.stripes.reach;
 #pragma unroll
       for (int i = 0; i < kOwnPlaces; ++i) {
-        const int first = walk.first_place + tile * kTilePlaces;
-        const int place = first + i * kLoaders + static_cast<int>(threadIdx.x);
-        const bool exists = tile < walk.num_tiles &&
-                            place < min(first + kTilePlaces, walk.end_place) + a.stripes.reach;
-        offsets[i] = exists ? input_offset(a, walk, place) : kNowhere;
+        const bool exists = first_ < walk_.end_place && place_ + i * kLoaders < end;
+        source.offsets[i] = exists ? input_offset(a_, walk_, positions_[i]) : kNowhere;
+        positions_[i] = a_.stripes.sum(positions_[i], next_tile);
       }
+      first_ += kTilePlaces;
+      place_ += kTilePlaces;
     }
+
+   private:
+    const TaskArgs& a_;
+    const Walk& walk_;
+    int first_ = walk_.first_place;
+    int place_;
+    Stripes::Position positions_[kOwnPlaces];
   };
 
   // Runs on their way.
@@ -222,24 +253,31 @@ struct ImplicitGemmTask {
       if (offset != kNowhere) {
         // The first summands are the same for all threads.
         const Stored* const x = reinterpret_cast<const Stored*>(a_.x) + c * stride() + offset;
-        if (kLayout == Layout::nchw || in_vectors_) {
-          copy(x, a_.c - c, index % kAhead);
+        const int count = a_.c - c;
+        if (kLayout != Layout::nchw && !in_vectors_) {
+          gather(x, count, index % kAhead);
+        } else if (count >= kRun) {
+          copy<true>(x, count, index % kAhead);
         } else {
-          gather(x, a_.c - c, index % kAhead);
+          copy<false>(x, count, index % kAhead);
         }
       }
       if constexpr (!kToRegisters) __pipeline_commit();
     }
-    /// The index-th run that was started, kAhead starts ago.
-    __device__ void finish(int index, Run& run) {
-      if constexpr (kToRegisters) {
+    /// kAtOnce runs from the index-th on, of those on their way the oldest.
+    __device__ void finish(int index, Run (&runs)[kAtOnce]) {
+      if constexpr (!kToRegisters) __pipeline_wait_prior(kAhead - kAtOnce);
 #pragma unroll
-        for (int i = 0; i < kRun; ++i) run[i] = runs_[index % kAhead][i];
-      } else {
-        __pipeline_wait_prior(kAhead - 1);
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int slot = (index + j) % kAhead;
+        if constexpr (kToRegisters) {
 #pragma unroll
-        for (int i = 0; i < kRunPieces; ++i) {
-          reinterpret_cast<Piece*>(run)[i] = landing_[index % kAhead][i][threadIdx.x];
+          for (int i = 0; i < kRun; ++i) runs[j][i] = runs_[slot][i];
+        } else {
+#pragma unroll
+          for (int i = 0; i < kRunPieces; ++i) {
+            reinterpret_cast<Piece*>(runs[j])[i] = landing_[slot][i][threadIdx.x];
+          }
         }
       }
     }
@@ -251,13 +289,15 @@ struct ImplicitGemmTask {
     __device__ std::size_t stride() const {
       return kLayout == Layout::nchw ? static_cast<std::size_t>(a_.h) * a_.w_in : 1;
     }
+    // kWhole: count is at least kRun. Half the instructions.
+    template <bool kWhole>
     __device__ void copy(const Stored* x, int count, int slot) {
       constexpr int kNumbers = sizeof(Piece) / sizeof(Stored);  // of a piece
       const std::size_t step = stride() * kNumbers;
       const Stored* const first = x;
 #pragma unroll
       for (int i = 0; i < kRunPieces; ++i, x += step) {
-        const bool exists = i * kNumbers < count;
+        const bool exists = kWhole || i * kNumbers < count;
         if constexpr (kToRegisters) {
           runs_[slot][i] = exists ? *x : static_cast<Stored>(0.0f);
         } else {
@@ -283,13 +323,14 @@ struct ImplicitGemmTask {
     alignas(16) Run runs_[kToRegisters ? kAhead : 1];
   };
 
-  static __device__ void load_input(const TaskArgs& a, const Walk& walk, float x_scale,
-                                    Shared& shared) {
+  static __device__ void load_input(const TaskArgs& a, const Walk& walk, Shared& shared) {
     typename StageRing<kInputStages>::Cursor at;
     MagnitudeBits most = 0;
+    const Stripes::Position next_tile = a.stripes.position(kTilePlaces);
+    OwnPlaces places(a, walk);
     Source now, next;
     now.c = 0;
-    now.find_places(a, walk, 0);
+    places.next(now, next_tile);
     Ahead ahead(a, shared.landing);
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) ahead.start(now, i);
@@ -298,24 +339,34 @@ struct ImplicitGemmTask {
       next.c += kDepth;
       if (next.c == a.c_padded) {
         next.c = 0;
-        next.find_places(a, walk, ++tile);
+        places.next(next, next_tile);
+        ++tile;
       }
-      shared.input.wait_empty(at);
 #pragma unroll
-      for (int i = 0; i < kOwnRuns; ++i) {
-        const int place = i / kPlaceRuns * kLoaders + static_cast<int>(threadIdx.x);
-        const int octet = i % kPlaceRuns * (kRun / 8);
+      for (int first = 0; first < kOwnRuns; first += kAtOnce) {
+        alignas(16) Run runs[kAtOnce];
+        ahead.finish(first, runs);
+        const auto start_next = [&] {
+#pragma unroll
+          for (int i = first + kAhead; i < first + kAhead + kAtOnce; ++i) {
+            ahead.start(i < kOwnRuns ? now : next, i % kOwnRuns);
+          }
+        };
+        if (!kToRegisters) start_next();
+        if (first == 0) shared.input.wait_empty(at);
         Input& to = shared.x[at.stage];
-        alignas(16) Run run;
-        ahead.finish(i, run);
-        if (now.offsets[i / kPlaceRuns] != kNowhere) {
-          store_run(run, x_scale, to, octet, place, most);
-        } else if (place < kPlaces) {
 #pragma unroll
-          for (int j = 0; j < kSlabOctets / kPlaceRuns; ++j) to[octet + j][place] = uint4{};
+        for (int i = 0; i < kAtOnce; ++i) {
+          const int place = (first + i) / kPlaceRuns * kLoaders + static_cast<int>(threadIdx.x);
+          const int octet = (first + i) % kPlaceRuns * (kRun / 8);
+          if (now.offsets[(first + i) / kPlaceRuns] != kNowhere) {
+            store_run(runs[i], a.x_scale, to, octet, place, most);
+          } else if (place < kPlaces) {
+#pragma unroll
+            for (int j = 0; j < kSlabOctets / kPlaceRuns; ++j) to[octet + j][place] = uint4{};
+          }
         }
-        constexpr int kHere = kOwnRuns - kAhead;
-        ahead.start(i < kHere ? now : next, i < kHere ? i + kAhead : i - kHere);
+        if (kToRegisters) start_next();  // not before: registers are few
       }
       ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
       shared.input.arrive_full(at.stage);
@@ -355,19 +406,14 @@ struct ImplicitGemmTask {
 
   // Of the finite numbers of a run the largest.
   static __device__ MagnitudeBits finite_magnitude(const Run& run) {
-    MagnitudeBits most = 0;
+    float most = 0.0f;
 #pragma unroll
-    for (int i = 0; i < kRun; i += 2) {
-      most = __vimax3_u32(most, __float_as_uint(fabsf(run[i])), __float_as_uint(fabsf(run[i + 1])));
-    }
-    if (most < kInfinityBits) return most;
-    most = 0;
+    for (const float number : run) most = fmaxf(most, fabsf(number));  // not of a NaN
+    if (__float_as_uint(most) < kInfinityBits) return __float_as_uint(most);
+    most = 0.0f;
 #pragma unroll
-    for (int i = 0; i < kRun; ++i) {
-      const MagnitudeBits bits = __float_as_uint(fabsf(run[i]));
-      if (bits < kInfinityBits) most = max(most, bits);
-    }
-    return most;
+    for (const float number : run) most = fmaxf(most, isinf(number) ? 0.0f : fabsf(number));
+    return __float_as_uint(most);
   }
 
   // From a place to the input under its taps, one tap after the other.
@@ -377,6 +423,7 @@ struct ImplicitGemmTask {
         : cols_(a.s),
           step_(a.dilation_w),
           to_next_row_(a.dilation_h * a.stripes.pitch - a.s * a.dilation_w) {}
+    __device__ void restart() { offset_ = col_ = 0; }
     __device__ int next() {
       const int offset = offset_;
       offset_ += step_;
@@ -399,79 +446,101 @@ struct ImplicitGemmTask {
     return *reinterpret_cast<float(*)[kWidth / 2]>(&sums[kFirst / 2]);
   }
 
-  // Tensor cores round sums towards zero. The products of high halves of kChunksApart chunks are
-  // therefore summed apart and then added to the others by the FP32 units, which round to nearest;
-  // products with a low half are so small that their rounding does not matter.
-  struct SplitSums {
-    static constexpr int kChunksApart = 2;
-    float total[kNumSums] = {}, high[kNumSums] = {}, low[kNumSums] = {};
+  /// What a thread adds up of a tile.
+  struct Sums {
+    // Tensor cores round sums towards zero. Those of split numbers are therefore moved every few
+    // parts to the totals, by the FP32 units, which round to nearest. Rounded numbers have errors
+    // beside which that does not matter.
+    static constexpr int kPartsApart = Numbers::kSplit ? 3 : 1 << 20;
+    float running[kNumSums] = {};
+    float totals[kStoresMeanwhile ? kNumSums : 1] = {};
 
-    template <int kWidth>
-    __device__ void add_products(std::uint64_t u, std::uint64_t x) {
-      wgmma<kWidth>(first<kWidth>(high), u, x);
-      wgmma<kWidth>(first<kWidth>(low), u, advance(x, kNextPlaces));
-      wgmma<kWidth>(first<kWidth>(low), advance(u, kNextFilters), x);
+    __device__ float (&finished())[kNumSums] {
+      if constexpr (kStoresMeanwhile) {
+        return totals;
+      } else {
+        return running;
+      }
+    }
+    __device__ void clear_finished() {
+#pragma unroll
+      for (float& sum : finished()) sum = 0.0f;
     }
     __device__ void fold() {
+      if constexpr (kStoresMeanwhile) {
 #pragma unroll
-      for (int i = 0; i < kNumSums; ++i) {
-        total[i] += high[i];
-        high[i] = 0.0f;
+        for (int i = 0; i < kNumSums; ++i) {
+          totals[i] += running[i];
+          running[i] = 0.0f;
+        }
       }
     }
-    __device__ void finish() {
-#pragma unroll
-      for (int i = 0; i < kNumSums; ++i) total[i] = fmaf(low[i], 1 / kLowScale, total[i]);
-    }
-  };
-  // Rounding in the sums does not matter beside that of the operands, or of the outputs.
-  struct PlainSums {
-    static constexpr int kChunksApart = 1 << 20;
-    float total[kNumSums] = {};
 
-    // In columns of 128 places: an instruction of 256 wants more registers than a launch gives.
-    template <int kWidth>
-    __device__ void add_products(std::uint64_t u, std::uint64_t x) {
-      if constexpr (kWidth <= 128) {
-        add_column<0, kWidth>(u, x);
+    /// The products of kTaps taps. Those with low halves come first, while sums are small: what is
+    /// cut off is a share of the sum.
+    template <int kWidth, int kTaps>
+    __device__ void add_products(const std::uint64_t (&u)[kTaps], const std::uint64_t (&x)[kTaps]) {
+      if constexpr (Numbers::kSplit) {
+#pragma unroll
+        for (int i = 0; i < kTaps; ++i) {
+          wgmma<kWidth>(first<kWidth>(running), u[i], advance(x[i], kNextPlaces));
+          wgmma<kWidth>(first<kWidth>(running), advance(u[i], kNextFilters), x[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < kTaps; ++i) wgmma<kWidth>(first<kWidth>(running), u[i], x[i]);
       } else {
-        add_column<0, 128>(u, x);
-        add_column<128, kWidth - 128>(u, x);
+#pragma unroll
+        for (int i = 0; i < kTaps; ++i) {
+          // In columns of 128 places: an instruction of 256 wants more registers than a launch
+          // gives.
+          add_column<0, kWidth <= 128 ? kWidth : 128>(u[i], x[i]);
+          if constexpr (kWidth > 128) add_column<128, kWidth - 128>(u[i], x[i]);
+        }
       }
     }
+
+   private:
     template <int kFirst, int kWidth>
     __device__ void add_column(std::uint64_t u, std::uint64_t x) {
-      auto& sums = first<kWidth, kFirst>(total);
+      auto& sums = first<kWidth, kFirst>(running);
       const std::uint64_t column = advance(x, kFirst * 16);
       wgmma<kWidth, Number>(sums, u, column);
       wgmma<kWidth, Number>(sums, advance(u, kNextFilters), advance(column, kNextPlaces));
     }
-    __device__ void fold() {}
-    __device__ void finish() {}
   };
-  using Sums = std::conditional_t<Numbers::kSplit, SplitSums, PlainSums>;
 
-  static __device__ void consume(const TaskArgs& a, const Walk& walk, float x_scale,
-                                 Shared& shared) {
+  static __device__ void consume(const TaskArgs& a, const Walk& walk, Shared& shared) {
     const int warpgroup = warpgroup_index() - kProducers / 128;
     const int first_filter = kFewFilters ? 0 : warpgroup * kGroupFilters;
     const int first_place = kFewFilters ? warpgroup * kGroupPlaces : 0;
+    auto& maps = shared.maps[warpgroup];
     typename StageRing<kInputStages>::Cursor input;
     typename StageRing<kFilterStages>::Cursor filter;
+    Sums sums;
+    const auto store = [&](int tile) {
+      warpgroup_sync(warpgroup);
+      store_sums(a, walk, first_filter, Unscale(a), sums.finished(), maps[tile % kMaps], shared);
+      sums.clear_finished();
+    };
+    const Stripes::Position next_tile = a.stripes.position(kTilePlaces);
+    const Stripes::Position next_part = a.stripes.position(Output::Map::kPart);
+    typename Output::Map::Cursor at(a.stripes, walk.first_place + first_place,
+                                    static_cast<int>(threadIdx.x) % 128);
     for (int tile = 0; tile < walk.num_tiles; ++tile) {
       const int tile_place = walk.first_place + tile * kTilePlaces + first_place;
-      typename Output::Map& map = shared.maps[warpgroup][tile % 2];
-      map.fill(a, {walk.stripe, tile_place, min(tile_place + kGroupPlaces, walk.end_place)},
-               walk.first_k + first_filter, static_cast<int>(threadIdx.x) % 128);
-      warpgroup_sync(warpgroup);
-      Sums sums;
+      maps[tile % kMaps].fill(
+          a, {walk.stripe, tile_place, min(tile_place + kGroupPlaces, walk.end_place)}, at,
+          next_part, walk.first_k + first_filter, static_cast<int>(threadIdx.x) % 128);
       with_width(walk.end_place - tile_place, [&](auto width) {
         multiply<decltype(width)::value>(a, walk, first_filter, first_place, sums, input, filter,
-                                         shared);
+                                         shared, [&] {
+                                           if (kStoresMeanwhile && tile > 0) store(tile - 1);
+                                         });
       });
-      sums.finish();
-      store_sums(a, walk, first_filter, Unscale(a, x_scale), sums.total, map, shared);
+      at.advance(a.stripes, next_tile);
+      if (!kStoresMeanwhile) store(tile);
     }
+    if (kStoresMeanwhile) store(walk.num_tiles - 1);
   }
 
   // Calls body(std::integral_constant<int, width>{}) with as many places, in whole steps, as a
@@ -487,51 +556,65 @@ struct ImplicitGemmTask {
     });
   }
 
-  // The sums of the products of a tile, of kWidth places.
-  template <int kWidth>
+  // The sums of the products of a tile, of kWidth places. Calls meanwhile() as soon as the tensor
+  // cores have enough to do.
+  template <int kWidth, class Meanwhile>
   static __device__ void multiply(const TaskArgs& a, const Walk& walk, int first_filter,
                                   int first_place, Sums& sums,
                                   typename StageRing<kInputStages>::Cursor& input,
-                                  typename StageRing<kFilterStages>::Cursor& filter,
-                                  Shared& shared) {
+                                  typename StageRing<kFilterStages>::Cursor& filter, Shared& shared,
+                                  Meanwhile&& meanwhile) {
     const bool speaker = threadIdx.x % 32 == 0;
-    for (int first_chunk = 0; first_chunk < walk.chunks; first_chunk += Sums::kChunksApart) {
-      const int end_chunk = min(first_chunk + Sums::kChunksApart, walk.chunks);
-      for (int chunk = first_chunk; chunk < end_chunk; ++chunk) {
-        shared.input.wait_full(input);
-        const std::uint64_t x = wgmma_operand(&shared.x[input.stage][0][first_place], kPlaces * 16);
-        TapOffsets offsets(a);
-        for (int part = 0; part < walk.parts; ++part) {
-          shared.filter.wait_full(filter);
-          const std::uint64_t u =
-              wgmma_operand(&shared.u[filter.stage][0][0][first_filter][0], kFilters * 16);
-          switch (min(kStageTaps, walk.taps - part * kStageTaps)) {
-            case 1:
-              add_part<kWidth, 1>(u, x, offsets, sums);
-              break;
-            case 2:
-              add_part<kWidth, 2>(u, x, offsets, sums);
-              break;
-            default:
-              add_part<kWidth, kStageTaps>(u, x, offsets, sums);
-          }
-          // The part before is done with as soon as its products are.
-          if (part > 0 || chunk > first_chunk) {
-            wgmma_wait<1>();
-            if (speaker) {
-              shared.filter.arrive_empty(filter.stage_before());
-              if (part == 0) shared.input.arrive_empty(input.stage_before());
-            }
-          }
-          filter.advance();
+    // What has been started and not been released.
+    auto oldest_input = input;
+    auto oldest_filter = filter;
+    if (walk.keeps_filters) oldest_filter = filter = {};
+    const auto release = [&] {
+      for (; oldest_filter.stage != filter.stage; oldest_filter.advance()) {
+        if (speaker) shared.filter.arrive_empty(oldest_filter.stage);
+      }
+      for (; oldest_input.stage != input.stage; oldest_input.advance()) {
+        if (speaker) shared.input.arrive_empty(oldest_input.stage);
+      }
+    };
+    const int num_parts = walk.chunks * walk.parts;
+    int early_parts = min(kMostEarlyParts, min(Sums::kPartsApart, num_parts));
+    int part = 0;  // of the chunk
+    std::uint64_t x = 0;
+    TapOffsets offsets(a);
+    for (int first = 0; first < num_parts; first += Sums::kPartsApart) {
+      const int end = min(first + Sums::kPartsApart, num_parts);
+      for (int i = first; i < end; ++i) {
+        if (part == 0) {
+          shared.input.wait_full(input);
+          x = wgmma_operand(&shared.x[input.stage][0][first_place], kPlaces * 16);
+          offsets.restart();
         }
-        input.advance();
+        shared.filter.wait_full(filter);
+        const std::uint64_t u =
+            wgmma_operand(&shared.u[filter.stage][0][0][first_filter][0], kFilters * 16);
+        switch (min(kStageTaps, walk.taps - part * kStageTaps)) {
+          case 1:
+            add_part<kWidth, 1>(u, x, offsets, sums);
+            break;
+          case 2:
+            add_part<kWidth, 2>(u, x, offsets, sums);
+            break;
+          default:
+            add_part<kWidth, kStageTaps>(u, x, offsets, sums);
+        }
+        if (early_parts > 0) {
+          if (--early_parts == 0) meanwhile();
+        } else {
+          // Those before are done with as soon as their products are.
+          wgmma_wait<1>();
+          release();
+        }
+        filter.advance();
+        if (++part == walk.parts) part = 0, input.advance();
       }
       wgmma_wait<0>();
-      if (speaker) {
-        shared.filter.arrive_empty(filter.stage_before());
-        shared.input.arrive_empty(input.stage_before());
-      }
+      release();
       sums.fold();
     }
   }
@@ -541,13 +624,14 @@ struct ImplicitGemmTask {
   template <int kWidth, int kTaps>
   static __device__ void add_part(std::uint64_t u, std::uint64_t x, TapOffsets& offsets,
                                   Sums& sums) {
-    wgmma_fence();
+    std::uint64_t taps[kTaps], inputs[kTaps];
 #pragma unroll
     for (int i = 0; i < kTaps; ++i) {
-      const std::uint64_t tap = advance(u, i * static_cast<int>(sizeof(Taps) / kStageTaps));
-      const std::uint64_t input = advance(x, offsets.next() * 16);
-      if constexpr (kWidth != 0) sums.template add_products<kWidth>(tap, input);
+      taps[i] = advance(u, i * static_cast<int>(sizeof(Taps) / kStageTaps));
+      inputs[i] = advance(x, offsets.next() * 16);
     }
+    wgmma_fence();
+    if constexpr (kWidth != 0) sums.template add_products<kWidth>(taps, inputs);
     wgmma_commit();
   }
 
@@ -555,9 +639,9 @@ struct ImplicitGemmTask {
   // does not.
   struct Unscale {
     float first, second;
-    __device__ Unscale(const TaskArgs& a, float x_scale) : first(1), second(1) {
+    __device__ explicit Unscale(const TaskArgs& a) : first(1), second(1) {
       if constexpr (Numbers::kScaled) {
-        const float of_input = 1.0f / x_scale, of_filter = 1.0f / Operand::footer(a).scale;
+        const float of_input = 1.0f / a.x_scale, of_filter = 1.0f / Operand::footer(a).scale;
         first = fminf(of_input, of_filter), second = fmaxf(of_input, of_filter);
       }
     }

@@ -5,8 +5,7 @@
 //   U   [filter blocks][slabs of channels][taps][octets][filters][8 channels]   zero past the last
 //       channel or filter; then a FilterFooter, if numbers are scaled
 //
-// Floats are scaled by a guess (scale_guess.cuh); low halves are multiplied by kLowScale besides,
-// so that they, too, keep all their bits.
+// Floats are scaled by a guess (scale_guess.cuh).
 #pragma once
 
 #include "tasks/cuda/block_pipeline.cuh"

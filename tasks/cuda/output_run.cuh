@@ -28,6 +28,7 @@ struct OutputMap {
   // NCHW: what exists of kPart places each is a range of slots, which begin as far from a sector of
   // memory as their outputs of the first filter do.
   static constexpr int kPart = 128, kParts = kMostPlaces / kPart;
+  static_assert(kPart == kFillers);
   struct Slot {
     int place;        // from the first one on
     std::uint32_t y;  // from `first_y` on, of filter 0
@@ -38,28 +39,44 @@ struct OutputMap {
   // NHWC: the pixel of a place; -1: none.
   int pixels[kNchw ? 1 : kMostPlaces];
 
-  /// By thread 0 to kFillers - 1; first_k is the first filter.
-  __device__ void fill(const TaskArgs& a, const PlaceRange& places, int first_k, int thread) {
+  /// The positions of a run's first place, and of the first that a thread fills in.
+  struct Cursor {
+    Stripes::Position first, own;
+    __device__ Cursor(const Stripes& s, int first_place, int thread)
+        : first(s.position(first_place)), own(s.position(first_place + thread)) {}
+    __device__ void advance(const Stripes& s, const Stripes::Position& step) {
+      first = s.sum(first, step);
+      own = s.sum(own, step);
+    }
+  };
+
+  /// By thread 0 to kFillers - 1, with `at` at places.first; first_k is the first filter, next_part
+  /// the position of place kPart.
+  __device__ void fill(const TaskArgs& a, const PlaceRange& places, const Cursor& at,
+                       const Stripes::Position& next_part, int first_k, int thread) {
     const Stripes& s = a.stripes;
     const int first_col = places.stripe * s.cols, cols = min(s.cols, a.q - first_col);
-    const auto exists = [&](const Stripes::Position& at) {
-      return at.image < a.n && at.row < a.p && at.col < cols;
+    const int num_places = min(places.end - places.first, kMostPlaces);
+    const auto exists = [&](const Stripes::Position& position) {
+      return position.image < a.n && position.row < a.p && position.col < cols;
     };
+    Stripes::Position own = at.own;
     if constexpr (!kNchw) {
-      for (int i = thread; i < kMostPlaces; i += kFillers) {
-        const Stripes::Position at = s.position(places.first + i);
-        pixels[i] = places.first + i < places.end && exists(at)
-                        ? (at.image * a.p + at.row) * a.q + first_col + at.col
+      for (int i = thread; i < kMostPlaces; i += kFillers, own = s.sum(own, next_part)) {
+        pixels[i] = i < num_places && exists(own)
+                        ? (own.image * a.p + own.row) * a.q + first_col + own.col
                         : -1;
       }
     } else {
       // Outputs of the stripe in front of a place.
-      const auto rank = [&](const Stripes::Position& at) {
-        if (at.image >= a.n) return a.n * a.p * cols;
-        return (at.image * a.p + min(at.row, a.p)) * cols + (at.row < a.p ? min(at.col, cols) : 0);
+      const auto rank = [&](const Stripes::Position& position) {
+        if (position.image >= a.n) return a.n * a.p * cols;
+        const bool in_row = position.row < a.p;
+        return (position.image * a.p + min(position.row, a.p)) * cols +
+               (in_row ? min(position.col, cols) : 0);
       };
-      Stripes::Position first = s.position(places.first);
-      const int first_rank = rank(first);
+      const int first_rank = rank(at.first);
+      Stripes::Position first = at.first;
       if (!exists(first)) {  // then the first output is that of the next row
         first = {first.image, first.row + 1, 0};
         if (first.row >= a.p) first = {first.image + 1, 0, 0};
@@ -70,18 +87,28 @@ struct OutputMap {
                             first_k * plane + first.row * a.q + first_col + first.col;
       const int phase =
           static_cast<int>(reinterpret_cast<std::uintptr_t>(y) / sizeof(Stored) % kSector);
-      for (int i = thread; i < kMostPlaces; i += kFillers) {
-        const Stripes::Position at = s.position(places.first + i);
-        if (places.first + i >= places.end || !exists(at)) continue;
-        slots[phase + rank(at) - first_rank] = {
-            i, static_cast<std::uint32_t>((at.image - first.image) * image_size + at.row * a.q +
-                                          first_col + at.col)};
+      int part = 0;
+      for (int i = thread; i < num_places; i += kFillers, own = s.sum(own, next_part)) {
+        const int slot = phase + rank(own) - first_rank;
+        if (exists(own)) {
+          slots[slot] = {i, static_cast<std::uint32_t>((own.image - first.image) * image_size +
+                                                       own.row * a.q + first_col + own.col)};
+        }
+        ++part;
+        const bool last = i + 1 == num_places;
+        if (last || thread + 1 == kPart) {
+          for (int end = part; end <= (last ? kParts : part); ++end) {
+            part_slots[end] = slot + (exists(own) ? 1 : 0);
+          }
+        }
       }
-      if (thread <= kParts) {
-        const int end = min(places.first + thread * kPart, places.end);
-        part_slots[thread] = phase + rank(s.position(end)) - first_rank;
+      if (thread == 0) {
+        first_y = first.image * image_size;
+        part_slots[0] = phase;
+        if (num_places <= 0) {
+          for (int end = 1; end <= kParts; ++end) part_slots[end] = phase;
+        }
       }
-      if (thread == 0) first_y = first.image * image_size;
     }
   }
 };
@@ -135,29 +162,48 @@ class OutputRun {
     const std::int64_t first_y = map.first_y + first_k_ * plane;
     const int part = first_place / Map::kPart;
     const int begin = map.part_slots[part], end = map.part_slots[part + 1];
-    for (int i = begin / 32 * 32 + lane(); i < end; i += 32) {
-      if (i < begin) continue;
-      const typename Map::Slot slot = map.slots[i];
-      const float* const value = values + slot.place - first_place;
-      const std::int64_t at = first_y + slot.y;
-      float run[kFilters];
+    // Outputs at once of each filter: one after the other, a warp by itself waits for each.
+    constexpr int kRuns = 2;
+    for (int i = begin / 32 * 32 + lane(); i < end; i += kRuns * 32) {
+      std::int64_t at[kRuns];
+      bool exists[kRuns];
+      float run[kRuns][kFilters];
 #pragma unroll
-      for (int f = 0; f < kFilters; ++f) run[f] = value[f * kPitch];
+      for (int j = 0; j < kRuns; ++j) {
+        const int slot_index = i + j * 32;
+        exists[j] = slot_index >= begin && slot_index < end;
+        const typename Map::Slot slot =
+            exists[j] ? map.slots[slot_index] : typename Map::Slot{first_place, 0};
+        at[j] = first_y + slot.y;
+#pragma unroll
+        for (int f = 0; f < kFilters; ++f) {
+          run[j][f] = values[f * kPitch + slot.place - first_place];
+        }
+      }
       if (residual_ != nullptr) {
-        const Stored* residual = residual_ + at;
 #pragma unroll
-        for (int f = 0; f < kFilters; ++f, residual += plane) {
-          if (f < num_filters_) run[f] += static_cast<float>(*residual);
+        for (int j = 0; j < kRuns; ++j) {
+          const Stored* residual = residual_ + at[j];
+#pragma unroll
+          for (int f = 0; f < kFilters; ++f, residual += plane) {
+            if (exists[j] && f < num_filters_) run[j][f] += static_cast<float>(*residual);
+          }
         }
       }
       if (a_.relu) {
 #pragma unroll
-        for (float& output : run) output = fmaxf(output, 0.0f);
-      }
-      Stored* y = y_ + at;
+        for (auto& outputs : run) {
 #pragma unroll
-      for (int f = 0; f < kFilters; ++f, y += plane) {
-        if (f < num_filters_) *y = static_cast<Stored>(run[f]);
+          for (float& output : outputs) output = fmaxf(output, 0.0f);
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < kRuns; ++j) {
+        Stored* y = y_ + at[j];
+#pragma unroll
+        for (int f = 0; f < kFilters; ++f, y += plane) {
+          if (exists[j] && f < num_filters_) *y = static_cast<Stored>(run[j][f]);
+        }
       }
     }
   }

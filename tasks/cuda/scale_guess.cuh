@@ -35,24 +35,38 @@ __device__ inline void note_magnitude(const LargestFinite& own, MagnitudeBits* b
   __syncthreads();  // of_warp may be overwritten
 }
 
-/// The scale with which to compute again, or 0 if the guess was right. Called by all threads of a
-/// block, with what each task noted.
+/// What the tasks of a run noted: the largest magnitudes.
+struct LargestNoted {
+  MagnitudeBits filters, inputs;
+};
+/// Of two tables. Called by all threads of a block; both are on their way at the same time.
 template <int kThreads>
-__device__ inline float corrected_scale(ScaleGuess guess, const MagnitudeBits* magnitudes,
-                                        std::uint32_t count) {
-  __shared__ MagnitudeBits most;
-  if (threadIdx.x == 0) most = 0;
+__device__ inline LargestNoted largest_noted(const MagnitudeBits* filters,
+                                             std::uint32_t num_filters, const MagnitudeBits* inputs,
+                                             std::uint32_t num_inputs) {
+  __shared__ LargestNoted most;
+  if (threadIdx.x == 0) most = {};
   __syncthreads();
-  MagnitudeBits own = 0;
-  for (std::uint32_t i = threadIdx.x; i < count; i += kThreads) own = max(own, magnitudes[i]);
-  own = __reduce_max_sync(0xffffffffu, own);
-  if (threadIdx.x % 32 == 0) atomicMax(&most, own);
+  LargestNoted own{};
+  for (std::uint32_t i = threadIdx.x; i < max(num_filters, num_inputs); i += kThreads) {
+    const MagnitudeBits filter = i < num_filters ? filters[i] : 0;
+    const MagnitudeBits input = i < num_inputs ? inputs[i] : 0;
+    own = {max(own.filters, filter), max(own.inputs, input)};
+  }
+  own = {__reduce_max_sync(0xffffffffu, own.filters), __reduce_max_sync(0xffffffffu, own.inputs)};
+  if (threadIdx.x % 32 == 0) {
+    atomicMax(&most.filters, own.filters);
+    atomicMax(&most.inputs, own.inputs);
+  }
   __syncthreads();
-  const MagnitudeBits of_all = most;
-  __syncthreads();  // `most` may be overwritten
-  const float scaled = __uint_as_float(of_all) * guess.scale;
-  const bool right = of_all == 0 || (scaled >= guess.least && scaled < guess.most);
-  return right ? 0.0f : split_scale(of_all, 1.0f);
+  return most;
+}
+
+/// The scale with which to compute again, or 0 if the guess was right.
+__device__ inline float corrected_scale(ScaleGuess guess, MagnitudeBits most) {
+  const float scaled = __uint_as_float(most) * guess.scale;
+  const bool right = most == 0 || (scaled >= guess.least && scaled < guess.most);
+  return right ? 0.0f : split_scale(most, 1.0f);
 }
 
 }  // namespace megaconv::cuda

@@ -31,15 +31,14 @@ __device__ inline float split_scale(MagnitudeBits magnitude, float gain) {
   return __uint_as_float(__float_as_uint(scale) & kInfinityBits);
 }
 
-/// Halves of two scaled numbers, the low ones multiplied by kLowScale.
-inline constexpr float kLowScale = 0x1p11f;
+/// Halves of two scaled numbers.
 struct SplitPair {
   __half2 high, low;
 };
 __device__ inline SplitPair split_pair(float first, float second) {
   const __half2 high = __floats2half2_rn(first, second);
-  const float2 rest = __half22float2(high);
-  return {high, __floats2half2_rn((first - rest.x) * kLowScale, (second - rest.y) * kLowScale)};
+  const float2 of_high = __half22float2(high);
+  return {high, __floats2half2_rn(first - of_high.x, second - of_high.y)};
 }
 
 /// The largest finite magnitude of numbers that come one by one.

@@ -94,10 +94,10 @@ TEST_CASE("cuda: implicit GEMM is FP32-accurate on odd shapes, in every layout a
   check_odd_shapes(Precision::f32, kFp32Error);
 }
 
-// The guess suits 2^-4 to 2^13 (runtime/cuda/implicit_gemm_set.cuh); all else is computed again.
+// The guess suits 2^-6 to 2^8 (runtime/cuda/implicit_gemm_set.cuh); all else is computed again.
 TEST_CASE("cuda: implicit GEMM is as accurate at any magnitude of x and w") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
-  for (const int exponent : {-100, -60, -20, -6, -5, -4, 0, 5, 10, 11, 12, 13, 14, 40, 90}) {
+  for (const int exponent : {-100, -60, -20, -7, -6, -5, -4, 0, 5, 6, 7, 8, 9, 10, 40, 90}) {
     Layer layer(parse_problem("n2c70h21w18k140"), false);
     for (float& value : layer.x) value = std::ldexp(value, exponent);
     for (float& value : layer.w) value = std::ldexp(value, -exponent / 2);

@@ -38,6 +38,22 @@ Stripes::Position at(const ConvProblem& a, const Stripes& stripes, std::int32_t 
 
 }  // namespace
 
+TEST_CASE("Positions of places add up as places do") {
+  for (const Stripes& stripes :
+       {Stripes{1, 1, 1, 0}, Stripes{3, 5, 1, 0}, Stripes{4, 4, 3, 0}, Stripes{7, 8, 9, 0}}) {
+    for (std::int32_t a = 0; a < 300; ++a) {
+      for (const std::int32_t b : {0, 1, 2, 7, 8, 71, 72, 73, 128, 256}) {
+        const Stripes::Position sum = stripes.sum(stripes.position(a), stripes.position(b));
+        const Stripes::Position truth = stripes.position(a + b);
+        CAPTURE(stripes.pitch, stripes.period, a, b);
+        REQUIRE(sum.image == truth.image);
+        REQUIRE(sum.row == truth.row);
+        REQUIRE(sum.col == truth.col);
+      }
+    }
+  }
+}
+
 TEST_CASE("Every output has one place, and under every tap of it lies its input or zero") {
   for (const char* text : {"n2c1h5w7k1", "n3c1h4k1p0", "n2c1h6w9k1p2", "n2c1h5k1r1p0",
                            "n2c1h9w8k1r5", "n2c1h9w11k1d2", "n2c1h7w6k1r2s4p1", "n3c1h1w1k1"}) {
