@@ -51,9 +51,7 @@ struct ImplicitGemmTask {
   static constexpr int kOwnPlaces = (kPlaces + kLoaders - 1) / kLoaders;
   static constexpr int kOwnRuns = kOwnPlaces * kPlaceRuns;
   static constexpr bool kToRegisters = kLayout == Layout::nchw && sizeof(Stored) < 4;
-  // Those from shared memory are converted all at once: one after the other, a warp by itself waits
-  // for each.
-  static constexpr int kAhead = 2, kAtOnce = kToRegisters ? 1 : kAhead;
+  static constexpr int kAhead = 2;
   static_assert(kOwnRuns % kAhead == 0);
   // 65536 registers of a multiprocessor, shared out by what the warps do.
   static constexpr int kLaunchRegisters = 65536 / kThreads;
@@ -63,6 +61,7 @@ struct ImplicitGemmTask {
   // With few sums a thread has room for those of two tiles: it stores one tile's while the next is
   // multiplied.
   static constexpr bool kStoresMeanwhile = kGroupPlaces <= 128;
+  static_assert(kStoresMeanwhile || !Numbers::kSplit);  // split sums are two, running and total
   // A tile's, the next one's, and where some warps still store, the one's before.
   static constexpr int kMaps = kStoresMeanwhile ? 3 : 2;
   using OutputMaps = typename Output::Map[kConsumers / 128][kMaps];
@@ -79,7 +78,8 @@ struct ImplicitGemmTask {
       static_cast<int>((kSharedBytes - kInputStages * sizeof(Input) - sizeof(Landing) -
                         sizeof(Outputs) - sizeof(OutputMaps)) /
                        sizeof(Taps));
-  // Of a tile that are multiplied while the sums of the one before are stored.
+  // Parts of a tile that are started before the sums of the one before are stored; with all stages
+  // full of them, no filters would be on their way.
   static constexpr int kMostEarlyParts = kStoresMeanwhile ? kFilterStages / 2 : 1;
   struct Shared {
     alignas(128) Input x[kInputStages];
@@ -97,7 +97,7 @@ struct ImplicitGemmTask {
   struct Walk {
     int stripe, first_place, end_place, num_tiles;  // of kTilePlaces places
     int filter_block, first_k, end_k, taps, parts, chunks;
-    bool keeps_filters;
+    bool keeps_filters;  // of all chunks and taps, from the first tile to the last
     __device__ Walk(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
       const int runs = (a.places + a.places_per_group - 1) / a.places_per_group;
       stripe = static_cast<int>(group) / runs;
@@ -213,8 +213,9 @@ struct ImplicitGemmTask {
     __device__ OwnPlaces(const TaskArgs& a, const Walk& walk)
         : a_(a), walk_(walk), place_(walk.first_place + static_cast<int>(threadIdx.x)) {
 #pragma unroll
-      for (int i = 0; i < kOwnPlaces; ++i)
+      for (int i = 0; i < kOwnPlaces; ++i) {
         positions_[i] = a.stripes.position(place_ + i * kLoaders);
+      }
     }
     /// Those of the next tile.
     __device__ void next(Source& source, const Stripes::Position& next_tile) {
@@ -264,20 +265,16 @@ struct ImplicitGemmTask {
       }
       if constexpr (!kToRegisters) __pipeline_commit();
     }
-    /// kAtOnce runs from the index-th on, of those on their way the oldest.
-    __device__ void finish(int index, Run (&runs)[kAtOnce]) {
-      if constexpr (!kToRegisters) __pipeline_wait_prior(kAhead - kAtOnce);
+    /// The index-th run that was started, kAhead starts ago.
+    __device__ void finish(int index, Run& run) {
+      if constexpr (kToRegisters) {
 #pragma unroll
-      for (int j = 0; j < kAtOnce; ++j) {
-        const int slot = (index + j) % kAhead;
-        if constexpr (kToRegisters) {
+        for (int i = 0; i < kRun; ++i) run[i] = runs_[index % kAhead][i];
+      } else {
+        __pipeline_wait_prior(kAhead - 1);
 #pragma unroll
-          for (int i = 0; i < kRun; ++i) runs[j][i] = runs_[slot][i];
-        } else {
-#pragma unroll
-          for (int i = 0; i < kRunPieces; ++i) {
-            reinterpret_cast<Piece*>(runs[j])[i] = landing_[slot][i][threadIdx.x];
-          }
+        for (int i = 0; i < kRunPieces; ++i) {
+          reinterpret_cast<Piece*>(run)[i] = landing_[index % kAhead][i][threadIdx.x];
         }
       }
     }
@@ -342,31 +339,22 @@ struct ImplicitGemmTask {
         places.next(next, next_tile);
         ++tile;
       }
+      shared.input.wait_empty(at);
 #pragma unroll
-      for (int first = 0; first < kOwnRuns; first += kAtOnce) {
-        alignas(16) Run runs[kAtOnce];
-        ahead.finish(first, runs);
-        const auto start_next = [&] {
-#pragma unroll
-          for (int i = first + kAhead; i < first + kAhead + kAtOnce; ++i) {
-            ahead.start(i < kOwnRuns ? now : next, i % kOwnRuns);
-          }
-        };
-        if (!kToRegisters) start_next();
-        if (first == 0) shared.input.wait_empty(at);
+      for (int i = 0; i < kOwnRuns; ++i) {
+        const int place = i / kPlaceRuns * kLoaders + static_cast<int>(threadIdx.x);
+        const int octet = i % kPlaceRuns * (kRun / 8);
         Input& to = shared.x[at.stage];
+        alignas(16) Run run;
+        ahead.finish(i, run);
+        if (now.offsets[i / kPlaceRuns] != kNowhere) {
+          store_run(run, a.x_scale, to, octet, place, most);
+        } else if (place < kPlaces) {
 #pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) {
-          const int place = (first + i) / kPlaceRuns * kLoaders + static_cast<int>(threadIdx.x);
-          const int octet = (first + i) % kPlaceRuns * (kRun / 8);
-          if (now.offsets[(first + i) / kPlaceRuns] != kNowhere) {
-            store_run(runs[i], a.x_scale, to, octet, place, most);
-          } else if (place < kPlaces) {
-#pragma unroll
-            for (int j = 0; j < kSlabOctets / kPlaceRuns; ++j) to[octet + j][place] = uint4{};
-          }
+          for (int j = 0; j < kSlabOctets / kPlaceRuns; ++j) to[octet + j][place] = uint4{};
         }
-        if (kToRegisters) start_next();  // not before: registers are few
+        constexpr int kHere = kOwnRuns - kAhead;
+        ahead.start(i < kHere ? now : next, i < kHere ? i + kAhead : i - kHere);
       }
       ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
       shared.input.arrive_full(at.stage);

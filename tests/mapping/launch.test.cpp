@@ -97,6 +97,8 @@ TEST_CASE("Winograd without tensor cores has the persistent kernel where V and M
   CHECK(made.reason == "faster where V and M, 220 MiB, exceed the cache");
   CHECK(choice("n64c128h28k128", on_cuda({.algorithm = Algorithm::direct})).reason ==
         "faster for direct without tensor cores");
+  CHECK(launch("n64c512h28k512", options) == CudaLaunch::persistent);  // U of 38 MB
+  CHECK(launch("n64c512h13k1024", options) == CudaLaunch::staged);     // U of 75 MB
 }
 
 TEST_CASE("V and M of more than 8 GiB are not kept whole unasked") {
