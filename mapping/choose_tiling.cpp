@@ -57,13 +57,25 @@ std::uint64_t winograd_products(const ConvProblem& problem, std::uint64_t m) {
   return tiles * (m + 2) * (m + 2);
 }
 
-// Whether Winograd takes one product of rounded numbers where it has tasks for that, which needs
-// points of low error.
+// Whether a GPU shall take F(2x2): where F(4x4) has too few GEMM tasks. Tensors of 16 bits have no
+// other tile than F(4x4) on tensor cores.
+bool takes_small_tiles(const ConvProblem& problem, const TilingOptions& options,
+                       const Target& target) {
+  const bool fma = options.arithmetic == Arithmetic::fma || !target.split_f16;
+  return target.backend == Backend::cuda && (fma || problem.dtype == DataType::f32) &&
+         has_few_gemm_tasks(problem, fma ? Arithmetic::fma : Arithmetic::split_f16, target);
+}
+
+// Whether Winograd takes one product of rounded numbers where it has tasks for that: it needs
+// points of low error, and F(4x4), which takes fewer than three products of F(2x2) do. With few
+// tasks these are as fast and lose no accuracy: H200, n1c256h14k256 20.4 us against 19.8,
+// n1c512h7k512 27.3 against 31.8.
 bool takes_one_product(const ConvProblem& problem, const TilingOptions& options,
                        const Target& target) {
   if (options.arithmetic != Arithmetic::automatic) return options.arithmetic == Arithmetic::f16;
+  const bool small_tiles = options.m == 0 && takes_small_tiles(problem, options, target);
   return target.split_f16 && permits_f16(problem.dtype, options.precision) &&
-         options.points == Points::low_error;
+         options.points == Points::low_error && !small_tiles;
 }
 
 // The output tile that takes fewest multiplications: F(2x2) only where an output so small wastes
@@ -72,17 +84,10 @@ std::uint32_t cheapest_m(const ConvProblem& problem) {
   return winograd_products(problem, 2) < winograd_products(problem, 4) ? 2 : 4;
 }
 
-// One product is for F(4x4) alone, which takes fewer than three products of F(2x2) do; and tensors
-// of 16 bits have no other arithmetic on tensor cores.
 std::uint32_t choose_m(const ConvProblem& problem, const TilingOptions& options,
                        const Target& target) {
   if (takes_one_product(problem, options, target)) return 4;
-  const bool fma = options.arithmetic == Arithmetic::fma || !target.split_f16;
-  if (target.backend == Backend::cuda && (fma || problem.dtype == DataType::f32) &&
-      has_few_gemm_tasks(problem, fma ? Arithmetic::fma : Arithmetic::split_f16, target)) {
-    return 2;
-  }
-  return cheapest_m(problem);
+  return takes_small_tiles(problem, options, target) ? 2 : cheapest_m(problem);
 }
 
 // Winograd pays when it saves at least half of the multiplications (the transforms take their part

@@ -101,7 +101,8 @@ TEST_CASE("A GPU takes F(2x2) where F(4x4) has too few GEMM tasks, unless that i
     CHECK(m(problem, {}, kAmpere) == 2);
     CHECK(m(problem, {}, {}) == 4);  // a CPU
     CHECK(m(problem, asked, kHopper) == 4);
-    CHECK(m(problem, {.precision = Precision::tf32}, kHopper) == 4);  // one product
+    CHECK(m(problem, {.precision = Precision::tf32}, kHopper) == 2);
+    CHECK(m(problem, {.arithmetic = Arithmetic::f16}, kHopper) == 4);  // has no other
   }
   CHECK(m("n32c512h7k512", fma, kHopper) == 4);  // tasks of 64 tiles
   CHECK(m("n32c512h7k512", {}, kHopper) == 2);   // of 128

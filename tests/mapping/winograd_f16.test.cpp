@@ -54,8 +54,15 @@ TEST_CASE("Winograd takes one product where tensors or precision permit it, and 
 }
 
 TEST_CASE("One product is of F(4x4) unless another tile is asked for") {
-  CHECK(winograd("n64c512h2k512").m == 2);  // the outputs fill a quarter of a tile of 4 x 4
-  CHECK(winograd("n64c512h2k512", {.precision = Precision::tf32}).m == 4);
+  CHECK(winograd("n64c512h2k1024").m == 2);  // the outputs fill a quarter of a tile of 4 x 4
+  CHECK(winograd("n64c512h2k1024", {.precision = Precision::tf32}).m == 4);
+  // Too few tasks of F(4x4): three products of F(2x2) take no longer.
+  const Tiling few = winograd("c512h7k512", {.precision = Precision::tf32});
+  CHECK(few.m == 2);
+  CHECK(few.arithmetic == Arithmetic::split_f16);
+  CHECK(winograd("c512h7k512", {.m = 4, .precision = Precision::tf32}).arithmetic ==
+        Arithmetic::f16);
+  CHECK(winograd("c512h7k512+f16").m == 4);
   CHECK(winograd("n64c128h28k128", {.points = Points::integer, .precision = Precision::tf32})
             .arithmetic == Arithmetic::split_f16);
   CHECK(winograd("n64c512h2k512", {.arithmetic = Arithmetic::f16}).m == 4);
@@ -97,7 +104,7 @@ TEST_CASE("V and U of one product have 2 bytes a number, M has 4") {
 TEST_CASE("Tasks of one product are those of three, with more channels each") {
   for (const char* text : {"n64c64h56k64+f16", "n64c128h28k128+bf16", "n64c256h14k256",
                            "n64c512h7k512", "n2c24h9k31", "c1h1k1+f16"}) {
-    const TilingOptions permitted{.precision = Precision::tf32};
+    const TilingOptions permitted{.arithmetic = Arithmetic::f16};
     const Tiling tiling = winograd(text, permitted);
     CAPTURE(text, to_string(tiling));
     CHECK(tiling.arithmetic == Arithmetic::f16);
