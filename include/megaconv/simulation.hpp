@@ -15,10 +15,6 @@
 
 namespace megaconv {
 
-/// Time before the first task: the launch, and one more that reads x and w where split FP16 numbers
-/// need their magnitudes.
-double prologue_us(const TaskGraph& graph, const MachineModel& machine);
-
 struct SimulationOptions {
   std::uint64_t seed = 1;                     ///< of the noise
   CudaLaunch launch = CudaLaunch::automatic;  ///< how tasks come to workers; automatic: persistent
@@ -39,7 +35,7 @@ struct Utilisation {
 };
 
 struct Simulation {
-  double time_us = 0;  ///< prologue included
+  double time_us = 0;  ///< launch included
   Trace trace;         ///< `worker` is the unit
   TraceAnalysis analysis;
   Utilisation utilisation;
@@ -65,8 +61,8 @@ struct Bounds {
   /// to the first of them and before the shortest way out.
   double stage_us = 0;
   double compute_us = 0, l2_us = 0, hbm_us = 0;  ///< a resource busy all the time
-  double least_us() const;                       ///< the largest of them, and the prologue
-  double prologue_us = 0;
+  double least_us() const;                       ///< the largest of them, and the launch
+  double launch_us = 0;
 };
 Bounds lower_bounds(const TaskGraph& graph, const MachineModel& machine);
 

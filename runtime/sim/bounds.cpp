@@ -33,7 +33,7 @@ class BoundFinder {
     find_heads();
     find_tails();
     Bounds bounds;
-    bounds.prologue_us = prologue_us(graph_, machine_);
+    bounds.launch_us = machine_.launch_us;
     double work_ns = 0, compute_ns = 0, l2_bytes = 0;
     struct Stage {
       double head = std::numeric_limits<double>::infinity(), tail = head, least = head, work = 0;
@@ -138,7 +138,7 @@ class BoundFinder {
 }  // namespace
 
 double Bounds::least_us() const {
-  return prologue_us + std::max({critical_path_us, work_us, stage_us, compute_us, l2_us, hbm_us});
+  return launch_us + std::max({critical_path_us, work_us, stage_us, compute_us, l2_us, hbm_us});
 }
 
 Bounds lower_bounds(const TaskGraph& graph, const MachineModel& machine) {

@@ -46,9 +46,8 @@ class Calibrator {
     count_workers();
     find_launch();
     for (Known& known : known_) {
-      known.time_us = known.run->time_us > 0 ? known.run->time_us
-                                             : known.analysis.span_us +
-                                                   prologue_us(known.run->lowering.graph, machine_);
+      known.time_us =
+          known.run->time_us > 0 ? known.run->time_us : known.analysis.span_us + machine_.launch_us;
     }
     list_parameters();
   }
@@ -83,19 +82,12 @@ class Calibrator {
     }
   }
 
-  // What of the runs' times no trace shows, less what is read before the first task.
+  // What of the runs' times no trace shows.
   void find_launch() {
     std::vector<double> launches;
-    MachineModel unlaunched = machine_;
-    unlaunched.launch_us = 0;
-    MachineModel once = machine_;
-    once.launch_us = 1;
     for (const Known& known : known_) {
       if (known.run->time_us <= 0) continue;
-      const TaskGraph& graph = known.run->lowering.graph;
-      const double read_us = prologue_us(graph, unlaunched);
-      const double num_launches = prologue_us(graph, once) - read_us;
-      launches.push_back((known.run->time_us - known.analysis.span_us - read_us) / num_launches);
+      launches.push_back(known.run->time_us - known.analysis.span_us);
     }
     if (launches.empty()) return;
     const auto middle = launches.begin() + static_cast<std::ptrdiff_t>(launches.size() / 2);

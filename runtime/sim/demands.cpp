@@ -114,15 +114,6 @@ double Demands::group_share(std::uint32_t group) const {
   return d(tiling_.num_tiles() - before) / tiling_.group_tiles;
 }
 
-double Demands::prologue_bytes() const {
-  const bool measured =
-      tiling_.algorithm == Algorithm::winograd && tiling_.arithmetic == Arithmetic::split_f16;
-  if (!measured) return 0;
-  const ConvProblem& problem = tiling_.problem;
-  const std::int64_t w_size = tiling_.num_filter_tasks > 0 ? problem.w_size() : 0;
-  return d(problem.x_size() + w_size) * d(std::uint64_t{size_of(problem.dtype)});
-}
-
 double Demands::operations(const Task& task) const {
   const double whole = operations_[index(task.kind)];
   return task.kind == TaskKind::gemm ? whole : whole * group_share(task.group);

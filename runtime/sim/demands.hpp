@@ -44,8 +44,6 @@ class Demands {
   void list_touches(const Task& task, std::vector<Touch>& touches) const;
   /// Bytes of each region.
   const std::vector<double>& region_bytes() const { return region_bytes_; }
-  /// Bytes that are read before the first task: x and w, whose magnitudes scale split FP16 numbers.
-  double prologue_bytes() const;
   /// Bytes of x, w and y: what a run moves to and from memory at the least.
   double compulsory_bytes() const { return compulsory_bytes_; }
 

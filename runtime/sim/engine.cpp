@@ -40,7 +40,7 @@ Engine::Engine(const Lowering& lowering, const MachineModel& machine,
       options_(options),
       num_tasks_(static_cast<std::uint32_t>(lowering.mapping.order.size())),
       num_workers_(workers_of(machine, options)),
-      begin_ns_(prologue_us(lowering.graph, machine) * kNsPerUs),
+      begin_ns_(machine.launch_us * kNsPerUs),
       demands_(lowering.graph),
       cache_(static_cast<double>(machine.l2_bytes), demands_.region_bytes()),
       workers_(num_workers_),
@@ -272,13 +272,6 @@ void Engine::report_deadlock() const {
 }  // namespace megaconv::sim
 
 namespace megaconv {
-
-double prologue_us(const TaskGraph& graph, const MachineModel& machine) {
-  const double bytes = sim::Demands(graph).prologue_bytes();
-  if (bytes <= 0) return machine.launch_us;
-  const bool cached = bytes <= static_cast<double>(machine.l2_bytes);
-  return 2 * machine.launch_us + bytes / (cached ? machine.l2_gbps : machine.hbm_gbps) / 1000;
-}
 
 Simulation simulate(const Lowering& lowering, const MachineModel& machine,
                     const SimulationOptions& options) {

@@ -70,7 +70,7 @@ class Engine {
   const MachineModel& machine_;
   const SimulationOptions& options_;
   const std::uint32_t num_tasks_, num_workers_;
-  const double begin_ns_;  // after the prologue: a trace begins here
+  const double begin_ns_;  // after the launch: a trace begins here
   Demands demands_;
   Cache cache_;
   std::vector<Worker> workers_;
