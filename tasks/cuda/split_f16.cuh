@@ -6,8 +6,8 @@
 //
 // The scale puts the largest magnitude that can occur just below the end of FP16's range, so that
 // numbers down to 2^-15 of it keep all 22 bits, and smaller ones are off by at most 2^-38 of it.
-// That of filters follows from their largest finite magnitude; that of inputs is a guess, which is
-// looked at afterwards (scale_guess.cuh). A pair of an infinity or a NaN is a NaN.
+// Scales are guesses, which are looked at afterwards (scale_guess.cuh). A pair of an infinity or a
+// NaN is a NaN.
 //
 // Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores" (2022), do this for
 // matrices; scaling makes their factor of 2^11 for lo needless.

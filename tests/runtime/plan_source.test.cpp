@@ -6,6 +6,7 @@
 
 #include "megaconv/error.hpp"
 #include "megaconv/plan_database.hpp"
+#include "runtime/tuning/choose_plan.hpp"
 #include "tests/catch.hpp"
 #include "tests/tools/scratch_folder.hpp"
 
@@ -133,6 +134,26 @@ TEST_CASE("A workspace limit is respected by every source", "[plan_source]") {
     CHECK(error.status() == Status::out_of_memory);
     CHECK_THAT(error.what(), ContainsSubstring("workspace limit 100 bytes, must be at least"));
   }
+}
+
+TEST_CASE("On a GPU a workspace limit costs the window first, then V and M", "[plan_source]") {
+  const auto workspace_of = [](const PlanOptions& options) -> std::size_t {
+    if (options.tiling.algorithm == Algorithm::implicit_gemm) return 2;
+    if (options.tiling.algorithm == Algorithm::direct) return 1;
+    return options.cuda_launch == CudaLaunch::persistent ? 400 : 500;
+  };
+  const auto chosen = [&](std::size_t limit, PlanOptions options = {}) {
+    options.backend = Backend::cuda;
+    options.source = PlanSource::heuristic;
+    options.workspace_limit = limit;
+    return choose_plan(kProblem, options, workspace_of).options;
+  };
+  CHECK(chosen(500).cuda_launch == CudaLaunch::automatic);
+  CHECK(chosen(400).cuda_launch == CudaLaunch::persistent);
+  CHECK(chosen(399).tiling.algorithm == Algorithm::implicit_gemm);
+  CHECK(chosen(399).cuda_launch == CudaLaunch::automatic);
+  CHECK(chosen(1).tiling.algorithm == Algorithm::direct);
+  CHECK_THROWS_AS(chosen(399, {.tiling = {.algorithm = Algorithm::winograd}}), Error);
 }
 
 TEST_CASE("Measuring in place ends in its time with a plan that is right", "[plan_source]") {
