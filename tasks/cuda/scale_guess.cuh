@@ -66,7 +66,7 @@ __device__ inline LargestNoted largest_noted(const MagnitudeBits* filters,
 __device__ inline float corrected_scale(ScaleGuess guess, MagnitudeBits most) {
   const float scaled = __uint_as_float(most) * guess.scale;
   const bool right = most == 0 || (scaled >= guess.least && scaled < guess.most);
-  return right ? 0.0f : split_scale(most, 1.0f);
+  return right ? 0.0f : split_scale(most);
 }
 
 }  // namespace megaconv::cuda

@@ -23,10 +23,10 @@ namespace megaconv::cuda {
 using MagnitudeBits = std::uint32_t;
 inline constexpr MagnitudeBits kInfinityBits = 0x7f800000u;
 
-/// Power of two s for numbers of at most `gain` times the magnitude: s |a| < 2^15.
-__device__ inline float split_scale(MagnitudeBits magnitude, float gain) {
+/// Power of two s for numbers of at most this magnitude: s |a| < 2^15.
+__device__ inline float split_scale(MagnitudeBits magnitude) {
   constexpr float kLeast = 0x1p-100f, kMost = 0x1p100f;  // their inverses are FP32 numbers, too
-  const float most = gain * __uint_as_float(magnitude);
+  const float most = __uint_as_float(magnitude);
   const float scale = fminf(fmaxf(0x1p15f / most, kLeast), kMost);  // most = 0: kMost
   return __uint_as_float(__float_as_uint(scale) & kInfinityBits);
 }
