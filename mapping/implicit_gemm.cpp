@@ -24,10 +24,15 @@ constexpr Tile kWideRounded{kWide, 128, 64, 0.97, 2.8};
 // One product needs fewer sums, which leaves room for more places. They share loaded filters.
 constexpr Tile kLargeRounded{kWide, 256, 128, 1.72, 5.9};
 constexpr double kTaskUs = 8;  // what every further wave of tasks costs besides their tiles
-constexpr double kLaunchUs =
-    7;  // of a run: filters, the first tasks' start, the look at magnitudes
+// Of a run: filters, the first tasks' start, the look at magnitudes.
+constexpr double kLaunchUs = 7;
 // Tiles of a group: more amortise a task's start, fewer even out between the multiprocessors.
 constexpr std::uint64_t kMostTiles = 16;
+// Operands in place: microseconds of 16 channels under nine taps, for as many places as a tile has
+// at most, and at least, while filters come from the L2; of a tile's outputs; and as above.
+constexpr double kChunkInPlaceUs = 1.33, kLeastChunkInPlaceUs = 0.45, kRestInPlaceUs = 0.8;
+constexpr double kTaskInPlaceUs = 2.5, kLaunchInPlaceUs = 3;
+constexpr std::uint64_t kMostTilesInPlace = 64;
 // Below this, most of a step of 16 channels is zero.
 constexpr std::int64_t kLeastChannels = 16;
 
@@ -36,6 +41,7 @@ constexpr std::int64_t kLeastChannels = 16;
 std::uint32_t stripe_cols(const ConvProblem& problem) {
   constexpr std::uint64_t kSector = 32 / sizeof(float);
   const std::uint64_t q = u64(problem.q());
+  if (operands_in_place(problem)) return u32(q);
   const auto fits = [&](std::uint64_t cols) {
     return make_stripes(problem, static_cast<std::int32_t>(cols)).reach <= kMostReach;
   };
@@ -55,11 +61,26 @@ const Tile& tile_of(std::uint32_t filter_blocks, std::uint64_t places, Arithmeti
   return places > kWideRounded.places ? kLargeRounded : kWideRounded;
 }
 
-// Microseconds of a run of so many waves of tasks, of so many places each.
-double run_us(const ConvProblem& problem, const Tile& tile, std::uint64_t places, double waves) {
+// Slabs of 16 channels under nine taps.
+double num_chunks(const ConvProblem& problem) {
   const std::uint64_t blocks = ceil_div(u64(problem.c), std::uint64_t{Tiling::kLaneBlock});
-  const double chunks = static_cast<double>(blocks * u64(problem.r * problem.s)) / 9;
-  const double tile_us = chunks * tile.chunk_us + tile.rest_us;
+  return static_cast<double>(blocks * u64(problem.r * problem.s)) / 9;
+}
+
+// Microseconds of a run of so many waves of tasks, of so many places each.
+double in_place_us(const ConvProblem& problem, std::uint64_t places, double waves) {
+  const double width = tile_places_in_place(static_cast<std::int64_t>(places));
+  const double tiles = std::ceil(static_cast<double>(places) / width);
+  const double chunk_us =
+      std::max(kLeastChunkInPlaceUs, kChunkInPlaceUs * width / kMostPlacesInPlace);
+  return kLaunchInPlaceUs + waves * tiles * (num_chunks(problem) * chunk_us + kRestInPlaceUs) +
+         (waves - 1) * kTaskInPlaceUs;
+}
+double run_us(const ConvProblem& problem, std::uint32_t filter_blocks, std::uint64_t places,
+              Arithmetic arithmetic, double waves) {
+  if (operands_in_place(problem)) return in_place_us(problem, places, waves);
+  const Tile& tile = tile_of(filter_blocks, places, arithmetic);
+  const double tile_us = num_chunks(problem) * tile.chunk_us + tile.rest_us;
   // Narrow instructions read as many filters for fewer places.
   constexpr double kNarrowest = 0.44;
   const std::uint64_t step = tile.step, rest = ceil_div(places % tile.places, step) * step;
@@ -81,7 +102,8 @@ Cut best_cut(const ConvProblem& problem, const TilingOptions& options, Arithmeti
   const std::uint32_t filter_blocks = blocks.filter_blocks();
   const std::uint32_t rest = filter_blocks % kWide;
   Cut cut{};
-  cut.filter_blocks = rest != 0 && rest <= kNarrow ? kNarrow : kWide;
+  const bool in_place = operands_in_place(problem);
+  cut.filter_blocks = in_place || (rest != 0 && rest <= kNarrow) ? kNarrow : kWide;
   cut.filter_blocks = std::min(cut.filter_blocks, filter_blocks);
   if (options.filter_blocks_per_gemm_task != 0) {
     cut.filter_blocks = options.filter_blocks_per_gemm_task;
@@ -90,19 +112,21 @@ Cut best_cut(const ConvProblem& problem, const TilingOptions& options, Arithmeti
 
   const std::uint64_t places =
       u64(places_of_stripe(problem, make_stripes(problem, static_cast<std::int32_t>(cut.cols))));
-  constexpr std::uint64_t kStep = ImplicitGemmTile::kPlaceStep;
-  const std::uint64_t steps = ceil_div(places, kStep);  // of a stripe
-  const std::uint64_t most = kMostTiles * tile_of(cut.filter_blocks, 1, arithmetic).places / kStep;
+  const std::uint64_t step = place_step(problem);
+  const std::uint64_t steps = ceil_div(places, step);  // of a stripe
+  const std::uint64_t most = in_place
+                                 ? kMostTilesInPlace * kMostPlacesInPlace
+                                 : kMostTiles * tile_of(cut.filter_blocks, 1, arithmetic).places;
   const std::uint64_t columns = ceil_div(u64(problem.q()), std::uint64_t{cut.cols}) *
                                 ceil_div(filter_blocks, cut.filter_blocks);
   const std::uint64_t multiprocessors = std::max<std::uint64_t>(1, target.multiprocessors);
-  for (std::uint64_t size = 1; size <= std::min(steps, most); ++size) {
-    const Tile& tile = tile_of(cut.filter_blocks, size * kStep, arithmetic);
+  for (std::uint64_t size = 1; size <= std::min(steps, most / step); ++size) {
     const std::uint64_t waves = ceil_div(columns * ceil_div(steps, size), multiprocessors);
-    const double us = run_us(problem, tile, size * kStep, static_cast<double>(waves));
+    const double us =
+        run_us(problem, cut.filter_blocks, size * step, arithmetic, static_cast<double>(waves));
     if (size == 1 || us < cut.us) {
       cut.us = us;
-      cut.places_per_group = u32(size * kStep);
+      cut.places_per_group = u32(size * step);
     }
   }
   if (options.places_per_group != 0) cut.places_per_group = options.places_per_group;
@@ -158,6 +182,10 @@ bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options
          winograd_us(problem, split ? Arithmetic::split_f16 : Arithmetic::f16);
 }
 
+std::uint32_t place_step(const ConvProblem& problem) {
+  return operands_in_place(problem) ? std::uint32_t{kPlaceStepInPlace} : kWideSplit.step;
+}
+
 std::uint32_t resident_workers(Algorithm algorithm, const Target& target) {
   return algorithm == Algorithm::implicit_gemm && target.multiprocessors != 0
              ? std::min(target.workers, target.multiprocessors)
@@ -173,12 +201,10 @@ ImplicitGemmTile implicit_gemm_tile(std::uint32_t filter_blocks, std::uint64_t p
 double implicit_gemm_us(const Tiling& tiling, const Target& target) {
   // Where the last wave has few tasks, these disturb each other less.
   constexpr double kWhole = 0.9;
-  const Tile& tile =
-      tile_of(tiling.filter_blocks_per_gemm_task, tiling.places_per_group, tiling.arithmetic);
   const double waves = static_cast<double>(tiling.num_groups) * tiling.gemm_tasks /
                        std::max(1u, target.multiprocessors);
-  return run_us(tiling.problem, tile, tiling.places_per_group,
-                kWhole * std::ceil(waves) + (1 - kWhole) * waves);
+  return run_us(tiling.problem, tiling.filter_blocks_per_gemm_task, tiling.places_per_group,
+                tiling.arithmetic, kWhole * std::ceil(waves) + (1 - kWhole) * waves);
 }
 
 void choose_implicit_gemm(Tiling& tiling, const TilingOptions& options, const Target& target) {

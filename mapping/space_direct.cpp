@@ -44,15 +44,17 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
   const auto cols_of = [problem](const Configuration& c) {
     return c.get(Parameter::cols).value_or(problem.q());
   };
-  constexpr std::uint64_t kStep = ImplicitGemmTile::kPlaceStep;
+  const std::uint64_t step = place_step(problem);
   return {
       rule(Parameter::gemm_filters,
            [=](std::int64_t filters, const Configuration&) {
-             return filters == 4 || filters == 8 || (filters < 8 && filters == filter_blocks)
+             const bool in_place = operands_in_place(problem);
+             return filters == 4 || (filters == 8 && !in_place) ||
+                            (filters < (in_place ? 4 : 8) && filters == filter_blocks)
                         ? std::string()
                         : std::to_string(filters) +
-                              ", must be 4 or 8, which tiles are made for, "
-                              "or all " +
+                              (in_place ? ", must be 4" : ", must be 4 or 8") +
+                              ", which tiles are made for, or all " +
                               std::to_string(filter_blocks) + " lane blocks";
            }),
       most(Algorithm::implicit_gemm, Parameter::gemm_filters, "the lane blocks of filters",
@@ -61,6 +63,12 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
            [problem](const Configuration&) { return u64(problem.q()); }),
       rule(Parameter::cols,
            [=](std::int64_t cols, const Configuration&) {
+             if (operands_in_place(problem)) {
+               return cols == problem.q()
+                          ? std::string()
+                          : std::to_string(cols) + ", must be all " + std::to_string(problem.q()) +
+                                " columns of y, since x is read in place";
+             }
              const std::int32_t reach =
                  make_stripes(problem, static_cast<std::int32_t>(cols)).reach;
              return reach <= kMostReach
@@ -70,14 +78,14 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
            }),
       most(Algorithm::implicit_gemm, Parameter::places, "the places of a stripe in whole steps",
            [=](const Configuration& c) {
-             return ceil_div(places_of(problem, cols_of(c)), kStep) * kStep;
+             return ceil_div(places_of(problem, cols_of(c)), step) * step;
            }),
       rule(Parameter::places,
            [=](std::int64_t places, const Configuration&) {
-             return u64(places) % kStep == 0
+             return u64(places) % step == 0
                         ? std::string()
                         : std::to_string(places) + ", must be a multiple of the " +
-                              std::to_string(kStep) + " places of a step";
+                              std::to_string(step) + " places of a step";
            }),
   };
 }
@@ -150,8 +158,10 @@ AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& tar
   Axis cols{Parameter::cols, {}}, places{Parameter::places, {}};
   insert(filters, chosen.filter_blocks_per_gemm_task);
   insert(cols, chosen.cols_per_group);
-  for (const std::uint64_t num : {stripes + 1, stripes + 2, 2 * stripes}) {
-    insert(cols, static_cast<std::int64_t>(ceil_div(q, num)));
+  if (!operands_in_place(problem)) {
+    for (const std::uint64_t num : {stripes + 1, stripes + 2, 2 * stripes}) {
+      insert(cols, static_cast<std::int64_t>(ceil_div(q, num)));
+    }
   }
   insert(places, chosen.places_per_group);
   for (const std::int64_t num : {1, 2, 3, 4, 6, 8, 12, 16, 32}) insert(places, 128 * num);

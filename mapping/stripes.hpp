@@ -52,4 +52,16 @@ std::int64_t places_of_stripe(const ConvProblem& problem, const Stripes& stripes
 /// Largest reach that tasks keep input for.
 inline constexpr std::int32_t kMostReach = 128;
 
+// Where operands lie in the tensors as matrix instructions take them:
+
+/// Whether they do: 16-bit numbers in NHWC, in whole octets of channels and of filters.
+bool operands_in_place(const ConvProblem& problem);
+/// Places of a tile are at most as many, in whole steps, and divide a group evenly.
+inline constexpr std::int32_t kMostPlacesInPlace = 512, kPlaceStepInPlace = 32;
+std::int32_t tile_places_in_place(std::int64_t places_per_group);
+/// Largest reach that a task keeps input for. If all rows of the filters reach further, it takes
+/// them one by one.
+inline constexpr std::int32_t kMostReachInPlace = 456;
+inline constexpr int kSharedBytesInPlace = 226 * 1024;  ///< of a task
+
 }  // namespace megaconv

@@ -94,11 +94,16 @@ void derive_implicit_gemm(Tiling& tiling) {
   check_field("cols_per_group", tiling.cols_per_group, u64(a.q()));
   check_field("channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task,
               tiling.channel_blocks());
+  const bool in_place = operands_in_place(a);
   check_field("filter_blocks_per_gemm_task", tiling.filter_blocks_per_gemm_task,
-              128 / Tiling::kLaneBlock);
+              (in_place ? 64 : 128) / Tiling::kLaneBlock);
   check_field("filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task, 1);
   const Stripes stripes = make_stripes(a, static_cast<std::int32_t>(tiling.cols_per_group));
-  if (stripes.reach > kMostReach) {
+  if (in_place && tiling.cols_per_group != u64(a.q())) {
+    reject("cols_per_group = " + std::to_string(tiling.cols_per_group) + ": must be all " +
+           std::to_string(a.q()) + " columns of y, since x is read in place");
+  }
+  if (!in_place && stripes.reach > kMostReach) {
     reject("cols_per_group = " + std::to_string(tiling.cols_per_group) + ": a filter reaches " +
            std::to_string(stripes.reach) + " places, must be at most " +
            std::to_string(kMostReach));
@@ -228,6 +233,22 @@ std::int64_t places_of_stripe(const ConvProblem& problem, const Stripes& stripes
   return problem.n * stripes.period * stripes.pitch;
 }
 
+bool operands_in_place(const ConvProblem& a) {
+  constexpr std::int64_t kOctet = 8, kMostPadding = 127;  // what tensor maps take
+  const bool numbers = a.dtype == DataType::f16 || a.dtype == DataType::bf16;
+  const bool octets = a.c % kOctet == 0 && a.k % kOctet == 0;
+  const bool reaches = a.filter_extent_w() <= kMostPadding && a.filter_extent_h() <= kMostPadding;
+  return numbers && octets && reaches && a.layout == Layout::nhwc && a.pad_h <= kMostPadding &&
+         a.pad_w <= kMostPadding && !a.epilogue.residual;
+}
+
+std::int32_t tile_places_in_place(std::int64_t places_per_group) {
+  constexpr std::int64_t kStep = kPlaceStepInPlace;
+  const std::int64_t tiles = ceil_div(places_per_group, std::int64_t{kMostPlacesInPlace});
+  const std::int64_t places = ceil_div(ceil_div(places_per_group, tiles), kStep) * kStep;
+  return static_cast<std::int32_t>(places);
+}
+
 std::string implicit_gemm_obstacle(const ConvProblem& a) {
   // The kernel counts places and elements of x in 32 bits.
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
@@ -240,7 +261,7 @@ std::string implicit_gemm_obstacle(const ConvProblem& a) {
     obstacle = "groups = " + std::to_string(a.groups) + ", must be 1";
   } else if (a.pad_h >= a.filter_extent_h() || a.pad_w >= a.filter_extent_w()) {
     obstacle = "padding " + pair_text(a.pad_h, a.pad_w) + ", must be less than the filter";
-  } else if (make_stripes(a, 1).reach > kMostReach) {
+  } else if (!operands_in_place(a) && make_stripes(a, 1).reach > kMostReach) {
     obstacle = "a dilated filter of " + pair_text(a.filter_extent_h(), a.filter_extent_w()) +
                ", must reach over at most " + std::to_string(kMostReach) + " places";
   } else if (a.x_size() >= kMost || a.y_size() >= kMost ||
@@ -300,6 +321,7 @@ void count_tiles(Tiling& tiling) {
 }
 
 std::uint32_t count_filter_tasks(const Tiling& tiling) {
+  if (tiling.algorithm == Algorithm::implicit_gemm && operands_in_place(tiling.problem)) return 0;
   if (tiling.algorithm == Algorithm::opencnn) {
     return u32(u64(opencnn::num_filter_tasks(tiling.problem)));
   }

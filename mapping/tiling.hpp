@@ -88,10 +88,13 @@ Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOpti
 /// Workers that run tasks of the algorithm at the same time: of implicit GEMM one a multiprocessor.
 std::uint32_t resident_workers(Algorithm algorithm, const Target& target);
 
+/// Places of a group of an implicit GEMM come in as many.
+std::uint32_t place_step(const ConvProblem& problem);
+
 /// What a task of implicit GEMM computes at a time: of so many lane blocks of filters, in groups of
-/// so many places. The last tile of a group may have fewer places, in whole steps.
+/// so many places, if x is not read in place. The last tile of a group may have fewer places, in
+/// whole steps.
 struct ImplicitGemmTile {
-  static constexpr std::uint32_t kPlaceStep = 64;
   std::uint32_t filters, places;
 };
 ImplicitGemmTile implicit_gemm_tile(std::uint32_t filter_blocks, std::uint64_t places,

@@ -17,6 +17,7 @@
 #include "runtime/cuda/device_run.hpp"
 #include "runtime/cuda/error.hpp"
 #include "runtime/cuda/kernels.hpp"
+#include "runtime/cuda/tensor_map.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/report.hpp"
 #include "tasks/cuda/task_args.hpp"
@@ -148,6 +149,13 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
     args.stripes = make_stripes(p, i32(tiling.cols_per_group));
     args.places = i32(places_of_stripe(p, args.stripes));
     args.places_per_group = i32(tiling.places_per_group);
+    if (kernels.operands_in_place) {
+      const std::int32_t row_reach = (args.s - 1) * args.dilation_w;
+      const bool all_rows = args.stripes.reach <= kMostReachInPlace;
+      args.tile_places = tile_places_in_place(tiling.places_per_group);
+      args.rows_at_once = all_rows ? args.r : 1;
+      args.reach_at_once = all_rows ? args.stripes.reach : row_reach;
+    }
   }
   args.tiles_per_transform_task = i32(tiling.tiles_per_transform_task);
   args.channels_per_input_task = i32(tiling.channel_blocks_per_input_task * block);
@@ -231,6 +239,12 @@ class CudaExecutor final : public Executor {
     check_call();
     check_device_pointer("w", w, device_.id);
     check_device_pointer("prepared_filters", prepared, device_.id);
+    if (kernels_.operands_in_place) {
+      check(cudaMemcpyAsync(prepared, w, filter_bytes_, cudaMemcpyDeviceToDevice,
+                            static_cast<cudaStream_t>(stream)),
+            "copy of the filters");
+      return;
+    }
     TaskArgs args = args_;
     args.w = static_cast<const float*>(w);
     args.u = static_cast<float*>(prepared);
@@ -268,6 +282,13 @@ class CudaExecutor final : public Executor {
     args.u = tensors.prepared_filters != nullptr
                  ? const_cast<float*>(static_cast<const float*>(tensors.prepared_filters))
                  : at(layout_.u);
+    if (kernels_.operands_in_place) {
+      const bool prepared = tensors.prepared_filters != nullptr;
+      args.x_tensor = input_tensor(problem_, tensors.x, args.tile_places + args.reach_at_once);
+      args.w_tensor = filter_tensor(problem_, prepared ? tensors.prepared_filters : tensors.w,
+                                    args.gemm_filters);
+      check_whole_octets("y", tensors.y);
+    }
     const auto stream = static_cast<cudaStream_t>(run.stream);
     if (launch_ == CudaLaunch::staged) {
       launch_stages(args, stream);
@@ -317,6 +338,9 @@ class CudaExecutor final : public Executor {
   }
 
   std::size_t count_filter_bytes(const Tiling& tiling) const {
+    if (kernels_.operands_in_place) {
+      return static_cast<std::size_t>(problem_.w_size()) * size_of(problem_.dtype);
+    }
     const bool winograd = tiling.algorithm == Algorithm::winograd;
     if (!winograd && tiling.algorithm != Algorithm::implicit_gemm) return tiling.u_bytes();
     const std::size_t chunks = ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
@@ -391,7 +415,8 @@ class CudaExecutor final : public Executor {
                       position_bytes(tiling, args_.gemm_tiles, args_.c_padded));
     layout_.m = place(tiling.m_slots * positions * static_cast<std::size_t>(args_.gemm_tiles) *
                       static_cast<std::size_t>(args_.k_padded) * sizeof(float));
-    layout_.u = place(tiling.filters == FilterMode::every_run ? filter_bytes_ : 0);
+    const bool keeps_u = tiling.filters == FilterMode::every_run && !kernels_.operands_in_place;
+    layout_.u = place(keeps_u ? filter_bytes_ : 0);
     layout_.total = aligned(end);
   }
 

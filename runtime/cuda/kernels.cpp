@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cuda/kernels.hpp"
 
+#include "mapping/stripes.hpp"
 #include "megaconv/error.hpp"
 
 namespace megaconv::cuda {
@@ -11,6 +12,10 @@ KernelSet kernels_for(const Tiling& tiling) {
     return nchw ? direct_nchw_kernels(tiling) : direct_nhwc_kernels(tiling);
   }
   if (tiling.algorithm == Algorithm::implicit_gemm) {
+    if (operands_in_place(tiling.problem)) {
+      return tiling.problem.dtype == DataType::f16 ? implicit_gemm_f16_in_place_kernels(tiling)
+                                                   : implicit_gemm_bf16_in_place_kernels(tiling);
+    }
     switch (tiling.problem.dtype) {
       case DataType::f16:
         return nchw ? implicit_gemm_f16_nchw_kernels(tiling)

@@ -23,6 +23,7 @@ struct KernelSet {
   float x_scale, w_scale;        ///< guesses; w_scale 0: of w, nothing is guessed
   int channel_multiple;          ///< Winograd: C is padded to it in U and V
   int gemm_tiles, gemm_filters;  ///< Winograd: room of a GEMM task
+  bool operands_in_place;        ///< takes tensor maps of x, w and y
   int most_shared_bytes;         ///< dynamic shared memory of the megakernel
   const void*
       stage[kNumTaskKinds];  ///< takes (TaskArgs, const Task*); null for kinds it does not have
@@ -54,6 +55,8 @@ KernelSet implicit_gemm_f16_nchw_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_f16_nhwc_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_bf16_nchw_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_bf16_nhwc_kernels(const Tiling& tiling);
+KernelSet implicit_gemm_f16_in_place_kernels(const Tiling& tiling);
+KernelSet implicit_gemm_bf16_in_place_kernels(const Tiling& tiling);
 KernelSet opencnn_nchw_kernels(const Tiling& tiling);
 KernelSet opencnn_nhwc_kernels(const Tiling& tiling);
 KernelSet opencnn_chwn_kernels(const Tiling& tiling);

@@ -57,7 +57,8 @@ __device__ inline bool wait_until_ready(DependencyCounters<DeviceSync>& counters
 }
 
 template <class Kernel>
-__device__ inline void run_task(const TaskArgs& args, const Task& task, std::byte* shared) {
+__device__ __forceinline__ void run_task(const TaskArgs& args, const Task& task,
+                                         std::byte* shared) {
   switch (task.kind) {
     case TaskKind::filter_transform:
       return Kernel::template run<TaskKind::filter_transform>(args, task, shared);
@@ -74,7 +75,7 @@ __device__ inline void run_task(const TaskArgs& args, const Task& task, std::byt
 
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
-    megakernel(const TaskArgs args, const DeviceRun run) {
+    megakernel(const __grid_constant__ TaskArgs args, const DeviceRun run) {
   extern __shared__ __align__(16) std::byte shared[];
   __shared__ Task task;
   __shared__ std::uint32_t position, epoch;
@@ -152,7 +153,7 @@ constexpr bool waits_itself(TaskKind kind) {
 /// stage may have several kinds of task.
 template <class Kernel, TaskKind... kKinds>
 __global__ void __launch_bounds__(Kernel::kThreads, (stage_blocks_per_sm<Kernel, kKinds...>()))
-    stage_kernel(const TaskArgs args, const Task* tasks) {
+    stage_kernel(const __grid_constant__ TaskArgs args, const Task* tasks) {
   extern __shared__ __align__(16) std::byte shared[];
   let_next_start();
   if constexpr (!(waits_itself<Kernel>(kKinds) && ...)) wait_for_kernel_before();

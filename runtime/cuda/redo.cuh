@@ -12,7 +12,7 @@ namespace megaconv::cuda {
 /// Kernel::redo(args, tasks, num_tasks, num_groups, shared): by all blocks of the grid.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
-    redo_kernel(const TaskArgs args, const Task* tasks, std::uint32_t num_tasks,
+    redo_kernel(const __grid_constant__ TaskArgs args, const Task* tasks, std::uint32_t num_tasks,
                 std::uint32_t num_groups) {
   extern __shared__ __align__(16) std::byte shared[];
   wait_for_kernel_before();

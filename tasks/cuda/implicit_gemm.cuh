@@ -22,6 +22,7 @@
 
 #include "mapping/stripes.hpp"
 #include "tasks/cuda/implicit_gemm_filter.cuh"
+#include "tasks/cuda/implicit_gemm_walk.cuh"
 #include "tasks/cuda/output_run.cuh"
 #include "tasks/cuda/stage_ring.cuh"
 #include "tasks/cuda/task_args.hpp"
@@ -404,26 +405,6 @@ struct ImplicitGemmTask {
     return __float_as_uint(most);
   }
 
-  // From a place to the input under its taps, one tap after the other.
-  class TapOffsets {
-   public:
-    __device__ explicit TapOffsets(const TaskArgs& a)
-        : cols_(a.s),
-          step_(a.dilation_w),
-          to_next_row_(a.dilation_h * a.stripes.pitch - a.s * a.dilation_w) {}
-    __device__ void restart() { offset_ = col_ = 0; }
-    __device__ int next() {
-      const int offset = offset_;
-      offset_ += step_;
-      if (++col_ == cols_) col_ = 0, offset_ += to_next_row_;
-      return offset;
-    }
-
-   private:
-    const int cols_, step_, to_next_row_;
-    int offset_ = 0, col_ = 0;
-  };
-
   // An octet pair further on, in the operands of filters and of places.
   static constexpr int kNextFilters = 2 * kFilters * 16, kNextPlaces = 2 * kPlaces * 16;
   static constexpr int kNumSums = kGroupPlaces / 2;  // of a thread
@@ -569,7 +550,7 @@ struct ImplicitGemmTask {
     int early_parts = min(kMostEarlyParts, min(Sums::kPartsApart, num_parts));
     int part = 0;  // of the chunk
     std::uint64_t x = 0;
-    TapOffsets offsets(a);
+    TapOffsets offsets(a, 16);
     for (int first = 0; first < num_parts; first += Sums::kPartsApart) {
       const int end = min(first + Sums::kPartsApart, num_parts);
       for (int i = first; i < end; ++i) {
@@ -616,7 +597,7 @@ struct ImplicitGemmTask {
 #pragma unroll
     for (int i = 0; i < kTaps; ++i) {
       taps[i] = advance(u, i * static_cast<int>(sizeof(Taps) / kStageTaps));
-      inputs[i] = advance(x, offsets.next() * 16);
+      inputs[i] = advance(x, offsets.next());
     }
     wgmma_fence();
     if constexpr (kWidth != 0) sums.template add_products<kWidth>(taps, inputs);

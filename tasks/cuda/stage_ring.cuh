@@ -20,8 +20,9 @@ struct StageRing {
   struct Cursor {
     int stage = 0;
     std::uint32_t parity = 0;
-    __device__ void advance() {
-      if (++stage == kStages) stage = 0, parity ^= 1;
+    /// If fewer stages are used, as many.
+    __device__ void advance(int stages = kStages) {
+      if (++stage == stages) stage = 0, parity ^= 1;
     }
     __device__ int stage_before() const { return stage == 0 ? kStages - 1 : stage - 1; }
   };
@@ -43,6 +44,13 @@ struct StageRing {
 
   __device__ void wait_full(const Cursor& at) { wait(&full[at.stage], at.parity); }
   __device__ void wait_empty(const Cursor& at) { wait(&empty[at.stage], at.parity ^ 1); }
+  /// The only filler of a stage arrives, and announces bytes that the copy engine will bring; they
+  /// count on the barrier that is returned.
+  __device__ std::uint64_t* expect(const Cursor& at, std::uint32_t num_bytes) {
+    ::cuda::ptx::mbarrier_arrive_expect_tx(::cuda::ptx::sem_release, ::cuda::ptx::scope_cta,
+                                           ::cuda::ptx::space_shared, &full[at.stage], num_bytes);
+    return &full[at.stage];
+  }
   __device__ void arrive_full(int stage) { ::cuda::ptx::mbarrier_arrive(&full[stage]); }
   __device__ void arrive_empty(int stage) { ::cuda::ptx::mbarrier_arrive(&empty[stage]); }
 

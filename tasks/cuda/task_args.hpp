@@ -17,6 +17,8 @@
 // Filters and tiles of U, V and M that exist in no task are undefined; they meet no others.
 #pragma once
 
+#include <cuda.h>
+
 #include <cstdint>
 
 #include "mapping/stripes.hpp"
@@ -61,6 +63,11 @@ struct TaskArgs {
   std::int32_t rows_per_group, cols_per_group;
   Stripes stripes;
   std::int32_t places, places_per_group;  // of a stripe
+
+  // Implicit GEMM with operands in place: places of a tile; rows of a filter whose input is kept at
+  // a time, and how far they reach; x by pixels, w by filters and taps.
+  std::int32_t tile_places, rows_at_once, reach_at_once;
+  CUtensorMap x_tensor, w_tensor;
 };
 
 }  // namespace megaconv::cuda

@@ -22,6 +22,15 @@ __device__ inline std::uint64_t wgmma_operand(const void* start, int channel_str
          field(static_cast<std::uint64_t>(channel_stride)) << 16 | field(kRowStride) << 32;
 }
 
+/// Descriptor of an operand in rows of 64 bytes (32 channels), whose four octets the copy engine
+/// has permuted (CU_TENSOR_MAP_SWIZZLE_64B): any row of a swizzled tensor in shared memory, since
+/// the permutation is one of addresses. The next 16 channels are 32 bytes further on.
+__device__ inline std::uint64_t wgmma_swizzled_operand(const void* start) {
+  constexpr std::uint64_t kEightRows = 8 * 64, kSwizzle64 = 2;
+  return (__cvta_generic_to_shared(start) & 0x3ffff) >> 4 | std::uint64_t{1} << 16 |
+         (kEightRows >> 4) << 32 | kSwizzle64 << 62;
+}
+
 /// The operand `num_bytes` further on, a multiple of 16.
 __device__ inline std::uint64_t advance(std::uint64_t operand, int num_bytes) {
   return operand + static_cast<std::uint64_t>(num_bytes / 16);
@@ -61,69 +70,116 @@ __device__ inline void decrease_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// Sum registers of an instruction, 16 at a time: their numbers in its text, and the operands.
+// Sum registers of an instruction, 8 at a time: their numbers in its text, and the operands.
 #define MEGACONV_SUMS(d, i)                                                                   \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
-      "+f"(d[i + 6]), "+f"(d[i + 7]), "+f"(d[i + 8]), "+f"(d[i + 9]), "+f"(d[i + 10]),        \
-      "+f"(d[i + 11]), "+f"(d[i + 12]), "+f"(d[i + 13]), "+f"(d[i + 14]), "+f"(d[i + 15])
-#define MEGACONV_SUM_NUMBERS_32                                                               \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19," \
-  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define MEGACONV_SUM_NUMBERS_64                                                               \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19," \
-  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37," \
-  "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55," \
-  "%56, %57, %58, %59, %60, %61, %62, %63"
-#define MEGACONV_SUM_NUMBERS_128                                                              \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19," \
-  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37," \
-  "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55," \
-  "%56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73," \
-  "%74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91," \
-  "%92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107,"   \
-  "%108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122," \
-  "%123, %124, %125, %126, %127"
+      "+f"(d[i + 6]), "+f"(d[i + 7])
+#define MEGACONV_NUMBERS_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define MEGACONV_SUMS_8(d) MEGACONV_SUMS(d, 0)
+#define MEGACONV_NUMBERS_16 MEGACONV_NUMBERS_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define MEGACONV_SUMS_16(d) MEGACONV_SUMS_8(d), MEGACONV_SUMS(d, 8)
+#define MEGACONV_NUMBERS_24 MEGACONV_NUMBERS_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define MEGACONV_SUMS_24(d) MEGACONV_SUMS_16(d), MEGACONV_SUMS(d, 16)
+#define MEGACONV_NUMBERS_32 MEGACONV_NUMBERS_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define MEGACONV_SUMS_32(d) MEGACONV_SUMS_24(d), MEGACONV_SUMS(d, 24)
+#define MEGACONV_NUMBERS_40 MEGACONV_NUMBERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define MEGACONV_SUMS_40(d) MEGACONV_SUMS_32(d), MEGACONV_SUMS(d, 32)
+#define MEGACONV_NUMBERS_48 MEGACONV_NUMBERS_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define MEGACONV_SUMS_48(d) MEGACONV_SUMS_40(d), MEGACONV_SUMS(d, 40)
+#define MEGACONV_NUMBERS_56 MEGACONV_NUMBERS_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define MEGACONV_SUMS_56(d) MEGACONV_SUMS_48(d), MEGACONV_SUMS(d, 48)
+#define MEGACONV_NUMBERS_64 MEGACONV_NUMBERS_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define MEGACONV_SUMS_64(d) MEGACONV_SUMS_56(d), MEGACONV_SUMS(d, 56)
+#define MEGACONV_NUMBERS_72 MEGACONV_NUMBERS_64 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define MEGACONV_SUMS_72(d) MEGACONV_SUMS_64(d), MEGACONV_SUMS(d, 64)
+#define MEGACONV_NUMBERS_80 MEGACONV_NUMBERS_72 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define MEGACONV_SUMS_80(d) MEGACONV_SUMS_72(d), MEGACONV_SUMS(d, 72)
+#define MEGACONV_NUMBERS_88 MEGACONV_NUMBERS_80 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define MEGACONV_SUMS_88(d) MEGACONV_SUMS_80(d), MEGACONV_SUMS(d, 80)
+#define MEGACONV_NUMBERS_96 MEGACONV_NUMBERS_88 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define MEGACONV_SUMS_96(d) MEGACONV_SUMS_88(d), MEGACONV_SUMS(d, 88)
+#define MEGACONV_NUMBERS_104 MEGACONV_NUMBERS_96 ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define MEGACONV_SUMS_104(d) MEGACONV_SUMS_96(d), MEGACONV_SUMS(d, 96)
+#define MEGACONV_NUMBERS_112 MEGACONV_NUMBERS_104 ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define MEGACONV_SUMS_112(d) MEGACONV_SUMS_104(d), MEGACONV_SUMS(d, 104)
+#define MEGACONV_NUMBERS_120 MEGACONV_NUMBERS_112 ", %112, %113, %114, %115, %116, %117, %118, %119"
+#define MEGACONV_SUMS_120(d) MEGACONV_SUMS_112(d), MEGACONV_SUMS(d, 112)
+#define MEGACONV_NUMBERS_128 MEGACONV_NUMBERS_120 ", %120, %121, %122, %123, %124, %125, %126, %127"
+#define MEGACONV_SUMS_128(d) MEGACONV_SUMS_120(d), MEGACONV_SUMS(d, 120)
 // The instruction of kN columns for either type. A type's name cannot be an operand of asm.
-#define MEGACONV_WGMMA_OF(type, n, numbers, a_number, b_number, ...)                             \
-  asm volatile(                                                                                  \
-      "{\n.reg .pred p;\nsetp.eq.u32 p, 1, 1;\n"                                                 \
-      "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" numbers "}, " a_number \
-      ", " b_number ", p, 1, 1, 0, 0;\n}"                                                        \
-      : __VA_ARGS__                                                                              \
+#define MEGACONV_WGMMA_OF(type, n, count, a_number, b_number)                          \
+  asm volatile(                                                                        \
+      "{\n.reg .pred p;\nsetp.eq.u32 p, 1, 1;\n"                                       \
+      "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type                  \
+      " {" MEGACONV_NUMBERS_##count "}, " a_number ", " b_number ", p, 1, 1, 0, 0;\n}" \
+      : MEGACONV_SUMS_##count(d)                                                       \
       : "l"(a), "l"(b))
-#define MEGACONV_WGMMA(...)                 \
-  if constexpr (kHalf) {                    \
-    MEGACONV_WGMMA_OF("f16", __VA_ARGS__);  \
-  } else {                                  \
-    MEGACONV_WGMMA_OF("bf16", __VA_ARGS__); \
+#define MEGACONV_WGMMA(n, count, a_number, b_number)         \
+  if constexpr (kN == n && kHalf) {                          \
+    MEGACONV_WGMMA_OF("f16", n, count, a_number, b_number);  \
+  } else if constexpr (kN == n) {                            \
+    MEGACONV_WGMMA_OF("bf16", n, count, a_number, b_number); \
   }
 
 /// d += a b: 64 rows x kN columns, 16 channels, of Number (__half or __nv_bfloat16). Row of d[i] in
 /// the warpgroup: warp * 16 + lane / 4 + i / 2 % 2 * 8; column: i / 4 * 8 + lane % 4 * 2 + i % 2.
 template <int kN, class Number = __half>
 __device__ inline void wgmma(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b) {
-  static_assert(kN == 64 || kN == 128 || kN == 256);
+  static_assert(kN % 16 == 0 && kN > 0 && kN <= 256);
   constexpr bool kHalf = std::is_same_v<Number, __half>;
   static_assert(kHalf || std::is_same_v<Number, __nv_bfloat16>);
-  if constexpr (kN == 64) {
-    MEGACONV_WGMMA("64", MEGACONV_SUM_NUMBERS_32, "%32", "%33", MEGACONV_SUMS(d, 0),
-                   MEGACONV_SUMS(d, 16))
-  } else if constexpr (kN == 128) {
-    MEGACONV_WGMMA("128", MEGACONV_SUM_NUMBERS_64, "%64", "%65", MEGACONV_SUMS(d, 0),
-                   MEGACONV_SUMS(d, 16), MEGACONV_SUMS(d, 32), MEGACONV_SUMS(d, 48))
-  } else {
-    MEGACONV_WGMMA("256", MEGACONV_SUM_NUMBERS_128, "%128", "%129", MEGACONV_SUMS(d, 0),
-                   MEGACONV_SUMS(d, 16), MEGACONV_SUMS(d, 32), MEGACONV_SUMS(d, 48),
-                   MEGACONV_SUMS(d, 64), MEGACONV_SUMS(d, 80), MEGACONV_SUMS(d, 96),
-                   MEGACONV_SUMS(d, 112))
-  }
+  MEGACONV_WGMMA(16, 8, "%8", "%9")
+  MEGACONV_WGMMA(32, 16, "%16", "%17")
+  MEGACONV_WGMMA(48, 24, "%24", "%25")
+  MEGACONV_WGMMA(64, 32, "%32", "%33")
+  MEGACONV_WGMMA(80, 40, "%40", "%41")
+  MEGACONV_WGMMA(96, 48, "%48", "%49")
+  MEGACONV_WGMMA(112, 56, "%56", "%57")
+  MEGACONV_WGMMA(128, 64, "%64", "%65")
+  MEGACONV_WGMMA(144, 72, "%72", "%73")
+  MEGACONV_WGMMA(160, 80, "%80", "%81")
+  MEGACONV_WGMMA(176, 88, "%88", "%89")
+  MEGACONV_WGMMA(192, 96, "%96", "%97")
+  MEGACONV_WGMMA(208, 104, "%104", "%105")
+  MEGACONV_WGMMA(224, 112, "%112", "%113")
+  MEGACONV_WGMMA(240, 120, "%120", "%121")
+  MEGACONV_WGMMA(256, 128, "%128", "%129")
 }
 
 #undef MEGACONV_WGMMA
 #undef MEGACONV_WGMMA_OF
-#undef MEGACONV_SUM_NUMBERS_128
-#undef MEGACONV_SUM_NUMBERS_64
-#undef MEGACONV_SUM_NUMBERS_32
 #undef MEGACONV_SUMS
+#undef MEGACONV_NUMBERS_8
+#undef MEGACONV_SUMS_8
+#undef MEGACONV_NUMBERS_16
+#undef MEGACONV_SUMS_16
+#undef MEGACONV_NUMBERS_24
+#undef MEGACONV_SUMS_24
+#undef MEGACONV_NUMBERS_32
+#undef MEGACONV_SUMS_32
+#undef MEGACONV_NUMBERS_40
+#undef MEGACONV_SUMS_40
+#undef MEGACONV_NUMBERS_48
+#undef MEGACONV_SUMS_48
+#undef MEGACONV_NUMBERS_56
+#undef MEGACONV_SUMS_56
+#undef MEGACONV_NUMBERS_64
+#undef MEGACONV_SUMS_64
+#undef MEGACONV_NUMBERS_72
+#undef MEGACONV_SUMS_72
+#undef MEGACONV_NUMBERS_80
+#undef MEGACONV_SUMS_80
+#undef MEGACONV_NUMBERS_88
+#undef MEGACONV_SUMS_88
+#undef MEGACONV_NUMBERS_96
+#undef MEGACONV_SUMS_96
+#undef MEGACONV_NUMBERS_104
+#undef MEGACONV_SUMS_104
+#undef MEGACONV_NUMBERS_112
+#undef MEGACONV_SUMS_112
+#undef MEGACONV_NUMBERS_120
+#undef MEGACONV_SUMS_120
+#undef MEGACONV_NUMBERS_128
+#undef MEGACONV_SUMS_128
 
 }  // namespace megaconv::cuda

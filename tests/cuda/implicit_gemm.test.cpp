@@ -14,6 +14,7 @@
 #include "tests/cuda/layer.hpp"
 
 using namespace megaconv;
+using megaconv::test::DeviceBuffer;
 using megaconv::test::DeviceLayer;
 using megaconv::test::have_capability_90;
 using megaconv::test::Layer;
@@ -41,6 +42,16 @@ const char* const kOddShapes[] = {
     "n2c17h6w5k65p0",       "n1c33h10k48p2+relu", "n1c8h70w200k24",
     "n2c24h9k31r1p0",       "n2c16h20k16r5+bias", "n1c9h40w35k20d2",
     "n1c5h12w14k9r2s4p1",   "n70c16h3k16",        "n1c512h7k256+bias+residual+relu"};
+
+// Whole octets of channels and filters, which 16-bit tensors in NHWC are multiplied in place with:
+// tiles of 64 and 128 filters, partly filled slabs, filters that reach too far to be taken whole,
+// gaps of all sizes, several tiles of a task.
+const char* const kOctetShapes[] = {
+    "n1c8h1w1k8",           "n3c24h13w9k40+bias+relu", "n2c40h7k136",     "n9c64h28k128+bias",
+    "n1c72h9w130k128+relu", "n1c8h5w300k64",           "n2c24h9k24r1p0",  "n2c16h20k16r5+bias",
+    "n1c16h40w35k24d2",     "n1c8h12w14k16r2s4p1",     "n70c16h3k16",     "n1c520h7k264+bias",
+    "n2c16h6w5k64p0",       "n40c32h14k192",           "n3c128h57w56k64", "n1c16h20w21k200r3s5",
+    "n2c8h9w140k72r5d3"};
 
 // One layer against double, in every launch, which all give the same bits.
 template <class T = float>
@@ -82,6 +93,46 @@ TEST_CASE("cuda: implicit GEMM multiplies tensors of 16 bits as they are") {
   // Products are exact; y is rounded, and the sums to a hundredth of that.
   check_odd_shapes<Float16>(Precision::f32, 1.01 * 0x1p-11, "+f16");
   check_odd_shapes<Bfloat16>(Precision::f32, 1.01 * 0x1p-8, "+bf16");
+  for (const std::string text : kOctetShapes) {
+    check_launches<Float16>(text + "+nhwc+f16", Precision::f32, 1.01 * 0x1p-11);
+    check_launches<Bfloat16>(text + "+nhwc+bf16", Precision::f32, 1.01 * 0x1p-8);
+  }
+}
+
+TEST_CASE("cuda: implicit GEMM of tensors in place is exact on integers, whatever its groups",
+          "[sanitizer]") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  for (const char* text : {"n3c24h13w9k40+bias+relu+nhwc+f16", "n2c8h17w130k136+nhwc+f16"}) {
+    const Layer layer(parse_problem(text), true);
+    const std::vector<double> truth = layer.reference();
+    DeviceLayer<Float16> device(layer);
+    const auto equal = [&](const std::vector<Float16>& y) {
+      return std::equal(y.begin(), y.end(), truth.begin(), [](Float16 stored, double exact) {
+        return to_float(stored) == to_float(from_float<Float16>(static_cast<float>(exact)));
+      });
+    };
+    for (const std::uint32_t places : {32u, 64u, 96u, 160u, 288u, 512u}) {
+      PlanOptions options = implicit_gemm();
+      options.tiling.places_per_group = places;
+      options.num_blocks = places == 160 ? 2 : 0;
+      CAPTURE(text, places);
+      CHECK(equal(device.run(Plan::create(layer.problem, options))));
+    }
+    PlanOptions options = implicit_gemm();
+    options.tiling.filters = FilterMode::prepared;
+    CHECK(equal(device.run_prepared(Plan::create(layer.problem, options))));
+  }
+}
+
+TEST_CASE("cuda: implicit GEMM in place refuses tensors that are not aligned to octets") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  const Plan plan = Plan::create(parse_problem("n1c8h8k8+nhwc+f16"), implicit_gemm());
+  const DeviceBuffer x(4096), w(4096), y(4096), workspace(plan.workspace_bytes());
+  Tensors tensors;
+  tensors.x = x.get(), tensors.w = w.get(), tensors.y = y.get();
+  tensors.x = static_cast<const char*>(tensors.x) + 2;
+  CHECK_THROWS_WITH(plan.execute(tensors, workspace.get(), workspace.bytes()),
+                    ContainsSubstring("x: its address is 2 bytes past a multiple of 16"));
 }
 
 TEST_CASE("cuda: implicit GEMM at the precision of TF32 errs by what rounding x and w costs") {

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/cuda/tensor_map.hpp"
+
+#include <cudaTypedefs.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/cuda/error.hpp"
+
+namespace megaconv::cuda {
+namespace {
+
+constexpr cuuint32_t kSlabChannels = 32;
+
+// A function of the driver, which this library is not linked to.
+template <class Function>
+Function driver_function(const char* name) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  constexpr unsigned kCuda12 = 12000;
+  check(cudaGetDriverEntryPointByVersion(name, &function, kCuda12, cudaEnableDefault, &found),
+        name);
+  if (found != cudaDriverEntryPointSuccess) {
+    throw Error(Status::device_error, std::string(name) + ": the CUDA driver has no such function");
+  }
+  return reinterpret_cast<Function>(function);
+}
+
+CUtensorMapDataType type_of(const ConvProblem& problem) {
+  return problem.dtype == DataType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                         : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+}
+
+void check_made(CUresult code, const char* name) {
+  if (code == CUDA_SUCCESS) return;
+  throw Error(Status::device_error,
+              std::string("tensor map of ") + name + ": CUDA driver error " + std::to_string(code));
+}
+
+cuuint64_t u64(std::int64_t value) { return static_cast<cuuint64_t>(value); }
+
+}  // namespace
+
+void check_whole_octets(const char* name, const void* address) {
+  constexpr std::uintptr_t kAlignment = 16;
+  const std::uintptr_t past = reinterpret_cast<std::uintptr_t>(address) % kAlignment;
+  if (past == 0) return;
+  throw Error(Status::invalid_argument,
+              std::string(name) + ": its address is " + std::to_string(past) +
+                  " bytes past a multiple of 16, must be a multiple for implicit GEMM on 16-bit "
+                  "tensors in nhwc");
+}
+
+CUtensorMap input_tensor(const ConvProblem& p, const void* x, int places) {
+  check_whole_octets("x", x);
+  static const auto encode =
+      driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
+  constexpr cuuint32_t kRank = 4;
+  const cuuint64_t pixel_bytes = u64(p.c) * size_of(p.dtype), row_bytes = pixel_bytes * u64(p.w);
+  const cuuint64_t sizes[kRank] = {u64(p.c), u64(p.w), u64(p.h), u64(p.n)};
+  const cuuint64_t strides[kRank - 1] = {pixel_bytes, row_bytes, row_bytes * u64(p.h)};
+  // Rows begin with the padding, which the row before ends with; so do images.
+  const int lower[] = {static_cast<int>(-p.pad_w), static_cast<int>(-p.pad_h)}, upper[] = {0, 0};
+  const cuuint32_t steps[kRank] = {1, 1, 1, 1};
+  CUtensorMap map{};
+  check_made(encode(&map, type_of(p), kRank, const_cast<void*>(x), sizes, strides, lower, upper,
+                    kSlabChannels, static_cast<cuuint32_t>(places), steps,
+                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_64B,
+                    CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+             "x");
+  return map;
+}
+
+CUtensorMap filter_tensor(const ConvProblem& p, const void* w, int filters) {
+  check_whole_octets("w", w);
+  static const auto encode =
+      driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
+  constexpr cuuint32_t kRank = 3;
+  const cuuint64_t tap_bytes = u64(p.c) * size_of(p.dtype);
+  const cuuint64_t sizes[kRank] = {u64(p.c), u64(p.k), u64(p.r * p.s)};
+  const cuuint64_t strides[kRank - 1] = {tap_bytes * u64(p.r * p.s), tap_bytes};
+  const cuuint32_t box[kRank] = {kSlabChannels, static_cast<cuuint32_t>(filters), 1};
+  const cuuint32_t steps[kRank] = {1, 1, 1};
+  CUtensorMap map{};
+  check_made(encode(&map, type_of(p), kRank, const_cast<void*>(w), sizes, strides, box, steps,
+                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_64B,
+                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+             "w");
+  return map;
+}
+
+}  // namespace megaconv::cuda

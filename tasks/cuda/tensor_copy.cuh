@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hopper's copies of boxes of tensors to shared memory by tensor maps (PTX ISA,
+// "cp.async.bulk.tensor"). libcu++ has no wrapper of kind im2col. sm_90.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace megaconv::cuda {
+
+/// Rows of 64 bytes are permuted in spans of this many bytes of shared memory.
+inline constexpr int kSwizzleSpan = 512;
+
+/// Pixels of one slab of channels, one after the other in the order of the map's bounding box, from
+/// the one at `col`, `row`, `image` on; where the tensor has none, zeros. All bytes of the box
+/// count on the barrier.
+__device__ inline void copy_pixels(void* to, const CUtensorMap& tensor, int channel, int col,
+                                   int row, int image, std::uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %7};" ::"r"(
+          static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(&tensor), "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(barrier))),
+      "r"(channel), "r"(col), "r"(row), "r"(image), "h"(static_cast<std::uint16_t>(0))
+      : "memory");
+}
+
+/// A box of a tensor of three dimensions.
+__device__ inline void copy_box(void* to, const CUtensorMap& tensor, int first, int second,
+                                int third, std::uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
+          static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(&tensor), "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(barrier))), "r"(first),
+      "r"(second), "r"(third)
+      : "memory");
+}
+
+/// Four matrices of 8 x 8 numbers of 16 bits, of which thread 4 i + j has row i, columns 2 j and
+/// the next: their columns become rows of 16 bytes. Row r of matrix m goes to where thread 8 m + r
+/// points.
+__device__ inline void store_transposed(void* row, const std::uint32_t (&matrices)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                   static_cast<std::uint32_t>(__cvta_generic_to_shared(row))),
+               "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
+               : "memory");
+}
+
+}  // namespace megaconv::cuda
