@@ -4,6 +4,7 @@
 #include <functional>
 #include <random>
 
+#include "mapping/stripes.hpp"
 #include "mapping/tiling.hpp"
 #include "megaconv/error.hpp"
 #include "tools/verify_case.hpp"
@@ -103,6 +104,15 @@ void random_plan(Dice& dice, PlanArguments& plan, const VerifyLimits& limits, bo
   plan.options.num_threads = dice.small(limits.threads);
 }
 
+/// Makes a problem of 16-bit numbers one whose tensors are operands as they are.
+void take_in_place(ConvProblem& p) {
+  constexpr std::int64_t kOctet = 8;
+  p.layout = Layout::nhwc;
+  p.c = ceil_div(p.c, kOctet) * kOctet;
+  p.k = ceil_div(p.k, kOctet) * kOctet;
+  p.epilogue.residual = false;
+}
+
 /// Gives a case what only CUDA has: openCNN's kernel, launches, grids.
 void random_cuda_plan(Dice& dice, VerifyCase& item, const VerifyLimits& limits, bool for_winograd) {
   PlanOptions& options = item.plan.options;
@@ -124,6 +134,7 @@ void random_cuda_plan(Dice& dice, VerifyCase& item, const VerifyLimits& limits, 
     item.problem.dtype = dice.one_of({DataType::f32, DataType::f32, DataType::f16, DataType::bf16});
     options.tiling.precision = dice.one_of({Precision::f32, Precision::tf32});
     if (item.problem.layout == Layout::chwn) item.problem.layout = Layout::nhwc;
+    if (item.problem.dtype != DataType::f32 && dice.chance(60)) take_in_place(item.problem);
   }
   // V and U of whole numbers are not exact in the 11 bits of FP16.
   const bool rounds =

@@ -114,6 +114,48 @@ TEST_CASE("Implicit GEMM's tilings suit the kernel, and its graphs are valid") {
   }
 }
 
+TEST_CASE("Implicit GEMM reads 16-bit tensors of whole octets in place, in one stripe") {
+  for (const char* text : {"n64c64h56k64", "n1c8h1w1k8", "n1c64h960k64", "n64c512h7k512+bias",
+                           "n2c24h31k16r1p0", "n1c16h300k16r7", "n1c8h40k24d2"}) {
+    for (const char* type : {"+nhwc+f16", "+nhwc+bf16"}) {
+      const Tiling tiling = tiling_of((std::string(text) + type).c_str());
+      CAPTURE(text, to_string(tiling));
+      REQUIRE(operands_in_place(tiling.problem));
+      CHECK(count_filter_tasks(tiling) == 0);
+      CHECK(tiling.cols_per_group == tiling.problem.q());
+      CHECK(tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock <= 64);
+      const TaskGraph graph = build_graph(tiling);
+      CHECK_FALSE(validate(graph, make_mapping(graph, {})));
+      const Lowering lowering{graph, make_mapping(graph, {})};
+      CHECK(import_mapping(export_mapping(lowering)).graph.tiling == tiling);
+    }
+  }
+  for (const char* text : {"c64h28k64+nhwc", "c64h28k64+f16", "c60h28k64+nhwc+f16",
+                           "c64h28k60+nhwc+bf16", "c64h28k64+nhwc+f16+residual"}) {
+    CAPTURE(text);
+    CHECK_FALSE(operands_in_place(parse_problem(text)));
+  }
+}
+
+TEST_CASE("Tiles of tensors in place share a group evenly, in whole steps") {
+  for (std::int64_t places = 1; places <= 3000; ++places) {
+    const std::int64_t tile = tile_places_in_place(places);
+    CAPTURE(places, tile);
+    CHECK(tile % kPlaceStepInPlace == 0);
+    CHECK(tile <= kMostPlacesInPlace);
+    const std::int64_t tiles = (places + tile - 1) / tile;
+    CHECK(tiles == (places + kMostPlacesInPlace - 1) / kMostPlacesInPlace);
+    CHECK(tiles * (tile - kPlaceStepInPlace) < places);
+  }
+}
+
+TEST_CASE("Implicit GEMM in place refuses stripes of some columns") {
+  TilingOptions options;
+  options.cols_per_group = 14;
+  CHECK_THROWS_WITH(tiling_of("n4c64h28k64+nhwc+f16", options),
+                    ContainsSubstring("cols_per_group = 14: must be all 28 columns of y"));
+}
+
 TEST_CASE("Implicit GEMM multiplies as the precision allows, and tensors of 16 bits as they are") {
   TilingOptions options;
   CHECK(tiling_of("c64h28k64", options).arithmetic == Arithmetic::split_f16);

@@ -2,6 +2,7 @@
 // Which problems a verb works on, and how.
 #include <map>
 
+#include "mapping/stripes.hpp"
 #include "tests/catch.hpp"
 #include "tests/tools/scratch_folder.hpp"
 #include "tools/plan_arguments.hpp"
@@ -166,6 +167,7 @@ TEST_CASE("random_case has tasks of tensor cores for every type, and none that r
   VerifyLimits limits;
   limits.tensor_cores = true;
   std::map<DataType, int> rounded;  // cases of Winograd with FP16 numbers
+  int in_place = 0;                 // of implicit GEMM, whose operands are the tensors
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     const bool integer = seed % 4 == 0;
     const VerifyCase item = random_case(seed, limits, integer, Backend::cuda);
@@ -176,11 +178,13 @@ TEST_CASE("random_case has tasks of tensor cores for every type, and none that r
     const bool rounds =
         tiling.algorithm == Algorithm::winograd && tiling.arithmetic == Arithmetic::f16;
     if (rounds) ++rounded[item.problem.dtype];
+    if (tiling.algorithm == Algorithm::implicit_gemm && operands_in_place(item.problem)) ++in_place;
     CHECK_FALSE((rounds && integer));
   }
   for (const DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
     CHECK(rounded[dtype] > 2);
   }
+  CHECK(in_place > 10);
 }
 
 TEST_CASE("shrink keeps what makes a case fail and drops the rest") {
