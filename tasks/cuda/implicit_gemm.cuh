@@ -550,7 +550,7 @@ struct ImplicitGemmTask {
     int early_parts = min(kMostEarlyParts, min(Sums::kPartsApart, num_parts));
     int part = 0;  // of the chunk
     std::uint64_t x = 0;
-    TapOffsets offsets(a, 16);
+    TapOffsets offsets(a, 1);
     for (int first = 0; first < num_parts; first += Sums::kPartsApart) {
       const int end = min(first + Sums::kPartsApart, num_parts);
       for (int i = first; i < end; ++i) {
@@ -597,7 +597,7 @@ struct ImplicitGemmTask {
 #pragma unroll
     for (int i = 0; i < kTaps; ++i) {
       taps[i] = advance(u, i * static_cast<int>(sizeof(Taps) / kStageTaps));
-      inputs[i] = advance(x, offsets.next());
+      inputs[i] = advance(x, offsets.next() * 16);
     }
     wgmma_fence();
     if constexpr (kWidth != 0) sums.template add_products<kWidth>(taps, inputs);

@@ -35,7 +35,7 @@ struct ImplicitGemmInPlaceTask {
   // Two warps copy, two store.
   static constexpr int kHelpers = 128, kConsumers = 256, kThreads = kHelpers + kConsumers;
   // 65536 registers of a multiprocessor, shared out by what the warps do.
-  static constexpr int kLaunchRegisters = 168, kHelperRegisters = 88, kConsumerRegisters = 208;
+  static constexpr int kLaunchRegisters = 168, kHelperRegisters = 56, kConsumerRegisters = 224;
   // Places of a consumer warpgroup: its share of a tile.
   static constexpr int kStep = kPlaceStepInPlace / 2, kMostWidth = kMostPlacesInPlace / 2;
 
@@ -55,9 +55,9 @@ struct ImplicitGemmInPlaceTask {
   };
   struct Shared {
     Barriers& barriers;
-    std::byte* x;        // [kInputStages][input_bytes]
-    std::byte* u;        // [filter_stages][kTapBytes]
-    OutputRow* outputs;  // [2][tile_places / 2]
+    std::byte* x;  // [kInputStages][input_bytes]
+    std::byte* u;  // [filter_stages][kTapBytes]
+    OutputRow* outputs[2];
     int input_bytes, filter_stages;
     /// Of a block's dynamic shared memory, which begins anywhere.
     __device__ Shared(const TaskArgs& a, std::byte* begin)
@@ -67,8 +67,9 @@ struct ImplicitGemmInPlaceTask {
       input_bytes = (input_bytes + kSpans) & ~kSpans;
       const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(begin));
       x = begin + ((address + sizeof(Barriers) + kSpans) & ~kSpans) - address;
-      outputs = reinterpret_cast<OutputRow*>(x + kInputStages * input_bytes);
-      u = reinterpret_cast<std::byte*>(outputs + a.tile_places);
+      outputs[0] = reinterpret_cast<OutputRow*>(x + kInputStages * input_bytes);
+      outputs[1] = outputs[0] + a.tile_places / 2;
+      u = reinterpret_cast<std::byte*>(outputs[1] + a.tile_places / 2);
       filter_stages =
           min(kMostFilterStages, static_cast<int>(begin + kSharedBytesInPlace - u) / kTapBytes);
     }
@@ -192,7 +193,7 @@ struct ImplicitGemmInPlaceTask {
     for (int tile = 0; tile < walk.num_tiles; ++tile) {
       multiply<kWidth>(a, walk, warpgroup * kWidth, input, filter, sums, shared);
       ring.wait_empty(output);
-      put_outputs<kWidth>(a.relu, bias, sums, shared.outputs + warpgroup * kWidth);
+      put_outputs<kWidth>(a.relu, bias, sums, shared.outputs[warpgroup]);
       __syncwarp();
       if (threadIdx.x % 32 == 0) ring.arrive_full(output.stage);
       output.advance();
@@ -286,8 +287,7 @@ struct ImplicitGemmInPlaceTask {
   }
 
   // Stores the outputs of a warpgroup's share of a tile after the other, as far as there are such
-  // pixels and filters. kTeam threads do that together, eight a place. What they read of shared
-  // memory comes late beside matrix instructions; so they ask for much at once.
+  // pixels and filters. kTeam threads do that together, eight a place.
   template <int kTeam>
   class Storer {
    public:
@@ -318,7 +318,7 @@ struct ImplicitGemmInPlaceTask {
         uint4 values[kBatch];
 #pragma unroll
         for (int i = 0; i < kBatch; ++i) {
-          const int from = min(place + i * kPlaces + member_place_, width - 1);
+          const int from = place + i * kPlaces + member_place_;
           values[i] = outputs[from][permuted(from, octet_)];
         }
 #pragma unroll
@@ -336,7 +336,7 @@ struct ImplicitGemmInPlaceTask {
     }
 
    private:
-    static constexpr int kPlaces = kTeam / kOctets, kBatch = 8;
+    static constexpr int kPlaces = kTeam / kOctets, kBatch = kStep / kPlaces;
 
     const TaskArgs& a_;
     const int octet_, member_place_, k_, first_;
@@ -354,7 +354,7 @@ struct ImplicitGemmInPlaceTask {
     StageRing<1>::Cursor at;
     for (int tile = 0; tile + 1 < walk.num_tiles; ++tile, storer.skip()) {
       ring.wait_full(at);
-      storer.store(shared.outputs + warpgroup * (a.tile_places / 2));
+      storer.store(shared.outputs[warpgroup]);
       __syncwarp();
       if (lane == 0) ring.arrive_empty(at.stage);
       at.advance();
@@ -366,7 +366,7 @@ struct ImplicitGemmInPlaceTask {
     Storer<128> storer(a, walk, warpgroup, static_cast<int>(threadIdx.x) % 128);
     for (int tile = 0; tile + 1 < walk.num_tiles; ++tile) storer.skip();
     warpgroup_sync(warpgroup);
-    storer.store(shared.outputs + warpgroup * (a.tile_places / 2));
+    storer.store(shared.outputs[warpgroup]);
   }
 };
 

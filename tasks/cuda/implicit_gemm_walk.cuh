@@ -8,13 +8,13 @@
 
 namespace megaconv::cuda {
 
-/// From a place to the input under its taps, one tap after the other, in bytes of shared memory.
+/// From a place to the input under its taps, one tap after the other; places are place_size apart.
 class TapOffsets {
  public:
-  __device__ TapOffsets(const TaskArgs& a, int place_bytes)
+  __device__ TapOffsets(const TaskArgs& a, int place_size)
       : cols_(a.s),
-        step_(a.dilation_w * place_bytes),
-        to_next_row_(a.dilation_h * a.stripes.pitch * place_bytes - a.s * step_) {}
+        step_(a.dilation_w * place_size),
+        to_next_row_(a.dilation_h * a.stripes.pitch * place_size - a.s * step_) {}
   __device__ void restart() { offset_ = col_ = 0; }
   __device__ int next() {
     const int offset = offset_;
