@@ -13,7 +13,7 @@ endif()
 
 find_path(CuDNN_INCLUDE_DIR cudnn_version.h
           HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${cudnn_of_python} PATH_SUFFIXES include)
-find_library(CuDNN_LIBRARY NAMES cudnn libcudnn.so.9
+find_library(CuDNN_LIBRARY NAMES cudnn libcudnn.so.9 NAMES_PER_DIR
              HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT} PATHS ${cudnn_of_python}
              PATH_SUFFIXES lib lib64)
 mark_as_advanced(CuDNN_INCLUDE_DIR CuDNN_LIBRARY)
