@@ -41,7 +41,7 @@ struct ImplicitGemmInPlaceTask {
 
   static constexpr int kRowBytes = kSlabOctets * 16;
   static constexpr int kTapBytes = kFilters * kRowBytes;
-  // Octets of filters of a place, permuted as those of x.
+  // Octets of filters of a place, permuted against bank conflicts.
   static constexpr int kOctets = kFilters / 8;
   using OutputRow = uint4[kOctets];
   static __device__ int permuted(int place, int octet) { return octet ^ place % kOctets; }
@@ -258,8 +258,8 @@ struct ImplicitGemmInPlaceTask {
     return {value(k), value(k + 8)};
   }
 
-  // Rounds a warpgroup's sums and puts them where the copy engine takes them from; they are zero
-  // then. This thread has, of filters f and f + 8, places 8 i + 2 q and the next.
+  // Rounds a warpgroup's sums and puts them where storers find them; the sums are zero then. This
+  // thread has, of filters f and f + 8, places 8 i + 2 q and the next.
   template <int kWidth>
   static __device__ __forceinline__ void put_outputs(bool relu, float2 bias,
                                                      float (&sums)[kWidth / 2],
