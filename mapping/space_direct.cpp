@@ -63,18 +63,8 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
            [problem](const Configuration&) { return u64(problem.q()); }),
       rule(Parameter::cols,
            [=](std::int64_t cols, const Configuration&) {
-             if (operands_in_place(problem)) {
-               return cols == problem.q()
-                          ? std::string()
-                          : std::to_string(cols) + ", must be all " + std::to_string(problem.q()) +
-                                " columns of y, since x is read in place";
-             }
-             const std::int32_t reach =
-                 make_stripes(problem, static_cast<std::int32_t>(cols)).reach;
-             return reach <= kMostReach
-                        ? std::string()
-                        : std::to_string(cols) + ": a filter reaches " + std::to_string(reach) +
-                              " places, must be at most " + std::to_string(kMostReach);
+             const std::string obstacle = stripe_obstacle(problem, cols);
+             return obstacle.empty() ? obstacle : std::to_string(cols) + obstacle;
            }),
       most(Algorithm::implicit_gemm, Parameter::places, "the places of a stripe in whole steps",
            [=](const Configuration& c) {

@@ -94,20 +94,14 @@ void derive_implicit_gemm(Tiling& tiling) {
   check_field("cols_per_group", tiling.cols_per_group, u64(a.q()));
   check_field("channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task,
               tiling.channel_blocks());
-  const bool in_place = operands_in_place(a);
   check_field("filter_blocks_per_gemm_task", tiling.filter_blocks_per_gemm_task,
-              (in_place ? 64 : 128) / Tiling::kLaneBlock);
+              (operands_in_place(a) ? 64 : 128) / Tiling::kLaneBlock);
   check_field("filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task, 1);
+  const std::string of_stripes = stripe_obstacle(a, tiling.cols_per_group);
+  if (!of_stripes.empty()) {
+    reject("cols_per_group = " + std::to_string(tiling.cols_per_group) + of_stripes);
+  }
   const Stripes stripes = make_stripes(a, static_cast<std::int32_t>(tiling.cols_per_group));
-  if (in_place && tiling.cols_per_group != u64(a.q())) {
-    reject("cols_per_group = " + std::to_string(tiling.cols_per_group) + ": must be all " +
-           std::to_string(a.q()) + " columns of y, since x is read in place");
-  }
-  if (!in_place && stripes.reach > kMostReach) {
-    reject("cols_per_group = " + std::to_string(tiling.cols_per_group) + ": a filter reaches " +
-           std::to_string(stripes.reach) + " places, must be at most " +
-           std::to_string(kMostReach));
-  }
   const std::uint64_t places = u64(places_of_stripe(a, stripes));
   // The last tile of a stripe may be larger than what is left of it.
   constexpr std::uint64_t kLargestTile = 256;
@@ -247,6 +241,18 @@ std::int32_t tile_places_in_place(std::int64_t places_per_group) {
   const std::int64_t tiles = ceil_div(places_per_group, std::int64_t{kMostPlacesInPlace});
   const std::int64_t places = ceil_div(ceil_div(places_per_group, tiles), kStep) * kStep;
   return static_cast<std::int32_t>(places);
+}
+
+std::string stripe_obstacle(const ConvProblem& problem, std::int64_t cols) {
+  if (operands_in_place(problem)) {
+    return cols == problem.q() ? ""
+                               : ": must be all " + std::to_string(problem.q()) +
+                                     " columns of y, since x is read in place";
+  }
+  const std::int32_t reach = make_stripes(problem, static_cast<std::int32_t>(cols)).reach;
+  return reach <= kMostReach ? ""
+                             : ": a filter reaches " + std::to_string(reach) +
+                                   " places, must be at most " + std::to_string(kMostReach);
 }
 
 std::string implicit_gemm_obstacle(const ConvProblem& a) {

@@ -60,6 +60,10 @@ void derive_counts(Tiling& tiling);
 /// What keeps implicit GEMM's tasks from computing the problem; empty when nothing does.
 std::string implicit_gemm_obstacle(const ConvProblem& problem);
 
+/// What keeps them from having stripes of so many columns (": must be ..."); empty when nothing
+/// does.
+std::string stripe_obstacle(const ConvProblem& problem, std::int64_t cols);
+
 /// What keeps openCNN's kernel from computing the problem; empty when nothing does.
 std::string opencnn_obstacle(const ConvProblem& problem);
 
