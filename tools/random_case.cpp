@@ -4,7 +4,6 @@
 #include <functional>
 #include <random>
 
-#include "mapping/stripes.hpp"
 #include "mapping/tiling.hpp"
 #include "megaconv/error.hpp"
 #include "tools/verify_case.hpp"

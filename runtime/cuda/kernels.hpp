@@ -23,7 +23,7 @@ struct KernelSet {
   float x_scale, w_scale;        ///< guesses; w_scale 0: of w, nothing is guessed
   int channel_multiple;          ///< Winograd: C is padded to it in U and V
   int gemm_tiles, gemm_filters;  ///< Winograd: room of a GEMM task
-  bool operands_in_place;        ///< takes tensor maps of x, w and y
+  bool operands_in_place;        ///< takes tensor maps of x and w
   int most_shared_bytes;         ///< dynamic shared memory of the megakernel
   const void*
       stage[kNumTaskKinds];  ///< takes (TaskArgs, const Task*); null for kinds it does not have

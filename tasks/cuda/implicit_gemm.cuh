@@ -171,9 +171,7 @@ struct ImplicitGemmTask {
           const int count = min(kStageTaps, walk.taps - tap);
           const auto num_bytes = static_cast<std::uint32_t>(count * sizeof(shared.u[0][0]));
           shared.filter.wait_empty(at);
-          std::uint64_t* const barrier = &shared.filter.full[at.stage];
-          ::cuda::ptx::mbarrier_arrive_expect_tx(::cuda::ptx::sem_release, ::cuda::ptx::scope_cta,
-                                                 ::cuda::ptx::space_shared, barrier, num_bytes);
+          std::uint64_t* const barrier = shared.filter.expect(at, num_bytes);
           ::cuda::ptx::cp_async_bulk(::cuda::ptx::space_cluster, ::cuda::ptx::space_global,
                                      &shared.u[at.stage], next, num_bytes, barrier);
           next += num_bytes / sizeof(Number);

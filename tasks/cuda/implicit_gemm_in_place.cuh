@@ -63,10 +63,10 @@ struct ImplicitGemmInPlaceTask {
     __device__ Shared(const TaskArgs& a, std::byte* begin)
         : barriers(*reinterpret_cast<Barriers*>(begin)),
           input_bytes((a.tile_places + a.reach_at_once) * kRowBytes) {
-      constexpr int kSpans = kSwizzleSpan - 1;
-      input_bytes = (input_bytes + kSpans) & ~kSpans;
+      constexpr int kWithinSpan = kSwizzleSpan - 1;
+      input_bytes = (input_bytes + kWithinSpan) & ~kWithinSpan;
       const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(begin));
-      x = begin + ((address + sizeof(Barriers) + kSpans) & ~kSpans) - address;
+      x = begin + ((address + sizeof(Barriers) + kWithinSpan) & ~kWithinSpan) - address;
       outputs[0] = reinterpret_cast<OutputRow*>(x + kInputStages * input_bytes);
       outputs[1] = outputs[0] + a.tile_places / 2;
       u = reinterpret_cast<std::byte*>(outputs[1] + a.tile_places / 2);
@@ -256,6 +256,16 @@ struct ImplicitGemmInPlaceTask {
       return bias != nullptr && filter < a.k ? static_cast<float>(bias[filter]) : 0.0f;
     };
     return {value(k), value(k + 8)};
+  }
+
+  // Four matrices of 8 x 8 numbers of 16 bits, of which thread 4 i + j has row i, columns 2 j and
+  // the next: their columns become rows of 16 bytes. Row r of matrix m goes to where thread 8 m + r
+  // points.
+  static __device__ void store_transposed(void* row, const std::uint32_t (&matrices)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                     static_cast<std::uint32_t>(__cvta_generic_to_shared(row))),
+                 "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
+                 : "memory");
   }
 
   // Rounds a warpgroup's sums and puts them where storers find them; the sums are zero then. This

@@ -38,14 +38,4 @@ __device__ inline void copy_box(void* to, const CUtensorMap& tensor, int first, 
       : "memory");
 }
 
-/// Four matrices of 8 x 8 numbers of 16 bits, of which thread 4 i + j has row i, columns 2 j and
-/// the next: their columns become rows of 16 bytes. Row r of matrix m goes to where thread 8 m + r
-/// points.
-__device__ inline void store_transposed(void* row, const std::uint32_t (&matrices)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                   static_cast<std::uint32_t>(__cvta_generic_to_shared(row))),
-               "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
-               : "memory");
-}
-
 }  // namespace megaconv::cuda
