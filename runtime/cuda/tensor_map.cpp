@@ -19,9 +19,13 @@ template <class Function>
 Function driver_function(const char* name) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};
+#if CUDART_VERSION >= 12050
   constexpr unsigned kCuda12 = 12000;
   check(cudaGetDriverEntryPointByVersion(name, &function, kCuda12, cudaEnableDefault, &found),
         name);
+#else
+  check(cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &found), name);
+#endif
   if (found != cudaDriverEntryPointSuccess) {
     throw Error(Status::device_error, std::string(name) + ": the CUDA driver has no such function");
   }
