@@ -59,9 +59,18 @@ bool operands_in_place(const ConvProblem& problem);
 /// Places of a tile are at most as many, in whole steps, and divide a group evenly.
 inline constexpr std::int32_t kMostPlacesInPlace = 512, kPlaceStepInPlace = 32;
 std::int32_t tile_places_in_place(std::int64_t places_per_group);
+/// Channels of a slab of a tile. The copy engine takes as long for a row of 32 channels as for one
+/// of 64, and narrow tiles have little else to wait for.
+constexpr std::int32_t slab_channels_in_place(std::int32_t tile_places) {
+  return tile_places <= 256 ? 64 : 32;
+}
 /// Largest reach that a task keeps input for. If all rows of the filters reach further, it takes
 /// them one by one.
-inline constexpr std::int32_t kMostReachInPlace = 456;
+constexpr std::int32_t most_reach_in_place(std::int32_t tile_places) {
+  return slab_channels_in_place(tile_places) == 64 ? 320 : 456;
+}
+/// Columns of a row of y that it stores at a time, at most.
+inline constexpr std::int32_t kOutputColsInPlace = 32;
 inline constexpr int kSharedBytesInPlace = 226 * 1024;  ///< of a task
 
 }  // namespace megaconv

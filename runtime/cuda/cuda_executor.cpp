@@ -151,10 +151,12 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
     args.places_per_group = i32(tiling.places_per_group);
     if (kernels.operands_in_place) {
       const std::int32_t row_reach = (args.s - 1) * args.dilation_w;
-      const bool all_rows = args.stripes.reach <= kMostReachInPlace;
       args.tile_places = tile_places_in_place(tiling.places_per_group);
+      args.slab_channels = slab_channels_in_place(args.tile_places);
+      const bool all_rows = args.stripes.reach <= most_reach_in_place(args.tile_places);
       args.rows_at_once = all_rows ? args.r : 1;
       args.reach_at_once = all_rows ? args.stripes.reach : row_reach;
+      args.output_cols = std::min(args.q, kOutputColsInPlace);
     }
   }
   args.tiles_per_transform_task = i32(tiling.tiles_per_transform_task);
@@ -284,10 +286,11 @@ class CudaExecutor final : public Executor {
                  : at(layout_.u);
     if (kernels_.operands_in_place) {
       const bool prepared = tensors.prepared_filters != nullptr;
-      args.x_tensor = input_tensor(problem_, tensors.x, args.tile_places + args.reach_at_once);
+      args.x_tensor = input_tensor(problem_, tensors.x, args.slab_channels,
+                                   args.tile_places + args.reach_at_once);
       args.w_tensor = filter_tensor(problem_, prepared ? tensors.prepared_filters : tensors.w,
-                                    args.gemm_filters);
-      check_whole_octets("y", tensors.y);
+                                    args.slab_channels, args.gemm_filters);
+      args.y_tensor = output_tensor(problem_, tensors.y, args.gemm_filters, args.output_cols);
     }
     const auto stream = static_cast<cudaStream_t>(run.stream);
     if (launch_ == CudaLaunch::staged) {
@@ -432,7 +435,7 @@ class CudaExecutor final : public Executor {
   }
 
   // When a kernel's blocks may start: with_kernel_before is for kernels that wait for the one in
-  // front of them by themselves (programmatic dependent launch), which must be of the same run.
+  // front of them by themselves (programmatic dependent launch).
   enum class Start { after_all, with_kernel_before };
 
   void launch(const void* kernel, unsigned blocks, int shared_bytes, void** parameters,
@@ -467,6 +470,14 @@ class CudaExecutor final : public Executor {
     return crowds ? Start::after_all : Start::with_kernel_before;
   }
 
+  // A stage that is the whole run starts beside the end of what is in front of it; of several the
+  // first one gains nothing by that.
+  Start start_of_run(TaskKind kind, unsigned count) const {
+    const bool waits_itself = kernels_.waits_itself[static_cast<std::uint32_t>(kind)];
+    return count < host_tasks_.size() || waits_itself ? Start::after_all
+                                                      : start_of_stage(kind, count);
+  }
+
   void launch_stages(const TaskArgs& args, cudaStream_t stream) const {
     const auto stage_of = [this](const Task& task) {
       return kernels_.stage[static_cast<std::uint32_t>(task.kind)];
@@ -478,7 +489,7 @@ class CudaExecutor final : public Executor {
       const TaskKind kind = host_tasks_[begin].kind;
       const auto count = static_cast<unsigned>(end - begin);
       launch_stage(kind, args, tasks_.data() + begin, count, stream,
-                   begin == 0 ? Start::after_all : start_of_stage(kind, count));
+                   begin == 0 ? start_of_run(kind, count) : start_of_stage(kind, count));
       begin = end;
     }
   }
@@ -509,7 +520,7 @@ class CudaExecutor final : public Executor {
 
     void* parameters[] = {&args, &run};
     launch(kernels_.megakernel, num_blocks_, kernels_.most_shared_bytes, parameters, stream,
-           Start::after_all, "the megakernel");
+           Start::with_kernel_before, "the megakernel");
     if (trace == nullptr) return;
     wait(base, stream);
     check(cudaMemcpy(records.data(), device_records.data(), records.size() * sizeof(records[0]),

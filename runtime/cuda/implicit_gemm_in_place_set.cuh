@@ -26,6 +26,9 @@ struct ImplicitGemmInPlaceKernel {
                 typename Gemm::Shared(a, shared));
     }
   }
+  static __device__ void close(const TaskArgs& a, std::byte* shared) {
+    Gemm::close(typename Gemm::Shared(a, shared));
+  }
 };
 
 template <class Numbers>

@@ -18,7 +18,8 @@ struct Stage {
     const int shared_bytes = std::max({Kernel::shared_bytes(kKinds)...});
     ((set.stage[static_cast<int>(kKinds)] =
           reinterpret_cast<const void*>(&stage_kernel<Kernel, kKinds...>),
-      set.shared_bytes[static_cast<int>(kKinds)] = shared_bytes),
+      set.shared_bytes[static_cast<int>(kKinds)] = shared_bytes,
+      set.waits_itself[static_cast<int>(kKinds)] = (waits_itself<Kernel>(kKinds) && ...)),
      ...);
     set.most_shared_bytes = std::max(set.most_shared_bytes, shared_bytes);
   }

@@ -27,7 +27,8 @@ struct KernelSet {
   int most_shared_bytes;         ///< dynamic shared memory of the megakernel
   const void*
       stage[kNumTaskKinds];  ///< takes (TaskArgs, const Task*); null for kinds it does not have
-  int shared_bytes[kNumTaskKinds];  ///< dynamic shared memory of a stage
+  int shared_bytes[kNumTaskKinds];   ///< dynamic shared memory of a stage
+  bool waits_itself[kNumTaskKinds];  ///< a stage reads tensors before the kernel before has ended
 };
 
 /// The variant that runs this tiling. Throws Error(unsupported) for a tiling that none was compiled

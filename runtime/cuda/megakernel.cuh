@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The persistent megakernel: every thread block is a worker that takes positions of the task array
 // until none is left. Kernel::run(args, task, shared) computes one task; what kinds there are is
-// its business.
+// its business. If it leaves barriers in shared memory, Kernel::close(args, shared) clears them
+// away before the next task: that takes a microsecond, which a task that is a block's only one
+// saves.
 #pragma once
 
 #include <algorithm>
@@ -73,6 +75,22 @@ __device__ __forceinline__ void run_task(const TaskArgs& args, const Task& task,
   }
 }
 
+/// Programmatic dependent launch (sm_90): blocks of a kernel that was launched so may start before
+/// the kernel in front of it has ended, as soon as all blocks of that one have called
+/// let_next_start(); wait_for_kernel_before() then waits for its end and its stores. Both do
+/// nothing for kernels launched otherwise. In this order, all that came before the one in front has
+/// ended when a kernel starts.
+__device__ inline void wait_for_kernel_before() {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+}
+__device__ inline void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     megakernel(const __grid_constant__ TaskArgs args, const DeviceRun run) {
@@ -81,6 +99,8 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
   __shared__ std::uint32_t position, epoch;
   constexpr std::uint32_t kNone = 0xffffffffu;
   const bool leader = threadIdx.x == 0;
+  wait_for_kernel_before();
+  let_next_start();
 
   if (leader) epoch = attach(*run.header, run.counters, run.num_counters, run.plan_word);
   __syncthreads();
@@ -109,6 +129,9 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     if (position == kNone) break;
     run_task<Kernel>(args, task, shared);
     __syncthreads();
+    if constexpr (requires { Kernel::close(args, shared); }) {
+      if (leader) Kernel::close(args, shared);
+    }
     counters.signal(task, threadIdx.x, Kernel::kThreads);
     if (leader && run.trace != nullptr) {
       run.trace[position] = {fetch_ns, ready_ns, global_ns(), sm_id()};
@@ -116,21 +139,6 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     __syncthreads();  // `task` and `position` are read before the leader overwrites them
   } while (run.dispatch == Dispatch::persistent);
   if (leader) detach(*run.header, gridDim.x);
-}
-
-/// Programmatic dependent launch (sm_90): blocks of a kernel that was launched so may start before
-/// the kernel in front of it has ended, as soon as all blocks of that one have called
-/// let_next_start(); wait_for_kernel_before() then waits for its end and its stores. Both do
-/// nothing for kernels launched otherwise.
-__device__ inline void let_next_start() {
-#if __CUDA_ARCH__ >= 900
-  cudaTriggerProgrammaticLaunchCompletion();
-#endif
-}
-__device__ inline void wait_for_kernel_before() {
-#if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();
-#endif
 }
 
 /// Blocks of a stage that share an SM: Kernel's, or what it says of these kinds of task.
@@ -142,7 +150,8 @@ constexpr int stage_blocks_per_sm() {
   return Kernel::kBlocksPerSm;
 }
 
-/// Whether Kernel's tasks of a kind wait for the kernel before by themselves.
+/// Whether Kernel's tasks of a kind wait for the kernel before by themselves, where they need what
+/// it wrote. What else they read must be there when that one starts: it must be of the same run.
 template <class Kernel>
 constexpr bool waits_itself(TaskKind kind) {
   if constexpr (requires { Kernel::waits_itself(kind); }) return Kernel::waits_itself(kind);
@@ -155,8 +164,8 @@ template <class Kernel, TaskKind... kKinds>
 __global__ void __launch_bounds__(Kernel::kThreads, (stage_blocks_per_sm<Kernel, kKinds...>()))
     stage_kernel(const __grid_constant__ TaskArgs args, const Task* tasks) {
   extern __shared__ __align__(16) std::byte shared[];
-  let_next_start();
   if constexpr (!(waits_itself<Kernel>(kKinds) && ...)) wait_for_kernel_before();
+  let_next_start();
   const Task& task = tasks[blockIdx.x];
   ((task.kind == kKinds ? Kernel::template run<kKinds>(args, task, shared) : void()), ...);
 }

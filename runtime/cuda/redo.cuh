@@ -16,6 +16,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
                 std::uint32_t num_groups) {
   extern __shared__ __align__(16) std::byte shared[];
   wait_for_kernel_before();
+  let_next_start();
   Kernel::redo(args, tasks, num_tasks, num_groups, shared);
 }
 

@@ -4,6 +4,7 @@
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -11,8 +12,6 @@
 
 namespace megaconv::cuda {
 namespace {
-
-constexpr cuuint32_t kSlabChannels = 32;
 
 // A function of the driver, which this library is not linked to.
 template <class Function>
@@ -37,6 +36,11 @@ CUtensorMapDataType type_of(const ConvProblem& problem) {
                                          : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 }
 
+// Of rows of so many channels.
+CUtensorMapSwizzle swizzle_of(int channels) {
+  return channels == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B;
+}
+
 void check_made(CUresult code, const char* name) {
   if (code == CUDA_SUCCESS) return;
   throw Error(Status::device_error,
@@ -44,8 +48,6 @@ void check_made(CUresult code, const char* name) {
 }
 
 cuuint64_t u64(std::int64_t value) { return static_cast<cuuint64_t>(value); }
-
-}  // namespace
 
 void check_whole_octets(const char* name, const void* address) {
   constexpr std::uintptr_t kAlignment = 16;
@@ -57,7 +59,29 @@ void check_whole_octets(const char* name, const void* address) {
                   "tensors in nhwc");
 }
 
-CUtensorMap input_tensor(const ConvProblem& p, const void* x, int places) {
+// Boxes of a tensor. Strides in bytes, of the second dimension on.
+template <cuuint32_t kRank>
+CUtensorMap tiled_tensor(const char* name, const ConvProblem& problem, const void* address,
+                         const std::array<cuuint64_t, kRank>& sizes,
+                         const std::array<cuuint64_t, kRank - 1>& strides,
+                         const std::array<cuuint32_t, kRank>& box, CUtensorMapSwizzle swizzle) {
+  check_whole_octets(name, address);
+  static const auto encode =
+      driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
+  std::array<cuuint32_t, kRank> steps;
+  steps.fill(1);
+  CUtensorMap map{};
+  check_made(encode(&map, type_of(problem), kRank, const_cast<void*>(address), sizes.data(),
+                    strides.data(), box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+                    swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+             name);
+  return map;
+}
+
+}  // namespace
+
+CUtensorMap input_tensor(const ConvProblem& p, const void* x, int slab_channels, int places) {
   check_whole_octets("x", x);
   static const auto encode =
       driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
@@ -70,29 +94,28 @@ CUtensorMap input_tensor(const ConvProblem& p, const void* x, int places) {
   const cuuint32_t steps[kRank] = {1, 1, 1, 1};
   CUtensorMap map{};
   check_made(encode(&map, type_of(p), kRank, const_cast<void*>(x), sizes, strides, lower, upper,
-                    kSlabChannels, static_cast<cuuint32_t>(places), steps,
-                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_64B,
+                    static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(places), steps,
+                    CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(slab_channels),
                     CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
              "x");
   return map;
 }
 
-CUtensorMap filter_tensor(const ConvProblem& p, const void* w, int filters) {
-  check_whole_octets("w", w);
-  static const auto encode =
-      driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
-  constexpr cuuint32_t kRank = 3;
+CUtensorMap filter_tensor(const ConvProblem& p, const void* w, int slab_channels, int filters) {
   const cuuint64_t tap_bytes = u64(p.c) * size_of(p.dtype);
-  const cuuint64_t sizes[kRank] = {u64(p.c), u64(p.k), u64(p.r * p.s)};
-  const cuuint64_t strides[kRank - 1] = {tap_bytes * u64(p.r * p.s), tap_bytes};
-  const cuuint32_t box[kRank] = {kSlabChannels, static_cast<cuuint32_t>(filters), 1};
-  const cuuint32_t steps[kRank] = {1, 1, 1};
-  CUtensorMap map{};
-  check_made(encode(&map, type_of(p), kRank, const_cast<void*>(w), sizes, strides, box, steps,
-                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_64B,
-                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-             "w");
-  return map;
+  return tiled_tensor<3>("w", p, w, {u64(p.c), u64(p.k), u64(p.r * p.s)},
+                         {tap_bytes * u64(p.r * p.s), tap_bytes},
+                         {static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(filters),
+                          1},
+                         swizzle_of(slab_channels));
+}
+
+CUtensorMap output_tensor(const ConvProblem& p, const void* y, int filters, int cols) {
+  const cuuint64_t pixel_bytes = u64(p.k) * size_of(p.dtype), row_bytes = pixel_bytes * u64(p.q());
+  return tiled_tensor<4>("y", p, y, {u64(p.k), u64(p.q()), u64(p.p()), u64(p.n)},
+                         {pixel_bytes, row_bytes, row_bytes * u64(p.p())},
+                         {static_cast<cuuint32_t>(filters), static_cast<cuuint32_t>(cols), 1, 1},
+                         CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
 }  // namespace megaconv::cuda

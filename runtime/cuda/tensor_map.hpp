@@ -9,15 +9,17 @@
 
 namespace megaconv::cuda {
 
-/// Throws Error(invalid_argument) for an address that is no multiple of 16.
-void check_whole_octets(const char* name, const void* address);
+// All throw Error(invalid_argument) for an address that is no multiple of 16.
 
 /// x of a problem in NHWC: `places` pixels in the order of the places of a stripe with all columns
-/// (mapping/stripes.hpp), gaps included, in a slab of 32 channels. Throws as check_whole_octets.
-CUtensorMap input_tensor(const ConvProblem& problem, const void* x, int places);
+/// (mapping/stripes.hpp), gaps included, in a slab of 32 or 64 channels.
+CUtensorMap input_tensor(const ConvProblem& problem, const void* x, int slab_channels, int places);
 
-/// w of a problem in NHWC: a tap of `filters` filters, in a slab of 32 channels. Throws as
-/// check_whole_octets.
-CUtensorMap filter_tensor(const ConvProblem& problem, const void* w, int filters);
+/// w of a problem in NHWC: a tap of `filters` filters, in a slab of 32 or 64 channels.
+CUtensorMap filter_tensor(const ConvProblem& problem, const void* w, int slab_channels,
+                          int filters);
+
+/// y of a problem in NHWC: `cols` columns of a row, each with `filters` filters in rows of 128 bytes.
+CUtensorMap output_tensor(const ConvProblem& problem, const void* y, int filters, int cols);
 
 }  // namespace megaconv::cuda

@@ -3,9 +3,9 @@
 // can multiply as they are: the copy engine brings x and w, and no thread touches an element.
 //
 // It walks through the pixels of x in the order of places, gaps included, for which it writes zeros
-// (tensor maps of kind im2col; runtime/cuda/tensor_map.hpp makes them). A slab of 32 channels is a
-// row of 64 bytes, whose octets the copy engine permutes and the matrix instruction puts back in
-// order, so that neither meets bank conflicts.
+// (tensor maps of kind im2col; runtime/cuda/tensor_map.hpp makes them). A slab of channels
+// (mapping/stripes.hpp) is a row, whose octets the copy engine permutes and the matrix instruction
+// puts back in order, so that neither meets bank conflicts. Outputs leave by it, too.
 //
 //   copiers    two threads, one for x and one for w
 //   consumers  two warpgroups, each: products of 64 filters and half the places of a tile
@@ -31,7 +31,7 @@ namespace megaconv::cuda {
 template <class Numbers>
 struct ImplicitGemmInPlaceTask {
   using Number = typename Numbers::Number;
-  static constexpr int kFilters = 64, kDepth = Numbers::kDepth;
+  static constexpr int kFilters = 64;
   // Two warps copy, two store.
   static constexpr int kHelpers = 128, kConsumers = 256, kThreads = kHelpers + kConsumers;
   // 65536 registers of a multiprocessor, shared out by what the warps do.
@@ -39,41 +39,56 @@ struct ImplicitGemmInPlaceTask {
   // Places of a consumer warpgroup: its share of a tile.
   static constexpr int kStep = kPlaceStepInPlace / 2, kMostWidth = kMostPlacesInPlace / 2;
 
-  static constexpr int kRowBytes = kSlabOctets * 16;
-  static constexpr int kTapBytes = kFilters * kRowBytes;
   // Octets of filters of a place, permuted against bank conflicts.
   static constexpr int kOctets = kFilters / 8;
   using OutputRow = uint4[kOctets];
   static __device__ int permuted(int place, int octet) { return octet ^ place % kOctets; }
 
+  // Taps by which the first consumers keep ahead of the second, so that one warpgroup multiplies
+  // while the other hands over its outputs.
+  static constexpr int kLead = 3;
+
   // Shared memory is cut as a plan needs it: input stages, outputs, and for w what is left.
-  static constexpr int kInputStages = 2, kMostFilterStages = 32;
+  static constexpr int kLeastInputStages = 2, kMostInputStages = 4;
+  static constexpr int kLeastFilterBytes = 64 * 1024, kMostFilterStages = 24;
   struct Barriers {
-    StageRing<kInputStages> input;
+    StageRing<kMostInputStages> input;
     StageRing<kMostFilterStages> filter;
+    StageRing<kMostInputStages> lead;  // the first consumers are kLead taps into a stage of input
     StageRing<1> output[2];
   };
   struct Shared {
     Barriers& barriers;
-    std::byte* x;  // [kInputStages][input_bytes]
-    std::byte* u;  // [filter_stages][kTapBytes]
-    OutputRow* outputs[2];
-    int input_bytes, filter_stages;
+    std::byte* x;        // [input_stages][input_bytes]
+    std::byte* u;        // [filter_stages][tap_bytes]
+    OutputRow* outputs;  // [2][tile_places / 2]
+    int row_bytes, tap_bytes, input_bytes;
+    int input_stages, filter_stages;
     /// Of a block's dynamic shared memory, which begins anywhere.
     __device__ Shared(const TaskArgs& a, std::byte* begin)
         : barriers(*reinterpret_cast<Barriers*>(begin)),
-          input_bytes((a.tile_places + a.reach_at_once) * kRowBytes) {
+          row_bytes(a.slab_channels * static_cast<int>(sizeof(Number))),
+          tap_bytes(kFilters * row_bytes),
+          input_bytes((a.tile_places + a.reach_at_once) * row_bytes) {
       constexpr int kWithinSpan = kSwizzleSpan - 1;
       input_bytes = (input_bytes + kWithinSpan) & ~kWithinSpan;
       const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(begin));
       x = begin + ((address + sizeof(Barriers) + kWithinSpan) & ~kWithinSpan) - address;
-      outputs[0] = reinterpret_cast<OutputRow*>(x + kInputStages * input_bytes);
-      outputs[1] = outputs[0] + a.tile_places / 2;
-      u = reinterpret_cast<std::byte*>(outputs[1] + a.tile_places / 2);
-      filter_stages =
-          min(kMostFilterStages, static_cast<int>(begin + kSharedBytesInPlace - u) / kTapBytes);
+      outputs = reinterpret_cast<OutputRow*>(x);
+      x += a.tile_places * sizeof(OutputRow);
+      const auto room = static_cast<int>(begin + kSharedBytesInPlace - x);
+      const int with_all = (room - slabs(a) * a.r * a.s * tap_bytes) / input_bytes;
+      const int with_few = (room - kLeastFilterBytes) / input_bytes;
+      input_stages = with_all >= kLeastInputStages ? with_all : with_few;
+      input_stages = max(kLeastInputStages, min(kMostInputStages, input_stages));
+      u = x + input_stages * input_bytes;
+      filter_stages = min(kMostFilterStages, (room - input_stages * input_bytes) / tap_bytes);
     }
   };
+
+  static __device__ int slabs(const TaskArgs& a) {
+    return (a.c_padded + a.slab_channels - 1) / a.slab_channels;
+  }
 
   /// What a task is, and how it walks through channels and taps.
   struct Walk {
@@ -85,9 +100,11 @@ struct ImplicitGemmInPlaceTask {
       end_place = min(first_place + a.places_per_group, a.places);
       num_tiles = (end_place - first_place + a.tile_places - 1) / a.tile_places;
       first_k = static_cast<int>(block) * a.filters_per_gemm_task;
-      chunks = a.c_padded / kDepth * (a.r / a.rows_at_once);
+      chunks = slabs(a) * (a.r / a.rows_at_once);
       taps = a.rows_at_once * a.s;
     }
+    // With a tile alone there is nothing to hide.
+    __device__ bool has_lead() const { return num_tiles > 1 && taps > kLead; }
     // All filters, from the first tile to the last.
     __device__ bool keeps_filters(const Shared& shared) const {
       return chunks * taps <= shared.filter_stages;
@@ -100,6 +117,7 @@ struct ImplicitGemmInPlaceTask {
     if (threadIdx.x == 0) {
       barriers.input.init(1, kConsumers / 32);
       barriers.filter.init(1, kConsumers / 32);
+      barriers.lead.init(128 / 32, 1);
       for (auto& output : barriers.output) output.init(128 / 32, 1);
       ::cuda::ptx::fence_mbarrier_init(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster);
     }
@@ -120,14 +138,15 @@ struct ImplicitGemmInPlaceTask {
       increase_registers<kConsumerRegisters>();
       consume_width<kMostWidth>(a, walk, shared);
       decrease_registers<kLaunchRegisters>();
-      store_last(a, walk, shared);
     }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      barriers.input.close();
-      barriers.filter.close();
-      for (auto& output : barriers.output) output.close();
-    }
+  }
+  /// Called by one thread between two tasks.
+  static __device__ void close(const Shared& shared) {
+    Barriers& barriers = shared.barriers;
+    barriers.input.close();
+    barriers.filter.close();
+    barriers.lead.close();
+    for (auto& output : barriers.output) output.close();
   }
 
  private:
@@ -137,17 +156,17 @@ struct ImplicitGemmInPlaceTask {
     const Stripes::Position next_tile = s.position(a.tile_places);
     const Stripes::Position next_row{0, a.dilation_h, 0};
     const auto num_bytes =
-        static_cast<std::uint32_t>((a.tile_places + a.reach_at_once) * kRowBytes);
+        static_cast<std::uint32_t>((a.tile_places + a.reach_at_once) * shared.row_bytes);
     Stripes::Position tile_start = s.position(walk.first_place);
-    typename StageRing<kInputStages>::Cursor at;
+    typename StageRing<kMostInputStages>::Cursor at;
     for (int tile = 0; tile < walk.num_tiles; ++tile, tile_start = s.sum(tile_start, next_tile)) {
-      for (int c = 0; c < a.c_padded; c += kDepth) {
+      for (int c = 0; c < a.c_padded; c += a.slab_channels) {
         Stripes::Position start = tile_start;
         for (int row = 0; row < a.r; row += a.rows_at_once, start = s.sum(start, next_row)) {
           ring.wait_empty(at);
           copy_pixels(shared.x + at.stage * shared.input_bytes, a.x_tensor, c, start.col - a.pad_w,
                       start.row - a.pad_h, start.image, ring.expect(at, num_bytes));
-          at.advance();
+          at.advance(shared.input_stages);
         }
       }
     }
@@ -157,11 +176,11 @@ struct ImplicitGemmInPlaceTask {
     auto& ring = shared.barriers.filter;
     typename StageRing<kMostFilterStages>::Cursor at;
     for (int tile = 0; tile < (walk.keeps_filters(shared) ? 1 : walk.num_tiles); ++tile) {
-      for (int c = 0; c < a.c_padded; c += kDepth) {
+      for (int c = 0; c < a.c_padded; c += a.slab_channels) {
         for (int tap = 0; tap < a.r * a.s; ++tap) {
           ring.wait_empty(at);
-          copy_box(shared.u + at.stage * kTapBytes, a.w_tensor, c, walk.first_k, tap,
-                   ring.expect(at, kTapBytes));
+          copy_box(shared.u + at.stage * shared.tap_bytes, a.w_tensor, c, walk.first_k, tap,
+                   ring.expect(at, static_cast<std::uint32_t>(shared.tap_bytes)));
           at.advance(shared.filter_stages);
         }
       }
@@ -186,14 +205,15 @@ struct ImplicitGemmInPlaceTask {
     const int warpgroup = warpgroup_index() - kHelpers / 128;
     auto& ring = shared.barriers.output[warpgroup];
     const float2 bias = own_bias(a, walk.first_k);
-    typename StageRing<kInputStages>::Cursor input;
+    typename StageRing<kMostInputStages>::Cursor input;
     typename StageRing<kMostFilterStages>::Cursor filter;
     StageRing<1>::Cursor output;
     float sums[kWidth / 2] = {};
     for (int tile = 0; tile < walk.num_tiles; ++tile) {
       multiply<kWidth>(a, walk, warpgroup * kWidth, input, filter, sums, shared);
       ring.wait_empty(output);
-      put_outputs<kWidth>(a.relu, bias, sums, shared.outputs[warpgroup]);
+      put_outputs<kWidth>(a.relu, bias, sums, shared.outputs + warpgroup * kWidth);
+      ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
       __syncwarp();
       if (threadIdx.x % 32 == 0) ring.arrive_full(output.stage);
       output.advance();
@@ -204,7 +224,7 @@ struct ImplicitGemmInPlaceTask {
   template <int kWidth>
   static __device__ __forceinline__ void multiply(
       const TaskArgs& a, const Walk& walk, int first_place,
-      typename StageRing<kInputStages>::Cursor& input,
+      typename StageRing<kMostInputStages>::Cursor& input,
       typename StageRing<kMostFilterStages>::Cursor& filter, float (&sums)[kWidth / 2],
       const Shared& shared) {
     Barriers& barriers = shared.barriers;
@@ -218,27 +238,36 @@ struct ImplicitGemmInPlaceTask {
       if (++oldest_filter == shared.filter_stages) oldest_filter = 0;
       if (++oldest_tap == walk.taps) {
         if (speaker) barriers.input.arrive_empty(oldest_input);
-        if (++oldest_input == kInputStages) oldest_input = 0;
+        if (++oldest_input == shared.input_stages) oldest_input = 0;
         oldest_tap = 0;
       }
     };
+    constexpr int kRowBytes =
+        slab_channels_in_place(2 * kWidth) * static_cast<int>(sizeof(Number));
     TapOffsets offsets(a, kRowBytes);
+    const bool leads = walk.has_lead() && first_place == 0;
+    const bool follows = walk.has_lead() && first_place != 0;
     for (int chunk = 0; chunk < walk.chunks; ++chunk) {
+      if (follows) barriers.lead.wait_full(input);
       barriers.input.wait_full(input);
-      const std::uint64_t places = wgmma_swizzled_operand(
-          shared.x + input.stage * shared.input_bytes + first_place * kRowBytes);
-      input.advance();
+      const int stage = input.stage;
+      const std::uint64_t places = wgmma_swizzled_operand<kRowBytes>(
+          shared.x + stage * shared.input_bytes + first_place * kRowBytes);
+      input.advance(shared.input_stages);
       offsets.restart();
       for (int tap = 0; tap < walk.taps; ++tap) {
         barriers.filter.wait_full(filter);
-        const std::uint64_t u = wgmma_swizzled_operand(shared.u + filter.stage * kTapBytes);
+        const std::uint64_t u =
+            wgmma_swizzled_operand<kRowBytes>(shared.u + filter.stage * kFilters * kRowBytes);
         const std::uint64_t x = advance(places, offsets.next());
         filter.advance(shared.filter_stages);
-        constexpr int kNextChannels = kRowBytes / 2;
         wgmma_fence();
-        wgmma<kWidth, Number>(sums, u, x);
-        wgmma<kWidth, Number>(sums, advance(u, kNextChannels), advance(x, kNextChannels));
+#pragma unroll
+        for (int channels = 0; channels < kRowBytes; channels += 16 * sizeof(Number)) {
+          wgmma<kWidth, Number>(sums, advance(u, channels), advance(x, channels));
+        }
         wgmma_commit();
+        if (leads && tap == kLead - 1 && threadIdx.x % 32 == 0) barriers.lead.arrive_full(stage);
         wgmma_wait<kPending>();
         if (++pending > kPending) --pending, release();
       }
@@ -296,87 +325,69 @@ struct ImplicitGemmInPlaceTask {
     }
   }
 
-  // Stores the outputs of a warpgroup's share of a tile after the other, as far as there are such
-  // pixels and filters. kTeam threads do that together, eight a place.
-  template <int kTeam>
-  class Storer {
-   public:
-    __device__ Storer(const TaskArgs& a, const Walk& walk, int warpgroup, int member)
-        : a_(a),
-          octet_(member % kOctets),
-          member_place_(member / kOctets),
-          k_(walk.first_k + octet_ * 8),
-          first_(walk.first_place + warpgroup * (a.tile_places / 2) + member_place_),
-          rest_(walk.end_place - first_),
-          start_(a.stripes.position(first_)),
-          next_tile_(a.stripes.position(a.tile_places)) {}
-    __device__ void skip() {
-      rest_ -= a_.tile_places;
-      start_ = a_.stripes.sum(start_, next_tile_);
+  // Outputs of a share of a tile that lie in one row of y.
+  struct Run {
+    int first, cols;  // in the share; what there is of it in y
+    int image, row, col;
+    /// The share's `line`-th, if it begins at `start`.
+    __device__ Run(const TaskArgs& a, const Stripes::Position& start, int line)
+        : first(line == 0 ? 0 : line * a.stripes.pitch - start.col),
+          image(start.image),
+          row(start.row + line),
+          col(line == 0 ? start.col : 0) {
+      for (; row >= a.stripes.period; row -= a.stripes.period) ++image;
+      cols = row < a.p ? max(a.q - col, 0) : 0;
     }
-    /// Those of the tile that it has come to.
-    __device__ void store(const OutputRow* outputs) const {
-      const Stripes& s = a_.stripes;
-      const int width = a_.tile_places / 2, row_gap = s.pitch - a_.q;
-      const int image_gap = (s.period - a_.p) * a_.q;
-      // Past the end of the group another task stores.
-      const int end = k_ < a_.k ? min(width, rest_) : 0;
-      int row = start_.row, col = start_.col;
-      int pixel = (start_.image * a_.p + row) * a_.q + col;
-      auto* const y = reinterpret_cast<Number*>(a_.y) + k_;
-      for (int place = 0; place < width; place += kBatch * kPlaces) {
-        uint4 values[kBatch];
-#pragma unroll
-        for (int i = 0; i < kBatch; ++i) {
-          const int from = place + i * kPlaces + member_place_;
-          values[i] = outputs[from][permuted(from, octet_)];
-        }
-#pragma unroll
-        for (int i = 0; i < kBatch; ++i) {
-          if (col < a_.q && row < a_.p && place + i * kPlaces < end) {
-            *reinterpret_cast<uint4*>(y + static_cast<std::int64_t>(pixel) * a_.k) = values[i];
-          }
-          col += kPlaces, pixel += kPlaces;
-          while (col >= s.pitch) {
-            col -= s.pitch, pixel -= row_gap;
-            if (++row == s.period) row = 0, pixel -= image_gap;
-          }
-        }
-      }
+    /// Columns that boxes hold, of a share of so many places: whole ones, or all to the row's end.
+    __device__ int in_boxes(const TaskArgs& a, int places) const {
+      return first + cols <= places ? cols : (places - first) / a.output_cols * a.output_cols;
     }
-
-   private:
-    static constexpr int kPlaces = kTeam / kOctets, kBatch = kStep / kPlaces;
-
-    const TaskArgs& a_;
-    const int octet_, member_place_, k_, first_;
-    int rest_;
-    Stripes::Position start_;
-    const Stripes::Position next_tile_;
   };
 
-  // A warp: all tiles but the last, while the next ones are multiplied.
+  // A warp: outputs of a warpgroup's share of each tile, while the next one is multiplied. The copy
+  // engine takes them in boxes of some columns of a row, which it cuts where the row ends; what is
+  // left where a share ends amid a row is stored by threads, eight a place.
   static __device__ void store_outputs(const TaskArgs& a, const Walk& walk, int warpgroup,
                                        const Shared& shared) {
     auto& ring = shared.barriers.output[warpgroup];
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    Storer<32> storer(a, walk, warpgroup, lane);
+    const int width = a.tile_places / 2;
+    const OutputRow* const outputs = shared.outputs + warpgroup * width;
     StageRing<1>::Cursor at;
-    for (int tile = 0; tile + 1 < walk.num_tiles; ++tile, storer.skip()) {
+    for (int tile = 0; tile < walk.num_tiles; ++tile, at.advance()) {
+      const int first = walk.first_place + tile * a.tile_places + warpgroup * width;
+      const int places = min(width, walk.end_place - first);
+      const Stripes::Position start = a.stripes.position(first);
+      const int last = (start.col + places - 1) / a.stripes.pitch;
       ring.wait_full(at);
-      storer.store(shared.outputs[warpgroup]);
+      for (int line = lane; line <= last && places > 0; line += 32) {
+        const Run run(a, start, line);
+        const int cols = run.in_boxes(a, places);
+        for (int i = 0; i < cols; i += a.output_cols) {
+          const std::int32_t to[] = {walk.first_k, run.col + i, run.row, run.image};
+          ::cuda::ptx::cp_async_bulk_tensor(::cuda::ptx::space_global, ::cuda::ptx::space_shared,
+                                            &a.y_tensor, to, outputs + run.first + i);
+        }
+      }
+      ::cuda::ptx::cp_async_bulk_commit_group();
+      if (places > 0) store_rest(a, walk, Run(a, start, last), places, outputs);
+      ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<0>());
       __syncwarp();
       if (lane == 0) ring.arrive_empty(at.stage);
-      at.advance();
     }
   }
-  // A warpgroup by itself: the last one.
-  static __device__ void store_last(const TaskArgs& a, const Walk& walk, const Shared& shared) {
-    const int warpgroup = warpgroup_index() - kHelpers / 128;
-    Storer<128> storer(a, walk, warpgroup, static_cast<int>(threadIdx.x) % 128);
-    for (int tile = 0; tile + 1 < walk.num_tiles; ++tile) storer.skip();
-    warpgroup_sync(warpgroup);
-    storer.store(shared.outputs[warpgroup]);
+  static __device__ void store_rest(const TaskArgs& a, const Walk& walk, const Run& run, int places,
+                                    const OutputRow* outputs) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, octet = lane % kOctets;
+    const int k = walk.first_k + octet * 8;
+    const int end = k < a.k ? min(run.cols, places - run.first) : 0;
+    const int pixel = (run.image * a.p + run.row) * a.q + run.col;
+    auto* const y = reinterpret_cast<Number*>(a.y) + static_cast<std::int64_t>(pixel) * a.k + k;
+    for (int i = run.in_boxes(a, places) + lane / kOctets; i < end; i += 32 / kOctets) {
+      const int from = run.first + i;
+      *reinterpret_cast<uint4*>(y + static_cast<std::int64_t>(i) * a.k) =
+          outputs[from][permuted(from, octet)];
+    }
   }
 };
 

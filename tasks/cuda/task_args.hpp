@@ -64,10 +64,11 @@ struct TaskArgs {
   Stripes stripes;
   std::int32_t places, places_per_group;  // of a stripe
 
-  // Implicit GEMM with operands in place: places of a tile; rows of a filter whose input is kept at
-  // a time, and how far they reach; x by pixels, w by filters and taps.
-  std::int32_t tile_places, rows_at_once, reach_at_once;
-  CUtensorMap x_tensor, w_tensor;
+  // Implicit GEMM with operands in place: places of a tile; channels of a slab; rows of a filter
+  // whose input is kept at a time, and how far they reach; columns that outputs are stored by at a
+  // time; x by pixels, w by filters and taps, y by so many columns of a row.
+  std::int32_t tile_places, slab_channels, rows_at_once, reach_at_once, output_cols;
+  CUtensorMap x_tensor, w_tensor, y_tensor;
 };
 
 }  // namespace megaconv::cuda

@@ -9,8 +9,9 @@
 
 namespace megaconv::cuda {
 
-/// Rows of 64 bytes are permuted in spans of this many bytes of shared memory.
-inline constexpr int kSwizzleSpan = 512;
+/// Rows of 64 bytes are permuted in spans of 512 bytes of shared memory, rows of 128 bytes in spans
+/// of 1024.
+inline constexpr int kSwizzleSpan = 1024;
 
 /// Pixels of one slab of channels, one after the other in the order of the map's bounding box, from
 /// the one at `col`, `row`, `image` on; where the tensor has none, zeros. All bytes of the box

@@ -22,13 +22,15 @@ __device__ inline std::uint64_t wgmma_operand(const void* start, int channel_str
          field(static_cast<std::uint64_t>(channel_stride)) << 16 | field(kRowStride) << 32;
 }
 
-/// Descriptor of an operand in rows of 64 bytes (32 channels), whose four octets the copy engine
-/// has permuted (CU_TENSOR_MAP_SWIZZLE_64B): any row of a swizzled tensor in shared memory, since
-/// the permutation is one of addresses. The next 16 channels are 32 bytes further on.
+/// Descriptor of an operand in rows of 64 or 128 bytes (32 or 64 channels), whose octets the copy
+/// engine has permuted (CU_TENSOR_MAP_SWIZZLE_64B, 128B): any row of a swizzled tensor in shared
+/// memory, since the permutation is one of addresses. The next 16 channels are 32 bytes further on.
+template <int kRowBytes>
 __device__ inline std::uint64_t wgmma_swizzled_operand(const void* start) {
-  constexpr std::uint64_t kEightRows = 8 * 64, kSwizzle64 = 2;
+  static_assert(kRowBytes == 64 || kRowBytes == 128);
+  constexpr std::uint64_t kEightRows = 8 * kRowBytes, kSwizzle = kRowBytes == 128 ? 1 : 2;
   return (__cvta_generic_to_shared(start) & 0x3ffff) >> 4 | std::uint64_t{1} << 16 |
-         (kEightRows >> 4) << 32 | kSwizzle64 << 62;
+         (kEightRows >> 4) << 32 | kSwizzle << 62;
 }
 
 /// The operand `num_bytes` further on, a multiple of 16.
