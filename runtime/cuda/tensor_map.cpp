@@ -73,8 +73,7 @@ CUtensorMap tiled_tensor(const char* name, const ConvProblem& problem, const voi
   CUtensorMap map{};
   check_made(encode(&map, type_of(problem), kRank, const_cast<void*>(address), sizes.data(),
                     strides.data(), box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-                    swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+                    swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
              name);
   return map;
 }
@@ -103,11 +102,10 @@ CUtensorMap input_tensor(const ConvProblem& p, const void* x, int slab_channels,
 
 CUtensorMap filter_tensor(const ConvProblem& p, const void* w, int slab_channels, int filters) {
   const cuuint64_t tap_bytes = u64(p.c) * size_of(p.dtype);
-  return tiled_tensor<3>("w", p, w, {u64(p.c), u64(p.k), u64(p.r * p.s)},
-                         {tap_bytes * u64(p.r * p.s), tap_bytes},
-                         {static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(filters),
-                          1},
-                         swizzle_of(slab_channels));
+  return tiled_tensor<3>(
+      "w", p, w, {u64(p.c), u64(p.k), u64(p.r * p.s)}, {tap_bytes * u64(p.r * p.s), tap_bytes},
+      {static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(filters), 1},
+      swizzle_of(slab_channels));
 }
 
 CUtensorMap output_tensor(const ConvProblem& p, const void* y, int filters, int cols) {

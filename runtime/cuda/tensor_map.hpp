@@ -19,7 +19,8 @@ CUtensorMap input_tensor(const ConvProblem& problem, const void* x, int slab_cha
 CUtensorMap filter_tensor(const ConvProblem& problem, const void* w, int slab_channels,
                           int filters);
 
-/// y of a problem in NHWC: `cols` columns of a row, each with `filters` filters in rows of 128 bytes.
+/// y of a problem in NHWC: `cols` columns of a row, each with `filters` filters in rows of 128
+/// bytes.
 CUtensorMap output_tensor(const ConvProblem& problem, const void* y, int filters, int cols);
 
 }  // namespace megaconv::cuda

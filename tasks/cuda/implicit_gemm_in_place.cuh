@@ -242,8 +242,7 @@ struct ImplicitGemmInPlaceTask {
         oldest_tap = 0;
       }
     };
-    constexpr int kRowBytes =
-        slab_channels_in_place(2 * kWidth) * static_cast<int>(sizeof(Number));
+    constexpr int kRowBytes = slab_channels_in_place(2 * kWidth) * static_cast<int>(sizeof(Number));
     TapOffsets offsets(a, kRowBytes);
     const bool leads = walk.has_lead() && first_place == 0;
     const bool follows = walk.has_lead() && first_place != 0;
