@@ -70,14 +70,14 @@ std::uint64_t least_distance(const std::vector<Span>& producers,
 }  // namespace
 
 Window smallest_window(const TaskGraph& graph, const TaskMapping& mapping) {
-  if (graph.tiling.input_tasks == 0) return {graph.tiling.num_groups, graph.tiling.num_groups};
+  if (graph.tiling.output_tasks == 0) return {graph.tiling.num_groups, graph.tiling.num_groups};
   const Spans spans = find_spans(graph, mapping);
   return {least_slots(spans.inputs, spans.gemms), least_slots(spans.gemms, spans.outputs)};
 }
 
 MappingStats stats(const TaskGraph& graph, const TaskMapping& mapping) {
   MappingStats result;
-  if (graph.tiling.input_tasks == 0) return result;
+  if (graph.tiling.output_tasks == 0) return result;
   const Spans spans = find_spans(graph, mapping);
   result.least_dig = least_distance(spans.inputs, spans.gemms);
   result.least_dgo = least_distance(spans.gemms, spans.outputs);

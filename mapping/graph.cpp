@@ -9,7 +9,7 @@
 //   2 NG + g - v     I[g,*]    G[g - v_slots,*] (V slot free), g >= v_slots     SG
 //
 // The window's terms exist only when it has fewer slots than there are groups. A direct (or
-// openCNN) graph has one counter, on which every direct task waits for all filter tasks.
+// openCNN) graph has one counter, on which every direct task waits for all filter and input tasks.
 #include <new>
 
 #include "mapping/tiling.hpp"
@@ -79,10 +79,14 @@ class GraphBuilder {
   }
 
   void build_direct() {
-    const bool waits = tiling_.num_filter_tasks > 0;
-    if (waits) graph_.counter_totals = {tiling_.num_filter_tasks};
-    add(TaskKind::filter_transform, 0, tiling_.num_filter_tasks,
-        {.signal_first = 0, .signal_count = 1});
+    const std::uint32_t total = tiling_.num_filter_tasks + num_groups_ * tiling_.input_tasks;
+    const bool waits = total > 0;
+    if (waits) graph_.counter_totals = {total};
+    const Task operands{.signal_first = 0, .signal_count = 1};
+    add(TaskKind::filter_transform, 0, tiling_.num_filter_tasks, operands);
+    for (std::uint32_t g = 0; g < num_groups_; ++g) {
+      add(TaskKind::input_transform, g, tiling_.input_tasks, operands);
+    }
     for (std::uint32_t g = 0; g < num_groups_; ++g) {
       add(TaskKind::direct, g, tiling_.gemm_tasks, {.wait_counter = waits ? 0 : kNoCounter});
     }

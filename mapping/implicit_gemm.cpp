@@ -29,10 +29,14 @@ constexpr double kLaunchUs = 7;
 // Tiles of a group: more amortise a task's start, fewer even out between the multiprocessors.
 constexpr std::uint64_t kMostTiles = 16;
 // Operands in place: microseconds of 16 channels under nine taps, for as many places as a tile has
-// at most, and at least, while filters come from the L2; of a tile's outputs; and as above.
-constexpr double kChunkInPlaceUs = 1.33, kLeastChunkInPlaceUs = 0.45, kRestInPlaceUs = 0.8;
-constexpr double kTaskInPlaceUs = 2.5, kLaunchInPlaceUs = 3;
+// at most, and at least, while filters are on their way; of a tile's start and outputs, of 16 bits
+// and of floats; and as above.
+constexpr double kChunkInPlaceUs = 1.36, kLeastChunkInPlaceUs = 0.28;
+constexpr double kRestInPlaceUs = 0.4, kFloatRestInPlaceUs = 1.5;
+constexpr double kTaskInPlaceUs = 2.5, kLaunchInPlaceUs = 4;
 constexpr std::uint64_t kMostTilesInPlace = 64;
+// Copies of operands: their stage's start, and what it reads and writes in a microsecond.
+constexpr double kCopyUs = 5, kCopyBytesPerUs = 3.2e6;
 // Below this, most of a step of 16 channels is zero.
 constexpr std::int64_t kLeastChannels = 16;
 
@@ -41,7 +45,6 @@ constexpr std::int64_t kLeastChannels = 16;
 std::uint32_t stripe_cols(const ConvProblem& problem) {
   constexpr std::uint64_t kSector = 32 / sizeof(float);
   const std::uint64_t q = u64(problem.q());
-  if (operands_in_place(problem)) return u32(q);
   const auto fits = [&](std::uint64_t cols) {
     return make_stripes(problem, static_cast<std::int32_t>(cols)).reach <= kMostReach;
   };
@@ -68,19 +71,25 @@ double num_chunks(const ConvProblem& problem) {
 }
 
 // Microseconds of a run of so many waves of tasks, of so many places each.
-double in_place_us(const ConvProblem& problem, std::uint64_t places, double waves) {
-  const double width = tile_places_in_place(static_cast<std::int64_t>(places));
+double in_place_us(const Tiling& tiling, std::uint64_t places, double waves) {
+  const ConvProblem& problem = tiling.problem;
+  const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(tiling.cols_per_group));
+  const double width = tile_places_in_place(static_cast<std::int64_t>(places), stripes.reach);
   const double tiles = std::ceil(static_cast<double>(places) / width);
   const double chunk_us =
       std::max(kLeastChunkInPlaceUs, kChunkInPlaceUs * width / kMostPlacesInPlace);
-  return kLaunchInPlaceUs + waves * tiles * (num_chunks(problem) * chunk_us + kRestInPlaceUs) +
+  const bool copies = has_input_tasks(tiling);
+  const double copied_bytes = static_cast<double>(problem.x_size()) * sizeof(float) +
+                              static_cast<double>(input_copy_bytes(tiling));
+  const double copy_us = copies ? kCopyUs + copied_bytes / kCopyBytesPerUs : 0;
+  const double rest_us = copies ? kFloatRestInPlaceUs : kRestInPlaceUs;
+  return kLaunchInPlaceUs + copy_us + waves * tiles * (num_chunks(problem) * chunk_us + rest_us) +
          (waves - 1) * kTaskInPlaceUs;
 }
-double run_us(const ConvProblem& problem, std::uint32_t filter_blocks, std::uint64_t places,
-              Arithmetic arithmetic, double waves) {
-  if (operands_in_place(problem)) return in_place_us(problem, places, waves);
-  const Tile& tile = tile_of(filter_blocks, places, arithmetic);
-  const double tile_us = num_chunks(problem) * tile.chunk_us + tile.rest_us;
+double run_us(const Tiling& tiling, std::uint64_t places, double waves) {
+  if (reads_in_place(tiling)) return in_place_us(tiling, places, waves);
+  const Tile& tile = tile_of(tiling.filter_blocks_per_gemm_task, places, tiling.arithmetic);
+  const double tile_us = num_chunks(tiling.problem) * tile.chunk_us + tile.rest_us;
   // Narrow instructions read as many filters for fewer places.
   constexpr double kNarrowest = 0.44;
   const std::uint64_t step = tile.step, rest = ceil_div(places % tile.places, step) * step;
@@ -90,47 +99,61 @@ double run_us(const ConvProblem& problem, std::uint32_t filter_blocks, std::uint
   return kLaunchUs + waves * tiles * tile_us + (waves - 1) * kTaskUs;
 }
 
-// How a problem is cut, and how long that takes.
-struct Cut {
-  std::uint32_t filter_blocks, cols, places_per_group;
-  double us;
-};
-Cut best_cut(const ConvProblem& problem, const TilingOptions& options, Arithmetic arithmetic,
-             const Target& target) {
-  Tiling blocks;
-  blocks.problem = problem;
-  const std::uint32_t filter_blocks = blocks.filter_blocks();
+// Cuts a problem, with or without input tasks; returns how long that takes.
+double cut(Tiling& tiling, const TilingOptions& options, const Target& target) {
+  const ConvProblem& problem = tiling.problem;
+  const bool in_place = reads_in_place(tiling);
+  const std::uint32_t filter_blocks = tiling.filter_blocks();
   const std::uint32_t rest = filter_blocks % kWide;
-  Cut cut{};
-  const bool in_place = operands_in_place(problem);
-  cut.filter_blocks = in_place || (rest != 0 && rest <= kNarrow) ? kNarrow : kWide;
-  cut.filter_blocks = std::min(cut.filter_blocks, filter_blocks);
+  const bool narrow = in_place || (rest != 0 && rest <= kNarrow);
+  tiling.filter_blocks_per_gemm_task = std::min(narrow ? kNarrow : kWide, filter_blocks);
   if (options.filter_blocks_per_gemm_task != 0) {
-    cut.filter_blocks = options.filter_blocks_per_gemm_task;
+    tiling.filter_blocks_per_gemm_task = options.filter_blocks_per_gemm_task;
   }
-  cut.cols = options.cols_per_group != 0 ? options.cols_per_group : stripe_cols(problem);
+  tiling.cols_per_group = options.cols_per_group != 0 ? options.cols_per_group
+                          : in_place                  ? u32(u64(problem.q()))
+                                                      : stripe_cols(problem);
 
-  const std::uint64_t places =
-      u64(places_of_stripe(problem, make_stripes(problem, static_cast<std::int32_t>(cut.cols))));
-  const std::uint64_t step = place_step(problem);
+  const auto cols = static_cast<std::int32_t>(tiling.cols_per_group);
+  const std::uint64_t places = u64(places_of_stripe(problem, make_stripes(problem, cols)));
+  const std::uint64_t step = place_step(in_place);
   const std::uint64_t steps = ceil_div(places, step);  // of a stripe
-  const std::uint64_t most = in_place
-                                 ? kMostTilesInPlace * kMostPlacesInPlace
-                                 : kMostTiles * tile_of(cut.filter_blocks, 1, arithmetic).places;
-  const std::uint64_t columns = ceil_div(u64(problem.q()), std::uint64_t{cut.cols}) *
-                                ceil_div(filter_blocks, cut.filter_blocks);
+  const std::uint64_t most =
+      in_place
+          ? kMostTilesInPlace * kMostPlacesInPlace
+          : kMostTiles * tile_of(tiling.filter_blocks_per_gemm_task, 1, tiling.arithmetic).places;
+  const std::uint64_t columns = ceil_div(u64(problem.q()), std::uint64_t{tiling.cols_per_group}) *
+                                ceil_div(filter_blocks, tiling.filter_blocks_per_gemm_task);
   const std::uint64_t multiprocessors = std::max<std::uint64_t>(1, target.multiprocessors);
+  double least_us = 0;
   for (std::uint64_t size = 1; size <= std::min(steps, most / step); ++size) {
     const std::uint64_t waves = ceil_div(columns * ceil_div(steps, size), multiprocessors);
-    const double us =
-        run_us(problem, cut.filter_blocks, size * step, arithmetic, static_cast<double>(waves));
-    if (size == 1 || us < cut.us) {
-      cut.us = us;
-      cut.places_per_group = u32(size * step);
+    const double us = run_us(tiling, size * step, static_cast<double>(waves));
+    if (size == 1 || us < least_us) {
+      least_us = us;
+      tiling.places_per_group = u32(size * step);
     }
   }
-  if (options.places_per_group != 0) cut.places_per_group = options.places_per_group;
-  return cut;
+  if (options.places_per_group != 0) tiling.places_per_group = options.places_per_group;
+  return least_us;
+}
+
+// The faster of both, where there is a choice: tasks that load x need no copy of it.
+double best_cut(Tiling& tiling, const TilingOptions& options, const Target& target) {
+  const double us = cut(tiling, options, target);
+  const bool whole_stripe =
+      options.cols_per_group == 0 || options.cols_per_group == u64(tiling.problem.q());
+  if (!options.whole_tensors || !operands_can_be_copied(tiling.problem) ||
+      tiling.arithmetic != Arithmetic::f16 || !whole_stripe ||
+      options.filter_blocks_per_gemm_task > kNarrow) {
+    return us;
+  }
+  Tiling with_copies = tiling;
+  with_copies.channel_blocks_per_input_task = kMostBlocksOfInputTask;
+  const double with_copies_us = cut(with_copies, options, target);
+  if (with_copies_us >= us) return us;
+  tiling = with_copies;
+  return with_copies_us;
 }
 
 // Winograd F(4x4) on tensor cores in stages, H200: products at so many operations (each counted
@@ -176,14 +199,19 @@ bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options
                         const Target& target) {
   if (problem.c < kLeastChannels || target.multiprocessors == 0) return false;
   if (!winograd) return true;
-  const Arithmetic arithmetic = implicit_gemm_arithmetic(problem, options);
-  const bool split = arithmetic == Arithmetic::split_f16;
-  return best_cut(problem, {}, arithmetic, target).us <
+  Tiling tiling;
+  tiling.problem = problem;
+  tiling.algorithm = Algorithm::implicit_gemm;
+  tiling.arithmetic = implicit_gemm_arithmetic(problem, options);
+  TilingOptions launched;
+  launched.whole_tensors = options.whole_tensors;
+  const bool split = tiling.arithmetic == Arithmetic::split_f16;
+  return best_cut(tiling, launched, target) <
          winograd_us(problem, split ? Arithmetic::split_f16 : Arithmetic::f16);
 }
 
-std::uint32_t place_step(const ConvProblem& problem) {
-  return operands_in_place(problem) ? std::uint32_t{kPlaceStepInPlace} : kWideSplit.step;
+std::uint32_t place_step(bool in_place) {
+  return in_place ? std::uint32_t{kPlaceStepInPlace} : kWideSplit.step;
 }
 
 std::uint32_t resident_workers(Algorithm algorithm, const Target& target) {
@@ -203,16 +231,12 @@ double implicit_gemm_us(const Tiling& tiling, const Target& target) {
   constexpr double kWhole = 0.9;
   const double waves = static_cast<double>(tiling.num_groups) * tiling.gemm_tasks /
                        std::max(1u, target.multiprocessors);
-  return run_us(tiling.problem, tiling.filter_blocks_per_gemm_task, tiling.places_per_group,
-                tiling.arithmetic, kWhole * std::ceil(waves) + (1 - kWhole) * waves);
+  return run_us(tiling, tiling.places_per_group, kWhole * std::ceil(waves) + (1 - kWhole) * waves);
 }
 
 void choose_implicit_gemm(Tiling& tiling, const TilingOptions& options, const Target& target) {
   tiling.arithmetic = implicit_gemm_arithmetic(tiling.problem, options);
-  const Cut cut = best_cut(tiling.problem, options, tiling.arithmetic, target);
-  tiling.filter_blocks_per_gemm_task = cut.filter_blocks;
-  tiling.cols_per_group = cut.cols;
-  tiling.places_per_group = cut.places_per_group;
+  best_cut(tiling, options, target);
   choose_filter_tasks_for_cuda(tiling, target.multiprocessors);
 }
 

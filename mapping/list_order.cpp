@@ -5,6 +5,7 @@
 #include <queue>
 
 #include "mapping/policies.hpp"
+#include "mapping/stripes.hpp"
 #include "mapping/tiling.hpp"
 
 namespace megaconv {
@@ -86,6 +87,10 @@ class CostModel {
                                         : double(tiling.rows_per_group) * tiling.cols_per_group;
     of(TaskKind::filter_transform) = transform(filter_values);
     of(TaskKind::direct) = 2 * pixels * task_filters * channels * taps;
+    if (has_input_tasks(tiling)) {
+      of(TaskKind::input_transform) =
+          transform(kPixelsOfInputTask * tiling.channel_blocks_per_input_task * kLanes);
+    }
     if (tiling.algorithm != Algorithm::winograd) return;  // fused tasks are all alike
     const double tile_values = tiling.tiles_per_transform_task * kLanes;  // of one lane block
     const auto transform_blocks = [&](double blocks) {

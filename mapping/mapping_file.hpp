@@ -22,7 +22,7 @@ inline constexpr TilingField kTilingFields[] = {
     {"cols_per_group", &Tiling::cols_per_group, false, true, false, true},
     {"places_per_group", &Tiling::places_per_group, false, false, false, true},
     {"channel_blocks_per_input_task", &Tiling::channel_blocks_per_input_task, true, false, false,
-     false},
+     true},
     {"tiles_per_transform_task", &Tiling::tiles_per_transform_task, true, false, false, false},
     {"filter_blocks_per_gemm_task", &Tiling::filter_blocks_per_gemm_task, true, true, false, true},
     {"positions_per_gemm_task", &Tiling::positions_per_gemm_task, true, false, false, false},

@@ -259,7 +259,9 @@ Tiling read_tiling(Values& values, const ConvProblem& problem) {
   }
   for (const TilingField& field : kTilingFields) {
     if (!has_field(tiling, field)) continue;
-    tiling.*field.value = values.whole32(std::string("tiling.") + field.name, 1);
+    const bool may_be_none = tiling.algorithm == Algorithm::implicit_gemm &&
+                             field.value == &Tiling::channel_blocks_per_input_task;
+    tiling.*field.value = values.whole32(std::string("tiling.") + field.name, may_be_none ? 0 : 1);
   }
   const Tiling given = tiling;
   derive_counts(tiling);

@@ -44,7 +44,7 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
   const auto cols_of = [problem](const Configuration& c) {
     return c.get(Parameter::cols).value_or(problem.q());
   };
-  const std::uint64_t step = place_step(problem);
+  const std::uint64_t step = place_step(operands_in_place(problem));
   return {
       rule(Parameter::gemm_filters,
            [=](std::int64_t filters, const Configuration&) {
@@ -63,7 +63,8 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
            [problem](const Configuration&) { return u64(problem.q()); }),
       rule(Parameter::cols,
            [=](std::int64_t cols, const Configuration&) {
-             const std::string obstacle = stripe_obstacle(problem, cols);
+             const std::string obstacle =
+                 stripe_obstacle(problem, operands_in_place(problem), cols);
              return obstacle.empty() ? obstacle : std::to_string(cols) + obstacle;
            }),
       most(Algorithm::implicit_gemm, Parameter::places, "the places of a stripe in whole steps",

@@ -52,13 +52,15 @@ std::int64_t places_of_stripe(const ConvProblem& problem, const Stripes& stripes
 /// Largest reach that tasks keep input for.
 inline constexpr std::int32_t kMostReach = 128;
 
-// Where operands lie in the tensors as matrix instructions take them:
+// Where operands lie in memory as matrix instructions take them, in the tensors or because tasks
+// have made copies of these:
 
-/// Whether they do: 16-bit numbers in NHWC, in whole octets of channels and of filters.
+/// Whether the tensors' do: 16-bit numbers in NHWC, in whole octets of channels and of filters.
 bool operands_in_place(const ConvProblem& problem);
-/// Places of a tile are at most as many, in whole steps, and divide a group evenly.
-inline constexpr std::int32_t kMostPlacesInPlace = 512, kPlaceStepInPlace = 32;
-std::int32_t tile_places_in_place(std::int64_t places_per_group);
+/// Whether copies of the tensors can: floats in NHWC.
+bool operands_can_be_copied(const ConvProblem& problem);
+/// Places of a tile come in as many, and are at most as many.
+inline constexpr std::int32_t kPlaceStepInPlace = 32, kMostPlacesInPlace = 512;
 /// Channels of a slab of a tile. The copy engine takes as long for a row of 32 channels as for one
 /// of 64, and narrow tiles have little else to wait for.
 constexpr std::int32_t slab_channels_in_place(std::int32_t tile_places) {
@@ -66,11 +68,17 @@ constexpr std::int32_t slab_channels_in_place(std::int32_t tile_places) {
 }
 /// Largest reach that a task keeps input for. If all rows of the filters reach further, it takes
 /// them one by one.
+inline constexpr std::int32_t kMostReachInPlace = 456;
 constexpr std::int32_t most_reach_in_place(std::int32_t tile_places) {
-  return slab_channels_in_place(tile_places) == 64 ? 320 : 456;
+  return slab_channels_in_place(tile_places) == 64 ? 320 : kMostReachInPlace;
 }
+/// Places of the tiles that divide a group evenly, with filters of such a reach. Rows one by one
+/// are brought more often, for which more of them should be on their way.
+std::int32_t tile_places_in_place(std::int64_t places_per_group, std::int32_t reach);
 /// Columns of a row of y that it stores at a time, at most.
 inline constexpr std::int32_t kOutputColsInPlace = 32;
 inline constexpr int kSharedBytesInPlace = 226 * 1024;  ///< of a task
+/// Pixels of x, and lane blocks of their channels, that an input task copies at most.
+inline constexpr int kPixelsOfInputTask = 128, kMostBlocksOfInputTask = 4;
 
 }  // namespace megaconv

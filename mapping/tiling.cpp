@@ -87,6 +87,18 @@ void derive_direct(Tiling& tiling) {
   tiling.output_tasks = 0;
 }
 
+void check_input_tasks(const Tiling& tiling) {
+  const std::uint32_t blocks = tiling.channel_blocks_per_input_task;
+  const std::string given = "channel_blocks_per_input_task = " + std::to_string(blocks);
+  if (!operands_can_be_copied(tiling.problem) || tiling.arithmetic != Arithmetic::f16) {
+    reject(given + ": must be 0 for " + to_string(tiling.problem) + " with arithmetic " +
+           to_string(tiling.arithmetic));
+  }
+  if (blocks > kMostBlocksOfInputTask) {
+    reject(given + ": must be at most " + std::to_string(kMostBlocksOfInputTask));
+  }
+}
+
 void derive_implicit_gemm(Tiling& tiling) {
   const std::string obstacle = implicit_gemm_obstacle(tiling.problem);
   if (!obstacle.empty()) reject(obstacle);
@@ -94,10 +106,11 @@ void derive_implicit_gemm(Tiling& tiling) {
   check_field("cols_per_group", tiling.cols_per_group, u64(a.q()));
   check_field("channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task,
               tiling.channel_blocks());
+  const bool in_place = reads_in_place(tiling);
   check_field("filter_blocks_per_gemm_task", tiling.filter_blocks_per_gemm_task,
-              (operands_in_place(a) ? 64 : 128) / Tiling::kLaneBlock);
+              (in_place ? 64 : 128) / Tiling::kLaneBlock);
   check_field("filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task, 1);
-  const std::string of_stripes = stripe_obstacle(a, tiling.cols_per_group);
+  const std::string of_stripes = stripe_obstacle(a, in_place, tiling.cols_per_group);
   if (!of_stripes.empty()) {
     reject("cols_per_group = " + std::to_string(tiling.cols_per_group) + of_stripes);
   }
@@ -111,6 +124,14 @@ void derive_implicit_gemm(Tiling& tiling) {
       u32(checked_groups(ceil_div(u64(a.q()), std::uint64_t{tiling.cols_per_group}) *
                          ceil_div(places, std::uint64_t{tiling.places_per_group})));
   tiling.input_tasks = tiling.output_tasks = 0;
+  if (has_input_tasks(tiling)) {
+    check_input_tasks(tiling);
+    // Dealt out to the groups in the order of pixels; the last groups may have some without any.
+    const std::uint64_t chunks =
+        ceil_div(u64(a.n * a.h * a.w), std::uint64_t{kPixelsOfInputTask}) *
+        ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_input_task);
+    tiling.input_tasks = u32(ceil_div(chunks, std::uint64_t{tiling.num_groups}));
+  }
   tiling.gemm_tasks = ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
 }
 
@@ -227,24 +248,50 @@ std::int64_t places_of_stripe(const ConvProblem& problem, const Stripes& stripes
   return problem.n * stripes.period * stripes.pitch;
 }
 
-bool operands_in_place(const ConvProblem& a) {
-  constexpr std::int64_t kOctet = 8, kMostPadding = 127;  // what tensor maps take
-  const bool numbers = a.dtype == DataType::f16 || a.dtype == DataType::bf16;
-  const bool octets = a.c % kOctet == 0 && a.k % kOctet == 0;
-  const bool reaches = a.filter_extent_w() <= kMostPadding && a.filter_extent_h() <= kMostPadding;
-  return numbers && octets && reaches && a.layout == Layout::nhwc && a.pad_h <= kMostPadding &&
-         a.pad_w <= kMostPadding && !a.epilogue.residual;
+namespace {
+
+// In NHWC, so that the copy engine can walk through pixels; its maps hold only so large corners.
+bool has_tensor_maps(const ConvProblem& a) {
+  constexpr std::int64_t kMostCorner = 127;
+  return a.layout == Layout::nhwc && a.filter_extent_w() <= kMostCorner &&
+         a.filter_extent_h() <= kMostCorner && a.pad_h <= kMostCorner && a.pad_w <= kMostCorner;
 }
 
-std::int32_t tile_places_in_place(std::int64_t places_per_group) {
-  constexpr std::int64_t kStep = kPlaceStepInPlace;
-  const std::int64_t tiles = ceil_div(places_per_group, std::int64_t{kMostPlacesInPlace});
+}  // namespace
+
+bool operands_in_place(const ConvProblem& a) {
+  constexpr std::int64_t kOctet = 8;
+  const bool numbers = a.dtype == DataType::f16 || a.dtype == DataType::bf16;
+  return numbers && a.c % kOctet == 0 && a.k % kOctet == 0 && !a.epilogue.residual &&
+         has_tensor_maps(a);
+}
+
+bool operands_can_be_copied(const ConvProblem& a) {
+  return a.dtype == DataType::f32 && !a.epilogue.residual && has_tensor_maps(a);
+}
+
+bool reads_in_place(const Tiling& tiling) {
+  return has_input_tasks(tiling) ||
+         (tiling.algorithm == Algorithm::implicit_gemm && operands_in_place(tiling.problem));
+}
+
+std::uint64_t input_copy_bytes(const Tiling& tiling) {
+  if (!has_input_tasks(tiling)) return 0;
+  const ConvProblem& a = tiling.problem;
+  constexpr std::uint64_t kSlabChannels = 32, kSlabBytes = 2 * kSlabChannels;
+  return u64(a.n * a.h * a.w) * ceil_div(u64(a.c), kSlabChannels) * kSlabBytes;
+}
+
+std::int32_t tile_places_in_place(std::int64_t places_per_group, std::int32_t reach) {
+  constexpr std::int64_t kStep = kPlaceStepInPlace, kMostOfRows = 384;
+  const std::int64_t most = reach > kMostReachInPlace ? kMostOfRows : kMostPlacesInPlace;
+  const std::int64_t tiles = ceil_div(places_per_group, most);
   const std::int64_t places = ceil_div(ceil_div(places_per_group, tiles), kStep) * kStep;
   return static_cast<std::int32_t>(places);
 }
 
-std::string stripe_obstacle(const ConvProblem& problem, std::int64_t cols) {
-  if (operands_in_place(problem)) {
+std::string stripe_obstacle(const ConvProblem& problem, bool in_place, std::int64_t cols) {
+  if (in_place) {
     return cols == problem.q() ? ""
                                : ": must be all " + std::to_string(problem.q()) +
                                      " columns of y, since x is read in place";
@@ -474,8 +521,13 @@ std::string to_string(const Tiling& tiling) {
   } else if (tiling.algorithm == Algorithm::implicit_gemm) {
     text << ", " << to_string(tiling.arithmetic) << " arithmetic\n"
          << "places of a group: " << tiling.places_per_group << ", in stripes of "
-         << tiling.cols_per_group << " columns\n"
-         << "direct task: " << blocks(tiling.filter_blocks_per_gemm_task) << '\n';
+         << tiling.cols_per_group << " columns\n";
+    if (has_input_tasks(tiling)) {
+      text << "input task: " << blocks(tiling.channel_blocks_per_input_task) << " of "
+           << kPixelsOfInputTask << " pixels, copied\n"
+           << "V: " << input_copy_bytes(tiling) << " bytes (whole)\n";
+    }
+    text << "direct task: " << blocks(tiling.filter_blocks_per_gemm_task) << '\n';
   } else if (tiling.algorithm == Algorithm::direct) {
     text << "\npixels of a group: " << tiling.rows_per_group << " x " << tiling.cols_per_group
          << '\n'

@@ -60,9 +60,9 @@ void derive_counts(Tiling& tiling);
 /// What keeps implicit GEMM's tasks from computing the problem; empty when nothing does.
 std::string implicit_gemm_obstacle(const ConvProblem& problem);
 
-/// What keeps them from having stripes of so many columns (": must be ..."); empty when nothing
-/// does.
-std::string stripe_obstacle(const ConvProblem& problem, std::int64_t cols);
+/// What keeps them from having stripes of so many columns (": must be ..."), with operands in place
+/// or not; empty when nothing does.
+std::string stripe_obstacle(const ConvProblem& problem, bool in_place, std::int64_t cols);
 
 /// What keeps openCNN's kernel from computing the problem; empty when nothing does.
 std::string opencnn_obstacle(const ConvProblem& problem);
@@ -92,8 +92,17 @@ Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOpti
 /// Workers that run tasks of the algorithm at the same time: of implicit GEMM one a multiprocessor.
 std::uint32_t resident_workers(Algorithm algorithm, const Target& target);
 
-/// Places of a group of an implicit GEMM come in as many.
-std::uint32_t place_step(const ConvProblem& problem);
+/// Whether implicit GEMM has tasks that copy x as operands, and filters the same way. Without them
+/// its tasks read tensors that are operands already, or load and convert what they need of x.
+inline bool has_input_tasks(const Tiling& tiling) {
+  return tiling.algorithm == Algorithm::implicit_gemm && tiling.channel_blocks_per_input_task != 0;
+}
+/// Whether its tasks find operands in memory, in tensors or copies.
+bool reads_in_place(const Tiling& tiling);
+/// Its workspace for the copy of x.
+std::uint64_t input_copy_bytes(const Tiling& tiling);
+/// Places of a group come in as many.
+std::uint32_t place_step(bool in_place);
 
 /// What a task of implicit GEMM computes at a time: of so many lane blocks of filters, in groups of
 /// so many places, if x is not read in place. The last tile of a group may have fewer places, in

@@ -56,7 +56,7 @@ class Validator {
     switch (task.kind) {
       case TaskKind::filter_transform:
         return {};
-      case TaskKind::input_transform:  // its V slot must have been read
+      case TaskKind::input_transform:  // its V slot, if it has one, must have been read
         return {{g >= tiling_.v_slots ? gemms(g - tiling_.v_slots) : none}};
       case TaskKind::gemm:  // U, V, and its M slot must have been read
         return {{filters, IdRange{graph_.input_id(g, 0), tiling_.input_tasks},
@@ -65,8 +65,9 @@ class Validator {
                      : none}};
       case TaskKind::output_transform:
         return {{gemms(g)}};
-      case TaskKind::direct:
-        return {{filters}};
+      case TaskKind::direct:  // of inputs all
+        return {
+            {filters, IdRange{graph_.input_id(0, 0), tiling_.num_groups * tiling_.input_tasks}}};
     }
     return {};
   }

@@ -211,7 +211,7 @@ std::vector<std::uint32_t> last_producers(const Lowering& lowering, const Trace&
 
 std::vector<LiveBytes> live_bytes(const Lowering& lowering, const Trace& trace) {
   const Tiling& tiling = lowering.graph.tiling;
-  if (tiling.input_tasks == 0) return {};
+  if (tiling.output_tasks == 0) return {};
   // By group: first write and last read of its slots.
   struct Life {
     std::uint64_t begin = ~std::uint64_t{0}, end = 0;

@@ -142,7 +142,7 @@ struct Tiling {
   std::uint32_t places_per_group = 0;
 
   // Task sizes, in lane blocks.
-  std::uint32_t channel_blocks_per_input_task = 0;  ///< Winograd only
+  std::uint32_t channel_blocks_per_input_task = 0;  ///< implicit GEMM: 0 for no input tasks
   std::uint32_t tiles_per_transform_task = 0;       ///< Winograd only; of input and output tasks
   std::uint32_t filter_blocks_per_gemm_task = 0;    ///< also of a direct task
   std::uint32_t positions_per_gemm_task = 0;        ///< Winograd only; of alpha^2

@@ -27,6 +27,8 @@ namespace cuda {
 namespace {
 
 constexpr int kLeastCapability = 75;  // the oldest that CUDA 13 compiles for
+// Numbers of an OperandFooter in front of its magnitudes.
+constexpr std::size_t kFooterNumbers = 3;
 
 struct Device {
   int id = 0;
@@ -149,14 +151,19 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
     args.stripes = make_stripes(p, i32(tiling.cols_per_group));
     args.places = i32(places_of_stripe(p, args.stripes));
     args.places_per_group = i32(tiling.places_per_group);
-    if (kernels.operands_in_place) {
+    if (kernels.reads_pixels) {
       const std::int32_t row_reach = (args.s - 1) * args.dilation_w;
-      args.tile_places = tile_places_in_place(tiling.places_per_group);
+      args.tile_places = tile_places_in_place(tiling.places_per_group, args.stripes.reach);
       args.slab_channels = slab_channels_in_place(args.tile_places);
       const bool all_rows = args.stripes.reach <= most_reach_in_place(args.tile_places);
       args.rows_at_once = all_rows ? args.r : 1;
       args.reach_at_once = all_rows ? args.stripes.reach : row_reach;
       args.output_cols = std::min(args.q, kOutputColsInPlace);
+    }
+    if (has_input_tasks(tiling)) {
+      args.input_tasks = i32(tiling.input_tasks);
+      args.input_channel_chunks =
+          i32(ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_input_task));
     }
   }
   args.tiles_per_transform_task = i32(tiling.tiles_per_transform_task);
@@ -241,7 +248,7 @@ class CudaExecutor final : public Executor {
     check_call();
     check_device_pointer("w", w, device_.id);
     check_device_pointer("prepared_filters", prepared, device_.id);
-    if (kernels_.operands_in_place) {
+    if (kernels_.filters_in_place) {
       check(cudaMemcpyAsync(prepared, w, filter_bytes_, cudaMemcpyDeviceToDevice,
                             static_cast<cudaStream_t>(stream)),
             "copy of the filters");
@@ -280,17 +287,24 @@ class CudaExecutor final : public Executor {
     args.y = static_cast<float*>(tensors.y);
     args.v = at(layout_.v);
     args.m = at(layout_.m);
-    args.x_magnitudes = reinterpret_cast<std::uint32_t*>(base + layout_.magnitudes);
+    args.x_footer = reinterpret_cast<OperandFooter*>(base + layout_.footer);
+    args.x_magnitudes = reinterpret_cast<std::uint32_t*>(base + layout_.footer) + kFooterNumbers;
     args.u = tensors.prepared_filters != nullptr
                  ? const_cast<float*>(static_cast<const float*>(tensors.prepared_filters))
                  : at(layout_.u);
-    if (kernels_.operands_in_place) {
-      const bool prepared = tensors.prepared_filters != nullptr;
-      args.x_tensor = input_tensor(problem_, tensors.x, args.slab_channels,
-                                   args.tile_places + args.reach_at_once);
-      args.w_tensor = filter_tensor(problem_, prepared ? tensors.prepared_filters : tensors.w,
-                                    args.slab_channels, args.gemm_filters);
-      args.y_tensor = output_tensor(problem_, tensors.y, args.gemm_filters, args.output_cols);
+    if (kernels_.reads_pixels) {
+      // Copies have whole slabs of channels.
+      const bool copies = args.input_tasks != 0;
+      const void* const w =
+          tensors.prepared_filters != nullptr ? tensors.prepared_filters : tensors.w;
+      const std::int64_t row_numbers = copies ? args.c_padded : problem_.c;
+      args.x_tensor = pixel_tensor(problem_, copies ? args.v : tensors.x, row_numbers,
+                                   args.slab_channels, args.tile_places + args.reach_at_once);
+      args.w_tensor = filter_tensor(problem_, copies ? args.u : w, row_numbers, args.slab_channels,
+                                    args.gemm_filters);
+      if (!copies) {
+        args.y_tensor = output_tensor(problem_, tensors.y, args.gemm_filters, args.output_cols);
+      }
     }
     const auto stream = static_cast<cudaStream_t>(run.stream);
     if (launch_ == CudaLaunch::staged) {
@@ -318,7 +332,7 @@ class CudaExecutor final : public Executor {
 
  private:
   struct DeviceLayout {
-    std::size_t counters = 0, waiting = 0, magnitudes = 0, v = 0, m = 0, u = 0, total = 0;
+    std::size_t counters = 0, waiting = 0, footer = 0, v = 0, m = 0, u = 0, total = 0;
     std::uint32_t num_counters = 0;
   };
 
@@ -341,7 +355,7 @@ class CudaExecutor final : public Executor {
   }
 
   std::size_t count_filter_bytes(const Tiling& tiling) const {
-    if (kernels_.operands_in_place) {
+    if (kernels_.filters_in_place) {
       return static_cast<std::size_t>(problem_.w_size()) * size_of(problem_.dtype);
     }
     const bool winograd = tiling.algorithm == Algorithm::winograd;
@@ -350,7 +364,7 @@ class CudaExecutor final : public Executor {
     const std::size_t positions =
         winograd ? tiling.num_positions() : static_cast<std::size_t>(problem_.r * problem_.s);
     const std::size_t footer_bytes =
-        kernels_.w_scale != 0 ? (3 + filter_tasks_.size()) * sizeof(std::uint32_t) : 0;
+        kernels_.w_scale != 0 ? (kFooterNumbers + filter_tasks_.size()) * sizeof(std::uint32_t) : 0;
     return chunks * positions * position_bytes(tiling, args_.gemm_filters, args_.c_padded) +
            footer_bytes;
   }
@@ -408,17 +422,18 @@ class CudaExecutor final : public Executor {
     };
     layout_.counters = place(layout_.num_counters * sizeof(std::uint32_t));
     layout_.waiting = place(num_blocks_ * sizeof(std::uint32_t));
-    layout_.magnitudes = place(kernels_.redo != nullptr
-                                   ? std::size_t{tiling.num_groups} *
-                                         std::max(1u, tiling.input_tasks) * sizeof(std::uint32_t)
-                                   : 0);
+    const std::size_t magnitudes =
+        std::size_t{tiling.num_groups} * std::max(1u, tiling.input_tasks);
+    layout_.footer =
+        place(kernels_.redo != nullptr ? (kFooterNumbers + magnitudes) * sizeof(std::uint32_t) : 0);
     const std::size_t positions =
         tiling.algorithm == Algorithm::winograd ? tiling.num_positions() : 0;
     layout_.v = place(tiling.v_slots * positions *
-                      position_bytes(tiling, args_.gemm_tiles, args_.c_padded));
+                          position_bytes(tiling, args_.gemm_tiles, args_.c_padded) +
+                      input_copy_bytes(tiling));
     layout_.m = place(tiling.m_slots * positions * static_cast<std::size_t>(args_.gemm_tiles) *
                       static_cast<std::size_t>(args_.k_padded) * sizeof(float));
-    const bool keeps_u = tiling.filters == FilterMode::every_run && !kernels_.operands_in_place;
+    const bool keeps_u = tiling.filters == FilterMode::every_run && !kernels_.filters_in_place;
     layout_.u = place(keeps_u ? filter_bytes_ : 0);
     layout_.total = aligned(end);
   }
@@ -473,9 +488,9 @@ class CudaExecutor final : public Executor {
   // A stage that is the whole run starts beside the end of what is in front of it; of several the
   // first one gains nothing by that.
   Start start_of_run(TaskKind kind, unsigned count) const {
-    const bool waits_itself = kernels_.waits_itself[static_cast<std::uint32_t>(kind)];
-    return count < host_tasks_.size() || waits_itself ? Start::after_all
-                                                      : start_of_stage(kind, count);
+    const bool reads_ahead = kernels_.reads_ahead[static_cast<std::uint32_t>(kind)];
+    return count < host_tasks_.size() || reads_ahead ? Start::after_all
+                                                     : start_of_stage(kind, count);
   }
 
   void launch_stages(const TaskArgs& args, cudaStream_t stream) const {

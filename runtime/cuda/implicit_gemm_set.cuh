@@ -28,6 +28,7 @@ struct ImplicitGemmKernel {
 
   // x does not depend on the filters' stage.
   static constexpr bool waits_itself(TaskKind kind) { return kind == TaskKind::direct; }
+  static constexpr bool reads_ahead(TaskKind kind) { return kind == TaskKind::direct; }
 
   using Filters = typename Gemm::Operand;
   static constexpr int shared_bytes(TaskKind kind) {
@@ -60,7 +61,9 @@ struct ImplicitGemmKernel {
         corrected_scales<ImplicitGemmKernel>(a, Filters::footer(a), num_groups);
     if (scales.filters == 0.0f && scales.inputs == 0.0f) return;
     if (scales.filters != 0.0f) {
-      redo_filters<ImplicitGemmKernel>(a, Filters::footer(a), scales.filters, shared);
+      a.w_scale = scales.filters;
+      redo_tasks<ImplicitGemmKernel, TaskKind::filter_transform>(a, Filters::footer(a),
+                                                                 num_filter_tasks(a), shared);
     }
     if (scales.inputs != 0.0f) a.x_scale = scales.inputs;
     for (std::uint32_t i = blockIdx.x; i < num_tasks; i += gridDim.x) {

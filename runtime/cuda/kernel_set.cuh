@@ -19,7 +19,7 @@ struct Stage {
     ((set.stage[static_cast<int>(kKinds)] =
           reinterpret_cast<const void*>(&stage_kernel<Kernel, kKinds...>),
       set.shared_bytes[static_cast<int>(kKinds)] = shared_bytes,
-      set.waits_itself[static_cast<int>(kKinds)] = (waits_itself<Kernel>(kKinds) && ...)),
+      set.reads_ahead[static_cast<int>(kKinds)] = (reads_ahead<Kernel>(kKinds) && ...)),
      ...);
     set.most_shared_bytes = std::max(set.most_shared_bytes, shared_bytes);
   }

@@ -2,6 +2,7 @@
 #include "runtime/cuda/kernels.hpp"
 
 #include "mapping/stripes.hpp"
+#include "mapping/tiling.hpp"
 #include "megaconv/error.hpp"
 
 namespace megaconv::cuda {
@@ -12,6 +13,7 @@ KernelSet kernels_for(const Tiling& tiling) {
     return nchw ? direct_nchw_kernels(tiling) : direct_nhwc_kernels(tiling);
   }
   if (tiling.algorithm == Algorithm::implicit_gemm) {
+    if (has_input_tasks(tiling)) return implicit_gemm_rounded_in_place_kernels(tiling);
     if (operands_in_place(tiling.problem)) {
       return tiling.problem.dtype == DataType::f16 ? implicit_gemm_f16_in_place_kernels(tiling)
                                                    : implicit_gemm_bf16_in_place_kernels(tiling);

@@ -23,12 +23,13 @@ struct KernelSet {
   float x_scale, w_scale;        ///< guesses; w_scale 0: of w, nothing is guessed
   int channel_multiple;          ///< Winograd: C is padded to it in U and V
   int gemm_tiles, gemm_filters;  ///< Winograd: room of a GEMM task
-  bool operands_in_place;        ///< takes tensor maps of x and w
+  bool reads_pixels;             ///< takes tensor maps: of tensors, or of V and U
+  bool filters_in_place;         ///< nothing becomes of w beforehand
   int most_shared_bytes;         ///< dynamic shared memory of the megakernel
   const void*
       stage[kNumTaskKinds];  ///< takes (TaskArgs, const Task*); null for kinds it does not have
-  int shared_bytes[kNumTaskKinds];   ///< dynamic shared memory of a stage
-  bool waits_itself[kNumTaskKinds];  ///< a stage reads tensors before the kernel before has ended
+  int shared_bytes[kNumTaskKinds];  ///< dynamic shared memory of a stage
+  bool reads_ahead[kNumTaskKinds];  ///< a stage reads tensors before the kernel before has ended
 };
 
 /// The variant that runs this tiling. Throws Error(unsupported) for a tiling that none was compiled
@@ -58,6 +59,7 @@ KernelSet implicit_gemm_bf16_nchw_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_bf16_nhwc_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_f16_in_place_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_bf16_in_place_kernels(const Tiling& tiling);
+KernelSet implicit_gemm_rounded_in_place_kernels(const Tiling& tiling);
 KernelSet opencnn_nchw_kernels(const Tiling& tiling);
 KernelSet opencnn_nhwc_kernels(const Tiling& tiling);
 KernelSet opencnn_chwn_kernels(const Tiling& tiling);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The persistent megakernel: every thread block is a worker that takes positions of the task array
 // until none is left. Kernel::run(args, task, shared) computes one task; what kinds there are is
-// its business. If it leaves barriers in shared memory, Kernel::close(args, shared) clears them
-// away before the next task: that takes a microsecond, which a task that is a block's only one
+// its business. If it leaves barriers in shared memory, Kernel::close(args, task, shared) clears
+// them away before the next task: that takes a microsecond, which a task that is a block's only one
 // saves.
 #pragma once
 
@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     if (position == kNone) break;
     run_task<Kernel>(args, task, shared);
     __syncthreads();
-    if constexpr (requires { Kernel::close(args, shared); }) {
-      if (leader) Kernel::close(args, shared);
+    if constexpr (requires { Kernel::close(args, task, shared); }) {
+      if (leader) Kernel::close(args, task, shared);
     }
     counters.signal(task, threadIdx.x, Kernel::kThreads);
     if (leader && run.trace != nullptr) {
@@ -150,11 +150,18 @@ constexpr int stage_blocks_per_sm() {
   return Kernel::kBlocksPerSm;
 }
 
-/// Whether Kernel's tasks of a kind wait for the kernel before by themselves, where they need what
-/// it wrote. What else they read must be there when that one starts: it must be of the same run.
+/// Whether Kernel's tasks of a kind wait for the kernel before by themselves.
 template <class Kernel>
 constexpr bool waits_itself(TaskKind kind) {
   if constexpr (requires { Kernel::waits_itself(kind); }) return Kernel::waits_itself(kind);
+  return false;
+}
+
+/// Whether they do so only where they need what it wrote. What else they read must be there when
+/// that one starts: it must be of the same run.
+template <class Kernel>
+constexpr bool reads_ahead(TaskKind kind) {
+  if constexpr (requires { Kernel::reads_ahead(kind); }) return Kernel::reads_ahead(kind);
   return false;
 }
 

@@ -25,9 +25,10 @@ __device__ inline std::uint32_t num_filter_tasks(const TaskArgs& a) {
   return static_cast<std::uint32_t>(down * a.filter_channel_chunks);
 }
 
-/// Called with every filter task of a run, not with those that are computed again.
-__device__ inline void prepare_redo(const Task& task, FilterFooter& footer) {
-  if (task.block == 0 && threadIdx.x == 0) footer.tasks_taken = footer.tasks_redone = 0;
+/// Called with every task of a kind that makes operands, not with those that are computed again.
+__device__ inline void prepare_redo(const Task& task, OperandFooter& footer) {
+  if (task.group == 0 && task.block == 0 && threadIdx.x == 0)
+    footer.tasks_taken = footer.tasks_redone = 0;
 }
 
 /// The scales with which a run is to be computed again; 0 where the guess was right.
@@ -37,7 +38,7 @@ struct CorrectedScales {
 /// Kernel's guesses, and what filter tasks noted in the footer and others in a.x_magnitudes. Called
 /// by all threads of a block.
 template <class Kernel>
-__device__ inline CorrectedScales corrected_scales(const TaskArgs& a, const FilterFooter& footer,
+__device__ inline CorrectedScales corrected_scales(const TaskArgs& a, const OperandFooter& footer,
                                                    std::uint32_t num_inputs) {
   const LargestNoted most = largest_noted<Kernel::kThreads>(
       footer.most, a.w != nullptr ? num_filter_tasks(a) : 0, a.x_magnitudes, num_inputs);
@@ -45,21 +46,18 @@ __device__ inline CorrectedScales corrected_scales(const TaskArgs& a, const Filt
           corrected_scale(Kernel::kInputGuess, most.inputs)};
 }
 
-/// All filter tasks once more, with another scale. A block that waits for the others waits for
-/// tasks only that they have begun.
-template <class Kernel>
-__device__ inline void redo_filters(TaskArgs a, FilterFooter& footer, float scale,
-                                    std::byte* shared) {
-  const std::uint32_t num_tasks = num_filter_tasks(a);
-  a.w_scale = scale;
+/// All tasks of a kind that makes operands once more, with the scales of `a`. A block that waits
+/// for the others waits for tasks only that they have begun.
+template <class Kernel, TaskKind kKind>
+__device__ inline void redo_tasks(const TaskArgs& a, OperandFooter& footer, std::uint32_t num_tasks,
+                                  std::byte* shared) {
   __shared__ std::uint32_t taken;
   for (;;) {
     if (threadIdx.x == 0) taken = DeviceSync::fetch_add_relaxed(footer.tasks_taken, 1);
     __syncthreads();
     const std::uint32_t block = taken;
     if (block >= num_tasks) break;
-    Kernel::template run_once<TaskKind::filter_transform>(
-        a, Task{.kind = TaskKind::filter_transform, .block = block}, shared);
+    Kernel::template run_once<kKind>(a, Task{.kind = kKind, .block = block}, shared);
     __syncthreads();
     if (threadIdx.x == 0) DeviceSync::add_release(footer.tasks_redone, 1);
   }

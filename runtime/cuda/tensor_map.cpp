@@ -13,6 +13,8 @@
 namespace megaconv::cuda {
 namespace {
 
+constexpr cuuint64_t kNumberBytes = 2;
+
 // A function of the driver, which this library is not linked to.
 template <class Function>
 Function driver_function(const char* name) {
@@ -80,13 +82,15 @@ CUtensorMap tiled_tensor(const char* name, const ConvProblem& problem, const voi
 
 }  // namespace
 
-CUtensorMap input_tensor(const ConvProblem& p, const void* x, int slab_channels, int places) {
+CUtensorMap pixel_tensor(const ConvProblem& p, const void* x, std::int64_t pixel_numbers,
+                         int slab_channels, int places) {
   check_whole_octets("x", x);
   static const auto encode =
       driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
   constexpr cuuint32_t kRank = 4;
-  const cuuint64_t pixel_bytes = u64(p.c) * size_of(p.dtype), row_bytes = pixel_bytes * u64(p.w);
-  const cuuint64_t sizes[kRank] = {u64(p.c), u64(p.w), u64(p.h), u64(p.n)};
+  const cuuint64_t pixel_bytes = u64(pixel_numbers) * kNumberBytes;
+  const cuuint64_t row_bytes = pixel_bytes * u64(p.w);
+  const cuuint64_t sizes[kRank] = {u64(pixel_numbers), u64(p.w), u64(p.h), u64(p.n)};
   const cuuint64_t strides[kRank - 1] = {pixel_bytes, row_bytes, row_bytes * u64(p.h)};
   // Rows begin with the padding, which the row before ends with; so do images.
   const int lower[] = {static_cast<int>(-p.pad_w), static_cast<int>(-p.pad_h)}, upper[] = {0, 0};
@@ -100,16 +104,18 @@ CUtensorMap input_tensor(const ConvProblem& p, const void* x, int slab_channels,
   return map;
 }
 
-CUtensorMap filter_tensor(const ConvProblem& p, const void* w, int slab_channels, int filters) {
-  const cuuint64_t tap_bytes = u64(p.c) * size_of(p.dtype);
+CUtensorMap filter_tensor(const ConvProblem& p, const void* w, std::int64_t tap_numbers,
+                          int slab_channels, int filters) {
+  const cuuint64_t tap_bytes = u64(tap_numbers) * kNumberBytes;
   return tiled_tensor<3>(
-      "w", p, w, {u64(p.c), u64(p.k), u64(p.r * p.s)}, {tap_bytes * u64(p.r * p.s), tap_bytes},
+      "w", p, w, {u64(tap_numbers), u64(p.k), u64(p.r * p.s)},
+      {tap_bytes * u64(p.r * p.s), tap_bytes},
       {static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(filters), 1},
       swizzle_of(slab_channels));
 }
 
 CUtensorMap output_tensor(const ConvProblem& p, const void* y, int filters, int cols) {
-  const cuuint64_t pixel_bytes = u64(p.k) * size_of(p.dtype), row_bytes = pixel_bytes * u64(p.q());
+  const cuuint64_t pixel_bytes = u64(p.k) * kNumberBytes, row_bytes = pixel_bytes * u64(p.q());
   return tiled_tensor<4>("y", p, y, {u64(p.k), u64(p.q()), u64(p.p()), u64(p.n)},
                          {pixel_bytes, row_bytes, row_bytes * u64(p.p())},
                          {static_cast<cuuint32_t>(filters), static_cast<cuuint32_t>(cols), 1, 1},

@@ -11,13 +11,16 @@ namespace megaconv::cuda {
 
 // All throw Error(invalid_argument) for an address that is no multiple of 16.
 
-/// x of a problem in NHWC: `places` pixels in the order of the places of a stripe with all columns
-/// (mapping/stripes.hpp), gaps included, in a slab of 32 or 64 channels.
-CUtensorMap input_tensor(const ConvProblem& problem, const void* x, int slab_channels, int places);
+/// x of a problem in NHWC, or what was made of it, with so many 16-bit numbers a pixel: `places`
+/// pixels in the order of the places of a stripe with all columns (mapping/stripes.hpp), gaps
+/// included, in a slab of 32 or 64 channels.
+CUtensorMap pixel_tensor(const ConvProblem& problem, const void* x, std::int64_t pixel_numbers,
+                         int slab_channels, int places);
 
-/// w of a problem in NHWC: a tap of `filters` filters, in a slab of 32 or 64 channels.
-CUtensorMap filter_tensor(const ConvProblem& problem, const void* w, int slab_channels,
-                          int filters);
+/// w of a problem in NHWC, or what was made of it, with so many 16-bit numbers a tap: a tap of
+/// `filters` filters, in a slab of 32 or 64 channels.
+CUtensorMap filter_tensor(const ConvProblem& problem, const void* w, std::int64_t tap_numbers,
+                          int slab_channels, int filters);
 
 /// y of a problem in NHWC: `cols` columns of a row, each with `filters` filters in rows of 128
 /// bytes.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "mapping/tiling.hpp"
+
 namespace megaconv::sim {
 namespace {
 
@@ -86,15 +88,23 @@ void Demands::set_up_direct() {
   const double element = d(std::uint64_t{size_of(p.dtype)});
   const bool fused = tiling_.m != 0;  // Winograd in one task
   const double groups = tiling_.num_groups;
-  const double x_bytes = d(p.x_size()) * element;
-  x_part_ = x_bytes / groups;
+  const std::uint32_t copies = tiling_.input_tasks;  // of a group's input
+  x_part_ = d(p.x_size()) * element / groups / std::max(1u, copies);
   const double rows = fused ? tiling_.m : tiling_.rows_per_group;
   const double halo =
       std::max(0.0, d(p.filter_extent_h()) - d(p.stride_h)) / (rows * d(p.stride_h));
-  x_border_ = x_part_ * std::min(2.0, halo);
+  x_border_ = copies > 0 ? 0 : x_part_ * std::min(2.0, halo);
   y_part_ = d(p.y_size()) * element / groups / tiling_.gemm_tasks;
-  x_ = add_regions(tiling_.num_groups, x_part_);
+  x_ = add_regions(tiling_.num_groups * std::max(1u, copies), x_part_);
   y_ = add_regions(tiling_.num_groups * tiling_.gemm_tasks, y_part_);
+  double input_bytes = x_part_ + x_border_;  // that a direct task reads
+  if (copies > 0) {
+    v_read_ = input_bytes = d(input_copy_bytes(tiling_)) / groups;
+    v_part_ = v_read_ / copies;
+    v_ = add_regions(tiling_.num_groups, v_read_);
+    operations_[index(TaskKind::input_transform)] = x_part_ / element;
+    l2_bytes_[index(TaskKind::input_transform)] = x_part_ + v_part_;
+  }
   // F(2x2, 3x3) multiplies 16 times where the direct sum multiplies 36 times.
   const double share = fused ? tiling_.num_positions() / (d(p.r * p.s) * tiling_.m * tiling_.m) : 1;
   operations_[index(TaskKind::direct)] = p.flops() * share / groups / tiling_.gemm_tasks;
@@ -103,7 +113,7 @@ void Demands::set_up_direct() {
         d(tiling_.u_bytes()) / element / tiling_.num_filter_tasks;
   }
   l2_bytes_[index(TaskKind::direct)] =
-      x_part_ + x_border_ + u_part_ + y_part_ + (p.epilogue.residual ? y_part_ : 0);
+      input_bytes + u_part_ + y_part_ + (p.epilogue.residual ? y_part_ : 0);
 }
 
 // Tiles of a group as a share of a whole one. A GPU's task has one shape, whatever is in it; but
@@ -137,16 +147,20 @@ void Demands::list_touches(const Task& task, std::vector<Touch>& touches) const 
       return touch_filters(task, touches);
     case TaskKind::input_transform:
       touch_input(task, touches);
-      return touch(v_[task.group % tiling_.v_slots], true, v_part_ * share);
+      return touch(v_[task.group % v_.count], true, v_part_ * share);
     case TaskKind::gemm:
-      touch(v_[task.group % tiling_.v_slots], false, v_read_ * share, ReuseType::products);
+      touch(v_[task.group % v_.count], false, v_read_ * share, ReuseType::products);
       touch(u_[task.block], false, u_part_, ReuseType::filters);
       return touch(m_[task.group % tiling_.m_slots], true, m_written_ * share);
     case TaskKind::output_transform:
       touch(m_[task.group % tiling_.m_slots], false, m_read_ * share, ReuseType::products);
       return touch(y_[task.group * tiling_.output_tasks + task.block], true, y_part_ * share);
     case TaskKind::direct:
-      touch_input(task, touches);
+      if (v_.count > 0) {
+        touch(v_[task.group], false, v_read_, ReuseType::input_rows);
+      } else {
+        touch_input(task, touches);
+      }
       touch(u_[task.block], false, u_part_, ReuseType::filters);
       return touch(y_[task.group * tiling_.gemm_tasks + task.block], true, y_part_);
   }

@@ -3,7 +3,7 @@
 // one tap after the other.
 //
 //   U   [filter blocks][slabs of channels][taps][octets][filters][8 channels]   zero past the last
-//       channel or filter; then a FilterFooter, if numbers are scaled
+//       channel or filter; then a OperandFooter, if numbers are scaled
 //
 // Floats are scaled by a guess (scale_guess.cuh).
 #pragma once
@@ -30,9 +30,9 @@ struct ImplicitGemmFilters {
     return reinterpret_cast<Number*>(a.u) + index * block_size(a);
   }
   /// Behind the last block.
-  static __device__ FilterFooter& footer(const TaskArgs& a) {
+  static __device__ OperandFooter& footer(const TaskArgs& a) {
     const int blocks = (a.k_padded + a.filters_per_gemm_task - 1) / a.filters_per_gemm_task;
-    return *reinterpret_cast<FilterFooter*>(block(a, blocks));
+    return *reinterpret_cast<OperandFooter*>(block(a, blocks));
   }
 
   /// Some taps of a lane block of filters, in some channels: as they lie in w, on their way to
@@ -68,7 +68,7 @@ struct ImplicitGemmFilters {
     }
     publish_to_copy_engine();
     if constexpr (Numbers::kScaled) {
-      note_magnitude<kThreads>(most, &footer(a).most[index]);
+      note_magnitude<kThreads>(most.bits(), &footer(a).most[index]);
       if (index == 0 && threadIdx.x == 0) footer(a).scale = a.w_scale;
     }
   }

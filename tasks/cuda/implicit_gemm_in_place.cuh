@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implicit GEMM (implicit_gemm.cuh) on tensors of 16-bit numbers in NHWC, which matrix instructions
-// can multiply as they are: the copy engine brings x and w, and no thread touches an element.
+// Implicit GEMM (implicit_gemm.cuh) in NHWC on operands that lie in global memory as matrix
+// instructions multiply them: 16-bit tensors themselves, or copies of float tensors
+// (operand_rows.cuh). The copy engine brings them, and no thread touches an element.
 //
 // It walks through the pixels of x in the order of places, gaps included, for which it writes zeros
 // (tensor maps of kind im2col; runtime/cuda/tensor_map.hpp makes them). A slab of channels
 // (mapping/stripes.hpp) is a row, whose octets the copy engine permutes and the matrix instruction
-// puts back in order, so that neither meets bank conflicts. Outputs leave by it, too.
+// puts back in order, so that neither meets bank conflicts. Outputs of 16 bits leave by it, too.
 //
 //   copiers    two threads, one for x and one for w
 //   consumers  two warpgroups, each: products of 64 filters and half the places of a tile
-//   storers    a warp for each of these: outputs to y, while the next tile is multiplied
+//   storers    a warp for each of these: outputs to y, while the next tile is multiplied; floats
+//              are stored by the consumers, whom the storers only tell where
 //
 // What is read most often is w, by every tile; so a tile has few filters and many places. Their
 // number divides a task evenly; consumers are compiled for every such width.
@@ -20,6 +22,7 @@
 #include "mapping/stripes.hpp"
 #include "tasks/cuda/implicit_gemm_walk.cuh"
 #include "tasks/cuda/matrix_numbers.cuh"
+#include "tasks/cuda/operand_rows.cuh"
 #include "tasks/cuda/stage_ring.cuh"
 #include "tasks/cuda/task_args.hpp"
 #include "tasks/cuda/tensor_copy.cuh"
@@ -31,6 +34,9 @@ namespace megaconv::cuda {
 template <class Numbers>
 struct ImplicitGemmInPlaceTask {
   using Number = typename Numbers::Number;
+  using Stored = typename Numbers::Stored;
+  static_assert(!Numbers::kSplit);
+  static constexpr bool kFloats = std::is_same_v<Stored, float>;
   static constexpr int kFilters = 64;
   // Two warps copy, two store.
   static constexpr int kHelpers = 128, kConsumers = 256, kThreads = kHelpers + kConsumers;
@@ -42,6 +48,8 @@ struct ImplicitGemmInPlaceTask {
   // Octets of filters of a place, permuted against bank conflicts.
   static constexpr int kOctets = kFilters / 8;
   using OutputRow = uint4[kOctets];
+  // What is kept of a place of a tile: its outputs, or which pixel of y it is, -1 if none.
+  using OutputPlace = std::conditional_t<kFloats, std::int32_t, OutputRow>;
   static __device__ int permuted(int place, int octet) { return octet ^ place % kOctets; }
 
   // Taps by which the first consumers keep ahead of the second, so that one warpgroup multiplies
@@ -59,9 +67,9 @@ struct ImplicitGemmInPlaceTask {
   };
   struct Shared {
     Barriers& barriers;
-    std::byte* x;        // [input_stages][input_bytes]
-    std::byte* u;        // [filter_stages][tap_bytes]
-    OutputRow* outputs;  // [2][tile_places / 2]
+    std::byte* x;          // [input_stages][input_bytes]
+    std::byte* u;          // [filter_stages][tap_bytes]
+    OutputPlace* outputs;  // [2][tile_places / 2]
     int row_bytes, tap_bytes, input_bytes;
     int input_stages, filter_stages;
     /// Of a block's dynamic shared memory, which begins anywhere.
@@ -74,8 +82,9 @@ struct ImplicitGemmInPlaceTask {
       input_bytes = (input_bytes + kWithinSpan) & ~kWithinSpan;
       const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(begin));
       x = begin + ((address + sizeof(Barriers) + kWithinSpan) & ~kWithinSpan) - address;
-      outputs = reinterpret_cast<OutputRow*>(x);
-      x += a.tile_places * sizeof(OutputRow);
+      outputs = reinterpret_cast<OutputPlace*>(x);
+      const int output_bytes = a.tile_places * static_cast<int>(sizeof(OutputPlace));
+      x += (output_bytes + kWithinSpan) & ~kWithinSpan;
       const auto room = static_cast<int>(begin + kSharedBytesInPlace - x);
       const int with_all = (room - slabs(a) * a.r * a.s * tap_bytes) / input_bytes;
       const int with_few = (room - kLeastFilterBytes) / input_bytes;
@@ -111,18 +120,24 @@ struct ImplicitGemmInPlaceTask {
     }
   };
 
+  /// All threads call wait() before they touch what kernels before have written.
+  template <class Wait>
   static __device__ __forceinline__ void run(const TaskArgs& a, const Walk& walk,
-                                             const Shared& shared) {
+                                             const Shared& shared, Wait&& wait) {
     Barriers& barriers = shared.barriers;
     if (threadIdx.x == 0) {
       barriers.input.init(1, kConsumers / 32);
       barriers.filter.init(1, kConsumers / 32);
       barriers.lead.init(128 / 32, 1);
-      for (auto& output : barriers.output) output.init(128 / 32, 1);
+      constexpr int kWarps = 128 / 32;
+      for (auto& output : barriers.output) {
+        output.init(kFloats ? 1 : kWarps, kFloats ? kWarps : 1);
+      }
       ::cuda::ptx::fence_mbarrier_init(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster);
     }
     ::cuda::ptx::fence_proxy_async();
     __syncthreads();
+    wait();
     if (threadIdx.x < kHelpers) {
       decrease_registers<kHelperRegisters>();
       if (threadIdx.x == 0) {
@@ -130,7 +145,12 @@ struct ImplicitGemmInPlaceTask {
       } else if (threadIdx.x == 32) {
         copy_filters(a, walk, shared);
       } else if (threadIdx.x >= 64) {
-        store_outputs(a, walk, static_cast<int>(threadIdx.x) / 32 - 2, shared);
+        const int warpgroup = static_cast<int>(threadIdx.x) / 32 - 2;
+        if constexpr (kFloats) {
+          find_outputs(a, walk, warpgroup, shared);
+        } else {
+          store_outputs(a, walk, warpgroup, shared);
+        }
       }
       __syncwarp();
       increase_registers<kLaunchRegisters>();
@@ -204,18 +224,26 @@ struct ImplicitGemmInPlaceTask {
                                                  const Shared& shared) {
     const int warpgroup = warpgroup_index() - kHelpers / 128;
     auto& ring = shared.barriers.output[warpgroup];
-    const float2 bias = own_bias(a, walk.first_k);
+    const Finish finish(a, walk.first_k);
     typename StageRing<kMostInputStages>::Cursor input;
     typename StageRing<kMostFilterStages>::Cursor filter;
     StageRing<1>::Cursor output;
     float sums[kWidth / 2] = {};
     for (int tile = 0; tile < walk.num_tiles; ++tile) {
       multiply<kWidth>(a, walk, warpgroup * kWidth, input, filter, sums, shared);
-      ring.wait_empty(output);
-      put_outputs<kWidth>(a.relu, bias, sums, shared.outputs + warpgroup * kWidth);
-      ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
+      OutputPlace* const outputs = shared.outputs + warpgroup * kWidth;
+      if constexpr (kFloats) {
+        ring.wait_full(output);
+        store_floats<kWidth>(a, walk.first_k, finish, sums, outputs);
+      } else {
+        ring.wait_empty(output);
+        put_outputs<kWidth>(finish, sums, outputs);
+        ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
+      }
       __syncwarp();
-      if (threadIdx.x % 32 == 0) ring.arrive_full(output.stage);
+      if (threadIdx.x % 32 == 0) {
+        kFloats ? ring.arrive_empty(output.stage) : ring.arrive_full(output.stage);
+      }
       output.advance();
     }
   }
@@ -275,15 +303,83 @@ struct ImplicitGemmInPlaceTask {
     for (; pending > 0; --pending) release();
   }
 
-  // Of filters lane / 4 and lane / 4 + 8 of the warp's 16.
-  static __device__ float2 own_bias(const TaskArgs& a, int first_k) {
-    const auto* const bias = reinterpret_cast<const Number*>(a.bias);
-    const int k = first_k + static_cast<int>(threadIdx.x) % 128 / 32 * 16 +
-                  static_cast<int>(threadIdx.x) % 32 / 4;
-    const auto value = [&](int filter) {
-      return bias != nullptr && filter < a.k ? static_cast<float>(bias[filter]) : 0.0f;
-    };
-    return {value(k), value(k + 8)};
+  // The first of the two filters, eight apart, whose sums this thread has.
+  static __device__ int own_filter(int first_k) {
+    return first_k + static_cast<int>(threadIdx.x) % 128 / 32 * 16 +
+           static_cast<int>(threadIdx.x) % 32 / 4;
+  }
+
+  // From sums to outputs: the scales undone, the smaller factor first, so that no step overflows
+  // where the result does not; bias and ReLU.
+  class Finish {
+   public:
+    __device__ Finish(const TaskArgs& a, int first_k) : relu_(a.relu) {
+      if constexpr (Numbers::kScaled) {
+        const float of_input = 1.0f / a.x_footer->scale;
+        const float of_filter = 1.0f / footer_of_filters(a).scale;
+        first_ = fminf(of_input, of_filter), second_ = fmaxf(of_input, of_filter);
+      }
+      const auto* const bias = reinterpret_cast<const Stored*>(a.bias);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int k = own_filter(first_k) + half * 8;
+        bias_[half] = bias != nullptr && k < a.k ? static_cast<float>(bias[k]) : 0.0f;
+      }
+    }
+    /// Of the thread's first or second filter.
+    __device__ float operator()(int half, float sum) const {
+      if constexpr (Numbers::kScaled) sum = sum * first_ * second_;
+      sum += bias_[half];
+      return relu_ ? fmaxf(sum, 0.0f) : sum;
+    }
+
+   private:
+    float first_ = 1, second_ = 1, bias_[2];
+    const bool relu_;
+  };
+
+  // Where a share's outputs go, for the consumers that have their sums.
+  static __device__ void find_outputs(const TaskArgs& a, const Walk& walk, int warpgroup,
+                                      const Shared& shared) {
+    auto& ring = shared.barriers.output[warpgroup];
+    const int lane = static_cast<int>(threadIdx.x) % 32, width = a.tile_places / 2;
+    StageRing<1>::Cursor at;
+    for (int tile = 0; tile < walk.num_tiles; ++tile, at.advance()) {
+      const int first = walk.first_place + tile * a.tile_places + warpgroup * width;
+      ring.wait_empty(at);
+      for (int i = lane; i < width; i += 32) {
+        const Stripes::Position at_place = a.stripes.position(first + i);
+        const bool exists = first + i < walk.end_place && at_place.row < a.p && at_place.col < a.q;
+        shared.outputs[warpgroup * width + i] =
+            exists ? (at_place.image * a.p + at_place.row) * a.q + at_place.col : -1;
+      }
+      __syncwarp();
+      if (lane == 0) ring.arrive_full(at.stage);
+    }
+  }
+
+  // Stores a warpgroup's sums, eight neighbouring filters of a place at a time, which are a sector
+  // of memory; they are zero then.
+  template <int kWidth>
+  static __device__ __forceinline__ void store_floats(const TaskArgs& a, int first_k,
+                                                      const Finish& finish,
+                                                      float (&sums)[kWidth / 2],
+                                                      const std::int32_t* pixels) {
+    const int k = own_filter(first_k), pair = static_cast<int>(threadIdx.x) % 4 * 2;
+    float* const y = a.y + k;
+    const bool first = k < a.k, second = k + 8 < a.k;
+#pragma unroll
+    for (int i = 0; i < kWidth / 8; ++i) {
+      const int2 both = *reinterpret_cast<const int2*>(&pixels[i * 8 + pair]);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int pixel = j == 0 ? both.x : both.y;
+        float* const to = y + static_cast<std::int64_t>(pixel) * a.k;
+        if (pixel >= 0 && first) to[0] = finish(0, sums[i * 4 + j]);
+        if (pixel >= 0 && second) to[8] = finish(1, sums[i * 4 + 2 + j]);
+        sums[i * 4 + j] = sums[i * 4 + 2 + j] = 0.0f;
+      }
+    }
   }
 
   // Four matrices of 8 x 8 numbers of 16 bits, of which thread 4 i + j has row i, columns 2 j and
@@ -299,7 +395,7 @@ struct ImplicitGemmInPlaceTask {
   // Rounds a warpgroup's sums and puts them where storers find them; the sums are zero then. This
   // thread has, of filters f and f + 8, places 8 i + 2 q and the next.
   template <int kWidth>
-  static __device__ __forceinline__ void put_outputs(bool relu, float2 bias,
+  static __device__ __forceinline__ void put_outputs(const Finish& finish,
                                                      float (&sums)[kWidth / 2],
                                                      OutputRow* outputs) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -313,11 +409,9 @@ struct ImplicitGemmInPlaceTask {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         float* const two = &sums[place / 2 + i * 2];
-        const float add = i % 2 == 0 ? bias.x : bias.y;
-        float first = two[0] + add, second = two[1] + add;
+        const Vec<2, Number> both{{static_cast<Number>(finish(i % 2, two[0])),
+                                   static_cast<Number>(finish(i % 2, two[1]))}};
         two[0] = two[1] = 0.0f;
-        if (relu) first = fmaxf(first, 0.0f), second = fmaxf(second, 0.0f);
-        const Vec<2, Number> both{{static_cast<Number>(first), static_cast<Number>(second)}};
         pairs[i] = *reinterpret_cast<const std::uint32_t*>(&both);
       }
       store_transposed(to + place * kOctets, pairs);

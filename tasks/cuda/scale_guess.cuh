@@ -13,18 +13,18 @@ struct ScaleGuess {
   float scale, least, most;
 };
 
-/// What filter tasks leave behind U.
-struct FilterFooter {
-  float scale;                              ///< of U
-  std::uint32_t tasks_taken, tasks_redone;  ///< whoever computes U again counts here
-  MagnitudeBits most[1];                    ///< [filter tasks] largest magnitude that each met
+/// What filter tasks leave behind U, and input tasks of implicit GEMM beside V.
+struct OperandFooter {
+  float scale;
+  std::uint32_t tasks_taken, tasks_redone;  ///< whoever computes the operands again counts here
+  MagnitudeBits most[1];                    ///< [tasks] largest magnitude that each met
 };
 
 /// Stores the largest magnitude that the threads of a block met. Called by all of them.
 template <int kThreads>
-__device__ inline void note_magnitude(const LargestFinite& own, MagnitudeBits* block_magnitude) {
+__device__ inline void note_magnitude(MagnitudeBits own, MagnitudeBits* block_magnitude) {
   __shared__ MagnitudeBits of_warp[kThreads / 32];
-  const MagnitudeBits most = __reduce_max_sync(0xffffffffu, own.bits());
+  const MagnitudeBits most = __reduce_max_sync(0xffffffffu, own);
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = most;
   __syncthreads();
   if (threadIdx.x == 0) {

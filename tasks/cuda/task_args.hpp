@@ -10,7 +10,8 @@
 //   tasks
 //       openCNN    see mapping/opencnn_blocking.hpp
 //       implicit GEMM  see tasks/cuda/implicit_gemm_filter.cuh
-//   V              [v_slots][alpha^2][C'][tiles]           zero past C
+//   V   implicit GEMM  see tasks/cuda/implicit_gemm_input.cuh
+//       Winograd   [v_slots][alpha^2][C'][tiles]           zero past C
 //   M   NHWC       [m_slots][alpha^2][tiles][K']
 //       NCHW       [m_slots][alpha^2][K'][tiles]
 //
@@ -29,6 +30,8 @@ namespace megaconv::cuda {
 /// Threads of one worker (thread block), for every task kind.
 inline constexpr int kBlockThreads = 256;
 
+struct OperandFooter;  // scale_guess.cuh
+
 struct TaskArgs {
   // Device pointers; those that the run does not use are null. Tensors are of the problem's storage
   // type, which is float unless products are of FP16 or BF16 numbers.
@@ -41,6 +44,7 @@ struct TaskArgs {
   // finite |x| of each group (implicit GEMM), |V| of each input task (Winograd), as bits.
   float x_scale, w_scale;
   std::uint32_t* x_magnitudes;
+  OperandFooter* x_footer;  // implicit GEMM, of V; x_magnitudes is in it
   float* u;
   float* v;
   float* m;
@@ -66,8 +70,9 @@ struct TaskArgs {
 
   // Implicit GEMM with operands in place: places of a tile; channels of a slab; rows of a filter
   // whose input is kept at a time, and how far they reach; columns that outputs are stored by at a
-  // time; x by pixels, w by filters and taps, y by so many columns of a row.
+  // time; x or V by pixels, w by filters and taps, y by so many columns of a row.
   std::int32_t tile_places, slab_channels, rows_at_once, reach_at_once, output_cols;
+  std::int32_t input_tasks;  // of a group
   CUtensorMap x_tensor, w_tensor, y_tensor;
 };
 

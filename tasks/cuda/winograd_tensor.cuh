@@ -3,7 +3,7 @@
 // tile. The transforms themselves are those of winograd_transforms.cuh, all in FP32; only what
 // becomes of their results differs. x and w are scaled by guesses (scale_guess.cuh).
 //
-//   V, U   by positions, operands of Tile (TensorOperand); behind U a FilterFooter
+//   V, U   by positions, operands of Tile (TensorOperand); behind U a OperandFooter
 #pragma once
 
 #include <cuda/ptx>
@@ -33,9 +33,9 @@ struct WinogradTensorTransforms {
   static __device__ std::int64_t position_stride(const TaskArgs& a, int rows) {
     return static_cast<std::int64_t>(a.c_padded) * rows * Operand::kParts;
   }
-  static __device__ FilterFooter& footer(const TaskArgs& a) {
+  static __device__ OperandFooter& footer(const TaskArgs& a) {
     const int chunks = (a.k_padded + a.filters_per_gemm_task - 1) / a.filters_per_gemm_task;
-    return *reinterpret_cast<FilterFooter*>(
+    return *reinterpret_cast<OperandFooter*>(
         reinterpret_cast<__half*>(a.u) + chunks * kPositions * position_stride(a, Tile::kFilters));
   }
 
@@ -58,7 +58,7 @@ struct WinogradTensorTransforms {
       });
     }
     publish_to_copy_engine();
-    note_magnitude<kThreads>(most, &footer(a).most[block]);
+    note_magnitude<kThreads>(most.bits(), &footer(a).most[block]);
     if (block == 0 && threadIdx.x == 0) footer(a).scale = a.w_scale;
   }
 
@@ -122,7 +122,7 @@ struct WinogradTensorTransforms {
     publish_to_copy_engine();
     const std::uint32_t input_tasks = static_cast<std::uint32_t>(a.tile_chunks) *
                                       static_cast<std::uint32_t>(a.input_channel_chunks);
-    note_magnitude<kThreads>(largest, &a.x_magnitudes[group * input_tasks + block]);
+    note_magnitude<kThreads>(largest.bits(), &a.x_magnitudes[group * input_tasks + block]);
   }
 
   static constexpr int kOutputBytes = Base::kOutputBytes;

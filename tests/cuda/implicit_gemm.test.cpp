@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "mapping/stripes.hpp"
+#include "mapping/tiling.hpp"
 #include "megaconv/plan.hpp"
 #include "tasks/storage.hpp"
 #include "tests/catch.hpp"
@@ -53,27 +55,55 @@ const char* const kOctetShapes[] = {
     "n2c16h6w5k64p0",       "n40c32h14k192",           "n3c128h57w56k64", "n1c16h20w21k200r3s5",
     "n2c8h9w140k72r5d3"};
 
-// One layer against double, in every launch, which all give the same bits.
-template <class T = float>
-void check_launches(const std::string& text, Precision precision, double most_l2) {
+// One layer against double, in every launch, whose plan plan_of(problem, launch) is; those of one
+// tiling all give the same bits.
+template <class T = float, class PlanOf>
+void check_launches(const std::string& text, double most_l2, PlanOf&& plan_of) {
   const Layer layer(parse_problem(text), false);
   std::vector<double> magnitude;
   const std::vector<double> truth = layer.reference(&magnitude);
   DeviceLayer<T> device(layer);
   std::vector<T> first;
+  Tiling of_first;
   for (const CudaLaunch launch : kLaunches) {
-    PlanOptions options = implicit_gemm(launch);
-    options.tiling.precision = precision;
-    const Plan plan = Plan::create(layer.problem, options);
+    const Plan plan = plan_of(layer.problem, launch);
     const Tiling& tiling = plan.lowering().graph.tiling;
     const std::vector<T> y = device.run(plan);
     const ErrorReport report = compare(tiling, y.data(), truth.data(), magnitude.data());
-    CAPTURE(text, to_string(tiling.arithmetic), static_cast<int>(launch), to_string(report));
+    CAPTURE(text, to_string(tiling), static_cast<int>(launch), to_string(report));
     CHECK(report.relative_l2 <= most_l2);
     CHECK(error_bound(tiling).covers(report));
-    if (first.empty()) first = y;
-    CHECK(std::memcmp(y.data(), first.data(), y.size() * sizeof(T)) == 0);
+    if (first.empty()) first = y, of_first = tiling;
+    if (tiling == of_first) {
+      CHECK(std::memcmp(y.data(), first.data(), y.size() * sizeof(T)) == 0);
+    }
   }
+}
+template <class T = float>
+void check_launches(const std::string& text, Precision precision, double most_l2) {
+  check_launches<T>(text, most_l2, [precision](const ConvProblem& problem, CudaLaunch launch) {
+    PlanOptions options = implicit_gemm(launch);
+    options.tiling.precision = precision;
+    return Plan::create(problem, options);
+  });
+}
+
+// A plan whose tasks copy x and w as operands, which the heuristic would not take for little ones.
+Plan copying(const ConvProblem& problem, CudaLaunch launch, std::uint32_t places_per_group,
+             FilterMode filters = FilterMode::every_run) {
+  PlanOptions options = implicit_gemm(launch);
+  options.tiling.precision = Precision::tf32;
+  options.tiling.filters = filters;
+  Tiling tiling = Plan::create(problem, options).lowering().graph.tiling;
+  tiling.channel_blocks_per_input_task = kMostBlocksOfInputTask;
+  tiling.filter_blocks_per_gemm_task =
+      std::min(std::uint32_t{64} / Tiling::kLaneBlock, tiling.filter_blocks());
+  tiling.cols_per_group = static_cast<std::uint32_t>(problem.q());
+  tiling.places_per_group = places_per_group;
+  tiling.v_slots = tiling.m_slots = 0;  // whole
+  derive_counts(tiling);
+  const TaskGraph graph = build_graph(tiling);
+  return Plan::create({graph, make_mapping(graph, {.policy = Policy::staged})}, options);
 }
 
 // In NCHW and NHWC.
@@ -138,6 +168,72 @@ TEST_CASE("cuda: implicit GEMM in place refuses tensors that are not aligned to 
 TEST_CASE("cuda: implicit GEMM at the precision of TF32 errs by what rounding x and w costs") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   check_odd_shapes(Precision::tf32, 2 * 0x1p-11);
+}
+
+TEST_CASE("cuda: implicit GEMM of copied operands errs by what rounding them costs") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  const auto check = [](const std::string& text, std::uint32_t places) {
+    // What tasks that load x cannot take is refused whoever takes it.
+    const ConvProblem problem = parse_problem(text + "+nhwc");
+    if (!operands_can_be_copied(problem) || !implicit_gemm_obstacle(problem).empty()) return;
+    check_launches(text + "+nhwc", 2 * 0x1p-11,
+                   [places](const ConvProblem& problem, CudaLaunch launch) {
+                     return copying(problem, launch, places);
+                   });
+  };
+  for (const char* text : kOddShapes) check(text, 96);
+  for (const char* text : kOctetShapes) check(text, 256);
+  check("n9c64h28k128", 1024);
+  check("n3c136h57w56k65+bias+relu", 640);
+}
+
+TEST_CASE("cuda: implicit GEMM of copied operands is exact on integers, with prepared filters, too",
+          "[sanitizer]") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  for (const char* text : {"n3c20h13w9k37+bias+relu+nhwc", "n2c70h17w130k140+nhwc"}) {
+    const Layer layer(parse_problem(text), true);
+    const std::vector<double> truth = layer.reference();
+    DeviceLayer device(layer);
+    for (const std::uint32_t places : {32u, 96u, 160u, 288u, 512u}) {
+      for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
+        const std::vector<float> y = device.run(copying(layer.problem, launch, places));
+        CAPTURE(text, places, static_cast<int>(launch));
+        CHECK(std::equal(y.begin(), y.end(), truth.begin()));
+      }
+    }
+    const std::vector<float> y =
+        device.run_prepared(copying(layer.problem, CudaLaunch::staged, 96, FilterMode::prepared));
+    CHECK(std::equal(y.begin(), y.end(), truth.begin()));
+  }
+}
+
+TEST_CASE("cuda: implicit GEMM of copied operands is as accurate at any magnitude, and keeps NaN") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  for (const int exponent : {-100, -60, -20, -10, -6, 0, 5, 7, 8, 9, 10, 40, 90}) {
+    Layer layer(parse_problem("n2c70h21w18k140+nhwc"), false);
+    for (float& value : layer.x) value = std::ldexp(value, exponent);
+    for (float& value : layer.w) value = std::ldexp(value, -exponent / 2);
+    std::vector<double> magnitude;
+    const std::vector<double> truth = layer.reference(&magnitude);
+    DeviceLayer device(layer);
+    for (const CudaLaunch launch : kLaunches) {
+      const Plan plan = copying(layer.problem, launch, 96);
+      const std::vector<float> y = device.run(plan);
+      const ErrorReport report =
+          compare(plan.lowering().graph.tiling, y.data(), truth.data(), magnitude.data());
+      CAPTURE(exponent, static_cast<int>(launch), to_string(report));
+      CHECK(report.relative_l2 < 2 * 0x1p-11);
+    }
+  }
+  Layer layer(parse_problem("n1c32h40k64+nhwc"), false);
+  layer.x[(20 * 40 + 20) * 32 + 5] = std::numeric_limits<float>::quiet_NaN();
+  DeviceLayer device(layer);
+  const std::vector<float> y = device.run(copying(layer.problem, CudaLaunch::staged, 96));
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const std::size_t row = i / 64 / 40, col = i / 64 % 40;
+    const bool touched = row >= 19 && row <= 21 && col >= 19 && col <= 21;
+    CHECK(std::isfinite(y[i]) == !touched);
+  }
 }
 
 TEST_CASE("cuda: implicit GEMM is FP32-accurate on odd shapes, in every layout and launch") {

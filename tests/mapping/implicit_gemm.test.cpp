@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implicit GEMM's stripes and tilings, without a GPU.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -137,15 +138,59 @@ TEST_CASE("Implicit GEMM reads 16-bit tensors of whole octets in place, in one s
   }
 }
 
+TEST_CASE("At the precision of TF32 implicit GEMM copies large operands in stages, in NHWC") {
+  TilingOptions options;
+  options.precision = Precision::tf32;
+  CHECK_FALSE(has_input_tasks(tiling_of("n64c256h56k256+nhwc", options)));  // no room for a copy
+  options.whole_tensors = true;
+  for (const char* text : {"n64c256h56k256+nhwc", "n64c32h208k64+nhwc", "n64c70h56k100+nhwc"}) {
+    const Tiling tiling = tiling_of(text, options);
+    CAPTURE(text, to_string(tiling));
+    REQUIRE(has_input_tasks(tiling));
+    CHECK(reads_in_place(tiling));
+    const std::uint64_t pixels =
+        static_cast<std::uint64_t>(tiling.problem.n * tiling.problem.h * tiling.problem.w);
+    const std::uint64_t tasks = std::uint64_t{tiling.num_groups} * tiling.input_tasks;
+    CHECK(tasks * kPixelsOfInputTask * tiling.channel_blocks_per_input_task >=
+          pixels * tiling.channel_blocks());
+    CHECK(input_copy_bytes(tiling) >= pixels * static_cast<std::uint64_t>(tiling.problem.c) * 2);
+    const TaskGraph graph = build_graph(tiling);
+    const Lowering lowering{graph, make_mapping(graph, {.policy = Policy::staged})};
+    CHECK_FALSE(validate(graph, lowering.mapping));
+    CHECK(import_mapping(export_mapping(lowering)).graph.tiling == tiling);
+  }
+  for (const char* text : {"n64c256h56k256", "n64c256h56k256+nhwc+residual"}) {
+    CHECK_FALSE(has_input_tasks(tiling_of(text, options)));
+  }
+  options.precision = Precision::f32;
+  CHECK_FALSE(has_input_tasks(tiling_of("n64c256h56k256+nhwc", options)));
+}
+
+TEST_CASE("A direct task waits for all copies of operands") {
+  TilingOptions options;
+  options.precision = Precision::tf32;
+  options.whole_tensors = true;
+  const TaskGraph graph = build_graph(tiling_of("n64c256h56k256+nhwc", options));
+  TaskMapping mapping = make_mapping(graph, {.policy = Policy::staged});
+  REQUIRE_FALSE(validate(graph, mapping));
+  const std::uint32_t last_input = graph.gemm_id(0, 0) - 1;
+  REQUIRE(graph.tasks[last_input].kind == TaskKind::input_transform);
+  auto& order = mapping.order;
+  const auto from = std::find(order.begin(), order.end(), last_input);
+  std::rotate(from, from + 1, order.end());  // last of all
+  CHECK(validate(graph, mapping));
+}
+
 TEST_CASE("Tiles of tensors in place share a group evenly, in whole steps") {
   for (std::int64_t places = 1; places <= 3000; ++places) {
-    const std::int64_t tile = tile_places_in_place(places);
+    const std::int64_t tile = tile_places_in_place(places, kMostReachInPlace);
     CAPTURE(places, tile);
     CHECK(tile % kPlaceStepInPlace == 0);
     CHECK(tile <= kMostPlacesInPlace);
     const std::int64_t tiles = (places + tile - 1) / tile;
     CHECK(tiles == (places + kMostPlacesInPlace - 1) / kMostPlacesInPlace);
     CHECK(tiles * (tile - kPlaceStepInPlace) < places);
+    CHECK(tile_places_in_place(places, kMostReachInPlace + 1) <= 384);
   }
 }
 
