@@ -151,7 +151,8 @@ double best_cut(Tiling& tiling, const TilingOptions& options, const Target& targ
   Tiling with_copies = tiling;
   with_copies.channel_blocks_per_input_task = kMostBlocksOfInputTask;
   const double with_copies_us = cut(with_copies, options, target);
-  if (with_copies_us >= us) return us;
+  const bool can_load = stripe_obstacle(tiling.problem, false, tiling.cols_per_group).empty();
+  if (can_load && with_copies_us >= us) return us;
   tiling = with_copies;
   return with_copies_us;
 }

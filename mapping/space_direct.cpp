@@ -44,7 +44,9 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
   const auto cols_of = [problem](const Configuration& c) {
     return c.get(Parameter::cols).value_or(problem.q());
   };
-  const std::uint64_t step = place_step(operands_in_place(problem));
+  // Where tasks load the operands or copy them, a step is that of either.
+  const std::uint64_t step =
+      place_step(operands_in_place(problem) || operands_can_be_copied(problem));
   return {
       rule(Parameter::gemm_filters,
            [=](std::int64_t filters, const Configuration&) {
@@ -62,9 +64,12 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
       most(Algorithm::implicit_gemm, Parameter::cols, "the columns of y",
            [problem](const Configuration&) { return u64(problem.q()); }),
       rule(Parameter::cols,
-           [=](std::int64_t cols, const Configuration&) {
+           [=](std::int64_t cols, const Configuration& c) {
+             const bool staged =
+                 c.get(Parameter::launch) == static_cast<std::int64_t>(CudaLaunch::staged);
+             const bool copied = staged && operands_can_be_copied(problem) && cols == problem.q();
              const std::string obstacle =
-                 stripe_obstacle(problem, operands_in_place(problem), cols);
+                 stripe_obstacle(problem, operands_in_place(problem) || copied, cols);
              return obstacle.empty() ? obstacle : std::to_string(cols) + obstacle;
            }),
       most(Algorithm::implicit_gemm, Parameter::places, "the places of a stripe in whole steps",
@@ -143,18 +148,22 @@ AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& tar
       arithmetic_need(options.algorithm, 0, problem.dtype, options.arithmetic).empty();
   if (!possible) return space;
   const Tiling chosen = make_tiling(problem, options, target);
+  options.whole_tensors = true;  // in stages
+  const Tiling chosen_in_stages = make_tiling(problem, options, target);
   const std::uint64_t q = u64(problem.q());
   const std::uint64_t stripes = ceil_div(q, std::uint64_t{chosen.cols_per_group});
   Axis filters{Parameter::gemm_filters, at_most({4, 8}, chosen.filter_blocks())};
   Axis cols{Parameter::cols, {}}, places{Parameter::places, {}};
-  insert(filters, chosen.filter_blocks_per_gemm_task);
-  insert(cols, chosen.cols_per_group);
+  for (const Tiling& tiling : {chosen, chosen_in_stages}) {
+    insert(filters, tiling.filter_blocks_per_gemm_task);
+    insert(cols, tiling.cols_per_group);
+    insert(places, tiling.places_per_group);
+  }
   if (!operands_in_place(problem)) {
     for (const std::uint64_t num : {stripes + 1, stripes + 2, 2 * stripes}) {
       insert(cols, static_cast<std::int64_t>(ceil_div(q, num)));
     }
   }
-  insert(places, chosen.places_per_group);
   for (const std::int64_t num : {1, 2, 3, 4, 6, 8, 12, 16, 32}) insert(places, 128 * num);
   add_orders(space,
              {{Parameter::algo, {static_cast<std::int64_t>(Algorithm::implicit_gemm)}},

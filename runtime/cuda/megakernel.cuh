@@ -78,8 +78,8 @@ __device__ __forceinline__ void run_task(const TaskArgs& args, const Task& task,
 /// Programmatic dependent launch (sm_90): blocks of a kernel that was launched so may start before
 /// the kernel in front of it has ended, as soon as all blocks of that one have called
 /// let_next_start(); wait_for_kernel_before() then waits for its end and its stores. Both do
-/// nothing for kernels launched otherwise. In this order, all that came before the one in front has
-/// ended when a kernel starts.
+/// nothing for kernels launched otherwise. Called in this order, they see to it that all that came
+/// before the one in front has ended when a kernel starts.
 __device__ inline void wait_for_kernel_before() {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
@@ -158,7 +158,7 @@ constexpr bool waits_itself(TaskKind kind) {
 }
 
 /// Whether they do so only where they need what it wrote. What else they read must be there when
-/// that one starts: it must be of the same run.
+/// that one lets them start: it must be of the same run, and have waited first.
 template <class Kernel>
 constexpr bool reads_ahead(TaskKind kind) {
   if constexpr (requires { Kernel::reads_ahead(kind); }) return Kernel::reads_ahead(kind);

@@ -53,8 +53,9 @@ struct ImplicitGemmInPlaceTask {
   static __device__ int permuted(int place, int octet) { return octet ^ place % kOctets; }
 
   // Taps by which the first consumers keep ahead of the second, so that one warpgroup multiplies
-  // while the other hands over its outputs.
-  static constexpr int kLead = 3;
+  // while the other hands over its outputs. Meanwhile the second ones hold kPending taps, so there
+  // must be as many stages of filters as both together.
+  static constexpr int kLead = 3, kPending = 3;
 
   // Shared memory is cut as a plan needs it: input stages, outputs, and for w what is left.
   static constexpr int kLeastInputStages = 2, kMostInputStages = 4;
@@ -258,7 +259,6 @@ struct ImplicitGemmInPlaceTask {
     Barriers& barriers = shared.barriers;
     if (walk.keeps_filters(shared)) filter = {};
     // Taps that are being multiplied, at most kPending; those before are given back.
-    constexpr int kPending = 3;
     int pending = 0, oldest_filter = filter.stage, oldest_input = input.stage, oldest_tap = 0;
     const auto release = [&] {
       const bool speaker = threadIdx.x % 32 == 0;

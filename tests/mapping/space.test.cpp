@@ -6,6 +6,8 @@
 #include <tuple>
 
 #include "mapping/cost_model.hpp"
+#include "mapping/launch.hpp"
+#include "mapping/tiling.hpp"
 #include "megaconv/error.hpp"
 #include "megaconv/tuning.hpp"
 #include "tests/catch.hpp"
@@ -191,6 +193,23 @@ TEST_CASE("Transform tasks take a group's tiles or fewer, on CUDA in runs of fou
   TilingOptions whole = parts.tiling;
   whole.tiles_per_transform_task = 112;
   CHECK(make_tiling(kProblem, whole, kCpu).tiles_per_transform_task == 56);
+}
+
+TEST_CASE("Implicit GEMM's space at the precision of TF32 has the copies that the heuristic takes",
+          "[tuning]") {
+  PlanOptions options{.backend = Backend::cuda};
+  options.tiling.algorithm = Algorithm::implicit_gemm;
+  options.tiling.precision = Precision::tf32;
+  for (const char* text : {"n64c256h56k256+nhwc", "n64c32h208k64+nhwc"}) {
+    const ConvProblem problem = parse_problem(text);
+    const Space space = make_space(problem, kHopper, with(options));
+    const Configuration heuristic = space.heuristic();
+    CAPTURE(text, to_string(heuristic));
+    CHECK(space.index_of(heuristic));
+    CHECK_FALSE(space.rejection(heuristic));
+    const LaunchChoice chosen = choose_launch(problem, apply(heuristic, options), kHopper);
+    CHECK(has_input_tasks(make_tiling(problem, chosen.options.tiling, kHopper)));
+  }
 }
 
 // Its points are few enough to look at every one.
