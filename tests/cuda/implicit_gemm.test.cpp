@@ -174,8 +174,8 @@ TEST_CASE("cuda: implicit GEMM of copied operands errs by what rounding them cos
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   const auto check = [](const std::string& text, std::uint32_t places) {
     // What tasks that load x cannot take is refused whoever takes it.
-    const ConvProblem problem = parse_problem(text + "+nhwc");
-    if (!operands_can_be_copied(problem) || !implicit_gemm_obstacle(problem).empty()) return;
+    const ConvProblem given = parse_problem(text + "+nhwc");
+    if (!operands_can_be_copied(given) || !implicit_gemm_obstacle(given).empty()) return;
     check_launches(text + "+nhwc", 2 * 0x1p-11,
                    [places](const ConvProblem& problem, CudaLaunch launch) {
                      return copying(problem, launch, places);
