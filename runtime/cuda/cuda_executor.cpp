@@ -140,6 +140,8 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
   args.m_slots = i32(tiling.m_slots);
   if (tiling.algorithm == Algorithm::winograd) {
     args.tile_chunks = i32(tiling.tile_chunks());
+  }
+  if (tiling.channel_blocks_per_input_task != 0) {
     args.input_channel_chunks =
         i32(ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_input_task));
   }
@@ -160,11 +162,7 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
       args.reach_at_once = all_rows ? args.stripes.reach : row_reach;
       args.output_cols = std::min(args.q, kOutputColsInPlace);
     }
-    if (has_input_tasks(tiling)) {
-      args.input_tasks = i32(tiling.input_tasks);
-      args.input_channel_chunks =
-          i32(ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_input_task));
-    }
+    args.input_tasks = i32(tiling.input_tasks);
   }
   args.tiles_per_transform_task = i32(tiling.tiles_per_transform_task);
   args.channels_per_input_task = i32(tiling.channel_blocks_per_input_task * block);

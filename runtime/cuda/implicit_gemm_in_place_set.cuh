@@ -13,7 +13,7 @@
 namespace megaconv::cuda {
 
 template <class Numbers>
-struct ImplicitGemmInPlaceKernel {
+struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
   using Gemm = ImplicitGemmInPlaceTask<Numbers>;
   static constexpr int kThreads = Gemm::kThreads;
   static constexpr int kBlocksPerSm = 1;
@@ -64,9 +64,7 @@ struct ImplicitGemmInPlaceKernel {
     if (scales.filters == 0.0f && scales.inputs == 0.0f) return;
     TaskArgs a = args;
     if (scales.filters != 0.0f) {
-      a.w_scale = scales.filters;
-      redo_tasks<ImplicitGemmInPlaceKernel, TaskKind::filter_transform>(
-          a, footer, num_filter_tasks(a), shared);
+      redo_filters<ImplicitGemmInPlaceKernel>(a, footer, scales.filters, shared);
     }
     if (scales.inputs != 0.0f) {
       a.x_scale = scales.inputs;
@@ -81,11 +79,6 @@ struct ImplicitGemmInPlaceKernel {
       __syncthreads();
     }
   }
-
-  // Scaled numbers from kLeast to kMost keep all bits (implicit_gemm_set.cuh).
-  static constexpr float kLeast = 0x1p-2f, kMost = 0x1p15f;
-  static constexpr ScaleGuess kInputGuess{Numbers::kScaled ? 0x1p7f : 1.0f, kLeast, kMost};
-  static constexpr ScaleGuess kFilterGuess{Numbers::kScaled ? 0x1p11f : 0.0f, kLeast, kMost};
 };
 
 template <class Numbers>

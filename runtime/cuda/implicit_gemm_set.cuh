@@ -13,18 +13,11 @@
 namespace megaconv::cuda {
 
 template <class Numbers, int kFilters, int kPlaces, Layout kLayout>
-struct ImplicitGemmKernel {
+struct ImplicitGemmKernel : ImplicitGemmGuesses<Numbers> {
   using Gemm = ImplicitGemmTask<Numbers, kFilters, kPlaces, kLayout>;
   using Shared = typename Gemm::Shared;
   static constexpr int kThreads = Gemm::kThreads;
   static constexpr int kBlocksPerSm = 1;
-
-  // Scaled numbers from kLeast to kMost keep all bits: of split ones the low halves, too, even
-  // where they are 2^3 times smaller than the largest. The guesses suit largest magnitudes of x
-  // from 2^-6 to 2^8 and of w from 2^-10 to 2^4, single numbers 2^3 less as well.
-  static constexpr float kLeast = Numbers::kSplit ? 0x1p1f : 0x1p-2f, kMost = 0x1p15f;
-  static constexpr ScaleGuess kInputGuess{Numbers::kScaled ? 0x1p7f : 1.0f, kLeast, kMost};
-  static constexpr ScaleGuess kFilterGuess{Numbers::kScaled ? 0x1p11f : 0.0f, kLeast, kMost};
 
   // x does not depend on the filters' stage.
   static constexpr bool waits_itself(TaskKind kind) { return kind == TaskKind::direct; }
@@ -61,9 +54,7 @@ struct ImplicitGemmKernel {
         corrected_scales<ImplicitGemmKernel>(a, Filters::footer(a), num_groups);
     if (scales.filters == 0.0f && scales.inputs == 0.0f) return;
     if (scales.filters != 0.0f) {
-      a.w_scale = scales.filters;
-      redo_tasks<ImplicitGemmKernel, TaskKind::filter_transform>(a, Filters::footer(a),
-                                                                 num_filter_tasks(a), shared);
+      redo_filters<ImplicitGemmKernel>(a, Filters::footer(a), scales.filters, shared);
     }
     if (scales.inputs != 0.0f) a.x_scale = scales.inputs;
     for (std::uint32_t i = blockIdx.x; i < num_tasks; i += gridDim.x) {

@@ -27,8 +27,9 @@ __device__ inline std::uint32_t num_filter_tasks(const TaskArgs& a) {
 
 /// Called with every task of a kind that makes operands, not with those that are computed again.
 __device__ inline void prepare_redo(const Task& task, OperandFooter& footer) {
-  if (task.group == 0 && task.block == 0 && threadIdx.x == 0)
+  if (task.group == 0 && task.block == 0 && threadIdx.x == 0) {
     footer.tasks_taken = footer.tasks_redone = 0;
+  }
 }
 
 /// The scales with which a run is to be computed again; 0 where the guess was right.
@@ -65,6 +66,14 @@ __device__ inline void redo_tasks(const TaskArgs& a, OperandFooter& footer, std:
     while (DeviceSync::load_acquire(footer.tasks_redone) < num_tasks) __nanosleep(100);
   }
   __syncthreads();
+}
+
+/// All filter tasks once more, with another scale, which `a` has then.
+template <class Kernel>
+__device__ inline void redo_filters(TaskArgs& a, OperandFooter& footer, float scale,
+                                    std::byte* shared) {
+  a.w_scale = scale;
+  redo_tasks<Kernel, TaskKind::filter_transform>(a, footer, num_filter_tasks(a), shared);
 }
 
 }  // namespace megaconv::cuda

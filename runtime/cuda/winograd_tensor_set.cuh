@@ -41,9 +41,7 @@ struct WinogradTensorKernel
         corrected_scales<WinogradTensorKernel>(a, Transforms::footer(a), num_groups * inputs);
     if (scales.filters == 0.0f && scales.inputs == 0.0f) return;
     if (scales.filters != 0.0f) {
-      a.w_scale = scales.filters;
-      redo_tasks<WinogradTensorKernel, TaskKind::filter_transform>(a, Transforms::footer(a),
-                                                                   num_filter_tasks(a), shared);
+      redo_filters<WinogradTensorKernel>(a, Transforms::footer(a), scales.filters, shared);
     }
     if (scales.inputs != 0.0f) a.x_scale = scales.inputs;
     const std::uint32_t gemms = tasks(parts(Transforms::kPositions, a.positions_per_gemm_task),

@@ -3,7 +3,7 @@
 // one tap after the other.
 //
 //   U   [filter blocks][slabs of channels][taps][octets][filters][8 channels]   zero past the last
-//       channel or filter; then a OperandFooter, if numbers are scaled
+//       channel or filter; then an OperandFooter, if numbers are scaled
 //
 // Floats are scaled by a guess (scale_guess.cuh).
 #pragma once

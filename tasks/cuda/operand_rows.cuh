@@ -71,18 +71,15 @@ __device__ inline MagnitudeBits convert(const TaskArgs& a, const OperandRows& ro
   return most.bits();
 }
 
-/// Pixels of x that an input task converts.
-inline constexpr int kTaskPixels = kPixelsOfInputTask;
-
 /// The `index`-th input task; past the last pixel it has nothing to do.
 template <int kThreads>
 __device__ inline void convert_input(const TaskArgs& a, std::uint32_t index) {
   const int chunks = a.input_channel_chunks, chunk = static_cast<int>(index) % chunks;
-  const int first_pixel = static_cast<int>(index) / chunks * kTaskPixels;
+  const int first_pixel = static_cast<int>(index) / chunks * kPixelsOfInputTask;
   const int first_c = chunk * a.channels_per_input_task;
   // The last task of a pixel fills the rest of its row, too.
   const int end_c = chunk + 1 == chunks ? a.c_padded : first_c + a.channels_per_input_task;
-  const int pixels = min(kTaskPixels, a.n * a.h * a.w_in - first_pixel);
+  const int pixels = min(kPixelsOfInputTask, a.n * a.h * a.w_in - first_pixel);
   const MagnitudeBits most = convert<kThreads>(
       a, {a.x, reinterpret_cast<__half*>(a.v), first_pixel, pixels, first_c, end_c}, a.x_scale);
   note_magnitude<kThreads>(most, &a.x_footer->most[index]);

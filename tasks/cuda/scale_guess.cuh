@@ -13,6 +13,16 @@ struct ScaleGuess {
   float scale, least, most;
 };
 
+/// Implicit GEMM's. Scaled numbers from kLeast to kMost keep all bits: of split ones the low
+/// halves, too, even where they are 2^3 times smaller than the largest. The guesses suit largest
+/// magnitudes of x from 2^-6 to 2^8 and of w from 2^-10 to 2^4, single numbers 2^3 less as well.
+template <class Numbers>
+struct ImplicitGemmGuesses {
+  static constexpr float kLeast = Numbers::kSplit ? 0x1p1f : 0x1p-2f, kMost = 0x1p15f;
+  static constexpr ScaleGuess kInputGuess{Numbers::kScaled ? 0x1p7f : 1.0f, kLeast, kMost};
+  static constexpr ScaleGuess kFilterGuess{Numbers::kScaled ? 0x1p11f : 0.0f, kLeast, kMost};
+};
+
 /// What filter tasks leave behind U, and input tasks of implicit GEMM beside V.
 struct OperandFooter {
   float scale;

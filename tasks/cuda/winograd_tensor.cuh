@@ -3,7 +3,7 @@
 // tile. The transforms themselves are those of winograd_transforms.cuh, all in FP32; only what
 // becomes of their results differs. x and w are scaled by guesses (scale_guess.cuh).
 //
-//   V, U   by positions, operands of Tile (TensorOperand); behind U a OperandFooter
+//   V, U   by positions, operands of Tile (TensorOperand); behind U an OperandFooter
 #pragma once
 
 #include <cuda/ptx>

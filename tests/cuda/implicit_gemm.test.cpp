@@ -88,6 +88,25 @@ void check_launches(const std::string& text, Precision precision, double most_l2
   });
 }
 
+// One layer with x 2^exponent times as large, and w by half of that smaller, in every launch.
+template <class PlanOf>
+void check_magnitude(const std::string& text, int exponent, double most_l2, PlanOf&& plan_of) {
+  Layer layer(parse_problem(text), false);
+  for (float& value : layer.x) value = std::ldexp(value, exponent);
+  for (float& value : layer.w) value = std::ldexp(value, -exponent / 2);
+  std::vector<double> magnitude;
+  const std::vector<double> truth = layer.reference(&magnitude);
+  DeviceLayer device(layer);
+  for (const CudaLaunch launch : kLaunches) {
+    const Plan plan = plan_of(layer.problem, launch);
+    const std::vector<float> y = device.run(plan);
+    const ErrorReport report =
+        compare(plan.lowering().graph.tiling, y.data(), truth.data(), magnitude.data());
+    CAPTURE(exponent, static_cast<int>(launch), to_string(report));
+    CHECK(report.relative_l2 < most_l2);
+  }
+}
+
 // A plan whose tasks copy x and w as operands, which the heuristic would not take for little ones.
 Plan copying(const ConvProblem& problem, CudaLaunch launch, std::uint32_t places_per_group,
              FilterMode filters = FilterMode::every_run) {
@@ -210,20 +229,9 @@ TEST_CASE("cuda: implicit GEMM of copied operands is exact on integers, with pre
 TEST_CASE("cuda: implicit GEMM of copied operands is as accurate at any magnitude, and keeps NaN") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   for (const int exponent : {-100, -60, -20, -10, -6, 0, 5, 7, 8, 9, 10, 40, 90}) {
-    Layer layer(parse_problem("n2c70h21w18k140+nhwc"), false);
-    for (float& value : layer.x) value = std::ldexp(value, exponent);
-    for (float& value : layer.w) value = std::ldexp(value, -exponent / 2);
-    std::vector<double> magnitude;
-    const std::vector<double> truth = layer.reference(&magnitude);
-    DeviceLayer device(layer);
-    for (const CudaLaunch launch : kLaunches) {
-      const Plan plan = copying(layer.problem, launch, 96);
-      const std::vector<float> y = device.run(plan);
-      const ErrorReport report =
-          compare(plan.lowering().graph.tiling, y.data(), truth.data(), magnitude.data());
-      CAPTURE(exponent, static_cast<int>(launch), to_string(report));
-      CHECK(report.relative_l2 < 2 * 0x1p-11);
-    }
+    check_magnitude(
+        "n2c70h21w18k140+nhwc", exponent, 2 * 0x1p-11,
+        [](const ConvProblem& problem, CudaLaunch launch) { return copying(problem, launch, 96); });
   }
   Layer layer(parse_problem("n1c32h40k64+nhwc"), false);
   layer.x[(20 * 40 + 20) * 32 + 5] = std::numeric_limits<float>::quiet_NaN();
@@ -241,24 +249,14 @@ TEST_CASE("cuda: implicit GEMM is FP32-accurate on odd shapes, in every layout a
   check_odd_shapes(Precision::f32, kFp32Error);
 }
 
-// The guess suits 2^-6 to 2^8 (runtime/cuda/implicit_gemm_set.cuh); all else is computed again.
+// The guess suits 2^-6 to 2^8 (tasks/cuda/scale_guess.cuh); all else is computed again.
 TEST_CASE("cuda: implicit GEMM is as accurate at any magnitude of x and w") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   for (const int exponent : {-100, -60, -20, -7, -6, -5, -4, 0, 5, 6, 7, 8, 9, 10, 40, 90}) {
-    Layer layer(parse_problem("n2c70h21w18k140"), false);
-    for (float& value : layer.x) value = std::ldexp(value, exponent);
-    for (float& value : layer.w) value = std::ldexp(value, -exponent / 2);
-    std::vector<double> magnitude;
-    const std::vector<double> truth = layer.reference(&magnitude);
-    DeviceLayer device(layer);
-    for (const CudaLaunch launch : kLaunches) {
-      const Plan plan = Plan::create(layer.problem, implicit_gemm(launch));
-      const std::vector<float> y = device.run(plan);
-      const ErrorReport report =
-          compare(plan.lowering().graph.tiling, y.data(), truth.data(), magnitude.data());
-      CAPTURE(exponent, static_cast<int>(launch), to_string(report));
-      CHECK(report.relative_l2 < kFp32Error);
-    }
+    check_magnitude("n2c70h21w18k140", exponent, kFp32Error,
+                    [](const ConvProblem& problem, CudaLaunch launch) {
+                      return Plan::create(problem, implicit_gemm(launch));
+                    });
   }
 }
 
