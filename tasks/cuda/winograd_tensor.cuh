@@ -43,17 +43,22 @@ struct WinogradTensorTransforms {
     const typename Base::FilterChunk chunk(a, block);
     const std::int64_t stride = position_stride(a, Tile::kFilters);
     LargestFinite most;
-    // 8 neighbouring threads take 8 neighbouring channels of one filter.
-    for (int item = threadIdx.x; item < chunk.num_k * chunk.num_c; item += kThreads) {
-      const int k = chunk.first_k + item / 8 % chunk.num_k;
-      const int c = chunk.first_c + item / 8 / chunk.num_k * 8 + item % 8;
+    // A thread takes two channels of a filter, four neighbours an octet.
+    for (int item = threadIdx.x; item < chunk.num_k * chunk.num_c / 2; item += kThreads) {
+      const int k = chunk.first_k + item / 4 % chunk.num_k;
+      const int c = chunk.first_c + item / 4 / chunk.num_k * 8 + item % 4 * 2;
       __half* u = reinterpret_cast<__half*>(a.u) +
                   k / a.filters_per_gemm_task * kPositions * stride +
                   Operand::octet(c / 8, Tile::kFilters) +
                   Tile::column(k % a.filters_per_gemm_task) * 8 + c % 8;
-      Base::template transform_filter<float>(a, k, c, [&](int, float value) {
-        most.add(value);
-        put_number(u, Operand::next_part(Tile::kFilters), value * a.w_scale);
+      Base::template transform_filter<2, float>(a, k, c, [&](const Vec<2>& value) {
+        most.add(value.lane[0]);
+        most.add(value.lane[1]);
+        const SplitPair pair = split_pair(value.lane[0] * a.w_scale, value.lane[1] * a.w_scale);
+        *reinterpret_cast<__half2*>(u) = pair.high;
+        if constexpr (Operand::kParts == 2) {
+          *reinterpret_cast<__half2*>(u + Operand::next_part(Tile::kFilters)) = pair.low;
+        }
         u += stride;
       });
     }
@@ -168,16 +173,8 @@ struct WinogradTensorTransforms {
     const typename Base::Window window_;
   };
 
-  // One number of U: as one of an operand, or as two, `next_part` elements apart.
-  static __device__ void put_number(__half* to, int next_part, float scaled) {
-    const __half high = __float2half_rn(scaled);
-    to[0] = high;
-    if constexpr (Operand::kParts == 2) {
-      to[next_part] = __float2half_rn(scaled - __half2float(high));
-    }
-  }
-
-  // The same for a column of V in a patch; `most` becomes the largest magnitude, two at a time.
+  // A column of V as numbers of an operand in a patch; `most` becomes the largest magnitude, two at
+  // a time.
   static __device__ void put_column(__half* to, const Vec<1> (&rows)[Base::kAlpha], float scale,
                                     __half2& most) {
     constexpr int kNextPart = sizeof(Patch::value[0][0]) / sizeof(__half);

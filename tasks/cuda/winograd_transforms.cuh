@@ -66,20 +66,19 @@ struct WinogradTransforms {
       const int c = chunk.first_c + item / chunk.num_k;
       float* u = a.u + k / a.filters_per_gemm_task * kPositions * position_stride +
                  static_cast<std::int64_t>(c) * a.gemm_filters + k % a.filters_per_gemm_task;
-      transform_filter<double>(a, k, c, [&](int, float value) {
-        *u = value;
+      transform_filter<1, double>(a, k, c, [&](const Vec<1>& value) {
+        *u = value.lane[0];
         u += position_stride;
       });
     }
     publish_to_copy_engine();
   }
 
-  /// Calls put(position, value) for all positions of U in order, of one filter and channel,
+  /// Calls put(values) for all positions of U in order, of one filter and kChannels channels,
   /// computed in Scalar.
-  template <class Scalar, class Put>
-  static __device__ void transform_filter(const TaskArgs& a, int k, int c, Put&& put) {
-    const bool exists = k < a.k && c < a.c;
-    using Number = Vec<1, Scalar>;
+  template <int kChannels, class Scalar, class Put>
+  static __device__ void transform_filter(const TaskArgs& a, int k, int first_c, Put&& put) {
+    using Number = Vec<kChannels, Scalar>;
     Number columns[kWinogradR][kAlpha];
 #pragma unroll
     for (int s = 0; s < kWinogradR; ++s) {
@@ -87,11 +86,16 @@ struct WinogradTransforms {
 #pragma unroll
       for (int r = 0; r < kWinogradR; ++r) {
         const int tap = r * kWinogradR + s;
-        const std::int64_t index =
-            kLayout == Layout::nchw
-                ? (static_cast<std::int64_t>(k) * a.c + c) * (kWinogradR * kWinogradR) + tap
-                : (static_cast<std::int64_t>(k) * (kWinogradR * kWinogradR) + tap) * a.c + c;
-        g[r].lane[0] = exists ? static_cast<float>(stored(a.w)[index]) : 0.0f;
+#pragma unroll
+        for (int i = 0; i < kChannels; ++i) {
+          const int c = first_c + i;
+          const std::int64_t index =
+              kLayout == Layout::nchw
+                  ? (static_cast<std::int64_t>(k) * a.c + c) * (kWinogradR * kWinogradR) + tap
+                  : (static_cast<std::int64_t>(k) * (kWinogradR * kWinogradR) + tap) * a.c + c;
+          const bool exists = k < a.k && c < a.c;
+          g[r].lane[i] = exists ? static_cast<float>(stored(a.w)[index]) : 0.0f;
+        }
       }
       Transform::filter(g, columns[s]);
     }
@@ -102,8 +106,13 @@ struct WinogradTransforms {
       Transform::filter(in, out);
 #pragma unroll
       for (int col = 0; col < kAlpha; ++col) {
-        put(row * kAlpha + col,
-            static_cast<float>(static_cast<Scalar>(Transform::kGScale) * out[col].lane[0]));
+        Vec<kChannels> values;
+#pragma unroll
+        for (int i = 0; i < kChannels; ++i) {
+          values.lane[i] =
+              static_cast<float>(static_cast<Scalar>(Transform::kGScale) * out[col].lane[i]);
+        }
+        put(values);
       }
     }
   }
