@@ -160,12 +160,16 @@ class Model {
     const double fullness = register_fill(t, rates_) * fill(tiling_.filter_blocks_per_gemm_task, 2);
     const double rate = rates_.flops_per_us * product_speed(tiling_.arithmetic);
     const double operand_bytes = static_cast<double>(number_bytes(tiling_.arithmetic));
-    add_stage(
-        std::uint64_t{tiling_.num_groups} * tiling_.gemm_tasks,
-        2 * t * channels * filters_per_task * positions_per_task / fullness / rate,
-        positions_per_task *
-            (operand_bytes * channels * (t + filters_per_task) + 4 * t * filters_per_task),
-        std::min(v_share, share_in_cache(v_bytes + operand_bytes * channels * filters_per_task)));
+    if (staged_ && target_.multiprocessors != 0 && tiling_.arithmetic != Arithmetic::fma) {
+      staged_us_ += gemm_stage_us(tiling_, target_.multiprocessors);
+    } else {
+      add_stage(
+          std::uint64_t{tiling_.num_groups} * tiling_.gemm_tasks,
+          2 * t * channels * filters_per_task * positions_per_task / fullness / rate,
+          positions_per_task *
+              (operand_bytes * channels * (t + filters_per_task) + 4 * t * filters_per_task),
+          std::min(v_share, share_in_cache(v_bytes + operand_bytes * channels * filters_per_task)));
+    }
     add_stage(std::uint64_t{tiling_.num_groups} * tiling_.output_tasks,
               t * filters / tiling_.output_tasks * 4 * tiling_.m * alpha * alpha /
                   rates_.transform_flops_per_us,

@@ -10,19 +10,20 @@
 namespace megaconv {
 namespace {
 
-// The kernels' tiles: filters, in lane blocks, and places. Narrow ones are for few filters, or
-// where wide ones would be half empty at the end. H200, microseconds of a tile
-// (docs/performance.md): for every 16 channels under nine taps, and for its start and its outputs.
+// The kernels' tiles: filters, in lane blocks, and places at most; half as many at least, in steps.
+// Those of 64 filters are for few, or where others would be half empty at the end. H200,
+// microseconds of a tile of most places (docs/performance.md): for every 16 channels under nine
+// taps, and for its start and its outputs.
 struct Tile {
-  std::uint32_t filter_blocks, places, step;  // the last one of a group may have fewer steps
+  std::uint32_t filter_blocks, places;
   double chunk_us, rest_us;
 };
 constexpr std::uint32_t kNarrow = 64 / Tiling::kLaneBlock, kWide = 128 / Tiling::kLaneBlock;
-constexpr Tile kNarrowSplit{kNarrow, 256, 64, 2.35, 3.8}, kWideSplit{kWide, 128, 64, 2.35, 2.0};
-constexpr Tile kNarrowRounded{kNarrow, 256, 64, 1.0, 4.6};
-constexpr Tile kWideRounded{kWide, 128, 64, 0.97, 2.8};
+constexpr Tile kNarrowSplit{kNarrow, 256, 2.35, 3.8}, kWideSplit{kWide, 128, 2.35, 2.0};
+constexpr Tile kNarrowRounded{kNarrow, 256, 1.0, 4.6};
+constexpr Tile kWideRounded{kWide, 128, 0.97, 2.8};
 // One product needs fewer sums, which leaves room for more places. They share loaded filters.
-constexpr Tile kLargeRounded{kWide, 256, 128, 1.72, 5.9};
+constexpr Tile kLargeRounded{kWide, 256, 1.72, 5.9};
 constexpr double kTaskUs = 8;  // what every further wave of tasks costs besides their tiles
 // Of a run: filters, the first tasks' start, the look at magnitudes.
 constexpr double kLaunchUs = 7;
@@ -64,6 +65,16 @@ const Tile& tile_of(std::uint32_t filter_blocks, std::uint64_t places, Arithmeti
   return places > kWideRounded.places ? kLargeRounded : kWideRounded;
 }
 
+// Places of a task's tiles, which are equally wide.
+std::uint32_t width_of(const Tile& tile, std::uint64_t places, Arithmetic arithmetic) {
+  const std::uint32_t least = tile.places / 2;
+  const std::uint64_t steps =
+      u64(arithmetic == Arithmetic::split_f16 ? kSplitTileSteps : kTileSteps);
+  const std::uint64_t step = least / steps;
+  const std::uint64_t tiles = ceil_div(places, std::uint64_t{tile.places});
+  return std::max(least, u32(ceil_div(ceil_div(places, tiles), step) * step));
+}
+
 // Slabs of 16 channels under nine taps.
 double num_chunks(const ConvProblem& problem) {
   const std::uint64_t blocks = ceil_div(u64(problem.c), std::uint64_t{Tiling::kLaneBlock});
@@ -89,13 +100,12 @@ double in_place_us(const Tiling& tiling, std::uint64_t places, double waves) {
 double run_us(const Tiling& tiling, std::uint64_t places, double waves) {
   if (reads_in_place(tiling)) return in_place_us(tiling, places, waves);
   const Tile& tile = tile_of(tiling.filter_blocks_per_gemm_task, places, tiling.arithmetic);
-  const double tile_us = num_chunks(tiling.problem) * tile.chunk_us + tile.rest_us;
+  const double width = width_of(tile, places, tiling.arithmetic);
+  const double tiles = std::ceil(static_cast<double>(places) / width);
   // Narrow instructions read as many filters for fewer places.
-  constexpr double kNarrowest = 0.44;
-  const std::uint64_t step = tile.step, rest = ceil_div(places % tile.places, step) * step;
-  const double share = static_cast<double>(rest) / tile.places;
-  const double last = rest == 0 ? 0 : kNarrowest + (1 - kNarrowest) * share;
-  const double tiles = static_cast<double>(places / tile.places) + last;
+  constexpr double kFilterShare = 0.44;
+  const double share = kFilterShare + (1 - kFilterShare) * width / tile.places;
+  const double tile_us = share * (num_chunks(tiling.problem) * tile.chunk_us + tile.rest_us);
   return kLaunchUs + waves * tiles * tile_us + (waves - 1) * kTaskUs;
 }
 
@@ -157,35 +167,39 @@ double best_cut(Tiling& tiling, const TilingOptions& options, const Target& targ
   return with_copies_us;
 }
 
-// Winograd F(4x4) on tensor cores in stages, H200: products at so many operations (each counted
-// once, also where it is three), x, y, V and M once through memory, and the launches. Within 8 % of
-// what was measured on the suite with split numbers, 9 to 12 % with one product, in the mean; 21
-// and 28 % at worst (docs/performance.md).
-struct WinogradTimes {
-  double flops_per_us, bytes_per_us, launch_us;
-};
-constexpr WinogradTimes kSplitWinograd{190e6, 2.4e6, 18};
-constexpr WinogradTimes kOneProductWinograd{500e6, 2.0e6, 14};
+// Winograd F(4x4) on tensor cores in stages, H200: x, y, w, V, U and M once through memory, the
+// launches, and GEMM tasks: of three products as they fill the multiprocessors; of one at so many
+// operations. Within 11 % of what was measured on the suite with split numbers, 28 % with one
+// product (docs/performance.md).
+constexpr double kSplitBytesPerUs = 2.9e6, kSplitLaunchUs = 9;
+constexpr double kOneProductFlopsPerUs = 500e6, kOneProductBytesPerUs = 2.0e6;
+constexpr double kOneProductLaunchUs = 14;
 
-double winograd_us(const ConvProblem& problem, Arithmetic arithmetic) {
-  const WinogradTimes& times =
-      arithmetic == Arithmetic::split_f16 ? kSplitWinograd : kOneProductWinograd;
-  constexpr double kPositions = 36, kGemmTiles = 128;
-  const auto round_up = [](double value, double unit) {
-    return static_cast<double>(static_cast<std::int64_t>((value + unit - 1) / unit)) * unit;
-  };
-  const double tiles =
-      static_cast<double>(u64(problem.n) * ceil_div(u64(problem.p()), std::uint64_t{4}) *
-                          ceil_div(u64(problem.q()), std::uint64_t{4}));
-  const double c = static_cast<double>(problem.c), k = round_up(static_cast<double>(problem.k), 64);
-  const double flops = 2 * round_up(tiles, kGemmTiles) * kPositions * c * k;
-  const double transformed = kPositions * (tiles * c + c * k), products = kPositions * tiles * k;
-  const double stored =
-      static_cast<double>(problem.x_size()) + static_cast<double>(problem.y_size());
+double winograd_us(const ConvProblem& problem, Arithmetic arithmetic, const Target& target) {
+  TilingOptions options;
+  options.algorithm = Algorithm::winograd;
+  options.arithmetic = arithmetic;
+  options.m = 4;
+  options.whole_tensors = true;
+  const Tiling tiling = make_tiling(problem, options, target);
+  const double tiles = static_cast<double>(tiling.num_tiles());
+  const double positions = static_cast<double>(tiling.num_positions());
+  const double c = static_cast<double>(problem.c), k = static_cast<double>(problem.k);
+  const double transformed = positions * (tiles * c + c * k), products = positions * tiles * k;
+  const double stored = static_cast<double>(problem.x_size()) +
+                        static_cast<double>(problem.y_size()) +
+                        static_cast<double>(problem.w_size());
   const double bytes = static_cast<double>(number_bytes(arithmetic)) * transformed +
                        sizeof(float) * products +
                        static_cast<double>(size_of(problem.dtype)) * stored;
-  return times.launch_us + flops / times.flops_per_us + bytes / times.bytes_per_us;
+  if (arithmetic == Arithmetic::split_f16) {
+    return kSplitLaunchUs + gemm_stage_us(tiling, target.multiprocessors) +
+           bytes / kSplitBytesPerUs;
+  }
+  const double rooms = static_cast<double>(tiling.num_groups) * tiling.group_tiles;
+  const double filters = static_cast<double>(ceil_div(u64(problem.k), std::uint64_t{64}) * 64);
+  const double flops = 2 * rooms * positions * c * filters;
+  return kOneProductLaunchUs + flops / kOneProductFlopsPerUs + bytes / kOneProductBytesPerUs;
 }
 
 }  // namespace
@@ -208,11 +222,11 @@ bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options
   launched.whole_tensors = options.whole_tensors;
   const bool split = tiling.arithmetic == Arithmetic::split_f16;
   return best_cut(tiling, launched, target) <
-         winograd_us(problem, split ? Arithmetic::split_f16 : Arithmetic::f16);
+         winograd_us(problem, split ? Arithmetic::split_f16 : Arithmetic::f16, target);
 }
 
 std::uint32_t place_step(bool in_place) {
-  return in_place ? std::uint32_t{kPlaceStepInPlace} : kWideSplit.step;
+  return in_place ? std::uint32_t{kPlaceStepInPlace} : kWideSplit.places / 2 / kSplitTileSteps;
 }
 
 std::uint32_t resident_workers(Algorithm algorithm, const Target& target) {
@@ -224,7 +238,7 @@ std::uint32_t resident_workers(Algorithm algorithm, const Target& target) {
 ImplicitGemmTile implicit_gemm_tile(std::uint32_t filter_blocks, std::uint64_t places,
                                     Arithmetic arithmetic) {
   const Tile& tile = tile_of(filter_blocks, places, arithmetic);
-  return {tile.filter_blocks * Tiling::kLaneBlock, tile.places};
+  return {tile.filter_blocks * Tiling::kLaneBlock, width_of(tile, places, arithmetic)};
 }
 
 double implicit_gemm_us(const Tiling& tiling, const Target& target) {

@@ -71,6 +71,10 @@ std::string opencnn_obstacle(const ConvProblem& problem);
 /// less time: it has more, and less than half of the transformed filters.
 bool has_few_gemm_tasks(const ConvProblem& problem, Arithmetic arithmetic, const Target& target);
 
+/// Microseconds of the GEMM tasks of a Winograd tiling for tensor cores, all in one kernel on an
+/// H200's multiprocessors or as many like them.
+double gemm_stage_us(const Tiling& tiling, std::uint32_t multiprocessors);
+
 /// Sizes of the tasks of a Winograd tiling on a GPU; m and the tile counts are set.
 void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, const Target& target);
 

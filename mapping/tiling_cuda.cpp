@@ -2,6 +2,7 @@
 // Winograd tilings for GPUs: the shapes of tasks that the CUDA kernels are compiled for, and how
 // much work makes a task worth its ticket.
 #include <algorithm>
+#include <limits>
 
 #include "mapping/tiling.hpp"
 
@@ -44,7 +45,44 @@ constexpr std::uint32_t kFilterTaskChannelBlocks = 4;
 constexpr std::uint64_t kFewTasks = 2;
 constexpr std::uint32_t kWorkersOfMultiprocessor = 4;  // with multiply-adds
 
+// H200, microseconds of a GEMM task of three products with another one on its multiprocessor: its
+// start and end, and for each position 512 channels of 128 filters; with one product so much of
+// that. A task is faster alone, but not twice as fast. Where tasks end in waves, the
+// multiprocessors that are done first take two of the next tasks, and others none
+// (docs/performance.md).
+constexpr double kTaskUs = 5, kPositionUs = 18.6, kOneProduct = 0.6, kAlone = 0.6;
+constexpr std::uint32_t kTensorWorkers = 2;  // of a multiprocessor
+
+std::uint64_t num_tile_groups(const Tiling& tiling) {
+  return ceil_div(tiling.num_tiles(), std::uint64_t{tiling.group_tiles});
+}
+
+// Positions that a GEMM task should have, so that tasks fill the multiprocessors' time.
+std::uint32_t fastest_positions(Tiling tiling, std::uint32_t multiprocessors) {
+  std::uint32_t fastest = 1;
+  double least_us = std::numeric_limits<double>::infinity();
+  for (std::uint32_t positions = 1; positions <= tiling.num_positions(); ++positions) {
+    tiling.positions_per_gemm_task = positions;
+    const double us = gemm_stage_us(tiling, multiprocessors);
+    if (us < least_us) fastest = positions, least_us = us;
+  }
+  return fastest;
+}
+
 }  // namespace
+
+double gemm_stage_us(const Tiling& tiling, std::uint32_t multiprocessors) {
+  const std::uint32_t filters = tiling.filter_blocks_per_gemm_task;
+  const std::uint64_t tasks = num_tile_groups(tiling) * ceil_div(tiling.filter_blocks(), filters) *
+                              ceil_div(tiling.num_positions(), tiling.positions_per_gemm_task);
+  const std::uint64_t waves = ceil_div(tasks, std::uint64_t{kTensorWorkers} * multiprocessors);
+  const double position_us = kPositionUs * static_cast<double>(tiling.problem.c) / 512 *
+                             (filters <= kNarrow ? 0.5 : 1.0) *
+                             (tiling.arithmetic == Arithmetic::split_f16 ? 1.0 : kOneProduct);
+  const double share = tasks <= multiprocessors ? kAlone : 1.0;
+  return static_cast<double>(waves) *
+         (kTaskUs + share * tiling.positions_per_gemm_task * position_us);
+}
 
 bool has_few_gemm_tasks(const ConvProblem& problem, Arithmetic arithmetic, const Target& target) {
   Tiling f4;
@@ -68,7 +106,7 @@ void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, cons
   const std::uint64_t tiles = options.group_tiles != 0 ? options.group_tiles : shape.tiles;
   tiling.group_tiles = u32(std::min(tiles, tiling.num_tiles()));
   tiling.filter_blocks_per_gemm_task = std::min(filter_blocks, shape.filter_blocks);
-  const std::uint64_t groups = ceil_div(tiling.num_tiles(), std::uint64_t{tiling.group_tiles});
+  const std::uint64_t groups = num_tile_groups(tiling);
   const std::uint64_t products = groups *
                                  ceil_div(filter_blocks, tiling.filter_blocks_per_gemm_task) *
                                  tiling.num_positions();  // positions of all groups and chunks
@@ -77,6 +115,10 @@ void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, cons
   const std::uint64_t shared = std::max<std::uint64_t>(1, products / (2 * target.workers));
   tiling.positions_per_gemm_task =
       u32(std::min<std::uint64_t>({worthwhile, shared, tiling.num_positions()}));
+  const bool in_stages = options.whole_tensors && target.multiprocessors != 0;
+  if (in_stages && tiling.arithmetic == Arithmetic::split_f16) {
+    tiling.positions_per_gemm_task = fastest_positions(tiling, target.multiprocessors);
+  }
   tiling.channel_blocks_per_input_task = tiling.filter_blocks_per_output_task = 1;
 
   const std::uint64_t transforms = groups * std::min(channel_blocks, filter_blocks);

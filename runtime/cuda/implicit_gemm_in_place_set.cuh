@@ -29,7 +29,7 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
   static __device__ __forceinline__ void run(const TaskArgs& a, const Task& task,
                                              std::byte* shared) {
     if constexpr (Numbers::kScaled && kKind == TaskKind::filter_transform) {
-      prepare_redo(task, footer_of_filters(a));
+      prepare_redo(task, footer(a));
     } else if constexpr (Numbers::kScaled && kKind == TaskKind::input_transform) {
       prepare_redo(task, *a.x_footer);
     }
@@ -52,24 +52,23 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
     if (task.kind == TaskKind::direct) Gemm::close(typename Gemm::Shared(a, shared));
   }
 
-  /// Filters, if they were converted in this run, and inputs, if they need it; then all direct
-  /// tasks. `args` is the kernel's parameter, where the copy engine finds the tensor maps.
-  static __device__ __forceinline__ void redo(const TaskArgs& args, const Task* tasks,
-                                              std::uint32_t num_tasks, std::uint32_t num_groups,
-                                              std::byte* shared) {
-    OperandFooter& footer = footer_of_filters(args);
-    const std::uint32_t num_inputs = num_groups * static_cast<std::uint32_t>(args.input_tasks);
-    const CorrectedScales scales =
-        corrected_scales<ImplicitGemmInPlaceKernel>(args, footer, num_inputs);
-    if (scales.filters == 0.0f && scales.inputs == 0.0f) return;
+  static __device__ OperandFooter& footer(const TaskArgs& a) { return footer_of_filters(a); }
+  static __device__ std::uint32_t noted_of_group(const TaskArgs& a) {
+    return static_cast<std::uint32_t>(a.input_tasks);
+  }
+  /// Filters and inputs, whichever need it; then all direct tasks. `args` is the kernel's
+  /// parameter, where the copy engine finds the tensor maps.
+  static __device__ __forceinline__ void redo(const TaskArgs& args, const CorrectedScales& scales,
+                                              const Task* tasks, std::uint32_t num_tasks,
+                                              std::uint32_t num_groups, std::byte* shared) {
     TaskArgs a = args;
     if (scales.filters != 0.0f) {
-      redo_filters<ImplicitGemmInPlaceKernel>(a, footer, scales.filters, shared);
+      redo_filters<ImplicitGemmInPlaceKernel>(a, footer(a), scales.filters, shared);
     }
     if (scales.inputs != 0.0f) {
       a.x_scale = scales.inputs;
-      redo_tasks<ImplicitGemmInPlaceKernel, TaskKind::input_transform>(a, *a.x_footer, num_inputs,
-                                                                       shared);
+      redo_tasks<ImplicitGemmInPlaceKernel, TaskKind::input_transform>(
+          a, *a.x_footer, num_groups * noted_of_group(a), shared);
     }
     for (std::uint32_t i = blockIdx.x; i < num_tasks; i += gridDim.x) {
       if (tasks[i].kind != TaskKind::direct) continue;

@@ -19,6 +19,9 @@ struct ImplicitGemmKernel : ImplicitGemmGuesses<Numbers> {
   static constexpr int kThreads = Gemm::kThreads;
   static constexpr int kBlocksPerSm = 1;
 
+  static constexpr int stage_blocks_per_sm(TaskKind kind) {
+    return kind == TaskKind::direct ? 1 : 2;
+  }
   // x does not depend on the filters' stage.
   static constexpr bool waits_itself(TaskKind kind) { return kind == TaskKind::direct; }
   static constexpr bool reads_ahead(TaskKind kind) { return kind == TaskKind::direct; }
@@ -29,14 +32,16 @@ struct ImplicitGemmKernel : ImplicitGemmGuesses<Numbers> {
                                                      : sizeof(typename Filters::Part));
   }
   template <TaskKind kKind>
-  static __device__ void run(const TaskArgs& a, const Task& task, std::byte* shared) {
+  static __device__ __forceinline__ void run(const TaskArgs& a, const Task& task,
+                                             std::byte* shared) {
     if constexpr (kKind == TaskKind::filter_transform && Numbers::kScaled) {
-      prepare_redo(task, Filters::footer(a));
+      prepare_redo(task, footer(a));
     }
     run_once<kKind>(a, task, shared);
   }
   template <TaskKind kKind>
-  static __device__ void run_once(const TaskArgs& a, const Task& task, std::byte* shared) {
+  static __device__ __forceinline__ void run_once(const TaskArgs& a, const Task& task,
+                                                  std::byte* shared) {
     if constexpr (kKind == TaskKind::filter_transform) {
       Filters::template transform<kThreads, kLayout>(
           a, task.block, *reinterpret_cast<typename Filters::Part*>(shared));
@@ -46,15 +51,15 @@ struct ImplicitGemmKernel : ImplicitGemmGuesses<Numbers> {
     }
   }
 
-  /// Filters, if they were transformed in this run; then all direct tasks, if these or they
-  /// themselves need it.
-  static __device__ void redo(TaskArgs a, const Task* tasks, std::uint32_t num_tasks,
-                              std::uint32_t num_groups, std::byte* shared) {
-    const CorrectedScales scales =
-        corrected_scales<ImplicitGemmKernel>(a, Filters::footer(a), num_groups);
-    if (scales.filters == 0.0f && scales.inputs == 0.0f) return;
+  static __device__ OperandFooter& footer(const TaskArgs& a) { return Filters::footer(a); }
+  static __device__ std::uint32_t noted_of_group(const TaskArgs&) { return 1; }
+  /// Filters, if it is they that need it, then all direct tasks.
+  static __device__ void redo(const TaskArgs& args, const CorrectedScales& scales,
+                              const Task* tasks, std::uint32_t num_tasks, std::uint32_t,
+                              std::byte* shared) {
+    TaskArgs a = args;
     if (scales.filters != 0.0f) {
-      redo_filters<ImplicitGemmKernel>(a, Filters::footer(a), scales.filters, shared);
+      redo_filters<ImplicitGemmKernel>(a, footer(a), scales.filters, shared);
     }
     if (scales.inputs != 0.0f) a.x_scale = scales.inputs;
     for (std::uint32_t i = blockIdx.x; i < num_tasks; i += gridDim.x) {
@@ -83,11 +88,22 @@ KernelSet implicit_gemm_kernels(const Tiling& tiling) {
   };
   const ImplicitGemmTile tile = implicit_gemm_tile(tiling.filter_blocks_per_gemm_task,
                                                    tiling.places_per_group, tiling.arithmetic);
-  if (tile.filters == 64) return make.template operator()<64, 256>();
+  // The widest that is not wider than the tile, which has one of these widths.
+  const auto of_width = [&]<int kFilters, int kMost, int kPlaces = kMost>(const auto& self) {
+    constexpr int kLeast = kMost / 2;
+    constexpr int kStep = kLeast / (Numbers::kSplit ? kSplitTileSteps : kTileSteps);
+    if constexpr (kPlaces > kLeast) {
+      if (tile.places < kPlaces) {
+        return self.template operator()<kFilters, kMost, kPlaces - kStep>(self);
+      }
+    }
+    return make.template operator()<kFilters, kPlaces>();
+  };
+  if (tile.filters == 64) return of_width.template operator()<64, 256>(of_width);
   if constexpr (!Numbers::kSplit) {
-    if (tile.places == 256) return make.template operator()<128, 256>();
+    if (tile.places > 128) return of_width.template operator()<128, 256>(of_width);
   }
-  return make.template operator()<128, 128>();
+  return of_width.template operator()<128, 128>(of_width);
 }
 
 }  // namespace megaconv::cuda

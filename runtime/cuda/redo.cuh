@@ -9,17 +9,6 @@
 
 namespace megaconv::cuda {
 
-/// Kernel::redo(args, tasks, num_tasks, num_groups, shared): by all blocks of the grid.
-template <class Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
-    redo_kernel(const __grid_constant__ TaskArgs args, const Task* tasks, std::uint32_t num_tasks,
-                std::uint32_t num_groups) {
-  extern __shared__ __align__(16) std::byte shared[];
-  wait_for_kernel_before();
-  let_next_start();
-  Kernel::redo(args, tasks, num_tasks, num_groups, shared);
-}
-
 __device__ inline std::uint32_t num_filter_tasks(const TaskArgs& a) {
   const int down = (a.k_padded + a.filters_per_filter_task - 1) / a.filters_per_filter_task;
   return static_cast<std::uint32_t>(down * a.filter_channel_chunks);
@@ -36,13 +25,13 @@ __device__ inline void prepare_redo(const Task& task, OperandFooter& footer) {
 struct CorrectedScales {
   float filters, inputs;
 };
-/// Kernel's guesses, and what filter tasks noted in the footer and others in a.x_magnitudes. Called
+/// Kernel's guesses, and what filter tasks noted in its footer and others in a.x_magnitudes. Called
 /// by all threads of a block.
 template <class Kernel>
-__device__ inline CorrectedScales corrected_scales(const TaskArgs& a, const OperandFooter& footer,
+__device__ inline CorrectedScales corrected_scales(const TaskArgs& a, std::uint32_t num_filters,
                                                    std::uint32_t num_inputs) {
-  const LargestNoted most = largest_noted<Kernel::kThreads>(
-      footer.most, a.w != nullptr ? num_filter_tasks(a) : 0, a.x_magnitudes, num_inputs);
+  const LargestNoted most = largest_noted<Kernel::kThreads>(Kernel::footer(a).most, num_filters,
+                                                            a.x_magnitudes, num_inputs);
   return {corrected_scale(Kernel::kFilterGuess, most.filters),
           corrected_scale(Kernel::kInputGuess, most.inputs)};
 }
@@ -74,6 +63,32 @@ __device__ inline void redo_filters(TaskArgs& a, OperandFooter& footer, float sc
                                     std::byte* shared) {
   a.w_scale = scale;
   redo_tasks<Kernel, TaskKind::filter_transform>(a, footer, num_filter_tasks(a), shared);
+}
+
+/// If a guess did not suit what the tasks of a run noted, Kernel::redo(args, scales, tasks,
+/// num_tasks, num_groups, shared), by all blocks of the grid. Kernel::footer(args) is that of U,
+/// and Kernel::noted_of_group(args) how many magnitudes of x a group has.
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
+    redo_kernel(const __grid_constant__ TaskArgs args, const Task* tasks, std::uint32_t num_tasks,
+                std::uint32_t num_groups) {
+  extern __shared__ __align__(16) std::byte shared[];
+  const std::uint32_t num_filters = args.w != nullptr ? num_filter_tasks(args) : 0;
+  const std::uint32_t num_inputs = num_groups * Kernel::noted_of_group(args);
+  CorrectedScales scales{};
+  // The first block starts while the last ones of the kernel before still run. It looks at once,
+  // at nothing, so that the instructions are in the L2 when all others look.
+#pragma unroll 1
+  for (int look = blockIdx.x == 0 ? 0 : 1; look < 2; ++look) {
+    if (look == 1) {
+      wait_for_kernel_before();
+      let_next_start();
+    }
+    scales = corrected_scales<Kernel>(args, look * num_filters, look * num_inputs);
+  }
+  if (scales.filters != 0.0f || scales.inputs != 0.0f) {
+    Kernel::redo(args, scales, tasks, num_tasks, num_groups, shared);
+  }
 }
 
 }  // namespace megaconv::cuda

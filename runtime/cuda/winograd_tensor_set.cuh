@@ -18,9 +18,16 @@ struct WinogradTensorKernel
   static constexpr ScaleGuess kInputGuess = Transforms::kInputGuess,
                               kFilterGuess = Transforms::kFilterGuess;
 
+  /// Filters and inputs of F(2x2) leave room for one block more, whose loads are on their way.
+  static constexpr int stage_blocks_per_sm(TaskKind kind) {
+    const bool makes_operands =
+        kind == TaskKind::filter_transform || kind == TaskKind::input_transform;
+    return kM == 2 && makes_operands ? Base::kBlocksPerSm * 3 / 2 : Base::stage_blocks_per_sm(kind);
+  }
+
   template <TaskKind kKind>
   static __device__ void run(const TaskArgs& a, const Task& task, std::byte* shared) {
-    if constexpr (kKind == TaskKind::filter_transform) prepare_redo(task, Transforms::footer(a));
+    if constexpr (kKind == TaskKind::filter_transform) prepare_redo(task, footer(a));
     run_once<kKind>(a, task, shared);
   }
   template <TaskKind kKind>
@@ -28,26 +35,28 @@ struct WinogradTensorKernel
     Base::template run<kKind>(a, task, shared);
   }
 
-  /// Filters, if they were transformed in this run; then all groups of tiles, if these or they
-  /// themselves need it.
-  static __device__ void redo(TaskArgs a, const Task*, std::uint32_t, std::uint32_t num_groups,
-                              std::byte* shared) {
-    const auto tasks = [](int down, int across) {
-      return static_cast<std::uint32_t>(down * across);
+  static __device__ OperandFooter& footer(const TaskArgs& a) { return Transforms::footer(a); }
+  /// Input tasks of a group.
+  static __device__ std::uint32_t noted_of_group(const TaskArgs& a) {
+    return static_cast<std::uint32_t>(a.tile_chunks) *
+           static_cast<std::uint32_t>(a.input_channel_chunks);
+  }
+  /// Filters, if it is they that need it, then all groups of tiles.
+  static __device__ void redo(const TaskArgs& args, const CorrectedScales& scales, const Task*,
+                              std::uint32_t, std::uint32_t num_groups, std::byte* shared) {
+    const auto parts = [](int whole, int part) {
+      return static_cast<std::uint32_t>((whole + part - 1) / part);
     };
-    const auto parts = [](int whole, int part) { return (whole + part - 1) / part; };
-    const std::uint32_t inputs = tasks(a.tile_chunks, a.input_channel_chunks);
-    const CorrectedScales scales =
-        corrected_scales<WinogradTensorKernel>(a, Transforms::footer(a), num_groups * inputs);
-    if (scales.filters == 0.0f && scales.inputs == 0.0f) return;
+    TaskArgs a = args;
     if (scales.filters != 0.0f) {
-      redo_filters<WinogradTensorKernel>(a, Transforms::footer(a), scales.filters, shared);
+      redo_filters<WinogradTensorKernel>(a, footer(a), scales.filters, shared);
     }
     if (scales.inputs != 0.0f) a.x_scale = scales.inputs;
-    const std::uint32_t gemms = tasks(parts(Transforms::kPositions, a.positions_per_gemm_task),
-                                      parts(a.k_padded, a.filters_per_gemm_task));
+    const std::uint32_t inputs = noted_of_group(a);
+    const std::uint32_t gemms = parts(Transforms::kPositions, a.positions_per_gemm_task) *
+                                parts(a.k_padded, a.filters_per_gemm_task);
     const std::uint32_t outputs =
-        tasks(a.tile_chunks, parts(a.k_padded, a.filters_per_output_task));
+        static_cast<std::uint32_t>(a.tile_chunks) * parts(a.k_padded, a.filters_per_output_task);
 
     // A block takes whole groups, and has a slot of V and M to itself.
     const auto slots = min(gridDim.x, static_cast<unsigned>(min(a.v_slots, a.m_slots)));

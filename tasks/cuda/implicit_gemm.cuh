@@ -13,6 +13,9 @@
 //   loaders    x of the next slabs: load, convert, store to shared memory
 //   copier     one warp, hands the filters of the next taps to the copy engine
 //   consumers  two warpgroups, each: products of 64 filters and kGroupPlaces places; epilogue
+//
+// Tiles are compiled in several widths, so that tasks of some tiles, all equally wide, share out
+// the places evenly among the multiprocessors.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -52,7 +55,7 @@ struct ImplicitGemmTask {
   static constexpr int kOwnPlaces = (kPlaces + kLoaders - 1) / kLoaders;
   static constexpr int kOwnRuns = kOwnPlaces * kPlaceRuns;
   static constexpr bool kToRegisters = kLayout == Layout::nchw && sizeof(Stored) < 4;
-  static constexpr int kAhead = 2;
+  static constexpr int kAhead = kOwnRuns == 1 ? 1 : 2;
   static_assert(kOwnRuns % kAhead == 0);
   // 65536 registers of a multiprocessor, shared out by what the warps do.
   static constexpr int kLaunchRegisters = 65536 / kThreads;
@@ -407,12 +410,6 @@ struct ImplicitGemmTask {
   static constexpr int kNextFilters = 2 * kFilters * 16, kNextPlaces = 2 * kPlaces * 16;
   static constexpr int kNumSums = kGroupPlaces / 2;  // of a thread
 
-  // Those of kWidth places from the kFirst-th on.
-  template <int kWidth, int kFirst = 0>
-  static __device__ float (&first(float (&sums)[kNumSums]))[kWidth / 2] {
-    return *reinterpret_cast<float(*)[kWidth / 2]>(&sums[kFirst / 2]);
-  }
-
   /// What a thread adds up of a tile.
   struct Sums {
     // Tensor cores round sums towards zero. Those of split numbers are therefore moved every few
@@ -433,45 +430,46 @@ struct ImplicitGemmTask {
 #pragma unroll
       for (float& sum : finished()) sum = 0.0f;
     }
+    /// The running sums begin anew with the next products, which are not to keep them.
     __device__ void fold() {
       if constexpr (kStoresMeanwhile) {
 #pragma unroll
-        for (int i = 0; i < kNumSums; ++i) {
-          totals[i] += running[i];
-          running[i] = 0.0f;
-        }
+        for (int i = 0; i < kNumSums; ++i) totals[i] += running[i];
       }
     }
 
     /// The products of kTaps taps. Those with low halves come first, while sums are small: what is
     /// cut off is a share of the sum.
-    template <int kWidth, int kTaps>
-    __device__ void add_products(const std::uint64_t (&u)[kTaps], const std::uint64_t (&x)[kTaps]) {
+    template <int kTaps>
+    __device__ void add_products(const std::uint64_t (&u)[kTaps], const std::uint64_t (&x)[kTaps],
+                                 bool keep) {
       if constexpr (Numbers::kSplit) {
 #pragma unroll
         for (int i = 0; i < kTaps; ++i) {
-          wgmma<kWidth>(first<kWidth>(running), u[i], advance(x[i], kNextPlaces));
-          wgmma<kWidth>(first<kWidth>(running), advance(u[i], kNextFilters), x[i]);
+          wgmma<kGroupPlaces>(running, u[i], advance(x[i], kNextPlaces), i > 0 || keep);
+          wgmma<kGroupPlaces>(running, advance(u[i], kNextFilters), x[i]);
         }
 #pragma unroll
-        for (int i = 0; i < kTaps; ++i) wgmma<kWidth>(first<kWidth>(running), u[i], x[i]);
+        for (int i = 0; i < kTaps; ++i) wgmma<kGroupPlaces>(running, u[i], x[i]);
       } else {
 #pragma unroll
         for (int i = 0; i < kTaps; ++i) {
           // In columns of 128 places: an instruction of 256 wants more registers than a launch
           // gives.
-          add_column<0, kWidth <= 128 ? kWidth : 128>(u[i], x[i]);
-          if constexpr (kWidth > 128) add_column<128, kWidth - 128>(u[i], x[i]);
+          add_column<0, kGroupPlaces <= 128 ? kGroupPlaces : 128>(u[i], x[i], i > 0 || keep);
+          if constexpr (kGroupPlaces > 128) {
+            add_column<128, kGroupPlaces - 128>(u[i], x[i], i > 0 || keep);
+          }
         }
       }
     }
 
    private:
     template <int kFirst, int kWidth>
-    __device__ void add_column(std::uint64_t u, std::uint64_t x) {
-      auto& sums = first<kWidth, kFirst>(running);
+    __device__ void add_column(std::uint64_t u, std::uint64_t x, bool keep) {
+      auto& sums = *reinterpret_cast<float(*)[kWidth / 2]>(&running[kFirst / 2]);
       const std::uint64_t column = advance(x, kFirst * 16);
-      wgmma<kWidth, Number>(sums, u, column);
+      wgmma<kWidth, Number>(sums, u, column, keep);
       wgmma<kWidth, Number>(sums, advance(u, kNextFilters), advance(column, kNextPlaces));
     }
   };
@@ -498,11 +496,8 @@ struct ImplicitGemmTask {
       maps[tile % kMaps].fill(
           a, {walk.stripe, tile_place, min(tile_place + kGroupPlaces, walk.end_place)}, at,
           next_part, walk.first_k + first_filter, static_cast<int>(threadIdx.x) % 128);
-      with_width(walk.end_place - tile_place, [&](auto width) {
-        multiply<decltype(width)::value>(a, walk, first_filter, first_place, sums, input, filter,
-                                         shared, [&] {
-                                           if (kStoresMeanwhile && tile > 0) store(tile - 1);
-                                         });
+      multiply(a, walk, first_filter, first_place, sums, input, filter, shared, [&] {
+        if (kStoresMeanwhile && tile > 0) store(tile - 1);
       });
       at.advance(a.stripes, next_tile);
       if (!kStoresMeanwhile) store(tile);
@@ -510,22 +505,9 @@ struct ImplicitGemmTask {
     if (kStoresMeanwhile) store(walk.num_tiles - 1);
   }
 
-  // Calls body(std::integral_constant<int, width>{}) with as many places, in whole steps, as a
-  // warpgroup has to multiply of the next `places`; where one has the second half of a tile, that
-  // may be none. With more steps than two, ptxas puts a wait behind every instruction.
-  template <class Body>
-  static __device__ void with_width(int places, Body&& body) {
-    constexpr int kStep = kGroupPlaces / 2, kLeast = kFewFilters ? 0 : 1;
-    const int steps = min(max(places + kStep - 1, 0) / kStep, 2);
-    unroll<3 - kLeast>([&](auto i) {
-      constexpr int kSteps = decltype(i)::value + kLeast;
-      if (steps == kSteps) body(std::integral_constant<int, kSteps * kStep>{});
-    });
-  }
-
-  // The sums of the products of a tile, of kWidth places. Calls meanwhile() as soon as the tensor
-  // cores have enough to do.
-  template <int kWidth, class Meanwhile>
+  // The sums of the products of a tile. Calls meanwhile() as soon as the tensor cores have enough
+  // to do.
+  template <class Meanwhile>
   static __device__ void multiply(const TaskArgs& a, const Walk& walk, int first_filter,
                                   int first_place, Sums& sums,
                                   typename StageRing<kInputStages>::Cursor& input,
@@ -562,13 +544,13 @@ struct ImplicitGemmTask {
             wgmma_operand(&shared.u[filter.stage][0][0][first_filter][0], kFilters * 16);
         switch (min(kStageTaps, walk.taps - part * kStageTaps)) {
           case 1:
-            add_part<kWidth, 1>(u, x, offsets, sums);
+            add_part<1>(u, x, offsets, sums, i > first);
             break;
           case 2:
-            add_part<kWidth, 2>(u, x, offsets, sums);
+            add_part<2>(u, x, offsets, sums, i > first);
             break;
           default:
-            add_part<kWidth, kStageTaps>(u, x, offsets, sums);
+            add_part<kStageTaps>(u, x, offsets, sums, i > first);
         }
         if (early_parts > 0) {
           if (--early_parts == 0) meanwhile();
@@ -588,9 +570,9 @@ struct ImplicitGemmTask {
 
   // The products of a part, kTaps taps, as one batch. One block of code without branches: a batch
   // that ends in another block would count as two for wgmma_wait.
-  template <int kWidth, int kTaps>
-  static __device__ void add_part(std::uint64_t u, std::uint64_t x, TapOffsets& offsets,
-                                  Sums& sums) {
+  template <int kTaps>
+  static __device__ void add_part(std::uint64_t u, std::uint64_t x, TapOffsets& offsets, Sums& sums,
+                                  bool keep) {
     std::uint64_t taps[kTaps], inputs[kTaps];
 #pragma unroll
     for (int i = 0; i < kTaps; ++i) {
@@ -598,7 +580,7 @@ struct ImplicitGemmTask {
       inputs[i] = advance(x, offsets.next() * 16);
     }
     wgmma_fence();
-    if constexpr (kWidth != 0) sums.template add_products<kWidth>(taps, inputs);
+    sums.template add_products<kTaps>(taps, inputs, keep);
     wgmma_commit();
   }
 
@@ -640,7 +622,7 @@ struct ImplicitGemmTask {
 #pragma unroll
         for (int half = filter / 8; half < (filter + Output::kFilters) / 8; ++half) {
 #pragma unroll
-          for (int j = 0; j < Output::kPlaces / 8; ++j) {
+          for (int j = 0; j < min(Output::kPlaces, kGroupPlaces - place) / 8; ++j) {
             const auto value = [&](int i) {
               const float sum = sums[(place / 8 + j) * 4 + half * 2 + i];
               return unscale(sum) + bias[half];

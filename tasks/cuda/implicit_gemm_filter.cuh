@@ -94,13 +94,23 @@ struct ImplicitGemmFilters {
       const Stored* const filter = w + static_cast<std::int64_t>(first_k + k) * a.c * taps;
       const bool nchw = kLayout == Layout::nchw;
       const int inner = nchw ? extent.num_taps : extent.num_c;
-#pragma unroll 8
-      for (int i = lane; i < num_numbers; i += 32) {
-        const int outer = i / inner, rest = i % inner;
-        const int c = extent.first_c + (nchw ? outer : rest);
-        const int tap = extent.first_tap + (nchw ? rest : outer);
-        const int from = nchw ? c * taps + tap : tap * a.c + c;
-        part.value[k][i] = exists && c < a.c ? filter[from] : static_cast<Stored>(0.0f);
+      // All on their way before the first one is waited for, of few numbers, too.
+      constexpr int kAtOnce = 8;
+      for (int begin = lane; begin < num_numbers; begin += kAtOnce * 32) {
+        Stored numbers[kAtOnce];
+#pragma unroll
+        for (int j = 0; j < kAtOnce; ++j) {
+          const int i = begin + j * 32, outer = i / inner, rest = i % inner;
+          const int c = extent.first_c + (nchw ? outer : rest);
+          const int tap = extent.first_tap + (nchw ? rest : outer);
+          const int from = nchw ? c * taps + tap : tap * a.c + c;
+          numbers[j] =
+              exists && i < num_numbers && c < a.c ? filter[from] : static_cast<Stored>(0.0f);
+        }
+#pragma unroll
+        for (int j = 0; j < kAtOnce; ++j) {
+          if (begin + j * 32 < num_numbers) part.value[k][begin + j * 32] = numbers[j];
+        }
       }
     }
   }

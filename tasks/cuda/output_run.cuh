@@ -27,7 +27,7 @@ struct OutputMap {
   static constexpr int kSector = 32 / sizeof(Stored);
   // NCHW: what exists of kPart places each is a range of slots, which begin as far from a sector of
   // memory as their outputs of the first filter do.
-  static constexpr int kPart = 128, kParts = kMostPlaces / kPart;
+  static constexpr int kPart = 128, kParts = (kMostPlaces + kPart - 1) / kPart;
   static_assert(kPart == kFillers);
   struct Slot {
     int place;        // from the first one on
@@ -36,8 +36,9 @@ struct OutputMap {
   Slot slots[kNchw ? kMostPlaces + kSector : 1];
   int part_slots[kParts + 1];
   std::int64_t first_y;
-  // NHWC: the pixel of a place; -1: none.
-  int pixels[kNchw ? 1 : kMostPlaces];
+  // NHWC: the pixel of a place; -1: none. A warp looks at as many as it has threads.
+  static constexpr int kPixels = (kMostPlaces + 31) / 32 * 32;
+  int pixels[kNchw ? 1 : kPixels];
 
   /// The positions of a run's first place, and of the first that a thread fills in.
   struct Cursor {
@@ -62,7 +63,7 @@ struct OutputMap {
     };
     Stripes::Position own = at.own;
     if constexpr (!kNchw) {
-      for (int i = thread; i < kMostPlaces; i += kFillers, own = s.sum(own, next_part)) {
+      for (int i = thread; i < kPixels; i += kFillers, own = s.sum(own, next_part)) {
         pixels[i] = i < num_places && exists(own)
                         ? (own.image * a.p + own.row) * a.q + first_col + own.col
                         : -1;

@@ -76,6 +76,7 @@ __device__ inline void decrease_registers() {
 #define MEGACONV_SUMS(d, i)                                                                   \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
+#define MEGACONV_FOUR_SUMS(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define MEGACONV_NUMBERS_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define MEGACONV_SUMS_8(d) MEGACONV_SUMS(d, 0)
 #define MEGACONV_NUMBERS_16 MEGACONV_NUMBERS_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
@@ -84,12 +85,20 @@ __device__ inline void decrease_registers() {
 #define MEGACONV_SUMS_24(d) MEGACONV_SUMS_16(d), MEGACONV_SUMS(d, 16)
 #define MEGACONV_NUMBERS_32 MEGACONV_NUMBERS_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
 #define MEGACONV_SUMS_32(d) MEGACONV_SUMS_24(d), MEGACONV_SUMS(d, 24)
+#define MEGACONV_NUMBERS_36 MEGACONV_NUMBERS_32 ", %32, %33, %34, %35"
+#define MEGACONV_SUMS_36(d) MEGACONV_SUMS_32(d), MEGACONV_FOUR_SUMS(d, 32)
 #define MEGACONV_NUMBERS_40 MEGACONV_NUMBERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
 #define MEGACONV_SUMS_40(d) MEGACONV_SUMS_32(d), MEGACONV_SUMS(d, 32)
+#define MEGACONV_NUMBERS_44 MEGACONV_NUMBERS_40 ", %40, %41, %42, %43"
+#define MEGACONV_SUMS_44(d) MEGACONV_SUMS_40(d), MEGACONV_FOUR_SUMS(d, 40)
 #define MEGACONV_NUMBERS_48 MEGACONV_NUMBERS_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define MEGACONV_SUMS_48(d) MEGACONV_SUMS_40(d), MEGACONV_SUMS(d, 40)
+#define MEGACONV_NUMBERS_52 MEGACONV_NUMBERS_48 ", %48, %49, %50, %51"
+#define MEGACONV_SUMS_52(d) MEGACONV_SUMS_48(d), MEGACONV_FOUR_SUMS(d, 48)
 #define MEGACONV_NUMBERS_56 MEGACONV_NUMBERS_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define MEGACONV_SUMS_56(d) MEGACONV_SUMS_48(d), MEGACONV_SUMS(d, 48)
+#define MEGACONV_NUMBERS_60 MEGACONV_NUMBERS_56 ", %56, %57, %58, %59"
+#define MEGACONV_SUMS_60(d) MEGACONV_SUMS_56(d), MEGACONV_FOUR_SUMS(d, 56)
 #define MEGACONV_NUMBERS_64 MEGACONV_NUMBERS_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
 #define MEGACONV_SUMS_64(d) MEGACONV_SUMS_56(d), MEGACONV_SUMS(d, 56)
 #define MEGACONV_NUMBERS_72 MEGACONV_NUMBERS_64 ", %64, %65, %66, %67, %68, %69, %70, %71"
@@ -109,48 +118,54 @@ __device__ inline void decrease_registers() {
 #define MEGACONV_NUMBERS_128 MEGACONV_NUMBERS_120 ", %120, %121, %122, %123, %124, %125, %126, %127"
 #define MEGACONV_SUMS_128(d) MEGACONV_SUMS_120(d), MEGACONV_SUMS(d, 120)
 // The instruction of kN columns for either type. A type's name cannot be an operand of asm.
-#define MEGACONV_WGMMA_OF(type, n, count, a_number, b_number)                          \
-  asm volatile(                                                                        \
-      "{\n.reg .pred p;\nsetp.eq.u32 p, 1, 1;\n"                                       \
-      "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type                  \
-      " {" MEGACONV_NUMBERS_##count "}, " a_number ", " b_number ", p, 1, 1, 0, 0;\n}" \
-      : MEGACONV_SUMS_##count(d)                                                       \
-      : "l"(a), "l"(b))
-#define MEGACONV_WGMMA(n, count, a_number, b_number)         \
-  if constexpr (kN == n && kHalf) {                          \
-    MEGACONV_WGMMA_OF("f16", n, count, a_number, b_number);  \
-  } else if constexpr (kN == n) {                            \
-    MEGACONV_WGMMA_OF("bf16", n, count, a_number, b_number); \
+#define MEGACONV_WGMMA_OF(type, n, count, a_number, b_number, keep_number)                      \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, " keep_number                                  \
+               ", 0;\n"                                                                         \
+               "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type                  \
+               " {" MEGACONV_NUMBERS_##count "}, " a_number ", " b_number ", p, 1, 1, 0, 0;\n}" \
+               : MEGACONV_SUMS_##count(d)                                                       \
+               : "l"(a), "l"(b), "r"(keep))
+#define MEGACONV_WGMMA(n, count, a_number, b_number, keep_number)         \
+  if constexpr (kN == n && kHalf) {                                       \
+    MEGACONV_WGMMA_OF("f16", n, count, a_number, b_number, keep_number);  \
+  } else if constexpr (kN == n) {                                         \
+    MEGACONV_WGMMA_OF("bf16", n, count, a_number, b_number, keep_number); \
   }
 
-/// d += a b: 64 rows x kN columns, 16 channels, of Number (__half or __nv_bfloat16). Row of d[i] in
-/// the warpgroup: warp * 16 + lane / 4 + i / 2 % 2 * 8; column: i / 4 * 8 + lane % 4 * 2 + i % 2.
+/// d += a b, or d = a b if what was in d is not to be kept: 64 rows x kN columns, 16 channels, of
+/// Number (__half or __nv_bfloat16). Row of d[i] in the warpgroup: warp * 16 + lane / 4 + i / 2 % 2
+/// * 8; column: i / 4 * 8 + lane % 4 * 2 + i % 2.
 template <int kN, class Number = __half>
-__device__ inline void wgmma(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b) {
-  static_assert(kN % 16 == 0 && kN > 0 && kN <= 256);
+__device__ inline void wgmma(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, int keep = 1) {
+  static_assert(kN > 0 && kN <= 256 && (kN % 16 == 0 || (kN % 8 == 0 && kN > 64 && kN < 128)));
   constexpr bool kHalf = std::is_same_v<Number, __half>;
   static_assert(kHalf || std::is_same_v<Number, __nv_bfloat16>);
-  MEGACONV_WGMMA(16, 8, "%8", "%9")
-  MEGACONV_WGMMA(32, 16, "%16", "%17")
-  MEGACONV_WGMMA(48, 24, "%24", "%25")
-  MEGACONV_WGMMA(64, 32, "%32", "%33")
-  MEGACONV_WGMMA(80, 40, "%40", "%41")
-  MEGACONV_WGMMA(96, 48, "%48", "%49")
-  MEGACONV_WGMMA(112, 56, "%56", "%57")
-  MEGACONV_WGMMA(128, 64, "%64", "%65")
-  MEGACONV_WGMMA(144, 72, "%72", "%73")
-  MEGACONV_WGMMA(160, 80, "%80", "%81")
-  MEGACONV_WGMMA(176, 88, "%88", "%89")
-  MEGACONV_WGMMA(192, 96, "%96", "%97")
-  MEGACONV_WGMMA(208, 104, "%104", "%105")
-  MEGACONV_WGMMA(224, 112, "%112", "%113")
-  MEGACONV_WGMMA(240, 120, "%120", "%121")
-  MEGACONV_WGMMA(256, 128, "%128", "%129")
+  MEGACONV_WGMMA(16, 8, "%8", "%9", "%10")
+  MEGACONV_WGMMA(32, 16, "%16", "%17", "%18")
+  MEGACONV_WGMMA(48, 24, "%24", "%25", "%26")
+  MEGACONV_WGMMA(64, 32, "%32", "%33", "%34")
+  MEGACONV_WGMMA(72, 36, "%36", "%37", "%38")
+  MEGACONV_WGMMA(80, 40, "%40", "%41", "%42")
+  MEGACONV_WGMMA(88, 44, "%44", "%45", "%46")
+  MEGACONV_WGMMA(96, 48, "%48", "%49", "%50")
+  MEGACONV_WGMMA(104, 52, "%52", "%53", "%54")
+  MEGACONV_WGMMA(112, 56, "%56", "%57", "%58")
+  MEGACONV_WGMMA(120, 60, "%60", "%61", "%62")
+  MEGACONV_WGMMA(128, 64, "%64", "%65", "%66")
+  MEGACONV_WGMMA(144, 72, "%72", "%73", "%74")
+  MEGACONV_WGMMA(160, 80, "%80", "%81", "%82")
+  MEGACONV_WGMMA(176, 88, "%88", "%89", "%90")
+  MEGACONV_WGMMA(192, 96, "%96", "%97", "%98")
+  MEGACONV_WGMMA(208, 104, "%104", "%105", "%106")
+  MEGACONV_WGMMA(224, 112, "%112", "%113", "%114")
+  MEGACONV_WGMMA(240, 120, "%120", "%121", "%122")
+  MEGACONV_WGMMA(256, 128, "%128", "%129", "%130")
 }
 
 #undef MEGACONV_WGMMA
 #undef MEGACONV_WGMMA_OF
 #undef MEGACONV_SUMS
+#undef MEGACONV_FOUR_SUMS
 #undef MEGACONV_NUMBERS_8
 #undef MEGACONV_SUMS_8
 #undef MEGACONV_NUMBERS_16
@@ -159,12 +174,20 @@ __device__ inline void wgmma(float (&d)[kN / 2], std::uint64_t a, std::uint64_t 
 #undef MEGACONV_SUMS_24
 #undef MEGACONV_NUMBERS_32
 #undef MEGACONV_SUMS_32
+#undef MEGACONV_NUMBERS_36
+#undef MEGACONV_SUMS_36
 #undef MEGACONV_NUMBERS_40
 #undef MEGACONV_SUMS_40
+#undef MEGACONV_NUMBERS_44
+#undef MEGACONV_SUMS_44
 #undef MEGACONV_NUMBERS_48
 #undef MEGACONV_SUMS_48
+#undef MEGACONV_NUMBERS_52
+#undef MEGACONV_SUMS_52
 #undef MEGACONV_NUMBERS_56
 #undef MEGACONV_SUMS_56
+#undef MEGACONV_NUMBERS_60
+#undef MEGACONV_SUMS_60
 #undef MEGACONV_NUMBERS_64
 #undef MEGACONV_SUMS_64
 #undef MEGACONV_NUMBERS_72

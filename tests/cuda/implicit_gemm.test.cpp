@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -297,5 +298,36 @@ TEST_CASE("cuda: implicit GEMM is exact on integers, with any grid and with prep
     options.tiling.filters = FilterMode::prepared;
     const std::vector<float> y = device.run_prepared(Plan::create(layer.problem, options));
     CHECK(std::equal(y.begin(), y.end(), truth.begin()));
+  }
+}
+
+// Groups of one tile and of two, in every width that is compiled; the last group ends amid a tile.
+TEST_CASE("cuda: implicit GEMM is exact on integers with tiles of any width", "[sanitizer]") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  for (const char* text : {"n3c24h13w11k70+nchw", "n3c24h13w11k70+nhwc", "n3c24h13w11k40+nchw",
+                           "n4c40h19w9k64r2s2p0+nhwc+relu"}) {
+    const Layer layer(parse_problem(text), true);
+    const std::vector<double> truth = layer.reference();
+    DeviceLayer device(layer);
+    for (const Precision precision : {Precision::f32, Precision::tf32}) {
+      PlanOptions options = implicit_gemm(CudaLaunch::staged);
+      options.tiling.precision = precision;
+      options.tiling.cols_per_group = 5;  // copies of x, which other tasks multiply, are whole
+      std::set<std::uint32_t> widths;
+      for (std::uint32_t places = 64; places <= 512; places += places < 256 ? 8 : 32) {
+        options.tiling.places_per_group = places;
+        const Plan plan = Plan::create(layer.problem, options);
+        const Tiling& tiling = plan.lowering().graph.tiling;
+        widths.insert(
+            implicit_gemm_tile(tiling.filter_blocks_per_gemm_task, places, tiling.arithmetic)
+                .places);
+        const std::vector<float> y = device.run(plan);
+        CAPTURE(text, places, static_cast<int>(precision), plan.describe());
+        CHECK(std::equal(y.begin(), y.end(), truth.begin()));
+      }
+      CAPTURE(text, static_cast<int>(precision));
+      const std::size_t of_one_product = layer.problem.k > 64 ? 5 : 3;
+      CHECK(widths.size() == (precision == Precision::f32 ? 9 : of_one_product));
+    }
   }
 }

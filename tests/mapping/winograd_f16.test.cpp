@@ -119,6 +119,17 @@ TEST_CASE("Tasks of one product are those of three, with more channels each") {
   CHECK(winograd("n64c256h56k256").positions_per_gemm_task == 4);
 }
 
+// H200, microseconds with 1, 2, 3, 4, 6 and 9 positions: n128c512h7k512 133, 140, 117, 134, 127,
+// 152; n64c512h14k512 217, 214, 207, 235, 203, 192, and 192 with 5, two tasks a multiprocessor.
+TEST_CASE("In stages tasks of three products have as many positions as fill the multiprocessors") {
+  TilingOptions options;
+  options.whole_tensors = true;
+  CHECK(winograd("n128c512h7k512", options).positions_per_gemm_task == 3);
+  CHECK(winograd("n64c512h14k512", options).positions_per_gemm_task == 5);
+  options.positions_per_gemm_task = 4;
+  CHECK(winograd("n64c512h14k512", options).positions_per_gemm_task == 4);
+}
+
 // H200: where both are possible the estimates decide; the layers here are far from where they meet.
 TEST_CASE("Tensors of 16 bits and lower precision take Winograd on CUDA where it is faster") {
   const auto chosen = [](const char* text, const TilingOptions& options = {},
