@@ -520,7 +520,7 @@ struct ImplicitGemmTask {
     if (walk.keeps_filters) oldest_filter = filter = {};
     const auto release = [&] {
       for (; oldest_filter.stage != filter.stage; oldest_filter.advance()) {
-        if (speaker) shared.filter.arrive_empty(oldest_filter.stage);
+        if (speaker && !walk.keeps_filters) shared.filter.arrive_empty(oldest_filter.stage);
       }
       for (; oldest_input.stage != input.stage; oldest_input.advance()) {
         if (speaker) shared.input.arrive_empty(oldest_input.stage);
@@ -622,7 +622,8 @@ struct ImplicitGemmTask {
 #pragma unroll
         for (int half = filter / 8; half < (filter + Output::kFilters) / 8; ++half) {
 #pragma unroll
-          for (int j = 0; j < min(Output::kPlaces, kGroupPlaces - place) / 8; ++j) {
+          for (int j = 0; j < Output::kPlaces / 8; ++j) {
+            if (place + j * 8 >= kGroupPlaces) break;
             const auto value = [&](int i) {
               const float sum = sums[(place / 8 + j) * 4 + half * 2 + i];
               return unscale(sum) + bias[half];
