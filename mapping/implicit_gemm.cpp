@@ -67,12 +67,10 @@ const Tile& tile_of(std::uint32_t filter_blocks, std::uint64_t places, Arithmeti
 
 // Places of a task's tiles, which are equally wide.
 std::uint32_t width_of(const Tile& tile, std::uint64_t places, Arithmetic arithmetic) {
-  const std::uint32_t least = tile.places / 2;
-  const std::uint64_t steps =
-      u64(arithmetic == Arithmetic::split_f16 ? kSplitTileSteps : kTileSteps);
-  const std::uint64_t step = least / steps;
+  const std::uint64_t step =
+      u64(tile_step(static_cast<std::int32_t>(tile.places), arithmetic == Arithmetic::split_f16));
   const std::uint64_t tiles = ceil_div(places, std::uint64_t{tile.places});
-  return std::max(least, u32(ceil_div(ceil_div(places, tiles), step) * step));
+  return std::max(tile.places / 2, u32(ceil_div(ceil_div(places, tiles), step) * step));
 }
 
 // Slabs of 16 channels under nine taps.
@@ -226,7 +224,8 @@ bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options
 }
 
 std::uint32_t place_step(bool in_place) {
-  return in_place ? std::uint32_t{kPlaceStepInPlace} : kWideSplit.places / 2 / kSplitTileSteps;
+  return static_cast<std::uint32_t>(in_place ? kPlaceStepInPlace
+                                             : tile_step(kWideSplit.places, true));
 }
 
 std::uint32_t resident_workers(Algorithm algorithm, const Target& target) {

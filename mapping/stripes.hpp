@@ -52,9 +52,11 @@ std::int64_t places_of_stripe(const ConvProblem& problem, const Stripes& stripes
 /// Largest reach that tasks keep input for.
 inline constexpr std::int32_t kMostReach = 128;
 
-/// Tiles are compiled in several widths: half of the widest and so many steps more, the last of
-/// which is the widest. With split numbers, which take longest, there are more than with others.
-inline constexpr std::int32_t kSplitTileSteps = 8, kTileSteps = 2;
+/// Tiles are compiled in several widths: half of the widest and, in steps of so many places, up to
+/// the widest. With split numbers, which take longest, there are more than with others.
+constexpr std::int32_t tile_step(std::int32_t most_places, bool split) {
+  return most_places / (split ? 16 : 4);
+}
 
 // Where operands lie in memory as matrix instructions take them, in the tensors or because tasks
 // have made copies of these:

@@ -113,12 +113,11 @@ void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, cons
   const std::uint64_t worthwhile =
       ceil_div(shape.least_channels, channel_blocks * Tiling::kLaneBlock);
   const std::uint64_t shared = std::max<std::uint64_t>(1, products / (2 * target.workers));
-  tiling.positions_per_gemm_task =
-      u32(std::min<std::uint64_t>({worthwhile, shared, tiling.num_positions()}));
   const bool in_stages = options.whole_tensors && target.multiprocessors != 0;
-  if (in_stages && tiling.arithmetic == Arithmetic::split_f16) {
-    tiling.positions_per_gemm_task = fastest_positions(tiling, target.multiprocessors);
-  }
+  tiling.positions_per_gemm_task =
+      in_stages && tiling.arithmetic == Arithmetic::split_f16
+          ? fastest_positions(tiling, target.multiprocessors)
+          : u32(std::min<std::uint64_t>({worthwhile, shared, tiling.num_positions()}));
   tiling.channel_blocks_per_input_task = tiling.filter_blocks_per_output_task = 1;
 
   const std::uint64_t transforms = groups * std::min(channel_blocks, filter_blocks);

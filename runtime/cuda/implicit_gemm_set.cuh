@@ -90,12 +90,9 @@ KernelSet implicit_gemm_kernels(const Tiling& tiling) {
                                                    tiling.places_per_group, tiling.arithmetic);
   // The widest that is not wider than the tile, which has one of these widths.
   const auto of_width = [&]<int kFilters, int kMost, int kPlaces = kMost>(const auto& self) {
-    constexpr int kLeast = kMost / 2;
-    constexpr int kStep = kLeast / (Numbers::kSplit ? kSplitTileSteps : kTileSteps);
-    if constexpr (kPlaces > kLeast) {
-      if (tile.places < kPlaces) {
-        return self.template operator()<kFilters, kMost, kPlaces - kStep>(self);
-      }
+    constexpr int kNarrower = kPlaces - tile_step(kMost, Numbers::kSplit);
+    if constexpr (kNarrower >= kMost / 2) {
+      if (tile.places < kPlaces) return self.template operator()<kFilters, kMost, kNarrower>(self);
     }
     return make.template operator()<kFilters, kPlaces>();
   };

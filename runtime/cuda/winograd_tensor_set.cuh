@@ -36,10 +36,8 @@ struct WinogradTensorKernel
   }
 
   static __device__ OperandFooter& footer(const TaskArgs& a) { return Transforms::footer(a); }
-  /// Input tasks of a group.
   static __device__ std::uint32_t noted_of_group(const TaskArgs& a) {
-    return static_cast<std::uint32_t>(a.tile_chunks) *
-           static_cast<std::uint32_t>(a.input_channel_chunks);
+    return Transforms::input_tasks(a);
   }
   /// Filters, if it is they that need it, then all groups of tiles.
   static __device__ void redo(const TaskArgs& args, const CorrectedScales& scales, const Task*,

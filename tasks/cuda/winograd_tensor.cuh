@@ -125,9 +125,12 @@ struct WinogradTensorTransforms {
     }
     ::cuda::ptx::cp_async_bulk_wait_group(::cuda::ptx::n32_t<0>{});
     publish_to_copy_engine();
-    const std::uint32_t input_tasks = static_cast<std::uint32_t>(a.tile_chunks) *
-                                      static_cast<std::uint32_t>(a.input_channel_chunks);
-    note_magnitude<kThreads>(largest.bits(), &a.x_magnitudes[group * input_tasks + block]);
+    note_magnitude<kThreads>(largest.bits(), &a.x_magnitudes[group * input_tasks(a) + block]);
+  }
+  /// Of a group.
+  static __device__ std::uint32_t input_tasks(const TaskArgs& a) {
+    return static_cast<std::uint32_t>(a.tile_chunks) *
+           static_cast<std::uint32_t>(a.input_channel_chunks);
   }
 
   static constexpr int kOutputBytes = Base::kOutputBytes;

@@ -126,6 +126,18 @@ Plan copying(const ConvProblem& problem, CudaLaunch launch, std::uint32_t places
   return Plan::create({graph, make_mapping(graph, {.policy = Policy::staged})}, options);
 }
 
+// A layer of integers, whose outputs are exact.
+struct IntegerLayer {
+  explicit IntegerLayer(const char* text) : layer(parse_problem(text), true) {}
+  bool gives(const std::vector<float>& y) const {
+    return std::equal(y.begin(), y.end(), truth.begin());
+  }
+  const Layer layer;
+  const ConvProblem& problem = layer.problem;
+  const std::vector<double> truth = layer.reference();
+  DeviceLayer<> device{layer};
+};
+
 // In NCHW and NHWC.
 template <class T = float>
 void check_odd_shapes(Precision precision, double most_l2, const char* dtype = "") {
@@ -211,19 +223,17 @@ TEST_CASE("cuda: implicit GEMM of copied operands is exact on integers, with pre
           "[sanitizer]") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   for (const char* text : {"n3c20h13w9k37+bias+relu+nhwc", "n2c70h17w130k140+nhwc"}) {
-    const Layer layer(parse_problem(text), true);
-    const std::vector<double> truth = layer.reference();
-    DeviceLayer device(layer);
+    IntegerLayer of(text);
     for (const std::uint32_t places : {32u, 96u, 160u, 288u, 512u}) {
       for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
-        const std::vector<float> y = device.run(copying(layer.problem, launch, places));
+        const std::vector<float> y = of.device.run(copying(of.problem, launch, places));
         CAPTURE(text, places, static_cast<int>(launch));
-        CHECK(std::equal(y.begin(), y.end(), truth.begin()));
+        CHECK(of.gives(y));
       }
     }
     const std::vector<float> y =
-        device.run_prepared(copying(layer.problem, CudaLaunch::staged, 96, FilterMode::prepared));
-    CHECK(std::equal(y.begin(), y.end(), truth.begin()));
+        of.device.run_prepared(copying(of.problem, CudaLaunch::staged, 96, FilterMode::prepared));
+    CHECK(of.gives(y));
   }
 }
 
@@ -283,21 +293,19 @@ TEST_CASE("cuda: implicit GEMM is exact on integers, with any grid and with prep
           "[sanitizer]") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   for (const char* text : {"n3c20h13w9k37+bias+relu+residual", "n2c70h17w22k140+nhwc"}) {
-    const Layer layer(parse_problem(text), true);
-    const std::vector<double> truth = layer.reference();
-    DeviceLayer device(layer);
+    IntegerLayer of(text);
     for (const std::uint32_t blocks : {1u, 2u, 7u, 0u}) {
       PlanOptions options = implicit_gemm();
       options.num_blocks = blocks;
       options.tiling.places_per_group = blocks == 2 ? 100 : 0;
-      const std::vector<float> y = device.run(Plan::create(layer.problem, options));
+      const std::vector<float> y = of.device.run(Plan::create(of.problem, options));
       CAPTURE(text, blocks);
-      CHECK(std::equal(y.begin(), y.end(), truth.begin()));
+      CHECK(of.gives(y));
     }
     PlanOptions options = implicit_gemm();
     options.tiling.filters = FilterMode::prepared;
-    const std::vector<float> y = device.run_prepared(Plan::create(layer.problem, options));
-    CHECK(std::equal(y.begin(), y.end(), truth.begin()));
+    const std::vector<float> y = of.device.run_prepared(Plan::create(of.problem, options));
+    CHECK(of.gives(y));
   }
 }
 
@@ -306,9 +314,7 @@ TEST_CASE("cuda: implicit GEMM is exact on integers with tiles of any width", "[
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   for (const char* text : {"n3c24h13w11k70+nchw", "n3c24h13w11k70+nhwc", "n3c24h13w11k40+nchw",
                            "n4c40h19w9k64r2s2p0+nhwc+relu"}) {
-    const Layer layer(parse_problem(text), true);
-    const std::vector<double> truth = layer.reference();
-    DeviceLayer device(layer);
+    IntegerLayer of(text);
     for (const Precision precision : {Precision::f32, Precision::tf32}) {
       PlanOptions options = implicit_gemm(CudaLaunch::staged);
       options.tiling.precision = precision;
@@ -316,17 +322,17 @@ TEST_CASE("cuda: implicit GEMM is exact on integers with tiles of any width", "[
       std::set<std::uint32_t> widths;
       for (std::uint32_t places = 64; places <= 512; places += places < 256 ? 8 : 32) {
         options.tiling.places_per_group = places;
-        const Plan plan = Plan::create(layer.problem, options);
+        const Plan plan = Plan::create(of.problem, options);
         const Tiling& tiling = plan.lowering().graph.tiling;
         widths.insert(
             implicit_gemm_tile(tiling.filter_blocks_per_gemm_task, places, tiling.arithmetic)
                 .places);
-        const std::vector<float> y = device.run(plan);
+        const std::vector<float> y = of.device.run(plan);
         CAPTURE(text, places, static_cast<int>(precision), plan.describe());
-        CHECK(std::equal(y.begin(), y.end(), truth.begin()));
+        CHECK(of.gives(y));
       }
       CAPTURE(text, static_cast<int>(precision));
-      const std::size_t of_one_product = layer.problem.k > 64 ? 5 : 3;
+      const std::size_t of_one_product = of.problem.k > 64 ? 5 : 3;
       CHECK(widths.size() == (precision == Precision::f32 ? 9 : of_one_product));
     }
   }

@@ -255,7 +255,8 @@ TEST_CASE("Tiles of one product are larger where groups are") {
   CHECK(implicit_gemm_tile(4, 512, Arithmetic::split_f16).places == 256);
 }
 
-TEST_CASE("Tiles share a group of places evenly, in whole steps, and have half of the most") {
+TEST_CASE(
+    "Tiles share a group of places evenly, in whole steps, and have at least half of the most") {
   struct Case {
     std::uint32_t filter_blocks, most, step;
     Arithmetic arithmetic;
