@@ -148,9 +148,13 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target,
     space.constraints.push_back(
         {"transform-tiles", [](const Configuration& c) {
            const std::int64_t part = c.get(Parameter::transform_tiles).value_or(0);
-           return part % 4 == 0 || part >= c.get(Parameter::group_tiles).value_or(1)
+           constexpr auto kFma = static_cast<std::int64_t>(Arithmetic::fma);
+           // V is written in runs of so many tiles.
+           const int run = c.get(Parameter::arithmetic).value_or(kFma) == kFma ? 4 : 16;
+           return part % run == 0 || part >= c.get(Parameter::group_tiles).value_or(1)
                       ? std::string()
-                      : std::to_string(part) + ", must be a multiple of 4 or the whole group";
+                      : std::to_string(part) + ", must be a multiple of " + std::to_string(run) +
+                            " or the whole group";
          }});
     space.constraints.push_back(
         {"gemm-filters", [](const Configuration& c) {

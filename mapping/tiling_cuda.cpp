@@ -30,6 +30,20 @@ GemmShape gemm_shape(Arithmetic arithmetic, std::uint32_t filter_blocks) {
 // GEMM task. Fewer tiles than its group's, but at least this many (128 bytes of V in a row), where
 // there would be too few tasks for all workers.
 constexpr std::uint32_t kLeastTransformTiles = 32;
+// Tasks on tensor cores write V in runs of so many tiles.
+constexpr std::uint32_t kTensorRun = 16;
+// In stages, where tasks cost no tickets, they should be short, so that all end at about the same
+// time. Tensor cores' input tasks have threads for 64 tiles; one of 32 takes 0.53 of the time.
+// H200, microseconds of a run of three products by the tiles of a transform task (in brackets:
+// input tasks of 64 tiles for each worker):
+//
+//           vgg_3 (11.9)  vgg_4 (6.1)  yolo_3 (5.2)  yolo_4 (3.0)  conv5_n128 (1.0)  conv5 (0.5)
+//   128         700           522           456           365           112
+//    64         687           514           433           347           110              84
+//    32         706           516           423           341           112              76
+constexpr std::uint32_t kStageTiles = 64;
+constexpr double kHalfTiles = 0.53;
+
 // A filter task takes 16 filters of up to 64 channels: 8 a thread.
 constexpr std::uint32_t kFilterTaskChannelBlocks = 4;
 
@@ -67,6 +81,29 @@ std::uint32_t fastest_positions(Tiling tiling, std::uint32_t multiprocessors) {
     if (us < least_us) fastest = positions, least_us = us;
   }
   return fastest;
+}
+
+// Tiles of the transform tasks of a stage; so many tasks have all tiles of a group.
+std::uint32_t tiles_of_stage_task(std::uint32_t group_tiles, std::uint64_t tasks,
+                                  std::uint32_t workers) {
+  const auto waves = [&](std::uint32_t tiles) {
+    return static_cast<double>(
+        ceil_div(tasks * ceil_div(group_tiles, tiles), std::uint64_t{std::max(1u, workers)}));
+  };
+  const std::uint32_t half = kStageTiles / 2;
+  const bool halves = kHalfTiles * waves(half) < waves(kStageTiles);
+  return std::min(group_tiles, halves ? half : kStageTiles);
+}
+
+// Of those that cost a ticket each: as many as there must be for all workers, in runs of V.
+std::uint32_t tiles_of_task(std::uint32_t group_tiles, std::uint64_t tasks, std::uint32_t workers,
+                            std::uint32_t run) {
+  std::uint32_t tiles = group_tiles;
+  while (tasks * ceil_div(group_tiles, tiles) < workers && tiles % (2 * run) == 0 &&
+         tiles / 2 >= kLeastTransformTiles) {
+    tiles /= 2;
+  }
+  return tiles;
 }
 
 }  // namespace
@@ -120,15 +157,17 @@ void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, cons
           : u32(std::min<std::uint64_t>({worthwhile, shared, tiling.num_positions()}));
   tiling.channel_blocks_per_input_task = tiling.filter_blocks_per_output_task = 1;
 
+  const bool on_tensor_cores = tiling.arithmetic != Arithmetic::fma;
   const std::uint64_t transforms = groups * std::min(channel_blocks, filter_blocks);
-  std::uint32_t tiles_per_task = tiling.group_tiles;
-  while (transforms * ceil_div(tiling.group_tiles, tiles_per_task) < target.workers &&
-         tiles_per_task % 8 == 0 && tiles_per_task / 2 >= kLeastTransformTiles) {
-    tiles_per_task /= 2;
-  }
-  tiling.tiles_per_transform_task = tiles_per_task;
+  tiling.tiles_per_transform_task =
+      in_stages && on_tensor_cores
+          ? tiles_of_stage_task(tiling.group_tiles, transforms, target.workers)
+          : tiles_of_task(tiling.group_tiles, transforms, target.workers,
+                          on_tensor_cores ? kTensorRun : 4);
 
-  choose_filter_tasks_for_cuda(tiling, target.workers);
+  // One for each multiprocessor is enough on tensor cores: two at a time there take as long each.
+  choose_filter_tasks_for_cuda(tiling,
+                               on_tensor_cores ? target.workers / kTensorWorkers : target.workers);
 }
 
 void choose_filter_tasks_for_cuda(Tiling& tiling, std::uint32_t wanted) {

@@ -512,8 +512,11 @@ class CudaExecutor final : public Executor {
     const Task* tasks = tasks_.data();
     auto num_tasks = num_groups == 0 ? 0 : static_cast<std::uint32_t>(tasks_.size());
     void* parameters[] = {&args, &tasks, &num_tasks, &num_groups};
-    launch(kernels_.redo, static_cast<unsigned>(device_.num_sms), kernels_.most_shared_bytes,
-           parameters, stream, Start::with_kernel_before, "redo_kernel");
+    // So many blocks are all there before the last task has ended; one on the multiprocessor that
+    // it leaves would start when the others are done.
+    const int blocks = std::max(1, device_.num_sms * 3 / 4);
+    launch(kernels_.redo, static_cast<unsigned>(blocks), kernels_.most_shared_bytes, parameters,
+           stream, Start::with_kernel_before, "redo_kernel");
   }
 
   void launch_megakernel(TaskArgs args, std::byte* base, cudaStream_t stream, Trace* trace) const {

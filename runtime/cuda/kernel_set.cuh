@@ -25,6 +25,17 @@ struct Stage {
   }
 };
 
+/// Kernel, or the variant of it that it has for stages.
+template <class Kernel>
+struct KernelInStages {
+  using Type = Kernel;
+};
+template <class Kernel>
+requires requires { typename Kernel::InStages; }
+struct KernelInStages<Kernel> {
+  using Type = typename Kernel::InStages;
+};
+
 /// `Stages`: those of Kernel's tasks.
 template <class Kernel, class... Stages>
 KernelSet make_kernel_set(std::string name) {
@@ -32,7 +43,7 @@ KernelSet make_kernel_set(std::string name) {
   set.name = std::move(name);
   set.num_threads = Kernel::kThreads;
   set.megakernel = reinterpret_cast<const void*>(&megakernel<Kernel>);
-  (Stages::template add_to<Kernel>(set), ...);
+  (Stages::template add_to<typename KernelInStages<Kernel>::Type>(set), ...);
   return set;
 }
 

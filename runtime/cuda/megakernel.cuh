@@ -94,7 +94,7 @@ __device__ inline void let_next_start() {
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     megakernel(const __grid_constant__ TaskArgs args, const DeviceRun run) {
-  extern __shared__ __align__(16) std::byte shared[];
+  extern __shared__ __align__(128) std::byte shared[];
   __shared__ Task task;
   __shared__ std::uint32_t position, epoch;
   constexpr std::uint32_t kNone = 0xffffffffu;
@@ -170,7 +170,7 @@ constexpr bool reads_ahead(TaskKind kind) {
 template <class Kernel, TaskKind... kKinds>
 __global__ void __launch_bounds__(Kernel::kThreads, (stage_blocks_per_sm<Kernel, kKinds...>()))
     stage_kernel(const __grid_constant__ TaskArgs args, const Task* tasks) {
-  extern __shared__ __align__(16) std::byte shared[];
+  extern __shared__ __align__(128) std::byte shared[];
   if constexpr (!(waits_itself<Kernel>(kKinds) && ...)) wait_for_kernel_before();
   let_next_start();
   const Task& task = tasks[blockIdx.x];

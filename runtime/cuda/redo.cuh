@@ -72,7 +72,7 @@ template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     redo_kernel(const __grid_constant__ TaskArgs args, const Task* tasks, std::uint32_t num_tasks,
                 std::uint32_t num_groups) {
-  extern __shared__ __align__(16) std::byte shared[];
+  extern __shared__ __align__(128) std::byte shared[];
   const std::uint32_t num_filters = args.w != nullptr ? num_filter_tasks(args) : 0;
   const std::uint32_t num_inputs = num_groups * Kernel::noted_of_group(args);
   CorrectedScales scales{};

@@ -11,8 +11,9 @@
 
 namespace megaconv::cuda {
 
-/// Throws Error(unsupported) for sizes that the kernels' tasks have no room for.
-inline void check_room(const Tiling& tiling, int tiles, int filters, const char* rooms) {
+/// Throws Error(unsupported) for sizes that the kernels' tasks have no room for, or that are not
+/// whole runs of V of so many tiles.
+inline void check_room(const Tiling& tiling, int tiles, int filters, int run, const char* rooms) {
   const std::uint32_t num_filters = tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock;
   if (tiling.group_tiles > static_cast<std::uint32_t>(tiles) ||
       num_filters > static_cast<std::uint32_t>(filters)) {
@@ -20,12 +21,11 @@ inline void check_room(const Tiling& tiling, int tiles, int filters, const char*
                                          " tiles x " + std::to_string(num_filters) +
                                          " filters, must be at most " + rooms);
   }
-  // Transform tasks write V in runs of 4 tiles.
-  if (tiling.tiles_per_transform_task % 4 != 0 &&
+  if (tiling.tiles_per_transform_task % static_cast<std::uint32_t>(run) != 0 &&
       tiling.tiles_per_transform_task != tiling.group_tiles) {
-    throw Error(Status::unsupported, "cuda: transform tasks of " +
-                                         std::to_string(tiling.tiles_per_transform_task) +
-                                         " tiles, must be a multiple of 4 or the whole group");
+    throw Error(Status::unsupported,
+                "cuda: transform tasks of " + std::to_string(tiling.tiles_per_transform_task) +
+                    " tiles, must be a multiple of " + std::to_string(run) + " or the whole group");
   }
 }
 
@@ -50,16 +50,17 @@ KernelSet make_winograd_set(const Tiling& tiling, const std::string& arithmetic)
 template <int kM, Points kPoints, Layout kLayout>
 KernelSet winograd_kernels(const Tiling& tiling) {
   const auto make = [&]<int kTiles, int kFilters>() {
-    using Tile = SimtTile<kTiles, kFilters>;
+    using Tile = SimtTile<kTiles, kFilters, kLayout>;
     using Transforms = WinogradTransforms<kM, kPoints, kLayout, Tile::kThreads>;
     return make_winograd_set<WinogradKernel<kM, kLayout, Tile, Transforms>>(tiling, "fma");
   };
   constexpr const char* kRooms = "64 x 128 or 128 x 64";
+  constexpr int kRun = 4;
   if (tiling.group_tiles <= 64) {
-    check_room(tiling, 64, 128, kRooms);
+    check_room(tiling, 64, 128, kRun, kRooms);
     return make.template operator()<64, 128>();
   }
-  check_room(tiling, 128, 64, kRooms);
+  check_room(tiling, 128, 64, kRun, kRooms);
   return make.template operator()<128, 64>();
 }
 

@@ -8,11 +8,13 @@
 
 namespace megaconv::cuda {
 
-template <int kM, Points kPoints, Layout kLayout, class TileType, class Stored>
+template <int kM, Points kPoints, Layout kLayout, class TileType, class Stored,
+          bool kInStages = false>
 struct WinogradTensorKernel
     : WinogradKernel<kM, kLayout, TileType,
-                     WinogradTensorTransforms<kM, kPoints, kLayout, TileType, Stored>> {
-  using Transforms = WinogradTensorTransforms<kM, kPoints, kLayout, TileType, Stored>;
+                     WinogradTensorTransforms<kM, kPoints, kLayout, TileType, Stored, kInStages>> {
+  using Transforms = WinogradTensorTransforms<kM, kPoints, kLayout, TileType, Stored, kInStages>;
+  using InStages = WinogradTensorKernel<kM, kPoints, kLayout, TileType, Stored, true>;
   using Base = WinogradKernel<kM, kLayout, TileType, Transforms>;
   static constexpr int kThreads = Base::kThreads;
   static constexpr ScaleGuess kInputGuess = Transforms::kInputGuess,
@@ -82,7 +84,7 @@ struct WinogradTensorKernel
 template <int kM, Points kPoints, Layout kLayout, int kParts, class Stored = float>
 KernelSet winograd_tensor_kernels(const Tiling& tiling) {
   const auto make = [&]<int kFilters>() {
-    using Tile = TensorTile<kFilters, TensorOperand<kParts>>;
+    using Tile = TensorTile<kFilters, TensorOperand<kParts>, kLayout>;
     using Kernel = WinogradTensorKernel<kM, kPoints, kLayout, Tile, Stored>;
     KernelSet set = make_winograd_set<Kernel>(tiling, to_string(tiling.arithmetic));
     set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
@@ -91,7 +93,7 @@ KernelSet winograd_tensor_kernels(const Tiling& tiling) {
     set.capability = 90;
     return set;
   };
-  check_room(tiling, 128, 128, "128 x 128");
+  check_room(tiling, 128, 128, 16, "128 x 128");
   return tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock <= 64
              ? make.template operator()<64>()
              : make.template operator()<128>();

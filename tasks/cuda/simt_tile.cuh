@@ -23,7 +23,7 @@
 
 namespace megaconv::cuda {
 
-template <int kNumRows, int kNumFilters>
+template <int kNumRows, int kNumFilters, Layout kLayout>
 struct SimtTile {
   static constexpr int kRows = kNumRows, kFilters = kNumFilters;
   static constexpr int kThreadRows = 8, kThreadFilters = 8;
@@ -77,7 +77,6 @@ struct SimtTile {
   static __device__ void finish(Sums&) {}
 
   /// Stores the sums of existing rows and filters to M.
-  template <Layout kLayout>
   static __device__ void store_sums(const Sums& sums, float* m, const MStrides& strides,
                                     int num_rows, int num_filters) {
 #pragma unroll

@@ -8,10 +8,11 @@
 //   wait for the products of step s - 1       the threads wait here, and
 //   barrier; start the copies of step s + kStages - 1 into the stage that step s - 1 leaves
 //
-// Two warpgroups have 64 rows each; two thread blocks share an SM and hide each other's epilogues.
-//
-// Filters lie in the operand in an order such that a thread's sums are neighbours: of every 16,
-// filter 4 q + 2 i + e is column 8 i + 2 q + e, which thread q of four holds for both i.
+// Each of two warpgroups has 64 rows of what the instruction takes as its first operand; two thread
+// blocks share an SM and hide each other's epilogues. A thread's sums are neighbours along the
+// second operand, so that is what lies side by side in M: filters in NHWC, tiles in NCHW. Its rows
+// are in an order such that four sums are a vector: of every 16, row 4 q + 2 i + e is column 8 i +
+// 2 q + e of the instruction, which thread q of four holds for both i.
 #pragma once
 
 #include "tasks/cuda/block_pipeline.cuh"
@@ -36,10 +37,11 @@ struct TensorOperand {
   static constexpr int next_part(int rows) { return kDepth * rows; }
 };
 
-template <int kNumFilters, class OperandType>
+template <int kNumFilters, class OperandType, Layout kLayout>
 struct TensorTile {
   using Operand = OperandType;
   static constexpr int kRows = 128, kFilters = kNumFilters;
+  static constexpr bool kTilesSideBySide = kLayout == Layout::nchw;
   static constexpr int kThreads = 256, kBlocksPerSm = 2;
   static constexpr int kDepth = Operand::kDepth, kStages = kFilters == 128 ? 3 : 4;
   using Pipeline = BlockPipeline<kThreads, kStages>;
@@ -58,10 +60,12 @@ struct TensorTile {
     }
   };
 
-  /// Column of a filter in the operand.
-  static __device__ int column(int filter) {
-    return filter / 16 * 16 + filter % 4 / 2 * 8 + filter % 16 / 4 * 2 + filter % 2;
+  /// Where a filter and a tile lie in their operands: permuted within so many, or in order.
+  static constexpr int kPermuted = 16;
+  static __device__ int filter_row(int filter) {
+    return kTilesSideBySide ? filter : column(filter);
   }
+  static __device__ int tile_row(int tile) { return kTilesSideBySide ? column(tile) : tile; }
 
   /// Adds the products of the next step; calls start_next() once a stage is free.
   template <class StartNext>
@@ -75,49 +79,64 @@ struct TensorTile {
   }
   static __device__ void finish(Sums&) { wgmma_wait<0>(); }
 
-  /// Stores the sums of existing rows and filters to M.
-  template <Layout kLayout>
+  /// Stores the sums of existing tiles and filters to M, and of a few more tiles in NCHW.
   static __device__ void store_sums(const Sums& sums, float* m, const MStrides& strides,
-                                    int num_rows, int num_filters) {
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    const int first_filter = lane % 4 * 4;
+                                    int num_tiles, int num_filters) {
+    const int warp = static_cast<int>(threadIdx.x) % 128 / 32;
+    const int lane = static_cast<int>(threadIdx.x) % 32, warpgroup = warpgroup_index();
+    const int num_first = kTilesSideBySide ? num_filters : num_tiles;
+    const int num_second = kTilesSideBySide ? num_tiles : num_filters;
+    const std::int64_t stride = kTilesSideBySide ? strides.filter : strides.tile;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = warp * 16 + half * 8 + lane / 4;
-      if (row >= num_rows) continue;
+      const int row = first_row(warpgroup) + warp * 16 + half * 8 + lane / 4;
+      if (row >= num_first) continue;
 #pragma unroll
-      for (int block = 0; block < kFilters / 16; ++block) {
-        const int filter = block * 16 + first_filter;
-        if (block * 16 >= num_filters) break;
-        const float* const sum = &sums.value[block * 8 + half * 2];
-        const Vec<4> run = {{sum[0], sum[1], sum[4], sum[5]}};
-        if constexpr (kLayout == Layout::nchw) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) m[row + (filter + i) * strides.filter] = run.lane[i];
-        } else {
-          store(m + row * strides.tile + filter, run);
-        }
+      for (int block = 0; block < kColumns; block += 16) {
+        const int begin = first_column(warpgroup) + block;
+        if (begin >= num_second) break;
+        const float* const sum = &sums.value[block / 2 + half * 2];
+        store(m + row * stride + begin + lane % 4 * 4, Vec<4>{{sum[0], sum[1], sum[4], sum[5]}});
       }
     }
   }
 
  private:
+  // What a warpgroup has of the first and the second operand. Where there are 64 filters, and they
+  // come first, the warpgroups share out the tiles.
+  static constexpr int kColumns = kFilters;
+  static constexpr bool kSharesTiles = kTilesSideBySide && kFilters == 64;
+  static __device__ int first_row(int warpgroup) { return kSharesTiles ? 0 : warpgroup * 64; }
+  static __device__ int first_column(int warpgroup) { return kSharesTiles ? warpgroup * 64 : 0; }
+  static __device__ int column(int row) {
+    return row / 16 * 16 + row % 4 / 2 * 8 + row % 16 / 4 * 2 + row % 2;
+  }
+
   static __device__ void start_products(const Shared& shared, int stage, Sums& sums) {
-    const int first_row = warpgroup_index() * 64;
+    const int warpgroup = warpgroup_index();
     wgmma_fence();
 #pragma unroll
     for (int octet = 0; octet < Operand::kOctets; octet += 2) {
-      const auto a = [&](int part) {
-        return wgmma_operand(&shared.a[stage][part][octet][first_row][0], kRows * 16);
+      const auto tiles = [&](int part, int first) {
+        return wgmma_operand(&shared.a[stage][part][octet][first][0], kRows * 16);
       };
-      const auto b = [&](int part) {
-        return wgmma_operand(&shared.b[stage][part][octet][0][0], kFilters * 16);
+      const auto filters = [&](int part, int first) {
+        return wgmma_operand(&shared.b[stage][part][octet][first][0], kFilters * 16);
+      };
+      const auto add = [&](int part_of_tiles, int part_of_filters) {
+        if constexpr (kTilesSideBySide) {
+          wgmma<kColumns>(sums.value, filters(part_of_filters, first_row(warpgroup)),
+                          tiles(part_of_tiles, first_column(warpgroup)));
+        } else {
+          wgmma<kColumns>(sums.value, tiles(part_of_tiles, first_row(warpgroup)),
+                          filters(part_of_filters, first_column(warpgroup)));
+        }
       };
       if constexpr (Operand::kParts == 2) {
-        wgmma<kFilters>(sums.value, a(0), b(1));
-        wgmma<kFilters>(sums.value, a(1), b(0));
+        add(0, 1);
+        add(1, 0);
       }
-      wgmma<kFilters>(sums.value, a(0), b(0));
+      add(0, 0);
     }
     wgmma_commit();
   }

@@ -81,7 +81,7 @@ struct WinogradGemm {
     float* const m =
         a.m + (group % a.m_slots * kPositions + part.first_position + position) * strides.position +
         first_k * strides.filter;
-    Tile::template store_sums<kLayout>(sums, m, strides, num_tiles, num_k);
+    Tile::store_sums(sums, m, strides, num_tiles, num_k);
   }
 };
 

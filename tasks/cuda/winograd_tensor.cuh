@@ -14,7 +14,8 @@
 
 namespace megaconv::cuda {
 
-template <int kM, Points kPoints, Layout kLayout, class Tile, class Stored>
+/// kLoadsAhead: input tasks load a channel while they transform the one before; takes registers.
+template <int kM, Points kPoints, Layout kLayout, class Tile, class Stored, bool kLoadsAhead>
 struct WinogradTensorTransforms {
   static constexpr int kThreads = Tile::kThreads;
   using Operand = typename Tile::Operand;
@@ -50,7 +51,7 @@ struct WinogradTensorTransforms {
       __half* u = reinterpret_cast<__half*>(a.u) +
                   k / a.filters_per_gemm_task * kPositions * stride +
                   Operand::octet(c / 8, Tile::kFilters) +
-                  Tile::column(k % a.filters_per_gemm_task) * 8 + c % 8;
+                  Tile::filter_row(k % a.filters_per_gemm_task) * 8 + c % 8;
       Base::template transform_filter<2, float>(a, k, c, [&](const Vec<2>& value) {
         most.add(value.lane[0]);
         most.add(value.lane[1]);
@@ -92,14 +93,14 @@ struct WinogradTensorTransforms {
     int next = 0;
     __half2 most = {};
     for (int tile = 0; tile < tiles.count; tile += Patch::kTiles) {
-      const Part part(a, first_tile + tile, tiles.count - tile);
+      Part part(a, first_tile + tile, tiles.count - tile, first_octet * 8, end_octet * 8);
       for (int octet = first_octet; octet < end_octet; octet += Patch::kOctets) {
         Patch& patch = patches[next++ % kPatches];
         ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<kPatches - 1>{});
         __syncthreads();
         part.for_each(a, octet * 8, [&](int in_patch, int channel, int col, const auto& rows) {
-          put_column(&patch.value[col][0][channel / 8][in_patch][channel % 8], rows, a.x_scale,
-                     most);
+          put_column(&patch.value[col][0][channel / 8][Tile::tile_row(in_patch)][channel % 8], rows,
+                     a.x_scale, most);
         });
         ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
         __syncthreads();
@@ -113,7 +114,7 @@ struct WinogradTensorTransforms {
     const bool too_large = __syncthreads_or(scaled > kMost) != 0;
     if (too_large || __syncthreads_or(scaled >= kLeast) == 0) {
       for (int tile = 0; tile < tiles.count; tile += Patch::kTiles) {
-        const Part part(a, first_tile + tile, tiles.count - tile);
+        Part part(a, first_tile + tile, tiles.count - tile, first_octet * 8, end_octet * 8);
         for (int octet = first_octet; octet < end_octet; octet += Patch::kOctets) {
           part.for_each(a, octet * 8, [&](int, int, int, const auto& rows) {
             for (const Vec<1>& value : rows) largest.add(value.lane[0]);
@@ -143,21 +144,33 @@ struct WinogradTensorTransforms {
   }
 
  private:
-  // The tile that a thread transforms for a patch, in some of its channels.
+  // The tile that a thread transforms for one patch after the other, in some channels of each.
   class Part {
    public:
-    /// Of num_tiles tiles from first_tile of all on.
-    __device__ Part(const TaskArgs& a, int first_tile, int num_tiles)
-        : exists_(tile() < num_tiles), window_(a, first_tile + (exists_ ? tile() : 0)) {}
-    /// Calls put(tile and channel of the patch, column, rows of V) for all columns.
+    /// Of num_tiles tiles from first_tile of all on; channels [first_c, end_c).
+    __device__ Part(const TaskArgs& a, int first_tile, int num_tiles, int first_c, int end_c)
+        : exists_(tile() < num_tiles),
+          end_c_(end_c),
+          window_(a, first_tile + (exists_ ? tile() : 0)) {
+      if constexpr (kLoadsAhead) load_next(a, first_c + channel());
+    }
+    /// Calls put(tile and channel of the patch, column, rows of V) for all columns. Patches come in
+    /// order.
     template <class Put>
-    __device__ void for_each(const TaskArgs& a, int first_c, Put&& put) const {
+    __device__ void for_each(const TaskArgs& a, int first_c, Put&& put) {
       if (!exists_) return;
 #pragma unroll 1
       for (int c = channel(); c < Patch::kOctets * 8; c += Patch::kWarpChannels) {
-        Base::template transform_tile<1>(
-            a, window_, first_c + c,
-            [&](int col, const Vec<1>(&rows)[Base::kAlpha]) { put(tile(), c, col, rows); });
+        Input input;
+        if constexpr (kLoadsAhead) {
+          input = next_;
+          load_next(a, first_c + c + Patch::kWarpChannels);
+        } else {
+          Base::load_tile(a, window_, first_c + own(c), input.value);
+        }
+        Base::transform_input(input.value, [&](int col, const Vec<1>(&rows)[Base::kAlpha]) {
+          put(tile(), own(c), col, rows);
+        });
       }
     }
 
@@ -172,8 +185,21 @@ struct WinogradTensorTransforms {
       return Base::kTilesSideBySide ? lane() / Patch::kWarpTiles : lane() % Patch::kWarpChannels;
     }
 
+    // Every other pair of tiles takes the channels of an octet in another order: tile_row() puts
+    // them into the same banks.
+    static __device__ int own(int c) { return Base::kTilesSideBySide ? c ^ tile() / 2 % 2 * 4 : c; }
+
+    struct Input {
+      Vec<1> value[Base::kAlpha][Base::kAlpha];
+    };
+    __device__ void load_next(const TaskArgs& a, int c) {
+      if (exists_ && c < end_c_) Base::load_tile(a, window_, own(c), next_.value);
+    }
+
     const bool exists_;
+    const int end_c_;
     const typename Base::Window window_;
+    Input next_;
   };
 
   // A column of V as numbers of an operand in a patch; `most` becomes the largest magnitude, two at
@@ -198,10 +224,14 @@ struct WinogradTensorTransforms {
     }
   }
 
-  // Hands the first num_tiles of a patch to the copy engine. The threads of a warp do that one
-  // after the other, so each warp takes a share.
+  // Hands the first num_tiles of a patch, and those that they are permuted with, to the copy
+  // engine. The threads of a warp do that one after the other, so each warp takes a share.
   static __device__ void write(const TaskArgs& a, const Patch& patch, std::uint32_t group,
                                int tile_in_group, int num_tiles, int first_octet) {
+    if constexpr (Base::kTilesSideBySide) {
+      constexpr int kWhole = Tile::kPermuted;
+      num_tiles = (num_tiles + kWhole - 1) / kWhole * kWhole;
+    }
     const auto num_bytes = static_cast<std::uint32_t>(min(num_tiles, Patch::kTiles) * 16);
     const std::int64_t stride = position_stride(a, Tile::kRows);
     __half* const slot = reinterpret_cast<__half*>(a.v) + group % a.v_slots * kPositions * stride;

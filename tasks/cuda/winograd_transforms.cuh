@@ -163,13 +163,52 @@ struct WinogradTransforms {
     }
   };
 
+  /// Channels [c, c + kLanes) of a window, [row][column]; zero in the padding and past C.
+  template <int kLanes>
+  static __device__ void load_tile(const TaskArgs& a, const Window& window, int c,
+                                   Vec<kLanes> (&d)[kAlpha][kAlpha]) {
+    const std::int64_t channel_stride =
+        kLayout == Layout::nchw ? static_cast<std::int64_t>(a.h) * a.w_in : 1;
+    const Stored* line = window.start + c * channel_stride;
+    const unsigned rows = c < a.c ? window.rows : 0;
+    // In NCHW, the four pixels in the middle of a tile's rows are one load if they are aligned.
+    if constexpr (kTilesSideBySide && kM == 4) {
+      if (a.w_in % 4 == 0 && a.pad_w == 1 &&
+          reinterpret_cast<std::uintptr_t>(a.x) % sizeof(Vec<4, Stored>) == 0) {
+#pragma unroll
+        for (int row = 0; row < kAlpha; ++row, line += row_stride(a)) {
+          const bool inside = (rows >> row & 1) != 0;
+          const Vec<4> middle = inside ? load<4>(line + 1) : zero<4>();
+          d[row][0] = inside && (window.cols & 1) != 0 ? load<1>(line) : zero<1>();
+#pragma unroll
+          for (int i = 0; i < 4; ++i) d[row][i + 1].lane[0] = middle.lane[i];
+          d[row][5] = inside && (window.cols >> 5 & 1) != 0 ? load<1>(line + 5) : zero<1>();
+        }
+        return;
+      }
+    }
+#pragma unroll
+    for (int row = 0; row < kAlpha; ++row, line += row_stride(a)) {
+#pragma unroll
+      for (int col = 0; col < kAlpha; ++col) {
+        const bool inside = (rows >> row & window.cols >> col & 1) != 0;
+        d[row][col] = inside ? load<kLanes>(line + col * col_stride(a)) : zero<kLanes>();
+      }
+    }
+  }
+
   /// Calls put(column, values) with the rows of all columns of V in order, of channels
   /// [c, c + kLanes) of one tile. More than one: they lie side by side in x, and C is a multiple of
   /// kLanes.
   template <int kLanes, class Put>
   static __device__ void transform_tile(const TaskArgs& a, const Window& window, int c, Put&& put) {
-    Vec<kLanes> d[kAlpha][kAlpha];  // [row][column]
+    Vec<kLanes> d[kAlpha][kAlpha];
     load_tile(a, window, c, d);
+    transform_input(d, put);
+  }
+  /// The same of a tile that has been loaded, [row][column], and is overwritten.
+  template <int kLanes, class Put>
+  static __device__ void transform_input(Vec<kLanes> (&d)[kAlpha][kAlpha], Put&& put) {
 #pragma unroll
     for (int row = 0; row < kAlpha; ++row) {
       Vec<kLanes> out[kAlpha];
@@ -233,40 +272,6 @@ struct WinogradTransforms {
     return kLayout == Layout::nchw ? a.w_in : a.w_in * a.c;
   }
   static __device__ int col_stride(const TaskArgs& a) { return kLayout == Layout::nchw ? 1 : a.c; }
-
-  // Channels [c, c + kLanes) of a window; zero in the padding and past C.
-  template <int kLanes>
-  static __device__ void load_tile(const TaskArgs& a, const Window& window, int c,
-                                   Vec<kLanes> (&d)[kAlpha][kAlpha]) {
-    const std::int64_t channel_stride =
-        kLayout == Layout::nchw ? static_cast<std::int64_t>(a.h) * a.w_in : 1;
-    const Stored* line = window.start + c * channel_stride;
-    const unsigned rows = c < a.c ? window.rows : 0;
-    // In NCHW, the four pixels in the middle of a tile's rows are one load if they are aligned.
-    if constexpr (kTilesSideBySide && kM == 4) {
-      if (a.w_in % 4 == 0 && a.pad_w == 1 &&
-          reinterpret_cast<std::uintptr_t>(a.x) % sizeof(Vec<4, Stored>) == 0) {
-#pragma unroll
-        for (int row = 0; row < kAlpha; ++row, line += row_stride(a)) {
-          const bool inside = (rows >> row & 1) != 0;
-          const Vec<4> middle = inside ? load<4>(line + 1) : zero<4>();
-          d[row][0] = inside && (window.cols & 1) != 0 ? load<1>(line) : zero<1>();
-#pragma unroll
-          for (int i = 0; i < 4; ++i) d[row][i + 1].lane[0] = middle.lane[i];
-          d[row][5] = inside && (window.cols >> 5 & 1) != 0 ? load<1>(line + 5) : zero<1>();
-        }
-        return;
-      }
-    }
-#pragma unroll
-    for (int row = 0; row < kAlpha; ++row, line += row_stride(a)) {
-#pragma unroll
-      for (int col = 0; col < kAlpha; ++col) {
-        const bool inside = (rows >> row & window.cols >> col & 1) != 0;
-        d[row][col] = inside ? load<kLanes>(line + col * col_stride(a)) : zero<kLanes>();
-      }
-    }
-  }
 
   // Tile and channel vector of a work item: neighbouring items lie side by side in memory.
   struct Item {

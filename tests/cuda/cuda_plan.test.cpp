@@ -156,6 +156,42 @@ TEST_CASE("cuda: integer data gives the same bits as the CPU, for every launch, 
   }
 }
 
+// Tasks of fewer tiles than a group write runs of V side by side; the last run of a group is short.
+TEST_CASE("cuda: on tensor cores it makes no difference how many tiles a transform task has") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  for (const char* text : {"n3c40h29w27k70", "n3c40h29w28k40+relu"}) {
+    for (const char* layout : {"+nchw", "+nhwc"}) {
+      const Layer layer(parse_problem(std::string(text) + layout), false);
+      std::vector<double> magnitude;
+      const std::vector<double> truth = layer.reference(&magnitude);
+      DeviceLayer device(layer);
+      for (const Arithmetic arithmetic : kTensorCores) {
+        std::vector<float> first;
+        for (const std::uint32_t tiles : {128u, 64u, 32u, 16u, 48u, 200u}) {
+          for (const CudaLaunch launch : {CudaLaunch::staged, CudaLaunch::persistent}) {
+            PlanOptions options = on_cuda(4, arithmetic);
+            options.tiling.tiles_per_transform_task = tiles;
+            options.cuda_launch = launch;
+            const Plan plan = Plan::create(layer.problem, options);
+            const std::vector<float> y = device.run(plan);
+            const ErrorReport report =
+                compare(plan.lowering().graph.tiling, y.data(), truth.data(), magnitude.data());
+            CAPTURE(text, layout, to_string(arithmetic), tiles, to_string(report));
+            CHECK(error_bound(plan.lowering().graph.tiling).covers(report));
+            if (first.empty()) first = y;
+            CHECK((y == first));
+          }
+        }
+        PlanOptions options = on_cuda(4, arithmetic);
+        options.tiling.tiles_per_transform_task = 24;
+        CHECK_THROWS_WITH(
+            Plan::create(layer.problem, options),
+            ContainsSubstring("24 tiles, must be a multiple of 16 or the whole group"));
+      }
+    }
+  }
+}
+
 // The guesses suit |V| from 1 to 2^13 and |U| from 2^-7 to 2^6 (tasks/cuda/winograd_tensor.cuh);
 // all else is computed again.
 TEST_CASE("cuda: Winograd on tensor cores is as accurate at any magnitude of x and w") {
