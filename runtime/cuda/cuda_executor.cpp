@@ -36,6 +36,7 @@ struct Device {
   int capability = 0;  // 90 for sm_90
   std::size_t l2_bytes = 0;
   std::size_t shared_bytes = 0;  // most that a block may ask for
+  int sm_shared_bytes = 0;
   std::string name;
 };
 
@@ -56,6 +57,7 @@ Device current_device() {
   device.capability = properties.major * 10 + properties.minor;
   device.l2_bytes = static_cast<std::size_t>(properties.l2CacheSize);
   device.shared_bytes = properties.sharedMemPerBlockOptin;
+  device.sm_shared_bytes = static_cast<int>(properties.sharedMemPerMultiprocessor);
   device.name = properties.name;
   if (device.capability < kLeastCapability) {
     throw Error(Status::unsupported, "backend cuda: " + device.name + " has compute capability " +
@@ -374,7 +376,8 @@ class CudaExecutor final : public Executor {
     };
     for (std::uint32_t kind = 0; kind < kNumTaskKinds; ++kind) {
       if (kernels_.stage[kind] == nullptr) continue;
-      allow_shared(kernels_.stage[kind], kernels_.shared_bytes[kind]);
+      allow_shared(kernels_.stage[kind],
+                   std::max(kernels_.shared_bytes[kind], bytes_to_keep_apart(1)));
       stage_blocks_per_sm_[kind] = blocks_per_sm(kernels_.stage[kind], kernels_.shared_bytes[kind]);
     }
     if (kernels_.redo != nullptr) allow_shared(kernels_.redo, kernels_.most_shared_bytes);
@@ -468,27 +471,30 @@ class CudaExecutor final : public Executor {
 
   void launch_stage(TaskKind kind, TaskArgs args, const Task* tasks, unsigned count,
                     cudaStream_t stream, Start start) const {
-    const auto index = static_cast<std::uint32_t>(kind);
     void* parameters[] = {&args, &tasks};
-    launch(kernels_.stage[index], count, kernels_.shared_bytes[index], parameters, stream, start,
-           std::string("stage ") + to_string(kind));
+    launch(kernels_.stage[static_cast<std::uint32_t>(kind)], count, stage_bytes(kind, count),
+           parameters, stream, start, std::string("stage ") + to_string(kind));
   }
 
+  // Dynamic shared memory with which no more than so many blocks fit on a multiprocessor.
+  int bytes_to_keep_apart(int blocks) const { return device_.sm_shared_bytes / (blocks + 1); }
+
   // Blocks that start early take whatever room there is. If there are fewer than fit on the device,
-  // they crowd on the multiprocessors that were free first: H200, n1c512h7k512 with FP32
-  // multiply-adds, 120 us in place of 76.
-  Start start_of_stage(TaskKind kind, unsigned count) const {
-    const int per_sm = stage_blocks_per_sm_[static_cast<std::uint32_t>(kind)];
-    const bool crowds = per_sm > 1 && count < static_cast<unsigned>(per_sm * device_.num_sms);
-    return crowds ? Start::after_all : Start::with_kernel_before;
+  // they crowd on the multiprocessors that were free first (H200, n1c512h7k512 with FP32
+  // multiply-adds, 120 us in place of 76), unless they ask for so much shared memory that no
+  // multiprocessor has room for more than its share.
+  int stage_bytes(TaskKind kind, unsigned count) const {
+    const auto index = static_cast<std::uint32_t>(kind);
+    const int share = ceil_div(static_cast<int>(count), device_.num_sms);
+    const int own = kernels_.shared_bytes[index];
+    return share < stage_blocks_per_sm_[index] ? std::max(own, bytes_to_keep_apart(share)) : own;
   }
 
   // A stage that is the whole run starts beside the end of what is in front of it; of several the
   // first one gains nothing by that.
   Start start_of_run(TaskKind kind, unsigned count) const {
     const bool reads_ahead = kernels_.reads_ahead[static_cast<std::uint32_t>(kind)];
-    return count < host_tasks_.size() || reads_ahead ? Start::after_all
-                                                     : start_of_stage(kind, count);
+    return count < host_tasks_.size() || reads_ahead ? Start::after_all : Start::with_kernel_before;
   }
 
   void launch_stages(const TaskArgs& args, cudaStream_t stream) const {
@@ -502,7 +508,7 @@ class CudaExecutor final : public Executor {
       const TaskKind kind = host_tasks_[begin].kind;
       const auto count = static_cast<unsigned>(end - begin);
       launch_stage(kind, args, tasks_.data() + begin, count, stream,
-                   begin == 0 ? start_of_run(kind, count) : start_of_stage(kind, count));
+                   begin == 0 ? start_of_run(kind, count) : Start::with_kernel_before);
       begin = end;
     }
   }
