@@ -149,8 +149,8 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target,
         {"transform-tiles", [](const Configuration& c) {
            const std::int64_t part = c.get(Parameter::transform_tiles).value_or(0);
            constexpr auto kFma = static_cast<std::int64_t>(Arithmetic::fma);
-           // V is written in runs of so many tiles.
-           const int run = c.get(Parameter::arithmetic).value_or(kFma) == kFma ? 4 : 16;
+           const std::uint32_t run =
+               tiles_of_v_run(static_cast<Arithmetic>(c.get(Parameter::arithmetic).value_or(kFma)));
            return part % run == 0 || part >= c.get(Parameter::group_tiles).value_or(1)
                       ? std::string()
                       : std::to_string(part) + ", must be a multiple of " + std::to_string(run) +

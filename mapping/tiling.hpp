@@ -71,6 +71,12 @@ std::string opencnn_obstacle(const ConvProblem& problem);
 /// less time: it has more, and less than half of the transformed filters.
 bool has_few_gemm_tasks(const ConvProblem& problem, Arithmetic arithmetic, const Target& target);
 
+/// On CUDA Winograd's input tasks write V in runs of so many tiles: a task has whole runs, or all
+/// tiles of its group.
+constexpr std::uint32_t tiles_of_v_run(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::fma ? 4 : 16;
+}
+
 /// Microseconds of the GEMM tasks of a Winograd tiling for tensor cores, all in one kernel on an
 /// H200's multiprocessors or as many like them.
 double gemm_stage_us(const Tiling& tiling, std::uint32_t multiprocessors);

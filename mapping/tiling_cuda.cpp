@@ -30,8 +30,6 @@ GemmShape gemm_shape(Arithmetic arithmetic, std::uint32_t filter_blocks) {
 // GEMM task. Fewer tiles than its group's, but at least this many (128 bytes of V in a row), where
 // there would be too few tasks for all workers.
 constexpr std::uint32_t kLeastTransformTiles = 32;
-// Tasks on tensor cores write V in runs of so many tiles.
-constexpr std::uint32_t kTensorRun = 16;
 // In stages, where tasks cost no tickets, they should be short, so that all end at about the same
 // time. Tensor cores' input tasks have threads for 64 tiles; one of 32 takes 0.53 of the time.
 // H200, microseconds of a run of three products by the tiles of a transform task (in brackets:
@@ -163,7 +161,7 @@ void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, cons
       in_stages && on_tensor_cores
           ? tiles_of_stage_task(tiling.group_tiles, transforms, target.workers)
           : tiles_of_task(tiling.group_tiles, transforms, target.workers,
-                          on_tensor_cores ? kTensorRun : 4);
+                          tiles_of_v_run(tiling.arithmetic));
 
   // One for each multiprocessor is enough on tensor cores: two at a time there take as long each.
   choose_filter_tasks_for_cuda(tiling,

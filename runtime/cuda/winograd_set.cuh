@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "mapping/tiling.hpp"
 #include "megaconv/error.hpp"
 #include "runtime/cuda/kernel_set.cuh"
 #include "tasks/cuda/simt_tile.cuh"
@@ -12,8 +13,8 @@
 namespace megaconv::cuda {
 
 /// Throws Error(unsupported) for sizes that the kernels' tasks have no room for, or that are not
-/// whole runs of V of so many tiles.
-inline void check_room(const Tiling& tiling, int tiles, int filters, int run, const char* rooms) {
+/// whole runs of V.
+inline void check_room(const Tiling& tiling, int tiles, int filters, const char* rooms) {
   const std::uint32_t num_filters = tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock;
   if (tiling.group_tiles > static_cast<std::uint32_t>(tiles) ||
       num_filters > static_cast<std::uint32_t>(filters)) {
@@ -21,7 +22,8 @@ inline void check_room(const Tiling& tiling, int tiles, int filters, int run, co
                                          " tiles x " + std::to_string(num_filters) +
                                          " filters, must be at most " + rooms);
   }
-  if (tiling.tiles_per_transform_task % static_cast<std::uint32_t>(run) != 0 &&
+  const std::uint32_t run = tiles_of_v_run(tiling.arithmetic);
+  if (tiling.tiles_per_transform_task % run != 0 &&
       tiling.tiles_per_transform_task != tiling.group_tiles) {
     throw Error(Status::unsupported,
                 "cuda: transform tasks of " + std::to_string(tiling.tiles_per_transform_task) +
@@ -55,12 +57,11 @@ KernelSet winograd_kernels(const Tiling& tiling) {
     return make_winograd_set<WinogradKernel<kM, kLayout, Tile, Transforms>>(tiling, "fma");
   };
   constexpr const char* kRooms = "64 x 128 or 128 x 64";
-  constexpr int kRun = 4;
   if (tiling.group_tiles <= 64) {
-    check_room(tiling, 64, 128, kRun, kRooms);
+    check_room(tiling, 64, 128, kRooms);
     return make.template operator()<64, 128>();
   }
-  check_room(tiling, 128, 64, kRun, kRooms);
+  check_room(tiling, 128, 64, kRooms);
   return make.template operator()<128, 64>();
 }
 

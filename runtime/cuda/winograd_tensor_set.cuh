@@ -93,7 +93,7 @@ KernelSet winograd_tensor_kernels(const Tiling& tiling) {
     set.capability = 90;
     return set;
   };
-  check_room(tiling, 128, 128, 16, "128 x 128");
+  check_room(tiling, 128, 128, "128 x 128");
   return tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock <= 64
              ? make.template operator()<64>()
              : make.template operator()<128>();

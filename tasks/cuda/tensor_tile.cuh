@@ -15,6 +15,7 @@
 // 2 q + e of the instruction, which thread q of four holds for both i.
 #pragma once
 
+#include "mapping/tiling.hpp"
 #include "tasks/cuda/block_pipeline.cuh"
 #include "tasks/cuda/m_strides.cuh"
 #include "tasks/cuda/split_f16.cuh"
@@ -61,7 +62,7 @@ struct TensorTile {
   };
 
   /// Where a filter and a tile lie in their operands: permuted within so many, or in order.
-  static constexpr int kPermuted = 16;
+  static constexpr int kPermuted = tiles_of_v_run(Arithmetic::split_f16);
   static __device__ int filter_row(int filter) {
     return kTilesSideBySide ? filter : column(filter);
   }

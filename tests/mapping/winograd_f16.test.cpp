@@ -131,6 +131,29 @@ TEST_CASE("In stages tasks of three products have as many positions as fill the 
 }
 
 // H200: where both are possible the estimates decide; the layers here are far from where they meet.
+TEST_CASE("Transform tasks on tensor cores are short in stages, and write V in whole runs") {
+  // kHopper: 264 workers. Tasks of 64 and of 32 tiles: so many waves, of which the latter take
+  // 0.53.
+  const TilingOptions staged{.m = 4, .whole_tensors = true};
+  CHECK(winograd("n64c256h56k256", staged).tiles_per_transform_task == 64);  // 12 and 24
+  CHECK(winograd("n64c256h26k512", staged).tiles_per_transform_task == 32);  // 4 and 7
+  CHECK(winograd("n128c512h7k512", staged).tiles_per_transform_task == 64);  // 1 and 2
+  CHECK(winograd("n64c512h7k512", staged).tiles_per_transform_task == 32);   // 1 and 1
+  CHECK(winograd("n1c512h7k512", staged).tiles_per_transform_task == 4);     // all that there are
+  CHECK(winograd("n64c256h56k256", {.m = 4}).tiles_per_transform_task == 128);
+  // Few tasks that cost tickets: half of 96 tiles are whole runs, half of 72 are not.
+  CHECK(winograd("n6c64h16k64", {.m = 4}).tiles_per_transform_task == 48);
+  CHECK(winograd("n8c64h12k64", {.m = 4}).tiles_per_transform_task == 72);
+  for (const char* problem : {"n64c256h56k256", "n5c48h23k80", "n64c512h7k512", "n3c40h29w27k70"}) {
+    for (const TilingOptions& options : {staged, TilingOptions{.m = 4}}) {
+      const Tiling t = winograd(problem, options);
+      CAPTURE(problem, t.tiles_per_transform_task, t.group_tiles);
+      CHECK((t.tiles_per_transform_task % tiles_of_v_run(t.arithmetic) == 0 ||
+             t.tiles_per_transform_task == t.group_tiles));
+    }
+  }
+}
+
 TEST_CASE("Tensors of 16 bits and lower precision take Winograd on CUDA where it is faster") {
   const auto chosen = [](const char* text, const TilingOptions& options = {},
                          const Target& target = kHopper) {
