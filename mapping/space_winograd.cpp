@@ -17,6 +17,11 @@ Tiling counted(const ConvProblem& problem, const Configuration& configuration) {
   return tiling;
 }
 
+Arithmetic arithmetic_of(const Configuration& configuration) {
+  constexpr auto kFma = static_cast<std::int64_t>(Arithmetic::fma);
+  return static_cast<Arithmetic>(configuration.get(Parameter::arithmetic).value_or(kFma));
+}
+
 // What the target runs, the tensors allow at some m, and the precision permits.
 Axis arithmetic_axis(const ConvProblem& problem, const Target& target, Precision precision) {
   Axis axis{Parameter::arithmetic, {}};
@@ -148,9 +153,7 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target,
     space.constraints.push_back(
         {"transform-tiles", [](const Configuration& c) {
            const std::int64_t part = c.get(Parameter::transform_tiles).value_or(0);
-           constexpr auto kFma = static_cast<std::int64_t>(Arithmetic::fma);
-           const std::uint32_t run =
-               tiles_of_v_run(static_cast<Arithmetic>(c.get(Parameter::arithmetic).value_or(kFma)));
+           const std::uint32_t run = tiles_of_v_run(arithmetic_of(c));
            return part % run == 0 || part >= c.get(Parameter::group_tiles).value_or(1)
                       ? std::string()
                       : std::to_string(part) + ", must be a multiple of " + std::to_string(run) +
@@ -160,9 +163,7 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target,
         {"gemm-filters", [](const Configuration& c) {
            const std::int64_t group = c.get(Parameter::group_tiles).value_or(1);
            const std::int64_t filters = c.get(Parameter::gemm_filters).value_or(1);
-           constexpr auto kFma = static_cast<std::int64_t>(Arithmetic::fma);
-           const bool on_tensor_cores = c.get(Parameter::arithmetic).value_or(kFma) != kFma;
-           const std::int64_t wide_tiles = on_tensor_cores ? 128 : 64;
+           const std::int64_t wide_tiles = arithmetic_of(c) != Arithmetic::fma ? 128 : 64;
            if ((group <= wide_tiles && filters <= 8) || (group <= 128 && filters <= 4)) {
              return std::string();
            }

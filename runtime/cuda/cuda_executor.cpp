@@ -36,7 +36,7 @@ struct Device {
   int capability = 0;  // 90 for sm_90
   std::size_t l2_bytes = 0;
   std::size_t shared_bytes = 0;  // most that a block may ask for
-  int sm_shared_bytes = 0;
+  int sm_shared_bytes = 0;       // of all blocks of a multiprocessor
   std::string name;
 };
 

@@ -70,6 +70,17 @@ struct ImplicitGemmKernel : ImplicitGemmGuesses<Numbers> {
   }
 };
 
+/// make<kFilters, width>(), with the widest of the widths up to kPlaces that is not wider than
+/// `places`, which is one of them.
+template <class Numbers, int kFilters, int kMost, int kPlaces = kMost, class Make>
+KernelSet of_width(std::uint32_t places, const Make& make) {
+  constexpr int kNarrower = kPlaces - tile_step(kMost, Numbers::kSplit);
+  if constexpr (kNarrower >= kMost / 2) {
+    if (places < kPlaces) return of_width<Numbers, kFilters, kMost, kNarrower>(places, make);
+  }
+  return make.template operator()<kFilters, kPlaces>();
+}
+
 template <class Numbers, Layout kLayout>
 KernelSet implicit_gemm_kernels(const Tiling& tiling) {
   const auto make = [&]<int kFilters, int kPlaces>() {
@@ -88,19 +99,11 @@ KernelSet implicit_gemm_kernels(const Tiling& tiling) {
   };
   const ImplicitGemmTile tile = implicit_gemm_tile(tiling.filter_blocks_per_gemm_task,
                                                    tiling.places_per_group, tiling.arithmetic);
-  // The widest that is not wider than the tile, which has one of these widths.
-  const auto of_width = [&]<int kFilters, int kMost, int kPlaces = kMost>(const auto& self) {
-    constexpr int kNarrower = kPlaces - tile_step(kMost, Numbers::kSplit);
-    if constexpr (kNarrower >= kMost / 2) {
-      if (tile.places < kPlaces) return self.template operator()<kFilters, kMost, kNarrower>(self);
-    }
-    return make.template operator()<kFilters, kPlaces>();
-  };
-  if (tile.filters == 64) return of_width.template operator()<64, 256>(of_width);
+  if (tile.filters == 64) return of_width<Numbers, 64, 256>(tile.places, make);
   if constexpr (!Numbers::kSplit) {
-    if (tile.places > 128) return of_width.template operator()<128, 256>(of_width);
+    if (tile.places > 128) return of_width<Numbers, 128, 256>(tile.places, make);
   }
-  return of_width.template operator()<128, 128>(of_width);
+  return of_width<Numbers, 128, 128>(tile.places, make);
 }
 
 }  // namespace megaconv::cuda

@@ -29,7 +29,6 @@
 #include "tasks/cuda/output_run.cuh"
 #include "tasks/cuda/stage_ring.cuh"
 #include "tasks/cuda/task_args.hpp"
-#include "tasks/cuda/vec.cuh"
 #include "tasks/cuda/wgmma.cuh"
 
 namespace megaconv::cuda {

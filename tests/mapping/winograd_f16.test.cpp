@@ -130,7 +130,6 @@ TEST_CASE("In stages tasks of three products have as many positions as fill the 
   CHECK(winograd("n64c512h14k512", options).positions_per_gemm_task == 4);
 }
 
-// H200: where both are possible the estimates decide; the layers here are far from where they meet.
 TEST_CASE("Transform tasks on tensor cores are short in stages, and write V in whole runs") {
   // kHopper: 264 workers. Tasks of 64 and of 32 tiles: so many waves, of which the latter take
   // 0.53.
@@ -154,6 +153,7 @@ TEST_CASE("Transform tasks on tensor cores are short in stages, and write V in w
   }
 }
 
+// H200: where both are possible the estimates decide; the layers here are far from where they meet.
 TEST_CASE("Tensors of 16 bits and lower precision take Winograd on CUDA where it is faster") {
   const auto chosen = [](const char* text, const TilingOptions& options = {},
                          const Target& target = kHopper) {
