@@ -293,6 +293,10 @@ Configuration configuration_of(const Lowering& lowering, const Target& target, C
     configuration.set(Parameter::gemm_filters, tiling.filter_blocks_per_gemm_task);
     configuration.set(Parameter::cols, tiling.cols_per_group);
     configuration.set(Parameter::places, tiling.places_per_group);
+    if (has_copies_to_choose(tiling.problem, tiling.arithmetic)) {
+      const bool whole = has_input_tasks(tiling) || launch == CudaLaunch::staged;
+      configuration.set(Parameter::window, whole ? 1 : 0);
+    }
   } else {
     configuration.set(Parameter::output_layout, static_cast<std::int64_t>(tiling.output_layout));
   }

@@ -28,14 +28,13 @@ constexpr double kTaskUs = 8;  // what every further wave of tasks costs besides
 // Of a run: filters, the first tasks' start, the look at magnitudes.
 constexpr double kLaunchUs = 7;
 // Tiles of a group: more amortise a task's start, fewer even out between the multiprocessors.
-constexpr std::uint64_t kMostTiles = 16;
-// Operands in place: microseconds of 16 channels under nine taps, for as many places as a tile has
-// at most, and at least, while filters are on their way; of a tile's start and outputs, of 16 bits
-// and of floats; and as above.
-constexpr double kChunkInPlaceUs = 1.36, kLeastChunkInPlaceUs = 0.28;
+constexpr std::uint64_t kMostTiles = 16, kMostTilesInPlace = 64;
+// Operands in place: microseconds of 16 channels under nine taps, for so many places, and at least,
+// while filters are on their way; of a tile's start and outputs, of 16 bits and of floats; and as
+// above.
+constexpr double kChunkInPlaceUs = 1.36, kPlacesOfChunkInPlace = 512, kLeastChunkInPlaceUs = 0.28;
 constexpr double kRestInPlaceUs = 0.4, kFloatRestInPlaceUs = 1.5;
-constexpr double kTaskInPlaceUs = 2.5, kLaunchInPlaceUs = 4;
-constexpr std::uint64_t kMostTilesInPlace = 64;
+constexpr double kTaskInPlaceUs = 0.3, kLaunchInPlaceUs = 4;
 // Copies of operands: their stage's start, and what it reads and writes in a microsecond.
 constexpr double kCopyUs = 5, kCopyBytesPerUs = 3.2e6;
 // Below this, most of a step of 16 channels is zero.
@@ -83,11 +82,12 @@ double num_chunks(const ConvProblem& problem) {
 double in_place_us(const Tiling& tiling, std::uint64_t places, double waves) {
   const ConvProblem& problem = tiling.problem;
   const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(tiling.cols_per_group));
-  const double width = tile_places_in_place(static_cast<std::int64_t>(places), stripes.reach);
+  const bool copies = has_input_tasks(tiling);
+  const double width =
+      tile_places_in_place(static_cast<std::int64_t>(places), stripes.reach, copies);
   const double tiles = std::ceil(static_cast<double>(places) / width);
   const double chunk_us =
-      std::max(kLeastChunkInPlaceUs, kChunkInPlaceUs * width / kMostPlacesInPlace);
-  const bool copies = has_input_tasks(tiling);
+      std::max(kLeastChunkInPlaceUs, kChunkInPlaceUs * width / kPlacesOfChunkInPlace);
   const double copied_bytes = static_cast<double>(problem.x_size()) * sizeof(float) +
                               static_cast<double>(input_copy_bytes(tiling));
   const double copy_us = copies ? kCopyUs + copied_bytes / kCopyBytesPerUs : 0;
@@ -126,10 +126,15 @@ double cut(Tiling& tiling, const TilingOptions& options, const Target& target) {
   const std::uint64_t places = u64(places_of_stripe(problem, make_stripes(problem, cols)));
   const std::uint64_t step = place_step(in_place);
   const std::uint64_t steps = ceil_div(places, step);  // of a stripe
-  const std::uint64_t most =
-      in_place
-          ? kMostTilesInPlace * kMostPlacesInPlace
-          : kMostTiles * tile_of(tiling.filter_blocks_per_gemm_task, 1, tiling.arithmetic).places;
+  std::uint64_t most =
+      kMostTiles * tile_of(tiling.filter_blocks_per_gemm_task, 1, tiling.arithmetic).places;
+  if (in_place) {
+    // Rows that are taken one by one are brought for every row of the filters: from the L2, if
+    // neighbouring tiles run at the same time.
+    const bool one_by_one = make_stripes(problem, cols).reach > kMostReachInPlace;
+    most =
+        (one_by_one ? 1 : kMostTilesInPlace) * u64(most_places_in_place(has_input_tasks(tiling)));
+  }
   const std::uint64_t columns = ceil_div(u64(problem.q()), std::uint64_t{tiling.cols_per_group}) *
                                 ceil_div(filter_blocks, tiling.filter_blocks_per_gemm_task);
   const std::uint64_t multiprocessors = std::max<std::uint64_t>(1, target.multiprocessors);
@@ -151,9 +156,8 @@ double best_cut(Tiling& tiling, const TilingOptions& options, const Target& targ
   const double us = cut(tiling, options, target);
   const bool whole_stripe =
       options.cols_per_group == 0 || options.cols_per_group == u64(tiling.problem.q());
-  if (!options.whole_tensors || !operands_can_be_copied(tiling.problem) ||
-      tiling.arithmetic != Arithmetic::f16 || !whole_stripe ||
-      options.filter_blocks_per_gemm_task > kNarrow) {
+  if (!options.whole_tensors || !has_copies_to_choose(tiling.problem, tiling.arithmetic) ||
+      !whole_stripe || options.filter_blocks_per_gemm_task > kNarrow) {
     return us;
   }
   Tiling with_copies = tiling;

@@ -28,6 +28,7 @@
 #include <algorithm>
 
 #include "mapping/policies.hpp"
+#include "mapping/tiling.hpp"
 
 namespace megaconv {
 namespace {
@@ -104,7 +105,7 @@ class Interleaver {
   }
 
   void emit_gemm(std::uint32_t group, std::uint32_t block) {
-    const std::uint64_t needed = (std::uint64_t{group} + 1) * tiling_.input_tasks;
+    const std::uint64_t needed = inputs_before_group(tiling_, group);
     if (inputs_done_ < needed) emit_inputs(needed - inputs_done_);
     const std::uint64_t distance = position() - last_input_[group];
     if (distance < dig_) emit_inputs(dig_ - distance);

@@ -8,6 +8,7 @@
 
 #include "mapping/enum_names.hpp"
 #include "mapping/text.hpp"
+#include "mapping/tiling.hpp"
 #include "megaconv/error.hpp"
 
 namespace megaconv {
@@ -66,8 +67,11 @@ TaskOrder order_depth_first(const TaskGraph& graph) {
   TaskOrder order;
   order.reserve(graph.tasks.size());
   for (std::uint32_t f = 0; f < tiling.num_filter_tasks; ++f) order.push_back(graph.filter_id(f));
+  std::uint32_t num_inputs = 0;
   for (std::uint32_t g = 0; g < tiling.num_groups; ++g) {
-    for (std::uint32_t i = 0; i < tiling.input_tasks; ++i) order.push_back(graph.input_id(g, i));
+    for (; num_inputs < inputs_before_group(tiling, g); ++num_inputs) {
+      order.push_back(graph.input_id(0, num_inputs));
+    }
     for (std::uint32_t j = 0; j < tiling.gemm_tasks; ++j) order.push_back(graph.gemm_id(g, j));
     for (std::uint32_t o = 0; o < tiling.output_tasks; ++o) order.push_back(graph.output_id(g, o));
   }

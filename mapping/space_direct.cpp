@@ -65,9 +65,7 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
            [problem](const Configuration&) { return u64(problem.q()); }),
       rule(Parameter::cols,
            [=](std::int64_t cols, const Configuration& c) {
-             const bool staged =
-                 c.get(Parameter::launch) == static_cast<std::int64_t>(CudaLaunch::staged);
-             const bool copied = staged && operands_can_be_copied(problem) && cols == problem.q();
+             const bool copied = c.get(Parameter::window) == 1 && cols == problem.q();
              const std::string obstacle =
                  stripe_obstacle(problem, operands_in_place(problem) || copied, cols);
              return obstacle.empty() ? obstacle : std::to_string(cols) + obstacle;
@@ -165,11 +163,14 @@ AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& tar
     }
   }
   for (const std::int64_t num : {1, 2, 3, 4, 6, 8, 12, 16, 32}) insert(places, 128 * num);
-  add_orders(space,
-             {{Parameter::algo, {static_cast<std::int64_t>(Algorithm::implicit_gemm)}},
-              filters,
-              cols,
-              places},
+  Space::Grid tasks{{Parameter::algo, {static_cast<std::int64_t>(Algorithm::implicit_gemm)}},
+                    filters,
+                    cols,
+                    places};
+  if (has_copies_to_choose(problem, options.arithmetic)) {
+    tasks.push_back({Parameter::window, {0, 1}});
+  }
+  add_orders(space, tasks,
              {Parameter::workers, {resident_workers(Algorithm::implicit_gemm, target)}}, target);
   for (Space::Constraint& constraint : implicit_gemm_constraints(problem)) {
     space.constraints.push_back(std::move(constraint));

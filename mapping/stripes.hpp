@@ -66,24 +66,34 @@ bool operands_in_place(const ConvProblem& problem);
 /// Whether copies of the tensors can: floats in NHWC.
 bool operands_can_be_copied(const ConvProblem& problem);
 /// Places of a tile come in as many, and are at most as many.
-inline constexpr std::int32_t kPlaceStepInPlace = 32, kMostPlacesInPlace = 512;
+inline constexpr std::int32_t kPlaceStepInPlace = 32;
+/// Outputs of copies are floats, which take more room.
+constexpr std::int32_t most_places_in_place(bool copied) { return copied ? 448 : 512; }
 /// Channels of a slab of a tile. The copy engine takes as long for a row of 32 channels as for one
 /// of 64, and narrow tiles have little else to wait for.
 constexpr std::int32_t slab_channels_in_place(std::int32_t tile_places) {
   return tile_places <= 256 ? 64 : 32;
 }
+inline constexpr int kSharedBytesInPlace = 226 * 1024;  ///< of a task
+/// Of these filters have at least so many.
+constexpr int least_filter_bytes_in_place(bool copied) { return (copied ? 48 : 64) * 1024; }
 /// Largest reach that a task keeps input for. If all rows of the filters reach further, it takes
-/// them one by one.
+/// them one by one. With copies, outputs are floats, which leave less room for two stages of input.
 inline constexpr std::int32_t kMostReachInPlace = 456;
-constexpr std::int32_t most_reach_in_place(std::int32_t tile_places) {
-  return slab_channels_in_place(tile_places) == 64 ? 320 : kMostReachInPlace;
+constexpr std::int32_t most_reach_in_place(std::int32_t tile_places, bool copied) {
+  const std::int32_t slab_channels = slab_channels_in_place(tile_places);
+  if (!copied) return slab_channels == 64 ? 320 : kMostReachInPlace;
+  constexpr std::int32_t kFilters = 64, kOtherBytes = 5 * 1024;
+  const std::int32_t bytes = kSharedBytesInPlace - least_filter_bytes_in_place(true) - kOtherBytes -
+                             tile_places * kFilters * 4;
+  const std::int32_t most = bytes / (2 * slab_channels * 2) - tile_places;
+  return most < kMostReachInPlace ? most : kMostReachInPlace;
 }
 /// Places of the tiles that divide a group evenly, with filters of such a reach. Rows one by one
 /// are brought more often, for which more of them should be on their way.
-std::int32_t tile_places_in_place(std::int64_t places_per_group, std::int32_t reach);
-/// Columns of a row of y that it stores at a time, at most.
+std::int32_t tile_places_in_place(std::int64_t places_per_group, std::int32_t reach, bool copied);
+/// Columns of a row of y that the copy engine stores at a time, at most.
 inline constexpr std::int32_t kOutputColsInPlace = 32;
-inline constexpr int kSharedBytesInPlace = 226 * 1024;  ///< of a task
 /// Pixels of x, and lane blocks of their channels, that an input task copies at most.
 inline constexpr int kPixelsOfInputTask = 128, kMostBlocksOfInputTask = 4;
 

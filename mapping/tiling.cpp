@@ -90,7 +90,7 @@ void derive_direct(Tiling& tiling) {
 void check_input_tasks(const Tiling& tiling) {
   const std::uint32_t blocks = tiling.channel_blocks_per_input_task;
   const std::string given = "channel_blocks_per_input_task = " + std::to_string(blocks);
-  if (!operands_can_be_copied(tiling.problem) || tiling.arithmetic != Arithmetic::f16) {
+  if (!has_copies_to_choose(tiling.problem, tiling.arithmetic)) {
     reject(given + ": must be 0 for " + to_string(tiling.problem) + " with arithmetic " +
            to_string(tiling.arithmetic));
   }
@@ -270,9 +270,19 @@ bool operands_can_be_copied(const ConvProblem& a) {
   return a.dtype == DataType::f32 && !a.epilogue.residual && has_tensor_maps(a);
 }
 
+bool has_copies_to_choose(const ConvProblem& problem, Arithmetic arithmetic) {
+  return operands_can_be_copied(problem) && arithmetic == Arithmetic::f16;
+}
+
 bool reads_in_place(const Tiling& tiling) {
   return has_input_tasks(tiling) ||
          (tiling.algorithm == Algorithm::implicit_gemm && operands_in_place(tiling.problem));
+}
+
+std::uint64_t inputs_before_group(const Tiling& tiling, std::uint32_t group) {
+  // What tasks copy is read by several groups; all wait for all.
+  const std::uint64_t groups = has_input_tasks(tiling) ? tiling.num_groups : group + 1;
+  return groups * tiling.input_tasks;
 }
 
 std::uint64_t input_copy_bytes(const Tiling& tiling) {
@@ -282,12 +292,17 @@ std::uint64_t input_copy_bytes(const Tiling& tiling) {
   return u64(a.n * a.h * a.w) * ceil_div(u64(a.c), kSlabChannels) * kSlabBytes;
 }
 
-std::int32_t tile_places_in_place(std::int64_t places_per_group, std::int32_t reach) {
-  constexpr std::int64_t kStep = kPlaceStepInPlace, kMostOfRows = 384;
-  const std::int64_t most = reach > kMostReachInPlace ? kMostOfRows : kMostPlacesInPlace;
-  const std::int64_t tiles = ceil_div(places_per_group, most);
-  const std::int64_t places = ceil_div(ceil_div(places_per_group, tiles), kStep) * kStep;
-  return static_cast<std::int32_t>(places);
+std::int32_t tile_places_in_place(std::int64_t places_per_group, std::int32_t reach, bool copied) {
+  constexpr std::int32_t kStep = kPlaceStepInPlace, kMostOfRows = 384;
+  // Copies, rather than rows one by one, have narrower tiles, as long as slabs are the same.
+  constexpr std::int32_t kLeastOfCopies = 288;
+  std::int32_t most = most_places_in_place(copied);
+  while (copied && most > kLeastOfCopies && reach > most_reach_in_place(most, copied))
+    most -= kStep;
+  if (reach > most_reach_in_place(most, copied)) most = kMostOfRows;
+  const std::int64_t tiles = ceil_div(places_per_group, std::int64_t{most});
+  const std::int64_t places = ceil_div(places_per_group, tiles);
+  return static_cast<std::int32_t>(ceil_div(places, std::int64_t{kStep})) * kStep;
 }
 
 std::string stripe_obstacle(const ConvProblem& problem, bool in_place, std::int64_t cols) {

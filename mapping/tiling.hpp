@@ -107,8 +107,12 @@ std::uint32_t resident_workers(Algorithm algorithm, const Target& target);
 inline bool has_input_tasks(const Tiling& tiling) {
   return tiling.algorithm == Algorithm::implicit_gemm && tiling.channel_blocks_per_input_task != 0;
 }
+/// Whether it could have them: then only with whole tensors does it.
+bool has_copies_to_choose(const ConvProblem& problem, Arithmetic arithmetic);
 /// Whether its tasks find operands in memory, in tensors or copies.
 bool reads_in_place(const Tiling& tiling);
+/// Input tasks that must stand before the GEMM or direct tasks of a group: the first so many.
+std::uint64_t inputs_before_group(const Tiling& tiling, std::uint32_t group);
 /// Its workspace for the copy of x.
 std::uint64_t input_copy_bytes(const Tiling& tiling);
 /// Places of a group come in as many.

@@ -157,9 +157,10 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
     args.places_per_group = i32(tiling.places_per_group);
     if (kernels.reads_pixels) {
       const std::int32_t row_reach = (args.s - 1) * args.dilation_w;
-      args.tile_places = tile_places_in_place(tiling.places_per_group, args.stripes.reach);
+      const bool copied = has_input_tasks(tiling);
+      args.tile_places = tile_places_in_place(tiling.places_per_group, args.stripes.reach, copied);
       args.slab_channels = slab_channels_in_place(args.tile_places);
-      const bool all_rows = args.stripes.reach <= most_reach_in_place(args.tile_places);
+      const bool all_rows = args.stripes.reach <= most_reach_in_place(args.tile_places, copied);
       args.rows_at_once = all_rows ? args.r : 1;
       args.reach_at_once = all_rows ? args.stripes.reach : row_reach;
       args.output_cols = std::min(args.q, kOutputColsInPlace);
@@ -236,6 +237,7 @@ class CudaExecutor final : public Executor {
                                            std::to_string(device_.shared_bytes));
     }
     filter_bytes_ = count_filter_bytes(tiling);
+    num_making_ = tiling.num_filter_tasks + tiling.num_groups * tiling.input_tasks;
     choose_grid(options);
     lay_out(lowering.graph);
   }
@@ -302,8 +304,15 @@ class CudaExecutor final : public Executor {
                                    args.slab_channels, args.tile_places + args.reach_at_once);
       args.w_tensor = filter_tensor(problem_, copies ? args.u : w, row_numbers, args.slab_channels,
                                     args.gemm_filters);
-      if (!copies) {
-        args.y_tensor = output_tensor(problem_, tensors.y, args.gemm_filters, args.output_cols);
+      // Outputs of 16 bits come in whole octets; of floats only some y can be stored by vectors.
+      constexpr std::int64_t kVectorFloats = 4;
+      const bool has_vectors =
+          problem_.k % kVectorFloats == 0 &&
+          reinterpret_cast<std::uintptr_t>(tensors.y) % (kVectorFloats * sizeof(float)) == 0;
+      if (!copies || has_vectors) {
+        args.y_tensor = output_tensor(problem_, tensors.y, args.output_cols);
+      } else {
+        args.output_cols = 0;
       }
     }
     const auto stream = static_cast<cudaStream_t>(run.stream);
@@ -471,9 +480,12 @@ class CudaExecutor final : public Executor {
 
   void launch_stage(TaskKind kind, TaskArgs args, const Task* tasks, unsigned count,
                     cudaStream_t stream, Start start) const {
-    void* parameters[] = {&args, &tasks};
-    launch(kernels_.stage[static_cast<std::uint32_t>(kind)], count, stage_bytes(kind, count),
-           parameters, stream, start, std::string("stage ") + to_string(kind));
+    const auto index = static_cast<std::uint32_t>(kind);
+    const unsigned blocks =
+        kernels_.streams[index] ? std::min(count, static_cast<unsigned>(device_.num_sms)) : count;
+    void* parameters[] = {&args, &tasks, &count};
+    launch(kernels_.stage[index], blocks, stage_bytes(kind, blocks), parameters, stream, start,
+           std::string("stage ") + to_string(kind));
   }
 
   // Dynamic shared memory with which no more than so many blocks fit on a multiprocessor.
@@ -529,6 +541,7 @@ class CudaExecutor final : public Executor {
     DeviceRun run{};
     run.tasks = tasks_.data();
     run.num_tasks = static_cast<std::uint32_t>(tasks_.size());
+    run.num_making = num_making_;
     run.num_counters = layout_.num_counters;
     run.header = reinterpret_cast<DeviceHeader*>(base);
     run.counters = reinterpret_cast<std::uint32_t*>(base + layout_.counters);
@@ -588,7 +601,7 @@ class CudaExecutor final : public Executor {
   DeviceArray<Task> tasks_, filter_tasks_;
   std::uint64_t wait_budget_ns_;
   std::uint64_t plan_word_ = new_plan_word();
-  std::uint32_t num_blocks_ = 0;
+  std::uint32_t num_blocks_ = 0, num_making_ = 0;
   std::array<int, kNumTaskKinds> stage_blocks_per_sm_{};
   std::size_t filter_bytes_ = 0;
   DeviceLayout layout_;

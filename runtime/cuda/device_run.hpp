@@ -37,6 +37,7 @@ enum class Dispatch {
 struct DeviceRun {
   const Task* tasks;  // by position
   std::uint32_t num_tasks;
+  std::uint32_t num_making;  // filter and input tasks; of implicit GEMM all stand in front
   std::uint32_t num_counters;
   DeviceHeader* header;
   std::uint32_t* counters;

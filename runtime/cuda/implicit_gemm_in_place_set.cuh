@@ -8,6 +8,7 @@
 #include "mapping/tiling.hpp"
 #include "runtime/cuda/kernel_set.cuh"
 #include "runtime/cuda/redo.cuh"
+#include "runtime/cuda/stream_kernel.cuh"
 #include "tasks/cuda/implicit_gemm_in_place.cuh"
 
 namespace megaconv::cuda {
@@ -17,39 +18,42 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
   using Gemm = ImplicitGemmInPlaceTask<Numbers>;
   static constexpr int kThreads = Gemm::kThreads;
   static constexpr int kBlocksPerSm = 1;
-  static constexpr int stage_blocks_per_sm(TaskKind kind) {
-    return kind == TaskKind::direct ? 1 : 3;
-  }
-  static constexpr bool waits_itself(TaskKind kind) { return kind == TaskKind::direct; }
+  static constexpr bool kMakesOperands = Numbers::kScaled;  ///< copies of tensors
+  static constexpr int stage_blocks_per_sm(TaskKind) { return 3; }
 
   static constexpr int shared_bytes(TaskKind kind) {
     return kind == TaskKind::direct ? kSharedBytesInPlace : 0;
   }
+  /// Filter and input tasks.
   template <TaskKind kKind>
-  static __device__ __forceinline__ void run(const TaskArgs& a, const Task& task,
-                                             std::byte* shared) {
-    if constexpr (Numbers::kScaled && kKind == TaskKind::filter_transform) {
+  static __device__ __forceinline__ void run(const TaskArgs& a, const Task& task, std::byte*) {
+    if constexpr (kKind == TaskKind::filter_transform) {
       prepare_redo(task, footer(a));
-    } else if constexpr (Numbers::kScaled && kKind == TaskKind::input_transform) {
-      prepare_redo(task, *a.x_footer);
-    }
-    run_once<kKind>(a, task, shared);
-  }
-  template <TaskKind kKind>
-  static __device__ __forceinline__ void run_once(const TaskArgs& a, const Task& task,
-                                                  std::byte* shared) {
-    if constexpr (kKind == TaskKind::direct) {
-      Gemm::run(a, typename Gemm::Walk(a, task.group, task.block), typename Gemm::Shared(a, shared),
-                [] { wait_for_kernel_before(); });
-    } else if constexpr (Numbers::kScaled && kKind == TaskKind::filter_transform) {
       convert_filters<kThreads>(a, task.block);
-    } else if constexpr (Numbers::kScaled && kKind == TaskKind::input_transform) {
+    } else if constexpr (kKind == TaskKind::input_transform) {
+      prepare_redo(task, *a.x_footer);
       convert_input<kThreads>(a,
                               task.group * static_cast<std::uint32_t>(a.input_tasks) + task.block);
     }
   }
-  static __device__ void close(const TaskArgs& a, const Task& task, std::byte* shared) {
-    if (task.kind == TaskKind::direct) Gemm::close(typename Gemm::Shared(a, shared));
+  template <TaskKind kKind>
+  static __device__ __forceinline__ void run_once(const TaskArgs& a, const Task& task, std::byte*) {
+    if constexpr (kKind == TaskKind::filter_transform) {
+      convert_filters<kThreads>(a, task.block);
+    } else {
+      convert_input<kThreads>(a, task.block);
+    }
+  }
+
+  /// Called by all threads of a block.
+  static __device__ __forceinline__ void open(const TaskArgs& a, std::byte* shared) {
+    Gemm::open(a, *reinterpret_cast<typename Gemm::Barriers*>(shared));
+  }
+  /// Direct tasks, by all threads of a block.
+  template <class Source>
+  static __device__ __forceinline__ void multiply(const TaskArgs& a, float x_scale, Source& source,
+                                                  std::byte* shared) {
+    Gemm::run(a, x_scale, source, typename Gemm::Shared(a, shared));
   }
 
   static __device__ OperandFooter& footer(const TaskArgs& a) { return footer_of_filters(a); }
@@ -70,13 +74,12 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
       redo_tasks<ImplicitGemmInPlaceKernel, TaskKind::input_transform>(
           a, *a.x_footer, num_groups * noted_of_group(a), shared);
     }
-    for (std::uint32_t i = blockIdx.x; i < num_tasks; i += gridDim.x) {
-      if (tasks[i].kind != TaskKind::direct) continue;
-      run_once<TaskKind::direct>(args, tasks[i], shared);
-      __syncthreads();
-      if (threadIdx.x == 0) close(args, tasks[i], shared);
-      __syncthreads();
-    }
+    const auto blocks = static_cast<std::uint32_t>((a.k_padded + a.filters_per_gemm_task - 1) /
+                                                   a.filters_per_gemm_task);
+    const std::uint32_t num_direct = num_groups * blocks;  // the last ones
+    TasksInTurn source(tasks + (num_tasks - num_direct), num_direct);
+    open(args, shared);
+    multiply(args, a.x_scale, source, shared);
   }
 };
 
@@ -85,17 +88,20 @@ KernelSet implicit_gemm_in_place_kernels(const Tiling& tiling) {
   using Kernel = ImplicitGemmInPlaceKernel<Numbers>;
   const Stripes stripes =
       make_stripes(tiling.problem, static_cast<std::int32_t>(tiling.cols_per_group));
-  const std::string name =
-      std::string("implicit GEMM, ") + to_string(tiling.arithmetic) + " in place, tiles of " +
-      std::to_string(Kernel::Gemm::kFilters) + " filters x " +
-      std::to_string(tile_places_in_place(tiling.places_per_group, stripes.reach)) + " places";
+  const std::string name = std::string("implicit GEMM, ") + to_string(tiling.arithmetic) +
+                           " in place, tiles of " + std::to_string(Kernel::Gemm::kFilters) +
+                           " filters x " +
+                           std::to_string(tile_places_in_place(tiling.places_per_group,
+                                                               stripes.reach, Numbers::kScaled)) +
+                           " places";
   KernelSet set{};
   if constexpr (Numbers::kScaled) {
-    set = make_kernel_set<Kernel, Stage<TaskKind::filter_transform, TaskKind::input_transform>,
-                          Stage<TaskKind::direct>>(name);
+    set = make_streaming_kernel_set<Kernel,
+                                    Stage<TaskKind::filter_transform, TaskKind::input_transform>,
+                                    StreamingStage<TaskKind::direct>>(name);
     set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
   } else {
-    set = make_kernel_set<Kernel, Stage<TaskKind::direct>>(name);
+    set = make_streaming_kernel_set<Kernel, StreamingStage<TaskKind::direct>>(name);
     set.filters_in_place = true;
   }
   set.x_scale = Kernel::kInputGuess.scale;

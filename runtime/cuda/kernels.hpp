@@ -26,8 +26,10 @@ struct KernelSet {
   bool reads_pixels;             ///< takes tensor maps: of tensors, or of V and U
   bool filters_in_place;         ///< nothing becomes of w beforehand
   int most_shared_bytes;         ///< dynamic shared memory of the megakernel
-  const void*
-      stage[kNumTaskKinds];  ///< takes (TaskArgs, const Task*); null for kinds it does not have
+  /// Takes (TaskArgs, const Task*), and their number, if it streams; null for kinds it does not
+  /// have.
+  const void* stage[kNumTaskKinds];
+  bool streams[kNumTaskKinds];      ///< a block of the stage takes tasks in turn, not one
   int shared_bytes[kNumTaskKinds];  ///< dynamic shared memory of a stage
   bool reads_ahead[kNumTaskKinds];  ///< a stage reads tensors before the kernel before has ended
 };

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The persistent megakernel: every thread block is a worker that takes positions of the task array
 // until none is left. Kernel::run(args, task, shared) computes one task; what kinds there are is
-// its business. If it leaves barriers in shared memory, Kernel::close(args, task, shared) clears
-// them away before the next task: that takes a microsecond, which a task that is a block's only one
-// saves.
+// its business. Where the tasks of a block should overlap, there is stream_kernel.cuh.
 #pragma once
 
 #include <algorithm>
@@ -129,9 +127,6 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     if (position == kNone) break;
     run_task<Kernel>(args, task, shared);
     __syncthreads();
-    if constexpr (requires { Kernel::close(args, task, shared); }) {
-      if (leader) Kernel::close(args, task, shared);
-    }
     counters.signal(task, threadIdx.x, Kernel::kThreads);
     if (leader && run.trace != nullptr) {
       run.trace[position] = {fetch_ns, ready_ns, global_ns(), sm_id()};

@@ -13,7 +13,7 @@
 namespace megaconv::cuda {
 namespace {
 
-constexpr cuuint64_t kNumberBytes = 2;
+constexpr cuuint64_t kNumberBytes = 2;  // of an operand
 
 // A function of the driver, which this library is not linked to.
 template <class Function>
@@ -33,7 +33,7 @@ Function driver_function(const char* name) {
   return reinterpret_cast<Function>(function);
 }
 
-CUtensorMapDataType type_of(const ConvProblem& problem) {
+CUtensorMapDataType operand_type(const ConvProblem& problem) {
   return problem.dtype == DataType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                          : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 }
@@ -63,7 +63,7 @@ void check_whole_octets(const char* name, const void* address) {
 
 // Boxes of a tensor. Strides in bytes, of the second dimension on.
 template <cuuint32_t kRank>
-CUtensorMap tiled_tensor(const char* name, const ConvProblem& problem, const void* address,
+CUtensorMap tiled_tensor(const char* name, CUtensorMapDataType type, const void* address,
                          const std::array<cuuint64_t, kRank>& sizes,
                          const std::array<cuuint64_t, kRank - 1>& strides,
                          const std::array<cuuint32_t, kRank>& box, CUtensorMapSwizzle swizzle) {
@@ -73,9 +73,9 @@ CUtensorMap tiled_tensor(const char* name, const ConvProblem& problem, const voi
   std::array<cuuint32_t, kRank> steps;
   steps.fill(1);
   CUtensorMap map{};
-  check_made(encode(&map, type_of(problem), kRank, const_cast<void*>(address), sizes.data(),
-                    strides.data(), box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-                    swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+  check_made(encode(&map, type, kRank, const_cast<void*>(address), sizes.data(), strides.data(),
+                    box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
              name);
   return map;
 }
@@ -96,9 +96,9 @@ CUtensorMap pixel_tensor(const ConvProblem& p, const void* x, std::int64_t pixel
   const int lower[] = {static_cast<int>(-p.pad_w), static_cast<int>(-p.pad_h)}, upper[] = {0, 0};
   const cuuint32_t steps[kRank] = {1, 1, 1, 1};
   CUtensorMap map{};
-  check_made(encode(&map, type_of(p), kRank, const_cast<void*>(x), sizes, strides, lower, upper,
-                    static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(places), steps,
-                    CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(slab_channels),
+  check_made(encode(&map, operand_type(p), kRank, const_cast<void*>(x), sizes, strides, lower,
+                    upper, static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(places),
+                    steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(slab_channels),
                     CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
              "x");
   return map;
@@ -108,17 +108,21 @@ CUtensorMap filter_tensor(const ConvProblem& p, const void* w, std::int64_t tap_
                           int slab_channels, int filters) {
   const cuuint64_t tap_bytes = u64(tap_numbers) * kNumberBytes;
   return tiled_tensor<3>(
-      "w", p, w, {u64(tap_numbers), u64(p.k), u64(p.r * p.s)},
+      "w", operand_type(p), w, {u64(tap_numbers), u64(p.k), u64(p.r * p.s)},
       {tap_bytes * u64(p.r * p.s), tap_bytes},
       {static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(filters), 1},
       swizzle_of(slab_channels));
 }
 
-CUtensorMap output_tensor(const ConvProblem& p, const void* y, int filters, int cols) {
-  const cuuint64_t pixel_bytes = u64(p.k) * kNumberBytes, row_bytes = pixel_bytes * u64(p.q());
-  return tiled_tensor<4>("y", p, y, {u64(p.k), u64(p.q()), u64(p.p()), u64(p.n)},
+CUtensorMap output_tensor(const ConvProblem& p, const void* y, int cols) {
+  constexpr cuuint32_t kRowBytes = 128;
+  const bool floats = p.dtype == DataType::f32;
+  const cuuint32_t bytes = floats ? sizeof(float) : kNumberBytes;
+  const cuuint64_t pixel_bytes = u64(p.k) * bytes, row_bytes = pixel_bytes * u64(p.q());
+  return tiled_tensor<4>("y", floats ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : operand_type(p), y,
+                         {u64(p.k), u64(p.q()), u64(p.p()), u64(p.n)},
                          {pixel_bytes, row_bytes, row_bytes * u64(p.p())},
-                         {static_cast<cuuint32_t>(filters), static_cast<cuuint32_t>(cols), 1, 1},
+                         {kRowBytes / bytes, static_cast<cuuint32_t>(cols), 1, 1},
                          CU_TENSOR_MAP_SWIZZLE_128B);
 }
 

@@ -22,8 +22,8 @@ CUtensorMap pixel_tensor(const ConvProblem& problem, const void* x, std::int64_t
 CUtensorMap filter_tensor(const ConvProblem& problem, const void* w, std::int64_t tap_numbers,
                           int slab_channels, int filters);
 
-/// y of a problem in NHWC: `cols` columns of a row, each with `filters` filters in rows of 128
-/// bytes.
-CUtensorMap output_tensor(const ConvProblem& problem, const void* y, int filters, int cols);
+/// y of a problem in NHWC, whose pixels are whole vectors of 16 bytes: `cols` columns of a row, of
+/// each the filters in 128 bytes.
+CUtensorMap output_tensor(const ConvProblem& problem, const void* y, int cols);
 
 }  // namespace megaconv::cuda

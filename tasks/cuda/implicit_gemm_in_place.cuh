@@ -6,15 +6,15 @@
 // It walks through the pixels of x in the order of places, gaps included, for which it writes zeros
 // (tensor maps of kind im2col; runtime/cuda/tensor_map.hpp makes them). A slab of channels
 // (mapping/stripes.hpp) is a row, whose octets the copy engine permutes and the matrix instruction
-// puts back in order, so that neither meets bank conflicts. Outputs of 16 bits leave by it, too.
+// puts back in order, so that neither meets bank conflicts. Outputs leave by it, too.
 //
-//   copiers    two threads, one for x and one for w
+//   copiers    two threads, one for x, which also takes the tasks, and one for w
 //   consumers  two warpgroups, each: products of 64 filters and half the places of a tile
-//   storers    a warp for each of these: outputs to y, while the next tile is multiplied; floats
-//              are stored by the consumers, whom the storers only tell where
+//   storers    a warp for each of these: outputs to y, while the next tile is multiplied
 //
 // What is read most often is w, by every tile; so a tile has few filters and many places. Their
-// number divides a task evenly; consumers are compiled for every such width.
+// number divides a task evenly; consumers are compiled for every such width. Tasks follow each
+// other without a pause (task_stream.cuh).
 #pragma once
 
 #include <cuda/ptx>
@@ -25,6 +25,7 @@
 #include "tasks/cuda/operand_rows.cuh"
 #include "tasks/cuda/stage_ring.cuh"
 #include "tasks/cuda/task_args.hpp"
+#include "tasks/cuda/task_stream.cuh"
 #include "tasks/cuda/tensor_copy.cuh"
 #include "tasks/cuda/vec.cuh"
 #include "tasks/cuda/wgmma.cuh"
@@ -40,17 +41,23 @@ struct ImplicitGemmInPlaceTask {
   static constexpr int kFilters = 64;
   // Two warps copy, two store.
   static constexpr int kHelpers = 128, kConsumers = 256, kThreads = kHelpers + kConsumers;
-  // 65536 registers of a multiprocessor, shared out by what the warps do.
-  static constexpr int kLaunchRegisters = 168, kHelperRegisters = 56, kConsumerRegisters = 224;
+  // Who reads of a task: the copier of filters, the storers and the consumers, by warps.
+  static constexpr int kReaders = 1 + 2 + kConsumers / 32;
+  // What registers a block is launched with, shared out by what the warps do. (Whoever asks for
+  // more than others have given up waits for ever.)
+  static constexpr int kLaunchRegisters = 168, kHelperRegisters = 72, kConsumerRegisters = 216;
+  static_assert(kHelpers * kHelperRegisters + kConsumers * kConsumerRegisters <=
+                kThreads * kLaunchRegisters);
   // Places of a consumer warpgroup: its share of a tile.
-  static constexpr int kStep = kPlaceStepInPlace / 2, kMostWidth = kMostPlacesInPlace / 2;
+  static constexpr int kStep = kPlaceStepInPlace / 2,
+                       kMostWidth = most_places_in_place(kFloats) / 2;
 
-  // Octets of filters of a place, permuted against bank conflicts.
-  static constexpr int kOctets = kFilters / 8;
-  using OutputRow = uint4[kOctets];
-  // What is kept of a place of a tile: its outputs, or which pixel of y it is, -1 if none.
-  using OutputPlace = std::conditional_t<kFloats, std::int32_t, OutputRow>;
-  static __device__ int permuted(int place, int octet) { return octet ^ place % kOctets; }
+  // Outputs of a place lie in rows of eight vectors, permuted against bank conflicts: a row for
+  // every kRowFilters, the rows of a tile's places one after the other.
+  static constexpr int kVectors = 8, kVectorFilters = 16 / static_cast<int>(sizeof(Stored));
+  static constexpr int kRowFilters = kVectors * kVectorFilters, kRows = kFilters / kRowFilters;
+  using OutputRow = uint4[kVectors];
+  static __device__ int permuted(int place, int vector) { return vector ^ place % kVectors; }
 
   // Taps by which the first consumers keep ahead of the second, so that one warpgroup multiplies
   // while the other hands over its outputs. Meanwhile the second ones hold kPending taps, so there
@@ -59,8 +66,10 @@ struct ImplicitGemmInPlaceTask {
 
   // Shared memory is cut as a plan needs it: input stages, outputs, and for w what is left.
   static constexpr int kLeastInputStages = 2, kMostInputStages = 4;
-  static constexpr int kLeastFilterBytes = 64 * 1024, kMostFilterStages = 24;
+  static constexpr int kLeastFilterBytes = least_filter_bytes_in_place(kFloats);
+  static constexpr int kMostFilterStages = 24;
   struct Barriers {
+    TaskStream tasks;
     StageRing<kMostInputStages> input;
     StageRing<kMostFilterStages> filter;
     StageRing<kMostInputStages> lead;  // the first consumers are kLead taps into a stage of input
@@ -68,9 +77,9 @@ struct ImplicitGemmInPlaceTask {
   };
   struct Shared {
     Barriers& barriers;
-    std::byte* x;          // [input_stages][input_bytes]
-    std::byte* u;          // [filter_stages][tap_bytes]
-    OutputPlace* outputs;  // [2][tile_places / 2]
+    std::byte* x;        // [input_stages][input_bytes]
+    std::byte* u;        // [filter_stages][tap_bytes]
+    OutputRow* outputs;  // [kRows][tile_places], of these halves for each consumer warpgroup
     int row_bytes, tap_bytes, input_bytes;
     int input_stages, filter_stages;
     /// Of a block's dynamic shared memory, which begins anywhere.
@@ -83,8 +92,8 @@ struct ImplicitGemmInPlaceTask {
       input_bytes = (input_bytes + kWithinSpan) & ~kWithinSpan;
       const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(begin));
       x = begin + ((address + sizeof(Barriers) + kWithinSpan) & ~kWithinSpan) - address;
-      outputs = reinterpret_cast<OutputPlace*>(x);
-      const int output_bytes = a.tile_places * static_cast<int>(sizeof(OutputPlace));
+      outputs = reinterpret_cast<OutputRow*>(x);
+      const int output_bytes = a.tile_places * kRows * static_cast<int>(sizeof(OutputRow));
       x += (output_bytes + kWithinSpan) & ~kWithinSpan;
       const auto room = static_cast<int>(begin + kSharedBytesInPlace - x);
       const int with_all = (room - slabs(a) * a.r * a.s * tap_bytes) / input_bytes;
@@ -100,78 +109,95 @@ struct ImplicitGemmInPlaceTask {
     return (a.c_padded + a.slab_channels - 1) / a.slab_channels;
   }
 
-  /// What a task is, and how it walks through channels and taps.
+  /// A task's places and filters.
   struct Walk {
     int first_place, end_place, num_tiles, first_k;
-    int chunks;  // each: the taps of some rows of a filter, in a slab of channels
-    int taps;    // of a chunk
-    __device__ Walk(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
-      first_place = static_cast<int>(group) * a.places_per_group;
+    __device__ Walk(const TaskArgs& a, const Task& task) {
+      first_place = static_cast<int>(task.group) * a.places_per_group;
       end_place = min(first_place + a.places_per_group, a.places);
       num_tiles = (end_place - first_place + a.tile_places - 1) / a.tile_places;
-      first_k = static_cast<int>(block) * a.filters_per_gemm_task;
-      chunks = slabs(a) * (a.r / a.rows_at_once);
-      taps = a.rows_at_once * a.s;
-    }
-    // With a tile alone there is nothing to hide.
-    __device__ bool has_lead() const { return num_tiles > 1 && taps > kLead; }
-    // All filters, from the first tile to the last.
-    __device__ bool keeps_filters(const Shared& shared) const {
-      return chunks * taps <= shared.filter_stages;
+      first_k = static_cast<int>(task.block) * a.filters_per_gemm_task;
     }
   };
 
-  /// All threads call wait() before they touch what kernels before have written.
-  template <class Wait>
-  static __device__ __forceinline__ void run(const TaskArgs& a, const Walk& walk,
-                                             const Shared& shared, Wait&& wait) {
-    Barriers& barriers = shared.barriers;
+  /// How all tasks of a block walk through channels and taps.
+  struct Course {
+    int chunks;           // each: the taps of some rows of a filter, in a slab of channels
+    int taps;             // of a chunk
+    bool has_lead;        // with a tile alone there is nothing to hide
+    bool keeps_filters;   // all of a task's, from the first tile to the last
+    bool keeps_them_all;  // and all tasks have the same
+    __device__ Course(const TaskArgs& a, const Shared& shared, bool repeats) {
+      chunks = slabs(a) * (a.r / a.rows_at_once);
+      taps = a.rows_at_once * a.s;
+      has_lead = taps > kLead && (repeats || a.places_per_group > a.tile_places);
+      keeps_filters = chunks * taps <= shared.filter_stages;
+      keeps_them_all = keeps_filters && a.k <= kFilters;
+    }
+  };
+
+  /// Called by all threads of a block before run().
+  static __device__ void open(const TaskArgs& a, Barriers& barriers) {
+    if (threadIdx.x == 32) {
+      prefetch_map(a.x_tensor);
+      prefetch_map(a.w_tensor);
+      if (a.output_cols != 0) prefetch_map(a.y_tensor);
+    }
     if (threadIdx.x == 0) {
+      barriers.tasks.init(kReaders);
       barriers.input.init(1, kConsumers / 32);
       barriers.filter.init(1, kConsumers / 32);
       barriers.lead.init(128 / 32, 1);
-      constexpr int kWarps = 128 / 32;
-      for (auto& output : barriers.output) {
-        output.init(kFloats ? 1 : kWarps, kFloats ? kWarps : 1);
-      }
+      for (auto& output : barriers.output) output.init(128 / 32, 1);
       ::cuda::ptx::fence_mbarrier_init(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster);
     }
     ::cuda::ptx::fence_proxy_async();
     __syncthreads();
-    wait();
+  }
+
+  /// The tasks of a source (task_stream.cuh), by all threads of a block. `x_scale`: what their x
+  /// has been multiplied by.
+  template <class Source>
+  static __device__ __forceinline__ void run(const TaskArgs& a, float x_scale, Source& source,
+                                             const Shared& shared) {
+    const Course course(a, shared, source.repeats());
     if (threadIdx.x < kHelpers) {
       decrease_registers<kHelperRegisters>();
       if (threadIdx.x == 0) {
-        copy_input(a, walk, shared);
+        copy_input(a, source, shared);
       } else if (threadIdx.x == 32) {
-        copy_filters(a, walk, shared);
+        copy_filters(a, course, source, shared);
       } else if (threadIdx.x >= 64) {
-        const int warpgroup = static_cast<int>(threadIdx.x) / 32 - 2;
-        if constexpr (kFloats) {
-          find_outputs(a, walk, warpgroup, shared);
-        } else {
-          store_outputs(a, walk, warpgroup, shared);
-        }
+        store_outputs(a, static_cast<int>(threadIdx.x) / 32 - 2, source, shared);
       }
-      __syncwarp();
-      increase_registers<kLaunchRegisters>();
     } else {
       increase_registers<kConsumerRegisters>();
-      consume_width<kMostWidth>(a, walk, shared);
-      decrease_registers<kLaunchRegisters>();
+      consume_width<kMostWidth>(a, course, x_scale, source, shared);
     }
-  }
-  /// Called by one thread between two tasks.
-  static __device__ void close(const Shared& shared) {
-    Barriers& barriers = shared.barriers;
-    barriers.input.close();
-    barriers.filter.close();
-    barriers.lead.close();
-    for (auto& output : barriers.output) output.close();
   }
 
  private:
-  static __device__ void copy_input(const TaskArgs& a, const Walk& walk, const Shared& shared) {
+  // Takes the tasks, and copies their x.
+  template <class Source>
+  static __device__ void copy_input(const TaskArgs& a, Source& source, const Shared& shared) {
+    typename StageRing<kMostInputStages>::Cursor stage;
+    if (source.has_only()) {
+      copy_input(a, Walk(a, source.only()), stage, shared);
+      return;
+    }
+    TaskStream& tasks = shared.barriers.tasks;
+    TaskStream::Cursor at;
+    for (TakenTask* task; task = tasks.room(at), source.next(*task);) {
+      const Walk walk(a, task->task);
+      tasks.hand_on(at);
+      if constexpr (Source::kWaits) ::cuda::ptx::fence_proxy_async();
+      copy_input(a, walk, stage, shared);
+    }
+    tasks.end(at);
+  }
+  static __device__ void copy_input(const TaskArgs& a, const Walk& walk,
+                                    typename StageRing<kMostInputStages>::Cursor& at,
+                                    const Shared& shared) {
     auto& ring = shared.barriers.input;
     const Stripes& s = a.stripes;
     const Stripes::Position next_tile = s.position(a.tile_places);
@@ -179,7 +205,6 @@ struct ImplicitGemmInPlaceTask {
     const auto num_bytes =
         static_cast<std::uint32_t>((a.tile_places + a.reach_at_once) * shared.row_bytes);
     Stripes::Position tile_start = s.position(walk.first_place);
-    typename StageRing<kMostInputStages>::Cursor at;
     for (int tile = 0; tile < walk.num_tiles; ++tile, tile_start = s.sum(tile_start, next_tile)) {
       for (int c = 0; c < a.c_padded; c += a.slab_channels) {
         Stripes::Position start = tile_start;
@@ -193,78 +218,99 @@ struct ImplicitGemmInPlaceTask {
     }
   }
 
-  static __device__ void copy_filters(const TaskArgs& a, const Walk& walk, const Shared& shared) {
+  template <class Source>
+  static __device__ void copy_filters(const TaskArgs& a, const Course& course, const Source& source,
+                                      const Shared& shared) {
+    TaskReader<Source> tasks(shared.barriers.tasks, source);
     auto& ring = shared.barriers.filter;
     typename StageRing<kMostFilterStages>::Cursor at;
-    for (int tile = 0; tile < (walk.keeps_filters(shared) ? 1 : walk.num_tiles); ++tile) {
-      for (int c = 0; c < a.c_padded; c += a.slab_channels) {
-        for (int tap = 0; tap < a.r * a.s; ++tap) {
-          ring.wait_empty(at);
-          copy_box(shared.u + at.stage * shared.tap_bytes, a.w_tensor, c, walk.first_k, tap,
-                   ring.expect(at, static_cast<std::uint32_t>(shared.tap_bytes)));
-          at.advance(shared.filter_stages);
+    bool has_all = false;
+    for (Task task; tasks.next(task); tasks.advance()) {
+      const Walk walk(a, task);
+      tasks.leave();
+      if constexpr (Source::kWaits) ::cuda::ptx::fence_proxy_async();
+      const int times = has_all ? 0 : course.keeps_filters ? 1 : walk.num_tiles;
+      has_all = course.keeps_them_all;
+      for (int i = 0; i < times; ++i) {
+        for (int c = 0; c < a.c_padded; c += a.slab_channels) {
+          for (int tap = 0; tap < a.r * a.s; ++tap) {
+            ring.wait_empty(at);
+            copy_box(shared.u + at.stage * shared.tap_bytes, a.w_tensor, c, walk.first_k, tap,
+                     ring.expect(at, static_cast<std::uint32_t>(shared.tap_bytes)));
+            at.advance(shared.filter_stages);
+          }
         }
       }
     }
   }
 
   // With the width that the plan has. (Matrix instructions must not run across calls.)
-  template <int kWidth>
-  static __device__ __forceinline__ void consume_width(const TaskArgs& a, const Walk& walk,
+  template <int kWidth, class Source>
+  static __device__ __forceinline__ void consume_width(const TaskArgs& a, const Course& course,
+                                                       float x_scale, const Source& source,
                                                        const Shared& shared) {
     if (a.tile_places == 2 * kWidth) {
-      consume<kWidth>(a, walk, shared);
+      consume<kWidth>(a, course, x_scale, source, shared);
     } else if constexpr (kWidth > kStep) {
-      consume_width<kWidth - kStep>(a, walk, shared);
+      consume_width<kWidth - kStep>(a, course, x_scale, source, shared);
     }
   }
 
   // One warpgroup's share of all tiles, kWidth places each.
-  template <int kWidth>
-  static __device__ __forceinline__ void consume(const TaskArgs& a, const Walk& walk,
+  template <int kWidth, class Source>
+  static __device__ __forceinline__ void consume(const TaskArgs& a, const Course& course,
+                                                 float x_scale, const Source& source,
                                                  const Shared& shared) {
     const int warpgroup = warpgroup_index() - kHelpers / 128;
+    const bool speaker = threadIdx.x % 32 == 0;
+    TaskReader<Source> tasks(shared.barriers.tasks, source);
     auto& ring = shared.barriers.output[warpgroup];
-    const Finish finish(a, walk.first_k);
     typename StageRing<kMostInputStages>::Cursor input;
     typename StageRing<kMostFilterStages>::Cursor filter;
     StageRing<1>::Cursor output;
+    Finish finish(a);
     float sums[kWidth / 2] = {};
-    for (int tile = 0; tile < walk.num_tiles; ++tile) {
-      multiply<kWidth>(a, walk, warpgroup * kWidth, input, filter, sums, shared);
-      OutputPlace* const outputs = shared.outputs + warpgroup * kWidth;
-      if constexpr (kFloats) {
-        ring.wait_full(output);
-        store_floats<kWidth>(a, walk.first_k, finish, sums, outputs);
-      } else {
+    for (Task task; tasks.next(task); tasks.advance()) {
+      const Walk walk(a, task);
+      finish.begin(a, x_scale, walk.first_k);
+      const auto first_filter = filter;  // of the task
+      for (int tile = 0; tile < walk.num_tiles; ++tile) {
+        if (course.keeps_them_all) {
+          filter = {};
+        } else if (course.keeps_filters) {
+          filter = first_filter;
+        }
+        const bool is_last = tile + 1 == walk.num_tiles;
+        const bool keeps = course.keeps_them_all || (course.keeps_filters && !is_last);
+        multiply<kWidth>(course, a, warpgroup * kWidth, keeps, input, filter, sums, shared);
         ring.wait_empty(output);
-        put_outputs<kWidth>(finish, sums, outputs);
+        put_outputs<kWidth>(finish, sums, shared.outputs + warpgroup * kWidth);
         ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
+        __syncwarp();
+        if (speaker) ring.arrive_full(output.stage);
+        output.advance();
       }
+      if (threadIdx.x == kThreads - 128) tasks.finish();
       __syncwarp();
-      if (threadIdx.x % 32 == 0) {
-        kFloats ? ring.arrive_empty(output.stage) : ring.arrive_full(output.stage);
-      }
-      output.advance();
+      if (speaker) tasks.leave();
     }
   }
 
   // Adds the products of a tile.
   template <int kWidth>
   static __device__ __forceinline__ void multiply(
-      const TaskArgs& a, const Walk& walk, int first_place,
+      const Course& course, const TaskArgs& a, int first_place, bool keeps_filters,
       typename StageRing<kMostInputStages>::Cursor& input,
       typename StageRing<kMostFilterStages>::Cursor& filter, float (&sums)[kWidth / 2],
       const Shared& shared) {
     Barriers& barriers = shared.barriers;
-    if (walk.keeps_filters(shared)) filter = {};
     // Taps that are being multiplied, at most kPending; those before are given back.
     int pending = 0, oldest_filter = filter.stage, oldest_input = input.stage, oldest_tap = 0;
     const auto release = [&] {
       const bool speaker = threadIdx.x % 32 == 0;
-      if (speaker) barriers.filter.arrive_empty(oldest_filter);
+      if (speaker && !keeps_filters) barriers.filter.arrive_empty(oldest_filter);
       if (++oldest_filter == shared.filter_stages) oldest_filter = 0;
-      if (++oldest_tap == walk.taps) {
+      if (++oldest_tap == course.taps) {
         if (speaker) barriers.input.arrive_empty(oldest_input);
         if (++oldest_input == shared.input_stages) oldest_input = 0;
         oldest_tap = 0;
@@ -272,9 +318,9 @@ struct ImplicitGemmInPlaceTask {
     };
     constexpr int kRowBytes = slab_channels_in_place(2 * kWidth) * static_cast<int>(sizeof(Number));
     TapOffsets offsets(a, kRowBytes);
-    const bool leads = walk.has_lead() && first_place == 0;
-    const bool follows = walk.has_lead() && first_place != 0;
-    for (int chunk = 0; chunk < walk.chunks; ++chunk) {
+    const bool leads = course.has_lead && first_place == 0;
+    const bool follows = course.has_lead && first_place != 0;
+    for (int chunk = 0; chunk < course.chunks; ++chunk) {
       if (follows) barriers.lead.wait_full(input);
       barriers.input.wait_full(input);
       const int stage = input.stage;
@@ -282,7 +328,7 @@ struct ImplicitGemmInPlaceTask {
           shared.x + stage * shared.input_bytes + first_place * kRowBytes);
       input.advance(shared.input_stages);
       offsets.restart();
-      for (int tap = 0; tap < walk.taps; ++tap) {
+      for (int tap = 0; tap < course.taps; ++tap) {
         barriers.filter.wait_full(filter);
         const std::uint64_t u =
             wgmma_swizzled_operand<kRowBytes>(shared.u + filter.stage * kFilters * kRowBytes);
@@ -313,10 +359,12 @@ struct ImplicitGemmInPlaceTask {
   // where the result does not; bias and ReLU.
   class Finish {
    public:
-    __device__ Finish(const TaskArgs& a, int first_k) : relu_(a.relu) {
+    __device__ explicit Finish(const TaskArgs& a) : relu_(a.relu) {}
+    /// Of a task's filters.
+    __device__ void begin(const TaskArgs& a, float x_scale, int first_k) {
+      if (first_k == first_k_) return;
       if constexpr (Numbers::kScaled) {
-        const float of_input = 1.0f / a.x_footer->scale;
-        const float of_filter = 1.0f / footer_of_filters(a).scale;
+        const float of_input = 1.0f / x_scale, of_filter = 1.0f / footer_of_filters(a).scale;
         first_ = fminf(of_input, of_filter), second_ = fmaxf(of_input, of_filter);
       }
       const auto* const bias = reinterpret_cast<const Stored*>(a.bias);
@@ -325,6 +373,7 @@ struct ImplicitGemmInPlaceTask {
         const int k = own_filter(first_k) + half * 8;
         bias_[half] = bias != nullptr && k < a.k ? static_cast<float>(bias[k]) : 0.0f;
       }
+      first_k_ = first_k;
     }
     /// Of the thread's first or second filter.
     __device__ float operator()(int half, float sum) const {
@@ -334,53 +383,10 @@ struct ImplicitGemmInPlaceTask {
     }
 
    private:
-    float first_ = 1, second_ = 1, bias_[2];
+    float first_ = 1, second_ = 1, bias_[2] = {};
+    int first_k_ = -1;
     const bool relu_;
   };
-
-  // Where a share's outputs go, for the consumers that have their sums.
-  static __device__ void find_outputs(const TaskArgs& a, const Walk& walk, int warpgroup,
-                                      const Shared& shared) {
-    auto& ring = shared.barriers.output[warpgroup];
-    const int lane = static_cast<int>(threadIdx.x) % 32, width = a.tile_places / 2;
-    StageRing<1>::Cursor at;
-    for (int tile = 0; tile < walk.num_tiles; ++tile, at.advance()) {
-      const int first = walk.first_place + tile * a.tile_places + warpgroup * width;
-      ring.wait_empty(at);
-      for (int i = lane; i < width; i += 32) {
-        const Stripes::Position at_place = a.stripes.position(first + i);
-        const bool exists = first + i < walk.end_place && at_place.row < a.p && at_place.col < a.q;
-        shared.outputs[warpgroup * width + i] =
-            exists ? (at_place.image * a.p + at_place.row) * a.q + at_place.col : -1;
-      }
-      __syncwarp();
-      if (lane == 0) ring.arrive_full(at.stage);
-    }
-  }
-
-  // Stores a warpgroup's sums, eight neighbouring filters of a place at a time, which are a sector
-  // of memory; they are zero then.
-  template <int kWidth>
-  static __device__ __forceinline__ void store_floats(const TaskArgs& a, int first_k,
-                                                      const Finish& finish,
-                                                      float (&sums)[kWidth / 2],
-                                                      const std::int32_t* pixels) {
-    const int k = own_filter(first_k), pair = static_cast<int>(threadIdx.x) % 4 * 2;
-    float* const y = a.y + k;
-    const bool first = k < a.k, second = k + 8 < a.k;
-#pragma unroll
-    for (int i = 0; i < kWidth / 8; ++i) {
-      const int2 both = *reinterpret_cast<const int2*>(&pixels[i * 8 + pair]);
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const int pixel = j == 0 ? both.x : both.y;
-        float* const to = y + static_cast<std::int64_t>(pixel) * a.k;
-        if (pixel >= 0 && first) to[0] = finish(0, sums[i * 4 + j]);
-        if (pixel >= 0 && second) to[8] = finish(1, sums[i * 4 + 2 + j]);
-        sums[i * 4 + j] = sums[i * 4 + 2 + j] = 0.0f;
-      }
-    }
-  }
 
   // Four matrices of 8 x 8 numbers of 16 bits, of which thread 4 i + j has row i, columns 2 j and
   // the next: their columns become rows of 16 bytes. Row r of matrix m goes to where thread 8 m + r
@@ -392,17 +398,48 @@ struct ImplicitGemmInPlaceTask {
                  : "memory");
   }
 
-  // Rounds a warpgroup's sums and puts them where storers find them; the sums are zero then. This
-  // thread has, of filters f and f + 8, places 8 i + 2 q and the next.
+  // Puts a warpgroup's outputs where storers find them; its sums are zero then. This thread has, of
+  // filters f and f + 8, places 8 i + 2 q and the next.
   template <int kWidth>
   static __device__ __forceinline__ void put_outputs(const Finish& finish,
+                                                     float (&sums)[kWidth / 2],
+                                                     OutputRow* outputs) {
+    if constexpr (kFloats) {
+      put_floats<kWidth>(finish, sums, outputs);
+    } else {
+      put_numbers<kWidth>(finish, sums, outputs);
+    }
+  }
+  // Of a filter four places at a time, 2 apart, with seven neighbouring filters: in all banks.
+  template <int kWidth>
+  static __device__ __forceinline__ void put_floats(const Finish& finish, float (&sums)[kWidth / 2],
+                                                    OutputRow* outputs) {
+    const int filter = own_filter(0), pair = static_cast<int>(threadIdx.x) % 4 * 2;
+    const int vector = filter % kRowFilters / kVectorFilters;
+    OutputRow* const row = outputs + filter / kRowFilters * 2 * kWidth + pair;
+    float* to[2][2];  // [the second filter][the second place]
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      to[i / 2][i % 2] =
+          reinterpret_cast<float*>(&row[i % 2][permuted(pair + i % 2, vector + i / 2 * 2)]) +
+          filter % kVectorFilters;
+    }
+#pragma unroll
+    for (int i = 0; i < kWidth / 2; ++i) {
+      constexpr int kEight = 8 * sizeof(OutputRow) / sizeof(float);
+      to[i / 2 % 2][i % 2][i / 4 * kEight] = finish(i / 2 % 2, sums[i]);
+      sums[i] = 0.0f;
+    }
+  }
+  template <int kWidth>
+  static __device__ __forceinline__ void put_numbers(const Finish& finish,
                                                      float (&sums)[kWidth / 2],
                                                      OutputRow* outputs) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int warp = static_cast<int>(threadIdx.x) % 128 / 32;
     // Row r of matrix m, which lane 8 m + r points to: eight filters of a place.
-    const int row = lane / 16 * 8 + lane % 8, octet = warp * 2 + lane / 8 % 2;
-    uint4* const to = &outputs[row][permuted(row, octet)];
+    const int row = lane / 16 * 8 + lane % 8, vector = warp * 2 + lane / 8 % 2;
+    uint4* const to = &outputs[row][permuted(row, vector)];
 #pragma unroll
     for (int place = 0; place < kWidth; place += 16) {
       std::uint32_t pairs[4];  // of filters f and f + 8, of eight places and the next
@@ -414,7 +451,7 @@ struct ImplicitGemmInPlaceTask {
         two[0] = two[1] = 0.0f;
         pairs[i] = *reinterpret_cast<const std::uint32_t*>(&both);
       }
-      store_transposed(to + place * kOctets, pairs);
+      store_transposed(to + place * kVectors, pairs);
     }
   }
 
@@ -431,22 +468,36 @@ struct ImplicitGemmInPlaceTask {
       for (; row >= a.stripes.period; row -= a.stripes.period) ++image;
       cols = row < a.p ? max(a.q - col, 0) : 0;
     }
-    /// Columns that boxes hold, of a share of so many places: whole ones, or all to the row's end.
+    /// Columns that boxes hold, of a share of so many places: whole ones, or all to the row's end;
+    /// none, if the copy engine cannot store y.
     __device__ int in_boxes(const TaskArgs& a, int places) const {
+      if (a.output_cols == 0) return 0;
       return first + cols <= places ? cols : (places - first) / a.output_cols * a.output_cols;
     }
   };
 
   // A warp: outputs of a warpgroup's share of each tile, while the next one is multiplied. The copy
   // engine takes them in boxes of some columns of a row, which it cuts where the row ends; what is
-  // left where a share ends amid a row is stored by threads, eight a place.
-  static __device__ void store_outputs(const TaskArgs& a, const Walk& walk, int warpgroup,
+  // left where a share ends amid a row is stored by threads, a vector each.
+  template <class Source>
+  static __device__ void store_outputs(const TaskArgs& a, int warpgroup, const Source& source,
                                        const Shared& shared) {
+    TaskReader<Source> tasks(shared.barriers.tasks, source);
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    StageRing<1>::Cursor at;
+    for (Task task; tasks.next(task); tasks.advance()) {
+      const Walk walk(a, task);
+      __syncwarp();
+      if (lane == 0) tasks.leave();
+      store_outputs(a, walk, warpgroup, at, shared);
+    }
+  }
+  static __device__ void store_outputs(const TaskArgs& a, const Walk& walk, int warpgroup,
+                                       StageRing<1>::Cursor& at, const Shared& shared) {
     auto& ring = shared.barriers.output[warpgroup];
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int width = a.tile_places / 2;
     const OutputRow* const outputs = shared.outputs + warpgroup * width;
-    StageRing<1>::Cursor at;
     for (int tile = 0; tile < walk.num_tiles; ++tile, at.advance()) {
       const int first = walk.first_place + tile * a.tile_places + warpgroup * width;
       const int places = min(width, walk.end_place - first);
@@ -457,13 +508,23 @@ struct ImplicitGemmInPlaceTask {
         const Run run(a, start, line);
         const int cols = run.in_boxes(a, places);
         for (int i = 0; i < cols; i += a.output_cols) {
-          const std::int32_t to[] = {walk.first_k, run.col + i, run.row, run.image};
-          ::cuda::ptx::cp_async_bulk_tensor(::cuda::ptx::space_global, ::cuda::ptx::space_shared,
-                                            &a.y_tensor, to, outputs + run.first + i);
+#pragma unroll
+          for (int row = 0; row < kRows; ++row) {
+            const std::int32_t to[] = {walk.first_k + row * kRowFilters, run.col + i, run.row,
+                                       run.image};
+            ::cuda::ptx::cp_async_bulk_tensor(::cuda::ptx::space_global, ::cuda::ptx::space_shared,
+                                              &a.y_tensor, to,
+                                              outputs + row * a.tile_places + run.first + i);
+          }
         }
       }
       ::cuda::ptx::cp_async_bulk_commit_group();
-      if (places > 0) store_rest(a, walk, Run(a, start, last), places, outputs);
+      if (places > 0) {
+        const int first_line = a.output_cols != 0 ? last : 0;
+        for (int line = first_line; line <= last; ++line) {
+          store_rest(a, walk, Run(a, start, line), places, outputs);
+        }
+      }
       ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<0>());
       __syncwarp();
       if (lane == 0) ring.arrive_empty(at.stage);
@@ -471,15 +532,27 @@ struct ImplicitGemmInPlaceTask {
   }
   static __device__ void store_rest(const TaskArgs& a, const Walk& walk, const Run& run, int places,
                                     const OutputRow* outputs) {
-    const int lane = static_cast<int>(threadIdx.x) % 32, octet = lane % kOctets;
-    const int k = walk.first_k + octet * 8;
-    const int end = k < a.k ? min(run.cols, places - run.first) : 0;
+    const int lane = static_cast<int>(threadIdx.x) % 32, vector = lane % kVectors;
+    const int end = min(run.cols, places - run.first);
     const int pixel = (run.image * a.p + run.row) * a.q + run.col;
-    auto* const y = reinterpret_cast<Number*>(a.y) + static_cast<std::int64_t>(pixel) * a.k + k;
-    for (int i = run.in_boxes(a, places) + lane / kOctets; i < end; i += 32 / kOctets) {
-      const int from = run.first + i;
-      *reinterpret_cast<uint4*>(y + static_cast<std::int64_t>(i) * a.k) =
-          outputs[from][permuted(from, octet)];
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      const int k = walk.first_k + row * kRowFilters + vector * kVectorFilters;
+      if (k >= a.k) continue;
+      auto* const y = reinterpret_cast<Stored*>(a.y) + static_cast<std::int64_t>(pixel) * a.k + k;
+      for (int i = run.in_boxes(a, places) + lane / kVectors; i < end; i += 32 / kVectors) {
+        const int from = run.first + i;
+        const uint4* const four = &outputs[row * a.tile_places + from][permuted(from, vector)];
+        Stored* const to = y + static_cast<std::int64_t>(i) * a.k;
+        if (a.output_cols != 0) {
+          *reinterpret_cast<uint4*>(to) = *four;
+        } else {
+#pragma unroll
+          for (int j = 0; j < kVectorFilters; ++j) {
+            if (k + j < a.k) to[j] = reinterpret_cast<const Stored*>(four)[j];
+          }
+        }
+      }
     }
   }
 };

@@ -20,40 +20,63 @@ struct OperandRows {
   int first_row, num_rows, first_c, end_c;
 };
 
+/// Octets of rows by which a thread walks through them, without divisions.
+class OctetWalk {
+ public:
+  /// From the `index`-th on, `step` at a time.
+  __device__ OctetWalk(int octets, int index, int step)
+      : octets_(octets),
+        row_step_(step / octets),
+        octet_step_(step % octets),
+        row_(index / octets),
+        octet_(index % octets) {}
+  __device__ void advance() {
+    row_ += row_step_, octet_ += octet_step_;
+    if (octet_ >= octets_) octet_ -= octets_, ++row_;
+  }
+  __device__ int row() const { return row_; }
+  __device__ int channel() const { return octet_ * 8; }
+
+ private:
+  const int octets_, row_step_, octet_step_;
+  int row_, octet_;
+};
+
 /// Converts them, by all threads of a block. Returns the largest finite magnitude that this thread
 /// met.
 template <int kThreads>
 __device__ inline MagnitudeBits convert(const TaskArgs& a, const OperandRows& rows, float scale) {
-  constexpr int kAtOnce = 3;  // loads on their way
-  const int octets = (rows.end_c - rows.first_c) / 8, items = max(rows.num_rows, 0) * octets;
+  constexpr int kAtOnce = 3;  // octets on their way
   const bool in_vectors = a.c % 8 == 0 && reinterpret_cast<std::uintptr_t>(rows.from) % 16 == 0;
+  const float* const from = rows.from + static_cast<std::int64_t>(rows.first_row) * a.c;
+  __half* const to = rows.to + static_cast<std::int64_t>(rows.first_row) * a.c_padded;
+  OctetWalk walk((rows.end_c - rows.first_c) / 8, static_cast<int>(threadIdx.x), kThreads);
   LargestFinite most;
-  for (int begin = static_cast<int>(threadIdx.x); begin < items; begin += kAtOnce * kThreads) {
+  while (walk.row() < rows.num_rows) {
     float values[kAtOnce][8];
+    OctetWalk loaded = walk;
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int item = begin + i * kThreads, c = rows.first_c + item % octets * 8;
-      const float* const from =
-          rows.from + static_cast<std::int64_t>(rows.first_row + item / octets) * a.c + c;
+    for (int i = 0; i < kAtOnce; ++i, loaded.advance()) {
+      const int c = rows.first_c + loaded.channel();
+      const float* const eight = from + static_cast<std::int64_t>(loaded.row()) * a.c + c;
 #pragma unroll
       for (int j = 0; j < 8; j += 4) {
-        const bool exists = item < items && c < a.c;
+        const bool exists = loaded.row() < rows.num_rows && c < a.c;
         if (in_vectors) {
-          const float4 four = exists ? *reinterpret_cast<const float4*>(from + j) : float4{};
+          const float4 four = exists ? *reinterpret_cast<const float4*>(eight + j) : float4{};
           values[i][j] = four.x, values[i][j + 1] = four.y, values[i][j + 2] = four.z,
           values[i][j + 3] = four.w;
         } else {
 #pragma unroll
           for (int n = j; n < j + 4; ++n) {
-            values[i][n] = exists && c + n < a.c ? from[n] : 0.0f;
+            values[i][n] = exists && c + n < a.c ? eight[n] : 0.0f;
           }
         }
       }
     }
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int item = begin + i * kThreads;
-      if (item >= items) continue;
+    for (int i = 0; i < kAtOnce; ++i, walk.advance()) {
+      if (walk.row() >= rows.num_rows) continue;
       alignas(16) __half2 numbers[4];
 #pragma unroll
       for (int n = 0; n < 4; ++n) {
@@ -62,9 +85,9 @@ __device__ inline MagnitudeBits convert(const TaskArgs& a, const OperandRows& ro
         most.add(second);
         numbers[n] = split_pair(first * scale, second * scale).high;
       }
-      *reinterpret_cast<uint4*>(
-          rows.to + static_cast<std::int64_t>(rows.first_row + item / octets) * a.c_padded +
-          rows.first_c + item % octets * 8) = *reinterpret_cast<const uint4*>(numbers);
+      *reinterpret_cast<uint4*>(to + static_cast<std::int64_t>(walk.row()) * a.c_padded +
+                                rows.first_c + walk.channel()) =
+          *reinterpret_cast<const uint4*>(numbers);
     }
   }
   publish_to_copy_engine();
@@ -83,7 +106,6 @@ __device__ inline void convert_input(const TaskArgs& a, std::uint32_t index) {
   const MagnitudeBits most = convert<kThreads>(
       a, {a.x, reinterpret_cast<__half*>(a.v), first_pixel, pixels, first_c, end_c}, a.x_scale);
   note_magnitude<kThreads>(most, &a.x_footer->most[index]);
-  if (index == 0 && threadIdx.x == 0) a.x_footer->scale = a.x_scale;
 }
 
 __device__ inline OperandFooter& footer_of_filters(const TaskArgs& a) {

@@ -25,7 +25,7 @@ struct ImplicitGemmGuesses {
 
 /// What filter tasks leave behind U, and input tasks of implicit GEMM beside V.
 struct OperandFooter {
-  float scale;
+  float scale;                              ///< of filters
   std::uint32_t tasks_taken, tasks_redone;  ///< whoever computes the operands again counts here
   MagnitudeBits most[1];                    ///< [tasks] largest magnitude that each met
 };

@@ -13,6 +13,11 @@ namespace megaconv::cuda {
 /// of 1024.
 inline constexpr int kSwizzleSpan = 1024;
 
+/// Brings a map to where the copy engine looks for it, before the first copy does.
+__device__ inline void prefetch_map(const CUtensorMap& tensor) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&tensor) : "memory");
+}
+
 /// Pixels of one slab of channels, one after the other in the order of the map's bounding box, from
 /// the one at `col`, `row`, `image` on; where the tensor has none, zeros. All bytes of the box
 /// count on the barrier.

@@ -197,16 +197,52 @@ TEST_CASE("A direct task waits for all copies of operands") {
   CHECK(validate(graph, mapping));
 }
 
+TEST_CASE("All policies order copies of operands before the direct tasks that read them") {
+  TilingOptions options;
+  options.precision = Precision::tf32;
+  options.whole_tensors = true;
+  for (const char* text : {"n64c64h56k128+nhwc", "n64c256h56k256+nhwc"}) {
+    const TaskGraph graph = build_graph(tiling_of(text, options));
+    REQUIRE(has_input_tasks(graph.tiling));
+    for (const Policy policy :
+         {Policy::interleaved, Policy::blended, Policy::staged, Policy::depth_first,
+          Policy::critical_path, Policy::random_topological}) {
+      for (const std::uint32_t dig : {1u, 50u}) {
+        CAPTURE(text, to_string(policy), dig);
+        CHECK_FALSE(validate(graph, make_mapping(graph, {.policy = policy, .dig = dig})));
+      }
+    }
+  }
+}
+
 TEST_CASE("Tiles of tensors in place share a group evenly, in whole steps") {
-  for (std::int64_t places = 1; places <= 3000; ++places) {
-    const std::int64_t tile = tile_places_in_place(places, kMostReachInPlace);
-    CAPTURE(places, tile);
-    CHECK(tile % kPlaceStepInPlace == 0);
-    CHECK(tile <= kMostPlacesInPlace);
-    const std::int64_t tiles = (places + tile - 1) / tile;
-    CHECK(tiles == (places + kMostPlacesInPlace - 1) / kMostPlacesInPlace);
-    CHECK(tiles * (tile - kPlaceStepInPlace) < places);
-    CHECK(tile_places_in_place(places, kMostReachInPlace + 1) <= 384);
+  for (const bool copied : {false, true}) {
+    const std::int64_t most = most_places_in_place(copied);
+    for (std::int64_t places = 1; places <= 3000; ++places) {
+      const std::int64_t tile = tile_places_in_place(places, 30, copied);
+      CAPTURE(copied, places, tile);
+      CHECK(tile % kPlaceStepInPlace == 0);
+      CHECK(tile <= most);
+      const std::int64_t tiles = (places + tile - 1) / tile;
+      CHECK(tiles == (places + most - 1) / most);
+      CHECK(tiles * (tile - kPlaceStepInPlace) < places);
+      CHECK(tile_places_in_place(places, kMostReachInPlace + 1, copied) <= 384);
+    }
+  }
+}
+
+TEST_CASE("Tiles of copies are as wide as their outputs and input leave room for") {
+  const auto bytes = [](std::int32_t places, std::int32_t reach) {
+    const int row_bytes = 2 * slab_channels_in_place(places);
+    return places * 64 * 4 + 2 * (places + reach) * row_bytes + least_filter_bytes_in_place(true);
+  };
+  for (std::int32_t reach = 0; reach <= kMostReachInPlace; ++reach) {
+    const std::int32_t places = tile_places_in_place(100'000, reach, true);
+    CAPTURE(reach, places);
+    REQUIRE(reach <= most_reach_in_place(places, true));
+    CHECK(bytes(places, reach) < kSharedBytesInPlace);
+    const bool is_widest = places == most_places_in_place(true);
+    CHECK((is_widest || bytes(places + 2 * kPlaceStepInPlace, reach) > kSharedBytesInPlace));
   }
 }
 
