@@ -131,9 +131,12 @@ double cut(Tiling& tiling, const TilingOptions& options, const Target& target) {
   if (in_place) {
     // Rows that are taken one by one are brought for every row of the filters: from the L2, if
     // neighbouring tiles run at the same time.
-    const bool one_by_one = make_stripes(problem, cols).reach > kMostReachInPlace;
-    most =
-        (one_by_one ? 1 : kMostTilesInPlace) * u64(most_places_in_place(has_input_tasks(tiling)));
+    const std::int32_t reach = make_stripes(problem, cols).reach;
+    const bool copied = has_input_tasks(tiling);
+    most = kMostTilesInPlace * u64(most_places_in_place(copied));
+    if (reach > kMostReachInPlace) {
+      most = u64(tile_places_in_place(static_cast<std::int64_t>(most), reach, copied));
+    }
   }
   const std::uint64_t columns = ceil_div(u64(problem.q()), std::uint64_t{tiling.cols_per_group}) *
                                 ceil_div(filter_blocks, tiling.filter_blocks_per_gemm_task);

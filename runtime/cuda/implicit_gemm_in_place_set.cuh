@@ -49,11 +49,11 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
   static __device__ __forceinline__ void open(const TaskArgs& a, std::byte* shared) {
     Gemm::open(a, *reinterpret_cast<typename Gemm::Barriers*>(shared));
   }
-  /// Direct tasks, by all threads of a block.
-  template <class Source>
+  /// Direct tasks, by all threads of a block, which call wait() before they touch a tensor.
+  template <class Source, class Wait>
   static __device__ __forceinline__ void multiply(const TaskArgs& a, float x_scale, Source& source,
-                                                  std::byte* shared) {
-    Gemm::run(a, x_scale, source, typename Gemm::Shared(a, shared));
+                                                  std::byte* shared, Wait wait) {
+    Gemm::run(a, x_scale, source, typename Gemm::Shared(a, shared), wait);
   }
 
   static __device__ OperandFooter& footer(const TaskArgs& a) { return footer_of_filters(a); }
@@ -79,7 +79,7 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
     const std::uint32_t num_direct = num_groups * blocks;  // the last ones
     TasksInTurn source(tasks + (num_tasks - num_direct), num_direct);
     open(args, shared);
-    multiply(args, a.x_scale, source, shared);
+    multiply(args, a.x_scale, source, shared, [] {});
   }
 };
 

@@ -115,8 +115,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   let_next_start();
   TasksInTurn source(tasks, num_tasks);
   Kernel::open(args, shared);
-  wait_for_kernel_before();
-  Kernel::multiply(args, args.x_scale, source, shared);
+  Kernel::multiply(args, args.x_scale, source, shared, [] { wait_for_kernel_before(); });
 }
 
 /// The persistent kernel. Blocks as a whole make operands before they multiply: memory is what
@@ -147,7 +146,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
       __syncthreads();  // `taken` is read before it is overwritten
     }
   }
-  Kernel::multiply(args, args.x_scale, source, shared);
+  Kernel::multiply(args, args.x_scale, source, shared, [] {});
   __syncthreads();
   if (leader) detach(*run.header, gridDim.x);
 }

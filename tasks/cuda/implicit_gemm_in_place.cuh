@@ -155,49 +155,55 @@ struct ImplicitGemmInPlaceTask {
     __syncthreads();
   }
 
-  /// The tasks of a source (task_stream.cuh), by all threads of a block. `x_scale`: what their x
-  /// has been multiplied by.
-  template <class Source>
+  /// The tasks of a source (task_stream.cuh), by all threads of a block, which call wait() before
+  /// they touch what kernels before have written. `x_scale`: what x has been multiplied by.
+  template <class Source, class Wait>
   static __device__ __forceinline__ void run(const TaskArgs& a, float x_scale, Source& source,
-                                             const Shared& shared) {
+                                             const Shared& shared, Wait wait) {
     const Course course(a, shared, source.repeats());
     if (threadIdx.x < kHelpers) {
       decrease_registers<kHelperRegisters>();
       if (threadIdx.x == 0) {
-        copy_input(a, source, shared);
+        copy_input(a, source, shared, wait);
       } else if (threadIdx.x == 32) {
+        wait();
         copy_filters(a, course, source, shared);
       } else if (threadIdx.x >= 64) {
+        wait();
         store_outputs(a, static_cast<int>(threadIdx.x) / 32 - 2, source, shared);
       }
     } else {
       increase_registers<kConsumerRegisters>();
+      wait();
       consume_width<kMostWidth>(a, course, x_scale, source, shared);
     }
   }
 
  private:
   // Takes the tasks, and copies their x.
-  template <class Source>
-  static __device__ void copy_input(const TaskArgs& a, Source& source, const Shared& shared) {
+  template <class Source, class Wait>
+  static __device__ void copy_input(const TaskArgs& a, Source& source, const Shared& shared,
+                                    Wait wait) {
     typename StageRing<kMostInputStages>::Cursor stage;
     if (source.has_only()) {
-      copy_input(a, Walk(a, source.only()), stage, shared);
+      copy_input(a, Walk(a, source.only()), stage, shared, wait);
       return;
     }
+    wait();
     TaskStream& tasks = shared.barriers.tasks;
     TaskStream::Cursor at;
     for (TakenTask* task; task = tasks.room(at), source.next(*task);) {
       const Walk walk(a, task->task);
       tasks.hand_on(at);
       if constexpr (Source::kWaits) ::cuda::ptx::fence_proxy_async();
-      copy_input(a, walk, stage, shared);
+      copy_input(a, walk, stage, shared, [] {});
     }
     tasks.end(at);
   }
+  template <class Wait>
   static __device__ void copy_input(const TaskArgs& a, const Walk& walk,
                                     typename StageRing<kMostInputStages>::Cursor& at,
-                                    const Shared& shared) {
+                                    const Shared& shared, Wait wait) {
     auto& ring = shared.barriers.input;
     const Stripes& s = a.stripes;
     const Stripes::Position next_tile = s.position(a.tile_places);
@@ -205,6 +211,7 @@ struct ImplicitGemmInPlaceTask {
     const auto num_bytes =
         static_cast<std::uint32_t>((a.tile_places + a.reach_at_once) * shared.row_bytes);
     Stripes::Position tile_start = s.position(walk.first_place);
+    wait();
     for (int tile = 0; tile < walk.num_tiles; ++tile, tile_start = s.sum(tile_start, next_tile)) {
       for (int c = 0; c < a.c_padded; c += a.slab_channels) {
         Stripes::Position start = tile_start;

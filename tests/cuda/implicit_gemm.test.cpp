@@ -237,6 +237,23 @@ TEST_CASE("cuda: implicit GEMM of copied operands is exact on integers, with pre
   }
 }
 
+TEST_CASE("cuda: implicit GEMM of copied operands stores outputs that are aligned to floats alone",
+          "[sanitizer]") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  const IntegerLayer of("n2c24h9w31k72+bias+nhwc");
+  const Plan plan = copying(of.problem, CudaLaunch::staged, 96);
+  const DeviceBuffer y((of.truth.size() + 1) * sizeof(float)), workspace(plan.workspace_bytes());
+  Tensors tensors = of.device.tensors();
+  tensors.y = static_cast<float*>(y.get()) + 1;
+  plan.execute(tensors, workspace.get(), workspace.bytes());
+  plan.wait(workspace.get());
+  const std::vector<float> stored = y.download<float>();
+  CHECK(of.gives({stored.begin() + 1, stored.end()}));
+  CHECK(std::isnan(stored[0]));  // as it was poisoned
+  CHECK(y.guards_intact());
+  CHECK(workspace.guards_intact());
+}
+
 TEST_CASE("cuda: implicit GEMM of copied operands is as accurate at any magnitude, and keeps NaN") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   for (const int exponent : {-100, -60, -20, -10, -6, 0, 5, 7, 8, 9, 10, 40, 90}) {
