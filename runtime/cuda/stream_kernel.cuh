@@ -33,7 +33,8 @@ class TasksInTurn {
     look_ahead();
     return true;
   }
-  __device__ void finish(const TakenTask&) const {}
+  __device__ std::uint64_t now() const { return 0; }
+  __device__ void finish(const TakenTask&, std::uint64_t) const {}
 
  private:
   __device__ void look_ahead() {
@@ -87,9 +88,12 @@ class TasksByTicket {
     if (run_.trace != nullptr) taken.ready_ns = global_ns();
     return true;
   }
-  __device__ void finish(const TakenTask& taken) const {
+  __device__ std::uint64_t now() const { return run_.trace != nullptr ? global_ns() : 0; }
+  /// A task that was taken ahead waits for nothing as long as the one before runs.
+  __device__ void finish(const TakenTask& taken, std::uint64_t free_ns) const {
     if (run_.trace == nullptr) return;
-    run_.trace[taken.position] = {taken.fetch_ns, taken.ready_ns, global_ns(), sm_id()};
+    run_.trace[taken.position] = {max(taken.fetch_ns, free_ns), max(taken.ready_ns, free_ns),
+                                  global_ns(), sm_id()};
   }
   __device__ Counters& counters() { return counters_; }
 
@@ -142,7 +146,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
       run_task<Kernel>(args, taken.task, shared);
       __syncthreads();
       source.counters().signal(taken.task, threadIdx.x, Kernel::kThreads);
-      if (leader) source.finish(taken);
+      if (leader) source.finish(taken, 0);
       __syncthreads();  // `taken` is read before it is overwritten
     }
   }

@@ -277,7 +277,8 @@ struct ImplicitGemmInPlaceTask {
     StageRing<1>::Cursor output;
     Finish finish(a);
     float sums[kWidth / 2] = {};
-    for (Task task; tasks.next(task); tasks.advance()) {
+    std::uint64_t free_ns = source.now();
+    for (Task task; tasks.next(task); tasks.advance(), free_ns = source.now()) {
       const Walk walk(a, task);
       finish.begin(a, x_scale, walk.first_k);
       const auto first_filter = filter;  // of the task
@@ -297,7 +298,7 @@ struct ImplicitGemmInPlaceTask {
         if (speaker) ring.arrive_full(output.stage);
         output.advance();
       }
-      if (threadIdx.x == kThreads - 128) tasks.finish();
+      if (threadIdx.x == kThreads - 128) tasks.finish(free_ns);
       __syncwarp();
       if (speaker) tasks.leave();
     }

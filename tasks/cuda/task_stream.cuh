@@ -18,7 +18,10 @@
 //   bool has_only() const            whether all threads know the only one that a block has:
 //   Task only() const
 //   kWaits                           whether tasks read what others wrote meanwhile
-//   void finish(const TakenTask&)    called by one of the others when a task is done
+//   uint64_t now() const             for a trace: nanoseconds
+//   void finish(const TakenTask&, uint64_t free_ns) const
+//                                    called by one of the others when a task is done, and when they
+//                                    were free for it
 #pragma once
 
 #include <cstdint>
@@ -31,7 +34,7 @@ namespace megaconv::cuda {
 struct TakenTask {
   Task task;
   std::uint32_t position;            ///< in the task array
-  std::uint64_t fetch_ns, ready_ns;  ///< for a trace: when it was taken, and could begin
+  std::uint64_t fetch_ns, ready_ns;  ///< for a trace: when it was taken, its producers done
 };
 
 class TaskStream {
@@ -89,9 +92,9 @@ class TaskReader {
     task = stream_.task(at_).task;
     return true;
   }
-  /// Called by one thread for all others.
-  __device__ void finish() const {
-    if (!source_.has_only()) source_.finish(stream_.task(at_));
+  /// Called by one thread for all others, with when they were free for the task.
+  __device__ void finish(std::uint64_t free_ns) const {
+    if (!source_.has_only()) source_.finish(stream_.task(at_), free_ns);
   }
   __device__ void leave() const {
     if (!source_.has_only()) stream_.leave(at_);
