@@ -137,8 +137,10 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   __syncthreads();
   TasksByTicket source(run, epoch, leader);
   if constexpr (Kernel::kMakesOperands) {
-    __shared__ TakenTask taken;
+    // Shared variables are not initialised, as a TakenTask would be.
+    __shared__ alignas(TakenTask) std::byte room[sizeof(TakenTask)];
     __shared__ bool exists;
+    TakenTask& taken = reinterpret_cast<TakenTask&>(room);
     for (;;) {
       if (leader) exists = source.next_making(taken);
       __syncthreads();
