@@ -123,7 +123,8 @@ double cut(Tiling& tiling, const TilingOptions& options, const Target& target) {
                                                       : stripe_cols(problem);
 
   const auto cols = static_cast<std::int32_t>(tiling.cols_per_group);
-  const std::uint64_t places = u64(places_of_stripe(problem, make_stripes(problem, cols)));
+  const Stripes stripes = make_stripes(problem, cols);
+  const std::uint64_t places = u64(places_of_stripe(problem, stripes));
   const std::uint64_t step = place_step(in_place);
   const std::uint64_t steps = ceil_div(places, step);  // of a stripe
   std::uint64_t most =
@@ -131,11 +132,10 @@ double cut(Tiling& tiling, const TilingOptions& options, const Target& target) {
   if (in_place) {
     // Rows that are taken one by one are brought for every row of the filters: from the L2, if
     // neighbouring tiles run at the same time.
-    const std::int32_t reach = make_stripes(problem, cols).reach;
     const bool copied = has_input_tasks(tiling);
     most = kMostTilesInPlace * u64(most_places_in_place(copied));
-    if (reach > kMostReachInPlace) {
-      most = u64(tile_places_in_place(static_cast<std::int64_t>(most), reach, copied));
+    if (stripes.reach > kMostReachInPlace) {
+      most = u64(tile_places_in_place(static_cast<std::int64_t>(most), stripes.reach, copied));
     }
   }
   const std::uint64_t columns = ceil_div(u64(problem.q()), std::uint64_t{tiling.cols_per_group}) *

@@ -26,22 +26,22 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
   }
   /// Filter and input tasks.
   template <TaskKind kKind>
-  static __device__ __forceinline__ void run(const TaskArgs& a, const Task& task, std::byte*) {
+  static __device__ __forceinline__ void run(const TaskArgs& a, const Task& task,
+                                             std::byte* shared) {
     if constexpr (kKind == TaskKind::filter_transform) {
       prepare_redo(task, footer(a));
-      convert_filters<kThreads>(a, task.block);
     } else if constexpr (kKind == TaskKind::input_transform) {
       prepare_redo(task, *a.x_footer);
-      convert_input<kThreads>(a,
-                              task.group * static_cast<std::uint32_t>(a.input_tasks) + task.block);
     }
+    run_once<kKind>(a, task, shared);
   }
   template <TaskKind kKind>
   static __device__ __forceinline__ void run_once(const TaskArgs& a, const Task& task, std::byte*) {
     if constexpr (kKind == TaskKind::filter_transform) {
       convert_filters<kThreads>(a, task.block);
-    } else {
-      convert_input<kThreads>(a, task.block);
+    } else if constexpr (kKind == TaskKind::input_transform) {
+      convert_input<kThreads>(a,
+                              task.group * static_cast<std::uint32_t>(a.input_tasks) + task.block);
     }
   }
 

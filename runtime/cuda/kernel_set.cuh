@@ -36,15 +36,21 @@ struct KernelInStages<Kernel> {
   using Type = typename Kernel::InStages;
 };
 
-/// `Stages`: those of Kernel's tasks.
+/// With this persistent kernel. `Stages`: those of Kernel's tasks.
 template <class Kernel, class... Stages>
-KernelSet make_kernel_set(std::string name) {
+KernelSet make_kernel_set(std::string name, const void* persistent) {
   KernelSet set{};
   set.name = std::move(name);
   set.num_threads = Kernel::kThreads;
-  set.megakernel = reinterpret_cast<const void*>(&megakernel<Kernel>);
+  set.megakernel = persistent;
   (Stages::template add_to<typename KernelInStages<Kernel>::Type>(set), ...);
   return set;
+}
+/// With the megakernel.
+template <class Kernel, class... Stages>
+KernelSet make_kernel_set(std::string name) {
+  return make_kernel_set<Kernel, Stages...>(std::move(name),
+                                            reinterpret_cast<const void*>(&megakernel<Kernel>));
 }
 
 }  // namespace megaconv::cuda

@@ -170,15 +170,11 @@ struct StreamingStage {
   }
 };
 
-/// As make_kernel_set() (kernel_set.cuh).
+/// make_kernel_set() (kernel_set.cuh), with this persistent kernel.
 template <class Kernel, class... Stages>
 KernelSet make_streaming_kernel_set(std::string name) {
-  KernelSet set{};
-  set.name = std::move(name);
-  set.num_threads = Kernel::kThreads;
-  set.megakernel = reinterpret_cast<const void*>(&stream_kernel<Kernel>);
-  (Stages::template add_to<Kernel>(set), ...);
-  return set;
+  return make_kernel_set<Kernel, Stages...>(std::move(name),
+                                            reinterpret_cast<const void*>(&stream_kernel<Kernel>));
 }
 
 }  // namespace megaconv::cuda

@@ -290,7 +290,7 @@ struct ImplicitGemmInPlaceTask {
         }
         const bool is_last = tile + 1 == walk.num_tiles;
         const bool keeps = course.keeps_them_all || (course.keeps_filters && !is_last);
-        multiply<kWidth>(course, a, warpgroup * kWidth, keeps, input, filter, sums, shared);
+        multiply<kWidth>(a, course, warpgroup * kWidth, keeps, input, filter, sums, shared);
         ring.wait_empty(output);
         put_outputs<kWidth>(finish, sums, shared.outputs + warpgroup * kWidth);
         ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
@@ -307,7 +307,7 @@ struct ImplicitGemmInPlaceTask {
   // Adds the products of a tile.
   template <int kWidth>
   static __device__ __forceinline__ void multiply(
-      const Course& course, const TaskArgs& a, int first_place, bool keeps_filters,
+      const TaskArgs& a, const Course& course, int first_place, bool keeps_filters,
       typename StageRing<kMostInputStages>::Cursor& input,
       typename StageRing<kMostFilterStages>::Cursor& filter, float (&sums)[kWidth / 2],
       const Shared& shared) {
