@@ -3,6 +3,7 @@
 // keep all multiprocessors busy to the end; and when it is faster than Winograd.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "mapping/stripes.hpp"
 #include "mapping/tiling.hpp"
@@ -33,10 +34,15 @@ constexpr std::uint64_t kMostTiles = 16, kMostTilesInPlace = 64;
 // while filters are on their way; of a tile's start and outputs, of 16 bits and of floats; and as
 // above.
 constexpr double kChunkInPlaceUs = 1.36, kPlacesOfChunkInPlace = 512, kLeastChunkInPlaceUs = 0.28;
-constexpr double kRestInPlaceUs = 0.4, kFloatRestInPlaceUs = 1.5;
+constexpr double kRestInPlaceUs = 0.4, kFloatRestInPlaceUs = 2.5;
 constexpr double kTaskInPlaceUs = 0.3, kLaunchInPlaceUs = 4;
 // Copies of operands: their stage's start, and what it reads and writes in a microsecond.
-constexpr double kCopyUs = 5, kCopyBytesPerUs = 3.2e6;
+constexpr double kCopyUs = 5, kCopyBytesPerUs = 3.5e6;
+// Operands converted in shared memory: microseconds of 16 channels of a place under nine taps, of
+// 16 channels of a place of x that is brought for it, and of a tile at least; of a tile's start and
+// outputs, with all columns or in stripes that end amid rows; and of a run.
+constexpr double kConvertedPlaceUs = 1.7e-3, kConversionUs = 2.0e-3, kLeastConvertedUs = 0.4;
+constexpr double kConvertedRestUs = 1, kStripeRestUs = 1.5, kLaunchConvertedUs = 11;
 // Below this, most of a step of 16 channels is zero.
 constexpr std::int64_t kLeastChannels = 16;
 
@@ -82,21 +88,32 @@ double num_chunks(const ConvProblem& problem) {
 double in_place_us(const Tiling& tiling, std::uint64_t places, double waves) {
   const ConvProblem& problem = tiling.problem;
   const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(tiling.cols_per_group));
-  const bool copies = has_input_tasks(tiling);
-  const double width =
-      tile_places_in_place(static_cast<std::int64_t>(places), stripes.reach, copies);
+  const Operands operands = operands_of(tiling);
+  const std::int32_t tile_places =
+      tile_places_in_place(static_cast<std::int64_t>(places), stripes.reach, operands);
+  const double width = tile_places;
   const double tiles = std::ceil(static_cast<double>(places) / width);
-  const double chunk_us =
-      std::max(kLeastChunkInPlaceUs, kChunkInPlaceUs * width / kPlacesOfChunkInPlace);
-  const double copied_bytes = static_cast<double>(problem.x_size()) * sizeof(float) +
-                              static_cast<double>(input_copy_bytes(tiling));
-  const double copy_us = copies ? kCopyUs + copied_bytes / kCopyBytesPerUs : 0;
-  const double rest_us = copies ? kFloatRestInPlaceUs : kRestInPlaceUs;
-  return kLaunchInPlaceUs + copy_us + waves * tiles * (num_chunks(problem) * chunk_us + rest_us) +
+  double before_us = kLaunchInPlaceUs, rest_us = kRestInPlaceUs;
+  double chunk_us = std::max(kLeastChunkInPlaceUs, kChunkInPlaceUs * width / kPlacesOfChunkInPlace);
+  if (operands == Operands::in_copy) {
+    const double copied_bytes = static_cast<double>(problem.x_size()) * sizeof(float) +
+                                static_cast<double>(input_copy_bytes(tiling));
+    before_us += kCopyUs + copied_bytes / kCopyBytesPerUs;
+    rest_us = kFloatRestInPlaceUs;
+  } else if (operands == Operands::converted) {
+    const bool all_rows = stripes.reach <= most_reach_in_place(tile_places, operands);
+    const double inputs = all_rows ? width + stripes.reach : static_cast<double>(problem.r) * width;
+    const double taps = static_cast<double>(problem.r * problem.s) / 9;
+    before_us = kLaunchConvertedUs;
+    chunk_us =
+        std::max(kLeastConvertedUs, kConvertedPlaceUs * width + kConversionUs * inputs / taps);
+    rest_us = stripes.cols < problem.q() ? kStripeRestUs : kConvertedRestUs;
+  }
+  return before_us + waves * tiles * (num_chunks(problem) * chunk_us + rest_us) +
          (waves - 1) * kTaskInPlaceUs;
 }
 double run_us(const Tiling& tiling, std::uint64_t places, double waves) {
-  if (reads_in_place(tiling)) return in_place_us(tiling, places, waves);
+  if (operands_of(tiling) != Operands::loaded) return in_place_us(tiling, places, waves);
   const Tile& tile = tile_of(tiling.filter_blocks_per_gemm_task, places, tiling.arithmetic);
   const double width = width_of(tile, places, tiling.arithmetic);
   const double tiles = std::ceil(static_cast<double>(places) / width);
@@ -107,10 +124,11 @@ double run_us(const Tiling& tiling, std::uint64_t places, double waves) {
   return kLaunchUs + waves * tiles * tile_us + (waves - 1) * kTaskUs;
 }
 
-// Cuts a problem, with or without input tasks; returns how long that takes.
-double cut(Tiling& tiling, const TilingOptions& options, const Target& target) {
+// Cuts a problem for tasks that come by x in this way; returns how long that takes.
+double cut(Tiling& tiling, Operands operands, const TilingOptions& options, const Target& target) {
   const ConvProblem& problem = tiling.problem;
-  const bool in_place = reads_in_place(tiling);
+  const bool in_place = operands != Operands::loaded;
+  tiling.channel_blocks_per_input_task = operands == Operands::in_copy ? kMostBlocksOfInputTask : 0;
   const std::uint32_t filter_blocks = tiling.filter_blocks();
   const std::uint32_t rest = filter_blocks % kWide;
   const bool narrow = in_place || (rest != 0 && rest <= kNarrow);
@@ -132,10 +150,9 @@ double cut(Tiling& tiling, const TilingOptions& options, const Target& target) {
   if (in_place) {
     // Rows that are taken one by one are brought for every row of the filters: from the L2, if
     // neighbouring tiles run at the same time.
-    const bool copied = has_input_tasks(tiling);
-    most = kMostTilesInPlace * u64(most_places_in_place(copied));
+    most = kMostTilesInPlace * u64(most_places_in_place(operands));
     if (stripes.reach > kMostReachInPlace) {
-      most = u64(tile_places_in_place(static_cast<std::int64_t>(most), stripes.reach, copied));
+      most = u64(tile_places_in_place(static_cast<std::int64_t>(most), stripes.reach, operands));
     }
   }
   const std::uint64_t columns = ceil_div(u64(problem.q()), std::uint64_t{tiling.cols_per_group}) *
@@ -154,22 +171,50 @@ double cut(Tiling& tiling, const TilingOptions& options, const Target& target) {
   return least_us;
 }
 
-// The faster of both, where there is a choice: tasks that load x need no copy of it.
-double best_cut(Tiling& tiling, const TilingOptions& options, const Target& target) {
-  const double us = cut(tiling, options, target);
-  const bool whole_stripe =
-      options.cols_per_group == 0 || options.cols_per_group == u64(tiling.problem.q());
-  if (!options.whole_tensors || !has_copies_to_choose(tiling.problem, tiling.arithmetic) ||
-      !whole_stripe || options.filter_blocks_per_gemm_task > kNarrow) {
-    return us;
+// Columns of the stripes in which x may be converted: all, or fewer that filters reach less far in,
+// in whole boxes of outputs.
+std::vector<std::uint64_t> converted_stripes(const ConvProblem& problem, std::uint64_t asked) {
+  constexpr std::uint64_t kBox = 4;
+  const std::uint64_t q = u64(problem.q());
+  std::vector<std::uint64_t> all{q};
+  for (std::uint64_t stripes = 2; stripes <= kMostConvertedStripes; ++stripes) {
+    const std::uint64_t cols = ceil_div(ceil_div(q, stripes), kBox) * kBox;
+    if (cols < all.back()) all.push_back(cols);
   }
-  Tiling with_copies = tiling;
-  with_copies.channel_blocks_per_input_task = kMostBlocksOfInputTask;
-  const double with_copies_us = cut(with_copies, options, target);
-  const bool can_load = stripe_obstacle(tiling.problem, false, tiling.cols_per_group).empty();
-  if (can_load && with_copies_us >= us) return us;
-  tiling = with_copies;
-  return with_copies_us;
+  if (asked != 0) all = {asked};
+  std::erase_if(all, [&](std::uint64_t cols) {
+    return !stripes_can_be_converted(problem, static_cast<std::int64_t>(cols));
+  });
+  return all;
+}
+
+// The fastest way to come by x; what is possible in none is cut as if for the first.
+double best_cut(Tiling& tiling, const TilingOptions& options, const Target& target) {
+  const ConvProblem& problem = tiling.problem;
+  if (operands_in_tensor(problem)) return cut(tiling, Operands::in_tensor, options, target);
+  Tiling best = tiling;
+  double best_us = cut(best, Operands::loaded, options, target);
+  bool possible = operands_of(best) == Operands::loaded &&
+                  stripe_obstacle(problem, Operands::loaded, best.cols_per_group).empty();
+  const auto consider = [&](Operands operands, std::uint64_t cols) {
+    if (options.cols_per_group != 0 && options.cols_per_group != cols) return;
+    Tiling other = tiling;
+    TilingOptions with_cols = options;
+    with_cols.cols_per_group = u32(cols);
+    const double us = cut(other, operands, with_cols, target);
+    if (possible && us >= best_us) return;
+    best = other, best_us = us, possible = true;
+  };
+  if (has_copies_to_choose(problem, tiling.arithmetic) &&
+      options.filter_blocks_per_gemm_task <= kNarrow) {
+    const std::uint64_t q = u64(problem.q());
+    if (options.whole_tensors) consider(Operands::in_copy, q);
+    for (const std::uint64_t cols : converted_stripes(problem, options.cols_per_group)) {
+      consider(Operands::converted, cols);
+    }
+  }
+  tiling = best;
+  return best_us;
 }
 
 // Winograd F(4x4) on tensor cores in stages, H200: x, y, w, V, U and M once through memory, the

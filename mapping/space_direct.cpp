@@ -46,11 +46,11 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
   };
   // Where tasks load the operands or copy them, a step is that of either.
   const std::uint64_t step =
-      place_step(operands_in_place(problem) || operands_can_be_copied(problem));
+      place_step(operands_in_tensor(problem) || operands_can_be_copied(problem));
   return {
       rule(Parameter::gemm_filters,
            [=](std::int64_t filters, const Configuration&) {
-             const bool in_place = operands_in_place(problem);
+             const bool in_place = operands_in_tensor(problem);
              return filters == 4 || (filters == 8 && !in_place) ||
                             (filters < (in_place ? 4 : 8) && filters == filter_blocks)
                         ? std::string()
@@ -65,9 +65,16 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
            [problem](const Configuration&) { return u64(problem.q()); }),
       rule(Parameter::cols,
            [=](std::int64_t cols, const Configuration& c) {
-             const bool copied = c.get(Parameter::window) == 1 && cols == problem.q();
-             const std::string obstacle =
-                 stripe_obstacle(problem, operands_in_place(problem) || copied, cols);
+             // Where there are copies to choose, others may convert.
+             const std::optional<std::int64_t> window = c.get(Parameter::window);
+             const bool converts = window && stripes_can_be_converted(problem, cols) &&
+                                   c.get(Parameter::gemm_filters) <= kFilterBlocksInPlace;
+             const bool copies = window == 1 && cols == problem.q();
+             const Operands operands = operands_in_tensor(problem) ? Operands::in_tensor
+                                       : converts                  ? Operands::converted
+                                       : copies                    ? Operands::in_copy
+                                                                   : Operands::loaded;
+             const std::string obstacle = stripe_obstacle(problem, operands, cols);
              return obstacle.empty() ? obstacle : std::to_string(cols) + obstacle;
            }),
       most(Algorithm::implicit_gemm, Parameter::places, "the places of a stripe in whole steps",
@@ -157,7 +164,7 @@ AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& tar
     insert(cols, tiling.cols_per_group);
     insert(places, tiling.places_per_group);
   }
-  if (!operands_in_place(problem)) {
+  if (!operands_in_tensor(problem)) {
     for (const std::uint64_t num : {stripes + 1, stripes + 2, 2 * stripes}) {
       insert(cols, static_cast<std::int64_t>(ceil_div(q, num)));
     }

@@ -58,42 +58,70 @@ constexpr std::int32_t tile_step(std::int32_t most_places, bool split) {
   return most_places / (split ? 16 : 4);
 }
 
-// Where operands lie in memory as matrix instructions take them, in the tensors or because tasks
-// have made copies of these:
+/// How direct tasks come by x as matrix instructions take it.
+enum class Operands : std::uint8_t {
+  loaded,     ///< their threads load it, whatever the tensor, and store it in shared memory
+  in_tensor,  ///< 16-bit numbers in NHWC, in whole octets of channels and filters, are operands
+  in_copy,    ///< of floats in NHWC, input tasks make a copy
+  converted   ///< of floats in NHWC, in shared memory, where the copy engine has brought them
+};
 
-/// Whether the tensors' do: 16-bit numbers in NHWC, in whole octets of channels and of filters.
-bool operands_in_place(const ConvProblem& problem);
-/// Whether copies of the tensors can: floats in NHWC.
+// Operands that the copy engine brings, in place of threads:
+
+/// Whether the tensors are operands.
+bool operands_in_tensor(const ConvProblem& problem);
+/// Whether copies of them can be.
 bool operands_can_be_copied(const ConvProblem& problem);
+/// Whether they can be converted in shared memory: pixels are whole vectors of 16 bytes.
+bool operands_can_be_converted(const ConvProblem& problem);
+/// Whether they can in stripes of so many columns: of these there are few, and the last one does
+/// not lack many.
+bool stripes_can_be_converted(const ConvProblem& problem, std::int64_t cols);
+inline constexpr int kMostConvertedStripes = 8;
 /// Places of a tile come in as many, and are at most as many.
 inline constexpr std::int32_t kPlaceStepInPlace = 32;
-/// Outputs of copies are floats, which take more room.
-constexpr std::int32_t most_places_in_place(bool copied) { return copied ? 448 : 512; }
+/// Outputs of floats take more room; so does converting these.
+constexpr std::int32_t most_places_in_place(Operands operands) {
+  return operands == Operands::in_tensor ? 512 : operands == Operands::in_copy ? 448 : 384;
+}
 /// Channels of a slab of a tile. The copy engine takes as long for a row of 32 channels as for one
-/// of 64, and narrow tiles have little else to wait for.
-constexpr std::int32_t slab_channels_in_place(std::int32_t tile_places) {
-  return tile_places <= 256 ? 64 : 32;
+/// of 64, and narrow tiles have little else to wait for; but floats need the room.
+constexpr std::int32_t slab_channels_in_place(std::int32_t tile_places, Operands operands) {
+  return tile_places <= (operands == Operands::converted ? 128 : 256) ? 64 : 32;
 }
 inline constexpr int kSharedBytesInPlace = 226 * 1024;  ///< of a task
 /// Of these filters have at least so many.
-constexpr int least_filter_bytes_in_place(bool copied) { return (copied ? 48 : 64) * 1024; }
+constexpr int least_filter_bytes_in_place(std::int32_t tile_places, Operands operands) {
+  if (operands == Operands::in_tensor) return 64 * 1024;
+  constexpr int kFilters = 64, kLeastTaps = 6;  // that are multiplied or waited for
+  const Operands copied = Operands::in_copy;    // with any slabs
+  const int channels = operands == copied ? 64 : slab_channels_in_place(tile_places, operands);
+  return kLeastTaps * kFilters * channels * 2;
+}
+/// Floats on their way to where they are converted: pieces of so many places and channels.
+inline constexpr int kPieces = 4, kPiecePlaces = 64, kPieceChannels = 32;
+inline constexpr int kPieceBytes = kPiecePlaces * kPieceChannels * 4;
 /// Largest reach that a task keeps input for. If all rows of the filters reach further, it takes
-/// them one by one. With copies, outputs are floats, which leave less room for two stages of input.
+/// them one by one. Floats, as outputs and as inputs, leave less room for two stages of input.
 inline constexpr std::int32_t kMostReachInPlace = 456;
-constexpr std::int32_t most_reach_in_place(std::int32_t tile_places, bool copied) {
-  const std::int32_t slab_channels = slab_channels_in_place(tile_places);
-  if (!copied) return slab_channels == 64 ? 320 : kMostReachInPlace;
+constexpr std::int32_t most_reach_in_place(std::int32_t tile_places, Operands operands) {
+  const std::int32_t slab_channels = slab_channels_in_place(tile_places, operands);
+  if (operands == Operands::in_tensor) return slab_channels == 64 ? 320 : kMostReachInPlace;
   constexpr std::int32_t kFilters = 64, kOtherBytes = 5 * 1024;
-  const std::int32_t bytes = kSharedBytesInPlace - least_filter_bytes_in_place(true) - kOtherBytes -
-                             tile_places * kFilters * 4;
+  const std::int32_t bytes = kSharedBytesInPlace -
+                             least_filter_bytes_in_place(tile_places, operands) -
+                             (operands == Operands::converted ? kPieces * kPieceBytes : 0) -
+                             kOtherBytes - tile_places * kFilters * 4;
   const std::int32_t most = bytes / (2 * slab_channels * 2) - tile_places;
   return most < kMostReachInPlace ? most : kMostReachInPlace;
 }
 /// Places of the tiles that divide a group evenly, with filters of such a reach. Rows one by one
 /// are brought more often, for which more of them should be on their way.
-std::int32_t tile_places_in_place(std::int64_t places_per_group, std::int32_t reach, bool copied);
-/// Columns of a row of y that the copy engine stores at a time, at most.
-inline constexpr std::int32_t kOutputColsInPlace = 32;
+std::int32_t tile_places_in_place(std::int64_t places_per_group, std::int32_t reach,
+                                  Operands operands);
+/// Columns of a row of y that the copy engine stores at a time. It cuts at the row's end, but not
+/// where a stripe ends amid a row.
+std::int32_t output_cols_in_place(const ConvProblem& problem, std::int32_t stripe_cols);
 /// Pixels of x, and lane blocks of their channels, that an input task copies at most.
 inline constexpr int kPixelsOfInputTask = 128, kMostBlocksOfInputTask = 4;
 

@@ -106,11 +106,11 @@ void derive_implicit_gemm(Tiling& tiling) {
   check_field("cols_per_group", tiling.cols_per_group, u64(a.q()));
   check_field("channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task,
               tiling.channel_blocks());
-  const bool in_place = reads_in_place(tiling);
+  const Operands operands = operands_of(tiling);
   check_field("filter_blocks_per_gemm_task", tiling.filter_blocks_per_gemm_task,
-              (in_place ? 64 : 128) / Tiling::kLaneBlock);
+              operands != Operands::loaded ? kFilterBlocksInPlace : 128 / Tiling::kLaneBlock);
   check_field("filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task, 1);
-  const std::string of_stripes = stripe_obstacle(a, in_place, tiling.cols_per_group);
+  const std::string of_stripes = stripe_obstacle(a, operands, tiling.cols_per_group);
   if (!of_stripes.empty()) {
     reject("cols_per_group = " + std::to_string(tiling.cols_per_group) + of_stripes);
   }
@@ -250,16 +250,18 @@ std::int64_t places_of_stripe(const ConvProblem& problem, const Stripes& stripes
 
 namespace {
 
-// In NHWC, so that the copy engine can walk through pixels; its maps hold only so large corners.
+// By which boxes of pixels may lie beyond the tensor, or within it, in the copy engine's maps.
+constexpr std::int64_t kMostCorner = 127;
+
+// In NHWC, so that the copy engine can walk through pixels.
 bool has_tensor_maps(const ConvProblem& a) {
-  constexpr std::int64_t kMostCorner = 127;
   return a.layout == Layout::nhwc && a.filter_extent_w() <= kMostCorner &&
          a.filter_extent_h() <= kMostCorner && a.pad_h <= kMostCorner && a.pad_w <= kMostCorner;
 }
 
 }  // namespace
 
-bool operands_in_place(const ConvProblem& a) {
+bool operands_in_tensor(const ConvProblem& a) {
   constexpr std::int64_t kOctet = 8;
   const bool numbers = a.dtype == DataType::f16 || a.dtype == DataType::bf16;
   return numbers && a.c % kOctet == 0 && a.k % kOctet == 0 && !a.epilogue.residual &&
@@ -270,13 +272,38 @@ bool operands_can_be_copied(const ConvProblem& a) {
   return a.dtype == DataType::f32 && !a.epilogue.residual && has_tensor_maps(a);
 }
 
+bool operands_can_be_converted(const ConvProblem& a) {
+  constexpr std::int64_t kVector = 16 / sizeof(float);
+  return operands_can_be_copied(a) && a.c % kVector == 0;
+}
+
+bool stripes_can_be_converted(const ConvProblem& a, std::int64_t cols) {
+  if (cols <= 0) return false;
+  const std::int64_t stripes = ceil_div(a.q(), cols);
+  return operands_can_be_converted(a) && stripes <= kMostConvertedStripes &&
+         stripes * cols - a.q() + a.filter_extent_w() <= kMostCorner;
+}
+
+std::int32_t output_cols_in_place(const ConvProblem& problem, std::int32_t stripe_cols) {
+  constexpr std::int32_t kMost = 32;
+  if (stripe_cols >= problem.q()) return std::min(stripe_cols, kMost);
+  std::int32_t cols = std::min(stripe_cols, kMost);
+  while (stripe_cols % cols != 0) --cols;
+  return cols;
+}
+
 bool has_copies_to_choose(const ConvProblem& problem, Arithmetic arithmetic) {
   return operands_can_be_copied(problem) && arithmetic == Arithmetic::f16;
 }
 
-bool reads_in_place(const Tiling& tiling) {
-  return has_input_tasks(tiling) ||
-         (tiling.algorithm == Algorithm::implicit_gemm && operands_in_place(tiling.problem));
+Operands operands_of(const Tiling& tiling) {
+  if (operands_in_tensor(tiling.problem)) return Operands::in_tensor;
+  if (has_input_tasks(tiling)) return Operands::in_copy;
+  const bool converts = tiling.arithmetic == Arithmetic::f16 &&
+                        operands_can_be_converted(tiling.problem) &&
+                        tiling.filter_blocks_per_gemm_task <= kFilterBlocksInPlace &&
+                        stripes_can_be_converted(tiling.problem, tiling.cols_per_group);
+  return converts ? Operands::converted : Operands::loaded;
 }
 
 std::uint64_t inputs_before_group(const Tiling& tiling, std::uint32_t group) {
@@ -292,21 +319,25 @@ std::uint64_t input_copy_bytes(const Tiling& tiling) {
   return u64(a.n * a.h * a.w) * ceil_div(u64(a.c), kSlabChannels) * kSlabBytes;
 }
 
-std::int32_t tile_places_in_place(std::int64_t places_per_group, std::int32_t reach, bool copied) {
+std::int32_t tile_places_in_place(std::int64_t places_per_group, std::int32_t reach,
+                                  Operands operands) {
   constexpr std::int32_t kStep = kPlaceStepInPlace, kMostOfRows = 384;
-  // Copies, rather than rows one by one, have narrower tiles, as long as slabs are the same.
-  constexpr std::int32_t kLeastOfCopies = 288;
-  std::int32_t most = most_places_in_place(copied);
-  while (copied && most > kLeastOfCopies && reach > most_reach_in_place(most, copied))
-    most -= kStep;
-  if (reach > most_reach_in_place(most, copied)) most = kMostOfRows;
+  // Floats, rather than rows one by one, have narrower tiles, as long as slabs are the same and
+  // less input is brought.
+  const std::int32_t least = operands == Operands::in_tensor ? most_places_in_place(operands)
+                             : operands == Operands::in_copy ? 288
+                                                             : 224;
+  std::int32_t most = most_places_in_place(operands);
+  while (most > least && reach > most_reach_in_place(most, operands)) most -= kStep;
+  if (reach > most_reach_in_place(most, operands)) most = kMostOfRows;
   const std::int64_t tiles = ceil_div(places_per_group, std::int64_t{most});
   const std::int64_t places = ceil_div(places_per_group, tiles);
   return static_cast<std::int32_t>(ceil_div(places, std::int64_t{kStep})) * kStep;
 }
 
-std::string stripe_obstacle(const ConvProblem& problem, bool in_place, std::int64_t cols) {
-  if (in_place) {
+std::string stripe_obstacle(const ConvProblem& problem, Operands operands, std::int64_t cols) {
+  if (operands == Operands::converted) return "";
+  if (operands != Operands::loaded) {
     return cols == problem.q() ? ""
                                : ": must be all " + std::to_string(problem.q()) +
                                      " columns of y, since x is read in place";
@@ -329,7 +360,7 @@ std::string implicit_gemm_obstacle(const ConvProblem& a) {
     obstacle = "groups = " + std::to_string(a.groups) + ", must be 1";
   } else if (a.pad_h >= a.filter_extent_h() || a.pad_w >= a.filter_extent_w()) {
     obstacle = "padding " + pair_text(a.pad_h, a.pad_w) + ", must be less than the filter";
-  } else if (!operands_in_place(a) && make_stripes(a, 1).reach > kMostReach) {
+  } else if (!operands_in_tensor(a) && make_stripes(a, 1).reach > kMostReach) {
     obstacle = "a dilated filter of " + pair_text(a.filter_extent_h(), a.filter_extent_w()) +
                ", must reach over at most " + std::to_string(kMostReach) + " places";
   } else if (a.x_size() >= kMost || a.y_size() >= kMost ||
@@ -389,7 +420,7 @@ void count_tiles(Tiling& tiling) {
 }
 
 std::uint32_t count_filter_tasks(const Tiling& tiling) {
-  if (tiling.algorithm == Algorithm::implicit_gemm && operands_in_place(tiling.problem)) return 0;
+  if (tiling.algorithm == Algorithm::implicit_gemm && operands_in_tensor(tiling.problem)) return 0;
   if (tiling.algorithm == Algorithm::opencnn) {
     return u32(u64(opencnn::num_filter_tasks(tiling.problem)));
   }

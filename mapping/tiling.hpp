@@ -5,6 +5,7 @@
 #include <concepts>
 #include <string>
 
+#include "mapping/stripes.hpp"
 #include "megaconv/mapping.hpp"
 
 namespace megaconv {
@@ -60,9 +61,9 @@ void derive_counts(Tiling& tiling);
 /// What keeps implicit GEMM's tasks from computing the problem; empty when nothing does.
 std::string implicit_gemm_obstacle(const ConvProblem& problem);
 
-/// What keeps them from having stripes of so many columns (": must be ..."), with operands in place
-/// or not; empty when nothing does.
-std::string stripe_obstacle(const ConvProblem& problem, bool in_place, std::int64_t cols);
+/// What keeps them from having stripes of so many columns (": must be ..."), if they come by x in
+/// this way; empty when nothing does.
+std::string stripe_obstacle(const ConvProblem& problem, Operands operands, std::int64_t cols);
 
 /// What keeps openCNN's kernel from computing the problem; empty when nothing does.
 std::string opencnn_obstacle(const ConvProblem& problem);
@@ -109,8 +110,10 @@ inline bool has_input_tasks(const Tiling& tiling) {
 }
 /// Whether it could have them: then only with whole tensors does it.
 bool has_copies_to_choose(const ConvProblem& problem, Arithmetic arithmetic);
-/// Whether its tasks find operands in memory, in tensors or copies.
-bool reads_in_place(const Tiling& tiling);
+/// How its tasks come by x. Its sizes say so: without input tasks, it is converted in tasks of at
+/// most so many lane blocks of filters, if it can be in their stripes, and otherwise loaded.
+Operands operands_of(const Tiling& tiling);
+inline constexpr std::uint32_t kFilterBlocksInPlace = 64 / Tiling::kLaneBlock;
 /// Input tasks that must stand before the GEMM or direct tasks of a group: the first so many.
 std::uint64_t inputs_before_group(const Tiling& tiling, std::uint32_t group);
 /// Its workspace for the copy of x.

@@ -157,13 +157,14 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
     args.places_per_group = i32(tiling.places_per_group);
     if (kernels.reads_pixels) {
       const std::int32_t row_reach = (args.s - 1) * args.dilation_w;
-      const bool copied = has_input_tasks(tiling);
-      args.tile_places = tile_places_in_place(tiling.places_per_group, args.stripes.reach, copied);
-      args.slab_channels = slab_channels_in_place(args.tile_places);
-      const bool all_rows = args.stripes.reach <= most_reach_in_place(args.tile_places, copied);
+      const Operands operands = operands_of(tiling);
+      args.tile_places =
+          tile_places_in_place(tiling.places_per_group, args.stripes.reach, operands);
+      args.slab_channels = slab_channels_in_place(args.tile_places, operands);
+      const bool all_rows = args.stripes.reach <= most_reach_in_place(args.tile_places, operands);
       args.rows_at_once = all_rows ? args.r : 1;
       args.reach_at_once = all_rows ? args.stripes.reach : row_reach;
-      args.output_cols = std::min(args.q, kOutputColsInPlace);
+      args.output_cols = output_cols_in_place(p, args.stripes.cols);
     }
     args.input_tasks = i32(tiling.input_tasks);
   }
@@ -214,6 +215,7 @@ class CudaExecutor final : public Executor {
         launch_(options.cuda_launch),
         kernels_(kernels_for(lowering.graph.tiling)),
         args_(make_task_args(lowering.graph.tiling, kernels_)),
+        operands_(operands_of(lowering.graph.tiling)),
         num_groups_(lowering.graph.tiling.num_groups),
         host_tasks_(launch_ == CudaLaunch::staged ? lowering.graph.tasks
                                                   : tasks_in_order(lowering)),
@@ -296,20 +298,28 @@ class CudaExecutor final : public Executor {
                  : at(layout_.u);
     if (kernels_.reads_pixels) {
       // Copies have whole slabs of channels.
-      const bool copies = args.input_tasks != 0;
+      const bool stored = operands_ == Operands::in_tensor;
       const void* const w =
           tensors.prepared_filters != nullptr ? tensors.prepared_filters : tensors.w;
-      const std::int64_t row_numbers = copies ? args.c_padded : problem_.c;
-      args.x_tensor = pixel_tensor(problem_, copies ? args.v : tensors.x, row_numbers,
-                                   args.slab_channels, args.tile_places + args.reach_at_once);
-      args.w_tensor = filter_tensor(problem_, copies ? args.u : w, row_numbers, args.slab_channels,
-                                    args.gemm_filters);
+      const bool converted = operands_ == Operands::converted;
+      const Pixels pixels = operands_ == Operands::in_copy
+                                ? Pixels{args.v, args.c_padded, false}
+                                : Pixels{tensors.x, problem_.c, converted};
+      const int places = converted ? kPiecePlaces : args.tile_places + args.reach_at_once;
+      for (int stripe = 0; stripe * args.stripes.cols < args.q; ++stripe) {
+        args.x_tensors[stripe] =
+            pixel_tensor(problem_, pixels, args.stripes, stripe,
+                         converted ? kPieceChannels : args.slab_channels, places);
+      }
+      args.w_tensor =
+          filter_tensor(problem_, stored ? w : args.u, stored ? problem_.c : args.c_padded,
+                        args.slab_channels, args.gemm_filters);
       // Outputs of 16 bits come in whole octets; of floats only some y can be stored by vectors.
       constexpr std::int64_t kVectorFloats = 4;
       const bool has_vectors =
           problem_.k % kVectorFloats == 0 &&
           reinterpret_cast<std::uintptr_t>(tensors.y) % (kVectorFloats * sizeof(float)) == 0;
-      if (!copies || has_vectors) {
+      if (stored || has_vectors) {
         args.y_tensor = output_tensor(problem_, tensors.y, args.output_cols);
       } else {
         args.output_cols = 0;
@@ -433,7 +443,7 @@ class CudaExecutor final : public Executor {
     layout_.counters = place(layout_.num_counters * sizeof(std::uint32_t));
     layout_.waiting = place(num_blocks_ * sizeof(std::uint32_t));
     const std::size_t magnitudes =
-        std::size_t{tiling.num_groups} * std::max(1u, tiling.input_tasks);
+        tiling.num_groups * std::max<std::size_t>(kernels_.noted_of_group, tiling.input_tasks);
     layout_.footer =
         place(kernels_.redo != nullptr ? (kFooterNumbers + magnitudes) * sizeof(std::uint32_t) : 0);
     const std::size_t positions =
@@ -596,6 +606,7 @@ class CudaExecutor final : public Executor {
   CudaLaunch launch_;
   KernelSet kernels_;
   TaskArgs args_;  // without pointers
+  Operands operands_;
   std::uint32_t num_groups_;
   std::vector<Task> host_tasks_;
   DeviceArray<Task> tasks_, filter_tasks_;

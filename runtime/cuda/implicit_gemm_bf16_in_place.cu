@@ -4,7 +4,7 @@
 namespace megaconv::cuda {
 
 KernelSet implicit_gemm_bf16_in_place_kernels(const Tiling& tiling) {
-  return implicit_gemm_in_place_kernels<StoredNumbers<__nv_bfloat16>>(tiling);
+  return implicit_gemm_in_place_kernels<StoredNumbers<__nv_bfloat16>, Operands::in_tensor>(tiling);
 }
 
 }  // namespace megaconv::cuda

@@ -4,7 +4,7 @@
 namespace megaconv::cuda {
 
 KernelSet implicit_gemm_f16_in_place_kernels(const Tiling& tiling) {
-  return implicit_gemm_in_place_kernels<StoredNumbers<__half>>(tiling);
+  return implicit_gemm_in_place_kernels<StoredNumbers<__half>, Operands::in_tensor>(tiling);
 }
 
 }  // namespace megaconv::cuda

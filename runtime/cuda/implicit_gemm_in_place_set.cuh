@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implicit GEMM's tasks on operands in place, put together for the executors: tensors as they are,
-// or what input and filter tasks make of them. sm_90a only.
+// or what tasks make of them. sm_90a only.
 #pragma once
 
 #include <string>
@@ -13,13 +13,18 @@
 
 namespace megaconv::cuda {
 
-template <class Numbers>
+template <class Numbers, Operands kOperands>
 struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
-  using Gemm = ImplicitGemmInPlaceTask<Numbers>;
+  using Gemm = ImplicitGemmInPlaceTask<Numbers, kOperands>;
   static constexpr int kThreads = Gemm::kThreads;
   static constexpr int kBlocksPerSm = 1;
-  static constexpr bool kMakesOperands = Numbers::kScaled;  ///< copies of tensors
-  static constexpr int stage_blocks_per_sm(TaskKind) { return 3; }
+  static constexpr bool kMakesOperands = Numbers::kScaled;  ///< copies of w, and of x if asked for
+  static constexpr bool kCopiesInput = kOperands == Operands::in_copy;
+  static constexpr int stage_blocks_per_sm(TaskKind) { return 1152 / kThreads; }
+  // x itself does not depend on the stages before.
+  static constexpr bool reads_ahead(TaskKind kind) {
+    return kOperands == Operands::converted && kind == TaskKind::direct;
+  }
 
   static constexpr int shared_bytes(TaskKind kind) {
     return kind == TaskKind::direct ? kSharedBytesInPlace : 0;
@@ -58,9 +63,9 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
 
   static __device__ OperandFooter& footer(const TaskArgs& a) { return footer_of_filters(a); }
   static __device__ std::uint32_t noted_of_group(const TaskArgs& a) {
-    return static_cast<std::uint32_t>(a.input_tasks);
+    return kCopiesInput ? static_cast<std::uint32_t>(a.input_tasks) : Gemm::kNotedOfTask;
   }
-  /// Filters and inputs, whichever need it; then all direct tasks. `args` is the kernel's
+  /// Filters and copies of x, whichever need it; then all direct tasks. `args` is the kernel's
   /// parameter, where the copy engine finds the tensor maps.
   static __device__ __forceinline__ void redo(const TaskArgs& args, const CorrectedScales& scales,
                                               const Task* tasks, std::uint32_t num_tasks,
@@ -71,8 +76,10 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
     }
     if (scales.inputs != 0.0f) {
       a.x_scale = scales.inputs;
-      redo_tasks<ImplicitGemmInPlaceKernel, TaskKind::input_transform>(
-          a, *a.x_footer, num_groups * noted_of_group(a), shared);
+      if constexpr (kCopiesInput) {
+        redo_tasks<ImplicitGemmInPlaceKernel, TaskKind::input_transform>(
+            a, *a.x_footer, num_groups * noted_of_group(a), shared);
+      }
     }
     const auto blocks = static_cast<std::uint32_t>((a.k_padded + a.filters_per_gemm_task - 1) /
                                                    a.filters_per_gemm_task);
@@ -83,27 +90,31 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
   }
 };
 
-template <class Numbers>
+template <class Numbers, Operands kOperands>
 KernelSet implicit_gemm_in_place_kernels(const Tiling& tiling) {
-  using Kernel = ImplicitGemmInPlaceKernel<Numbers>;
+  using Kernel = ImplicitGemmInPlaceKernel<Numbers, kOperands>;
   const Stripes stripes =
       make_stripes(tiling.problem, static_cast<std::int32_t>(tiling.cols_per_group));
-  const std::string name = std::string("implicit GEMM, ") + to_string(tiling.arithmetic) +
-                           " in place, tiles of " + std::to_string(Kernel::Gemm::kFilters) +
-                           " filters x " +
-                           std::to_string(tile_places_in_place(tiling.places_per_group,
-                                                               stripes.reach, Numbers::kScaled)) +
-                           " places";
+  const std::string name =
+      std::string("implicit GEMM, ") + to_string(tiling.arithmetic) +
+      (kOperands == Operands::converted ? " converted" : " in place") + ", tiles of " +
+      std::to_string(Kernel::Gemm::kFilters) + " filters x " +
+      std::to_string(tile_places_in_place(tiling.places_per_group, stripes.reach, kOperands)) +
+      " places";
   KernelSet set{};
-  if constexpr (Numbers::kScaled) {
+  if constexpr (kOperands == Operands::converted) {
+    set = make_streaming_kernel_set<Kernel, Stage<TaskKind::filter_transform>,
+                                    StreamingStage<TaskKind::direct>>(name);
+    set.noted_of_group = Kernel::Gemm::kNotedOfTask;
+  } else if constexpr (kOperands == Operands::in_copy) {
     set = make_streaming_kernel_set<Kernel,
                                     Stage<TaskKind::filter_transform, TaskKind::input_transform>,
                                     StreamingStage<TaskKind::direct>>(name);
-    set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
   } else {
     set = make_streaming_kernel_set<Kernel, StreamingStage<TaskKind::direct>>(name);
     set.filters_in_place = true;
   }
+  if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
   set.x_scale = Kernel::kInputGuess.scale;
   set.w_scale = Kernel::kFilterGuess.scale;
   set.capability = 90;

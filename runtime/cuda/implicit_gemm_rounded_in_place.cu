@@ -4,7 +4,7 @@
 namespace megaconv::cuda {
 
 KernelSet implicit_gemm_rounded_in_place_kernels(const Tiling& tiling) {
-  return implicit_gemm_in_place_kernels<RoundedNumbers>(tiling);
+  return implicit_gemm_in_place_kernels<RoundedNumbers, Operands::in_copy>(tiling);
 }
 
 }  // namespace megaconv::cuda

@@ -13,12 +13,19 @@ KernelSet kernels_for(const Tiling& tiling) {
     return nchw ? direct_nchw_kernels(tiling) : direct_nhwc_kernels(tiling);
   }
   if (tiling.algorithm == Algorithm::implicit_gemm) {
-    if (has_input_tasks(tiling)) return implicit_gemm_rounded_in_place_kernels(tiling);
-    if (operands_in_place(tiling.problem)) {
-      return tiling.problem.dtype == DataType::f16 ? implicit_gemm_f16_in_place_kernels(tiling)
-                                                   : implicit_gemm_bf16_in_place_kernels(tiling);
+    const DataType dtype = tiling.problem.dtype;
+    switch (operands_of(tiling)) {
+      case Operands::in_tensor:
+        return dtype == DataType::f16 ? implicit_gemm_f16_in_place_kernels(tiling)
+                                      : implicit_gemm_bf16_in_place_kernels(tiling);
+      case Operands::in_copy:
+        return implicit_gemm_rounded_in_place_kernels(tiling);
+      case Operands::converted:
+        return implicit_gemm_converted_in_place_kernels(tiling);
+      case Operands::loaded:
+        break;
     }
-    switch (tiling.problem.dtype) {
+    switch (dtype) {
       case DataType::f16:
         return nchw ? implicit_gemm_f16_nchw_kernels(tiling)
                     : implicit_gemm_f16_nhwc_kernels(tiling);

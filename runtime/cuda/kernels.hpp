@@ -21,6 +21,7 @@ struct KernelSet {
   /// again if a guessed scale did not suit it. Null: nothing was guessed.
   const void* redo;
   float x_scale, w_scale;        ///< guesses; w_scale 0: of w, nothing is guessed
+  std::uint32_t noted_of_group;  ///< largest magnitudes of x, if direct tasks note them
   int channel_multiple;          ///< Winograd: C is padded to it in U and V
   int gemm_tiles, gemm_filters;  ///< Winograd: room of a GEMM task
   bool reads_pixels;             ///< takes tensor maps: of tensors, or of V and U
@@ -62,6 +63,7 @@ KernelSet implicit_gemm_bf16_nhwc_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_f16_in_place_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_bf16_in_place_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_rounded_in_place_kernels(const Tiling& tiling);
+KernelSet implicit_gemm_converted_in_place_kernels(const Tiling& tiling);
 KernelSet opencnn_nchw_kernels(const Tiling& tiling);
 KernelSet opencnn_nhwc_kernels(const Tiling& tiling);
 KernelSet opencnn_chwn_kernels(const Tiling& tiling);

@@ -38,9 +38,9 @@ CUtensorMapDataType operand_type(const ConvProblem& problem) {
                                          : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
 }
 
-// Of rows of so many channels.
-CUtensorMapSwizzle swizzle_of(int channels) {
-  return channels == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B;
+// Of rows of so many bytes.
+CUtensorMapSwizzle swizzle_of(cuuint64_t row_bytes) {
+  return row_bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B;
 }
 
 void check_made(CUresult code, const char* name) {
@@ -57,8 +57,8 @@ void check_whole_octets(const char* name, const void* address) {
   if (past == 0) return;
   throw Error(Status::invalid_argument,
               std::string(name) + ": its address is " + std::to_string(past) +
-                  " bytes past a multiple of 16, must be a multiple for implicit GEMM on 16-bit "
-                  "tensors in nhwc");
+                  " bytes past a multiple of 16, must be a multiple for implicit GEMM in nhwc, "
+                  "which reads it in place");
 }
 
 // Boxes of a tensor. Strides in bytes, of the second dimension on.
@@ -82,23 +82,34 @@ CUtensorMap tiled_tensor(const char* name, CUtensorMapDataType type, const void*
 
 }  // namespace
 
-CUtensorMap pixel_tensor(const ConvProblem& p, const void* x, std::int64_t pixel_numbers,
-                         int slab_channels, int places) {
-  check_whole_octets("x", x);
+CUtensorMap pixel_tensor(const ConvProblem& p, const Pixels& pixels, const Stripes& stripes,
+                         int stripe, int slab_channels, int places) {
+  check_whole_octets("x", pixels.x);
   static const auto encode =
       driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
   constexpr cuuint32_t kRank = 4;
-  const cuuint64_t pixel_bytes = u64(pixel_numbers) * kNumberBytes;
+  const cuuint64_t bytes = pixels.floats ? sizeof(float) : kNumberBytes;
+  const cuuint64_t pixel_bytes = u64(pixels.channels) * bytes;
   const cuuint64_t row_bytes = pixel_bytes * u64(p.w);
-  const cuuint64_t sizes[kRank] = {u64(pixel_numbers), u64(p.w), u64(p.h), u64(p.n)};
+  // The columns that there are of the stripe's, padding included.
+  const std::int64_t first = std::int64_t{stripe} * stripes.cols - p.pad_w;
+  const std::int64_t end = first + stripes.pitch;
+  const std::int64_t first_col = std::max<std::int64_t>(first, 0), end_col = std::min(end, p.w);
+  const cuuint64_t sizes[kRank] = {u64(pixels.channels), u64(end_col - first_col), u64(p.h),
+                                   u64(p.n)};
   const cuuint64_t strides[kRank - 1] = {pixel_bytes, row_bytes, row_bytes * u64(p.h)};
-  // Rows begin with the padding, which the row before ends with; so do images.
-  const int lower[] = {static_cast<int>(-p.pad_w), static_cast<int>(-p.pad_h)}, upper[] = {0, 0};
+  // Rows begin with the padding, which the row before ends with if there is one stripe; so do
+  // images.
+  const int lower[] = {static_cast<int>(first - first_col), static_cast<int>(-p.pad_h)};
+  const int upper[] = {static_cast<int>(end - end_col), 0};
   const cuuint32_t steps[kRank] = {1, 1, 1, 1};
   CUtensorMap map{};
-  check_made(encode(&map, operand_type(p), kRank, const_cast<void*>(x), sizes, strides, lower,
-                    upper, static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(places),
-                    steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(slab_channels),
+  const CUtensorMapDataType type =
+      pixels.floats ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : operand_type(p);
+  const auto* const x = static_cast<const std::byte*>(pixels.x) + u64(first_col) * pixel_bytes;
+  check_made(encode(&map, type, kRank, const_cast<std::byte*>(x), sizes, strides, lower, upper,
+                    static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(places), steps,
+                    CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(u64(slab_channels) * bytes),
                     CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
              "x");
   return map;
@@ -111,7 +122,7 @@ CUtensorMap filter_tensor(const ConvProblem& p, const void* w, std::int64_t tap_
       "w", operand_type(p), w, {u64(tap_numbers), u64(p.k), u64(p.r * p.s)},
       {tap_bytes * u64(p.r * p.s), tap_bytes},
       {static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(filters), 1},
-      swizzle_of(slab_channels));
+      swizzle_of(u64(slab_channels) * kNumberBytes));
 }
 
 CUtensorMap output_tensor(const ConvProblem& p, const void* y, int cols) {

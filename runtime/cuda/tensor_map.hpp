@@ -5,17 +5,23 @@
 
 #include <cuda.h>
 
+#include "mapping/stripes.hpp"
 #include "megaconv/problem.hpp"
 
 namespace megaconv::cuda {
 
 // All throw Error(invalid_argument) for an address that is no multiple of 16.
 
-/// x of a problem in NHWC, or what was made of it, with so many 16-bit numbers a pixel: `places`
-/// pixels in the order of the places of a stripe with all columns (mapping/stripes.hpp), gaps
-/// included, in a slab of 32 or 64 channels.
-CUtensorMap pixel_tensor(const ConvProblem& problem, const void* x, std::int64_t pixel_numbers,
-                         int slab_channels, int places);
+/// x of a problem in NHWC, or what was made of it.
+struct Pixels {
+  const void* x;
+  std::int64_t channels;  ///< of a pixel
+  bool floats;            ///< or 16-bit numbers
+};
+/// `places` pixels in the order of the places of the `stripe`-th stripe (mapping/stripes.hpp), gaps
+/// included, in a slab of 64 or 128 bytes of channels.
+CUtensorMap pixel_tensor(const ConvProblem& problem, const Pixels& pixels, const Stripes& stripes,
+                         int stripe, int slab_channels, int places);
 
 /// w of a problem in NHWC, or what was made of it, with so many 16-bit numbers a tap: a tap of
 /// `filters` filters, in a slab of 32 or 64 channels.

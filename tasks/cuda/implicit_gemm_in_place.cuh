@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implicit GEMM (implicit_gemm.cuh) in NHWC on operands that lie in global memory as matrix
-// instructions multiply them: 16-bit tensors themselves, or copies of float tensors
-// (operand_rows.cuh). The copy engine brings them, and no thread touches an element.
+// Implicit GEMM (implicit_gemm.cuh) in NHWC on operands that the copy engine brings. They lie in
+// global memory as matrix instructions multiply them, 16-bit tensors themselves or copies of float
+// tensors (operand_rows.cuh), so that no thread touches an element; or x is floats, which it brings
+// piece by piece for threads to convert from one place of shared memory to another.
 //
 // It walks through the pixels of x in the order of places, gaps included, for which it writes zeros
 // (tensor maps of kind im2col; runtime/cuda/tensor_map.hpp makes them). A slab of channels
 // (mapping/stripes.hpp) is a row, whose octets the copy engine permutes and the matrix instruction
 // puts back in order, so that neither meets bank conflicts. Outputs leave by it, too.
 //
-//   copiers    two threads, one for x, which also takes the tasks, and one for w
-//   consumers  two warpgroups, each: products of 64 filters and half the places of a tile
-//   storers    a warp for each of these: outputs to y, while the next tile is multiplied
+//   copiers     two threads, one for x, which also takes the tasks, and one for w
+//   converters  a warpgroup, if x is to be converted
+//   consumers   two warpgroups, each: products of 64 filters and half the places of a tile
+//   storers     a warp for each of these: outputs to y, while the next tile is multiplied
 //
 // What is read most often is w, by every tile; so a tile has few filters and many places. Their
 // number divides a task evenly; consumers are compiled for every such width. Tasks follow each
@@ -32,25 +34,31 @@
 
 namespace megaconv::cuda {
 
-template <class Numbers>
+template <class Numbers, Operands kOperands>
 struct ImplicitGemmInPlaceTask {
   using Number = typename Numbers::Number;
   using Stored = typename Numbers::Stored;
   static_assert(!Numbers::kSplit);
   static constexpr bool kFloats = std::is_same_v<Stored, float>;
+  static_assert(kFloats == (kOperands != Operands::in_tensor));
+  static constexpr bool kConverts = kOperands == Operands::converted;
   static constexpr int kFilters = 64;
   // Two warps copy, two store.
-  static constexpr int kHelpers = 128, kConsumers = 256, kThreads = kHelpers + kConsumers;
-  // Who reads of a task: the copier of filters, the storers and the consumers, by warps.
-  static constexpr int kReaders = 1 + 2 + kConsumers / 32;
+  static constexpr int kHelpers = 128, kConverters = kConverts ? 128 : 0, kConsumers = 256;
+  static constexpr int kThreads = kHelpers + kConverters + kConsumers;
+  // Who reads of a task: the copier of filters, the storers, converters and consumers, by warps.
+  static constexpr int kReaders = 1 + 2 + (kConverters + kConsumers) / 32;
+  static constexpr int kNotedOfTask = kConverters / 32;  // magnitudes
   // What registers a block is launched with, shared out by what the warps do. (Whoever asks for
   // more than others have given up waits for ever.)
-  static constexpr int kLaunchRegisters = 168, kHelperRegisters = 72, kConsumerRegisters = 216;
-  static_assert(kHelpers * kHelperRegisters + kConsumers * kConsumerRegisters <=
+  static constexpr int kLaunchRegisters = kConverts ? 128 : 168, kHelperRegisters = 72,
+                       kConverterRegisters = 104, kConsumerRegisters = kConverts ? 168 : 216;
+  static_assert(kHelpers * kHelperRegisters + kConverters * kConverterRegisters +
+                    kConsumers * kConsumerRegisters <=
                 kThreads * kLaunchRegisters);
   // Places of a consumer warpgroup: its share of a tile.
   static constexpr int kStep = kPlaceStepInPlace / 2,
-                       kMostWidth = most_places_in_place(kFloats) / 2;
+                       kMostWidth = most_places_in_place(kOperands) / 2;
 
   // Outputs of a place lie in rows of eight vectors, permuted against bank conflicts: a row for
   // every kRowFilters, the rows of a tile's places one after the other.
@@ -66,10 +74,10 @@ struct ImplicitGemmInPlaceTask {
 
   // Shared memory is cut as a plan needs it: input stages, outputs, and for w what is left.
   static constexpr int kLeastInputStages = 2, kMostInputStages = 4;
-  static constexpr int kLeastFilterBytes = least_filter_bytes_in_place(kFloats);
   static constexpr int kMostFilterStages = 24;
   struct Barriers {
     TaskStream tasks;
+    StageRing<kPieces> pieces;
     StageRing<kMostInputStages> input;
     StageRing<kMostFilterStages> filter;
     StageRing<kMostInputStages> lead;  // the first consumers are kLead taps into a stage of input
@@ -80,6 +88,7 @@ struct ImplicitGemmInPlaceTask {
     std::byte* x;        // [input_stages][input_bytes]
     std::byte* u;        // [filter_stages][tap_bytes]
     OutputRow* outputs;  // [kRows][tile_places], of these halves for each consumer warpgroup
+    std::byte* pieces;   // [kPieces], if x is to be converted
     int row_bytes, tap_bytes, input_bytes;
     int input_stages, filter_stages;
     /// Of a block's dynamic shared memory, which begins anywhere.
@@ -94,10 +103,12 @@ struct ImplicitGemmInPlaceTask {
       x = begin + ((address + sizeof(Barriers) + kWithinSpan) & ~kWithinSpan) - address;
       outputs = reinterpret_cast<OutputRow*>(x);
       const int output_bytes = a.tile_places * kRows * static_cast<int>(sizeof(OutputRow));
-      x += (output_bytes + kWithinSpan) & ~kWithinSpan;
+      pieces = x + ((output_bytes + kWithinSpan) & ~kWithinSpan);
+      x = kConverts ? pieces + kPieces * kPieceBytes : pieces;
       const auto room = static_cast<int>(begin + kSharedBytesInPlace - x);
       const int with_all = (room - slabs(a) * a.r * a.s * tap_bytes) / input_bytes;
-      const int with_few = (room - kLeastFilterBytes) / input_bytes;
+      const int least = least_filter_bytes_in_place(a.tile_places, kOperands);
+      const int with_few = (room - least) / input_bytes;
       input_stages = with_all >= kLeastInputStages ? with_all : with_few;
       input_stages = max(kLeastInputStages, min(kMostInputStages, input_stages));
       u = x + input_stages * input_bytes;
@@ -109,11 +120,17 @@ struct ImplicitGemmInPlaceTask {
     return (a.c_padded + a.slab_channels - 1) / a.slab_channels;
   }
 
-  /// A task's places and filters.
+  /// A task's places, in a stripe, and filters.
   struct Walk {
-    int first_place, end_place, num_tiles, first_k;
+    int stripe = 0, first_place, end_place, num_tiles, first_k;
     __device__ Walk(const TaskArgs& a, const Task& task) {
-      first_place = static_cast<int>(task.group) * a.places_per_group;
+      auto group = static_cast<int>(task.group);
+      if constexpr (kConverts) {
+        const int groups = (a.places + a.places_per_group - 1) / a.places_per_group;
+        stripe = group / groups;
+        group -= stripe * groups;
+      }
+      first_place = group * a.places_per_group;
       end_place = min(first_place + a.places_per_group, a.places);
       num_tiles = (end_place - first_place + a.tile_places - 1) / a.tile_places;
       first_k = static_cast<int>(task.block) * a.filters_per_gemm_task;
@@ -139,13 +156,14 @@ struct ImplicitGemmInPlaceTask {
   /// Called by all threads of a block before run().
   static __device__ void open(const TaskArgs& a, Barriers& barriers) {
     if (threadIdx.x == 32) {
-      prefetch_map(a.x_tensor);
+      prefetch_map(a.x_tensors[0]);
       prefetch_map(a.w_tensor);
       if (a.output_cols != 0) prefetch_map(a.y_tensor);
     }
     if (threadIdx.x == 0) {
       barriers.tasks.init(kReaders);
-      barriers.input.init(1, kConsumers / 32);
+      if constexpr (kConverts) barriers.pieces.init(1, kConverters / 32);
+      barriers.input.init(kConverts ? kConverters / 32 : 1, kConsumers / 32);
       barriers.filter.init(1, kConsumers / 32);
       barriers.lead.init(128 / 32, 1);
       for (auto& output : barriers.output) output.init(128 / 32, 1);
@@ -156,7 +174,7 @@ struct ImplicitGemmInPlaceTask {
   }
 
   /// The tasks of a source (task_stream.cuh), by all threads of a block, which call wait() before
-  /// they touch what kernels before have written. `x_scale`: what x has been multiplied by.
+  /// they touch what tasks of kernels before have written. `x_scale`: what x is multiplied by.
   template <class Source, class Wait>
   static __device__ __forceinline__ void run(const TaskArgs& a, float x_scale, Source& source,
                                              const Shared& shared, Wait wait) {
@@ -164,7 +182,9 @@ struct ImplicitGemmInPlaceTask {
     if (threadIdx.x < kHelpers) {
       decrease_registers<kHelperRegisters>();
       if (threadIdx.x == 0) {
-        copy_input(a, source, shared, wait);
+        copy_input(a, source, shared, [&] {
+          if constexpr (!kConverts) wait();
+        });
       } else if (threadIdx.x == 32) {
         wait();
         copy_filters(a, course, source, shared);
@@ -172,19 +192,30 @@ struct ImplicitGemmInPlaceTask {
         wait();
         store_outputs(a, static_cast<int>(threadIdx.x) / 32 - 2, source, shared);
       }
-    } else {
-      increase_registers<kConsumerRegisters>();
-      wait();
-      consume_width<kMostWidth>(a, course, x_scale, source, shared);
+      return;
     }
+    if constexpr (kConverts) {
+      if (threadIdx.x < kHelpers + kConverters) {
+        decrease_registers<kConverterRegisters>();
+        convert_input(a, x_scale, source, shared);
+        return;
+      }
+    }
+    increase_registers<kConsumerRegisters>();
+    wait();
+    consume_width<kMostWidth>(a, course, x_scale, source, shared);
   }
 
  private:
+  // Where the copier of x is: at a piece or at a stage.
+  using InputCursor = std::conditional_t<kConverts, typename StageRing<kPieces>::Cursor,
+                                         typename StageRing<kMostInputStages>::Cursor>;
+
   // Takes the tasks, and copies their x.
   template <class Source, class Wait>
   static __device__ void copy_input(const TaskArgs& a, Source& source, const Shared& shared,
                                     Wait wait) {
-    typename StageRing<kMostInputStages>::Cursor stage;
+    InputCursor stage;
     if (source.has_only()) {
       copy_input(a, Walk(a, source.only()), stage, shared, wait);
       return;
@@ -201,10 +232,8 @@ struct ImplicitGemmInPlaceTask {
     tasks.end(at);
   }
   template <class Wait>
-  static __device__ void copy_input(const TaskArgs& a, const Walk& walk,
-                                    typename StageRing<kMostInputStages>::Cursor& at,
+  static __device__ void copy_input(const TaskArgs& a, const Walk& walk, InputCursor& at,
                                     const Shared& shared, Wait wait) {
-    auto& ring = shared.barriers.input;
     const Stripes& s = a.stripes;
     const Stripes::Position next_tile = s.position(a.tile_places);
     const Stripes::Position next_row{0, a.dilation_h, 0};
@@ -216,14 +245,155 @@ struct ImplicitGemmInPlaceTask {
       for (int c = 0; c < a.c_padded; c += a.slab_channels) {
         Stripes::Position start = tile_start;
         for (int row = 0; row < a.r; row += a.rows_at_once, start = s.sum(start, next_row)) {
-          ring.wait_empty(at);
-          copy_pixels(shared.x + at.stage * shared.input_bytes, a.x_tensor, c, start.col - a.pad_w,
-                      start.row - a.pad_h, start.image, ring.expect(at, num_bytes));
-          at.advance(shared.input_stages);
+          if constexpr (kConverts) {
+            copy_pieces(a, walk.stripe, c, start, at, shared);
+          } else {
+            auto& ring = shared.barriers.input;
+            ring.wait_empty(at);
+            copy_pixels(shared.x + at.stage * shared.input_bytes, a.x_tensors[0], c,
+                        start.col - a.pad_w, start.row - a.pad_h, start.image,
+                        ring.expect(at, num_bytes));
+            at.advance(shared.input_stages);
+          }
         }
       }
     }
   }
+  // A stage of input as floats, from the place at `start` on.
+  static __device__ void copy_pieces(const TaskArgs& a, int stripe, int c, Stripes::Position start,
+                                     StageRing<kPieces>::Cursor& at, const Shared& shared) {
+    auto& ring = shared.barriers.pieces;
+    const int padding = stripe == 0 ? a.pad_w : 0;  // in front of the stripe's columns of x
+    const Stripes::Position next = a.stripes.position(kPiecePlaces);
+    const int places = a.tile_places + a.reach_at_once;
+    for (int place = 0; place < places; place += kPiecePlaces, start = a.stripes.sum(start, next)) {
+      for (int part = 0; part < a.slab_channels; part += kPieceChannels) {
+        ring.wait_empty(at);
+        copy_pixels(shared.pieces + at.stage * kPieceBytes, a.x_tensors[stripe], c + part,
+                    start.col - padding, start.row - a.pad_h, start.image,
+                    ring.expect(at, kPieceBytes));
+        at.advance();
+      }
+    }
+  }
+
+  // Converters: pieces of floats to stages of input, all warps a share of each.
+  template <class Source>
+  static __device__ void convert_input(const TaskArgs& a, float scale, const Source& source,
+                                       const Shared& shared) {
+    TaskReader<Source> tasks(shared.barriers.tasks, source);
+    auto& pieces = shared.barriers.pieces;
+    auto& ring = shared.barriers.input;
+    const int warp = (static_cast<int>(threadIdx.x) - kHelpers) / 32;
+    const bool speaker = threadIdx.x % 32 == 0;
+    Conversion conversion(a, warp, scale);
+    const int places = a.tile_places + a.reach_at_once;
+    const int stages_of_tile = slabs(a) * (a.r / a.rows_at_once);
+    StageRing<kPieces>::Cursor piece;
+    typename StageRing<kMostInputStages>::Cursor at;
+    for (Task task; tasks.next(task); tasks.advance()) {
+      const Walk walk(a, task);
+      __syncwarp();
+      if (speaker) tasks.leave();
+      conversion.begin();
+      for (int stage = walk.num_tiles * stages_of_tile; stage > 0; --stage) {
+        ring.wait_empty(at);
+        std::byte* const x = shared.x + at.stage * shared.input_bytes;
+        for (int place = 0; place < places; place += kPiecePlaces) {
+          for (int part = 0; part < a.slab_channels; part += kPieceChannels, piece.advance()) {
+            pieces.wait_full(piece);
+            conversion.convert(shared.pieces + piece.stage * kPieceBytes, x, place, part);
+            __syncwarp();
+            if (speaker) pieces.arrive_empty(piece.stage);
+          }
+        }
+        ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
+        __syncwarp();
+        if (speaker) ring.arrive_full(at.stage);
+        at.advance(shared.input_stages);
+      }
+      const MagnitudeBits bits = __reduce_max_sync(0xffffffffu, conversion.largest());
+      if (speaker) a.x_magnitudes[task.group * kNotedOfTask + static_cast<unsigned>(warp)] = bits;
+    }
+  }
+
+  // How a thread converts its share of pieces: in turns, one octet of channels of one of eight
+  // places. Floats lie in rows of 128 bytes, operands of 64 or 128, all with their vectors
+  // permuted, so that eight neighbouring threads meet all banks once.
+  class Conversion {
+   public:
+    __device__ Conversion(const TaskArgs& a, int warp, float scale)
+        : scale_(scale),
+          places_(a.tile_places + a.reach_at_once),
+          row_vectors_(a.slab_channels / 8),
+          octet_(static_cast<int>(threadIdx.x) % kOctets),
+          first_(warp * kTurns * kPlaces),
+          place_(static_cast<int>(threadIdx.x) % 32 / kOctets) {}
+    /// Forgets magnitudes.
+    __device__ void begin() { greatest_ = __half(0.0f), exact_ = {}; }
+    /// A piece, to a stage's places from `first_place` on, channels from `first_channel` on. Of the
+    /// last eight places some may lie behind the stage's, but not behind its memory.
+    __device__ __forceinline__ void convert(const std::byte* piece, std::byte* stage,
+                                            int first_place, int first_channel) {
+      const int first = first_place + first_, octet = first_channel / 8 + octet_;
+      const auto* const row = reinterpret_cast<const float4*>(piece) + (first_ + place_) * kVectors;
+      const int low_vector = (2 * octet_) ^ place_;
+      float values[kTurns][8];
+#pragma unroll
+      for (int i = 0; i < kTurns; ++i) {
+        const float4 low = row[i * kPlaces * kVectors + low_vector];
+        const float4 high = row[i * kPlaces * kVectors + (low_vector ^ 1)];
+        values[i][0] = low.x, values[i][1] = low.y, values[i][2] = low.z, values[i][3] = low.w;
+        values[i][4] = high.x, values[i][5] = high.y, values[i][6] = high.z, values[i][7] = high.w;
+      }
+      const int permuted = octet ^ (row_vectors_ == kVectors ? place_ : place_ / 2 % kOctets);
+      auto* const to = reinterpret_cast<uint4*>(stage) + (first + place_) * row_vectors_ + permuted;
+      alignas(16) __half2 numbers[kTurns][4];
+#pragma unroll
+      for (int i = 0; i < kTurns; ++i) {
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+          numbers[i][n] =
+              __floats2half2_rn(values[i][2 * n] * scale_, values[i][2 * n + 1] * scale_);
+        }
+        if (first + i * kPlaces < places_) {
+          to[i * kPlaces * row_vectors_] = *reinterpret_cast<const uint4*>(numbers[i]);
+        }
+      }
+      note(values, numbers);
+    }
+    /// Of all magnitudes that are finite.
+    __device__ MagnitudeBits largest() const {
+      return max(exact_.bits(), __float_as_uint(__half2float(greatest_) / scale_));
+    }
+
+   private:
+    static constexpr int kPlaces = 8, kTurns = kPiecePlaces / kPlaces / 4;
+    static constexpr int kVectors = 8, kOctets = kPieceChannels / 8;
+    static_assert(!kConverts || kTurns * kPlaces * kConverters / 32 == kPiecePlaces);
+
+    // The scaled numbers tell the largest magnitude where it is neither large nor small; only there
+    // are the values themselves looked at.
+    __device__ __forceinline__ void note(const float (&values)[kTurns][8],
+                                         const __half2 (&numbers)[kTurns][4]) {
+      constexpr float kSmall = 0x1p-2f, kLarge = 0x1p14f;
+      __half2 most = __habs2(numbers[0][0]);
+#pragma unroll
+      for (int i = 1; i < 4 * kTurns; ++i) most = __hmax2(most, __habs2(numbers[i / 4][i % 4]));
+      const __half greater = __hmax(__low2half(most), __high2half(most));
+      if (greater >= __half(kSmall) && greater < __half(kLarge)) {
+        greatest_ = __hmax(greatest_, greater);
+      } else {
+#pragma unroll
+        for (int i = 0; i < 8 * kTurns; ++i) exact_.add(values[i / 8][i % 8]);
+      }
+    }
+
+    const float scale_;
+    const int places_, row_vectors_, octet_, first_, place_;
+    __half greatest_;
+    LargestFinite exact_;
+  };
 
   template <class Source>
   static __device__ void copy_filters(const TaskArgs& a, const Course& course, const Source& source,
@@ -268,7 +438,7 @@ struct ImplicitGemmInPlaceTask {
   static __device__ __forceinline__ void consume(const TaskArgs& a, const Course& course,
                                                  float x_scale, const Source& source,
                                                  const Shared& shared) {
-    const int warpgroup = warpgroup_index() - kHelpers / 128;
+    const int warpgroup = warpgroup_index() - (kHelpers + kConverters) / 128;
     const bool speaker = threadIdx.x % 32 == 0;
     TaskReader<Source> tasks(shared.barriers.tasks, source);
     auto& ring = shared.barriers.output[warpgroup];
@@ -324,7 +494,8 @@ struct ImplicitGemmInPlaceTask {
         oldest_tap = 0;
       }
     };
-    constexpr int kRowBytes = slab_channels_in_place(2 * kWidth) * static_cast<int>(sizeof(Number));
+    constexpr int kRowBytes =
+        slab_channels_in_place(2 * kWidth, kOperands) * static_cast<int>(sizeof(Number));
     TapOffsets offsets(a, kRowBytes);
     const bool leads = course.has_lead && first_place == 0;
     const bool follows = course.has_lead && first_place != 0;
@@ -467,26 +638,27 @@ struct ImplicitGemmInPlaceTask {
   struct Run {
     int first, cols;  // in the share; what there is of it in y
     int image, row, col;
-    /// The share's `line`-th, if it begins at `start`.
-    __device__ Run(const TaskArgs& a, const Stripes::Position& start, int line)
+    /// The share's `line`-th, if it begins at `start` in a stripe.
+    __device__ Run(const TaskArgs& a, int stripe, const Stripes::Position& start, int line)
         : first(line == 0 ? 0 : line * a.stripes.pitch - start.col),
           image(start.image),
           row(start.row + line),
-          col(line == 0 ? start.col : 0) {
+          col(stripe * a.stripes.cols + (line == 0 ? start.col : 0)) {
       for (; row >= a.stripes.period; row -= a.stripes.period) ++image;
-      cols = row < a.p ? max(a.q - col, 0) : 0;
+      cols = row < a.p ? max(min(a.q, (stripe + 1) * a.stripes.cols) - col, 0) : 0;
     }
     /// Columns that boxes hold, of a share of so many places: whole ones, or all to the row's end;
     /// none, if the copy engine cannot store y.
     __device__ int in_boxes(const TaskArgs& a, int places) const {
       if (a.output_cols == 0) return 0;
-      return first + cols <= places ? cols : (places - first) / a.output_cols * a.output_cols;
+      if (first + cols <= places && col + cols == a.q) return cols;
+      return min(cols, places - first) / a.output_cols * a.output_cols;
     }
   };
 
   // A warp: outputs of a warpgroup's share of each tile, while the next one is multiplied. The copy
   // engine takes them in boxes of some columns of a row, which it cuts where the row ends; what is
-  // left where a share ends amid a row is stored by threads, a vector each.
+  // left where a share, or a stripe, begins or ends amid a row is stored by threads, a vector each.
   template <class Source>
   static __device__ void store_outputs(const TaskArgs& a, int warpgroup, const Source& source,
                                        const Shared& shared) {
@@ -513,7 +685,7 @@ struct ImplicitGemmInPlaceTask {
       const int last = (start.col + places - 1) / a.stripes.pitch;
       ring.wait_full(at);
       for (int line = lane; line <= last && places > 0; line += 32) {
-        const Run run(a, start, line);
+        const Run run(a, walk.stripe, start, line);
         const int cols = run.in_boxes(a, places);
         for (int i = 0; i < cols; i += a.output_cols) {
 #pragma unroll
@@ -528,9 +700,9 @@ struct ImplicitGemmInPlaceTask {
       }
       ::cuda::ptx::cp_async_bulk_commit_group();
       if (places > 0) {
-        const int first_line = a.output_cols != 0 ? last : 0;
-        for (int line = first_line; line <= last; ++line) {
-          store_rest(a, walk, Run(a, start, line), places, outputs);
+        const bool all_but_last = a.output_cols != 0 && a.stripes.cols >= a.q;  // are in boxes
+        for (int line = all_but_last ? last : 0; line <= last; ++line) {
+          store_rest(a, walk, Run(a, walk.stripe, start, line), places, outputs);
         }
       }
       ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<0>());

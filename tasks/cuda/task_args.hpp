@@ -72,8 +72,9 @@ struct TaskArgs {
   // whose input is kept at a time, and how far they reach; columns that outputs are stored by at a
   // time; x or V by pixels, w by filters and taps, y by so many columns of a row.
   std::int32_t tile_places, slab_channels, rows_at_once, reach_at_once, output_cols;
-  std::int32_t input_tasks;  // of a group
-  CUtensorMap x_tensor, w_tensor, y_tensor;
+  std::int32_t input_tasks;                      // of a group
+  CUtensorMap x_tensors[kMostConvertedStripes];  // of every stripe
+  CUtensorMap w_tensor, y_tensor;
 };
 
 }  // namespace megaconv::cuda

@@ -108,20 +108,30 @@ void check_magnitude(const std::string& text, int exponent, double most_l2, Plan
   }
 }
 
-// A plan whose tasks copy x and w as operands, which the heuristic would not take for little ones.
-Plan copying(const ConvProblem& problem, CudaLaunch launch, std::uint32_t places_per_group,
-             FilterMode filters = FilterMode::every_run) {
+// The ways to come by operands that floats can take in place.
+std::vector<Operands> ways_of_floats(const ConvProblem& problem) {
+  if (!operands_can_be_copied(problem) || !implicit_gemm_obstacle(problem).empty()) return {};
+  if (!operands_can_be_converted(problem)) return {Operands::in_copy};
+  return {Operands::in_copy, Operands::converted};
+}
+
+// A plan that comes by its operands in this way, in so many stripes, which the heuristic might not
+// take.
+Plan in_place(const ConvProblem& problem, Operands operands, CudaLaunch launch,
+              std::uint32_t places_per_group, FilterMode filters = FilterMode::every_run,
+              std::int64_t stripes = 1) {
   PlanOptions options = implicit_gemm(launch);
   options.tiling.precision = Precision::tf32;
   options.tiling.filters = filters;
   Tiling tiling = Plan::create(problem, options).lowering().graph.tiling;
-  tiling.channel_blocks_per_input_task = kMostBlocksOfInputTask;
+  tiling.channel_blocks_per_input_task = operands == Operands::in_copy ? kMostBlocksOfInputTask : 0;
   tiling.filter_blocks_per_gemm_task =
       std::min(std::uint32_t{64} / Tiling::kLaneBlock, tiling.filter_blocks());
-  tiling.cols_per_group = static_cast<std::uint32_t>(problem.q());
+  tiling.cols_per_group = static_cast<std::uint32_t>((problem.q() + stripes - 1) / stripes);
   tiling.places_per_group = places_per_group;
   tiling.v_slots = tiling.m_slots = 0;  // whole
   derive_counts(tiling);
+  REQUIRE(operands_of(tiling) == operands);
   const TaskGraph graph = build_graph(tiling);
   return Plan::create({graph, make_mapping(graph, {.policy = Policy::staged})}, options);
 }
@@ -202,73 +212,119 @@ TEST_CASE("cuda: implicit GEMM at the precision of TF32 errs by what rounding x 
   check_odd_shapes(Precision::tf32, 2 * 0x1p-11);
 }
 
-TEST_CASE("cuda: implicit GEMM of copied operands errs by what rounding them costs") {
+TEST_CASE("cuda: implicit GEMM of floats in place errs by what rounding them costs") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   const auto check = [](const std::string& text, std::uint32_t places) {
-    // What tasks that load x cannot take is refused whoever takes it.
-    const ConvProblem given = parse_problem(text + "+nhwc");
-    if (!operands_can_be_copied(given) || !implicit_gemm_obstacle(given).empty()) return;
-    check_launches(text + "+nhwc", 2 * 0x1p-11,
-                   [places](const ConvProblem& problem, CudaLaunch launch) {
-                     return copying(problem, launch, places);
-                   });
+    for (const Operands operands : ways_of_floats(parse_problem(text + "+nhwc"))) {
+      CAPTURE(static_cast<int>(operands));
+      check_launches(text + "+nhwc", 2 * 0x1p-11,
+                     [=](const ConvProblem& problem, CudaLaunch launch) {
+                       return in_place(problem, operands, launch, places);
+                     });
+    }
   };
   for (const char* text : kOddShapes) check(text, 96);
   for (const char* text : kOctetShapes) check(text, 256);
   check("n9c64h28k128", 1024);
   check("n3c136h57w56k65+bias+relu", 640);
+  check("n2c44h30w120k64", 960);
 }
 
-TEST_CASE("cuda: implicit GEMM of copied operands is exact on integers, with prepared filters, too",
+TEST_CASE("cuda: implicit GEMM of floats in place is exact on integers, with prepared filters, too",
           "[sanitizer]") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
-  for (const char* text : {"n3c20h13w9k37+bias+relu+nhwc", "n2c70h17w130k140+nhwc"}) {
+  for (const char* text : {"n3c20h13w9k37+bias+relu+nhwc", "n2c70h17w130k140+nhwc",
+                           "n2c68h17w130k140+nhwc", "n1c36h6w300k72+nhwc"}) {
     IntegerLayer of(text);
-    for (const std::uint32_t places : {32u, 96u, 160u, 288u, 512u}) {
-      for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
-        const std::vector<float> y = of.device.run(copying(of.problem, launch, places));
-        CAPTURE(text, places, static_cast<int>(launch));
-        CHECK(of.gives(y));
+    for (const Operands operands : ways_of_floats(of.problem)) {
+      for (const std::uint32_t places : {32u, 96u, 160u, 288u, 512u}) {
+        for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
+          const std::vector<float> y =
+              of.device.run(in_place(of.problem, operands, launch, places));
+          CAPTURE(text, static_cast<int>(operands), places, static_cast<int>(launch));
+          CHECK(of.gives(y));
+        }
       }
+      const std::vector<float> y = of.device.run_prepared(
+          in_place(of.problem, operands, CudaLaunch::staged, 96, FilterMode::prepared));
+      CAPTURE(text, static_cast<int>(operands));
+      CHECK(of.gives(y));
     }
-    const std::vector<float> y =
-        of.device.run_prepared(copying(of.problem, CudaLaunch::staged, 96, FilterMode::prepared));
-    CHECK(of.gives(y));
   }
 }
 
-TEST_CASE("cuda: implicit GEMM of copied operands stores outputs that are aligned to floats alone",
+// Columns of a box that divide a stripe evenly, and one; a last stripe of fewer columns.
+TEST_CASE("cuda: implicit GEMM that converts floats is exact on integers in stripes of columns",
+          "[sanitizer]") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  for (const char* text :
+       {"n3c20h13w9k37+bias+relu+nhwc", "n2c68h17w130k140+nhwc", "n1c36h6w300k72+nhwc",
+        "n2c8h9w41k40r2s4p1+nhwc", "n1c16h20w64k64r5p0+nhwc", "n2c12h11w50k24r3d4p2+nhwc"}) {
+    IntegerLayer of(text);
+    for (const std::int64_t stripes : {2, 3, 7}) {
+      for (const std::uint32_t places : {64u, 160u, 256u}) {
+        const Plan plan = in_place(of.problem, Operands::converted, CudaLaunch::staged, places,
+                                   FilterMode::every_run, stripes);
+        CAPTURE(text, stripes, places);
+        CHECK(of.gives(of.device.run(plan)));
+      }
+    }
+  }
+}
+
+TEST_CASE("cuda: implicit GEMM of floats in place stores outputs that are aligned to floats alone",
           "[sanitizer]") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   const IntegerLayer of("n2c24h9w31k72+bias+nhwc");
-  const Plan plan = copying(of.problem, CudaLaunch::staged, 96);
-  const DeviceBuffer y((of.truth.size() + 1) * sizeof(float)), workspace(plan.workspace_bytes());
-  Tensors tensors = of.device.tensors();
-  tensors.y = static_cast<float*>(y.get()) + 1;
-  plan.execute(tensors, workspace.get(), workspace.bytes());
-  plan.wait(workspace.get());
-  const std::vector<float> stored = y.download<float>();
-  CHECK(of.gives({stored.begin() + 1, stored.end()}));
-  CHECK(std::isnan(stored[0]));  // as it was poisoned
-  CHECK(y.guards_intact());
-  CHECK(workspace.guards_intact());
+  for (const Operands operands : ways_of_floats(of.problem)) {
+    const Plan plan = in_place(of.problem, operands, CudaLaunch::staged, 96);
+    const DeviceBuffer y((of.truth.size() + 1) * sizeof(float)), workspace(plan.workspace_bytes());
+    Tensors tensors = of.device.tensors();
+    tensors.y = static_cast<float*>(y.get()) + 1;
+    plan.execute(tensors, workspace.get(), workspace.bytes());
+    plan.wait(workspace.get());
+    const std::vector<float> stored = y.download<float>();
+    CAPTURE(static_cast<int>(operands));
+    CHECK(of.gives({stored.begin() + 1, stored.end()}));
+    CHECK(std::isnan(stored[0]));  // as it was poisoned
+    CHECK(y.guards_intact());
+    CHECK(workspace.guards_intact());
+  }
 }
 
-TEST_CASE("cuda: implicit GEMM of copied operands is as accurate at any magnitude, and keeps NaN") {
+TEST_CASE(
+    "cuda: implicit GEMM that converts floats in place refuses x that is aligned to floats "
+    "alone") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
-  for (const int exponent : {-100, -60, -20, -10, -6, 0, 5, 7, 8, 9, 10, 40, 90}) {
-    check_magnitude(
-        "n2c70h21w18k140+nhwc", exponent, 2 * 0x1p-11,
-        [](const ConvProblem& problem, CudaLaunch launch) { return copying(problem, launch, 96); });
-  }
-  Layer layer(parse_problem("n1c32h40k64+nhwc"), false);
-  layer.x[(20 * 40 + 20) * 32 + 5] = std::numeric_limits<float>::quiet_NaN();
-  DeviceLayer device(layer);
-  const std::vector<float> y = device.run(copying(layer.problem, CudaLaunch::staged, 96));
-  for (std::size_t i = 0; i < y.size(); ++i) {
-    const std::size_t row = i / 64 / 40, col = i / 64 % 40;
-    const bool touched = row >= 19 && row <= 21 && col >= 19 && col <= 21;
-    CHECK(std::isfinite(y[i]) == !touched);
+  const Plan plan =
+      in_place(parse_problem("n1c8h8k8+nhwc"), Operands::converted, CudaLaunch::staged, 96);
+  const DeviceBuffer x(4096), w(4096), y(4096), workspace(plan.workspace_bytes());
+  Tensors tensors;
+  tensors.x = static_cast<const float*>(x.get()) + 1, tensors.w = w.get(), tensors.y = y.get();
+  CHECK_THROWS_WITH(plan.execute(tensors, workspace.get(), workspace.bytes()),
+                    ContainsSubstring("x: its address is 4 bytes past a multiple of 16"));
+}
+
+TEST_CASE("cuda: implicit GEMM of floats in place is as accurate at any magnitude, and keeps NaN") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  for (const Operands operands : {Operands::in_copy, Operands::converted}) {
+    CAPTURE(static_cast<int>(operands));
+    for (const int exponent : {-100, -60, -20, -10, -6, 0, 5, 7, 8, 9, 10, 40, 90}) {
+      check_magnitude("n2c72h21w18k140+nhwc", exponent, 2 * 0x1p-11,
+                      [operands](const ConvProblem& problem, CudaLaunch launch) {
+                        return in_place(problem, operands, launch, 96);
+                      });
+    }
+    Layer layer(parse_problem("n1c32h40k64+nhwc"), false);
+    layer.x[(20 * 40 + 20) * 32 + 5] = std::numeric_limits<float>::quiet_NaN();
+    DeviceLayer device(layer);
+    const std::vector<float> y =
+        device.run(in_place(layer.problem, operands, CudaLaunch::staged, 96));
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const std::size_t row = i / 64 / 40, col = i / 64 % 40;
+      const bool touched = row >= 19 && row <= 21 && col >= 19 && col <= 21;
+      CHECK(std::isfinite(y[i]) == !touched);
+    }
   }
 }
 
@@ -329,8 +385,9 @@ TEST_CASE("cuda: implicit GEMM is exact on integers, with any grid and with prep
 // Groups of one tile and of two, in every width that is compiled; the last group ends amid a tile.
 TEST_CASE("cuda: implicit GEMM is exact on integers with tiles of any width", "[sanitizer]") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
-  for (const char* text : {"n3c24h13w11k70+nchw", "n3c24h13w11k70+nhwc", "n3c24h13w11k40+nchw",
-                           "n4c40h19w9k64r2s2p0+nhwc+relu"}) {
+  // Channels that are not whole vectors, so that x is loaded.
+  for (const char* text : {"n3c24h13w11k70+nchw", "n3c22h13w11k70+nhwc", "n3c24h13w11k40+nchw",
+                           "n4c42h19w9k64r2s2p0+nhwc+relu"}) {
     IntegerLayer of(text);
     for (const Precision precision : {Precision::f32, Precision::tf32}) {
       PlanOptions options = implicit_gemm(CudaLaunch::staged);

@@ -121,7 +121,7 @@ TEST_CASE("Implicit GEMM reads 16-bit tensors of whole octets in place, in one s
     for (const char* type : {"+nhwc+f16", "+nhwc+bf16"}) {
       const Tiling tiling = tiling_of((std::string(text) + type).c_str());
       CAPTURE(text, to_string(tiling));
-      REQUIRE(operands_in_place(tiling.problem));
+      REQUIRE(operands_in_tensor(tiling.problem));
       CHECK(count_filter_tasks(tiling) == 0);
       CHECK(tiling.cols_per_group == tiling.problem.q());
       CHECK(tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock <= 64);
@@ -134,7 +134,7 @@ TEST_CASE("Implicit GEMM reads 16-bit tensors of whole octets in place, in one s
   for (const char* text : {"c64h28k64+nhwc", "c64h28k64+f16", "c60h28k64+nhwc+f16",
                            "c64h28k60+nhwc+bf16", "c64h28k64+nhwc+f16+residual"}) {
     CAPTURE(text);
-    CHECK_FALSE(operands_in_place(parse_problem(text)));
+    CHECK_FALSE(operands_in_tensor(parse_problem(text)));
   }
 }
 
@@ -143,11 +143,11 @@ TEST_CASE("At the precision of TF32 implicit GEMM copies large operands in stage
   options.precision = Precision::tf32;
   CHECK_FALSE(has_input_tasks(tiling_of("n64c256h56k256+nhwc", options)));  // no room for a copy
   options.whole_tensors = true;
-  for (const char* text : {"n64c256h56k256+nhwc", "n64c32h208k64+nhwc", "n64c70h56k100+nhwc"}) {
+  for (const char* text : {"n64c256h56k256+nhwc", "n64c512h28k512+nhwc", "n64c70h56k100+nhwc"}) {
     const Tiling tiling = tiling_of(text, options);
     CAPTURE(text, to_string(tiling));
     REQUIRE(has_input_tasks(tiling));
-    CHECK(reads_in_place(tiling));
+    CHECK(operands_of(tiling) == Operands::in_copy);
     const std::uint64_t pixels =
         static_cast<std::uint64_t>(tiling.problem.n * tiling.problem.h * tiling.problem.w);
     const std::uint64_t tasks = std::uint64_t{tiling.num_groups} * tiling.input_tasks;
@@ -164,6 +164,47 @@ TEST_CASE("At the precision of TF32 implicit GEMM copies large operands in stage
   }
   options.precision = Precision::f32;
   CHECK_FALSE(has_input_tasks(tiling_of("n64c256h56k256+nhwc", options)));
+}
+
+TEST_CASE("At the precision of TF32 tasks of implicit GEMM convert x where filters are few") {
+  TilingOptions options;
+  options.precision = Precision::tf32;
+  for (const bool whole : {false, true}) {
+    options.whole_tensors = whole;
+    for (const char* text : {"n64c64h56k64+nhwc", "n64c32h208k64+nhwc", "n1c64h960k64+nhwc"}) {
+      const Tiling tiling = tiling_of(text, options);
+      CAPTURE(text, whole, to_string(tiling));
+      REQUIRE(operands_of(tiling) == Operands::converted);
+      CHECK(input_copy_bytes(tiling) == 0);
+      // Filters reach no further than a tile has room for.
+      const Stripes stripes =
+          make_stripes(tiling.problem, static_cast<std::int32_t>(tiling.cols_per_group));
+      const std::int32_t places =
+          tile_places_in_place(tiling.places_per_group, stripes.reach, Operands::converted);
+      CHECK(stripes.reach <= most_reach_in_place(places, Operands::converted));
+      const TaskGraph graph = build_graph(tiling);
+      const Lowering lowering{graph, make_mapping(graph, {})};
+      CHECK_FALSE(validate(graph, lowering.mapping));
+      CHECK(import_mapping(export_mapping(lowering)).graph.tiling == tiling);
+    }
+  }
+  for (const char* text : {"n64c66h56k64+nhwc", "n64c64h56k64", "n64c64h56k64+nhwc+residual"}) {
+    CAPTURE(text);
+    CHECK(operands_of(tiling_of(text, options)) != Operands::converted);
+  }
+}
+
+TEST_CASE("Stripes of converted operands are few, and stored in boxes that divide them") {
+  const ConvProblem problem = parse_problem("n2c64h30w250k64+nhwc");
+  CHECK(stripes_can_be_converted(problem, 250));
+  CHECK(stripes_can_be_converted(problem, 32));
+  CHECK_FALSE(stripes_can_be_converted(problem, 31));   // nine of them
+  CHECK_FALSE(stripes_can_be_converted(problem, 200));  // the last one lacks 150 columns
+  CHECK_FALSE(stripes_can_be_converted(problem, 0));
+  CHECK(output_cols_in_place(problem, 250) == 32);  // cut at the row's end
+  CHECK(output_cols_in_place(problem, 64) == 32);
+  CHECK(output_cols_in_place(problem, 60) == 30);
+  CHECK(output_cols_in_place(problem, 37) == 1);
 }
 
 TEST_CASE("Implicit GEMM refuses copies of operands that it has no tasks for") {
@@ -201,7 +242,7 @@ TEST_CASE("All policies order copies of operands before the direct tasks that re
   TilingOptions options;
   options.precision = Precision::tf32;
   options.whole_tensors = true;
-  for (const char* text : {"n64c64h56k128+nhwc", "n64c256h56k256+nhwc"}) {
+  for (const char* text : {"n64c70h56k128+nhwc", "n64c256h56k256+nhwc"}) {
     const TaskGraph graph = build_graph(tiling_of(text, options));
     REQUIRE(has_input_tasks(graph.tiling));
     for (const Policy policy :
@@ -216,33 +257,37 @@ TEST_CASE("All policies order copies of operands before the direct tasks that re
 }
 
 TEST_CASE("Tiles of tensors in place share a group evenly, in whole steps") {
-  for (const bool copied : {false, true}) {
-    const std::int64_t most = most_places_in_place(copied);
+  for (const Operands operands : {Operands::in_tensor, Operands::in_copy, Operands::converted}) {
+    const std::int64_t most = most_places_in_place(operands);
     for (std::int64_t places = 1; places <= 3000; ++places) {
-      const std::int64_t tile = tile_places_in_place(places, 30, copied);
-      CAPTURE(copied, places, tile);
+      const std::int64_t tile = tile_places_in_place(places, 30, operands);
+      CAPTURE(static_cast<int>(operands), places, tile);
       CHECK(tile % kPlaceStepInPlace == 0);
       CHECK(tile <= most);
       const std::int64_t tiles = (places + tile - 1) / tile;
       CHECK(tiles == (places + most - 1) / most);
       CHECK(tiles * (tile - kPlaceStepInPlace) < places);
-      CHECK(tile_places_in_place(places, kMostReachInPlace + 1, copied) <= 384);
+      CHECK(tile_places_in_place(places, kMostReachInPlace + 1, operands) <= 384);
     }
   }
 }
 
-TEST_CASE("Tiles of copies are as wide as their outputs and input leave room for") {
-  const auto bytes = [](std::int32_t places, std::int32_t reach) {
-    const int row_bytes = 2 * slab_channels_in_place(places);
-    return places * 64 * 4 + 2 * (places + reach) * row_bytes + least_filter_bytes_in_place(true);
-  };
-  for (std::int32_t reach = 0; reach <= kMostReachInPlace; ++reach) {
-    const std::int32_t places = tile_places_in_place(100'000, reach, true);
-    CAPTURE(reach, places);
-    REQUIRE(reach <= most_reach_in_place(places, true));
-    CHECK(bytes(places, reach) < kSharedBytesInPlace);
-    const bool is_widest = places == most_places_in_place(true);
-    CHECK((is_widest || bytes(places + 2 * kPlaceStepInPlace, reach) > kSharedBytesInPlace));
+TEST_CASE("Tiles of floats are as wide as their outputs and input leave room for") {
+  for (const Operands operands : {Operands::in_copy, Operands::converted}) {
+    const auto bytes = [operands](std::int32_t places, std::int32_t reach) {
+      const int row_bytes = 2 * slab_channels_in_place(places, operands);
+      const int pieces = operands == Operands::converted ? kPieces * kPieceBytes : 0;
+      return places * 64 * 4 + 2 * (places + reach) * row_bytes + pieces +
+             least_filter_bytes_in_place(places, operands);
+    };
+    for (std::int32_t reach = 0; reach <= kMostReachInPlace; ++reach) {
+      const std::int32_t places = tile_places_in_place(100'000, reach, operands);
+      CAPTURE(static_cast<int>(operands), reach, places);
+      REQUIRE(reach <= most_reach_in_place(places, operands));
+      CHECK(bytes(places, reach) < kSharedBytesInPlace);
+      const bool is_widest = places == most_places_in_place(operands);
+      CHECK((is_widest || bytes(places + 2 * kPlaceStepInPlace, reach) > kSharedBytesInPlace));
+    }
   }
 }
 

@@ -178,7 +178,8 @@ TEST_CASE("random_case has tasks of tensor cores for every type, and none that r
     const bool rounds =
         tiling.algorithm == Algorithm::winograd && tiling.arithmetic == Arithmetic::f16;
     if (rounds) ++rounded[item.problem.dtype];
-    if (tiling.algorithm == Algorithm::implicit_gemm && operands_in_place(item.problem)) ++in_place;
+    if (tiling.algorithm == Algorithm::implicit_gemm && operands_in_tensor(item.problem))
+      ++in_place;
     CHECK_FALSE((rounds && integer));
   }
   for (const DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
