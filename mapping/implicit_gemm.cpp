@@ -43,6 +43,8 @@ constexpr double kCopyUs = 5, kCopyBytesPerUs = 3.5e6;
 // outputs, with all columns or in stripes that end amid rows; and of a run.
 constexpr double kConvertedPlaceUs = 1.7e-3, kConversionUs = 2.0e-3, kLeastConvertedUs = 0.4;
 constexpr double kConvertedRestUs = 1, kStripeRestUs = 1.5, kLaunchConvertedUs = 11;
+// What loading operands takes beside what is estimated, where they could be converted.
+constexpr double kLoadedMore = 1.15;
 // Below this, most of a step of 16 channels is zero.
 constexpr std::int64_t kLeastChannels = 16;
 
@@ -202,7 +204,8 @@ double best_cut(Tiling& tiling, const TilingOptions& options, const Target& targ
     TilingOptions with_cols = options;
     with_cols.cols_per_group = u32(cols);
     const double us = cut(other, operands, with_cols, target);
-    if (possible && us >= best_us) return;
+    const double to_beat = operands_of(best) == Operands::loaded ? kLoadedMore * best_us : best_us;
+    if (possible && us >= to_beat) return;
     best = other, best_us = us, possible = true;
   };
   if (has_copies_to_choose(problem, tiling.arithmetic) &&
