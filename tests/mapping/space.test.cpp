@@ -199,12 +199,20 @@ TEST_CASE("Transform tasks take a group's tiles or fewer, on CUDA in runs of V",
   CHECK(make_tiling(kProblem, whole, kCpu).tiles_per_transform_task == 56);
 }
 
-TEST_CASE("Implicit GEMM's space at the precision of TF32 has the copies that the heuristic takes",
-          "[tuning]") {
+TEST_CASE(
+    "Implicit GEMM's space at the precision of TF32 has the way to operands that the heuristic "
+    "takes",
+    "[tuning]") {
   PlanOptions options{.backend = Backend::cuda};
   options.tiling.algorithm = Algorithm::implicit_gemm;
   options.tiling.precision = Precision::tf32;
-  for (const char* text : {"n64c256h56k256+nhwc", "n64c32h208k64+nhwc"}) {
+  struct Case {
+    const char* text;
+    Operands operands;
+  };
+  for (const auto& [text, operands] :
+       {Case{"n64c256h56k256+nhwc", Operands::in_copy},
+        Case{"n64c32h208k64+nhwc", Operands::converted}, Case{"n64c64h56k64", Operands::loaded}}) {
     const ConvProblem problem = parse_problem(text);
     const Space space = make_space(problem, kHopper, with(options));
     const Configuration heuristic = space.heuristic();
@@ -212,7 +220,7 @@ TEST_CASE("Implicit GEMM's space at the precision of TF32 has the copies that th
     CHECK(space.index_of(heuristic));
     CHECK_FALSE(space.rejection(heuristic));
     const LaunchChoice chosen = choose_launch(problem, apply(heuristic, options), kHopper);
-    CHECK(has_input_tasks(make_tiling(problem, chosen.options.tiling, kHopper)));
+    CHECK(operands_of(make_tiling(problem, chosen.options.tiling, kHopper)) == operands);
   }
 }
 
