@@ -304,6 +304,7 @@ struct ImplicitGemmInPlaceTask {
             pieces.wait_full(piece);
             conversion.convert(shared.pieces + piece.stage * kPieceBytes, x, place, part);
             __syncwarp();
+            // Behind the stores: before these, loads of other threads may still be on their way.
             if (speaker) pieces.arrive_empty(piece.stage);
           }
         }
