@@ -199,7 +199,6 @@ double best_cut(Tiling& tiling, const TilingOptions& options, const Target& targ
   bool possible = operands_of(best) == Operands::loaded &&
                   stripe_obstacle(problem, Operands::loaded, best.cols_per_group).empty();
   const auto consider = [&](Operands operands, std::uint64_t cols) {
-    if (options.cols_per_group != 0 && options.cols_per_group != cols) return;
     Tiling other = tiling;
     TilingOptions with_cols = options;
     with_cols.cols_per_group = u32(cols);
@@ -209,10 +208,10 @@ double best_cut(Tiling& tiling, const TilingOptions& options, const Target& targ
     best = other, best_us = us, possible = true;
   };
   if (has_copies_to_choose(problem, tiling.arithmetic) &&
-      options.filter_blocks_per_gemm_task <= kNarrow) {
-    const std::uint64_t q = u64(problem.q());
-    if (options.whole_tensors) consider(Operands::in_copy, q);
-    for (const std::uint64_t cols : converted_stripes(problem, options.cols_per_group)) {
+      options.filter_blocks_per_gemm_task <= kFilterBlocksInPlace) {
+    const std::uint64_t q = u64(problem.q()), asked = options.cols_per_group;
+    if (options.whole_tensors && (asked == 0 || asked == q)) consider(Operands::in_copy, q);
+    for (const std::uint64_t cols : converted_stripes(problem, asked)) {
       consider(Operands::converted, cols);
     }
   }

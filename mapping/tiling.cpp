@@ -300,7 +300,6 @@ Operands operands_of(const Tiling& tiling) {
   if (operands_in_tensor(tiling.problem)) return Operands::in_tensor;
   if (has_input_tasks(tiling)) return Operands::in_copy;
   const bool converts = tiling.arithmetic == Arithmetic::f16 &&
-                        operands_can_be_converted(tiling.problem) &&
                         tiling.filter_blocks_per_gemm_task <= kFilterBlocksInPlace &&
                         stripes_can_be_converted(tiling.problem, tiling.cols_per_group);
   return converts ? Operands::converted : Operands::loaded;

@@ -297,11 +297,11 @@ class CudaExecutor final : public Executor {
                  ? const_cast<float*>(static_cast<const float*>(tensors.prepared_filters))
                  : at(layout_.u);
     if (kernels_.reads_pixels) {
-      // Copies have whole slabs of channels.
       const bool stored = operands_ == Operands::in_tensor;
       const void* const w =
           tensors.prepared_filters != nullptr ? tensors.prepared_filters : tensors.w;
       const bool converted = operands_ == Operands::converted;
+      // Copies have whole slabs of channels.
       const Pixels pixels = operands_ == Operands::in_copy
                                 ? Pixels{args.v, args.c_padded, false}
                                 : Pixels{tensors.x, problem_.c, converted};

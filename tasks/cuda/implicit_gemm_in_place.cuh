@@ -96,7 +96,7 @@ struct ImplicitGemmInPlaceTask {
         : barriers(*reinterpret_cast<Barriers*>(begin)),
           row_bytes(a.slab_channels * static_cast<int>(sizeof(Number))),
           tap_bytes(kFilters * row_bytes),
-          input_bytes((a.tile_places + a.reach_at_once) * row_bytes) {
+          input_bytes(input_places(a) * row_bytes) {
       constexpr int kWithinSpan = kSwizzleSpan - 1;
       input_bytes = (input_bytes + kWithinSpan) & ~kWithinSpan;
       const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(begin));
@@ -116,6 +116,8 @@ struct ImplicitGemmInPlaceTask {
     }
   };
 
+  /// Of a stage of input.
+  static __device__ int input_places(const TaskArgs& a) { return a.tile_places + a.reach_at_once; }
   static __device__ int slabs(const TaskArgs& a) {
     return (a.c_padded + a.slab_channels - 1) / a.slab_channels;
   }
@@ -236,9 +238,9 @@ struct ImplicitGemmInPlaceTask {
                                     const Shared& shared, Wait wait) {
     const Stripes& s = a.stripes;
     const Stripes::Position next_tile = s.position(a.tile_places);
+    const Stripes::Position next_piece = s.position(kPiecePlaces);
     const Stripes::Position next_row{0, a.dilation_h, 0};
-    const auto num_bytes =
-        static_cast<std::uint32_t>((a.tile_places + a.reach_at_once) * shared.row_bytes);
+    const auto num_bytes = static_cast<std::uint32_t>(input_places(a) * shared.row_bytes);
     Stripes::Position tile_start = s.position(walk.first_place);
     wait();
     for (int tile = 0; tile < walk.num_tiles; ++tile, tile_start = s.sum(tile_start, next_tile)) {
@@ -246,7 +248,7 @@ struct ImplicitGemmInPlaceTask {
         Stripes::Position start = tile_start;
         for (int row = 0; row < a.r; row += a.rows_at_once, start = s.sum(start, next_row)) {
           if constexpr (kConverts) {
-            copy_pieces(a, walk.stripe, c, start, at, shared);
+            copy_pieces(a, walk.stripe, c, start, next_piece, at, shared);
           } else {
             auto& ring = shared.barriers.input;
             ring.wait_empty(at);
@@ -261,11 +263,11 @@ struct ImplicitGemmInPlaceTask {
   }
   // A stage of input as floats, from the place at `start` on.
   static __device__ void copy_pieces(const TaskArgs& a, int stripe, int c, Stripes::Position start,
-                                     StageRing<kPieces>::Cursor& at, const Shared& shared) {
+                                     const Stripes::Position& next, StageRing<kPieces>::Cursor& at,
+                                     const Shared& shared) {
     auto& ring = shared.barriers.pieces;
     const int padding = stripe == 0 ? a.pad_w : 0;  // in front of the stripe's columns of x
-    const Stripes::Position next = a.stripes.position(kPiecePlaces);
-    const int places = a.tile_places + a.reach_at_once;
+    const int places = input_places(a);
     for (int place = 0; place < places; place += kPiecePlaces, start = a.stripes.sum(start, next)) {
       for (int part = 0; part < a.slab_channels; part += kPieceChannels) {
         ring.wait_empty(at);
@@ -287,7 +289,7 @@ struct ImplicitGemmInPlaceTask {
     const int warp = (static_cast<int>(threadIdx.x) - kHelpers) / 32;
     const bool speaker = threadIdx.x % 32 == 0;
     Conversion conversion(a, warp, scale);
-    const int places = a.tile_places + a.reach_at_once;
+    const int places = input_places(a);
     const int stages_of_tile = slabs(a) * (a.r / a.rows_at_once);
     StageRing<kPieces>::Cursor piece;
     typename StageRing<kMostInputStages>::Cursor at;
@@ -325,7 +327,7 @@ struct ImplicitGemmInPlaceTask {
    public:
     __device__ Conversion(const TaskArgs& a, int warp, float scale)
         : scale_(scale),
-          places_(a.tile_places + a.reach_at_once),
+          places_(input_places(a)),
           row_vectors_(a.slab_channels / 8),
           octet_(static_cast<int>(threadIdx.x) % kOctets),
           first_(warp * kTurns * kPlaces),

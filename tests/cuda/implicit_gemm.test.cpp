@@ -125,8 +125,7 @@ Plan in_place(const ConvProblem& problem, Operands operands, CudaLaunch launch,
   options.tiling.filters = filters;
   Tiling tiling = Plan::create(problem, options).lowering().graph.tiling;
   tiling.channel_blocks_per_input_task = operands == Operands::in_copy ? kMostBlocksOfInputTask : 0;
-  tiling.filter_blocks_per_gemm_task =
-      std::min(std::uint32_t{64} / Tiling::kLaneBlock, tiling.filter_blocks());
+  tiling.filter_blocks_per_gemm_task = std::min(kFilterBlocksInPlace, tiling.filter_blocks());
   tiling.cols_per_group = static_cast<std::uint32_t>((problem.q() + stripes - 1) / stripes);
   tiling.places_per_group = places_per_group;
   tiling.v_slots = tiling.m_slots = 0;  // whole
@@ -385,11 +384,13 @@ TEST_CASE("cuda: implicit GEMM is exact on integers, with any grid and with prep
 // Groups of one tile and of two, in every width that is compiled; the last group ends amid a tile.
 TEST_CASE("cuda: implicit GEMM is exact on integers with tiles of any width", "[sanitizer]") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
-  // Channels that are not whole vectors, so that x is loaded.
-  for (const char* text : {"n3c24h13w11k70+nchw", "n3c22h13w11k70+nhwc", "n3c24h13w11k40+nchw",
-                           "n4c42h19w9k64r2s2p0+nhwc+relu"}) {
+  for (const char* text :
+       {"n3c24h13w11k70+nchw", "n3c24h13w11k70+nhwc", "n3c22h13w11k70+nhwc", "n3c24h13w11k40+nchw",
+        "n4c40h19w9k64r2s2p0+nhwc+relu", "n4c42h19w9k64r2s2p0+nhwc+relu"}) {
     IntegerLayer of(text);
     for (const Precision precision : {Precision::f32, Precision::tf32}) {
+      // Then x may be converted, in tiles of other widths.
+      if (precision == Precision::tf32 && operands_can_be_converted(of.problem)) continue;
       PlanOptions options = implicit_gemm(CudaLaunch::staged);
       options.tiling.precision = precision;
       options.tiling.cols_per_group = 5;  // copies of x, which other tasks multiply, are whole
