@@ -123,7 +123,8 @@ std::string obstacle_of(const ConvProblem& problem, const TilingOptions& options
 bool excludes_direct(const ConvProblem& problem, const TilingOptions& options,
                      const Target& target) {
   return target.split_f16 && target.multiprocessors != 0 &&
-         (problem.dtype != DataType::f32 || options.arithmetic == Arithmetic::f16);
+         (problem.dtype != DataType::f32 || options.arithmetic == Arithmetic::f16 ||
+          options.arithmetic == Arithmetic::tf32);
 }
 
 // Whoever says how groups or a window shall be, means one of the others; who names an arithmetic,
@@ -133,10 +134,9 @@ bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& option
   const bool asked = options.m != 0 || options.group_tiles != 0 || options.v_slots != 0 ||
                      options.m_slots != 0 || options.rows_per_group != 0;
   const Arithmetic arithmetic = implicit_gemm_arithmetic(problem, options);
-  const bool possible =
-      target.split_f16 && problem.layout != Layout::chwn &&
-      implicit_gemm_obstacle(problem).empty() &&
-      arithmetic_need(Algorithm::implicit_gemm, 0, problem.dtype, arithmetic).empty();
+  const bool possible = target.split_f16 && problem.layout != Layout::chwn &&
+                        implicit_gemm_obstacle(problem).empty() &&
+                        arithmetic_need(Algorithm::implicit_gemm, 0, problem, arithmetic).empty();
   const bool no_other = !winograd && excludes_direct(problem, options, target);
   return possible && !asked && (no_other || implicit_gemm_pays(problem, options, winograd, target));
 }
@@ -148,7 +148,7 @@ Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& opti
   if (options.algorithm != Algorithm::automatic) return options.algorithm;
   const bool possible =
       winograd_obstacle(Algorithm::winograd, problem).empty() &&
-      options.arithmetic != Arithmetic::bf16 &&
+      options.arithmetic != Arithmetic::bf16 && options.arithmetic != Arithmetic::tf32 &&
       (options.points == Points::low_error || !excludes_direct(problem, options, target));
   const bool pays = possible && winograd_pays(problem, options, target);
   if (takes_implicit_gemm(problem, options, pays, target)) return Algorithm::implicit_gemm;

@@ -118,7 +118,8 @@ std::vector<ParameterInfo> make_table() {
   put(Parameter::arithmetic,
       choice("arithmetic",
              {word("fma", Arithmetic::fma), word("split-f16", Arithmetic::split_f16),
-              word("f16", Arithmetic::f16), word("bf16", Arithmetic::bf16)},
+              word("tf32", Arithmetic::tf32), word("f16", Arithmetic::f16),
+              word("bf16", Arithmetic::bf16)},
              &PlanOptions::tiling, &TilingOptions::arithmetic));
   put(Parameter::output_layout, choice("output-layout", output_layout_words(), &PlanOptions::tiling,
                                        &TilingOptions::output_layout));
@@ -293,6 +294,9 @@ Configuration configuration_of(const Lowering& lowering, const Target& target, C
     configuration.set(Parameter::gemm_filters, tiling.filter_blocks_per_gemm_task);
     configuration.set(Parameter::cols, tiling.cols_per_group);
     configuration.set(Parameter::places, tiling.places_per_group);
+    if (has_arithmetic_to_choose(tiling.problem, tiling.arithmetic)) {
+      configuration.set(Parameter::arithmetic, static_cast<std::int64_t>(tiling.arithmetic));
+    }
     if (has_copies_to_choose(tiling.problem, tiling.arithmetic)) {
       const bool whole = has_input_tasks(tiling) || launch == CudaLaunch::staged;
       configuration.set(Parameter::window, whole ? 1 : 0);

@@ -36,6 +36,9 @@ constexpr std::uint64_t kMostTiles = 16, kMostTilesInPlace = 64;
 constexpr double kChunkInPlaceUs = 1.36, kPlacesOfChunkInPlace = 512, kLeastChunkInPlaceUs = 0.28;
 constexpr double kRestInPlaceUs = 0.4, kFloatRestInPlaceUs = 2.5;
 constexpr double kTaskInPlaceUs = 0.3, kLaunchInPlaceUs = 4;
+// The same of floats that are multiplied as TF32, half as many at a time; where rows of a filter
+// are taken one by one, so that x is brought for each.
+constexpr double kFloatChunkUs = 2.6, kLeastFloatChunkUs = 0.56, kFloatChunkOfRowsUs = 2.9;
 // Copies of operands: their stage's start, and what it reads and writes in a microsecond.
 constexpr double kCopyUs = 5, kCopyBytesPerUs = 3.5e6;
 // Operands converted in shared memory: microseconds of 16 channels of a place under nine taps, of
@@ -97,7 +100,12 @@ double in_place_us(const Tiling& tiling, std::uint64_t places, double waves) {
   const double tiles = std::ceil(static_cast<double>(places) / width);
   double before_us = kLaunchInPlaceUs, rest_us = kRestInPlaceUs;
   double chunk_us = std::max(kLeastChunkInPlaceUs, kChunkInPlaceUs * width / kPlacesOfChunkInPlace);
-  if (operands == Operands::in_copy) {
+  if (operands == Operands::in_float_tensor) {
+    const bool all_rows = stripes.reach <= most_reach_in_place(tile_places, operands);
+    const double each_us = all_rows ? kFloatChunkUs : kFloatChunkOfRowsUs;
+    chunk_us = std::max(kLeastFloatChunkUs, each_us * width / kPlacesOfChunkInPlace);
+    rest_us = kFloatRestInPlaceUs * width / most_places_in_place(operands);
+  } else if (operands == Operands::in_copy) {
     const double copied_bytes = static_cast<double>(problem.x_size()) * sizeof(float) +
                                 static_cast<double>(input_copy_bytes(tiling));
     before_us += kCopyUs + copied_bytes / kCopyBytesPerUs;
@@ -194,12 +202,16 @@ std::vector<std::uint64_t> converted_stripes(const ConvProblem& problem, std::ui
 double best_cut(Tiling& tiling, const TilingOptions& options, const Target& target) {
   const ConvProblem& problem = tiling.problem;
   if (operands_in_tensor(problem)) return cut(tiling, Operands::in_tensor, options, target);
+  if (tiling.arithmetic == Arithmetic::tf32) {
+    return cut(tiling, Operands::in_float_tensor, options, target);
+  }
   Tiling best = tiling;
   double best_us = cut(best, Operands::loaded, options, target);
   bool possible = operands_of(best) == Operands::loaded &&
                   stripe_obstacle(problem, Operands::loaded, best.cols_per_group).empty();
   const auto consider = [&](Operands operands, std::uint64_t cols) {
     Tiling other = tiling;
+    if (operands == Operands::in_float_tensor) other.arithmetic = Arithmetic::tf32;
     TilingOptions with_cols = options;
     with_cols.cols_per_group = u32(cols);
     const double us = cut(other, operands, with_cols, target);
@@ -210,7 +222,11 @@ double best_cut(Tiling& tiling, const TilingOptions& options, const Target& targ
   if (has_copies_to_choose(problem, tiling.arithmetic) &&
       options.filter_blocks_per_gemm_task <= kFilterBlocksInPlace) {
     const std::uint64_t q = u64(problem.q()), asked = options.cols_per_group;
-    if (options.whole_tensors && (asked == 0 || asked == q)) consider(Operands::in_copy, q);
+    if (asked == 0 || asked == q) {
+      if (options.whole_tensors) consider(Operands::in_copy, q);
+      const bool either = options.arithmetic == Arithmetic::automatic;
+      if (either && floats_can_be_brought(problem)) consider(Operands::in_float_tensor, q);
+    }
     for (const std::uint64_t cols : converted_stripes(problem, asked)) {
       consider(Operands::converted, cols);
     }

@@ -249,8 +249,8 @@ Tiling read_tiling(Values& values, const ConvProblem& problem) {
                                       {Arithmetic::fma, Arithmetic::split_f16, Arithmetic::f16});
   }
   if (tiling.algorithm == Algorithm::implicit_gemm) {
-    tiling.arithmetic = values.choice("tiling.arithmetic",
-                                      {Arithmetic::split_f16, Arithmetic::f16, Arithmetic::bf16});
+    tiling.arithmetic = values.choice("tiling.arithmetic", {Arithmetic::split_f16, Arithmetic::tf32,
+                                                            Arithmetic::f16, Arithmetic::bf16});
   }
   if (tiling.algorithm == Algorithm::opencnn) {
     tiling.output_layout = values.choice("tiling.output_layout",

@@ -23,6 +23,16 @@ std::uint64_t grid_size(const Space::Grid& grid) {
   return size;
 }
 
+bool has_parameters_of(const Configuration& configuration, const Space::Grid& grid) {
+  for (std::size_t i = 0; i < kNumParameters; ++i) {
+    const auto parameter = static_cast<Parameter>(i);
+    const bool in_grid = std::any_of(grid.begin(), grid.end(),
+                                     [&](const Axis& axis) { return axis.parameter == parameter; });
+    if (in_grid != configuration.get(parameter).has_value()) return false;
+  }
+  return true;
+}
+
 // Words have no order: from one of them any other is one step.
 bool has_words(Parameter parameter) {
   return parameter == Parameter::algo || parameter == Parameter::policy ||
@@ -291,13 +301,14 @@ Space make_space(const ConvProblem& problem, const Target& target, const SpaceOp
   }
   allow_asked(constraints, options);
 
-  // The heuristic's own values are worth a try wherever its algorithm and order are.
+  // The heuristic's own values are worth a try wherever its algorithm, parameters and order are.
   for (Space::Grid& grid : grids) {
     const auto matches = [&](Parameter parameter) {
       const std::vector<std::int64_t>& values = find(grid, parameter)->values;
       return std::count(values.begin(), values.end(), *heuristic.get(parameter)) != 0;
     };
     if (!matches(Parameter::algo) || !matches(Parameter::policy)) continue;
+    if (!has_parameters_of(heuristic, grid)) continue;
     for (Axis& axis : grid) insert(axis, *heuristic.get(axis.parameter));
   }
 

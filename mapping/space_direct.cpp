@@ -19,8 +19,9 @@ void add_orders(AlgorithmSpace& space, const Space::Grid& tasks, const Axis& wor
   others.push_back({Parameter::policy, {static_cast<std::int64_t>(Policy::staged)}});
   others.push_back(workers);
   add_launches(others, target);
-  space.grids = {std::move(interleaved), std::move(others)};
-  space.constraints.push_back(launch_fits_order(target));
+  if (space.grids.empty()) space.constraints.push_back(launch_fits_order(target));
+  space.grids.push_back(std::move(interleaved));
+  space.grids.push_back(std::move(others));
 }
 
 std::uint64_t places_of(const ConvProblem& problem, std::int64_t cols) {
@@ -47,10 +48,13 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
   // Where tasks load the operands or copy them, a step is that of either.
   const std::uint64_t step =
       place_step(operands_in_tensor(problem) || operands_can_be_copied(problem));
+  const auto rounds_in_place = [](const Configuration& c) {
+    return c.get(Parameter::arithmetic) == static_cast<std::int64_t>(Arithmetic::tf32);
+  };
   return {
       rule(Parameter::gemm_filters,
-           [=](std::int64_t filters, const Configuration&) {
-             const bool in_place = operands_in_tensor(problem);
+           [=](std::int64_t filters, const Configuration& c) {
+             const bool in_place = operands_in_tensor(problem) || rounds_in_place(c);
              return filters == 4 || (filters == 8 && !in_place) ||
                             (filters < (in_place ? 4 : 8) && filters == filter_blocks)
                         ? std::string()
@@ -71,6 +75,7 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
                                    c.get(Parameter::gemm_filters) <= kFilterBlocksInPlace;
              const bool copies = window == 1 && cols == problem.q();
              const Operands operands = operands_in_tensor(problem) ? Operands::in_tensor
+                                       : rounds_in_place(c)        ? Operands::in_float_tensor
                                        : converts                  ? Operands::converted
                                        : copies                    ? Operands::in_copy
                                                                    : Operands::loaded;
@@ -136,22 +141,17 @@ AlgorithmSpace fused_winograd_space(const ConvProblem& problem, const Target& ta
   return space;
 }
 
+namespace {
+
 // Stripes as wide as the heuristic's, in one or two more, or half as wide: fewer columns reach less
 // far, and have more gaps. Groups of 1 to 16 tiles of 256 places: more amortise a task's start,
 // fewer even out between the multiprocessors. One task runs on each of these at a time, so there
 // is no choice of workers.
-AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& target,
-                                   const TilingOptions& asked) {
-  AlgorithmSpace space;
+void add_implicit_gemm(AlgorithmSpace& space, const ConvProblem& problem, const Target& target,
+                       Arithmetic arithmetic) {
   TilingOptions options;
   options.algorithm = Algorithm::implicit_gemm;
-  options.precision = asked.precision;
-  options.arithmetic = implicit_gemm_arithmetic(problem, asked);
-  const bool possible =
-      target.backend == Backend::cuda && target.split_f16 && target.multiprocessors != 0 &&
-      problem.layout != Layout::chwn && implicit_gemm_obstacle(problem).empty() &&
-      arithmetic_need(options.algorithm, 0, problem.dtype, options.arithmetic).empty();
-  if (!possible) return space;
+  options.arithmetic = arithmetic;
   const Tiling chosen = make_tiling(problem, options, target);
   options.whole_tensors = true;  // in stages
   const Tiling chosen_in_stages = make_tiling(problem, options, target);
@@ -164,7 +164,7 @@ AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& tar
     insert(cols, tiling.cols_per_group);
     insert(places, tiling.places_per_group);
   }
-  if (!operands_in_tensor(problem)) {
+  if (!are_tensors(operands_of(chosen))) {
     for (const std::uint64_t num : {stripes + 1, stripes + 2, 2 * stripes}) {
       insert(cols, static_cast<std::int64_t>(ceil_div(q, num)));
     }
@@ -174,11 +174,29 @@ AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& tar
                     filters,
                     cols,
                     places};
-  if (has_copies_to_choose(problem, options.arithmetic)) {
-    tasks.push_back({Parameter::window, {0, 1}});
+  if (has_arithmetic_to_choose(problem, arithmetic)) {
+    tasks.push_back({Parameter::arithmetic, {static_cast<std::int64_t>(arithmetic)}});
   }
+  if (has_copies_to_choose(problem, arithmetic)) tasks.push_back({Parameter::window, {0, 1}});
   add_orders(space, tasks,
              {Parameter::workers, {resident_workers(Algorithm::implicit_gemm, target)}}, target);
+}
+
+}  // namespace
+
+AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& target,
+                                   const TilingOptions& asked) {
+  AlgorithmSpace space;
+  const Arithmetic arithmetic = implicit_gemm_arithmetic(problem, asked);
+  const bool possible = target.backend == Backend::cuda && target.split_f16 &&
+                        target.multiprocessors != 0 && problem.layout != Layout::chwn &&
+                        implicit_gemm_obstacle(problem).empty() &&
+                        arithmetic_need(Algorithm::implicit_gemm, 0, problem, arithmetic).empty();
+  if (!possible) return space;
+  add_implicit_gemm(space, problem, target, arithmetic);
+  if (asked.arithmetic == Arithmetic::automatic && has_arithmetic_to_choose(problem, arithmetic)) {
+    add_implicit_gemm(space, problem, target, Arithmetic::tf32);
+  }
   for (Space::Constraint& constraint : implicit_gemm_constraints(problem)) {
     space.constraints.push_back(std::move(constraint));
   }

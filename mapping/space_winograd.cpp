@@ -26,8 +26,7 @@ Arithmetic arithmetic_of(const Configuration& configuration) {
 Axis arithmetic_axis(const ConvProblem& problem, const Target& target, Precision precision) {
   Axis axis{Parameter::arithmetic, {}};
   const auto add = [&](Arithmetic arithmetic) {
-    const bool has_tasks =
-        arithmetic_need(Algorithm::winograd, 4, problem.dtype, arithmetic).empty();
+    const bool has_tasks = arithmetic_need(Algorithm::winograd, 4, problem, arithmetic).empty();
     if (has_tasks) axis.values.push_back(static_cast<std::int64_t>(arithmetic));
   };
   // CUDA's multiply-adds are for floats alone.
@@ -140,10 +139,11 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target,
   space.constraints.push_back(
       {"arithmetic", [problem](const Configuration& c) {
          const auto arithmetic = c.get(Parameter::arithmetic);
-         if (!arithmetic) return std::string();
+         const bool ours = c.get(Parameter::algo) == static_cast<std::int64_t>(Algorithm::winograd);
+         if (!arithmetic || !ours) return std::string();
          const std::int64_t m = c.get(Parameter::tile).value_or(4);
          const std::string need =
-             arithmetic_need(Algorithm::winograd, static_cast<std::uint32_t>(m), problem.dtype,
+             arithmetic_need(Algorithm::winograd, static_cast<std::uint32_t>(m), problem,
                              static_cast<Arithmetic>(*arithmetic));
          return need.empty() ? need
                              : value_text(Parameter::arithmetic, *arithmetic) + " with tile " +

@@ -62,41 +62,56 @@ constexpr std::int32_t tile_step(std::int32_t most_places, bool split) {
 enum class Operands : std::uint8_t {
   loaded,     ///< their threads load it, whatever the tensor, and store it in shared memory
   in_tensor,  ///< 16-bit numbers in NHWC, in whole octets of channels and filters, are operands
-  in_copy,    ///< of floats in NHWC, input tasks make a copy
-  converted   ///< of floats in NHWC, in shared memory, where the copy engine has brought them
+  in_float_tensor,  ///< so are floats in NHWC, which the copy engine rounds to TF32
+  in_copy,          ///< of floats in NHWC, input tasks make a copy
+  converted         ///< of floats in NHWC, in shared memory, where the copy engine has brought them
 };
+
+/// Whether they need nothing made of the tensors.
+constexpr bool are_tensors(Operands operands) {
+  return operands == Operands::in_tensor || operands == Operands::in_float_tensor;
+}
 
 // Operands that the copy engine brings, in place of threads:
 
-/// Whether the tensors are operands.
+/// Whether the tensors are operands of 16 bits.
 bool operands_in_tensor(const ConvProblem& problem);
 /// Whether copies of them can be.
 bool operands_can_be_copied(const ConvProblem& problem);
-/// Whether they can be converted in shared memory: pixels are whole vectors of 16 bytes.
-bool operands_can_be_converted(const ConvProblem& problem);
-/// Whether they can in stripes of so many columns: of these there are few, and the last one does
-/// not lack many.
+/// Whether the copy engine can bring floats: pixels are whole vectors of 16 bytes.
+bool floats_can_be_brought(const ConvProblem& problem);
+/// Whether it can for threads that convert them, in stripes of so many columns: of these there are
+/// few, and the last one does not lack many.
 bool stripes_can_be_converted(const ConvProblem& problem, std::int64_t cols);
 inline constexpr int kMostConvertedStripes = 8;
 /// Places of a tile come in as many, and are at most as many.
 inline constexpr std::int32_t kPlaceStepInPlace = 32;
 /// Outputs of floats take more room; so does converting these.
 constexpr std::int32_t most_places_in_place(Operands operands) {
-  return operands == Operands::in_tensor ? 512 : operands == Operands::in_copy ? 448 : 384;
+  return operands == Operands::in_tensor ? 512 : operands == Operands::converted ? 384 : 448;
 }
-/// Channels of a slab of a tile. The copy engine takes as long for a row of 32 channels as for one
-/// of 64, and narrow tiles have little else to wait for; but floats need the room.
+/// Bytes of a row of operands: a place or a filter, in a slab of channels. The copy engine takes as
+/// long for 64 as for 128, and narrow tiles have little else to wait for; but floats that are to be
+/// converted need the room.
+constexpr int slab_bytes_in_place(std::int32_t tile_places, Operands operands) {
+  return tile_places <= (operands == Operands::converted ? 128 : 256) ? 128 : 64;
+}
+constexpr int operand_bytes(Operands operands) {
+  return operands == Operands::in_float_tensor ? 4 : 2;
+}
+/// Channels of a slab.
 constexpr std::int32_t slab_channels_in_place(std::int32_t tile_places, Operands operands) {
-  return tile_places <= (operands == Operands::converted ? 128 : 256) ? 64 : 32;
+  return slab_bytes_in_place(tile_places, operands) / operand_bytes(operands);
 }
 inline constexpr int kSharedBytesInPlace = 226 * 1024;  ///< of a task
 /// Of these filters have at least so many.
 constexpr int least_filter_bytes_in_place(std::int32_t tile_places, Operands operands) {
   if (operands == Operands::in_tensor) return 64 * 1024;
   constexpr int kFilters = 64, kLeastTaps = 6;  // that are multiplied or waited for
-  const Operands copied = Operands::in_copy;    // with any slabs
-  const int channels = operands == copied ? 64 : slab_channels_in_place(tile_places, operands);
-  return kLeastTaps * kFilters * channels * 2;
+  constexpr int kMostSlabBytes = 128;
+  const bool converts = operands == Operands::converted;
+  return kLeastTaps * kFilters *
+         (converts ? slab_bytes_in_place(tile_places, operands) : kMostSlabBytes);
 }
 /// Floats on their way to where they are converted: pieces of so many places and channels.
 inline constexpr int kPieces = 4, kPiecePlaces = 64, kPieceChannels = 32;
@@ -105,14 +120,14 @@ inline constexpr int kPieceBytes = kPiecePlaces * kPieceChannels * 4;
 /// them one by one. Floats, as outputs and as inputs, leave less room for two stages of input.
 inline constexpr std::int32_t kMostReachInPlace = 456;
 constexpr std::int32_t most_reach_in_place(std::int32_t tile_places, Operands operands) {
-  const std::int32_t slab_channels = slab_channels_in_place(tile_places, operands);
-  if (operands == Operands::in_tensor) return slab_channels == 64 ? 320 : kMostReachInPlace;
+  const int slab_bytes = slab_bytes_in_place(tile_places, operands);
+  if (operands == Operands::in_tensor) return slab_bytes == 128 ? 320 : kMostReachInPlace;
   constexpr std::int32_t kFilters = 64, kOtherBytes = 5 * 1024;
   const std::int32_t bytes = kSharedBytesInPlace -
                              least_filter_bytes_in_place(tile_places, operands) -
                              (operands == Operands::converted ? kPieces * kPieceBytes : 0) -
                              kOtherBytes - tile_places * kFilters * 4;
-  const std::int32_t most = bytes / (2 * slab_channels * 2) - tile_places;
+  const std::int32_t most = bytes / (2 * slab_bytes) - tile_places;
   return most < kMostReachInPlace ? most : kMostReachInPlace;
 }
 /// Places of the tiles that divide a group evenly, with filters of such a reach. Rows one by one

@@ -159,7 +159,7 @@ void derive_opencnn(Tiling& tiling) {
 
 void check_arithmetic(const Tiling& tiling) {
   const DataType dtype = tiling.problem.dtype;
-  std::string must = arithmetic_need(tiling.algorithm, tiling.m, dtype, tiling.arithmetic);
+  std::string must = arithmetic_need(tiling.algorithm, tiling.m, tiling.problem, tiling.arithmetic);
   // Integer points are there to keep integers exact, which 11 bits do not.
   const bool rounds =
       tiling.algorithm == Algorithm::winograd && tiling.arithmetic == Arithmetic::f16;
@@ -272,7 +272,7 @@ bool operands_can_be_copied(const ConvProblem& a) {
   return a.dtype == DataType::f32 && !a.epilogue.residual && has_tensor_maps(a);
 }
 
-bool operands_can_be_converted(const ConvProblem& a) {
+bool floats_can_be_brought(const ConvProblem& a) {
   constexpr std::int64_t kVector = 16 / sizeof(float);
   return operands_can_be_copied(a) && a.c % kVector == 0;
 }
@@ -280,7 +280,7 @@ bool operands_can_be_converted(const ConvProblem& a) {
 bool stripes_can_be_converted(const ConvProblem& a, std::int64_t cols) {
   if (cols <= 0) return false;
   const std::int64_t stripes = ceil_div(a.q(), cols);
-  return operands_can_be_converted(a) && stripes <= kMostConvertedStripes &&
+  return floats_can_be_brought(a) && stripes <= kMostConvertedStripes &&
          stripes * cols - a.q() + a.filter_extent_w() <= kMostCorner;
 }
 
@@ -292,12 +292,18 @@ std::int32_t output_cols_in_place(const ConvProblem& problem, std::int32_t strip
   return cols;
 }
 
+bool has_arithmetic_to_choose(const ConvProblem& problem, Arithmetic arithmetic) {
+  return floats_can_be_brought(problem) &&
+         (arithmetic == Arithmetic::f16 || arithmetic == Arithmetic::tf32);
+}
+
 bool has_copies_to_choose(const ConvProblem& problem, Arithmetic arithmetic) {
   return operands_can_be_copied(problem) && arithmetic == Arithmetic::f16;
 }
 
 Operands operands_of(const Tiling& tiling) {
   if (operands_in_tensor(tiling.problem)) return Operands::in_tensor;
+  if (tiling.arithmetic == Arithmetic::tf32) return Operands::in_float_tensor;
   if (has_input_tasks(tiling)) return Operands::in_copy;
   const bool converts = tiling.arithmetic == Arithmetic::f16 &&
                         tiling.filter_blocks_per_gemm_task <= kFilterBlocksInPlace &&
@@ -323,9 +329,9 @@ std::int32_t tile_places_in_place(std::int64_t places_per_group, std::int32_t re
   constexpr std::int32_t kStep = kPlaceStepInPlace, kMostOfRows = 384;
   // Floats, rather than rows one by one, have narrower tiles, as long as slabs are the same and
   // less input is brought.
-  const std::int32_t least = operands == Operands::in_tensor ? most_places_in_place(operands)
-                             : operands == Operands::in_copy ? 288
-                                                             : 224;
+  const std::int32_t least = operands == Operands::in_tensor   ? most_places_in_place(operands)
+                             : operands == Operands::converted ? 224
+                                                               : 288;
   std::int32_t most = most_places_in_place(operands);
   while (most > least && reach > most_reach_in_place(most, operands)) most -= kStep;
   if (reach > most_reach_in_place(most, operands)) most = kMostOfRows;
@@ -373,8 +379,9 @@ std::string winograd_obstacle(Algorithm algorithm, const ConvProblem& problem) {
   return fast_3x3_obstacle(algorithm, problem);
 }
 
-std::string arithmetic_need(Algorithm algorithm, std::uint32_t m, DataType dtype,
+std::string arithmetic_need(Algorithm algorithm, std::uint32_t m, const ConvProblem& problem,
                             Arithmetic arithmetic) {
+  const DataType dtype = problem.dtype;
   const bool implicit_gemm = algorithm == Algorithm::implicit_gemm;
   const bool multiplies_matrices = implicit_gemm || algorithm == Algorithm::winograd;
   switch (arithmetic) {
@@ -382,6 +389,11 @@ std::string arithmetic_need(Algorithm algorithm, std::uint32_t m, DataType dtype
       if (dtype != DataType::f32) return "f32 tensors";
       if (!multiplies_matrices) return "winograd or implicit_gemm";
       return implicit_gemm || m == 2 || m == 4 ? "" : "m = 2 or 4";
+    case Arithmetic::tf32:
+      if (!implicit_gemm) return "implicit_gemm";
+      return floats_can_be_brought(problem)
+                 ? ""
+                 : "f32 tensors in nhwc, channels in whole fours, no residual";
     case Arithmetic::f16:
       if (!multiplies_matrices) return "winograd or implicit_gemm";
       if (implicit_gemm) return dtype == DataType::bf16 ? "f32 or f16 tensors" : "";
@@ -419,7 +431,7 @@ void count_tiles(Tiling& tiling) {
 }
 
 std::uint32_t count_filter_tasks(const Tiling& tiling) {
-  if (tiling.algorithm == Algorithm::implicit_gemm && operands_in_tensor(tiling.problem)) return 0;
+  if (tiling.algorithm == Algorithm::implicit_gemm && are_tensors(operands_of(tiling))) return 0;
   if (tiling.algorithm == Algorithm::opencnn) {
     return u32(u64(opencnn::num_filter_tasks(tiling.problem)));
   }
@@ -508,6 +520,8 @@ const char* to_string(Arithmetic arithmetic) noexcept {
       return "fma";
     case Arithmetic::split_f16:
       return "split_f16";
+    case Arithmetic::tf32:
+      return "tf32";
     case Arithmetic::f16:
       return "f16";
     case Arithmetic::bf16:

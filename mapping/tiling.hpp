@@ -39,7 +39,7 @@ bool is_winograd(Algorithm algorithm);
 
 /// What would have to be otherwise for `algorithm` to have tasks with this arithmetic ("f32
 /// tensors"); empty when it has. Of the device and of direct convolution it knows nothing.
-std::string arithmetic_need(Algorithm algorithm, std::uint32_t m, DataType dtype,
+std::string arithmetic_need(Algorithm algorithm, std::uint32_t m, const ConvProblem& problem,
                             Arithmetic arithmetic);
 
 /// Whether products may be of numbers that are rounded to FP16: tensors have 16 bits, or the
@@ -108,6 +108,9 @@ std::uint32_t resident_workers(Algorithm algorithm, const Target& target);
 inline bool has_input_tasks(const Tiling& tiling) {
   return tiling.algorithm == Algorithm::implicit_gemm && tiling.channel_blocks_per_input_task != 0;
 }
+/// Whether numbers rounded to TF32 or to FP16 is a choice: of f32 tensors that the copy engine can
+/// bring, if either is permitted.
+bool has_arithmetic_to_choose(const ConvProblem& problem, Arithmetic arithmetic);
 /// Whether it could have them: then only with whole tensors does it.
 bool has_copies_to_choose(const ConvProblem& problem, Arithmetic arithmetic);
 /// How its tasks come by x. Its sizes say so: without input tasks, it is converted in tasks of at

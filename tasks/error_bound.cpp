@@ -75,19 +75,23 @@ ErrorBound rounded_winograd_bound(const Tiling& tiling) {
           sums.worst_element + 34 * few * few * u / unit_roundoff(DataType::f32)};
 }
 
-// Implicit GEMM with one product of numbers that are rounded if they were floats; tensor cores add
-// 16 at a time and cut the sums off.
-ErrorBound one_product_bound(const ConvProblem& problem) {
+// Implicit GEMM with one product of numbers that are rounded to 11 bits, of FP16 or TF32, if they
+// were floats; tensor cores add 16 or, of TF32, 8 at a time and cut the sums off.
+ErrorBound one_product_bound(const Tiling& tiling) {
+  const ConvProblem& problem = tiling.problem;
   const double luck = 1 + 4 / std::sqrt(static_cast<double>(problem.y_size()));
   const double u = problem.dtype == DataType::f32 ? unit_roundoff(DataType::f16) : 0;
-  const double cut = 0x1p-23 * (2 + static_cast<double>(num_terms(problem)) / 16);
+  const double added = tiling.arithmetic == Arithmetic::tf32 ? 8 : 16;
+  const double cut = 0x1p-23 * (2 + static_cast<double>(num_terms(problem)) / added);
   return {std::sqrt(2.0) * u * luck + cut, (2 * u + u * u + cut) / unit_roundoff(DataType::f32)};
 }
 
 ErrorBound sum_bound(const Tiling& tiling) {
-  if (number_bytes(tiling.arithmetic) == sizeof(float)) return fp32_bound(tiling);
+  const bool one_product =
+      tiling.arithmetic != Arithmetic::fma && tiling.arithmetic != Arithmetic::split_f16;
+  if (!one_product) return fp32_bound(tiling);
   return tiling.algorithm == Algorithm::winograd ? rounded_winograd_bound(tiling)
-                                                 : one_product_bound(tiling.problem);
+                                                 : one_product_bound(tiling);
 }
 
 }  // namespace

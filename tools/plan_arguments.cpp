@@ -24,9 +24,8 @@ const Choices<OutputLayout> kOutputLayouts = {
     {"optLDS64", OutputLayout::optLDS64},
 };
 const Choices<Arithmetic> kArithmetics = {
-    {"auto", Arithmetic::automatic},      {"fma", Arithmetic::fma},
-    {"split-f16", Arithmetic::split_f16}, {"f16", Arithmetic::f16},
-    {"bf16", Arithmetic::bf16},
+    {"auto", Arithmetic::automatic}, {"fma", Arithmetic::fma}, {"split-f16", Arithmetic::split_f16},
+    {"tf32", Arithmetic::tf32},      {"f16", Arithmetic::f16}, {"bf16", Arithmetic::bf16},
 };
 const Choices<CudaLaunch> kLaunches = {
     {"auto", CudaLaunch::automatic},
@@ -119,7 +118,7 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
                      "Winograd points: low-error (default) or integer");
   add_choice<Arithmetic>(app, "--arithmetic", tiling.arithmetic, kArithmetics, "NAME",
                          "Products: auto (default), fma, or on tensor cores (CUDA on compute\n"
-                         "capability 9.0) split-f16, f16 or bf16");
+                         "capability 9.0) split-f16, tf32, f16 or bf16");
   add_choice<Precision>(app, "--precision", tiling.precision,
                         {{"f32", Precision::f32},
                          {"tf32", Precision::tf32},

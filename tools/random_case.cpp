@@ -103,7 +103,7 @@ void random_plan(Dice& dice, PlanArguments& plan, const VerifyLimits& limits, bo
   plan.options.num_threads = dice.small(limits.threads);
 }
 
-/// Makes a problem of 16-bit numbers one whose tensors are operands as they are.
+/// Makes a problem one whose tensors the copy engine can bring.
 void take_in_place(ConvProblem& p) {
   constexpr std::int64_t kOctet = 8;
   p.layout = Layout::nhwc;
@@ -133,7 +133,11 @@ void random_cuda_plan(Dice& dice, VerifyCase& item, const VerifyLimits& limits, 
     item.problem.dtype = dice.one_of({DataType::f32, DataType::f32, DataType::f16, DataType::bf16});
     options.tiling.precision = dice.one_of({Precision::f32, Precision::tf32});
     if (item.problem.layout == Layout::chwn) item.problem.layout = Layout::nhwc;
-    if (item.problem.dtype != DataType::f32 && dice.chance(60)) take_in_place(item.problem);
+    const bool floats = item.problem.dtype == DataType::f32;
+    if (dice.chance(floats ? 40 : 60)) take_in_place(item.problem);
+    if (floats_can_be_brought(item.problem) && dice.chance(40)) {
+      options.tiling.arithmetic = Arithmetic::tf32;
+    }
   }
   // V and U of whole numbers are not exact in the 11 bits of FP16.
   const bool rounds =

@@ -51,6 +51,8 @@ enum class Arithmetic : std::uint8_t {
   fma,        ///< FP32 multiply-adds
   split_f16,  ///< pairs of scaled FP16 numbers, three products of them; f32 tensors, implicit
               ///< GEMM or Winograd with m = 2 or 4
+  tf32,       ///< f32 tensors rounded to TF32, one product; implicit GEMM in NHWC with C % 4 = 0
+              ///< and without residual
   f16,        ///< FP16 numbers, one product. Implicit GEMM: of f16 tensors as they are, of f32
               ///< tensors scaled and rounded to the 11 bits that TF32 has, too. Winograd with
               ///< m = 4: V and U scaled and rounded once, of f32, f16 and bf16 tensors

@@ -297,14 +297,19 @@ class CudaExecutor final : public Executor {
                  ? const_cast<float*>(static_cast<const float*>(tensors.prepared_filters))
                  : at(layout_.u);
     if (kernels_.reads_pixels) {
-      const bool stored = operands_ == Operands::in_tensor;
+      const bool stored = are_tensors(operands_);
       const void* const w =
           tensors.prepared_filters != nullptr ? tensors.prepared_filters : tensors.w;
       const bool converted = operands_ == Operands::converted;
+      const Elements elements = operands_ == Operands::in_float_tensor
+                                    ? Elements::f32_rounded_to_tf32
+                                : stored ? elements_of(problem_)
+                                         : Elements::f16;
       // Copies have whole slabs of channels.
-      const Pixels pixels = operands_ == Operands::in_copy
-                                ? Pixels{args.v, args.c_padded, false}
-                                : Pixels{tensors.x, problem_.c, converted};
+      const Pixels pixels =
+          operands_ == Operands::in_copy
+              ? Pixels{args.v, args.c_padded, elements}
+              : Pixels{tensors.x, problem_.c, converted ? Elements::f32 : elements};
       const int places = converted ? kPiecePlaces : args.tile_places + args.reach_at_once;
       for (int stripe = 0; stripe * args.stripes.cols < args.q; ++stripe) {
         args.x_tensors[stripe] =
@@ -313,13 +318,13 @@ class CudaExecutor final : public Executor {
       }
       args.w_tensor =
           filter_tensor(problem_, stored ? w : args.u, stored ? problem_.c : args.c_padded,
-                        args.slab_channels, args.gemm_filters);
+                        elements, args.slab_channels, args.gemm_filters);
       // Outputs of 16 bits come in whole octets; of floats only some y can be stored by vectors.
       constexpr std::int64_t kVectorFloats = 4;
       const bool has_vectors =
           problem_.k % kVectorFloats == 0 &&
           reinterpret_cast<std::uintptr_t>(tensors.y) % (kVectorFloats * sizeof(float)) == 0;
-      if (stored || has_vectors) {
+      if (problem_.dtype != DataType::f32 || has_vectors) {
         args.y_tensor = output_tensor(problem_, tensors.y, args.output_cols);
       } else {
         args.output_cols = 0;

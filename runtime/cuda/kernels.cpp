@@ -18,6 +18,8 @@ KernelSet kernels_for(const Tiling& tiling) {
       case Operands::in_tensor:
         return dtype == DataType::f16 ? implicit_gemm_f16_in_place_kernels(tiling)
                                       : implicit_gemm_bf16_in_place_kernels(tiling);
+      case Operands::in_float_tensor:
+        return implicit_gemm_tf32_in_place_kernels(tiling);
       case Operands::in_copy:
         return implicit_gemm_rounded_in_place_kernels(tiling);
       case Operands::converted:

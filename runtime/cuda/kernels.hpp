@@ -62,6 +62,7 @@ KernelSet implicit_gemm_bf16_nchw_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_bf16_nhwc_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_f16_in_place_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_bf16_in_place_kernels(const Tiling& tiling);
+KernelSet implicit_gemm_tf32_in_place_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_rounded_in_place_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_converted_in_place_kernels(const Tiling& tiling);
 KernelSet opencnn_nchw_kernels(const Tiling& tiling);

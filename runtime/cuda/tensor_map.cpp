@@ -13,8 +13,6 @@
 namespace megaconv::cuda {
 namespace {
 
-constexpr cuuint64_t kNumberBytes = 2;  // of an operand
-
 // A function of the driver, which this library is not linked to.
 template <class Function>
 Function driver_function(const char* name) {
@@ -33,9 +31,21 @@ Function driver_function(const char* name) {
   return reinterpret_cast<Function>(function);
 }
 
-CUtensorMapDataType operand_type(const ConvProblem& problem) {
-  return problem.dtype == DataType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                         : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+CUtensorMapDataType type_of(Elements elements) {
+  switch (elements) {
+    case Elements::f16:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case Elements::bf16:
+      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case Elements::f32_rounded_to_tf32:
+      return CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+    default:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  }
+}
+
+cuuint64_t bytes_of(Elements elements) {
+  return elements == Elements::f16 || elements == Elements::bf16 ? 2 : 4;
 }
 
 // Of rows of so many bytes.
@@ -63,7 +73,7 @@ void check_whole_octets(const char* name, const void* address) {
 
 // Boxes of a tensor. Strides in bytes, of the second dimension on.
 template <cuuint32_t kRank>
-CUtensorMap tiled_tensor(const char* name, CUtensorMapDataType type, const void* address,
+CUtensorMap tiled_tensor(const char* name, Elements elements, const void* address,
                          const std::array<cuuint64_t, kRank>& sizes,
                          const std::array<cuuint64_t, kRank - 1>& strides,
                          const std::array<cuuint32_t, kRank>& box, CUtensorMapSwizzle swizzle) {
@@ -73,14 +83,20 @@ CUtensorMap tiled_tensor(const char* name, CUtensorMapDataType type, const void*
   std::array<cuuint32_t, kRank> steps;
   steps.fill(1);
   CUtensorMap map{};
-  check_made(encode(&map, type, kRank, const_cast<void*>(address), sizes.data(), strides.data(),
-                    box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+  check_made(encode(&map, type_of(elements), kRank, const_cast<void*>(address), sizes.data(),
+                    strides.data(), box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+                    swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
              name);
   return map;
 }
 
 }  // namespace
+
+Elements elements_of(const ConvProblem& p) {
+  return p.dtype == DataType::f16    ? Elements::f16
+         : p.dtype == DataType::bf16 ? Elements::bf16
+                                     : Elements::f32;
+}
 
 CUtensorMap pixel_tensor(const ConvProblem& p, const Pixels& pixels, const Stripes& stripes,
                          int stripe, int slab_channels, int places) {
@@ -88,7 +104,7 @@ CUtensorMap pixel_tensor(const ConvProblem& p, const Pixels& pixels, const Strip
   static const auto encode =
       driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
   constexpr cuuint32_t kRank = 4;
-  const cuuint64_t bytes = pixels.floats ? sizeof(float) : kNumberBytes;
+  const cuuint64_t bytes = bytes_of(pixels.elements);
   const cuuint64_t pixel_bytes = u64(pixels.channels) * bytes;
   const cuuint64_t row_bytes = pixel_bytes * u64(p.w);
   // The columns that there are of the stripe's, padding included.
@@ -104,34 +120,32 @@ CUtensorMap pixel_tensor(const ConvProblem& p, const Pixels& pixels, const Strip
   const int upper[] = {static_cast<int>(end - end_col), 0};
   const cuuint32_t steps[kRank] = {1, 1, 1, 1};
   CUtensorMap map{};
-  const CUtensorMapDataType type =
-      pixels.floats ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : operand_type(p);
   const auto* const x = static_cast<const std::byte*>(pixels.x) + u64(first_col) * pixel_bytes;
-  check_made(encode(&map, type, kRank, const_cast<std::byte*>(x), sizes, strides, lower, upper,
-                    static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(places), steps,
-                    CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(u64(slab_channels) * bytes),
-                    CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-             "x");
+  check_made(
+      encode(&map, type_of(pixels.elements), kRank, const_cast<std::byte*>(x), sizes, strides,
+             lower, upper, static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(places),
+             steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(u64(slab_channels) * bytes),
+             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+      "x");
   return map;
 }
 
 CUtensorMap filter_tensor(const ConvProblem& p, const void* w, std::int64_t tap_numbers,
-                          int slab_channels, int filters) {
-  const cuuint64_t tap_bytes = u64(tap_numbers) * kNumberBytes;
+                          Elements elements, int slab_channels, int filters) {
+  const cuuint64_t tap_bytes = u64(tap_numbers) * bytes_of(elements);
   return tiled_tensor<3>(
-      "w", operand_type(p), w, {u64(tap_numbers), u64(p.k), u64(p.r * p.s)},
+      "w", elements, w, {u64(tap_numbers), u64(p.k), u64(p.r * p.s)},
       {tap_bytes * u64(p.r * p.s), tap_bytes},
       {static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(filters), 1},
-      swizzle_of(u64(slab_channels) * kNumberBytes));
+      swizzle_of(u64(slab_channels) * bytes_of(elements)));
 }
 
 CUtensorMap output_tensor(const ConvProblem& p, const void* y, int cols) {
   constexpr cuuint32_t kRowBytes = 128;
-  const bool floats = p.dtype == DataType::f32;
-  const cuuint32_t bytes = floats ? sizeof(float) : kNumberBytes;
+  const Elements elements = elements_of(p);
+  const auto bytes = static_cast<cuuint32_t>(bytes_of(elements));
   const cuuint64_t pixel_bytes = u64(p.k) * bytes, row_bytes = pixel_bytes * u64(p.q());
-  return tiled_tensor<4>("y", floats ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : operand_type(p), y,
-                         {u64(p.k), u64(p.q()), u64(p.p()), u64(p.n)},
+  return tiled_tensor<4>("y", elements, y, {u64(p.k), u64(p.q()), u64(p.p()), u64(p.n)},
                          {pixel_bytes, row_bytes, row_bytes * u64(p.p())},
                          {kRowBytes / bytes, static_cast<cuuint32_t>(cols), 1, 1},
                          CU_TENSOR_MAP_SWIZZLE_128B);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implicit GEMM (implicit_gemm.cuh) in NHWC on operands that the copy engine brings. They lie in
 // global memory as matrix instructions multiply them, 16-bit tensors themselves or copies of float
-// tensors (operand_rows.cuh), so that no thread touches an element; or x is floats, which it brings
-// piece by piece for threads to convert from one place of shared memory to another.
+// tensors (operand_rows.cuh), or are floats that it rounds to TF32 on their way, so that no thread
+// touches an element; or x is floats, which it brings piece by piece for threads to convert from
+// one place of shared memory to another.
 //
 // It walks through the pixels of x in the order of places, gaps included, for which it writes zeros
 // (tensor maps of kind im2col; runtime/cuda/tensor_map.hpp makes them). A slab of channels
@@ -38,7 +39,7 @@ template <class Numbers, Operands kOperands>
 struct ImplicitGemmInPlaceTask {
   using Number = typename Numbers::Number;
   using Stored = typename Numbers::Stored;
-  static_assert(!Numbers::kSplit);
+  static_assert(!Numbers::kSplit && sizeof(Number) == operand_bytes(kOperands));
   static constexpr bool kFloats = std::is_same_v<Stored, float>;
   static_assert(kFloats == (kOperands != Operands::in_tensor));
   static constexpr bool kConverts = kOperands == Operands::converted;
@@ -497,8 +498,7 @@ struct ImplicitGemmInPlaceTask {
         oldest_tap = 0;
       }
     };
-    constexpr int kRowBytes =
-        slab_channels_in_place(2 * kWidth, kOperands) * static_cast<int>(sizeof(Number));
+    constexpr int kRowBytes = slab_bytes_in_place(2 * kWidth, kOperands);
     TapOffsets offsets(a, kRowBytes);
     const bool leads = course.has_lead && first_place == 0;
     const bool follows = course.has_lead && first_place != 0;
@@ -518,7 +518,7 @@ struct ImplicitGemmInPlaceTask {
         filter.advance(shared.filter_stages);
         wgmma_fence();
 #pragma unroll
-        for (int channels = 0; channels < kRowBytes; channels += 16 * sizeof(Number)) {
+        for (int channels = 0; channels < kRowBytes; channels += kWgmmaRowBytes) {
           wgmma<kWidth, Number>(sums, advance(u, channels), advance(x, channels));
         }
         wgmma_commit();

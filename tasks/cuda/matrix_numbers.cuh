@@ -7,9 +7,11 @@
 //   split      float         16 channels: high, low halves   high high, high low, low high
 //   rounded    float         32 channels, FP16               both halves of the channels
 //   stored     FP16, BF16    32 channels, as they are        both halves of the channels
+//   stored     float         16 channels, TF32               both halves of the channels
 //
 // Floats are multiplied by a power of two first, which moves them to where FP16 has all its bits
-// (split_f16.cuh). Split numbers are as good as FP32; rounded ones have the 11 bits of TF32.
+// (split_f16.cuh), but not where they become TF32, which has their range. Split numbers are as good
+// as FP32; rounded ones have the 11 bits of TF32.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -39,7 +41,7 @@ struct StoredNumbers {
   using Stored = Type;
   using Number = Type;
   static constexpr bool kSplit = false, kScaled = false;
-  static constexpr int kDepth = 32;
+  static constexpr int kDepth = 64 / static_cast<int>(sizeof(Type));
 };
 
 }  // namespace megaconv::cuda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hopper's warpgroup matrix instruction, as far as it is used here: FP16 or BF16 operands in shared
-// memory, FP32 sums in registers (PTX ISA, "Asynchronous warpgroup level matrix instructions").
-// libcu++ has no wrappers for it. sm_90a only.
+// Hopper's warpgroup matrix instruction, as far as it is used here: FP16, BF16 or TF32 operands in
+// shared memory, FP32 sums in registers (PTX ISA, "Asynchronous warpgroup level matrix
+// instructions"). libcu++ has no wrappers for it. sm_90a only.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -22,9 +22,12 @@ __device__ inline std::uint64_t wgmma_operand(const void* start, int channel_str
          field(static_cast<std::uint64_t>(channel_stride)) << 16 | field(kRowStride) << 32;
 }
 
-/// Descriptor of an operand in rows of 64 or 128 bytes (32 or 64 channels), whose octets the copy
-/// engine has permuted (CU_TENSOR_MAP_SWIZZLE_64B, 128B): any row of a swizzled tensor in shared
-/// memory, since the permutation is one of addresses. The next 16 channels are 32 bytes further on.
+/// What an instruction takes of a row: 16 channels of 16 bits, 8 of TF32.
+inline constexpr int kWgmmaRowBytes = 32;
+
+/// Descriptor of an operand in rows of 64 or 128 bytes, of which the copy engine has permuted 16 at
+/// a time (CU_TENSOR_MAP_SWIZZLE_64B, 128B): any row of a swizzled tensor in shared memory, since
+/// the permutation is one of addresses. The next channels are kWgmmaRowBytes further on.
 template <int kRowBytes>
 __device__ inline std::uint64_t wgmma_swizzled_operand(const void* start) {
   static_assert(kRowBytes == 64 || kRowBytes == 128);
@@ -117,29 +120,33 @@ __device__ inline void decrease_registers() {
 #define MEGACONV_SUMS_120(d) MEGACONV_SUMS_112(d), MEGACONV_SUMS(d, 112)
 #define MEGACONV_NUMBERS_128 MEGACONV_NUMBERS_120 ", %120, %121, %122, %123, %124, %125, %126, %127"
 #define MEGACONV_SUMS_128(d) MEGACONV_SUMS_120(d), MEGACONV_SUMS(d, 120)
-// The instruction of kN columns for either type. A type's name cannot be an operand of asm.
-#define MEGACONV_WGMMA_OF(type, n, count, a_number, b_number, keep_number)                      \
-  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, " keep_number                                  \
-               ", 0;\n"                                                                         \
-               "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type                  \
-               " {" MEGACONV_NUMBERS_##count "}, " a_number ", " b_number ", p, 1, 1, 0, 0;\n}" \
-               : MEGACONV_SUMS_##count(d)                                                       \
+// The instruction of kN columns for each type, whose name cannot be an operand of asm; those of 16
+// bits could be transposed.
+#define MEGACONV_WGMMA_OF(type, n, count, a_number, b_number, keep_number, transposed)   \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, " keep_number                           \
+               ", 0;\n"                                                                  \
+               "wgmma.mma_async.sync.aligned.m64n" #n type " {" MEGACONV_NUMBERS_##count \
+               "}, " a_number ", " b_number ", p, 1, 1" transposed ";\n}"                \
+               : MEGACONV_SUMS_##count(d)                                                \
                : "l"(a), "l"(b), "r"(keep))
-#define MEGACONV_WGMMA(n, count, a_number, b_number, keep_number)         \
-  if constexpr (kN == n && kHalf) {                                       \
-    MEGACONV_WGMMA_OF("f16", n, count, a_number, b_number, keep_number);  \
-  } else if constexpr (kN == n) {                                         \
-    MEGACONV_WGMMA_OF("bf16", n, count, a_number, b_number, keep_number); \
+#define MEGACONV_WGMMA(n, count, a_number, b_number, keep_number)                                \
+  if constexpr (kN == n && std::is_same_v<Number, __half>) {                                     \
+    MEGACONV_WGMMA_OF("k16.f32.f16.f16", n, count, a_number, b_number, keep_number, ", 0, 0");   \
+  } else if constexpr (kN == n && std::is_same_v<Number, __nv_bfloat16>) {                       \
+    MEGACONV_WGMMA_OF("k16.f32.bf16.bf16", n, count, a_number, b_number, keep_number, ", 0, 0"); \
+  } else if constexpr (kN == n) {                                                                \
+    MEGACONV_WGMMA_OF("k8.f32.tf32.tf32", n, count, a_number, b_number, keep_number, "");        \
   }
 
-/// d += a b, or d = a b if what was in d is not to be kept: 64 rows x kN columns, 16 channels, of
-/// Number (__half or __nv_bfloat16). Row of d[i] in the warpgroup: warp * 16 + lane / 4 + i / 2 % 2
+/// d += a b, or d = a b if what was in d is not to be kept: 64 rows x kN columns, kWgmmaRowBytes of
+/// Number (__half, __nv_bfloat16, or float, of which TF32's bits are taken). Row of d[i] in the
+/// warpgroup: warp * 16 + lane / 4 + i / 2 % 2
 /// * 8; column: i / 4 * 8 + lane % 4 * 2 + i % 2.
 template <int kN, class Number = __half>
 __device__ inline void wgmma(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, int keep = 1) {
   static_assert(kN > 0 && kN <= 256 && (kN % 16 == 0 || (kN % 8 == 0 && kN > 64 && kN < 128)));
-  constexpr bool kHalf = std::is_same_v<Number, __half>;
-  static_assert(kHalf || std::is_same_v<Number, __nv_bfloat16>);
+  static_assert(std::is_same_v<Number, __half> || std::is_same_v<Number, __nv_bfloat16> ||
+                std::is_same_v<Number, float>);
   MEGACONV_WGMMA(16, 8, "%8", "%9", "%10")
   MEGACONV_WGMMA(32, 16, "%16", "%17", "%18")
   MEGACONV_WGMMA(48, 24, "%24", "%25", "%26")

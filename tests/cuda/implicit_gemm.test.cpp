@@ -111,8 +111,8 @@ void check_magnitude(const std::string& text, int exponent, double most_l2, Plan
 // The ways to come by operands that floats can take in place.
 std::vector<Operands> ways_of_floats(const ConvProblem& problem) {
   if (!operands_can_be_copied(problem) || !implicit_gemm_obstacle(problem).empty()) return {};
-  if (!operands_can_be_converted(problem)) return {Operands::in_copy};
-  return {Operands::in_copy, Operands::converted};
+  if (!floats_can_be_brought(problem)) return {Operands::in_copy};
+  return {Operands::in_copy, Operands::converted, Operands::in_float_tensor};
 }
 
 // A plan that comes by its operands in this way, in so many stripes, which the heuristic might not
@@ -124,6 +124,7 @@ Plan in_place(const ConvProblem& problem, Operands operands, CudaLaunch launch,
   options.tiling.precision = Precision::tf32;
   options.tiling.filters = filters;
   Tiling tiling = Plan::create(problem, options).lowering().graph.tiling;
+  tiling.arithmetic = operands == Operands::in_float_tensor ? Arithmetic::tf32 : Arithmetic::f16;
   tiling.channel_blocks_per_input_task = operands == Operands::in_copy ? kMostBlocksOfInputTask : 0;
   tiling.filter_blocks_per_gemm_task = std::min(kFilterBlocksInPlace, tiling.filter_blocks());
   tiling.cols_per_group = static_cast<std::uint32_t>((problem.q() + stripes - 1) / stripes);
@@ -291,22 +292,22 @@ TEST_CASE("cuda: implicit GEMM of floats in place stores outputs that are aligne
   }
 }
 
-TEST_CASE(
-    "cuda: implicit GEMM that converts floats in place refuses x that is aligned to floats "
-    "alone") {
+TEST_CASE("cuda: implicit GEMM refuses floats to bring that are aligned to floats alone") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
-  const Plan plan =
-      in_place(parse_problem("n1c8h8k8+nhwc"), Operands::converted, CudaLaunch::staged, 96);
-  const DeviceBuffer x(4096), w(4096), y(4096), workspace(plan.workspace_bytes());
-  Tensors tensors;
-  tensors.x = static_cast<const float*>(x.get()) + 1, tensors.w = w.get(), tensors.y = y.get();
-  CHECK_THROWS_WITH(plan.execute(tensors, workspace.get(), workspace.bytes()),
-                    ContainsSubstring("x: its address is 4 bytes past a multiple of 16"));
+  for (const Operands operands : {Operands::converted, Operands::in_float_tensor}) {
+    const Plan plan = in_place(parse_problem("n1c8h8k8+nhwc"), operands, CudaLaunch::staged, 96);
+    const DeviceBuffer x(4096), w(4096), y(4096), workspace(plan.workspace_bytes());
+    Tensors tensors;
+    tensors.x = static_cast<const float*>(x.get()) + 1, tensors.w = w.get(), tensors.y = y.get();
+    CHECK_THROWS_WITH(plan.execute(tensors, workspace.get(), workspace.bytes()),
+                      ContainsSubstring("x: its address is 4 bytes past a multiple of 16"));
+  }
 }
 
 TEST_CASE("cuda: implicit GEMM of floats in place is as accurate at any magnitude, and keeps NaN") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
-  for (const Operands operands : {Operands::in_copy, Operands::converted}) {
+  for (const Operands operands :
+       {Operands::in_copy, Operands::converted, Operands::in_float_tensor}) {
     CAPTURE(static_cast<int>(operands));
     for (const int exponent : {-100, -60, -20, -10, -6, 0, 5, 7, 8, 9, 10, 40, 90}) {
       check_magnitude("n2c72h21w18k140+nhwc", exponent, 2 * 0x1p-11,
@@ -390,7 +391,7 @@ TEST_CASE("cuda: implicit GEMM is exact on integers with tiles of any width", "[
     IntegerLayer of(text);
     for (const Precision precision : {Precision::f32, Precision::tf32}) {
       // Then x may be converted, in tiles of other widths.
-      if (precision == Precision::tf32 && operands_can_be_converted(of.problem)) continue;
+      if (precision == Precision::tf32 && floats_can_be_brought(of.problem)) continue;
       PlanOptions options = implicit_gemm(CudaLaunch::staged);
       options.tiling.precision = precision;
       options.tiling.cols_per_group = 5;  // copies of x, which other tasks multiply, are whole

@@ -194,6 +194,38 @@ TEST_CASE("At the precision of TF32 tasks of implicit GEMM convert x where filte
   }
 }
 
+TEST_CASE(
+    "At the precision of TF32 small problems in NHWC are read in place, without a workspace") {
+  TilingOptions options;
+  options.precision = Precision::tf32;
+  for (const bool whole : {false, true}) {
+    options.whole_tensors = whole;
+    for (const char* text : {"n64c192h14k48+nhwc", "n1c64h56k64+nhwc", "n1c64h224k64+nhwc"}) {
+      const Tiling tiling = tiling_of(text, options);
+      CAPTURE(text, whole, to_string(tiling));
+      REQUIRE(tiling.arithmetic == Arithmetic::tf32);
+      CHECK(operands_of(tiling) == Operands::in_float_tensor);
+      CHECK(count_filter_tasks(tiling) == 0);
+      CHECK(tiling.cols_per_group == tiling.problem.q());
+      const TaskGraph graph = build_graph(tiling);
+      const Lowering lowering{graph, make_mapping(graph, {})};
+      CHECK_FALSE(validate(graph, lowering.mapping));
+      CHECK(import_mapping(export_mapping(lowering)).graph.tiling == tiling);
+    }
+  }
+  // Whoever names the arithmetic gets it, or hears what it needs.
+  options.arithmetic = Arithmetic::tf32;
+  CHECK(tiling_of("n64c256h56k256+nhwc", options).arithmetic == Arithmetic::tf32);
+  for (const char* text :
+       {"n64c64h56k64", "n64c66h56k64+nhwc", "n64c64h56k64+nhwc+residual", "c64h56k64+nhwc+f16"}) {
+    CAPTURE(text);
+    CHECK_THROWS_WITH(tiling_of(text, options),
+                      ContainsSubstring("must be f32 tensors in nhwc, channels in whole fours"));
+  }
+  options.arithmetic = Arithmetic::f16;
+  CHECK(tiling_of("n64c192h14k48+nhwc", options).arithmetic == Arithmetic::f16);
+}
+
 TEST_CASE("Stripes of converted operands are few, and stored in boxes that divide them") {
   const ConvProblem problem = parse_problem("n2c64h30w250k64+nhwc");
   CHECK(stripes_can_be_converted(problem, 250));
@@ -210,6 +242,7 @@ TEST_CASE("Stripes of converted operands are few, and stored in boxes that divid
 TEST_CASE("Implicit GEMM refuses copies of operands that it has no tasks for") {
   TilingOptions options;
   options.precision = Precision::tf32;
+  options.arithmetic = Arithmetic::f16;
   const auto derive = [&](const char* text, std::uint32_t blocks) {
     Tiling tiling = tiling_of(text, options);
     tiling.channel_blocks_per_input_task = blocks;
@@ -219,7 +252,7 @@ TEST_CASE("Implicit GEMM refuses copies of operands that it has no tasks for") {
                     ContainsSubstring("channel_blocks_per_input_task = 5: must be at most 4"));
   CHECK_THROWS_WITH(derive("n4c64h28k64", 4),
                     ContainsSubstring("channel_blocks_per_input_task = 4: must be 0 for n4c64"));
-  options.precision = Precision::f32;
+  options.arithmetic = Arithmetic::split_f16;
   CHECK_THROWS_WITH(derive("n4c64h28k64+nhwc", 4), ContainsSubstring("with arithmetic split_f16"));
 }
 
@@ -257,7 +290,8 @@ TEST_CASE("All policies order copies of operands before the direct tasks that re
 }
 
 TEST_CASE("Tiles of tensors in place share a group evenly, in whole steps") {
-  for (const Operands operands : {Operands::in_tensor, Operands::in_copy, Operands::converted}) {
+  for (const Operands operands :
+       {Operands::in_tensor, Operands::in_float_tensor, Operands::in_copy, Operands::converted}) {
     const std::int64_t most = most_places_in_place(operands);
     for (std::int64_t places = 1; places <= 3000; ++places) {
       const std::int64_t tile = tile_places_in_place(places, 30, operands);
@@ -273,9 +307,10 @@ TEST_CASE("Tiles of tensors in place share a group evenly, in whole steps") {
 }
 
 TEST_CASE("Tiles of floats are as wide as their outputs and input leave room for") {
-  for (const Operands operands : {Operands::in_copy, Operands::converted}) {
+  for (const Operands operands :
+       {Operands::in_float_tensor, Operands::in_copy, Operands::converted}) {
     const auto bytes = [operands](std::int32_t places, std::int32_t reach) {
-      const int row_bytes = 2 * slab_channels_in_place(places, operands);
+      const int row_bytes = slab_bytes_in_place(places, operands);
       const int pieces = operands == Operands::converted ? kPieces * kPieceBytes : 0;
       return places * 64 * 4 + 2 * (places + reach) * row_bytes + pieces +
              least_filter_bytes_in_place(places, operands);
