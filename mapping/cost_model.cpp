@@ -107,7 +107,8 @@ class Model {
                 4 * (halo * channels + filters * taps + pixels * filters),
                 share_in_cache(4 * halo * channels + 4 * filters * taps));
     } else if (tiling_.algorithm == Algorithm::implicit_gemm) {
-      return (implicit_gemm_us(tiling_, target_) + (one_kernel_ ? kOneKernelUs : 0)) / 1000;
+      const double us = implicit_gemm_us(tiling_, target_, !one_kernel_);
+      return (us + (one_kernel_ ? kOneKernelUs : 0)) / 1000;
     } else {
       add_stage(std::uint64_t{tiling_.num_groups} * tiling_.gemm_tasks,
                 2.0 * 32 * 64 * 16 * channels / rates_.flops_per_us, 4.0 * 64 * 16 * channels, 1);

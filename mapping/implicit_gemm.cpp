@@ -42,10 +42,12 @@ constexpr double kFloatChunkUs = 2.6, kLeastFloatChunkUs = 0.56, kFloatChunkOfRo
 // Copies of operands: their stage's start, and what it reads and writes in a microsecond.
 constexpr double kCopyUs = 5, kCopyBytesPerUs = 3.5e6;
 // Operands converted in shared memory: microseconds of 16 channels of a place under nine taps, of
-// 16 channels of a place of x that is brought for it, and of a tile at least; of a tile's start and
-// outputs, with all columns or in stripes that end amid rows; and of a run.
-constexpr double kConvertedPlaceUs = 1.7e-3, kConversionUs = 2.0e-3, kLeastConvertedUs = 0.4;
-constexpr double kConvertedRestUs = 1, kStripeRestUs = 1.5, kLaunchConvertedUs = 11;
+// 16 channels of a place of x that is brought for it, or of all places where two blocks of a
+// cluster share that out, and of a tile at least; of a tile's start and outputs, with all columns
+// or in stripes that end amid rows; and of a run.
+constexpr double kConvertedPlaceUs = 1.7e-3, kConversionUs = 2.0e-3, kSharedConversionUs = 0.53;
+constexpr double kLeastConvertedUs = 0.4;
+constexpr double kConvertedRestUs = 1.7, kStripeRestUs = 2, kLaunchConvertedUs = 11;
 // What loading operands takes beside what is estimated, where they could be converted.
 constexpr double kLoadedMore = 1.15;
 // Below this, most of a step of 16 channels is zero.
@@ -89,13 +91,13 @@ double num_chunks(const ConvProblem& problem) {
   return static_cast<double>(blocks * u64(problem.r * problem.s)) / 9;
 }
 
-// Microseconds of a run of so many waves of tasks, of so many places each.
-double in_place_us(const Tiling& tiling, std::uint64_t places, double waves) {
+// Microseconds of a run of so many waves of tasks, of so many places each, in stages or not.
+double in_place_us(const Tiling& tiling, std::uint64_t places, double waves, bool staged) {
   const ConvProblem& problem = tiling.problem;
   const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(tiling.cols_per_group));
   const Operands operands = operands_of(tiling);
   const std::int32_t tile_places =
-      tile_places_in_place(static_cast<std::int64_t>(places), stripes.reach, operands);
+      tile_places_in_place(static_cast<std::int64_t>(places), stripes.reach, operands, problem.c);
   const double width = tile_places;
   const double tiles = std::ceil(static_cast<double>(places) / width);
   double before_us = kLaunchInPlaceUs, rest_us = kRestInPlaceUs;
@@ -115,15 +117,16 @@ double in_place_us(const Tiling& tiling, std::uint64_t places, double waves) {
     const double inputs = all_rows ? width + stripes.reach : static_cast<double>(problem.r) * width;
     const double taps = static_cast<double>(problem.r * problem.s) / 9;
     before_us = kLaunchConvertedUs;
-    chunk_us =
-        std::max(kLeastConvertedUs, kConvertedPlaceUs * width + kConversionUs * inputs / taps);
+    const bool shares = staged && cluster_blocks(tiling) > 1;
+    const double conversion_us = shares ? kSharedConversionUs : kConversionUs * inputs / taps;
+    chunk_us = std::max(kLeastConvertedUs, kConvertedPlaceUs * width + conversion_us);
     rest_us = stripes.cols < problem.q() ? kStripeRestUs : kConvertedRestUs;
   }
   return before_us + waves * tiles * (num_chunks(problem) * chunk_us + rest_us) +
          (waves - 1) * kTaskInPlaceUs;
 }
-double run_us(const Tiling& tiling, std::uint64_t places, double waves) {
-  if (operands_of(tiling) != Operands::loaded) return in_place_us(tiling, places, waves);
+double run_us(const Tiling& tiling, std::uint64_t places, double waves, bool staged) {
+  if (operands_of(tiling) != Operands::loaded) return in_place_us(tiling, places, waves, staged);
   const Tile& tile = tile_of(tiling.filter_blocks_per_gemm_task, places, tiling.arithmetic);
   const double width = width_of(tile, places, tiling.arithmetic);
   const double tiles = std::ceil(static_cast<double>(places) / width);
@@ -162,7 +165,8 @@ double cut(Tiling& tiling, Operands operands, const TilingOptions& options, cons
     // neighbouring tiles run at the same time.
     most = kMostTilesInPlace * u64(most_places_in_place(operands));
     if (stripes.reach > kMostReachInPlace) {
-      most = u64(tile_places_in_place(static_cast<std::int64_t>(most), stripes.reach, operands));
+      most = u64(tile_places_in_place(static_cast<std::int64_t>(most), stripes.reach, operands,
+                                      problem.c));
     }
   }
   const std::uint64_t columns = ceil_div(u64(problem.q()), std::uint64_t{tiling.cols_per_group}) *
@@ -171,7 +175,8 @@ double cut(Tiling& tiling, Operands operands, const TilingOptions& options, cons
   double least_us = 0;
   for (std::uint64_t size = 1; size <= std::min(steps, most / step); ++size) {
     const std::uint64_t waves = ceil_div(columns * ceil_div(steps, size), multiprocessors);
-    const double us = run_us(tiling, size * step, static_cast<double>(waves));
+    const double us =
+        run_us(tiling, size * step, static_cast<double>(waves), options.whole_tensors);
     if (size == 1 || us < least_us) {
       least_us = us;
       tiling.places_per_group = u32(size * step);
@@ -312,12 +317,13 @@ ImplicitGemmTile implicit_gemm_tile(std::uint32_t filter_blocks, std::uint64_t p
   return {tile.filter_blocks * Tiling::kLaneBlock, width_of(tile, places, arithmetic)};
 }
 
-double implicit_gemm_us(const Tiling& tiling, const Target& target) {
+double implicit_gemm_us(const Tiling& tiling, const Target& target, bool staged) {
   // Where the last wave has few tasks, these disturb each other less.
   constexpr double kWhole = 0.9;
   const double waves = static_cast<double>(tiling.num_groups) * tiling.gemm_tasks /
                        std::max(1u, target.multiprocessors);
-  return run_us(tiling, tiling.places_per_group, kWhole * std::ceil(waves) + (1 - kWhole) * waves);
+  return run_us(tiling, tiling.places_per_group, kWhole * std::ceil(waves) + (1 - kWhole) * waves,
+                staged);
 }
 
 void choose_implicit_gemm(Tiling& tiling, const TilingOptions& options, const Target& target) {

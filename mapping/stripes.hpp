@@ -113,13 +113,16 @@ constexpr int least_filter_bytes_in_place(std::int32_t tile_places, Operands ope
   return kLeastTaps * kFilters *
          (converts ? slab_bytes_in_place(tile_places, operands) : kMostSlabBytes);
 }
-/// Floats on their way to where they are converted: pieces of so many places and channels.
+/// Floats on their way to where they are converted: pieces of so many places and channels; fewer at
+/// a time where the blocks of a cluster share them out.
 inline constexpr int kPieces = 4, kPiecePlaces = 64, kPieceChannels = 32;
+constexpr int pieces_of(int cluster_blocks) { return cluster_blocks > 1 ? kPieces - 1 : kPieces; }
 inline constexpr int kPieceBytes = kPiecePlaces * kPieceChannels * 4;
 /// Largest reach that a task keeps input for. If all rows of the filters reach further, it takes
-/// them one by one. Floats, as outputs and as inputs, leave less room for two stages of input.
+/// them one by one. Floats, as outputs and as inputs, leave less room for so many stages of input.
 inline constexpr std::int32_t kMostReachInPlace = 456;
-constexpr std::int32_t most_reach_in_place(std::int32_t tile_places, Operands operands) {
+constexpr std::int32_t most_reach_in_place(std::int32_t tile_places, Operands operands,
+                                           int input_stages = 2) {
   const int slab_bytes = slab_bytes_in_place(tile_places, operands);
   if (operands == Operands::in_tensor) return slab_bytes == 128 ? 320 : kMostReachInPlace;
   constexpr std::int32_t kFilters = 64, kOtherBytes = 5 * 1024;
@@ -127,13 +130,14 @@ constexpr std::int32_t most_reach_in_place(std::int32_t tile_places, Operands op
                              least_filter_bytes_in_place(tile_places, operands) -
                              (operands == Operands::converted ? kPieces * kPieceBytes : 0) -
                              kOtherBytes - tile_places * kFilters * 4;
-  const std::int32_t most = bytes / (2 * slab_bytes) - tile_places;
+  const std::int32_t most = bytes / (input_stages * slab_bytes) - tile_places;
   return most < kMostReachInPlace ? most : kMostReachInPlace;
 }
-/// Places of the tiles that divide a group evenly, with filters of such a reach. Rows one by one
-/// are brought more often, for which more of them should be on their way.
+/// Places of the tiles that divide a group evenly, with filters of such a reach and so many
+/// channels. Rows one by one are brought more often, for which more of them should be on their way;
+/// stages of several slabs that are being converted should be three.
 std::int32_t tile_places_in_place(std::int64_t places_per_group, std::int32_t reach,
-                                  Operands operands);
+                                  Operands operands, std::int64_t channels);
 /// Columns of a row of y that the copy engine stores at a time. It cuts at the row's end, but not
 /// where a stripe ends amid a row.
 std::int32_t output_cols_in_place(const ConvProblem& problem, std::int32_t stripe_cols);

@@ -311,6 +311,14 @@ Operands operands_of(const Tiling& tiling) {
   return converts ? Operands::converted : Operands::loaded;
 }
 
+std::uint32_t cluster_blocks(const Tiling& tiling) {
+  const bool converts =
+      tiling.algorithm == Algorithm::implicit_gemm && operands_of(tiling) == Operands::converted;
+  const std::uint32_t tasks =
+      ceil_div(tiling.filter_blocks(), std::max(1u, tiling.filter_blocks_per_gemm_task));
+  return converts && tasks % 2 == 0 ? 2 : 1;
+}
+
 std::uint64_t inputs_before_group(const Tiling& tiling, std::uint32_t group) {
   // What tasks copy is read by several groups; all wait for all.
   const std::uint64_t groups = has_input_tasks(tiling) ? tiling.num_groups : group + 1;
@@ -325,15 +333,25 @@ std::uint64_t input_copy_bytes(const Tiling& tiling) {
 }
 
 std::int32_t tile_places_in_place(std::int64_t places_per_group, std::int32_t reach,
-                                  Operands operands) {
+                                  Operands operands, std::int64_t channels) {
   constexpr std::int32_t kStep = kPlaceStepInPlace, kMostOfRows = 384;
   // Floats, rather than rows one by one, have narrower tiles, as long as slabs are the same and
   // less input is brought.
   const std::int32_t least = operands == Operands::in_tensor   ? most_places_in_place(operands)
                              : operands == Operands::converted ? 224
                                                                : 288;
-  std::int32_t most = most_places_in_place(operands);
-  while (most > least && reach > most_reach_in_place(most, operands)) most -= kStep;
+  const auto widest = [=](int input_stages) {
+    std::int32_t most = most_places_in_place(operands);
+    while (most > least && reach > most_reach_in_place(most, operands, input_stages)) most -= kStep;
+    return most;
+  };
+  const bool converts_slabs =
+      operands == Operands::converted && channels > slab_channels_in_place(least, operands);
+  constexpr int kStagesOfSlabs = 3;
+  std::int32_t most = widest(converts_slabs ? kStagesOfSlabs : 2);
+  if (converts_slabs && reach > most_reach_in_place(most, operands, kStagesOfSlabs)) {
+    most = widest(2);
+  }
   if (reach > most_reach_in_place(most, operands)) most = kMostOfRows;
   const std::int64_t tiles = ceil_div(places_per_group, std::int64_t{most});
   const std::int64_t places = ceil_div(places_per_group, tiles);

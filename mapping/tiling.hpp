@@ -117,6 +117,9 @@ bool has_copies_to_choose(const ConvProblem& problem, Arithmetic arithmetic);
 /// most so many lane blocks of filters, if it can be in their stripes, and otherwise loaded.
 Operands operands_of(const Tiling& tiling);
 inline constexpr std::uint32_t kFilterBlocksInPlace = 64 / Tiling::kLaneBlock;
+/// Blocks of a cluster in which direct tasks of a group run in stages: those that convert x do it
+/// for each other, if their number is even.
+std::uint32_t cluster_blocks(const Tiling& tiling);
 /// Input tasks that must stand before the GEMM or direct tasks of a group: the first so many.
 std::uint64_t inputs_before_group(const Tiling& tiling, std::uint32_t group);
 /// Its workspace for the copy of x.
@@ -133,9 +136,9 @@ struct ImplicitGemmTile {
 ImplicitGemmTile implicit_gemm_tile(std::uint32_t filter_blocks, std::uint64_t places,
                                     Arithmetic arithmetic);
 
-/// Microseconds of a run of an implicit GEMM in one kernel a stage, on an H200's multiprocessors or
-/// as many like them as `target` has.
-double implicit_gemm_us(const Tiling& tiling, const Target& target);
+/// Microseconds of the tasks of an implicit GEMM, in one kernel a stage or not, on an H200's
+/// multiprocessors or as many like them as `target` has.
+double implicit_gemm_us(const Tiling& tiling, const Target& target, bool staged);
 
 /// Sizes of the tasks of an implicit GEMM.
 void choose_implicit_gemm(Tiling& tiling, const TilingOptions& options, const Target& target);

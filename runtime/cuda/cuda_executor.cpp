@@ -159,7 +159,7 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
       const std::int32_t row_reach = (args.s - 1) * args.dilation_w;
       const Operands operands = operands_of(tiling);
       args.tile_places =
-          tile_places_in_place(tiling.places_per_group, args.stripes.reach, operands);
+          tile_places_in_place(tiling.places_per_group, args.stripes.reach, operands, p.c);
       args.slab_channels = slab_channels_in_place(args.tile_places, operands);
       const bool all_rows = args.stripes.reach <= most_reach_in_place(args.tile_places, operands);
       args.rows_at_once = all_rows ? args.r : 1;
@@ -167,6 +167,7 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
       args.output_cols = output_cols_in_place(p, args.stripes.cols);
     }
     args.input_tasks = i32(tiling.input_tasks);
+    args.cluster_blocks = 1;
   }
   args.tiles_per_transform_task = i32(tiling.tiles_per_transform_task);
   args.channels_per_input_task = i32(tiling.channel_blocks_per_input_task * block);
@@ -238,6 +239,8 @@ class CudaExecutor final : public Executor {
                                            " bytes of shared memory, " + device_.name + " has " +
                                            std::to_string(device_.shared_bytes));
     }
+    if (launch_ == CudaLaunch::staged)
+      args_.cluster_blocks = static_cast<std::int32_t>(cluster_blocks(tiling));
     filter_bytes_ = count_filter_bytes(tiling);
     num_making_ = tiling.num_filter_tasks + tiling.num_groups * tiling.input_tasks;
     choose_grid(options);
@@ -448,7 +451,9 @@ class CudaExecutor final : public Executor {
     layout_.counters = place(layout_.num_counters * sizeof(std::uint32_t));
     layout_.waiting = place(num_blocks_ * sizeof(std::uint32_t));
     const std::size_t magnitudes =
-        tiling.num_groups * std::max<std::size_t>(kernels_.noted_of_group, tiling.input_tasks);
+        tiling.num_groups *
+        std::max(static_cast<std::size_t>(args_.cluster_blocks) * kernels_.noted_of_block,
+                 std::size_t{tiling.input_tasks});
     layout_.footer =
         place(kernels_.redo != nullptr ? (kFooterNumbers + magnitudes) * sizeof(std::uint32_t) : 0);
     const std::size_t positions =
@@ -479,28 +484,40 @@ class CudaExecutor final : public Executor {
   enum class Start { after_all, with_kernel_before };
 
   void launch(const void* kernel, unsigned blocks, int shared_bytes, void** parameters,
-              cudaStream_t stream, Start start, const std::string& name) const {
-    cudaLaunchAttribute overlap{};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
+              cudaStream_t stream, Start start, const std::string& name,
+              unsigned cluster_blocks = 1) const {
+    std::array<cudaLaunchAttribute, 2> attributes{};
+    unsigned num_attributes = 0;
+    if (start == Start::with_kernel_before && device_.capability >= 90) {
+      cudaLaunchAttribute& overlap = attributes[num_attributes++];
+      overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      overlap.val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (cluster_blocks > 1) {
+      cudaLaunchAttribute& cluster = attributes[num_attributes++];
+      cluster.id = cudaLaunchAttributeClusterDimension;
+      cluster.val.clusterDim = {cluster_blocks, 1, 1};
+    }
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(blocks);
     config.blockDim = dim3(static_cast<unsigned>(kernels_.num_threads));
     config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
     config.stream = stream;
-    config.attrs = &overlap;
-    config.numAttrs = start == Start::with_kernel_before && device_.capability >= 90 ? 1 : 0;
+    config.attrs = attributes.data();
+    config.numAttrs = num_attributes;
     check(cudaLaunchKernelExC(&config, kernel, parameters), "launch of " + name);
   }
 
   void launch_stage(TaskKind kind, TaskArgs args, const Task* tasks, unsigned count,
                     cudaStream_t stream, Start start) const {
     const auto index = static_cast<std::uint32_t>(kind);
-    const unsigned blocks =
-        kernels_.streams[index] ? std::min(count, static_cast<unsigned>(device_.num_sms)) : count;
+    const unsigned cluster =
+        kernels_.clusters[index] ? static_cast<unsigned>(args.cluster_blocks) : 1;
+    const unsigned at_once = static_cast<unsigned>(device_.num_sms) / cluster * cluster;
+    const unsigned blocks = kernels_.streams[index] ? std::min(count, at_once) : count;
     void* parameters[] = {&args, &tasks, &count};
     launch(kernels_.stage[index], blocks, stage_bytes(kind, blocks), parameters, stream, start,
-           std::string("stage ") + to_string(kind));
+           std::string("stage ") + to_string(kind), cluster);
   }
 
   // Dynamic shared memory with which no more than so many blocks fit on a multiprocessor.

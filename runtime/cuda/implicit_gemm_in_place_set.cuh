@@ -20,6 +20,7 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
   static constexpr int kBlocksPerSm = 1;
   static constexpr bool kMakesOperands = Numbers::kScaled;  ///< copies of w, and of x if asked for
   static constexpr bool kCopiesInput = kOperands == Operands::in_copy;
+  static constexpr bool kClusters = kOperands == Operands::converted;
   static constexpr int stage_blocks_per_sm(TaskKind) { return 1152 / kThreads; }
   // x itself does not depend on the stages before.
   static constexpr bool reads_ahead(TaskKind kind) {
@@ -59,11 +60,13 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
   static __device__ __forceinline__ void multiply(const TaskArgs& a, float x_scale, Source& source,
                                                   std::byte* shared, Wait wait) {
     Gemm::run(a, x_scale, source, typename Gemm::Shared(a, shared), wait);
+    Gemm::close();
   }
 
   static __device__ OperandFooter& footer(const TaskArgs& a) { return footer_of_filters(a); }
   static __device__ std::uint32_t noted_of_group(const TaskArgs& a) {
-    return kCopiesInput ? static_cast<std::uint32_t>(a.input_tasks) : Gemm::kNotedOfTask;
+    return static_cast<std::uint32_t>(kCopiesInput ? a.input_tasks
+                                                   : a.cluster_blocks * Gemm::kNotedOfBlock);
   }
   /// Filters and copies of x, whichever need it; then all direct tasks. `args` is the kernel's
   /// parameter, where the copy engine finds the tensor maps.
@@ -99,13 +102,14 @@ KernelSet implicit_gemm_in_place_kernels(const Tiling& tiling) {
       std::string("implicit GEMM, ") + to_string(tiling.arithmetic) +
       (kOperands == Operands::converted ? " converted" : " in place") + ", tiles of " +
       std::to_string(Kernel::Gemm::kFilters) + " filters x " +
-      std::to_string(tile_places_in_place(tiling.places_per_group, stripes.reach, kOperands)) +
+      std::to_string(tile_places_in_place(tiling.places_per_group, stripes.reach, kOperands,
+                                          tiling.problem.c)) +
       " places";
   KernelSet set{};
   if constexpr (kOperands == Operands::converted) {
     set = make_streaming_kernel_set<Kernel, Stage<TaskKind::filter_transform>,
                                     StreamingStage<TaskKind::direct>>(name);
-    set.noted_of_group = Kernel::Gemm::kNotedOfTask;
+    set.noted_of_block = Kernel::Gemm::kNotedOfBlock;
   } else if constexpr (kOperands == Operands::in_copy) {
     set = make_streaming_kernel_set<Kernel,
                                     Stage<TaskKind::filter_transform, TaskKind::input_transform>,

@@ -93,7 +93,7 @@ KernelSet implicit_gemm_kernels(const Tiling& tiling) {
     set.x_scale = Kernel::kInputGuess.scale;
     set.w_scale = Kernel::kFilterGuess.scale;
     set.capability = 90;
-    set.noted_of_group = 1;
+    set.noted_of_block = 1;
     set.gemm_filters = kFilters;
     set.channel_multiple = Numbers::kDepth;
     return set;

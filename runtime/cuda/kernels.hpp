@@ -21,7 +21,7 @@ struct KernelSet {
   /// again if a guessed scale did not suit it. Null: nothing was guessed.
   const void* redo;
   float x_scale, w_scale;        ///< guesses; w_scale 0: of w, nothing is guessed
-  std::uint32_t noted_of_group;  ///< largest magnitudes of x, if direct tasks note them
+  std::uint32_t noted_of_block;  ///< largest magnitudes of x in a task, if direct tasks note them
   int channel_multiple;          ///< Winograd: C is padded to it in U and V
   int gemm_tiles, gemm_filters;  ///< Winograd: room of a GEMM task
   bool reads_pixels;             ///< takes tensor maps: of tensors, or of V and U
@@ -32,6 +32,7 @@ struct KernelSet {
   const void* stage[kNumTaskKinds];
   bool streams[kNumTaskKinds];      ///< a block of the stage takes tasks in turn, not one
   int shared_bytes[kNumTaskKinds];  ///< dynamic shared memory of a stage
+  bool clusters[kNumTaskKinds];     ///< its blocks may run in clusters (cluster_blocks())
   bool reads_ahead[kNumTaskKinds];  ///< a stage reads tensors before the kernel before has ended
 };
 

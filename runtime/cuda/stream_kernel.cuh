@@ -165,6 +165,7 @@ struct StreamingStage {
     constexpr int kIndex = static_cast<int>(kKind);
     set.stage[kIndex] = reinterpret_cast<const void*>(&stream_stage_kernel<Kernel>);
     set.streams[kIndex] = true;
+    set.clusters[kIndex] = Kernel::kClusters;
     set.reads_ahead[kIndex] = reads_ahead<Kernel>(kKind);
     set.shared_bytes[kIndex] = Kernel::shared_bytes(kKind);
     set.most_shared_bytes = std::max(set.most_shared_bytes, set.shared_bytes[kIndex]);

@@ -11,7 +11,7 @@
 // puts back in order, so that neither meets bank conflicts. Outputs leave by it, too.
 //
 //   copiers     two threads, one for x, which also takes the tasks, and one for w
-//   converters  a warpgroup, if x is to be converted
+//   converters  a warpgroup, if x is to be converted; blocks of a cluster convert it for each other
 //   consumers   two warpgroups, each: products of 64 filters and half the places of a tile
 //   storers     a warp for each of these: outputs to y, while the next tile is multiplied
 //
@@ -23,6 +23,7 @@
 #include <cuda/ptx>
 
 #include "mapping/stripes.hpp"
+#include "tasks/cuda/block_cluster.cuh"
 #include "tasks/cuda/implicit_gemm_walk.cuh"
 #include "tasks/cuda/matrix_numbers.cuh"
 #include "tasks/cuda/operand_rows.cuh"
@@ -49,7 +50,7 @@ struct ImplicitGemmInPlaceTask {
   static constexpr int kThreads = kHelpers + kConverters + kConsumers;
   // Who reads of a task: the copier of filters, the storers, converters and consumers, by warps.
   static constexpr int kReaders = 1 + 2 + (kConverters + kConsumers) / 32;
-  static constexpr int kNotedOfTask = kConverters / 32;  // magnitudes
+  static constexpr int kNotedOfBlock = kConverters / 32;  // magnitudes of a task
   // What registers a block is launched with, shared out by what the warps do. (Whoever asks for
   // more than others have given up waits for ever.)
   static constexpr int kLaunchRegisters = kConverts ? 128 : 168, kHelperRegisters = 72,
@@ -74,7 +75,7 @@ struct ImplicitGemmInPlaceTask {
   static constexpr int kLead = 3, kPending = 3;
 
   // Shared memory is cut as a plan needs it: input stages, outputs, and for w what is left.
-  static constexpr int kLeastInputStages = 2, kMostInputStages = 4;
+  static constexpr int kLeastInputStages = 2, kMostInputStages = kConverts ? 3 : 4;
   static constexpr int kMostFilterStages = 24;
   struct Barriers {
     TaskStream tasks;
@@ -89,9 +90,9 @@ struct ImplicitGemmInPlaceTask {
     std::byte* x;        // [input_stages][input_bytes]
     std::byte* u;        // [filter_stages][tap_bytes]
     OutputRow* outputs;  // [kRows][tile_places], of these halves for each consumer warpgroup
-    std::byte* pieces;   // [kPieces], if x is to be converted
+    std::byte* pieces;   // [num_pieces], if x is to be converted
     int row_bytes, tap_bytes, input_bytes;
-    int input_stages, filter_stages;
+    int num_pieces, input_stages, filter_stages;
     /// Of a block's dynamic shared memory, which begins anywhere.
     __device__ Shared(const TaskArgs& a, std::byte* begin)
         : barriers(*reinterpret_cast<Barriers*>(begin)),
@@ -105,7 +106,8 @@ struct ImplicitGemmInPlaceTask {
       outputs = reinterpret_cast<OutputRow*>(x);
       const int output_bytes = a.tile_places * kRows * static_cast<int>(sizeof(OutputRow));
       pieces = x + ((output_bytes + kWithinSpan) & ~kWithinSpan);
-      x = kConverts ? pieces + kPieces * kPieceBytes : pieces;
+      num_pieces = kConverts ? pieces_of(BlockCluster().size()) : 0;
+      x = pieces + num_pieces * kPieceBytes;
       const auto room = static_cast<int>(begin + kSharedBytesInPlace - x);
       const int with_all = (room - slabs(a) * a.r * a.s * tap_bytes) / input_bytes;
       const int least = least_filter_bytes_in_place(a.tile_places, kOperands);
@@ -166,14 +168,21 @@ struct ImplicitGemmInPlaceTask {
     if (threadIdx.x == 0) {
       barriers.tasks.init(kReaders);
       if constexpr (kConverts) barriers.pieces.init(1, kConverters / 32);
-      barriers.input.init(kConverts ? kConverters / 32 : 1, kConsumers / 32);
+      const int blocks = kConverts ? BlockCluster().size() : 1;
+      barriers.input.init(kConverts ? kConverters / 32 : 1,
+                          static_cast<std::uint32_t>(blocks * kConsumers / 32));
       barriers.filter.init(1, kConsumers / 32);
       barriers.lead.init(128 / 32, 1);
       for (auto& output : barriers.output) output.init(128 / 32, 1);
       ::cuda::ptx::fence_mbarrier_init(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster);
     }
     ::cuda::ptx::fence_proxy_async();
-    __syncthreads();
+    kConverts ? BlockCluster().sync() : __syncthreads();
+  }
+  /// Called by all threads of a block behind run(): the others of its cluster may still arrive at
+  /// its barriers.
+  static __device__ void close() {
+    if constexpr (kConverts) BlockCluster().sync();
   }
 
   /// The tasks of a source (task_stream.cuh), by all threads of a block, which call wait() before
@@ -214,13 +223,32 @@ struct ImplicitGemmInPlaceTask {
   using InputCursor = std::conditional_t<kConverts, typename StageRing<kPieces>::Cursor,
                                          typename StageRing<kMostInputStages>::Cursor>;
 
+  // The blocks of a cluster have tasks of the same places, and convert these piece by piece in
+  // turns, each for all.
+  struct Turns {
+    int first, step;  // places of a stage from which this block's next piece is, and between two
+    __device__ explicit Turns(const BlockCluster& cluster)
+        : first(cluster.rank() * kPiecePlaces), step(cluster.size() * kPiecePlaces) {}
+    /// Of a stage.
+    __device__ int own_places(int places) const {
+      if (first >= places) return 0;
+      const int before_last = (places - first - 1) / step;
+      return before_last * kPiecePlaces + min(places - first - before_last * step, kPiecePlaces);
+    }
+    /// Called with the first place of the next piece that lies behind the stage's.
+    __device__ void go_on(int place, int places) {
+      first = place - (places + kPiecePlaces - 1) / kPiecePlaces * kPiecePlaces;
+    }
+  };
+
   // Takes the tasks, and copies their x.
   template <class Source, class Wait>
   static __device__ void copy_input(const TaskArgs& a, Source& source, const Shared& shared,
                                     Wait wait) {
     InputCursor stage;
+    Turns turns{BlockCluster()};
     if (source.has_only()) {
-      copy_input(a, Walk(a, source.only()), stage, shared, wait);
+      copy_input(a, Walk(a, source.only()), stage, turns, shared, wait);
       return;
     }
     wait();
@@ -230,13 +258,13 @@ struct ImplicitGemmInPlaceTask {
       const Walk walk(a, task->task);
       tasks.hand_on(at);
       if constexpr (Source::kWaits) ::cuda::ptx::fence_proxy_async();
-      copy_input(a, walk, stage, shared, [] {});
+      copy_input(a, walk, stage, turns, shared, [] {});
     }
     tasks.end(at);
   }
   template <class Wait>
   static __device__ void copy_input(const TaskArgs& a, const Walk& walk, InputCursor& at,
-                                    const Shared& shared, Wait wait) {
+                                    Turns& turns, const Shared& shared, Wait wait) {
     const Stripes& s = a.stripes;
     const Stripes::Position next_tile = s.position(a.tile_places);
     const Stripes::Position next_piece = s.position(kPiecePlaces);
@@ -249,7 +277,7 @@ struct ImplicitGemmInPlaceTask {
         Stripes::Position start = tile_start;
         for (int row = 0; row < a.r; row += a.rows_at_once, start = s.sum(start, next_row)) {
           if constexpr (kConverts) {
-            copy_pieces(a, walk.stripe, c, start, next_piece, at, shared);
+            copy_pieces(a, walk.stripe, c, start, next_piece, at, turns, shared);
           } else {
             auto& ring = shared.barriers.input;
             ring.wait_empty(at);
@@ -265,22 +293,27 @@ struct ImplicitGemmInPlaceTask {
   // A stage of input as floats, from the place at `start` on.
   static __device__ void copy_pieces(const TaskArgs& a, int stripe, int c, Stripes::Position start,
                                      const Stripes::Position& next, StageRing<kPieces>::Cursor& at,
-                                     const Shared& shared) {
+                                     Turns& turns, const Shared& shared) {
     auto& ring = shared.barriers.pieces;
     const int padding = stripe == 0 ? a.pad_w : 0;  // in front of the stripe's columns of x
     const int places = input_places(a);
+    int own_place = turns.first;
     for (int place = 0; place < places; place += kPiecePlaces, start = a.stripes.sum(start, next)) {
+      if (place != own_place) continue;
+      own_place += turns.step;
       for (int part = 0; part < a.slab_channels; part += kPieceChannels) {
         ring.wait_empty(at);
         copy_pixels(shared.pieces + at.stage * kPieceBytes, a.x_tensors[stripe], c + part,
                     start.col - padding, start.row - a.pad_h, start.image,
                     ring.expect(at, kPieceBytes));
-        at.advance();
+        at.advance(shared.num_pieces);
       }
     }
+    turns.go_on(own_place, places);
   }
 
-  // Converters: pieces of floats to stages of input, all warps a share of each.
+  // Converters: pieces of floats to stages of input, all warps a share of each. What they made goes
+  // to the other blocks of a cluster by the copy engine.
   template <class Source>
   static __device__ void convert_input(const TaskArgs& a, float scale, const Source& source,
                                        const Shared& shared) {
@@ -288,7 +321,10 @@ struct ImplicitGemmInPlaceTask {
     auto& pieces = shared.barriers.pieces;
     auto& ring = shared.barriers.input;
     const int warp = (static_cast<int>(threadIdx.x) - kHelpers) / 32;
-    const bool speaker = threadIdx.x % 32 == 0;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const bool speaker = lane == 0;
+    const BlockCluster cluster;
+    Turns turns(cluster);
     Conversion conversion(a, warp, scale);
     const int places = input_places(a);
     const int stages_of_tile = slabs(a) * (a.r / a.rows_at_once);
@@ -302,22 +338,44 @@ struct ImplicitGemmInPlaceTask {
       for (int stage = walk.num_tiles * stages_of_tile; stage > 0; --stage) {
         ring.wait_empty(at);
         std::byte* const x = shared.x + at.stage * shared.input_bytes;
-        for (int place = 0; place < places; place += kPiecePlaces) {
-          for (int part = 0; part < a.slab_channels; part += kPieceChannels, piece.advance()) {
+        int place = turns.first;
+        for (; place < places; place += turns.step) {
+          for (int part = 0; part < a.slab_channels; part += kPieceChannels) {
             pieces.wait_full(piece);
             conversion.convert(shared.pieces + piece.stage * kPieceBytes, x, place, part);
             __syncwarp();
             // Behind the stores: before these, loads of other threads may still be on their way.
             if (speaker) pieces.arrive_empty(piece.stage);
+            piece.advance(shared.num_pieces);
           }
         }
         ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
         __syncwarp();
-        if (speaker) ring.arrive_full(at.stage);
+        if (cluster.size() > 1) {
+          // A lane for each piece.
+          const int first = turns.first + lane * turns.step + conversion.first_place();
+          const int rows = min(places - first, Conversion::kWarpPlaces);
+          for (int peer = 0; peer < cluster.size() && rows > 0; ++peer) {
+            if (peer == cluster.rank()) continue;
+            cluster.copy(peer, x + first * shared.row_bytes,
+                         static_cast<std::uint32_t>(rows * shared.row_bytes), &ring.full[at.stage]);
+          }
+        }
+        if (speaker && warp == 0) {
+          const int rows_of_others = places - turns.own_places(places);
+          ring.expect(at, static_cast<std::uint32_t>(rows_of_others * shared.row_bytes));
+        } else if (speaker) {
+          ring.arrive_full(at.stage);
+        }
+        turns.go_on(place, places);
         at.advance(shared.input_stages);
       }
       const MagnitudeBits bits = __reduce_max_sync(0xffffffffu, conversion.largest());
-      if (speaker) a.x_magnitudes[task.group * kNotedOfTask + static_cast<unsigned>(warp)] = bits;
+      const auto noted = static_cast<unsigned>(cluster.rank() * kNotedOfBlock + warp);
+      if (speaker) {
+        const auto of_group = static_cast<unsigned>(cluster.size() * kNotedOfBlock);
+        a.x_magnitudes[task.group * of_group + noted] = bits;
+      }
     }
   }
 
@@ -325,14 +383,19 @@ struct ImplicitGemmInPlaceTask {
   // places. Floats lie in rows of 128 bytes, operands of 64 or 128, all with their vectors
   // permuted, so that eight neighbouring threads meet all banks once.
   class Conversion {
+    static constexpr int kPlaces = 8, kTurns = kPiecePlaces / kPlaces / 4;
+
    public:
+    static constexpr int kWarpPlaces = kTurns * kPlaces;
     __device__ Conversion(const TaskArgs& a, int warp, float scale)
         : scale_(scale),
           places_(input_places(a)),
           row_vectors_(a.slab_channels / 8),
           octet_(static_cast<int>(threadIdx.x) % kOctets),
-          first_(warp * kTurns * kPlaces),
+          first_(warp * kWarpPlaces),
           place_(static_cast<int>(threadIdx.x) % 32 / kOctets) {}
+    /// Of this warp's share of a piece, kWarpPlaces.
+    __device__ int first_place() const { return first_; }
     /// Forgets magnitudes.
     __device__ void begin() { greatest_ = __half(0.0f), exact_ = {}; }
     /// A piece, to a stage's places from `first_place` on, channels from `first_channel` on. Of the
@@ -372,9 +435,8 @@ struct ImplicitGemmInPlaceTask {
     }
 
    private:
-    static constexpr int kPlaces = 8, kTurns = kPiecePlaces / kPlaces / 4;
     static constexpr int kVectors = 8, kOctets = kPieceChannels / 8;
-    static_assert(!kConverts || kTurns * kPlaces * kConverters / 32 == kPiecePlaces);
+    static_assert(!kConverts || kWarpPlaces * kConverters / 32 == kPiecePlaces);
 
     // The scaled numbers tell the largest magnitude where it is neither large nor small; only there
     // are the values themselves looked at.
@@ -450,6 +512,7 @@ struct ImplicitGemmInPlaceTask {
     typename StageRing<kMostFilterStages>::Cursor filter;
     StageRing<1>::Cursor output;
     Finish finish(a);
+    const ClusterBarriers input_everywhere(BlockCluster(), shared.barriers.input.empty);
     float sums[kWidth / 2] = {};
     std::uint64_t free_ns = source.now();
     for (Task task; tasks.next(task); tasks.advance(), free_ns = source.now()) {
@@ -464,7 +527,8 @@ struct ImplicitGemmInPlaceTask {
         }
         const bool is_last = tile + 1 == walk.num_tiles;
         const bool keeps = course.keeps_them_all || (course.keeps_filters && !is_last);
-        multiply<kWidth>(a, course, warpgroup * kWidth, keeps, input, filter, sums, shared);
+        multiply<kWidth>(a, course, warpgroup * kWidth, keeps, input, filter, sums,
+                         input_everywhere, shared);
         ring.wait_empty(output);
         put_outputs<kWidth>(finish, sums, shared.outputs + warpgroup * kWidth);
         ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
@@ -484,7 +548,7 @@ struct ImplicitGemmInPlaceTask {
       const TaskArgs& a, const Course& course, int first_place, bool keeps_filters,
       typename StageRing<kMostInputStages>::Cursor& input,
       typename StageRing<kMostFilterStages>::Cursor& filter, float (&sums)[kWidth / 2],
-      const Shared& shared) {
+      const ClusterBarriers& input_everywhere, const Shared& shared) {
     Barriers& barriers = shared.barriers;
     // Taps that are being multiplied, at most kPending; those before are given back.
     int pending = 0, oldest_filter = filter.stage, oldest_input = input.stage, oldest_tap = 0;
@@ -493,7 +557,11 @@ struct ImplicitGemmInPlaceTask {
       if (speaker && !keeps_filters) barriers.filter.arrive_empty(oldest_filter);
       if (++oldest_filter == shared.filter_stages) oldest_filter = 0;
       if (++oldest_tap == course.taps) {
-        if (speaker) barriers.input.arrive_empty(oldest_input);
+        if constexpr (kConverts) {
+          input_everywhere.arrive(oldest_input);
+        } else if (speaker) {
+          barriers.input.arrive_empty(oldest_input);
+        }
         if (++oldest_input == shared.input_stages) oldest_input = 0;
         oldest_tap = 0;
       }

@@ -73,6 +73,7 @@ struct TaskArgs {
   // time; x or V by pixels, w by filters and taps, y by so many columns of a row.
   std::int32_t tile_places, slab_channels, rows_at_once, reach_at_once, output_cols;
   std::int32_t input_tasks;                      // of a group
+  std::int32_t cluster_blocks;                   // in which direct tasks run
   CUtensorMap x_tensors[kMostConvertedStripes];  // of every stripe
   CUtensorMap w_tensor, y_tensor;
 };

@@ -233,8 +233,9 @@ TEST_CASE("cuda: implicit GEMM of floats in place errs by what rounding them cos
 TEST_CASE("cuda: implicit GEMM of floats in place is exact on integers, with prepared filters, too",
           "[sanitizer]") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
-  for (const char* text : {"n3c20h13w9k37+bias+relu+nhwc", "n2c70h17w130k140+nhwc",
-                           "n2c68h17w130k140+nhwc", "n1c36h6w300k72+nhwc"}) {
+  for (const char* text :
+       {"n3c20h13w9k37+bias+relu+nhwc", "n2c70h17w130k140+nhwc", "n2c68h17w130k140+nhwc",
+        "n1c36h6w300k72+nhwc", "n3c100h11w14k250+relu+nhwc"}) {
     IntegerLayer of(text);
     for (const Operands operands : ways_of_floats(of.problem)) {
       for (const std::uint32_t places : {32u, 96u, 160u, 288u, 512u}) {
@@ -253,13 +254,15 @@ TEST_CASE("cuda: implicit GEMM of floats in place is exact on integers, with pre
   }
 }
 
-// Columns of a box that divide a stripe evenly, and one; a last stripe of fewer columns.
+// Columns of a box that divide a stripe evenly, and one; a last stripe of fewer columns; one block
+// of filters, two that convert for each other, and three.
 TEST_CASE("cuda: implicit GEMM that converts floats is exact on integers in stripes of columns",
           "[sanitizer]") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   for (const char* text :
        {"n3c20h13w9k37+bias+relu+nhwc", "n2c68h17w130k140+nhwc", "n1c36h6w300k72+nhwc",
-        "n2c8h9w41k40r2s4p1+nhwc", "n1c16h20w64k64r5p0+nhwc", "n2c12h11w50k24r3d4p2+nhwc"}) {
+        "n2c8h9w41k40r2s4p1+nhwc", "n1c16h20w64k64r5p0+nhwc", "n2c12h11w50k24r3d4p2+nhwc",
+        "n2c72h9w61k100+bias+nhwc"}) {
     IntegerLayer of(text);
     for (const std::int64_t stripes : {2, 3, 7}) {
       for (const std::uint32_t places : {64u, 160u, 256u}) {

@@ -141,9 +141,9 @@ TEST_CASE("Implicit GEMM reads 16-bit tensors of whole octets in place, in one s
 TEST_CASE("At the precision of TF32 implicit GEMM copies large operands in stages, in NHWC") {
   TilingOptions options;
   options.precision = Precision::tf32;
-  CHECK_FALSE(has_input_tasks(tiling_of("n64c256h56k256+nhwc", options)));  // no room for a copy
+  CHECK_FALSE(has_input_tasks(tiling_of("n64c256h14k256+nhwc", options)));  // no room for a copy
   options.whole_tensors = true;
-  for (const char* text : {"n64c256h56k256+nhwc", "n64c512h28k512+nhwc", "n64c70h56k100+nhwc"}) {
+  for (const char* text : {"n64c256h14k256+nhwc", "n64c512h28k512+nhwc", "n64c70h56k100+nhwc"}) {
     const Tiling tiling = tiling_of(text, options);
     CAPTURE(text, to_string(tiling));
     REQUIRE(has_input_tasks(tiling));
@@ -171,7 +171,7 @@ TEST_CASE("At the precision of TF32 tasks of implicit GEMM convert x where filte
   options.precision = Precision::tf32;
   for (const bool whole : {false, true}) {
     options.whole_tensors = whole;
-    for (const char* text : {"n64c64h56k64+nhwc", "n64c32h208k64+nhwc", "n1c64h960k64+nhwc"}) {
+    for (const char* text : {"n128c64h56k64+nhwc", "n64c32h208k64+nhwc", "n64c128h112k128+nhwc"}) {
       const Tiling tiling = tiling_of(text, options);
       CAPTURE(text, whole, to_string(tiling));
       REQUIRE(operands_of(tiling) == Operands::converted);
@@ -179,8 +179,8 @@ TEST_CASE("At the precision of TF32 tasks of implicit GEMM convert x where filte
       // Filters reach no further than a tile has room for.
       const Stripes stripes =
           make_stripes(tiling.problem, static_cast<std::int32_t>(tiling.cols_per_group));
-      const std::int32_t places =
-          tile_places_in_place(tiling.places_per_group, stripes.reach, Operands::converted);
+      const std::int32_t places = tile_places_in_place(tiling.places_per_group, stripes.reach,
+                                                       Operands::converted, tiling.problem.c);
       CHECK(stripes.reach <= most_reach_in_place(places, Operands::converted));
       const TaskGraph graph = build_graph(tiling);
       const Lowering lowering{graph, make_mapping(graph, {})};
@@ -226,6 +226,23 @@ TEST_CASE(
   CHECK(tiling_of("n64c192h14k48+nhwc", options).arithmetic == Arithmetic::f16);
 }
 
+TEST_CASE("Two blocks of a cluster convert x for each other where blocks of filters are even") {
+  TilingOptions options;
+  options.precision = Precision::tf32;
+  options.whole_tensors = true;
+  const auto blocks_of = [&](const char* text) {
+    const Tiling tiling = tiling_of(text, options);
+    CAPTURE(text, to_string(tiling));
+    REQUIRE(operands_of(tiling) == Operands::converted);
+    return cluster_blocks(tiling);
+  };
+  CHECK(blocks_of("n128c64h56k64+nhwc") == 1);
+  CHECK(blocks_of("n64c128h112k128+nhwc") == 2);
+  CHECK(blocks_of("n64c256h56k256+nhwc") == 2);
+  CHECK(cluster_blocks(tiling_of("n64c512h28k512+nhwc", options)) == 1);  // copies
+  CHECK(cluster_blocks(tiling_of("n64c512h28k512")) == 1);
+}
+
 TEST_CASE("Stripes of converted operands are few, and stored in boxes that divide them") {
   const ConvProblem problem = parse_problem("n2c64h30w250k64+nhwc");
   CHECK(stripes_can_be_converted(problem, 250));
@@ -260,7 +277,7 @@ TEST_CASE("A direct task waits for all copies of operands") {
   TilingOptions options;
   options.precision = Precision::tf32;
   options.whole_tensors = true;
-  const TaskGraph graph = build_graph(tiling_of("n64c256h56k256+nhwc", options));
+  const TaskGraph graph = build_graph(tiling_of("n64c512h28k512+nhwc", options));
   TaskMapping mapping = make_mapping(graph, {.policy = Policy::staged});
   REQUIRE_FALSE(validate(graph, mapping));
   const std::uint32_t last_input = graph.gemm_id(0, 0) - 1;
@@ -275,7 +292,7 @@ TEST_CASE("All policies order copies of operands before the direct tasks that re
   TilingOptions options;
   options.precision = Precision::tf32;
   options.whole_tensors = true;
-  for (const char* text : {"n64c70h56k128+nhwc", "n64c256h56k256+nhwc"}) {
+  for (const char* text : {"n64c70h56k128+nhwc", "n64c512h28k512+nhwc"}) {
     const TaskGraph graph = build_graph(tiling_of(text, options));
     REQUIRE(has_input_tasks(graph.tiling));
     for (const Policy policy :
@@ -294,15 +311,29 @@ TEST_CASE("Tiles of tensors in place share a group evenly, in whole steps") {
        {Operands::in_tensor, Operands::in_float_tensor, Operands::in_copy, Operands::converted}) {
     const std::int64_t most = most_places_in_place(operands);
     for (std::int64_t places = 1; places <= 3000; ++places) {
-      const std::int64_t tile = tile_places_in_place(places, 30, operands);
+      const std::int64_t tile = tile_places_in_place(places, 30, operands, 32);
       CAPTURE(static_cast<int>(operands), places, tile);
       CHECK(tile % kPlaceStepInPlace == 0);
       CHECK(tile <= most);
       const std::int64_t tiles = (places + tile - 1) / tile;
       CHECK(tiles == (places + most - 1) / most);
       CHECK(tiles * (tile - kPlaceStepInPlace) < places);
-      CHECK(tile_places_in_place(places, kMostReachInPlace + 1, operands) <= 384);
+      CHECK(tile_places_in_place(places, kMostReachInPlace + 1, operands, 32) <= 384);
     }
+  }
+}
+
+TEST_CASE("Tiles of several slabs to be converted leave room for three stages of input") {
+  const Operands operands = Operands::converted;
+  for (std::int32_t reach = 0; reach <= most_reach_in_place(224, operands, 3); ++reach) {
+    const std::int32_t places = tile_places_in_place(100'000, reach, operands, 64);
+    const auto bytes = [=](std::int32_t tile) {
+      return tile * 64 * 4 + 3 * (tile + reach) * slab_bytes_in_place(tile, operands) +
+             kPieces * kPieceBytes + least_filter_bytes_in_place(tile, operands);
+    };
+    CAPTURE(reach, places);
+    CHECK(bytes(places) < kSharedBytesInPlace);
+    CHECK(bytes(places + 2 * kPlaceStepInPlace) > kSharedBytesInPlace);
   }
 }
 
@@ -316,7 +347,7 @@ TEST_CASE("Tiles of floats are as wide as their outputs and input leave room for
              least_filter_bytes_in_place(places, operands);
     };
     for (std::int32_t reach = 0; reach <= kMostReachInPlace; ++reach) {
-      const std::int32_t places = tile_places_in_place(100'000, reach, operands);
+      const std::int32_t places = tile_places_in_place(100'000, reach, operands, 32);
       CAPTURE(static_cast<int>(operands), reach, places);
       REQUIRE(reach <= most_reach_in_place(places, operands));
       CHECK(bytes(places, reach) < kSharedBytesInPlace);

@@ -210,7 +210,7 @@ TEST_CASE(
     const char* text;
     Operands operands;
   };
-  for (const auto& [text, operands] : {Case{"n64c256h56k256+nhwc", Operands::in_copy},
+  for (const auto& [text, operands] : {Case{"n64c512h28k512+nhwc", Operands::in_copy},
                                        Case{"n64c32h208k64+nhwc", Operands::converted},
                                        Case{"n64c192h14k48+nhwc", Operands::in_float_tensor},
                                        Case{"n64c64h56k64", Operands::loaded}}) {

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clusters: neighbouring blocks of a launch that reach each other's shared memory, which is laid
+// out alike in all of them (sm_90). A block that was launched in none is one by itself.
+#pragma once
+
+#include <cooperative_groups.h>
+
+#include <cstdint>
+#include <cuda/ptx>
+
+namespace megaconv::cuda {
+
+class BlockCluster {
+ public:
+  __device__ BlockCluster() {
+#ifdef EXP_ONE
+    size_ = 1, rank_ = 0;
+    return;
+#endif
+    // Volatile, lest the compiler read them again where they are used, which takes long.
+    asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(size_));
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank_));
+  }
+  __device__ int size() const { return size_; }
+  /// Of this block.
+  __device__ int rank() const { return rank_; }
+
+  /// Called by all threads of all blocks, in whatever order.
+  __device__ void sync() const {
+#ifdef EXP_NOSYNC
+    __syncthreads();
+    return;
+#endif
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+  }
+  /// Where a block has what lies at `own` in this one.
+  template <class T>
+  __device__ T* at(int rank, T* own) const {
+    return cooperative_groups::this_cluster().map_shared_rank(own, static_cast<unsigned>(rank));
+  }
+  /// The copy engine takes to a block what lies here, and counts it on that block's barrier.
+  __device__ void copy(int rank, void* memory, std::uint32_t num_bytes,
+                       std::uint64_t* barrier) const {
+    ::cuda::ptx::cp_async_bulk(::cuda::ptx::space_cluster, ::cuda::ptx::space_shared,
+                               at(rank, memory), memory, num_bytes, at(rank, barrier));
+  }
+
+ private:
+  int size_, rank_;
+};
+
+/// Barriers that all blocks have at the same place.
+class ClusterBarriers {
+  static constexpr std::uint32_t kBarrierBytes = sizeof(std::uint64_t);
+
+ public:
+  /// Called by all threads of a warp.
+  __device__ ClusterBarriers(const BlockCluster& cluster, std::uint64_t* first) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    arrives_ = lane < cluster.size();
+    first_ = static_cast<std::uint32_t>(
+        __cvta_generic_to_shared(cluster.at(arrives_ ? lane : cluster.rank(), first)));
+  }
+  /// A warp arrives once at every block's, of which each is a lane's business. What it has stored
+  /// need not be seen there. (A release for the cluster would wait for stores to global memory.)
+  __device__ void arrive(int index) const {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.u32 p, %1, 0;\n"
+        "@p mbarrier.arrive.shared::cluster.b64 _, [%0];\n}" ::"r"(
+            first_ + static_cast<std::uint32_t>(index) * kBarrierBytes),
+        "r"(static_cast<std::uint32_t>(arrives_))
+        : "memory");
+  }
+
+ private:
+  std::uint32_t first_;
+  bool arrives_;
+};
+
+}  // namespace megaconv::cuda
