@@ -40,7 +40,7 @@ constexpr double kTaskInPlaceUs = 0.3, kLaunchInPlaceUs = 4;
 // are taken one by one, so that x is brought for each.
 constexpr double kFloatChunkUs = 2.6, kLeastFloatChunkUs = 0.56, kFloatChunkOfRowsUs = 2.9;
 // Copies of operands: their stage's start, and what it reads and writes in a microsecond.
-constexpr double kCopyUs = 5, kCopyBytesPerUs = 3.5e6;
+constexpr double kCopyUs = 2.5, kCopyBytesPerUs = 3.5e6;
 // Operands converted in shared memory: microseconds of 16 channels of a place under nine taps, of
 // 16 channels of a place of x that is brought for it, or of all places where two blocks of a
 // cluster share that out, and of a tile at least; of a tile's start and outputs, with all columns

@@ -339,7 +339,8 @@ class CudaExecutor final : public Executor {
     } else {
       launch_megakernel(args, base, stream, run.trace);
     }
-    if (kernels_.redo != nullptr) launch_redo(args, num_groups_, stream);
+    const bool has_looked = launch_ == CudaLaunch::staged && kernels_.stage_looks;
+    if (kernels_.redo != nullptr && !has_looked) launch_redo(args, num_groups_, stream);
   }
 
   void wait(void* workspace, void* stream) const override {

@@ -21,6 +21,8 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
   static constexpr bool kMakesOperands = Numbers::kScaled;  ///< copies of w, and of x if asked for
   static constexpr bool kCopiesInput = kOperands == Operands::in_copy;
   static constexpr bool kClusters = kOperands == Operands::converted;
+  /// The stage of direct tasks looks at magnitudes, all of which are noted before it begins.
+  static constexpr bool kLooks = kCopiesInput;
   static constexpr int stage_blocks_per_sm(TaskKind) { return 1152 / kThreads; }
   // x itself does not depend on the stages before.
   static constexpr bool reads_ahead(TaskKind kind) {
@@ -59,8 +61,34 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
   template <class Source, class Wait>
   static __device__ __forceinline__ void multiply(const TaskArgs& a, float x_scale, Source& source,
                                                   std::byte* shared, Wait wait) {
-    Gemm::run(a, x_scale, source, typename Gemm::Shared(a, shared), wait);
+    Gemm::run(a, x_scale, source, typename Gemm::Shared(a, shared), wait, [](unsigned) {});
     Gemm::close();
+  }
+  /// The same of a stage, and everything again if the guesses did not suit what the stage before
+  /// has noted: in place of a kernel behind the run, for which the next one would wait.
+  template <class Wait>
+  static __device__ __forceinline__ void multiply_and_look(const TaskArgs& args, const Task* tasks,
+                                                           std::uint32_t num_tasks,
+                                                           std::byte* shared, Wait wait) {
+    __shared__ LargestNoted most;
+    if (threadIdx.x == 0) most = {};
+    const auto num_groups = static_cast<std::uint32_t>((args.places + args.places_per_group - 1) /
+                                                       args.places_per_group);
+    auto& barriers = *reinterpret_cast<typename Gemm::Barriers*>(shared);
+    Gemm::open(args, barriers);
+    TasksInTurn source(tasks, num_tasks);
+    Gemm::run(args, args.x_scale, source, typename Gemm::Shared(args, shared), wait,
+              [&](unsigned looker) {
+                const auto noted = noted_of_run<ImplicitGemmInPlaceKernel>(args, num_groups);
+                look_at(noted, looker, Gemm::kLookers, most);
+              });
+    __syncthreads();
+    const auto scales = corrected_scales<ImplicitGemmInPlaceKernel>(most);
+    if (!scales.differ()) return;
+    Gemm::reopen(args, barriers);
+    const float x_scale = make_again(args, scales, num_groups, shared);
+    TasksInTurn again(tasks, num_tasks);
+    multiply(args, x_scale, again, shared, [] {});
   }
 
   static __device__ OperandFooter& footer(const TaskArgs& a) { return footer_of_filters(a); }
@@ -68,11 +96,10 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
     return static_cast<std::uint32_t>(kCopiesInput ? a.input_tasks
                                                    : a.cluster_blocks * Gemm::kNotedOfBlock);
   }
-  /// Filters and copies of x, whichever need it; then all direct tasks. `args` is the kernel's
-  /// parameter, where the copy engine finds the tensor maps.
-  static __device__ __forceinline__ void redo(const TaskArgs& args, const CorrectedScales& scales,
-                                              const Task* tasks, std::uint32_t num_tasks,
-                                              std::uint32_t num_groups, std::byte* shared) {
+  /// Filters and copies of x, whichever need it. Returns what x is multiplied by then.
+  static __device__ __forceinline__ float make_again(const TaskArgs& args,
+                                                     const CorrectedScales& scales,
+                                                     std::uint32_t num_groups, std::byte* shared) {
     TaskArgs a = args;
     if (scales.filters != 0.0f) {
       redo_filters<ImplicitGemmInPlaceKernel>(a, footer(a), scales.filters, shared);
@@ -84,12 +111,20 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
             a, *a.x_footer, num_groups * noted_of_group(a), shared);
       }
     }
-    const auto blocks = static_cast<std::uint32_t>((a.k_padded + a.filters_per_gemm_task - 1) /
-                                                   a.filters_per_gemm_task);
+    return a.x_scale;
+  }
+  /// These, and then all direct tasks. `args` is the kernel's parameter, where the copy engine
+  /// finds the tensor maps.
+  static __device__ __forceinline__ void redo(const TaskArgs& args, const CorrectedScales& scales,
+                                              const Task* tasks, std::uint32_t num_tasks,
+                                              std::uint32_t num_groups, std::byte* shared) {
+    const float x_scale = make_again(args, scales, num_groups, shared);
+    const auto blocks = static_cast<std::uint32_t>(
+        (args.k_padded + args.filters_per_gemm_task - 1) / args.filters_per_gemm_task);
     const std::uint32_t num_direct = num_groups * blocks;  // the last ones
     TasksInTurn source(tasks + (num_tasks - num_direct), num_direct);
     open(args, shared);
-    multiply(args, a.x_scale, source, shared, [] {});
+    multiply(args, x_scale, source, shared, [] {});
   }
 };
 
@@ -118,6 +153,7 @@ KernelSet implicit_gemm_in_place_kernels(const Tiling& tiling) {
     set = make_streaming_kernel_set<Kernel, StreamingStage<TaskKind::direct>>(name);
     set.filters_in_place = true;
   }
+  set.stage_looks = Kernel::kLooks;
   if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
   set.x_scale = Kernel::kInputGuess.scale;
   set.w_scale = Kernel::kFilterGuess.scale;

@@ -20,6 +20,7 @@ struct KernelSet {
   /// Behind a run: takes (TaskArgs, const Task*, uint32 tasks, uint32 groups); computes everything
   /// again if a guessed scale did not suit it. Null: nothing was guessed.
   const void* redo;
+  bool stage_looks;              ///< which in stages that of direct tasks does itself
   float x_scale, w_scale;        ///< guesses; w_scale 0: of w, nothing is guessed
   std::uint32_t noted_of_block;  ///< largest magnitudes of x in a task, if direct tasks note them
   int channel_multiple;          ///< Winograd: C is padded to it in U and V

@@ -21,17 +21,20 @@ __device__ inline void prepare_redo(const Task& task, OperandFooter& footer) {
   }
 }
 
+/// What filter tasks noted in Kernel's footer and others in a.x_magnitudes.
+template <class Kernel>
+__device__ inline NotedMagnitudes noted_of_run(const TaskArgs& a, std::uint32_t num_groups) {
+  return {Kernel::footer(a).most, a.x_magnitudes, a.w != nullptr ? num_filter_tasks(a) : 0,
+          num_groups * Kernel::noted_of_group(a)};
+}
+
 /// The scales with which a run is to be computed again; 0 where the guess was right.
 struct CorrectedScales {
   float filters, inputs;
+  __device__ bool differ() const { return filters != 0.0f || inputs != 0.0f; }
 };
-/// Kernel's guesses, and what filter tasks noted in its footer and others in a.x_magnitudes. Called
-/// by all threads of a block.
 template <class Kernel>
-__device__ inline CorrectedScales corrected_scales(const TaskArgs& a, std::uint32_t num_filters,
-                                                   std::uint32_t num_inputs) {
-  const LargestNoted most = largest_noted<Kernel::kThreads>(Kernel::footer(a).most, num_filters,
-                                                            a.x_magnitudes, num_inputs);
+__device__ inline CorrectedScales corrected_scales(const LargestNoted& most) {
   return {corrected_scale(Kernel::kFilterGuess, most.filters),
           corrected_scale(Kernel::kInputGuess, most.inputs)};
 }
@@ -73,20 +76,20 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     redo_kernel(const __grid_constant__ TaskArgs args, const Task* tasks, std::uint32_t num_tasks,
                 std::uint32_t num_groups) {
   extern __shared__ __align__(128) std::byte shared[];
-  const std::uint32_t num_filters = args.w != nullptr ? num_filter_tasks(args) : 0;
-  const std::uint32_t num_inputs = num_groups * Kernel::noted_of_group(args);
   CorrectedScales scales{};
   // The first block starts while the last ones of the kernel before still run. It looks at once,
   // at nothing, so that the instructions are in the L2 when all others look.
 #pragma unroll 1
-  for (int look = blockIdx.x == 0 ? 0 : 1; look < 2; ++look) {
+  for (std::uint32_t look = blockIdx.x == 0 ? 0 : 1; look < 2; ++look) {
     if (look == 1) {
       wait_for_kernel_before();
       let_next_start();
     }
-    scales = corrected_scales<Kernel>(args, look * num_filters, look * num_inputs);
+    NotedMagnitudes noted = noted_of_run<Kernel>(args, num_groups);
+    noted.num_filters *= look, noted.num_inputs *= look;
+    scales = corrected_scales<Kernel>(largest_of<Kernel::kThreads>(noted));
   }
-  if (scales.filters != 0.0f || scales.inputs != 0.0f) {
+  if (scales.differ()) {
     Kernel::redo(args, scales, tasks, num_tasks, num_groups, shared);
   }
 }

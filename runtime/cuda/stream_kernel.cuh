@@ -117,9 +117,13 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
                         std::uint32_t num_tasks) {
   extern __shared__ __align__(128) std::byte shared[];
   let_next_start();
-  TasksInTurn source(tasks, num_tasks);
-  Kernel::open(args, shared);
-  Kernel::multiply(args, args.x_scale, source, shared, [] { wait_for_kernel_before(); });
+  if constexpr (Kernel::kLooks) {
+    Kernel::multiply_and_look(args, tasks, num_tasks, shared, [] { wait_for_kernel_before(); });
+  } else {
+    TasksInTurn source(tasks, num_tasks);
+    Kernel::open(args, shared);
+    Kernel::multiply(args, args.x_scale, source, shared, [] { wait_for_kernel_before(); });
+  }
 }
 
 /// The persistent kernel. Blocks as a whole make operands before they multiply: memory is what

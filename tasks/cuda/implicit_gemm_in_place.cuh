@@ -184,12 +184,30 @@ struct ImplicitGemmInPlaceTask {
   static __device__ void close() {
     if constexpr (kConverts) BlockCluster().sync();
   }
+  /// Called by all threads of a block behind run(), to run() once more.
+  static __device__ void reopen(const TaskArgs& a, Barriers& barriers) {
+    __syncthreads();
+    threadIdx.x < kHelpers ? increase_registers<kLaunchRegisters>()
+                           : decrease_registers<kLaunchRegisters>();
+    if (threadIdx.x == 0) {
+      barriers.tasks.close();
+      if constexpr (kConverts) barriers.pieces.close();
+      barriers.input.close();
+      barriers.filter.close();
+      barriers.lead.close();
+      for (auto& output : barriers.output) output.close();
+    }
+    __syncthreads();
+    open(a, barriers);
+  }
 
+  static constexpr int kLookers = 64;
   /// The tasks of a source (task_stream.cuh), by all threads of a block, which call wait() before
-  /// they touch what tasks of kernels before have written. `x_scale`: what x is multiplied by.
-  template <class Source, class Wait>
+  /// they touch what tasks of kernels before have written. Two warps, which have no work yet, call
+  /// look(0) to look(kLookers - 1) behind that. `x_scale`: what x is multiplied by.
+  template <class Source, class Wait, class Look>
   static __device__ __forceinline__ void run(const TaskArgs& a, float x_scale, Source& source,
-                                             const Shared& shared, Wait wait) {
+                                             const Shared& shared, Wait wait, Look look) {
     const Course course(a, shared, source.repeats());
     if (threadIdx.x < kHelpers) {
       decrease_registers<kHelperRegisters>();
@@ -202,6 +220,7 @@ struct ImplicitGemmInPlaceTask {
         copy_filters(a, course, source, shared);
       } else if (threadIdx.x >= 64) {
         wait();
+        look(threadIdx.x - (kHelpers - kLookers));
         store_outputs(a, static_cast<int>(threadIdx.x) / 32 - 2, source, shared);
       }
       return;

@@ -45,22 +45,23 @@ __device__ inline void note_magnitude(MagnitudeBits own, MagnitudeBits* block_ma
   __syncthreads();  // of_warp may be overwritten
 }
 
-/// What the tasks of a run noted: the largest magnitudes.
+/// What the tasks of a run noted.
+struct NotedMagnitudes {
+  const MagnitudeBits *filters, *inputs;
+  std::uint32_t num_filters, num_inputs;
+};
+/// The largest of them.
 struct LargestNoted {
   MagnitudeBits filters, inputs;
 };
-/// Of two tables. Called by all threads of a block; both are on their way at the same time.
-template <int kThreads>
-__device__ inline LargestNoted largest_noted(const MagnitudeBits* filters,
-                                             std::uint32_t num_filters, const MagnitudeBits* inputs,
-                                             std::uint32_t num_inputs) {
-  __shared__ LargestNoted most;
-  if (threadIdx.x == 0) most = {};
-  __syncthreads();
+/// Puts the largest ones from the `first`-th of each table on, every `step`-th, into `most`, in
+/// shared memory. Called by all threads of a warp; both tables are on their way at the same time.
+__device__ inline void look_at(const NotedMagnitudes& noted, std::uint32_t first,
+                               std::uint32_t step, LargestNoted& most) {
   LargestNoted own{};
-  for (std::uint32_t i = threadIdx.x; i < max(num_filters, num_inputs); i += kThreads) {
-    const MagnitudeBits filter = i < num_filters ? filters[i] : 0;
-    const MagnitudeBits input = i < num_inputs ? inputs[i] : 0;
+  for (std::uint32_t i = first; i < max(noted.num_filters, noted.num_inputs); i += step) {
+    const MagnitudeBits filter = i < noted.num_filters ? noted.filters[i] : 0;
+    const MagnitudeBits input = i < noted.num_inputs ? noted.inputs[i] : 0;
     own = {max(own.filters, filter), max(own.inputs, input)};
   }
   own = {__reduce_max_sync(0xffffffffu, own.filters), __reduce_max_sync(0xffffffffu, own.inputs)};
@@ -68,6 +69,14 @@ __device__ inline LargestNoted largest_noted(const MagnitudeBits* filters,
     atomicMax(&most.filters, own.filters);
     atomicMax(&most.inputs, own.inputs);
   }
+}
+/// Called by all threads of a block.
+template <int kThreads>
+__device__ inline LargestNoted largest_of(const NotedMagnitudes& noted) {
+  __shared__ LargestNoted most;
+  if (threadIdx.x == 0) most = {};
+  __syncthreads();
+  look_at(noted, threadIdx.x, kThreads, most);
   __syncthreads();
   return most;
 }

@@ -46,6 +46,9 @@ class TaskStream {
   /// Called by one thread before any other call. `readers`: calls of leave() for each task.
   __device__ void init(std::uint32_t readers) { ring_.init(1, readers); }
 
+  /// Called by one thread after all others.
+  __device__ void close() { ring_.close(); }
+
   /// Where the next task belongs.
   __device__ TakenTask* room(const Cursor& at) {
     ring_.wait_empty(at);
