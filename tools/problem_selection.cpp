@@ -183,6 +183,13 @@ std::string short_name(const ConvProblem& problem) {
   const std::string full = to_string(problem);
   const std::size_t suffix = full.find('+');
   std::string text = full.substr(0, suffix);
+  const auto reads_as_problem = [&](const std::string& shorter) {
+    try {
+      return parse_problem(shorter) == problem;
+    } catch (const Error&) {
+      return false;  // with "same" padding a filter may be larger than the input
+    }
+  };
   // From the last field to the first: drop each that parse_problem would choose itself.
   for (const char key : std::string_view("gdupsrw")) {
     const std::size_t begin = text.find(key);
@@ -190,7 +197,7 @@ std::string short_name(const ConvProblem& problem) {
     if (end == std::string::npos) end = text.size();
     const std::string shorter = text.substr(0, begin) + text.substr(end);
     const std::string tail = suffix == std::string::npos ? "" : full.substr(suffix);
-    if (parse_problem(shorter + tail) == problem) text = shorter;
+    if (reads_as_problem(shorter + tail)) text = shorter;
   }
   return suffix == std::string::npos ? text : text + full.substr(suffix);
 }

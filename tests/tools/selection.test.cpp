@@ -114,6 +114,7 @@ TEST_CASE("short_name leaves out what parse_problem would choose itself") {
   CHECK(name("n64c128h28w28k128r3s3p1u1d1g1") == "n64c128h28k128");
   CHECK(name("n1c8h9w7k4r5s3p0u2d1g2+nhwc+relu") == "n1c8h9w7k4r5s3p0u2g2+nhwc+relu");
   CHECK(name("c1h5k1r1") == "n1c1h5k1r1");
+  CHECK(name("c4h1k1r2p1") == "n1c4h1k1r2p1");  // without its padding no problem
 }
 
 TEST_CASE("A plan's options written as a command line are parsed to the same options") {
