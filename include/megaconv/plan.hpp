@@ -63,7 +63,8 @@ Target target_of(const PlanOptions& options);
 
 /// Arguments of one run. All pointers are to dense tensors in ConvProblem's layout and storage
 /// type (scale and bias: ConvProblem::vector_type()); none is kept. Implicit GEMM on CUDA wants x,
-/// w and y of 16 bits in NHWC at multiples of 16 bytes, if channels and filters are whole octets.
+/// w and y of 16 bits in NHWC at multiples of 16 bytes, if channels and filters are whole octets;
+/// at the precision of TF32 it may want x and w of f32 in NHWC there, if channels are whole fours.
 struct Tensors {
   const void* x = nullptr;  ///< input, [N][C][H][W] or [N][H][W][C]
   const void* w =
