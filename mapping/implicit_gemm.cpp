@@ -98,12 +98,12 @@ double in_place_us(const Tiling& tiling, std::uint64_t places, double waves, boo
   const Operands operands = operands_of(tiling);
   const std::int32_t tile_places =
       tile_places_in_place(static_cast<std::int64_t>(places), stripes.reach, operands, problem.c);
+  const bool all_rows = stripes.reach <= most_reach_in_place(tile_places, operands);
   const double width = tile_places;
   const double tiles = std::ceil(static_cast<double>(places) / width);
   double before_us = kLaunchInPlaceUs, rest_us = kRestInPlaceUs;
   double chunk_us = std::max(kLeastChunkInPlaceUs, kChunkInPlaceUs * width / kPlacesOfChunkInPlace);
   if (operands == Operands::in_float_tensor) {
-    const bool all_rows = stripes.reach <= most_reach_in_place(tile_places, operands);
     const double each_us = all_rows ? kFloatChunkUs : kFloatChunkOfRowsUs;
     chunk_us = std::max(kLeastFloatChunkUs, each_us * width / kPlacesOfChunkInPlace);
     rest_us = kFloatRestInPlaceUs * width / most_places_in_place(operands);
@@ -113,7 +113,6 @@ double in_place_us(const Tiling& tiling, std::uint64_t places, double waves, boo
     before_us += kCopyUs + copied_bytes / kCopyBytesPerUs;
     rest_us = kFloatRestInPlaceUs;
   } else if (operands == Operands::converted) {
-    const bool all_rows = stripes.reach <= most_reach_in_place(tile_places, operands);
     const double inputs = all_rows ? width + stripes.reach : static_cast<double>(problem.r) * width;
     const double taps = static_cast<double>(problem.r * problem.s) / 9;
     before_us = kLaunchConvertedUs;

@@ -21,6 +21,14 @@ Tiling tiling_of(const char* text, TilingOptions options = {},
       {.backend = Backend::cuda, .workers = 264, .split_f16 = true, .multiprocessors = 132});
 }
 
+// A tiling's tasks have an order that keeps their dependencies, and it reads back from a file.
+void check_order_and_file(const Tiling& tiling, const MappingOptions& options = {}) {
+  const TaskGraph graph = build_graph(tiling);
+  const Lowering lowering{graph, make_mapping(graph, options)};
+  CHECK_FALSE(validate(graph, lowering.mapping));
+  CHECK(import_mapping(export_mapping(lowering)).graph.tiling == tiling);
+}
+
 std::string error(const char* text, const TilingOptions& asked = {}) {
   try {
     tiling_of(text, asked);
@@ -108,10 +116,7 @@ TEST_CASE("Implicit GEMM's tilings suit the kernel, and its graphs are valid") {
     CHECK(tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock <= 128);
     CHECK(make_stripes(tiling.problem, static_cast<std::int32_t>(tiling.cols_per_group)).reach <=
           kMostReach);
-    const TaskGraph graph = build_graph(tiling);
-    CHECK_FALSE(validate(graph, make_mapping(graph, {})));
-    const Lowering lowering{graph, make_mapping(graph, {})};
-    CHECK(import_mapping(export_mapping(lowering)).graph.tiling == tiling);
+    check_order_and_file(tiling);
   }
 }
 
@@ -125,10 +130,7 @@ TEST_CASE("Implicit GEMM reads 16-bit tensors of whole octets in place, in one s
       CHECK(count_filter_tasks(tiling) == 0);
       CHECK(tiling.cols_per_group == tiling.problem.q());
       CHECK(tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock <= 64);
-      const TaskGraph graph = build_graph(tiling);
-      CHECK_FALSE(validate(graph, make_mapping(graph, {})));
-      const Lowering lowering{graph, make_mapping(graph, {})};
-      CHECK(import_mapping(export_mapping(lowering)).graph.tiling == tiling);
+      check_order_and_file(tiling);
     }
   }
   for (const char* text : {"c64h28k64+nhwc", "c64h28k64+f16", "c60h28k64+nhwc+f16",
@@ -154,10 +156,7 @@ TEST_CASE("At the precision of TF32 implicit GEMM copies large operands in stage
     CHECK(tasks * kPixelsOfInputTask * tiling.channel_blocks_per_input_task >=
           pixels * tiling.channel_blocks());
     CHECK(input_copy_bytes(tiling) >= pixels * static_cast<std::uint64_t>(tiling.problem.c) * 2);
-    const TaskGraph graph = build_graph(tiling);
-    const Lowering lowering{graph, make_mapping(graph, {.policy = Policy::staged})};
-    CHECK_FALSE(validate(graph, lowering.mapping));
-    CHECK(import_mapping(export_mapping(lowering)).graph.tiling == tiling);
+    check_order_and_file(tiling, {.policy = Policy::staged});
   }
   for (const char* text : {"n64c256h56k256", "n64c256h56k256+nhwc+residual"}) {
     CHECK_FALSE(has_input_tasks(tiling_of(text, options)));
@@ -182,10 +181,7 @@ TEST_CASE("At the precision of TF32 tasks of implicit GEMM convert x where filte
       const std::int32_t places = tile_places_in_place(tiling.places_per_group, stripes.reach,
                                                        Operands::converted, tiling.problem.c);
       CHECK(stripes.reach <= most_reach_in_place(places, Operands::converted));
-      const TaskGraph graph = build_graph(tiling);
-      const Lowering lowering{graph, make_mapping(graph, {})};
-      CHECK_FALSE(validate(graph, lowering.mapping));
-      CHECK(import_mapping(export_mapping(lowering)).graph.tiling == tiling);
+      check_order_and_file(tiling);
     }
   }
   for (const char* text : {"n64c66h56k64+nhwc", "n64c64h56k64", "n64c64h56k64+nhwc+residual"}) {
@@ -207,10 +203,7 @@ TEST_CASE(
       CHECK(operands_of(tiling) == Operands::in_float_tensor);
       CHECK(count_filter_tasks(tiling) == 0);
       CHECK(tiling.cols_per_group == tiling.problem.q());
-      const TaskGraph graph = build_graph(tiling);
-      const Lowering lowering{graph, make_mapping(graph, {})};
-      CHECK_FALSE(validate(graph, lowering.mapping));
-      CHECK(import_mapping(export_mapping(lowering)).graph.tiling == tiling);
+      check_order_and_file(tiling);
     }
   }
   // Whoever names the arithmetic gets it, or hears what it needs.
