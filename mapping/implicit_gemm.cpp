@@ -3,6 +3,7 @@
 // keep all multiprocessors busy to the end; and when it is faster than Winograd.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "mapping/stripes.hpp"
@@ -30,15 +31,20 @@ constexpr double kTaskUs = 8;  // what every further wave of tasks costs besides
 constexpr double kLaunchUs = 7;
 // Tiles of a group: more amortise a task's start, fewer even out between the multiprocessors.
 constexpr std::uint64_t kMostTiles = 16, kMostTilesInPlace = 64;
-// Operands in place: microseconds of 16 channels under nine taps, for so many places, and at least,
-// while filters are on their way; of a tile's start and outputs, of 16 bits and of floats; and as
-// above.
-constexpr double kChunkInPlaceUs = 1.36, kPlacesOfChunkInPlace = 512, kLeastChunkInPlaceUs = 0.28;
-constexpr double kRestInPlaceUs = 0.4, kFloatRestInPlaceUs = 2.5;
-constexpr double kTaskInPlaceUs = 0.3, kLaunchInPlaceUs = 4;
+// Operands in place: microseconds of the products of 16 channels under nine taps, for so many
+// places; of a row of operands, a place or a filter in a slab, which the copy engine brings,
+// however many bytes it has, or a place of images abreast; of a tile's start and outputs, of 16
+// bits and of floats; and as above.
+constexpr double kChunkInPlaceUs = 1.36, kPlacesOfChunkInPlace = 512;
+constexpr double kCopiedRowUs = 1.5e-3, kCopiedRowAbreastUs = 2e-3;
+constexpr double kRestInPlaceUs = 0.6, kFloatRestInPlaceUs = 2.5;
+constexpr double kTaskInPlaceUs = 0.5, kLaunchInPlaceUs = 4;
 // The same of floats that are multiplied as TF32, half as many at a time; where rows of a filter
-// are taken one by one, so that x is brought for each.
-constexpr double kFloatChunkUs = 2.6, kLeastFloatChunkUs = 0.56, kFloatChunkOfRowsUs = 2.9;
+// are taken one by one, so that x is brought for each; so much more in wide tiles.
+constexpr double kFloatChunkUs = 2.6, kFloatChunkOfRowsUs = 2.9, kWideFloatMore = 1.07;
+constexpr std::int32_t kWideFloatTile = 352;
+// Sums of blocks that share the channels of a task.
+constexpr double kPartialSumsUs = 1;
 // Copies of operands: their stage's start, and what it reads and writes in a microsecond.
 constexpr double kCopyUs = 2.5, kCopyBytesPerUs = 3.5e6;
 // Operands converted in shared memory: microseconds of 16 channels of a place under nine taps, of
@@ -91,21 +97,43 @@ double num_chunks(const ConvProblem& problem) {
   return static_cast<double>(blocks * u64(problem.r * problem.s)) / 9;
 }
 
+// Microseconds in which the copy engine brings operands of 16 channels under nine taps, of each of
+// so many tiles of a block.
+double chunk_copied_us(const ConvProblem& problem, std::int32_t tile_places, double tiles,
+                       const InputOfTile& input, bool abreast, Operands operands) {
+  constexpr double kFilters = 64;
+  const double taps = static_cast<double>(problem.r * problem.s);
+  const double slab_channels = slab_channels_in_place(tile_places, operands);
+  const double slabs = std::ceil(static_cast<double>(problem.c) / slab_channels);
+  const bool keeps_filters =
+      slabs * taps <= filter_stages_in_place(tile_places, input.places, operands);
+  const double inputs = input.places * static_cast<double>(problem.r / input.filter_rows);
+  const double filters = kFilters * taps / (keeps_filters ? tiles : 1);
+  const double us =
+      (abreast ? kCopiedRowAbreastUs : kCopiedRowUs) * inputs + kCopiedRowUs * filters;
+  return us * 16 / slab_channels * 9 / taps;
+}
+
 // Microseconds of a run of so many waves of tasks, of so many places each, in stages or not.
 double in_place_us(const Tiling& tiling, std::uint64_t places, double waves, bool staged) {
   const ConvProblem& problem = tiling.problem;
   const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(tiling.cols_per_group));
   const Operands operands = operands_of(tiling);
   const std::int32_t tile_places =
-      tile_places_in_place(static_cast<std::int64_t>(places), stripes.reach, operands, problem.c);
-  const bool all_rows = stripes.reach <= most_reach_in_place(tile_places, operands);
+      tile_places_in_place(static_cast<std::int64_t>(places), stripes, operands, problem.c);
+  if (tile_places == 0) return std::numeric_limits<double>::infinity();
+  const InputOfTile input = input_of_tile(problem, stripes, tile_places, operands);
+  const bool all_rows = input.filter_rows == problem.r;
   const double width = tile_places;
   const double tiles = std::ceil(static_cast<double>(places) / width);
-  double before_us = kLaunchInPlaceUs, rest_us = kRestInPlaceUs;
-  double chunk_us = std::max(kLeastChunkInPlaceUs, kChunkInPlaceUs * width / kPlacesOfChunkInPlace);
+  double chunks = num_chunks(problem), before_us = kLaunchInPlaceUs, rest_us = kRestInPlaceUs;
+  const double copied_us = chunk_copied_us(problem, tile_places, std::ceil(waves) * tiles, input,
+                                           stripes.images > 1, operands);
+  double chunk_us = std::max(copied_us, kChunkInPlaceUs * width / kPlacesOfChunkInPlace);
   if (operands == Operands::in_float_tensor) {
-    const double each_us = all_rows ? kFloatChunkUs : kFloatChunkOfRowsUs;
-    chunk_us = std::max(kLeastFloatChunkUs, each_us * width / kPlacesOfChunkInPlace);
+    const double more = tile_places > kWideFloatTile ? kWideFloatMore : 1;
+    const double each_us = more * (all_rows ? kFloatChunkUs : kFloatChunkOfRowsUs);
+    chunk_us = std::max(copied_us, each_us * width / kPlacesOfChunkInPlace);
     rest_us = kFloatRestInPlaceUs * width / most_places_in_place(operands);
   } else if (operands == Operands::in_copy) {
     const double copied_bytes = static_cast<double>(problem.x_size()) * sizeof(float) +
@@ -121,8 +149,11 @@ double in_place_us(const Tiling& tiling, std::uint64_t places, double waves, boo
     chunk_us = std::max(kLeastConvertedUs, kConvertedPlaceUs * width + conversion_us);
     rest_us = stripes.cols < problem.q() ? kStripeRestUs : kConvertedRestUs;
   }
-  return before_us + waves * tiles * (num_chunks(problem) * chunk_us + rest_us) +
-         (waves - 1) * kTaskInPlaceUs;
+  Tiling of_places = tiling;
+  of_places.places_per_group = u32(places);
+  const std::uint32_t shares = channel_shares(of_places);
+  if (staged && shares > 1) chunks /= shares, before_us += kPartialSumsUs;
+  return before_us + waves * tiles * (chunks * chunk_us + rest_us) + (waves - 1) * kTaskInPlaceUs;
 }
 double run_us(const Tiling& tiling, std::uint64_t places, double waves, bool staged) {
   if (operands_of(tiling) != Operands::loaded) return in_place_us(tiling, places, waves, staged);
@@ -155,7 +186,7 @@ double cut(Tiling& tiling, Operands operands, const TilingOptions& options, cons
   const auto cols = static_cast<std::int32_t>(tiling.cols_per_group);
   const Stripes stripes = make_stripes(problem, cols);
   const std::uint64_t places = u64(places_of_stripe(problem, stripes));
-  const std::uint64_t step = place_step(in_place);
+  const std::uint64_t step = stripes.images > 1 ? u64(stripes.row()) : place_step(in_place);
   const std::uint64_t steps = ceil_div(places, step);  // of a stripe
   std::uint64_t most =
       kMostTiles * tile_of(tiling.filter_blocks_per_gemm_task, 1, tiling.arithmetic).places;
@@ -163,12 +194,12 @@ double cut(Tiling& tiling, Operands operands, const TilingOptions& options, cons
     // Rows that are taken one by one are brought for every row of the filters: from the L2, if
     // neighbouring tiles run at the same time.
     most = kMostTilesInPlace * u64(most_places_in_place(operands));
-    if (stripes.reach > kMostReachInPlace) {
-      most = u64(tile_places_in_place(static_cast<std::int64_t>(most), stripes.reach, operands,
-                                      problem.c));
+    if (stripes.images == 1 && stripes.reach > kMostReachInPlace) {
+      most =
+          u64(tile_places_in_place(static_cast<std::int64_t>(most), stripes, operands, problem.c));
     }
   }
-  const std::uint64_t columns = ceil_div(u64(problem.q()), std::uint64_t{tiling.cols_per_group}) *
+  const std::uint64_t columns = u64(num_stripes(problem, stripes)) *
                                 ceil_div(filter_blocks, tiling.filter_blocks_per_gemm_task);
   const std::uint64_t multiprocessors = std::max<std::uint64_t>(1, target.multiprocessors);
   double least_us = 0;
@@ -176,13 +207,33 @@ double cut(Tiling& tiling, Operands operands, const TilingOptions& options, cons
     const std::uint64_t waves = ceil_div(columns * ceil_div(steps, size), multiprocessors);
     const double us =
         run_us(tiling, size * step, static_cast<double>(waves), options.whole_tensors);
-    if (size == 1 || us < least_us) {
+    // Tiles in place are often as wide for several sizes: the largest one has fewer tasks.
+    if (size == 1 || us < least_us || (in_place && us == least_us)) {
       least_us = us;
       tiling.places_per_group = u32(size * step);
     }
   }
   if (options.places_per_group != 0) tiling.places_per_group = options.places_per_group;
   return least_us;
+}
+
+// Cuts a problem for tasks that read x in place, with as many images abreast as is fastest.
+double cut_abreast(Tiling& tiling, Operands operands, const TilingOptions& options,
+                   const Target& target) {
+  const ConvProblem& problem = tiling.problem;
+  Tiling best = tiling;
+  double best_us = cut(best, operands, options, target);
+  for (std::int64_t images = 2; options.cols_per_group == 0 && images <= problem.n; ++images) {
+    const std::int64_t cols = images * problem.q();
+    if (!stripe_obstacle(problem, operands, cols).empty()) break;
+    Tiling other = tiling;
+    TilingOptions with_cols = options;
+    with_cols.cols_per_group = u32(u64(cols));
+    const double us = cut(other, operands, with_cols, target);
+    if (us < best_us) best = other, best_us = us;
+  }
+  tiling = best;
+  return best_us;
 }
 
 // Columns of the stripes in which x may be converted: all, or fewer that filters reach less far in,
@@ -205,9 +256,9 @@ std::vector<std::uint64_t> converted_stripes(const ConvProblem& problem, std::ui
 // The fastest way to come by x; what is possible in none is cut as if for the first.
 double best_cut(Tiling& tiling, const TilingOptions& options, const Target& target) {
   const ConvProblem& problem = tiling.problem;
-  if (operands_in_tensor(problem)) return cut(tiling, Operands::in_tensor, options, target);
+  if (operands_in_tensor(problem)) return cut_abreast(tiling, Operands::in_tensor, options, target);
   if (tiling.arithmetic == Arithmetic::tf32) {
-    return cut(tiling, Operands::in_float_tensor, options, target);
+    return cut_abreast(tiling, Operands::in_float_tensor, options, target);
   }
   Tiling best = tiling;
   double best_us = cut(best, Operands::loaded, options, target);
@@ -218,18 +269,20 @@ double best_cut(Tiling& tiling, const TilingOptions& options, const Target& targ
     if (operands == Operands::in_float_tensor) other.arithmetic = Arithmetic::tf32;
     TilingOptions with_cols = options;
     with_cols.cols_per_group = u32(cols);
-    const double us = cut(other, operands, with_cols, target);
+    const double us = operands == Operands::converted
+                          ? cut(other, operands, with_cols, target)
+                          : cut_abreast(other, operands, with_cols, target);
     const double to_beat = operands_of(best) == Operands::loaded ? kLoadedMore * best_us : best_us;
     if (possible && us >= to_beat) return;
     best = other, best_us = us, possible = true;
   };
   if (has_copies_to_choose(problem, tiling.arithmetic) &&
       options.filter_blocks_per_gemm_task <= kFilterBlocksInPlace) {
-    const std::uint64_t q = u64(problem.q()), asked = options.cols_per_group;
-    if (asked == 0 || asked == q) {
-      if (options.whole_tensors) consider(Operands::in_copy, q);
+    const std::uint64_t asked = options.cols_per_group;
+    if (asked % u64(problem.q()) == 0) {
+      if (options.whole_tensors) consider(Operands::in_copy, asked);
       const bool either = options.arithmetic == Arithmetic::automatic;
-      if (either && floats_can_be_brought(problem)) consider(Operands::in_float_tensor, q);
+      if (either && floats_can_be_brought(problem)) consider(Operands::in_float_tensor, asked);
     }
     for (const std::uint64_t cols : converted_stripes(problem, asked)) {
       consider(Operands::converted, cols);

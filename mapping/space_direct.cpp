@@ -51,6 +51,19 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
   const auto rounds_in_place = [](const Configuration& c) {
     return c.get(Parameter::arithmetic) == static_cast<std::int64_t>(Arithmetic::tf32);
   };
+  const auto operands_of = [=](const Configuration& c) {
+    // Where there are copies to choose, others may convert.
+    const std::int64_t cols = cols_of(c);
+    const std::optional<std::int64_t> window = c.get(Parameter::window);
+    const bool converts = window && stripes_can_be_converted(problem, cols) &&
+                          c.get(Parameter::gemm_filters) <= kFilterBlocksInPlace;
+    const bool copies = window == 1 && cols % problem.q() == 0;
+    return operands_in_tensor(problem) ? Operands::in_tensor
+           : rounds_in_place(c)        ? Operands::in_float_tensor
+           : converts                  ? Operands::converted
+           : copies                    ? Operands::in_copy
+                                       : Operands::loaded;
+  };
   return {
       rule(Parameter::gemm_filters,
            [=](std::int64_t filters, const Configuration& c) {
@@ -65,21 +78,11 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
            }),
       most(Algorithm::implicit_gemm, Parameter::gemm_filters, "the lane blocks of filters",
            [=](const Configuration&) { return u64(filter_blocks); }),
-      most(Algorithm::implicit_gemm, Parameter::cols, "the columns of y",
-           [problem](const Configuration&) { return u64(problem.q()); }),
+      most(Algorithm::implicit_gemm, Parameter::cols, "the columns of y in all images",
+           [problem](const Configuration&) { return u64(problem.n * problem.q()); }),
       rule(Parameter::cols,
            [=](std::int64_t cols, const Configuration& c) {
-             // Where there are copies to choose, others may convert.
-             const std::optional<std::int64_t> window = c.get(Parameter::window);
-             const bool converts = window && stripes_can_be_converted(problem, cols) &&
-                                   c.get(Parameter::gemm_filters) <= kFilterBlocksInPlace;
-             const bool copies = window == 1 && cols == problem.q();
-             const Operands operands = operands_in_tensor(problem) ? Operands::in_tensor
-                                       : rounds_in_place(c)        ? Operands::in_float_tensor
-                                       : converts                  ? Operands::converted
-                                       : copies                    ? Operands::in_copy
-                                                                   : Operands::loaded;
-             const std::string obstacle = stripe_obstacle(problem, operands, cols);
+             const std::string obstacle = stripe_obstacle(problem, operands_of(c), cols);
              return obstacle.empty() ? obstacle : std::to_string(cols) + obstacle;
            }),
       most(Algorithm::implicit_gemm, Parameter::places, "the places of a stripe in whole steps",
@@ -87,11 +90,23 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
              return ceil_div(places_of(problem, cols_of(c)), step) * step;
            }),
       rule(Parameter::places,
-           [=](std::int64_t places, const Configuration&) {
-             return u64(places) % step == 0
+           [=](std::int64_t places, const Configuration& c) {
+             const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cols_of(c)));
+             const std::uint64_t whole = stripes.images > 1 ? u64(stripes.row()) : step;
+             return u64(places) % whole == 0
                         ? std::string()
                         : std::to_string(places) + ", must be a multiple of the " +
-                              std::to_string(step) + " places of a step";
+                              std::to_string(whole) + " places of a " +
+                              (stripes.images > 1 ? "row" : "step");
+           }),
+      rule(Parameter::places,
+           [=](std::int64_t places, const Configuration& c) {
+             const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cols_of(c)));
+             const bool fits = stripes.images == 1 ||
+                               tile_places_in_place(places, stripes, operands_of(c), problem.c) > 0;
+             return fits ? std::string()
+                         : std::to_string(places) + ", of which no tile has room for rows of " +
+                               std::to_string(stripes.images) + " images abreast";
            }),
   };
 }
@@ -144,9 +159,9 @@ AlgorithmSpace fused_winograd_space(const ConvProblem& problem, const Target& ta
 namespace {
 
 // Stripes as wide as the heuristic's, in one or two more, or half as wide: fewer columns reach less
-// far, and have more gaps. Groups of 1 to 16 tiles of 256 places: more amortise a task's start,
-// fewer even out between the multiprocessors. One task runs on each of these at a time, so there
-// is no choice of workers.
+// far, and have more gaps; of images abreast, which have fewer, a whole stripe or less. Groups of 1
+// to 16 tiles of 256 places: more amortise a task's start, fewer even out between the
+// multiprocessors. One task runs on each of these at a time, so there is no choice of workers.
 void add_implicit_gemm(AlgorithmSpace& space, const ConvProblem& problem, const Target& target,
                        Arithmetic arithmetic) {
   TilingOptions options;
@@ -170,6 +185,17 @@ void add_implicit_gemm(AlgorithmSpace& space, const ConvProblem& problem, const 
     }
   }
   for (const std::int64_t num : {1, 2, 3, 4, 6, 8, 12, 16, 32}) insert(places, 128 * num);
+  const bool in_place =
+      are_tensors(operands_of(chosen)) || has_copies_to_choose(problem, arithmetic);
+  for (const std::int64_t images : {2, 4, 8}) {
+    const std::int64_t abreast = images * problem.q();
+    if (!in_place || images > problem.n ||
+        !stripe_obstacle(problem, Operands::in_tensor, abreast).empty()) {
+      break;
+    }
+    insert(cols, abreast);
+    insert(places, static_cast<std::int64_t>(places_of(problem, abreast)));
+  }
   Space::Grid tasks{{Parameter::algo, {static_cast<std::int64_t>(Algorithm::implicit_gemm)}},
                     filters,
                     cols,

@@ -103,7 +103,7 @@ void derive_implicit_gemm(Tiling& tiling) {
   const std::string obstacle = implicit_gemm_obstacle(tiling.problem);
   if (!obstacle.empty()) reject(obstacle);
   const ConvProblem& a = tiling.problem;
-  check_field("cols_per_group", tiling.cols_per_group, u64(a.q()));
+  check_field("cols_per_group", tiling.cols_per_group, u64(a.n * a.q()));
   check_field("channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task,
               tiling.channel_blocks());
   const Operands operands = operands_of(tiling);
@@ -120,9 +120,15 @@ void derive_implicit_gemm(Tiling& tiling) {
   constexpr std::uint64_t kLargestTile = 256;
   check_field("places_per_group", tiling.places_per_group,
               ceil_div(places, kLargestTile) * kLargestTile);
-  tiling.num_groups =
-      u32(checked_groups(ceil_div(u64(a.q()), std::uint64_t{tiling.cols_per_group}) *
-                         ceil_div(places, std::uint64_t{tiling.places_per_group})));
+  if (stripes.images > 1 &&
+      tile_places_in_place(tiling.places_per_group, stripes, operands, a.c) == 0) {
+    reject("cols_per_group = " + std::to_string(tiling.cols_per_group) +
+           ": no tile has room for rows of " + std::to_string(stripes.images) +
+           " images abreast in groups of " + std::to_string(tiling.places_per_group) +
+           " places, which must be whole rows of " + std::to_string(stripes.row()));
+  }
+  tiling.num_groups = u32(checked_groups(u64(num_stripes(a, stripes)) *
+                                         ceil_div(places, std::uint64_t{tiling.places_per_group})));
   tiling.input_tasks = tiling.output_tasks = 0;
   if (has_input_tasks(tiling)) {
     check_input_tasks(tiling);
@@ -240,12 +246,19 @@ Stripes make_stripes(const ConvProblem& a, std::int32_t cols) {
   stripes.cols = cols;
   stripes.pitch = whole ? i32(a.w + a.pad_w) : i32(cols + a.filter_extent_w() - 1);
   stripes.period = i32(a.h + a.pad_h);
-  stripes.reach = i32((a.filter_extent_h() - 1) * stripes.pitch + a.filter_extent_w() - 1);
+  stripes.images = std::max(1, i32(cols / a.q()));
+  stripes.reach = i32((a.filter_extent_h() - 1) * stripes.row() + a.filter_extent_w() - 1);
   return stripes;
 }
 
+std::int64_t num_stripes(const ConvProblem& problem, const Stripes& stripes) {
+  return stripes.images > 1 ? ceil_div(problem.n, std::int64_t{stripes.images})
+                            : ceil_div(problem.q(), std::int64_t{stripes.cols});
+}
+
 std::int64_t places_of_stripe(const ConvProblem& problem, const Stripes& stripes) {
-  return problem.n * stripes.period * stripes.pitch;
+  return stripes.images > 1 ? problem.p() * stripes.row()
+                            : problem.n * stripes.period * stripes.pitch;
 }
 
 namespace {
@@ -278,18 +291,10 @@ bool floats_can_be_brought(const ConvProblem& a) {
 }
 
 bool stripes_can_be_converted(const ConvProblem& a, std::int64_t cols) {
-  if (cols <= 0) return false;
+  if (cols <= 0 || cols > a.q()) return false;
   const std::int64_t stripes = ceil_div(a.q(), cols);
   return floats_can_be_brought(a) && stripes <= kMostConvertedStripes &&
          stripes * cols - a.q() + a.filter_extent_w() <= kMostCorner;
-}
-
-std::int32_t output_cols_in_place(const ConvProblem& problem, std::int32_t stripe_cols) {
-  constexpr std::int32_t kMost = 32;
-  if (stripe_cols >= problem.q()) return std::min(stripe_cols, kMost);
-  std::int32_t cols = std::min(stripe_cols, kMost);
-  while (stripe_cols % cols != 0) --cols;
-  return cols;
 }
 
 bool has_arithmetic_to_choose(const ConvProblem& problem, Arithmetic arithmetic) {
@@ -319,6 +324,28 @@ std::uint32_t cluster_blocks(const Tiling& tiling) {
   return converts && tasks % 2 == 0 ? 2 : 1;
 }
 
+std::uint32_t channel_shares(const Tiling& tiling) {
+  // H200: so many clusters of four, or of two, run at once.
+  constexpr std::uint64_t kClustersOfFour = 30, kClustersOfTwo = 66;
+  if (tiling.algorithm != Algorithm::implicit_gemm) return 1;
+  const Operands operands = operands_of(tiling);
+  const ConvProblem& problem = tiling.problem;
+  const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(tiling.cols_per_group));
+  const std::uint64_t groups =
+      u64(num_stripes(problem, stripes)) *
+      ceil_div(u64(places_of_stripe(problem, stripes)), std::uint64_t{tiling.places_per_group});
+  const std::uint64_t tasks =
+      groups * ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
+  // Sums of the others take room of input, which filters that reach far need.
+  if (!are_tensors(operands) || stripes.images > 1 || stripes.reach > kMostReach ||
+      tiling.places_per_group > std::uint32_t{kMostSharedPlaces} || tasks > kClustersOfTwo) {
+    return 1;
+  }
+  const std::int64_t slab = slab_channels_in_place(kMostSharedPlaces, operands);
+  const std::int64_t slabs = ceil_div(problem.c, slab), most = tasks <= kClustersOfFour ? 4 : 2;
+  return u32(u64(ceil_div(slabs, ceil_div(slabs, most))));
+}
+
 std::uint64_t inputs_before_group(const Tiling& tiling, std::uint32_t group) {
   // What tasks copy is read by several groups; all wait for all.
   const std::uint64_t groups = has_input_tasks(tiling) ? tiling.num_groups : group + 1;
@@ -332,39 +359,21 @@ std::uint64_t input_copy_bytes(const Tiling& tiling) {
   return u64(a.n * a.h * a.w) * ceil_div(u64(a.c), kSlabChannels) * kSlabBytes;
 }
 
-std::int32_t tile_places_in_place(std::int64_t places_per_group, std::int32_t reach,
-                                  Operands operands, std::int64_t channels) {
-  constexpr std::int32_t kStep = kPlaceStepInPlace, kMostOfRows = 384;
-  // Floats, rather than rows one by one, have narrower tiles, as long as slabs are the same and
-  // less input is brought.
-  const std::int32_t least = operands == Operands::in_tensor   ? most_places_in_place(operands)
-                             : operands == Operands::converted ? 224
-                                                               : 288;
-  const auto widest = [=](int input_stages) {
-    std::int32_t most = most_places_in_place(operands);
-    while (most > least && reach > most_reach_in_place(most, operands, input_stages)) most -= kStep;
-    return most;
-  };
-  const bool converts_slabs =
-      operands == Operands::converted && channels > slab_channels_in_place(least, operands);
-  constexpr int kStagesOfSlabs = 3;
-  std::int32_t most = widest(converts_slabs ? kStagesOfSlabs : 2);
-  if (converts_slabs && reach > most_reach_in_place(most, operands, kStagesOfSlabs)) {
-    most = widest(2);
-  }
-  if (reach > most_reach_in_place(most, operands)) most = kMostOfRows;
-  const std::int64_t tiles = ceil_div(places_per_group, std::int64_t{most});
-  const std::int64_t places = ceil_div(places_per_group, tiles);
-  return static_cast<std::int32_t>(ceil_div(places, std::int64_t{kStep})) * kStep;
-}
-
 std::string stripe_obstacle(const ConvProblem& problem, Operands operands, std::int64_t cols) {
   if (operands == Operands::converted) return "";
+  const std::int64_t q = problem.q();
   if (operands != Operands::loaded) {
-    return cols == problem.q() ? ""
-                               : ": must be all " + std::to_string(problem.q()) +
-                                     " columns of y, since x is read in place";
+    // Of boxes that the copy engine brings.
+    constexpr std::int64_t kMostAbreast = 256;
+    if (cols == q || (cols % q == 0 && cols / q * (problem.w + problem.pad_w) <= kMostAbreast)) {
+      return "";
+    }
+    return ": must be all " + std::to_string(q) +
+           " columns of y, since x is read in place, or those of several images that have at "
+           "most " +
+           std::to_string(kMostAbreast) + " with their padding";
   }
+  if (cols > q) return ": must be at most the " + std::to_string(q) + " columns of y";
   const std::int32_t reach = make_stripes(problem, static_cast<std::int32_t>(cols)).reach;
   return reach <= kMostReach ? ""
                              : ": a filter reaches " + std::to_string(reach) +
@@ -598,7 +607,10 @@ std::string to_string(const Tiling& tiling) {
   } else if (tiling.algorithm == Algorithm::implicit_gemm) {
     text << ", " << to_string(tiling.arithmetic) << " arithmetic\n"
          << "places of a group: " << tiling.places_per_group << ", in stripes of "
-         << tiling.cols_per_group << " columns\n";
+         << tiling.cols_per_group << " columns";
+    const std::int64_t images = tiling.cols_per_group / tiling.problem.q();
+    if (images > 1) text << " (" << images << " images abreast)";
+    text << '\n';
     if (has_input_tasks(tiling)) {
       text << "input task: " << blocks(tiling.channel_blocks_per_input_task) << " of "
            << kPixelsOfInputTask << " pixels, copied\n"

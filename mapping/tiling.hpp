@@ -120,6 +120,9 @@ inline constexpr std::uint32_t kFilterBlocksInPlace = 64 / Tiling::kLaneBlock;
 /// Blocks of a cluster in which direct tasks of a group run in stages: those that convert x do it
 /// for each other, if their number is even.
 std::uint32_t cluster_blocks(const Tiling& tiling);
+/// Shares of its channels that a direct task adds up separately and then their sums: so many blocks
+/// of a cluster have it together in stages. More than one where operands are tensors and tasks few.
+std::uint32_t channel_shares(const Tiling& tiling);
 /// Input tasks that must stand before the GEMM or direct tasks of a group: the first so many.
 std::uint64_t inputs_before_group(const Tiling& tiling, std::uint32_t group);
 /// Its workspace for the copy of x.

@@ -155,15 +155,19 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
     args.stripes = make_stripes(p, i32(tiling.cols_per_group));
     args.places = i32(places_of_stripe(p, args.stripes));
     args.places_per_group = i32(tiling.places_per_group);
+    args.stripe_groups = ceil_div(args.places, args.places_per_group);
+    args.num_groups = i32(tiling.num_groups);
     if (kernels.reads_pixels) {
-      const std::int32_t row_reach = (args.s - 1) * args.dilation_w;
       const Operands operands = operands_of(tiling);
-      args.tile_places =
-          tile_places_in_place(tiling.places_per_group, args.stripes.reach, operands, p.c);
+      args.tile_places = tile_places_in_place(args.places_per_group, args.stripes, operands, p.c);
       args.slab_channels = slab_channels_in_place(args.tile_places, operands);
-      const bool all_rows = args.stripes.reach <= most_reach_in_place(args.tile_places, operands);
-      args.rows_at_once = all_rows ? args.r : 1;
-      args.reach_at_once = all_rows ? args.stripes.reach : row_reach;
+      const InputOfTile input = input_of_tile(p, args.stripes, args.tile_places, operands);
+      args.rows_at_once = input.filter_rows;
+      args.input_places = input.places;
+      args.task_tiles = ceil_div(args.places_per_group, args.tile_places);
+      args.slabs = ceil_div(args.c_padded, args.slab_channels);
+      args.share_slabs = ceil_div(args.slabs, i32(channel_shares(tiling)));
+      args.block_slabs = args.slabs;
       args.output_cols = output_cols_in_place(p, args.stripes.cols);
     }
     args.input_tasks = i32(tiling.input_tasks);
@@ -239,8 +243,16 @@ class CudaExecutor final : public Executor {
                                            " bytes of shared memory, " + device_.name + " has " +
                                            std::to_string(device_.shared_bytes));
     }
-    if (launch_ == CudaLaunch::staged)
+    if (launch_ == CudaLaunch::staged) {
       args_.cluster_blocks = static_cast<std::int32_t>(cluster_blocks(tiling));
+      args_.block_slabs = args_.share_slabs;
+      channel_shares_ = channel_shares(tiling);
+    }
+    if (kernels_.reads_pixels) {
+      args_.memory = memory_in_place(args_.tile_places, args_.input_places, operands_,
+                                     args_.block_slabs * args_.r * args_.s, args_.cluster_blocks,
+                                     static_cast<std::int32_t>(channel_shares_));
+    }
     filter_bytes_ = count_filter_bytes(tiling);
     num_making_ = tiling.num_filter_tasks + tiling.num_groups * tiling.input_tasks;
     choose_grid(options);
@@ -313,11 +325,16 @@ class CudaExecutor final : public Executor {
           operands_ == Operands::in_copy
               ? Pixels{args.v, args.c_padded, elements}
               : Pixels{tensors.x, problem_.c, converted ? Elements::f32 : elements};
-      const int places = converted ? kPiecePlaces : args.tile_places + args.reach_at_once;
-      for (int stripe = 0; stripe * args.stripes.cols < args.q; ++stripe) {
-        args.x_tensors[stripe] =
-            pixel_tensor(problem_, pixels, args.stripes, stripe,
-                         converted ? kPieceChannels : args.slab_channels, places);
+      if (args.stripes.images > 1) {
+        args.x_tensors[0] = abreast_tensor(problem_, pixels, args.stripes, args.slab_channels,
+                                           args.input_places / args.stripes.row());
+      } else {
+        const int places = converted ? kPiecePlaces : args.input_places;
+        const int channels = converted ? kPieceChannels : args.slab_channels;
+        for (int stripe = 0; stripe * args.stripes.cols < args.q; ++stripe) {
+          args.x_tensors[stripe] =
+              pixel_tensor(problem_, pixels, args.stripes, stripe, channels, places);
+        }
       }
       args.w_tensor =
           filter_tensor(problem_, stored ? w : args.u, stored ? problem_.c : args.c_padded,
@@ -484,9 +501,9 @@ class CudaExecutor final : public Executor {
   // front of them by themselves (programmatic dependent launch).
   enum class Start { after_all, with_kernel_before };
 
-  void launch(const void* kernel, unsigned blocks, int shared_bytes, void** parameters,
-              cudaStream_t stream, Start start, const std::string& name,
-              unsigned cluster_blocks = 1) const {
+  // `cluster` divides the grid of blocks.
+  void launch(const void* kernel, dim3 blocks, int shared_bytes, void** parameters,
+              cudaStream_t stream, Start start, const std::string& name, dim3 cluster = {}) const {
     std::array<cudaLaunchAttribute, 2> attributes{};
     unsigned num_attributes = 0;
     if (start == Start::with_kernel_before && device_.capability >= 90) {
@@ -494,13 +511,13 @@ class CudaExecutor final : public Executor {
       overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
       overlap.val.programmaticStreamSerializationAllowed = 1;
     }
-    if (cluster_blocks > 1) {
-      cudaLaunchAttribute& cluster = attributes[num_attributes++];
-      cluster.id = cudaLaunchAttributeClusterDimension;
-      cluster.val.clusterDim = {cluster_blocks, 1, 1};
+    if (cluster.x * cluster.y > 1) {
+      cudaLaunchAttribute& dimension = attributes[num_attributes++];
+      dimension.id = cudaLaunchAttributeClusterDimension;
+      dimension.val.clusterDim = {cluster.x, cluster.y, 1};
     }
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(blocks);
+    config.gridDim = blocks;
     config.blockDim = dim3(static_cast<unsigned>(kernels_.num_threads));
     config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
     config.stream = stream;
@@ -512,13 +529,17 @@ class CudaExecutor final : public Executor {
   void launch_stage(TaskKind kind, TaskArgs args, const Task* tasks, unsigned count,
                     cudaStream_t stream, Start start) const {
     const auto index = static_cast<std::uint32_t>(kind);
-    const unsigned cluster =
-        kernels_.clusters[index] ? static_cast<unsigned>(args.cluster_blocks) : 1;
-    const unsigned at_once = static_cast<unsigned>(device_.num_sms) / cluster * cluster;
-    const unsigned blocks = kernels_.streams[index] ? std::min(count, at_once) : count;
+    dim3 cluster;
+    if (kernels_.clusters[index]) {
+      cluster = dim3(static_cast<unsigned>(args.cluster_blocks), channel_shares_);
+    }
+    const unsigned at_once = static_cast<unsigned>(device_.num_sms) / cluster.x * cluster.x;
+    // Tasks whose channels are shared out have their cluster each.
+    const bool in_turn = kernels_.streams[index] && cluster.y == 1;
+    const dim3 blocks(in_turn ? std::min(count, at_once) : count, cluster.y);
     void* parameters[] = {&args, &tasks, &count};
-    launch(kernels_.stage[index], blocks, stage_bytes(kind, blocks), parameters, stream, start,
-           std::string("stage ") + to_string(kind), cluster);
+    launch(kernels_.stage[index], blocks, stage_bytes(kind, blocks.x * blocks.y), parameters,
+           stream, start, std::string("stage ") + to_string(kind), cluster);
   }
 
   // Dynamic shared memory with which no more than so many blocks fit on a multiprocessor.
@@ -630,7 +651,7 @@ class CudaExecutor final : public Executor {
   KernelSet kernels_;
   TaskArgs args_;  // without pointers
   Operands operands_;
-  std::uint32_t num_groups_;
+  std::uint32_t num_groups_, channel_shares_ = 1;  // to blocks of a cluster
   std::vector<Task> host_tasks_;
   DeviceArray<Task> tasks_, filter_tasks_;
   std::uint64_t wait_budget_ns_;

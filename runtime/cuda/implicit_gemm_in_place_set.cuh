@@ -13,14 +13,14 @@
 
 namespace megaconv::cuda {
 
-template <class Numbers, Operands kOperands>
+template <class Numbers, Operands kOperands, bool kSharesChannels>
 struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
-  using Gemm = ImplicitGemmInPlaceTask<Numbers, kOperands>;
+  using Gemm = ImplicitGemmInPlaceTask<Numbers, kOperands, kSharesChannels>;
   static constexpr int kThreads = Gemm::kThreads;
   static constexpr int kBlocksPerSm = 1;
   static constexpr bool kMakesOperands = Numbers::kScaled;  ///< copies of w, and of x if asked for
   static constexpr bool kCopiesInput = kOperands == Operands::in_copy;
-  static constexpr bool kClusters = kOperands == Operands::converted;
+  static constexpr bool kClusters = Gemm::kClusters;
   /// The stage of direct tasks looks at magnitudes, all of which are noted before it begins.
   static constexpr bool kLooks = kCopiesInput;
   static constexpr int stage_blocks_per_sm(TaskKind) { return 1152 / kThreads; }
@@ -54,14 +54,15 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
   }
 
   /// Called by all threads of a block.
-  static __device__ __forceinline__ void open(const TaskArgs& a, std::byte* shared) {
-    Gemm::open(a, *reinterpret_cast<typename Gemm::Barriers*>(shared));
+  static __device__ __forceinline__ typename Gemm::Shared open(const TaskArgs& a,
+                                                               std::byte* shared) {
+    return Gemm::open(a, shared);
   }
   /// Direct tasks, by all threads of a block, which call wait() before they touch a tensor.
   template <class Source, class Wait>
   static __device__ __forceinline__ void multiply(const TaskArgs& a, float x_scale, Source& source,
-                                                  std::byte* shared, Wait wait) {
-    Gemm::run(a, x_scale, source, typename Gemm::Shared(a, shared), wait, [](unsigned) {});
+                                                  const typename Gemm::Shared& shared, Wait wait) {
+    Gemm::run(a, x_scale, source, shared, wait, [](unsigned) {});
     Gemm::close();
   }
   /// The same of a stage, and everything again if the guesses did not suit what the stage before
@@ -72,23 +73,19 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
                                                            std::byte* shared, Wait wait) {
     __shared__ LargestNoted most;
     if (threadIdx.x == 0) most = {};
-    const auto num_groups = static_cast<std::uint32_t>((args.places + args.places_per_group - 1) /
-                                                       args.places_per_group);
-    auto& barriers = *reinterpret_cast<typename Gemm::Barriers*>(shared);
-    Gemm::open(args, barriers);
+    const auto num_groups = static_cast<std::uint32_t>(args.num_groups);
     TasksInTurn source(tasks, num_tasks);
-    Gemm::run(args, args.x_scale, source, typename Gemm::Shared(args, shared), wait,
-              [&](unsigned looker) {
-                const auto noted = noted_of_run<ImplicitGemmInPlaceKernel>(args, num_groups);
-                look_at(noted, looker, Gemm::kLookers, most);
-              });
+    Gemm::run(args, args.x_scale, source, Gemm::open(args, shared), wait, [&](unsigned looker) {
+      const auto noted = noted_of_run<ImplicitGemmInPlaceKernel>(args, num_groups);
+      look_at(noted, looker, Gemm::kLookers, most);
+    });
     __syncthreads();
     const auto scales = corrected_scales<ImplicitGemmInPlaceKernel>(most);
     if (!scales.differ()) return;
-    Gemm::reopen(args, barriers);
+    const auto reopened = Gemm::reopen(args, shared);
     const float x_scale = make_again(args, scales, num_groups, shared);
     TasksInTurn again(tasks, num_tasks);
-    multiply(args, x_scale, again, shared, [] {});
+    multiply(args, x_scale, again, reopened, [] {});
   }
 
   static __device__ OperandFooter& footer(const TaskArgs& a) { return footer_of_filters(a); }
@@ -111,6 +108,7 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
             a, *a.x_footer, num_groups * noted_of_group(a), shared);
       }
     }
+    ::cuda::ptx::fence_proxy_async();  // the copy engine reads what others have stored
     return a.x_scale;
   }
   /// These, and then all direct tasks. `args` is the kernel's parameter, where the copy engine
@@ -123,23 +121,21 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
         (args.k_padded + args.filters_per_gemm_task - 1) / args.filters_per_gemm_task);
     const std::uint32_t num_direct = num_groups * blocks;  // the last ones
     TasksInTurn source(tasks + (num_tasks - num_direct), num_direct);
-    open(args, shared);
-    multiply(args, x_scale, source, shared, [] {});
+    multiply(args, x_scale, source, open(args, shared), [] {});
   }
 };
 
-template <class Numbers, Operands kOperands>
-KernelSet implicit_gemm_in_place_kernels(const Tiling& tiling) {
-  using Kernel = ImplicitGemmInPlaceKernel<Numbers, kOperands>;
+template <class Numbers, Operands kOperands, bool kSharesChannels = false>
+KernelSet make_in_place_set(const Tiling& tiling) {
+  using Kernel = ImplicitGemmInPlaceKernel<Numbers, kOperands, kSharesChannels>;
   const Stripes stripes =
       make_stripes(tiling.problem, static_cast<std::int32_t>(tiling.cols_per_group));
-  const std::string name =
-      std::string("implicit GEMM, ") + to_string(tiling.arithmetic) +
-      (kOperands == Operands::converted ? " converted" : " in place") + ", tiles of " +
-      std::to_string(Kernel::Gemm::kFilters) + " filters x " +
-      std::to_string(tile_places_in_place(tiling.places_per_group, stripes.reach, kOperands,
-                                          tiling.problem.c)) +
-      " places";
+  const std::string name = std::string("implicit GEMM, ") + to_string(tiling.arithmetic) +
+                           (kOperands == Operands::converted ? " converted" : " in place") +
+                           ", tiles of " + std::to_string(Kernel::Gemm::kFilters) + " filters x " +
+                           std::to_string(tile_places_in_place(tiling.places_per_group, stripes,
+                                                               kOperands, tiling.problem.c)) +
+                           " places";
   KernelSet set{};
   if constexpr (kOperands == Operands::converted) {
     set = make_streaming_kernel_set<Kernel, Stage<TaskKind::filter_transform>,
@@ -162,6 +158,14 @@ KernelSet implicit_gemm_in_place_kernels(const Tiling& tiling) {
   set.gemm_filters = Kernel::Gemm::kFilters;
   set.channel_multiple = Numbers::kDepth;
   return set;
+}
+
+template <class Numbers, Operands kOperands>
+KernelSet implicit_gemm_in_place_kernels(const Tiling& tiling) {
+  if constexpr (are_tensors(kOperands)) {
+    if (channel_shares(tiling) > 1) return make_in_place_set<Numbers, kOperands, true>(tiling);
+  }
+  return make_in_place_set<Numbers, kOperands>(tiling);
 }
 
 }  // namespace megaconv::cuda

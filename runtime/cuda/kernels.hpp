@@ -33,7 +33,7 @@ struct KernelSet {
   const void* stage[kNumTaskKinds];
   bool streams[kNumTaskKinds];      ///< a block of the stage takes tasks in turn, not one
   int shared_bytes[kNumTaskKinds];  ///< dynamic shared memory of a stage
-  bool clusters[kNumTaskKinds];     ///< its blocks may run in clusters (cluster_blocks())
+  bool clusters[kNumTaskKinds];     ///< its blocks may run in clusters (mapping/tiling.hpp)
   bool reads_ahead[kNumTaskKinds];  ///< a stage reads tensors before the kernel before has ended
 };
 

@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     Kernel::multiply_and_look(args, tasks, num_tasks, shared, [] { wait_for_kernel_before(); });
   } else {
     TasksInTurn source(tasks, num_tasks);
-    Kernel::open(args, shared);
-    Kernel::multiply(args, args.x_scale, source, shared, [] { wait_for_kernel_before(); });
+    Kernel::multiply(args, args.x_scale, source, Kernel::open(args, shared),
+                     [] { wait_for_kernel_before(); });
   }
 }
 
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   __shared__ std::uint32_t epoch;
   const bool leader = threadIdx.x == 0;
   let_next_start();
-  Kernel::open(args, shared);
+  const auto opened = Kernel::open(args, shared);
   wait_for_kernel_before();
   if (leader) epoch = attach(*run.header, run.counters, run.num_counters, run.plan_word);
   __syncthreads();
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
       __syncthreads();  // `taken` is read before it is overwritten
     }
   }
-  Kernel::multiply(args, args.x_scale, source, shared, [] {});
+  Kernel::multiply(args, args.x_scale, source, opened, [] {});
   __syncthreads();
   if (leader) detach(*run.header, gridDim.x);
 }

@@ -130,6 +130,18 @@ CUtensorMap pixel_tensor(const ConvProblem& p, const Pixels& pixels, const Strip
   return map;
 }
 
+CUtensorMap abreast_tensor(const ConvProblem& p, const Pixels& pixels, const Stripes& stripes,
+                           int slab_channels, int rows) {
+  const cuuint64_t bytes = bytes_of(pixels.elements), pixel_bytes = u64(pixels.channels) * bytes;
+  const cuuint64_t row_bytes = pixel_bytes * u64(p.w);
+  return tiled_tensor<4>(
+      "x", pixels.elements, pixels.x, {u64(pixels.channels), u64(p.w), u64(p.n), u64(p.h)},
+      {pixel_bytes, row_bytes * u64(p.h), row_bytes},
+      {static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(stripes.pitch),
+       static_cast<cuuint32_t>(stripes.images), static_cast<cuuint32_t>(rows)},
+      swizzle_of(u64(slab_channels) * bytes));
+}
+
 CUtensorMap filter_tensor(const ConvProblem& p, const void* w, std::int64_t tap_numbers,
                           Elements elements, int slab_channels, int filters) {
   const cuuint64_t tap_bytes = u64(tap_numbers) * bytes_of(elements);

@@ -27,6 +27,10 @@ struct Pixels {
 CUtensorMap pixel_tensor(const ConvProblem& problem, const Pixels& pixels, const Stripes& stripes,
                          int stripe, int slab_channels, int places);
 
+/// The same of images abreast: a box of `rows` rows of all of them.
+CUtensorMap abreast_tensor(const ConvProblem& problem, const Pixels& pixels, const Stripes& stripes,
+                           int slab_channels, int rows);
+
 /// w of a problem in NHWC, or what was made of it, with so many numbers a tap: a tap of `filters`
 /// filters, in a slab of 64 or 128 bytes of channels.
 CUtensorMap filter_tensor(const ConvProblem& problem, const void* w, std::int64_t tap_numbers,

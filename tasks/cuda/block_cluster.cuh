@@ -12,14 +12,14 @@ namespace megaconv::cuda {
 
 class BlockCluster {
  public:
-  __device__ BlockCluster() {
-#ifdef EXP_ONE
-    size_ = 1, rank_ = 0;
-    return;
-#endif
+  __device__ BlockCluster(int size, int rank) : size_(size), rank_(rank) {}
+  /// The one that this block is in.
+  static __device__ BlockCluster current() {
     // Volatile, lest the compiler read them again where they are used, which takes long.
-    asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(size_));
-    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank_));
+    int size, rank;
+    asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return {size, rank};
   }
   __device__ int size() const { return size_; }
   /// Of this block.
@@ -27,16 +27,23 @@ class BlockCluster {
 
   /// Called by all threads of all blocks, in whatever order.
   __device__ void sync() const {
-#ifdef EXP_NOSYNC
-    __syncthreads();
-    return;
-#endif
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
   }
   /// Where a block has what lies at `own` in this one.
   template <class T>
   __device__ T* at(int rank, T* own) const {
     return cooperative_groups::this_cluster().map_shared_rank(own, static_cast<unsigned>(rank));
+  }
+  /// Arrives at the first phase of a block's barrier: whoever waits for it sees what this thread,
+  /// and others of its warp in front of a __syncwarp(), have stored in that block.
+  __device__ void arrive(int rank, std::uint64_t* barrier) const {
+    ::cuda::ptx::mbarrier_arrive(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster,
+                                 ::cuda::ptx::space_cluster, at(rank, barrier));
+  }
+  __device__ void wait(std::uint64_t* barrier) const {
+    while (!::cuda::ptx::mbarrier_try_wait_parity(::cuda::ptx::sem_acquire,
+                                                  ::cuda::ptx::scope_cluster, barrier, 0u)) {
+    }
   }
   /// The copy engine takes to a block what lies here, and counts it on that block's barrier.
   __device__ void copy(int rank, void* memory, std::uint32_t num_bytes,
@@ -54,6 +61,7 @@ class ClusterBarriers {
   static constexpr std::uint32_t kBarrierBytes = sizeof(std::uint64_t);
 
  public:
+  ClusterBarriers() = default;
   /// Called by all threads of a warp.
   __device__ ClusterBarriers(const BlockCluster& cluster, std::uint64_t* first) {
     const int lane = static_cast<int>(threadIdx.x) % 32;

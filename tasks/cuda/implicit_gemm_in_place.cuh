@@ -6,9 +6,9 @@
 // one place of shared memory to another.
 //
 // It walks through the pixels of x in the order of places, gaps included, for which it writes zeros
-// (tensor maps of kind im2col; runtime/cuda/tensor_map.hpp makes them). A slab of channels
-// (mapping/stripes.hpp) is a row, whose octets the copy engine permutes and the matrix instruction
-// puts back in order, so that neither meets bank conflicts. Outputs leave by it, too.
+// (tensor maps of kind im2col, or boxes of images abreast; runtime/cuda/tensor_map.hpp). A slab of
+// channels (mapping/stripes.hpp) is a row, whose octets the copy engine permutes and the matrix
+// instruction puts back in order, so that neither meets bank conflicts. Outputs leave by it, too.
 //
 //   copiers     two threads, one for x, which also takes the tasks, and one for w
 //   converters  a warpgroup, if x is to be converted; blocks of a cluster convert it for each other
@@ -17,10 +17,13 @@
 //
 // What is read most often is w, by every tile; so a tile has few filters and many places. Their
 // number divides a task evenly; consumers are compiled for every such width. Tasks follow each
-// other without a pause (task_stream.cuh).
+// other without a pause (task_stream.cuh). Of few tasks the channels are shared out (blockIdx.y) to
+// the blocks of a cluster, whose sums come to the first one; a block alone takes the shares in turn
+// and adds their sums up in the same order.
 #pragma once
 
 #include <cuda/ptx>
+#include <iterator>
 
 #include "mapping/stripes.hpp"
 #include "tasks/cuda/block_cluster.cuh"
@@ -36,7 +39,8 @@
 
 namespace megaconv::cuda {
 
-template <class Numbers, Operands kOperands>
+/// kSharesChannels: of each task (channel_shares(), mapping/tiling.hpp).
+template <class Numbers, Operands kOperands, bool kSharesChannels = false>
 struct ImplicitGemmInPlaceTask {
   using Number = typename Numbers::Number;
   using Stored = typename Numbers::Stored;
@@ -44,6 +48,8 @@ struct ImplicitGemmInPlaceTask {
   static constexpr bool kFloats = std::is_same_v<Stored, float>;
   static_assert(kFloats == (kOperands != Operands::in_tensor));
   static constexpr bool kConverts = kOperands == Operands::converted;
+  static constexpr bool kClusters = kConverts || kSharesChannels;
+  static constexpr bool kAbreast = !kClusters;  // images may be
   static constexpr int kFilters = 64;
   // Two warps copy, two store.
   static constexpr int kHelpers = 128, kConverters = kConverts ? 128 : 0, kConsumers = 256;
@@ -59,8 +65,8 @@ struct ImplicitGemmInPlaceTask {
                     kConsumers * kConsumerRegisters <=
                 kThreads * kLaunchRegisters);
   // Places of a consumer warpgroup: its share of a tile.
-  static constexpr int kStep = kPlaceStepInPlace / 2,
-                       kMostWidth = most_places_in_place(kOperands) / 2;
+  static constexpr int kMostWidth =
+      (kSharesChannels ? kMostSharedPlaces : most_places_in_place(kOperands)) / 2;
 
   // Outputs of a place lie in rows of eight vectors, permuted against bank conflicts: a row for
   // every kRowFilters, the rows of a tile's places one after the other.
@@ -74,9 +80,7 @@ struct ImplicitGemmInPlaceTask {
   // must be as many stages of filters as both together.
   static constexpr int kLead = 3, kPending = 3;
 
-  // Shared memory is cut as a plan needs it: input stages, outputs, and for w what is left.
-  static constexpr int kLeastInputStages = 2, kMostInputStages = kConverts ? 3 : 4;
-  static constexpr int kMostFilterStages = 24;
+  static constexpr int kMostInputStages = most_input_stages(kOperands);
   struct Barriers {
     TaskStream tasks;
     StageRing<kPieces> pieces;
@@ -84,45 +88,56 @@ struct ImplicitGemmInPlaceTask {
     StageRing<kMostFilterStages> filter;
     StageRing<kMostInputStages> lead;  // the first consumers are kLead taps into a stage of input
     StageRing<1> output[2];
+    std::uint64_t partial_sums;  // of the first block of a cluster: those of the others are there
+    int input_stages, filter_stages;
   };
+  /// Blocks that convert x for each other, or share channels.
+  static __device__ BlockCluster own_cluster() {
+    if constexpr (kConverts) return BlockCluster::current();
+    if constexpr (kSharesChannels) {
+      return {static_cast<int>(gridDim.y), static_cast<int>(blockIdx.y)};
+    }
+    return {1, 0};
+  }
+  static_assert(sizeof(Barriers) + kSwizzleSpan <= kBarrierBytesInPlace);
   struct Shared {
     Barriers& barriers;
-    std::byte* x;        // [input_stages][input_bytes]
-    std::byte* u;        // [filter_stages][tap_bytes]
-    OutputRow* outputs;  // [kRows][tile_places], of these halves for each consumer warpgroup
-    std::byte* pieces;   // [num_pieces], if x is to be converted
-    int row_bytes, tap_bytes, input_bytes;
-    int num_pieces, input_stages, filter_stages;
+    OutputRow* outputs;   // [kRows][tile_places], of these halves for each consumer warpgroup
+    std::byte* pieces;    // [num_pieces], if x is to be converted
+    float* partial_sums;  // [blocks that share channels, but one][kWidth / 2][kConsumers]
+    std::byte* x;         // [input_stages][input_bytes]
+    std::byte* u;         // [filter_stages][tap_bytes]
+    const int row_bytes, tap_bytes, input_bytes;
+    const int num_pieces, input_stages, filter_stages;
+    const BlockCluster cluster;
+    const int first_slab, end_slab;  // of the block's share of the channels, or of all
     /// Of a block's dynamic shared memory, which begins anywhere.
     __device__ Shared(const TaskArgs& a, std::byte* begin)
         : barriers(*reinterpret_cast<Barriers*>(begin)),
           row_bytes(a.slab_channels * static_cast<int>(sizeof(Number))),
-          tap_bytes(kFilters * row_bytes),
-          input_bytes(input_places(a) * row_bytes) {
+          tap_bytes(a.memory.tap_bytes),
+          input_bytes(a.memory.input_bytes),
+          num_pieces(a.memory.num_pieces),
+          // Where registers are few, ptxas would load arguments again for every tap.
+          input_stages(kConverts ? barriers.input_stages : a.memory.input_stages),
+          filter_stages(kConverts ? barriers.filter_stages : a.memory.filter_stages),
+          cluster(own_cluster()),
+          first_slab(kSharesChannels ? cluster.rank() * a.block_slabs : 0),
+          end_slab(min(first_slab + a.block_slabs, a.slabs)) {
       constexpr int kWithinSpan = kSwizzleSpan - 1;
-      input_bytes = (input_bytes + kWithinSpan) & ~kWithinSpan;
       const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(begin));
-      x = begin + ((address + sizeof(Barriers) + kWithinSpan) & ~kWithinSpan) - address;
-      outputs = reinterpret_cast<OutputRow*>(x);
-      const int output_bytes = a.tile_places * kRows * static_cast<int>(sizeof(OutputRow));
-      pieces = x + ((output_bytes + kWithinSpan) & ~kWithinSpan);
-      num_pieces = kConverts ? pieces_of(BlockCluster().size()) : 0;
-      x = pieces + num_pieces * kPieceBytes;
-      const auto room = static_cast<int>(begin + kSharedBytesInPlace - x);
-      const int with_all = (room - slabs(a) * a.r * a.s * tap_bytes) / input_bytes;
-      const int least = least_filter_bytes_in_place(a.tile_places, kOperands);
-      const int with_few = (room - least) / input_bytes;
-      input_stages = with_all >= kLeastInputStages ? with_all : with_few;
-      input_stages = max(kLeastInputStages, min(kMostInputStages, input_stages));
-      u = x + input_stages * input_bytes;
-      filter_stages = min(kMostFilterStages, (room - input_stages * input_bytes) / tap_bytes);
+      begin += ((address + sizeof(Barriers) + kWithinSpan) & ~kWithinSpan) - address;
+      outputs = reinterpret_cast<OutputRow*>(begin);
+      pieces = begin + a.memory.pieces;
+      partial_sums = reinterpret_cast<float*>(begin + a.memory.partial_sums);
+      x = begin + a.memory.input;
+      u = begin + a.memory.filters;
     }
   };
 
-  /// Of a stage of input.
-  static __device__ int input_places(const TaskArgs& a) { return a.tile_places + a.reach_at_once; }
-  static __device__ int slabs(const TaskArgs& a) {
-    return (a.c_padded + a.slab_channels - 1) / a.slab_channels;
+  /// Each: the taps of one row of a filter or of all, in a slab of channels.
+  static __device__ int num_chunks(const TaskArgs& a, int slabs) {
+    return a.rows_at_once == a.r ? slabs : slabs * a.r;
   }
 
   /// A task's places, in a stripe, and filters.
@@ -130,27 +145,29 @@ struct ImplicitGemmInPlaceTask {
     int stripe = 0, first_place, end_place, num_tiles, first_k;
     __device__ Walk(const TaskArgs& a, const Task& task) {
       auto group = static_cast<int>(task.group);
-      if constexpr (kConverts) {
-        const int groups = (a.places + a.places_per_group - 1) / a.places_per_group;
-        stripe = group / groups;
-        group -= stripe * groups;
+      if (kConverts || (kAbreast && a.stripes.images > 1)) {
+        stripe = group / a.stripe_groups;
+        group -= stripe * a.stripe_groups;
       }
       first_place = group * a.places_per_group;
       end_place = min(first_place + a.places_per_group, a.places);
-      num_tiles = (end_place - first_place + a.tile_places - 1) / a.tile_places;
+      num_tiles = a.task_tiles;
+      const int places = end_place - first_place;
+      if (places < a.places_per_group) num_tiles = (places + a.tile_places - 1) / a.tile_places;
       first_k = static_cast<int>(task.block) * a.filters_per_gemm_task;
     }
   };
 
   /// How all tasks of a block walk through channels and taps.
   struct Course {
-    int chunks;           // each: the taps of some rows of a filter, in a slab of channels
-    int taps;             // of a chunk
+    int chunks, taps;     // of a tile, of a chunk
+    int share_chunks;     // of a share of channels, whose sums are added up
     bool has_lead;        // with a tile alone there is nothing to hide
     bool keeps_filters;   // all of a task's, from the first tile to the last
     bool keeps_them_all;  // and all tasks have the same
     __device__ Course(const TaskArgs& a, const Shared& shared, bool repeats) {
-      chunks = slabs(a) * (a.r / a.rows_at_once);
+      chunks = num_chunks(a, shared.end_slab - shared.first_slab);
+      share_chunks = kSharesChannels ? num_chunks(a, a.share_slabs) : chunks;
       taps = a.rows_at_once * a.s;
       has_lead = taps > kLead && (repeats || a.places_per_group > a.tile_places);
       keeps_filters = chunks * taps <= shared.filter_stages;
@@ -158,34 +175,34 @@ struct ImplicitGemmInPlaceTask {
     }
   };
 
-  /// Called by all threads of a block before run().
-  static __device__ void open(const TaskArgs& a, Barriers& barriers) {
+  /// Called by all threads of a block before run(), which is given what it returns.
+  static __device__ Shared open(const TaskArgs& a, std::byte* memory) {
+    Barriers& barriers = *reinterpret_cast<Barriers*>(memory);
     if (threadIdx.x == 32) {
       prefetch_map(a.x_tensors[0]);
       prefetch_map(a.w_tensor);
       if (a.output_cols != 0) prefetch_map(a.y_tensor);
     }
     if (threadIdx.x == 0) {
-      barriers.tasks.init(kReaders);
-      if constexpr (kConverts) barriers.pieces.init(1, kConverters / 32);
-      const int blocks = kConverts ? BlockCluster().size() : 1;
-      barriers.input.init(kConverts ? kConverters / 32 : 1,
-                          static_cast<std::uint32_t>(blocks * kConsumers / 32));
-      barriers.filter.init(1, kConsumers / 32);
-      barriers.lead.init(128 / 32, 1);
-      for (auto& output : barriers.output) output.init(128 / 32, 1);
+      make_barriers(barriers);
+      if constexpr (kConverts) {
+        barriers.input_stages = a.memory.input_stages;
+        barriers.filter_stages = a.memory.filter_stages;
+      }
       ::cuda::ptx::fence_mbarrier_init(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster);
+      ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
     }
-    ::cuda::ptx::fence_proxy_async();
-    kConverts ? BlockCluster().sync() : __syncthreads();
+    kClusters ? own_cluster().sync() : __syncthreads();
+    return Shared(a, memory);
   }
   /// Called by all threads of a block behind run(): the others of its cluster may still arrive at
   /// its barriers.
   static __device__ void close() {
-    if constexpr (kConverts) BlockCluster().sync();
+    if constexpr (kConverts) own_cluster().sync();
   }
   /// Called by all threads of a block behind run(), to run() once more.
-  static __device__ void reopen(const TaskArgs& a, Barriers& barriers) {
+  static __device__ Shared reopen(const TaskArgs& a, std::byte* memory) {
+    Barriers& barriers = *reinterpret_cast<Barriers*>(memory);
     __syncthreads();
     threadIdx.x < kHelpers ? increase_registers<kLaunchRegisters>()
                            : decrease_registers<kLaunchRegisters>();
@@ -198,7 +215,7 @@ struct ImplicitGemmInPlaceTask {
       for (auto& output : barriers.output) output.close();
     }
     __syncthreads();
-    open(a, barriers);
+    return open(a, memory);
   }
 
   static constexpr int kLookers = 64;
@@ -221,6 +238,7 @@ struct ImplicitGemmInPlaceTask {
       } else if (threadIdx.x >= 64) {
         wait();
         look(threadIdx.x - (kHelpers - kLookers));
+        if (kSharesChannels && shared.cluster.rank() != 0) return;
         store_outputs(a, static_cast<int>(threadIdx.x) / 32 - 2, source, shared);
       }
       return;
@@ -238,6 +256,22 @@ struct ImplicitGemmInPlaceTask {
   }
 
  private:
+  // By one thread, without loops: of all stages, used or not. (Several threads take longer, and so
+  // does who asks how many are used.)
+  static __device__ void make_barriers(Barriers& barriers) {
+    constexpr std::uint32_t kWarps = kConsumers / 32;
+    const auto blocks = static_cast<std::uint32_t>(own_cluster().size());
+    barriers.tasks.init(kReaders);
+    if constexpr (kConverts) barriers.pieces.init(1, kConverters / 32);
+    barriers.input.init(kConverts ? kConverters / 32 : 1, kConverts ? blocks * kWarps : kWarps);
+    barriers.filter.init(1, kWarps);
+    barriers.lead.init(128 / 32, 1);
+    for (auto& output : barriers.output) output.init(128 / 32, 1);
+    if (kSharesChannels && blocks > 1) {
+      ::cuda::ptx::mbarrier_init(&barriers.partial_sums, (blocks - 1) * kWarps);
+    }
+  }
+
   // Where the copier of x is: at a piece or at a stage.
   using InputCursor = std::conditional_t<kConverts, typename StageRing<kPieces>::Cursor,
                                          typename StageRing<kMostInputStages>::Cursor>;
@@ -265,7 +299,7 @@ struct ImplicitGemmInPlaceTask {
   static __device__ void copy_input(const TaskArgs& a, Source& source, const Shared& shared,
                                     Wait wait) {
     InputCursor stage;
-    Turns turns{BlockCluster()};
+    Turns turns(shared.cluster);
     if (source.has_only()) {
       copy_input(a, Walk(a, source.only()), stage, turns, shared, wait);
       return;
@@ -288,11 +322,14 @@ struct ImplicitGemmInPlaceTask {
     const Stripes::Position next_tile = s.position(a.tile_places);
     const Stripes::Position next_piece = s.position(kPiecePlaces);
     const Stripes::Position next_row{0, a.dilation_h, 0};
-    const auto num_bytes = static_cast<std::uint32_t>(input_places(a) * shared.row_bytes);
+    const auto num_bytes = static_cast<std::uint32_t>(a.input_places * shared.row_bytes);
     Stripes::Position tile_start = s.position(walk.first_place);
     wait();
     for (int tile = 0; tile < walk.num_tiles; ++tile, tile_start = s.sum(tile_start, next_tile)) {
-      for (int c = 0; c < a.c_padded; c += a.slab_channels) {
+      const int first_row =
+          kAbreast && s.images > 1 ? (walk.first_place + tile * a.tile_places) / s.row() : 0;
+      for (int slab = shared.first_slab; slab < shared.end_slab; ++slab) {
+        const int c = slab * a.slab_channels;
         Stripes::Position start = tile_start;
         for (int row = 0; row < a.r; row += a.rows_at_once, start = s.sum(start, next_row)) {
           if constexpr (kConverts) {
@@ -300,9 +337,15 @@ struct ImplicitGemmInPlaceTask {
           } else {
             auto& ring = shared.barriers.input;
             ring.wait_empty(at);
-            copy_pixels(shared.x + at.stage * shared.input_bytes, a.x_tensors[0], c,
-                        start.col - a.pad_w, start.row - a.pad_h, start.image,
-                        ring.expect(at, num_bytes));
+            std::byte* const x = shared.x + at.stage * shared.input_bytes;
+            std::uint64_t* const barrier = ring.expect(at, num_bytes);
+            if (kAbreast && s.images > 1) {
+              copy_box(x, a.x_tensors[0], c, -a.pad_w, walk.stripe * s.images, first_row - a.pad_h,
+                       barrier);
+            } else {
+              copy_pixels(x, a.x_tensors[0], c, start.col - a.pad_w, start.row - a.pad_h,
+                          start.image, barrier);
+            }
             at.advance(shared.input_stages);
           }
         }
@@ -315,7 +358,7 @@ struct ImplicitGemmInPlaceTask {
                                      Turns& turns, const Shared& shared) {
     auto& ring = shared.barriers.pieces;
     const int padding = stripe == 0 ? a.pad_w : 0;  // in front of the stripe's columns of x
-    const int places = input_places(a);
+    const int places = a.input_places;
     int own_place = turns.first;
     for (int place = 0; place < places; place += kPiecePlaces, start = a.stripes.sum(start, next)) {
       if (place != own_place) continue;
@@ -342,11 +385,11 @@ struct ImplicitGemmInPlaceTask {
     const int warp = (static_cast<int>(threadIdx.x) - kHelpers) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const bool speaker = lane == 0;
-    const BlockCluster cluster;
+    const BlockCluster& cluster = shared.cluster;
     Turns turns(cluster);
     Conversion conversion(a, warp, scale);
-    const int places = input_places(a);
-    const int stages_of_tile = slabs(a) * (a.r / a.rows_at_once);
+    const int places = a.input_places;
+    const int stages_of_tile = num_chunks(a, a.slabs);
     StageRing<kPieces>::Cursor piece;
     typename StageRing<kMostInputStages>::Cursor at;
     for (Task task; tasks.next(task); tasks.advance()) {
@@ -408,7 +451,7 @@ struct ImplicitGemmInPlaceTask {
     static constexpr int kWarpPlaces = kTurns * kPlaces;
     __device__ Conversion(const TaskArgs& a, int warp, float scale)
         : scale_(scale),
-          places_(input_places(a)),
+          places_(a.input_places),
           row_vectors_(a.slab_channels / 8),
           octet_(static_cast<int>(threadIdx.x) % kOctets),
           first_(warp * kWarpPlaces),
@@ -494,7 +537,8 @@ struct ImplicitGemmInPlaceTask {
       const int times = has_all ? 0 : course.keeps_filters ? 1 : walk.num_tiles;
       has_all = course.keeps_them_all;
       for (int i = 0; i < times; ++i) {
-        for (int c = 0; c < a.c_padded; c += a.slab_channels) {
+        for (int slab = shared.first_slab; slab < shared.end_slab; ++slab) {
+          const int c = slab * a.slab_channels;
           for (int tap = 0; tap < a.r * a.s; ++tap) {
             ring.wait_empty(at);
             copy_box(shared.u + at.stage * shared.tap_bytes, a.w_tensor, c, walk.first_k, tap,
@@ -511,10 +555,11 @@ struct ImplicitGemmInPlaceTask {
   static __device__ __forceinline__ void consume_width(const TaskArgs& a, const Course& course,
                                                        float x_scale, const Source& source,
                                                        const Shared& shared) {
+    constexpr int kNarrower = kWidth - tile_step_in_place(2 * kWidth) / 2;
     if (a.tile_places == 2 * kWidth) {
       consume<kWidth>(a, course, x_scale, source, shared);
-    } else if constexpr (kWidth > kStep) {
-      consume_width<kWidth - kStep>(a, course, x_scale, source, shared);
+    } else if constexpr (kNarrower > 0) {
+      consume_width<kNarrower>(a, course, x_scale, source, shared);
     }
   }
 
@@ -531,7 +576,8 @@ struct ImplicitGemmInPlaceTask {
     typename StageRing<kMostFilterStages>::Cursor filter;
     StageRing<1>::Cursor output;
     Finish finish(a);
-    const ClusterBarriers input_everywhere(BlockCluster(), shared.barriers.input.empty);
+    ClusterBarriers input_everywhere;
+    if constexpr (kConverts) input_everywhere = {shared.cluster, shared.barriers.input.empty};
     float sums[kWidth / 2] = {};
     std::uint64_t free_ns = source.now();
     for (Task task; tasks.next(task); tasks.advance(), free_ns = source.now()) {
@@ -546,8 +592,15 @@ struct ImplicitGemmInPlaceTask {
         }
         const bool is_last = tile + 1 == walk.num_tiles;
         const bool keeps = course.keeps_them_all || (course.keeps_filters && !is_last);
-        multiply<kWidth>(a, course, warpgroup * kWidth, keeps, input, filter, sums,
-                         input_everywhere, shared);
+        const auto multiply_share = [&](int chunks) {
+          multiply<kWidth>(a, course, chunks, warpgroup * kWidth, keeps, input, filter, sums,
+                           input_everywhere, shared);
+        };
+        if constexpr (kSharesChannels) {
+          if (!multiply_shares<kWidth>(course, shared, sums, multiply_share)) continue;
+        } else {
+          multiply_share(course.chunks);
+        }
         ring.wait_empty(output);
         put_outputs<kWidth>(finish, sums, shared.outputs + warpgroup * kWidth);
         ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
@@ -561,10 +614,47 @@ struct ImplicitGemmInPlaceTask {
     }
   }
 
-  // Adds the products of a tile.
+  // Adds the products of a tile, share of channels by share. False in blocks of a cluster whose
+  // sums have gone to the first one.
+  template <int kWidth, class MultiplyShare>
+  static __device__ __forceinline__ bool multiply_shares(const Course& course, const Shared& shared,
+                                                         float (&sums)[kWidth / 2],
+                                                         MultiplyShare multiply_share) {
+    const BlockCluster& cluster = shared.cluster;
+    const int thread = static_cast<int>(threadIdx.x) - (kHelpers + kConverters);
+    float before[kWidth / 2] = {};
+    for (int left = course.chunks;;) {
+      const int chunks = min(left, course.share_chunks);
+      multiply_share(chunks);
+#pragma unroll
+      for (int i = 0; i < kWidth / 2; ++i) sums[i] += before[i];
+      left -= chunks;
+      if (left == 0) break;
+#pragma unroll
+      for (int i = 0; i < kWidth / 2; ++i) before[i] = sums[i], sums[i] = 0.0f;
+    }
+    if (cluster.rank() != 0) {
+      float* const own = shared.partial_sums + (cluster.rank() - 1) * kWidth / 2 * kConsumers;
+      float* const to = cluster.at(0, own) + thread;
+#pragma unroll
+      for (int i = 0; i < kWidth / 2; ++i) to[i * kConsumers] = sums[i];
+      __syncwarp();
+      if (thread % 32 == 0) cluster.arrive(0, &shared.barriers.partial_sums);
+      return false;
+    }
+    if (cluster.size() > 1) cluster.wait(&shared.barriers.partial_sums);
+    for (int other = 0; other < cluster.size() - 1; ++other) {
+      const float* const from = shared.partial_sums + other * kWidth / 2 * kConsumers + thread;
+#pragma unroll
+      for (int i = 0; i < kWidth / 2; ++i) sums[i] += from[i * kConsumers];
+    }
+    return true;
+  }
+
+  // Adds the products of some chunks of a tile.
   template <int kWidth>
   static __device__ __forceinline__ void multiply(
-      const TaskArgs& a, const Course& course, int first_place, bool keeps_filters,
+      const TaskArgs& a, const Course& course, int chunks, int first_place, bool keeps_filters,
       typename StageRing<kMostInputStages>::Cursor& input,
       typename StageRing<kMostFilterStages>::Cursor& filter, float (&sums)[kWidth / 2],
       const ClusterBarriers& input_everywhere, const Shared& shared) {
@@ -589,7 +679,14 @@ struct ImplicitGemmInPlaceTask {
     TapOffsets offsets(a, kRowBytes);
     const bool leads = course.has_lead && first_place == 0;
     const bool follows = course.has_lead && first_place != 0;
-    for (int chunk = 0; chunk < course.chunks; ++chunk) {
+    // Whether all stages of input could be held by taps that are pending.
+    const bool drains = course.taps * (shared.input_stages - 1) < kPending;
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      if (drains) {
+        wgmma_wait<1>();
+#pragma unroll 1
+        for (; pending > 1; --pending) release();
+      }
       if (follows) barriers.lead.wait_full(input);
       barriers.input.wait_full(input);
       const int stage = input.stage;
@@ -615,6 +712,7 @@ struct ImplicitGemmInPlaceTask {
       }
     }
     wgmma_wait<0>();
+#pragma unroll 1
     for (; pending > 0; --pending) release();
   }
 
@@ -657,13 +755,19 @@ struct ImplicitGemmInPlaceTask {
     const bool relu_;
   };
 
-  // Four matrices of 8 x 8 numbers of 16 bits, of which thread 4 i + j has row i, columns 2 j and
-  // the next: their columns become rows of 16 bytes. Row r of matrix m goes to where thread 8 m + r
-  // points.
+  // Four matrices of 8 x 8 numbers of 16 bits, or two, of which thread 4 i + j has row i, columns
+  // 2 j and the next: their columns become rows of 16 bytes. Row r of matrix m goes to where thread
+  // 8 m + r points.
   static __device__ void store_transposed(void* row, const std::uint32_t (&matrices)[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
                      static_cast<std::uint32_t>(__cvta_generic_to_shared(row))),
                  "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
+                 : "memory");
+  }
+  static __device__ void store_transposed(void* row, const std::uint32_t (&matrices)[2]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(
+                     static_cast<std::uint32_t>(__cvta_generic_to_shared(row))),
+                 "r"(matrices[0]), "r"(matrices[1])
                  : "memory");
   }
 
@@ -709,11 +813,10 @@ struct ImplicitGemmInPlaceTask {
     // Row r of matrix m, which lane 8 m + r points to: eight filters of a place.
     const int row = lane / 16 * 8 + lane % 8, vector = warp * 2 + lane / 8 % 2;
     uint4* const to = &outputs[row][permuted(row, vector)];
+    // Of filters f and f + 8, of eight places, or of these and the next.
+    const auto put = [&](int place, auto& pairs) {
 #pragma unroll
-    for (int place = 0; place < kWidth; place += 16) {
-      std::uint32_t pairs[4];  // of filters f and f + 8, of eight places and the next
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
+      for (int i = 0; i < static_cast<int>(std::size(pairs)); ++i) {
         float* const two = &sums[place / 2 + i * 2];
         const Vec<2, Number> both{{static_cast<Number>(finish(i % 2, two[0])),
                                    static_cast<Number>(finish(i % 2, two[1]))}};
@@ -721,6 +824,15 @@ struct ImplicitGemmInPlaceTask {
         pairs[i] = *reinterpret_cast<const std::uint32_t*>(&both);
       }
       store_transposed(to + place * kVectors, pairs);
+    };
+#pragma unroll
+    for (int place = 0; place + 16 <= kWidth; place += 16) {
+      std::uint32_t pairs[4];
+      put(place, pairs);
+    }
+    if constexpr (kWidth % 16 != 0) {
+      std::uint32_t pairs[2];
+      put(kWidth - 8, pairs);
     }
   }
 
@@ -732,10 +844,18 @@ struct ImplicitGemmInPlaceTask {
     __device__ Run(const TaskArgs& a, int stripe, const Stripes::Position& start, int line)
         : first(line == 0 ? 0 : line * a.stripes.pitch - start.col),
           image(start.image),
-          row(start.row + line),
-          col(stripe * a.stripes.cols + (line == 0 ? start.col : 0)) {
-      for (; row >= a.stripes.period; row -= a.stripes.period) ++image;
-      cols = row < a.p ? max(min(a.q, (stripe + 1) * a.stripes.cols) - col, 0) : 0;
+          row(start.row),
+          col(line == 0 ? start.col : 0) {
+      const Stripes& s = a.stripes;
+      if (kAbreast && s.images > 1) {
+        for (image += line; image >= s.images; image -= s.images) ++row;
+        image += stripe * s.images;
+      } else {
+        for (row += line; row >= s.period; row -= s.period) ++image;
+        col += stripe * s.cols;
+      }
+      const bool exists = row < a.p && image < a.n;
+      cols = exists ? max(min(a.q, (stripe + 1) * s.cols) - col, 0) : 0;
     }
     /// Columns that boxes hold, of a share of so many places: whole ones, or all to the row's end;
     /// none, if the copy engine cannot store y.

@@ -14,7 +14,7 @@ class TapOffsets {
   __device__ TapOffsets(const TaskArgs& a, int place_size)
       : cols_(a.s),
         step_(a.dilation_w * place_size),
-        to_next_row_(a.dilation_h * a.stripes.pitch * place_size - a.s * step_) {}
+        to_next_row_(a.dilation_h * a.stripes.row() * place_size - a.s * step_) {}
   __device__ void restart() { offset_ = col_ = 0; }
   __device__ int next() {
     const int offset = offset_;

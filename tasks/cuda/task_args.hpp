@@ -66,14 +66,19 @@ struct TaskArgs {
   std::int32_t filters_per_output_task, filters_per_filter_task, channels_per_filter_task;
   std::int32_t rows_per_group, cols_per_group;
   Stripes stripes;
-  std::int32_t places, places_per_group;  // of a stripe
+  std::int32_t places, places_per_group;   // of a stripe
+  std::int32_t stripe_groups, num_groups;  // of a stripe, of all
 
   // Implicit GEMM with operands in place: places of a tile; channels of a slab; rows of a filter
-  // whose input is kept at a time, and how far they reach; columns that outputs are stored by at a
-  // time; x or V by pixels, w by filters and taps, y by so many columns of a row.
-  std::int32_t tile_places, slab_channels, rows_at_once, reach_at_once, output_cols;
-  std::int32_t input_tasks;                      // of a group
-  std::int32_t cluster_blocks;                   // in which direct tasks run
+  // whose input is kept at a time, and its places; columns that outputs are stored by at a time; x
+  // or V by pixels, w by filters and taps, y by so many columns of a row.
+  std::int32_t tile_places, slab_channels, rows_at_once, input_places, output_cols;
+  std::int32_t input_tasks;     // of a group
+  std::int32_t cluster_blocks;  // in which direct tasks run
+  // Slabs of all channels; of a share, whose sums are added up to those of the others; of a block.
+  std::int32_t slabs, share_slabs, block_slabs;
+  std::int32_t task_tiles;  // of a whole group
+  MemoryInPlace memory;
   CUtensorMap x_tensors[kMostConvertedStripes];  // of every stripe
   CUtensorMap w_tensor, y_tensor;
 };

@@ -32,7 +32,7 @@ __device__ inline void copy_pixels(void* to, const CUtensorMap& tensor, int chan
       : "memory");
 }
 
-/// A box of a tensor of three dimensions.
+/// A box of a tensor of three dimensions, or four; where the tensor has nothing, zeros.
 __device__ inline void copy_box(void* to, const CUtensorMap& tensor, int first, int second,
                                 int third, std::uint64_t* barrier) {
   asm volatile(
@@ -41,6 +41,16 @@ __device__ inline void copy_box(void* to, const CUtensorMap& tensor, int first, 
           static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
       "l"(&tensor), "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(barrier))), "r"(first),
       "r"(second), "r"(third)
+      : "memory");
+}
+__device__ inline void copy_box(void* to, const CUtensorMap& tensor, int first, int second,
+                                int third, int fourth, std::uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(
+          static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(&tensor), "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(barrier))), "r"(first),
+      "r"(second), "r"(third), "r"(fourth)
       : "memory");
 }
 

@@ -104,20 +104,36 @@ __device__ inline void decrease_registers() {
 #define MEGACONV_SUMS_60(d) MEGACONV_SUMS_56(d), MEGACONV_FOUR_SUMS(d, 56)
 #define MEGACONV_NUMBERS_64 MEGACONV_NUMBERS_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
 #define MEGACONV_SUMS_64(d) MEGACONV_SUMS_56(d), MEGACONV_SUMS(d, 56)
+#define MEGACONV_NUMBERS_68 MEGACONV_NUMBERS_64 ", %64, %65, %66, %67"
+#define MEGACONV_SUMS_68(d) MEGACONV_SUMS_64(d), MEGACONV_FOUR_SUMS(d, 64)
 #define MEGACONV_NUMBERS_72 MEGACONV_NUMBERS_64 ", %64, %65, %66, %67, %68, %69, %70, %71"
 #define MEGACONV_SUMS_72(d) MEGACONV_SUMS_64(d), MEGACONV_SUMS(d, 64)
+#define MEGACONV_NUMBERS_76 MEGACONV_NUMBERS_72 ", %72, %73, %74, %75"
+#define MEGACONV_SUMS_76(d) MEGACONV_SUMS_72(d), MEGACONV_FOUR_SUMS(d, 72)
 #define MEGACONV_NUMBERS_80 MEGACONV_NUMBERS_72 ", %72, %73, %74, %75, %76, %77, %78, %79"
 #define MEGACONV_SUMS_80(d) MEGACONV_SUMS_72(d), MEGACONV_SUMS(d, 72)
+#define MEGACONV_NUMBERS_84 MEGACONV_NUMBERS_80 ", %80, %81, %82, %83"
+#define MEGACONV_SUMS_84(d) MEGACONV_SUMS_80(d), MEGACONV_FOUR_SUMS(d, 80)
 #define MEGACONV_NUMBERS_88 MEGACONV_NUMBERS_80 ", %80, %81, %82, %83, %84, %85, %86, %87"
 #define MEGACONV_SUMS_88(d) MEGACONV_SUMS_80(d), MEGACONV_SUMS(d, 80)
+#define MEGACONV_NUMBERS_92 MEGACONV_NUMBERS_88 ", %88, %89, %90, %91"
+#define MEGACONV_SUMS_92(d) MEGACONV_SUMS_88(d), MEGACONV_FOUR_SUMS(d, 88)
 #define MEGACONV_NUMBERS_96 MEGACONV_NUMBERS_88 ", %88, %89, %90, %91, %92, %93, %94, %95"
 #define MEGACONV_SUMS_96(d) MEGACONV_SUMS_88(d), MEGACONV_SUMS(d, 88)
+#define MEGACONV_NUMBERS_100 MEGACONV_NUMBERS_96 ", %96, %97, %98, %99"
+#define MEGACONV_SUMS_100(d) MEGACONV_SUMS_96(d), MEGACONV_FOUR_SUMS(d, 96)
 #define MEGACONV_NUMBERS_104 MEGACONV_NUMBERS_96 ", %96, %97, %98, %99, %100, %101, %102, %103"
 #define MEGACONV_SUMS_104(d) MEGACONV_SUMS_96(d), MEGACONV_SUMS(d, 96)
+#define MEGACONV_NUMBERS_108 MEGACONV_NUMBERS_104 ", %104, %105, %106, %107"
+#define MEGACONV_SUMS_108(d) MEGACONV_SUMS_104(d), MEGACONV_FOUR_SUMS(d, 104)
 #define MEGACONV_NUMBERS_112 MEGACONV_NUMBERS_104 ", %104, %105, %106, %107, %108, %109, %110, %111"
 #define MEGACONV_SUMS_112(d) MEGACONV_SUMS_104(d), MEGACONV_SUMS(d, 104)
+#define MEGACONV_NUMBERS_116 MEGACONV_NUMBERS_112 ", %112, %113, %114, %115"
+#define MEGACONV_SUMS_116(d) MEGACONV_SUMS_112(d), MEGACONV_FOUR_SUMS(d, 112)
 #define MEGACONV_NUMBERS_120 MEGACONV_NUMBERS_112 ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define MEGACONV_SUMS_120(d) MEGACONV_SUMS_112(d), MEGACONV_SUMS(d, 112)
+#define MEGACONV_NUMBERS_124 MEGACONV_NUMBERS_120 ", %120, %121, %122, %123"
+#define MEGACONV_SUMS_124(d) MEGACONV_SUMS_120(d), MEGACONV_FOUR_SUMS(d, 120)
 #define MEGACONV_NUMBERS_128 MEGACONV_NUMBERS_120 ", %120, %121, %122, %123, %124, %125, %126, %127"
 #define MEGACONV_SUMS_128(d) MEGACONV_SUMS_120(d), MEGACONV_SUMS(d, 120)
 // The instruction of kN columns for each type, whose name cannot be an operand of asm; those of 16
@@ -144,7 +160,7 @@ __device__ inline void decrease_registers() {
 /// * 8; column: i / 4 * 8 + lane % 4 * 2 + i % 2.
 template <int kN, class Number = __half>
 __device__ inline void wgmma(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, int keep = 1) {
-  static_assert(kN > 0 && kN <= 256 && (kN % 16 == 0 || (kN % 8 == 0 && kN > 64 && kN < 128)));
+  static_assert(kN > 0 && kN <= 256 && (kN % 16 == 0 || (kN % 8 == 0 && kN > 64)));
   static_assert(std::is_same_v<Number, __half> || std::is_same_v<Number, __nv_bfloat16> ||
                 std::is_same_v<Number, float>);
   MEGACONV_WGMMA(16, 8, "%8", "%9", "%10")
@@ -159,13 +175,21 @@ __device__ inline void wgmma(float (&d)[kN / 2], std::uint64_t a, std::uint64_t 
   MEGACONV_WGMMA(112, 56, "%56", "%57", "%58")
   MEGACONV_WGMMA(120, 60, "%60", "%61", "%62")
   MEGACONV_WGMMA(128, 64, "%64", "%65", "%66")
+  MEGACONV_WGMMA(136, 68, "%68", "%69", "%70")
   MEGACONV_WGMMA(144, 72, "%72", "%73", "%74")
+  MEGACONV_WGMMA(152, 76, "%76", "%77", "%78")
   MEGACONV_WGMMA(160, 80, "%80", "%81", "%82")
+  MEGACONV_WGMMA(168, 84, "%84", "%85", "%86")
   MEGACONV_WGMMA(176, 88, "%88", "%89", "%90")
+  MEGACONV_WGMMA(184, 92, "%92", "%93", "%94")
   MEGACONV_WGMMA(192, 96, "%96", "%97", "%98")
+  MEGACONV_WGMMA(200, 100, "%100", "%101", "%102")
   MEGACONV_WGMMA(208, 104, "%104", "%105", "%106")
+  MEGACONV_WGMMA(216, 108, "%108", "%109", "%110")
   MEGACONV_WGMMA(224, 112, "%112", "%113", "%114")
+  MEGACONV_WGMMA(232, 116, "%116", "%117", "%118")
   MEGACONV_WGMMA(240, 120, "%120", "%121", "%122")
+  MEGACONV_WGMMA(248, 124, "%124", "%125", "%126")
   MEGACONV_WGMMA(256, 128, "%128", "%129", "%130")
 }
 
@@ -197,20 +221,36 @@ __device__ inline void wgmma(float (&d)[kN / 2], std::uint64_t a, std::uint64_t 
 #undef MEGACONV_SUMS_60
 #undef MEGACONV_NUMBERS_64
 #undef MEGACONV_SUMS_64
+#undef MEGACONV_NUMBERS_68
+#undef MEGACONV_SUMS_68
 #undef MEGACONV_NUMBERS_72
 #undef MEGACONV_SUMS_72
+#undef MEGACONV_NUMBERS_76
+#undef MEGACONV_SUMS_76
 #undef MEGACONV_NUMBERS_80
 #undef MEGACONV_SUMS_80
+#undef MEGACONV_NUMBERS_84
+#undef MEGACONV_SUMS_84
 #undef MEGACONV_NUMBERS_88
 #undef MEGACONV_SUMS_88
+#undef MEGACONV_NUMBERS_92
+#undef MEGACONV_SUMS_92
 #undef MEGACONV_NUMBERS_96
 #undef MEGACONV_SUMS_96
+#undef MEGACONV_NUMBERS_100
+#undef MEGACONV_SUMS_100
 #undef MEGACONV_NUMBERS_104
 #undef MEGACONV_SUMS_104
+#undef MEGACONV_NUMBERS_108
+#undef MEGACONV_SUMS_108
 #undef MEGACONV_NUMBERS_112
 #undef MEGACONV_SUMS_112
+#undef MEGACONV_NUMBERS_116
+#undef MEGACONV_SUMS_116
 #undef MEGACONV_NUMBERS_120
 #undef MEGACONV_SUMS_120
+#undef MEGACONV_NUMBERS_124
+#undef MEGACONV_SUMS_124
 #undef MEGACONV_NUMBERS_128
 #undef MEGACONV_SUMS_128
 

@@ -115,11 +115,11 @@ std::vector<Operands> ways_of_floats(const ConvProblem& problem) {
   return {Operands::in_copy, Operands::converted, Operands::in_float_tensor};
 }
 
-// A plan that comes by its operands in this way, in so many stripes, which the heuristic might not
-// take.
+// A plan that comes by its operands in this way, in stripes of so many columns or of all, which the
+// heuristic might not take.
 Plan in_place(const ConvProblem& problem, Operands operands, CudaLaunch launch,
               std::uint32_t places_per_group, FilterMode filters = FilterMode::every_run,
-              std::int64_t stripes = 1) {
+              std::int64_t cols = 0) {
   PlanOptions options = implicit_gemm(launch);
   options.tiling.precision = Precision::tf32;
   options.tiling.filters = filters;
@@ -127,7 +127,7 @@ Plan in_place(const ConvProblem& problem, Operands operands, CudaLaunch launch,
   tiling.arithmetic = operands == Operands::in_float_tensor ? Arithmetic::tf32 : Arithmetic::f16;
   tiling.channel_blocks_per_input_task = operands == Operands::in_copy ? kMostBlocksOfInputTask : 0;
   tiling.filter_blocks_per_gemm_task = std::min(kFilterBlocksInPlace, tiling.filter_blocks());
-  tiling.cols_per_group = static_cast<std::uint32_t>((problem.q() + stripes - 1) / stripes);
+  tiling.cols_per_group = static_cast<std::uint32_t>(cols != 0 ? cols : problem.q());
   tiling.places_per_group = places_per_group;
   tiling.v_slots = tiling.m_slots = 0;  // whole
   derive_counts(tiling);
@@ -147,6 +147,13 @@ struct IntegerLayer {
   const std::vector<double> truth = layer.reference();
   DeviceLayer<> device{layer};
 };
+
+// Whether outputs are exact but for the rounding to their type.
+bool gives(const std::vector<Float16>& y, const std::vector<double>& truth) {
+  return std::equal(y.begin(), y.end(), truth.begin(), [](Float16 stored, double exact) {
+    return to_float(stored) == to_float(from_float<Float16>(static_cast<float>(exact)));
+  });
+}
 
 // In NCHW and NHWC.
 template <class T = float>
@@ -174,25 +181,22 @@ TEST_CASE("cuda: implicit GEMM multiplies tensors of 16 bits as they are") {
 TEST_CASE("cuda: implicit GEMM of tensors in place is exact on integers, whatever its groups",
           "[sanitizer]") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
-  for (const char* text : {"n3c24h13w9k40+bias+relu+nhwc+f16", "n2c8h17w130k136+nhwc+f16"}) {
+  // Few tasks of many channels share these out.
+  for (const char* text : {"n3c24h13w9k40+bias+relu+nhwc+f16", "n2c8h17w130k136+nhwc+f16",
+                           "n3c520h13w12k72+bias+nhwc+f16", "n3c136h13w9k136+relu+nhwc+f16"}) {
     const Layer layer(parse_problem(text), true);
     const std::vector<double> truth = layer.reference();
     DeviceLayer<Float16> device(layer);
-    const auto equal = [&](const std::vector<Float16>& y) {
-      return std::equal(y.begin(), y.end(), truth.begin(), [](Float16 stored, double exact) {
-        return to_float(stored) == to_float(from_float<Float16>(static_cast<float>(exact)));
-      });
-    };
     for (const std::uint32_t places : {32u, 64u, 96u, 160u, 288u, 512u}) {
       PlanOptions options = implicit_gemm();
       options.tiling.places_per_group = places;
       options.num_blocks = places == 160 ? 2 : 0;
       CAPTURE(text, places);
-      CHECK(equal(device.run(Plan::create(layer.problem, options))));
+      CHECK(gives(device.run(Plan::create(layer.problem, options)), truth));
     }
     PlanOptions options = implicit_gemm();
     options.tiling.filters = FilterMode::prepared;
-    CHECK(equal(device.run_prepared(Plan::create(layer.problem, options))));
+    CHECK(gives(device.run_prepared(Plan::create(layer.problem, options)), truth));
   }
 }
 
@@ -235,7 +239,7 @@ TEST_CASE("cuda: implicit GEMM of floats in place is exact on integers, with pre
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   for (const char* text :
        {"n3c20h13w9k37+bias+relu+nhwc", "n2c70h17w130k140+nhwc", "n2c68h17w130k140+nhwc",
-        "n1c36h6w300k72+nhwc", "n3c100h11w14k250+relu+nhwc"}) {
+        "n1c36h6w300k72+nhwc", "n3c100h11w14k250+relu+nhwc", "n3c260h13w12k72+bias+nhwc"}) {
     IntegerLayer of(text);
     for (const Operands operands : ways_of_floats(of.problem)) {
       for (const std::uint32_t places : {32u, 96u, 160u, 288u, 512u}) {
@@ -254,6 +258,84 @@ TEST_CASE("cuda: implicit GEMM of floats in place is exact on integers, with pre
   }
 }
 
+// Few taps of many channels: stages of input are fewer than taps that are pending.
+TEST_CASE("cuda: implicit GEMM in place multiplies filters of one tap and of two") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  for (const char* text : {"n12c200h14k64r1p0", "n12c104h14k64r1s2p0", "n12c104h14k64r2s1p0"}) {
+    IntegerLayer of((std::string(text) + "+nhwc").c_str());
+    const Layer numbers(parse_problem(std::string(text) + "+nhwc+f16"), true);
+    const std::vector<double> truth = numbers.reference();
+    DeviceLayer<Float16> device_numbers(numbers);
+    for (const std::uint32_t places : {64u, 320u, 448u, 512u, 1024u}) {
+      CAPTURE(text, places);
+      for (const Operands operands : ways_of_floats(of.problem)) {
+        CAPTURE(static_cast<int>(operands));
+        CHECK(of.gives(of.device.run(in_place(of.problem, operands, CudaLaunch::staged, places))));
+      }
+      PlanOptions options = implicit_gemm(CudaLaunch::staged);
+      options.tiling.places_per_group = places;
+      CHECK(gives(device_numbers.run(Plan::create(numbers.problem, options)), truth));
+    }
+  }
+}
+
+TEST_CASE("cuda: implicit GEMM in place is exact on integers with tiles of any width") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  IntegerLayer of("n3c24h13w11k72+bias+nhwc");
+  const Layer numbers(parse_problem("n3c24h13w11k72+bias+nhwc+f16"), true);
+  const std::vector<double> truth = numbers.reference();
+  DeviceLayer<Float16> device_numbers(numbers);
+  for (std::int32_t places = 32; places <= 512; places += tile_step_in_place(places + 1)) {
+    CAPTURE(places);
+    const auto group = static_cast<std::uint32_t>(places);
+    for (const Operands operands : ways_of_floats(of.problem)) {
+      CAPTURE(static_cast<int>(operands));
+      CHECK(of.gives(of.device.run(in_place(of.problem, operands, CudaLaunch::staged, group))));
+    }
+    PlanOptions options = implicit_gemm(CudaLaunch::staged);
+    options.tiling.places_per_group = group;
+    options.tiling.cols_per_group = 11;
+    CHECK(gives(device_numbers.run(Plan::create(numbers.problem, options)), truth));
+  }
+}
+
+TEST_CASE("cuda: implicit GEMM of images abreast is exact on integers", "[sanitizer]") {
+  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  for (const char* text : {"n5c36h7w6k72+bias+relu", "n7c20h5k37r5", "n4c40h9w11k136d2",
+                           "n3c24h8w9k64r2s4p1", "n9c72h14k64r1p0"}) {
+    IntegerLayer of((std::string(text) + "+nhwc").c_str());
+    const Layer numbers(parse_problem(std::string(text) + "+nhwc+f16"), true);
+    const std::vector<double> truth = numbers.reference();
+    DeviceLayer<Float16> device_numbers(numbers);
+    for (const std::int64_t images : {2, 3, 5}) {
+      const std::int64_t cols = images * of.problem.q();
+      if (cols > of.problem.n * of.problem.q()) continue;
+      const Stripes stripes = make_stripes(of.problem, static_cast<std::int32_t>(cols));
+      for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{3}, of.problem.p()}) {
+        const auto places = static_cast<std::uint32_t>(rows * stripes.row());
+        const auto have_tiles = [&](Operands operands) {
+          return tile_places_in_place(places, stripes, operands, of.problem.c) > 0;
+        };
+        for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
+          CAPTURE(text, images, places, static_cast<int>(launch));
+          for (const Operands operands : {Operands::in_copy, Operands::in_float_tensor}) {
+            if (!have_tiles(operands)) continue;
+            const std::vector<float> y = of.device.run(
+                in_place(of.problem, operands, launch, places, FilterMode::every_run, cols));
+            CAPTURE(static_cast<int>(operands));
+            CHECK(of.gives(y));
+          }
+          if (!operands_in_tensor(numbers.problem) || !have_tiles(Operands::in_tensor)) continue;
+          PlanOptions options = implicit_gemm(launch);
+          options.tiling.cols_per_group = static_cast<std::uint32_t>(cols);
+          options.tiling.places_per_group = places;
+          CHECK(gives(device_numbers.run(Plan::create(numbers.problem, options)), truth));
+        }
+      }
+    }
+  }
+}
+
 // Columns of a box that divide a stripe evenly, and one; a last stripe of fewer columns; one block
 // of filters, two that convert for each other, and three.
 TEST_CASE("cuda: implicit GEMM that converts floats is exact on integers in stripes of columns",
@@ -267,7 +349,7 @@ TEST_CASE("cuda: implicit GEMM that converts floats is exact on integers in stri
     for (const std::int64_t stripes : {2, 3, 7}) {
       for (const std::uint32_t places : {64u, 160u, 256u}) {
         const Plan plan = in_place(of.problem, Operands::converted, CudaLaunch::staged, places,
-                                   FilterMode::every_run, stripes);
+                                   FilterMode::every_run, (of.problem.q() + stripes - 1) / stripes);
         CAPTURE(text, stripes, places);
         CHECK(of.gives(of.device.run(plan)));
       }

@@ -41,9 +41,13 @@ std::string error(const char* text, const TilingOptions& asked = {}) {
 // What lies at a place of a stripe, before padding is taken off: -1 where there is no image.
 Stripes::Position at(const ConvProblem& a, const Stripes& stripes, std::int32_t stripe,
                      std::int32_t place) {
-  const auto [image, row, col] = stripes.position(place);
-  return {image < a.n ? image : -1, row, stripe * stripes.cols + col};
+  auto [image, row, col] = stripes.position(place);
+  stripes.images > 1 ? image += stripe* stripes.images : col += stripe * stripes.cols;
+  return {image < a.n ? image : -1, row, col};
 }
+
+// Stripes whose filters reach so far.
+Stripes reaching(std::int32_t reach) { return {1, 1, 1, reach}; }
 
 }  // namespace
 
@@ -67,21 +71,25 @@ TEST_CASE("Every output has one place, and under every tap of it lies its input 
   for (const char* text : {"n2c1h5w7k1", "n3c1h4k1p0", "n2c1h6w9k1p2", "n2c1h5k1r1p0",
                            "n2c1h9w8k1r5", "n2c1h9w11k1d2", "n2c1h7w6k1r2s4p1", "n3c1h1w1k1"}) {
     const ConvProblem a = parse_problem(text);
-    for (std::int64_t cols = 1; cols <= a.q(); ++cols) {
+    std::vector<std::int64_t> all_cols;
+    for (std::int64_t cols = 1; cols <= a.q(); ++cols) all_cols.push_back(cols);
+    for (std::int64_t images = 2; images <= 3; ++images) all_cols.push_back(images * a.q());
+    for (const std::int64_t cols : all_cols) {
       const Stripes stripes = make_stripes(a, static_cast<std::int32_t>(cols));
       const std::int64_t places = places_of_stripe(a, stripes);
       std::vector<int> seen(static_cast<std::size_t>(a.n * a.p() * a.q()));
-      for (std::int32_t stripe = 0; stripe * cols < a.q(); ++stripe) {
+      for (std::int32_t stripe = 0; stripe < num_stripes(a, stripes); ++stripe) {
+        const std::int64_t first_col = stripes.images > 1 ? 0 : stripe * cols;
         for (std::int32_t place = 0; place < places; ++place) {
           const Stripes::Position out = at(a, stripes, stripe, place);
-          const bool exists = out.image >= 0 && out.row < a.p() && out.col < a.q() &&
-                              out.col - stripe * cols < cols;
+          const bool exists =
+              out.image >= 0 && out.row < a.p() && out.col < a.q() && out.col - first_col < cols;
           if (!exists) continue;
           ++seen[static_cast<std::size_t>((out.image * a.p() + out.row) * a.q() + out.col)];
           for (std::int64_t r = 0; r < a.r; ++r) {
             for (std::int64_t s = 0; s < a.s; ++s) {
               const auto offset =
-                  static_cast<std::int32_t>(r * a.dilation_h * stripes.pitch + s * a.dilation_w);
+                  static_cast<std::int32_t>(r * a.dilation_h * stripes.row() + s * a.dilation_w);
               REQUIRE(offset <= stripes.reach);
               const Stripes::Position in = at(a, stripes, stripe, place + offset);
               const std::int64_t row = out.row + r * a.dilation_h - a.pad_h;
@@ -121,7 +129,7 @@ TEST_CASE("Implicit GEMM's tilings suit the kernel, and its graphs are valid") {
 }
 
 TEST_CASE("Implicit GEMM reads 16-bit tensors of whole octets in place, in one stripe") {
-  for (const char* text : {"n64c64h56k64", "n1c8h1w1k8", "n1c64h960k64", "n64c512h7k512+bias",
+  for (const char* text : {"n64c64h56k64", "n1c8h1w1k8", "n1c64h960k64", "n1c512h7k512+bias",
                            "n2c24h31k16r1p0", "n1c16h300k16r7", "n1c8h40k24d2"}) {
     for (const char* type : {"+nhwc+f16", "+nhwc+bf16"}) {
       const Tiling tiling = tiling_of((std::string(text) + type).c_str());
@@ -178,7 +186,7 @@ TEST_CASE("At the precision of TF32 tasks of implicit GEMM convert x where filte
       // Filters reach no further than a tile has room for.
       const Stripes stripes =
           make_stripes(tiling.problem, static_cast<std::int32_t>(tiling.cols_per_group));
-      const std::int32_t places = tile_places_in_place(tiling.places_per_group, stripes.reach,
+      const std::int32_t places = tile_places_in_place(tiling.places_per_group, stripes,
                                                        Operands::converted, tiling.problem.c);
       CHECK(stripes.reach <= most_reach_in_place(places, Operands::converted));
       check_order_and_file(tiling);
@@ -304,14 +312,15 @@ TEST_CASE("Tiles of tensors in place share a group evenly, in whole steps") {
        {Operands::in_tensor, Operands::in_float_tensor, Operands::in_copy, Operands::converted}) {
     const std::int64_t most = most_places_in_place(operands);
     for (std::int64_t places = 1; places <= 3000; ++places) {
-      const std::int64_t tile = tile_places_in_place(places, 30, operands, 32);
+      const std::int32_t tile = tile_places_in_place(places, reaching(30), operands, 32);
       CAPTURE(static_cast<int>(operands), places, tile);
-      CHECK(tile % kPlaceStepInPlace == 0);
+      const std::int32_t step = tile_step_in_place(tile);
+      CHECK(tile % step == 0);
       CHECK(tile <= most);
       const std::int64_t tiles = (places + tile - 1) / tile;
       CHECK(tiles == (places + most - 1) / most);
-      CHECK(tiles * (tile - kPlaceStepInPlace) < places);
-      CHECK(tile_places_in_place(places, kMostReachInPlace + 1, operands, 32) <= 384);
+      CHECK(tiles * (tile - step) < places);
+      CHECK(tile_places_in_place(places, reaching(kMostReachInPlace + 1), operands, 32) <= 384);
     }
   }
 }
@@ -319,7 +328,7 @@ TEST_CASE("Tiles of tensors in place share a group evenly, in whole steps") {
 TEST_CASE("Tiles of several slabs to be converted leave room for three stages of input") {
   const Operands operands = Operands::converted;
   for (std::int32_t reach = 0; reach <= most_reach_in_place(224, operands, 3); ++reach) {
-    const std::int32_t places = tile_places_in_place(100'000, reach, operands, 64);
+    const std::int32_t places = tile_places_in_place(100'000, reaching(reach), operands, 64);
     const auto bytes = [=](std::int32_t tile) {
       return tile * 64 * 4 + 3 * (tile + reach) * slab_bytes_in_place(tile, operands) +
              kPieces * kPieceBytes + least_filter_bytes_in_place(tile, operands);
@@ -340,7 +349,7 @@ TEST_CASE("Tiles of floats are as wide as their outputs and input leave room for
              least_filter_bytes_in_place(places, operands);
     };
     for (std::int32_t reach = 0; reach <= kMostReachInPlace; ++reach) {
-      const std::int32_t places = tile_places_in_place(100'000, reach, operands, 32);
+      const std::int32_t places = tile_places_in_place(100'000, reaching(reach), operands, 32);
       CAPTURE(static_cast<int>(operands), reach, places);
       REQUIRE(reach <= most_reach_in_place(places, operands));
       CHECK(bytes(places, reach) < kSharedBytesInPlace);
@@ -350,11 +359,129 @@ TEST_CASE("Tiles of floats are as wide as their outputs and input leave room for
   }
 }
 
-TEST_CASE("Implicit GEMM in place refuses stripes of some columns") {
+TEST_CASE("Small images that are read in place stand abreast, with no gaps below them") {
   TilingOptions options;
-  options.cols_per_group = 14;
-  CHECK_THROWS_WITH(tiling_of("n4c64h28k64+nhwc+f16", options),
-                    ContainsSubstring("cols_per_group = 14: must be all 28 columns of y"));
+  options.whole_tensors = true;
+  options.precision = Precision::tf32;
+  for (const char* text :
+       {"n128c512h7k512+nhwc+f16", "n64c512h7k512+nhwc+bf16", "n128c512h7k512+nhwc"}) {
+    const Tiling tiling = tiling_of(text, options);
+    const Stripes stripes =
+        make_stripes(tiling.problem, static_cast<std::int32_t>(tiling.cols_per_group));
+    CAPTURE(text, to_string(tiling));
+    CHECK(stripes.images > 1);
+    CHECK(tiling.cols_per_group == 7u * static_cast<std::uint32_t>(stripes.images));
+    CHECK(places_of_stripe(tiling.problem, stripes) == 7 * 8 * stripes.images);
+    check_order_and_file(tiling, {.policy = Policy::staged});
+  }
+  for (const char* text : {"n64c64h56k64+nhwc+f16", "n1c512h7k512+nhwc+f16"}) {
+    const Tiling tiling = tiling_of(text, options);
+    CHECK(tiling.cols_per_group == tiling.problem.q());
+  }
+}
+
+TEST_CASE("Blocks cut their shared memory into all that tiles in place need") {
+  for (const Operands operands :
+       {Operands::in_tensor, Operands::in_float_tensor, Operands::in_copy, Operands::converted}) {
+    for (std::int32_t reach = 0; reach <= kMostReachInPlace; reach += 19) {
+      for (std::int32_t group = 1; group <= 600; group += 7) {
+        const std::int32_t tile = tile_places_in_place(group, reaching(reach), operands, 64);
+        // Filters that reach further are taken row by row.
+        const std::int32_t input =
+            tile + (reach <= most_reach_in_place(tile, operands) ? reach : 2);
+        for (const std::int32_t cluster : {1, 2}) {
+          for (const std::int32_t shares : {1, 2, 4}) {
+            if (shares > 1 && (tile > 64 || reach > kMostReach || !are_tensors(operands))) continue;
+            for (const std::int32_t taps : {1, 9, 36, 1000}) {
+              const MemoryInPlace memory =
+                  memory_in_place(tile, input, operands, taps, cluster, shares);
+              CAPTURE(static_cast<int>(operands), reach, group, tile, cluster, shares, taps);
+              const std::int32_t output_bytes = operands == Operands::in_tensor ? 2 : 4;
+              REQUIRE(memory.pieces >= tile * 64 * output_bytes);
+              REQUIRE(memory.partial_sums - memory.pieces == memory.num_pieces * kPieceBytes);
+              REQUIRE(memory.input - memory.partial_sums == (shares - 1) * tile * 64 * 4);
+              REQUIRE(memory.input_bytes >= input * slab_bytes_in_place(tile, operands));
+              REQUIRE(memory.input_stages >= 2);
+              REQUIRE(memory.filters == memory.input + memory.input_stages * memory.input_bytes);
+              // A lead of three and three that are pending.
+              REQUIRE(memory.filter_stages >= std::min(taps, 6));
+              REQUIRE(memory.filters + memory.filter_stages * memory.tap_bytes +
+                          kBarrierBytesInPlace <=
+                      kSharedBytesInPlace);
+              for (const std::int32_t at : {memory.pieces, memory.input, memory.filters}) {
+                REQUIRE(at % 1024 == 0);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Tiles of images abreast have room for all rows that they read") {
+  const ConvProblem problem = parse_problem("n64c64h14k64");
+  for (const Operands operands :
+       {Operands::in_tensor, Operands::in_float_tensor, Operands::in_copy}) {
+    bool has_one = false, lacks_one = false;
+    for (std::int32_t images = 2; images <= 40; ++images) {
+      const Stripes stripes = make_stripes(problem, 14 * images);
+      REQUIRE(stripes.images == images);
+      for (const std::int32_t rows : {1, 2, 3, 5, 7, 14}) {
+        const std::int32_t group = rows * stripes.row();
+        const std::int32_t tile = tile_places_in_place(group, stripes, operands, 64);
+        (tile == 0 ? lacks_one : has_one) = true;
+        if (tile == 0) continue;
+        const InputOfTile input = input_of_tile(problem, stripes, tile, operands);
+        CAPTURE(static_cast<int>(operands), images, group, tile, input.places);
+        CHECK(input.filter_rows == 3);
+        CHECK(input.places % stripes.row() == 0);
+        CHECK(has_room_in_place(tile, input.places, operands));
+        CHECK(tile + stripes.reach <= input.places);
+        CHECK((tile >= group || tile % stripes.row() == 0));
+      }
+    }
+    CHECK(has_one);
+    CHECK(lacks_one);
+    CHECK(tile_places_in_place(451, make_stripes(problem, 28), operands, 64) == 0);  // not whole
+  }
+}
+
+TEST_CASE("Implicit GEMM in place refuses stripes of some columns, or of too many images") {
+  TilingOptions options;
+  const auto refused = [&](const char* text, std::uint32_t cols, const char* why) {
+    options.cols_per_group = cols;
+    CAPTURE(text, cols);
+    CHECK_THROWS_WITH(tiling_of(text, options), ContainsSubstring(why));
+  };
+  refused("n4c64h28k64+nhwc+f16", 14, "cols_per_group = 14: must be all 28 columns of y");
+  refused("n4c64h28k64+nhwc+f16", 42, "cols_per_group = 42: must be all 28 columns of y");
+  refused("n4c64h28k64+nhwc+f16", 140, "cols_per_group = 140: must be 1 to 112");
+  refused("n64c64h28k64+nhwc+f16", 280, "or those of several images that have at most 256");
+  refused("n4c64h28k64", 56, "cols_per_group = 56: must be at most the 28 columns of y");
+  refused("n16c64h28k64r7+nhwc+f16", 224, "no tile has room for rows of 8 images abreast");
+}
+
+TEST_CASE(
+    "Few tasks share out their channels, in whole slabs and to no more blocks than there are") {
+  const auto shares_of = [](const char* text) {
+    TilingOptions options;
+    options.whole_tensors = true;
+    options.precision = Precision::tf32;
+    const Tiling tiling = tiling_of(text, options);
+    CAPTURE(text, to_string(tiling));
+    if (channel_shares(tiling) > 1) {
+      CHECK(tiling.places_per_group <= kMostSharedPlaces);
+      CHECK(tiling.num_groups * tiling.gemm_tasks * channel_shares(tiling) <= 132);
+    }
+    return channel_shares(tiling);
+  };
+  CHECK(shares_of("n1c512h7k512+nhwc+f16") == 4);
+  CHECK(shares_of("n1c512h7k512+nhwc") == 4);
+  CHECK(shares_of("n1c64h7k512+nhwc+f16") == 1);   // a slab
+  CHECK(shares_of("n1c328h7k512+nhwc+f16") == 3);  // six slabs
+  CHECK(shares_of("n64c512h7k512+nhwc+f16") == 1);
+  CHECK(shares_of("n1c512h7k512") == 1);  // loaded
 }
 
 TEST_CASE("Implicit GEMM multiplies as the precision allows, and tensors of 16 bits as they are") {

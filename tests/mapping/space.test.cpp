@@ -273,7 +273,7 @@ TEST_CASE(
   CHECK(reason("n64c64h224k64", "gemm-filters=4,cols=100,places=1792") ==
         "cols 100: a filter reaches 206 places, must be at most 128");
   CHECK(reason("n64c64h56k64", "gemm-filters=4,cols=57,places=1792") ==
-        "cols 57, must be at most 56, the columns of y");
+        "cols 57: must be at most the 56 columns of y");
   CHECK(reason("n64c64h56k64", "gemm-filters=4,cols=56,places=1900") ==
         "places 1900, must be a multiple of the 8 places of a step");
   CHECK(reason("n64c64h56k128", "gemm-filters=8,cols=56,places=1984") == "");
@@ -286,6 +286,14 @@ TEST_CASE(
   CHECK(reason("n64c64h56k64", "gemm-filters=8,cols=56,places=1792") ==
         "gemm-filters 8, must be at most 4, the lane blocks of filters");
   CHECK(reason("n64c64h56k64", "cols=56,policy=staged,workers=132,launch=staged") == "");
+  CHECK(reason("n16c64h7k64+nhwc+f16", "gemm-filters=4,cols=56,places=448") == "");
+  CHECK(reason("n16c64h7k64+nhwc+f16", "gemm-filters=4,cols=50,places=448") ==
+        "cols 50: must be all 7 columns of y, since x is read in place, or those of several images "
+        "that have at most 256 with their padding");
+  CHECK(reason("n16c64h7k64+nhwc+f16", "gemm-filters=4,cols=56,places=432") ==
+        "places 432, must be a multiple of the 64 places of a row");
+  CHECK(reason("n16c64h28k64r7+nhwc+f16", "gemm-filters=4,cols=224,places=248") ==
+        "places 248, of which no tile has room for rows of 8 images abreast");
 }
 
 // H200, docs/performance.md: implicit GEMM takes 79 and 87 us, Winograd F(4x4) 97 and 76.
