@@ -118,9 +118,9 @@ struct ImplicitGemmInPlaceTask {
           tap_bytes(a.memory.tap_bytes),
           input_bytes(a.memory.input_bytes),
           num_pieces(a.memory.num_pieces),
-          // Where registers are few, ptxas would load arguments again for every tap.
-          input_stages(kConverts ? barriers.input_stages : a.memory.input_stages),
-          filter_stages(kConverts ? barriers.filter_stages : a.memory.filter_stages),
+          // Where they are in no uniform registers, ptxas would load arguments again for every tap.
+          input_stages(Numbers::kScaled ? barriers.input_stages : a.memory.input_stages),
+          filter_stages(Numbers::kScaled ? barriers.filter_stages : a.memory.filter_stages),
           cluster(own_cluster()),
           first_slab(kSharesChannels ? cluster.rank() * a.block_slabs : 0),
           end_slab(min(first_slab + a.block_slabs, a.slabs)) {
@@ -185,7 +185,7 @@ struct ImplicitGemmInPlaceTask {
     }
     if (threadIdx.x == 0) {
       make_barriers(barriers);
-      if constexpr (kConverts) {
+      if constexpr (Numbers::kScaled) {
         barriers.input_stages = a.memory.input_stages;
         barriers.filter_stages = a.memory.filter_stages;
       }
