@@ -6,7 +6,6 @@
 #include "mapping/tiling.hpp"
 
 namespace megaconv {
-
 namespace {
 
 // Of images abreast: whole rows.
@@ -88,11 +87,14 @@ MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t input_place
   const std::int32_t sum_bytes = tile_places * kFilters * static_cast<std::int32_t>(sizeof(float));
   memory.input = memory.partial_sums + (channel_shares - 1) * sum_bytes;
   const std::int32_t room = kSharedBytesInPlace - kBarrierBytesInPlace - memory.input;
-  const std::int32_t with_all = (room - taps * memory.tap_bytes) / memory.input_bytes;
-  const std::int32_t with_few =
-      (room - least_filter_bytes_in_place(tile_places, operands)) / memory.input_bytes;
-  memory.input_stages = std::clamp(with_all >= kLeastInputStages ? with_all : with_few,
-                                   kLeastInputStages, most_input_stages(operands));
+  const auto stages_beside = [&](std::int64_t filter_bytes) {
+    return (room - filter_bytes) / memory.input_bytes;
+  };
+  const std::int64_t with_all = stages_beside(std::int64_t{taps} * memory.tap_bytes);
+  const std::int64_t with_few = stages_beside(least_filter_bytes_in_place(tile_places, operands));
+  memory.input_stages = static_cast<std::int32_t>(
+      std::clamp<std::int64_t>(with_all >= kLeastInputStages ? with_all : with_few,
+                               kLeastInputStages, most_input_stages(operands)));
   memory.filters = memory.input + memory.input_stages * memory.input_bytes;
   memory.filter_stages = std::min(
       kMostFilterStages, (room - memory.input_stages * memory.input_bytes) / memory.tap_bytes);

@@ -392,7 +392,7 @@ TEST_CASE("Blocks cut their shared memory into all that tiles in place need") {
         for (const std::int32_t cluster : {1, 2}) {
           for (const std::int32_t shares : {1, 2, 4}) {
             if (shares > 1 && (tile > 64 || reach > kMostReach || !are_tensors(operands))) continue;
-            for (const std::int32_t taps : {1, 9, 36, 1000}) {
+            for (const std::int32_t taps : {1, 9, 36, 1000, 1'000'000}) {
               const MemoryInPlace memory =
                   memory_in_place(tile, input, operands, taps, cluster, shares);
               CAPTURE(static_cast<int>(operands), reach, group, tile, cluster, shares, taps);
