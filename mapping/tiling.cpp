@@ -99,6 +99,13 @@ void check_input_tasks(const Tiling& tiling) {
   }
 }
 
+// Task groups of implicit GEMM: so many in each stripe.
+std::uint64_t count_place_groups(const Tiling& tiling, const Stripes& stripes) {
+  const std::uint64_t places = u64(places_of_stripe(tiling.problem, stripes));
+  return u64(num_stripes(tiling.problem, stripes)) *
+         ceil_div(places, std::uint64_t{tiling.places_per_group});
+}
+
 void derive_implicit_gemm(Tiling& tiling) {
   const std::string obstacle = implicit_gemm_obstacle(tiling.problem);
   if (!obstacle.empty()) reject(obstacle);
@@ -127,8 +134,7 @@ void derive_implicit_gemm(Tiling& tiling) {
            " images abreast in groups of " + std::to_string(tiling.places_per_group) +
            " places, which must be whole rows of " + std::to_string(stripes.row()));
   }
-  tiling.num_groups = u32(checked_groups(u64(num_stripes(a, stripes)) *
-                                         ceil_div(places, std::uint64_t{tiling.places_per_group})));
+  tiling.num_groups = u32(checked_groups(count_place_groups(tiling, stripes)));
   tiling.input_tasks = tiling.output_tasks = 0;
   if (has_input_tasks(tiling)) {
     check_input_tasks(tiling);
@@ -331,16 +337,14 @@ std::uint32_t channel_shares(const Tiling& tiling) {
   const Operands operands = operands_of(tiling);
   const ConvProblem& problem = tiling.problem;
   const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(tiling.cols_per_group));
-  const std::uint64_t groups =
-      u64(num_stripes(problem, stripes)) *
-      ceil_div(u64(places_of_stripe(problem, stripes)), std::uint64_t{tiling.places_per_group});
-  const std::uint64_t tasks =
-      groups * ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
   // Sums of the others take room of input, which filters that reach far need.
   if (!are_tensors(operands) || stripes.images > 1 || stripes.reach > kMostReach ||
-      tiling.places_per_group > std::uint32_t{kMostSharedPlaces} || tasks > kClustersOfTwo) {
+      tiling.places_per_group > std::uint32_t{kMostSharedPlaces}) {
     return 1;
   }
+  const std::uint64_t tasks = count_place_groups(tiling, stripes) *
+                              ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
+  if (tasks > kClustersOfTwo) return 1;
   const std::int64_t slab = slab_channels_in_place(kMostSharedPlaces, operands);
   const std::int64_t slabs = ceil_div(problem.c, slab), most = tasks <= kClustersOfFour ? 4 : 2;
   return u32(u64(ceil_div(slabs, ceil_div(slabs, most))));
@@ -608,7 +612,8 @@ std::string to_string(const Tiling& tiling) {
     text << ", " << to_string(tiling.arithmetic) << " arithmetic\n"
          << "places of a group: " << tiling.places_per_group << ", in stripes of "
          << tiling.cols_per_group << " columns";
-    const std::int64_t images = tiling.cols_per_group / tiling.problem.q();
+    const std::int32_t images =
+        make_stripes(tiling.problem, static_cast<std::int32_t>(tiling.cols_per_group)).images;
     if (images > 1) text << " (" << images << " images abreast)";
     text << '\n';
     if (has_input_tasks(tiling)) {

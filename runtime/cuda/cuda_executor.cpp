@@ -138,6 +138,7 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
   const std::int32_t multiple = std::max(kernels.channel_multiple, i32(block));
   args.c_padded = ceil_div(i32(tiling.channel_blocks() * block), multiple) * multiple;
   args.k_padded = i32(tiling.filter_blocks() * block);
+  args.num_groups = i32(tiling.num_groups);
   args.v_slots = i32(tiling.v_slots);
   args.m_slots = i32(tiling.m_slots);
   if (tiling.algorithm == Algorithm::winograd) {
@@ -156,7 +157,6 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
     args.places = i32(places_of_stripe(p, args.stripes));
     args.places_per_group = i32(tiling.places_per_group);
     args.stripe_groups = ceil_div(args.places, args.places_per_group);
-    args.num_groups = i32(tiling.num_groups);
     if (kernels.reads_pixels) {
       const Operands operands = operands_of(tiling);
       args.tile_places = tile_places_in_place(args.places_per_group, args.stripes, operands, p.c);
@@ -221,7 +221,6 @@ class CudaExecutor final : public Executor {
         kernels_(kernels_for(lowering.graph.tiling)),
         args_(make_task_args(lowering.graph.tiling, kernels_)),
         operands_(operands_of(lowering.graph.tiling)),
-        num_groups_(lowering.graph.tiling.num_groups),
         host_tasks_(launch_ == CudaLaunch::staged ? lowering.graph.tasks
                                                   : tasks_in_order(lowering)),
         tasks_(host_tasks_),
@@ -357,7 +356,9 @@ class CudaExecutor final : public Executor {
       launch_megakernel(args, base, stream, run.trace);
     }
     const bool has_looked = launch_ == CudaLaunch::staged && kernels_.stage_looks;
-    if (kernels_.redo != nullptr && !has_looked) launch_redo(args, num_groups_, stream);
+    if (kernels_.redo != nullptr && !has_looked) {
+      launch_redo(args, static_cast<std::uint32_t>(args.num_groups), stream);
+    }
   }
 
   void wait(void* workspace, void* stream) const override {
@@ -651,7 +652,7 @@ class CudaExecutor final : public Executor {
   KernelSet kernels_;
   TaskArgs args_;  // without pointers
   Operands operands_;
-  std::uint32_t num_groups_, channel_shares_ = 1;  // to blocks of a cluster
+  std::uint32_t channel_shares_ = 1;  // to blocks of a cluster
   std::vector<Task> host_tasks_;
   DeviceArray<Task> tasks_, filter_tasks_;
   std::uint64_t wait_budget_ns_;
