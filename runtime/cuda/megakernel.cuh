@@ -93,8 +93,10 @@ template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     megakernel(const __grid_constant__ TaskArgs args, const DeviceRun run) {
   extern __shared__ __align__(128) std::byte shared[];
+  // What outlives a task is kept here: registers are for the task.
   __shared__ Task task;
-  __shared__ std::uint32_t position, epoch;
+  __shared__ std::uint32_t epoch, position;
+  __shared__ std::uint64_t fetch_ns, ready_ns;
   constexpr std::uint32_t kNone = 0xffffffffu;
   const bool leader = threadIdx.x == 0;
   wait_for_kernel_before();
@@ -102,32 +104,34 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
 
   if (leader) epoch = attach(*run.header, run.counters, run.num_counters, run.plan_word);
   __syncthreads();
-  const std::uint32_t overshoot = run.dispatch == Dispatch::persistent ? gridDim.x : 0;
-  DependencyCounters<DeviceSync> counters(&run.header->ticket, run.counters, epoch, run.num_tasks,
+  const auto counters = [&] {
+    const std::uint32_t overshoot = run.dispatch == Dispatch::persistent ? gridDim.x : 0;
+    return DependencyCounters<DeviceSync>(&run.header->ticket, run.counters, epoch, run.num_tasks,
                                           overshoot);
-  const auto take = [&]() -> std::uint32_t {
-    return run.dispatch == Dispatch::raw_index ? blockIdx.x : counters.take_position();
+  };
+  const auto take = [&] {
+    return run.dispatch == Dispatch::raw_index ? blockIdx.x : counters().take_position();
   };
 
   std::uint32_t next = leader ? take() : 0;  // the leader's
   do {
-    std::uint64_t fetch_ns = 0, ready_ns = 0;
     if (leader) {
       position = kNone;
       if (next < run.num_tasks) {
         if (run.trace != nullptr) fetch_ns = global_ns();
         task = run.tasks[next];
-        if (wait_until_ready(counters, task, next, run)) position = next;
+        auto own_counters = counters();
+        if (wait_until_ready(own_counters, task, next, run)) position = next;
         if (run.trace != nullptr) ready_ns = global_ns();
-        // The next ticket travels while this task runs.
-        if (run.dispatch == Dispatch::persistent && position != kNone) next = take();
       }
     }
     __syncthreads();
     if (position == kNone) break;
     run_task<Kernel>(args, task, shared);
     __syncthreads();
-    counters.signal(task, threadIdx.x, Kernel::kThreads);
+    // Not before: whoever is at a long task would keep others from the next one.
+    if (leader && run.dispatch == Dispatch::persistent) next = take();
+    counters().signal(task, threadIdx.x, Kernel::kThreads);
     if (leader && run.trace != nullptr) {
       run.trace[position] = {fetch_ns, ready_ns, global_ns(), sm_id()};
     }

@@ -88,11 +88,12 @@ TEST_CASE("Other tasks, simulations and CPUs have the persistent kernel") {
 }
 
 // The L2 of the model is 2 x 264 x 96 KiB, 51 MB.
-TEST_CASE("Winograd without tensor cores has the persistent kernel where V and M are three L2s") {
+TEST_CASE("Winograd without tensor cores has the persistent kernel where V and M are many L2s") {
   const PlanOptions options =
       on_cuda({.algorithm = Algorithm::winograd, .arithmetic = Arithmetic::fma});
-  CHECK(launch("n64c128h28k128", options) == CudaLaunch::staged);  // 116 MB
-  const LaunchChoice made = choice("n64c64h56k64", options);       // 231 MB
+  CHECK(launch("n64c256h14k256", options) == CudaLaunch::staged);      // 75 MB
+  CHECK(launch("n64c128h28k128", options) == CudaLaunch::persistent);  // 116 MB
+  const LaunchChoice made = choice("n64c64h56k64", options);           // 231 MB
   CHECK(made.options.cuda_launch == CudaLaunch::persistent);
   CHECK(made.reason == "faster where V and M, 220 MiB, exceed the cache");
   CHECK(choice("n64c128h28k128", on_cuda({.algorithm = Algorithm::direct})).reason ==
