@@ -3,8 +3,8 @@
 // 5 to 20 % less time than the persistent kernel (docs/performance.md), because a stage starts
 // while the one in front of it ends. Winograd without them gains from the persistent kernel that
 // transforms, which wait for memory, run beside products: up to 13 %, where V and M are too large
-// for the cache; not where U alone fills it. Stages have no order, no window, and the whole device.
-// Whoever asks for one of these, or for a trace, means the persistent kernel.
+// for the cache; not where U is nearly as large. Stages have no order, no window, and the whole
+// device. Whoever asks for one of these, or for a trace, means the persistent kernel.
 #include "mapping/launch.hpp"
 
 #include <cstdint>
@@ -15,10 +15,12 @@
 namespace megaconv {
 namespace {
 
-// H200, FP32 multiply-adds over the suite: V and M of so many times the L2 or more gain from order
+// H200, FP32 multiply-adds over the suite: V and M of so many times the L2 or more gain from it
 // (n64c128h28k128, 1.84 of them: 143 us, in stages 153; n64c192h28k48, 1.76: 124 and 113), but
-// where U is larger than it (n64c512h13k1024: 980 us, in stages 975).
+// where U is not small beside them (n64c512h13k1024, a third: 981 us, in stages 977;
+// n64c512h14k512, a quarter: 535 and 528; n64c512h28k512, a twelfth: 1,470 and 1,532).
 constexpr double kManyCaches = 1.8;
+constexpr std::uint64_t kManyFilters = 5;
 // V and M of more bytes than this are not for a workspace that nobody asked for.
 constexpr std::uint64_t kMostWholeBytes = std::uint64_t{8} << 30;
 
@@ -42,9 +44,10 @@ std::string obstacle_to_stages(const ConvProblem& problem, const PlanOptions& op
       return std::string("faster for ") + to_string(tiling.algorithm) + " without tensor cores";
     }
     // A worker's share is of half of the L2 (cuda_target).
-    const std::uint64_t l2_bytes = 2 * u64(target.workers) * target.cache_bytes_per_worker;
-    if (static_cast<double>(bytes) >= kManyCaches * static_cast<double>(l2_bytes) &&
-        tiling.u_bytes() < l2_bytes) {
+    const double l2_bytes =
+        2.0 * target.workers * static_cast<double>(target.cache_bytes_per_worker);
+    if (static_cast<double>(bytes) >= kManyCaches * l2_bytes &&
+        bytes >= kManyFilters * tiling.u_bytes()) {
       return "faster where V and M, " + std::to_string(bytes >> 20) + " MiB, exceed the cache";
     }
   }

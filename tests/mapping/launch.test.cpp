@@ -99,6 +99,7 @@ TEST_CASE("Winograd without tensor cores has the persistent kernel where V and M
   CHECK(choice("n64c128h28k128", on_cuda({.algorithm = Algorithm::direct})).reason ==
         "faster for direct without tensor cores");
   CHECK(launch("n64c512h28k512", options) == CudaLaunch::persistent);  // U of 38 MB
+  CHECK(launch("n64c512h14k512", options) == CudaLaunch::staged);      // but V and M of 151 MB
   CHECK(launch("n64c512h13k1024", options) == CudaLaunch::staged);     // U of 75 MB
 }
 
