@@ -114,18 +114,19 @@ double chunk_copied_us(const ConvProblem& problem, std::int32_t tile_places, dou
   return us * 16 / slab_channels * 9 / taps;
 }
 
-// Microseconds of a run of so many waves of tasks, of so many places each, in stages or not.
-double in_place_us(const Tiling& tiling, std::uint64_t places, double waves, bool staged) {
+// Microseconds of a run of so many waves of tasks, in stages or not. Of the tiling's counts only
+// what a task is made of need be there.
+double in_place_us(const Tiling& tiling, double waves, bool staged) {
   const ConvProblem& problem = tiling.problem;
   const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(tiling.cols_per_group));
   const Operands operands = operands_of(tiling);
   const std::int32_t tile_places =
-      tile_places_in_place(static_cast<std::int64_t>(places), stripes, operands, problem.c);
+      tile_places_in_place(tiling.places_per_group, stripes, operands, problem.c);
   if (tile_places == 0) return std::numeric_limits<double>::infinity();
   const InputOfTile input = input_of_tile(problem, stripes, tile_places, operands);
   const bool all_rows = input.filter_rows == problem.r;
   const double width = tile_places;
-  const double tiles = std::ceil(static_cast<double>(places) / width);
+  const double tiles = std::ceil(tiling.places_per_group / width);
   double chunks = num_chunks(problem), before_us = kLaunchInPlaceUs, rest_us = kRestInPlaceUs;
   const double copied_us = chunk_copied_us(problem, tile_places, std::ceil(waves) * tiles, input,
                                            stripes.images > 1, operands);
@@ -149,17 +150,16 @@ double in_place_us(const Tiling& tiling, std::uint64_t places, double waves, boo
     chunk_us = std::max(kLeastConvertedUs, kConvertedPlaceUs * width + conversion_us);
     rest_us = stripes.cols < problem.q() ? kStripeRestUs : kConvertedRestUs;
   }
-  Tiling of_places = tiling;
-  of_places.places_per_group = u32(places);
-  const std::uint32_t shares = channel_shares(of_places);
+  const std::uint32_t shares = channel_shares(tiling);
   if (staged && shares > 1) chunks /= shares, before_us += kPartialSumsUs;
   return before_us + waves * tiles * (chunks * chunk_us + rest_us) + (waves - 1) * kTaskInPlaceUs;
 }
-double run_us(const Tiling& tiling, std::uint64_t places, double waves, bool staged) {
-  if (operands_of(tiling) != Operands::loaded) return in_place_us(tiling, places, waves, staged);
+double run_us(const Tiling& tiling, double waves, bool staged) {
+  if (operands_of(tiling) != Operands::loaded) return in_place_us(tiling, waves, staged);
+  const std::uint32_t places = tiling.places_per_group;
   const Tile& tile = tile_of(tiling.filter_blocks_per_gemm_task, places, tiling.arithmetic);
   const double width = width_of(tile, places, tiling.arithmetic);
-  const double tiles = std::ceil(static_cast<double>(places) / width);
+  const double tiles = std::ceil(places / width);
   // Narrow instructions read as many filters for fewer places.
   constexpr double kFilterShare = 0.44;
   const double share = kFilterShare + (1 - kFilterShare) * width / tile.places;
@@ -203,17 +203,18 @@ double cut(Tiling& tiling, Operands operands, const TilingOptions& options, cons
                                 ceil_div(filter_blocks, tiling.filter_blocks_per_gemm_task);
   const std::uint64_t multiprocessors = std::max<std::uint64_t>(1, target.multiprocessors);
   double least_us = 0;
+  std::uint32_t best = 0;
   for (std::uint64_t size = 1; size <= std::min(steps, most / step); ++size) {
     const std::uint64_t waves = ceil_div(columns * ceil_div(steps, size), multiprocessors);
-    const double us =
-        run_us(tiling, size * step, static_cast<double>(waves), options.whole_tensors);
+    tiling.places_per_group = u32(size * step);
+    const double us = run_us(tiling, static_cast<double>(waves), options.whole_tensors);
     // Tiles in place are often as wide for several sizes: the largest one has fewer tasks.
     if (size == 1 || us < least_us || (in_place && us == least_us)) {
       least_us = us;
-      tiling.places_per_group = u32(size * step);
+      best = tiling.places_per_group;
     }
   }
-  if (options.places_per_group != 0) tiling.places_per_group = options.places_per_group;
+  tiling.places_per_group = options.places_per_group != 0 ? options.places_per_group : best;
   return least_us;
 }
 
@@ -374,8 +375,7 @@ double implicit_gemm_us(const Tiling& tiling, const Target& target, bool staged)
   constexpr double kWhole = 0.9;
   const double waves = static_cast<double>(tiling.num_groups) * tiling.gemm_tasks /
                        std::max(1u, target.multiprocessors);
-  return run_us(tiling, tiling.places_per_group, kWhole * std::ceil(waves) + (1 - kWhole) * waves,
-                staged);
+  return run_us(tiling, kWhole * std::ceil(waves) + (1 - kWhole) * waves, staged);
 }
 
 void choose_implicit_gemm(Tiling& tiling, const TilingOptions& options, const Target& target) {
