@@ -340,8 +340,8 @@ struct ImplicitGemmInPlaceTask {
             std::byte* const x = shared.x + at.stage * shared.input_bytes;
             std::uint64_t* const barrier = ring.expect(at, num_bytes);
             if (kAbreast && s.images > 1) {
-              copy_box(x, a.x_tensors[0], c, -a.pad_w, walk.stripe * s.images, first_row - a.pad_h,
-                       barrier);
+              copy_box(x, a.x_tensors[0],
+                       {c, -a.pad_w, walk.stripe * s.images, first_row - a.pad_h}, barrier);
             } else {
               copy_pixels(x, a.x_tensors[0], c, start.col - a.pad_w, start.row - a.pad_h,
                           start.image, barrier);
@@ -541,7 +541,7 @@ struct ImplicitGemmInPlaceTask {
           const int c = slab * a.slab_channels;
           for (int tap = 0; tap < a.r * a.s; ++tap) {
             ring.wait_empty(at);
-            copy_box(shared.u + at.stage * shared.tap_bytes, a.w_tensor, c, walk.first_k, tap,
+            copy_box(shared.u + at.stage * shared.tap_bytes, a.w_tensor, {c, walk.first_k, tap},
                      ring.expect(at, static_cast<std::uint32_t>(shared.tap_bytes)));
             at.advance(shared.filter_stages);
           }

@@ -6,6 +6,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <cuda/ptx>
 
 namespace megaconv::cuda {
 
@@ -32,26 +33,12 @@ __device__ inline void copy_pixels(void* to, const CUtensorMap& tensor, int chan
       : "memory");
 }
 
-/// A box of a tensor of three dimensions, or four; where the tensor has nothing, zeros.
-__device__ inline void copy_box(void* to, const CUtensorMap& tensor, int first, int second,
-                                int third, std::uint64_t* barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
-          static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
-      "l"(&tensor), "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(barrier))), "r"(first),
-      "r"(second), "r"(third)
-      : "memory");
-}
-__device__ inline void copy_box(void* to, const CUtensorMap& tensor, int first, int second,
-                                int third, int fourth, std::uint64_t* barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(
-          static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
-      "l"(&tensor), "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(barrier))), "r"(first),
-      "r"(second), "r"(third), "r"(fourth)
-      : "memory");
+/// A box of a tensor from `first` on, its coordinates; where the tensor has nothing, zeros.
+template <int kDimensions>
+__device__ inline void copy_box(void* to, const CUtensorMap& tensor,
+                                const std::int32_t (&first)[kDimensions], std::uint64_t* barrier) {
+  ::cuda::ptx::cp_async_bulk_tensor(::cuda::ptx::space_cluster, ::cuda::ptx::space_global, to,
+                                    &tensor, first, barrier);
 }
 
 }  // namespace megaconv::cuda
