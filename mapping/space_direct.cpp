@@ -92,18 +92,14 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
       rule(Parameter::places,
            [=](std::int64_t places, const Configuration& c) {
              const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cols_of(c)));
-             const std::uint64_t whole = stripes.images > 1 ? u64(stripes.row()) : step;
-             return u64(places) % whole == 0
-                        ? std::string()
-                        : std::to_string(places) + ", must be a multiple of the " +
-                              std::to_string(whole) + " places of a " +
-                              (stripes.images > 1 ? "row" : "step");
-           }),
-      rule(Parameter::places,
-           [=](std::int64_t places, const Configuration& c) {
-             const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cols_of(c)));
-             const bool fits = stripes.images == 1 ||
-                               tile_places_in_place(places, stripes, operands_of(c), problem.c) > 0;
+             const bool abreast = stripes.images > 1;
+             const std::uint64_t whole = abreast ? u64(stripes.row()) : step;
+             if (u64(places) % whole != 0) {
+               return std::to_string(places) + ", must be a multiple of the " +
+                      std::to_string(whole) + " places of a " + (abreast ? "row" : "step");
+             }
+             const bool fits =
+                 !abreast || tile_places_in_place(places, stripes, operands_of(c), problem.c) > 0;
              return fits ? std::string()
                          : std::to_string(places) + ", of which no tile has room for rows of " +
                                std::to_string(stripes.images) + " images abreast";
