@@ -136,24 +136,24 @@ Plan in_place(const ConvProblem& problem, Operands operands, CudaLaunch launch,
   return Plan::create({graph, make_mapping(graph, {.policy = Policy::staged})}, options);
 }
 
-// A layer of integers, whose outputs are exact.
+bool is_stored(float y, double exact) { return y == exact; }
+bool is_stored(Float16 y, double exact) {
+  return to_float(y) == to_float(from_float<Float16>(static_cast<float>(exact)));
+}
+
+// A layer of integers, whose outputs are exact but for the rounding to their type.
+template <class T = float>
 struct IntegerLayer {
-  explicit IntegerLayer(const char* text) : layer(parse_problem(text), true) {}
-  bool gives(const std::vector<float>& y) const {
-    return std::equal(y.begin(), y.end(), truth.begin());
+  explicit IntegerLayer(const std::string& text) : layer(parse_problem(text), true) {}
+  bool gives(const std::vector<T>& y) const {
+    return std::equal(y.begin(), y.end(), truth.begin(),
+                      [](T stored, double exact) { return is_stored(stored, exact); });
   }
   const Layer layer;
   const ConvProblem& problem = layer.problem;
   const std::vector<double> truth = layer.reference();
-  DeviceLayer<> device{layer};
+  DeviceLayer<T> device{layer};
 };
-
-// Whether outputs are exact but for the rounding to their type.
-bool gives(const std::vector<Float16>& y, const std::vector<double>& truth) {
-  return std::equal(y.begin(), y.end(), truth.begin(), [](Float16 stored, double exact) {
-    return to_float(stored) == to_float(from_float<Float16>(static_cast<float>(exact)));
-  });
-}
 
 // In NCHW and NHWC.
 template <class T = float>
@@ -184,19 +184,17 @@ TEST_CASE("cuda: implicit GEMM of tensors in place is exact on integers, whateve
   // Few tasks of many channels share these out.
   for (const char* text : {"n3c24h13w9k40+bias+relu+nhwc+f16", "n2c8h17w130k136+nhwc+f16",
                            "n3c520h13w12k72+bias+nhwc+f16", "n3c136h13w9k136+relu+nhwc+f16"}) {
-    const Layer layer(parse_problem(text), true);
-    const std::vector<double> truth = layer.reference();
-    DeviceLayer<Float16> device(layer);
+    IntegerLayer<Float16> of(text);
     for (const std::uint32_t places : {32u, 64u, 96u, 160u, 288u, 512u}) {
       PlanOptions options = implicit_gemm();
       options.tiling.places_per_group = places;
       options.num_blocks = places == 160 ? 2 : 0;
       CAPTURE(text, places);
-      CHECK(gives(device.run(Plan::create(layer.problem, options)), truth));
+      CHECK(of.gives(of.device.run(Plan::create(of.problem, options))));
     }
     PlanOptions options = implicit_gemm();
     options.tiling.filters = FilterMode::prepared;
-    CHECK(gives(device.run_prepared(Plan::create(layer.problem, options)), truth));
+    CHECK(of.gives(of.device.run_prepared(Plan::create(of.problem, options))));
   }
 }
 
@@ -262,10 +260,8 @@ TEST_CASE("cuda: implicit GEMM of floats in place is exact on integers, with pre
 TEST_CASE("cuda: implicit GEMM in place multiplies filters of one tap and of two") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   for (const char* text : {"n12c200h14k64r1p0", "n12c104h14k64r1s2p0", "n12c104h14k64r2s1p0"}) {
-    IntegerLayer of((std::string(text) + "+nhwc").c_str());
-    const Layer numbers(parse_problem(std::string(text) + "+nhwc+f16"), true);
-    const std::vector<double> truth = numbers.reference();
-    DeviceLayer<Float16> device_numbers(numbers);
+    IntegerLayer of(std::string(text) + "+nhwc");
+    IntegerLayer<Float16> numbers(std::string(text) + "+nhwc+f16");
     for (const std::uint32_t places : {64u, 320u, 448u, 512u, 1024u}) {
       CAPTURE(text, places);
       for (const Operands operands : ways_of_floats(of.problem)) {
@@ -274,7 +270,7 @@ TEST_CASE("cuda: implicit GEMM in place multiplies filters of one tap and of two
       }
       PlanOptions options = implicit_gemm(CudaLaunch::staged);
       options.tiling.places_per_group = places;
-      CHECK(gives(device_numbers.run(Plan::create(numbers.problem, options)), truth));
+      CHECK(numbers.gives(numbers.device.run(Plan::create(numbers.problem, options))));
     }
   }
 }
@@ -282,9 +278,7 @@ TEST_CASE("cuda: implicit GEMM in place multiplies filters of one tap and of two
 TEST_CASE("cuda: implicit GEMM in place is exact on integers with tiles of any width") {
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   IntegerLayer of("n3c24h13w11k72+bias+nhwc");
-  const Layer numbers(parse_problem("n3c24h13w11k72+bias+nhwc+f16"), true);
-  const std::vector<double> truth = numbers.reference();
-  DeviceLayer<Float16> device_numbers(numbers);
+  IntegerLayer<Float16> numbers("n3c24h13w11k72+bias+nhwc+f16");
   for (std::int32_t places = 32; places <= 512; places += tile_step_in_place(places + 1)) {
     CAPTURE(places);
     const auto group = static_cast<std::uint32_t>(places);
@@ -295,7 +289,7 @@ TEST_CASE("cuda: implicit GEMM in place is exact on integers with tiles of any w
     PlanOptions options = implicit_gemm(CudaLaunch::staged);
     options.tiling.places_per_group = group;
     options.tiling.cols_per_group = 11;
-    CHECK(gives(device_numbers.run(Plan::create(numbers.problem, options)), truth));
+    CHECK(numbers.gives(numbers.device.run(Plan::create(numbers.problem, options))));
   }
 }
 
@@ -303,10 +297,8 @@ TEST_CASE("cuda: implicit GEMM of images abreast is exact on integers", "[saniti
   if (!have_capability_90()) SKIP("no device of compute capability 9.0");
   for (const char* text : {"n5c36h7w6k72+bias+relu", "n7c20h5k37r5", "n4c40h9w11k136d2",
                            "n3c24h8w9k64r2s4p1", "n9c72h14k64r1p0"}) {
-    IntegerLayer of((std::string(text) + "+nhwc").c_str());
-    const Layer numbers(parse_problem(std::string(text) + "+nhwc+f16"), true);
-    const std::vector<double> truth = numbers.reference();
-    DeviceLayer<Float16> device_numbers(numbers);
+    IntegerLayer of(std::string(text) + "+nhwc");
+    IntegerLayer<Float16> numbers(std::string(text) + "+nhwc+f16");
     for (const std::int64_t images : {2, 3, 5}) {
       const std::int64_t cols = images * of.problem.q();
       if (cols > of.problem.n * of.problem.q()) continue;
@@ -329,7 +321,7 @@ TEST_CASE("cuda: implicit GEMM of images abreast is exact on integers", "[saniti
           PlanOptions options = implicit_gemm(launch);
           options.tiling.cols_per_group = static_cast<std::uint32_t>(cols);
           options.tiling.places_per_group = places;
-          CHECK(gives(device_numbers.run(Plan::create(numbers.problem, options)), truth));
+          CHECK(numbers.gives(numbers.device.run(Plan::create(numbers.problem, options))));
         }
       }
     }
