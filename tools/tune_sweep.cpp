@@ -132,7 +132,12 @@ std::optional<double> Sweep::time(const Configuration& configuration) {
 }
 
 void Sweep::note_best(const Configuration& configuration, double ms) {
-  if (ms >= (state_.best_ms == 0 ? kNone : state_.best_ms)) return;
+  if (!std::isfinite(ms)) return;
+  // Equal times as in rank(): whichever the search came to first.
+  const auto place = [](double time, const Configuration& c) {
+    return std::pair(time, to_string(c));
+  };
+  if (state_.best_ms != 0 && place(ms, configuration) >= place(state_.best_ms, state_.best)) return;
   state_.best_ms = ms;
   state_.best = configuration;
 }

@@ -77,6 +77,7 @@ void summarize(Measurement& measurement);
 /// Configurations whose last measurement is right and none wrong, fastest first: of each the
 /// fastest measurement. Where there are measurements of kFinalStrategy only these count, and stand
 /// before others: the least of many times that were taken one after the other is the luckiest.
+/// Equal times stand in the order of their configurations' texts.
 std::vector<Measurement> rank(const std::vector<Measurement>& measurements);
 
 /// One file. Movable; one thread at a time. All members throw Error(device_error) that names the

@@ -83,7 +83,7 @@ std::vector<Measurement> rank(const std::vector<Measurement>& measurements) {
     const Measurement* best = nullptr;
     bool right = false, ever_wrong = false;
   };
-  std::map<std::string, Entry> entries;
+  std::map<std::string, Entry> entries;  // in the order of equal times
   for (const Measurement& m : measurements) {
     if (m.verdict == Verdict::rejected) continue;
     Entry& entry = entries[to_string(m.configuration)];

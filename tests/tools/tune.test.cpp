@@ -97,6 +97,27 @@ TEST_CASE("Two shards see every candidate once, and merge to what one search has
   CHECK(std::set(merged.begin(), merged.end()) == std::set(whole.begin(), whole.end()));
 }
 
+// Answers as `tune measure` does: every candidate takes the same time.
+constexpr const char* kEvenMeasurer = R"sh(#!/bin/bash
+echo '{"backend":"cpu","device":"d","driver":"none","build":"b","problem":"n1c16h6w6k16r3s3p1u1d1g1","precision":"f32","filters":"prepared"}'
+while read -r line; do
+  config=$(sed 's/.*"configuration":"\([^"]*\)".*/\1/' <<<"$line")
+  echo "{\"configuration\":\"$config\",\"samples_ms\":[1.5]}"
+done
+)sh";
+
+TEST_CASE("Of candidates that take the same time a sweep names the one that the database does",
+          "[tune]") {
+  const ScratchFolder folder;
+  chmod(folder.write("even", kEvenMeasurer).c_str(), 0755);
+  const Outcome outcome =
+      megaconv_in(folder, "tune" + kSmall +
+                              "--database plans.db --strategy exhaustive --measurer ./even --json");
+  REQUIRE(outcome.status == 0);
+  CHECK(json::parse(outcome.out).at(0).at("configuration") ==
+        to_string(rank(kept(folder)).front().configuration));
+}
+
 // Answers as `tune measure` does, but for one candidate in four.
 constexpr const char* kBadMeasurer = R"sh(#!/bin/bash
 echo '{"backend":"cpu","device":"d","driver":"none","build":"b","problem":"n1c16h6w6k16r3s3p1u1d1g1","precision":"f32","filters":"prepared"}'
