@@ -17,6 +17,7 @@
 #include "runtime/cuda/device_run.hpp"
 #include "runtime/cuda/error.hpp"
 #include "runtime/cuda/kernels.hpp"
+#include "runtime/cuda/task_arguments.hpp"
 #include "runtime/cuda/tensor_map.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/report.hpp"
@@ -27,8 +28,6 @@ namespace cuda {
 namespace {
 
 constexpr int kLeastCapability = 75;  // the oldest that CUDA 13 compiles for
-// Numbers of an OperandFooter in front of its magnitudes.
-constexpr std::size_t kFooterNumbers = 3;
 
 struct Device {
   int id = 0;
@@ -104,87 +103,6 @@ class DeviceArray {
   std::size_t size_ = 0;
 };
 
-TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
-  const ConvProblem& p = tiling.problem;
-  const auto i32 = [](auto value) { return static_cast<std::int32_t>(value); };
-  const std::uint32_t block = Tiling::kLaneBlock;
-  TaskArgs args{};
-  args.n = i32(p.n);
-  args.c = i32(p.c);
-  args.h = i32(p.h);
-  args.w_in = i32(p.w);
-  args.k = i32(p.k);
-  args.r = i32(p.r);
-  args.s = i32(p.s);
-  args.p = i32(p.p());
-  args.q = i32(p.q());
-  args.pad_h = i32(p.pad_h);
-  args.pad_w = i32(p.pad_w);
-  args.stride_h = i32(p.stride_h);
-  args.stride_w = i32(p.stride_w);
-  args.dilation_h = i32(p.dilation_h);
-  args.dilation_w = i32(p.dilation_w);
-  args.groups = i32(p.groups);
-  args.x_scale = kernels.x_scale;
-  args.w_scale = kernels.w_scale;
-  args.layout = p.layout;
-  args.relu = p.epilogue.relu;
-  args.tiles_h = i32(tiling.tiles_h);
-  args.tiles_w = i32(tiling.tiles_w);
-  args.num_tiles = i32(tiling.num_tiles());
-  args.group_tiles = i32(tiling.group_tiles);
-  args.gemm_tiles = kernels.gemm_tiles;
-  args.gemm_filters = kernels.gemm_filters;
-  const std::int32_t multiple = std::max(kernels.channel_multiple, i32(block));
-  args.c_padded = ceil_div(i32(tiling.channel_blocks() * block), multiple) * multiple;
-  args.k_padded = i32(tiling.filter_blocks() * block);
-  args.num_groups = i32(tiling.num_groups);
-  args.v_slots = i32(tiling.v_slots);
-  args.m_slots = i32(tiling.m_slots);
-  if (tiling.algorithm == Algorithm::winograd) {
-    args.tile_chunks = i32(tiling.tile_chunks());
-  }
-  if (tiling.channel_blocks_per_input_task != 0) {
-    args.input_channel_chunks =
-        i32(ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_input_task));
-  }
-  if (tiling.channel_blocks_per_filter_task != 0) {
-    args.filter_channel_chunks =
-        i32(ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_filter_task));
-  }
-  if (tiling.algorithm == Algorithm::implicit_gemm) {
-    args.stripes = make_stripes(p, i32(tiling.cols_per_group));
-    args.places = i32(places_of_stripe(p, args.stripes));
-    args.places_per_group = i32(tiling.places_per_group);
-    args.stripe_groups = ceil_div(args.places, args.places_per_group);
-    if (kernels.reads_pixels) {
-      const Operands operands = operands_of(tiling);
-      args.tile_places = tile_places_in_place(args.places_per_group, args.stripes, operands, p.c);
-      args.slab_channels = slab_channels_in_place(args.tile_places, operands);
-      const InputOfTile input = input_of_tile(p, args.stripes, args.tile_places, operands);
-      args.rows_at_once = input.filter_rows;
-      args.input_places = input.places;
-      args.task_tiles = ceil_div(args.places_per_group, args.tile_places);
-      args.slabs = ceil_div(args.c_padded, args.slab_channels);
-      args.share_slabs = ceil_div(args.slabs, i32(channel_shares(tiling)));
-      args.block_slabs = args.slabs;
-      args.output_cols = output_cols_in_place(p, args.stripes.cols);
-    }
-    args.input_tasks = i32(tiling.input_tasks);
-    args.cluster_blocks = 1;
-  }
-  args.tiles_per_transform_task = i32(tiling.tiles_per_transform_task);
-  args.channels_per_input_task = i32(tiling.channel_blocks_per_input_task * block);
-  args.filters_per_gemm_task = i32(tiling.filter_blocks_per_gemm_task * block);
-  args.positions_per_gemm_task = i32(tiling.positions_per_gemm_task);
-  args.filters_per_output_task = i32(tiling.filter_blocks_per_output_task * block);
-  args.filters_per_filter_task = i32(tiling.filter_blocks_per_filter_task * block);
-  args.channels_per_filter_task = i32(tiling.channel_blocks_per_filter_task * block);
-  args.rows_per_group = i32(tiling.rows_per_group);
-  args.cols_per_group = i32(tiling.cols_per_group);
-  return args;
-}
-
 // Device code counts pixels and tiles in 32 bits; element offsets are 64 bits.
 void check_extents(const Tiling& tiling) {
   const ConvProblem& p = tiling.problem;
@@ -252,14 +170,14 @@ class CudaExecutor final : public Executor {
                                      args_.block_slabs * args_.r * args_.s, args_.cluster_blocks,
                                      static_cast<std::int32_t>(channel_shares_));
     }
-    filter_bytes_ = count_filter_bytes(tiling);
+    memory_ = memory_of_tasks(tiling, kernels_, args_, filter_tasks_.size());
     num_making_ = tiling.num_filter_tasks + tiling.num_groups * tiling.input_tasks;
     choose_grid(options);
     lay_out(lowering.graph);
   }
 
   std::size_t workspace_bytes() const override { return layout_.total; }
-  std::size_t filter_bytes() const override { return filter_bytes_; }
+  std::size_t filter_bytes() const override { return memory_.u_bytes; }
   std::uint32_t num_workers() const override { return num_blocks_; }
 
   void prepare_filters(const void* w, void* prepared, void* stream) const override {
@@ -267,7 +185,7 @@ class CudaExecutor final : public Executor {
     check_device_pointer("w", w, device_.id);
     check_device_pointer("prepared_filters", prepared, device_.id);
     if (kernels_.filters_in_place) {
-      check(cudaMemcpyAsync(prepared, w, filter_bytes_, cudaMemcpyDeviceToDevice,
+      check(cudaMemcpyAsync(prepared, w, memory_.u_bytes, cudaMemcpyDeviceToDevice,
                             static_cast<cudaStream_t>(stream)),
             "copy of the filters");
       return;
@@ -393,28 +311,6 @@ class CudaExecutor final : public Executor {
     }
   }
 
-  // Of so many numbers of V or U in one position.
-  static std::size_t position_bytes(const Tiling& tiling, std::int32_t rows,
-                                    std::int32_t channels) {
-    return static_cast<std::size_t>(rows) * static_cast<std::size_t>(channels) *
-           number_bytes(tiling.arithmetic);
-  }
-
-  std::size_t count_filter_bytes(const Tiling& tiling) const {
-    if (kernels_.filters_in_place) {
-      return static_cast<std::size_t>(problem_.w_size()) * size_of(problem_.dtype);
-    }
-    const bool winograd = tiling.algorithm == Algorithm::winograd;
-    if (!winograd && tiling.algorithm != Algorithm::implicit_gemm) return tiling.u_bytes();
-    const std::size_t chunks = ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
-    const std::size_t positions =
-        winograd ? tiling.num_positions() : static_cast<std::size_t>(problem_.r * problem_.s);
-    const std::size_t footer_bytes =
-        kernels_.w_scale != 0 ? (kFooterNumbers + filter_tasks_.size()) * sizeof(std::uint32_t) : 0;
-    return chunks * positions * position_bytes(tiling, args_.gemm_filters, args_.c_padded) +
-           footer_bytes;
-  }
-
   void choose_grid(const PlanOptions& options) {
     const auto allow_shared = [](const void* kernel, int bytes) {
       check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
@@ -469,21 +365,11 @@ class CudaExecutor final : public Executor {
     };
     layout_.counters = place(layout_.num_counters * sizeof(std::uint32_t));
     layout_.waiting = place(num_blocks_ * sizeof(std::uint32_t));
-    const std::size_t magnitudes =
-        tiling.num_groups *
-        std::max(static_cast<std::size_t>(args_.cluster_blocks) * kernels_.noted_of_block,
-                 std::size_t{tiling.input_tasks});
-    layout_.footer =
-        place(kernels_.redo != nullptr ? (kFooterNumbers + magnitudes) * sizeof(std::uint32_t) : 0);
-    const std::size_t positions =
-        tiling.algorithm == Algorithm::winograd ? tiling.num_positions() : 0;
-    layout_.v = place(tiling.v_slots * positions *
-                          position_bytes(tiling, args_.gemm_tiles, args_.c_padded) +
-                      input_copy_bytes(tiling));
-    layout_.m = place(tiling.m_slots * positions * static_cast<std::size_t>(args_.gemm_tiles) *
-                      static_cast<std::size_t>(args_.k_padded) * sizeof(float));
+    layout_.footer = place(memory_.footer_bytes);
+    layout_.v = place(memory_.v_bytes);
+    layout_.m = place(memory_.m_bytes);
     const bool keeps_u = tiling.filters == FilterMode::every_run && !kernels_.filters_in_place;
-    layout_.u = place(keeps_u ? filter_bytes_ : 0);
+    layout_.u = place(keeps_u ? memory_.u_bytes : 0);
     layout_.total = aligned(end);
   }
 
@@ -659,7 +545,7 @@ class CudaExecutor final : public Executor {
   std::uint64_t plan_word_ = new_plan_word();
   std::uint32_t num_blocks_ = 0, num_making_ = 0;
   std::array<int, kNumTaskKinds> stage_blocks_per_sm_{};
-  std::size_t filter_bytes_ = 0;
+  TaskMemory memory_;
   DeviceLayout layout_;
 };
 

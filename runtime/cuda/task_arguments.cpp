@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/cuda/task_arguments.hpp"
+
+#include <algorithm>
+
+#include "mapping/stripes.hpp"
+#include "mapping/tiling.hpp"
+
+namespace megaconv::cuda {
+namespace {
+
+template <class Number>
+std::int32_t i32(Number value) {
+  return static_cast<std::int32_t>(value);
+}
+
+// Of so many numbers of V or U in one position.
+std::size_t position_bytes(const Tiling& tiling, std::int32_t rows, std::int32_t channels) {
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(channels) *
+         number_bytes(tiling.arithmetic);
+}
+
+std::size_t count_filter_bytes(const Tiling& tiling, const KernelSet& kernels, const TaskArgs& args,
+                               std::size_t num_filter_tasks) {
+  const ConvProblem& problem = tiling.problem;
+  if (kernels.filters_in_place) {
+    return static_cast<std::size_t>(problem.w_size()) * size_of(problem.dtype);
+  }
+  const bool winograd = tiling.algorithm == Algorithm::winograd;
+  if (!winograd && tiling.algorithm != Algorithm::implicit_gemm) return tiling.u_bytes();
+  const std::size_t chunks = ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
+  const std::size_t positions =
+      winograd ? tiling.num_positions() : static_cast<std::size_t>(problem.r * problem.s);
+  const std::size_t footer_bytes =
+      kernels.w_scale != 0 ? (kFooterNumbers + num_filter_tasks) * sizeof(std::uint32_t) : 0;
+  return chunks * positions * position_bytes(tiling, args.gemm_filters, args.c_padded) +
+         footer_bytes;
+}
+
+}  // namespace
+
+TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
+  const ConvProblem& p = tiling.problem;
+  const std::uint32_t block = Tiling::kLaneBlock;
+  TaskArgs args{};
+  args.n = i32(p.n);
+  args.c = i32(p.c);
+  args.h = i32(p.h);
+  args.w_in = i32(p.w);
+  args.k = i32(p.k);
+  args.r = i32(p.r);
+  args.s = i32(p.s);
+  args.p = i32(p.p());
+  args.q = i32(p.q());
+  args.pad_h = i32(p.pad_h);
+  args.pad_w = i32(p.pad_w);
+  args.stride_h = i32(p.stride_h);
+  args.stride_w = i32(p.stride_w);
+  args.dilation_h = i32(p.dilation_h);
+  args.dilation_w = i32(p.dilation_w);
+  args.groups = i32(p.groups);
+  args.x_scale = kernels.x_scale;
+  args.w_scale = kernels.w_scale;
+  args.layout = p.layout;
+  args.relu = p.epilogue.relu;
+  args.tiles_h = i32(tiling.tiles_h);
+  args.tiles_w = i32(tiling.tiles_w);
+  args.num_tiles = i32(tiling.num_tiles());
+  args.group_tiles = i32(tiling.group_tiles);
+  args.gemm_tiles = kernels.gemm_tiles;
+  args.gemm_filters = kernels.gemm_filters;
+  const std::int32_t multiple = std::max(kernels.channel_multiple, i32(block));
+  args.c_padded = ceil_div(i32(tiling.channel_blocks() * block), multiple) * multiple;
+  args.k_padded = i32(tiling.filter_blocks() * block);
+  args.num_groups = i32(tiling.num_groups);
+  args.v_slots = i32(tiling.v_slots);
+  args.m_slots = i32(tiling.m_slots);
+  if (tiling.algorithm == Algorithm::winograd) {
+    args.tile_chunks = i32(tiling.tile_chunks());
+  }
+  if (tiling.channel_blocks_per_input_task != 0) {
+    args.input_channel_chunks =
+        i32(ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_input_task));
+  }
+  if (tiling.channel_blocks_per_filter_task != 0) {
+    args.filter_channel_chunks =
+        i32(ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_filter_task));
+  }
+  if (tiling.algorithm == Algorithm::implicit_gemm) {
+    args.stripes = make_stripes(p, i32(tiling.cols_per_group));
+    args.places = i32(places_of_stripe(p, args.stripes));
+    args.places_per_group = i32(tiling.places_per_group);
+    args.stripe_groups = ceil_div(args.places, args.places_per_group);
+    if (kernels.reads_pixels) {
+      const Operands operands = operands_of(tiling);
+      args.tile_places = tile_places_in_place(args.places_per_group, args.stripes, operands, p.c);
+      args.slab_channels = slab_channels_in_place(args.tile_places, operands);
+      const InputOfTile input = input_of_tile(p, args.stripes, args.tile_places, operands);
+      args.rows_at_once = input.filter_rows;
+      args.input_places = input.places;
+      args.task_tiles = ceil_div(args.places_per_group, args.tile_places);
+      args.slabs = ceil_div(args.c_padded, args.slab_channels);
+      args.share_slabs = ceil_div(args.slabs, i32(channel_shares(tiling)));
+      args.block_slabs = args.slabs;
+      args.output_cols = output_cols_in_place(p, args.stripes.cols);
+    }
+    args.input_tasks = i32(tiling.input_tasks);
+    args.cluster_blocks = 1;
+  }
+  args.tiles_per_transform_task = i32(tiling.tiles_per_transform_task);
+  args.channels_per_input_task = i32(tiling.channel_blocks_per_input_task * block);
+  args.filters_per_gemm_task = i32(tiling.filter_blocks_per_gemm_task * block);
+  args.positions_per_gemm_task = i32(tiling.positions_per_gemm_task);
+  args.filters_per_output_task = i32(tiling.filter_blocks_per_output_task * block);
+  args.filters_per_filter_task = i32(tiling.filter_blocks_per_filter_task * block);
+  args.channels_per_filter_task = i32(tiling.channel_blocks_per_filter_task * block);
+  args.rows_per_group = i32(tiling.rows_per_group);
+  args.cols_per_group = i32(tiling.cols_per_group);
+  return args;
+}
+
+TaskMemory memory_of_tasks(const Tiling& tiling, const KernelSet& kernels, const TaskArgs& args,
+                           std::size_t num_filter_tasks) {
+  TaskMemory memory;
+  memory.u_bytes = count_filter_bytes(tiling, kernels, args, num_filter_tasks);
+  const std::size_t positions =
+      tiling.algorithm == Algorithm::winograd ? tiling.num_positions() : 0;
+  memory.v_bytes =
+      tiling.v_slots * positions * position_bytes(tiling, args.gemm_tiles, args.c_padded) +
+      input_copy_bytes(tiling);
+  memory.m_bytes = tiling.m_slots * positions * static_cast<std::size_t>(args.gemm_tiles) *
+                   static_cast<std::size_t>(args.k_padded) * sizeof(float);
+  if (kernels.redo != nullptr) {
+    const std::size_t of_group =
+        std::max(static_cast<std::size_t>(args.cluster_blocks) * kernels.noted_of_block,
+                 std::size_t{tiling.input_tasks});
+    memory.footer_bytes = (kFooterNumbers + tiling.num_groups * of_group) * sizeof(std::uint32_t);
+  }
+  return memory;
+}
+
+}  // namespace megaconv::cuda

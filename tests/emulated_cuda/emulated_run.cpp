@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/emulated_cuda/emulated_run.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "runtime/cuda/task_arguments.hpp"
+#include "tests/catch.hpp"
+#include "tests/emulated_cuda/include/runtime/cuda/kernel_set.cuh"
+
+namespace megaconv::test {
+namespace {
+
+constexpr std::byte kPoison{0xff};  // floats: NaN
+
+// Bytes as device memory has them, all poison, between two guard bands of the same.
+class Memory {
+ public:
+  Memory(const char* name, std::size_t bytes) : name_(name), bytes_(bytes) {
+    if (bytes != 0) all_ = std::unique_ptr<Line[]>(new Line[bytes / sizeof(Line) + 1 + 2 * kGuard]);
+    std::fill_n(base(), whole(), kPoison);
+  }
+  Memory(const char* name, const std::vector<float>& values)
+      : Memory(name, values.size() * sizeof(float)) {
+    std::memcpy(get(), values.data(), bytes_);
+  }
+  float* get() const {
+    return bytes_ == 0 ? nullptr : reinterpret_cast<float*>(all_.get() + kGuard);
+  }
+  void check_guards() const {
+    const auto intact = [&](std::size_t from, std::size_t to) {
+      return std::all_of(base() + from, base() + to, [](std::byte b) { return b == kPoison; });
+    };
+    const std::size_t begin = kGuard * sizeof(Line);
+    if (bytes_ != 0 && !(intact(0, begin) && intact(begin + bytes_, whole()))) {
+      throw std::runtime_error("emulated task: wrote beyond " + std::string(name_));
+    }
+  }
+
+ private:
+  struct alignas(256) Line {
+    std::byte bytes[256];
+  };
+  static constexpr std::size_t kGuard = 16;  // lines
+  std::byte* base() const { return reinterpret_cast<std::byte*>(all_.get()); }
+  std::size_t whole() const {
+    return bytes_ == 0 ? 0 : (bytes_ / sizeof(Line) + 1 + 2 * kGuard) * sizeof(Line);
+  }
+
+  const char* name_;
+  std::size_t bytes_;
+  std::unique_ptr<Line[]> all_;
+};
+
+}  // namespace
+
+std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
+                                const cuda::KernelSet& kernels, ThreadOrder order) {
+  const Tiling& tiling = lowering.graph.tiling;
+  const Epilogue& epilogue = layer.problem.epilogue;
+  cuda::TaskArgs args = make_task_args(tiling, kernels);
+  const cuda::TaskMemory bytes =
+      memory_of_tasks(tiling, kernels, args, build_filter_graph(tiling).tasks.size());
+  const Memory x("x", layer.x), w("w", layer.w), bias("bias", layer.bias),
+      residual("residual", layer.residual), u("U", bytes.u_bytes), v("V", bytes.v_bytes),
+      m("M", bytes.m_bytes), footer("the footer", bytes.footer_bytes),
+      y("y", layer.residual.size() * sizeof(float)),
+      shared("shared memory", static_cast<std::size_t>(kernels.most_shared_bytes));
+  args.x = x.get();
+  args.w = w.get();
+  args.bias = epilogue.bias ? bias.get() : nullptr;
+  args.residual = epilogue.residual ? residual.get() : nullptr;
+  args.y = y.get();
+  args.u = u.get();
+  args.v = v.get();
+  args.m = m.get();
+  if (bytes.footer_bytes != 0) {
+    args.x_footer = reinterpret_cast<cuda::OperandFooter*>(footer.get());
+    args.x_magnitudes = reinterpret_cast<std::uint32_t*>(footer.get()) + cuda::kFooterNumbers;
+  }
+  for (const std::uint32_t id : lowering.mapping.order) {
+    const Task& task = lowering.graph.tasks[id];
+    const auto kind = static_cast<std::size_t>(task.kind);
+    const auto run = reinterpret_cast<cuda::EmulatedTask>(const_cast<void*>(kernels.stage[kind]));
+    auto* const own = reinterpret_cast<std::byte*>(shared.get());
+    std::fill_n(own, kernels.shared_bytes[kind], kPoison);
+    run_block(kernels.num_threads, order, [&] { run(args, task, own); });
+  }
+  for (const Memory* memory : {&x, &w, &bias, &residual, &u, &v, &m, &footer, &y, &shared}) {
+    memory->check_guards();
+  }
+  return std::vector<float>(y.get(), y.get() + layer.residual.size());
+}
+
+void check_emulated(const char* problem, bool integers, const TilingOptions& options,
+                    cuda::KernelSet (*kernels)(const Tiling&)) {
+  const Target target{.backend = Backend::cuda, .workers = 8};
+  const Layer layer(parse_problem(problem), integers);
+  std::vector<double> magnitude;
+  const std::vector<double> truth = layer.reference(&magnitude);
+  const Lowering lowering = lower(layer.problem, options, {}, target);
+  const Tiling& tiling = lowering.graph.tiling;
+  const cuda::KernelSet set = kernels(tiling);
+  const std::vector<float> y = run_emulated(layer, lowering, set, ThreadOrder::forward);
+  const ErrorReport report = compare(tiling, y.data(), truth.data(), magnitude.data());
+  CAPTURE(problem, integers, set.name, to_string(report));
+  CHECK(error_bound(tiling).covers(report));
+  if (integers) {
+    CHECK(std::equal(y.begin(), y.end(), truth.begin()));
+    return;  // in other orders, too, if the other layer is right in them
+  }
+  for (const ThreadOrder order : {ThreadOrder::backward, ThreadOrder::shuffled}) {
+    const std::vector<float> other = run_emulated(layer, lowering, set, order);
+    CHECK(std::memcmp(y.data(), other.data(), y.size() * sizeof(float)) == 0);
+  }
+}
+
+}  // namespace megaconv::test

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// A layer computed by the CUDA tasks of a tiling, task by task, on this CPU.
+#pragma once
+
+#include <vector>
+
+#include "runtime/cuda/kernels.hpp"
+#include "tests/emulated_cuda/simt.hpp"
+#include "tests/layer.hpp"
+
+namespace megaconv::test {
+
+/// Runs all tasks in their order. Outputs, workspace and shared memory are poisoned; what tasks
+/// share has guard bands. Throws std::runtime_error if one of these was written to, or if threads
+/// of a block wait for ever.
+std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
+                                const cuda::KernelSet& kernels, ThreadOrder order);
+
+/// Chooses a tiling as for a GPU without our tasks for tensor cores, and CHECKs what it computes:
+/// of normal data, that it is within the error bound, and the same bits in every order of threads;
+/// of integers, that it is exact.
+void check_emulated(const char* problem, bool integers, const TilingOptions& options,
+                    cuda::KernelSet (*kernels)(const Tiling&));
+
+}  // namespace megaconv::test

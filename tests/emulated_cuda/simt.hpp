@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// A thread block on one CPU thread: what CUDA C++ has that C++ has not, for task bodies that are
+// compiled by the host compiler. Every thread of the block is a fiber, which runs until it waits
+// for others. Not emulated: memory orders, caches, and whatever is sm_80 or later alone; where task
+// bodies have an older way of doing something, it is that which runs.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <type_traits>
+
+#define __device__
+#define __host__
+#define __global__
+#define __forceinline__ inline
+#define __shared__ static
+
+namespace megaconv::test {
+
+/// In which order the threads of a block run between two barriers. A result that depends on it is
+/// a race.
+enum class ThreadOrder : std::uint8_t { forward, backward, shuffled };
+
+/// Runs body() as every thread of a block. Throws std::runtime_error when threads wait for others
+/// that never come. An exception that leaves body() ends the process.
+void run_block(int num_threads, ThreadOrder order, const std::function<void()>& body);
+
+/// For emulated instructions: waits for the threads of the block, or of the calling one's warp.
+/// Those that have returned are not waited for.
+void wait_for_block();
+void wait_for_warp();
+/// 16 bytes of every thread of the warp, for the others to read between two waits.
+std::array<std::array<std::byte, 16>, 32>& warp_mailbox();
+
+/// What the lanes of the warp hand in, in all of them; called by all.
+template <class Value>
+std::array<Value, 32> exchange(const Value& own);
+
+}  // namespace megaconv::test
+
+// In the global namespace, as CUDA has them.
+struct EmulatedIndex {
+  unsigned x = 0, y = 0, z = 0;
+};
+extern EmulatedIndex threadIdx;
+
+template <class Value>
+std::array<Value, 32> megaconv::test::exchange(const Value& own) {
+  static_assert(sizeof(Value) <= 16 && std::is_trivially_copyable_v<Value>);
+  auto& mailbox = warp_mailbox();
+  std::memcpy(mailbox[threadIdx.x % 32].data(), &own, sizeof own);
+  wait_for_warp();
+  std::array<Value, 32> all;
+  for (std::size_t lane = 0; lane < 32; ++lane) {
+    std::memcpy(&all[lane], mailbox[lane].data(), sizeof own);
+  }
+  wait_for_warp();
+  return all;
+}
+
+using std::fma, std::fmaf, std::fmaxf, std::fminf, std::max, std::min;
+
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) float2 {
+  float x, y;
+};
+
+inline void __syncthreads() { megaconv::test::wait_for_block(); }
+inline void __syncwarp() { megaconv::test::wait_for_warp(); }
+template <class Value>
+Value __shfl_sync(unsigned, Value value, int lane) {
+  return megaconv::test::exchange(value)[static_cast<std::size_t>(lane)];
+}
+template <class Value>
+Value __ldg(const Value* from) {
+  return *from;
+}
+template <class Value>
+Value __ldcg(const Value* from) {
+  return *from;
+}
