@@ -4,8 +4,10 @@
 #include "tests/catch.hpp"
 #include "tests/emulated_cuda/emulated_run.hpp"
 
-using namespace megaconv;
-using megaconv::test::check_emulated;
+namespace megaconv {
+namespace {
+
+using test::check_emulated;
 
 TEST_CASE(
     "emulated CUDA: direct tasks are right for any filter, stride, dilation and conv groups") {
@@ -25,3 +27,6 @@ TEST_CASE(
     }
   }
 }
+
+}  // namespace
+}  // namespace megaconv

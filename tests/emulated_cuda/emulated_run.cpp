@@ -2,6 +2,7 @@
 #include "tests/emulated_cuda/emulated_run.hpp"
 
 #include <cstddef>
+#include <cuda/ptx>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -88,6 +89,7 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
     auto* const own = reinterpret_cast<std::byte*>(shared.get());
     std::fill_n(own, kernels.shared_bytes[kind], kPoison);
     run_block(kernels.num_threads, order, [&] { run(args, task, own); });
+    ::cuda::ptx::check_nothing_left();
   }
   for (const Memory* memory : {&x, &w, &bias, &residual, &u, &v, &m, &footer, &y, &shared}) {
     memory->check_guards();
@@ -97,7 +99,8 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
 
 void check_emulated(const char* problem, bool integers, const TilingOptions& options,
                     cuda::KernelSet (*kernels)(const Tiling&)) {
-  const Target target{.backend = Backend::cuda, .workers = 8};
+  const bool tensor_cores = options.arithmetic != Arithmetic::automatic;
+  const Target target{.backend = Backend::cuda, .workers = 8, .split_f16 = tensor_cores};
   const Layer layer(parse_problem(problem), integers);
   std::vector<double> magnitude;
   const std::vector<double> truth = layer.reference(&magnitude);

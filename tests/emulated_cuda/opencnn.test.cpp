@@ -4,8 +4,10 @@
 #include "tests/catch.hpp"
 #include "tests/emulated_cuda/emulated_run.hpp"
 
-using namespace megaconv;
-using megaconv::test::check_emulated;
+namespace megaconv {
+namespace {
+
+using test::check_emulated;
 
 TEST_CASE("emulated CUDA: openCNN's output layouts are right in every memory order") {
   for (const char* shape : {"n1c1h1w1k1", "n3c20h9w6k37+bias+relu", "n33c9h4k70+residual",
@@ -27,3 +29,6 @@ TEST_CASE("emulated CUDA: openCNN's output layouts are right in every memory ord
     }
   }
 }
+
+}  // namespace
+}  // namespace megaconv

@@ -3,19 +3,22 @@
 
 #include <ucontext.h>
 
+#include <exception>
 #include <memory>
 #include <numeric>
 #include <random>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
-EmulatedIndex threadIdx;
+EmulatedIndex threadIdx, blockIdx, gridDim{1, 1, 1};
 
 namespace megaconv::test {
 namespace {
 
 constexpr std::size_t kStackBytes = 256 << 10;
 constexpr int kWarp = 32;
+constexpr std::uint64_t kMostPolls = 1'000'000;
 
 // Threads that wait for each other.
 struct Barrier {
@@ -49,6 +52,8 @@ class Block {
     std::iota(turns.begin(), turns.end(), 0);
     if (order == ThreadOrder::backward) std::reverse(turns.begin(), turns.end());
     std::mt19937 random(1);
+    late_copies_ = order != ThreadOrder::forward;
+    num_polls_ = 0;
     for (int num_ended = 0; num_ended < num_threads;) {
       if (order == ThreadOrder::shuffled) std::shuffle(turns.begin(), turns.end(), random);
       bool ran = false;
@@ -61,8 +66,11 @@ class Block {
         threadIdx.x = static_cast<unsigned>(thread);
         swapcontext(&scheduler_, &fiber.context);
         num_ended += fiber.ended ? 1 : 0;
+        if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
       }
-      if (!ran) throw std::runtime_error("emulated block: threads wait for others that never come");
+      if (!ran || num_polls_ > kMostPolls) {
+        throw std::runtime_error("emulated block: threads wait for others that never come");
+      }
     }
   }
 
@@ -72,8 +80,14 @@ class Block {
     fiber.barrier = &barrier;
     ++barrier.num_waiting;
     barrier.release_if_complete();
+    num_polls_ = 0;
     swapcontext(&fiber.context, &scheduler_);
   }
+  void poll_later() {
+    ++num_polls_;
+    swapcontext(&fibers_[static_cast<std::size_t>(current_)].context, &scheduler_);
+  }
+  bool late_copies() const { return late_copies_; }
   Barrier& of_block() { return block_; }
   Barrier& of_warp() { return warps_[static_cast<std::size_t>(current_ / kWarp)].barrier; }
   auto& mailbox() { return warps_[static_cast<std::size_t>(current_ / kWarp)].mailbox; }
@@ -107,7 +121,11 @@ class Block {
   }
   static void begin() noexcept {
     Block& block = current();
-    (*block.body_)();
+    try {
+      (*block.body_)();
+    } catch (...) {
+      block.error_ = std::current_exception();
+    }
     block.fibers_[static_cast<std::size_t>(block.current_)].ended = true;
     for (Barrier* barrier : {&block.block_, &block.of_warp()}) {
       --barrier->num_threads;
@@ -121,6 +139,9 @@ class Block {
   Barrier block_;
   ucontext_t scheduler_{};
   int current_ = 0;
+  bool late_copies_ = false;
+  std::uint64_t num_polls_ = 0;  // since a thread last reached a barrier
+  std::exception_ptr error_;
 };
 
 }  // namespace
@@ -130,6 +151,18 @@ void run_block(int num_threads, ThreadOrder order, const std::function<void()>& 
 }
 void wait_for_block() { Block::current().wait_for(Block::current().of_block()); }
 void wait_for_warp() { Block::current().wait_for(Block::current().of_warp()); }
+void poll_later() { Block::current().poll_later(); }
+bool copies_are_late() { return Block::current().late_copies(); }
 std::array<std::array<std::byte, 16>, 32>& warp_mailbox() { return Block::current().mailbox(); }
 
 }  // namespace megaconv::test
+
+bool __syncthreads_or(bool predicate) {
+  static bool any;
+  __syncthreads();
+  if (threadIdx.x == 0) any = false;
+  __syncthreads();
+  any = any || predicate;
+  __syncthreads();
+  return any;
+}

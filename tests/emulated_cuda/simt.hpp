@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A thread block on one CPU thread: what CUDA C++ has that C++ has not, for task bodies that are
 // compiled by the host compiler. Every thread of the block is a fiber, which runs until it waits
-// for others. Not emulated: memory orders, caches, and whatever is sm_80 or later alone; where task
-// bodies have an older way of doing something, it is that which runs.
+// for others. Memory orders and caches are not emulated. __CUDA_ARCH__ says which code it is; from
+// 800 on only what needs no instruction that neither this header nor those in include/ stand in
+// for.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +23,11 @@
 namespace megaconv::test {
 
 /// In which order the threads of a block run between two barriers. A result that depends on it is
-/// a race.
+/// a race. Asynchronous copies are there at once in forward order, else when they are waited for.
 enum class ThreadOrder : std::uint8_t { forward, backward, shuffled };
 
-/// Runs body() as every thread of a block. Throws std::runtime_error when threads wait for others
-/// that never come. An exception that leaves body() ends the process.
+/// Runs body() as every thread of a block. Throws what leaves body(), and std::runtime_error when
+/// threads wait for others that never come.
 void run_block(int num_threads, ThreadOrder order, const std::function<void()>& body);
 
 /// For emulated instructions: waits for the threads of the block, or of the calling one's warp.
@@ -35,6 +36,11 @@ void wait_for_block();
 void wait_for_warp();
 /// 16 bytes of every thread of the warp, for the others to read between two waits.
 std::array<std::array<std::byte, 16>, 32>& warp_mailbox();
+
+/// Whether asynchronous copies are made when they are waited for.
+bool copies_are_late();
+/// Called when what a thread waits for has not come: lets others run.
+void poll_later();
 
 /// What the lanes of the warp hand in, in all of them; called by all.
 template <class Value>
@@ -46,7 +52,7 @@ std::array<Value, 32> exchange(const Value& own);
 struct EmulatedIndex {
   unsigned x = 0, y = 0, z = 0;
 };
-extern EmulatedIndex threadIdx;
+extern EmulatedIndex threadIdx, blockIdx, gridDim;
 
 template <class Value>
 std::array<Value, 32> megaconv::test::exchange(const Value& own) {
@@ -67,15 +73,27 @@ using std::fma, std::fmaf, std::fmaxf, std::fminf, std::max, std::min;
 struct alignas(16) float4 {
   float x, y, z, w;
 };
-struct alignas(8) float2 {
-  float x, y;
-};
-
 inline void __syncthreads() { megaconv::test::wait_for_block(); }
 inline void __syncwarp() { megaconv::test::wait_for_warp(); }
 template <class Value>
 Value __shfl_sync(unsigned, Value value, int lane) {
   return megaconv::test::exchange(value)[static_cast<std::size_t>(lane)];
+}
+inline unsigned __reduce_max_sync(unsigned, unsigned value) {
+  const auto all = megaconv::test::exchange(value);
+  return *std::max_element(all.begin(), all.end());
+}
+bool __syncthreads_or(bool predicate);
+inline void atomicMax(unsigned* most, unsigned value) { *most = std::max(*most, value); }
+inline float __uint_as_float(unsigned bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline unsigned __float_as_uint(float value) {
+  unsigned bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
 }
 template <class Value>
 Value __ldg(const Value* from) {

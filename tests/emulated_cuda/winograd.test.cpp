@@ -4,10 +4,10 @@
 #include "tests/catch.hpp"
 #include "tests/emulated_cuda/emulated_run.hpp"
 
-using namespace megaconv;
-using megaconv::test::check_emulated;
-
+namespace megaconv {
 namespace {
+
+using test::check_emulated;
 
 template <Layout kLayout>
 cuda::KernelSet kernels(const Tiling& tiling) {
@@ -31,8 +31,6 @@ const char* const kShapes[] = {
     "n1c33h10k48p2+relu+residual",
     "n1c8h7w3k200p3+bias",
 };
-
-}  // namespace
 
 TEST_CASE("emulated CUDA: Winograd's tasks are right on odd shapes, in any order of threads") {
   for (const char* shape : kShapes) {
@@ -58,3 +56,6 @@ TEST_CASE("emulated CUDA: Winograd's tasks are exact on integers") {
     }
   }
 }
+
+}  // namespace
+}  // namespace megaconv
