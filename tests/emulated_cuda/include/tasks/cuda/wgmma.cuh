@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // In the place of the one with PTX: products are computed when they are waited for, from what is in
-// shared memory then. Sums are FP32, rounded to nearest.
+// shared memory then.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/emulated_cuda/simt.hpp"
+#include "tests/emulated_cuda/tensor_core.hpp"
 
 namespace megaconv::cuda {
 
@@ -66,8 +67,7 @@ void wgmma(float (&d)[kN / 2], WgmmaOperand a, WgmmaOperand b, int keep = 1) {
         const std::array<float, 16> other = b.row(column + lane % 4 * 2 + next);
         for (int half = 0; half < 2; ++half) {
           float& sum = sums[column / 2 + half * 2 + next];
-          if (keep == 0) sum = 0.0f;
-          for (std::size_t i = 0; i < 16; ++i) sum += rows[half][i] * other[i];
+          sum = test::add_products(keep != 0 ? sum : 0.0f, rows[half], other);
         }
       }
     }
