@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/emulated_cuda/simt.hpp"
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <exception>
@@ -31,13 +32,32 @@ struct Barrier {
   }
 };
 
+// A point where execution stopped. swapcontext would ask the operating system for the signal mask
+// at every switch, which takes most of the time; what it does else, _setjmp does too.
+struct Context {
+  ucontext_t first{};
+  jmp_buf later{};
+  bool began = false;
+};
+void switch_context(Context& from, Context& to) {
+#ifdef __SANITIZE_ADDRESS__  // knows swapcontext, but no jumps between stacks
+  swapcontext(&from.first, &to.first);
+#else
+  from.began = true;
+  if (_setjmp(from.later) != 0) return;
+  if (to.began) _longjmp(to.later, 1);
+  setcontext(&to.first);
+#endif
+}
+
 struct Fiber {
-  ucontext_t context{};
+  Context context;
   std::unique_ptr<std::byte[]> stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
   // What it waits for, until its generation is another one; null: nothing.
   const Barrier* barrier = nullptr;
   std::uint64_t generation = 0;
   bool ended = false;
+  unsigned num_letters = 0;
   bool may_run() const {
     return !ended && (barrier == nullptr || barrier->generation != generation);
   }
@@ -64,7 +84,7 @@ class Block {
         fiber.barrier = nullptr;
         current_ = thread;
         threadIdx.x = static_cast<unsigned>(thread);
-        swapcontext(&scheduler_, &fiber.context);
+        switch_context(scheduler_, fiber.context);
         num_ended += fiber.ended ? 1 : 0;
         if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
       }
@@ -81,16 +101,19 @@ class Block {
     ++barrier.num_waiting;
     barrier.release_if_complete();
     num_polls_ = 0;
-    swapcontext(&fiber.context, &scheduler_);
+    switch_context(fiber.context, scheduler_);
   }
   void poll_later() {
     ++num_polls_;
-    swapcontext(&fibers_[static_cast<std::size_t>(current_)].context, &scheduler_);
+    switch_context(fibers_[static_cast<std::size_t>(current_)].context, scheduler_);
   }
   bool late_copies() const { return late_copies_; }
   Barrier& of_block() { return block_; }
   Barrier& of_warp() { return warps_[static_cast<std::size_t>(current_ / kWarp)].barrier; }
-  auto& mailbox() { return warps_[static_cast<std::size_t>(current_ / kWarp)].mailbox; }
+  std::byte* mailbox() {
+    const unsigned next = fibers_[static_cast<std::size_t>(current_)].num_letters++ % 2;
+    return warps_[static_cast<std::size_t>(current_ / kWarp)].mailboxes[next];
+  }
 
   static Block& current() {
     static Block block;  // stacks are kept from one run to the next
@@ -100,7 +123,7 @@ class Block {
  private:
   struct Warp {
     Barrier barrier;
-    std::array<std::array<std::byte, 16>, kWarp> mailbox;
+    alignas(16) std::byte mailboxes[2][kWarp * kLetterBytes];
   };
 
   void prepare(int num_threads) {
@@ -112,11 +135,13 @@ class Block {
       Fiber& fiber = fibers_[static_cast<std::size_t>(thread)];
       fiber.barrier = nullptr;
       fiber.ended = false;
-      getcontext(&fiber.context);
-      fiber.context.uc_stack.ss_sp = fiber.stack.get();
-      fiber.context.uc_stack.ss_size = kStackBytes;
-      fiber.context.uc_link = &scheduler_;
-      makecontext(&fiber.context, &Block::begin, 0);
+      fiber.num_letters = 0;
+      fiber.context.began = false;
+      ucontext_t& first = fiber.context.first;
+      getcontext(&first);
+      first.uc_stack.ss_sp = fiber.stack.get();
+      first.uc_stack.ss_size = kStackBytes;
+      makecontext(&first, &Block::begin, 0);
     }
   }
   static void begin() noexcept {
@@ -131,13 +156,15 @@ class Block {
       --barrier->num_threads;
       barrier->release_if_complete();
     }
+    switch_context(block.fibers_[static_cast<std::size_t>(block.current_)].context,
+                   block.scheduler_);
   }
 
   const std::function<void()>* body_ = nullptr;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
   Barrier block_;
-  ucontext_t scheduler_{};
+  Context scheduler_;
   int current_ = 0;
   bool late_copies_ = false;
   std::uint64_t num_polls_ = 0;  // since a thread last reached a barrier
@@ -153,7 +180,7 @@ void wait_for_block() { Block::current().wait_for(Block::current().of_block()); 
 void wait_for_warp() { Block::current().wait_for(Block::current().of_warp()); }
 void poll_later() { Block::current().poll_later(); }
 bool copies_are_late() { return Block::current().late_copies(); }
-std::array<std::array<std::byte, 16>, 32>& warp_mailbox() { return Block::current().mailbox(); }
+std::byte* warp_mailbox() { return Block::current().mailbox(); }
 
 }  // namespace megaconv::test
 

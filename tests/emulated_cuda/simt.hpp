@@ -34,17 +34,19 @@ void run_block(int num_threads, ThreadOrder order, const std::function<void()>& 
 /// Those that have returned are not waited for.
 void wait_for_block();
 void wait_for_warp();
-/// 16 bytes of every thread of the warp, for the others to read between two waits.
-std::array<std::array<std::byte, 16>, 32>& warp_mailbox();
+/// 32 bytes of every thread of the warp, for the others to read when it has waited for them.
+/// Another place at every other call, so that nobody overwrites what others are still reading.
+inline constexpr std::size_t kLetterBytes = 32;
+std::byte* warp_mailbox();
 
 /// Whether asynchronous copies are made when they are waited for.
 bool copies_are_late();
 /// Called when what a thread waits for has not come: lets others run.
 void poll_later();
 
-/// What the lanes of the warp hand in, in all of them; called by all.
+/// What the lanes of the warp hand in, until the next call but one; called by all.
 template <class Value>
-std::array<Value, 32> exchange(const Value& own);
+std::array<Value, 32>& exchange(const Value& own);
 
 }  // namespace megaconv::test
 
@@ -55,17 +57,12 @@ struct EmulatedIndex {
 extern EmulatedIndex threadIdx, blockIdx, gridDim;
 
 template <class Value>
-std::array<Value, 32> megaconv::test::exchange(const Value& own) {
-  static_assert(sizeof(Value) <= 16 && std::is_trivially_copyable_v<Value>);
-  auto& mailbox = warp_mailbox();
-  std::memcpy(mailbox[threadIdx.x % 32].data(), &own, sizeof own);
+std::array<Value, 32>& megaconv::test::exchange(const Value& own) {
+  static_assert(sizeof(Value) <= kLetterBytes && std::is_trivially_copyable_v<Value>);
+  auto& letters = *reinterpret_cast<std::array<Value, 32>*>(warp_mailbox());
+  letters[threadIdx.x % 32] = own;
   wait_for_warp();
-  std::array<Value, 32> all;
-  for (std::size_t lane = 0; lane < 32; ++lane) {
-    std::memcpy(&all[lane], mailbox[lane].data(), sizeof own);
-  }
-  wait_for_warp();
-  return all;
+  return letters;
 }
 
 using std::fma, std::fmaf, std::fmaxf, std::fminf, std::max, std::min;
@@ -80,7 +77,7 @@ Value __shfl_sync(unsigned, Value value, int lane) {
   return megaconv::test::exchange(value)[static_cast<std::size_t>(lane)];
 }
 inline unsigned __reduce_max_sync(unsigned, unsigned value) {
-  const auto all = megaconv::test::exchange(value);
+  const auto& all = megaconv::test::exchange(value);
   return *std::max_element(all.begin(), all.end());
 }
 bool __syncthreads_or(bool predicate);

@@ -9,8 +9,25 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <vector>
 
 namespace megaconv::test {
+
+/// The FP16 number with these bits; a table, since compilers convert one by a function call.
+inline float float_of_half(std::uint16_t bits) {
+  static const std::vector<float> table = [] {
+    std::vector<float> floats(1 << 16);
+    for (std::size_t i = 0; i < floats.size(); ++i) {
+      const auto pattern = static_cast<std::uint16_t>(i);
+      _Float16 half;
+      std::memcpy(&half, &pattern, sizeof half);
+      floats[i] = static_cast<float>(half);
+    }
+    return floats;
+  }();
+  return table[bits];
+}
 
 inline float add_products(float sum, const std::array<float, 16>& a,
                           const std::array<float, 16>& b) {

@@ -20,12 +20,12 @@ struct WgmmaOperand {
   const char* start;
   int channel_stride;
   std::array<float, 16> row(int index) const {
-    std::array<__half, 16> numbers;
+    std::array<std::uint16_t, 16> numbers;
     const char* const first = start + index / 8 * 128 + index % 8 * 16;
     std::memcpy(&numbers[0], first, 16);
     std::memcpy(&numbers[8], first + channel_stride, 16);
     std::array<float, 16> row;
-    for (std::size_t i = 0; i < 16; ++i) row[i] = static_cast<float>(numbers[i]);
+    for (std::size_t i = 0; i < 16; ++i) row[i] = test::float_of_half(numbers[i]);
     return row;
   }
 };
