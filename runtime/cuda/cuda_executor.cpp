@@ -385,7 +385,8 @@ class CudaExecutor final : public Executor {
   }
 
   // When a kernel's blocks may start: with_kernel_before is for kernels that wait for the one in
-  // front of them by themselves (programmatic dependent launch).
+  // front of them by themselves (programmatic dependent launch). Code for older GPUs, which newer
+  // ones than sm_90 are given, does not.
   enum class Start { after_all, with_kernel_before };
 
   // `cluster` divides the grid of blocks.
@@ -393,7 +394,7 @@ class CudaExecutor final : public Executor {
               cudaStream_t stream, Start start, const std::string& name, dim3 cluster = {}) const {
     std::array<cudaLaunchAttribute, 2> attributes{};
     unsigned num_attributes = 0;
-    if (start == Start::with_kernel_before && device_.capability >= 90) {
+    if (start == Start::with_kernel_before && device_.capability == 90) {
       cudaLaunchAttribute& overlap = attributes[num_attributes++];
       overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
       overlap.val.programmaticStreamSerializationAllowed = 1;
