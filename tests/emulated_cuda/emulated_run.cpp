@@ -82,6 +82,7 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
     args.x_footer = reinterpret_cast<cuda::OperandFooter*>(footer.get());
     args.x_magnitudes = reinterpret_cast<std::uint32_t*>(footer.get()) + cuda::kFooterNumbers;
   }
+  set_shared_memory(reinterpret_cast<std::byte*>(shared.get()));
   for (const std::uint32_t id : lowering.mapping.order) {
     const Task& task = lowering.graph.tasks[id];
     const auto kind = static_cast<std::size_t>(task.kind);

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace megaconv::test {
 namespace {
 
 constexpr std::size_t kStackBytes = 256 << 10;
-constexpr int kWarp = 32;
+constexpr int kWarp = 32, kWarpgroup = 128;
 constexpr std::uint64_t kMostPolls = 1'000'000;
 
 // Threads that wait for each other.
@@ -88,9 +89,7 @@ class Block {
         num_ended += fiber.ended ? 1 : 0;
         if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
       }
-      if (!ran || num_polls_ > kMostPolls) {
-        throw std::runtime_error("emulated block: threads wait for others that never come");
-      }
+      if (!ran || num_polls_ > kMostPolls) throw std::runtime_error(stuck(num_threads));
     }
   }
 
@@ -109,6 +108,8 @@ class Block {
   }
   bool late_copies() const { return late_copies_; }
   Barrier& of_block() { return block_; }
+  Barrier& of_warpgroup() { return warpgroups_[static_cast<std::size_t>(current_ / kWarpgroup)]; }
+  void note_progress() { num_polls_ = 0; }
   Barrier& of_warp() { return warps_[static_cast<std::size_t>(current_ / kWarp)].barrier; }
   std::byte* mailbox() {
     const unsigned next = fibers_[static_cast<std::size_t>(current_)].num_letters++ % 2;
@@ -126,11 +127,35 @@ class Block {
     alignas(16) std::byte mailboxes[2][kWarp * kLetterBytes];
   };
 
+  // Where the threads are that wait for others that never come.
+  std::string stuck(int num_threads) const {
+    int at_block = 0, at_warpgroup = 0, at_warp = 0, polling = 0;
+    for (int thread = 0; thread < num_threads; ++thread) {
+      const Fiber& fiber = fibers_[static_cast<std::size_t>(thread)];
+      const auto* const barrier = reinterpret_cast<const std::byte*>(fiber.barrier);
+      const auto among = [&](const auto& all) {
+        const auto* const begin = reinterpret_cast<const std::byte*>(all.data());
+        return barrier >= begin && barrier < begin + all.size() * sizeof(all[0]);
+      };
+      if (fiber.ended) continue;
+      ++(barrier == nullptr         ? polling
+         : fiber.barrier == &block_ ? at_block
+         : among(warpgroups_)       ? at_warpgroup
+                                    : at_warp);
+    }
+    return "emulated block: threads wait for others that never come: " + std::to_string(at_block) +
+           " at a barrier of the block, " + std::to_string(at_warpgroup) + " of a warpgroup, " +
+           std::to_string(at_warp) + " of a warp, " + std::to_string(polling) + " polling";
+  }
+
   void prepare(int num_threads) {
     while (fibers_.size() < static_cast<std::size_t>(num_threads)) fibers_.emplace_back();
     block_ = Barrier{num_threads};
     warps_.assign(static_cast<std::size_t>((num_threads + kWarp - 1) / kWarp), Warp());
+    warpgroups_.assign(static_cast<std::size_t>((num_threads + kWarpgroup - 1) / kWarpgroup),
+                       Barrier());
     for (int thread = 0; thread < num_threads; ++thread) {
+      ++warpgroups_[static_cast<std::size_t>(thread / kWarpgroup)].num_threads;
       ++warps_[static_cast<std::size_t>(thread / kWarp)].barrier.num_threads;
       Fiber& fiber = fibers_[static_cast<std::size_t>(thread)];
       fiber.barrier = nullptr;
@@ -152,7 +177,7 @@ class Block {
       block.error_ = std::current_exception();
     }
     block.fibers_[static_cast<std::size_t>(block.current_)].ended = true;
-    for (Barrier* barrier : {&block.block_, &block.of_warp()}) {
+    for (Barrier* barrier : {&block.block_, &block.of_warpgroup(), &block.of_warp()}) {
       --barrier->num_threads;
       barrier->release_if_complete();
     }
@@ -163,6 +188,7 @@ class Block {
   const std::function<void()>* body_ = nullptr;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
+  std::vector<Barrier> warpgroups_;
   Barrier block_;
   Context scheduler_;
   int current_ = 0;
@@ -171,12 +197,22 @@ class Block {
   std::exception_ptr error_;
 };
 
+std::byte* shared_base = nullptr;
+
 }  // namespace
+
+void set_shared_memory(std::byte* base) { shared_base = base; }
+std::byte* shared_memory(std::uint64_t address) { return shared_base + address; }
+std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(static_cast<const std::byte*>(pointer) - shared_base);
+}
 
 void run_block(int num_threads, ThreadOrder order, const std::function<void()>& body) {
   Block::current().run(num_threads, order, body);
 }
 void wait_for_block() { Block::current().wait_for(Block::current().of_block()); }
+void wait_for_warpgroup() { Block::current().wait_for(Block::current().of_warpgroup()); }
+void note_progress() { Block::current().note_progress(); }
 void wait_for_warp() { Block::current().wait_for(Block::current().of_warp()); }
 void poll_later() { Block::current().poll_later(); }
 bool copies_are_late() { return Block::current().late_copies(); }

@@ -22,6 +22,11 @@
 
 namespace megaconv::test {
 
+/// The dynamic shared memory of the blocks to come, at most 256 KiB; addresses in it.
+void set_shared_memory(std::byte* base);
+std::byte* shared_memory(std::uint64_t address);
+std::uint32_t shared_address(const void* pointer);
+
 /// In which order the threads of a block run between two barriers. A result that depends on it is
 /// a race. Asynchronous copies are there at once in forward order, else when they are waited for.
 enum class ThreadOrder : std::uint8_t { forward, backward, shuffled };
@@ -30,9 +35,10 @@ enum class ThreadOrder : std::uint8_t { forward, backward, shuffled };
 /// threads wait for others that never come.
 void run_block(int num_threads, ThreadOrder order, const std::function<void()>& body);
 
-/// For emulated instructions: waits for the threads of the block, or of the calling one's warp.
-/// Those that have returned are not waited for.
+/// For emulated instructions: waits for the threads of the block, or of the calling one's group of
+/// 128, or of its warp. Those that have returned are not waited for.
 void wait_for_block();
+void wait_for_warpgroup();
 void wait_for_warp();
 /// 32 bytes of every thread of the warp, for the others to read when it has waited for them.
 /// Another place at every other call, so that nobody overwrites what others are still reading.
@@ -43,6 +49,8 @@ std::byte* warp_mailbox();
 bool copies_are_late();
 /// Called when what a thread waits for has not come: lets others run.
 void poll_later();
+/// Called when something has come that threads may be waiting for.
+void note_progress();
 
 /// What the lanes of the warp hand in, until the next call but one; called by all.
 template <class Value>
@@ -65,11 +73,15 @@ std::array<Value, 32>& megaconv::test::exchange(const Value& own) {
   return letters;
 }
 
-using std::fma, std::fmaf, std::fmaxf, std::fminf, std::max, std::min;
+using std::fma, std::fmaf, std::fmaxf, std::fminf, std::isinf, std::max, std::min;
 
 struct alignas(16) float4 {
   float x, y, z, w;
 };
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
 inline void __syncthreads() { megaconv::test::wait_for_block(); }
 inline void __syncwarp() { megaconv::test::wait_for_warp(); }
 template <class Value>

@@ -13,6 +13,8 @@
 
 namespace megaconv::cuda {
 
+inline void wait_for_kernel_before() {}
+
 /// What KernelSet::stage points to.
 using EmulatedTask = void (*)(const TaskArgs& args, const Task& task, std::byte* shared);
 

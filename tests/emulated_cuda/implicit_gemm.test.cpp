@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Implicit GEMM's CUDA tasks that load and convert x themselves, without tensor cores.
+#include "runtime/cuda/implicit_gemm_set.cuh"
+#include "tests/catch.hpp"
+#include "tests/emulated_cuda/emulated_run.hpp"
+
+namespace megaconv {
+namespace {
+
+template <class Numbers>
+void check(const char* shape, Arithmetic arithmetic) {
+  TilingOptions options;
+  options.algorithm = Algorithm::implicit_gemm;
+  options.arithmetic = arithmetic;
+  test::check_emulated((std::string(shape) + "+nchw").c_str(), false, options,
+                       cuda::implicit_gemm_kernels<Numbers, Layout::nchw>);
+  test::check_emulated((std::string(shape) + "+nhwc").c_str(), false, options,
+                       cuda::implicit_gemm_kernels<Numbers, Layout::nhwc>);
+}
+
+TEST_CASE("emulated CUDA: implicit GEMM is right on odd shapes, of split and of rounded numbers") {
+  for (const char* shape : {"n1c1h1k1", "n2c20h7w9k37r5+bias+relu", "n2c17h6w5k65p0",
+                            "n1c40h7k48r1p0+relu+residual", "n1c33h18k130+bias"}) {
+    check<cuda::SplitNumbers>(shape, Arithmetic::split_f16);
+    check<cuda::RoundedNumbers>(shape, Arithmetic::f16);
+  }
+}
+
+}  // namespace
+}  // namespace megaconv
