@@ -374,8 +374,10 @@ Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, con
   }
   if (options.arithmetic != Arithmetic::automatic && options.arithmetic != Arithmetic::fma) {
     if (!target.split_f16) {
-      throw Error(Status::unsupported, std::string("arithmetic ") + to_string(options.arithmetic) +
-                                           ": must be CUDA on compute capability 9.0");
+      throw Error(Status::unsupported,
+                  std::string("arithmetic ") + to_string(options.arithmetic) +
+                      ": must be CUDA on tensor cores (compute capability 9.0; from 8.0 "
+                      "with MEGACONV_CUDA_ISA=mma)");
     }
     tiling.arithmetic = options.arithmetic;
   }

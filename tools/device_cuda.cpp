@@ -7,6 +7,7 @@
 
 #include "megaconv/error.hpp"
 #include "runtime/cuda/error.hpp"
+#include "runtime/cuda/isa.hpp"
 #include "tasks/cuda/reference.hpp"
 #include "tools/buffer.hpp"
 #include "tools/cuda_clock.hpp"
@@ -33,7 +34,10 @@ class CudaDevice final : public Device {
   Backend backend() const override { return Backend::cuda; }
   std::string name() const override { return properties_.name; }
   std::string isa() const override {
-    return fmt::format("sm_{}{}", properties_.major, properties_.minor);
+    const int capability = properties_.major * 10 + properties_.minor;
+    const cuda::Isa isa = cuda::choose_isa(capability);
+    const std::string name = fmt::format("sm_{}", capability);
+    return isa == cuda::default_isa(capability) ? name : name + ' ' + to_string(isa);
   }
 
   double clock_mhz() const override {
@@ -120,10 +124,17 @@ std::string cuda_availability() {
     return std::string("no: ") + (code == cudaSuccess ? "no device" : cudaGetErrorString(code));
   }
   const cudaDeviceProp device = current_properties();
+  const int capability = device.major * 10 + device.minor;
+  std::string isas;
+  for (const cuda::Isa isa : cuda::available_isas(capability)) {
+    isas += (isas.empty() ? "" : ", ") + std::string(to_string(isa));
+  }
   return fmt::format(
-      "{}: {}, compute capability {}.{}, {} SMs, {} MiB of L2; direct, winograd and opencnn",
-      device.major * 10 + device.minor >= 75 ? "yes" : "no (must be 7.5 or newer)", device.name,
-      device.major, device.minor, device.multiProcessorCount, device.l2CacheSize >> 20);
+      "{}: {}, compute capability {}.{}, {} SMs, {} MiB of L2; multiplies by {} (available: {}; "
+      "MEGACONV_CUDA_ISA chooses)",
+      capability >= 75 ? "yes" : "no (must be 7.5 or newer)", device.name, device.major,
+      device.minor, device.multiProcessorCount, device.l2CacheSize >> 20,
+      to_string(cuda::choose_isa(capability)), isas);
 }
 
 }  // namespace megaconv::cli

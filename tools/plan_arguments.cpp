@@ -118,7 +118,8 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
                      "Winograd points: low-error (default) or integer");
   add_choice<Arithmetic>(app, "--arithmetic", tiling.arithmetic, kArithmetics, "NAME",
                          "Products: auto (default), fma, or on tensor cores (CUDA on compute\n"
-                         "capability 9.0) split-f16, tf32, f16 or bf16");
+                         "capability 9.0; Winograd from 8.0 on with MEGACONV_CUDA_ISA=mma)\n"
+                         "split-f16, tf32, f16 or bf16");
   add_choice<Precision>(app, "--precision", tiling.precision,
                         {{"f32", Precision::f32},
                          {"tf32", Precision::tf32},

@@ -45,7 +45,8 @@ enum class Precision : std::uint8_t { f32, tf32, f16, bf16 };
 const char* to_string(Precision precision) noexcept;  ///< "f32", "tf32", "f16", "bf16"
 
 /// How products are computed; sums are FP32 always. fma and split_f16 are FP32-accurate. All but
-/// fma are for tensor cores: CUDA on compute capability 9.0.
+/// fma are for tensor cores: CUDA on compute capability 9.0; Winograd from 8.0 on, if asked for
+/// (MEGACONV_CUDA_ISA).
 enum class Arithmetic : std::uint8_t {
   automatic,  ///< the fastest that the precision allows and that runs
   fma,        ///< FP32 multiply-adds

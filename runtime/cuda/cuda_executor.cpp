@@ -33,6 +33,7 @@ struct Device {
   int id = 0;
   int num_sms = 0;
   int capability = 0;  // 90 for sm_90
+  Isa isa = Isa::fma;  // that plans use
   std::size_t l2_bytes = 0;
   std::size_t shared_bytes = 0;  // most that a block may ask for
   int sm_shared_bytes = 0;       // of all blocks of a multiprocessor
@@ -64,6 +65,7 @@ Device current_device() {
                                          std::to_string(properties.minor) +
                                          ", must be at least 7.5");
   }
+  device.isa = choose_isa(device.capability);
   return device;
 }
 
@@ -136,7 +138,7 @@ class CudaExecutor final : public Executor {
       : device_(current_device()),
         problem_(lowering.graph.tiling.problem),
         launch_(options.cuda_launch),
-        kernels_(kernels_for(lowering.graph.tiling)),
+        kernels_(kernels_for(lowering.graph.tiling, device_.isa)),
         args_(make_task_args(lowering.graph.tiling, kernels_)),
         operands_(operands_of(lowering.graph.tiling)),
         host_tasks_(launch_ == CudaLaunch::staged ? lowering.graph.tasks
@@ -146,14 +148,6 @@ class CudaExecutor final : public Executor {
         wait_budget_ns_(std::uint64_t{options.wait_budget_ms} * 1'000'000) {
     const Tiling& tiling = lowering.graph.tiling;
     check_extents(tiling);
-    if (kernels_.capability != 0 && kernels_.capability != device_.capability) {
-      throw Error(Status::unsupported, kernels_.name + ": " + device_.name +
-                                           " has compute capability " +
-                                           std::to_string(device_.capability / 10) + "." +
-                                           std::to_string(device_.capability % 10) + ", must be " +
-                                           std::to_string(kernels_.capability / 10) + "." +
-                                           std::to_string(kernels_.capability % 10));
-    }
     if (kernels_.most_shared_bytes > static_cast<int>(device_.shared_bytes)) {
       throw Error(Status::unsupported, kernels_.name + " needs " +
                                            std::to_string(kernels_.most_shared_bytes) +
@@ -569,7 +563,7 @@ std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const Pla
                 std::string("storage type ") + to_string(dtype) + " on backend cuda: algorithm " +
                     to_string(tiling.algorithm) + ", arithmetic " + to_string(tiling.arithmetic) +
                     ", must be implicit_gemm or winograd with arithmetic f16 (stride 1, one group; "
-                    "compute capability 9.0)");
+                    "tensor cores)");
   }
   return std::make_unique<cuda::CudaExecutor>(lowering, options);
 }
@@ -584,23 +578,26 @@ DeviceIdentity cuda_identity() {
   while (driver.empty() && stream >> word) {
     if (std::count(word.begin(), word.end(), '.') == 2) driver = word + ", ";
   }
-  return {device.name + ", " + std::to_string(device.num_sms) + " SMs",
-          driver + "CUDA " + std::to_string(runtime / 1000) + '.' +
-              std::to_string(runtime % 1000 / 10)};
+  std::string name = device.name + ", " + std::to_string(device.num_sms) + " SMs";
+  if (device.isa != cuda::default_isa(device.capability))
+    name += std::string(", ") + to_string(device.isa);
+  return {name, driver + "CUDA " + std::to_string(runtime / 1000) + '.' +
+                    std::to_string(runtime % 1000 / 10)};
 }
 
 Target cuda_target(const PlanOptions& options) {
   const cuda::Device device = cuda::current_device();
-  const bool has_split_f16 = device.capability == 90;
+  const bool has_tensor_cores = device.isa != cuda::Isa::fma;
   // Workers of an SM; half of the L2 is what V, M and U can keep of it (docs/performance.md).
-  const bool split = has_split_f16 && options.tiling.arithmetic != Arithmetic::fma &&
+  const bool split = has_tensor_cores && options.tiling.arithmetic != Arithmetic::fma &&
                      options.tiling.m != 6 && options.tiling.algorithm != Algorithm::direct;
   const std::uint32_t resident = static_cast<std::uint32_t>((split ? 2 : 4) * device.num_sms);
   return {.backend = Backend::cuda,
           .workers = options.num_blocks != 0 ? std::min(options.num_blocks, resident) : resident,
           .cache_bytes_per_worker = device.l2_bytes / 2 / resident,
-          .split_f16 = has_split_f16,
-          .multiprocessors = static_cast<std::uint32_t>(device.num_sms)};
+          .split_f16 = has_tensor_cores,
+          .multiprocessors =
+              device.isa == cuda::Isa::mma ? 0 : static_cast<std::uint32_t>(device.num_sms)};
 }
 
 }  // namespace megaconv

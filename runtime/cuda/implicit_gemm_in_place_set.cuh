@@ -153,7 +153,6 @@ KernelSet make_in_place_set(const Tiling& tiling) {
   if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
   set.x_scale = Kernel::kInputGuess.scale;
   set.w_scale = Kernel::kFilterGuess.scale;
-  set.capability = 90;
   set.reads_pixels = true;
   set.gemm_filters = Kernel::Gemm::kFilters;
   set.channel_multiple = Numbers::kDepth;

@@ -92,7 +92,6 @@ KernelSet implicit_gemm_kernels(const Tiling& tiling) {
     if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
     set.x_scale = Kernel::kInputGuess.scale;
     set.w_scale = Kernel::kFilterGuess.scale;
-    set.capability = 90;
     set.noted_of_block = 1;
     set.gemm_filters = kFilters;
     set.channel_multiple = Numbers::kDepth;

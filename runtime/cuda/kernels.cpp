@@ -7,7 +7,27 @@
 
 namespace megaconv::cuda {
 
-KernelSet kernels_for(const Tiling& tiling) {
+namespace {
+
+// The least that its products need.
+Isa needed_isa(const Tiling& tiling) {
+  if (tiling.algorithm == Algorithm::implicit_gemm) return Isa::wgmma;
+  const bool tensor_cores =
+      tiling.algorithm == Algorithm::winograd && tiling.arithmetic != Arithmetic::fma;
+  return tensor_cores ? Isa::mma : Isa::fma;
+}
+
+}  // namespace
+
+KernelSet kernels_for(const Tiling& tiling, Isa isa) {
+  const Isa needed = needed_isa(tiling);
+  if (isa < needed) {
+    throw Error(Status::unsupported,
+                std::string(to_string(tiling.algorithm)) + ", arithmetic " +
+                    to_string(tiling.arithmetic) + ": instruction set " + to_string(isa) +
+                    ", must be " + (needed == Isa::mma ? "mma (compute capability 8.0) or " : "") +
+                    "wgmma (compute capability 9.0); MEGACONV_CUDA_ISA chooses");
+  }
   const bool nchw = tiling.problem.layout == Layout::nchw;
   if (tiling.algorithm == Algorithm::direct) {
     return nchw ? direct_nchw_kernels(tiling) : direct_nhwc_kernels(tiling);
@@ -50,6 +70,9 @@ KernelSet kernels_for(const Tiling& tiling) {
       case Layout::chwn:
         return opencnn_chwn_kernels(tiling);
     }
+  }
+  if (needed == Isa::mma && isa == Isa::mma) {
+    return nchw ? winograd_mma_nchw_kernels(tiling) : winograd_mma_nhwc_kernels(tiling);
   }
   if (tiling.arithmetic == Arithmetic::f16) {
     return nchw ? winograd_f16_4_nchw_kernels(tiling) : winograd_f16_4_nhwc_kernels(tiling);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "megaconv/mapping.hpp"
+#include "runtime/cuda/isa.hpp"
 
 namespace megaconv::cuda {
 
@@ -16,7 +17,6 @@ struct KernelSet {
   std::string name;        ///< "winograd F(4x4,3x3), tasks of 128 tiles x 128 filters"
   const void* megakernel;  ///< takes (TaskArgs, DeviceRun)
   int num_threads;         ///< of a block
-  int capability;          ///< the only one that runs it (90 for sm_90a); 0: any that we support
   /// Behind a run: takes (TaskArgs, const Task*, uint32 tasks, uint32 groups); computes everything
   /// again if a guessed scale did not suit it. Null: nothing was guessed.
   const void* redo;
@@ -37,9 +37,9 @@ struct KernelSet {
   bool reads_ahead[kNumTaskKinds];  ///< a stage reads tensors before the kernel before has ended
 };
 
-/// The variant that runs this tiling. Throws Error(unsupported) for a tiling that none was compiled
-/// for.
-KernelSet kernels_for(const Tiling& tiling);
+/// The variant that runs this tiling by these instructions. Throws Error(unsupported) for a tiling
+/// that none was compiled for, or that needs others.
+KernelSet kernels_for(const Tiling& tiling, Isa isa);
 
 // One file per variant, so that they compile side by side.
 KernelSet winograd_2_nchw_kernels(const Tiling& tiling);
@@ -56,6 +56,8 @@ KernelSet winograd_split_4_nchw_kernels(const Tiling& tiling);
 KernelSet winograd_split_4_nhwc_kernels(const Tiling& tiling);
 KernelSet winograd_f16_4_nchw_kernels(const Tiling& tiling);
 KernelSet winograd_f16_4_nhwc_kernels(const Tiling& tiling);
+KernelSet winograd_mma_nchw_kernels(const Tiling& tiling);
+KernelSet winograd_mma_nhwc_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_nchw_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_nhwc_kernels(const Tiling& tiling);
 KernelSet implicit_gemm_f16_nchw_kernels(const Tiling& tiling);

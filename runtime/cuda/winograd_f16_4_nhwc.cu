@@ -2,6 +2,7 @@
 #include <cuda_bf16.h>
 
 #include "runtime/cuda/winograd_tensor_set.cuh"
+#include "tasks/cuda/wgmma_tile.cuh"
 
 namespace megaconv::cuda {
 
@@ -10,11 +11,11 @@ KernelSet winograd_f16_4_nhwc_kernels(const Tiling& tiling) {
   constexpr Points kPoints = Points::low_error;
   switch (tiling.problem.dtype) {
     case DataType::f16:
-      return winograd_tensor_kernels<4, kPoints, Layout::nhwc, 1, __half>(tiling);
+      return winograd_tensor_kernels<WgmmaTile, 4, kPoints, Layout::nhwc, 1, __half>(tiling);
     case DataType::bf16:
-      return winograd_tensor_kernels<4, kPoints, Layout::nhwc, 1, __nv_bfloat16>(tiling);
+      return winograd_tensor_kernels<WgmmaTile, 4, kPoints, Layout::nhwc, 1, __nv_bfloat16>(tiling);
     default:
-      return winograd_tensor_kernels<4, kPoints, Layout::nhwc, 1, float>(tiling);
+      return winograd_tensor_kernels<WgmmaTile, 4, kPoints, Layout::nhwc, 1, float>(tiling);
   }
 }
 

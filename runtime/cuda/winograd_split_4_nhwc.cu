@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cuda/winograd_tensor_set.cuh"
+#include "tasks/cuda/wgmma_tile.cuh"
 
 namespace megaconv::cuda {
 
 KernelSet winograd_split_4_nhwc_kernels(const Tiling& tiling) {
   return tiling.points == Points::low_error
-             ? winograd_tensor_kernels<4, Points::low_error, Layout::nhwc, 2>(tiling)
-             : winograd_tensor_kernels<4, Points::integer, Layout::nhwc, 2>(tiling);
+             ? winograd_tensor_kernels<WgmmaTile, 4, Points::low_error, Layout::nhwc, 2>(tiling)
+             : winograd_tensor_kernels<WgmmaTile, 4, Points::integer, Layout::nhwc, 2>(tiling);
 }
 
 }  // namespace megaconv::cuda

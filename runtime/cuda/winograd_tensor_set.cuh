@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Winograd kernels on tensor cores: split FP16 operands, or single ones. sm_90a only.
+// The Winograd kernels on tensor cores: split FP16 operands, or single ones.
 #pragma once
 
 #include "runtime/cuda/redo.cuh"
@@ -80,8 +80,9 @@ struct WinogradTensorKernel
   }
 };
 
-/// kParts: FP16 numbers in the place of one.
-template <int kM, Points kPoints, Layout kLayout, int kParts, class Stored = float>
+/// TensorTile: WgmmaTile or MmaTile; kParts: FP16 numbers in the place of one.
+template <template <int, class, Layout> class TensorTile, int kM, Points kPoints, Layout kLayout,
+          int kParts, class Stored = float>
 KernelSet winograd_tensor_kernels(const Tiling& tiling) {
   const auto make = [&]<int kFilters>() {
     using Tile = TensorTile<kFilters, TensorOperand<kParts>, kLayout>;
@@ -90,7 +91,6 @@ KernelSet winograd_tensor_kernels(const Tiling& tiling) {
     set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
     set.x_scale = Kernel::kInputGuess.scale;
     set.w_scale = Kernel::kFilterGuess.scale;
-    set.capability = 90;
     return set;
   };
   check_room(tiling, 128, 128, "128 x 128");

@@ -6,8 +6,7 @@
 //   V, U   by positions, operands of Tile (TensorOperand); behind U an OperandFooter
 #pragma once
 
-#include <cuda/ptx>
-
+#include "tasks/cuda/block_store.cuh"
 #include "tasks/cuda/scale_guess.cuh"
 #include "tasks/cuda/tensor_tile.cuh"
 #include "tasks/cuda/winograd_transforms.cuh"
@@ -96,13 +95,13 @@ struct WinogradTensorTransforms {
       Part part(a, first_tile + tile, tiles.count - tile, first_octet * 8, end_octet * 8);
       for (int octet = first_octet; octet < end_octet; octet += Patch::kOctets) {
         Patch& patch = patches[next++ % kPatches];
-        ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<kPatches - 1>{});
+        wait_until_read<kPatches - 1>();
         __syncthreads();
         part.for_each(a, octet * 8, [&](int in_patch, int channel, int col, const auto& rows) {
           put_column(&patch.value[col][0][channel / 8][Tile::tile_row(in_patch)][channel % 8], rows,
                      a.x_scale, most);
         });
-        ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
+        publish_shared();
         __syncthreads();
         write(a, patch, group, tiles.first + tile, tiles.count - tile, octet);
       }
@@ -124,7 +123,7 @@ struct WinogradTensorTransforms {
     } else {
       largest.add(scaled / a.x_scale);
     }
-    ::cuda::ptx::cp_async_bulk_wait_group(::cuda::ptx::n32_t<0>{});
+    wait_until_stored();
     publish_to_copy_engine();
     note_magnitude<kThreads>(largest.bits(), &a.x_magnitudes[group * input_tasks(a) + block]);
   }
@@ -224,8 +223,7 @@ struct WinogradTensorTransforms {
     }
   }
 
-  // Hands the first num_tiles of a patch, and those that they are permuted with, to the copy
-  // engine. The threads of a warp do that one after the other, so each warp takes a share.
+  // Stores the first num_tiles of a patch, and those that they are permuted with.
   static __device__ void write(const TaskArgs& a, const Patch& patch, std::uint32_t group,
                                int tile_in_group, int num_tiles, int first_octet) {
     if constexpr (Base::kTilesSideBySide) {
@@ -236,18 +234,15 @@ struct WinogradTensorTransforms {
     const std::int64_t stride = position_stride(a, Tile::kRows);
     __half* const slot = reinterpret_cast<__half*>(a.v) + group % a.v_slots * kPositions * stride;
     constexpr int kRuns = kPositions * Operand::kParts * Patch::kOctets;
-    constexpr int kWarps = kThreads / 32;
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    for (int run = lane * kWarps + warp; run < kRuns; run += kThreads) {
+    using Share = ShareOfRuns<kThreads>;
+    for (int run = Share::first(); run < kRuns; run += Share::kStep) {
       const int octet = run % Patch::kOctets, part = run / Patch::kOctets % Operand::kParts;
       const int position = run / Patch::kOctets / Operand::kParts;
-      ::cuda::ptx::cp_async_bulk(::cuda::ptx::space_global, ::cuda::ptx::space_shared,
-                                 slot + position * stride +
-                                     Operand::octet(first_octet + octet, Tile::kRows) +
-                                     part * Operand::next_part(Tile::kRows) + tile_in_group * 8,
-                                 &patch.value[position][part][octet], num_bytes);
+      store_run(slot + position * stride + Operand::octet(first_octet + octet, Tile::kRows) +
+                    part * Operand::next_part(Tile::kRows) + tile_in_group * 8,
+                &patch.value[position][part][octet], num_bytes);
     }
-    ::cuda::ptx::cp_async_bulk_commit_group();
+    commit_runs();
   }
 };
 

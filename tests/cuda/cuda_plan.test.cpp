@@ -18,10 +18,10 @@
 using namespace megaconv;
 using megaconv::test::DeviceBuffer;
 using megaconv::test::DeviceLayer;
-using megaconv::test::have_capability_90;
 using megaconv::test::have_device;
 using megaconv::test::Layer;
 using megaconv::test::require_cuda;
+using megaconv::test::uses_tensor_cores;
 
 namespace {
 
@@ -37,7 +37,7 @@ PlanOptions on_cuda(std::uint32_t m = 4, Arithmetic arithmetic = Arithmetic::fma
 
 // Those that this device has kernels for.
 std::vector<Arithmetic> arithmetics(std::uint32_t m) {
-  if (m == 6 || !have_capability_90()) return {Arithmetic::fma};
+  if (m == 6 || !uses_tensor_cores()) return {Arithmetic::fma};
   if (m == 2) return {Arithmetic::fma, Arithmetic::split_f16};
   return {Arithmetic::fma, Arithmetic::split_f16, Arithmetic::f16};
 }
@@ -96,7 +96,7 @@ void check_stored(const char* dtype) {
 }  // namespace
 
 TEST_CASE("cuda: Winograd takes tensors of 16 bits, and multiplies in FP16") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_tensor_cores()) SKIP("no device on whose tensor cores plans multiply");
   check_stored<Float16>("+f16");
   check_stored<Bfloat16>("+bf16");
 }
@@ -158,7 +158,7 @@ TEST_CASE("cuda: integer data gives the same bits as the CPU, for every launch, 
 
 // Tasks of fewer tiles than a group write runs of V side by side; the last run of a group is short.
 TEST_CASE("cuda: on tensor cores it makes no difference how many tiles a transform task has") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_tensor_cores()) SKIP("no device on whose tensor cores plans multiply");
   for (const char* text : {"n3c40h29w27k70", "n3c40h29w28k40+relu"}) {
     for (const char* layout : {"+nchw", "+nhwc"}) {
       const Layer layer(parse_problem(std::string(text) + layout), false);
@@ -195,7 +195,7 @@ TEST_CASE("cuda: on tensor cores it makes no difference how many tiles a transfo
 // The guesses suit |V| from 1 to 2^13 and |U| from 2^-7 to 2^6 (tasks/cuda/winograd_tensor.cuh);
 // all else is computed again.
 TEST_CASE("cuda: Winograd on tensor cores is as accurate at any magnitude of x and w") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_tensor_cores()) SKIP("no device on whose tensor cores plans multiply");
   struct Exponents {
     int x, w;
   };
@@ -234,7 +234,7 @@ TEST_CASE("cuda: Winograd on tensor cores is as accurate at any magnitude of x a
 }
 
 TEST_CASE("cuda: on tensor cores an infinity or a NaN reaches no Winograd tile but its own") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_tensor_cores()) SKIP("no device on whose tensor cores plans multiply");
   for (const Arithmetic arithmetic : kTensorCores) {
     for (const float value :
          {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {

@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "runtime/cuda/isa.hpp"
+
 namespace megaconv::test {
 
 inline void require_cuda(cudaError_t code) {
@@ -23,14 +25,16 @@ inline bool have_device() {
   return found;
 }
 
-/// Whether there is a device of compute capability 9.0.
-inline bool have_capability_90() {
-  if (!have_device()) return false;
+/// What plans multiply by on the device; fma without one.
+inline cuda::Isa device_isa() {
+  if (!have_device()) return cuda::Isa::fma;
   int major = 0, minor = 0;
   require_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
   require_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0));
-  return major == 9 && minor == 0;
+  return cuda::choose_isa(major * 10 + minor);
 }
+inline bool uses_tensor_cores() { return device_isa() != cuda::Isa::fma; }
+inline bool uses_wgmma() { return device_isa() == cuda::Isa::wgmma; }
 
 /// Bytes on the device, all 0xff (NaN), between two guard bands of the same.
 class DeviceBuffer {

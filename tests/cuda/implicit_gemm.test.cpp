@@ -19,8 +19,8 @@
 using namespace megaconv;
 using megaconv::test::DeviceBuffer;
 using megaconv::test::DeviceLayer;
-using megaconv::test::have_capability_90;
 using megaconv::test::Layer;
+using megaconv::test::uses_wgmma;
 
 namespace {
 
@@ -168,7 +168,7 @@ void check_odd_shapes(Precision precision, double most_l2, const char* dtype = "
 }  // namespace
 
 TEST_CASE("cuda: implicit GEMM multiplies tensors of 16 bits as they are") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   // Products are exact; y is rounded, and the sums to a hundredth of that.
   check_odd_shapes<Float16>(Precision::f32, 1.01 * 0x1p-11, "+f16");
   check_odd_shapes<Bfloat16>(Precision::f32, 1.01 * 0x1p-8, "+bf16");
@@ -180,7 +180,7 @@ TEST_CASE("cuda: implicit GEMM multiplies tensors of 16 bits as they are") {
 
 TEST_CASE("cuda: implicit GEMM of tensors in place is exact on integers, whatever its groups",
           "[sanitizer]") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   // Few tasks of many channels share these out.
   for (const char* text : {"n3c24h13w9k40+bias+relu+nhwc+f16", "n2c8h17w130k136+nhwc+f16",
                            "n3c520h13w12k72+bias+nhwc+f16", "n3c136h13w9k136+relu+nhwc+f16"}) {
@@ -199,7 +199,7 @@ TEST_CASE("cuda: implicit GEMM of tensors in place is exact on integers, whateve
 }
 
 TEST_CASE("cuda: implicit GEMM in place refuses tensors that are not aligned to octets") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   const Plan plan = Plan::create(parse_problem("n1c8h8k8+nhwc+f16"), implicit_gemm());
   const DeviceBuffer x(4096), w(4096), y(4096), workspace(plan.workspace_bytes());
   Tensors tensors;
@@ -210,12 +210,12 @@ TEST_CASE("cuda: implicit GEMM in place refuses tensors that are not aligned to 
 }
 
 TEST_CASE("cuda: implicit GEMM at the precision of TF32 errs by what rounding x and w costs") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   check_odd_shapes(Precision::tf32, 2 * 0x1p-11);
 }
 
 TEST_CASE("cuda: implicit GEMM of floats in place errs by what rounding them costs") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   const auto check = [](const std::string& text, std::uint32_t places) {
     for (const Operands operands : ways_of_floats(parse_problem(text + "+nhwc"))) {
       CAPTURE(static_cast<int>(operands));
@@ -234,7 +234,7 @@ TEST_CASE("cuda: implicit GEMM of floats in place errs by what rounding them cos
 
 TEST_CASE("cuda: implicit GEMM of floats in place is exact on integers, with prepared filters, too",
           "[sanitizer]") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   for (const char* text :
        {"n3c20h13w9k37+bias+relu+nhwc", "n2c70h17w130k140+nhwc", "n2c68h17w130k140+nhwc",
         "n1c36h6w300k72+nhwc", "n3c100h11w14k250+relu+nhwc", "n3c260h13w12k72+bias+nhwc"}) {
@@ -258,7 +258,7 @@ TEST_CASE("cuda: implicit GEMM of floats in place is exact on integers, with pre
 
 // Few taps of many channels: stages of input are fewer than taps that are pending.
 TEST_CASE("cuda: implicit GEMM in place multiplies filters of one tap and of two") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   for (const char* text : {"n12c200h14k64r1p0", "n12c104h14k64r1s2p0", "n12c104h14k64r2s1p0"}) {
     IntegerLayer of(std::string(text) + "+nhwc");
     IntegerLayer<Float16> numbers(std::string(text) + "+nhwc+f16");
@@ -276,7 +276,7 @@ TEST_CASE("cuda: implicit GEMM in place multiplies filters of one tap and of two
 }
 
 TEST_CASE("cuda: implicit GEMM in place is exact on integers with tiles of any width") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   IntegerLayer of("n3c24h13w11k72+bias+nhwc");
   IntegerLayer<Float16> numbers("n3c24h13w11k72+bias+nhwc+f16");
   for (std::int32_t places = 32; places <= 512; places += tile_step_in_place(places + 1)) {
@@ -294,7 +294,7 @@ TEST_CASE("cuda: implicit GEMM in place is exact on integers with tiles of any w
 }
 
 TEST_CASE("cuda: implicit GEMM of images abreast is exact on integers", "[sanitizer]") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   for (const char* text : {"n5c36h7w6k72+bias+relu", "n7c20h5k37r5", "n4c40h9w11k136d2",
                            "n3c24h8w9k64r2s4p1", "n9c72h14k64r1p0"}) {
     IntegerLayer of(std::string(text) + "+nhwc");
@@ -332,7 +332,7 @@ TEST_CASE("cuda: implicit GEMM of images abreast is exact on integers", "[saniti
 // of filters, two that convert for each other, and three.
 TEST_CASE("cuda: implicit GEMM that converts floats is exact on integers in stripes of columns",
           "[sanitizer]") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   for (const char* text :
        {"n3c20h13w9k37+bias+relu+nhwc", "n2c68h17w130k140+nhwc", "n1c36h6w300k72+nhwc",
         "n2c8h9w41k40r2s4p1+nhwc", "n1c16h20w64k64r5p0+nhwc", "n2c12h11w50k24r3d4p2+nhwc",
@@ -351,7 +351,7 @@ TEST_CASE("cuda: implicit GEMM that converts floats is exact on integers in stri
 
 TEST_CASE("cuda: implicit GEMM of floats in place stores outputs that are aligned to floats alone",
           "[sanitizer]") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   const IntegerLayer of("n2c24h9w31k72+bias+nhwc");
   for (const Operands operands : ways_of_floats(of.problem)) {
     const Plan plan = in_place(of.problem, operands, CudaLaunch::staged, 96);
@@ -370,7 +370,7 @@ TEST_CASE("cuda: implicit GEMM of floats in place stores outputs that are aligne
 }
 
 TEST_CASE("cuda: implicit GEMM refuses floats to bring that are aligned to floats alone") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   for (const Operands operands : {Operands::converted, Operands::in_float_tensor}) {
     const Plan plan = in_place(parse_problem("n1c8h8k8+nhwc"), operands, CudaLaunch::staged, 96);
     const DeviceBuffer x(4096), w(4096), y(4096), workspace(plan.workspace_bytes());
@@ -382,7 +382,7 @@ TEST_CASE("cuda: implicit GEMM refuses floats to bring that are aligned to float
 }
 
 TEST_CASE("cuda: implicit GEMM of floats in place is as accurate at any magnitude, and keeps NaN") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   for (const Operands operands :
        {Operands::in_copy, Operands::converted, Operands::in_float_tensor}) {
     CAPTURE(static_cast<int>(operands));
@@ -406,13 +406,13 @@ TEST_CASE("cuda: implicit GEMM of floats in place is as accurate at any magnitud
 }
 
 TEST_CASE("cuda: implicit GEMM is FP32-accurate on odd shapes, in every layout and launch") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   check_odd_shapes(Precision::f32, kFp32Error);
 }
 
 // The guess suits 2^-6 to 2^8 (tasks/cuda/scale_guess.cuh); all else is computed again.
 TEST_CASE("cuda: implicit GEMM is as accurate at any magnitude of x and w") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   for (const int exponent : {-100, -60, -20, -7, -6, -5, -4, 0, 5, 6, 7, 8, 9, 10, 40, 90}) {
     check_magnitude("n2c70h21w18k140", exponent, kFp32Error,
                     [](const ConvProblem& problem, CudaLaunch launch) {
@@ -422,7 +422,7 @@ TEST_CASE("cuda: implicit GEMM is as accurate at any magnitude of x and w") {
 }
 
 TEST_CASE("cuda: in implicit GEMM an infinity or a NaN reaches the outputs above it, no others") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   for (const float value :
        {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     Layer layer(parse_problem("n1c32h40k64"), false);
@@ -441,7 +441,7 @@ TEST_CASE("cuda: in implicit GEMM an infinity or a NaN reaches the outputs above
 
 TEST_CASE("cuda: implicit GEMM is exact on integers, with any grid and with prepared filters",
           "[sanitizer]") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   for (const char* text : {"n3c20h13w9k37+bias+relu+residual", "n2c70h17w22k140+nhwc"}) {
     IntegerLayer of(text);
     for (const std::uint32_t blocks : {1u, 2u, 7u, 0u}) {
@@ -461,7 +461,7 @@ TEST_CASE("cuda: implicit GEMM is exact on integers, with any grid and with prep
 
 // Groups of one tile and of two, in every width that is compiled; the last group ends amid a tile.
 TEST_CASE("cuda: implicit GEMM is exact on integers with tiles of any width", "[sanitizer]") {
-  if (!have_capability_90()) SKIP("no device of compute capability 9.0");
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   for (const char* text :
        {"n3c24h13w11k70+nchw", "n3c24h13w11k70+nhwc", "n3c22h13w11k70+nhwc", "n3c24h13w11k40+nchw",
         "n4c40h19w9k64r2s2p0+nhwc+relu", "n4c42h19w9k64r2s2p0+nhwc+relu"}) {

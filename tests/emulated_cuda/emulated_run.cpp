@@ -98,14 +98,33 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
   return std::vector<float>(y.get(), y.get() + layer.residual.size());
 }
 
-void check_emulated(const char* problem, bool integers, const TilingOptions& options,
-                    cuda::KernelSet (*kernels)(const Tiling&)) {
+namespace {
+
+Lowering lower_for_emulation(const ConvProblem& problem, const TilingOptions& options) {
   const bool tensor_cores = options.arithmetic != Arithmetic::automatic;
   const Target target{.backend = Backend::cuda, .workers = 8, .split_f16 = tensor_cores};
+  return lower(problem, options, {}, target);
+}
+
+}  // namespace
+
+ErrorReport emulated_error(const char* problem, const TilingOptions& options,
+                           cuda::KernelSet (*kernels)(const Tiling&)) {
+  const Layer layer(parse_problem(problem), false);
+  std::vector<double> magnitude;
+  const std::vector<double> truth = layer.reference(&magnitude);
+  const Lowering lowering = lower_for_emulation(layer.problem, options);
+  const Tiling& tiling = lowering.graph.tiling;
+  const std::vector<float> y = run_emulated(layer, lowering, kernels(tiling), ThreadOrder::forward);
+  return compare(tiling, y.data(), truth.data(), magnitude.data());
+}
+
+void check_emulated(const char* problem, bool integers, const TilingOptions& options,
+                    cuda::KernelSet (*kernels)(const Tiling&)) {
   const Layer layer(parse_problem(problem), integers);
   std::vector<double> magnitude;
   const std::vector<double> truth = layer.reference(&magnitude);
-  const Lowering lowering = lower(layer.problem, options, {}, target);
+  const Lowering lowering = lower_for_emulation(layer.problem, options);
   const Tiling& tiling = lowering.graph.tiling;
   const cuda::KernelSet set = kernels(tiling);
   const std::vector<float> y = run_emulated(layer, lowering, set, ThreadOrder::forward);

@@ -16,6 +16,10 @@ namespace megaconv::test {
 std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
                                 const cuda::KernelSet& kernels, ThreadOrder order);
 
+/// What tasks err by on normal data.
+ErrorReport emulated_error(const char* problem, const TilingOptions& options,
+                           cuda::KernelSet (*kernels)(const Tiling&));
+
 /// Chooses a tiling as for a GPU without our tasks for tensor cores, and CHECKs what it computes:
 /// of normal data, that it is within the error bound, and the same bits in every order of threads;
 /// of integers, that it is exact.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Winograd's CUDA tasks on tensor cores, without any.
 #include "runtime/cuda/winograd_tensor_set.cuh"
+#include "tasks/cuda/wgmma_tile.cuh"
 #include "tests/catch.hpp"
 #include "tests/emulated_cuda/emulated_run.hpp"
 
@@ -19,19 +20,19 @@ TEST_CASE("emulated CUDA: Winograd's tasks on tensor cores are right on odd shap
     constexpr Points kPoints = Points::low_error;
     options.m = 2;
     check_emulated(nchw.c_str(), false, options,
-                   cuda::winograd_tensor_kernels<2, kPoints, Layout::nchw, 2>);
+                   cuda::winograd_tensor_kernels<cuda::WgmmaTile, 2, kPoints, Layout::nchw, 2>);
     check_emulated(nhwc.c_str(), false, options,
-                   cuda::winograd_tensor_kernels<2, kPoints, Layout::nhwc, 2>);
+                   cuda::winograd_tensor_kernels<cuda::WgmmaTile, 2, kPoints, Layout::nhwc, 2>);
     options.m = 4;
     check_emulated(nchw.c_str(), false, options,
-                   cuda::winograd_tensor_kernels<4, kPoints, Layout::nchw, 2>);
+                   cuda::winograd_tensor_kernels<cuda::WgmmaTile, 4, kPoints, Layout::nchw, 2>);
     check_emulated(nhwc.c_str(), false, options,
-                   cuda::winograd_tensor_kernels<4, kPoints, Layout::nhwc, 2>);
+                   cuda::winograd_tensor_kernels<cuda::WgmmaTile, 4, kPoints, Layout::nhwc, 2>);
     options.arithmetic = Arithmetic::f16;
     check_emulated(nchw.c_str(), false, options,
-                   cuda::winograd_tensor_kernels<4, kPoints, Layout::nchw, 1>);
+                   cuda::winograd_tensor_kernels<cuda::WgmmaTile, 4, kPoints, Layout::nchw, 1>);
     check_emulated(nhwc.c_str(), false, options,
-                   cuda::winograd_tensor_kernels<4, kPoints, Layout::nhwc, 1>);
+                   cuda::winograd_tensor_kernels<cuda::WgmmaTile, 4, kPoints, Layout::nhwc, 1>);
   }
 }
 

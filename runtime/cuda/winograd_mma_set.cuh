@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Winograd kernels on tensor cores that a warp uses by itself, sm_80 and later.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include "runtime/cuda/winograd_tensor_set.cuh"
+#include "tasks/cuda/mma_tile.cuh"
+
+namespace megaconv::cuda {
+
+template <Layout kLayout>
+KernelSet winograd_mma_kernels(const Tiling& tiling) {
+  constexpr Points kLowError = Points::low_error, kInteger = Points::integer;
+  if (tiling.arithmetic == Arithmetic::f16) {
+    switch (tiling.problem.dtype) {
+      case DataType::f16:
+        return winograd_tensor_kernels<MmaTile, 4, kLowError, kLayout, 1, __half>(tiling);
+      case DataType::bf16:
+        return winograd_tensor_kernels<MmaTile, 4, kLowError, kLayout, 1, __nv_bfloat16>(tiling);
+      default:
+        return winograd_tensor_kernels<MmaTile, 4, kLowError, kLayout, 1>(tiling);
+    }
+  }
+  if (tiling.m == 2) return winograd_tensor_kernels<MmaTile, 2, kLowError, kLayout, 2>(tiling);
+  return tiling.points == kLowError
+             ? winograd_tensor_kernels<MmaTile, 4, kLowError, kLayout, 2>(tiling)
+             : winograd_tensor_kernels<MmaTile, 4, kInteger, kLayout, 2>(tiling);
+}
+
+}  // namespace megaconv::cuda

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// In the place of the one with PTX: the lanes of a warp tell each other what they hold.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "tests/emulated_cuda/simt.hpp"
+#include "tests/emulated_cuda/tensor_core.hpp"
+
+namespace megaconv::cuda {
+
+inline void load_matrices(std::uint32_t (&matrices)[4], const void* row) {
+  const std::array<const void*, 32> rows = test::exchange(row);
+  const std::size_t lane = threadIdx.x % 32;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto* const numbers = static_cast<const std::byte*>(rows[i * 8 + lane / 4]);
+    if (test::shared_address(numbers) % 16 != 0) throw std::runtime_error("ldmatrix: misaligned");
+    std::memcpy(&matrices[i], numbers + lane % 4 * 4, sizeof matrices[i]);
+  }
+}
+
+inline void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  using Words = std::array<std::uint32_t, 6>;
+  const std::array<Words, 32> lanes = test::exchange(Words{a[0], a[1], a[2], a[3], b[0], b[1]});
+  // 16 channels of a row, of which its four lanes have two each in two matrices.
+  const auto row = [&](std::size_t index, std::size_t low, std::size_t high) {
+    std::array<float, 16> numbers;
+    for (std::size_t i = 0; i < 16; ++i) {
+      const std::uint32_t pair = lanes[index * 4 + i % 8 / 2][i < 8 ? low : high];
+      numbers[i] = test::float_of_half(static_cast<std::uint16_t>(pair >> i % 2 * 16));
+    }
+    return numbers;
+  };
+  const std::size_t lane = threadIdx.x % 32;
+  const std::array<float, 16> rows[2] = {row(lane / 4, 0, 2), row(lane / 4, 1, 3)};
+  for (std::size_t i = 0; i < 4; ++i) {
+    d[i] = test::add_products(d[i], rows[i / 2], row(lane % 4 * 2 + i % 2, 4, 5));
+  }
+}
+
+}  // namespace megaconv::cuda
