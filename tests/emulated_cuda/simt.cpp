@@ -8,6 +8,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -74,20 +75,22 @@ class Block {
     if (order == ThreadOrder::backward) std::reverse(turns.begin(), turns.end());
     std::mt19937 random(1);
     late_copies_ = order != ThreadOrder::forward;
-    num_polls_ = 0;
-    for (int num_ended = 0; num_ended < num_threads;) {
-      if (order == ThreadOrder::shuffled) std::shuffle(turns.begin(), turns.end(), random);
+    num_polls_ = num_ended_ = 0;
+    while (num_ended_ < turns.size()) {
       bool ran = false;
-      for (const int thread : turns) {
-        Fiber& fiber = fibers_[static_cast<std::size_t>(thread)];
-        if (!fiber.may_run()) continue;
-        ran = true;
-        fiber.barrier = nullptr;
-        current_ = thread;
-        threadIdx.x = static_cast<unsigned>(thread);
-        switch_context(scheduler_, fiber.context);
-        num_ended += fiber.ended ? 1 : 0;
-        if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
+      if (order == ThreadOrder::shuffled) {
+        std::shuffle(turns.begin(), turns.end(), random);
+        ran = give_turns(turns).ran;
+      } else {
+        for (std::size_t first = 0; first < turns.size(); first += kWarp) {
+          const std::span<const int> warp =
+              std::span(turns).subspan(first, std::min<std::size_t>(kWarp, turns.size() - first));
+          Turns given;
+          do {
+            given = give_turns(warp);
+            ran |= given.ran;
+          } while (given.reached_barrier);
+        }
       }
       if (!ran || num_polls_ > kMostPolls) throw std::runtime_error(stuck(num_threads));
     }
@@ -122,6 +125,27 @@ class Block {
   }
 
  private:
+  struct Turns {
+    bool ran = false, reached_barrier = false;  // at least one thread
+  };
+  // Every one of these threads that may run does so until it waits.
+  Turns give_turns(std::span<const int> threads) {
+    Turns turns;
+    for (const int thread : threads) {
+      Fiber& fiber = fibers_[static_cast<std::size_t>(thread)];
+      if (!fiber.may_run()) continue;
+      fiber.barrier = nullptr;
+      current_ = thread;
+      threadIdx.x = static_cast<unsigned>(thread);
+      switch_context(scheduler_, fiber.context);
+      num_ended_ += fiber.ended ? 1 : 0;
+      if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
+      turns.ran = true;
+      turns.reached_barrier |= fiber.barrier != nullptr;
+    }
+    return turns;
+  }
+
   struct Warp {
     Barrier barrier;
     alignas(16) std::byte mailboxes[2][kWarp * kLetterBytes];
@@ -192,6 +216,7 @@ class Block {
   Barrier block_;
   Context scheduler_;
   int current_ = 0;
+  std::size_t num_ended_ = 0;
   bool late_copies_ = false;
   std::uint64_t num_polls_ = 0;  // since a thread last reached a barrier
   std::exception_ptr error_;

@@ -27,8 +27,9 @@ void set_shared_memory(std::byte* base);
 std::byte* shared_memory(std::uint64_t address);
 std::uint32_t shared_address(const void* pointer);
 
-/// In which order the threads of a block run between two barriers. A result that depends on it is
-/// a race. Asynchronous copies are there at once in forward order, else when they are waited for.
+/// In which order the threads of a block run between two barriers: warps one after the other, each
+/// as far ahead as it can, or all threads in turn. A result that depends on it is a race.
+/// Asynchronous copies are there at once in forward order, else when they are waited for.
 enum class ThreadOrder : std::uint8_t { forward, backward, shuffled };
 
 /// Runs body() as every thread of a block. Throws what leaves body(), and std::runtime_error when
