@@ -7,7 +7,7 @@
 
 #include "mapping/tiling.hpp"
 #include "runtime/cuda/kernel_set.cuh"
-#include "runtime/cuda/redo.cuh"
+#include "runtime/cuda/redo_kernel.cuh"
 #include "runtime/cuda/stream_kernel.cuh"
 #include "tasks/cuda/implicit_gemm_in_place.cuh"
 

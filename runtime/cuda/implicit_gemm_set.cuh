@@ -6,7 +6,7 @@
 
 #include "mapping/tiling.hpp"
 #include "runtime/cuda/kernel_set.cuh"
-#include "runtime/cuda/redo.cuh"
+#include "runtime/cuda/redo_kernel.cuh"
 #include "tasks/cuda/implicit_gemm.cuh"
 #include "tasks/cuda/scale_guess.cuh"
 

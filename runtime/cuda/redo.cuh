@@ -69,13 +69,12 @@ __device__ inline void redo_filters(TaskArgs& a, OperandFooter& footer, float sc
 }
 
 /// If a guess did not suit what the tasks of a run noted, Kernel::redo(args, scales, tasks,
-/// num_tasks, num_groups, shared), by all blocks of the grid. Kernel::footer(args) is that of U,
-/// and Kernel::noted_of_group(args) how many magnitudes of x a group has.
+/// num_tasks, num_groups, shared), by all blocks of a grid. Kernel::footer(args) is that of U, and
+/// Kernel::noted_of_group(args) how many magnitudes of x a group has.
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
-    redo_kernel(const __grid_constant__ TaskArgs args, const Task* tasks, std::uint32_t num_tasks,
-                std::uint32_t num_groups) {
-  extern __shared__ __align__(128) std::byte shared[];
+__device__ __forceinline__ void look_and_redo(const TaskArgs& args, const Task* tasks,
+                                              std::uint32_t num_tasks, std::uint32_t num_groups,
+                                              std::byte* shared) {
   CorrectedScales scales{};
   // The first block starts while the last ones of the kernel before still run. It looks at once,
   // at nothing, so that the instructions are in the L2 when all others look.
@@ -89,9 +88,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     noted.num_filters *= look, noted.num_inputs *= look;
     scales = corrected_scales<Kernel>(largest_of<Kernel::kThreads>(noted));
   }
-  if (scales.differ()) {
-    Kernel::redo(args, scales, tasks, num_tasks, num_groups, shared);
-  }
+  if (scales.differ()) Kernel::redo(args, scales, tasks, num_tasks, num_groups, shared);
 }
 
 }  // namespace megaconv::cuda

@@ -2,7 +2,7 @@
 // The Winograd kernels on tensor cores: split FP16 operands, or single ones.
 #pragma once
 
-#include "runtime/cuda/redo.cuh"
+#include "runtime/cuda/redo_kernel.cuh"
 #include "runtime/cuda/winograd_set.cuh"
 #include "tasks/cuda/winograd_tensor.cuh"
 

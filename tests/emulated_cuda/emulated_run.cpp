@@ -11,6 +11,7 @@
 #include "runtime/cuda/task_arguments.hpp"
 #include "tests/catch.hpp"
 #include "tests/emulated_cuda/include/runtime/cuda/kernel_set.cuh"
+#include "tests/emulated_cuda/include/runtime/cuda/redo_kernel.cuh"
 
 namespace megaconv::test {
 namespace {
@@ -83,14 +84,28 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
     args.x_magnitudes = reinterpret_cast<std::uint32_t*>(footer.get()) + cuda::kFooterNumbers;
   }
   set_shared_memory(reinterpret_cast<std::byte*>(shared.get()));
+  auto* const own = reinterpret_cast<std::byte*>(shared.get());
+  const auto run_one = [&](int shared_bytes, const std::function<void()>& body) {
+    std::fill_n(own, shared_bytes, kPoison);
+    run_block(kernels.num_threads, order, body);
+    ::cuda::ptx::check_nothing_left();
+  };
+  const std::vector<Task>& tasks = lowering.graph.tasks;
   for (const std::uint32_t id : lowering.mapping.order) {
-    const Task& task = lowering.graph.tasks[id];
+    const Task& task = tasks[id];
     const auto kind = static_cast<std::size_t>(task.kind);
     const auto run = reinterpret_cast<cuda::EmulatedTask>(const_cast<void*>(kernels.stage[kind]));
-    auto* const own = reinterpret_cast<std::byte*>(shared.get());
-    std::fill_n(own, kernels.shared_bytes[kind], kPoison);
-    run_block(kernels.num_threads, order, [&] { run(args, task, own); });
-    ::cuda::ptx::check_nothing_left();
+    run_one(kernels.shared_bytes[kind], [&] { run(args, task, own); });
+  }
+  if (kernels.redo != nullptr) {
+    const auto redo = reinterpret_cast<cuda::EmulatedRedo>(const_cast<void*>(kernels.redo));
+    gridDim.x = 3;
+    for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
+      run_one(kernels.most_shared_bytes, [&] {
+        redo(args, tasks.data(), static_cast<std::uint32_t>(tasks.size()),
+             static_cast<std::uint32_t>(args.num_groups), own);
+      });
+    }
   }
   for (const Memory* memory : {&x, &w, &bias, &residual, &u, &v, &m, &footer, &y, &shared}) {
     memory->check_guards();
@@ -121,7 +136,11 @@ ErrorReport emulated_error(const char* problem, const TilingOptions& options,
 
 void check_emulated(const char* problem, bool integers, const TilingOptions& options,
                     cuda::KernelSet (*kernels)(const Tiling&)) {
-  const Layer layer(parse_problem(problem), integers);
+  check_emulated(Layer(parse_problem(problem), integers), integers, options, kernels);
+}
+
+void check_emulated(const Layer& layer, bool integers, const TilingOptions& options,
+                    cuda::KernelSet (*kernels)(const Tiling&)) {
   std::vector<double> magnitude;
   const std::vector<double> truth = layer.reference(&magnitude);
   const Lowering lowering = lower_for_emulation(layer.problem, options);
@@ -129,7 +148,7 @@ void check_emulated(const char* problem, bool integers, const TilingOptions& opt
   const cuda::KernelSet set = kernels(tiling);
   const std::vector<float> y = run_emulated(layer, lowering, set, ThreadOrder::forward);
   const ErrorReport report = compare(tiling, y.data(), truth.data(), magnitude.data());
-  CAPTURE(problem, integers, set.name, to_string(report));
+  CAPTURE(to_string(layer.problem), integers, set.name, to_string(report));
   CHECK(error_bound(tiling).covers(report));
   if (integers) {
     CHECK(std::equal(y.begin(), y.end(), truth.begin()));
@@ -138,6 +157,21 @@ void check_emulated(const char* problem, bool integers, const TilingOptions& opt
   for (const ThreadOrder order : {ThreadOrder::backward, ThreadOrder::shuffled}) {
     const std::vector<float> other = run_emulated(layer, lowering, set, order);
     CHECK(std::memcmp(y.data(), other.data(), y.size() * sizeof(float)) == 0);
+  }
+}
+
+void check_magnitudes(const char* problem, const TilingOptions& options,
+                      cuda::KernelSet (*kernels)(const Tiling&)) {
+  struct Exponents {
+    int x, w;
+  };
+  for (const auto [of_x, of_w] :
+       {Exponents{-60, 0}, {-20, 30}, {-6, -9}, {0, -40}, {11, 3}, {40, -40}}) {
+    Layer layer(parse_problem(problem), false);
+    for (float& value : layer.x) value = std::ldexp(value, of_x);
+    for (float& value : layer.w) value = std::ldexp(value, of_w);
+    CAPTURE(of_x, of_w);
+    check_emulated(layer, false, options, kernels);
   }
 }
 

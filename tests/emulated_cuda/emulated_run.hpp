@@ -23,7 +23,13 @@ ErrorReport emulated_error(const char* problem, const TilingOptions& options,
 /// Chooses a tiling as for a GPU without our tasks for tensor cores, and CHECKs what it computes:
 /// of normal data, that it is within the error bound, and the same bits in every order of threads;
 /// of integers, that it is exact.
+void check_emulated(const Layer& layer, bool integers, const TilingOptions& options,
+                    cuda::KernelSet (*kernels)(const Tiling&));
 void check_emulated(const char* problem, bool integers, const TilingOptions& options,
                     cuda::KernelSet (*kernels)(const Tiling&));
+
+/// Normal data of other magnitudes, also such as no guess of a scale suits.
+void check_magnitudes(const char* problem, const TilingOptions& options,
+                      cuda::KernelSet (*kernels)(const Tiling&));
 
 }  // namespace megaconv::test

@@ -26,5 +26,16 @@ TEST_CASE("emulated CUDA: implicit GEMM is right on odd shapes, of split and of 
   }
 }
 
+TEST_CASE("emulated CUDA: implicit GEMM that loads x is as accurate at any magnitude") {
+  TilingOptions options;
+  options.algorithm = Algorithm::implicit_gemm;
+  options.arithmetic = Arithmetic::split_f16;
+  test::check_magnitudes("n2c20h9w7k37+nchw", options,
+                         cuda::implicit_gemm_kernels<cuda::SplitNumbers, Layout::nchw>);
+  options.arithmetic = Arithmetic::f16;
+  test::check_magnitudes("n2c20h9w7k37+nhwc", options,
+                         cuda::implicit_gemm_kernels<cuda::RoundedNumbers, Layout::nhwc>);
+}
+
 }  // namespace
 }  // namespace megaconv

@@ -83,6 +83,7 @@ struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
 
+inline void __nanosleep(unsigned) { megaconv::test::poll_later(); }
 inline void __syncthreads() { megaconv::test::wait_for_block(); }
 inline void __syncwarp() { megaconv::test::wait_for_warp(); }
 template <class Value>

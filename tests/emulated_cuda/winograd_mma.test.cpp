@@ -7,11 +7,10 @@
 namespace megaconv {
 namespace {
 
-void check(const char* shape, const TilingOptions& options) {
-  const std::string text = shape;
-  test::check_emulated((text + "+nchw").c_str(), false, options,
+void check(const std::string& shape, bool integers, const TilingOptions& options) {
+  test::check_emulated((shape + "+nchw").c_str(), integers, options,
                        cuda::winograd_mma_kernels<Layout::nchw>);
-  test::check_emulated((text + "+nhwc").c_str(), false, options,
+  test::check_emulated((shape + "+nhwc").c_str(), integers, options,
                        cuda::winograd_mma_kernels<Layout::nhwc>);
 }
 
@@ -21,18 +20,49 @@ cuda::KernelSet fma_kernels(const Tiling& tiling) {
                        : cuda::winograd_kernels<4, kPoints, Layout::nhwc>(tiling);
 }
 
-TEST_CASE("emulated CUDA: Winograd's tasks on a warp's tensor cores are right on odd shapes") {
-  for (const char* shape : {"n1c1h1k1", "n3c20h13w9k37+bias+relu", "n2c17h6w5k65p0",
-                            "n1c70h10k48p2+relu+residual", "n1c8h7w3k200p3+bias"}) {
-    TilingOptions options;
-    options.algorithm = Algorithm::winograd;
-    options.arithmetic = Arithmetic::split_f16;
+const char* const kOddShapes[] = {"n1c1h1k1", "n3c20h13w9k37+bias+relu", "n2c17h6w5k65p0",
+                                  "n1c70h10k48p2+relu+residual", "n1c8h7w3k200p3+bias"};
+
+TEST_CASE("emulated CUDA: Winograd by three products of a warp's tensor cores is right") {
+  TilingOptions options;
+  options.algorithm = Algorithm::winograd;
+  options.arithmetic = Arithmetic::split_f16;
+  for (const char* shape : kOddShapes) {
     for (const std::uint32_t m : {2u, 4u}) {
       options.m = m;
-      check(shape, options);
+      check(shape, false, options);
     }
-    options.arithmetic = Arithmetic::f16;
-    check(shape, options);
+  }
+}
+
+TEST_CASE("emulated CUDA: Winograd by one product of a warp's tensor cores is right") {
+  TilingOptions options;
+  options.algorithm = Algorithm::winograd;
+  options.arithmetic = Arithmetic::f16;
+  options.m = 4;
+  for (const char* shape : kOddShapes) check(shape, false, options);
+}
+
+// Filters are multiples of 576, which no guessed scale suits.
+TEST_CASE("emulated CUDA: Winograd's tasks on a warp's tensor cores are exact on integers") {
+  TilingOptions options;
+  options.algorithm = Algorithm::winograd;
+  options.arithmetic = Arithmetic::split_f16;
+  options.points = Points::integer;
+  for (const std::uint32_t m : {2u, 4u}) {
+    options.m = m;
+    check("n2c33h10k48p2+relu+residual", true, options);
+  }
+}
+
+TEST_CASE("emulated CUDA: Winograd on a warp's tensor cores is as accurate at any magnitude") {
+  TilingOptions options;
+  options.algorithm = Algorithm::winograd;
+  options.m = 4;
+  for (const Arithmetic arithmetic : {Arithmetic::split_f16, Arithmetic::f16}) {
+    options.arithmetic = arithmetic;
+    const char* const problem = "n2c20h6w5k37+nhwc";
+    test::check_magnitudes(problem, options, cuda::winograd_mma_kernels<Layout::nhwc>);
   }
 }
 

@@ -36,5 +36,20 @@ TEST_CASE("emulated CUDA: Winograd's tasks on tensor cores are right on odd shap
   }
 }
 
+TEST_CASE("emulated CUDA: Winograd on tensor cores is as accurate at any magnitude") {
+  TilingOptions options;
+  options.algorithm = Algorithm::winograd;
+  options.m = 4;
+  options.arithmetic = Arithmetic::split_f16;
+  constexpr Points kPoints = Points::low_error;
+  test::check_magnitudes(
+      "n2c20h6w5k37+nchw", options,
+      cuda::winograd_tensor_kernels<cuda::WgmmaTile, 4, kPoints, Layout::nchw, 2>);
+  options.arithmetic = Arithmetic::f16;
+  test::check_magnitudes(
+      "n2c20h6w5k37+nhwc", options,
+      cuda::winograd_tensor_kernels<cuda::WgmmaTile, 4, kPoints, Layout::nhwc, 1>);
+}
+
 }  // namespace
 }  // namespace megaconv

@@ -9,11 +9,10 @@
 #include <utility>
 
 #include "runtime/cuda/kernels.hpp"
+#include "runtime/cuda/megakernel.cuh"
 #include "tasks/cuda/task_args.hpp"
 
 namespace megaconv::cuda {
-
-inline void wait_for_kernel_before() {}
 
 /// What KernelSet::stage points to.
 using EmulatedTask = void (*)(const TaskArgs& args, const Task& task, std::byte* shared);
