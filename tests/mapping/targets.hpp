@@ -14,5 +14,7 @@ inline const Target kHopper{.backend = Backend::cuda,
                             .multiprocessors = 132};
 /// A GPU without our tasks for tensor cores.
 inline const Target kAmpere{.backend = Backend::cuda, .workers = 432};
+/// The same with those of a warp's tensor cores: Winograd's, none of implicit GEMM.
+inline const Target kAmpereMma{.backend = Backend::cuda, .workers = 216, .split_f16 = true};
 
 }  // namespace megaconv::test

@@ -19,6 +19,7 @@ namespace megaconv {
 namespace {
 
 using test::kAmpere;
+using test::kAmpereMma;
 using test::kHopper;
 
 Tiling tile(const char* problem, const TilingOptions& options, const Target& target = kHopper) {
@@ -32,6 +33,22 @@ Tiling winograd(const char* problem, TilingOptions options = {}, const Target& t
 
 std::string refusal(const char* problem, const TilingOptions& options) {
   return test::error_of([&] { tile(problem, options); }, Status::unsupported);
+}
+
+TEST_CASE(
+    "on a warp's tensor cores there is Winograd, and no implicit GEMM unless it is asked for") {
+  for (const char* layer : {"n64c128h28k128", "n64c128h28k128+f16+nhwc", "n1c512h7k512",
+                            "n1c64h28k64+bf16", "n8c256h56k64r1p0", "n8c64h28k64r5p2"}) {
+    CAPTURE(layer);
+    const Tiling tiling = tile(layer, {}, kAmpereMma);
+    CHECK(tiling.algorithm != Algorithm::implicit_gemm);
+    if (tiling.algorithm != Algorithm::winograd) continue;
+    CHECK(tiling.arithmetic ==
+          (tiling.problem.dtype == DataType::f32 ? Arithmetic::split_f16 : Arithmetic::f16));
+  }
+  CHECK(tile("n64c128h28k128", {}, kAmpereMma).algorithm == Algorithm::winograd);
+  CHECK(tile("n64c128h28k128", {.algorithm = Algorithm::implicit_gemm}, kAmpereMma).algorithm ==
+        Algorithm::implicit_gemm);
 }
 
 TEST_CASE("Winograd takes one product where tensors or precision permit it, and tensor cores run") {
