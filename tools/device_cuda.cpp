@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "megaconv/error.hpp"
 #include "runtime/cuda/error.hpp"
@@ -125,16 +126,14 @@ std::string cuda_availability() {
   }
   const cudaDeviceProp device = current_properties();
   const int capability = device.major * 10 + device.minor;
-  std::string isas;
-  for (const cuda::Isa isa : cuda::available_isas(capability)) {
-    isas += (isas.empty() ? "" : ", ") + std::string(to_string(isa));
-  }
+  std::vector<std::string> isas;
+  for (const cuda::Isa isa : cuda::available_isas(capability)) isas.emplace_back(to_string(isa));
   return fmt::format(
       "{}: {}, compute capability {}.{}, {} SMs, {} MiB of L2; multiplies by {} (available: {}; "
       "MEGACONV_CUDA_ISA chooses)",
       capability >= 75 ? "yes" : "no (must be 7.5 or newer)", device.name, device.major,
       device.minor, device.multiProcessorCount, device.l2CacheSize >> 20,
-      to_string(cuda::choose_isa(capability)), isas);
+      to_string(cuda::choose_isa(capability)), fmt::join(isas, ", "));
 }
 
 }  // namespace megaconv::cli

@@ -4,20 +4,15 @@
 #include <cstdlib>
 #include <string>
 
+#include "mapping/enum_names.hpp"
+#include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 
 namespace megaconv::cuda {
 
-const char* to_string(Isa isa) noexcept {
-  switch (isa) {
-    case Isa::mma:
-      return "mma";
-    case Isa::wgmma:
-      return "wgmma";
-    default:
-      return "fma";
-  }
-}
+constexpr EnumNames<Isa, 3> kNames{{Isa::fma, "fma"}, {Isa::mma, "mma"}, {Isa::wgmma, "wgmma"}};
+
+const char* to_string(Isa isa) noexcept { return name_of(kNames, isa); }
 
 std::vector<Isa> available_isas(int capability) {
   std::vector<Isa> isas{Isa::fma};
@@ -36,8 +31,8 @@ Isa choose_isa(int capability) {
     if (std::string(asked) == to_string(isa)) return isa;
     names += (names.empty() ? "" : ", ") + std::string(to_string(isa));
   }
-  throw Error(Status::unsupported, "MEGACONV_CUDA_ISA=" + std::string(asked) +
-                                       ": must be one of this device's, " + names);
+  throw Error(Status::unsupported,
+              "MEGACONV_CUDA_ISA=" + excerpt(asked) + ": must be one of this device's, " + names);
 }
 
 }  // namespace megaconv::cuda

@@ -28,16 +28,6 @@ struct MmaTile : TensorTile<kNumFilters, OperandType, kLayout, 2> {
 
   struct Sums {
     float value[kFirst][kSecond][4];
-    __device__ void clear() {
-#pragma unroll
-      for (auto& row : value) {
-#pragma unroll
-        for (auto& tile : row) {
-#pragma unroll
-          for (float& sum : tile) sum = 0.0f;
-        }
-      }
-    }
   };
 
   /// Adds the products of the next step; calls start_next() once a stage is free.

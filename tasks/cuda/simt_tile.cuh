@@ -56,13 +56,6 @@ struct SimtTile {
 
   struct Sums {
     float value[kThreadRows][kThreadFilters];
-    __device__ void clear() {
-#pragma unroll
-      for (int i = 0; i < kThreadRows; ++i) {
-#pragma unroll
-        for (int j = 0; j < kThreadFilters; ++j) value[i][j] = 0.0f;
-      }
-    }
   };
 
   /// Adds the products of the next step; calls start_next() once a stage is free.

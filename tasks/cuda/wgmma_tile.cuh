@@ -22,10 +22,6 @@ struct WgmmaTile : TensorTile<kNumFilters, OperandType, kLayout, kNumFilters == 
 
   struct Sums {
     float value[kFilters / 2];
-    __device__ void clear() {
-#pragma unroll
-      for (float& sum : value) sum = 0.0f;
-    }
   };
 
   /// Adds the products of the next step; calls start_next() once a stage is free.

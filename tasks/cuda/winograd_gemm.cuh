@@ -44,8 +44,7 @@ struct WinogradGemm {
     };
     for (int i = 0; i < Tile::kStages - 1; ++i) start_next();
     for (int position = 0; position < part.num_positions; ++position) {
-      typename Tile::Sums sums;
-      sums.clear();
+      typename Tile::Sums sums = {};
       for (int step = 0; step < steps_per_position; ++step) {
         Tile::step(pipeline, shared, sums, start_next);
       }

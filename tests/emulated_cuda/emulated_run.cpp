@@ -115,23 +115,32 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
 
 namespace {
 
-Lowering lower_for_emulation(const ConvProblem& problem, const TilingOptions& options) {
-  const bool tensor_cores = options.arithmetic != Arithmetic::automatic;
-  const Target target{.backend = Backend::cuda, .workers = 8, .split_f16 = tensor_cores};
-  return lower(problem, options, {}, target);
-}
+// What a layer is computed by, run in forward order, and what comes of it.
+struct Computed {
+  Computed(const Layer& layer, const TilingOptions& options,
+           cuda::KernelSet (*kernels)(const Tiling&))
+      : truth(layer.reference(&magnitude)),
+        lowering(lower(layer.problem, options, {}, target(options))),
+        set(kernels(lowering.graph.tiling)),
+        y(run_emulated(layer, lowering, set, ThreadOrder::forward)),
+        report(compare(lowering.graph.tiling, y.data(), truth.data(), magnitude.data())) {}
+  static Target target(const TilingOptions& options) {
+    const bool tensor_cores = options.arithmetic != Arithmetic::automatic;
+    return {.backend = Backend::cuda, .workers = 8, .split_f16 = tensor_cores};
+  }
+  std::vector<double> magnitude;
+  std::vector<double> truth;
+  Lowering lowering;
+  cuda::KernelSet set;
+  std::vector<float> y;
+  ErrorReport report;
+};
 
 }  // namespace
 
 ErrorReport emulated_error(const char* problem, const TilingOptions& options,
                            cuda::KernelSet (*kernels)(const Tiling&)) {
-  const Layer layer(parse_problem(problem), false);
-  std::vector<double> magnitude;
-  const std::vector<double> truth = layer.reference(&magnitude);
-  const Lowering lowering = lower_for_emulation(layer.problem, options);
-  const Tiling& tiling = lowering.graph.tiling;
-  const std::vector<float> y = run_emulated(layer, lowering, kernels(tiling), ThreadOrder::forward);
-  return compare(tiling, y.data(), truth.data(), magnitude.data());
+  return Computed(Layer(parse_problem(problem), false), options, kernels).report;
 }
 
 void check_emulated(const char* problem, bool integers, const TilingOptions& options,
@@ -141,21 +150,16 @@ void check_emulated(const char* problem, bool integers, const TilingOptions& opt
 
 void check_emulated(const Layer& layer, bool integers, const TilingOptions& options,
                     cuda::KernelSet (*kernels)(const Tiling&)) {
-  std::vector<double> magnitude;
-  const std::vector<double> truth = layer.reference(&magnitude);
-  const Lowering lowering = lower_for_emulation(layer.problem, options);
-  const Tiling& tiling = lowering.graph.tiling;
-  const cuda::KernelSet set = kernels(tiling);
-  const std::vector<float> y = run_emulated(layer, lowering, set, ThreadOrder::forward);
-  const ErrorReport report = compare(tiling, y.data(), truth.data(), magnitude.data());
-  CAPTURE(to_string(layer.problem), integers, set.name, to_string(report));
-  CHECK(error_bound(tiling).covers(report));
+  const Computed computed(layer, options, kernels);
+  const std::vector<float>& y = computed.y;
+  CAPTURE(to_string(layer.problem), integers, computed.set.name, to_string(computed.report));
+  CHECK(error_bound(computed.lowering.graph.tiling).covers(computed.report));
   if (integers) {
-    CHECK(std::equal(y.begin(), y.end(), truth.begin()));
+    CHECK(std::equal(y.begin(), y.end(), computed.truth.begin()));
     return;  // in other orders, too, if the other layer is right in them
   }
   for (const ThreadOrder order : {ThreadOrder::backward, ThreadOrder::shuffled}) {
-    const std::vector<float> other = run_emulated(layer, lowering, set, order);
+    const std::vector<float> other = run_emulated(layer, computed.lowering, computed.set, order);
     CHECK(std::memcmp(y.data(), other.data(), y.size() * sizeof(float)) == 0);
   }
 }
