@@ -1,40 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // The proof that a mapping is right.
 //
-// What each task needs is derived here from the tiling alone (`needs_of`), not from the counters:
-// the counters are what is being checked. If every task is there once, every wait counts all that
-// the task needs, and all of that stands earlier, then the first unfinished task of the mapping can
-// always run: no deadlock, whatever the number of workers, as long as they take positions in order.
+// What each task needs is derived from the accesses (needs.hpp), not from the counters or the
+// graph's edges: these are what is being checked. If every task is there once, every wait covers
+// all that the task needs, and all that signals a counter stands before those who wait on it, then
+// the first unfinished task of the mapping can always run: no deadlock, whatever the number of
+// workers, as long as they take positions in order.
 #include <algorithm>
-#include <array>
 #include <vector>
 
-#include "mapping/tiling.hpp"
+#include "mapping/consumers.hpp"
+#include "mapping/needs.hpp"
 #include "megaconv/mapping.hpp"
 
 namespace megaconv {
 namespace {
 
-// `count` tasks of consecutive ids.
-struct IdRange {
-  std::uint32_t first = 0, count = 0;
-};
-
-// All that one task needs; the same for all tasks of a kind and group.
-struct Needs {
-  std::array<IdRange, 3> ranges;
-  std::uint64_t count() const {
-    return std::uint64_t{ranges[0].count} + ranges[1].count + ranges[2].count;
-  }
-};
+constexpr std::uint32_t kNobody = 0xffffffffu;
 
 class Validator {
  public:
   Validator(const TaskGraph& graph, const TaskMapping& mapping)
-      : graph_(graph), tiling_(graph.tiling), order_(mapping.order) {}
+      : graph_(graph), order_(mapping.order) {}
 
   std::optional<Violation> run() {
     if (auto violation = check_permutation()) return violation;
+    if (auto violation = check_regions()) return violation;
     if (auto violation = check_waits()) return violation;
     return check_order();
   }
@@ -45,66 +36,29 @@ class Validator {
   static Violation violation(Property property, std::uint64_t position, const std::string& what) {
     return {property, position, "position " + std::to_string(position) + ": " + what};
   }
+  const Task& at(std::uint64_t position) const { return graph_.tasks[order_[position]]; }
+  std::string name_of(std::uint32_t id) const { return name(graph_, graph_.tasks[id]); }
 
-  Needs needs_of(const Task& task) const {
-    const std::uint32_t g = task.group;
-    const IdRange filters{graph_.filter_id(0), tiling_.num_filter_tasks};
-    const IdRange none;
-    const auto gemms = [&](std::uint32_t group) {
-      return IdRange{graph_.gemm_id(group, 0), tiling_.gemm_tasks};
-    };
-    switch (task.kind) {
-      case TaskKind::filter_transform:
-        return {};
-      case TaskKind::input_transform:  // its V slot, if it has one, must have been read
-        return {{g >= tiling_.v_slots ? gemms(g - tiling_.v_slots) : none}};
-      case TaskKind::gemm:  // U, V, and its M slot must have been read
-        return {{filters, IdRange{graph_.input_id(g, 0), tiling_.input_tasks},
-                 g >= tiling_.m_slots
-                     ? IdRange{graph_.output_id(g - tiling_.m_slots, 0), tiling_.output_tasks}
-                     : none}};
-      case TaskKind::output_transform:
-        return {{gemms(g)}};
-      case TaskKind::direct:  // of inputs all
-        return {
-            {filters, IdRange{graph_.input_id(0, 0), tiling_.num_groups * tiling_.input_tasks}}};
-    }
-    return {};
-  }
-
-  // The task that belongs at `id`, which says its kind, group and block.
-  Task expected_task(std::uint64_t id) const {
-    const auto task = [](TaskKind kind, std::uint64_t index, std::uint32_t of_group) {
-      Task result;
-      result.kind = kind;
-      result.group = static_cast<std::uint32_t>(index / of_group);
-      result.block = static_cast<std::uint32_t>(index % of_group);
-      return result;
-    };
-    const std::uint64_t groups = tiling_.num_groups;
-    if (id < tiling_.num_filter_tasks) {
-      return task(TaskKind::filter_transform, id, tiling_.num_filter_tasks);
-    }
-    id -= tiling_.num_filter_tasks;
-    if (id < groups * tiling_.input_tasks) {
-      return task(TaskKind::input_transform, id, tiling_.input_tasks);
-    }
-    id -= groups * tiling_.input_tasks;
-    if (id < groups * tiling_.gemm_tasks) {
-      const bool direct = tiling_.algorithm != Algorithm::winograd;
-      return task(direct ? TaskKind::direct : TaskKind::gemm, id, tiling_.gemm_tasks);
-    }
-    return task(TaskKind::output_transform, id - groups * tiling_.gemm_tasks, tiling_.output_tasks);
-  }
+  // --- every task once, and as its stage says
 
   std::optional<Violation> check_permutation() {
     const std::uint64_t num = graph_.tasks.size();
-    if (num != num_tasks(tiling_)) {
-      return violation(Property::permutation, 0,
-                       "the graph has " + std::to_string(num) + " tasks, its tiling makes " +
-                           std::to_string(num_tasks(tiling_)));
+    std::uint64_t expected = 0;
+    for (const Stage& stage : graph_.stages) {
+      if (stage.first != expected || stage.node >= graph_.nodes.size() ||
+          stage.kind >= graph_.kinds.size()) {
+        return violation(Property::permutation, 0,
+                         "a stage begins at task " + std::to_string(stage.first) + ", must at " +
+                             std::to_string(expected) + ", of a node and kind that exist");
+      }
+      expected += stage.num_tasks();
     }
-    position_of_.assign(num, kNowhere);
+    if (num != expected) {
+      return violation(Property::permutation, 0,
+                       "the graph has " + std::to_string(num) + " tasks, its stages have " +
+                           std::to_string(expected));
+    }
+    position_of_.assign(num, kNobody);
     for (std::uint64_t position = 0; position < order_.size(); ++position) {
       const std::uint32_t id = order_[position];
       if (id >= num) {
@@ -112,42 +66,62 @@ class Validator {
             Property::permutation, position,
             "task " + std::to_string(id) + " does not exist, there are " + std::to_string(num));
       }
-      if (position_of_[id] != kNowhere) {
-        return violation(Property::permutation, position,
-                         name(graph_.tasks[id]) + " stands also earlier, at " +
-                             std::to_string(position_of_[id]));
-      }
-      const Task& task = graph_.tasks[id];
-      const Task expected = expected_task(id);
-      if (task.kind != expected.kind || task.group != expected.group ||
-          task.block != expected.block) {
+      if (position_of_[id] != kNobody) {
         return violation(
             Property::permutation, position,
-            "task " + std::to_string(id) + " is " + name(task) + ", must be " + name(expected));
+            name_of(id) + " stands also earlier, at " + std::to_string(position_of_[id]));
+      }
+      const Task& task = graph_.tasks[id];
+      const Task expected_task = task_of(id);
+      if (task.node != expected_task.node || task.kind != expected_task.kind ||
+          task.group != expected_task.group || task.block != expected_task.block) {
+        return violation(Property::permutation, position,
+                         "task " + std::to_string(id) + " is " + name(graph_, task) + ", must be " +
+                             name(graph_, expected_task));
       }
       position_of_[id] = static_cast<std::uint32_t>(position);
     }
     if (order_.size() == num) return std::nullopt;
-    const auto missing = std::find(position_of_.begin(), position_of_.end(), kNowhere);
-    return violation(Property::permutation, order_.size(),
-                     name(graph_.tasks[static_cast<std::size_t>(missing - position_of_.begin())]) +
-                         " is missing");
+    const auto missing = std::find(position_of_.begin(), position_of_.end(), kNobody);
+    return violation(
+        Property::permutation, order_.size(),
+        name_of(static_cast<std::uint32_t>(missing - position_of_.begin())) + " is missing");
   }
+
+  Task task_of(std::uint32_t id) const {
+    const Stage& stage = graph_.stages[graph_.stage_of(id)];
+    const std::uint32_t index = id - stage.first;
+    return {.node = stage.node,
+            .kind = stage.kind,
+            .group = index / stage.per_group,
+            .block = index % stage.per_group};
+  }
+
+  // --- what tasks read and write
+
+  std::optional<Violation> check_regions() {
+    needs_ = find_needs(graph_);
+    if (!needs_.wrong) return std::nullopt;
+    const WrongAccess& wrong = *needs_.wrong;
+    const std::uint32_t id = graph_.stages[wrong.stage].id(wrong.group, wrong.block);
+    return violation(Property::regions, position_of_[id], name_of(id) + " " + wrong.what);
+  }
+
+  // --- waits
 
   std::optional<Violation> check_waits() {
     for (std::uint64_t position = 0; position < order_.size(); ++position) {
-      const Task& task = graph_.tasks[order_[position]];
-      if (const std::string wrong = wrong_signals(task); !wrong.empty()) {
-        return violation(Property::complete_waits, position, name(task) + " " + wrong);
+      if (const std::string wrong = wrong_signals(at(position)); !wrong.empty()) {
+        return violation(Property::complete_waits, position,
+                         name(graph_, at(position)) + " " + wrong);
       }
     }
     count_signals();
-    find_common_filter_signals();
-    checked_.assign(kNumTaskKinds * std::size_t{tiling_.num_groups} + 1, kNoCounter);
+    list_needs();
     for (std::uint64_t position = 0; position < order_.size(); ++position) {
-      const Task& task = graph_.tasks[order_[position]];
-      if (const std::string wrong = wrong_wait(task); !wrong.empty()) {
-        return violation(Property::complete_waits, position, name(task) + " " + wrong);
+      if (const std::string wrong = wrong_wait(order_[position]); !wrong.empty()) {
+        return violation(Property::complete_waits, position,
+                         name(graph_, at(position)) + " " + wrong);
       }
     }
     return std::nullopt;
@@ -155,29 +129,44 @@ class Validator {
 
   // What is wrong with the counters that a task signals; "" when they exist.
   std::string wrong_signals(const Task& task) const {
-    const std::uint64_t num_counters = graph_.counter_totals.size();
-    const std::string there_are = ", there are " + std::to_string(num_counters);
-    const std::uint64_t end = std::uint64_t{task.signal_first} + task.signal_count;
-    if (task.signal_count > 0 && end > num_counters) {
-      return "signals counter " + std::to_string(end - 1) + there_are;
+    const std::uint64_t end = std::uint64_t{task.first_signal} + task.num_signals;
+    if (end > graph_.signals.size()) {
+      return "has signals up to range " + std::to_string(end) + ", there are " +
+             std::to_string(graph_.signals.size());
     }
-    if (task.release_counter != kNoCounter && task.release_counter >= num_counters) {
-      return "signals counter " + std::to_string(task.release_counter) + there_are;
+    for (std::uint64_t i = task.first_signal; i < end; ++i) {
+      const SignalRange& range = graph_.signals[i];
+      const std::uint64_t counters_end = std::uint64_t{range.first} + range.count;
+      if (counters_end > graph_.counter_totals.size()) {
+        return "signals counter " + std::to_string(counters_end - 1) + ", there are " +
+               std::to_string(graph_.counter_totals.size());
+      }
     }
     return {};
   }
 
-  // How many signals each counter really receives in a run.
+  // How many signals each counter really receives in a run, and who sends them: groups whose tasks
+  // all signal the same are listed once.
   void count_signals() {
     std::vector<std::int64_t> change(graph_.counter_totals.size() + 1);
-    for (const Task& task : graph_.tasks) {
-      if (task.signal_count > 0) {
-        ++change[task.signal_first];
-        --change[task.signal_first + task.signal_count];
-      }
-      if (task.release_counter != kNoCounter) {
-        ++change[task.release_counter];
-        --change[task.release_counter + 1];
+    first_group_.clear();
+    uniform_.clear();
+    for (const Stage& stage : graph_.stages) {
+      first_group_.push_back(uniform_.size());
+      for (std::uint32_t group = 0; group < stage.groups; ++group) {
+        const Task& first = graph_.tasks[stage.id(group, 0)];
+        bool uniform = true;
+        for (std::uint32_t block = 0; block < stage.per_group; ++block) {
+          const Task& task = graph_.tasks[stage.id(group, block)];
+          uniform = uniform && task.first_signal == first.first_signal &&
+                    task.num_signals == first.num_signals;
+          for (std::uint32_t i = 0; i < task.num_signals; ++i) {
+            const SignalRange& range = graph_.signals[task.first_signal + i];
+            ++change[range.first];
+            --change[std::size_t{range.first} + range.count];
+          }
+        }
+        uniform_.push_back(uniform);
       }
     }
     received_.resize(graph_.counter_totals.size());
@@ -188,108 +177,187 @@ class Validator {
     }
   }
 
-  // The counters [begin, end) that every filter task signals, once: with them, a group's need of
-  // all filters is checked in one step instead of NF.
-  void find_common_filter_signals() {
-    filters_begin_ = 0;
-    filters_end_ = graph_.counter_totals.size();
-    for (std::uint32_t f = 0; f < tiling_.num_filter_tasks; ++f) {
-      const Task& task = graph_.tasks[graph_.filter_id(f)];
-      filters_begin_ = std::max<std::uint64_t>(filters_begin_, task.signal_first);
-      filters_end_ = std::min(filters_end_, std::uint64_t{task.signal_first} + task.signal_count);
-      if (task.release_counter != kNoCounter) filters_end_ = 0;
+  // Of every group, the consumer (needs.hpp) that it belongs to.
+  void list_needs() {
+    need_of_.assign(uniform_.size(), kNobody);
+    const Edge* const all = needs_.edges.data();
+    std::size_t begin = 0;
+    for (StageId stage = 0; stage < graph_.stages.size(); ++stage) {
+      std::size_t end = begin;
+      while (end < needs_.edges.size() && needs_.edges[end].consumer.stage == stage) ++end;
+      for (Consumer& consumer : find_consumers(all + begin, all + end)) {
+        const auto index = static_cast<std::uint32_t>(consumers_.size());
+        for (std::uint64_t g = consumer.groups.begin; g < consumer.groups.end; ++g) {
+          need_of_[first_group_[stage] + g] = index;
+        }
+        consumers_.push_back(std::move(consumer));
+      }
+      begin = end;
     }
+    proven_.assign(consumers_.size(), kNoCounter);
   }
 
-  bool signalled_by_all(const IdRange& producers, std::uint32_t counter) const {
-    return producers.first == 0 && producers.count == tiling_.num_filter_tasks &&
-           filters_begin_ <= counter && counter < filters_end_;
+  // Times that a task signals a counter.
+  std::uint32_t times_signalled(const Task& task, std::uint32_t counter) const {
+    std::uint32_t times = 0;
+    for (std::uint32_t i = 0; i < task.num_signals; ++i) {
+      const SignalRange& range = graph_.signals[task.first_signal + i];
+      times += counter >= range.first && counter - range.first < range.count ? 1 : 0;
+    }
+    return times;
   }
 
-  static std::uint32_t signals(const Task& task, std::uint32_t counter) {
-    const bool in_range =
-        counter >= task.signal_first && counter - task.signal_first < task.signal_count;
-    return std::uint32_t{in_range} + std::uint32_t{task.release_counter == counter};
-  }
-
-  // What is wrong with the counter that a task waits on; "" when it counts exactly what the task
-  // needs.
-  std::string wrong_wait(const Task& task) {
+  std::string wrong_wait(std::uint32_t id) {
+    const Task& task = graph_.tasks[id];
+    const StageId stage = graph_.stage_of(id);
+    const std::uint32_t need = need_of_[first_group_[stage] + task.group];
     const std::uint32_t counter = task.wait_counter;
-    std::uint32_t& checked = checked_[group_index(task)];
-    if (counter != kNoCounter && checked == counter && task.wait_count == received_[counter]) {
-      return {};  // as for the task before, of the same kind and group
-    }
-    const Needs needs = needs_of(task);
-    const std::string needed = std::to_string(needs.count()) + " tasks";
     if (counter == kNoCounter) {
-      return needs.count() == 0 ? "" : "waits for nothing, needs " + needed;
+      return need == kNobody ? "" : "waits for nothing, needs " + needed_text(need);
+    }
+    if (counter < received_.size() && need != kNobody && proven_[need] == counter &&
+        task.wait_count == received_[counter]) {
+      return {};  // as for the task before
     }
     const std::string waits = "waits on counter " + std::to_string(counter);
     if (counter >= received_.size()) {
       return waits + ", there are " + std::to_string(received_.size());
     }
-    if (task.wait_count != needs.count() || needs.count() == 0) {
-      return waits + " for " + std::to_string(task.wait_count) + " signals, needs " + needed;
-    }
-    for (const IdRange& range : needs.ranges) {
-      if (signalled_by_all(range, counter)) continue;
-      for (std::uint32_t id = range.first; id < range.first + range.count; ++id) {
-        const std::uint32_t times = signals(graph_.tasks[id], counter);
-        if (times == 0) return waits + ", which " + name(graph_.tasks[id]) + " does not signal";
-        if (times > 1) return waits + ", which " + name(graph_.tasks[id]) + " signals twice";
-      }
-    }
-    if (received_[counter] != needs.count()) {
-      return waits + ", which receives " + std::to_string(received_[counter]) +
-             " signals in a run, needs " + needed;
+    if (task.wait_count != received_[counter]) {
+      return waits + " for " + std::to_string(task.wait_count) + " signals, which receives " +
+             std::to_string(received_[counter]);
     }
     if (graph_.counter_totals[counter] != received_[counter]) {
       return waits + ", whose total is given as " + std::to_string(graph_.counter_totals[counter]) +
-             ", needs " + needed;
+             ", but receives " + std::to_string(received_[counter]);
     }
-    checked = counter;
+    if (need == kNobody) return waits + ", needs nothing";
+    for (const Edge* edge : consumers_[need].edges) {
+      for (std::uint64_t g = edge->producer.groups.begin; g < edge->producer.groups.end; ++g) {
+        const std::string wrong = missing_signal(edge->producer.stage, g, counter);
+        if (wrong.empty() || is_implied(edge->producer.stage, g, counter)) continue;
+        return waits + ", " + wrong;
+      }
+    }
+    proven_[need] = counter;
     return {};
   }
 
-  // Tasks of one kind and group need the same producers, so only the first of them in the mapping
-  // has to be looked at.
-  std::optional<Violation> check_order() {
-    std::uint32_t last_filter = 0;
-    for (std::uint32_t f = 0; f < tiling_.num_filter_tasks; ++f) {
-      last_filter = std::max(last_filter, position_of_[graph_.filter_id(f)]);
+  std::string needed_text(std::uint32_t need) const {
+    std::uint64_t num = 0;
+    for (const Edge* edge : consumers_[need].edges) {
+      num += edge->producer.groups.size() * graph_.stages[edge->producer.stage].per_group;
     }
-    std::vector<bool> seen(checked_.size());
-    for (std::uint32_t position = 0; position < order_.size(); ++position) {
-      const Task& task = graph_.tasks[order_[position]];
-      if (seen[group_index(task)]) continue;
-      seen[group_index(task)] = true;
-      for (const IdRange& range : needs_of(task).ranges) {
-        const bool filters = range.first == 0 && tiling_.num_filter_tasks > 0;
-        if (filters && last_filter < position) continue;
-        for (std::uint32_t id = range.first; id < range.first + range.count; ++id) {
-          if (position_of_[id] < position) continue;
-          return violation(Property::producers_first, position,
-                           name(task) + " waits for " + name(graph_.tasks[id]) +
-                               ", which stands later, at " + std::to_string(position_of_[id]));
+    return std::to_string(num) + " tasks";
+  }
+
+  // Which task of a group does not signal the counter once; "" if all do.
+  std::string missing_signal(StageId stage, std::uint64_t group, std::uint32_t counter) const {
+    const Stage& of = graph_.stages[stage];
+    const std::uint32_t last = uniform_[first_group_[stage] + group] ? 1 : of.per_group;
+    for (std::uint32_t block = 0; block < last; ++block) {
+      const Task& task = graph_.tasks[of.id(static_cast<std::uint32_t>(group), block)];
+      const std::uint32_t times = times_signalled(task, counter);
+      if (times == 0) return "which " + name(graph_, task) + " does not signal";
+      if (times > 1) return "which " + name(graph_, task) + " signals twice";
+    }
+    return {};
+  }
+
+  // Whether who waits on the counter has waited for the group by way of others: a search back
+  // along the waits, which no task before the group's stage can be part of.
+  bool is_implied(StageId stage, std::uint64_t group, std::uint32_t counter) {
+    if (senders_.empty()) list_senders();
+    const std::uint64_t wanted = first_group_[stage] + group;
+    const std::vector<std::uint32_t>& direct = senders_[counter];
+    if (std::find(direct.begin(), direct.end(), wanted) != direct.end()) return false;  // twice
+    ++search_;
+    seen_.resize(uniform_.size());
+    std::vector<std::uint32_t> counters{counter};
+    while (!counters.empty()) {
+      const std::vector<std::uint32_t>& senders = senders_[counters.back()];
+      counters.pop_back();
+      for (const std::uint32_t sender : senders) {
+        if (sender == wanted) return true;
+        if (sender < first_group_[stage] || seen_[sender] == search_) continue;
+        seen_[sender] = search_;
+        const std::uint32_t next = common_wait(sender);
+        if (next != kNoCounter) counters.push_back(next);
+      }
+    }
+    return false;
+  }
+
+  // Groups all of whose tasks signal a counter, by counter.
+  void list_senders() {
+    senders_.resize(graph_.counter_totals.size());
+    for (StageId stage = 0; stage < graph_.stages.size(); ++stage) {
+      const Stage& of = graph_.stages[stage];
+      for (std::uint32_t group = 0; group < of.groups; ++group) {
+        const auto index = static_cast<std::uint32_t>(first_group_[stage] + group);
+        if (!uniform_[index]) continue;
+        graph_.for_each_signal(graph_.tasks[of.id(group, 0)],
+                               [&](std::uint32_t c) { senders_[c].push_back(index); });
+      }
+    }
+  }
+
+  // The counter that all tasks of a group wait on, if it is one.
+  std::uint32_t common_wait(std::uint32_t index) const {
+    const auto next = std::upper_bound(first_group_.begin(), first_group_.end(), index);
+    const auto stage = static_cast<StageId>(next - first_group_.begin()) - 1;
+    const Stage& of = graph_.stages[stage];
+    const auto group = static_cast<std::uint32_t>(index - first_group_[stage]);
+    const std::uint32_t counter = graph_.tasks[of.id(group, 0)].wait_counter;
+    for (std::uint32_t block = 1; block < of.per_group; ++block) {
+      if (graph_.tasks[of.id(group, block)].wait_counter != counter) return kNoCounter;
+    }
+    return counter < received_.size() ? counter : kNoCounter;
+  }
+
+  // --- producers stand in front
+
+  std::optional<Violation> check_order() {
+    std::vector<std::uint32_t> last(graph_.counter_totals.size(), 0);  // position of a signaller
+    const auto note = [&](const Task& task, std::uint32_t position) {
+      graph_.for_each_signal(task, [&](std::uint32_t c) { last[c] = std::max(last[c], position); });
+    };
+    for (StageId stage = 0; stage < graph_.stages.size(); ++stage) {
+      const Stage& of = graph_.stages[stage];
+      for (std::uint32_t group = 0; group < of.groups; ++group) {
+        const bool uniform = uniform_[first_group_[stage] + group];
+        std::uint32_t position = 0;
+        for (std::uint32_t block = 0; block < of.per_group; ++block) {
+          const std::uint32_t id = of.id(group, block);
+          position = uniform ? std::max(position, position_of_[id]) : position_of_[id];
+          if (!uniform || block + 1 == of.per_group) note(graph_.tasks[id], position);
         }
       }
+    }
+    for (std::uint32_t position = 0; position < order_.size(); ++position) {
+      const std::uint32_t counter = at(position).wait_counter;
+      if (counter == kNoCounter || last[counter] < position) continue;
+      return violation(Property::producers_first, position,
+                       name(graph_, at(position)) + " waits for " +
+                           name(graph_, at(last[counter])) + ", which stands later, at " +
+                           std::to_string(last[counter]));
     }
     return std::nullopt;
   }
 
-  std::size_t group_index(const Task& task) const {
-    return static_cast<std::size_t>(task.kind) * tiling_.num_groups + task.group;
-  }
-
-  static constexpr std::uint32_t kNowhere = 0xffffffffu;
   const TaskGraph& graph_;
-  const Tiling& tiling_;
   const std::vector<std::uint32_t>& order_;
-  std::vector<std::uint32_t> position_of_;  // by task id
-  std::vector<std::uint64_t> received_;     // signals in a run, by counter
-  std::uint64_t filters_begin_ = 0, filters_end_ = 0;
-  std::vector<std::uint32_t> checked_;  // by kind and group: counter found right for its tasks
+  std::vector<std::uint32_t> position_of_;  // by task
+  Needs needs_;
+  std::vector<Consumer> consumers_;
+  std::vector<std::uint64_t> first_group_;           // by stage: groups of all stages before
+  std::vector<bool> uniform_;                        // by group: its tasks signal the same
+  std::vector<std::uint32_t> need_of_;               // by group, into consumers_
+  std::vector<std::uint32_t> proven_;                // by consumer: counter that covers its needs
+  std::vector<std::uint64_t> received_;              // by counter: signals in a run
+  std::vector<std::vector<std::uint32_t>> senders_;  // by counter: groups
+  std::vector<std::uint32_t> seen_;                  // by group: last search that met it
+  std::uint32_t search_ = 0;
 };
 
 }  // namespace

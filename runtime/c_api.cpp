@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C ABI over the C++ API: translates values, turns exceptions into a status and a text.
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "megaconv/megaconv.h"
 #include "megaconv/plan.hpp"
+#include "runtime/sized_struct.hpp"
 
 static_assert(MEGACONV_ALIGNMENT == megaconv::Plan::kAlignment);
 
@@ -20,6 +24,92 @@ struct megaconv_plan {
 };
 
 namespace {
+
+// A switch without a default: -Wswitch names the enumerator that megaconv.h does not have.
+constexpr int kNotInC = -1;
+constexpr int c_value(megaconv::Status status) {
+  switch (status) {
+    case megaconv::Status::invalid_argument:
+      return MEGACONV_INVALID_ARGUMENT;
+    case megaconv::Status::unsupported:
+      return MEGACONV_UNSUPPORTED;
+    case megaconv::Status::out_of_memory:
+      return MEGACONV_OUT_OF_MEMORY;
+    case megaconv::Status::device_error:
+      return MEGACONV_DEVICE_ERROR;
+    case megaconv::Status::timeout:
+      return MEGACONV_TIMEOUT;
+    case megaconv::Status::internal:
+      return MEGACONV_INTERNAL;
+  }
+  return kNotInC;
+}
+constexpr int c_value(megaconv::DataType dtype) {
+  switch (dtype) {
+    case megaconv::DataType::f32:
+      return MEGACONV_F32;
+    case megaconv::DataType::f16:
+      return MEGACONV_F16;
+    case megaconv::DataType::bf16:
+      return MEGACONV_BF16;
+    case megaconv::DataType::i8:
+      return MEGACONV_I8;
+  }
+  return kNotInC;
+}
+constexpr int c_value(megaconv::Layout layout) {
+  switch (layout) {
+    case megaconv::Layout::nchw:
+      return MEGACONV_NCHW;
+    case megaconv::Layout::nhwc:
+      return MEGACONV_NHWC;
+    case megaconv::Layout::chwn:
+      return MEGACONV_CHWN;
+  }
+  return kNotInC;
+}
+constexpr int c_value(megaconv::Algorithm algorithm) {
+  switch (algorithm) {
+    case megaconv::Algorithm::automatic:
+      return MEGACONV_ALGORITHM_AUTO;
+    case megaconv::Algorithm::direct:
+      return MEGACONV_ALGORITHM_DIRECT;
+    case megaconv::Algorithm::winograd:
+      return MEGACONV_ALGORITHM_WINOGRAD;
+    case megaconv::Algorithm::opencnn:
+      return MEGACONV_ALGORITHM_OPENCNN;
+    case megaconv::Algorithm::fused_winograd:
+      return MEGACONV_ALGORITHM_FUSED_WINOGRAD;
+    case megaconv::Algorithm::implicit_gemm:
+      return MEGACONV_ALGORITHM_IMPLICIT_GEMM;
+  }
+  return kNotInC;
+}
+
+// Whether the enumerators from `first` to `last` have the same values in C, and no other exists.
+template <class Enum>
+constexpr bool agree(int first, int last) {
+  for (int value = first; value <= last; ++value) {
+    if (c_value(static_cast<Enum>(value)) != value) return false;
+  }
+  return c_value(static_cast<Enum>(first - 1)) == kNotInC &&
+         c_value(static_cast<Enum>(last + 1)) == kNotInC;
+}
+constexpr int kLastDataType = MEGACONV_I8;
+constexpr int kLastLayout = MEGACONV_CHWN;
+constexpr int kLastAlgorithm = MEGACONV_ALGORITHM_IMPLICIT_GEMM;
+static_assert(agree<megaconv::Status>(1, MEGACONV_INTERNAL));
+static_assert(agree<megaconv::DataType>(0, kLastDataType));
+static_assert(agree<megaconv::Layout>(0, kLastLayout));
+static_assert(agree<megaconv::Algorithm>(0, kLastAlgorithm));
+
+// Where the first version of each struct ended, which stays; and where it ends now.
+constexpr std::size_t kFirstProblem = MEGACONV_BYTES_TO(megaconv_problem, relu);
+constexpr std::size_t kFirstOptions = MEGACONV_BYTES_TO(megaconv_plan_options, reserved);
+constexpr std::size_t kFirstTensors = MEGACONV_BYTES_TO(megaconv_tensors, prepared_filters);
+static_assert(sizeof(megaconv_problem) == MEGACONV_BYTES_TO(megaconv_problem, relu));
+static_assert(sizeof(megaconv_plan_options) == MEGACONV_BYTES_TO(megaconv_plan_options, reserved));
+static_assert(sizeof(megaconv_tensors) == MEGACONV_BYTES_TO(megaconv_tensors, prepared_filters));
 
 thread_local std::string last_error;
 
@@ -38,7 +128,7 @@ megaconv_status guarded(Function&& function) noexcept {
     function();
     return MEGACONV_SUCCESS;
   } catch (const megaconv::Error& error) {
-    return fail(static_cast<megaconv_status>(error.status()), error.what());
+    return fail(static_cast<megaconv_status>(c_value(error.status())), error.what());
   } catch (const std::bad_alloc&) {
     return fail(MEGACONV_OUT_OF_MEMORY, "out of memory");
   } catch (const std::exception& error) {
@@ -50,19 +140,19 @@ void require(bool condition, const char* message) {
   if (!condition) throw megaconv::Error(megaconv::Status::invalid_argument, message);
 }
 
-// Enumerators come from C, where any integer fits: `last` is the largest that is allowed.
-template <class To, class From>
-To checked_enum(From value, From last, const char* what) {
-  if (static_cast<long long>(value) < 0 ||
-      static_cast<long long>(value) > static_cast<long long>(last)) {
-    throw megaconv::Error(megaconv::Status::invalid_argument,
-                          std::string(what) + ' ' + std::to_string(static_cast<long long>(value)) +
-                              ", must be 0 to " + std::to_string(static_cast<long long>(last)));
+// Any integer may come from C: `last` is the largest that is an enumerator.
+template <class Enum>
+Enum checked_enum(std::int32_t value, int last, const char* what) {
+  if (value < 0 || value > last) {
+    throw megaconv::Error(
+        megaconv::Status::invalid_argument,
+        std::string(what) + ' ' + std::to_string(value) + ", must be 0 to " + std::to_string(last));
   }
-  return static_cast<To>(value);
+  return static_cast<Enum>(value);
 }
 
-megaconv::ConvProblem from_c(const megaconv_problem& c) {
+megaconv::ConvProblem from_c(const megaconv_problem* given) {
+  const megaconv_problem c = megaconv::read_struct(given, kFirstProblem, "megaconv_problem");
   megaconv::ConvProblem problem;
   problem.n = c.n;
   problem.c = c.c;
@@ -78,15 +168,16 @@ megaconv::ConvProblem from_c(const megaconv_problem& c) {
   problem.dilation_h = c.dilation_h;
   problem.dilation_w = c.dilation_w;
   problem.groups = c.groups;
-  problem.dtype = checked_enum<megaconv::DataType>(c.dtype, MEGACONV_I8, "dtype");
-  problem.layout = checked_enum<megaconv::Layout>(c.layout, MEGACONV_CHWN, "layout");
+  problem.dtype = checked_enum<megaconv::DataType>(c.dtype, kLastDataType, "dtype");
+  problem.layout = checked_enum<megaconv::Layout>(c.layout, kLastLayout, "layout");
   problem.epilogue = {
       .scale = c.scale != 0, .bias = c.bias != 0, .residual = c.residual != 0, .relu = c.relu != 0};
   return problem;
 }
 
 megaconv_problem to_c(const megaconv::ConvProblem& problem) {
-  return {.n = problem.n,
+  return {.struct_size = sizeof(megaconv_problem),
+          .n = problem.n,
           .c = problem.c,
           .h = problem.h,
           .w = problem.w,
@@ -100,33 +191,53 @@ megaconv_problem to_c(const megaconv::ConvProblem& problem) {
           .dilation_h = problem.dilation_h,
           .dilation_w = problem.dilation_w,
           .groups = problem.groups,
-          .dtype = static_cast<megaconv_dtype>(problem.dtype),
-          .layout = static_cast<megaconv_layout>(problem.layout),
+          .dtype = c_value(problem.dtype),
+          .layout = c_value(problem.layout),
           .scale = problem.epilogue.scale,
           .bias = problem.epilogue.bias,
           .residual = problem.epilogue.residual,
           .relu = problem.epilogue.relu};
 }
 
-megaconv::PlanOptions from_c(const megaconv_plan_options* c) {
+megaconv::PlanOptions from_c(const megaconv_plan_options* given) {
   megaconv::PlanOptions options;
-  if (c == nullptr) return options;
+  if (given == nullptr) return options;
+  const megaconv_plan_options c =
+      megaconv::read_struct(given, kFirstOptions, "megaconv_plan_options");
   const auto chosen = [](std::uint32_t value) {
     return value == 0 ? std::nullopt : std::optional(value);
   };
-  options.tiling.algorithm = checked_enum<megaconv::Algorithm>(
-      c->algorithm, MEGACONV_ALGORITHM_FUSED_WINOGRAD, "algorithm");
-  options.tiling.m = c->tile;
+  if (c.reserved != 0) {
+    throw megaconv::Error(megaconv::Status::invalid_argument,
+                          "reserved " + std::to_string(c.reserved) + ", must be 0");
+  }
+  options.tiling.algorithm =
+      checked_enum<megaconv::Algorithm>(c.algorithm, kLastAlgorithm, "algorithm");
+  options.tiling.m = c.tile;
   options.tiling.filters =
-      c->prepared_filters != 0 ? megaconv::FilterMode::prepared : megaconv::FilterMode::every_run;
-  options.tiling.whole_tensors = c->whole_tensors != 0;
-  if (c->policy != nullptr) options.mapping.policy = megaconv::parse_policy(c->policy);
-  options.mapping.dig = chosen(c->dig);
-  options.mapping.dgo = chosen(c->dgo);
-  options.mapping.m_groups = chosen(c->m_groups);
-  options.num_threads = c->num_threads;
-  if (c->wait_budget_ms != 0) options.wait_budget_ms = c->wait_budget_ms;
+      c.prepared_filters != 0 ? megaconv::FilterMode::prepared : megaconv::FilterMode::every_run;
+  options.tiling.whole_tensors = c.whole_tensors != 0;
+  if (c.policy != nullptr) {
+    megaconv::check_policy(c.policy);
+    options.mapping.policy = c.policy;
+  }
+  options.mapping.dig = chosen(c.dig);
+  options.mapping.dgo = chosen(c.dgo);
+  options.mapping.m_groups = chosen(c.m_groups);
+  options.num_threads = c.num_threads;
+  if (c.wait_budget_ms != 0) options.wait_budget_ms = c.wait_budget_ms;
   return options;
+}
+
+megaconv::Tensors from_c(const megaconv_tensors* given) {
+  const megaconv_tensors c = megaconv::read_struct(given, kFirstTensors, "megaconv_tensors");
+  return {.x = c.x,
+          .w = c.w,
+          .scale = c.scale,
+          .bias = c.bias,
+          .residual = c.residual,
+          .y = c.y,
+          .prepared_filters = c.prepared_filters};
 }
 
 const char* text_of(megaconv_plan* plan, std::optional<std::string> megaconv_plan::*text,
@@ -146,7 +257,7 @@ const char* text_of(megaconv_plan* plan, std::optional<std::string> megaconv_pla
 
 const char* megaconv_version(void) { return megaconv::version(); }
 
-const char* megaconv_status_name(megaconv_status status) {
+const char* megaconv_status_name(std::int32_t status) {
   return status == MEGACONV_SUCCESS ? "success"
                                     : megaconv::to_string(static_cast<megaconv::Status>(status));
 }
@@ -157,7 +268,8 @@ megaconv_status megaconv_problem_parse(const char* text, megaconv_problem* probl
   return guarded([&] {
     require(text != nullptr, "text is null");
     require(problem != nullptr, "problem is null");
-    *problem = to_c(megaconv::parse_problem(text));
+    megaconv::write_struct(to_c(megaconv::parse_problem(text)), problem, kFirstProblem,
+                           "megaconv_problem");
   });
 }
 
@@ -166,8 +278,7 @@ megaconv_status megaconv_plan_create(const megaconv_problem* problem,
   return guarded([&] {
     require(problem != nullptr, "problem is null");
     require(plan != nullptr, "plan is null");
-    *plan =
-        new megaconv_plan{megaconv::Plan::create(from_c(*problem), from_c(options)), {}, {}, {}};
+    *plan = new megaconv_plan{megaconv::Plan::create(from_c(problem), from_c(options)), {}, {}, {}};
   });
 }
 
@@ -178,7 +289,7 @@ megaconv_status megaconv_plan_create_from_mapping(const char* json, const megaco
     require(json != nullptr, "json is null");
     require(plan != nullptr, "plan is null");
     std::optional<megaconv::ConvProblem> expected;
-    if (problem != nullptr) expected = from_c(*problem);
+    if (problem != nullptr) expected = from_c(problem);
     megaconv::Lowering lowering = megaconv::import_mapping(json, expected ? &*expected : nullptr);
     *plan =
         new megaconv_plan{megaconv::Plan::create(std::move(lowering), from_c(options)), {}, {}, {}};
@@ -207,14 +318,7 @@ megaconv_status megaconv_execute(const megaconv_plan* plan, const megaconv_tenso
   return guarded([&] {
     require(plan != nullptr, "plan is null");
     require(tensors != nullptr, "tensors is null");
-    plan->plan.execute({.x = tensors->x,
-                        .w = tensors->w,
-                        .scale = tensors->scale,
-                        .bias = tensors->bias,
-                        .residual = tensors->residual,
-                        .y = tensors->y,
-                        .prepared_filters = tensors->prepared_filters},
-                       workspace, workspace_bytes);
+    plan->plan.execute(from_c(tensors), workspace, workspace_bytes);
   });
 }
 

@@ -29,7 +29,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/graph.hpp"
 
 #if defined(__CUDACC__)
 #define MEGACONV_HOST_DEVICE __host__ __device__
@@ -93,16 +93,16 @@ class DependencyCounters {
     return Sync::load_relaxed(cell) == target && Sync::load_acquire(cell) == target;
   }
 
-  /// Publishes what `task` wrote, and that it no longer reads its slot. The threads of a GPU worker
-  /// share the signals among them: each calls this with its own `thread` after their common
-  /// barrier.
-  MEGACONV_HOST_DEVICE void signal(const Task& task, std::uint32_t thread = 0,
-                                   std::uint32_t num_threads = 1) {
-    for (std::uint32_t i = thread; i < task.signal_count; i += num_threads) {
-      Sync::add_release(counters_[task.signal_first + i], 1);
-    }
-    if (thread == 0 && task.release_counter != kNoCounter) {
-      Sync::add_release(counters_[task.release_counter], 1);
+  /// Publishes what `task` wrote, and that it no longer reads anything. `signals`: those of the
+  /// graph. The threads of a GPU worker share the signals among them: each calls this with its own
+  /// `thread` after their common barrier.
+  MEGACONV_HOST_DEVICE void signal(const Task& task, const SignalRange* signals,
+                                   std::uint32_t thread = 0, std::uint32_t num_threads = 1) {
+    for (std::uint32_t i = 0; i < task.num_signals; ++i) {
+      const SignalRange range = signals[task.first_signal + i];
+      for (std::uint32_t c = thread; c < range.count; c += num_threads) {
+        Sync::add_release(counters_[range.first + c], 1);
+      }
     }
   }
 

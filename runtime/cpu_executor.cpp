@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans on CPU workers: where the parts of a workspace lie, and which body computes a task.
+// Plans on CPU workers: where the buffers of a graph lie in a workspace, and who computes a task.
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/cpu_run.hpp"
@@ -10,8 +14,8 @@
 #include "runtime/machine.hpp"
 #include "runtime/worker_places.hpp"
 #include "runtime/workspace.hpp"
-#include "tasks/cpu/extents.hpp"
 #include "tasks/cpu/kernels.hpp"
+#include "tasks/cpu/operators.hpp"
 
 namespace megaconv {
 namespace {
@@ -21,47 +25,42 @@ std::uint32_t new_plan_id() {
   return next.fetch_add(1, std::memory_order_relaxed) & 0x7fffffffu;
 }
 
-WorkspaceLayout lay_out(const TaskGraph& graph, const cpu::Kernels& kernels,
-                        std::uint32_t workers) {
-  const Tiling& tiling = graph.tiling;
-  const cpu::Extents extents(tiling);
-  WorkspaceLayout layout;
-  layout.num_counters = graph.counter_totals.size();
-  std::size_t end = sizeof(WorkspaceHeader);
-  const auto place = [&end](std::size_t bytes) {
-    const std::size_t begin = aligned(end);
-    end = begin + bytes;
+// Places buffers one behind the other.
+class Arena {
+ public:
+  explicit Arena(std::size_t begin) : end_(begin) {}
+  std::size_t place(std::size_t bytes) {
+    const std::size_t begin = aligned(end_);
+    end_ = begin + bytes;
     return begin;
-  };
-  layout.counters = place(layout.num_counters * sizeof(HostSync::Cell));
-  const bool in_slots = tiling.algorithm == Algorithm::winograd;  // else in scratch, or nowhere
-  layout.v = place(in_slots ? tiling.v_slots * extents.v_slot_bytes() : 0);
-  layout.m = place(in_slots ? tiling.m_slots * extents.m_slot_bytes() : 0);
-  layout.u = place(tiling.filters == FilterMode::every_run ? kernels.u_bytes(tiling) : 0);
-  layout.scratch_stride = aligned(kernels.scratch_bytes(tiling));
-  layout.scratch = place(layout.scratch_stride * workers);
-  layout.total = aligned(end);
-  return layout;
-}
+  }
+  std::size_t end() const { return aligned(end_); }
+
+ private:
+  std::size_t end_;
+};
 
 class CpuExecutor final : public Executor {
  public:
   CpuExecutor(const Lowering& lowering, const PlanOptions& options)
-      : tiling_(lowering.graph.tiling),
+      : lowering_(lowering),
         num_workers_(resolve_workers(options.num_threads)),
         binding_(resolve_binding()),
         wait_budget_(options.wait_budget_ms),
         kernels_(cpu::kernels_for()),
-        tasks_(tasks_in_order(lowering)),
-        layout_(lay_out(lowering.graph, kernels_, num_workers_)) {}
+        tasks_(tasks_in_order(lowering)) {
+    for (const Node& node : lowering.nodes) {
+      node_tasks_.push_back(cpu::make_node_tasks(node.cut, kernels_));
+    }
+    lay_out();
+  }
 
   std::size_t workspace_bytes() const override { return layout_.total; }
-  std::size_t filter_bytes() const override { return kernels_.u_bytes(tiling_); }
+  std::size_t filter_bytes() const override { return node_tasks_.front().bytes.u; }
   std::uint32_t num_workers() const override { return num_workers_; }
 
   void prepare_filters(const void* w, void* prepared, void*) const override {
     cpu::TaskArgs args;
-    args.tiling = &tiling_;
     args.w = w;
     args.u = static_cast<float*>(prepared);
     struct alignas(Plan::kAlignment) Line {
@@ -69,34 +68,24 @@ class CpuExecutor final : public Executor {
     };
     std::vector<Line> scratch(layout_.scratch_stride / sizeof(Line) * num_workers_);
     HostSync::Cell ticket = 0;
-    run_on_cpu(build_filter_graph(tiling_).tasks, num_workers_, {.ticket = &ticket}, wait_budget_,
-               body(args, reinterpret_cast<std::byte*>(scratch.data())));
+    const TaskGraph graph = build_filter_graph(lowering_.tiling());
+    run_on_cpu(graph, graph.tasks, num_workers_, {.ticket = &ticket}, wait_budget_,
+               body({args}, reinterpret_cast<std::byte*>(scratch.data())));
   }
 
-  void execute(const Tensors& tensors, void* workspace, const RunOptions& run) const override {
+  void execute(std::span<const Tensors> nodes, void* workspace,
+               const RunOptions& run) const override {
     auto* const base = static_cast<std::byte*>(workspace);
-    const auto at = [base](std::size_t offset) { return reinterpret_cast<float*>(base + offset); };
-    cpu::TaskArgs args;
-    args.tiling = &tiling_;
-    args.x = tensors.x;
-    args.w = tensors.w;
-    args.scale = tensors.scale;
-    args.bias = tensors.bias;
-    args.residual = tensors.residual;
-    args.y = tensors.y;
-    args.v = at(layout_.v);
-    args.m = at(layout_.m);
-    // Prepared filters are only read: a plan that has them has no filter-transform tasks.
-    args.u = tiling_.filters == FilterMode::prepared
-                 ? const_cast<float*>(static_cast<const float*>(tensors.prepared_filters))
-                 : at(layout_.u);
-
+    std::vector<cpu::TaskArgs> args;
+    for (std::size_t node = 0; node < nodes.size(); ++node) {
+      args.push_back(bind(lowering_.nodes[node].buffers, nodes[node], base));
+    }
     WorkspaceLease lease(workspace, layout_, plan_id_);
     const CpuRunState cells{.ticket = lease.ticket(),
                             .counters = reinterpret_cast<HostSync::Cell*>(base + layout_.counters),
                             .epoch = lease.epoch()};
-    run_on_cpu(tasks_, num_workers_, cells, wait_budget_, body(args, base + layout_.scratch),
-               run.trace);
+    run_on_cpu(lowering_.graph, tasks_, num_workers_, cells, wait_budget_,
+               body(std::move(args), base + layout_.scratch), run.trace);
     lease.set_completed();
   }
 
@@ -110,36 +99,79 @@ class CpuExecutor final : public Executor {
   }
 
  private:
-  TaskBody body(const cpu::TaskArgs& args, std::byte* scratch) const {
-    return [this, &args, scratch](const Task& task, std::uint32_t worker) {
-      kernels_.run(tiling_.problem.dtype, task.kind)(args, task.group, task.block,
-                                                     scratch + worker * layout_.scratch_stride);
+  // Whether a buffer is neither the caller's nor in a worker's scratch.
+  bool in_workspace(BufferId buffer) const {
+    return buffer != kNoBuffer && !lowering_.graph.buffers[buffer].given;
+  }
+
+  void lay_out() {
+    layout_.num_counters = lowering_.graph.counter_totals.size();
+    layout_.buffers.resize(lowering_.graph.buffers.size());
+    Arena arena(sizeof(WorkspaceHeader));
+    layout_.counters = arena.place(layout_.num_counters * sizeof(HostSync::Cell));
+    std::size_t scratch = 0;
+    for (std::size_t i = 0; i < lowering_.nodes.size(); ++i) {
+      const NodeBuffers& buffers = lowering_.nodes[i].buffers;
+      const cpu::NodeBytes& bytes = node_tasks_[i].bytes;
+      const auto place = [&](BufferId buffer, std::size_t size) {
+        if (in_workspace(buffer)) layout_.buffers[buffer] = arena.place(size);
+      };
+      place(buffers.v, bytes.v);
+      place(buffers.m, bytes.m);
+      place(buffers.u, bytes.u);
+      const bool last = i + 1 == lowering_.nodes.size();  // whose y is the caller's
+      if (!last) place(buffers.y, lowering_.graph.buffers[buffers.y].bytes);
+      scratch = std::max(scratch, bytes.scratch);
+    }
+    layout_.scratch_stride = aligned(scratch);
+    layout_.scratch = arena.place(layout_.scratch_stride * num_workers_);
+    layout_.total = arena.end();
+  }
+
+  // The pointers of one node: the caller's where he gives them, else into the workspace.
+  cpu::TaskArgs bind(const NodeBuffers& buffers, const Tensors& tensors, std::byte* base) const {
+    const auto at = [&](BufferId buffer) -> void* {
+      const bool placed = buffer != kNoBuffer && layout_.buffers[buffer] != 0;
+      return placed ? base + layout_.buffers[buffer] : nullptr;
+    };
+    cpu::TaskArgs args;
+    args.x = tensors.x != nullptr ? tensors.x : at(buffers.x);
+    args.w = tensors.w;
+    args.scale = tensors.scale;
+    args.bias = tensors.bias;
+    args.residual = tensors.residual;
+    args.y = tensors.y != nullptr ? tensors.y : at(buffers.y);
+    args.v = static_cast<float*>(at(buffers.v));
+    args.m = static_cast<float*>(at(buffers.m));
+    // Prepared filters are only read: a plan that has them has no filter-transform tasks.
+    args.u = tensors.prepared_filters != nullptr
+                 ? const_cast<float*>(static_cast<const float*>(tensors.prepared_filters))
+                 : static_cast<float*>(at(buffers.u));
+    return args;
+  }
+
+  // `args`: by node.
+  TaskBody body(std::vector<cpu::TaskArgs> args, std::byte* scratch) const {
+    return [this, args = std::move(args), scratch](const Task& task, std::uint32_t worker) {
+      node_tasks_[task.node].run(args[task.node], task,
+                                 scratch + worker * layout_.scratch_stride);
     };
   }
 
-  const Tiling& tiling_;
+  const Lowering& lowering_;
   std::uint32_t num_workers_;
   Binding binding_;
   std::uint32_t plan_id_ = new_plan_id();
   std::chrono::milliseconds wait_budget_;
   const cpu::Kernels& kernels_;
-  std::vector<Task> tasks_;  // by position
+  std::vector<Task> tasks_;                 // by position
+  std::vector<cpu::NodeTasks> node_tasks_;  // by node
   WorkspaceLayout layout_;
 };
 
 }  // namespace
 
 std::unique_ptr<Executor> make_cpu_executor(const Lowering& lowering, const PlanOptions& options) {
-  if (lowering.graph.tiling.algorithm == Algorithm::opencnn) {
-    throw Error(Status::unsupported, "opencnn: backend cpu, must be cuda");
-  }
-  if (lowering.graph.tiling.algorithm == Algorithm::implicit_gemm) {
-    throw Error(Status::unsupported, "implicit_gemm: backend cpu, must be cuda");
-  }
-  if (const Arithmetic given = lowering.graph.tiling.arithmetic; given != Arithmetic::fma) {
-    throw Error(Status::unsupported,
-                std::string("arithmetic ") + to_string(given) + ": backend cpu, must be cuda");
-  }
   return std::make_unique<CpuExecutor>(lowering, options);
 }
 

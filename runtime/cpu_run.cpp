@@ -35,9 +35,11 @@ struct alignas(64) WorkerState {
 // Everything the workers of one run share.
 class Run {
  public:
-  Run(std::span<const Task> tasks, std::uint32_t num_workers, const CpuRunState& state,
-      std::chrono::milliseconds wait_budget, const TaskBody& body, Trace* trace)
-      : tasks_(tasks),
+  Run(const TaskGraph& graph, std::span<const Task> tasks, std::uint32_t num_workers,
+      const CpuRunState& state, std::chrono::milliseconds wait_budget, const TaskBody& body,
+      Trace* trace)
+      : graph_(graph),
+        tasks_(tasks),
         counters_(state.ticket, state.counters, state.epoch,
                   static_cast<std::uint32_t>(tasks.size()), num_workers),
         wait_budget_(wait_budget),
@@ -90,7 +92,7 @@ class Run {
     if (!counters.is_ready(task) && !wait(counters, task, position)) return false;
     const std::uint64_t ready_ns = now_ns();
     body_(task, worker);
-    counters.signal(task);
+    counters.signal(task, graph_.signals.data());
     workers_[worker].position.store(kIdle, std::memory_order_relaxed);
     if (trace_ != nullptr) {
       trace_->records[position] = {position, worker, fetch_ns, ready_ns, now_ns()};
@@ -126,7 +128,7 @@ class Run {
     // A producer is missing while a worker holds it or nobody has taken its position.
     const std::uint32_t taken = counters.positions_taken();
     report_ = timeout_report(
-        tasks_, position, counters.received(task.wait_counter, task.wait_count), wait_budget_,
+        graph_, tasks_, position, counters.received(task.wait_counter, task.wait_count), wait_budget_,
         [&](std::uint32_t p) { return p >= taken ? "not started" : holder_state(p); });
   }
 
@@ -137,6 +139,7 @@ class Run {
     return nullptr;
   }
 
+  const TaskGraph& graph_;
   std::span<const Task> tasks_;
   Counters counters_;
   std::chrono::milliseconds wait_budget_;
@@ -151,13 +154,14 @@ class Run {
 
 }  // namespace
 
-void run_on_cpu(std::span<const Task> tasks, std::uint32_t num_workers, const CpuRunState& state,
-                std::chrono::milliseconds wait_budget, const TaskBody& body, Trace* trace) {
+void run_on_cpu(const TaskGraph& graph, std::span<const Task> tasks, std::uint32_t num_workers,
+                const CpuRunState& state, std::chrono::milliseconds wait_budget,
+                const TaskBody& body, Trace* trace) {
   if (trace != nullptr) {
     trace->records.assign(tasks.size(), {});
     trace->num_workers = num_workers;
   }
-  Run run(tasks, num_workers, state, wait_budget, body, trace);
+  Run run(graph, tasks, num_workers, state, wait_budget, body, trace);
   WorkerPool::shared().run(num_workers, [&run](std::uint32_t worker) { run.work(worker); });
   if (!run.report().empty()) throw Error(Status::timeout, run.report());
 }

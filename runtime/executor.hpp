@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "megaconv/plan.hpp"
@@ -22,7 +23,9 @@ class Executor {
   virtual std::size_t filter_bytes() const = 0;
   virtual std::uint32_t num_workers() const = 0;
   virtual void prepare_filters(const void* w, void* prepared, void* stream) const = 0;
-  virtual void execute(const Tensors& tensors, void* workspace, const RunOptions& run) const = 0;
+  /// `nodes`: the tensors of every operator; x of the first and y of the last are given.
+  virtual void execute(std::span<const Tensors> nodes, void* workspace,
+                       const RunOptions& run) const = 0;
   /// Waits for the stream and reports a run that was given up.
   virtual void wait(void* workspace, void* stream) const = 0;
   /// "cpu, 2 workers, avx512"

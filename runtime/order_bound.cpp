@@ -103,7 +103,7 @@ class BoundFinder {
     for (std::uint32_t kind = 0; kind < kNumTaskKinds; ++kind) {
       std::vector<Item> alike;
       for (std::size_t id = 0; id < items_.size(); ++id) {
-        if (graph_.tasks[id].kind == static_cast<TaskKind>(kind)) alike.push_back(items_[id]);
+        if (graph_.tasks[id].kind == kind) alike.push_back(items_[id]);
       }
       bound.rounds_us = std::max(bound.rounds_us, least_time(std::move(alike), workers_));
     }
@@ -120,34 +120,34 @@ class BoundFinder {
     }
     for (std::size_t next = 0; next < order_.size(); ++next) {
       const Task& task = graph_.tasks[order_[next]];
-      for (std::uint32_t i = 0; i < task.signal_count; ++i) {
-        const std::uint32_t counter = task.signal_first + i;
-        producers[counter].push_back(items_[order_[next]]);
-        if (--missing[counter] > 0) continue;
+      const Item item = items_[order_[next]];
+      graph_.for_each_signal(task, [&](std::uint32_t counter) {
+        producers[counter].push_back(item);
+        if (--missing[counter] > 0) return;
         const double head = least_time(std::move(producers[counter]), workers_);
         for (const std::uint32_t waiter : waiters_[counter]) {
           items_[waiter].head = head;
           order_.push_back(waiter);
         }
-      }
+      });
     }
   }
 
   void find_tails() {
-    std::map<std::pair<std::uint32_t, std::uint32_t>, double> after;  // of a range of counters
+    std::map<std::pair<std::uint32_t, std::uint32_t>, double> after;  // of the same signals
     for (auto id = order_.rbegin(); id != order_.rend(); ++id) {
       const Task& task = graph_.tasks[*id];
-      if (task.signal_count == 0) continue;
+      if (task.num_signals == 0) continue;
       const auto [known, is_new] =
-          after.emplace(std::pair(task.signal_first, task.signal_count), 0.0);
+          after.emplace(std::pair(task.first_signal, task.num_signals), 0.0);
       if (is_new) {
         std::vector<Item> followers;
-        for (std::uint32_t i = 0; i < task.signal_count; ++i) {
-          for (const std::uint32_t waiter : waiters_[task.signal_first + i]) {
+        graph_.for_each_signal(task, [&](std::uint32_t counter) {
+          for (const std::uint32_t waiter : waiters_[counter]) {
             followers.push_back(items_[waiter]);
             followers.back().head = 0;
           }
-        }
+        });
         known->second = least_time(std::move(followers), workers_);
       }
       items_[*id].tail = known->second;
@@ -160,13 +160,6 @@ class BoundFinder {
   std::vector<std::vector<std::uint32_t>> waiters_;  // by counter
   std::vector<std::uint32_t> order_;
 };
-
-// Whole V and M: a window is part of an order's choice, and only adds edges.
-TaskGraph without_window(const TaskGraph& graph) {
-  Tiling whole = graph.tiling;
-  whole.v_slots = whole.m_slots = whole.num_groups;
-  return build_graph(whole);
-}
 
 }  // namespace
 
@@ -193,9 +186,10 @@ TaskTimes task_times(const Lowering& lowering, const Trace& trace) {
   const TaskGraph& graph = lowering.graph;
   std::vector<Class> classes(2 * kNumTaskKinds);
   const auto class_of = [&](const Task& task) -> Class& {
-    const bool last =
-        task.kind != TaskKind::filter_transform && task.group + 1 == graph.tiling.num_groups;
-    return classes[2 * static_cast<std::size_t>(task.kind) + (last ? 1 : 0)];
+    const Stage& stage = graph.stages[graph.stage_of(
+        static_cast<std::uint32_t>(&task - graph.tasks.data()))];
+    const bool last = stage.role != Role::prepare && task.group + 1 == stage.groups;
+    return classes[2 * std::size_t{task.kind} + (last ? 1 : 0)];
   };
   const std::vector<std::uint32_t> last = last_producers(lowering, trace);
   for (const TraceRecord& record : trace.records) {

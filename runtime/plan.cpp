@@ -3,14 +3,19 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
-#include "mapping/launch.hpp"
+#include "tasks/launch.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/machine.hpp"
 #include "runtime/tuning/choose_plan.hpp"
+#include "tasks/pooling/pooling.hpp"
+#include "tasks/tiling.hpp"
 
 namespace megaconv {
 namespace {
@@ -45,6 +50,12 @@ void require_apart(const Argument& a, const Argument& b) {
   if (a_begin < b_begin + b.bytes && b_begin < a_begin + a.bytes) {
     throw Error(Status::invalid_argument, std::string(a.name) + " overlaps " + b.name);
   }
+}
+
+constexpr const char* kResidual = "residual";  // the one that y may lie over
+
+std::size_t bytes_of(std::int64_t elements, DataType dtype) {
+  return static_cast<std::size_t>(elements) * size_of(dtype);
 }
 
 std::unique_ptr<const Executor> make_executor(const Lowering& lowering,
@@ -88,17 +99,16 @@ struct Plan::State {
   Origin origin;
   std::unique_ptr<const Executor> executor;
 
-  const Tiling& tiling() const { return lowering.graph.tiling; }
+  const Tiling& tiling() const { return lowering.tiling(); }
   const ConvProblem& problem() const { return tiling().problem; }
-  bool prepared() const { return tiling().filters == FilterMode::prepared; }
+  bool is_convolution() const {
+    return lowering.nodes.size() == 1 && std::holds_alternative<Tiling>(lowering.nodes[0].cut);
+  }
+  bool prepared() const { return is_convolution() && tiling().filters == FilterMode::prepared; }
 
-  std::size_t bytes(std::int64_t elements) const {
-    return static_cast<std::size_t>(elements) * size_of(problem().dtype);
-  }
-  std::size_t vector_bytes() const {
-    return static_cast<std::size_t>(problem().k) * size_of(problem().vector_type());
-  }
-  void check(const Tensors& tensors, const void* workspace, std::size_t workspace_bytes) const;
+  void check(std::span<const Tensors> operators, const void* workspace,
+             std::size_t workspace_bytes) const;
+  std::vector<Argument> read_arguments(std::size_t index, const Tensors& tensors) const;
 };
 
 Plan Plan::create(const ConvProblem& problem, const PlanOptions& options) {
@@ -114,20 +124,37 @@ Plan Plan::create(const ConvProblem& problem, const PlanOptions& options) {
   return plan_with(choice.options, choice.origin);
 }
 
+Plan Plan::create(const Network& network, const PlanOptions& options) {
+  PlanOptions launched = options;
+  if (options.cuda_launch == CudaLaunch::automatic) launched.cuda_launch = CudaLaunch::persistent;
+  const bool sized = options.tiling.v_slots != 0 || options.tiling.m_slots != 0 ||
+                     options.tiling.filters == FilterMode::prepared;
+  if (sized || options.workspace_limit != 0 || options.source == PlanSource::measure) {
+    throw Error(Status::unsupported,
+                "network: a window, prepared filters, a workspace limit or measuring, must not be "
+                "asked for");
+  }
+  return create(lower(network, launched.tiling, launched.mapping, target_of(launched),
+                      launched.policy),
+                launched, {"heuristic", "for a network"});
+}
+
 Plan Plan::create(Lowering lowering, const PlanOptions& options) {
   PlanOptions launched = options;
   const bool chosen = options.cuda_launch == CudaLaunch::automatic;
   if (chosen) launched.cuda_launch = CudaLaunch::persistent;
+  check_cut(lowering);
+  if (const auto violation = validate(lowering.graph, lowering.mapping)) {
+    throw Error(Status::invalid_argument, "mapping: " + violation->message);
+  }
   return create(std::move(lowering), launched,
                 {"the caller's lowering", chosen ? "for the caller's order" : kAskedFor});
 }
 
+// The lowering has been proven right.
 Plan Plan::create(Lowering lowering, const PlanOptions& options, const Origin& origin) {
   if (options.wait_budget_ms == 0) {
     throw Error(Status::invalid_argument, "wait budget 0 ms, must be at least 1");
-  }
-  if (const auto violation = validate(lowering.graph, lowering.mapping)) {
-    throw Error(Status::invalid_argument, "mapping: " + violation->message);
   }
   auto state = std::make_shared<State>();
   state->lowering = std::move(lowering);
@@ -150,7 +177,8 @@ void Plan::prepare_filters(const void* w, void* prepared, void* stream) const {
                 "prepare_filters: the plan transforms filters in every run; create it with "
                 "FilterMode::prepared");
   }
-  const Argument source{"w", w, state_->bytes(state_->problem().w_size()), true};
+  const ConvProblem& p = state_->problem();
+  const Argument source{"w", w, bytes_of(p.w_size(), p.dtype), true};
   const Argument target{"prepared_filters", prepared, prepared_filter_bytes(), true};
   require_presence(source);
   require_presence(target);
@@ -159,23 +187,45 @@ void Plan::prepare_filters(const void* w, void* prepared, void* stream) const {
   state_->executor->prepare_filters(w, prepared, stream);
 }
 
-void Plan::State::check(const Tensors& tensors, const void* workspace,
-                        std::size_t workspace_bytes) const {
-  const ConvProblem& p = problem();
-  const Argument residual{"residual", tensors.residual, bytes(p.y_size()), p.epilogue.residual};
-  const Argument filters{"prepared_filters", tensors.prepared_filters, executor->filter_bytes(),
-                         prepared()};
-  const Argument read[] = {
-      {"x", tensors.x, bytes(p.x_size()), true},
-      {"w", tensors.w, bytes(p.w_size()), !prepared()},
-      {"scale", tensors.scale, vector_bytes(), p.epilogue.scale},
-      {"bias", tensors.bias, vector_bytes(), p.epilogue.bias},
-      filters,
-      residual,
-  };
-  const Argument y{"y", tensors.y, bytes(p.y_size()), true};
-  const Argument space{"workspace", workspace, executor->workspace_bytes(), true};
+// What the operator reads of what the caller gives.
+std::vector<Argument> Plan::State::read_arguments(std::size_t index,
+                                                  const Tensors& tensors) const {
+  const Node& node = lowering.nodes[index];
+  const bool first = index == 0;
+  if (const auto* pool = std::get_if<PoolCut>(&node.cut)) {
+    return {{"x", tensors.x, bytes_of(pool->problem.x_size(), pool->problem.dtype), first},
+            {"w", tensors.w, 0, false},
+            {"scale", tensors.scale, 0, false},
+            {"bias", tensors.bias, 0, false},
+            {"prepared_filters", tensors.prepared_filters, 0, false},
+            {"residual", tensors.residual, 0, false}};
+  }
+  const ConvProblem& p = std::get<Tiling>(node.cut).problem;
+  const std::size_t vector_bytes = bytes_of(p.k, p.vector_type());
+  return {{"x", tensors.x, bytes_of(p.x_size(), p.dtype), first},
+          {"w", tensors.w, bytes_of(p.w_size(), p.dtype), !prepared()},
+          {"scale", tensors.scale, vector_bytes, p.epilogue.scale},
+          {"bias", tensors.bias, vector_bytes, p.epilogue.bias},
+          {"prepared_filters", tensors.prepared_filters, executor->filter_bytes(), prepared()},
+          {kResidual, tensors.residual, bytes_of(p.y_size(), p.dtype), p.epilogue.residual}};
+}
 
+void Plan::State::check(std::span<const Tensors> operators, const void* workspace,
+                        std::size_t workspace_bytes) const {
+  if (operators.size() != lowering.nodes.size()) {
+    throw Error(Status::invalid_argument,
+                "tensors of " + std::to_string(operators.size()) + " operators, must be of " +
+                    std::to_string(lowering.nodes.size()));
+  }
+  const Buffer& last = lowering.graph.buffers[lowering.nodes.back().buffers.y];
+  const Argument y{"y", operators.back().y, last.bytes, true};
+  const Argument space{"workspace", workspace, executor->workspace_bytes(), true};
+  std::vector<Argument> read;
+  for (std::size_t i = 0; i < operators.size(); ++i) {
+    const std::vector<Argument> own = read_arguments(i, operators[i]);
+    read.insert(read.end(), own.begin(), own.end());
+    if (i + 1 < operators.size()) require_presence({"y", operators[i].y, 0, false});
+  }
   for (const Argument& argument : read) require_presence(argument);
   require_presence(y);
   require_presence(space);
@@ -185,9 +235,9 @@ void Plan::State::check(const Tensors& tensors, const void* workspace,
                                            std::to_string(space.bytes));
   }
   require_aligned(space);
-  require_aligned(filters);
   for (const Argument& argument : read) {
-    const bool in_place = argument.name == residual.name && argument.pointer == y.pointer;
+    if (argument.name == std::string_view("prepared_filters")) require_aligned(argument);
+    const bool in_place = argument.name == kResidual && argument.pointer == y.pointer;
     if (!in_place) require_apart(argument, y);
     require_apart(argument, space);
   }
@@ -196,13 +246,23 @@ void Plan::State::check(const Tensors& tensors, const void* workspace,
 
 void Plan::execute(const Tensors& tensors, void* workspace, std::size_t workspace_bytes,
                    const RunOptions& run) const {
-  state_->check(tensors, workspace, workspace_bytes);
-  state_->executor->execute(tensors, workspace, run);
+  execute(std::span(&tensors, 1), workspace, workspace_bytes, run);
+}
+
+void Plan::execute(std::span<const Tensors> operators, void* workspace,
+                   std::size_t workspace_bytes, const RunOptions& run) const {
+  state_->check(operators, workspace, workspace_bytes);
+  state_->executor->execute(operators, workspace, run);
 }
 
 void Plan::wait(void* workspace, void* stream) const { state_->executor->wait(workspace, stream); }
 
-const ConvProblem& Plan::problem() const noexcept { return state_->problem(); }
+const ConvProblem& Plan::problem() const {
+  if (state_->is_convolution()) return state_->problem();
+  throw Error(Status::invalid_argument, "problem of a plan of " +
+                                            std::to_string(state_->lowering.nodes.size()) +
+                                            " operators, must be one convolution");
+}
 const Lowering& Plan::lowering() const noexcept { return state_->lowering; }
 Backend Plan::backend() const noexcept { return state_->backend; }
 std::uint32_t Plan::num_workers() const noexcept { return state_->executor->num_workers(); }
@@ -212,15 +272,21 @@ std::string Plan::describe() const {
   const auto number = [](const std::optional<std::uint32_t>& value) {
     return value ? std::to_string(*value) : std::string("-");
   };
-  std::string text = "problem: " + to_string(problem()) +
-                     "\nchosen by: " + state_->origin.configuration +
-                     "\nbackend: " + state_->executor->describe() + '\n';
+  const Lowering& lowering = state_->lowering;
+  std::string text = state_->is_convolution()
+                         ? "problem: " + to_string(problem())
+                         : "operators: " + std::to_string(lowering.nodes.size());
+  text += "\nchosen by: " + state_->origin.configuration +
+          "\nbackend: " + state_->executor->describe() + '\n';
   if (state_->backend != Backend::cpu) {
     text +=
         std::string("launch: ") + to_string(state_->launch) + ", " + state_->origin.launch + '\n';
   }
-  text += to_string(state_->tiling());
-  if (!text.ends_with('\n')) text += '\n';
+  for (std::size_t i = 0; i < lowering.nodes.size(); ++i) {
+    if (!state_->is_convolution()) text += "operator " + lowering.graph.nodes[i] + ":\n";
+    text += std::visit([](const auto& cut) { return to_string(cut); }, lowering.nodes[i].cut);
+    if (!text.ends_with('\n')) text += '\n';
+  }
   text += "policy: " + mapping.policy + ", DIG " + number(mapping.options.dig) + ", DGO " +
           number(mapping.options.dgo) + ", M groups " + number(mapping.options.m_groups) +
           "\ntasks: " + std::to_string(mapping.order.size()) +

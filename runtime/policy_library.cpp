@@ -12,8 +12,10 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <exception>
+#include <string>
 #include <vector>
 
 #include "mapping/text.hpp"
@@ -23,10 +25,92 @@
 namespace megaconv {
 namespace {
 
-static_assert(sizeof(megaconv_task) == sizeof(Task) && sizeof(TaskKind) == sizeof(std::uint32_t));
+// Tasks and signals are handed over as they are.
+static_assert(sizeof(megaconv_task) == sizeof(Task) && alignof(megaconv_task) == alignof(Task));
+static_assert(offsetof(megaconv_task, node) == offsetof(Task, node));
+static_assert(offsetof(megaconv_task, kind) == offsetof(Task, kind));
+static_assert(offsetof(megaconv_task, group) == offsetof(Task, group));
+static_assert(offsetof(megaconv_task, block) == offsetof(Task, block));
 static_assert(offsetof(megaconv_task, wait_counter) == offsetof(Task, wait_counter));
-static_assert(offsetof(megaconv_task, signal_first) == offsetof(Task, signal_first));
-static_assert(offsetof(megaconv_task, release_counter) == offsetof(Task, release_counter));
+static_assert(offsetof(megaconv_task, wait_count) == offsetof(Task, wait_count));
+static_assert(offsetof(megaconv_task, first_signal) == offsetof(Task, first_signal));
+static_assert(offsetof(megaconv_task, num_signals) == offsetof(Task, num_signals));
+static_assert(sizeof(megaconv_signal_range) == sizeof(SignalRange));
+static_assert(offsetof(megaconv_signal_range, count) == offsetof(SignalRange, count));
+static_assert(MEGACONV_NO_COUNTER == kNoCounter);
+
+// -Wswitch names the role that megaconv.h does not have.
+constexpr std::int32_t c_value(Role role) {
+  switch (role) {
+    case Role::prepare:
+      return MEGACONV_ROLE_PREPARE;
+    case Role::input:
+      return MEGACONV_ROLE_INPUT;
+    case Role::product:
+      return MEGACONV_ROLE_PRODUCT;
+    case Role::output:
+      return MEGACONV_ROLE_OUTPUT;
+  }
+  return -1;
+}
+static_assert(c_value(Role{0}) == 0 && c_value(Role{1}) == 1 && c_value(Role{2}) == 2 &&
+              c_value(Role{3}) == 3 && kNumRoles == 4);
+
+std::uint32_t u32(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
+
+// A graph in the form that policies in C read. It refers to the TaskGraph.
+class PolicyGraph {
+ public:
+  explicit PolicyGraph(const TaskGraph& graph) {
+    for (const Edge& edge : graph.edges) {
+      edges_.push_back({range(edge.consumer), range(edge.producer), edge.reuse ? 1 : 0});
+    }
+    for (const Stage& stage : graph.stages) stages_.push_back(convert(stage));
+    // Edges stand by stage of their consumers.
+    for (std::uint32_t e = 0; e < edges_.size(); ++e) {
+      megaconv_stage& consumer = stages_[edges_[e].consumer.stage];
+      if (consumer.num_edges++ == 0) consumer.first_edge = e;
+    }
+    graph_ = {.struct_size = sizeof(megaconv_graph),
+              .num_tasks = u32(graph.tasks.size()),
+              .num_counters = u32(graph.counter_totals.size()),
+              .num_nodes = u32(graph.nodes.size()),
+              .num_stages = u32(stages_.size()),
+              .num_signals = u32(graph.signals.size()),
+              .num_edges = u32(edges_.size()),
+              .tasks = reinterpret_cast<const megaconv_task*>(graph.tasks.data()),
+              .stages = stages_.data(),
+              .signals = reinterpret_cast<const megaconv_signal_range*>(graph.signals.data()),
+              .edges = edges_.data()};
+  }
+  PolicyGraph(const PolicyGraph&) = delete;
+  PolicyGraph& operator=(const PolicyGraph&) = delete;
+
+  const megaconv_graph& get() const { return graph_; }
+
+ private:
+  static megaconv_group_range range(const GroupRange& groups) {
+    return {.stage = groups.stage,
+            .first = u32(groups.groups.begin),
+            .count = u32(groups.groups.size())};
+  }
+  static megaconv_stage convert(const Stage& stage) {
+    return {.node = stage.node,
+            .role = c_value(stage.role),
+            .kind = stage.kind,
+            .first = stage.first,
+            .groups = stage.groups,
+            .per_group = stage.per_group,
+            .first_edge = 0,
+            .num_edges = 0,
+            .operations = stage.operations,
+            .bytes = stage.bytes};
+  }
+
+  std::vector<megaconv_edge> edges_;
+  std::vector<megaconv_stage> stages_;
+  megaconv_graph graph_{};
+};
 
 using Clock = std::chrono::steady_clock;
 using PolicyEntry = int (*)(const megaconv_graph*, std::uint32_t*);
@@ -61,7 +145,7 @@ void send(int pipe, const void* data, std::size_t bytes) {
 }
 
 // In the child.
-[[noreturn]] void run_policy(const std::string& path, const TaskGraph& graph, int pipe) {
+[[noreturn]] void run_policy(const std::string& path, const megaconv_graph& graph, int pipe) {
   // A handler of the program's own would report a crash here as the program's.
   for (const int number : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGINT, SIGSEGV, SIGTERM}) {
     signal(number, SIG_DFL);
@@ -70,33 +154,23 @@ void send(int pipe, const void* data, std::size_t bytes) {
   if (library == nullptr) refuse(pipe, dlerror());
   void* const symbol = dlsym(library, "megaconv_policy");
   if (symbol == nullptr) refuse(pipe, "does not define megaconv_policy");
-  const Tiling& tiling = graph.tiling;
-  const megaconv_graph argument{
-      .num_tasks = static_cast<std::uint32_t>(graph.tasks.size()),
-      .num_counters = static_cast<std::uint32_t>(graph.counter_totals.size()),
-      .num_groups = tiling.num_groups,
-      .num_filter_tasks = tiling.num_filter_tasks,
-      .input_tasks = tiling.input_tasks,
-      .gemm_tasks = tiling.gemm_tasks,
-      .output_tasks = tiling.output_tasks,
-      .tasks = reinterpret_cast<const megaconv_task*>(graph.tasks.data())};
-  // No task has this id: what the policy leaves out is then found.
-  std::vector<std::uint32_t> order(graph.tasks.size(), 0xffffffffu);
   try {
-    const int status = reinterpret_cast<PolicyEntry>(symbol)(&argument, order.data());
+    // No task has this id: what the policy leaves out is then found.
+    std::vector<std::uint32_t> order(graph.num_tasks, 0xffffffffu);
+    const int status = reinterpret_cast<PolicyEntry>(symbol)(&graph, order.data());
     if (status != 0) refuse(pipe, "returned " + std::to_string(status));
+    answer(pipe, true, order.data(), order.size() * sizeof(order[0]));
   } catch (const std::exception& error) {
     refuse(pipe, std::string("threw \"") + error.what() + "\"");
   } catch (...) {
     refuse(pipe, "threw an exception");
   }
-  answer(pipe, true, order.data(), order.size() * sizeof(order[0]));
 }
 
 // A child process and the end of the pipe that it writes into. It does not outlive this.
 class Child {
  public:
-  Child(const std::string& path, const TaskGraph& graph) {
+  Child(const std::string& path, const megaconv_graph& graph) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) fail("pipe");
     process_ = fork();
@@ -171,7 +245,8 @@ PolicyFunction load_policy(const std::string& path, std::uint32_t budget_ms) {
     const auto reject = [&](const std::string& what, Status status = Status::invalid_argument) {
       throw Error(status, "policy " + path + ": " + excerpt(what, 200));
     };
-    Child child(file, graph);
+    const PolicyGraph in_c(graph);
+    Child child(file, in_c.get());
     const Clock::time_point until = Clock::now() + std::chrono::milliseconds(budget_ms);
     Answer head;
     bool late = false;

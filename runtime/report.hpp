@@ -8,13 +8,15 @@
 #include <span>
 #include <string>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/graph.hpp"
 
 namespace megaconv {
 
 /// "position 7: G[0,1] waited 200 ms on counter 0: seen 2, expected 3; missing: I[0,2] (position 9,
 /// not started)". `state` says of a position why its task has not signalled, null when it has.
-std::string timeout_report(std::span<const Task> tasks, std::uint32_t position, std::uint32_t seen,
+/// `tasks`: those of the graph, by position.
+std::string timeout_report(const TaskGraph& graph, std::span<const Task> tasks,
+                           std::uint32_t position, std::uint32_t seen,
                            std::chrono::milliseconds budget,
                            const std::function<const char*(std::uint32_t position)>& state);
 

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string>
 
+#include "mapping/slot_users.hpp"
 #include "megaconv/error.hpp"
 #include "megaconv/trace.hpp"
 
@@ -19,7 +20,6 @@ constexpr double kInfusibleShare = 0.9;
 const Task& task_at(const Lowering& lowering, std::uint32_t position) {
   return lowering.graph.tasks[lowering.mapping.order[position]];
 }
-std::size_t index(TaskKind kind) { return static_cast<std::size_t>(kind); }
 
 // Positions by a time of their records.
 template <typename Time>
@@ -58,7 +58,7 @@ class Analyser {
   void sum_times() {
     for (std::uint32_t position = 0; position < trace_.records.size(); ++position) {
       const TraceRecord& record = trace_.records[position];
-      KindTimes& kind = result_.kinds[index(task_at(lowering_, position).kind)];
+      KindTimes& kind = result_.kinds[task_at(lowering_, position).kind];
       ++kind.num;
       kind.work_us += static_cast<double>(record.end_ns - record.ready_ns) / kNsPerUs;
       kind.wait_us += static_cast<double>(record.ready_ns - record.fetch_ns) / kNsPerUs;
@@ -98,7 +98,8 @@ class Analyser {
         continue;
       }
       const Task& from = task_at(lowering_, producer);
-      EdgeWait& wait = wait_of(from.kind, task.kind, from.release_counter == task.wait_counter);
+      const bool slot = frees_memory(lowering_, producer, position);
+      EdgeWait& wait = wait_of(kind_of(from), kind_of(task), slot);
       ++wait.num;
       wait.us += static_cast<double>(wait_ns) / kNsPerUs;
     }
@@ -132,7 +133,7 @@ class Analyser {
                                                           trace_.records[by_end_[ended]].end_ns;
       const std::uint32_t position = begins ? by_ready_[begun++] : by_end_[ended++];
       const TraceRecord& record = trace_.records[position];
-      const std::size_t kind = index(task_at(lowering_, position).kind);
+      const std::size_t kind = task_at(lowering_, position).kind;
       advance(begins ? record.ready_ns : record.end_ns);
       running[kind] += begins ? 1 : -1;
       running[kNumTaskKinds] += begins ? 1 : -1;
@@ -163,6 +164,13 @@ class Analyser {
 }
 
 }  // namespace
+
+bool frees_memory(const Lowering& lowering, std::uint32_t producer, std::uint32_t consumer) {
+  const auto stage_of = [&](std::uint32_t position) {
+    return lowering.graph.stage_of(lowering.mapping.order[position]);
+  };
+  return stage_of(producer) > stage_of(consumer);
+}
 
 void check_trace(const Lowering& lowering, const Trace& trace) {
   const std::size_t num_tasks = lowering.mapping.order.size();
@@ -202,48 +210,48 @@ std::vector<std::uint32_t> last_producers(const Lowering& lowering, const Trace&
     }
   };
   for (std::uint32_t position = 0; position < trace.records.size(); ++position) {
-    const Task& task = task_at(lowering, position);
-    for (std::uint32_t i = 0; i < task.signal_count; ++i) signal(task.signal_first + i, position);
-    if (task.release_counter != kNoCounter) signal(task.release_counter, position);
+    lowering.graph.for_each_signal(task_at(lowering, position), [&](std::uint32_t counter) {
+      signal(counter, position);
+    });
   }
   return last;
 }
 
 std::vector<LiveBytes> live_bytes(const Lowering& lowering, const Trace& trace) {
-  const Tiling& tiling = lowering.graph.tiling;
-  if (tiling.output_tasks == 0) return {};
-  // By group: first write and last read of its slots.
-  struct Life {
-    std::uint64_t begin = ~std::uint64_t{0}, end = 0;
-  };
-  std::vector<Life> v(tiling.num_groups), m(tiling.num_groups);
-  for (std::uint32_t position = 0; position < trace.records.size(); ++position) {
-    const Task& task = task_at(lowering, position);
-    const TraceRecord& record = trace.records[position];
-    if (task.kind == TaskKind::filter_transform) continue;
-    const bool input = task.kind == TaskKind::input_transform;
-    const bool output = task.kind == TaskKind::output_transform;
-    Life& of_v = v[task.group];
-    Life& of_m = m[task.group];
-    if (input) of_v.begin = std::min(of_v.begin, record.ready_ns);
-    if (!input && !output) of_v.end = std::max(of_v.end, record.end_ns);
-    if (!input && !output) of_m.begin = std::min(of_m.begin, record.ready_ns);
-    if (output) of_m.end = std::max(of_m.end, record.end_ns);
+  const TaskGraph& graph = lowering.graph;
+  std::vector<std::uint32_t> position_of(graph.tasks.size());
+  for (std::uint32_t p = 0; p < trace.records.size(); ++p) {
+    position_of[lowering.mapping.order[p]] = p;
   }
+  const auto for_each_record = [&](const Stage& stage, std::uint64_t group, auto visit) {
+    for (std::uint32_t block = 0; block < stage.per_group; ++block) {
+      visit(trace.records[position_of[stage.id(static_cast<std::uint32_t>(group), block)]]);
+    }
+  };
   struct Change {
     std::uint64_t ns;
     std::int64_t bytes;
   };
   std::vector<Change> changes;
-  const auto add = [&](const std::vector<Life>& lives, std::uint64_t slot_bytes) {
-    const auto bytes = static_cast<std::int64_t>(slot_bytes);
-    for (const Life& life : lives) {
-      changes.push_back({life.begin, bytes});
-      changes.push_back({life.end, -bytes});
+  for (const SlotUsers& users : find_slot_users(graph)) {
+    const auto bytes =
+        static_cast<std::int64_t>(graph.buffers[users.buffer].bytes / users.readers.size());
+    for (std::uint64_t group = 0; group < users.readers.size(); ++group) {
+      std::uint64_t begin = ~std::uint64_t{0}, end = 0;  // first write, last read
+      for_each_record(graph.stages[users.writer], group, [&](const TraceRecord& record) {
+        begin = std::min(begin, record.ready_ns);
+      });
+      for (const GroupRange& readers : users.readers[group]) {
+        for (std::uint64_t g = readers.groups.begin; g < readers.groups.end; ++g) {
+          for_each_record(graph.stages[readers.stage], g, [&](const TraceRecord& record) {
+            end = std::max(end, record.end_ns);
+          });
+        }
+      }
+      changes.push_back({begin, bytes});
+      changes.push_back({end, -bytes});
     }
-  };
-  add(v, tiling.v_slot_bytes());
-  add(m, tiling.m_slot_bytes());
+  }
   std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
     return a.ns != b.ns ? a.ns < b.ns : a.bytes < b.bytes;
   });

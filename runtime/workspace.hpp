@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where everything lies in a run's workspace, and who may use it.
 //
-//   | header | counters | V | M | U (filters transformed in every run) | scratch, one per worker |
+//   | header | counters | buffers that nobody gives: U, V, M, tensors between operators | scratch |
 //
 // A workspace is handed over as raw memory. The header's owner word says whose counters it holds: a
 // plan that finds its own word continues with the next epoch, any other plan starts afresh at epoch
@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "runtime/counters.hpp"
 
@@ -23,8 +24,9 @@ struct WorkspaceHeader {
 
 /// Byte offsets of the parts, all multiples of 64.
 struct WorkspaceLayout {
-  std::size_t counters = 0, v = 0, m = 0, u = 0, scratch = 0;
-  std::size_t scratch_stride = 0;  ///< bytes per worker
+  std::size_t counters = 0, scratch = 0;
+  std::vector<std::size_t> buffers;  ///< by buffer of the graph; 0: not in the workspace
+  std::size_t scratch_stride = 0;    ///< bytes per worker
   std::size_t total = 0;
   std::size_t num_counters = 0;
 };

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mapping/tiling.hpp"
+#include "tasks/tiling.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/strides.hpp"
 

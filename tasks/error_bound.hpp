@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/tiling.hpp"
 
 namespace megaconv {
 

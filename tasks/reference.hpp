@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/lowering.hpp"
 #include "megaconv/plan.hpp"
 #include "tasks/error_bound.hpp"
 #include "tasks/random_data.hpp"

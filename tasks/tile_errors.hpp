@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/tiling.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/strides.hpp"
 

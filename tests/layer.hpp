@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/lowering.hpp"
 #include "tasks/reference.hpp"
 #include "tasks/storage.hpp"
 

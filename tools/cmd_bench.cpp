@@ -75,7 +75,7 @@ PlanArguments staged_arguments(PlanArguments plan) {
   plan.options.source = PlanSource::heuristic;
   plan.options.tiling.whole_tensors = true;
   plan.options.tiling.v_slots = plan.options.tiling.m_slots = 0;
-  plan.options.mapping = {.policy = Policy::staged};
+  plan.options.mapping = {.policy = "staged"};
   plan.options.cuda_launch = CudaLaunch::staged;
   return plan;
 }
@@ -154,11 +154,11 @@ class LayerBench {
     }
     Runner& runner = runners_.back();
     const Lowering& lowering = runner.plan().lowering();
-    result.algorithm = algorithm_text(lowering.graph.tiling);
+    result.algorithm = algorithm_text(lowering.tiling());
     result.policy = lowering.mapping.policy;
     result.workers = runner.plan().num_workers();
     result.workspace_bytes = runner.plan().workspace_bytes();
-    result.bound = error_bound(lowering.graph.tiling);
+    result.bound = error_bound(lowering.tiling());
     jobs_.push_back({result_.variants.size() - 1,
                      {variant.name, [&runner] { return runner.sample_ms(); }},
                      [&runner] { runner.run(); }});

@@ -52,12 +52,16 @@ ExitCode show(const MapArguments& arguments) {
   fmt::print(
       "\nrows: filter (F), input (I), output (O) transforms, GEMM (G), direct (D);\n"
       "columns: positions of the mapping, the darker the more tasks of that kind\n");
-  if (lowering.graph.tiling.algorithm == Algorithm::winograd) {
-    fmt::print(
-        "\nleast distance  input transform to GEMM {}, GEMM to output transform {}\n"
-        "live at most    V of {}, M of {}, {} together\n",
-        found.least_dig, found.least_dgo, count_text(found.live_v_groups, "group"),
-        count_text(found.live_m_groups, "group"), format_bytes(found.live_bytes));
+  if (lowering.tiling().algorithm == Algorithm::winograd) {
+    fmt::print("\nleast distance  input transform to GEMM {}, GEMM to output transform {}\n",
+               found.least_dig, found.least_dgo);
+    std::string live;
+    for (std::size_t id = 0; id < lowering.graph.buffers.size(); ++id) {
+      if (!lowering.graph.buffers[id].windowed) continue;
+      live += lowering.graph.buffers[id].name + " of " +
+              count_text(found.live_groups[id], "group") + ", ";
+    }
+    fmt::print("live at most    {}{} together\n", live, format_bytes(found.live_bytes));
   }
   return ExitCode::ok;
 }
@@ -104,7 +108,7 @@ ExitCode validate_file(const std::string& file, const std::string& problem_text)
       "{}: right\n"
       "  problem {}, {}, {} order, {}\n"
       "  every task exactly once, every wait complete, every producer before its consumers\n",
-      file, to_string(lowering.graph.tiling.problem), algorithm_text(lowering.graph.tiling),
+      file, to_string(lowering.tiling().problem), algorithm_text(lowering.tiling()),
       lowering.mapping.policy, count_text(lowering.mapping.order.size(), "task"));
   return ExitCode::ok;
 }

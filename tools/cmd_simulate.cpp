@@ -68,7 +68,7 @@ ExitCode calibrate_machine(const SimulateArguments& arguments) {
   std::vector<std::string> names;
   for (const std::string& path : arguments.calibrate) {
     RecordedRun run = read_trace(path);
-    names.push_back(fmt::format("{} {}", short_name(run.lowering.graph.tiling.problem),
+    names.push_back(fmt::format("{} {}", short_name(run.lowering.tiling().problem),
                                 run.lowering.mapping.policy));
     runs.push_back({std::move(run.lowering), std::move(run.trace), run.time_us});
   }

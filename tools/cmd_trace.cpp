@@ -73,7 +73,7 @@ struct FileArguments {
 
 ExitCode stats(const FileArguments& arguments) {
   const RecordedRun run = read_trace(arguments.file);
-  fmt::print("{}, {} order\n", to_string(run.lowering.graph.tiling.problem),
+  fmt::print("{}, {} order\n", to_string(run.lowering.tiling().problem),
              run.lowering.mapping.policy);
   if (run.time_us > 0) fmt::print("{:.1f} us without tracing\n", run.time_us);
   print_analysis(run);

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "mapping/cost_model.hpp"
+#include "tasks/cost_model.hpp"
 #include "megaconv/error.hpp"
 #include "tools/commands.hpp"
 #include "tools/interrupt.hpp"

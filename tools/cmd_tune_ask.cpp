@@ -9,7 +9,7 @@
 #include <memory>
 #include <set>
 
-#include "mapping/cost_model.hpp"
+#include "tasks/cost_model.hpp"
 #include "megaconv/error.hpp"
 #include "runtime/tuning/search.hpp"
 #include "tools/records.hpp"

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "mapping/space.hpp"
+#include "tasks/space.hpp"
 #include "megaconv/error.hpp"
 #include "tools/file_io.hpp"
 #include "tools/tune_commands.hpp"

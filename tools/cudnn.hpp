@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/lowering.hpp"
 
 namespace megaconv::cli::cudnn {
 

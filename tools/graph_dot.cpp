@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMostTasks = 400;
 constexpr const char* kColors[kNumTaskKinds] = {"#dddddd", "#bcd6f5", "#f6dfae", "#b9e2d2",
-                                                "#dcc6e8"};
+                                                "#dcc6e8", "#f0c4c0"};
 
 }  // namespace
 
@@ -27,8 +27,8 @@ std::string graph_dot(const Lowering& lowering) {
       "  node [shape=box, style=filled, fontname=\"sans-serif\", fontsize=10];\n";
   for (std::size_t position = 0; position < tasks.size(); ++position) {
     const std::uint32_t id = lowering.mapping.order[position];
-    text += fmt::format("  t{} [label=\"{}\\n{}\", fillcolor=\"{}\"];\n", id, name(tasks[id]),
-                        position, kColors[static_cast<std::size_t>(tasks[id].kind)]);
+    text += fmt::format("  t{} [label=\"{}\\n{}\", fillcolor=\"{}\"];\n", id,
+                        name(lowering.graph, tasks[id]), position, kColors[tasks[id].kind]);
   }
   for (std::size_t counter = 0; counter < lowering.graph.counter_totals.size(); ++counter) {
     text += fmt::format(
@@ -36,18 +36,22 @@ std::string graph_dot(const Lowering& lowering) {
         "fillcolor=white, tooltip=\"counter {}\"];\n",
         counter, lowering.graph.counter_totals[counter], counter);
   }
-  for (std::size_t id = 0; id < tasks.size(); ++id) {
+  std::vector<StageId> stage_of_waiters(lowering.graph.counter_totals.size());
+  for (std::uint32_t id = 0; id < tasks.size(); ++id) {
+    const std::uint32_t counter = tasks[id].wait_counter;
+    if (counter != kNoCounter) stage_of_waiters[counter] = lowering.graph.stage_of(id);
+  }
+  for (std::uint32_t id = 0; id < tasks.size(); ++id) {
     const Task& task = tasks[id];
     if (task.wait_counter != kNoCounter) {
       text += fmt::format("  c{} -> t{};\n", task.wait_counter, id);
     }
-    for (std::uint32_t i = 0; i < task.signal_count; ++i) {
-      text += fmt::format("  t{} -> c{};\n", id, task.signal_first + i);
-    }
-    if (task.release_counter != kNoCounter) {
-      text +=
-          fmt::format("  t{} -> c{} [style=dashed, constraint=false];\n", id, task.release_counter);
-    }
+    lowering.graph.for_each_signal(task, [&](std::uint32_t counter) {
+      // Signals to a stage in front free memory.
+      const bool frees = stage_of_waiters[counter] < lowering.graph.stage_of(id);
+      text += fmt::format("  t{} -> c{}{};\n", id, counter,
+                          frees ? " [style=dashed, constraint=false]" : "");
+    });
   }
   return text + "}\n";
 }

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/lowering.hpp"
 
 namespace megaconv::cli {
 

@@ -25,7 +25,7 @@ constexpr double kMiB = 1 << 20;
 
 // By TaskKind; readable next to each other also without seeing red and green apart.
 constexpr std::array<const char*, kNumTaskKinds> kKindColors = {"#8c8c8c", "#3b7dd8", "#e0a030",
-                                                                "#3aa17e", "#9b59b6"};
+                                                                "#3aa17e", "#9b59b6", "#c0504d"};
 constexpr const char* kWaitColor = "#e6e6e6";
 constexpr std::array<const char*, 6> kWaitColors = {"#3b7dd8", "#e0a030", "#3aa17e",
                                                     "#9b59b6", "#c0504d", "#8c8c8c"};
@@ -85,7 +85,7 @@ class Report {
         bins_(first_ns(run.trace), last_ns(run.trace)) {}
 
   std::string text(const std::string& origin) const {
-    const Tiling& tiling = run_.lowering.graph.tiling;
+    const Tiling& tiling = run_.lowering.tiling();
     const std::string problem = to_string(tiling.problem);
     std::string page = fmt::format(kHead, fmt::arg("title", problem));
     page += fmt::format(
@@ -168,7 +168,7 @@ class Report {
 
   Chart use_chart() const {
     const sim::Demands demands(run_.lowering.graph);
-    sim::Cache cache(static_cast<double>(machine_.l2_bytes), demands.region_bytes());
+    sim::Cache cache(static_cast<double>(machine_.l2_bytes), demands.piece_bytes());
     std::vector<double> compute(kBins), l2(kBins), hbm(kBins);
     std::vector<std::uint32_t> by_time(run_.trace.records.size());
     std::iota(by_time.begin(), by_time.end(), 0u);
@@ -178,16 +178,16 @@ class Report {
     std::vector<sim::Touch> touches;
     for (const std::uint32_t position : by_time) {
       const TraceRecord& record = run_.trace.records[position];
-      const Task& task = task_at(position);
-      demands.list_touches(task, touches);
+      const std::uint32_t id = run_.lowering.mapping.order[position];
+      demands.list_touches(id, touches);
       double misses = 0;
       for (const sim::Touch& touch : touches) {
-        misses += cache.touch(touch.region, touch.bytes, touch.write).hbm_bytes;
+        misses += cache.touch(touch.piece, touch.bytes, touch.write).hbm_bytes;
       }
-      const double unit_ns = demands.operations(task) / machine_[task.kind].unit_gflops;
+      const double unit_ns = demands.operations(id) / machine_[kind_of(task_at(position))].unit_gflops;
       bins_.add(compute, record.ready_ns, record.end_ns, 100 * unit_ns / machine_.units);
       bins_.add(l2, record.ready_ns, record.end_ns,
-                100 * demands.l2_bytes(task) / machine_.l2_gbps);
+                100 * demands.l2_bytes(id) / machine_.l2_gbps);
       bins_.add(hbm, record.ready_ns, record.end_ns, 100 * misses / machine_.hbm_gbps);
     }
     Chart result = chart("% of the most");
@@ -210,12 +210,11 @@ class Report {
                     std::vector<double>(kBins)};
       for (const TraceRecord& record : run_.trace.records) {
         const Task& task = task_at(record.position);
-        if (task.kind != wait.to || task.wait_counter == kNoCounter) continue;
+        if (kind_of(task) != wait.to || task.wait_counter == kNoCounter) continue;
         const std::uint32_t producer = last[task.wait_counter];
         if (producer >= run_.trace.records.size()) continue;
-        const Task& from = task_at(producer);
-        const bool slot = from.release_counter == task.wait_counter;
-        if (from.kind != wait.from || slot != wait.slot) continue;
+        const bool slot = frees_memory(run_.lowering, producer, record.position);
+        if (kind_of(task_at(producer)) != wait.from || slot != wait.slot) continue;
         bins_.count(series.values, record.fetch_ns, record.ready_ns);
       }
       rows += fmt::format("<tr><td>{}</td><td>{}</td><td>{:.1f}</td><td>{:.1f}%</td></tr>\n",
@@ -257,10 +256,10 @@ class Report {
       const double fetch_us = us(record.fetch_ns), ready_us = us(record.ready_ns);
       const double end_us = us(record.end_ns);
       if (record.ready_ns > record.fetch_ns) {
-        bars.push_back({row, fetch_us, ready_us, kWaitColor, "wait for " + name(task)});
+        bars.push_back({row, fetch_us, ready_us, kWaitColor, "wait for " + name(run_.lowering.graph, task)});
       }
-      bars.push_back({row, ready_us, end_us, kKindColors[static_cast<std::size_t>(task.kind)],
-                      fmt::format("{}: {:.1f} us", name(task), end_us - ready_us)});
+      bars.push_back({row, ready_us, end_us, kKindColors[task.kind],
+                      fmt::format("{}: {:.1f} us", name(run_.lowering.graph, task), end_us - ready_us)});
     }
     return to_svg(bars, shown_tracks(), analysis_.span_us);
   }

@@ -47,7 +47,7 @@ void bound_orders(std::vector<LabResult>& results) {
     TaskTimes times = result.times;
     std::uint32_t workers = result.analysis.tracks;
     for (const LabResult& other : results) {
-      if (!same_tasks(result.lowering.graph.tiling, other.lowering.graph.tiling)) continue;
+      if (!same_tasks(result.lowering.tiling(), other.lowering.tiling())) continue;
       lessen(times.typical_us, other.times.typical_us);
       lessen(times.least_us, other.times.least_us);
       workers = std::max(workers, other.analysis.tracks);
@@ -105,7 +105,7 @@ std::vector<Record> lab_records(const std::vector<LabResult>& results, std::uint
     };
     Record record = record_head("lab", result.site, result.analysis.tracks, seed);
     record["layer"] = result.layer;
-    record["problem"] = to_string(result.lowering.graph.tiling.problem);
+    record["problem"] = to_string(result.lowering.tiling().problem);
     record["policy"] = result.policy;
     record["dig"] = optional(options.dig);
     record["dgo"] = optional(options.dgo);

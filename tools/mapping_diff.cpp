@@ -55,8 +55,8 @@ std::string mapping_diff(const Lowering& first, const Lowering& second) {
   }
   if (position) {
     text += fmt::format("order: position {} holds {} against {}; {} of {} positions differ\n",
-                        *position, name(task_at(first, *position)),
-                        name(task_at(second, *position)), moved, std::min(first_size, second_size));
+                        *position, name(first.graph, task_at(first, *position)),
+                        name(second.graph, task_at(second, *position)), moved, std::min(first_size, second_size));
   }
   return text;
 }

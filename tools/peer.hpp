@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/lowering.hpp"
 #include "tools/tensors.hpp"
 #include "tools/timing.hpp"
 

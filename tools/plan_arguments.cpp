@@ -143,7 +143,8 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   app.add_option_function<std::string>(
          "--policy",
          [&arguments](const std::string& word) {
-           arguments.options.mapping.policy = parse_policy(word);
+           check_policy(word);
+           arguments.options.mapping.policy = word;
            // The usual order, when named, is asked for like any other.
            arguments.options.cuda_launch = CudaLaunch::persistent;
          },
@@ -265,7 +266,7 @@ std::string to_command_line(const PlanArguments& arguments) {
   if (tiling.v_slots != 0) {
     put("--window", std::to_string(tiling.v_slots) + ',' + std::to_string(tiling.m_slots));
   }
-  if (mapping.policy != MappingOptions{}.policy) put("--policy", to_string(mapping.policy));
+  if (mapping.policy != MappingOptions{}.policy) put("--policy", mapping.policy);
   put_number("--dig", mapping.dig);
   put_number("--dgo", mapping.dgo);
   put_number("--m-groups", mapping.m_groups);

@@ -55,7 +55,8 @@ PolicySpec parse_policy_spec(const std::string& word) {
     return spec;
   }
   const std::vector<std::string> parts = split(word, ':');
-  spec.mapping.policy = parse_policy(parts.front());
+  check_policy(parts.front());
+  spec.mapping.policy = parts.front();
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const std::size_t equals = parts[i].find('=');
     const std::string key = parts[i].substr(0, equals);

@@ -4,7 +4,7 @@
 #include <functional>
 #include <random>
 
-#include "mapping/tiling.hpp"
+#include "tasks/tiling.hpp"
 #include "megaconv/error.hpp"
 #include "tools/verify_case.hpp"
 
@@ -92,10 +92,9 @@ void random_plan(Dice& dice, PlanArguments& plan, const VerifyLimits& limits, bo
   }
   tiling.filters = dice.one_of({FilterMode::every_run, FilterMode::prepared});
   MappingOptions& mapping = plan.options.mapping;
-  mapping.policy =
-      dice.one_of({Policy::interleaved, Policy::blended, Policy::staged, Policy::depth_first,
-                   Policy::critical_path, Policy::random_topological});
-  if (mapping.policy == Policy::interleaved || mapping.policy == Policy::blended) {
+  mapping.policy = dice.one_of({"interleaved", "blended", "staged", "depth_first", "critical_path",
+                                "random_topological"});
+  if (mapping.policy == "interleaved" || mapping.policy == "blended") {
     if (dice.chance(60)) mapping.dig = dice.small(60) - 1;
     if (dice.chance(60)) mapping.dgo = dice.small(60) - 1;
     if (dice.chance(60)) mapping.m_groups = dice.small(6);
@@ -192,7 +191,7 @@ std::vector<Simplification> simplifications() {
   all.push_back([](VerifyCase& c) { c.plan.options.cuda_launch = CudaLaunch::persistent; });
   all.push_back(
       [](VerifyCase& c) { c.plan.options.tiling.output_layout = TilingOptions{}.output_layout; });
-  all.push_back([](VerifyCase& c) { c.plan.options.mapping = {.policy = Policy::staged}; });
+  all.push_back([](VerifyCase& c) { c.plan.options.mapping = {.policy = "staged"}; });
   all.push_back(
       [](VerifyCase& c) { c.plan.options.mapping = {.policy = c.plan.options.mapping.policy}; });
   all.push_back([](VerifyCase& c) {

@@ -36,7 +36,7 @@ std::vector<std::string> mapping_properties(const Lowering& lowering) {
   const auto number = [](const std::optional<std::uint32_t>& value) {
     return value ? std::to_string(*value) : std::string("-");
   };
-  std::istringstream tiling(to_string(lowering.graph.tiling));
+  std::istringstream tiling(to_string(lowering.tiling()));
   std::vector<std::string> lines;
   for (std::string line; std::getline(tiling, line);) lines.push_back(line);
   lines.push_back("policy: " + lowering.mapping.policy);

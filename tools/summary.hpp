@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/lowering.hpp"
 #include "tasks/reference.hpp"
 
 namespace megaconv::cli {

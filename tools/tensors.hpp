@@ -73,7 +73,7 @@ class Runner {
   /// One sample of the device's clock: milliseconds of a run.
   double sample_ms();
   const Plan& plan() const { return plan_; }
-  const Tiling& tiling() const { return plan_.lowering().graph.tiling; }
+  const Tiling& tiling() const { return plan_.lowering().tiling(); }
 
  private:
   Plan plan_;

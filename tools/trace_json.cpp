@@ -34,7 +34,7 @@ std::string trace_json(const RecordedRun& run) {
   std::string text = "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n";
   text += fmt::format(
       R"({{"ph": "M", "pid": 0, "name": "process_name", "args": {{"name": "{}, {}"}}}})",
-      to_string(lowering.graph.tiling.problem), lowering.mapping.policy);
+      to_string(lowering.tiling().problem), lowering.mapping.policy);
   for (const std::uint32_t track : tracks.all()) {
     text += fmt::format(
         ",\n"
@@ -55,8 +55,8 @@ std::string trace_json(const RecordedRun& run) {
         ",\n"
         R"({{"ph": "X", "pid": 0, "tid": {}, "ts": {}, "dur": {}, "cat": "{}", "name": "{}", )"
         R"("args": {{"position": {}, "wait_us": {}}}}})",
-        track, us(record.ready_ns), us(record.end_ns - record.ready_ns), to_string(task.kind),
-        name(task), record.position, us(wait_ns));
+        track, us(record.ready_ns), us(record.end_ns - record.ready_ns), to_string(kind_of(task)),
+        name(lowering.graph, task), record.position, us(wait_ns));
     // Arrows only to those that the dependency held up.
     if (task.wait_counter == kNoCounter) continue;
     const std::uint32_t producer = last[task.wait_counter];

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/lowering.hpp"
 #include "megaconv/trace.hpp"
 
 namespace megaconv::cli {

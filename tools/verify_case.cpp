@@ -83,7 +83,7 @@ class Check {
   }
 
  private:
-  const Tiling& tiling() const { return plan_.lowering().graph.tiling; }
+  const Tiling& tiling() const { return plan_.lowering().tiling(); }
   void fail(const std::string& failure) {
     if (!verdict_.failed()) verdict_.failure = failure;
   }

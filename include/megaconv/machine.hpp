@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/lowering.hpp"
 
 namespace megaconv {
 

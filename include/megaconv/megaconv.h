@@ -4,7 +4,29 @@
  * Every function that can fail returns a megaconv_status; megaconv_last_error() then says what was
  * wrong, in one line that names the value received and what is allowed. Output arguments are
  * written only on success. A plan may be used by any number of threads at once, each run with a
- * workspace of its own. */
+ * workspace of its own.
+ *
+ * How structs grow
+ *
+ * A struct with a `struct_size` gets new fields at its end only, and zero in a new field always
+ * means what the library did before. The caller sets struct_size to the sizeof of its own header;
+ * the _init() functions return a struct that has it, and zeros everywhere else:
+ *
+ *   megaconv_plan_options options = megaconv_plan_options_init();
+ *   options.tile = 4;
+ *
+ * The library then compares struct_size with its own size of the struct:
+ *
+ *   smaller (an older header)  fields that the caller does not have are zero
+ *   larger (a newer header)    refused, unless all bytes that the library does not know are zero
+ *   impossible                 refused: less than the first version had, or more than
+ *                              MEGACONV_MAX_STRUCT_SIZE, which no version will have
+ *
+ * A struct that the library fills follows the same rule: the caller sets its struct_size before the
+ * call. The library writes the fields that both know, and fails if one that the caller does not
+ * have would not be zero. Elements of arrays (megaconv_task, ...) never grow.
+ *
+ * Fields with the values of an enum are int32_t; a comment names the enum. */
 #ifndef MEGACONV_MEGACONV_H
 #define MEGACONV_MEGACONV_H
 
@@ -41,27 +63,32 @@ typedef enum megaconv_algorithm {
   MEGACONV_ALGORITHM_AUTO = 0,
   MEGACONV_ALGORITHM_DIRECT = 1,
   MEGACONV_ALGORITHM_WINOGRAD = 2,
-  MEGACONV_ALGORITHM_OPENCNN = 3,       /* CUDA only */
-  MEGACONV_ALGORITHM_FUSED_WINOGRAD = 4 /* CPU only */
+  MEGACONV_ALGORITHM_OPENCNN = 3,        /* CUDA only */
+  MEGACONV_ALGORITHM_FUSED_WINOGRAD = 4, /* CPU only */
+  MEGACONV_ALGORITHM_IMPLICIT_GEMM = 5   /* CUDA only */
 } megaconv_algorithm;
 
-/* One convolution; see ConvProblem (problem.hpp) for shapes. Start from megaconv_problem_parse() or
- * fill every field. */
+#define MEGACONV_MAX_STRUCT_SIZE 4096 /* bytes */
+
+/* One convolution; see ConvProblem (problem.hpp) for shapes. Fill it with megaconv_problem_parse(),
+ * or set every field. */
 typedef struct megaconv_problem {
+  size_t struct_size;
   int64_t n, c, h, w;
   int64_t k, r, s;
   int64_t pad_h, pad_w;
   int64_t stride_h, stride_w;
   int64_t dilation_h, dilation_w;
   int64_t groups;
-  megaconv_dtype dtype;
-  megaconv_layout layout;
+  int32_t dtype;                       /* megaconv_dtype */
+  int32_t layout;                      /* megaconv_layout */
   int32_t scale, bias, residual, relu; /* epilogue: 0 or 1 */
 } megaconv_problem;
 
-/* What a caller may fix; zero everywhere, or a null pointer, lets the library choose. */
+/* What a caller may fix; zero, or a null pointer, lets the library choose. */
 typedef struct megaconv_plan_options {
-  megaconv_algorithm algorithm;
+  size_t struct_size;
+  int32_t algorithm;           /* megaconv_algorithm */
   uint32_t tile;               /* Winograd output tile m: 2, 4 or 6 */
   int32_t prepared_filters;    /* 1: filters are transformed once, by megaconv_prepare_filters */
   int32_t whole_tensors;       /* 1: no window; V and M whole */
@@ -69,10 +96,12 @@ typedef struct megaconv_plan_options {
   uint32_t dig, dgo, m_groups; /* Algorithm 1; 0: choose */
   uint32_t num_threads;        /* CPU workers */
   uint32_t wait_budget_ms;
+  uint32_t reserved; /* 0 */
 } megaconv_plan_options;
 
 /* Arguments of one run; see Tensors (plan.hpp). Unused ones are null. */
 typedef struct megaconv_tensors {
+  size_t struct_size;
   const void* x;
   const void* w;
   const void* scale;
@@ -82,18 +111,45 @@ typedef struct megaconv_tensors {
   const void* prepared_filters;
 } megaconv_tensors;
 
+#ifdef __cplusplus
+#define MEGACONV_ZEROS \
+  {}
+#else
+#define MEGACONV_ZEROS \
+  { 0 }
+#endif
+
+/* Zeros, but for struct_size. */
+static inline megaconv_problem megaconv_problem_init(void) {
+  megaconv_problem problem = MEGACONV_ZEROS;
+  problem.struct_size = sizeof(problem);
+  return problem;
+}
+static inline megaconv_plan_options megaconv_plan_options_init(void) {
+  megaconv_plan_options options = MEGACONV_ZEROS;
+  options.struct_size = sizeof(options);
+  return options;
+}
+static inline megaconv_tensors megaconv_tensors_init(void) {
+  megaconv_tensors tensors = MEGACONV_ZEROS;
+  tensors.struct_size = sizeof(tensors);
+  return tensors;
+}
+#undef MEGACONV_ZEROS
+
 typedef struct megaconv_plan megaconv_plan;
 
 /* "0.1.0". */
 const char* megaconv_version(void);
 
-/* "invalid_argument", ...; "success" for 0. */
-const char* megaconv_status_name(megaconv_status status);
+/* "invalid_argument", ...; "success" for 0, "unknown" for what is no megaconv_status. */
+const char* megaconv_status_name(int32_t status);
 
 /* The text of this thread's last failure; valid until its next failure. "" when there was none. */
 const char* megaconv_last_error(void);
 
-/* Reads a problem string such as "n64c128h28k128+nhwc+bias+relu". */
+/* Reads a problem string such as "n64c128h28k128+nhwc+bias+relu". problem->struct_size must be set,
+ * as megaconv_problem_init() does. */
 megaconv_status megaconv_problem_parse(const char* text, megaconv_problem* problem);
 
 /* Plans. `options` may be null. Destroy every plan once; null is allowed. */
@@ -125,30 +181,92 @@ const char* megaconv_export_mapping(megaconv_plan* plan);
  *   int megaconv_policy(const megaconv_graph* graph, uint32_t* order);
  *
  * which writes the ids of all tasks into `order`, in the order in which workers shall take them,
- * and returns 0. Every task must stand after those that its counter waits for; megaconv proves
- * that. Any other value returned refuses the graph. `megaconv lab compare --policies ./mine.so`
- * runs it. */
+ * and returns 0. Every task must stand after all tasks that it needs; megaconv proves that. Any
+ * other value returned refuses the graph. `megaconv lab compare --policies ./mine.so` runs it.
+ *
+ * Tasks stand in stages: all tasks of one kind of one node, group by group. What a task needs is
+ * said twice: by edges, for groups of stages, which is what most policies want; and by counters,
+ * for single tasks. */
 
-/* An id is an index into megaconv_graph.tasks. kind: 0 filter transform, 1 input transform, 2 GEMM,
- * 3 output transform, 4 direct. 0xffffffff: no counter. */
+/* What a stage is for its node. */
+typedef enum megaconv_role {
+  MEGACONV_ROLE_PREPARE = 0, /* filter transforms, packing: the whole node may need them */
+  MEGACONV_ROLE_INPUT = 1,   /* input transforms, copies */
+  MEGACONV_ROLE_PRODUCT = 2, /* GEMM tiles; direct and pooling tasks */
+  MEGACONV_ROLE_OUTPUT = 3   /* output transforms */
+} megaconv_role;
+
+#define MEGACONV_NO_COUNTER 0xffffffffu
+
+/* A task's id is its index in megaconv_graph.tasks. It runs when its counter has received
+ * wait_count signals, and then signals all counters of some ranges. */
 typedef struct megaconv_task {
-  uint32_t kind, group, block;
-  uint32_t wait_counter, wait_count;   /* it runs when this counter has so many signals */
-  uint32_t signal_first, signal_count; /* counters that it signals: a range, */
-  uint32_t release_counter;            /* and this one */
+  uint16_t node;
+  uint16_t kind;         /* that of its stage */
+  uint32_t group, block; /* the block-th task of this group of its stage */
+  uint32_t wait_counter; /* MEGACONV_NO_COUNTER: it waits for nothing */
+  uint32_t wait_count;
+  uint32_t first_signal; /* index of its first range in megaconv_graph.signals */
+  uint32_t num_signals;  /* ranges */
+  uint32_t reserved;
 } megaconv_task;
 
-/* Ids stand in staged order: filter transforms, then for every group its input transforms, then for
- * every group its GEMM (or direct) tasks, then for every group its output transforms. */
+/* Counters [first, first + count). */
+typedef struct megaconv_signal_range {
+  uint32_t first, count;
+} megaconv_signal_range;
+
+/* The task with this group and block has the id first + group * per_group + block. */
+typedef struct megaconv_stage {
+  uint32_t node;
+  int32_t role;             /* megaconv_role; a node has at most one stage of each */
+  uint32_t kind;            /* 0 filter transform, 1 input transform, 2 GEMM, 3 output transform,
+                               4 direct, 5 pooling; others may follow: go by the role */
+  uint32_t first;           /* id of its first task */
+  uint32_t groups;          /* task groups, */
+  uint32_t per_group;       /*   of so many tasks each */
+  uint32_t first_edge;      /* what its tasks need: index in megaconv_graph.edges, */
+  uint32_t num_edges;       /*   and how many, sorted by first consumer group */
+  double operations, bytes; /* estimates for one task: FLOPs, and bytes that it moves */
+} megaconv_stage;
+
+/* Groups [first, first + count) of a stage. */
+typedef struct megaconv_group_range {
+  uint32_t stage; /* index in megaconv_graph.stages */
+  uint32_t first, count;
+} megaconv_group_range;
+
+/* Every task of the consumer groups needs every task of the producer groups. */
+typedef struct megaconv_edge {
+  megaconv_group_range consumer, producer;
+  int32_t reuse; /* 1: no data passes; the consumer overwrites memory that the producer read */
+} megaconv_edge;
+
+/* The stages of a node stand in the order of their roles, nodes that produce before those that
+ * consume. Ids follow the stages: without edges of reuse, 0, 1, 2, ... is a right order. (Only a
+ * caller who fixes a window makes these; else the window is made to fit the order.) The library
+ * sets struct_size. A policy must see that it is large enough before it reads fields of a later
+ * version. */
 typedef struct megaconv_graph {
-  uint32_t num_tasks, num_counters;
-  uint32_t num_groups;       /* NG */
-  uint32_t num_filter_tasks; /* NF, and of each group: */
-  uint32_t input_tasks;      /* SI */
-  uint32_t gemm_tasks;       /* SG */
-  uint32_t output_tasks;     /* SO */
+  size_t struct_size;
+  uint32_t num_tasks, num_counters, num_nodes, num_stages;
+  uint32_t num_signals; /* signal ranges */
+  uint32_t num_edges;
   const megaconv_task* tasks;
+  const megaconv_stage* stages;
+  const megaconv_signal_range* signals;
+  const megaconv_edge* edges;
 } megaconv_graph;
+
+/* The node's stage with this megaconv_role; null when it has none. */
+static inline const megaconv_stage* megaconv_find_stage(const megaconv_graph* graph, uint32_t node,
+                                                        int32_t role) {
+  for (uint32_t s = 0; s < graph->num_stages; ++s) {
+    const megaconv_stage* stage = &graph->stages[s];
+    if (stage->node == node && stage->role == role) return stage;
+  }
+  return NULL;
+}
 
 #ifdef __cplusplus
 }

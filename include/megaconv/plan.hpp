@@ -6,11 +6,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "megaconv/error.hpp"
 #include "megaconv/machine.hpp"
-#include "megaconv/mapping.hpp"
+#include "megaconv/lowering.hpp"
 #include "megaconv/problem.hpp"
 #include "megaconv/trace.hpp"
 
@@ -18,9 +19,9 @@ namespace megaconv {
 
 /// How a CUDA run is launched.
 enum class CudaLaunch : std::uint8_t {
-  automatic,  ///< staged for tasks of tensor cores, and for Winograd whose V and M are less than
-              ///< three L2 caches, unless an order, a window or a number of blocks is asked for, or
-              ///< whole tensors would be huge; else persistent
+  automatic,  ///< staged for tasks on tensor cores, and for other Winograd whose V and M are less
+              ///< than 1.8 L2 caches or than five times U; persistent for all else, V and M of over
+              ///< 8 GiB, and an order, a window or a number of blocks that is asked for
   persistent,          ///< one kernel; its blocks take tickets until no task is left
   one_block_per_task,  ///< one kernel with a block for every task, each taking one ticket
   raw_block_index,  ///< the same with blockIdx as the position: relies on an order of blocks that
@@ -101,6 +102,12 @@ class Plan {
   /// Throws Error: invalid_argument, unsupported; out_of_memory when no plan fits workspace_limit.
   static Plan create(const ConvProblem& problem, const PlanOptions& options = {});
 
+  /// Several operators as one task graph, which one run executes: tasks of one operator begin as
+  /// soon as what they read of the one before is there. Tensors between operators lie in the
+  /// workspace. `options.tiling` holds for every convolution; filters are transformed in every run.
+  /// The heuristics choose, no database. Throws Error: invalid_argument, unsupported.
+  static Plan create(const Network& network, const PlanOptions& options = {});
+
   /// From a lowering of one's own: an imported mapping file, or lower() with other options. It is
   /// validated. `options.tiling` and `options.mapping` are not read; an automatic launch is
   /// persistent.
@@ -128,12 +135,18 @@ class Plan {
   void execute(const Tensors& tensors, void* workspace, std::size_t workspace_bytes,
                const RunOptions& run = {}) const;
 
+  /// The same of a network: `operators` has the tensors of every operator, in its order; x of the
+  /// first and y of the last are given, those in between are null.
+  void execute(std::span<const Tensors> operators, void* workspace, std::size_t workspace_bytes,
+               const RunOptions& run = {}) const;
+
   /// Waits until `stream` has done all its work, and throws Error(timeout) with a report when the
   /// last run in `workspace` was given up, Error(device_error) for any other failure. Returns at
   /// once on a CPU.
   void wait(void* workspace, void* stream = nullptr) const;
 
-  const ConvProblem& problem() const noexcept;
+  /// Of a plan of one convolution.
+  const ConvProblem& problem() const;
   const Lowering& lowering() const noexcept;
   Backend backend() const noexcept;
   /// Tasks that run at the same time: CPU threads or CUDA thread blocks.

@@ -12,10 +12,11 @@ namespace megaconv {
 /// Storage type of x, w, residual and y; also of scale and bias, but for i8, which has those in
 /// f32.
 ///
-/// f32, f16, bf16: IEEE 754 binary32 and binary16, and the upper half of binary32. Arithmetic is
-/// FP32; y is rounded once, to nearest, ties to even. f16 ends at 65504: a greater output becomes
-/// infinite. Where direct tasks multiply pairs of bf16 numbers, those too small to be normal
-/// (2^-126) count as zero.
+/// f32, f16, bf16: IEEE 754 binary32 and binary16, and the upper half of binary32. Sums are FP32.
+/// Products are FP32 on a CPU and of CUDA's multiply-adds; on tensor cores they are of numbers
+/// that Arithmetic (tiling.hpp) names. y is rounded once, to nearest, ties to even. f16 ends at
+/// 65504: a greater output becomes infinite. Where direct tasks multiply pairs of bf16 numbers,
+/// those too small to be normal (2^-126) count as zero.
 ///
 /// i8: two's complement, zero is 0 (symmetric quantisation). Sums of products are exact, in 32
 /// bits, which is why C/groups R S must be less than 2^17. The rest is FP32, the same bits

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "megaconv/machine.hpp"
-#include "megaconv/mapping.hpp"
+#include "megaconv/lowering.hpp"
 #include "megaconv/plan.hpp"
 #include "megaconv/trace.hpp"
 

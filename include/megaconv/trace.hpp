@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/lowering.hpp"
 
 namespace megaconv {
 
@@ -50,6 +50,10 @@ struct TraceAnalysis {
   std::vector<EdgeWait> waits;        ///< the longest first; without those that never happened
   std::uint64_t peak_live_bytes = 0;  ///< slots of V and M between first write and last read
 };
+
+/// Whether the task at position `consumer` waits for the one at `producer` only because this one
+/// reads memory that it overwrites: such a producer is of a stage behind.
+bool frees_memory(const Lowering& lowering, std::uint32_t producer, std::uint32_t consumer);
 
 /// Throws Error(invalid_argument) unless the trace has one record for each position of the mapping,
 /// with times in order.

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/lowering.hpp"
 #include "megaconv/plan.hpp"
 
 namespace megaconv {

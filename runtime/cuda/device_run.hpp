@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/graph.hpp"
 
 namespace megaconv::cuda {
 
@@ -35,7 +35,8 @@ enum class Dispatch {
 };
 
 struct DeviceRun {
-  const Task* tasks;  // by position
+  const Task* tasks;           // by position
+  const SignalRange* signals;  // of the graph
   std::uint32_t num_tasks;
   std::uint32_t num_making;  // filter and input tasks; of implicit GEMM all stand in front
   std::uint32_t num_counters;

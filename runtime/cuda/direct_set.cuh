@@ -8,8 +8,8 @@
 
 #include "megaconv/error.hpp"
 #include "runtime/cuda/kernel_set.cuh"
-#include "tasks/cuda/direct.cuh"
-#include "tasks/cuda/direct_depthwise.cuh"
+#include "tasks/direct/cuda/direct.cuh"
+#include "tasks/direct/cuda/direct_depthwise.cuh"
 
 namespace megaconv::cuda {
 

@@ -5,11 +5,11 @@
 
 #include <string>
 
-#include "mapping/tiling.hpp"
 #include "runtime/cuda/kernel_set.cuh"
 #include "runtime/cuda/redo_kernel.cuh"
 #include "runtime/cuda/stream_kernel.cuh"
-#include "tasks/cuda/implicit_gemm_in_place.cuh"
+#include "tasks/implicit_gemm/cuda/implicit_gemm_in_place.cuh"
+#include "tasks/tiling.hpp"
 
 namespace megaconv::cuda {
 
@@ -21,8 +21,8 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
   static constexpr bool kMakesOperands = Numbers::kScaled;  ///< copies of w, and of x if asked for
   static constexpr bool kCopiesInput = kOperands == Operands::in_copy;
   static constexpr bool kClusters = Gemm::kClusters;
-  /// The stage of direct tasks looks at magnitudes, all of which are noted before it begins.
-  static constexpr bool kLooks = kCopiesInput;
+  /// The stage of direct tasks checks the scales: all magnitudes are noted before it begins.
+  static constexpr bool kChecksScales = kCopiesInput;
   static constexpr int stage_blocks_per_sm(TaskKind) { return 1152 / kThreads; }
   // x itself does not depend on the stages before.
   static constexpr bool reads_ahead(TaskKind kind) {
@@ -68,16 +68,16 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
   /// The same of a stage, and everything again if the guesses did not suit what the stage before
   /// has noted: in place of a kernel behind the run, for which the next one would wait.
   template <class Wait>
-  static __device__ __forceinline__ void multiply_and_look(const TaskArgs& args, const Task* tasks,
-                                                           std::uint32_t num_tasks,
-                                                           std::byte* shared, Wait wait) {
+  static __device__ __forceinline__ void multiply_and_check(const TaskArgs& args, const Task* tasks,
+                                                            std::uint32_t num_tasks,
+                                                            std::byte* shared, Wait wait) {
     __shared__ LargestNoted most;
     if (threadIdx.x == 0) most = {};
     const auto num_groups = static_cast<std::uint32_t>(args.num_groups);
     TasksInTurn source(tasks, num_tasks);
-    Gemm::run(args, args.x_scale, source, Gemm::open(args, shared), wait, [&](unsigned looker) {
+    Gemm::run(args, args.x_scale, source, Gemm::open(args, shared), wait, [&](unsigned checker) {
       const auto noted = noted_of_run<ImplicitGemmInPlaceKernel>(args, num_groups);
-      look_at(noted, looker, Gemm::kLookers, most);
+      look_at(noted, checker, Gemm::kCheckers, most);
     });
     __syncthreads();
     const auto scales = corrected_scales<ImplicitGemmInPlaceKernel>(most);
@@ -108,11 +108,11 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
             a, *a.x_footer, num_groups * noted_of_group(a), shared);
       }
     }
-    ::cuda::ptx::fence_proxy_async();  // the copy engine reads what others have stored
+    order_tma_after_acquire();  // of all tasks that were computed again
     return a.x_scale;
   }
-  /// These, and then all direct tasks. `args` is the kernel's parameter, where the copy engine
-  /// finds the tensor maps.
+  /// These, and then all direct tasks. `args` is the kernel's parameter, where TMA finds
+  /// the tensor maps.
   static __device__ __forceinline__ void redo(const TaskArgs& args, const CorrectedScales& scales,
                                               const Task* tasks, std::uint32_t num_tasks,
                                               std::uint32_t num_groups, std::byte* shared) {
@@ -149,7 +149,7 @@ KernelSet make_in_place_set(const Tiling& tiling) {
     set = make_streaming_kernel_set<Kernel, StreamingStage<TaskKind::direct>>(name);
     set.filters_in_place = true;
   }
-  set.stage_looks = Kernel::kLooks;
+  set.stage_checks_scales = Kernel::kChecksScales;
   if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
   set.x_scale = Kernel::kInputGuess.scale;
   set.w_scale = Kernel::kFilterGuess.scale;

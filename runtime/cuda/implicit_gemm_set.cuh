@@ -4,11 +4,11 @@
 
 #include <string>
 
-#include "mapping/tiling.hpp"
 #include "runtime/cuda/kernel_set.cuh"
 #include "runtime/cuda/redo_kernel.cuh"
-#include "tasks/cuda/implicit_gemm.cuh"
 #include "tasks/cuda/scale_guess.cuh"
+#include "tasks/implicit_gemm/cuda/implicit_gemm.cuh"
+#include "tasks/tiling.hpp"
 
 namespace megaconv::cuda {
 
@@ -63,7 +63,7 @@ struct ImplicitGemmKernel : ImplicitGemmGuesses<Numbers> {
     }
     if (scales.inputs != 0.0f) a.x_scale = scales.inputs;
     for (std::uint32_t i = blockIdx.x; i < num_tasks; i += gridDim.x) {
-      if (tasks[i].kind != TaskKind::direct) continue;
+      if (kind_of(tasks[i]) != TaskKind::direct) continue;
       run_once<TaskKind::direct>(a, tasks[i], shared);
       __syncthreads();
     }

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "runtime/cuda/kernel_set.cuh"
-#include "tasks/cuda/opencnn.cuh"
-#include "tasks/cuda/opencnn_filter.cuh"
+#include "tasks/opencnn/cuda/opencnn.cuh"
+#include "tasks/opencnn/cuda/opencnn_filter.cuh"
 
 namespace megaconv::cuda {
 

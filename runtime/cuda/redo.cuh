@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scales of inputs and filters are guesses, so that nobody has to read x and w before the tasks do.
-// Tasks note the largest magnitudes that they met; a kernel behind every run looks at these and
+// Tasks note the largest magnitudes that they met; a kernel behind every run checks these and
 // computes again what a guess did not suit.
 #pragma once
 
-#include "runtime/cuda/megakernel.cuh"
+#include "runtime/cuda/device_sync.cuh"
 #include "tasks/cuda/scale_guess.cuh"
+#include "tasks/cuda/task_args.hpp"
 
 namespace megaconv::cuda {
 
@@ -50,7 +51,7 @@ __device__ inline void redo_tasks(const TaskArgs& a, OperandFooter& footer, std:
     __syncthreads();
     const std::uint32_t block = taken;
     if (block >= num_tasks) break;
-    Kernel::template run_once<kKind>(a, Task{.kind = kKind, .block = block}, shared);
+    Kernel::template run_once<kKind>(a, Task{.kind = id_of(kKind), .block = block}, shared);
     __syncthreads();
     if (threadIdx.x == 0) DeviceSync::add_release(footer.tasks_redone, 1);
   }
@@ -72,20 +73,20 @@ __device__ inline void redo_filters(TaskArgs& a, OperandFooter& footer, float sc
 /// num_tasks, num_groups, shared), by all blocks of a grid. Kernel::footer(args) is that of U, and
 /// Kernel::noted_of_group(args) how many magnitudes of x a group has.
 template <class Kernel>
-__device__ __forceinline__ void look_and_redo(const TaskArgs& args, const Task* tasks,
-                                              std::uint32_t num_tasks, std::uint32_t num_groups,
-                                              std::byte* shared) {
+__device__ __forceinline__ void check_and_redo(const TaskArgs& args, const Task* tasks,
+                                               std::uint32_t num_tasks, std::uint32_t num_groups,
+                                               std::byte* shared) {
   CorrectedScales scales{};
-  // The first block starts while the last ones of the kernel before still run. It looks at once,
-  // at nothing, so that the instructions are in the L2 when all others look.
+  // The first block starts while the last ones of the kernel before still run. It runs the check
+  // once on no magnitudes, to bring its code into the L2 before all others need it.
 #pragma unroll 1
-  for (std::uint32_t look = blockIdx.x == 0 ? 0 : 1; look < 2; ++look) {
-    if (look == 1) {
+  for (std::uint32_t check = blockIdx.x == 0 ? 0 : 1; check < 2; ++check) {
+    if (check == 1) {
       wait_for_kernel_before();
       let_next_start();
     }
     NotedMagnitudes noted = noted_of_run<Kernel>(args, num_groups);
-    noted.num_filters *= look, noted.num_inputs *= look;
+    noted.num_filters *= check, noted.num_inputs *= check;
     scales = corrected_scales<Kernel>(largest_of<Kernel::kThreads>(noted));
   }
   if (scales.differ()) Kernel::redo(args, scales, tasks, num_tasks, num_groups, shared);

@@ -11,7 +11,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     redo_kernel(const __grid_constant__ TaskArgs args, const Task* tasks, std::uint32_t num_tasks,
                 std::uint32_t num_groups) {
   extern __shared__ __align__(128) std::byte shared[];
-  look_and_redo<Kernel>(args, tasks, num_tasks, num_groups, shared);
+  check_and_redo<Kernel>(args, tasks, num_tasks, num_groups, shared);
 }
 
 }  // namespace megaconv::cuda

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <utility>
 
@@ -15,98 +16,90 @@
 
 namespace megaconv::cuda {
 
-/// Source: every gridDim.x-th task. What they read is there before the kernel starts.
+/// Source: every gridDim.x-th task. What they read is there before the kernel starts, and who needs
+/// them starts when it has ended.
 class TasksInTurn {
  public:
-  static constexpr bool kWaits = false;
+  static constexpr bool kSignals = false;
   __device__ TasksInTurn(const Task* tasks, std::uint32_t num_tasks)
       : tasks_(tasks), num_tasks_(num_tasks), next_(blockIdx.x) {
-    look_ahead();
+    read_ahead();
   }
   __device__ bool repeats() const { return num_tasks_ > gridDim.x; }
   __device__ bool has_only() const { return !repeats() && blockIdx.x < num_tasks_; }
-  __device__ Task only() const { return ahead_; }
+  __device__ Task only() const { return std::bit_cast<Task>(ahead_); }
   __device__ bool next(TakenTask& taken) {
     if (next_ >= num_tasks_) return false;
-    taken.task = ahead_;
+    taken.task = std::bit_cast<Task>(ahead_);
     next_ += gridDim.x;
-    look_ahead();
+    read_ahead();
     return true;
   }
+  __device__ void before_tma() const {}
   __device__ std::uint64_t now() const { return 0; }
-  __device__ void finish(const TakenTask&, std::uint64_t) const {}
+  __device__ void record(const TakenTask&, std::uint64_t) const {}
 
  private:
-  __device__ void look_ahead() {
-    if (next_ < num_tasks_) ahead_ = tasks_[next_];
+  __device__ void read_ahead() {
+    if (next_ < num_tasks_) ahead_ = reinterpret_cast<const Words*>(tasks_)[next_];
   }
+
+  // A task in whole words: fields of 16 bits would be taken apart and put together again, and an
+  // array would stay in memory.
+  struct Words {
+    std::uint32_t node_and_kind = 0, group = 0, block = 0, wait_counter = kNoCounter,
+                  wait_count = 0, first_signal = 0, num_signals = 0, reserved = kNoCounter;
+  };
+  static_assert(sizeof(Words) == sizeof(Task));
 
   const Task* tasks_;
   std::uint32_t num_tasks_, next_;
-  Task ahead_;
+  Words ahead_;
 };
 
-/// Source: positions of the task array by tickets, or the one that a block has.
+/// Source: positions of the task array by tickets, or the one that a block has. Behind those of
+/// `first`, which the thread that calls next() has taken.
 class TasksByTicket {
  public:
-  static constexpr bool kWaits = true;
-  using Counters = DependencyCounters<DeviceSync>;
-
-  /// Called by all threads of a block, of which one calls next(). `leads`: whether it is this one.
-  __device__ TasksByTicket(const DeviceRun& run, std::uint32_t epoch, bool leads)
-      : run_(run),
-        counters_(&run.header->ticket, run.counters, epoch, run.num_tasks,
-                  run.dispatch == Dispatch::persistent ? gridDim.x : 0) {
-    if (leads) next_ = run.dispatch == Dispatch::raw_index ? blockIdx.x : counters_.take_position();
-  }
+  static constexpr bool kSignals = true;
+  __device__ TasksByTicket(const Worker& worker, std::uint32_t first)
+      : worker_(worker), next_(first) {}
 
   __device__ bool repeats() const {
-    return run_.dispatch == Dispatch::persistent && run_.num_tasks - run_.num_making > gridDim.x;
+    const DeviceRun& run = worker_.run();
+    return run.dispatch == Dispatch::persistent && run.num_tasks - run.num_making > gridDim.x;
   }
   __device__ bool has_only() const { return false; }
   __device__ Task only() const { return {}; }
-  /// The next task, if it is one of those that make operands.
-  __device__ bool next_making(TakenTask& taken) {
-    take();
-    return next_ < run_.num_making && next(taken);
-  }
   __device__ bool next(TakenTask& taken) {
-    take();
-    if (next_ >= run_.num_tasks) return false;
-    if (run_.trace != nullptr) taken.fetch_ns = global_ns();
-    taken.position = next_;
-    taken.task = run_.tasks[next_];
-    has_next_ = false;
-    // A counter that has been waited for stays complete.
-    if (taken.task.wait_counter != complete_) {
-      if (!wait_until_ready(counters_, taken.task, taken.position, run_)) {
-        next_ = run_.num_tasks, has_next_ = true;
-        return false;
-      }
-      complete_ = taken.task.wait_counter;
+    const std::uint32_t num_tasks = worker_.run().num_tasks;
+    if (!has_next_) next_ = worker_.next_position();
+    has_next_ = next_ >= num_tasks || !worker_.fetch(next_, taken, complete_);
+    if (has_next_) {
+      next_ = num_tasks;  // for good
+      return false;
     }
-    if (run_.trace != nullptr) taken.ready_ns = global_ns();
+    complete_ = taken.task.wait_counter;
     return true;
   }
-  __device__ std::uint64_t now() const { return run_.trace != nullptr ? global_ns() : 0; }
-  /// A task that was taken ahead waits for nothing as long as the one before runs.
-  __device__ void finish(const TakenTask& taken, std::uint64_t free_ns) const {
-    if (run_.trace == nullptr) return;
-    run_.trace[taken.position] = {max(taken.fetch_ns, free_ns), max(taken.ready_ns, free_ns),
-                                  global_ns(), sm_id()};
+  __device__ void before_tma() const { order_tma_after_acquire(); }
+  /// The barrier comes between the stores of all threads and the signals of any.
+  template <class Barrier>
+  __device__ void signal(const Task& task, std::uint32_t thread, std::uint32_t num_threads,
+                         Barrier barrier) const {
+    if (task.num_signals == 0) return;
+    finish_stores();
+    barrier();
+    worker_.signal(task, thread, num_threads);
   }
-  __device__ Counters& counters() { return counters_; }
+  __device__ std::uint64_t now() const { return worker_.now(); }
+  __device__ void record(const TakenTask& taken, std::uint64_t free_ns) const {
+    worker_.record(taken, free_ns);
+  }
 
  private:
-  __device__ void take() {
-    if (has_next_) return;
-    next_ = run_.dispatch == Dispatch::persistent ? counters_.take_position() : run_.num_tasks;
-    has_next_ = true;
-  }
-
-  const DeviceRun& run_;
-  Counters counters_;
-  std::uint32_t next_ = 0, complete_ = kNoCounter;
+  const Worker worker_;
+  std::uint32_t next_, complete_ = kNoCounter;
   bool has_next_ = true;
 };
 
@@ -117,8 +110,8 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
                         std::uint32_t num_tasks) {
   extern __shared__ __align__(128) std::byte shared[];
   let_next_start();
-  if constexpr (Kernel::kLooks) {
-    Kernel::multiply_and_look(args, tasks, num_tasks, shared, [] { wait_for_kernel_before(); });
+  if constexpr (Kernel::kChecksScales) {
+    Kernel::multiply_and_check(args, tasks, num_tasks, shared, [] { wait_for_kernel_before(); });
   } else {
     TasksInTurn source(tasks, num_tasks);
     Kernel::multiply(args, args.x_scale, source, Kernel::open(args, shared),
@@ -127,7 +120,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
 }
 
 /// The persistent kernel. Blocks as a whole make operands before they multiply: memory is what
-/// limits that, and takes all of a multiprocessor's warps to be busy.
+/// limits that, and takes all of an SM's warps to be busy.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
     stream_kernel(const __grid_constant__ TaskArgs args, const __grid_constant__ DeviceRun run) {
@@ -139,23 +132,14 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   wait_for_kernel_before();
   if (leader) epoch = attach(*run.header, run.counters, run.num_counters, run.plan_word);
   __syncthreads();
-  TasksByTicket source(run, epoch, leader);
+  const Worker worker(run, epoch);
+  std::uint32_t first = 0;  // the leader's
   if constexpr (Kernel::kMakesOperands) {
-    // Shared variables are not initialised, as a TakenTask would be.
-    __shared__ alignas(TakenTask) std::byte room[sizeof(TakenTask)];
-    __shared__ bool exists;
-    TakenTask& taken = reinterpret_cast<TakenTask&>(room);
-    for (;;) {
-      if (leader) exists = source.next_making(taken);
-      __syncthreads();
-      if (!exists) break;
-      run_task<Kernel>(args, taken.task, shared);
-      __syncthreads();
-      source.counters().signal(taken.task, threadIdx.x, Kernel::kThreads);
-      if (leader) source.finish(taken, 0);
-      __syncthreads();  // `taken` is read before it is overwritten
-    }
+    first = run_whole_tasks<Kernel>(args, worker, run.num_making, shared);
+  } else if (leader) {
+    first = worker.first_position();
   }
+  TasksByTicket source(worker, first);
   Kernel::multiply(args, args.x_scale, source, opened, [] {});
   __syncthreads();
   if (leader) detach(*run.header, gridDim.x);

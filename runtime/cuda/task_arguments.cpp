@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "mapping/stripes.hpp"
-#include "mapping/tiling.hpp"
+#include "tasks/implicit_gemm/stripes.hpp"
+#include "tasks/tiling.hpp"
 
 namespace megaconv::cuda {
 namespace {

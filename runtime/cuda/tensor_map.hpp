@@ -5,8 +5,8 @@
 
 #include <cuda.h>
 
-#include "mapping/stripes.hpp"
 #include "megaconv/problem.hpp"
+#include "tasks/implicit_gemm/stripes.hpp"
 
 namespace megaconv::cuda {
 
@@ -22,8 +22,8 @@ struct Pixels {
   std::int64_t channels;  ///< of a pixel
   Elements elements;
 };
-/// `places` pixels in the order of the places of the `stripe`-th stripe (mapping/stripes.hpp), gaps
-/// included, in a slab of 64 or 128 bytes of channels.
+/// `places` pixels in the order of the places of the `stripe`-th stripe
+/// (tasks/implicit_gemm/stripes.hpp), gaps included, in a slab of 64 or 128 bytes of channels.
 CUtensorMap pixel_tensor(const ConvProblem& problem, const Pixels& pixels, const Stripes& stripes,
                          int stripe, int slab_channels, int places);
 

@@ -4,11 +4,11 @@
 
 #include <string>
 
-#include "mapping/tiling.hpp"
 #include "megaconv/error.hpp"
 #include "runtime/cuda/kernel_set.cuh"
 #include "tasks/cuda/simt_tile.cuh"
-#include "tasks/cuda/winograd_kernel.cuh"
+#include "tasks/tiling.hpp"
+#include "tasks/winograd/cuda/winograd_kernel.cuh"
 
 namespace megaconv::cuda {
 

@@ -4,7 +4,7 @@
 
 #include "runtime/cuda/redo_kernel.cuh"
 #include "runtime/cuda/winograd_set.cuh"
-#include "tasks/cuda/winograd_tensor.cuh"
+#include "tasks/winograd/cuda/winograd_tensor.cuh"
 
 namespace megaconv::cuda {
 
@@ -68,7 +68,7 @@ struct WinogradTensorKernel
     a.v_slots = a.m_slots = 1;
     const auto run_all = [&]<TaskKind kKind>(std::uint32_t group, std::uint32_t count) {
       for (std::uint32_t block = 0; block < count; ++block) {
-        run_once<kKind>(a, Task{.kind = kKind, .group = group, .block = block}, shared);
+        run_once<kKind>(a, Task{.kind = id_of(kKind), .group = group, .block = block}, shared);
         __syncthreads();
       }
     };

@@ -26,7 +26,7 @@ class BoundFinder {
         alone_ns_(graph_.tasks.size()),
         ready_ns_(graph_.tasks.size()),
         after_ns_(graph_.counter_totals.size()) {
-    for (std::size_t id = 0; id < alone_ns_.size(); ++id) alone_ns_[id] = alone(graph_.tasks[id]);
+    for (std::size_t id = 0; id < alone_ns_.size(); ++id) alone_ns_[id] = alone(static_cast<std::uint32_t>(id));
   }
 
   Bounds run() {
@@ -35,14 +35,14 @@ class BoundFinder {
     Bounds bounds;
     bounds.launch_us = machine_.launch_us;
     double work_ns = 0, compute_ns = 0, l2_bytes = 0;
-    struct Stage {
+    struct KindTotals {
       double head = std::numeric_limits<double>::infinity(), tail = head, least = head, work = 0;
       std::uint64_t num = 0;
     };
-    Stage stages[kNumTaskKinds];
+    KindTotals kinds[kNumTaskKinds];
     for (std::size_t id = 0; id < alone_ns_.size(); ++id) {
       const Task& task = graph_.tasks[id];
-      Stage& stage = stages[static_cast<std::size_t>(task.kind)];
+      KindTotals& stage = kinds[task.kind];
       const double tail = tail_ns(task);
       stage.head = std::min(stage.head, ready_ns_[id]);
       stage.tail = std::min(stage.tail, tail);
@@ -50,12 +50,13 @@ class BoundFinder {
       stage.work += alone_ns_[id];
       ++stage.num;
       work_ns += alone_ns_[id];
-      compute_ns += demands_.operations(task) / machine_[task.kind].unit_gflops;
-      l2_bytes += demands_.l2_bytes(task);
+      const auto index = static_cast<std::uint32_t>(id);
+      compute_ns += demands_.operations(index) / machine_[kind_of(task)].unit_gflops;
+      l2_bytes += demands_.l2_bytes(index);
       bounds.critical_path_us =
           std::max(bounds.critical_path_us, (ready_ns_[id] + alone_ns_[id] + tail) / kNsPerUs);
     }
-    for (const Stage& stage : stages) {
+    for (const KindTotals& stage : kinds) {
       if (stage.num == 0) continue;
       const std::uint64_t rounds = (stage.num + machine_.workers() - 1) / machine_.workers();
       const double work =
@@ -72,19 +73,12 @@ class BoundFinder {
   }
 
  private:
-  double alone(const Task& task) const {
-    const KindModel& kind = machine_[task.kind];
-    const double operations = demands_.operations(task);
+  double alone(std::uint32_t id) const {
+    const KindModel& kind = machine_[kind_of(graph_.tasks[id])];
+    const double operations = demands_.operations(id), l2_bytes = demands_.l2_bytes(id);
     return kind.overhead_us * kNsPerUs + machine_.ticket_us * kNsPerUs +
            std::max({operations / kind.worker_gflops, operations / kind.unit_gflops,
-                     demands_.l2_bytes(task) / machine_.worker_gbps,
-                     demands_.l2_bytes(task) / machine_.l2_gbps});
-  }
-
-  template <typename Visit>
-  static void for_each_signal(const Task& task, Visit visit) {
-    for (std::uint32_t i = 0; i < task.signal_count; ++i) visit(task.signal_first + i);
-    if (task.release_counter != kNoCounter) visit(task.release_counter);
+                     l2_bytes / machine_.worker_gbps, l2_bytes / machine_.l2_gbps});
   }
 
   void find_heads() {
@@ -99,7 +93,7 @@ class BoundFinder {
     for (std::size_t next = 0; next < order_.size(); ++next) {
       const std::uint32_t id = order_[next];
       const double end = ready_ns_[id] + alone_ns_[id] + machine_.hop_us * kNsPerUs;
-      for_each_signal(graph_.tasks[id], [&](std::uint32_t counter) {
+      graph_.for_each_signal(graph_.tasks[id], [&](std::uint32_t counter) {
         ready_at[counter] = std::max(ready_at[counter], end);
         if (--missing[counter] > 0) return;
         for (const std::uint32_t waiter : waiters[counter]) {
@@ -121,7 +115,7 @@ class BoundFinder {
   }
   double tail_ns(const Task& task) const {
     double tail = 0;
-    for_each_signal(task, [&](std::uint32_t counter) {
+    graph_.for_each_signal(task, [&](std::uint32_t counter) {
       tail = std::max(tail, after_ns_[counter] + machine_.hop_us * kNsPerUs);
     });
     return tail;
@@ -143,9 +137,7 @@ double Bounds::least_us() const {
 
 Bounds lower_bounds(const TaskGraph& graph, const MachineModel& machine) {
   validate(machine);
-  Tiling whole = graph.tiling;  // a window is part of an order's choice, and only adds edges
-  whole.v_slots = whole.m_slots = whole.num_groups;
-  return BoundFinder(build_graph(whole), machine).run();
+  return BoundFinder(without_window(graph), machine).run();
 }
 
 }  // namespace megaconv

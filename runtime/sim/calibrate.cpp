@@ -73,7 +73,7 @@ class Calibrator {
     machine_.units = machine_.workers_per_unit = 1;
     for (const Known& known : known_) {
       machine_.units = std::max(machine_.units, known.run->trace.num_workers);
-      machine_.split_f16 |= known.run->lowering.graph.tiling.arithmetic != Arithmetic::fma;
+      machine_.split_f16 |= known.run->lowering.tiling().arithmetic != Arithmetic::fma;
     }
     for (const Known& known : known_) {
       const std::uint32_t tracks = known.analysis.tracks;

@@ -42,7 +42,7 @@ Engine::Engine(const Lowering& lowering, const MachineModel& machine,
       num_workers_(workers_of(machine, options)),
       begin_ns_(machine.launch_us * kNsPerUs),
       demands_(lowering.graph),
-      cache_(static_cast<double>(machine.l2_bytes), demands_.region_bytes()),
+      cache_(static_cast<double>(machine.l2_bytes), demands_.piece_bytes()),
       workers_(num_workers_),
       received_(lowering.graph.counter_totals.size()),
       waiting_(received_.size()),
@@ -109,8 +109,8 @@ void Engine::finish() {
 // The cache as a run before this one leaves it: its regions by the order of their last touches.
 void Engine::warm_up() {
   for (std::uint32_t position = 0; position < num_tasks_; ++position) {
-    demands_.list_touches(task_at(position), touches_);
-    for (const Touch& touch : touches_) cache_.touch(touch.region, touch.bytes, touch.write);
+    demands_.list_touches(lowering_.mapping.order[position], touches_);
+    for (const Touch& touch : touches_) cache_.touch(touch.piece, touch.bytes, touch.write);
   }
 }
 
@@ -173,12 +173,12 @@ void Engine::on_ready(std::uint32_t worker) {
   Worker& self = workers_[worker];
   const std::uint32_t id = lowering_.mapping.order[self.position];
   const Task& task = lowering_.graph.tasks[id];
-  const KindModel& kind = machine_[task.kind];
+  const KindModel& kind = machine_[kind_of(task)];
   self.ready_ns = now_ns_;
   const double scale = noise(id);
-  const double operations = demands_.operations(task) * scale;  // one a ns is one Gop/s
-  const double l2_bytes = demands_.l2_bytes(task) * scale;
-  const double hbm_bytes = misses(task);
+  const double operations = demands_.operations(id) * scale;  // one a ns is one Gop/s
+  const double l2_bytes = demands_.l2_bytes(id) * scale;
+  const double hbm_bytes = misses(id);
   compute_ns_ += operations / kind.unit_gflops;
   result_.l2_bytes += l2_bytes;
   result_.hbm_bytes += hbm_bytes;
@@ -198,7 +198,7 @@ void Engine::on_rate(std::uint32_t rate) {
 
 void Engine::on_worked(std::uint32_t worker) {
   if (--workers_[worker].parts_left > 0) return;
-  const TaskKind kind = task_at(workers_[worker].position).kind;
+  const TaskKind kind = kind_of(task_at(workers_[worker].position));
   push(now_ns_ + machine_[kind].overhead_us * kNsPerUs, EventType::end, worker);
 }
 
@@ -211,10 +211,7 @@ void Engine::on_end(std::uint32_t worker) {
   busy_ns_ += now_ns_ - self.ready_ns;
   done_[self.position] = 1;
   ++num_done_;
-  for (std::uint32_t i = 0; i < task.signal_count; ++i) {
-    signal(task.signal_first + i);
-  }
-  if (task.release_counter != kNoCounter) signal(task.release_counter);
+  lowering_.graph.for_each_signal(task, [&](std::uint32_t counter) { signal(counter); });
   push(now_ns_, EventType::fetch, worker);
   if (!ends_stage()) return;
   stage_begin_ns_ = now_ns_ + machine_.launch_us * kNsPerUs;
@@ -232,11 +229,11 @@ void Engine::signal(std::uint32_t counter) {
   waiting_[counter].clear();
 }
 
-double Engine::misses(const Task& task) {
+double Engine::misses(std::uint32_t id) {
   double hbm_bytes = 0;
-  demands_.list_touches(task, touches_);
+  demands_.list_touches(id, touches_);
   for (const Touch& touch : touches_) {
-    const Cache::Traffic traffic = cache_.touch(touch.region, touch.bytes, touch.write);
+    const Cache::Traffic traffic = cache_.touch(touch.piece, touch.bytes, touch.write);
     hbm_bytes += traffic.hbm_bytes;
     reuse_[static_cast<std::size_t>(touch.reuse)].bytes += touch.write ? 0 : touch.bytes;
     reuse_[static_cast<std::size_t>(touch.reuse)].hit_bytes += traffic.hit_bytes;
@@ -262,7 +259,7 @@ void Engine::report_deadlock() const {
   const std::uint32_t seen = counter == kNoCounter ? 0 : received_[counter];
   throw Error(Status::timeout,
               "simulated deadlock after " + std::to_string(to_ns(now_ns_)) + " ns: " +
-                  timeout_report(tasks_in_order(lowering_), position, seen,
+                  timeout_report(lowering_.graph, tasks_in_order(lowering_), position, seen,
                                  std::chrono::milliseconds(0), [&](std::uint32_t p) -> const char* {
                                    if (done_[p]) return nullptr;
                                    return p < next_position_ ? "waiting" : "not started";
@@ -276,7 +273,12 @@ namespace megaconv {
 Simulation simulate(const Lowering& lowering, const MachineModel& machine,
                     const SimulationOptions& options) {
   validate(machine);
-  if (lowering.graph.tiling.algorithm == Algorithm::implicit_gemm) {
+  const bool on_tensor_cores = std::any_of(
+      lowering.nodes.begin(), lowering.nodes.end(), [](const Node& node) {
+        const auto* const tiling = std::get_if<Tiling>(&node.cut);
+        return tiling != nullptr && tiling->algorithm == Algorithm::implicit_gemm;
+      });
+  if (on_tensor_cores) {
     throw Error(Status::unsupported,
                 "implicit_gemm: machine models have no rates for it, must be another algorithm");
   }

@@ -61,7 +61,7 @@ class Engine {
   void signal(std::uint32_t counter);
   bool ends_stage();
   bool stage_is_open(std::uint32_t position);
-  double misses(const Task& task);
+  double misses(std::uint32_t id);
   void finish();
   double noise(std::uint32_t id) const;
   [[noreturn]] void report_deadlock() const;

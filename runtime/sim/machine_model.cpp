@@ -95,6 +95,7 @@ class Reader {
     if (found == object_.end()) reject("key \"" + prefix_ + key + "\" is missing");
     return *found;
   }
+  bool has(const char* key) const { return object_.contains(key); }
   double number(const char* key) {
     const ordered_json& value = take(key);
     if (!value.is_number()) refuse(key, value, "a number");
@@ -186,6 +187,11 @@ MachineModel parse_machine(std::string_view json) {
   Reader kinds(top.take("kinds"), "kinds.");
   for (std::uint32_t k = 0; k < kNumTaskKinds; ++k) {
     const char* const name = to_string(static_cast<TaskKind>(k));
+    // Models of machines from before there was pooling: it waits for memory, as transforms do.
+    if (static_cast<TaskKind>(k) == TaskKind::pooling && !kinds.has(name)) {
+      machine.kinds[k] = machine[TaskKind::output_transform];
+      continue;
+    }
     Reader kind(kinds.take(name), std::string("kinds.") + name + '.');
     for (const KindField& field : kKindFields) {
       machine.kinds[k].*field.value = kind.number(field.name);

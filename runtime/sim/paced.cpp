@@ -49,7 +49,7 @@ class Pacer {
     gemms_taken_ = 0;
     inputs_left_ = 0;
     for (std::uint32_t id = 0; id < graph_.tasks.size(); ++id) {
-      if (graph_.tasks[id].kind == TaskKind::input_transform) ++inputs_left_;
+      if (kind_of(graph_.tasks[id]) == TaskKind::input_transform) ++inputs_left_;
       if (graph_.tasks[id].wait_counter == kNoCounter) add_ready(id);
     }
     run_workers();
@@ -78,7 +78,7 @@ class Pacer {
         const std::uint32_t id = choose();
         if (id == kNobody) break;
         order_.push_back(id);
-        running.push({now_ns + duration_ns(graph_.tasks[id]), id});
+        running.push({now_ns + duration_ns(id), id});
       }
       if (running.empty()) break;  // the graph has a cycle; validate() will say where
       now_ns = running.top().end_ns;
@@ -91,13 +91,14 @@ class Pacer {
   }
 
   // All workers are busy nearly always: a unit's workers share it.
-  double duration_ns(const Task& task) const {
-    const KindModel& kind = machine_[task.kind];
+  double duration_ns(std::uint32_t id) const {
+    const KindModel& kind = machine_[kind_of(graph_.tasks[id])];
+    const double operations = demands_.operations(id), l2_bytes = demands_.l2_bytes(id);
     const double shared = kind.unit_gflops / machine_.workers_per_unit;
     return 1000 * (kind.overhead_us + machine_.ticket_us) +
-           std::max({demands_.operations(task) / std::min(kind.worker_gflops, shared),
-                     demands_.l2_bytes(task) / machine_.worker_gbps,
-                     demands_.l2_bytes(task) * machine_.workers() / machine_.l2_gbps / 2});
+           std::max({operations / std::min(kind.worker_gflops, shared),
+                     l2_bytes / machine_.worker_gbps,
+                     l2_bytes * machine_.workers() / machine_.l2_gbps / 2});
   }
 
   std::uint32_t choose() {
@@ -109,7 +110,8 @@ class Pacer {
     const bool short_of_gemms = gemms.size() < pace_.stock && inputs_left_ > 0;
     if (!gemms.empty() && !short_of_gemms) return take(TaskKind::gemm);
     for (const TaskKind kind : {TaskKind::filter_transform, TaskKind::input_transform,
-                                TaskKind::gemm, TaskKind::direct, TaskKind::output_transform}) {
+                                TaskKind::gemm, TaskKind::direct, TaskKind::pooling,
+                                TaskKind::output_transform}) {
       if (!of(kind).empty()) return take(kind);
     }
     return kNobody;
@@ -124,17 +126,14 @@ class Pacer {
   }
 
   void finish(std::uint32_t id) {
-    const Task& task = graph_.tasks[id];
-    const auto signal = [&](std::uint32_t counter) {
+    graph_.for_each_signal(graph_.tasks[id], [&](std::uint32_t counter) {
       if (--missing_[counter] > 0) return;
       for (const std::uint32_t waiter : waiters_[counter]) add_ready(waiter);
-    };
-    for (std::uint32_t i = 0; i < task.signal_count; ++i) signal(task.signal_first + i);
-    if (task.release_counter != kNoCounter) signal(task.release_counter);
+    });
   }
 
   std::deque<Ready>& of(TaskKind kind) { return ready_[static_cast<std::size_t>(kind)]; }
-  void add_ready(std::uint32_t id) { of(graph_.tasks[id].kind).push_back({id, gemms_taken_}); }
+  void add_ready(std::uint32_t id) { of(kind_of(graph_.tasks[id])).push_back({id, gemms_taken_}); }
 
   static constexpr std::uint32_t kNobody = 0xffffffffu;
   const TaskGraph& graph_;
@@ -159,7 +158,8 @@ PolicyFunction paced_policy(const MachineModel& machine) {
     const std::uint32_t most = static_cast<std::uint32_t>(
         std::min<std::size_t>(graph.tasks.size(), std::numeric_limits<std::uint32_t>::max()));
     Pacer pacer(graph, quiet);
-    Lowering trial{.graph = graph, .mapping = {.policy = "paced", .options = {}, .order = {}}};
+    Lowering trial{
+        .nodes = {}, .graph = graph, .mapping = {.policy = "paced", .options = {}, .order = {}}};
     std::vector<std::uint32_t> best;
     double best_us = kNever;
     for (const std::uint32_t stock : {1u, workers / 4, workers / 2, workers, 2 * workers, most}) {

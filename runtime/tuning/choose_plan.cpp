@@ -67,7 +67,7 @@ std::vector<PlanOptions> thriftier(const PlanOptions& options) {
   tries[0].cuda_launch = CudaLaunch::persistent;
   tries[1].tiling.algorithm = Algorithm::implicit_gemm;
   tries[2].mapping.dig = tries[2].mapping.dgo = tries[2].mapping.m_groups = 1;
-  tries[3].mapping.policy = Policy::depth_first;
+  tries[3].mapping.policy = "depth_first";
   tries[3].tiling.group_tiles = 14;
   tries[4].tiling.algorithm = Algorithm::direct;
   if (options.backend != Backend::cuda) tries.erase(tries.begin(), tries.begin() + 2);

@@ -13,7 +13,7 @@
 #include <limits>
 #include <vector>
 
-#include "mapping/cost_model.hpp"
+#include "tasks/cost_model.hpp"
 #include "megaconv/error.hpp"
 #include "runtime/tuning/choose_plan.hpp"
 #include "runtime/tuning/scratch_device.hpp"
@@ -81,7 +81,7 @@ class InPlaceBench {
     const std::vector<float> sizes = output_of(plan);
     upload(problem_.dtype, w_, w_host_);
     truth_ = output_of(plan);
-    truth_bound_ = error_bound(plan.lowering().graph.tiling);
+    truth_bound_ = error_bound(plan.lowering().tiling());
     worst_unit_ = kRoundings * unit_roundoff(problem_.dtype) *
                   static_cast<double>(*std::max_element(sizes.begin(), sizes.end()));
     l2_unit_ = kRoundings *
@@ -103,7 +103,7 @@ class InPlaceBench {
   double time_ms(const Plan& plan, double best_ms) {
     Run run(*this, plan);
     run.execute();
-    if (!agrees(download_y(), error_bound(plan.lowering().graph.tiling))) {
+    if (!agrees(download_y(), error_bound(plan.lowering().tiling()))) {
       return std::numeric_limits<double>::infinity();
     }
     double least = std::numeric_limits<double>::infinity();

@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/lowering.hpp"
 
 namespace megaconv {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "mapping/tiling.hpp"
+#include "tasks/tiling.hpp"
 
 namespace megaconv::cpu {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/tiling.hpp"
 
 namespace megaconv::cpu {
 

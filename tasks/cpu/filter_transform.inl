@@ -5,7 +5,7 @@
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/pixels.inl"
 #include "tasks/cpu/products.inl"
-#include "tasks/cpu/winograd_1d.inl"
+#include "tasks/winograd/cpu/winograd_1d.inl"
 
 namespace megaconv::cpu::MEGACONV_ISA {
 

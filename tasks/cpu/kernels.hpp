@@ -32,7 +32,7 @@
 #include <string_view>
 #include <vector>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/tiling.hpp"
 
 namespace megaconv::cpu {
 

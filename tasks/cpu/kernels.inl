@@ -3,12 +3,13 @@
 // MEGACONV_LANES and includes this.
 #pragma once
 
-#include "tasks/cpu/direct.inl"
+#include "tasks/direct/cpu/direct.inl"
 #include "tasks/cpu/filter_transform.inl"
-#include "tasks/cpu/gemm.inl"
-#include "tasks/cpu/input_transform.inl"
+#include "tasks/winograd/cpu/gemm.inl"
+#include "tasks/winograd/cpu/input_transform.inl"
 #include "tasks/cpu/kernels.hpp"
-#include "tasks/cpu/output_transform.inl"
+#include "tasks/pooling/cpu/pooling.inl"
+#include "tasks/winograd/cpu/output_transform.inl"
 
 #define MEGACONV_TEXT(name) #name
 #define MEGACONV_NAME_OF(macro) MEGACONV_TEXT(macro)

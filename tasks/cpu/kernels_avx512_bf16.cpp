@@ -3,7 +3,7 @@
 // from kernels_avx512.cpp.
 #define MEGACONV_ISA avx512_bf16
 #define MEGACONV_LANES 16
-#include "tasks/cpu/direct.inl"
+#include "tasks/direct/cpu/direct.inl"
 #include "tasks/cpu/filter_transform.inl"
 
 namespace megaconv::cpu::MEGACONV_ISA {

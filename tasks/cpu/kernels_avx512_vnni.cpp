@@ -3,7 +3,7 @@
 // from kernels_avx512.cpp.
 #define MEGACONV_ISA avx512_vnni
 #define MEGACONV_LANES 16
-#include "tasks/cpu/direct.inl"
+#include "tasks/direct/cpu/direct.inl"
 
 namespace megaconv::cpu::MEGACONV_ISA {
 

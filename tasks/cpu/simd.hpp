@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/tiling.hpp"
 
 #define MEGACONV_INLINE inline __attribute__((always_inline))
 

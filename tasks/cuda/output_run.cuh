@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "mapping/stripes.hpp"
+#include "tasks/implicit_gemm/stripes.hpp"
 #include "tasks/cuda/task_args.hpp"
 #include "tasks/cuda/vec.cuh"
 

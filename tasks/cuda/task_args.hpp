@@ -8,9 +8,9 @@
 //
 //   U   Winograd   [filter chunks][alpha^2][C'][filters]   zero past C and K; chunks as of GEMM
 //   tasks
-//       openCNN    see mapping/opencnn_blocking.hpp
-//       implicit GEMM  see tasks/cuda/implicit_gemm_filter.cuh; of copies, with V, operand_rows.cuh
-//   V   implicit GEMM  see tasks/cuda/operand_rows.cuh
+//       openCNN    see tasks/opencnn/opencnn_blocking.hpp
+//       implicit GEMM  see tasks/implicit_gemm/cuda/implicit_gemm_filter.cuh; of copies, with V, operand_rows.cuh
+//   V   implicit GEMM  see tasks/implicit_gemm/cuda/operand_rows.cuh
 //       Winograd   [v_slots][alpha^2][C'][tiles]           zero past C
 //   M   NHWC       [m_slots][alpha^2][tiles][K']
 //       NCHW       [m_slots][alpha^2][K'][tiles]
@@ -22,8 +22,8 @@
 
 #include <cstdint>
 
-#include "mapping/stripes.hpp"
-#include "megaconv/mapping.hpp"
+#include "tasks/implicit_gemm/stripes.hpp"
+#include "megaconv/tiling.hpp"
 
 namespace megaconv::cuda {
 

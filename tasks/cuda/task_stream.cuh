@@ -14,19 +14,26 @@
 //
 //   bool next(TakenTask&)            called by the taker: the next task, its producers done; false:
 //                                    there is none
+//   void before_tma() const          called by a thread that has been told of a task and will read
+//                                    by TMA what other tasks wrote
+//   kSignals                         whether others that run meanwhile need what a task stores;
+//                                    if so, has_only() is false, and there is
+//   void signal(task, thread, num_threads, barrier) const
+//                                    called by all threads that store a task's outputs, when they
+//                                    have begun all stores: those who need the task may run.
+//                                    barrier() is one of these threads
 //   bool repeats() const             whether blocks may have more than one
 //   bool has_only() const            whether all threads know the only one that a block has:
 //   Task only() const
-//   kWaits                           whether tasks read what others wrote meanwhile
 //   uint64_t now() const             for a trace: nanoseconds
-//   void finish(const TakenTask&, uint64_t free_ns) const
-//                                    called by one of the others when a task is done, and when they
-//                                    were free for it
+//   void record(const TakenTask&, uint64_t free_ns) const
+//                                    for a trace: called by one of the others when a task is
+//                                    multiplied, with when they were free for it
 #pragma once
 
 #include <cstdint>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/graph.hpp"
 #include "tasks/cuda/stage_ring.cuh"
 
 namespace megaconv::cuda {
@@ -96,8 +103,13 @@ class TaskReader {
     return true;
   }
   /// Called by one thread for all others, with when they were free for the task.
-  __device__ void finish(std::uint64_t free_ns) const {
-    if (!source_.has_only()) source_.finish(stream_.task(at_), free_ns);
+  __device__ void record(std::uint64_t free_ns) const {
+    if (!source_.has_only()) source_.record(stream_.task(at_), free_ns);
+  }
+  /// Called by all threads that store, when they have begun all stores of the task.
+  template <class Barrier>
+  __device__ void signal(std::uint32_t thread, std::uint32_t num_threads, Barrier barrier) const {
+    source_.signal(stream_.task(at_).task, thread, num_threads, barrier);
   }
   __device__ void leave() const {
     if (!source_.has_only()) stream_.leave(at_);

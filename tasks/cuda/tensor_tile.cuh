@@ -10,7 +10,7 @@
 // instruction, which thread q of four holds for both i.
 #pragma once
 
-#include "mapping/tiling.hpp"
+#include "tasks/tiling.hpp"
 #include "tasks/cuda/block_pipeline.cuh"
 #include "tasks/cuda/m_strides.cuh"
 #include "tasks/cuda/split_f16.cuh"

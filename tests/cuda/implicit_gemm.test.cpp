@@ -6,10 +6,11 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "mapping/stripes.hpp"
-#include "mapping/tiling.hpp"
+#include "tasks/implicit_gemm/stripes.hpp"
+#include "tasks/tiling.hpp"
 #include "megaconv/plan.hpp"
 #include "tasks/storage.hpp"
 #include "tests/catch.hpp"
@@ -68,7 +69,7 @@ void check_launches(const std::string& text, double most_l2, PlanOf&& plan_of) {
   Tiling of_first;
   for (const CudaLaunch launch : kLaunches) {
     const Plan plan = plan_of(layer.problem, launch);
-    const Tiling& tiling = plan.lowering().graph.tiling;
+    const Tiling& tiling = plan.lowering().tiling();
     const std::vector<T> y = device.run(plan);
     const ErrorReport report = compare(tiling, y.data(), truth.data(), magnitude.data());
     CAPTURE(text, to_string(tiling), static_cast<int>(launch), to_string(report));
@@ -102,7 +103,7 @@ void check_magnitude(const std::string& text, int exponent, double most_l2, Plan
     const Plan plan = plan_of(layer.problem, launch);
     const std::vector<float> y = device.run(plan);
     const ErrorReport report =
-        compare(plan.lowering().graph.tiling, y.data(), truth.data(), magnitude.data());
+        compare(plan.lowering().tiling(), y.data(), truth.data(), magnitude.data());
     CAPTURE(exponent, static_cast<int>(launch), to_string(report));
     CHECK(report.relative_l2 < most_l2);
   }
@@ -123,7 +124,7 @@ Plan in_place(const ConvProblem& problem, Operands operands, CudaLaunch launch,
   PlanOptions options = implicit_gemm(launch);
   options.tiling.precision = Precision::tf32;
   options.tiling.filters = filters;
-  Tiling tiling = Plan::create(problem, options).lowering().graph.tiling;
+  Tiling tiling = Plan::create(problem, options).lowering().tiling();
   tiling.arithmetic = operands == Operands::in_float_tensor ? Arithmetic::tf32 : Arithmetic::f16;
   tiling.channel_blocks_per_input_task = operands == Operands::in_copy ? kMostBlocksOfInputTask : 0;
   tiling.filter_blocks_per_gemm_task = std::min(kFilterBlocksInPlace, tiling.filter_blocks());
@@ -132,8 +133,9 @@ Plan in_place(const ConvProblem& problem, Operands operands, CudaLaunch launch,
   tiling.v_slots = tiling.m_slots = 0;  // whole
   derive_counts(tiling);
   REQUIRE(operands_of(tiling) == operands);
-  const TaskGraph graph = build_graph(tiling);
-  return Plan::create({graph, make_mapping(graph, {.policy = Policy::staged})}, options);
+  Lowering lowering = cut(tiling);
+  lowering.mapping = make_mapping(lowering.graph, {.policy = "staged"});
+  return Plan::create(std::move(lowering), options);
 }
 
 bool is_stored(float y, double exact) { return y == exact; }
@@ -476,7 +478,7 @@ TEST_CASE("cuda: implicit GEMM is exact on integers with tiles of any width", "[
       for (std::uint32_t places = 64; places <= 512; places += places < 256 ? 8 : 32) {
         options.tiling.places_per_group = places;
         const Plan plan = Plan::create(of.problem, options);
-        const Tiling& tiling = plan.lowering().graph.tiling;
+        const Tiling& tiling = plan.lowering().tiling();
         widths.insert(
             implicit_gemm_tile(tiling.filter_blocks_per_gemm_task, places, tiling.arithmetic)
                 .places);

@@ -61,7 +61,7 @@ class Memory {
 
 std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
                                 const cuda::KernelSet& kernels, ThreadOrder order) {
-  const Tiling& tiling = lowering.graph.tiling;
+  const Tiling& tiling = lowering.tiling();
   const Epilogue& epilogue = layer.problem.epilogue;
   cuda::TaskArgs args = make_task_args(tiling, kernels);
   const cuda::TaskMemory bytes =
@@ -93,7 +93,7 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
   const std::vector<Task>& tasks = lowering.graph.tasks;
   for (const std::uint32_t id : lowering.mapping.order) {
     const Task& task = tasks[id];
-    const auto kind = static_cast<std::size_t>(task.kind);
+    const std::size_t kind = task.kind;
     const auto run = reinterpret_cast<cuda::EmulatedTask>(const_cast<void*>(kernels.stage[kind]));
     run_one(kernels.shared_bytes[kind], [&] { run(args, task, own); });
   }
@@ -121,9 +121,9 @@ struct Computed {
            cuda::KernelSet (*kernels)(const Tiling&))
       : truth(layer.reference(&magnitude)),
         lowering(lower(layer.problem, options, {}, target(options))),
-        set(kernels(lowering.graph.tiling)),
+        set(kernels(lowering.tiling())),
         y(run_emulated(layer, lowering, set, ThreadOrder::forward)),
-        report(compare(lowering.graph.tiling, y.data(), truth.data(), magnitude.data())) {}
+        report(compare(lowering.tiling(), y.data(), truth.data(), magnitude.data())) {}
   static Target target(const TilingOptions& options) {
     const bool tensor_cores = options.arithmetic != Arithmetic::automatic;
     return {.backend = Backend::cuda, .workers = 8, .split_f16 = tensor_cores};
@@ -153,7 +153,7 @@ void check_emulated(const Layer& layer, bool integers, const TilingOptions& opti
   const Computed computed(layer, options, kernels);
   const std::vector<float>& y = computed.y;
   CAPTURE(to_string(layer.problem), integers, computed.set.name, to_string(computed.report));
-  CHECK(error_bound(computed.lowering.graph.tiling).covers(computed.report));
+  CHECK(error_bound(computed.lowering.tiling()).covers(computed.report));
   if (integers) {
     CHECK(std::equal(y.begin(), y.end(), computed.truth.begin()));
     return;  // in other orders, too, if the other layer is right in them

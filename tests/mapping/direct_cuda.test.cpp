@@ -2,8 +2,8 @@
 // Direct tilings for CUDA, without a GPU.
 #include <algorithm>
 
-#include "mapping/direct_shapes.hpp"
-#include "mapping/tiling.hpp"
+#include "tasks/direct/direct_shapes.hpp"
+#include "tasks/tiling.hpp"
 #include "tests/catch.hpp"
 
 using namespace megaconv;

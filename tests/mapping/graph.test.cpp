@@ -6,46 +6,94 @@
 using namespace megaconv;
 using namespace megaconv::test;
 
-TEST_CASE("a windowed graph has these tasks and counters") {
+namespace {
+
+// One line a task that waits, "O[0,0]: G[0,0] G[0,1]".
+std::vector<std::string> waits(const TaskGraph& graph) {
+  std::vector<std::string> lines;
+  for (const Task& task : graph.tasks) {
+    if (task.wait_counter == kNoCounter) continue;
+    lines.push_back(name(graph, task) + ": " + waits_for(graph, task));
+  }
+  return lines;
+}
+
+// Counts of waits and totals of counters are what the counters receive.
+void check_counts(const TaskGraph& graph) {
+  std::vector<std::uint32_t> received(graph.counter_totals.size());
+  for (const Task& task : graph.tasks) {
+    graph.for_each_signal(task, [&](std::uint32_t counter) { ++received.at(counter); });
+  }
+  CHECK(graph.counter_totals == received);
+  for (const Task& task : graph.tasks) {
+    const bool waits = task.wait_counter != kNoCounter;
+    CHECK(task.wait_count == (waits ? received.at(task.wait_counter) : 0));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a windowed graph has these tasks and waits") {
   // 3 groups, one task of each kind; V has one slot, M has two.
-  //   counter 0 1 2: G[g] ready   3 4 5: O[g] ready   6 7: I[1], I[2] may overwrite V
   const TaskGraph graph = build_graph(winograd_tiling({.ng = 3, .v_slots = 1, .m_slots = 2}));
-  const auto task = [](TaskKind kind, std::uint32_t group, std::uint32_t counter,
-                       std::uint32_t count, std::uint32_t first, std::uint32_t num,
-                       std::uint32_t release) {
-    return Task{kind, group, 0, counter, count, first, num, release};
-  };
-  using K = TaskKind;
-  constexpr std::uint32_t none = kNoCounter;
-  const std::vector<Task> expected = {
-      task(K::filter_transform, 0, none, 0, 0, 3, none),
-      task(K::input_transform, 0, none, 0, 0, 1, none),
-      task(K::input_transform, 1, 6, 1, 1, 1, none),
-      task(K::input_transform, 2, 7, 1, 2, 1, none),
-      task(K::gemm, 0, 0, 2, 3, 1, 6),
-      task(K::gemm, 1, 1, 2, 4, 1, 7),
-      task(K::gemm, 2, 2, 3, 5, 1, none),  // F, I[2], and O[0], which frees the M slot
-      task(K::output_transform, 0, 3, 1, 0, 0, 2),
-      task(K::output_transform, 1, 4, 1, 0, 0, none),
-      task(K::output_transform, 2, 5, 1, 0, 0, none),
-  };
-  CHECK(graph.tasks == expected);
-  CHECK(graph.counter_totals == std::vector<std::uint32_t>{2, 2, 3, 1, 1, 1, 1, 1});
+  CHECK(names(graph, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) ==
+        "F[0] I[0,0] I[1,0] I[2,0] G[0,0] G[1,0] G[2,0] O[0,0] O[1,0] O[2,0]");
+  REQUIRE(graph.tasks.size() == 10);
+  CHECK(waits(graph) == std::vector<std::string>{
+                            "I[1,0]: G[0,0]",  // which has read the slot of V
+                            "I[2,0]: G[1,0]",
+                            "G[0,0]: F[0] I[0,0]",
+                            "G[1,0]: F[0] I[1,0]",
+                            "G[2,0]: F[0] I[2,0] O[0,0]",  // O[0] frees the slot of M
+                            "O[0,0]: G[0,0]",
+                            "O[1,0]: G[1,0]",
+                            "O[2,0]: G[2,0]",
+                        });
+  check_counts(graph);
+  // F signals all groups of G in one range; G[0] those of I[1] and O[0], which are two.
+  CHECK(graph.tasks[0].num_signals == 1);
+  CHECK(graph.signals[graph.tasks[0].first_signal].count == 3);
+  CHECK(graph.tasks[4].num_signals == 2);
+  CHECK(graph.tasks[9].num_signals == 0);
+}
+
+TEST_CASE("counters are numbered in the order of stages and groups, one for each that waits") {
+  for (Counts counts : kOddCounts) {
+    counts.v_slots = 2;
+    const TaskGraph graph = build_graph(winograd_tiling(counts));
+    std::uint32_t next = 0, last = kNoCounter;
+    for (const Task& task : graph.tasks) {
+      if (task.wait_counter == kNoCounter || task.wait_counter == last) continue;
+      CHECK(task.wait_counter == next);
+      CHECK(task.block == 0);
+      last = next++;
+    }
+    CHECK(next == graph.counter_totals.size());
+    check_counts(graph);
+  }
 }
 
 TEST_CASE("whole tensors need no counters for their slots") {
   const TaskGraph graph = build_graph(winograd_tiling({.ng = 3, .nf = 0, .si = 2, .sg = 3}));
   CHECK(graph.counter_totals == std::vector<std::uint32_t>{2, 2, 2, 3, 3, 3});
-  for (const Task& task : graph.tasks) CHECK(task.release_counter == kNoCounter);
+  for (const Edge& edge : graph.edges) CHECK_FALSE(edge.reuse);
+  for (const Task& task : graph.tasks) {
+    if (kind_of(task) == TaskKind::input_transform) CHECK(task.wait_counter == kNoCounter);
+    if (kind_of(task) == TaskKind::output_transform) CHECK(task.num_signals == 0);
+  }
 }
 
 TEST_CASE("direct tasks wait for the filters and for nothing else") {
   const TaskGraph graph = build_graph(direct_tiling({.ng = 2, .nf = 3, .sg = 2}));
   CHECK(names(graph, {0, 1, 2, 3, 4, 5, 6}) == "F[0] F[1] F[2] D[0,0] D[0,1] D[1,0] D[1,1]");
   CHECK(graph.counter_totals == std::vector<std::uint32_t>{3});
-  CHECK(graph.tasks[0] == Task{.signal_first = 0, .signal_count = 1});
-  CHECK(graph.tasks[6] ==
-        Task{.kind = TaskKind::direct, .group = 1, .block = 1, .wait_counter = 0, .wait_count = 3});
+  CHECK(graph.signals == std::vector<SignalRange>{{0, 1}});
+  CHECK(graph.tasks[0] == Task{.kind = id_of(TaskKind::filter_transform), .num_signals = 1});
+  CHECK(graph.tasks[6] == Task{.kind = id_of(TaskKind::direct),
+                               .group = 1,
+                               .block = 1,
+                               .wait_counter = 0,
+                               .wait_count = 3});
 
   const TaskGraph prepared = build_graph(direct_tiling({.ng = 2, .nf = 0, .sg = 2}));
   CHECK(prepared.tasks.size() == 4);
@@ -59,7 +107,7 @@ TEST_CASE("a filter graph has the filter tasks alone") {
       const TaskGraph graph = build_filter_graph(tiling);
       CHECK(graph.tasks.size() == std::max(1u, nf));
       CHECK(graph.counter_totals.empty());
-      const TaskMapping mapping = make_mapping(graph, {.policy = Policy::staged});
+      const TaskMapping mapping = make_mapping(graph, {.policy = "staged"});
       CHECK_FALSE(validate(graph, mapping).has_value());
     }
   }
@@ -68,22 +116,29 @@ TEST_CASE("a filter graph has the filter tasks alone") {
 TEST_CASE("ids, names and letters agree") {
   const TaskGraph graph =
       build_graph(winograd_tiling({.ng = 5, .nf = 2, .si = 3, .sg = 2, .so = 4}));
-  CHECK(name(graph.tasks[graph.filter_id(1)]) == "F[1]");
-  CHECK(name(graph.tasks[graph.input_id(3, 2)]) == "I[3,2]");
-  CHECK(name(graph.tasks[graph.gemm_id(4, 1)]) == "G[4,1]");
-  CHECK(name(graph.tasks[graph.output_id(2, 3)]) == "O[2,3]");
-  CHECK(graph.output_id(4, 3) + 1 == graph.tasks.size());
+  CHECK(names(graph, {task_id(graph, Role::prepare, 0, 1), task_id(graph, Role::input, 3, 2),
+                      task_id(graph, Role::product, 4, 1), task_id(graph, Role::output, 2, 3)}) ==
+        "F[1] I[3,2] G[4,1] O[2,3]");
+  CHECK(task_id(graph, Role::output, 4, 3) + 1 == graph.tasks.size());
+  for (std::uint32_t id = 0; id < graph.tasks.size(); ++id) {
+    const Stage& stage = graph.stages[graph.stage_of(id)];
+    CHECK(stage.id(graph.tasks[id].group, graph.tasks[id].block) == id);
+    CHECK(stage.kind == graph.tasks[id].kind);
+    CHECK(&stage == graph.find(0, stage.role));
+  }
+  CHECK(graph.find(1, Role::product) == nullptr);
+  CHECK(build_graph(direct_tiling({})).find(0, Role::output) == nullptr);
   CHECK(to_string(TaskKind::output_transform) == std::string("output_transform"));
   CHECK(letter(TaskKind::direct) == 'D');
 }
 
 // Plays V and M slots through an order: what a task reads must be what its own group wrote, whole.
 // Returns the first task that would read or destroy something else.
-static std::string first_hazard(const TaskGraph& graph, const std::vector<std::uint32_t>& order) {
+static std::string first_hazard(const Tiling& t, const TaskGraph& graph,
+                                const std::vector<std::uint32_t>& order) {
   struct Slot {
     std::uint32_t group = 0, written = 0, read = 0;
   };
-  const Tiling& t = graph.tiling;
   std::vector<Slot> v(t.v_slots), m(t.m_slots);
   const auto write = [](Slot& slot, const Task& task, std::uint32_t reads) {
     if (slot.group != task.group || slot.written == 0) {  // first writer: the slot must be free
@@ -100,15 +155,15 @@ static std::string first_hazard(const TaskGraph& graph, const std::vector<std::u
   for (std::uint32_t id : order) {
     const Task& task = graph.tasks[id];
     bool fine = true;
-    if (task.kind == TaskKind::input_transform) {
+    if (kind_of(task) == TaskKind::input_transform) {
       fine = write(v[task.group % t.v_slots], task, t.gemm_tasks);
-    } else if (task.kind == TaskKind::gemm) {
+    } else if (kind_of(task) == TaskKind::gemm) {
       fine = read(v[task.group % t.v_slots], task, t.input_tasks) &&
              write(m[task.group % t.m_slots], task, t.output_tasks);
-    } else if (task.kind == TaskKind::output_transform) {
+    } else if (kind_of(task) == TaskKind::output_transform) {
       fine = read(m[task.group % t.m_slots], task, t.gemm_tasks);
     }
-    if (!fine) return name(task);
+    if (!fine) return name(graph, task);
   }
   return {};
 }
@@ -119,13 +174,14 @@ TEST_CASE("no order that respects the counters reads or overwrites a slot of ano
       for (std::uint32_t m_slots : {1u, 2u, 5u, 0u}) {
         counts.v_slots = v_slots;
         counts.m_slots = m_slots;
-        const TaskGraph graph = build_graph(winograd_tiling(counts));
+        const Tiling tiling = winograd_tiling(counts);
+        const TaskGraph graph = build_graph(tiling);
         for (std::uint64_t seed = 0; seed < 8; ++seed) {
           const TaskMapping mapping =
-              make_mapping(graph, {.policy = Policy::random_topological, .seed = seed});
-          INFO(to_string(graph.tiling) << "seed " << seed);
+              make_mapping(graph, {.policy = "random_topological", .seed = seed});
+          INFO(to_string(tiling) << "seed " << seed);
           REQUIRE(mapping.order.size() == graph.tasks.size());
-          CHECK(first_hazard(graph, mapping.order) == "");
+          CHECK(first_hazard(tiling, graph, mapping.order) == "");
         }
       }
     }
@@ -133,9 +189,10 @@ TEST_CASE("no order that respects the counters reads or overwrites a slot of ano
 }
 
 TEST_CASE("the hazard check itself sees a window that is too small") {
-  const TaskGraph graph = build_graph(winograd_tiling({.ng = 3, .v_slots = 2}));
-  const TaskMapping staged = make_mapping(graph, {.policy = Policy::staged});
-  CHECK(first_hazard(graph, staged.order) == "I[2,0]");
+  const Tiling tiling = winograd_tiling({.ng = 3, .v_slots = 2});
+  const TaskGraph graph = build_graph(tiling);
+  const TaskMapping staged = make_mapping(graph, {.policy = "staged"});
+  CHECK(first_hazard(tiling, graph, staged.order) == "I[2,0]");
 }
 
 TEST_CASE("more tasks than 2^31 are refused") {

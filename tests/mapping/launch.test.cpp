@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an automatic launch stands for, without a GPU.
-#include "mapping/launch.hpp"
+#include "tasks/launch.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -41,8 +41,8 @@ TEST_CASE("Tasks of tensor cores are launched in stages, whole tensors and their
     CHECK(made.reason == "faster where tasks are short");
     const Lowering lowering =
         lower(parse_problem(layer), made.options.tiling, made.options.mapping, kHopper);
-    CHECK(lowering.graph.tiling.v_slots == lowering.graph.tiling.num_groups);
-    CHECK(lowering.graph.tiling.m_slots == lowering.graph.tiling.num_groups);
+    CHECK(lowering.tiling().v_slots == lowering.tiling().num_groups);
+    CHECK(lowering.tiling().m_slots == lowering.tiling().num_groups);
     CHECK(std::is_sorted(lowering.mapping.order.begin(), lowering.mapping.order.end()));
     CHECK(lowering.mapping.policy == "staged");
   }
@@ -61,7 +61,7 @@ TEST_CASE("Whoever asks for an order, a window or blocks has the persistent kern
     CHECK(made.options.tiling == options.tiling);
     CHECK(made.options.mapping == options.mapping);
   };
-  persistent("for the order asked for", [](auto& o) { o.mapping.policy = Policy::staged; });
+  persistent("for the order asked for", [](auto& o) { o.mapping.policy = "staged"; });
   persistent("for the order asked for", [](auto& o) { o.mapping.dig = 264; });
   persistent("for the order asked for", [](auto& o) { o.mapping.m_groups = 2; });
   persistent("for the order asked for", [](auto& o) {
@@ -84,7 +84,7 @@ TEST_CASE("Other tasks, simulations and CPUs have the persistent kernel") {
   }
   PlanOptions staged;
   staged.cuda_launch = CudaLaunch::staged;
-  CHECK(choice(layer, staged).options.mapping.policy == Policy::interleaved);  // of a CPU
+  CHECK(choice(layer, staged).options.mapping.policy == "interleaved");  // of a CPU
 }
 
 // The L2 of the model is 2 x 264 x 96 KiB, 51 MB.
@@ -126,7 +126,7 @@ TEST_CASE("A launch that is asked for is taken, a staged one with what it needs"
     CHECK(made.options.cuda_launch == asked);
     CHECK(made.reason == "as asked for");
     CHECK(made.options.tiling.whole_tensors == (asked == CudaLaunch::staged));
-    CHECK((made.options.mapping.policy == Policy::staged) == (asked == CudaLaunch::staged));
+    CHECK((made.options.mapping.policy == "staged") == (asked == CudaLaunch::staged));
   }
 }
 

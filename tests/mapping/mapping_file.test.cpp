@@ -15,7 +15,7 @@ using namespace megaconv::test;
 namespace {
 
 Lowering lowering_of(const Tiling& tiling, const MappingOptions& options = {}) {
-  Lowering lowering{.graph = build_graph(tiling), .mapping = {}};
+  Lowering lowering = cut(tiling);
   lowering.mapping = make_mapping(lowering.graph, options, {.workers = 2});
   return lowering;
 }
@@ -24,7 +24,7 @@ const Counts kSample{.ng = 3, .nf = 1, .si = 1, .sg = 2, .so = 1, .v_slots = 2, 
 
 Lowering sample() {
   return lowering_of(winograd_tiling(kSample),
-                     {.policy = Policy::interleaved, .dig = 1, .dgo = 1, .m_groups = 1});
+                     {.policy = "interleaved", .dig = 1, .dgo = 1, .m_groups = 1});
 }
 
 // The sample's file with one piece of text replaced, which must be there.
@@ -40,7 +40,8 @@ std::string import_error(const std::string& text) {
 }
 
 bool same(const Lowering& a, const Lowering& b) {
-  return a.graph.tiling == b.graph.tiling && a.graph.tasks == b.graph.tasks &&
+  return a.tiling() == b.tiling() && a.graph.tasks == b.graph.tasks &&
+         a.graph.edges == b.graph.edges && a.graph.signals == b.graph.signals &&
          a.graph.counter_totals == b.graph.counter_totals && a.mapping == b.mapping;
 }
 
@@ -48,25 +49,36 @@ bool same(const Lowering& a, const Lowering& b) {
 
 TEST_CASE("a mapping file looks like this") {
   CHECK(export_mapping(sample()) == R"({
-  "megaconv_mapping": 1,
-  "problem": "n1c16h4w12k32r3s3p1u1d1g1",
-  "tiling": {
-    "algorithm": "winograd",
-    "filters": "every_run",
-    "points": "low_error",
-    "arithmetic": "fma",
-    "m": 4,
-    "group_tiles": 1,
-    "channel_blocks_per_input_task": 1,
-    "tiles_per_transform_task": 1,
-    "filter_blocks_per_gemm_task": 1,
-    "positions_per_gemm_task": 36,
-    "filter_blocks_per_output_task": 2,
-    "filter_blocks_per_filter_task": 2,
-    "channel_blocks_per_filter_task": 1,
-    "v_slots": 2,
-    "m_slots": 2
-  },
+  "megaconv_mapping": 2,
+  "nodes": [
+    {
+      "name": "conv",
+      "problem": "n1c16h4w12k32r3s3p1u1d1g1",
+      "cut": {
+        "algorithm": "winograd",
+        "arithmetic": "fma",
+        "channel_blocks_per_filter_task": 1,
+        "channel_blocks_per_input_task": 1,
+        "filter_blocks_per_filter_task": 2,
+        "filter_blocks_per_gemm_task": 1,
+        "filter_blocks_per_output_task": 2,
+        "filters": "every_run",
+        "group_tiles": 1,
+        "m": 4,
+        "m_slots": 2,
+        "points": "low_error",
+        "positions_per_gemm_task": 36,
+        "tiles_per_transform_task": 1,
+        "v_slots": 2
+      }
+    }
+  ],
+  "stages": [
+    {"node": 0, "role": "prepare", "kind": "filter_transform", "groups": 1, "per_group": 1},
+    {"node": 0, "role": "input", "kind": "input_transform", "groups": 3, "per_group": 1},
+    {"node": 0, "role": "product", "kind": "gemm", "groups": 3, "per_group": 2},
+    {"node": 0, "role": "output", "kind": "output_transform", "groups": 3, "per_group": 1}
+  ],
   "policy": "interleaved",
   "dig": 1,
   "dgo": 1,
@@ -92,10 +104,10 @@ TEST_CASE("a mapping file looks like this") {
 
 TEST_CASE("an exported mapping is imported the same") {
   for (Counts counts : kOddCounts) {
-    for (Policy policy : kPolicies) {
+    for (const std::string& policy : kPolicies) {
       const MappingOptions options{.policy = policy, .seed = 0xffffffffffffffffu};
       const Lowering winograd = lowering_of(winograd_tiling(counts), options);
-      INFO(to_string(winograd.graph.tiling) << to_string(policy));
+      INFO(to_string(winograd.tiling()) << policy);
       CHECK(same(import_mapping(export_mapping(winograd)), winograd));
       const Lowering direct = lowering_of(direct_tiling(counts), options);
       CHECK(same(import_mapping(export_mapping(direct)), direct));
@@ -103,7 +115,7 @@ TEST_CASE("an exported mapping is imported the same") {
   }
   for (const char* problem : {"n4c64h56k64+nhwc+relu", "c3h9w8k5r5s2u2+bias", "n2c32h14k32g32"}) {
     const Lowering lowering = lower(parse_problem(problem), {.points = Points::integer}, {}, {});
-    CHECK(same(import_mapping(export_mapping(lowering), &lowering.graph.tiling.problem), lowering));
+    CHECK(same(import_mapping(export_mapping(lowering), &lowering.tiling().problem), lowering));
   }
 }
 
@@ -146,23 +158,45 @@ TEST_CASE("an edited order that breaks a property is refused with the violation"
 TEST_CASE("keys are known, there, and given once") {
   CHECK(import_error(with("\"policy\"", "\"polizy\"")) == "mapping file: unknown key \"polizy\"");
   CHECK(import_error(with("\"m_slots\"", "\"slots\"")) ==
-        "mapping file: unknown key \"tiling.slots\"");
-  CHECK(import_error(with("\"policy\"", "\"tiling.m\"")) ==
-        "mapping file: unknown key \"tiling.m\"");
+        "mapping file: key \"nodes[0].cut.m_slots\" is missing");
+  CHECK(import_error(with("\"m_slots\"", "\"slots\": 1, \"m_slots\"")) ==
+        "mapping file: key \"nodes[0].cut.slots\" has no place here");
+  CHECK(import_error(with("\"name\"", "\"nome\"")) ==
+        "mapping file: unknown key \"nodes[0].nome\"");
+  CHECK(import_error(with("\"groups\": 3", "\"group\": 3")) ==
+        "mapping file: unknown key \"stages[1].group\"");
+  CHECK(import_error(with("\"policy\"", "\"nodes[0].cut.m\"")) ==
+        "mapping file: unknown key \"nodes[0].cut.m\"");
+  for (const char* old : {"\"problem\": \"c1h1k1\", ", "\"tiling\": 3, "}) {
+    CHECK_THAT(import_error(with("\"policy\"", std::string(old) + "\"policy\"")),
+               ContainsSubstring("has no place here"));
+  }
   CHECK(import_error(with("\"dgo\"", "\"dig\"")) == "mapping file: key \"dig\" is given twice");
   CHECK(import_error(with("\"m_slots\"", "\"v_slots\"")) ==
-        "mapping file: key \"tiling.v_slots\" is given twice");
+        "mapping file: key \"nodes[0].cut.v_slots\" is given twice");
+  CHECK(import_error(with("\"role\"", "\"node\"")) ==
+        "mapping file: key \"stages[0].node\" is given twice");
+  CHECK(import_error(with("\"policy\"", "\"nodes\": [], \"policy\"")) ==
+        "mapping file: key \"nodes\" is given twice");
   CHECK(import_error(with("  \"policy\": \"interleaved\",\n", "")) ==
         "mapping file: key \"policy\" is missing");
-  CHECK(import_error(with("    \"group_tiles\": 1,\n", "")) ==
-        "mapping file: key \"tiling.group_tiles\" is missing");
+  CHECK(import_error(with("        \"group_tiles\": 1,\n", "")) ==
+        "mapping file: key \"nodes[0].cut.group_tiles\" is missing");
+  CHECK(import_error(with("      \"name\": \"conv\",\n", "")) ==
+        "mapping file: key \"nodes[0].name\" is missing");
+  CHECK(import_error(with(", \"per_group\": 1", "")) ==
+        "mapping file: key \"stages[0].per_group\" is missing");
+  CHECK(import_error(R"({"megaconv_mapping": 2, "nodes": [{"name": "a", "problem": "c1h1k1"}]})") ==
+        "mapping file: key \"nodes[0].cut\" is missing");
   CHECK(import_error(with("\"group_tiles\": 1", "\"group_tiles\": 1, \"rows_per_group\": 1")) ==
-        "mapping file: key \"tiling.rows_per_group\" has no place here");
+        "mapping file: key \"nodes[0].cut.rows_per_group\" has no place here");
 }
 
 TEST_CASE("values have the right type and range") {
-  CHECK(import_error(with("\"megaconv_mapping\": 1", "\"megaconv_mapping\": 2")) ==
-        "mapping file: megaconv_mapping: found 2, must be 1 to 1");
+  CHECK(import_error(with("\"megaconv_mapping\": 2", "\"megaconv_mapping\": 3")) ==
+        "mapping file: megaconv_mapping: found 3, must be 2 to 2");
+  CHECK(import_error(with("\"megaconv_mapping\": 2", "\"megaconv_mapping\": 0")) ==
+        "mapping file: megaconv_mapping: found 0, must be 2 to 2");
   CHECK(import_error(with("\"dig\": 1", "\"dig\": \"1\"")) ==
         "mapping file: dig: found \"1\", must be 0 to 4294967295");
   CHECK(import_error(with("\"dig\": 1", "\"dig\": 4294967296")) ==
@@ -186,9 +220,60 @@ TEST_CASE("values have the right type and range") {
   CHECK_THAT(import_error(with("\"interleaved\"", "\"" + std::string(81, 'p') + "\"")),
              ContainsSubstring("must be at most 80 printable characters"));
   CHECK(import_error(with("\"winograd\"", "\"fft\"")) ==
-        "mapping file: tiling.algorithm: found \"fft\", must be one of direct, winograd, opencnn, "
+        "mapping file: nodes[0].cut.algorithm: found \"fft\", must be one of direct, winograd, "
+        "opencnn, "
         "fused_winograd, implicit_gemm");
   CHECK_THAT(import_error(with("n1c16", "n0c16")), ContainsSubstring("n = 0: must be 1 to"));
+}
+
+TEST_CASE("a file of version 1 is refused with what to do") {
+  CHECK(import_error(with("\"megaconv_mapping\": 2", "\"megaconv_mapping\": 1")) ==
+        "mapping file: megaconv_mapping: found 1, must be 2; export the mapping again with this "
+        "version of megaconv");
+  CHECK_THAT(
+      import_error(R"({"megaconv_mapping": 1, "problem": "c16h4w12k32", "tiling": {"m": 4}})"),
+      ContainsSubstring("export the mapping again"));
+}
+
+TEST_CASE("stages are those that the cut makes") {
+  const std::string gemm = "\"product\", \"kind\": \"gemm\", \"groups\": 3, \"per_group\": 2";
+  const auto instead = [&](const char* text) { return import_error(with(gemm, text)); };
+  const std::string makes = ", the cut makes product gemm of node 0, 3 groups of 2";
+  CHECK(instead("\"product\", \"kind\": \"gemm\", \"groups\": 4, \"per_group\": 2") ==
+        "mapping file: stages[2]: found product gemm of node 0, 4 groups of 2" + makes);
+  CHECK(instead("\"product\", \"kind\": \"gemm\", \"groups\": 3, \"per_group\": 1") ==
+        "mapping file: stages[2]: found product gemm of node 0, 3 groups of 1" + makes);
+  CHECK(instead("\"product\", \"kind\": \"direct\", \"groups\": 3, \"per_group\": 2") ==
+        "mapping file: stages[2]: found product direct of node 0, 3 groups of 2" + makes);
+  CHECK(instead("\"output\", \"kind\": \"gemm\", \"groups\": 3, \"per_group\": 2") ==
+        "mapping file: stages[2]: found output gemm of node 0, 3 groups of 2" + makes);
+  CHECK(import_error(with("\"node\": 0", "\"node\": 1")) ==
+        "mapping file: stages[0]: found prepare filter_transform of node 1, 1 groups of 1, the cut "
+        "makes prepare filter_transform of node 0, 1 groups of 1");
+  CHECK(instead("\"middle\", \"kind\": \"gemm\", \"groups\": 3, \"per_group\": 2") ==
+        "mapping file: stages[2].role: found \"middle\", must be one of prepare, input, product, "
+        "output");
+  CHECK_THAT(instead("\"product\", \"kind\": \"gemm\", \"groups\": 0, \"per_group\": 2"),
+             ContainsSubstring("stages[2].groups: found 0, must be 1 to"));
+  CHECK(import_error(with("  \"stages\": [\n", "  \"stages\": [],\n  \"tasks\": [\n")) ==
+        "mapping file: tasks[0]: found an object, must be a name like \"F[5]\" or \"I[3,0]\"");
+}
+
+TEST_CASE("a file has one operator") {
+  const std::string text = export_mapping(sample());
+  const std::size_t begin = text.find("    {\n      \"name\""), end = text.find("\n  ],");
+  REQUIRE(end != std::string::npos);
+  const std::string node = text.substr(begin, end - begin);
+  CHECK(import_error(with(node, node + ",\n" + node)) == "mapping file: nodes: found 2, must be 1");
+  CHECK(import_error(with(node, "")) == "mapping file: nodes: found 0, must be 1");
+  CHECK(import_error(with(node, "7")) ==
+        "mapping file: nodes: found a single value, must be objects");
+  CHECK_THAT(import_error(with("\"cut\": {", "\"cut\": {\"m\": {}, ")),
+             ContainsSubstring("nodes[0].cut.m: found an object"));
+  CHECK_THAT(import_error(with("\"name\": \"conv\"", "\"name\": 1")),
+             ContainsSubstring("nodes[0].name: found 1, must be a text"));
+  CHECK_THAT(import_error(with("\"cut\": {", "\"cut\": 3, \"cut\": {")),
+             ContainsSubstring("nodes[0].cut: found a single value, must be an object"));
 }
 
 TEST_CASE("a tiling that does not fit its problem is refused") {
@@ -197,16 +282,17 @@ TEST_CASE("a tiling that does not fit its problem is refused") {
         "group_tiles = 4: must be 1 to 3");
   CHECK(import_error(with("\"positions_per_gemm_task\": 36", "\"positions_per_gemm_task\": 37")) ==
         "positions_per_gemm_task = 37: must be 1 to 36");
-  CHECK(import_error(with("\"v_slots\": 2", "\"v_slots\": 4")) ==
-        "mapping file: tiling.v_slots: found 4, tiling.m_slots: found 2, must be 1 to 3");
+  CHECK(
+      import_error(with("\"v_slots\": 2", "\"v_slots\": 4")) ==
+      "mapping file: nodes[0].cut.v_slots: found 4, nodes[0].cut.m_slots: found 2, must be 1 to 3");
   CHECK_THAT(import_error(with("\"v_slots\": 2", "\"v_slots\": 0")),
-             ContainsSubstring("tiling.v_slots: found 0, must be 1 to"));
+             ContainsSubstring("nodes[0].cut.v_slots: found 0, must be 1 to"));
   CHECK(import_error(with("p1u1", "p1u2")) == "winograd: stride 2x2, must be 1x1");
 }
 
 TEST_CASE("a short file cannot ask for a huge graph") {
   CHECK(import_error(with("n1c16h4w12", "n1000000c16h4w12")) ==
-        "mapping file: tasks: found 13, this tiling has 12000001");
+        "mapping file: tasks: found 13, the cut makes 12000001");
 }
 
 TEST_CASE("tasks have names, and exist") {
@@ -217,11 +303,11 @@ TEST_CASE("tasks have names, and exist") {
                ContainsSubstring("tasks[1]: found \"") && ContainsSubstring("must be a name like"));
   }
   CHECK(import_error(with("\"I[0,0]\"", "\"I[3,0]\"")) ==
-        "mapping file: tasks[1]: found I[3,0], this tiling has 3 groups of 1 such tasks");
+        "mapping file: tasks[1]: found I[3,0], the graph has 3 groups of 1 such tasks");
   CHECK(import_error(with("\"I[0,0]\"", "\"D[0,0]\"")) ==
-        "mapping file: tasks[1]: found D[0,0], this tiling has 3 groups of 0 such tasks");
+        "mapping file: tasks[1]: found D[0,0], the graph has 0 groups of 0 such tasks");
   CHECK(import_error(with("\"I[0,0]\"", "\"X[0,0]\"")) ==
-        "mapping file: tasks[1]: found X[0,0], this tiling has 3 groups of 0 such tasks");
+        "mapping file: tasks[1]: found X[0,0], the graph has 0 groups of 0 such tasks");
   CHECK_THAT(import_error(with("\"I[0,0]\"", "7")), ContainsSubstring("tasks[1]: found 7"));
   CHECK_THAT(import_error(with("\"I[0,0]\"", "[]")), ContainsSubstring("tasks[1]: found an array"));
 }
@@ -232,8 +318,10 @@ TEST_CASE("text that is no mapping file is refused in one line") {
   CHECK_THAT(import_error("7"), ContainsSubstring("must be an object"));
   CHECK(import_error("{}") == "mapping file: key \"megaconv_mapping\" is missing");
   CHECK_THAT(import_error(std::string(1000000, '[')), ContainsSubstring("found an array"));
-  CHECK_THAT(import_error("{\"tiling\": " + std::string(1000000, '{')),
-             ContainsSubstring("parse error"));
+  for (const char* deep : {"{\"nodes\": [", "{\"nodes\": [{\"cut\": ", "{\"stages\": [", "{"}) {
+    CHECK_THAT(import_error(deep + std::string(1000000, '{')), ContainsSubstring("mapping file: "));
+    CHECK_THAT(import_error(deep + std::string(1000000, '[')), ContainsSubstring("mapping file: "));
+  }
   CHECK_THAT(import_error("{\"\xff\": 1}"), ContainsSubstring("parse error at line 1"));
   CHECK(import_error("{\"" + std::string(1000000, 'k') + "\": 1}").size() < 300);
   CHECK(import_error("{\"policy\": " + std::string(1000000, 'k')).size() < 300);

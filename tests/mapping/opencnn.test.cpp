@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lowering of openCNN's fused kernel: fixed blocks of 32 tiles and 64 filters.
-#include "mapping/opencnn_blocking.hpp"
 #include "megaconv/error.hpp"
-#include "megaconv/mapping.hpp"
+#include "megaconv/lowering.hpp"
+#include "tasks/opencnn/opencnn_blocking.hpp"
 #include "tests/catch.hpp"
 
 using namespace megaconv;
 
 namespace {
-Lowering lower_opencnn(const char* problem, Policy policy = Policy::interleaved,
+Lowering lower_opencnn(const char* problem, const char* policy = "interleaved",
                        FilterMode filters = FilterMode::every_run) {
   TilingOptions tiling;
   tiling.algorithm = Algorithm::opencnn;
@@ -22,24 +22,24 @@ Lowering lower_opencnn(const char* problem, Policy policy = Policy::interleaved,
 
 TEST_CASE("openCNN: groups are 32 tiles, tasks 64 filters, filter tasks 64 filters of 8 channels") {
   // 7x9 outputs are 4 x 5 tiles of 2x2; 3 images make 60 tiles, 2 groups.
-  const Tiling rows = lower_opencnn("n3c20h7w9k130").graph.tiling;
+  const Tiling rows = lower_opencnn("n3c20h7w9k130").tiling();
   CHECK(rows.num_tiles() == 60);
   CHECK(rows.num_groups == 2);
   CHECK(rows.gemm_tasks == 3);
   CHECK(rows.num_filter_tasks == 3 * 3);
   CHECK(rows.u_bytes() == 9 * 16 * 8 * 64 * sizeof(float));
   // In chwn a group is one place of up to 32 images.
-  const Tiling images = lower_opencnn("n33c20h7w9k130+chwn").graph.tiling;
+  const Tiling images = lower_opencnn("n33c20h7w9k130+chwn").tiling();
   CHECK(images.num_groups == 20 * 2);
 }
 
 TEST_CASE("openCNN: every policy gives a valid mapping, with filters in the run or prepared") {
-  for (const Policy policy : {Policy::interleaved, Policy::staged, Policy::depth_first,
-                              Policy::critical_path, Policy::random_topological}) {
+  for (const char* policy :
+       {"interleaved", "staged", "depth_first", "critical_path", "random_topological"}) {
     for (const FilterMode filters : {FilterMode::every_run, FilterMode::prepared}) {
       const Lowering lowering = lower_opencnn("n2c9h11k70+nhwc", policy, filters);
       CHECK_FALSE(validate(lowering.graph, lowering.mapping));
-      CHECK((lowering.graph.tiling.num_filter_tasks == 0) == (filters == FilterMode::prepared));
+      CHECK((lowering.tiling().num_filter_tasks == 0) == (filters == FilterMode::prepared));
     }
   }
 }
@@ -47,7 +47,7 @@ TEST_CASE("openCNN: every policy gives a valid mapping, with filters in the run 
 TEST_CASE("openCNN: a mapping file keeps the output layout and the memory order") {
   const Lowering lowering = lower_opencnn("n40c8h6k64+chwn");
   const Lowering again = import_mapping(export_mapping(lowering));
-  CHECK(again.graph.tiling == lowering.graph.tiling);
+  CHECK(again.tiling() == lowering.tiling());
   CHECK(again.graph.tasks == lowering.graph.tasks);
   CHECK(again.mapping == lowering.mapping);
 }

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "mapping/tiling.hpp"
 #include "megaconv/error.hpp"
-#include "megaconv/mapping.hpp"
+#include "megaconv/lowering.hpp"
+#include "tasks/tiling.hpp"
 
 namespace megaconv::test {
 
@@ -64,9 +65,43 @@ inline std::string names(const TaskGraph& graph, const std::vector<std::uint32_t
   std::string text;
   for (std::uint32_t id : order) {
     if (!text.empty()) text += ' ';
-    text += name(graph.tasks[id]);
+    text += name(graph, graph.tasks[id]);
   }
   return text;
+}
+
+/// Id of a task of a convolution.
+inline std::uint32_t task_id(const TaskGraph& graph, Role role, std::uint32_t group,
+                             std::uint32_t block, NodeId node = 0) {
+  return graph.find(node, role)->id(group, block);
+}
+
+/// Index of the buffer with this name; the number of buffers if there is none.
+inline BufferId buffer_id(const TaskGraph& graph, std::string_view name) {
+  const auto found = std::find_if(graph.buffers.begin(), graph.buffers.end(),
+                                  [&](const Buffer& buffer) { return buffer.name == name; });
+  return static_cast<BufferId>(found - graph.buffers.begin());
+}
+
+/// Names of the tasks that signal the counter on which a task waits, as often as they do.
+inline std::string waits_for(const TaskGraph& graph, const Task& task) {
+  std::vector<std::uint32_t> producers;
+  if (task.wait_counter == kNoCounter) return "";
+  for (std::uint32_t id = 0; id < graph.tasks.size(); ++id) {
+    graph.for_each_signal(graph.tasks[id], [&](std::uint32_t counter) {
+      if (counter == task.wait_counter) producers.push_back(id);
+    });
+  }
+  return names(graph, producers);
+}
+
+/// The same tasks in a window of so many slots; 0: whole.
+inline TaskGraph with_slots(TaskGraph graph, std::uint32_t v_slots, std::uint32_t m_slots) {
+  graph.buffers.at(buffer_id(graph, "V")).slots = v_slots;
+  graph.buffers.at(buffer_id(graph, "M")).slots = m_slots;
+  add_reuse(graph);
+  count_signals(graph);
+  return graph;
 }
 
 /// Counts with ratios that are whole and not, single groups, no filter tasks.
@@ -77,9 +112,8 @@ inline const std::vector<Counts> kOddCounts = {
     {.ng = 13, .nf = 1, .si = 1, .sg = 4, .so = 1}, {.ng = 31, .nf = 0, .si = 2, .sg = 7, .so = 3},
 };
 
-inline const std::vector<Policy> kPolicies = {Policy::interleaved,   Policy::blended,
-                                              Policy::staged,        Policy::depth_first,
-                                              Policy::critical_path, Policy::random_topological};
+inline const std::vector<std::string> kPolicies = {
+    "interleaved", "blended", "staged", "depth_first", "critical_path", "random_topological"};
 
 /// The message of the megaconv::Error that `call` throws; "" when it throws none. Messages are one
 /// line: a line break makes the result say so.

@@ -2,7 +2,7 @@
 // GPUs that mapping tests choose tilings and launches for.
 #pragma once
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/lowering.hpp"
 
 namespace megaconv::test {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is chosen, what may be fixed, what is refused. The numbers that tuning may move are not
 // pinned; what every tiling must keep is.
-#include "mapping/tiling.hpp"
+#include "tasks/tiling.hpp"
 
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"

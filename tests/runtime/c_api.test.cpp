@@ -3,9 +3,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <string>
 #include <vector>
 
+#include "megaconv/error.hpp"
 #include "megaconv/megaconv.h"
+#include "runtime/sized_struct.hpp"
 #include "tests/catch.hpp"
 
 namespace {
@@ -18,10 +22,55 @@ struct Memory {
   ~Memory() { std::free(pointer); }
   void* pointer;
 };
+
+/// A struct of a newer header: ours with one more field.
+template <class T>
+struct Newer {
+  T ours{};
+  std::int64_t added = 0;
+};
+
+/// A struct that has grown since its first version, whose last field was `first`.
+struct Grown {
+  std::size_t struct_size;
+  std::int64_t first, added;
+};
+constexpr std::size_t kFirstGrown = MEGACONV_BYTES_TO(Grown, first);
+
+/// What a caller of Grown's first version owns, and no byte more.
+struct OldCaller {
+  explicit OldCaller(std::int64_t value) : memory(new unsigned char[kFirstGrown]) {
+    std::memcpy(memory.get(), &kFirstGrown, sizeof(kFirstGrown));
+    std::memcpy(memory.get() + offsetof(Grown, first), &value, sizeof(value));
+  }
+  Grown* get() const { return reinterpret_cast<Grown*>(memory.get()); }
+  std::unique_ptr<unsigned char[]> memory;
+};
+
+/// The text of the megaconv::Error that `call` throws; "" when it throws none.
+template <class Call>
+std::string refusal_of(Call call) {
+  try {
+    call();
+  } catch (const megaconv::Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+/// Expects that `call` fails, and that the text names the struct, the value and what is allowed.
+template <class Call>
+void check_refused_size(const char* type, std::size_t size, std::size_t least, Call call) {
+  CAPTURE(type, size);
+  CHECK(call() == MEGACONV_INVALID_ARGUMENT);
+  CHECK(megaconv_last_error() == std::string(type) + ".struct_size = " + std::to_string(size) +
+                                     ": must be sizeof(" + type + "), " + std::to_string(least) +
+                                     " to 4096");
+}
 }  // namespace
 
 TEST_CASE("C: a problem string becomes a plan that runs") {
-  megaconv_problem problem;
+  megaconv_problem problem = megaconv_problem_init();
   REQUIRE(megaconv_problem_parse("n1c16h8k16+nhwc+bias", &problem) == MEGACONV_SUCCESS);
   CHECK(problem.c == 16);
   CHECK(problem.w == 8);
@@ -29,7 +78,7 @@ TEST_CASE("C: a problem string becomes a plan that runs") {
   CHECK(problem.bias == 1);
 
   PlanHandle handle;
-  megaconv_plan_options options = {};
+  megaconv_plan_options options = megaconv_plan_options_init();
   options.algorithm = MEGACONV_ALGORITHM_WINOGRAD;
   options.tile = 4;
   options.num_threads = 2;
@@ -39,7 +88,7 @@ TEST_CASE("C: a problem string becomes a plan that runs") {
   std::vector<float> x(1 * 8 * 8 * 16, 1.0f), w(16 * 3 * 3 * 16, 1.0f), bias(16, 2.0f),
       y(8 * 8 * 16);
   const Memory workspace(megaconv_workspace_bytes(handle.plan));
-  megaconv_tensors tensors = {};
+  megaconv_tensors tensors = megaconv_tensors_init();
   tensors.x = x.data();
   tensors.w = w.data();
   tensors.bias = bias.data();
@@ -62,7 +111,7 @@ TEST_CASE("C: a problem string becomes a plan that runs") {
 }
 
 TEST_CASE("C: tensors are in the problem's storage type") {
-  megaconv_problem problem;
+  megaconv_problem problem = megaconv_problem_init();
   REQUIRE(megaconv_problem_parse("n1c16h8k16+bf16", &problem) == MEGACONV_SUCCESS);
   CHECK(problem.dtype == MEGACONV_BF16);
   PlanHandle handle;
@@ -70,7 +119,7 @@ TEST_CASE("C: tensors are in the problem's storage type") {
   CHECK_THAT(megaconv_describe(handle.plan), ContainsSubstring("+bf16"));
   std::vector<std::uint16_t> x(16 * 8 * 8, 0x3f80), w(16 * 16 * 3 * 3, 0x3f80), y(16 * 8 * 8);
   const Memory workspace(megaconv_workspace_bytes(handle.plan));
-  megaconv_tensors tensors = {};
+  megaconv_tensors tensors = megaconv_tensors_init();
   tensors.x = x.data();
   tensors.w = w.data();
   tensors.y = y.data();
@@ -81,7 +130,7 @@ TEST_CASE("C: tensors are in the problem's storage type") {
 }
 
 TEST_CASE("C: tensors of 8-bit integers have scales and biases of float") {
-  megaconv_problem problem;
+  megaconv_problem problem = megaconv_problem_init();
   REQUIRE(megaconv_problem_parse("c16h4k3r1+i8+scale+bias", &problem) == MEGACONV_SUCCESS);
   CHECK(problem.dtype == MEGACONV_I8);
   CHECK(problem.scale == 1);
@@ -91,7 +140,7 @@ TEST_CASE("C: tensors of 8-bit integers have scales and biases of float") {
   const float scale[3] = {0.01f, -0.01f, -1}, bias[3] = {0.4f, -0.6f, 0};
   std::vector<std::int8_t> y(3 * 16);
   const Memory workspace(megaconv_workspace_bytes(handle.plan));
-  megaconv_tensors tensors = {};
+  megaconv_tensors tensors = megaconv_tensors_init();
   tensors.x = x.data();
   tensors.w = w.data();
   tensors.scale = scale;
@@ -109,9 +158,9 @@ TEST_CASE("C: tensors of 8-bit integers have scales and biases of float") {
 }
 
 TEST_CASE("C: prepared filters") {
-  megaconv_problem problem;
+  megaconv_problem problem = megaconv_problem_init();
   REQUIRE(megaconv_problem_parse("n1c3h5k4r1", &problem) == MEGACONV_SUCCESS);
-  megaconv_plan_options options = {};
+  megaconv_plan_options options = megaconv_plan_options_init();
   options.prepared_filters = 1;
   PlanHandle handle;
   REQUIRE(megaconv_plan_create(&problem, &options, &handle.plan) == MEGACONV_SUCCESS);
@@ -119,7 +168,7 @@ TEST_CASE("C: prepared filters") {
   const Memory prepared(megaconv_prepared_filter_bytes(handle.plan));
   const Memory workspace(megaconv_workspace_bytes(handle.plan));
   REQUIRE(megaconv_prepare_filters(handle.plan, w.data(), prepared.pointer) == MEGACONV_SUCCESS);
-  megaconv_tensors tensors = {};
+  megaconv_tensors tensors = megaconv_tensors_init();
   tensors.x = x.data();
   tensors.y = y.data();
   tensors.prepared_filters = prepared.pointer;
@@ -129,21 +178,17 @@ TEST_CASE("C: prepared filters") {
 }
 
 TEST_CASE("C: every failure has a status and a text, and writes no output") {
-  megaconv_problem problem = {};
+  megaconv_problem problem = megaconv_problem_init();
   megaconv_plan* plan = nullptr;
   CHECK(megaconv_problem_parse("n0c1", &problem) == MEGACONV_INVALID_ARGUMENT);
   CHECK(std::strlen(megaconv_last_error()) > 0);
   CHECK(megaconv_problem_parse(nullptr, &problem) == MEGACONV_INVALID_ARGUMENT);
   CHECK(megaconv_plan_create(nullptr, nullptr, &plan) == MEGACONV_INVALID_ARGUMENT);
   REQUIRE(megaconv_problem_parse("n1c16h8k16u2", &problem) == MEGACONV_SUCCESS);
-  megaconv_plan_options options = {};
+  megaconv_plan_options options = megaconv_plan_options_init();
   options.algorithm = MEGACONV_ALGORITHM_WINOGRAD;
   CHECK(megaconv_plan_create(&problem, &options, &plan) == MEGACONV_UNSUPPORTED);
   CHECK_THAT(megaconv_last_error(), ContainsSubstring("stride"));
-  problem.layout = static_cast<megaconv_layout>(3);
-  CHECK(megaconv_plan_create(&problem, nullptr, &plan) == MEGACONV_INVALID_ARGUMENT);
-  CHECK_THAT(megaconv_last_error(), ContainsSubstring("layout 3, must be 0 to 2"));
-  problem.layout = MEGACONV_NCHW;
   options.algorithm = MEGACONV_ALGORITHM_AUTO;
   options.policy = "fastest";
   CHECK(megaconv_plan_create(&problem, &options, &plan) == MEGACONV_INVALID_ARGUMENT);
@@ -157,4 +202,148 @@ TEST_CASE("C: every failure has a status and a text, and writes no output") {
   megaconv_plan_destroy(nullptr);
   CHECK(std::string(megaconv_status_name(MEGACONV_TIMEOUT)) == "timeout");
   CHECK(std::string(megaconv_status_name(MEGACONV_SUCCESS)) == "success");
+  CHECK(std::string(megaconv_status_name(99)) == "unknown");
+}
+
+TEST_CASE("C: a struct_size that no version has is refused") {
+  megaconv_problem problem = megaconv_problem_init();
+  REQUIRE(megaconv_problem_parse("c16h8k16", &problem) == MEGACONV_SUCCESS);
+  PlanHandle handle;
+  REQUIRE(megaconv_plan_create(&problem, nullptr, &handle.plan) == MEGACONV_SUCCESS);
+  const Memory workspace(megaconv_workspace_bytes(handle.plan));
+  std::vector<float> x(16 * 64), w(16 * 16 * 9), y(16 * 64, 7.0f);
+  megaconv_tensors tensors = megaconv_tensors_init();
+  tensors.x = x.data();
+  tensors.w = w.data();
+  tensors.y = y.data();
+  megaconv_plan_options options = megaconv_plan_options_init();
+  megaconv_plan* plan = nullptr;
+
+  for (const std::size_t size : {std::size_t{0}, sizeof(problem) - 1, std::size_t{4097}}) {
+    megaconv_problem wrong = problem;
+    wrong.struct_size = size;
+    wrong.n = 5;
+    const auto refused = [&](auto call) {
+      check_refused_size("megaconv_problem", size, sizeof(wrong), call);
+    };
+    refused([&] { return megaconv_problem_parse("c1h1k1", &wrong); });
+    CHECK(wrong.n == 5);  // nothing was written
+    refused([&] { return megaconv_plan_create(&wrong, nullptr, &plan); });
+    const char* const mapping = megaconv_export_mapping(handle.plan);
+    refused([&] { return megaconv_plan_create_from_mapping(mapping, &wrong, nullptr, &plan); });
+  }
+  for (const std::size_t size : {std::size_t{0}, sizeof(options) - 1, std::size_t{4097}}) {
+    options.struct_size = size;
+    check_refused_size("megaconv_plan_options", size, sizeof(options),
+                       [&] { return megaconv_plan_create(&problem, &options, &plan); });
+  }
+  for (const std::size_t size : {std::size_t{0}, sizeof(tensors) - 1, std::size_t{4097}}) {
+    tensors.struct_size = size;
+    check_refused_size("megaconv_tensors", size, sizeof(tensors), [&] {
+      return megaconv_execute(handle.plan, &tensors, workspace.pointer,
+                              megaconv_workspace_bytes(handle.plan));
+    });
+  }
+  CHECK(plan == nullptr);
+  CHECK(y[0] == 7.0f);
+}
+
+TEST_CASE("C: structs of a newer header are taken when what was added is zero") {
+  Newer<megaconv_problem> problem;
+  problem.ours.struct_size = sizeof(problem);
+  REQUIRE(megaconv_problem_parse("c16h8k16", &problem.ours) == MEGACONV_SUCCESS);
+  CHECK(problem.ours.struct_size == sizeof(problem));  // stays the caller's
+  CHECK(problem.ours.c == 16);
+  Newer<megaconv_plan_options> options;
+  options.ours.struct_size = sizeof(options);
+  options.ours.num_threads = 1;
+  PlanHandle handle;
+  REQUIRE(megaconv_plan_create(&problem.ours, &options.ours, &handle.plan) == MEGACONV_SUCCESS);
+  const Memory workspace(megaconv_workspace_bytes(handle.plan));
+  std::vector<float> x(16 * 64, 1.0f), w(16 * 16 * 9, 1.0f), y(16 * 64);
+  Newer<megaconv_tensors> tensors;
+  tensors.ours.struct_size = sizeof(tensors);
+  tensors.ours.x = x.data();
+  tensors.ours.w = w.data();
+  tensors.ours.y = y.data();
+  const auto execute = [&] {
+    return megaconv_execute(handle.plan, &tensors.ours, workspace.pointer,
+                            megaconv_workspace_bytes(handle.plan));
+  };
+  REQUIRE(execute() == MEGACONV_SUCCESS);
+  CHECK(std::abs(y[0] - 64.0f) < 1e-3f);
+
+  tensors.added = 1;
+  CHECK(execute() == MEGACONV_INVALID_ARGUMENT);
+  CHECK_THAT(megaconv_last_error(), ContainsSubstring("megaconv_tensors.struct_size"));
+  megaconv_plan* plan = nullptr;
+  options.added = -1;
+  CHECK(megaconv_plan_create(&problem.ours, &options.ours, &plan) == MEGACONV_INVALID_ARGUMENT);
+  CHECK(megaconv_last_error() ==
+        "megaconv_plan_options.struct_size = " + std::to_string(sizeof(options)) + ": byte " +
+            std::to_string(sizeof(options.ours)) + " is 255, must be 0: this library knows " +
+            std::to_string(sizeof(options.ours)) + " bytes");
+  problem.added = std::int64_t{1} << 56;  // its last byte, on a little-endian machine
+  CHECK(megaconv_plan_create(&problem.ours, nullptr, &plan) == MEGACONV_INVALID_ARGUMENT);
+  CHECK_THAT(megaconv_last_error(), ContainsSubstring("megaconv_problem.struct_size"));
+  CHECK(megaconv_problem_parse("c3h8k16", &problem.ours) == MEGACONV_INVALID_ARGUMENT);
+  CHECK(problem.ours.c == 16);
+  CHECK(plan == nullptr);
+}
+
+TEST_CASE("C: fields that an older header lacks are zero, and are not written") {
+  const OldCaller old(41);
+  const Grown read = megaconv::read_struct(old.get(), kFirstGrown, "grown");
+  CHECK(read.struct_size == sizeof(Grown));
+  CHECK(read.first == 41);
+  CHECK(read.added == 0);
+
+  const auto write = [&](const Grown& value) {
+    return refusal_of([&] { megaconv::write_struct(value, old.get(), kFirstGrown, "grown"); });
+  };
+  CHECK(write({.struct_size = sizeof(Grown), .first = 42, .added = 1}) ==
+        "grown.struct_size = 16: must be 24 for a value with fields of a newer header");
+  CHECK(megaconv::read_struct(old.get(), kFirstGrown, "grown").first == 41);
+  CHECK(write({.struct_size = sizeof(Grown), .first = 42, .added = 0}) == "");
+  CHECK(megaconv::read_struct(old.get(), kFirstGrown, "grown").first == 42);
+  CHECK(megaconv::check_struct_size(old.get(), kFirstGrown, "grown") == kFirstGrown);
+}
+
+TEST_CASE("C: a value that is no enumerator is an error that says what is allowed") {
+  megaconv_problem problem = megaconv_problem_init();
+  REQUIRE(megaconv_problem_parse("c16h8k16", &problem) == MEGACONV_SUCCESS);
+  megaconv_plan_options options = megaconv_plan_options_init();
+  megaconv_plan* plan = nullptr;
+  const auto refusal = [&] {
+    CHECK(megaconv_plan_create(&problem, &options, &plan) == MEGACONV_INVALID_ARGUMENT);
+    return std::string(megaconv_last_error());
+  };
+  for (const std::int32_t value : {-1, 4, 256, INT32_MAX, INT32_MIN}) {
+    problem.dtype = value;
+    CHECK(refusal() == "dtype " + std::to_string(value) + ", must be 0 to 3");
+  }
+  problem.dtype = MEGACONV_F32;
+  for (const std::int32_t value : {-1, 3, 256, INT32_MAX, INT32_MIN}) {
+    problem.layout = value;
+    CHECK(refusal() == "layout " + std::to_string(value) + ", must be 0 to 2");
+  }
+  problem.layout = MEGACONV_NCHW;
+  for (const std::int32_t value : {-1, 6, 256, INT32_MAX, INT32_MIN}) {
+    options.algorithm = value;
+    CHECK(refusal() == "algorithm " + std::to_string(value) + ", must be 0 to 5");
+  }
+  options.algorithm = MEGACONV_ALGORITHM_AUTO;
+  options.reserved = 1;
+  CHECK(refusal() == "reserved 1, must be 0");
+  CHECK(plan == nullptr);
+}
+
+TEST_CASE("C: implicit GEMM can be asked for, and is not for a CPU") {
+  megaconv_problem problem = megaconv_problem_init();
+  REQUIRE(megaconv_problem_parse("c16h8k16", &problem) == MEGACONV_SUCCESS);
+  megaconv_plan_options options = megaconv_plan_options_init();
+  options.algorithm = MEGACONV_ALGORITHM_IMPLICIT_GEMM;
+  megaconv_plan* plan = nullptr;
+  CHECK(megaconv_plan_create(&problem, &options, &plan) == MEGACONV_UNSUPPORTED);
+  CHECK_THAT(megaconv_last_error(), ContainsSubstring("implicit_gemm"));
 }

@@ -45,24 +45,27 @@ struct ModelSync {
 //
 //   position  0 I[0,0]   1 I[0,1]   2 G[0]   3 I[1,0]   4 I[1,1]   5 G[1]
 //   waits     -          -          c0 == 2  c2 == 1    c2 == 1    c1 == 2
-//   signals   c0         c0         (c2)     c1         c1         -
+//   signals   c0         c0         c2       c1         c1         -
 //
 // Task bodies touch plain variables, so a missing order shows as a data race.
 
 using megaconv::kNoCounter;
+using megaconv::SignalRange;
 using megaconv::Task;
-using megaconv::TaskKind;
 
+constexpr megaconv::KindId kInput = 0, kGemm = 1;
 constexpr int kNumTasks = 6;
 constexpr int kNumCounters = 3;
 constexpr std::uint32_t kCounterTotals[kNumCounters] = {2, 2, 1};
+// Each range is one counter: that of the GEMM of group 0, of group 1, of the slot's next writers.
+constexpr SignalRange kSignals[] = {{0, 1}, {1, 1}, {2, 1}};
 constexpr Task kTasks[kNumTasks] = {
-    {TaskKind::input_transform, 0, 0, kNoCounter, 0, 0, 1, kNoCounter},
-    {TaskKind::input_transform, 0, 1, kNoCounter, 0, 0, 1, kNoCounter},
-    {TaskKind::gemm, 0, 0, 0, 2, 0, 0, 2},
-    {TaskKind::input_transform, 1, 0, 2, 1, 1, 1, kNoCounter},
-    {TaskKind::input_transform, 1, 1, 2, 1, 1, 1, kNoCounter},
-    {TaskKind::gemm, 1, 0, 1, 2, 0, 0, kNoCounter},
+    {0, kInput, 0, 0, kNoCounter, 0, 0, 1},
+    {0, kInput, 0, 1, kNoCounter, 0, 0, 1},
+    {0, kGemm, 0, 0, 0, 2, 2, 1},
+    {0, kInput, 1, 0, 2, 1, 1, 1},
+    {0, kInput, 1, 1, 2, 1, 1, 1},
+    {0, kGemm, 1, 0, 1, 2, 0, 0},
 };
 
 constexpr int kNumWorkers = 3;
@@ -93,15 +96,15 @@ struct Model : rl::test_suite<Model<kFault>, kNumWorkers> {
       const Task& task = kTasks[position];
       rl::linear_backoff backoff;
       while (!view.is_ready(task)) backoff.yield($);
-      if (kFault == Fault::early_signal) view.signal(task);
+      if (kFault == Fault::early_signal) view.signal(task, kSignals);
       run(task);
-      if (kFault != Fault::early_signal) view.signal(task);
+      if (kFault != Fault::early_signal) view.signal(task, kSignals);
     }
   }
 
   void run(const Task& task) {
     const int group = static_cast<int>(task.group);
-    if (task.kind == TaskKind::input_transform) {
+    if (task.kind == kInput) {
       slot[task.block]($) = group;
     } else {
       RL_ASSERT(slot[0]($) == group && slot[1]($) == group);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "mapping/cost_model.hpp"
+#include "tasks/cost_model.hpp"
 #include "megaconv/error.hpp"
 #include "tests/catch.hpp"
 #include "tests/mapping/targets.hpp"

@@ -14,9 +14,8 @@ using namespace megaconv::test;
 
 namespace {
 
-Lowering lowering_of(const Counts& counts, Policy policy) {
-  Lowering lowering;
-  lowering.graph = build_graph(winograd_tiling(counts));
+Lowering lowering_of(const Counts& counts, const std::string& policy) {
+  Lowering lowering = cut(winograd_tiling(counts));
   lowering.mapping = make_mapping(lowering.graph, {.policy = policy, .seed = 3}, {.workers = 2});
   return lowering;
 }
@@ -40,7 +39,7 @@ constexpr double kSlack = 1e-3;
 
 TEST_CASE("one worker takes the sum of all tasks") {
   const Counts counts{.ng = 3, .nf = 2, .si = 2, .sg = 3, .so = 1};
-  const Lowering lowering = lowering_of(counts, Policy::interleaved);
+  const Lowering lowering = lowering_of(counts, "interleaved");
   const Simulation run = simulate(lowering, clockwork(1, 1, 10));
   CHECK(run.time_us == Approx(10 * (2 + 3 * 6)).epsilon(kSlack));
   CHECK(run.utilisation.workers == Approx(1).epsilon(kSlack));
@@ -50,7 +49,7 @@ TEST_CASE("one worker takes the sum of all tasks") {
 
 TEST_CASE("workers wait for the last producer, a hop after its signal") {
   // F[0] I[0,0] G[0,0] O[0,0] on four workers: each waits for the one before.
-  const Lowering lowering = lowering_of({}, Policy::staged);
+  const Lowering lowering = lowering_of({}, "staged");
   MachineModel machine = clockwork(4, 1, 10);
   machine.hop_us = 2;
   machine.ticket_us = 1;
@@ -69,7 +68,7 @@ TEST_CASE("workers wait for the last producer, a hop after its signal") {
 TEST_CASE("workers of a unit share its multipliers, and one alone has its own limit") {
   // Two GEMM tasks behind one input transform.
   const Counts counts{.nf = 0, .sg = 2};
-  const Lowering lowering = lowering_of(counts, Policy::staged);
+  const Lowering lowering = lowering_of(counts, "staged");
   MachineModel machine = clockwork(1, 2, 0);
   const double operations = 2.0 * 16 * 16 * 36;  // of a GEMM task: one tile, a filter block
   KindModel& gemm = machine.kinds[static_cast<std::size_t>(TaskKind::gemm)];
@@ -98,13 +97,13 @@ TEST_CASE("a simulation is the same for the same seed, and another for another")
 
 TEST_CASE("every task runs once, after its producers, on a worker of its own, in every order") {
   for (const Counts& counts : kOddCounts) {
-    for (const Policy policy : kPolicies) {
+    for (const std::string& policy : kPolicies) {
       const Lowering lowering = lowering_of(counts, policy);
       MachineModel machine = machine_preset("toy");
       machine.noise = 0.2;
       machine.hop_us = 0.5;
       const Simulation run = simulate(lowering, machine);
-      CAPTURE(to_string(policy), counts.ng, counts.si, counts.sg);
+      CAPTURE(policy, counts.ng, counts.si, counts.sg);
       std::vector<std::uint32_t> received(lowering.graph.counter_totals.size());
       for (const TraceRecord& record : run.trace.records) {
         const Task& task = lowering.graph.tasks[lowering.mapping.order[record.position]];
@@ -112,9 +111,9 @@ TEST_CASE("every task runs once, after its producers, on a worker of its own, in
         std::uint32_t before = 0;
         for (const TraceRecord& other : run.trace.records) {
           const Task& producer = lowering.graph.tasks[lowering.mapping.order[other.position]];
-          const bool signals = task.wait_counter - producer.signal_first < producer.signal_count ||
-                               producer.release_counter == task.wait_counter;
-          if (signals && other.end_ns <= record.ready_ns) ++before;
+          if (other.end_ns > record.ready_ns) continue;
+          lowering.graph.for_each_signal(
+              producer, [&](std::uint32_t counter) { before += counter == task.wait_counter; });
         }
         REQUIRE(before == task.wait_count);
       }
@@ -128,12 +127,12 @@ TEST_CASE("no order beats the bounds") {
   for (const char* const name : {"h200", "v100", "cpu", "toy"}) {
     MachineModel machine = machine_preset(name);
     machine.noise = 0;
-    for (const Policy policy : kPolicies) {
+    for (const std::string& policy : kPolicies) {
       for (const char* const problem : {"n8c64h28k64", "n2c128h14k96"}) {
         const Lowering lowering = lower(parse_problem(problem), {.algorithm = Algorithm::winograd},
                                         {.policy = policy}, target_of(machine));
         const Bounds bounds = lower_bounds(lowering.graph, machine);
-        CAPTURE(name, to_string(policy), problem);
+        CAPTURE(name, policy, problem);
         CHECK(bounds.least_us() > machine.launch_us);
         CHECK(simulate(lowering, machine).time_us >= bounds.least_us() * (1 - 1e-9));
       }
@@ -142,7 +141,7 @@ TEST_CASE("no order beats the bounds") {
 }
 
 TEST_CASE("the critical path of a chain is its sum, and the only worker reaches the bound") {
-  const Lowering lowering = lowering_of({}, Policy::staged);
+  const Lowering lowering = lowering_of({}, "staged");
   MachineModel machine = clockwork(1, 1, 10);
   CHECK(lower_bounds(lowering.graph, machine).critical_path_us == Approx(30).epsilon(kSlack));
   CHECK(lower_bounds(lowering.graph, machine).work_us == Approx(40).epsilon(kSlack));
@@ -150,7 +149,7 @@ TEST_CASE("the critical path of a chain is its sum, and the only worker reaches 
 }
 
 TEST_CASE("an order that deadlocks is reported with what is missing") {
-  Lowering lowering = lowering_of({.ng = 2}, Policy::staged);
+  Lowering lowering = lowering_of({.ng = 2}, "staged");
   // The output transforms first: both workers wait for ever.
   std::rotate(lowering.mapping.order.begin(), lowering.mapping.order.end() - 2,
               lowering.mapping.order.end());
@@ -164,7 +163,7 @@ TEST_CASE("an order that deadlocks is reported with what is missing") {
 }
 
 TEST_CASE("an order with a task twice or missing is refused") {
-  Lowering lowering = lowering_of({.ng = 2}, Policy::staged);
+  Lowering lowering = lowering_of({.ng = 2}, "staged");
   lowering.mapping.order.back() = 0;
   CHECK_THAT(error_of([&] { simulate(lowering, machine_preset("toy")); }),
              ContainsSubstring("task id 0 stands twice"));
@@ -174,7 +173,7 @@ TEST_CASE("an order with a task twice or missing is refused") {
 }
 
 TEST_CASE("a staged launch ends every stage before the next begins") {
-  const Lowering lowering = lowering_of({.ng = 3}, Policy::staged);
+  const Lowering lowering = lowering_of({.ng = 3}, "staged");
   MachineModel machine = clockwork(4, 1, 10);
   machine.launch_us = 3;
   const Simulation run = simulate(lowering, machine, {.launch = CudaLaunch::staged});
@@ -185,7 +184,7 @@ TEST_CASE("a staged launch ends every stage before the next begins") {
 
 TEST_CASE("reuse is found in the cache when it fits and lost when it does not") {
   const Lowering lowering = lower(parse_problem("n4c64h28k64"), {.whole_tensors = true},
-                                  {.policy = Policy::staged}, {.workers = 2});
+                                  {.policy = "staged"}, {.workers = 2});
   MachineModel machine = machine_preset("toy");
   machine.l2_bytes = std::uint64_t{1} << 30;
   const Simulation fits = simulate(lowering, machine);
@@ -193,7 +192,7 @@ TEST_CASE("reuse is found in the cache when it fits and lost when it does not") 
   CHECK(fits.filters.hit_rate() == Approx(1));
   CHECK(fits.hbm_bytes == 0);
   const Simulation cold = simulate(lowering, machine, {.warm_cache = false});
-  const ConvProblem& problem = lowering.graph.tiling.problem;
+  const ConvProblem& problem = lowering.tiling().problem;
   CHECK(cold.hbm_bytes == Approx(4.0 * static_cast<double>(problem.x_size() + problem.w_size())));
   machine.l2_bytes = 1 << 16;
   const Simulation lost = simulate(lowering, machine);
@@ -204,12 +203,12 @@ TEST_CASE("reuse is found in the cache when it fits and lost when it does not") 
 
 TEST_CASE(
     "depth-first order lives in less memory than staged order, and interleaving mixes kinds") {
-  const auto run = [](Policy policy) {
+  const auto run = [](const char* policy) {
     return simulate(lowering_of({.ng = 31, .nf = 0, .si = 2, .sg = 3, .so = 2}, policy),
                     clockwork(2, 1, 10));
   };
-  const Simulation staged = run(Policy::staged), depth = run(Policy::depth_first),
-                   interleaved = run(Policy::interleaved);
+  const Simulation staged = run("staged"), depth = run("depth_first"),
+                   interleaved = run("interleaved");
   CHECK(depth.analysis.peak_live_bytes * 5 < staged.analysis.peak_live_bytes);
   const auto infusible = [](const Simulation& simulation) {
     std::uint64_t sum = 0;
@@ -221,18 +220,18 @@ TEST_CASE(
 }
 
 TEST_CASE("what a simulation did can be replayed as an order") {
-  Lowering lowering = lowering_of(kOddCounts[4], Policy::random_topological);
+  Lowering lowering = lowering_of(kOddCounts[4], "random_topological");
   MachineModel machine = clockwork(3, 1, 10);
   machine.noise = 0.5;
   const Simulation run = simulate(lowering, machine);
-  const Lowering again{lowering.graph, replay(lowering, run.trace)};
+  const Lowering again{lowering.nodes, lowering.graph, replay(lowering, run.trace)};
   CHECK_FALSE(validate(again.graph, again.mapping));
   CHECK(simulate(again, machine).analysis.span_us <= run.analysis.span_us * 1.2);
 }
 
 TEST_CASE("100,000 tasks are simulated whole") {
   const Counts counts{.ng = 10'000, .nf = 0, .si = 2, .sg = 6, .so = 2};
-  const Simulation run = simulate(lowering_of(counts, Policy::interleaved), machine_preset("h200"));
+  const Simulation run = simulate(lowering_of(counts, "interleaved"), machine_preset("h200"));
   CHECK(run.trace.records.size() == 100'000);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct convolution tasks of every instruction set, against direct convolution in double.
-#include "mapping/tiling.hpp"
+#include "tasks/tiling.hpp"
 #include "tests/catch.hpp"
 #include "tests/tasks/cpu_layer.hpp"
 

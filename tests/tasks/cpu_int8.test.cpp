@@ -5,7 +5,7 @@
 #include <limits>
 #include <tuple>
 
-#include "mapping/tiling.hpp"
+#include "tasks/tiling.hpp"
 #include "tests/catch.hpp"
 #include "tests/tasks/cpu_layer.hpp"
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "megaconv/mapping.hpp"
+#include "megaconv/lowering.hpp"
 #include "tasks/cpu/extents.hpp"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/reference.hpp"

@@ -3,8 +3,8 @@
 // double from what the stage before it really wrote, so that a failure points at a stage.
 #include <utility>
 
-#include "mapping/tiling.hpp"
-#include "tasks/winograd_matrices.hpp"
+#include "tasks/tiling.hpp"
+#include "tasks/winograd/winograd_matrices.hpp"
 #include "tests/catch.hpp"
 #include "tests/tasks/cpu_layer.hpp"
 

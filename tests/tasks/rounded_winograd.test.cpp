@@ -9,7 +9,7 @@
 
 #include "tasks/reference.hpp"
 #include "tasks/storage.hpp"
-#include "tasks/winograd_matrices.hpp"
+#include "tasks/winograd/winograd_matrices.hpp"
 #include "tests/catch.hpp"
 
 namespace megaconv {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tasks/winograd_matrices.hpp"
+#include "tasks/winograd/winograd_matrices.hpp"
 
 #include <cmath>
 

@@ -2,7 +2,7 @@
 // Which problems a verb works on, and how.
 #include <map>
 
-#include "mapping/stripes.hpp"
+#include "tasks/implicit_gemm/stripes.hpp"
 #include "tests/catch.hpp"
 #include "tests/tools/scratch_folder.hpp"
 #include "tools/plan_arguments.hpp"
@@ -175,7 +175,7 @@ TEST_CASE("random_case has tasks of tensor cores for every type, and none that r
     const PlanOptions& options = item.plan.options;
     if (options.tiling.v_slots != 0) continue;  // may not fit the order
     CAPTURE(to_command(item));
-    const Tiling tiling = lower(item.problem, options.tiling, options.mapping, hopper).graph.tiling;
+    const Tiling tiling = lower(item.problem, options.tiling, options.mapping, hopper).tiling;
     const bool rounds =
         tiling.algorithm == Algorithm::winograd && tiling.arithmetic == Arithmetic::f16;
     if (rounds) ++rounded[item.problem.dtype];
@@ -208,7 +208,7 @@ TEST_CASE("check calls a right plan right, and a refused window refused") {
   CHECK(check(item).share_of_bound > 0);
   item.plan.options.tiling.group_tiles = 1;
   item.plan.options.tiling.v_slots = item.plan.options.tiling.m_slots = 1;
-  item.plan.options.mapping.policy = Policy::staged;
+  item.plan.options.mapping.policy = "staged";
   CHECK_FALSE(check(item).failed());
   CHECK(check(item).refused());
 }

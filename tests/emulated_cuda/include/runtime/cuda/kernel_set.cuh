@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "runtime/cuda/device_sync.cuh"
 #include "runtime/cuda/kernels.hpp"
-#include "runtime/cuda/megakernel.cuh"
 #include "tasks/cuda/task_args.hpp"
 
 namespace megaconv::cuda {

@@ -13,7 +13,7 @@ using EmulatedRedo = void (*)(const TaskArgs& args, const Task* tasks, std::uint
 template <class Kernel>
 void redo_kernel(const TaskArgs& args, const Task* tasks, std::uint32_t num_tasks,
                  std::uint32_t num_groups, std::byte* shared) {
-  look_and_redo<Kernel>(args, tasks, num_tasks, num_groups, shared);
+  check_and_redo<Kernel>(args, tasks, num_tasks, num_groups, shared);
 }
 
 }  // namespace megaconv::cuda

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a convolution is cut into tasks:
+//
+//   ConvProblem --make_tiling--> Tiling --build_graph--> TaskGraph
+//
+// Words: docs/glossary.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "megaconv/graph.hpp"
+#include "megaconv/problem.hpp"
+
+namespace megaconv {
+
+/// How the sums are computed.
+enum class Algorithm : std::uint8_t {
+  automatic,
+  direct,
+  winograd,
+  opencnn,         ///< fused F(2x2,3x3), FP32, CUDA only; Castro et al., Mathematics 2021, 9, 2033
+  fused_winograd,  ///< a task takes a group through all three stages; CPU only
+  implicit_gemm,   ///< direct convolution on tensor cores; CUDA on compute capability 9.0, stride 1
+};
+
+/// Interpolation points of F(m x m, 3 x 3), besides infinity.
+///   low_error: m = 2: 0, +-1;  m = 4: 0, +-5/8, +-3/2;  m = 6: 0, +-1, +-2, +-1/2
+///   integer:   m = 2: 0, +-1;  m = 4: 0, +-1, +-2;      m = 6: 0, +-1, +-2, +-1/2
+/// low_error has 2.2 times less error at m = 4; integer keeps integers exact, which tests use.
+enum class Points : std::uint8_t { low_error, integer };
+
+/// What is asked of the arithmetic on f32 tensors: errors no worse than those of the same algorithm
+/// when it multiplies in the format and sums in FP32. (Winograd multiplies transformed numbers, and
+/// its error is greater than that of a direct sum in the same format.) A permission: where only
+/// more accurate arithmetic runs, or that is faster, it is used. Tensors of f16 and bf16 always
+/// permit what has their own precision or more.
+enum class Precision : std::uint8_t { f32, tf32, f16, bf16 };
+
+const char* to_string(Precision precision) noexcept;  ///< "f32", "tf32", "f16", "bf16"
+
+/// How products are computed; sums are FP32 always. fma and split_f16 are FP32-accurate. All but
+/// fma are for tensor cores: CUDA on compute capability 9.0; Winograd from 8.0 on, if asked for
+/// (MEGACONV_CUDA_ISA).
+enum class Arithmetic : std::uint8_t {
+  automatic,  ///< the fastest that the precision allows and that runs
+  fma,        ///< FP32 multiply-adds
+  split_f16,  ///< pairs of scaled FP16 numbers, three products of them; f32 tensors, implicit
+              ///< GEMM or Winograd with m = 2 or 4
+  tf32,       ///< f32 tensors rounded to TF32, one product; implicit GEMM in NHWC with C % 4 = 0
+              ///< and without residual
+  f16,        ///< FP16 numbers, one product. Implicit GEMM: of f16 tensors as they are, of f32
+              ///< tensors scaled and rounded to the 11 bits that TF32 has, too. Winograd with
+              ///< m = 4: V and U scaled and rounded once, of f32, f16 and bf16 tensors
+  bf16,       ///< the same with the numbers of bf16 tensors; implicit GEMM
+};
+
+const char* to_string(Arithmetic arithmetic) noexcept;  ///< "automatic", "fma", "split_f16", ...
+
+/// openCNN: how the products pass through shared memory to the threads that transform them
+/// (section 4.1 of the paper, whose names these are).
+enum class OutputLayout : std::uint8_t {
+  baseline,          ///< 16-byte stores of half the lanes
+  optSTS64,          ///< 8-byte stores of all lanes, padded rows
+  optSTS64_compact,  ///< rows rotated, not padded: two buffers fit into 64 KB
+  optLDS64,          ///< optSTS64, read in 8-byte loads
+};
+
+const char* to_string(OutputLayout layout) noexcept;  ///< "baseline", "optSTS64", ...
+
+/// Where the plan will run; tilings are chosen for it.
+enum class Backend : std::uint8_t { cpu, cuda, sim };
+
+/// When filters are transformed (or packed, for direct convolution).
+enum class FilterMode : std::uint8_t {
+  every_run,  ///< NF tasks in front of every run
+  prepared,   ///< once, by Plan::prepare_filters; NF = 0
+};
+
+/// What a tiling is chosen for. The defaults describe one core of a current CPU.
+struct Target {
+  Backend backend = Backend::cpu;
+  std::uint32_t workers = 1;                     ///< tasks that run at the same time
+  std::size_t cache_bytes_per_worker = 1 << 20;  ///< fast memory that a worker has to itself
+  bool split_f16 = false;                        ///< has tasks for tensor cores
+  /// Multiprocessors, each of which runs one task of implicit GEMM at a time; 0: that is not
+  /// chosen.
+  std::uint32_t multiprocessors = 0;
+};
+
+/// What a caller may fix about a tiling; 0 and nullopt mean "choose".
+struct TilingOptions {
+  Algorithm algorithm = Algorithm::automatic;
+  std::uint32_t m = 0;  ///< Winograd output tile: 2, 4 or 6
+  Points points = Points::low_error;
+  Precision precision = Precision::f32;
+  Arithmetic arithmetic = Arithmetic::automatic;
+  OutputLayout output_layout = OutputLayout::optSTS64;  ///< openCNN
+  FilterMode filters = FilterMode::every_run;
+  std::uint32_t group_tiles = 0;  ///< t: Winograd tiles of one task group
+  // Sizes of tasks, as in Tiling.
+  std::uint32_t channel_blocks_per_input_task = 0;
+  std::uint32_t filter_blocks_per_gemm_task = 0;  ///< also of direct tasks
+  std::uint32_t positions_per_gemm_task = 0;
+  std::uint32_t filter_blocks_per_output_task = 0;
+  std::uint32_t tiles_per_transform_task = 0;  ///< at most; a group may have fewer
+  std::uint32_t rows_per_group = 0;            ///< direct
+  std::uint32_t cols_per_group = 0;            ///< direct; implicit GEMM: of a stripe
+  std::uint32_t places_per_group = 0;          ///< implicit GEMM
+  std::uint32_t v_slots = 0;                   ///< window: group slots of V; >= NG keeps V whole
+  std::uint32_t m_slots = 0;                   ///< window: group slots of M; >= NG keeps M whole
+  bool whole_tensors = false;                  ///< no window: V and M whole
+  bool operator==(const TilingOptions&) const = default;
+};
+
+/// How a problem is cut into tasks. Channels and filters are counted in blocks of kLaneBlock.
+struct Tiling {
+  /// Channels (and filters) are padded to a multiple of this in U, V and M.
+  static constexpr std::uint32_t kLaneBlock = 16;
+
+  ConvProblem problem;
+  Algorithm algorithm = Algorithm::direct;  ///< never automatic
+  FilterMode filters = FilterMode::every_run;
+
+  // Winograd and fused Winograd: tiles are numbered image-major, then by tile row, then by tile
+  // column.
+  std::uint32_t m = 0;  ///< 0 for direct
+  Points points = Points::low_error;
+  Arithmetic arithmetic = Arithmetic::fma;  ///< never automatic
+  std::uint32_t tiles_h = 0, tiles_w = 0;
+  std::uint32_t group_tiles = 0;  ///< t; the last group may have fewer
+
+  // openCNN: m = 2, groups of 32 tiles; in chwn the tiles of 32 images at one place.
+  OutputLayout output_layout = OutputLayout::optSTS64;
+
+  // Direct: a task group is one rectangle of output pixels of one image.
+  // Implicit GEMM: it is a run of places of a stripe of cols_per_group columns, which goes through
+  // all images, or has all columns of several that stand abreast; the gaps between rows and images
+  // are places, too (mapping/stripes.hpp).
+  std::uint32_t rows_per_group = 0, cols_per_group = 0;
+  std::uint32_t places_per_group = 0;
+
+  // Task sizes, in lane blocks.
+  std::uint32_t channel_blocks_per_input_task = 0;  ///< implicit GEMM: 0 for no input tasks
+  std::uint32_t tiles_per_transform_task = 0;       ///< Winograd only; of input and output tasks
+  std::uint32_t filter_blocks_per_gemm_task = 0;    ///< also of a direct task
+  std::uint32_t positions_per_gemm_task = 0;        ///< Winograd only; of alpha^2
+  std::uint32_t filter_blocks_per_output_task = 0;  ///< Winograd only
+  std::uint32_t filter_blocks_per_filter_task = 0;
+  std::uint32_t channel_blocks_per_filter_task = 0;  ///< Winograd and implicit GEMM
+
+  // Window: group g uses slot g % v_slots of V and g % m_slots of M. num_groups: whole tensors.
+  std::uint32_t v_slots = 0, m_slots = 0;
+
+  // Derived counts (kept here because every stage needs them; make_tiling fills them).
+  std::uint32_t num_groups = 0;        ///< NG
+  std::uint32_t num_filter_tasks = 0;  ///< NF; 0 when filters are prepared
+  std::uint32_t input_tasks = 0;       ///< SI
+  std::uint32_t gemm_tasks = 0;        ///< SG: GEMM (Winograd) or direct tasks of a group
+  std::uint32_t output_tasks = 0;      ///< SO
+
+  std::uint32_t alpha() const { return m + static_cast<std::uint32_t>(problem.r) - 1; }
+  std::uint32_t num_positions() const { return alpha() * alpha(); }
+  std::uint64_t num_tiles() const;       ///< T (Winograd), over the whole batch
+  std::uint32_t tile_chunks() const;     ///< parts of a group's tiles that transform tasks take
+  std::uint32_t channel_blocks() const;  ///< lane blocks of C / groups
+  std::uint32_t filter_blocks() const;   ///< groups x those of K / groups; of K if depthwise
+  // Back ends may round these up to suit their tasks.
+  std::uint64_t v_slot_bytes() const;  ///< one group's V
+  std::uint64_t m_slot_bytes() const;  ///< one group's M
+  std::uint64_t u_bytes() const;       ///< transformed or packed filters
+
+  bool operator==(const Tiling&) const = default;
+};
+
+/// Chooses a tiling. Throws Error(unsupported) when the algorithm asked for cannot compute the
+/// problem ("winograd: stride 2x2, must be 1x1"), Error(invalid_argument) for options out of range.
+Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, const Target& target);
+
+/// One line per property, for describe() and `map show`.
+std::string to_string(const Tiling& tiling);
+
+/// Kinds of task; the values are part of the C ABI.
+enum class TaskKind : KindId {
+  filter_transform = 0,  ///< w -> U (Winograd), or w packed for direct tasks
+  input_transform = 1,   ///< x -> V
+  gemm = 2,              ///< V, U -> M for some positions and filter blocks
+  output_transform = 3,  ///< M -> y, with the epilogue
+  direct = 4,            ///< x, U -> y, with the epilogue; also fused tasks
+  pooling = 5,           ///< x -> y of a pooling
+};
+inline constexpr std::uint32_t kNumTaskKinds = 6;
+const char* to_string(TaskKind kind) noexcept;  ///< "filter_transform", ...
+char letter(TaskKind kind) noexcept;            ///< F I G O D P
+constexpr KindId id_of(TaskKind kind) { return static_cast<KindId>(kind); }
+constexpr TaskKind kind_of(const Task& task) { return static_cast<TaskKind>(task.kind); }
+
+/// All tasks of a convolution with their regions and counters, in staged order:
+///   F[0..NF) I[0,0..SI) ... I[NG-1,*] G[0,0..SG) ... O[0,0..SO) ...     (D in the place of G if
+///   direct)
+/// Buffers are x, w, U, V, M, residual and y, as far as the algorithm has them. Throws
+/// Error(unsupported) past 2^31 tasks.
+TaskGraph build_graph(const Tiling& tiling);
+
+/// The graph that only transforms filters (what Plan::prepare_filters runs).
+TaskGraph build_filter_graph(const Tiling& tiling);
+
+}  // namespace megaconv

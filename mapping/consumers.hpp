@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups of a stage that have the same edges, and so one counter.
+#pragma once
+
+#include <vector>
+
+#include "megaconv/graph.hpp"
+
+namespace megaconv {
+
+/// Groups of one stage with the same edges.
+struct Consumer {
+  Interval groups;
+  std::vector<const Edge*> edges;
+};
+
+/// The consumers of one stage, in the order of their groups. [begin, end): the stage's edges, by
+/// the first group of their consumers.
+std::vector<Consumer> find_consumers(const Edge* begin, const Edge* end);
+
+}  // namespace megaconv

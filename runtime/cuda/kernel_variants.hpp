@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// All variants of CUDA kernels, a line each.
+//
+//   name       compiled in <name>.cu, which defines <name>_kernels() (kernels.hpp)
+//   algorithm  \ of the tilings that it runs
+//   layout     /
+//   isa        the least instructions that it needs; it is not used where there is one that needs
+//   more condition  what else is true of a tiling `t` that it runs; no two of the same instructions
+//   share
+//              a tiling. kernels.cpp has the functions.
+#pragma once
+
+#define MEGACONV_CUDA_VARIANTS(VARIANT)                                                      \
+  VARIANT(winograd_2_nchw, winograd, nchw, fma, uses(t, Arithmetic::fma, 2))                 \
+  VARIANT(winograd_2_nhwc, winograd, nhwc, fma, uses(t, Arithmetic::fma, 2))                 \
+  VARIANT(winograd_4_nchw, winograd, nchw, fma, uses(t, Arithmetic::fma, 4))                 \
+  VARIANT(winograd_4_nhwc, winograd, nhwc, fma, uses(t, Arithmetic::fma, 4))                 \
+  VARIANT(winograd_6_nchw, winograd, nchw, fma, uses(t, Arithmetic::fma, 6))                 \
+  VARIANT(winograd_6_nhwc, winograd, nhwc, fma, uses(t, Arithmetic::fma, 6))                 \
+  VARIANT(winograd_mma_nchw, winograd, nchw, mma, t.arithmetic != Arithmetic::fma)           \
+  VARIANT(winograd_mma_nhwc, winograd, nhwc, mma, t.arithmetic != Arithmetic::fma)           \
+  VARIANT(winograd_split_2_nchw, winograd, nchw, wgmma, uses(t, Arithmetic::split_f16, 2))   \
+  VARIANT(winograd_split_2_nhwc, winograd, nhwc, wgmma, uses(t, Arithmetic::split_f16, 2))   \
+  VARIANT(winograd_split_4_nchw, winograd, nchw, wgmma, uses(t, Arithmetic::split_f16, 4))   \
+  VARIANT(winograd_split_4_nhwc, winograd, nhwc, wgmma, uses(t, Arithmetic::split_f16, 4))   \
+  VARIANT(winograd_f16_4_nchw, winograd, nchw, wgmma, uses(t, Arithmetic::f16, 4))           \
+  VARIANT(winograd_f16_4_nhwc, winograd, nhwc, wgmma, uses(t, Arithmetic::f16, 4))           \
+  VARIANT(direct_nchw, direct, nchw, fma, true)                                              \
+  VARIANT(direct_nhwc, direct, nhwc, fma, true)                                              \
+  VARIANT(opencnn_nchw, opencnn, nchw, fma, true)                                            \
+  VARIANT(opencnn_nhwc, opencnn, nhwc, fma, true)                                            \
+  VARIANT(opencnn_chwn, opencnn, chwn, fma, true)                                            \
+  VARIANT(implicit_gemm_nchw, implicit_gemm, nchw, wgmma, loads(t, DataType::f32))           \
+  VARIANT(implicit_gemm_nhwc, implicit_gemm, nhwc, wgmma, loads(t, DataType::f32))           \
+  VARIANT(implicit_gemm_f16_nchw, implicit_gemm, nchw, wgmma, loads(t, DataType::f16))       \
+  VARIANT(implicit_gemm_f16_nhwc, implicit_gemm, nhwc, wgmma, loads(t, DataType::f16))       \
+  VARIANT(implicit_gemm_bf16_nchw, implicit_gemm, nchw, wgmma, loads(t, DataType::bf16))     \
+  VARIANT(implicit_gemm_bf16_nhwc, implicit_gemm, nhwc, wgmma, loads(t, DataType::bf16))     \
+  VARIANT(implicit_gemm_f16_in_place, implicit_gemm, nhwc, wgmma, reads(t, DataType::f16))   \
+  VARIANT(implicit_gemm_bf16_in_place, implicit_gemm, nhwc, wgmma, reads(t, DataType::bf16)) \
+  VARIANT(implicit_gemm_tf32_in_place, implicit_gemm, nhwc, wgmma,                           \
+          operands_of(t) == Operands::in_float_tensor)                                       \
+  VARIANT(implicit_gemm_rounded_in_place, implicit_gemm, nhwc, wgmma,                        \
+          operands_of(t) == Operands::in_copy)                                               \
+  VARIANT(implicit_gemm_converted_in_place, implicit_gemm, nhwc, wgmma,                      \
+          operands_of(t) == Operands::converted)

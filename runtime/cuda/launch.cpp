@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/cuda/launch.hpp"
+
+#include <algorithm>
+
+#include "runtime/cuda/error.hpp"
+#include "tasks/tiling.hpp"
+
+namespace megaconv::cuda {
+namespace {
+
+void allow_shared(const void* kernel, int bytes) {
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+        "shared memory of a kernel");
+}
+
+}  // namespace
+
+Dispatch dispatch_of(CudaLaunch launch) {
+  switch (launch) {
+    case CudaLaunch::one_block_per_task:
+      return Dispatch::one_task;
+    case CudaLaunch::raw_block_index:
+      return Dispatch::raw_index;
+    default:
+      return Dispatch::persistent;
+  }
+}
+
+Launcher::Launcher(const Device& device, const KernelSet& kernels, CudaLaunch launch,
+                   std::uint32_t channel_shares)
+    : device_(device), kernels_(kernels), channel_shares_(channel_shares) {
+  for (std::uint32_t kind = 0; kind < kNumTaskKinds; ++kind) {
+    if (kernels_.stage[kind] == nullptr) continue;
+    allow_shared(kernels_.stage[kind],
+                 std::max(kernels_.shared_bytes[kind], bytes_to_keep_apart(1)));
+    stage_blocks_per_sm_[kind] = blocks_per_sm(kernels_.stage[kind], kernels_.shared_bytes[kind]);
+  }
+  if (kernels_.redo != nullptr) allow_shared(kernels_.redo, kernels_.most_shared_bytes);
+  if (launch != CudaLaunch::staged) allow_shared(kernels_.megakernel, kernels_.most_shared_bytes);
+}
+
+std::uint32_t Launcher::resident_blocks() const {
+  return static_cast<std::uint32_t>(blocks_per_sm(kernels_.megakernel, kernels_.most_shared_bytes) *
+                                    device_.num_sms);
+}
+
+int Launcher::blocks_per_sm(const void* kernel, int shared_bytes) const {
+  int blocks = 0;
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, kernels_.num_threads,
+                                                      static_cast<std::size_t>(shared_bytes)),
+        "occupancy of a kernel");
+  return std::max(1, blocks);
+}
+
+// Dynamic shared memory with which no more than so many blocks fit on an SM.
+int Launcher::bytes_to_keep_apart(int blocks) const {
+  return device_.sm_shared_bytes / (blocks + 1);
+}
+
+// Blocks that start early take whatever room there is. If there are fewer than fit on the device,
+// they crowd on the SMs that were free first (H200, n1c512h7k512 with FP32 multiply-adds, 120 us
+// instead of 76), unless they ask for so much shared memory that no SM has room for more than its
+// share.
+int Launcher::stage_bytes(TaskKind kind, unsigned num_blocks) const {
+  const auto index = static_cast<std::uint32_t>(kind);
+  const int share = ceil_div(static_cast<int>(num_blocks), device_.num_sms);
+  const int own = kernels_.shared_bytes[index];
+  return share < stage_blocks_per_sm_[index] ? std::max(own, bytes_to_keep_apart(share)) : own;
+}
+
+// A stage that is the whole run starts beside the end of what is in front of it; of several the
+// first one gains nothing by that.
+Launcher::Start Launcher::start_of_run(TaskKind kind, std::size_t count,
+                                       std::size_t num_tasks) const {
+  const bool reads_ahead = kernels_.reads_ahead[static_cast<std::uint32_t>(kind)];
+  return count < num_tasks || reads_ahead ? Start::after_all : Start::with_kernel_before;
+}
+
+void Launcher::launch(const void* kernel, dim3 blocks, int shared_bytes,
+                      std::initializer_list<const void*> parameters, cudaStream_t stream,
+                      Start start, const std::string& name, dim3 cluster) const {
+  std::array<cudaLaunchAttribute, 2> attributes{};
+  unsigned num_attributes = 0;
+  if (start == Start::with_kernel_before && device_.capability == 90) {
+    cudaLaunchAttribute& overlap = attributes[num_attributes++];
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (cluster.x * cluster.y > 1) {
+    cudaLaunchAttribute& dimension = attributes[num_attributes++];
+    dimension.id = cudaLaunchAttributeClusterDimension;
+    dimension.val.clusterDim = {cluster.x, cluster.y, 1};
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks;
+  config.blockDim = dim3(static_cast<unsigned>(kernels_.num_threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+  config.stream = stream;
+  config.attrs = attributes.data();
+  config.numAttrs = num_attributes;
+  // A launch only reads what these point to.
+  auto** const addresses = const_cast<void**>(parameters.begin());
+  check(cudaLaunchKernelExC(&config, kernel, addresses), "launch of " + name);
+}
+
+void Launcher::launch_stage(TaskKind kind, const TaskArgs& args, const Task* tasks, unsigned count,
+                            cudaStream_t stream, Start start) const {
+  const auto index = static_cast<std::uint32_t>(kind);
+  dim3 cluster;
+  if (kernels_.clusters[index]) {
+    cluster = dim3(static_cast<unsigned>(args.cluster_blocks), channel_shares_);
+  }
+  const unsigned at_once = static_cast<unsigned>(device_.num_sms) / cluster.x * cluster.x;
+  // Tasks whose channels are shared out have their cluster each.
+  const bool in_turn = kernels_.streams[index] && cluster.y == 1;
+  const dim3 blocks(in_turn ? std::min(count, at_once) : count, cluster.y);
+  launch(kernels_.stage[index], blocks, stage_bytes(kind, blocks.x * blocks.y),
+         {&args, &tasks, &count}, stream, start, std::string("stage ") + to_string(kind), cluster);
+}
+
+void Launcher::launch_stages(const TaskArgs& args, std::span<const Task> tasks,
+                             const Task* device_tasks, cudaStream_t stream) const {
+  const auto stage_of = [this](const Task& task) { return kernels_.stage[task.kind]; };
+  for (std::size_t begin = 0; begin < tasks.size();) {
+    const void* const stage = stage_of(tasks[begin]);
+    std::size_t end = begin;
+    while (end < tasks.size() && stage_of(tasks[end]) == stage) ++end;
+    const TaskKind kind = kind_of(tasks[begin]);
+    const std::size_t count = end - begin;
+    launch_stage(kind, args, device_tasks + begin, static_cast<unsigned>(count), stream,
+                 begin == 0 ? start_of_run(kind, count, tasks.size()) : Start::with_kernel_before);
+    begin = end;
+  }
+}
+
+void Launcher::launch_filters(const TaskArgs& args, const Task* device_tasks, std::size_t num_tasks,
+                              cudaStream_t stream) const {
+  launch_stage(TaskKind::filter_transform, args, device_tasks, static_cast<unsigned>(num_tasks),
+               stream, Start::after_all);
+}
+
+void Launcher::launch_megakernel(const TaskArgs& args, const DeviceRun& run,
+                                 std::uint32_t num_blocks, cudaStream_t stream) const {
+  launch(kernels_.megakernel, num_blocks, kernels_.most_shared_bytes, {&args, &run}, stream,
+         Start::with_kernel_before, "the megakernel");
+}
+
+void Launcher::launch_redo(const TaskArgs& args, const Task* device_tasks, std::uint32_t num_tasks,
+                           std::uint32_t num_groups, cudaStream_t stream) const {
+  // So many blocks are all there before the last task has ended; one on the SM that it leaves would
+  // start when the others are done.
+  const int blocks = std::max(1, device_.num_sms * 3 / 4);
+  launch(kernels_.redo, static_cast<unsigned>(blocks), kernels_.most_shared_bytes,
+         {&args, &device_tasks, &num_tasks, &num_groups}, stream, Start::with_kernel_before,
+         "redo_kernel");
+}
+
+}  // namespace megaconv::cuda

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/cuda/tensor_arguments.hpp"
+
+#include "runtime/cuda/tensor_map.hpp"
+
+namespace megaconv::cuda {
+
+void add_pointers(TaskArgs& args, const Tensors& tensors, std::byte* workspace,
+                  const DeviceWorkspace& layout) {
+  const auto at = [workspace](std::size_t offset) {
+    return reinterpret_cast<float*>(workspace + offset);
+  };
+  args.x = static_cast<const float*>(tensors.x);
+  args.w = tensors.prepared_filters != nullptr ? nullptr : static_cast<const float*>(tensors.w);
+  args.bias = static_cast<const float*>(tensors.bias);
+  args.residual = static_cast<const float*>(tensors.residual);
+  args.y = static_cast<float*>(tensors.y);
+  args.v = at(layout.v);
+  args.m = at(layout.m);
+  args.x_footer = reinterpret_cast<OperandFooter*>(workspace + layout.footer);
+  args.x_magnitudes = reinterpret_cast<std::uint32_t*>(workspace + layout.footer) + kFooterNumbers;
+  args.u = tensors.prepared_filters != nullptr
+               ? const_cast<float*>(static_cast<const float*>(tensors.prepared_filters))
+               : at(layout.u);
+}
+
+void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& problem,
+                     Operands operands) {
+  const bool stored = are_tensors(operands);
+  const void* const w = tensors.prepared_filters != nullptr ? tensors.prepared_filters : tensors.w;
+  const bool converted = operands == Operands::converted;
+  const Elements elements = operands == Operands::in_float_tensor ? Elements::f32_rounded_to_tf32
+                            : stored                              ? elements_of(problem)
+                                                                  : Elements::f16;
+  // Copies have whole K blocks of channels.
+  const Pixels pixels = operands == Operands::in_copy
+                            ? Pixels{args.v, args.c_padded, elements}
+                            : Pixels{tensors.x, problem.c, converted ? Elements::f32 : elements};
+  if (args.stripes.images > 1) {
+    args.x_tensors[0] = abreast_tensor(problem, pixels, args.stripes, args.slab_channels,
+                                       args.input_places / args.stripes.row());
+  } else {
+    const int places = converted ? kPiecePlaces : args.input_places;
+    const int channels = converted ? kPieceChannels : args.slab_channels;
+    for (int stripe = 0; stripe * args.stripes.cols < args.q; ++stripe) {
+      args.x_tensors[stripe] =
+          pixel_tensor(problem, pixels, args.stripes, stripe, channels, places);
+    }
+  }
+  args.w_tensor = filter_tensor(problem, stored ? w : args.u, stored ? problem.c : args.c_padded,
+                                elements, args.slab_channels, args.gemm_filters);
+  // Outputs of 16 bits come in whole octets; of floats only some y can be stored by vectors.
+  constexpr std::int64_t kVectorFloats = 4;
+  const bool has_vectors =
+      problem.k % kVectorFloats == 0 &&
+      reinterpret_cast<std::uintptr_t>(tensors.y) % (kVectorFloats * sizeof(float)) == 0;
+  if (problem.dtype != DataType::f32 || has_vectors) {
+    args.y_tensor = output_tensor(problem, tensors.y, args.output_cols);
+  } else {
+    args.output_cols = 0;
+  }
+}
+
+}  // namespace megaconv::cuda

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tasks are told of one run's tensors: where they lie, and by which tensor maps TMA reads and
+// writes them.
+#pragma once
+
+#include "megaconv/plan.hpp"
+#include "runtime/cuda/device_workspace.hpp"
+#include "tasks/cuda/task_args.hpp"
+
+namespace megaconv::cuda {
+
+/// Adds pointers to `args`: those of the tensors, and of the parts of the workspace.
+void add_pointers(TaskArgs& args, const Tensors& tensors, std::byte* workspace,
+                  const DeviceWorkspace& layout);
+
+/// Adds tensor maps, for kernels that read pixels by them (KernelSet::reads_pixels). The pointers
+/// are there. Throws Error(invalid_argument) for a tensor that is not aligned to 16 bytes.
+void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& problem,
+                     Operands operands);
+
+}  // namespace megaconv::cuda

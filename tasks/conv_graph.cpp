@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a tiling to stages, buffers and linked tasks.
+#include "tasks/conv_graph.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "megaconv/error.hpp"
+#include "tasks/cost.hpp"
+#include "tasks/opencnn/opencnn_blocking.hpp"
+#include "tasks/regions.hpp"
+#include "tasks/tiling.hpp"
+
+namespace megaconv {
+std::vector<Kind> task_kinds() {
+  std::vector<Kind> kinds;
+  for (std::uint32_t kind = 0; kind < kNumTaskKinds; ++kind) {
+    kinds.push_back(
+        {to_string(static_cast<TaskKind>(kind)), letter(static_cast<TaskKind>(kind))});
+  }
+  return kinds;
+}
+
+namespace {
+
+AccessFunction make_accesses(const Tiling& tiling, const NodeBuffers& buffers) {
+  switch (tiling.algorithm) {
+    case Algorithm::winograd:
+      return winograd_accesses(tiling, buffers);
+    case Algorithm::fused_winograd:
+      return fused_winograd_accesses(tiling, buffers);
+    case Algorithm::implicit_gemm:
+      return implicit_gemm_accesses(tiling, buffers);
+    case Algorithm::opencnn:
+      return opencnn_accesses(tiling, buffers);
+    default:
+      return direct_accesses(tiling, buffers);
+  }
+}
+
+BufferId add(TaskGraph& graph, const char* name, const Region& extent, std::uint64_t bytes,
+             bool given) {
+  graph.buffers.push_back({.name = name, .extent = extent, .bytes = bytes, .given = given});
+  return static_cast<BufferId>(graph.buffers.size() - 1);
+}
+
+BufferId add_windowed(TaskGraph& graph, const char* name, const Region& extent,
+                      std::uint64_t slot_bytes, std::uint32_t slots, std::uint32_t groups) {
+  const BufferId id = add(graph, name, extent, groups * slot_bytes, false);
+  graph.buffers[id].windowed = true;
+  graph.buffers[id].slots = slots < groups ? slots : 0;
+  return id;
+}
+
+NodeBuffers add_buffers(TaskGraph& graph, const Tiling& tiling, BufferId x) {
+  const ConvProblem& a = tiling.problem;
+  const std::uint64_t element = size_of(a.dtype);
+  NodeBuffers buffers;
+  buffers.x =
+      x != kNoBuffer ? x : add(graph, "x", x_extent(a), u64(a.x_size()) * element, true);
+  const bool prepared = tiling.num_filter_tasks == 0;
+  if (!prepared) {
+    buffers.w = add(graph, "w", u_extent(tiling), u64(a.w_size()) * element, true);
+  }
+  if (a.epilogue.residual) {
+    buffers.residual = add(graph, "residual", y_extent(a), u64(a.y_size()) * element, true);
+  }
+  buffers.u = add(graph, "U", u_extent(tiling), tiling.u_bytes(), prepared);
+  const std::uint32_t groups = tiling.num_groups;
+  if (tiling.algorithm == Algorithm::winograd && groups > 0) {
+    const Interval tiles{0, tiling.num_tiles()}, positions{0, tiling.num_positions()};
+    buffers.v = add_windowed(
+        graph, "V",
+        {.rows = tiles, .channels = {0, tiling.channel_blocks()}, .positions = positions},
+        tiling.v_slot_bytes(), tiling.v_slots, groups);
+    buffers.m = add_windowed(
+        graph, "M",
+        {.rows = tiles, .channels = {0, tiling.filter_blocks()}, .positions = positions},
+        tiling.m_slot_bytes(), tiling.m_slots, groups);
+  }
+  if (has_input_tasks(tiling)) {
+    buffers.v = add(graph, "V",
+                    {.rows = {0, u64(a.n * a.h * a.w)}, .channels = {0, tiling.channel_blocks()}},
+                    input_copy_bytes(tiling), false);
+  }
+  buffers.y = add(graph, "y", y_extent(a), u64(a.y_size()) * element, false);
+  return buffers;
+}
+
+void check_num_tasks(std::uint64_t total) {
+  if (total <= std::uint64_t{1} << 31) return;
+  throw Error(Status::unsupported,
+              std::to_string(total) + " tasks: must be at most 2^31; use larger groups");
+}
+
+void check_input(const TaskGraph& graph, const std::string& name, const ConvProblem& problem,
+                 BufferId x) {
+  if (graph.buffers[x].extent == x_extent(problem)) return;
+  throw Error(Status::invalid_argument,
+              name + ": x has " + to_string(x_extent(problem)) + ", buffer " +
+                  graph.buffers[x].name + " has " + to_string(graph.buffers[x].extent));
+}
+
+}  // namespace
+
+Region u_extent(const Tiling& tiling) {
+  if (tiling.algorithm == Algorithm::opencnn) {  // which counts in blocks of its own
+    return {.channels = {0, u64(opencnn::ceil_div(tiling.problem.c, opencnn::kChannels))},
+            .positions = {0, u64(opencnn::num_blocks(tiling.problem))}};
+  }
+  const bool by_channels = tiling.channel_blocks_per_filter_task != 0;
+  return {.channels = {0, by_channels ? tiling.channel_blocks() : 1},
+          .positions = {0, tiling.filter_blocks()}};
+}
+
+Region filter_task_region(const Tiling& tiling, std::uint32_t block) {
+  const Region all = u_extent(tiling);
+  const std::uint64_t per_task = tiling.channel_blocks_per_filter_task;
+  const std::uint64_t chunks = per_task == 0 ? 1 : ceil_div(all.channels.end, per_task);
+  const std::uint64_t c = block % chunks * std::max<std::uint64_t>(1, per_task);
+  const std::uint64_t k = block / chunks * tiling.filter_blocks_per_filter_task;
+  return {.channels = {c, per_task == 0 ? 1 : std::min(c + per_task, all.channels.end)},
+          .positions = {k, std::min(k + tiling.filter_blocks_per_filter_task, all.positions.end)}};
+}
+
+Interval channels_of_filter_blocks(const Tiling& tiling, std::uint64_t begin, std::uint64_t end) {
+  const ConvProblem& a = tiling.problem;
+  const std::uint64_t groups = a.depthwise() ? 1 : u64(a.groups);
+  const std::uint64_t filters = u64(a.k) / groups;
+  const std::uint64_t blocks = tiling.filter_blocks() / groups;
+  const auto channel = [&](std::uint64_t block) {
+    return block / blocks * filters + std::min(block % blocks * Tiling::kLaneBlock, filters);
+  };
+  return {channel(begin), channel(end)};
+}
+
+void append_pixels(const Tiling& tiling, const NodeBuffers& buffers,
+                   const std::vector<Region>& boxes, const Interval& channels,
+                   std::vector<Access>& accesses) {
+  const ConvProblem& a = tiling.problem;
+  for (const Region& box : boxes) {
+    const Region x{.rows = rows_of(a).inputs_of_images(box.rows),
+                   .cols = cols_of(a).inputs_of(box.cols),
+                   .channels = {0, u64(a.c)}};
+    Region y = box;
+    y.channels = channels;
+    accesses.push_back({buffers.x, Mode::read, x});
+    if (buffers.residual != kNoBuffer) accesses.push_back({buffers.residual, Mode::read, y});
+    accesses.push_back({buffers.y, Mode::write, y});
+  }
+}
+
+NodeBuffers add_convolution(TaskGraph& graph, const std::string& name, const Tiling& tiling,
+                            BufferId x) {
+  check_num_tasks(num_tasks(tiling));
+  if (x != kNoBuffer) check_input(graph, name, tiling.problem, x);
+  graph.kinds = task_kinds();
+  const auto node = static_cast<NodeId>(graph.nodes.size());
+  graph.nodes.push_back(name);
+  const NodeBuffers buffers = add_buffers(graph, tiling, x);
+  graph.accesses.push_back(make_accesses(tiling, buffers));
+  const auto add = [&](Role role, TaskKind kind, std::uint32_t groups, std::uint32_t per_group) {
+    Stage stage;
+    stage.node = node;
+    stage.role = role;
+    stage.kind = id_of(kind);
+    stage.groups = groups;
+    stage.per_group = per_group;
+    if (stage.num_tasks() > 0) describe_cost(tiling, buffers, stage);
+    add_stage(graph, std::move(stage));
+  };
+  const bool staged = tiling.algorithm == Algorithm::winograd;
+  add(Role::prepare, TaskKind::filter_transform, 1, tiling.num_filter_tasks);
+  add(Role::input, TaskKind::input_transform, tiling.num_groups, tiling.input_tasks);
+  add(Role::product, staged ? TaskKind::gemm : TaskKind::direct, tiling.num_groups,
+      tiling.gemm_tasks);
+  add(Role::output, TaskKind::output_transform, tiling.num_groups, tiling.output_tasks);
+  return buffers;
+}
+
+TaskGraph build_graph(const Tiling& tiling) {
+  TaskGraph graph;
+  add_convolution(graph, "conv", tiling);
+  link(graph);
+  add_reuse(graph);
+  count_signals(graph);
+  return graph;
+}
+
+TaskGraph build_filter_graph(const Tiling& tiling) {
+  Tiling filters = tiling;
+  filters.filters = FilterMode::every_run;
+  filters.num_filter_tasks = count_filter_tasks(tiling);
+  filters.num_groups = filters.v_slots = filters.m_slots = 0;
+  return build_graph(filters);
+}
+
+const char* to_string(TaskKind kind) noexcept {
+  switch (kind) {
+    case TaskKind::filter_transform:
+      return "filter_transform";
+    case TaskKind::input_transform:
+      return "input_transform";
+    case TaskKind::gemm:
+      return "gemm";
+    case TaskKind::output_transform:
+      return "output_transform";
+    case TaskKind::direct:
+      return "direct";
+    case TaskKind::pooling:
+      return "pooling";
+  }
+  return "unknown";
+}
+
+char letter(TaskKind kind) noexcept {
+  const auto index = static_cast<std::uint32_t>(kind);
+  return index < kNumTaskKinds ? "FIGODP"[index] : '?';
+}
+
+}  // namespace megaconv

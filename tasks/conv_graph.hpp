@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the rooms of convolution algorithms add to a task graph: which regions their tasks read and
+// write.
+#pragma once
+
+#include <string>
+
+#include "megaconv/graph.hpp"
+#include "megaconv/lowering.hpp"
+#include "megaconv/tiling.hpp"
+
+namespace megaconv {
+
+/// The kinds of task of all rooms, by TaskKind.
+std::vector<Kind> task_kinds();
+
+/// Appends a convolution to a graph: its node, buffers and stages, not linked yet. `x` is the
+/// buffer that it reads, kNoBuffer for one of its own, which the caller gives.
+NodeBuffers add_convolution(TaskGraph& graph, const std::string& name, const Tiling& tiling,
+                            BufferId x = kNoBuffer);
+
+AccessFunction winograd_accesses(const Tiling& tiling, const NodeBuffers& buffers);
+AccessFunction fused_winograd_accesses(const Tiling& tiling, const NodeBuffers& buffers);
+AccessFunction direct_accesses(const Tiling& tiling, const NodeBuffers& buffers);
+AccessFunction implicit_gemm_accesses(const Tiling& tiling, const NodeBuffers& buffers);
+AccessFunction opencnn_accesses(const Tiling& tiling, const NodeBuffers& buffers);
+
+// What several rooms have in common:
+
+/// All of U.
+Region u_extent(const Tiling& tiling);
+/// The `block`-th filter task's share of U: filters first, then channels.
+Region filter_task_region(const Tiling& tiling, std::uint32_t block);
+/// Output channels of the lane blocks [begin, end) of filters.
+Interval channels_of_filter_blocks(const Tiling& tiling, std::uint64_t begin, std::uint64_t end);
+/// Appends what a task that computes these boxes of y reads of x and the residual, and writes of y.
+void append_pixels(const Tiling& tiling, const NodeBuffers& buffers,
+                   const std::vector<Region>& boxes, const Interval& channels,
+                   std::vector<Access>& accesses);
+/// Appends the boxes of y under a run of Winograd's tiles.
+void append_tile_boxes(const Tiling& tiling, const Interval& tiles, std::vector<Region>& boxes);
+/// Tiles of a Winograd task group.
+Interval tiles_of_group(const Tiling& tiling, std::uint32_t group);
+
+}  // namespace megaconv

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tasks/cpu/operators.hpp"
+
+#include <string>
+
+#include "megaconv/error.hpp"
+#include "tasks/cpu/extents.hpp"
+#include "tasks/pooling/cpu/pooling.hpp"
+
+namespace megaconv::cpu {
+namespace {
+
+void check(const Tiling& tiling) {
+  const char* const algorithm = tiling.algorithm == Algorithm::opencnn         ? "opencnn"
+                                : tiling.algorithm == Algorithm::implicit_gemm ? "implicit_gemm"
+                                                                               : nullptr;
+  if (algorithm != nullptr) {
+    throw Error(Status::unsupported, std::string(algorithm) + ": backend cpu, must be cuda");
+  }
+  if (tiling.arithmetic != Arithmetic::fma) {
+    throw Error(Status::unsupported, std::string("arithmetic ") + to_string(tiling.arithmetic) +
+                                         ": backend cpu, must be cuda");
+  }
+}
+
+NodeTasks make(const Tiling& tiling, const Kernels& kernels) {
+  check(tiling);
+  const Extents extents(tiling);
+  NodeTasks tasks;
+  tasks.bytes.u = kernels.u_bytes(tiling);
+  if (tiling.algorithm == Algorithm::winograd) {  // else in scratch, or nowhere
+    tasks.bytes.v = tiling.v_slots * extents.v_slot_bytes();
+    tasks.bytes.m = tiling.m_slots * extents.m_slot_bytes();
+  }
+  tasks.bytes.scratch = kernels.scratch_bytes(tiling);
+  tasks.run = [&tiling, &kernels](const TaskArgs& pointers, const Task& task,
+                                  std::byte* scratch) {
+    TaskArgs args = pointers;
+    args.tiling = &tiling;
+    kernels.run(tiling.problem.dtype, kind_of(task))(args, task.group, task.block, scratch);
+  };
+  return tasks;
+}
+
+NodeTasks make(const PoolCut& cut, const Kernels& kernels) {
+  const PoolFunction body = pool_kernels_for(kernels.isa).run(cut.problem.dtype);
+  NodeTasks tasks;
+  tasks.run = [&cut, body](const TaskArgs& pointers, const Task& task, std::byte* scratch) {
+    body({.cut = &cut, .x = pointers.x, .y = pointers.y}, task.group, task.block, scratch);
+  };
+  return tasks;
+}
+
+}  // namespace
+
+NodeTasks make_node_tasks(const Cut& cut, const Kernels& kernels) {
+  return std::visit([&](const auto& of_room) { return make(of_room, kernels); }, cut);
+}
+
+}  // namespace megaconv::cpu

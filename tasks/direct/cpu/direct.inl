@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// x, U -> y without a transform: any filter, stride, dilation, padding and groups.
+//
+// A task copies the input under its rectangle of outputs into a patch (extents.hpp) in which the
+// input pixels of neighbouring outputs are 64 bytes apart, whatever the stride; the micro-kernel
+// then sums over panels (r, s, channel block) in the order in which U is stored.
+#pragma once
+
+#include "tasks/cpu/filter_transform.inl"
+#include "tasks/fused_winograd/cpu/fused_winograd.inl"
+#include "tasks/cpu/kernels.hpp"
+#include "tasks/cpu/micro_kernel.inl"
+#include "tasks/cpu/pixels.inl"
+
+namespace megaconv::cpu::MEGACONV_ISA {
+
+/// One block of 16 words of the patch.
+template <class Reader>
+void pack_patch(const ConvProblem& problem, const Extents& extents, const PixelRect& rect,
+                const Reader& reader, float* patch) {
+  const Size rows = (rect.rows - 1) * problem.stride_h + extents.extent_h;
+  const Size cols = (rect.cols - 1) * problem.stride_w + extents.extent_w;
+  const Size row = rect.row * problem.stride_h - problem.pad_h;
+  const Size col = rect.col * problem.stride_w - problem.pad_w;
+  for (Size i = 0; i < rows; ++i) {
+    if (i % problem.stride_h >= extents.extent_h) continue;  // between filters
+    float* const patch_row = patch + i * extents.patch_row;
+    if (problem.stride_w == 1) {
+      reader.read_row(
+          row + i, col,
+          cols, [&](Size j) __attribute__((always_inline)) { return patch_row + j * kBlock; });
+    } else if (problem.stride_w == 2 && extents.extent_w == 1) {  // phase 0 alone is read
+      reader.template read_row<2>(
+          row + i, col,
+          rect.cols, [&](Size j) __attribute__((always_inline)) { return patch_row + j * kBlock; });
+    } else {
+      reader.read_row(
+          row + i, col, cols, [&](Size j) __attribute__((always_inline)) {
+            return patch_row +
+                   (j % problem.stride_w * extents.phase_cols + j / problem.stride_w) * kBlock;
+          });
+    }
+  }
+}
+
+/// Where the pixel of tap (r, s) stands in the patch, from that of tap (0, 0).
+inline Size tap_offset(const ConvProblem& problem, const Extents& extents, Size r, Size s) {
+  const Size col = s * problem.dilation_w;
+  return r * problem.dilation_h * extents.patch_row +
+         (col % problem.stride_w * extents.phase_cols + col / problem.stride_w) * kBlock;
+}
+
+/// Lanes are filters: `blocks` of one conv group.
+template <class T>
+void direct_blocks(const TaskArgs& args, const Extents& extents, const PixelRect& rect,
+                   Size conv_group, const BlockRange& blocks, std::byte* scratch) {
+  using Product = typename Products<T>::Direct;
+  const ConvProblem& problem = args.tiling->problem;
+  float* const patch = reinterpret_cast<float*>(scratch);
+  Panel* const panels = reinterpret_cast<Panel*>(scratch + extents.panels_at);
+  float* const pixels = reinterpret_cast<float*>(scratch + extents.pixels_at);
+
+  const Size first_channel = conv_group * extents.channels;
+  constexpr Size kBlockChannels = kBlock * Product::kChannels;
+  for (Size c = 0; c < extents.channels; c += kBlockChannels) {
+    const PixelReader<T, Product> reader(args, rect.image, first_channel + c,
+                                         min_of(kBlockChannels, extents.channels - c));
+    pack_patch(problem, extents, rect, reader, patch + c / kBlockChannels * extents.patch_block);
+  }
+  const Size words = ceil_div(extents.channels, Product::kChannels);
+  Size num_panels = 0;
+  for (Size r = 0; r < problem.r; ++r) {
+    for (Size s = 0; s < problem.s; ++s) {
+      for (Size first = 0; first < words; first += kBlock) {
+        panels[num_panels++] = {
+            tap_offset(problem, extents, r, s) + first / kBlock * extents.patch_block,
+            min_of(kBlock, words - first)};
+      }
+    }
+  }
+
+  const Size u_block = packed_filter_block<Product>(problem, extents);
+  const Size first_block = conv_group * extents.filter_blocks_per_conv_group;
+  for (Size kb = blocks.first; kb < blocks.last; kb += kMaxBlocks) {
+    const Size num_blocks = min_of(kMaxBlocks, blocks.last - kb);
+    for (Size row = 0; row < rect.rows; ++row) {
+      const MicroArgs micro{
+          .a = patch + row * problem.stride_h * extents.patch_row,
+          .panels = panels,
+          .num_panels = num_panels,
+          .u = args.u + kb * u_block,
+          .u_block = u_block,
+          .out = pixels,
+          .out_block = rect.cols * kBlock,
+          .next_u = nullptr,
+      };
+      multiply_rows<Product>(micro, rect.cols, num_blocks);
+      for (Size i = 0; i < num_blocks; ++i) {
+        const Size filter = (kb + i - first_block) * kBlock;  // within the conv group
+        const PixelWriter<T> writer(args, extents, rect.image,
+                                    conv_group * extents.filters + filter,
+                                    min_of(kBlock, extents.filters - filter));
+        writer.write_row(pixels + i * micro.out_block, rect.row + row, rect.col, rect.cols);
+      }
+    }
+  }
+}
+
+/// Lanes are channels, each with its own filter: y[pixel] = sum over taps of x[pixel, tap] u[tap].
+template <class Product, int kPixels>
+void depthwise_pixels(const float* patch, const ConvProblem& problem, const Extents& extents,
+                      const float* u, float* out) {
+  Vec sums[kPixels][kBlockVecs];
+  unroll<kPixels * kBlockVecs>([&](auto i) __attribute__((always_inline)) {
+    sums[i / kBlockVecs][i % kBlockVecs] = Vec{};
+  });
+  for (Size r = 0; r < problem.r; ++r) {
+    for (Size s = 0; s < problem.s; ++s, u += kBlock) {
+      const float* const x = patch + tap_offset(problem, extents, r, s);
+      unroll<kPixels * kBlockVecs>([&](auto i) __attribute__((always_inline)) {
+        Vec& sum = sums[i / kBlockVecs][i % kBlockVecs];
+        sum = Product::multiply_add(sum, load(x + i * kLanes), load(u + i % kBlockVecs * kLanes));
+      });
+    }
+  }
+  unroll<kPixels * kBlockVecs>([&](auto i) __attribute__((always_inline)) {
+    store(out + i * kLanes, sums[i / kBlockVecs][i % kBlockVecs]);
+  });
+}
+
+template <class T>
+void depthwise_block(const TaskArgs& args, const Extents& extents, const PixelRect& rect, Size kb,
+                     std::byte* scratch) {
+  using Product = typename Products<T>::Depthwise;
+  constexpr Size kPixels = 8 / kBlockVecs;
+  const ConvProblem& problem = args.tiling->problem;
+  float* const patch = reinterpret_cast<float*>(scratch);
+  float* const pixels = reinterpret_cast<float*>(scratch + extents.pixels_at);
+  const Size num_channels = min_of(kBlock, extents.filters - kb * kBlock);
+  const PixelReader<T, Product> reader(args, rect.image, kb * kBlock, num_channels);
+  pack_patch(problem, extents, rect, reader, patch);
+  const PixelWriter<T> writer(args, extents, rect.image, kb * kBlock, num_channels);
+  const float* const u = args.u + kb * problem.r * problem.s * kBlock;
+  for (Size row = 0; row < rect.rows; ++row) {
+    const float* const from = patch + row * problem.stride_h * extents.patch_row;
+    Size col = 0;
+    for (; col + kPixels <= rect.cols; col += kPixels) {
+      depthwise_pixels<Product, kPixels>(from + col * kBlock, problem, extents, u,
+                                         pixels + col * kBlock);
+    }
+    for (; col < rect.cols; ++col) {
+      depthwise_pixels<Product, 1>(from + col * kBlock, problem, extents, u, pixels + col * kBlock);
+    }
+    writer.write_row(pixels, rect.row + row, rect.col, rect.cols);
+  }
+}
+
+template <class T>
+void direct_convolution(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
+                        std::byte* scratch) {
+  const Tiling& tiling = *args.tiling;
+  const Extents extents(tiling);
+  const PixelRect rect(tiling, extents, group);
+  const BlockRange blocks(block, tiling.filter_blocks_per_gemm_task, extents.filter_blocks);
+  if (extents.depthwise) {
+    for (Size kb = blocks.first; kb < blocks.last; ++kb) {
+      depthwise_block<T>(args, extents, rect, kb, scratch);
+    }
+    end_streaming();
+    return;
+  }
+  // A task's filter blocks may span conv groups; each has its own input channels.
+  const Size per_group = extents.filter_blocks_per_conv_group;
+  for (BlockRange part = blocks; part.first < blocks.last; part.first = part.last) {
+    const Size conv_group = part.first / per_group;
+    part.last = min_of(blocks.last, (conv_group + 1) * per_group);
+    direct_blocks<T>(args, extents, rect, conv_group, part, scratch);
+  }
+  end_streaming();
+}
+
+/// Tasks of kind `direct`.
+template <class T>
+void direct(const TaskArgs& args, std::uint32_t group, std::uint32_t block, std::byte* scratch) {
+  if (args.tiling->algorithm == Algorithm::fused_winograd) {
+    return fused_winograd<T>(args, group, scratch);
+  }
+  direct_convolution<T>(args, group, block, scratch);
+}
+
+}  // namespace megaconv::cpu::MEGACONV_ISA

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search spaces of the algorithms whose tasks are all of one kind.
+#include "tasks/space.hpp"
+#include "tasks/implicit_gemm/stripes.hpp"
+#include "tasks/tiling.hpp"
+
+namespace megaconv {
+namespace {
+
+// Tasks that wait for nothing but the filters have no use for distances: the order only decides
+// which tasks share filters and which share pixels.
+void add_orders(AlgorithmSpace& space, const Space::Grid& tasks, const Axis& workers,
+                const Target& target) {
+  Space::Grid interleaved = tasks, others = tasks;
+  interleaved.push_back({Parameter::policy, {policy_value("interleaved")}});
+  interleaved.push_back({Parameter::m_groups, {1, 2, 4, 8}});
+  interleaved.push_back(workers);
+  add_launches(interleaved, target);
+  others.push_back({Parameter::policy, {policy_value("staged")}});
+  others.push_back(workers);
+  add_launches(others, target);
+  if (space.grids.empty()) space.constraints.push_back(launch_fits_order(target));
+  space.grids.push_back(std::move(interleaved));
+  space.grids.push_back(std::move(others));
+}
+
+std::uint64_t places_of(const ConvProblem& problem, std::int64_t cols) {
+  return u64(places_of_stripe(problem, make_stripes(problem, static_cast<std::int32_t>(cols))));
+}
+
+// What makes a point no implicit GEMM, or one that is sure to be slower than another.
+std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& problem) {
+  Tiling tiling;
+  tiling.problem = problem;
+  const auto filter_blocks = static_cast<std::int64_t>(tiling.filter_blocks());
+  const auto rule = [](Parameter parameter, auto violation) {
+    return Space::Constraint{to_string(parameter), [=](const Configuration& c) {
+                               const std::optional<std::int64_t> value = c.get(parameter);
+                               const bool ours =
+                                   c.get(Parameter::algo) ==
+                                   static_cast<std::int64_t>(Algorithm::implicit_gemm);
+                               return value && ours ? violation(*value, c) : std::string();
+                             }};
+  };
+  const auto cols_of = [problem](const Configuration& c) {
+    return c.get(Parameter::cols).value_or(problem.q());
+  };
+  // Where tasks load the operands or copy them, a step is that of either.
+  const std::uint64_t step =
+      place_step(operands_in_tensor(problem) || operands_can_be_copied(problem));
+  const auto rounds_in_place = [](const Configuration& c) {
+    return c.get(Parameter::arithmetic) == static_cast<std::int64_t>(Arithmetic::tf32);
+  };
+  const auto operands_of = [=](const Configuration& c) {
+    // Where there are copies to choose, others may convert.
+    const std::int64_t cols = cols_of(c);
+    const std::optional<std::int64_t> window = c.get(Parameter::window);
+    const bool converts = window && stripes_can_be_converted(problem, cols) &&
+                          c.get(Parameter::gemm_filters) <= kFilterBlocksInPlace;
+    const bool copies = window == 1 && cols % problem.q() == 0;
+    return operands_in_tensor(problem) ? Operands::in_tensor
+           : rounds_in_place(c)        ? Operands::in_float_tensor
+           : converts                  ? Operands::converted
+           : copies                    ? Operands::in_copy
+                                       : Operands::loaded;
+  };
+  return {
+      rule(Parameter::gemm_filters,
+           [=](std::int64_t filters, const Configuration& c) {
+             const bool in_place = operands_in_tensor(problem) || rounds_in_place(c);
+             return filters == 4 || (filters == 8 && !in_place) ||
+                            (filters < (in_place ? 4 : 8) && filters == filter_blocks)
+                        ? std::string()
+                        : std::to_string(filters) +
+                              (in_place ? ", must be 4" : ", must be 4 or 8") +
+                              ", which tiles are made for, or all " +
+                              std::to_string(filter_blocks) + " lane blocks";
+           }),
+      most(Algorithm::implicit_gemm, Parameter::gemm_filters, "the lane blocks of filters",
+           [=](const Configuration&) { return u64(filter_blocks); }),
+      most(Algorithm::implicit_gemm, Parameter::cols, "the columns of y in all images",
+           [problem](const Configuration&) { return u64(problem.n * problem.q()); }),
+      rule(Parameter::cols,
+           [=](std::int64_t cols, const Configuration& c) {
+             const std::string obstacle = stripe_obstacle(problem, operands_of(c), cols);
+             return obstacle.empty() ? obstacle : std::to_string(cols) + obstacle;
+           }),
+      most(Algorithm::implicit_gemm, Parameter::places, "the places of a stripe in whole steps",
+           [=](const Configuration& c) {
+             return ceil_div(places_of(problem, cols_of(c)), step) * step;
+           }),
+      rule(Parameter::places,
+           [=](std::int64_t places, const Configuration& c) {
+             const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cols_of(c)));
+             const bool abreast = stripes.images > 1;
+             const std::uint64_t whole = abreast ? u64(stripes.row()) : step;
+             if (u64(places) % whole != 0) {
+               return std::to_string(places) + ", must be a multiple of the " +
+                      std::to_string(whole) + " places of a " + (abreast ? "row" : "step");
+             }
+             const bool fits =
+                 !abreast || tile_places_in_place(places, stripes, operands_of(c), problem.c) > 0;
+             return fits ? std::string()
+                         : std::to_string(places) + ", of which no tile has room for rows of " +
+                               std::to_string(stripes.images) + " images abreast";
+           }),
+  };
+}
+
+}  // namespace
+
+// On a GPU the shapes of tasks are compiled: only the heuristic's are there, which make_space adds.
+AlgorithmSpace direct_space(const ConvProblem& problem, const Target& target) {
+  AlgorithmSpace space;
+  if (problem.layout == Layout::chwn) return space;
+  const bool cuda = target.backend == Backend::cuda;
+  const std::uint64_t p = u64(problem.p()), q = u64(problem.q());
+  Tiling tiling;
+  tiling.problem = problem;
+  Axis filters{Parameter::gemm_filters, {}}, rows{Parameter::rows, {}}, cols{Parameter::cols, {}};
+  if (!cuda) {
+    filters.values = at_most({1, 2, 4, 8, 16}, tiling.filter_blocks());
+    rows.values = at_most({1, 2, 4, 7, 14, 28}, p);
+    cols.values = at_most({14, 28, 56, 112}, q);
+    if (cols.values.empty()) cols.values = {problem.q()};
+  }
+  add_orders(
+      space,
+      {{Parameter::algo, {static_cast<std::int64_t>(Algorithm::direct)}}, filters, rows, cols},
+      workers_axis(target), target);
+  return space;
+}
+
+// A task's V and M stay in its worker's cache: the fewer tiles the better they fit, and the more
+// often U is read. 7 is half a register tile.
+AlgorithmSpace fused_winograd_space(const ConvProblem& problem, const Target& target) {
+  AlgorithmSpace space;
+  const bool possible = winograd_obstacle(Algorithm::fused_winograd, problem).empty();
+  if (target.backend == Backend::cuda || !possible || problem.layout == Layout::chwn) return space;
+  add_orders(space,
+             {{Parameter::algo, {static_cast<std::int64_t>(Algorithm::fused_winograd)}},
+              {Parameter::tile, {2, 4, 6}},
+              {Parameter::points, {static_cast<std::int64_t>(Points::low_error)}},
+              {Parameter::group_tiles, {7, 14, 28, 42, 56, 84, 112}}},
+             workers_axis(target), target);
+  space.constraints.push_back(
+      most(Algorithm::fused_winograd, Parameter::group_tiles, "the tiles of the problem",
+           [problem](const Configuration& c) {
+             const std::uint64_t m = u64(c.get(Parameter::tile).value_or(4));
+             return u64(problem.n) * ceil_div(u64(problem.p()), m) * ceil_div(u64(problem.q()), m);
+           }));
+  return space;
+}
+
+namespace {
+
+// Stripes as wide as the heuristic's, in one or two more, or half as wide: fewer columns reach less
+// far, and have more gaps; of images abreast, which have fewer, a whole stripe or less. Groups of 1
+// to 16 tiles of 256 places: more amortise a task's start, fewer even out between the
+// multiprocessors. One task runs on each of these at a time, so there is no choice of workers.
+void add_implicit_gemm(AlgorithmSpace& space, const ConvProblem& problem, const Target& target,
+                       Arithmetic arithmetic) {
+  TilingOptions options;
+  options.algorithm = Algorithm::implicit_gemm;
+  options.arithmetic = arithmetic;
+  const Tiling chosen = make_tiling(problem, options, target);
+  options.whole_tensors = true;  // in stages
+  const Tiling chosen_in_stages = make_tiling(problem, options, target);
+  const std::uint64_t q = u64(problem.q());
+  const std::uint64_t stripes = ceil_div(q, std::uint64_t{chosen.cols_per_group});
+  Axis filters{Parameter::gemm_filters, at_most({4, 8}, chosen.filter_blocks())};
+  Axis cols{Parameter::cols, {}}, places{Parameter::places, {}};
+  for (const Tiling& tiling : {chosen, chosen_in_stages}) {
+    insert(filters, tiling.filter_blocks_per_gemm_task);
+    insert(cols, tiling.cols_per_group);
+    insert(places, tiling.places_per_group);
+  }
+  if (!are_tensors(operands_of(chosen))) {
+    for (const std::uint64_t num : {stripes + 1, stripes + 2, 2 * stripes}) {
+      insert(cols, static_cast<std::int64_t>(ceil_div(q, num)));
+    }
+  }
+  for (const std::int64_t num : {1, 2, 3, 4, 6, 8, 12, 16, 32}) insert(places, 128 * num);
+  const bool in_place =
+      are_tensors(operands_of(chosen)) || has_copies_to_choose(problem, arithmetic);
+  for (const std::int64_t images : {2, 4, 8}) {
+    const std::int64_t abreast = images * problem.q();
+    if (!in_place || images > problem.n ||
+        !stripe_obstacle(problem, Operands::in_tensor, abreast).empty()) {
+      break;
+    }
+    insert(cols, abreast);
+    insert(places, static_cast<std::int64_t>(places_of(problem, abreast)));
+  }
+  Space::Grid tasks{{Parameter::algo, {static_cast<std::int64_t>(Algorithm::implicit_gemm)}},
+                    filters,
+                    cols,
+                    places};
+  if (has_arithmetic_to_choose(problem, arithmetic)) {
+    tasks.push_back({Parameter::arithmetic, {static_cast<std::int64_t>(arithmetic)}});
+  }
+  if (has_copies_to_choose(problem, arithmetic)) tasks.push_back({Parameter::window, {0, 1}});
+  add_orders(space, tasks,
+             {Parameter::workers, {resident_workers(Algorithm::implicit_gemm, target)}}, target);
+}
+
+}  // namespace
+
+AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& target,
+                                   const TilingOptions& asked) {
+  AlgorithmSpace space;
+  const Arithmetic arithmetic = implicit_gemm_arithmetic(problem, asked);
+  const bool possible = target.backend == Backend::cuda && target.split_f16 &&
+                        target.multiprocessors != 0 && problem.layout != Layout::chwn &&
+                        implicit_gemm_obstacle(problem).empty() &&
+                        arithmetic_need(Algorithm::implicit_gemm, 0, problem, arithmetic).empty();
+  if (!possible) return space;
+  add_implicit_gemm(space, problem, target, arithmetic);
+  if (asked.arithmetic == Arithmetic::automatic && has_arithmetic_to_choose(problem, arithmetic)) {
+    add_implicit_gemm(space, problem, target, Arithmetic::tf32);
+  }
+  for (Space::Constraint& constraint : implicit_gemm_constraints(problem)) {
+    space.constraints.push_back(std::move(constraint));
+  }
+  return space;
+}
+
+AlgorithmSpace opencnn_space(const ConvProblem& problem, const Target& target) {
+  AlgorithmSpace space;
+  if (target.backend != Backend::cuda || !opencnn_obstacle(problem).empty()) return space;
+  Space::Grid tasks;
+  tasks.push_back({Parameter::algo, {static_cast<std::int64_t>(Algorithm::opencnn)}});
+  tasks.push_back({Parameter::output_layout,
+                   {static_cast<std::int64_t>(OutputLayout::baseline),
+                    static_cast<std::int64_t>(OutputLayout::optSTS64),
+                    static_cast<std::int64_t>(OutputLayout::optSTS64_compact),
+                    static_cast<std::int64_t>(OutputLayout::optLDS64)}});
+  add_orders(space, tasks, workers_axis(target), target);
+  return space;
+}
+
+}  // namespace megaconv

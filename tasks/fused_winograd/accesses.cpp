@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fused task takes the tiles of its group through all stages.
+#include "tasks/conv_graph.hpp"
+#include "tasks/tiling.hpp"
+
+namespace megaconv {
+
+AccessFunction fused_winograd_accesses(const Tiling& tiling, const NodeBuffers& buffers) {
+  return [tiling, buffers](Role role, std::uint32_t group, std::uint32_t block,
+                           std::vector<Access>& accesses) {
+    if (role == Role::prepare) {
+      accesses.push_back({buffers.w, Mode::read, filter_task_region(tiling, block)});
+      accesses.push_back({buffers.u, Mode::write, filter_task_region(tiling, block)});
+      return;
+    }
+    accesses.push_back({buffers.u, Mode::read, u_extent(tiling)});
+    std::vector<Region> boxes;
+    append_tile_boxes(tiling, tiles_of_group(tiling, group), boxes);
+    append_pixels(tiling, buffers, boxes, {0, u64(tiling.problem.k)}, accesses);
+  };
+}
+
+}  // namespace megaconv

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// x, U -> y: a task group through all three stages, with V and M in the worker's scratch.
+#pragma once
+
+#include "tasks/winograd/cpu/gemm.inl"
+#include "tasks/winograd/cpu/input_transform.inl"
+#include "tasks/winograd/cpu/output_transform.inl"
+
+namespace megaconv::cpu::MEGACONV_ISA {
+
+template <class T>
+void fused_winograd(const TaskArgs& args, std::uint32_t group, std::byte* scratch) {
+  const Tiling& tiling = *args.tiling;
+  const Extents extents(tiling);
+  float* const v = reinterpret_cast<float*>(scratch + extents.v_at);
+  float* const m = reinterpret_cast<float*>(scratch + extents.m_at);
+  const BlockRange tiles{0, TileRange(tiling, extents, group).count};
+  input_blocks<T>(args, extents, group, tiles, {0, extents.channel_blocks}, v, scratch);
+  gemm_blocks(args, extents, group, {0, extents.num_positions}, {0, extents.filter_blocks}, v, m,
+              scratch);
+  output_blocks<T>(args, extents, group, tiles, {0, extents.filter_blocks}, m, scratch);
+}
+
+}  // namespace megaconv::cpu::MEGACONV_ISA

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Implicit GEMM (implicit_gemm.cuh) in NHWC on operands that TMA loads. They lie in global memory
+// as matrix instructions multiply them: 16-bit tensors themselves, or copies of float tensors
+// (operand_rows.cuh). Or they are floats that TMA rounds to TF32 on their way. No thread touches an
+// element then. Or x is floats that TMA loads piece by piece, which threads convert from one part
+// of shared memory to another.
+//
+// TMA walks through x in the order of padded pixels; where the padding is, it writes zeros (tensor
+// maps of kind im2col, or boxes of images abreast; runtime/cuda/tensor_map.hpp). A K block of
+// channels (tasks/implicit_gemm/stripes.hpp) is a row, whose octets TMA permutes and the matrix
+// instruction puts back in order, so that neither meets bank conflicts. TMA stores the outputs,
+// too.
+//
+//   loaders      in_place_load.cuh      two threads, one for x, which also takes the tasks, and one
+//                                       for w
+//   converters   in_place_convert.cuh   a warpgroup, if x is to be converted; blocks of a cluster
+//                                       convert it for each other
+//   consumers    in_place_multiply.cuh  two warpgroups, each: products of 64 filters and half the
+//                in_place_outputs.cuh   padded pixels of a tile, and what becomes of their sums
+//   storers      in_place_store.cuh     a warp for each of these: outputs to y, while the next tile
+//                                       is multiplied
+//
+// What all of them know is in in_place_shape.cuh. What is read most often is w, by every tile; so a tile
+// has few filters and many padded pixels. Their number divides a task evenly; consumers are
+// compiled for every such width. Tasks follow each other without a pause (task_stream.cuh). Of few
+// tasks the channels are shared out (blockIdx.y) to the blocks of a cluster, whose sums come to the
+// first one; a block alone takes the shares in turn and adds their sums up in the same order.
+#pragma once
+
+#include <cuda/ptx>
+
+#include "tasks/cuda/matrix_numbers.cuh"
+#include "tasks/implicit_gemm/cuda/in_place_convert.cuh"
+#include "tasks/implicit_gemm/cuda/in_place_load.cuh"
+#include "tasks/implicit_gemm/cuda/in_place_multiply.cuh"
+#include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
+#include "tasks/implicit_gemm/cuda/in_place_store.cuh"
+
+namespace megaconv::cuda {
+
+/// The body of a block. kSharesChannels: of each task (channel_shares(), tasks/tiling.hpp).
+template <class Numbers, Operands kOperands, bool kSharesChannels = false>
+struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannels> {
+  using Shape = InPlaceShape<Numbers, kOperands, kSharesChannels>;
+  using Shape::kClusters, Shape::kConsumerRegisters, Shape::kConsumers, Shape::kConverterRegisters;
+  using Shape::kConverters, Shape::kConverts, Shape::kHelperRegisters, Shape::kHelpers;
+  using Shape::kLaunchRegisters, Shape::kMostWidth, Shape::kReaders, Shape::own_cluster;
+  using typename Shape::Barriers, typename Shape::Course, typename Shape::Shared;
+
+  /// Called by all threads of a block before run(), which is given what it returns.
+  static __device__ Shared open(const TaskArgs& a, std::byte* memory) {
+    Barriers& barriers = *reinterpret_cast<Barriers*>(memory);
+    if (threadIdx.x == 32) {
+      prefetch_map(a.x_tensors[0]);
+      prefetch_map(a.w_tensor);
+      if (a.output_cols != 0) prefetch_map(a.y_tensor);
+    }
+    if (threadIdx.x == 0) {
+      make_barriers(barriers);
+      if constexpr (Numbers::kScaled) {
+        barriers.input_stages = a.memory.input_stages;
+        barriers.filter_stages = a.memory.filter_stages;
+      }
+      ::cuda::ptx::fence_mbarrier_init(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster);
+      ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
+    }
+    kClusters ? own_cluster().sync() : __syncthreads();
+    return Shared(a, memory);
+  }
+  /// Called by all threads of a block behind run(): the others of its cluster may still arrive at
+  /// its barriers.
+  static __device__ void close() {
+    if constexpr (kConverts) own_cluster().sync();
+  }
+  /// Called by all threads of a block behind run(), to run() once more.
+  static __device__ Shared reopen(const TaskArgs& a, std::byte* memory) {
+    Barriers& barriers = *reinterpret_cast<Barriers*>(memory);
+    __syncthreads();
+    threadIdx.x < kHelpers ? increase_registers<kLaunchRegisters>()
+                           : decrease_registers<kLaunchRegisters>();
+    if (threadIdx.x == 0) {
+      barriers.tasks.close();
+      if constexpr (kConverts) barriers.pieces.close();
+      barriers.input.close();
+      barriers.filter.close();
+      barriers.lead.close();
+      for (auto& output : barriers.output) output.close();
+    }
+    __syncthreads();
+    return open(a, memory);
+  }
+
+  static constexpr int kCheckers = 64;
+  /// The tasks of a source (task_stream.cuh), by all threads of a block, which call wait() before
+  /// they touch what tasks of kernels before have written. Two warps, which have no work yet, call
+  /// check(0) to check(kCheckers - 1) behind that. `x_scale`: what x is multiplied by.
+  template <class Source, class Wait, class Check>
+  static __device__ __forceinline__ void run(const TaskArgs& a, float x_scale, Source& source,
+                                             const Shared& shared, Wait wait, Check check) {
+    const Course course(a, shared, source.repeats());
+    if (threadIdx.x < kHelpers) {
+      decrease_registers<kHelperRegisters>();
+      if (threadIdx.x == 0) {
+        InPlaceLoaders<Shape>::load_input(a, source, shared, [&] {
+          if constexpr (!kConverts) wait();
+        });
+      } else if (threadIdx.x == 32) {
+        wait();
+        InPlaceLoaders<Shape>::load_filters(a, course, source, shared);
+      } else if (threadIdx.x >= 64) {
+        wait();
+        check(threadIdx.x - (kHelpers - kCheckers));
+        if (kSharesChannels && shared.cluster.rank() != 0) return;
+        InPlaceStorers<Shape>::store_outputs(a, static_cast<int>(threadIdx.x) / 32 - 2, source,
+                                             shared);
+      }
+      return;
+    }
+    if constexpr (kConverts) {
+      if (threadIdx.x < kHelpers + kConverters) {
+        decrease_registers<kConverterRegisters>();
+        InPlaceConverters<Shape>::convert_input(a, x_scale, source, shared);
+        return;
+      }
+    }
+    increase_registers<kConsumerRegisters>();
+    wait();
+    InPlaceConsumers<Shape>::template consume_width<kMostWidth>(a, course, x_scale, source, shared);
+  }
+
+ private:
+  // By one thread, without loops: of all stages, used or not. (Several threads take longer, and so
+  // does who asks how many are used.)
+  static __device__ void make_barriers(Barriers& barriers) {
+    constexpr std::uint32_t kWarps = kConsumers / 32;
+    const auto blocks = static_cast<std::uint32_t>(own_cluster().size());
+    barriers.tasks.init(kReaders);
+    if constexpr (kConverts) barriers.pieces.init(1, kConverters / 32);
+    barriers.input.init(kConverts ? kConverters / 32 : 1, kConverts ? blocks * kWarps : kWarps);
+    barriers.filter.init(1, kWarps);
+    barriers.lead.init(128 / 32, 1);
+    for (auto& output : barriers.output) output.init(128 / 32, 1);
+    if (kSharesChannels && blocks > 1) {
+      ::cuda::ptx::mbarrier_init(&barriers.partial_sums, (blocks - 1) * kWarps);
+    }
+  }
+};
+
+}  // namespace megaconv::cuda

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loaders of implicit GEMM on operands in place: two threads that have TMA bring x and w to shared
+// memory. The one for x also takes the tasks and hands them on.
+#pragma once
+
+#include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
+
+namespace megaconv::cuda {
+
+/// Shape: an InPlaceShape.
+template <class Shape>
+class InPlaceLoaders : Shape {
+  using Shape::kAbreast, Shape::kConverts, Shape::kMostInputStages;
+  using typename Shape::Course, typename Shape::Shared, typename Shape::Turns, typename Shape::Walk;
+
+ public:
+  /// One thread: takes the tasks, and loads their x. wait() comes before the first load.
+  template <class Source, class Wait>
+  static __device__ void load_input(const TaskArgs& a, Source& source, const Shared& shared,
+                                    Wait wait) {
+    InputCursor stage;
+    Turns turns(shared.cluster);
+    if (source.has_only()) {
+      load_input(a, Walk(a, source.only()), stage, turns, shared, wait);
+      return;
+    }
+    wait();
+    TaskStream& tasks = shared.barriers.tasks;
+    TaskStream::Cursor at;
+    for (TakenTask* task; task = tasks.room(at), source.next(*task);) {
+      const Walk walk(a, task->task);
+      tasks.hand_on(at);
+      source.before_tma();
+      load_input(a, walk, stage, turns, shared, [] {});
+    }
+    tasks.end(at);
+  }
+
+  /// One thread: loads the filters of all tasks.
+  template <class Source>
+  static __device__ void load_filters(const TaskArgs& a, const Course& course, const Source& source,
+                                      const Shared& shared) {
+    TaskReader<Source> tasks(shared.barriers.tasks, source);
+    auto& ring = shared.barriers.filter;
+    typename StageRing<kMostFilterStages>::Cursor at;
+    bool has_all = false;
+    for (Task task; tasks.next(task); tasks.advance()) {
+      const Walk walk(a, task);
+      tasks.leave();
+      source.before_tma();
+      const int times = has_all ? 0 : course.keeps_filters ? 1 : walk.num_tiles;
+      has_all = course.keeps_them_all;
+      for (int i = 0; i < times; ++i) {
+        for (int slab = shared.first_slab; slab < shared.end_slab; ++slab) {
+          const int c = slab * a.slab_channels;
+          for (int tap = 0; tap < a.r * a.s; ++tap) {
+            ring.wait_empty(at);
+            copy_box(shared.u + at.stage * shared.tap_bytes, a.w_tensor, {c, walk.first_k, tap},
+                     ring.expect(at, static_cast<std::uint32_t>(shared.tap_bytes)));
+            at.advance(shared.filter_stages);
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  // Where the loader of x is: at a piece or at a stage.
+  using InputCursor = std::conditional_t<kConverts, typename StageRing<kPieces>::Cursor,
+                                         typename StageRing<kMostInputStages>::Cursor>;
+
+  template <class Wait>
+  static __device__ void load_input(const TaskArgs& a, const Walk& walk, InputCursor& at,
+                                    Turns& turns, const Shared& shared, Wait wait) {
+    const Stripes& s = a.stripes;
+    const Stripes::Position next_tile = s.position(a.tile_places);
+    const Stripes::Position next_piece = s.position(kPiecePlaces);
+    const Stripes::Position next_row{0, a.dilation_h, 0};
+    const auto num_bytes = static_cast<std::uint32_t>(a.input_places * shared.row_bytes);
+    Stripes::Position tile_start = s.position(walk.first_place);
+    wait();
+    for (int tile = 0; tile < walk.num_tiles; ++tile, tile_start = s.sum(tile_start, next_tile)) {
+      const int first_row =
+          kAbreast && s.images > 1 ? (walk.first_place + tile * a.tile_places) / s.row() : 0;
+      for (int slab = shared.first_slab; slab < shared.end_slab; ++slab) {
+        const int c = slab * a.slab_channels;
+        Stripes::Position start = tile_start;
+        for (int row = 0; row < a.r; row += a.rows_at_once, start = s.sum(start, next_row)) {
+          if constexpr (kConverts) {
+            load_pieces(a, walk.stripe, c, start, next_piece, at, turns, shared);
+          } else {
+            auto& ring = shared.barriers.input;
+            ring.wait_empty(at);
+            std::byte* const x = shared.x + at.stage * shared.input_bytes;
+            std::uint64_t* const barrier = ring.expect(at, num_bytes);
+            if (kAbreast && s.images > 1) {
+              copy_box(x, a.x_tensors[0],
+                       {c, -a.pad_w, walk.stripe * s.images, first_row - a.pad_h}, barrier);
+            } else {
+              copy_pixels(x, a.x_tensors[0], c, start.col - a.pad_w, start.row - a.pad_h,
+                          start.image, barrier);
+            }
+            at.advance(shared.input_stages);
+          }
+        }
+      }
+    }
+  }
+  // A stage of input as floats, from the padded pixel at `start` on.
+  static __device__ void load_pieces(const TaskArgs& a, int stripe, int c, Stripes::Position start,
+                                     const Stripes::Position& next, StageRing<kPieces>::Cursor& at,
+                                     Turns& turns, const Shared& shared) {
+    auto& ring = shared.barriers.pieces;
+    const int padding = stripe == 0 ? a.pad_w : 0;  // in front of the stripe's columns of x
+    const int places = a.input_places;
+    int own_place = turns.first;
+    for (int place = 0; place < places; place += kPiecePlaces, start = a.stripes.sum(start, next)) {
+      if (place != own_place) continue;
+      own_place += turns.step;
+      for (int part = 0; part < a.slab_channels; part += kPieceChannels) {
+        ring.wait_empty(at);
+        copy_pixels(shared.pieces + at.stage * kPieceBytes, a.x_tensors[stripe], c + part,
+                    start.col - padding, start.row - a.pad_h, start.image,
+                    ring.expect(at, kPieceBytes));
+        at.advance(shared.num_pieces);
+      }
+    }
+    turns.go_on(own_place, places);
+  }
+};
+
+}  // namespace megaconv::cuda

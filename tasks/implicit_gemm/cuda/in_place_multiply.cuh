@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Consumers of implicit GEMM on operands in place: two warpgroups, each with the products of 64
+// filters and half of a tile's padded pixels.
+#pragma once
+
+#include "tasks/cuda/wgmma.cuh"
+#include "tasks/implicit_gemm/cuda/implicit_gemm_walk.cuh"
+#include "tasks/implicit_gemm/cuda/in_place_outputs.cuh"
+#include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
+
+namespace megaconv::cuda {
+
+/// Shape: an InPlaceShape.
+template <class Shape>
+class InPlaceConsumers : Shape {
+  using Shape::kConsumers, Shape::kConverters, Shape::kConverts, Shape::kFilters, Shape::kHelpers;
+  using Shape::kLead, Shape::kMostInputStages, Shape::kOperands, Shape::kPending;
+  using Shape::kSharesChannels, Shape::kThreads;
+  using typename Shape::Barriers, typename Shape::Course, typename Shape::Number;
+  using typename Shape::Shared, typename Shape::Walk;
+  using Outputs = InPlaceOutputs<Shape>;
+
+ public:
+  /// With the width that the plan has, at most kWidth. (Matrix instructions must not run across
+  /// calls.)
+  template <int kWidth, class Source>
+  static __device__ __forceinline__ void consume_width(const TaskArgs& a, const Course& course,
+                                                       float x_scale, const Source& source,
+                                                       const Shared& shared) {
+    constexpr int kNarrower = kWidth - tile_step_in_place(2 * kWidth) / 2;
+    if (a.tile_places == 2 * kWidth) {
+      consume<kWidth>(a, course, x_scale, source, shared);
+    } else if constexpr (kNarrower > 0) {
+      consume_width<kNarrower>(a, course, x_scale, source, shared);
+    }
+  }
+
+ private:
+  // One warpgroup's share of all tiles, kWidth padded pixels each.
+  template <int kWidth, class Source>
+  static __device__ __forceinline__ void consume(const TaskArgs& a, const Course& course,
+                                                 float x_scale, const Source& source,
+                                                 const Shared& shared) {
+    const int warpgroup = warpgroup_index() - (kHelpers + kConverters) / 128;
+    const bool speaker = threadIdx.x % 32 == 0;
+    TaskReader<Source> tasks(shared.barriers.tasks, source);
+    auto& ring = shared.barriers.output[warpgroup];
+    typename StageRing<kMostInputStages>::Cursor input;
+    typename StageRing<kMostFilterStages>::Cursor filter;
+    StageRing<1>::Cursor output;
+    typename Outputs::Finish finish(a);
+    ClusterBarriers input_everywhere;
+    if constexpr (kConverts) input_everywhere = {shared.cluster, shared.barriers.input.empty};
+    float sums[kWidth / 2] = {};
+    std::uint64_t free_ns = source.now();
+    for (Task task; tasks.next(task); tasks.advance(), free_ns = source.now()) {
+      const Walk walk(a, task);
+      finish.begin(a, x_scale, walk.first_k);
+      const auto first_filter = filter;  // of the task
+      for (int tile = 0; tile < walk.num_tiles; ++tile) {
+        if (course.keeps_them_all) {
+          filter = {};
+        } else if (course.keeps_filters) {
+          filter = first_filter;
+        }
+        const bool is_last = tile + 1 == walk.num_tiles;
+        const bool keeps = course.keeps_them_all || (course.keeps_filters && !is_last);
+        const auto multiply_share = [&](int chunks) {
+          multiply<kWidth>(a, course, chunks, warpgroup * kWidth, keeps, input, filter, sums,
+                           input_everywhere, shared);
+        };
+        if constexpr (kSharesChannels) {
+          if (!multiply_shares<kWidth>(course, shared, sums, multiply_share)) continue;
+        } else {
+          multiply_share(course.chunks);
+        }
+        ring.wait_empty(output);
+        Outputs::template put<kWidth>(finish, sums, shared.outputs + warpgroup * kWidth);
+        ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
+        __syncwarp();
+        if (speaker) ring.arrive_full(output.stage);
+        output.advance();
+      }
+      if (threadIdx.x == kThreads - 128) tasks.record(free_ns);
+      __syncwarp();
+      if (speaker) tasks.leave();
+    }
+  }
+
+  // Adds the products of a tile, share of channels by share. False in blocks of a cluster whose
+  // sums have gone to the first one.
+  template <int kWidth, class MultiplyShare>
+  static __device__ __forceinline__ bool multiply_shares(const Course& course, const Shared& shared,
+                                                         float (&sums)[kWidth / 2],
+                                                         MultiplyShare multiply_share) {
+    const BlockCluster& cluster = shared.cluster;
+    const int thread = static_cast<int>(threadIdx.x) - (kHelpers + kConverters);
+    float before[kWidth / 2] = {};
+    for (int left = course.chunks;;) {
+      const int chunks = min(left, course.share_chunks);
+      multiply_share(chunks);
+#pragma unroll
+      for (int i = 0; i < kWidth / 2; ++i) sums[i] += before[i];
+      left -= chunks;
+      if (left == 0) break;
+#pragma unroll
+      for (int i = 0; i < kWidth / 2; ++i) before[i] = sums[i], sums[i] = 0.0f;
+    }
+    if (cluster.rank() != 0) {
+      float* const own = shared.partial_sums + (cluster.rank() - 1) * kWidth / 2 * kConsumers;
+      float* const to = cluster.at(0, own) + thread;
+#pragma unroll
+      for (int i = 0; i < kWidth / 2; ++i) to[i * kConsumers] = sums[i];
+      __syncwarp();
+      if (thread % 32 == 0) cluster.arrive(0, &shared.barriers.partial_sums);
+      return false;
+    }
+    if (cluster.size() > 1) cluster.wait(&shared.barriers.partial_sums);
+    for (int other = 0; other < cluster.size() - 1; ++other) {
+      const float* const from = shared.partial_sums + other * kWidth / 2 * kConsumers + thread;
+#pragma unroll
+      for (int i = 0; i < kWidth / 2; ++i) sums[i] += from[i * kConsumers];
+    }
+    return true;
+  }
+
+  // Adds the products of some chunks of a tile.
+  template <int kWidth>
+  static __device__ __forceinline__ void multiply(
+      const TaskArgs& a, const Course& course, int chunks, int first_place, bool keeps_filters,
+      typename StageRing<kMostInputStages>::Cursor& input,
+      typename StageRing<kMostFilterStages>::Cursor& filter, float (&sums)[kWidth / 2],
+      const ClusterBarriers& input_everywhere, const Shared& shared) {
+    Barriers& barriers = shared.barriers;
+    // Taps that are being multiplied, at most kPending; those before are given back.
+    int pending = 0, oldest_filter = filter.stage, oldest_input = input.stage, oldest_tap = 0;
+    const auto release = [&] {
+      const bool speaker = threadIdx.x % 32 == 0;
+      if (speaker && !keeps_filters) barriers.filter.arrive_empty(oldest_filter);
+      if (++oldest_filter == shared.filter_stages) oldest_filter = 0;
+      if (++oldest_tap == course.taps) {
+        if constexpr (kConverts) {
+          input_everywhere.arrive(oldest_input);
+        } else if (speaker) {
+          barriers.input.arrive_empty(oldest_input);
+        }
+        if (++oldest_input == shared.input_stages) oldest_input = 0;
+        oldest_tap = 0;
+      }
+    };
+    constexpr int kRowBytes = slab_bytes_in_place(2 * kWidth, kOperands);
+    TapOffsets offsets(a, kRowBytes);
+    const bool leads = course.has_lead && first_place == 0;
+    const bool follows = course.has_lead && first_place != 0;
+    // Whether all stages of input could be held by taps that are pending.
+    const bool drains = course.taps * (shared.input_stages - 1) < kPending;
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      if (drains) {
+        wgmma_wait<1>();
+#pragma unroll 1
+        for (; pending > 1; --pending) release();
+      }
+      if (follows) barriers.lead.wait_full(input);
+      barriers.input.wait_full(input);
+      const int stage = input.stage;
+      const std::uint64_t places = wgmma_swizzled_operand<kRowBytes>(
+          shared.x + stage * shared.input_bytes + first_place * kRowBytes);
+      input.advance(shared.input_stages);
+      offsets.restart();
+      for (int tap = 0; tap < course.taps; ++tap) {
+        barriers.filter.wait_full(filter);
+        const std::uint64_t u =
+            wgmma_swizzled_operand<kRowBytes>(shared.u + filter.stage * kFilters * kRowBytes);
+        const std::uint64_t x = advance(places, offsets.next());
+        filter.advance(shared.filter_stages);
+        wgmma_fence();
+#pragma unroll
+        for (int channels = 0; channels < kRowBytes; channels += kWgmmaRowBytes) {
+          wgmma<kWidth, Number>(sums, advance(u, channels), advance(x, channels));
+        }
+        wgmma_commit();
+        if (leads && tap == kLead - 1 && threadIdx.x % 32 == 0) barriers.lead.arrive_full(stage);
+        wgmma_wait<kPending>();
+        if (++pending > kPending) --pending, release();
+      }
+    }
+    wgmma_wait<0>();
+#pragma unroll 1
+    for (; pending > 0; --pending) release();
+  }
+};
+
+}  // namespace megaconv::cuda

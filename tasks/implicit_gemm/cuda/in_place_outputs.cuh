@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// The epilogue of implicit GEMM on operands in place: from a consumer's sums to outputs in shared
+// memory, where storers find them.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <iterator>
+
+#include "tasks/cuda/vec.cuh"
+#include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
+#include "tasks/implicit_gemm/cuda/operand_rows.cuh"
+
+namespace megaconv::cuda {
+
+/// Shape: an InPlaceShape.
+template <class Shape>
+class InPlaceOutputs : Shape {
+  using Shape::kFloats, Shape::kRowFilters, Shape::kVectorFilters, Shape::kVectors, Shape::permuted;
+  using typename Shape::Number, typename Shape::Numbers, typename Shape::OutputRow;
+  using typename Shape::Stored;
+
+  // The first of the two filters, eight apart, whose sums this thread has.
+  static __device__ int own_filter(int first_k) {
+    return first_k + static_cast<int>(threadIdx.x) % 128 / 32 * 16 +
+           static_cast<int>(threadIdx.x) % 32 / 4;
+  }
+
+ public:
+  /// From sums to outputs: the scales undone, the smaller factor first, so that no step overflows
+  /// where the result does not; bias and ReLU.
+  class Finish {
+   public:
+    __device__ explicit Finish(const TaskArgs& a) : relu_(a.relu) {}
+    /// Of a task's filters.
+    __device__ void begin(const TaskArgs& a, float x_scale, int first_k) {
+      if (first_k == first_k_) return;
+      if constexpr (Numbers::kScaled) {
+        const float of_input = 1.0f / x_scale, of_filter = 1.0f / footer_of_filters(a).scale;
+        first_ = fminf(of_input, of_filter), second_ = fmaxf(of_input, of_filter);
+      }
+      const auto* const bias = reinterpret_cast<const Stored*>(a.bias);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int k = own_filter(first_k) + half * 8;
+        bias_[half] = bias != nullptr && k < a.k ? static_cast<float>(bias[k]) : 0.0f;
+      }
+      first_k_ = first_k;
+    }
+    /// Of the thread's first or second filter.
+    __device__ float operator()(int half, float sum) const {
+      if constexpr (Numbers::kScaled) sum = sum * first_ * second_;
+      sum += bias_[half];
+      return relu_ ? fmaxf(sum, 0.0f) : sum;
+    }
+
+   private:
+    float first_ = 1, second_ = 1, bias_[2] = {};
+    int first_k_ = -1;
+    const bool relu_;
+  };
+
+  /// Puts a warpgroup's outputs where storers find them; its sums are zero then. This thread has,
+  /// of filters f and f + 8, padded pixels 8 i + 2 q and the next.
+  template <int kWidth>
+  static __device__ __forceinline__ void put(const Finish& finish, float (&sums)[kWidth / 2],
+                                             OutputRow* outputs) {
+    if constexpr (kFloats) {
+      put_floats<kWidth>(finish, sums, outputs);
+    } else {
+      put_numbers<kWidth>(finish, sums, outputs);
+    }
+  }
+
+ private:
+  // Four matrices of 8 x 8 numbers of 16 bits, or two, of which thread 4 i + j has row i, columns
+  // 2 j and the next: their columns become rows of 16 bytes. Row r of matrix m goes to where thread
+  // 8 m + r points.
+  static __device__ void store_transposed(void* row, const std::uint32_t (&matrices)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                     static_cast<std::uint32_t>(__cvta_generic_to_shared(row))),
+                 "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
+                 : "memory");
+  }
+  static __device__ void store_transposed(void* row, const std::uint32_t (&matrices)[2]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(
+                     static_cast<std::uint32_t>(__cvta_generic_to_shared(row))),
+                 "r"(matrices[0]), "r"(matrices[1])
+                 : "memory");
+  }
+
+  // Of a filter four padded pixels at a time, 2 apart, with seven neighbouring filters: in all
+  // banks.
+  template <int kWidth>
+  static __device__ __forceinline__ void put_floats(const Finish& finish, float (&sums)[kWidth / 2],
+                                                    OutputRow* outputs) {
+    const int filter = own_filter(0), pair = static_cast<int>(threadIdx.x) % 4 * 2;
+    const int vector = filter % kRowFilters / kVectorFilters;
+    OutputRow* const row = outputs + filter / kRowFilters * 2 * kWidth + pair;
+    float* to[2][2];  // [the second filter][the second padded pixel]
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      to[i / 2][i % 2] =
+          reinterpret_cast<float*>(&row[i % 2][permuted(pair + i % 2, vector + i / 2 * 2)]) +
+          filter % kVectorFilters;
+    }
+#pragma unroll
+    for (int i = 0; i < kWidth / 2; ++i) {
+      constexpr int kEight = 8 * sizeof(OutputRow) / sizeof(float);
+      to[i / 2 % 2][i % 2][i / 4 * kEight] = finish(i / 2 % 2, sums[i]);
+      sums[i] = 0.0f;
+    }
+  }
+  template <int kWidth>
+  static __device__ __forceinline__ void put_numbers(const Finish& finish,
+                                                     float (&sums)[kWidth / 2],
+                                                     OutputRow* outputs) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int warp = static_cast<int>(threadIdx.x) % 128 / 32;
+    // Row r of matrix m, which lane 8 m + r points to: eight filters of a padded pixel.
+    const int row = lane / 16 * 8 + lane % 8, vector = warp * 2 + lane / 8 % 2;
+    uint4* const to = &outputs[row][permuted(row, vector)];
+    // Of filters f and f + 8, of eight padded pixels, or of these and the next.
+    const auto put = [&](int place, auto& pairs) {
+#pragma unroll
+      for (int i = 0; i < static_cast<int>(std::size(pairs)); ++i) {
+        float* const two = &sums[place / 2 + i * 2];
+        const Vec<2, Number> both{{static_cast<Number>(finish(i % 2, two[0])),
+                                   static_cast<Number>(finish(i % 2, two[1]))}};
+        two[0] = two[1] = 0.0f;
+        pairs[i] = *reinterpret_cast<const std::uint32_t*>(&both);
+      }
+      store_transposed(to + place * kVectors, pairs);
+    };
+#pragma unroll
+    for (int place = 0; place + 16 <= kWidth; place += 16) {
+      std::uint32_t pairs[4];
+      put(place, pairs);
+    }
+    if constexpr (kWidth % 16 != 0) {
+      std::uint32_t pairs[2];
+      put(kWidth - 8, pairs);
+    }
+  }
+};
+
+}  // namespace megaconv::cuda

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the roles of a block share in implicit GEMM on operands in place
+// (implicit_gemm_in_place.cuh): how many threads have which role, what lies in shared memory, and
+// how a task is walked through.
+#pragma once
+
+#include <cuda/ptx>
+#include <type_traits>
+
+#include "tasks/cuda/block_cluster.cuh"
+#include "tasks/cuda/stage_ring.cuh"
+#include "tasks/cuda/task_args.hpp"
+#include "tasks/cuda/task_stream.cuh"
+#include "tasks/cuda/tensor_copy.cuh"
+#include "tasks/implicit_gemm/stripes.hpp"
+
+namespace megaconv::cuda {
+
+/// kShares: the channels of each task are shared out to the blocks of a cluster (channel_shares(),
+/// tasks/tiling.hpp).
+template <class NumbersType, Operands kOperandsOfTask, bool kShares>
+struct InPlaceShape {
+  using Numbers = NumbersType;
+  static constexpr Operands kOperands = kOperandsOfTask;
+  static constexpr bool kSharesChannels = kShares;
+
+  using Number = typename Numbers::Number;
+  using Stored = typename Numbers::Stored;
+  static_assert(!Numbers::kSplit && sizeof(Number) == operand_bytes(kOperands));
+  static constexpr bool kFloats = std::is_same_v<Stored, float>;
+  static_assert(kFloats == (kOperands != Operands::in_tensor));
+  static constexpr bool kConverts = kOperands == Operands::converted;
+  static constexpr bool kClusters = kConverts || kSharesChannels;
+  static constexpr bool kAbreast = !kClusters;  // images may be
+  static constexpr int kFilters = 64;
+  // Two warps load, two store.
+  static constexpr int kHelpers = 128, kConverters = kConverts ? 128 : 0, kConsumers = 256;
+  static constexpr int kStorers = 64;
+  static constexpr int kThreads = kHelpers + kConverters + kConsumers;
+  // Who reads of a task: the loader of filters, the storers, converters and consumers, by warps.
+  static constexpr int kReaders = 1 + 2 + (kConverters + kConsumers) / 32;
+  static constexpr int kNotedOfBlock = kConverters / 32;  // magnitudes of a task
+  // What registers a block is launched with, shared out by what the warps do. (Whoever asks for
+  // more than others have given up waits for ever.)
+  static constexpr int kLaunchRegisters = kConverts ? 128 : 168, kHelperRegisters = 72,
+                       kConverterRegisters = 104, kConsumerRegisters = kConverts ? 168 : 216;
+  static_assert(kHelpers * kHelperRegisters + kConverters * kConverterRegisters +
+                    kConsumers * kConsumerRegisters <=
+                kThreads * kLaunchRegisters);
+  // Padded pixels of a consumer warpgroup: its share of a tile.
+  static constexpr int kMostWidth =
+      (kSharesChannels ? kMostSharedPlaces : most_places_in_place(kOperands)) / 2;
+
+  // Outputs of a padded pixel lie in rows of eight vectors, permuted against bank conflicts: a row
+  // for every kRowFilters, the rows of a tile's padded pixels one after the other.
+  static constexpr int kVectors = 8, kVectorFilters = 16 / static_cast<int>(sizeof(Stored));
+  static constexpr int kRowFilters = kVectors * kVectorFilters, kRows = kFilters / kRowFilters;
+  using OutputRow = uint4[kVectors];
+  static __device__ int permuted(int place, int vector) { return vector ^ place % kVectors; }
+
+  // Taps by which the first consumers keep ahead of the second, so that one warpgroup multiplies
+  // while the other hands over its outputs. Meanwhile the second ones hold kPending taps, so there
+  // must be as many stages of filters as both together.
+  static constexpr int kLead = 3, kPending = 3;
+
+  static constexpr int kMostInputStages = most_input_stages(kOperands);
+  struct Barriers {
+    TaskStream tasks;
+    StageRing<kPieces> pieces;
+    StageRing<kMostInputStages> input;
+    StageRing<kMostFilterStages> filter;
+    StageRing<kMostInputStages> lead;  // the first consumers are kLead taps into a stage of input
+    StageRing<1> output[2];
+    std::uint64_t partial_sums;  // of the first block of a cluster: those of the others are there
+    int input_stages, filter_stages;
+  };
+  /// Blocks that convert x for each other, or share channels.
+  static __device__ BlockCluster own_cluster() {
+    if constexpr (kConverts) return BlockCluster::current();
+    if constexpr (kSharesChannels) {
+      return {static_cast<int>(gridDim.y), static_cast<int>(blockIdx.y)};
+    }
+    return {1, 0};
+  }
+  static_assert(sizeof(Barriers) + kSwizzleSpan <= kBarrierBytesInPlace);
+  struct Shared {
+    Barriers& barriers;
+    OutputRow* outputs;   // [kRows][tile_places], of these halves for each consumer warpgroup
+    std::byte* pieces;    // [num_pieces], if x is to be converted
+    float* partial_sums;  // [blocks that share channels, but one][kWidth / 2][kConsumers]
+    std::byte* x;         // [input_stages][input_bytes]
+    std::byte* u;         // [filter_stages][tap_bytes]
+    const int row_bytes, tap_bytes, input_bytes;
+    const int num_pieces, input_stages, filter_stages;
+    const BlockCluster cluster;
+    const int first_slab, end_slab;  // of the block's share of the channels, or of all
+    /// Of a block's dynamic shared memory, which begins anywhere.
+    __device__ Shared(const TaskArgs& a, std::byte* begin)
+        : barriers(*reinterpret_cast<Barriers*>(begin)),
+          row_bytes(a.slab_channels * static_cast<int>(sizeof(Number))),
+          tap_bytes(a.memory.tap_bytes),
+          input_bytes(a.memory.input_bytes),
+          num_pieces(a.memory.num_pieces),
+          // Where they are in no uniform registers, ptxas would load arguments again for every tap.
+          input_stages(Numbers::kScaled ? barriers.input_stages : a.memory.input_stages),
+          filter_stages(Numbers::kScaled ? barriers.filter_stages : a.memory.filter_stages),
+          cluster(own_cluster()),
+          first_slab(kSharesChannels ? cluster.rank() * a.block_slabs : 0),
+          end_slab(min(first_slab + a.block_slabs, a.slabs)) {
+      constexpr int kWithinSpan = kSwizzleSpan - 1;
+      const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(begin));
+      begin += ((address + sizeof(Barriers) + kWithinSpan) & ~kWithinSpan) - address;
+      outputs = reinterpret_cast<OutputRow*>(begin);
+      pieces = begin + a.memory.pieces;
+      partial_sums = reinterpret_cast<float*>(begin + a.memory.partial_sums);
+      x = begin + a.memory.input;
+      u = begin + a.memory.filters;
+    }
+  };
+
+  /// Each: the taps of one row of a filter or of all, in a K block of channels.
+  static __device__ int num_chunks(const TaskArgs& a, int slabs) {
+    return a.rows_at_once == a.r ? slabs : slabs * a.r;
+  }
+
+  /// A task's padded pixels, in a stripe, and filters.
+  struct Walk {
+    int stripe = 0, first_place, end_place, num_tiles, first_k;
+    __device__ Walk(const TaskArgs& a, const Task& task) {
+      auto group = static_cast<int>(task.group);
+      if (kConverts || (kAbreast && a.stripes.images > 1)) {
+        stripe = group / a.stripe_groups;
+        group -= stripe * a.stripe_groups;
+      }
+      first_place = group * a.places_per_group;
+      end_place = min(first_place + a.places_per_group, a.places);
+      num_tiles = a.task_tiles;
+      const int places = end_place - first_place;
+      if (places < a.places_per_group) num_tiles = (places + a.tile_places - 1) / a.tile_places;
+      first_k = static_cast<int>(task.block) * a.filters_per_gemm_task;
+    }
+  };
+
+  /// How all tasks of a block walk through channels and taps.
+  struct Course {
+    int chunks, taps;     // of a tile, of a chunk
+    int share_chunks;     // of a share of channels, whose sums are added up
+    bool has_lead;        // with a tile alone there is nothing to hide
+    bool keeps_filters;   // all of a task's, from the first tile to the last
+    bool keeps_them_all;  // and all tasks have the same
+    __device__ Course(const TaskArgs& a, const Shared& shared, bool repeats) {
+      chunks = num_chunks(a, shared.end_slab - shared.first_slab);
+      share_chunks = kSharesChannels ? num_chunks(a, a.share_slabs) : chunks;
+      taps = a.rows_at_once * a.s;
+      has_lead = taps > kLead && (repeats || a.places_per_group > a.tile_places);
+      keeps_filters = chunks * taps <= shared.filter_stages;
+      keeps_them_all = keeps_filters && a.k <= kFilters;
+    }
+  };
+
+  /// The blocks of a cluster have tasks of the same padded pixels, and convert these piece by piece
+  /// in turns, each for all.
+  struct Turns {
+    // The padded pixel of a stage where this block's next piece begins; from one piece to its next.
+    int first, step;
+    __device__ explicit Turns(const BlockCluster& cluster)
+        : first(cluster.rank() * kPiecePlaces), step(cluster.size() * kPiecePlaces) {}
+    /// Of a stage.
+    __device__ int own_places(int places) const {
+      if (first >= places) return 0;
+      const int before_last = (places - first - 1) / step;
+      return before_last * kPiecePlaces + min(places - first - before_last * step, kPiecePlaces);
+    }
+    /// Called with the first padded pixel of the next piece that lies behind the stage's.
+    __device__ void go_on(int place, int places) {
+      first = place - (places + kPiecePlaces - 1) / kPiecePlaces * kPiecePlaces;
+    }
+  };
+};
+
+}  // namespace megaconv::cuda

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Storers of implicit GEMM on operands in place: a warp for each consumer warpgroup, which stores
+// its outputs to y while the next tile is multiplied.
+#pragma once
+
+#include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
+
+namespace megaconv::cuda {
+
+/// Shape: an InPlaceShape.
+template <class Shape>
+class InPlaceStorers : Shape {
+  using Shape::kAbreast, Shape::kHelpers, Shape::kRowFilters, Shape::kRows, Shape::kStorers;
+  using Shape::kVectorFilters, Shape::kVectors, Shape::permuted;
+  using typename Shape::OutputRow, typename Shape::Shared, typename Shape::Stored;
+  using typename Shape::Walk;
+
+ public:
+  /// A warp: outputs of a warpgroup's share of each tile. TMA takes them in boxes of some columns
+  /// of a row, which it cuts where the row ends. What is left where a share, or a stripe, begins or
+  /// ends amid a row is stored by threads, a vector each.
+  template <class Source>
+  static __device__ void store_outputs(const TaskArgs& a, int warpgroup, const Source& source,
+                                       const Shared& shared) {
+    TaskReader<Source> tasks(shared.barriers.tasks, source);
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    StageRing<1>::Cursor at;
+    for (Task task; tasks.next(task); tasks.advance()) {
+      const Walk walk(a, task);
+      __syncwarp();
+      if (!Source::kSignals && lane == 0) tasks.leave();
+      store_outputs(a, walk, warpgroup, at, shared);
+      if constexpr (Source::kSignals) {
+        // Both warps store a task's outputs, and signal together. Until then its signals stay in
+        // shared memory: registers are few.
+        tasks.signal(threadIdx.x - (kHelpers - kStorers), kStorers, [] { sync_storers(); });
+        __syncwarp();
+        if (lane == 0) tasks.leave();
+      }
+    }
+  }
+
+ private:
+  // Outputs of a share of a tile that lie in one row of y.
+  struct Run {
+    int first, cols;  // in the share; what there is of it in y
+    int image, row, col;
+    /// The share's `line`-th, if it begins at `start` in a stripe.
+    __device__ Run(const TaskArgs& a, int stripe, const Stripes::Position& start, int line)
+        : first(line == 0 ? 0 : line * a.stripes.pitch - start.col),
+          image(start.image),
+          row(start.row),
+          col(line == 0 ? start.col : 0) {
+      const Stripes& s = a.stripes;
+      if (kAbreast && s.images > 1) {
+        for (image += line; image >= s.images; image -= s.images) ++row;
+        image += stripe * s.images;
+      } else {
+        for (row += line; row >= s.period; row -= s.period) ++image;
+        col += stripe * s.cols;
+      }
+      const bool exists = row < a.p && image < a.n;
+      cols = exists ? max(min(a.q, (stripe + 1) * s.cols) - col, 0) : 0;
+    }
+    /// Columns that boxes hold, of a share of so many padded pixels: whole boxes, or all to the
+    /// row's end; none, if TMA cannot store y.
+    __device__ int in_boxes(const TaskArgs& a, int places) const {
+      if (a.output_cols == 0) return 0;
+      if (first + cols <= places && col + cols == a.q) return cols;
+      return min(cols, places - first) / a.output_cols * a.output_cols;
+    }
+  };
+
+  // Of the threads of both warps. (Barrier 0 is the block's.)
+  static __device__ void sync_storers() {
+    asm volatile("barrier.cta.sync 1, %0;" ::"n"(kStorers) : "memory");
+  }
+
+  static __device__ void store_outputs(const TaskArgs& a, const Walk& walk, int warpgroup,
+                                       StageRing<1>::Cursor& at, const Shared& shared) {
+    auto& ring = shared.barriers.output[warpgroup];
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int width = a.tile_places / 2;
+    const OutputRow* const outputs = shared.outputs + warpgroup * width;
+    for (int tile = 0; tile < walk.num_tiles; ++tile, at.advance()) {
+      const int first = walk.first_place + tile * a.tile_places + warpgroup * width;
+      const int places = min(width, walk.end_place - first);
+      const Stripes::Position start = a.stripes.position(first);
+      const int last = (start.col + places - 1) / a.stripes.pitch;
+      ring.wait_full(at);
+      for (int line = lane; line <= last && places > 0; line += 32) {
+        const Run run(a, walk.stripe, start, line);
+        const int cols = run.in_boxes(a, places);
+        for (int i = 0; i < cols; i += a.output_cols) {
+#pragma unroll
+          for (int row = 0; row < kRows; ++row) {
+            const std::int32_t to[] = {walk.first_k + row * kRowFilters, run.col + i, run.row,
+                                       run.image};
+            ::cuda::ptx::cp_async_bulk_tensor(::cuda::ptx::space_global, ::cuda::ptx::space_shared,
+                                              &a.y_tensor, to,
+                                              outputs + row * a.tile_places + run.first + i);
+          }
+        }
+      }
+      ::cuda::ptx::cp_async_bulk_commit_group();
+      if (places > 0) {
+        const bool all_but_last = a.output_cols != 0 && a.stripes.cols >= a.q;  // are in boxes
+        for (int line = all_but_last ? last : 0; line <= last; ++line) {
+          store_rest(a, walk, Run(a, walk.stripe, start, line), places, outputs);
+        }
+      }
+      ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<0>());
+      __syncwarp();
+      if (lane == 0) ring.arrive_empty(at.stage);
+    }
+  }
+  static __device__ void store_rest(const TaskArgs& a, const Walk& walk, const Run& run, int places,
+                                    const OutputRow* outputs) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, vector = lane % kVectors;
+    const int end = min(run.cols, places - run.first);
+    const int pixel = (run.image * a.p + run.row) * a.q + run.col;
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      const int k = walk.first_k + row * kRowFilters + vector * kVectorFilters;
+      if (k >= a.k) continue;
+      auto* const y = reinterpret_cast<Stored*>(a.y) + static_cast<std::int64_t>(pixel) * a.k + k;
+      for (int i = run.in_boxes(a, places) + lane / kVectors; i < end; i += 32 / kVectors) {
+        const int from = run.first + i;
+        const uint4* const four = &outputs[row * a.tile_places + from][permuted(from, vector)];
+        Stored* const to = y + static_cast<std::int64_t>(i) * a.k;
+        if (a.output_cols != 0) {
+          *reinterpret_cast<uint4*>(to) = *four;
+        } else {
+#pragma unroll
+          for (int j = 0; j < kVectorFilters; ++j) {
+            if (k + j < a.k) to[j] = reinterpret_cast<const Stored*>(four)[j];
+          }
+        }
+      }
+    }
+  }
+};
+
+}  // namespace megaconv::cuda

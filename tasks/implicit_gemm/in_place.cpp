@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles of implicit GEMM whose operands the copy engine brings, and what they keep of them in
+// shared memory.
+#include <algorithm>
+
+#include "tasks/tiling.hpp"
+
+namespace megaconv {
+namespace {
+
+// Of images abreast: whole rows.
+std::int32_t input_abreast(const Stripes& stripes, std::int32_t tile_places) {
+  return ceil_div(tile_places + stripes.reach, stripes.row()) * stripes.row();
+}
+
+}  // namespace
+
+InputOfTile input_of_tile(const ConvProblem& problem, const Stripes& stripes,
+                          std::int32_t tile_places, Operands operands) {
+  const auto i32 = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
+  if (stripes.images > 1) {
+    return {i32(problem.r), input_abreast(stripes, tile_places)};
+  }
+  if (stripes.reach <= most_reach_in_place(tile_places, operands)) {
+    return {i32(problem.r), tile_places + stripes.reach};
+  }
+  return {1, tile_places + i32(problem.filter_extent_w() - 1)};
+}
+
+std::int32_t tile_places_in_place(std::int64_t places_per_group, const Stripes& stripes,
+                                  Operands operands, std::int64_t channels) {
+  constexpr std::int32_t kMostOfRows = 384;
+  const auto dividing = [=](std::int64_t tiles) {
+    const std::int64_t places = ceil_div(places_per_group, tiles);
+    const std::int32_t step =
+        tile_step_in_place(static_cast<std::int32_t>(std::min(places, std::int64_t{kMostOfRows})));
+    return static_cast<std::int32_t>(ceil_div(places, std::int64_t{step})) * step;
+  };
+  if (stripes.images > 1) {
+    for (std::int64_t tiles = 1; places_per_group % stripes.row() == 0; ++tiles) {
+      const std::int32_t tile = dividing(tiles);
+      const bool fits = (tiles == 1 || tile % stripes.row() == 0) &&
+                        tile <= most_places_in_place(operands) &&
+                        has_room_in_place(tile, input_abreast(stripes, tile), operands);
+      if (fits) return tile;
+      if (tile == tile_step_in_place(tile)) break;
+    }
+    return 0;
+  }
+  const std::int32_t reach = stripes.reach;
+  // Floats, rather than rows one by one, have narrower tiles, as long as slabs are the same and
+  // less input is brought.
+  const std::int32_t least = operands == Operands::in_tensor   ? most_places_in_place(operands)
+                             : operands == Operands::converted ? 224
+                                                               : 288;
+  const auto widest = [=](int input_stages) {
+    std::int32_t most = most_places_in_place(operands);
+    while (most > least && reach > most_reach_in_place(most, operands, input_stages)) {
+      most -= tile_step_in_place(most);
+    }
+    return most;
+  };
+  const bool converts_slabs =
+      operands == Operands::converted && channels > slab_channels_in_place(least, operands);
+  constexpr int kStagesOfSlabs = 3;
+  std::int32_t most = widest(converts_slabs ? kStagesOfSlabs : 2);
+  if (converts_slabs && reach > most_reach_in_place(most, operands, kStagesOfSlabs)) {
+    most = widest(2);
+  }
+  if (reach > most_reach_in_place(most, operands)) most = kMostOfRows;
+  return dividing(ceil_div(places_per_group, std::int64_t{most}));
+}
+
+MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t input_places,
+                              Operands operands, std::int32_t taps, std::int32_t cluster_blocks,
+                              std::int32_t channel_shares) {
+  constexpr std::int32_t kFilters = 64, kSpan = 1024;  // of the copy engine's permutations
+  const auto whole_spans = [](std::int32_t bytes) { return ceil_div(bytes, kSpan) * kSpan; };
+  const bool converts = operands == Operands::converted;
+  MemoryInPlace memory{};
+  const std::int32_t row_bytes = slab_bytes_in_place(tile_places, operands);
+  memory.tap_bytes = kFilters * row_bytes;
+  memory.input_bytes = whole_spans(input_places * row_bytes);
+  memory.pieces = whole_spans(tile_places * kFilters * (operands == Operands::in_tensor ? 2 : 4));
+  memory.num_pieces = converts ? pieces_of(cluster_blocks) : 0;
+  memory.partial_sums = memory.pieces + memory.num_pieces * kPieceBytes;
+  const std::int32_t sum_bytes = tile_places * kFilters * static_cast<std::int32_t>(sizeof(float));
+  memory.input = memory.partial_sums + (channel_shares - 1) * sum_bytes;
+  const std::int32_t room = kSharedBytesInPlace - kBarrierBytesInPlace - memory.input;
+  const auto stages_beside = [&](std::int64_t filter_bytes) {
+    return (room - filter_bytes) / memory.input_bytes;
+  };
+  const std::int64_t with_all = stages_beside(std::int64_t{taps} * memory.tap_bytes);
+  const std::int64_t with_few = stages_beside(least_filter_bytes_in_place(tile_places, operands));
+  memory.input_stages = static_cast<std::int32_t>(
+      std::clamp<std::int64_t>(with_all >= kLeastInputStages ? with_all : with_few,
+                               kLeastInputStages, most_input_stages(operands)));
+  memory.filters = memory.input + memory.input_stages * memory.input_bytes;
+  memory.filter_stages = std::min(
+      kMostFilterStages, (room - memory.input_stages * memory.input_bytes) / memory.tap_bytes);
+  return memory;
+}
+
+std::int32_t output_cols_in_place(const ConvProblem& problem, std::int32_t stripe_cols) {
+  constexpr std::int32_t kMost = 32;
+  if (stripe_cols >= problem.q()) return std::min(stripe_cols, kMost);
+  std::int32_t cols = std::min(stripe_cols, kMost);
+  while (stripe_cols % cols != 0) --cols;
+  return cols;
+}
+
+}  // namespace megaconv

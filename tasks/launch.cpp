@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tasks of tensor cores are so fast that tickets and counters show: H200, one kernel a stage takes
+// 5 to 20 % less time than the persistent kernel (docs/performance.md), because a stage starts
+// while the one in front of it ends. Winograd without them gains from the persistent kernel that
+// transforms, which wait for memory, run beside products: up to 13 %, where V and M are too large
+// for the cache; not where U is nearly as large. Stages have no order, no window, and the whole
+// device. Whoever asks for one of these, or for a trace, means the persistent kernel.
+#include "tasks/launch.hpp"
+
+#include <cstdint>
+
+#include "mapping/policies/policies.hpp"
+#include "tasks/tiling.hpp"
+
+namespace megaconv {
+namespace {
+
+// H200, FP32 multiply-adds over the suite: V and M of so many times the L2 or more gain from it
+// (n64c128h28k128, 1.84 of them: 143 us, in stages 153; n64c192h28k48, 1.76: 124 and 113), but
+// where U is not small beside them (n64c512h13k1024, a third: 981 us, in stages 977;
+// n64c512h14k512, a quarter: 535 and 528; n64c512h28k512, a twelfth: 1,470 and 1,532).
+constexpr double kManyCaches = 1.8;
+constexpr std::uint64_t kManyFilters = 5;
+// V and M of more bytes than this are not for a workspace that nobody asked for.
+constexpr std::uint64_t kMostWholeBytes = std::uint64_t{8} << 30;
+
+bool on_tensor_cores(const Tiling& tiling) {
+  return tiling.algorithm == Algorithm::implicit_gemm ||
+         (tiling.algorithm == Algorithm::winograd && tiling.arithmetic != Arithmetic::fma);
+}
+
+// What speaks for the persistent kernel; empty when nothing does.
+std::string obstacle_to_stages(const ConvProblem& problem, const PlanOptions& options,
+                               const Target& target) {
+  if (options.backend == Backend::cpu) return "of no meaning";
+  if (options.backend == Backend::sim) return "the default of a simulation";
+  if (options.num_blocks != 0) return "for the number of blocks asked for";
+  if (options.policy || asks_for_order(options.mapping)) return "for the order asked for";
+  if (options.tiling.v_slots != 0 || options.tiling.m_slots != 0) return "for the window asked for";
+  const Tiling tiling = make_tiling(problem, options.tiling, target);
+  const std::uint64_t bytes = tiling.num_groups * (tiling.v_slot_bytes() + tiling.m_slot_bytes());
+  if (!on_tensor_cores(tiling)) {
+    if (tiling.algorithm != Algorithm::winograd) {
+      return std::string("faster for ") + to_string(tiling.algorithm) + " without tensor cores";
+    }
+    // A worker's share is of half of the L2 (cuda_target).
+    const double l2_bytes =
+        2.0 * target.workers * static_cast<double>(target.cache_bytes_per_worker);
+    if (static_cast<double>(bytes) >= kManyCaches * l2_bytes &&
+        bytes >= kManyFilters * tiling.u_bytes()) {
+      return "faster where V and M, " + std::to_string(bytes >> 20) + " MiB, exceed the cache";
+    }
+  }
+  if (bytes <= kMostWholeBytes) return "";
+  return "V and M whole are " + std::to_string(bytes >> 20) + " MiB, more than " +
+         std::to_string(kMostWholeBytes >> 20);
+}
+
+}  // namespace
+
+LaunchChoice choose_launch(const ConvProblem& problem, const PlanOptions& options,
+                           const Target& target) {
+  LaunchChoice choice{options, kAskedFor};
+  CudaLaunch& launch = choice.options.cuda_launch;
+  if (launch == CudaLaunch::automatic || options.backend == Backend::cpu) {
+    choice.reason = obstacle_to_stages(problem, options, target);
+    launch = choice.reason.empty() ? CudaLaunch::staged : CudaLaunch::persistent;
+    if (choice.reason.empty()) choice.reason = "faster where tasks are short";
+  }
+  if (launch == CudaLaunch::staged) {
+    choice.options.mapping.policy = "staged";
+    choice.options.tiling.whole_tensors = true;
+  }
+  return choice;
+}
+
+}  // namespace megaconv

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// x -> V: B^T d B of every tile of a task group, for some channel blocks.
+#pragma once
+
+#include "tasks/cpu/kernels.hpp"
+#include "tasks/cpu/pixels.inl"
+#include "tasks/winograd/cpu/winograd_1d.inl"
+
+namespace megaconv::cpu::MEGACONV_ISA {
+
+/// Where tile `tile` of a group stands in its slot of V or M, in floats, for lane block 0.
+MEGACONV_INLINE Size tile_offset(const Extents& extents, Size panel_stride, Size tile) {
+  return tile / extents.panel_tiles * panel_stride + tile % extents.panel_tiles * kBlock;
+}
+
+/// A run of neighbouring tiles in one tile row of one image, no wider than a strip.
+struct TileRun {
+  TileRun(const Tiling& tiling, Size tile, Size max_tiles) {
+    image = tile / (tiling.tiles_h * static_cast<Size>(tiling.tiles_w));
+    tile_row = tile / tiling.tiles_w % tiling.tiles_h;
+    tile_col = tile % tiling.tiles_w;
+    count = min_of(min_of(tiling.tiles_w - tile_col, max_tiles), kStripCols / tiling.m);
+  }
+  Size image, tile_row, tile_col, count;
+};
+
+/// One tile: pixels d[row][col] to v[position].
+template <class W, class T>
+void transform_input_tile(const T* d, Size row_stride, Size col_stride, float* v,
+                          Size position_stride) {
+  Vec columns[kBlockVecs][W::kAlpha][W::kAlpha];  // (B^T d)^T
+  for (int j = 0; j < W::kAlpha; ++j) {
+    unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+      Vec in[W::kAlpha];
+      unroll<W::kAlpha>([&](auto i) __attribute__((always_inline)) {
+        in[i] = read(d + i * row_stride + j * col_stride + part * kLanes);
+      });
+      input_1d<W>(in, columns[part][j]);
+    });
+  }
+  for (int i = 0; i < W::kAlpha; ++i) {
+    unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+      Vec in[W::kAlpha], out[W::kAlpha];
+      unroll<W::kAlpha>([&](auto j)
+                            __attribute__((always_inline)) { in[j] = columns[part][j][i]; });
+      input_1d<W>(in, out);
+      unroll<W::kAlpha>([&](auto j) __attribute__((always_inline)) {
+        store(v + (i * W::kAlpha + j) * position_stride + part * kLanes, out[j]);
+      });
+    });
+  }
+}
+
+/// The tiles of `run`; tile i goes to place(i).
+template <class W, class T, class Place>
+MEGACONV_INLINE void transform_input_run(const ConvProblem& problem, const PixelReader<T>& reader,
+                                         const TileRun& run, const Place& place,
+                                         Size position_stride, float* strip) {
+  constexpr Size kAlpha = W::kAlpha;
+  const Size row = run.tile_row * W::kM - problem.pad_h;
+  const Size col = run.tile_col * W::kM - problem.pad_w;
+  const auto read_strip = [&](Size first_col, Size cols) {
+    for (Size i = 0; i < kAlpha; ++i) {
+      reader.read_row(
+          row + i, first_col, cols, [&](Size j) __attribute__((always_inline)) {
+            return strip + (i * cols + j) * kBlock;
+          });
+    }
+  };
+  if (problem.layout == Layout::nchw) {
+    const Size cols = run.count * W::kM + kWinogradR - 1;
+    read_strip(col, cols);
+    for (Size tile = 0; tile < run.count; ++tile) {
+      transform_input_tile<W>(strip + tile * W::kM * kBlock, cols * kBlock, kBlock, place(tile),
+                              position_stride);
+    }
+    return;
+  }
+  for (Size tile = 0; tile < run.count; ++tile) {
+    const Size tile_col = col + tile * W::kM;
+    if (reader.in_place(row, tile_col, kAlpha, kAlpha)) {
+      transform_input_tile<W>(reader.at(row, tile_col), reader.row_stride(), reader.col_stride(),
+                              place(tile), position_stride);
+    } else {
+      read_strip(tile_col, kAlpha);
+      transform_input_tile<W>(strip, kAlpha * kBlock, kBlock, place(tile), position_stride);
+    }
+  }
+}
+
+/// Some of the group's tiles and channel blocks; v: the group's slot.
+template <class T>
+void input_blocks(const TaskArgs& args, const Extents& extents, std::uint32_t group,
+                  const BlockRange& part, const BlockRange& blocks, float* v, std::byte* scratch) {
+  const Tiling& tiling = *args.tiling;
+  const TileRange tiles(tiling, extents, group);
+  float* const strip = reinterpret_cast<float*>(scratch);
+  with_winograd(tiling, [&](auto winograd) {
+    using W = decltype(winograd);
+    for (Size tile = part.first; tile < part.last;) {
+      const TileRun run(tiling, tiles.first + tile, part.last - tile);
+      for (Size cb = blocks.first; cb < blocks.last; ++cb) {
+        const PixelReader<T> reader(args, run.image, cb * kBlock,
+                                    min_of(kBlock, extents.channels - cb * kBlock));
+        float* const v_cb = v + cb * extents.block_stride;
+        transform_input_run<W>(
+            tiling.problem, reader, run,
+            [&](Size i) __attribute__((always_inline)) {
+              return v_cb + tile_offset(extents, extents.v_panel_stride, tile + i);
+            },
+            extents.position_stride, strip);
+      }
+      tile += run.count;
+    }
+  });
+}
+
+template <class T>
+void input_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
+                     std::byte* scratch) {
+  const Tiling& tiling = *args.tiling;
+  const Extents extents(tiling);
+  // block = lane block chunk * tile chunks + tile chunk
+  const BlockRange part(block % tiling.tile_chunks(), tiling.tiles_per_transform_task,
+                        TileRange(tiling, extents, group).count);
+  const BlockRange blocks(block / tiling.tile_chunks(), tiling.channel_blocks_per_input_task,
+                          extents.channel_blocks);
+  input_blocks<T>(args, extents, group, part, blocks,
+                  args.v + group % tiling.v_slots * extents.v_slot, scratch);
+}
+
+}  // namespace megaconv::cpu::MEGACONV_ISA

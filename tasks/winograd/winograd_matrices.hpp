@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// The matrices A^T, G and B^T of F(m, 3), exact, from their interpolation points.
+//
+//   y = A^T [ (G g) .* (B^T d) ]        d: m + 2 inputs, g: 3 taps, y: m outputs
+//
+// Toom-Cook over the finite points a_0 .. a_{n-2} and infinity, transposed (Winograd 1980; Blahut,
+// "Fast Algorithms for Signal Processing", chapter 5; the same construction as Lavin's wincnn):
+//
+//   A^T[i][j] = a_j^i                                   infinity: 1 in the last row
+//   G[j][i]   = a_j^i / prod_{l != j} (a_j - a_l)       infinity: 1 in the last column
+//   B^T[j]    = coefficients of prod_{l != j} (x - a_l) infinity: of prod_l (x - a_l)
+//
+// All denominators of the Lagrange polynomials stand in G, so B^T and A^T are integer when the
+// points are: Lavin and Gray's matrices (arXiv:1509.09308), up to signs that cancel, with G in 1/2
+// for F(2,3) and in 1/24 for F(4,3). Integer weights that are multiples of 4 and 576 then make a
+// two-dimensional convolution exact in floating point.
+//
+// Points come as 0, +a, -a, +b, -b, ...: rows 2i+1 and 2i+2 of G and B^T, and the same columns of
+// A^T, differ only in the signs of their odd powers. winograd_terms() splits them there.
+#pragma once
+
+#include <cstdint>
+
+#include "megaconv/lowering.hpp"
+
+namespace megaconv {
+
+/// A fraction in lowest terms with a positive denominator.
+struct Rational {
+  std::int64_t num = 0;
+  std::int64_t den = 1;
+
+  constexpr Rational(std::int64_t numerator = 0, std::int64_t denominator = 1)
+      : num(numerator), den(denominator) {
+    std::int64_t a = num < 0 ? -num : num, b = den < 0 ? -den : den;
+    while (b != 0) {
+      const std::int64_t rest = a % b;
+      a = b;
+      b = rest;
+    }
+    if (den < 0) a = -a;
+    num /= a;
+    den /= a;
+  }
+  constexpr explicit operator double() const {
+    return static_cast<double>(num) / static_cast<double>(den);
+  }
+  constexpr bool operator==(const Rational&) const = default;
+};
+constexpr Rational operator+(Rational a, Rational b) {
+  return {a.num * b.den + b.num * a.den, a.den * b.den};
+}
+constexpr Rational operator-(Rational a, Rational b) {
+  return {a.num * b.den - b.num * a.den, a.den * b.den};
+}
+constexpr Rational operator*(Rational a, Rational b) { return {a.num * b.num, a.den * b.den}; }
+constexpr Rational operator/(Rational a, Rational b) { return {a.num * b.den, a.den * b.num}; }
+
+/// Filter rows and columns of every F(m x m, r x r) here.
+inline constexpr int kWinogradR = 3;
+
+/// The matrices of F(m, 3); `Scalar` is Rational, double or float.
+template <int kM, class Scalar = Rational>
+struct WinogradMatrices {
+  static constexpr int kAlpha = kM + kWinogradR - 1;
+  Scalar at[kM][kAlpha];         ///< A^T
+  Scalar g[kAlpha][kWinogradR];  ///< G
+  Scalar bt[kAlpha][kAlpha];     ///< B^T
+};
+
+/// Finite interpolation points of F(m, 3); see Points.
+template <int kM>
+struct InterpolationPoints {
+  static_assert(kM == 2 || kM == 4 || kM == 6);
+  static constexpr int kCount = kM + kWinogradR - 2;
+  Rational value[kCount];
+};
+template <int kM>
+constexpr InterpolationPoints<kM> interpolation_points(Points points) {
+  if constexpr (kM == 2) {
+    return {{{0}, {1}, {-1}}};
+  } else if constexpr (kM == 4) {
+    if (points == Points::low_error) return {{{0}, {5, 8}, {-5, 8}, {3, 2}, {-3, 2}}};
+    return {{{0}, {1}, {-1}, {2}, {-2}}};
+  } else {
+    return {{{0}, {1}, {-1}, {2}, {-2}, {1, 2}, {-1, 2}}};
+  }
+}
+
+/// A^T, G and B^T of F(m, 3).
+template <int kM>
+constexpr WinogradMatrices<kM> winograd_matrices(Points points) {
+  using Matrices = WinogradMatrices<kM>;
+  constexpr int kLast = Matrices::kAlpha - 1;
+  const InterpolationPoints<kM> a = interpolation_points<kM>(points);
+  Matrices result;
+  for (int j = 0; j <= kLast; ++j) {
+    // Row j of B^T: multiply (x - a_l) for every finite point but the j-th.
+    Rational polynomial[Matrices::kAlpha];
+    polynomial[0] = 1;
+    Rational scale = 1;
+    for (int l = 0; l < kLast; ++l) {
+      if (l == j) continue;
+      for (int i = kLast; i >= 0; --i) {
+        polynomial[i] = (i > 0 ? polynomial[i - 1] : Rational(0)) - a.value[l] * polynomial[i];
+      }
+      if (j < kLast) scale = scale * (a.value[j] - a.value[l]);
+    }
+    for (int i = 0; i <= kLast; ++i) result.bt[j][i] = polynomial[i];
+
+    Rational power = 1;
+    for (int i = 0; i < kM || i < kWinogradR; ++i) {
+      if (i < kM) result.at[i][j] = j < kLast ? power : Rational(i == kM - 1);
+      if (i < kWinogradR) {
+        result.g[j][i] = j < kLast ? power / scale : Rational(i == kWinogradR - 1);
+      }
+      if (j < kLast) power = power * a.value[j];
+    }
+  }
+  return result;
+}
+
+/// Least integer that makes all of G integer: 2 for F(2,3), 24 for F(4,3) with integer points.
+/// 1/24 is not a floating-point number, so sums of its products need not cancel where they should;
+/// scaling G by this number, and G g G^T by its square's inverse at the end, keeps zeros zero.
+template <int kM>
+constexpr std::int64_t g_denominator(Points points) {
+  const WinogradMatrices<kM> exact = winograd_matrices<kM>(points);
+  std::int64_t common = 1;
+  for (const auto& row : exact.g) {
+    for (const Rational& value : row) common *= Rational(common, value.den).den;
+  }
+  return common;
+}
+
+/// The matrices with rows (columns of A^T) 2i+1 and 2i+2 replaced by what they share: the even
+/// powers of row 2i+1 in its place, its odd powers in place of row 2i+2. With z = terms * d,
+///   row 2i+1 of the product is z[2i+1] + z[2i+2], row 2i+2 is z[2i+1] - z[2i+2],
+/// and A^T takes z[2i+1] = M[2i+1] + M[2i+2], z[2i+2] = M[2i+1] - M[2i+2]. About half the
+/// coefficients are then zero, and no product is computed twice. G is multiplied by `g_scale`.
+template <int kM>
+constexpr WinogradMatrices<kM, double> winograd_terms(Points points, Rational g_scale = 1) {
+  constexpr int kAlpha = WinogradMatrices<kM>::kAlpha;
+  const WinogradMatrices<kM> exact = winograd_matrices<kM>(points);
+  WinogradMatrices<kM, double> terms{};
+  for (int j = 0; j < kAlpha; ++j) {
+    const bool paired = j > 0 && j < kAlpha - 1;
+    const int from = paired ? j - (j - 1) % 2 : j;
+    for (int i = 0; i < kAlpha; ++i) {
+      if (paired && i % 2 != (j - 1) % 2) continue;
+      terms.bt[j][i] = static_cast<double>(exact.bt[from][i]);
+      if (i < kWinogradR) terms.g[j][i] = static_cast<double>(g_scale * exact.g[from][i]);
+      if (i < kM) terms.at[i][j] = static_cast<double>(exact.at[i][from]);
+    }
+  }
+  return terms;
+}
+
+}  // namespace megaconv
