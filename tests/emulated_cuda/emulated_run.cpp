@@ -9,7 +9,6 @@
 #include <string>
 
 #include "runtime/cuda/task_arguments.hpp"
-#include "tests/catch.hpp"
 #include "tests/emulated_cuda/include/runtime/cuda/kernel_set.cuh"
 #include "tests/emulated_cuda/include/runtime/cuda/redo_kernel.cuh"
 
@@ -111,72 +110,6 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
     memory->check_guards();
   }
   return std::vector<float>(y.get(), y.get() + layer.residual.size());
-}
-
-namespace {
-
-// What a layer is computed by, run in forward order, and what comes of it.
-struct Computed {
-  Computed(const Layer& layer, const TilingOptions& options,
-           cuda::KernelSet (*kernels)(const Tiling&))
-      : truth(layer.reference(&magnitude)),
-        lowering(lower(layer.problem, options, {}, target(options))),
-        set(kernels(lowering.tiling())),
-        y(run_emulated(layer, lowering, set, ThreadOrder::forward)),
-        report(compare(lowering.tiling(), y.data(), truth.data(), magnitude.data())) {}
-  static Target target(const TilingOptions& options) {
-    const bool tensor_cores = options.arithmetic != Arithmetic::automatic;
-    return {.backend = Backend::cuda, .workers = 8, .split_f16 = tensor_cores};
-  }
-  std::vector<double> magnitude;
-  std::vector<double> truth;
-  Lowering lowering;
-  cuda::KernelSet set;
-  std::vector<float> y;
-  ErrorReport report;
-};
-
-}  // namespace
-
-ErrorReport emulated_error(const char* problem, const TilingOptions& options,
-                           cuda::KernelSet (*kernels)(const Tiling&)) {
-  return Computed(Layer(parse_problem(problem), false), options, kernels).report;
-}
-
-void check_emulated(const char* problem, bool integers, const TilingOptions& options,
-                    cuda::KernelSet (*kernels)(const Tiling&)) {
-  check_emulated(Layer(parse_problem(problem), integers), integers, options, kernels);
-}
-
-void check_emulated(const Layer& layer, bool integers, const TilingOptions& options,
-                    cuda::KernelSet (*kernels)(const Tiling&)) {
-  const Computed computed(layer, options, kernels);
-  const std::vector<float>& y = computed.y;
-  CAPTURE(to_string(layer.problem), integers, computed.set.name, to_string(computed.report));
-  CHECK(error_bound(computed.lowering.tiling()).covers(computed.report));
-  if (integers) {
-    CHECK(std::equal(y.begin(), y.end(), computed.truth.begin()));
-    return;  // in other orders, too, if the other layer is right in them
-  }
-  for (const ThreadOrder order : {ThreadOrder::backward, ThreadOrder::shuffled}) {
-    const std::vector<float> other = run_emulated(layer, computed.lowering, computed.set, order);
-    CHECK(std::memcmp(y.data(), other.data(), y.size() * sizeof(float)) == 0);
-  }
-}
-
-void check_magnitudes(const char* problem, const TilingOptions& options,
-                      cuda::KernelSet (*kernels)(const Tiling&)) {
-  struct Exponents {
-    int x, w;
-  };
-  for (const auto [of_x, of_w] :
-       {Exponents{-60, 0}, {-20, 30}, {-6, -9}, {0, -40}, {11, 3}, {40, -40}}) {
-    Layer layer(parse_problem(problem), false);
-    for (float& value : layer.x) value = std::ldexp(value, of_x);
-    for (float& value : layer.w) value = std::ldexp(value, of_w);
-    CAPTURE(of_x, of_w);
-    check_emulated(layer, false, options, kernels);
-  }
 }
 
 }  // namespace megaconv::test
