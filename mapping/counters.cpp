@@ -30,8 +30,8 @@ class Known {
   void add(const GroupRange& range) {
     for (GroupRange& own : ranges_) {
       if (own.stage != range.stage) continue;
-      const bool touches = range.groups.begin <= own.groups.end &&
-                           own.groups.begin <= range.groups.end;
+      const bool touches =
+          range.groups.begin <= own.groups.end && own.groups.begin <= range.groups.end;
       if (touches) {
         own.groups.begin = std::min(own.groups.begin, range.groups.begin);
         own.groups.end = std::max(own.groups.end, range.groups.end);
@@ -110,8 +110,8 @@ class SignalCounter {
         arcs_.push_back({edge->producer, counter});
       }
       if (total >= kNoCounter) {
-        throw Error(Status::unsupported, std::to_string(total) +
-                                             " signals to one counter: must be less than 2^32");
+        throw Error(Status::unsupported,
+                    std::to_string(total) + " signals to one counter: must be less than 2^32");
       }
       graph_.counter_totals.push_back(static_cast<std::uint32_t>(total));
       const Stage& of = graph_.stages[stage];
@@ -173,7 +173,8 @@ class SignalCounter {
       for_each_group(arc, [&](std::uint64_t g) { counters[end[g]++] = arc.counter; });
     }
     for (const Stage& stage : graph_.stages) {
-      const std::uint64_t base = first_group_[static_cast<std::size_t>(&stage - graph_.stages.data())];
+      const std::uint64_t base =
+          first_group_[static_cast<std::size_t>(&stage - graph_.stages.data())];
       for (std::uint32_t g = 0; g < stage.groups; ++g) {
         set_signals(stage, g, counters.data() + begin[base + g], counters.data() + end[base + g]);
       }
@@ -185,9 +186,8 @@ class SignalCounter {
                    const std::uint32_t* end) {
     const auto first = static_cast<std::uint32_t>(graph_.signals.size());
     for (; counter != end; ++counter) {
-      const bool extends = graph_.signals.size() > first && graph_.signals.back().first +
-                                                                graph_.signals.back().count ==
-                                                            *counter;
+      const bool extends = graph_.signals.size() > first &&
+                           graph_.signals.back().first + graph_.signals.back().count == *counter;
       if (extends) {
         ++graph_.signals.back().count;
       } else {
@@ -210,9 +210,9 @@ class SignalCounter {
 
   static constexpr std::uint32_t kNobody = 0xffffffffu;
   TaskGraph& graph_;
-  std::vector<std::uint64_t> first_group_;  // by stage: groups of all stages before
-  std::vector<bool> has_several_readers_;   // by stage
-  std::vector<std::vector<Known>> known_;   // by stage and consumer
+  std::vector<std::uint64_t> first_group_;               // by stage: groups of all stages before
+  std::vector<bool> has_several_readers_;                // by stage
+  std::vector<std::vector<Known>> known_;                // by stage and consumer
   std::vector<std::vector<std::uint32_t>> consumer_of_;  // by stage and group
   std::vector<Arc> arcs_;                                // by counter
 };

@@ -101,9 +101,9 @@ std::string FileSection::text(const std::string& key) {
 std::uint64_t FileSection::whole(const std::string& key, std::uint64_t least, std::uint64_t most) {
   const Value value = take(key);
   const auto* number = std::get_if<std::uint64_t>(&value);
-  const std::string found =
-      number ? std::to_string(*number)
-             : std::string("\"") + excerpt(std::get<std::string>(value)) + "\"";
+  const std::string found = number
+                                ? std::to_string(*number)
+                                : std::string("\"") + excerpt(std::get<std::string>(value)) + "\"";
   if (number && *number >= least && *number <= most) return *number;
   reject_mapping_file(path_ + key + ": found " + found + ", must be " + std::to_string(least) +
                       " to " + std::to_string(most));

@@ -43,8 +43,7 @@ std::vector<std::vector<Span>> find_spans(const TaskGraph& graph, const TaskMapp
   return spans;
 }
 
-std::vector<Life> find_lives(const TaskGraph& graph,
-                             const std::vector<std::vector<Span>>& spans) {
+std::vector<Life> find_lives(const TaskGraph& graph, const std::vector<std::vector<Span>>& spans) {
   std::vector<Life> lives;
   for (const SlotUsers& users : find_slot_users(graph)) {
     Life life{users.buffer, spans[users.writer], std::vector<Span>(users.readers.size())};
@@ -92,8 +91,8 @@ std::uint64_t least_distance(const TaskGraph& graph, const std::vector<std::vect
     }
     for (std::uint64_t g = edge.consumer.groups.begin; g < edge.consumer.groups.end; ++g) {
       for (std::uint64_t p = edge.producer.groups.begin; p < edge.producer.groups.end; ++p) {
-        const std::uint64_t distance = spans[edge.consumer.stage][g].first -
-                                       std::uint64_t{spans[edge.producer.stage][p].last};
+        const std::uint64_t distance =
+            spans[edge.consumer.stage][g].first - std::uint64_t{spans[edge.producer.stage][p].last};
         least = std::min(least, distance);
       }
     }

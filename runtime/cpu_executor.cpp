@@ -153,8 +153,7 @@ class CpuExecutor final : public Executor {
   // `args`: by node.
   TaskBody body(std::vector<cpu::TaskArgs> args, std::byte* scratch) const {
     return [this, args = std::move(args), scratch](const Task& task, std::uint32_t worker) {
-      node_tasks_[task.node].run(args[task.node], task,
-                                 scratch + worker * layout_.scratch_stride);
+      node_tasks_[task.node].run(args[task.node], task, scratch + worker * layout_.scratch_stride);
     };
   }
 

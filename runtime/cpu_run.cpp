@@ -128,7 +128,8 @@ class Run {
     // A producer is missing while a worker holds it or nobody has taken its position.
     const std::uint32_t taken = counters.positions_taken();
     report_ = timeout_report(
-        graph_, tasks_, position, counters.received(task.wait_counter, task.wait_count), wait_budget_,
+        graph_, tasks_, position, counters.received(task.wait_counter, task.wait_count),
+        wait_budget_,
         [&](std::uint32_t p) { return p >= taken ? "not started" : holder_state(p); });
   }
 

@@ -22,10 +22,11 @@ struct CpuRunState {
 /// Computes one task. Called by several workers at once, for different tasks; must not throw.
 using TaskBody = std::function<void(const Task& task, std::uint32_t worker)>;
 
-/// Runs `tasks`, those of the graph by position, in order on `num_workers` workers of the shared pool and returns
-/// when all are done. Throws Error(timeout) when a task has waited for `wait_budget`: the text
-/// names the task, its counter, signals seen and expected, and the producers that are missing. The
-/// cells of `state` are then spent: zero them and start again at epoch 0.
+/// Runs `tasks`, those of the graph by position, in order on `num_workers` workers of the shared
+/// pool and returns when all are done. Throws Error(timeout) when a task has waited for
+/// `wait_budget`: the text names the task, its counter, signals seen and expected, and the
+/// producers that are missing. The cells of `state` are then spent: zero them and start again at
+/// epoch 0.
 void run_on_cpu(const TaskGraph& graph, std::span<const Task> tasks, std::uint32_t num_workers,
                 const CpuRunState& state, std::chrono::milliseconds wait_budget,
                 const TaskBody& body, Trace* trace = nullptr);

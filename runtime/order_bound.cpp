@@ -186,8 +186,8 @@ TaskTimes task_times(const Lowering& lowering, const Trace& trace) {
   const TaskGraph& graph = lowering.graph;
   std::vector<Class> classes(2 * kNumTaskKinds);
   const auto class_of = [&](const Task& task) -> Class& {
-    const Stage& stage = graph.stages[graph.stage_of(
-        static_cast<std::uint32_t>(&task - graph.tasks.data()))];
+    const Stage& stage =
+        graph.stages[graph.stage_of(static_cast<std::uint32_t>(&task - graph.tasks.data()))];
     const bool last = stage.role != Role::prepare && task.group + 1 == stage.groups;
     return classes[2 * std::size_t{task.kind} + (last ? 1 : 0)];
   };

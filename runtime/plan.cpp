@@ -10,10 +10,11 @@
 #include <variant>
 #include <vector>
 
-#include "tasks/launch.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/machine.hpp"
 #include "runtime/tuning/choose_plan.hpp"
+#include "tasks/considered.hpp"
+#include "tasks/launch.hpp"
 #include "tasks/pooling/pooling.hpp"
 #include "tasks/tiling.hpp"
 
@@ -90,6 +91,8 @@ std::vector<Task> tasks_in_order(const Lowering& lowering) {
 // Who chose the configuration, and why the launch.
 struct Plan::Origin {
   std::string configuration, launch;
+  /// Of a plan that the library chose: what it chose for.
+  std::optional<std::pair<PlanOptions, Target>> choice{};
 };
 
 struct Plan::State {
@@ -116,7 +119,7 @@ Plan Plan::create(const ConvProblem& problem, const PlanOptions& options) {
     const Target target = target_of(chosen);
     const auto [launched, reason] = choose_launch(problem, chosen, target);
     return create(lower(problem, launched.tiling, launched.mapping, target, launched.policy),
-                  launched, {origin, reason});
+                  launched, {origin, reason, std::pair(chosen, target)});
   };
   const Choice choice = choose_plan(problem, options, [&](const PlanOptions& candidate) {
     return plan_with(candidate, {}).workspace_bytes();
@@ -134,9 +137,9 @@ Plan Plan::create(const Network& network, const PlanOptions& options) {
                 "network: a window, prepared filters, a workspace limit or measuring, must not be "
                 "asked for");
   }
-  return create(lower(network, launched.tiling, launched.mapping, target_of(launched),
-                      launched.policy),
-                launched, {"heuristic", "for a network"});
+  return create(
+      lower(network, launched.tiling, launched.mapping, target_of(launched), launched.policy),
+      launched, {"heuristic", "for a network"});
 }
 
 Plan Plan::create(Lowering lowering, const PlanOptions& options) {
@@ -188,8 +191,7 @@ void Plan::prepare_filters(const void* w, void* prepared, void* stream) const {
 }
 
 // What the operator reads of what the caller gives.
-std::vector<Argument> Plan::State::read_arguments(std::size_t index,
-                                                  const Tensors& tensors) const {
+std::vector<Argument> Plan::State::read_arguments(std::size_t index, const Tensors& tensors) const {
   const Node& node = lowering.nodes[index];
   const bool first = index == 0;
   if (const auto* pool = std::get_if<PoolCut>(&node.cut)) {
@@ -213,9 +215,9 @@ std::vector<Argument> Plan::State::read_arguments(std::size_t index,
 void Plan::State::check(std::span<const Tensors> operators, const void* workspace,
                         std::size_t workspace_bytes) const {
   if (operators.size() != lowering.nodes.size()) {
-    throw Error(Status::invalid_argument,
-                "tensors of " + std::to_string(operators.size()) + " operators, must be of " +
-                    std::to_string(lowering.nodes.size()));
+    throw Error(Status::invalid_argument, "tensors of " + std::to_string(operators.size()) +
+                                              " operators, must be of " +
+                                              std::to_string(lowering.nodes.size()));
   }
   const Buffer& last = lowering.graph.buffers[lowering.nodes.back().buffers.y];
   const Argument y{"y", operators.back().y, last.bytes, true};
@@ -249,8 +251,8 @@ void Plan::execute(const Tensors& tensors, void* workspace, std::size_t workspac
   execute(std::span(&tensors, 1), workspace, workspace_bytes, run);
 }
 
-void Plan::execute(std::span<const Tensors> operators, void* workspace,
-                   std::size_t workspace_bytes, const RunOptions& run) const {
+void Plan::execute(std::span<const Tensors> operators, void* workspace, std::size_t workspace_bytes,
+                   const RunOptions& run) const {
   state_->check(operators, workspace, workspace_bytes);
   state_->executor->execute(operators, workspace, run);
 }
@@ -286,6 +288,9 @@ std::string Plan::describe() const {
     if (!state_->is_convolution()) text += "operator " + lowering.graph.nodes[i] + ":\n";
     text += std::visit([](const auto& cut) { return to_string(cut); }, lowering.nodes[i].cut);
     if (!text.ends_with('\n')) text += '\n';
+  }
+  if (const auto& choice = state_->origin.choice) {
+    text += considered_text(problem(), choice->first, choice->second, state_->tiling().algorithm);
   }
   text += "policy: " + mapping.policy + ", DIG " + number(mapping.options.dig) + ", DGO " +
           number(mapping.options.dgo) + ", M groups " + number(mapping.options.m_groups) +

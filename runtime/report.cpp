@@ -19,8 +19,8 @@ std::string timeout_report(const TaskGraph& graph, std::span<const Task> tasks,
                            std::chrono::milliseconds budget,
                            const std::function<const char*(std::uint32_t position)>& state) {
   const Task& task = tasks[position];
-  std::string text = "position " + std::to_string(position) + ": " + name(graph, task) + " waited " +
-                     std::to_string(budget.count()) + " ms on counter " +
+  std::string text = "position " + std::to_string(position) + ": " + name(graph, task) +
+                     " waited " + std::to_string(budget.count()) + " ms on counter " +
                      std::to_string(task.wait_counter) + ": seen " + std::to_string(seen) +
                      ", expected " + std::to_string(task.wait_count) + "; missing:";
   int num_missing = 0;

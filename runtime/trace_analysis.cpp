@@ -210,9 +210,8 @@ std::vector<std::uint32_t> last_producers(const Lowering& lowering, const Trace&
     }
   };
   for (std::uint32_t position = 0; position < trace.records.size(); ++position) {
-    lowering.graph.for_each_signal(task_at(lowering, position), [&](std::uint32_t counter) {
-      signal(counter, position);
-    });
+    lowering.graph.for_each_signal(task_at(lowering, position),
+                                   [&](std::uint32_t counter) { signal(counter, position); });
   }
   return last;
 }
@@ -238,14 +237,12 @@ std::vector<LiveBytes> live_bytes(const Lowering& lowering, const Trace& trace) 
         static_cast<std::int64_t>(graph.buffers[users.buffer].bytes / users.readers.size());
     for (std::uint64_t group = 0; group < users.readers.size(); ++group) {
       std::uint64_t begin = ~std::uint64_t{0}, end = 0;  // first write, last read
-      for_each_record(graph.stages[users.writer], group, [&](const TraceRecord& record) {
-        begin = std::min(begin, record.ready_ns);
-      });
+      for_each_record(graph.stages[users.writer], group,
+                      [&](const TraceRecord& record) { begin = std::min(begin, record.ready_ns); });
       for (const GroupRange& readers : users.readers[group]) {
         for (std::uint64_t g = readers.groups.begin; g < readers.groups.end; ++g) {
-          for_each_record(graph.stages[readers.stage], g, [&](const TraceRecord& record) {
-            end = std::max(end, record.end_ns);
-          });
+          for_each_record(graph.stages[readers.stage], g,
+                          [&](const TraceRecord& record) { end = std::max(end, record.end_ns); });
         }
       }
       changes.push_back({begin, bytes});

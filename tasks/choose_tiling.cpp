@@ -4,8 +4,8 @@
 // These are heuristics and may change freely; derive_counts() in tiling.cpp checks what must hold.
 #include <algorithm>
 
-#include "tasks/tiling.hpp"
 #include "megaconv/error.hpp"
+#include "tasks/tiling.hpp"
 
 namespace megaconv {
 namespace {

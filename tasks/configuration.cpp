@@ -6,10 +6,10 @@
 
 #include "mapping/policies/policies.hpp"
 #include "mapping/text.hpp"
-#include "tasks/space.hpp"
-#include "tasks/tiling.hpp"
 #include "megaconv/error.hpp"
 #include "megaconv/tuning.hpp"
+#include "tasks/space.hpp"
+#include "tasks/tiling.hpp"
 
 namespace megaconv {
 namespace {

@@ -16,8 +16,7 @@ namespace megaconv {
 std::vector<Kind> task_kinds() {
   std::vector<Kind> kinds;
   for (std::uint32_t kind = 0; kind < kNumTaskKinds; ++kind) {
-    kinds.push_back(
-        {to_string(static_cast<TaskKind>(kind)), letter(static_cast<TaskKind>(kind))});
+    kinds.push_back({to_string(static_cast<TaskKind>(kind)), letter(static_cast<TaskKind>(kind))});
   }
   return kinds;
 }
@@ -57,8 +56,7 @@ NodeBuffers add_buffers(TaskGraph& graph, const Tiling& tiling, BufferId x) {
   const ConvProblem& a = tiling.problem;
   const std::uint64_t element = size_of(a.dtype);
   NodeBuffers buffers;
-  buffers.x =
-      x != kNoBuffer ? x : add(graph, "x", x_extent(a), u64(a.x_size()) * element, true);
+  buffers.x = x != kNoBuffer ? x : add(graph, "x", x_extent(a), u64(a.x_size()) * element, true);
   const bool prepared = tiling.num_filter_tasks == 0;
   if (!prepared) {
     buffers.w = add(graph, "w", u_extent(tiling), u64(a.w_size()) * element, true);
@@ -97,9 +95,9 @@ void check_num_tasks(std::uint64_t total) {
 void check_input(const TaskGraph& graph, const std::string& name, const ConvProblem& problem,
                  BufferId x) {
   if (graph.buffers[x].extent == x_extent(problem)) return;
-  throw Error(Status::invalid_argument,
-              name + ": x has " + to_string(x_extent(problem)) + ", buffer " +
-                  graph.buffers[x].name + " has " + to_string(graph.buffers[x].extent));
+  throw Error(Status::invalid_argument, name + ": x has " + to_string(x_extent(problem)) +
+                                            ", buffer " + graph.buffers[x].name + " has " +
+                                            to_string(graph.buffers[x].extent));
 }
 
 }  // namespace

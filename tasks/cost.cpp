@@ -48,10 +48,10 @@ class ConvCost {
     const double tasks = tiling_.num_filter_tasks, r = d(problem_.r);
     const double w_part = d(problem_.w_size()) * element_ / tasks;
     const double u_share = d(tiling_.u_bytes()) / tasks;
-    stage.operations = tiling_.algorithm == Algorithm::winograd
-                           ? d(problem_.k) * d(problem_.c) / tasks * 2 *
-                                 (alpha_ * r * r + alpha_ * alpha_ * r)
-                           : u_share / element_;
+    stage.operations =
+        tiling_.algorithm == Algorithm::winograd
+            ? d(problem_.k) * d(problem_.c) / tasks * 2 * (alpha_ * r * r + alpha_ * alpha_ * r)
+            : u_share / element_;
     stage.bytes = w_part + u_share;
     stage.traffic = {{buffers_.w, Mode::read, Piece::of_task, w_part},
                      {buffers_.u, Mode::write, Piece::evenly, u_share}};

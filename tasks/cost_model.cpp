@@ -12,9 +12,9 @@
 #include <cmath>
 #include <limits>
 
+#include "megaconv/error.hpp"
 #include "tasks/launch.hpp"
 #include "tasks/tiling.hpp"
-#include "megaconv/error.hpp"
 
 namespace megaconv {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tasks/tiling.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/strides.hpp"
+#include "tasks/tiling.hpp"
 
 namespace megaconv {
 namespace {

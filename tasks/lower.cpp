@@ -154,8 +154,8 @@ void check_cut(Lowering& lowering) {
            a.groups == b.groups && a.per_group == b.per_group;
   };
   const auto same_buffer = [](const Buffer& a, const Buffer& b) {
-    return a.name == b.name && a.extent == b.extent && a.bytes == b.bytes &&
-           a.given == b.given && a.windowed == b.windowed && a.slots == b.slots;
+    return a.name == b.name && a.extent == b.extent && a.bytes == b.bytes && a.given == b.given &&
+           a.windowed == b.windowed && a.slots == b.slots;
   };
   if (!std::equal(given.stages.begin(), given.stages.end(), again.stages.begin(),
                   again.stages.end(), same_stage)) {
@@ -182,8 +182,8 @@ Lowering cut(const Tiling& tiling) {
 Lowering lower(const ConvProblem& problem, const TilingOptions& tiling_options,
                const MappingOptions& mapping_options, const Target& target,
                const PolicyFunction& custom) {
-  Lowering lowering =
-      cut(choose_tiling(problem, tiling_options, target, custom || asks_for_order(mapping_options)));
+  Lowering lowering = cut(
+      choose_tiling(problem, tiling_options, target, custom || asks_for_order(mapping_options)));
   lowering.mapping = order_tasks(lowering.graph, mapping_options, target, custom);
   const Tiling& tiling = lowering.tiling();
   if (tiling.algorithm == Algorithm::winograd && !tiling_options.whole_tensors &&

@@ -83,8 +83,8 @@ Tiling read_tiling(FileSection& cut, const ConvProblem& problem) {
         cut.choice("arithmetic", {Arithmetic::fma, Arithmetic::split_f16, Arithmetic::f16});
   }
   if (tiling.algorithm == Algorithm::implicit_gemm) {
-    tiling.arithmetic = cut.choice("arithmetic", {Arithmetic::split_f16, Arithmetic::tf32,
-                                                  Arithmetic::f16, Arithmetic::bf16});
+    tiling.arithmetic = cut.choice(
+        "arithmetic", {Arithmetic::split_f16, Arithmetic::tf32, Arithmetic::f16, Arithmetic::bf16});
   }
   if (tiling.algorithm == Algorithm::opencnn) {
     tiling.output_layout =
@@ -112,8 +112,8 @@ Tiling read_tiling(FileSection& cut, const ConvProblem& problem) {
 // The stages of the file must be those that the cut makes.
 void compare_stages(const TaskGraph& graph, const MappingFile& file) {
   if (file.stages.size() != graph.stages.size()) {
-    reject_mapping_file("stages: found " + std::to_string(file.stages.size()) +
-                        ", the cut makes " + std::to_string(graph.stages.size()));
+    reject_mapping_file("stages: found " + std::to_string(file.stages.size()) + ", the cut makes " +
+                        std::to_string(graph.stages.size()));
   }
   for (std::size_t i = 0; i < graph.stages.size(); ++i) {
     const Stage& made = graph.stages[i];
@@ -126,8 +126,8 @@ void compare_stages(const TaskGraph& graph, const MappingFile& file) {
     const std::string of_file = text(found, excerpt(file.stage_kinds[i]));
     const std::string of_cut = text(made, graph.kinds[made.kind].name);
     if (of_file == of_cut) continue;
-    reject_mapping_file("stages[" + std::to_string(i) + "]: found " + of_file +
-                        ", the cut makes " + of_cut);
+    reject_mapping_file("stages[" + std::to_string(i) + "]: found " + of_file + ", the cut makes " +
+                        of_cut);
   }
 }
 
@@ -135,14 +135,13 @@ void compare_stages(const TaskGraph& graph, const MappingFile& file) {
 
 std::string export_mapping(const Lowering& lowering) {
   if (lowering.nodes.size() != 1 || !std::holds_alternative<Tiling>(lowering.nodes[0].cut)) {
-    throw Error(Status::unsupported, "export of a mapping: " +
-                                         std::to_string(lowering.nodes.size()) +
-                                         " operators, must be one convolution");
+    throw Error(Status::unsupported,
+                "export of a mapping: " + std::to_string(lowering.nodes.size()) +
+                    " operators, must be one convolution");
   }
-  return write_mapping_file(
-      {{lowering.graph.nodes.front(), to_string(lowering.tiling().problem),
-        section_of(lowering.tiling())}},
-      lowering.graph, lowering.mapping);
+  return write_mapping_file({{lowering.graph.nodes.front(), to_string(lowering.tiling().problem),
+                              section_of(lowering.tiling())}},
+                            lowering.graph, lowering.mapping);
 }
 
 Lowering import_mapping(std::string_view text, const ConvProblem* expected) {
@@ -160,8 +159,8 @@ Lowering import_mapping(std::string_view text, const ConvProblem* expected) {
   // A few lines must not make us build a huge graph; what is nearly complete is worth a closer
   // look.
   if (num_tasks(tiling) > 65536 + 2 * file.tasks.size()) {
-    reject_mapping_file("tasks: found " + std::to_string(file.tasks.size()) +
-                        ", the cut makes " + std::to_string(num_tasks(tiling)));
+    reject_mapping_file("tasks: found " + std::to_string(file.tasks.size()) + ", the cut makes " +
+                        std::to_string(num_tasks(tiling)));
   }
   Lowering lowering = cut(tiling);
   compare_stages(lowering.graph, file);

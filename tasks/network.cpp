@@ -18,8 +18,9 @@ struct Activation {
 };
 
 std::string to_string(const Activation& a) {
-  return std::string("n") + std::to_string(a.n) + "c" + std::to_string(a.c) + "h" + std::to_string(a.h) + "w" +
-         std::to_string(a.w) + "+" + to_string(a.layout) + "+" + to_string(a.dtype);
+  return std::string("n") + std::to_string(a.n) + "c" + std::to_string(a.c) + "h" +
+         std::to_string(a.h) + "w" + std::to_string(a.w) + "+" + to_string(a.layout) + "+" +
+         to_string(a.dtype);
 }
 
 Activation input_of(const ConvProblem& p) { return {p.n, p.c, p.h, p.w, p.dtype, p.layout}; }

@@ -32,10 +32,10 @@ Region y_extent(const ConvProblem& problem);
 /// points for `point_cols` output columns: tiles of Winograd, or padded pixels. Of the lines of an
 /// image the last ones may stand for fewer rows or none, as may the last points of a line.
 struct PointGrid {
-  std::uint64_t points = 1;         ///< of a line
-  std::uint64_t lines = 1;          ///< of an image
+  std::uint64_t points = 1;  ///< of a line
+  std::uint64_t lines = 1;   ///< of an image
   std::uint64_t line_rows = 1, point_cols = 1;
-  std::uint64_t first_col = 0;      ///< output column of a line's first point
+  std::uint64_t first_col = 0;       ///< output column of a line's first point
   std::uint64_t rows = 1, cols = 1;  ///< of an image's outputs; columns from the first on
   std::uint64_t images = 1;          ///< in all
 };

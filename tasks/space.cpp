@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <map>
 
+#include "megaconv/error.hpp"
 #include "tasks/launch.hpp"
 #include "tasks/tiling.hpp"
-#include "megaconv/error.hpp"
 
 namespace megaconv {
 namespace {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <sstream>
 
-#include "tasks/opencnn/opencnn_blocking.hpp"
-#include "tasks/implicit_gemm/stripes.hpp"
 #include "megaconv/error.hpp"
+#include "tasks/implicit_gemm/stripes.hpp"
+#include "tasks/opencnn/opencnn_blocking.hpp"
 
 namespace megaconv {
 namespace {
@@ -84,8 +84,8 @@ void derive_winograd(Tiling& tiling) {
   tiling.gemm_tasks =
       checked_tasks(ceil_div(filter_blocks, tiling.filter_blocks_per_gemm_task),
                     ceil_div(tiling.num_positions(), tiling.positions_per_gemm_task));
-  tiling.output_tasks = checked_tasks(
-      ceil_div(filter_blocks, tiling.filter_blocks_per_output_task), tiling.tile_chunks());
+  tiling.output_tasks = checked_tasks(ceil_div(filter_blocks, tiling.filter_blocks_per_output_task),
+                                      tiling.tile_chunks());
 }
 
 void derive_direct(Tiling& tiling) {

@@ -5,8 +5,8 @@
 #include <concepts>
 #include <string>
 
-#include "tasks/implicit_gemm/stripes.hpp"
 #include "megaconv/lowering.hpp"
+#include "tasks/implicit_gemm/stripes.hpp"
 
 namespace megaconv {
 
@@ -58,8 +58,8 @@ void count_tiles(Tiling& tiling);
 /// arithmetic that has no tasks or too many groups.
 void derive_counts(Tiling& tiling);
 
-/// Throws Error(invalid_argument) unless the cuts of a lowering are such that derive_counts() makes,
-/// and its stages and buffers those of these cuts. Its regions are then those of the rooms.
+/// Throws Error(invalid_argument) unless the cuts of a lowering are such that derive_counts()
+/// makes, and its stages and buffers those of these cuts. Its regions are then those of the rooms.
 void check_cut(Lowering& lowering);
 
 /// What keeps implicit GEMM's tasks from computing the problem; empty when nothing does.

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "tasks/cost_model.hpp"
 #include "megaconv/error.hpp"
+#include "tasks/cost_model.hpp"
 #include "tools/commands.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/log.hpp"

@@ -9,9 +9,9 @@
 #include <memory>
 #include <set>
 
-#include "tasks/cost_model.hpp"
 #include "megaconv/error.hpp"
 #include "runtime/tuning/search.hpp"
+#include "tasks/cost_model.hpp"
 #include "tools/records.hpp"
 #include "tools/tune_commands.hpp"
 #include "tools/tune_json.hpp"

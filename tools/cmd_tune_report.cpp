@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "tasks/space.hpp"
 #include "megaconv/error.hpp"
+#include "tasks/space.hpp"
 #include "tools/file_io.hpp"
 #include "tools/tune_commands.hpp"
 #include "tools/tune_report.hpp"

@@ -184,10 +184,10 @@ class Report {
       for (const sim::Touch& touch : touches) {
         misses += cache.touch(touch.piece, touch.bytes, touch.write).hbm_bytes;
       }
-      const double unit_ns = demands.operations(id) / machine_[kind_of(task_at(position))].unit_gflops;
+      const double unit_ns =
+          demands.operations(id) / machine_[kind_of(task_at(position))].unit_gflops;
       bins_.add(compute, record.ready_ns, record.end_ns, 100 * unit_ns / machine_.units);
-      bins_.add(l2, record.ready_ns, record.end_ns,
-                100 * demands.l2_bytes(id) / machine_.l2_gbps);
+      bins_.add(l2, record.ready_ns, record.end_ns, 100 * demands.l2_bytes(id) / machine_.l2_gbps);
       bins_.add(hbm, record.ready_ns, record.end_ns, 100 * misses / machine_.hbm_gbps);
     }
     Chart result = chart("% of the most");
@@ -256,10 +256,12 @@ class Report {
       const double fetch_us = us(record.fetch_ns), ready_us = us(record.ready_ns);
       const double end_us = us(record.end_ns);
       if (record.ready_ns > record.fetch_ns) {
-        bars.push_back({row, fetch_us, ready_us, kWaitColor, "wait for " + name(run_.lowering.graph, task)});
+        bars.push_back(
+            {row, fetch_us, ready_us, kWaitColor, "wait for " + name(run_.lowering.graph, task)});
       }
-      bars.push_back({row, ready_us, end_us, kKindColors[task.kind],
-                      fmt::format("{}: {:.1f} us", name(run_.lowering.graph, task), end_us - ready_us)});
+      bars.push_back(
+          {row, ready_us, end_us, kKindColors[task.kind],
+           fmt::format("{}: {:.1f} us", name(run_.lowering.graph, task), end_us - ready_us)});
     }
     return to_svg(bars, shown_tracks(), analysis_.span_us);
   }

@@ -56,7 +56,8 @@ std::string mapping_diff(const Lowering& first, const Lowering& second) {
   if (position) {
     text += fmt::format("order: position {} holds {} against {}; {} of {} positions differ\n",
                         *position, name(first.graph, task_at(first, *position)),
-                        name(second.graph, task_at(second, *position)), moved, std::min(first_size, second_size));
+                        name(second.graph, task_at(second, *position)), moved,
+                        std::min(first_size, second_size));
   }
   return text;
 }

@@ -4,8 +4,8 @@
 #include <functional>
 #include <random>
 
-#include "tasks/tiling.hpp"
 #include "megaconv/error.hpp"
+#include "tasks/tiling.hpp"
 #include "tools/verify_case.hpp"
 
 namespace megaconv::cli {
@@ -92,8 +92,8 @@ void random_plan(Dice& dice, PlanArguments& plan, const VerifyLimits& limits, bo
   }
   tiling.filters = dice.one_of({FilterMode::every_run, FilterMode::prepared});
   MappingOptions& mapping = plan.options.mapping;
-  mapping.policy = dice.one_of({"interleaved", "blended", "staged", "depth_first", "critical_path",
-                                "random_topological"});
+  mapping.policy = dice.one_of(
+      {"interleaved", "blended", "staged", "depth_first", "critical_path", "random_topological"});
   if (mapping.policy == "interleaved" || mapping.policy == "blended") {
     if (dice.chance(60)) mapping.dig = dice.small(60) - 1;
     if (dice.chance(60)) mapping.dgo = dice.small(60) - 1;

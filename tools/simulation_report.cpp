@@ -45,11 +45,10 @@ std::string simulation_text(const Lowering& lowering, const MachineModel& machin
       "problem    {}\norder      {}, {} tasks\nmachine    {}, {} units of {} workers\n"
       "time       {:.1f} us ({:.1f} .. {:.1f}), {:.1f} GFLOP/s effective\n"
       "bound      {:.1f} us: the time is {} above it; ",
-      to_string(lowering.tiling().problem), lowering.mapping.policy,
-      lowering.mapping.order.size(), machine.name, machine.units, machine.workers_per_unit,
-      result.time_us.median, result.time_us.low, result.time_us.high,
-      lowering.tiling().problem.flops() / seconds / 1e9, bounds.least_us(),
-      percent(result.time_us.median / bounds.least_us() - 1));
+      to_string(lowering.tiling().problem), lowering.mapping.policy, lowering.mapping.order.size(),
+      machine.name, machine.units, machine.workers_per_unit, result.time_us.median,
+      result.time_us.low, result.time_us.high, lowering.tiling().problem.flops() / seconds / 1e9,
+      bounds.least_us(), percent(result.time_us.median / bounds.least_us() - 1));
   const char* separator = "";
   for (const NamedBound& bound : list_bounds(bounds)) {
     text += fmt::format("{}{} {:.1f}", separator, bound.name, bound.us);

@@ -66,12 +66,12 @@ std::string to_string(const Region& region);
 
 /// A tensor that tasks read or write.
 struct Buffer {
-  std::string name;               ///< "x", "U", "conv2.V"
-  Region extent;                  ///< all of it; every interval begins at 0
-  std::uint64_t bytes = 0;        ///< of all of it, whatever its window
-  bool given = false;             ///< filled before the run: tensors that no task writes
-  bool windowed = false;          ///< may be kept in slots: group g of its writers uses g % slots
-  std::uint32_t slots = 0;        ///< 0: whole, a slot for every group
+  std::string name;         ///< "x", "U", "conv2.V"
+  Region extent;            ///< all of it; every interval begins at 0
+  std::uint64_t bytes = 0;  ///< of all of it, whatever its window
+  bool given = false;       ///< filled before the run: tensors that no task writes
+  bool windowed = false;    ///< may be kept in slots: group g of its writers uses g % slots
+  std::uint32_t slots = 0;  ///< 0: whole, a slot for every group
 };
 
 enum class Mode : std::uint8_t { read, write };
@@ -110,8 +110,8 @@ struct Traffic {
   BufferId buffer = 0;
   Mode mode = Mode::read;
   Piece piece = Piece::of_task;
-  double bytes = 0;             ///< of one task
-  std::int64_t neighbour = 0;   ///< it is the piece of the group so many behind; if there is one
+  double bytes = 0;            ///< of one task
+  std::int64_t neighbour = 0;  ///< it is the piece of the group so many behind; if there is one
 };
 
 /// All tasks of one kind of one node: `groups` task groups of `per_group` tasks, group by group.
@@ -180,7 +180,7 @@ struct TaskGraph {
   std::vector<Stage> stages;
   std::vector<Buffer> buffers;
   std::vector<AccessFunction> accesses;  ///< by node
-  std::vector<Edge> edges;  ///< by consumer: stage, then group
+  std::vector<Edge> edges;               ///< by consumer: stage, then group
   std::vector<Task> tasks;
   std::vector<SignalRange> signals;
   std::vector<std::uint32_t> counter_totals;  ///< signals that each counter receives in one run

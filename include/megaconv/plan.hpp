@@ -10,8 +10,8 @@
 #include <string>
 
 #include "megaconv/error.hpp"
-#include "megaconv/machine.hpp"
 #include "megaconv/lowering.hpp"
+#include "megaconv/machine.hpp"
 #include "megaconv/problem.hpp"
 #include "megaconv/trace.hpp"
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "megaconv/machine.hpp"
 #include "megaconv/lowering.hpp"
+#include "megaconv/machine.hpp"
 #include "megaconv/plan.hpp"
 #include "megaconv/trace.hpp"
 

@@ -39,7 +39,8 @@ std::vector<double> bottom_levels(const TaskGraph& graph) {
         *id, [&](std::uint32_t c) { level[*id] = std::max(level[*id], counter_level[c]); });
     level[*id] += work_of(graph.stages[graph.stage_of(*id)]);
     const std::uint32_t counter = graph.tasks[*id].wait_counter;
-    if (counter != kNoCounter) counter_level[counter] = std::max(counter_level[counter], level[*id]);
+    if (counter != kNoCounter)
+      counter_level[counter] = std::max(counter_level[counter], level[*id]);
   }
   return level;
 }

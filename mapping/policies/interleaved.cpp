@@ -173,8 +173,7 @@ class NodeInterleaver {
   void emit_outputs(std::uint64_t count, std::uint32_t complete) {
     for (; count > 0 && outputs_done_ < output_.num_tasks(); --count) {
       const std::uint64_t needed = products_before_[outputs_done_ / output_.per_group];
-      const bool too_near =
-          needed > 0 && position() - last_product_[needed - 1] < distances_.dgo;
+      const bool too_near = needed > 0 && position() - last_product_[needed - 1] < distances_.dgo;
       if (needed > complete || too_near) return;
       emit_output();
     }

@@ -26,7 +26,8 @@ class BoundFinder {
         alone_ns_(graph_.tasks.size()),
         ready_ns_(graph_.tasks.size()),
         after_ns_(graph_.counter_totals.size()) {
-    for (std::size_t id = 0; id < alone_ns_.size(); ++id) alone_ns_[id] = alone(static_cast<std::uint32_t>(id));
+    for (std::size_t id = 0; id < alone_ns_.size(); ++id)
+      alone_ns_[id] = alone(static_cast<std::uint32_t>(id));
   }
 
   Bounds run() {

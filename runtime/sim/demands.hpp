@@ -48,7 +48,7 @@ class Demands {
                     std::vector<Touch>& touches) const;
 
   const TaskGraph& graph_;
-  std::vector<Pieces> pieces_;            // by buffer
+  std::vector<Pieces> pieces_;                     // by buffer
   std::vector<bool> written_, read_, is_filters_;  // by buffer
   std::vector<std::uint64_t> full_size_;  // by stage: elements that its largest task writes
   std::vector<double> piece_bytes_;

@@ -273,8 +273,8 @@ namespace megaconv {
 Simulation simulate(const Lowering& lowering, const MachineModel& machine,
                     const SimulationOptions& options) {
   validate(machine);
-  const bool on_tensor_cores = std::any_of(
-      lowering.nodes.begin(), lowering.nodes.end(), [](const Node& node) {
+  const bool on_tensor_cores =
+      std::any_of(lowering.nodes.begin(), lowering.nodes.end(), [](const Node& node) {
         const auto* const tiling = std::get_if<Tiling>(&node.cut);
         return tiling != nullptr && tiling->algorithm == Algorithm::implicit_gemm;
       });

@@ -109,9 +109,9 @@ class Pacer {
     }
     const bool short_of_gemms = gemms.size() < pace_.stock && inputs_left_ > 0;
     if (!gemms.empty() && !short_of_gemms) return take(TaskKind::gemm);
-    for (const TaskKind kind : {TaskKind::filter_transform, TaskKind::input_transform,
-                                TaskKind::gemm, TaskKind::direct, TaskKind::pooling,
-                                TaskKind::output_transform}) {
+    for (const TaskKind kind :
+         {TaskKind::filter_transform, TaskKind::input_transform, TaskKind::gemm, TaskKind::direct,
+          TaskKind::pooling, TaskKind::output_transform}) {
       if (!of(kind).empty()) return take(kind);
     }
     return kNobody;

@@ -19,7 +19,9 @@ class SimExecutor final : public Executor {
   }
 
   std::size_t workspace_bytes() const override { return Plan::kAlignment; }
-  std::size_t filter_bytes() const override { return lowering_.nodes.size() == 1 ? lowering_.tiling().u_bytes() : 0; }
+  std::size_t filter_bytes() const override {
+    return lowering_.nodes.size() == 1 ? lowering_.tiling().u_bytes() : 0;
+  }
   std::uint32_t num_workers() const override {
     return options_.num_workers == 0 ? machine_.workers()
                                      : std::min(options_.num_workers, machine_.workers());

@@ -13,11 +13,11 @@
 #include <limits>
 #include <vector>
 
-#include "tasks/cost_model.hpp"
 #include "megaconv/error.hpp"
 #include "runtime/tuning/choose_plan.hpp"
 #include "runtime/tuning/scratch_device.hpp"
 #include "runtime/tuning/search.hpp"
+#include "tasks/cost_model.hpp"
 #include "tasks/error_bound.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/strides.hpp"

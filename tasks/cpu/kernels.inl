@@ -3,12 +3,12 @@
 // MEGACONV_LANES and includes this.
 #pragma once
 
-#include "tasks/direct/cpu/direct.inl"
 #include "tasks/cpu/filter_transform.inl"
+#include "tasks/cpu/kernels.hpp"
+#include "tasks/direct/cpu/direct.inl"
+#include "tasks/pooling/cpu/pooling.inl"
 #include "tasks/winograd/cpu/gemm.inl"
 #include "tasks/winograd/cpu/input_transform.inl"
-#include "tasks/cpu/kernels.hpp"
-#include "tasks/pooling/cpu/pooling.inl"
 #include "tasks/winograd/cpu/output_transform.inl"
 
 #define MEGACONV_TEXT(name) #name

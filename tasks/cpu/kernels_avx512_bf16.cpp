@@ -3,8 +3,8 @@
 // from kernels_avx512.cpp.
 #define MEGACONV_ISA avx512_bf16
 #define MEGACONV_LANES 16
-#include "tasks/direct/cpu/direct.inl"
 #include "tasks/cpu/filter_transform.inl"
+#include "tasks/direct/cpu/direct.inl"
 
 namespace megaconv::cpu::MEGACONV_ISA {
 

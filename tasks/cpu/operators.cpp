@@ -33,8 +33,7 @@ NodeTasks make(const Tiling& tiling, const Kernels& kernels) {
     tasks.bytes.m = tiling.m_slots * extents.m_slot_bytes();
   }
   tasks.bytes.scratch = kernels.scratch_bytes(tiling);
-  tasks.run = [&tiling, &kernels](const TaskArgs& pointers, const Task& task,
-                                  std::byte* scratch) {
+  tasks.run = [&tiling, &kernels](const TaskArgs& pointers, const Task& task, std::byte* scratch) {
     TaskArgs args = pointers;
     args.tiling = &tiling;
     kernels.run(tiling.problem.dtype, kind_of(task))(args, task.group, task.block, scratch);

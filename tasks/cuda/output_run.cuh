@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-#include "tasks/implicit_gemm/stripes.hpp"
 #include "tasks/cuda/task_args.hpp"
 #include "tasks/cuda/vec.cuh"
+#include "tasks/implicit_gemm/stripes.hpp"
 
 namespace megaconv::cuda {
 

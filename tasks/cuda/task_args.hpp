@@ -9,7 +9,8 @@
 //   U   Winograd   [filter chunks][alpha^2][C'][filters]   zero past C and K; chunks as of GEMM
 //   tasks
 //       openCNN    see tasks/opencnn/opencnn_blocking.hpp
-//       implicit GEMM  see tasks/implicit_gemm/cuda/implicit_gemm_filter.cuh; of copies, with V, operand_rows.cuh
+//       implicit GEMM  see tasks/implicit_gemm/cuda/implicit_gemm_filter.cuh; of copies, with V,
+//       operand_rows.cuh
 //   V   implicit GEMM  see tasks/implicit_gemm/cuda/operand_rows.cuh
 //       Winograd   [v_slots][alpha^2][C'][tiles]           zero past C
 //   M   NHWC       [m_slots][alpha^2][tiles][K']
@@ -22,8 +23,8 @@
 
 #include <cstdint>
 
-#include "tasks/implicit_gemm/stripes.hpp"
 #include "megaconv/tiling.hpp"
+#include "tasks/implicit_gemm/stripes.hpp"
 
 namespace megaconv::cuda {
 

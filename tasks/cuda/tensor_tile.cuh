@@ -10,11 +10,11 @@
 // instruction, which thread q of four holds for both i.
 #pragma once
 
-#include "tasks/tiling.hpp"
 #include "tasks/cuda/block_pipeline.cuh"
 #include "tasks/cuda/m_strides.cuh"
 #include "tasks/cuda/split_f16.cuh"
 #include "tasks/cuda/vec.cuh"
+#include "tasks/tiling.hpp"
 
 namespace megaconv::cuda {
 

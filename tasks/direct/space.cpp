@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The search spaces of the algorithms whose tasks are all of one kind.
 #include "tasks/space.hpp"
+
 #include "tasks/implicit_gemm/stripes.hpp"
 #include "tasks/tiling.hpp"
 

@@ -50,15 +50,14 @@ class Accesses {
          {.rows = rows, .channels = {channel, std::min(channel + per_task, blocks)}}});
   }
 
-  void list_product(std::uint32_t group, std::uint32_t block,
-                    std::vector<Access>& accesses) const {
+  void list_product(std::uint32_t group, std::uint32_t block, std::vector<Access>& accesses) const {
     accesses.push_back({buffers_.u, Mode::read, u_extent(tiling_)});
     if (buffers_.v != kNoBuffer) {  // of the copy all tasks need all: several groups share pixels
-      accesses.push_back({buffers_.v,
-                          Mode::read,
-                          {.rows = {0, u64(tiling_.problem.n * tiling_.problem.h *
-                                           tiling_.problem.w)},
-                           .channels = {0, tiling_.channel_blocks()}}});
+      accesses.push_back(
+          {buffers_.v,
+           Mode::read,
+           {.rows = {0, u64(tiling_.problem.n * tiling_.problem.h * tiling_.problem.w)},
+            .channels = {0, tiling_.channel_blocks()}}});
     }
     const std::uint64_t stripe = group / stripe_groups_;
     const std::uint64_t first = group % stripe_groups_ * tiling_.places_per_group;
@@ -66,8 +65,8 @@ class Accesses {
     std::vector<Region> boxes;
     stripes_.images > 1 ? append_abreast(stripe, run, boxes) : append_stripe(stripe, run, boxes);
     const std::uint64_t filters = std::uint64_t{block} * tiling_.filter_blocks_per_gemm_task;
-    const std::uint64_t end = std::min<std::uint64_t>(
-        filters + tiling_.filter_blocks_per_gemm_task, tiling_.filter_blocks());
+    const std::uint64_t end = std::min<std::uint64_t>(filters + tiling_.filter_blocks_per_gemm_task,
+                                                      tiling_.filter_blocks());
     append_pixels(tiling_, buffers_, boxes, channels_of_filter_blocks(tiling_, filters, end),
                   accesses);
   }
@@ -85,8 +84,7 @@ class Accesses {
   }
 
   // Lines go through all images of the stripe: of each image, those of its own.
-  void append_abreast(std::uint64_t stripe, const Interval& run,
-                      std::vector<Region>& boxes) const {
+  void append_abreast(std::uint64_t stripe, const Interval& run, std::vector<Region>& boxes) const {
     const ConvProblem& a = tiling_.problem;
     const std::uint64_t abreast = u64(stripes_.images), p = u64(a.p());
     std::vector<Region> lines;  // one "image" of lines, p * abreast of them

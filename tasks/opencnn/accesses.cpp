@@ -42,8 +42,10 @@ AccessFunction opencnn_accesses(const Tiling& tiling, const NodeBuffers& buffers
       append_tile_boxes(tiling, tiles_of_group(tiling, group), boxes);
     }
     const std::uint64_t first = std::uint64_t{block} * opencnn::kFilters;
-    append_pixels(tiling, buffers, boxes,
-                  {first, std::min<std::uint64_t>(first + opencnn::kFilters, u64(tiling.problem.k))}, accesses);
+    append_pixels(
+        tiling, buffers, boxes,
+        {first, std::min<std::uint64_t>(first + opencnn::kFilters, u64(tiling.problem.k))},
+        accesses);
   };
 }
 

@@ -59,13 +59,11 @@ class Accesses {
                            .cols = cols_of(a).inputs_of(box.cols),
                            .channels = {0, u64(a.c)}}});
     }
-    accesses.push_back({buffers_.v,
-                        Mode::write,
-                        {.rows = tiles, .channels = channels, .positions = positions_}});
+    accesses.push_back(
+        {buffers_.v, Mode::write, {.rows = tiles, .channels = channels, .positions = positions_}});
   }
 
-  void list_product(std::uint32_t group, std::uint32_t block,
-                    std::vector<Access>& accesses) const {
+  void list_product(std::uint32_t group, std::uint32_t block, std::vector<Access>& accesses) const {
     const Interval tiles = tiles_of_group(tiling_, group);
     const std::uint64_t chunks =
         ceil_div(positions_.end, std::uint64_t{tiling_.positions_per_gemm_task});
@@ -74,20 +72,19 @@ class Accesses {
         {buffers_.v,
          Mode::read,
          {.rows = tiles, .channels = {0, tiling_.channel_blocks()}, .positions = positions_}});
-    accesses.push_back({buffers_.m,
-                        Mode::write,
-                        {.rows = tiles,
-                         .channels = share(block / chunks, tiling_.filter_blocks_per_gemm_task,
-                                           tiling_.filter_blocks()),
-                         .positions = share(block % chunks, tiling_.positions_per_gemm_task,
-                                            positions_.end)}});
+    accesses.push_back(
+        {buffers_.m,
+         Mode::write,
+         {.rows = tiles,
+          .channels =
+              share(block / chunks, tiling_.filter_blocks_per_gemm_task, tiling_.filter_blocks()),
+          .positions = share(block % chunks, tiling_.positions_per_gemm_task, positions_.end)}});
   }
 
   void list_output(std::uint32_t group, std::uint32_t block, std::vector<Access>& accesses) const {
     const Interval tiles = tiles_of_part(tiling_, group, block % tiling_.tile_chunks());
-    const Interval blocks =
-        share(block / tiling_.tile_chunks(), tiling_.filter_blocks_per_output_task,
-              tiling_.filter_blocks());
+    const Interval blocks = share(block / tiling_.tile_chunks(),
+                                  tiling_.filter_blocks_per_output_task, tiling_.filter_blocks());
     const Interval filters = channels_of_filter_blocks(tiling_, blocks.begin, blocks.end);
     accesses.push_back({buffers_.m,
                         Mode::read,

@@ -3,6 +3,7 @@
 // parameters. Orders without DIG, DGO and M groups have a grid of their own, so that no two points
 // are the same plan for a parameter that is not read.
 #include "tasks/space.hpp"
+
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
@@ -98,8 +99,7 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target,
   interleaved.push_back({Parameter::m_groups, {1, 2, 4, 8}});
   others.push_back(
       {Parameter::policy,
-       {policy_value("staged"), policy_value("depth_first"),
-        policy_value("critical_path")}});
+       {policy_value("staged"), policy_value("depth_first"), policy_value("critical_path")}});
   for (Space::Grid* grid : {&interleaved, &others}) {
     grid->push_back(workers_axis(target));
     add_launches(*grid, target);

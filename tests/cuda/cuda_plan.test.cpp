@@ -131,9 +131,8 @@ TEST_CASE("cuda: integer data gives the same bits as the CPU, for every launch, 
     const std::vector<double> truth = layer.reference();
     CHECK(std::equal(expected.begin(), expected.end(), truth.begin()));
     DeviceLayer device(layer);
-    for (const char* const policy :
-         {"interleaved", "blended", "staged", "depth_first",
-          "critical_path", "random_topological"}) {
+    for (const char* const policy : {"interleaved", "blended", "staged", "depth_first",
+                                     "critical_path", "random_topological"}) {
       for (const std::uint32_t blocks : {1u, 2u, 7u, 131u, 0u}) {
         for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::one_block_per_task}) {
           PlanOptions options = on_cuda();
@@ -192,8 +191,8 @@ TEST_CASE("cuda: on tensor cores it makes no difference how many tiles a transfo
   }
 }
 
-// The guesses suit |V| from 1 to 2^13 and |U| from 2^-7 to 2^6 (tasks/winograd/cuda/winograd_tensor.cuh);
-// all else is computed again.
+// The guesses suit |V| from 1 to 2^13 and |U| from 2^-7 to 2^6
+// (tasks/winograd/cuda/winograd_tensor.cuh); all else is computed again.
 TEST_CASE("cuda: Winograd on tensor cores is as accurate at any magnitude of x and w") {
   if (!uses_tensor_cores()) SKIP("no device on whose tensor cores plans multiply");
   struct Exponents {

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "tasks/implicit_gemm/stripes.hpp"
-#include "tasks/tiling.hpp"
 #include "megaconv/plan.hpp"
+#include "tasks/implicit_gemm/stripes.hpp"
 #include "tasks/storage.hpp"
+#include "tasks/tiling.hpp"
 #include "tests/catch.hpp"
 #include "tests/cuda/device.hpp"
 #include "tests/cuda/layer.hpp"

@@ -26,6 +26,13 @@ TEST_CASE("emulated CUDA: implicit GEMM is right on odd shapes, of split and of 
   }
 }
 
+TEST_CASE("emulated CUDA: filters of few taps leave pipeline stages of input to load into") {
+  for (const char* shape : {"n1c80h5k16r1p0", "n1c144h4k20r1p0+bias", "n1c70h6k16r1s3p0"}) {
+    check<cuda::SplitNumbers>(shape, Arithmetic::split_f16);
+    check<cuda::RoundedNumbers>(shape, Arithmetic::f16);
+  }
+}
+
 TEST_CASE("emulated CUDA: implicit GEMM that loads x is as accurate at any magnitude") {
   TilingOptions options;
   options.algorithm = Algorithm::implicit_gemm;

@@ -550,7 +550,9 @@ TEST_CASE("a task that writes two windowed buffers waits for the readers of both
   std::vector<std::uint32_t> order;
   for (std::uint32_t g = 0; g < 8; ++g) order.insert(order.end(), {g, 8 + g});
   for (std::uint32_t g = 0; g < 8; ++g) order.push_back(16 + g);
-  const TaskMapping mapping{.policy = "custom", .options = {}, .order = order};
+  TaskMapping mapping;
+  mapping.policy = "custom";
+  mapping.order = order;
   REQUIRE_FALSE(validate(whole, mapping).has_value());
   const std::vector<std::uint32_t> least = smallest_window(whole, mapping);
   CHECK(least[kZ] == 8);

@@ -70,8 +70,7 @@ struct Chain {
   }
   void compute_truth() {
     std::vector<double> wide(static_cast<std::size_t>(conv1.y_size()));
-    reference_convolution(conv1, {.x = x.data(), .w = w1.data(), .bias = bias.data()},
-                          wide.data());
+    reference_convolution(conv1, {.x = x.data(), .w = w1.data(), .bias = bias.data()}, wide.data());
     const std::vector<float> y1(wide.begin(), wide.end());
     wide.assign(static_cast<std::size_t>(pool.y_size()), 0);
     reference_pooling(pool, y1.data(), wide.data());

@@ -39,9 +39,8 @@ double span_of(const TaskGraph& graph, const std::vector<std::uint32_t>& order,
     free_at.pop();
     free_at.push(end);
     span = std::max(span, end);
-    graph.for_each_signal(task, [&](std::uint32_t counter) {
-      ready_at[counter] = std::max(ready_at[counter], end);
-    });
+    graph.for_each_signal(
+        task, [&](std::uint32_t counter) { ready_at[counter] = std::max(ready_at[counter], end); });
   }
   return span;
 }

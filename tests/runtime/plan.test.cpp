@@ -94,8 +94,8 @@ const ConvProblem kProblem = parse_problem("n2c20h17w11k37+bias+residual+relu");
 TEST_CASE("integer data gives the exact result for every policy, window and worker count") {
   const Data data(kProblem);
   const std::vector<float> truth = data.truth();
-  for (const char* const policy : {"interleaved", "staged", "depth_first",
-                              "critical_path", "random_topological"}) {
+  for (const char* const policy :
+       {"interleaved", "staged", "depth_first", "critical_path", "random_topological"}) {
     for (const bool whole : {false, true}) {
       for (const std::uint32_t threads : {1u, 2u, 3u, 5u}) {
         CAPTURE(policy, whole, threads);
@@ -232,8 +232,7 @@ TEST_CASE("random data gives the same bits for every worker count, policy and wi
     const Plan base = Plan::create(problem, options);
     const std::vector<float> bits = run(base, data);
     for (const std::uint32_t threads : {2u, 3u, 7u}) {
-      for (const char* const policy :
-           {"interleaved", "staged", "random_topological"}) {
+      for (const char* const policy : {"interleaved", "staged", "random_topological"}) {
         // The same tiling under another order: worker counts only change what a tiling defaults to.
         Tiling tiling = base.lowering().tiling();
         tiling.v_slots = tiling.m_slots = tiling.num_groups;

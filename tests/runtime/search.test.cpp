@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "tasks/cost_model.hpp"
 #include "megaconv/error.hpp"
+#include "tasks/cost_model.hpp"
 #include "tests/catch.hpp"
 #include "tests/mapping/targets.hpp"
 

@@ -3,6 +3,7 @@
 # Rules about the source text itself: prints every breach as "file:line: what is wrong".
 #
 #   rules.sh dependencies  includes point one way; public headers include no third party
+#   rules.sh core          mapping/ names no algorithm and no device
 #   rules.sh licence       every source file starts with its SPDX line
 #   rules.sh links         links and paths in the documents lead to something
 #   rules.sh format        clang-format 14 would change nothing; exit status 77 without it
@@ -42,6 +43,13 @@ dependencies() {
     END { exit bad }'
 }
 
+core() {
+  if grep -rniE 'winograd|implicit_?gemm|opencnn|\bfused|pooling|cuda|wgmma|\bgpu\b|\btma\b' mapping; then
+    echo "mapping/ is the scheduling core: it knows no algorithm and no device"
+    return 1
+  fi
+}
+
 licence() {
   local file status=0
   while read -r file; do
@@ -65,7 +73,7 @@ links() {
     echo "$file:$line: $target does not exist"
     status=1
   done < <(grep -noE '\]\([^)#:][^):]*\)|`(include|mapping|tasks|runtime|tools|tests|docs|cmake)/[^` ]*`' \
-             ./*.md docs/*.md)
+             ./*.md docs/*.md docs/*/*.md)
   return $status
 }
 
@@ -80,6 +88,6 @@ format() {
 }
 
 case "${1-}" in
-  dependencies | licence | links | format) "$1" ;;
+  dependencies | core | licence | links | format) "$1" ;;
   *) sed -n 's/^#   //p' "$0" >&2; exit 2 ;;
 esac

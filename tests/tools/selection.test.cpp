@@ -175,7 +175,7 @@ TEST_CASE("random_case has tasks of tensor cores for every type, and none that r
     const PlanOptions& options = item.plan.options;
     if (options.tiling.v_slots != 0) continue;  // may not fit the order
     CAPTURE(to_command(item));
-    const Tiling tiling = lower(item.problem, options.tiling, options.mapping, hopper).tiling;
+    const Tiling tiling = lower(item.problem, options.tiling, options.mapping, hopper).tiling();
     const bool rounds =
         tiling.algorithm == Algorithm::winograd && tiling.arithmetic == Arithmetic::f16;
     if (rounds) ++rounded[item.problem.dtype];

@@ -7,10 +7,10 @@
 #pragma once
 
 #include "tasks/cpu/filter_transform.inl"
-#include "tasks/fused_winograd/cpu/fused_winograd.inl"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/micro_kernel.inl"
 #include "tasks/cpu/pixels.inl"
+#include "tasks/fused_winograd/cpu/fused_winograd.inl"
 
 namespace megaconv::cpu::MEGACONV_ISA {
 

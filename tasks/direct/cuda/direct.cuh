@@ -17,10 +17,10 @@
 
 #include <cuda_pipeline.h>
 
-#include "tasks/direct/direct_shapes.hpp"
-#include "tasks/direct/cuda/direct_filter.cuh"
 #include "tasks/cuda/task_args.hpp"
 #include "tasks/cuda/vec.cuh"
+#include "tasks/direct/cuda/direct_filter.cuh"
+#include "tasks/direct/direct_shapes.hpp"
 
 namespace megaconv::cuda {
 

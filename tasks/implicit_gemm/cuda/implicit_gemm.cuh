@@ -5,10 +5,10 @@
 //
 //   sums[filter][place] = over slabs of channels, over taps:  U[tap] x[place + offset(tap)]
 //
-// Places are tasks/implicit_gemm/stripes.hpp's: those of a tile are neighbours, and under every tap they are
-// neighbours again, `offset` further on. One copy of a tile's input in shared memory, kMostReach
-// places longer than the tile, so serves all taps: the matrix instruction reads it from another
-// start. What the numbers of x and w become on the way is in matrix_numbers.cuh.
+// Places are tasks/implicit_gemm/stripes.hpp's: those of a tile are neighbours, and under every tap
+// they are neighbours again, `offset` further on. One copy of a tile's input in shared memory,
+// kMostReach places longer than the tile, so serves all taps: the matrix instruction reads it from
+// another start. What the numbers of x and w become on the way is in matrix_numbers.cuh.
 //
 //   loaders    x of the next slabs: load, convert, store to shared memory
 //   copier     one warp, hands the filters of the next taps to the copy engine
@@ -23,13 +23,13 @@
 #include <cuda/ptx>
 #include <type_traits>
 
-#include "tasks/implicit_gemm/stripes.hpp"
-#include "tasks/implicit_gemm/cuda/implicit_gemm_filter.cuh"
-#include "tasks/implicit_gemm/cuda/implicit_gemm_walk.cuh"
 #include "tasks/cuda/output_run.cuh"
 #include "tasks/cuda/stage_ring.cuh"
 #include "tasks/cuda/task_args.hpp"
 #include "tasks/cuda/wgmma.cuh"
+#include "tasks/implicit_gemm/cuda/implicit_gemm_filter.cuh"
+#include "tasks/implicit_gemm/cuda/implicit_gemm_walk.cuh"
+#include "tasks/implicit_gemm/stripes.hpp"
 
 namespace megaconv::cuda {
 
@@ -526,7 +526,9 @@ struct ImplicitGemmTask {
       }
     };
     const int num_parts = walk.chunks * walk.parts;
-    int early_parts = min(kMostEarlyParts, min(Sums::kPartsApart, num_parts));
+    // Fewer than would take all pipeline stages of input: somebody must still release one.
+    int early_parts = min(min(kMostEarlyParts, (kInputStages - 1) * walk.parts),
+                          min(Sums::kPartsApart, num_parts));
     int part = 0;  // of the chunk
     std::uint64_t x = 0;
     TapOffsets offsets(a, 1);

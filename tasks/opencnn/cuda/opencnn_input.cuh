@@ -5,10 +5,10 @@
 
 #include <cstdint>
 
-#include "tasks/opencnn/opencnn_blocking.hpp"
+#include "tasks/cuda/task_args.hpp"
 #include "tasks/opencnn/cuda/opencnn_tile.cuh"
 #include "tasks/opencnn/cuda/opencnn_transforms.cuh"
-#include "tasks/cuda/task_args.hpp"
+#include "tasks/opencnn/opencnn_blocking.hpp"
 
 namespace megaconv::cuda::opencnn {
 

@@ -17,9 +17,9 @@
 
 #include <cstdint>
 
-#include "tasks/opencnn/opencnn_blocking.hpp"
 #include "tasks/cuda/task_args.hpp"
 #include "tasks/cuda/vec.cuh"
+#include "tasks/opencnn/opencnn_blocking.hpp"
 
 namespace megaconv::cuda::opencnn {
 

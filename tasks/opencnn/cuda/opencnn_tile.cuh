@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "tasks/opencnn/opencnn_blocking.hpp"
-#include "tasks/opencnn/cuda/opencnn_transforms.cuh"
 #include "tasks/cuda/task_args.hpp"
+#include "tasks/opencnn/cuda/opencnn_transforms.cuh"
+#include "tasks/opencnn/opencnn_blocking.hpp"
 
 namespace megaconv::cuda::opencnn {
 

@@ -2,9 +2,9 @@
 // M -> y: A^T M A of every tile of a task group, for some filter blocks, with the epilogue.
 #pragma once
 
-#include "tasks/winograd/cpu/input_transform.inl"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/pixels.inl"
+#include "tasks/winograd/cpu/input_transform.inl"
 #include "tasks/winograd/cpu/winograd_1d.inl"
 
 namespace megaconv::cpu::MEGACONV_ISA {
