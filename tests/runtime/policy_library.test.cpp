@@ -162,9 +162,7 @@ TEST_CASE("a C++ policy that throws is an error that says what") {
 TEST_CASE("the paced policy is right on odd shapes and no slower than staged order on its model") {
   MachineModel machine = machine_preset("toy");
   for (const Counts& counts : kOddCounts) {
-    Lowering lowering;
-    lowering.tiling() = winograd_tiling(counts);
-    lowering.graph = build_graph(lowering.tiling());
+    Lowering lowering = cut(winograd_tiling(counts));
     lowering.mapping = {
         .policy = "paced", .options = {}, .order = paced_policy(machine)(lowering.graph)};
     CAPTURE(counts.ng, counts.si, counts.sg);
