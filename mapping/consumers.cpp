@@ -2,6 +2,7 @@
 #include "mapping/consumers.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace megaconv {
 
@@ -23,6 +24,24 @@ std::vector<Consumer> find_consumers(const Edge* begin, const Edge* end) {
     if (!open.empty()) consumers.push_back({groups, open});
   }
   return consumers;
+}
+
+void sort_by_consumer(const TaskGraph& graph, std::vector<Edge>& edges) {
+  std::vector<std::uint64_t> first_group;  // by stage: groups of all stages before
+  std::uint64_t groups = 0;
+  for (const Stage& stage : graph.stages) {
+    first_group.push_back(groups);
+    groups += stage.groups;
+  }
+  const auto place_of = [&](const Edge& edge) {
+    return first_group[edge.consumer.stage] + edge.consumer.groups.begin;
+  };
+  std::vector<std::uint64_t> begin(groups + 1);  // of the edges of each place
+  for (const Edge& edge : edges) ++begin[place_of(edge) + 1];
+  for (std::size_t place = 1; place < begin.size(); ++place) begin[place] += begin[place - 1];
+  std::vector<Edge> sorted(edges.size());
+  for (const Edge& edge : edges) sorted[begin[place_of(edge)]++] = edge;
+  edges = std::move(sorted);
 }
 
 }  // namespace megaconv

@@ -18,4 +18,8 @@ struct Consumer {
 /// the first group of their consumers.
 std::vector<Consumer> find_consumers(const Edge* begin, const Edge* end);
 
+/// Sorts edges by their consumers: stage, then first group. Edges of the same ones stay as they
+/// stand. O(edges + groups).
+void sort_by_consumer(const TaskGraph& graph, std::vector<Edge>& edges);
+
 }  // namespace megaconv

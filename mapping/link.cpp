@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "mapping/consumers.hpp"
 #include "mapping/slot_users.hpp"
 #include "megaconv/error.hpp"
 #include "megaconv/graph.hpp"
@@ -263,10 +264,7 @@ void add_reuse(TaskGraph& graph) {
       }
     }
   }
-  std::stable_sort(graph.edges.begin(), graph.edges.end(), [](const Edge& a, const Edge& b) {
-    return a.consumer.stage != b.consumer.stage ? a.consumer.stage < b.consumer.stage
-                                                : a.consumer.groups.begin < b.consumer.groups.begin;
-  });
+  sort_by_consumer(graph, graph.edges);
 }
 
 TaskGraph without_window(TaskGraph graph) {

@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "mapping/consumers.hpp"
+
 namespace megaconv {
 namespace {
 
@@ -101,12 +103,7 @@ class Sweep {
       sweep(buffer);
     }
     if (!needs_.wrong) add_reuse();
-    std::sort(needs_.edges.begin(), needs_.edges.end(), [](const Edge& a, const Edge& b) {
-      return std::tie(a.consumer.stage, a.consumer.groups.begin, a.producer.stage,
-                      a.producer.groups.begin) < std::tie(b.consumer.stage, b.consumer.groups.begin,
-                                                          b.producer.stage,
-                                                          b.producer.groups.begin);
-    });
+    sort_by_consumer(graph_, needs_.edges);
     return std::move(needs_);
   }
 

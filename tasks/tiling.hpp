@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the other files of mapping/ need of the tiling beyond the public header.
+// What the rooms need of the tiling of a convolution beyond the public header.
 #pragma once
 
 #include <concepts>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C ABI: the same problems, plans and mapping files as the C++ API, without exceptions.
+/* The C ABI: problems, plans on a CPU, mapping files and policies, without exceptions.
  *
  * Every function that can fail returns a megaconv_status; megaconv_last_error() then says what was
  * wrong, in one line that names the value received and what is allowed. Output arguments are

@@ -137,7 +137,7 @@ struct Tiling {
   // Direct: a task group is one rectangle of output pixels of one image.
   // Implicit GEMM: it is a run of places of a stripe of cols_per_group columns, which goes through
   // all images, or has all columns of several that stand abreast; the gaps between rows and images
-  // are places, too (mapping/stripes.hpp).
+  // are places, too (tasks/implicit_gemm/stripes.hpp).
   std::uint32_t rows_per_group = 0, cols_per_group = 0;
   std::uint32_t places_per_group = 0;
 
