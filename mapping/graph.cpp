@@ -83,7 +83,7 @@ void add_stage(TaskGraph& graph, Stage stage) {
   for (std::uint32_t group = 0; group < stage.groups; ++group) {
     for (std::uint32_t block = 0; block < stage.per_group; ++block) {
       graph.tasks.push_back(
-          {.node = stage.node, .kind = stage.kind, .group = group, .block = block});
+          {.kind = stage.kind, .group = group, .block = block, .node = stage.node});
     }
   }
   graph.stages.push_back(std::move(stage));

@@ -223,10 +223,10 @@ class Sweep {
       close(open_reads, row);
       for (const Touch* other : open_writes) {
         if (!other->region.overlaps(write.region)) continue;
-        const Task task{.node = graph_.stages[other->stage].node,
-                        .kind = graph_.stages[other->stage].kind,
+        const Task task{.kind = graph_.stages[other->stage].kind,
                         .group = static_cast<std::uint32_t>(other->groups.begin),
-                        .block = other->block};
+                        .block = other->block,
+                        .node = graph_.stages[other->stage].node};
         return fail(write, text("writes ", write, buffer) + ", of which " + name(graph_, task) +
                                " writes " + to_string(turn(other->region)));
       }

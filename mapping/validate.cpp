@@ -91,10 +91,10 @@ class Validator {
   Task task_of(std::uint32_t id) const {
     const Stage& stage = graph_.stages[graph_.stage_of(id)];
     const std::uint32_t index = id - stage.first;
-    return {.node = stage.node,
-            .kind = stage.kind,
+    return {.kind = stage.kind,
             .group = index / stage.per_group,
-            .block = index % stage.per_group};
+            .block = index % stage.per_group,
+            .node = stage.node};
   }
 
   // --- what tasks read and write

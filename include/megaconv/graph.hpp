@@ -26,7 +26,7 @@ inline constexpr std::uint32_t kNumRoles = 4;
 const char* to_string(Role role) noexcept;  ///< "prepare", "input", "product", "output"
 
 using NodeId = std::uint16_t;    ///< index into TaskGraph::nodes
-using KindId = std::uint16_t;    ///< index into TaskGraph::kinds
+using KindId = std::uint32_t;    ///< index into TaskGraph::kinds
 using StageId = std::uint32_t;   ///< index into TaskGraph::stages
 using BufferId = std::uint32_t;  ///< index into TaskGraph::buffers
 
@@ -138,7 +138,6 @@ inline constexpr std::uint32_t kNoCounter = 0xffffffffu;
 /// A counter belongs to the tasks that wait on it and counts all that they need and that no other
 /// wait implies. It receives exactly `wait_count` signals in a run.
 struct Task {
-  NodeId node = 0;
   KindId kind = 0;
   std::uint32_t group = 0;  ///< task group
   std::uint32_t block = 0;  ///< index within the group's tasks of this stage
@@ -146,7 +145,8 @@ struct Task {
   std::uint32_t wait_count = 0;
   std::uint32_t first_signal = 0;  ///< it signals all counters of these ranges:
   std::uint32_t num_signals = 0;   ///<   TaskGraph::signals[first_signal, + num_signals)
-  std::uint32_t reserved = 0;
+  NodeId node = 0;  // last: kernels of one operator do not read it
+  std::uint16_t reserved = 0;
   bool operator==(const Task&) const = default;
 };
 static_assert(sizeof(Task) == 32);

@@ -201,14 +201,14 @@ typedef enum megaconv_role {
 /* A task's id is its index in megaconv_graph.tasks. It runs when its counter has received
  * wait_count signals, and then signals all counters of some ranges. */
 typedef struct megaconv_task {
-  uint16_t node;
-  uint16_t kind;         /* that of its stage */
+  uint32_t kind;         /* that of its stage */
   uint32_t group, block; /* the block-th task of this group of its stage */
   uint32_t wait_counter; /* MEGACONV_NO_COUNTER: it waits for nothing */
   uint32_t wait_count;
   uint32_t first_signal; /* index of its first range in megaconv_graph.signals */
   uint32_t num_signals;  /* ranges */
-  uint32_t reserved;
+  uint16_t node;
+  uint16_t reserved;
 } megaconv_task;
 
 /* Counters [first, first + count). */

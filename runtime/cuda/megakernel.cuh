@@ -25,6 +25,8 @@ __device__ __forceinline__ void run_task(const TaskArgs& args, const Task& task,
       return Kernel::template run<TaskKind::output_transform>(args, task, shared);
     case TaskKind::direct:
       return Kernel::template run<TaskKind::direct>(args, task, shared);
+    case TaskKind::pooling:
+      return;  // of networks, which have no kernel yet
   }
 }
 

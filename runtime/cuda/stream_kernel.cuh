@@ -47,8 +47,8 @@ class TasksInTurn {
   // A task in whole words: fields of 16 bits would be taken apart and put together again, and an
   // array would stay in memory.
   struct Words {
-    std::uint32_t node_and_kind = 0, group = 0, block = 0, wait_counter = kNoCounter,
-                  wait_count = 0, first_signal = 0, num_signals = 0, reserved = kNoCounter;
+    std::uint32_t kind = 0, group = 0, block = 0, wait_counter = kNoCounter, wait_count = 0,
+                  first_signal = 0, num_signals = 0, node = kNoCounter;
   };
   static_assert(sizeof(Words) == sizeof(Task));
 
