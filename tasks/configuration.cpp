@@ -8,8 +8,8 @@
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 #include "megaconv/tuning.hpp"
-#include "tasks/space.hpp"
-#include "tasks/tiling.hpp"
+#include "tasks/conv_algorithm.hpp"
+#include "tasks/winograd/winograd.hpp"
 
 namespace megaconv {
 namespace {
@@ -280,49 +280,17 @@ Configuration configuration_of(const Lowering& lowering, const Target& target, C
   const MappingOptions& mapping = lowering.mapping.options;
   Configuration configuration;
   configuration.set(Parameter::algo, static_cast<std::int64_t>(tiling.algorithm));
-  if (tiling.algorithm == Algorithm::winograd) {
-    const bool whole = tiling.v_slots == tiling.num_groups && tiling.m_slots == tiling.num_groups;
-    configuration.set(Parameter::tile, tiling.m);
-    configuration.set(Parameter::points, static_cast<std::int64_t>(tiling.points));
-    configuration.set(Parameter::arithmetic, static_cast<std::int64_t>(tiling.arithmetic));
-    configuration.set(Parameter::group_tiles, tiling.group_tiles);
-    configuration.set(Parameter::input_channels, tiling.channel_blocks_per_input_task);
-    configuration.set(Parameter::gemm_filters, tiling.filter_blocks_per_gemm_task);
-    configuration.set(Parameter::gemm_positions, tiling.positions_per_gemm_task);
-    configuration.set(Parameter::output_filters, tiling.filter_blocks_per_output_task);
-    configuration.set(Parameter::transform_tiles, tiling.tiles_per_transform_task);
-    configuration.set(Parameter::window, whole ? 1 : 0);
-  } else if (tiling.algorithm == Algorithm::fused_winograd) {
-    configuration.set(Parameter::tile, tiling.m);
-    configuration.set(Parameter::points, static_cast<std::int64_t>(tiling.points));
-    configuration.set(Parameter::group_tiles, tiling.group_tiles);
-  } else if (tiling.algorithm == Algorithm::direct) {
-    configuration.set(Parameter::gemm_filters, tiling.filter_blocks_per_gemm_task);
-    configuration.set(Parameter::rows, tiling.rows_per_group);
-    configuration.set(Parameter::cols, tiling.cols_per_group);
-  } else if (tiling.algorithm == Algorithm::implicit_gemm) {
-    configuration.set(Parameter::gemm_filters, tiling.filter_blocks_per_gemm_task);
-    configuration.set(Parameter::cols, tiling.cols_per_group);
-    configuration.set(Parameter::places, tiling.places_per_group);
-    if (has_arithmetic_to_choose(tiling.problem, tiling.arithmetic)) {
-      configuration.set(Parameter::arithmetic, static_cast<std::int64_t>(tiling.arithmetic));
-    }
-    if (has_copies_to_choose(tiling.problem, tiling.arithmetic)) {
-      const bool whole = has_input_tasks(tiling) || launch == CudaLaunch::staged;
-      configuration.set(Parameter::window, whole ? 1 : 0);
-    }
-  } else {
-    configuration.set(Parameter::output_layout, static_cast<std::int64_t>(tiling.output_layout));
-  }
+  const ConvAlgorithm& algorithm = algorithm_of(tiling);
+  algorithm.configure(tiling, launch, configuration);
   configuration.set(Parameter::policy, policy_value(lowering.mapping.policy));
   if (has_distances(lowering.mapping.policy)) {
-    if (tiling.algorithm == Algorithm::winograd) {
+    if (algorithm.product() == TaskKind::gemm) {  // with tasks before and behind
       configuration.set(Parameter::dig, mapping.dig.value_or(1));
       configuration.set(Parameter::dgo, mapping.dgo.value_or(1));
     }
     configuration.set(Parameter::m_groups, mapping.m_groups.value_or(1));
   }
-  configuration.set(Parameter::workers, resident_workers(tiling.algorithm, target));
+  configuration.set(Parameter::workers, algorithm.resident_workers(target));
   if (target.backend == Backend::cuda) {
     configuration.set(Parameter::launch, static_cast<std::int64_t>(launch));
   }

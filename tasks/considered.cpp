@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "megaconv/error.hpp"
+#include "tasks/conv_algorithm.hpp"
 #include "tasks/cost_model.hpp"
 #include "tasks/launch.hpp"
 #include "tasks/tiling.hpp"
@@ -11,13 +12,10 @@
 namespace megaconv {
 namespace {
 
-// Which back end has tasks of an algorithm; "" for both.
-std::string missing_tasks(Algorithm algorithm, Backend backend) {
-  const bool cuda_only = algorithm == Algorithm::opencnn || algorithm == Algorithm::implicit_gemm;
-  const bool cpu_only = algorithm == Algorithm::fused_winograd;
-  if (backend == Backend::cpu && cuda_only) return "backend cpu, must be cuda";
-  if (backend == Backend::cuda && cpu_only) return "backend cuda, must be cpu";
-  return "";
+// What of the back end keeps an algorithm from running there; "" for nothing.
+std::string missing_tasks(const ConvAlgorithm& algorithm, Backend backend) {
+  if (algorithm.runs_on(backend)) return "";
+  return backend == Backend::cpu ? "backend cpu, must be cuda" : "backend cuda, must be cpu";
 }
 
 // "estimated 0.41 ms", or throws with what keeps the algorithm from computing the problem.
@@ -35,11 +33,10 @@ std::string estimate_text(const ConvProblem& problem, const PlanOptions& options
 std::string considered_text(const ConvProblem& problem, const PlanOptions& options,
                             const Target& target, Algorithm taken) {
   std::string text;
-  for (const Algorithm algorithm :
-       {Algorithm::direct, Algorithm::winograd, Algorithm::fused_winograd, Algorithm::implicit_gemm,
-        Algorithm::opencnn}) {
+  for (const ConvAlgorithm* const one_of_all : conv_algorithms()) {
+    const Algorithm algorithm = one_of_all->id();
     const std::string name = to_string(algorithm);
-    std::string why = missing_tasks(algorithm, target.backend);
+    std::string why = missing_tasks(*one_of_all, target.backend);
     if (options.tiling.algorithm != Algorithm::automatic && options.tiling.algorithm != algorithm) {
       why = std::string(to_string(options.tiling.algorithm)) + " was asked for";
     }

@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "megaconv/error.hpp"
-#include "tasks/cost.hpp"
-#include "tasks/opencnn/opencnn_blocking.hpp"
+#include "tasks/conv_algorithm.hpp"
 #include "tasks/regions.hpp"
 #include "tasks/tiling.hpp"
 
@@ -23,33 +22,10 @@ std::vector<Kind> task_kinds() {
 
 namespace {
 
-AccessFunction make_accesses(const Tiling& tiling, const NodeBuffers& buffers) {
-  switch (tiling.algorithm) {
-    case Algorithm::winograd:
-      return winograd_accesses(tiling, buffers);
-    case Algorithm::fused_winograd:
-      return fused_winograd_accesses(tiling, buffers);
-    case Algorithm::implicit_gemm:
-      return implicit_gemm_accesses(tiling, buffers);
-    case Algorithm::opencnn:
-      return opencnn_accesses(tiling, buffers);
-    default:
-      return direct_accesses(tiling, buffers);
-  }
-}
-
 BufferId add(TaskGraph& graph, const char* name, const Region& extent, std::uint64_t bytes,
              bool given) {
   graph.buffers.push_back({.name = name, .extent = extent, .bytes = bytes, .given = given});
   return static_cast<BufferId>(graph.buffers.size() - 1);
-}
-
-BufferId add_windowed(TaskGraph& graph, const char* name, const Region& extent,
-                      std::uint64_t slot_bytes, std::uint32_t slots, std::uint32_t groups) {
-  const BufferId id = add(graph, name, extent, groups * slot_bytes, false);
-  graph.buffers[id].windowed = true;
-  graph.buffers[id].slots = slots < groups ? slots : 0;
-  return id;
 }
 
 NodeBuffers add_buffers(TaskGraph& graph, const Tiling& tiling, BufferId x) {
@@ -65,23 +41,7 @@ NodeBuffers add_buffers(TaskGraph& graph, const Tiling& tiling, BufferId x) {
     buffers.residual = add(graph, "residual", y_extent(a), u64(a.y_size()) * element, true);
   }
   buffers.u = add(graph, "U", u_extent(tiling), tiling.u_bytes(), prepared);
-  const std::uint32_t groups = tiling.num_groups;
-  if (tiling.algorithm == Algorithm::winograd && groups > 0) {
-    const Interval tiles{0, tiling.num_tiles()}, positions{0, tiling.num_positions()};
-    buffers.v = add_windowed(
-        graph, "V",
-        {.rows = tiles, .channels = {0, tiling.channel_blocks()}, .positions = positions},
-        tiling.v_slot_bytes(), tiling.v_slots, groups);
-    buffers.m = add_windowed(
-        graph, "M",
-        {.rows = tiles, .channels = {0, tiling.filter_blocks()}, .positions = positions},
-        tiling.m_slot_bytes(), tiling.m_slots, groups);
-  }
-  if (has_input_tasks(tiling)) {
-    buffers.v = add(graph, "V",
-                    {.rows = {0, u64(a.n * a.h * a.w)}, .channels = {0, tiling.channel_blocks()}},
-                    input_copy_bytes(tiling), false);
-  }
+  algorithm_of(tiling).add_buffers(graph, tiling, buffers);
   buffers.y = add(graph, "y", y_extent(a), u64(a.y_size()) * element, false);
   return buffers;
 }
@@ -102,15 +62,7 @@ void check_input(const TaskGraph& graph, const std::string& name, const ConvProb
 
 }  // namespace
 
-Region u_extent(const Tiling& tiling) {
-  if (tiling.algorithm == Algorithm::opencnn) {  // which counts in blocks of its own
-    return {.channels = {0, u64(opencnn::ceil_div(tiling.problem.c, opencnn::kChannels))},
-            .positions = {0, u64(opencnn::num_blocks(tiling.problem))}};
-  }
-  const bool by_channels = tiling.channel_blocks_per_filter_task != 0;
-  return {.channels = {0, by_channels ? tiling.channel_blocks() : 1},
-          .positions = {0, tiling.filter_blocks()}};
-}
+Region u_extent(const Tiling& tiling) { return algorithm_of(tiling).u_extent(tiling); }
 
 Region filter_task_region(const Tiling& tiling, std::uint32_t block) {
   const Region all = u_extent(tiling);
@@ -157,7 +109,8 @@ NodeBuffers add_convolution(TaskGraph& graph, const std::string& name, const Til
   const auto node = static_cast<NodeId>(graph.nodes.size());
   graph.nodes.push_back(name);
   const NodeBuffers buffers = add_buffers(graph, tiling, x);
-  graph.accesses.push_back(make_accesses(tiling, buffers));
+  const ConvAlgorithm& algorithm = algorithm_of(tiling);
+  graph.accesses.push_back(algorithm.accesses(tiling, buffers));
   const auto add = [&](Role role, TaskKind kind, std::uint32_t groups, std::uint32_t per_group) {
     Stage stage;
     stage.node = node;
@@ -165,14 +118,12 @@ NodeBuffers add_convolution(TaskGraph& graph, const std::string& name, const Til
     stage.kind = id_of(kind);
     stage.groups = groups;
     stage.per_group = per_group;
-    if (stage.num_tasks() > 0) describe_cost(tiling, buffers, stage);
+    if (stage.num_tasks() > 0) algorithm.describe_cost(tiling, buffers, stage);
     add_stage(graph, std::move(stage));
   };
-  const bool staged = tiling.algorithm == Algorithm::winograd;
   add(Role::prepare, TaskKind::filter_transform, 1, tiling.num_filter_tasks);
   add(Role::input, TaskKind::input_transform, tiling.num_groups, tiling.input_tasks);
-  add(Role::product, staged ? TaskKind::gemm : TaskKind::direct, tiling.num_groups,
-      tiling.gemm_tasks);
+  add(Role::product, algorithm.product(), tiling.num_groups, tiling.gemm_tasks);
   add(Role::output, TaskKind::output_transform, tiling.num_groups, tiling.output_tasks);
   return buffers;
 }
@@ -189,7 +140,7 @@ TaskGraph build_graph(const Tiling& tiling) {
 TaskGraph build_filter_graph(const Tiling& tiling) {
   Tiling filters = tiling;
   filters.filters = FilterMode::every_run;
-  filters.num_filter_tasks = count_filter_tasks(tiling);
+  filters.num_filter_tasks = algorithm_of(tiling).count_filter_tasks(tiling);
   filters.num_groups = filters.v_slots = filters.m_slots = 0;
   return build_graph(filters);
 }

@@ -37,9 +37,4 @@ Interval channels_of_filter_blocks(const Tiling& tiling, std::uint64_t begin, st
 void append_pixels(const Tiling& tiling, const NodeBuffers& buffers,
                    const std::vector<Region>& boxes, const Interval& channels,
                    std::vector<Access>& accesses);
-/// Appends the boxes of y under a run of Winograd's tiles.
-void append_tile_boxes(const Tiling& tiling, const Interval& tiles, std::vector<Region>& boxes);
-/// Tiles of a Winograd task group.
-Interval tiles_of_group(const Tiling& tiling, std::uint32_t group);
-
 }  // namespace megaconv

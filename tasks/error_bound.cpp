@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tasks/conv_algorithm.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/strides.hpp"
 #include "tasks/tiling.hpp"
@@ -32,27 +33,43 @@ namespace {
 // second without FMA), which does not grow with C. With few channels S rests on few products, and
 // where these happen to be small e / S is large (780 for F(2,3), 1,337 for F(4,3) integer at C =
 // 2): (16/C)^2 covers that, and the L2 norm is the sharper test there.
-ErrorBound fp32_bound(const Tiling& tiling) {
-  const ConvProblem& problem = tiling.problem;
-  const double luck = 1 + 4 / std::sqrt(static_cast<double>(problem.y_size()));
-  if (tiling.algorithm == Algorithm::direct) {
-    const auto roundings =
-        static_cast<double>(num_terms(problem) + 2 + (problem.epilogue.scale ? 1 : 0));
-    return {unit_roundoff(DataType::f32) * std::sqrt(roundings) * luck,
-            std::min(roundings, 6 * std::sqrt(roundings))};
-  }
+double luck_of(const ConvProblem& problem) {
+  return 1 + 4 / std::sqrt(static_cast<double>(problem.y_size()));
+}
+
+ErrorBound winograd_bound(const ConvProblem& problem, std::uint32_t m, Points points) {
+  const double luck = luck_of(problem);
   const auto channels = static_cast<double>(problem.c);
   const double root = std::sqrt(std::max(channels, 16.0)) * luck;
   const double few = std::max(1.0, 16 / channels);
-  switch (tiling.m) {
+  switch (m) {
     case 2:
       return {1e-7 * root, 16 * few * few};
     case 4:
-      if (tiling.points == Points::low_error) return {3e-7 * root, 56 * few * few};
+      if (points == Points::low_error) return {3e-7 * root, 56 * few * few};
       return {6e-7 * root, 108 * few * few};
     default:
       return {1.2e-6 * root, 180 * few * few};
   }
+}
+
+}  // namespace
+
+ErrorBound direct_bound(const Tiling& tiling) {
+  const ConvProblem& problem = tiling.problem;
+  const auto roundings =
+      static_cast<double>(num_terms(problem) + 2 + (problem.epilogue.scale ? 1 : 0));
+  return {unit_roundoff(DataType::f32) * std::sqrt(roundings) * luck_of(problem),
+          std::min(roundings, 6 * std::sqrt(roundings))};
+}
+
+ErrorBound winograd_bound(const Tiling& tiling) {
+  return winograd_bound(tiling.problem, tiling.m, tiling.points);
+}
+
+// Three products of split numbers: those of the least accurate F(m x m), which they are far below.
+ErrorBound split_bound(const Tiling& tiling) {
+  return winograd_bound(tiling.problem, 6, Points::low_error);
 }
 
 // F(4,3) with V and U rounded to the 11 bits of FP16, which adds to that. Roundings of different
@@ -70,7 +87,7 @@ ErrorBound rounded_winograd_bound(const Tiling& tiling) {
   const double u = unit_roundoff(DataType::f16);
   const double luck = 1 + 12 / std::sqrt(static_cast<double>(tiling.problem.y_size()));
   const double few = std::max(1.0, 16 / static_cast<double>(tiling.problem.c));
-  const ErrorBound sums = fp32_bound(tiling);
+  const ErrorBound sums = winograd_bound(tiling);
   return {sums.relative_l2 + 6 * u * luck,
           sums.worst_element + 34 * few * few * u / unit_roundoff(DataType::f32)};
 }
@@ -86,21 +103,11 @@ ErrorBound one_product_bound(const Tiling& tiling) {
   return {std::sqrt(2.0) * u * luck + cut, (2 * u + u * u + cut) / unit_roundoff(DataType::f32)};
 }
 
-ErrorBound sum_bound(const Tiling& tiling) {
-  const bool one_product =
-      tiling.arithmetic != Arithmetic::fma && tiling.arithmetic != Arithmetic::split_f16;
-  if (!one_product) return fp32_bound(tiling);
-  return tiling.algorithm == Algorithm::winograd ? rounded_winograd_bound(tiling)
-                                                 : one_product_bound(tiling);
-}
-
-}  // namespace
-
 // Sums are of floats whatever the storage type, and the result is rounded once: to a narrow type
 // with an error of u max(|y|, least_normal), for certain. TileErrors takes no norm and no scale for
 // less than that of least_normal, so that u (1 + the sums' relative error) is what rounding adds.
 ErrorBound error_bound(const Tiling& tiling) {
-  const ErrorBound sums = sum_bound(tiling);
+  const ErrorBound sums = algorithm_of(tiling).sum_bound(tiling);
   const DataType dtype = tiling.problem.dtype;
   if (dtype == DataType::f32) return sums;
   if (dtype == DataType::i8) return {};  // exact

@@ -30,4 +30,11 @@ struct ErrorBound {
 /// comes from.
 ErrorBound error_bound(const Tiling& tiling);
 
+// Those of sums in FP32, before they are rounded to the storage type:
+ErrorBound direct_bound(const Tiling& tiling);            ///< multiply-adds of the direct sum
+ErrorBound winograd_bound(const Tiling& tiling);          ///< of Winograd's products, not rounded
+ErrorBound rounded_winograd_bound(const Tiling& tiling);  ///< of products of 11 bits
+ErrorBound split_bound(const Tiling& tiling);             ///< direct, three products
+ErrorBound one_product_bound(const Tiling& tiling);       ///< direct, of rounded numbers
+
 }  // namespace megaconv

@@ -24,11 +24,6 @@ constexpr std::uint64_t kManyFilters = 5;
 // V and M of more bytes than this are not for a workspace that nobody asked for.
 constexpr std::uint64_t kMostWholeBytes = std::uint64_t{8} << 30;
 
-bool on_tensor_cores(const Tiling& tiling) {
-  return tiling.algorithm == Algorithm::implicit_gemm ||
-         (tiling.algorithm == Algorithm::winograd && tiling.arithmetic != Arithmetic::fma);
-}
-
 // What speaks for the persistent kernel; empty when nothing does.
 std::string obstacle_to_stages(const ConvProblem& problem, const PlanOptions& options,
                                const Target& target) {
@@ -39,8 +34,8 @@ std::string obstacle_to_stages(const ConvProblem& problem, const PlanOptions& op
   if (options.tiling.v_slots != 0 || options.tiling.m_slots != 0) return "for the window asked for";
   const Tiling tiling = make_tiling(problem, options.tiling, target);
   const std::uint64_t bytes = tiling.num_groups * (tiling.v_slot_bytes() + tiling.m_slot_bytes());
-  if (!on_tensor_cores(tiling)) {
-    if (tiling.algorithm != Algorithm::winograd) {
+  if (tiling.arithmetic == Arithmetic::fma) {
+    if (bytes == 0) {
       return std::string("faster for ") + to_string(tiling.algorithm) + " without tensor cores";
     }
     // A worker's share is of half of the L2 (cuda_target).

@@ -186,8 +186,8 @@ Lowering lower(const ConvProblem& problem, const TilingOptions& tiling_options,
       choose_tiling(problem, tiling_options, target, custom || asks_for_order(mapping_options)));
   lowering.mapping = order_tasks(lowering.graph, mapping_options, target, custom);
   const Tiling& tiling = lowering.tiling();
-  if (tiling.algorithm == Algorithm::winograd && !tiling_options.whole_tensors &&
-      !whole_is_small(tiling, target)) {
+  const bool has_window = lowering.nodes.front().buffers.m != kNoBuffer;
+  if (has_window && !tiling_options.whole_tensors && !whole_is_small(tiling, target)) {
     if (custom) check(lowering.graph, lowering.mapping);  // a window is only made for right orders
     fit_window(lowering, tiling_options, target);
   }

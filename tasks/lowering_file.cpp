@@ -5,65 +5,20 @@
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 #include "megaconv/lowering.hpp"
+#include "tasks/conv_algorithm.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
 namespace {
 
-struct TilingField {
-  const char* name;
-  std::uint32_t Tiling::*value;
-  bool winograd, direct, fused_winograd, implicit_gemm;  // which algorithms have it
-};
-constexpr TilingField kTilingFields[] = {
-    {"m", &Tiling::m, true, false, true, false},
-    {"group_tiles", &Tiling::group_tiles, true, false, true, false},
-    {"rows_per_group", &Tiling::rows_per_group, false, true, false, false},
-    {"cols_per_group", &Tiling::cols_per_group, false, true, false, true},
-    {"places_per_group", &Tiling::places_per_group, false, false, false, true},
-    {"channel_blocks_per_input_task", &Tiling::channel_blocks_per_input_task, true, false, false,
-     true},
-    {"tiles_per_transform_task", &Tiling::tiles_per_transform_task, true, false, false, false},
-    {"filter_blocks_per_gemm_task", &Tiling::filter_blocks_per_gemm_task, true, true, false, true},
-    {"positions_per_gemm_task", &Tiling::positions_per_gemm_task, true, false, false, false},
-    {"filter_blocks_per_output_task", &Tiling::filter_blocks_per_output_task, true, false, false,
-     false},
-    {"filter_blocks_per_filter_task", &Tiling::filter_blocks_per_filter_task, true, true, true,
-     true},
-    {"channel_blocks_per_filter_task", &Tiling::channel_blocks_per_filter_task, true, false, true,
-     true},
-    {"v_slots", &Tiling::v_slots, true, false, false, false},
-    {"m_slots", &Tiling::m_slots, true, false, false, false},
-};
-
-bool has_field(const Tiling& tiling, const TilingField& field) {
-  switch (tiling.algorithm) {
-    case Algorithm::winograd:
-      return field.winograd;
-    case Algorithm::direct:
-      return field.direct;
-    case Algorithm::fused_winograd:
-      return field.fused_winograd;
-    case Algorithm::implicit_gemm:
-      return field.implicit_gemm;
-    default:
-      return false;  // openCNN's blocking is fixed
-  }
-}
-
 FileSection section_of(const Tiling& tiling) {
+  const ConvAlgorithm& algorithm = algorithm_of(tiling);
   FileSection cut;
   cut.put("algorithm", to_string(tiling.algorithm));
   cut.put("filters", to_string(tiling.filters));
-  if (is_winograd(tiling.algorithm)) cut.put("points", to_string(tiling.points));
-  if (tiling.algorithm == Algorithm::winograd || tiling.algorithm == Algorithm::implicit_gemm) {
-    cut.put("arithmetic", to_string(tiling.arithmetic));
-  }
-  if (tiling.algorithm == Algorithm::opencnn) {
-    cut.put("output_layout", to_string(tiling.output_layout));
-  }
-  for (const TilingField& field : kTilingFields) {
-    if (has_field(tiling, field)) cut.put(field.name, std::uint64_t{tiling.*field.value});
+  algorithm.put_words(tiling, cut);
+  for (const CutField& field : algorithm.fields()) {
+    cut.put(field.name, std::uint64_t{tiling.*field.value});
   }
   return cut;
 }
@@ -75,33 +30,18 @@ Tiling read_tiling(FileSection& cut, const ConvProblem& problem) {
       cut.choice("algorithm", {Algorithm::direct, Algorithm::winograd, Algorithm::opencnn,
                                Algorithm::fused_winograd, Algorithm::implicit_gemm});
   tiling.filters = cut.choice("filters", {FilterMode::every_run, FilterMode::prepared});
-  if (is_winograd(tiling.algorithm)) {
-    tiling.points = cut.choice("points", {Points::low_error, Points::integer});
-  }
-  if (tiling.algorithm == Algorithm::winograd) {
-    tiling.arithmetic =
-        cut.choice("arithmetic", {Arithmetic::fma, Arithmetic::split_f16, Arithmetic::f16});
-  }
-  if (tiling.algorithm == Algorithm::implicit_gemm) {
-    tiling.arithmetic = cut.choice(
-        "arithmetic", {Arithmetic::split_f16, Arithmetic::tf32, Arithmetic::f16, Arithmetic::bf16});
-  }
-  if (tiling.algorithm == Algorithm::opencnn) {
-    tiling.output_layout =
-        cut.choice("output_layout", {OutputLayout::baseline, OutputLayout::optSTS64,
-                                     OutputLayout::optSTS64_compact, OutputLayout::optLDS64});
-  }
-  for (const TilingField& field : kTilingFields) {
-    if (!has_field(tiling, field)) continue;
-    const bool may_be_none = tiling.algorithm == Algorithm::implicit_gemm &&
-                             field.value == &Tiling::channel_blocks_per_input_task;
-    tiling.*field.value = cut.whole32(field.name, may_be_none ? 0 : 1);
+  const ConvAlgorithm& algorithm = algorithm_of(tiling);
+  algorithm.take_words(cut, tiling);
+  for (const CutField& field : algorithm.fields()) {
+    tiling.*field.value = cut.whole32(field.name, field.least);
   }
   cut.expect_empty();
   const Tiling given = tiling;
   derive_counts(tiling);
-  if (given.algorithm == Algorithm::winograd &&
-      (given.v_slots != tiling.v_slots || given.m_slots != tiling.m_slots)) {
+  const auto clamped = [](std::uint32_t asked, std::uint32_t slots) {
+    return asked != 0 && asked != slots;
+  };
+  if (clamped(given.v_slots, tiling.v_slots) || clamped(given.m_slots, tiling.m_slots)) {
     reject_mapping_file(cut.path() + "v_slots: found " + std::to_string(given.v_slots) + ", " +
                         cut.path() + "m_slots: found " + std::to_string(given.m_slots) +
                         ", must be 1 to " + std::to_string(tiling.num_groups));

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "megaconv/error.hpp"
+#include "tasks/conv_algorithm.hpp"
 #include "tasks/launch.hpp"
 #include "tasks/tiling.hpp"
 
@@ -168,6 +169,23 @@ Space::Constraint launch_fits_order(const Target& target) {
           }};
 }
 
+// Tasks that wait for nothing but the filters have no use for distances: the order only decides
+// which tasks share filters and which share pixels.
+void add_orders_of_one_kind(AlgorithmSpace& space, const Space::Grid& tasks, const Axis& workers,
+                            const Target& target) {
+  Space::Grid interleaved = tasks, others = tasks;
+  interleaved.push_back({Parameter::policy, {policy_value("interleaved")}});
+  interleaved.push_back({Parameter::m_groups, {1, 2, 4, 8}});
+  interleaved.push_back(workers);
+  add_launches(interleaved, target);
+  others.push_back({Parameter::policy, {policy_value("staged")}});
+  others.push_back(workers);
+  add_launches(others, target);
+  if (space.grids.empty()) space.constraints.push_back(launch_fits_order(target));
+  space.grids.push_back(std::move(interleaved));
+  space.grids.push_back(std::move(others));
+}
+
 Space::Constraint most(Algorithm algorithm, Parameter parameter, const char* what,
                        std::function<std::uint64_t(const Configuration&)> most) {
   return {
@@ -292,10 +310,8 @@ Space make_space(const ConvProblem& problem, const Target& target, const SpaceOp
 
   std::vector<Space::Grid> grids;
   std::vector<Space::Constraint> constraints;
-  for (AlgorithmSpace part :
-       {winograd_space(problem, target, options.plan.tiling), fused_winograd_space(problem, target),
-        direct_space(problem, target), implicit_gemm_space(problem, target, options.plan.tiling),
-        opencnn_space(problem, target)}) {
+  for (const ConvAlgorithm* const algorithm : conv_algorithms()) {
+    AlgorithmSpace part = algorithm->space(problem, target, options.plan.tiling);
     std::move(part.grids.begin(), part.grids.end(), std::back_inserter(grids));
     std::move(part.constraints.begin(), part.constraints.end(), std::back_inserter(constraints));
   }

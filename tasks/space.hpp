@@ -19,11 +19,8 @@ struct AlgorithmSpace {
 /// arithmetic.
 AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target,
                               const TilingOptions& asked);
-AlgorithmSpace fused_winograd_space(const ConvProblem& problem, const Target& target);
-AlgorithmSpace direct_space(const ConvProblem& problem, const Target& target);
 AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& target,
                                    const TilingOptions& asked);
-AlgorithmSpace opencnn_space(const ConvProblem& problem, const Target& target);
 
 /// What stands for a policy on the axis of policies.
 std::int64_t policy_value(const std::string& policy);
@@ -38,6 +35,10 @@ std::vector<std::int64_t> at_most(std::vector<std::int64_t> values, std::uint64_
 void insert(Axis& axis, std::int64_t value);
 /// Workers worth a try: all and half of the CPU's; 1 to 4 thread blocks an SM.
 Axis workers_axis(const Target& target);
+/// Adds the grids of an algorithm that has tasks of one kind beside those of the filters, without
+/// orders.
+void add_orders_of_one_kind(AlgorithmSpace& space, const Space::Grid& tasks, const Axis& workers,
+                            const Target& target);
 /// Adds the launches worth a try with the policies of a grid, on CUDA.
 void add_launches(Space::Grid& grid, const Target& target);
 /// Why a point's launch does not go with its order, or with its workers.

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "megaconv/error.hpp"
-#include "tasks/tiling.hpp"
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
 #include "tools/verify_case.hpp"
 
 namespace megaconv::cli {

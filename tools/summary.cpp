@@ -7,29 +7,11 @@
 #include <optional>
 #include <sstream>
 
+#include "tasks/conv_algorithm.hpp"
+
 namespace megaconv::cli {
-namespace {
 
-const char* arithmetic_text(Arithmetic arithmetic) {
-  return arithmetic == Arithmetic::split_f16 ? "split f16" : to_string(arithmetic);
-}
-
-}  // namespace
-
-std::string algorithm_text(const Tiling& tiling) {
-  if (tiling.algorithm == Algorithm::direct) return "direct";
-  if (tiling.algorithm == Algorithm::implicit_gemm) {
-    return std::string("implicit GEMM, ") + arithmetic_text(tiling.arithmetic);
-  }
-  if (tiling.algorithm == Algorithm::opencnn) {
-    return std::string("opencnn, ") + to_string(tiling.output_layout);
-  }
-  const char* const fused = tiling.algorithm == Algorithm::fused_winograd ? "fused " : "";
-  const bool fma = tiling.arithmetic == Arithmetic::fma;
-  return fmt::format("{0}winograd F({1}x{1}, 3x3){2}{3}{4}", fused, tiling.m,
-                     tiling.m == 4 && tiling.points == Points::integer ? ", integer points" : "",
-                     fma ? "" : ", ", fma ? "" : arithmetic_text(tiling.arithmetic));
-}
+std::string algorithm_text(const Tiling& tiling) { return algorithm_of(tiling).name(tiling); }
 
 std::vector<std::string> mapping_properties(const Lowering& lowering) {
   const MappingOptions& options = lowering.mapping.options;

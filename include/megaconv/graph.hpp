@@ -145,7 +145,7 @@ struct Task {
   std::uint32_t wait_count = 0;
   std::uint32_t first_signal = 0;  ///< it signals all counters of these ranges:
   std::uint32_t num_signals = 0;   ///<   TaskGraph::signals[first_signal, + num_signals)
-  NodeId node = 0;  // last: kernels of one operator do not read it
+  NodeId node = 0;                 // last: kernels of one operator do not read it
   std::uint16_t reserved = 0;
   bool operator==(const Task&) const = default;
 };

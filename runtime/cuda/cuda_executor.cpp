@@ -23,8 +23,7 @@
 #include "runtime/cuda/tensor_arguments.hpp"
 #include "runtime/executor.hpp"
 #include "tasks/cuda/task_args.hpp"
-#include "tasks/implicit_gemm/stripes.hpp"
-#include "tasks/tiling.hpp"
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
 
 namespace megaconv {
 namespace cuda {

@@ -9,7 +9,7 @@
 #include "runtime/cuda/redo_kernel.cuh"
 #include "runtime/cuda/stream_kernel.cuh"
 #include "tasks/implicit_gemm/cuda/implicit_gemm_in_place.cuh"
-#include "tasks/tiling.hpp"
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
 
 namespace megaconv::cuda {
 

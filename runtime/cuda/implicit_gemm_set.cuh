@@ -8,7 +8,7 @@
 #include "runtime/cuda/redo_kernel.cuh"
 #include "tasks/cuda/scale_guess.cuh"
 #include "tasks/implicit_gemm/cuda/implicit_gemm.cuh"
-#include "tasks/tiling.hpp"
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
 
 namespace megaconv::cuda {
 

@@ -2,8 +2,7 @@
 #include "runtime/cuda/kernels.hpp"
 
 #include "megaconv/error.hpp"
-#include "tasks/implicit_gemm/stripes.hpp"
-#include "tasks/tiling.hpp"
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
 
 namespace megaconv::cuda {
 

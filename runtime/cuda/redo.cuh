@@ -82,6 +82,7 @@ __device__ __forceinline__ void check_and_redo(const TaskArgs& args, const Task*
 #pragma unroll 1
   for (std::uint32_t check = blockIdx.x == 0 ? 0 : 1; check < 2; ++check) {
     if (check == 1) {
+      __syncthreads();  // the first block's threads have read what the check on nothing gave
       wait_for_kernel_before();
       let_next_start();
     }

@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "tasks/implicit_gemm/stripes.hpp"
-#include "tasks/tiling.hpp"
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
 
 namespace megaconv::cuda {
 namespace {

@@ -4,18 +4,18 @@
 #include <string>
 
 #include "megaconv/error.hpp"
+#include "tasks/conv_algorithm.hpp"
 #include "tasks/cpu/extents.hpp"
 #include "tasks/pooling/cpu/pooling.hpp"
+#include "tasks/tiling.hpp"
 
 namespace megaconv::cpu {
 namespace {
 
 void check(const Tiling& tiling) {
-  const char* const algorithm = tiling.algorithm == Algorithm::opencnn         ? "opencnn"
-                                : tiling.algorithm == Algorithm::implicit_gemm ? "implicit_gemm"
-                                                                               : nullptr;
-  if (algorithm != nullptr) {
-    throw Error(Status::unsupported, std::string(algorithm) + ": backend cpu, must be cuda");
+  if (!algorithm_of(tiling).runs_on(Backend::cpu)) {
+    throw Error(Status::unsupported,
+                std::string(to_string(tiling.algorithm)) + ": backend cpu, must be cuda");
   }
   if (tiling.arithmetic != Arithmetic::fma) {
     throw Error(Status::unsupported, std::string("arithmetic ") + to_string(tiling.arithmetic) +
@@ -28,7 +28,7 @@ NodeTasks make(const Tiling& tiling, const Kernels& kernels) {
   const Extents extents(tiling);
   NodeTasks tasks;
   tasks.bytes.u = kernels.u_bytes(tiling);
-  if (tiling.algorithm == Algorithm::winograd) {  // else in scratch, or nowhere
+  if (algorithm_of(tiling).product() == TaskKind::gemm) {  // else in scratch, or nowhere
     tasks.bytes.v = tiling.v_slots * extents.v_slot_bytes();
     tasks.bytes.m = tiling.m_slots * extents.m_slot_bytes();
   }

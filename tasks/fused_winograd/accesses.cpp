@@ -2,6 +2,7 @@
 // A fused task takes the tiles of its group through all stages.
 #include "tasks/conv_graph.hpp"
 #include "tasks/tiling.hpp"
+#include "tasks/winograd/winograd.hpp"
 
 namespace megaconv {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "tasks/conv_graph.hpp"
-#include "tasks/implicit_gemm/stripes.hpp"
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
 #include "tasks/regions.hpp"
 #include "tasks/tiling.hpp"
 

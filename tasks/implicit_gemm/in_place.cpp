@@ -3,7 +3,7 @@
 // shared memory.
 #include <algorithm>
 
-#include "tasks/tiling.hpp"
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
 
 namespace megaconv {
 namespace {

@@ -5,6 +5,7 @@
 #include "tasks/conv_graph.hpp"
 #include "tasks/opencnn/opencnn_blocking.hpp"
 #include "tasks/tiling.hpp"
+#include "tasks/winograd/winograd.hpp"
 
 namespace megaconv {
 namespace {

@@ -56,10 +56,6 @@ std::string by(std::int64_t vertical, std::int64_t horizontal) {
 }
 
 // "3x5" for a vertical and a horizontal value, "3" when they are the same.
-std::string pair_text(std::int64_t vertical, std::int64_t horizontal) {
-  return vertical == horizontal ? std::to_string(vertical) : by(vertical, horizontal);
-}
-
 }  // namespace
 
 const char* to_string(PoolMode mode) noexcept {

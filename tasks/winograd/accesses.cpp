@@ -5,6 +5,7 @@
 #include "tasks/conv_graph.hpp"
 #include "tasks/regions.hpp"
 #include "tasks/tiling.hpp"
+#include "tasks/winograd/winograd.hpp"
 
 namespace megaconv {
 namespace {

@@ -4,7 +4,7 @@
 // are the same plan for a parameter that is not read.
 #include "tasks/space.hpp"
 
-#include "tasks/tiling.hpp"
+#include "tasks/winograd/winograd.hpp"
 
 namespace megaconv {
 namespace {
@@ -27,7 +27,7 @@ Arithmetic arithmetic_of(const Configuration& configuration) {
 Axis arithmetic_axis(const ConvProblem& problem, const Target& target, Precision precision) {
   Axis axis{Parameter::arithmetic, {}};
   const auto add = [&](Arithmetic arithmetic) {
-    const bool has_tasks = arithmetic_need(Algorithm::winograd, 4, problem, arithmetic).empty();
+    const bool has_tasks = winograd_arithmetic_need(4, problem.dtype, arithmetic).empty();
     if (has_tasks) axis.values.push_back(static_cast<std::int64_t>(arithmetic));
   };
   // CUDA's multiply-adds are for floats alone.
@@ -40,7 +40,7 @@ Axis arithmetic_axis(const ConvProblem& problem, const Target& target, Precision
 }
 
 // Task sizes: the register tile of the CPU's GEMM is 14 tiles; a GEMM task of the GPU is at most 64
-// tiles x 128 filters or 128 x 64 (choose_tiling.cpp, tiling_cuda.cpp).
+// tiles x 128 filters or 128 x 64 (choose.cpp, tiling_cuda.cpp).
 Space::Grid task_axes(const ConvProblem& problem, const Target& target, Precision precision) {
   const bool cuda = target.backend == Backend::cuda;
   Tiling tiling;
@@ -142,9 +142,8 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target,
          const bool ours = c.get(Parameter::algo) == static_cast<std::int64_t>(Algorithm::winograd);
          if (!arithmetic || !ours) return std::string();
          const std::int64_t m = c.get(Parameter::tile).value_or(4);
-         const std::string need =
-             arithmetic_need(Algorithm::winograd, static_cast<std::uint32_t>(m), problem,
-                             static_cast<Arithmetic>(*arithmetic));
+         const std::string need = winograd_arithmetic_need(
+             static_cast<std::uint32_t>(m), problem.dtype, static_cast<Arithmetic>(*arithmetic));
          return need.empty() ? need
                              : value_text(Parameter::arithmetic, *arithmetic) + " with tile " +
                                    std::to_string(m) + ", must be " + need;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "tasks/tiling.hpp"
+#include "tasks/winograd/winograd.hpp"
 
 namespace megaconv {
 namespace {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implicit GEMM on tensor cores, against double.
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,9 +12,7 @@
 #include <vector>
 
 #include "megaconv/plan.hpp"
-#include "tasks/implicit_gemm/stripes.hpp"
 #include "tasks/storage.hpp"
-#include "tasks/tiling.hpp"
 #include "tests/catch.hpp"
 #include "tests/cuda/device.hpp"
 #include "tests/cuda/layer.hpp"

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implicit GEMM's stripes and tilings, without a GPU.
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
+
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "megaconv/error.hpp"
-#include "tasks/implicit_gemm/stripes.hpp"
-#include "tasks/tiling.hpp"
+#include "tasks/conv_algorithm.hpp"
 #include "tests/catch.hpp"
 
 using namespace megaconv;
@@ -135,7 +136,7 @@ TEST_CASE("Implicit GEMM reads 16-bit tensors of whole octets in place, in one s
       const Tiling tiling = tiling_of((std::string(text) + type).c_str());
       CAPTURE(text, to_string(tiling));
       REQUIRE(operands_in_tensor(tiling.problem));
-      CHECK(count_filter_tasks(tiling) == 0);
+      CHECK(algorithm_of(tiling).count_filter_tasks(tiling) == 0);
       CHECK(tiling.cols_per_group == tiling.problem.q());
       CHECK(tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock <= 64);
       check_order_and_file(tiling);
@@ -209,7 +210,7 @@ TEST_CASE(
       CAPTURE(text, whole, to_string(tiling));
       REQUIRE(tiling.arithmetic == Arithmetic::tf32);
       CHECK(operands_of(tiling) == Operands::in_float_tensor);
-      CHECK(count_filter_tasks(tiling) == 0);
+      CHECK(algorithm_of(tiling).count_filter_tasks(tiling) == 0);
       CHECK(tiling.cols_per_group == tiling.problem.q());
       check_order_and_file(tiling);
     }

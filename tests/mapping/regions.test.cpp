@@ -9,7 +9,8 @@
 
 #include "mapping/needs.hpp"
 #include "tasks/conv_graph.hpp"
-#include "tasks/implicit_gemm/stripes.hpp"
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
+#include "tasks/winograd/winograd.hpp"
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
 

@@ -8,6 +8,7 @@
 #include "megaconv/error.hpp"
 #include "megaconv/tuning.hpp"
 #include "tasks/cost_model.hpp"
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
 #include "tasks/launch.hpp"
 #include "tasks/tiling.hpp"
 #include "tests/catch.hpp"

@@ -3,6 +3,7 @@
 // pinned; what every tiling must keep is.
 #include "tasks/tiling.hpp"
 
+#include "tasks/winograd/winograd.hpp"
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
 #include "tests/mapping/targets.hpp"
@@ -13,6 +14,11 @@ using megaconv::test::kAmpere;
 using megaconv::test::kHopper;
 
 namespace {
+
+// In tasks of stages or fused.
+bool is_winograd(Algorithm algorithm) {
+  return algorithm == Algorithm::winograd || algorithm == Algorithm::fused_winograd;
+}
 
 Tiling tile(const char* problem, const TilingOptions& options = {}, const Target& target = {}) {
   return make_tiling(parse_problem(problem), options, target);

@@ -10,7 +10,7 @@
 #include "megaconv/error.hpp"
 #include "megaconv/tuning.hpp"
 #include "tasks/cost_model.hpp"
-#include "tasks/tiling.hpp"
+#include "tasks/winograd/winograd.hpp"
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
 #include "tests/mapping/targets.hpp"

@@ -3,7 +3,7 @@
 // double from what the stage before it really wrote, so that a failure points at a stage.
 #include <utility>
 
-#include "tasks/tiling.hpp"
+#include "tasks/winograd/winograd.hpp"
 #include "tasks/winograd/winograd_matrices.hpp"
 #include "tests/catch.hpp"
 #include "tests/tasks/cpu_layer.hpp"

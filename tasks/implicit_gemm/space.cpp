@@ -1,29 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search spaces of the algorithms whose tasks are all of one kind.
+// The search space of implicit GEMM.
 #include "tasks/space.hpp"
 
-#include "tasks/implicit_gemm/stripes.hpp"
-#include "tasks/tiling.hpp"
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
 
 namespace megaconv {
 namespace {
-
-// Tasks that wait for nothing but the filters have no use for distances: the order only decides
-// which tasks share filters and which share pixels.
-void add_orders(AlgorithmSpace& space, const Space::Grid& tasks, const Axis& workers,
-                const Target& target) {
-  Space::Grid interleaved = tasks, others = tasks;
-  interleaved.push_back({Parameter::policy, {policy_value("interleaved")}});
-  interleaved.push_back({Parameter::m_groups, {1, 2, 4, 8}});
-  interleaved.push_back(workers);
-  add_launches(interleaved, target);
-  others.push_back({Parameter::policy, {policy_value("staged")}});
-  others.push_back(workers);
-  add_launches(others, target);
-  if (space.grids.empty()) space.constraints.push_back(launch_fits_order(target));
-  space.grids.push_back(std::move(interleaved));
-  space.grids.push_back(std::move(others));
-}
 
 std::uint64_t places_of(const ConvProblem& problem, std::int64_t cols) {
   return u64(places_of_stripe(problem, make_stripes(problem, static_cast<std::int32_t>(cols))));
@@ -108,53 +90,6 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
   };
 }
 
-}  // namespace
-
-// On a GPU the shapes of tasks are compiled: only the heuristic's are there, which make_space adds.
-AlgorithmSpace direct_space(const ConvProblem& problem, const Target& target) {
-  AlgorithmSpace space;
-  if (problem.layout == Layout::chwn) return space;
-  const bool cuda = target.backend == Backend::cuda;
-  const std::uint64_t p = u64(problem.p()), q = u64(problem.q());
-  Tiling tiling;
-  tiling.problem = problem;
-  Axis filters{Parameter::gemm_filters, {}}, rows{Parameter::rows, {}}, cols{Parameter::cols, {}};
-  if (!cuda) {
-    filters.values = at_most({1, 2, 4, 8, 16}, tiling.filter_blocks());
-    rows.values = at_most({1, 2, 4, 7, 14, 28}, p);
-    cols.values = at_most({14, 28, 56, 112}, q);
-    if (cols.values.empty()) cols.values = {problem.q()};
-  }
-  add_orders(
-      space,
-      {{Parameter::algo, {static_cast<std::int64_t>(Algorithm::direct)}}, filters, rows, cols},
-      workers_axis(target), target);
-  return space;
-}
-
-// A task's V and M stay in its worker's cache: the fewer tiles the better they fit, and the more
-// often U is read. 7 is half a register tile.
-AlgorithmSpace fused_winograd_space(const ConvProblem& problem, const Target& target) {
-  AlgorithmSpace space;
-  const bool possible = winograd_obstacle(Algorithm::fused_winograd, problem).empty();
-  if (target.backend == Backend::cuda || !possible || problem.layout == Layout::chwn) return space;
-  add_orders(space,
-             {{Parameter::algo, {static_cast<std::int64_t>(Algorithm::fused_winograd)}},
-              {Parameter::tile, {2, 4, 6}},
-              {Parameter::points, {static_cast<std::int64_t>(Points::low_error)}},
-              {Parameter::group_tiles, {7, 14, 28, 42, 56, 84, 112}}},
-             workers_axis(target), target);
-  space.constraints.push_back(
-      most(Algorithm::fused_winograd, Parameter::group_tiles, "the tiles of the problem",
-           [problem](const Configuration& c) {
-             const std::uint64_t m = u64(c.get(Parameter::tile).value_or(4));
-             return u64(problem.n) * ceil_div(u64(problem.p()), m) * ceil_div(u64(problem.q()), m);
-           }));
-  return space;
-}
-
-namespace {
-
 // Stripes as wide as the heuristic's, in one or two more, or half as wide: fewer columns reach less
 // far, and have more gaps; of images abreast, which have fewer, a whole stripe or less. Groups of 1
 // to 16 tiles of 256 places: more amortise a task's start, fewer even out between the
@@ -201,8 +136,9 @@ void add_implicit_gemm(AlgorithmSpace& space, const ConvProblem& problem, const 
     tasks.push_back({Parameter::arithmetic, {static_cast<std::int64_t>(arithmetic)}});
   }
   if (has_copies_to_choose(problem, arithmetic)) tasks.push_back({Parameter::window, {0, 1}});
-  add_orders(space, tasks,
-             {Parameter::workers, {resident_workers(Algorithm::implicit_gemm, target)}}, target);
+  add_orders_of_one_kind(space, tasks,
+                         {Parameter::workers, {resident_workers(Algorithm::implicit_gemm, target)}},
+                         target);
 }
 
 }  // namespace
@@ -214,7 +150,7 @@ AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& tar
   const bool possible = target.backend == Backend::cuda && target.split_f16 &&
                         target.multiprocessors != 0 && problem.layout != Layout::chwn &&
                         implicit_gemm_obstacle(problem).empty() &&
-                        arithmetic_need(Algorithm::implicit_gemm, 0, problem, arithmetic).empty();
+                        implicit_gemm_arithmetic_need(problem, arithmetic).empty();
   if (!possible) return space;
   add_implicit_gemm(space, problem, target, arithmetic);
   if (asked.arithmetic == Arithmetic::automatic && has_arithmetic_to_choose(problem, arithmetic)) {
@@ -223,20 +159,6 @@ AlgorithmSpace implicit_gemm_space(const ConvProblem& problem, const Target& tar
   for (Space::Constraint& constraint : implicit_gemm_constraints(problem)) {
     space.constraints.push_back(std::move(constraint));
   }
-  return space;
-}
-
-AlgorithmSpace opencnn_space(const ConvProblem& problem, const Target& target) {
-  AlgorithmSpace space;
-  if (target.backend != Backend::cuda || !opencnn_obstacle(problem).empty()) return space;
-  Space::Grid tasks;
-  tasks.push_back({Parameter::algo, {static_cast<std::int64_t>(Algorithm::opencnn)}});
-  tasks.push_back({Parameter::output_layout,
-                   {static_cast<std::int64_t>(OutputLayout::baseline),
-                    static_cast<std::int64_t>(OutputLayout::optSTS64),
-                    static_cast<std::int64_t>(OutputLayout::optSTS64_compact),
-                    static_cast<std::int64_t>(OutputLayout::optLDS64)}});
-  add_orders(space, tasks, workers_axis(target), target);
   return space;
 }
 

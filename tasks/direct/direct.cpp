@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Direct convolution: a task group is a rectangle of output pixels of one image, a task some of its
+// filters.
+#include <algorithm>
+#include <ostream>
+
+#include "megaconv/error.hpp"
+#include "tasks/conv_algorithm.hpp"
+#include "tasks/cost.hpp"
+#include "tasks/even_shares.hpp"
+#include "tasks/stage_times.hpp"
+#include "tasks/tiling.hpp"
+
+namespace megaconv {
+namespace {
+
+// Output columns of a task: wide enough to amortise the halo, narrow enough to stay in L1.
+constexpr std::uint64_t kMostCols = 56;
+// Share of a worker's cache that a task's input patch may fill; the rest is for U.
+constexpr double kPatchShare = 0.5;
+// Lane blocks of one task when there are tasks enough. Every task packs its input. Zen 4,
+// n4c64h56k256r1p0, 8 and 16: f32 3.18, 2.95 ms, bf16 1.79, 1.72, i8 1.23, 0.97; n4c512h14k512: f32
+// 19.6, 18.7, i8 4.45, 4.39.
+constexpr std::uint64_t kMostBlocks = 16;
+
+// A group's input patch, [blocks of words][rows][cols][kLaneBlock], fills at most half of the
+// worker's cache; there are tasks enough for all workers.
+void choose_for_cpu(Tiling& tiling, const Target& target) {
+  const ConvProblem& a = tiling.problem;
+  const std::uint64_t wanted = kTasksPerWorker * target.workers;
+  const std::uint64_t budget = cache_share(target, kPatchShare);
+  constexpr std::uint64_t kLaneBlock = Tiling::kLaneBlock;
+  const auto row_bytes = [&](std::uint64_t cols) {
+    const std::uint64_t input_cols =
+        std::min((cols - 1) * u64(a.stride_w) + u64(a.filter_extent_w()), u64(a.w));
+    return input_cols * ceil_div(channel_words(tiling), kLaneBlock) * kBlockBytes;
+  };
+  const std::uint64_t p = u64(a.p()), q = u64(a.q());
+  std::uint64_t cols = even_share(q, kMostCols);
+  const std::uint64_t least_rows = u64(a.filter_extent_h());
+  if (budget / row_bytes(cols) < least_rows) cols = even_share(q, kRegisterRows);
+  const std::uint64_t input_rows = std::max(budget / row_bytes(cols), least_rows);
+  const std::uint64_t fitting = (input_rows - least_rows) / u64(a.stride_h) + 1;
+
+  const std::uint64_t filter_blocks = tiling.filter_blocks();
+  const std::uint64_t strips = u64(a.n) * ceil_div(q, cols);
+  const std::uint64_t row_tasks = strips * p * ceil_div(filter_blocks, kMostBlocks);
+  const std::uint64_t shared = std::max<std::uint64_t>(1, row_tasks / wanted);
+  const std::uint64_t rows = ceil_div(p, ceil_div(p, std::min(fitting, shared)));
+
+  tiling.rows_per_group = u32(rows);
+  tiling.cols_per_group = u32(cols);
+  const std::uint64_t groups = strips * ceil_div(p, rows);
+  tiling.filter_blocks_per_gemm_task = even_blocks(filter_blocks, kMostBlocks, groups, wanted);
+  tiling.filter_blocks_per_filter_task = even_blocks(filter_blocks, filter_blocks, 1, wanted);
+}
+
+class DirectAlgorithm final : public ConvAlgorithm {
+ public:
+  Algorithm id() const override { return Algorithm::direct; }
+  bool runs_on(Backend) const override { return true; }
+  std::string obstacle(const ConvProblem&, Arithmetic) const override { return ""; }
+  ErrorBound sum_bound(const Tiling& tiling) const override { return direct_bound(tiling); }
+
+  void choose(Tiling& tiling, const TilingOptions& options, const Target& target) const override {
+    target.backend == Backend::cuda ? choose_direct_for_cuda(tiling, target)
+                                    : choose_for_cpu(tiling, target);
+    set_if_asked(tiling.filter_blocks_per_gemm_task, options.filter_blocks_per_gemm_task);
+    set_if_asked(tiling.rows_per_group, options.rows_per_group);
+    set_if_asked(tiling.cols_per_group, options.cols_per_group);
+  }
+
+  void derive(Tiling& tiling) const override {
+    const ConvProblem& a = tiling.problem;
+    check_field("filter_blocks_per_gemm_task", tiling.filter_blocks_per_gemm_task,
+                tiling.filter_blocks());
+    check_field("filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task,
+                tiling.filter_blocks());
+    check_field("rows_per_group", tiling.rows_per_group, u64(a.p()));
+    check_field("cols_per_group", tiling.cols_per_group, u64(a.q()));
+    tiling.num_groups =
+        checked_groups(u64(a.n) * ceil_div(u64(a.p()), std::uint64_t{tiling.rows_per_group}) *
+                       ceil_div(u64(a.q()), std::uint64_t{tiling.cols_per_group}));
+    tiling.input_tasks = tiling.output_tasks = 0;
+    tiling.gemm_tasks = ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
+  }
+  std::uint32_t count_filter_tasks(const Tiling& tiling) const override {
+    return filter_tasks_by_sizes(tiling);
+  }
+  std::uint64_t u_bytes(const Tiling& tiling) const override {
+    return packed_filter_bytes(tiling, u64(tiling.problem.r * tiling.problem.s));
+  }
+
+  AccessFunction accesses(const Tiling& tiling, const NodeBuffers& buffers) const override {
+    return direct_accesses(tiling, buffers);
+  }
+  void describe_cost(const Tiling& tiling, const NodeBuffers& buffers,
+                     Stage& stage) const override {
+    const ConvCost cost(tiling, buffers);
+    if (stage.role == Role::prepare) return cost.describe_packing(stage);
+    const ConvProblem& a = tiling.problem;
+    const auto stride = static_cast<double>(a.stride_h);
+    const double halo = std::max(0.0, static_cast<double>(a.filter_extent_h()) - stride) /
+                        (tiling.rows_per_group * stride);
+    cost.describe_direct(stage, halo, 1);
+  }
+
+  double run_us(const Tiling& tiling, StageTimes& times) const override {
+    const ConvProblem& p = tiling.problem;
+    const auto channels = static_cast<double>(tiling.channel_blocks() * Tiling::kLaneBlock);
+    const double pixels =
+        std::min<double>(tiling.rows_per_group, static_cast<double>(p.p())) * tiling.cols_per_group;
+    const double filters = tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock;
+    const double taps = channels * static_cast<double>(p.r * p.s);
+    const double halo = static_cast<double>((tiling.rows_per_group + p.filter_extent_h() - 1) *
+                                            (tiling.cols_per_group + p.filter_extent_w() - 1));
+    const double fullness = times.register_fill(tiling.cols_per_group) *
+                            StageTimes::fill(tiling.filter_blocks_per_gemm_task, 2);
+    times.add_stage(std::uint64_t{tiling.num_groups} * tiling.gemm_tasks,
+                    2 * pixels * filters * taps / fullness / times.rates().flops_per_us,
+                    4 * (halo * channels + filters * taps + pixels * filters),
+                    times.share_in_cache(4 * halo * channels + 4 * filters * taps));
+    return times.rounds_us();
+  }
+
+  // On a GPU the shapes of tasks are compiled: only the heuristic's are there, which make_space
+  // adds.
+  AlgorithmSpace space(const ConvProblem& problem, const Target& target,
+                       const TilingOptions&) const override {
+    AlgorithmSpace space;
+    if (problem.layout == Layout::chwn) return space;
+    const std::uint64_t p = u64(problem.p()), q = u64(problem.q());
+    Tiling tiling;
+    tiling.problem = problem;
+    Axis filters{Parameter::gemm_filters, {}}, rows{Parameter::rows, {}}, cols{Parameter::cols, {}};
+    if (target.backend != Backend::cuda) {
+      filters.values = at_most({1, 2, 4, 8, 16}, tiling.filter_blocks());
+      rows.values = at_most({1, 2, 4, 7, 14, 28}, p);
+      cols.values = at_most({14, 28, 56, 112}, q);
+      if (cols.values.empty()) cols.values = {problem.q()};
+    }
+    add_orders_of_one_kind(
+        space,
+        {{Parameter::algo, {static_cast<std::int64_t>(Algorithm::direct)}}, filters, rows, cols},
+        workers_axis(target), target);
+    return space;
+  }
+  void configure(const Tiling& tiling, CudaLaunch, Configuration& configuration) const override {
+    configuration.set(Parameter::gemm_filters, tiling.filter_blocks_per_gemm_task);
+    configuration.set(Parameter::rows, tiling.rows_per_group);
+    configuration.set(Parameter::cols, tiling.cols_per_group);
+  }
+
+  std::span<const CutField> fields() const override {
+    static constexpr CutField kFields[] = {
+        {"rows_per_group", &Tiling::rows_per_group},
+        {"cols_per_group", &Tiling::cols_per_group},
+        {"filter_blocks_per_gemm_task", &Tiling::filter_blocks_per_gemm_task},
+        {"filter_blocks_per_filter_task", &Tiling::filter_blocks_per_filter_task},
+    };
+    return kFields;
+  }
+  std::string name(const Tiling&) const override { return "direct"; }
+  void describe(const Tiling& tiling, std::ostream& text) const override {
+    text << "\npixels of a group: " << tiling.rows_per_group << " x " << tiling.cols_per_group
+         << "\ndirect task: " << blocks_text(tiling.filter_blocks_per_gemm_task)
+         << "\nfilter task: " << blocks_text(tiling.filter_blocks_per_filter_task);
+  }
+};
+
+}  // namespace
+
+const ConvAlgorithm& direct_algorithm() {
+  static const DirectAlgorithm kDirect;
+  return kDirect;
+}
+
+}  // namespace megaconv

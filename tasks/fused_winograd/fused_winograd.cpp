@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Winograd's algorithm in one task a group, which takes its tiles through all stages. A CPU's: V
+// and M stay in the cache of the worker.
+#include <algorithm>
+#include <ostream>
+
+#include "mapping/mapping_file.hpp"
+#include "tasks/conv_algorithm.hpp"
+#include "tasks/cost.hpp"
+#include "tasks/stage_times.hpp"
+#include "tasks/winograd/winograd.hpp"
+
+namespace megaconv {
+namespace {
+
+// A U of more bytes than the L3 keeps comes from memory.
+constexpr double kMostFarU = 16 << 20, kMemoryBytesPerUs = 12'000;
+
+class FusedWinogradAlgorithm final : public ConvAlgorithm {
+ public:
+  Algorithm id() const override { return Algorithm::fused_winograd; }
+  bool runs_on(Backend backend) const override { return backend != Backend::cuda; }
+  std::string obstacle(const ConvProblem& problem, Arithmetic) const override {
+    return winograd_obstacle(id(), problem);
+  }
+  ErrorBound sum_bound(const Tiling& tiling) const override { return winograd_bound(tiling); }
+
+  void choose(Tiling& tiling, const TilingOptions& options, const Target& target) const override {
+    choose_tiles(tiling, options, target);
+    choose_filter_tasks_for_cpu(tiling, target);
+    const std::uint64_t tiles =
+        options.group_tiles != 0 ? options.group_tiles : fused_group_tiles(tiling, target);
+    tiling.group_tiles = u32(std::min(tiles, tiling.num_tiles()));
+    tiling.v_slots = options.v_slots;
+    tiling.m_slots = options.m_slots;
+  }
+  void derive(Tiling& tiling) const override {
+    derive_tiles(tiling);
+    tiling.input_tasks = tiling.output_tasks = 0;
+    tiling.gemm_tasks = 1;
+  }
+  std::uint32_t count_filter_tasks(const Tiling& tiling) const override {
+    return filter_tasks_by_sizes(tiling);
+  }
+  std::uint64_t u_bytes(const Tiling& tiling) const override {
+    return packed_filter_bytes(tiling, tiling.num_positions());
+  }
+
+  AccessFunction accesses(const Tiling& tiling, const NodeBuffers& buffers) const override {
+    return fused_winograd_accesses(tiling, buffers);
+  }
+  void describe_cost(const Tiling& tiling, const NodeBuffers& buffers,
+                     Stage& stage) const override {
+    const ConvCost cost(tiling, buffers);
+    if (stage.role == Role::prepare) return cost.describe_packing(stage);
+    // F(2x2, 3x3) multiplies 16 times where the direct sum multiplies 36 times.
+    const double m = tiling.m, taps = static_cast<double>(tiling.problem.r * tiling.problem.s);
+    const double overlap = static_cast<double>(tiling.problem.filter_extent_h()) - 1;
+    cost.describe_direct(stage, overlap / m, tiling.num_positions() / (taps * m * m));
+  }
+
+  // V and M are written and read in the worker's cache; U passes through it once a group, fetched
+  // ahead of the products.
+  double run_us(const Tiling& tiling, StageTimes& times) const override {
+    const StageTimes::Rates& rates = times.rates();
+    const auto channels = static_cast<double>(tiling.channel_blocks() * Tiling::kLaneBlock);
+    const double positions = tiling.num_positions(), t = tiling.group_tiles;
+    const auto filters = static_cast<double>(tiling.filter_blocks() * Tiling::kLaneBlock);
+    const double alpha = tiling.alpha();
+    const double live_bytes = 4 * positions * t * (channels + filters);
+    const double u_bytes = 4 * positions * channels * filters;
+    const double transforms =
+        4 * t * alpha * alpha * (alpha * channels + static_cast<double>(tiling.m) * filters);
+    const double products = 2 * t * positions * channels * filters / times.register_fill(t);
+    const double u_us =
+        u_bytes / (u_bytes > kMostFarU ? kMemoryBytesPerUs : rates.far_bytes_per_us);
+    const bool keeps_u = u_bytes <= static_cast<double>(rates.near_bytes);
+    times.add_stage(
+        tiling.num_groups,
+        transforms / rates.transform_flops_per_us + std::max(products / rates.flops_per_us, u_us),
+        2 * live_bytes, times.share_in_cache(live_bytes + (keeps_u ? u_bytes : 0)));
+    return times.rounds_us();
+  }
+  // The fewer tiles, the better V and M fit the cache, and the more often U is read. 7 is half a
+  // register tile.
+  AlgorithmSpace space(const ConvProblem& problem, const Target& target,
+                       const TilingOptions&) const override {
+    AlgorithmSpace space;
+    const bool possible = winograd_obstacle(id(), problem).empty();
+    if (target.backend == Backend::cuda || !possible || problem.layout == Layout::chwn) {
+      return space;
+    }
+    add_orders_of_one_kind(space,
+                           {{Parameter::algo, {static_cast<std::int64_t>(id())}},
+                            {Parameter::tile, {2, 4, 6}},
+                            {Parameter::points, {static_cast<std::int64_t>(Points::low_error)}},
+                            {Parameter::group_tiles, {7, 14, 28, 42, 56, 84, 112}}},
+                           workers_axis(target), target);
+    space.constraints.push_back(most(
+        id(), Parameter::group_tiles, "the tiles of the problem",
+        [problem](const Configuration& c) {
+          const std::uint64_t m = u64(c.get(Parameter::tile).value_or(4));
+          return u64(problem.n) * ceil_div(u64(problem.p()), m) * ceil_div(u64(problem.q()), m);
+        }));
+    return space;
+  }
+  void configure(const Tiling& tiling, CudaLaunch, Configuration& configuration) const override {
+    configuration.set(Parameter::tile, tiling.m);
+    configuration.set(Parameter::points, static_cast<std::int64_t>(tiling.points));
+    configuration.set(Parameter::group_tiles, tiling.group_tiles);
+  }
+
+  std::span<const CutField> fields() const override {
+    static constexpr CutField kFields[] = {
+        {"m", &Tiling::m},
+        {"group_tiles", &Tiling::group_tiles},
+        {"filter_blocks_per_filter_task", &Tiling::filter_blocks_per_filter_task},
+        {"channel_blocks_per_filter_task", &Tiling::channel_blocks_per_filter_task},
+    };
+    return kFields;
+  }
+  void put_words(const Tiling& tiling, FileSection& section) const override {
+    section.put("points", to_string(tiling.points));
+  }
+  void take_words(FileSection& section, Tiling& tiling) const override {
+    tiling.points = section.choice("points", {Points::low_error, Points::integer});
+  }
+  std::string name(const Tiling& tiling) const override { return "fused " + winograd_name(tiling); }
+  void describe(const Tiling& tiling, std::ostream& text) const override {
+    describe_tiles(tiling, text);
+    describe_filter_task(tiling, text);
+  }
+};
+
+}  // namespace
+
+const ConvAlgorithm& fused_winograd_algorithm() {
+  static const FusedWinogradAlgorithm kFused;
+  return kFused;
+}
+
+}  // namespace megaconv

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tilings for implicit GEMM: stripes narrow enough for the input that a task keeps, groups that
+// keep all multiprocessors busy to the end; and when it is faster than Winograd.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
+#include "tasks/winograd/winograd.hpp"
+
+namespace megaconv {
+namespace {
+
+// The kernels' tiles: filters, in lane blocks, and places at most; half as many at least, in steps.
+// Those of 64 filters are for few, or where others would be half empty at the end. H200,
+// microseconds of a tile of most places (docs/performance.md): for every 16 channels under nine
+// taps, and for its start and its outputs.
+struct Tile {
+  std::uint32_t filter_blocks, places;
+  double chunk_us, rest_us;
+};
+constexpr std::uint32_t kNarrow = 64 / Tiling::kLaneBlock, kWide = 128 / Tiling::kLaneBlock;
+constexpr Tile kNarrowSplit{kNarrow, 256, 2.35, 3.8}, kWideSplit{kWide, 128, 2.35, 2.0};
+constexpr Tile kNarrowRounded{kNarrow, 256, 1.0, 4.6};
+constexpr Tile kWideRounded{kWide, 128, 0.97, 2.8};
+// One product needs fewer sums, which leaves room for more places. They share loaded filters.
+constexpr Tile kLargeRounded{kWide, 256, 1.72, 5.9};
+constexpr double kTaskUs = 8;  // what every further wave of tasks costs besides their tiles
+// Of a run: filters, the first tasks' start, the look at magnitudes.
+constexpr double kLaunchUs = 7;
+// Tiles of a group: more amortise a task's start, fewer even out between the multiprocessors.
+constexpr std::uint64_t kMostTiles = 16, kMostTilesInPlace = 64;
+// Operands in place: microseconds of the products of 16 channels under nine taps, for so many
+// places; of a row of operands, a place or a filter in a slab, which the copy engine brings,
+// however many bytes it has, or a place of images abreast; of a tile's start and outputs, of 16
+// bits and of floats; and as above.
+constexpr double kChunkInPlaceUs = 1.36, kPlacesOfChunkInPlace = 512;
+constexpr double kCopiedRowUs = 1.5e-3, kCopiedRowAbreastUs = 2e-3;
+constexpr double kRestInPlaceUs = 0.6, kFloatRestInPlaceUs = 2.5;
+constexpr double kTaskInPlaceUs = 0.5, kLaunchInPlaceUs = 4;
+// The same of floats that are multiplied as TF32, half as many at a time; where rows of a filter
+// are taken one by one, so that x is brought for each; so much more in wide tiles.
+constexpr double kFloatChunkUs = 2.6, kFloatChunkOfRowsUs = 2.9, kWideFloatMore = 1.07;
+constexpr std::int32_t kWideFloatTile = 352;
+// Sums of blocks that share the channels of a task.
+constexpr double kPartialSumsUs = 1;
+// Copies of operands: their stage's start, and what it reads and writes in a microsecond.
+constexpr double kCopyUs = 2.5, kCopyBytesPerUs = 3.5e6;
+// Operands converted in shared memory: microseconds of 16 channels of a place under nine taps, of
+// 16 channels of a place of x that is brought for it, or of all places where two blocks of a
+// cluster share that out, and of a tile at least; of a tile's start and outputs, with all columns
+// or in stripes that end amid rows; and of a run.
+constexpr double kConvertedPlaceUs = 1.7e-3, kConversionUs = 2.0e-3, kSharedConversionUs = 0.53;
+constexpr double kLeastConvertedUs = 0.4;
+constexpr double kConvertedRestUs = 1.7, kStripeRestUs = 2, kLaunchConvertedUs = 11;
+// What loading operands takes beside what is estimated, where they could be converted.
+constexpr double kLoadedMore = 1.15;
+// Below this, most of a step of 16 channels is zero.
+constexpr std::int64_t kLeastChannels = 16;
+
+// The widest stripes, all about as wide, that a filter does not reach too far in. Where rows of y
+// are whole sectors of memory, those of stripes are, too.
+std::uint32_t stripe_cols(const ConvProblem& problem) {
+  constexpr std::uint64_t kSector = 32 / sizeof(float);
+  const std::uint64_t q = u64(problem.q());
+  const auto fits = [&](std::uint64_t cols) {
+    return make_stripes(problem, static_cast<std::int32_t>(cols)).reach <= kMostReach;
+  };
+  if (fits(q)) return u32(q);
+  std::uint64_t cols = q;
+  for (std::uint64_t stripes = 2; cols > 1 && !fits(cols); ++stripes) cols = ceil_div(q, stripes);
+  if (q % kSector != 0 || cols < kSector) return u32(cols);
+  const std::uint64_t wider = ceil_div(cols, kSector) * kSector;
+  return u32(fits(wider) ? wider : wider - kSector);
+}
+
+// Of tasks of so many lane blocks of filters, in groups of so many places.
+const Tile& tile_of(std::uint32_t filter_blocks, std::uint64_t places, Arithmetic arithmetic) {
+  const bool split = arithmetic == Arithmetic::split_f16;
+  if (filter_blocks <= kNarrow) return split ? kNarrowSplit : kNarrowRounded;
+  if (split) return kWideSplit;
+  return places > kWideRounded.places ? kLargeRounded : kWideRounded;
+}
+
+// Places of a task's tiles, which are equally wide.
+std::uint32_t width_of(const Tile& tile, std::uint64_t places, Arithmetic arithmetic) {
+  const std::uint64_t step =
+      u64(tile_step(static_cast<std::int32_t>(tile.places), arithmetic == Arithmetic::split_f16));
+  const std::uint64_t tiles = ceil_div(places, std::uint64_t{tile.places});
+  return std::max(tile.places / 2, u32(ceil_div(ceil_div(places, tiles), step) * step));
+}
+
+// Slabs of 16 channels under nine taps.
+double num_chunks(const ConvProblem& problem) {
+  const std::uint64_t blocks = ceil_div(u64(problem.c), std::uint64_t{Tiling::kLaneBlock});
+  return static_cast<double>(blocks * u64(problem.r * problem.s)) / 9;
+}
+
+// Microseconds in which the copy engine brings operands of 16 channels under nine taps, of each of
+// so many tiles of a block.
+double chunk_copied_us(const ConvProblem& problem, std::int32_t tile_places, double tiles,
+                       const InputOfTile& input, bool abreast, Operands operands) {
+  constexpr double kFilters = 64;
+  const double taps = static_cast<double>(problem.r * problem.s);
+  const double slab_channels = slab_channels_in_place(tile_places, operands);
+  const double slabs = std::ceil(static_cast<double>(problem.c) / slab_channels);
+  const bool keeps_filters =
+      slabs * taps <= filter_stages_in_place(tile_places, input.places, operands);
+  const double inputs = input.places * static_cast<double>(problem.r / input.filter_rows);
+  const double filters = kFilters * taps / (keeps_filters ? tiles : 1);
+  const double us =
+      (abreast ? kCopiedRowAbreastUs : kCopiedRowUs) * inputs + kCopiedRowUs * filters;
+  return us * 16 / slab_channels * 9 / taps;
+}
+
+// Microseconds of a run of so many waves of tasks, in stages or not. Of the tiling's counts only
+// what a task is made of need be there.
+double in_place_us(const Tiling& tiling, double waves, bool staged) {
+  const ConvProblem& problem = tiling.problem;
+  const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(tiling.cols_per_group));
+  const Operands operands = operands_of(tiling);
+  const std::int32_t tile_places =
+      tile_places_in_place(tiling.places_per_group, stripes, operands, problem.c);
+  if (tile_places == 0) return std::numeric_limits<double>::infinity();
+  const InputOfTile input = input_of_tile(problem, stripes, tile_places, operands);
+  const bool all_rows = input.filter_rows == problem.r;
+  const double width = tile_places;
+  const double tiles = std::ceil(tiling.places_per_group / width);
+  double chunks = num_chunks(problem), before_us = kLaunchInPlaceUs, rest_us = kRestInPlaceUs;
+  const double copied_us = chunk_copied_us(problem, tile_places, std::ceil(waves) * tiles, input,
+                                           stripes.images > 1, operands);
+  double chunk_us = std::max(copied_us, kChunkInPlaceUs * width / kPlacesOfChunkInPlace);
+  if (operands == Operands::in_float_tensor) {
+    const double more = tile_places > kWideFloatTile ? kWideFloatMore : 1;
+    const double each_us = more * (all_rows ? kFloatChunkUs : kFloatChunkOfRowsUs);
+    chunk_us = std::max(copied_us, each_us * width / kPlacesOfChunkInPlace);
+    rest_us = kFloatRestInPlaceUs * width / most_places_in_place(operands);
+  } else if (operands == Operands::in_copy) {
+    const double copied_bytes = static_cast<double>(problem.x_size()) * sizeof(float) +
+                                static_cast<double>(input_copy_bytes(tiling));
+    before_us += kCopyUs + copied_bytes / kCopyBytesPerUs;
+    rest_us = kFloatRestInPlaceUs;
+  } else if (operands == Operands::converted) {
+    const double inputs = all_rows ? width + stripes.reach : static_cast<double>(problem.r) * width;
+    const double taps = static_cast<double>(problem.r * problem.s) / 9;
+    before_us = kLaunchConvertedUs;
+    const bool shares = staged && cluster_blocks(tiling) > 1;
+    const double conversion_us = shares ? kSharedConversionUs : kConversionUs * inputs / taps;
+    chunk_us = std::max(kLeastConvertedUs, kConvertedPlaceUs * width + conversion_us);
+    rest_us = stripes.cols < problem.q() ? kStripeRestUs : kConvertedRestUs;
+  }
+  const std::uint32_t shares = channel_shares(tiling);
+  if (staged && shares > 1) chunks /= shares, before_us += kPartialSumsUs;
+  return before_us + waves * tiles * (chunks * chunk_us + rest_us) + (waves - 1) * kTaskInPlaceUs;
+}
+double run_us(const Tiling& tiling, double waves, bool staged) {
+  if (operands_of(tiling) != Operands::loaded) return in_place_us(tiling, waves, staged);
+  const std::uint32_t places = tiling.places_per_group;
+  const Tile& tile = tile_of(tiling.filter_blocks_per_gemm_task, places, tiling.arithmetic);
+  const double width = width_of(tile, places, tiling.arithmetic);
+  const double tiles = std::ceil(places / width);
+  // Narrow instructions read as many filters for fewer places.
+  constexpr double kFilterShare = 0.44;
+  const double share = kFilterShare + (1 - kFilterShare) * width / tile.places;
+  const double tile_us = share * (num_chunks(tiling.problem) * tile.chunk_us + tile.rest_us);
+  return kLaunchUs + waves * tiles * tile_us + (waves - 1) * kTaskUs;
+}
+
+// Cuts a problem for tasks that come by x in this way; returns how long that takes.
+double cut(Tiling& tiling, Operands operands, const TilingOptions& options, const Target& target) {
+  const ConvProblem& problem = tiling.problem;
+  const bool in_place = operands != Operands::loaded;
+  tiling.channel_blocks_per_input_task = operands == Operands::in_copy ? kMostBlocksOfInputTask : 0;
+  const std::uint32_t filter_blocks = tiling.filter_blocks();
+  const std::uint32_t rest = filter_blocks % kWide;
+  const bool narrow = in_place || (rest != 0 && rest <= kNarrow);
+  tiling.filter_blocks_per_gemm_task = std::min(narrow ? kNarrow : kWide, filter_blocks);
+  if (options.filter_blocks_per_gemm_task != 0) {
+    tiling.filter_blocks_per_gemm_task = options.filter_blocks_per_gemm_task;
+  }
+  tiling.cols_per_group = options.cols_per_group != 0 ? options.cols_per_group
+                          : in_place                  ? u32(u64(problem.q()))
+                                                      : stripe_cols(problem);
+
+  const auto cols = static_cast<std::int32_t>(tiling.cols_per_group);
+  const Stripes stripes = make_stripes(problem, cols);
+  const std::uint64_t places = u64(places_of_stripe(problem, stripes));
+  const std::uint64_t step = stripes.images > 1 ? u64(stripes.row()) : place_step(in_place);
+  const std::uint64_t steps = ceil_div(places, step);  // of a stripe
+  std::uint64_t most =
+      kMostTiles * tile_of(tiling.filter_blocks_per_gemm_task, 1, tiling.arithmetic).places;
+  if (in_place) {
+    // Rows that are taken one by one are brought for every row of the filters: from the L2, if
+    // neighbouring tiles run at the same time.
+    most = kMostTilesInPlace * u64(most_places_in_place(operands));
+    if (stripes.images == 1 && stripes.reach > kMostReachInPlace) {
+      most =
+          u64(tile_places_in_place(static_cast<std::int64_t>(most), stripes, operands, problem.c));
+    }
+  }
+  const std::uint64_t columns = u64(num_stripes(problem, stripes)) *
+                                ceil_div(filter_blocks, tiling.filter_blocks_per_gemm_task);
+  const std::uint64_t multiprocessors = std::max<std::uint64_t>(1, target.multiprocessors);
+  double least_us = 0;
+  std::uint32_t best = 0;
+  for (std::uint64_t size = 1; size <= std::min(steps, most / step); ++size) {
+    const std::uint64_t waves = ceil_div(columns * ceil_div(steps, size), multiprocessors);
+    tiling.places_per_group = u32(size * step);
+    const double us = run_us(tiling, static_cast<double>(waves), options.whole_tensors);
+    // Tiles in place are often as wide for several sizes: the largest one has fewer tasks.
+    if (size == 1 || us < least_us || (in_place && us == least_us)) {
+      least_us = us;
+      best = tiling.places_per_group;
+    }
+  }
+  tiling.places_per_group = options.places_per_group != 0 ? options.places_per_group : best;
+  return least_us;
+}
+
+// Cuts a problem for tasks that read x in place, with as many images abreast as is fastest.
+double cut_abreast(Tiling& tiling, Operands operands, const TilingOptions& options,
+                   const Target& target) {
+  const ConvProblem& problem = tiling.problem;
+  Tiling best = tiling;
+  double best_us = cut(best, operands, options, target);
+  for (std::int64_t images = 2; options.cols_per_group == 0 && images <= problem.n; ++images) {
+    const std::int64_t cols = images * problem.q();
+    if (!stripe_obstacle(problem, operands, cols).empty()) break;
+    Tiling other = tiling;
+    TilingOptions with_cols = options;
+    with_cols.cols_per_group = u32(u64(cols));
+    const double us = cut(other, operands, with_cols, target);
+    if (us < best_us) best = other, best_us = us;
+  }
+  tiling = best;
+  return best_us;
+}
+
+// Columns of the stripes in which x may be converted: all, or fewer that filters reach less far in,
+// in whole boxes of outputs.
+std::vector<std::uint64_t> converted_stripes(const ConvProblem& problem, std::uint64_t asked) {
+  constexpr std::uint64_t kBox = 4;
+  const std::uint64_t q = u64(problem.q());
+  std::vector<std::uint64_t> all{q};
+  for (std::uint64_t stripes = 2; stripes <= kMostConvertedStripes; ++stripes) {
+    const std::uint64_t cols = ceil_div(ceil_div(q, stripes), kBox) * kBox;
+    if (cols < all.back()) all.push_back(cols);
+  }
+  if (asked != 0) all = {asked};
+  std::erase_if(all, [&](std::uint64_t cols) {
+    return !stripes_can_be_converted(problem, static_cast<std::int64_t>(cols));
+  });
+  return all;
+}
+
+// The fastest way to come by x; what is possible in none is cut as if for the first.
+double best_cut(Tiling& tiling, const TilingOptions& options, const Target& target) {
+  const ConvProblem& problem = tiling.problem;
+  if (operands_in_tensor(problem)) return cut_abreast(tiling, Operands::in_tensor, options, target);
+  if (tiling.arithmetic == Arithmetic::tf32) {
+    return cut_abreast(tiling, Operands::in_float_tensor, options, target);
+  }
+  Tiling best = tiling;
+  double best_us = cut(best, Operands::loaded, options, target);
+  bool possible = operands_of(best) == Operands::loaded &&
+                  stripe_obstacle(problem, Operands::loaded, best.cols_per_group).empty();
+  const auto consider = [&](Operands operands, std::uint64_t cols) {
+    Tiling other = tiling;
+    if (operands == Operands::in_float_tensor) other.arithmetic = Arithmetic::tf32;
+    TilingOptions with_cols = options;
+    with_cols.cols_per_group = u32(cols);
+    const double us = operands == Operands::converted
+                          ? cut(other, operands, with_cols, target)
+                          : cut_abreast(other, operands, with_cols, target);
+    const double to_beat = operands_of(best) == Operands::loaded ? kLoadedMore * best_us : best_us;
+    if (possible && us >= to_beat) return;
+    best = other, best_us = us, possible = true;
+  };
+  if (has_copies_to_choose(problem, tiling.arithmetic) &&
+      options.filter_blocks_per_gemm_task <= kFilterBlocksInPlace) {
+    const std::uint64_t asked = options.cols_per_group;
+    if (asked % u64(problem.q()) == 0) {
+      if (options.whole_tensors) consider(Operands::in_copy, asked);
+      const bool either = options.arithmetic == Arithmetic::automatic;
+      if (either && floats_can_be_brought(problem)) consider(Operands::in_float_tensor, asked);
+    }
+    for (const std::uint64_t cols : converted_stripes(problem, asked)) {
+      consider(Operands::converted, cols);
+    }
+  }
+  tiling = best;
+  return best_us;
+}
+
+// Winograd F(4x4) on tensor cores in stages, H200: x, y, w, V, U and M once through memory, the
+// launches, and GEMM tasks: of three products as they fill the multiprocessors; of one at so many
+// operations. Within 11 % of what was measured on the suite with split numbers, 28 % with one
+// product (docs/performance.md).
+constexpr double kSplitBytesPerUs = 3.2e6, kSplitLaunchUs = 9;
+constexpr double kOneProductFlopsPerUs = 500e6, kOneProductBytesPerUs = 2.0e6;
+constexpr double kOneProductLaunchUs = 14;
+// So much faster it must be: its error is two to five times that of implicit GEMM.
+constexpr double kMoreError = 1.05;
+
+double winograd_us(const ConvProblem& problem, Arithmetic arithmetic, const Target& target) {
+  TilingOptions options;
+  options.algorithm = Algorithm::winograd;
+  options.arithmetic = arithmetic;
+  options.m = 4;
+  options.whole_tensors = true;
+  const Tiling tiling = make_tiling(problem, options, target);
+  const double tiles = static_cast<double>(tiling.num_tiles());
+  const double positions = static_cast<double>(tiling.num_positions());
+  const double c = static_cast<double>(problem.c), k = static_cast<double>(problem.k);
+  const double transformed = positions * (tiles * c + c * k), products = positions * tiles * k;
+  const double stored = static_cast<double>(problem.x_size()) +
+                        static_cast<double>(problem.y_size()) +
+                        static_cast<double>(problem.w_size());
+  const double bytes = static_cast<double>(number_bytes(arithmetic)) * transformed +
+                       sizeof(float) * products +
+                       static_cast<double>(size_of(problem.dtype)) * stored;
+  if (arithmetic == Arithmetic::split_f16) {
+    return kSplitLaunchUs + gemm_stage_us(tiling, target.multiprocessors) +
+           bytes / kSplitBytesPerUs;
+  }
+  const double rooms = static_cast<double>(tiling.num_groups) * tiling.group_tiles;
+  const double filters = static_cast<double>(ceil_div(u64(problem.k), std::uint64_t{64}) * 64);
+  const double flops = 2 * rooms * positions * c * filters;
+  return kOneProductLaunchUs + flops / kOneProductFlopsPerUs + bytes / kOneProductBytesPerUs;
+}
+
+}  // namespace
+
+Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOptions& options) {
+  if (options.arithmetic != Arithmetic::automatic) return options.arithmetic;
+  if (problem.dtype == DataType::bf16) return Arithmetic::bf16;
+  return permits_f16(problem.dtype, options.precision) ? Arithmetic::f16 : Arithmetic::split_f16;
+}
+
+bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options, bool winograd,
+                        const Target& target) {
+  if (problem.c < kLeastChannels || target.multiprocessors == 0) return false;
+  if (!winograd) return true;
+  Tiling tiling;
+  tiling.problem = problem;
+  tiling.algorithm = Algorithm::implicit_gemm;
+  tiling.arithmetic = implicit_gemm_arithmetic(problem, options);
+  TilingOptions launched;
+  launched.whole_tensors = options.whole_tensors;
+  const bool split = tiling.arithmetic == Arithmetic::split_f16;
+  return best_cut(tiling, launched, target) <
+         kMoreError * winograd_us(problem, split ? Arithmetic::split_f16 : Arithmetic::f16, target);
+}
+
+std::uint32_t place_step(bool in_place) {
+  return static_cast<std::uint32_t>(in_place ? kPlaceStepInPlace
+                                             : tile_step(kWideSplit.places, true));
+}
+
+ImplicitGemmTile implicit_gemm_tile(std::uint32_t filter_blocks, std::uint64_t places,
+                                    Arithmetic arithmetic) {
+  const Tile& tile = tile_of(filter_blocks, places, arithmetic);
+  return {tile.filter_blocks * Tiling::kLaneBlock, width_of(tile, places, arithmetic)};
+}
+
+double implicit_gemm_us(const Tiling& tiling, const Target& target, bool staged) {
+  // Where the last wave has few tasks, these disturb each other less.
+  constexpr double kWhole = 0.9;
+  const double waves = static_cast<double>(tiling.num_groups) * tiling.gemm_tasks /
+                       std::max(1u, target.multiprocessors);
+  return run_us(tiling, kWhole * std::ceil(waves) + (1 - kWhole) * waves, staged);
+}
+
+void choose_implicit_gemm(Tiling& tiling, const TilingOptions& options, const Target& target) {
+  tiling.arithmetic = implicit_gemm_arithmetic(tiling.problem, options);
+  best_cut(tiling, options, target);
+  choose_filter_tasks_for_cuda(tiling, target.multiprocessors);
+}
+
+}  // namespace megaconv

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Implicit GEMM: direct convolution on tensor cores, of pixels in stripes (stripes.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tasks/implicit_gemm/stripes.hpp"
+#include "tasks/tiling.hpp"
+
+namespace megaconv {
+
+/// What keeps its tasks from computing the problem; empty when nothing does.
+std::string implicit_gemm_obstacle(const ConvProblem& problem);
+/// What would have to be otherwise for them to have an arithmetic; empty when they have.
+std::string implicit_gemm_arithmetic_need(const ConvProblem& problem, Arithmetic arithmetic);
+
+/// What keeps them from having stripes of so many columns (": must be ..."), if they come by x in
+/// this way; empty when nothing does.
+std::string stripe_obstacle(const ConvProblem& problem, Operands operands, std::int64_t cols);
+
+/// Whether it is expected to be faster than Winograd, if `winograd` is possible, or than direct
+/// tasks.
+bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options, bool winograd,
+                        const Target& target);
+
+/// How it computes products of the problem's numbers at the precision asked for.
+Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOptions& options);
+
+/// Whether it has tasks that copy x as operands, and filters the same way. Without them its tasks
+/// read tensors that are operands already, or load and convert what they need of x.
+inline bool has_input_tasks(const Tiling& tiling) {
+  return tiling.algorithm == Algorithm::implicit_gemm && tiling.channel_blocks_per_input_task != 0;
+}
+/// Whether numbers rounded to TF32 or to FP16 is a choice: of f32 tensors that TMA can bring, if
+/// either is permitted.
+bool has_arithmetic_to_choose(const ConvProblem& problem, Arithmetic arithmetic);
+/// Whether it could have input tasks: then only with whole tensors does it.
+bool has_copies_to_choose(const ConvProblem& problem, Arithmetic arithmetic);
+/// How its tasks come by x. Its sizes say so: without input tasks, it is converted in tasks of at
+/// most so many lane blocks of filters, if it can be in their stripes, and otherwise loaded.
+Operands operands_of(const Tiling& tiling);
+inline constexpr std::uint32_t kFilterBlocksInPlace = 64 / Tiling::kLaneBlock;
+/// Groups of so many padded pixels that a problem has.
+std::uint64_t count_place_groups(const Tiling& tiling, const Stripes& stripes);
+/// Blocks of a cluster in which direct tasks of a group run in stages: those that convert x do it
+/// for each other, if their number is even.
+std::uint32_t cluster_blocks(const Tiling& tiling);
+/// Shares of its channels that a direct task adds up separately and then their sums: so many blocks
+/// of a cluster have it together in stages. More than one where operands are tensors and tasks few.
+std::uint32_t channel_shares(const Tiling& tiling);
+/// Its workspace for the copy of x.
+std::uint64_t input_copy_bytes(const Tiling& tiling);
+/// Padded pixels of a group come in as many.
+std::uint32_t place_step(bool in_place);
+
+/// What a task computes at a time: of so many lane blocks of filters, in groups of so many places,
+/// if x is not read in place. The last tile of a group may have fewer places, in whole steps.
+struct ImplicitGemmTile {
+  std::uint32_t filters, places;
+};
+ImplicitGemmTile implicit_gemm_tile(std::uint32_t filter_blocks, std::uint64_t places,
+                                    Arithmetic arithmetic);
+
+/// Microseconds of the tasks, in one kernel a stage or not, on an H200's multiprocessors or as many
+/// like them as `target` has.
+double implicit_gemm_us(const Tiling& tiling, const Target& target, bool staged);
+
+/// Sizes of the tasks.
+void choose_implicit_gemm(Tiling& tiling, const TilingOptions& options, const Target& target);
+
+}  // namespace megaconv

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stripes of a problem, and by which way their operands can come.
+#include "tasks/implicit_gemm/stripes.hpp"
+
+#include <algorithm>
+
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
+
+namespace megaconv {
+
+Stripes make_stripes(const ConvProblem& a, std::int32_t cols) {
+  const auto i32 = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
+  const bool whole = cols >= a.q();
+  Stripes stripes{};
+  stripes.cols = cols;
+  stripes.pitch = whole ? i32(a.w + a.pad_w) : i32(cols + a.filter_extent_w() - 1);
+  stripes.period = i32(a.h + a.pad_h);
+  stripes.images = std::max(1, i32(cols / a.q()));
+  stripes.reach = i32((a.filter_extent_h() - 1) * stripes.row() + a.filter_extent_w() - 1);
+  return stripes;
+}
+
+std::int64_t num_stripes(const ConvProblem& problem, const Stripes& stripes) {
+  return stripes.images > 1 ? ceil_div(problem.n, std::int64_t{stripes.images})
+                            : ceil_div(problem.q(), std::int64_t{stripes.cols});
+}
+
+std::int64_t places_of_stripe(const ConvProblem& problem, const Stripes& stripes) {
+  return stripes.images > 1 ? problem.p() * stripes.row()
+                            : problem.n * stripes.period * stripes.pitch;
+}
+
+namespace {
+
+// By which boxes of pixels may lie beyond the tensor, or within it, in the copy engine's maps.
+constexpr std::int64_t kMostCorner = 127;
+
+// In NHWC, so that the copy engine can walk through pixels.
+bool has_tensor_maps(const ConvProblem& a) {
+  return a.layout == Layout::nhwc && a.filter_extent_w() <= kMostCorner &&
+         a.filter_extent_h() <= kMostCorner && a.pad_h <= kMostCorner && a.pad_w <= kMostCorner;
+}
+
+}  // namespace
+
+bool operands_in_tensor(const ConvProblem& a) {
+  constexpr std::int64_t kOctet = 8;
+  const bool numbers = a.dtype == DataType::f16 || a.dtype == DataType::bf16;
+  return numbers && a.c % kOctet == 0 && a.k % kOctet == 0 && !a.epilogue.residual &&
+         has_tensor_maps(a);
+}
+
+bool operands_can_be_copied(const ConvProblem& a) {
+  return a.dtype == DataType::f32 && !a.epilogue.residual && has_tensor_maps(a);
+}
+
+bool floats_can_be_brought(const ConvProblem& a) {
+  constexpr std::int64_t kVector = 16 / sizeof(float);
+  return operands_can_be_copied(a) && a.c % kVector == 0;
+}
+
+bool stripes_can_be_converted(const ConvProblem& a, std::int64_t cols) {
+  if (cols <= 0 || cols > a.q()) return false;
+  const std::int64_t stripes = ceil_div(a.q(), cols);
+  return floats_can_be_brought(a) && stripes <= kMostConvertedStripes &&
+         stripes * cols - a.q() + a.filter_extent_w() <= kMostCorner;
+}
+
+bool has_arithmetic_to_choose(const ConvProblem& problem, Arithmetic arithmetic) {
+  return floats_can_be_brought(problem) &&
+         (arithmetic == Arithmetic::f16 || arithmetic == Arithmetic::tf32);
+}
+
+bool has_copies_to_choose(const ConvProblem& problem, Arithmetic arithmetic) {
+  return operands_can_be_copied(problem) && arithmetic == Arithmetic::f16;
+}
+
+Operands operands_of(const Tiling& tiling) {
+  if (operands_in_tensor(tiling.problem)) return Operands::in_tensor;
+  if (tiling.arithmetic == Arithmetic::tf32) return Operands::in_float_tensor;
+  if (has_input_tasks(tiling)) return Operands::in_copy;
+  const bool converts = tiling.arithmetic == Arithmetic::f16 &&
+                        tiling.filter_blocks_per_gemm_task <= kFilterBlocksInPlace &&
+                        stripes_can_be_converted(tiling.problem, tiling.cols_per_group);
+  return converts ? Operands::converted : Operands::loaded;
+}
+
+std::uint64_t count_place_groups(const Tiling& tiling, const Stripes& stripes) {
+  const std::uint64_t places = u64(places_of_stripe(tiling.problem, stripes));
+  return u64(num_stripes(tiling.problem, stripes)) *
+         ceil_div(places, std::uint64_t{tiling.places_per_group});
+}
+
+std::uint32_t cluster_blocks(const Tiling& tiling) {
+  const bool converts =
+      tiling.algorithm == Algorithm::implicit_gemm && operands_of(tiling) == Operands::converted;
+  const std::uint32_t tasks =
+      ceil_div(tiling.filter_blocks(), std::max(1u, tiling.filter_blocks_per_gemm_task));
+  return converts && tasks % 2 == 0 ? 2 : 1;
+}
+
+std::uint32_t channel_shares(const Tiling& tiling) {
+  // H200: so many clusters of four, or of two, run at once.
+  constexpr std::uint64_t kClustersOfFour = 30, kClustersOfTwo = 66;
+  if (tiling.algorithm != Algorithm::implicit_gemm) return 1;
+  const Operands operands = operands_of(tiling);
+  const ConvProblem& problem = tiling.problem;
+  const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(tiling.cols_per_group));
+  // Sums of the others take room of input, which filters that reach far need.
+  if (!are_tensors(operands) || stripes.images > 1 || stripes.reach > kMostReach ||
+      tiling.places_per_group > std::uint32_t{kMostSharedPlaces}) {
+    return 1;
+  }
+  const std::uint64_t tasks = count_place_groups(tiling, stripes) *
+                              ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
+  if (tasks > kClustersOfTwo) return 1;
+  const std::int64_t slab = slab_channels_in_place(kMostSharedPlaces, operands);
+  const std::int64_t slabs = ceil_div(problem.c, slab), most = tasks <= kClustersOfFour ? 4 : 2;
+  return u32(u64(ceil_div(slabs, ceil_div(slabs, most))));
+}
+
+std::uint64_t input_copy_bytes(const Tiling& tiling) {
+  if (!has_input_tasks(tiling)) return 0;
+  const ConvProblem& a = tiling.problem;
+  constexpr std::uint64_t kSlabChannels = 32, kSlabBytes = 2 * kSlabChannels;
+  return u64(a.n * a.h * a.w) * ceil_div(u64(a.c), kSlabChannels) * kSlabBytes;
+}
+
+std::string stripe_obstacle(const ConvProblem& problem, Operands operands, std::int64_t cols) {
+  if (operands == Operands::converted) return "";
+  const std::int64_t q = problem.q();
+  if (operands != Operands::loaded) {
+    // Of boxes that the copy engine brings.
+    constexpr std::int64_t kMostAbreast = 256;
+    if (cols == q || (cols % q == 0 && cols / q * (problem.w + problem.pad_w) <= kMostAbreast)) {
+      return "";
+    }
+    return ": must be all " + std::to_string(q) +
+           " columns of y, since x is read in place, or those of several images that have at "
+           "most " +
+           std::to_string(kMostAbreast) + " with their padding";
+  }
+  if (cols > q) return ": must be at most the " + std::to_string(q) + " columns of y";
+  const std::int32_t reach = make_stripes(problem, static_cast<std::int32_t>(cols)).reach;
+  return reach <= kMostReach ? ""
+                             : ": a filter reaches " + std::to_string(reach) +
+                                   " places, must be at most " + std::to_string(kMostReach);
+}
+
+}  // namespace megaconv
