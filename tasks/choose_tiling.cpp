@@ -11,9 +11,8 @@
 namespace megaconv {
 namespace {
 
-// CUDA's direct tasks neither take tensors of 16 bits nor multiply in them.
-bool excludes_direct(const ConvProblem& problem, const TilingOptions& options,
-                     const Target& target) {
+// CUDA's direct tasks multiply in FP32, without tensor cores: for 16 bits they are the last resort.
+bool avoids_direct(const ConvProblem& problem, const TilingOptions& options, const Target& target) {
   return target.split_f16 && target.multiprocessors != 0 &&
          (problem.dtype != DataType::f32 || options.arithmetic == Arithmetic::f16 ||
           options.arithmetic == Arithmetic::tf32);
@@ -29,7 +28,7 @@ bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& option
   const bool possible = target.split_f16 && problem.layout != Layout::chwn &&
                         implicit_gemm_obstacle(problem).empty() &&
                         implicit_gemm_arithmetic_need(problem, arithmetic).empty();
-  const bool no_other = !winograd && excludes_direct(problem, options, target);
+  const bool no_other = !winograd && avoids_direct(problem, options, target);
   return possible && !asked && (no_other || implicit_gemm_pays(problem, options, winograd, target));
 }
 
@@ -41,13 +40,16 @@ Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& opti
     if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
     return options.algorithm;
   }
+  // On a GPU, Winograd multiplies tensors of 16 bits on tensor cores only.
+  const bool has_tasks =
+      target.backend != Backend::cuda || target.split_f16 || problem.dtype == DataType::f32;
   const bool possible =
-      winograd_obstacle(Algorithm::winograd, problem).empty() &&
+      has_tasks && winograd_obstacle(Algorithm::winograd, problem).empty() &&
       options.arithmetic != Arithmetic::bf16 && options.arithmetic != Arithmetic::tf32 &&
-      (options.points == Points::low_error || !excludes_direct(problem, options, target));
+      (options.points == Points::low_error || !avoids_direct(problem, options, target));
   const bool pays = possible && winograd_pays(problem, options, target);
   if (takes_implicit_gemm(problem, options, pays, target)) return Algorithm::implicit_gemm;
-  const bool last_resort = possible && excludes_direct(problem, options, target);
+  const bool last_resort = possible && avoids_direct(problem, options, target);
   if (!pays && !last_resort) return Algorithm::direct;
   return fusing_pays(problem, options, target) ? Algorithm::fused_winograd : Algorithm::winograd;
 }

@@ -127,6 +127,9 @@ void random_cuda_plan(Dice& dice, VerifyCase& item, const VerifyLimits& limits, 
     if (dice.chance(40)) item.problem.layout = Layout::chwn;
   }
   if (dice.chance(40)) options.tiling.arithmetic = Arithmetic::fma;
+  if (!for_winograd && dice.chance(40)) {
+    item.problem.dtype = dice.one_of({DataType::f16, DataType::bf16});
+  }
   if (limits.tensor_cores && implicit_gemm_obstacle(item.problem).empty() && dice.chance(30)) {
     options.tiling = {.algorithm = Algorithm::implicit_gemm, .filters = options.tiling.filters};
     item.problem.dtype = dice.one_of({DataType::f32, DataType::f32, DataType::f16, DataType::bf16});

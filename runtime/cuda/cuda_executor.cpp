@@ -255,16 +255,6 @@ std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const Pla
                 std::string(dtype == DataType::i8 ? "storage type i8" : "epilogue scale") +
                     ": backend cuda, must be cpu");
   }
-  const bool takes_16_bits =
-      tiling.algorithm == Algorithm::implicit_gemm ||
-      (tiling.algorithm == Algorithm::winograd && tiling.arithmetic == Arithmetic::f16);
-  if (dtype != DataType::f32 && !takes_16_bits) {
-    throw Error(Status::unsupported,
-                std::string("storage type ") + to_string(dtype) + " on backend cuda: algorithm " +
-                    to_string(tiling.algorithm) + ", arithmetic " + to_string(tiling.arithmetic) +
-                    ", must be implicit_gemm or winograd with arithmetic f16 (stride 1, one group; "
-                    "tensor cores)");
-  }
   return std::make_unique<cuda::CudaExecutor>(lowering, options);
 }
 

@@ -13,9 +13,9 @@
 
 namespace megaconv::cuda {
 
-template <int kShape, Layout kLayout>
+template <int kShape, Layout kLayout, class Stored>
 struct DirectKernel {
-  using Direct = DirectTask<kShape, kLayout>;
+  using Direct = DirectTask<kShape, kLayout, Stored>;
   static constexpr int kThreads = Direct::kThreads;
   static constexpr int kBlocksPerSm = 512 / kThreads;  // 128 registers a thread
 
@@ -25,7 +25,7 @@ struct DirectKernel {
   template <TaskKind kKind>
   static __device__ void run(const TaskArgs& args, const Task& task, std::byte* shared) {
     if constexpr (kKind == TaskKind::filter_transform) {
-      pack_direct_filters<kThreads>(args, task.block);
+      pack_direct_filters<kThreads, Stored>(args, task.block);
     } else if constexpr (kKind == TaskKind::direct) {
       Direct::run(args, task.group, task.block,
                   *reinterpret_cast<typename Direct::Shared*>(shared));
@@ -33,9 +33,9 @@ struct DirectKernel {
   }
 };
 
-template <Layout kLayout>
+template <Layout kLayout, class Stored>
 struct DepthwiseKernel {
-  using Direct = DepthwiseTask<kLayout>;
+  using Direct = DepthwiseTask<kLayout, Stored>;
   static constexpr int kThreads = Direct::kThreads;
   static constexpr int kBlocksPerSm = 8;
 
@@ -43,7 +43,7 @@ struct DepthwiseKernel {
   template <TaskKind kKind>
   static __device__ void run(const TaskArgs& args, const Task& task, std::byte*) {
     if constexpr (kKind == TaskKind::filter_transform) {
-      pack_direct_filters<kThreads>(args, task.block);
+      pack_direct_filters<kThreads, Stored>(args, task.block);
     } else if constexpr (kKind == TaskKind::direct) {
       Direct::run(args, task.group, task.block);
     }
@@ -64,10 +64,10 @@ inline std::string shape_text(const DirectShape& shape) {
          product(shape.i_local, shape.h_local, shape.w_local) + " threads";
 }
 
-template <Layout kLayout>
+template <Layout kLayout, class Stored = float>
 KernelSet direct_kernels(const Tiling& tiling) {
   if (tiling.problem.depthwise()) {
-    return direct_kernel_set<DepthwiseKernel<kLayout>>("depthwise");
+    return direct_kernel_set<DepthwiseKernel<kLayout, Stored>>("depthwise");
   }
   const auto groups = static_cast<std::uint32_t>(tiling.problem.groups);
   const std::uint32_t blocks = tiling.filter_blocks_per_gemm_task;
@@ -81,11 +81,13 @@ KernelSet direct_kernels(const Tiling& tiling) {
   KernelSet set{};
   const auto try_shape = [&]<int kShape>() {
     constexpr DirectShape kTile = kDirectShapes[kShape];
-    if (!set.name.empty() ||
-        !kTile.has_room(tiling.rows_per_group, tiling.cols_per_group, filters)) {
-      return;
+    if constexpr (kTile.is_compiled_for(sizeof(Stored))) {
+      if (!set.name.empty() ||
+          !kTile.has_room(tiling.rows_per_group, tiling.cols_per_group, filters)) {
+        return;
+      }
+      set = direct_kernel_set<DirectKernel<kShape, kLayout, Stored>>(shape_text(kTile));
     }
-    set = direct_kernel_set<DirectKernel<kShape, kLayout>>(shape_text(kTile));
   };
   [&]<int... kShape>(std::integer_sequence<int, kShape...>) {
     (try_shape.template operator()<kShape>(), ...);

@@ -13,6 +13,11 @@ namespace {
 bool uses(const Tiling& tiling, Arithmetic arithmetic, std::uint32_t m) {
   return tiling.arithmetic == arithmetic && tiling.m == m;
 }
+// Multiply-adds of Winograd's domain take floats.
+bool multiplies_floats(const Tiling& tiling, std::uint32_t m) {
+  return uses(tiling, Arithmetic::fma, m) && tiling.problem.dtype == DataType::f32;
+}
+bool stores(const Tiling& tiling, DataType dtype) { return tiling.problem.dtype == dtype; }
 // Threads load x; it may be of any layout.
 bool loads(const Tiling& tiling, DataType dtype) {
   return operands_of(tiling) == Operands::loaded && tiling.problem.dtype == dtype;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct tilings for GPUs: which of the compiled shapes suits a problem.
 #include <algorithm>
+#include <limits>
 
 #include "tasks/direct/direct_shapes.hpp"
 #include "tasks/tiling.hpp"
@@ -31,6 +32,7 @@ constexpr double kLeastWaves = 0.25;
 // Time of all tasks, in products of a thread: waves of tasks, each as long as one task.
 double cost(const Tiling& tiling, const DirectShape& shape, const Target& target) {
   const ConvProblem& a = tiling.problem;
+  if (!shape.is_compiled_for(size_of(a.dtype))) return std::numeric_limits<double>::infinity();
   const double tasks = static_cast<double>(u64(a.n)) *
                        static_cast<double>(ceil_div(u64(a.p()), std::uint64_t{shape.rows()})) *
                        static_cast<double>(ceil_div(u64(a.q()), std::uint64_t{shape.cols()})) *

@@ -10,6 +10,7 @@
 // columns, so that a warp's reads of shared memory are free of bank conflicts.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace megaconv {
@@ -17,12 +18,16 @@ namespace megaconv {
 struct DirectShape {
   std::uint32_t i_tile, h_tile, w_tile;
   std::uint32_t i_local, h_local, w_local;
+  bool for_16_bits = true;  ///< compiled for tensors of 16 bits, too
 
   constexpr std::uint32_t filters() const { return i_tile * i_local; }
   constexpr std::uint32_t rows() const { return h_tile * h_local; }
   constexpr std::uint32_t cols() const { return w_tile * w_local; }
   constexpr std::uint32_t pixels() const { return rows() * cols(); }
   constexpr std::uint32_t threads() const { return i_local * h_local * w_local; }
+  constexpr bool is_compiled_for(std::size_t element_bytes) const {
+    return for_16_bits || element_bytes == sizeof(float);
+  }
   constexpr bool has_room(std::uint32_t num_rows, std::uint32_t num_cols,
                           std::uint32_t num_filters) const {
     return num_rows <= rows() && num_cols <= cols() && num_filters <= filters();
@@ -30,13 +35,13 @@ struct DirectShape {
 };
 
 /// Those that are compiled; the first that has room for a tiling's tasks runs them. A thread has 64
-/// sums, or 32 where filters are few.
+/// sums. Tensors of 16 bits are mostly for tensor cores, and have fewer shapes here.
 inline constexpr DirectShape kDirectShapes[] = {
-    {8, 2, 4, 16, 4, 2},  // 128 filters x 8 x 8 pixels, 128 threads
-    {8, 2, 4, 8, 4, 4},   // 64 x 8 x 16
-    {8, 2, 4, 8, 7, 4},   // 64 x 14 x 16, 224 threads: images of 14, 28 and 56 rows
-    {8, 2, 4, 16, 4, 4},  // 128 x 8 x 16, 256 threads
-    {8, 2, 4, 4, 8, 4},   // 32 x 16 x 16, 128 threads
+    {8, 2, 4, 16, 4, 2, false},  // 128 filters x 8 x 8 pixels, 128 threads
+    {8, 2, 4, 8, 4, 4},          // 64 x 8 x 16
+    {8, 2, 4, 8, 7, 4, false},   // 64 x 14 x 16, 224 threads: images of 14, 28 and 56 rows
+    {8, 2, 4, 16, 4, 4},         // 128 x 8 x 16, 256 threads
+    {8, 2, 4, 4, 8, 4},          // 32 x 16 x 16, 128 threads
 };
 
 /// Depthwise tasks have no sums over channels to share: threads take four rows of a column at a

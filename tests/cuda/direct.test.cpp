@@ -30,12 +30,12 @@ const char* const kShapes[] = {
 const char* const kDepthwiseShapes[] = {"n3c19h14w15k19g19r3u2+bias+relu", "n2c64h9w40k64g64r5d2",
                                         "n1c1h5k1+residual"};
 
-void check_all(const char* shape, Algorithm algorithm) {
+void check_all(const char* shape, Algorithm algorithm, const char* dtype = "") {
   for (const char* layout : {"+nchw", "+nhwc"}) {
     for (const bool integer : {false, true}) {
       for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
         for (const FilterMode filters : {FilterMode::every_run, FilterMode::prepared}) {
-          cli::VerifyCase item{parse_problem(std::string(shape) + layout), {}, integer};
+          cli::VerifyCase item{parse_problem(std::string(shape) + layout + dtype), {}, integer};
           item.plan.options.backend = Backend::cuda;
           item.plan.options.cuda_launch = launch;
           item.plan.options.tiling.algorithm = algorithm;
@@ -62,8 +62,17 @@ TEST_CASE("cuda direct: depthwise convolution") {
   for (const char* shape : kDepthwiseShapes) check_all(shape, Algorithm::direct);
 }
 
+TEST_CASE("cuda direct: tensors of 16 bits, whatever the shape") {
+  if (!have_device()) SKIP("no CUDA device");
+  for (const char* dtype : {"+f16", "+bf16"}) {
+    for (const char* shape : kShapes) check_all(shape, Algorithm::direct, dtype);
+    for (const char* shape : kDepthwiseShapes) check_all(shape, Algorithm::automatic, dtype);
+  }
+}
+
 TEST_CASE("cuda direct: what Winograd cannot compute is left to direct tasks", "[sanitizer]") {
   if (!have_device()) SKIP("no CUDA device");
   check_all("n2c17h13w9k35u2", Algorithm::automatic);
   check_all("n1c20h9k20g20", Algorithm::automatic);
+  check_all("n2c17h13w9k35u2", Algorithm::automatic, "+f16");
 }

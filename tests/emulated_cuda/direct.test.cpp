@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct CUDA tasks, without a GPU.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include "runtime/cuda/direct_set.cuh"
 #include "tests/catch.hpp"
 #include "tests/emulated_cuda/emulated_run.hpp"
@@ -24,6 +27,26 @@ TEST_CASE(
                      cuda::direct_kernels<Layout::nchw>);
       check_emulated((text + "+nhwc").c_str(), integers, options,
                      cuda::direct_kernels<Layout::nhwc>);
+    }
+  }
+}
+
+// Tensors of 16 bits become floats on their way; sums are floats and rounded once.
+TEST_CASE("emulated CUDA: direct tasks take tensors of 16 bits") {
+  for (const char* shape :
+       {"n1c1h1k1r1p0", "n2c3h29w17k20r7u2p3+bias+relu", "n1c33h12w9k70r1p0u2+residual",
+        "n2c20h8k300", "n1c12h16k32r16u16p0", "n2c24h11k48g4+residual",
+        "n3c19h14w15k19g19r3u2+bias+relu", "n1c40h20w11k40g40r7+bias+residual"}) {
+    for (const bool integers : {false, true}) {
+      TilingOptions options;
+      options.algorithm = Algorithm::direct;
+      const auto check = [&](const std::string& suffix, cuda::KernelSet (*kernels)(const Tiling&)) {
+        check_emulated((shape + suffix).c_str(), integers, options, kernels);
+      };
+      check("+nchw+f16", cuda::direct_kernels<Layout::nchw, __half>);
+      check("+nhwc+f16", cuda::direct_kernels<Layout::nhwc, __half>);
+      check("+nchw+bf16", cuda::direct_kernels<Layout::nchw, __nv_bfloat16>);
+      check("+nhwc+bf16", cuda::direct_kernels<Layout::nhwc, __nv_bfloat16>);
     }
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/emulated_cuda/emulated_run.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cuda/ptx>
 #include <memory>
@@ -24,9 +25,11 @@ class Memory {
     if (bytes != 0) all_ = std::unique_ptr<Line[]>(new Line[bytes / sizeof(Line) + 1 + 2 * kGuard]);
     std::fill_n(base(), whole(), kPoison);
   }
-  Memory(const char* name, const std::vector<float>& values)
-      : Memory(name, values.size() * sizeof(float)) {
-    std::memcpy(get(), values.data(), bytes_);
+  // In a storage type that holds the values exactly.
+  Memory(const char* name, const std::vector<float>& values, DataType dtype)
+      : Memory(name, values.size() * size_of(dtype)) {
+    const std::vector<std::byte> stored = as_stored(values, dtype);
+    std::memcpy(get(), stored.data(), bytes_);
   }
   float* get() const {
     return bytes_ == 0 ? nullptr : reinterpret_cast<float*>(all_.get() + kGuard);
@@ -58,6 +61,16 @@ class Memory {
 
 }  // namespace
 
+std::vector<std::byte> as_stored(const std::vector<float>& values, DataType dtype) {
+  std::vector<std::byte> bytes(values.size() * size_of(dtype));
+  with_storage(dtype, [&](auto number) {
+    auto* const stored = reinterpret_cast<decltype(number)*>(bytes.data());
+    std::transform(values.begin(), values.end(), stored,
+                   [](float value) { return from_float<decltype(number)>(value); });
+  });
+  return bytes;
+}
+
 std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
                                 const cuda::KernelSet& kernels, ThreadOrder order) {
   const Tiling& tiling = lowering.tiling();
@@ -65,10 +78,11 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
   cuda::TaskArgs args = make_task_args(tiling, kernels);
   const cuda::TaskMemory bytes =
       memory_of_tasks(tiling, kernels, args, build_filter_graph(tiling).tasks.size());
-  const Memory x("x", layer.x), w("w", layer.w), bias("bias", layer.bias),
-      residual("residual", layer.residual), u("U", bytes.u_bytes), v("V", bytes.v_bytes),
+  const DataType dtype = layer.problem.dtype;
+  const Memory x("x", layer.x, dtype), w("w", layer.w, dtype), bias("bias", layer.bias, dtype),
+      residual("residual", layer.residual, dtype), u("U", bytes.u_bytes), v("V", bytes.v_bytes),
       m("M", bytes.m_bytes), footer("the footer", bytes.footer_bytes),
-      y("y", layer.residual.size() * sizeof(float)),
+      y("y", layer.residual.size() * size_of(dtype)),
       shared("shared memory", static_cast<std::size_t>(kernels.most_shared_bytes));
   args.x = x.get();
   args.w = w.get();
@@ -109,7 +123,13 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
   for (const Memory* memory : {&x, &w, &bias, &residual, &u, &v, &m, &footer, &y, &shared}) {
     memory->check_guards();
   }
-  return std::vector<float>(y.get(), y.get() + layer.residual.size());
+  return with_storage(dtype, [&](auto number) {
+    const auto* const stored = reinterpret_cast<const decltype(number)*>(y.get());
+    std::vector<float> values(layer.residual.size());
+    std::transform(stored, stored + values.size(), values.begin(),
+                   [](auto value) { return to_float(value); });
+    return values;
+  });
 }
 
 }  // namespace megaconv::test

@@ -2,6 +2,7 @@
 // A layer computed by the CUDA tasks of a tiling, task by task, on this CPU.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "runtime/cuda/kernels.hpp"
@@ -10,9 +11,12 @@
 
 namespace megaconv::test {
 
-/// Runs all tasks in their order. Outputs, workspace and shared memory are poisoned; what tasks
-/// share has guard bands. Throws std::runtime_error if one of these was written to, or if threads
-/// of a block wait for ever.
+/// The values in a storage type that holds them exactly.
+std::vector<std::byte> as_stored(const std::vector<float>& values, DataType dtype);
+
+/// Runs all tasks in their order, on tensors of the problem's storage type. Outputs, workspace and
+/// shared memory are poisoned; what tasks share has guard bands. Throws std::runtime_error if one
+/// of these was written to, or if threads of a block wait for ever.
 std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
                                 const cuda::KernelSet& kernels, ThreadOrder order);
 

@@ -42,6 +42,26 @@ TEST_CASE("Every direct tiling for CUDA has a compiled shape with room for its t
   }
 }
 
+TEST_CASE("Tensors of 16 bits get shapes that are compiled for them") {
+  for (const char* text : {"n64c256h14k256u2+f16", "n64c64h7k256+bf16", "n1c512h14k512g32+f16",
+                           "n64c3h224k64r7u2+bf16+nhwc"}) {
+    const Tiling tiling = tiling_of(text);
+    CAPTURE(text, to_string(tiling));
+    const auto suits = [&](const DirectShape& shape) {
+      return shape.is_compiled_for(2) &&
+             shape.has_room(tiling.rows_per_group, tiling.cols_per_group,
+                            tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock);
+    };
+    CHECK(std::any_of(std::begin(kDirectShapes), std::end(kDirectShapes), suits));
+  }
+}
+
+TEST_CASE("On a GPU without tensor cores direct tasks take tensors of 16 bits") {
+  const Target target{.backend = Backend::cuda, .workers = 320};
+  CHECK(make_tiling(parse_problem("n4c64h56k64+f16"), {}, target).algorithm == Algorithm::direct);
+  CHECK(make_tiling(parse_problem("n4c64h56k64"), {}, target).algorithm == Algorithm::winograd);
+}
+
 TEST_CASE("Few filters get the shape for few, and many pixels that of large tasks") {
   CHECK(shape_of(tiling_of("n64c64h64k32"))->filters() == 32);
   CHECK(shape_of(tiling_of("n64c64h64k64"))->filters() == 64);

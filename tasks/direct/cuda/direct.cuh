@@ -13,9 +13,13 @@
 //   wait for the copies of step s; barrier
 //   start the copies of step s + 1 into the other buffer; describe the terms of step s + 2
 //   sums += shared[s % 2]
+//
+// Tensors are of any storage type (Stored); U and the sums are floats.
 #pragma once
 
 #include <cuda_pipeline.h>
+
+#include <type_traits>
 
 #include "tasks/cuda/task_args.hpp"
 #include "tasks/cuda/vec.cuh"
@@ -39,7 +43,7 @@ struct PixelRect {
   }
 };
 
-template <int kShape, Layout kLayout>
+template <int kShape, Layout kLayout, class Stored = float>
 struct DirectTask {
   static constexpr DirectShape kTile = kDirectShapes[kShape];
   static constexpr int kThreads = kTile.threads();
@@ -53,7 +57,7 @@ struct DirectTask {
 
   /// Where a pixel's first tap lies, or what a term adds to that; one load from shared memory.
   struct alignas(16) Place {
-    int offset;  ///< in the image, in floats
+    int offset;  ///< in the image, in numbers
     int row, col;
   };
   static constexpr int kOutside = 1 << 29;  // a row that no tap brings back into an image
@@ -106,8 +110,8 @@ struct DirectTask {
     const int num_terms = filters.terms, num_steps = (num_terms + kDepth - 1) / kDepth;
     const std::int64_t image_size = static_cast<std::int64_t>(a.c) * a.h * a.w_in;
     const int first_c = conv_group * (a.c / a.groups);
-    const float* const x =
-        a.x + rect.image * image_size +
+    const Stored* const x =
+        reinterpret_cast<const Stored*>(a.x) + rect.image * image_size +
         (kLayout == Layout::nchw ? static_cast<std::int64_t>(first_c) * a.h * a.w_in : first_c);
     const float* const u =
         a.u + static_cast<std::int64_t>(conv_group) * num_terms * filters.padded + first_filter;
@@ -167,8 +171,9 @@ struct DirectTask {
     terms[threadIdx.x] = term;
   }
 
-  // Neighbouring threads take neighbouring floats of x: pixels (NCHW), or channels (NHWC).
-  static __device__ void load_x(const TaskArgs& a, const float* x, const Place (&places)[kPixels],
+  // Neighbouring threads take neighbouring numbers of x: pixels (NCHW), or channels (NHWC). Floats
+  // are copied asynchronously, others become floats on their way.
+  static __device__ void load_x(const TaskArgs& a, const Stored* x, const Place (&places)[kPixels],
                                 const Place (&terms)[kDepth], float (&to)[kDepth][kPixelRow]) {
 #pragma unroll
     for (int i = 0; i < kDepth * kPixels / kThreads; ++i) {
@@ -180,8 +185,12 @@ struct DirectTask {
       const int row = place.row + term.row, col = place.col + term.col;
       const bool exists = static_cast<unsigned>(row) < static_cast<unsigned>(a.h) &&
                           static_cast<unsigned>(col) < static_cast<unsigned>(a.w_in);
-      __pipeline_memcpy_async(&to[depth][pixel], exists ? x + place.offset + term.offset : x,
-                              sizeof(float), exists ? 0 : sizeof(float));
+      if constexpr (std::is_same_v<Stored, float>) {
+        __pipeline_memcpy_async(&to[depth][pixel], exists ? x + place.offset + term.offset : x,
+                                sizeof(float), exists ? 0 : sizeof(float));
+      } else {
+        to[depth][pixel] = exists ? static_cast<float>(x[place.offset + term.offset]) : 0.0f;
+      }
     }
   }
 
@@ -222,7 +231,7 @@ struct DirectTask {
   static __device__ void store_sums(const TaskArgs& a, const PixelRect& rect, int conv_group,
                                     int first_filter, int num_filters,
                                     const float (&sums)[kThreadPixels][kThreadFilters]) {
-    const DirectOutput<kLayout> output(a, rect.image);
+    const DirectOutput<kLayout, Stored> output(a, rect.image);
     const int own_filters = a.k / a.groups;
     const int first_k = conv_group * own_filters + first_filter;
     const int end_filter = min(num_filters, own_filters - first_filter);

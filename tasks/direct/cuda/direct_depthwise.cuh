@@ -8,7 +8,7 @@
 
 namespace megaconv::cuda {
 
-template <Layout kLayout>
+template <Layout kLayout, class Stored = float>
 struct DepthwiseTask {
   static constexpr int kThreads = static_cast<int>(kDepthwiseShape.threads());
   static constexpr int kRows = static_cast<int>(kDepthwiseShape.h_tile);
@@ -18,9 +18,9 @@ struct DepthwiseTask {
     const int first_k = static_cast<int>(block) * a.filters_per_gemm_task;
     const int num_k = min(a.filters_per_gemm_task, a.k - first_k);
     const int runs = (rect.rows + kRows - 1) / kRows, columns = runs * rect.cols;
-    const DirectOutput<kLayout> output(a, rect.image);
+    const DirectOutput<kLayout, Stored> output(a, rect.image);
     for (int i = static_cast<int>(threadIdx.x); i < columns * num_k; i += kThreads) {
-      // Neighbouring threads take neighbouring floats of x and y.
+      // Neighbouring threads take neighbouring numbers of x and y.
       const int k = first_k + (kLayout == Layout::nchw ? i / columns : i % num_k);
       const int column = kLayout == Layout::nchw ? i % columns : i / num_k;
       const int row = column / rect.cols * kRows, col = column % rect.cols;
@@ -41,8 +41,9 @@ struct DepthwiseTask {
                                   float (&sums)[kRows]) {
     constexpr bool kPlanes = kLayout == Layout::nchw;
     const int pixel_stride = kPlanes ? 1 : a.c, row_stride = a.w_in * pixel_stride;
-    const float* const x = a.x + static_cast<std::int64_t>(image) * a.c * a.h * a.w_in +
-                           (kPlanes ? static_cast<std::int64_t>(k) * a.h * a.w_in : k);
+    const Stored* const x = reinterpret_cast<const Stored*>(a.x) +
+                            static_cast<std::int64_t>(image) * a.c * a.h * a.w_in +
+                            (kPlanes ? static_cast<std::int64_t>(k) * a.h * a.w_in : k);
     const int padded_k = DirectFilters(a).padded;
     const float* u = a.u + k;  // of the tap
     const int first_w = col * a.stride_w - a.pad_w;
@@ -63,7 +64,8 @@ struct DepthwiseTask {
         const float weight = *u;
 #pragma unroll
         for (int j = 0; j < kRows; ++j) {
-          if (inside[j]) sums[j] = fmaf(x[offset[j] + w * pixel_stride], weight, sums[j]);
+          if (!inside[j]) continue;
+          sums[j] = fmaf(static_cast<float>(x[offset[j] + w * pixel_stride]), weight, sums[j]);
         }
       }
     }

@@ -26,8 +26,8 @@ struct DirectFilters {
   static constexpr int kLanes = static_cast<int>(Tiling::kLaneBlock);
 };
 
-/// Filter tasks: w turned over, filters_per_filter_task filters of it.
-template <int kThreads>
+/// Filter tasks: w turned over, filters_per_filter_task filters of it, as floats.
+template <int kThreads, class Stored = float>
 __device__ inline void pack_direct_filters(const TaskArgs& a, std::uint32_t block) {
   constexpr int kLanes = DirectFilters::kLanes;
   const DirectFilters filters(a);
@@ -36,27 +36,32 @@ __device__ inline void pack_direct_filters(const TaskArgs& a, std::uint32_t bloc
   for (int first = begin; first < end; first += kLanes) {
     const std::int64_t conv_group = first / filters.padded;
     const int own = first % filters.padded;  // of the lane block's first filter in its group
-    const float* const w = a.w + (conv_group * filters.count + own) * filters.terms;
+    const Stored* const w =
+        reinterpret_cast<const Stored*>(a.w) + (conv_group * filters.count + own) * filters.terms;
     float* const u = a.u + conv_group * filters.terms * filters.padded + own;
 #pragma unroll 4
     for (int i = static_cast<int>(threadIdx.x); i < filters.terms * kLanes; i += kThreads) {
       const int term = i / kLanes, lane = i % kLanes;
       const bool exists = own + lane < filters.count;
       u[static_cast<std::int64_t>(term) * filters.padded + lane] =
-          exists ? w[static_cast<std::int64_t>(lane) * filters.terms + term] : 0.0f;
+          exists ? static_cast<float>(w[static_cast<std::int64_t>(lane) * filters.terms + term])
+                 : 0.0f;
     }
   }
 }
 
 /// Stores outputs of one image with the epilogue.
-template <Layout kLayout>
+template <Layout kLayout, class Stored = float>
 class DirectOutput {
  public:
   __device__ DirectOutput(const TaskArgs& a, int image)
       : a_(a),
+        y_(reinterpret_cast<Stored*>(a.y)),
+        residual_(reinterpret_cast<const Stored*>(a.residual)),
+        bias_(reinterpret_cast<const Stored*>(a.bias)),
         image_(static_cast<std::int64_t>(image) * a.k * a.p * a.q),
-        in_runs_((kLayout == Layout::nchw ? a.q : a.k) % 4 == 0 && aligned(a.y) &&
-                 aligned(a.residual)) {}
+        in_runs_((kLayout == Layout::nchw ? a.q : a.k) % 4 == 0 && aligned(y_) &&
+                 aligned(residual_)) {}
 
   /// Four columns from (row, col), of which num_cols exist, by four filters from k, of which
   /// num_filters exist. sum(column, filter)
@@ -68,14 +73,14 @@ class DirectOutput {
       for (int i = 0; i < 4; ++i) {  // filter (NCHW) or column (NHWC)
         const bool nchw = kLayout == Layout::nchw;
         const std::int64_t at = nchw ? place(k + i, row, col) : place(k, row, col + i);
-        Vec<4> residual = a_.residual != nullptr ? load<4>(a_.residual + at) : zero<4>();
+        Vec<4> residual = residual_ != nullptr ? load<4>(residual_ + at) : zero<4>();
         Vec<4> run;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           run.lane[j] = nchw ? finish(sum(j, i), k + i, residual.lane[j])
                              : finish(sum(i, j), k + j, residual.lane[j]);
         }
-        cuda::store(a_.y + at, run);
+        cuda::store(y_ + at, run);
       }
       return;
     }
@@ -90,12 +95,13 @@ class DirectOutput {
 
   __device__ void store_one(int k, int row, int col, float sum) const {
     const std::int64_t at = place(k, row, col);
-    a_.y[at] = finish(sum, k, a_.residual != nullptr ? a_.residual[at] : 0.0f);
+    const float residual = residual_ != nullptr ? static_cast<float>(residual_[at]) : 0.0f;
+    y_[at] = static_cast<Stored>(finish(sum, k, residual));
   }
 
  private:
-  static __device__ bool aligned(const float* pointer) {
-    return reinterpret_cast<std::uintptr_t>(pointer) % sizeof(Vec<4>) == 0;
+  static __device__ bool aligned(const Stored* pointer) {
+    return reinterpret_cast<std::uintptr_t>(pointer) % sizeof(Vec<4, Stored>) == 0;
   }
   __device__ std::int64_t place(int k, int row, int col) const {
     const int pixel = row * a_.q + col;
@@ -103,12 +109,14 @@ class DirectOutput {
                                              : static_cast<std::int64_t>(pixel) * a_.k + k);
   }
   __device__ float finish(float sum, int k, float residual) const {
-    if (a_.bias != nullptr) sum += a_.bias[k];
+    if (bias_ != nullptr) sum += static_cast<float>(bias_[k]);
     sum += residual;
     return a_.relu ? fmaxf(sum, 0.0f) : sum;
   }
 
   const TaskArgs& a_;
+  Stored* const y_;
+  const Stored *const residual_, *const bias_;
   std::int64_t image_;
   bool in_runs_;
 };
