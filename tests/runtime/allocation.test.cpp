@@ -111,3 +111,17 @@ TEST_CASE("whichever allocation of a first run fails, it says so, and the next r
     CHECK(point > 4);  // three threads at least
   }
 }
+
+TEST_CASE("runs after the first allocate nothing") {
+  for (const Algorithm algorithm :
+       {Algorithm::winograd, Algorithm::fused_winograd, Algorithm::direct}) {
+    for (const std::uint32_t threads : {1u, 4u}) {
+      ExactRun run(threads, algorithm);
+      run.execute();
+      const long before = num_allocations;
+      for (int i = 0; i < 100; ++i) run.execute();
+      CHECK(num_allocations == before);
+      CHECK(run.is_right());
+    }
+  }
+}

@@ -21,10 +21,10 @@ namespace {
 constexpr auto kBudget = 20s;  // generous: sanitizers on a loaded machine
 
 struct Cells {
-  explicit Cells(const TaskGraph& graph) : counters(graph.counter_totals.size()) {}
-  CpuRunState at(std::uint32_t epoch) { return {&ticket, counters.data(), epoch}; }
-  HostSync::Cell ticket = 0;
+  explicit Cells(const TaskGraph& graph) : counters(graph.counter_totals.size()), workers(8) {}
+  CpuRunState at(std::uint32_t epoch) { return {counters.data(), epoch, workers.data()}; }
   std::vector<HostSync::Cell> counters;
+  std::vector<CpuWorker> workers;
 };
 
 std::vector<Task> in_order(const Lowering& lowering) {
@@ -193,10 +193,11 @@ TEST_CASE("a counter that expects more than it gets is named as such") {
   consumer.wait_count = 2;
   TaskGraph graph;
   graph.signals = {{0, 1}};
-  HostSync::Cell ticket = 0, counter = 0;
+  graph.counter_totals = {2};
+  Cells cells(graph);
   const std::vector<Task> tasks = {producer, consumer};
   CHECK_THROWS_WITH(
-      run_on_cpu(graph, tasks, 2, {&ticket, &counter, 0}, 50ms, [](const Task&, std::uint32_t) {}),
+      run_on_cpu(graph, tasks, 2, cells.at(0), 50ms, [](const Task&, std::uint32_t) {}),
       ContainsSubstring("seen 1, expected 2") &&
           ContainsSubstring("all producers of the counter have signalled"));
 }

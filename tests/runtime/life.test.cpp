@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a process lives through: children, an end in the middle of a run, a lack of threads, other
-// arithmetic of the caller.
+// arithmetic of the caller, memory that others have used.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cfenv>
 #include <chrono>
@@ -127,6 +128,35 @@ TEST_CASE("a run for which the system has no threads says so, and the next one i
   });
   CHECK(end == kDone);
 #endif
+}
+
+TEST_CASE("whatever part of a workspace is overwritten between two runs, the next is right") {
+  for (const Algorithm algorithm :
+       {Algorithm::winograd, Algorithm::fused_winograd, Algorithm::direct}) {
+    ExactRun run(2, algorithm);
+    auto* const bytes = reinterpret_cast<std::uint8_t*>(run.workspace.data());
+    const std::size_t size = run.plan.workspace_bytes();
+    const std::size_t line = sizeof(ExactRun::Line);
+    const auto overwrite = [&](std::size_t begin, std::size_t end, int value) {
+      CAPTURE(static_cast<int>(algorithm), begin, end, value);
+      REQUIRE(run.runs_right());
+      REQUIRE(run.runs_right());  // by now all counters are above their totals
+      std::memset(bytes + begin, value, end - begin);
+      CHECK(run.runs_right());
+      CHECK(run.runs_right());
+    };
+    for (const int value : {0, 1, 0x7f, 0xff}) {
+      // Owner word, epoch, each line of the first ones, all behind a line.
+      overwrite(0, 8, value);
+      overwrite(8, 12, value);
+      for (std::size_t begin = 0; begin < std::min(size, 6 * line); begin += line) {
+        overwrite(begin, begin + line, value);
+        overwrite(begin, size, value);
+      }
+      overwrite(line + 4, line + 5, value);
+      overwrite(2 * line + 4, 2 * line + 5, value);
+    }
+  }
 }
 
 TEST_CASE("results do not depend on the caller's floating-point environment, and leave it alone") {
