@@ -23,6 +23,9 @@ using Counters = DependencyCounters<HostSync>;
 // workers.
 constexpr int kPollsPerRound = 100;
 constexpr int kRoundsBeforeYield = 5;
+// A wait takes more rounds than this before it is given up: a round that takes longer than its part
+// of the budget is one in which the worker was stopped.
+constexpr int kRoundsInBudget = 4;
 
 // Everything the workers of one run share.
 class Run {
@@ -101,20 +104,27 @@ class Run {
         std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin_).count());
   }
 
-  // True when the task became ready, false when the run was given up.
+  // True when the task became ready, false when the run was given up. What counts is time in which
+  // this worker ran: of a round that took long, because the process was stopped, only a part
+  // counts. The counter is looked at once more behind the look at the clock that ends the wait.
   bool wait(Counters& counters, const Task& task, std::uint32_t position) {
-    const Clock::time_point begin = Clock::now();
+    const Clock::duration longest_round = wait_budget_ / kRoundsInBudget;
+    Clock::duration waited{0};
+    Clock::time_point begin = Clock::now();
     for (int round = 0;; ++round) {
       for (int poll = 0; poll < kPollsPerRound; ++poll) {
         if (counters.is_ready(task)) return true;
         spin_pause();
       }
       if (given_up_.load(std::memory_order_relaxed)) return false;
-      if (Clock::now() - begin > wait_budget_) {
+      if (waited > wait_budget_) {
         give_up(counters, task, position);
         return false;
       }
       if (round >= kRoundsBeforeYield) std::this_thread::yield();
+      const Clock::time_point now = Clock::now();
+      waited += std::min(now - begin, longest_round);
+      begin = now;
     }
   }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -12,8 +13,10 @@
 
 #include "megaconv/error.hpp"
 #include "tests/catch.hpp"
+#include "tests/runtime/child.hpp"
 
 using namespace megaconv;
+using namespace megaconv::test;
 using namespace std::chrono_literals;
 
 namespace {
@@ -200,6 +203,33 @@ TEST_CASE("a counter that expects more than it gets is named as such") {
       run_on_cpu(graph, tasks, 2, cells.at(0), 50ms, [](const Task&, std::uint32_t) {}),
       ContainsSubstring("seen 1, expected 2") &&
           ContainsSubstring("all producers of the counter have signalled"));
+}
+
+TEST_CASE("a process that is stopped for longer than the wait budget does not give up its run") {
+  if (!kChildrenMayRun) SKIP("no threads after a fork");
+  // The second task waits for the first, which takes a fifth of the budget.
+  Task producer, consumer;
+  producer.num_signals = 1;
+  consumer.wait_counter = 0;
+  consumer.wait_count = 1;
+  TaskGraph graph;
+  graph.signals = {{0, 1}};
+  graph.counter_totals = {1};
+  const std::vector<Task> tasks = {producer, consumer};
+  for (int i = 0; i < 5; ++i) {
+    const pid_t child = start_child([&] {
+      Cells cells(graph);
+      run_on_cpu(graph, tasks, 2, cells.at(0), 500ms, [](const Task& task, std::uint32_t) {
+        if (task.num_signals != 0) std::this_thread::sleep_for(100ms);
+      });
+      return 0;
+    });
+    std::this_thread::sleep_for(50ms);
+    kill(child, SIGSTOP);
+    std::this_thread::sleep_for(700ms);
+    kill(child, SIGCONT);
+    CHECK(end_of(child) == 0);
+  }
 }
 
 TEST_CASE("a trace has every position once, with times in order") {

@@ -33,6 +33,15 @@ namespace {
 
 constexpr int kDone = 7;  // a status that no child ends with by chance
 
+// Leaves room for so many MiB more than the process has now.
+bool limit_memory(rlim_t more_mib) {
+  std::string pages;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t now = std::stoull(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+  const rlimit limit{now + (more_mib << 20), RLIM_INFINITY};
+  return setrlimit(RLIMIT_AS, &limit) == 0;
+}
+
 int status_of(bool right) { return right ? kDone : 1; }
 
 }  // namespace
@@ -106,13 +115,7 @@ TEST_CASE("a run for which the system has no threads says so, and the next one i
 #else
   const int end = run_in_child([] {
     ExactRun many(200), few(2);
-    // Room for a few stacks of threads.
-    std::string pages;
-    std::ifstream("/proc/self/statm") >> pages;
-    const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
-    const rlim_t now = std::stoull(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
-    const rlimit tight{now + (rlim_t{64} << 20), RLIM_INFINITY};
-    if (setrlimit(RLIMIT_AS, &tight) != 0) return 2;
+    if (!limit_memory(64)) return 2;  // room for the stacks of a few threads
     std::string message;
     try {
       many.execute();
@@ -123,8 +126,21 @@ TEST_CASE("a run for which the system has no threads says so, and the next one i
     if (message.find("cannot start worker thread") != 0) return 4;
     if (message.find(" of 199: ") == std::string::npos) return 5;
     if (!few.runs_right()) return 6;
+    const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY};
     setrlimit(RLIMIT_AS, &unlimited);
     return status_of(many.runs_right());
+  });
+  CHECK(end == kDone);
+#endif
+}
+
+TEST_CASE("the reference makes do with the threads that it gets") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  SKIP("sanitizers need address space of their own");
+#else
+  const Layer layer(parse_problem("n1c8h9k12"), true);
+  const int end = run_in_child([&] {
+    return status_of(limit_memory(4) && !layer.reference().empty());  // less than a stack
   });
   CHECK(end == kDone);
 #endif
