@@ -62,13 +62,16 @@ class DependencyCounters {
  public:
   using Cell = typename Sync::Cell;
 
-  /// `ticket`: one cell; `counters`: one cell per counter of the graph. Both zero before epoch 0.
+  /// `ticket`: one cell, first_ticket() before the epoch; `counters`: one cell per counter of the
+  /// graph. All zero before epoch 0.
   MEGACONV_HOST_DEVICE DependencyCounters(Cell* ticket, Cell* counters, std::uint32_t epoch,
                                           std::uint32_t num_tasks, std::uint32_t num_workers)
       : ticket_(ticket),
         counters_(counters),
         epoch_(epoch),
         first_ticket_(epoch * (num_tasks + num_workers)) {}
+
+  MEGACONV_HOST_DEVICE std::uint32_t first_ticket() const { return first_ticket_; }
 
   /// The next position of the mapping; at or past num_tasks the worker is done.
   MEGACONV_HOST_DEVICE std::uint32_t take_position() {

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "runtime/cpu_run.hpp"
@@ -67,25 +67,34 @@ class CpuExecutor final : public Executor {
       std::byte bytes[Plan::kAlignment];
     };
     std::vector<Line> scratch(layout_.scratch_stride / sizeof(Line) * num_workers_);
-    HostSync::Cell ticket = 0;
+    std::vector<CpuWorker> workers(num_workers_);
     const TaskGraph graph = build_filter_graph(lowering_.tiling());
-    run_on_cpu(graph, graph.tasks, num_workers_, {.ticket = &ticket}, wait_budget_,
-               body({args}, reinterpret_cast<std::byte*>(scratch.data())));
+    run_on_cpu(graph, graph.tasks, num_workers_, {.workers = workers.data()}, wait_budget_,
+               [&](const Task& task, std::uint32_t worker) {
+                 run_task(task, args, reinterpret_cast<std::byte*>(scratch.data()), worker);
+               });
   }
 
   void execute(std::span<const Tensors> nodes, void* workspace,
                const RunOptions& run) const override {
     auto* const base = static_cast<std::byte*>(workspace);
-    std::vector<cpu::TaskArgs> args;
+    WorkspaceLease lease(workspace, layout_, plan_id_, lowering_.graph.counter_totals);
     for (std::size_t node = 0; node < nodes.size(); ++node) {
-      args.push_back(bind(lowering_.nodes[node].buffers, nodes[node], base));
+      std::construct_at(args_in(base) + node,
+                        bind(lowering_.nodes[node].buffers, nodes[node], base));
     }
-    WorkspaceLease lease(workspace, layout_, plan_id_);
-    const CpuRunState cells{.ticket = lease.ticket(),
-                            .counters = reinterpret_cast<HostSync::Cell*>(base + layout_.counters),
-                            .epoch = lease.epoch()};
-    run_on_cpu(lowering_.graph, tasks_, num_workers_, cells, wait_budget_,
-               body(std::move(args), base + layout_.scratch), run.trace);
+    const CpuRunState state{
+        .counters = reinterpret_cast<HostSync::Cell*>(base + layout_.counters),
+        .epoch = lease.epoch(),
+        .workers = reinterpret_cast<CpuWorker*>(base + layout_.workers),
+    };
+    // Two pointers are what a function object keeps without an allocation.
+    run_on_cpu(
+        lowering_.graph, tasks_, num_workers_, state, wait_budget_,
+        [this, base](const Task& task, std::uint32_t worker) {
+          run_task(task, args_in(base)[task.node], base + layout_.scratch, worker);
+        },
+        run.trace);
     lease.set_completed();
   }
 
@@ -105,10 +114,11 @@ class CpuExecutor final : public Executor {
   }
 
   void lay_out() {
-    layout_.num_counters = lowering_.graph.counter_totals.size();
     layout_.buffers.resize(lowering_.graph.buffers.size());
     Arena arena(sizeof(WorkspaceHeader));
-    layout_.counters = arena.place(layout_.num_counters * sizeof(HostSync::Cell));
+    layout_.counters = arena.place(lowering_.graph.counter_totals.size() * sizeof(HostSync::Cell));
+    layout_.arguments = arena.place(lowering_.nodes.size() * sizeof(cpu::TaskArgs));
+    layout_.workers = arena.place(num_workers_ * sizeof(CpuWorker));
     std::size_t scratch = 0;
     for (std::size_t i = 0; i < lowering_.nodes.size(); ++i) {
       const NodeBuffers& buffers = lowering_.nodes[i].buffers;
@@ -150,11 +160,15 @@ class CpuExecutor final : public Executor {
     return args;
   }
 
-  // `args`: by node.
-  TaskBody body(std::vector<cpu::TaskArgs> args, std::byte* scratch) const {
-    return [this, args = std::move(args), scratch](const Task& task, std::uint32_t worker) {
-      node_tasks_[task.node].run(args[task.node], task, scratch + worker * layout_.scratch_stride);
-    };
+  // By node.
+  cpu::TaskArgs* args_in(std::byte* workspace) const {
+    return reinterpret_cast<cpu::TaskArgs*>(workspace + layout_.arguments);
+  }
+
+  // `scratch`: that of all workers.
+  void run_task(const Task& task, const cpu::TaskArgs& args, std::byte* scratch,
+                std::uint32_t worker) const {
+    node_tasks_[task.node].run(args, task, scratch + worker * layout_.scratch_stride);
   }
 
   const Lowering& lowering_;

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "megaconv/error.hpp"
 #include "runtime/report.hpp"
@@ -18,19 +18,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Counters = DependencyCounters<HostSync>;
 
-constexpr std::uint32_t kIdle = 0xffffffffu;
-
 // A waiting worker looks at its counter this often between two looks at the clock, about 4 us;
 // after kRoundsBeforeYield rounds it offers its core to others, for machines with fewer cores than
 // workers.
 constexpr int kPollsPerRound = 100;
 constexpr int kRoundsBeforeYield = 5;
-
-// One cache line per worker: what it holds, for reports, and the next position of its share.
-struct alignas(64) WorkerState {
-  std::atomic<std::uint32_t> position{kIdle};
-  std::atomic<std::uint32_t> next{0};
-};
+// A wait takes more rounds than this before it is given up: a round that takes longer than its part
+// of the budget is one in which the worker was stopped.
+constexpr int kRoundsInBudget = 4;
 
 // Everything the workers of one run share.
 class Run {
@@ -40,15 +35,18 @@ class Run {
       Trace* trace)
       : graph_(graph),
         tasks_(tasks),
-        counters_(state.ticket, state.counters, state.epoch,
-                  static_cast<std::uint32_t>(tasks.size()), num_workers),
+        counters_(&ticket_, state.counters, state.epoch, static_cast<std::uint32_t>(tasks.size()),
+                  num_workers),
         wait_budget_(wait_budget),
         body_(body),
         trace_(trace),
-        workers_(num_workers) {
+        workers_(state.workers, num_workers) {
+    ticket_ = counters_.first_ticket();
     independent_ = std::none_of(tasks.begin(), tasks.end(),
                                 [](const Task& task) { return task.wait_counter != kNoCounter; });
-    for (std::uint32_t w = 0; w < num_workers; ++w) workers_[w].next = share_begin(w);
+    for (std::uint32_t w = 0; w < num_workers; ++w) {
+      std::construct_at(&workers_[w])->next = share_begin(w);
+    }
   }
 
   void work(std::uint32_t worker) { independent_ ? work_by_shares(worker) : work_in_order(worker); }
@@ -93,7 +91,7 @@ class Run {
     const std::uint64_t ready_ns = now_ns();
     body_(task, worker);
     counters.signal(task, graph_.signals.data());
-    workers_[worker].position.store(kIdle, std::memory_order_relaxed);
+    workers_[worker].position.store(CpuWorker::kIdle, std::memory_order_relaxed);
     if (trace_ != nullptr) {
       trace_->records[position] = {position, worker, fetch_ns, ready_ns, now_ns()};
     }
@@ -106,20 +104,27 @@ class Run {
         std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin_).count());
   }
 
-  // True when the task became ready, false when the run was given up.
+  // True when the task became ready, false when the run was given up. What counts is time in which
+  // this worker ran: of a round that took long, because the process was stopped, only a part
+  // counts. The counter is looked at once more behind the look at the clock that ends the wait.
   bool wait(Counters& counters, const Task& task, std::uint32_t position) {
-    const Clock::time_point begin = Clock::now();
+    const Clock::duration longest_round = wait_budget_ / kRoundsInBudget;
+    Clock::duration waited{0};
+    Clock::time_point begin = Clock::now();
     for (int round = 0;; ++round) {
       for (int poll = 0; poll < kPollsPerRound; ++poll) {
         if (counters.is_ready(task)) return true;
         spin_pause();
       }
       if (given_up_.load(std::memory_order_relaxed)) return false;
-      if (Clock::now() - begin > wait_budget_) {
+      if (waited > wait_budget_) {
         give_up(counters, task, position);
         return false;
       }
       if (round >= kRoundsBeforeYield) std::this_thread::yield();
+      const Clock::time_point now = Clock::now();
+      waited += std::min(now - begin, longest_round);
+      begin = now;
     }
   }
 
@@ -134,7 +139,7 @@ class Run {
   }
 
   const char* holder_state(std::uint32_t position) const {
-    for (const WorkerState& worker : workers_) {
+    for (const CpuWorker& worker : workers_) {
       if (worker.position.load(std::memory_order_relaxed) == position) return "waiting or running";
     }
     return nullptr;
@@ -146,7 +151,8 @@ class Run {
   std::chrono::milliseconds wait_budget_;
   const TaskBody& body_;
   Trace* trace_;
-  std::vector<WorkerState> workers_;
+  std::span<CpuWorker> workers_;
+  alignas(64) HostSync::Cell ticket_;  // on a cache line of its own: every worker writes it
   bool independent_ = false;
   Clock::time_point begin_ = Clock::now();
   std::atomic<bool> given_up_{false};

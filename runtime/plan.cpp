@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megaconv/plan.hpp"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -111,7 +112,7 @@ struct Plan::State {
 
   void check(std::span<const Tensors> operators, const void* workspace,
              std::size_t workspace_bytes) const;
-  std::vector<Argument> read_arguments(std::size_t index, const Tensors& tensors) const;
+  std::array<Argument, 6> read_arguments(std::size_t index, const Tensors& tensors) const;
 };
 
 Plan Plan::create(const ConvProblem& problem, const PlanOptions& options) {
@@ -191,25 +192,26 @@ void Plan::prepare_filters(const void* w, void* prepared, void* stream) const {
 }
 
 // What the operator reads of what the caller gives.
-std::vector<Argument> Plan::State::read_arguments(std::size_t index, const Tensors& tensors) const {
+std::array<Argument, 6> Plan::State::read_arguments(std::size_t index,
+                                                    const Tensors& tensors) const {
   const Node& node = lowering.nodes[index];
   const bool first = index == 0;
   if (const auto* pool = std::get_if<PoolCut>(&node.cut)) {
-    return {{"x", tensors.x, bytes_of(pool->problem.x_size(), pool->problem.dtype), first},
-            {"w", tensors.w, 0, false},
-            {"scale", tensors.scale, 0, false},
-            {"bias", tensors.bias, 0, false},
-            {"prepared_filters", tensors.prepared_filters, 0, false},
-            {"residual", tensors.residual, 0, false}};
+    return {{{"x", tensors.x, bytes_of(pool->problem.x_size(), pool->problem.dtype), first},
+             {"w", tensors.w, 0, false},
+             {"scale", tensors.scale, 0, false},
+             {"bias", tensors.bias, 0, false},
+             {"prepared_filters", tensors.prepared_filters, 0, false},
+             {"residual", tensors.residual, 0, false}}};
   }
   const ConvProblem& p = std::get<Tiling>(node.cut).problem;
   const std::size_t vector_bytes = bytes_of(p.k, p.vector_type());
-  return {{"x", tensors.x, bytes_of(p.x_size(), p.dtype), first},
-          {"w", tensors.w, bytes_of(p.w_size(), p.dtype), !prepared()},
-          {"scale", tensors.scale, vector_bytes, p.epilogue.scale},
-          {"bias", tensors.bias, vector_bytes, p.epilogue.bias},
-          {"prepared_filters", tensors.prepared_filters, executor->filter_bytes(), prepared()},
-          {kResidual, tensors.residual, bytes_of(p.y_size(), p.dtype), p.epilogue.residual}};
+  return {{{"x", tensors.x, bytes_of(p.x_size(), p.dtype), first},
+           {"w", tensors.w, bytes_of(p.w_size(), p.dtype), !prepared()},
+           {"scale", tensors.scale, vector_bytes, p.epilogue.scale},
+           {"bias", tensors.bias, vector_bytes, p.epilogue.bias},
+           {"prepared_filters", tensors.prepared_filters, executor->filter_bytes(), prepared()},
+           {kResidual, tensors.residual, bytes_of(p.y_size(), p.dtype), p.epilogue.residual}}};
 }
 
 void Plan::State::check(std::span<const Tensors> operators, const void* workspace,
@@ -222,13 +224,15 @@ void Plan::State::check(std::span<const Tensors> operators, const void* workspac
   const Buffer& last = lowering.graph.buffers[lowering.nodes.back().buffers.y];
   const Argument y{"y", operators.back().y, last.bytes, true};
   const Argument space{"workspace", workspace, executor->workspace_bytes(), true};
-  std::vector<Argument> read;
-  for (std::size_t i = 0; i < operators.size(); ++i) {
-    const std::vector<Argument> own = read_arguments(i, operators[i]);
-    read.insert(read.end(), own.begin(), own.end());
-    if (i + 1 < operators.size()) require_presence({"y", operators[i].y, 0, false});
+  const auto for_each_read = [&](const auto& require) {
+    for (std::size_t i = 0; i < operators.size(); ++i) {
+      for (const Argument& argument : read_arguments(i, operators[i])) require(argument);
+    }
+  };
+  for (const Tensors& tensors : operators.first(operators.size() - 1)) {
+    require_presence({"y", tensors.y, 0, false});
   }
-  for (const Argument& argument : read) require_presence(argument);
+  for_each_read(require_presence);
   require_presence(y);
   require_presence(space);
   if (workspace_bytes < space.bytes) {
@@ -237,12 +241,12 @@ void Plan::State::check(std::span<const Tensors> operators, const void* workspac
                                            std::to_string(space.bytes));
   }
   require_aligned(space);
-  for (const Argument& argument : read) {
+  for_each_read([&](const Argument& argument) {
     if (argument.name == std::string_view("prepared_filters")) require_aligned(argument);
     const bool in_place = argument.name == kResidual && argument.pointer == y.pointer;
     if (!in_place) require_apart(argument, y);
     require_apart(argument, space);
-  }
+  });
   require_apart(y, space);
 }
 

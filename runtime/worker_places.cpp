@@ -31,6 +31,21 @@ std::vector<int> cpus_of(const cpu_set_t& set) {
   return cpus;
 }
 
+Nodes read_numa_nodes() {
+  const std::string folder = "/sys/devices/system/node/";
+  Nodes nodes;
+  std::string list;
+  std::ifstream online(folder + "online");
+  std::getline(online, list);
+  for (const int node : parse_cpu_list(list)) {  // a list of nodes is written like one of CPUs
+    std::ifstream file(folder + "node" + std::to_string(node) + "/cpulist");
+    std::getline(file, list);
+    std::vector<int> cpus = parse_cpu_list(list);
+    if (!cpus.empty()) nodes.push_back(std::move(cpus));  // a node may have memory alone
+  }
+  return nodes;
+}
+
 }  // namespace
 
 const char* to_string(Binding binding) noexcept {
@@ -68,21 +83,9 @@ std::vector<int> parse_cpu_list(std::string_view text) {
 }
 
 const Nodes& numa_nodes() {
-  static const Nodes kNodes = [] {
-    const std::string folder = "/sys/devices/system/node/";
-    Nodes nodes;
-    std::string list;
-    std::ifstream online(folder + "online");
-    std::getline(online, list);
-    for (const int node : parse_cpu_list(list)) {  // a list of nodes is written like one of CPUs
-      std::ifstream file(folder + "node" + std::to_string(node) + "/cpulist");
-      std::getline(file, list);
-      std::vector<int> cpus = parse_cpu_list(list);
-      if (!cpus.empty()) nodes.push_back(std::move(cpus));  // a node may have memory alone
-    }
-    return nodes;
-  }();
-  return kNodes;
+  // Never destroyed: threads may execute while exit() destroys what is static.
+  static const Nodes& nodes = *new Nodes(read_numa_nodes());
+  return nodes;
 }
 
 std::vector<int> in_order_of_nodes(const std::vector<int>& allowed, int first, const Nodes& nodes) {
@@ -110,11 +113,12 @@ std::vector<int> place_of(int cpu, const std::vector<int>& order, Binding bindin
 }
 
 void WorkerPlaces::keep(const std::vector<pthread_t>& threads) {
+  placed_ = std::min(placed_, threads.size());
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
   if (!CPU_EQUAL(&allowed, &allowed_)) {
-    allowed_ = allowed;
     order_ = in_order_of_nodes(cpus_of(allowed), sched_getcpu(), numa_nodes());
+    allowed_ = allowed;
     placed_ = 0;
   } else if (binding_ == Binding::cpu) {
     make_way_for_caller(threads);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/worker_pool.hpp"
 
+#include <pthread.h>
+
+#include <cfenv>
+#include <memory>
 #include <string>
 #include <system_error>
 
@@ -22,17 +26,55 @@ void wait_while(std::atomic<std::uint32_t>& value, std::uint32_t old) {
   value.wait(old, std::memory_order_acquire);
 }
 
+class DefaultArithmetic {
+ public:
+  DefaultArithmetic() {
+    std::fegetenv(&callers_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~DefaultArithmetic() { std::fesetenv(&callers_); }
+  DefaultArithmetic(const DefaultArithmetic&) = delete;
+  DefaultArithmetic& operator=(const DefaultArithmetic&) = delete;
+
+ private:
+  std::fenv_t callers_;
+};
+
 }  // namespace
 
 WorkerPool& WorkerPool::shared() {
-  static WorkerPool pool(resolve_binding());
-  return pool;
+  static std::atomic<WorkerPool*> current{nullptr};
+  struct Life {
+    // A child has its parent's memory, but none of its threads, and locks that nobody will open. It
+    // leaves that pool alone.
+    Life() {
+      if (pthread_atfork(nullptr, nullptr, [] { current = nullptr; }) != 0) throw std::bad_alloc();
+    }
+    // The pool itself stays: other threads may go on executing for as long as exit() takes.
+    ~Life() {
+      WorkerPool* const pool = current;
+      if (pool == nullptr) return;
+      const std::unique_lock lock(pool->run_mutex_, std::try_to_lock);
+      if (lock.owns_lock()) pool->stop();
+    }
+  };
+  static const Life life;
+  WorkerPool* pool = current;
+  if (pool == nullptr) {
+    auto made = std::make_unique<WorkerPool>(resolve_binding());
+    if (current.compare_exchange_strong(pool, made.get())) pool = made.release();
+  }
+  return *pool;
 }
 
-WorkerPool::~WorkerPool() {
+WorkerPool::~WorkerPool() { stop(); }
+
+void WorkerPool::stop() {
   body_ = nullptr;
   for (Thread& thread : threads_) call(thread);
   for (Thread& thread : threads_) thread.thread.join();
+  handles_.clear();
+  threads_.clear();
 }
 
 void WorkerPool::call(Thread& thread) {
@@ -41,17 +83,16 @@ void WorkerPool::call(Thread& thread) {
 }
 
 void WorkerPool::grow_to(std::uint32_t num_workers) {
+  handles_.reserve(num_workers - 1);  // nothing may fail behind a thread's start
   while (threads_.size() + 1 < num_workers) {
     const auto worker = static_cast<std::uint32_t>(threads_.size() + 1);
-    Thread& added = threads_.emplace_back();
     try {
-      added.thread = std::thread([this, worker, &added] { serve(worker, added.runs); });
-    } catch (const std::system_error&) {
-      threads_.pop_back();
+      handles_.push_back(threads_.emplace_back(*this, worker).thread.native_handle());
+    } catch (const std::system_error& error) {
       throw Error(Status::out_of_memory, "cannot start worker thread " + std::to_string(worker) +
-                                             " of " + std::to_string(num_workers));
+                                             " of " + std::to_string(num_workers - 1) + ": " +
+                                             error.code().message());
     }
-    handles_.push_back(added.thread.native_handle());
   }
 }
 
@@ -62,13 +103,17 @@ void WorkerPool::run(std::uint32_t num_workers, const Body& body) {
   body_ = &body;
   busy_.store(num_workers - 1, std::memory_order_relaxed);
   for (std::uint32_t worker = 1; worker < num_workers; ++worker) call(threads_[worker - 1]);
-  body(0);
+  {
+    const DefaultArithmetic arithmetic;
+    body(0);
+  }
   for (std::uint32_t left; (left = busy_.load(std::memory_order_acquire)) != 0;) {
     wait_while(busy_, left);
   }
 }
 
 void WorkerPool::serve(std::uint32_t worker, std::atomic<std::uint32_t>& runs) {
+  std::fesetenv(FE_DFL_ENV);  // threads begin with that of whoever starts them
   for (std::uint32_t seen = 0;;) {
     wait_while(runs, seen);
     seen = runs.load(std::memory_order_acquire);

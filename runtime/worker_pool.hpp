@@ -16,12 +16,16 @@ namespace megaconv {
 
 /// Calls one function on several threads at once. The calling thread is worker 0; the pool adds the
 /// rest and grows when asked for more than before. Runs of different callers take turns. A thread
-/// that has nothing to do sleeps, also while others run.
+/// that has nothing to do sleeps, also while others run. All workers compute in the default
+/// floating-point environment: they round to nearest, keep denormal numbers and trap nothing. The
+/// caller's own, with its flags, is as before when a run returns.
 class WorkerPool {
  public:
   using Body = std::function<void(std::uint32_t worker)>;
 
-  /// The pool that all plans of the process share, bound as resolve_binding() says.
+  /// The pool that all plans of the process share, bound as resolve_binding() says. A child of
+  /// fork() gets one of its own. exit() stops the threads unless a run is using them: it waits for
+  /// no run.
   static WorkerPool& shared();
 
   explicit WorkerPool(Binding binding = Binding::none) : places_(binding) {}
@@ -30,12 +34,14 @@ class WorkerPool {
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   /// Calls body(0) ... body(num_workers - 1) at the same time and returns when all have. `body`
-  /// must not throw. Throws Error(out_of_memory) when a thread cannot be started; nothing has run
-  /// then.
+  /// must not throw. Throws Error(out_of_memory) when a thread cannot be started, or
+  /// std::bad_alloc; nothing has run then, and the pool is as good as before.
   void run(std::uint32_t num_workers, const Body& body);
 
  private:
   struct alignas(64) Thread {
+    Thread(WorkerPool& pool, std::uint32_t worker)
+        : thread([this, &pool, worker] { pool.serve(worker, runs); }) {}
     std::atomic<std::uint32_t> runs{0};  // that it was called to
     std::thread thread;
   };
@@ -44,6 +50,7 @@ class WorkerPool {
   void serve(std::uint32_t worker, std::atomic<std::uint32_t>& runs);
   void grow_to(std::uint32_t num_workers);
   void call(Thread& thread);
+  void stop();
 
   std::mutex run_mutex_;        // one run at a time
   std::deque<Thread> threads_;  // threads_[i] is worker i + 1

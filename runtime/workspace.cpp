@@ -23,10 +23,18 @@ std::uint64_t process_key() {
   return key;
 }
 
+// Whether each counter has had its signals in each of `epoch` runs, and no other.
+bool hold_epoch(const HostSync::Cell* counters, std::span<const std::uint32_t> totals,
+                std::uint32_t epoch) {
+  std::uint32_t difference = 0;  // no early exit: the loop is a few vector operations
+  for (std::size_t i = 0; i < totals.size(); ++i) difference |= counters[i] ^ (epoch * totals[i]);
+  return difference == 0;
+}
+
 }  // namespace
 
 WorkspaceLease::WorkspaceLease(void* workspace, const WorkspaceLayout& layout,
-                               std::uint32_t plan_id)
+                               std::uint32_t plan_id, std::span<const std::uint32_t> counter_totals)
     : header_(static_cast<WorkspaceHeader*>(workspace)),
       idle_word_(process_key() | static_cast<std::uint64_t>(plan_id) << 1) {
   std::atomic_ref owner(header_->owner);
@@ -38,12 +46,11 @@ WorkspaceLease::WorkspaceLease(void* workspace, const WorkspaceLayout& layout,
     }
   } while (!owner.compare_exchange_weak(seen, idle_word_ | kInUse, std::memory_order_acq_rel,
                                         std::memory_order_acquire));
-  if (seen != idle_word_) {
+  auto* const counters =
+      reinterpret_cast<HostSync::Cell*>(static_cast<std::byte*>(workspace) + layout.counters);
+  if (seen != idle_word_ || !hold_epoch(counters, counter_totals, header_->epoch)) {
     header_->epoch = 0;
-    header_->ticket = 0;
-    auto* counters =
-        reinterpret_cast<HostSync::Cell*>(static_cast<std::byte*>(workspace) + layout.counters);
-    std::fill_n(counters, layout.num_counters, HostSync::Cell{0});
+    std::fill_n(counters, counter_totals.size(), HostSync::Cell{0});
   }
 }
 

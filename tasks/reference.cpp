@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdio>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -46,7 +47,7 @@ struct Patch {
   }
 };
 
-/// Calls body(i) for i in [0, count) on all CPUs.
+/// Calls body(i) for i in [0, count) on all CPUs, or on as many threads as the system grants.
 template <class Body>
 void parallel_for(std::int64_t count, const Body& body) {
   std::atomic<std::int64_t> next{0};
@@ -55,7 +56,10 @@ void parallel_for(std::int64_t count, const Body& body) {
   };
   std::vector<std::jthread> threads;
   const auto num_cpus = static_cast<std::int64_t>(std::thread::hardware_concurrency());
-  for (std::int64_t i = 1; i < std::min(count, num_cpus); ++i) threads.emplace_back(work);
+  try {
+    for (std::int64_t i = 1; i < std::min(count, num_cpus); ++i) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+  }
   work();
 }
 

@@ -150,6 +150,7 @@ Verdict check(const VerifyCase& item) {
     const Plan plan = make_plan(item.problem, item.plan);
     return Check(item, plan).run();
   } catch (const Error& error) {
+    if (error.status() == Status::out_of_memory) throw;  // says nothing about the result
     // A window of one's own may be too small for the order; then the plan must say so.
     const bool own_window = item.plan.options.tiling.v_slots != 0;
     if (own_window && error.status() == Status::invalid_argument) {

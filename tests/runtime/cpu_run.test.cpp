@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -12,8 +13,10 @@
 
 #include "megaconv/error.hpp"
 #include "tests/catch.hpp"
+#include "tests/runtime/child.hpp"
 
 using namespace megaconv;
+using namespace megaconv::test;
 using namespace std::chrono_literals;
 
 namespace {
@@ -21,10 +24,10 @@ namespace {
 constexpr auto kBudget = 20s;  // generous: sanitizers on a loaded machine
 
 struct Cells {
-  explicit Cells(const TaskGraph& graph) : counters(graph.counter_totals.size()) {}
-  CpuRunState at(std::uint32_t epoch) { return {&ticket, counters.data(), epoch}; }
-  HostSync::Cell ticket = 0;
+  explicit Cells(const TaskGraph& graph) : counters(graph.counter_totals.size()), workers(8) {}
+  CpuRunState at(std::uint32_t epoch) { return {counters.data(), epoch, workers.data()}; }
   std::vector<HostSync::Cell> counters;
+  std::vector<CpuWorker> workers;
 };
 
 std::vector<Task> in_order(const Lowering& lowering) {
@@ -193,12 +196,40 @@ TEST_CASE("a counter that expects more than it gets is named as such") {
   consumer.wait_count = 2;
   TaskGraph graph;
   graph.signals = {{0, 1}};
-  HostSync::Cell ticket = 0, counter = 0;
+  graph.counter_totals = {2};
+  Cells cells(graph);
   const std::vector<Task> tasks = {producer, consumer};
   CHECK_THROWS_WITH(
-      run_on_cpu(graph, tasks, 2, {&ticket, &counter, 0}, 50ms, [](const Task&, std::uint32_t) {}),
+      run_on_cpu(graph, tasks, 2, cells.at(0), 50ms, [](const Task&, std::uint32_t) {}),
       ContainsSubstring("seen 1, expected 2") &&
           ContainsSubstring("all producers of the counter have signalled"));
+}
+
+TEST_CASE("a process that is stopped for longer than the wait budget does not give up its run") {
+  if (!kChildrenMayRun) SKIP("no threads after a fork");
+  // The second task waits for the first, which takes a fifth of the budget.
+  Task producer, consumer;
+  producer.num_signals = 1;
+  consumer.wait_counter = 0;
+  consumer.wait_count = 1;
+  TaskGraph graph;
+  graph.signals = {{0, 1}};
+  graph.counter_totals = {1};
+  const std::vector<Task> tasks = {producer, consumer};
+  for (int i = 0; i < 5; ++i) {
+    const pid_t child = start_child([&] {
+      Cells cells(graph);
+      run_on_cpu(graph, tasks, 2, cells.at(0), 500ms, [](const Task& task, std::uint32_t) {
+        if (task.num_signals != 0) std::this_thread::sleep_for(100ms);
+      });
+      return 0;
+    });
+    std::this_thread::sleep_for(50ms);
+    kill(child, SIGSTOP);
+    std::this_thread::sleep_for(700ms);
+    kill(child, SIGCONT);
+    CHECK(end_of(child) == 0);
+  }
 }
 
 TEST_CASE("a trace has every position once, with times in order") {

@@ -340,7 +340,7 @@ TEST_CASE("a workspace in use by another run is refused") {
   {
     WorkspaceLayout layout;
     layout.counters = sizeof(WorkspaceHeader);
-    const WorkspaceLease lease(workspace.get(), layout, 77);
+    const WorkspaceLease lease(workspace.get(), layout, 77, {});
     CHECK_THROWS_WITH(plan.execute(data.tensors(y), workspace.get(), plan.workspace_bytes()),
                       ContainsSubstring("in use by another run"));
   }
