@@ -22,7 +22,7 @@ die() {
 watch() {
   local start=$SECONDS step every=15
   if [[ -t 1 ]]; then every=1; fi
-  while sleep $every && kill -0 $$ 2>/dev/null; do
+  while sleep $every >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
     step=$(tail -c 4000 "$1" | sed -nE 's/^(\[[0-9]+\/[0-9]+\]).* ([^ ]+)$/\1 \2/p' | tail -n 1 |
       sed -E 's/CMakeFiles\/[^/]*\.dir\///; s/\.o$//')
     if [[ -t 1 ]]; then
