@@ -11,7 +11,8 @@ include(CheckLanguage)
 set(MEGACONV_CUDA AUTO CACHE STRING "CUDA parts: AUTO (if a compiler is found), ON (required) or OFF")
 set_property(CACHE MEGACONV_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(MEGACONV_CUDA_ARCHITECTURES "75-virtual;90-real" CACHE STRING
-    "CUDA architectures: machine code for Hopper, PTX that the driver compiles for the others")
+    "CUDA architectures. The default: machine code for Hopper, PTX that the driver compiles for others. \
+90-real is Hopper alone, 86-real one older GPU alone, without the kernels of compute capability 9.0")
 set(least_cuda_version 12.4)  # the first that takes g++ 13 (Ubuntu 24.04) as its host compiler
 
 # Sets `result` to the release of a toolkit ("13.0.88"), or to nothing if `nvcc` does not run.

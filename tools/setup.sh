@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What tools/quickstart and tools/check share: packages, configure, build. Source it with
-# `set -euo pipefail` on. Every phase prints one line with its time; its output goes to
-# build/<preset>/log/<phase>.log, whose end is shown when it fails.
+# `set -euo pipefail` on. Every phase shows what it is at, and then prints one line with its time. Its
+# output goes to build/<preset>/log/<phase>.log, whose end is shown when it fails.
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Packages of Debian 12 and Ubuntu 24.04, and the program that makes one unnecessary.
@@ -17,17 +17,39 @@ die() {
   exit "$status"
 }
 
+# watch LOG NAME: what a phase is at: on a terminal in one line that changes, elsewhere every 15 s. Ninja
+# logs "[n/m] Building CXX object tools/CMakeFiles/megaconv_cli.dir/table.cpp.o" with every step it has done.
+watch() {
+  local start=$SECONDS step every=15
+  if [[ -t 1 ]]; then every=1; fi
+  while sleep $every >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+    step=$(tail -c 4000 "$1" | sed -nE 's/^(\[[0-9]+\/[0-9]+\]).* ([^ ]+)$/\1 \2/p' | tail -n 1 |
+      sed -E 's/CMakeFiles\/[^/]*\.dir\///; s/\.o$//')
+    if [[ -t 1 ]]; then
+      printf '\r\033[K%-12s%5d s  %.60s' "$2" $((SECONDS - start)) "$step"
+    elif [[ -n $step ]]; then
+      printf '%-12s%5d s  %s\n' "  $2" $((SECONDS - start)) "$step"
+    fi
+  done
+}
+
 # phase PRESET NAME COMMAND...: returns the command's status.
 phase() {
-  local log="build/$1/log/$2.log" name=$2 start=$SECONDS status=0
+  local log="build/$1/log/$2.log" name=$2 start=$SECONDS status=0 watcher
   mkdir -p "build/$1/log"
   shift 2
-  printf '%-12s' "$name"
+  : >"$log"
+  if [[ -t 1 ]]; then printf '%-12s' "$name"; fi
+  watch "$log" "$name" &
+  watcher=$!
   "$@" >"$log" 2>&1 </dev/null || status=$?
+  kill $watcher 2>/dev/null || true
+  wait $watcher 2>/dev/null || true
+  if [[ -t 1 ]]; then printf '\r\033[K'; fi
   if ((status == 0)); then
-    printf '%5d s\n' $((SECONDS - start))
+    printf '%-12s%5d s\n' "$name" $((SECONDS - start))
   else
-    printf 'failed after %d s; %s ends with:\n' $((SECONDS - start)) "$log"
+    printf '%-12sfailed after %d s; %s ends with:\n' "$name" $((SECONDS - start)) "$log"
     tail -n 30 "$log" | sed 's/^/  | /'
   fi
   return "$status"
@@ -88,15 +110,26 @@ num_jobs() {
   echo $((jobs > 0 ? jobs : 1))
 }
 
-# build PRESET [TARGET...]
-build() {
+# configure PRESET [CMAKE OPTION...]
+configure() {
   local preset=$1 found
   shift
   found=$(cmake --version | awk 'NR == 1 { print $3 }')
   [[ $(printf '%s\n' 3.25 "$found" | sort -V | head -n 1) == 3.25 ]] ||
     die 4 "cmake is version $found, 3.25 or newer is needed"
-  phase "$preset" configure cmake --preset "$preset" || exit 1
-  grep '^ \* ' "build/$preset/log/configure.log" || true  # the optional parts
+  phase "$preset" configure cmake --preset "$preset" "$@" || exit 1
+}
+
+# optional_parts PRESET: those that the configure step found, and those that it did not.
+optional_parts() {
+  awk '/have been enabled:/ { mark = "  with    " } /have been disabled:/ { mark = "  without " }
+       sub(/^ \* /, "") { print mark $0 }' "build/$1/log/configure.log"
+}
+
+# build PRESET [TARGET...]
+build() {
+  local preset=$1
+  shift
   phase "$preset" build cmake --build --preset "$preset" --parallel "$(num_jobs)" ${1:+--target "$@"} ||
     exit 1
 }

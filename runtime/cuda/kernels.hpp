@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiled kernels, one set per variant of an algorithm, so that only the .cu files instantiate
-// them.
+// The compiled kernels, in sets: one set per variant of an algorithm (kernel_variants.hpp). A .cu
+// file instantiates one set. All other files see this header alone, so a kernel is compiled once.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,36 +13,39 @@
 
 namespace megaconv::cuda {
 
-/// All kernels of one variant. Arrays are by TaskKind.
+/// The entry points of one variant, and what a launch has to know of them. Arrays are indexed by
+/// TaskKind.
 struct KernelSet {
   std::string name;        ///< "winograd F(4x4,3x3), tasks of 128 tiles x 128 filters"
-  const void* megakernel;  ///< takes (TaskArgs, DeviceRun)
-  int num_threads;         ///< of a block
-  /// Behind a run: takes (TaskArgs, const Task*, uint32 tasks, uint32 groups); checks the scales,
-  /// and computes everything again if one did not suit it. Null: nothing was guessed.
+  const void* megakernel;  ///< the persistent kernel; arguments (TaskArgs, DeviceRun)
+  int num_threads;         ///< threads of a block
+  /// The scale check (redo.cuh), launched after a run. Arguments (TaskArgs, const Task*, uint32
+  /// tasks, uint32 groups). Null if no scale is guessed.
   const void* redo;
-  bool stage_checks_scales;      ///< the stage of direct tasks does that itself
-  float x_scale, w_scale;        ///< guesses; w_scale 0: of w, nothing is guessed
-  std::uint32_t noted_of_block;  ///< largest magnitudes of x in a task, if direct tasks note them
-  int channel_multiple;          ///< Winograd: C is padded to it in U and V
-  int gemm_tiles, gemm_filters;  ///< Winograd: room of a GEMM task
-  bool reads_pixels;             ///< takes tensor maps: of tensors, or of V and U
-  bool filters_in_place;         ///< nothing becomes of w beforehand
-  int most_shared_bytes;         ///< dynamic shared memory of the megakernel
-  /// Takes (TaskArgs, const Task*), and their number, if it streams; null for kinds it does not
-  /// have.
+  bool stage_checks_scales;      ///< the product stage runs the scale check itself
+  float x_scale, w_scale;        ///< guessed scales; w_scale is 0 if the scale of w is not guessed
+  std::uint32_t noted_of_block;  ///< notes on magnitudes of x per direct task; 0 if it makes none
+  int channel_multiple;          ///< Winograd: U and V pad C to a multiple of it
+  int gemm_tiles, gemm_filters;  ///< Winograd: extents of a GEMM task's matrix tile
+  bool reads_pixels;             ///< TMA reads x and w, or V and U: a launch has tensor maps
+  bool filters_in_place;         ///< tasks read w as it is: no filter tasks
+  int most_shared_bytes;         ///< dynamic shared memory of the persistent kernel
+  /// The kernel of a stage; null for kinds that the algorithm does not have. Arguments (TaskArgs,
+  /// const Task*), and the number of tasks if it streams.
   const void* stage[kNumTaskKinds];
-  bool streams[kNumTaskKinds];      ///< a block of the stage takes tasks in turn, not one
-  int shared_bytes[kNumTaskKinds];  ///< dynamic shared memory of a stage
-  bool clusters[kNumTaskKinds];     ///< its blocks may run in clusters (tasks/tiling.hpp)
-  bool reads_ahead[kNumTaskKinds];  ///< a stage reads tensors before the kernel before has ended
+  bool streams[kNumTaskKinds];      ///< a block runs several tasks in turn, not one
+  int shared_bytes[kNumTaskKinds];  ///< dynamic shared memory
+  bool clusters[kNumTaskKinds];     ///< may be launched in clusters (tasks/tiling.hpp)
+  bool reads_ahead[kNumTaskKinds];  ///< reads tensors before the kernel in front has ended
 };
 
-/// The variant (kernel_variants.hpp) that runs this tiling by these instructions. Throws
-/// Error(unsupported) for a tiling that none was compiled for, or that needs others.
+/// The kernels that run this tiling on a device with these instructions. Of several variants it
+/// takes the one that needs most of them. Throws Error(unsupported) if no variant suits the tiling,
+/// or if all that do need more than `isa`.
 KernelSet kernels_for(const Tiling& tiling, Isa isa);
 
-/// Its sets, <name>_kernels(tiling): one file each, so that they compile side by side.
+/// <name>_kernels(tiling) makes the set of variant <name>. Each is defined in <name>.cu, so that
+/// they compile in parallel.
 #define MEGACONV_DECLARE(name, algorithm, layout, isa, condition) \
   KernelSet name##_kernels(const Tiling& tiling);
 MEGACONV_CUDA_VARIANTS(MEGACONV_DECLARE)

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scales of inputs and filters are guesses, so that nobody has to read x and w before the tasks do.
-// Tasks note the largest magnitudes that they met; a kernel behind every run checks these and
-// computes again what a guess did not suit.
+// The scale check: whether the guessed scales of x and w suited the numbers, and what to do if not.
+//
+// FP32 numbers are scaled before they become FP16. Measuring x and w first would read them once
+// more, so the scales are guesses (tasks/cuda/scale_guess.cuh). Tasks that convert note the largest
+// magnitude that they met. After the run these notes are compared with the guesses. If a guess was
+// wrong, the run is computed again with a scale that is right.
 #pragma once
 
 #include "runtime/cuda/device_sync.cuh"
@@ -10,26 +13,28 @@
 
 namespace megaconv::cuda {
 
+/// NF, the filter tasks of a run.
 __device__ inline std::uint32_t num_filter_tasks(const TaskArgs& a) {
   const int down = (a.k_padded + a.filters_per_filter_task - 1) / a.filters_per_filter_task;
   return static_cast<std::uint32_t>(down * a.filter_channel_chunks);
 }
 
-/// Called with every task of a kind that makes operands, not with those that are computed again.
+/// Clears the counters of redo_tasks(). Called by every task that converts x or w, in its first
+/// computation, not when it is computed again.
 __device__ inline void prepare_redo(const Task& task, OperandFooter& footer) {
   if (task.group == 0 && task.block == 0 && threadIdx.x == 0) {
     footer.tasks_taken = footer.tasks_redone = 0;
   }
 }
 
-/// What filter tasks noted in Kernel's footer and others in a.x_magnitudes.
+/// The notes of a run: of w one per filter task, in the footer behind U; of x in a.x_magnitudes.
 template <class Kernel>
 __device__ inline NotedMagnitudes noted_of_run(const TaskArgs& a, std::uint32_t num_groups) {
   return {Kernel::footer(a).most, a.x_magnitudes, a.w != nullptr ? num_filter_tasks(a) : 0,
           num_groups * Kernel::noted_of_group(a)};
 }
 
-/// The scales with which a run is to be computed again; 0 where the guess was right.
+/// Scales to compute a run again with. 0: the guess was right.
 struct CorrectedScales {
   float filters, inputs;
   __device__ bool differ() const { return filters != 0.0f || inputs != 0.0f; }
@@ -40,8 +45,9 @@ __device__ inline CorrectedScales corrected_scales(const LargestNoted& most) {
           corrected_scale(Kernel::kInputGuess, most.inputs)};
 }
 
-/// All tasks of a kind that makes operands once more, with the scales of `a`. A block that waits
-/// for the others waits for tasks only that they have begun.
+/// Computes all tasks of one kind again, with the scales in `a`: filter tasks or input tasks. The
+/// blocks of the grid share them out through footer.tasks_taken. A block returns when all tasks are
+/// done. It then waits only for tasks that a running block has taken, so this cannot deadlock.
 template <class Kernel, TaskKind kKind>
 __device__ inline void redo_tasks(const TaskArgs& a, OperandFooter& footer, std::uint32_t num_tasks,
                                   std::byte* shared) {
@@ -61,7 +67,7 @@ __device__ inline void redo_tasks(const TaskArgs& a, OperandFooter& footer, std:
   __syncthreads();
 }
 
-/// All filter tasks once more, with another scale, which `a` has then.
+/// Computes all filter tasks again. Sets a.w_scale to `scale`.
 template <class Kernel>
 __device__ inline void redo_filters(TaskArgs& a, OperandFooter& footer, float scale,
                                     std::byte* shared) {
@@ -69,9 +75,10 @@ __device__ inline void redo_filters(TaskArgs& a, OperandFooter& footer, float sc
   redo_tasks<Kernel, TaskKind::filter_transform>(a, footer, num_filter_tasks(a), shared);
 }
 
-/// If a guess did not suit what the tasks of a run noted, Kernel::redo(args, scales, tasks,
-/// num_tasks, num_groups, shared), by all blocks of a grid. Kernel::footer(args) is that of U, and
-/// Kernel::noted_of_group(args) how many magnitudes of x a group has.
+/// The scale check. Called by all blocks of a grid. If a guess was wrong, it calls
+/// Kernel::redo(args, scales, tasks, num_tasks, num_groups, shared), which computes the run again.
+/// Kernel::footer(args) is the footer behind U. Kernel::noted_of_group(args) is the number of notes
+/// on x that a task group has.
 template <class Kernel>
 __device__ __forceinline__ void check_and_redo(const TaskArgs& args, const Task* tasks,
                                                std::uint32_t num_tasks, std::uint32_t num_groups,

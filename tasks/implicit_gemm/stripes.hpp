@@ -1,19 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// How implicit GEMM numbers output pixels, for host and device code.
+// How implicit GEMM numbers output pixels, and what its tiles keep in shared memory. For host and
+// device code.
 //
-// The outputs are cut into stripes of `cols` columns. A stripe runs through all images, one below
-// the other, and its places are numbered row by row with the columns and rows between that filters
-// reach into: `pitch` places a row, `period` rows an image. Tap (r, s) of the output at place f is
-// then the input at place f + r dilation_h pitch + s dilation_w, whatever f is, so that any run of
-// neighbouring places is a matrix in the order of memory for every tap. Places in the gaps compute
-// sums that nobody stores; where a gap is all padding, neighbours share it:
+// The outputs are cut into stripes of `cols` columns. A stripe goes through all images, one below
+// the other. Its pixels are numbered row by row, together with the columns and rows in the gaps
+// that filters reach into. These numbers are padded pixels; the code calls a padded pixel a place.
+// A row of an image has `pitch` padded pixels, an image has `period` rows:
 //
-//   pitch    cols + padding, when one stripe has all columns; else cols + extent_w - 1
+//   pitch    cols + padding if one stripe has all columns; else cols + extent_w - 1
 //   period   h + padding
 //
-// Of small images the gaps are many. So several may stand abreast in a stripe, which then has no
-// others: its places go through a row of all of them before the next row, and filters reach into
-// rows above and below the images that are no places.
+//   image of 3 columns, padding 1      padded pixels of a stripe: pitch 4, period 3
+//
+//     y00 y01 y02                      0   1   2   3      3, 7: gaps between rows
+//     y10 y11 y12                      4   5   6   7
+//                                      8   9  10  11      8 to 11: gap between images
+//   next image                        12  13  14  15
+//
+// Tap (r, s) of padded pixel f reads input f + r dilation_h pitch + s dilation_w, for every f. So
+// under every tap, neighbouring padded pixels read neighbouring inputs: a run of padded pixels is a
+// matrix that lies in memory as the matrix instructions need it. Padded pixels in gaps are
+// multiplied, too, but never stored. Where a gap is all padding, neighbours share it.
+//
+// Small images have many gaps. Several of them may then stand abreast. There is one stripe, which
+// goes through row 0 of all these images, then row 1 of all, and so on. It has no rows of gaps:
+// what filters reach above and below the images has no number.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +34,16 @@
 namespace megaconv {
 
 struct Stripes {
-  std::int32_t cols;        ///< output columns of a stripe; the last may have fewer
-  std::int32_t pitch;       ///< places of a row of an image
-  std::int32_t period;      ///< rows of an image
-  std::int32_t reach;       ///< from a place to its farthest tap
-  std::int32_t images = 1;  ///< abreast
+  std::int32_t cols;        ///< output columns of a stripe; the last stripe may have fewer
+  std::int32_t pitch;       ///< padded pixels of a row of one image
+  std::int32_t period;      ///< rows of an image, gap included
+  std::int32_t reach;       ///< the halo: padded pixels from an output to its farthest tap
+  std::int32_t images = 1;  ///< images abreast; 1: one below the other
 
-  /// From a place to the one below it.
+  /// Padded pixels from one to the one below it.
   constexpr std::int32_t row() const { return images * pitch; }
-  /// What a place stands for: image, row and column of a stripe, those of the gaps included. Of
-  /// images abreast the first is 0.
+  /// A padded pixel as image, row and column of its stripe. Rows and columns may be those of gaps.
+  /// `image` counts within a row of images if they stand abreast.
   struct Position {
     std::int32_t image, row, col;
   };
@@ -41,8 +52,8 @@ struct Stripes {
     if (images > 1) return {line % images, line / images, place % pitch};
     return {line / period, line % period, place % pitch};
   }
-  /// The position of place a + b, from those of a and b, of images one below the other: without
-  /// divisions.
+  /// Position of padded pixel a + b, from the positions of a and b, without divisions. For images
+  /// one below the other only.
   constexpr Position sum(Position a, const Position& b) const {
     a.col += b.col;
     if (a.col >= pitch) a.col -= pitch, ++a.row;
@@ -53,90 +64,92 @@ struct Stripes {
   }
 };
 
-/// Those of a problem, in stripes of `cols` columns: of an image, or all of several abreast.
+/// Stripes of `cols` columns of a problem's outputs. `cols` is at most the columns of an image, or
+/// all columns of several images abreast.
 Stripes make_stripes(const ConvProblem& problem, std::int32_t cols);
 
-/// How many there are.
+/// Number of stripes of a problem.
 std::int64_t num_stripes(const ConvProblem& problem, const Stripes& stripes);
-/// Places of one stripe.
+/// Padded pixels of one stripe.
 std::int64_t places_of_stripe(const ConvProblem& problem, const Stripes& stripes);
 
-/// Largest reach that tasks keep input for.
+/// Largest halo that a task keeps in shared memory where its threads load x.
 inline constexpr std::int32_t kMostReach = 128;
 
-/// Tiles are compiled in several widths: half of the widest and, in steps of so many places, up to
-/// the widest. With split numbers, which take longest, there are more than with others.
+/// Threads load x: tile widths are compiled from half of the widest to the widest, in steps of so
+/// many padded pixels. Split numbers take longest, and have more widths than others.
 constexpr std::int32_t tile_step(std::int32_t most_places, bool split) {
   return most_places / (split ? 16 : 4);
 }
 
-/// How direct tasks come by x as matrix instructions take it.
+/// Load path of x in the product tasks of implicit GEMM.
 enum class Operands : std::uint8_t {
-  loaded,     ///< their threads load it, whatever the tensor, and store it in shared memory
-  in_tensor,  ///< 16-bit numbers in NHWC, in whole octets of channels and filters, are operands
-  in_float_tensor,  ///< so are floats in NHWC, which the copy engine rounds to TF32
-  in_copy,          ///< of floats in NHWC, input tasks make a copy
-  converted         ///< of floats in NHWC, in shared memory, where the copy engine has brought them
+  loaded,           ///< threads load and convert x; any tensor
+  in_tensor,        ///< TMA loads x; 16 bits, NHWC, C and K multiples of 8
+  in_float_tensor,  ///< TMA loads x and rounds it to TF32; f32, NHWC
+  in_copy,          ///< TMA loads an FP16 copy of x that input tasks make; f32, NHWC
+  converted         ///< TMA loads f32 in NHWC; a warpgroup converts it to FP16 in shared memory
 };
 
-/// Whether they need nothing made of the tensors.
+/// Whether TMA loads x and w as they are: neither filter tasks nor input tasks.
 constexpr bool are_tensors(Operands operands) {
   return operands == Operands::in_tensor || operands == Operands::in_float_tensor;
 }
 
-// Operands that the copy engine brings, in place of threads:
+// The rest is for load paths on which TMA loads x ("in place").
 
-/// Whether the tensors are operands of 16 bits.
+/// Whether `in_tensor` is possible.
 bool operands_in_tensor(const ConvProblem& problem);
-/// Whether copies of them can be.
+/// Whether `in_copy` is possible.
 bool operands_can_be_copied(const ConvProblem& problem);
-/// Whether the copy engine can bring floats: pixels are whole vectors of 16 bytes.
+/// Whether TMA can load f32 tensors: NHWC, and a pixel is a multiple of 16 bytes.
 bool floats_can_be_brought(const ConvProblem& problem);
-/// Whether it can for threads that convert them, in stripes of so many columns: of these there are
-/// few, and the last one does not lack many.
+/// Whether `converted` is possible with stripes of `cols` columns. There may be few stripes
+/// (kMostConvertedStripes), and the last one must be nearly full.
 bool stripes_can_be_converted(const ConvProblem& problem, std::int64_t cols);
 inline constexpr int kMostConvertedStripes = 8;
-/// Places of a group come in as many.
+/// The padded pixels of a task group are a multiple of this.
 inline constexpr std::int32_t kPlaceStepInPlace = 16;
-/// Places of a tile come in as many, from the tile before to the one of so many,
+/// Step between the tile widths that are compiled, up to a tile of `tile_places`.
 constexpr std::int32_t tile_step_in_place(std::int32_t tile_places) {
   return tile_places > 192 ? 16 : 32;
 }
-/// and are at most as many.
-/// Outputs of floats take more room; so does converting these.
+/// Most padded pixels of a tile. f32 outputs need more shared memory than 16-bit ones, and
+/// conversion needs some as well, so these tiles are narrower.
 constexpr std::int32_t most_places_in_place(Operands operands) {
   return operands == Operands::in_tensor ? 512 : operands == Operands::converted ? 384 : 448;
 }
-/// Bytes of a row of operands: a place or a filter, in a slab of channels. The copy engine takes as
-/// long for 64 as for 128, and narrow tiles have little else to wait for; but floats that are to be
-/// converted need the room.
+/// Bytes of one padded pixel, or of one filter, in a K block; the code calls a K block a slab. TMA
+/// takes as long for a row of 64 bytes as for one of 128. Narrow tiles wait for TMA, so they have
+/// 128. Where x is converted, shared memory allows that for the narrowest tiles only.
 constexpr int slab_bytes_in_place(std::int32_t tile_places, Operands operands) {
   return tile_places <= (operands == Operands::converted ? 128 : 256) ? 128 : 64;
 }
 constexpr int operand_bytes(Operands operands) {
   return operands == Operands::in_float_tensor ? 4 : 2;
 }
-/// Channels of a slab.
+/// Channels of a K block.
 constexpr std::int32_t slab_channels_in_place(std::int32_t tile_places, Operands operands) {
   return slab_bytes_in_place(tile_places, operands) / operand_bytes(operands);
 }
-inline constexpr int kSharedBytesInPlace = 226 * 1024;  ///< of a task
-/// Of these filters have at least so many.
+inline constexpr int kSharedBytesInPlace = 226 * 1024;  ///< of a block
+/// Bytes of it that are kept for the pipeline stages of filters, at least.
 constexpr int least_filter_bytes_in_place(std::int32_t tile_places, Operands operands) {
   if (operands == Operands::in_tensor) return 64 * 1024;
-  constexpr int kFilters = 64, kLeastTaps = 6;  // that are multiplied or waited for
+  constexpr int kFilters = 64, kLeastTaps = 6;  // in use or on their way
   constexpr int kMostSlabBytes = 128;
   const bool converts = operands == Operands::converted;
   return kLeastTaps * kFilters *
          (converts ? slab_bytes_in_place(tile_places, operands) : kMostSlabBytes);
 }
-/// Floats on their way to where they are converted: pieces of so many places and channels; fewer at
-/// a time where the blocks of a cluster share them out.
+/// `converted`: TMA loads floats in pieces of 64 padded pixels x 32 channels, kPieces at a time.
+/// Blocks of a cluster that convert for each other have one less under way.
 inline constexpr int kPieces = 4, kPiecePlaces = 64, kPieceChannels = 32;
 constexpr int pieces_of(int cluster_blocks) { return cluster_blocks > 1 ? kPieces - 1 : kPieces; }
 inline constexpr int kPieceBytes = kPiecePlaces * kPieceChannels * 4;
-/// Largest reach that a task keeps input for. If all rows of the filters reach further, it takes
-/// them one by one. Floats, as outputs and as inputs, leave less room for so many stages of input.
+/// Largest halo that a block has shared memory for, with so many pipeline stages of x. If the whole
+/// filter reaches further, tiles take its rows one by one. f32 outputs, and floats that are being
+/// converted, leave less room.
 inline constexpr std::int32_t kMostReachInPlace = 456;
 constexpr std::int32_t most_reach_in_place(std::int32_t tile_places, Operands operands,
                                            int input_stages = 2) {
@@ -150,23 +163,25 @@ constexpr std::int32_t most_reach_in_place(std::int32_t tile_places, Operands op
   const std::int32_t most = bytes / (input_stages * slab_bytes) - tile_places;
   return most < kMostReachInPlace ? most : kMostReachInPlace;
 }
-/// How a block cuts its shared memory: bytes from where its barriers end on, and what lies there.
+/// How a block cuts its shared memory. mbarriers come first, then a tile of outputs, then these.
+/// Offsets are in bytes from the end of the mbarriers; `_bytes` are those of one pipeline stage.
 struct MemoryInPlace {
-  std::int32_t pieces, num_pieces;  ///< behind outputs; of x, if it is to be converted
-  std::int32_t partial_sums;        ///< of other blocks that share the channels
-  std::int32_t input, input_stages, input_bytes;   ///< of a stage
-  std::int32_t filters, filter_stages, tap_bytes;  ///< of a stage
+  std::int32_t pieces, num_pieces;                 ///< floats of x that are to be converted
+  std::int32_t partial_sums;                       ///< from blocks that share the channels
+  std::int32_t input, input_stages, input_bytes;   ///< x
+  std::int32_t filters, filter_stages, tap_bytes;  ///< w: a stage is one tap of a K block
 };
-inline constexpr int kBarrierBytesInPlace = 2 * 1024;  ///< with what is lost to alignment
+inline constexpr int kBarrierBytesInPlace = 2 * 1024;  ///< mbarriers, and what alignment loses
 inline constexpr std::int32_t kLeastInputStages = 2, kMostFilterStages = 24;
 constexpr std::int32_t most_input_stages(Operands operands) {
   return operands == Operands::converted ? 3 : 4;
 }
-/// Of a block that multiplies so many taps of slabs, or some of several tiles.
+/// The cut for tiles of so many padded pixels (`input_places` with the halo). `taps` counts those
+/// of all K blocks of a tile. If their filters all fit, what is left goes to stages of x.
 MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t input_places,
                               Operands operands, std::int32_t taps, std::int32_t cluster_blocks,
                               std::int32_t channel_shares);
-/// Taps of filters that there is room for, beside two stages of so many places of input.
+/// Pipeline stages of filters that fit beside two of x; each is one tap of a K block.
 constexpr int filter_stages_in_place(std::int32_t tile_places, std::int32_t input_places,
                                      Operands operands) {
   constexpr int kStages = 2, kFilters = 64, kOtherBytes = 5 * 1024;
@@ -178,27 +193,28 @@ constexpr int filter_stages_in_place(std::int32_t tile_places, std::int32_t inpu
 }
 constexpr bool has_room_in_place(std::int32_t tile_places, std::int32_t input_places,
                                  Operands operands) {
-  constexpr int kLeastTaps = 6;  // that are multiplied or waited for
+  constexpr int kLeastTaps = 6;  // in use or on their way
   return filter_stages_in_place(tile_places, input_places, operands) >= kLeastTaps;
 }
-/// Places of the tiles that divide a group evenly, with so many channels. Rows one by one are
-/// brought more often, for which more of them should be on their way; stages of several slabs that
-/// are being converted should be three. Of images abreast whole rows are brought, for tiles that
-/// begin with one: groups and tiles have whole rows, or a group is a tile; 0 if none has room.
+/// Width of the tiles that divide a task group evenly, in padded pixels. 0: no width has room.
+/// - Filters taken row by row load x more often. Their tiles leave room for more pipeline stages.
+/// - Where x is converted and a tile has several K blocks, there should be three stages of x.
+/// - Of images abreast, TMA loads whole rows. Tiles begin with a row, so groups and tiles are whole
+///   rows, or a group is one tile.
 std::int32_t tile_places_in_place(std::int64_t places_per_group, const Stripes& stripes,
                                   Operands operands, std::int64_t channels);
-/// Rows of a filter that tiles keep input for at a time, and its places.
+/// What a pipeline stage of x holds: the padded pixels (halo included) for so many filter rows.
 struct InputOfTile {
   std::int32_t filter_rows, places;
 };
 InputOfTile input_of_tile(const ConvProblem& problem, const Stripes& stripes,
                           std::int32_t tile_places, Operands operands);
-/// Places of the largest tiles whose channels are shared out.
+/// Widest tile, in padded pixels, whose channels several blocks of a cluster share.
 inline constexpr std::int32_t kMostSharedPlaces = 64;
-/// Columns of a row of y that the copy engine stores at a time. It cuts at the row's end, but not
+/// Columns of a row of y in one TMA store. TMA cuts the box at the end of the row of y, but not
 /// where a stripe ends amid a row.
 std::int32_t output_cols_in_place(const ConvProblem& problem, std::int32_t stripe_cols);
-/// Pixels of x, and lane blocks of their channels, that an input task copies at most.
+/// Most pixels of x that an input task copies, and most lane blocks of their channels.
 inline constexpr int kPixelsOfInputTask = 128, kMostBlocksOfInputTask = 4;
 
 }  // namespace megaconv

@@ -6,6 +6,8 @@
 #   rules.sh core          mapping/ names no algorithm and no device
 #   rules.sh licence       every source file starts with its SPDX line
 #   rules.sh links         links and paths in the documents lead to something
+#   rules.sh prose         documents: no line over 100 columns but tables and links, no sentence over 30 words
+#   rules.sh performance   docs/performance.md and its charts are what docs/results gives; 77 without python3
 #   rules.sh format        clang-format 14 would change nothing; exit status 77 without it
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -77,6 +79,49 @@ links() {
   return $status
 }
 
+# A sentence ends at ".", "!" or "?", at the end of a list item, of a table cell or of a paragraph. A piece of
+# code is one word; what has neither letter nor digit is none.
+prose() {
+  awk '
+    function breach(line, text) { print FILENAME ":" line ": " text; bad = 1 }
+    function words(text,    n, i, count, parts) {
+      n = split(text, parts, /[ \t]+/)
+      for (i = 1; i <= n; ++i) count += parts[i] ~ /[[:alnum:]]/
+      return count
+    }
+    function check(text, line,    n, i, count, parts) {
+      gsub(/`[^`]*`/, "code", text)
+      gsub(/\]\([^)]*\)/, "", text)  # of a link the text counts, not where it leads
+      n = split(text, parts, /[.!?][)"*_]*([ \t]+|$)/)
+      for (i = 1; i <= n; ++i)
+        if ((count = words(parts[i])) > 30)
+          breach(line, "a sentence of " count " words: \"" substr(parts[i], 1, 60) "...\"")
+    }
+    function flush() { if (paragraph != "") check(paragraph, first); paragraph = "" }
+    FNR == 1 { fenced = 0 }
+    /^[ \t]*```/ { flush(); fenced = !fenced; next }
+    length > 100 && !/^[ \t]*\|/ && !/\]\([^)]*\)/ && !/https?:/ { breach(FNR, length " columns") }
+    fenced { next }
+    /^[ \t]*$/ || /^#/ || /^<!--/ { flush(); next }
+    /^[ \t]*\|/ { flush(); n = split($0, cells, "|"); for (i = 1; i <= n; ++i) check(cells[i], FNR); next }
+    /^[ \t]*([-*]|[0-9]+\.) / { flush(); sub(/^[ \t]*([-*]|[0-9]+\.) /, "") }
+    { if (paragraph == "") first = FNR; paragraph = paragraph " " $0 }
+    END { flush(); exit bad }' "$@"
+}
+prose_of_all() {
+  local file status=0
+  for file in ./*.md docs/*.md docs/*/*.md; do prose "$file" || status=1; done
+  return $status
+}
+
+performance() {
+  if ! command -v python3 >/dev/null; then
+    echo "SKIPPED: python3 is not installed"
+    exit 77
+  fi
+  tools/performance_page check
+}
+
 format() {
   local tool=clang-format-14
   command -v $tool >/dev/null || tool=clang-format
@@ -88,6 +133,7 @@ format() {
 }
 
 case "${1-}" in
-  dependencies | core | licence | links | format) "$1" ;;
+  dependencies | core | licence | links | performance | format) "$1" ;;
+  prose) prose_of_all ;;
   *) sed -n 's/^#   //p' "$0" >&2; exit 2 ;;
 esac
