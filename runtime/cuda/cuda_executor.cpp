@@ -170,6 +170,7 @@ class CudaExecutor final : public Executor {
                                  static_cast<const std::byte*>(workspace) + layout_.waiting,
                                  num_blocks_, wait_budget_));
     }
+    check_tickets(header, workspace);
   }
 
   std::string describe() const override {
@@ -191,6 +192,20 @@ class CudaExecutor final : public Executor {
       default:
         return num_tasks;
     }
+  }
+
+  // Blocks that find another ticket than the one before left, or another epoch, skip tasks. They
+  // take as many tickets as ever, so the ticket stays wrong. The next run is to start afresh.
+  void check_tickets(const DeviceHeader& header, void* workspace) const {
+    const bool takes_tickets = launch_ != CudaLaunch::raw_block_index;
+    if (header.owner != plan_word_ || !takes_tickets) return;
+    const std::uint32_t overshoot = launch_ == CudaLaunch::persistent ? num_blocks_ : 0;
+    const auto num_tasks = static_cast<std::uint32_t>(tasks_.size());
+    if (header.ticket == header.epoch * (num_tasks + overshoot)) return;
+    check(cudaMemset(workspace, 0, sizeof(header)), "workspace");
+    throw Error(
+        Status::invalid_argument,
+        "workspace: a part of it was changed between two runs, so that tasks were left out");
   }
 
   // With a trace, it waits for the run's end.

@@ -424,6 +424,28 @@ TEST_CASE(
   CHECK((device.run(plan, workspace) == expected));
 }
 
+TEST_CASE("cuda: a run that leaves out tasks, in a workspace changed in part, is reported") {
+  if (!have_device()) SKIP("no CUDA device");
+  const Layer layer(parse_problem("n1c16h12k16"), true);
+  DeviceLayer device(layer);
+  for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::one_block_per_task}) {
+    PlanOptions options = on_cuda();
+    options.tiling.points = Points::integer;
+    options.cuda_launch = launch;
+    const Plan plan = Plan::create(layer.problem, options);
+    DeviceBuffer workspace(plan.workspace_bytes());
+    const std::vector<float> expected = device.run(plan, workspace);
+    auto* const ticket = static_cast<std::byte*>(workspace.get()) + 128;
+    for (const int value : {0x01, 0x7f, 0xff}) {
+      require_cuda(cudaMemset(ticket, value, 128));
+      plan.execute(device.tensors(), workspace.get(), workspace.bytes());
+      CHECK_THROWS_WITH(plan.wait(workspace.get()), ContainsSubstring("tasks were left out"));
+      CHECK((device.run(plan, workspace) == expected));
+      CHECK((device.run(plan, workspace) == expected));
+    }
+  }
+}
+
 TEST_CASE("cuda: bad arguments are named before anything is enqueued") {
   if (!have_device()) SKIP("no CUDA device");
   const Layer layer(parse_problem("n1c16h12k16"), true);

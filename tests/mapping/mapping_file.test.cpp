@@ -380,3 +380,71 @@ TEST_CASE("a file of a million tasks is written and read") {
        << " tasks written in " << Milliseconds(written - begin).count()
        << " ms, read and validated in " << Milliseconds(read - written).count() << " ms");
 }
+
+TEST_CASE("counts of more than 32 bits are refused as what they are, however short the file") {
+  // Each of these numbers of tasks is that of `tasks` in 32 bits.
+  struct Huge {
+    const char *problem, *cut, *stages, *error;
+    std::vector<std::string> tasks;
+  };
+  std::vector<std::string> few = {"I[0,0]"};
+  for (int i = 0; i < 32; ++i) few.push_back("G[0," + std::to_string(i) + "]");
+  few.push_back("O[0,0]");
+  const char* const kOneInOneOut =
+      R"([{"node": 0, "role": "input", "kind": "input_transform", "groups": 1, "per_group": 1},
+          {"node": 0, "role": "output", "kind": "output_transform", "groups": 1, "per_group": 1}])";
+  const Huge all[] = {
+      {"n1c1h1w1k1908874368+f16",
+       R"({"algorithm": "winograd", "arithmetic": "fma", "filters": "prepared",
+           "points": "low_error", "m": 4, "group_tiles": 1, "channel_blocks_per_input_task": 1,
+           "tiles_per_transform_task": 1, "filter_blocks_per_gemm_task": 1,
+           "positions_per_gemm_task": 1, "filter_blocks_per_output_task": 119304648,
+           "filter_blocks_per_filter_task": 1, "channel_blocks_per_filter_task": 1, "v_slots": 1,
+           "m_slots": 1})",
+       R"([{"node": 0, "role": "input", "kind": "input_transform", "groups": 1, "per_group": 1},
+           {"node": 0, "role": "product", "kind": "gemm", "groups": 1, "per_group": 32},
+           {"node": 0, "role": "output", "kind": "output_transform", "groups": 1,
+            "per_group": 1}])",
+       "4294967328 tasks of a group: must be at most 2^31; use larger tasks", few},
+      {"n1c1h1w1k1073741824+f16",
+       R"({"algorithm": "winograd", "arithmetic": "fma", "filters": "prepared",
+           "points": "low_error", "m": 6, "group_tiles": 1, "channel_blocks_per_input_task": 1,
+           "tiles_per_transform_task": 1, "filter_blocks_per_gemm_task": 1,
+           "positions_per_gemm_task": 1, "filter_blocks_per_output_task": 67108864,
+           "filter_blocks_per_filter_task": 1, "channel_blocks_per_filter_task": 1, "v_slots": 1,
+           "m_slots": 1})",
+       kOneInOneOut,
+       "4294967296 tasks of a group: must be at most 2^31; use larger tasks",
+       {"I[0,0]", "O[0,0]"}},
+      {"n67108864c4096h2w2k1024+f16",
+       R"({"algorithm": "winograd", "arithmetic": "fma", "filters": "every_run",
+           "points": "low_error", "m": 2, "group_tiles": 67108864,
+           "channel_blocks_per_input_task": 1, "tiles_per_transform_task": 1,
+           "filter_blocks_per_gemm_task": 64, "positions_per_gemm_task": 16,
+           "filter_blocks_per_output_task": 1, "filter_blocks_per_filter_task": 64,
+           "channel_blocks_per_filter_task": 256, "v_slots": 1, "m_slots": 1})",
+       R"([{"node": 0, "role": "prepare", "kind": "filter_transform", "groups": 1, "per_group": 1},
+           {"node": 0, "role": "product", "kind": "gemm", "groups": 1, "per_group": 1}])",
+       "17179869184 tasks of a group: must be at most 2^31; use larger tasks",
+       {"F[0]", "G[0,0]"}},
+  };
+  for (const Huge& huge : all) {
+    CAPTURE(huge.problem);
+    const nlohmann::json file = {
+        {"megaconv_mapping", 2},
+        {"nodes",
+         {{{"name", "conv"}, {"problem", huge.problem}, {"cut", nlohmann::json::parse(huge.cut)}}}},
+        {"stages", nlohmann::json::parse(huge.stages)},
+        {"policy", "custom"},
+        {"tasks", huge.tasks},
+    };
+    CHECK_THROWS_WITH(import_mapping(file.dump()), huge.error);
+  }
+  // What the planner would make of the first.
+  const TilingOptions options{.algorithm = Algorithm::winograd,
+                              .m = 4,
+                              .filters = FilterMode::prepared,
+                              .filter_blocks_per_gemm_task = 1,
+                              .positions_per_gemm_task = 1};
+  CHECK_THROWS_WITH(lower(parse_problem(all[0].problem), options, {}, {}), all[0].error);
+}

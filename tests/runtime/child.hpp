@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 
 namespace megaconv::test {
 
@@ -21,6 +22,7 @@ inline constexpr unsigned kPatienceSeconds = 20;  // a child that takes longer h
 /// Starts a child that ends with what `life` returns, or 99 for an exception.
 template <class Life>
 pid_t start_child(const Life& life) {
+  std::fflush(nullptr);  // or the child prints it too
   const pid_t child = fork();
   if (child != 0) return child;
   alarm(kPatienceSeconds);

@@ -184,6 +184,50 @@ TEST_CASE("an exported mapping makes the same plan again") {
   CHECK(run(again, data) == data.truth());
 }
 
+TEST_CASE("a lowering of which one number was edited is refused, or computes the same") {
+  const ConvProblem problem = parse_problem("n1c20h14k20");
+  const Data data(problem);
+  const std::vector<float> truth = data.truth();
+  const Lowering right =
+      lower(problem,
+            {.algorithm = Algorithm::winograd, .m = 2, .points = Points::integer, .group_tiles = 7},
+            {}, {.workers = 2});
+  std::uint32_t Tiling::*const fields[] = {&Tiling::m,
+                                           &Tiling::tiles_h,
+                                           &Tiling::tiles_w,
+                                           &Tiling::group_tiles,
+                                           &Tiling::channel_blocks_per_input_task,
+                                           &Tiling::tiles_per_transform_task,
+                                           &Tiling::filter_blocks_per_gemm_task,
+                                           &Tiling::positions_per_gemm_task,
+                                           &Tiling::filter_blocks_per_output_task,
+                                           &Tiling::filter_blocks_per_filter_task,
+                                           &Tiling::channel_blocks_per_filter_task,
+                                           &Tiling::num_groups,
+                                           &Tiling::num_filter_tasks,
+                                           &Tiling::input_tasks,
+                                           &Tiling::gemm_tasks,
+                                           &Tiling::output_tasks,
+                                           &Tiling::v_slots,
+                                           &Tiling::m_slots};
+  int refused = 0;
+  for (std::size_t field = 0; field < std::size(fields); ++field) {
+    for (const std::uint32_t value : {0u, 1u, 2u, 5u, 64u, 0x80000001u, 0xffffffffu}) {
+      CAPTURE(field, value);
+      Lowering edited = right;
+      std::get<Tiling>(edited.nodes.front().cut).*fields[field] = value;
+      bool same = true;
+      try {
+        same = run(Plan::create(std::move(edited)), data) == truth;
+      } catch (const Error&) {
+        ++refused;
+      }
+      CHECK(same);
+    }
+  }
+  CHECK(refused > 100);
+}
+
 TEST_CASE("one plan runs many times in one workspace, also in turn with another plan") {
   const Data data(kProblem);
   const std::vector<float> truth = data.truth();

@@ -116,6 +116,12 @@ TEST_CASE("What the machine refuses is status 4") {
   check_refused(folder, "bench c1h1k1 --json -o absent/r.json", 4, "cannot write absent/r.json");
   check_refused(folder, "map export c1h1k1 -o absent/m.json", 4, "cannot write absent/m.json");
   check_refused(folder, "map validate absent.json", 4, "cannot read absent.json");
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need more
+  for (const char* verb : {"run", "verify"}) {
+    check_refused(folder, verb + std::string(" c16h9k16 --threads 300"), 4,
+                  "cannot start worker thread", "ulimit -v 1000000;");
+  }
+#endif
 }
 
 TEST_CASE("run computes what is in .npy files and writes a whole .npy file") {
