@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "mapping/json_text.hpp"
 #include "mapping/mapping_file.hpp"
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
@@ -13,6 +14,8 @@ namespace megaconv {
 namespace {
 
 using nlohmann::json;
+
+constexpr const char* kWhat = "mapping file";
 
 // A network has no more operators than this.
 constexpr std::size_t kMostItems = 65536;
@@ -137,9 +140,7 @@ class FileHandler : public nlohmann::json_sax<json> {
   }
 
   bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
-    std::string_view what = error.what();  // "[json.exception...] parse error at line 3, column 5"
-    what.remove_prefix(std::min(what.size(), what.find("] ") + 2));
-    reject_mapping_file(excerpt(what, 160));
+    reject_json(kWhat, error.what());
   }
 
  private:
@@ -252,6 +253,7 @@ TaskMapping read_mapping(FileSection& top) {
 }  // namespace
 
 MappingFile read_mapping_file(std::string_view text) {
+  check_json(text, kLargeJson, kWhat);
   FileHandler handler;
   json::sax_parse(text.begin(), text.end(), &handler);
   MappingFile file;

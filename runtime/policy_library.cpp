@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Policies from shared objects. A policy under development crashes, loops and throws; so it runs in
-// a child process, which writes its order into a pipe, and the parent waits no longer than a
-// budget.
+// a child process, which writes its order into a pipe. The parent waits no longer than a budget,
+// for the pipe and for the child's end alike, and the child does not outlive the parent.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -15,7 +17,9 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "mapping/text.hpp"
@@ -170,9 +174,11 @@ void send(int pipe, const void* data, std::size_t bytes) {
 // A child process and the end of the pipe that it writes into. It does not outlive this.
 class Child {
  public:
-  Child(const std::string& path, const megaconv_graph& graph) {
+  Child(const std::string& path, const megaconv_graph& graph, Clock::time_point until)
+      : until_(until) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) fail("pipe");
+    const pid_t parent = getpid();
     process_ = fork();
     if (process_ < 0) {
       close(ends[0]);
@@ -181,6 +187,8 @@ class Child {
     }
     if (process_ == 0) {
       close(ends[0]);
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) _exit(1);  // it ended before that
       run_policy(path, graph, ends[1]);
     }
     close(ends[1]);
@@ -190,24 +198,25 @@ class Child {
     close(pipe_);
     if (process_ > 0) {
       kill(process_, SIGKILL);
-      waitpid(process_, nullptr, 0);
+      while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
+      }
     }
   }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  /// False when the pipe ends before, or `until` passes: then it is `late`.
-  bool receive(void* data, std::size_t bytes, Clock::time_point until, bool& late) const {
+  /// False when the pipe ends before, or the time is up.
+  bool receive(void* data, std::size_t bytes) const {
     char* at = static_cast<char*>(data);
     while (bytes > 0) {
       const auto left =
-          std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+          std::chrono::duration_cast<std::chrono::milliseconds>(until_ - Clock::now()).count();
+      if (left <= 0) return false;
+      // Read only when there is something: a read that blocks goes on after the program's signals.
       pollfd ready{pipe_, POLLIN, 0};
-      late = left <= 0 || poll(&ready, 1, static_cast<int>(left) + 1) == 0;
-      if (late) return false;
+      if (poll(&ready, 1, static_cast<int>(left) + 1) <= 0) continue;
       const ssize_t got = read(pipe_, at, bytes);
-      if (got == 0) return false;
-      if (got < 0 && errno != EINTR) return false;
+      if (got == 0 || (got < 0 && errno != EINTR)) return false;
       if (got > 0) {
         at += got;
         bytes -= static_cast<std::size_t>(got);
@@ -216,10 +225,17 @@ class Child {
     return true;
   }
 
-  /// "ended by signal 11 (Segmentation fault)", once the pipe has ended.
-  std::string how_it_ended() {
+  /// "ended by signal 11 (Segmentation fault)", once the pipe has ended; nullopt when the time is
+  /// up first: the child may have closed its end and go on.
+  std::optional<std::string> how_it_ended() {
     int status = 0;
-    waitpid(process_, &status, 0);
+    for (;;) {
+      const pid_t ended = waitpid(process_, &status, WNOHANG);
+      if (ended == process_) break;
+      if (ended < 0 && errno != EINTR) return "ended";  // and the program's own wait() took it
+      if (Clock::now() >= until_) return std::nullopt;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     process_ = 0;
     if (WIFSIGNALED(status)) {
       return "ended by signal " + std::to_string(WTERMSIG(status)) + " (" +
@@ -232,9 +248,15 @@ class Child {
   [[noreturn]] static void fail(const char* call) {
     throw Error(Status::device_error, std::string(call) + ": " + std::strerror(errno));
   }
+  Clock::time_point until_;
   pid_t process_ = 0;
   int pipe_ = -1;
 };
+
+[[noreturn]] void reject(const std::string& path, const std::string& what,
+                         Status status = Status::invalid_argument) {
+  throw Error(status, "policy " + path + ": " + excerpt(what, 200));
+}
 
 }  // namespace
 
@@ -242,28 +264,17 @@ PolicyFunction load_policy(const std::string& path, std::uint32_t budget_ms) {
   // dlopen() searches system folders for a name without a slash.
   const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
   return [file, path, budget_ms](const TaskGraph& graph) {
-    const auto reject = [&](const std::string& what, Status status = Status::invalid_argument) {
-      throw Error(status, "policy " + path + ": " + excerpt(what, 200));
-    };
     const PolicyGraph in_c(graph);
-    Child child(file, in_c.get());
-    const Clock::time_point until = Clock::now() + std::chrono::milliseconds(budget_ms);
+    Child child(file, in_c.get(), Clock::now() + std::chrono::milliseconds(budget_ms));
     Answer head;
-    bool late = false;
     std::vector<std::uint32_t> order(graph.tasks.size());
-    bool complete = child.receive(&head, sizeof(head), until, late);
-    if (complete && !head.right) {
-      std::string text(head.bytes, ' ');
-      complete = child.receive(text.data(), text.size(), until, late);
-      if (complete) reject(text);
-    } else if (complete) {
-      complete = child.receive(order.data(), order.size() * sizeof(order[0]), until, late);
+    if (child.receive(&head, sizeof(head))) {
+      if (head.right && child.receive(order.data(), order.size() * sizeof(order[0]))) return order;
+      std::string text(head.right ? 0 : std::min(head.bytes, 1000u), ' ');
+      if (!head.right && child.receive(text.data(), text.size())) reject(path, text);
     }
-    if (late) {
-      reject("no order after " + std::to_string(budget_ms) + " ms", Status::timeout);
-    }
-    if (!complete) reject(child.how_it_ended());
-    return order;
+    if (const std::optional<std::string> how = child.how_it_ended()) reject(path, *how);
+    reject(path, "no order after " + std::to_string(budget_ms) + " ms", Status::timeout);
   };
 }
 

@@ -13,6 +13,7 @@
 
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
+#include "tasks/same_padding.hpp"
 
 namespace megaconv {
 namespace {
@@ -101,6 +102,16 @@ void validate(const ConvProblem& problem) {
          " products (c / groups * r * s): must be at most " + std::to_string(kMostProducts) +
          ", so that they fit 32 bits");
   }
+}
+
+void pad_same(ConvProblem& problem) {
+  // These are multiplied, so they must be known to be small first.
+  check_range("r", problem.r, 1, kMaxExtent);
+  check_range("s", problem.s, 1, kMaxExtent);
+  check_range("vertical dilation", problem.dilation_h, 1, kMaxExtent);
+  check_range("horizontal dilation", problem.dilation_w, 1, kMaxExtent);
+  problem.pad_h = (problem.filter_extent_h() - 1) / 2;
+  problem.pad_w = (problem.filter_extent_w() - 1) / 2;
 }
 
 const char* to_string(DataType dtype) noexcept {
@@ -251,20 +262,12 @@ class Parser {
     const Field dilation = field('d').value_or(Field{1, 1});
     problem.dilation_h = dilation.vertical;
     problem.dilation_w = dilation.horizontal;
-    check_before_same_padding(problem);
-    const Field same{(problem.filter_extent_h() - 1) / 2, (problem.filter_extent_w() - 1) / 2};
-    const Field pad = field('p').value_or(same);
-    problem.pad_h = pad.vertical;
-    problem.pad_w = pad.horizontal;
+    pad_same(problem);
+    if (const auto& pad = field('p')) {
+      problem.pad_h = pad->vertical;
+      problem.pad_w = pad->horizontal;
+    }
     return problem;
-  }
-
-  // "Same" padding multiplies these, so they must be known to be small first.
-  void check_before_same_padding(const ConvProblem& problem) const {
-    check_range("r", problem.r, 1, kMaxExtent);
-    check_range("s", problem.s, 1, kMaxExtent);
-    check_range("vertical dilation", problem.dilation_h, 1, kMaxExtent);
-    check_range("horizontal dilation", problem.dilation_w, 1, kMaxExtent);
   }
 
   std::string_view text_, rest_;

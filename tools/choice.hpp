@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 
 namespace megaconv::cli {
@@ -26,7 +27,7 @@ Value choose(const char* option, std::string_view word, const Choices<Value>& ch
     allowed += left == 0 ? "" : left == 1 ? " or " : ", ";
   }
   throw Error(Status::invalid_argument,
-              std::string(option) + ' ' + std::string(word) + ", must be " + allowed);
+              std::string(option) + ' ' + excerpt(word) + ", must be " + allowed);
 }
 
 }  // namespace megaconv::cli

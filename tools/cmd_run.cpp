@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "megaconv/plan.hpp"
+#include "tasks/same_padding.hpp"
 #include "tools/commands.hpp"
 #include "tools/file_io.hpp"
 #include "tools/npy.hpp"
@@ -97,15 +98,15 @@ ConvProblem problem_from_shapes(const RunArguments& arguments, const NpyArray& x
   }
   const Pair stride = arguments.stride.value_or(Pair{});
   const Pair dilation = arguments.dilation.value_or(Pair{});
-  const Pair same{dilation.vertical * (problem.r - 1) / 2,
-                  dilation.horizontal * (problem.s - 1) / 2};
-  const Pair pad = arguments.pad.value_or(same);
   problem.stride_h = stride.vertical;
   problem.stride_w = stride.horizontal;
   problem.dilation_h = dilation.vertical;
   problem.dilation_w = dilation.horizontal;
-  problem.pad_h = pad.vertical;
-  problem.pad_w = pad.horizontal;
+  pad_same(problem);
+  if (arguments.pad) {
+    problem.pad_h = arguments.pad->vertical;
+    problem.pad_w = arguments.pad->horizontal;
+  }
   validate(problem);
   return problem;
 }

@@ -35,7 +35,7 @@ ExitCode best(const BestArguments& arguments) {
   bool all_known = true;
   for (const NamedProblem& layer : arguments.tune.problems("tune best")) {
     const PlanKey key = plan_key(layer.problem, arguments.tune.plan.options);
-    std::vector<Measurement> ranked = rank(database.measurements(key));
+    std::vector<Measurement> ranked = rank(database.tried(key));
     ranked.resize(std::min<std::size_t>(ranked.size(), arguments.count));
     if (ranked.empty()) {
       all_known = false;
@@ -110,7 +110,7 @@ ExitCode diff(const std::string& first, const std::string& second) {
   const auto best_of = [](const PlanDatabase& database) {
     std::map<std::string, Measurement> best;
     for (const PlanKey& key : database.keys()) {
-      const std::vector<Measurement> ranked = rank(database.measurements(key));
+      const std::vector<Measurement> ranked = rank(database.tried(key));
       const std::string name = key.problem + ", " + key.filters + ", " + key.device;
       if (ranked.empty()) continue;
       const auto [place, fresh] = best.try_emplace(name, ranked.front());

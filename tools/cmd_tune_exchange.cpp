@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // megaconv tune export, import, merge: measurements out of a plan database and into it.
 #include <spdlog/fmt/fmt.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <sstream>
 
@@ -59,29 +57,14 @@ std::vector<KeyedMeasurements> selected(const PlanDatabase& database,
 }
 
 // A file without a write-ahead log, so that it is complete in itself and may lie in a read-only
-// folder: filled beside its place, then renamed.
+// folder.
 void export_database(const std::vector<KeyedMeasurements>& all, const std::string& file) {
   require_writable(file);
-  const std::string logged = file + ".filling", whole = file + ".copy";
-  std::error_code ignored;
-  const auto clean = [&] {
-    for (const char* suffix : {"", "-wal", "-shm"})
-      std::filesystem::remove(logged + suffix, ignored);
-    std::filesystem::remove(whole, ignored);
-  };
-  clean();
-  try {
-    {
-      PlanDatabase target(logged, PlanDatabase::Access::write);
-      for (const auto& [key, measurements] : all) target.add(key, measurements);
-      target.copy_to(whole);
-    }
-    std::filesystem::rename(whole, file);
-  } catch (...) {
-    clean();
-    throw;
-  }
-  clean();
+  const TemporaryFolder folder;
+  PlanDatabase filled(folder.path("filled.db"), PlanDatabase::Access::write);
+  for (const auto& [key, measurements] : all) filled.add(key, measurements);
+  filled.copy_to(folder.path("whole.db"));
+  write_file(file, read_file(folder.path("whole.db")));
 }
 
 ExitCode export_measurements(const ExportArguments& arguments) {
@@ -137,23 +120,12 @@ ExitCode import_lines(const std::string& file, const std::string& database_file)
       throw Error(error.status(), fmt::format("{}:{}: {}", file, number, error.what()));
     }
   }
-  const std::string staged = database_file + ".import" + std::to_string(getpid());
-  const auto clean = [&] {
-    std::error_code ignored;
-    for (const char* suffix : {"", "-wal", "-shm"})
-      std::filesystem::remove(staged + suffix, ignored);
-  };
-  std::uint64_t added = 0;
-  try {
-    PlanDatabase source(staged, PlanDatabase::Access::write);
-    for (const auto& [key, measurements] : all) source.add(key, measurements);
-    PlanDatabase target(database_file, PlanDatabase::Access::write);
-    added = target.merge(staged);
-  } catch (...) {
-    clean();
-    throw;
-  }
-  clean();
+  const TemporaryFolder folder;
+  const std::string staged = folder.path("staged.db");
+  PlanDatabase source(staged, PlanDatabase::Access::write);
+  for (const auto& [key, measurements] : all) source.add(key, measurements);
+  PlanDatabase target(database_file, PlanDatabase::Access::write);
+  const std::uint64_t added = target.merge(staged);
   fmt::print("{} new measurements in {}\n", added, database_file);
   return ExitCode::ok;
 }

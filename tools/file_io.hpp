@@ -20,10 +20,24 @@ std::int64_t regular_file_bytes(const std::string& path);
 /// before long work, so that its result is not lost in the end. Leaves nothing behind.
 void require_writable(const std::string& path);
 
-/// Writes the parts to a temporary file beside `path` and renames it, so that `path` never holds
-/// half of a result. Throws Error(device_error).
+/// Writes the parts to a new file that then takes the place of `path`, so that `path` never holds
+/// half of a result; on stable storage when it returns. A file that is replaced keeps its owner and
+/// mode, a symbolic link stays one. Throws Error(device_error).
 void write_file(const std::string& path, std::span<const std::string_view> parts);
 void write_file(const std::string& path, std::string_view text);
+
+/// A folder in the place for temporary files, where nothing else is; removed with what is in it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::string path(const char* name) const { return folder_ + '/' + name; }
+
+ private:
+  std::string folder_;
+};
 
 /// The error that a failed system call (errno) means for this file.
 [[noreturn]] void throw_file_error(const char* verb, const std::string& path);

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <iostream>
 #include <memory>
 #include <new>
 #include <string>
@@ -39,6 +40,15 @@ int fail(ExitCode code, const std::string& message) {
   return static_cast<int>(code);
 }
 
+/// `code`, unless what was written to standard output did not arrive.
+int finish(ExitCode code) {
+  std::cout.flush();  // the help's
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {
+    return fail(ExitCode::environment, "cannot write to standard output");
+  }
+  return static_cast<int>(code);
+}
+
 int run_command(int argc, char** argv) {
   cli::init_log();
   CLI::App app("Convolution as a task graph inside one persistent kernel.", "megaconv");
@@ -59,7 +69,10 @@ int run_command(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+      app.exit(error);
+      return finish(ExitCode::ok);
+    }
     return fail(ExitCode::usage, std::string(error.what()) + " (see --help)");
   }
   if (!action) {
@@ -67,11 +80,7 @@ int run_command(int argc, char** argv) {
                 "a verb is missing, must be info, run, bench, verify, map, trace, simulate, lab or "
                 "tune (see --help)");
   }
-  const ExitCode code = action();
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    return fail(ExitCode::environment, "cannot write to standard output");
-  }
-  return static_cast<int>(code);
+  return finish(action());
 }
 
 }  // namespace

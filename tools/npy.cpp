@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "mapping/enum_names.hpp"
+#include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 #include "tools/file_io.hpp"
 
@@ -60,7 +61,8 @@ class HeaderParser {
       } else if (key == "shape" && !shape_) {
         shape_ = read_shape();
       } else {
-        reject("header key '" + key + "', must be descr, fortran_order and shape, each once");
+        reject("header key '" + excerpt(key) +
+               "', must be descr, fortran_order and shape, each once");
       }
       if (!accept(',')) {
         expect('}');
@@ -74,7 +76,7 @@ class HeaderParser {
     }
     const std::optional<DataType> dtype = value_of(kDescrs, *descr_);
     if (!dtype) {
-      reject("dtype '" + *descr_ +
+      reject("dtype '" + excerpt(*descr_) +
              "', must be '<f4' (float32), '<f2' (float16), '|i1' (int8) or '|V2' (bfloat16; "
              "of its bits in uint16: a.view('V2'))");
     }

@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 #include "tools/choice.hpp"
 #include "tools/file_io.hpp"
@@ -35,7 +36,7 @@ std::int64_t parse_extent(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    throw Error(Status::invalid_argument, '"' + std::string(text) + "\" is not a number");
+    throw Error(Status::invalid_argument, '"' + excerpt(text) + "\" is not a number");
   }
   return value;
 }
@@ -43,6 +44,10 @@ std::int64_t parse_extent(std::string_view text) {
 NamedProblem parse_layer(std::string_view line) {
   const std::vector<std::string_view> fields = split(line, ',');
   NamedProblem layer{std::string(fields[0]), {}};
+  if (excerpt(layer.name) != layer.name) {
+    throw Error(Status::invalid_argument,
+                "name \"" + excerpt(layer.name) + "\", must be at most 80 printable characters");
+  }
   if (fields.size() == 2) {
     layer.problem = parse_problem(fields[1]);
   } else if (fields.size() == 6) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "mapping/json_text.hpp"
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 #include "tools/file_io.hpp"
@@ -16,18 +17,20 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kWhat = "trace";
+
+// Cores, SMs or units: a machine model has no more (runtime/sim/machine_model.cpp).
+constexpr std::uint32_t kMostWorkers = 65536;
+
 [[noreturn]] void reject(const std::string& message) {
-  throw Error(Status::invalid_argument, "trace: " + message);
+  throw Error(Status::invalid_argument, std::string(kWhat) + ": " + message);
 }
 
-json parse(std::string_view text) {
-  try {
-    return json::parse(text);
-  } catch (const json::exception& error) {
-    std::string_view what = error.what();
-    what.remove_prefix(std::min(what.size(), what.find("] ") + 2));
-    reject(excerpt(what, 160));
-  }
+std::uint32_t read32(const json& object, const char* key, std::uint32_t most) {
+  const json& value = object.at(key);
+  if (const auto number = whole_number(value, most)) return static_cast<std::uint32_t>(*number);
+  reject(std::string(key) + ": found " + excerpt(value.dump(), 40) +
+         ", must be a whole number, at most " + std::to_string(most));
 }
 
 std::uint64_t ns_of(double us) {
@@ -42,7 +45,7 @@ Trace read_events(const json& events, std::size_t num_tasks, std::uint32_t num_w
   std::vector<std::uint8_t> seen(num_tasks);
   for (const json& event : events) {
     if (event.at("ph") != "X" || event.at("cat") == "wait") continue;
-    const auto position = event.at("args").at("position").get<std::uint64_t>();
+    const std::uint32_t position = read32(event.at("args"), "position", 0xffffffffu);
     if (position >= num_tasks) {
       reject("position " + std::to_string(position) + ", its mapping has " +
              std::to_string(num_tasks));
@@ -50,8 +53,8 @@ Trace read_events(const json& events, std::size_t num_tasks, std::uint32_t num_w
     if (seen[position]++) reject("position " + std::to_string(position) + " stands twice");
     const std::uint64_t ready_ns = ns_of(event.at("ts").get<double>());
     const std::uint64_t wait_ns = ns_of(event.at("args").at("wait_us").get<double>());
-    trace.records[position] = {.position = static_cast<std::uint32_t>(position),
-                               .worker = Tracks::worker(event.at("tid").get<std::uint32_t>()),
+    trace.records[position] = {.position = position,
+                               .worker = Tracks::worker(read32(event, "tid", 0xffffffffu)),
                                .fetch_ns = ready_ns - std::min(ready_ns, wait_ns),
                                .ready_ns = ready_ns,
                                .end_ns = ready_ns + ns_of(event.at("dur").get<double>())};
@@ -65,7 +68,7 @@ Trace read_events(const json& events, std::size_t num_tasks, std::uint32_t num_w
 }  // namespace
 
 RecordedRun parse_trace(std::string_view text) {
-  const json file = parse(text);
+  const auto file = parse_json<json>(text, kLargeJson, kWhat);
   try {
     if (!file.is_object() || !file.contains("otherData") ||
         !file.at("otherData").contains("megaconv_trace")) {
@@ -78,16 +81,20 @@ RecordedRun parse_trace(std::string_view text) {
     }
     RecordedRun run;
     run.lowering = import_mapping(about.at("mapping").dump());
+    if (const auto violation = validate(run.lowering.graph, run.lowering.mapping)) {
+      reject("its mapping is wrong: " + violation->message);
+    }
     run.worker_name = about.at("worker_name").get<std::string>();
+    if (run.worker_name != "worker" && run.worker_name != "SM") {
+      reject("worker_name: found \"" + excerpt(run.worker_name, 40) + "\", must be worker or SM");
+    }
     run.time_us = about.at("time_us").get<double>();
     run.trace = read_events(file.at("traceEvents"), run.lowering.mapping.order.size(),
-                            about.at("workers").get<std::uint32_t>());
+                            read32(about, "workers", kMostWorkers));
     check_trace(run.lowering, run.trace);
     return run;
   } catch (const json::exception& error) {
-    std::string_view what = error.what();
-    what.remove_prefix(std::min(what.size(), what.find("] ") + 2));
-    reject(excerpt(what, 160));
+    reject_json(kWhat, error.what());
   }
 }
 

@@ -18,7 +18,9 @@ Tracks::Tracks(const Trace& trace) : of_position_(trace.records.size()) {
     std::vector<std::uint64_t>& slots = free_at[record.worker];
     auto slot = std::find_if(slots.begin(), slots.end(),
                              [&](std::uint64_t end) { return end <= record.fetch_ns; });
-    if (slot == slots.end()) slot = slots.insert(slots.end(), 0);
+    if (slot == slots.end()) {
+      slot = slots.size() < kMostSlots ? slots.insert(slots.end(), 0) : slots.end() - 1;
+    }
     *slot = record.end_ns;
     of_position_[position] =
         record.worker * kMostSlots + static_cast<std::uint32_t>(slot - slots.begin());

@@ -13,7 +13,7 @@ namespace megaconv::cli {
 inline constexpr int kTraceFileVersion = 1;
 
 /// Position -> track. A worker has one track; an SM that runs several blocks has as many as were
-/// busy at once: each task takes the first that is free.
+/// busy at once, up to 64: each task takes the first that is free, or shares the last.
 class Tracks {
  public:
   explicit Tracks(const Trace& trace);

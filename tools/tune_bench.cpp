@@ -102,7 +102,7 @@ void serve_measurements(const ConvProblem& problem, const PlanOptions& options, 
     const Json request = parse_line(line);
     const Json wanted = {{"configuration", request.value("configuration", Json())},
                          {"verdict", "refused"}};
-    const double best_ms = request.value("best_ms", 0.0);
+    const double best_ms = number_from_json(request, "best_ms");
     const Measurement answer =
         bench.measure(measurement_from_json(wanted).configuration, samples, best_ms);
     std::cout << to_json(answer).dump() << std::endl;

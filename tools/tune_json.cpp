@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/tune_json.hpp"
 
+#include <limits>
+#include <type_traits>
+
+#include "mapping/json_text.hpp"
+#include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 
 namespace megaconv::cli {
@@ -10,6 +15,11 @@ namespace {
   throw Error(Status::invalid_argument, message);
 }
 
+[[noreturn]] void refuse(const char* name, const Json& found, const char* allowed) {
+  reject('"' + std::string(name) + "\" is " + excerpt(found.dump(), 40) + ", must be " + allowed);
+}
+
+/// Of a key that may be missing or null; then `value` stays.
 template <class Value>
 void read(const Json& json, const char* name, Value& value) {
   const auto found = json.find(name);
@@ -17,12 +27,22 @@ void read(const Json& json, const char* name, Value& value) {
   try {
     value = found->get<Value>();
   } catch (const nlohmann::json::exception&) {
-    reject('"' + std::string(name) + "\" is " + found->dump() + ", of the wrong type");
+    const bool text = std::is_same_v<Value, std::string>;
+    const bool number = std::is_same_v<Value, double>;
+    refuse(name, *found, text ? "a text" : number ? "a number" : "an array of numbers");
   }
 }
 
+void read(const Json& json, const char* name, std::uint64_t& value) {
+  const auto found = json.find(name);
+  if (found == json.end() || found->is_null()) return;
+  const auto number = whole_number(*found, std::numeric_limits<std::uint64_t>::max());
+  if (!number) refuse(name, *found, "a whole number, not negative");
+  value = *number;
+}
+
 void require_object(const Json& json) {
-  if (!json.is_object()) reject("a line is " + json.dump().substr(0, 60) + ", must be an object");
+  if (!json.is_object()) reject("a line is " + excerpt(json.dump(), 60) + ", must be an object");
 }
 
 void read_configuration(const Json& json, Configuration& configuration) {
@@ -113,7 +133,9 @@ Measurement measurement_from_json(const Json& json) {
   read(json, "seed", m.seed);
   read(json, "measured_at", m.measured_at);
   for (const double sample : m.samples_ms) {
-    if (!(sample > 0)) reject("samples_ms has " + Json(sample).dump() + ", must be greater than 0");
+    constexpr double kMostMs = 1e12;  // so that sums and quotients of samples are finite
+    if (sample > 0 && sample <= kMostMs) continue;
+    reject("samples_ms has " + Json(sample).dump() + ", must be greater than 0 and at most 1e12");
   }
   if (m.verdict == Verdict::right && m.samples_ms.empty()) {
     reject("\"samples_ms\" is missing or empty, and the verdict is right");
@@ -122,12 +144,16 @@ Measurement measurement_from_json(const Json& json) {
   return m;
 }
 
+double number_from_json(const Json& json, const char* name) {
+  double number = 0;
+  read(json, name, number);
+  return number;
+}
+
 Json parse_line(const std::string& line) {
-  try {
-    return Json::parse(line);
-  } catch (const nlohmann::json::exception& error) {
-    reject("not JSON: " + std::string(error.what()));
-  }
+  auto json = parse_json<Json>(line, kSmallJson, "not JSON");
+  require_object(json);
+  return json;
 }
 
 }  // namespace megaconv::cli

@@ -20,7 +20,10 @@ Json to_json(const Configuration& configuration);
 PlanKey key_from_json(const Json& json);
 Measurement measurement_from_json(const Json& json);
 
-/// One line of JSON, or Error(invalid_argument) that says where it is wrong.
+/// 0 when the key is missing. Throws Error(invalid_argument) for what is no number.
+double number_from_json(const Json& json, const char* name);
+
+/// A line with a JSON object, or Error(invalid_argument) that says where it is wrong.
 Json parse_line(const std::string& line);
 
 }  // namespace megaconv::cli

@@ -82,7 +82,9 @@ std::vector<Measurement> rank(const std::vector<Measurement>& measurements);
 
 /// One file. Movable; one thread at a time. All members throw Error(device_error) that names the
 /// file when it cannot be read or written, is locked for longer than 10 s, damaged, of a newer
-/// format, or the disk is full; Error(unsupported) in a build without SQLite.
+/// format or of another schema, or the disk is full; Error(unsupported) in a build without SQLite.
+/// A file may come from anywhere: a value of more than 1 MiB, or a statement of 10^9 steps of
+/// SQLite's machine, is an error, and texts come out as printable ASCII.
 class PlanDatabase {
  public:
   enum class Access { read, write };
@@ -101,6 +103,8 @@ class PlanDatabase {
   void add(const PlanKey& key, const Measurement& measurement) { add(key, {&measurement, 1}); }
   /// All of a key, oldest first.
   std::vector<Measurement> measurements(const PlanKey& key) const;
+  /// The same without those that were rejected, which are many: all that rank() looks at.
+  std::vector<Measurement> tried(const PlanKey& key) const;
   std::vector<PlanKey> keys() const;
   /// Keys of this problem, precision and filter mode for other devices, drivers or builds.
   std::uint64_t num_foreign(const PlanKey& key) const;

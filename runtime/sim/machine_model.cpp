@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "mapping/json_text.hpp"
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 #include "megaconv/simulation.hpp"
@@ -16,8 +17,10 @@ using nlohmann::ordered_json;
 
 constexpr int kMachineFileVersion = 1;
 
+constexpr const char* kWhat = "machine model";
+
 [[noreturn]] void reject(const std::string& message) {
-  throw Error(Status::invalid_argument, "machine model: " + message);
+  throw Error(Status::invalid_argument, std::string(kWhat) + ": " + message);
 }
 
 std::string text_of(double value) { return ordered_json(value).dump(); }
@@ -67,6 +70,8 @@ constexpr BytesField kByteFields[] = {
     {"worker_cache_bytes", &MachineModel::worker_cache_bytes},
 };
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
+constexpr std::uint64_t kMostWorkers = std::uint64_t{1}
+                                       << 20;  // the simulator keeps each one's state
 
 void check_number(const std::string& name, double value, double least, double most) {
   if (std::isfinite(value) && value >= least && value <= most) return;
@@ -141,6 +146,8 @@ void validate(const MachineModel& machine) {
   for (const CountField& field : kCountFields) {
     check_count(field.name, machine.*field.value, field.most);
   }
+  check_count("units x workers_per_unit", std::uint64_t{machine.units} * machine.workers_per_unit,
+              kMostWorkers);
   for (const BytesField& field : kByteFields) {
     check_count(field.name, machine.*field.value, kMostBytes);
   }
@@ -156,14 +163,7 @@ void validate(const MachineModel& machine) {
 }
 
 MachineModel parse_machine(std::string_view json) {
-  ordered_json file;
-  try {
-    file = ordered_json::parse(json);
-  } catch (const ordered_json::exception& error) {
-    std::string_view what = error.what();
-    what.remove_prefix(std::min(what.size(), what.find("] ") + 2));
-    reject(excerpt(what, 160));
-  }
+  const auto file = parse_json<ordered_json>(json, kSmallJson, kWhat);
   Reader top(file, "");
   if (const auto version = top.whole("megaconv_machine"); version != kMachineFileVersion) {
     reject("megaconv_machine: found " + std::to_string(version) + ", must be " +

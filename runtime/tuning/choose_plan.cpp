@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/tuning/choose_plan.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstdio>
 
 #include "megaconv/error.hpp"
 #include "megaconv/plan_database.hpp"
+#include "runtime/machine.hpp"
 
 namespace megaconv {
 namespace {
@@ -16,6 +20,11 @@ bool agrees(const Configuration& configuration, const PlanOptions& options) {
     const auto parameter = static_cast<Parameter>(i);
     const std::optional<std::int64_t> fixed = fixed_value(parameter, options);
     if (fixed && configuration.get(parameter) != fixed) return false;
+  }
+  // The key says how many threads there are, and a search tries no more.
+  if (options.backend == Backend::cpu &&
+      configuration.get(Parameter::workers).value_or(0) > resolve_workers(options.num_threads)) {
+    return false;
   }
   const bool whole = configuration.get(Parameter::window) == 1;
   if ((options.tiling.v_slots != 0 || options.tiling.m_slots != 0) && whole) return false;
@@ -36,13 +45,25 @@ std::string origin_of(const Measurement& measurement, const std::string& file) {
   return "database " + file + ", " + time + " when measured " + measurement.measured_at;
 }
 
+/// Who writes a database decides what runs. One that nobody named must be this user's or root's.
+void require_trusted(const std::string& file) {
+  struct stat status {};
+  if (stat(file.c_str(), &status) != 0) return;  // opening it says why
+  const bool ours = status.st_uid == geteuid() || status.st_uid == 0;
+  if (ours && (status.st_mode & S_IWOTH) == 0) return;
+  throw Error(Status::device_error,
+              "plan database " + file + ": it is not used, because " +
+                  (ours ? "everybody may write it" : "it belongs to another user"));
+}
+
 /// The fastest row that can be used; nullopt with the reason in `note`.
 std::optional<Choice> choose_from_file(const std::string& file, const PlanKey& key,
                                        const PlanOptions& options, const WorkspaceOf& workspace_of,
                                        std::string& note) {
   try {
+    if (options.database.empty()) require_trusted(file);
     const PlanDatabase database(file, PlanDatabase::Access::read);
-    const std::vector<Measurement> ranked = rank(database.measurements(key));
+    const std::vector<Measurement> ranked = rank(database.tried(key));
     for (const Measurement& measurement : ranked) {
       if (!agrees(measurement.configuration, options)) continue;
       PlanOptions chosen = apply(measurement.configuration, options);

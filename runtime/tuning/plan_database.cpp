@@ -16,6 +16,8 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "mapping/json_text.hpp"
+#include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 #include "runtime/tuning/sqlite.hpp"
 
@@ -48,6 +50,12 @@ CREATE TABLE measurement(
   strategy TEXT NOT NULL, seed INTEGER NOT NULL, measured_at TEXT NOT NULL);
 CREATE INDEX measurement_of_key ON measurement(plan_key, row);
 )";
+
+// For planning: a search rejects a thousand times what it measures. Files of before have it from
+// the next time that they are written.
+constexpr const char* kIndex =
+    "CREATE INDEX IF NOT EXISTS measured_of_key ON measurement(plan_key, row) "
+    "WHERE verdict <> 'rejected'";
 
 constexpr const char* kColumns =
     "id, configuration, verdict, reason, samples_ms, best_ms, median_ms, noise, clock_mhz, "
@@ -105,7 +113,8 @@ Measurement read_row(const Statement& row) {
   m.configuration = parse_configuration(row.text(1));
   m.verdict = parse_verdict(row.text(2));
   m.reason = row.text(3);
-  m.samples_ms = nlohmann::json::parse(row.text(4)).get<std::vector<double>>();
+  m.samples_ms =
+      parse_json<nlohmann::json>(row.text(4), kSmallJson, "samples").get<std::vector<double>>();
   m.best_ms = row.real(5);
   m.median_ms = row.real(6);
   m.noise = row.real(7);
@@ -136,6 +145,8 @@ struct PlanDatabase::State {
     if (access == Access::write) prepare_to_write();
   }
 
+  std::vector<Measurement> select(const PlanKey& key, const char* condition);
+
   bool is_blank() {
     return connection.number("PRAGMA application_id") == 0 &&
            connection.number("SELECT count(*) FROM sqlite_master") == 0;
@@ -150,16 +161,33 @@ struct PlanDatabase::State {
       fail(connection.file(), "it has format " + std::to_string(format) + ", must be at most " +
                                   std::to_string(kFormat) + ": a newer megaconv made it");
     }
+    check_schema();
+  }
+
+  // What we make are tables and indices; anything else in their place is not ours.
+  void check_schema() {
+    const std::int64_t tables = connection.number(
+        "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND rootpage > 0 AND "
+        "name IN ('plan_key', 'measurement')");
+    const std::int64_t others = connection.number(
+        "SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index')");
+    if (tables != 2 || others != 0) {
+      fail(connection.file(), "its schema is not that of a plan database");
+    }
   }
 
   void prepare_to_write() {
     connection.run("PRAGMA journal_mode = WAL");
     connection.run("PRAGMA synchronous = FULL");
     connection.run("PRAGMA foreign_keys = ON");
-    if (!empty) return;
+    if (!empty) {
+      connection.run(kIndex);
+      return;
+    }
     sqlite::Transaction transaction(connection);
     if (is_blank()) {  // still, now that no other process can make them
       connection.run(kSchema);
+      connection.run(kIndex);
       connection.run("PRAGMA application_id = " + std::to_string(kApplicationId));
       connection.run("PRAGMA user_version = " + std::to_string(kFormat));
     }
@@ -191,6 +219,14 @@ PlanDatabase::PlanDatabase(const std::string& file, Access access) {
     }
   } else if (!fs::exists(file, error)) {
     fail(file, "it does not exist");
+  }
+  // SQLite would wait for ever for the other end of a pipe.
+  for (const char* part : {"", "-wal", "-shm", "-journal"}) {
+    const fs::file_status status = fs::status(file + part, error);
+    if (fs::exists(status) && !fs::is_regular_file(status)) {
+      fail(file,
+           (*part == '\0' ? "it" : part) + std::string(" cannot be opened: not a regular file"));
+    }
   }
   state_ = std::make_unique<State>(file, access);
 }
@@ -225,18 +261,27 @@ void PlanDatabase::add(const PlanKey& key, std::span<const Measurement> measurem
 }
 
 std::vector<Measurement> PlanDatabase::measurements(const PlanKey& key) const {
+  return state_->select(key, "");
+}
+
+std::vector<Measurement> PlanDatabase::tried(const PlanKey& key) const {
+  return state_->select(key, " AND verdict <> 'rejected'");
+}
+
+std::vector<Measurement> PlanDatabase::State::select(const PlanKey& key, const char* condition) {
   std::vector<Measurement> found;
-  if (state_->empty) return found;
-  Statement select(state_->connection,
+  if (empty) return found;
+  Statement select(connection,
                    std::string("SELECT ") + kColumns +
                        " FROM measurement WHERE plan_key = (SELECT id FROM plan_key WHERE" +
-                       kSameKey + ") ORDER BY row");
+                       kSameKey + ")" + condition + " ORDER BY row");
   bind_key(select, key);
   while (select.step()) {
     try {
       found.push_back(read_row(select));
     } catch (const std::exception& error) {
-      fail(file(), "row \"" + select.text(0) + "\" is damaged: " + error.what());
+      fail(connection.file(),
+           "row \"" + excerpt(select.text(0)) + "\" is damaged: " + error.what());
     }
   }
   return found;

@@ -22,6 +22,7 @@ PlanDatabase& PlanDatabase::operator=(PlanDatabase&&) noexcept = default;
 const std::string& PlanDatabase::file() const { return state_->file; }
 void PlanDatabase::add(const PlanKey&, std::span<const Measurement>) {}
 std::vector<Measurement> PlanDatabase::measurements(const PlanKey&) const { return {}; }
+std::vector<Measurement> PlanDatabase::tried(const PlanKey&) const { return {}; }
 std::vector<PlanKey> PlanDatabase::keys() const { return {}; }
 std::uint64_t PlanDatabase::num_foreign(const PlanKey&) const { return 0; }
 std::uint64_t PlanDatabase::merge(const std::string&) { return 0; }

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <functional>
 
+#include "mapping/text.hpp"
 #include "megaconv/plan_database.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/machine.hpp"
@@ -26,7 +27,7 @@ PlanKey plan_key(const ConvProblem& problem, const PlanOptions& options) {
     key.driver = "none";
   } else {
     key.backend = "cpu";
-    key.device = cpu_name() + ", " + cpu::kernels_for().isa + ", " +
+    key.device = excerpt(cpu_name()) + ", " + cpu::kernels_for().isa + ", " +
                  std::to_string(resolve_workers(options.num_threads)) + " threads";
     key.driver = "none";
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/tuning/sqlite.hpp"
 
+#include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 
 namespace megaconv::sqlite {
@@ -8,6 +9,12 @@ namespace {
 
 // Another process's transaction takes milliseconds; one that holds the file this long is stuck.
 constexpr int kBusyMs = 10'000;
+
+// A row of a measurement with thousands of samples has 100 kB.
+constexpr int kMostValueBytes = 1 << 20;
+// Some 10 s; a merge of a million rows takes 2 * 10^8.
+constexpr std::int64_t kMostSteps = 1'000'000'000;
+constexpr int kStepsACall = 100'000;
 
 std::string explain(int code, sqlite3* handle) {
   switch (code & 0xff) {
@@ -27,8 +34,12 @@ std::string explain(int code, sqlite3* handle) {
       return "reading or writing it failed (disk I/O error); all that was added before is kept";
     case SQLITE_CANTOPEN:
       return "it cannot be opened or created";
+    case SQLITE_TOOBIG:
+      return "a value in it has more than " + std::to_string(kMostValueBytes) + " bytes";
+    case SQLITE_INTERRUPT:
+      return "a statement took more than " + std::to_string(kMostSteps) + " steps";
     default:
-      return handle != nullptr ? sqlite3_errmsg(handle) : sqlite3_errstr(code);
+      return excerpt(handle != nullptr ? sqlite3_errmsg(handle) : sqlite3_errstr(code), 200);
   }
 }
 
@@ -39,6 +50,7 @@ Connection::Connection(const std::string& uri, std::string file, int flags)
   const int code = sqlite3_open_v2(uri.c_str(), &handle_, flags | SQLITE_OPEN_URI, nullptr);
   if (code == SQLITE_OK) {
     sqlite3_busy_timeout(handle_, kBusyMs);
+    distrust();
     return;
   }
   sqlite3* const failed = handle_;
@@ -47,12 +59,28 @@ Connection::Connection(const std::string& uri, std::string file, int flags)
   throw Error(Status::device_error, "plan database " + file_ + ": " + reason);
 }
 
+void Connection::distrust() {
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
+  sqlite3_db_config(handle_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH, kMostValueBytes);
+  sqlite3_progress_handler(handle_, kStepsACall, count_steps, this);
+}
+
+int Connection::count_steps(void* self) {
+  std::int64_t& steps = static_cast<Connection*>(self)->steps_;
+  steps += kStepsACall;
+  return steps > kMostSteps ? 1 : 0;
+}
+
 void Connection::check(int code) const {
   if (code == SQLITE_OK || code == SQLITE_ROW || code == SQLITE_DONE) return;
   throw Error(Status::device_error, "plan database " + file_ + ": " + explain(code, handle_));
 }
 
 void Connection::run(const std::string& sql) {
+  restart_steps();
   check(sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr));
 }
 
@@ -67,6 +95,7 @@ std::string Connection::text(const std::string& sql) {
 }
 
 Statement::Statement(Connection& connection, std::string_view sql) : connection_(connection) {
+  connection.restart_steps();
   connection_.check(sqlite3_prepare_v2(connection_.handle(), sql.data(),
                                        static_cast<int>(sql.size()), &handle_, nullptr));
 }
@@ -100,9 +129,9 @@ void Statement::reset() {
 
 std::string Statement::text(int column) const {
   const auto* data = reinterpret_cast<const char*>(sqlite3_column_text(handle_, column));
-  return data == nullptr
-             ? std::string()
-             : std::string(data, static_cast<std::size_t>(sqlite3_column_bytes(handle_, column)));
+  if (data == nullptr) return {};
+  const auto bytes = static_cast<std::size_t>(sqlite3_column_bytes(handle_, column));
+  return excerpt({data, bytes}, bytes);
 }
 
 }  // namespace megaconv::sqlite

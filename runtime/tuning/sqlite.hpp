@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SQLite with exceptions: a connection, a statement, a transaction.
+// SQLite with exceptions: a connection, a statement, a transaction. The file may come from
+// anywhere: its schema runs no code of its own, a value has a largest size and a statement a
+// largest number of steps.
 #pragma once
 
 #include <sqlite3.h>
@@ -26,10 +28,16 @@ class Connection {
   const std::string& file() const { return file_; }
   /// Throws Error(device_error) unless `code` is a success.
   void check(int code) const;
+  /// The steps of SQLite's machine that the next statement may take are counted from here.
+  void restart_steps() { steps_ = 0; }
 
  private:
+  static int count_steps(void* self);
+  void distrust();
+
   std::string file_;
   sqlite3* handle_ = nullptr;
+  std::int64_t steps_ = 0;
 };
 
 class Statement {
@@ -45,6 +53,7 @@ class Statement {
   /// True when there is a row.
   bool step();
   void reset();
+  /// With everything but printable ASCII shown as '?': a terminal may see it.
   std::string text(int column) const;
   std::int64_t number(int column) const { return sqlite3_column_int64(handle_, column); }
   double real(int column) const { return sqlite3_column_double(handle_, column); }
