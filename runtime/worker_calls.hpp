@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the caller of a run and the threads of a pool meet.
 //
-//   caller                                         thread
-//   ------                                         ------
+//   caller                                          thread
+//   ------                                          ------
 //   write work; busy = number of threads
-//   add_release(runs, 1), notify(runs)  -- wakes --> wait(runs, seen), load_acquire(runs)
-//                                                  read work; null: end
-//   its own share                                  its share
-//   wait(busy, left), load_acquire(busy) <-- wakes -- subtract(busy, 1); the last one: notify(busy)
+//   add_release(runs, 1), notify(runs)   -- wakes --> wait(runs, seen), load_acquire(runs)
+//                                                   read work; null: end
+//   its own share                                   its share
+//   wait(busy, left), load_acquire(busy) <-- wakes -- subtract(busy, 1); the last: notify(busy)
 //
 // A thread is called once per run, and the next run begins when `busy` is zero, so `runs` is never
 // more than one ahead of what its thread has seen. Subtractions are read-modify-writes: the caller
