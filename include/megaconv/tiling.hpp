@@ -15,7 +15,9 @@
 
 namespace megaconv {
 
-/// How the sums are computed.
+/// How the sums are computed. Winograd's are sums of transformed tiles: an Inf or NaN in x or w
+/// makes NaN of all outputs of its tiles, and denormal numbers lose bits. direct and implicit_gemm
+/// have each output's own sum.
 enum class Algorithm : std::uint8_t {
   automatic,
   direct,
