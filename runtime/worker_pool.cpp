@@ -18,14 +18,6 @@ namespace {
 // back-to-back runs start without a wake-up, and an idle pool uses no CPU.
 constexpr int kSpinsBeforeSleep = 500;
 
-void wait_while(std::atomic<std::uint32_t>& value, std::uint32_t old) {
-  for (int spin = 0; spin < kSpinsBeforeSleep; ++spin) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    spin_pause();
-  }
-  value.wait(old, std::memory_order_acquire);
-}
-
 class DefaultArithmetic {
  public:
   DefaultArithmetic() {
@@ -41,6 +33,14 @@ class DefaultArithmetic {
 };
 
 }  // namespace
+
+void PoolSync::wait(const Cell& cell, std::uint32_t old) {
+  for (int spin = 0; spin < kSpinsBeforeSleep; ++spin) {
+    if (cell.load(std::memory_order_relaxed) != old) return;
+    spin_pause();
+  }
+  cell.wait(old, std::memory_order_relaxed);
+}
 
 WorkerPool& WorkerPool::shared() {
   static std::atomic<WorkerPool*> current{nullptr};
@@ -70,16 +70,11 @@ WorkerPool& WorkerPool::shared() {
 WorkerPool::~WorkerPool() { stop(); }
 
 void WorkerPool::stop() {
-  body_ = nullptr;
-  for (Thread& thread : threads_) call(thread);
+  calls_.begin(nullptr, 0);
+  for (Thread& thread : threads_) calls_.call(thread.runs);
   for (Thread& thread : threads_) thread.thread.join();
   handles_.clear();
   threads_.clear();
-}
-
-void WorkerPool::call(Thread& thread) {
-  thread.runs.fetch_add(1, std::memory_order_release);
-  thread.runs.notify_one();
 }
 
 void WorkerPool::grow_to(std::uint32_t num_workers) {
@@ -100,26 +95,23 @@ void WorkerPool::run(std::uint32_t num_workers, const Body& body) {
   const std::lock_guard lock(run_mutex_);
   grow_to(num_workers);
   places_.keep(handles_);
-  body_ = &body;
-  busy_.store(num_workers - 1, std::memory_order_relaxed);
-  for (std::uint32_t worker = 1; worker < num_workers; ++worker) call(threads_[worker - 1]);
+  calls_.begin(&body, num_workers - 1);
+  for (std::uint32_t worker = 1; worker < num_workers; ++worker) {
+    calls_.call(threads_[worker - 1].runs);
+  }
   {
     const DefaultArithmetic arithmetic;
     body(0);
   }
-  for (std::uint32_t left; (left = busy_.load(std::memory_order_acquire)) != 0;) {
-    wait_while(busy_, left);
-  }
+  calls_.wait_for_all();
 }
 
-void WorkerPool::serve(std::uint32_t worker, std::atomic<std::uint32_t>& runs) {
+void WorkerPool::serve(std::uint32_t worker, PoolSync::Cell& runs) {
   std::fesetenv(FE_DFL_ENV);  // threads begin with that of whoever starts them
-  for (std::uint32_t seen = 0;;) {
-    wait_while(runs, seen);
-    seen = runs.load(std::memory_order_acquire);
-    if (body_ == nullptr) return;
-    (*body_)(worker);
-    if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
+  std::uint32_t seen = 0;
+  while (const Body* const body = calls_.wait_for_call(runs, seen)) {
+    (*body)(worker);
+    calls_.finish();
   }
 }
 

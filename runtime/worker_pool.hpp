@@ -10,9 +10,41 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/worker_calls.hpp"
 #include "runtime/worker_places.hpp"
 
 namespace megaconv {
+
+/// Cells that threads sleep on (runtime/worker_calls.hpp).
+struct PoolSync {
+  using Cell = std::atomic<std::uint32_t>;
+  template <class T>
+  using Plain = T;
+
+  template <class T>
+  static T read(const T& value) {
+    return value;
+  }
+  template <class T>
+  static void write(T& target, T value) {
+    target = value;
+  }
+  static void store_relaxed(Cell& cell, std::uint32_t value) {
+    cell.store(value, std::memory_order_relaxed);
+  }
+  static std::uint32_t load_acquire(const Cell& cell) {
+    return cell.load(std::memory_order_acquire);
+  }
+  static void add_release(Cell& cell, std::uint32_t value) {
+    cell.fetch_add(value, std::memory_order_release);
+  }
+  static std::uint32_t subtract(Cell& cell, std::uint32_t value) {
+    return cell.fetch_sub(value, std::memory_order_acq_rel);
+  }
+  static void notify(Cell& cell) { cell.notify_all(); }
+  /// Returns when the cell holds something else. Spins for a while before it sleeps.
+  static void wait(const Cell& cell, std::uint32_t old);
+};
 
 /// Calls one function on several threads at once. The calling thread is worker 0; the pool adds the
 /// rest and grows when asked for more than before. Runs of different callers take turns. A thread
@@ -42,22 +74,20 @@ class WorkerPool {
   struct alignas(64) Thread {
     Thread(WorkerPool& pool, std::uint32_t worker)
         : thread([this, &pool, worker] { pool.serve(worker, runs); }) {}
-    std::atomic<std::uint32_t> runs{0};  // that it was called to
+    PoolSync::Cell runs{0};  // that it was called to
     std::thread thread;
   };
 
   /// The life of one thread.
-  void serve(std::uint32_t worker, std::atomic<std::uint32_t>& runs);
+  void serve(std::uint32_t worker, PoolSync::Cell& runs);
   void grow_to(std::uint32_t num_workers);
-  void call(Thread& thread);
   void stop();
 
   std::mutex run_mutex_;        // one run at a time
   std::deque<Thread> threads_;  // threads_[i] is worker i + 1
   std::vector<pthread_t> handles_;
   WorkerPlaces places_;
-  std::atomic<std::uint32_t> busy_{0};  // threads that have not finished this run
-  const Body* body_ = nullptr;          // null: stop
+  WorkerCalls<PoolSync, const Body*> calls_;
 };
 
 }  // namespace megaconv

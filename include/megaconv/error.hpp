@@ -11,7 +11,7 @@ namespace megaconv {
 enum class Status : int {
   invalid_argument = 1,  ///< the caller passed a value that is never allowed
   unsupported = 2,       ///< a valid request that this build, machine or algorithm cannot serve
-  out_of_memory = 3,     ///< an allocation failed, or a workspace is too small
+  out_of_memory = 3,     ///< no memory, no thread, or a workspace too small
   device_error = 4,      ///< the device or the operating system refused
   timeout = 5,           ///< a run exceeded its wait budget; the text names what was missing
   internal = 6,          ///< a bug in megaconv
@@ -20,7 +20,7 @@ enum class Status : int {
 /// "invalid_argument", "unsupported", ...
 const char* to_string(Status status) noexcept;
 
-/// The only exception type megaconv throws. what() names the value received and what is allowed.
+/// megaconv throws this and std::bad_alloc. what() names the value received and what is allowed.
 class Error : public std::runtime_error {
  public:
   Error(Status status, const std::string& message) : std::runtime_error(message), status_(status) {}

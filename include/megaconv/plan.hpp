@@ -113,8 +113,9 @@ class Plan {
   /// persistent.
   static Plan create(Lowering lowering, const PlanOptions& options = {});
 
-  /// Bytes that every run needs, aligned to kAlignment. Its content need not be initialised and
-  /// must not be changed between two runs that are to share it; never 0.
+  /// Bytes that every run needs, aligned to kAlignment; never 0. Their content need not be
+  /// initialised. On a CPU it may be anything before every run. On CUDA other plans may use them
+  /// in between, or all may be overwritten, but not a part.
   std::size_t workspace_bytes() const noexcept;
 
   /// Bytes of prepared filters; 0 unless the plan was made with FilterMode::prepared.
@@ -130,8 +131,10 @@ class Plan {
   /// synchronisation; it can be captured into a CUDA graph. Runs that share a workspace must be
   /// ordered, by one stream or by events. Throws Error before any work starts: invalid_argument (a
   /// null, misaligned or overlapping pointer; a workspace in use by another run), out_of_memory
-  /// (workspace too small). Throws Error(timeout) with a report when a wait exceeds its budget; y
-  /// is then undefined, the plan and the workspace stay usable.
+  /// (workspace too small, no thread to be had). Throws Error(timeout) with a report when a wait
+  /// exceeds its budget; y is then undefined. The plan and the workspace stay usable.
+  /// On a CPU, y does not depend on the caller's rounding mode or treatment of denormal numbers,
+  /// which are as before afterwards. A child of fork() may execute its parent's plans.
   void execute(const Tensors& tensors, void* workspace, std::size_t workspace_bytes,
                const RunOptions& run = {}) const;
 
@@ -141,8 +144,9 @@ class Plan {
                const RunOptions& run = {}) const;
 
   /// Waits until `stream` has done all its work, and throws Error(timeout) with a report when the
-  /// last run in `workspace` was given up, Error(device_error) for any other failure. Returns at
-  /// once on a CPU.
+  /// last run in `workspace` was given up, Error(invalid_argument) when it could not run all tasks
+  /// because the workspace had been changed in part, Error(device_error) for any other failure. No
+  /// later run may be using the workspace. Returns at once on a CPU.
   void wait(void* workspace, void* stream = nullptr) const;
 
   /// Of a plan of one convolution.

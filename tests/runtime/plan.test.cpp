@@ -158,6 +158,32 @@ TEST_CASE("whatever the storage type, results are those of double, rounded once"
   }
 }
 
+TEST_CASE("an infinity in x reaches the outputs that read it, with Winograd those of their tile") {
+  const ConvProblem problem = parse_problem("n1c20h20k20");
+  Data data(problem);
+  const std::vector<float> truth = data.truth();
+  data.x[5 * 400 + 10 * 20 + 10] = std::numeric_limits<float>::infinity();
+  for (const Algorithm algorithm :
+       {Algorithm::direct, Algorithm::winograd, Algorithm::fused_winograd}) {
+    CAPTURE(static_cast<int>(algorithm));
+    PlanOptions options = winograd();
+    options.tiling.algorithm = algorithm;
+    const std::vector<float> y = run(Plan::create(problem, options), data);
+    const int first = algorithm == Algorithm::direct ? 9 : 8, last = 11;
+    const auto reads_it = [&](int at) { return at >= first && at <= last; };
+    int wrong = 0, finite = 0;
+    for (int i = 0; i < 20 * 400; ++i) {
+      if (reads_it(i / 20 % 20) && reads_it(i % 20)) {
+        finite += std::isfinite(y[i]);
+      } else {
+        wrong += y[i] != truth[i];
+      }
+    }
+    CHECK(wrong == 0);
+    CHECK(finite == 0);
+  }
+}
+
 TEST_CASE("a policy of the caller's own is used, and rejected when it is wrong") {
   const Data data(kProblem);
   PlanOptions options = winograd();
