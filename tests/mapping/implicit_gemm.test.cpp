@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "mapping/consumers.hpp"
+#include "mapping/needs.hpp"
 #include "megaconv/error.hpp"
 #include "tasks/conv_algorithm.hpp"
 #include "tests/catch.hpp"
@@ -127,6 +129,43 @@ TEST_CASE("Implicit GEMM's tilings suit the kernel, and its graphs are valid") {
           kMostReach);
     check_order_and_file(tiling);
   }
+}
+
+TEST_CASE("What the proof looks at grows with the tasks of implicit GEMM, not faster") {
+  // One padded pixel a group, and a task that converts each. Counted are the lists of accesses that
+  // the proof asks for, the edges, and the groups that it looks up for each consumer.
+  const auto steps_a_task = [](int height) {
+    TilingOptions options;
+    options.filters = FilterMode::prepared;
+    options.arithmetic = Arithmetic::f16;
+    const std::string problem = "n1c16h" + std::to_string(height) + "k16+nhwc";
+    Tiling tiling = tiling_of(problem.c_str(), options);
+    tiling.cols_per_group = static_cast<std::uint32_t>(height);
+    tiling.places_per_group = 1;
+    tiling.channel_blocks_per_input_task = 1;
+    derive_counts(tiling);
+    Lowering lowering = cut(tiling);
+    lowering.mapping = make_mapping(lowering.graph, {.policy = "staged"});
+    std::uint64_t steps = 0;
+    AccessFunction& accesses = lowering.graph.accesses.front();
+    accesses = [&steps, inner = accesses](Role role, std::uint32_t group, std::uint32_t block,
+                                          std::vector<Access>& found) {
+      ++steps;
+      inner(role, group, block, found);
+    };
+    CHECK_FALSE(validate(lowering.graph, lowering.mapping));
+    const Needs needs = find_needs(lowering.graph);
+    steps += needs.edges.size();
+    const Edge* const all = needs.edges.data();
+    for (const Consumer& consumer : find_consumers(all, all + needs.edges.size())) {
+      for (const Edge* edge : consumer.edges) steps += edge->producer.groups.size();
+    }
+    CHECK(lowering.graph.stages.size() == 2);
+    return static_cast<double>(steps) / static_cast<double>(lowering.graph.tasks.size());
+  };
+  const double small = steps_a_task(30), large = steps_a_task(120);
+  CAPTURE(small, large);
+  CHECK(large < 1.1 * small);
 }
 
 TEST_CASE("Implicit GEMM reads 16-bit tensors of whole octets in place, in one stripe") {

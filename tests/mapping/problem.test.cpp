@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "tasks/same_padding.hpp"
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
 
@@ -54,6 +55,15 @@ TEST_CASE("a problem's text reads back as the same problem") {
     INFO(to_string(problem));
     CHECK(parse_problem(to_string(problem)) == problem);
   }
+}
+
+TEST_CASE("\"same\" padding is that of parse_problem, and no product overflows on its way") {
+  ConvProblem problem = parse_problem("c1h90k1r5s3d2x7p0");
+  pad_same(problem);
+  CHECK(problem == parse_problem("c1h90k1r5s3d2x7"));
+  problem.dilation_w = 9223372036854775807;
+  CHECK_THAT(error_of([&] { pad_same(problem); }),
+             ContainsSubstring("horizontal dilation = 9223372036854775807: must be 1 to"));
 }
 
 TEST_CASE("every value out of range is named with what is allowed") {

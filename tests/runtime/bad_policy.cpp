@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Policies that fail, each in the way that its object is compiled for.
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <numeric>
@@ -66,6 +68,9 @@ extern "C" int megaconv_policy(const megaconv_graph* graph, std::uint32_t* order
   std::abort();
 #elif defined(POLICY_exits)
   std::_Exit(3);
+#elif defined(POLICY_closes)
+  for (int descriptor = 3; descriptor < 1024; ++descriptor) close(descriptor);
+  for (;;) pause();
 #elif defined(POLICY_loops)
   for (volatile bool forever = true; forever;) {
   }

@@ -48,6 +48,13 @@ TEST_CASE("a machine file with a missing, unknown or absurd value is refused wit
   CHECK_THAT(error_with([](auto& f) { f["megaconv_machine"] = 9; }),
              ContainsSubstring("must be 1"));
   CHECK_THAT(error_of([] { parse_machine("{"); }), ContainsSubstring("parse error at line 1"));
+  CHECK_THAT(error_with([](auto& f) { f["units"] = 65536, f["workers_per_unit"] = 1024; }),
+             ContainsSubstring("units x workers_per_unit: found 67108864, must be 1 to 1048576"));
+  const std::string opens(200'000, '['), closes(200'000, ']');
+  CHECK_THAT(error_of([&] { parse_machine(opens + closes); }),
+             ContainsSubstring("machine model: arrays and objects nested more than 32 deep"));
+  CHECK_THAT(error_of([&] { parse_machine("{\"name\":" + opens + closes + "}"); }),
+             ContainsSubstring("nested more than 32 deep"));
   MachineModel machine = machine_preset("toy");
   machine.launch_us = std::numeric_limits<double>::quiet_NaN();
   CHECK_THAT(error_of([&] { validate(machine); }), ContainsSubstring("launch_us"));

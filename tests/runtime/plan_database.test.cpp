@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
 #include "megaconv/error.hpp"
@@ -176,6 +177,108 @@ TEST_CASE("Foreign, newer, damaged and read-only files are refused by name", "[d
   run_sql(file, "PRAGMA user_version = 2;");
   CHECK_THAT(refusal(file), ContainsSubstring("format 2, must be at most 1"));
   CHECK_THAT(refusal(file, Access::write), ContainsSubstring("newer megaconv"));
+}
+
+TEST_CASE("A file whose schema does something of its own is refused", "[database]") {
+  if (!have_sqlite_shell()) SKIP("no sqlite3 command");
+  const ScratchFolder folder;
+  const auto refusal_after = [&](const char* name, const std::string& sql) {
+    const std::string file = folder.path(name);
+    PlanDatabase(file, Access::write).add(kKey, measured("tile=4", {1.0}));
+    run_sql(file, sql);
+    CHECK(refusal(file, Access::write) == refusal(file));
+    return refusal(file);
+  };
+  const std::string message = "its schema is not that of a plan database";
+  // Rows without end, each like the first.
+  CHECK_THAT(refusal_after("view.db",
+                           "ALTER TABLE measurement RENAME TO m; CREATE VIEW measurement AS WITH "
+                           "RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x AS "
+                           "row, m.* FROM c, m;"),
+             ContainsSubstring(message));
+  CHECK_THAT(refusal_after("trigger.db",
+                           "CREATE TRIGGER t AFTER INSERT ON plan_key BEGIN DELETE FROM "
+                           "measurement; END;"),
+             ContainsSubstring(message));
+  CHECK_THAT(refusal_after("missing.db", "DROP TABLE measurement;"), ContainsSubstring(message));
+  CHECK_THAT(refusal_after("virtual.db",
+                           "DROP TABLE measurement; CREATE VIRTUAL TABLE measurement USING "
+                           "fts5(id);"),
+             ContainsSubstring(message));
+}
+
+TEST_CASE("A value of any size is refused before it is read", "[database]") {
+  if (!have_sqlite_shell()) SKIP("no sqlite3 command");
+  const ScratchFolder folder;
+  const std::string file = folder.path("plans.db");
+  PlanDatabase(file, Access::write).add(kKey, measured("tile=4", {1.0}));
+  for (const char* column : {"samples_ms", "reason", "configuration"}) {
+    run_sql(file, std::string("UPDATE measurement SET ") + column + " = zeroblob(30000000);");
+    CHECK_THROWS_WITH(PlanDatabase(file, Access::read).measurements(kKey),
+                      ContainsSubstring("a value in it has more than 1048576 bytes"));
+  }
+  run_sql(file,
+          "UPDATE measurement SET samples_ms = replace(hex(zeroblob(200000)), '00', '[') || "
+          "replace(hex(zeroblob(200000)), '00', ']'), reason = '', configuration = 'tile=4';");
+  CHECK_THROWS_WITH(PlanDatabase(file, Access::read).measurements(kKey),
+                    ContainsSubstring("samples: arrays and objects nested more than 32 deep"));
+}
+
+TEST_CASE("Texts of a file cannot command a terminal", "[database]") {
+  if (!have_sqlite_shell()) SKIP("no sqlite3 command");
+  const ScratchFolder folder;
+  const std::string file = folder.path("plans.db");
+  PlanDatabase(file, Access::write).add(kKey, measured("tile=4", {1.0}));
+  run_sql(file, "UPDATE measurement SET strategy = char(27) || '[31m', measured_at = char(155);");
+  const std::vector<Measurement> found = PlanDatabase(file, Access::read).measurements(kKey);
+  CHECK(found.at(0).strategy == "?[31m");
+  CHECK(found.at(0).measured_at == "??");
+}
+
+TEST_CASE("What a search rejected costs a plan nothing", "[database]") {
+  const ScratchFolder folder;
+  const std::string file = folder.path("plans.db");
+  PlanDatabase database(file, Access::write);
+  const std::vector<Measurement> rejected(50, measured("cols=7", {}, Verdict::rejected));
+  database.add(kKey, rejected);
+  database.add(kKey, measured("tile=4", {1.0}));
+  database.add(kKey, measured("tile=2", {}, Verdict::wrong));
+  database.add(kKey, rejected);
+  CHECK(database.measurements(kKey).size() == 102);
+  const std::vector<Measurement> tried = database.tried(kKey);
+  REQUIRE(tried.size() == 2);
+  CHECK(to_string(tried[0].configuration) == "tile=4");
+  CHECK(tried[1].verdict == Verdict::wrong);
+  if (!have_sqlite_shell()) SKIP("no sqlite3 command");
+  // The other rows are not even looked at; nor in a file of before, once it is written again.
+  const auto uses_index = [&] {
+    const std::string command = "sqlite3 '" + file +
+                                "' \"EXPLAIN QUERY PLAN SELECT id FROM measurement WHERE plan_key "
+                                "= 1 AND verdict <> 'rejected' ORDER BY row\" | grep -q "
+                                "measured_of_key";
+    return std::system(command.c_str()) == 0;
+  };
+  CHECK(uses_index());
+  run_sql(file, "DROP INDEX measured_of_key;");
+  CHECK(PlanDatabase(file, Access::read).tried(kKey).size() == 2);
+  CHECK_FALSE(uses_index());
+  PlanDatabase(file, Access::write);
+  CHECK(uses_index());
+}
+
+TEST_CASE("A pipe in the place of a file is refused, and nobody waits for its other end",
+          "[database]") {
+  const ScratchFolder folder;
+  const std::string pipe = folder.path("pipe.db"), file = folder.path("plans.db");
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THAT(refusal(pipe), ContainsSubstring("pipe.db: it cannot be opened: not a regular file"));
+  CHECK_THAT(refusal(pipe, Access::write), ContainsSubstring("not a regular file"));
+  PlanDatabase(file, Access::write).add(kKey, measured("tile=4", {1.0}));
+  for (const char* part : {"-wal", "-journal"}) {
+    REQUIRE(mkfifo((file + part).c_str(), 0600) == 0);
+    CHECK_THAT(refusal(file), ContainsSubstring(std::string(part) + " cannot be opened"));
+    std::filesystem::remove(file + part);
+  }
 }
 
 TEST_CASE("A database in a folder that may only be read is read", "[database]") {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a plan's configuration comes from, and that describe() says so.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <vector>
 
 #include "megaconv/error.hpp"
@@ -113,6 +116,39 @@ TEST_CASE("A database that is damaged or missing leaves the heuristic", "[plan_s
              ContainsSubstring("it is not a plan database"));
   CHECK_THAT(Plan::create(kProblem, {.database = folder.path("absent.db")}).describe(),
              ContainsSubstring("does not exist"));
+}
+
+TEST_CASE("A database does not start more threads than there are", "[plan_source]") {
+  const PlanOptions options{.database = {}, .num_threads = 0};
+  const Tuned tuned("algo=winograd,tile=2,workers=1024", plan_key(kProblem, options));
+  const Plan plan = Plan::create(kProblem, {.database = tuned.options().database});
+  CHECK(plan.num_workers() < 1024);
+  CHECK_THAT(plan.describe(), ContainsSubstring("nothing that fits what is fixed"));
+}
+
+TEST_CASE("A database that nobody named is used only if nobody else may write it",
+          "[plan_source]") {
+  const Tuned tuned(kConfiguration);
+  const char* const before = std::getenv("MEGACONV_CACHE_DIR");
+  const std::string folder = before == nullptr ? "" : before;
+  setenv("MEGACONV_CACHE_DIR", tuned.folder().path("").c_str(), 1);
+  const std::string file = tuned.options().database;
+  const auto origin = [&](const std::string& database) {
+    return Plan::create(kProblem, {.database = database, .num_threads = 2}).describe();
+  };
+  CHECK_THAT(origin(""), ContainsSubstring("chosen by: database"));
+  std::filesystem::permissions(file, std::filesystem::perms::others_write,
+                               std::filesystem::perm_options::add);
+  CHECK_THAT(origin(""), ContainsSubstring("plans.db: it is not used, because everybody may"));
+  CHECK_THAT(origin(file), ContainsSubstring("chosen by: database"));
+  std::filesystem::permissions(file, std::filesystem::perms::others_write,
+                               std::filesystem::perm_options::remove);
+  constexpr uid_t kNobody = 65534;
+  if (chown(file.c_str(), kNobody, kNobody) == 0) {  // only root may
+    CHECK_THAT(origin(""), ContainsSubstring("it belongs to another user"));
+  }
+  before == nullptr ? unsetenv("MEGACONV_CACHE_DIR")
+                    : setenv("MEGACONV_CACHE_DIR", folder.c_str(), 1);
 }
 
 TEST_CASE("A workspace limit is respected by every source", "[plan_source]") {

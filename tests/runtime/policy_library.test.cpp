@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Policies from shared objects: MEGACONV_TEST_POLICIES is a folder with one object for each way to
 // fail (bad_policy.cpp), and tools/examples/policy_pairs.c.
+#include <poll.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <fstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "megaconv/megaconv.h"
@@ -148,8 +157,52 @@ TEST_CASE("a policy that drops a task, throws, crashes, exits or loops is an err
   CHECK_THAT(error_with("exits"), ContainsSubstring("exits.so: ended the process with status 3"));
   CHECK_THAT(error_with("loops", Status::timeout),
              ContainsSubstring("loops.so: no order after 300 ms"));
+  CHECK_THAT(error_with("closes", Status::timeout),  // its end of the pipe, and goes on
+             ContainsSubstring("closes.so: no order after 300 ms"));
   CHECK_THAT(error_with("empty"), ContainsSubstring("does not define megaconv_policy"));
   CHECK_THAT(error_with("absent"), ContainsSubstring("cannot open shared object"));
+}
+
+TEST_CASE("a program with a timer waits for a policy no longer than the budget") {
+  struct sigaction action = {}, before = {};
+  action.sa_handler = [](int) {};
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGALRM, &action, &before);
+  const itimerval every_5_ms{{0, 5000}, {0, 5000}}, never{};
+  setitimer(ITIMER_REAL, &every_5_ms, nullptr);
+  const std::string error = error_with("loops", Status::timeout);
+  setitimer(ITIMER_REAL, &never, nullptr);
+  sigaction(SIGALRM, &before, nullptr);
+  CHECK_THAT(error, ContainsSubstring("no order after 300 ms"));
+}
+
+TEST_CASE("a policy ends with the process that waits for it") {
+  int held[2];  // both hold its writing end open as long as they live
+  REQUIRE(pipe(held) == 0);
+  const pid_t caller = fork();
+  if (caller == 0) {
+    try {
+      lower_with(load_policy(library("loops"), 600'000));
+    } catch (...) {
+    }
+    _exit(0);
+  }
+  close(held[1]);
+  const std::string children =
+      "/proc/" + std::to_string(caller) + "/task/" + std::to_string(caller) + "/children";
+  int policy = 0;
+  for (int tries = 0; tries < 1000 && policy == 0; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::ifstream(children) >> policy;
+  }
+  kill(caller, SIGKILL);
+  waitpid(caller, nullptr, 0);
+  pollfd closed{held[0], POLLIN, 0};
+  const bool both_ended = poll(&closed, 1, 10'000) == 1;
+  close(held[0]);
+  if (policy == 0) SKIP("this kernel does not list children");
+  if (!both_ended) kill(policy, SIGKILL);
+  CHECK(both_ended);
 }
 
 TEST_CASE("a C++ policy that throws is an error that says what") {

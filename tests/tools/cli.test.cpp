@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "megaconv/plan_database.hpp"
 #include "tests/catch.hpp"
 #include "tests/tools/command.hpp"
 #include "tests/tools/npy_bytes.hpp"
@@ -252,6 +253,46 @@ TEST_CASE("Wrong .npy files are refused, and nothing is written") {
   refused("--input x.npy --weights w.npy c1h1k1", 2, "exclude each other");
 }
 
+TEST_CASE("Paddings, strides and dilations of any size are refused, none overflows") {
+  const ScratchFolder folder;
+  folder.write("x.npy", npy_ones({1, 4, 8, 8}));
+  folder.write("w.npy", npy_ones({4, 4, 3, 3}));
+  const std::string command = "run --input x.npy --weights w.npy ";
+  const std::string largest = "9223372036854775807", least = "-9223372036854775808";
+  for (const char* option : {"--pad ", "--stride ", "--dilation "}) {
+    check_refused(folder, command + option + largest, 2, "= " + largest + ": must be");
+    check_refused(folder, command + option + "1x" + least, 2, "= " + least + ": must be");
+  }
+}
+
+TEST_CASE("Files of JSON that nest too deep are refused by every verb that reads one") {
+  const ScratchFolder folder;
+  const std::string opens(200'000, '['), closes(200'000, ']');
+  folder.write("deep.json", opens + closes);
+  folder.write("key.json", "{\"megaconv_machine\":" + opens + closes + "}");
+  folder.write("trace.json", "{\"otherData\":{\"megaconv_trace\":" + opens + closes + "}}");
+  folder.write("records.jsonl", "{\"backend\":" + opens + closes + "}\n");
+  const std::string depth = "nested more than 32 deep";
+  for (const char* verb :
+       {"simulate c8h8k8 --machine ./deep.json", "simulate c8h8k8 --machine ./key.json",
+        "lab compare c8h8k8 --policies staged --machine ./deep.json", "trace stats trace.json",
+        "trace replay trace.json", "trace report trace.json --html t.html",
+        "simulate --replay trace.json", "simulate --calibrate trace.json", "map validate deep.json",
+        "map diff deep.json deep.json", "run --mapping deep.json"}) {
+    check_refused(folder, verb, 2, depth);
+  }
+  if (PlanDatabase::available()) {
+    check_refused(folder, "tune import records.jsonl --database new.db", 2, depth);
+  }
+}
+
+TEST_CASE("Names of layers that a terminal would obey are refused") {
+  const ScratchFolder folder;
+  folder.write("layers.csv", "\x1b]0;title\a\x1b[31mred,1,16,8,8,16\n");
+  check_refused(folder, "bench --layers layers.csv", 2,
+                "layers.csv:1: name \"?]0;title??[31mred\", must be at most 80 printable");
+}
+
 TEST_CASE("A mapping goes out to a file, is edited, and comes back") {
   const ScratchFolder folder;
   REQUIRE(megaconv_in(folder, "map export n1c16h16k16 --algo winograd --policy staged -o a.json")
@@ -330,8 +371,12 @@ TEST_CASE("info says what there is, also as JSON") {
 
 TEST_CASE("A full disk is an error, not a short result") {
   if (!std::filesystem::exists("/dev/full")) SKIP("no /dev/full");
-  const std::string command = "'" MEGACONV_COMMAND "' info >/dev/full 2>/dev/null";
-  CHECK(WEXITSTATUS(std::system(command.c_str())) == 4);
+  for (const char* verb : {"info", "--help", "--version", "run --help"}) {
+    CAPTURE(verb);
+    const std::string command =
+        std::string("'" MEGACONV_COMMAND "' ") + verb + " >/dev/full 2>/dev/null";
+    CHECK(WEXITSTATUS(std::system(command.c_str())) == 4);
+  }
 }
 
 }  // namespace

@@ -4,8 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "megaconv/error.hpp"
 #include "tests/catch.hpp"
 #include "tools/trace_json.hpp"
+#include "tools/trace_tracks.hpp"
 
 using namespace megaconv;
 using namespace megaconv::cli;
@@ -65,6 +67,17 @@ TEST_CASE("tasks that overlap on one SM get tracks of their own") {
   CHECK(tracks.at("I[0,0]") == tracks.at("O[0,0]"));
 }
 
+TEST_CASE("more tasks at once than an SM has tracks stay on its own tracks") {
+  Trace trace;
+  trace.num_workers = 2;
+  for (std::uint32_t i = 0; i < 100; ++i) trace.records.push_back({i, 0, 0, 0, 1000});
+  trace.records.push_back({100, 1, 0, 0, 1000});
+  const Tracks tracks(trace);
+  CHECK(tracks.all().size() == 65);
+  for (std::uint32_t i = 0; i < 100; ++i) REQUIRE(Tracks::worker(tracks.of(i)) == 0);
+  CHECK(Tracks::worker(tracks.of(100)) == 1);
+}
+
 TEST_CASE("a trace table gives means and shares of all workers' time") {
   const std::string table = trace_table(analyse(three_tasks(), three_records()));
   CHECK_THAT(table, ContainsSubstring("10.250 us on 2 tracks"));
@@ -87,6 +100,39 @@ TEST_CASE("a trace file is read back as it was written") {
     CHECK(read.trace.records[i].ready_ns == written.trace.records[i].ready_ns);
     CHECK(read.trace.records[i].end_ns == written.trace.records[i].end_ns);
   }
+}
+
+TEST_CASE("a trace file whose numbers cannot be right is refused, whatever they would cost") {
+  const auto error_with = [](const char* place, const nlohmann::json& value) -> std::string {
+    auto json = nlohmann::json::parse(trace_json({three_tasks(), three_records(), "worker", 0}));
+    json.at(nlohmann::json::json_pointer(place)) = value;
+    try {
+      parse_trace(json.dump());
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  const char* const workers = "/otherData/workers";
+  CHECK(error_with(workers, 2) == "no error");
+  CHECK(error_with(workers, 300'000'000) ==
+        "trace: workers: found 300000000, must be a whole number, at most 65536");
+  CHECK_THAT(error_with(workers, -1), ContainsSubstring("workers: found -1, must be"));
+  CHECK_THAT(error_with(workers, 2.5), ContainsSubstring("workers: found 2.5, must be"));
+  CHECK_THAT(error_with(workers, 1), ContainsSubstring("worker 1, must be below 1"));
+  CHECK_THAT(error_with("/otherData/worker_name", "\x1b[31m"),
+             ContainsSubstring("worker_name: found \"?[31m\", must be worker or SM"));
+  CHECK_THAT(error_with("/otherData/mapping/policy", "\x1b[31m"), ContainsSubstring("printable"));
+  auto json = nlohmann::json::parse(trace_json({three_tasks(), three_records(), "worker", 0}));
+  std::string slice;  // the first task's
+  for (std::size_t i = 0; i < json.at("traceEvents").size() && slice.empty(); ++i) {
+    if (json["traceEvents"][i]["ph"] == "X") slice = "/traceEvents/" + std::to_string(i);
+  }
+  CHECK_THAT(error_with((slice + "/tid").c_str(), -1), ContainsSubstring("tid: found -1"));
+  CHECK_THAT(error_with((slice + "/tid").c_str(), 1e300), ContainsSubstring("tid: found 1e+300"));
+  CHECK_THAT(error_with((slice + "/args/position").c_str(), 3),
+             ContainsSubstring("position 3, its mapping has 3"));
+  CHECK_THAT(error_with((slice + "/ts").c_str(), -1), ContainsSubstring("a time of"));
 }
 
 TEST_CASE("an analysis attributes waits to the edge that caused them") {
