@@ -41,8 +41,8 @@ Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& opti
     return options.algorithm;
   }
   // On a GPU, Winograd multiplies tensors of 16 bits on tensor cores only.
-  const bool has_tasks =
-      target.backend != Backend::cuda || target.split_f16 || problem.dtype == DataType::f32;
+  const bool has_tasks = target.backend != Backend::cuda || problem.dtype == DataType::f32 ||
+                         (target.split_f16 && options.arithmetic != Arithmetic::fma);
   const bool possible =
       has_tasks && winograd_obstacle(Algorithm::winograd, problem).empty() &&
       options.arithmetic != Arithmetic::bf16 && options.arithmetic != Arithmetic::tf32 &&

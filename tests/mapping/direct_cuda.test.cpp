@@ -60,6 +60,14 @@ TEST_CASE("On a GPU without tensor cores direct tasks take tensors of 16 bits") 
   const Target target{.backend = Backend::cuda, .workers = 320};
   CHECK(make_tiling(parse_problem("n4c64h56k64+f16"), {}, target).algorithm == Algorithm::direct);
   CHECK(make_tiling(parse_problem("n4c64h56k64"), {}, target).algorithm == Algorithm::winograd);
+
+  // And so they do where multiply-adds are asked for.
+  const Target hopper{
+      .backend = Backend::cuda, .workers = 264, .split_f16 = true, .multiprocessors = 132};
+  const TilingOptions fma{.arithmetic = Arithmetic::fma};
+  for (const char* text : {"n4c64h56k64+f16", "n1c1h1k1+bf16"}) {
+    CHECK(make_tiling(parse_problem(text), fma, hopper).algorithm == Algorithm::direct);
+  }
 }
 
 TEST_CASE("Few filters get the shape for few, and many pixels that of large tasks") {
