@@ -7,5 +7,5 @@
 set -euo pipefail
 found=$(mktemp -d)
 trap 'rm -rf "$found"' EXIT
-"$1" -seed=1 -max_total_time="${MEGACONV_FUZZ_SECONDS:-5}" -max_len=65536 -timeout=10 \
+"$1" -seed=1 -max_total_time="${MEGACONV_FUZZ_SECONDS:-5}" -max_len=65536 -timeout=60 \
   -rss_limit_mb=2048 -print_final_stats=1 "$found" "$2"
