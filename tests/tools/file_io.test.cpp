@@ -39,7 +39,7 @@ TEST_CASE("A process that is killed while it writes leaves no file and the old c
         write_file(file, "old");
       }
     }
-    usleep(1000 + random() % 30'000);
+    usleep(static_cast<useconds_t>(1000 + random() % 30'000));
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
     const std::string found = folder.read("y.npy");
