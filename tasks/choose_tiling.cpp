@@ -48,7 +48,10 @@ Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& opti
       options.arithmetic != Arithmetic::bf16 && options.arithmetic != Arithmetic::tf32 &&
       (options.points == Points::low_error || !avoids_direct(problem, options, target));
   const bool pays = possible && winograd_pays(problem, options, target);
-  if (takes_implicit_gemm(problem, options, pays, target)) return Algorithm::implicit_gemm;
+  const bool is_accurate = !loses_accuracy(problem, options, target);
+  if (takes_implicit_gemm(problem, options, pays && is_accurate, target)) {
+    return Algorithm::implicit_gemm;
+  }
   const bool last_resort = possible && avoids_direct(problem, options, target);
   if (!pays && !last_resort) return Algorithm::direct;
   return fusing_pays(problem, options, target) ? Algorithm::fused_winograd : Algorithm::winograd;

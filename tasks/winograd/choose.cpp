@@ -135,6 +135,19 @@ bool winograd_pays(const ConvProblem& problem, const TilingOptions& options, con
          tiles >= kLeastWinogradTiles && 2 * products <= direct_products;
 }
 
+// Tensor cores cut sums off, by a share that grows with the channels: H100, relative L2 of F(2x2)
+// 3.6e-9 C (640 channels 2.3e-6, 960 3.4e-6, 1,920 6.8e-6). Its bound, 1e-7 sqrt(C), is that of
+// multiply-adds (tasks/error_bound.cpp). F(4x4), which may err by three times as much, stays
+// within.
+bool loses_accuracy(const ConvProblem& problem, const TilingOptions& options,
+                    const Target& target) {
+  constexpr std::int64_t kMostChannels = 768;
+  const bool splits = target.split_f16 && problem.dtype == DataType::f32 &&
+                      options.arithmetic == Arithmetic::automatic &&
+                      !takes_one_product(problem, options, target);
+  return splits && problem.c > kMostChannels && choose_m(problem, options, target) == 2;
+}
+
 void choose_tiles(Tiling& tiling, const TilingOptions& options, const Target& target) {
   tiling.m = options.m != 0 ? options.m : choose_m(tiling.problem, options, target);
   tiling.points = options.points;

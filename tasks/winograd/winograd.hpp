@@ -38,6 +38,8 @@ double filter_transform_operations(const Tiling& tiling);
 
 /// Whether it saves enough multiplications to pay for the transforms.
 bool winograd_pays(const ConvProblem& problem, const TilingOptions& options, const Target& target);
+/// Whether it would take three products of split numbers and err by more than multiply-adds may.
+bool loses_accuracy(const ConvProblem& problem, const TilingOptions& options, const Target& target);
 /// Chooses m, points and arithmetic, and counts the tiles.
 void choose_tiles(Tiling& tiling, const TilingOptions& options, const Target& target);
 /// Whether fused tasks are expected to be faster on this CPU than those of stages, where nobody

@@ -54,6 +54,20 @@ Stripes reaching(std::int32_t reach) { return {1, 1, 1, reach}; }
 
 }  // namespace
 
+TEST_CASE("implicit GEMM is taken where split numbers in F(2x2) err by more than FP32") {
+  const Target hopper{
+      .backend = Backend::cuda, .workers = 264, .split_f16 = true, .multiprocessors = 132};
+  const auto taken = [&](const char* problem) {
+    return make_tiling(parse_problem(problem), {}, hopper).algorithm;
+  };
+  for (const char* problem : {"n1c960h64k320", "n1c1920h32k640", "n1c1280h32k640"}) {
+    CHECK(taken(problem) == Algorithm::implicit_gemm);
+  }
+  // As many multiply-adds of F(4x4) may err by as much, and other GPUs have nothing better.
+  const Target ampere{.backend = Backend::cuda, .workers = 216, .split_f16 = true};
+  CHECK(make_tiling(parse_problem("n1c1920h32k640"), {}, ampere).algorithm == Algorithm::winograd);
+}
+
 TEST_CASE("Positions of places add up as places do") {
   for (const Stripes& stripes :
        {Stripes{1, 1, 1, 0}, Stripes{3, 5, 1, 0}, Stripes{4, 4, 3, 0}, Stripes{7, 8, 9, 0}}) {
