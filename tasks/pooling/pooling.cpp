@@ -56,6 +56,10 @@ std::string by(std::int64_t vertical, std::int64_t horizontal) {
 }
 
 // "3x5" for a vertical and a horizontal value, "3" when they are the same.
+std::string axes_text(std::int64_t vertical, std::int64_t horizontal) {
+  return vertical == horizontal ? std::to_string(vertical) : by(vertical, horizontal);
+}
+
 }  // namespace
 
 const char* to_string(PoolMode mode) noexcept {
@@ -111,8 +115,8 @@ std::string to_string(const PoolProblem& problem) {
   put('w', std::to_string(a.w));
   put('r', std::to_string(a.r));
   put('s', std::to_string(a.s));
-  put('p', pair_text(a.pad_h, a.pad_w));
-  put('u', pair_text(a.stride_h, a.stride_w));
+  put('p', axes_text(a.pad_h, a.pad_w));
+  put('u', axes_text(a.stride_h, a.stride_w));
   if (a.layout != Layout::nchw) text += std::string("+") + to_string(a.layout);
   if (a.dtype != DataType::f32) text += std::string("+") + to_string(a.dtype);
   return text;

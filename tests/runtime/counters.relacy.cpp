@@ -60,12 +60,12 @@ constexpr std::uint32_t kCounterTotals[kNumCounters] = {2, 2, 1};
 // Each range is one counter: that of the GEMM of group 0, of group 1, of the slot's next writers.
 constexpr SignalRange kSignals[] = {{0, 1}, {1, 1}, {2, 1}};
 constexpr Task kTasks[kNumTasks] = {
-    {0, kInput, 0, 0, kNoCounter, 0, 0, 1},  // I[0,0]
-    {0, kInput, 0, 1, kNoCounter, 0, 0, 1},  // I[0,1]
-    {0, kGemm, 0, 0, 0, 2, 2, 1},            // G[0]
-    {0, kInput, 1, 0, 2, 1, 1, 1},           // I[1,0]
-    {0, kInput, 1, 1, 2, 1, 1, 1},           // I[1,1]
-    {0, kGemm, 1, 0, 1, 2, 0, 0},            // G[1]
+    {kInput, 0, 0, kNoCounter, 0, 0, 1},  // I[0,0]
+    {kInput, 0, 1, kNoCounter, 0, 0, 1},  // I[0,1]
+    {kGemm, 0, 0, 0, 2, 2, 1},            // G[0]
+    {kInput, 1, 0, 2, 1, 1, 1},           // I[1,0]
+    {kInput, 1, 1, 2, 1, 1, 1},           // I[1,1]
+    {kGemm, 1, 0, 1, 2, 0, 0},            // G[1]
 };
 
 constexpr int kNumWorkers = 3;
