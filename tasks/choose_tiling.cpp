@@ -48,10 +48,8 @@ Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& opti
       options.arithmetic != Arithmetic::bf16 && options.arithmetic != Arithmetic::tf32 &&
       (options.points == Points::low_error || !avoids_direct(problem, options, target));
   const bool pays = possible && winograd_pays(problem, options, target);
-  const bool is_accurate = !loses_accuracy(problem, options, target);
-  if (takes_implicit_gemm(problem, options, pays && is_accurate, target)) {
-    return Algorithm::implicit_gemm;
-  }
+  const bool competes = pays && !loses_accuracy(problem, options, target);
+  if (takes_implicit_gemm(problem, options, competes, target)) return Algorithm::implicit_gemm;
   const bool last_resort = possible && avoids_direct(problem, options, target);
   if (!pays && !last_resort) return Algorithm::direct;
   return fusing_pays(problem, options, target) ? Algorithm::fused_winograd : Algorithm::winograd;
@@ -90,10 +88,6 @@ Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, con
   }
   derive_counts(tiling);
   return tiling;
-}
-
-std::uint32_t resident_workers(Algorithm algorithm, const Target& target) {
-  return conv_algorithm(algorithm).resident_workers(target);
 }
 
 }  // namespace megaconv

@@ -284,7 +284,7 @@ Configuration configuration_of(const Lowering& lowering, const Target& target, C
   algorithm.configure(tiling, launch, configuration);
   configuration.set(Parameter::policy, policy_value(lowering.mapping.policy));
   if (has_distances(lowering.mapping.policy)) {
-    if (algorithm.product() == TaskKind::gemm) {  // with tasks before and behind
+    if (algorithm.has_transforms()) {
       configuration.set(Parameter::dig, mapping.dig.value_or(1));
       configuration.set(Parameter::dgo, mapping.dgo.value_or(1));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an algorithm of convolution contributes beside the bodies of its tasks: one class in each
-// room, and one line for it in conv_algorithms.cpp. Nobody else asks which algorithm a tiling has.
+// room, and one line for it in conv_algorithms.cpp.
 #pragma once
 
 #include <iosfwd>
@@ -62,11 +62,12 @@ class ConvAlgorithm {
 
   /// All of U, and of w, in blocks of channels and of filters.
   virtual Region u_extent(const Tiling& tiling) const;
-
   /// Adds V and M, if it has them.
   virtual void add_buffers(TaskGraph& graph, const Tiling& tiling, NodeBuffers& buffers) const;
   /// The kind of its products.
   virtual TaskKind product() const { return TaskKind::direct; }
+  /// Whether tasks before and behind the products transform, so that there are V and M.
+  bool has_transforms() const { return product() == TaskKind::gemm; }
   virtual AccessFunction accesses(const Tiling& tiling, const NodeBuffers& buffers) const = 0;
   /// Fills in operations, bytes and traffic of a task of the stage.
   virtual void describe_cost(const Tiling& tiling, const NodeBuffers& buffers,
@@ -115,6 +116,8 @@ const ConvAlgorithm& opencnn_algorithm();
 
 // --- what several rooms have in common
 
+/// arithmetic_need() of tasks that only multiply and add.
+std::string multiply_add_need(DataType dtype, Arithmetic arithmetic);
 /// Throws Error(invalid_argument) unless 1 <= value <= most.
 void check_field(const char* name, std::uint64_t value, std::uint64_t most);
 /// Task groups: throws Error(unsupported) past 2^31.

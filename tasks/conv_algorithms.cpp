@@ -26,8 +26,11 @@ const ConvAlgorithm& conv_algorithm(Algorithm algorithm) {
 }
 
 std::string ConvAlgorithm::arithmetic_need(const Tiling& tiling) const {
-  const DataType dtype = tiling.problem.dtype;
-  switch (tiling.arithmetic) {
+  return multiply_add_need(tiling.problem.dtype, tiling.arithmetic);
+}
+
+std::string multiply_add_need(DataType dtype, Arithmetic arithmetic) {
+  switch (arithmetic) {
     case Arithmetic::split_f16:
       return dtype != DataType::f32 ? "f32 tensors" : "winograd or implicit_gemm";
     case Arithmetic::f16:

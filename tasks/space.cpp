@@ -161,7 +161,7 @@ Space::Constraint launch_fits_order(const Target& target) {
               return std::string("staged, must be persistent unless window is whole");
             }
             const auto algorithm = static_cast<Algorithm>(c.get(Parameter::algo).value_or(0));
-            const std::int64_t all = resident_workers(algorithm, target);
+            const std::int64_t all = conv_algorithm(algorithm).resident_workers(target);
             return c.get(Parameter::workers).value_or(all) == all
                        ? std::string()
                        : "staged, must be persistent unless workers is " + std::to_string(all) +

@@ -40,15 +40,14 @@ std::uint32_t Tiling::filter_blocks() const {
   return u32(ceil_div(u64(problem.k / groups), std::uint64_t{kLaneBlock}) * u64(groups));
 }
 
-// Only tasks of stages have V and M.
 std::uint64_t Tiling::v_slot_bytes() const {
-  if (algorithm_of(*this).product() != TaskKind::gemm) return 0;
+  if (!algorithm_of(*this).has_transforms()) return 0;
   return std::uint64_t{num_positions()} * channel_blocks() * group_tiles * kLaneBlock *
          number_bytes(arithmetic);
 }
 
 std::uint64_t Tiling::m_slot_bytes() const {
-  if (algorithm_of(*this).product() != TaskKind::gemm) return 0;
+  if (!algorithm_of(*this).has_transforms()) return 0;
   return std::uint64_t{num_positions()} * filter_blocks() * group_tiles * kBlockBytes;
 }
 

@@ -56,9 +56,6 @@ void choose_filter_tasks_for_cuda(Tiling& tiling, std::uint32_t wanted);
 /// Sizes of the tasks of a direct tiling on a GPU.
 void choose_direct_for_cuda(Tiling& tiling, const Target& target);
 
-/// Workers that run tasks of the algorithm at the same time: of implicit GEMM one a multiprocessor.
-std::uint32_t resident_workers(Algorithm algorithm, const Target& target);
-
 /// NF + NG (SI + SG + SO).
 std::uint64_t num_tasks(const Tiling& tiling);
 

@@ -24,7 +24,7 @@ watch() {
   if [[ -t 1 ]]; then every=1; fi
   while sleep $every >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
     step=$(tail -c 4000 "$1" | sed -nE 's/^(\[[0-9]+\/[0-9]+\]) (Building|Linking|Generating) (.* )?([^ ]+)$/\1 \4/p' | tail -n 1 |
-      sed -E 's/CMakeFiles\/[^/]*\.dir\///; s/Unity\/unity_(.*)_cxx\.cxx/\1/; s/\.o$//')
+      sed -E 's/CMakeFiles\/[^/]*\.dir\///; s/\.o$//')
     if [[ -t 1 ]]; then
       printf '\r\033[K%-12s%5d s  %.60s' "$2" $((SECONDS - start)) "$step"
     elif [[ -n $step ]]; then

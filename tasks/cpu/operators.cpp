@@ -28,7 +28,7 @@ NodeTasks make(const Tiling& tiling, const Kernels& kernels) {
   const Extents extents(tiling);
   NodeTasks tasks;
   tasks.bytes.u = kernels.u_bytes(tiling);
-  if (algorithm_of(tiling).product() == TaskKind::gemm) {  // else in scratch, or nowhere
+  if (algorithm_of(tiling).has_transforms()) {  // else in scratch, or nowhere
     tasks.bytes.v = tiling.v_slots * extents.v_slot_bytes();
     tasks.bytes.m = tiling.m_slots * extents.m_slot_bytes();
   }

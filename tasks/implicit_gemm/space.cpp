@@ -2,6 +2,7 @@
 // The search space of implicit GEMM.
 #include "tasks/space.hpp"
 
+#include "tasks/conv_algorithm.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
 
 namespace megaconv {
@@ -137,7 +138,7 @@ void add_implicit_gemm(AlgorithmSpace& space, const ConvProblem& problem, const 
   }
   if (has_copies_to_choose(problem, arithmetic)) tasks.push_back({Parameter::window, {0, 1}});
   add_orders_of_one_kind(space, tasks,
-                         {Parameter::workers, {resident_workers(Algorithm::implicit_gemm, target)}},
+                         {Parameter::workers, {implicit_gemm_algorithm().resident_workers(target)}},
                          target);
 }
 

@@ -51,13 +51,9 @@ void check_elements(const char* tensor, std::initializer_list<std::int64_t> exte
   }
 }
 
-std::string by(std::int64_t vertical, std::int64_t horizontal) {
-  return std::to_string(vertical) + "x" + std::to_string(horizontal);
-}
-
 // "3x5" for a vertical and a horizontal value, "3" when they are the same.
 std::string axes_text(std::int64_t vertical, std::int64_t horizontal) {
-  return vertical == horizontal ? std::to_string(vertical) : by(vertical, horizontal);
+  return vertical == horizontal ? std::to_string(vertical) : pair_text(vertical, horizontal);
 }
 
 }  // namespace
@@ -90,8 +86,8 @@ void validate(const PoolProblem& problem) {
   check_range("horizontal padding", a.pad_w, 0, a.s - 1, kLess);
   const std::int64_t padded_h = a.h + 2 * a.pad_h, padded_w = a.w + 2 * a.pad_w;
   if (a.r > padded_h || a.s > padded_w) {
-    fail("window of " + by(a.r, a.s) + ": must be at most the padded input, " +
-         by(padded_h, padded_w));
+    fail("window of " + pair_text(a.r, a.s) + ": must be at most the padded input, " +
+         pair_text(padded_h, padded_w));
   }
   check_elements("input", {a.n, a.c, a.h, a.w});
   check_elements("output", {a.n, a.c, a.p(), a.q()});

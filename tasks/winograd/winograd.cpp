@@ -312,12 +312,8 @@ std::string winograd_arithmetic_need(std::uint32_t m, DataType dtype, Arithmetic
       return m == 2 || m == 4 ? "" : "m = 2 or 4";
     case Arithmetic::f16:
       return m == 4 ? "" : "m = 4";
-    case Arithmetic::bf16:
-      return dtype != DataType::bf16 ? "bf16 tensors" : "implicit_gemm";
-    case Arithmetic::tf32:
-      return "implicit_gemm";
     default:
-      return "";
+      return multiply_add_need(dtype, arithmetic);
   }
 }
 

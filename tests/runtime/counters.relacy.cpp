@@ -8,9 +8,9 @@
 #include "runtime/counters.hpp"
 
 #include <cstdint>
-#include <cstdio>
-#include <ostream>
 #include <relacy/relacy.hpp>
+
+#include "tests/runtime/model_check.hpp"
 
 namespace {
 
@@ -120,38 +120,20 @@ struct Model : rl::test_suite<Model<kFault>, kNumWorkers> {
   }
 };
 
-template <Fault kFault>
-bool holds(rl::scheduler_type_e search, rl::iteration_t executions, unsigned preemptions) {
-  rl::test_params params;
-  params.search_type = search;
-  params.iteration_count = executions;
-  params.context_bound = preemptions;
-  std::ostream ignored(nullptr);
-  params.output_stream = &ignored;
-  params.progress_stream = &ignored;
-  const bool ok = rl::simulate<Model<kFault>>(params);
-  std::printf("%llu executions, ", static_cast<unsigned long long>(params.stop_iteration));
-  return ok;
-}
-
-int failures = 0;
-
-void expect(bool condition, const char* what) {
-  std::printf("%s: %s\n", what, condition ? "ok" : "FAILED");
-  if (!condition) ++failures;
-}
-
 }  // namespace
 
 int main() {
   constexpr auto kRandom = rl::random_scheduler_type;
   constexpr auto kBounded = rl::fair_context_bound_scheduler_type;
   constexpr rl::iteration_t kUnbounded = 1'000'000'000;
-  expect(holds<Fault::none>(kRandom, 500'000, 0), "random executions");
-  expect(holds<Fault::none>(kBounded, kUnbounded, 3), "every execution with at most 3 preemptions");
-  expect(!holds<Fault::relaxed_load>(kRandom, 500'000, 0), "a relaxed load is caught");
-  expect(!holds<Fault::relaxed_signal>(kRandom, 500'000, 0), "a relaxed signal is caught");
-  expect(!holds<Fault::signal_by_load_and_store>(kRandom, 500'000, 0), "a torn signal is caught");
-  expect(!holds<Fault::early_signal>(kRandom, 500'000, 0), "a signal before the task is caught");
+  expect(holds<Model<Fault::none>>(kRandom, 500'000, 0), "random executions");
+  expect(holds<Model<Fault::none>>(kBounded, kUnbounded, 3),
+         "every execution with at most 3 preemptions");
+  expect(!holds<Model<Fault::relaxed_load>>(kRandom, 500'000, 0), "a relaxed load is caught");
+  expect(!holds<Model<Fault::relaxed_signal>>(kRandom, 500'000, 0), "a relaxed signal is caught");
+  expect(!holds<Model<Fault::signal_by_load_and_store>>(kRandom, 500'000, 0),
+         "a torn signal is caught");
+  expect(!holds<Model<Fault::early_signal>>(kRandom, 500'000, 0),
+         "a signal before the task is caught");
   return failures == 0 ? 0 : 1;
 }

@@ -3,11 +3,10 @@
 // gets all its threads, ends, and is seen whole by the caller; the pool ends. A wake-up that is
 // lost shows as a deadlock. Weakened copies must be caught, or this check proves nothing.
 #include <cstdint>
-#include <cstdio>
-#include <ostream>
 #include <relacy/relacy.hpp>
 
 #include "runtime/worker_calls.hpp"
+#include "tests/runtime/model_check.hpp"
 
 namespace {
 
@@ -103,39 +102,21 @@ struct Model : rl::test_suite<Model<kFault>, kNumThreads + 1> {
   }
 };
 
-template <Fault kFault>
-bool holds(rl::scheduler_type_e search, rl::iteration_t executions, unsigned preemptions) {
-  rl::test_params params;
-  params.search_type = search;
-  params.iteration_count = executions;
-  params.context_bound = preemptions;
-  std::ostream ignored(nullptr);
-  params.output_stream = &ignored;
-  params.progress_stream = &ignored;
-  const bool ok = rl::simulate<Model<kFault>>(params);
-  std::printf("%llu executions, ", static_cast<unsigned long long>(params.stop_iteration));
-  return ok;
-}
-
-int failures = 0;
-
-void expect(bool condition, const char* what) {
-  std::printf("%s: %s\n", what, condition ? "ok" : "FAILED");
-  if (!condition) ++failures;
-}
-
 }  // namespace
 
 int main() {
   constexpr auto kRandom = rl::random_scheduler_type;
   constexpr auto kBounded = rl::fair_context_bound_scheduler_type;
   constexpr rl::iteration_t kUnbounded = 1'000'000'000;
-  expect(holds<Fault::none>(kRandom, 200'000, 0), "random executions");
-  expect(holds<Fault::none>(kBounded, kUnbounded, 2), "every execution with at most 2 preemptions");
-  expect(!holds<Fault::relaxed_call>(kRandom, 200'000, 0), "a relaxed call is caught");
-  expect(!holds<Fault::relaxed_finish>(kRandom, 200'000, 0), "a relaxed finish is caught");
-  expect(!holds<Fault::early_notice>(kRandom, 200'000, 0), "a notice before its call is caught");
-  expect(!holds<Fault::no_notice>(kRandom, 200'000, 0), "a call without a notice is caught");
-  expect(!holds<Fault::careless_sleep>(kRandom, 200'000, 0), "a sleep without a look is caught");
+  expect(holds<Model<Fault::none>>(kRandom, 200'000, 0), "random executions");
+  expect(holds<Model<Fault::none>>(kBounded, kUnbounded, 2),
+         "every execution with at most 2 preemptions");
+  expect(!holds<Model<Fault::relaxed_call>>(kRandom, 200'000, 0), "a relaxed call is caught");
+  expect(!holds<Model<Fault::relaxed_finish>>(kRandom, 200'000, 0), "a relaxed finish is caught");
+  expect(!holds<Model<Fault::early_notice>>(kRandom, 200'000, 0),
+         "a notice before its call is caught");
+  expect(!holds<Model<Fault::no_notice>>(kRandom, 200'000, 0), "a call without a notice is caught");
+  expect(!holds<Model<Fault::careless_sleep>>(kRandom, 200'000, 0),
+         "a sleep without a look is caught");
   return failures == 0 ? 0 : 1;
 }
