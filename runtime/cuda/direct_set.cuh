@@ -37,7 +37,8 @@ template <Layout kLayout, class Stored>
 struct DepthwiseKernel {
   using Direct = DepthwiseTask<kLayout, Stored>;
   static constexpr int kThreads = Direct::kThreads;
-  static constexpr int kBlocksPerSm = 8;
+  // With the weights of four channels, threads take 128 registers.
+  static constexpr int kBlocksPerSm = kLayout == Layout::nhwc ? 4 : 8;
 
   static constexpr int shared_bytes(TaskKind) { return 0; }
   template <TaskKind kKind>

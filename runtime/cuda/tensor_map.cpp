@@ -109,7 +109,7 @@ CUtensorMap pixel_tensor(const ConvProblem& p, const Pixels& pixels, const Strip
   const cuuint64_t row_bytes = pixel_bytes * u64(p.w);
   // The columns that there are of the stripe's, padding included.
   const std::int64_t first = std::int64_t{stripe} * stripes.cols - p.pad_w;
-  const std::int64_t end = first + stripes.pitch;
+  const std::int64_t end = stripes.by_taps ? p.w : first + stripes.pitch;
   const std::int64_t first_col = std::max<std::int64_t>(first, 0), end_col = std::min(end, p.w);
   const cuuint64_t sizes[kRank] = {u64(pixels.channels), u64(end_col - first_col), u64(p.h),
                                    u64(p.n)};
@@ -117,8 +117,13 @@ CUtensorMap pixel_tensor(const ConvProblem& p, const Pixels& pixels, const Strip
   // Rows begin with the padding, which the row before ends with if there is one stripe; so do
   // images.
   const int lower[] = {static_cast<int>(first - first_col), static_cast<int>(-p.pad_h)};
-  const int upper[] = {static_cast<int>(end - end_col), 0};
-  const cuuint32_t steps[kRank] = {1, 1, 1, 1};
+  int upper[] = {static_cast<int>(end - end_col), 0};
+  if (stripes.by_taps) {  // to the last output's first tap
+    upper[0] = static_cast<int>((p.q() - 1) * p.stride_w + 1 - p.pad_w - p.w);
+    upper[1] = static_cast<int>((p.p() - 1) * p.stride_h + 1 - p.pad_h - p.h);
+  }
+  const cuuint32_t steps[kRank] = {1, static_cast<cuuint32_t>(p.stride_w),
+                                   static_cast<cuuint32_t>(p.stride_h), 1};
   CUtensorMap map{};
   const auto* const x = static_cast<const std::byte*>(pixels.x) + u64(first_col) * pixel_bytes;
   check_made(

@@ -53,6 +53,9 @@ struct TaskArgs {
   // ConvProblem, in 32 bits.
   std::int32_t n, c, h, w_in, k, r, s, p, q;
   std::int32_t pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w, groups;
+  // Channels of a pixel of x. Implicit GEMM may take the taps of a filter's row as channels; then c
+  // counts them all, and s is 1.
+  std::int32_t pixel_channels;
   Layout layout;
   bool relu;
 
@@ -70,10 +73,10 @@ struct TaskArgs {
   std::int32_t places, places_per_group;   // of a stripe
   std::int32_t stripe_groups, num_groups;  // of a stripe, of all
 
-  // Implicit GEMM with operands in place: places of a tile; channels of a slab; rows of a filter
-  // whose input is kept at a time, and its places; columns that outputs are stored by at a time; x
-  // or V by pixels, w by filters and taps, y by so many columns of a row.
-  std::int32_t tile_places, slab_channels, rows_at_once, input_places, output_cols;
+  // Implicit GEMM with operands in place: places of a tile; channels of a slab; rows and columns of
+  // a filter whose input is kept at a time, and its places; columns that outputs are stored by at a
+  // time; x or V by pixels, w by filters and taps, y by so many columns of a row.
+  std::int32_t tile_places, slab_channels, rows_at_once, cols_at_once, input_places, output_cols;
   std::int32_t input_tasks;     // of a group
   std::int32_t cluster_blocks;  // in which direct tasks run
   // Slabs of all channels; of a share, whose sums are added up to those of the others; of a block.

@@ -14,22 +14,24 @@ namespace megaconv::cuda {
 /// of 1024.
 inline constexpr int kSwizzleSpan = 1024;
 
-/// Brings a map to where the copy engine looks for it, before the first copy does.
+/// Brings a map to where TMA looks for it, before the first copy does.
 __device__ inline void prefetch_map(const CUtensorMap& tensor) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&tensor) : "memory");
 }
 
 /// Pixels of one slab of channels, one after the other in the order of the map's bounding box, from
-/// the one at `col`, `row`, `image` on; where the tensor has none, zeros. All bytes of the box
-/// count on the barrier.
+/// the one at `col`, `row`, `image` on. Each is read so many columns and rows further on, 0 to 255;
+/// where the tensor has none, zeros. All bytes of the box count on the barrier.
 __device__ inline void copy_pixels(void* to, const CUtensorMap& tensor, int channel, int col,
-                                   int row, int image, std::uint64_t* barrier) {
+                                   int row, int image, int cols_on, int rows_on,
+                                   std::uint64_t* barrier) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %7};" ::"r"(
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(
           static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
       "l"(&tensor), "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(barrier))),
-      "r"(channel), "r"(col), "r"(row), "r"(image), "h"(static_cast<std::uint16_t>(0))
+      "r"(channel), "r"(col), "r"(row), "r"(image), "h"(static_cast<std::uint16_t>(cols_on)),
+      "h"(static_cast<std::uint16_t>(rows_on))
       : "memory");
 }
 

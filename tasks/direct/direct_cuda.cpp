@@ -9,8 +9,21 @@
 namespace megaconv {
 namespace {
 
-// Outputs of a depthwise task: 32 channels of 8 x 32 pixels, 64 outputs a thread.
-constexpr std::uint32_t kDepthwiseRows = 8, kDepthwiseCols = 32, kDepthwiseBlocks = 2;
+// Outputs of a depthwise task: 32 channels of 8 x 32 pixels, 64 outputs a thread. Where tasks are
+// fewer than half of what runs at once, they are made smaller, down to half as many each way.
+struct DepthwiseTasks {
+  std::uint32_t rows = 8, cols = 32, blocks = 2;
+
+  DepthwiseTasks(const ConvProblem& a, std::uint32_t filter_blocks, const Target& target) {
+    for (std::uint32_t* const size : {&rows, &cols, &blocks}) {
+      const std::uint64_t tasks = u64(a.n) * ceil_div(u64(a.p()), std::uint64_t{rows}) *
+                                  ceil_div(u64(a.q()), std::uint64_t{cols}) *
+                                  ceil_div(filter_blocks, blocks);
+      if (tasks < target.workers / 2) *size /= 2;
+    }
+    blocks = std::min(blocks, filter_blocks);
+  }
+};
 // Target::workers counts thread blocks of this size.
 constexpr double kWorkerThreads = 128;
 // What a step costs a thread beside its products: loads of both operands, in products' worth. It
@@ -56,7 +69,8 @@ void choose_direct_for_cuda(Tiling& tiling, const Target& target) {
   };
   tiling.filter_blocks_per_filter_task = 1;
   if (a.depthwise()) {
-    take(kDepthwiseRows, kDepthwiseCols, std::min(tiling.filter_blocks(), kDepthwiseBlocks));
+    const DepthwiseTasks tasks(a, tiling.filter_blocks(), target);
+    take(tasks.rows, tasks.cols, tasks.blocks);
     return;
   }
   const DirectShape* const best =

@@ -97,8 +97,21 @@ double num_chunks(const ConvProblem& problem) {
   return static_cast<double>(blocks * u64(problem.r * problem.s)) / 9;
 }
 
-// Microseconds in which the copy engine brings operands of 16 channels under nine taps, of each of
-// so many tiles of a block.
+// The same where tasks load x.
+double num_loaded_chunks(const ConvProblem& problem) {
+  if (!folds_columns(problem)) return num_chunks(problem);
+  const std::uint64_t blocks =
+      ceil_div(u64(problem.c * problem.s), std::uint64_t{Tiling::kLaneBlock});
+  return static_cast<double>(blocks * u64(problem.r)) / 9;
+}
+
+// How often a tile's input of a K block is loaded, each time for some of the taps.
+double num_inputs(const ConvProblem& problem, const InputOfTile& input) {
+  return static_cast<double>(problem.r / input.filter_rows * (problem.s / input.filter_cols));
+}
+
+// Microseconds in which TMA loads operands of 16 channels under nine taps, of each of so many tiles
+// of a block.
 double chunk_copied_us(const ConvProblem& problem, std::int32_t tile_places, double tiles,
                        const InputOfTile& input, bool abreast, Operands operands) {
   constexpr double kFilters = 64;
@@ -107,7 +120,7 @@ double chunk_copied_us(const ConvProblem& problem, std::int32_t tile_places, dou
   const double slabs = std::ceil(static_cast<double>(problem.c) / slab_channels);
   const bool keeps_filters =
       slabs * taps <= filter_stages_in_place(tile_places, input.places, operands);
-  const double inputs = input.places * static_cast<double>(problem.r / input.filter_rows);
+  const double inputs = input.places * num_inputs(problem, input);
   const double filters = kFilters * taps / (keeps_filters ? tiles : 1);
   const double us =
       (abreast ? kCopiedRowAbreastUs : kCopiedRowUs) * inputs + kCopiedRowUs * filters;
@@ -142,7 +155,7 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
     before_us += kCopyUs + copied_bytes / kCopyBytesPerUs;
     rest_us = kFloatRestInPlaceUs;
   } else if (operands == Operands::converted) {
-    const double inputs = all_rows ? width + stripes.reach : static_cast<double>(problem.r) * width;
+    const double inputs = all_rows ? width + stripes.reach : num_inputs(problem, input) * width;
     const double taps = static_cast<double>(problem.r * problem.s) / 9;
     before_us = kLaunchConvertedUs;
     const bool shares = staged && cluster_blocks(tiling) > 1;
@@ -163,7 +176,7 @@ double run_us(const Tiling& tiling, double waves, bool staged) {
   // Narrow instructions read as many filters for fewer places.
   constexpr double kFilterShare = 0.44;
   const double share = kFilterShare + (1 - kFilterShare) * width / tile.places;
-  const double tile_us = share * (num_chunks(tiling.problem) * tile.chunk_us + tile.rest_us);
+  const double tile_us = share * (num_loaded_chunks(tiling.problem) * tile.chunk_us + tile.rest_us);
   return kLaunchUs + waves * tiles * tile_us + (waves - 1) * kTaskUs;
 }
 
@@ -340,7 +353,8 @@ Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOpti
 
 bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options, bool winograd,
                         const Target& target) {
-  if (problem.c < kLeastChannels || target.multiprocessors == 0) return false;
+  if (target.multiprocessors == 0) return false;
+  if (problem.c < kLeastChannels && !folds_columns(problem)) return false;
   if (!winograd) return true;
   Tiling tiling;
   tiling.problem = problem;

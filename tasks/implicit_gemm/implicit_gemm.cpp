@@ -204,14 +204,17 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithm {
 
 }  // namespace
 
+bool folds_columns(const ConvProblem& a) {
+  return a.layout == Layout::nhwc && has_strides(a) && a.s > 1 && a.dilation_w == 1 &&
+         a.c < std::int64_t{Tiling::kLaneBlock} && !operands_in_tensor(a);
+}
+
 std::string implicit_gemm_obstacle(const ConvProblem& a) {
   // The kernel counts places and elements of x in 32 bits.
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   std::string obstacle;
   if (a.dtype == DataType::i8) {
     obstacle = kNoExactSums;
-  } else if (a.stride_h != 1 || a.stride_w != 1) {
-    obstacle = "stride " + pair_text(a.stride_h, a.stride_w) + ", must be 1x1";
   } else if (a.groups != 1) {
     obstacle = "groups = " + std::to_string(a.groups) + ", must be 1";
   } else if (a.pad_h >= a.filter_extent_h() || a.pad_w >= a.filter_extent_w()) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles of implicit GEMM whose operands the copy engine brings, and what they keep of them in
-// shared memory.
+// Tiles of implicit GEMM whose operands TMA loads, and what they keep of them in shared memory.
 #include <algorithm>
 
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
@@ -18,13 +17,15 @@ std::int32_t input_abreast(const Stripes& stripes, std::int32_t tile_places) {
 InputOfTile input_of_tile(const ConvProblem& problem, const Stripes& stripes,
                           std::int32_t tile_places, Operands operands) {
   const auto i32 = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
+  if (stripes.by_taps) return {1, 1, tile_places};
+  const std::int32_t cols = i32(problem.s);
   if (stripes.images > 1) {
-    return {i32(problem.r), input_abreast(stripes, tile_places)};
+    return {i32(problem.r), cols, input_abreast(stripes, tile_places)};
   }
   if (stripes.reach <= most_reach_in_place(tile_places, operands)) {
-    return {i32(problem.r), tile_places + stripes.reach};
+    return {i32(problem.r), cols, tile_places + stripes.reach};
   }
-  return {1, tile_places + i32(problem.filter_extent_w() - 1)};
+  return {1, cols, tile_places + i32(problem.filter_extent_w() - 1)};
 }
 
 std::int32_t tile_places_in_place(std::int64_t places_per_group, const Stripes& stripes,
@@ -74,7 +75,7 @@ std::int32_t tile_places_in_place(std::int64_t places_per_group, const Stripes& 
 MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t input_places,
                               Operands operands, std::int32_t taps, std::int32_t cluster_blocks,
                               std::int32_t channel_shares) {
-  constexpr std::int32_t kFilters = 64, kSpan = 1024;  // of the copy engine's permutations
+  constexpr std::int32_t kFilters = 64, kSpan = 1024;  // of TMA's permutations
   const auto whole_spans = [](std::int32_t bytes) { return ceil_div(bytes, kSpan) * kSpan; };
   const bool converts = operands == Operands::converted;
   MemoryInPlace memory{};

@@ -13,6 +13,12 @@ Stripes make_stripes(const ConvProblem& a, std::int32_t cols) {
   const bool whole = cols >= a.q();
   Stripes stripes{};
   stripes.cols = cols;
+  stripes.by_taps = has_strides(a);
+  if (stripes.by_taps) {
+    stripes.pitch = cols;
+    stripes.period = i32(a.p());
+    return stripes;
+  }
   stripes.pitch = whole ? i32(a.w + a.pad_w) : i32(cols + a.filter_extent_w() - 1);
   stripes.period = i32(a.h + a.pad_h);
   stripes.images = std::max(1, i32(cols / a.q()));
@@ -32,13 +38,15 @@ std::int64_t places_of_stripe(const ConvProblem& problem, const Stripes& stripes
 
 namespace {
 
-// By which boxes of pixels may lie beyond the tensor, or within it, in the copy engine's maps.
-constexpr std::int64_t kMostCorner = 127;
+// By which boxes of pixels may lie beyond the tensor, or within it, in TMA's maps; and the longest
+// step of a walk through pixels.
+constexpr std::int64_t kMostCorner = 127, kMostStep = 8;
 
-// In NHWC, so that the copy engine can walk through pixels.
+// In NHWC, so that TMA can walk through pixels.
 bool has_tensor_maps(const ConvProblem& a) {
-  return a.layout == Layout::nhwc && a.filter_extent_w() <= kMostCorner &&
-         a.filter_extent_h() <= kMostCorner && a.pad_h <= kMostCorner && a.pad_w <= kMostCorner;
+  return a.layout == Layout::nhwc && a.filter_extent_w() + a.stride_w <= kMostCorner + 1 &&
+         a.filter_extent_h() + a.stride_h <= kMostCorner + 1 && a.pad_h <= kMostCorner &&
+         a.pad_w <= kMostCorner && a.stride_h <= kMostStep && a.stride_w <= kMostStep;
 }
 
 }  // namespace
@@ -60,7 +68,7 @@ bool floats_can_be_brought(const ConvProblem& a) {
 }
 
 bool stripes_can_be_converted(const ConvProblem& a, std::int64_t cols) {
-  if (cols <= 0 || cols > a.q()) return false;
+  if (cols <= 0 || cols > a.q() || (has_strides(a) && cols != a.q())) return false;
   const std::int64_t stripes = ceil_div(a.q(), cols);
   return floats_can_be_brought(a) && stripes <= kMostConvertedStripes &&
          stripes * cols - a.q() + a.filter_extent_w() <= kMostCorner;
@@ -130,11 +138,14 @@ std::string stripe_obstacle(const ConvProblem& problem, Operands operands, std::
   if (operands == Operands::converted) return "";
   const std::int64_t q = problem.q();
   if (operands != Operands::loaded) {
-    // Of boxes that the copy engine brings.
+    // Of boxes that TMA loads.
     constexpr std::int64_t kMostAbreast = 256;
-    if (cols == q || (cols % q == 0 && cols / q * (problem.w + problem.pad_w) <= kMostAbreast)) {
-      return "";
+    if (cols == q) return "";
+    if (has_strides(problem)) {
+      return ": must be all " + std::to_string(q) +
+             " columns of y, since x is read in place with strides";
     }
+    if (cols % q == 0 && cols / q * (problem.w + problem.pad_w) <= kMostAbreast) return "";
     return ": must be all " + std::to_string(q) +
            " columns of y, since x is read in place, or those of several images that have at "
            "most " +

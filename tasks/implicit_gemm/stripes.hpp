@@ -25,6 +25,9 @@
 // Small images have many gaps. Several of them may then stand abreast. There is one stripe, which
 // goes through row 0 of all these images, then row 1 of all, and so on. It has no rows of gaps:
 // what filters reach above and below the images has no number.
+//
+// Under strides, neighbouring outputs do not read neighbouring inputs. Then every tap's input is
+// loaded by itself, and padded pixels are the outputs alone: pitch and period have no gaps.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +42,7 @@ struct Stripes {
   std::int32_t period;      ///< rows of an image, gap included
   std::int32_t reach;       ///< the halo: padded pixels from an output to its farthest tap
   std::int32_t images = 1;  ///< images abreast; 1: one below the other
+  bool by_taps = false;     ///< every tap's input is loaded by itself
 
   /// Padded pixels from one to the one below it.
   constexpr std::int32_t row() const { return images * pitch; }
@@ -65,7 +69,7 @@ struct Stripes {
 };
 
 /// Stripes of `cols` columns of a problem's outputs. `cols` is at most the columns of an image, or
-/// all columns of several images abreast.
+/// all columns of several images abreast (without strides).
 Stripes make_stripes(const ConvProblem& problem, std::int32_t cols);
 
 /// Number of stripes of a problem.
@@ -203,9 +207,10 @@ constexpr bool has_room_in_place(std::int32_t tile_places, std::int32_t input_pl
 ///   rows, or a group is one tile.
 std::int32_t tile_places_in_place(std::int64_t places_per_group, const Stripes& stripes,
                                   Operands operands, std::int64_t channels);
-/// What a pipeline stage of x holds: the padded pixels (halo included) for so many filter rows.
+/// What a pipeline stage of x holds: the padded pixels (halo included) for so many rows and columns
+/// of the filter: all, a row, or a tap.
 struct InputOfTile {
-  std::int32_t filter_rows, places;
+  std::int32_t filter_rows, filter_cols, places;
 };
 InputOfTile input_of_tile(const ConvProblem& problem, const Stripes& stripes,
                           std::int32_t tile_places, Operands operands);

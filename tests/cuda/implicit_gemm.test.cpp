@@ -45,17 +45,21 @@ const char* const kOddShapes[] = {
     "n2c64h28k64+residual", "n1c130h9w31k129",    "n5c40h8k200+bias",
     "n2c17h6w5k65p0",       "n1c33h10k48p2+relu", "n1c8h70w200k24",
     "n2c24h9k31r1p0",       "n2c16h20k16r5+bias", "n1c9h40w35k20d2",
-    "n1c5h12w14k9r2s4p1",   "n70c16h3k16",        "n1c512h7k256+bias+residual+relu"};
+    "n1c5h12w14k9r2s4p1",   "n70c16h3k16",        "n1c512h7k256+bias+residual+relu",
+    "n3c20h13w9k37u2+bias", "n1c40h15k48r1p0u2",  "n1c24h23w31k16r5p3u3x2d2+residual",
+    "n2c3h37w40k24r7u2",    "n2c16h40k20r9p0u9",  "n3c5h16w14k136r3s4p1x3u1x2",
+    "n2c4h32k70r4p0u4"};
 
 // Whole octets of channels and filters, which 16-bit tensors in NHWC are multiplied in place with:
 // tiles of 64 and 128 filters, partly filled slabs, filters that reach too far to be taken whole,
 // gaps of all sizes, several tiles of a task.
 const char* const kOctetShapes[] = {
-    "n1c8h1w1k8",           "n3c24h13w9k40+bias+relu", "n2c40h7k136",     "n9c64h28k128+bias",
-    "n1c72h9w130k128+relu", "n1c8h5w300k64",           "n2c24h9k24r1p0",  "n2c16h20k16r5+bias",
-    "n1c16h40w35k24d2",     "n1c8h12w14k16r2s4p1",     "n70c16h3k16",     "n1c520h7k264+bias",
-    "n2c16h6w5k64p0",       "n40c32h14k192",           "n3c128h57w56k64", "n1c16h20w21k200r3s5",
-    "n2c8h9w140k72r5d3"};
+    "n1c8h1w1k8",           "n3c24h13w9k40+bias+relu", "n2c40h7k136",        "n9c64h28k128+bias",
+    "n1c72h9w130k128+relu", "n1c8h5w300k64",           "n2c24h9k24r1p0",     "n2c16h20k16r5+bias",
+    "n1c16h40w35k24d2",     "n1c8h12w14k16r2s4p1",     "n70c16h3k16",        "n1c520h7k264+bias",
+    "n2c16h6w5k64p0",       "n40c32h14k192",           "n3c128h57w56k64",    "n1c16h20w21k200r3s5",
+    "n2c8h9w140k72r5d3",    "n5c72h27w26k136u2+relu",  "n8c64h56k128r1p0u2", "n3c16h41w30k24r5u3x2",
+    "n2c24h64w61k40r8p0u8", "n40c40h15k64u2+bias"};
 
 // One layer against double, in every launch, whose plan plan_of(problem, launch) is; those of one
 // tiling all give the same bits.
@@ -239,7 +243,8 @@ TEST_CASE("cuda: implicit GEMM of floats in place is exact on integers, with pre
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   for (const char* text :
        {"n3c20h13w9k37+bias+relu+nhwc", "n2c70h17w130k140+nhwc", "n2c68h17w130k140+nhwc",
-        "n1c36h6w300k72+nhwc", "n3c100h11w14k250+relu+nhwc", "n3c260h13w12k72+bias+nhwc"}) {
+        "n1c36h6w300k72+nhwc", "n3c100h11w14k250+relu+nhwc", "n3c260h13w12k72+bias+nhwc",
+        "n3c68h33w61k140u2+bias+nhwc"}) {
     IntegerLayer of(text);
     for (const Operands operands : ways_of_floats(of.problem)) {
       for (const std::uint32_t places : {32u, 96u, 160u, 288u, 512u}) {
@@ -261,7 +266,8 @@ TEST_CASE("cuda: implicit GEMM of floats in place is exact on integers, with pre
 // Few taps of many channels: stages of input are fewer than taps that are pending.
 TEST_CASE("cuda: implicit GEMM in place multiplies filters of one tap and of two") {
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
-  for (const char* text : {"n12c200h14k64r1p0", "n12c104h14k64r1s2p0", "n12c104h14k64r2s1p0"}) {
+  for (const char* text : {"n12c200h14k64r1p0", "n12c104h14k64r1s2p0", "n12c104h14k64r2s1p0",
+                           "n12c104h27k64r1p0u2", "n12c72h28k64u2", "n4c72h29w55k72r2u1x3"}) {
     IntegerLayer of(std::string(text) + "+nhwc");
     IntegerLayer<Float16> numbers(std::string(text) + "+nhwc+f16");
     for (const std::uint32_t places : {64u, 320u, 448u, 512u, 1024u}) {
@@ -444,7 +450,8 @@ TEST_CASE("cuda: in implicit GEMM an infinity or a NaN reaches the outputs above
 TEST_CASE("cuda: implicit GEMM is exact on integers, with any grid and with prepared filters",
           "[sanitizer]") {
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
-  for (const char* text : {"n3c20h13w9k37+bias+relu+residual", "n2c70h17w22k140+nhwc"}) {
+  for (const char* text : {"n3c20h13w9k37+bias+relu+residual", "n2c70h17w22k140+nhwc",
+                           "n3c70h33w22k140u2+nhwc+residual", "n2c36h31k70r1p0u2+nchw"}) {
     IntegerLayer of(text);
     for (const std::uint32_t blocks : {1u, 2u, 7u, 0u}) {
       PlanOptions options = implicit_gemm();
@@ -464,9 +471,9 @@ TEST_CASE("cuda: implicit GEMM is exact on integers, with any grid and with prep
 // Groups of one tile and of two, in every width that is compiled; the last group ends amid a tile.
 TEST_CASE("cuda: implicit GEMM is exact on integers with tiles of any width", "[sanitizer]") {
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
-  for (const char* text :
-       {"n3c24h13w11k70+nchw", "n3c24h13w11k70+nhwc", "n3c22h13w11k70+nhwc", "n3c24h13w11k40+nchw",
-        "n4c40h19w9k64r2s2p0+nhwc+relu", "n4c42h19w9k64r2s2p0+nhwc+relu"}) {
+  for (const char* text : {"n3c24h13w11k70+nchw", "n3c24h13w11k70+nhwc", "n3c22h13w11k70+nhwc",
+                           "n3c24h13w11k40+nchw", "n4c40h19w9k64r2s2p0+nhwc+relu",
+                           "n4c42h19w9k64r2s2p0+nhwc+relu", "n4c40h39w18k64u2+nchw"}) {
     IntegerLayer of(text);
     for (const Precision precision : {Precision::f32, Precision::tf32}) {
       // Then x may be converted, in tiles of other widths.

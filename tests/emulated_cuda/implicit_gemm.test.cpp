@@ -33,6 +33,15 @@ TEST_CASE("emulated CUDA: filters of few taps leave pipeline stages of input to 
   }
 }
 
+TEST_CASE("emulated CUDA: implicit GEMM loads every tap's input by itself under strides") {
+  for (const char* shape :
+       {"n2c20h13w9k37u2+bias+relu", "n1c40h7k48r1p0u2+residual", "n2c17h23w12k20r5p3u3x2d2",
+        "n2c3h20w23k24r7u2+bias", "n2c3h9w11k20u2", "n3c5h6w4k16r3s4p1x3u1x2", "n1c4h12k8r4p0u4"}) {
+    check<cuda::SplitNumbers>(shape, Arithmetic::split_f16);
+    check<cuda::RoundedNumbers>(shape, Arithmetic::f16);
+  }
+}
+
 TEST_CASE("emulated CUDA: implicit GEMM that loads x is as accurate at any magnitude") {
   TilingOptions options;
   options.algorithm = Algorithm::implicit_gemm;

@@ -131,10 +131,34 @@ TEST_CASE("Every output has one place, and under every tap of it lies its input 
   }
 }
 
+TEST_CASE("Under strides the places of a stripe are its outputs, whose taps are loaded one by one") {
+  for (const char* text : {"n2c16h9w14k1u2", "n3c16h8w11k1r1p0u2x3", "n2c16h17w19k1r5u3d2"}) {
+    const ConvProblem a = parse_problem(text);
+    for (std::int32_t cols = 1; cols <= a.q(); ++cols) {
+      const Stripes stripes = make_stripes(a, cols);
+      CAPTURE(text, cols);
+      CHECK(stripes.by_taps);
+      CHECK(stripes.reach == 0);
+      CHECK(places_of_stripe(a, stripes) == a.n * a.p() * cols);
+      CHECK(num_stripes(a, stripes) == (a.q() + cols - 1) / cols);
+      const std::int32_t last = static_cast<std::int32_t>(places_of_stripe(a, stripes)) - 1;
+      const Stripes::Position position = stripes.position(last);
+      CHECK(position.image == a.n - 1);
+      CHECK(position.row == a.p() - 1);
+      CHECK(position.col == cols - 1);
+      const InputOfTile input = input_of_tile(a, stripes, 96, Operands::in_copy);
+      CHECK(input.filter_rows == 1);
+      CHECK(input.filter_cols == 1);
+      CHECK(input.places == 96);
+    }
+  }
+}
+
 TEST_CASE("Implicit GEMM's tilings suit the kernel, and its graphs are valid") {
   for (const char* text :
        {"c1h1k1", "n64c64h56k64", "n64c512h7k512", "n1c64h960k64", "n64c32h208k64",
-        "n2c24h9k31r1p0", "n1c16h300k16r7", "n64c192h28k48", "n1c9h40k20d2"}) {
+        "n2c24h9k31r1p0", "n1c16h300k16r7", "n64c192h28k48", "n1c9h40k20d2", "n2c64h57k48u2",
+        "n1c256h56k512r1p0u2", "n3c20h41w30k40r5u3x2"}) {
     const Tiling tiling = tiling_of(text);
     CAPTURE(text, to_string(tiling));
     CHECK(tiling.arithmetic == Arithmetic::split_f16);
@@ -564,7 +588,8 @@ TEST_CASE("On CUDA, tensors of 16 bits are for tensor cores whatever their size"
   CHECK(chosen("n64c512h56k512+bf16") == Algorithm::winograd);
   CHECK(chosen("c3h5k2") == Algorithm::direct);
   CHECK(chosen("c3h5k2", {.arithmetic = Arithmetic::f16}) == Algorithm::implicit_gemm);
-  CHECK(chosen("c64h28k64u2+f16") == Algorithm::direct);  // which the executor refuses
+  CHECK(chosen("c64h28k64u2+f16") == Algorithm::implicit_gemm);
+  CHECK(chosen("c64h28k64g2+f16") == Algorithm::direct);
 }
 
 TEST_CASE("Tiles of one product are larger where groups are") {
@@ -621,7 +646,6 @@ TEST_CASE("Wide images are cut into stripes, narrow ones share their gaps") {
 }
 
 TEST_CASE("What implicit GEMM cannot compute is refused by name") {
-  CHECK(error("c8h9k8u2") == "implicit_gemm: stride 2x2, must be 1x1");
   CHECK(error("c8h9k8g2") == "implicit_gemm: groups = 2, must be 1");
   CHECK(error("c8h9k8p3") == "implicit_gemm: padding 3x3, must be less than the filter");
   CHECK(error("c8h99k8d64") ==
@@ -630,6 +654,10 @@ TEST_CASE("What implicit GEMM cannot compute is refused by name") {
   multiply_adds.arithmetic = Arithmetic::fma;
   CHECK(error("c16h9k16", multiply_adds) ==
         "implicit_gemm: arithmetic fma, must be one of tensor cores");
+  TilingOptions abreast;  // x may then be read in place
+  abreast.cols_per_group = 10;
+  CHECK(error("n2c8h9k8u2+nhwc+f16", abreast) ==
+        "cols_per_group = 10: must be all 5 columns of y, since x is read in place with strides");
   TilingOptions wide;
   wide.cols_per_group = 100;
   CHECK(error("c8h100k8", wide) ==

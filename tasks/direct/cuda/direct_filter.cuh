@@ -94,9 +94,20 @@ class DirectOutput {
   }
 
   __device__ void store_one(int k, int row, int col, float sum) const {
+    store_channels(k, row, col, Vec<1>{sum});
+  }
+  /// One pixel of channels k and on, which are neighbours if there are several: NHWC, y and the
+  /// residual aligned to them.
+  template <int kChannels>
+  __device__ void store_channels(int k, int row, int col, Vec<kChannels> sums) const {
     const std::int64_t at = place(k, row, col);
-    const float residual = residual_ != nullptr ? static_cast<float>(residual_[at]) : 0.0f;
-    y_[at] = static_cast<Stored>(finish(sum, k, residual));
+    const Vec<kChannels> residual =
+        residual_ != nullptr ? load<kChannels>(residual_ + at) : zero<kChannels>();
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) {
+      sums.lane[i] = finish(sums.lane[i], k + i, residual.lane[i]);
+    }
+    cuda::store(y_ + at, sums);
   }
 
  private:

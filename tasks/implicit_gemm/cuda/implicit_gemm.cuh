@@ -8,10 +8,12 @@
 // Places are tasks/implicit_gemm/stripes.hpp's: those of a tile are neighbours, and under every tap
 // they are neighbours again, `offset` further on. One copy of a tile's input in shared memory,
 // kMostReach places longer than the tile, so serves all taps: the matrix instruction reads it from
-// another start. What the numbers of x and w become on the way is in matrix_numbers.cuh.
+// another start. Under strides every tap has a copy of its own, and so has a filter's only tap; the
+// room for kMostReach places then holds the copies of further taps or slabs ("steps"). What the
+// numbers of x and w become on the way is in matrix_numbers.cuh.
 //
 //   loaders    x of the next slabs: load, convert, store to shared memory
-//   copier     one warp, hands the filters of the next taps to the copy engine
+//   copier     one warp, hands the filters of the next taps to TMA
 //   consumers  two warpgroups, each: products of 64 filters and kGroupPlaces places; epilogue
 //
 // Tiles are compiled in several widths, so that tasks of some tiles, all equally wide, share out
@@ -48,6 +50,7 @@ struct ImplicitGemmTask {
   static constexpr int kTilePlaces = kNumPlaces,
                        kGroupPlaces = kFewFilters ? kTilePlaces / 2 : kTilePlaces;
   static constexpr int kPlaces = kTilePlaces + kMostReach;
+  static constexpr int kMostSteps = kPlaces / kTilePlaces;  // in a pipeline stage of input
   // A loading thread takes kRun channels of a place at a time. The next kAhead runs are on their
   // way to shared memory meanwhile; to registers, if numbers are too small for asynchronous copies.
   static constexpr int kRun = 16, kPlaceRuns = kDepth / kRun;
@@ -69,6 +72,7 @@ struct ImplicitGemmTask {
   static constexpr int kMaps = kStoresMeanwhile ? 3 : 2;
   using OutputMaps = typename Output::Map[kConsumers / 128][kMaps];
   static constexpr int kStageTaps = 3;
+  static_assert(kMostSteps <= kStageTaps);
   using Taps = Number[kStageTaps][kSlabOctets][kFilters][8];
   using Input = uint4[kSlabOctets][kPlaces];  // 8 channels each
   using Outputs = float[kConsumers / 32][Output::kSize];
@@ -99,8 +103,11 @@ struct ImplicitGemmTask {
   /// What a task is, and how it walks through channels and taps.
   struct Walk {
     int stripe, first_place, end_place, num_tiles;  // of kTilePlaces places
-    int filter_block, first_k, end_k, taps, parts, chunks;
-    bool keeps_filters;  // of all chunks and taps, from the first tile to the last
+    int filter_block, first_k, end_k;
+    bool has_steps;           // each tap of a slab has its own input
+    int taps, parts, chunks;  // whose input is loaded at a time; these, of a tile
+    int all_taps;             // of all chunks; the last one may have fewer than the others
+    bool keeps_filters;       // of all chunks and taps, from the first tile to the last
     __device__ Walk(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
       const int runs = (a.places + a.places_per_group - 1) / a.places_per_group;
       stripe = static_cast<int>(group) / runs;
@@ -110,9 +117,11 @@ struct ImplicitGemmTask {
       filter_block = static_cast<int>(block);
       first_k = filter_block * a.filters_per_gemm_task;
       end_k = min(a.k, first_k + a.filters_per_gemm_task);
-      taps = a.r * a.s;
+      has_steps = a.stripes.reach == 0;
+      taps = has_steps ? kMostSteps : a.r * a.s;
       parts = (taps + kStageTaps - 1) / kStageTaps;
-      chunks = a.c_padded / kDepth;
+      all_taps = a.c_padded / kDepth * a.r * a.s;
+      chunks = (all_taps + taps - 1) / taps;
       keeps_filters = chunks * parts <= kFilterStages;
     }
   };
@@ -162,15 +171,16 @@ struct ImplicitGemmTask {
   }
 
  private:
-  // Hands the filters of all tiles, chunks and taps to the copy engine, a few taps at a time. If
-  // there is room for all of a tile's, those of the first serve the others, too.
+  // Hands the filters of all tiles, chunks and taps to TMA, a few taps at a time. If there is room
+  // for all of a tile's, those of the first serve the others, too.
   static __device__ void copy_filters(const TaskArgs& a, const Walk& walk, Shared& shared) {
     typename StageRing<kFilterStages>::Cursor at;
     for (int tile = 0; tile < (walk.keeps_filters ? 1 : walk.num_tiles); ++tile) {
       const Number* next = Operand::block(a, walk.filter_block);
-      for (int chunk = 0; chunk < walk.chunks; ++chunk) {
-        for (int tap = 0; tap < walk.taps; tap += kStageTaps) {
-          const int count = min(kStageTaps, walk.taps - tap);
+      for (int left = walk.all_taps; left > 0; left -= walk.taps) {
+        const int taps = min(walk.taps, left);
+        for (int tap = 0; tap < taps; tap += kStageTaps) {
+          const int count = min(kStageTaps, taps - tap);
           const auto num_bytes = static_cast<std::uint32_t>(count * sizeof(shared.u[0][0]));
           shared.filter.wait_empty(at);
           std::uint64_t* const barrier = shared.filter.expect(at, num_bytes);
@@ -183,59 +193,117 @@ struct ImplicitGemmTask {
     }
   }
 
-  static constexpr std::uint32_t kNowhere = 0xffffffffu;
+  static constexpr std::int32_t kNowhere = -0x7fffffff - 1;
 
-  // Element of x under the first tap of the place at a position, in channel 0; kNowhere in a gap.
-  static __device__ std::uint32_t input_offset(const TaskArgs& a, const Walk& walk,
-                                               const Stripes::Position& at) {
-    const int row = at.row - a.pad_h, col = walk.stripe * a.stripes.cols + at.col - a.pad_w;
-    const bool exists = at.image < a.n && static_cast<unsigned>(row) < static_cast<unsigned>(a.h) &&
-                        static_cast<unsigned>(col) < static_cast<unsigned>(a.w_in);
+  // Whether the taps of a filter's row are channels. Some may lie beside the row of x.
+  static __device__ bool folds_columns(const TaskArgs& a) {
+    return kLayout == Layout::nhwc && a.c != a.pixel_channels;
+  }
+
+  // A tap by its row and column.
+  struct Tap {
+    int row, col;
+    /// The next one; false behind the last, which the first follows.
+    __device__ bool advance(const TaskArgs& a) {
+      if (++col < a.s) return true;
+      col = 0;
+      if (++row < a.r) return true;
+      row = 0;
+      return false;
+    }
+  };
+
+  // Element of x under a tap of the place at a position, in channel 0; kNowhere in a gap.
+  // `first`: by its number in the row.
+  static __device__ std::int32_t input_offset(const TaskArgs& a, const Walk& walk,
+                                              const Stripes::Position& at, const Tap& tap,
+                                              std::int32_t& first) {
+    const int row = at.row * a.stride_h - a.pad_h + tap.row * a.dilation_h;
+    const int col =
+        (walk.stripe * a.stripes.cols + at.col) * a.stride_w - a.pad_w + tap.col * a.dilation_w;
+    const bool exists =
+        at.image < a.n && static_cast<unsigned>(row) < static_cast<unsigned>(a.h) &&
+        (static_cast<unsigned>(col) < static_cast<unsigned>(a.w_in) || folds_columns(a));
     if (!exists) return kNowhere;
-    const auto pixel = static_cast<std::uint32_t>(row * a.w_in + col);
-    const auto image_start = static_cast<std::uint32_t>(at.image) *
-                             static_cast<std::uint32_t>(a.c) *
-                             static_cast<std::uint32_t>(a.h * a.w_in);
-    return image_start +
-           (kLayout == Layout::nchw ? pixel : pixel * static_cast<std::uint32_t>(a.c));
+    const int channels = a.pixel_channels;
+    first = col * channels;
+    const int pixel = row * a.w_in + col;
+    return at.image * channels * (a.h * a.w_in) +
+           (kLayout == Layout::nchw ? pixel : pixel * channels);
   }
 
   // kRun channels of a place.
   using Run = Stored[kRun];
 
-  // Where a thread's numbers come from: the places that it loads, channels c and on.
+  // Where a thread's numbers of a stage come from: the places that it loads under a tap (if taps
+  // are loaded together, the first), channels c and on. `first`: of folded columns.
   struct Source {
-    std::uint32_t offsets[kOwnPlaces];
-    int c;
+    std::int32_t offsets[kOwnPlaces], first[kOwnPlaces], c[kOwnPlaces];
   };
-  // The places that a thread loads of one tile after the other.
+  // The places that a thread loads of one stage after the other.
   class OwnPlaces {
    public:
     __device__ OwnPlaces(const TaskArgs& a, const Walk& walk)
-        : a_(a), walk_(walk), place_(walk.first_place + static_cast<int>(threadIdx.x)) {
+        : a_(a), walk_(walk), first_(walk.first_place) {
 #pragma unroll
       for (int i = 0; i < kOwnPlaces; ++i) {
-        positions_[i] = a.stripes.position(place_ + i * kLoaders);
+        const int place = static_cast<int>(threadIdx.x) + i * kLoaders;
+        places_[i] = walk.has_steps ? place % kTilePlaces : place;
+        steps_[i] = walk.has_steps ? place / kTilePlaces : 0;
+        positions_[i] = a.stripes.position(first_ + places_[i]);
       }
+      begin_tile();
     }
-    /// Those of the next tile.
+    /// Those of the stage, and on to the next.
     __device__ void next(Source& source, const Stripes::Position& next_tile) {
       const int end = min(first_ + kTilePlaces, walk_.end_place) + a_.stripes.reach;
 #pragma unroll
       for (int i = 0; i < kOwnPlaces; ++i) {
-        const bool exists = first_ < walk_.end_place && place_ + i * kLoaders < end;
-        source.offsets[i] = exists ? input_offset(a_, walk_, positions_[i]) : kNowhere;
+        const bool exists = first_ < walk_.end_place && first_ + places_[i] < end &&
+                            steps_[i] < kMostSteps && c_[i] < a_.c_padded;
+        source.offsets[i] =
+            exists ? input_offset(a_, walk_, positions_[i], taps_[i], source.first[i]) : kNowhere;
+        source.c[i] = c_[i];
+      }
+      if (++chunk_ < walk_.chunks) {
+#pragma unroll
+        for (int i = 0; i < kOwnPlaces; ++i) advance(i, walk_.has_steps ? kMostSteps : a_.r * a_.s);
+        return;
+      }
+#pragma unroll
+      for (int i = 0; i < kOwnPlaces; ++i) {
         positions_[i] = a_.stripes.sum(positions_[i], next_tile);
       }
       first_ += kTilePlaces;
-      place_ += kTilePlaces;
+      begin_tile();
     }
 
    private:
+    __device__ void begin_tile() {
+      chunk_ = 0;
+#pragma unroll
+      for (int i = 0; i < kOwnPlaces; ++i) {
+        taps_[i] = {};
+        c_[i] = 0;
+        advance(i, steps_[i]);
+      }
+    }
+    // By so many taps, slab by slab.
+    __device__ void advance(int i, int taps) {
+      if (taps == a_.r * a_.s) {
+        c_[i] += kDepth;
+        return;
+      }
+      for (; taps > 0; --taps) {
+        if (!taps_[i].advance(a_)) c_[i] += kDepth;
+      }
+    }
+
     const TaskArgs& a_;
     const Walk& walk_;
-    int first_ = walk_.first_place;
-    int place_;
+    int first_, chunk_;
+    int places_[kOwnPlaces], steps_[kOwnPlaces], c_[kOwnPlaces];
+    Tap taps_[kOwnPlaces];
     Stripes::Position positions_[kOwnPlaces];
   };
 
@@ -245,19 +313,19 @@ struct ImplicitGemmTask {
     __device__ Ahead(const TaskArgs& a, Landing& landing)
         : a_(a),
           landing_(landing),
-          in_vectors_(a.c % kVector == 0 &&
+          in_vectors_(a.c % kVector == 0 && !folds_columns(a) &&
                       reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0) {}
 
     /// Starts to load a source's index-th run, if that exists.
     __device__ void start(const Source& source, int index) {
-      const std::uint32_t offset = source.offsets[index / kPlaceRuns];
-      const int c = source.c + index % kPlaceRuns * kRun;
+      const std::int32_t offset = source.offsets[index / kPlaceRuns];
+      const int c = source.c[index / kPlaceRuns] + index % kPlaceRuns * kRun;
       if (offset != kNowhere) {
         // The first summands are the same for all threads.
         const Stored* const x = reinterpret_cast<const Stored*>(a_.x) + c * stride() + offset;
         const int count = a_.c - c;
         if (kLayout != Layout::nchw && !in_vectors_) {
-          gather(x, count, index % kAhead);
+          gather(x, count, source.first[index / kPlaceRuns] + c, index % kAhead);
         } else if (count >= kRun) {
           copy<true>(x, count, index % kAhead);
         } else {
@@ -305,11 +373,14 @@ struct ImplicitGemmTask {
         }
       }
     }
-    // Pixels whose channels lie anywhere (NHWC).
-    __device__ void gather(const Stored* x, int count, int slot) {
+    // Pixels whose channels lie anywhere (NHWC). `first`: the number in the row of x.
+    __device__ void gather(const Stored* x, int count, int first, int slot) {
+      const bool folds = folds_columns(a_);
+      const auto row = static_cast<unsigned>(a_.w_in * a_.pixel_channels);
 #pragma unroll
       for (int i = 0; i < kRun; ++i) {
-        const Stored value = i < count ? x[i] : static_cast<Stored>(0.0f);
+        const bool exists = i < count && (!folds || static_cast<unsigned>(first + i) < row);
+        const Stored value = exists ? x[i] : static_cast<Stored>(0.0f);
         Piece& piece = landing_[slot][i * kRunPieces / kRun][threadIdx.x];
         reinterpret_cast<Stored*>(&piece)[i % (kRun / kRunPieces)] = value;
       }
@@ -327,19 +398,12 @@ struct ImplicitGemmTask {
     const Stripes::Position next_tile = a.stripes.position(kTilePlaces);
     OwnPlaces places(a, walk);
     Source now, next;
-    now.c = 0;
     places.next(now, next_tile);
     Ahead ahead(a, shared.landing);
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) ahead.start(now, i);
-    for (int tile = 0; tile < walk.num_tiles;) {
-      next = now;
-      next.c += kDepth;
-      if (next.c == a.c_padded) {
-        next.c = 0;
-        places.next(next, next_tile);
-        ++tile;
-      }
+    for (int stage = walk.num_tiles * walk.chunks; stage > 0; --stage) {
+      places.next(next, next_tile);
       shared.input.wait_empty(at);
 #pragma unroll
       for (int i = 0; i < kOwnRuns; ++i) {
@@ -530,8 +594,9 @@ struct ImplicitGemmTask {
     int early_parts = min(min(kMostEarlyParts, (kInputStages - 1) * walk.parts),
                           min(Sums::kPartsApart, num_parts));
     int part = 0;  // of the chunk
+    int taps_left = walk.all_taps;
     std::uint64_t x = 0;
-    TapOffsets offsets(a, 1);
+    TapOffsets offsets = walk.has_steps ? TapOffsets(kTilePlaces) : TapOffsets(a, 1);
     for (int first = 0; first < num_parts; first += Sums::kPartsApart) {
       const int end = min(first + Sums::kPartsApart, num_parts);
       for (int i = first; i < end; ++i) {
@@ -543,7 +608,9 @@ struct ImplicitGemmTask {
         shared.filter.wait_full(filter);
         const std::uint64_t u =
             wgmma_operand(&shared.u[filter.stage][0][0][first_filter][0], kFilters * 16);
-        switch (min(kStageTaps, walk.taps - part * kStageTaps)) {
+        const int taps = min(kStageTaps, min(walk.taps - part * kStageTaps, taps_left));
+        taps_left -= taps;
+        switch (taps) {
           case 1:
             add_part<1>(u, x, offsets, sums, i > first);
             break;

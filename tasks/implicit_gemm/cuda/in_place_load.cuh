@@ -69,13 +69,21 @@ class InPlaceLoaders : Shape {
   using InputCursor = std::conditional_t<kConverts, typename StageRing<kPieces>::Cursor,
                                          typename StageRing<kMostInputStages>::Cursor>;
 
+  // The first of the taps whose input is loaded at a time.
+  struct TapOffset {
+    int row = 0, col = 0;
+    __device__ void advance(const TaskArgs& a) {
+      col += a.cols_at_once;
+      if (col == a.s) col = 0, row += a.rows_at_once;
+    }
+  };
+
   template <class Wait>
   static __device__ void load_input(const TaskArgs& a, const Walk& walk, InputCursor& at,
                                     Turns& turns, const Shared& shared, Wait wait) {
     const Stripes& s = a.stripes;
     const Stripes::Position next_tile = s.position(a.tile_places);
     const Stripes::Position next_piece = s.position(kPiecePlaces);
-    const Stripes::Position next_row{0, a.dilation_h, 0};
     const auto num_bytes = static_cast<std::uint32_t>(a.input_places * shared.row_bytes);
     Stripes::Position tile_start = s.position(walk.first_place);
     wait();
@@ -84,10 +92,9 @@ class InPlaceLoaders : Shape {
           kAbreast && s.images > 1 ? (walk.first_place + tile * a.tile_places) / s.row() : 0;
       for (int slab = shared.first_slab; slab < shared.end_slab; ++slab) {
         const int c = slab * a.slab_channels;
-        Stripes::Position start = tile_start;
-        for (int row = 0; row < a.r; row += a.rows_at_once, start = s.sum(start, next_row)) {
+        for (TapOffset tap; tap.row < a.r; tap.advance(a)) {
           if constexpr (kConverts) {
-            load_pieces(a, walk.stripe, c, start, next_piece, at, turns, shared);
+            load_pieces(a, walk.stripe, c, tile_start, next_piece, tap, at, turns, shared);
           } else {
             auto& ring = shared.barriers.input;
             ring.wait_empty(at);
@@ -97,8 +104,9 @@ class InPlaceLoaders : Shape {
               copy_box(x, a.x_tensors[0],
                        {c, -a.pad_w, walk.stripe * s.images, first_row - a.pad_h}, barrier);
             } else {
-              copy_pixels(x, a.x_tensors[0], c, start.col - a.pad_w, start.row - a.pad_h,
-                          start.image, barrier);
+              copy_pixels(x, a.x_tensors[0], c, tile_start.col * a.stride_w - a.pad_w,
+                          tile_start.row * a.stride_h - a.pad_h, tile_start.image,
+                          tap.col * a.dilation_w, tap.row * a.dilation_h, barrier);
             }
             at.advance(shared.input_stages);
           }
@@ -108,8 +116,9 @@ class InPlaceLoaders : Shape {
   }
   // A stage of input as floats, from the padded pixel at `start` on.
   static __device__ void load_pieces(const TaskArgs& a, int stripe, int c, Stripes::Position start,
-                                     const Stripes::Position& next, StageRing<kPieces>::Cursor& at,
-                                     Turns& turns, const Shared& shared) {
+                                     const Stripes::Position& next, const TapOffset& tap,
+                                     StageRing<kPieces>::Cursor& at, Turns& turns,
+                                     const Shared& shared) {
     auto& ring = shared.barriers.pieces;
     const int padding = stripe == 0 ? a.pad_w : 0;  // in front of the stripe's columns of x
     const int places = a.input_places;
@@ -120,8 +129,8 @@ class InPlaceLoaders : Shape {
       for (int part = 0; part < a.slab_channels; part += kPieceChannels) {
         ring.wait_empty(at);
         copy_pixels(shared.pieces + at.stage * kPieceBytes, a.x_tensors[stripe], c + part,
-                    start.col - padding, start.row - a.pad_h, start.image,
-                    ring.expect(at, kPieceBytes));
+                    start.col * a.stride_w - padding, start.row * a.stride_h - a.pad_h, start.image,
+                    tap.col * a.dilation_w, tap.row * a.dilation_h, ring.expect(at, kPieceBytes));
         at.advance(shared.num_pieces);
       }
     }

@@ -118,8 +118,9 @@ struct InPlaceShape {
     }
   };
 
-  /// Each: the taps of one row of a filter or of all, in a K block of channels.
+  /// Each: the taps whose input is kept at a time, in a K block of channels.
   static __device__ int num_chunks(const TaskArgs& a, int slabs) {
+    if (a.cols_at_once != a.s) slabs *= a.s;
     return a.rows_at_once == a.r ? slabs : slabs * a.r;
   }
 
@@ -151,7 +152,7 @@ struct InPlaceShape {
     __device__ Course(const TaskArgs& a, const Shared& shared, bool repeats) {
       chunks = num_chunks(a, shared.end_slab - shared.first_slab);
       share_chunks = kSharesChannels ? num_chunks(a, a.share_slabs) : chunks;
-      taps = a.rows_at_once * a.s;
+      taps = a.rows_at_once * a.cols_at_once;
       has_lead = taps > kLead && (repeats || a.places_per_group > a.tile_places);
       keeps_filters = chunks * taps <= shared.filter_stages;
       keeps_them_all = keeps_filters && a.k <= kFilters;
