@@ -28,7 +28,9 @@ bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& option
   const bool possible = target.split_f16 && problem.layout != Layout::chwn &&
                         implicit_gemm_obstacle(problem).empty() &&
                         implicit_gemm_arithmetic_need(problem, arithmetic).empty();
-  const bool no_other = !winograd && avoids_direct(problem, options, target);
+  // Under strides every tap has K blocks of its own, mostly zeros where there are few channels.
+  const bool wastes = has_strides(problem) && problem.c < std::int64_t{Tiling::kLaneBlock};
+  const bool no_other = !winograd && !wastes && avoids_direct(problem, options, target);
   return possible && !asked && (no_other || implicit_gemm_pays(problem, options, winograd, target));
 }
 

@@ -29,7 +29,7 @@ std::size_t count_filter_bytes(const Tiling& tiling, const KernelSet& kernels, c
   if (!winograd && tiling.algorithm != Algorithm::implicit_gemm) return tiling.u_bytes();
   const std::size_t chunks = ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
   const std::size_t positions =
-      winograd ? tiling.num_positions() : static_cast<std::size_t>(args.r * args.s);
+      winograd ? tiling.num_positions() : static_cast<std::size_t>(problem.r * problem.s);
   const std::size_t footer_bytes =
       kernels.w_scale != 0 ? (kFooterNumbers + num_filter_tasks) * sizeof(std::uint32_t) : 0;
   return chunks * positions * position_bytes(tiling, args.gemm_filters, args.c_padded) +
@@ -70,12 +70,6 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
   args.gemm_filters = kernels.gemm_filters;
   const std::int32_t multiple = std::max(kernels.channel_multiple, i32(block));
   args.c_padded = ceil_div(i32(tiling.channel_blocks() * block), multiple) * multiple;
-  args.pixel_channels = args.c;
-  if (tiling.algorithm == Algorithm::implicit_gemm && !kernels.reads_pixels && folds_columns(p)) {
-    args.c = i32(p.c * p.s);
-    args.s = 1;
-    args.c_padded = ceil_div(args.c, multiple) * multiple;
-  }
   args.k_padded = i32(tiling.filter_blocks() * block);
   args.num_groups = i32(tiling.num_groups);
   args.v_slots = i32(tiling.v_slots);

@@ -53,9 +53,6 @@ struct TaskArgs {
   // ConvProblem, in 32 bits.
   std::int32_t n, c, h, w_in, k, r, s, p, q;
   std::int32_t pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w, groups;
-  // Channels of a pixel of x. Implicit GEMM may take the taps of a filter's row as channels; then c
-  // counts them all, and s is 1.
-  std::int32_t pixel_channels;
   Layout layout;
   bool relu;
 

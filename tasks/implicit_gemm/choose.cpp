@@ -97,14 +97,6 @@ double num_chunks(const ConvProblem& problem) {
   return static_cast<double>(blocks * u64(problem.r * problem.s)) / 9;
 }
 
-// The same where tasks load x.
-double num_loaded_chunks(const ConvProblem& problem) {
-  if (!folds_columns(problem)) return num_chunks(problem);
-  const std::uint64_t blocks =
-      ceil_div(u64(problem.c * problem.s), std::uint64_t{Tiling::kLaneBlock});
-  return static_cast<double>(blocks * u64(problem.r)) / 9;
-}
-
 // How often a tile's input of a K block is loaded, each time for some of the taps.
 double num_inputs(const ConvProblem& problem, const InputOfTile& input) {
   return static_cast<double>(problem.r / input.filter_rows * (problem.s / input.filter_cols));
@@ -159,7 +151,10 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
     const double taps = static_cast<double>(problem.r * problem.s) / 9;
     before_us = kLaunchConvertedUs;
     const bool shares = staged && cluster_blocks(tiling) > 1;
-    const double conversion_us = shares ? kSharedConversionUs : kConversionUs * inputs / taps;
+    const double conversion_us =
+        (shares ? kSharedConversionUs * (stripes.by_taps ? num_inputs(problem, input) : 1)
+                : kConversionUs * inputs) /
+        taps;
     chunk_us = std::max(kLeastConvertedUs, kConvertedPlaceUs * width + conversion_us);
     rest_us = stripes.cols < problem.q() ? kStripeRestUs : kConvertedRestUs;
   }
@@ -176,7 +171,7 @@ double run_us(const Tiling& tiling, double waves, bool staged) {
   // Narrow instructions read as many filters for fewer places.
   constexpr double kFilterShare = 0.44;
   const double share = kFilterShare + (1 - kFilterShare) * width / tile.places;
-  const double tile_us = share * (num_loaded_chunks(tiling.problem) * tile.chunk_us + tile.rest_us);
+  const double tile_us = share * (num_chunks(tiling.problem) * tile.chunk_us + tile.rest_us);
   return kLaunchUs + waves * tiles * tile_us + (waves - 1) * kTaskUs;
 }
 
@@ -353,8 +348,7 @@ Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOpti
 
 bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options, bool winograd,
                         const Target& target) {
-  if (target.multiprocessors == 0) return false;
-  if (problem.c < kLeastChannels && !folds_columns(problem)) return false;
+  if (problem.c < kLeastChannels || target.multiprocessors == 0) return false;
   if (!winograd) return true;
   Tiling tiling;
   tiling.problem = problem;

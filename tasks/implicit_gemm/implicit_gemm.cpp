@@ -204,11 +204,6 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithm {
 
 }  // namespace
 
-bool folds_columns(const ConvProblem& a) {
-  return a.layout == Layout::nhwc && has_strides(a) && a.s > 1 && a.dilation_w == 1 &&
-         a.c < std::int64_t{Tiling::kLaneBlock} && !operands_in_tensor(a);
-}
-
 std::string implicit_gemm_obstacle(const ConvProblem& a) {
   // The kernel counts places and elements of x in 32 bits.
   constexpr std::int64_t kMost = std::int64_t{1} << 31;

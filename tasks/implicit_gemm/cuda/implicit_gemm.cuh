@@ -193,12 +193,7 @@ struct ImplicitGemmTask {
     }
   }
 
-  static constexpr std::int32_t kNowhere = -0x7fffffff - 1;
-
-  // Whether the taps of a filter's row are channels. Some may lie beside the row of x.
-  static __device__ bool folds_columns(const TaskArgs& a) {
-    return kLayout == Layout::nhwc && a.c != a.pixel_channels;
-  }
+  static constexpr std::uint32_t kNowhere = 0xffffffffu;
 
   // A tap by its row and column.
   struct Tap {
@@ -214,31 +209,30 @@ struct ImplicitGemmTask {
   };
 
   // Element of x under a tap of the place at a position, in channel 0; kNowhere in a gap.
-  // `first`: by its number in the row.
-  static __device__ std::int32_t input_offset(const TaskArgs& a, const Walk& walk,
-                                              const Stripes::Position& at, const Tap& tap,
-                                              std::int32_t& first) {
+  static __device__ std::uint32_t input_offset(const TaskArgs& a, const Walk& walk,
+                                               const Stripes::Position& at, const Tap& tap) {
     const int row = at.row * a.stride_h - a.pad_h + tap.row * a.dilation_h;
     const int col =
         (walk.stripe * a.stripes.cols + at.col) * a.stride_w - a.pad_w + tap.col * a.dilation_w;
-    const bool exists =
-        at.image < a.n && static_cast<unsigned>(row) < static_cast<unsigned>(a.h) &&
-        (static_cast<unsigned>(col) < static_cast<unsigned>(a.w_in) || folds_columns(a));
+    const bool exists = at.image < a.n && static_cast<unsigned>(row) < static_cast<unsigned>(a.h) &&
+                        static_cast<unsigned>(col) < static_cast<unsigned>(a.w_in);
     if (!exists) return kNowhere;
-    const int channels = a.pixel_channels;
-    first = col * channels;
-    const int pixel = row * a.w_in + col;
-    return at.image * channels * (a.h * a.w_in) +
-           (kLayout == Layout::nchw ? pixel : pixel * channels);
+    const auto pixel = static_cast<std::uint32_t>(row * a.w_in + col);
+    const auto image_start = static_cast<std::uint32_t>(at.image) *
+                             static_cast<std::uint32_t>(a.c) *
+                             static_cast<std::uint32_t>(a.h * a.w_in);
+    return image_start +
+           (kLayout == Layout::nchw ? pixel : pixel * static_cast<std::uint32_t>(a.c));
   }
 
   // kRun channels of a place.
   using Run = Stored[kRun];
 
   // Where a thread's numbers of a stage come from: the places that it loads under a tap (if taps
-  // are loaded together, the first), channels c and on. `first`: of folded columns.
+  // are loaded together, the first), channels c and on.
   struct Source {
-    std::int32_t offsets[kOwnPlaces], first[kOwnPlaces], c[kOwnPlaces];
+    std::uint32_t offsets[kOwnPlaces];
+    int c[kOwnPlaces];
   };
   // The places that a thread loads of one stage after the other.
   class OwnPlaces {
@@ -261,8 +255,7 @@ struct ImplicitGemmTask {
       for (int i = 0; i < kOwnPlaces; ++i) {
         const bool exists = first_ < walk_.end_place && first_ + places_[i] < end &&
                             steps_[i] < kMostSteps && c_[i] < a_.c_padded;
-        source.offsets[i] =
-            exists ? input_offset(a_, walk_, positions_[i], taps_[i], source.first[i]) : kNowhere;
+        source.offsets[i] = exists ? input_offset(a_, walk_, positions_[i], taps_[i]) : kNowhere;
         source.c[i] = c_[i];
       }
       if (++chunk_ < walk_.chunks) {
@@ -313,19 +306,19 @@ struct ImplicitGemmTask {
     __device__ Ahead(const TaskArgs& a, Landing& landing)
         : a_(a),
           landing_(landing),
-          in_vectors_(a.c % kVector == 0 && !folds_columns(a) &&
+          in_vectors_(a.c % kVector == 0 &&
                       reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0) {}
 
     /// Starts to load a source's index-th run, if that exists.
     __device__ void start(const Source& source, int index) {
-      const std::int32_t offset = source.offsets[index / kPlaceRuns];
+      const std::uint32_t offset = source.offsets[index / kPlaceRuns];
       const int c = source.c[index / kPlaceRuns] + index % kPlaceRuns * kRun;
       if (offset != kNowhere) {
         // The first summands are the same for all threads.
         const Stored* const x = reinterpret_cast<const Stored*>(a_.x) + c * stride() + offset;
         const int count = a_.c - c;
         if (kLayout != Layout::nchw && !in_vectors_) {
-          gather(x, count, source.first[index / kPlaceRuns] + c, index % kAhead);
+          gather(x, count, index % kAhead);
         } else if (count >= kRun) {
           copy<true>(x, count, index % kAhead);
         } else {
@@ -373,14 +366,11 @@ struct ImplicitGemmTask {
         }
       }
     }
-    // Pixels whose channels lie anywhere (NHWC). `first`: the number in the row of x.
-    __device__ void gather(const Stored* x, int count, int first, int slot) {
-      const bool folds = folds_columns(a_);
-      const auto row = static_cast<unsigned>(a_.w_in * a_.pixel_channels);
+    // Pixels whose channels lie anywhere (NHWC).
+    __device__ void gather(const Stored* x, int count, int slot) {
 #pragma unroll
       for (int i = 0; i < kRun; ++i) {
-        const bool exists = i < count && (!folds || static_cast<unsigned>(first + i) < row);
-        const Stored value = exists ? x[i] : static_cast<Stored>(0.0f);
+        const Stored value = i < count ? x[i] : static_cast<Stored>(0.0f);
         Piece& piece = landing_[slot][i * kRunPieces / kRun][threadIdx.x];
         reinterpret_cast<Stored*>(&piece)[i % (kRun / kRunPieces)] = value;
       }
