@@ -39,7 +39,8 @@ Examples:
   megaconv bench --network vgg16 --batch 1 --threads 2 --peer onednn
   megaconv bench --suite --backend cuda --filters every-run --peer cudnn --csv -o suite.csv
   megaconv bench n4c64h56k64 n4c128h28k128 --policy depth_first
-  megaconv bench --layers mine.csv --json -o results.json)";
+  megaconv bench --layers mine.csv --json -o results.json
+  megaconv bench --random 200 --seed 7 --backend cuda --peer cudnn --csv -o random.csv)";
 
 struct BenchArguments {
   ProblemArguments problem;
@@ -207,11 +208,13 @@ class LayerBench {
   std::vector<Job> jobs_;       // ours, then the peer's
 };
 
-ExitCode bench(const BenchArguments& arguments) {
+ExitCode bench(BenchArguments& arguments) {
+  arguments.problem.random_seed = arguments.plan.seed;
   const std::vector<NamedProblem> layers = select_problems(arguments.problem);
   if (layers.empty()) {
-    throw Error(Status::invalid_argument,
-                "bench needs a PROBLEM, --network, --suite or --layers (see bench --help)");
+    throw Error(
+        Status::invalid_argument,
+        "bench needs a PROBLEM, --network, --suite, --layers or --random (see bench --help)");
   }
   const PlanOptions& options = arguments.plan.options;
   if (!arguments.peer.empty()) check_peer(arguments.peer, options.backend);
@@ -263,6 +266,11 @@ void add_bench(CLI::App& app, Action& action) {
   const auto arguments = std::make_shared<BenchArguments>();
   arguments->plan.options.tiling.filters = FilterMode::prepared;
   add_problem_options(*verb, arguments->problem, Selection::many);
+  verb->add_option("--random", arguments->problem.random,
+                   "So many layers like those of real networks, drawn at random by --seed")
+      ->type_name("COUNT")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{100'000}))
+      ->group("Problem");
   add_plan_options(*verb, arguments->plan);
   add_timing_options(*verb, arguments->timing);
   verb->add_option("--beside", arguments->beside,

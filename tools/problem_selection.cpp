@@ -8,6 +8,7 @@
 #include "tools/choice.hpp"
 #include "tools/file_io.hpp"
 #include "tools/networks.hpp"
+#include "tools/random_layers.hpp"
 
 namespace megaconv::cli {
 namespace {
@@ -172,6 +173,9 @@ std::vector<NamedProblem> select_problems(const ProblemArguments& arguments) {
     for (NamedProblem& layer : parse_layers(read_file(file), file)) {
       selected.push_back(std::move(layer));
     }
+  }
+  for (NamedProblem& layer : random_layers(arguments.random, arguments.random_seed)) {
+    selected.push_back(std::move(layer));
   }
   for (NamedProblem& entry : selected) {
     if (arguments.batch) entry.problem.n = *arguments.batch;

@@ -22,6 +22,8 @@ struct ProblemArguments {
   std::vector<std::string> problems;
   std::string network, layers_file;
   bool suite = false;
+  std::int64_t random = 0;        ///< so many layers drawn at random (random_layers.hpp)
+  std::uint64_t random_seed = 1;  ///< of these
   std::optional<std::int64_t> batch;
   std::optional<Layout> layout;
   std::optional<DataType> dtype;
@@ -37,8 +39,8 @@ void add_problem_options(CLI::App& app, ProblemArguments& arguments, Selection s
 /// --layout, --dtype and --epilogue alone.
 void add_tensor_options(CLI::App& app, ProblemArguments& arguments);
 
-/// The problems in the order given: problem strings, network, suite, file. May be empty. Throws
-/// Error(invalid_argument), Error(device_error) when the file cannot be read.
+/// The problems in the order given: problem strings, network, suite, file, random. May be empty.
+/// Throws Error(invalid_argument), Error(device_error) when the file cannot be read.
 std::vector<NamedProblem> select_problems(const ProblemArguments& arguments);
 
 /// Lines "name,N,C,H,W,K" (3x3, stride 1, padding 1) or "name,problem string"; '#' starts a

@@ -2,34 +2,14 @@
 // Where the cases of `verify` come from, and how they get simpler.
 #include <algorithm>
 #include <functional>
-#include <random>
 
 #include "megaconv/error.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
+#include "tools/dice.hpp"
 #include "tools/verify_case.hpp"
 
 namespace megaconv::cli {
 namespace {
-
-/// The standard fixes mt19937_64's numbers but not those of its distributions, so we draw our own:
-/// a seed means the same case with every library.
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : random_(seed) {}
-  std::int64_t between(std::int64_t least, std::int64_t most) {
-    const auto choices = static_cast<std::uint64_t>(most - least + 1);
-    return least + static_cast<std::int64_t>(random_() % choices);
-  }
-  bool chance(int percent) { return between(1, 100) <= percent; }
-  template <class Value>
-  Value one_of(std::initializer_list<Value> values) {
-    return *(values.begin() + between(0, static_cast<std::int64_t>(values.size()) - 1));
-  }
-  std::uint32_t small(std::uint32_t most) { return static_cast<std::uint32_t>(between(1, most)); }
-
- private:
-  std::mt19937_64 random_;
-};
 
 bool valid(const ConvProblem& problem) {
   try {
@@ -102,7 +82,7 @@ void random_plan(Dice& dice, PlanArguments& plan, const VerifyLimits& limits, bo
   plan.options.num_threads = dice.small(limits.threads);
 }
 
-/// Makes a problem one whose tensors the copy engine can bring.
+/// Makes a problem one whose tensors TMA can load.
 void take_in_place(ConvProblem& p) {
   constexpr std::int64_t kOctet = 8;
   p.layout = Layout::nhwc;

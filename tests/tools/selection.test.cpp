@@ -7,6 +7,7 @@
 #include "tests/tools/scratch_folder.hpp"
 #include "tools/plan_arguments.hpp"
 #include "tools/problem_selection.hpp"
+#include "tools/random_layers.hpp"
 #include "tools/trial.hpp"
 #include "tools/verify_case.hpp"
 
@@ -52,6 +53,35 @@ TEST_CASE("Problems come in the order given, with the options' batch, layout and
   CHECK(selected("c1h1k1 --dtype i8 --epilogue scale").front().problem ==
         parse_problem("c1h1k1+i8+scale"));
   CHECK(selected("c1h1k1+f16 --dtype bf16").front().problem.dtype == DataType::bf16);
+}
+
+TEST_CASE("Random layers are those of their seed, and like those of networks") {
+  const std::vector<NamedProblem> layers = random_layers(2000, 7);
+  REQUIRE(layers.size() == 2000);
+  const std::vector<NamedProblem> again = random_layers(100, 7), other = random_layers(100, 8);
+  int same = 0, of_one_tap = 0, of_3x3 = 0, strided = 0, depthwise = 0, square = 0;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const ConvProblem& p = layers[i].problem;
+    if (i < again.size()) CHECK(p == again[i].problem);
+    if (i < other.size()) same += p == other[i].problem;
+    CHECK_NOTHROW(validate(p));
+    CHECK((p.n <= 128 && p.h >= 7 && p.h <= 512 && p.w >= 7 && p.w <= 512));
+    CHECK((p.c >= 3 && p.c <= 1536 && p.k >= 3 && p.k <= 1536));
+    CHECK((p.x_size() <= 1 << 27 && p.y_size() <= 1 << 27));
+    of_one_tap += p.r * p.s == 1;
+    of_3x3 += p.r == 3 && p.s == 3 && p.stride_h == 1 && p.dilation_h == 1 && p.groups == 1;
+    strided += p.stride_h > 1;
+    depthwise += p.depthwise();
+    square += p.h == p.w;
+  }
+  CHECK(same < 5);
+  // Shares of 51, 31, 5 and 4 % of 2,000, but for what is too large to be borne; six deviations.
+  CHECK(std::abs(of_one_tap - 1020) < 200);
+  CHECK(std::abs(of_3x3 - 620) < 200);
+  CHECK(std::abs(strided - 105) < 65);
+  CHECK(std::abs(depthwise - 83) < 65);
+  CHECK(std::abs(square - 1340) < 130);
+  CHECK(random_layers(0, 7).empty());
 }
 
 TEST_CASE("Every network names its layers; the suite has all of them with its own batch sizes") {
