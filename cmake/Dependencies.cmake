@@ -42,5 +42,5 @@ if(MEGACONV_BUILD_TESTS)
   find_path(MEGACONV_RELACY_INCLUDE_DIR relacy/relacy.hpp)
   mark_as_advanced(MEGACONV_RELACY_INCLUDE_DIR)
   add_feature_info("Relacy" MEGACONV_RELACY_INCLUDE_DIR
-                   "model check of the counter protocol (package relacy-dev)")
+                   "model checks of the protocols between threads (package relacy-dev)")
 endif()

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "megaconv/error.hpp"
+#include "runtime/give_up.hpp"
 #include "runtime/report.hpp"
 #include "runtime/spin.hpp"
 #include "runtime/worker_pool.hpp"
@@ -26,6 +27,17 @@ constexpr int kRoundsBeforeYield = 5;
 // A wait takes more rounds than this before it is given up: a round that takes longer than its part
 // of the budget is one in which the worker was stopped.
 constexpr int kRoundsInBudget = 4;
+
+struct RunSync {
+  using Cell = std::atomic<std::uint32_t>;
+  static std::uint32_t load_relaxed(const Cell& cell) {
+    return cell.load(std::memory_order_relaxed);
+  }
+  static std::uint32_t exchange_relaxed(Cell& cell, std::uint32_t value) {
+    return cell.exchange(value, std::memory_order_relaxed);
+  }
+  static void pause() { spin_pause(); }
+};
 
 // Everything the workers of one run share.
 class Run {
@@ -106,30 +118,25 @@ class Run {
 
   // True when the task became ready, false when the run was given up. What counts is time in which
   // this worker ran: of a round that took long, because the process was stopped, only a part
-  // counts. The counter is looked at once more behind the look at the clock that ends the wait.
+  // counts.
   bool wait(Counters& counters, const Task& task, std::uint32_t position) {
     const Clock::duration longest_round = wait_budget_ / kRoundsInBudget;
     Clock::duration waited{0};
     Clock::time_point begin = Clock::now();
-    for (int round = 0;; ++round) {
-      for (int poll = 0; poll < kPollsPerRound; ++poll) {
-        if (counters.is_ready(task)) return true;
-        spin_pause();
-      }
-      if (given_up_.load(std::memory_order_relaxed)) return false;
-      if (waited > wait_budget_) {
-        give_up(counters, task, position);
-        return false;
-      }
-      if (round >= kRoundsBeforeYield) std::this_thread::yield();
+    int round = 0;
+    const auto is_over = [&] {
+      if (round++ >= kRoundsBeforeYield) std::this_thread::yield();
       const Clock::time_point now = Clock::now();
       waited += std::min(now - begin, longest_round);
       begin = now;
-    }
+      return waited > wait_budget_;
+    };
+    return give_up_.wait(
+        kPollsPerRound, [&] { return counters.is_ready(task); }, is_over,
+        [&] { write_report(counters, task, position); });
   }
 
-  void give_up(Counters& counters, const Task& task, std::uint32_t position) {
-    if (given_up_.exchange(true, std::memory_order_relaxed)) return;
+  void write_report(Counters& counters, const Task& task, std::uint32_t position) {
     // A producer is missing while a worker holds it or nobody has taken its position.
     const std::uint32_t taken = counters.positions_taken();
     report_ = timeout_report(
@@ -155,7 +162,7 @@ class Run {
   alignas(64) HostSync::Cell ticket_;  // on a cache line of its own: every worker writes it
   bool independent_ = false;
   Clock::time_point begin_ = Clock::now();
-  std::atomic<bool> given_up_{false};
+  GiveUp<RunSync> give_up_;
   std::string report_;  // written by the one worker that gives up, read after all have returned
 };
 

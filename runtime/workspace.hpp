@@ -6,24 +6,39 @@
 // Buffers that nobody gives are U, V, M and tensors between operators. Arguments are the tasks', by
 // node; workers are those of runtime/cpu_run.hpp.
 //
-// A workspace is handed over as raw memory. The header's owner word says whose counters it holds. A
-// plan that finds its own word and all counters as its last run left them continues with the next
-// epoch. Otherwise it starts afresh at epoch 0: the caller may have used the memory in between.
+// runtime/lease.hpp says who may use it, and when its counters are begun afresh.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "runtime/counters.hpp"
+#include "runtime/lease.hpp"
 
 namespace megaconv {
 
-struct WorkspaceHeader {
-  alignas(64) std::uint64_t owner;  // (process key, plan id, in-use bit); anything else: nobody's
-  std::uint32_t epoch;              // completed runs, modulo 2^32
+/// Words in plain memory, shared by the threads of one process.
+struct LeaseSync {
+  using Word = std::uint64_t;
+  using Number = HostSync::Cell;
+  static std::uint64_t load_relaxed(Word& word) {
+    return std::atomic_ref(word).load(std::memory_order_relaxed);
+  }
+  static bool compare_exchange(Word& word, std::uint64_t& seen, std::uint64_t value) {
+    return std::atomic_ref(word).compare_exchange_weak(seen, value, std::memory_order_acquire,
+                                                       std::memory_order_relaxed);
+  }
+  static void store_release(Word& word, std::uint64_t value) {
+    std::atomic_ref(word).store(value, std::memory_order_release);
+  }
+  static std::uint32_t read(const Number& number) { return number; }
+  static void write(Number& number, std::uint32_t value) { number = value; }
 };
+
+using WorkspaceHeader = LeaseHeader<LeaseSync>;
 
 /// Byte offsets of the parts, all multiples of 64.
 struct WorkspaceLayout {
@@ -33,25 +48,22 @@ struct WorkspaceLayout {
   std::size_t total = 0;
 };
 
-/// Exclusive use of one workspace for one run.
+/// A lease for as long as this lives.
 class WorkspaceLease {
  public:
-  /// `plan_id`: below 2^31, unique in the process. `counter_totals`: those of the graph. Zeroes the
-  /// counters when the workspace does not hold this plan's as they were left. Throws
-  /// Error(invalid_argument) when another run is using it.
+  /// `plan_id`: below 2^31, unique in the process. `counter_totals`: those of the graph. Throws
+  /// Error(invalid_argument) when another run is using the workspace.
   WorkspaceLease(void* workspace, const WorkspaceLayout& layout, std::uint32_t plan_id,
                  std::span<const std::uint32_t> counter_totals);
-  /// Counts the epoch when the run completed, else marks the cells as spent.
-  ~WorkspaceLease();
+  ~WorkspaceLease() { lease_.give_back(completed_); }
   WorkspaceLease(const WorkspaceLease&) = delete;
   WorkspaceLease& operator=(const WorkspaceLease&) = delete;
 
   void set_completed() noexcept { completed_ = true; }
-  std::uint32_t epoch() const noexcept { return header_->epoch; }
+  std::uint32_t epoch() const noexcept { return lease_.epoch(); }
 
  private:
-  WorkspaceHeader* header_;
-  std::uint64_t idle_word_;
+  Lease<LeaseSync> lease_;
   bool completed_ = false;
 };
 

@@ -11,36 +11,10 @@
 #include <relacy/relacy.hpp>
 
 #include "tests/runtime/model_check.hpp"
+#include "tests/runtime/model_sync.hpp"
 
 namespace {
 
-// ---- Sync policies
-// -------------------------------------------------------------------------------
-
-enum class Fault { none, relaxed_load, relaxed_signal, signal_by_load_and_store, early_signal };
-
-template <Fault kFault>
-struct ModelSync {
-  using Cell = rl::atomic<std::uint32_t>;
-  static std::uint32_t load_relaxed(Cell& cell) { return cell.load(rl::mo_relaxed, $); }
-  static std::uint32_t load_acquire(Cell& cell) {
-    return cell.load(kFault == Fault::relaxed_load ? rl::mo_relaxed : rl::mo_acquire, $);
-  }
-  static void add_release(Cell& cell, std::uint32_t value) {
-    if (kFault == Fault::signal_by_load_and_store) {
-      cell.store(cell.load(rl::mo_relaxed, $) + value, rl::mo_release, $);
-    } else {
-      cell.fetch_add(value, kFault == Fault::relaxed_signal ? rl::mo_relaxed : rl::mo_release, $);
-    }
-  }
-  static std::uint32_t fetch_add_relaxed(Cell& cell, std::uint32_t value) {
-    return cell.fetch_add(value, rl::mo_relaxed, $);
-  }
-};
-
-// ---- The task array
-// ------------------------------------------------------------------------------
-//
 // Two groups share one slot of V (window of 1), two input transforms each:
 //
 //   position  0 I[0,0]   1 I[0,1]   2 G[0]   3 I[1,0]   4 I[1,1]   5 G[1]
@@ -96,9 +70,9 @@ struct Model : rl::test_suite<Model<kFault>, kNumWorkers> {
       const Task& task = kTasks[position];
       rl::linear_backoff backoff;
       while (!view.is_ready(task)) backoff.yield($);
-      if (kFault == Fault::early_signal) view.signal(task, kSignals);
+      if (kFault == Fault::wrong_use) view.signal(task, kSignals);
       run(task);
-      if (kFault != Fault::early_signal) view.signal(task, kSignals);
+      if (kFault != Fault::wrong_use) view.signal(task, kSignals);
     }
   }
 
@@ -133,7 +107,7 @@ int main() {
   expect(!holds<Model<Fault::relaxed_signal>>(kRandom, 500'000, 0), "a relaxed signal is caught");
   expect(!holds<Model<Fault::signal_by_load_and_store>>(kRandom, 500'000, 0),
          "a torn signal is caught");
-  expect(!holds<Model<Fault::early_signal>>(kRandom, 500'000, 0),
+  expect(!holds<Model<Fault::wrong_use>>(kRandom, 500'000, 0),
          "a signal before the task is caught");
   return failures == 0 ? 0 : 1;
 }

@@ -7,71 +7,16 @@
 
 #include "runtime/worker_calls.hpp"
 #include "tests/runtime/model_check.hpp"
+#include "tests/runtime/model_sync.hpp"
 
 namespace {
-
-enum class Fault { none, relaxed_call, relaxed_finish, early_notice, no_notice, careless_sleep };
-
-template <Fault kFault>
-struct ModelSync {
-  // The lock is that of a futex: it is held from the look at the value to the sleep.
-  struct Cell {
-    explicit Cell(std::uint32_t begin) : value(begin) {}
-    rl::atomic<std::uint32_t> value;
-    rl::mutex lock;
-    rl::condition_variable sleepers;
-  };
-  template <class T>
-  using Plain = rl::var<T>;
-
-  template <class T>
-  static T read(rl::var<T>& value) {
-    return value($);
-  }
-  template <class T>
-  static void write(rl::var<T>& target, T value) {
-    target($) = value;
-  }
-  static void store_relaxed(Cell& cell, std::uint32_t value) {
-    cell.value.store(value, rl::mo_relaxed, $);
-  }
-  static std::uint32_t load_acquire(Cell& cell) { return cell.value.load(rl::mo_acquire, $); }
-  static void add_release(Cell& cell, std::uint32_t value) {
-    if (kFault == Fault::early_notice) wake(cell);
-    cell.value.fetch_add(value, kFault == Fault::relaxed_call ? rl::mo_relaxed : rl::mo_release, $);
-  }
-  static std::uint32_t subtract(Cell& cell, std::uint32_t value) {
-    return cell.value.fetch_sub(
-        value, kFault == Fault::relaxed_finish ? rl::mo_relaxed : rl::mo_acq_rel, $);
-  }
-  static void notify(Cell& cell) {
-    if (kFault != Fault::no_notice && kFault != Fault::early_notice) wake(cell);
-  }
-  static void wait(Cell& cell, std::uint32_t old) {
-    if (cell.value.load(rl::mo_relaxed, $) != old) return;  // while it spins
-    cell.lock.lock($);
-    if (kFault == Fault::careless_sleep) {
-      cell.sleepers.wait(cell.lock, $);
-    } else {
-      while (cell.value.load(rl::mo_relaxed, $) == old) cell.sleepers.wait(cell.lock, $);
-    }
-    cell.lock.unlock($);
-  }
-
- private:
-  static void wake(Cell& cell) {
-    cell.lock.lock($);
-    cell.sleepers.notify_all($);
-    cell.lock.unlock($);
-  }
-};
 
 constexpr int kNumThreads = 2;  // besides the caller
 constexpr int kNumRuns = 2;
 
 template <Fault kFault>
 struct Model : rl::test_suite<Model<kFault>, kNumThreads + 1> {
-  using Sync = ModelSync<kFault>;
+  using Sync = ModelPoolSync<kFault>;
   using Cell = typename Sync::Cell;
   // The number of a run stands for its body; null is the end.
   megaconv::WorkerCalls<Sync, int> calls;
