@@ -176,7 +176,7 @@ void check(const ReadArray& array, const Wanted& wanted) { check_array(array, wa
 void check(const WrittenArray& array, const Wanted& wanted) { check_array(array, wanted); }
 
 void bind_arrays(nb::module_& module) {
-  module.def("inspect", &inspect, nb::arg("name"), nb::arg("array"),
+  module.def("inspect", &inspect, nb::arg("name"), nb::arg("array").none(),
              "(shape, type, device, fits NCHW, fits NHWC) of an array.");
   module.def("empty", &empty, nb::arg("shape"), nb::arg("dtype"), nb::arg("channels_last"),
              "An array (N, K, P, Q) that is not initialised, for any library to take by DLPack.");

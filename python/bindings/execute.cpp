@@ -146,11 +146,11 @@ Raises ValueError, TypeError, MemoryError before any work starts, and TimeoutErr
 void bind_execute(nb::class_<Plan>& type) {
   nb::class_<PreparedFilters>(type, "PreparedFilters",
                               "Filters as the tasks of one plan read them; for that plan alone.");
-  type.def("execute", &execute, nb::arg("x"), nb::arg("w"), nb::arg("y"), nb::kw_only(),
-           nb::arg("scale") = nb::none(), nb::arg("bias") = nb::none(),
+  type.def("execute", &execute, nb::arg("x").none(), nb::arg("w").none(), nb::arg("y").none(),
+           nb::kw_only(), nb::arg("scale") = nb::none(), nb::arg("bias") = nb::none(),
            nb::arg("residual") = nb::none(), nb::arg("workspace") = nb::none(),
            nb::arg("stream") = 0, nb::arg("trace") = false, kExecuteDoc)
-      .def("prepare_filters", &prepare_filters, nb::arg("w"), nb::arg("memory") = nb::none(),
+      .def("prepare_filters", &prepare_filters, nb::arg("w").none(), nb::arg("memory") = nb::none(),
            nb::arg("stream") = 0,
            R"(Transforms filters w (K, C/groups, R, S) once, for a plan with filters="prepared".
 

@@ -95,6 +95,8 @@ std::optional<std::string> violation_of(const Graph& graph, nb::object order) {
 
 std::vector<std::uint32_t> order_of(nb::handle order) {
   const nb::object numbers = nb::module_::import_("numpy").attr("asarray")(order);
+  if (nb::cast<std::size_t>(numbers.attr("size")) == 0)
+    return {};  // NumPy takes nothing for floats
   const std::string kind = nb::cast<std::string>(numbers.attr("dtype").attr("kind"));
   if ((kind != "i" && kind != "u") || nb::cast<int>(numbers.attr("ndim")) != 1) {
     throw Error(Status::invalid_argument,
