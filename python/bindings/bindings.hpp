@@ -45,6 +45,9 @@ Column<T> column(std::vector<T> values) {
   return owning_array<Column<T>>(std::move(values), {size});
 }
 
+/// Columns by name, of one length.
+using Columns = nb::typed<nb::dict, nb::str, nb::ndarray<nb::numpy>>;
+
 /// One number of each of `items`, as a column.
 template <class T, class Items, class Read>
 Column<T> column_of(const Items& items, Read read) {

@@ -25,7 +25,7 @@ std::vector<NamedStage> stages_of(const Graph& graph) {
   return stages;
 }
 
-nb::dict task_columns(const Graph& graph) {
+Columns task_columns(const Graph& graph) {
   std::vector<std::uint32_t> stages;
   stages.reserve(graph->tasks.size());
   for (std::size_t stage = 0; stage < graph->stages.size(); ++stage) {
@@ -33,7 +33,7 @@ nb::dict task_columns(const Graph& graph) {
                   static_cast<std::uint32_t>(stage));
   }
   const auto number = [&](auto read) { return column_of<std::uint32_t>(graph->tasks, read); };
-  nb::dict columns;
+  Columns columns;
   columns["stage"] = column(std::move(stages));
   columns["node"] = number([](const Task& task) { return task.node; });
   columns["group"] = number([](const Task& task) { return task.group; });
@@ -45,9 +45,9 @@ nb::dict task_columns(const Graph& graph) {
   return columns;
 }
 
-nb::dict edge_columns(const Graph& graph) {
+Columns edge_columns(const Graph& graph) {
   const auto number = [&](auto read) { return column_of<std::uint32_t>(graph->edges, read); };
-  nb::dict columns;
+  Columns columns;
   columns["producer_stage"] = number([](const Edge& edge) { return edge.producer.stage; });
   columns["producer_begin"] = number([](const Edge& edge) { return edge.producer.groups.begin; });
   columns["producer_end"] = number([](const Edge& edge) { return edge.producer.groups.end; });

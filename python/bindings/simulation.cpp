@@ -12,7 +12,7 @@
 namespace megaconv::python {
 namespace {
 
-nb::dict columns_of(const RecordedRun& run) {
+Columns columns_of(const RecordedRun& run) {
   const Lowering& lowering = run.plan.lowering();
   const auto number = [&](auto read) { return column_of<std::uint32_t>(run.trace.records, read); };
   const auto time = [&](std::uint64_t TraceRecord::*member) {
@@ -24,7 +24,7 @@ nb::dict columns_of(const RecordedRun& run) {
   };
   nb::list kinds;
   for (const Kind& kind : lowering.graph.kinds) kinds.append(kind.name);
-  nb::dict columns;
+  Columns columns;
   columns["position"] = number([](const TraceRecord& record) { return record.position; });
   columns["task"] =
       number([&](const TraceRecord& record) { return lowering.mapping.order[record.position]; });
@@ -71,6 +71,8 @@ nb::dict analysis_of(const RecordedRun& run) {
   return result;
 }
 
+using Numbers = nb::typed<nb::dict, nb::str, double>;
+
 /// A simulation with the plan that its trace is of.
 struct SimulatedRun {
   Plan plan;
@@ -88,9 +90,9 @@ SimulatedRun simulate_plan(const Plan& plan, const std::string& machine, std::in
   return {plan, simulate(plan.lowering(), model, options)};
 }
 
-nb::dict utilisation_of(const SimulatedRun& run) {
+Numbers utilisation_of(const SimulatedRun& run) {
   const Utilisation& shares = run.simulation.utilisation;
-  nb::dict result;
+  Numbers result;
   result["workers"] = shares.workers;
   result["compute"] = shares.compute;
   result["l2"] = shares.l2;
@@ -98,9 +100,9 @@ nb::dict utilisation_of(const SimulatedRun& run) {
   return result;
 }
 
-nb::dict bounds_of(const Graph& graph, const std::string& machine) {
+Numbers bounds_of(const Graph& graph, const std::string& machine) {
   const Bounds bounds = lower_bounds(*graph.graph, machine_of(machine));
-  nb::dict result;
+  Numbers result;
   result["critical_path_us"] = bounds.critical_path_us;
   result["work_us"] = bounds.work_us;
   result["stage_us"] = bounds.stage_us;
