@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import Any, NamedTuple
+from typing import Any, Mapping, NamedTuple
 
 from megaconv import _core
 
@@ -69,7 +69,8 @@ class _NumPy(_Library):
 
     def view(self, array):
         # NumPy itself has no bfloat16: ml_dtypes' is an extension that DLPack does not know.
-        return array.view("uint16") if array.dtype.name == "bfloat16" else array
+        extended = array.dtype.kind == "V"  # asked first: names take microseconds
+        return array.view("uint16") if extended and array.dtype.name == "bfloat16" else array
 
     def dense(self, array, channels_last):
         import numpy
@@ -106,7 +107,8 @@ class _Torch(_Library):
             return self._tensor.__dlpack_device__()
 
     def view(self, array):
-        array = array.detach()
+        if array.requires_grad:
+            array = array.detach()
         return self._OnStream(array) if array.is_cuda else array
 
     def dense(self, array, channels_last):
@@ -209,8 +211,8 @@ def type_of(name: str, spec: Spec) -> str:
 
 
 def run(plan: _core.Plan, x: Any, w: Any, bias: Any = None, *, scale: Any = None,
-        residual: Any = None, out: Any = None) -> Any:
-    """Plan.__call__."""
+        residual: Any = None, out: Any = None, specs: Mapping[str, Spec] = {}) -> Any:
+    """Plan.__call__. `specs`: those that are known already, by the arrays' names."""
     library = library_of(x)
     problem = plan.problem
     channels_last = problem.layout == "nhwc"
@@ -218,7 +220,7 @@ def run(plan: _core.Plan, x: Any, w: Any, bias: Any = None, *, scale: Any = None
     def readable(name, array):
         if array is None or isinstance(array, _core.Plan.PreparedFilters):
             return array
-        own, spec = library_of(array), spec_of(name, array)
+        own, spec = library_of(array), specs.get(name) or spec_of(name, array)
         fits = {"nchw": spec.nchw, "nhwc": spec.nhwc}.get(problem.layout, True)
         return own.view(array if fits else own.dense(array, channels_last))
 

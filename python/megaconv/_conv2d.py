@@ -60,7 +60,7 @@ def _plan(x_shape, w_shape, stride, padding, dilation, groups, dtype, channels_l
 def _channels_last(specs) -> bool:
     """Whether the run is in NHWC order: as the first array that has one of the two orders only."""
     for spec in specs:
-        if spec is not None and spec.nchw != spec.nhwc:
+        if spec.nchw != spec.nhwc:
             return spec.nhwc
     return False
 
@@ -96,21 +96,18 @@ def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, 
     """
     if activation not in (None, "relu"):
         raise ValueError(f'activation {activation!r}, must be None or "relu"')
-    x_spec, w_spec = _arrays.spec_of("x", x), _arrays.spec_of("w", w)
-    for name, spec in (("x", x_spec), ("w", w_spec)):
-        if len(spec.shape) != 4:
-            raise ValueError(f"{name} has shape {spec.shape}, must have four axes: "
-                             f"({'N, C, H, W' if name == 'x' else 'K, C/groups, R, S'})")
-    if out is not None:
-        out_spec = _arrays.spec_of("out", out)
-    residual_spec = None if residual is None else _arrays.spec_of("residual", residual)
-    channels_last = _channels_last(
-        (x_spec, w_spec, residual_spec, None if out is None else out_spec))
+    arrays = {"x": x, "w": w, "residual": residual, "out": out}
+    specs = {name: _arrays.spec_of(name, array) for name, array in arrays.items()
+             if array is not None or name in ("x", "w")}
+    x_spec, w_spec = specs["x"], specs["w"]
+    for name, axes in (("x", "N, C, H, W"), ("w", "K, C/groups, R, S")):
+        if len(specs[name].shape) != 4:
+            raise ValueError(f"{name} has shape {specs[name].shape}, must have four axes: ({axes})")
     with _arrays.library_of(x).running(x):
         plan = _plan(x_spec.shape, w_spec.shape, _pair("stride", stride),
                      padding if isinstance(padding, str) else _pair("padding", padding),
                      _pair("dilation", dilation), operator.index(groups),
-                     _arrays.type_of("x", x_spec), channels_last, scale is not None,
-                     bias is not None, residual is not None, activation == "relu", precision,
-                     None if x_spec.on_cpu else x_spec.device)
-    return _arrays.run(plan, x, w, bias, scale=scale, residual=residual, out=out)
+                     _arrays.type_of("x", x_spec), _channels_last(specs.values()),
+                     scale is not None, bias is not None, residual is not None,
+                     activation == "relu", precision, None if x_spec.on_cpu else x_spec.device)
+    return _arrays.run(plan, x, w, bias, scale=scale, residual=residual, out=out, specs=specs)
