@@ -131,7 +131,8 @@ TEST_CASE("Every output has one place, and under every tap of it lies its input 
   }
 }
 
-TEST_CASE("Under strides the places of a stripe are its outputs, whose taps are loaded one by one") {
+TEST_CASE(
+    "Under strides the places of a stripe are its outputs, whose taps are loaded one by one") {
   for (const char* text : {"n2c16h9w14k1u2", "n3c16h8w11k1r1p0u2x3", "n2c16h17w19k1r5u3d2"}) {
     const ConvProblem a = parse_problem(text);
     for (std::int32_t cols = 1; cols <= a.q(); ++cols) {

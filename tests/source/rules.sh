@@ -11,7 +11,7 @@
 #   rules.sh format        clang-format 14 would change nothing; exit status 77 without it
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-folders=(include mapping tasks runtime tools tests)
+folders=(include mapping tasks runtime python tools tests)
 
 # sources EXTENSION...
 sources() {
@@ -20,11 +20,11 @@ sources() {
   find "${folders[@]}" -type f \( "${names[@]:1}" \) | sort
 }
 
-# include <- mapping <- tasks <- runtime <- tools <- tests
+# include <- mapping <- tasks <- runtime <- python, tools <- tests
 dependencies() {
   sources hpp cpp h inl cu cuh | xargs awk '
     BEGIN {
-      for (n = split("include mapping tasks runtime tools tests", names); n > 0; --n) rank[names[n]] = n
+      for (n = split("include mapping tasks runtime python tools tests", names); n > 0; --n) rank[names[n]] = n
     }
     function breach(text) { print FILENAME ":" FNR ": " text; bad = 1 }
     FNR == 1 { split(FILENAME, path, "/"); folder = path[1] }
@@ -58,7 +58,7 @@ licence() {
     head -n 2 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' && continue
     echo "$file:1: no line \"SPDX-License-Identifier: Apache-2.0\" at the top"
     status=1
-  done < <(sources hpp cpp h inl cu cuh cmake sh c txt; ls CMakeLists.txt cmake/* .ci/run;
+  done < <(sources hpp cpp h inl cu cuh cmake sh c txt py; ls CMakeLists.txt pyproject.toml cmake/* .ci/run;
            grep -rl '^#!' tools)
   return $status
 }
@@ -74,7 +74,7 @@ links() {
     compgen -G "$target" >/dev/null && continue
     echo "$file:$line: $target does not exist"
     status=1
-  done < <(grep -noE '\]\([^)#:][^):]*\)|`(include|mapping|tasks|runtime|tools|tests|docs|cmake)/[^` ]*`' \
+  done < <(grep -noE '\]\([^)#:][^):]*\)|`(include|mapping|tasks|runtime|python|tools|tests|docs|cmake)/[^` ]*`' \
              ./*.md docs/*.md docs/*/*.md)
   return $status
 }

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// PlanOptions by name, and what a plan says of itself.
+#include "python/bindings/plan.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+
+#include <new>
+#include <optional>
+#include <variant>
+
+#include "python/bindings/arrays.hpp"
+#include "tasks/error_bound.hpp"
+#include "tasks/tiling.hpp"
+
+namespace megaconv::python {
+namespace {
+
+constexpr Algorithm kAlgorithms[] = {Algorithm::automatic,      Algorithm::direct,
+                                     Algorithm::winograd,       Algorithm::opencnn,
+                                     Algorithm::fused_winograd, Algorithm::implicit_gemm};
+constexpr Points kPoints[] = {Points::low_error, Points::integer};
+constexpr Precision kPrecisions[] = {Precision::f32, Precision::tf32, Precision::f16,
+                                     Precision::bf16};
+constexpr Arithmetic kArithmetics[] = {Arithmetic::automatic, Arithmetic::fma,
+                                       Arithmetic::split_f16, Arithmetic::tf32,
+                                       Arithmetic::f16,       Arithmetic::bf16};
+constexpr FilterMode kFilterModes[] = {FilterMode::every_run, FilterMode::prepared};
+constexpr PlanSource kSources[] = {PlanSource::database, PlanSource::heuristic,
+                                   PlanSource::measure};
+constexpr Backend kBackends[] = {Backend::cpu, Backend::cuda, Backend::sim};
+
+constexpr auto kNameOf = [](auto value) { return to_string(value); };
+
+using Text = std::string;
+using MaybeNumber = std::optional<std::int64_t>;
+using Window = std::optional<std::variant<Text, std::pair<std::int64_t, std::int64_t>>>;
+using Policy = std::optional<std::variant<Text, nb::callable>>;
+using ProblemOrText = std::variant<ConvProblem, Text>;
+
+ConvProblem problem_of(const ProblemOrText& problem) {
+  if (const auto* text = std::get_if<Text>(&problem)) return parse_problem(*text);
+  return std::get<ConvProblem>(problem);
+}
+
+void set_window(TilingOptions& tiling, const Window& window) {
+  if (!window) return;
+  if (const auto* word = std::get_if<Text>(&*window)) {
+    if (*word != "whole") {
+      throw Error(Status::invalid_argument,
+                  "window \"" + *word + "\", must be \"whole\", (slots of V, slots of M), or None");
+    }
+    tiling.whole_tensors = true;
+    return;
+  }
+  const auto& [v_slots, m_slots] = std::get<std::pair<std::int64_t, std::int64_t>>(*window);
+  tiling.v_slots = unsigned_of<std::uint32_t>("window: slots of V", v_slots);
+  tiling.m_slots = unsigned_of<std::uint32_t>("window: slots of M", m_slots);
+}
+
+std::optional<std::uint32_t> maybe(const char* name, const MaybeNumber& value) {
+  return value ? std::optional(unsigned_of<std::uint32_t>(name, *value)) : std::nullopt;
+}
+
+void construct(Plan* self, const ProblemOrText& problem, const Text& backend, const Text& algorithm,
+               std::int64_t tile, const Text& points, const Text& precision, const Text& arithmetic,
+               const Text& filters, std::int64_t group_tiles, const Window& window,
+               const Policy& policy, const MaybeNumber& dig, const MaybeNumber& dgo,
+               const MaybeNumber& m_groups, std::int64_t seed, const Text& source,
+               const Text& database, std::int64_t measure_ms, std::int64_t workspace_limit,
+               std::int64_t threads, std::int64_t blocks, const Text& launch,
+               const std::optional<Text>& machine, std::int64_t wait_budget_ms) {
+  PlanOptions options;
+  options.backend = enumerator("backend", backend, kBackends, name_of);
+  TilingOptions& tiling = options.tiling;
+  tiling.algorithm = enumerator("algorithm", algorithm, kAlgorithms, kNameOf);
+  tiling.m = unsigned_of<std::uint32_t>("tile", tile);
+  tiling.points = enumerator("points", points, kPoints, kNameOf);
+  tiling.precision = enumerator("precision", precision, kPrecisions, kNameOf);
+  tiling.arithmetic = enumerator("arithmetic", arithmetic, kArithmetics, kNameOf);
+  tiling.filters = enumerator("filters", filters, kFilterModes, kNameOf);
+  tiling.group_tiles = unsigned_of<std::uint32_t>("group_tiles", group_tiles);
+  set_window(tiling, window);
+  options.cuda_launch = launch_of(launch);
+  std::optional<PythonPolicy> function;
+  if (policy) {
+    if (const auto* word = std::get_if<Text>(&*policy)) {
+      check_policy(*word);
+      options.mapping.policy = *word;
+    } else {
+      function.emplace(std::get<nb::callable>(*policy));
+      options.policy = *function;
+    }
+    // An order that is named is asked for, the usual one, too: stages in one kernel.
+    if (options.cuda_launch == CudaLaunch::automatic) options.cuda_launch = CudaLaunch::persistent;
+  }
+  options.mapping.dig = maybe("dig", dig);
+  options.mapping.dgo = maybe("dgo", dgo);
+  options.mapping.m_groups = maybe("m_groups", m_groups);
+  options.mapping.seed = unsigned_of<std::uint64_t>("seed", seed);
+  options.source = enumerator("source", source, kSources, kNameOf);
+  options.database = database;
+  options.measure_ms = unsigned_of<std::uint32_t>("measure_ms", measure_ms);
+  options.workspace_limit = unsigned_of<std::size_t>("workspace_limit", workspace_limit);
+  options.num_threads = unsigned_of<std::uint32_t>("threads", threads);
+  options.num_blocks = unsigned_of<std::uint32_t>("blocks", blocks);
+  if (machine) options.machine = machine_of(*machine);
+  options.wait_budget_ms = unsigned_of<std::uint32_t>("wait_budget_ms", wait_budget_ms);
+  const ConvProblem checked = problem_of(problem);
+  const nb::gil_scoped_release unlocked;
+  try {
+    new (self) Plan(Plan::create(checked, options));
+  } catch (const Error&) {
+    if (function) function->rethrow();
+    throw;
+  }
+}
+
+Plan import_plan(const std::string& text, std::int64_t threads) {
+  PlanOptions options;
+  options.num_threads = unsigned_of<std::uint32_t>("threads", threads);
+  const nb::gil_scoped_release unlocked;
+  return Plan::create(import_mapping(text), options);
+}
+
+constexpr const char* kPlanDoc = R"(A convolution that is ready to run.
+
+Everything is chosen and checked here. What is left out is chosen by the library. Any number of
+threads may use one plan.
+
+problem          Problem or problem string
+backend          "cpu", "cuda", or "sim": runs only fill traces, with the times of a machine model
+algorithm        "automatic", "direct", "winograd", "fused_winograd", "opencnn", "implicit_gemm"
+tile             m of Winograd's F(m x m, 3 x 3): 2, 4 or 6; 0: chosen
+points           "low_error" or "integer"
+precision        of the products of f32 tensors: "f32", "tf32", "f16" or "bf16"; a permission
+arithmetic       "automatic", "fma", "split_f16", "tf32", "f16" or "bf16"
+filters          "every_run", or "prepared" by prepare_filters
+group_tiles      t, tiles of a task group; 0: chosen
+window           slots of V and M: (v, m), "whole", or None: chosen
+policy           name (policy_names()), or a function of a Graph that returns all task ids in order
+dig, dgo, m_groups   numbers of the policies "interleaved" and "blended"
+seed             of "random_topological"
+source           "database", "heuristic", or "measure" for measure_ms milliseconds
+database         file of tuned plans; "": the user's
+workspace_limit  bytes; 0: any
+threads          CPU workers; 0: MEGACONV_NUM_THREADS, else all CPUs of this process
+blocks           CUDA thread blocks; 0: as many as the device holds
+launch           CUDA: "automatic", "persistent", "one_block_per_task", "raw_block_index", "staged"
+machine          of backend "sim": a name (machine_names()) or the JSON of a model; None: h200
+wait_budget_ms   a task that waits longer ends the run with TimeoutError
+
+Raises ValueError, NotImplementedError, MemoryError (no plan fits workspace_limit), and what a policy
+raises.)";
+
+constexpr const char* kCallDoc = R"(y (N, K, P, Q) of x (N, C, H, W): an array of x's library.
+
+w (K, C/groups, R, S), or what prepare_filters returned. scale and bias (K,), residual (shape of y): as
+the problem has them. An array that is not dense in the problem's layout is copied, once; out must
+be dense in it. NumPy, PyTorch and CuPy arrays, and any other that offers its memory by DLPack.)";
+
+// What depends on the library of an array is in Python.
+nb::object call(nb::handle self, const nb::args& arguments, const nb::kwargs& names) {
+  return nb::module_::import_("megaconv._arrays").attr("run")(self, *arguments, **names);
+}
+
+using Order = nb::ndarray<nb::numpy, const std::uint32_t, nb::ndim<1>>;
+
+Order order_of_plan(nb::handle self) {
+  const auto& order = nb::cast<const Plan&>(self).lowering().mapping.order;
+  return Order(order.data(), {order.size()}, self);
+}
+
+}  // namespace
+
+void bind_plan(nb::module_& module) {
+  nb::class_<Plan> type(module, "Plan", kPlanDoc);
+  type.def("__init__", &construct, nb::arg("problem"), nb::kw_only(), nb::arg("backend") = "cpu",
+           nb::arg("algorithm") = "automatic", nb::arg("tile") = 0, nb::arg("points") = "low_error",
+           nb::arg("precision") = "f32", nb::arg("arithmetic") = "automatic",
+           nb::arg("filters") = "every_run", nb::arg("group_tiles") = 0,
+           nb::arg("window") = nb::none(), nb::arg("policy") = nb::none(),
+           nb::arg("dig") = nb::none(), nb::arg("dgo") = nb::none(),
+           nb::arg("m_groups") = nb::none(), nb::arg("seed") = 0, nb::arg("source") = "database",
+           nb::arg("database") = "", nb::arg("measure_ms") = 1000, nb::arg("workspace_limit") = 0,
+           nb::arg("threads") = 0, nb::arg("blocks") = 0, nb::arg("launch") = "automatic",
+           nb::arg("machine") = nb::none(), nb::arg("wait_budget_ms") = 10'000)
+      .def_static(
+          "from_mapping", &import_plan, nb::arg("text"), nb::kw_only(), nb::arg("threads") = 0,
+          R"(A plan for the CPU from the text of a mapping file, as export_mapping() writes it.
+
+Raises ValueError with the line, key or first violation that is wrong.)")
+      .def(
+          "export_mapping", [](const Plan& plan) { return export_mapping(plan.lowering()); },
+          "The mapping file: JSON, one task a line.")
+      .def("__call__", &call,
+           nb::sig("def __call__(self, x: Any, w: Any, bias: Any = None, *, scale: Any = None, "
+                   "residual: Any = None, out: Any = None) -> Any"),
+           kCallDoc)
+      .def("describe", &Plan::describe,
+           "Everything that was chosen and why: \"name: value\" lines.")
+      .def_prop_ro("problem", [](const Plan& plan) { return plan.problem(); })
+      .def_prop_ro("backend", [](const Plan& plan) { return name_of(plan.backend()); })
+      .def_prop_ro("workers", &Plan::num_workers, "tasks that run at the same time")
+      .def_prop_ro("workspace_bytes", &Plan::workspace_bytes, "bytes that every run needs")
+      .def_prop_ro("prepared_filter_bytes", &Plan::prepared_filter_bytes,
+                   "bytes of prepared filters; 0 unless filters=\"prepared\"")
+      .def_prop_ro("graph", &graph_of, "its Graph")
+      .def_prop_ro("policy", [](const Plan& plan) { return plan.lowering().mapping.policy; })
+      .def_prop_ro("order", &order_of_plan,
+                   "position -> task id: uint32 array [len(graph)], the plan's own memory")
+      .def_prop_ro(
+          "error_bound",
+          [](const Plan& plan) {
+            const ErrorBound bound = error_bound(plan.lowering().tiling());
+            return std::pair(bound.relative_l2, bound.worst_element);
+          },
+          R"((relative L2 error, worst error of an element in u S) that the plan promises.
+
+u is the unit roundoff of the type, S the sum of the magnitudes that went into an output; of
+Winograd the largest S of the output's tile.)")
+      .def("__repr__", [](const Plan& plan) {
+        return "<megaconv.Plan " + to_string(plan.problem()) + " on " + name_of(plan.backend()) +
+               ">";
+      });
+  bind_execute(type);
+}
+
+}  // namespace megaconv::python

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays of NumPy, PyTorch, CuPy and any other library with DLPack: memory orders, copies, results.
+
+No such library is imported here before an array of it is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any, Mapping, NamedTuple
+
+from megaconv import _core
+
+_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "int8": "i8"}
+_CPU, _PINNED = 1, 3  # DLPack's numbers of devices
+_workspaces: dict[Any, Any] = {}
+
+
+class Spec(NamedTuple):
+    """What an array says of itself."""
+
+    shape: tuple[int, ...]
+    type: str  # "float32", ...
+    device: tuple[int, int]  # DLPack's: type, index
+    nchw: bool  # whether the strides are those of a dense tensor in this order
+    nhwc: bool
+
+    @property
+    def on_cpu(self) -> bool:
+        return self.device[0] in (_CPU, _PINNED)
+
+
+class _Library:
+    """What differs between libraries. This one: any with DLPack, whose arrays are not written to."""
+
+    writable = False
+
+    def view(self, array: Any) -> Any:
+        """What the extension module reads."""
+        return array
+
+    def dense(self, array: Any, channels_last: bool) -> Any:
+        """A copy (N, C, H, W) that is dense in one of the two orders; vectors as they are."""
+        import numpy
+
+        return _NUMPY.dense(numpy.from_dlpack(array), channels_last)
+
+    def empty(self, like: Any, shape: tuple[int, ...], dtype: str, channels_last: bool) -> Any:
+        return _core.empty(list(shape), dtype, channels_last)
+
+    def finish(self, like: Any, y: Any) -> Any:
+        """y as an array of the library: without a copy, if it allows that."""
+        import numpy
+
+        namespace = like.__array_namespace__() if hasattr(like, "__array_namespace__") else numpy
+        return namespace.from_dlpack(y)
+
+    def running(self, like: Any) -> contextlib.AbstractContextManager[int]:
+        """Around planning and running on the array's device; gives the stream's number."""
+        return contextlib.nullcontext(0)
+
+    def workspace(self, like: Any, size: int, stream: int) -> Any:
+        """Bytes of the array's device, for runs on one stream: those are in order, so they share it.
+
+        It lasts, because a workspace must not be overwritten in part between runs.
+        """
+        key = type(self), str(like.device), stream
+        memory = _workspaces.get(key)
+        if memory is None or memory.nbytes < size:
+            memory = _workspaces[key] = self.zeros(like, size)
+        return memory
+
+    def zeros(self, like: Any, size: int) -> Any:
+        raise NotImplementedError(f"arrays of {type(like).__name__} on a device, must be PyTorch's "
+                                  "or CuPy's")
+
+
+class _NumPy(_Library):
+    writable = True
+
+    def view(self, array):
+        # NumPy itself has no bfloat16: ml_dtypes' is an extension that DLPack does not know.
+        extended = array.dtype.kind == "V"  # asked first: names take microseconds
+        return array.view("uint16") if extended and array.dtype.name == "bfloat16" else array
+
+    def dense(self, array, channels_last):
+        import numpy
+
+        if array.ndim != 4 or not channels_last:
+            return numpy.ascontiguousarray(array)
+        return numpy.ascontiguousarray(array.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+
+    def empty(self, like, shape, dtype, channels_last):
+        import numpy
+
+        if not channels_last:
+            return numpy.empty(shape, like.dtype)
+        n, k, p, q = shape
+        return numpy.empty((n, p, q, k), like.dtype).transpose(0, 3, 1, 2)
+
+    def finish(self, like, y):
+        return y
+
+
+class _Torch(_Library):
+    writable = True
+
+    class _OnStream:
+        """A tensor for use on the current stream: DLPack's stream -1 orders nothing."""
+
+        def __init__(self, tensor):
+            self._tensor = tensor
+
+        def __dlpack__(self, **options):
+            return self._tensor.__dlpack__(**{**options, "stream": -1})
+
+        def __dlpack_device__(self):
+            return self._tensor.__dlpack_device__()
+
+    def view(self, array):
+        if array.requires_grad:
+            array = array.detach()
+        return self._OnStream(array) if array.is_cuda else array
+
+    def dense(self, array, channels_last):
+        import torch
+
+        array = array.detach()
+        if array.dim() != 4:
+            return array.contiguous()
+        order = torch.channels_last if channels_last else torch.contiguous_format
+        return array.contiguous(memory_format=order)
+
+    def empty(self, like, shape, dtype, channels_last):
+        import torch
+
+        order = torch.channels_last if channels_last else torch.contiguous_format
+        return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=order)
+
+    def finish(self, like, y):
+        return y
+
+    @contextlib.contextmanager
+    def _on_device(self, like):
+        import torch
+
+        with torch.cuda.device(like.device):
+            yield torch.cuda.current_stream().cuda_stream
+
+    def running(self, like):
+        return self._on_device(like) if like.is_cuda else contextlib.nullcontext(0)
+
+    def workspace(self, like, size, stream):
+        import torch
+
+        if torch.cuda.is_current_stream_capturing():  # then it belongs to the graph
+            return self.view(self.zeros(like, size))
+        return self.view(super().workspace(like, size, stream))
+
+    def zeros(self, like, size):
+        import torch
+
+        return torch.zeros(size, dtype=torch.uint8, device=like.device)
+
+
+class _CuPy(_Library):
+    writable = True
+
+    def dense(self, array, channels_last):
+        import cupy
+
+        if array.ndim != 4 or not channels_last:
+            return cupy.ascontiguousarray(array)
+        return cupy.ascontiguousarray(array.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+
+    def empty(self, like, shape, dtype, channels_last):
+        import cupy
+
+        if not channels_last:
+            return cupy.empty(shape, like.dtype)
+        n, k, p, q = shape
+        return cupy.empty((n, p, q, k), like.dtype).transpose(0, 3, 1, 2)
+
+    def finish(self, like, y):
+        return y
+
+    @contextlib.contextmanager
+    def running(self, like):
+        import cupy
+
+        with like.device:
+            yield cupy.cuda.get_current_stream().ptr
+
+    def zeros(self, like, size):
+        import cupy
+
+        return cupy.zeros(size, "uint8")
+
+
+_ANY, _NUMPY, _TORCH, _CUPY = _Library(), _NumPy(), _Torch(), _CuPy()
+
+
+def library_of(array: Any) -> _Library:
+    for name, kind, library in (("numpy", "ndarray", _NUMPY), ("torch", "Tensor", _TORCH),
+                                ("cupy", "ndarray", _CUPY)):
+        module = sys.modules.get(name)
+        if module is not None and isinstance(array, getattr(module, kind, ())):
+            return library
+    return _ANY
+
+
+def spec_of(name: str, array: Any) -> Spec:
+    """Raises TypeError for what is no array."""
+    view = library_of(array).view(array)
+    spec = Spec(*_core.inspect(name, view))
+    return spec if view is array else spec._replace(type=_type_name(array, spec))
+
+
+def _type_name(array: Any, spec: Spec) -> str:
+    name = str(getattr(array, "dtype", ""))
+    return name if name == "bfloat16" else spec.type
+
+
+def type_of(name: str, spec: Spec) -> str:
+    """"f32" and so on."""
+    if spec.type not in _TYPES:
+        raise ValueError(f"{name} has {spec.type}, must be {', '.join(_TYPES)}")
+    return _TYPES[spec.type]
+
+
+def run(plan: _core.Plan, x: Any, w: Any, bias: Any = None, *, scale: Any = None,
+        residual: Any = None, out: Any = None, specs: Mapping[str, Spec] = {}) -> Any:
+    """Plan.__call__. `specs`: those that are known already, by the arrays' names."""
+    library = library_of(x)
+    problem = plan.problem
+    channels_last = problem.layout == "nhwc"
+
+    def readable(name, array):
+        if array is None or isinstance(array, _core.Plan.PreparedFilters):
+            return array
+        own, spec = library_of(array), specs.get(name) or spec_of(name, array)
+        fits = {"nchw": spec.nchw, "nhwc": spec.nhwc}.get(problem.layout, True)
+        return own.view(array if fits else own.dense(array, channels_last))
+
+    if out is None:
+        y = library.empty(x, problem.y_shape, problem.dtype, channels_last)
+    elif library_of(out).writable:
+        y = out
+    else:
+        raise TypeError(f"out is of type {type(out).__name__}, which is never written to; "
+                        "must be a NumPy, PyTorch or CuPy array, or None")
+    with library.running(x) as stream:
+        workspace = None  # the extension module has one for each thread of the CPU
+        if plan.backend == "cuda":
+            workspace = library.workspace(x, plan.workspace_bytes, stream)
+        plan.execute(readable("x", x), readable("w", w), library_of(y).view(y),
+                     scale=readable("scale", scale), bias=readable("bias", bias),
+                     residual=readable("residual", residual), workspace=workspace, stream=stream)
+    return y if out is not None else library.finish(x, y)

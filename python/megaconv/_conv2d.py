@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""conv2d: a convolution as a function, with its plans kept."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+from megaconv import _arrays, _core
+
+PLANS_KEPT = 256  # the least recently used one goes first
+
+
+def _pair(name: str, value: Any) -> tuple[int, int]:
+    """(vertical, horizontal) of one number or two."""
+    try:
+        if isinstance(value, str):
+            raise TypeError
+        if not hasattr(value, "__len__"):
+            number = operator.index(value)
+            return number, number
+        vertical, horizontal = value
+        return operator.index(vertical), operator.index(horizontal)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} {value!r}, must be an integer or a pair of integers") from None
+
+
+def _padding(padding: Any, w_shape: tuple[int, ...], stride: tuple[int, int],
+             dilation: tuple[int, int]) -> tuple[int, int]:
+    if padding == "valid":
+        return 0, 0
+    if padding != "same":
+        if isinstance(padding, str):
+            raise ValueError(f'padding "{padding}", must be "same", "valid" or numbers')
+        return _pair("padding", padding)
+    if stride != (1, 1):
+        raise ValueError(f'padding "same" with stride {stride}, must be (1, 1)')
+    total = [d * (extent - 1) for d, extent in zip(dilation, w_shape[2:])]
+    if any(rows % 2 for rows in total):
+        raise NotImplementedError(
+            f'padding "same" of a filter {w_shape[2]}x{w_shape[3]} with dilation {dilation} differs '
+            "between the two sides; must be the same on both")
+    return total[0] // 2, total[1] // 2
+
+
+@functools.lru_cache(maxsize=PLANS_KEPT)
+def _plan(x_shape, w_shape, stride, padding, dilation, groups, dtype, channels_last, scale, bias,
+          residual, relu, precision, device):
+    """`device`: DLPack's, for a plan belongs to one."""
+    padding = _padding(padding, w_shape, stride, dilation)
+    problem = _core.Problem.from_shapes(
+        x_shape, w_shape, stride, padding, dilation, groups, dtype=dtype,
+        layout="nhwc" if channels_last else "nchw", scale=scale, bias=bias, residual=residual,
+        relu=relu)
+    backend = "cpu" if device is None else "cuda"
+    return _core.Plan(problem, backend=backend, precision=precision or "f32")
+
+
+def _channels_last(specs) -> bool:
+    """Whether the run is in NHWC order: as the first array that has one of the two orders only."""
+    for spec in specs:
+        if spec.nchw != spec.nhwc:
+            return spec.nhwc
+    return False
+
+
+def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+           groups: int = 1, *, residual: Any = None, activation: str | None = None,
+           precision: str | None = None, scale: Any = None, out: Any = None) -> Any:
+    """y = activation(scale * conv(x, w) + bias + residual), each part but the convolution optional.
+
+    Shapes are as in PyTorch, whatever the memory order.
+
+    x           (N, C, H, W)
+    w           (K, C/groups, R, S)
+    bias        (K,)
+    stride, dilation   number, or (vertical, horizontal)
+    padding     number, or (rows above and below, columns left and right), "same" or "valid"
+    residual    (N, K, P, Q), added before the activation
+    activation  None or "relu"
+    precision   of the products of float32 arrays: None or "f32", "tf32", "f16", "bf16"; a permission
+    scale       (K,)
+    out         (N, K, P, Q), written; may be `residual`. None: a new array
+
+    Arrays are NumPy's, PyTorch's, JAX's, CuPy's or any others with DLPack, of float32, float16,
+    bfloat16 or int8 (of which scale and bias are float32). The result is one of x's library. Nothing
+    is copied if x is dense in NCHW or in NHWC order (PyTorch's channels_last) and w, residual and
+    out are dense in the same order. What is not is copied once; `out` must be. y has the order of x.
+
+    Plans are kept, for the 256 problems used last. The GIL is released while tasks run. Gradients
+    are not recorded: see megaconv.torch.
+
+    Raises ValueError and TypeError for what is wrong, NotImplementedError for what no plan can do,
+    MemoryError, TimeoutError.
+    """
+    if activation not in (None, "relu"):
+        raise ValueError(f'activation {activation!r}, must be None or "relu"')
+    arrays = {"x": x, "w": w, "residual": residual, "out": out}
+    specs = {name: _arrays.spec_of(name, array) for name, array in arrays.items()
+             if array is not None or name in ("x", "w")}
+    x_spec, w_spec = specs["x"], specs["w"]
+    for name, axes in (("x", "N, C, H, W"), ("w", "K, C/groups, R, S")):
+        if len(specs[name].shape) != 4:
+            raise ValueError(f"{name} has shape {specs[name].shape}, must have four axes: ({axes})")
+    with _arrays.library_of(x).running(x):
+        plan = _plan(x_spec.shape, w_spec.shape, _pair("stride", stride),
+                     padding if isinstance(padding, str) else _pair("padding", padding),
+                     _pair("dilation", dilation), operator.index(groups),
+                     _arrays.type_of("x", x_spec), _channels_last(specs.values()),
+                     scale is not None, bias is not None, residual is not None,
+                     activation == "relu", precision, None if x_spec.on_cpu else x_spec.device)
+    return _arrays.run(plan, x, w, bias, scale=scale, residual=residual, out=out, specs=specs)
