@@ -53,7 +53,7 @@ class ConvAlgorithm {
 
   // --- its cut: tiling.problem and filters are set, and tiling.cut is one of its own
 
-  /// A cut of which nothing is chosen.
+  /// One of which nothing is chosen.
   virtual ConvCut empty_cut() const = 0;
   /// Chooses all fields that are in fields(), and the others that are chosen.
   virtual void choose(Tiling& tiling, const TilingOptions& options, const Target& target) const = 0;

@@ -262,8 +262,9 @@ std::vector<std::uint64_t> converted_stripes(const ConvProblem& problem, std::ui
 // The fastest load path; what is possible with none is cut as if x were loaded.
 double choose_operands(Tiling& tiling, const TilingOptions& options, const Target& target) {
   const ConvProblem& problem = tiling.problem;
-  if (operands_in_tensor(problem))
+  if (operands_in_tensor(problem)) {
     return choose_abreast(tiling, Operands::in_tensor, options, target);
+  }
   if (tiling.arithmetic == Arithmetic::tf32) {
     return choose_abreast(tiling, Operands::in_float_tensor, options, target);
   }

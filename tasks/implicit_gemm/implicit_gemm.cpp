@@ -203,7 +203,8 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
            << kPixelsOfInputTask << " pixels, copied\n"
            << "V: " << input_copy_bytes(tiling) << " bytes (whole)\n";
     }
-    text << "direct task: " << blocks_text(cut.filter_blocks_per_gemm_task) << '\n';
+    text << "direct task: " << blocks_text(cut.filter_blocks_per_gemm_task) << ", x "
+         << to_string(cut.operands) << '\n';
     describe_filter_task(tiling, text);
   }
 };
