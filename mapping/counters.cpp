@@ -18,37 +18,28 @@
 namespace megaconv {
 namespace {
 
-// Which groups of which stages are done when a consumer may run: one interval a stage.
-class Known {
- public:
-  bool covers(const GroupRange& range) const {
-    for (const GroupRange& own : ranges_) {
-      if (own.stage == range.stage) return own.groups.contains(range.groups);
-    }
-    return false;
+// Groups of one stage that are done: an interval, to which others are added that touch it. Of those
+// that do not, the larger is kept.
+void add(Interval& done, const Interval& groups) {
+  if (done.size() == 0) {
+    done = groups;
+  } else if (groups.begin <= done.end && done.begin <= groups.end) {
+    done.begin = std::min(done.begin, groups.begin);
+    done.end = std::max(done.end, groups.end);
+  } else if (groups.size() > done.size()) {
+    done = groups;
   }
-  void add(const GroupRange& range) {
-    for (GroupRange& own : ranges_) {
-      if (own.stage != range.stage) continue;
-      const bool touches =
-          range.groups.begin <= own.groups.end && own.groups.begin <= range.groups.end;
-      if (touches) {
-        own.groups.begin = std::min(own.groups.begin, range.groups.begin);
-        own.groups.end = std::max(own.groups.end, range.groups.end);
-      } else if (range.groups.size() > own.groups.size()) {
-        own = range;
-      }
-      return;
-    }
-    ranges_.push_back(range);
-  }
-  void add(const Known& other) {
-    for (const GroupRange& range : other.ranges_) add(range);
-  }
+}
 
- private:
-  std::vector<GroupRange> ranges_;
-};
+// Which groups of which stages are done when a consumer may run: one interval a stage, by stage.
+using Known = std::vector<GroupRange>;
+
+const Interval* find(const Known& known, StageId stage) {
+  const auto found = std::lower_bound(
+      known.begin(), known.end(), stage,
+      [](const GroupRange& range, StageId wanted) { return range.stage < wanted; });
+  return found != known.end() && found->stage == stage ? &found->groups : nullptr;
+}
 
 class SignalCounter {
  public:
@@ -62,6 +53,7 @@ class SignalCounter {
     find_stages_with_several_readers();
     known_.resize(graph.stages.size());
     consumer_of_.resize(graph.stages.size());
+    done_.resize(graph.stages.size());
   }
 
   void run() {
@@ -124,13 +116,27 @@ class SignalCounter {
   }
 
   // All that is done when a consumer may run, of stages with several readers.
-  Known known_by(const Consumer& consumer) const {
-    Known known;
+  Known known_by(const Consumer& consumer) {
+    const auto note = [this](const GroupRange& range) {
+      Interval& done = done_[range.stage];
+      if (done.size() == 0) noted_.push_back(range.stage);
+      add(done, range.groups);
+    };
     for (const Edge* edge : consumer.edges) {
       if (edge->reuse) continue;
-      if (has_several_readers_[edge->producer.stage]) known.add(edge->producer);
-      for_each_producer(*edge, [&](const Known& of_producer) { known.add(of_producer); });
+      if (has_several_readers_[edge->producer.stage]) note(edge->producer);
+      for_each_producer(*edge, [&](const Known& of_producer) {
+        for (const GroupRange& range : of_producer) note(range);
+      });
     }
+    std::sort(noted_.begin(), noted_.end());
+    Known known;
+    known.reserve(noted_.size());
+    for (const StageId stage : noted_) {
+      known.push_back({stage, done_[stage]});
+      done_[stage] = {};
+    }
+    noted_.clear();
     return known;
   }
 
@@ -148,12 +154,14 @@ class SignalCounter {
 
   bool is_implied(const Edge& edge, const Consumer& consumer) const {
     if (edge.reuse || !has_several_readers_[edge.producer.stage]) return false;
-    Known others;
+    Interval done;
     for (const Edge* other : consumer.edges) {
       if (other == &edge || other->reuse) continue;
-      for_each_producer(*other, [&](const Known& known) { others.add(known); });
+      for_each_producer(*other, [&](const Known& known) {
+        if (const Interval* groups = find(known, edge.producer.stage)) add(done, *groups);
+      });
     }
-    return others.covers(edge.producer);
+    return done.contains(edge.producer.groups);
   }
 
   // Every group of producers signals its counters, in ranges.
@@ -215,6 +223,8 @@ class SignalCounter {
   std::vector<std::vector<Known>> known_;                // by stage and consumer
   std::vector<std::vector<std::uint32_t>> consumer_of_;  // by stage and group
   std::vector<Arc> arcs_;                                // by counter
+  std::vector<Interval> done_;                           // by stage; all empty between uses
+  std::vector<StageId> noted_;                           // those of done_ that are not empty
 };
 
 }  // namespace

@@ -9,8 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "mapping/consumers.hpp"
-#include "mapping/slot_users.hpp"
 #include "megaconv/error.hpp"
 #include "megaconv/graph.hpp"
 
@@ -253,25 +251,5 @@ class Linker {
 }  // namespace
 
 void link(TaskGraph& graph) { Linker(graph).run(); }
-
-void add_reuse(TaskGraph& graph) {
-  std::erase_if(graph.edges, [](const Edge& edge) { return edge.reuse; });
-  for (const SlotUsers& users : find_slot_users(graph)) {
-    const std::uint32_t slots = graph.buffers[users.buffer].slots;
-    for (std::uint64_t group = slots; slots > 0 && group < users.readers.size(); ++group) {
-      for (const GroupRange& readers : users.readers[group - slots]) {
-        graph.edges.push_back({{users.writer, {group, group + 1}}, readers, true});
-      }
-    }
-  }
-  sort_by_consumer(graph, graph.edges);
-}
-
-TaskGraph without_window(TaskGraph graph) {
-  for (Buffer& buffer : graph.buffers) buffer.slots = 0;
-  add_reuse(graph);
-  count_signals(graph);
-  return graph;
-}
 
 }  // namespace megaconv

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "mapping/consumers.hpp"
+#include "mapping/places.hpp"
 
 namespace megaconv {
 namespace {
@@ -95,7 +96,10 @@ class GroupWrites {
 class Sweep {
  public:
   explicit Sweep(const TaskGraph& graph)
-      : graph_(graph), writes_(graph.buffers.size()), reads_(graph.buffers.size()) {}
+      : graph_(graph),
+        writes_(graph.buffers.size()),
+        reads_(graph.buffers.size()),
+        uses_(graph.buffers.size()) {}
 
   Needs run() {
     collect();
@@ -103,6 +107,7 @@ class Sweep {
       sweep(buffer);
     }
     if (!needs_.wrong) add_reuse();
+    if (!needs_.wrong) add_shared_bytes();
     sort_by_consumer(graph_, needs_.edges);
     return std::move(needs_);
   }
@@ -159,6 +164,9 @@ class Sweep {
                                      to_string(graph_.buffers[access.buffer].extent));
             }
             if (access.region.size() == 0) continue;
+            if (graph_.buffers[access.buffer].place != kNoPlace) {
+              add_use(access.buffer, {touch.region.rows, {stage, groups}, writes});
+            }
             if (writes) {
               of_group[access.buffer].add(touch);
               written.push_back(access.buffer);
@@ -284,8 +292,79 @@ class Sweep {
     }
   }
 
+  // A group's use of rows of a buffer whose bytes others may have had.
+  struct Use {
+    Interval rows;
+    GroupRange groups;
+    bool writes;
+    bool operator==(const Use&) const = default;
+  };
+
+  // Tasks of a group that use the same are one.
+  void add_use(BufferId buffer, const Use& use) {
+    std::vector<Use>& uses = uses_[buffer];
+    if (uses.empty() || uses.back() != use) uses.push_back(use);
+  }
+
+  // Buffers take their bytes one after the other, in the order in which they are begun. Who writes
+  // bytes needs all uses of the buffer that it takes them from.
+  void add_shared_bytes() {
+    const auto begun = [&](BufferId buffer) {
+      StageId first = kNobody;
+      for (const Use& use : uses_[buffer]) {
+        if (use.writes) first = std::min(first, use.groups.stage);
+      }
+      return first;
+    };
+    std::vector<std::pair<StageId, BufferId>> order;
+    for (BufferId buffer = 0; buffer < uses_.size(); ++buffer) {
+      if (!uses_[buffer].empty()) order.emplace_back(begun(buffer), buffer);
+    }
+    std::sort(order.begin(), order.end());
+    std::vector<std::pair<Interval, BufferId>> owners;  // disjoint
+    for (const auto& [stage, buffer] : order) {
+      for (const Use& use : uses_[buffer]) {
+        if (!use.writes) continue;
+        const Interval written = bytes_of_rows(graph_.buffers[buffer], use.rows);
+        for (const auto& [bytes, owner] : owners) {
+          if (bytes.overlaps(written)) add_needs(use, common(bytes, written), owner);
+        }
+      }
+      take_bytes(owners, buffer);
+    }
+  }
+
+  void add_needs(const Use& write, const Interval& bytes, BufferId owner) {
+    for (const Use& use : uses_[owner]) {
+      if (!bytes_of_rows(graph_.buffers[owner], use.rows).overlaps(bytes)) continue;
+      Edge* const last = needs_.edges.empty() ? nullptr : &needs_.edges.back();
+      if (last != nullptr && last->consumer == write.groups &&
+          last->producer.stage == use.groups.stage &&
+          last->producer.groups.end >= use.groups.groups.begin &&
+          last->producer.groups.begin <= use.groups.groups.begin) {
+        last->producer.groups.end = std::max(last->producer.groups.end, use.groups.groups.end);
+      } else {
+        needs_.edges.push_back({write.groups, use.groups, true});
+      }
+    }
+  }
+
+  void take_bytes(std::vector<std::pair<Interval, BufferId>>& owners, BufferId buffer) const {
+    const Interval taken = bytes_of(graph_.buffers[buffer]);
+    std::vector<std::pair<Interval, BufferId>> left{{taken, buffer}};
+    for (const auto& [bytes, owner] : owners) {
+      const Interval below{bytes.begin, std::min(bytes.end, taken.begin)};
+      const Interval above{std::max(bytes.begin, taken.end), bytes.end};
+      if (below.begin < below.end) left.emplace_back(below, owner);
+      if (above.begin < above.end) left.emplace_back(above, owner);
+    }
+    owners = std::move(left);
+  }
+
+  static constexpr StageId kNobody = 0xffffffffu;
   const TaskGraph& graph_;
   std::vector<std::vector<Touch>> writes_, reads_;  // by buffer
+  std::vector<std::vector<Use>> uses_;              // by buffer that has a place
   bool turned_ = false;                             // of the buffer at hand
   Needs needs_;
 };

@@ -4,11 +4,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstring>
 #include <memory>
-#include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "mapping/places.hpp"
 #include "runtime/cpu_run.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/machine.hpp"
@@ -40,6 +42,15 @@ class Arena {
   std::size_t end_;
 };
 
+// Where the numbers of an operator of a network lie in what prepare_filters() fills.
+struct PreparedNode {
+  std::size_t u = 0, scale = 0, bias = 0;
+};
+
+struct alignas(Plan::kAlignment) Line {
+  std::byte bytes[Plan::kAlignment];
+};
+
 class CpuExecutor final : public Executor {
  public:
   CpuExecutor(const Lowering& lowering, const PlanOptions& options)
@@ -53,49 +64,80 @@ class CpuExecutor final : public Executor {
       node_tasks_.push_back(cpu::make_node_tasks(node.cut, kernels_));
     }
     lay_out();
+    lay_out_prepared();
   }
 
   std::size_t workspace_bytes() const override { return layout_.total; }
-  std::size_t filter_bytes() const override { return node_tasks_.front().bytes.u; }
+  std::size_t filter_bytes() const override { return prepared_bytes_; }
   std::uint32_t num_workers() const override { return num_workers_; }
 
   void prepare_filters(const void* w, void* prepared, void*) const override {
-    cpu::TaskArgs args;
-    args.w = w;
-    args.u = static_cast<float*>(prepared);
-    struct alignas(Plan::kAlignment) Line {
-      std::byte bytes[Plan::kAlignment];
-    };
-    std::vector<Line> scratch(layout_.scratch_stride / sizeof(Line) * num_workers_);
-    std::vector<CpuWorker> workers(num_workers_);
-    const TaskGraph graph = build_filter_graph(lowering_.tiling());
-    run_on_cpu(graph, graph.tasks, num_workers_, {.workers = workers.data()}, wait_budget_,
-               [&](const Task& task, std::uint32_t worker) {
-                 run_task(task, args, reinterpret_cast<std::byte*>(scratch.data()), worker);
-               });
+    std::vector<Line> scratch(scratch_lines());
+    prepare_node(0, w, static_cast<float*>(prepared), scratch);
   }
 
-  void execute(std::span<const Tensors> nodes, void* workspace,
-               const RunOptions& run) const override {
-    auto* const base = static_cast<std::byte*>(workspace);
-    WorkspaceLease lease(workspace, layout_, plan_id_, lowering_.graph.counter_totals);
-    for (std::size_t node = 0; node < nodes.size(); ++node) {
-      std::construct_at(args_in(base) + node,
-                        bind(lowering_.nodes[node].buffers, nodes[node], base));
-    }
-    const CpuRunState state{
-        .counters = reinterpret_cast<HostSync::Cell*>(base + layout_.counters),
-        .epoch = lease.epoch(),
-        .workers = reinterpret_cast<CpuWorker*>(base + layout_.workers),
+  void prepare_filters(const FusedNetwork& network, void* prepared) const override {
+    auto* const base = static_cast<std::byte*>(prepared);
+    const auto put = [&](std::size_t at, const auto& numbers) {
+      if (numbers.empty()) return;
+      std::memcpy(base + at, numbers.data(), numbers.size() * sizeof(numbers[0]));
     };
-    // Two pointers are what a function object keeps without an allocation.
-    run_on_cpu(
-        lowering_.graph, tasks_, num_workers_, state, wait_budget_,
-        [this, base](const Task& task, std::uint32_t worker) {
-          run_task(task, args_in(base)[task.node], base + layout_.scratch, worker);
-        },
-        run.trace);
-    lease.set_completed();
+    std::vector<Line> scratch(scratch_lines());
+    for (std::size_t i = 0; i < network.operators.size(); ++i) {
+      const FusedOperator& op = network.operators[i];
+      if (std::holds_alternative<ConvProblem>(op.problem)) {
+        const std::vector<std::byte> w = folded_filters(op);
+        prepare_node(i, w.data(), reinterpret_cast<float*>(base + prepared_[i].u), scratch);
+        put(prepared_[i].bias, folded_bias(op));
+      } else {
+        put(prepared_[i].scale, std::vector<float>(op.scale.begin(), op.scale.end()));
+        put(prepared_[i].bias, std::vector<float>(op.bias.begin(), op.bias.end()));
+      }
+    }
+  }
+
+  void execute(const Tensors& tensors, void* workspace, const RunOptions& run) const override {
+    execute(workspace, run, [&](std::byte* base) {
+      const NodeBuffers& buffers = lowering_.nodes.front().buffers;
+      const void** const pointers = place_buffers(base);
+      const auto give = [&](BufferId buffer, const void* pointer) {
+        if (buffer != kNoBuffer && pointer != nullptr) pointers[buffer] = pointer;
+      };
+      give(buffers.x, tensors.x);
+      give(buffers.w, tensors.w);
+      give(buffers.residual, tensors.residual);
+      give(buffers.y, tensors.y);
+      give(buffers.u, tensors.prepared_filters);
+      cpu::TaskArgs args = bind(buffers, pointers);
+      args.scale = tensors.scale;
+      args.bias = tensors.bias;
+      std::construct_at(args_in(base), args);
+    });
+  }
+
+  void execute(const NetworkTensors& tensors, void* workspace,
+               const RunOptions& run) const override {
+    execute(workspace, run, [&](std::byte* base) {
+      const void** const pointers = place_buffers(base);
+      for (std::size_t i = 0; i < lowering_.inputs.size(); ++i) {
+        pointers[lowering_.inputs[i]] = tensors.inputs[i];
+      }
+      for (std::size_t i = 0; i < lowering_.outputs.size(); ++i) {
+        pointers[lowering_.outputs[i]] = tensors.outputs[i];
+      }
+      const auto* const prepared = static_cast<const std::byte*>(tensors.prepared_filters);
+      const void** inputs = pointers + lowering_.graph.buffers.size();
+      for (std::size_t i = 0; i < lowering_.nodes.size(); ++i) {
+        const NodeBuffers& buffers = lowering_.nodes[i].buffers;
+        if (buffers.u != kNoBuffer) pointers[buffers.u] = prepared + prepared_[i].u;
+        cpu::TaskArgs args = bind(buffers, pointers);
+        args.scale = prepared + prepared_[i].scale;
+        args.bias = prepared + prepared_[i].bias;
+        args.inputs = inputs;
+        for (const BufferId input : buffers.inputs) *inputs++ = pointers[input];
+        std::construct_at(args_in(base) + i, args);
+      }
+    });
   }
 
   void wait(void*, void*) const override {}  // execute() returns when all is done
@@ -110,27 +152,40 @@ class CpuExecutor final : public Executor {
  private:
   // Whether a buffer is neither the caller's nor in a worker's scratch.
   bool in_workspace(BufferId buffer) const {
-    return buffer != kNoBuffer && !lowering_.graph.buffers[buffer].given;
+    const auto& outputs = lowering_.outputs;
+    return buffer != kNoBuffer && !lowering_.graph.buffers[buffer].given &&
+           std::find(outputs.begin(), outputs.end(), buffer) == outputs.end();
   }
 
   void lay_out() {
-    layout_.buffers.resize(lowering_.graph.buffers.size());
+    const std::size_t num_buffers = lowering_.graph.buffers.size();
+    std::size_t num_pointers = num_buffers, scratch = 0;
+    for (const Node& node : lowering_.nodes) num_pointers += node.buffers.inputs.size();
+    layout_.buffers.resize(num_buffers);
     Arena arena(sizeof(WorkspaceHeader));
     layout_.counters = arena.place(lowering_.graph.counter_totals.size() * sizeof(HostSync::Cell));
+    layout_.pointers = arena.place(num_pointers * sizeof(void*));
     layout_.arguments = arena.place(lowering_.nodes.size() * sizeof(cpu::TaskArgs));
     layout_.workers = arena.place(num_workers_ * sizeof(CpuWorker));
-    std::size_t scratch = 0;
+    const bool in_network = !lowering_.inputs.empty();
+    std::uint64_t shared_bytes = 0;
+    for (const Buffer& buffer : lowering_.graph.buffers) {
+      if (buffer.place != kNoPlace) shared_bytes = std::max(shared_bytes, bytes_of(buffer).end);
+    }
+    const std::size_t shared = arena.place(shared_bytes);
     for (std::size_t i = 0; i < lowering_.nodes.size(); ++i) {
       const NodeBuffers& buffers = lowering_.nodes[i].buffers;
       const cpu::NodeBytes& bytes = node_tasks_[i].bytes;
       const auto place = [&](BufferId buffer, std::size_t size) {
-        if (in_workspace(buffer)) layout_.buffers[buffer] = arena.place(size);
+        if (!in_workspace(buffer)) return;
+        const std::uint64_t in_shared = lowering_.graph.buffers[buffer].place;
+        layout_.buffers[buffer] = in_shared != kNoPlace ? shared + in_shared : arena.place(size);
       };
       place(buffers.v, bytes.v);
       place(buffers.m, bytes.m);
       place(buffers.u, bytes.u);
-      const bool last = i + 1 == lowering_.nodes.size();  // whose y is the caller's
-      if (!last) place(buffers.y, lowering_.graph.buffers[buffers.y].bytes);
+      // The y of a convolution alone is the caller's.
+      if (in_network) place(buffers.y, lowering_.graph.buffers[buffers.y].bytes);
       scratch = std::max(scratch, bytes.scratch);
     }
     layout_.scratch_stride = aligned(scratch);
@@ -138,25 +193,88 @@ class CpuExecutor final : public Executor {
     layout_.total = arena.end();
   }
 
-  // The pointers of one node: the caller's where he gives them, else into the workspace.
-  cpu::TaskArgs bind(const NodeBuffers& buffers, const Tensors& tensors, std::byte* base) const {
+  // A convolution alone has its transformed filters prepared, a network also biases and scales.
+  void lay_out_prepared() {
+    Arena arena(0);
+    for (std::size_t i = 0; i < lowering_.nodes.size(); ++i) {
+      PreparedNode& node = prepared_.emplace_back();
+      node.u = arena.place(node_tasks_[i].bytes.u);
+      if (lowering_.inputs.empty()) continue;
+      const Cut& cut = lowering_.nodes[i].cut;
+      if (const auto* tiling = std::get_if<Tiling>(&cut)) {
+        const ConvProblem& a = tiling->problem;
+        if (a.epilogue.bias) {
+          node.bias = arena.place(static_cast<std::size_t>(a.k) * size_of(a.dtype));
+        }
+      } else if (const auto* elementwise = std::get_if<ElementwiseCut>(&cut)) {
+        const ElementwiseProblem& a = elementwise->problem;
+        if (!a.affine) continue;
+        node.scale = arena.place(static_cast<std::size_t>(a.c()) * sizeof(float));
+        node.bias = arena.place(static_cast<std::size_t>(a.c()) * sizeof(float));
+      }
+    }
+    prepared_bytes_ = lowering_.inputs.empty() ? node_tasks_.front().bytes.u : arena.end();
+  }
+
+  std::size_t scratch_lines() const { return layout_.scratch_stride / sizeof(Line) * num_workers_; }
+
+  // Transforms the filters of one node.
+  void prepare_node(std::size_t node, const void* w, float* u, std::vector<Line>& scratch) const {
+    cpu::TaskArgs args;
+    args.w = w;
+    args.u = u;
+    std::vector<CpuWorker> workers(num_workers_);
+    const TaskGraph graph = build_filter_graph(std::get<Tiling>(lowering_.nodes[node].cut));
+    run_on_cpu(graph, graph.tasks, num_workers_, {.workers = workers.data()}, wait_budget_,
+               [&](const Task& task, std::uint32_t worker) {
+                 run_task(node, task, args, reinterpret_cast<std::byte*>(scratch.data()), worker);
+               });
+  }
+
+  // `bind_nodes` fills the arguments of all nodes.
+  template <class BindNodes>
+  void execute(void* workspace, const RunOptions& run, const BindNodes& bind_nodes) const {
+    auto* const base = static_cast<std::byte*>(workspace);
+    WorkspaceLease lease(workspace, layout_, plan_id_, lowering_.graph.counter_totals);
+    bind_nodes(base);
+    const CpuRunState state{
+        .counters = reinterpret_cast<HostSync::Cell*>(base + layout_.counters),
+        .epoch = lease.epoch(),
+        .workers = reinterpret_cast<CpuWorker*>(base + layout_.workers),
+    };
+    // Two pointers are what a function object keeps without an allocation.
+    run_on_cpu(
+        lowering_.graph, tasks_, num_workers_, state, wait_budget_,
+        [this, base](const Task& task, std::uint32_t worker) {
+          run_task(task.node, task, args_in(base)[task.node], base + layout_.scratch, worker);
+        },
+        run.trace);
+    lease.set_completed();
+  }
+
+  // The pointers by buffer, filled for those in the workspace; null for the others.
+  const void** place_buffers(std::byte* base) const {
+    const auto pointers = reinterpret_cast<const void**>(base + layout_.pointers);
+    for (std::size_t i = 0; i < layout_.buffers.size(); ++i) {
+      pointers[i] = layout_.buffers[i] != 0 ? base + layout_.buffers[i] : nullptr;
+    }
+    return pointers;
+  }
+
+  // The buffers of one node, all in place. Those that are only given are only read: a plan that has
+  // prepared filters has no filter-transform tasks.
+  static cpu::TaskArgs bind(const NodeBuffers& buffers, const void* const* pointers) {
     const auto at = [&](BufferId buffer) -> void* {
-      const bool placed = buffer != kNoBuffer && layout_.buffers[buffer] != 0;
-      return placed ? base + layout_.buffers[buffer] : nullptr;
+      return buffer != kNoBuffer ? const_cast<void*>(pointers[buffer]) : nullptr;
     };
     cpu::TaskArgs args;
-    args.x = tensors.x != nullptr ? tensors.x : at(buffers.x);
-    args.w = tensors.w;
-    args.scale = tensors.scale;
-    args.bias = tensors.bias;
-    args.residual = tensors.residual;
-    args.y = tensors.y != nullptr ? tensors.y : at(buffers.y);
+    args.x = at(buffers.x);
+    args.w = at(buffers.w);
+    args.residual = at(buffers.residual);
+    args.y = at(buffers.y);
+    args.u = static_cast<float*>(at(buffers.u));
     args.v = static_cast<float*>(at(buffers.v));
     args.m = static_cast<float*>(at(buffers.m));
-    // Prepared filters are only read: a plan that has them has no filter-transform tasks.
-    args.u = tensors.prepared_filters != nullptr
-                 ? const_cast<float*>(static_cast<const float*>(tensors.prepared_filters))
-                 : static_cast<float*>(at(buffers.u));
     return args;
   }
 
@@ -166,9 +284,9 @@ class CpuExecutor final : public Executor {
   }
 
   // `scratch`: that of all workers.
-  void run_task(const Task& task, const cpu::TaskArgs& args, std::byte* scratch,
+  void run_task(std::size_t node, const Task& task, const cpu::TaskArgs& args, std::byte* scratch,
                 std::uint32_t worker) const {
-    node_tasks_[task.node].run(args, task, scratch + worker * layout_.scratch_stride);
+    node_tasks_[node].run(args, task, scratch + worker * layout_.scratch_stride);
   }
 
   const Lowering& lowering_;
@@ -180,6 +298,8 @@ class CpuExecutor final : public Executor {
   std::vector<Task> tasks_;                 // by position
   std::vector<cpu::NodeTasks> node_tasks_;  // by node
   WorkspaceLayout layout_;
+  std::vector<PreparedNode> prepared_;  // by node
+  std::size_t prepared_bytes_ = 0;
 };
 
 }  // namespace

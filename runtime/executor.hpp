@@ -4,10 +4,11 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <string>
 
+#include "megaconv/error.hpp"
 #include "megaconv/plan.hpp"
+#include "tasks/fuse.hpp"
 
 namespace megaconv {
 
@@ -19,17 +20,26 @@ class Executor {
   virtual ~Executor() = default;
 
   virtual std::size_t workspace_bytes() const = 0;
-  /// U: transformed or packed filters, in this back end's layout.
+  /// Transformed or packed filters, in this back end's layout; of a network, all that its operators
+  /// have, and their biases.
   virtual std::size_t filter_bytes() const = 0;
   virtual std::uint32_t num_workers() const = 0;
   virtual void prepare_filters(const void* w, void* prepared, void* stream) const = 0;
-  /// `nodes`: the tensors of every operator; x of the first and y of the last are given.
-  virtual void execute(std::span<const Tensors> nodes, void* workspace,
-                       const RunOptions& run) const = 0;
+  virtual void execute(const Tensors& tensors, void* workspace, const RunOptions& run) const = 0;
+  // Of a network, which a back end may refuse when its executor is made:
+  virtual void prepare_filters(const FusedNetwork&, void* /*prepared*/) const { refuse_network(); }
+  virtual void execute(const NetworkTensors&, void* /*workspace*/, const RunOptions&) const {
+    refuse_network();
+  }
   /// Waits for the stream and reports a run that was given up.
   virtual void wait(void* workspace, void* stream) const = 0;
   /// "cpu, 2 workers, avx512"
   virtual std::string describe() const = 0;
+
+ private:
+  [[noreturn]] static void refuse_network() {
+    throw Error(Status::unsupported, "network: must be of a back end that runs networks");
+  }
 };
 
 /// `lowering` must outlive the executor.

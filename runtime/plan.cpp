@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "megaconv/plan.hpp"
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
+#include "mapping/places.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/machine.hpp"
 #include "runtime/tuning/choose_plan.hpp"
 #include "tasks/considered.hpp"
+#include "tasks/fuse.hpp"
 #include "tasks/launch.hpp"
-#include "tasks/pooling/pooling.hpp"
+#include "tasks/lower.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
@@ -94,6 +95,7 @@ struct Plan::Origin {
   std::string configuration, launch;
   /// Of a plan that the library chose: what it chose for.
   std::optional<std::pair<PlanOptions, Target>> choice{};
+  std::optional<FusedNetwork> network{};  ///< that the plan is of
 };
 
 struct Plan::State {
@@ -105,14 +107,14 @@ struct Plan::State {
 
   const Tiling& tiling() const { return lowering.tiling(); }
   const ConvProblem& problem() const { return tiling().problem; }
-  bool is_convolution() const {
-    return lowering.nodes.size() == 1 && std::holds_alternative<Tiling>(lowering.nodes[0].cut);
-  }
-  bool prepared() const { return is_convolution() && tiling().filters == FilterMode::prepared; }
+  bool is_convolution() const { return lowering.inputs.empty(); }
+  bool prepared() const { return !is_convolution() || tiling().filters == FilterMode::prepared; }
 
-  void check(std::span<const Tensors> operators, const void* workspace,
+  void check(const Tensors& tensors, const void* workspace, std::size_t workspace_bytes) const;
+  void check(const NetworkTensors& tensors, const void* workspace,
              std::size_t workspace_bytes) const;
-  std::array<Argument, 6> read_arguments(std::size_t index, const Tensors& tensors) const;
+  Argument check_workspace(const void* workspace, std::size_t workspace_bytes) const;
+  std::string describe_network() const;
 };
 
 Plan Plan::create(const ConvProblem& problem, const PlanOptions& options) {
@@ -131,16 +133,17 @@ Plan Plan::create(const ConvProblem& problem, const PlanOptions& options) {
 Plan Plan::create(const Network& network, const PlanOptions& options) {
   PlanOptions launched = options;
   if (options.cuda_launch == CudaLaunch::automatic) launched.cuda_launch = CudaLaunch::persistent;
-  const bool sized = options.tiling.v_slots != 0 || options.tiling.m_slots != 0 ||
-                     options.tiling.filters == FilterMode::prepared;
+  const bool sized = options.tiling.v_slots != 0 || options.tiling.m_slots != 0;
   if (sized || options.workspace_limit != 0 || options.source == PlanSource::measure) {
     throw Error(Status::unsupported,
-                "network: a window, prepared filters, a workspace limit or measuring, must not be "
-                "asked for");
+                "network: a window, a workspace limit or measuring, must not be asked for");
   }
+  FusedNetwork fused = fuse(network);
+  Lowering lowering =
+      lower(fused, launched.tiling, launched.mapping, target_of(launched), launched.policy);
   return create(
-      lower(network, launched.tiling, launched.mapping, target_of(launched), launched.policy),
-      launched, {"heuristic", "for a network"});
+      std::move(lowering), launched,
+      {.configuration = "heuristic", .launch = "for a network", .network = std::move(fused)});
 }
 
 Plan Plan::create(Lowering lowering, const PlanOptions& options) {
@@ -176,6 +179,11 @@ std::size_t Plan::prepared_filter_bytes() const noexcept {
 }
 
 void Plan::prepare_filters(const void* w, void* prepared, void* stream) const {
+  if (!state_->is_convolution()) {
+    throw Error(Status::invalid_argument,
+                "prepare_filters: w given, but a plan of a network has its weights; must be left "
+                "out");
+  }
   if (!state_->prepared()) {
     throw Error(Status::invalid_argument,
                 "prepare_filters: the plan transforms filters in every run; create it with "
@@ -191,49 +199,19 @@ void Plan::prepare_filters(const void* w, void* prepared, void* stream) const {
   state_->executor->prepare_filters(w, prepared, stream);
 }
 
-// What the operator reads of what the caller gives.
-std::array<Argument, 6> Plan::State::read_arguments(std::size_t index,
-                                                    const Tensors& tensors) const {
-  const Node& node = lowering.nodes[index];
-  const bool first = index == 0;
-  if (const auto* pool = std::get_if<PoolCut>(&node.cut)) {
-    return {{{"x", tensors.x, bytes_of(pool->problem.x_size(), pool->problem.dtype), first},
-             {"w", tensors.w, 0, false},
-             {"scale", tensors.scale, 0, false},
-             {"bias", tensors.bias, 0, false},
-             {"prepared_filters", tensors.prepared_filters, 0, false},
-             {"residual", tensors.residual, 0, false}}};
+void Plan::prepare_filters(void* prepared) const {
+  if (state_->is_convolution()) {
+    throw Error(Status::invalid_argument,
+                "prepare_filters: w is missing, must be given for a plan of one convolution");
   }
-  const ConvProblem& p = std::get<Tiling>(node.cut).problem;
-  const std::size_t vector_bytes = bytes_of(p.k, p.vector_type());
-  return {{{"x", tensors.x, bytes_of(p.x_size(), p.dtype), first},
-           {"w", tensors.w, bytes_of(p.w_size(), p.dtype), !prepared()},
-           {"scale", tensors.scale, vector_bytes, p.epilogue.scale},
-           {"bias", tensors.bias, vector_bytes, p.epilogue.bias},
-           {"prepared_filters", tensors.prepared_filters, executor->filter_bytes(), prepared()},
-           {kResidual, tensors.residual, bytes_of(p.y_size(), p.dtype), p.epilogue.residual}}};
+  const Argument target{"prepared_filters", prepared, prepared_filter_bytes(), true};
+  require_presence(target);
+  require_aligned(target);
+  state_->executor->prepare_filters(*state_->origin.network, prepared);
 }
 
-void Plan::State::check(std::span<const Tensors> operators, const void* workspace,
-                        std::size_t workspace_bytes) const {
-  if (operators.size() != lowering.nodes.size()) {
-    throw Error(Status::invalid_argument, "tensors of " + std::to_string(operators.size()) +
-                                              " operators, must be of " +
-                                              std::to_string(lowering.nodes.size()));
-  }
-  const Buffer& last = lowering.graph.buffers[lowering.nodes.back().buffers.y];
-  const Argument y{"y", operators.back().y, last.bytes, true};
+Argument Plan::State::check_workspace(const void* workspace, std::size_t workspace_bytes) const {
   const Argument space{"workspace", workspace, executor->workspace_bytes(), true};
-  const auto for_each_read = [&](const auto& require) {
-    for (std::size_t i = 0; i < operators.size(); ++i) {
-      for (const Argument& argument : read_arguments(i, operators[i])) require(argument);
-    }
-  };
-  for (const Tensors& tensors : operators.first(operators.size() - 1)) {
-    require_presence({"y", tensors.y, 0, false});
-  }
-  for_each_read(require_presence);
-  require_presence(y);
   require_presence(space);
   if (workspace_bytes < space.bytes) {
     throw Error(Status::out_of_memory, "workspace of " + std::to_string(workspace_bytes) +
@@ -241,57 +219,133 @@ void Plan::State::check(std::span<const Tensors> operators, const void* workspac
                                            std::to_string(space.bytes));
   }
   require_aligned(space);
-  for_each_read([&](const Argument& argument) {
+  return space;
+}
+
+void Plan::State::check(const Tensors& tensors, const void* workspace,
+                        std::size_t workspace_bytes) const {
+  if (!is_convolution()) {
+    throw Error(Status::invalid_argument,
+                "tensors of one convolution, must be NetworkTensors for a plan of a network");
+  }
+  const ConvProblem& p = problem();
+  const std::size_t vector_bytes = bytes_of(p.k, p.vector_type());
+  const Argument read[] = {
+      {"x", tensors.x, bytes_of(p.x_size(), p.dtype), true},
+      {"w", tensors.w, bytes_of(p.w_size(), p.dtype), !prepared()},
+      {"scale", tensors.scale, vector_bytes, p.epilogue.scale},
+      {"bias", tensors.bias, vector_bytes, p.epilogue.bias},
+      {"prepared_filters", tensors.prepared_filters, executor->filter_bytes(), prepared()},
+      {kResidual, tensors.residual, bytes_of(p.y_size(), p.dtype), p.epilogue.residual}};
+  const Argument y{"y", tensors.y, bytes_of(p.y_size(), p.dtype), true};
+  for (const Argument& argument : read) require_presence(argument);
+  require_presence(y);
+  const Argument space = check_workspace(workspace, workspace_bytes);
+  for (const Argument& argument : read) {
     if (argument.name == std::string_view("prepared_filters")) require_aligned(argument);
     const bool in_place = argument.name == kResidual && argument.pointer == y.pointer;
     if (!in_place) require_apart(argument, y);
     require_apart(argument, space);
-  });
+  }
   require_apart(y, space);
+}
+
+void Plan::State::check(const NetworkTensors& tensors, const void* workspace,
+                        std::size_t workspace_bytes) const {
+  if (is_convolution()) {
+    throw Error(Status::invalid_argument,
+                "NetworkTensors, must be Tensors for a plan of one convolution");
+  }
+  const auto check_count = [](const char* what, std::size_t given, std::size_t wanted) {
+    if (given == wanted) return;
+    throw Error(Status::invalid_argument,
+                std::to_string(given) + " " + what + ", must be " + std::to_string(wanted));
+  };
+  check_count("inputs", tensors.inputs.size(), lowering.inputs.size());
+  check_count("outputs", tensors.outputs.size(), lowering.outputs.size());
+  const auto buffer = [&](BufferId id, const void* pointer) {
+    const Buffer& of = lowering.graph.buffers[id];
+    return Argument{of.name.c_str(), pointer, of.bytes, true};
+  };
+  const auto input = [&](std::size_t i) { return buffer(lowering.inputs[i], tensors.inputs[i]); };
+  const auto output = [&](std::size_t i) {
+    return buffer(lowering.outputs[i], tensors.outputs[i]);
+  };
+  const Argument prepared{"prepared_filters", tensors.prepared_filters, executor->filter_bytes(),
+                          executor->filter_bytes() != 0};
+  for (std::size_t i = 0; i < tensors.inputs.size(); ++i) require_presence(input(i));
+  for (std::size_t i = 0; i < tensors.outputs.size(); ++i) require_presence(output(i));
+  require_presence(prepared);
+  require_aligned(prepared);
+  const Argument space = check_workspace(workspace, workspace_bytes);
+  for (std::size_t i = 0; i < tensors.inputs.size(); ++i) require_apart(input(i), space);
+  require_apart(prepared, space);
+  for (std::size_t i = 0; i < tensors.outputs.size(); ++i) {
+    for (std::size_t j = 0; j < tensors.inputs.size(); ++j) require_apart(input(j), output(i));
+    for (std::size_t j = 0; j < i; ++j) require_apart(output(j), output(i));
+    require_apart(prepared, output(i));
+    require_apart(output(i), space);
+  }
 }
 
 void Plan::execute(const Tensors& tensors, void* workspace, std::size_t workspace_bytes,
                    const RunOptions& run) const {
-  execute(std::span(&tensors, 1), workspace, workspace_bytes, run);
+  state_->check(tensors, workspace, workspace_bytes);
+  state_->executor->execute(tensors, workspace, run);
 }
 
-void Plan::execute(std::span<const Tensors> operators, void* workspace, std::size_t workspace_bytes,
+void Plan::execute(const NetworkTensors& tensors, void* workspace, std::size_t workspace_bytes,
                    const RunOptions& run) const {
-  state_->check(operators, workspace, workspace_bytes);
-  state_->executor->execute(operators, workspace, run);
+  state_->check(tensors, workspace, workspace_bytes);
+  state_->executor->execute(tensors, workspace, run);
 }
 
 void Plan::wait(void* workspace, void* stream) const { state_->executor->wait(workspace, stream); }
 
 const ConvProblem& Plan::problem() const {
   if (state_->is_convolution()) return state_->problem();
-  throw Error(Status::invalid_argument, "problem of a plan of " +
-                                            std::to_string(state_->lowering.nodes.size()) +
-                                            " operators, must be one convolution");
+  throw Error(Status::invalid_argument, "problem of a plan of a network, must be one convolution");
 }
 const Lowering& Plan::lowering() const noexcept { return state_->lowering; }
 Backend Plan::backend() const noexcept { return state_->backend; }
 std::uint32_t Plan::num_workers() const noexcept { return state_->executor->num_workers(); }
+
+// What became of every operator, one line each: those that run as one, what they compute, and how.
+std::string Plan::State::describe_network() const {
+  const FusedNetwork& network = *origin.network;
+  std::size_t operators = 0;
+  std::uint64_t activations = 0, shared = 0;
+  std::string text;
+  for (std::size_t i = 0; i < network.operators.size(); ++i) {
+    const FusedOperator& op = network.operators[i];
+    operators += op.operators.size();
+    const Buffer& y = lowering.graph.buffers[lowering.nodes[i].buffers.y];
+    activations += y.bytes;
+    if (y.place != kNoPlace) shared = std::max(shared, bytes_of(y).end);
+    text += '\n';
+    text += names_text(op) + ": " + summary(lowering.nodes[i].cut);
+  }
+  return "network: " + std::to_string(operators) + " operators in " +
+         std::to_string(network.operators.size()) + " nodes" + text +
+         "\nactivations: " + std::to_string(activations) + " bytes in all, which share " +
+         std::to_string(shared) + " bytes";
+}
 
 std::string Plan::describe() const {
   const TaskMapping& mapping = state_->lowering.mapping;
   const auto number = [](const std::optional<std::uint32_t>& value) {
     return value ? std::to_string(*value) : std::string("-");
   };
-  const Lowering& lowering = state_->lowering;
-  std::string text = state_->is_convolution()
-                         ? "problem: " + to_string(problem())
-                         : "operators: " + std::to_string(lowering.nodes.size());
+  std::string text =
+      state_->is_convolution() ? "problem: " + to_string(problem()) : state_->describe_network();
   text += "\nchosen by: " + state_->origin.configuration +
           "\nbackend: " + state_->executor->describe() + '\n';
   if (state_->backend != Backend::cpu) {
     text +=
         std::string("launch: ") + to_string(state_->launch) + ", " + state_->origin.launch + '\n';
   }
-  for (std::size_t i = 0; i < lowering.nodes.size(); ++i) {
-    if (!state_->is_convolution()) text += "operator " + lowering.graph.nodes[i] + ":\n";
-    text += std::visit([](const auto& cut) { return to_string(cut); }, lowering.nodes[i].cut);
-    if (!text.ends_with('\n')) text += '\n';
+  if (state_->is_convolution()) {
+    text += to_string(state_->tiling());
   }
   if (const auto& choice = state_->origin.choice) {
     text += considered_text(problem(), choice->first, choice->second, state_->tiling().algorithm());

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where everything lies in a run's workspace, and who may use it.
 //
-//   | header | counters | arguments | workers | buffers that nobody gives | scratch |
+//   | header | counters | pointers | arguments | workers | buffers that nobody gives | scratch |
 //
-// Buffers that nobody gives are U, V, M and tensors between operators. Arguments are the tasks', by
-// node; workers are those of runtime/cpu_run.hpp.
+// Buffers that nobody gives are U, V, M and tensors between operators. Pointers are where the
+// graph's buffers lie in this run, and then lists of them; arguments are the tasks', by node;
+// workers are those of runtime/cpu_run.hpp.
 //
 // runtime/lease.hpp says who may use it, and when its counters are begun afresh.
 #pragma once
@@ -42,7 +43,7 @@ using WorkspaceHeader = LeaseHeader<LeaseSync>;
 
 /// Byte offsets of the parts, all multiples of 64.
 struct WorkspaceLayout {
-  std::size_t counters = 0, arguments = 0, workers = 0, scratch = 0;
+  std::size_t counters = 0, pointers = 0, arguments = 0, workers = 0, scratch = 0;
   std::vector<std::size_t> buffers;  ///< by buffer of the graph; 0: not in the workspace
   std::size_t scratch_stride = 0;    ///< bytes per worker
   std::size_t total = 0;

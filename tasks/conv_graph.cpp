@@ -28,16 +28,18 @@ BufferId add(TaskGraph& graph, const char* name, const Region& extent, std::uint
   return static_cast<BufferId>(graph.buffers.size() - 1);
 }
 
-NodeBuffers add_buffers(TaskGraph& graph, const Tiling& tiling, BufferId x) {
+NodeBuffers add_buffers(TaskGraph& graph, const Tiling& tiling, const NodeBuffers& read) {
   const ConvProblem& a = tiling.problem;
   const std::uint64_t element = size_of(a.dtype);
-  NodeBuffers buffers;
-  buffers.x = x != kNoBuffer ? x : add(graph, "x", x_extent(a), u64(a.x_size()) * element, true);
+  NodeBuffers buffers = read;
+  if (buffers.x == kNoBuffer) {
+    buffers.x = add(graph, "x", x_extent(a), u64(a.x_size()) * element, true);
+  }
   const bool prepared = tiling.num_filter_tasks == 0;
   if (!prepared) {
     buffers.w = add(graph, "w", u_extent(tiling), u64(a.w_size()) * element, true);
   }
-  if (a.epilogue.residual) {
+  if (a.epilogue.residual && buffers.residual == kNoBuffer) {
     buffers.residual = add(graph, "residual", y_extent(a), u64(a.y_size()) * element, true);
   }
   buffers.u = add(graph, "U", u_extent(tiling), tiling.u_bytes(), prepared);
@@ -52,12 +54,12 @@ void check_num_tasks(std::uint64_t total) {
               std::to_string(total) + " tasks: must be at most 2^31; use larger groups");
 }
 
-void check_input(const TaskGraph& graph, const std::string& name, const ConvProblem& problem,
-                 BufferId x) {
-  if (graph.buffers[x].extent == x_extent(problem)) return;
-  throw Error(Status::invalid_argument, name + ": x has " + to_string(x_extent(problem)) +
-                                            ", buffer " + graph.buffers[x].name + " has " +
-                                            to_string(graph.buffers[x].extent));
+void check_read(const TaskGraph& graph, const std::string& name, const char* tensor, BufferId id,
+                const Region& extent) {
+  if (id == kNoBuffer || graph.buffers[id].extent == extent) return;
+  throw Error(Status::invalid_argument, name + ": " + tensor + " has " + to_string(extent) +
+                                            ", buffer " + graph.buffers[id].name + " has " +
+                                            to_string(graph.buffers[id].extent));
 }
 
 }  // namespace
@@ -96,19 +98,24 @@ void append_pixels(const Tiling& tiling, const NodeBuffers& buffers,
     Region y = box;
     y.channels = channels;
     accesses.push_back({buffers.x, Mode::read, x});
-    if (buffers.residual != kNoBuffer) accesses.push_back({buffers.residual, Mode::read, y});
+    if (buffers.residual != kNoBuffer) {
+      Region residual = box;
+      residual.channels = {0, u64(a.k)};  // the tasks of a group read the same
+      accesses.push_back({buffers.residual, Mode::read, residual});
+    }
     accesses.push_back({buffers.y, Mode::write, y});
   }
 }
 
 NodeBuffers add_convolution(TaskGraph& graph, const std::string& name, const Tiling& tiling,
-                            BufferId x) {
+                            const NodeBuffers& read) {
   check_num_tasks(num_tasks(tiling));
-  if (x != kNoBuffer) check_input(graph, name, tiling.problem, x);
+  check_read(graph, name, "x", read.x, x_extent(tiling.problem));
+  check_read(graph, name, "residual", read.residual, y_extent(tiling.problem));
   graph.kinds = task_kinds();
   const auto node = static_cast<NodeId>(graph.nodes.size());
   graph.nodes.push_back(name);
-  const NodeBuffers buffers = add_buffers(graph, tiling, x);
+  const NodeBuffers buffers = add_buffers(graph, tiling, read);
   const ConvAlgorithm& algorithm = algorithm_of(tiling);
   graph.accesses.push_back(algorithm.accesses(tiling, buffers));
   const auto add = [&](Role role, TaskKind kind, std::uint32_t groups, std::uint32_t per_group) {
@@ -159,13 +166,15 @@ const char* to_string(TaskKind kind) noexcept {
       return "direct";
     case TaskKind::pooling:
       return "pooling";
+    case TaskKind::elementwise:
+      return "elementwise";
   }
   return "unknown";
 }
 
 char letter(TaskKind kind) noexcept {
   const auto index = static_cast<std::uint32_t>(kind);
-  return index < kNumTaskKinds ? "FIGODP"[index] : '?';
+  return index < kNumTaskKinds ? "FIGODPE"[index] : '?';
 }
 
 }  // namespace megaconv

@@ -14,10 +14,10 @@ namespace megaconv {
 /// The kinds of task of all rooms, by TaskKind.
 std::vector<Kind> task_kinds();
 
-/// Appends a convolution to a graph: its node, buffers and stages, not linked yet. `x` is the
-/// buffer that it reads, kNoBuffer for one of its own, which the caller gives.
+/// Appends a convolution to a graph: its node, buffers and stages, not linked yet. `read` has the
+/// buffers x and residual that it reads, kNoBuffer for those of its own, which the caller gives.
 NodeBuffers add_convolution(TaskGraph& graph, const std::string& name, const Tiling& tiling,
-                            BufferId x = kNoBuffer);
+                            const NodeBuffers& read = {});
 
 AccessFunction winograd_accesses(const Tiling& tiling, const NodeBuffers& buffers);
 AccessFunction fused_winograd_accesses(const Tiling& tiling, const NodeBuffers& buffers);

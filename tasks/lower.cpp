@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole way from a problem to a validated graph and mapping.
+// The whole way from one convolution to a validated graph and mapping.
+#include "tasks/lower.hpp"
+
 #include <algorithm>
 #include <exception>
 #include <new>
@@ -9,11 +11,9 @@
 #include "megaconv/error.hpp"
 #include "megaconv/lowering.hpp"
 #include "tasks/conv_graph.hpp"
-#include "tasks/pooling/pooling.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
-namespace {
 
 TaskMapping order_tasks(const TaskGraph& graph, const MappingOptions& options, const Target& target,
                         const PolicyFunction& custom) {
@@ -34,12 +34,14 @@ TaskMapping order_tasks(const TaskGraph& graph, const MappingOptions& options, c
   }
 }
 
-void check(const TaskGraph& graph, const TaskMapping& mapping) {
+void check_order(const TaskGraph& graph, const TaskMapping& mapping) {
   if (const auto violation = validate(graph, mapping)) {
     throw Error(Status::invalid_argument,
                 "policy \"" + mapping.policy + "\": " + violation->message);
   }
 }
+
+namespace {
 
 // A window as small as the order allows would make a worker that is about to fill a slot wait for
 // the one that is just reading it. A few groups more let the workers drift apart: those that
@@ -88,42 +90,6 @@ void fit_window(Lowering& lowering, const TilingOptions& options, const Target& 
   count_signals(lowering.graph);
 }
 
-BufferId add_input(TaskGraph& graph, const PoolProblem& problem) {
-  graph.buffers.push_back({.name = "x",
-                           .extent = x_extent(problem),
-                           .bytes = u64(problem.x_size()) * size_of(problem.dtype),
-                           .given = true});
-  return static_cast<BufferId>(graph.buffers.size() - 1);
-}
-
-Cut make_cut(const Operator& op, const TilingOptions& options, const Target& target) {
-  if (const auto* pool = std::get_if<PoolProblem>(&op.problem)) {
-    return cut_pooling(*pool, target.workers);
-  }
-  return make_tiling(std::get<ConvProblem>(op.problem), options, target);
-}
-
-// Appends an operator to a graph; `x` is what it reads, kNoBuffer for what the caller gives. Where
-// there are others, its buffers have its name: "conv1.U".
-NodeBuffers add_cut(TaskGraph& graph, const std::string& name, const Cut& cut, BufferId x,
-                    bool has_others) {
-  graph.kinds = task_kinds();
-  const std::size_t first = graph.buffers.size();
-  NodeBuffers buffers;
-  if (const auto* tiling = std::get_if<Tiling>(&cut)) {
-    buffers = add_convolution(graph, name, *tiling, x);
-  } else {
-    const auto& pool = std::get<PoolCut>(cut);
-    buffers.x = x != kNoBuffer ? x : add_input(graph, pool.problem);
-    buffers.y = add_pooling(graph, name, pool, buffers.x);
-  }
-  for (std::size_t i = first; has_others && i < graph.buffers.size(); ++i) {
-    std::string& of_buffer = graph.buffers[i].name;
-    if (of_buffer.find('.') == std::string::npos) of_buffer = name + "." + of_buffer;
-  }
-  return buffers;
-}
-
 }  // namespace
 
 // The cut is derived again from its chosen fields, and so is the graph: regions, which are what the
@@ -133,23 +99,18 @@ void check_cut(Lowering& lowering) {
     throw Error(Status::invalid_argument, "lowering: " + what);
   };
   const TaskGraph& given = lowering.graph;
-  if (lowering.nodes.empty() || given.nodes.size() != lowering.nodes.size()) {
+  if (lowering.nodes.size() != 1 || given.nodes.size() != 1 ||
+      !std::holds_alternative<Tiling>(lowering.nodes.front().cut)) {
     reject(std::to_string(lowering.nodes.size()) + " cuts of " +
-           std::to_string(given.nodes.size()) + " operators, must be one of each");
+           std::to_string(given.nodes.size()) + " operators, must be of one convolution");
+  }
+  Tiling derived = lowering.tiling();
+  derive_counts(derived);
+  if (derived != lowering.tiling()) {
+    reject(given.nodes.front() + ": the counts of its cut are not those that its fields make");
   }
   TaskGraph again;
-  BufferId x = kNoBuffer;
-  for (std::size_t i = 0; i < lowering.nodes.size(); ++i) {
-    const Cut& cut_given = lowering.nodes[i].cut;
-    Cut derived = cut_given;
-    std::visit([](auto& fields) { derive_counts(fields); }, derived);
-    if (derived != cut_given) {
-      reject(given.nodes[i] + ": the counts of its cut are not those that its fields make");
-    }
-    lowering.nodes[i].buffers =
-        add_cut(again, given.nodes[i], derived, x, lowering.nodes.size() > 1);
-    x = lowering.nodes[i].buffers.y;
-  }
+  lowering.nodes.front().buffers = add_convolution(again, given.nodes.front(), derived);
   const auto same_stage = [](const Stage& a, const Stage& b) {
     return a.node == b.node && a.role == b.role && a.kind == b.kind && a.first == b.first &&
            a.groups == b.groups && a.per_group == b.per_group;
@@ -189,31 +150,11 @@ Lowering lower(const ConvProblem& problem, const TilingOptions& tiling_options,
   const Tiling& tiling = lowering.tiling();
   const bool has_window = tiling.window() != nullptr;
   if (has_window && !tiling_options.whole_tensors && !whole_is_small(tiling, target)) {
-    if (custom) check(lowering.graph, lowering.mapping);  // a window is only made for right orders
+    if (custom)
+      check_order(lowering.graph, lowering.mapping);  // a window is only made for right orders
     fit_window(lowering, tiling_options, target);
   }
-  check(lowering.graph, lowering.mapping);
-  return lowering;
-}
-
-Lowering lower(const Network& network, const TilingOptions& tiling_options,
-               const MappingOptions& mapping_options, const Target& target,
-               const PolicyFunction& custom) {
-  validate(network);
-  Lowering lowering;
-  TilingOptions options = tiling_options;
-  options.whole_tensors = true;
-  BufferId x = kNoBuffer;
-  for (const Operator& op : network.operators) {
-    const Cut cut = make_cut(op, options, target);
-    lowering.nodes.push_back(
-        {cut, add_cut(lowering.graph, op.name, cut, x, network.operators.size() > 1)});
-    x = lowering.nodes.back().buffers.y;
-  }
-  link(lowering.graph);
-  count_signals(lowering.graph);
-  lowering.mapping = order_tasks(lowering.graph, mapping_options, target, custom);
-  check(lowering.graph, lowering.mapping);
+  check_order(lowering.graph, lowering.mapping);
   return lowering;
 }
 

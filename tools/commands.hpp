@@ -19,6 +19,7 @@ void add_verify(CLI::App& app, Action& action);
 void add_map(CLI::App& app, Action& action);
 void add_lab(CLI::App& app, Action& action);
 void add_simulate(CLI::App& app, Action& action);
+void add_net(CLI::App& app, Action& action);
 void add_trace(CLI::App& app, Action& action);
 void add_tune(CLI::App& app, Action& action);
 

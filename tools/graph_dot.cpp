@@ -9,8 +9,8 @@ namespace megaconv::cli {
 namespace {
 
 constexpr std::size_t kMostTasks = 400;
-constexpr const char* kColors[kNumTaskKinds] = {"#dddddd", "#bcd6f5", "#f6dfae",
-                                                "#b9e2d2", "#dcc6e8", "#f0c4c0"};
+constexpr const char* kColors[kNumTaskKinds] = {"#dddddd", "#bcd6f5", "#f6dfae", "#b9e2d2",
+                                                "#dcc6e8", "#f0c4c0", "#d9d3b0"};
 
 }  // namespace
 

@@ -24,8 +24,8 @@ constexpr std::uint32_t kMostTracks = 32;  // of the timeline
 constexpr double kMiB = 1 << 20;
 
 // By TaskKind; readable next to each other also without seeing red and green apart.
-constexpr std::array<const char*, kNumTaskKinds> kKindColors = {"#8c8c8c", "#3b7dd8", "#e0a030",
-                                                                "#3aa17e", "#9b59b6", "#c0504d"};
+constexpr std::array<const char*, kNumTaskKinds> kKindColors = {
+    "#8c8c8c", "#3b7dd8", "#e0a030", "#3aa17e", "#9b59b6", "#c0504d", "#7a6a2f"};
 constexpr const char* kWaitColor = "#e6e6e6";
 constexpr std::array<const char*, 6> kWaitColors = {"#3b7dd8", "#e0a030", "#3aa17e",
                                                     "#9b59b6", "#c0504d", "#8c8c8c"};

@@ -65,6 +65,7 @@ int run_command(int argc, char** argv) {
   cli::add_trace(app, action);
   cli::add_simulate(app, action);
   cli::add_lab(app, action);
+  cli::add_net(app, action);
   cli::add_tune(app, action);
   try {
     app.parse(argc, argv);
@@ -77,8 +78,8 @@ int run_command(int argc, char** argv) {
   }
   if (!action) {
     return fail(ExitCode::usage,
-                "a verb is missing, must be info, run, bench, verify, map, trace, simulate, lab or "
-                "tune (see --help)");
+                "a verb is missing, must be info, run, bench, verify, map, trace, simulate, lab, "
+                "net or tune (see --help)");
   }
   return finish(action());
 }

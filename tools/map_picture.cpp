@@ -14,8 +14,9 @@ namespace {
 
 constexpr std::string_view kShades = " .:-=+*#%@";
 constexpr std::string_view kMargin = "  F ";  // what stands in front of the picture
-constexpr std::array<const char*, kNumTaskKinds> kColors = {
-    "\033[35m", "\033[36m", "\033[33m", "\033[32m", "\033[33m", "\033[31m"};  // F I G O D P
+constexpr std::array<const char*, kNumTaskKinds> kColors = {"\033[35m", "\033[36m", "\033[33m",
+                                                            "\033[32m", "\033[33m", "\033[31m",
+                                                            "\033[37m"};  // F I G O D P E
 
 char shade(double share) {
   // Rounded up: a single task among thousands is still seen.

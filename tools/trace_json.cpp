@@ -24,6 +24,13 @@ const Task& task_at(const Lowering& lowering, std::uint32_t position) {
   return lowering.graph.tasks[lowering.mapping.order[position]];
 }
 
+bool is_network(const Lowering& lowering) { return !lowering.inputs.empty(); }
+
+std::string title_of(const Lowering& lowering) {
+  return is_network(lowering) ? fmt::format("network of {} nodes", lowering.nodes.size())
+                              : to_string(lowering.tiling().problem);
+}
+
 }  // namespace
 
 std::string trace_json(const RecordedRun& run) {
@@ -34,7 +41,7 @@ std::string trace_json(const RecordedRun& run) {
   std::string text = "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n";
   text += fmt::format(
       R"({{"ph": "M", "pid": 0, "name": "process_name", "args": {{"name": "{}, {}"}}}})",
-      to_string(lowering.tiling().problem), lowering.mapping.policy);
+      title_of(lowering), lowering.mapping.policy);
   for (const std::uint32_t track : tracks.all()) {
     text += fmt::format(
         ",\n"
@@ -74,9 +81,9 @@ std::string trace_json(const RecordedRun& run) {
          fmt::format(
              "\n],\n"
              R"("otherData": {{"megaconv_trace": {}, "workers": {}, "worker_name": "{}", )"
-             R"("time_us": {:.3f}, "mapping": )",
+             R"("time_us": {:.3f})",
              kTraceFileVersion, trace.num_workers, run.worker_name, run.time_us) +
-         export_mapping(lowering) + "}}\n";
+         (is_network(lowering) ? "" : ", \"mapping\": " + export_mapping(lowering)) + "}}\n";
 }
 
 std::string trace_table(const TraceAnalysis& analysis) {

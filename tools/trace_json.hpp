@@ -20,8 +20,8 @@ struct RecordedRun {
 
 /// One track per worker, or as many as an SM ran tasks at once. A task is a slice of its kind, the
 /// time it waited before a slice "wait"; an arrow leads to every task that waited from the producer
-/// that it waited for last. Times in microseconds. The mapping is in the file too, where viewers
-/// ignore it.
+/// that it waited for last. Times in microseconds. The mapping of a convolution is in the file too,
+/// where viewers ignore it.
 std::string trace_json(const RecordedRun& run);
 
 /// Reads what trace_json() wrote. Throws Error(invalid_argument), "trace: ...", for a file that is

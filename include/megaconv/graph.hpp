@@ -64,6 +64,8 @@ struct Region {
 /// "rows 0-14, channels 0-64" without the axes that have one index only.
 std::string to_string(const Region& region);
 
+inline constexpr std::uint64_t kNoPlace = ~std::uint64_t{0};
+
 /// A tensor that tasks read or write.
 struct Buffer {
   std::string name;         ///< "x", "U", "conv2.V"
@@ -72,6 +74,12 @@ struct Buffer {
   bool given = false;       ///< filled before the run: tensors that no task writes
   bool windowed = false;    ///< may be kept in slots: group g of its writers uses g % slots
   std::uint32_t slots = 0;  ///< 0: whole, a slot for every group
+  /// First byte in the memory that buffers share; kNoPlace: memory of its own. Who writes bytes
+  /// needs all that read or wrote a buffer which had them before, in the order of stages.
+  std::uint64_t place = kNoPlace;
+  /// Rows with bytes of their own, one such block of rows behind the other: 1 in nhwc, those of an
+  /// image in nchw. 0: all rows.
+  std::uint64_t block_rows = 0;
 };
 
 enum class Mode : std::uint8_t { read, write };
@@ -167,7 +175,7 @@ struct GroupRange {
 /// Every task of the consumer groups needs every task of the producer groups.
 struct Edge {
   GroupRange consumer, producer;
-  /// The consumer overwrites the slot of a buffer that the producer read: no data passes.
+  /// The consumer overwrites memory that the producer read or wrote: no data passes.
   bool reuse = false;
   bool operator==(const Edge&) const = default;
 };
@@ -217,7 +225,8 @@ void add_stage(TaskGraph& graph, Stage stage);
 /// of what is written by a later stage only.
 void link(TaskGraph& graph);
 
-/// Replaces the edges of reuse by those that the buffers' slots ask for. Whole buffers need none.
+/// Replaces the edges of reuse by those that the buffers' slots and places ask for. Whole buffers
+/// with memory of their own need none.
 void add_reuse(TaskGraph& graph);
 
 /// The same tasks with whole buffers. A window is part of an order's choice, and only adds edges.

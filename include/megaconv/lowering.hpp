@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "megaconv/elementwise.hpp"
 #include "megaconv/mapping.hpp"
 #include "megaconv/network.hpp"
 #include "megaconv/tiling.hpp"
@@ -14,7 +15,7 @@
 namespace megaconv {
 
 /// How an operator is cut into tasks.
-using Cut = std::variant<Tiling, PoolCut>;
+using Cut = std::variant<Tiling, PoolCut, ElementwiseCut>;
 
 /// Buffers of one node; those that it does not have are kNoBuffer. Rows of x, residual and y are
 /// those of all images, one image below the other. The others count in lane blocks:
@@ -26,9 +27,10 @@ inline constexpr BufferId kNoBuffer = 0xffffffffu;
 struct NodeBuffers {
   BufferId x = kNoBuffer, w = kNoBuffer, residual = kNoBuffer, y = kNoBuffer;
   BufferId u = kNoBuffer, v = kNoBuffer, m = kNoBuffer;
+  std::vector<BufferId> inputs{};  ///< of an elementwise operation, in the place of x
 };
 
-/// An operator of a graph.
+/// An operator of a graph; one of a network has others fused into it.
 struct Node {
   Cut cut;
   NodeBuffers buffers;
@@ -39,6 +41,7 @@ struct Lowering {
   std::vector<Node> nodes;
   TaskGraph graph;
   TaskMapping mapping;
+  std::vector<BufferId> inputs{}, outputs{};  ///< of a network: what the caller gives and gets
 
   /// Of one convolution.
   const Tiling& tiling() const { return std::get<Tiling>(nodes.front().cut); }
@@ -52,7 +55,10 @@ Lowering lower(const ConvProblem& problem, const TilingOptions& tiling,
                const MappingOptions& mapping, const Target& target,
                const PolicyFunction& custom = nullptr);
 
-/// The same of a network, with whole tensors. `tiling` holds for all convolutions.
+/// The same of a network, with prepared filters. Operators are fused where one task can do the work
+/// of several. Values between operators share memory as far as the order allows, unless
+/// `tiling.whole_tensors`; `tiling` holds for all convolutions. Throws what validate(network)
+/// throws.
 Lowering lower(const Network& network, const TilingOptions& tiling, const MappingOptions& mapping,
                const Target& target, const PolicyFunction& custom = nullptr);
 

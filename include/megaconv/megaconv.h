@@ -192,7 +192,7 @@ const char* megaconv_export_mapping(megaconv_plan* plan);
 typedef enum megaconv_role {
   MEGACONV_ROLE_PREPARE = 0, /* filter transforms, packing: the whole node may need them */
   MEGACONV_ROLE_INPUT = 1,   /* input transforms, copies */
-  MEGACONV_ROLE_PRODUCT = 2, /* GEMM tiles; direct and pooling tasks */
+  MEGACONV_ROLE_PRODUCT = 2, /* GEMM tiles; direct, pooling, elementwise tasks */
   MEGACONV_ROLE_OUTPUT = 3   /* output transforms */
 } megaconv_role;
 
@@ -221,7 +221,7 @@ typedef struct megaconv_stage {
   uint32_t node;
   int32_t role;             /* megaconv_role; a node has at most one stage of each */
   uint32_t kind;            /* 0 filter transform, 1 input transform, 2 GEMM, 3 output transform,
-                               4 direct, 5 pooling; others may follow: go by the role */
+                               4 direct, 5 pooling, 6 elementwise; others may follow: go by the role */
   uint32_t first;           /* id of its first task */
   uint32_t groups;          /* task groups, */
   uint32_t per_group;       /*   of so many tasks each */

@@ -78,6 +78,13 @@ struct Tensors {
       nullptr;  ///< from Plan::prepare_filters, with FilterMode::prepared
 };
 
+/// Arguments of one run of a network: dense tensors in its layout and storage type. None is kept.
+struct NetworkTensors {
+  std::span<const void* const> inputs;     ///< in the order of Network::inputs
+  std::span<void* const> outputs;          ///< in the order of Network::outputs
+  const void* prepared_filters = nullptr;  ///< from Plan::prepare_filters
+};
+
 /// What one run may do besides computing.
 struct RunOptions {
   /// Receives one record per task. A CUDA run with a trace returns when it is complete; it throws
@@ -102,10 +109,12 @@ class Plan {
   /// Throws Error: invalid_argument, unsupported; out_of_memory when no plan fits workspace_limit.
   static Plan create(const ConvProblem& problem, const PlanOptions& options = {});
 
-  /// Several operators as one task graph, which one run executes: tasks of one operator begin as
-  /// soon as what they read of the one before is there. Tensors between operators lie in the
-  /// workspace. `options.tiling` holds for every convolution; filters are transformed in every run.
-  /// The heuristics choose, no database. Throws Error: invalid_argument, unsupported.
+  /// A network as one task graph, which one run executes: tasks of one operator begin as soon as
+  /// what they read of others is there. Values between operators lie in the workspace. Operators
+  /// are fused where one task can do the work of several, and batch norm is folded into weights;
+  /// describe() says what became of each. `options.tiling` holds for every convolution; filters are
+  /// prepared. The heuristics choose, no database. Backend::cuda runs no networks.
+  /// Throws Error: invalid_argument (what validate(network) says), unsupported.
   static Plan create(const Network& network, const PlanOptions& options = {});
 
   /// From a lowering of one's own: an imported mapping file, or lower() with other options. It is
@@ -118,7 +127,8 @@ class Plan {
   /// in between, or all may be overwritten, but not a part.
   std::size_t workspace_bytes() const noexcept;
 
-  /// Bytes of prepared filters; 0 unless the plan was made with FilterMode::prepared.
+  /// Bytes of prepared filters; 0 unless the plan was made with FilterMode::prepared. Of a network:
+  /// of all filters and biases.
   std::size_t prepared_filter_bytes() const noexcept;
 
   /// Transforms the filters once. `prepared`: prepared_filter_bytes(), aligned to kAlignment.
@@ -138,9 +148,12 @@ class Plan {
   void execute(const Tensors& tensors, void* workspace, std::size_t workspace_bytes,
                const RunOptions& run = {}) const;
 
-  /// The same of a network: `operators` has the tensors of every operator, in its order; x of the
-  /// first and y of the last are given, those in between are null.
-  void execute(std::span<const Tensors> operators, void* workspace, std::size_t workspace_bytes,
+  /// The same of a network, whose weights the plan has, as long as the caller keeps those that he
+  /// only lent (view_weights()). Folds batch norm, too.
+  void prepare_filters(void* prepared) const;
+
+  /// Runs a network, as the other execute() runs a convolution.
+  void execute(const NetworkTensors& tensors, void* workspace, std::size_t workspace_bytes,
                const RunOptions& run = {}) const;
 
   /// Waits until `stream` has done all its work, and throws Error(timeout) with a report when the

@@ -263,10 +263,11 @@ enum class TaskKind : KindId {
   output_transform = 3,  ///< M -> y, with the epilogue
   direct = 4,            ///< x, U -> y, with the epilogue; also fused tasks
   pooling = 5,           ///< x -> y of a pooling
+  elementwise = 6,       ///< additions, concatenations, activations
 };
-inline constexpr std::uint32_t kNumTaskKinds = 6;
+inline constexpr std::uint32_t kNumTaskKinds = 7;
 const char* to_string(TaskKind kind) noexcept;  ///< "filter_transform", ...
-char letter(TaskKind kind) noexcept;            ///< F I G O D P
+char letter(TaskKind kind) noexcept;            ///< F I G O D P E
 constexpr KindId id_of(TaskKind kind) { return static_cast<KindId>(kind); }
 constexpr TaskKind kind_of(const Task& task) { return static_cast<TaskKind>(task.kind); }
 

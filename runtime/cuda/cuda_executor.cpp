@@ -126,9 +126,9 @@ class CudaExecutor final : public Executor {
     if (kernels_.w_scale != 0) launcher_->launch_redo(args, tasks_.data(), 0, 0, stream);
   }
 
-  void execute(std::span<const Tensors> nodes, void* workspace,
-               const RunOptions& run) const override {
-    const Tensors& tensors = nodes.front();
+  using Executor::execute;
+  using Executor::prepare_filters;
+  void execute(const Tensors& tensors, void* workspace, const RunOptions& run) const override {
     if (run.trace != nullptr && launch_ == CudaLaunch::staged) {
       throw Error(Status::unsupported,
                   "trace: a staged launch records none, must be persistent, "
@@ -260,7 +260,7 @@ class CudaExecutor final : public Executor {
 }  // namespace cuda
 
 std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const PlanOptions& options) {
-  if (lowering.nodes.size() != 1 || !std::holds_alternative<Tiling>(lowering.nodes.front().cut)) {
+  if (!lowering.inputs.empty()) {
     throw Error(Status::unsupported, "network of " + std::to_string(lowering.nodes.size()) +
                                          " operators: backend cuda, must be cpu");
   }

@@ -26,6 +26,7 @@ __device__ __forceinline__ void run_task(const TaskArgs& args, const Task& task,
     case TaskKind::direct:
       return Kernel::template run<TaskKind::direct>(args, task, shared);
     case TaskKind::pooling:
+    case TaskKind::elementwise:
       return;  // of networks, which have no kernel yet
   }
 }

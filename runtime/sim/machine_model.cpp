@@ -187,8 +187,8 @@ MachineModel parse_machine(std::string_view json) {
   Reader kinds(top.take("kinds"), "kinds.");
   for (std::uint32_t k = 0; k < kNumTaskKinds; ++k) {
     const char* const name = to_string(static_cast<TaskKind>(k));
-    // Models of machines from before there was pooling: it waits for memory, as transforms do.
-    if (static_cast<TaskKind>(k) == TaskKind::pooling && !kinds.has(name)) {
+    // Models from before there were these: they wait for memory, as transforms do.
+    if (k >= id_of(TaskKind::pooling) && !kinds.has(name)) {
       machine.kinds[k] = machine[TaskKind::output_transform];
       continue;
     }

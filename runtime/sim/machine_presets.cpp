@@ -31,6 +31,7 @@ MachineModel h200_fma() {
                    KindModel{.overhead_us = 1.03, .worker_gflops = 95.4, .unit_gflops = 497},
                    KindModel{.overhead_us = 2.27, .worker_gflops = 89.2, .unit_gflops = 322},
                    KindModel{.overhead_us = 2, .worker_gflops = 80, .unit_gflops = 310},
+                   KindModel{.overhead_us = 2.27, .worker_gflops = 89.2, .unit_gflops = 322},
                    KindModel{.overhead_us = 2.27, .worker_gflops = 89.2, .unit_gflops = 322}};
   return machine;
 }
@@ -53,6 +54,7 @@ MachineModel h200() {
                    KindModel{.overhead_us = 2.8, .worker_gflops = 1000, .unit_gflops = 1000},
                    KindModel{.overhead_us = 4.2, .worker_gflops = 80, .unit_gflops = 68.2},
                    KindModel{.overhead_us = 2, .worker_gflops = 160, .unit_gflops = 310},
+                   KindModel{.overhead_us = 4.2, .worker_gflops = 80, .unit_gflops = 68.2},
                    KindModel{.overhead_us = 4.2, .worker_gflops = 80, .unit_gflops = 68.2}};
   return machine;
 }

@@ -111,7 +111,7 @@ class Pacer {
     if (!gemms.empty() && !short_of_gemms) return take(TaskKind::gemm);
     for (const TaskKind kind :
          {TaskKind::filter_transform, TaskKind::input_transform, TaskKind::gemm, TaskKind::direct,
-          TaskKind::pooling, TaskKind::output_transform}) {
+          TaskKind::pooling, TaskKind::elementwise, TaskKind::output_transform}) {
       if (!of(kind).empty()) return take(kind);
     }
     return kNobody;

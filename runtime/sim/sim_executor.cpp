@@ -20,16 +20,17 @@ class SimExecutor final : public Executor {
 
   std::size_t workspace_bytes() const override { return Plan::kAlignment; }
   std::size_t filter_bytes() const override {
-    return lowering_.nodes.size() == 1 ? lowering_.tiling().u_bytes() : 0;
+    return lowering_.inputs.empty() ? lowering_.tiling().u_bytes() : 0;
   }
   std::uint32_t num_workers() const override {
     return options_.num_workers == 0 ? machine_.workers()
                                      : std::min(options_.num_workers, machine_.workers());
   }
   void prepare_filters(const void*, void*, void*) const override {}
-  void execute(std::span<const Tensors>, void*, const RunOptions& run) const override {
-    Simulation simulation = simulate(lowering_, machine_, options_);
-    if (run.trace != nullptr) *run.trace = std::move(simulation.trace);
+  void prepare_filters(const FusedNetwork&, void*) const override {}
+  void execute(const Tensors&, void*, const RunOptions& run) const override { simulate_run(run); }
+  void execute(const NetworkTensors&, void*, const RunOptions& run) const override {
+    simulate_run(run);
   }
   void wait(void*, void*) const override {}
   std::string describe() const override {
@@ -37,6 +38,11 @@ class SimExecutor final : public Executor {
   }
 
  private:
+  void simulate_run(const RunOptions& run) const {
+    Simulation simulation = simulate(lowering_, machine_, options_);
+    if (run.trace != nullptr) *run.trace = std::move(simulation.trace);
+  }
+
   const Lowering& lowering_;
   const MachineModel machine_;
   const SimulationOptions options_;

@@ -48,6 +48,7 @@ struct TaskArgs {
   float* u = nullptr;  ///< 64-byte aligned, layout above
   float* v = nullptr;
   float* m = nullptr;
+  const void* const* inputs = nullptr;  ///< of an elementwise operation, in the place of x
 };
 
 /// Runs one task. `scratch`: Kernels::scratch_bytes() of this worker's own, 64-byte aligned.

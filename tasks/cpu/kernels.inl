@@ -6,6 +6,7 @@
 #include "tasks/cpu/filter_transform.inl"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/direct/cpu/direct.inl"
+#include "tasks/elementwise/cpu/elementwise.inl"
 #include "tasks/pooling/cpu/pooling.inl"
 #include "tasks/winograd/cpu/gemm.inl"
 #include "tasks/winograd/cpu/input_transform.inl"

@@ -6,6 +6,7 @@
 #include "megaconv/error.hpp"
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/cpu/extents.hpp"
+#include "tasks/elementwise/cpu/elementwise.hpp"
 #include "tasks/pooling/cpu/pooling.hpp"
 #include "tasks/tiling.hpp"
 
@@ -46,6 +47,21 @@ NodeTasks make(const PoolCut& cut, const Kernels& kernels) {
   NodeTasks tasks;
   tasks.run = [&cut, body](const TaskArgs& pointers, const Task& task, std::byte* scratch) {
     body({.cut = &cut, .x = pointers.x, .y = pointers.y}, task.group, task.block, scratch);
+  };
+  return tasks;
+}
+
+NodeTasks make(const ElementwiseCut& cut, const Kernels& kernels) {
+  const ElementwiseFunction body = elementwise_kernels_for(kernels.isa).run(cut.problem.dtype);
+  NodeTasks tasks;
+  tasks.run = [&cut, body](const TaskArgs& pointers, const Task& task, std::byte*) {
+    body({.cut = &cut,
+          .x = pointers.inputs,
+          .residual = pointers.residual,
+          .scale = static_cast<const float*>(pointers.scale),
+          .bias = static_cast<const float*>(pointers.bias),
+          .y = pointers.y},
+         task.group);
   };
   return tasks;
 }

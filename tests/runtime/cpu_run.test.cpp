@@ -82,6 +82,7 @@ class ShadowTensors {
         break;
       case TaskKind::direct:
       case TaskKind::pooling:
+      case TaskKind::elementwise:
         break;
     }
   }

@@ -1,100 +1,131 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution, pooling, convolution as one task graph in one run.
+// Networks: one task graph in one run, beside the same in double.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
-#include <cstdlib>
-#include <numeric>
+#include <string>
 #include <vector>
 
-#include "megaconv/plan.hpp"
 #include "megaconv/simulation.hpp"
+#include "tasks/lower.hpp"
+#include "tasks/network_reference.hpp"
 #include "tasks/pooling/reference.hpp"
-#include "tasks/reference.hpp"
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
+#include "tests/runtime/network_run.hpp"
 
 using namespace megaconv;
 using namespace megaconv::test;
 
 namespace {
 
-struct Workspace {
-  explicit Workspace(const Plan& plan)
-      : bytes(plan.workspace_bytes()),
-        memory(std::aligned_alloc(Plan::kAlignment, bytes), &std::free) {
-    std::fill_n(static_cast<unsigned char*>(memory.get()), bytes, 0xff);  // floats: NaN
+constexpr Filling kWhole{.kind = Filling::Kind::integers, .density = 0.11};
+
+// A 3x3 convolution with weights that are exact in F(2x2, 3x3), too.
+Convolution conv3x3(std::int64_t k, std::int64_t c, std::uint64_t seed, double density = 0.11) {
+  return {.k = k,
+          .r = 3,
+          .s = 3,
+          .pad_h = 1,
+          .pad_w = 1,
+          .w = whole_weights(k * c * 9, seed, density, 4)};
+}
+
+// Scales by powers of two.
+BatchNorm whole_norm(std::int64_t channels, std::uint64_t seed) {
+  std::vector<float> gamma(static_cast<std::size_t>(channels)), variance(gamma);
+  for (std::size_t c = 0; c < gamma.size(); ++c) {
+    gamma[c] = std::ldexp(1.0f, static_cast<int>(random_bits(seed, c) % 3) - 1);
+    variance[c] = std::ldexp(1.0f, 2 * static_cast<int>(random_bits(seed + 1, c) % 3) - 2);
   }
-  std::size_t bytes;
-  std::unique_ptr<void, decltype(&std::free)> memory;
-};
+  return {.gamma = make_weights(gamma),
+          .beta = whole_weights(channels, seed + 2, 1),
+          .mean = whole_weights(channels, seed + 3, 1),
+          .variance = make_weights(variance),
+          .epsilon = 0};
+}
 
-// conv1 -> pool -> conv2 on integers, and what must come of it.
-struct Chain {
-  Chain(const char* first, const PoolProblem& pooled, const char* second)
-      : conv1(parse_problem(first)), pool(pooled), conv2(parse_problem(second)) {
-    pool.n = conv1.n;
-    pool.c = conv1.k;
-    pool.h = conv1.p();
-    pool.w = conv1.q();
-    pool.layout = conv1.layout;
-    network.operators = {{"conv1", conv1}, {"pool", pool}, {"conv2", conv2}};
-    fill_integers(x, 1);
-    fill_integers(w1, 2, 0.11, 4);  // exact in F(2x2, 3x3), too
-    fill_integers(w2, 3, 0.11, 4);
-    fill_integers(bias, 4, 1.0);
-    compute_truth();
+// conv1 -> pool -> conv2 on whole numbers.
+Network chain(Layout layout, PoolMode mode) {
+  Network network{.inputs = {{"x", {2, 16, 22, 30}}}, .outputs = {"conv2"}, .layout = layout};
+  Convolution conv1 = conv3x3(24, 16, 2);
+  conv1.bias = whole_weights(24, 4, 1);
+  conv1.relu = true;
+  const Pooling pool = mode == PoolMode::max ? Pooling{PoolMode::max, 3, 3, 1, 1, 2, 2}
+                                             : Pooling{PoolMode::average, 2, 2, 0, 0, 2, 2};
+  network.operators = {
+      {"conv1", conv1, {"x"}}, {"pool", pool, {"conv1"}}, {"conv2", conv3x3(20, 24, 3), {"pool"}}};
+  return network;
+}
+
+// Every kind of operator, in every way that it is run: fused and by itself.
+Network everything(Layout layout, DataType dtype = DataType::f32) {
+  Network network{.inputs = {{"x", {2, 16, 16, 16}}, {"late", {2, 24, 8, 8}}},
+                  .outputs = {"fc", "cut"},
+                  .dtype = dtype,
+                  .layout = layout};
+  Convolution one = {.k = 16, .w = whole_weights(16 * 24, 11, 0.1), .bias = whole_weights(16, 12)};
+  Convolution depthwise = {.k = 40,
+                           .r = 3,
+                           .s = 3,
+                           .pad_h = 1,
+                           .pad_w = 1,
+                           .stride_h = 2,
+                           .stride_w = 2,
+                           .groups = 40,
+                           .w = whole_weights(40 * 9, 13, 0.3)};
+  network.operators = {
+      {"conv1", conv3x3(24, 16, 2), {"x"}},
+      {"bn1", whole_norm(24, 20), {"conv1"}},
+      {"relu1", Clamp{}, {"bn1"}},
+      {"pool", Pooling{PoolMode::max, 3, 3, 1, 1, 2, 2}, {"relu1"}},
+      {"one", one, {"pool"}},
+      {"one.relu", Clamp{}, {"one"}},
+      {"conv2", conv3x3(24, 24, 5, 0.03), {"pool"}},
+      {"bn2", whole_norm(24, 30), {"conv2"}},
+      {"add", Add{}, {"bn2", "pool"}},
+      {"relu2", Clamp{}, {"add"}},
+      {"cat", Concatenation{}, {"one.relu", "relu2"}},
+      {"cat.bn", whole_norm(40, 40), {"cat"}},
+      {"cut", Clamp{.least = -8, .most = 64}, {"cat.bn"}},
+      {"depthwise", depthwise, {"cut"}},
+      {"twice", Add{}, {"depthwise", "depthwise"}},
+      {"late.add", Add{}, {"late", "pool"}},
+      {"late.conv",
+       Convolution{.k = 40, .stride_h = 2, .stride_w = 2, .w = whole_weights(40 * 24, 14)},
+       {"late.add"}},
+      {"sum", Add{}, {"late.conv", "twice"}},
+      {"average", Pooling{PoolMode::average, 2, 2, 0, 0, 2, 2}, {"sum"}},
+      {"global", GlobalAveragePooling{}, {"average"}},
+      {"fc",
+       FullyConnected{.k = 10, .w = whole_weights(400, 15, 0.5), .bias = constant(10, 3)},
+       {"global"}},
+  };
+  return network;
+}
+
+using Outputs = std::map<std::string, std::vector<float>>;
+
+// What must come out, every operation in double and as it stands.
+Outputs truth_of(const Network& network, const Outputs& inputs) {
+  DoubleValues wide;
+  for (const auto& [name, values] : inputs) wide[name] = widened(values);
+  const DoubleValues values = reference_network(network, wide);
+  Outputs outputs;
+  for (const std::string& name : network.outputs) {
+    outputs[name].assign(values.at(name).begin(), values.at(name).end());
   }
-
-  std::vector<Tensors> tensors(float* y) const {
-    return {{.x = x.data(), .w = w1.data(), .bias = bias.data()}, {}, {.w = w2.data(), .y = y}};
-  }
-
-  std::vector<float> run(const Plan& plan, Trace* trace = nullptr) const {
-    std::vector<float> y(truth.size(), -1.0f);
-    const Workspace workspace(plan);
-    const std::vector<Tensors> all = tensors(y.data());
-    plan.execute(all, workspace.memory.get(), workspace.bytes, {.trace = trace});
-    return y;
-  }
-
-  ConvProblem conv1;
-  PoolProblem pool;
-  ConvProblem conv2;
-  Network network;
-  std::vector<float> x = numbers(conv1.x_size()), w1 = numbers(conv1.w_size()),
-                     w2 = numbers(conv2.w_size()), bias = numbers(conv1.k), truth;
-
- private:
-  static std::vector<float> numbers(std::int64_t count) {
-    return std::vector<float>(static_cast<std::size_t>(count));
-  }
-  void compute_truth() {
-    std::vector<double> wide(static_cast<std::size_t>(conv1.y_size()));
-    reference_convolution(conv1, {.x = x.data(), .w = w1.data(), .bias = bias.data()}, wide.data());
-    const std::vector<float> y1(wide.begin(), wide.end());
-    wide.assign(static_cast<std::size_t>(pool.y_size()), 0);
-    reference_pooling(pool, y1.data(), wide.data());
-    const std::vector<float> pooled(wide.begin(), wide.end());
-    wide.assign(static_cast<std::size_t>(conv2.y_size()), 0);
-    reference_convolution(conv2, {.x = pooled.data(), .w = w2.data()}, wide.data());
-    truth.assign(wide.begin(), wide.end());
-  }
-};
-
-const PoolProblem kMax3x3{.r = 3, .s = 3, .pad_h = 1, .pad_w = 1};
-const PoolProblem kAverage2x2{.mode = PoolMode::average, .pad_h = 0};
-
-Chain make_chain(const char* layout, const PoolProblem& pool) {
-  return Chain((std::string("n2c16h22w30k24+bias+relu") + layout).c_str(), pool,
-               (std::string("n2c24h11w15k20") + layout).c_str());
+  return outputs;
 }
 
 }  // namespace
 
 TEST_CASE("conv, pool, conv is exact on integers in one run, in every order and by any workers") {
-  for (const char* layout : {"", "+nhwc"}) {
-    for (const PoolProblem& pool : {kMax3x3, kAverage2x2}) {
-      const Chain chain = make_chain(layout, pool);
+  for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+    for (const PoolMode mode : {PoolMode::max, PoolMode::average}) {
+      const Network network = chain(layout, mode);
+      const Outputs inputs = random_inputs(network, kWhole);
+      const Outputs truth = truth_of(network, inputs);
       for (const Algorithm algorithm :
            {Algorithm::direct, Algorithm::winograd, Algorithm::fused_winograd}) {
         for (const std::string& policy : policy_names()) {
@@ -104,9 +135,9 @@ TEST_CASE("conv, pool, conv is exact on integers in one run, in every order and 
             if (algorithm != Algorithm::direct) options.tiling.m = 2;
             options.mapping.policy = policy;
             options.num_threads = threads;
-            const Plan plan = Plan::create(chain.network, options);
-            CAPTURE(layout, policy, threads, plan.describe());
-            CHECK(chain.run(plan) == chain.truth);
+            NetworkRun run(network, options);
+            CAPTURE(to_string(layout), policy, threads, run.plan.describe());
+            CHECK(run.run(inputs) == truth);
           }
         }
       }
@@ -114,19 +145,169 @@ TEST_CASE("conv, pool, conv is exact on integers in one run, in every order and 
   }
 }
 
+TEST_CASE("every operator is exact on whole numbers, by any workers, in every order, run by run") {
+  for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+    const Network network = everything(layout);
+    const Outputs inputs = random_inputs(network, kWhole);
+    const Outputs truth = truth_of(network, inputs);
+    CHECK(std::count(truth.at("fc").begin(), truth.at("fc").end(), 0.0f) == 0);
+    for (const std::string& policy : policy_names()) {
+      for (const std::uint32_t threads : {1u, 2u, 5u}) {
+        PlanOptions options{.num_threads = threads};
+        options.tiling.m = 2;
+        options.mapping.policy = policy;
+        NetworkRun run(network, options);
+        CAPTURE(to_string(layout), policy, threads, run.plan.describe());
+        CHECK(run.run(inputs) == truth);
+        CHECK(run.run(inputs) == truth);
+      }
+    }
+  }
+}
+
+TEST_CASE("operators are fused where one task can do the work of several") {
+  const FusedNetwork fused = fuse(everything(Layout::nhwc));
+  std::string nodes;
+  for (const FusedOperator& op : fused.operators) nodes += names_text(op) + "\n";
+  CHECK(nodes ==
+        "conv1 + bn1 + relu1\n"
+        "pool\n"
+        "one + one.relu\n"
+        "conv2 + bn2 + add + relu2\n"
+        "cat + cat.bn + cut\n"
+        "depthwise\n"
+        "twice\n"
+        "late.add\n"
+        "late.conv + sum\n"
+        "average\n"
+        "global\n"
+        "fc\n");
+  const auto& conv2 = std::get<ConvProblem>(fused.operators[3].problem);
+  CHECK(conv2.epilogue == Epilogue{.bias = true, .residual = true, .relu = true});
+
+  // What others read, or the caller, stays.
+  Network network = everything(Layout::nhwc);
+  network.outputs.push_back("bn1");
+  const std::vector<FusedOperator> kept = fuse(network).operators;
+  CHECK(names_text(kept[0]) == "conv1 + bn1");
+  CHECK(names_text(kept[1]) == "relu1");
+
+  const Plan plan = Plan::create(network, {.num_threads = 1});
+  CHECK_THAT(plan.describe(), ContainsSubstring("network: 21 operators in 13 nodes\n"));
+  CHECK_THAT(plan.describe(), ContainsSubstring("\nconv2 + bn2 + add + relu2: n2c24h8w8k24r3s3"));
+  CHECK_THAT(plan.describe(), ContainsSubstring("\nbackend: cpu, 1 workers"));
+}
+
+TEST_CASE("fusing changes no value by more than doubles round") {
+  // Weights at random, so that folding them rounds: in double by u = 2^-53 of every product, of
+  // which a value has 16,000 behind it on its longest way. 1e-10 is 50 times that.
+  for (const std::string& name : network_names()) {
+    const std::int64_t image = name == "inception_v3" ? 75 : 32;
+    const Network network = make_network(name, {.image = image, .classes = 10});
+    DoubleValues inputs;
+    for (const auto& [input, values] : random_inputs(network, {})) inputs[input] = widened(values);
+    const std::string& output = network.outputs.front();
+    const std::vector<double> whole = reference_network(network, inputs).at(output);
+    const std::vector<double> fused = reference_network(fuse(network), inputs).at(output);
+    CAPTURE(name);
+    REQUIRE(whole.size() == 10);
+    double norm = 0, error = 0;
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      norm += whole[i] * whole[i];
+      error += (whole[i] - fused[i]) * (whole[i] - fused[i]);
+    }
+    CHECK(norm > 1e-6);
+    CHECK(norm < 1e12);
+    CHECK(std::sqrt(error / norm) < 1e-10);
+  }
+}
+
+TEST_CASE("every operator of the built-in networks errs by no more than its bound") {
+  for (const std::string& name : network_names()) {
+    for (const DataType dtype : {DataType::f32, DataType::f16}) {
+      if (dtype == DataType::f16 && name != "resnet18" && name != "mobilenet_v2") continue;
+      const std::int64_t image = name == "inception_v3" ? 75 : name == "vgg16" ? 32 : 64;
+      Network network = make_network(name, {.image = image, .classes = 10, .dtype = dtype});
+      const Outputs inputs = random_inputs(network, {});
+      NetworkRun whole(network, {.num_threads = 2});
+      const std::string output = network.outputs.front();
+      const std::vector<float> result = whole.run(inputs).at(output);
+
+      // All values that are left when operators are fused; fusing stays as it was.
+      const FusedNetwork fused = fuse(network);
+      network.outputs.clear();
+      for (const FusedOperator& op : fused.operators) network.outputs.push_back(op.value());
+      NetworkRun run(network, {.num_threads = 2});
+      CAPTURE(name, to_string(dtype));
+      CHECK(run.run(inputs).at(output) == result);
+      std::vector<const void*> values(run.inputs());
+      values.insert(values.end(), run.outputs().begin(), run.outputs().end());
+      REQUIRE(values.size() == fused.inputs.size() + fused.operators.size());
+      for (std::size_t i = 0; i < fused.operators.size(); ++i) {
+        std::vector<const void*> reads;
+        for (const ValueId value : fused.operators[i].reads) reads.push_back(values[value]);
+        const OperatorCheck check =
+            check_operator(fused.operators[i], run.plan.lowering().nodes[i].cut, reads,
+                           values[fused.inputs.size() + i]);
+        CAPTURE(check.name, check.text);
+        CHECK(check.right());
+      }
+    }
+  }
+}
+
+TEST_CASE("a network gives the same bits in every order, by any workers and batch") {
+  for (const char* name : {"resnet18", "densenet121"}) {
+    const Network one = make_network(name, {.image = 32, .classes = 10});
+    const Network three = make_network(name, {.batch = 3, .image = 32, .classes = 10});
+    PlanOptions options{.num_threads = 1};
+    options.tiling.algorithm = Algorithm::direct;
+    Outputs inputs = random_inputs(three, {});
+    const std::vector<float> all = NetworkRun(three, options).run(inputs).at(one.outputs.front());
+    for (const std::string& policy : policy_names()) {
+      options.mapping.policy = policy;
+      for (const std::uint32_t threads : {1u, 3u}) {
+        options.num_threads = threads;
+        CAPTURE(name, policy, threads);
+        CHECK(NetworkRun(three, options).run(inputs).at(one.outputs.front()) == all);
+      }
+    }
+    inputs.begin()->second.resize(inputs.begin()->second.size() / 3);
+    const std::vector<float> first = NetworkRun(one, options).run(inputs).at(one.outputs.front());
+    CHECK(std::equal(first.begin(), first.end(), all.begin()));
+  }
+}
+
+TEST_CASE("storage types of 16 bits are exact on whole numbers that they hold") {
+  for (const DataType dtype : {DataType::f16, DataType::bf16}) {
+    for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+      Network network{
+          .inputs = {{"x", {1, 16, 8, 8}}}, .outputs = {"cat"}, .dtype = dtype, .layout = layout};
+      network.operators = {
+          {"conv", {Convolution{.k = 16, .w = whole_weights(256, 2, 0.05)}}, {"x"}},
+          {"relu", Clamp{}, {"conv"}},
+          {"add", Add{}, {"relu", "x"}},
+          {"cat", Concatenation{}, {"add", "relu", "x"}},
+      };
+      const Outputs inputs = random_inputs(network, kWhole);
+      CAPTURE(to_string(dtype), to_string(layout));
+      CHECK(NetworkRun(network, {.num_threads = 2}).run(inputs) == truth_of(network, inputs));
+    }
+  }
+}
+
 TEST_CASE("tasks of a network begin as soon as what they read is there") {
   // Depth-first, the first outputs of conv2 stand before the last of conv1.
-  const Chain chain = make_chain("", kMax3x3);
   PlanOptions options;
   options.tiling = {.algorithm = Algorithm::direct, .rows_per_group = 2};
   options.mapping.policy = "depth_first";
-  const Plan plan = Plan::create(chain.network, options);
+  const Plan plan = Plan::create(chain(Layout::nchw, PoolMode::max), options);
   const Lowering& lowering = plan.lowering();
   const auto position = [&](NodeId node, bool last) {
     std::size_t found = 0;
     for (std::size_t p = 0; p < lowering.mapping.order.size(); ++p) {
       const Task& task = lowering.graph.tasks[lowering.mapping.order[p]];
-      if (task.node != node || kind_of(task) == TaskKind::filter_transform) continue;
+      if (task.node != node) continue;
       if (last || found == 0) found = p;
     }
     return found;
@@ -143,85 +324,272 @@ TEST_CASE("tasks of a network begin as soon as what they read is there") {
 }
 
 TEST_CASE("a run of a network records a trace of all operators") {
-  const Chain chain = make_chain("+nhwc", kMax3x3);
-  const Plan plan =
-      Plan::create(chain.network, {.tiling = {.algorithm = Algorithm::direct}, .num_threads = 2});
+  const Network network = everything(Layout::nhwc);
+  NetworkRun run(network, {.num_threads = 2});
   Trace trace;
-  CHECK(chain.run(plan, &trace) == chain.truth);
-  const TraceAnalysis analysis = analyse(plan.lowering(), trace);
-  CHECK(analysis.kinds[static_cast<std::size_t>(TaskKind::pooling)].num > 0);
-  CHECK(analysis.kinds[static_cast<std::size_t>(TaskKind::pooling)].work_us > 0);
+  run.run(random_inputs(network, kWhole), &trace);
+  const TraceAnalysis analysis = analyse(run.plan.lowering(), trace);
+  for (const TaskKind kind : {TaskKind::pooling, TaskKind::elementwise, TaskKind::direct}) {
+    CAPTURE(to_string(kind));
+    CHECK(analysis.kinds[static_cast<std::size_t>(kind)].num > 0);
+    CHECK(analysis.kinds[static_cast<std::size_t>(kind)].work_us > 0);
+  }
+  CHECK(analysis.kinds[static_cast<std::size_t>(TaskKind::filter_transform)].num == 0);
 }
 
 TEST_CASE("the simulator says when every task of a network runs") {
-  const Chain chain = make_chain("+nhwc", kMax3x3);
-  const Plan plan = Plan::create(chain.network, {.num_threads = 2});
-  for (const char* machine : {"toy", "cpu", "h200_fma"}) {
-    const Simulation simulation = simulate(plan.lowering(), machine_preset(machine));
-    CAPTURE(machine);
-    CHECK(simulation.trace.records.size() == plan.lowering().graph.tasks.size());
-    CHECK(simulation.analysis.kinds[static_cast<std::size_t>(TaskKind::pooling)].work_us > 0);
-    CHECK(lower_bounds(plan.lowering().graph, machine_preset(machine)).least_us() <=
-          simulation.time_us);
+  for (const char* name : {"resnet18", "mobilenet_v2", "densenet121"}) {
+    const Plan plan = Plan::create(make_network(name, {.image = 64}), {.num_threads = 2});
+    for (const char* machine : {"toy", "cpu", "h200_fma"}) {
+      const Simulation simulation = simulate(plan.lowering(), machine_preset(machine));
+      CAPTURE(name, machine);
+      CHECK(simulation.trace.records.size() == plan.lowering().graph.tasks.size());
+      CHECK(simulation.analysis.kinds[static_cast<std::size_t>(TaskKind::pooling)].work_us > 0);
+      CHECK(lower_bounds(plan.lowering().graph, machine_preset(machine)).least_us() <=
+            simulation.time_us);
+    }
+  }
+  const Plan plan = Plan::create(chain(Layout::nhwc, PoolMode::max), {.backend = Backend::sim});
+  const std::vector<float> x(2 * 16 * 22 * 30);
+  std::vector<float> y(2 * 20 * 11 * 15, 7);
+  const void* const inputs[] = {x.data()};
+  void* const outputs[] = {y.data()};
+  alignas(Plan::kAlignment) std::byte workspace[Plan::kAlignment];
+  Trace trace;
+  plan.execute(NetworkTensors{.inputs = inputs, .outputs = outputs}, workspace, sizeof workspace,
+               {.trace = &trace});
+  CHECK(trace.records.size() == plan.lowering().graph.tasks.size());
+  CHECK(y == std::vector<float>(y.size(), 7));
+}
+
+TEST_CASE("values share memory, and their bits are those of values that do not") {
+  for (const char* name : {"resnet18", "densenet121"}) {
+    for (const Layout layout : {Layout::nhwc, Layout::nchw}) {
+      const Network network =
+          make_network(name, {.batch = 2, .image = 32, .classes = 10, .layout = layout});
+      const Outputs inputs = random_inputs(network, {});
+      PlanOptions options{.num_threads = 1};
+      options.tiling.algorithm = Algorithm::direct;
+      options.tiling.whole_tensors = true;
+      NetworkRun apart(network, options);
+      const Outputs truth = apart.run(inputs);
+      options.tiling.whole_tensors = false;
+      for (const std::string& policy : policy_names()) {
+        for (const std::uint32_t threads : {1u, 4u}) {
+          options.mapping.policy = policy;
+          options.num_threads = threads;
+          NetworkRun run(network, options);
+          CAPTURE(name, to_string(layout), policy, threads);
+          CHECK(run.run(inputs) == truth);
+          CHECK(run.run(inputs) == truth);
+          if (policy != "staged") continue;
+          CHECK(run.plan.workspace_bytes() < apart.plan.workspace_bytes());
+        }
+      }
+    }
   }
 }
 
-TEST_CASE("a network of one pooling runs") {
-  PoolProblem pool = kMax3x3;
-  pool.c = 5;
-  pool.h = 9;
-  pool.w = 7;
-  std::vector<float> x(static_cast<std::size_t>(pool.x_size()));
-  fill_normal(x, 1);
-  std::vector<float> y(static_cast<std::size_t>(pool.y_size()));
-  std::vector<double> truth(y.size());
-  reference_pooling(pool, x.data(), truth.data());
-  const Plan plan = Plan::create(Network{{{"pool", pool}}});
-  const Workspace workspace(plan);
-  plan.execute(Tensors{.x = x.data(), .y = y.data()}, workspace.memory.get(), workspace.bytes);
-  CHECK(std::equal(y.begin(), y.end(), truth.begin()));
-  CHECK_THAT(error_of([&] { plan.problem(); }), ContainsSubstring("must be one convolution"));
+TEST_CASE("a proof fails where who overwrites a value does not wait for those that read it") {
+  const Plan plan = Plan::create(make_network("resnet18", {.image = 32}), {.num_threads = 2});
+  TaskGraph graph = plan.lowering().graph;
+  CHECK(!validate(graph, plan.lowering().mapping));
+  const auto reuses = [](const Edge& edge) { return edge.reuse; };
+  CHECK(std::count_if(graph.edges.begin(), graph.edges.end(), reuses) > 10);
+  std::erase_if(graph.edges, reuses);
+  count_signals(graph);
+  const auto violation = validate(graph, plan.lowering().mapping);
+  REQUIRE(violation);
+  CHECK(violation->property == Violation::Property::complete_waits);
+
+  // Two values at the same place that are in use at the same time.
+  graph = plan.lowering().graph;
+  const std::vector<Node>& nodes = plan.lowering().nodes;
+  graph.buffers[nodes[1].buffers.y].place = graph.buffers[nodes[0].buffers.y].place;
+  CHECK(validate(graph, plan.lowering().mapping));
 }
 
-TEST_CASE("networks whose operators do not fit are refused by name") {
-  const Chain chain = make_chain("", kMax3x3);
-  const auto refusal = [&](auto change) {
-    Network network = chain.network;
+TEST_CASE("a network of one pooling runs") {
+  Network network{.inputs = {{"x", {1, 5, 9, 7}}}, .outputs = {"pool"}, .layout = Layout::nchw};
+  network.operators = {{"pool", Pooling{PoolMode::max, 3, 3, 1, 1, 2, 2}, {"x"}}};
+  const Outputs inputs = random_inputs(network, {});
+  NetworkRun run(network, {});
+  CHECK(run.plan.prepared_filter_bytes() == 0);
+  CHECK(run.run(inputs) == truth_of(network, inputs));
+  CHECK_THAT(error_of([&] { run.plan.problem(); }), ContainsSubstring("must be one convolution"));
+}
+
+TEST_CASE("a network of one convolution gives the bits of the convolution") {
+  const ConvProblem problem = parse_problem("n2c16h14k32+bias+relu+nhwc");
+  std::vector<float> x(static_cast<std::size_t>(problem.x_size()));
+  std::vector<float> w(static_cast<std::size_t>(problem.w_size())), bias(32);
+  fill_normal(x, 1);
+  fill_normal(w, 2);
+  fill_normal(bias, 3);
+  Network network{.inputs = {{"x", {2, 16, 14, 14}}}, .outputs = {"conv"}};
+  network.operators = {{"conv",
+                        Convolution{.k = 32,
+                                    .r = 3,
+                                    .s = 3,
+                                    .pad_h = 1,
+                                    .pad_w = 1,
+                                    .w = view_weights(w),
+                                    .bias = view_weights(bias),
+                                    .relu = true},
+                        {"x"}}};
+  std::vector<float> y = NetworkRun(network, {.num_threads = 2}).run({{"x", x}}).at("conv");
+
+  std::vector<float> x_nhwc(x.size()), w_krsc(w.size()), y_nhwc(y.size());
+  convert(network, {2, 16, 14, 14}, x, x_nhwc.data(), true);
+  convert(network, {32, 16, 3, 3}, w, w_krsc.data(), true);
+  PlanOptions options{.source = PlanSource::heuristic, .num_threads = 2};
+  const Plan plan = Plan::create(problem, options);
+  const Memory workspace(plan.workspace_bytes());
+  plan.execute({.x = x_nhwc.data(), .w = w_krsc.data(), .bias = bias.data(), .y = y_nhwc.data()},
+               workspace.get(), workspace.bytes);
+  std::vector<float> expected(y.size());
+  convert(network, {2, 32, 14, 14}, expected, y_nhwc.data(), false);
+  CHECK(y == expected);
+}
+
+TEST_CASE("networks that are wrong are refused with operator, value and what is allowed") {
+  const Network good = everything(Layout::nhwc);
+  const auto at = [](Network& network, const char* name) -> Operator& {
+    return *std::find_if(network.operators.begin(), network.operators.end(),
+                         [&](const Operator& op) { return op.name == name; });
+  };
+  const auto refusal = [&](auto change, Status status = Status::invalid_argument) {
+    Network network = good;
     change(network);
-    return error_of([&] { Plan::create(network); });
+    const std::string message = error_of([&] { validate(network); }, status);
+    CHECK(error_of([&] { Plan::create(network); }, status) == message);
+    return message;
   };
   CHECK(refusal([](Network& n) { n.operators.clear(); }) ==
         "network: no operators, must be at least 1");
+  CHECK(refusal([](Network& n) { n.outputs.clear(); }) ==
+        "network: no outputs, must be at least 1");
+  CHECK(refusal([](Network& n) {
+          n.outputs = {"fc", "nothing"};
+        }) == "network: output \"nothing\" is none, must be the name of an operator, once");
+  CHECK(refusal([](Network& n) {
+          n.outputs = {"fc", "fc"};
+        }) == "network: output \"fc\" is there twice, must be the name of an operator, once");
+  CHECK(refusal([](Network& n) { n.outputs = {"x"}; }) ==
+        "network: output \"x\" is an input, must be the name of an operator, once");
   CHECK(refusal([](Network& n) { n.operators[1].name = "conv1"; }) ==
-        "operator \"conv1\": another operator has this name");
+        "operator \"conv1\": another input or operator has this name");
+  CHECK(refusal([](Network& n) { n.operators[1].name = "x"; }) ==
+        "operator \"x\": another input or operator has this name");
   CHECK(refusal([](Network& n) { n.operators[1].name = "a\nb"; }) ==
         "operator \"a?b\": its name must be 1 to 80 printable characters");
-  CHECK(refusal([](Network& n) { std::get<PoolProblem>(n.operators[1].problem).c = 25; }) ==
-        "operator \"pool\": its input is n2c25h22w30+nchw+f32, must be n2c24h22w30+nchw+f32, the "
-        "output of \"conv1\"");
-  CHECK_THAT(refusal([](Network& n) { std::get<PoolProblem>(n.operators[1].problem).pad_h = 3; }),
-             ContainsSubstring("operator \"pool\": "));
-  CHECK_THAT(refusal([](Network& n) {
-               std::get<ConvProblem>(n.operators[2].problem).layout = Layout::nhwc;
-             }),
-             ContainsSubstring("operator \"conv2\": its input is n2c24h11w15+nhwc+f32"));
+  CHECK(refusal([](Network& n) { n.inputs[0].name = ""; }) ==
+        "input \"\": its name must be 1 to 80 printable characters");
+  CHECK(refusal([](Network& n) { n.inputs[0].shape.w = 0; }) ==
+        "input \"x\": w = 0: must be 1 to 2147483647");
+  CHECK(refusal([](Network& n) { n.operators[1].reads = {"conv0"}; }) ==
+        "operator \"bn1\": reads \"conv0\", which is none; must be an input or an operator before "
+        "it");
+  CHECK(refusal([](Network& n) { n.operators[0].reads = {"relu1"}; }) ==
+        "operator \"conv1\": reads \"relu1\", which it makes itself or a later operator makes; "
+        "must be an input or an operator before it, without cycles");
+  CHECK(refusal([](Network& n) { n.operators[1].reads = {}; }) ==
+        "operator \"bn1\": reads 0 values, a batch norm must read 1");
+  CHECK(refusal([&](Network& n) {
+          at(n, "conv1").reads = {"x", "x", "x"};
+        }) == "operator \"conv1\": reads 3 values, a convolution must read 1 to 2");
+  CHECK(refusal([&](Network& n) {
+          at(n, "conv1").reads = {"x", "x"};
+        }) == "operator \"conv1\": the residual, \"x\", is n2c16h16w16, must be n2c24h16w16");
+  CHECK(refusal([&](Network& n) {
+          at(n, "add").reads = {"bn2", "one"};
+        }) == "operator \"add\": the second summand, \"one\", is n2c16h8w8, must be n2c24h8w8");
+  CHECK(refusal([&](Network& n) {
+          at(n, "cat").reads = {"one", "relu1"};
+        }) ==
+        "operator \"cat\": what is concatenated, \"relu1\", is n2c24h16w16, must be n2c24h8w8");
+  CHECK(refusal([&](Network& n) { std::get<Convolution>(at(n, "one").does).w = {}; }) ==
+        "operator \"one\": w is missing, must be [16][24][1][1]");
+  CHECK(refusal([&](Network& n) { std::get<Convolution>(at(n, "one").does).k = 15; }) ==
+        "operator \"one\": w has 384 numbers, must have 360, [15][24][1][1]");
+  CHECK(refusal([&](Network& n) { std::get<Convolution>(at(n, "one").does).groups = 5; }) ==
+        "operator \"one\": groups = 5: must divide c = 24 and k = 16, reads \"pool\" of "
+        "n2c24h8w8");
+  CHECK(refusal([&](Network& n) {
+          std::get<Convolution>(at(n, "one").does).bias = constant(3, 1);
+        }) == "operator \"one\": bias has 3 numbers, must have 16, [K]");
+  CHECK(refusal([&](Network& n) { std::get<BatchNorm>(at(n, "bn1").does).mean = {}; }) ==
+        "operator \"bn1\": mean is missing, must be [C]");
+  CHECK(refusal([&](Network& n) {
+          std::get<BatchNorm>(at(n, "bn1").does).variance = constant(24, -1);
+        }) == "operator \"bn1\": variance -1.000000 + epsilon 0.000000, must be more than 0");
+  CHECK(refusal([&](Network& n) { std::get<FullyConnected>(at(n, "fc").does).k = 11; }) ==
+        "operator \"fc\": w has 400 numbers, must have 440, [11][40][1][1]");
+  CHECK(refusal([&](Network& n) { std::get<Clamp>(at(n, "cut").does).most = -9; }) ==
+        "operator \"cut\": least -8.000000, must be below most, -9.000000");
+  CHECK_THAT(refusal([&](Network& n) { std::get<Pooling>(at(n, "pool").does).pad_h = 3; }),
+             ContainsSubstring("operator \"pool\": vertical padding = 3: must be 0 to 2"));
+  CHECK(refusal([](Network& n) { n.dtype = DataType::i8; }, Status::unsupported) ==
+        "network: storage type i8, must be f32, f16 or bf16");
+  CHECK(refusal([](Network& n) { n.layout = Layout::chwn; }, Status::unsupported) ==
+        "network: layout chwn, must be nchw or nhwc");
+
+  CHECK_THAT(error_of([&] { Plan::create(good, {.tiling = {.v_slots = 1}}); }, Status::unsupported),
+             ContainsSubstring("network: a window"));
+  CHECK(error_of([] { make_network("resnet51"); }) ==
+        "network \"resnet51\", must be one of resnet18, resnet50, resnext50, vgg16, mobilenet_v2, "
+        "densenet121, densenet161, inception_v3");
+  CHECK(error_of([] { make_network("vgg16", {.batch = 0}); }) ==
+        "network vgg16: batch = 0, must be 1 to 65536");
+  CHECK_THAT(error_of([] { make_network("inception_v3", {.image = 20}); }),
+             ContainsSubstring("operator \""));
 }
 
-TEST_CASE("a run of a network is refused when a tensor is missing or one too many is given") {
-  const Chain chain = make_chain("", kMax3x3);
-  const Plan plan = Plan::create(chain.network);
-  const Workspace workspace(plan);
-  std::vector<float> y(chain.truth.size());
-  const auto refusal = [&](auto change) {
-    std::vector<Tensors> all = chain.tensors(y.data());
-    change(all);
-    return error_of([&] { plan.execute(all, workspace.memory.get(), workspace.bytes); });
+TEST_CASE("a run of a network is refused when a tensor is missing, too many or in the way") {
+  const Network network = chain(Layout::nhwc, PoolMode::max);
+  NetworkRun run(network, {.num_threads = 1});
+  const auto refusal = [&](auto change, Status status = Status::invalid_argument) {
+    std::vector<const void*> inputs = run.inputs();
+    std::vector<void*> outputs = run.outputs();
+    const void* prepared = run.tensors().prepared_filters;
+    void* workspace = run.workspace().get();
+    std::size_t bytes = run.workspace().bytes;
+    change(inputs, outputs, prepared, workspace, bytes);
+    return error_of(
+        [&] {
+          run.plan.execute(
+              NetworkTensors{.inputs = inputs, .outputs = outputs, .prepared_filters = prepared},
+              workspace, bytes);
+        },
+        status);
   };
-  CHECK(refusal([](auto& all) { all.pop_back(); }) == "tensors of 2 operators, must be of 3");
-  CHECK(refusal([](auto& all) { all[0].x = nullptr; }) == "x is null");
-  CHECK(refusal([](auto& all) { all[2].w = nullptr; }) == "w is null");
-  CHECK(refusal([](auto& all) { all[2].y = nullptr; }) == "y is null");
-  CHECK_THAT(refusal([&](auto& all) { all[1].x = chain.x.data(); }),
-             ContainsSubstring("x given, but"));
-  CHECK_THAT(refusal([&](auto& all) { all[0].y = y.data(); }), ContainsSubstring("y given, but"));
+  CHECK(refusal([](auto& in, auto&, auto&, auto&, auto&) { in.clear(); }) == "0 inputs, must be 1");
+  CHECK(refusal([](auto&, auto& out, auto&, auto&, auto&) { out.push_back(nullptr); }) ==
+        "2 outputs, must be 1");
+  CHECK(refusal([](auto& in, auto&, auto&, auto&, auto&) { in[0] = nullptr; }) == "x is null");
+  CHECK(refusal([](auto&, auto& out, auto&, auto&, auto&) { out[0] = nullptr; }) ==
+        "conv2.y is null");
+  CHECK(refusal([](auto&, auto&, auto& prepared, auto&, auto&) { prepared = nullptr; }) ==
+        "prepared_filters is null");
+  CHECK(refusal([](auto& in, auto& out, auto&, auto&, auto&) {
+          out[0] = const_cast<void*>(in[0]);
+        }) == "x overlaps conv2.y");
+  CHECK(refusal([](auto&, auto& out, auto&, auto& workspace, auto&) { out[0] = workspace; }) ==
+        "conv2.y overlaps workspace");
+  CHECK(refusal([](auto&, auto&, auto&, auto& workspace, auto&) { workspace = nullptr; }) ==
+        "workspace is null");
+  CHECK_THAT(
+      refusal([](auto&, auto&, auto&, auto&, auto& bytes) { --bytes; }, Status::out_of_memory),
+      ContainsSubstring("workspace of "));
+  CHECK_THAT(
+      error_of([&] { run.plan.execute(Tensors{}, run.workspace().get(), run.workspace().bytes); }),
+      ContainsSubstring("must be NetworkTensors"));
+  CHECK_THAT(error_of([&] { run.plan.prepare_filters(&network, run.workspace().get()); }),
+             ContainsSubstring("a plan of a network has its weights"));
+  CHECK(error_of([&] { run.plan.prepare_filters(nullptr); }) == "prepared_filters is null");
+  const Plan one = Plan::create(parse_problem("c16h8k16"));
+  CHECK_THAT(error_of([&] { one.prepare_filters(run.workspace().get()); }),
+             ContainsSubstring("w is missing"));
+  CHECK_THAT(error_of([&] { one.execute(NetworkTensors{}, run.workspace().get(), 64); }),
+             ContainsSubstring("must be Tensors"));
 }

@@ -19,12 +19,14 @@ namespace {
 TEST_CASE("Every verb has a help with examples, and --version says the version") {
   CHECK(megaconv("--version").out == "megaconv " MEGACONV_VERSION "\n");
   for (const char* verb :
-       {"",           "info",       "run",         "bench",        "verify",
-        "map",        "map show",   "map export",  "map graph",    "map validate",
-        "map diff",   "trace",      "trace stats", "trace report", "trace replay",
-        "simulate",   "lab",        "lab compare", "tune",         "tune best",
-        "tune show",  "tune diff",  "tune report", "tune export",  "tune import",
-        "tune merge", "tune space", "tune ask",    "tune measure", "tune tell"}) {
+       {"",           "info",         "run",         "bench",        "verify",
+        "map",        "map show",     "map export",  "map graph",    "map validate",
+        "map diff",   "trace",        "trace stats", "trace report", "trace replay",
+        "simulate",   "lab",          "lab compare", "tune",         "tune best",
+        "tune show",  "tune diff",    "tune report", "tune export",  "tune import",
+        "tune merge", "tune space",   "tune ask",    "tune measure", "tune tell",
+        "net",        "net list",     "net show",    "net run",      "net bench",
+        "net verify", "net simulate", "net trace"}) {
     const Outcome outcome = megaconv(std::string(verb) + " --help");
     CAPTURE(verb);
     CHECK(outcome.status == 0);
@@ -37,10 +39,11 @@ TEST_CASE("docs/cli.md names every option of every verb") {
   std::ostringstream document;
   document << std::ifstream(MEGACONV_SOURCE_DIR "/docs/cli.md").rdbuf();
   for (const char* verb :
-       {"info",         "run",         "bench",       "verify",       "map show",
-        "map export",   "map graph",   "trace",       "trace stats",  "trace report",
-        "trace replay", "simulate",    "lab compare", "tune",         "tune best",
-        "tune report",  "tune export", "tune ask",    "tune measure", "tune import"}) {
+       {"info",         "run",          "bench",       "verify",       "map show",     "map export",
+        "map graph",    "trace",        "trace stats", "trace report", "trace replay", "simulate",
+        "lab compare",  "tune",         "tune best",   "tune report",  "tune export",  "tune ask",
+        "tune measure", "tune import",  "net list",    "net show",     "net run",      "net bench",
+        "net verify",   "net simulate", "net trace"}) {
     const std::string help = megaconv(std::string(verb) + " --help").out;
     const std::string letters = "abcdefghijklmnopqrstuvwxyz-";
     for (std::size_t at = help.find("--"); at != std::string::npos; at = help.find("--", at + 2)) {
@@ -54,7 +57,7 @@ TEST_CASE("docs/cli.md names every option of every verb") {
 TEST_CASE("Usage errors are one line and status 2") {
   const ScratchFolder folder;
   check_refused(folder, "", 2,
-                "must be info, run, bench, verify, map, trace, simulate, lab or tune");
+                "must be info, run, bench, verify, map, trace, simulate, lab, net or tune");
   check_refused(folder, "frobnicate", 2, "frobnicate");
   check_refused(folder, "map", 2, "map needs one of show, export, graph, validate or diff");
   check_refused(folder, "run", 2, "run needs a PROBLEM");
@@ -388,6 +391,42 @@ TEST_CASE("verify passes on random and on given problems, the same for the same 
 TEST_CASE("info says what there is, also as JSON") {
   CHECK_THAT(megaconv("info").out, ContainsSubstring("backend cpu   yes"));
   CHECK(nlohmann::json::parse(megaconv("info --json").out).at("version") == MEGACONV_VERSION);
+}
+
+TEST_CASE("net shows, runs, checks and simulates a network") {
+  const std::string small = " --image 32 --classes 10 --threads 2";
+  CHECK_THAT(megaconv("net list --image 64").out, ContainsSubstring("densenet161"));
+  const Outcome shown = megaconv("net show resnet18" + small);
+  CHECK(shown.status == 0);
+  CHECK_THAT(shown.out, ContainsSubstring("conv1 + conv1.bn + relu: n1c3h32w32k64r7"));
+  const Outcome one = megaconv("net run mobilenet_v2" + small);
+  CHECK(one.status == 0);
+  const std::size_t sum = one.out.find("checksum");
+  CHECK_THAT(megaconv("net run mobilenet_v2 --policy depth_first" + small).out,
+             ContainsSubstring(one.out.substr(sum, one.out.find('\n', sum) - sum)));
+  const Outcome verified = megaconv("net verify densenet121" + small);
+  CHECK(verified.status == 0);
+  CHECK_THAT(verified.out, ContainsSubstring("densenet121 right: "));
+  CHECK_THAT(megaconv("net simulate resnet18 --machine cpu" + small).out,
+             ContainsSubstring("elementwise"));
+  const auto records = nlohmann::json::parse(
+      megaconv("net bench resnet18 --json --min-ms 1 --repeats 1" + small).out);
+  CHECK(records.at(0).at("kind") == "net_bench");
+  CHECK(records.at(0).at("median_ms") > 0);
+
+  const ScratchFolder folder;
+  CHECK(megaconv_in(folder, "net trace resnet18 -o t.json" + small).status == 0);
+  CHECK(nlohmann::json::parse(folder.read("t.json")).at("traceEvents").size() > 100);
+  CHECK(megaconv_in(folder, "net show resnet18 -o t.dot" + small).status == 0);
+  CHECK_THAT(folder.read("t.dot"), ContainsSubstring("digraph"));
+  check_refused(folder, "net", 2, "net needs one of list, show, run");
+  check_refused(folder, "net run", 2, "name");
+  check_refused(folder, "net run lenet", 2, "network \"lenet\", must be one of resnet18");
+  check_refused(folder, "net run vgg16 --batch 0", 2, "batch = 0, must be 1 to 65536");
+  check_refused(folder, "net run inception_v3 --image 20", 2, "operator \"");
+  check_refused(folder, "net run resnet18 --dtype i8", 2, "must be f32, f16 or bf16");
+  check_refused(folder, "net run resnet18 --policy best", 2, "policy");
+  check_refused(folder, "net trace resnet18 -o nowhere/t.json", 4, "cannot write nowhere/t.json");
 }
 
 TEST_CASE("A full disk is an error, not a short result") {

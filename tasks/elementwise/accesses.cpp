@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// An elementwise task reads and writes the same rows of all its tensors. What it costs, too.
+#include <utility>
+
+#include "megaconv/error.hpp"
+#include "megaconv/lowering.hpp"
+#include "tasks/elementwise/elementwise.hpp"
+#include "tasks/tiling.hpp"
+
+namespace megaconv {
+namespace {
+
+AccessFunction elementwise_accesses(const ElementwiseCut& cut, const NodeBuffers& buffers) {
+  return [cut, buffers](Role, std::uint32_t group, std::uint32_t, std::vector<Access>& accesses) {
+    const ElementwiseTask task = task_of(cut, group);
+    const std::uint64_t row = u64(task.image * task.h + task.row);
+    const auto rows_of = [&](Region region) {
+      region.rows = {row, row + u64(task.rows)};
+      return region;
+    };
+    for (std::size_t i = 0; i < buffers.inputs.size(); ++i) {
+      accesses.push_back({buffers.inputs[i], Mode::read, rows_of(x_extent(cut.problem, i))});
+    }
+    const Region y = rows_of(y_extent(cut.problem));
+    if (cut.problem.residual) accesses.push_back({buffers.residual, Mode::read, y});
+    accesses.push_back({buffers.y, Mode::write, y});
+  };
+}
+
+void check_buffer(const TaskGraph& graph, const std::string& name, BufferId id,
+                  const Region& wanted) {
+  if (id < graph.buffers.size() && graph.buffers[id].extent == wanted) return;
+  throw Error(Status::invalid_argument,
+              name + ": reads " + to_string(wanted) + ", " +
+                  (id < graph.buffers.size() ? "buffer " + graph.buffers[id].name + " has " +
+                                                   to_string(graph.buffers[id].extent)
+                                             : "there is no buffer " + std::to_string(id)));
+}
+
+// Operations, bytes and traffic of an average task.
+void describe_cost(const ElementwiseProblem& a, const NodeBuffers& buffers, Stage& stage) {
+  using Piece = Traffic::Piece;
+  const auto tasks = static_cast<double>(stage.num_tasks());
+  const double bytes = static_cast<double>(size_of(a.dtype)) / tasks;
+  const auto pixels = static_cast<double>(a.n * a.h * a.w);
+  const double y_part = static_cast<double>(a.y_size()) * bytes;
+  stage.operations = static_cast<double>(a.y_size()) * (1 + 2 * a.affine + a.residual) / tasks;
+  for (std::size_t i = 0; i < buffers.inputs.size(); ++i) {
+    const double part = pixels * static_cast<double>(a.channels[i]) * bytes;
+    stage.traffic.push_back({buffers.inputs[i], Mode::read, Piece::evenly, part});
+    stage.bytes += part;
+  }
+  if (a.residual) {
+    stage.traffic.push_back({buffers.residual, Mode::read, Piece::evenly, y_part});
+    stage.bytes += y_part;
+  }
+  stage.traffic.push_back({buffers.y, Mode::write, Piece::of_task, y_part});
+  stage.bytes += y_part;
+}
+
+}  // namespace
+
+NodeBuffers add_elementwise(TaskGraph& graph, const std::string& name, const ElementwiseCut& cut,
+                            const NodeBuffers& read) {
+  ElementwiseCut counted = cut;
+  derive_counts(counted);
+  const ElementwiseProblem& problem = counted.problem;
+  if (read.inputs.size() != problem.channels.size()) {
+    throw Error(Status::invalid_argument, name + ": reads " + std::to_string(read.inputs.size()) +
+                                              " tensors, must read " +
+                                              std::to_string(problem.channels.size()));
+  }
+  for (std::size_t i = 0; i < read.inputs.size(); ++i) {
+    check_buffer(graph, name, read.inputs[i], x_extent(problem, i));
+  }
+  if (problem.residual) check_buffer(graph, name, read.residual, y_extent(problem));
+  NodeBuffers buffers = read;
+  buffers.y = static_cast<BufferId>(graph.buffers.size());
+  Stage stage;
+  stage.node = static_cast<NodeId>(graph.nodes.size());
+  stage.role = Role::product;
+  stage.kind = id_of(TaskKind::elementwise);
+  stage.groups = counted.num_groups;
+  stage.per_group = 1;
+  describe_cost(problem, buffers, stage);
+  add_stage(graph, std::move(stage));  // the one that may throw comes first
+  graph.nodes.push_back(name);
+  graph.buffers.push_back({.name = name + ".y",
+                           .extent = y_extent(problem),
+                           .bytes = u64(problem.y_size()) * size_of(problem.dtype)});
+  graph.accesses.push_back(elementwise_accesses(counted, buffers));
+  return buffers;
+}
+
+}  // namespace megaconv

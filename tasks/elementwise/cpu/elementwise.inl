@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// y = clamp(scale x + bias + residual). kernels.inl includes this.
+//
+// Vectors hold neighbouring numbers of memory: of a run of channels of one pixel in nhwc, of a run
+// of pixels of one channel in nchw; without scale and concatenation the task is one run in nhwc.
+#pragma once
+
+#include "tasks/cpu/storage.inl"
+#include "tasks/elementwise/cpu/elementwise.hpp"
+#include "tasks/elementwise/elementwise.hpp"
+
+namespace megaconv::cpu::MEGACONV_ISA {
+
+/// scale x + bias with a scale and a bias for every number, for all numbers, or without them.
+struct AffineOfEach {
+  const float *scale, *bias;
+  MEGACONV_INLINE Vec operator()(Vec v, Size at) const {
+    return fused_multiply_add(v, load(scale + at), load(bias + at));
+  }
+  MEGACONV_INLINE Vec operator()(Vec v, Size at, Size count) const {
+    return fused_multiply_add(v, read_first(scale + at, count), read_first(bias + at, count));
+  }
+};
+struct AffineOfAll {
+  Vec scale, bias;
+  MEGACONV_INLINE Vec operator()(Vec v, Size, Size = 0) const {
+    return fused_multiply_add(v, scale, bias);
+  }
+};
+struct NotAffine {
+  MEGACONV_INLINE Vec operator()(Vec v, Size, Size = 0) const { return v; }
+};
+
+template <class T>
+class ElementwiseBody {
+ public:
+  ElementwiseBody(const ElementwiseArgs& args, const ElementwiseTask& task)
+      : args_(args), task_(task), least_(broadcast(task.least)), most_(broadcast(task.most)) {}
+
+  void run() const {
+    Size first = 0;  // channel of y
+    for (Size i = 0; i < task_.num_inputs; ++i) {
+      const Size channels = task_.channels[i];
+      const T* const x = static_cast<const T*>(args_.x[i]);
+      task_.nhwc ? run_pixels(x, channels, first) : run_planes(x, channels, first);
+      first += channels;
+    }
+  }
+
+ private:
+  void run_pixels(const T* x, Size channels, Size first) const {
+    const Size pixel = (task_.image * task_.h + task_.row) * task_.w, pixels = task_.rows * task_.w;
+    const T* from = x + pixel * channels;
+    const Size to = pixel * task_.c + first;
+    if (!task_.affine && channels == task_.c)
+      return run_numbers(from, to, pixels * channels, NotAffine{});
+    const AffineOfEach affine{args_.scale + first, args_.bias + first};
+    for (Size i = 0; i < pixels; ++i, from += channels) {
+      task_.affine ? run_numbers(from, to + i * task_.c, channels, affine)
+                   : run_numbers(from, to + i * task_.c, channels, NotAffine{});
+    }
+  }
+
+  void run_planes(const T* x, Size channels, Size first) const {
+    const Size plane = task_.h * task_.w, at = task_.row * task_.w, count = task_.rows * task_.w;
+    for (Size c = 0; c < channels; ++c) {
+      const T* const from = x + (task_.image * channels + c) * plane + at;
+      const Size to = (task_.image * task_.c + first + c) * plane + at;
+      if (task_.affine) {
+        run_numbers(
+            from, to, count,
+            AffineOfAll{broadcast(args_.scale[first + c]), broadcast(args_.bias[first + c])});
+      } else {
+        run_numbers(from, to, count, NotAffine{});
+      }
+    }
+  }
+
+  template <class Affine>
+  MEGACONV_INLINE void run_numbers(const T* x, Size to, Size count, const Affine& affine) const {
+    T* const y = static_cast<T*>(args_.y) + to;
+    const T* const residual = static_cast<const T*>(args_.residual) + (task_.residual ? to : 0);
+    Size i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+      Vec v = affine(read(x + i), i);
+      if (task_.residual) v += read(residual + i);
+      write(y + i, clamped(v));
+    }
+    if (const Size rest = count - i; rest > 0) {
+      Vec v = affine(read_first(x + i, rest), i, rest);
+      if (task_.residual) v += read_first(residual + i, rest);
+      write_first(y + i, clamped(v), rest);
+    }
+  }
+
+  /// NaN stays.
+  MEGACONV_INLINE Vec clamped(Vec v) const {
+    const Vec raised = v < least_ ? least_ : v;
+    return raised > most_ ? most_ : raised;
+  }
+
+  const ElementwiseArgs& args_;
+  const ElementwiseTask& task_;
+  const Vec least_, most_;
+};
+
+template <class T>
+void elementwise(const ElementwiseArgs& args, std::uint32_t group) {
+  const ElementwiseTask task = task_of(*args.cut, group);
+  ElementwiseBody<T>(args, task).run();
+}
+
+#define MEGACONV_ELEMENTWISE_TEXT(name) #name
+#define MEGACONV_ELEMENTWISE_NAME(macro) MEGACONV_ELEMENTWISE_TEXT(macro)
+
+extern const ElementwiseKernels kElementwiseKernels;
+const ElementwiseKernels kElementwiseKernels = {
+    .isa = MEGACONV_ELEMENTWISE_NAME(MEGACONV_ISA),
+    .by_dtype = {elementwise<float>, elementwise<Float16>, elementwise<Bfloat16>, nullptr},
+};
+
+#undef MEGACONV_ELEMENTWISE_NAME
+#undef MEGACONV_ELEMENTWISE_TEXT
+
+}  // namespace megaconv::cpu::MEGACONV_ISA

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What lowering one convolution and lowering a network have in common.
+#pragma once
+
+#include <string>
+
+#include "megaconv/lowering.hpp"
+#include "tasks/fuse.hpp"
+
+namespace megaconv {
+
+/// lower() of a network whose operators have been fused.
+Lowering lower(const FusedNetwork& network, const TilingOptions& tiling,
+               const MappingOptions& mapping, const Target& target,
+               const PolicyFunction& custom = nullptr);
+
+/// The order that the policy, or the caller's own, gives the tasks; not validated.
+TaskMapping order_tasks(const TaskGraph& graph, const MappingOptions& options, const Target& target,
+                        const PolicyFunction& custom);
+
+/// One line: what a node computes, and in how many tasks.
+std::string summary(const Cut& cut);
+
+/// Throws Error(invalid_argument) with the violation's message unless the order is right.
+void check_order(const TaskGraph& graph, const TaskMapping& mapping);
+
+}  // namespace megaconv

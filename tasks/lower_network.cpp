@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a network to one graph of tasks in a proven order.
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "mapping/places.hpp"
+#include "megaconv/error.hpp"
+#include "tasks/conv_algorithm.hpp"
+#include "tasks/conv_graph.hpp"
+#include "tasks/elementwise/elementwise.hpp"
+#include "tasks/lower.hpp"
+#include "tasks/pooling/pooling.hpp"
+#include "tasks/tiling.hpp"
+
+namespace megaconv {
+namespace {
+
+// Cuts operators; those of equal convolutions are made once.
+class Cutter {
+ public:
+  Cutter(const TilingOptions& options, const Target& target) : options_(options), target_(target) {
+    options_.filters = FilterMode::prepared;
+    options_.whole_tensors = false;  // which is of values between operators here
+  }
+
+  Cut cut(const ConvProblem& problem) {
+    const auto known = std::find_if(tilings_.begin(), tilings_.end(), [&](const Tiling& tiling) {
+      return tiling.problem == problem;
+    });
+    if (known != tilings_.end()) return *known;
+    tilings_.push_back(make_tiling(problem, options_, target_));
+    return tilings_.back();
+  }
+  Cut cut(const PoolProblem& problem) { return cut_pooling(problem, target_.workers); }
+  Cut cut(const ElementwiseProblem& problem) { return cut_elementwise(problem, target_.workers); }
+
+ private:
+  TilingOptions options_;
+  const Target& target_;
+  std::vector<Tiling> tilings_;
+};
+
+NodeBuffers add(TaskGraph& graph, const std::string& name, const Tiling& tiling,
+                const NodeBuffers& read) {
+  return add_convolution(graph, name, tiling, read);
+}
+NodeBuffers add(TaskGraph& graph, const std::string& name, const PoolCut& cut,
+                const NodeBuffers& read) {
+  NodeBuffers buffers = read;
+  buffers.y = add_pooling(graph, name, cut, read.x);
+  return buffers;
+}
+NodeBuffers add(TaskGraph& graph, const std::string& name, const ElementwiseCut& cut,
+                const NodeBuffers& read) {
+  return add_elementwise(graph, name, cut, read);
+}
+
+// Appends an operator that reads those buffers; its own have its name: "conv1.U".
+NodeBuffers add_cut(TaskGraph& graph, const std::string& name, const Cut& cut,
+                    const NodeBuffers& read) {
+  const std::size_t first = graph.buffers.size();
+  NodeBuffers buffers =
+      std::visit([&](const auto& of_room) { return add(graph, name, of_room, read); }, cut);
+  for (std::size_t i = first; i < graph.buffers.size(); ++i) {
+    std::string& of_buffer = graph.buffers[i].name;
+    if (of_buffer.find('.') == std::string::npos) of_buffer = name + "." + of_buffer;
+  }
+  return buffers;
+}
+
+// The buffers that an operator reads: of values that stand before it.
+NodeBuffers reads_of(const FusedOperator& op, const std::vector<BufferId>& values) {
+  NodeBuffers read;
+  std::vector<BufferId> buffers;
+  for (const ValueId value : op.reads) buffers.push_back(values[value]);
+  if (const auto* elementwise = std::get_if<ElementwiseProblem>(&op.problem)) {
+    if (elementwise->residual) {
+      read.residual = buffers.back();
+      buffers.pop_back();
+    }
+    read.inputs = std::move(buffers);
+    return read;
+  }
+  read.x = buffers.front();
+  if (buffers.size() == 2) read.residual = buffers.back();
+  return read;
+}
+
+BufferId add_input(TaskGraph& graph, const NetworkInput& input, DataType dtype) {
+  const Shape& s = input.shape;
+  graph.buffers.push_back(
+      {.name = input.name,
+       .extent = {.rows = {0, u64(s.n * s.h)}, .cols = {0, u64(s.w)}, .channels = {0, u64(s.c)}},
+       .bytes = u64(s.size()) * size_of(dtype),
+       .given = true});
+  return static_cast<BufferId>(graph.buffers.size() - 1);
+}
+
+// Values that only tasks see share memory: an order says how long each is in use. Tasks that run at
+// the same time stand within about two positions a worker.
+void share_memory(Lowering& lowering, const Target& target) {
+  constexpr std::uint64_t kAlignment = 64;
+  std::vector<BufferId> shared;
+  for (const Node& node : lowering.nodes) {
+    const auto& outputs = lowering.outputs;
+    if (std::find(outputs.begin(), outputs.end(), node.buffers.y) == outputs.end()) {
+      shared.push_back(node.buffers.y);
+    }
+  }
+  choose_places(lowering.graph, lowering.mapping, shared, 2 * std::uint64_t{target.workers},
+                kAlignment);
+  add_reuse(lowering.graph);
+  count_signals(lowering.graph);
+}
+
+}  // namespace
+
+std::string summary(const Cut& cut) {
+  if (const auto* tiling = std::get_if<Tiling>(&cut)) {
+    return to_string(tiling->problem) + ", " + algorithm_of(*tiling).name(*tiling) + ", " +
+           std::to_string(num_tasks(*tiling)) + " tasks";
+  }
+  if (const auto* pool = std::get_if<PoolCut>(&cut)) {
+    return to_string(pool->problem) + ", " +
+           std::to_string(std::uint64_t{pool->num_groups} * pool->tasks_per_group) + " tasks";
+  }
+  const auto& elementwise = std::get<ElementwiseCut>(cut);
+  return to_string(elementwise.problem) + ", " + std::to_string(elementwise.num_groups) + " tasks";
+}
+
+Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
+               const MappingOptions& mapping_options, const Target& target,
+               const PolicyFunction& custom) {
+  Lowering lowering;
+  lowering.graph.kinds = task_kinds();
+  std::vector<BufferId> values;
+  const auto [dtype, layout, batch] =
+      std::visit([](const auto& a) { return std::tuple(a.dtype, a.layout, u64(a.n)); },
+                 network.operators.front().problem);
+  for (const NetworkInput& input : network.inputs) {
+    values.push_back(add_input(lowering.graph, input, dtype));
+  }
+  lowering.inputs = values;
+  Cutter cutter(tiling_options, target);
+  for (const FusedOperator& op : network.operators) {
+    const Cut cut =
+        std::visit([&](const auto& problem) { return cutter.cut(problem); }, op.problem);
+    lowering.nodes.push_back({cut, add_cut(lowering.graph, op.name(), cut, reads_of(op, values))});
+    values.push_back(lowering.nodes.back().buffers.y);
+    Buffer& y = lowering.graph.buffers[values.back()];
+    y.block_rows = layout == Layout::nhwc ? 1 : y.extent.rows.size() / batch;
+  }
+  for (const ValueId output : network.outputs) lowering.outputs.push_back(values[output]);
+  link(lowering.graph);
+  count_signals(lowering.graph);
+  lowering.mapping = order_tasks(lowering.graph, mapping_options, target, custom);
+  if (!tiling_options.whole_tensors) {
+    if (custom) check_order(lowering.graph, lowering.mapping);  // lives are those of right orders
+    share_memory(lowering, target);
+  }
+  check_order(lowering.graph, lowering.mapping);
+  return lowering;
+}
+
+Lowering lower(const Network& network, const TilingOptions& tiling, const MappingOptions& mapping,
+               const Target& target, const PolicyFunction& custom) {
+  return lower(fuse(network), tiling, mapping, target, custom);
+}
+
+}  // namespace megaconv
