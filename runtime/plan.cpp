@@ -294,7 +294,7 @@ std::string Plan::describe() const {
     if (!text.ends_with('\n')) text += '\n';
   }
   if (const auto& choice = state_->origin.choice) {
-    text += considered_text(problem(), choice->first, choice->second, state_->tiling().algorithm);
+    text += considered_text(problem(), choice->first, choice->second, state_->tiling().algorithm());
   }
   text += "policy: " + mapping.policy + ", DIG " + number(mapping.options.dig) + ", DGO " +
           number(mapping.options.dgo) + ", M groups " + number(mapping.options.m_groups) +

@@ -74,9 +74,10 @@ Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, con
   check_options(options, target);
   Tiling tiling;
   tiling.problem = problem;
-  tiling.algorithm = choose_algorithm(problem, options, target);
   tiling.filters = options.filters;
-  algorithm_of(tiling).choose(tiling, options, target);
+  const ConvAlgorithm& algorithm = conv_algorithm(choose_algorithm(problem, options, target));
+  tiling.cut = algorithm.empty_cut();
+  algorithm.choose(tiling, options, target);
   if (options.arithmetic != Arithmetic::automatic && options.arithmetic != Arithmetic::fma) {
     if (!target.split_f16) {
       throw Error(Status::unsupported,

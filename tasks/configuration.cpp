@@ -279,7 +279,7 @@ Configuration configuration_of(const Lowering& lowering, const Target& target, C
   const Tiling& tiling = lowering.tiling();
   const MappingOptions& mapping = lowering.mapping.options;
   Configuration configuration;
-  configuration.set(Parameter::algo, static_cast<std::int64_t>(tiling.algorithm));
+  configuration.set(Parameter::algo, static_cast<std::int64_t>(tiling.algorithm()));
   const ConvAlgorithm& algorithm = algorithm_of(tiling);
   algorithm.configure(tiling, launch, configuration);
   configuration.set(Parameter::policy, policy_value(lowering.mapping.policy));

@@ -21,8 +21,13 @@ class StageTimes;
 /// A number of a tiling that is chosen, and has a line in mapping files.
 struct CutField {
   const char* name;
-  std::uint32_t Tiling::*value;
+  std::uint32_t& value;
   std::uint32_t least = 1;
+};
+
+/// Bytes of V and M of one task group.
+struct SlotBytes {
+  std::uint64_t v = 0, m = 0;
 };
 
 class ConvAlgorithm {
@@ -46,8 +51,10 @@ class ConvAlgorithm {
   /// How far its results may be from the exact ones, before they are rounded to the storage type.
   virtual ErrorBound sum_bound(const Tiling& tiling) const = 0;
 
-  // --- its cut: tiling.problem, algorithm and filters are set
+  // --- its cut: tiling.problem and filters are set, and tiling.cut is one of its own
 
+  /// One of which nothing is chosen.
+  virtual ConvCut empty_cut() const = 0;
   /// Chooses all fields that are in fields(), and the others that are chosen.
   virtual void choose(Tiling& tiling, const TilingOptions& options, const Target& target) const = 0;
   /// Checks what is chosen, and computes what follows from it: NG, SI, SG, SO and tile counts.
@@ -57,6 +64,8 @@ class ConvAlgorithm {
   virtual std::uint32_t count_filter_tasks(const Tiling& tiling) const = 0;
   /// Bytes of transformed or packed filters.
   virtual std::uint64_t u_bytes(const Tiling& tiling) const = 0;
+  /// Bytes of V and M, if it has them. Back ends may round these up.
+  virtual SlotBytes slot_bytes(const Tiling& tiling) const;
 
   // --- its tasks
 
@@ -88,7 +97,7 @@ class ConvAlgorithm {
   // --- in texts
 
   /// The numbers that a mapping file has of it.
-  virtual std::span<const CutField> fields() const = 0;
+  virtual std::vector<CutField> fields(Tiling& tiling) const = 0;
   /// What a mapping file has of it in words.
   virtual void put_words(const Tiling& tiling, FileSection& section) const;
   virtual void take_words(FileSection& section, Tiling& tiling) const;
@@ -99,13 +108,25 @@ class ConvAlgorithm {
   virtual void describe(const Tiling& tiling, std::ostream& text) const = 0;
 };
 
+/// An algorithm whose cuts are of type Own.
+template <class Own>
+class ConvAlgorithmOf : public ConvAlgorithm {
+ public:
+  Algorithm id() const final { return Own::kAlgorithm; }
+  ConvCut empty_cut() const final { return Own{}; }
+
+ protected:
+  static const Own& own(const Tiling& tiling) { return std::get<Own>(tiling.cut); }
+  static Own& own(Tiling& tiling) { return std::get<Own>(tiling.cut); }
+};
+
 /// All of them, in the order in which they are named to people.
 std::span<const ConvAlgorithm* const> conv_algorithms();
 
 /// One of them, not Algorithm::automatic.
 const ConvAlgorithm& conv_algorithm(Algorithm algorithm);
 inline const ConvAlgorithm& algorithm_of(const Tiling& tiling) {
-  return conv_algorithm(tiling.algorithm);
+  return conv_algorithm(tiling.algorithm());
 }
 
 const ConvAlgorithm& direct_algorithm();

@@ -50,6 +50,7 @@ Region ConvAlgorithm::u_extent(const Tiling& tiling) const {
           .positions = {0, tiling.filter_blocks()}};
 }
 
+SlotBytes ConvAlgorithm::slot_bytes(const Tiling&) const { return {}; }
 void ConvAlgorithm::add_buffers(TaskGraph&, const Tiling&, NodeBuffers&) const {}
 void ConvAlgorithm::put_words(const Tiling&, FileSection&) const {}
 void ConvAlgorithm::take_words(FileSection&, Tiling&) const {}

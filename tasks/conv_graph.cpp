@@ -141,7 +141,7 @@ TaskGraph build_filter_graph(const Tiling& tiling) {
   Tiling filters = tiling;
   filters.filters = FilterMode::every_run;
   filters.num_filter_tasks = algorithm_of(tiling).count_filter_tasks(tiling);
-  filters.num_groups = filters.v_slots = filters.m_slots = 0;
+  filters.num_groups = 0;
   return build_graph(filters);
 }
 

@@ -47,6 +47,7 @@ double ratio(std::uint64_t whole, std::uint64_t part) {
 StageTimes::StageTimes(Arithmetic arithmetic, const PlanOptions& options, const Target& target)
     : staged_(options.mapping.policy == "staged"),
       one_kernel_(options.cuda_launch != CudaLaunch::staged),
+      whole_tensors_(options.tiling.whole_tensors),
       target_(target),
       rates_(rates_of(arithmetic, target)) {}
 
@@ -81,8 +82,7 @@ double estimate_ms(const ConvProblem& problem, const PlanOptions& options, const
   if (asked != 0) narrowed.workers = std::min(asked, target.workers);
   try {
     const PlanOptions launched = choose_launch(problem, options, narrowed).options;
-    Tiling tiling = make_tiling(problem, launched.tiling, narrowed);
-    if (!launched.tiling.whole_tensors && tiling.v_slots == tiling.num_groups) tiling.v_slots = 0;
+    const Tiling tiling = make_tiling(problem, launched.tiling, narrowed);
     StageTimes times(tiling.arithmetic, launched, narrowed);
     if (tiling.num_filter_tasks != 0) {
       times.add_stage(tiling.num_filter_tasks, 0,

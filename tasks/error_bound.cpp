@@ -64,7 +64,7 @@ ErrorBound direct_bound(const Tiling& tiling) {
 }
 
 ErrorBound winograd_bound(const Tiling& tiling) {
-  return winograd_bound(tiling.problem, tiling.m, tiling.points);
+  return winograd_bound(tiling.problem, tiling.tiles()->m, tiling.tiles()->points);
 }
 
 // Three products of split numbers: those of the least accurate F(m x m), which they are far below.

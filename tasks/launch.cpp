@@ -36,7 +36,7 @@ std::string obstacle_to_stages(const ConvProblem& problem, const PlanOptions& op
   const std::uint64_t bytes = tiling.num_groups * (tiling.v_slot_bytes() + tiling.m_slot_bytes());
   if (tiling.arithmetic == Arithmetic::fma) {
     if (bytes == 0) {
-      return std::string("faster for ") + to_string(tiling.algorithm) + " without tensor cores";
+      return std::string("faster for ") + to_string(tiling.algorithm()) + " without tensor cores";
     }
     // A worker's share is of half of the L2 (cuda_target).
     const double l2_bytes =

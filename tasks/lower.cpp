@@ -63,7 +63,7 @@ Tiling choose_tiling(const ConvProblem& problem, TilingOptions options, const Ta
                      bool order_asked) {
   const Tiling tiling = make_tiling(problem, options, target);
   const bool fused_unasked =
-      tiling.algorithm == Algorithm::fused_winograd && options.algorithm == Algorithm::automatic;
+      tiling.algorithm() == Algorithm::fused_winograd && options.algorithm == Algorithm::automatic;
   if (!order_asked || !fused_unasked) return tiling;
   options.algorithm = Algorithm::winograd;
   return make_tiling(problem, options, target);
@@ -72,7 +72,8 @@ Tiling choose_tiling(const ConvProblem& problem, TilingOptions options, const Ta
 // Slots of V and M that nobody asked for are made to fit the order, which was made without them.
 void fit_window(Lowering& lowering, const TilingOptions& options, const Target& target) {
   Tiling& tiling = lowering.tiling();
-  const Tiling whole = tiling;
+  Window& window = *tiling.window();
+  const Window whole = window;
   const NodeBuffers& buffers = lowering.nodes.front().buffers;
   const std::vector<std::uint32_t> least = smallest_window(lowering.graph, lowering.mapping);
   const auto fit = [&](std::uint32_t asked, BufferId id, std::uint32_t& slots) {
@@ -80,9 +81,9 @@ void fit_window(Lowering& lowering, const TilingOptions& options, const Target& 
     slots = with_slack(least[id], tiling, target);
     lowering.graph.buffers[id].slots = slots < tiling.num_groups ? slots : 0;
   };
-  fit(options.v_slots, buffers.v, tiling.v_slots);
-  fit(options.m_slots, buffers.m, tiling.m_slots);
-  if (tiling == whole) return;
+  fit(options.v_slots, buffers.v, window.v_slots);
+  fit(options.m_slots, buffers.m, window.m_slots);
+  if (window == whole) return;
   add_reuse(lowering.graph);
   count_signals(lowering.graph);
 }
@@ -186,7 +187,7 @@ Lowering lower(const ConvProblem& problem, const TilingOptions& tiling_options,
       choose_tiling(problem, tiling_options, target, custom || asks_for_order(mapping_options)));
   lowering.mapping = order_tasks(lowering.graph, mapping_options, target, custom);
   const Tiling& tiling = lowering.tiling();
-  const bool has_window = lowering.nodes.front().buffers.m != kNoBuffer;
+  const bool has_window = tiling.window() != nullptr;
   if (has_window && !tiling_options.whole_tensors && !whole_is_small(tiling, target)) {
     if (custom) check(lowering.graph, lowering.mapping);  // a window is only made for right orders
     fit_window(lowering, tiling_options, target);

@@ -11,14 +11,14 @@
 namespace megaconv {
 namespace {
 
-FileSection section_of(const Tiling& tiling) {
+FileSection section_of(Tiling tiling) {
   const ConvAlgorithm& algorithm = algorithm_of(tiling);
   FileSection cut;
-  cut.put("algorithm", to_string(tiling.algorithm));
+  cut.put("algorithm", to_string(tiling.algorithm()));
   cut.put("filters", to_string(tiling.filters));
   algorithm.put_words(tiling, cut);
-  for (const CutField& field : algorithm.fields()) {
-    cut.put(field.name, std::uint64_t{tiling.*field.value});
+  for (const CutField& field : algorithm.fields(tiling)) {
+    cut.put(field.name, std::uint64_t{field.value});
   }
   return cut;
 }
@@ -26,24 +26,22 @@ FileSection section_of(const Tiling& tiling) {
 Tiling read_tiling(FileSection& cut, const ConvProblem& problem) {
   Tiling tiling;
   tiling.problem = problem;
-  tiling.algorithm =
+  const ConvAlgorithm& algorithm = conv_algorithm(
       cut.choice("algorithm", {Algorithm::direct, Algorithm::winograd, Algorithm::opencnn,
-                               Algorithm::fused_winograd, Algorithm::implicit_gemm});
+                               Algorithm::fused_winograd, Algorithm::implicit_gemm}));
   tiling.filters = cut.choice("filters", {FilterMode::every_run, FilterMode::prepared});
-  const ConvAlgorithm& algorithm = algorithm_of(tiling);
+  tiling.cut = algorithm.empty_cut();
   algorithm.take_words(cut, tiling);
-  for (const CutField& field : algorithm.fields()) {
-    tiling.*field.value = cut.whole32(field.name, field.least);
+  for (const CutField& field : algorithm.fields(tiling)) {
+    field.value = cut.whole32(field.name, field.least);
   }
   cut.expect_empty();
   const Tiling given = tiling;
   derive_counts(tiling);
-  const auto clamped = [](std::uint32_t asked, std::uint32_t slots) {
-    return asked != 0 && asked != slots;
-  };
-  if (clamped(given.v_slots, tiling.v_slots) || clamped(given.m_slots, tiling.m_slots)) {
-    reject_mapping_file(cut.path() + "v_slots: found " + std::to_string(given.v_slots) + ", " +
-                        cut.path() + "m_slots: found " + std::to_string(given.m_slots) +
+  const Window* const asked = given.window();  // which derive_counts() clamps
+  if (asked != nullptr && *asked != *tiling.window()) {
+    reject_mapping_file(cut.path() + "v_slots: found " + std::to_string(asked->v_slots) + ", " +
+                        cut.path() + "m_slots: found " + std::to_string(asked->m_slots) +
                         ", must be 1 to " + std::to_string(tiling.num_groups));
   }
   return tiling;

@@ -30,6 +30,8 @@ class StageTimes {
   const Rates& rates() const { return rates_; }
   /// Tasks run one stage after the other.
   bool staged() const { return staged_; }
+  /// Nobody may make a window smaller than V and M.
+  bool whole_tensors() const { return whole_tensors_; }
   /// All tasks run in one kernel.
   bool one_kernel() const { return one_kernel_; }
 
@@ -51,7 +53,7 @@ class StageTimes {
   double overlapped_us() const { return overlapped_us_ / target_.workers + longest_us_; }
 
  private:
-  bool staged_, one_kernel_;
+  bool staged_, one_kernel_, whole_tensors_;
   const Target& target_;
   Rates rates_;
   double rounds_us_ = 0, overlapped_us_ = 0, longest_us_ = 0;

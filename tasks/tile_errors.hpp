@@ -40,7 +40,7 @@ class TileErrors {
       : y_(y),
         reference_(reference),
         magnitude_(magnitude),
-        size_(tiling.m > 1 ? tiling.m : 1),
+        size_(tiling.tiles() != nullptr ? tiling.tiles()->m : 1),
         p_(tiling.problem.p()),
         q_(tiling.problem.q()),
         k_(tiling.problem.k),

@@ -3,8 +3,8 @@
 // make_tiling() chose them or a mapping file. Most of it is the algorithm's.
 #include "tasks/tiling.hpp"
 
-#include <algorithm>
 #include <sstream>
+#include <type_traits>
 
 #include "megaconv/error.hpp"
 #include "tasks/conv_algorithm.hpp"
@@ -15,21 +15,35 @@ namespace {
 void check_arithmetic(const Tiling& tiling) {
   const std::string must = algorithm_of(tiling).arithmetic_need(tiling);
   if (must.empty()) return;
-  throw Error(Status::unsupported,
-              std::string("arithmetic ") + to_string(tiling.arithmetic) + " in " +
-                  to_string(tiling.algorithm) + ", m = " + std::to_string(tiling.m) + ", on " +
-                  to_string(tiling.problem.dtype) + " tensors: must be " + must);
+  const WinogradTiles* const tiles = tiling.tiles();
+  const std::string m = tiles != nullptr ? ", m = " + std::to_string(tiles->m) : "";
+  throw Error(Status::unsupported, std::string("arithmetic ") + to_string(tiling.arithmetic) +
+                                       " in " + to_string(tiling.algorithm()) + m + ", on " +
+                                       to_string(tiling.problem.dtype) + " tensors: must be " +
+                                       must);
 }
 
 }  // namespace
 
-std::uint64_t Tiling::num_tiles() const {
-  return static_cast<std::uint64_t>(problem.n) * tiles_h * tiles_w;
+Algorithm Tiling::algorithm() const {
+  return std::visit([](const auto& own) { return own.kAlgorithm; }, cut);
 }
 
-std::uint32_t Tiling::tile_chunks() const {
-  return ceil_div(group_tiles, tiles_per_transform_task);
+const WinogradTiles* Tiling::tiles() const {
+  return std::visit(
+      []<class Own>(const Own& own) -> const WinogradTiles* {
+        if constexpr (std::is_base_of_v<WinogradTiles, Own>) return &own;
+        return nullptr;
+      },
+      cut);
 }
+
+Window* Tiling::window() {
+  WinogradCut* const winograd = std::get_if<WinogradCut>(&cut);
+  return winograd != nullptr ? &winograd->window : nullptr;
+}
+
+const Window* Tiling::window() const { return const_cast<Tiling*>(this)->window(); }
 
 std::uint32_t Tiling::channel_blocks() const {
   return u32(ceil_div(u64(problem.c / problem.groups), std::uint64_t{kLaneBlock}));
@@ -40,17 +54,8 @@ std::uint32_t Tiling::filter_blocks() const {
   return u32(ceil_div(u64(problem.k / groups), std::uint64_t{kLaneBlock}) * u64(groups));
 }
 
-std::uint64_t Tiling::v_slot_bytes() const {
-  if (!algorithm_of(*this).has_transforms()) return 0;
-  return std::uint64_t{num_positions()} * channel_blocks() * group_tiles * kLaneBlock *
-         number_bytes(arithmetic);
-}
-
-std::uint64_t Tiling::m_slot_bytes() const {
-  if (!algorithm_of(*this).has_transforms()) return 0;
-  return std::uint64_t{num_positions()} * filter_blocks() * group_tiles * kBlockBytes;
-}
-
+std::uint64_t Tiling::v_slot_bytes() const { return algorithm_of(*this).slot_bytes(*this).v; }
+std::uint64_t Tiling::m_slot_bytes() const { return algorithm_of(*this).slot_bytes(*this).m; }
 std::uint64_t Tiling::u_bytes() const { return algorithm_of(*this).u_bytes(*this); }
 
 std::uint64_t channel_words(const Tiling& tiling) {
@@ -78,11 +83,6 @@ void derive_counts(Tiling& tiling) {
   check_arithmetic(tiling);
   tiling.num_filter_tasks =
       tiling.filters == FilterMode::prepared ? 0 : algorithm.count_filter_tasks(tiling);
-  const auto slots = [&](std::uint32_t asked) {
-    return asked == 0 ? tiling.num_groups : std::min(asked, tiling.num_groups);
-  };
-  tiling.v_slots = slots(tiling.v_slots);
-  tiling.m_slots = slots(tiling.m_slots);
 }
 
 std::uint64_t num_tasks(const Tiling& tiling) {
@@ -127,6 +127,22 @@ const char* to_string(OutputLayout layout) noexcept {
   return "unknown";
 }
 
+const char* to_string(Operands operands) noexcept {
+  switch (operands) {
+    case Operands::loaded:
+      return "loaded";
+    case Operands::in_tensor:
+      return "in_tensor";
+    case Operands::in_float_tensor:
+      return "in_float_tensor";
+    case Operands::in_copy:
+      return "in_copy";
+    case Operands::converted:
+      return "converted";
+  }
+  return "unknown";
+}
+
 const char* to_string(Arithmetic arithmetic) noexcept {
   switch (arithmetic) {
     case Arithmetic::automatic:
@@ -166,7 +182,7 @@ const char* to_string(FilterMode filters) noexcept {
 std::string to_string(const Tiling& tiling) {
   std::ostringstream text;
   text << "problem: " << to_string(tiling.problem) << '\n'
-       << "algorithm: " << to_string(tiling.algorithm);
+       << "algorithm: " << to_string(tiling.algorithm());
   algorithm_of(tiling).describe(tiling, text);
   text << ", " << to_string(tiling.filters) << '\n'
        << "U: " << tiling.u_bytes() << " bytes\n"

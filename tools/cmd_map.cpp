@@ -52,7 +52,7 @@ ExitCode show(const MapArguments& arguments) {
   fmt::print(
       "\nrows: filter (F), input (I), output (O) transforms, GEMM (G), direct (D);\n"
       "columns: positions of the mapping, the darker the more tasks of that kind\n");
-  if (lowering.tiling().algorithm == Algorithm::winograd) {
+  if (lowering.tiling().algorithm() == Algorithm::winograd) {
     fmt::print("\nleast distance  input transform to GEMM {}, GEMM to output transform {}\n",
                found.least_dig, found.least_dgo);
     std::string live;

@@ -74,15 +74,15 @@ void fill_random(TensorSet& tensors, std::uint64_t seed) {
 void fill_exact(TensorSet& tensors, const Tiling& tiling, std::uint64_t seed) {
   Filling small{.kind = Filling::Kind::integers, .density = 0.11};
   Filling multiple = small;
-  if (tiling.algorithm != Algorithm::direct) {
-    if (tiling.m == 6 || (tiling.m == 4 && tiling.points != Points::integer)) {
+  if (const WinogradTiles* const tiles = tiling.tiles()) {
+    if (tiles->m == 6 || (tiles->m == 4 && tiles->points != Points::integer)) {
       throw Error(Status::unsupported,
-                  "winograd F(" + std::to_string(tiling.m) +
+                  "winograd F(" + std::to_string(tiles->m) +
                       ") with these points rounds integers, must be m = 2, or m = 4 with "
                       "--points integer");
     }
     multiple.multiple =
-        tiling.m == 2 ? 4 : 576;  // the square of the filter transform's denominator
+        tiles->m == 2 ? 4 : 576;  // the square of the filter transform's denominator
   }
   // An odd number of all the bits that the type has: most sums with twice that must be rounded.
   Filling biases{.kind = Filling::Kind::integers};

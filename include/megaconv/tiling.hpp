@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <variant>
 
 #include "megaconv/graph.hpp"
 #include "megaconv/problem.hpp"
@@ -99,7 +100,7 @@ struct TilingOptions {
   OutputLayout output_layout = OutputLayout::optSTS64;  ///< openCNN
   FilterMode filters = FilterMode::every_run;
   std::uint32_t group_tiles = 0;  ///< t: Winograd tiles of one task group
-  // Sizes of tasks, as in Tiling.
+  // Sizes of tasks, as in the cuts.
   std::uint32_t channel_blocks_per_input_task = 0;
   std::uint32_t filter_blocks_per_gemm_task = 0;  ///< also of direct tasks
   std::uint32_t positions_per_gemm_task = 0;
@@ -114,44 +115,117 @@ struct TilingOptions {
   bool operator==(const TilingOptions&) const = default;
 };
 
-/// How a problem is cut into tasks. Channels and filters are counted in blocks of kLaneBlock.
+// --- cuts: what each algorithm has of its own. Channels and filters are counted in blocks of
+// Tiling::kLaneBlock.
+
+/// Direct: a task group is one rectangle of output pixels of one image.
+struct DirectCut {
+  static constexpr Algorithm kAlgorithm = Algorithm::direct;
+
+  std::uint32_t rows_per_group = 0, cols_per_group = 0;
+  std::uint32_t filter_blocks_per_gemm_task = 0;  ///< of a direct task
+
+  bool operator==(const DirectCut&) const = default;
+};
+
+/// The tiles of algorithms that multiply in Winograd's domain, F(m x m, 3 x 3). They are numbered
+/// image-major, then by tile row, then by tile column.
+struct WinogradTiles {
+  std::uint32_t m = 0;  ///< 2, 4 or 6
+  Points points = Points::low_error;
+  std::uint32_t group_tiles = 0;  ///< t; the last group may have fewer
+
+  // Derived.
+  std::uint32_t tiles_h = 0, tiles_w = 0;
+  std::uint64_t num_tiles = 0;  ///< T, over the whole batch
+
+  std::uint32_t alpha() const { return m + 2; }
+  std::uint32_t num_positions() const { return alpha() * alpha(); }
+
+  bool operator==(const WinogradTiles&) const = default;
+};
+
+/// Group g uses slot g % v_slots of V and g % m_slots of M. NG slots: whole tensors.
+struct Window {
+  std::uint32_t v_slots = 0, m_slots = 0;
+
+  bool operator==(const Window&) const = default;
+};
+
+/// Winograd in stages.
+struct WinogradCut : WinogradTiles {
+  static constexpr Algorithm kAlgorithm = Algorithm::winograd;
+
+  std::uint32_t channel_blocks_per_input_task = 0;
+  std::uint32_t tiles_per_transform_task = 0;  ///< of input and output tasks
+  std::uint32_t filter_blocks_per_gemm_task = 0;
+  std::uint32_t positions_per_gemm_task = 0;  ///< of alpha^2
+  std::uint32_t filter_blocks_per_output_task = 0;
+  Window window;
+
+  std::uint32_t tile_chunks() const;  ///< parts of a group's tiles that transform tasks take
+
+  bool operator==(const WinogradCut&) const = default;
+};
+
+/// Fused Winograd: one task a group.
+struct FusedWinogradCut : WinogradTiles {
+  static constexpr Algorithm kAlgorithm = Algorithm::fused_winograd;
+
+  bool operator==(const FusedWinogradCut&) const = default;
+};
+
+/// openCNN: m = 2, groups of 32 tiles; in chwn the tiles of 32 images at one place. Its blocking is
+/// fixed.
+struct OpencnnCut : WinogradTiles {
+  static constexpr Algorithm kAlgorithm = Algorithm::opencnn;
+
+  OutputLayout output_layout = OutputLayout::optSTS64;
+
+  bool operator==(const OpencnnCut&) const = default;
+};
+
+/// Load path of x in the product tasks of implicit GEMM.
+enum class Operands : std::uint8_t {
+  loaded,           ///< threads load and convert x; any tensor
+  in_tensor,        ///< TMA loads x; 16 bits, NHWC, C and K multiples of 8
+  in_float_tensor,  ///< TMA loads x and rounds it to TF32; f32, NHWC
+  in_copy,          ///< TMA loads an FP16 copy of x that input tasks make; f32, NHWC
+  converted         ///< TMA loads f32 in NHWC; a warpgroup converts it to FP16 in shared memory
+};
+
+const char* to_string(Operands operands) noexcept;  ///< "loaded", "in_tensor", ...
+
+/// Implicit GEMM: a task group is a run of places of a stripe of cols_per_group columns. A stripe
+/// goes through all images, or has all columns of several that stand abreast; the gaps between rows
+/// and images are places, too (tasks/implicit_gemm/stripes.hpp).
+struct ImplicitGemmCut {
+  static constexpr Algorithm kAlgorithm = Algorithm::implicit_gemm;
+
+  Operands operands = Operands::loaded;
+  std::uint32_t cols_per_group = 0;
+  std::uint32_t places_per_group = 0;
+  std::uint32_t channel_blocks_per_input_task = 0;  ///< in_copy; others have no input tasks: 0
+  std::uint32_t filter_blocks_per_gemm_task = 0;    ///< of a direct task
+
+  bool operator==(const ImplicitGemmCut&) const = default;
+};
+
+using ConvCut = std::variant<DirectCut, WinogradCut, FusedWinogradCut, OpencnnCut, ImplicitGemmCut>;
+
+/// How a convolution is cut into tasks: what all algorithms share, and the cut of one of them.
 struct Tiling {
   /// Channels (and filters) are padded to a multiple of this in U, V and M.
   static constexpr std::uint32_t kLaneBlock = 16;
 
   ConvProblem problem;
-  Algorithm algorithm = Algorithm::direct;  ///< never automatic
   FilterMode filters = FilterMode::every_run;
-
-  // Winograd and fused Winograd: tiles are numbered image-major, then by tile row, then by tile
-  // column.
-  std::uint32_t m = 0;  ///< 0 for direct
-  Points points = Points::low_error;
   Arithmetic arithmetic = Arithmetic::fma;  ///< never automatic
-  std::uint32_t tiles_h = 0, tiles_w = 0;
-  std::uint32_t group_tiles = 0;  ///< t; the last group may have fewer
+  ConvCut cut = {};
 
-  // openCNN: m = 2, groups of 32 tiles; in chwn the tiles of 32 images at one place.
-  OutputLayout output_layout = OutputLayout::optSTS64;
-
-  // Direct: a task group is one rectangle of output pixels of one image.
-  // Implicit GEMM: it is a run of places of a stripe of cols_per_group columns, which goes through
-  // all images, or has all columns of several that stand abreast; the gaps between rows and images
-  // are places, too (tasks/implicit_gemm/stripes.hpp).
-  std::uint32_t rows_per_group = 0, cols_per_group = 0;
-  std::uint32_t places_per_group = 0;
-
-  // Task sizes, in lane blocks.
-  std::uint32_t channel_blocks_per_input_task = 0;  ///< implicit GEMM: 0 for no input tasks
-  std::uint32_t tiles_per_transform_task = 0;       ///< Winograd only; of input and output tasks
-  std::uint32_t filter_blocks_per_gemm_task = 0;    ///< also of a direct task
-  std::uint32_t positions_per_gemm_task = 0;        ///< Winograd only; of alpha^2
-  std::uint32_t filter_blocks_per_output_task = 0;  ///< Winograd only
+  // Sizes of filter tasks, in lane blocks. openCNN's are fixed.
   std::uint32_t filter_blocks_per_filter_task = 0;
-  std::uint32_t channel_blocks_per_filter_task = 0;  ///< Winograd and implicit GEMM
-
-  // Window: group g uses slot g % v_slots of V and g % m_slots of M. num_groups: whole tensors.
-  std::uint32_t v_slots = 0, m_slots = 0;
+  std::uint32_t channel_blocks_per_filter_task = 0;  ///< direct: 0, all of them
 
   // Derived counts (kept here because every stage needs them; make_tiling fills them).
   std::uint32_t num_groups = 0;        ///< NG
@@ -160,10 +234,10 @@ struct Tiling {
   std::uint32_t gemm_tasks = 0;        ///< SG: GEMM (Winograd) or direct tasks of a group
   std::uint32_t output_tasks = 0;      ///< SO
 
-  std::uint32_t alpha() const { return m + static_cast<std::uint32_t>(problem.r) - 1; }
-  std::uint32_t num_positions() const { return alpha() * alpha(); }
-  std::uint64_t num_tiles() const;       ///< T (Winograd), over the whole batch
-  std::uint32_t tile_chunks() const;     ///< parts of a group's tiles that transform tasks take
+  Algorithm algorithm() const;           ///< whose cut it has
+  const WinogradTiles* tiles() const;    ///< null for algorithms of direct sums
+  const Window* window() const;          ///< null for algorithms without V and M
+  Window* window();                      ///< the same
   std::uint32_t channel_blocks() const;  ///< lane blocks of C / groups
   std::uint32_t filter_blocks() const;   ///< groups x those of K / groups; of K if depthwise
   // Back ends may round these up to suit their tasks.

@@ -33,8 +33,9 @@ namespace {
 void check_extents(const Tiling& tiling) {
   const ConvProblem& p = tiling.problem;
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  const WinogradTiles* const tiles = tiling.tiles();
   if (p.c * p.h * p.w > kMost || p.k * p.p() * p.q() > kMost ||
-      tiling.num_tiles() > static_cast<std::uint64_t>(kMost)) {
+      (tiles != nullptr && tiles->num_tiles > static_cast<std::uint64_t>(kMost))) {
     throw Error(Status::unsupported,
                 "cuda: an image of more than 2^31 elements in " + to_string(p));
   }
@@ -51,12 +52,12 @@ void check_shared_memory(const KernelSet& kernels, const Device& device) {
 
 // A kernel per stage leaves all that it makes to the next.
 void check_window(const Tiling& tiling, CudaLaunch launch) {
-  if (launch == CudaLaunch::staged &&
-      (tiling.v_slots < tiling.num_groups || tiling.m_slots < tiling.num_groups)) {
-    throw Error(Status::invalid_argument,
-                "staged launch: a window of " + std::to_string(tiling.v_slots) + " V slots and " +
-                    std::to_string(tiling.m_slots) + " M slots, must be whole tensors");
-  }
+  const Window* const window = tiling.window();
+  if (launch != CudaLaunch::staged || window == nullptr) return;
+  if (*window == Window{tiling.num_groups, tiling.num_groups}) return;
+  throw Error(Status::invalid_argument,
+              "staged launch: a window of " + std::to_string(window->v_slots) + " V slots and " +
+                  std::to_string(window->m_slots) + " M slots, must be whole tensors");
 }
 
 // With clusters and shares of channels, which only stages have.
@@ -67,8 +68,8 @@ TaskArgs make_launch_args(const Tiling& tiling, const KernelSet& kernels, CudaLa
     args.cluster_blocks = static_cast<std::int32_t>(cluster_blocks(tiling));
     args.block_slabs = args.share_slabs;
   }
-  if (kernels.reads_pixels) {
-    args.memory = memory_in_place(args.tile_places, args.input_places, operands_of(tiling),
+  if (kernels.operands != Operands::loaded) {
+    args.memory = memory_in_place(args.tile_places, args.input_places, kernels.operands,
                                   args.block_slabs * args.r * args.s, args.cluster_blocks,
                                   static_cast<std::int32_t>(num_channel_shares));
   }
@@ -82,7 +83,6 @@ class CudaExecutor final : public Executor {
         problem_(lowering.tiling().problem),
         launch_(options.cuda_launch),
         kernels_(kernels_for(lowering.tiling(), device_.isa)),
-        operands_(operands_of(lowering.tiling())),
         graph_(lowering.graph),
         host_tasks_(launch_ == CudaLaunch::staged ? lowering.graph.tasks
                                                   : tasks_in_order(lowering)),
@@ -145,7 +145,9 @@ class CudaExecutor final : public Executor {
     auto* const base = static_cast<std::byte*>(workspace);
     TaskArgs args = args_;
     add_pointers(args, tensors, base, layout_);
-    if (kernels_.reads_pixels) add_tensor_maps(args, tensors, problem_, operands_);
+    if (kernels_.operands != Operands::loaded) {
+      add_tensor_maps(args, tensors, problem_, kernels_.operands);
+    }
     const auto stream = static_cast<cudaStream_t>(run.stream);
     if (launch_ == CudaLaunch::staged) {
       launcher_->launch_stages(args, host_tasks_, tasks_.data(), stream);
@@ -240,7 +242,6 @@ class CudaExecutor final : public Executor {
   const ConvProblem problem_;
   const CudaLaunch launch_;
   const KernelSet kernels_;
-  const Operands operands_;
   const TaskGraph& graph_;
   const std::vector<Task> host_tasks_;
   const DeviceArray<Task> tasks_;

@@ -70,7 +70,8 @@ KernelSet direct_kernels(const Tiling& tiling) {
     return direct_kernel_set<DepthwiseKernel<kLayout, Stored>>("depthwise");
   }
   const auto groups = static_cast<std::uint32_t>(tiling.problem.groups);
-  const std::uint32_t blocks = tiling.filter_blocks_per_gemm_task;
+  const auto& cut = std::get<DirectCut>(tiling.cut);
+  const std::uint32_t blocks = cut.filter_blocks_per_gemm_task;
   if (groups > 1 && tiling.filter_blocks() / groups % blocks != 0) {
     throw Error(Status::unsupported, "cuda: direct tasks of " + std::to_string(blocks) +
                                          " lane blocks of filters, must divide the " +
@@ -82,8 +83,7 @@ KernelSet direct_kernels(const Tiling& tiling) {
   const auto try_shape = [&]<int kShape>() {
     constexpr DirectShape kTile = kDirectShapes[kShape];
     if constexpr (kTile.is_compiled_for(sizeof(Stored))) {
-      if (!set.name.empty() ||
-          !kTile.has_room(tiling.rows_per_group, tiling.cols_per_group, filters)) {
+      if (!set.name.empty() || !kTile.has_room(cut.rows_per_group, cut.cols_per_group, filters)) {
         return;
       }
       set = direct_kernel_set<DirectKernel<kShape, kLayout, Stored>>(shape_text(kTile));
@@ -95,8 +95,8 @@ KernelSet direct_kernels(const Tiling& tiling) {
   (std::make_integer_sequence<int, static_cast<int>(std::size(kDirectShapes))>{});
   if (set.name.empty()) {
     throw Error(Status::unsupported, "cuda: direct tasks of " + std::to_string(filters) +
-                                         " filters x " + std::to_string(tiling.rows_per_group) +
-                                         " x " + std::to_string(tiling.cols_per_group) +
+                                         " filters x " + std::to_string(cut.rows_per_group) +
+                                         " x " + std::to_string(cut.cols_per_group) +
                                          " pixels, must be at most 128 x 8 x 16 or 32 x 16 x 16");
   }
   return set;

@@ -128,12 +128,13 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
 template <class Numbers, Operands kOperands, bool kSharesChannels = false>
 KernelSet make_in_place_set(const Tiling& tiling) {
   using Kernel = ImplicitGemmInPlaceKernel<Numbers, kOperands, kSharesChannels>;
+  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
   const Stripes stripes =
-      make_stripes(tiling.problem, static_cast<std::int32_t>(tiling.cols_per_group));
+      make_stripes(tiling.problem, static_cast<std::int32_t>(cut.cols_per_group));
   const std::string name = std::string("implicit GEMM, ") + to_string(tiling.arithmetic) +
                            (kOperands == Operands::converted ? " converted" : " in place") +
                            ", tiles of " + std::to_string(Kernel::Gemm::kFilters) + " filters x " +
-                           std::to_string(tile_places_in_place(tiling.places_per_group, stripes,
+                           std::to_string(tile_places_in_place(cut.places_per_group, stripes,
                                                                kOperands, tiling.problem.c)) +
                            " places";
   KernelSet set{};
@@ -153,7 +154,7 @@ KernelSet make_in_place_set(const Tiling& tiling) {
   if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
   set.x_scale = Kernel::kInputGuess.scale;
   set.w_scale = Kernel::kFilterGuess.scale;
-  set.reads_pixels = true;
+  set.operands = kOperands;
   set.gemm_filters = Kernel::Gemm::kFilters;
   set.channel_multiple = Numbers::kDepth;
   return set;

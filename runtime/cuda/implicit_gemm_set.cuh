@@ -97,8 +97,9 @@ KernelSet implicit_gemm_kernels(const Tiling& tiling) {
     set.channel_multiple = Numbers::kDepth;
     return set;
   };
-  const ImplicitGemmTile tile = implicit_gemm_tile(tiling.filter_blocks_per_gemm_task,
-                                                   tiling.places_per_group, tiling.arithmetic);
+  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+  const ImplicitGemmTile tile =
+      implicit_gemm_tile(cut.filter_blocks_per_gemm_task, cut.places_per_group, tiling.arithmetic);
   if (tile.filters == 64) return of_width<Numbers, 64, 256>(tile.places, make);
   if constexpr (!Numbers::kSplit) {
     if (tile.places > 128) return of_width<Numbers, 128, 256>(tile.places, make);

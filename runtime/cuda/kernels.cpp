@@ -2,7 +2,7 @@
 #include "runtime/cuda/kernels.hpp"
 
 #include "megaconv/error.hpp"
-#include "tasks/implicit_gemm/implicit_gemm.hpp"
+#include "tasks/tiling.hpp"
 
 namespace megaconv::cuda {
 
@@ -11,13 +11,16 @@ namespace {
 // Conditions of kernel_variants.hpp.
 
 bool uses(const Tiling& tiling, Arithmetic arithmetic, std::uint32_t m) {
-  return tiling.arithmetic == arithmetic && tiling.m == m;
+  return tiling.arithmetic == arithmetic && tiling.tiles()->m == m;
 }
 // Multiply-adds of Winograd's domain take floats.
 bool multiplies_floats(const Tiling& tiling, std::uint32_t m) {
   return uses(tiling, Arithmetic::fma, m) && tiling.problem.dtype == DataType::f32;
 }
 bool stores(const Tiling& tiling, DataType dtype) { return tiling.problem.dtype == dtype; }
+Operands operands_of(const Tiling& tiling) {
+  return std::get<ImplicitGemmCut>(tiling.cut).operands;
+}
 // Threads load x; it may be of any layout.
 bool loads(const Tiling& tiling, DataType dtype) {
   return operands_of(tiling) == Operands::loaded && tiling.problem.dtype == dtype;
@@ -48,14 +51,14 @@ KernelSet kernels_for(const Tiling& tiling, Isa isa) {
   const Variant* least = nullptr;  // of all, the one that needs least
   bool has_algorithm = false;
   for (const Variant& variant : kVariants) {
-    if (variant.algorithm != tiling.algorithm) continue;
+    if (variant.algorithm != tiling.algorithm()) continue;
     has_algorithm = true;
     if (variant.layout != tiling.problem.layout || !variant.suits(tiling)) continue;
     if (least == nullptr || variant.isa < least->isa) least = &variant;
     if (variant.isa <= isa && (best == nullptr || variant.isa > best->isa)) best = &variant;
   }
   if (best != nullptr) return best->make(tiling);
-  const std::string algorithm = to_string(tiling.algorithm);
+  const std::string algorithm = to_string(tiling.algorithm());
   if (!has_algorithm) {
     throw Error(Status::unsupported, algorithm + ": backend cuda, must be cpu");
   }

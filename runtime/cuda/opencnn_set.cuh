@@ -34,12 +34,13 @@ struct OpencnnKernel {
 
 template <Layout kLayout>
 KernelSet opencnn_kernels(const Tiling& tiling) {
-  const std::string name = std::string("opencnn F(2x2,3x3), ") + to_string(tiling.output_layout);
+  const OutputLayout layout = std::get<OpencnnCut>(tiling.cut).output_layout;
+  const std::string name = std::string("opencnn F(2x2,3x3), ") + to_string(layout);
   const auto make = [&]<OutputLayout kOutput>() {
     return make_kernel_set<OpencnnKernel<kOutput, kLayout>, Stage<TaskKind::filter_transform>,
                            Stage<TaskKind::direct>>(name);
   };
-  switch (tiling.output_layout) {
+  switch (layout) {
     case OutputLayout::baseline:
       return make.template operator()<OutputLayout::baseline>();
     case OutputLayout::optSTS64:

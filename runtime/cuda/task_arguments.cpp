@@ -25,15 +25,84 @@ std::size_t count_filter_bytes(const Tiling& tiling, const KernelSet& kernels, c
   if (kernels.filters_in_place) {
     return static_cast<std::size_t>(problem.w_size()) * size_of(problem.dtype);
   }
-  const bool winograd = tiling.algorithm == Algorithm::winograd;
-  if (!winograd && tiling.algorithm != Algorithm::implicit_gemm) return tiling.u_bytes();
-  const std::size_t chunks = ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
-  const std::size_t positions =
-      winograd ? tiling.num_positions() : static_cast<std::size_t>(problem.r * problem.s);
-  const std::size_t footer_bytes =
-      kernels.w_scale != 0 ? (kFooterNumbers + num_filter_tasks) * sizeof(std::uint32_t) : 0;
-  return chunks * positions * position_bytes(tiling, args.gemm_filters, args.c_padded) +
-         footer_bytes;
+  const auto in_chunks = [&](std::uint32_t filter_blocks, std::size_t positions) {
+    const std::size_t chunks = ceil_div(tiling.filter_blocks(), filter_blocks);
+    const std::size_t footer_bytes =
+        kernels.w_scale != 0 ? (kFooterNumbers + num_filter_tasks) * sizeof(std::uint32_t) : 0;
+    return chunks * positions * position_bytes(tiling, args.gemm_filters, args.c_padded) +
+           footer_bytes;
+  };
+  if (const auto* const cut = std::get_if<WinogradCut>(&tiling.cut)) {
+    return in_chunks(cut->filter_blocks_per_gemm_task, cut->num_positions());
+  }
+  if (const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut)) {
+    return in_chunks(cut->filter_blocks_per_gemm_task,
+                     static_cast<std::size_t>(problem.r * problem.s));
+  }
+  return tiling.u_bytes();
+}
+
+// --- what the cut of each algorithm adds to the arguments
+
+void add_cut(TaskArgs& args, const Tiling&, const KernelSet&, const DirectCut& cut) {
+  args.filters_per_gemm_task = i32(cut.filter_blocks_per_gemm_task * Tiling::kLaneBlock);
+  args.rows_per_group = i32(cut.rows_per_group);
+  args.cols_per_group = i32(cut.cols_per_group);
+}
+
+void add_cut(TaskArgs& args, const Tiling&, const KernelSet&, const WinogradTiles& tiles) {
+  args.tiles_h = i32(tiles.tiles_h);
+  args.tiles_w = i32(tiles.tiles_w);
+  args.num_tiles = i32(tiles.num_tiles);
+  args.group_tiles = i32(tiles.group_tiles);
+}
+
+void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
+             const WinogradCut& cut) {
+  const std::uint32_t block = Tiling::kLaneBlock;
+  const WinogradTiles& tiles = cut;
+  add_cut(args, tiling, kernels, tiles);
+  args.v_slots = i32(cut.window.v_slots);
+  args.m_slots = i32(cut.window.m_slots);
+  args.tile_chunks = i32(cut.tile_chunks());
+  args.input_channel_chunks =
+      i32(ceil_div(tiling.channel_blocks(), cut.channel_blocks_per_input_task));
+  args.tiles_per_transform_task = i32(cut.tiles_per_transform_task);
+  args.channels_per_input_task = i32(cut.channel_blocks_per_input_task * block);
+  args.filters_per_gemm_task = i32(cut.filter_blocks_per_gemm_task * block);
+  args.positions_per_gemm_task = i32(cut.positions_per_gemm_task);
+  args.filters_per_output_task = i32(cut.filter_blocks_per_output_task * block);
+}
+
+void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
+             const ImplicitGemmCut& cut) {
+  const ConvProblem& p = tiling.problem;
+  const std::uint32_t block = Tiling::kLaneBlock;
+  args.stripes = make_stripes(p, i32(cut.cols_per_group));
+  args.places = i32(places_of_stripe(p, args.stripes));
+  args.places_per_group = i32(cut.places_per_group);
+  args.stripe_groups = ceil_div(args.places, args.places_per_group);
+  if (kernels.operands != Operands::loaded) {
+    args.tile_places =
+        tile_places_in_place(args.places_per_group, args.stripes, kernels.operands, p.c);
+    args.slab_channels = slab_channels_in_place(args.tile_places, kernels.operands);
+    const InputOfTile input = input_of_tile(p, args.stripes, args.tile_places, kernels.operands);
+    args.rows_at_once = input.filter_rows;
+    args.input_places = input.places;
+    args.task_tiles = ceil_div(args.places_per_group, args.tile_places);
+    args.slabs = ceil_div(args.c_padded, args.slab_channels);
+    args.share_slabs = ceil_div(args.slabs, i32(channel_shares(tiling)));
+    args.block_slabs = args.slabs;
+    args.output_cols = output_cols_in_place(p, args.stripes.cols);
+  }
+  if (has_input_tasks(tiling)) {
+    args.input_channel_chunks =
+        i32(ceil_div(tiling.channel_blocks(), cut.channel_blocks_per_input_task));
+    args.channels_per_input_task = i32(cut.channel_blocks_per_input_task * block);
+  }
+  args.filters_per_gemm_task = i32(cut.filter_blocks_per_gemm_task * block);
+  args.input_tasks = i32(tiling.input_tasks);
+  args.cluster_blocks = 1;
 }
 
 }  // namespace
@@ -62,59 +131,19 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
   args.w_scale = kernels.w_scale;
   args.layout = p.layout;
   args.relu = p.epilogue.relu;
-  args.tiles_h = i32(tiling.tiles_h);
-  args.tiles_w = i32(tiling.tiles_w);
-  args.num_tiles = i32(tiling.num_tiles());
-  args.group_tiles = i32(tiling.group_tiles);
   args.gemm_tiles = kernels.gemm_tiles;
   args.gemm_filters = kernels.gemm_filters;
   const std::int32_t multiple = std::max(kernels.channel_multiple, i32(block));
   args.c_padded = ceil_div(i32(tiling.channel_blocks() * block), multiple) * multiple;
   args.k_padded = i32(tiling.filter_blocks() * block);
   args.num_groups = i32(tiling.num_groups);
-  args.v_slots = i32(tiling.v_slots);
-  args.m_slots = i32(tiling.m_slots);
-  if (tiling.algorithm == Algorithm::winograd) {
-    args.tile_chunks = i32(tiling.tile_chunks());
-  }
-  if (tiling.channel_blocks_per_input_task != 0) {
-    args.input_channel_chunks =
-        i32(ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_input_task));
-  }
   if (tiling.channel_blocks_per_filter_task != 0) {
     args.filter_channel_chunks =
         i32(ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_filter_task));
   }
-  if (tiling.algorithm == Algorithm::implicit_gemm) {
-    args.stripes = make_stripes(p, i32(tiling.cols_per_group));
-    args.places = i32(places_of_stripe(p, args.stripes));
-    args.places_per_group = i32(tiling.places_per_group);
-    args.stripe_groups = ceil_div(args.places, args.places_per_group);
-    if (kernels.reads_pixels) {
-      const Operands operands = operands_of(tiling);
-      args.tile_places = tile_places_in_place(args.places_per_group, args.stripes, operands, p.c);
-      args.slab_channels = slab_channels_in_place(args.tile_places, operands);
-      const InputOfTile input = input_of_tile(p, args.stripes, args.tile_places, operands);
-      args.rows_at_once = input.filter_rows;
-      args.input_places = input.places;
-      args.task_tiles = ceil_div(args.places_per_group, args.tile_places);
-      args.slabs = ceil_div(args.c_padded, args.slab_channels);
-      args.share_slabs = ceil_div(args.slabs, i32(channel_shares(tiling)));
-      args.block_slabs = args.slabs;
-      args.output_cols = output_cols_in_place(p, args.stripes.cols);
-    }
-    args.input_tasks = i32(tiling.input_tasks);
-    args.cluster_blocks = 1;
-  }
-  args.tiles_per_transform_task = i32(tiling.tiles_per_transform_task);
-  args.channels_per_input_task = i32(tiling.channel_blocks_per_input_task * block);
-  args.filters_per_gemm_task = i32(tiling.filter_blocks_per_gemm_task * block);
-  args.positions_per_gemm_task = i32(tiling.positions_per_gemm_task);
-  args.filters_per_output_task = i32(tiling.filter_blocks_per_output_task * block);
   args.filters_per_filter_task = i32(tiling.filter_blocks_per_filter_task * block);
   args.channels_per_filter_task = i32(tiling.channel_blocks_per_filter_task * block);
-  args.rows_per_group = i32(tiling.rows_per_group);
-  args.cols_per_group = i32(tiling.cols_per_group);
+  std::visit([&](const auto& cut) { add_cut(args, tiling, kernels, cut); }, tiling.cut);
   return args;
 }
 
@@ -122,13 +151,14 @@ TaskMemory memory_of_tasks(const Tiling& tiling, const KernelSet& kernels, const
                            std::size_t num_filter_tasks) {
   TaskMemory memory;
   memory.u_bytes = count_filter_bytes(tiling, kernels, args, num_filter_tasks);
-  const std::size_t positions =
-      tiling.algorithm == Algorithm::winograd ? tiling.num_positions() : 0;
-  memory.v_bytes =
-      tiling.v_slots * positions * position_bytes(tiling, args.gemm_tiles, args.c_padded) +
-      input_copy_bytes(tiling);
-  memory.m_bytes = tiling.m_slots * positions * static_cast<std::size_t>(args.gemm_tiles) *
-                   static_cast<std::size_t>(args.k_padded) * sizeof(float);
+  memory.v_bytes = input_copy_bytes(tiling);
+  if (const auto* const cut = std::get_if<WinogradCut>(&tiling.cut)) {
+    const std::size_t positions = cut->num_positions();
+    memory.v_bytes =
+        cut->window.v_slots * positions * position_bytes(tiling, args.gemm_tiles, args.c_padded);
+    memory.m_bytes = cut->window.m_slots * positions * static_cast<std::size_t>(args.gemm_tiles) *
+                     static_cast<std::size_t>(args.k_padded) * sizeof(float);
+  }
   if (kernels.redo != nullptr) {
     const std::size_t of_group =
         std::max(static_cast<std::size_t>(args.cluster_blocks) * kernels.noted_of_block,

@@ -13,8 +13,8 @@ namespace megaconv::cuda {
 void add_pointers(TaskArgs& args, const Tensors& tensors, std::byte* workspace,
                   const DeviceWorkspace& layout);
 
-/// Adds tensor maps, for kernels that read pixels by them (KernelSet::reads_pixels). The pointers
-/// are there. Throws Error(invalid_argument) for a tensor that is not aligned to 16 bytes.
+/// Adds tensor maps, for kernels whose operands are not `loaded` (KernelSet). The pointers are
+/// there. Throws Error(invalid_argument) for a tensor that is not aligned to 16 bytes.
 void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& problem,
                      Operands operands);
 

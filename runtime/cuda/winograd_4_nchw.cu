@@ -4,7 +4,7 @@
 namespace megaconv::cuda {
 
 KernelSet winograd_4_nchw_kernels(const Tiling& tiling) {
-  return tiling.points == Points::low_error
+  return tiling.tiles()->points == Points::low_error
              ? winograd_kernels<4, Points::low_error, Layout::nchw>(tiling)
              : winograd_kernels<4, Points::integer, Layout::nchw>(tiling);
 }

@@ -4,7 +4,7 @@
 namespace megaconv::cuda {
 
 KernelSet winograd_4_nhwc_kernels(const Tiling& tiling) {
-  return tiling.points == Points::low_error
+  return tiling.tiles()->points == Points::low_error
              ? winograd_kernels<4, Points::low_error, Layout::nhwc>(tiling)
              : winograd_kernels<4, Points::integer, Layout::nhwc>(tiling);
 }

@@ -22,8 +22,9 @@ KernelSet winograd_mma_kernels(const Tiling& tiling) {
         return winograd_tensor_kernels<MmaTile, 4, kLowError, kLayout, 1>(tiling);
     }
   }
-  if (tiling.m == 2) return winograd_tensor_kernels<MmaTile, 2, kLowError, kLayout, 2>(tiling);
-  return tiling.points == kLowError
+  const WinogradTiles& tiles = *tiling.tiles();
+  if (tiles.m == 2) return winograd_tensor_kernels<MmaTile, 2, kLowError, kLayout, 2>(tiling);
+  return tiles.points == kLowError
              ? winograd_tensor_kernels<MmaTile, 4, kLowError, kLayout, 2>(tiling)
              : winograd_tensor_kernels<MmaTile, 4, kInteger, kLayout, 2>(tiling);
 }

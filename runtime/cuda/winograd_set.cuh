@@ -15,18 +15,18 @@ namespace megaconv::cuda {
 /// Throws Error(unsupported) for sizes that the kernels' tasks have no room for, or that are not
 /// whole runs of V.
 inline void check_room(const Tiling& tiling, int tiles, int filters, const char* rooms) {
-  const std::uint32_t num_filters = tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock;
-  if (tiling.group_tiles > static_cast<std::uint32_t>(tiles) ||
+  const auto& cut = std::get<WinogradCut>(tiling.cut);
+  const std::uint32_t num_filters = cut.filter_blocks_per_gemm_task * Tiling::kLaneBlock;
+  if (cut.group_tiles > static_cast<std::uint32_t>(tiles) ||
       num_filters > static_cast<std::uint32_t>(filters)) {
-    throw Error(Status::unsupported, "cuda: GEMM tasks of " + std::to_string(tiling.group_tiles) +
+    throw Error(Status::unsupported, "cuda: GEMM tasks of " + std::to_string(cut.group_tiles) +
                                          " tiles x " + std::to_string(num_filters) +
                                          " filters, must be at most " + rooms);
   }
   const std::uint32_t run = tiles_of_v_run(tiling.arithmetic);
-  if (tiling.tiles_per_transform_task % run != 0 &&
-      tiling.tiles_per_transform_task != tiling.group_tiles) {
+  if (cut.tiles_per_transform_task % run != 0 && cut.tiles_per_transform_task != cut.group_tiles) {
     throw Error(Status::unsupported,
-                "cuda: transform tasks of " + std::to_string(tiling.tiles_per_transform_task) +
+                "cuda: transform tasks of " + std::to_string(cut.tiles_per_transform_task) +
                     " tiles, must be a multiple of " + std::to_string(run) + " or the whole group");
   }
 }
@@ -35,7 +35,7 @@ inline void check_room(const Tiling& tiling, int tiles, int filters, const char*
 template <class Kernel>
 KernelSet make_winograd_set(const Tiling& tiling, const std::string& arithmetic) {
   using Tile = typename Kernel::Tile;
-  const std::string m = std::to_string(tiling.m);
+  const std::string m = std::to_string(tiling.tiles()->m);
   KernelSet set =
       make_kernel_set<Kernel, Stage<TaskKind::filter_transform, TaskKind::input_transform>,
                       Stage<TaskKind::gemm>, Stage<TaskKind::output_transform>>(
@@ -57,7 +57,7 @@ KernelSet winograd_kernels(const Tiling& tiling) {
     return make_winograd_set<WinogradKernel<kM, kLayout, Tile, Transforms>>(tiling, "fma");
   };
   constexpr const char* kRooms = "64 x 128 or 128 x 64";
-  if (tiling.group_tiles <= 64) {
+  if (tiling.tiles()->group_tiles <= 64) {
     check_room(tiling, 64, 128, kRooms);
     return make.template operator()<64, 128>();
   }

@@ -5,7 +5,7 @@
 namespace megaconv::cuda {
 
 KernelSet winograd_split_4_nchw_kernels(const Tiling& tiling) {
-  return tiling.points == Points::low_error
+  return tiling.tiles()->points == Points::low_error
              ? winograd_tensor_kernels<WgmmaTile, 4, Points::low_error, Layout::nchw, 2>(tiling)
              : winograd_tensor_kernels<WgmmaTile, 4, Points::integer, Layout::nchw, 2>(tiling);
 }

@@ -5,7 +5,7 @@
 namespace megaconv::cuda {
 
 KernelSet winograd_split_4_nhwc_kernels(const Tiling& tiling) {
-  return tiling.points == Points::low_error
+  return tiling.tiles()->points == Points::low_error
              ? winograd_tensor_kernels<WgmmaTile, 4, Points::low_error, Layout::nhwc, 2>(tiling)
              : winograd_tensor_kernels<WgmmaTile, 4, Points::integer, Layout::nhwc, 2>(tiling);
 }

@@ -94,7 +94,7 @@ KernelSet winograd_tensor_kernels(const Tiling& tiling) {
     return set;
   };
   check_room(tiling, 128, 128, "128 x 128");
-  return tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock <= 64
+  return std::get<WinogradCut>(tiling.cut).filter_blocks_per_gemm_task * Tiling::kLaneBlock <= 64
              ? make.template operator()<64>()
              : make.template operator()<128>();
 }

@@ -276,7 +276,7 @@ Simulation simulate(const Lowering& lowering, const MachineModel& machine,
   const bool on_tensor_cores =
       std::any_of(lowering.nodes.begin(), lowering.nodes.end(), [](const Node& node) {
         const auto* const tiling = std::get_if<Tiling>(&node.cut);
-        return tiling != nullptr && tiling->algorithm == Algorithm::implicit_gemm;
+        return tiling != nullptr && tiling->algorithm() == Algorithm::implicit_gemm;
       });
   if (on_tensor_cores) {
     throw Error(Status::unsupported,

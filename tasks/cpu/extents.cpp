@@ -15,7 +15,7 @@ std::size_t lines(std::size_t bytes) { return (bytes + kLineBytes - 1) / kLineBy
 
 /// Whether direct tasks multiply words of several channels, where they do so with `dtype`.
 bool multiplies_words(const Tiling& tiling, DataType dtype) {
-  return tiling.algorithm == Algorithm::direct && tiling.problem.dtype == dtype &&
+  return tiling.algorithm() == Algorithm::direct && tiling.problem.dtype == dtype &&
          !tiling.problem.depthwise();
 }
 
@@ -31,9 +31,8 @@ Extents::Extents(const Tiling& tiling)
       filter_blocks(tiling.filter_blocks()),
       filter_blocks_per_conv_group(ceil_div(filters, kBlock)),
       depthwise(tiling.problem.depthwise()),
-      alpha(tiling.alpha()),
-      num_positions(tiling.num_positions()),
-      num_tiles(static_cast<std::ptrdiff_t>(tiling.num_tiles())),
+      alpha(0),
+      num_positions(0),
       panel_tiles(0),
       position_stride(0),
       block_stride(0),
@@ -52,10 +51,12 @@ Extents::Extents(const Tiling& tiling)
       pixels_at(0) {
   const ConvProblem& problem = tiling.problem;
   std::size_t num_panels = static_cast<std::size_t>(channel_blocks);
-  if (tiling.algorithm != Algorithm::direct) {
+  if (const WinogradTiles* const tiles = tiling.tiles()) {
+    alpha = tiles->alpha();
+    num_positions = tiles->num_positions();
     const std::ptrdiff_t num_panel_strides =
-        ceil_div<std::ptrdiff_t>(tiling.group_tiles, kMostPanelTiles);
-    panel_tiles = ceil_div<std::ptrdiff_t>(tiling.group_tiles, num_panel_strides);
+        ceil_div<std::ptrdiff_t>(tiles->group_tiles, kMostPanelTiles);
+    panel_tiles = ceil_div<std::ptrdiff_t>(tiles->group_tiles, num_panel_strides);
     position_stride = panel_tiles * kBlock;
     block_stride = num_positions * position_stride;
     v_panel_stride = channel_blocks * block_stride;
@@ -63,16 +64,17 @@ Extents::Extents(const Tiling& tiling)
     v_slot = num_panel_strides * v_panel_stride;
     m_slot = num_panel_strides * m_panel_stride;
     // No task needs both a strip and panels.
-    const std::ptrdiff_t strip_pixels = alpha * (kStripCols + alpha - tiling.m);
+    const std::ptrdiff_t strip_pixels = alpha * (kStripCols + alpha - tiles->m);
     scratch_bytes = std::max(static_cast<std::size_t>(strip_pixels * kBlock) * sizeof(float),
                              lines(num_panels * sizeof(Panel)));
-    if (tiling.algorithm == Algorithm::fused_winograd) {
+    if (tiling.algorithm() == Algorithm::fused_winograd) {
       v_at = scratch_bytes;
       m_at = v_at + v_slot_bytes();
       scratch_bytes = m_at + m_slot_bytes();
     }
   } else {
-    const std::ptrdiff_t cols = tiling.cols_per_group, rows = tiling.rows_per_group;
+    const DirectCut& cut = direct_cut(tiling);
+    const std::ptrdiff_t cols = cut.cols_per_group, rows = cut.rows_per_group;
     phase_cols = ceil_div((cols - 1) * problem.stride_w + extent_w, problem.stride_w);
     patch_row = problem.stride_w * phase_cols * kBlock;
     patch_block = ((rows - 1) * problem.stride_h + extent_h) * patch_row;
@@ -85,18 +87,22 @@ Extents::Extents(const Tiling& tiling)
   }
 }
 
-TileRange::TileRange(const Tiling& tiling, const Extents& extents, std::uint32_t group)
-    : first(static_cast<std::ptrdiff_t>(group) * tiling.group_tiles),
-      count(std::min<std::ptrdiff_t>(tiling.group_tiles, extents.num_tiles - first)) {}
+const DirectCut& direct_cut(const Tiling& tiling) { return std::get<DirectCut>(tiling.cut); }
+const WinogradCut& winograd_cut(const Tiling& tiling) { return std::get<WinogradCut>(tiling.cut); }
 
-PixelRect::PixelRect(const Tiling& tiling, const Extents& extents, std::uint32_t group) {
-  const std::ptrdiff_t row_chunks = ceil_div<std::ptrdiff_t>(extents.p, tiling.rows_per_group);
-  const std::ptrdiff_t col_chunks = ceil_div<std::ptrdiff_t>(extents.q, tiling.cols_per_group);
+TileRange::TileRange(const WinogradTiles& tiles, std::uint32_t group)
+    : first(static_cast<std::ptrdiff_t>(group) * tiles.group_tiles),
+      count(std::min<std::ptrdiff_t>(tiles.group_tiles,
+                                     static_cast<std::ptrdiff_t>(tiles.num_tiles) - first)) {}
+
+PixelRect::PixelRect(const DirectCut& cut, const Extents& extents, std::uint32_t group) {
+  const std::ptrdiff_t row_chunks = ceil_div<std::ptrdiff_t>(extents.p, cut.rows_per_group);
+  const std::ptrdiff_t col_chunks = ceil_div<std::ptrdiff_t>(extents.q, cut.cols_per_group);
   image = group / (row_chunks * col_chunks);
-  row = group / col_chunks % row_chunks * tiling.rows_per_group;
-  col = group % col_chunks * tiling.cols_per_group;
-  rows = std::min<std::ptrdiff_t>(tiling.rows_per_group, extents.p - row);
-  cols = std::min<std::ptrdiff_t>(tiling.cols_per_group, extents.q - col);
+  row = group / col_chunks % row_chunks * cut.rows_per_group;
+  col = group % col_chunks * cut.cols_per_group;
+  rows = std::min<std::ptrdiff_t>(cut.rows_per_group, extents.p - row);
+  cols = std::min<std::ptrdiff_t>(cut.cols_per_group, extents.q - col);
 }
 
 BlockRange::BlockRange(std::ptrdiff_t chunk, std::ptrdiff_t per_task, std::ptrdiff_t total)

@@ -33,7 +33,7 @@ struct Extents {
   bool depthwise;
 
   // Winograd: the tiles of a group are cut into panels of equally many, kMostPanelTiles at most.
-  std::ptrdiff_t alpha, num_positions, num_tiles;
+  std::ptrdiff_t alpha, num_positions;
   std::ptrdiff_t panel_tiles;
   // Floats between the positions and between the lane blocks of a panel; between panels of V, of M;
   // and of a group's V, M.
@@ -55,15 +55,19 @@ struct Extents {
   std::size_t scratch_bytes;
 };
 
+/// The cut of a tiling, which must be one of this room.
+const DirectCut& direct_cut(const Tiling& tiling);
+const WinogradCut& winograd_cut(const Tiling& tiling);
+
 /// Winograd tiles of a task group: [first, first + count), image-major.
 struct TileRange {
-  TileRange(const Tiling& tiling, const Extents& extents, std::uint32_t group);
+  TileRange(const WinogradTiles& tiles, std::uint32_t group);
   std::ptrdiff_t first, count;
 };
 
 /// Output pixels of a direct task group.
 struct PixelRect {
-  PixelRect(const Tiling& tiling, const Extents& extents, std::uint32_t group);
+  PixelRect(const DirectCut& cut, const Extents& extents, std::uint32_t group);
   std::ptrdiff_t image, row, col, rows, cols;
 };
 

@@ -162,7 +162,8 @@ template <class T>
 void filter_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
                       std::byte* scratch) {
   const Tiling& tiling = *args.tiling;
-  if (tiling.algorithm == Algorithm::direct) return filter_packing<T>(args, group, block, scratch);
+  const WinogradTiles* const tiles = tiling.tiles();
+  if (tiles == nullptr) return filter_packing<T>(args, group, block, scratch);
   const Extents extents(tiling);
   // block = filter chunk * channel chunks + channel chunk
   const Size total_channel_blocks = ceil_div(extents.channels, kBlock);
@@ -175,7 +176,7 @@ void filter_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t b
     const FilterRows<T> filters(args, extents, kb);
     float* const u = args.u + kb * extents.channels * kBlock;
     const Size position_stride = extents.filter_blocks * extents.channels * kBlock;
-    with_winograd(tiling, [&](auto winograd) {
+    with_winograd(*tiles, [&](auto winograd) {
       const Size end = min_of(channel_blocks.last * kBlock, extents.channels);
       for (Size c = channel_blocks.first * kBlock; c < end; c += kBlock) {
         transform_filters<decltype(winograd)>(filters, c, min_of(kBlock, extents.channels - c), u,

@@ -15,7 +15,7 @@ namespace {
 void check(const Tiling& tiling) {
   if (!algorithm_of(tiling).runs_on(Backend::cpu)) {
     throw Error(Status::unsupported,
-                std::string(to_string(tiling.algorithm)) + ": backend cpu, must be cuda");
+                std::string(to_string(tiling.algorithm())) + ": backend cpu, must be cuda");
   }
   if (tiling.arithmetic != Arithmetic::fma) {
     throw Error(Status::unsupported, std::string("arithmetic ") + to_string(tiling.arithmetic) +
@@ -28,9 +28,9 @@ NodeTasks make(const Tiling& tiling, const Kernels& kernels) {
   const Extents extents(tiling);
   NodeTasks tasks;
   tasks.bytes.u = kernels.u_bytes(tiling);
-  if (algorithm_of(tiling).has_transforms()) {  // else in scratch, or nowhere
-    tasks.bytes.v = tiling.v_slots * extents.v_slot_bytes();
-    tasks.bytes.m = tiling.m_slots * extents.m_slot_bytes();
+  if (const Window* const window = tiling.window()) {  // else in scratch, or nowhere
+    tasks.bytes.v = window->v_slots * extents.v_slot_bytes();
+    tasks.bytes.m = window->m_slots * extents.m_slot_bytes();
   }
   tasks.bytes.scratch = kernels.scratch_bytes(tiling);
   tasks.run = [&tiling, &kernels](const TaskArgs& pointers, const Task& task, std::byte* scratch) {

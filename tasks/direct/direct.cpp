@@ -27,6 +27,7 @@ constexpr std::uint64_t kMostBlocks = 16;
 // worker's cache; there are tasks enough for all workers.
 void choose_for_cpu(Tiling& tiling, const Target& target) {
   const ConvProblem& a = tiling.problem;
+  auto& cut = std::get<DirectCut>(tiling.cut);
   const std::uint64_t wanted = kTasksPerWorker * target.workers;
   const std::uint64_t budget = cache_share(target, kPatchShare);
   constexpr std::uint64_t kLaneBlock = Tiling::kLaneBlock;
@@ -48,16 +49,15 @@ void choose_for_cpu(Tiling& tiling, const Target& target) {
   const std::uint64_t shared = std::max<std::uint64_t>(1, row_tasks / wanted);
   const std::uint64_t rows = ceil_div(p, ceil_div(p, std::min(fitting, shared)));
 
-  tiling.rows_per_group = u32(rows);
-  tiling.cols_per_group = u32(cols);
+  cut.rows_per_group = u32(rows);
+  cut.cols_per_group = u32(cols);
   const std::uint64_t groups = strips * ceil_div(p, rows);
-  tiling.filter_blocks_per_gemm_task = even_blocks(filter_blocks, kMostBlocks, groups, wanted);
+  cut.filter_blocks_per_gemm_task = even_blocks(filter_blocks, kMostBlocks, groups, wanted);
   tiling.filter_blocks_per_filter_task = even_blocks(filter_blocks, filter_blocks, 1, wanted);
 }
 
-class DirectAlgorithm final : public ConvAlgorithm {
+class DirectAlgorithm final : public ConvAlgorithmOf<DirectCut> {
  public:
-  Algorithm id() const override { return Algorithm::direct; }
   bool runs_on(Backend) const override { return true; }
   std::string obstacle(const ConvProblem&, Arithmetic) const override { return ""; }
   ErrorBound sum_bound(const Tiling& tiling) const override { return direct_bound(tiling); }
@@ -65,24 +65,26 @@ class DirectAlgorithm final : public ConvAlgorithm {
   void choose(Tiling& tiling, const TilingOptions& options, const Target& target) const override {
     target.backend == Backend::cuda ? choose_direct_for_cuda(tiling, target)
                                     : choose_for_cpu(tiling, target);
-    set_if_asked(tiling.filter_blocks_per_gemm_task, options.filter_blocks_per_gemm_task);
-    set_if_asked(tiling.rows_per_group, options.rows_per_group);
-    set_if_asked(tiling.cols_per_group, options.cols_per_group);
+    DirectCut& cut = own(tiling);
+    set_if_asked(cut.filter_blocks_per_gemm_task, options.filter_blocks_per_gemm_task);
+    set_if_asked(cut.rows_per_group, options.rows_per_group);
+    set_if_asked(cut.cols_per_group, options.cols_per_group);
   }
 
   void derive(Tiling& tiling) const override {
     const ConvProblem& a = tiling.problem;
-    check_field("filter_blocks_per_gemm_task", tiling.filter_blocks_per_gemm_task,
+    const DirectCut& cut = own(tiling);
+    check_field("filter_blocks_per_gemm_task", cut.filter_blocks_per_gemm_task,
                 tiling.filter_blocks());
     check_field("filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task,
                 tiling.filter_blocks());
-    check_field("rows_per_group", tiling.rows_per_group, u64(a.p()));
-    check_field("cols_per_group", tiling.cols_per_group, u64(a.q()));
+    check_field("rows_per_group", cut.rows_per_group, u64(a.p()));
+    check_field("cols_per_group", cut.cols_per_group, u64(a.q()));
     tiling.num_groups =
-        checked_groups(u64(a.n) * ceil_div(u64(a.p()), std::uint64_t{tiling.rows_per_group}) *
-                       ceil_div(u64(a.q()), std::uint64_t{tiling.cols_per_group}));
+        checked_groups(u64(a.n) * ceil_div(u64(a.p()), std::uint64_t{cut.rows_per_group}) *
+                       ceil_div(u64(a.q()), std::uint64_t{cut.cols_per_group}));
     tiling.input_tasks = tiling.output_tasks = 0;
-    tiling.gemm_tasks = ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
+    tiling.gemm_tasks = ceil_div(tiling.filter_blocks(), cut.filter_blocks_per_gemm_task);
   }
   std::uint32_t count_filter_tasks(const Tiling& tiling) const override {
     return filter_tasks_by_sizes(tiling);
@@ -101,21 +103,22 @@ class DirectAlgorithm final : public ConvAlgorithm {
     const ConvProblem& a = tiling.problem;
     const auto stride = static_cast<double>(a.stride_h);
     const double halo = std::max(0.0, static_cast<double>(a.filter_extent_h()) - stride) /
-                        (tiling.rows_per_group * stride);
+                        (own(tiling).rows_per_group * stride);
     cost.describe_direct(stage, halo, 1);
   }
 
   double run_us(const Tiling& tiling, StageTimes& times) const override {
     const ConvProblem& p = tiling.problem;
+    const DirectCut& cut = own(tiling);
     const auto channels = static_cast<double>(tiling.channel_blocks() * Tiling::kLaneBlock);
     const double pixels =
-        std::min<double>(tiling.rows_per_group, static_cast<double>(p.p())) * tiling.cols_per_group;
-    const double filters = tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock;
+        std::min<double>(cut.rows_per_group, static_cast<double>(p.p())) * cut.cols_per_group;
+    const double filters = cut.filter_blocks_per_gemm_task * Tiling::kLaneBlock;
     const double taps = channels * static_cast<double>(p.r * p.s);
-    const double halo = static_cast<double>((tiling.rows_per_group + p.filter_extent_h() - 1) *
-                                            (tiling.cols_per_group + p.filter_extent_w() - 1));
-    const double fullness = times.register_fill(tiling.cols_per_group) *
-                            StageTimes::fill(tiling.filter_blocks_per_gemm_task, 2);
+    const double halo = static_cast<double>((cut.rows_per_group + p.filter_extent_h() - 1) *
+                                            (cut.cols_per_group + p.filter_extent_w() - 1));
+    const double fullness = times.register_fill(cut.cols_per_group) *
+                            StageTimes::fill(cut.filter_blocks_per_gemm_task, 2);
     times.add_stage(std::uint64_t{tiling.num_groups} * tiling.gemm_tasks,
                     2 * pixels * filters * taps / fullness / times.rates().flops_per_us,
                     4 * (halo * channels + filters * taps + pixels * filters),
@@ -130,8 +133,7 @@ class DirectAlgorithm final : public ConvAlgorithm {
     AlgorithmSpace space;
     if (problem.layout == Layout::chwn) return space;
     const std::uint64_t p = u64(problem.p()), q = u64(problem.q());
-    Tiling tiling;
-    tiling.problem = problem;
+    const Tiling tiling{.problem = problem};
     Axis filters{Parameter::gemm_filters, {}}, rows{Parameter::rows, {}}, cols{Parameter::cols, {}};
     if (target.backend != Backend::cuda) {
       filters.values = at_most({1, 2, 4, 8, 16}, tiling.filter_blocks());
@@ -146,24 +148,24 @@ class DirectAlgorithm final : public ConvAlgorithm {
     return space;
   }
   void configure(const Tiling& tiling, CudaLaunch, Configuration& configuration) const override {
-    configuration.set(Parameter::gemm_filters, tiling.filter_blocks_per_gemm_task);
-    configuration.set(Parameter::rows, tiling.rows_per_group);
-    configuration.set(Parameter::cols, tiling.cols_per_group);
+    const DirectCut& cut = own(tiling);
+    configuration.set(Parameter::gemm_filters, cut.filter_blocks_per_gemm_task);
+    configuration.set(Parameter::rows, cut.rows_per_group);
+    configuration.set(Parameter::cols, cut.cols_per_group);
   }
 
-  std::span<const CutField> fields() const override {
-    static constexpr CutField kFields[] = {
-        {"rows_per_group", &Tiling::rows_per_group},
-        {"cols_per_group", &Tiling::cols_per_group},
-        {"filter_blocks_per_gemm_task", &Tiling::filter_blocks_per_gemm_task},
-        {"filter_blocks_per_filter_task", &Tiling::filter_blocks_per_filter_task},
-    };
-    return kFields;
+  std::vector<CutField> fields(Tiling& tiling) const override {
+    DirectCut& cut = own(tiling);
+    return {{"rows_per_group", cut.rows_per_group},
+            {"cols_per_group", cut.cols_per_group},
+            {"filter_blocks_per_gemm_task", cut.filter_blocks_per_gemm_task},
+            {"filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task}};
   }
   std::string name(const Tiling&) const override { return "direct"; }
   void describe(const Tiling& tiling, std::ostream& text) const override {
-    text << "\npixels of a group: " << tiling.rows_per_group << " x " << tiling.cols_per_group
-         << "\ndirect task: " << blocks_text(tiling.filter_blocks_per_gemm_task)
+    const DirectCut& cut = own(tiling);
+    text << "\npixels of a group: " << cut.rows_per_group << " x " << cut.cols_per_group
+         << "\ndirect task: " << blocks_text(cut.filter_blocks_per_gemm_task)
          << "\nfilter task: " << blocks_text(tiling.filter_blocks_per_filter_task);
   }
 };

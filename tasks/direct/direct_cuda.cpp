@@ -49,10 +49,11 @@ double cost(const Tiling& tiling, const DirectShape& shape, const Target& target
 
 void choose_direct_for_cuda(Tiling& tiling, const Target& target) {
   const ConvProblem& a = tiling.problem;
+  auto& cut = std::get<DirectCut>(tiling.cut);
   const auto take = [&](std::uint32_t rows, std::uint32_t cols, std::uint32_t blocks) {
-    tiling.rows_per_group = u32(std::min(std::uint64_t{rows}, u64(a.p())));
-    tiling.cols_per_group = u32(std::min(std::uint64_t{cols}, u64(a.q())));
-    tiling.filter_blocks_per_gemm_task = blocks;
+    cut.rows_per_group = u32(std::min(std::uint64_t{rows}, u64(a.p())));
+    cut.cols_per_group = u32(std::min(std::uint64_t{cols}, u64(a.q())));
+    cut.filter_blocks_per_gemm_task = blocks;
   };
   tiling.filter_blocks_per_filter_task = 1;
   if (a.depthwise()) {

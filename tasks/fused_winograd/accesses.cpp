@@ -7,8 +7,8 @@
 namespace megaconv {
 
 AccessFunction fused_winograd_accesses(const Tiling& tiling, const NodeBuffers& buffers) {
-  return [tiling, buffers](Role role, std::uint32_t group, std::uint32_t block,
-                           std::vector<Access>& accesses) {
+  return [tiling, cut = std::get<FusedWinogradCut>(tiling.cut), buffers](
+             Role role, std::uint32_t group, std::uint32_t block, std::vector<Access>& accesses) {
     if (role == Role::prepare) {
       accesses.push_back({buffers.w, Mode::read, filter_task_region(tiling, block)});
       accesses.push_back({buffers.u, Mode::write, filter_task_region(tiling, block)});
@@ -16,7 +16,7 @@ AccessFunction fused_winograd_accesses(const Tiling& tiling, const NodeBuffers& 
     }
     accesses.push_back({buffers.u, Mode::read, u_extent(tiling)});
     std::vector<Region> boxes;
-    append_tile_boxes(tiling, tiles_of_group(tiling, group), boxes);
+    append_tile_boxes(tiling.problem, cut, tiles_of_group(cut, group), boxes);
     append_pixels(tiling, buffers, boxes, {0, u64(tiling.problem.k)}, accesses);
   };
 }

@@ -16,9 +16,8 @@ namespace {
 // A U of more bytes than the L3 keeps comes from memory.
 constexpr double kMostFarU = 16 << 20, kMemoryBytesPerUs = 12'000;
 
-class FusedWinogradAlgorithm final : public ConvAlgorithm {
+class FusedWinogradAlgorithm final : public ConvAlgorithmOf<FusedWinogradCut> {
  public:
-  Algorithm id() const override { return Algorithm::fused_winograd; }
   bool runs_on(Backend backend) const override { return backend != Backend::cuda; }
   std::string obstacle(const ConvProblem& problem, Arithmetic) const override {
     return winograd_obstacle(id(), problem);
@@ -26,16 +25,15 @@ class FusedWinogradAlgorithm final : public ConvAlgorithm {
   ErrorBound sum_bound(const Tiling& tiling) const override { return winograd_bound(tiling); }
 
   void choose(Tiling& tiling, const TilingOptions& options, const Target& target) const override {
-    choose_tiles(tiling, options, target);
+    FusedWinogradCut& cut = own(tiling);
+    choose_tiles(tiling, cut, options, target);
     choose_filter_tasks_for_cpu(tiling, target);
     const std::uint64_t tiles =
         options.group_tiles != 0 ? options.group_tiles : fused_group_tiles(tiling, target);
-    tiling.group_tiles = u32(std::min(tiles, tiling.num_tiles()));
-    tiling.v_slots = options.v_slots;
-    tiling.m_slots = options.m_slots;
+    cut.group_tiles = u32(std::min(tiles, cut.num_tiles));
   }
   void derive(Tiling& tiling) const override {
-    derive_tiles(tiling);
+    derive_tiles(tiling, own(tiling));
     tiling.input_tasks = tiling.output_tasks = 0;
     tiling.gemm_tasks = 1;
   }
@@ -43,7 +41,7 @@ class FusedWinogradAlgorithm final : public ConvAlgorithm {
     return filter_tasks_by_sizes(tiling);
   }
   std::uint64_t u_bytes(const Tiling& tiling) const override {
-    return packed_filter_bytes(tiling, tiling.num_positions());
+    return packed_filter_bytes(tiling, own(tiling).num_positions());
   }
 
   AccessFunction accesses(const Tiling& tiling, const NodeBuffers& buffers) const override {
@@ -54,23 +52,25 @@ class FusedWinogradAlgorithm final : public ConvAlgorithm {
     const ConvCost cost(tiling, buffers);
     if (stage.role == Role::prepare) return cost.describe_packing(stage);
     // F(2x2, 3x3) multiplies 16 times where the direct sum multiplies 36 times.
-    const double m = tiling.m, taps = static_cast<double>(tiling.problem.r * tiling.problem.s);
+    const FusedWinogradCut& cut = own(tiling);
+    const double m = cut.m, taps = static_cast<double>(tiling.problem.r * tiling.problem.s);
     const double overlap = static_cast<double>(tiling.problem.filter_extent_h()) - 1;
-    cost.describe_direct(stage, overlap / m, tiling.num_positions() / (taps * m * m));
+    cost.describe_direct(stage, overlap / m, cut.num_positions() / (taps * m * m));
   }
 
   // V and M are written and read in the worker's cache; U passes through it once a group, fetched
   // ahead of the products.
   double run_us(const Tiling& tiling, StageTimes& times) const override {
     const StageTimes::Rates& rates = times.rates();
+    const FusedWinogradCut& cut = own(tiling);
     const auto channels = static_cast<double>(tiling.channel_blocks() * Tiling::kLaneBlock);
-    const double positions = tiling.num_positions(), t = tiling.group_tiles;
+    const double positions = cut.num_positions(), t = cut.group_tiles;
     const auto filters = static_cast<double>(tiling.filter_blocks() * Tiling::kLaneBlock);
-    const double alpha = tiling.alpha();
+    const double alpha = cut.alpha();
     const double live_bytes = 4 * positions * t * (channels + filters);
     const double u_bytes = 4 * positions * channels * filters;
     const double transforms =
-        4 * t * alpha * alpha * (alpha * channels + static_cast<double>(tiling.m) * filters);
+        4 * t * alpha * alpha * (alpha * channels + static_cast<double>(cut.m) * filters);
     const double products = 2 * t * positions * channels * filters / times.register_fill(t);
     const double u_us =
         u_bytes / (u_bytes > kMostFarU ? kMemoryBytesPerUs : rates.far_bytes_per_us);
@@ -105,25 +105,24 @@ class FusedWinogradAlgorithm final : public ConvAlgorithm {
     return space;
   }
   void configure(const Tiling& tiling, CudaLaunch, Configuration& configuration) const override {
-    configuration.set(Parameter::tile, tiling.m);
-    configuration.set(Parameter::points, static_cast<std::int64_t>(tiling.points));
-    configuration.set(Parameter::group_tiles, tiling.group_tiles);
+    const FusedWinogradCut& cut = own(tiling);
+    configuration.set(Parameter::tile, cut.m);
+    configuration.set(Parameter::points, static_cast<std::int64_t>(cut.points));
+    configuration.set(Parameter::group_tiles, cut.group_tiles);
   }
 
-  std::span<const CutField> fields() const override {
-    static constexpr CutField kFields[] = {
-        {"m", &Tiling::m},
-        {"group_tiles", &Tiling::group_tiles},
-        {"filter_blocks_per_filter_task", &Tiling::filter_blocks_per_filter_task},
-        {"channel_blocks_per_filter_task", &Tiling::channel_blocks_per_filter_task},
-    };
-    return kFields;
+  std::vector<CutField> fields(Tiling& tiling) const override {
+    FusedWinogradCut& cut = own(tiling);
+    return {{"m", cut.m},
+            {"group_tiles", cut.group_tiles},
+            {"filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task},
+            {"channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task}};
   }
   void put_words(const Tiling& tiling, FileSection& section) const override {
-    section.put("points", to_string(tiling.points));
+    section.put("points", to_string(own(tiling).points));
   }
   void take_words(FileSection& section, Tiling& tiling) const override {
-    tiling.points = section.choice("points", {Points::low_error, Points::integer});
+    own(tiling).points = section.choice("points", {Points::low_error, Points::integer});
   }
   std::string name(const Tiling& tiling) const override { return "fused " + winograd_name(tiling); }
   void describe(const Tiling& tiling, std::ostream& text) const override {

@@ -15,10 +15,11 @@ class Accesses {
  public:
   Accesses(const Tiling& tiling, const NodeBuffers& buffers)
       : tiling_(tiling),
+        cut_(std::get<ImplicitGemmCut>(tiling.cut)),
         buffers_(buffers),
-        stripes_(make_stripes(tiling.problem, static_cast<std::int32_t>(tiling.cols_per_group))),
+        stripes_(make_stripes(tiling.problem, static_cast<std::int32_t>(cut_.cols_per_group))),
         places_(u64(places_of_stripe(tiling.problem, stripes_))),
-        stripe_groups_(ceil_div(places_, std::uint64_t{tiling.places_per_group})) {}
+        stripe_groups_(ceil_div(places_, std::uint64_t{cut_.places_per_group})) {}
 
   void operator()(Role role, std::uint32_t group, std::uint32_t block,
                   std::vector<Access>& accesses) const {
@@ -38,7 +39,7 @@ class Accesses {
     const ConvProblem& a = tiling_.problem;
     const std::uint64_t index = std::uint64_t{group} * tiling_.input_tasks + block;
     const std::uint64_t blocks = tiling_.channel_blocks();
-    const std::uint64_t per_task = tiling_.channel_blocks_per_input_task;
+    const std::uint64_t per_task = cut_.channel_blocks_per_input_task;
     const std::uint64_t chunks = ceil_div(blocks, per_task), pixels = u64(a.n * a.h * a.w);
     const std::uint64_t first = std::min(index / chunks * kPixelsOfInputTask, pixels);
     const std::uint64_t channel = index % chunks * per_task;
@@ -60,12 +61,12 @@ class Accesses {
             .channels = {0, tiling_.channel_blocks()}}});
     }
     const std::uint64_t stripe = group / stripe_groups_;
-    const std::uint64_t first = group % stripe_groups_ * tiling_.places_per_group;
-    const Interval run{first, std::min(first + tiling_.places_per_group, places_)};
+    const std::uint64_t first = group % stripe_groups_ * cut_.places_per_group;
+    const Interval run{first, std::min(first + cut_.places_per_group, places_)};
     std::vector<Region> boxes;
     stripes_.images > 1 ? append_abreast(stripe, run, boxes) : append_stripe(stripe, run, boxes);
-    const std::uint64_t filters = std::uint64_t{block} * tiling_.filter_blocks_per_gemm_task;
-    const std::uint64_t end = std::min<std::uint64_t>(filters + tiling_.filter_blocks_per_gemm_task,
+    const std::uint64_t filters = std::uint64_t{block} * cut_.filter_blocks_per_gemm_task;
+    const std::uint64_t end = std::min<std::uint64_t>(filters + cut_.filter_blocks_per_gemm_task,
                                                       tiling_.filter_blocks());
     append_pixels(tiling_, buffers_, boxes, channels_of_filter_blocks(tiling_, filters, end),
                   accesses);
@@ -108,6 +109,7 @@ class Accesses {
   }
 
   const Tiling tiling_;
+  const ImplicitGemmCut cut_;
   const NodeBuffers buffers_;
   const Stripes stripes_;
   const std::uint64_t places_, stripe_groups_;

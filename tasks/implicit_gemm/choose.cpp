@@ -118,15 +118,16 @@ double chunk_copied_us(const ConvProblem& problem, std::int32_t tile_places, dou
 // what a task is made of need be there.
 double in_place_us(const Tiling& tiling, double waves, bool staged) {
   const ConvProblem& problem = tiling.problem;
-  const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(tiling.cols_per_group));
-  const Operands operands = operands_of(tiling);
+  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+  const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cut.cols_per_group));
+  const Operands operands = cut.operands;
   const std::int32_t tile_places =
-      tile_places_in_place(tiling.places_per_group, stripes, operands, problem.c);
+      tile_places_in_place(cut.places_per_group, stripes, operands, problem.c);
   if (tile_places == 0) return std::numeric_limits<double>::infinity();
   const InputOfTile input = input_of_tile(problem, stripes, tile_places, operands);
   const bool all_rows = input.filter_rows == problem.r;
   const double width = tile_places;
-  const double tiles = std::ceil(tiling.places_per_group / width);
+  const double tiles = std::ceil(cut.places_per_group / width);
   double chunks = num_chunks(problem), before_us = kLaunchInPlaceUs, rest_us = kRestInPlaceUs;
   const double copied_us = chunk_copied_us(problem, tile_places, std::ceil(waves) * tiles, input,
                                            stripes.images > 1, operands);
@@ -155,9 +156,10 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
   return before_us + waves * tiles * (chunks * chunk_us + rest_us) + (waves - 1) * kTaskInPlaceUs;
 }
 double run_us(const Tiling& tiling, double waves, bool staged) {
-  if (operands_of(tiling) != Operands::loaded) return in_place_us(tiling, waves, staged);
-  const std::uint32_t places = tiling.places_per_group;
-  const Tile& tile = tile_of(tiling.filter_blocks_per_gemm_task, places, tiling.arithmetic);
+  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+  if (cut.operands != Operands::loaded) return in_place_us(tiling, waves, staged);
+  const std::uint32_t places = cut.places_per_group;
+  const Tile& tile = tile_of(cut.filter_blocks_per_gemm_task, places, tiling.arithmetic);
   const double width = width_of(tile, places, tiling.arithmetic);
   const double tiles = std::ceil(places / width);
   // Narrow instructions read as many filters for fewer places.
@@ -167,29 +169,32 @@ double run_us(const Tiling& tiling, double waves, bool staged) {
   return kLaunchUs + waves * tiles * tile_us + (waves - 1) * kTaskUs;
 }
 
-// Cuts a problem for tasks that come by x in this way; returns how long that takes.
-double cut(Tiling& tiling, Operands operands, const TilingOptions& options, const Target& target) {
+// Cuts a problem for tasks with this load path; returns how long they take.
+double choose_sizes(Tiling& tiling, Operands operands, const TilingOptions& options,
+                    const Target& target) {
   const ConvProblem& problem = tiling.problem;
   const bool in_place = operands != Operands::loaded;
-  tiling.channel_blocks_per_input_task = operands == Operands::in_copy ? kMostBlocksOfInputTask : 0;
+  auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+  cut.operands = operands;
+  cut.channel_blocks_per_input_task = operands == Operands::in_copy ? kMostBlocksOfInputTask : 0;
   const std::uint32_t filter_blocks = tiling.filter_blocks();
   const std::uint32_t rest = filter_blocks % kWide;
   const bool narrow = in_place || (rest != 0 && rest <= kNarrow);
-  tiling.filter_blocks_per_gemm_task = std::min(narrow ? kNarrow : kWide, filter_blocks);
+  cut.filter_blocks_per_gemm_task = std::min(narrow ? kNarrow : kWide, filter_blocks);
   if (options.filter_blocks_per_gemm_task != 0) {
-    tiling.filter_blocks_per_gemm_task = options.filter_blocks_per_gemm_task;
+    cut.filter_blocks_per_gemm_task = options.filter_blocks_per_gemm_task;
   }
-  tiling.cols_per_group = options.cols_per_group != 0 ? options.cols_per_group
-                          : in_place                  ? u32(u64(problem.q()))
-                                                      : stripe_cols(problem);
+  cut.cols_per_group = options.cols_per_group != 0 ? options.cols_per_group
+                       : in_place                  ? u32(u64(problem.q()))
+                                                   : stripe_cols(problem);
 
-  const auto cols = static_cast<std::int32_t>(tiling.cols_per_group);
+  const auto cols = static_cast<std::int32_t>(cut.cols_per_group);
   const Stripes stripes = make_stripes(problem, cols);
   const std::uint64_t places = u64(places_of_stripe(problem, stripes));
   const std::uint64_t step = stripes.images > 1 ? u64(stripes.row()) : place_step(in_place);
   const std::uint64_t steps = ceil_div(places, step);  // of a stripe
   std::uint64_t most =
-      kMostTiles * tile_of(tiling.filter_blocks_per_gemm_task, 1, tiling.arithmetic).places;
+      kMostTiles * tile_of(cut.filter_blocks_per_gemm_task, 1, tiling.arithmetic).places;
   if (in_place) {
     // Rows that are taken one by one are brought for every row of the filters: from the L2, if
     // neighbouring tiles run at the same time.
@@ -199,38 +204,38 @@ double cut(Tiling& tiling, Operands operands, const TilingOptions& options, cons
           u64(tile_places_in_place(static_cast<std::int64_t>(most), stripes, operands, problem.c));
     }
   }
-  const std::uint64_t columns = u64(num_stripes(problem, stripes)) *
-                                ceil_div(filter_blocks, tiling.filter_blocks_per_gemm_task);
+  const std::uint64_t columns =
+      u64(num_stripes(problem, stripes)) * ceil_div(filter_blocks, cut.filter_blocks_per_gemm_task);
   const std::uint64_t multiprocessors = std::max<std::uint64_t>(1, target.multiprocessors);
   double least_us = 0;
   std::uint32_t best = 0;
   for (std::uint64_t size = 1; size <= std::min(steps, most / step); ++size) {
     const std::uint64_t waves = ceil_div(columns * ceil_div(steps, size), multiprocessors);
-    tiling.places_per_group = u32(size * step);
+    cut.places_per_group = u32(size * step);
     const double us = run_us(tiling, static_cast<double>(waves), options.whole_tensors);
     // Tiles in place are often as wide for several sizes: the largest one has fewer tasks.
     if (size == 1 || us < least_us || (in_place && us == least_us)) {
       least_us = us;
-      best = tiling.places_per_group;
+      best = cut.places_per_group;
     }
   }
-  tiling.places_per_group = options.places_per_group != 0 ? options.places_per_group : best;
+  cut.places_per_group = options.places_per_group != 0 ? options.places_per_group : best;
   return least_us;
 }
 
 // Cuts a problem for tasks that read x in place, with as many images abreast as is fastest.
-double cut_abreast(Tiling& tiling, Operands operands, const TilingOptions& options,
-                   const Target& target) {
+double choose_abreast(Tiling& tiling, Operands operands, const TilingOptions& options,
+                      const Target& target) {
   const ConvProblem& problem = tiling.problem;
   Tiling best = tiling;
-  double best_us = cut(best, operands, options, target);
+  double best_us = choose_sizes(best, operands, options, target);
   for (std::int64_t images = 2; options.cols_per_group == 0 && images <= problem.n; ++images) {
     const std::int64_t cols = images * problem.q();
     if (!stripe_obstacle(problem, operands, cols).empty()) break;
     Tiling other = tiling;
     TilingOptions with_cols = options;
     with_cols.cols_per_group = u32(u64(cols));
-    const double us = cut(other, operands, with_cols, target);
+    const double us = choose_sizes(other, operands, with_cols, target);
     if (us < best_us) best = other, best_us = us;
   }
   tiling = best;
@@ -254,26 +259,34 @@ std::vector<std::uint64_t> converted_stripes(const ConvProblem& problem, std::ui
   return all;
 }
 
-// The fastest way to come by x; what is possible in none is cut as if for the first.
-double best_cut(Tiling& tiling, const TilingOptions& options, const Target& target) {
+// The fastest load path; what is possible with none is cut as if x were loaded.
+double choose_operands(Tiling& tiling, const TilingOptions& options, const Target& target) {
   const ConvProblem& problem = tiling.problem;
-  if (operands_in_tensor(problem)) return cut_abreast(tiling, Operands::in_tensor, options, target);
+  if (operands_in_tensor(problem)) {
+    return choose_abreast(tiling, Operands::in_tensor, options, target);
+  }
   if (tiling.arithmetic == Arithmetic::tf32) {
-    return cut_abreast(tiling, Operands::in_float_tensor, options, target);
+    return choose_abreast(tiling, Operands::in_float_tensor, options, target);
   }
   Tiling best = tiling;
-  double best_us = cut(best, Operands::loaded, options, target);
-  bool possible = operands_of(best) == Operands::loaded &&
-                  stripe_obstacle(problem, Operands::loaded, best.cols_per_group).empty();
+  double best_us = choose_sizes(best, Operands::loaded, options, target);
+  const auto& loaded = std::get<ImplicitGemmCut>(best.cut);
+  // Narrow tasks load nothing that they can convert.
+  const bool converts = tiling.arithmetic == Arithmetic::f16 &&
+                        loaded.filter_blocks_per_gemm_task <= kFilterBlocksInPlace &&
+                        stripes_can_be_converted(problem, loaded.cols_per_group);
+  bool possible =
+      !converts && stripe_obstacle(problem, Operands::loaded, loaded.cols_per_group).empty();
   const auto consider = [&](Operands operands, std::uint64_t cols) {
     Tiling other = tiling;
     if (operands == Operands::in_float_tensor) other.arithmetic = Arithmetic::tf32;
     TilingOptions with_cols = options;
     with_cols.cols_per_group = u32(cols);
     const double us = operands == Operands::converted
-                          ? cut(other, operands, with_cols, target)
-                          : cut_abreast(other, operands, with_cols, target);
-    const double to_beat = operands_of(best) == Operands::loaded ? kLoadedMore * best_us : best_us;
+                          ? choose_sizes(other, operands, with_cols, target)
+                          : choose_abreast(other, operands, with_cols, target);
+    const bool loads = std::get<ImplicitGemmCut>(best.cut).operands == Operands::loaded;
+    const double to_beat = loads ? kLoadedMore * best_us : best_us;
     if (possible && us >= to_beat) return;
     best = other, best_us = us, possible = true;
   };
@@ -310,8 +323,9 @@ double winograd_us(const ConvProblem& problem, Arithmetic arithmetic, const Targ
   options.m = 4;
   options.whole_tensors = true;
   const Tiling tiling = make_tiling(problem, options, target);
-  const double tiles = static_cast<double>(tiling.num_tiles());
-  const double positions = static_cast<double>(tiling.num_positions());
+  const WinogradTiles& cut = *tiling.tiles();
+  const double tiles = static_cast<double>(cut.num_tiles);
+  const double positions = static_cast<double>(cut.num_positions());
   const double c = static_cast<double>(problem.c), k = static_cast<double>(problem.k);
   const double transformed = positions * (tiles * c + c * k), products = positions * tiles * k;
   const double stored = static_cast<double>(problem.x_size()) +
@@ -324,7 +338,7 @@ double winograd_us(const ConvProblem& problem, Arithmetic arithmetic, const Targ
     return kSplitLaunchUs + gemm_stage_us(tiling, target.multiprocessors) +
            bytes / kSplitBytesPerUs;
   }
-  const double rooms = static_cast<double>(tiling.num_groups) * tiling.group_tiles;
+  const double rooms = static_cast<double>(tiling.num_groups) * cut.group_tiles;
   const double filters = static_cast<double>(ceil_div(u64(problem.k), std::uint64_t{64}) * 64);
   const double flops = 2 * rooms * positions * c * filters;
   return kOneProductLaunchUs + flops / kOneProductFlopsPerUs + bytes / kOneProductBytesPerUs;
@@ -342,14 +356,13 @@ bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options
                         const Target& target) {
   if (problem.c < kLeastChannels || target.multiprocessors == 0) return false;
   if (!winograd) return true;
-  Tiling tiling;
-  tiling.problem = problem;
-  tiling.algorithm = Algorithm::implicit_gemm;
-  tiling.arithmetic = implicit_gemm_arithmetic(problem, options);
+  Tiling tiling{.problem = problem,
+                .arithmetic = implicit_gemm_arithmetic(problem, options),
+                .cut = ImplicitGemmCut{}};
   TilingOptions launched;
   launched.whole_tensors = options.whole_tensors;
   const bool split = tiling.arithmetic == Arithmetic::split_f16;
-  return best_cut(tiling, launched, target) <
+  return choose_operands(tiling, launched, target) <
          kMoreError * winograd_us(problem, split ? Arithmetic::split_f16 : Arithmetic::f16, target);
 }
 
@@ -374,7 +387,7 @@ double implicit_gemm_us(const Tiling& tiling, const Target& target, bool staged)
 
 void choose_implicit_gemm(Tiling& tiling, const TilingOptions& options, const Target& target) {
   tiling.arithmetic = implicit_gemm_arithmetic(tiling.problem, options);
-  best_cut(tiling, options, target);
+  choose_operands(tiling, options, target);
   choose_filter_tasks_for_cuda(tiling, target.multiprocessors);
 }
 

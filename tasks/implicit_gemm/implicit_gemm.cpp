@@ -22,21 +22,23 @@ constexpr double kOneKernelUs = 8;
   throw Error(Status::invalid_argument, message);
 }
 
-void check_input_tasks(const Tiling& tiling) {
-  const std::uint32_t blocks = tiling.channel_blocks_per_input_task;
-  const std::string given = "channel_blocks_per_input_task = " + std::to_string(blocks);
-  if (!has_copies_to_choose(tiling.problem, tiling.arithmetic)) {
-    reject(given + ": must be 0 for " + to_string(tiling.problem) + " with arithmetic " +
-           to_string(tiling.arithmetic));
+void check_operands(const Tiling& tiling, const ImplicitGemmCut& cut) {
+  const std::string operands = std::string("operands = ") + to_string(cut.operands);
+  const std::string obstacle = operands_obstacle(tiling.problem, tiling.arithmetic, cut);
+  if (!obstacle.empty()) {
+    reject(operands + ", cols_per_group = " + std::to_string(cut.cols_per_group) + ", for " +
+           to_string(tiling.problem) + " with arithmetic " + to_string(tiling.arithmetic) + ": " +
+           obstacle);
   }
-  if (blocks > kMostBlocksOfInputTask) {
-    reject(given + ": must be at most " + std::to_string(kMostBlocksOfInputTask));
-  }
+  const std::uint32_t blocks = cut.channel_blocks_per_input_task;
+  const bool copies = cut.operands == Operands::in_copy;
+  if (copies ? blocks >= 1 && blocks <= kMostBlocksOfInputTask : blocks == 0) return;
+  reject("channel_blocks_per_input_task = " + std::to_string(blocks) + " with " + operands +
+         ": must be " + (copies ? "1 to " + std::to_string(kMostBlocksOfInputTask) : "0"));
 }
 
-class ImplicitGemmAlgorithm final : public ConvAlgorithm {
+class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
  public:
-  Algorithm id() const override { return Algorithm::implicit_gemm; }
   bool runs_on(Backend backend) const override { return backend != Backend::cpu; }
   std::string obstacle(const ConvProblem& problem, Arithmetic asked) const override {
     const std::string obstacle = implicit_gemm_obstacle(problem);
@@ -58,44 +60,44 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithm {
     const std::string obstacle = implicit_gemm_obstacle(tiling.problem);
     if (!obstacle.empty()) reject(obstacle);
     const ConvProblem& a = tiling.problem;
-    check_field("cols_per_group", tiling.cols_per_group, u64(a.n * a.q()));
+    const ImplicitGemmCut& cut = own(tiling);
+    check_field("cols_per_group", cut.cols_per_group, u64(a.n * a.q()));
     check_field("channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task,
                 tiling.channel_blocks());
-    const Operands operands = operands_of(tiling);
-    check_field("filter_blocks_per_gemm_task", tiling.filter_blocks_per_gemm_task,
-                operands != Operands::loaded ? kFilterBlocksInPlace : 128 / Tiling::kLaneBlock);
+    check_operands(tiling, cut);
+    check_field("filter_blocks_per_gemm_task", cut.filter_blocks_per_gemm_task,
+                cut.operands != Operands::loaded ? kFilterBlocksInPlace : 128 / Tiling::kLaneBlock);
     check_field("filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task, 1);
-    const std::string of_stripes = stripe_obstacle(a, operands, tiling.cols_per_group);
+    const std::string of_stripes = stripe_obstacle(a, cut.operands, cut.cols_per_group);
     if (!of_stripes.empty()) {
-      reject("cols_per_group = " + std::to_string(tiling.cols_per_group) + of_stripes);
+      reject("cols_per_group = " + std::to_string(cut.cols_per_group) + of_stripes);
     }
-    const Stripes stripes = make_stripes(a, static_cast<std::int32_t>(tiling.cols_per_group));
+    const Stripes stripes = make_stripes(a, static_cast<std::int32_t>(cut.cols_per_group));
     const std::uint64_t places = u64(places_of_stripe(a, stripes));
     // The last tile of a stripe may be larger than what is left of it.
     constexpr std::uint64_t kLargestTile = 256;
-    check_field("places_per_group", tiling.places_per_group,
+    check_field("places_per_group", cut.places_per_group,
                 ceil_div(places, kLargestTile) * kLargestTile);
     if (stripes.images > 1 &&
-        tile_places_in_place(tiling.places_per_group, stripes, operands, a.c) == 0) {
-      reject("cols_per_group = " + std::to_string(tiling.cols_per_group) +
+        tile_places_in_place(cut.places_per_group, stripes, cut.operands, a.c) == 0) {
+      reject("cols_per_group = " + std::to_string(cut.cols_per_group) +
              ": no tile has room for rows of " + std::to_string(stripes.images) +
-             " images abreast in groups of " + std::to_string(tiling.places_per_group) +
+             " images abreast in groups of " + std::to_string(cut.places_per_group) +
              " places, which must be whole rows of " + std::to_string(stripes.row()));
     }
-    tiling.num_groups = checked_groups(count_place_groups(tiling, stripes));
+    tiling.num_groups = checked_groups(count_place_groups(a, cut));
     tiling.input_tasks = tiling.output_tasks = 0;
     if (has_input_tasks(tiling)) {
-      check_input_tasks(tiling);
       // Dealt out to the groups in the order of pixels; the last groups may have some without any.
       const std::uint64_t chunks =
           ceil_div(u64(a.n * a.h * a.w), std::uint64_t{kPixelsOfInputTask}) *
-          ceil_div(tiling.channel_blocks(), tiling.channel_blocks_per_input_task);
+          ceil_div(tiling.channel_blocks(), cut.channel_blocks_per_input_task);
       tiling.input_tasks = checked_tasks(ceil_div(chunks, std::uint64_t{tiling.num_groups}), 1);
     }
-    tiling.gemm_tasks = ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
+    tiling.gemm_tasks = ceil_div(tiling.filter_blocks(), cut.filter_blocks_per_gemm_task);
   }
   std::uint32_t count_filter_tasks(const Tiling& tiling) const override {
-    return are_tensors(operands_of(tiling)) ? 0 : filter_tasks_by_sizes(tiling);
+    return are_tensors(own(tiling).operands) ? 0 : filter_tasks_by_sizes(tiling);
   }
   std::uint64_t u_bytes(const Tiling& tiling) const override {
     return packed_filter_bytes(tiling, u64(tiling.problem.r * tiling.problem.s));
@@ -151,9 +153,10 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithm {
   }
   void configure(const Tiling& tiling, CudaLaunch launch,
                  Configuration& configuration) const override {
-    configuration.set(Parameter::gemm_filters, tiling.filter_blocks_per_gemm_task);
-    configuration.set(Parameter::cols, tiling.cols_per_group);
-    configuration.set(Parameter::places, tiling.places_per_group);
+    const ImplicitGemmCut& cut = own(tiling);
+    configuration.set(Parameter::gemm_filters, cut.filter_blocks_per_gemm_task);
+    configuration.set(Parameter::cols, cut.cols_per_group);
+    configuration.set(Parameter::places, cut.places_per_group);
     if (has_arithmetic_to_choose(tiling.problem, tiling.arithmetic)) {
       configuration.set(Parameter::arithmetic, static_cast<std::int64_t>(tiling.arithmetic));
     }
@@ -163,41 +166,45 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithm {
     }
   }
 
-  std::span<const CutField> fields() const override {
-    static constexpr CutField kFields[] = {
-        {"cols_per_group", &Tiling::cols_per_group},
-        {"places_per_group", &Tiling::places_per_group},
-        {"channel_blocks_per_input_task", &Tiling::channel_blocks_per_input_task, 0},
-        {"filter_blocks_per_gemm_task", &Tiling::filter_blocks_per_gemm_task},
-        {"filter_blocks_per_filter_task", &Tiling::filter_blocks_per_filter_task},
-        {"channel_blocks_per_filter_task", &Tiling::channel_blocks_per_filter_task},
-    };
-    return kFields;
+  std::vector<CutField> fields(Tiling& tiling) const override {
+    ImplicitGemmCut& cut = own(tiling);
+    return {{"cols_per_group", cut.cols_per_group},
+            {"places_per_group", cut.places_per_group},
+            {"channel_blocks_per_input_task", cut.channel_blocks_per_input_task, 0},
+            {"filter_blocks_per_gemm_task", cut.filter_blocks_per_gemm_task},
+            {"filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task},
+            {"channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task}};
   }
   void put_words(const Tiling& tiling, FileSection& section) const override {
     section.put("arithmetic", to_string(tiling.arithmetic));
+    section.put("operands", to_string(own(tiling).operands));
   }
   void take_words(FileSection& section, Tiling& tiling) const override {
     tiling.arithmetic = section.choice(
         "arithmetic", {Arithmetic::split_f16, Arithmetic::tf32, Arithmetic::f16, Arithmetic::bf16});
+    own(tiling).operands = section.choice(
+        "operands", {Operands::loaded, Operands::in_tensor, Operands::in_float_tensor,
+                     Operands::in_copy, Operands::converted});
   }
   std::string name(const Tiling& tiling) const override {
     return "implicit GEMM, " + product_text(tiling.arithmetic);
   }
   void describe(const Tiling& tiling, std::ostream& text) const override {
+    const ImplicitGemmCut& cut = own(tiling);
     text << ", " << to_string(tiling.arithmetic) << " arithmetic\n"
-         << "places of a group: " << tiling.places_per_group << ", in stripes of "
-         << tiling.cols_per_group << " columns";
+         << "places of a group: " << cut.places_per_group << ", in stripes of "
+         << cut.cols_per_group << " columns";
     const std::int32_t images =
-        make_stripes(tiling.problem, static_cast<std::int32_t>(tiling.cols_per_group)).images;
+        make_stripes(tiling.problem, static_cast<std::int32_t>(cut.cols_per_group)).images;
     if (images > 1) text << " (" << images << " images abreast)";
     text << '\n';
     if (has_input_tasks(tiling)) {
-      text << "input task: " << blocks_text(tiling.channel_blocks_per_input_task) << " of "
+      text << "input task: " << blocks_text(cut.channel_blocks_per_input_task) << " of "
            << kPixelsOfInputTask << " pixels, copied\n"
            << "V: " << input_copy_bytes(tiling) << " bytes (whole)\n";
     }
-    text << "direct task: " << blocks_text(tiling.filter_blocks_per_gemm_task) << '\n';
+    text << "direct task: " << blocks_text(cut.filter_blocks_per_gemm_task) << ", x "
+         << to_string(cut.operands) << '\n';
     describe_filter_task(tiling, text);
   }
 };

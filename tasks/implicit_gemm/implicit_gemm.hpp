@@ -15,8 +15,12 @@ std::string implicit_gemm_obstacle(const ConvProblem& problem);
 /// What would have to be otherwise for them to have an arithmetic; empty when they have.
 std::string implicit_gemm_arithmetic_need(const ConvProblem& problem, Arithmetic arithmetic);
 
-/// What keeps them from having stripes of so many columns (": must be ..."), if they come by x in
-/// this way; empty when nothing does.
+/// What keeps them from having the load path of the cut ("arithmetic must be tf32"); empty when
+/// nothing does.
+std::string operands_obstacle(const ConvProblem& problem, Arithmetic arithmetic,
+                              const ImplicitGemmCut& cut);
+/// What keeps them from having stripes of so many columns (": must be ..."), with this load path;
+/// empty when nothing does.
 std::string stripe_obstacle(const ConvProblem& problem, Operands operands, std::int64_t cols);
 
 /// Whether it is expected to be faster than Winograd, if `winograd` is possible, or than direct
@@ -27,22 +31,17 @@ bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options
 /// How it computes products of the problem's numbers at the precision asked for.
 Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOptions& options);
 
-/// Whether it has tasks that copy x as operands, and filters the same way. Without them its tasks
-/// read tensors that are operands already, or load and convert what they need of x.
-inline bool has_input_tasks(const Tiling& tiling) {
-  return tiling.algorithm == Algorithm::implicit_gemm && tiling.channel_blocks_per_input_task != 0;
-}
+/// Whether tasks of implicit GEMM copy x as operands, and filters the same way.
+bool has_input_tasks(const Tiling& tiling);
 /// Whether numbers rounded to TF32 or to FP16 is a choice: of f32 tensors that TMA can bring, if
 /// either is permitted.
 bool has_arithmetic_to_choose(const ConvProblem& problem, Arithmetic arithmetic);
 /// Whether it could have input tasks: then only with whole tensors does it.
 bool has_copies_to_choose(const ConvProblem& problem, Arithmetic arithmetic);
-/// How its tasks come by x. Its sizes say so: without input tasks, it is converted in tasks of at
-/// most so many lane blocks of filters, if it can be in their stripes, and otherwise loaded.
-Operands operands_of(const Tiling& tiling);
+/// Lane blocks of filters of a task that TMA loads x for, at most.
 inline constexpr std::uint32_t kFilterBlocksInPlace = 64 / Tiling::kLaneBlock;
 /// Groups of so many padded pixels that a problem has.
-std::uint64_t count_place_groups(const Tiling& tiling, const Stripes& stripes);
+std::uint64_t count_place_groups(const ConvProblem& problem, const ImplicitGemmCut& cut);
 /// Blocks of a cluster in which direct tasks of a group run in stages: those that convert x do it
 /// for each other, if their number is even.
 std::uint32_t cluster_blocks(const Tiling& tiling);

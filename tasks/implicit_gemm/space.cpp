@@ -14,8 +14,7 @@ std::uint64_t places_of(const ConvProblem& problem, std::int64_t cols) {
 
 // What makes a point no implicit GEMM, or one that is sure to be slower than another.
 std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& problem) {
-  Tiling tiling;
-  tiling.problem = problem;
+  const Tiling tiling{.problem = problem};
   const auto filter_blocks = static_cast<std::int64_t>(tiling.filter_blocks());
   const auto rule = [](Parameter parameter, auto violation) {
     return Space::Constraint{to_string(parameter), [=](const Configuration& c) {
@@ -35,6 +34,7 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
   const auto rounds_in_place = [](const Configuration& c) {
     return c.get(Parameter::arithmetic) == static_cast<std::int64_t>(Arithmetic::tf32);
   };
+  // What will be chosen, as far as a rule has to know.
   const auto operands_of = [=](const Configuration& c) {
     // Where there are copies to choose, others may convert.
     const std::int64_t cols = cols_of(c);
@@ -100,26 +100,29 @@ void add_implicit_gemm(AlgorithmSpace& space, const ConvProblem& problem, const 
   TilingOptions options;
   options.algorithm = Algorithm::implicit_gemm;
   options.arithmetic = arithmetic;
-  const Tiling chosen = make_tiling(problem, options, target);
-  options.whole_tensors = true;  // in stages
-  const Tiling chosen_in_stages = make_tiling(problem, options, target);
+  const auto choose = [&] {
+    return std::get<ImplicitGemmCut>(make_tiling(problem, options, target).cut);
+  };
+  const ImplicitGemmCut chosen = choose();
+  options.whole_tensors = true;
+  const ImplicitGemmCut chosen_in_stages = choose();
   const std::uint64_t q = u64(problem.q());
   const std::uint64_t stripes = ceil_div(q, std::uint64_t{chosen.cols_per_group});
-  Axis filters{Parameter::gemm_filters, at_most({4, 8}, chosen.filter_blocks())};
+  Axis filters{Parameter::gemm_filters,
+               at_most({4, 8}, Tiling{.problem = problem}.filter_blocks())};
   Axis cols{Parameter::cols, {}}, places{Parameter::places, {}};
-  for (const Tiling& tiling : {chosen, chosen_in_stages}) {
-    insert(filters, tiling.filter_blocks_per_gemm_task);
-    insert(cols, tiling.cols_per_group);
-    insert(places, tiling.places_per_group);
+  for (const ImplicitGemmCut& cut : {chosen, chosen_in_stages}) {
+    insert(filters, cut.filter_blocks_per_gemm_task);
+    insert(cols, cut.cols_per_group);
+    insert(places, cut.places_per_group);
   }
-  if (!are_tensors(operands_of(chosen))) {
+  if (!are_tensors(chosen.operands)) {
     for (const std::uint64_t num : {stripes + 1, stripes + 2, 2 * stripes}) {
       insert(cols, static_cast<std::int64_t>(ceil_div(q, num)));
     }
   }
   for (const std::int64_t num : {1, 2, 3, 4, 6, 8, 12, 16, 32}) insert(places, 128 * num);
-  const bool in_place =
-      are_tensors(operands_of(chosen)) || has_copies_to_choose(problem, arithmetic);
+  const bool in_place = are_tensors(chosen.operands) || has_copies_to_choose(problem, arithmetic);
   for (const std::int64_t images : {2, 4, 8}) {
     const std::int64_t abreast = images * problem.q();
     if (!in_place || images > problem.n ||

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stripes of a problem, and by which way their operands can come.
+// Stripes of a problem, and which load paths they can have.
 #include "tasks/implicit_gemm/stripes.hpp"
 
 #include <algorithm>
@@ -75,46 +75,66 @@ bool has_copies_to_choose(const ConvProblem& problem, Arithmetic arithmetic) {
   return operands_can_be_copied(problem) && arithmetic == Arithmetic::f16;
 }
 
-Operands operands_of(const Tiling& tiling) {
-  if (operands_in_tensor(tiling.problem)) return Operands::in_tensor;
-  if (tiling.arithmetic == Arithmetic::tf32) return Operands::in_float_tensor;
-  if (has_input_tasks(tiling)) return Operands::in_copy;
-  const bool converts = tiling.arithmetic == Arithmetic::f16 &&
-                        tiling.filter_blocks_per_gemm_task <= kFilterBlocksInPlace &&
-                        stripes_can_be_converted(tiling.problem, tiling.cols_per_group);
-  return converts ? Operands::converted : Operands::loaded;
+std::string operands_obstacle(const ConvProblem& problem, Arithmetic arithmetic,
+                              const ImplicitGemmCut& cut) {
+  const bool rounds_to_tf32 = arithmetic == Arithmetic::tf32;
+  const bool copies = has_copies_to_choose(problem, arithmetic);
+  switch (cut.operands) {
+    case Operands::loaded:
+      return rounds_to_tf32 ? "arithmetic must not be tf32" : "";
+    case Operands::in_tensor:
+      return operands_in_tensor(problem) ? ""
+                                         : "tensors must be f16 or bf16 in nhwc, channels and "
+                                           "filters in whole eights, no residual";
+    case Operands::in_float_tensor:
+      return rounds_to_tf32 ? "" : "arithmetic must be tf32";
+    case Operands::in_copy:
+      return copies ? "" : "arithmetic must be f16, tensors f32 in nhwc, no residual";
+    case Operands::converted:
+      break;
+  }
+  if (!copies || !floats_can_be_brought(problem)) {
+    return "arithmetic must be f16, tensors f32 in nhwc, channels in whole fours, no residual";
+  }
+  if (stripes_can_be_converted(problem, cut.cols_per_group)) return "";
+  return "cols_per_group must cut y into " + std::to_string(kMostConvertedStripes) +
+         " stripes at most, the last one nearly full";
 }
 
-std::uint64_t count_place_groups(const Tiling& tiling, const Stripes& stripes) {
-  const std::uint64_t places = u64(places_of_stripe(tiling.problem, stripes));
-  return u64(num_stripes(tiling.problem, stripes)) *
-         ceil_div(places, std::uint64_t{tiling.places_per_group});
+bool has_input_tasks(const Tiling& tiling) {
+  const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
+  return cut != nullptr && cut->operands == Operands::in_copy;
+}
+
+std::uint64_t count_place_groups(const ConvProblem& problem, const ImplicitGemmCut& cut) {
+  const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cut.cols_per_group));
+  return u64(num_stripes(problem, stripes)) *
+         ceil_div(u64(places_of_stripe(problem, stripes)), std::uint64_t{cut.places_per_group});
 }
 
 std::uint32_t cluster_blocks(const Tiling& tiling) {
-  const bool converts =
-      tiling.algorithm == Algorithm::implicit_gemm && operands_of(tiling) == Operands::converted;
-  const std::uint32_t tasks =
-      ceil_div(tiling.filter_blocks(), std::max(1u, tiling.filter_blocks_per_gemm_task));
-  return converts && tasks % 2 == 0 ? 2 : 1;
+  const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
+  if (cut == nullptr || cut->operands != Operands::converted) return 1;
+  const std::uint32_t tasks = ceil_div(tiling.filter_blocks(), cut->filter_blocks_per_gemm_task);
+  return tasks % 2 == 0 ? 2 : 1;
 }
 
 std::uint32_t channel_shares(const Tiling& tiling) {
   // H200: so many clusters of four, or of two, run at once.
   constexpr std::uint64_t kClustersOfFour = 30, kClustersOfTwo = 66;
-  if (tiling.algorithm != Algorithm::implicit_gemm) return 1;
-  const Operands operands = operands_of(tiling);
+  const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
+  if (cut == nullptr) return 1;
   const ConvProblem& problem = tiling.problem;
-  const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(tiling.cols_per_group));
+  const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cut->cols_per_group));
   // Sums of the others take room of input, which filters that reach far need.
-  if (!are_tensors(operands) || stripes.images > 1 || stripes.reach > kMostReach ||
-      tiling.places_per_group > std::uint32_t{kMostSharedPlaces}) {
+  if (!are_tensors(cut->operands) || stripes.images > 1 || stripes.reach > kMostReach ||
+      cut->places_per_group > std::uint32_t{kMostSharedPlaces}) {
     return 1;
   }
-  const std::uint64_t tasks = count_place_groups(tiling, stripes) *
-                              ceil_div(tiling.filter_blocks(), tiling.filter_blocks_per_gemm_task);
+  const std::uint64_t tasks = count_place_groups(problem, *cut) *
+                              ceil_div(tiling.filter_blocks(), cut->filter_blocks_per_gemm_task);
   if (tasks > kClustersOfTwo) return 1;
-  const std::int64_t slab = slab_channels_in_place(kMostSharedPlaces, operands);
+  const std::int64_t slab = slab_channels_in_place(kMostSharedPlaces, cut->operands);
   const std::int64_t slabs = ceil_div(problem.c, slab), most = tasks <= kClustersOfFour ? 4 : 2;
   return u32(u64(ceil_div(slabs, ceil_div(slabs, most))));
 }

@@ -29,7 +29,7 @@
 
 #include <cstdint>
 
-#include "megaconv/problem.hpp"
+#include "megaconv/tiling.hpp"
 
 namespace megaconv {
 
@@ -81,15 +81,6 @@ inline constexpr std::int32_t kMostReach = 128;
 constexpr std::int32_t tile_step(std::int32_t most_places, bool split) {
   return most_places / (split ? 16 : 4);
 }
-
-/// Load path of x in the product tasks of implicit GEMM.
-enum class Operands : std::uint8_t {
-  loaded,           ///< threads load and convert x; any tensor
-  in_tensor,        ///< TMA loads x; 16 bits, NHWC, C and K multiples of 8
-  in_float_tensor,  ///< TMA loads x and rounds it to TF32; f32, NHWC
-  in_copy,          ///< TMA loads an FP16 copy of x that input tasks make; f32, NHWC
-  converted         ///< TMA loads f32 in NHWC; a warpgroup converts it to FP16 in shared memory
-};
 
 /// Whether TMA loads x and w as they are: neither filter tasks nor input tasks.
 constexpr bool are_tensors(Operands operands) {

@@ -11,22 +11,23 @@ namespace megaconv {
 namespace {
 
 // All groups of one place, which have 32 images each, then those of the next.
-void append_boxes_of_images(const Tiling& tiling, std::uint64_t group, std::vector<Region>& boxes) {
-  const std::uint64_t places = std::uint64_t{tiling.tiles_h} * tiling.tiles_w;
-  const std::uint64_t images = u64(tiling.problem.n), per_group = opencnn::kTiles;
+void append_boxes_of_images(const ConvProblem& problem, const OpencnnCut& cut, std::uint64_t group,
+                            std::vector<Region>& boxes) {
+  const std::uint64_t places = std::uint64_t{cut.tiles_h} * cut.tiles_w;
+  const std::uint64_t images = u64(problem.n), per_group = opencnn::kTiles;
   const std::uint64_t groups_of_place = ceil_div(images, per_group);
   const std::uint64_t first = group % groups_of_place * per_group;
   for (std::uint64_t image = first; image < std::min(first + per_group, images); ++image) {
     const std::uint64_t tile = image * places + group / groups_of_place;
-    append_tile_boxes(tiling, {tile, tile + 1}, boxes);
+    append_tile_boxes(problem, cut, {tile, tile + 1}, boxes);
   }
 }
 
 }  // namespace
 
 AccessFunction opencnn_accesses(const Tiling& tiling, const NodeBuffers& buffers) {
-  return [tiling, buffers](Role role, std::uint32_t group, std::uint32_t block,
-                           std::vector<Access>& accesses) {
+  return [tiling, cut = std::get<OpencnnCut>(tiling.cut), buffers](
+             Role role, std::uint32_t group, std::uint32_t block, std::vector<Access>& accesses) {
     const Region all = u_extent(tiling);
     if (role == Role::prepare) {
       const std::uint64_t c = block % all.channels.end, k = block / all.channels.end;
@@ -38,9 +39,9 @@ AccessFunction opencnn_accesses(const Tiling& tiling, const NodeBuffers& buffers
     accesses.push_back({buffers.u, Mode::read, all});
     std::vector<Region> boxes;
     if (tiling.problem.layout == Layout::chwn) {
-      append_boxes_of_images(tiling, group, boxes);
+      append_boxes_of_images(tiling.problem, cut, group, boxes);
     } else {
-      append_tile_boxes(tiling, tiles_of_group(tiling, group), boxes);
+      append_tile_boxes(tiling.problem, cut, tiles_of_group(cut, group), boxes);
     }
     const std::uint64_t first = std::uint64_t{block} * opencnn::kFilters;
     append_pixels(

@@ -15,9 +15,8 @@
 namespace megaconv {
 namespace {
 
-class OpencnnAlgorithm final : public ConvAlgorithm {
+class OpencnnAlgorithm final : public ConvAlgorithmOf<OpencnnCut> {
  public:
-  Algorithm id() const override { return Algorithm::opencnn; }
   bool runs_on(Backend backend) const override { return backend != Backend::cpu; }
   bool takes_chwn() const override { return true; }
   std::string obstacle(const ConvProblem& problem, Arithmetic) const override {
@@ -29,7 +28,7 @@ class OpencnnAlgorithm final : public ConvAlgorithm {
   ErrorBound sum_bound(const Tiling& tiling) const override { return winograd_bound(tiling); }
 
   void choose(Tiling& tiling, const TilingOptions& options, const Target&) const override {
-    tiling.output_layout = options.output_layout;
+    own(tiling).output_layout = options.output_layout;
   }
   void derive(Tiling& tiling) const override {
     const ConvProblem& a = tiling.problem;
@@ -43,11 +42,11 @@ class OpencnnAlgorithm final : public ConvAlgorithm {
       throw Error(Status::unsupported,
                   "opencnn: rows of " + std::to_string(row) + " elements, must be less than 2^29");
     }
-    tiling.m = opencnn::kOutputTile;
-    tiling.points = Points::low_error;
-    count_tiles(tiling);
-    tiling.group_tiles = opencnn::kTiles;
-    tiling.filter_blocks_per_gemm_task = opencnn::kFilters / Tiling::kLaneBlock;
+    OpencnnCut& cut = own(tiling);
+    cut.m = opencnn::kOutputTile;
+    cut.points = Points::low_error;
+    count_tiles(a, cut);
+    cut.group_tiles = opencnn::kTiles;
     tiling.num_groups = checked_groups(u64(opencnn::num_groups(a)));
     tiling.input_tasks = tiling.output_tasks = 0;
     tiling.gemm_tasks = u32(u64(opencnn::num_blocks(a)));
@@ -99,23 +98,24 @@ class OpencnnAlgorithm final : public ConvAlgorithm {
     return space;
   }
   void configure(const Tiling& tiling, CudaLaunch, Configuration& configuration) const override {
-    configuration.set(Parameter::output_layout, static_cast<std::int64_t>(tiling.output_layout));
+    configuration.set(Parameter::output_layout,
+                      static_cast<std::int64_t>(own(tiling).output_layout));
   }
 
-  std::span<const CutField> fields() const override { return {}; }
+  std::vector<CutField> fields(Tiling&) const override { return {}; }
   void put_words(const Tiling& tiling, FileSection& section) const override {
-    section.put("output_layout", to_string(tiling.output_layout));
+    section.put("output_layout", to_string(own(tiling).output_layout));
   }
   void take_words(FileSection& section, Tiling& tiling) const override {
-    tiling.output_layout =
+    own(tiling).output_layout =
         section.choice("output_layout", {OutputLayout::baseline, OutputLayout::optSTS64,
                                          OutputLayout::optSTS64_compact, OutputLayout::optLDS64});
   }
   std::string name(const Tiling& tiling) const override {
-    return std::string("opencnn, ") + to_string(tiling.output_layout);
+    return std::string("opencnn, ") + to_string(own(tiling).output_layout);
   }
   void describe(const Tiling& tiling, std::ostream& text) const override {
-    text << " F(2x2, 3x3), output layout " << to_string(tiling.output_layout)
+    text << " F(2x2, 3x3), output layout " << to_string(own(tiling).output_layout)
          << "\nfused task: " << opencnn::kTiles << " tiles, " << opencnn::kFilters << " filters\n"
          << "filter task: " << opencnn::kFilters << " filters of " << opencnn::kChannels
          << " channels";

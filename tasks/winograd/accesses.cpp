@@ -11,9 +11,9 @@ namespace megaconv {
 namespace {
 
 // The `part`-th of a group's tiles that a transform task has.
-Interval tiles_of_part(const Tiling& tiling, std::uint32_t group, std::uint64_t part) {
-  const Interval all = tiles_of_group(tiling, group);
-  const std::uint64_t per_task = tiling.tiles_per_transform_task;
+Interval tiles_of_part(const WinogradCut& cut, std::uint32_t group, std::uint64_t part) {
+  const Interval all = tiles_of_group(cut, group);
+  const std::uint64_t per_task = cut.tiles_per_transform_task;
   const std::uint64_t begin = std::min(all.begin + part * per_task, all.end);
   return {begin, std::min(begin + per_task, all.end)};
 }
@@ -26,7 +26,10 @@ Interval share(std::uint64_t chunk, std::uint64_t per_task, std::uint64_t total)
 class Accesses {
  public:
   Accesses(const Tiling& tiling, const NodeBuffers& buffers)
-      : tiling_(tiling), buffers_(buffers), positions_{0, tiling.num_positions()} {}
+      : tiling_(tiling),
+        cut_(std::get<WinogradCut>(tiling.cut)),
+        buffers_(buffers),
+        positions_{0, cut_.num_positions()} {}
 
   void operator()(Role role, std::uint32_t group, std::uint32_t block,
                   std::vector<Access>& accesses) const {
@@ -46,12 +49,11 @@ class Accesses {
 
  private:
   void list_input(std::uint32_t group, std::uint32_t block, std::vector<Access>& accesses) const {
-    const Interval tiles = tiles_of_part(tiling_, group, block % tiling_.tile_chunks());
-    const Interval channels =
-        share(block / tiling_.tile_chunks(), tiling_.channel_blocks_per_input_task,
-              tiling_.channel_blocks());
+    const Interval tiles = tiles_of_part(cut_, group, block % cut_.tile_chunks());
+    const Interval channels = share(block / cut_.tile_chunks(), cut_.channel_blocks_per_input_task,
+                                    tiling_.channel_blocks());
     std::vector<Region> boxes;
-    append_tile_boxes(tiling_, tiles_of_group(tiling_, group), boxes);
+    append_tile_boxes(tiling_.problem, cut_, tiles_of_group(cut_, group), boxes);
     for (const Region& box : boxes) {
       const ConvProblem& a = tiling_.problem;
       accesses.push_back({buffers_.x,
@@ -65,9 +67,9 @@ class Accesses {
   }
 
   void list_product(std::uint32_t group, std::uint32_t block, std::vector<Access>& accesses) const {
-    const Interval tiles = tiles_of_group(tiling_, group);
+    const Interval tiles = tiles_of_group(cut_, group);
     const std::uint64_t chunks =
-        ceil_div(positions_.end, std::uint64_t{tiling_.positions_per_gemm_task});
+        ceil_div(positions_.end, std::uint64_t{cut_.positions_per_gemm_task});
     accesses.push_back({buffers_.u, Mode::read, u_extent(tiling_)});
     accesses.push_back(
         {buffers_.v,
@@ -78,29 +80,29 @@ class Accesses {
          Mode::write,
          {.rows = tiles,
           .channels =
-              share(block / chunks, tiling_.filter_blocks_per_gemm_task, tiling_.filter_blocks()),
-          .positions = share(block % chunks, tiling_.positions_per_gemm_task, positions_.end)}});
+              share(block / chunks, cut_.filter_blocks_per_gemm_task, tiling_.filter_blocks()),
+          .positions = share(block % chunks, cut_.positions_per_gemm_task, positions_.end)}});
   }
 
   void list_output(std::uint32_t group, std::uint32_t block, std::vector<Access>& accesses) const {
-    const Interval tiles = tiles_of_part(tiling_, group, block % tiling_.tile_chunks());
-    const Interval blocks = share(block / tiling_.tile_chunks(),
-                                  tiling_.filter_blocks_per_output_task, tiling_.filter_blocks());
+    const Interval tiles = tiles_of_part(cut_, group, block % cut_.tile_chunks());
+    const Interval blocks = share(block / cut_.tile_chunks(), cut_.filter_blocks_per_output_task,
+                                  tiling_.filter_blocks());
     const Interval filters = channels_of_filter_blocks(tiling_, blocks.begin, blocks.end);
     accesses.push_back({buffers_.m,
                         Mode::read,
-                        {.rows = tiles_of_group(tiling_, group),
+                        {.rows = tiles_of_group(cut_, group),
                          .channels = {0, tiling_.filter_blocks()},
                          .positions = positions_}});
     std::vector<Region> boxes;
-    append_tile_boxes(tiling_, tiles, boxes);
+    append_tile_boxes(tiling_.problem, cut_, tiles, boxes);
     for (Region box : boxes) {
       box.channels = filters;
       accesses.push_back({buffers_.y, Mode::write, box});
     }
     if (buffers_.residual == kNoBuffer) return;
     boxes.clear();
-    append_tile_boxes(tiling_, tiles_of_group(tiling_, group), boxes);
+    append_tile_boxes(tiling_.problem, cut_, tiles_of_group(cut_, group), boxes);
     for (Region box : boxes) {
       box.channels = {0, u64(tiling_.problem.k)};
       accesses.push_back({buffers_.residual, Mode::read, box});
@@ -108,27 +110,28 @@ class Accesses {
   }
 
   const Tiling tiling_;
+  const WinogradCut cut_;
   const NodeBuffers buffers_;
   const Interval positions_;
 };
 
 }  // namespace
 
-Interval tiles_of_group(const Tiling& tiling, std::uint32_t group) {
-  const std::uint64_t begin = std::uint64_t{group} * tiling.group_tiles;
-  return {begin, std::min(begin + tiling.group_tiles, tiling.num_tiles())};
+Interval tiles_of_group(const WinogradTiles& tiles, std::uint32_t group) {
+  const std::uint64_t begin = std::uint64_t{group} * tiles.group_tiles;
+  return {begin, std::min(begin + tiles.group_tiles, tiles.num_tiles)};
 }
 
-void append_tile_boxes(const Tiling& tiling, const Interval& tiles, std::vector<Region>& boxes) {
-  const ConvProblem& a = tiling.problem;
-  append_boxes({.points = tiling.tiles_w,
-                .lines = tiling.tiles_h,
-                .line_rows = tiling.m,
-                .point_cols = tiling.m,
-                .rows = u64(a.p()),
-                .cols = u64(a.q()),
-                .images = u64(a.n)},
-               tiles, boxes);
+void append_tile_boxes(const ConvProblem& problem, const WinogradTiles& tiles, const Interval& run,
+                       std::vector<Region>& boxes) {
+  append_boxes({.points = tiles.tiles_w,
+                .lines = tiles.tiles_h,
+                .line_rows = tiles.m,
+                .point_cols = tiles.m,
+                .rows = u64(problem.p()),
+                .cols = u64(problem.q()),
+                .images = u64(problem.n)},
+               run, boxes);
 }
 
 AccessFunction winograd_accesses(const Tiling& tiling, const NodeBuffers& buffers) {

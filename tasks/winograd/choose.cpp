@@ -77,19 +77,19 @@ std::uint32_t choose_m(const ConvProblem& problem, const TilingOptions& options,
   return takes_small_tiles(problem, options, target) ? 2 : cheapest_m(problem);
 }
 
-Arithmetic choose_arithmetic(const Tiling& tiling, const TilingOptions& options,
-                             const Target& target) {
+Arithmetic choose_arithmetic(const ConvProblem& problem, std::uint32_t m,
+                             const TilingOptions& options, const Target& target) {
   if (options.arithmetic != Arithmetic::automatic) return options.arithmetic;
   // Tensors of 16 bits have no other arithmetic there.
-  const bool must = target.split_f16 && tiling.problem.dtype != DataType::f32;
-  const bool may = tiling.m == 4 && takes_one_product(tiling.problem, options, target);
+  const bool must = target.split_f16 && problem.dtype != DataType::f32;
+  const bool may = m == 4 && takes_one_product(problem, options, target);
   if (must || may) return Arithmetic::f16;
-  return target.split_f16 && tiling.m != 6 ? Arithmetic::split_f16 : Arithmetic::fma;
+  return target.split_f16 && m != 6 ? Arithmetic::split_f16 : Arithmetic::fma;
 }
 
 // Bytes of V and M of one tile.
 std::uint64_t tile_bytes(const Tiling& tiling) {
-  return std::uint64_t{tiling.num_positions()} * kBlockBytes *
+  return std::uint64_t{tiling.tiles()->num_positions()} * kBlockBytes *
          (tiling.channel_blocks() + tiling.filter_blocks());
 }
 
@@ -100,25 +100,26 @@ bool streams_u(const Tiling& tiling, const Target& target) {
 // V, or one position of it when U is streamed, fills kVShare of the worker's cache at most. There
 // are groups enough for all workers, in whole register tiles; when U is streamed, as few as fit.
 std::uint64_t shared_group_tiles(const Tiling& tiling, std::uint64_t wanted, const Target& target) {
-  const std::uint64_t tiles = tiling.num_tiles();
+  const WinogradTiles& cut = *tiling.tiles();
+  const std::uint64_t tiles = cut.num_tiles;
   const std::uint64_t tile_bytes = tiling.channel_blocks() * kBlockBytes;
   const auto most = [&](std::uint64_t bytes) {
     return std::clamp(cache_share(target, kVShare) / bytes, kRegisterRows, kMostGroupTiles);
   };
   if (streams_u(tiling, target)) return ceil_div(tiles, ceil_div(tiles, most(tile_bytes)));
   const std::uint64_t shared = std::max(kRegisterRows, tiles / wanted);
-  return even_share(tiles, std::min(most(tile_bytes * tiling.num_positions()), shared));
+  return even_share(tiles, std::min(most(tile_bytes * cut.num_positions()), shared));
 }
 
 // A GEMM task takes all filters, so that it reads V once, and as many positions as leave tasks
 // enough for all workers; only where positions are too few for that are filters shared out too.
-void choose_gemm_task(Tiling& tiling, std::uint64_t groups, std::uint64_t wanted,
-                      const Target& target) {
-  const std::uint64_t positions = tiling.num_positions();
+void choose_gemm_task(const Tiling& tiling, WinogradCut& cut, std::uint64_t groups,
+                      std::uint64_t wanted, const Target& target) {
+  const std::uint64_t positions = cut.num_positions();
   const std::uint64_t most = streams_u(tiling, target) ? kStreamedPositions : positions;
-  tiling.positions_per_gemm_task = even_blocks(positions, most, groups, wanted);
-  const std::uint64_t chunks = ceil_div<std::uint64_t>(positions, tiling.positions_per_gemm_task);
-  tiling.filter_blocks_per_gemm_task =
+  cut.positions_per_gemm_task = even_blocks(positions, most, groups, wanted);
+  const std::uint64_t chunks = ceil_div<std::uint64_t>(positions, cut.positions_per_gemm_task);
+  cut.filter_blocks_per_gemm_task =
       even_blocks(tiling.filter_blocks(), tiling.filter_blocks(), groups * chunks, wanted);
 }
 
@@ -148,11 +149,12 @@ bool loses_accuracy(const ConvProblem& problem, const TilingOptions& options,
   return splits && problem.c > kMostChannels && choose_m(problem, options, target) == 2;
 }
 
-void choose_tiles(Tiling& tiling, const TilingOptions& options, const Target& target) {
-  tiling.m = options.m != 0 ? options.m : choose_m(tiling.problem, options, target);
-  tiling.points = options.points;
-  count_tiles(tiling);
-  tiling.arithmetic = choose_arithmetic(tiling, options, target);
+void choose_tiles(Tiling& tiling, WinogradTiles& tiles, const TilingOptions& options,
+                  const Target& target) {
+  tiles.m = options.m != 0 ? options.m : choose_m(tiling.problem, options, target);
+  tiles.points = options.points;
+  count_tiles(tiling.problem, tiles);
+  tiling.arithmetic = choose_arithmetic(tiling.problem, tiles.m, options, target);
 }
 
 // Tiles of a fused task. While a worker has few of them, all have equally many. Else an even number
@@ -165,7 +167,7 @@ std::uint64_t fused_group_tiles(const Tiling& tiling, const Target& target) {
                            static_cast<double>(tile_bytes(tiling) * kRegisterRows);
     return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(fitting + 0.5));
   };
-  const std::uint64_t tiles = tiling.num_tiles(), workers = target.workers;
+  const std::uint64_t tiles = tiling.tiles()->num_tiles, workers = target.workers;
   const std::uint64_t most = kRegisterRows * register_tiles(kFusedShare);
   const std::uint64_t tasks =  // of a worker
       std::max<std::uint64_t>(1, (tiles + workers * most / 2) / (workers * most));
@@ -185,10 +187,8 @@ bool fusing_pays(const ConvProblem& problem, const TilingOptions& options, const
   if (staged || options.algorithm != Algorithm::automatic || target.backend != Backend::cpu) {
     return false;
   }
-  Tiling tiling;
-  tiling.problem = problem;
-  tiling.algorithm = Algorithm::fused_winograd;
-  choose_tiles(tiling, options, target);
+  Tiling tiling{.problem = problem};
+  choose_tiles(tiling, tiling.cut.emplace<FusedWinogradCut>(), options, target);
   const std::uint64_t tiles = fused_group_tiles(tiling, target);
   const bool most_u = tiling.u_bytes() > cache_share(target, kUncachedU);
   return tiles >= (most_u ? kRegisterRows : kLeastFusedTiles) ||
@@ -204,18 +204,18 @@ void choose_filter_tasks_for_cpu(Tiling& tiling, const Target& target) {
 
 void choose_winograd_for_cpu(Tiling& tiling, const TilingOptions& options, const Target& target) {
   const std::uint64_t wanted = target.workers == 1 ? 1 : kTasksPerWorker * target.workers;
-  const std::uint64_t tiles = tiling.num_tiles(), filter_blocks = tiling.filter_blocks();
+  auto& cut = std::get<WinogradCut>(tiling.cut);
+  const std::uint64_t tiles = cut.num_tiles, filter_blocks = tiling.filter_blocks();
   choose_filter_tasks_for_cpu(tiling, target);
   const std::uint64_t group_tiles = options.group_tiles != 0
                                         ? std::min<std::uint64_t>(options.group_tiles, tiles)
                                         : shared_group_tiles(tiling, wanted, target);
   const std::uint64_t groups = ceil_div(tiles, group_tiles);
-  tiling.group_tiles = tiling.tiles_per_transform_task = u32(group_tiles);
-  choose_gemm_task(tiling, groups, wanted, target);
-  tiling.channel_blocks_per_input_task =
+  cut.group_tiles = cut.tiles_per_transform_task = u32(group_tiles);
+  choose_gemm_task(tiling, cut, groups, wanted, target);
+  cut.channel_blocks_per_input_task =
       even_blocks(tiling.channel_blocks(), kTransformBlocks, groups, wanted);
-  tiling.filter_blocks_per_output_task =
-      even_blocks(filter_blocks, kTransformBlocks, groups, wanted);
+  cut.filter_blocks_per_output_task = even_blocks(filter_blocks, kTransformBlocks, groups, wanted);
 }
 
 }  // namespace megaconv

@@ -9,13 +9,11 @@
 namespace megaconv {
 namespace {
 
-Tiling counted(const ConvProblem& problem, const Configuration& configuration) {
-  Tiling tiling;
-  tiling.problem = problem;
-  tiling.algorithm = Algorithm::winograd;
-  tiling.m = static_cast<std::uint32_t>(configuration.get(Parameter::tile).value_or(4));
-  count_tiles(tiling);
-  return tiling;
+WinogradTiles counted(const ConvProblem& problem, const Configuration& configuration) {
+  WinogradTiles tiles;
+  tiles.m = static_cast<std::uint32_t>(configuration.get(Parameter::tile).value_or(4));
+  count_tiles(problem, tiles);
+  return tiles;
 }
 
 Arithmetic arithmetic_of(const Configuration& configuration) {
@@ -43,8 +41,7 @@ Axis arithmetic_axis(const ConvProblem& problem, const Target& target, Precision
 // tiles x 128 filters or 128 x 64 (choose.cpp, tiling_cuda.cpp).
 Space::Grid task_axes(const ConvProblem& problem, const Target& target, Precision precision) {
   const bool cuda = target.backend == Backend::cuda;
-  Tiling tiling;
-  tiling.problem = problem;
+  const Tiling tiling{.problem = problem};
   const std::int64_t channels = tiling.channel_blocks(), filters = tiling.filter_blocks();
   Space::Grid grid;
   grid.push_back({Parameter::algo, {static_cast<std::int64_t>(Algorithm::winograd)}});
@@ -106,7 +103,7 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target,
     space.grids.push_back(std::move(*grid));
   }
 
-  const auto tiles = [problem](const Configuration& c) { return counted(problem, c).num_tiles(); };
+  const auto tiles = [problem](const Configuration& c) { return counted(problem, c).num_tiles; };
   space.constraints.push_back(
       asked_for(Parameter::tile, 6, "6, has four times the error of 4: must be asked for by name"));
   space.constraints.push_back(asked_for(Parameter::points,
@@ -129,8 +126,9 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target,
        }});
   space.constraints.push_back(launch_fits_order(target));
   space.constraints.push_back(most(Algorithm::winograd, Parameter::gemm_filters,
-                                   "the lane blocks of filters", [problem](const Configuration& c) {
-                                     return std::uint64_t{counted(problem, c).filter_blocks()};
+                                   "the lane blocks of filters", [problem](const Configuration&) {
+                                     return std::uint64_t{
+                                         Tiling{.problem = problem}.filter_blocks()};
                                    }));
   space.constraints.push_back(most(Algorithm::winograd, Parameter::gemm_positions, "alpha^2",
                                    [problem](const Configuration& c) -> std::uint64_t {

@@ -65,16 +65,17 @@ constexpr std::uint32_t kWorkersOfMultiprocessor = 4;  // with multiply-adds
 constexpr double kTaskUs = 5, kPositionUs = 18.6, kOneProduct = 0.6, kAlone = 0.6;
 constexpr std::uint32_t kTensorWorkers = 2;  // of a multiprocessor
 
-std::uint64_t num_tile_groups(const Tiling& tiling) {
-  return ceil_div(tiling.num_tiles(), std::uint64_t{tiling.group_tiles});
+std::uint64_t num_tile_groups(const WinogradTiles& cut) {
+  return ceil_div(cut.num_tiles, std::uint64_t{cut.group_tiles});
 }
 
 // Positions that a GEMM task should have, so that tasks fill the multiprocessors' time.
 std::uint32_t fastest_positions(Tiling tiling, std::uint32_t multiprocessors) {
+  auto& cut = std::get<WinogradCut>(tiling.cut);
   std::uint32_t fastest = 1;
   double least_us = std::numeric_limits<double>::infinity();
-  for (std::uint32_t positions = 1; positions <= tiling.num_positions(); ++positions) {
-    tiling.positions_per_gemm_task = positions;
+  for (std::uint32_t positions = 1; positions <= cut.num_positions(); ++positions) {
+    cut.positions_per_gemm_task = positions;
     const double us = gemm_stage_us(tiling, multiprocessors);
     if (us < least_us) fastest = positions, least_us = us;
   }
@@ -107,27 +108,25 @@ std::uint32_t tiles_of_task(std::uint32_t group_tiles, std::uint64_t tasks, std:
 }  // namespace
 
 double gemm_stage_us(const Tiling& tiling, std::uint32_t multiprocessors) {
-  const std::uint32_t filters = tiling.filter_blocks_per_gemm_task;
-  const std::uint64_t tasks = num_tile_groups(tiling) * ceil_div(tiling.filter_blocks(), filters) *
-                              ceil_div(tiling.num_positions(), tiling.positions_per_gemm_task);
+  const auto& cut = std::get<WinogradCut>(tiling.cut);
+  const std::uint32_t filters = cut.filter_blocks_per_gemm_task;
+  const std::uint64_t tasks = num_tile_groups(cut) * ceil_div(tiling.filter_blocks(), filters) *
+                              ceil_div(cut.num_positions(), cut.positions_per_gemm_task);
   const std::uint64_t waves = ceil_div(tasks, std::uint64_t{kTensorWorkers} * multiprocessors);
   const double position_us = kPositionUs * static_cast<double>(tiling.problem.c) / 512 *
                              (filters <= kNarrow ? 0.5 : 1.0) *
                              (tiling.arithmetic == Arithmetic::split_f16 ? 1.0 : kOneProduct);
   const double share = tasks <= multiprocessors ? kAlone : 1.0;
-  return static_cast<double>(waves) *
-         (kTaskUs + share * tiling.positions_per_gemm_task * position_us);
+  return static_cast<double>(waves) * (kTaskUs + share * cut.positions_per_gemm_task * position_us);
 }
 
 bool has_few_gemm_tasks(const ConvProblem& problem, Arithmetic arithmetic, const Target& target) {
-  Tiling f4;
-  f4.problem = problem;
-  f4.m = 4;
-  count_tiles(f4);
-  const GemmShape shape = gemm_shape(arithmetic, f4.filter_blocks());
-  const std::uint64_t tasks = ceil_div(f4.num_tiles(), std::uint64_t{shape.tiles}) *
-                              ceil_div(f4.filter_blocks(), shape.filter_blocks) *
-                              f4.num_positions();
+  const std::uint32_t filter_blocks = Tiling{.problem = problem}.filter_blocks();
+  const GemmShape shape = gemm_shape(arithmetic, filter_blocks);
+  WinogradTiles f4{.m = 4};
+  count_tiles(problem, f4);
+  const std::uint64_t tasks = ceil_div(f4.num_tiles, std::uint64_t{shape.tiles}) *
+                              ceil_div(filter_blocks, shape.filter_blocks) * f4.num_positions();
   const std::uint32_t multiprocessors = target.multiprocessors != 0
                                             ? target.multiprocessors
                                             : target.workers / kWorkersOfMultiprocessor;
@@ -135,32 +134,32 @@ bool has_few_gemm_tasks(const ConvProblem& problem, Arithmetic arithmetic, const
 }
 
 void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, const Target& target) {
+  auto& cut = std::get<WinogradCut>(tiling.cut);
   const std::uint32_t channel_blocks = tiling.channel_blocks();
   const std::uint32_t filter_blocks = tiling.filter_blocks();
   const GemmShape shape = gemm_shape(tiling.arithmetic, filter_blocks);
   const std::uint64_t tiles = options.group_tiles != 0 ? options.group_tiles : shape.tiles;
-  tiling.group_tiles = u32(std::min(tiles, tiling.num_tiles()));
-  tiling.filter_blocks_per_gemm_task = std::min(filter_blocks, shape.filter_blocks);
-  const std::uint64_t groups = num_tile_groups(tiling);
-  const std::uint64_t products = groups *
-                                 ceil_div(filter_blocks, tiling.filter_blocks_per_gemm_task) *
-                                 tiling.num_positions();  // positions of all groups and chunks
+  cut.group_tiles = u32(std::min(tiles, cut.num_tiles));
+  cut.filter_blocks_per_gemm_task = std::min(filter_blocks, shape.filter_blocks);
+  const std::uint64_t groups = num_tile_groups(cut);
+  const std::uint64_t products = groups * ceil_div(filter_blocks, cut.filter_blocks_per_gemm_task) *
+                                 cut.num_positions();  // positions of all groups and chunks
   const std::uint64_t worthwhile =
       ceil_div(shape.least_channels, channel_blocks * Tiling::kLaneBlock);
   const std::uint64_t shared = std::max<std::uint64_t>(1, products / (2 * target.workers));
   const bool in_stages = options.whole_tensors && target.multiprocessors != 0;
-  tiling.positions_per_gemm_task =
+  cut.positions_per_gemm_task =
       in_stages && tiling.arithmetic == Arithmetic::split_f16
           ? fastest_positions(tiling, target.multiprocessors)
-          : u32(std::min<std::uint64_t>({worthwhile, shared, tiling.num_positions()}));
-  tiling.channel_blocks_per_input_task = tiling.filter_blocks_per_output_task = 1;
+          : u32(std::min<std::uint64_t>({worthwhile, shared, cut.num_positions()}));
+  cut.channel_blocks_per_input_task = cut.filter_blocks_per_output_task = 1;
 
   const bool on_tensor_cores = tiling.arithmetic != Arithmetic::fma;
   const std::uint64_t transforms = groups * std::min(channel_blocks, filter_blocks);
-  tiling.tiles_per_transform_task =
+  cut.tiles_per_transform_task =
       in_stages && on_tensor_cores
-          ? tiles_of_stage_task(tiling.group_tiles, transforms, target.workers)
-          : tiles_of_task(tiling.group_tiles, transforms, target.workers,
+          ? tiles_of_stage_task(cut.group_tiles, transforms, target.workers)
+          : tiles_of_task(cut.group_tiles, transforms, target.workers,
                           tiles_of_v_run(tiling.arithmetic));
 
   // One for each multiprocessor is enough on tensor cores: two at a time there take as long each.

@@ -30,10 +30,11 @@ class StageCost : ConvCost {
   StageCost(const Tiling& tiling, const NodeBuffers& buffers)
       : ConvCost(tiling, buffers),
         tiling_(tiling),
+        cut_(std::get<WinogradCut>(tiling.cut)),
         problem_(tiling.problem),
         buffers_(buffers),
-        alpha_(tiling.alpha()),
-        m_(tiling.m) {}
+        alpha_(cut_.alpha()),
+        m_(cut_.m) {}
 
   void describe(Stage& stage) const {
     switch (stage.role) {
@@ -50,28 +51,27 @@ class StageCost : ConvCost {
 
  private:
   void describe_input(Stage& stage) const {
-    const double tiles = tiling_.group_tiles, channels = c() / tiling_.input_tasks;
+    const double tiles = cut_.group_tiles, channels = c() / tiling_.input_tasks;
     const double v_part = d(tiling_.v_slot_bytes()) / tiling_.input_tasks;
-    const double rows = std::min(1.0, tiles / tiling_.tiles_w) * static_cast<double>(problem_.w);
+    const double rows = std::min(1.0, tiles / cut_.tiles_w) * static_cast<double>(problem_.w);
     stage.operations = tiles * channels * 4 * alpha_ * alpha_ * alpha_;
     stage.bytes = tiles * alpha_ * alpha_ * channels * element() + v_part;
     stage.traffic = {
         {buffers_.x, Mode::read, Piece::of_task, tiles * m_ * m_ * channels * element()}};
     add_borders(stage, Piece::of_task, (alpha_ - m_) * rows * channels * element(),
-                std::max(1u, tiling_.tiles_w / tiling_.group_tiles));
+                std::max(1u, cut_.tiles_w / cut_.group_tiles));
     stage.traffic.push_back({buffers_.v, Mode::write, Piece::of_group, v_part});
   }
 
   void describe_gemm(Stage& stage) const {
-    const double chunk =
-        d(std::uint64_t{tiling_.positions_per_gemm_task}) / tiling_.num_positions();
+    const double chunk = d(std::uint64_t{cut_.positions_per_gemm_task}) / cut_.num_positions();
     const double v_read = d(tiling_.v_slot_bytes()) * std::min(1.0, chunk);
     const double m_written = d(tiling_.m_slot_bytes()) / tiling_.gemm_tasks;
     // Machines with tensor cores are calibrated for three products; one is expected to take half
     // as long (tasks/implicit_gemm/choose.cpp).
     const double effort = tiling_.arithmetic == Arithmetic::f16 ? 0.5 : 1;
-    stage.operations = effort * 2 * tiling_.group_tiles * c() * tiling_.filter_blocks() *
-                       Tiling::kLaneBlock * tiling_.num_positions() / tiling_.gemm_tasks;
+    stage.operations = effort * 2 * cut_.group_tiles * c() * tiling_.filter_blocks() *
+                       Tiling::kLaneBlock * cut_.num_positions() / tiling_.gemm_tasks;
     stage.bytes = v_read + u_part() + m_written;
     stage.traffic = {{buffers_.v, Mode::read, Piece::of_group, v_read},
                      {buffers_.u, Mode::read, Piece::of_block, u_part()},
@@ -79,7 +79,7 @@ class StageCost : ConvCost {
   }
 
   void describe_output(Stage& stage) const {
-    const double tiles = tiling_.group_tiles;
+    const double tiles = cut_.group_tiles;
     const double filters = static_cast<double>(problem_.k) / tiling_.output_tasks;
     const double m_read = d(tiling_.m_slot_bytes()) / tiling_.output_tasks;
     const double y_part = tiles * m_ * m_ * filters * element();
@@ -92,24 +92,25 @@ class StageCost : ConvCost {
   double c() const { return static_cast<double>(problem_.c); }
 
   const Tiling& tiling_;
+  const WinogradCut& cut_;
   const ConvProblem& problem_;
   const NodeBuffers& buffers_;
   const double alpha_, m_;
 };
 
-class WinogradAlgorithm final : public ConvAlgorithm {
+class WinogradAlgorithm final : public ConvAlgorithmOf<WinogradCut> {
  public:
-  Algorithm id() const override { return Algorithm::winograd; }
   bool runs_on(Backend) const override { return true; }
   std::string obstacle(const ConvProblem& problem, Arithmetic) const override {
     return winograd_obstacle(id(), problem);
   }
   std::string arithmetic_need(const Tiling& tiling) const override {
+    const WinogradCut& cut = own(tiling);
     const std::string need =
-        winograd_arithmetic_need(tiling.m, tiling.problem.dtype, tiling.arithmetic);
+        winograd_arithmetic_need(cut.m, tiling.problem.dtype, tiling.arithmetic);
     // Integer points are there to keep integers exact, which 11 bits do not.
     const bool rounds = tiling.arithmetic == Arithmetic::f16;
-    return need.empty() && rounds && tiling.points != Points::low_error ? "low_error points" : need;
+    return need.empty() && rounds && cut.points != Points::low_error ? "low_error points" : need;
   }
   ErrorBound sum_bound(const Tiling& tiling) const override {
     return tiling.arithmetic == Arithmetic::f16 ? rounded_winograd_bound(tiling)
@@ -117,49 +118,58 @@ class WinogradAlgorithm final : public ConvAlgorithm {
   }
 
   void choose(Tiling& tiling, const TilingOptions& options, const Target& target) const override {
-    choose_tiles(tiling, options, target);
+    WinogradCut& cut = own(tiling);
+    choose_tiles(tiling, cut, options, target);
     target.backend == Backend::cuda ? choose_winograd_for_cuda(tiling, options, target)
                                     : choose_winograd_for_cpu(tiling, options, target);
-    set_if_asked(tiling.filter_blocks_per_gemm_task, options.filter_blocks_per_gemm_task);
-    set_if_asked(tiling.channel_blocks_per_input_task, options.channel_blocks_per_input_task);
-    set_if_asked(tiling.positions_per_gemm_task, options.positions_per_gemm_task);
-    set_if_asked(tiling.filter_blocks_per_output_task, options.filter_blocks_per_output_task);
-    set_if_asked(tiling.tiles_per_transform_task,
-                 std::min(options.tiles_per_transform_task, tiling.group_tiles));
-    tiling.v_slots = options.v_slots;
-    tiling.m_slots = options.m_slots;
+    set_if_asked(cut.filter_blocks_per_gemm_task, options.filter_blocks_per_gemm_task);
+    set_if_asked(cut.channel_blocks_per_input_task, options.channel_blocks_per_input_task);
+    set_if_asked(cut.positions_per_gemm_task, options.positions_per_gemm_task);
+    set_if_asked(cut.filter_blocks_per_output_task, options.filter_blocks_per_output_task);
+    set_if_asked(cut.tiles_per_transform_task,
+                 std::min(options.tiles_per_transform_task, cut.group_tiles));
+    cut.window = {options.v_slots, options.m_slots};
   }
 
   void derive(Tiling& tiling) const override {
     const std::uint32_t filter_blocks = tiling.filter_blocks();
     const std::uint32_t channel_blocks = tiling.channel_blocks();
-    derive_tiles(tiling);
-    check_field("filter_blocks_per_gemm_task", tiling.filter_blocks_per_gemm_task, filter_blocks);
-    check_field("channel_blocks_per_input_task", tiling.channel_blocks_per_input_task,
-                channel_blocks);
-    check_field("tiles_per_transform_task", tiling.tiles_per_transform_task, tiling.group_tiles);
-    check_field("positions_per_gemm_task", tiling.positions_per_gemm_task, tiling.num_positions());
-    check_field("filter_blocks_per_output_task", tiling.filter_blocks_per_output_task,
-                filter_blocks);
-    tiling.input_tasks = checked_tasks(
-        ceil_div(channel_blocks, tiling.channel_blocks_per_input_task), tiling.tile_chunks());
-    tiling.gemm_tasks =
-        checked_tasks(ceil_div(filter_blocks, tiling.filter_blocks_per_gemm_task),
-                      ceil_div(tiling.num_positions(), tiling.positions_per_gemm_task));
-    tiling.output_tasks = checked_tasks(
-        ceil_div(filter_blocks, tiling.filter_blocks_per_output_task), tiling.tile_chunks());
+    WinogradCut& cut = own(tiling);
+    derive_tiles(tiling, cut);
+    check_field("filter_blocks_per_gemm_task", cut.filter_blocks_per_gemm_task, filter_blocks);
+    check_field("channel_blocks_per_input_task", cut.channel_blocks_per_input_task, channel_blocks);
+    check_field("tiles_per_transform_task", cut.tiles_per_transform_task, cut.group_tiles);
+    check_field("positions_per_gemm_task", cut.positions_per_gemm_task, cut.num_positions());
+    check_field("filter_blocks_per_output_task", cut.filter_blocks_per_output_task, filter_blocks);
+    tiling.input_tasks = checked_tasks(ceil_div(channel_blocks, cut.channel_blocks_per_input_task),
+                                       cut.tile_chunks());
+    tiling.gemm_tasks = checked_tasks(ceil_div(filter_blocks, cut.filter_blocks_per_gemm_task),
+                                      ceil_div(cut.num_positions(), cut.positions_per_gemm_task));
+    tiling.output_tasks = checked_tasks(ceil_div(filter_blocks, cut.filter_blocks_per_output_task),
+                                        cut.tile_chunks());
+    for (std::uint32_t* const slots : {&cut.window.v_slots, &cut.window.m_slots}) {
+      *slots = *slots == 0 ? tiling.num_groups : std::min(*slots, tiling.num_groups);
+    }
   }
   std::uint32_t count_filter_tasks(const Tiling& tiling) const override {
     return filter_tasks_by_sizes(tiling);
   }
   std::uint64_t u_bytes(const Tiling& tiling) const override {
-    return packed_filter_bytes(tiling, tiling.num_positions());
+    return packed_filter_bytes(tiling, own(tiling).num_positions());
+  }
+  SlotBytes slot_bytes(const Tiling& tiling) const override {
+    const WinogradCut& cut = own(tiling);
+    const std::uint64_t lanes =
+        std::uint64_t{cut.num_positions()} * cut.group_tiles * Tiling::kLaneBlock;
+    return {.v = lanes * tiling.channel_blocks() * number_bytes(tiling.arithmetic),
+            .m = lanes * tiling.filter_blocks() * sizeof(float)};
   }
 
   void add_buffers(TaskGraph& graph, const Tiling& tiling, NodeBuffers& buffers) const override {
     const std::uint32_t groups = tiling.num_groups;
     if (groups == 0) return;
-    const Interval tiles{0, tiling.num_tiles()}, positions{0, tiling.num_positions()};
+    const WinogradCut& cut = own(tiling);
+    const Interval tiles{0, cut.num_tiles}, positions{0, cut.num_positions()};
     const auto add = [&](const char* name, std::uint32_t channels, std::uint64_t slot_bytes,
                          std::uint32_t slots) {
       graph.buffers.push_back(
@@ -170,8 +180,8 @@ class WinogradAlgorithm final : public ConvAlgorithm {
            .slots = slots < groups ? slots : 0});
       return static_cast<BufferId>(graph.buffers.size() - 1);
     };
-    buffers.v = add("V", tiling.channel_blocks(), tiling.v_slot_bytes(), tiling.v_slots);
-    buffers.m = add("M", tiling.filter_blocks(), tiling.m_slot_bytes(), tiling.m_slots);
+    buffers.v = add("V", tiling.channel_blocks(), tiling.v_slot_bytes(), cut.window.v_slots);
+    buffers.m = add("M", tiling.filter_blocks(), tiling.m_slot_bytes(), cut.window.m_slots);
   }
   TaskKind product() const override { return TaskKind::gemm; }
   AccessFunction accesses(const Tiling& tiling, const NodeBuffers& buffers) const override {
@@ -185,12 +195,14 @@ class WinogradAlgorithm final : public ConvAlgorithm {
   double run_us(const Tiling& tiling, StageTimes& times) const override {
     const Target& target = times.target();
     const StageTimes::Rates& rates = times.rates();
+    const WinogradCut& cut = own(tiling);
     const auto channels = static_cast<double>(tiling.channel_blocks() * Tiling::kLaneBlock);
-    const double positions = tiling.num_positions(), t = tiling.group_tiles;
+    const double positions = cut.num_positions(), t = cut.group_tiles;
     const auto filters = static_cast<double>(tiling.filter_blocks() * Tiling::kLaneBlock);
-    const double alpha = tiling.alpha();
+    const double alpha = cut.alpha();
     const double v_bytes = d(tiling.v_slot_bytes()), m_bytes = d(tiling.m_slot_bytes());
-    const bool whole = tiling.v_slots == tiling.num_groups || times.staged();
+    const bool whole =
+        times.staged() || (times.whole_tensors() && cut.window.v_slots == tiling.num_groups);
     const double live = (v_bytes + m_bytes) * (whole ? tiling.num_groups : target.workers);
     // On a CPU one of `workers` readers of V and M has them in its own cache.
     const double own = target.backend == Backend::cpu ? 1.0 / target.workers : 1;
@@ -203,10 +215,10 @@ class WinogradAlgorithm final : public ConvAlgorithm {
                     (v_bytes + stored_bytes * positions * t * channels) / tiling.input_tasks,
                     v_share);
     const double filters_per_task =
-        std::min<double>(tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock, filters);
-    const double positions_per_task = std::min<double>(tiling.positions_per_gemm_task, positions);
+        std::min<double>(cut.filter_blocks_per_gemm_task * Tiling::kLaneBlock, filters);
+    const double positions_per_task = std::min<double>(cut.positions_per_gemm_task, positions);
     const double fullness =
-        times.register_fill(t) * StageTimes::fill(tiling.filter_blocks_per_gemm_task, 2);
+        times.register_fill(t) * StageTimes::fill(cut.filter_blocks_per_gemm_task, 2);
     const double rate = rates.flops_per_us * product_speed(tiling.arithmetic);
     const auto operand_bytes = static_cast<double>(number_bytes(tiling.arithmetic));
     if (times.staged() && target.multiprocessors != 0 && tiling.arithmetic != Arithmetic::fma) {
@@ -220,7 +232,7 @@ class WinogradAlgorithm final : public ConvAlgorithm {
                                                                            filters_per_task)));
     }
     times.add_stage(std::uint64_t{tiling.num_groups} * tiling.output_tasks,
-                    t * filters / tiling.output_tasks * 4 * tiling.m * alpha * alpha /
+                    t * filters / tiling.output_tasks * 4 * cut.m * alpha * alpha /
                         rates.transform_flops_per_us,
                     (1 + stored_bytes / 8) * m_bytes / tiling.output_tasks, v_share);
     return times.staged() ? times.rounds_us() : times.overlapped_us();
@@ -230,64 +242,68 @@ class WinogradAlgorithm final : public ConvAlgorithm {
     return winograd_space(problem, target, asked);
   }
   void configure(const Tiling& tiling, CudaLaunch, Configuration& configuration) const override {
-    const bool whole = tiling.v_slots == tiling.num_groups && tiling.m_slots == tiling.num_groups;
-    configuration.set(Parameter::tile, tiling.m);
-    configuration.set(Parameter::points, static_cast<std::int64_t>(tiling.points));
+    const WinogradCut& cut = own(tiling);
+    const bool whole = cut.window == Window{tiling.num_groups, tiling.num_groups};
+    configuration.set(Parameter::tile, cut.m);
+    configuration.set(Parameter::points, static_cast<std::int64_t>(cut.points));
     configuration.set(Parameter::arithmetic, static_cast<std::int64_t>(tiling.arithmetic));
-    configuration.set(Parameter::group_tiles, tiling.group_tiles);
-    configuration.set(Parameter::input_channels, tiling.channel_blocks_per_input_task);
-    configuration.set(Parameter::gemm_filters, tiling.filter_blocks_per_gemm_task);
-    configuration.set(Parameter::gemm_positions, tiling.positions_per_gemm_task);
-    configuration.set(Parameter::output_filters, tiling.filter_blocks_per_output_task);
-    configuration.set(Parameter::transform_tiles, tiling.tiles_per_transform_task);
+    configuration.set(Parameter::group_tiles, cut.group_tiles);
+    configuration.set(Parameter::input_channels, cut.channel_blocks_per_input_task);
+    configuration.set(Parameter::gemm_filters, cut.filter_blocks_per_gemm_task);
+    configuration.set(Parameter::gemm_positions, cut.positions_per_gemm_task);
+    configuration.set(Parameter::output_filters, cut.filter_blocks_per_output_task);
+    configuration.set(Parameter::transform_tiles, cut.tiles_per_transform_task);
     configuration.set(Parameter::window, whole ? 1 : 0);
   }
 
-  std::span<const CutField> fields() const override {
-    static constexpr CutField kFields[] = {
-        {"m", &Tiling::m},
-        {"group_tiles", &Tiling::group_tiles},
-        {"channel_blocks_per_input_task", &Tiling::channel_blocks_per_input_task},
-        {"tiles_per_transform_task", &Tiling::tiles_per_transform_task},
-        {"filter_blocks_per_gemm_task", &Tiling::filter_blocks_per_gemm_task},
-        {"positions_per_gemm_task", &Tiling::positions_per_gemm_task},
-        {"filter_blocks_per_output_task", &Tiling::filter_blocks_per_output_task},
-        {"filter_blocks_per_filter_task", &Tiling::filter_blocks_per_filter_task},
-        {"channel_blocks_per_filter_task", &Tiling::channel_blocks_per_filter_task},
-        {"v_slots", &Tiling::v_slots},
-        {"m_slots", &Tiling::m_slots},
-    };
-    return kFields;
+  std::vector<CutField> fields(Tiling& tiling) const override {
+    WinogradCut& cut = own(tiling);
+    return {{"m", cut.m},
+            {"group_tiles", cut.group_tiles},
+            {"channel_blocks_per_input_task", cut.channel_blocks_per_input_task},
+            {"tiles_per_transform_task", cut.tiles_per_transform_task},
+            {"filter_blocks_per_gemm_task", cut.filter_blocks_per_gemm_task},
+            {"positions_per_gemm_task", cut.positions_per_gemm_task},
+            {"filter_blocks_per_output_task", cut.filter_blocks_per_output_task},
+            {"filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task},
+            {"channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task},
+            {"v_slots", cut.window.v_slots},
+            {"m_slots", cut.window.m_slots}};
   }
   void put_words(const Tiling& tiling, FileSection& section) const override {
-    section.put("points", to_string(tiling.points));
+    section.put("points", to_string(own(tiling).points));
     section.put("arithmetic", to_string(tiling.arithmetic));
   }
   void take_words(FileSection& section, Tiling& tiling) const override {
-    tiling.points = section.choice("points", {Points::low_error, Points::integer});
+    own(tiling).points = section.choice("points", {Points::low_error, Points::integer});
     tiling.arithmetic =
         section.choice("arithmetic", {Arithmetic::fma, Arithmetic::split_f16, Arithmetic::f16});
   }
   std::string name(const Tiling& tiling) const override { return winograd_name(tiling); }
   void describe(const Tiling& tiling, std::ostream& text) const override {
+    const WinogradCut& cut = own(tiling);
     const auto window = [&](std::uint32_t slots, std::uint64_t slot_bytes) {
       return std::to_string(slots) + " of " + std::to_string(tiling.num_groups) + " groups, " +
              std::to_string(slots * slot_bytes) + " bytes" +
              (slots == tiling.num_groups ? " (whole)" : " (window)");
     };
-    const std::string tiles = " x " + std::to_string(tiling.tiles_per_transform_task) + " tiles\n";
+    const std::string tiles = " x " + std::to_string(cut.tiles_per_transform_task) + " tiles\n";
     describe_tiles(tiling, text);
-    text << "input task: " << blocks_text(tiling.channel_blocks_per_input_task) << tiles
-         << "gemm task: " << blocks_text(tiling.filter_blocks_per_gemm_task) << ", "
-         << tiling.positions_per_gemm_task << " of " << tiling.num_positions() << " positions\n"
-         << "output task: " << blocks_text(tiling.filter_blocks_per_output_task) << tiles
-         << "V: " << window(tiling.v_slots, tiling.v_slot_bytes()) << '\n'
-         << "M: " << window(tiling.m_slots, tiling.m_slot_bytes()) << '\n';
+    text << "input task: " << blocks_text(cut.channel_blocks_per_input_task) << tiles
+         << "gemm task: " << blocks_text(cut.filter_blocks_per_gemm_task) << ", "
+         << cut.positions_per_gemm_task << " of " << cut.num_positions() << " positions\n"
+         << "output task: " << blocks_text(cut.filter_blocks_per_output_task) << tiles
+         << "V: " << window(cut.window.v_slots, tiling.v_slot_bytes()) << '\n'
+         << "M: " << window(cut.window.m_slots, tiling.m_slot_bytes()) << '\n';
     describe_filter_task(tiling, text);
   }
 };
 
 }  // namespace
+
+std::uint32_t WinogradCut::tile_chunks() const {
+  return ceil_div(group_tiles, tiles_per_transform_task);
+}
 
 std::string winograd_obstacle(Algorithm algorithm, const ConvProblem& a) {
   std::string obstacle;
@@ -322,45 +338,47 @@ void check_m(std::uint32_t m) {
   throw Error(Status::invalid_argument, "m = " + std::to_string(m) + ": must be 2, 4 or 6");
 }
 
-void count_tiles(Tiling& tiling) {
-  tiling.tiles_h = u32(ceil_div(u64(tiling.problem.p()), std::uint64_t{tiling.m}));
-  tiling.tiles_w = u32(ceil_div(u64(tiling.problem.q()), std::uint64_t{tiling.m}));
+void count_tiles(const ConvProblem& problem, WinogradTiles& tiles) {
+  tiles.tiles_h = u32(ceil_div(u64(problem.p()), std::uint64_t{tiles.m}));
+  tiles.tiles_w = u32(ceil_div(u64(problem.q()), std::uint64_t{tiles.m}));
+  tiles.num_tiles = u64(problem.n) * tiles.tiles_h * tiles.tiles_w;
 }
 
-void derive_tiles(Tiling& tiling) {
-  const std::string obstacle = winograd_obstacle(tiling.algorithm, tiling.problem);
+void derive_tiles(Tiling& tiling, WinogradTiles& tiles) {
+  const std::string obstacle = winograd_obstacle(tiling.algorithm(), tiling.problem);
   if (!obstacle.empty()) throw Error(Status::invalid_argument, obstacle);
-  check_m(tiling.m);
-  count_tiles(tiling);
-  check_field("group_tiles", tiling.group_tiles, tiling.num_tiles());
+  check_m(tiles.m);
+  count_tiles(tiling.problem, tiles);
+  check_field("group_tiles", tiles.group_tiles, tiles.num_tiles);
   check_field("filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task,
               tiling.filter_blocks());
   check_field("channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task,
               tiling.channel_blocks());
-  tiling.num_groups =
-      checked_groups(ceil_div(tiling.num_tiles(), std::uint64_t{tiling.group_tiles}));
+  tiling.num_groups = checked_groups(ceil_div(tiles.num_tiles, std::uint64_t{tiles.group_tiles}));
 }
 
 double filter_transform_operations(const Tiling& tiling) {
   const auto r = static_cast<double>(tiling.problem.r), k = static_cast<double>(tiling.problem.k);
-  const double alpha = tiling.alpha();
+  const double alpha = tiling.tiles()->alpha();
   return k * static_cast<double>(tiling.problem.c) / tiling.num_filter_tasks * 2 *
          (alpha * r * r + alpha * alpha * r);
 }
 
 std::string winograd_name(const Tiling& tiling) {
-  const std::string m = std::to_string(tiling.m);
+  const WinogradTiles& tiles = *tiling.tiles();
+  const std::string m = std::to_string(tiles.m);
   std::string name = "winograd F(" + m + "x" + m + ", 3x3)";
-  if (tiling.m == 4 && tiling.points == Points::integer) name += ", integer points";
+  if (tiles.m == 4 && tiles.points == Points::integer) name += ", integer points";
   if (tiling.arithmetic != Arithmetic::fma) name += ", " + product_text(tiling.arithmetic);
   return name;
 }
 
 void describe_tiles(const Tiling& tiling, std::ostream& text) {
-  text << " F(" << tiling.m << "x" << tiling.m << ", 3x3), " << to_string(tiling.points)
-       << " points, " << to_string(tiling.arithmetic) << " arithmetic\n"
-       << "tiles: " << tiling.num_tiles() << " (" << tiling.problem.n << " x " << tiling.tiles_h
-       << " x " << tiling.tiles_w << "), " << tiling.group_tiles << " a group\n";
+  const WinogradTiles& tiles = *tiling.tiles();
+  text << " F(" << tiles.m << "x" << tiles.m << ", 3x3), " << to_string(tiles.points) << " points, "
+       << to_string(tiling.arithmetic) << " arithmetic\n"
+       << "tiles: " << tiles.num_tiles << " (" << tiling.problem.n << " x " << tiles.tiles_h
+       << " x " << tiles.tiles_w << "), " << tiles.group_tiles << " a group\n";
 }
 
 const ConvAlgorithm& winograd_algorithm() {

@@ -20,15 +20,17 @@ std::string winograd_arithmetic_need(std::uint32_t m, DataType dtype, Arithmetic
 
 /// Throws Error(invalid_argument) unless there is an F(m x m, 3 x 3).
 void check_m(std::uint32_t m);
-/// Fills tiles_h and tiles_w from the problem and m.
-void count_tiles(Tiling& tiling);
-/// Checks m and the sizes that all of them have, and computes tile counts and NG.
-void derive_tiles(Tiling& tiling);
+/// Counts the tiles of a problem; m is set.
+void count_tiles(const ConvProblem& problem, WinogradTiles& tiles);
+/// Checks m and the sizes that all of them have, and computes tile counts and NG. `tiles`: those of
+/// the tiling.
+void derive_tiles(Tiling& tiling, WinogradTiles& tiles);
 
 /// Tiles of a task group.
-Interval tiles_of_group(const Tiling& tiling, std::uint32_t group);
+Interval tiles_of_group(const WinogradTiles& tiles, std::uint32_t group);
 /// Appends the boxes of y under a run of tiles.
-void append_tile_boxes(const Tiling& tiling, const Interval& tiles, std::vector<Region>& boxes);
+void append_tile_boxes(const ConvProblem& problem, const WinogradTiles& tiles, const Interval& run,
+                       std::vector<Region>& boxes);
 /// "winograd F(4x4, 3x3)", with points and arithmetic where they are not what one expects.
 std::string winograd_name(const Tiling& tiling);
 /// " F(4x4, 3x3), ...", and a line of tiles.
@@ -40,8 +42,9 @@ double filter_transform_operations(const Tiling& tiling);
 bool winograd_pays(const ConvProblem& problem, const TilingOptions& options, const Target& target);
 /// Whether it would take three products of split numbers and err by more than multiply-adds may.
 bool loses_accuracy(const ConvProblem& problem, const TilingOptions& options, const Target& target);
-/// Chooses m, points and arithmetic, and counts the tiles.
-void choose_tiles(Tiling& tiling, const TilingOptions& options, const Target& target);
+/// Chooses m, points and arithmetic, and counts the tiles. `tiles`: those of the tiling.
+void choose_tiles(Tiling& tiling, WinogradTiles& tiles, const TilingOptions& options,
+                  const Target& target);
 /// Whether fused tasks are expected to be faster on this CPU than those of stages, where nobody
 /// asked for either.
 bool fusing_pays(const ConvProblem& problem, const TilingOptions& options, const Target& target);

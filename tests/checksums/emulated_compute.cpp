@@ -25,9 +25,10 @@ namespace {
 template <Layout kLayout>
 cuda::KernelSet fma_kernels(const Tiling& tiling) {
   constexpr Points kLowError = Points::low_error, kInteger = Points::integer;
-  const bool low_error = tiling.points == kLowError;
-  if (tiling.m == 2) return cuda::winograd_kernels<2, kLowError, kLayout>(tiling);
-  if (tiling.m == 6) return cuda::winograd_kernels<6, kLowError, kLayout>(tiling);
+  const WinogradTiles& tiles = *tiling.tiles();
+  const bool low_error = tiles.points == kLowError;
+  if (tiles.m == 2) return cuda::winograd_kernels<2, kLowError, kLayout>(tiling);
+  if (tiles.m == 6) return cuda::winograd_kernels<6, kLowError, kLayout>(tiling);
   return low_error ? cuda::winograd_kernels<4, kLowError, kLayout>(tiling)
                    : cuda::winograd_kernels<4, kInteger, kLayout>(tiling);
 }
@@ -38,9 +39,9 @@ constexpr EmulatedCode kCode = EmulatedCode::sm75;
 
 template <Layout kLayout>
 cuda::KernelSet kernels(const Tiling& tiling) {
-  if (tiling.algorithm == Algorithm::opencnn) return cuda::opencnn_kernels<kLayout>(tiling);
+  if (tiling.algorithm() == Algorithm::opencnn) return cuda::opencnn_kernels<kLayout>(tiling);
   if constexpr (kLayout != Layout::chwn) {
-    if (tiling.algorithm == Algorithm::direct) return cuda::direct_kernels<kLayout>(tiling);
+    if (tiling.algorithm() == Algorithm::direct) return cuda::direct_kernels<kLayout>(tiling);
     return fma_kernels<kLayout>(tiling);
   }
   throw Error(Status::unsupported, "layout chwn: must be openCNN");
@@ -59,17 +60,18 @@ template <Layout kLayout>
 cuda::KernelSet kernels(const Tiling& tiling) {
   constexpr Points kLowError = Points::low_error, kInteger = Points::integer;
   const bool split = tiling.arithmetic == Arithmetic::split_f16;
-  if (tiling.algorithm == Algorithm::implicit_gemm) {
+  if (tiling.algorithm() == Algorithm::implicit_gemm) {
     return split ? cuda::implicit_gemm_kernels<cuda::SplitNumbers, kLayout>(tiling)
                  : cuda::implicit_gemm_kernels<cuda::RoundedNumbers, kLayout>(tiling);
   }
   if (tiling.arithmetic == Arithmetic::fma) return fma_kernels<kLayout>(tiling);
   using cuda::WgmmaTile;
   if (!split) return cuda::winograd_tensor_kernels<WgmmaTile, 4, kLowError, kLayout, 1>(tiling);
-  if (tiling.m == 2) {
+  const WinogradTiles& tiles = *tiling.tiles();
+  if (tiles.m == 2) {
     return cuda::winograd_tensor_kernels<WgmmaTile, 2, kLowError, kLayout, 2>(tiling);
   }
-  return tiling.points == kLowError
+  return tiles.points == kLowError
              ? cuda::winograd_tensor_kernels<WgmmaTile, 4, kLowError, kLayout, 2>(tiling)
              : cuda::winograd_tensor_kernels<WgmmaTile, 4, kInteger, kLayout, 2>(tiling);
 }

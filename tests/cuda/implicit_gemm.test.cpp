@@ -116,7 +116,7 @@ std::vector<Operands> ways_of_floats(const ConvProblem& problem) {
   return {Operands::in_copy, Operands::converted, Operands::in_float_tensor};
 }
 
-// A plan that comes by its operands in this way, in stripes of so many columns or of all, which the
+// A plan with this load path, in stripes of so many columns or of all, which the
 // heuristic might not take.
 Plan in_place(const ConvProblem& problem, Operands operands, CudaLaunch launch,
               std::uint32_t places_per_group, FilterMode filters = FilterMode::every_run,
@@ -126,13 +126,14 @@ Plan in_place(const ConvProblem& problem, Operands operands, CudaLaunch launch,
   options.tiling.filters = filters;
   Tiling tiling = Plan::create(problem, options).lowering().tiling();
   tiling.arithmetic = operands == Operands::in_float_tensor ? Arithmetic::tf32 : Arithmetic::f16;
-  tiling.channel_blocks_per_input_task = operands == Operands::in_copy ? kMostBlocksOfInputTask : 0;
-  tiling.filter_blocks_per_gemm_task = std::min(kFilterBlocksInPlace, tiling.filter_blocks());
-  tiling.cols_per_group = static_cast<std::uint32_t>(cols != 0 ? cols : problem.q());
-  tiling.places_per_group = places_per_group;
-  tiling.v_slots = tiling.m_slots = 0;  // whole
+  const std::uint32_t copied = operands == Operands::in_copy ? kMostBlocksOfInputTask : 0;
+  tiling.cut = ImplicitGemmCut{
+      .operands = operands,
+      .cols_per_group = static_cast<std::uint32_t>(cols != 0 ? cols : problem.q()),
+      .places_per_group = places_per_group,
+      .channel_blocks_per_input_task = copied,
+      .filter_blocks_per_gemm_task = std::min(kFilterBlocksInPlace, tiling.filter_blocks())};
   derive_counts(tiling);
-  REQUIRE(operands_of(tiling) == operands);
   Lowering lowering = cut(tiling);
   lowering.mapping = make_mapping(lowering.graph, {.policy = "staged"});
   return Plan::create(std::move(lowering), options);
@@ -480,7 +481,8 @@ TEST_CASE("cuda: implicit GEMM is exact on integers with tiles of any width", "[
         const Plan plan = Plan::create(of.problem, options);
         const Tiling& tiling = plan.lowering().tiling();
         widths.insert(
-            implicit_gemm_tile(tiling.filter_blocks_per_gemm_task, places, tiling.arithmetic)
+            implicit_gemm_tile(std::get<ImplicitGemmCut>(tiling.cut).filter_blocks_per_gemm_task,
+                               places, tiling.arithmetic)
                 .places);
         const std::vector<float> y = of.device.run(plan);
         CAPTURE(text, places, static_cast<int>(precision), plan.describe());

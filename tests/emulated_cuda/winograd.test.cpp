@@ -11,11 +11,11 @@ using test::check_emulated;
 
 template <Layout kLayout>
 cuda::KernelSet kernels(const Tiling& tiling) {
-  switch (tiling.m) {
+  switch (tiling.tiles()->m) {
     case 2:
       return cuda::winograd_kernels<2, Points::low_error, kLayout>(tiling);
     case 4:
-      return tiling.points == Points::low_error
+      return tiling.tiles()->points == Points::low_error
                  ? cuda::winograd_kernels<4, Points::low_error, kLayout>(tiling)
                  : cuda::winograd_kernels<4, Points::integer, kLayout>(tiling);
     default:

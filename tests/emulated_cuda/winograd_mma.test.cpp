@@ -16,8 +16,8 @@ void check(const std::string& shape, bool integers, const TilingOptions& options
 
 cuda::KernelSet fma_kernels(const Tiling& tiling) {
   constexpr Points kPoints = Points::low_error;
-  return tiling.m == 2 ? cuda::winograd_kernels<2, kPoints, Layout::nhwc>(tiling)
-                       : cuda::winograd_kernels<4, kPoints, Layout::nhwc>(tiling);
+  return tiling.tiles()->m == 2 ? cuda::winograd_kernels<2, kPoints, Layout::nhwc>(tiling)
+                                : cuda::winograd_kernels<4, kPoints, Layout::nhwc>(tiling);
 }
 
 const char* const kOddShapes[] = {"n1c1h1k1", "n3c20h13w9k37+bias+relu", "n2c17h6w5k65p0",

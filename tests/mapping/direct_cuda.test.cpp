@@ -19,8 +19,9 @@ Tiling tiling_of(const char* text, std::uint32_t workers = 528) {
 const DirectShape* shape_of(const Tiling& t) {
   const auto* found =
       std::find_if(std::begin(kDirectShapes), std::end(kDirectShapes), [&](const DirectShape& s) {
-        return s.has_room(t.rows_per_group, t.cols_per_group,
-                          t.filter_blocks_per_gemm_task * Tiling::kLaneBlock);
+        return s.has_room(
+            std::get<DirectCut>(t.cut).rows_per_group, std::get<DirectCut>(t.cut).cols_per_group,
+            std::get<DirectCut>(t.cut).filter_blocks_per_gemm_task * Tiling::kLaneBlock);
       });
   return found == std::end(kDirectShapes) ? nullptr : found;
 }
@@ -36,7 +37,9 @@ TEST_CASE("Every direct tiling for CUDA has a compiled shape with room for its t
     REQUIRE(shape_of(tiling) != nullptr);
     const auto groups = static_cast<std::uint32_t>(tiling.problem.groups);
     if (groups > 1) {
-      CHECK(tiling.filter_blocks() / groups % tiling.filter_blocks_per_gemm_task == 0);
+      CHECK(tiling.filter_blocks() / groups %
+                std::get<DirectCut>(tiling.cut).filter_blocks_per_gemm_task ==
+            0);
     }
     CHECK_FALSE(validate(build_graph(tiling), make_mapping(build_graph(tiling), {})));
   }
@@ -49,8 +52,10 @@ TEST_CASE("Tensors of 16 bits get shapes that are compiled for them") {
     CAPTURE(text, to_string(tiling));
     const auto suits = [&](const DirectShape& shape) {
       return shape.is_compiled_for(2) &&
-             shape.has_room(tiling.rows_per_group, tiling.cols_per_group,
-                            tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock);
+             shape.has_room(
+                 std::get<DirectCut>(tiling.cut).rows_per_group,
+                 std::get<DirectCut>(tiling.cut).cols_per_group,
+                 std::get<DirectCut>(tiling.cut).filter_blocks_per_gemm_task * Tiling::kLaneBlock);
     };
     CHECK(std::any_of(std::begin(kDirectShapes), std::end(kDirectShapes), suits));
   }
@@ -58,15 +63,15 @@ TEST_CASE("Tensors of 16 bits get shapes that are compiled for them") {
 
 TEST_CASE("On a GPU without tensor cores direct tasks take tensors of 16 bits") {
   const Target target{.backend = Backend::cuda, .workers = 320};
-  CHECK(make_tiling(parse_problem("n4c64h56k64+f16"), {}, target).algorithm == Algorithm::direct);
-  CHECK(make_tiling(parse_problem("n4c64h56k64"), {}, target).algorithm == Algorithm::winograd);
+  CHECK(make_tiling(parse_problem("n4c64h56k64+f16"), {}, target).algorithm() == Algorithm::direct);
+  CHECK(make_tiling(parse_problem("n4c64h56k64"), {}, target).algorithm() == Algorithm::winograd);
 
   // And so they do where multiply-adds are asked for.
   const Target hopper{
       .backend = Backend::cuda, .workers = 264, .split_f16 = true, .multiprocessors = 132};
   const TilingOptions fma{.arithmetic = Arithmetic::fma};
   for (const char* text : {"n4c64h56k64+f16", "n1c1h1k1+bf16"}) {
-    CHECK(make_tiling(parse_problem(text), fma, hopper).algorithm == Algorithm::direct);
+    CHECK(make_tiling(parse_problem(text), fma, hopper).algorithm() == Algorithm::direct);
   }
 }
 

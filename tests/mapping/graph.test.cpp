@@ -139,7 +139,7 @@ static std::string first_hazard(const Tiling& t, const TaskGraph& graph,
   struct Slot {
     std::uint32_t group = 0, written = 0, read = 0;
   };
-  std::vector<Slot> v(t.v_slots), m(t.m_slots);
+  std::vector<Slot> v(t.window()->v_slots), m(t.window()->m_slots);
   const auto write = [](Slot& slot, const Task& task, std::uint32_t reads) {
     if (slot.group != task.group || slot.written == 0) {  // first writer: the slot must be free
       if (slot.written > 0 && slot.read < reads) return false;
@@ -156,12 +156,12 @@ static std::string first_hazard(const Tiling& t, const TaskGraph& graph,
     const Task& task = graph.tasks[id];
     bool fine = true;
     if (kind_of(task) == TaskKind::input_transform) {
-      fine = write(v[task.group % t.v_slots], task, t.gemm_tasks);
+      fine = write(v[task.group % t.window()->v_slots], task, t.gemm_tasks);
     } else if (kind_of(task) == TaskKind::gemm) {
-      fine = read(v[task.group % t.v_slots], task, t.input_tasks) &&
-             write(m[task.group % t.m_slots], task, t.output_tasks);
+      fine = read(v[task.group % t.window()->v_slots], task, t.input_tasks) &&
+             write(m[task.group % t.window()->m_slots], task, t.output_tasks);
     } else if (kind_of(task) == TaskKind::output_transform) {
-      fine = read(m[task.group % t.m_slots], task, t.gemm_tasks);
+      fine = read(m[task.group % t.window()->m_slots], task, t.gemm_tasks);
     }
     if (!fine) return name(graph, task);
   }

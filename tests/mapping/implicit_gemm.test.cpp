@@ -11,8 +11,10 @@
 #include "megaconv/error.hpp"
 #include "tasks/conv_algorithm.hpp"
 #include "tests/catch.hpp"
+#include "tests/mapping/shapes.hpp"
 
 using namespace megaconv;
+using megaconv::test::error_of;
 
 namespace {
 
@@ -23,6 +25,8 @@ Tiling tiling_of(const char* text, TilingOptions options = {},
       parse_problem(text), options,
       {.backend = Backend::cuda, .workers = 264, .split_f16 = true, .multiprocessors = 132});
 }
+
+ImplicitGemmCut cut_of(const Tiling& tiling) { return std::get<ImplicitGemmCut>(tiling.cut); }
 
 // A tiling's tasks have an order that keeps their dependencies, and it reads back from a file.
 void check_order_and_file(const Tiling& tiling, const MappingOptions& options = {}) {
@@ -58,14 +62,15 @@ TEST_CASE("implicit GEMM is taken where split numbers in F(2x2) err by more than
   const Target hopper{
       .backend = Backend::cuda, .workers = 264, .split_f16 = true, .multiprocessors = 132};
   const auto taken = [&](const char* problem) {
-    return make_tiling(parse_problem(problem), {}, hopper).algorithm;
+    return make_tiling(parse_problem(problem), {}, hopper).algorithm();
   };
   for (const char* problem : {"n1c960h64k320", "n1c1920h32k640", "n1c1280h32k640"}) {
     CHECK(taken(problem) == Algorithm::implicit_gemm);
   }
   // As many multiply-adds of F(4x4) may err by as much, and other GPUs have nothing better.
   const Target ampere{.backend = Backend::cuda, .workers = 216, .split_f16 = true};
-  CHECK(make_tiling(parse_problem("n1c1920h32k640"), {}, ampere).algorithm == Algorithm::winograd);
+  CHECK(make_tiling(parse_problem("n1c1920h32k640"), {}, ampere).algorithm() ==
+        Algorithm::winograd);
 }
 
 TEST_CASE("Positions of places add up as places do") {
@@ -138,9 +143,9 @@ TEST_CASE("Implicit GEMM's tilings suit the kernel, and its graphs are valid") {
     const Tiling tiling = tiling_of(text);
     CAPTURE(text, to_string(tiling));
     CHECK(tiling.arithmetic == Arithmetic::split_f16);
-    CHECK(tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock <= 128);
-    CHECK(make_stripes(tiling.problem, static_cast<std::int32_t>(tiling.cols_per_group)).reach <=
-          kMostReach);
+    CHECK(cut_of(tiling).filter_blocks_per_gemm_task * Tiling::kLaneBlock <= 128);
+    CHECK(make_stripes(tiling.problem, static_cast<std::int32_t>(cut_of(tiling).cols_per_group))
+              .reach <= kMostReach);
     check_order_and_file(tiling);
   }
 }
@@ -154,9 +159,11 @@ TEST_CASE("What the proof looks at grows with the tasks of implicit GEMM, not fa
     options.arithmetic = Arithmetic::f16;
     const std::string problem = "n1c16h" + std::to_string(height) + "k16+nhwc";
     Tiling tiling = tiling_of(problem.c_str(), options);
-    tiling.cols_per_group = static_cast<std::uint32_t>(height);
-    tiling.places_per_group = 1;
-    tiling.channel_blocks_per_input_task = 1;
+    tiling.cut = ImplicitGemmCut{.operands = Operands::in_copy,
+                                 .cols_per_group = static_cast<std::uint32_t>(height),
+                                 .places_per_group = 1,
+                                 .channel_blocks_per_input_task = 1,
+                                 .filter_blocks_per_gemm_task = 1};
     derive_counts(tiling);
     Lowering lowering = cut(tiling);
     lowering.mapping = make_mapping(lowering.graph, {.policy = "staged"});
@@ -190,8 +197,8 @@ TEST_CASE("Implicit GEMM reads 16-bit tensors of whole octets in place, in one s
       CAPTURE(text, to_string(tiling));
       REQUIRE(operands_in_tensor(tiling.problem));
       CHECK(algorithm_of(tiling).count_filter_tasks(tiling) == 0);
-      CHECK(tiling.cols_per_group == tiling.problem.q());
-      CHECK(tiling.filter_blocks_per_gemm_task * Tiling::kLaneBlock <= 64);
+      CHECK(cut_of(tiling).cols_per_group == tiling.problem.q());
+      CHECK(cut_of(tiling).filter_blocks_per_gemm_task * Tiling::kLaneBlock <= 64);
       check_order_and_file(tiling);
     }
   }
@@ -211,11 +218,11 @@ TEST_CASE("At the precision of TF32 implicit GEMM copies large operands in stage
     const Tiling tiling = tiling_of(text, options);
     CAPTURE(text, to_string(tiling));
     REQUIRE(has_input_tasks(tiling));
-    CHECK(operands_of(tiling) == Operands::in_copy);
+    CHECK(cut_of(tiling).operands == Operands::in_copy);
     const std::uint64_t pixels =
         static_cast<std::uint64_t>(tiling.problem.n * tiling.problem.h * tiling.problem.w);
     const std::uint64_t tasks = std::uint64_t{tiling.num_groups} * tiling.input_tasks;
-    CHECK(tasks * kPixelsOfInputTask * tiling.channel_blocks_per_input_task >=
+    CHECK(tasks * kPixelsOfInputTask * cut_of(tiling).channel_blocks_per_input_task >=
           pixels * tiling.channel_blocks());
     CHECK(input_copy_bytes(tiling) >= pixels * static_cast<std::uint64_t>(tiling.problem.c) * 2);
     check_order_and_file(tiling, {.policy = "staged"});
@@ -235,12 +242,12 @@ TEST_CASE("At the precision of TF32 tasks of implicit GEMM convert x where filte
     for (const char* text : {"n128c64h56k64+nhwc", "n64c32h208k64+nhwc", "n64c128h112k128+nhwc"}) {
       const Tiling tiling = tiling_of(text, options);
       CAPTURE(text, whole, to_string(tiling));
-      REQUIRE(operands_of(tiling) == Operands::converted);
+      REQUIRE(cut_of(tiling).operands == Operands::converted);
       CHECK(input_copy_bytes(tiling) == 0);
       // Filters reach no further than a tile has room for.
       const Stripes stripes =
-          make_stripes(tiling.problem, static_cast<std::int32_t>(tiling.cols_per_group));
-      const std::int32_t places = tile_places_in_place(tiling.places_per_group, stripes,
+          make_stripes(tiling.problem, static_cast<std::int32_t>(cut_of(tiling).cols_per_group));
+      const std::int32_t places = tile_places_in_place(cut_of(tiling).places_per_group, stripes,
                                                        Operands::converted, tiling.problem.c);
       CHECK(stripes.reach <= most_reach_in_place(places, Operands::converted));
       check_order_and_file(tiling);
@@ -248,7 +255,7 @@ TEST_CASE("At the precision of TF32 tasks of implicit GEMM convert x where filte
   }
   for (const char* text : {"n64c66h56k64+nhwc", "n64c64h56k64", "n64c64h56k64+nhwc+residual"}) {
     CAPTURE(text);
-    CHECK(operands_of(tiling_of(text, options)) != Operands::converted);
+    CHECK(cut_of(tiling_of(text, options)).operands != Operands::converted);
   }
 }
 
@@ -262,9 +269,9 @@ TEST_CASE(
       const Tiling tiling = tiling_of(text, options);
       CAPTURE(text, whole, to_string(tiling));
       REQUIRE(tiling.arithmetic == Arithmetic::tf32);
-      CHECK(operands_of(tiling) == Operands::in_float_tensor);
+      CHECK(cut_of(tiling).operands == Operands::in_float_tensor);
       CHECK(algorithm_of(tiling).count_filter_tasks(tiling) == 0);
-      CHECK(tiling.cols_per_group == tiling.problem.q());
+      CHECK(cut_of(tiling).cols_per_group == tiling.problem.q());
       check_order_and_file(tiling);
     }
   }
@@ -288,7 +295,7 @@ TEST_CASE("Two blocks of a cluster convert x for each other where blocks of filt
   const auto blocks_of = [&](const char* text) {
     const Tiling tiling = tiling_of(text, options);
     CAPTURE(text, to_string(tiling));
-    REQUIRE(operands_of(tiling) == Operands::converted);
+    REQUIRE(cut_of(tiling).operands == Operands::converted);
     return cluster_blocks(tiling);
   };
   CHECK(blocks_of("n128c64h56k64+nhwc") == 1);
@@ -315,17 +322,73 @@ TEST_CASE("Implicit GEMM refuses copies of operands that it has no tasks for") {
   TilingOptions options;
   options.precision = Precision::tf32;
   options.arithmetic = Arithmetic::f16;
-  const auto derive = [&](const char* text, std::uint32_t blocks) {
-    Tiling tiling = tiling_of(text, options);
-    tiling.channel_blocks_per_input_task = blocks;
-    derive_counts(tiling);
+  const auto refused = [&](std::uint32_t blocks, Operands operands) {
+    Tiling tiling = tiling_of("n4c64h28k64+nhwc", options);
+    auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+    cut.operands = operands;
+    cut.channel_blocks_per_input_task = blocks;
+    return error_of([&] { derive_counts(tiling); });
   };
-  CHECK_THROWS_WITH(derive("n4c64h28k64+nhwc", 5),
-                    ContainsSubstring("channel_blocks_per_input_task = 5: must be at most 4"));
-  CHECK_THROWS_WITH(derive("n4c64h28k64", 4),
-                    ContainsSubstring("channel_blocks_per_input_task = 4: must be 0 for n4c64"));
-  options.arithmetic = Arithmetic::split_f16;
-  CHECK_THROWS_WITH(derive("n4c64h28k64+nhwc", 4), ContainsSubstring("with arithmetic split_f16"));
+  CHECK(refused(5, Operands::in_copy) ==
+        "channel_blocks_per_input_task = 5 with operands = in_copy: must be 1 to 4");
+  CHECK(refused(0, Operands::in_copy) ==
+        "channel_blocks_per_input_task = 0 with operands = in_copy: must be 1 to 4");
+  CHECK(refused(4, Operands::converted) ==
+        "channel_blocks_per_input_task = 4 with operands = converted: must be 0");
+  CHECK(refused(4, Operands::in_copy) == "");
+}
+
+TEST_CASE("A load path that tensors, arithmetic or stripes do not have is refused by name") {
+  const auto refused = [&](const char* text, Operands operands, Arithmetic arithmetic,
+                           std::uint32_t cols = 0) {
+    TilingOptions options;
+    options.arithmetic = arithmetic;
+    Tiling tiling = tiling_of(text, options);
+    auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+    cut.operands = operands;
+    cut.channel_blocks_per_input_task = operands == Operands::in_copy ? 1 : 0;
+    cut.filter_blocks_per_gemm_task = 1;
+    cut.cols_per_group = cols != 0 ? cols : static_cast<std::uint32_t>(tiling.problem.q());
+    return error_of([&] { derive_counts(tiling); });
+  };
+  constexpr Arithmetic kF16 = Arithmetic::f16, kTf32 = Arithmetic::tf32;
+  constexpr Arithmetic kSplit = Arithmetic::split_f16;
+  const std::string in_tensor =
+      "tensors must be f16 or bf16 in nhwc, channels and filters in whole eights, no residual";
+  const std::string in_copy = "arithmetic must be f16, tensors f32 in nhwc, no residual";
+  const std::string converted =
+      "arithmetic must be f16, tensors f32 in nhwc, channels in whole fours, no residual";
+  CHECK(refused("n4c64h28k64+nhwc", Operands::loaded, kTf32) ==
+        "operands = loaded, cols_per_group = 28, for " +
+            to_string(parse_problem("n4c64h28k64+nhwc")) +
+            " with arithmetic tf32: arithmetic must not be tf32");
+  const auto ends = [](const std::string& text, const std::string& end) {
+    return !end.empty() && text.ends_with(": " + end);
+  };
+  for (const char* text : {"n4c64h28k64+nhwc", "n4c64h28k64+f16", "n4c60h28k64+nhwc+f16",
+                           "n4c64h28k60+nhwc+f16", "n4c64h28k64+nhwc+f16+residual"}) {
+    CAPTURE(text);
+    CHECK(ends(refused(text, Operands::in_tensor, kF16), in_tensor));
+  }
+  CHECK(ends(refused("n4c64h28k64+nhwc", Operands::in_float_tensor, kF16),
+             "arithmetic must be tf32"));
+  for (const Operands operands : {Operands::in_copy, Operands::converted}) {
+    const std::string& must = operands == Operands::in_copy ? in_copy : converted;
+    for (const char* text : {"n4c64h28k64", "n4c64h28k64+nhwc+residual", "n4c64h28k64+nhwc+f16"}) {
+      CAPTURE(text, to_string(operands));
+      CHECK(ends(refused(text, operands, kF16), must));
+    }
+    CHECK(ends(refused("n4c64h28k64+nhwc", operands, kSplit), must));
+    CHECK(ends(refused("n4c64h28k64+nhwc", operands, kTf32), must));
+    CHECK(refused("n4c64h28k64+nhwc", operands, kF16) == "");
+  }
+  CHECK(ends(refused("n4c62h28k64+nhwc", Operands::converted, kF16), converted));
+  CHECK(ends(refused("n4c64h28k64+nhwc", Operands::converted, kF16, 3),
+             "cols_per_group must cut y into 8 stripes at most, the last one nearly full"));
+  // Threads load whatever it is.
+  for (const char* text : {"n4c64h28k64+nhwc", "n4c64h28k64+nhwc+f16", "n4c3h28k5"}) {
+    CHECK(refused(text, Operands::loaded, kF16) == "");
+  }
 }
 
 TEST_CASE("A direct task waits for all copies of operands") {
@@ -420,16 +483,16 @@ TEST_CASE("Small images that are read in place stand abreast, with no gaps below
        {"n128c512h7k512+nhwc+f16", "n64c512h7k512+nhwc+bf16", "n128c512h7k512+nhwc"}) {
     const Tiling tiling = tiling_of(text, options);
     const Stripes stripes =
-        make_stripes(tiling.problem, static_cast<std::int32_t>(tiling.cols_per_group));
+        make_stripes(tiling.problem, static_cast<std::int32_t>(cut_of(tiling).cols_per_group));
     CAPTURE(text, to_string(tiling));
     CHECK(stripes.images > 1);
-    CHECK(tiling.cols_per_group == 7u * static_cast<std::uint32_t>(stripes.images));
+    CHECK(cut_of(tiling).cols_per_group == 7u * static_cast<std::uint32_t>(stripes.images));
     CHECK(places_of_stripe(tiling.problem, stripes) == 7 * 8 * stripes.images);
     check_order_and_file(tiling, {.policy = "staged"});
   }
   for (const char* text : {"n64c64h56k64+nhwc+f16", "n1c512h7k512+nhwc+f16"}) {
     const Tiling tiling = tiling_of(text, options);
-    CHECK(tiling.cols_per_group == tiling.problem.q());
+    CHECK(cut_of(tiling).cols_per_group == tiling.problem.q());
   }
 }
 
@@ -524,7 +587,7 @@ TEST_CASE(
     const Tiling tiling = tiling_of(text, options);
     CAPTURE(text, to_string(tiling));
     if (channel_shares(tiling) > 1) {
-      CHECK(tiling.places_per_group <= kMostSharedPlaces);
+      CHECK(cut_of(tiling).places_per_group <= kMostSharedPlaces);
       CHECK(tiling.num_groups * tiling.gemm_tasks * channel_shares(tiling) <= 132);
     }
     return channel_shares(tiling);
@@ -557,7 +620,7 @@ TEST_CASE("Implicit GEMM multiplies as the precision allows, and tensors of 16 b
 
 TEST_CASE("On CUDA, tensors of 16 bits are for tensor cores whatever their size") {
   const auto chosen = [](const char* text, const TilingOptions& options = {}) {
-    return tiling_of(text, options, Algorithm::automatic).algorithm;
+    return tiling_of(text, options, Algorithm::automatic).algorithm();
   };
   CHECK(chosen("c3h5k2+f16") == Algorithm::implicit_gemm);
   CHECK(chosen("n64c64h56k64+bf16") == Algorithm::implicit_gemm);
@@ -606,16 +669,16 @@ TEST_CASE("Groups of places are as large as evens out the multiprocessors' work"
     TilingOptions options;
     options.precision = precision;
     const Tiling tiling = tiling_of("n64c128h28k128", options);
-    CHECK(tiling.places_per_group == 408);
+    CHECK(cut_of(tiling).places_per_group == 408);
     CHECK(tiling.num_groups == 132);
   }
 }
 
 TEST_CASE("Wide images are cut into stripes, narrow ones share their gaps") {
-  CHECK(tiling_of("n64c64h56k64").cols_per_group == 56);
-  CHECK(tiling_of("n64c64h224k64").cols_per_group == 56);
-  CHECK(tiling_of("n64c32h208k64").cols_per_group == 56);
-  CHECK(tiling_of("n1c64h150k64").cols_per_group == 50);
+  CHECK(cut_of(tiling_of("n64c64h56k64")).cols_per_group == 56);
+  CHECK(cut_of(tiling_of("n64c64h224k64")).cols_per_group == 56);
+  CHECK(cut_of(tiling_of("n64c32h208k64")).cols_per_group == 56);
+  CHECK(cut_of(tiling_of("n1c64h150k64")).cols_per_group == 50);
   CHECK(make_stripes(parse_problem("n64c64h56k64"), 56).pitch == 57);
   CHECK(make_stripes(parse_problem("n64c64h224k64"), 56).pitch == 58);
 }

@@ -24,16 +24,16 @@ TEST_CASE("the automatic window makes the slots independent of the batch") {
   const Tiling small = lower_text("n32c64h56k64", winograd).tiling();
   const Tiling large = lower_text("n320c64h56k64", winograd).tiling();
   CHECK(large.num_groups >= 9 * small.num_groups);
-  CHECK(small.v_slots < small.num_groups);
-  CHECK(small.m_slots < small.num_groups);
-  CHECK(large.v_slots == small.v_slots);
-  CHECK(large.m_slots == small.m_slots);
+  CHECK(small.window()->v_slots < small.num_groups);
+  CHECK(small.window()->m_slots < small.num_groups);
+  CHECK(large.window()->v_slots == small.window()->v_slots);
+  CHECK(large.window()->m_slots == small.window()->m_slots);
 }
 
 TEST_CASE("tensors stay whole when asked, when staged, and when they are small") {
   const auto is_whole = [](const Lowering& lowering) {
     const Tiling& t = lowering.tiling();
-    return t.v_slots == t.num_groups && t.m_slots == t.num_groups;
+    return t.window() == nullptr || *t.window() == Window{t.num_groups, t.num_groups};
   };
   CHECK(is_whole(lower_text("n32c64h56k64", {.whole_tensors = true})));
   CHECK(is_whole(lower_text("n32c64h56k64", {}, {.policy = "staged"})));
@@ -45,7 +45,7 @@ TEST_CASE("tensors stay whole when asked, when staged, and when they are small")
 TEST_CASE("tasks are not fused when something is said about their order") {
   const auto algorithm = [](const TilingOptions& tiling, const MappingOptions& mapping,
                             const PolicyFunction& custom = nullptr) {
-    return lower_text("n32c64h56k64", tiling, mapping, custom).tiling().algorithm;
+    return lower_text("n32c64h56k64", tiling, mapping, custom).tiling().algorithm();
   };
   CHECK(algorithm({}, {}) == Algorithm::fused_winograd);
   CHECK(algorithm({}, {.seed = 7}) == Algorithm::fused_winograd);  // of no order but a random one
@@ -63,8 +63,8 @@ TEST_CASE("tasks are not fused when something is said about their order") {
 TEST_CASE("slots that the caller fixes are kept, and an order that does not fit is refused") {
   const TilingOptions options{.v_slots = 3, .m_slots = 2};
   const Lowering lowering = lower_text("n32c64h56k64", options, {.policy = "depth_first"});
-  CHECK(lowering.tiling().v_slots == 3);
-  CHECK(lowering.tiling().m_slots == 2);
+  CHECK(lowering.tiling().window()->v_slots == 3);
+  CHECK(lowering.tiling().window()->m_slots == 2);
   CHECK_THAT(
       error_of([&] { lower_text("n32c64h56k64", options, {.policy = "staged"}); }),
       ContainsSubstring("policy \"staged\": position ") && ContainsSubstring("which stands later"));
@@ -99,7 +99,7 @@ TEST_CASE("a policy of the user's own is used, checked and given a window") {
   const Lowering lowering = lower_text("n32c64h56k64", {}, {}, backwards);
   CHECK(lowering.mapping.policy == "custom");
   CHECK(lowering.mapping.order == backwards(lowering.graph));
-  CHECK(lowering.tiling().v_slots == lowering.tiling().num_groups);  // none fits
+  CHECK(lowering.tiling().window()->v_slots == lowering.tiling().num_groups);  // none fits
 
   const PolicyFunction forgetful = [](const TaskGraph&) { return std::vector<std::uint32_t>{}; };
   CHECK(error_of([&] { lower_text("n32c64h56k64", {}, {}, forgetful); }) ==

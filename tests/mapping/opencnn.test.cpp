@@ -23,7 +23,7 @@ Lowering lower_opencnn(const char* problem, const char* policy = "interleaved",
 TEST_CASE("openCNN: groups are 32 tiles, tasks 64 filters, filter tasks 64 filters of 8 channels") {
   // 7x9 outputs are 4 x 5 tiles of 2x2; 3 images make 60 tiles, 2 groups.
   const Tiling rows = lower_opencnn("n3c20h7w9k130").tiling();
-  CHECK(rows.num_tiles() == 60);
+  CHECK(rows.tiles()->num_tiles == 60);
   CHECK(rows.num_groups == 2);
   CHECK(rows.gemm_tasks == 3);
   CHECK(rows.num_filter_tasks == 3 * 3);

@@ -193,7 +193,8 @@ TEST_CASE("every policy is right on every shape, with every window that it fits"
           CHECK_FALSE(validate(whole, mapping).has_value());
           // A policy that walks the graph fits any window. For others smallest_window() says.
           const std::vector<std::uint32_t> least = smallest_window(whole, mapping);
-          const bool fits = least[v] <= tiling.v_slots && least[m] <= tiling.m_slots;
+          const bool fits =
+              least[v] <= tiling.window()->v_slots && least[m] <= tiling.window()->m_slots;
           const bool walks = policy == "critical_path" || policy == "random_topological" ||
                              policy == "depth_first";
           if (fits || walks) {

@@ -63,29 +63,39 @@ ConvProblem random_problem(Random& random, std::uint32_t most_channels,
 void choose_filter_tasks(Random& random, Tiling& t) {
   t.filters = random.one_of(5) ? FilterMode::prepared : FilterMode::every_run;
   t.filter_blocks_per_filter_task = random.in(1, t.filter_blocks());
-  if (t.algorithm != Algorithm::direct) {
+  if (t.algorithm() != Algorithm::direct) {
     t.channel_blocks_per_filter_task = random.in(1, t.channel_blocks());
   }
 }
 
-Tiling random_winograd(Random& random, Algorithm algorithm, const ConvProblem* before = nullptr) {
-  Tiling t;
+void choose_tiles(Random& random, Tiling& t, WinogradTiles& tiles, const ConvProblem* before) {
   t.problem = random_problem(random, 50, before);
-  t.algorithm = algorithm;
-  t.m = 2 * random.in(1, 3);
+  tiles.m = 2 * random.in(1, 3);
   validate(t.problem);
-  count_tiles(t);
-  t.group_tiles = random.in(1, t.num_tiles());
-  if (random.one_of(2)) t.group_tiles = random.in(1, std::min<std::uint64_t>(5, t.num_tiles()));
+  count_tiles(t.problem, tiles);
+  tiles.group_tiles = random.in(1, tiles.num_tiles);
+  if (random.one_of(2)) {
+    tiles.group_tiles = random.in(1, std::min<std::uint64_t>(5, tiles.num_tiles));
+  }
   choose_filter_tasks(random, t);
-  if (algorithm == Algorithm::fused_winograd) return t;
-  t.channel_blocks_per_input_task = random.in(1, t.channel_blocks());
-  t.tiles_per_transform_task = random.in(1, t.group_tiles);
-  t.filter_blocks_per_gemm_task = random.in(1, t.filter_blocks());
-  t.positions_per_gemm_task = random.in(1, t.num_positions());
-  t.filter_blocks_per_output_task = random.in(1, t.filter_blocks());
-  t.v_slots = random.in(0, 4);
-  t.m_slots = random.in(0, 4);
+}
+
+Tiling random_winograd(Random& random, const ConvProblem* before = nullptr) {
+  Tiling t;
+  auto& cut = t.cut.emplace<WinogradCut>();
+  choose_tiles(random, t, cut, before);
+  cut.channel_blocks_per_input_task = random.in(1, t.channel_blocks());
+  cut.tiles_per_transform_task = random.in(1, cut.group_tiles);
+  cut.filter_blocks_per_gemm_task = random.in(1, t.filter_blocks());
+  cut.positions_per_gemm_task = random.in(1, cut.num_positions());
+  cut.filter_blocks_per_output_task = random.in(1, t.filter_blocks());
+  cut.window = {random.in(0, 4), random.in(0, 4)};
+  return t;
+}
+
+Tiling random_fused_winograd(Random& random, const ConvProblem* before = nullptr) {
+  Tiling t;
+  choose_tiles(random, t, t.cut.emplace<FusedWinogradCut>(), before);
   return t;
 }
 
@@ -108,10 +118,10 @@ Tiling random_direct(Random& random, const ConvProblem* before = nullptr) {
   a.pad_h = random.in(0, 5);
   a.pad_w = random.in(0, 5);
   validate(a);
-  t.algorithm = Algorithm::direct;
-  t.rows_per_group = random.in(1, u64(a.p()));
-  t.cols_per_group = random.in(1, u64(a.q()));
-  t.filter_blocks_per_gemm_task = random.in(1, t.filter_blocks());
+  auto& cut = t.cut.emplace<DirectCut>();
+  cut.rows_per_group = random.in(1, u64(a.p()));
+  cut.cols_per_group = random.in(1, u64(a.q()));
+  cut.filter_blocks_per_gemm_task = random.in(1, t.filter_blocks());
   choose_filter_tasks(random, t);
   return t;
 }
@@ -128,31 +138,34 @@ Tiling random_implicit_gemm(Random& random, bool layers = false,
   a.dilation_w = random.in(1, 2);
   a.pad_h = random.in(0, u64(a.filter_extent_h()) - 1);
   a.pad_w = random.in(0, u64(a.filter_extent_w()) - 1);
-  t.algorithm = Algorithm::implicit_gemm;
   t.arithmetic = Arithmetic::split_f16;
-  std::uint32_t operands = random.in(0, 4);
-  if (layers && operands == 1) operands = 0;  // which has 16 bits
-  if (before != nullptr && (a.layout != Layout::nhwc || a.c % 8 != 0)) operands = 0;
-  if (operands > 0) {  // 1: in the tensor, 2: floats in the tensor, 3: in a copy, 4: converted
+  auto& cut = t.cut.emplace<ImplicitGemmCut>();
+  cut.operands = static_cast<Operands>(random.in(0, 4));
+  if (layers && cut.operands == Operands::in_tensor) cut.operands = Operands::loaded;  // 16 bits
+  if (before != nullptr && (a.layout != Layout::nhwc || a.c % 8 != 0)) {
+    cut.operands = Operands::loaded;
+  }
+  if (cut.operands != Operands::loaded) {
     a.layout = Layout::nhwc;
     a.epilogue.residual = false;
     if (before == nullptr) a.c = 8 * random.in(1, 8);
     a.k = 8 * random.in(1, 16);
-    a.dtype = operands == 1 ? DataType::f16 : DataType::f32;
-    t.arithmetic = operands == 2 ? Arithmetic::tf32 : Arithmetic::f16;
+    a.dtype = cut.operands == Operands::in_tensor ? DataType::f16 : DataType::f32;
+    t.arithmetic = cut.operands == Operands::in_float_tensor ? Arithmetic::tf32 : Arithmetic::f16;
   }
   validate(a);
-  if (operands == 3) t.channel_blocks_per_input_task = random.in(1, 4);
-  t.cols_per_group = random.in(1, u64(a.q()));
-  const bool whole_rows = operands >= 1 && operands <= 3;
-  if (whole_rows) t.cols_per_group = static_cast<std::uint32_t>(a.q()) * random.in(1, u64(a.n));
-  const Stripes stripes = make_stripes(a, static_cast<std::int32_t>(t.cols_per_group));
-  const std::uint64_t places = u64(places_of_stripe(a, stripes));
-  t.places_per_group = random.in(1, places + 20);
-  if (stripes.images > 1 && !random.one_of(3)) {
-    t.places_per_group = static_cast<std::uint32_t>(stripes.row()) * random.in(1, u64(a.p()));
+  if (cut.operands == Operands::in_copy) cut.channel_blocks_per_input_task = random.in(1, 4);
+  cut.cols_per_group = random.in(1, u64(a.q()));
+  if (cut.operands != Operands::loaded && cut.operands != Operands::converted) {  // whole rows
+    cut.cols_per_group = static_cast<std::uint32_t>(a.q()) * random.in(1, u64(a.n));
   }
-  t.filter_blocks_per_gemm_task = random.in(1, 4);
+  const Stripes stripes = make_stripes(a, static_cast<std::int32_t>(cut.cols_per_group));
+  const std::uint64_t places = u64(places_of_stripe(a, stripes));
+  cut.places_per_group = random.in(1, places + 20);
+  if (stripes.images > 1 && !random.one_of(3)) {
+    cut.places_per_group = static_cast<std::uint32_t>(stripes.row()) * random.in(1, u64(a.p()));
+  }
+  cut.filter_blocks_per_gemm_task = random.in(1, 4);
   choose_filter_tasks(random, t);
   t.filter_blocks_per_filter_task = 1;
   return t;
@@ -169,7 +182,7 @@ Tiling random_opencnn(Random& random, bool layers = false, const ConvProblem* be
     a.h = a.w = random.in(1, 6);
   }
   validate(a);
-  t.algorithm = Algorithm::opencnn;
+  t.cut = OpencnnCut{};
   t.filters = random.one_of(5) ? FilterMode::prepared : FilterMode::every_run;
   return t;
 }
@@ -186,33 +199,35 @@ std::uint64_t ceiling(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b
 Place pixel_place(const Tiling& t, std::uint64_t n, std::uint64_t p, std::uint64_t q) {
   const ConvProblem& a = t.problem;
   const std::uint64_t height = u64(a.p()), width = u64(a.q());
-  if (t.algorithm == Algorithm::direct) {
-    const std::uint64_t rows = ceiling(height, t.rows_per_group);
-    const std::uint64_t cols = ceiling(width, t.cols_per_group);
-    return {(n * rows + p / t.rows_per_group) * cols + q / t.cols_per_group, 0};
+  if (const auto* const cut = std::get_if<DirectCut>(&t.cut)) {
+    const std::uint64_t rows = ceiling(height, cut->rows_per_group);
+    const std::uint64_t cols = ceiling(width, cut->cols_per_group);
+    return {(n * rows + p / cut->rows_per_group) * cols + q / cut->cols_per_group, 0};
   }
-  if (t.algorithm == Algorithm::implicit_gemm) {
-    const Stripes stripes = make_stripes(a, static_cast<std::int32_t>(t.cols_per_group));
+  if (const auto* const cut = std::get_if<ImplicitGemmCut>(&t.cut)) {
+    const Stripes stripes = make_stripes(a, static_cast<std::int32_t>(cut->cols_per_group));
     const std::uint64_t groups =
-        ceiling(u64(places_of_stripe(a, stripes)), t.places_per_group);  // of a stripe
+        ceiling(u64(places_of_stripe(a, stripes)), cut->places_per_group);  // of a stripe
     const std::uint64_t pitch = u64(stripes.pitch), images = u64(stripes.images);
     if (images > 1) {
       const std::uint64_t place = (p * images + n % images) * pitch + q;
-      return {n / images * groups + place / t.places_per_group, 0};
+      return {n / images * groups + place / cut->places_per_group, 0};
     }
     const std::uint64_t stripe = q / u64(stripes.cols);
     const std::uint64_t place =
         (n * u64(stripes.period) + p) * pitch + q - stripe * u64(stripes.cols);
-    return {stripe * groups + place / t.places_per_group, 0};
+    return {stripe * groups + place / cut->places_per_group, 0};
   }
-  const std::uint64_t tile_row = p / t.m, tile_col = q / t.m;
-  if (t.algorithm == Algorithm::opencnn && a.layout == Layout::chwn) {
-    return {(tile_row * t.tiles_w + tile_col) * ceiling(u64(a.n), 32) + n / 32, 0};
+  const WinogradTiles& tiles = *t.tiles();
+  const std::uint64_t tile_row = p / tiles.m, tile_col = q / tiles.m;
+  if (t.algorithm() == Algorithm::opencnn && a.layout == Layout::chwn) {
+    return {(tile_row * tiles.tiles_w + tile_col) * ceiling(u64(a.n), 32) + n / 32, 0};
   }
-  const std::uint64_t tile = (n * t.tiles_h + tile_row) * t.tiles_w + tile_col;
-  const std::uint64_t group = tile / t.group_tiles;
-  if (t.algorithm != Algorithm::winograd) return {group, 0};
-  return {group, tile % t.group_tiles / t.tiles_per_transform_task};
+  const std::uint64_t tile = (n * tiles.tiles_h + tile_row) * tiles.tiles_w + tile_col;
+  const std::uint64_t group = tile / tiles.group_tiles;
+  const auto* const cut = std::get_if<WinogradCut>(&t.cut);
+  if (cut == nullptr) return {group, 0};
+  return {group, tile % tiles.group_tiles / cut->tiles_per_transform_task};
 }
 
 // The lane block of a filter: each group of a convolution begins a new one.
@@ -226,14 +241,16 @@ std::uint64_t y_task(const TaskGraph& graph, const Tiling& t, const Place& place
   const std::uint64_t block = lane_block(t.problem, k);
   const Stage* stage = graph.find(0, Role::product);
   std::uint64_t index = place.block;
-  if (t.algorithm == Algorithm::winograd) {
+  if (const auto* const staged = std::get_if<WinogradCut>(&t.cut)) {
     stage = graph.find(0, Role::output);
-    index += block / t.filter_blocks_per_output_task *
-             ceiling(t.group_tiles, t.tiles_per_transform_task);
-  } else if (t.algorithm == Algorithm::opencnn) {
+    index += block / staged->filter_blocks_per_output_task *
+             ceiling(staged->group_tiles, staged->tiles_per_transform_task);
+  } else if (t.algorithm() == Algorithm::opencnn) {
     index = k / 64;
-  } else if (t.algorithm != Algorithm::fused_winograd) {
-    index = block / t.filter_blocks_per_gemm_task;
+  } else if (const auto* const direct = std::get_if<DirectCut>(&t.cut)) {
+    index = block / direct->filter_blocks_per_gemm_task;
+  } else if (const auto* const gemm = std::get_if<ImplicitGemmCut>(&t.cut)) {
+    index = block / gemm->filter_blocks_per_gemm_task;
   }
   return stage->first + place.group * stage->per_group + index;
 }
@@ -334,33 +351,34 @@ void check_writes(const TaskGraph& graph, const Tiling& t) {
     const std::uint64_t per_k = t.filter_blocks_per_filter_task;
     const std::uint64_t per_c = t.channel_blocks_per_filter_task;
     REQUIRE(wrong_elements(canvases.at("U"), [&](auto, auto, auto c, auto k) -> std::uint64_t {
-              if (t.algorithm == Algorithm::opencnn) return k * ceiling(u64(a.c), 8) + c;
-              if (t.algorithm == Algorithm::direct) return k / per_k;
+              if (t.algorithm() == Algorithm::opencnn) return k * ceiling(u64(a.c), 8) + c;
+              if (t.algorithm() == Algorithm::direct) return k / per_k;
               return k / per_k * ceiling(t.channel_blocks(), per_c) + c / per_c;
             }) == 0);
   }
   if (has_input_tasks(t)) {
-    const std::uint64_t per_task = t.channel_blocks_per_input_task;
+    const std::uint64_t per_task = std::get<ImplicitGemmCut>(t.cut).channel_blocks_per_input_task;
     REQUIRE(wrong_elements(canvases.at("V"), [&](auto pixel, auto, auto c, auto) {
               const std::uint64_t chunks = ceiling(t.channel_blocks(), per_task);
               return t.num_filter_tasks + pixel / kPixelsOfInputTask * chunks + c / per_task;
             }) == 0);
   }
-  if (t.algorithm != Algorithm::winograd) return;
-  const std::uint64_t chunks = ceiling(t.group_tiles, t.tiles_per_transform_task);
-  const std::uint64_t alpha = t.m + 2, positions = alpha * alpha;
+  const auto* const cut = std::get_if<WinogradCut>(&t.cut);
+  if (cut == nullptr) return;
+  const std::uint64_t chunks = ceiling(cut->group_tiles, cut->tiles_per_transform_task);
+  const std::uint64_t positions = cut->num_positions();
   REQUIRE(wrong_elements(canvases.at("V"), [&](auto tile, auto, auto c, auto) {
-            return task_id(
-                graph, Role::input, static_cast<std::uint32_t>(tile / t.group_tiles),
-                static_cast<std::uint32_t>(c / t.channel_blocks_per_input_task * chunks +
-                                           tile % t.group_tiles / t.tiles_per_transform_task));
+            return task_id(graph, Role::input, static_cast<std::uint32_t>(tile / cut->group_tiles),
+                           static_cast<std::uint32_t>(
+                               c / cut->channel_blocks_per_input_task * chunks +
+                               tile % cut->group_tiles / cut->tiles_per_transform_task));
           }) == 0);
   REQUIRE(wrong_elements(canvases.at("M"), [&](auto tile, auto, auto k, auto position) {
             return task_id(
-                graph, Role::product, static_cast<std::uint32_t>(tile / t.group_tiles),
-                static_cast<std::uint32_t>(k / t.filter_blocks_per_gemm_task *
-                                               ceiling(positions, t.positions_per_gemm_task) +
-                                           position / t.positions_per_gemm_task));
+                graph, Role::product, static_cast<std::uint32_t>(tile / cut->group_tiles),
+                static_cast<std::uint32_t>(k / cut->filter_blocks_per_gemm_task *
+                                               ceiling(positions, cut->positions_per_gemm_task) +
+                                           position / cut->positions_per_gemm_task));
           }) == 0);
 }
 
@@ -416,10 +434,10 @@ void for_each_tap(const Tiling& t, Visit visit) {
 // Under every tap of every output lies a pixel of x that its group reads, or padding.
 void check_reads(const TaskGraph& graph, const Tiling& t) {
   const ConvProblem& a = t.problem;
-  const bool staged = t.algorithm == Algorithm::winograd || has_input_tasks(t);
+  const bool staged = t.algorithm() == Algorithm::winograd || has_input_tasks(t);
   const Stage& reader = *graph.find(0, staged ? Role::input : Role::product);
   const Stage& writer =
-      *graph.find(0, t.algorithm == Algorithm::winograd ? Role::output : Role::product);
+      *graph.find(0, t.algorithm() == Algorithm::winograd ? Role::output : Role::product);
   const BufferId x = buffer_id(graph, "x"), residual = buffer_id(graph, "residual");
   std::vector<std::vector<Region>> inputs(t.num_groups), residuals(t.num_groups);
   for (std::uint32_t group = 0; group < t.num_groups; ++group) {
@@ -469,21 +487,23 @@ NeedsOfGroups needs_of_edges(const TaskGraph& graph, const std::vector<Edge>& ed
 // outputs; and before a slot is written, what reads its group before.
 NeedsOfGroups former_needs(const Tiling& t) {
   NeedsOfGroups needs;
-  const bool staged = t.algorithm == Algorithm::winograd;
+  const bool staged = t.algorithm() == Algorithm::winograd;
   for (std::uint64_t g = 0; g < t.num_groups; ++g) {
     std::vector<Need> input, product, output;
     if (t.num_filter_tasks > 0) product.push_back({Role::prepare, 0, false});
     if (staged) {
       product.push_back({Role::input, g, false});
       output.push_back({Role::product, g, false});
-      if (g >= t.v_slots) input.push_back({Role::product, g - t.v_slots, true});
-      if (g >= t.m_slots) product.push_back({Role::output, g - t.m_slots, true});
+      const auto [v_slots, m_slots] = *t.window();
+      if (g >= v_slots) input.push_back({Role::product, g - v_slots, true});
+      if (g >= m_slots) product.push_back({Role::output, g - m_slots, true});
     }
     if (has_input_tasks(t)) {
       // Groups behind the last pixel have no copies to make.
       const std::uint64_t chunks =
           ceiling(u64(t.problem.n * t.problem.h * t.problem.w), kPixelsOfInputTask) *
-          ceiling(t.channel_blocks(), t.channel_blocks_per_input_task);
+          ceiling(t.channel_blocks(),
+                  std::get<ImplicitGemmCut>(t.cut).channel_blocks_per_input_task);
       for (std::uint64_t i = 0; i < ceiling(chunks, t.input_tasks); ++i) {
         product.push_back({Role::input, i, false});
       }
@@ -542,17 +562,19 @@ using Census = std::map<std::string, int>;
 void count(const Tiling& t, Census& census) {
   ++census["all"];
   if (t.num_groups > 1) ++census["several groups"];
-  if (t.algorithm == Algorithm::winograd) {
-    if (t.num_tiles() % t.group_tiles != 0) ++census["odd last group"];
-    if (t.v_slots < t.num_groups || t.m_slots < t.num_groups) ++census["window"];
-    if (t.group_tiles % t.tiles_per_transform_task != 0) ++census["odd last part"];
+  if (const auto* const cut = std::get_if<WinogradCut>(&t.cut)) {
+    const Window& window = cut->window;
+    if (cut->num_tiles % cut->group_tiles != 0) ++census["odd last group"];
+    if (window != Window{t.num_groups, t.num_groups}) ++census["window"];
+    if (cut->group_tiles % cut->tiles_per_transform_task != 0) ++census["odd last part"];
   }
   if (t.problem.epilogue.residual) ++census["residual"];
   if (t.problem.groups > 1) ++census[t.problem.depthwise() ? "depthwise" : "groups"];
-  if (t.algorithm == Algorithm::opencnn) ++census[to_string(t.problem.layout)];
-  if (t.algorithm != Algorithm::implicit_gemm) return;
-  ++census["operands " + std::to_string(static_cast<int>(operands_of(t)))];
-  const Stripes stripes = make_stripes(t.problem, static_cast<std::int32_t>(t.cols_per_group));
+  if (t.algorithm() == Algorithm::opencnn) ++census[to_string(t.problem.layout)];
+  const auto* const gemm = std::get_if<ImplicitGemmCut>(&t.cut);
+  if (gemm == nullptr) return;
+  ++census[std::string("operands ") + to_string(gemm->operands)];
+  const Stripes stripes = make_stripes(t.problem, static_cast<std::int32_t>(gemm->cols_per_group));
   if (stripes.images > 1) ++census["abreast"];
   if (stripes.images > 1 && has_input_tasks(t)) ++census["abreast copies"];
   if (num_stripes(t.problem, stripes) > 1) ++census["several stripes"];
@@ -586,8 +608,7 @@ Census check_many(std::uint32_t seed, int cases, MakeTiling make_tiling) {
 }  // namespace
 
 TEST_CASE("tasks of Winograd write each element of V, M and y once, and need what they needed") {
-  const Census census = check_many(
-      1'000'000, 2500, [](Random& r) { return random_winograd(r, Algorithm::winograd); });
+  const Census census = check_many(1'000'000, 2500, [](Random& r) { return random_winograd(r); });
   for (const char* kind : {"several groups", "odd last group", "odd last part", "window"}) {
     CAPTURE(kind);
     CHECK(census.at(kind) > 200);
@@ -596,8 +617,8 @@ TEST_CASE("tasks of Winograd write each element of V, M and y once, and need wha
 }
 
 TEST_CASE("fused tasks of Winograd write each element of y once, and need what they needed") {
-  const Census census = check_many(
-      2'000'000, 1000, [](Random& r) { return random_winograd(r, Algorithm::fused_winograd); });
+  const Census census =
+      check_many(2'000'000, 1000, [](Random& r) { return random_fused_winograd(r); });
   CHECK(census.at("several groups") > 200);
 }
 
@@ -612,8 +633,9 @@ TEST_CASE("direct tasks write each element of y once, and need what they needed"
 TEST_CASE("tasks of implicit GEMM write each element of y once, and need what they needed") {
   const Census census =
       check_many(4'000'000, 3000, [](Random& r) { return random_implicit_gemm(r); });
-  for (const char* kind : {"several groups", "several stripes", "abreast", "operands 0",
-                           "operands 1", "operands 2", "operands 3", "operands 4"}) {
+  for (const char* kind :
+       {"several groups", "several stripes", "abreast", "operands loaded", "operands in_tensor",
+        "operands in_float_tensor", "operands in_copy", "operands converted"}) {
     CAPTURE(kind);
     CHECK(census.at(kind) > 100);
   }
@@ -635,9 +657,9 @@ namespace {
 Tiling random_layer(Random& random, const ConvProblem* before) {
   switch (random.in(0, 4)) {
     case 0:
-      return random_winograd(random, Algorithm::winograd, before);
+      return random_winograd(random, before);
     case 1:
-      return random_winograd(random, Algorithm::fused_winograd, before);
+      return random_fused_winograd(random, before);
     case 2:
       return random_direct(random, before);
     case 3:
@@ -677,7 +699,7 @@ TEST_CASE("a layer's tasks need those that write what lies under their taps in t
       first = random_layer(random, nullptr);
       second = random_layer(random, &first.problem);
       for (Tiling* tiling : {&first, &second}) {
-        tiling->v_slots = tiling->m_slots = 0;  // whole
+        if (Window* const window = tiling->window()) *window = {};  // whole
         derive_counts(*tiling);
       }
     } catch (const Error&) {
@@ -686,7 +708,7 @@ TEST_CASE("a layer's tasks need those that write what lies under their taps in t
     if (first.problem.dtype != second.problem.dtype || second.num_groups > 400) continue;
     if (first.problem.layout != second.problem.layout || first.num_groups > 400) continue;
     ++cases;
-    seen.insert({first.algorithm, second.algorithm});
+    seen.insert({first.algorithm(), second.algorithm()});
     INFO("seed " << seed << "\n" << to_string(first) << to_string(second));
     TaskGraph graph;
     const BufferId between = add_convolution(graph, "conv1", first).y;
@@ -696,7 +718,7 @@ TEST_CASE("a layer's tasks need those that write what lies under their taps in t
     Canvas pixels(Region{.rows = graph.buffers[between].extent.rows,
                          .cols = graph.buffers[between].extent.cols});
     const Stage& writer =
-        *graph.find(0, first.algorithm == Algorithm::winograd ? Role::output : Role::product);
+        *graph.find(0, first.algorithm() == Algorithm::winograd ? Role::output : Role::product);
     std::vector<Access> accesses;
     std::set<std::uint32_t> writers;  // groups: some of implicit GEMM have gaps only
     for (std::uint32_t group = 0; group < writer.groups; ++group) {
@@ -712,7 +734,7 @@ TEST_CASE("a layer's tasks need those that write what lies under their taps in t
         }
       }
     }
-    const bool staged = second.algorithm == Algorithm::winograd || has_input_tasks(second);
+    const bool staged = second.algorithm() == Algorithm::winograd || has_input_tasks(second);
     const Stage& reader = *graph.find(1, staged ? Role::input : Role::product);
     std::set<std::pair<std::uint64_t, std::uint64_t>> needed;
     for_each_tap(second, [&](std::size_t group, std::uint64_t row, std::uint64_t col) {

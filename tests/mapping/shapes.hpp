@@ -28,18 +28,17 @@ inline Tiling winograd_tiling(const Counts& counts) {
   tiling.problem.k = 16 * filter_blocks;
   tiling.problem.h = 4;
   tiling.problem.w = 4 * counts.ng;
-  tiling.algorithm = Algorithm::winograd;
   tiling.filters = counts.nf == 0 ? FilterMode::prepared : FilterMode::every_run;
-  tiling.m = 4;
-  tiling.group_tiles = tiling.tiles_per_transform_task = 1;
-  tiling.channel_blocks_per_input_task = 1;
-  tiling.filter_blocks_per_gemm_task = filter_blocks / counts.sg;
-  tiling.positions_per_gemm_task = 36;
-  tiling.filter_blocks_per_output_task = filter_blocks / counts.so;
+  auto& cut = tiling.cut.emplace<WinogradCut>();
+  cut.m = 4;
+  cut.group_tiles = cut.tiles_per_transform_task = 1;
+  cut.channel_blocks_per_input_task = 1;
+  cut.filter_blocks_per_gemm_task = filter_blocks / counts.sg;
+  cut.positions_per_gemm_task = 36;
+  cut.filter_blocks_per_output_task = filter_blocks / counts.so;
+  cut.window = {counts.v_slots, counts.m_slots};
   tiling.filter_blocks_per_filter_task = filter_blocks / nf;
   tiling.channel_blocks_per_filter_task = counts.si;
-  tiling.v_slots = counts.v_slots;
-  tiling.m_slots = counts.m_slots;
   derive_counts(tiling);
   return tiling;
 }
@@ -53,8 +52,8 @@ inline Tiling direct_tiling(const Counts& counts) {
   tiling.problem.r = tiling.problem.s = 1;
   tiling.problem.pad_h = tiling.problem.pad_w = 0;
   tiling.filters = counts.nf == 0 ? FilterMode::prepared : FilterMode::every_run;
-  tiling.rows_per_group = tiling.cols_per_group = 1;
-  tiling.filter_blocks_per_gemm_task = nf;
+  tiling.cut =
+      DirectCut{.rows_per_group = 1, .cols_per_group = 1, .filter_blocks_per_gemm_task = nf};
   tiling.filter_blocks_per_filter_task = counts.sg;
   derive_counts(tiling);
   return tiling;

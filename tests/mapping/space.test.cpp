@@ -193,11 +193,12 @@ TEST_CASE("Transform tasks take a group's tiles or fewer, on CUDA in runs of V",
   const PlanOptions parts =
       apply(parse_configuration("algo=winograd,tile=2,group-tiles=56,transform-tiles=14"), {});
   const Lowering lowering = lower(kProblem, parts.tiling, parts.mapping, kCpu);
-  CHECK(lowering.tiling().tiles_per_transform_task == 14);
-  CHECK(lowering.tiling().group_tiles == 56);
+  CHECK(std::get<WinogradCut>(lowering.tiling().cut).tiles_per_transform_task == 14);
+  CHECK(lowering.tiling().tiles()->group_tiles == 56);
   TilingOptions whole = parts.tiling;
   whole.tiles_per_transform_task = 112;
-  CHECK(make_tiling(kProblem, whole, kCpu).tiles_per_transform_task == 56);
+  CHECK(std::get<WinogradCut>(make_tiling(kProblem, whole, kCpu).cut).tiles_per_transform_task ==
+        56);
 }
 
 TEST_CASE(
@@ -222,7 +223,8 @@ TEST_CASE(
     CHECK(space.index_of(heuristic));
     CHECK_FALSE(space.rejection(heuristic));
     const LaunchChoice chosen = choose_launch(problem, apply(heuristic, options), kHopper);
-    CHECK(operands_of(make_tiling(problem, chosen.options.tiling, kHopper)) == operands);
+    CHECK(std::get<ImplicitGemmCut>(make_tiling(problem, chosen.options.tiling, kHopper).cut)
+              .operands == operands);
   }
 }
 

@@ -32,37 +32,39 @@ void check_counts(const Tiling& t) {
   const std::uint32_t filter_blocks = t.filter_blocks();
   if (t.num_filter_tasks > 0) {
     const std::uint32_t channel_chunks =
-        is_winograd(t.algorithm) ? ceil_div(t.channel_blocks(), t.channel_blocks_per_filter_task)
-                                 : 1;
+        is_winograd(t.algorithm()) ? ceil_div(t.channel_blocks(), t.channel_blocks_per_filter_task)
+                                   : 1;
     CHECK(t.num_filter_tasks % channel_chunks == 0);
     CHECK(covers(t.num_filter_tasks / channel_chunks, t.filter_blocks_per_filter_task,
                  filter_blocks));
   }
-  if (t.algorithm == Algorithm::winograd) {
-    CHECK(covers(t.tiles_h, t.m, std::uint64_t(t.problem.p())));
-    CHECK(covers(t.tiles_w, t.m, std::uint64_t(t.problem.q())));
-    CHECK(covers(t.num_groups, t.group_tiles, t.num_tiles()));
-    CHECK(covers(t.tile_chunks(), t.tiles_per_transform_task, t.group_tiles));
-    CHECK(t.input_tasks % t.tile_chunks() == 0);
-    CHECK(covers(t.input_tasks / t.tile_chunks(), t.channel_blocks_per_input_task,
+  if (const auto* const cut = std::get_if<WinogradCut>(&t.cut)) {
+    CHECK(covers(cut->tiles_h, cut->m, std::uint64_t(t.problem.p())));
+    CHECK(covers(cut->tiles_w, cut->m, std::uint64_t(t.problem.q())));
+    CHECK(covers(t.num_groups, cut->group_tiles, cut->num_tiles));
+    CHECK(covers(cut->tile_chunks(), cut->tiles_per_transform_task, cut->group_tiles));
+    CHECK(t.input_tasks % cut->tile_chunks() == 0);
+    CHECK(covers(t.input_tasks / cut->tile_chunks(), cut->channel_blocks_per_input_task,
                  t.channel_blocks()));
-    CHECK(t.output_tasks % t.tile_chunks() == 0);
-    CHECK(covers(t.output_tasks / t.tile_chunks(), t.filter_blocks_per_output_task, filter_blocks));
-    CHECK(t.gemm_tasks == ceil_div(filter_blocks, t.filter_blocks_per_gemm_task) *
-                              ceil_div(t.num_positions(), t.positions_per_gemm_task));
-    CHECK(t.v_slots >= 1);
-    CHECK(t.v_slots <= t.num_groups);
-    CHECK(t.m_slots >= 1);
-    CHECK(t.m_slots <= t.num_groups);
-  } else if (t.algorithm == Algorithm::fused_winograd) {
-    CHECK(covers(t.num_groups, t.group_tiles, t.num_tiles()));
+    CHECK(t.output_tasks % cut->tile_chunks() == 0);
+    CHECK(covers(t.output_tasks / cut->tile_chunks(), cut->filter_blocks_per_output_task,
+                 filter_blocks));
+    CHECK(t.gemm_tasks == ceil_div(filter_blocks, cut->filter_blocks_per_gemm_task) *
+                              ceil_div(cut->num_positions(), cut->positions_per_gemm_task));
+    CHECK(cut->window.v_slots >= 1);
+    CHECK(cut->window.v_slots <= t.num_groups);
+    CHECK(cut->window.m_slots >= 1);
+    CHECK(cut->window.m_slots <= t.num_groups);
+  } else if (t.algorithm() == Algorithm::fused_winograd) {
+    CHECK(covers(t.num_groups, t.tiles()->group_tiles, t.tiles()->num_tiles));
     CHECK(num_tasks(t) == t.num_filter_tasks + t.num_groups);
   } else {
+    const auto& direct = std::get<DirectCut>(t.cut);
     CHECK(t.num_groups ==
           std::uint64_t(t.problem.n) *
-              ceil_div(std::uint64_t(t.problem.p()), std::uint64_t{t.rows_per_group}) *
-              ceil_div(std::uint64_t(t.problem.q()), std::uint64_t{t.cols_per_group}));
-    CHECK(covers(t.gemm_tasks, t.filter_blocks_per_gemm_task, filter_blocks));
+              ceil_div(std::uint64_t(t.problem.p()), std::uint64_t{direct.rows_per_group}) *
+              ceil_div(std::uint64_t(t.problem.q()), std::uint64_t{direct.cols_per_group}));
+    CHECK(covers(t.gemm_tasks, direct.filter_blocks_per_gemm_task, filter_blocks));
     CHECK(t.input_tasks == 0);
     CHECK(t.output_tasks == 0);
   }
@@ -86,7 +88,7 @@ TEST_CASE("every tiling covers its problem, whatever the target") {
         for (std::uint32_t m : {0u, 2u, 4u, 6u}) {
           INFO(problem << ", " << target.workers << " workers, m = " << m);
           const Tiling tiling = make_tiling(parsed, {.algorithm = algorithm, .m = m}, target);
-          CHECK(tiling.algorithm != Algorithm::automatic);
+          CHECK(tiling.algorithm() != Algorithm::automatic);
           check_counts(tiling);
         }
       }
@@ -97,7 +99,7 @@ TEST_CASE("every tiling covers its problem, whatever the target") {
 TEST_CASE("A GPU takes F(2x2) where F(4x4) has too few GEMM tasks, unless that is asked for") {
   const auto m = [](const char* problem, TilingOptions options, const Target& target) {
     options.algorithm = Algorithm::winograd;
-    return tile(problem, options, target).m;
+    return tile(problem, options, target).tiles()->m;
   };
   const TilingOptions fma{.arithmetic = Arithmetic::fma}, asked{.m = 4};
   for (const char* problem : {"c64h56k64", "c128h28k128", "c512h7k512", "n64c192h7k48"}) {
@@ -117,21 +119,21 @@ TEST_CASE("A GPU takes F(2x2) where F(4x4) has too few GEMM tasks, unless that i
 }
 
 TEST_CASE("automatic takes Winograd where it can and pays") {
-  CHECK(is_winograd(tile("n4c64h56k64").algorithm));
-  CHECK(tile("n4c64h56k64").m == 4);
-  CHECK(tile("n64c512h2k512").m == 2);  // one 4x4 tile would be three quarters padding
-  CHECK(tile("n4c3h224k64").algorithm == Algorithm::direct);    // 3 channels: transforms dominate
-  CHECK(tile("c512h4k512").algorithm == Algorithm::direct);     // one tile: nothing shares U
-  CHECK(tile("n4c64h56k64u2").algorithm == Algorithm::direct);  // cannot
-  CHECK(tile("n4c64h56k64g2").algorithm == Algorithm::direct);  // cannot
-  CHECK(tile("n4c64h56k64r5").algorithm == Algorithm::direct);  // cannot
-  CHECK(tile("n4c64h56k64d2").algorithm == Algorithm::direct);  // cannot
-  CHECK(is_winograd(tile("n4c64h56k64p3").algorithm));          // any padding
+  CHECK(is_winograd(tile("n4c64h56k64").algorithm()));
+  CHECK(tile("n4c64h56k64").tiles()->m == 4);
+  CHECK(tile("n64c512h2k512").tiles()->m == 2);  // one 4x4 tile would be three quarters padding
+  CHECK(tile("n4c3h224k64").algorithm() == Algorithm::direct);    // 3 channels: transforms dominate
+  CHECK(tile("c512h4k512").algorithm() == Algorithm::direct);     // one tile: nothing shares U
+  CHECK(tile("n4c64h56k64u2").algorithm() == Algorithm::direct);  // cannot
+  CHECK(tile("n4c64h56k64g2").algorithm() == Algorithm::direct);  // cannot
+  CHECK(tile("n4c64h56k64r5").algorithm() == Algorithm::direct);  // cannot
+  CHECK(tile("n4c64h56k64d2").algorithm() == Algorithm::direct);  // cannot
+  CHECK(is_winograd(tile("n4c64h56k64p3").algorithm()));          // any padding
 }
 
 TEST_CASE("automatic fuses on a CPU, unless the stages of a group are asked for or tiles are few") {
   const auto chosen = [](const char* problem, const TilingOptions& options = {}) {
-    return tile(problem, options, {.workers = 2}).algorithm;
+    return tile(problem, options, {.workers = 2}).algorithm();
   };
   CHECK(chosen("n4c64h56k64") == Algorithm::fused_winograd);
   CHECK(chosen("n4c64h56k64", {.group_tiles = 14}) == Algorithm::winograd);
@@ -141,7 +143,7 @@ TEST_CASE("automatic fuses on a CPU, unless the stages of a group are asked for 
   CHECK(chosen("c192h7k48") == Algorithm::fused_winograd);  // 4 tiles, and 1.3 MB
   CHECK(chosen("c256h14k256") == Algorithm::fused_winograd);  // 8 tiles a worker, 9 MB
   CHECK(chosen("c512h13k1024") == Algorithm::winograd);       // 8 tiles a worker, 75 MB
-  CHECK(tile("n4c64h56k64", {}, {.backend = Backend::cuda, .workers = 528}).algorithm ==
+  CHECK(tile("n4c64h56k64", {}, {.backend = Backend::cuda, .workers = 528}).algorithm() ==
         Algorithm::winograd);
 }
 
@@ -159,13 +161,14 @@ TEST_CASE("workers have equally many fused tasks while they have few") {
 TEST_CASE("groups share the tiles evenly, in whole register tiles where that fits") {
   const TilingOptions options{.algorithm = Algorithm::winograd};
   // 196 tiles of 18 KiB, of which 40 % of 1 MiB hold 22: 14 groups of 14.
-  CHECK(tile("n4c128h28k128", options).group_tiles == 14);
+  CHECK(tile("n4c128h28k128", options).tiles()->group_tiles == 14);
   for (const char* problem : {"n4c64h56k64", "n64c128h28k128", "n16c256h14k256", "n64c512h7k512"}) {
     const Tiling tiling = tile(problem, options);
     INFO(to_string(tiling));
-    CHECK(tiling.group_tiles >= 14);
-    CHECK(tiling.group_tiles <= 112);
-    CHECK(tiling.num_groups * tiling.group_tiles - tiling.num_tiles() <= tiling.num_tiles() / 8);
+    CHECK(tiling.tiles()->group_tiles >= 14);
+    CHECK(tiling.tiles()->group_tiles <= 112);
+    CHECK(tiling.num_groups * tiling.tiles()->group_tiles - tiling.tiles()->num_tiles <=
+          tiling.tiles()->num_tiles / 8);
   }
 }
 
@@ -189,14 +192,14 @@ TEST_CASE("what the caller fixes is kept") {
                               .v_slots = 3,
                               .m_slots = 1000000};
   const Tiling tiling = tile("n4c20h31k20", options);
-  CHECK(tiling.m == 6);
-  CHECK(tiling.points == Points::integer);
+  CHECK(tiling.tiles()->m == 6);
+  CHECK(tiling.tiles()->points == Points::integer);
   CHECK(tiling.num_filter_tasks == 0);
-  CHECK(tiling.group_tiles == 5);
-  CHECK(tiling.num_tiles() == 4 * 6 * 6);
+  CHECK(tiling.tiles()->group_tiles == 5);
+  CHECK(tiling.tiles()->num_tiles == 4 * 6 * 6);
   CHECK(tiling.num_groups == 29);
-  CHECK(tiling.v_slots == 3);
-  CHECK(tiling.m_slots == 29);  // as many as there are groups is whole
+  CHECK(tiling.window()->v_slots == 3);
+  CHECK(tiling.window()->m_slots == 29);  // as many as there are groups is whole
   CHECK(
       tile("n4c20h31k20", {.algorithm = Algorithm::winograd, .group_tiles = 1u << 31}).num_groups ==
       1);
@@ -206,8 +209,8 @@ TEST_CASE("sizes follow the layouts of tasks/cpu/kernels.hpp") {
   const Tiling winograd = tile("c17h8k33", {.algorithm = Algorithm::winograd, .m = 2});
   CHECK(winograd.channel_blocks() == 2);
   CHECK(winograd.filter_blocks() == 3);
-  CHECK(winograd.v_slot_bytes() == 16u * 2 * winograd.group_tiles * 16 * 4);
-  CHECK(winograd.m_slot_bytes() == 16u * 3 * winograd.group_tiles * 16 * 4);
+  CHECK(winograd.v_slot_bytes() == 16u * 2 * winograd.tiles()->group_tiles * 16 * 4);
+  CHECK(winograd.m_slot_bytes() == 16u * 3 * winograd.tiles()->group_tiles * 16 * 4);
   CHECK(winograd.u_bytes() == 16u * 3 * 17 * 16 * 4);
   const Tiling grouped = tile("c6h8k40g2r5");  // 20 filters a conv group: 2 blocks each
   CHECK(grouped.filter_blocks() == 4);
@@ -235,7 +238,7 @@ TEST_CASE("what an algorithm cannot compute is refused with the reason") {
           to_string(algorithm) +
               std::string(": storage type i8, which has exact sums; must be f32, f16 or bf16"));
   }
-  CHECK(tile("n4c64h28k64+i8", {}).algorithm == Algorithm::direct);
+  CHECK(tile("n4c64h28k64+i8", {}).algorithm() == Algorithm::direct);
   CHECK(error("c16h9k16+chwn") == "layout chwn: must be nchw or nhwc, or the algorithm opencnn");
 }
 

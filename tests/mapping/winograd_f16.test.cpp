@@ -31,6 +31,8 @@ Tiling winograd(const char* problem, TilingOptions options = {}, const Target& t
   return tile(problem, options, target);
 }
 
+WinogradCut cut_of(const Tiling& tiling) { return std::get<WinogradCut>(tiling.cut); }
+
 std::string refusal(const char* problem, const TilingOptions& options) {
   return test::error_of([&] { tile(problem, options); }, Status::unsupported);
 }
@@ -41,13 +43,13 @@ TEST_CASE(
                             "n1c64h28k64+bf16", "n8c256h56k64r1p0", "n8c64h28k64r5p2"}) {
     CAPTURE(layer);
     const Tiling tiling = tile(layer, {}, kAmpereMma);
-    CHECK(tiling.algorithm != Algorithm::implicit_gemm);
-    if (tiling.algorithm != Algorithm::winograd) continue;
+    CHECK(tiling.algorithm() != Algorithm::implicit_gemm);
+    if (tiling.algorithm() != Algorithm::winograd) continue;
     CHECK(tiling.arithmetic ==
           (tiling.problem.dtype == DataType::f32 ? Arithmetic::split_f16 : Arithmetic::f16));
   }
-  CHECK(tile("n64c128h28k128", {}, kAmpereMma).algorithm == Algorithm::winograd);
-  CHECK(tile("n64c128h28k128", {.algorithm = Algorithm::implicit_gemm}, kAmpereMma).algorithm ==
+  CHECK(tile("n64c128h28k128", {}, kAmpereMma).algorithm() == Algorithm::winograd);
+  CHECK(tile("n64c128h28k128", {.algorithm = Algorithm::implicit_gemm}, kAmpereMma).algorithm() ==
         Algorithm::implicit_gemm);
 }
 
@@ -71,20 +73,21 @@ TEST_CASE("Winograd takes one product where tensors or precision permit it, and 
 }
 
 TEST_CASE("One product is of F(4x4) unless another tile is asked for") {
-  CHECK(winograd("n64c512h2k1024").m == 2);  // the outputs fill a quarter of a tile of 4 x 4
-  CHECK(winograd("n64c512h2k1024", {.precision = Precision::tf32}).m == 4);
+  CHECK(winograd("n64c512h2k1024").tiles()->m ==
+        2);  // the outputs fill a quarter of a tile of 4 x 4
+  CHECK(winograd("n64c512h2k1024", {.precision = Precision::tf32}).tiles()->m == 4);
   // Too few tasks of F(4x4): three products of F(2x2) take no longer.
   const Tiling few = winograd("c512h7k512", {.precision = Precision::tf32});
-  CHECK(few.m == 2);
+  CHECK(few.tiles()->m == 2);
   CHECK(few.arithmetic == Arithmetic::split_f16);
   CHECK(winograd("c512h7k512", {.m = 4, .precision = Precision::tf32}).arithmetic ==
         Arithmetic::f16);
-  CHECK(winograd("c512h7k512+f16").m == 4);
+  CHECK(winograd("c512h7k512+f16").tiles()->m == 4);
   CHECK(winograd("n64c128h28k128", {.points = Points::integer, .precision = Precision::tf32})
             .arithmetic == Arithmetic::split_f16);
-  CHECK(winograd("n64c512h2k512", {.arithmetic = Arithmetic::f16}).m == 4);
-  CHECK(winograd("n64c512h2k512+f16").m == 4);
-  CHECK(winograd("n64c512h2k512+f16", {}, {}).m == 2);
+  CHECK(winograd("n64c512h2k512", {.arithmetic = Arithmetic::f16}).tiles()->m == 4);
+  CHECK(winograd("n64c512h2k512+f16").tiles()->m == 4);
+  CHECK(winograd("n64c512h2k512+f16", {}, {}).tiles()->m == 2);
 }
 
 TEST_CASE("Arithmetic without tasks is refused, with what must be otherwise") {
@@ -111,11 +114,11 @@ TEST_CASE("Arithmetic without tasks is refused, with what must be otherwise") {
 TEST_CASE("V and U of one product have 2 bytes a number, M has 4") {
   const Tiling split = winograd("n64c128h28k192");
   const Tiling one = winograd("n64c128h28k192", {.precision = Precision::tf32});
-  REQUIRE(one.group_tiles == split.group_tiles);
+  REQUIRE(one.tiles()->group_tiles == split.tiles()->group_tiles);
   CHECK(2 * one.v_slot_bytes() == split.v_slot_bytes());
   CHECK(2 * one.u_bytes() == split.u_bytes());
   CHECK(one.m_slot_bytes() == split.m_slot_bytes());
-  CHECK(one.m_slot_bytes() == 36u * 192 * one.group_tiles * 4);
+  CHECK(one.m_slot_bytes() == 36u * 192 * one.tiles()->group_tiles * 4);
 }
 
 TEST_CASE("Tasks of one product are those of three, with more channels each") {
@@ -125,15 +128,15 @@ TEST_CASE("Tasks of one product are those of three, with more channels each") {
     const Tiling tiling = winograd(text, permitted);
     CAPTURE(text, to_string(tiling));
     CHECK(tiling.arithmetic == Arithmetic::f16);
-    CHECK(tiling.group_tiles == std::min<std::uint64_t>(128, tiling.num_tiles()));
-    CHECK(tiling.filter_blocks_per_gemm_task == std::min(tiling.filter_blocks(), 8u));
+    CHECK(tiling.tiles()->group_tiles == std::min<std::uint64_t>(128, tiling.tiles()->num_tiles));
+    CHECK(cut_of(tiling).filter_blocks_per_gemm_task == std::min(tiling.filter_blocks(), 8u));
     Lowering lowering = cut(tiling);
     lowering.mapping = make_mapping(lowering.graph, {}, {kHopper.workers, true});
     CHECK_FALSE(validate(lowering.graph, lowering.mapping));
     CHECK(import_mapping(export_mapping(lowering)).tiling() == tiling);
   }
-  CHECK(winograd("n64c256h56k256+f16").positions_per_gemm_task == 8);  // 2048 / 256
-  CHECK(winograd("n64c256h56k256").positions_per_gemm_task == 4);
+  CHECK(cut_of(winograd("n64c256h56k256+f16")).positions_per_gemm_task == 8);  // 2048 / 256
+  CHECK(cut_of(winograd("n64c256h56k256")).positions_per_gemm_task == 4);
 }
 
 // H200, microseconds with 1, 2, 3, 4, 6 and 9 positions: n128c512h7k512 133, 140, 117, 134, 127,
@@ -141,31 +144,33 @@ TEST_CASE("Tasks of one product are those of three, with more channels each") {
 TEST_CASE("In stages tasks of three products have as many positions as fill the multiprocessors") {
   TilingOptions options;
   options.whole_tensors = true;
-  CHECK(winograd("n128c512h7k512", options).positions_per_gemm_task == 3);
-  CHECK(winograd("n64c512h14k512", options).positions_per_gemm_task == 5);
+  CHECK(cut_of(winograd("n128c512h7k512", options)).positions_per_gemm_task == 3);
+  CHECK(cut_of(winograd("n64c512h14k512", options)).positions_per_gemm_task == 5);
   options.positions_per_gemm_task = 4;
-  CHECK(winograd("n64c512h14k512", options).positions_per_gemm_task == 4);
+  CHECK(cut_of(winograd("n64c512h14k512", options)).positions_per_gemm_task == 4);
 }
 
 TEST_CASE("Transform tasks on tensor cores are short in stages, and write V in whole runs") {
   // kHopper: 264 workers. Tasks of 64 and of 32 tiles: so many waves, of which the latter take
   // 0.53.
   const TilingOptions staged{.m = 4, .whole_tensors = true};
-  CHECK(winograd("n64c256h56k256", staged).tiles_per_transform_task == 64);  // 12 and 24
-  CHECK(winograd("n64c256h26k512", staged).tiles_per_transform_task == 32);  // 4 and 7
-  CHECK(winograd("n128c512h7k512", staged).tiles_per_transform_task == 64);  // 1 and 2
-  CHECK(winograd("n64c512h7k512", staged).tiles_per_transform_task == 32);   // 1 and 1
-  CHECK(winograd("n1c512h7k512", staged).tiles_per_transform_task == 4);     // all that there are
-  CHECK(winograd("n64c256h56k256", {.m = 4}).tiles_per_transform_task == 128);
+  CHECK(cut_of(winograd("n64c256h56k256", staged)).tiles_per_transform_task == 64);  // 12 and 24
+  CHECK(cut_of(winograd("n64c256h26k512", staged)).tiles_per_transform_task == 32);  // 4 and 7
+  CHECK(cut_of(winograd("n128c512h7k512", staged)).tiles_per_transform_task == 64);  // 1 and 2
+  CHECK(cut_of(winograd("n64c512h7k512", staged)).tiles_per_transform_task == 32);   // 1 and 1
+  CHECK(cut_of(winograd("n1c512h7k512", staged)).tiles_per_transform_task ==
+        4);  // all that there are
+  CHECK(cut_of(winograd("n64c256h56k256", {.m = 4})).tiles_per_transform_task == 128);
   // Few tasks that cost tickets: half of 96 tiles are whole runs, half of 72 are not.
-  CHECK(winograd("n6c64h16k64", {.m = 4}).tiles_per_transform_task == 48);
-  CHECK(winograd("n8c64h12k64", {.m = 4}).tiles_per_transform_task == 72);
+  CHECK(cut_of(winograd("n6c64h16k64", {.m = 4})).tiles_per_transform_task == 48);
+  CHECK(cut_of(winograd("n8c64h12k64", {.m = 4})).tiles_per_transform_task == 72);
   for (const char* problem : {"n64c256h56k256", "n5c48h23k80", "n64c512h7k512", "n3c40h29w27k70"}) {
     for (const TilingOptions& options : {staged, TilingOptions{.m = 4}}) {
       const Tiling t = winograd(problem, options);
-      CAPTURE(problem, t.tiles_per_transform_task, t.group_tiles);
-      CHECK((t.tiles_per_transform_task % tiles_of_v_run(t.arithmetic) == 0 ||
-             t.tiles_per_transform_task == t.group_tiles));
+      const WinogradCut cut = cut_of(t);
+      CAPTURE(problem, cut.tiles_per_transform_task, cut.group_tiles);
+      CHECK((cut.tiles_per_transform_task % tiles_of_v_run(t.arithmetic) == 0 ||
+             cut.tiles_per_transform_task == cut.group_tiles));
     }
   }
 }
@@ -174,7 +179,7 @@ TEST_CASE("Transform tasks on tensor cores are short in stages, and write V in w
 TEST_CASE("Tensors of 16 bits and lower precision take Winograd on CUDA where it is faster") {
   const auto chosen = [](const char* text, const TilingOptions& options = {},
                          const Target& target = kHopper) {
-    return tile(text, options, target).algorithm;
+    return tile(text, options, target).algorithm();
   };
   for (const char* text : {"n16c2048h28k2048+f16", "n16c2048h28k2048+bf16"}) {
     CHECK(chosen(text) == Algorithm::winograd);
@@ -275,10 +280,10 @@ TEST_CASE("Implicit GEMM's space has the groups that suit the arithmetic asked f
     return values;
   };
   const TilingOptions rounded{.precision = Precision::tf32};
-  REQUIRE(tile(layer, rounded).algorithm == Algorithm::winograd);
+  REQUIRE(tile(layer, rounded).algorithm() == Algorithm::winograd);
   const auto chosen = [&](TilingOptions options) {
     options.algorithm = Algorithm::implicit_gemm;
-    return std::int64_t{tile(layer, options).places_per_group};
+    return std::int64_t{std::get<ImplicitGemmCut>(tile(layer, options).cut).places_per_group};
   };
   REQUIRE(places({}).count(chosen(rounded)) == 0);
   CHECK(places(rounded).count(chosen(rounded)) == 1);

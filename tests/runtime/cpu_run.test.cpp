@@ -56,14 +56,14 @@ class ShadowTensors {
   explicit ShadowTensors(const Tiling& tiling)
       : tiling_(tiling),
         filters_(std::max(1u, tiling.num_filter_tasks)),
-        v_(tiling.v_slots * tiling.input_tasks),
-        m_(tiling.m_slots * tiling.gemm_tasks),
+        v_(tiling.window()->v_slots * tiling.input_tasks),
+        m_(tiling.window()->m_slots * tiling.gemm_tasks),
         output_runs_(tiling.num_groups * tiling.output_tasks) {}
 
   void run(const Task& task) {
     const int tag = static_cast<int>(task.group) + 1;
-    int* const v = v_.data() + task.group % tiling_.v_slots * tiling_.input_tasks;
-    int* const m = m_.data() + task.group % tiling_.m_slots * tiling_.gemm_tasks;
+    int* const v = v_.data() + task.group % tiling_.window()->v_slots * tiling_.input_tasks;
+    int* const m = m_.data() + task.group % tiling_.window()->m_slots * tiling_.gemm_tasks;
     switch (kind_of(task)) {
       case TaskKind::filter_transform:
         ++filters_[task.block];

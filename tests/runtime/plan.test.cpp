@@ -218,30 +218,35 @@ TEST_CASE("a lowering of which one number was edited is refused, or computes the
       lower(problem,
             {.algorithm = Algorithm::winograd, .m = 2, .points = Points::integer, .group_tiles = 7},
             {}, {.workers = 2});
-  std::uint32_t Tiling::*const fields[] = {&Tiling::m,
-                                           &Tiling::tiles_h,
-                                           &Tiling::tiles_w,
-                                           &Tiling::group_tiles,
-                                           &Tiling::channel_blocks_per_input_task,
-                                           &Tiling::tiles_per_transform_task,
-                                           &Tiling::filter_blocks_per_gemm_task,
-                                           &Tiling::positions_per_gemm_task,
-                                           &Tiling::filter_blocks_per_output_task,
-                                           &Tiling::filter_blocks_per_filter_task,
-                                           &Tiling::channel_blocks_per_filter_task,
-                                           &Tiling::num_groups,
-                                           &Tiling::num_filter_tasks,
-                                           &Tiling::input_tasks,
-                                           &Tiling::gemm_tasks,
-                                           &Tiling::output_tasks,
-                                           &Tiling::v_slots,
-                                           &Tiling::m_slots};
+  const auto numbers = [](Tiling& tiling) {
+    auto& cut = std::get<WinogradCut>(tiling.cut);
+    return std::vector<std::uint32_t*>{&cut.m,
+                                       &cut.tiles_h,
+                                       &cut.tiles_w,
+                                       &cut.group_tiles,
+                                       &cut.channel_blocks_per_input_task,
+                                       &cut.tiles_per_transform_task,
+                                       &cut.filter_blocks_per_gemm_task,
+                                       &cut.positions_per_gemm_task,
+                                       &cut.filter_blocks_per_output_task,
+                                       &tiling.filter_blocks_per_filter_task,
+                                       &tiling.channel_blocks_per_filter_task,
+                                       &tiling.num_groups,
+                                       &tiling.num_filter_tasks,
+                                       &tiling.input_tasks,
+                                       &tiling.gemm_tasks,
+                                       &tiling.output_tasks,
+                                       &cut.window.v_slots,
+                                       &cut.window.m_slots};
+  };
+  Lowering edited = right;
+  const std::size_t count = numbers(edited.tiling()).size();
   int refused = 0;
-  for (std::size_t field = 0; field < std::size(fields); ++field) {
+  for (std::size_t field = 0; field < count; ++field) {
     for (const std::uint32_t value : {0u, 1u, 2u, 5u, 64u, 0x80000001u, 0xffffffffu}) {
       CAPTURE(field, value);
-      Lowering edited = right;
-      std::get<Tiling>(edited.nodes.front().cut).*fields[field] = value;
+      edited = right;
+      *numbers(edited.tiling())[field] = value;
       bool same = true;
       try {
         same = run(Plan::create(std::move(edited)), data) == truth;
@@ -305,7 +310,9 @@ TEST_CASE("random data gives the same bits for every worker count, policy and wi
       for (const char* const policy : {"interleaved", "staged", "random_topological"}) {
         // The same tiling under another order: worker counts only change what a tiling defaults to.
         Tiling tiling = base.lowering().tiling();
-        tiling.v_slots = tiling.m_slots = tiling.num_groups;
+        if (Window* const window = tiling.window()) {
+          *window = {tiling.num_groups, tiling.num_groups};
+        }
         Lowering other = cut(tiling);
         MappingOptions mapping;
         mapping.policy = policy;

@@ -46,9 +46,9 @@ constexpr const char* kConfiguration =
 TEST_CASE("A plan takes what the database has, and says from where", "[plan_source]") {
   const Tuned tuned(kConfiguration);
   const Plan plan = Plan::create(kProblem, tuned.options());
-  CHECK(plan.lowering().tiling().m == 2);
-  CHECK(plan.lowering().tiling().group_tiles == 17);
-  CHECK(plan.lowering().tiling().tiles_per_transform_task == 9);
+  CHECK(plan.lowering().tiling().tiles()->m == 2);
+  CHECK(plan.lowering().tiling().tiles()->group_tiles == 17);
+  CHECK(std::get<WinogradCut>(plan.lowering().tiling().cut).tiles_per_transform_task == 9);
   CHECK(plan.lowering().mapping.policy == "depth_first");
   CHECK_THAT(plan.describe(), ContainsSubstring("chosen by: database"));
   CHECK_THAT(plan.describe(), ContainsSubstring("1.5 ms when measured"));
@@ -94,10 +94,10 @@ TEST_CASE("What the caller fixed is not undone by the database", "[plan_source]"
   PlanOptions options = tuned.options();
   options.tiling.m = 4;
   const Plan plan = Plan::create(kProblem, options);
-  CHECK(plan.lowering().tiling().m == 4);
+  CHECK(plan.lowering().tiling().tiles()->m == 4);
   CHECK_THAT(plan.describe(), ContainsSubstring("nothing that fits what is fixed"));
   const Tuned inexact("algo=winograd,tile=6,workers=2");
-  CHECK(Plan::create(kProblem, inexact.options()).lowering().tiling().m != 6);
+  CHECK(Plan::create(kProblem, inexact.options()).lowering().tiling().tiles()->m != 6);
 }
 
 TEST_CASE("Rows of another build, device or filter mode are ignored and said", "[plan_source]") {

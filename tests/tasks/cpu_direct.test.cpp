@@ -104,9 +104,7 @@ TEST_CASE("direct tasks compute rectangles and filter chunks of any size") {
     for (const std::uint32_t rows : {1u, 5u, 13u}) {
       for (const std::uint32_t cols : {1u, 15u, 17u, 31u}) {
         for (const std::uint32_t blocks : {1u, 2u, 3u}) {
-          tiling.rows_per_group = rows;
-          tiling.cols_per_group = cols;
-          tiling.filter_blocks_per_gemm_task = blocks;
+          tiling.cut = DirectCut{rows, cols, blocks};
           derive_counts(tiling);
           check_layer(tiling, cpu::kernels_for());
         }

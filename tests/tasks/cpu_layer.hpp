@@ -99,8 +99,8 @@ struct CpuLayer {
         bias(static_cast<std::size_t>(t.problem.k), t.problem.vector_type()),
         residual(static_cast<std::size_t>(t.problem.y_size()), t.problem.dtype),
         u(floats(k.u_bytes(t))),
-        v(floats(in_slots(t) ? t.v_slots * cpu::Extents(t).v_slot_bytes() : 0)),
-        m(floats(in_slots(t) ? t.m_slots * cpu::Extents(t).m_slot_bytes() : 0)),
+        v(floats(in_slots(t) ? t.window()->v_slots * cpu::Extents(t).v_slot_bytes() : 0)),
+        m(floats(in_slots(t) ? t.window()->m_slots * cpu::Extents(t).m_slot_bytes() : 0)),
         y(static_cast<std::size_t>(t.problem.y_size()), t.problem.dtype) {}
 
   void fill_random(std::uint64_t seed) {
@@ -169,7 +169,7 @@ struct CpuLayer {
   }
 
   /// Whether V and M are tensors, not a task's own.
-  static bool in_slots(const Tiling& t) { return t.algorithm == Algorithm::winograd; }
+  static bool in_slots(const Tiling& t) { return t.window() != nullptr; }
 
   struct Truth {
     explicit Truth(CpuLayer& layer)

@@ -56,7 +56,10 @@ template <int kM>
 class StageCheck {
  public:
   explicit StageCheck(CpuLayer& layer)
-      : layer_(layer), tiling_(layer.tiling), problem_(layer.tiling.problem) {}
+      : layer_(layer),
+        tiling_(layer.tiling),
+        tiles_(*tiling_.tiles()),
+        problem_(layer.tiling.problem) {}
 
   // One rounding of a value computed in double (and the double's own roundings, 2^-28 u).
   void check_u() {
@@ -84,7 +87,7 @@ class StageCheck {
   void check_v() {
     StageError error;
     bool tail_zero = true, rest_untouched = true;
-    for (std::int64_t tile = 0; tile < tiling_.num_groups * tiling_.group_tiles; ++tile) {
+    for (std::int64_t tile = 0; tile < tiling_.num_groups * tiles_.group_tiles; ++tile) {
       for (std::int64_t c = 0; c < tiling_.channel_blocks() * kBlock; ++c) {
         double d[kAlpha][kAlpha] = {};
         for (int i = 0; i < kAlpha * kAlpha; ++i) d[i / kAlpha][i % kAlpha] = input(tile, c, i);
@@ -110,7 +113,7 @@ class StageCheck {
   void check_m() {
     StageError error;
     bool rest_untouched = true;
-    for (std::int64_t tile = 0; tile < tiling_.num_groups * tiling_.group_tiles; ++tile) {
+    for (std::int64_t tile = 0; tile < tiling_.num_groups * tiles_.group_tiles; ++tile) {
       for (std::int64_t k = 0; k < tiling_.filter_blocks() * kBlock; ++k) {
         for (int p = 0; p < kAlpha * kAlpha; ++p) {
           if (tile >= num_tiles_) {
@@ -135,8 +138,8 @@ class StageCheck {
   void check_y() {
     StageError error;
     for (std::int64_t tile = 0; tile < num_tiles_; ++tile) {
-      const std::int64_t row = tile / tiling_.tiles_w % tiling_.tiles_h * kM;
-      const std::int64_t col = tile % tiling_.tiles_w * kM;
+      const std::int64_t row = tile / tiles_.tiles_w % tiles_.tiles_h * kM;
+      const std::int64_t col = tile % tiles_.tiles_w * kM;
       for (std::int64_t k = 0; k < problem_.k; ++k) {
         double d[kAlpha][kAlpha];
         for (int p = 0; p < kAlpha * kAlpha; ++p) d[p / kAlpha][p % kAlpha] = m(p, tile, k);
@@ -144,7 +147,7 @@ class StageCheck {
         for (std::int64_t i = 0; i < kM && row + i < problem_.p(); ++i) {
           for (std::int64_t j = 0; j < kM && col + j < problem_.q(); ++j) {
             const std::int64_t at =
-                output_at(tile / (tiling_.tiles_h * tiling_.tiles_w), k, row + i, col + j);
+                output_at(tile / (tiles_.tiles_h * tiles_.tiles_w), k, row + i, col + j);
             double value = truth.value[i][j], magnitude = truth.magnitude[i][j];
             const auto add = [&](float term) {
               value += term;
@@ -171,10 +174,10 @@ class StageCheck {
                                                    : (k * problem_.c + c) * 9 + tap)];
   }
   float input(std::int64_t tile, std::int64_t c, int i) const {
-    const std::int64_t n = tile / (tiling_.tiles_h * tiling_.tiles_w);
+    const std::int64_t n = tile / (tiles_.tiles_h * tiles_.tiles_w);
     const std::int64_t row =
-        tile / tiling_.tiles_w % tiling_.tiles_h * kM + i / kAlpha - problem_.pad_h;
-    const std::int64_t col = tile % tiling_.tiles_w * kM + i % kAlpha - problem_.pad_w;
+        tile / tiles_.tiles_w % tiles_.tiles_h * kM + i / kAlpha - problem_.pad_h;
+    const std::int64_t col = tile % tiles_.tiles_w * kM + i % kAlpha - problem_.pad_w;
     if (tile >= num_tiles_ || c >= problem_.c || row < 0 || row >= problem_.h || col < 0 ||
         col >= problem_.w) {
       return 0;
@@ -190,7 +193,7 @@ class StageCheck {
   // [slot][panel][block][p][h][16], with as many slots as groups and panels of at most 14 tiles
   float in_panels(FencedBuffer& buffer, std::int64_t blocks, int p, std::int64_t tile,
                   std::int64_t lane) const {
-    const std::int64_t t = tiling_.group_tiles, panels = (t + 13) / 14;
+    const std::int64_t t = tiles_.group_tiles, panels = (t + 13) / 14;
     const std::int64_t h = (t + panels - 1) / panels;
     const std::int64_t panel = tile / t * panels + tile % t / h;
     const std::int64_t rows = (panel * blocks + lane / kBlock) * kAlpha * kAlpha + p;
@@ -209,10 +212,11 @@ class StageCheck {
 
   CpuLayer& layer_;
   const Tiling& tiling_;
+  const WinogradTiles& tiles_;
   const ConvProblem& problem_;
-  const WinogradMatrices<kM> f_ = winograd_matrices<kM>(layer_.tiling.points);
+  const WinogradMatrices<kM> f_ = winograd_matrices<kM>(tiles_.points);
   const bool nhwc_ = layer_.tiling.problem.layout == Layout::nhwc;
-  const std::int64_t num_tiles_ = static_cast<std::int64_t>(layer_.tiling.num_tiles());
+  const std::int64_t num_tiles_ = static_cast<std::int64_t>(tiles_.num_tiles);
 };
 
 struct Winograd {
@@ -249,9 +253,9 @@ void check_stages(const Tiling& tiling, const cpu::Kernels& kernels) {
     stages.check_m();
     stages.check_y();
   };
-  if (tiling.m == 2) check(StageCheck<2>(layer));
-  if (tiling.m == 4) check(StageCheck<4>(layer));
-  if (tiling.m == 6) check(StageCheck<6>(layer));
+  if (tiling.tiles()->m == 2) check(StageCheck<2>(layer));
+  if (tiling.tiles()->m == 4) check(StageCheck<4>(layer));
+  if (tiling.tiles()->m == 6) check(StageCheck<6>(layer));
 
   const ErrorReport report = layer.error();
   INFO(to_string(report));
@@ -329,15 +333,15 @@ TEST_CASE("Winograd tasks may be cut anywhere, and may share window slots") {
     whole.run();
     for (const std::uint32_t blocks : {1u, 2u, 3u}) {
       for (const std::uint32_t positions : {1u, 5u, 35u}) {
-        tiling.channel_blocks_per_input_task = blocks;
-        tiling.tiles_per_transform_task = 2 * blocks;
-        tiling.filter_blocks_per_gemm_task = blocks;
-        tiling.filter_blocks_per_output_task = blocks;
+        auto& sizes = std::get<WinogradCut>(tiling.cut);
+        sizes.channel_blocks_per_input_task = blocks;
+        sizes.tiles_per_transform_task = 2 * blocks;
+        sizes.filter_blocks_per_gemm_task = blocks;
+        sizes.filter_blocks_per_output_task = blocks;
         tiling.filter_blocks_per_filter_task = blocks;
         tiling.channel_blocks_per_filter_task = blocks;
-        tiling.positions_per_gemm_task = positions;
-        tiling.v_slots = 1;
-        tiling.m_slots = 2;
+        sizes.positions_per_gemm_task = positions;
+        sizes.window = {1, 2};
         derive_counts(tiling);
         INFO(to_string(tiling));
         CpuLayer cut(tiling);
@@ -360,10 +364,11 @@ TEST_CASE("fused tasks compute bit for bit what tasks of stages compute") {
           CpuLayer stages(tiling, cpu::kernels_for(isa));
           stages.fill_random(4);
           stages.run();
-          tiling.algorithm = Algorithm::fused_winograd;
+          const WinogradTiles tiles = *tiling.tiles();
+          auto& fused_cut = tiling.cut.emplace<FusedWinogradCut>(tiles);
           for (const std::uint32_t group_tiles : {1u, 16u, 1000u}) {
-            tiling.group_tiles =
-                std::min(group_tiles, static_cast<std::uint32_t>(tiling.num_tiles()));
+            fused_cut.group_tiles =
+                std::min(group_tiles, static_cast<std::uint32_t>(tiles.num_tiles));
             derive_counts(tiling);
             INFO(to_string(tiling) << "isa: " << isa);
             CpuLayer fused(tiling, cpu::kernels_for(isa));

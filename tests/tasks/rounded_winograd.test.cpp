@@ -137,8 +137,7 @@ struct Layer {
 Tiling tiling_of(const ConvProblem& problem) {
   Tiling tiling;
   tiling.problem = problem;
-  tiling.algorithm = Algorithm::winograd;
-  tiling.m = 4;
+  tiling.cut.emplace<WinogradCut>().m = 4;
   tiling.arithmetic = Arithmetic::f16;
   return tiling;
 }

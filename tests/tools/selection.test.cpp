@@ -177,10 +177,10 @@ TEST_CASE("random_case has tasks of tensor cores for every type, and none that r
     CAPTURE(to_command(item));
     const Tiling tiling = lower(item.problem, options.tiling, options.mapping, hopper).tiling();
     const bool rounds =
-        tiling.algorithm == Algorithm::winograd && tiling.arithmetic == Arithmetic::f16;
+        tiling.algorithm() == Algorithm::winograd && tiling.arithmetic == Arithmetic::f16;
     if (rounds) ++rounded[item.problem.dtype];
-    if (tiling.algorithm == Algorithm::implicit_gemm && operands_in_tensor(item.problem))
-      ++in_place;
+    const auto* const gemm = std::get_if<ImplicitGemmCut>(&tiling.cut);
+    if (gemm != nullptr && gemm->operands == Operands::in_tensor) ++in_place;
     CHECK_FALSE((rounds && integer));
   }
   for (const DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {

@@ -160,8 +160,9 @@ void direct_convolution(const TaskArgs& args, std::uint32_t group, std::uint32_t
                         std::byte* scratch) {
   const Tiling& tiling = *args.tiling;
   const Extents extents(tiling);
-  const PixelRect rect(tiling, extents, group);
-  const BlockRange blocks(block, tiling.filter_blocks_per_gemm_task, extents.filter_blocks);
+  const DirectCut& cut = direct_cut(tiling);
+  const PixelRect rect(cut, extents, group);
+  const BlockRange blocks(block, cut.filter_blocks_per_gemm_task, extents.filter_blocks);
   if (extents.depthwise) {
     for (Size kb = blocks.first; kb < blocks.last; ++kb) {
       depthwise_block<T>(args, extents, rect, kb, scratch);
@@ -182,7 +183,7 @@ void direct_convolution(const TaskArgs& args, std::uint32_t group, std::uint32_t
 /// Tasks of kind `direct`.
 template <class T>
 void direct(const TaskArgs& args, std::uint32_t group, std::uint32_t block, std::byte* scratch) {
-  if (args.tiling->algorithm == Algorithm::fused_winograd) {
+  if (args.tiling->algorithm() == Algorithm::fused_winograd) {
     return fused_winograd<T>(args, group, scratch);
   }
   direct_convolution<T>(args, group, block, scratch);

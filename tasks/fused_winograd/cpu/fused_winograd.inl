@@ -10,11 +10,10 @@ namespace megaconv::cpu::MEGACONV_ISA {
 
 template <class T>
 void fused_winograd(const TaskArgs& args, std::uint32_t group, std::byte* scratch) {
-  const Tiling& tiling = *args.tiling;
-  const Extents extents(tiling);
+  const Extents extents(*args.tiling);
   float* const v = reinterpret_cast<float*>(scratch + extents.v_at);
   float* const m = reinterpret_cast<float*>(scratch + extents.m_at);
-  const BlockRange tiles{0, TileRange(tiling, extents, group).count};
+  const BlockRange tiles{0, TileRange(*args.tiling->tiles(), group).count};
   input_blocks<T>(args, extents, group, tiles, {0, extents.channel_blocks}, v, scratch);
   gemm_blocks(args, extents, group, {0, extents.num_positions}, {0, extents.filter_blocks}, v, m,
               scratch);

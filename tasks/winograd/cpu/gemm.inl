@@ -16,7 +16,7 @@ inline constexpr Size kMostSumBlocks = 8;
 inline void gemm_blocks(const TaskArgs& args, const Extents& extents, std::uint32_t group,
                         const BlockRange& positions, const BlockRange& blocks, const float* v,
                         float* m, std::byte* scratch) {
-  const Size num_rows = TileRange(*args.tiling, extents, group).count;
+  const Size num_rows = TileRange(*args.tiling->tiles(), group).count;
   Panel* const panels = reinterpret_cast<Panel*>(scratch + extents.panels_at);
   for (Size cb = 0; cb < extents.channel_blocks; ++cb) {
     panels[cb] = {cb * extents.block_stride, min_of(kBlock, extents.channels - cb * kBlock)};
@@ -65,16 +65,16 @@ inline void gemm_blocks(const TaskArgs& args, const Extents& extents, std::uint3
 /// Block j of the task is filter chunk j / position_chunks, position chunk j % position_chunks.
 inline void gemm(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
                  std::byte* scratch) {
-  const Tiling& tiling = *args.tiling;
-  const Extents extents(tiling);
-  const Size position_chunks = ceil_div(extents.num_positions, tiling.positions_per_gemm_task);
-  const BlockRange positions(block % position_chunks, tiling.positions_per_gemm_task,
+  const WinogradCut& cut = winograd_cut(*args.tiling);
+  const Extents extents(*args.tiling);
+  const Size position_chunks = ceil_div(extents.num_positions, cut.positions_per_gemm_task);
+  const BlockRange positions(block % position_chunks, cut.positions_per_gemm_task,
                              extents.num_positions);
-  const BlockRange blocks(block / position_chunks, tiling.filter_blocks_per_gemm_task,
+  const BlockRange blocks(block / position_chunks, cut.filter_blocks_per_gemm_task,
                           extents.filter_blocks);
   gemm_blocks(args, extents, group, positions, blocks,
-              args.v + group % tiling.v_slots * extents.v_slot,
-              args.m + group % tiling.m_slots * extents.m_slot, scratch);
+              args.v + group % cut.window.v_slots * extents.v_slot,
+              args.m + group % cut.window.m_slots * extents.m_slot, scratch);
 }
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

@@ -15,11 +15,11 @@ MEGACONV_INLINE Size tile_offset(const Extents& extents, Size panel_stride, Size
 
 /// A run of neighbouring tiles in one tile row of one image, no wider than a strip.
 struct TileRun {
-  TileRun(const Tiling& tiling, Size tile, Size max_tiles) {
-    image = tile / (tiling.tiles_h * static_cast<Size>(tiling.tiles_w));
-    tile_row = tile / tiling.tiles_w % tiling.tiles_h;
-    tile_col = tile % tiling.tiles_w;
-    count = min_of(min_of(tiling.tiles_w - tile_col, max_tiles), kStripCols / tiling.m);
+  TileRun(const WinogradTiles& tiles, Size tile, Size max_tiles) {
+    image = tile / (tiles.tiles_h * static_cast<Size>(tiles.tiles_w));
+    tile_row = tile / tiles.tiles_w % tiles.tiles_h;
+    tile_col = tile % tiles.tiles_w;
+    count = min_of(min_of(tiles.tiles_w - tile_col, max_tiles), kStripCols / tiles.m);
   }
   Size image, tile_row, tile_col, count;
 };
@@ -92,19 +92,19 @@ MEGACONV_INLINE void transform_input_run(const ConvProblem& problem, const Pixel
 template <class T>
 void input_blocks(const TaskArgs& args, const Extents& extents, std::uint32_t group,
                   const BlockRange& part, const BlockRange& blocks, float* v, std::byte* scratch) {
-  const Tiling& tiling = *args.tiling;
-  const TileRange tiles(tiling, extents, group);
+  const WinogradTiles& tiles = *args.tiling->tiles();
+  const Size first_tile = TileRange(tiles, group).first;
   float* const strip = reinterpret_cast<float*>(scratch);
-  with_winograd(tiling, [&](auto winograd) {
+  with_winograd(tiles, [&](auto winograd) {
     using W = decltype(winograd);
     for (Size tile = part.first; tile < part.last;) {
-      const TileRun run(tiling, tiles.first + tile, part.last - tile);
+      const TileRun run(tiles, first_tile + tile, part.last - tile);
       for (Size cb = blocks.first; cb < blocks.last; ++cb) {
         const PixelReader<T> reader(args, run.image, cb * kBlock,
                                     min_of(kBlock, extents.channels - cb * kBlock));
         float* const v_cb = v + cb * extents.block_stride;
         transform_input_run<W>(
-            tiling.problem, reader, run,
+            args.tiling->problem, reader, run,
             [&](Size i) __attribute__((always_inline)) {
               return v_cb + tile_offset(extents, extents.v_panel_stride, tile + i);
             },
@@ -118,15 +118,15 @@ void input_blocks(const TaskArgs& args, const Extents& extents, std::uint32_t gr
 template <class T>
 void input_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
                      std::byte* scratch) {
-  const Tiling& tiling = *args.tiling;
-  const Extents extents(tiling);
+  const WinogradCut& cut = winograd_cut(*args.tiling);
+  const Extents extents(*args.tiling);
   // block = lane block chunk * tile chunks + tile chunk
-  const BlockRange part(block % tiling.tile_chunks(), tiling.tiles_per_transform_task,
-                        TileRange(tiling, extents, group).count);
-  const BlockRange blocks(block / tiling.tile_chunks(), tiling.channel_blocks_per_input_task,
+  const BlockRange part(block % cut.tile_chunks(), cut.tiles_per_transform_task,
+                        TileRange(cut, group).count);
+  const BlockRange blocks(block / cut.tile_chunks(), cut.channel_blocks_per_input_task,
                           extents.channel_blocks);
   input_blocks<T>(args, extents, group, part, blocks,
-                  args.v + group % tiling.v_slots * extents.v_slot, scratch);
+                  args.v + group % cut.window.v_slots * extents.v_slot, scratch);
 }
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

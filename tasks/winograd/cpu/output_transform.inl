@@ -37,13 +37,13 @@ template <class T>
 void output_blocks(const TaskArgs& args, const Extents& extents, std::uint32_t group,
                    const BlockRange& part, const BlockRange& blocks, const float* m,
                    std::byte* scratch) {
-  const Tiling& tiling = *args.tiling;
-  const TileRange tiles(tiling, extents, group);
+  const WinogradTiles& tiles = *args.tiling->tiles();
+  const Size first_tile = TileRange(tiles, group).first;
   float* const strip = reinterpret_cast<float*>(scratch);
-  with_winograd(tiling, [&](auto winograd) {
+  with_winograd(tiles, [&](auto winograd) {
     using W = decltype(winograd);
     for (Size tile = part.first; tile < part.last;) {
-      const TileRun run(tiling, tiles.first + tile, part.last - tile);
+      const TileRun run(tiles, first_tile + tile, part.last - tile);
       const Size row = run.tile_row * W::kM, col = run.tile_col * W::kM;
       const Size rows = min_of(W::kM, extents.p - row);
       const Size cols = min_of(run.count * W::kM, extents.q - col);
@@ -67,15 +67,15 @@ void output_blocks(const TaskArgs& args, const Extents& extents, std::uint32_t g
 template <class T>
 void output_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
                       std::byte* scratch) {
-  const Tiling& tiling = *args.tiling;
-  const Extents extents(tiling);
+  const WinogradCut& cut = winograd_cut(*args.tiling);
+  const Extents extents(*args.tiling);
   // block = lane block chunk * tile chunks + tile chunk
-  const BlockRange part(block % tiling.tile_chunks(), tiling.tiles_per_transform_task,
-                        TileRange(tiling, extents, group).count);
-  const BlockRange blocks(block / tiling.tile_chunks(), tiling.filter_blocks_per_output_task,
+  const BlockRange part(block % cut.tile_chunks(), cut.tiles_per_transform_task,
+                        TileRange(cut, group).count);
+  const BlockRange blocks(block / cut.tile_chunks(), cut.filter_blocks_per_output_task,
                           extents.filter_blocks);
   output_blocks<T>(args, extents, group, part, blocks,
-                   args.m + group % tiling.m_slots * extents.m_slot, scratch);
+                   args.m + group % cut.window.m_slots * extents.m_slot, scratch);
 }
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

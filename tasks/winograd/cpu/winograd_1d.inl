@@ -88,14 +88,14 @@ MEGACONV_INLINE void output_1d(Vec (&in)[W::kAlpha], Vec (&out)[W::kM]) {
   multiply<OutputTerms<W>>(in, out);
 }
 
-/// Calls body(Winograd<...>{}) for the tiling's m and points.
+/// Calls body(Winograd<...>{}) for the m and points of the tiles.
 template <class Body>
-MEGACONV_INLINE void with_winograd(const Tiling& tiling, const Body& body) {
-  switch (tiling.m) {
+MEGACONV_INLINE void with_winograd(const WinogradTiles& tiles, const Body& body) {
+  switch (tiles.m) {
     case 2:
       return body(Winograd<2, Points::low_error>{});
     case 4:
-      if (tiling.points == Points::integer) return body(Winograd<4, Points::integer>{});
+      if (tiles.points == Points::integer) return body(Winograd<4, Points::integer>{});
       return body(Winograd<4, Points::low_error>{});
     default:
       return body(Winograd<6, Points::low_error>{});
