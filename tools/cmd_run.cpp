@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "megaconv/plan.hpp"
 #include "tasks/same_padding.hpp"
+#include "tasks/storage.hpp"
 #include "tools/commands.hpp"
 #include "tools/file_io.hpp"
 #include "tools/npy.hpp"
@@ -116,8 +118,19 @@ std::vector<std::int64_t> output_shape(const ConvProblem& p) {
                                   : std::vector{p.n, p.k, p.p(), p.q()};
 }
 
-void upload(TensorSet& tensors, Buffer& to, const NpyArray& array) {
-  tensors.device->upload(to.data(), array.data.data(), array.data.bytes());
+/// The bounds of a comparison hold for finite numbers.
+void require_finite(const NpyArray& array, const std::string& path) {
+  with_storage(array.dtype, [&](auto type) {
+    const auto* const numbers = reinterpret_cast<const decltype(type)*>(array.data.data());
+    for (std::size_t i = 0; i < array.data.bytes() / sizeof type; ++i) {
+      if (const float number = to_float(numbers[i]); !std::isfinite(number)) {
+        throw Error(Status::invalid_argument,
+                    fmt::format("{}: element {} of {} is {}, must be finite (--no-check computes "
+                                "with it, and compares nothing)",
+                                path, i, shape_text(array.shape), number));
+      }
+    }
+  });
 }
 
 NpyArray read_npy_of(const std::string& path, std::size_t rank, DataType dtype,
@@ -146,18 +159,22 @@ TensorSet tensors_from_files(const RunArguments& arguments, Device& device) {
   const NpyArray w = read_npy_of(arguments.weights, 4, x.dtype);
   const ConvProblem problem = problem_from_shapes(arguments, x, w);
   TensorSet tensors = allocate_tensors(device, problem, !arguments.no_check);
-  upload(tensors, tensors.x, x);
-  upload(tensors, tensors.w, w);
+  const auto upload = [&](Buffer& to, const NpyArray& array, const std::string& path) {
+    if (!arguments.no_check) require_finite(array, path);
+    device.upload(to.data(), array.data.data(), array.data.bytes());
+  };
+  upload(tensors.x, x, arguments.input);
+  upload(tensors.w, w, arguments.weights);
   const auto upload_vector = [&](Buffer& to, const std::string& path) {
     const bool same = problem.vector_type() == problem.dtype;
     const char* const why = same ? "--input has" : "scales and biases of i8";
-    upload(tensors, to, read_tensor(path, {problem.k}, problem.vector_type(), why));
+    upload(to, read_tensor(path, {problem.k}, problem.vector_type(), why), path);
   };
   if (problem.epilogue.scale) upload_vector(tensors.scale, arguments.scale);
   if (problem.epilogue.bias) upload_vector(tensors.bias, arguments.bias);
   if (problem.epilogue.residual) {
-    upload(tensors, tensors.residual,
-           read_tensor(arguments.residual, output_shape(problem), problem.dtype));
+    upload(tensors.residual, read_tensor(arguments.residual, output_shape(problem), problem.dtype),
+           arguments.residual);
   }
   return tensors;
 }

@@ -3,6 +3,8 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "megaconv/plan_database.hpp"
@@ -251,6 +253,25 @@ TEST_CASE("Wrong .npy files are refused, and nothing is written") {
   refused("--input x.npy --weights w.npy --pad 1y2", 2, "--pad 1y2, must be");
   refused("--input x.npy --weights w.npy --epilogue bias", 2, "may only be relu");
   refused("--input x.npy --weights w.npy c1h1k1", 2, "exclude each other");
+}
+
+TEST_CASE("Inf and NaN in .npy files are named, and computed with only where nothing is compared") {
+  const ScratchFolder folder;
+  const auto with = [](std::string bytes, float number) {
+    std::memcpy(bytes.data() + bytes.size() - 2 * sizeof number, &number, sizeof number);
+    return bytes;
+  };
+  folder.write("x.npy", npy_ones({1, 4, 8, 8}));
+  folder.write("w.npy", npy_ones({4, 4, 3, 3}));
+  folder.write("inf.npy", with(npy_ones({1, 4, 8, 8}), std::numeric_limits<float>::infinity()));
+  folder.write("nan.npy", with(npy_ones({4}), std::numeric_limits<float>::quiet_NaN()));
+  check_refused(folder, "run --input inf.npy --weights w.npy --output y.npy", 2,
+                "inf.npy: element 254 of 1x4x8x8 is inf, must be finite");
+  check_refused(folder, "run --input x.npy --weights w.npy --bias nan.npy --output y.npy", 2,
+                "nan.npy: element 2 of 4 is nan, must be finite");
+  const Outcome outcome = megaconv_in(
+      folder, "run --input inf.npy --weights w.npy --output y.npy --no-check --min-ms 0");
+  CHECK(outcome.status == 0);
 }
 
 TEST_CASE("Paddings, strides and dilations of any size are refused, none overflows") {
