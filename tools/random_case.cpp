@@ -102,7 +102,7 @@ void random_plan(Dice& dice, PlanArguments& plan, const VerifyLimits& limits, bo
   plan.options.num_threads = dice.small(limits.threads);
 }
 
-/// Makes a problem one whose tensors the copy engine can bring.
+/// Makes a problem one whose tensors TMA can bring.
 void take_in_place(ConvProblem& p) {
   constexpr std::int64_t kOctet = 8;
   p.layout = Layout::nhwc;

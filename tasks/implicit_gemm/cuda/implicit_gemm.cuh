@@ -11,7 +11,7 @@
 // another start. What the numbers of x and w become on the way is in matrix_numbers.cuh.
 //
 //   loaders    x of the next slabs: load, convert, store to shared memory
-//   copier     one warp, hands the filters of the next taps to the copy engine
+//   copier     one warp, hands the filters of the next taps to TMA
 //   consumers  two warpgroups, each: products of 64 filters and kGroupPlaces places; epilogue
 //
 // Tiles are compiled in several widths, so that tasks of some tiles, all equally wide, share out
@@ -162,7 +162,7 @@ struct ImplicitGemmTask {
   }
 
  private:
-  // Hands the filters of all tiles, chunks and taps to the copy engine, a few taps at a time. If
+  // Hands the filters of all tiles, chunks and taps to TMA, a few taps at a time. If
   // there is room for all of a tile's, those of the first serve the others, too.
   static __device__ void copy_filters(const TaskArgs& a, const Walk& walk, Shared& shared) {
     typename StageRing<kFilterStages>::Cursor at;
