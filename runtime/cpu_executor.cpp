@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans on CPU workers: where the buffers of a graph lie in a workspace, and who computes a task.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -9,9 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "runtime/arena.hpp"
 #include "runtime/cpu_run.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/machine.hpp"
+#include "runtime/plan_word.hpp"
 #include "runtime/worker_places.hpp"
 #include "runtime/workspace.hpp"
 #include "tasks/cpu/kernels.hpp"
@@ -19,26 +20,6 @@
 
 namespace megaconv {
 namespace {
-
-std::uint32_t new_plan_id() {
-  static std::atomic<std::uint32_t> next{0};
-  return next.fetch_add(1, std::memory_order_relaxed) & 0x7fffffffu;
-}
-
-// Places buffers one behind the other.
-class Arena {
- public:
-  explicit Arena(std::size_t begin) : end_(begin) {}
-  std::size_t place(std::size_t bytes) {
-    const std::size_t begin = aligned(end_);
-    end_ = begin + bytes;
-    return begin;
-  }
-  std::size_t end() const { return aligned(end_); }
-
- private:
-  std::size_t end_;
-};
 
 class CpuExecutor final : public Executor {
  public:
@@ -78,7 +59,7 @@ class CpuExecutor final : public Executor {
   void execute(std::span<const Tensors> nodes, void* workspace,
                const RunOptions& run) const override {
     auto* const base = static_cast<std::byte*>(workspace);
-    WorkspaceLease lease(workspace, layout_, plan_id_, lowering_.graph.counter_totals);
+    WorkspaceLease lease(workspace, layout_, plan_word_, lowering_.graph.counter_totals);
     for (std::size_t node = 0; node < nodes.size(); ++node) {
       std::construct_at(args_in(base) + node,
                         bind(lowering_.nodes[node].buffers, nodes[node], base));
@@ -115,7 +96,7 @@ class CpuExecutor final : public Executor {
 
   void lay_out() {
     layout_.buffers.resize(lowering_.graph.buffers.size());
-    Arena arena(sizeof(WorkspaceHeader));
+    Arena arena(sizeof(WorkspaceHeader), Plan::kAlignment);
     layout_.counters = arena.place(lowering_.graph.counter_totals.size() * sizeof(HostSync::Cell));
     layout_.arguments = arena.place(lowering_.nodes.size() * sizeof(cpu::TaskArgs));
     layout_.workers = arena.place(num_workers_ * sizeof(CpuWorker));
@@ -174,7 +155,7 @@ class CpuExecutor final : public Executor {
   const Lowering& lowering_;
   std::uint32_t num_workers_;
   Binding binding_;
-  std::uint32_t plan_id_ = new_plan_id();
+  const std::uint64_t plan_word_ = new_plan_word();
   std::chrono::milliseconds wait_budget_;
   const cpu::Kernels& kernels_;
   std::vector<Task> tasks_;                 // by position
