@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans on CPU workers: where the buffers of a graph lie in a workspace, and who computes a task.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
@@ -11,9 +10,11 @@
 #include <vector>
 
 #include "mapping/places.hpp"
+#include "runtime/arena.hpp"
 #include "runtime/cpu_run.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/machine.hpp"
+#include "runtime/plan_word.hpp"
 #include "runtime/worker_places.hpp"
 #include "runtime/workspace.hpp"
 #include "tasks/cpu/kernels.hpp"
@@ -21,26 +22,6 @@
 
 namespace megaconv {
 namespace {
-
-std::uint32_t new_plan_id() {
-  static std::atomic<std::uint32_t> next{0};
-  return next.fetch_add(1, std::memory_order_relaxed) & 0x7fffffffu;
-}
-
-// Places buffers one behind the other.
-class Arena {
- public:
-  explicit Arena(std::size_t begin) : end_(begin) {}
-  std::size_t place(std::size_t bytes) {
-    const std::size_t begin = aligned(end_);
-    end_ = begin + bytes;
-    return begin;
-  }
-  std::size_t end() const { return aligned(end_); }
-
- private:
-  std::size_t end_;
-};
 
 // Where the numbers of an operator of a network lie in what prepare_filters() fills.
 struct PreparedNode {
@@ -162,7 +143,7 @@ class CpuExecutor final : public Executor {
     std::size_t num_pointers = num_buffers, scratch = 0;
     for (const Node& node : lowering_.nodes) num_pointers += node.buffers.inputs.size();
     layout_.buffers.resize(num_buffers);
-    Arena arena(sizeof(WorkspaceHeader));
+    Arena arena(sizeof(WorkspaceHeader), Plan::kAlignment);
     layout_.counters = arena.place(lowering_.graph.counter_totals.size() * sizeof(HostSync::Cell));
     layout_.pointers = arena.place(num_pointers * sizeof(void*));
     layout_.arguments = arena.place(lowering_.nodes.size() * sizeof(cpu::TaskArgs));
@@ -195,7 +176,7 @@ class CpuExecutor final : public Executor {
 
   // A convolution alone has its transformed filters prepared, a network also biases and scales.
   void lay_out_prepared() {
-    Arena arena(0);
+    Arena arena(0, Plan::kAlignment);
     for (std::size_t i = 0; i < lowering_.nodes.size(); ++i) {
       PreparedNode& node = prepared_.emplace_back();
       node.u = arena.place(node_tasks_[i].bytes.u);
@@ -235,7 +216,7 @@ class CpuExecutor final : public Executor {
   template <class BindNodes>
   void execute(void* workspace, const RunOptions& run, const BindNodes& bind_nodes) const {
     auto* const base = static_cast<std::byte*>(workspace);
-    WorkspaceLease lease(workspace, layout_, plan_id_, lowering_.graph.counter_totals);
+    WorkspaceLease lease(workspace, layout_, plan_word_, lowering_.graph.counter_totals);
     bind_nodes(base);
     const CpuRunState state{
         .counters = reinterpret_cast<HostSync::Cell*>(base + layout_.counters),
@@ -292,7 +273,7 @@ class CpuExecutor final : public Executor {
   const Lowering& lowering_;
   std::uint32_t num_workers_;
   Binding binding_;
-  std::uint32_t plan_id_ = new_plan_id();
+  const std::uint64_t plan_word_ = new_plan_word();
   std::chrono::milliseconds wait_budget_;
   const cpu::Kernels& kernels_;
   std::vector<Task> tasks_;                 // by position

@@ -52,9 +52,9 @@ struct WorkspaceLayout {
 /// A lease for as long as this lives.
 class WorkspaceLease {
  public:
-  /// `plan_id`: below 2^31, unique in the process. `counter_totals`: those of the graph. Throws
+  /// `plan_word`: that of the plan. `counter_totals`: those of the graph. Throws
   /// Error(invalid_argument) when another run is using the workspace.
-  WorkspaceLease(void* workspace, const WorkspaceLayout& layout, std::uint32_t plan_id,
+  WorkspaceLease(void* workspace, const WorkspaceLayout& layout, std::uint64_t plan_word,
                  std::span<const std::uint32_t> counter_totals);
   ~WorkspaceLease() { lease_.give_back(completed_); }
   WorkspaceLease(const WorkspaceLease&) = delete;

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Seeded numbers by their place: the same with every compiler, on a CPU and on a GPU, in any order.
-//
-// splitmix64 (Steele, Lea, Flood 2014) adds a constant to its state for every number, so that the
-// i-th needs none of those before it.
 #pragma once
 
 #include <cstdint>
 
+#include "mapping/split_mix.hpp"
+
 namespace megaconv {
 
-/// The i-th number of the sequence that belongs to `seed`.
+/// The i-th number of the SplitMix64 sequence that belongs to `seed`.
 constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t i) {
-  std::uint64_t z = seed + (i + 1) * 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
+  return split_mix(seed + (i + 1) * kSplitMixStep);
 }
 
 /// What a tensor is filled with.

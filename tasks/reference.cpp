@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "tasks/ceil_div.hpp"
 #include "tasks/strides.hpp"
 #include "tasks/tile_errors.hpp"
 
@@ -77,7 +78,7 @@ void convolve(const ConvProblem& problem, const Tensors& tensors, double* y, dou
   const Strides out = y_strides(problem, num_pixels);
   const std::int64_t padded_w = problem.w + 2 * problem.pad_w;
   const std::int64_t plane = (problem.h + 2 * problem.pad_h) * padded_w;
-  const std::int64_t blocks_per_group = (filters + kLanes - 1) / kLanes;
+  const std::int64_t blocks_per_group = ceil_div<std::int64_t>(filters, kLanes);
 
   // wd [groups][filter block][C][R S][kLanes]; xd [N][C][H + 2 pad_h][W + 2 pad_w]
   std::vector<double> wd(problem.groups * blocks_per_group * channels * num_taps * kLanes);

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "megaconv/tiling.hpp"
+#include "tasks/ceil_div.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/strides.hpp"
 
@@ -44,8 +45,8 @@ class TileErrors {
         p_(tiling.problem.p()),
         q_(tiling.problem.q()),
         k_(tiling.problem.k),
-        tiles_h_((p_ + size_ - 1) / size_),
-        tiles_w_((q_ + size_ - 1) / size_),
+        tiles_h_(ceil_div(p_, size_)),
+        tiles_w_(ceil_div(q_, size_)),
         num_tiles_(tiling.problem.n * k_ * tiles_h_ * tiles_w_),
         strides_(y_strides(tiling.problem, p_ * q_)),
         unit_roundoff_(unit_roundoff(tiling.problem.dtype)),

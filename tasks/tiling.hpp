@@ -2,17 +2,12 @@
 // What the rooms need of the tiling of a convolution beyond the public header.
 #pragma once
 
-#include <concepts>
 #include <string>
 
 #include "megaconv/lowering.hpp"
+#include "tasks/ceil_div.hpp"
 
 namespace megaconv {
-
-template <std::integral Int>
-constexpr Int ceil_div(Int dividend, Int divisor) {
-  return dividend / divisor + (dividend % divisor != 0 ? 1 : 0);
-}
 
 constexpr std::uint32_t u32(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
 constexpr std::uint64_t u64(std::int64_t value) { return static_cast<std::uint64_t>(value); }

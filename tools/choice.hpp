@@ -13,7 +13,7 @@
 namespace megaconv::cli {
 
 template <class Value>
-using Choices = std::vector<std::pair<const char*, Value>>;
+using Choices = std::vector<std::pair<std::string, Value>>;
 
 /// The value that belongs to `word`. Throws Error(invalid_argument): "--tile 5, must be 2, 4 or 6".
 template <class Value>

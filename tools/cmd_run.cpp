@@ -121,7 +121,7 @@ std::vector<std::int64_t> output_shape(const ConvProblem& p) {
 /// The bounds of a comparison hold for finite numbers.
 void require_finite(const NpyArray& array, const std::string& path) {
   with_storage(array.dtype, [&](auto type) {
-    const auto* const numbers = static_cast<const decltype(type)*>(array.data.data());
+    const auto* const numbers = reinterpret_cast<const decltype(type)*>(array.data.data());
     for (std::size_t i = 0; i < array.data.bytes() / sizeof type; ++i) {
       if (const float number = to_float(numbers[i]); !std::isfinite(number)) {
         throw Error(Status::invalid_argument,

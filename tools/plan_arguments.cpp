@@ -3,37 +3,55 @@
 
 #include <algorithm>
 #include <charconv>
+#include <initializer_list>
 #include <string_view>
 
 #include "megaconv/error.hpp"
+#include "megaconv/tuning.hpp"
 #include "tools/choice.hpp"
 #include "tools/file_io.hpp"
 
 namespace megaconv::cli {
 namespace {
 
-const Choices<Algorithm> kAlgorithms = {
-    {"auto", Algorithm::automatic},    {"direct", Algorithm::direct},
-    {"winograd", Algorithm::winograd}, {"fused-winograd", Algorithm::fused_winograd},
-    {"opencnn", Algorithm::opencnn},   {"implicit-gemm", Algorithm::implicit_gemm},
-};
-const Choices<OutputLayout> kOutputLayouts = {
-    {"baseline", OutputLayout::baseline},
-    {"optSTS64", OutputLayout::optSTS64},
-    {"optSTS64_compact", OutputLayout::optSTS64_compact},
-    {"optLDS64", OutputLayout::optLDS64},
-};
-const Choices<Arithmetic> kArithmetics = {
-    {"auto", Arithmetic::automatic}, {"fma", Arithmetic::fma}, {"split-f16", Arithmetic::split_f16},
-    {"tf32", Arithmetic::tf32},      {"f16", Arithmetic::f16}, {"bf16", Arithmetic::bf16},
-};
-const Choices<CudaLaunch> kLaunches = {
-    {"auto", CudaLaunch::automatic},
-    {"persistent", CudaLaunch::persistent},
-    {"one-block-per-task", CudaLaunch::one_block_per_task},
-    {"raw-block-index", CudaLaunch::raw_block_index},
-    {"staged", CudaLaunch::staged},
-};
+// Words are those of configurations (megaconv/tuning.hpp), and of what no configuration has.
+template <class Value>
+Choices<Value> words_of(Parameter parameter, std::initializer_list<Value> values,
+                        Choices<Value> choices = {}) {
+  for (const Value value : values) {
+    choices.push_back({value_text(parameter, static_cast<std::int64_t>(value)), value});
+  }
+  return choices;
+}
+
+Choices<Algorithm> algorithms() {
+  return words_of(Parameter::algo,
+                  {Algorithm::direct, Algorithm::winograd, Algorithm::fused_winograd,
+                   Algorithm::opencnn, Algorithm::implicit_gemm},
+                  {{"auto", Algorithm::automatic}});
+}
+Choices<Points> points() {
+  return words_of(Parameter::points, {Points::low_error, Points::integer});
+}
+Choices<OutputLayout> output_layouts() {
+  return words_of(Parameter::output_layout,
+                  {OutputLayout::baseline, OutputLayout::optSTS64, OutputLayout::optSTS64_compact,
+                   OutputLayout::optLDS64});
+}
+Choices<Arithmetic> arithmetics() {
+  return words_of(
+      Parameter::arithmetic,
+      {Arithmetic::fma, Arithmetic::split_f16, Arithmetic::tf32, Arithmetic::f16, Arithmetic::bf16},
+      {{"auto", Arithmetic::automatic}});
+}
+Choices<CudaLaunch> launches() {
+  Choices<CudaLaunch> choices =
+      words_of(Parameter::launch,
+               {CudaLaunch::persistent, CudaLaunch::one_block_per_task, CudaLaunch::staged},
+               {{"auto", CudaLaunch::automatic}});
+  choices.push_back({"raw-block-index", CudaLaunch::raw_block_index});
+  return choices;
+}
 
 const Choices<PlanSource> kSources = {
     {"database", PlanSource::database},
@@ -108,15 +126,14 @@ void add_machine_option(CLI::App& app, PlanArguments& arguments) {
 void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   TilingOptions& tiling = arguments.options.tiling;
   MappingOptions& mapping = arguments.options.mapping;
-  add_choice<Algorithm>(app, "--algo", tiling.algorithm, kAlgorithms, "NAME",
+  add_choice<Algorithm>(app, "--algo", tiling.algorithm, algorithms(), "NAME",
                         "auto (default), direct, winograd, fused-winograd (CPU), opencnn (CUDA)\n"
                         "or implicit-gemm (CUDA on compute capability 9.0)");
   add_choice<std::uint32_t>(app, "--tile", tiling.m, {{"2", 2}, {"4", 4}, {"6", 6}}, "m",
                             "Winograd output tile: 2, 4 or 6");
-  add_choice<Points>(app, "--points", tiling.points,
-                     {{"low-error", Points::low_error}, {"integer", Points::integer}}, "NAME",
+  add_choice<Points>(app, "--points", tiling.points, points(), "NAME",
                      "Winograd points: low-error (default) or integer");
-  add_choice<Arithmetic>(app, "--arithmetic", tiling.arithmetic, kArithmetics, "NAME",
+  add_choice<Arithmetic>(app, "--arithmetic", tiling.arithmetic, arithmetics(), "NAME",
                          "Products: auto (default), fma, or on tensor cores (CUDA on compute\n"
                          "capability 9.0; Winograd from 8.0 on with MEGACONV_CUDA_ISA=mma)\n"
                          "split-f16, tf32, f16 or bf16");
@@ -128,7 +145,7 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
                         "NAME",
                         "Least precision of products of f32 tensors: f32 (default), tf32, f16\n"
                         "or bf16");
-  add_choice<OutputLayout>(app, "--output-layout", tiling.output_layout, kOutputLayouts, "NAME",
+  add_choice<OutputLayout>(app, "--output-layout", tiling.output_layout, output_layouts(), "NAME",
                            "openCNN's way through shared memory: optSTS64 (default),\n"
                            "baseline, optSTS64_compact or optLDS64");
   add_choice<FilterMode>(app, "--filters", tiling.filters,
@@ -191,7 +208,7 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
              "Worker threads; 0 (default): MEGACONV_NUM_THREADS, else all CPUs");
   add_number(app, "--blocks", arguments.options.num_blocks,
              "CUDA: thread blocks; 0 (default): as many as fit at once");
-  add_choice<CudaLaunch>(app, "--launch", arguments.options.cuda_launch, kLaunches, "NAME",
+  add_choice<CudaLaunch>(app, "--launch", arguments.options.cuda_launch, launches(), "NAME",
                          "CUDA: auto (default), persistent, one-block-per-task,\n"
                          "raw-block-index or staged");
   app.add_option("--wait-budget-ms", arguments.options.wait_budget_ms,
@@ -253,12 +270,12 @@ std::string to_command_line(const PlanArguments& arguments) {
   if (arguments.configuration != Configuration()) {
     put("--config", to_string(arguments.configuration));
   }
-  put_choice("--algo", kAlgorithms, tiling.algorithm, TilingOptions{}.algorithm);
+  put_choice("--algo", algorithms(), tiling.algorithm, TilingOptions{}.algorithm);
   if (tiling.m != 0) put("--tile", std::to_string(tiling.m));
   if (tiling.points == Points::integer) put("--points", "integer");
-  put_choice("--arithmetic", kArithmetics, tiling.arithmetic, TilingOptions{}.arithmetic);
+  put_choice("--arithmetic", arithmetics(), tiling.arithmetic, TilingOptions{}.arithmetic);
   if (tiling.precision != Precision::f32) put("--precision", to_string(tiling.precision));
-  put_choice("--output-layout", kOutputLayouts, tiling.output_layout,
+  put_choice("--output-layout", output_layouts(), tiling.output_layout,
              TilingOptions{}.output_layout);
   if (tiling.filters == FilterMode::prepared) put("--filters", "prepared");
   if (tiling.group_tiles != 0) put("--group-tiles", std::to_string(tiling.group_tiles));
@@ -271,7 +288,7 @@ std::string to_command_line(const PlanArguments& arguments) {
   put_number("--dgo", mapping.dgo);
   put_number("--m-groups", mapping.m_groups);
   if (arguments.options.backend == Backend::cuda) put("--backend", "cuda");
-  put_choice("--launch", kLaunches, arguments.options.cuda_launch, PlanOptions{}.cuda_launch);
+  put_choice("--launch", launches(), arguments.options.cuda_launch, PlanOptions{}.cuda_launch);
   if (arguments.options.num_blocks != 0) {
     put("--blocks", std::to_string(arguments.options.num_blocks));
   }

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <thread>
 
+#include "runtime/quantile.hpp"
+
 namespace megaconv::cli {
 namespace {
 
@@ -28,14 +30,8 @@ double wall_ms(const std::function<void()>& run) {
 
 TimeSummary summarize(std::vector<double> times_ms) {
   std::sort(times_ms.begin(), times_ms.end());
-  const auto quantile = [&](double q) {
-    const double at = q * static_cast<double>(times_ms.size() - 1);
-    const auto below = static_cast<std::size_t>(at);
-    const std::size_t above = std::min(below + 1, times_ms.size() - 1);
-    return times_ms[below] +
-           (at - static_cast<double>(below)) * (times_ms[above] - times_ms[below]);
-  };
-  return {quantile(0.5), quantile(0.1), quantile(0.9), times_ms.size()};
+  return {quantile(times_ms, 0.5), quantile(times_ms, 0.1), quantile(times_ms, 0.9),
+          times_ms.size()};
 }
 
 void add_timing_options(CLI::App& app, TimingOptions& options) {

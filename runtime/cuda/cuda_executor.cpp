@@ -22,6 +22,7 @@
 #include "runtime/cuda/task_arguments.hpp"
 #include "runtime/cuda/tensor_arguments.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/plan_word.hpp"
 #include "tasks/cuda/task_args.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
 

@@ -24,8 +24,4 @@ struct DeviceWorkspace {
 DeviceWorkspace lay_out_workspace(const TaskMemory& memory, std::uint32_t num_counters,
                                   std::uint32_t num_workers, bool keeps_u);
 
-/// The owner word (DeviceHeader) of another plan of this process: even, and unlike what memory may
-/// hold by chance.
-std::uint64_t new_plan_word();
-
 }  // namespace megaconv::cuda

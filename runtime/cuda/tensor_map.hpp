@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps: how Hopper's copy engine finds its way through tensors whose channels lie side by
-// side (CUDA driver API, "Tensor Map Object Management").
+// Tensor maps: how TMA finds its way through tensors whose channels lie side by side (CUDA driver
+// API, "Tensor Map Object Management").
 #pragma once
 
 #include <cuda.h>

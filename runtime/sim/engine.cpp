@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "mapping/split_mix.hpp"
 #include "megaconv/error.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/report.hpp"
@@ -14,12 +15,6 @@ namespace {
 
 constexpr double kNsPerUs = 1000;
 
-// SplitMix64's finaliser: a hash whose bits are as good as random ones.
-std::uint64_t mix(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
 double unit_interval(std::uint64_t hash) {  // (0, 1]
   return (static_cast<double>(hash >> 11) + 1) * 0x1p-53;
 }
@@ -245,9 +240,9 @@ double Engine::misses(std::uint32_t id) {
 // order, so that orders compare by their merits.
 double Engine::noise(std::uint32_t id) const {
   if (machine_.noise <= 0) return 1;
-  const std::uint64_t hash = mix(options_.seed * 0x9e3779b97f4a7c15u + id);
+  const std::uint64_t hash = split_mix(options_.seed * kSplitMixStep + id);
   const double radius = std::sqrt(-2 * std::log(unit_interval(hash)));
-  const double angle = 2 * std::numbers::pi * unit_interval(mix(hash + 0x9e3779b97f4a7c15u));
+  const double angle = 2 * std::numbers::pi * unit_interval(split_mix(hash + kSplitMixStep));
   return std::exp(machine_.noise * radius * std::cos(angle));
 }
 

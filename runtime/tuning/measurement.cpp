@@ -11,6 +11,7 @@
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 #include "megaconv/plan_database.hpp"
+#include "runtime/quantile.hpp"
 
 namespace megaconv {
 namespace {
@@ -63,15 +64,9 @@ void summarize(Measurement& measurement) {
   std::vector<double> sorted = measurement.samples_ms;
   if (sorted.empty()) return;
   std::sort(sorted.begin(), sorted.end());
-  const auto quantile = [&](double q) {
-    const double at = q * static_cast<double>(sorted.size() - 1);
-    const auto below = static_cast<std::size_t>(at);
-    const std::size_t above = std::min(below + 1, sorted.size() - 1);
-    return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
-  };
   measurement.best_ms = sorted.front();
-  measurement.median_ms = quantile(0.5);
-  measurement.noise = (quantile(0.9) - quantile(0.1)) / measurement.median_ms;
+  measurement.median_ms = quantile(sorted, 0.5);
+  measurement.noise = (quantile(sorted, 0.9) - quantile(sorted, 0.1)) / measurement.median_ms;
 }
 
 std::vector<Measurement> rank(const std::vector<Measurement>& measurements) {

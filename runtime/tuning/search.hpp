@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mapping/split_mix.hpp"
 #include "megaconv/tuning.hpp"
 
 namespace megaconv {
@@ -37,21 +38,12 @@ void search_simple(Strategy strategy, const Search& search, const Evaluate& eval
 void search_locally(Strategy strategy, const Search& search, const Evaluate& evaluate);
 void search_by_model(const Search& search, const Evaluate& evaluate);
 
-/// The same numbers everywhere (SplitMix64).
-class SearchRandom {
+/// The same numbers everywhere.
+class SearchRandom : public SplitMix64 {
  public:
-  explicit SearchRandom(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
+  using SplitMix64::SplitMix64;
   std::uint64_t below(std::uint64_t end) { return next() % end; }
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
-
- private:
-  std::uint64_t state_;
 };
 
 }  // namespace megaconv

@@ -12,7 +12,7 @@
 
 namespace megaconv::cpu {
 
-#if defined(__x86_64__)
+#if defined(MEGACONV_BODIES_avx512)
 namespace avx512 {
 extern const Kernels kKernels;
 }
@@ -22,25 +22,36 @@ extern const TaskFunction kDirect;
 namespace avx512_bf16 {
 extern const TaskFunction kFilterTransform, kDirect;
 }
+#endif
+#if defined(MEGACONV_BODIES_avx2)
 namespace avx2 {
 extern const Kernels kKernels;
 }
 #endif
+#if defined(MEGACONV_BODIES_portable)
 namespace portable {
 extern const Kernels kKernels;
 }
+#endif
 
 namespace {
 
+using KernelList = std::vector<const Kernels*>;
+
+// These also ask the operating system whether it saves the registers.
 #if defined(__x86_64__)
 // Clang's __builtin_cpu_supports() does not know it.
 bool has_f16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
+
+[[maybe_unused]] bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+}
 #endif
 
-#if defined(__x86_64__)
+#if defined(MEGACONV_BODIES_avx512)
 TaskFunction& task(Kernels& kernels, DataType dtype, TaskKind kind) {
   return kernels.by_kind[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(kind)];
 }
@@ -67,26 +78,32 @@ const Kernels& avx512_bf16_kernels() {
   }();
   return kernels;
 }
+
+void add_avx512(KernelList& kernels) {
+  if (!has_avx2() || !__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512vl") ||
+      !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq")) {
+    return;
+  }
+  if (__builtin_cpu_supports("avx512vnni")) {
+    if (__builtin_cpu_supports("avx512bf16")) kernels.push_back(&avx512_bf16_kernels());
+    kernels.push_back(&avx512_vnni_kernels());
+  }
+  kernels.push_back(&avx512::kKernels);
+}
 #endif
 
-/// Best first; never empty.
-std::vector<const Kernels*> available_kernels() {
-  std::vector<const Kernels*> kernels;
-#if defined(__x86_64__)
-  // These also ask the operating system whether it saves the registers.
-  const bool has_avx2 =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
-  if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
-    if (__builtin_cpu_supports("avx512vnni")) {
-      if (__builtin_cpu_supports("avx512bf16")) kernels.push_back(&avx512_bf16_kernels());
-      kernels.push_back(&avx512_vnni_kernels());
-    }
-    kernels.push_back(&avx512::kKernels);
-  }
-  if (has_avx2) kernels.push_back(&avx2::kKernels);
+/// Best first. Empty only where a build for one machine (MEGACONV_NATIVE) runs on another.
+KernelList available_kernels() {
+  KernelList kernels;
+#if defined(MEGACONV_BODIES_avx512)
+  add_avx512(kernels);
 #endif
+#if defined(MEGACONV_BODIES_avx2)
+  if (has_avx2()) kernels.push_back(&avx2::kKernels);
+#endif
+#if defined(MEGACONV_BODIES_portable)
   kernels.push_back(&portable::kKernels);
+#endif
   return kernels;
 }
 
@@ -101,11 +118,15 @@ std::vector<std::string> available_isas() {
 const Kernels& kernels_for(std::string_view isa) {
   const char* const forced = std::getenv("MEGACONV_ISA");
   if (isa.empty() && forced != nullptr) isa = forced;
-  const std::vector<const Kernels*> available = available_kernels();
+  const KernelList available = available_kernels();
   std::string names;
   for (const Kernels* kernels : available) {
     if (isa.empty() || isa == kernels->isa) return *kernels;
     names += (names.empty() ? "" : ", ") + std::string(kernels->isa);
+  }
+  if (available.empty()) {
+    throw Error(Status::unsupported,
+                "this build is for the instruction set of another machine (MEGACONV_NATIVE)");
   }
   throw Error(Status::unsupported,
               "instruction set \"" + std::string(isa) + "\": this machine and build have " + names);

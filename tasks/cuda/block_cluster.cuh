@@ -45,7 +45,7 @@ class BlockCluster {
                                                   ::cuda::ptx::scope_cluster, barrier, 0u)) {
     }
   }
-  /// The copy engine takes to a block what lies here, and counts it on that block's barrier.
+  /// TMA copies what lies here to a block, and counts it on that block's barrier.
   __device__ void copy(int rank, void* memory, std::uint32_t num_bytes,
                        std::uint64_t* barrier) const {
     ::cuda::ptx::cp_async_bulk(::cuda::ptx::space_cluster, ::cuda::ptx::space_shared,

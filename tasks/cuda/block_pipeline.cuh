@@ -11,7 +11,7 @@
 //     ... use the block ...
 //   pipeline.close()
 //
-// On sm_90 and later one thread hands whole blocks to the copy engine (cp.async.bulk, which an
+// On sm_90 and later one thread hands whole blocks to TMA (cp.async.bulk, which an
 // mbarrier counts), so that the others spend no instruction on copies: the FP32 matrix tile reaches
 // 53 TFLOP/s that way on an H200, 45 with the asynchronous 16-byte copies that older GPUs get.
 #pragma once

@@ -6,7 +6,7 @@
 //   wait_until_read<n>(); __syncthreads()    // all but the last n batches may be overwritten
 //   wait_until_stored()                      // all of this thread's are there
 //
-// On sm_90 and later the copy engine takes them; on older GPUs threads do, at once.
+// On sm_90 and later TMA takes them; on older GPUs threads do, at once.
 #pragma once
 
 #include <cstdint>

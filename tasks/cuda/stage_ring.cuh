@@ -44,7 +44,7 @@ struct StageRing {
 
   __device__ void wait_full(const Cursor& at) { wait(&full[at.stage], at.parity); }
   __device__ void wait_empty(const Cursor& at) { wait(&empty[at.stage], at.parity ^ 1); }
-  /// The only filler of a stage arrives, and announces bytes that the copy engine will bring; they
+  /// The only filler of a stage arrives, and announces bytes that TMA will bring; they
   /// count on the barrier that is returned.
   __device__ std::uint64_t* expect(const Cursor& at, std::uint32_t num_bytes) {
     ::cuda::ptx::mbarrier_arrive_expect_tx(::cuda::ptx::sem_release, ::cuda::ptx::scope_cta,

@@ -14,7 +14,7 @@ namespace megaconv::cuda {
 /// of 1024.
 inline constexpr int kSwizzleSpan = 1024;
 
-/// Brings a map to where TMA looks for it, before the first copy does.
+/// Brings a map into TMA's descriptor cache, before the first copy does.
 __device__ inline void prefetch_map(const CUtensorMap& tensor) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&tensor) : "memory");
 }

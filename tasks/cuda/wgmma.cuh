@@ -25,7 +25,7 @@ __device__ inline std::uint64_t wgmma_operand(const void* start, int channel_str
 /// What an instruction takes of a row: 16 channels of 16 bits, 8 of TF32.
 inline constexpr int kWgmmaRowBytes = 32;
 
-/// Descriptor of an operand in rows of 64 or 128 bytes, of which the copy engine has permuted 16 at
+/// Descriptor of an operand in rows of 64 or 128 bytes, of which TMA has permuted 16 at
 /// a time (CU_TENSOR_MAP_SWIZZLE_64B, 128B): any row of a swizzled tensor in shared memory, since
 /// the permutation is one of addresses. The next channels are kWgmmaRowBytes further on.
 template <int kRowBytes>

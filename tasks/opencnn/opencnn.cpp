@@ -58,7 +58,7 @@ class OpencnnAlgorithm final : public ConvAlgorithmOf<OpencnnCut> {
     return u64(opencnn::u_size(tiling.problem)) * sizeof(float);
   }
   Region u_extent(const Tiling& tiling) const override {  // which counts in blocks of its own
-    return {.channels = {0, u64(opencnn::ceil_div(tiling.problem.c, opencnn::kChannels))},
+    return {.channels = {0, u64(ceil_div<std::int64_t>(tiling.problem.c, opencnn::kChannels))},
             .positions = {0, u64(opencnn::num_blocks(tiling.problem))}};
   }
 

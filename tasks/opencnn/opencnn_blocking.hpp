@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "megaconv/problem.hpp"
+#include "tasks/ceil_div.hpp"
 
 namespace megaconv::opencnn {
 
@@ -24,23 +25,24 @@ inline constexpr int kOutputTile = 2;  // m
 inline constexpr int kAlpha = 4;
 inline constexpr int kPositions = kAlpha * kAlpha;
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 /// Blocks of filters: tasks of a group.
-inline std::int64_t num_blocks(const ConvProblem& problem) { return ceil_div(problem.k, kFilters); }
+inline std::int64_t num_blocks(const ConvProblem& problem) {
+  return ceil_div<std::int64_t>(problem.k, kFilters);
+}
 
 /// Groups of kTiles tiles. chwn: kTiles images at one place, places first. nchw, nhwc: neighbours
 /// in the order of images, tile rows, tile columns.
 inline std::int64_t num_groups(const ConvProblem& problem) {
-  const std::int64_t tiles_per_image =
-      ceil_div(problem.p(), kOutputTile) * ceil_div(problem.q(), kOutputTile);
-  return problem.layout == Layout::chwn ? tiles_per_image * ceil_div(problem.n, kTiles)
-                                        : ceil_div(problem.n * tiles_per_image, kTiles);
+  const std::int64_t tiles_per_image = ceil_div<std::int64_t>(problem.p(), kOutputTile) *
+                                       ceil_div<std::int64_t>(problem.q(), kOutputTile);
+  return problem.layout == Layout::chwn
+             ? tiles_per_image * ceil_div<std::int64_t>(problem.n, kTiles)
+             : ceil_div<std::int64_t>(problem.n * tiles_per_image, kTiles);
 }
 
 /// Filter transform tasks: kFilters filters of kChannels channels each.
 inline std::int64_t num_filter_tasks(const ConvProblem& problem) {
-  return num_blocks(problem) * ceil_div(problem.c, kChannels);
+  return num_blocks(problem) * ceil_div<std::int64_t>(problem.c, kChannels);
 }
 
 /// Floats of U.

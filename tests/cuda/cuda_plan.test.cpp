@@ -37,7 +37,11 @@ PlanOptions on_cuda(std::uint32_t m = 4, Arithmetic arithmetic = Arithmetic::fma
 
 // Those that this device has kernels for.
 std::vector<Arithmetic> arithmetics(std::uint32_t m) {
-  if (m == 6 || !uses_tensor_cores()) return {Arithmetic::fma};
+  if (m == 6) return {Arithmetic::fma};
+  if (!uses_tensor_cores()) {
+    WARN("not tested on this device: products on tensor cores");
+    return {Arithmetic::fma};
+  }
   if (m == 2) return {Arithmetic::fma, Arithmetic::split_f16};
   return {Arithmetic::fma, Arithmetic::split_f16, Arithmetic::f16};
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/machine.hpp"
+#include "runtime/plan_word.hpp"
 #include "runtime/workspace.hpp"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/reference.hpp"
@@ -417,7 +418,7 @@ TEST_CASE("a workspace in use by another run is refused") {
   {
     WorkspaceLayout layout;
     layout.counters = sizeof(WorkspaceHeader);
-    const WorkspaceLease lease(workspace.get(), layout, 77, {});
+    const WorkspaceLease lease(workspace.get(), layout, new_plan_word(), {});
     CHECK_THROWS_WITH(plan.execute(data.tensors(y), workspace.get(), plan.workspace_bytes()),
                       ContainsSubstring("in use by another run"));
   }

@@ -2,30 +2,42 @@
 // Which table of pooling bodies goes with an instruction set.
 #include "tasks/pooling/cpu/pooling.hpp"
 
+#include <string>
+
+#include "megaconv/error.hpp"
 #include "tasks/cpu/kernels.hpp"
 
 namespace megaconv::cpu {
 
-#if defined(__x86_64__)
+#if defined(MEGACONV_BODIES_avx512)
 namespace avx512 {
 extern const PoolKernels kPoolKernels;
 }
+#endif
+#if defined(MEGACONV_BODIES_avx2)
 namespace avx2 {
 extern const PoolKernels kPoolKernels;
 }
 #endif
+#if defined(MEGACONV_BODIES_portable)
 namespace portable {
 extern const PoolKernels kPoolKernels;
 }
+#endif
 
 const PoolKernels& pool_kernels_for(std::string_view isa) {
-  [[maybe_unused]] const std::string_view name = kernels_for(isa).isa;
-#if defined(__x86_64__)
+  const std::string_view name = kernels_for(isa).isa;
+#if defined(MEGACONV_BODIES_avx512)
   // Products of narrow numbers, which pooling has none of, make the difference among these.
   if (name.starts_with("avx512")) return avx512::kPoolKernels;
+#endif
+#if defined(MEGACONV_BODIES_avx2)
   if (name == "avx2") return avx2::kPoolKernels;
 #endif
-  return portable::kPoolKernels;
+#if defined(MEGACONV_BODIES_portable)
+  if (name == "portable") return portable::kPoolKernels;
+#endif
+  throw Error(Status::internal, "no pooling for instruction set " + std::string(name));
 }
 
 }  // namespace megaconv::cpu

@@ -68,7 +68,7 @@ struct WinogradTensorTransforms {
   }
 
   /// V of some channels of some tiles on their way to memory, collected in shared memory so that
-  /// the copy engine writes long runs. Neighbouring threads take what lies side by side in x:
+  /// TMA writes long runs. Neighbouring threads take what lies side by side in x:
   /// channels in NHWC, else tiles, whose rows are a sector of memory each.
   struct Patch {
     static constexpr int kOctets = kLayout == Layout::nchw ? 1 : 2, kTiles = 64 / kOctets;
