@@ -14,6 +14,7 @@ from megaconv import _core
 
 _TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "int8": "i8"}
 _CPU, _PINNED = 1, 3  # DLPack's numbers of devices
+_workspaces: dict[Any, Any] = {}
 
 
 class Spec(NamedTuple):
@@ -59,9 +60,20 @@ class _Library:
         """Around planning and running on the array's device; gives the stream's number."""
         return contextlib.nullcontext(0)
 
-    def bytes(self, like: Any, size: int) -> Any:
-        """Memory of the array's device; None on a CPU, where the extension module has its own."""
-        return None
+    def workspace(self, like: Any, size: int, stream: int) -> Any:
+        """Bytes of the array's device, for runs on one stream: those are in order, so they share it.
+
+        It lasts, because a workspace must not be overwritten in part between runs.
+        """
+        key = type(self), str(like.device), stream
+        memory = _workspaces.get(key)
+        if memory is None or memory.nbytes < size:
+            memory = _workspaces[key] = self.zeros(like, size)
+        return memory
+
+    def zeros(self, like: Any, size: int) -> Any:
+        raise NotImplementedError(f"arrays of {type(like).__name__} on a device, must be PyTorch's "
+                                  "or CuPy's")
 
 
 class _NumPy(_Library):
@@ -139,10 +151,17 @@ class _Torch(_Library):
     def running(self, like):
         return self._on_device(like) if like.is_cuda else contextlib.nullcontext(0)
 
-    def bytes(self, like, size):
+    def workspace(self, like, size, stream):
         import torch
 
-        return self.view(torch.empty(size, dtype=torch.uint8, device=like.device))
+        if torch.cuda.is_current_stream_capturing():  # then it belongs to the graph
+            return self.view(self.zeros(like, size))
+        return self.view(super().workspace(like, size, stream))
+
+    def zeros(self, like, size):
+        import torch
+
+        return torch.zeros(size, dtype=torch.uint8, device=like.device)
 
 
 class _CuPy(_Library):
@@ -173,10 +192,10 @@ class _CuPy(_Library):
         with like.device:
             yield cupy.cuda.get_current_stream().ptr
 
-    def bytes(self, like, size):
+    def zeros(self, like, size):
         import cupy
 
-        return cupy.empty(size, "uint8")
+        return cupy.zeros(size, "uint8")
 
 
 _ANY, _NUMPY, _TORCH, _CUPY = _Library(), _NumPy(), _Torch(), _CuPy()
@@ -232,7 +251,9 @@ def run(plan: _core.Plan, x: Any, w: Any, bias: Any = None, *, scale: Any = None
         raise TypeError(f"out is of type {type(out).__name__}, which is never written to; "
                         "must be a NumPy, PyTorch or CuPy array, or None")
     with library.running(x) as stream:
-        workspace = library.bytes(x, plan.workspace_bytes) if plan.backend == "cuda" else None
+        workspace = None  # the extension module has one for each thread of the CPU
+        if plan.backend == "cuda":
+            workspace = library.workspace(x, plan.workspace_bytes, stream)
         plan.execute(readable("x", x), readable("w", w), library_of(y).view(y),
                      scale=readable("scale", scale), bias=readable("bias", bias),
                      residual=readable("residual", residual), workspace=workspace, stream=stream)

@@ -140,7 +140,9 @@ class FakeCuPy:
         ndarray.module = self
         self.cuda = type("cuda", (), {
             "get_current_stream": staticmethod(lambda: type("stream", (), {"ptr": 0}))})
+        ndarray.nbytes = property(lambda self: self.array.nbytes)
         self.empty = lambda *arguments: ndarray(np.empty(*arguments))
+        self.zeros = lambda *arguments: ndarray(np.zeros(*arguments))
         self.ascontiguousarray = lambda array: ndarray(np.ascontiguousarray(array.array))
 
 
@@ -153,6 +155,20 @@ def test_the_protocol_with_cupy_keeps_device_stream_and_kind(monkeypatch):
     assert cupy.context.entered > 0
     assert np.array_equal(y.array, megaconv.conv2d(X[:, :, ::-1].copy(), W, padding=1))
     assert _arrays.library_of(X) is not _arrays.library_of(x)
+
+
+def test_runs_on_one_stream_of_a_device_share_a_workspace_that_grows(monkeypatch):
+    cupy = FakeCuPy()
+    monkeypatch.setitem(__import__("sys").modules, "cupy", cupy)
+    monkeypatch.setattr(_arrays, "_workspaces", {})
+    x = cupy.ndarray(X)
+    library = _arrays.library_of(x)
+    first = library.workspace(x, 100, 1)
+    assert library.workspace(x, 50, 1) is first
+    assert library.workspace(x, 50, 2) is not first
+    larger = library.workspace(x, 200, 1)
+    assert larger.nbytes == 200 and not larger.array.any()
+    assert library.workspace(x, 100, 1) is larger
 
 
 def test_a_tensor_without_memory_is_refused():
