@@ -15,6 +15,7 @@
 #include "tools/bench_report.hpp"
 #include "tools/commands.hpp"
 #include "tools/log.hpp"
+#include "tools/number.hpp"
 #include "tools/peer.hpp"
 #include "tools/plan_arguments.hpp"
 #include "tools/problem_selection.hpp"
@@ -269,7 +270,7 @@ void add_bench(CLI::App& app, Action& action) {
   verb->add_option("--random", arguments->problem.random,
                    "So many layers like those of real networks, drawn at random by --seed")
       ->type_name("COUNT")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{100'000}))
+      ->check(number_from(std::int64_t{1}, std::int64_t{100'000}))
       ->group("Problem");
   add_plan_options(*verb, arguments->plan);
   add_timing_options(*verb, arguments->timing);

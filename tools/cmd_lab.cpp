@@ -15,6 +15,7 @@
 #include "tools/file_io.hpp"
 #include "tools/lab_report.hpp"
 #include "tools/log.hpp"
+#include "tools/number.hpp"
 #include "tools/plan_arguments.hpp"
 #include "tools/policy_spec.hpp"
 #include "tools/problem_selection.hpp"
@@ -174,11 +175,11 @@ void add_lab(CLI::App& app, Action& action) {
   verb->add_option("--turns", arguments->turns, "Turns, each with a seed of its own")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(1, 100000));
+      ->check(number_from(1, 100000));
   verb->add_option("--runs", arguments->runs, "Runs of a turn where they are measured")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(1, 100000));
+      ->check(number_from(1, 100000));
   verb->add_option("--traces", arguments->traces, "Folder for a trace of every policy")
       ->type_name("FOLDER");
   add_plan_options(*verb, arguments->plan);

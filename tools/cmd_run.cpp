@@ -16,6 +16,7 @@
 #include "tools/commands.hpp"
 #include "tools/file_io.hpp"
 #include "tools/npy.hpp"
+#include "tools/number.hpp"
 #include "tools/plan_arguments.hpp"
 #include "tools/problem_selection.hpp"
 #include "tools/records.hpp"
@@ -310,7 +311,10 @@ void add_file_options(CLI::App& verb, RunArguments& arguments) {
   add_pair("--pad", arguments.pad, "Padding; \"same\" without it");
   add_pair("--stride", arguments.stride, "Stride");
   add_pair("--dilation", arguments.dilation, "Dilation");
-  verb.add_option("--groups", arguments.groups, "Channel groups")->type_name("N")->group("Files");
+  verb.add_option("--groups", arguments.groups, "Channel groups")
+      ->type_name("N")
+      ->check(number_from<std::int64_t>(1))
+      ->group("Files");
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "tools/confidence.hpp"
 #include "tools/file_io.hpp"
 #include "tools/html_report.hpp"
+#include "tools/number.hpp"
 #include "tools/plan_arguments.hpp"
 #include "tools/problem_selection.hpp"
 #include "tools/simulation_report.hpp"
@@ -186,7 +187,7 @@ void add_simulate(CLI::App& app, Action& action) {
   verb->add_option("--turns", arguments->turns, "Seeds of the noise to simulate")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(1, 100000));
+      ->check(number_from(1, 100000));
   verb->add_flag("--json", arguments->json, "One JSON object to stdout")->group("Output");
   verb->add_option("-o,--output", arguments->output, "Trace of the first seed, Chrome trace JSON")
       ->type_name("FILE")

@@ -16,6 +16,7 @@
 #include "tools/commands.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/log.hpp"
+#include "tools/number.hpp"
 #include "tools/records.hpp"
 #include "tools/summary.hpp"
 #include "tools/table.hpp"
@@ -57,12 +58,12 @@ void add_sample_options(CLI::App& app, SampleOptions& samples) {
                  "Samples of a candidate, unless it is given up early")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000))
+      ->check(number_from(1, 1000))
       ->group("Search");
   app.add_option("--min-ms", samples.min_ms, "Least time of all samples of a candidate together")
       ->type_name("MS")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_from(0.0, 1e6))
       ->group("Search");
 }
 
@@ -284,11 +285,13 @@ void add_search_options(CLI::App& app, RunArguments& arguments) {
          "model (default), exhaustive, random, coordinate or annealing")
       ->type_name("NAME")
       ->group("Search");
-  number("--evaluations", arguments.sweep.evaluations, "N", "Measurements a problem; 0: no limit");
+  number("--evaluations", arguments.sweep.evaluations, "N", "Measurements a problem; 0: no limit")
+      ->check(number_for(arguments.sweep.evaluations));
   number("--seconds", arguments.sweep.seconds, "S", "Time a problem; 0: no limit")
-      ->check(CLI::Range(0.0, 1e9));
+      ->check(number_from(0.0, 1e9));
   number("--finalists", arguments.sweep.finalists, "N",
-         "Best ones measured again in turns at the end");
+         "Best ones measured again in turns at the end")
+      ->check(number_for(arguments.sweep.finalists));
   add_sample_options(app, arguments.samples);
   app.add_option_function<std::string>(
          "--shard", [&](const std::string& text) { arguments.sweep.shard = parse_shard(text); },
@@ -298,7 +301,7 @@ void add_search_options(CLI::App& app, RunArguments& arguments) {
   app.add_flag("--resume", arguments.resume, "Use what the database has; measure none of it again")
       ->group("Search");
   number("--timeout", arguments.timeout_s, "S", "A candidate that takes longer has hung")
-      ->check(CLI::Range(0.001, 1e6));
+      ->check(number_from(0.001, 1e6));
   app.add_option("--measurer", arguments.measurer,
                  "Command in place of `megaconv` that runs `tune measure`")
       ->type_name("COMMAND")

@@ -12,6 +12,7 @@
 #include "megaconv/error.hpp"
 #include "runtime/tuning/search.hpp"
 #include "tasks/cost_model.hpp"
+#include "tools/number.hpp"
 #include "tools/records.hpp"
 #include "tools/tune_commands.hpp"
 #include "tools/tune_json.hpp"
@@ -72,7 +73,6 @@ struct AskArguments {
 
 /// The strategy runs on what the database knows; the first points that it does not know are asked.
 ExitCode ask(const AskArguments& arguments) {
-  if (arguments.count == 0) throw Error(Status::invalid_argument, "--count 0, must be at least 1");
   const PlanOptions& options = arguments.tune.plan.options;
   const Target target = target_of(options);
   const PlanDatabase database(arguments.tune.database_file(), PlanDatabase::Access::write);
@@ -164,6 +164,7 @@ void add_tune_ask_tell(CLI::App& tune, Action& action) {
       ->group("Search");
   ask_verb->add_option("--count", ask_arguments->count, "Candidates of each problem")
       ->type_name("N")
+      ->check(number_from<std::uint64_t>(1))
       ->capture_default_str()
       ->group("Search");
   ask_verb->callback(

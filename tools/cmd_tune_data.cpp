@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "megaconv/error.hpp"
+#include "tools/number.hpp"
 #include "tools/records.hpp"
 #include "tools/summary.hpp"
 #include "tools/table.hpp"
@@ -158,6 +159,7 @@ void add_tune_data(CLI::App& tune, Action& action) {
   const auto best_arguments = std::make_shared<BestArguments>();
   add_tune_options(*best_verb, best_arguments->tune);
   best_verb->add_option("--count", best_arguments->count, "Configurations of each problem")
+      ->check(number_from<std::uint64_t>(1))
       ->type_name("N")
       ->capture_default_str();
   add_output_options(*best_verb, best_arguments->output);

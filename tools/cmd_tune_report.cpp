@@ -7,6 +7,7 @@
 #include "megaconv/error.hpp"
 #include "tasks/space.hpp"
 #include "tools/file_io.hpp"
+#include "tools/number.hpp"
 #include "tools/tune_commands.hpp"
 #include "tools/tune_report.hpp"
 
@@ -71,6 +72,7 @@ void add_tune_report(CLI::App& tune, Action& action) {
       ->capture_default_str();
   verb->add_option("--csv", arguments->csv, "Also all measurements as CSV")->type_name("FILE");
   verb->add_option("--rows", arguments->rows, "Rows of each table of the best")
+      ->check(number_from<std::uint64_t>(1))
       ->type_name("N")
       ->capture_default_str();
   verb->callback([arguments, &action] { action = [arguments] { return report(*arguments); }; });

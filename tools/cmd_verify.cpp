@@ -15,6 +15,7 @@
 #include "tools/commands.hpp"
 #include "tools/device.hpp"
 #include "tools/log.hpp"
+#include "tools/number.hpp"
 #include "tools/problem_selection.hpp"
 #include "tools/summary.hpp"
 #include "tools/terminal.hpp"
@@ -153,7 +154,7 @@ void add_limit_options(CLI::App& verb, VerifyLimits& limits) {
     verb.add_option(option, target, description)
         ->type_name("N")
         ->capture_default_str()
-        ->check(CLI::Range(1, most))
+        ->check(number_from(1, most))
         ->group("Random problems");
   };
   add("--max-batch", limits.batch, "Largest batch", 1 << 16);
@@ -175,6 +176,7 @@ void add_verify(CLI::App& app, Action& action) {
   verb->add_option("--count", arguments->count, "Random problems")
       ->type_name("N")
       ->capture_default_str()
+      ->check(number_from<std::uint64_t>(1))
       ->group("Random problems");
   add_limit_options(*verb, arguments->limits);
   verb->add_flag("--integer", arguments->integer,

@@ -14,6 +14,7 @@
 #include "tools/commands.hpp"
 #include "tools/help.hpp"
 #include "tools/log.hpp"
+#include "tools/suggest.hpp"
 #include "tools/terminal.hpp"
 
 namespace {
@@ -52,7 +53,7 @@ int finish(ExitCode code) {
 int run_command(int argc, char** argv) {
   cli::init_log();
   CLI::App app("Convolution as a task graph inside one persistent kernel.", "megaconv");
-  app.set_version_flag("--version", std::string("megaconv ") + version());
+  app.set_version_flag("-V,--version", std::string("megaconv ") + version());
   app.footer(kFooter);
   app.formatter(std::make_shared<cli::HelpFormatter>());
 
@@ -74,7 +75,8 @@ int run_command(int argc, char** argv) {
       app.exit(error);
       return finish(ExitCode::ok);
     }
-    return fail(ExitCode::usage, std::string(error.what()) + " (see --help)");
+    const std::string message = cli::unknown_word(app, argc, argv).value_or(error.what());
+    return fail(ExitCode::usage, message + " (see --help)");
   }
   if (!action) {
     return fail(ExitCode::usage,

@@ -10,6 +10,7 @@
 #include "megaconv/tuning.hpp"
 #include "tools/choice.hpp"
 #include "tools/file_io.hpp"
+#include "tools/number.hpp"
 
 namespace megaconv::cli {
 namespace {
@@ -74,7 +75,10 @@ void add_choice(CLI::App& app, const char* name, Value& target, const Choices<Va
 
 template <class Value>
 void add_number(CLI::App& app, const char* name, Value& target, const char* description) {
-  app.add_option(name, target, description)->type_name("N")->group("Plan");
+  app.add_option(name, target, description)
+      ->type_name("N")
+      ->check(number_for(target))
+      ->group("Plan");
 }
 
 }  // namespace
@@ -198,8 +202,11 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
       ->group("Plan");
   add_number(app, "--measure-ms", arguments.options.measure_ms,
              "Time that --plan measure may take (1000)");
-  add_number(app, "--workspace-limit", arguments.options.workspace_limit,
-             "Bytes that a workspace chosen may have");
+  app.add_option("--workspace-limit", arguments.options.workspace_limit,
+                 "Bytes that a workspace chosen may have: 1000000, 64MiB")
+      ->type_name("BYTES")
+      ->transform(bytes())
+      ->group("Plan");
   add_choice<Backend>(app, "--backend", arguments.options.backend,
                       {{"cpu", Backend::cpu}, {"cuda", Backend::cuda}, {"sim", Backend::sim}},
                       "NAME", "cpu (default), cuda or sim");
@@ -215,10 +222,12 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
                  "A task that waits longer ends the run with status 5")
       ->type_name("MS")
       ->capture_default_str()
+      ->check(number_for(arguments.options.wait_budget_ms))
       ->group("Plan");
   app.add_option("--seed", arguments.seed, "Seed of everything random")
       ->type_name("N")
       ->capture_default_str()
+      ->check(number_for(arguments.seed))
       ->group("Plan");
 }
 

@@ -8,6 +8,7 @@
 #include "tools/choice.hpp"
 #include "tools/file_io.hpp"
 #include "tools/networks.hpp"
+#include "tools/number.hpp"
 #include "tools/random_layers.hpp"
 
 namespace megaconv::cli {
@@ -129,6 +130,7 @@ void add_problem_options(CLI::App& app, ProblemArguments& arguments, Selection s
         ->group("Problem");
   }
   app.add_option("--batch", arguments.batch, "Batch size, whatever the problem says")
+      ->check(number_from<std::int64_t>(1))
       ->type_name("N")
       ->group("Problem");
   add_tensor_options(app, arguments);

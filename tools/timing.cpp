@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "runtime/quantile.hpp"
+#include "tools/number.hpp"
 
 namespace megaconv::cli {
 namespace {
@@ -38,12 +39,12 @@ void add_timing_options(CLI::App& app, TimingOptions& options) {
   app.add_option("--min-ms", options.min_ms, "Least time measured, in all turns together")
       ->type_name("MS")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e7))
+      ->check(number_from(0.0, 1e7))
       ->group("Timing");
   app.add_option("--repeats", options.repeats, "Turns that it is spread over")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000000))
+      ->check(number_from(1, 1000000))
       ->group("Timing");
   app.add_flag_callback(
          "--cold", [&options] { options.caches = Caches::cold; },
