@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tasks/direct/lanes.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv::cpu {
@@ -10,6 +11,7 @@ namespace {
 
 constexpr std::ptrdiff_t kBlock = Tiling::kLaneBlock;
 constexpr std::size_t kLineBytes = 64;
+constexpr std::ptrdiff_t kLeastLanes = 4;  // of a vector, on any instruction set
 
 std::size_t lines(std::size_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; }
 
@@ -31,6 +33,7 @@ Extents::Extents(const Tiling& tiling)
       filter_blocks(tiling.filter_blocks()),
       filter_blocks_per_conv_group(ceil_div(filters, kBlock)),
       depthwise(tiling.problem.depthwise()),
+      columns(lanes_are_columns(tiling.problem)),
       alpha(0),
       num_positions(0),
       panel_tiles(0),
@@ -45,10 +48,16 @@ Extents::Extents(const Tiling& tiling)
       phase_cols(0),
       patch_row(0),
       patch_block(0),
+      phase_plane(0),
+      plane(0),
+      plane_channels(0),
       panels_at(0),
+      copies_at(0),
+      segments_at(0),
       v_at(0),
       m_at(0),
-      pixels_at(0) {
+      pixels_at(0),
+      scratch_bytes(0) {
   const ConvProblem& problem = tiling.problem;
   std::size_t num_panels = static_cast<std::size_t>(channel_blocks);
   if (const WinogradTiles* const tiles = tiling.tiles()) {
@@ -80,10 +89,30 @@ Extents::Extents(const Tiling& tiling)
     patch_block = ((rows - 1) * problem.stride_h + extent_h) * patch_row;
     const auto word_blocks = ceil_div(static_cast<std::ptrdiff_t>(channel_words(tiling)), kBlock);
     num_panels = static_cast<std::size_t>(word_blocks * problem.r * problem.s);
-    panels_at = static_cast<std::size_t>(word_blocks * patch_block) * sizeof(float);
-    pixels_at = panels_at + lines(num_panels * sizeof(Panel));
-    scratch_bytes =
-        pixels_at + static_cast<std::size_t>(kMaxKernelBlocks * cols * kBlock) * sizeof(float);
+    // An odd number of cache lines, so that channels do not share cache sets; and behind the last
+    // channel, what a kernel reads past the last column.
+    const std::ptrdiff_t input_rows = (rows - 1) * problem.stride_h + extent_h;
+    phase_plane = ceil_div(input_rows, problem.stride_h) * phase_cols;
+    plane = (ceil_div(problem.stride_h * problem.stride_w * phase_plane, kBlock) | 1) * kBlock;
+    constexpr std::ptrdiff_t kFloats = kDepthwiseBytes / sizeof(float);
+    plane_channels = depthwise ? std::clamp<std::ptrdiff_t>(kFloats / plane, 1, kBlock) : channels;
+    const std::ptrdiff_t input = columns     ? plane_channels * plane + kMaxColumnSums
+                                 : depthwise ? 0  // read from x
+                                             : word_blocks * patch_block;
+    const std::ptrdiff_t sums = std::max(kMaxKernelBlocks * cols * kBlock, kMaxColumnSums);
+    // A run has no more columns than whole lane blocks for every row; a row ends a segment.
+    const std::ptrdiff_t segments =
+        rows * (ceil_div(cols, kBlock) * (kBlock / kLeastLanes) + 1) + 1;
+    const auto place = [this](std::size_t bytes) {
+      const std::size_t at = scratch_bytes;
+      scratch_bytes += lines(bytes);
+      return at;
+    };
+    scratch_bytes = lines(static_cast<std::size_t>(input) * sizeof(float));
+    panels_at = place(num_panels * sizeof(Panel));
+    copies_at = place(static_cast<std::size_t>(input_rows * problem.stride_w) * sizeof(RowCopy));
+    segments_at = place(static_cast<std::size_t>(segments) * sizeof(Segment));
+    pixels_at = place(static_cast<std::size_t>(sums) * sizeof(float));
   }
 }
 

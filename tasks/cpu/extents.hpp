@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "megaconv/tiling.hpp"
 
@@ -17,6 +18,9 @@ inline constexpr std::ptrdiff_t kStripCols = 64;
 
 /// Lane blocks that a micro-kernel multiplies at once.
 inline constexpr std::ptrdiff_t kMaxKernelBlocks = 2;
+
+/// Sums that a kernel of columns has in registers at most.
+inline constexpr std::ptrdiff_t kMaxColumnSums = 384;
 
 /// Tiles that the widest micro-kernel multiplies at once.
 inline constexpr std::ptrdiff_t kMostPanelTiles = 14;
@@ -31,6 +35,7 @@ struct Extents {
   std::ptrdiff_t channel_blocks, filter_blocks;
   std::ptrdiff_t filter_blocks_per_conv_group;
   bool depthwise;
+  bool columns;  ///< lanes of direct tasks are columns
 
   // Winograd: the tiles of a group are cut into panels of equally many, kMostPanelTiles at most.
   std::ptrdiff_t alpha, num_positions;
@@ -47,11 +52,16 @@ struct Extents {
   std::ptrdiff_t extent_h, extent_w;      ///< of the dilated filter
   std::ptrdiff_t phase_cols;              ///< columns of one phase
   std::ptrdiff_t patch_row, patch_block;  ///< floats between rows, and between channel blocks
+  // Direct tasks whose lanes are columns (columns.inl): the same input, channel by channel.
+  std::ptrdiff_t phase_plane;     ///< floats of one phase of rows and columns
+  std::ptrdiff_t plane;           ///< floats between channels
+  std::ptrdiff_t plane_channels;  ///< of which a task has copies at the same time
 
   // Scratch of one worker, in bytes from its start.
-  std::size_t panels_at;   ///< GEMM and direct: Panel[]
-  std::size_t v_at, m_at;  ///< fused Winograd: V and M of one group
-  std::size_t pixels_at;   ///< direct: output pixels of one row before the epilogue
+  std::size_t panels_at;               ///< GEMM and direct: Panel[]
+  std::size_t copies_at, segments_at;  ///< lanes are columns: RowCopy[] and Segment[]
+  std::size_t v_at, m_at;              ///< fused Winograd: V and M of one group
+  std::size_t pixels_at;               ///< direct: output pixels of one row before the epilogue
   std::size_t scratch_bytes;
 };
 
@@ -83,6 +93,18 @@ struct BlockRange {
 struct Panel {
   std::ptrdiff_t offset;  ///< of the first row's first word, in words
   std::ptrdiff_t words;   ///< 1 to 16
+};
+
+/// A row of one channel's input, or the columns of a row that are of one phase, in elements.
+struct RowCopy {
+  std::ptrdiff_t from, to, count;
+};
+
+/// Lanes [first, last) of a vector of sums, and where lane 0 goes in y.
+struct Segment {
+  std::ptrdiff_t y;
+  std::int32_t vec;
+  std::int16_t first, last;
 };
 
 std::size_t scratch_bytes(const Tiling& tiling);

@@ -218,19 +218,12 @@ class PixelWriter {
     if (count >= kLanes) {
       if (residual_ != nullptr) sum += read(residual_ + at);
       const Vec v = relu_ ? relu(sum) : sum;
-      if constexpr (sizeof(T) * kLanes == kLineBytes) {
-        // A whole cache line, which then need not be read first.
-        const bool line = reinterpret_cast<std::uintptr_t>(y_ + at) % kLineBytes == 0;
-        if (streams_ && line) return stream(y_ + at, v);
-      }
-      write(y_ + at, v);
+      store_line(y_ + at, v, streams_);
     } else if (count > 0) {
       if (residual_ != nullptr) sum += read_first(residual_ + at, count);
       write_first(y_ + at, relu_ ? relu(sum) : sum, count);
     }
   }
-
-  static constexpr std::size_t kLineBytes = 64;
 
   T* y_;
   const T* residual_;

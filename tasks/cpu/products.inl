@@ -117,6 +117,7 @@ struct IntProduct {
   static MEGACONV_INLINE Vec read_pixel(const Int8* from, Size channels) {
     return read_words(from, 0, channels, min_of(channels, kLanes));
   }
+  static MEGACONV_INLINE Vec broadcast_word(const float* word) { return broadcast_bits(word); }
   static MEGACONV_INLINE Vec multiply_add(Vec sum, Vec input, Vec filters) {
     return __builtin_bit_cast(
         Vec, __builtin_bit_cast(Ints, sum) +

@@ -192,6 +192,16 @@ MEGACONV_INLINE void write(T* to, Vec v) {
   store(to, narrowed<T>(v));
 }
 
+/// Writes all lanes; if `streams`, a whole cache line past the caches: it need not be read first.
+template <class T>
+MEGACONV_INLINE void store_line(T* to, Vec v, bool streams) {
+  constexpr std::size_t kLineBytes = 64;
+  if constexpr (sizeof(T) * kLanes == kLineBytes) {
+    if (streams && reinterpret_cast<std::uintptr_t>(to) % kLineBytes == 0) return stream(to, v);
+  }
+  write(to, v);
+}
+
 /// Writes the first `count` (0 to kLanes) lanes.
 MEGACONV_INLINE void write_first(float* to, Vec v, Size count) {
 #if MEGACONV_LANES == 16
@@ -213,6 +223,70 @@ MEGACONV_INLINE void write_first(T* to, Vec v, Size count) {
   }
 #else
   for (Size i = 0; i < count; ++i) to[i].bits = bits[i];
+#endif
+}
+
+/// Lanes [first, last) of a vector.
+struct LaneRange {
+  int first, last;
+};
+#if MEGACONV_LANES == 16
+MEGACONV_INLINE __mmask16 mask_of(LaneRange lanes) {
+  return static_cast<__mmask16>((1u << lanes.last) - (1u << lanes.first));
+}
+#elif MEGACONV_LANES == 8
+MEGACONV_INLINE __m256i mask_of(LaneRange lanes) {
+  return _mm256_andnot_si256(first_lanes(lanes.first), first_lanes(lanes.last));
+}
+#endif
+
+/// These lanes, and no others, are read from and written to lane0 + lane; the others read are
+/// any number.
+MEGACONV_INLINE Vec read_lanes(const float* lane0, LaneRange lanes) {
+#if MEGACONV_LANES == 16
+  return static_cast<Vec>(_mm512_maskz_loadu_ps(mask_of(lanes), lane0));
+#elif MEGACONV_LANES == 8
+  return static_cast<Vec>(_mm256_maskload_ps(lane0, mask_of(lanes)));
+#else
+  Vec v{};
+  for (int i = lanes.first; i < lanes.last; ++i) v[i] = lane0[i];
+  return v;
+#endif
+}
+template <class T>
+MEGACONV_INLINE Vec read_lanes(const T* lane0, LaneRange lanes) {
+#if MEGACONV_LANES == 16
+  if constexpr (sizeof(T) == 1) {
+    return widened<T>(__builtin_bit_cast(Bytes, _mm_maskz_loadu_epi8(mask_of(lanes), lane0)));
+  } else {
+    return widened<T>(__builtin_bit_cast(Halves, _mm256_maskz_loadu_epi16(mask_of(lanes), lane0)));
+  }
+#else
+  NarrowBits<T> bits{};
+  for (int i = lanes.first; i < lanes.last; ++i) bits[i] = lane0[i].bits;
+  return widened<T>(bits);
+#endif
+}
+MEGACONV_INLINE void write_lanes(float* lane0, Vec v, LaneRange lanes) {
+#if MEGACONV_LANES == 16
+  _mm512_mask_storeu_ps(lane0, mask_of(lanes), v);
+#elif MEGACONV_LANES == 8
+  _mm256_maskstore_ps(lane0, mask_of(lanes), v);
+#else
+  for (int i = lanes.first; i < lanes.last; ++i) lane0[i] = v[i];
+#endif
+}
+template <class T>
+MEGACONV_INLINE void write_lanes(T* lane0, Vec v, LaneRange lanes) {
+  const NarrowBits<T> bits = narrowed<T>(v);
+#if MEGACONV_LANES == 16
+  if constexpr (sizeof(T) == 1) {
+    _mm_mask_storeu_epi8(lane0, mask_of(lanes), __builtin_bit_cast(__m128i, bits));
+  } else {
+    _mm256_mask_storeu_epi16(lane0, mask_of(lanes), __builtin_bit_cast(__m256i, bits));
+  }
+#else
+  for (int i = lanes.first; i < lanes.last; ++i) lane0[i].bits = bits[i];
 #endif
 }
 

@@ -7,6 +7,7 @@
 #include "megaconv/error.hpp"
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/cost.hpp"
+#include "tasks/direct/lanes.hpp"
 #include "tasks/even_shares.hpp"
 #include "tasks/stage_times.hpp"
 #include "tasks/tiling.hpp"
@@ -23,30 +24,75 @@ constexpr double kPatchShare = 0.5;
 // 19.6, 18.7, i8 4.45, 4.39.
 constexpr std::uint64_t kMostBlocks = 16;
 
-// A group's input patch, [blocks of words][rows][cols][kLaneBlock], fills at most half of the
-// worker's cache; there are tasks enough for all workers.
+// Columns of a task that are multiplied at the full rate, of one row or several: two tiles of sums.
+constexpr std::uint64_t kLeastColumns = 96;
+
+std::uint64_t input_cols(const ConvProblem& a, std::uint64_t cols) {
+  return std::min((cols - 1) * u64(a.stride_w) + u64(a.filter_extent_w()), u64(a.w));
+}
+
+/// Output rows whose input is at most `input_rows` rows, or those of one.
+std::uint64_t fitting_rows(const ConvProblem& a, std::uint64_t input_rows) {
+  const std::uint64_t least = u64(a.filter_extent_h());
+  return (std::max(input_rows, least) - least) / u64(a.stride_h) + 1;
+}
+
+// In NCHW the input of one channel fits the L1, and tasks are cut by channels, which costs no halo;
+// in NHWC by rows, so that channels, which are neighbours there, stay together.
+void choose_depthwise_for_cpu(Tiling& tiling, const Target& target) {
+  const ConvProblem& a = tiling.problem;
+  const std::uint64_t wanted = kTasksPerWorker * target.workers;
+  const std::uint64_t p = u64(a.p()), q = u64(a.q()), n = u64(a.n);
+  const std::uint64_t filter_blocks = tiling.filter_blocks();
+  std::uint64_t rows, cols, blocks;
+  if (lanes_are_columns(a)) {
+    const std::uint64_t most_cols =
+        kDepthwiseBytes / (u64(a.filter_extent_h()) * u64(a.stride_w) * sizeof(float));
+    cols = ceil_div(q, ceil_div(q, std::max<std::uint64_t>(most_cols, kRegisterRows)));
+    const std::uint64_t fitting =
+        fitting_rows(a, kDepthwiseBytes / (input_cols(a, cols) * sizeof(float)));
+    const std::uint64_t strips = n * ceil_div(q, cols);
+    const std::uint64_t parts = ceil_div(wanted, strips * filter_blocks);
+    rows = ceil_div(p, std::min(p, std::max(parts, ceil_div(p, fitting))));
+    blocks = even_blocks(filter_blocks, filter_blocks, strips * ceil_div(p, rows), wanted);
+  } else {
+    cols = q;
+    const std::uint64_t parts = std::min(p, ceil_div(wanted, n));
+    rows = ceil_div(p, parts);
+    blocks = even_blocks(filter_blocks, filter_blocks, n * parts, wanted);
+  }
+  auto& cut = std::get<DirectCut>(tiling.cut);
+  cut.rows_per_group = u32(rows);
+  cut.cols_per_group = u32(cols);
+  cut.filter_blocks_per_gemm_task = u32(blocks);
+  tiling.filter_blocks_per_filter_task = even_blocks(filter_blocks, filter_blocks, 1, wanted);
+}
+
+// A group's input, [blocks of words][rows][cols][kLaneBlock], fills at most half of the worker's
+// cache; there are tasks enough for all workers.
 void choose_for_cpu(Tiling& tiling, const Target& target) {
   const ConvProblem& a = tiling.problem;
+  if (a.depthwise()) return choose_depthwise_for_cpu(tiling, target);
   auto& cut = std::get<DirectCut>(tiling.cut);
   const std::uint64_t wanted = kTasksPerWorker * target.workers;
   const std::uint64_t budget = cache_share(target, kPatchShare);
   constexpr std::uint64_t kLaneBlock = Tiling::kLaneBlock;
   const auto row_bytes = [&](std::uint64_t cols) {
-    const std::uint64_t input_cols =
-        std::min((cols - 1) * u64(a.stride_w) + u64(a.filter_extent_w()), u64(a.w));
-    return input_cols * ceil_div(channel_words(tiling), kLaneBlock) * kBlockBytes;
+    return input_cols(a, cols) * ceil_div(channel_words(tiling), kLaneBlock) * kBlockBytes;
   };
   const std::uint64_t p = u64(a.p()), q = u64(a.q());
-  std::uint64_t cols = even_share(q, kMostCols);
+  const bool planes = lanes_are_columns(a);  // whole rows are best
+  std::uint64_t cols = planes ? q : even_share(q, kMostCols);
   const std::uint64_t least_rows = u64(a.filter_extent_h());
+  if (budget / row_bytes(cols) < least_rows) cols = even_share(q, kMostCols);
   if (budget / row_bytes(cols) < least_rows) cols = even_share(q, kRegisterRows);
-  const std::uint64_t input_rows = std::max(budget / row_bytes(cols), least_rows);
-  const std::uint64_t fitting = (input_rows - least_rows) / u64(a.stride_h) + 1;
+  const std::uint64_t fitting = fitting_rows(a, budget / row_bytes(cols));
 
   const std::uint64_t filter_blocks = tiling.filter_blocks();
   const std::uint64_t strips = u64(a.n) * ceil_div(q, cols);
   const std::uint64_t row_tasks = strips * p * ceil_div(filter_blocks, kMostBlocks);
-  const std::uint64_t shared = std::max<std::uint64_t>(1, row_tasks / wanted);
+  const std::uint64_t least = planes ? ceil_div(kLeastColumns, cols) : 1;
+  const std::uint64_t shared = std::max<std::uint64_t>(least, row_tasks / wanted);
   const std::uint64_t rows = ceil_div(p, ceil_div(p, std::min(fitting, shared)));
 
   cut.rows_per_group = u32(rows);
@@ -55,6 +101,23 @@ void choose_for_cpu(Tiling& tiling, const Target& target) {
   cut.filter_blocks_per_gemm_task = even_blocks(filter_blocks, kMostBlocks, groups, wanted);
   tiling.filter_blocks_per_filter_task = even_blocks(filter_blocks, filter_blocks, 1, wanted);
 }
+
+// Products of an output past which filters are the better lanes: the input of a tile of columns no
+// longer stays in an L1, and transposing x and y is little beside the products. Of oneDNN's speed,
+// columns and filters: n1c64h56k256r1p0 0.64, 0.33; n1c24h56k144r1p0 0.62, 0.38; n1c3h224k64r7p3u2
+// 0.80, 0.66; n1c512h14k512r1p0 0.71, 0.89; n1c128h56k128r3p1u2 0.64, 0.92.
+constexpr std::int64_t kMostColumnProducts = 192;
+
+}  // namespace
+
+bool lanes_are_columns(const ConvProblem& a) {
+  if (a.layout != Layout::nchw) return false;
+  if (a.depthwise()) return true;
+  const bool single = a.dtype == DataType::f32 || a.dtype == DataType::f16;
+  return single && a.c / a.groups * a.r * a.s <= kMostColumnProducts;
+}
+
+namespace {
 
 class DirectAlgorithm final : public ConvAlgorithmOf<DirectCut> {
  public:

@@ -91,6 +91,27 @@ TEST_CASE("depthwise tasks have channels in their lanes") {
   check_problem("c3h8w20k3r3s3u3x2p3x0g3");
 }
 
+TEST_CASE("depthwise tasks compute every filter, stride, dilation and padding") {
+  for (const char* filter : {"r3s3", "r5s5", "r7s7", "r1s1", "r2s4"}) {
+    for (const char* rest : {"", "u2", "d2", "u2d3", "p0", "p0u3", "p1x0"}) {
+      check_problem(std::string("n2c35h15w27k35g35") + filter + rest + "+bias+relu");
+    }
+  }
+  check_problem("c70h7w7k70r3s3g70+scale+residual");
+  check_problem("c16h40w130k16r3s3u2g16");
+  check_problem("c17h3w2k17r7s7g17");
+}
+
+TEST_CASE("direct tasks whose sums have few products compute rows of any width") {
+  for (const int width : {1, 7, 14, 16, 28, 33, 48, 112}) {
+    const std::string w = std::to_string(width);
+    check_problem("n2c21h9w" + w + "k37r1s1p0+scale+bias+residual+relu");
+    check_problem("c5h9w" + w + "k20r3s3+residual");
+    check_problem("c5h9w" + w + "k20r3s3u2+bias");
+  }
+  check_problem("c30h11w9k24r3s2p0g3+bias+residual");  // x in place, columns between rows
+}
+
 TEST_CASE("direct tasks apply every epilogue") {
   for (const char* epilogue :
        {"+bias", "+residual", "+relu", "+bias+residual", "+bias+relu", "+residual+relu",
@@ -100,13 +121,16 @@ TEST_CASE("direct tasks apply every epilogue") {
 }
 
 TEST_CASE("direct tasks compute rectangles and filter chunks of any size") {
-  for (Tiling tiling : tilings_of("n2c24h13w31k72r3s3p1+bias")) {
-    for (const std::uint32_t rows : {1u, 5u, 13u}) {
-      for (const std::uint32_t cols : {1u, 15u, 17u, 31u}) {
-        for (const std::uint32_t blocks : {1u, 2u, 3u}) {
-          tiling.cut = DirectCut{rows, cols, blocks};
-          derive_counts(tiling);
-          check_layer(tiling, cpu::kernels_for());
+  for (const char* problem : {"n2c24h13w31k72r3s3p1+bias", "n2c7h13w31k72r3s3p1+residual",
+                              "n2c24h13w31k72r1s1p0+bias", "n2c40h13w31k40r3s3g40+bias"}) {
+    for (Tiling tiling : tilings_of(problem)) {
+      for (const std::uint32_t rows : {1u, 5u, 13u}) {
+        for (const std::uint32_t cols : {1u, 15u, 17u, 31u}) {
+          for (const std::uint32_t blocks : {1u, 2u, 3u}) {
+            tiling.cut = DirectCut{rows, cols, blocks};
+            derive_counts(tiling);
+            check_layer(tiling, cpu::kernels_for());
+          }
         }
       }
     }

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // x, U -> y without a transform: any filter, stride, dilation, padding and groups.
 //
-// A task copies the input under its rectangle of outputs into a patch (extents.hpp) in which the
-// input pixels of neighbouring outputs are 64 bytes apart, whatever the stride; the micro-kernel
-// then sums over panels (r, s, channel block) in the order in which U is stored.
+// Lanes are columns where lanes_are_columns() says so (columns.inl); channels of depthwise problems
+// in NHWC (depthwise.inl); else filters. Then a task copies the input under its rectangle of
+// outputs into a patch (extents.hpp) in which the input pixels of neighbouring outputs are 64 bytes
+// apart, whatever the stride; the micro-kernel sums over panels (r, s, channel block) in the order
+// in which U is stored.
 #pragma once
 
 #include "tasks/cpu/filter_transform.inl"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/micro_kernel.inl"
 #include "tasks/cpu/pixels.inl"
+#include "tasks/direct/cpu/columns.inl"
+#include "tasks/direct/cpu/depthwise.inl"
 #include "tasks/fused_winograd/cpu/fused_winograd.inl"
 
 namespace megaconv::cpu::MEGACONV_ISA {
@@ -81,77 +85,29 @@ void direct_blocks(const TaskArgs& args, const Extents& extents, const PixelRect
 
   const Size u_block = packed_filter_block<Product>(problem, extents);
   const Size first_block = conv_group * extents.filter_blocks_per_conv_group;
-  for (Size kb = blocks.first; kb < blocks.last; kb += kMaxBlocks) {
+  const auto multiply_row = [&](Size kb, Size row) {
     const Size num_blocks = min_of(kMaxBlocks, blocks.last - kb);
-    for (Size row = 0; row < rect.rows; ++row) {
-      const MicroArgs micro{
-          .a = patch + row * problem.stride_h * extents.patch_row,
-          .panels = panels,
-          .num_panels = num_panels,
-          .u = args.u + kb * u_block,
-          .u_block = u_block,
-          .out = pixels,
-          .out_block = rect.cols * kBlock,
-          .next_u = nullptr,
-      };
-      multiply_rows<Product>(micro, rect.cols, num_blocks);
-      for (Size i = 0; i < num_blocks; ++i) {
-        const Size filter = (kb + i - first_block) * kBlock;  // within the conv group
-        const PixelWriter<T> writer(args, extents, rect.image,
-                                    conv_group * extents.filters + filter,
-                                    min_of(kBlock, extents.filters - filter));
-        writer.write_row(pixels + i * micro.out_block, rect.row + row, rect.col, rect.cols);
-      }
+    const MicroArgs micro{
+        .a = patch + row * problem.stride_h * extents.patch_row,
+        .panels = panels,
+        .num_panels = num_panels,
+        .u = args.u + kb * u_block,
+        .u_block = u_block,
+        .out = pixels,
+        .out_block = rect.cols * kBlock,
+        .next_u = nullptr,
+    };
+    multiply_rows<Product>(micro, rect.cols, num_blocks);
+    for (Size i = 0; i < num_blocks; ++i) {
+      const Size filter = (kb + i - first_block) * kBlock;  // within the conv group
+      const PixelWriter<T> writer(args, extents, rect.image, conv_group * extents.filters + filter,
+                                  min_of(kBlock, extents.filters - filter));
+      writer.write_row(pixels + i * micro.out_block, rect.row + row, rect.col, rect.cols);
     }
-  }
-}
-
-/// Lanes are channels, each with its own filter: y[pixel] = sum over taps of x[pixel, tap] u[tap].
-template <class Product, int kPixels>
-void depthwise_pixels(const float* patch, const ConvProblem& problem, const Extents& extents,
-                      const float* u, float* out) {
-  Vec sums[kPixels][kBlockVecs];
-  unroll<kPixels * kBlockVecs>([&](auto i) __attribute__((always_inline)) {
-    sums[i / kBlockVecs][i % kBlockVecs] = Vec{};
-  });
-  for (Size r = 0; r < problem.r; ++r) {
-    for (Size s = 0; s < problem.s; ++s, u += kBlock) {
-      const float* const x = patch + tap_offset(problem, extents, r, s);
-      unroll<kPixels * kBlockVecs>([&](auto i) __attribute__((always_inline)) {
-        Vec& sum = sums[i / kBlockVecs][i % kBlockVecs];
-        sum = Product::multiply_add(sum, load(x + i * kLanes), load(u + i % kBlockVecs * kLanes));
-      });
-    }
-  }
-  unroll<kPixels * kBlockVecs>([&](auto i) __attribute__((always_inline)) {
-    store(out + i * kLanes, sums[i / kBlockVecs][i % kBlockVecs]);
-  });
-}
-
-template <class T>
-void depthwise_block(const TaskArgs& args, const Extents& extents, const PixelRect& rect, Size kb,
-                     std::byte* scratch) {
-  using Product = typename Products<T>::Depthwise;
-  constexpr Size kPixels = 8 / kBlockVecs;
-  const ConvProblem& problem = args.tiling->problem;
-  float* const patch = reinterpret_cast<float*>(scratch);
-  float* const pixels = reinterpret_cast<float*>(scratch + extents.pixels_at);
-  const Size num_channels = min_of(kBlock, extents.filters - kb * kBlock);
-  const PixelReader<T, Product> reader(args, rect.image, kb * kBlock, num_channels);
-  pack_patch(problem, extents, rect, reader, patch);
-  const PixelWriter<T> writer(args, extents, rect.image, kb * kBlock, num_channels);
-  const float* const u = args.u + kb * problem.r * problem.s * kBlock;
-  for (Size row = 0; row < rect.rows; ++row) {
-    const float* const from = patch + row * problem.stride_h * extents.patch_row;
-    Size col = 0;
-    for (; col + kPixels <= rect.cols; col += kPixels) {
-      depthwise_pixels<Product, kPixels>(from + col * kBlock, problem, extents, u,
-                                         pixels + col * kBlock);
-    }
-    for (; col < rect.cols; ++col) {
-      depthwise_pixels<Product, 1>(from + col * kBlock, problem, extents, u, pixels + col * kBlock);
-    }
-    writer.write_row(pixels, rect.row + row, rect.col, rect.cols);
+  };
+  // All rows for some filters, which stay in the caches.
+  for (Size kb = blocks.first; kb < blocks.last; kb += kMaxBlocks) {
+    for (Size row = 0; row < rect.rows; ++row) multiply_row(kb, row);
   }
 }
 
@@ -164,8 +120,10 @@ void direct_convolution(const TaskArgs& args, std::uint32_t group, std::uint32_t
   const PixelRect rect(cut, extents, group);
   const BlockRange blocks(block, cut.filter_blocks_per_gemm_task, extents.filter_blocks);
   if (extents.depthwise) {
-    for (Size kb = blocks.first; kb < blocks.last; ++kb) {
-      depthwise_block<T>(args, extents, rect, kb, scratch);
+    if (extents.columns) {
+      depthwise_columns<T>(args, extents, rect, blocks, scratch);
+    } else {
+      depthwise_channels<T>(args, extents, rect, blocks);
     }
     end_streaming();
     return;
@@ -175,6 +133,12 @@ void direct_convolution(const TaskArgs& args, std::uint32_t group, std::uint32_t
   for (BlockRange part = blocks; part.first < blocks.last; part.first = part.last) {
     const Size conv_group = part.first / per_group;
     part.last = min_of(blocks.last, (conv_group + 1) * per_group);
+    if constexpr (Products<T>::Direct::kChannels == 1) {
+      if (extents.columns) {
+        direct_columns<T>(args, extents, rect, conv_group, part, scratch);
+        continue;
+      }
+    }
     direct_blocks<T>(args, extents, rect, conv_group, part, scratch);
   }
   end_streaming();
