@@ -57,7 +57,7 @@ std::vector<RowNode> rows_of_three_layers(std::uint64_t rows) {
 TaskGraph two_convolutions(const Tiling& first, const Tiling& second) {
   TaskGraph graph;
   const BufferId between = add_convolution(graph, "conv1", first).y;
-  add_convolution(graph, "conv2", second, between);
+  add_convolution(graph, "conv2", second, {.x = between});
   link(graph);
   count_signals(graph);
   return graph;

@@ -712,7 +712,7 @@ TEST_CASE("a layer's tasks need those that write what lies under their taps in t
     INFO("seed " << seed << "\n" << to_string(first) << to_string(second));
     TaskGraph graph;
     const BufferId between = add_convolution(graph, "conv1", first).y;
-    add_convolution(graph, "conv2", second, between);
+    add_convolution(graph, "conv2", second, {.x = between});
     link(graph);
     count_signals(graph);
     Canvas pixels(Region{.rows = graph.buffers[between].extent.rows,

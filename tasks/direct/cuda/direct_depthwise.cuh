@@ -147,7 +147,8 @@ struct DepthwiseTask {
         }
       }
     };
-    if (inputs.are_inside(kInputRows - 1, (kTaps - 1) * a.dilation_w)) {
+    // Checks cost the loads of several channels more than a second copy of the code.
+    if (kChannels > 1 && inputs.are_inside(kInputRows - 1, (kTaps - 1) * a.dilation_w)) {
       add_rows([&](int row, int col) { return inputs.template at<kChannels, true>(row, col); });
     } else {
       add_rows([&](int row, int col) { return inputs.template at<kChannels>(row, col); });
