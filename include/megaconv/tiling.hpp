@@ -23,7 +23,7 @@ enum class Algorithm : std::uint8_t {
   winograd,
   opencnn,         ///< fused F(2x2,3x3), FP32, CUDA only; Castro et al., Mathematics 2021, 9, 2033
   fused_winograd,  ///< a task takes a group through all three stages; CPU only
-  implicit_gemm,   ///< direct convolution on tensor cores; CUDA on compute capability 9.0, stride 1
+  implicit_gemm,   ///< direct convolution on tensor cores; CUDA on compute capability 9.0
 };
 
 /// Interpolation points of F(m x m, 3 x 3), besides infinity.
