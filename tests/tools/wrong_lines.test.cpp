@@ -138,7 +138,7 @@ TEST_CASE("Misspelt verbs and options are named, with what may have been meant")
     check_refused(folder, wrong.line, 2, wrong.message);
 }
 
-TEST_CASE("-V is --version") { CHECK(megaconv("-V").out == megaconv("--version").out); }
+TEST_CASE("The option -V is --version") { CHECK(megaconv("-V").out == megaconv("--version").out); }
 
 }  // namespace
 }  // namespace megaconv::cli
