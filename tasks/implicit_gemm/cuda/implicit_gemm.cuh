@@ -230,7 +230,17 @@ struct ImplicitGemmTask {
         positions_[i] = a.stripes.position(walk.first_place + place(i));
       }
     }
-    static __device__ int of_stage(int i) { return static_cast<int>(threadIdx.x) + i * kLoaders; }
+    /// The i-th of a stage's.
+    __device__ int of_stage(int i) const {
+      return i > 0 && takes_turns() ? kLoaders + static_cast<int>(threadIdx.x) % 32
+                                    : static_cast<int>(threadIdx.x) + i * kLoaders;
+    }
+    /// Whether that is this thread's in the stage of a number.
+    __device__ bool has(int i, int stage) const {
+      return i == 0 || !takes_turns() ||
+             static_cast<int>(threadIdx.x) / 32 ==
+                 static_cast<int>(static_cast<unsigned>(stage) % (kLoaders / 32));
+    }
     /// Of the i-th in this stage.
     __device__ Source source(int i) const {
       Step at = step_;
@@ -241,7 +251,7 @@ struct ImplicitGemmTask {
         }
       }
       const int end = min(kTilePlaces, left_) + a_.stripes.reach;
-      const bool is_loaded = left_ > 0 && place(i) < end && at.c < a_.c_padded &&
+      const bool is_loaded = left_ > 0 && place(i) < end && at.c < a_.c_padded && has(i, stage_) &&
                              of_stage(i) < (walk_.has_steps ? kMostSteps * kTilePlaces : kPlaces);
       const Stripes::Position& position = positions_[i];
       const int row = position.row * a_.stride_h - a_.pad_h + at.row * a_.dilation_h;
@@ -261,6 +271,7 @@ struct ImplicitGemmTask {
     }
     /// On to the next stage, of the next tile behind a tile's last.
     __device__ void advance(const Stripes::Position& next_tile) {
+      ++stage_;
       if (walk_.has_steps) {
 #pragma unroll
         for (int step = 0; step < kMostSteps; ++step) step_.advance(a_);
@@ -282,9 +293,16 @@ struct ImplicitGemmTask {
       return walk_.has_steps ? of_stage(i) % kTilePlaces : of_stage(i);
     }
 
+    // The few places of a stage that are more than the loaders have a warp, each in turn: it waits
+    // for what it loads of them.
+    __device__ bool takes_turns() const {
+      constexpr int kMore = kMostSteps * kTilePlaces - kLoaders;
+      return !kStagesAhead && kMore > 0 && kMore <= 32 && walk_.has_steps;
+    }
+
     const TaskArgs& a_;
     const Walk& walk_;
-    int left_;  // places of the task, from the tile on
+    int stage_ = 0, left_;  // places of the task, from the tile on
     Step step_;
     Stripes::Position positions_[kOwnPlaces];
   };
@@ -299,8 +317,9 @@ struct ImplicitGemmTask {
         : a_(a),
           walk_(walk),
           landing_(landing),
-          in_vectors_(!walk.folds && a.c % kVector == 0 &&
-                      reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0) {}
+          in_vectors_(kLayout == Layout::nchw ||
+                      (!walk.folds && a.c % kVector == 0 &&
+                       reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0)) {}
 
     /// Starts to load a run of the i-th of a thread's places in a stage, if it exists.
     __device__ void start(const Source& source, int i, int run, int slot) {
@@ -311,7 +330,7 @@ struct ImplicitGemmTask {
         const Stored* const x =
             reinterpret_cast<const Stored*>(a_.x) + c * stride() + source.offset;
         const int count = a_.c - c;
-        if (kLayout != Layout::nchw && !in_vectors_) {
+        if (!in_vectors_) {
           gather(x, count, source.in_row + c, i, slot);
         } else if (count >= kRun) {
           copy<true>(x, count, i, slot);
@@ -344,7 +363,7 @@ struct ImplicitGemmTask {
 
     // Where a place's runs land.
     static __device__ int column(int i) {
-      return kStagesAhead ? OwnPlaces::of_stage(i) : static_cast<int>(threadIdx.x);
+      return static_cast<int>(threadIdx.x) + (kStagesAhead ? i * kLoaders : 0);
     }
     // From a channel to the next, in numbers.
     __device__ std::ptrdiff_t stride() const {
@@ -377,8 +396,10 @@ struct ImplicitGemmTask {
       const int first = walk_.folds ? max(-in_row, 0) : 0;
       const int end = walk_.folds ? min(count, a_.w_in * walk_.pixel_channels - in_row) : count;
       const auto exists = [&](int j) { return first <= j && j < end; };
-      LandedRuns& runs = landing_[kToRegisters ? 0 : slot];
-      if constexpr (sizeof(Stored) == sizeof(float)) {
+      LandedRuns& runs = landing_[slot];
+      if constexpr (kLayout == Layout::nchw) {
+        return;  // each of its channels lies by itself
+      } else if constexpr (sizeof(Stored) == sizeof(float)) {
 #pragma unroll
         for (int j = 0; j < kRun; ++j) {
           auto* const piece = reinterpret_cast<Stored*>(&runs[j / kPieceNumbers][column(i)]);
@@ -438,14 +459,14 @@ struct ImplicitGemmTask {
       if (stage >= 0) shared.input.wait_empty(at);
 #pragma unroll
       for (int i = 0; i < kOwnRuns; ++i) {
-        const int place = OwnPlaces::of_stage(i / kPlaceRuns), slot = slot_of(stage, i);
+        const int place = places.of_stage(i / kPlaceRuns), slot = slot_of(stage, i);
         if (stage >= 0) {
           Input& to = shared.x[at.stage];
           const int octet = i % kPlaceRuns * (kRun / 8);
           alignas(16) Run run;
           if (ahead.finish(i / kPlaceRuns, slot, run)) {
             store_run(run, a.x_scale, to, octet, place, most);
-          } else if (place < kPlaces) {
+          } else if (place < kPlaces && places.has(i / kPlaceRuns, stage)) {
 #pragma unroll
             for (int j = 0; j < kSlabOctets / kPlaceRuns; ++j) to[octet + j][place] = uint4{};
           }
