@@ -669,6 +669,11 @@ TEST_CASE("Under strides, rows of taps of few channels are K blocks where they a
     CHECK_FALSE(folds_columns(parse_problem(text)));
     CHECK(chosen(text) == Algorithm::direct);
   }
+  // Where there are few products, loading takes longer than they do.
+  CHECK(folds_columns(parse_problem("c3h28k32u2+nhwc")));
+  CHECK(chosen("c3h28k32u2+nhwc") == Algorithm::direct);
+  CHECK(chosen("c3h28k32u2+nhwc+f16") == Algorithm::direct);
+  CHECK(chosen("c3h28k64u2+nhwc") == Algorithm::implicit_gemm);
   CHECK_FALSE(folds_columns(parse_problem("c16h28k64u2+nhwc")));
   CHECK_FALSE(folds_columns(parse_problem("c3h28k64+nhwc")));
 }

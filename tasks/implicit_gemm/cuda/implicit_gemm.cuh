@@ -53,13 +53,15 @@ struct ImplicitGemmTask {
   static constexpr int kMostSteps = kPlaces / kTilePlaces;  // in a pipeline stage of input
   // A loading thread takes kRun channels of a place at a time. The next kAhead runs are on their
   // way to shared memory meanwhile: the stage after the next, too, if a place has one run in each.
-  // They come to registers if numbers are too small for asynchronous copies.
+  // They come to registers if numbers are too small for asynchronous copies. The narrowest tiles
+  // wait for filters, and leave the room to these.
   static constexpr int kRun = 16, kPlaceRuns = kDepth / kRun;
   static constexpr int kOwnPlaces = (kPlaces + kLoaders - 1) / kLoaders;
   static constexpr int kOwnRuns = kOwnPlaces * kPlaceRuns;
   static constexpr bool kToRegisters = kLayout == Layout::nchw && sizeof(Stored) < 4;
   static constexpr bool kStagesAhead = kPlaceRuns == 1;
-  static constexpr int kSlots = 2, kAhead = kStagesAhead ? kSlots * kOwnRuns : kSlots;
+  static constexpr int kSlots = kStagesAhead && kTilePlaces <= 64 ? 1 : 2,
+                       kAhead = kStagesAhead ? kSlots * kOwnRuns : kSlots;
   static_assert(kStagesAhead ? !kToRegisters : kOwnRuns % kSlots == 0);
   // 65536 registers of a multiprocessor, shared out by what the warps do.
   static constexpr int kLaunchRegisters = 65536 / kThreads;
