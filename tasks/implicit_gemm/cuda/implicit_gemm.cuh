@@ -295,8 +295,8 @@ struct ImplicitGemmTask {
       return walk_.has_steps ? of_stage(i) % kTilePlaces : of_stage(i);
     }
 
-    // The few places of a stage that are more than the loaders have a warp, each in turn: it waits
-    // for what it loads of them.
+    // Whether a stage has a few more places than there are loaders. The warps take these in turns,
+    // since who loads them waits longer.
     __device__ bool takes_turns() const {
       constexpr int kMore = kMostSteps * kTilePlaces - kLoaders;
       return !kStagesAhead && kMore > 0 && kMore <= 32 && walk_.has_steps;
