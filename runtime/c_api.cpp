@@ -12,6 +12,7 @@
 
 #include "megaconv/megaconv.h"
 #include "megaconv/network.hpp"
+#include "megaconv/onnx.hpp"
 #include "megaconv/plan.hpp"
 #include "runtime/sized_struct.hpp"
 
@@ -462,6 +463,22 @@ megaconv_status megaconv_network_make(const char* name, const megaconv_network_o
     megaconv::Network made = megaconv::make_network(name, from_c(options));
     auto shapes = megaconv::shapes_of(made);
     *network = new megaconv_network{std::move(made), std::move(shapes)};
+  });
+}
+
+megaconv_status megaconv_network_load(const char* path, const megaconv_network_options* options,
+                                      megaconv_network** network) {
+  return guarded([&] {
+    require(path != nullptr, "path is null");
+    require(network != nullptr, "network is null");
+    const megaconv::NetworkOptions open = from_c(options);
+    megaconv::Network read =
+        megaconv::read_onnx(path, {.batch = options == nullptr ? 0 : options->batch,
+                                   .image = open.image,
+                                   .dtype = open.dtype,
+                                   .layout = open.layout});
+    auto shapes = megaconv::shapes_of(read);
+    *network = new megaconv_network{std::move(read), std::move(shapes)};
   });
 }
 

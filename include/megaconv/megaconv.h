@@ -165,7 +165,8 @@ typedef struct megaconv_tensors {
   const void* prepared_filters;
 } megaconv_tensors;
 
-/* A built-in network with seeded weights; see NetworkOptions (network.hpp). */
+/* What is open about a network; see NetworkOptions (network.hpp) and OnnxOptions (onnx.hpp). Of a
+ * model, seed and classes are not read, and a batch of 0 is the model's. */
 typedef struct megaconv_network_options {
   size_t struct_size;
   int64_t batch;   /* 0: 1 */
@@ -255,6 +256,9 @@ megaconv_status megaconv_problem_parse(const char* text, megaconv_problem* probl
  * `options` may be null: a batch of 1 in f32 and NCHW. Destroy every network once; null is allowed.
  * Plans keep what they need of it. */
 megaconv_status megaconv_network_make(const char* name, const megaconv_network_options* options,
+                                      megaconv_network** network);
+/* An ONNX model; see read_onnx (onnx.hpp). MEGACONV_UNSUPPORTED in a build without protobuf. */
+megaconv_status megaconv_network_load(const char* path, const megaconv_network_options* options,
                                       megaconv_network** network);
 void megaconv_network_destroy(megaconv_network* network);
 

@@ -477,5 +477,7 @@ TEST_CASE("C: a network is made by name, planned and run") {
   shape.dtype = 9;
   CHECK(megaconv_network_make("resnet18", &shape, &made.network) == MEGACONV_INVALID_ARGUMENT);
   CHECK(std::string(megaconv_last_error()) == "dtype 9, must be 0 to 3");
+  CHECK(megaconv_network_load("nowhere.onnx", nullptr, &made.network) != MEGACONV_SUCCESS);
+  CHECK(megaconv_network_load(nullptr, nullptr, &made.network) == MEGACONV_INVALID_ARGUMENT);
   CHECK(megaconv_wait(handle.plan, workspace.pointer, nullptr) == MEGACONV_SUCCESS);
 }
