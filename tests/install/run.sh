@@ -21,6 +21,7 @@ code_of README.md cpp >example.cpp
 code_of README.md c >example.c
 code_of docs/networks.md cpp >network.cpp
 code_of docs/c.md c >network.c
+code_of docs/tutorials/application.md cpp >tutorial.cpp
 code_of docs/c.md cuda >gpu.c
 
 # expect RESULT PROGRAM: it runs and prints what its page promises.
@@ -56,9 +57,11 @@ if [[ -e $libdir/libmegaconv.a ]]; then linkage=(--static); fi
 read -r -a flags < <(pkg-config "${linkage[@]}" --cflags --libs megaconv)
 "$CXX" -std=c++20 example.cpp -o example_cpp "${flags[@]}"
 "$CXX" -std=c++20 network.cpp -o network "${flags[@]}"
+"$CXX" -std=c++20 tutorial.cpp -o tutorial "${flags[@]}"
 cc example.c -o example_c "${flags[@]}"
 export LD_LIBRARY_PATH=$libdir
 expect "score = 26.39" ./network
+expect "^19.0 37.0$" ./tutorial
 expect "y = 288.0" ./example_cpp
 expect "y = 288.0" ./example_c
 
