@@ -37,9 +37,10 @@ Baseline::Baseline(const std::string& file, const BenchSetting& setting) : file_
       }
       if (record.at("median_ms").is_null()) continue;
       const double median = record.at("median_ms").get<double>();
-      // Records of older versions have no interval.
+      // What took no turns has no interval, nor have records of older versions.
       const auto or_median = [&](const char* bound) {
-        return record.contains(bound) ? record.at(bound).get<double>() : median;
+        const auto found = record.find(bound);
+        return found != record.end() && !found->is_null() ? found->get<double>() : median;
       };
       if (!(median > 0)) reject("median_ms " + record.at("median_ms").dump() + ", must be over 0");
       times_[key(record.at("problem"), record.at("variant"))] = {median, or_median("low_ms"),

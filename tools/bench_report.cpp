@@ -239,6 +239,7 @@ std::vector<Record> bench_records(const BenchSetting& setting,
       Record record = record_head("bench", setting.site,
                                   v.peer ? std::nullopt : std::optional(v.workers), setting.seed);
       const bool ran = v.ran();
+      const bool has_interval = ran && v.time.high_ms > 0;  // not what took no turns
       const ErrorReport error = v.error.value_or(ErrorReport{});
       record.update({{"layer", result.name},
                      {"problem", to_string(result.problem)},
@@ -254,8 +255,8 @@ std::vector<Record> bench_records(const BenchSetting& setting,
                      {"median_ms", when(ran, v.time.median_ms)},
                      {"p10_ms", when(ran, v.time.p10_ms)},
                      {"p90_ms", when(ran, v.time.p90_ms)},
-                     {"low_ms", when(ran, v.time.low_ms)},
-                     {"high_ms", when(ran, v.time.high_ms)},
+                     {"low_ms", when(has_interval, v.time.low_ms)},
+                     {"high_ms", when(has_interval, v.time.high_ms)},
                      {"effective_gflops", when(ran, ran ? gflops(result.problem, v.time) : 0)},
                      {"workspace_bytes", when(ran, v.workspace_bytes)},
                      {"relative_l2", when(v.error.has_value(), error.relative_l2)},

@@ -60,7 +60,7 @@ def close(got, expected):
 
 @pytest.mark.parametrize("layout", ["nhwc", "nchw"])
 def test_a_whole_module_becomes_one_network(layout):
-    module, x = prepared(Small()), torch.randn(2, 3, 32, 32)
+    module, x = prepared(Small()), 20 * torch.randn(2, 3, 32, 32)  # ReLU6 has what to cut off
     compiled = megaconv.torch.compile(module, x, layout=layout, threads=2)
     assert compiled.left_out == {}
     assert len(compiled.networks) == 1
@@ -95,9 +95,11 @@ def test_convolutions_that_were_replaced_are_taken():
 
 
 def test_a_module_that_trains_stays_in_training():
-    module = Small().train()
-    megaconv.torch.compile(module, torch.randn(1, 3, 32, 32))
-    assert module.training
+    module, x = prepared(Small()).train(), torch.randn(1, 3, 32, 32)
+    compiled = megaconv.torch.compile(module, x)
+    assert module.training and compiled.left_out == {}
+    with torch.no_grad():
+        assert close(compiled(x), module.eval()(x))
 
 
 def test_other_shapes_and_types_are_refused():
