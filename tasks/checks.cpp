@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tasks/checks.hpp"
 
+#include <cstdio>
+
 #include "megaconv/error.hpp"
 
 namespace megaconv {
@@ -32,6 +34,12 @@ void check_elements(const char* tensor, std::initializer_list<std::int64_t> exte
 std::string axes_text(std::int64_t vertical, std::int64_t horizontal) {
   std::string text = std::to_string(vertical);
   return vertical == horizontal ? text : text + 'x' + std::to_string(horizontal);
+}
+
+std::string number_text(float value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", double{value});
+  return text;
 }
 
 }  // namespace megaconv

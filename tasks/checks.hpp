@@ -26,4 +26,7 @@ void check_elements(const char* tensor, std::initializer_list<std::int64_t> exte
 /// "3x5" for a vertical and a horizontal value, "3" when they are the same.
 std::string axes_text(std::int64_t vertical, std::int64_t horizontal);
 
+/// "0.1", in up to six digits.
+std::string number_text(float value);
+
 }  // namespace megaconv

@@ -3,7 +3,6 @@
 #include "tasks/elementwise/elementwise.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 
 #include "megaconv/error.hpp"
@@ -16,12 +15,6 @@ namespace {
 
 // A task that has fewer numbers takes no longer than a worker takes to fetch and signal it.
 constexpr double kLeastNumbers = 8192;
-
-std::string number_text(float value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", double{value});
-  return text;
-}
 
 }  // namespace
 
