@@ -66,6 +66,11 @@ NodeTasks make(const ElementwiseCut& cut, const Kernels& kernels) {
   return tasks;
 }
 
+NodeTasks make(const SmallGemmCut& cut, const Kernels&) {
+  throw Error(Status::unsupported,
+              "small-tile implicit GEMM of " + to_string(cut.problem) + ": must run on CUDA");
+}
+
 }  // namespace
 
 NodeTasks make_node_tasks(const Cut& cut, const Kernels& kernels) {
