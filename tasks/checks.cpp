@@ -31,6 +31,15 @@ void check_elements(const char* tensor, std::initializer_list<std::int64_t> exte
   }
 }
 
+void check_buffer(const TaskGraph& graph, const std::string& name, BufferId id,
+                  const Region& wanted) {
+  if (id < graph.buffers.size() && graph.buffers[id].extent == wanted) return;
+  fail(name + ": reads " + to_string(wanted) + ", " +
+       (id < graph.buffers.size()
+            ? "buffer " + graph.buffers[id].name + " has " + to_string(graph.buffers[id].extent)
+            : "there is no buffer " + std::to_string(id)));
+}
+
 std::string axes_text(std::int64_t vertical, std::int64_t horizontal) {
   std::string text = std::to_string(vertical);
   return vertical == horizontal ? text : text + 'x' + std::to_string(horizontal);

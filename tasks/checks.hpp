@@ -6,6 +6,8 @@
 #include <initializer_list>
 #include <string>
 
+#include "megaconv/graph.hpp"
+
 namespace megaconv {
 
 inline constexpr std::int64_t kMaxExtent = 0x7fffffff;
@@ -22,6 +24,10 @@ void check_range(const char* name, std::int64_t value, std::int64_t least, std::
 /// Throws Error(invalid_argument) for a tensor of more than 2^40 elements. Each extent must be
 /// positive.
 void check_elements(const char* tensor, std::initializer_list<std::int64_t> extents);
+
+/// Throws Error(invalid_argument) that names node and buffer unless the buffer has this extent.
+void check_buffer(const TaskGraph& graph, const std::string& name, BufferId id,
+                  const Region& wanted);
 
 /// "3x5" for a vertical and a horizontal value, "3" when they are the same.
 std::string axes_text(std::int64_t vertical, std::int64_t horizontal);

@@ -6,21 +6,15 @@
 #include <limits>
 
 #include "megaconv/error.hpp"
+#include "tasks/checks.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
 namespace {
 
-constexpr std::uint64_t kMaxTasks = std::uint64_t{1} << 31;
 constexpr std::int64_t kVectorBytes = 16;
 // Device code counts the numbers of an image in 32 bits.
 constexpr std::int64_t kMostOfImage = std::numeric_limits<std::int32_t>::max();
-
-void check_range(const char* name, std::int64_t value, std::int64_t most) {
-  if (value >= 1 && value <= most) return;
-  throw Error(Status::invalid_argument, std::string(name) + " = " + std::to_string(value) +
-                                            ": must be 1 to " + std::to_string(most));
-}
 
 std::int64_t vector_numbers(const ConvProblem& a) {
   return kVectorBytes / static_cast<std::int64_t>(size_of(a.dtype));
@@ -89,8 +83,8 @@ void derive_counts(SmallGemmCut& cut) {
   validate(a);
   const std::string obstacle = small_gemm_obstacle(a, cut.precision);
   if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
-  check_range("rows_per_group", cut.rows_per_group, a.p());
-  check_range("cols_per_group", cut.cols_per_group, a.q());
+  check_range("rows_per_group", cut.rows_per_group, 1, a.p());
+  check_range("cols_per_group", cut.cols_per_group, 1, a.q());
   constexpr std::uint32_t kWarps = SmallGemmCut::kWarps;
   const std::uint32_t filter_tiles = ceil_div(cut.filters_per_task, SmallGemmCut::kWarpFilters);
   const std::uint32_t pixels = cut.rows_per_group * cut.cols_per_group;
@@ -106,8 +100,8 @@ void derive_counts(SmallGemmCut& cut) {
                     std::to_string(cut.pixel_warps) + " x " + std::to_string(cut.sum_warps) +
                     ": must be " + std::to_string(kWarps) + " in all");
   }
-  check_range("filters of a warp in sixteens", ceil_div(filter_tiles, cut.filter_warps), 2);
-  check_range("pixels of a warp in eights", ceil_div(pixel_tiles, cut.pixel_warps),
+  check_range("filters of a warp in sixteens", ceil_div(filter_tiles, cut.filter_warps), 1, 2);
+  check_range("pixels of a warp in eights", ceil_div(pixel_tiles, cut.pixel_warps), 1,
               most_pixel_tiles(filter_tiles / cut.filter_warps));
   if (filter_tiles % cut.filter_warps != 0) {
     throw Error(Status::invalid_argument,
