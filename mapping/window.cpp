@@ -21,7 +21,7 @@ struct Span {
 };
 
 // A windowed buffer along a mapping: when each group of its writers writes, and is read.
-struct Life {
+struct SlotLife {
   BufferId buffer = 0;
   std::vector<Span> writes, reads;
 };
@@ -43,10 +43,11 @@ std::vector<std::vector<Span>> find_spans(const TaskGraph& graph, const TaskMapp
   return spans;
 }
 
-std::vector<Life> find_lives(const TaskGraph& graph, const std::vector<std::vector<Span>>& spans) {
-  std::vector<Life> lives;
+std::vector<SlotLife> find_lives(const TaskGraph& graph,
+                                 const std::vector<std::vector<Span>>& spans) {
+  std::vector<SlotLife> lives;
   for (const SlotUsers& users : find_slot_users(graph)) {
-    Life life{users.buffer, spans[users.writer], std::vector<Span>(users.readers.size())};
+    SlotLife life{users.buffer, spans[users.writer], std::vector<Span>(users.readers.size())};
     for (std::size_t group = 0; group < users.readers.size(); ++group) {
       for (const GroupRange& readers : users.readers[group]) {
         for (std::uint64_t g = readers.groups.begin; g < readers.groups.end; ++g) {
@@ -62,7 +63,7 @@ std::vector<Life> find_lives(const TaskGraph& graph, const std::vector<std::vect
 // Least number of slots such that, with it or more, no group's first writer stands before the last
 // reader of the group that had the slot before. A group g that is first written while group r is
 // still to be read needs more than g - r slots.
-std::uint32_t least_slots(const Life& life) {
+std::uint32_t least_slots(const SlotLife& life) {
   const std::size_t num_groups = life.writes.size();
   std::vector<std::uint32_t> first_write_from(num_groups);  // of group g or any later one
   std::uint32_t earliest = std::numeric_limits<std::uint32_t>::max();
@@ -104,7 +105,7 @@ std::uint64_t least_distance(const TaskGraph& graph, const std::vector<std::vect
 
 std::vector<std::uint32_t> smallest_window(const TaskGraph& graph, const TaskMapping& mapping) {
   std::vector<std::uint32_t> slots(graph.buffers.size());
-  for (const Life& life : find_lives(graph, find_spans(graph, mapping))) {
+  for (const SlotLife& life : find_lives(graph, find_spans(graph, mapping))) {
     slots[life.buffer] = least_slots(life);
   }
   return slots;
@@ -114,17 +115,17 @@ MappingStats stats(const TaskGraph& graph, const TaskMapping& mapping) {
   MappingStats result;
   result.live_groups.resize(graph.buffers.size());
   const std::vector<std::vector<Span>> spans = find_spans(graph, mapping);
-  const std::vector<Life> lives = find_lives(graph, spans);
+  const std::vector<SlotLife> lives = find_lives(graph, spans);
   result.least_dig = least_distance(graph, spans, Role::input, Role::product);
   result.least_dgo = least_distance(graph, spans, Role::product, Role::output);
 
   struct Change {
     std::uint32_t position;
     bool begins;
-    const Life* life;
+    const SlotLife* life;
   };
   std::vector<Change> changes;
-  for (const Life& life : lives) {
+  for (const SlotLife& life : lives) {
     for (std::size_t g = 0; g < life.writes.size(); ++g) {
       changes.push_back({life.writes[g].first, true, &life});
       changes.push_back({life.reads[g].last, false, &life});

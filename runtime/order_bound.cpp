@@ -24,6 +24,7 @@
 
 #include "megaconv/error.hpp"
 #include "megaconv/trace.hpp"
+#include "runtime/units.hpp"
 
 namespace megaconv {
 namespace {
@@ -79,9 +80,9 @@ double least_time(std::vector<Item> items, std::uint32_t workers) {
   return least;
 }
 
-class BoundFinder {
+class OrderBoundFinder {
  public:
-  BoundFinder(TaskGraph graph, const TaskTimes& times, std::uint32_t workers)
+  OrderBoundFinder(TaskGraph graph, const TaskTimes& times, std::uint32_t workers)
       : graph_(std::move(graph)), workers_(workers), items_(graph_.tasks.size()) {
     for (std::size_t id = 0; id < items_.size(); ++id) {
       items_[id].typical_us = times.typical_us[id];
@@ -172,12 +173,12 @@ OrderBound order_bound(const TaskGraph& graph, const TaskTimes& times, std::uint
                     std::to_string(workers) + " workers, must be " + std::to_string(num) +
                     " each on at least 1");
   }
-  return BoundFinder(without_window(graph), times, workers).run();
+  return OrderBoundFinder(without_window(graph), times, workers).run();
 }
 
 TaskTimes task_times(const Lowering& lowering, const Trace& trace) {
   check_trace(lowering, trace);
-  constexpr double kNsPerUs = 1000, kNever = std::numeric_limits<double>::infinity();
+  constexpr double kNever = std::numeric_limits<double>::infinity();
   struct Class {
     double num = 0, work_us = 0, least_work_us = kNever;
     double fetch_us = kNever;  // least, of those whose producers were done

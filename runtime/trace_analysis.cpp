@@ -7,11 +7,11 @@
 #include "mapping/slot_users.hpp"
 #include "megaconv/error.hpp"
 #include "megaconv/trace.hpp"
+#include "runtime/units.hpp"
 
 namespace megaconv {
 namespace {
 
-constexpr double kNsPerUs = 1000;
 constexpr std::uint32_t kNobody = 0xffffffffu;
 // A task whose company, averaged over its run, is of its own kind to more than this share could not
 // be fused with others (paper, section 5.2).
@@ -159,7 +159,7 @@ class Analyser {
   TraceAnalysis result_;
 };
 
-[[noreturn]] void reject(const std::string& message) {
+[[noreturn]] void reject_trace(const std::string& message) {
   throw Error(Status::invalid_argument, "trace: " + message);
 }
 
@@ -175,23 +175,25 @@ bool frees_memory(const Lowering& lowering, std::uint32_t producer, std::uint32_
 void check_trace(const Lowering& lowering, const Trace& trace) {
   const std::size_t num_tasks = lowering.mapping.order.size();
   if (trace.records.size() != num_tasks) {
-    reject(std::to_string(trace.records.size()) + " tasks, the mapping has " +
-           std::to_string(num_tasks));
+    reject_trace(std::to_string(trace.records.size()) + " tasks, the mapping has " +
+                 std::to_string(num_tasks));
   }
   for (std::uint32_t position = 0; position < num_tasks; ++position) {
     const TraceRecord& record = trace.records[position];
     if (record.position != position) {
-      reject("record " + std::to_string(position) + " is of position " +
-             std::to_string(record.position));
+      reject_trace("record " + std::to_string(position) + " is of position " +
+                   std::to_string(record.position));
     }
     if (record.fetch_ns > record.ready_ns || record.ready_ns > record.end_ns) {
-      reject("position " + std::to_string(position) + ": fetched at " +
-             std::to_string(record.fetch_ns) + " ns, ready at " + std::to_string(record.ready_ns) +
-             ", ended at " + std::to_string(record.end_ns) + "; must be in this order");
+      reject_trace("position " + std::to_string(position) + ": fetched at " +
+                   std::to_string(record.fetch_ns) + " ns, ready at " +
+                   std::to_string(record.ready_ns) + ", ended at " + std::to_string(record.end_ns) +
+                   "; must be in this order");
     }
     if (record.worker >= trace.num_workers) {
-      reject("position " + std::to_string(position) + ": worker " + std::to_string(record.worker) +
-             ", must be below " + std::to_string(trace.num_workers));
+      reject_trace("position " + std::to_string(position) + ": worker " +
+                   std::to_string(record.worker) + ", must be below " +
+                   std::to_string(trace.num_workers));
     }
   }
 }

@@ -8,6 +8,7 @@
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
 #include "megaconv/tuning.hpp"
+#include "tasks/checks.hpp"
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/winograd/winograd.hpp"
 
@@ -183,10 +184,6 @@ const ParameterInfo& info(Parameter parameter) {
   return table()[static_cast<std::size_t>(parameter)];
 }
 
-[[noreturn]] void reject(const std::string& message) {
-  throw Error(Status::invalid_argument, message);
-}
-
 }  // namespace
 
 const char* to_string(Parameter parameter) noexcept { return info(parameter).name; }
@@ -201,7 +198,7 @@ Parameter parse_parameter(std::string_view name) {
     if (name == table()[i].name) return static_cast<Parameter>(i);
     allowed += (allowed.empty() ? "" : ", ") + std::string(table()[i].name);
   }
-  reject("parameter \"" + excerpt(name) + "\", must be one of " + allowed);
+  fail("parameter \"" + excerpt(name) + "\", must be one of " + allowed);
 }
 
 std::string value_text(Parameter parameter, std::int64_t value) {
@@ -219,13 +216,13 @@ std::int64_t parse_value(Parameter parameter, std::string_view text) {
       if (text == name) return value;
       allowed += (allowed.empty() ? "" : ", ") + std::string(name);
     }
-    reject(std::string(known.name) + " = " + excerpt(text) + ", must be one of " + allowed);
+    fail(std::string(known.name) + " = " + excerpt(text) + ", must be one of " + allowed);
   }
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > kMost) {
-    reject(std::string(known.name) + " = " + excerpt(text) + ", must be a number of 1 to 2^31");
+    fail(std::string(known.name) + " = " + excerpt(text) + ", must be a number of 1 to 2^31");
   }
   if (parameter == Parameter::tile) check_m(static_cast<std::uint32_t>(value));
   return value;
@@ -250,11 +247,11 @@ Configuration parse_configuration(std::string_view text) {
     const std::string_view part = text.substr(0, end);
     const std::size_t equals = part.find('=');
     if (equals == std::string_view::npos) {
-      reject("configuration: \"" + excerpt(part) + "\", must be NAME=VALUE");
+      fail("configuration: \"" + excerpt(part) + "\", must be NAME=VALUE");
     }
     const Parameter parameter = parse_parameter(part.substr(0, equals));
     if (configuration.get(parameter)) {
-      reject("configuration: " + std::string(to_string(parameter)) + " is given twice");
+      fail("configuration: " + std::string(to_string(parameter)) + " is given twice");
     }
     configuration.set(parameter, parse_value(parameter, part.substr(equals + 1)));
     text.remove_prefix(std::min(end + 1, text.size()));

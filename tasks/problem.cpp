@@ -8,54 +8,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <initializer_list>
 #include <optional>
 
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
+#include "tasks/checks.hpp"
 #include "tasks/same_padding.hpp"
 
 namespace megaconv {
-namespace {
-
-constexpr std::int64_t kMaxExtent = 0x7fffffff;
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
-
-[[noreturn]] void fail(const std::string& message) {
-  throw Error(Status::invalid_argument, message);
-}
-
-void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value < least || value > most) {
-    fail(std::string(name) + " = " + std::to_string(value) + ": must be " + std::to_string(least) +
-         " to " + std::to_string(most));
-  }
-}
-
-void check_elements(const char* tensor, std::initializer_list<std::int64_t> extents) {
-  std::int64_t elements = 1;
-  for (std::int64_t extent : extents) {
-    if (extent > kMaxElements / elements) {
-      std::string shape;
-      for (std::int64_t e : extents) {
-        if (!shape.empty()) shape += 'x';
-        shape += std::to_string(e);
-      }
-      fail(std::string(tensor) + " of " + shape + " elements: must be at most 2^40 in all");
-    }
-    elements *= extent;
-  }
-}
-
-// "3x5" for a vertical and a horizontal value, "3" when they are the same.
-std::string pair_text(std::int64_t vertical, std::int64_t horizontal) {
-  std::string text = std::to_string(vertical);
-  if (vertical == horizontal) return text;
-  text += 'x';
-  return text + std::to_string(horizontal);
-}
-
-}  // namespace
 
 double ConvProblem::flops() const {
   return 2.0 * static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(p()) *
@@ -291,9 +251,9 @@ std::string to_string(const ConvProblem& problem) {
   put('k', std::to_string(a.k));
   put('r', std::to_string(a.r));
   put('s', std::to_string(a.s));
-  put('p', pair_text(a.pad_h, a.pad_w));
-  put('u', pair_text(a.stride_h, a.stride_w));
-  put('d', pair_text(a.dilation_h, a.dilation_w));
+  put('p', axes_text(a.pad_h, a.pad_w));
+  put('u', axes_text(a.stride_h, a.stride_w));
+  put('d', axes_text(a.dilation_h, a.dilation_w));
   put('g', std::to_string(a.groups));
   if (a.layout != Layout::nchw) text += std::string("+") + to_string(a.layout);
   if (a.dtype != DataType::f32) text += std::string("+") + to_string(a.dtype);

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "megaconv/error.hpp"
+#include "tasks/checks.hpp"
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/launch.hpp"
 #include "tasks/tiling.hpp"
@@ -46,23 +46,19 @@ Axis* find(Space::Grid& grid, Parameter parameter) {
   return at == grid.end() ? nullptr : &*at;
 }
 
-[[noreturn]] void reject(const std::string& message) {
-  throw Error(Status::invalid_argument, message);
-}
-
 // What the caller says about one parameter; empty when nothing.
 std::vector<std::int64_t> asked_values(Parameter parameter, const SpaceOptions& options) {
   const std::optional<std::int64_t> fixed = fixed_value(parameter, options.plan);
   for (const Axis& axis : options.axes) {
     if (axis.parameter != parameter) continue;
-    if (axis.values.empty()) reject(std::string(to_string(parameter)) + ": no values");
+    if (axis.values.empty()) fail(std::string(to_string(parameter)) + ": no values");
     std::vector<std::int64_t> values = axis.values;
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());
     if (!fixed) return values;
     if (!std::binary_search(values.begin(), values.end(), *fixed)) {
-      reject(std::string(to_string(parameter)) + " is fixed to " + value_text(parameter, *fixed) +
-             ", which is not among the values to try");
+      fail(std::string(to_string(parameter)) + " is fixed to " + value_text(parameter, *fixed) +
+           ", which is not among the values to try");
     }
   }
   return fixed ? std::vector{*fixed} : std::vector<std::int64_t>{};
@@ -110,8 +106,8 @@ void require_candidates(const Space& space) {
   }
   const auto commonest = std::max_element(reasons.begin(), reasons.end(),
                                           [](auto& a, auto& b) { return a.second < b.second; });
-  reject("the search space is empty: " + std::to_string(space.size()) + " points, all rejected" +
-         (commonest == reasons.end() ? "" : "; most often: " + commonest->first));
+  fail("the search space is empty: " + std::to_string(space.size()) + " points, all rejected" +
+       (commonest == reasons.end() ? "" : "; most often: " + commonest->first));
 }
 
 }  // namespace
@@ -342,9 +338,9 @@ Space make_space(const ConvProblem& problem, const Target& target, const SpaceOp
       return find(grid, parameter) != nullptr;
     });
     if (!known) {
-      reject("the search space is empty: no candidate has " + std::string(to_string(parameter)) +
-             " = " + value_text(parameter, values.front()) +
-             (values.size() > 1 ? " or another of the values asked for" : ""));
+      fail("the search space is empty: no candidate has " + std::string(to_string(parameter)) +
+           " = " + value_text(parameter, values.front()) +
+           (values.size() > 1 ? " or another of the values asked for" : ""));
     }
   }
   Space space(std::move(grids), std::move(constraints), heuristic);

@@ -31,7 +31,7 @@
 namespace megaconv::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kBenchFooter = R"(
 Variants: "direct" runs direct tasks; "opencnn" (CUDA) openCNN's fused kernel; "staged" one stage
 after the other (on CUDA one kernel a stage) with V and M whole; "mega" what the plan options ask
 for, by default the megakernel order with V and M in a window (on CUDA's tensor cores one kernel a
@@ -358,7 +358,7 @@ ExitCode bench(BenchArguments& arguments) {
 void add_bench(CLI::App& app, Action& action) {
   CLI::App* verb =
       app.add_subcommand("bench", "Measure layers: our algorithms and orders, and peers");
-  verb->footer(kFooter);
+  verb->footer(kBenchFooter);
   const auto arguments = std::make_shared<BenchArguments>();
   arguments->plan.options.tiling.filters = FilterMode::prepared;
   add_problem_options(*verb, arguments->problem, Selection::many);

@@ -30,7 +30,7 @@
 namespace megaconv::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kRunFooter = R"(
 Examples:
   megaconv run n1c64h56k64
   megaconv run n8c256h14k256+bias+relu --algo winograd --tile 4 --threads 2
@@ -334,7 +334,7 @@ void add_file_options(CLI::App& verb, RunArguments& arguments) {
 
 void add_run(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("run", "Run one convolution, with seeded data or .npy files");
-  verb->footer(kFooter);
+  verb->footer(kRunFooter);
   const auto arguments = std::make_shared<RunArguments>();
   add_problem_options(*verb, arguments->problem, Selection::one);
   add_file_options(*verb, *arguments);

@@ -27,7 +27,7 @@
 namespace megaconv::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kSimulateFooter = R"(
 The plan options decide how the problem is cut and ordered; --machine what it runs on. --set changes
 numbers of the machine model, --vary tries several values of one of them, or of dig, dgo and
 m_groups. `megaconv simulate --show-machine` prints the model with the names.
@@ -164,7 +164,7 @@ ExitCode simulate_problem(const SimulateArguments& given) {
 
 void add_simulate(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("simulate", "Run on a machine model; calibrate one");
-  verb->footer(kFooter);
+  verb->footer(kSimulateFooter);
   const auto arguments = std::make_shared<SimulateArguments>();
   add_problem_options(*verb, arguments->problem, Selection::one);
   add_plan_options(*verb, arguments->plan);

@@ -21,7 +21,7 @@
 namespace megaconv::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kTraceFooter = R"(
 The file is Chrome trace JSON; https://ui.perfetto.dev shows it. An arrow leads to every task that had
 to wait, from the producer that it waited for last. Runs without tracing come before it, so that
 memory and caches are warm; their median time is in the file, and so is the mapping.
@@ -143,7 +143,7 @@ void add_file_verbs(CLI::App& parent, Action& action) {
 
 void add_trace(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("trace", "Run once and record every task's times");
-  verb->footer(kFooter);
+  verb->footer(kTraceFooter);
   const auto arguments = std::make_shared<TraceArguments>();
   add_problem_options(*verb, arguments->problem, Selection::one);
   verb->add_option("-o,--output", arguments->output, "File to write, Chrome trace JSON")

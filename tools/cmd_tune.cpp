@@ -30,7 +30,7 @@
 namespace megaconv::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kTuneFooter = R"(
 Candidates are measured in a process of their own, so that one that crashes or hangs is recorded and
 the search goes on. A time counts only when the output was within its error bound. Every measurement
 is on disk before the next begins: Ctrl-C or a power cut loses nothing, and --resume goes on.
@@ -43,7 +43,7 @@ Examples:
   megaconv tune best --network resnet50
   megaconv tune report --network resnet50 -o report.html)";
 
-struct RunArguments {
+struct TuneRunArguments {
   TuneArguments tune;
   SweepOptions sweep;
   SampleOptions samples;
@@ -78,7 +78,7 @@ std::vector<std::string> split_words(const std::string& text) {
   return words;
 }
 
-std::vector<std::string> measuring_command(const RunArguments& arguments,
+std::vector<std::string> measuring_command(const TuneRunArguments& arguments,
                                            const ConvProblem& problem) {
   std::vector<std::string> command = split_words(arguments.measurer);
   if (command.empty()) command = {"/proc/self/exe"};
@@ -127,7 +127,7 @@ std::string progress_text(const SweepState& state, const SweepOptions& options) 
                                : text;
 }
 
-TunedLayer tune_layer(const NamedProblem& layer, const RunArguments& arguments,
+TunedLayer tune_layer(const NamedProblem& layer, const TuneRunArguments& arguments,
                       PlanDatabase& database, const std::function<void(const std::string&)>& show) {
   const PlanOptions& options = arguments.tune.plan.options;
   show("making tensors and the reference");
@@ -197,7 +197,7 @@ std::string table_of(const std::vector<TunedLayer>& layers) {
   return table.str() + '\n' + configurations;
 }
 
-Record record_of(const TunedLayer& item, const RunArguments& arguments) {
+Record record_of(const TunedLayer& item, const TuneRunArguments& arguments) {
   Record record = {
       {"schema_version", kSchemaVersion}, {"kind", "tune"}, {"layer", item.layer.name}};
   record.update(to_json(item.key));
@@ -215,7 +215,7 @@ Record record_of(const TunedLayer& item, const RunArguments& arguments) {
   return record;
 }
 
-void check_arguments(const RunArguments& arguments) {
+void check_arguments(const TuneRunArguments& arguments) {
   if (arguments.sweep.evaluations == 0 && arguments.sweep.seconds == 0 &&
       arguments.sweep.strategy != Strategy::exhaustive) {
     throw Error(Status::invalid_argument,
@@ -230,7 +230,7 @@ void check_arguments(const RunArguments& arguments) {
   check_output(arguments.output);
 }
 
-ExitCode tune(const RunArguments& arguments) {
+ExitCode tune(const TuneRunArguments& arguments) {
   check_arguments(arguments);
   const std::vector<NamedProblem> layers = arguments.tune.problems("tune");
   // Contradictions and problems that cannot be tuned end the command before anything is measured.
@@ -271,7 +271,7 @@ ExitCode tune(const RunArguments& arguments) {
   return all_found ? ExitCode::ok : ExitCode::different;
 }
 
-void add_search_options(CLI::App& app, RunArguments& arguments) {
+void add_search_options(CLI::App& app, TuneRunArguments& arguments) {
   const auto number = [&](const char* name, auto& target, const char* type,
                           const char* description) {
     return app.add_option(name, target, description)
@@ -340,8 +340,8 @@ void add_measure(CLI::App& tune_app, Action& action) {
 
 void add_tune(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("tune", "Search the fastest plans, and keep them for later");
-  verb->footer(kFooter);
-  const auto arguments = std::make_shared<RunArguments>();
+  verb->footer(kTuneFooter);
+  const auto arguments = std::make_shared<TuneRunArguments>();
   add_tune_options(*verb, arguments->tune);
   add_search_options(*verb, *arguments);
   add_output_options(*verb, arguments->output);

@@ -20,7 +20,7 @@
 namespace megaconv::cli {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::infinity();
+constexpr double kNotTold = std::numeric_limits<double>::infinity();
 // Points looked at to estimate how many of a space are candidates.
 constexpr std::uint64_t kProbes = 20'000;
 
@@ -81,7 +81,7 @@ ExitCode ask(const AskArguments& arguments) {
     const Space space = make_space(layer.problem, target, arguments.tune.space_options());
     const std::vector<Measurement> all = database.measurements(plan_key(layer.problem, options));
     std::map<std::string, double> known;
-    for (const Measurement& m : all) known[to_string(m.configuration)] = kNone;
+    for (const Measurement& m : all) known[to_string(m.configuration)] = kNotTold;
     for (const Measurement& m : rank(all)) known[to_string(m.configuration)] = m.best_ms;
     std::set<std::string> asked;
     const auto estimate = [&](const Configuration& configuration) {
@@ -89,7 +89,7 @@ ExitCode ask(const AskArguments& arguments) {
     };
     const auto answer = [&](std::uint64_t index) -> std::optional<double> {
       const Configuration configuration = space.at(index);
-      if (space.rejection(configuration)) return kNone;
+      if (space.rejection(configuration)) return kNotTold;
       const std::string text = to_string(configuration);
       if (const auto found = known.find(text); found != known.end()) return found->second;
       if (asked.size() == arguments.count) return std::nullopt;
@@ -98,7 +98,7 @@ ExitCode ask(const AskArguments& arguments) {
         fmt::print("{}\n", line.dump());
         any = true;
       }
-      return kNone;  // until it is told, not worth going near
+      return kNotTold;  // until it is told, not worth going near
     };
     run_search(arguments.strategy, {space, estimate, arguments.tune.plan.seed}, answer);
   }

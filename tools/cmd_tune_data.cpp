@@ -106,7 +106,7 @@ ExitCode show(const std::string& file) {
 
 /// Best times of the keys that both files know. Other builds and drivers may be compared: that is
 /// what the verb is for.
-ExitCode diff(const std::string& first, const std::string& second) {
+ExitCode diff_databases(const std::string& first, const std::string& second) {
   const PlanDatabase a(first, PlanDatabase::Access::read), b(second, PlanDatabase::Access::read);
   const auto best_of = [](const PlanDatabase& database) {
     std::map<std::string, Measurement> best;
@@ -180,7 +180,7 @@ void add_tune_data(CLI::App& tune, Action& action) {
   const auto first = std::make_shared<std::string>(), second = std::make_shared<std::string>();
   diff_verb->add_option("first", *first, "Plan database")->type_name("FILE")->required();
   diff_verb->add_option("second", *second, "Plan database")->type_name("FILE")->required();
-  diff_verb->callback([=, &action] { action = [=] { return diff(*first, *second); }; });
+  diff_verb->callback([=, &action] { action = [=] { return diff_databases(*first, *second); }; });
 }
 
 }  // namespace megaconv::cli

@@ -24,7 +24,7 @@
 namespace megaconv::cli {
 namespace {
 
-constexpr const char* kFooter = R"(
+constexpr const char* kVerifyFooter = R"(
 Without a problem, --count random ones are checked, with random plan options; the same seed gives
 the same cases, and --dtype makes all of one type. Each runs three times, in poisoned memory between
 canaries, and must be within the error bounds of its algorithm and the same bit for bit. A case that
@@ -48,7 +48,7 @@ struct VerifyArguments {
 
 class Tally {
  public:
-  void add(const Verdict& verdict) {
+  void add(const CaseVerdict& verdict) {
     ++done_;
     if (verdict.refused()) {
       ++refused_;
@@ -78,10 +78,10 @@ class Tally {
   std::map<std::string, std::uint64_t> by_algorithm_;
 };
 
-ExitCode report_failure(const VerifyCase& item, const Verdict& verdict, Progress& progress) {
+ExitCode report_failure(const VerifyCase& item, const CaseVerdict& verdict, Progress& progress) {
   progress.show("making the failure simpler");
   const VerifyCase simplest = shrink(item, [&](const VerifyCase& simpler) {
-    const Verdict found = check(simpler);
+    const CaseVerdict found = check(simpler);
     return found.failed() && found.error == verdict.error;
   });
   progress.clear();
@@ -137,7 +137,7 @@ ExitCode verify(const VerifyArguments& arguments) {
                                                         backend, arguments.problem.dtype)
                                           : given[tally.done()];
     log().debug("{}", to_command(item));
-    const Verdict verdict = check(item);
+    const CaseVerdict verdict = check(item);
     if (verdict.failed()) return report_failure(item, verdict, progress);
     tally.add(verdict);
     progress.show(fmt::format("{}/{} cases, {:.0f} a second", tally.done(), count,
@@ -169,7 +169,7 @@ void add_limit_options(CLI::App& verb, VerifyLimits& limits) {
 void add_verify(CLI::App& app, Action& action) {
   CLI::App* verb =
       app.add_subcommand("verify", "Check random or given problems against a double reference");
-  verb->footer(kFooter);
+  verb->footer(kVerifyFooter);
   const auto arguments = std::make_shared<VerifyArguments>();
   add_problem_options(*verb, arguments->problem, Selection::many);
   add_plan_options(*verb, arguments->plan);

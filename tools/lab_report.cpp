@@ -4,14 +4,13 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "tools/html_report.hpp"
+#include "tools/percent.hpp"
 #include "tools/table.hpp"
 #include "tools/terminal.hpp"
 #include "tools/trace_json.hpp"
 
 namespace megaconv::cli {
 namespace {
-
-std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
 
 // The same cut, whatever its window.
 bool same_tasks(Tiling a, Tiling b) {

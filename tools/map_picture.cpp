@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::string_view kShades = " .:-=+*#%@";
 constexpr std::string_view kMargin = "  F ";  // what stands in front of the picture
-constexpr std::array<const char*, kNumTaskKinds> kColors = {"\033[35m", "\033[36m", "\033[33m",
-                                                            "\033[32m", "\033[33m", "\033[31m",
-                                                            "\033[37m"};  // F I G O D P E
+constexpr std::array<const char*, kNumTaskKinds> kEscapeCodes = {"\033[35m", "\033[36m", "\033[33m",
+                                                                 "\033[32m", "\033[33m", "\033[31m",
+                                                                 "\033[37m"};  // F I G O D P E
 
 char shade(double share) {
   // Rounded up: a single task among thousands is still seen.
@@ -52,7 +52,7 @@ std::string mapping_picture(const Lowering& lowering, int width, bool color) {
     }
     row.erase(row.find_last_not_of(' ') + 1);
     text += fmt::format("  {} {}{}{}\n", letter(static_cast<TaskKind>(kind)),
-                        color ? kColors[kind] : "", row, color ? "\033[0m" : "");
+                        color ? kEscapeCodes[kind] : "", row, color ? "\033[0m" : "");
   }
   const std::string last = std::to_string(order.size() - 1);
   const std::size_t gap = columns > last.size() + 1 ? columns - 1 - last.size() : 1;

@@ -43,11 +43,11 @@ constexpr Layer kLayers[] = {
     {"resnet_conv5_n1", 1, 512, 7, 7, 512},
 };
 
-struct Network {
+struct KnownNetwork {
   const char* name;
   std::size_t first, count;  // in kLayers
 };
-constexpr Network kNetworks[] = {
+constexpr KnownNetwork kNetworks[] = {
     {"resnet50", 0, 4}, {"vgg16", 17, 5}, {"yolov3", 12, 5}, {"densenet161", 22, 4}};
 
 }  // namespace
@@ -56,7 +56,7 @@ std::span<const Layer> suite_layers() { return kLayers; }
 
 std::span<const Layer> network_layers(const std::string& network) {
   std::string names;
-  for (const Network& known : kNetworks) {
+  for (const KnownNetwork& known : kNetworks) {
     if (network == known.name) return std::span(kLayers).subspan(known.first, known.count);
     names += (names.empty() ? "" : ", ") + std::string(known.name);
   }

@@ -24,7 +24,7 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
+std::vector<std::string_view> split_at(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   for (;;) {
     const std::size_t end = text.find(separator);
@@ -44,7 +44,7 @@ std::int64_t parse_extent(std::string_view text) {
 }
 
 NamedProblem parse_layer(std::string_view line) {
-  const std::vector<std::string_view> fields = split(line, ',');
+  const std::vector<std::string_view> fields = split_at(line, ',');
   NamedProblem layer{std::string(fields[0]), {}};
   if (excerpt(layer.name) != layer.name) {
     throw Error(Status::invalid_argument,
@@ -69,7 +69,7 @@ NamedProblem parse_layer(std::string_view line) {
 Epilogue parse_epilogue(const std::string& list) {
   Epilogue epilogue;
   if (list == "none") return epilogue;
-  for (const std::string_view part : split(list, ',')) {
+  for (const std::string_view part : split_at(list, ',')) {
     bool Epilogue::*const member = choose<bool Epilogue::*>("--epilogue", part,
                                                             {{"scale", &Epilogue::scale},
                                                              {"bias", &Epilogue::bias},
@@ -139,7 +139,7 @@ void add_problem_options(CLI::App& app, ProblemArguments& arguments, Selection s
 std::vector<NamedProblem> parse_layers(std::string_view csv, const std::string& file) {
   std::vector<NamedProblem> layers;
   std::size_t line_number = 0;
-  for (const std::string_view raw : split(csv, '\n')) {
+  for (const std::string_view raw : split_at(csv, '\n')) {
     ++line_number;
     const std::string_view line = trim(raw.substr(0, raw.find('#')));
     if (line.empty()) continue;

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tools/percent.hpp"
 #include "tools/table.hpp"
 #include "tools/terminal.hpp"
 #include "tools/trace_json.hpp"
@@ -13,8 +14,6 @@ namespace megaconv::cli {
 namespace {
 
 using nlohmann::ordered_json;
-
-std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
 
 struct NamedBound {
   const char* name;

@@ -11,12 +11,13 @@
 namespace megaconv::cli {
 namespace {
 
-[[noreturn]] void reject(const std::string& message) {
+[[noreturn]] void reject_row(const std::string& message) {
   throw Error(Status::invalid_argument, message);
 }
 
 [[noreturn]] void refuse(const char* name, const Json& found, const char* allowed) {
-  reject('"' + std::string(name) + "\" is " + excerpt(found.dump(), 40) + ", must be " + allowed);
+  reject_row('"' + std::string(name) + "\" is " + excerpt(found.dump(), 40) + ", must be " +
+             allowed);
 }
 
 /// Of a key that may be missing or null; then `value` stays.
@@ -42,7 +43,8 @@ void read(const Json& json, const char* name, std::uint64_t& value) {
 }
 
 void require_object(const Json& json) {
-  if (!json.is_object()) reject("a line is " + excerpt(json.dump(), 60) + ", must be an object");
+  if (!json.is_object())
+    reject_row("a line is " + excerpt(json.dump(), 60) + ", must be an object");
 }
 
 void read_configuration(const Json& json, Configuration& configuration) {
@@ -106,7 +108,7 @@ PlanKey key_from_json(const Json& json) {
         std::pair{"driver", &PlanKey::driver}, std::pair{"build", &PlanKey::build},
         std::pair{"problem", &PlanKey::problem}, std::pair{"precision", &PlanKey::precision},
         std::pair{"filters", &PlanKey::filters}}) {
-    if (!json.contains(name)) reject("key \"" + std::string(name) + "\" is missing");
+    if (!json.contains(name)) reject_row("key \"" + std::string(name) + "\" is missing");
     read(json, name, key.*member);
   }
   return key;
@@ -115,7 +117,7 @@ PlanKey key_from_json(const Json& json) {
 Measurement measurement_from_json(const Json& json) {
   require_object(json);
   Measurement m;
-  if (!json.contains("configuration")) reject("key \"configuration\" is missing");
+  if (!json.contains("configuration")) reject_row("key \"configuration\" is missing");
   read_configuration(json["configuration"], m.configuration);
   std::string verdict = "right";
   read(json, "verdict", verdict);
@@ -135,10 +137,11 @@ Measurement measurement_from_json(const Json& json) {
   for (const double sample : m.samples_ms) {
     constexpr double kMostMs = 1e12;  // so that sums and quotients of samples are finite
     if (sample > 0 && sample <= kMostMs) continue;
-    reject("samples_ms has " + Json(sample).dump() + ", must be greater than 0 and at most 1e12");
+    reject_row("samples_ms has " + Json(sample).dump() +
+               ", must be greater than 0 and at most 1e12");
   }
   if (m.verdict == Verdict::right && m.samples_ms.empty()) {
-    reject("\"samples_ms\" is missing or empty, and the verdict is right");
+    reject_row("\"samples_ms\" is missing or empty, and the verdict is right");
   }
   summarize(m);
   return m;

@@ -53,7 +53,7 @@ class Check {
         tensors_(allocate_tensors(device_, item.problem, true)),
         filters_(device_, plan.prepared_filter_bytes()) {}
 
-  Verdict run() {
+  CaseVerdict run() {
     if (item_.integer) {
       fill_exact(tensors_, tiling(), item_.plan.seed);
     } else {
@@ -134,7 +134,7 @@ class Check {
   Device& device_;
   TensorSet tensors_;
   Buffer filters_;
-  Verdict verdict_;
+  CaseVerdict verdict_;
 };
 
 }  // namespace
@@ -144,8 +144,8 @@ std::string to_command(const VerifyCase& item) {
          (item.integer ? " --integer" : "");
 }
 
-Verdict check(const VerifyCase& item) {
-  Verdict verdict;
+CaseVerdict check(const VerifyCase& item) {
+  CaseVerdict verdict;
   try {
     const Plan plan = make_plan(item.problem, item.plan);
     return Check(item, plan).run();

@@ -24,7 +24,7 @@ struct VerifyCase {
 std::string to_command(const VerifyCase& item);
 
 /// What checking a case told.
-struct Verdict {
+struct CaseVerdict {
   std::string failure;          ///< empty: right
   std::optional<Status> error;  ///< of a failure that is an exception
   std::string refusal;          ///< why there is no such plan, when its options allow that
@@ -38,7 +38,7 @@ struct Verdict {
 /// Runs the case three times: in poisoned memory; again in the same workspace; and with another
 /// number of workers. Compares with the double reference within both bounds, the three results with
 /// each other bit for bit, and looks for writes outside of y and the workspace, and into inputs.
-Verdict check(const VerifyCase& item);
+CaseVerdict check(const VerifyCase& item);
 
 /// Largest values of random cases.
 struct VerifyLimits {

@@ -7,6 +7,7 @@
 
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
+#include "tools/percent.hpp"
 #include "tools/table.hpp"
 #include "tools/terminal.hpp"
 
@@ -15,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-[[noreturn]] void reject(const std::string& text) {
+[[noreturn]] void reject_assignment(const std::string& text) {
   throw Error(Status::invalid_argument,
               "\"" + excerpt(text) +
                   "\": must be KEY=NUMBER, where KEY is one of `simulate --show-machine`, or dig, "
@@ -24,7 +25,7 @@ using nlohmann::ordered_json;
 
 std::pair<std::string, std::string> split(const std::string& assignment) {
   const std::size_t equals = assignment.find('=');
-  if (equals == std::string::npos || equals == 0) reject(assignment);
+  if (equals == std::string::npos || equals == 0) reject_assignment(assignment);
   return {assignment.substr(0, equals), assignment.substr(equals + 1)};
 }
 
@@ -34,8 +35,6 @@ std::optional<std::uint32_t>* mapping_option(const std::string& key, MappingOpti
          : key == "m_groups" ? &options.m_groups
                              : nullptr;
 }
-
-std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
 
 }  // namespace
 
@@ -48,11 +47,11 @@ MachineModel with_value(const MachineModel& machine, const std::string& assignme
     const std::size_t end = std::min(key.find('.', begin), key.size());
     const auto found =
         place->is_object() ? place->find(key.substr(begin, end - begin)) : place->end();
-    if (!place->is_object() || found == place->end()) reject(assignment);
+    if (!place->is_object() || found == place->end()) reject_assignment(assignment);
     place = &*found;
     begin = end + 1;
   }
-  if (!place->is_number() || !number.is_number()) reject(assignment);
+  if (!place->is_number() || !number.is_number()) reject_assignment(assignment);
   *place = number;
   return parse_machine(file.dump());
 }
@@ -61,7 +60,8 @@ void WhatIf::apply(PlanArguments& plan) const {
   const auto [key, value] = split(text);
   if (auto* const option = mapping_option(key, plan.options.mapping)) {
     const ordered_json number = ordered_json::parse(value, nullptr, false);
-    if (!number.is_number_unsigned() || number.get<std::uint64_t>() > 0xffffffffu) reject(text);
+    if (!number.is_number_unsigned() || number.get<std::uint64_t>() > 0xffffffffu)
+      reject_assignment(text);
     *option = number.get<std::uint32_t>();
   } else {
     plan.options.machine = with_value(*plan.options.machine, text);

@@ -11,11 +11,10 @@
 
 #include "megaconv/simulation.hpp"
 #include "runtime/sim/demands.hpp"
+#include "runtime/units.hpp"
 
 namespace megaconv {
 namespace {
-
-constexpr double kNsPerUs = 1000;
 
 class BoundFinder {
  public:

@@ -23,7 +23,7 @@ constexpr double kSteps[] = {1.6, 1.25, 1.1, 1.04};
 constexpr int kMostSweeps = 4;       // over all parameters, at each step
 constexpr double kLeastGain = 1e-3;  // of the objective, for another sweep
 
-using Parameter = std::function<void(MachineModel&, double factor)>;
+using ModelParameter = std::function<void(MachineModel&, double factor)>;
 
 struct Known {
   const MeasuredRun* run;
@@ -57,7 +57,7 @@ class Calibrator {
     for (const double step : kSteps) {
       for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
         const double before = best;
-        for (const Parameter& parameter : parameters_) {
+        for (const ModelParameter& parameter : parameters_) {
           best = improve(parameter, step, best);
         }
         if (best > before * (1 - kLeastGain)) break;
@@ -129,7 +129,7 @@ class Calibrator {
   }
 
   // The objective after the parameter has moved, or has not.
-  double improve(const Parameter& parameter, double step, double best) {
+  double improve(const ModelParameter& parameter, double step, double best) {
     for (const double factor : {step, 1 / step}) {
       MachineModel trial = machine_;
       parameter(trial, factor);
@@ -143,7 +143,7 @@ class Calibrator {
 
   MachineModel machine_;
   std::vector<Known> known_;
-  std::vector<Parameter> parameters_;
+  std::vector<ModelParameter> parameters_;
 };
 
 }  // namespace

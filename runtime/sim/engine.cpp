@@ -9,11 +9,10 @@
 #include "megaconv/error.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/report.hpp"
+#include "runtime/units.hpp"
 
 namespace megaconv::sim {
 namespace {
-
-constexpr double kNsPerUs = 1000;
 
 double unit_interval(std::uint64_t hash) {  // (0, 1]
   return (static_cast<double>(hash >> 11) + 1) * 0x1p-53;

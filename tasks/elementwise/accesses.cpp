@@ -4,6 +4,7 @@
 
 #include "megaconv/error.hpp"
 #include "megaconv/lowering.hpp"
+#include "tasks/checks.hpp"
 #include "tasks/elementwise/elementwise.hpp"
 #include "tasks/tiling.hpp"
 
@@ -25,16 +26,6 @@ AccessFunction elementwise_accesses(const ElementwiseCut& cut, const NodeBuffers
     if (cut.problem.residual) accesses.push_back({buffers.residual, Mode::read, y});
     accesses.push_back({buffers.y, Mode::write, y});
   };
-}
-
-void check_buffer(const TaskGraph& graph, const std::string& name, BufferId id,
-                  const Region& wanted) {
-  if (id < graph.buffers.size() && graph.buffers[id].extent == wanted) return;
-  throw Error(Status::invalid_argument,
-              name + ": reads " + to_string(wanted) + ", " +
-                  (id < graph.buffers.size() ? "buffer " + graph.buffers[id].name + " has " +
-                                                   to_string(graph.buffers[id].extent)
-                                             : "there is no buffer " + std::to_string(id)));
 }
 
 // Operations, bytes and traffic of an average task.

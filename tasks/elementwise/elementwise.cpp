@@ -3,39 +3,18 @@
 #include "tasks/elementwise/elementwise.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 
 #include "megaconv/error.hpp"
+#include "tasks/checks.hpp"
+#include "tasks/even_shares.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
 namespace {
 
-constexpr std::int64_t kMaxExtent = 0x7fffffff;
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
-constexpr std::uint64_t kMaxTasks = std::uint64_t{1} << 31;
-
-// Enough tasks for the last ones of a stage to even out between the workers.
-constexpr std::uint64_t kTasksPerWorker = 4;
 // A task that has fewer numbers takes no longer than a worker takes to fetch and signal it.
 constexpr double kLeastNumbers = 8192;
-
-[[noreturn]] void fail(const std::string& message) {
-  throw Error(Status::invalid_argument, message);
-}
-
-void check_range(const char* name, std::int64_t value, std::int64_t most) {
-  if (value >= 1 && value <= most) return;
-  fail(std::string(name) + " = " + std::to_string(value) + ": must be 1 to " +
-       std::to_string(most));
-}
-
-std::string number_text(float value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", double{value});
-  return text;
-}
 
 }  // namespace
 
@@ -45,21 +24,17 @@ std::int64_t ElementwiseProblem::c() const {
 
 void validate(const ElementwiseProblem& problem) {
   const ElementwiseProblem& a = problem;
-  check_range("n", a.n, kMaxExtent);
-  check_range("h", a.h, kMaxExtent);
-  check_range("w", a.w, kMaxExtent);
+  check_range("n", a.n, 1, kMaxExtent);
+  check_range("h", a.h, 1, kMaxExtent);
+  check_range("w", a.w, 1, kMaxExtent);
   if (a.channels.empty()) fail("tensors of x: 0, must be at least 1");
   std::int64_t c = 0;
   for (const std::int64_t channels : a.channels) {
-    check_range("c", channels, kMaxExtent);
+    check_range("c", channels, 1, kMaxExtent);
     c += std::min(channels, kMaxExtent);
-    check_range("c of y", c, kMaxExtent);
+    check_range("c of y", c, 1, kMaxExtent);
   }
-  if (a.h > kMaxElements / a.n || a.w > kMaxElements / (a.n * a.h) ||
-      c > kMaxElements / (a.n * a.h * a.w)) {
-    fail("output of " + std::to_string(a.n) + "x" + std::to_string(c) + "x" + std::to_string(a.h) +
-         "x" + std::to_string(a.w) + " elements: must be at most 2^40 in all");
-  }
+  check_elements("output", {a.n, c, a.h, a.w});
   if (!(a.least < a.most)) {
     fail("clamped to " + number_text(a.least) + " to " + number_text(a.most) +
          ": the least must be below the most");

@@ -3,58 +3,21 @@
 #include "tasks/pooling/pooling.hpp"
 
 #include <algorithm>
-#include <initializer_list>
 
 #include "megaconv/error.hpp"
+#include "tasks/checks.hpp"
+#include "tasks/even_shares.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
 namespace {
 
-constexpr std::int64_t kMaxExtent = 0x7fffffff;
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
-constexpr std::uint64_t kMaxTasks = std::uint64_t{1} << 31;
-
-// Enough tasks for the last ones of a stage to even out between the workers.
-constexpr std::uint64_t kTasksPerWorker = 4;
 // A task that reads fewer numbers takes no longer than a worker takes to fetch and signal it.
 constexpr double kLeastReads = 4096;
 // Channels are split in cache lines of floats.
 constexpr std::uint64_t kChannelStep = Tiling::kLaneBlock;
 // Columns are split only where rows are far longer.
 constexpr std::uint64_t kLeastCols = 64;
-
-[[noreturn]] void fail(const std::string& message) {
-  throw Error(Status::invalid_argument, message);
-}
-
-void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most,
-                 const char* reason = "") {
-  if (value < least || value > most) {
-    fail(std::string(name) + " = " + std::to_string(value) + ": must be " + std::to_string(least) +
-         " to " + std::to_string(most) + reason);
-  }
-}
-
-void check_elements(const char* tensor, std::initializer_list<std::int64_t> extents) {
-  std::int64_t elements = 1;
-  std::string shape;
-  bool fits = true;
-  for (const std::int64_t extent : extents) {
-    shape += shape.empty() ? "" : "x";
-    shape += std::to_string(extent);
-    fits = fits && extent <= kMaxElements / elements;
-    if (fits) elements *= extent;
-  }
-  if (!fits) {
-    fail(std::string(tensor) + " of " + shape + " elements: must be at most 2^40 in all");
-  }
-}
-
-// "3x5" for a vertical and a horizontal value, "3" when they are the same.
-std::string axes_text(std::int64_t vertical, std::int64_t horizontal) {
-  return vertical == horizontal ? std::to_string(vertical) : pair_text(vertical, horizontal);
-}
 
 }  // namespace
 

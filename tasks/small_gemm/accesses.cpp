@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "megaconv/error.hpp"
 #include "megaconv/lowering.hpp"
+#include "tasks/checks.hpp"
 #include "tasks/regions.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
@@ -37,16 +37,6 @@ AccessFunction small_gemm_accesses(const SmallGemmCut& cut, const NodeBuffers& b
     y.channels.end = std::min(y.channels.begin + cut.filters_per_task(), y.channels.end);
     accesses.push_back({buffers.y, Mode::write, y});
   };
-}
-
-void check_buffer(const TaskGraph& graph, const std::string& name, BufferId id,
-                  const Region& wanted) {
-  if (id < graph.buffers.size() && graph.buffers[id].extent == wanted) return;
-  throw Error(Status::invalid_argument,
-              name + ": reads " + to_string(wanted) + ", " +
-                  (id < graph.buffers.size() ? "buffer " + graph.buffers[id].name + " has " +
-                                                   to_string(graph.buffers[id].extent)
-                                             : "there is no buffer " + std::to_string(id)));
 }
 
 // Operations, bytes and traffic of an average task.

@@ -6,21 +6,15 @@
 #include <limits>
 
 #include "megaconv/error.hpp"
+#include "tasks/checks.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
 namespace {
 
-constexpr std::uint64_t kMaxTasks = std::uint64_t{1} << 31;
 constexpr std::int64_t kVectorBytes = 16;
 // Device code counts the numbers of an image in 32 bits.
 constexpr std::int64_t kMostOfImage = std::numeric_limits<std::int32_t>::max();
-
-void check_range(const char* name, std::int64_t value, std::int64_t most) {
-  if (value >= 1 && value <= most) return;
-  throw Error(Status::invalid_argument, std::string(name) + " = " + std::to_string(value) +
-                                            ": must be 1 to " + std::to_string(most));
-}
 
 std::int64_t vector_numbers(const ConvProblem& a) {
   return kVectorBytes / static_cast<std::int64_t>(size_of(a.dtype));
@@ -89,8 +83,8 @@ void derive_counts(SmallGemmCut& cut) {
   validate(a);
   const std::string obstacle = small_gemm_obstacle(a, cut.precision);
   if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
-  check_range("rows_per_group", cut.rows_per_group, a.p());
-  check_range("cols_per_group", cut.cols_per_group, a.q());
+  check_range("rows_per_group", cut.rows_per_group, 1, a.p());
+  check_range("cols_per_group", cut.cols_per_group, 1, a.q());
   const std::uint32_t pixels = cut.rows_per_group * cut.cols_per_group;
   const std::uint32_t pixel_tiles = ceil_div(pixels, SmallGemmCut::kWarpPixels);
   const auto warps = std::uint64_t{cut.filter_warps} * cut.pixel_warps * cut.sum_warps;
@@ -100,7 +94,7 @@ void derive_counts(SmallGemmCut& cut) {
                                               std::to_string(cut.sum_warps) + ": must be " +
                                               std::to_string(SmallGemmCut::kWarps) + " in all");
   }
-  check_range("pixels of a warp in eights", ceil_div(pixel_tiles, cut.pixel_warps),
+  check_range("pixels of a warp in eights", ceil_div(pixel_tiles, cut.pixel_warps), 1,
               SmallGemmCut::kWarpPixelTiles);
   const std::uint64_t groups = u64(a.n) * ceil_div(u64(a.p()), std::uint64_t{cut.rows_per_group}) *
                                ceil_div(u64(a.q()), std::uint64_t{cut.cols_per_group});

@@ -23,9 +23,9 @@ Interval share(std::uint64_t chunk, std::uint64_t per_task, std::uint64_t total)
   return {chunk * per_task, std::min((chunk + 1) * per_task, total)};
 }
 
-class Accesses {
+class WinogradAccesses {
  public:
-  Accesses(const Tiling& tiling, const NodeBuffers& buffers)
+  WinogradAccesses(const Tiling& tiling, const NodeBuffers& buffers)
       : tiling_(tiling),
         cut_(std::get<WinogradCut>(tiling.cut)),
         buffers_(buffers),
@@ -135,7 +135,7 @@ void append_tile_boxes(const ConvProblem& problem, const WinogradTiles& tiles, c
 }
 
 AccessFunction winograd_accesses(const Tiling& tiling, const NodeBuffers& buffers) {
-  return Accesses(tiling, buffers);
+  return WinogradAccesses(tiling, buffers);
 }
 
 }  // namespace megaconv

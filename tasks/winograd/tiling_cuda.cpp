@@ -16,14 +16,15 @@ namespace {
 struct GemmShape {
   std::uint32_t tiles, filter_blocks, least_channels;
 };
-constexpr std::uint32_t kWide = 128 / Tiling::kLaneBlock, kNarrow = 64 / Tiling::kLaneBlock;
+constexpr std::uint32_t kWideBlocks = 128 / Tiling::kLaneBlock,
+                        kNarrowBlocks = 64 / Tiling::kLaneBlock;
 GemmShape gemm_shape(Arithmetic arithmetic, std::uint32_t filter_blocks) {
-  const bool narrow = filter_blocks <= kNarrow;
+  const bool narrow = filter_blocks <= kNarrowBlocks;
   if (arithmetic == Arithmetic::fma) {
-    return narrow ? GemmShape{128, kNarrow, 256} : GemmShape{64, kWide, 256};
+    return narrow ? GemmShape{128, kNarrowBlocks, 256} : GemmShape{64, kWideBlocks, 256};
   }
   const std::uint32_t least_channels = arithmetic == Arithmetic::split_f16 ? 1024 : 2048;
-  return {128, narrow ? kNarrow : kWide, least_channels};
+  return {128, narrow ? kNarrowBlocks : kWideBlocks, least_channels};
 }
 
 // A transform task takes one lane block of channels: 8 tiles a thread at m = 4, about as long as a
@@ -62,7 +63,7 @@ constexpr std::uint32_t kWorkersOfMultiprocessor = 4;  // with multiply-adds
 // that. A task is faster alone, but not twice as fast. Where tasks end in waves, the
 // multiprocessors that are done first take two of the next tasks, and others none
 // (docs/performance.md).
-constexpr double kTaskUs = 5, kPositionUs = 18.6, kOneProduct = 0.6, kAlone = 0.6;
+constexpr double kStartEndUs = 5, kPositionUs = 18.6, kOneProduct = 0.6, kAlone = 0.6;
 constexpr std::uint32_t kTensorWorkers = 2;  // of a multiprocessor
 
 std::uint64_t num_tile_groups(const WinogradTiles& cut) {
@@ -114,10 +115,11 @@ double gemm_stage_us(const Tiling& tiling, std::uint32_t multiprocessors) {
                               ceil_div(cut.num_positions(), cut.positions_per_gemm_task);
   const std::uint64_t waves = ceil_div(tasks, std::uint64_t{kTensorWorkers} * multiprocessors);
   const double position_us = kPositionUs * static_cast<double>(tiling.problem.c) / 512 *
-                             (filters <= kNarrow ? 0.5 : 1.0) *
+                             (filters <= kNarrowBlocks ? 0.5 : 1.0) *
                              (tiling.arithmetic == Arithmetic::split_f16 ? 1.0 : kOneProduct);
   const double share = tasks <= multiprocessors ? kAlone : 1.0;
-  return static_cast<double>(waves) * (kTaskUs + share * cut.positions_per_gemm_task * position_us);
+  return static_cast<double>(waves) *
+         (kStartEndUs + share * cut.positions_per_gemm_task * position_us);
 }
 
 bool has_few_gemm_tasks(const ConvProblem& problem, Arithmetic arithmetic, const Target& target) {

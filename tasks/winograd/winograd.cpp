@@ -17,7 +17,7 @@ namespace {
 
 using Piece = Traffic::Piece;
 
-double d(std::uint64_t value) { return static_cast<double>(value); }
+double as_double(std::uint64_t value) { return static_cast<double>(value); }
 
 // Of a GEMM task against multiply-adds: three products on tensor cores, at ten times the rate; one
 // at twice the speed of three (expected, tasks/implicit_gemm/choose.cpp).
@@ -52,7 +52,7 @@ class StageCost : ConvCost {
  private:
   void describe_input(Stage& stage) const {
     const double tiles = cut_.group_tiles, channels = c() / tiling_.input_tasks;
-    const double v_part = d(tiling_.v_slot_bytes()) / tiling_.input_tasks;
+    const double v_part = as_double(tiling_.v_slot_bytes()) / tiling_.input_tasks;
     const double rows = std::min(1.0, tiles / cut_.tiles_w) * static_cast<double>(problem_.w);
     stage.operations = tiles * channels * 4 * alpha_ * alpha_ * alpha_;
     stage.bytes = tiles * alpha_ * alpha_ * channels * element() + v_part;
@@ -64,9 +64,10 @@ class StageCost : ConvCost {
   }
 
   void describe_gemm(Stage& stage) const {
-    const double chunk = d(std::uint64_t{cut_.positions_per_gemm_task}) / cut_.num_positions();
-    const double v_read = d(tiling_.v_slot_bytes()) * std::min(1.0, chunk);
-    const double m_written = d(tiling_.m_slot_bytes()) / tiling_.gemm_tasks;
+    const double chunk =
+        as_double(std::uint64_t{cut_.positions_per_gemm_task}) / cut_.num_positions();
+    const double v_read = as_double(tiling_.v_slot_bytes()) * std::min(1.0, chunk);
+    const double m_written = as_double(tiling_.m_slot_bytes()) / tiling_.gemm_tasks;
     // Machines with tensor cores are calibrated for three products; one is expected to take half
     // as long (tasks/implicit_gemm/choose.cpp).
     const double effort = tiling_.arithmetic == Arithmetic::f16 ? 0.5 : 1;
@@ -81,7 +82,7 @@ class StageCost : ConvCost {
   void describe_output(Stage& stage) const {
     const double tiles = cut_.group_tiles;
     const double filters = static_cast<double>(problem_.k) / tiling_.output_tasks;
-    const double m_read = d(tiling_.m_slot_bytes()) / tiling_.output_tasks;
+    const double m_read = as_double(tiling_.m_slot_bytes()) / tiling_.output_tasks;
     const double y_part = tiles * m_ * m_ * filters * element();
     stage.operations = tiles * filters * 2 * (alpha_ * alpha_ * m_ + alpha_ * m_ * m_);
     stage.bytes = m_read + y_part + (problem_.epilogue.residual ? y_part : 0);
@@ -200,7 +201,8 @@ class WinogradAlgorithm final : public ConvAlgorithmOf<WinogradCut> {
     const double positions = cut.num_positions(), t = cut.group_tiles;
     const auto filters = static_cast<double>(tiling.filter_blocks() * Tiling::kLaneBlock);
     const double alpha = cut.alpha();
-    const double v_bytes = d(tiling.v_slot_bytes()), m_bytes = d(tiling.m_slot_bytes());
+    const double v_bytes = as_double(tiling.v_slot_bytes()),
+                 m_bytes = as_double(tiling.m_slot_bytes());
     const bool whole =
         times.staged() || (times.whole_tensors() && cut.window.v_slots == tiling.num_groups);
     const double live = (v_bytes + m_bytes) * (whole ? tiling.num_groups : target.workers);

@@ -41,7 +41,7 @@ void check_all(const char* shape, Algorithm algorithm, const char* dtype = "") {
           item.plan.options.cuda_launch = launch;
           item.plan.options.tiling.algorithm = algorithm;
           item.plan.options.tiling.filters = filters;
-          const cli::Verdict verdict = cli::check(item);
+          const cli::CaseVerdict verdict = cli::check(item);
           CAPTURE(cli::to_command(item));
           CHECK(verdict.failure == "");
           CHECK(verdict.algorithm == "direct");

@@ -51,8 +51,8 @@ const char* const kOddShapes[] = {
     "n2c4h32k70r4p0u4"};
 
 // Whole octets of channels and filters, which 16-bit tensors in NHWC are multiplied in place with:
-// tiles of 64 and 128 filters, partly filled slabs, filters that reach too far to be taken whole,
-// gaps of all sizes, several tiles of a task.
+// tiles of 64 and 128 filters, partly filled K blocks, filters that reach too far to be taken
+// whole, gaps of all sizes, several tiles of a task.
 const char* const kOctetShapes[] = {
     "n1c8h1w1k8",           "n3c24h13w9k40+bias+relu", "n2c40h7k136",        "n9c64h28k128+bias",
     "n1c72h9w130k128+relu", "n1c8h5w300k64",           "n2c24h9k24r1p0",     "n2c16h20k16r5+bias",

@@ -2,6 +2,7 @@
 // Direct tilings for CUDA, without a GPU.
 #include <algorithm>
 
+#include "megaconv/mapping.hpp"
 #include "tasks/direct/direct_shapes.hpp"
 #include "tasks/tiling.hpp"
 #include "tests/catch.hpp"

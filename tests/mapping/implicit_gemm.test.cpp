@@ -466,7 +466,7 @@ TEST_CASE("Tiles of tensors in place share a group evenly, in whole steps") {
   }
 }
 
-TEST_CASE("Tiles of several slabs to be converted leave room for three stages of input") {
+TEST_CASE("Tiles of several K blocks to be converted leave room for three stages of input") {
   const Operands operands = Operands::converted;
   for (std::int32_t reach = 0; reach <= most_reach_in_place(224, operands, 3); ++reach) {
     const std::int32_t places = tile_places_in_place(100'000, reaching(reach), operands, 64);
@@ -604,7 +604,7 @@ TEST_CASE("Implicit GEMM in place refuses stripes of some columns, or of too man
 }
 
 TEST_CASE(
-    "Few tasks share out their channels, in whole slabs and to no more blocks than there are") {
+    "Few tasks share out their channels, in whole K blocks, no more ways than there are blocks") {
   const auto shares_of = [](const char* text) {
     TilingOptions options;
     options.whole_tensors = true;
@@ -619,8 +619,8 @@ TEST_CASE(
   };
   CHECK(shares_of("n1c512h7k512+nhwc+f16") == 4);
   CHECK(shares_of("n1c512h7k512+nhwc") == 4);
-  CHECK(shares_of("n1c64h7k512+nhwc+f16") == 1);   // a slab
-  CHECK(shares_of("n1c328h7k512+nhwc+f16") == 3);  // six slabs
+  CHECK(shares_of("n1c64h7k512+nhwc+f16") == 1);   // a K block
+  CHECK(shares_of("n1c328h7k512+nhwc+f16") == 3);  // six K blocks
   CHECK(shares_of("n64c512h7k512+nhwc+f16") == 1);
   CHECK(shares_of("n1c512h7k512") == 1);  // loaded
 }
