@@ -11,7 +11,9 @@
 #include "tasks/conv_graph.hpp"
 #include "tasks/elementwise/elementwise.hpp"
 #include "tasks/lower.hpp"
+#include "tasks/pixelwise/pixelwise.hpp"
 #include "tasks/pooling/pooling.hpp"
+#include "tasks/rearrangement/rearrangement.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
@@ -35,6 +37,10 @@ class Cutter {
   }
   Cut cut(const PoolProblem& problem) { return cut_pooling(problem, target_.workers); }
   Cut cut(const ElementwiseProblem& problem) { return cut_elementwise(problem, target_.workers); }
+  Cut cut(const PixelwiseProblem& problem) { return cut_pixelwise(problem, target_.workers); }
+  Cut cut(const RearrangementProblem& problem) {
+    return cut_rearrangement(problem, target_.workers);
+  }
 
  private:
   TilingOptions options_;
@@ -55,6 +61,18 @@ NodeBuffers add(TaskGraph& graph, const std::string& name, const PoolCut& cut,
 NodeBuffers add(TaskGraph& graph, const std::string& name, const ElementwiseCut& cut,
                 const NodeBuffers& read) {
   return add_elementwise(graph, name, cut, read);
+}
+NodeBuffers add(TaskGraph& graph, const std::string& name, const PixelwiseCut& cut,
+                const NodeBuffers& read) {
+  NodeBuffers buffers = read;
+  buffers.y = add_pixelwise(graph, name, cut, read.x, read.residual);
+  return buffers;
+}
+NodeBuffers add(TaskGraph& graph, const std::string& name, const RearrangementCut& cut,
+                const NodeBuffers& read) {
+  NodeBuffers buffers = read;
+  buffers.y = add_rearrangement(graph, name, cut, read.x);
+  return buffers;
 }
 
 // Appends an operator that reads those buffers; its own have its name: "conv1.U".
@@ -126,8 +144,12 @@ std::string summary(const Cut& cut) {
     return to_string(pool->problem) + ", " +
            std::to_string(std::uint64_t{pool->num_groups} * pool->tasks_per_group) + " tasks";
   }
-  const auto& elementwise = std::get<ElementwiseCut>(cut);
-  return to_string(elementwise.problem) + ", " + std::to_string(elementwise.num_groups) + " tasks";
+  const auto text = [](const auto& bands) {
+    return to_string(bands.problem) + ", " + std::to_string(bands.num_groups) + " tasks";
+  };
+  if (const auto* pixelwise = std::get_if<PixelwiseCut>(&cut)) return text(*pixelwise);
+  if (const auto* moved = std::get_if<RearrangementCut>(&cut)) return text(*moved);
+  return text(std::get<ElementwiseCut>(cut));
 }
 
 Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
