@@ -152,7 +152,7 @@ void Graph::sum() {
              to_string(first.dims) + " as the first one");
     }
     const bool last = i + 1 == node_->input_size();
-    total = emit(Add{}, {total, next.name}, last ? "" : ".sum" + std::to_string(i));
+    total = emit(Add{}, {total, next.name}, last ? "" : std::string(".sum") + std::to_string(i));
   }
   make(total, first.dims);
 }

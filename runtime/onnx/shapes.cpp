@@ -383,7 +383,7 @@ void Graph::split() {
     }
     Dims dims = x.dims;
     dims[1] = count;
-    const std::string suffix = i == 0 ? "" : "." + std::to_string(i);
+    const std::string suffix = i == 0 ? "" : std::string(".") + std::to_string(i);
     make_output(i, {.name = channel_slice(x, first, count, suffix), .dims = dims});
     first += count;
   }
