@@ -48,6 +48,10 @@ std::unique_ptr<Executor> make_cpu_executor(const Lowering& lowering, const Plan
 /// Throws Error(unsupported) in a build without CUDA, Error(device_error) without a usable device.
 std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const PlanOptions& options);
 
+/// Of a network, which make_cuda_executor() calls for one. Throws like it.
+std::unique_ptr<Executor> make_cuda_network_executor(const Lowering& lowering,
+                                                     const PlanOptions& options);
+
 /// Simulates options.machine. Throws Error(invalid_argument) for a machine that cannot be.
 std::unique_ptr<Executor> make_sim_executor(const Lowering& lowering, const PlanOptions& options);
 MachineModel simulated_machine(const PlanOptions& options);

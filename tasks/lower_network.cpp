@@ -14,6 +14,7 @@
 #include "tasks/pixelwise/pixelwise.hpp"
 #include "tasks/pooling/pooling.hpp"
 #include "tasks/rearrangement/rearrangement.hpp"
+#include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
@@ -25,9 +26,15 @@ class Cutter {
   Cutter(const TilingOptions& options, const Target& target) : options_(options), target_(target) {
     options_.filters = FilterMode::prepared;
     options_.whole_tensors = false;  // which is of values between operators here
+    small_tasks_ = target.backend == Backend::cuda && options.algorithm == Algorithm::automatic;
+    // Each of which has about four tasks of other operators; here all of an operator's run at once.
+    if (small_tasks_) workers_ = std::max(1u, target.multiprocessors / 4);
   }
 
   Cut cut(const ConvProblem& problem) {
+    if (small_tasks_) {
+      return cut_small_gemm(problem, precision_of(problem.dtype), target_.multiprocessors);
+    }
     const auto known = std::find_if(tilings_.begin(), tilings_.end(), [&](const Tiling& tiling) {
       return tiling.problem == problem;
     });
@@ -35,16 +42,36 @@ class Cutter {
     tilings_.push_back(make_tiling(problem, options_, target_));
     return tilings_.back();
   }
-  Cut cut(const PoolProblem& problem) { return cut_pooling(problem, target_.workers); }
-  Cut cut(const ElementwiseProblem& problem) { return cut_elementwise(problem, target_.workers); }
-  Cut cut(const PixelwiseProblem& problem) { return cut_pixelwise(problem, target_.workers); }
+  Cut cut(const PoolProblem& problem) { return cut_pooling(problem, workers_); }
+  Cut cut(const ElementwiseProblem& problem) { return cut_elementwise(problem, workers_); }
+  Cut cut(const PixelwiseProblem& problem) {
+    check_backend(problem);
+    return cut_pixelwise(problem, workers_);
+  }
   Cut cut(const RearrangementProblem& problem) {
-    return cut_rearrangement(problem, target_.workers);
+    check_backend(problem);
+    return cut_rearrangement(problem, workers_);
   }
 
  private:
+  // What has no tasks on CUDA yet.
+  template <class Problem>
+  void check_backend(const Problem& problem) const {
+    if (target_.backend != Backend::cuda) return;
+    throw Error(Status::unsupported, to_string(problem) + ": backend cuda, must be cpu");
+  }
+
+  // Tensors of 16 bits are multiplied as they are.
+  Precision precision_of(DataType dtype) const {
+    if (dtype == DataType::f16) return Precision::f16;
+    if (dtype == DataType::bf16) return Precision::bf16;
+    return options_.precision;
+  }
+
   TilingOptions options_;
   const Target& target_;
+  bool small_tasks_ = false;
+  std::uint32_t workers_ = target_.workers;
   std::vector<Tiling> tilings_;
 };
 
@@ -73,6 +100,11 @@ NodeBuffers add(TaskGraph& graph, const std::string& name, const RearrangementCu
   NodeBuffers buffers = read;
   buffers.y = add_rearrangement(graph, name, cut, read.x);
   return buffers;
+}
+
+NodeBuffers add(TaskGraph& graph, const std::string& name, const SmallGemmCut& cut,
+                const NodeBuffers& read) {
+  return add_small_gemm(graph, name, cut, read);
 }
 
 // Appends an operator that reads those buffers; its own have its name: "conv1.U".
@@ -143,6 +175,15 @@ std::string summary(const Cut& cut) {
   if (const auto* pool = std::get_if<PoolCut>(&cut)) {
     return to_string(pool->problem) + ", " +
            std::to_string(std::uint64_t{pool->num_groups} * pool->tasks_per_group) + " tasks";
+  }
+  if (const auto* small = std::get_if<SmallGemmCut>(&cut)) {
+    return to_string(small->problem) + ", small-tile implicit GEMM, " +
+           to_string(small->precision) + ", tiles of " +
+           pair_text(small->rows_per_group, small->cols_per_group) + " pixels x " +
+           std::to_string(small->filters_per_task) + " filters, warps " +
+           std::to_string(small->filter_warps) + "x" + std::to_string(small->pixel_warps) + "x" +
+           std::to_string(small->sum_warps) + ", " +
+           std::to_string(std::uint64_t{small->num_groups} * small->tasks_per_group) + " tasks";
   }
   const auto text = [](const auto& bands) {
     return to_string(bands.problem) + ", " + std::to_string(bands.num_groups) + " tasks";

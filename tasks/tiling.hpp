@@ -4,10 +4,12 @@
 
 #include <string>
 
-#include "megaconv/lowering.hpp"
+#include "megaconv/tiling.hpp"
 #include "tasks/ceil_div.hpp"
 
 namespace megaconv {
+
+struct Lowering;  // megaconv/lowering.hpp
 
 constexpr std::uint32_t u32(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
 constexpr std::uint64_t u64(std::int64_t value) { return static_cast<std::uint64_t>(value); }

@@ -10,12 +10,14 @@
 #include "megaconv/elementwise.hpp"
 #include "megaconv/mapping.hpp"
 #include "megaconv/network.hpp"
+#include "megaconv/small_gemm.hpp"
 #include "megaconv/tiling.hpp"
 
 namespace megaconv {
 
 /// How an operator is cut into tasks.
-using Cut = std::variant<Tiling, PoolCut, ElementwiseCut, PixelwiseCut, RearrangementCut>;
+using Cut =
+    std::variant<Tiling, PoolCut, ElementwiseCut, SmallGemmCut, PixelwiseCut, RearrangementCut>;
 
 /// Buffers of one node; those that it does not have are kNoBuffer. Rows of x, residual and y are
 /// those of all images, one image below the other. The others count in lane blocks:

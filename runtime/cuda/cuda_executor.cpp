@@ -261,10 +261,7 @@ class CudaExecutor final : public Executor {
 }  // namespace cuda
 
 std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const PlanOptions& options) {
-  if (!lowering.inputs.empty()) {
-    throw Error(Status::unsupported, "network of " + std::to_string(lowering.nodes.size()) +
-                                         " operators: backend cuda, must be cpu");
-  }
+  if (!lowering.inputs.empty()) return make_cuda_network_executor(lowering, options);
   const Tiling& tiling = lowering.tiling();
   const DataType dtype = tiling.problem.dtype;
   if (dtype == DataType::i8 || tiling.problem.epilogue.scale) {

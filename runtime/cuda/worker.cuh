@@ -66,6 +66,18 @@ class Worker {
     return true;
   }
 
+  /// Waits for a task's producers. False when the run was given up, by this worker or another.
+  __device__ bool wait_until_ready(const Task& task, std::uint32_t position) const {
+    Counters counters = this->counters();
+    return wait_for(task, position, [&] { return counters.is_ready(task); });
+  }
+  /// The same with acquire loads alone: the end of the wait is seen a trip to the L2 cache earlier,
+  /// but every look empties the L1 cache.
+  __device__ bool wait_with_acquire(const Task& task, std::uint32_t position) const {
+    Counters counters = this->counters();
+    return wait_for(task, position, [&] { return counters.is_ready_now(task); });
+  }
+
   /// Publishes what a task stored, and that it no longer reads anything. Called by `num_threads`
   /// threads behind a barrier of all that stored or read.
   __device__ void signal(const Task& task, std::uint32_t thread, std::uint32_t num_threads) const {
@@ -90,14 +102,14 @@ class Worker {
     return Counters(&run_.header->ticket, run_.counters, epoch_, run_.num_tasks, overshoot);
   }
 
-  __device__ bool wait_until_ready(const Task& task, std::uint32_t position) const {
-    Counters counters = this->counters();
-    if (counters.is_ready(task)) return true;
+  template <class IsReady>
+  __device__ bool wait_for(const Task& task, std::uint32_t position, IsReady is_ready) const {
+    if (is_ready()) return true;
     constexpr int kPollsPerRound = 64;  // between two readings of the clock
     const std::uint64_t begin = global_ns();
     for (;;) {
       for (int poll = 0; poll < kPollsPerRound; ++poll) {
-        if (counters.is_ready(task)) return true;
+        if (is_ready()) return true;
         __nanosleep(20);
       }
       const bool others_gave_up = DeviceSync::load_relaxed(run_.header->given_up) != 0;

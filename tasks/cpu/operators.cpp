@@ -85,6 +85,11 @@ NodeTasks make(const RearrangementCut& cut, const Kernels&) {
   return tasks;
 }
 
+NodeTasks make(const SmallGemmCut& cut, const Kernels&) {
+  throw Error(Status::unsupported,
+              "small-tile implicit GEMM of " + to_string(cut.problem) + ": must run on CUDA");
+}
+
 }  // namespace
 
 NodeTasks make_node_tasks(const Cut& cut, const Kernels& kernels) {

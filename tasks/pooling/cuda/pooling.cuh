@@ -40,14 +40,14 @@ struct PoolShare {
 template <class Stored, int kThreads>
 struct PoolingTask {
   static __device__ void run(const PoolTaskArgs& a, std::uint32_t group, std::uint32_t block) {
+    if (a.layout == Layout::nhwc) return run_nhwc(a, group, block);
+    run_mode<Layout::nchw, 1>(a, PoolShare(a, group, block));
+  }
+  /// For kernels that have tensors in nhwc alone.
+  static __device__ void run_nhwc(const PoolTaskArgs& a, std::uint32_t group,
+                                  std::uint32_t block) {
     const PoolShare share(a, group, block);
-    if (a.layout == Layout::nchw) {
-      run_mode<Layout::nchw, 1>(a, share);
-    } else if (in_fours(a)) {
-      run_mode<Layout::nhwc, 4>(a, share);
-    } else {
-      run_mode<Layout::nhwc, 1>(a, share);
-    }
+    in_fours(a) ? run_mode<Layout::nhwc, 4>(a, share) : run_mode<Layout::nhwc, 1>(a, share);
   }
 
  private:
@@ -97,6 +97,7 @@ struct PoolingTask {
     for (int j = 0; j < kWidth; ++j) result.lane[j] = kMax ? __uint_as_float(kMinusInfinity) : 0;
     for (int h = top; h < bottom; ++h) {
       const Stored* from = x + (static_cast<std::int64_t>(h) * a.w + left) * pitch;
+#pragma unroll 4
       for (int w = left; w < right; ++w, from += pitch) {
         const Vec<kWidth> v = load<kWidth>(from);
 #pragma unroll

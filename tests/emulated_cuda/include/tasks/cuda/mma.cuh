@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
 
 #include "tests/emulated_cuda/simt.hpp"
 #include "tests/emulated_cuda/tensor_core.hpp"
@@ -21,7 +22,10 @@ inline void load_matrices(std::uint32_t (&matrices)[4], const void* row) {
   }
 }
 
-inline void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+// `float_of`: of the 16 bits of a number.
+template <class FloatOf>
+void mma_16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+            FloatOf float_of) {
   using Words = std::array<std::uint32_t, 6>;
   const std::array<Words, 32> lanes = test::exchange(Words{a[0], a[1], a[2], a[3], b[0], b[1]});
   // 16 channels of a row, of which its four lanes have two each in two matrices.
@@ -29,7 +33,7 @@ inline void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t 
     std::array<float, 16> numbers;
     for (std::size_t i = 0; i < 16; ++i) {
       const std::uint32_t pair = lanes[index * 4 + i % 8 / 2][i < 8 ? low : high];
-      numbers[i] = test::float_of_half(static_cast<std::uint16_t>(pair >> i % 2 * 16));
+      numbers[i] = float_of(static_cast<std::uint16_t>(pair >> i % 2 * 16));
     }
     return numbers;
   };
@@ -38,6 +42,35 @@ inline void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t 
   for (std::size_t i = 0; i < 4; ++i) {
     d[i] = test::add_products(d[i], rows[i / 2], row(lane % 4 * 2 + i % 2, 4, 5));
   }
+}
+
+inline void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  mma_16(d, a, b, [](std::uint16_t bits) { return test::float_of_half(bits); });
+}
+inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  mma_16(d, a, b, [](std::uint16_t bits) { return __uint_as_float(std::uint32_t{bits} << 16); });
+}
+
+inline void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  using Words = std::array<std::uint32_t, 6>;
+  const std::array<Words, 32> lanes = test::exchange(Words{a[0], a[1], a[2], a[3], b[0], b[1]});
+  const auto row = [&](std::size_t index, std::size_t low, std::size_t high) {
+    std::array<float, 16> numbers{};
+    for (std::size_t i = 0; i < 8; ++i) {
+      numbers[i] = __uint_as_float(lanes[index * 4 + i % 4][i < 4 ? low : high] & ~0x1fffu);
+    }
+    return numbers;
+  };
+  const std::size_t lane = threadIdx.x % 32;
+  const std::array<float, 16> rows[2] = {row(lane / 4, 0, 2), row(lane / 4, 1, 3)};
+  for (std::size_t i = 0; i < 4; ++i) {
+    d[i] = test::add_products(d[i], rows[i / 2], row(lane % 4 * 2 + i % 2, 4, 5));
+  }
+}
+
+inline std::uint32_t round_to_tf32(float value) {
+  const std::uint32_t bits = __float_as_uint(value);
+  return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & ~0x1fffu;
 }
 
 }  // namespace megaconv::cuda

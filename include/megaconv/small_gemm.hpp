@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A convolution of a network on a GPU: an implicit GEMM in tiles so small that one layer of one
+// image has work for every multiprocessor.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "megaconv/problem.hpp"
+#include "megaconv/tiling.hpp"
+
+namespace megaconv {
+
+/// How it is cut into tasks. A task group is one tile of output pixels of one image, its tasks are
+/// blocks of filters. The warps of a task share out its filters and pixels; those that have the
+/// same ones share out the products of each sum.
+struct SmallGemmCut {
+  static constexpr std::uint32_t kWarps = 8;         ///< of a task
+  static constexpr std::uint32_t kWarpFilters = 16;  ///< of one matrix instruction
+  static constexpr std::uint32_t kWarpPixels = 8;    ///< of one matrix instruction
+
+  ConvProblem problem;
+  /// Of the products: f16 and bf16 as the tensors are stored; of f32 tensors tf32, rounded once, or
+  /// f32, which is three products of pairs of TF32 numbers.
+  Precision precision = Precision::f32;
+  std::uint32_t rows_per_group = 1, cols_per_group = 1;  ///< of the tile of output pixels
+  std::uint32_t filters_per_task = kWarpFilters;         ///< whole kWarpFilters
+  /// Warps side by side over filters, over pixels and over the products of a sum; kWarps in all.
+  std::uint32_t filter_warps = 1, pixel_warps = 1, sum_warps = kWarps;
+
+  // Derived.
+  std::uint32_t num_groups = 0;       ///< NG: tiles
+  std::uint32_t tasks_per_group = 0;  ///< SG: blocks of filters
+
+  bool operator==(const SmallGemmCut&) const = default;
+};
+
+/// One line per property, for describe().
+std::string to_string(const SmallGemmCut& cut);
+
+}  // namespace megaconv

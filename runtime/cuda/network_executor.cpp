@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of networks on a CUDA device: one launch for all tasks, or one for every stage.
+//
+// Workspace:         header | counters | positions given up | values
+// Prepared filters:  packed filters and FP32 biases of convolutions, scales and biases of others
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "mapping/places.hpp"
+#include "runtime/arena.hpp"
+#include "runtime/cuda/device.hpp"
+#include "runtime/cuda/device_array.hpp"
+#include "runtime/cuda/device_results.hpp"
+#include "runtime/cuda/device_run.hpp"
+#include "runtime/cuda/error.hpp"
+#include "runtime/cuda/network_run.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/plan_word.hpp"
+#include "tasks/small_gemm/small_gemm.hpp"
+#include "tasks/storage.hpp"
+
+namespace megaconv {
+namespace cuda {
+namespace {
+
+constexpr std::size_t kLine = 256;
+constexpr std::uintptr_t kTensorAlignment = 16;
+
+[[noreturn]] void refuse(const std::string& what, const std::string& allowed) {
+  throw Error(Status::unsupported, "network on cuda: " + what + ", must be " + allowed);
+}
+
+NetworkKernels kernels_of(Precision precision) {
+  switch (precision) {
+    case Precision::f32:
+      return network_kernels_f32();
+    case Precision::tf32:
+      return network_kernels_tf32();
+    case Precision::f16:
+      return network_kernels_f16();
+    case Precision::bf16:
+      return network_kernels_bf16();
+  }
+  return {};
+}
+
+// The precision of all convolutions, or one of the values' storage type if there are none.
+Precision precision_of(const Lowering& lowering) {
+  DataType dtype = DataType::f32;
+  for (const Node& node : lowering.nodes) {
+    if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) return cut->precision;
+    if (const auto* cut = std::get_if<PoolCut>(&node.cut)) dtype = cut->problem.dtype;
+    if (const auto* cut = std::get_if<ElementwiseCut>(&node.cut)) dtype = cut->problem.dtype;
+  }
+  if (dtype == DataType::f16) return Precision::f16;
+  return dtype == DataType::bf16 ? Precision::bf16 : Precision::f32;
+}
+
+void check_network(const Lowering& lowering, const Device& device, CudaLaunch launch) {
+  if (device.capability < 80) {
+    refuse("compute capability " + std::to_string(device.capability / 10) + "." +
+               std::to_string(device.capability % 10),
+           "8.0 or more");
+  }
+  if (launch != CudaLaunch::persistent && launch != CudaLaunch::staged) {
+    refuse(std::string("launch ") + to_string(launch), "persistent or staged");
+  }
+  const std::size_t tensors = lowering.inputs.size() + lowering.outputs.size();
+  if (tensors > kMostPieces - kFirstTensorPiece) {
+    refuse(std::to_string(tensors) + " inputs and outputs",
+           "at most " + std::to_string(kMostPieces - kFirstTensorPiece));
+  }
+  for (std::size_t i = 0; i < lowering.nodes.size(); ++i) {
+    if (!std::holds_alternative<Tiling>(lowering.nodes[i].cut)) continue;
+    refuse(lowering.graph.nodes[i] + " by the algorithm asked for", "automatic");
+  }
+}
+
+class NetworkExecutor final : public Executor {
+ public:
+  NetworkExecutor(const Lowering& lowering, const PlanOptions& options)
+      : lowering_(lowering),
+        device_(checked_device(lowering, options.cuda_launch)),
+        launch_(options.cuda_launch),
+        kernels_(kernels_of(precision_of(lowering))),
+        host_tasks_(launch_ == CudaLaunch::staged ? lowering.graph.tasks
+                                                  : tasks_in_order(lowering)),
+        tasks_(network_tasks(lowering, host_tasks_)),
+        signals_(lowering.graph.signals),
+        wait_budget_(std::chrono::milliseconds(options.wait_budget_ms)) {
+    lay_out_prepared();
+    find_shared_bytes();
+    num_blocks_ = choose_num_blocks(options);
+    lay_out_workspace();
+    make_nodes();
+    upload_nodes();
+  }
+
+  std::size_t workspace_bytes() const override { return workspace_bytes_; }
+  std::size_t filter_bytes() const override { return prepared_bytes_; }
+  std::uint32_t num_workers() const override { return num_blocks_; }
+
+  using Executor::execute;
+  using Executor::prepare_filters;
+  void prepare_filters(const void*, void*, void*) const override {}  // of one convolution
+
+  void prepare_filters(const FusedNetwork& network, void* prepared) const override {
+    check_is_current(device_);
+    check_device_pointer("prepared_filters", prepared, device_);
+    std::vector<std::byte> bytes(prepared_bytes_);
+    const auto put = [&](std::size_t at, const auto& numbers) {
+      if (!numbers.empty()) {
+        std::memcpy(bytes.data() + at, numbers.data(), numbers.size() * sizeof(numbers[0]));
+      }
+    };
+    for (std::size_t i = 0; i < network.operators.size(); ++i) {
+      const FusedOperator& op = network.operators[i];
+      if (const auto* cut = std::get_if<SmallGemmCut>(&lowering_.nodes[i].cut)) {
+        put(prepared_[i].u, pack_filters(*cut, folded_filters(op).data()));
+        put(prepared_[i].bias, stored_bias(op));
+      } else {
+        put(prepared_[i].scale, std::vector<float>(op.scale.begin(), op.scale.end()));
+        put(prepared_[i].bias, std::vector<float>(op.bias.begin(), op.bias.end()));
+      }
+    }
+    check(cudaMemcpy(prepared, bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
+          "upload of the filters");
+  }
+
+  void execute(const Tensors&, void*, const RunOptions&) const override {}  // of one convolution
+
+  void execute(const NetworkTensors& tensors, void* workspace,
+               const RunOptions& run) const override {
+    if (run.trace != nullptr && launch_ == CudaLaunch::staged) {
+      throw Error(Status::unsupported, "trace: a staged launch records none, must be persistent");
+    }
+    check_is_current(device_);
+    check_device_pointer("workspace", workspace, device_);
+    check_device_pointer("prepared_filters", tensors.prepared_filters, device_);
+    NetworkMemory memory{};
+    memory.piece[kWorkspacePiece] = static_cast<std::byte*>(workspace);
+    memory.piece[kPreparedPiece] =
+        static_cast<std::byte*>(const_cast<void*>(tensors.prepared_filters));
+    std::uint32_t piece = kFirstTensorPiece;
+    const auto add = [&](BufferId buffer, const void* tensor) {
+      const std::string& name = lowering_.graph.buffers[buffer].name;
+      check_device_pointer(name.c_str(), tensor, device_);
+      if (reinterpret_cast<std::uintptr_t>(tensor) % kTensorAlignment != 0) {
+        throw Error(Status::invalid_argument, name + " is not aligned to " +
+                                                  std::to_string(kTensorAlignment) + " bytes");
+      }
+      memory.piece[piece++] = static_cast<std::byte*>(const_cast<void*>(tensor));
+    };
+    for (std::size_t i = 0; i < tensors.inputs.size(); ++i) {
+      add(lowering_.inputs[i], tensors.inputs[i]);
+    }
+    for (std::size_t i = 0; i < tensors.outputs.size(); ++i) {
+      add(lowering_.outputs[i], tensors.outputs[i]);
+    }
+    const auto stream = static_cast<cudaStream_t>(run.stream);
+    if (launch_ == CudaLaunch::staged) {
+      launch_stages(memory, stream);
+    } else {
+      launch_persistent(memory, static_cast<std::byte*>(workspace), stream, run.trace);
+    }
+  }
+
+  void wait(void* workspace, void* stream) const override {
+    check(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "run");
+    if (launch_ == CudaLaunch::staged) return;
+    DeviceHeader header;
+    check(cudaMemcpy(&header, workspace, sizeof(header), cudaMemcpyDeviceToHost), "report");
+    if (header.given_up != 0) {
+      throw Error(Status::timeout,
+                  give_up_report(lowering_.graph, host_tasks_, header,
+                                 static_cast<const std::byte*>(workspace) + waiting_, num_blocks_,
+                                 wait_budget_));
+    }
+    const auto num_tasks = static_cast<std::uint32_t>(tasks_.size());
+    if (header.owner != plan_word_ || header.ticket == header.epoch * num_tasks) return;
+    check(cudaMemset(workspace, 0, sizeof(header)), "workspace");
+    throw Error(
+        Status::invalid_argument,
+        "workspace: a part of it was changed between two runs, so that tasks were left out");
+  }
+
+  std::string describe() const override {
+    return "cuda, " + device_.name + ", " + std::to_string(num_blocks_) + " blocks, " +
+           kernels_.name;
+  }
+
+ private:
+  // Of a node, in prepared filters.
+  struct Prepared {
+    std::size_t u = 0, scale = 0, bias = 0;
+    bool has_bias = false;
+  };
+
+  static Device checked_device(const Lowering& lowering, CudaLaunch launch) {
+    const Device device = current_device();
+    check_network(lowering, device, launch);
+    return device;
+  }
+
+  static std::vector<NetworkTask> network_tasks(const Lowering& lowering,
+                                                const std::vector<Task>& tasks) {
+    std::vector<NetworkTask> made;
+    made.reserve(tasks.size());
+    for (const Task& task : tasks) {
+      NetworkTask& record = made.emplace_back(NetworkTask{task, {}, {}});
+      if (task.num_signals == 1) {
+        record.signal = lowering.graph.signals[task.first_signal];
+        record.task.first_signal = 0;
+      }
+      if (const auto* cut = std::get_if<SmallGemmCut>(&lowering.nodes[task.node].cut)) {
+        record.share = make_small_gemm_share(*cut, task.group, task.block);
+      }
+    }
+    return made;
+  }
+
+  // A bias of the storage type, as floats.
+  static std::vector<float> stored_bias(const FusedOperator& op) {
+    const std::vector<std::byte> bytes = folded_bias(op);
+    std::vector<float> bias(op.bias.size());
+    with_storage(std::get<ConvProblem>(op.problem).dtype, [&](auto number) {
+      const auto* const stored = reinterpret_cast<const decltype(number)*>(bytes.data());
+      for (std::size_t k = 0; k < bias.size(); ++k) bias[k] = to_float(stored[k]);
+    });
+    return bias;
+  }
+
+  void lay_out_prepared() {
+    Arena arena(0, kLine);
+    for (const Node& node : lowering_.nodes) {
+      Prepared& prepared = prepared_.emplace_back();
+      if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) {
+        prepared.u = arena.place(packed_bytes(*cut));
+        prepared.has_bias = cut->problem.epilogue.bias;
+        if (!prepared.has_bias) continue;
+        prepared.bias = arena.place(static_cast<std::size_t>(cut->problem.k) * sizeof(float));
+      } else if (const auto* elementwise = std::get_if<ElementwiseCut>(&node.cut)) {
+        prepared.has_bias = elementwise->problem.affine;
+        if (!prepared.has_bias) continue;
+        const auto channels = static_cast<std::size_t>(elementwise->problem.c());
+        prepared.scale = arena.place(channels * sizeof(float));
+        prepared.bias = arena.place(channels * sizeof(float));
+      }
+    }
+    prepared_bytes_ = arena.end();
+  }
+
+  void find_shared_bytes() {
+    for (const Node& node : lowering_.nodes) {
+      const auto* const cut = std::get_if<SmallGemmCut>(&node.cut);
+      if (cut == nullptr) continue;
+      const auto bias = static_cast<std::int64_t>(cut->filters_per_task * sizeof(float));
+      shared_bytes_ = std::max(shared_bytes_, static_cast<int>(sum_bytes(*cut) + bias));
+    }
+    for (const void* kernel : {kernels_.persistent, kernels_.stage}) {
+      check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 shared_bytes_),
+            "shared memory of a kernel");
+    }
+  }
+
+  // Blocks of the persistent kernel that are resident together. One an SM: its tasks have the
+  // registers and the L1 cache to themselves.
+  std::uint32_t choose_num_blocks(const PlanOptions& options) const {
+    const auto resident = static_cast<std::uint32_t>(device_.num_sms);
+    if (options.num_blocks > resident) {
+      throw Error(Status::invalid_argument, "num_blocks = " + std::to_string(options.num_blocks) +
+                                                ": must be at most " + std::to_string(resident) +
+                                                ", which are resident together");
+    }
+    const std::uint32_t blocks = options.num_blocks != 0 ? options.num_blocks : resident;
+    return std::max(1u, std::min(blocks, static_cast<std::uint32_t>(tasks_.size())));
+  }
+
+  bool is_output(BufferId buffer) const {
+    const auto& outputs = lowering_.outputs;
+    return std::find(outputs.begin(), outputs.end(), buffer) != outputs.end();
+  }
+
+  void lay_out_workspace() {
+    const TaskGraph& graph = lowering_.graph;
+    Arena arena(sizeof(DeviceHeader), kLine);
+    counters_ = arena.place(graph.counter_totals.size() * sizeof(std::uint32_t));
+    waiting_ = arena.place(num_blocks_ * sizeof(std::uint32_t));
+    std::uint64_t shared = 0;
+    for (const Buffer& buffer : graph.buffers) {
+      if (buffer.place != kNoPlace) shared = std::max(shared, bytes_of(buffer).end);
+    }
+    const std::size_t base = arena.place(shared);
+    places_.resize(graph.buffers.size());
+    for (BufferId i = 0; i < graph.buffers.size(); ++i) {
+      const Buffer& buffer = graph.buffers[i];
+      if (buffer.given || is_output(i)) continue;
+      places_[i] = place_in(kWorkspacePiece, buffer.place != kNoPlace ? base + buffer.place
+                                                                      : arena.place(buffer.bytes));
+    }
+    std::uint32_t piece = kFirstTensorPiece;
+    for (const BufferId input : lowering_.inputs) places_[input] = place_in(piece++, 0);
+    for (const BufferId output : lowering_.outputs) places_[output] = place_in(piece++, 0);
+    workspace_bytes_ = arena.end();
+  }
+
+  static void* pointer_to(std::uint64_t place) { return reinterpret_cast<void*>(place); }
+  void* pointer_of(BufferId buffer) const {
+    return pointer_to(buffer == kNoBuffer ? 0 : places_[buffer]);
+  }
+
+  void make_nodes() {
+    for (std::size_t i = 0; i < lowering_.nodes.size(); ++i) {
+      const Node& node = lowering_.nodes[i];
+      const NodeBuffers& buffers = node.buffers;
+      const Prepared& prepared = prepared_[i];
+      const auto numbers = [&](std::size_t at) {
+        return static_cast<const float*>(
+            pointer_to(prepared.has_bias ? place_in(kPreparedPiece, at) : 0));
+      };
+      NetworkNode made{};
+      if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) {
+        made.kind = NodeKind::small_gemm;
+        made.small_gemm = make_small_gemm_args(*cut);
+        made.small_gemm.x = pointer_of(buffers.x);
+        made.small_gemm.u = pointer_to(place_in(kPreparedPiece, prepared.u));
+        made.small_gemm.bias = numbers(prepared.bias);
+        made.small_gemm.residual = pointer_of(buffers.residual);
+        made.small_gemm.y = pointer_of(buffers.y);
+      } else if (const auto* pool = std::get_if<PoolCut>(&node.cut)) {
+        made.kind = NodeKind::pooling;
+        made.pooling = make_pool_task_args(*pool);
+        made.pooling.x = pointer_of(buffers.x);
+        made.pooling.y = pointer_of(buffers.y);
+      } else {
+        const auto& elementwise = std::get<ElementwiseCut>(node.cut);
+        made.kind = NodeKind::elementwise;
+        made.elementwise = make_elementwise_args(elementwise);
+        made.elementwise.residual = pointer_of(buffers.residual);
+        made.elementwise.y = pointer_of(buffers.y);
+        made.elementwise.scale = numbers(prepared.scale);
+        made.elementwise.bias = numbers(prepared.bias);
+        first_input_.push_back(host_inputs_.size());
+        for (ElementwiseInput input : make_elementwise_inputs(elementwise)) {
+          const std::size_t at = host_inputs_.size() - first_input_.back();
+          input.x = places_[buffers.inputs[at]];
+          host_inputs_.push_back(input);
+        }
+      }
+      host_nodes_.push_back(made);
+    }
+  }
+
+  void upload_nodes() {
+    inputs_.emplace(host_inputs_);
+    std::size_t next = 0;
+    for (NetworkNode& node : host_nodes_) {
+      if (node.kind == NodeKind::elementwise) {
+        node.elementwise.inputs = inputs_->data() + first_input_[next++];
+      }
+    }
+    nodes_.emplace(host_nodes_);
+  }
+
+  static void launch(const void* kernel, unsigned blocks, int shared_bytes, void** parameters,
+                     cudaStream_t stream, cudaLaunchAttribute attribute, const char* name) {
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(kNetworkThreads);
+    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    check(cudaLaunchKernelExC(&config, kernel, parameters), std::string("launch of ") + name);
+  }
+
+  // With a trace, it waits for the run's end.
+  void launch_persistent(NetworkMemory& memory, std::byte* base, cudaStream_t stream,
+                         Trace* trace) const {
+    std::vector<DeviceTraceRecord> records(trace != nullptr ? tasks_.size() : 0);
+    const DeviceArray<DeviceTraceRecord> device_records(records);
+    DeviceRun run{
+        .tasks = nullptr,  // the kernel has records of its own
+        .signals = signals_.data(),
+        .num_tasks = static_cast<std::uint32_t>(tasks_.size()),
+        .num_making = 0,
+        .num_counters = static_cast<std::uint32_t>(lowering_.graph.counter_totals.size()),
+        .header = reinterpret_cast<DeviceHeader*>(base),
+        .counters = reinterpret_cast<std::uint32_t*>(base + counters_),
+        .waiting = reinterpret_cast<std::uint32_t*>(base + waiting_),
+        .plan_word = plan_word_,
+        .wait_budget_ns = static_cast<std::uint64_t>(wait_budget_.count()),
+        .trace = device_records.data(),
+        .dispatch = Dispatch::raw_index,
+    };
+    const NetworkNode* nodes = nodes_->data();
+    const NetworkTask* tasks = tasks_.data();
+    void* parameters[] = {&memory, &nodes, &tasks, &run};
+    cudaLaunchAttribute together{};
+    together.id = cudaLaunchAttributeCooperative;
+    together.val.cooperative = 1;
+    launch(kernels_.persistent, num_blocks_, shared_bytes_, parameters, stream, together,
+           "the network");
+    if (trace == nullptr) return;
+    wait(base, stream);
+    check(cudaMemcpy(records.data(), device_records.data(), records.size() * sizeof(records[0]),
+                     cudaMemcpyDeviceToHost),
+          "trace");
+    read_trace(records, device_.num_sms, *trace);
+  }
+
+  void launch_stages(NetworkMemory& memory, cudaStream_t stream) const {
+    const NetworkNode* nodes = nodes_->data();
+    for (const Stage& stage : lowering_.graph.stages) {
+      const NetworkTask* tasks = tasks_.data() + stage.first;
+      void* parameters[] = {&memory, &nodes, &tasks};
+      cudaLaunchAttribute overlap{};
+      overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      // The first stage starts when all that is in front of it has ended.
+      overlap.val.programmaticStreamSerializationAllowed =
+          stage.first != 0 && device_.capability >= 90 ? 1 : 0;
+      if (stage.num_tasks() == 0) continue;
+      launch(kernels_.stage, static_cast<unsigned>(stage.num_tasks()), shared_bytes_, parameters,
+             stream, overlap, "a stage");
+    }
+  }
+
+  const Lowering& lowering_;
+  const Device device_;
+  const CudaLaunch launch_;
+  const NetworkKernels kernels_;
+  const std::vector<Task> host_tasks_;
+  const DeviceArray<NetworkTask> tasks_;
+  const DeviceArray<SignalRange> signals_;
+  const std::chrono::nanoseconds wait_budget_;
+  const std::uint64_t plan_word_ = new_plan_word();
+  int shared_bytes_ = 0;
+  std::uint32_t num_blocks_ = 0;
+  std::vector<Prepared> prepared_;     // by node
+  std::vector<std::uint64_t> places_;  // by buffer
+  std::size_t prepared_bytes_ = 0, workspace_bytes_ = 0, counters_ = 0, waiting_ = 0;
+  std::vector<NetworkNode> host_nodes_;
+  std::vector<ElementwiseInput> host_inputs_;
+  std::vector<std::size_t> first_input_;  // by elementwise node
+  std::optional<DeviceArray<ElementwiseInput>> inputs_;
+  std::optional<DeviceArray<NetworkNode>> nodes_;
+};
+
+}  // namespace
+}  // namespace cuda
+
+std::unique_ptr<Executor> make_cuda_network_executor(const Lowering& lowering,
+                                                     const PlanOptions& options) {
+  return std::make_unique<cuda::NetworkExecutor>(lowering, options);
+}
+
+}  // namespace megaconv

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of a whole network. Small tasks of one block shape, so that what counts is the time from
+// one task's last store to the next one's first load.
+//
+//   persistent   one launch; block b has the positions b, b + blocks, b + 2 blocks, ... All blocks
+//                are resident (cooperative launch) and every producer stands before its consumers,
+//                so that the smallest unfinished position always runs. While a task runs, the
+//                record of the one after the next and the arguments of the next are on their way.
+//   stage        one launch for every stage, a block for every task
+//
+// A task loads what no other task writes, its filters, before it waits.
+#pragma once
+
+#include <cuda_pipeline.h>
+
+#include "runtime/cuda/network_run.hpp"
+#include "runtime/cuda/worker.cuh"
+#include "tasks/elementwise/cuda/elementwise.cuh"
+#include "tasks/pooling/cuda/pooling.cuh"
+#include "tasks/small_gemm/cuda/small_gemm.cuh"
+
+namespace megaconv::cuda {
+
+__device__ inline std::byte* pointer_to(const NetworkMemory& memory, std::uint64_t place) {
+  if (place == 0) return nullptr;
+  const auto piece = static_cast<std::uint32_t>(place >> kPlaceBits) - 1;
+  return memory.piece[piece] + (place & ((std::uint64_t{1} << kPlaceBits) - 1));
+}
+
+/// One task. wait() returns when its producers are done, to all threads.
+template <class Products, class Wait>
+__device__ __forceinline__ void run_node_task(const NetworkNode& node, const NetworkMemory& memory,
+                                              const NetworkTask& task, float* shared, Wait wait) {
+  using Stored = typename Products::Stored;
+  const auto tensor = [&](const void* place) -> const void* {
+    return pointer_to(memory, reinterpret_cast<std::uint64_t>(place));
+  };
+  const auto output = [&](void* place) -> void* {
+    return pointer_to(memory, reinterpret_cast<std::uint64_t>(place));
+  };
+  switch (node.kind) {
+    case NodeKind::small_gemm:
+      SmallGemmTask<Products>::run(node.small_gemm, task.share, shared, tensor, wait);
+      break;
+    case NodeKind::pooling: {
+      PoolTaskArgs args = node.pooling;
+      args.x = tensor(args.x);
+      args.y = output(args.y);
+      wait();
+      PoolingTask<Stored, kNetworkThreads>::run_nhwc(args, task.task.group, task.task.block);
+      break;
+    }
+    case NodeKind::elementwise: {
+      ElementwiseArgs args = node.elementwise;
+      args.residual = tensor(args.residual);
+      args.y = output(args.y);
+      args.scale = static_cast<const float*>(tensor(args.scale));
+      args.bias = static_cast<const float*>(tensor(args.bias));
+      wait();
+      ElementwiseTask<Stored, kNetworkThreads>::run(
+          args, task.task.group,
+          [&](std::uint64_t place) -> const void* { return pointer_to(memory, place); });
+      break;
+    }
+  }
+}
+
+/// What a block has fetched of the tasks to come.
+class TaskWindow {
+ public:
+  /// Called by the threads of one warp.
+  __device__ void fetch_task(std::uint32_t turn, const NetworkTask* task, int lane) {
+    constexpr int kPieces = sizeof(NetworkTask) / kPiece;
+    if (lane < kPieces) copy(&tasks_[turn % 4], task, lane);
+  }
+  __device__ void fetch_node(std::uint32_t turn, const NetworkNode* nodes, int lane) {
+    constexpr int kPieces = sizeof(NetworkNode) / kPiece;
+    const NetworkNode* const node = nodes + task(turn).task.node;
+    for (int piece = lane; piece < kPieces; piece += 32) copy(&nodes_[turn % 2], node, piece);
+  }
+  /// Called by these threads before a barrier of the block; then all has come.
+  __device__ void complete() const {
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+  }
+  __device__ const NetworkTask& task(std::uint32_t turn) const { return tasks_[turn % 4]; }
+  __device__ const NetworkNode& node(std::uint32_t turn) const { return nodes_[turn % 2]; }
+
+ private:
+  static constexpr int kPiece = 16;
+  static __device__ void copy(void* to, const void* from, int piece) {
+    __pipeline_memcpy_async(static_cast<char*>(to) + piece * kPiece,
+                            static_cast<const char*>(from) + piece * kPiece, kPiece);
+  }
+
+  // One more than are fetched ahead: while the block is at a task, slow threads may still signal
+  // the one before.
+  NetworkTask tasks_[4];
+  NetworkNode nodes_[2];
+};
+
+/// Not inline: the code of a wait, with the end of a run in it, once for all bodies of tasks.
+__device__ __noinline__ inline bool wait_for_task(const Worker& worker, const Task& task,
+                                           std::uint32_t position) {
+  return worker.wait_with_acquire(task, position);
+}
+
+template <class Products>
+__global__ void __launch_bounds__(kNetworkThreads, 1)
+    network_kernel(const __grid_constant__ NetworkMemory memory, const NetworkNode* nodes,
+                   const NetworkTask* tasks, const __grid_constant__ DeviceRun run) {
+  extern __shared__ __align__(16) float sums[];
+  __shared__ alignas(alignof(TaskWindow)) std::byte room[sizeof(TaskWindow)];
+  __shared__ alignas(TakenTask) std::byte times_room[sizeof(TakenTask)];
+  __shared__ std::uint32_t epoch;
+  __shared__ bool alive;
+  auto& times = *reinterpret_cast<TakenTask*>(times_room);  // the leader's
+  auto& window = *reinterpret_cast<TaskWindow*>(room);
+  const bool leader = threadIdx.x == 0;
+  constexpr unsigned kFetcher = kNetworkThreads / 32 - 1;  // a warp
+  const bool fetches = threadIdx.x / 32 == kFetcher;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const std::uint32_t stride = gridDim.x;
+  std::uint32_t position = blockIdx.x, turn = 0;
+  if (fetches) {
+    if (position < run.num_tasks) window.fetch_task(0, tasks + position, lane);
+    if (position + stride < run.num_tasks) window.fetch_task(1, tasks + position + stride, lane);
+    window.complete();
+    __syncwarp();
+    if (position < run.num_tasks) window.fetch_node(0, nodes, lane);
+    window.complete();
+  } else if (leader) {
+    epoch = attach(*run.header, run.counters, run.num_counters, run.plan_word);
+    alive = true;
+  }
+  __syncthreads();
+  const Worker worker(run, epoch);
+  DependencyCounters<DeviceSync> counters(nullptr, run.counters, epoch, run.num_tasks, 0);
+  for (; position < run.num_tasks; position += stride, ++turn) {
+    const NetworkTask& task = window.task(turn);
+    if (fetches) {
+      const bool has_next = position + stride < run.num_tasks;
+      if (has_next) window.fetch_node(turn + 1, nodes, lane);
+      if (has_next && position + stride < run.num_tasks - stride) {
+        window.fetch_task(turn + 2, tasks + position + 2 * stride, lane);
+      }
+    }
+    if (leader) times.position = position, times.fetch_ns = worker.now();
+    run_node_task<Products>(window.node(turn), memory, task, sums, [&] {
+      if (leader) {
+        alive = wait_for_task(worker, task.task, position);
+        times.ready_ns = worker.now();
+      }
+      __syncthreads();
+    });
+    if (fetches) window.complete();
+    __syncthreads();
+    if (!alive) break;
+    const SignalRange* const signals = task.task.num_signals == 1 ? &task.signal : run.signals;
+    counters.signal(task.task, signals, threadIdx.x, kNetworkThreads);
+    if (leader) worker.record(times);
+  }
+  __syncthreads();
+  if (leader) {
+    DeviceSync::fetch_add_relaxed(run.header->ticket, turn);  // tasks that were run
+    detach(*run.header, stride);
+  }
+}
+
+template <class Products>
+__global__ void __launch_bounds__(kNetworkThreads, 1)
+    network_stage_kernel(const __grid_constant__ NetworkMemory memory, const NetworkNode* nodes,
+                         const NetworkTask* tasks) {
+  extern __shared__ __align__(16) float sums[];
+  __shared__ alignas(alignof(TaskWindow)) std::byte room[sizeof(TaskWindow)];
+  auto& window = *reinterpret_cast<TaskWindow*>(room);
+  let_next_start();
+  if (threadIdx.x < 32) {
+    const int lane = static_cast<int>(threadIdx.x);
+    window.fetch_task(0, tasks + blockIdx.x, lane);
+    window.complete();
+    __syncwarp();
+    window.fetch_node(0, nodes, lane);
+    window.complete();
+  }
+  __syncthreads();
+  run_node_task<Products>(window.node(0), memory, window.task(0), sums,
+                          [] { wait_for_kernel_before(); });
+}
+
+template <class Products>
+NetworkKernels make_network_kernels(const char* name) {
+  return {name, reinterpret_cast<const void*>(&network_kernel<Products>),
+          reinterpret_cast<const void*>(&network_stage_kernel<Products>)};
+}
+
+}  // namespace megaconv::cuda

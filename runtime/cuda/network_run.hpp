@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel of a network is given beside a DeviceRun: a table of its nodes, which is on the
+// device as long as the plan, and the memory of one run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "megaconv/graph.hpp"
+#include "tasks/elementwise/cuda/elementwise_args.hpp"
+#include "tasks/pooling/cuda/pool_task_args.hpp"
+#include "tasks/small_gemm/cuda/small_gemm_args.hpp"
+
+namespace megaconv::cuda {
+
+inline constexpr int kNetworkThreads = kSmallGemmThreads;
+
+/// Pieces of memory that a run has: workspace, prepared filters, then inputs and outputs.
+inline constexpr std::uint32_t kWorkspacePiece = 0, kPreparedPiece = 1, kFirstTensorPiece = 2;
+inline constexpr std::uint32_t kMostPieces = 128;
+struct NetworkMemory {
+  std::byte* piece[kMostPieces];
+};
+
+/// A place in one of them, in the place of a pointer; null is nowhere.
+inline constexpr int kPlaceBits = 48;
+constexpr std::uint64_t place_in(std::uint32_t piece, std::uint64_t offset) {
+  return std::uint64_t{piece + 1} << kPlaceBits | offset;
+}
+
+enum class NodeKind : std::uint32_t { small_gemm, pooling, elementwise };
+
+/// The arguments of a node's tasks. Their pointers are places here.
+struct alignas(16) NetworkNode {
+  NodeKind kind;
+  union {
+    SmallGemmArgs small_gemm;
+    PoolTaskArgs pooling;
+    ElementwiseArgs elementwise;
+  };
+};
+
+/// A task with all that a block would have to compute or to look up before it runs it.
+struct alignas(16) NetworkTask {
+  Task task;
+  /// Its signals, if it has one range of them: first_signal is then 0.
+  SignalRange signal;
+  SmallGemmShare share;  ///< of a convolution
+};
+
+/// The kernels of a precision.
+struct NetworkKernels {
+  const char* name;
+  const void* persistent;  ///< (NetworkMemory, const NetworkNode*, const NetworkTask*, DeviceRun)
+  const void* stage;       ///< (NetworkMemory, const NetworkNode*, const NetworkTask*): a block per task
+};
+NetworkKernels network_kernels_f32();
+NetworkKernels network_kernels_tf32();
+NetworkKernels network_kernels_f16();
+NetworkKernels network_kernels_bf16();
+
+}  // namespace megaconv::cuda

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// A task reads the rows and columns of x under its tile, its filters and the residual of its tile,
+// and writes its filters' outputs. What it costs, too.
+#include <algorithm>
+#include <utility>
+
+#include "megaconv/error.hpp"
+#include "megaconv/lowering.hpp"
+#include "tasks/regions.hpp"
+#include "tasks/small_gemm/small_gemm.hpp"
+#include "tasks/tiling.hpp"
+
+namespace megaconv {
+namespace {
+
+AccessFunction small_gemm_accesses(const SmallGemmCut& cut, const NodeBuffers& buffers) {
+  return [cut, buffers](Role, std::uint32_t group, std::uint32_t block,
+                        std::vector<Access>& accesses) {
+    const ConvProblem& a = cut.problem;
+    const std::uint64_t rows = cut.rows_per_group, cols = cut.cols_per_group;
+    const std::uint64_t p = u64(a.p()), q = u64(a.q());
+    const std::uint64_t row_tiles = ceil_div(p, rows), col_tiles = ceil_div(q, cols);
+    const std::uint64_t image = group / col_tiles / row_tiles;
+    const std::uint64_t row = group / col_tiles % row_tiles * rows, col = group % col_tiles * cols;
+    Region y{.rows = {image * p + row, image * p + std::min(row + rows, p)},
+             .cols = {col, std::min(col + cols, q)},
+             .channels = {0, u64(a.k)}};
+    accesses.push_back({buffers.x,
+                        Mode::read,
+                        {.rows = rows_of(a).inputs_of_images(y.rows),
+                         .cols = cols_of(a).inputs_of(y.cols),
+                         .channels = {0, u64(a.c)}}});
+    accesses.push_back({buffers.u, Mode::read, {.channels = {0, u64(a.k)}}});
+    // The tasks of a group read the same.
+    if (buffers.residual != kNoBuffer) accesses.push_back({buffers.residual, Mode::read, y});
+    y.channels.begin = std::uint64_t{block} * cut.filters_per_task;
+    y.channels.end = std::min(y.channels.begin + cut.filters_per_task, y.channels.end);
+    accesses.push_back({buffers.y, Mode::write, y});
+  };
+}
+
+void check_buffer(const TaskGraph& graph, const std::string& name, BufferId id,
+                  const Region& wanted) {
+  if (id < graph.buffers.size() && graph.buffers[id].extent == wanted) return;
+  throw Error(Status::invalid_argument,
+              name + ": reads " + to_string(wanted) + ", " +
+                  (id < graph.buffers.size() ? "buffer " + graph.buffers[id].name + " has " +
+                                                   to_string(graph.buffers[id].extent)
+                                             : "there is no buffer " + std::to_string(id)));
+}
+
+// Operations, bytes and traffic of an average task.
+void describe_cost(const SmallGemmCut& cut, const NodeBuffers& buffers, Stage& stage) {
+  using Piece = Traffic::Piece;
+  const ConvProblem& a = cut.problem;
+  const auto tasks = static_cast<double>(stage.num_tasks());
+  const auto element = static_cast<double>(size_of(a.dtype));
+  const auto reach = [](const WindowAxis& axis, std::uint32_t outputs) {
+    const std::int64_t inputs = (std::int64_t{outputs} - 1) * axis.stride + axis.extent;
+    return static_cast<double>(std::min(inputs, axis.inputs));
+  };
+  const double x_part = reach(rows_of(a), cut.rows_per_group) *
+                        reach(cols_of(a), cut.cols_per_group) * static_cast<double>(a.c) * element;
+  const double u_part = static_cast<double>(packed_bytes(cut)) / cut.tasks_per_group;
+  const double y_part = static_cast<double>(a.y_size()) * element / tasks;
+  stage.operations = a.flops() / tasks;
+  stage.traffic = {{buffers.x, Mode::read, Piece::evenly, x_part},
+                   {buffers.u, Mode::read, Piece::of_block, u_part}};
+  stage.bytes = x_part + u_part + y_part;
+  if (a.epilogue.residual) {
+    stage.traffic.push_back({buffers.residual, Mode::read, Piece::evenly, y_part});
+    stage.bytes += y_part;
+  }
+  stage.traffic.push_back({buffers.y, Mode::write, Piece::of_task, y_part});
+}
+
+}  // namespace
+
+NodeBuffers add_small_gemm(TaskGraph& graph, const std::string& name, const SmallGemmCut& cut,
+                           const NodeBuffers& read) {
+  SmallGemmCut counted = cut;
+  derive_counts(counted);
+  const ConvProblem& a = counted.problem;
+  check_buffer(graph, name, read.x, x_extent(a));
+  if (a.epilogue.residual) check_buffer(graph, name, read.residual, y_extent(a));
+  NodeBuffers buffers = read;
+  buffers.u = static_cast<BufferId>(graph.buffers.size());
+  buffers.y = buffers.u + 1;
+  Stage stage;
+  stage.node = static_cast<NodeId>(graph.nodes.size());
+  stage.role = Role::product;
+  stage.kind = id_of(TaskKind::direct);
+  stage.groups = counted.num_groups;
+  stage.per_group = counted.tasks_per_group;
+  describe_cost(counted, buffers, stage);
+  add_stage(graph, std::move(stage));  // the one that may throw comes first
+  graph.nodes.push_back(name);
+  graph.buffers.push_back({.name = name + ".U",
+                           .extent = {.channels = {0, u64(a.k)}},
+                           .bytes = packed_bytes(counted),
+                           .given = true});
+  graph.buffers.push_back({.name = name + ".y",
+                           .extent = y_extent(a),
+                           .bytes = u64(a.y_size()) * size_of(a.dtype)});
+  graph.accesses.push_back(small_gemm_accesses(counted, buffers));
+  return buffers;
+}
+
+}  // namespace megaconv

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// Networks on a CUDA device, in one launch and in one for every stage.
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "megaconv/plan.hpp"
+#include "tasks/fuse.hpp"
+#include "tasks/network_reference.hpp"
+#include "tests/catch.hpp"
+#include "tests/cuda/device.hpp"
+#include "tests/runtime/whole_networks.hpp"
+
+using namespace megaconv;
+using megaconv::test::DeviceBuffer;
+using megaconv::test::have_device;
+using megaconv::test::require_cuda;
+
+namespace {
+
+constexpr CudaLaunch kLaunches[] = {CudaLaunch::persistent, CudaLaunch::staged};
+
+bool runs_networks() {
+  if (!have_device()) return false;
+  int major = 0;
+  require_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+  return major >= 8;
+}
+
+PlanOptions on_cuda(CudaLaunch launch, Precision precision = Precision::f32) {
+  PlanOptions options;
+  options.backend = Backend::cuda;
+  options.cuda_launch = launch;
+  options.tiling.precision = precision;
+  return options;
+}
+
+/// A plan with its memory on the device; tensors in the network's storage type and layout.
+class DeviceNetwork {
+ public:
+  DeviceNetwork(const Network& network, const PlanOptions& options)
+      : network_(network),
+        shapes_(shapes_of(network)),
+        plan(Plan::create(network, options)),
+        workspace(plan.workspace_bytes()),
+        prepared_(plan.prepared_filter_bytes()) {
+    plan.prepare_filters(prepared_.get());
+    for (const NetworkInput& input : network.inputs) add(input.name, inputs_, input_pointers_);
+    for (const std::string& output : network.outputs) add(output, outputs_, output_pointers_);
+  }
+
+  void set_inputs(test::Outputs inputs) {
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      const std::string& name = network_.inputs[i].name;
+      std::vector<std::byte> bytes(inputs_[i].bytes());
+      test::convert(network_, shapes_.at(name), inputs.at(name), bytes.data(), true);
+      require_cuda(cudaMemcpy(inputs_[i].get(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+    }
+  }
+  void enqueue(cudaStream_t stream = nullptr, Trace* trace = nullptr) {
+    plan.execute(NetworkTensors{.inputs = input_pointers_,
+                                .outputs = output_pointers_,
+                                .prepared_filters = prepared_.get()},
+                 workspace.get(), workspace.bytes(), {.trace = trace, .stream = stream});
+  }
+  /// Of poisoned outputs.
+  void run() {
+    for (const DeviceBuffer& output : outputs_) const_cast<DeviceBuffer&>(output).poison();
+    enqueue();
+    plan.wait(workspace.get());
+  }
+  std::vector<std::byte> bytes(std::size_t i) const { return outputs_[i].download<std::byte>(); }
+  std::vector<float> output(std::size_t i) const {
+    std::vector<std::byte> stored = bytes(i);
+    const Shape& shape = shapes_.at(network_.outputs[i]);
+    std::vector<float> values(static_cast<std::size_t>(shape.size()));
+    test::convert(network_, shape, values, stored.data(), false);
+    return values;
+  }
+  std::vector<std::byte> input_bytes(std::size_t i) const {
+    return inputs_[i].download<std::byte>();
+  }
+  bool guards_intact() const {
+    bool intact = workspace.guards_intact() && prepared_.guards_intact();
+    for (const DeviceBuffer& tensor : inputs_) intact = intact && tensor.guards_intact();
+    for (const DeviceBuffer& tensor : outputs_) intact = intact && tensor.guards_intact();
+    return intact;
+  }
+
+ private:
+  void add(const std::string& name, std::deque<DeviceBuffer>& buffers, auto& pointers) {
+    buffers.emplace_back(static_cast<std::size_t>(shapes_.at(name).size()) *
+                         size_of(network_.dtype));
+    pointers.push_back(buffers.back().get());
+  }
+
+  Network network_;
+  std::map<std::string, Shape> shapes_;
+
+ public:
+  const Plan plan;
+  DeviceBuffer workspace;
+
+ private:
+  DeviceBuffer prepared_;
+  std::deque<DeviceBuffer> inputs_, outputs_;
+  std::vector<const void*> input_pointers_;
+  std::vector<void*> output_pointers_;
+};
+
+}  // namespace
+
+TEST_CASE("cuda: a network of every operator is exact on whole numbers, run by run") {
+  if (!runs_networks()) SKIP("no CUDA device of compute capability 8.0 or more");
+  for (const DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
+    for (const CudaLaunch launch : kLaunches) {
+      // What rounds to a storage type of 16 bits rounds on a CPU alike. TF32 would round, too.
+      const Network network = test::everything(Layout::nhwc, dtype);
+      const test::Outputs inputs =
+          test::random_inputs(network, {.kind = Filling::Kind::integers, .density = 0.11});
+      PlanOptions direct;
+      direct.tiling.algorithm = Algorithm::direct;
+      direct.num_threads = 2;
+      test::NetworkRun on_cpu(network, direct);
+      const test::Outputs wanted = on_cpu.run(inputs);
+      CAPTURE(to_string(dtype), to_string(launch));
+      DeviceNetwork run(network, on_cuda(launch));
+      run.set_inputs(inputs);
+      for (int i = 0; i < 3; ++i) {
+        run.run();
+        for (std::size_t o = 0; o < network.outputs.size(); ++o) {
+          const bool exact = run.output(o) == wanted.at(network.outputs[o]);
+          CHECK(exact);
+        }
+      }
+      CHECK(run.guards_intact());
+    }
+  }
+}
+
+TEST_CASE("cuda: every operator of the built-in networks errs by no more than its bound") {
+  if (!runs_networks()) SKIP("no CUDA device of compute capability 8.0 or more");
+  struct Case {
+    DataType dtype;
+    Precision precision;
+  };
+  for (const std::string& name : network_names()) {
+    for (const auto& [dtype, precision] :
+         {Case{DataType::f32, Precision::f32}, Case{DataType::f32, Precision::tf32},
+          Case{DataType::f16, Precision::f32}, Case{DataType::bf16, Precision::f32}}) {
+      const bool dense = name.find("densenet") == 0;
+      if (dense && dtype == DataType::bf16) continue;
+      const std::int64_t image = name == "inception_v3" ? 75 : name == "vgg16" ? 32 : 64;
+      Network network =
+          make_network(name, {.batch = 2, .image = image, .classes = 10, .dtype = dtype});
+      const test::Outputs inputs = test::random_inputs(network, {});
+      CAPTURE(name, to_string(dtype), to_string(precision));
+      const std::string output = network.outputs.front();
+      DeviceNetwork whole(network, on_cuda(CudaLaunch::persistent, precision));
+      whole.set_inputs(inputs);
+      whole.run();
+      DeviceNetwork stages(network, on_cuda(CudaLaunch::staged, precision));
+      stages.set_inputs(inputs);
+      stages.run();
+      CHECK(whole.bytes(0) == stages.bytes(0));
+
+      // All values that are left when operators are fused, some at a time; fusing stays as it was.
+      const FusedNetwork fused = fuse(network);
+      std::map<std::string, std::vector<std::byte>> values;
+      constexpr std::size_t kAtOnce = 100;
+      std::vector<Node> nodes;
+      for (std::size_t begin = 0; begin < fused.operators.size(); begin += kAtOnce) {
+        network.outputs.clear();
+        for (std::size_t i = begin; i < std::min(begin + kAtOnce, fused.operators.size()); ++i) {
+          network.outputs.push_back(fused.operators[i].value());
+        }
+        DeviceNetwork run(network, on_cuda(CudaLaunch::persistent, precision));
+        run.set_inputs(inputs);
+        run.run();
+        CHECK(run.guards_intact());
+        for (std::size_t i = 0; i < network.outputs.size(); ++i) {
+          values[network.outputs[i]] = run.bytes(i);
+        }
+        for (std::size_t i = 0; i < network.inputs.size(); ++i) {
+          values[network.inputs[i].name] = run.input_bytes(i);
+        }
+        if (begin == 0) nodes = run.plan.lowering().nodes;
+      }
+      CHECK(values.at(output) == whole.bytes(0));
+      std::vector<std::string> names;
+      for (const NetworkInput& input : network.inputs) names.push_back(input.name);
+      for (std::size_t i = 0; i < fused.operators.size(); ++i) {
+        const FusedOperator& op = fused.operators[i];
+        std::vector<const void*> reads;
+        for (const ValueId value : op.reads) reads.push_back(values.at(names[value]).data());
+        names.push_back(op.value());
+        const OperatorCheck check =
+            check_operator(op, nodes[i].cut, reads, values.at(op.value()).data());
+        CAPTURE(check.name, check.text);
+        CHECK(check.right());
+      }
+    }
+  }
+}
+
+TEST_CASE("cuda: a network gives one result, run by run, on two streams and from a graph") {
+  if (!runs_networks()) SKIP("no CUDA device of compute capability 8.0 or more");
+  const Network network = make_network("resnet18", {.image = 96, .dtype = DataType::f16});
+  const test::Outputs inputs = test::random_inputs(network, {});
+  for (const CudaLaunch launch : kLaunches) {
+    CAPTURE(to_string(launch));
+    DeviceNetwork one(network, on_cuda(launch)), two(network, on_cuda(launch));
+    one.set_inputs(inputs);
+    two.set_inputs(inputs);
+    one.run();
+    const std::vector<std::byte> wanted = one.bytes(0);
+    std::size_t others = 0;
+    for (int i = 0; i < 1000; ++i) {
+      one.run();
+      others += one.bytes(0) != wanted;
+    }
+    CHECK(others == 0);
+
+    cudaStream_t streams[2];
+    for (cudaStream_t& stream : streams) {
+      require_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    }
+    for (int i = 0; i < 50; ++i) {  // neither waits for blocks that the other keeps from starting
+      one.enqueue(streams[0]);
+      two.enqueue(streams[1]);
+    }
+    one.plan.wait(one.workspace.get(), streams[0]);
+    two.plan.wait(two.workspace.get(), streams[1]);
+    CHECK(one.bytes(0) == wanted);
+    CHECK(two.bytes(0) == wanted);
+
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    require_cuda(cudaStreamBeginCapture(streams[0], cudaStreamCaptureModeThreadLocal));
+    one.enqueue(streams[0]);
+    require_cuda(cudaStreamEndCapture(streams[0], &graph));
+    require_cuda(cudaGraphInstantiate(&executable, graph, 0));
+    for (int i = 0; i < 20; ++i) require_cuda(cudaGraphLaunch(executable, streams[0]));
+    one.plan.wait(one.workspace.get(), streams[0]);
+    CHECK(one.bytes(0) == wanted);
+    cudaGraphExecDestroy(executable);
+    cudaGraphDestroy(graph);
+    for (const cudaStream_t stream : streams) cudaStreamDestroy(stream);
+    CHECK(one.guards_intact());
+  }
+}
+
+TEST_CASE("cuda: a run of a network records a trace of all tasks") {
+  if (!runs_networks()) SKIP("no CUDA device of compute capability 8.0 or more");
+  const Network network = make_network("resnet18", {.image = 64});
+  DeviceNetwork run(network, on_cuda(CudaLaunch::persistent));
+  run.set_inputs(test::random_inputs(network, {}));
+  Trace trace;
+  run.enqueue(nullptr, &trace);
+  REQUIRE(trace.records.size() == run.plan.lowering().graph.tasks.size());
+  for (const TraceRecord& record : trace.records) {
+    REQUIRE(record.fetch_ns <= record.ready_ns);
+    REQUIRE(record.ready_ns < record.end_ns);
+  }
+}
+
+TEST_CASE("cuda: a network whose tasks wait for what never comes is given up, with a report") {
+  if (!runs_networks()) SKIP("no CUDA device of compute capability 8.0 or more");
+  const Network network = make_network("resnet18", {.image = 64});
+  PlanOptions options = on_cuda(CudaLaunch::persistent);
+  options.wait_budget_ms = 50;
+  DeviceNetwork run(network, options);
+  run.set_inputs(test::random_inputs(network, {}));
+  run.run();
+  const std::vector<std::byte> wanted = run.bytes(0);
+  // The counters are one behind: as if a task had not signalled.
+  std::vector<std::byte> all = run.workspace.download<std::byte>();
+  constexpr std::size_t kCounters = 512;  // behind the header
+  for (std::size_t i = 0; i < run.plan.lowering().graph.counter_totals.size(); ++i) {
+    std::uint32_t count;
+    std::memcpy(&count, all.data() + kCounters + i * sizeof count, sizeof count);
+    --count;
+    std::memcpy(all.data() + kCounters + i * sizeof count, &count, sizeof count);
+  }
+  require_cuda(cudaMemcpy(run.workspace.get(), all.data(), all.size(), cudaMemcpyHostToDevice));
+  run.enqueue();
+  std::string message;
+  try {
+    run.plan.wait(run.workspace.get());
+  } catch (const Error& error) {
+    CHECK(error.status() == Status::timeout);
+    message = error.what();
+  }
+  CAPTURE(message);
+  CHECK(message.find("missing") != std::string::npos);
+  run.run();  // it starts afresh
+  CHECK(run.bytes(0) == wanted);
+}
+
+TEST_CASE("cuda: networks that cannot run there are refused by name") {
+  if (!runs_networks()) SKIP("no CUDA device of compute capability 8.0 or more");
+  const auto refusal = [](Network network, PlanOptions options) {
+    try {
+      Plan::create(network, options);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const PlanOptions options = on_cuda(CudaLaunch::persistent);
+  CHECK(refusal(make_network("resnet18", {.image = 64, .layout = Layout::nchw}), options) ==
+        "small-tile implicit GEMM: layout nchw, must be nhwc");
+  const Network network = make_network("resnet18", {.image = 64});
+  CHECK(refusal(network, on_cuda(CudaLaunch::one_block_per_task)) ==
+        "network on cuda: launch one_block_per_task, must be persistent or staged");
+  PlanOptions direct = options;
+  direct.tiling.algorithm = Algorithm::direct;
+  CHECK(refusal(network, direct) ==
+        "network on cuda: conv1 by the algorithm asked for, must be automatic");
+  PlanOptions many = options;
+  many.num_blocks = 100'000;
+  CHECK(refusal(network, many).find("num_blocks = 100000: must be at most") == 0);
+}

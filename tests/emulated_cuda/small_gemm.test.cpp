@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tasks of small-tile implicit GEMM, without a GPU.
+#include "tasks/small_gemm/cuda/small_gemm.cuh"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tasks/random_data.hpp"
+#include "tasks/reference.hpp"
+#include "tasks/small_gemm/small_gemm.hpp"
+#include "tasks/storage.hpp"
+#include "tasks/tiling.hpp"
+#include "tests/catch.hpp"
+#include "tests/emulated_cuda/simt.hpp"
+
+namespace megaconv {
+namespace {
+
+using test::ThreadOrder;
+
+template <class T>
+std::vector<T> filled(std::int64_t size, std::uint64_t seed, bool integers) {
+  std::vector<T> tensor(static_cast<std::size_t>(size));
+  const Filling filling{.kind = integers ? Filling::Kind::integers : Filling::Kind::normal};
+  for (std::size_t i = 0; i < tensor.size(); ++i) {
+    tensor[i] = from_float<T>(filling.at(seed, i));
+  }
+  return tensor;
+}
+
+/// Sums are right to that, relative to the sum of their magnitudes.
+template <class Products, class T>
+void check(const SmallGemmCut& cut, std::uint64_t seed, double bound) {
+  const ConvProblem& a = cut.problem;
+  CAPTURE(to_string(cut), seed);
+  const bool integers = seed % 2 == 0;
+  const std::vector<T> x = filled<T>(a.x_size(), seed, integers);
+  const std::vector<T> w = filled<T>(a.w_size(), seed + 1, integers);
+  const std::vector<T> residual = filled<T>(a.y_size(), seed + 2, integers);
+  const std::vector<T> bias = filled<T>(a.k, seed + 3, integers);
+  std::vector<float> wide_bias;
+  for (const T value : bias) wide_bias.push_back(to_float(value));
+  std::vector<double> truth(static_cast<std::size_t>(a.y_size())), magnitude(truth.size());
+  reference_convolution(a,
+                        {.x = x.data(),
+                         .w = w.data(),
+                         .bias = a.epilogue.bias ? bias.data() : nullptr,
+                         .residual = a.epilogue.residual ? residual.data() : nullptr},
+                        truth.data(), magnitude.data());
+
+  const std::vector<std::byte> u =
+      pack_filters(cut, reinterpret_cast<const std::byte*>(w.data()));
+  std::vector<T> y(truth.size());
+  std::memset(y.data(), 0xff, y.size() * sizeof(T));
+  cuda::SmallGemmArgs args = cuda::make_small_gemm_args(cut);
+  args.x = x.data();
+  args.u = u.data();
+  args.bias = a.epilogue.bias ? wide_bias.data() : nullptr;
+  args.residual = a.epilogue.residual ? residual.data() : nullptr;
+  args.y = y.data();
+  constexpr ThreadOrder kOrders[] = {ThreadOrder::forward, ThreadOrder::backward,
+                                     ThreadOrder::shuffled};
+  std::vector<float> shared(static_cast<std::size_t>(sum_bytes(cut)) / sizeof(float) +
+                            cut.filters_per_task);
+  for (std::uint32_t group = 0; group < cut.num_groups; ++group) {
+    for (std::uint32_t block = 0; block < cut.tasks_per_group; ++block) {
+      const cuda::SmallGemmShare share = cuda::make_small_gemm_share(cut, group, block);
+      std::fill(shared.begin(), shared.end(), std::nanf(""));
+      test::run_block(cuda::kSmallGemmThreads, kOrders[seed % 3], [&] {
+        cuda::SmallGemmTask<Products>::run(
+            args, share, shared.data(), [](const void* tensor) { return tensor; },
+            [] { __syncthreads(); });
+      });
+    }
+  }
+  double worst = 0;
+  for (std::size_t i = 0; i < truth.size(); ++i) {
+    const double rounding = integers || sizeof(T) == 4 ? 0 : std::fabs(truth[i]) * 0x1p-8;
+    const double stored =
+        integers && sizeof(T) == 2 ? to_float(from_float<T>(static_cast<float>(truth[i]))) : truth[i];
+    const double error = std::fabs(to_float(y[i]) - stored);
+    const double allowed = integers ? 0 : bound * magnitude[i] + rounding;
+    const bool wrong = !(error <= allowed);
+    if (wrong) worst = std::isnan(error) ? 1e30 : std::max(worst, error - allowed);
+  }
+  CHECK(worst == 0);
+}
+
+TEST_CASE("emulated CUDA: small-tile implicit GEMM is right, and exact on integers") {
+  for (std::uint64_t seed = 0; seed < 160; ++seed) {
+    std::uint64_t next = 0;
+    const auto between = [&](std::int64_t least, std::int64_t most) {
+      return least + static_cast<std::int64_t>(random_bits(seed, next++) %
+                                               static_cast<std::uint64_t>(most - least + 1));
+    };
+    ConvProblem problem;
+    problem.layout = Layout::nhwc;
+    constexpr Precision kPrecisions[] = {Precision::f32, Precision::tf32, Precision::f16,
+                                         Precision::bf16};
+    const Precision precision = kPrecisions[between(0, 3)];
+    problem.dtype = precision == Precision::f16    ? DataType::f16
+                    : precision == Precision::bf16 ? DataType::bf16
+                                                   : DataType::f32;
+    problem.n = between(1, 2);
+    problem.groups = between(0, 3) == 0 ? between(2, 6) : 1;
+    const std::int64_t step = between(0, 2) == 0 ? 1 : 8;
+    problem.c = problem.groups * step * between(1, 48 / step / problem.groups + 1);
+    problem.k = problem.groups * between(1, 48 / problem.groups);
+    if (between(0, 7) == 0) problem.k = problem.groups = problem.c;
+    problem.h = between(5, 12);
+    problem.w = between(5, 17);
+    problem.r = between(1, 3);
+    problem.s = between(1, 3);
+    problem.dilation_h = between(1, 2);
+    problem.dilation_w = between(1, 2);
+    problem.pad_h = between(0, std::min<std::int64_t>(2, problem.filter_extent_h() - 1));
+    problem.pad_w = between(0, std::min<std::int64_t>(2, problem.filter_extent_w() - 1));
+    problem.stride_h = between(1, 3);
+    problem.stride_w = between(1, 3);
+    problem.epilogue.bias = between(0, 1) == 0;
+    problem.epilogue.relu = between(0, 1) == 0;
+    problem.epilogue.residual = between(0, 1) == 0;
+    SmallGemmCut cut = cut_small_gemm(problem, precision, static_cast<std::uint32_t>(between(1, 64)));
+    if (between(0, 1) == 0) {  // another one
+      constexpr std::uint32_t kWarps[][3] = {{1, 1, 8}, {1, 2, 4}, {2, 1, 4}, {2, 2, 2},
+                                             {1, 4, 2}, {2, 4, 1}, {1, 8, 1}};
+      const auto& warps = kWarps[between(0, 6)];
+      cut.filter_warps = warps[0];
+      cut.pixel_warps = warps[1];
+      cut.sum_warps = warps[2];
+      cut.filters_per_task = 16 * warps[0] * static_cast<std::uint32_t>(between(1, 2));
+      cut.cols_per_group = static_cast<std::uint32_t>(between(1, problem.q()));
+      cut.rows_per_group =
+          static_cast<std::uint32_t>(between(1, std::min<std::int64_t>(problem.p(), 4)));
+      const std::uint32_t tiles = ceil_div(cut.cols_per_group * cut.rows_per_group, 8u);
+      if (ceil_div(tiles, warps[1]) > 4) cut.filters_per_task = 16 * warps[0];
+      derive_counts(cut);
+    }
+    switch (precision) {
+      case Precision::f32:
+        check<cuda::PairProducts, float>(cut, seed, 0x1p-20);
+        break;
+      case Precision::tf32:
+        check<cuda::Tf32Products, float>(cut, seed, 0x1p-10);
+        break;
+      case Precision::f16:
+        check<cuda::HalfProducts, Float16>(cut, seed, 0x1p-16);
+        break;
+      case Precision::bf16:
+        check<cuda::Bfloat16Products, Bfloat16>(cut, seed, 0x1p-16);
+        break;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace megaconv
