@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -10,10 +11,17 @@
 #include <utility>
 
 #include "megaconv/megaconv.h"
+#include "megaconv/network.hpp"
+#include "megaconv/onnx.hpp"
 #include "megaconv/plan.hpp"
 #include "runtime/sized_struct.hpp"
 
 static_assert(MEGACONV_ALIGNMENT == megaconv::Plan::kAlignment);
+
+struct megaconv_network {
+  megaconv::Network network;
+  std::map<std::string, megaconv::Shape> shapes;
+};
 
 // A text is made by the first call that asks for it, under the plan's lock.
 struct megaconv_plan {
@@ -85,6 +93,82 @@ constexpr int c_value(megaconv::Algorithm algorithm) {
   }
   return kNotInC;
 }
+constexpr int c_value(megaconv::Backend value) {
+  switch (value) {
+    case megaconv::Backend::cpu:
+      return MEGACONV_BACKEND_CPU;
+    case megaconv::Backend::cuda:
+      return MEGACONV_BACKEND_CUDA;
+    case megaconv::Backend::sim:
+      return MEGACONV_BACKEND_SIM;
+  }
+  return kNotInC;
+}
+constexpr int c_value(megaconv::Precision value) {
+  switch (value) {
+    case megaconv::Precision::f32:
+      return MEGACONV_PRECISION_F32;
+    case megaconv::Precision::tf32:
+      return MEGACONV_PRECISION_TF32;
+    case megaconv::Precision::f16:
+      return MEGACONV_PRECISION_F16;
+    case megaconv::Precision::bf16:
+      return MEGACONV_PRECISION_BF16;
+  }
+  return kNotInC;
+}
+constexpr int c_value(megaconv::Arithmetic value) {
+  switch (value) {
+    case megaconv::Arithmetic::automatic:
+      return MEGACONV_ARITHMETIC_AUTO;
+    case megaconv::Arithmetic::fma:
+      return MEGACONV_ARITHMETIC_FMA;
+    case megaconv::Arithmetic::split_f16:
+      return MEGACONV_ARITHMETIC_SPLIT_F16;
+    case megaconv::Arithmetic::tf32:
+      return MEGACONV_ARITHMETIC_TF32;
+    case megaconv::Arithmetic::f16:
+      return MEGACONV_ARITHMETIC_F16;
+    case megaconv::Arithmetic::bf16:
+      return MEGACONV_ARITHMETIC_BF16;
+  }
+  return kNotInC;
+}
+constexpr int c_value(megaconv::Points value) {
+  switch (value) {
+    case megaconv::Points::low_error:
+      return MEGACONV_POINTS_LOW_ERROR;
+    case megaconv::Points::integer:
+      return MEGACONV_POINTS_INTEGER;
+  }
+  return kNotInC;
+}
+constexpr int c_value(megaconv::PlanSource value) {
+  switch (value) {
+    case megaconv::PlanSource::database:
+      return MEGACONV_SOURCE_DATABASE;
+    case megaconv::PlanSource::heuristic:
+      return MEGACONV_SOURCE_HEURISTIC;
+    case megaconv::PlanSource::measure:
+      return MEGACONV_SOURCE_MEASURE;
+  }
+  return kNotInC;
+}
+constexpr int c_value(megaconv::CudaLaunch value) {
+  switch (value) {
+    case megaconv::CudaLaunch::automatic:
+      return MEGACONV_LAUNCH_AUTO;
+    case megaconv::CudaLaunch::persistent:
+      return MEGACONV_LAUNCH_PERSISTENT;
+    case megaconv::CudaLaunch::one_block_per_task:
+      return MEGACONV_LAUNCH_ONE_BLOCK_PER_TASK;
+    case megaconv::CudaLaunch::raw_block_index:
+      return MEGACONV_LAUNCH_RAW_BLOCK_INDEX;
+    case megaconv::CudaLaunch::staged:
+      return MEGACONV_LAUNCH_STAGED;
+  }
+  return kNotInC;
+}
 
 // Whether the enumerators from `first` to `last` have the same values in C, and no other exists.
 template <class Enum>
@@ -98,18 +182,38 @@ constexpr bool agree(int first, int last) {
 constexpr int kLastDataType = MEGACONV_I8;
 constexpr int kLastLayout = MEGACONV_CHWN;
 constexpr int kLastAlgorithm = MEGACONV_ALGORITHM_IMPLICIT_GEMM;
+constexpr int kLastBackend = MEGACONV_BACKEND_SIM;
+constexpr int kLastPrecision = MEGACONV_PRECISION_BF16;
+constexpr int kLastArithmetic = MEGACONV_ARITHMETIC_BF16;
+constexpr int kLastPoints = MEGACONV_POINTS_INTEGER;
+constexpr int kLastSource = MEGACONV_SOURCE_MEASURE;
+constexpr int kLastLaunch = MEGACONV_LAUNCH_STAGED;
 static_assert(agree<megaconv::Status>(1, MEGACONV_INTERNAL));
 static_assert(agree<megaconv::DataType>(0, kLastDataType));
 static_assert(agree<megaconv::Layout>(0, kLastLayout));
 static_assert(agree<megaconv::Algorithm>(0, kLastAlgorithm));
+static_assert(agree<megaconv::Backend>(0, kLastBackend));
+static_assert(agree<megaconv::Precision>(0, kLastPrecision));
+static_assert(agree<megaconv::Arithmetic>(0, kLastArithmetic));
+static_assert(agree<megaconv::Points>(0, kLastPoints));
+static_assert(agree<megaconv::PlanSource>(0, kLastSource));
+static_assert(agree<megaconv::CudaLaunch>(0, kLastLaunch));
 
 // Where the first version of each struct ended, which stays; and where it ends now.
 constexpr std::size_t kFirstProblem = MEGACONV_BYTES_TO(megaconv_problem, relu);
 constexpr std::size_t kFirstOptions = MEGACONV_BYTES_TO(megaconv_plan_options, reserved);
 constexpr std::size_t kFirstTensors = MEGACONV_BYTES_TO(megaconv_tensors, prepared_filters);
-static_assert(sizeof(megaconv_problem) == MEGACONV_BYTES_TO(megaconv_problem, relu));
-static_assert(sizeof(megaconv_plan_options) == MEGACONV_BYTES_TO(megaconv_plan_options, reserved));
-static_assert(sizeof(megaconv_tensors) == MEGACONV_BYTES_TO(megaconv_tensors, prepared_filters));
+constexpr std::size_t kFirstNetworkOptions = MEGACONV_BYTES_TO(megaconv_network_options, layout);
+constexpr std::size_t kFirstValue = MEGACONV_BYTES_TO(megaconv_value, w);
+constexpr std::size_t kFirstNetworkTensors =
+    MEGACONV_BYTES_TO(megaconv_network_tensors, prepared_filters);
+static_assert(sizeof(megaconv_problem) == kFirstProblem);
+static_assert(sizeof(megaconv_plan_options) ==
+              MEGACONV_BYTES_TO(megaconv_plan_options, policy_library));
+static_assert(sizeof(megaconv_tensors) == kFirstTensors);
+static_assert(sizeof(megaconv_network_options) == kFirstNetworkOptions);
+static_assert(sizeof(megaconv_value) == kFirstValue);
+static_assert(sizeof(megaconv_network_tensors) == kFirstNetworkTensors);
 
 thread_local std::string last_error;
 
@@ -151,6 +255,10 @@ Enum checked_enum(std::int32_t value, int last, const char* what) {
   return static_cast<Enum>(value);
 }
 
+bool checked_flag(std::int32_t value, const char* what) {
+  return checked_enum<std::uint8_t>(value, 1, what) != 0;
+}
+
 megaconv::ConvProblem from_c(const megaconv_problem* given) {
   const megaconv_problem c = megaconv::read_struct(given, kFirstProblem, "megaconv_problem");
   megaconv::ConvProblem problem;
@@ -170,8 +278,10 @@ megaconv::ConvProblem from_c(const megaconv_problem* given) {
   problem.groups = c.groups;
   problem.dtype = checked_enum<megaconv::DataType>(c.dtype, kLastDataType, "dtype");
   problem.layout = checked_enum<megaconv::Layout>(c.layout, kLastLayout, "layout");
-  problem.epilogue = {
-      .scale = c.scale != 0, .bias = c.bias != 0, .residual = c.residual != 0, .relu = c.relu != 0};
+  problem.epilogue = {.scale = checked_flag(c.scale, "scale"),
+                      .bias = checked_flag(c.bias, "bias"),
+                      .residual = checked_flag(c.residual, "residual"),
+                      .relu = checked_flag(c.relu, "relu")};
   return problem;
 }
 
@@ -199,6 +309,12 @@ megaconv_problem to_c(const megaconv::ConvProblem& problem) {
           .relu = problem.epilogue.relu};
 }
 
+// A preset's name, or the text of a model.
+megaconv::MachineModel machine_of(const std::string& name_or_json) {
+  return name_or_json.find('{') == std::string::npos ? megaconv::machine_preset(name_or_json)
+                                                     : megaconv::parse_machine(name_or_json);
+}
+
 megaconv::PlanOptions from_c(const megaconv_plan_options* given) {
   megaconv::PlanOptions options;
   if (given == nullptr) return options;
@@ -214,9 +330,15 @@ megaconv::PlanOptions from_c(const megaconv_plan_options* given) {
   options.tiling.algorithm =
       checked_enum<megaconv::Algorithm>(c.algorithm, kLastAlgorithm, "algorithm");
   options.tiling.m = c.tile;
-  options.tiling.filters =
-      c.prepared_filters != 0 ? megaconv::FilterMode::prepared : megaconv::FilterMode::every_run;
-  options.tiling.whole_tensors = c.whole_tensors != 0;
+  options.tiling.precision =
+      checked_enum<megaconv::Precision>(c.precision, kLastPrecision, "precision");
+  options.tiling.arithmetic =
+      checked_enum<megaconv::Arithmetic>(c.arithmetic, kLastArithmetic, "arithmetic");
+  options.tiling.points = checked_enum<megaconv::Points>(c.points, kLastPoints, "points");
+  options.tiling.filters = checked_flag(c.prepared_filters, "prepared_filters")
+                               ? megaconv::FilterMode::prepared
+                               : megaconv::FilterMode::every_run;
+  options.tiling.whole_tensors = checked_flag(c.whole_tensors, "whole_tensors");
   if (c.policy != nullptr) {
     megaconv::check_policy(c.policy);
     options.mapping.policy = c.policy;
@@ -226,6 +348,33 @@ megaconv::PlanOptions from_c(const megaconv_plan_options* given) {
   options.mapping.m_groups = chosen(c.m_groups);
   options.num_threads = c.num_threads;
   if (c.wait_budget_ms != 0) options.wait_budget_ms = c.wait_budget_ms;
+  options.backend = checked_enum<megaconv::Backend>(c.backend, kLastBackend, "backend");
+  options.source = checked_enum<megaconv::PlanSource>(c.source, kLastSource, "source");
+  if (c.measure_ms != 0) options.measure_ms = c.measure_ms;
+  if (c.database != nullptr) options.database = c.database;
+  options.workspace_limit = c.workspace_limit;
+  options.cuda_launch = checked_enum<megaconv::CudaLaunch>(c.launch, kLastLaunch, "launch");
+  options.num_blocks = c.num_blocks;
+  if (c.machine != nullptr) options.machine = machine_of(c.machine);
+  if (c.policy_library != nullptr) {
+    require(c.policy == nullptr, "policy and policy_library given, must be at most one");
+    options.policy = megaconv::load_policy(c.policy_library);
+  }
+  return options;
+}
+
+megaconv::NetworkOptions from_c(const megaconv_network_options* given) {
+  const megaconv_network_options c =
+      given == nullptr
+          ? megaconv_network_options_init()
+          : megaconv::read_struct(given, kFirstNetworkOptions, "megaconv_network_options");
+  megaconv::NetworkOptions options;
+  if (c.batch != 0) options.batch = c.batch;
+  options.image = c.image;
+  if (c.classes != 0) options.classes = c.classes;
+  options.seed = c.seed;
+  options.dtype = checked_enum<megaconv::DataType>(c.dtype, kLastDataType, "dtype");
+  options.layout = checked_enum<megaconv::Layout>(c.layout, kLastLayout, "layout");
   return options;
 }
 
@@ -238,6 +387,39 @@ megaconv::Tensors from_c(const megaconv_tensors* given) {
           .residual = c.residual,
           .y = c.y,
           .prepared_filters = c.prepared_filters};
+}
+
+megaconv::NetworkTensors from_c(const megaconv_network_tensors* given) {
+  const megaconv_network_tensors c =
+      megaconv::read_struct(given, kFirstNetworkTensors, "megaconv_network_tensors");
+  require(c.inputs != nullptr || c.num_inputs == 0, "inputs is null");
+  require(c.outputs != nullptr || c.num_outputs == 0, "outputs is null");
+  return {.inputs = {c.inputs, c.num_inputs},
+          .outputs = {c.outputs, c.num_outputs},
+          .prepared_filters = c.prepared_filters};
+}
+
+// An input or output of a network; `names` are those of all of this kind.
+template <class Names, class NameOf>
+megaconv_status write_value(const megaconv_network* network, const Names& names, std::size_t index,
+                            megaconv_value* value, const char* what, NameOf name_of) {
+  return guarded([&] {
+    require(value != nullptr, "value is null");
+    if (index >= names.size()) {
+      throw megaconv::Error(megaconv::Status::invalid_argument,
+                            std::string(what) + ' ' + std::to_string(index) +
+                                ", must be less than " + std::to_string(names.size()));
+    }
+    const std::string& name = name_of(names[index]);
+    const megaconv::Shape& shape = network->shapes.at(name);
+    megaconv::write_struct({.struct_size = sizeof(megaconv_value),
+                            .name = name.c_str(),
+                            .n = shape.n,
+                            .c = shape.c,
+                            .h = shape.h,
+                            .w = shape.w},
+                           value, kFirstValue, "megaconv_value");
+  });
 }
 
 const char* text_of(megaconv_plan* plan, std::optional<std::string> megaconv_plan::*text,
@@ -273,6 +455,57 @@ megaconv_status megaconv_problem_parse(const char* text, megaconv_problem* probl
   });
 }
 
+megaconv_status megaconv_network_make(const char* name, const megaconv_network_options* options,
+                                      megaconv_network** network) {
+  return guarded([&] {
+    require(name != nullptr, "name is null");
+    require(network != nullptr, "network is null");
+    megaconv::Network made = megaconv::make_network(name, from_c(options));
+    auto shapes = megaconv::shapes_of(made);
+    *network = new megaconv_network{std::move(made), std::move(shapes)};
+  });
+}
+
+megaconv_status megaconv_network_load(const char* path, const megaconv_network_options* options,
+                                      megaconv_network** network) {
+  return guarded([&] {
+    require(path != nullptr, "path is null");
+    require(network != nullptr, "network is null");
+    const megaconv::NetworkOptions open = from_c(options);
+    megaconv::Network read =
+        megaconv::read_onnx(path, {.batch = options == nullptr ? 0 : options->batch,
+                                   .image = open.image,
+                                   .dtype = open.dtype,
+                                   .layout = open.layout});
+    auto shapes = megaconv::shapes_of(read);
+    *network = new megaconv_network{std::move(read), std::move(shapes)};
+  });
+}
+
+void megaconv_network_destroy(megaconv_network* network) { delete network; }
+
+size_t megaconv_network_num_inputs(const megaconv_network* network) {
+  return network == nullptr ? 0 : network->network.inputs.size();
+}
+
+size_t megaconv_network_num_outputs(const megaconv_network* network) {
+  return network == nullptr ? 0 : network->network.outputs.size();
+}
+
+megaconv_status megaconv_network_input(const megaconv_network* network, size_t index,
+                                       megaconv_value* value) {
+  if (network == nullptr) return fail(MEGACONV_INVALID_ARGUMENT, "network is null");
+  return write_value(network, network->network.inputs, index, value, "input",
+                     [](const auto& input) -> const std::string& { return input.name; });
+}
+
+megaconv_status megaconv_network_output(const megaconv_network* network, size_t index,
+                                        megaconv_value* value) {
+  if (network == nullptr) return fail(MEGACONV_INVALID_ARGUMENT, "network is null");
+  return write_value(network, network->network.outputs, index, value, "output",
+                     [](const auto& name) -> const std::string& { return name; });
+}
+
 megaconv_status megaconv_plan_create(const megaconv_problem* problem,
                                      const megaconv_plan_options* options, megaconv_plan** plan) {
   return guarded([&] {
@@ -296,6 +529,17 @@ megaconv_status megaconv_plan_create_from_mapping(const char* json, const megaco
   });
 }
 
+megaconv_status megaconv_plan_create_network(const megaconv_network* network,
+                                             const megaconv_plan_options* options,
+                                             megaconv_plan** plan) {
+  return guarded([&] {
+    require(network != nullptr, "network is null");
+    require(plan != nullptr, "plan is null");
+    *plan =
+        new megaconv_plan{megaconv::Plan::create(network->network, from_c(options)), {}, {}, {}};
+  });
+}
+
 void megaconv_plan_destroy(megaconv_plan* plan) { delete plan; }
 
 size_t megaconv_workspace_bytes(const megaconv_plan* plan) {
@@ -307,18 +551,53 @@ size_t megaconv_prepared_filter_bytes(const megaconv_plan* plan) {
 }
 
 megaconv_status megaconv_prepare_filters(const megaconv_plan* plan, const void* w, void* prepared) {
+  return megaconv_prepare_filters_on(plan, w, prepared, nullptr);
+}
+
+megaconv_status megaconv_prepare_filters_on(const megaconv_plan* plan, const void* w,
+                                            void* prepared, void* stream) {
   return guarded([&] {
     require(plan != nullptr, "plan is null");
-    plan->plan.prepare_filters(w, prepared);
+    const bool of_network = !plan->plan.lowering().inputs.empty();
+    if (of_network && w == nullptr) return plan->plan.prepare_filters(prepared);
+    plan->plan.prepare_filters(w, prepared, stream);
   });
 }
 
 megaconv_status megaconv_execute(const megaconv_plan* plan, const megaconv_tensors* tensors,
                                  void* workspace, size_t workspace_bytes) {
+  return megaconv_execute_on(plan, tensors, workspace, workspace_bytes, nullptr);
+}
+
+megaconv_status megaconv_execute_on(const megaconv_plan* plan, const megaconv_tensors* tensors,
+                                    void* workspace, size_t workspace_bytes, void* stream) {
   return guarded([&] {
     require(plan != nullptr, "plan is null");
     require(tensors != nullptr, "tensors is null");
-    plan->plan.execute(from_c(tensors), workspace, workspace_bytes);
+    plan->plan.execute(from_c(tensors), workspace, workspace_bytes, {.stream = stream});
+  });
+}
+
+megaconv_status megaconv_execute_network(const megaconv_plan* plan,
+                                         const megaconv_network_tensors* tensors, void* workspace,
+                                         size_t workspace_bytes) {
+  return megaconv_execute_network_on(plan, tensors, workspace, workspace_bytes, nullptr);
+}
+
+megaconv_status megaconv_execute_network_on(const megaconv_plan* plan,
+                                            const megaconv_network_tensors* tensors,
+                                            void* workspace, size_t workspace_bytes, void* stream) {
+  return guarded([&] {
+    require(plan != nullptr, "plan is null");
+    require(tensors != nullptr, "tensors is null");
+    plan->plan.execute(from_c(tensors), workspace, workspace_bytes, {.stream = stream});
+  });
+}
+
+megaconv_status megaconv_wait(const megaconv_plan* plan, void* workspace, void* stream) {
+  return guarded([&] {
+    require(plan != nullptr, "plan is null");
+    plan->plan.wait(workspace, stream);
   });
 }
 

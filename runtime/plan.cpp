@@ -2,7 +2,9 @@
 #include "megaconv/plan.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,7 +16,9 @@
 #include "runtime/executor.hpp"
 #include "runtime/machine.hpp"
 #include "runtime/tuning/choose_plan.hpp"
+#include "runtime/verbose.hpp"
 #include "tasks/considered.hpp"
+#include "tasks/conv_algorithm.hpp"
 #include "tasks/fuse.hpp"
 #include "tasks/launch.hpp"
 #include "tasks/lower.hpp"
@@ -61,6 +65,15 @@ std::size_t bytes_of(std::int64_t elements, DataType dtype) {
   return static_cast<std::size_t>(elements) * size_of(dtype);
 }
 
+using Clock = std::chrono::steady_clock;
+
+std::string milliseconds_since(Clock::time_point start) {
+  const std::chrono::duration<double, std::milli> elapsed = Clock::now() - start;
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3f ms", elapsed.count());
+  return text;
+}
+
 std::unique_ptr<const Executor> make_executor(const Lowering& lowering,
                                               const PlanOptions& options) {
   switch (options.backend) {
@@ -99,6 +112,7 @@ struct Plan::Origin {
 };
 
 struct Plan::State {
+  bool verbose = false;  // MEGACONV_VERBOSE
   Lowering lowering;
   Backend backend = Backend::cpu;
   CudaLaunch launch = CudaLaunch::persistent;
@@ -115,9 +129,15 @@ struct Plan::State {
              std::size_t workspace_bytes) const;
   Argument check_workspace(const void* workspace, std::size_t workspace_bytes) const;
   std::string describe_network() const;
+  std::string title() const;
+  void announce(Clock::time_point start) const;
+  template <class AnyTensors>
+  void execute(const AnyTensors& tensors, void* workspace, std::size_t workspace_bytes,
+               const RunOptions& run) const;
 };
 
 Plan Plan::create(const ConvProblem& problem, const PlanOptions& options) {
+  const Clock::time_point start = Clock::now();
   const auto plan_with = [&](const PlanOptions& chosen, const std::string& origin) {
     const Target target = target_of(chosen);
     const auto [launched, reason] = choose_launch(problem, chosen, target);
@@ -127,10 +147,13 @@ Plan Plan::create(const ConvProblem& problem, const PlanOptions& options) {
   const Choice choice = choose_plan(problem, options, [&](const PlanOptions& candidate) {
     return plan_with(candidate, {}).workspace_bytes();
   });
-  return plan_with(choice.options, choice.origin);
+  Plan plan = plan_with(choice.options, choice.origin);
+  plan.state_->announce(start);
+  return plan;
 }
 
 Plan Plan::create(const Network& network, const PlanOptions& options) {
+  const Clock::time_point start = Clock::now();
   PlanOptions launched = options;
   if (options.cuda_launch == CudaLaunch::automatic) launched.cuda_launch = CudaLaunch::persistent;
   const bool sized = options.tiling.v_slots != 0 || options.tiling.m_slots != 0;
@@ -141,12 +164,15 @@ Plan Plan::create(const Network& network, const PlanOptions& options) {
   FusedNetwork fused = fuse(network);
   Lowering lowering =
       lower(fused, launched.tiling, launched.mapping, target_of(launched), launched.policy);
-  return create(
+  Plan plan = create(
       std::move(lowering), launched,
       {.configuration = "heuristic", .launch = "for a network", .network = std::move(fused)});
+  plan.state_->announce(start);
+  return plan;
 }
 
 Plan Plan::create(Lowering lowering, const PlanOptions& options) {
+  const Clock::time_point start = Clock::now();
   PlanOptions launched = options;
   const bool chosen = options.cuda_launch == CudaLaunch::automatic;
   if (chosen) launched.cuda_launch = CudaLaunch::persistent;
@@ -154,8 +180,20 @@ Plan Plan::create(Lowering lowering, const PlanOptions& options) {
   if (const auto violation = validate(lowering.graph, lowering.mapping)) {
     throw Error(Status::invalid_argument, "mapping: " + violation->message);
   }
-  return create(std::move(lowering), launched,
-                {"the caller's lowering", chosen ? "for the caller's order" : kAskedFor});
+  Plan plan = create(std::move(lowering), launched,
+                     {"the caller's lowering", chosen ? "for the caller's order" : kAskedFor});
+  plan.state_->announce(start);
+  return plan;
+}
+
+void Plan::State::announce(Clock::time_point start) const {
+  if (!verbose) return;
+  const std::string algorithm =
+      is_convolution() ? ", " + algorithm_of(tiling()).name(tiling()) : std::string();
+  say("plan " + title() + ": " + executor->describe() + algorithm + ", policy " +
+      lowering.mapping.policy + ", " + std::to_string(lowering.mapping.order.size()) +
+      " tasks, workspace " + std::to_string(executor->workspace_bytes()) + " bytes, chosen by " +
+      origin.configuration + ", planned in " + milliseconds_since(start));
 }
 
 // The lowering has been proven right.
@@ -164,6 +202,7 @@ Plan Plan::create(Lowering lowering, const PlanOptions& options, const Origin& o
     throw Error(Status::invalid_argument, "wait budget 0 ms, must be at least 1");
   }
   auto state = std::make_shared<State>();
+  state->verbose = resolve_verbose();
   state->lowering = std::move(lowering);
   state->backend = options.backend;
   state->launch = options.cuda_launch;
@@ -288,16 +327,25 @@ void Plan::State::check(const NetworkTensors& tensors, const void* workspace,
   }
 }
 
+template <class AnyTensors>
+void Plan::State::execute(const AnyTensors& tensors, void* workspace, std::size_t workspace_bytes,
+                          const RunOptions& run) const {
+  check(tensors, workspace, workspace_bytes);
+  if (!verbose) return executor->execute(tensors, workspace, run);
+  const Clock::time_point start = Clock::now();
+  executor->execute(tensors, workspace, run);
+  say("run " + title() + (backend == Backend::cuda ? ": enqueued in " : ": ") +
+      milliseconds_since(start));
+}
+
 void Plan::execute(const Tensors& tensors, void* workspace, std::size_t workspace_bytes,
                    const RunOptions& run) const {
-  state_->check(tensors, workspace, workspace_bytes);
-  state_->executor->execute(tensors, workspace, run);
+  state_->execute(tensors, workspace, workspace_bytes, run);
 }
 
 void Plan::execute(const NetworkTensors& tensors, void* workspace, std::size_t workspace_bytes,
                    const RunOptions& run) const {
-  state_->check(tensors, workspace, workspace_bytes);
-  state_->executor->execute(tensors, workspace, run);
+  state_->execute(tensors, workspace, workspace_bytes, run);
 }
 
 void Plan::wait(void* workspace, void* stream) const { state_->executor->wait(workspace, stream); }
@@ -309,6 +357,12 @@ const ConvProblem& Plan::problem() const {
 const Lowering& Plan::lowering() const noexcept { return state_->lowering; }
 Backend Plan::backend() const noexcept { return state_->backend; }
 std::uint32_t Plan::num_workers() const noexcept { return state_->executor->num_workers(); }
+
+// What `megaconv bench` takes; of a network, its size.
+std::string Plan::State::title() const {
+  if (is_convolution()) return to_string(problem());
+  return "network of " + std::to_string(lowering.nodes.size()) + " nodes";
+}
 
 // What became of every operator, one line each: those that run as one, what they compute, and how.
 std::string Plan::State::describe_network() const {

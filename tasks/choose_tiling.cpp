@@ -29,7 +29,8 @@ bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& option
                         implicit_gemm_obstacle(problem).empty() &&
                         implicit_gemm_arithmetic_need(problem, arithmetic).empty();
   // Under strides every tap has K blocks of its own, mostly zeros where there are few channels.
-  const bool wastes = has_strides(problem) && problem.c < std::int64_t{Tiling::kLaneBlock};
+  const bool wastes = has_strides(problem) && problem.c < std::int64_t{Tiling::kLaneBlock} &&
+                      !folding_pays(problem);
   const bool no_other = !winograd && !wastes && avoids_direct(problem, options, target);
   return possible && !asked && (no_other || implicit_gemm_pays(problem, options, winograd, target));
 }

@@ -22,15 +22,18 @@ TaskMapping order_tasks(const TaskGraph& graph, const MappingOptions& options, c
         graph, options,
         {.workers = target.workers, .shared_cache = target.backend == Backend::cuda});
   }
+  // A policy of the caller's own has the name that he gave it in place of the default.
+  const std::string name =
+      options.policy == MappingOptions{}.policy ? "custom" : excerpt(options.policy);
   try {
-    return {.policy = "custom", .options = {}, .order = custom(graph)};
+    return {.policy = name, .options = {}, .order = custom(graph)};
   } catch (const Error&) {
     throw;
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& error) {
     throw Error(Status::invalid_argument,
-                "policy \"custom\" threw \"" + excerpt(error.what()) + "\"");
+                "policy \"" + name + "\" threw \"" + excerpt(error.what()) + "\"");
   }
 }
 

@@ -180,7 +180,7 @@ std::string summary(const Cut& cut) {
     return to_string(small->problem) + ", small-tile implicit GEMM, " +
            to_string(small->precision) + ", tiles of " +
            pair_text(small->rows_per_group, small->cols_per_group) + " pixels x " +
-           std::to_string(small->filters_per_task) + " filters, warps " +
+           std::to_string(small->filters_per_task()) + " filters, warps " +
            std::to_string(small->filter_warps) + "x" + std::to_string(small->pixel_warps) + "x" +
            std::to_string(small->sum_warps) + ", " +
            std::to_string(std::uint64_t{small->num_groups} * small->tasks_per_group) + " tasks";

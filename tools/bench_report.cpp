@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "tools/summary.hpp"
-#include "tools/table.hpp"
 #include "tools/terminal.hpp"
 
 namespace megaconv::cli {
@@ -59,22 +58,16 @@ std::vector<std::string> own_variants(const std::vector<LayerResult>& results) {
 
 std::string title(const std::string& variant) { return variant == kMega ? "mega" : variant; }
 
-/// "  1.23x as fast as NAME (least 1.01x, most 1.50x)", or nothing without ratios.
+/// "  1.23x as fast as NAME (2 layers, least 1.01x, most 1.50x)", or nothing without ratios.
 std::string ratio_line(const std::string& name, const std::vector<double>& ratios) {
   if (ratios.empty()) return {};
   double sum = 0;
   for (const double ratio : ratios) sum += std::log(ratio);
-  return fmt::format("  {:.2f}x as fast as {} (least {:.2f}x, most {:.2f}x)\n",
+  return fmt::format("  {:.2f}x as fast as {} ({}, least {:.2f}x, most {:.2f}x)\n",
                      std::exp(sum / static_cast<double>(ratios.size())), name,
+                     count_text(ratios.size(), "layer"),
                      *std::min_element(ratios.begin(), ratios.end()),
                      *std::max_element(ratios.begin(), ratios.end()));
-}
-
-std::string workers_text(const BenchSetting& setting, const std::vector<LayerResult>& results) {
-  std::uint32_t most = 0;
-  for (const LayerResult& result : results) most = std::max(most, result.mega().workers);
-  return setting.site.backend == Backend::cpu ? count_text(most, "thread")
-                                              : "up to " + count_text(most, "block");
 }
 
 }  // namespace
@@ -100,12 +93,15 @@ bool LayerResult::right() const {
                      [](const VariantResult& v) { return v.right(); });
 }
 
-std::string bench_heading(const BenchSetting& setting, const std::vector<LayerResult>& results) {
+std::string bench_heading(const BenchSetting& setting, std::uint32_t most_workers) {
+  const std::string workers = setting.site.backend == Backend::cpu
+                                  ? count_text(most_workers, "thread")
+                                  : "up to " + count_text(most_workers, "block");
   std::string text = fmt::format(
       "{}, {}, {}; filters {}; seed {}\n"
       "medians of at least {:g} ms a variant in {} interleaved turns, caches {}; GFLOP/s "
       "effective;\n",
-      setting.site.device, workers_text(setting, results), setting.site.isa,
+      setting.site.device, workers, setting.site.isa,
       setting.prepared_filters ? "prepared ahead" : "transformed in every run", setting.seed,
       setting.timing.min_ms, setting.timing.repeats,
       setting.timing.caches == Caches::hot ? "hot" : "emptied before every run");
@@ -116,43 +112,41 @@ std::string bench_heading(const BenchSetting& setting, const std::vector<LayerRe
   return text + "bound: share of the error allowed, in the L2 norm or at the worst element\n\n";
 }
 
-std::string bench_table(const std::vector<LayerResult>& results) {
-  const std::vector<std::string> names = own_variants(results);
-  const bool with_error = results.front().mega().error.has_value();
-  const bool with_whole = std::find(names.begin(), names.end(), kStaged) != names.end();
-  Table table;
-  table.add_column("layer");
-  for (const std::string& name : names) table.add_column(title(name), "time, ms");
-  table.add_column("spread", "mega");
-  table.add_column("GFLOP/s", "mega");
-  for (const std::string& name : names) {
-    if (name != kMega) table.add_column(name, "mega faster than");
+BenchTable::BenchTable(std::vector<std::string> variants, const std::vector<std::string>& layers,
+                       bool with_error)
+    : variants_(std::move(variants)), with_error_(with_error) {
+  std::size_t widest = 0;
+  for (const std::string& layer : layers) widest = std::max(widest, layer.size());
+  table_.add_column("layer", "", widest);
+  for (const std::string& name : variants_) table_.add_column(title(name), "time, ms", 6);
+  table_.add_column("spread", "mega");
+  table_.add_column("GFLOP/s", "mega");
+  for (const std::string& name : variants_) {
+    if (name != kMega) table_.add_column(name, "mega faster than", 6);
   }
-  if (with_error) {
-    table.add_column("rel L2", "error");
-    table.add_column("bound", "error");
-  }
-  table.add_column("mega", "space, MiB");
-  if (with_whole) table.add_column("whole", "space, MiB");
+  if (with_error_) table_.add_column("bound", "error");
+  table_.add_column("MiB", "space", 5);
+  table_.add_column("algorithm", "mega", 20);
+}
 
-  for (const LayerResult& result : results) {
-    const VariantResult& mega = result.mega();
-    std::vector<std::string> cells = {result.name};
-    for (const std::string& name : names) cells.push_back(median_ms(result.find(name)));
-    cells.push_back(fmt::format("{:.0f}%", 100 * mega.time.spread()));
-    cells.push_back(fmt::format("{:.0f}", gflops(result.problem, mega.time)));
-    for (const std::string& name : names) {
-      if (name != kMega) cells.push_back(faster(mega, result.find(name)));
-    }
-    if (with_error) {
-      cells.push_back(norm(&mega));
-      cells.push_back(verdict(mega));
-    }
-    cells.push_back(mebibytes(&mega));
-    if (with_whole) cells.push_back(mebibytes(result.find(kStaged)));
-    table.add_row(std::move(cells));
+std::string BenchTable::line(const LayerResult& result) const {
+  const VariantResult& mega = result.mega();
+  const auto shown = [&](const std::string& name, auto text) {
+    const VariantResult* const variant = result.find(name);
+    return variant != nullptr && !variant->same_as.empty() ? std::string("=") : text(variant);
+  };
+  std::vector<std::string> cells = {result.name};
+  for (const std::string& name : variants_) cells.push_back(shown(name, median_ms));
+  cells.push_back(fmt::format("{:.0f}%", 100 * mega.time.spread()));
+  cells.push_back(fmt::format("{:.0f}", gflops(result.problem, mega.time)));
+  for (const std::string& name : variants_) {
+    if (name == kMega) continue;
+    cells.push_back(shown(name, [&](const VariantResult* other) { return faster(mega, other); }));
   }
-  return table.str();
+  if (with_error_) cells.push_back(verdict(mega));
+  cells.push_back(mebibytes(&mega));
+  cells.push_back(mega.algorithm);
+  return table_.line(cells);
 }
 
 std::string peer_table(const std::vector<LayerResult>& results, const std::string& peer) {
@@ -183,12 +177,30 @@ std::string peer_table(const std::vector<LayerResult>& results, const std::strin
   return text;
 }
 
+std::string busy_warning(const std::vector<LayerResult>& results) {
+  // A median stands between samples that differ by more than half of it.
+  constexpr double kBusy = 0.5;
+  std::size_t count = 0;
+  double most = 0;
+  for (const LayerResult& result : results) {
+    double spread = 0;
+    for (const VariantResult& v : result.variants) spread = std::max(spread, v.time.spread());
+    if (spread > kBusy) ++count;
+    most = std::max(most, spread);
+  }
+  if (count == 0) return {};
+  return fmt::format(
+      "{} of {} with a spread over {:.0f}%, up to {:.0f}%: the machine is busy, and these times "
+      "say little",
+      count, count_text(results.size(), "layer"), 100 * kBusy, 100 * most);
+}
+
 std::string bench_summary(const std::vector<LayerResult>& results, const std::string& peer) {
   const auto ratios = [&](auto find_ours, auto find_other) {
     std::vector<double> found;
     for (const LayerResult& result : results) {
       const VariantResult *ours = find_ours(result), *other = find_other(result);
-      if (ours == nullptr || other == nullptr) continue;
+      if (ours == nullptr || other == nullptr || !other->same_as.empty()) continue;
       found.push_back(other->time.median_ms / ours->time.median_ms);
     }
     return found;
@@ -200,8 +212,7 @@ std::string bench_summary(const std::vector<LayerResult>& results, const std::st
     text += ratio_line(name, ratios(mega, [&](const LayerResult& r) { return r.find(name); }));
   }
   if (!text.empty()) {
-    text = fmt::format("\nmegakernel order, geometric mean of {}:\n{}",
-                       count_text(results.size(), "layer"), text);
+    text = "\nmegakernel order, geometric means:\n" + text;
   }
   if (!peer.empty()) {
     const std::string line =
@@ -228,6 +239,7 @@ std::vector<Record> bench_records(const BenchSetting& setting,
       Record record = record_head("bench", setting.site,
                                   v.peer ? std::nullopt : std::optional(v.workers), setting.seed);
       const bool ran = v.ran();
+      const bool has_interval = ran && v.time.high_ms > 0;  // not what took no turns
       const ErrorReport error = v.error.value_or(ErrorReport{});
       record.update({{"layer", result.name},
                      {"problem", to_string(result.problem)},
@@ -238,10 +250,13 @@ std::vector<Record> bench_records(const BenchSetting& setting,
                      {"filters", setting.prepared_filters ? "prepared" : "every-run"},
                      {"caches", setting.timing.caches == Caches::hot ? "hot" : "cold"},
                      {"obstacle", when(!ran, v.obstacle)},
+                     {"same_as", when(!v.same_as.empty(), v.same_as)},
                      {"samples", when(ran, v.time.samples)},
                      {"median_ms", when(ran, v.time.median_ms)},
                      {"p10_ms", when(ran, v.time.p10_ms)},
                      {"p90_ms", when(ran, v.time.p90_ms)},
+                     {"low_ms", when(has_interval, v.time.low_ms)},
+                     {"high_ms", when(has_interval, v.time.high_ms)},
                      {"effective_gflops", when(ran, ran ? gflops(result.problem, v.time) : 0)},
                      {"workspace_bytes", when(ran, v.workspace_bytes)},
                      {"relative_l2", when(v.error.has_value(), error.relative_l2)},

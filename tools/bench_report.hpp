@@ -10,6 +10,7 @@
 #include "tasks/reference.hpp"
 #include "tools/device.hpp"
 #include "tools/records.hpp"
+#include "tools/table.hpp"
 #include "tools/timing.hpp"
 
 namespace megaconv::cli {
@@ -30,6 +31,8 @@ struct VariantResult {
   std::optional<ErrorBound> bound{};  ///< none for a peer
   TimeSummary time{};
   std::optional<ErrorReport> error{};  ///< none without a reference
+  /// The variant with the very same plan, whose times these are; empty: it has its own.
+  std::string same_as = {};
 
   bool ran() const { return obstacle.empty(); }
   bool right() const { return !error || !bound || bound->covers(*error); }
@@ -57,15 +60,31 @@ struct BenchSetting {
   std::string peer = {};  ///< with its version
 };
 
-std::string bench_heading(const BenchSetting& setting, const std::vector<LayerResult>& results);
+/// `most_workers`: of any plan.
+std::string bench_heading(const BenchSetting& setting, std::uint32_t most_workers);
 
-/// Our variants, one line a layer; fits 120 columns.
-std::string bench_table(const std::vector<LayerResult>& results);
+/// Our variants, one line a layer, as they are measured; fits 120 columns.
+class BenchTable {
+ public:
+  /// `variants`: of ours, in their order, the last is kMega. `layers`: names of all that will come.
+  BenchTable(std::vector<std::string> variants, const std::vector<std::string>& layers,
+             bool with_error);
+  std::string head() const { return table_.head(); }
+  std::string line(const LayerResult& result) const;
+
+ private:
+  std::vector<std::string> variants_;
+  bool with_error_;
+  Table table_;
+};
 
 /// Our best variant beside the peer's, one line a layer, and what of the peer's did not run.
 std::string peer_table(const std::vector<LayerResult>& results, const std::string& peer);
 
-/// Geometric means, and what is wrong.
+/// Layers whose times say little: "3 of 16 layers have ...", or nothing.
+std::string busy_warning(const std::vector<LayerResult>& results);
+
+/// Geometric means, without variants that have mega's plan, and what is wrong.
 std::string bench_summary(const std::vector<LayerResult>& results, const std::string& peer);
 
 /// One record a layer and variant; of those that did not run, too.

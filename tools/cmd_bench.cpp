@@ -9,11 +9,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "megaconv/plan.hpp"
+#include "tools/baseline.hpp"
 #include "tools/bench_report.hpp"
 #include "tools/commands.hpp"
+#include "tools/interrupt.hpp"
 #include "tools/log.hpp"
 #include "tools/number.hpp"
 #include "tools/peer.hpp"
@@ -41,7 +44,8 @@ Examples:
   megaconv bench --suite --backend cuda --filters every-run --peer cudnn --csv -o suite.csv
   megaconv bench n4c64h56k64 n4c128h28k128 --policy depth_first
   megaconv bench --layers mine.csv --json -o results.json
-  megaconv bench --random 200 --seed 7 --backend cuda --peer cudnn --csv -o random.csv)";
+  megaconv bench --random 200 --seed 7 --backend cuda --peer cudnn --csv -o random.csv
+  megaconv bench --network resnet50 --baseline old.json --tolerance 10)";
 
 struct BenchArguments {
   ProblemArguments problem;
@@ -50,8 +54,13 @@ struct BenchArguments {
   OutputArguments output;
   std::string peer;
   std::optional<std::vector<std::string>> beside;  // names of variants; unset: all
+  std::string baseline;                            // JSON of an older run
+  double tolerance = 5;                            // percent
   bool no_check = false;
 };
+
+/// Ctrl-C, between two turns.
+struct Interrupted {};
 
 struct Variant {
   const char* name;
@@ -78,6 +87,7 @@ PlanArguments staged_arguments(PlanArguments plan) {
   plan.options.tiling.whole_tensors = true;
   plan.options.tiling.v_slots = plan.options.tiling.m_slots = 0;
   plan.options.mapping = {.policy = "staged"};
+  plan.options.policy = {};
   plan.options.cuda_launch = CudaLaunch::staged;
   return plan;
 }
@@ -99,6 +109,36 @@ std::vector<Variant> variants_of(const BenchArguments& arguments) {
   return variants;
 }
 
+/// Those of `variants` that can compute a layer: the columns of the table.
+std::vector<std::string> shown_variants(const std::vector<Variant>& variants,
+                                        const std::vector<NamedProblem>& layers) {
+  std::vector<std::string> names;
+  for (const Variant& variant : variants) {
+    const bool runs = std::any_of(layers.begin(), layers.end(), [&](const NamedProblem& layer) {
+      if (variant.name == std::string_view(kMega)) return true;
+      try {
+        make_plan(layer.problem, variant.plan);
+        return true;
+      } catch (const Error&) {
+        return false;  // the layer's own row says why
+      }
+    });
+    if (runs) names.push_back(variant.name);
+  }
+  return names;
+}
+
+/// Whether two plans of one problem run the same tasks in the same order and launch.
+bool same_plan(const Plan& a, const Plan& b) {
+  const auto launch = [](const Plan& plan) {
+    const std::string word = property(plan, "launch");
+    return word.substr(0, word.find(','));
+  };
+  return a.lowering().tiling() == b.lowering().tiling() &&
+         a.lowering().mapping.order == b.lowering().mapping.order &&
+         a.num_workers() == b.num_workers() && launch(a) == launch(b);
+}
+
 /// Everything about one layer; its runners share the tensors.
 class LayerBench {
  public:
@@ -116,6 +156,7 @@ class LayerBench {
     fill_random(tensors_, arguments_.plan.seed);
     progress_("planning");
     for (const Variant& variant : variants_of(arguments_)) add(variant);
+    merge_equal_plans();
     if (!arguments_.peer.empty()) add_peers();
 
     std::vector<TimedVariant> timed;
@@ -128,6 +169,12 @@ class LayerBench {
       if (job.timed.sample_ms) result(job).time = *time++;
     }
     if (!arguments_.no_check) compare();
+    const VariantResult mega = result_.mega();
+    for (VariantResult& variant : result_.variants) {
+      if (variant.same_as.empty()) continue;
+      variant.time = mega.time;
+      variant.error = mega.error;
+    }
     return std::move(result_);
   }
 
@@ -138,6 +185,7 @@ class LayerBench {
     std::size_t index;
     TimedVariant timed;
     std::function<void()> compute;
+    const Tiling* tiling = nullptr;  // ours
   };
   VariantResult& result(const Job& job) { return result_.variants[job.index]; }
 
@@ -163,7 +211,18 @@ class LayerBench {
     result.bound = error_bound(lowering.tiling());
     jobs_.push_back({result_.variants.size() - 1,
                      {variant.name, [&runner] { return runner.sample_ms(); }},
-                     [&runner] { runner.run(); }});
+                     [&runner] { runner.run(); },
+                     &runner.tiling()});
+  }
+
+  // What has mega's plan, the last of ours, takes no turns of its own.
+  void merge_equal_plans() {
+    const Plan& mega = runners_.back().plan();
+    for (std::size_t i = jobs_.size() - 1; i-- > 0;) {
+      if (!same_plan(runners_[i].plan(), mega)) continue;
+      result(jobs_[i]).same_as = kMega;
+      jobs_.erase(jobs_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
   }
 
   void add_peers() {
@@ -182,7 +241,8 @@ class LayerBench {
       if (peer.screened) result.time = *peer.screened;
       jobs_.push_back({result_.variants.size() - 1,
                        {arguments_.peer + ' ' + peer.algorithm, std::move(peer.sample_ms)},
-                       std::move(peer.compute)});
+                       std::move(peer.compute),
+                       nullptr});
     }
   }
 
@@ -191,13 +251,11 @@ class LayerBench {
     progress_("computing the reference in double");
     const Reference reference(tensors_);
     const Tiling& asked = runners_.back().tiling();
-    std::size_t own = 0;
     for (const Job& job : jobs_) {
       tensors_.device->fill_bytes(tensors_.y.data(), std::byte{0xff}, tensors_.y.bytes());
       job.compute();
-      const bool ours = own < runners_.size();
       result(job).error =
-          reference.compare(ours ? runners_[own++].tiling() : asked, tensors_.y.data());
+          reference.compare(job.tiling != nullptr ? *job.tiling : asked, tensors_.y.data());
     }
   }
 
@@ -221,7 +279,12 @@ ExitCode bench(BenchArguments& arguments) {
   if (!arguments.peer.empty()) check_peer(arguments.peer, options.backend);
   check_output(arguments.output);
   // Bad options and problems end the command here, before the first layer is measured.
-  for (const NamedProblem& layer : layers) make_plan(layer.problem, arguments.plan);
+  std::uint32_t most_workers = 0;
+  std::vector<std::string> names;
+  for (const NamedProblem& layer : layers) {
+    names.push_back(layer.name);
+    most_workers = std::max(most_workers, make_plan(layer.problem, arguments.plan).num_workers());
+  }
 
   const BenchSetting setting{
       .site = site_of(device_of(options.backend)),
@@ -229,15 +292,35 @@ ExitCode bench(BenchArguments& arguments) {
       .prepared_filters = options.tiling.filters == FilterMode::prepared,
       .timing = arguments.timing,
       .peer = arguments.peer.empty() ? std::string() : peer_version(arguments.peer)};
+  std::optional<Baseline> baseline;
+  if (!arguments.baseline.empty()) baseline.emplace(arguments.baseline, setting);
+  const bool people = !arguments.output.machine_stdout();
+  const BenchTable table(shown_variants(variants_of(arguments), layers), names,
+                         !arguments.no_check);
+  const auto print = [&](const std::string& text) {
+    if (!people) return;
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  };
+  print(bench_heading(setting, most_workers) + table.head());
+  const InterruptGuard guard;
   Progress progress;
   std::vector<LayerResult> results;
   for (const NamedProblem& layer : layers) {
     const std::string place =
         fmt::format("[{}/{}] {}: ", results.size() + 1, layers.size(), layer.name);
     log().info("{}{}", place, to_string(layer.problem));
-    LayerBench bench(layer, arguments,
-                     [&](const std::string& text) { progress.show(place + text); });
-    results.push_back(bench.run());
+    try {
+      LayerBench bench(layer, arguments, [&](const std::string& text) {
+        if (interrupted()) throw Interrupted();
+        progress.show(place + text);
+      });
+      results.push_back(bench.run());
+    } catch (const Interrupted&) {
+      break;
+    }
+    progress.clear();
+    print(table.line(results.back()));
     // A file grows with every layer: what stops a long measurement does not take what it has.
     if (!arguments.output.file.empty()) {
       write_records(bench_records(setting, results), arguments.output);
@@ -245,17 +328,29 @@ ExitCode bench(BenchArguments& arguments) {
   }
   progress.clear();
 
-  if (arguments.output.machine_stdout()) {
+  if (people && !results.empty()) {
+    std::string text = arguments.peer.empty() ? "" : peer_table(results, arguments.peer);
+    print(text + bench_summary(results, arguments.peer));
+  } else if (!people) {
     write_records(bench_records(setting, results), arguments.output);
-  } else {
-    std::string text = bench_heading(setting, results) + bench_table(results);
-    if (!arguments.peer.empty()) text += peer_table(results, arguments.peer);
-    std::fputs((text + bench_summary(results, arguments.peer)).c_str(), stdout);
   }
-  for (const LayerResult& result : results) {
-    if (!result.right()) return ExitCode::different;
+  if (const std::string warning = busy_warning(results); !warning.empty()) {
+    std::fprintf(stderr, "megaconv: warning: %s\n", warning.c_str());
   }
-  return ExitCode::ok;
+  if (results.size() < layers.size()) {
+    std::fprintf(stderr, "megaconv: interrupted after %zu of %zu layers\n", results.size(),
+                 layers.size());
+    return ExitCode::interrupted;
+  }
+  const double tolerance = arguments.tolerance / 100;
+  bool right = std::all_of(results.begin(), results.end(),
+                           [](const LayerResult& result) { return result.right(); });
+  if (baseline) {
+    const std::vector<Baseline::Comparison> comparisons = baseline->compare(results);
+    std::fputs(baseline_table(comparisons, tolerance).c_str(), people ? stdout : stderr);
+    for (const Baseline::Comparison& c : comparisons) right = right && !c.slower(tolerance);
+  }
+  return right ? ExitCode::ok : ExitCode::different;
 }
 
 }  // namespace
@@ -283,6 +378,14 @@ void add_bench(CLI::App& app, Action& action) {
   verb->add_option("--peer", arguments->peer,
                    "Measure another library too: onednn (cpu) or cudnn (cuda)")
       ->type_name("NAME");
+  verb->add_option("--baseline", arguments->baseline,
+                   "JSON of an older run: status 1 when a variant is slower than there")
+      ->type_name("FILE");
+  verb->add_option("--tolerance", arguments->tolerance,
+                   "By how many percent, with the whole 95 % interval")
+      ->type_name("PERCENT")
+      ->capture_default_str()
+      ->check(number_from(0.0, 1000.0));
   verb->add_flag("--no-check", arguments->no_check, "Do not compare with the double reference")
       ->group("Output");
   add_output_options(*verb, arguments->output);

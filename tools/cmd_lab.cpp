@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "megaconv/error.hpp"
@@ -40,6 +41,7 @@ tasks takes at least, each as long as the fastest of these policies had its like
 Examples:
   megaconv lab compare n64c128h28k128 --policies interleaved,staged,depth_first
   megaconv lab compare n4c64h56k64 --policies interleaved,./mine.so --backends cpu,sim --machine cpu
+  megaconv lab compare n64c128h28k128 --policies interleaved,staged --html policies.html
   megaconv lab compare --network resnet50 --batch 64 --backends cuda,sim --json -o lab.json)";
 
 struct LabArguments {
@@ -47,7 +49,7 @@ struct LabArguments {
   PlanArguments plan;
   OutputArguments output;
   std::string policies = "interleaved,staged,depth_first,critical_path,random_topological";
-  std::string backends = "sim", traces;
+  std::string backends = "sim", traces, html;
   int turns = 10, runs = 5;
 };
 
@@ -119,6 +121,7 @@ std::vector<LabResult> compare_on(const NamedProblem& layer, Backend backend,
     if (!arguments.traces.empty()) {
       write_file(arguments.traces + '/' + trace_name(result), trace_json(run));
     }
+    if (!arguments.html.empty()) result.run = run;
   }
   bound_orders(results);
   return results;
@@ -134,7 +137,8 @@ ExitCode compare(const LabArguments& arguments) {
   const std::vector<PolicySpec> policies = parse_policies(arguments.policies);
   const std::vector<Backend> backends = parse_backends(arguments.backends);
   check_output(arguments.output);
-  if (!arguments.traces.empty()) require_writable(arguments.traces + "/trace.json");
+  if (!arguments.html.empty()) require_writable(arguments.html);
+  if (!arguments.traces.empty()) make_folder(arguments.traces);
 
   Progress progress;
   std::vector<LabResult> results;
@@ -152,6 +156,7 @@ ExitCode compare(const LabArguments& arguments) {
   progress.clear();
   if (!arguments.output.machine_stdout()) std::fputs(lab_table(results).c_str(), stdout);
   write_records(lab_records(results, arguments.plan.seed), arguments.output);
+  if (!arguments.html.empty()) write_file(arguments.html, lab_page(std::move(results)));
   return ExitCode::ok;
 }
 
@@ -180,8 +185,10 @@ void add_lab(CLI::App& app, Action& action) {
       ->type_name("N")
       ->capture_default_str()
       ->check(number_from(1, 100000));
-  verb->add_option("--traces", arguments->traces, "Folder for a trace of every policy")
+  verb->add_option("--traces", arguments->traces, "Folder for a trace of every policy; it is made")
       ->type_name("FOLDER");
+  verb->add_option("--html", arguments->html, "Page with the policies on one time axis")
+      ->type_name("FILE");
   add_plan_options(*verb, arguments->plan);
   add_output_options(*verb, arguments->output);
   verb->callback([arguments, &action] { action = [arguments] { return compare(*arguments); }; });

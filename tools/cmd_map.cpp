@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "megaconv/error.hpp"
 #include "megaconv/plan.hpp"
+#include "tasks/launch.hpp"
+#include "tasks/lower.hpp"
 #include "tools/commands.hpp"
 #include "tools/file_io.hpp"
 #include "tools/graph_dot.hpp"
@@ -28,26 +32,62 @@ struct MapArguments {
   ProblemArguments problem;
   PlanArguments plan;
   std::string output;
+  std::string device;  ///< a GPU that need not be there
 };
 
-/// The plan that the options ask for: of a problem, or the one in --mapping.
-Plan selected_plan(const MapArguments& arguments, const char* verb) {
+/// What is shown or written; its workspace is known where the device is.
+struct Selected {
+  Lowering lowering;
+  std::optional<std::size_t> workspace_bytes{};
+  explicit Selected(const Plan& plan)
+      : lowering(plan.lowering()), workspace_bytes(plan.workspace_bytes()) {}
+  explicit Selected(Lowering made) : lowering(std::move(made)) {}
+};
+
+/// As a plan for that GPU would have it.
+Lowering lower_for_device(const ConvProblem& problem, const MapArguments& arguments) {
+  PlanOptions options = arguments.plan.options;
+  if (options.backend != Backend::cuda) {
+    throw Error(Status::invalid_argument, "--device needs --backend cuda");
+  }
+  const MachineModel gpu = load_machine(arguments.device);
+  Target target = target_of(gpu);
+  if (target.backend != Backend::cuda) {
+    throw Error(Status::invalid_argument,
+                fmt::format("--device {}, must be a GPU: h200, h200_fma, h100, a100, v100 or a "
+                            "file with a model",
+                            arguments.device));
+  }
+  if (target.split_f16) target.multiprocessors = gpu.units;  // no model simulates implicit GEMM
+  options.mapping.seed = arguments.plan.seed;
+  const PlanOptions launched = choose_launch(problem, options, target).options;
+  return lower(problem, launched.tiling, launched.mapping, target, launched.policy);
+}
+
+/// What the options ask for: of a problem, or the one in --mapping.
+Selected selected_mapping(const MapArguments& arguments, const char* verb) {
   const std::vector<NamedProblem> selected = select_problems(arguments.problem);
-  if (!selected.empty()) return make_plan(selected.front().problem, arguments.plan);
-  if (!arguments.plan.mapping_file.empty()) return make_plan_from_file(arguments.plan);
+  if (!selected.empty() && !arguments.device.empty()) {
+    return Selected(lower_for_device(selected.front().problem, arguments));
+  }
+  if (!selected.empty()) return Selected(make_plan(selected.front().problem, arguments.plan));
+  if (!arguments.plan.mapping_file.empty()) return Selected(make_plan_from_file(arguments.plan));
   throw Error(Status::invalid_argument,
               fmt::format("map {0} needs a PROBLEM or --mapping (see map {0} --help)", verb));
 }
 
 ExitCode show(const MapArguments& arguments) {
-  const Plan plan = selected_plan(arguments, "show");
-  const Lowering& lowering = plan.lowering();
+  const Selected selected = selected_mapping(arguments, "show");
+  const Lowering& lowering = selected.lowering;
   const MappingStats found = stats(lowering.graph, lowering.mapping);
   for (const std::string& line : mapping_properties(lowering)) {
     const std::size_t colon = line.find(':');
     fmt::print("{:<16}{}\n", line.substr(0, colon), line.substr(std::min(colon + 2, line.size())));
   }
-  fmt::print("{:<16}{}\n\n", "workspace", format_bytes(plan.workspace_bytes()));
+  if (selected.workspace_bytes) {
+    fmt::print("{:<16}{}\n", "workspace", format_bytes(*selected.workspace_bytes));
+  }
+  std::fputs("\n", stdout);
   std::fputs(mapping_picture(lowering, terminal_width(), use_color()).c_str(), stdout);
   fmt::print(
       "\nrows: filter (F), input (I), output (O) transforms, GEMM (G), direct (D);\n"
@@ -68,21 +108,20 @@ ExitCode show(const MapArguments& arguments) {
 
 ExitCode export_file(const MapArguments& arguments) {
   if (!arguments.output.empty()) require_writable(arguments.output);
-  const Plan plan = selected_plan(arguments, "export");
-  const std::string text = export_mapping(plan.lowering());
+  const Lowering lowering = selected_mapping(arguments, "export").lowering;
+  const std::string text = export_mapping(lowering);
   if (arguments.output.empty()) {
     std::fputs(text.c_str(), stdout);
   } else {
     write_file(arguments.output, text);
-    fmt::print("{}: {}\n", arguments.output,
-               count_text(plan.lowering().mapping.order.size(), "task"));
+    fmt::print("{}: {}\n", arguments.output, count_text(lowering.mapping.order.size(), "task"));
   }
   return ExitCode::ok;
 }
 
 ExitCode graph(const MapArguments& arguments) {
   if (!arguments.output.empty()) require_writable(arguments.output);
-  const std::string text = graph_dot(selected_plan(arguments, "graph").lowering());
+  const std::string text = graph_dot(selected_mapping(arguments, "graph").lowering);
   if (arguments.output.empty()) {
     std::fputs(text.c_str(), stdout);
   } else {
@@ -129,6 +168,12 @@ void add_show_or_export(CLI::App& map, Action& action, const char* name, const c
         ->type_name("FILE");
   }
   add_plan_options(*verb, arguments->plan);
+  verb->add_option("--device", arguments->device,
+                   "With --backend cuda: the GPU to plan for, which need not be there: h200, ...")
+      ->type_name("NAME|FILE")
+      ->group("Plan")
+      ->excludes(verb->get_option("--mapping"))
+      ->excludes(verb->get_option("--config"));
   verb->callback([=, &action] { action = [=] { return command(*arguments); }; });
   verb->footer(with_output ? "\nExamples:\n"
                              "  megaconv map export n1c64h56k64 --algo winograd -o conv2.json\n"
@@ -136,6 +181,7 @@ void add_show_or_export(CLI::App& map, Action& action, const char* name, const c
                              "  megaconv map graph n1c16h16k32 | dot -Tsvg -o graph.svg"
                            : "\nExamples:\n"
                              "  megaconv map show n1c64h56k64 --algo winograd\n"
+                             "  megaconv map show n64c128h28k128 --backend cuda --device h200\n"
                              "  megaconv map show n1c64h56k64 --policy staged --window whole\n"
                              "  megaconv map show --mapping conv2.json");
 }

@@ -25,6 +25,7 @@
 #include "tools/network_runner.hpp"
 #include "tools/network_source.hpp"
 #include "tools/plan_arguments.hpp"
+#include "tools/policy_spec.hpp"
 #include "tools/records.hpp"
 #include "tools/summary.hpp"
 #include "tools/table.hpp"
@@ -453,16 +454,7 @@ void add_network_options(CLI::App& verb, NetworkChoice& network) {
 }
 
 void add_plan_options_of_networks(CLI::App& verb, PlanArguments& plan) {
-  verb.add_option_function<std::string>(
-          "--policy",
-          [&plan](const std::string& word) {
-            check_policy(word);
-            plan.options.mapping.policy = word;
-          },
-          "Order of the tasks: interleaved (default), blended, staged,\n"
-          "depth_first, critical_path or random_topological")
-      ->type_name("NAME")
-      ->group("Plan");
+  add_policy_option(verb, plan.options, false);
   verb.add_option_function<std::string>(
           "--algo",
           [&plan](const std::string& word) {

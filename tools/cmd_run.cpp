@@ -5,10 +5,12 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "megaconv/plan.hpp"
 #include "tasks/same_padding.hpp"
@@ -212,6 +214,15 @@ void check_arguments(const RunArguments& arguments) {
                 "--pad, --stride, --dilation and --groups need --input; a PROBLEM holds them as p "
                 "u d g");
   }
+  for (const std::string* input : {&arguments.input, &arguments.weights, &arguments.scale,
+                                   &arguments.bias, &arguments.residual}) {
+    std::error_code none;
+    if (!input->empty() && std::filesystem::equivalent(*input, arguments.output, none)) {
+      throw Error(Status::invalid_argument,
+                  fmt::format("--output {} is the input {}, must be another file", arguments.output,
+                              *input));
+    }
+  }
   const Epilogue epilogue = arguments.problem.epilogue.value_or(Epilogue{});
   if (files && (epilogue.scale || epilogue.bias || epilogue.residual)) {
     throw Error(Status::invalid_argument,
@@ -258,6 +269,7 @@ ExitCode run(const RunArguments& arguments) {
     record.update({{"problem", to_string(problem)},
                    {"algorithm", algorithm_text(runner.tiling())},
                    {"policy", runner.plan().lowering().mapping.policy},
+                   {"chosen_by", property(runner.plan(), "chosen by")},
                    {"samples", time.samples},
                    {"median_ms", time.median_ms},
                    {"p10_ms", time.p10_ms},
@@ -274,6 +286,7 @@ ExitCode run(const RunArguments& arguments) {
     fmt::print("plan       {}, {} order, {}, {}\n", algorithm_text(runner.tiling()),
                runner.plan().lowering().mapping.policy,
                count_text(runner.plan().num_workers(), on_cpu ? "thread" : "block"), device.isa());
+    fmt::print("chosen by  {}\n", property(runner.plan(), "chosen by"));
     fmt::print("workspace  {}\n", format_bytes(runner.plan().workspace_bytes()));
     fmt::print("time       {} ms (median of {}; p10 {}, p90 {})\n", format_ms(time.median_ms),
                count_text(time.samples, "sample"), format_ms(time.p10_ms), format_ms(time.p90_ms));

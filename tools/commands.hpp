@@ -22,5 +22,7 @@ void add_simulate(CLI::App& app, Action& action);
 void add_net(CLI::App& app, Action& action);
 void add_trace(CLI::App& app, Action& action);
 void add_tune(CLI::App& app, Action& action);
+/// completion and manual: of all verbs that `app` has when they run.
+void add_completion(CLI::App& app, Action& action);
 
 }  // namespace megaconv::cli

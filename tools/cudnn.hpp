@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
-#include <cudnn.h>
 
 #include <cstddef>
 #include <functional>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "megaconv/lowering.hpp"
+#include "tools/cudnn_library.hpp"
 
 namespace megaconv::cli::cudnn {
 

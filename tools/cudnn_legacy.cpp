@@ -9,7 +9,7 @@
 namespace megaconv::cli::cudnn {
 namespace {
 
-template <class Raw, cudnnStatus_t (*kCreate)(Raw*), cudnnStatus_t (*kDestroy)(Raw)>
+template <class Raw, const auto& kCreate, const auto& kDestroy>
 class Owned {
  public:
   Owned() { check(kCreate(&raw_), "descriptor"); }

@@ -164,6 +164,13 @@ std::string read_file(const std::string& path, std::int64_t most_bytes) {
   return text;
 }
 
+void make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw_file_error("write", path, error.message());
+  require_writable(path + "/file");
+}
+
 TemporaryFolder::TemporaryFolder() {
   std::error_code error;
   folder_ = (std::filesystem::temp_directory_path(error) / "megaconv_XXXXXX").string();

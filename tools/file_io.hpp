@@ -26,6 +26,10 @@ void require_writable(const std::string& path);
 void write_file(const std::string& path, std::span<const std::string_view> parts);
 void write_file(const std::string& path, std::string_view text);
 
+/// Makes the folder, and those that it lies in, unless it is there. Throws Error(device_error),
+/// "cannot write FOLDER: why", when it cannot be, or no file can be written into it.
+void make_folder(const std::string& path);
+
 /// A folder in the place for temporary files, where nothing else is; removed with what is in it.
 class TemporaryFolder {
  public:

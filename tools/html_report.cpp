@@ -48,6 +48,36 @@ td:first-child, th:first-child {{ text-align: left; }} th {{ color: #555; font-w
 </style></head><body>
 )";
 
+std::uint64_t first_ns(const Trace& trace) {
+  std::uint64_t first = trace.records.empty() ? 0 : ~std::uint64_t{0};
+  for (const TraceRecord& record : trace.records) first = std::min(first, record.fetch_ns);
+  return first;
+}
+
+// Tasks and waits of the first kMostTracks tracks.
+std::vector<Bar> timeline_bars(const RecordedRun& run) {
+  const Tracks tracks(run.trace);
+  const std::uint64_t begin_ns = first_ns(run.trace);
+  const auto us = [&](std::uint64_t ns) { return static_cast<double>(ns - begin_ns) / 1000; };
+  std::vector<Bar> bars;
+  for (const TraceRecord& record : run.trace.records) {
+    const auto& all = tracks.all();
+    const auto row = static_cast<std::uint32_t>(
+        std::lower_bound(all.begin(), all.end(), tracks.of(record.position)) - all.begin());
+    if (row >= kMostTracks) continue;
+    const TaskGraph& graph = run.lowering.graph;
+    const Task& task = graph.tasks[run.lowering.mapping.order[record.position]];
+    const double fetch_us = us(record.fetch_ns), ready_us = us(record.ready_ns);
+    const double end_us = us(record.end_ns);
+    if (record.ready_ns > record.fetch_ns) {
+      bars.push_back({row, fetch_us, ready_us, kWaitColor, "wait for " + name(graph, task)});
+    }
+    bars.push_back({row, ready_us, end_us, kKindColors[task.kind],
+                    fmt::format("{}: {:.1f} us", name(graph, task), end_us - ready_us)});
+  }
+  return bars;
+}
+
 // Time cut into bins of equal length.
 class Bins {
  public:
@@ -106,11 +136,6 @@ class Report {
   }
 
  private:
-  static std::uint64_t first_ns(const Trace& trace) {
-    std::uint64_t first = trace.records.empty() ? 0 : ~std::uint64_t{0};
-    for (const TraceRecord& record : trace.records) first = std::min(first, record.fetch_ns);
-    return first;
-  }
   static std::uint64_t last_ns(const Trace& trace) {
     std::uint64_t last = 1;
     for (const TraceRecord& record : trace.records) last = std::max(last, record.end_ns);
@@ -245,33 +270,13 @@ class Report {
   }
 
   std::string timeline() const {
-    const Tracks tracks(run_.trace);
-    std::vector<Bar> bars;
-    for (const TraceRecord& record : run_.trace.records) {
-      const auto& all = tracks.all();
-      const auto row = static_cast<std::uint32_t>(
-          std::lower_bound(all.begin(), all.end(), tracks.of(record.position)) - all.begin());
-      if (row >= kMostTracks) continue;
-      const Task& task = task_at(record.position);
-      const double fetch_us = us(record.fetch_ns), ready_us = us(record.ready_ns);
-      const double end_us = us(record.end_ns);
-      if (record.ready_ns > record.fetch_ns) {
-        bars.push_back(
-            {row, fetch_us, ready_us, kWaitColor, "wait for " + name(run_.lowering.graph, task)});
-      }
-      bars.push_back(
-          {row, ready_us, end_us, kKindColors[task.kind],
-           fmt::format("{}: {:.1f} us", name(run_.lowering.graph, task), end_us - ready_us)});
-    }
-    return to_svg(bars, shown_tracks(), analysis_.span_us);
+    return to_svg(timeline_bars(run_), shown_tracks(), analysis_.span_us);
   }
-  double us(std::uint64_t ns) const { return static_cast<double>(ns - first_ns_) / 1000; }
 
   const RecordedRun& run_;
   const MachineModel& machine_;
   const TraceAnalysis analysis_;
   const Bins bins_;
-  const std::uint64_t first_ns_ = first_ns(run_.trace);
 };
 
 }  // namespace
@@ -279,6 +284,40 @@ class Report {
 std::string html_report(const RecordedRun& run, const MachineModel& machine,
                         const std::string& origin) {
   return Report(run, machine).text(origin);
+}
+
+std::string html_comparison(
+    const std::vector<std::pair<std::string, std::vector<ComparedRun>>>& groups) {
+  std::string page = fmt::format(kHead, fmt::arg("title", "policies"));
+  page += "<h1>Policies on one time axis</h1>\n<p class=\"legend\">";
+  for (std::uint32_t k = 0; k < kNumTaskKinds; ++k) {
+    page += fmt::format(R"(<span><i style="background:{}"></i>{}</span> )", kKindColors[k],
+                        to_string(static_cast<TaskKind>(k)));
+  }
+  page += fmt::format(
+      "<span><i style=\"background:{}\"></i>waiting</span> <span><i class=\"dash\"></i>what no "
+      "order "
+      "of these tasks beats</span></p>\n",
+      kWaitColor);
+  for (const auto& [heading, runs] : groups) {
+    page += "<h2>" + escape_html(heading) + "</h2>\n";
+    std::vector<TraceAnalysis> analyses;
+    double span_us = 0;
+    for (const ComparedRun& compared : runs) {
+      analyses.push_back(analyse(compared.run.lowering, compared.run.trace));
+      span_us = std::max(span_us, analyses.back().span_us);
+    }
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const std::uint32_t tracks = std::min(analyses[i].tracks, kMostTracks);
+      page +=
+          fmt::format(
+              "<p class=\"sub\">{}: {:.1f} us on {} tracks, the first {}; bound {:.1f} us</p>\n",
+              escape_html(runs[i].heading), analyses[i].span_us, analyses[i].tracks, tracks,
+              runs[i].bound_us) +
+          to_svg(timeline_bars(runs[i].run), tracks, span_us, runs[i].bound_us);
+    }
+  }
+  return page + "</body></html>\n";
 }
 
 }  // namespace megaconv::cli

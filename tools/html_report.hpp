@@ -4,6 +4,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "megaconv/machine.hpp"
 #include "tools/trace_json.hpp"
@@ -14,5 +16,17 @@ namespace megaconv::cli {
 /// "simulated on h200".
 std::string html_report(const RecordedRun& run, const MachineModel& machine,
                         const std::string& origin);
+
+/// One of several runs that a page shows on one time axis.
+struct ComparedRun {
+  std::string heading;  ///< "interleaved on sim: 812.4 us"
+  RecordedRun run;
+  double bound_us = 0;  ///< of the span, of any order
+};
+
+/// Timelines below each other, all as long as the longest, each with its bound. `groups`: what
+/// shares an axis, with its heading.
+std::string html_comparison(
+    const std::vector<std::pair<std::string, std::vector<ComparedRun>>>& groups);
 
 }  // namespace megaconv::cli

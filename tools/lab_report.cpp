@@ -3,6 +3,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "tools/html_report.hpp"
 #include "tools/table.hpp"
 #include "tools/terminal.hpp"
 #include "tools/trace_json.hpp"
@@ -55,6 +56,17 @@ void bound_orders(std::vector<LabResult>& results) {
     }
     result.order_bound_us = order_bound(result.lowering.graph, times, workers).least_us();
   }
+}
+
+std::string lab_page(std::vector<LabResult> results) {
+  std::vector<std::pair<std::string, std::vector<ComparedRun>>> groups;
+  for (LabResult& result : results) {
+    const std::string heading = fmt::format("{} on {}, {}", result.layer,
+                                            backend_word(result.site.backend), result.site.device);
+    if (groups.empty() || groups.back().first != heading) groups.push_back({heading, {}});
+    groups.back().second.push_back({result.policy, std::move(*result.run), result.order_bound_us});
+  }
+  return html_comparison(groups);
 }
 
 std::string lab_table(const std::vector<LabResult>& results) {

@@ -8,6 +8,7 @@
 #include "megaconv/simulation.hpp"
 #include "tools/confidence.hpp"
 #include "tools/records.hpp"
+#include "tools/trace_json.hpp"
 
 namespace megaconv::cli {
 
@@ -23,11 +24,15 @@ struct LabResult {
   TaskTimes times;            ///< of its trace
   double order_bound_us = 0;  ///< of the span, by the least task times among the policies
   std::optional<Simulation> simulation;
+  std::optional<RecordedRun> run;  ///< kept for a page
 };
 
 /// Fills in order_bound_us of the results of one layer on one back end. The least time that a task
 /// takes in any of the orders counts: caches serve some of them better.
 void bound_orders(std::vector<LabResult>& results);
+
+/// The timelines of policies side by side; every result has its run.
+std::string lab_page(std::vector<LabResult> results);
 
 std::string lab_table(const std::vector<LabResult>& results);
 std::vector<Record> lab_records(const std::vector<LabResult>& results, std::uint64_t seed);

@@ -68,6 +68,7 @@ int run_command(int argc, char** argv) {
   cli::add_lab(app, action);
   cli::add_net(app, action);
   cli::add_tune(app, action);
+  cli::add_completion(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -81,7 +82,7 @@ int run_command(int argc, char** argv) {
   if (!action) {
     return fail(ExitCode::usage,
                 "a verb is missing, must be info, run, bench, verify, map, trace, simulate, lab, "
-                "net or tune (see --help)");
+                "net, tune, completion or manual (see --help)");
   }
   return finish(action());
 }

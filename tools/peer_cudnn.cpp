@@ -100,8 +100,8 @@ struct Session {
   Buffer workspace;  // of the hungriest; variants run one after the other
   std::vector<std::unique_ptr<Reordered>> orders;
 
-  Session() { cudnn::check(cudnnCreate(&handle), "cudnnCreate"); }
-  ~Session() { cudnnDestroy(handle); }
+  Session() { cudnn::check(cudnn::cudnnCreate(&handle), "cudnnCreate"); }
+  ~Session() { cudnn::cudnnDestroy(handle); }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 };
@@ -258,7 +258,7 @@ std::vector<PeerVariant> make_cudnn_variants(const TensorSet& tensors, const Pee
 }
 
 std::string cudnn_version() {
-  const std::size_t version = cudnnGetVersion();  // 91900
+  const std::size_t version = cudnn::cudnnGetVersion();  // 91900
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 

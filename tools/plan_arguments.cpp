@@ -11,6 +11,7 @@
 #include "tools/choice.hpp"
 #include "tools/file_io.hpp"
 #include "tools/number.hpp"
+#include "tools/policy_spec.hpp"
 
 namespace megaconv::cli {
 namespace {
@@ -161,18 +162,7 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
          "Group slots of V and M: auto (default), whole, or V,M")
       ->type_name("SLOTS")
       ->group("Plan");
-  app.add_option_function<std::string>(
-         "--policy",
-         [&arguments](const std::string& word) {
-           check_policy(word);
-           arguments.options.mapping.policy = word;
-           // The usual order, when named, is asked for like any other.
-           arguments.options.cuda_launch = CudaLaunch::persistent;
-         },
-         "Order of the tasks: interleaved (default), blended, staged,\n"
-         "depth_first, critical_path or random_topological")
-      ->type_name("NAME")
-      ->group("Plan");
+  add_policy_option(app, arguments.options, true);
   add_number(app, "--dig", mapping.dig, "Least distance from input transform to GEMM");
   add_number(app, "--dgo", mapping.dgo, "Least distance from GEMM to output transform");
   add_number(app, "--m-groups", mapping.m_groups, "Task groups that are interleaved");
@@ -254,6 +244,8 @@ Plan import_plan(const PlanArguments& arguments, const ConvProblem* expected) {
 
 Plan make_plan(const ConvProblem& problem, const PlanArguments& arguments) {
   if (!arguments.mapping_file.empty()) return import_plan(arguments, &problem);
+  const std::string& database = arguments.options.database;
+  if (!database.empty()) static_cast<void>(regular_file_bytes(database));
   return Plan::create(problem, plan_options(arguments));
 }
 

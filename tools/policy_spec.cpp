@@ -86,10 +86,32 @@ PlanArguments PolicySpec::apply(PlanArguments plan) const {
   plan.options.mapping = mapping;
   if (mapping.seed != 0) plan.seed = mapping.seed;
   if (!window.empty()) parse_window(window, plan.options.tiling);
-  if (!library.empty()) plan.options.policy = load_policy(library);
+  if (!library.empty()) {
+    plan.options.policy = load_policy(library);
+    plan.options.mapping.policy = library;
+  }
   if (paced) plan.options.policy = paced_policy(machine_of(plan));
   plan.mapping_file = mapping_file;
   return plan;
+}
+
+void add_policy_option(CLI::App& app, PlanOptions& options, bool launch) {
+  app.add_option_function<std::string>(
+         "--policy",
+         [&options, launch](const std::string& word) {
+           if (ends_with(word, ".so")) {
+             options.policy = load_policy(word);
+           } else {
+             check_policy(word);
+           }
+           options.mapping.policy = word;
+           // The usual order, when named, is asked for like any other.
+           if (launch) options.cuda_launch = CudaLaunch::persistent;
+         },
+         "Order of the tasks: interleaved (default), blended, staged,\n"
+         "depth_first, critical_path or random_topological, or a shared object, ./mine.so")
+      ->type_name("NAME|FILE")
+      ->group("Plan");
 }
 
 std::vector<PolicySpec> parse_policies(std::string_view list) {

@@ -25,4 +25,8 @@ struct PolicySpec {
 /// Throws Error(invalid_argument) naming the word that is wrong.
 std::vector<PolicySpec> parse_policies(std::string_view list);
 
+/// Adds --policy: a name, or a shared object (.so) with a policy. `launch`: an order that is named
+/// is asked for, and CUDA then launches a persistent kernel.
+void add_policy_option(CLI::App& app, PlanOptions& options, bool launch);
+
 }  // namespace megaconv::cli

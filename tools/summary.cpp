@@ -13,6 +13,15 @@ namespace megaconv::cli {
 
 std::string algorithm_text(const Tiling& tiling) { return algorithm_of(tiling).name(tiling); }
 
+std::string property(const Plan& plan, const std::string& name) {
+  std::istringstream lines(plan.describe());
+  const std::string begin = name + ": ";
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(begin)) return line.substr(begin.size());
+  }
+  return {};
+}
+
 std::vector<std::string> mapping_properties(const Lowering& lowering) {
   const MappingOptions& options = lowering.mapping.options;
   const auto number = [](const std::optional<std::uint32_t>& value) {

@@ -6,13 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "megaconv/lowering.hpp"
+#include "megaconv/plan.hpp"
 #include "tasks/reference.hpp"
 
 namespace megaconv::cli {
 
 /// "direct", "winograd F(4x4, 3x3), split f16"
 std::string algorithm_text(const Tiling& tiling);
+
+/// What follows "name: " in Plan::describe(); empty when no line has this name.
+std::string property(const Plan& plan, const std::string& name);
 
 /// Tiling, policy and parameters, one "name: value" a line.
 std::vector<std::string> mapping_properties(const Lowering& lowering);

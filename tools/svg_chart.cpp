@@ -118,7 +118,8 @@ std::string to_svg(const Chart& chart) {
   return svg + "</p>\n";
 }
 
-std::string to_svg(const std::vector<Bar>& bars, std::uint32_t num_tracks, double span_us) {
+std::string to_svg(const std::vector<Bar>& bars, std::uint32_t num_tracks, double span_us,
+                   double limit_us) {
   const double height = kTrackHeight * num_tracks;
   span_us = std::max(span_us, 1e-3);
   std::string svg = open_svg(height) + time_axis(span_us, height);
@@ -129,6 +130,10 @@ std::string to_svg(const std::vector<Bar>& bars, std::uint32_t num_tracks, doubl
                        "<title>{}</title></rect>",
                        x, kTop + bar.track * kTrackHeight, width, kTrackHeight - 1, bar.color,
                        escape_html(bar.title));
+  }
+  if (limit_us > 0) {
+    svg += fmt::format(R"(<line x1="{0:.1f}" y1="{1}" x2="{0:.1f}" y2="{2}" class="limit"/>)",
+                       kLeft + limit_us / span_us * kWidth, kTop, kTop + height);
   }
   return svg + "</svg>\n";
 }

@@ -32,7 +32,9 @@ struct Bar {
   double begin_us = 0, end_us = 0;
   std::string color, title;
 };
-std::string to_svg(const std::vector<Bar>& bars, std::uint32_t num_tracks, double span_us);
+/// `limit_us`: a dashed line at a time; 0: none.
+std::string to_svg(const std::vector<Bar>& bars, std::uint32_t num_tracks, double span_us,
+                   double limit_us = 0);
 
 /// <, > and & replaced.
 std::string escape_html(const std::string& text);

@@ -27,8 +27,8 @@ void end_line(std::string& text) {
 
 }  // namespace
 
-void Table::add_column(std::string title, std::string group) {
-  columns_.push_back({std::move(title), std::move(group)});
+void Table::add_column(std::string title, std::string group, std::size_t least_width) {
+  columns_.push_back({std::move(title), std::move(group), least_width});
 }
 
 void Table::add_row(std::vector<std::string> cells) {
@@ -36,52 +36,63 @@ void Table::add_row(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::str() const {
+// The last column of a group gets the room that the group's title wants.
+std::vector<std::size_t> Table::widths() const {
   std::vector<std::size_t> widths;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
-    std::size_t widest = width(columns_[i].title);
+    std::size_t widest = std::max(width(columns_[i].title), columns_[i].least_width);
     for (const auto& row : rows_) widest = std::max(widest, width(row[i]));
     widths.push_back(widest);
   }
+  for (std::size_t begin = 0, end; begin < columns_.size(); begin = end) {
+    std::size_t span = 0;
+    for (end = begin; end < columns_.size() && columns_[end].group == columns_[begin].group;
+         ++end) {
+      span += widths[end] + (end == begin ? 0 : kGap);
+    }
+    const std::size_t wanted = width(columns_[begin].group);
+    if (wanted > span) widths[end - 1] += wanted - span;
+  }
+  return widths;
+}
 
-  // Titles of groups stand to the right, over the last column of their group.
+// Titles of groups stand to the right, over the last column of their group.
+std::string Table::head() const {
+  const std::vector<std::size_t> all = widths();
   std::string titles;
   bool any_group = false;
-  std::size_t begin = 0;
-  while (begin < columns_.size()) {
-    std::size_t end = begin, span = 0;
-    while (end < columns_.size() && columns_[end].group == columns_[begin].group) ++end;
-    for (std::size_t i = begin; i < end; ++i) span += widths[i] + (i == begin ? 0 : kGap);
+  for (std::size_t begin = 0, end; begin < columns_.size(); begin = end) {
+    std::size_t span = 0;
+    for (end = begin; end < columns_.size() && columns_[end].group == columns_[begin].group;
+         ++end) {
+      span += all[end] + (end == begin ? 0 : kGap);
+    }
     const std::string& group = columns_[begin].group;
     any_group = any_group || !group.empty();
-    if (width(group) > span) {  // the last column gets the room that the title wants
-      widths[end - 1] += width(group) - span;
-      span = width(group);
-    }
     if (begin != 0) titles.append(kGap, ' ');
-    titles += padding(group, span);
-    titles += group;
-    begin = end;
+    titles += padding(group, span) + group;
   }
+  end_line(titles);
+  std::vector<std::string> names;
+  for (const Column& column : columns_) names.push_back(column.title);
+  return (any_group ? titles : std::string()) + line(names);
+}
 
+std::string Table::line(const std::vector<std::string>& cells) const {
+  const std::vector<std::size_t> all = widths();
   std::string text;
-  if (any_group) {
-    text += titles;
-    end_line(text);
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const std::string blank = padding(cells[i], all[i]);
+    if (i != 0) text.append(kGap, ' ');
+    text += i == 0 ? cells[i] + blank : blank + cells[i];
   }
-  const auto put_row = [&](const auto& cell) {
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-      const std::string& content = cell(i);
-      const std::string blank = padding(content, widths[i]);
-      if (i != 0) text.append(kGap, ' ');
-      text += i == 0 ? content : blank;
-      text += i == 0 ? blank : content;
-    }
-    end_line(text);
-  };
-  put_row([&](std::size_t i) -> const std::string& { return columns_[i].title; });
-  for (const auto& row : rows_)
-    put_row([&](std::size_t i) -> const std::string& { return row[i]; });
+  end_line(text);
+  return text;
+}
+
+std::string Table::str() const {
+  std::string text = head();
+  for (const auto& row : rows_) text += line(row);
   return text;
 }
 

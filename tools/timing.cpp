@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstddef>
 #include <thread>
+#include <tuple>
 
 #include "runtime/quantile.hpp"
 #include "tools/number.hpp"
@@ -35,6 +38,26 @@ TimeSummary summarize(std::vector<double> times_ms) {
           times_ms.size()};
 }
 
+std::pair<double, double> median_interval(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  // Of n samples, k or less lie below the median with the probability sum C(n, i) / 2^n, i <= k.
+  // The most samples that may be cut off at either end keep twice that at 5 %.
+  const std::size_t n = values.size();
+  const auto count = static_cast<double>(n);
+  std::size_t cut = 0;
+  if (n > 1000) {  // where 2^-n is no number any more, the normal distribution is as good
+    cut = static_cast<std::size_t>(count / 2 - 0.98 * std::sqrt(count)) - 1;
+  } else {
+    double term = std::pow(0.5, count), below = term;
+    for (; 2 * below <= 0.05; below += term) {
+      ++cut;
+      term *= static_cast<double>(n - cut + 1) / static_cast<double>(cut);
+    }
+    if (cut > 0) --cut;
+  }
+  return {values[cut], values[n - 1 - cut]};
+}
+
 void add_timing_options(CLI::App& app, TimingOptions& options) {
   app.add_option("--min-ms", options.min_ms, "Least time measured, in all turns together")
       ->type_name("MS")
@@ -55,7 +78,7 @@ void add_timing_options(CLI::App& app, TimingOptions& options) {
 std::vector<TimeSummary> measure_interleaved(
     std::span<const TimedVariant> variants, const TimingOptions& options,
     const std::function<void(const std::string&)>& report) {
-  std::vector<std::vector<double>> times(variants.size());
+  std::vector<std::vector<double>> times(variants.size()), turns(variants.size());
   const double turn_ms = options.min_ms / options.repeats;
   for (int turn = 0; turn < options.repeats; ++turn) {
     for (std::size_t i = 0; i < variants.size(); ++i) {
@@ -64,13 +87,18 @@ std::vector<TimeSummary> measure_interleaved(
       std::this_thread::sleep_for(kSettle);
       variants[i].sample_ms();
       const Clock::time_point turn_begin = Clock::now();
+      const auto first = static_cast<std::ptrdiff_t>(times[i].size());
       do {
         times[i].push_back(variants[i].sample_ms());
       } while (ms_since(turn_begin) < turn_ms);
+      turns[i].push_back(summarize({times[i].begin() + first, times[i].end()}).median_ms);
     }
   }
   std::vector<TimeSummary> summaries;
-  for (std::vector<double>& samples : times) summaries.push_back(summarize(std::move(samples)));
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    TimeSummary& summary = summaries.emplace_back(summarize(std::move(times[i])));
+    std::tie(summary.low_ms, summary.high_ms) = median_interval(std::move(turns[i]));
+  }
   return summaries;
 }
 

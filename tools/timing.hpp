@@ -8,6 +8,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/device.hpp"
@@ -17,12 +18,19 @@ namespace megaconv::cli {
 struct TimeSummary {
   double median_ms = 0, p10_ms = 0, p90_ms = 0;
   std::size_t samples = 0;
+  /// 95 % interval of the median, from the medians of the turns; all of them for less than 6 turns.
+  double low_ms = 0, high_ms = 0;
   /// (p90 - p10) / median
   double spread() const { return median_ms > 0 ? (p90_ms - p10_ms) / median_ms : 0; }
 };
 
 /// Median and deciles, interpolated between neighbours. `times_ms` must not be empty.
 TimeSummary summarize(std::vector<double> times_ms);
+
+/// The 95 % interval of the median of what `values` are samples of: two of them, by their ranks.
+/// Conover, Practical Nonparametric Statistics, 3rd edition, section 3.2. Less than 6 values have
+/// none: their least and their greatest. `values` must not be empty.
+std::pair<double, double> median_interval(std::vector<double> values);
 
 struct TimedVariant {
   std::string name;

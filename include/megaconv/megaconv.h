@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C ABI: problems, plans on a CPU, mapping files and policies, without exceptions.
+/* The C ABI: problems, networks, plans, mapping files and policies, without exceptions.
  *
  * Every function that can fail returns a megaconv_status; megaconv_last_error() then says what was
  * wrong, in one line that names the value received and what is allowed. Output arguments are
@@ -68,6 +68,48 @@ typedef enum megaconv_algorithm {
   MEGACONV_ALGORITHM_IMPLICIT_GEMM = 5   /* CUDA only */
 } megaconv_algorithm;
 
+/* Where a plan runs; see Backend (tiling.hpp). */
+typedef enum megaconv_backend {
+  MEGACONV_BACKEND_CPU = 0,
+  MEGACONV_BACKEND_CUDA = 1,
+  MEGACONV_BACKEND_SIM = 2 /* runs take no time and compute nothing */
+} megaconv_backend;
+/* The least precision of products of f32 tensors; see Precision (tiling.hpp). */
+typedef enum megaconv_precision {
+  MEGACONV_PRECISION_F32 = 0,
+  MEGACONV_PRECISION_TF32 = 1,
+  MEGACONV_PRECISION_F16 = 2,
+  MEGACONV_PRECISION_BF16 = 3
+} megaconv_precision;
+/* How products are computed; see Arithmetic (tiling.hpp). */
+typedef enum megaconv_arithmetic {
+  MEGACONV_ARITHMETIC_AUTO = 0,
+  MEGACONV_ARITHMETIC_FMA = 1,
+  MEGACONV_ARITHMETIC_SPLIT_F16 = 2,
+  MEGACONV_ARITHMETIC_TF32 = 3,
+  MEGACONV_ARITHMETIC_F16 = 4,
+  MEGACONV_ARITHMETIC_BF16 = 5
+} megaconv_arithmetic;
+/* Winograd's interpolation points; see Points (tiling.hpp). */
+typedef enum megaconv_points {
+  MEGACONV_POINTS_LOW_ERROR = 0,
+  MEGACONV_POINTS_INTEGER = 1
+} megaconv_points;
+/* Who chooses what the caller leaves open; see PlanSource (plan.hpp). */
+typedef enum megaconv_source {
+  MEGACONV_SOURCE_DATABASE = 0, /* the plan database where it knows the problem */
+  MEGACONV_SOURCE_HEURISTIC = 1,
+  MEGACONV_SOURCE_MEASURE = 2
+} megaconv_source;
+/* How a CUDA run is launched; see CudaLaunch (plan.hpp). */
+typedef enum megaconv_launch {
+  MEGACONV_LAUNCH_AUTO = 0,
+  MEGACONV_LAUNCH_PERSISTENT = 1,
+  MEGACONV_LAUNCH_ONE_BLOCK_PER_TASK = 2,
+  MEGACONV_LAUNCH_RAW_BLOCK_INDEX = 3,
+  MEGACONV_LAUNCH_STAGED = 4
+} megaconv_launch;
+
 #define MEGACONV_MAX_STRUCT_SIZE 4096 /* bytes */
 
 /* One convolution; see ConvProblem (problem.hpp) for shapes. Fill it with megaconv_problem_parse(),
@@ -96,7 +138,19 @@ typedef struct megaconv_plan_options {
   uint32_t dig, dgo, m_groups; /* Algorithm 1; 0: choose */
   uint32_t num_threads;        /* CPU workers */
   uint32_t wait_budget_ms;
-  uint32_t reserved; /* 0 */
+  uint32_t reserved;      /* 0 */
+  int32_t backend;        /* megaconv_backend */
+  int32_t precision;      /* megaconv_precision */
+  int32_t arithmetic;     /* megaconv_arithmetic */
+  int32_t points;         /* megaconv_points */
+  int32_t source;         /* megaconv_source */
+  uint32_t measure_ms;    /* budget of MEGACONV_SOURCE_MEASURE; 0: 1000 */
+  const char* database;   /* plan database; null: the user's and the system's */
+  size_t workspace_limit; /* bytes that a chosen plan may need; 0: any */
+  int32_t launch;         /* megaconv_launch */
+  uint32_t num_blocks;    /* CUDA: blocks of a persistent kernel; 0: what the device holds */
+  const char* machine;    /* MEGACONV_BACKEND_SIM: "h200", ... or a model's JSON; null: "h200" */
+  const char* policy_library; /* a shared object with megaconv_policy, in place of `policy` */
 } megaconv_plan_options;
 
 /* Arguments of one run; see Tensors (plan.hpp). Unused ones are null. */
@@ -110,6 +164,36 @@ typedef struct megaconv_tensors {
   void* y;
   const void* prepared_filters;
 } megaconv_tensors;
+
+/* What is open about a network; see NetworkOptions (network.hpp) and OnnxOptions (onnx.hpp). Of a
+ * model, seed and classes are not read, and a batch of 0 is the model's. */
+typedef struct megaconv_network_options {
+  size_t struct_size;
+  int64_t batch;   /* 0: 1 */
+  int64_t image;   /* height and width; 0: the usual, 224 or 299 */
+  int64_t classes; /* 0: 1000 */
+  uint64_t seed;   /* of the weights */
+  int32_t dtype;   /* megaconv_dtype of all values */
+  int32_t layout;  /* megaconv_layout of all values */
+} megaconv_network_options;
+
+/* An input or an output of a network. */
+typedef struct megaconv_value {
+  size_t struct_size;
+  const char* name; /* the network's own, valid until it is destroyed */
+  int64_t n, c, h, w;
+} megaconv_value;
+
+/* Arguments of one run of a network: pointers to dense tensors in its storage type and layout, in
+ * the order of its inputs and outputs. */
+typedef struct megaconv_network_tensors {
+  size_t struct_size;
+  const void* const* inputs;
+  size_t num_inputs;
+  void* const* outputs;
+  size_t num_outputs;
+  const void* prepared_filters;
+} megaconv_network_tensors;
 
 #ifdef __cplusplus
 #define MEGACONV_ZEROS \
@@ -135,11 +219,27 @@ static inline megaconv_tensors megaconv_tensors_init(void) {
   tensors.struct_size = sizeof(tensors);
   return tensors;
 }
+static inline megaconv_network_options megaconv_network_options_init(void) {
+  megaconv_network_options options = MEGACONV_ZEROS;
+  options.struct_size = sizeof(options);
+  return options;
+}
+static inline megaconv_value megaconv_value_init(void) {
+  megaconv_value value = MEGACONV_ZEROS;
+  value.struct_size = sizeof(value);
+  return value;
+}
+static inline megaconv_network_tensors megaconv_network_tensors_init(void) {
+  megaconv_network_tensors tensors = MEGACONV_ZEROS;
+  tensors.struct_size = sizeof(tensors);
+  return tensors;
+}
 #undef MEGACONV_ZEROS
 
+typedef struct megaconv_network megaconv_network;
 typedef struct megaconv_plan megaconv_plan;
 
-/* "0.1.0". */
+/* "0.2.0". */
 const char* megaconv_version(void);
 
 /* "invalid_argument", ...; "success" for 0, "unknown" for what is no megaconv_status. */
@@ -152,6 +252,24 @@ const char* megaconv_last_error(void);
  * as megaconv_problem_init() does. */
 megaconv_status megaconv_problem_parse(const char* text, megaconv_problem* problem);
 
+/* A built-in network: "resnet50", "vgg16", ...; an unknown name is an error that lists them.
+ * `options` may be null: a batch of 1 in f32 and NCHW. Destroy every network once; null is allowed.
+ * Plans keep what they need of it. */
+megaconv_status megaconv_network_make(const char* name, const megaconv_network_options* options,
+                                      megaconv_network** network);
+/* An ONNX model; see read_onnx (onnx.hpp). MEGACONV_UNSUPPORTED in a build without protobuf. */
+megaconv_status megaconv_network_load(const char* path, const megaconv_network_options* options,
+                                      megaconv_network** network);
+void megaconv_network_destroy(megaconv_network* network);
+
+/* Inputs and outputs, by index; value->struct_size must be set. 0 for a null network. */
+size_t megaconv_network_num_inputs(const megaconv_network* network);
+size_t megaconv_network_num_outputs(const megaconv_network* network);
+megaconv_status megaconv_network_input(const megaconv_network* network, size_t index,
+                                       megaconv_value* value);
+megaconv_status megaconv_network_output(const megaconv_network* network, size_t index,
+                                        megaconv_value* value);
+
 /* Plans. `options` may be null. Destroy every plan once; null is allowed. */
 megaconv_status megaconv_plan_create(const megaconv_problem* problem,
                                      const megaconv_plan_options* options, megaconv_plan** plan);
@@ -160,6 +278,10 @@ megaconv_status megaconv_plan_create(const megaconv_problem* problem,
 megaconv_status megaconv_plan_create_from_mapping(const char* json, const megaconv_problem* problem,
                                                   const megaconv_plan_options* options,
                                                   megaconv_plan** plan);
+/* A network as one task graph; see Plan::create(Network) for the options that it takes. */
+megaconv_status megaconv_plan_create_network(const megaconv_network* network,
+                                             const megaconv_plan_options* options,
+                                             megaconv_plan** plan);
 void megaconv_plan_destroy(megaconv_plan* plan);
 
 /* Bytes, to be aligned to MEGACONV_ALIGNMENT; 0 for a null plan. */
@@ -167,9 +289,26 @@ void megaconv_plan_destroy(megaconv_plan* plan);
 size_t megaconv_workspace_bytes(const megaconv_plan* plan);
 size_t megaconv_prepared_filter_bytes(const megaconv_plan* plan);
 
+/* `w` is null for a plan of a network, which has its weights. */
 megaconv_status megaconv_prepare_filters(const megaconv_plan* plan, const void* w, void* prepared);
 megaconv_status megaconv_execute(const megaconv_plan* plan, const megaconv_tensors* tensors,
                                  void* workspace, size_t workspace_bytes);
+megaconv_status megaconv_execute_network(const megaconv_plan* plan,
+                                         const megaconv_network_tensors* tensors, void* workspace,
+                                         size_t workspace_bytes);
+
+/* The same on a cudaStream_t of a CUDA plan; null is the default stream, which the three above use.
+ * Pointers are to device memory, and a run is only enqueued: a stream may capture it into a CUDA
+ * graph. On a CPU the stream is not read. */
+megaconv_status megaconv_prepare_filters_on(const megaconv_plan* plan, const void* w,
+                                            void* prepared, void* stream);
+megaconv_status megaconv_execute_on(const megaconv_plan* plan, const megaconv_tensors* tensors,
+                                    void* workspace, size_t workspace_bytes, void* stream);
+megaconv_status megaconv_execute_network_on(const megaconv_plan* plan,
+                                            const megaconv_network_tensors* tensors,
+                                            void* workspace, size_t workspace_bytes, void* stream);
+/* Waits for the stream, and reports a run that was given up; see Plan::wait. */
+megaconv_status megaconv_wait(const megaconv_plan* plan, void* workspace, void* stream);
 
 /* Text of the plan's own, valid until it is destroyed: what was chosen and why; its mapping file.
  * Null for a null plan or when memory runs out. */

@@ -18,19 +18,23 @@ struct SmallGemmCut {
   static constexpr std::uint32_t kWarps = 8;         ///< of a task
   static constexpr std::uint32_t kWarpFilters = 16;  ///< of one matrix instruction
   static constexpr std::uint32_t kWarpPixels = 8;    ///< of one matrix instruction
+  /// Most of these that a warp has side by side.
+  static constexpr std::uint32_t kWarpPixelTiles = 4;
 
   ConvProblem problem;
   /// Of the products: f16 and bf16 as the tensors are stored; of f32 tensors tf32, rounded once, or
   /// f32, which is three products of pairs of TF32 numbers.
   Precision precision = Precision::f32;
   std::uint32_t rows_per_group = 1, cols_per_group = 1;  ///< of the tile of output pixels
-  std::uint32_t filters_per_task = kWarpFilters;         ///< whole kWarpFilters
-  /// Warps side by side over filters, over pixels and over the products of a sum; kWarps in all.
+  /// Warps side by side over filters, which have kWarpFilters each, over pixels and over the
+  /// products of a sum; kWarps in all.
   std::uint32_t filter_warps = 1, pixel_warps = 1, sum_warps = kWarps;
 
   // Derived.
   std::uint32_t num_groups = 0;       ///< NG: tiles
   std::uint32_t tasks_per_group = 0;  ///< SG: blocks of filters
+
+  std::uint32_t filters_per_task() const { return filter_warps * kWarpFilters; }
 
   bool operator==(const SmallGemmCut&) const = default;
 };

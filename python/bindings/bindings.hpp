@@ -24,6 +24,7 @@ void bind_problem(nb::module_& module);
 void bind_arrays(nb::module_& module);
 void bind_graph(nb::module_& module);
 void bind_plan(nb::module_& module);
+void bind_network(nb::module_& module);  // behind bind_plan
 void bind_simulation(nb::module_& module);
 
 /// A NumPy array of this shape that owns its numbers.

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs of a plan on arrays of any library's.
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
 #include <array>
-#include <optional>
 
 #include "python/bindings/arrays.hpp"
 #include "python/bindings/plan.hpp"
@@ -53,10 +50,6 @@ struct Shapes {
         vector{p.k} {}
 };
 
-void* stream_of(std::uintptr_t stream) {
-  return reinterpret_cast<void*>(stream);  // NOLINT: a handle that Python has as a number
-}
-
 std::optional<RecordedRun> execute(const Plan& plan, nb::object x, nb::object w, nb::object y,
                                    nb::object scale, nb::object bias, nb::object residual,
                                    nb::object workspace, std::uintptr_t stream, bool trace) {
@@ -91,12 +84,7 @@ std::optional<RecordedRun> execute(const Plan& plan, nb::object x, nb::object w,
   tensors.y = out.data();
 
   const std::size_t bytes = plan.workspace_bytes();
-  void* space = nullptr;
-  if (!workspace.is_none()) {
-    space = memory_of("workspace", workspace, bytes);
-  } else if (plan.backend() != Backend::cuda) {
-    space = workspace_of_thread(bytes);
-  }
+  void* const space = workspace_of(workspace, plan);
   std::optional<RecordedRun> recorded;
   if (trace) recorded = RecordedRun{plan, {}};
   const nb::gil_scoped_release unlocked;
@@ -142,6 +130,16 @@ Shapes are NCHW by meaning; strides must be those of the problem's layout. Retur
 Raises ValueError, TypeError, MemoryError before any work starts, and TimeoutError.)";
 
 }  // namespace
+
+void* stream_of(std::uintptr_t stream) {
+  return reinterpret_cast<void*>(stream);  // NOLINT: a handle that Python has as a number
+}
+
+void* workspace_of(nb::handle given, const Plan& plan) {
+  const std::size_t bytes = plan.workspace_bytes();
+  if (!given.is_none()) return memory_of("workspace", given, bytes);
+  return plan.backend() != Backend::cuda ? workspace_of_thread(bytes) : nullptr;
+}
 
 void bind_execute(nb::class_<Plan>& type) {
   nb::class_<PreparedFilters>(type, "PreparedFilters",

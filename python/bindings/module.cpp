@@ -50,5 +50,6 @@ NB_MODULE(_core, module) {
   bind_arrays(module);
   bind_graph(module);
   bind_plan(module);
+  bind_network(module);
   bind_simulation(module);
 }

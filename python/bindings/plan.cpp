@@ -2,14 +2,9 @@
 // PlanOptions by name, and what a plan says of itself.
 #include "python/bindings/plan.hpp"
 
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/variant.h>
 
 #include <new>
-#include <optional>
-#include <variant>
 
 #include "python/bindings/arrays.hpp"
 #include "tasks/error_bound.hpp"
@@ -35,9 +30,7 @@ constexpr Backend kBackends[] = {Backend::cpu, Backend::cuda, Backend::sim};
 constexpr auto kNameOf = [](auto value) { return to_string(value); };
 
 using Text = std::string;
-using MaybeNumber = std::optional<std::int64_t>;
 using Window = std::optional<std::variant<Text, std::pair<std::int64_t, std::int64_t>>>;
-using Policy = std::optional<std::variant<Text, nb::callable>>;
 using ProblemOrText = std::variant<ConvProblem, Text>;
 
 ConvProblem problem_of(const ProblemOrText& problem) {
@@ -60,10 +53,6 @@ void set_window(TilingOptions& tiling, const Window& window) {
   tiling.m_slots = unsigned_of<std::uint32_t>("window: slots of M", m_slots);
 }
 
-std::optional<std::uint32_t> maybe(const char* name, const MaybeNumber& value) {
-  return value ? std::optional(unsigned_of<std::uint32_t>(name, *value)) : std::nullopt;
-}
-
 void construct(Plan* self, const ProblemOrText& problem, const Text& backend, const Text& algorithm,
                std::int64_t tile, const Text& points, const Text& precision, const Text& arithmetic,
                const Text& filters, std::int64_t group_tiles, const Window& window,
@@ -72,34 +61,17 @@ void construct(Plan* self, const ProblemOrText& problem, const Text& backend, co
                const Text& database, std::int64_t measure_ms, std::int64_t workspace_limit,
                std::int64_t threads, std::int64_t blocks, const Text& launch,
                const std::optional<Text>& machine, std::int64_t wait_budget_ms) {
-  PlanOptions options;
-  options.backend = enumerator("backend", backend, kBackends, name_of);
+  PlanOptions options = base_options(backend, algorithm, precision);
   TilingOptions& tiling = options.tiling;
-  tiling.algorithm = enumerator("algorithm", algorithm, kAlgorithms, kNameOf);
   tiling.m = unsigned_of<std::uint32_t>("tile", tile);
   tiling.points = enumerator("points", points, kPoints, kNameOf);
-  tiling.precision = enumerator("precision", precision, kPrecisions, kNameOf);
   tiling.arithmetic = enumerator("arithmetic", arithmetic, kArithmetics, kNameOf);
   tiling.filters = enumerator("filters", filters, kFilterModes, kNameOf);
   tiling.group_tiles = unsigned_of<std::uint32_t>("group_tiles", group_tiles);
   set_window(tiling, window);
   options.cuda_launch = launch_of(launch);
-  std::optional<PythonPolicy> function;
-  if (policy) {
-    if (const auto* word = std::get_if<Text>(&*policy)) {
-      check_policy(*word);
-      options.mapping.policy = *word;
-    } else {
-      function.emplace(std::get<nb::callable>(*policy));
-      options.policy = *function;
-    }
-    // An order that is named is asked for, the usual one, too: stages in one kernel.
-    if (options.cuda_launch == CudaLaunch::automatic) options.cuda_launch = CudaLaunch::persistent;
-  }
-  options.mapping.dig = maybe("dig", dig);
-  options.mapping.dgo = maybe("dgo", dgo);
-  options.mapping.m_groups = maybe("m_groups", m_groups);
-  options.mapping.seed = unsigned_of<std::uint64_t>("seed", seed);
+  const std::optional<PythonPolicy> function = set_policy(options, policy);
+  set_order(options, dig, dgo, m_groups, seed);
   options.source = enumerator("source", source, kSources, kNameOf);
   options.database = database;
   options.measure_ms = unsigned_of<std::uint32_t>("measure_ms", measure_ms);
@@ -175,6 +147,40 @@ Order order_of_plan(nb::handle self) {
 
 }  // namespace
 
+PlanOptions base_options(const Text& backend, const Text& algorithm, const Text& precision) {
+  PlanOptions options;
+  options.backend = enumerator("backend", backend, kBackends, name_of);
+  options.tiling.algorithm = enumerator("algorithm", algorithm, kAlgorithms, kNameOf);
+  options.tiling.precision = enumerator("precision", precision, kPrecisions, kNameOf);
+  return options;
+}
+
+std::optional<PythonPolicy> set_policy(PlanOptions& options, const Policy& policy) {
+  std::optional<PythonPolicy> function;
+  if (!policy) return function;
+  if (const auto* word = std::get_if<Text>(&*policy)) {
+    check_policy(*word);
+    options.mapping.policy = *word;
+  } else {
+    function.emplace(std::get<nb::callable>(*policy));
+    options.policy = *function;
+  }
+  // An order that is named is asked for, the usual one, too: stages in one kernel.
+  if (options.cuda_launch == CudaLaunch::automatic) options.cuda_launch = CudaLaunch::persistent;
+  return function;
+}
+
+void set_order(PlanOptions& options, const MaybeNumber& dig, const MaybeNumber& dgo,
+               const MaybeNumber& m_groups, std::int64_t seed) {
+  const auto maybe = [](const char* name, const MaybeNumber& value) {
+    return value ? std::optional(unsigned_of<std::uint32_t>(name, *value)) : std::nullopt;
+  };
+  options.mapping.dig = maybe("dig", dig);
+  options.mapping.dgo = maybe("dgo", dgo);
+  options.mapping.m_groups = maybe("m_groups", m_groups);
+  options.mapping.seed = unsigned_of<std::uint64_t>("seed", seed);
+}
+
 void bind_plan(nb::module_& module) {
   nb::class_<Plan> type(module, "Plan", kPlanDoc);
   type.def("__init__", &construct, nb::arg("problem"), nb::kw_only(), nb::arg("backend") = "cpu",
@@ -214,6 +220,7 @@ Raises ValueError with the line, key or first violation that is wrong.)")
       .def_prop_ro(
           "error_bound",
           [](const Plan& plan) {
+            static_cast<void>(plan.problem());  // refuses networks
             const ErrorBound bound = error_bound(plan.lowering().tiling());
             return std::pair(bound.relative_l2, bound.worst_element);
           },

@@ -2,9 +2,31 @@
 // The parts of megaconv.Plan.
 #pragma once
 
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+
+#include <optional>
+#include <string>
+#include <variant>
+
 #include "python/bindings/bindings.hpp"
 
 namespace megaconv::python {
+
+// Options that plans of a convolution and of a network share, as Python has them.
+using MaybeNumber = std::optional<std::int64_t>;
+using Policy = std::optional<std::variant<std::string, nb::callable>>;
+PlanOptions base_options(const std::string& backend, const std::string& algorithm,
+                         const std::string& precision);
+/// Returns the policy if it is a function, for PythonPolicy::rethrow().
+std::optional<PythonPolicy> set_policy(PlanOptions& options, const Policy& policy);
+void set_order(PlanOptions& options, const MaybeNumber& dig, const MaybeNumber& dgo,
+               const MaybeNumber& m_groups, std::int64_t seed);
+
+/// Memory for a run: `given`, or on a CPU the thread's own. Throws Error(out_of_memory).
+void* workspace_of(nb::handle given, const Plan& plan);
+void* stream_of(std::uintptr_t stream);
 
 /// execute() and prepare_filters().
 void bind_execute(nb::class_<Plan>& type);

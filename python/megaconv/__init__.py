@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions as task graphs: a function, plans, scheduling policies, simulation.
+"""Convolutions and networks as task graphs: a function, plans, scheduling policies, simulation.
 
     import megaconv, numpy as np
     x = np.random.rand(1, 64, 56, 56).astype("float32")
@@ -11,9 +11,11 @@ megaconv.torch has the operator for PyTorch, megaconv.plot pictures of runs (mat
 
 from megaconv._bench import Times, bench
 from megaconv._conv2d import conv2d
-from megaconv._core import (Graph, Plan, Problem, Simulation, Stage, Trace, has_cuda, lower_bounds,
-                            machine_names, policy_names, simulate)
+from megaconv._core import (Graph, Network, NetworkPlan, Plan, Problem, Simulation, Stage, Trace,
+                            has_cuda, load, lower_bounds, machine_names, network, network_names,
+                            policy_names, reads_onnx, simulate)
 from megaconv._core import __version__ as __version__
 
-__all__ = ["Graph", "Plan", "Problem", "Simulation", "Stage", "Times", "Trace", "bench", "conv2d",
-           "has_cuda", "lower_bounds", "machine_names", "policy_names", "simulate"]
+__all__ = ["Graph", "Network", "NetworkPlan", "Plan", "Problem", "Simulation", "Stage", "Times",
+           "Trace", "bench", "conv2d", "has_cuda", "load", "lower_bounds", "machine_names",
+           "network", "network_names", "policy_names", "reads_onnx", "simulate"]

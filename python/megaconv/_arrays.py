@@ -258,3 +258,27 @@ def run(plan: _core.Plan, x: Any, w: Any, bias: Any = None, *, scale: Any = None
                      scale=readable("scale", scale), bias=readable("bias", bias),
                      residual=readable("residual", residual), workspace=workspace, stream=stream)
     return y if out is not None else library.finish(x, y)
+
+
+def run_network(plan: _core.NetworkPlan, *inputs: Any) -> Any:
+    """NetworkPlan.__call__."""
+    if len(inputs) != len(plan.inputs):
+        raise ValueError(f"{len(inputs)} inputs, must be {len(plan.inputs)}: "
+                         f"{', '.join(plan.inputs)}")
+    library, like = library_of(inputs[0]), inputs[0]
+    channels_last = plan.layout == "nhwc"
+
+    def readable(name, array):
+        own, spec = library_of(array), spec_of(name, array)
+        if len(spec.shape) != 4:
+            raise ValueError(f"{name} has shape {spec.shape}, must be {plan.inputs[name]}")
+        fits = spec.nhwc if channels_last else spec.nchw
+        return own.view(array if fits else own.dense(array, channels_last))
+
+    ready = [readable(name, array) for name, array in zip(plan.inputs, inputs)]
+    outputs = [library.empty(like, shape, plan.dtype, channels_last)
+               for shape in plan.outputs.values()]
+    with library.running(like) as stream:
+        plan.execute(ready, [library_of(y).view(y) for y in outputs], stream=stream)
+    results = tuple(library.finish(like, y) for y in outputs)
+    return results[0] if len(results) == 1 else results

@@ -149,3 +149,21 @@ def replace(module: nn.Module, *, precision: str = "f32") -> dict[str, str]:
             child.__class__ = Conv2d
             child.precision = precision
     return left_out
+
+
+def compile(module: nn.Module, example: Tensor | tuple[Tensor, ...], *, layout: str = "nhwc",
+            **options):
+    """A module that runs `module` as networks of megaconv: all of it in one launch, where it can.
+
+    example    an input, or a tuple of them, whose shapes and types the result is for
+    layout     of values in memory: "nhwc" or "nchw"
+    options    of megaconv.NetworkPlan: threads, policy, precision, ...
+
+    torch.export reads the module, as it is in eval(). What networks do not have stays PyTorch's;
+    `left_out` of the result names these nodes, each with the reason, and `networks` are the plans in
+    between. Weights are copied: train first. Tensors are on the CPU. Raises what torch.export
+    raises, ValueError and NotImplementedError for options that no plan can have.
+    """
+    from megaconv import _torch_network
+
+    return _torch_network.compile(module, example, layout=layout, **options)

@@ -4,22 +4,41 @@
 import pathlib
 import re
 
+import pytest
+
 import megaconv
 
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def blocks(file):
-    return re.findall(r"^```python\n(.*?)^```", (ROOT / file).read_text(), re.M | re.S)
+def blocks(file, language="python"):
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / file).read_text(), re.M | re.S)
+
+
+def run_all(file, language="python"):
+    names = {}
+    for code in blocks(file, language):
+        exec(compile(code, file, "exec"), names)  # one block goes on where one ended
 
 
 def test_the_code_of_the_documentation_runs(capsys):
-    names = {}
-    for code in blocks("docs/python.md"):
-        exec(compile(code, "docs/python.md", "exec"), names)  # one block goes on where one ended
+    run_all("docs/python.md")
     printed = capsys.readouterr().out
     assert "(1, 64, 56, 56)" in printed
     assert re.search(r"^custom \d", printed, re.M)
+
+
+def test_the_tutorial_of_scheduling_runs(capsys):
+    run_all("docs/tutorials/scheduling.md")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["interleaved", "staged", "custom"]
+    assert all(int(line.split()[1]) >= int(line.split()[2]) for line in lines)
+
+
+def test_the_tutorial_of_pytorch_runs(capsys):
+    pytest.importorskip("torch")
+    run_all("docs/tutorials/pytorch.md", "py")
+    assert capsys.readouterr().out.startswith("{}\nnetwork: ")
 
 
 def test_the_code_of_the_readme_runs():

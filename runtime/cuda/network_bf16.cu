@@ -3,6 +3,8 @@
 
 namespace megaconv::cuda {
 
-NetworkKernels network_kernels_bf16() { return make_network_kernels<Bfloat16Products>("network_bf16"); }
+NetworkKernels network_kernels_bf16() {
+  return make_network_kernels<Bfloat16Products>("network_bf16");
+}
 
 }  // namespace megaconv::cuda

@@ -154,8 +154,8 @@ class NetworkExecutor final : public Executor {
       const std::string& name = lowering_.graph.buffers[buffer].name;
       check_device_pointer(name.c_str(), tensor, device_);
       if (reinterpret_cast<std::uintptr_t>(tensor) % kTensorAlignment != 0) {
-        throw Error(Status::invalid_argument, name + " is not aligned to " +
-                                                  std::to_string(kTensorAlignment) + " bytes");
+        throw Error(Status::invalid_argument,
+                    name + " is not aligned to " + std::to_string(kTensorAlignment) + " bytes");
       }
       memory.piece[piece++] = static_cast<std::byte*>(const_cast<void*>(tensor));
     };
@@ -262,20 +262,25 @@ class NetworkExecutor final : public Executor {
     for (const Node& node : lowering_.nodes) {
       const auto* const cut = std::get_if<SmallGemmCut>(&node.cut);
       if (cut == nullptr) continue;
-      const auto bias = static_cast<std::int64_t>(cut->filters_per_task * sizeof(float));
+      const auto bias = static_cast<std::int64_t>(cut->filters_per_task() * sizeof(float));
       shared_bytes_ = std::max(shared_bytes_, static_cast<int>(sum_bytes(*cut) + bias));
     }
     for (const void* kernel : {kernels_.persistent, kernels_.stage}) {
-      check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 shared_bytes_),
-            "shared memory of a kernel");
+      check(
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes_),
+          "shared memory of a kernel");
     }
   }
 
-  // Blocks of the persistent kernel that are resident together. One an SM: its tasks have the
-  // registers and the L1 cache to themselves.
+  // Blocks of the persistent kernel that are resident together.
   std::uint32_t choose_num_blocks(const PlanOptions& options) const {
-    const auto resident = static_cast<std::uint32_t>(device_.num_sms);
+    int per_sm = 0;
+    check(
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernels_.persistent, kNetworkThreads,
+                                                      static_cast<std::size_t>(shared_bytes_)),
+        "occupancy of a kernel");
+    const auto resident =
+        static_cast<std::uint32_t>(std::min(per_sm, kNetworkBlocksPerSm) * device_.num_sms);
     if (options.num_blocks > resident) {
       throw Error(Status::invalid_argument, "num_blocks = " + std::to_string(options.num_blocks) +
                                                 ": must be at most " + std::to_string(resident) +

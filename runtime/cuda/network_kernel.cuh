@@ -101,12 +101,12 @@ class TaskWindow {
 
 /// Not inline: the code of a wait, with the end of a run in it, once for all bodies of tasks.
 __device__ __noinline__ inline bool wait_for_task(const Worker& worker, const Task& task,
-                                           std::uint32_t position) {
+                                                  std::uint32_t position) {
   return worker.wait_with_acquire(task, position);
 }
 
 template <class Products>
-__global__ void __launch_bounds__(kNetworkThreads, 1)
+__global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     network_kernel(const __grid_constant__ NetworkMemory memory, const NetworkNode* nodes,
                    const NetworkTask* tasks, const __grid_constant__ DeviceRun run) {
   extern __shared__ __align__(16) float sums[];
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kNetworkThreads, 1)
 }
 
 template <class Products>
-__global__ void __launch_bounds__(kNetworkThreads, 1)
+__global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     network_stage_kernel(const __grid_constant__ NetworkMemory memory, const NetworkNode* nodes,
                          const NetworkTask* tasks) {
   extern __shared__ __align__(16) float sums[];

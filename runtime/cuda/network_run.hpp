@@ -14,6 +14,9 @@
 namespace megaconv::cuda {
 
 inline constexpr int kNetworkThreads = kSmallGemmThreads;
+/// While one of them computes, the other has fetched its next task and that one's filters, and
+/// waits.
+inline constexpr int kNetworkBlocksPerSm = 2;
 
 /// Pieces of memory that a run has: workspace, prepared filters, then inputs and outputs.
 inline constexpr std::uint32_t kWorkspacePiece = 0, kPreparedPiece = 1, kFirstTensorPiece = 2;
@@ -52,7 +55,7 @@ struct alignas(16) NetworkTask {
 struct NetworkKernels {
   const char* name;
   const void* persistent;  ///< (NetworkMemory, const NetworkNode*, const NetworkTask*, DeviceRun)
-  const void* stage;       ///< (NetworkMemory, const NetworkNode*, const NetworkTask*): a block per task
+  const void* stage;  ///< (NetworkMemory, const NetworkNode*, const NetworkTask*): a block per task
 };
 NetworkKernels network_kernels_f32();
 NetworkKernels network_kernels_tf32();

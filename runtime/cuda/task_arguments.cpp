@@ -36,8 +36,7 @@ std::size_t count_filter_bytes(const Tiling& tiling, const KernelSet& kernels, c
     return in_chunks(cut->filter_blocks_per_gemm_task, cut->num_positions());
   }
   if (const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut)) {
-    return in_chunks(cut->filter_blocks_per_gemm_task,
-                     static_cast<std::size_t>(problem.r * problem.s));
+    return in_chunks(cut->filter_blocks_per_gemm_task, static_cast<std::size_t>(args.r * args.s));
   }
   return tiling.u_bytes();
 }
@@ -95,6 +94,11 @@ void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
     args.share_slabs = ceil_div(args.slabs, i32(channel_shares(tiling)));
     args.block_slabs = args.slabs;
     args.output_cols = output_cols_in_place(p, args.stripes.cols);
+  } else if (folds_columns(p)) {  // a row of taps is loaded at once, as one tap of more channels
+    args.cols_at_once = args.s;
+    args.c *= args.s;
+    args.s = 1;
+    args.c_padded = ceil_div(args.c, kernels.channel_multiple) * kernels.channel_multiple;
   }
   if (has_input_tasks(tiling)) {
     args.input_channel_chunks =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The matrix instructions of a warp, as far as they are used here: operands of FP16, BF16 or TF32,
-// FP32 sums, all in registers (PTX ISA, "Warp level matrix multiply-accumulate instructions"). sm_80 and later.
+// FP32 sums, all in registers (PTX ISA, "Warp level matrix multiply-accumulate instructions").
+// sm_80 and later.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,7 @@ __device__ inline void load_matrices(std::uint32_t (&matrices)[4], const void* r
 /// eight channels, and the others. Row of d[i]: lane / 4 + i / 2 * 8; column: lane % 4 * 2 + i % 2.
 __device__ inline void mma(float (&d)[4], const std::uint32_t (&a)[4],
                            const std::uint32_t (&b)[2]) {
-  asm(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -32,8 +32,7 @@ __device__ inline void mma(float (&d)[4], const std::uint32_t (&a)[4],
 /// The same of BF16 numbers.
 __device__ inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4],
                                 const std::uint32_t (&b)[2]) {
-  asm(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -44,8 +43,7 @@ __device__ inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4],
 /// lane / 4 at these two channels. d as above. The 13 last bits of a float are not read.
 __device__ inline void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4],
                                 const std::uint32_t (&b)[2]) {
-  asm(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));

@@ -97,6 +97,14 @@ double num_chunks(const ConvProblem& problem) {
   return static_cast<double>(blocks * u64(problem.r * problem.s)) / 9;
 }
 
+// The same where tasks load x.
+double num_loaded_chunks(const ConvProblem& problem) {
+  if (!folds_columns(problem)) return num_chunks(problem);
+  const std::uint64_t blocks =
+      ceil_div(u64(problem.c * problem.s), std::uint64_t{Tiling::kLaneBlock});
+  return static_cast<double>(blocks * u64(problem.r)) / 9;
+}
+
 // How often a tile's input of a K block is loaded, each time for some of the taps.
 double num_inputs(const ConvProblem& problem, const InputOfTile& input) {
   return static_cast<double>(problem.r / input.filter_rows * (problem.s / input.filter_cols));
@@ -173,7 +181,7 @@ double run_us(const Tiling& tiling, double waves, bool staged) {
   // Narrow instructions read as many filters for fewer places.
   constexpr double kFilterShare = 0.44;
   const double share = kFilterShare + (1 - kFilterShare) * width / tile.places;
-  const double tile_us = share * (num_chunks(tiling.problem) * tile.chunk_us + tile.rest_us);
+  const double tile_us = share * (num_loaded_chunks(tiling.problem) * tile.chunk_us + tile.rest_us);
   return kLaunchUs + waves * tiles * tile_us + (waves - 1) * kTaskUs;
 }
 
@@ -360,9 +368,20 @@ Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOpti
   return permits_f16(problem.dtype, options.precision) ? Arithmetic::f16 : Arithmetic::split_f16;
 }
 
+bool folding_pays(const ConvProblem& problem) {
+  // Of an output, that direct tasks take as long for as to load a K block of a row. H100: a stem of
+  // 7x7 filters takes 266 us instead of 363, 32 filters of 3x3 take 95 instead of 75.
+  constexpr std::int64_t kLeastProducts = 448;
+  const std::int64_t numbers = problem.c * problem.s;
+  return folds_columns(problem) &&
+         numbers * problem.k >=
+             kLeastProducts * ceil_div(numbers, std::int64_t{Tiling::kLaneBlock});
+}
+
 bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options, bool winograd,
                         const Target& target) {
-  if (problem.c < kLeastChannels || target.multiprocessors == 0) return false;
+  if (target.multiprocessors == 0) return false;
+  if (problem.c < kLeastChannels && !folding_pays(problem)) return false;
   if (!winograd) return true;
   Tiling tiling{.problem = problem,
                 .arithmetic = implicit_gemm_arithmetic(problem, options),

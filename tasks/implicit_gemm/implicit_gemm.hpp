@@ -14,6 +14,11 @@ namespace megaconv {
 inline bool has_strides(const ConvProblem& problem) {
   return problem.stride_h != 1 || problem.stride_w != 1;
 }
+/// Whether tasks that load x take the taps of a filter's row as channels: in NHWC these numbers are
+/// neighbours. So the few channels of an image do not fill a K block for every tap.
+bool folds_columns(const ConvProblem& problem);
+/// Whether that is expected to be faster than direct tasks.
+bool folding_pays(const ConvProblem& problem);
 /// What keeps its tasks from computing the problem; empty when nothing does.
 std::string implicit_gemm_obstacle(const ConvProblem& problem);
 /// What would have to be otherwise for them to have an arithmetic; empty when they have.

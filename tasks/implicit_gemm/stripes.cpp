@@ -8,6 +8,12 @@
 
 namespace megaconv {
 
+bool folds_columns(const ConvProblem& a) {
+  constexpr std::int64_t kLeastNumbers = 8;  // of a row, of 16 that a K block has
+  return a.layout == Layout::nhwc && has_strides(a) && a.dilation_w == 1 && a.s > 1 &&
+         a.c < std::int64_t{Tiling::kLaneBlock} && a.c * a.s >= kLeastNumbers;
+}
+
 Stripes make_stripes(const ConvProblem& a, std::int32_t cols) {
   const auto i32 = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
   const bool whole = cols >= a.q();

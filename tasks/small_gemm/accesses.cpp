@@ -33,8 +33,8 @@ AccessFunction small_gemm_accesses(const SmallGemmCut& cut, const NodeBuffers& b
     accesses.push_back({buffers.u, Mode::read, {.channels = {0, u64(a.k)}}});
     // The tasks of a group read the same.
     if (buffers.residual != kNoBuffer) accesses.push_back({buffers.residual, Mode::read, y});
-    y.channels.begin = std::uint64_t{block} * cut.filters_per_task;
-    y.channels.end = std::min(y.channels.begin + cut.filters_per_task, y.channels.end);
+    y.channels.begin = std::uint64_t{block} * cut.filters_per_task();
+    y.channels.end = std::min(y.channels.begin + cut.filters_per_task(), y.channels.end);
     accesses.push_back({buffers.y, Mode::write, y});
   };
 }
@@ -99,9 +99,8 @@ NodeBuffers add_small_gemm(TaskGraph& graph, const std::string& name, const Smal
                            .extent = {.channels = {0, u64(a.k)}},
                            .bytes = packed_bytes(counted),
                            .given = true});
-  graph.buffers.push_back({.name = name + ".y",
-                           .extent = y_extent(a),
-                           .bytes = u64(a.y_size()) * size_of(a.dtype)});
+  graph.buffers.push_back(
+      {.name = name + ".y", .extent = y_extent(a), .bytes = u64(a.y_size()) * size_of(a.dtype)});
   graph.accesses.push_back(small_gemm_accesses(counted, buffers));
   return buffers;
 }

@@ -23,7 +23,7 @@ float round_to_tf32(float value) {
 }  // namespace
 
 std::size_t packed_bytes(const SmallGemmCut& cut) {
-  const std::int64_t tiles = cut.filters_per_task / SmallGemmCut::kWarpFilters;
+  const std::int64_t tiles = cut.filters_per_task() / SmallGemmCut::kWarpFilters;
   return u64(cut.tasks_per_group * tiles * steps_of(cut).total() * kFilterStepBytes);
 }
 
@@ -56,7 +56,7 @@ std::vector<std::byte> pack_filters(const SmallGemmCut& cut, const std::byte* w)
       std::memcpy(at, &value, sizeof value);
     }
   };
-  const std::int64_t tiles = cut.filters_per_task / SmallGemmCut::kWarpFilters;
+  const std::int64_t tiles = cut.filters_per_task() / SmallGemmCut::kWarpFilters;
   for (std::int64_t tile = 0; tile < cut.tasks_per_group * tiles; ++tile) {
     const ChannelRange range = channels_of_block(cut, tile / tiles);
     for (std::int64_t step = 0; step < sum.total(); ++step) {

@@ -40,9 +40,9 @@ std::string small_gemm_obstacle(const ConvProblem& a, Precision precision) {
   if (a.layout != Layout::nhwc) return must(std::string("layout ") + to_string(a.layout), "nhwc");
   if (a.dtype == DataType::i8) return must("storage type i8", "f32, f16 or bf16");
   if (a.dtype != stored_by(precision)) {
-    return must(std::string("precision ") + to_string(precision) + " of " + to_string(a.dtype) +
-                    " tensors",
-                a.dtype == DataType::f32 ? "f32 or tf32" : to_string(a.dtype));
+    return must(
+        std::string("precision ") + to_string(precision) + " of " + to_string(a.dtype) + " tensors",
+        a.dtype == DataType::f32 ? "f32 or tf32" : to_string(a.dtype));
   }
   if (a.epilogue.scale) return must("epilogue scale", "left out");
   if (a.r > kMostSmallTaps || a.s > kMostSmallTaps) {
@@ -58,8 +58,8 @@ std::string small_gemm_obstacle(const ConvProblem& a, Precision precision) {
 ChannelRange channels_of_block(const SmallGemmCut& cut, std::int64_t block) {
   const ConvProblem& a = cut.problem;
   const std::int64_t channels = a.c / a.groups, filters = a.k / a.groups;
-  const std::int64_t first = block * cut.filters_per_task;
-  const std::int64_t last = std::min<std::int64_t>(first + cut.filters_per_task, a.k) - 1;
+  const std::int64_t size = cut.filters_per_task(), first = block * size;
+  const std::int64_t last = std::min(first + size, a.k) - 1;
   const std::int64_t align = a.c % vector_numbers(a) == 0 ? vector_numbers(a) : 1;
   return {first / filters * channels / align * align, (last / filters + 1) * channels};
 }
@@ -91,32 +91,20 @@ void derive_counts(SmallGemmCut& cut) {
   if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
   check_range("rows_per_group", cut.rows_per_group, a.p());
   check_range("cols_per_group", cut.cols_per_group, a.q());
-  constexpr std::uint32_t kWarps = SmallGemmCut::kWarps;
-  const std::uint32_t filter_tiles = ceil_div(cut.filters_per_task, SmallGemmCut::kWarpFilters);
   const std::uint32_t pixels = cut.rows_per_group * cut.cols_per_group;
   const std::uint32_t pixel_tiles = ceil_div(pixels, SmallGemmCut::kWarpPixels);
-  if (cut.filters_per_task == 0 || cut.filters_per_task % SmallGemmCut::kWarpFilters != 0) {
-    throw Error(Status::invalid_argument,
-                "filters_per_task = " + std::to_string(cut.filters_per_task) +
-                    ": must be a multiple of " + std::to_string(SmallGemmCut::kWarpFilters));
+  const auto warps = std::uint64_t{cut.filter_warps} * cut.pixel_warps * cut.sum_warps;
+  if (warps != SmallGemmCut::kWarps) {
+    throw Error(Status::invalid_argument, "warps " + std::to_string(cut.filter_warps) + " x " +
+                                              std::to_string(cut.pixel_warps) + " x " +
+                                              std::to_string(cut.sum_warps) + ": must be " +
+                                              std::to_string(SmallGemmCut::kWarps) + " in all");
   }
-  if (cut.filter_warps * cut.pixel_warps * cut.sum_warps != kWarps) {
-    throw Error(Status::invalid_argument,
-                "warps " + std::to_string(cut.filter_warps) + " x " +
-                    std::to_string(cut.pixel_warps) + " x " + std::to_string(cut.sum_warps) +
-                    ": must be " + std::to_string(kWarps) + " in all");
-  }
-  check_range("filters of a warp in sixteens", ceil_div(filter_tiles, cut.filter_warps), 2);
   check_range("pixels of a warp in eights", ceil_div(pixel_tiles, cut.pixel_warps),
-              most_pixel_tiles(filter_tiles / cut.filter_warps));
-  if (filter_tiles % cut.filter_warps != 0) {
-    throw Error(Status::invalid_argument,
-                "filter_warps = " + std::to_string(cut.filter_warps) + ": must divide " +
-                    std::to_string(filter_tiles));
-  }
+              SmallGemmCut::kWarpPixelTiles);
   const std::uint64_t groups = u64(a.n) * ceil_div(u64(a.p()), std::uint64_t{cut.rows_per_group}) *
                                ceil_div(u64(a.q()), std::uint64_t{cut.cols_per_group});
-  const std::uint64_t per_group = ceil_div(u64(a.k), std::uint64_t{cut.filters_per_task});
+  const std::uint64_t per_group = ceil_div(u64(a.k), std::uint64_t{cut.filters_per_task()});
   if (groups * per_group > kMaxTasks) {
     throw Error(Status::unsupported, std::to_string(groups * per_group) +
                                          " tasks: must be at most 2^31; use larger groups");
@@ -126,17 +114,17 @@ void derive_counts(SmallGemmCut& cut) {
 }
 
 std::int64_t sum_bytes(const SmallGemmCut& cut) {
-  const std::int64_t pixels = ceil_div(cut.rows_per_group * cut.cols_per_group,
-                                       SmallGemmCut::kWarpPixels) *
-                              std::int64_t{SmallGemmCut::kWarpPixels};
-  return pixels * (cut.filters_per_task + 4) * cut.sum_warps * std::int64_t{sizeof(float)};
+  const std::int64_t pixels =
+      ceil_div(cut.rows_per_group * cut.cols_per_group, SmallGemmCut::kWarpPixels) *
+      std::int64_t{SmallGemmCut::kWarpPixels};
+  return pixels * (cut.filters_per_task() + 4) * cut.sum_warps * std::int64_t{sizeof(float)};
 }
 
 std::string to_string(const SmallGemmCut& cut) {
   return "problem: " + to_string(cut.problem) + "\nalgorithm: small-tile implicit GEMM, " +
          to_string(cut.precision) + "\npixels of a group: " + std::to_string(cut.rows_per_group) +
          " x " + std::to_string(cut.cols_per_group) +
-         "\ntask: " + std::to_string(cut.filters_per_task) + " filters; warps over filters " +
+         "\ntask: " + std::to_string(cut.filters_per_task()) + " filters; warps over filters " +
          std::to_string(cut.filter_warps) + ", pixels " + std::to_string(cut.pixel_warps) +
          ", sums " + std::to_string(cut.sum_warps) +
          "\ntask groups: " + std::to_string(cut.num_groups) +

@@ -28,11 +28,6 @@ inline constexpr std::int64_t kFilterStepBytes = SmallGemmCut::kWarpFilters * kS
 /// Rows and columns of a filter, at most.
 inline constexpr std::int64_t kMostSmallTaps = 16;
 
-/// Most pixels of a warp in eights that its registers hold sums of, by its filters in sixteens.
-constexpr std::uint32_t most_pixel_tiles(std::uint32_t filter_tiles) {
-  return filter_tiles == 1 ? 8 : 4;
-}
-
 /// What of a sum is taken in which step.
 struct SumSteps {
   bool vectors = false;  ///< channels are loaded 16 bytes at a time, else number by number

@@ -58,7 +58,8 @@ class DeviceNetwork {
       const std::string& name = network_.inputs[i].name;
       std::vector<std::byte> bytes(inputs_[i].bytes());
       test::convert(network_, shapes_.at(name), inputs.at(name), bytes.data(), true);
-      require_cuda(cudaMemcpy(inputs_[i].get(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+      require_cuda(
+          cudaMemcpy(inputs_[i].get(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
     }
   }
   void enqueue(cudaStream_t stream = nullptr, Trace* trace = nullptr) {

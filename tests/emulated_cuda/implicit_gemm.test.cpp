@@ -36,9 +36,22 @@ TEST_CASE("emulated CUDA: filters of few taps leave pipeline stages of input to 
 TEST_CASE("emulated CUDA: implicit GEMM loads every tap's input by itself under strides") {
   for (const char* shape :
        {"n2c20h13w9k37u2+bias+relu", "n1c40h7k48r1p0u2+residual", "n2c17h23w12k20r5p3u3x2d2",
-        "n2c3h20w23k24r7u2+bias", "n2c3h9w11k20u2", "n3c5h6w4k16r3s4p1x3u1x2", "n1c4h12k8r4p0u4"}) {
+        "n2c3h20w23k24r7u2+bias", "n2c3h9w11k20u2", "n3c5h6w4k16r3s4p1x3u1x2", "n1c4h12k8r4p0u4",
+        "n2c2h33w34k16r16p0u16", "n1c3h40w38k9r5u2d2x1"}) {
     check<cuda::SplitNumbers>(shape, Arithmetic::split_f16);
     check<cuda::RoundedNumbers>(shape, Arithmetic::f16);
+  }
+}
+
+TEST_CASE(
+    "emulated CUDA: implicit GEMM takes rows of taps as channels, of tensors of 16 bits, too") {
+  TilingOptions options;
+  options.algorithm = Algorithm::implicit_gemm;
+  options.arithmetic = Arithmetic::f16;
+  for (const char* shape : {"n2c3h20w23k24r7u2+bias", "n2c3h9w11k20u2", "n3c5h6w4k16r3s4p1x3u1x2",
+                            "n1c4h12k9r4p0u4+residual", "n1c3h18k8r16p0u16", "n2c11h7w6k12"}) {
+    test::check_emulated((std::string(shape) + "+nhwc+f16").c_str(), false, options,
+                         cuda::implicit_gemm_kernels<cuda::StoredNumbers<__half>, Layout::nhwc>);
   }
 }
 

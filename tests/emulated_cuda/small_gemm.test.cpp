@@ -51,8 +51,7 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound) {
                          .residual = a.epilogue.residual ? residual.data() : nullptr},
                         truth.data(), magnitude.data());
 
-  const std::vector<std::byte> u =
-      pack_filters(cut, reinterpret_cast<const std::byte*>(w.data()));
+  const std::vector<std::byte> u = pack_filters(cut, reinterpret_cast<const std::byte*>(w.data()));
   std::vector<T> y(truth.size());
   std::memset(y.data(), 0xff, y.size() * sizeof(T));
   cuda::SmallGemmArgs args = cuda::make_small_gemm_args(cut);
@@ -64,7 +63,7 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound) {
   constexpr ThreadOrder kOrders[] = {ThreadOrder::forward, ThreadOrder::backward,
                                      ThreadOrder::shuffled};
   std::vector<float> shared(static_cast<std::size_t>(sum_bytes(cut)) / sizeof(float) +
-                            cut.filters_per_task);
+                            cut.filters_per_task());
   for (std::uint32_t group = 0; group < cut.num_groups; ++group) {
     for (std::uint32_t block = 0; block < cut.tasks_per_group; ++block) {
       const cuda::SmallGemmShare share = cuda::make_small_gemm_share(cut, group, block);
@@ -79,8 +78,9 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound) {
   double worst = 0;
   for (std::size_t i = 0; i < truth.size(); ++i) {
     const double rounding = integers || sizeof(T) == 4 ? 0 : std::fabs(truth[i]) * 0x1p-8;
-    const double stored =
-        integers && sizeof(T) == 2 ? to_float(from_float<T>(static_cast<float>(truth[i]))) : truth[i];
+    const double stored = integers && sizeof(T) == 2
+                              ? to_float(from_float<T>(static_cast<float>(truth[i])))
+                              : truth[i];
     const double error = std::fabs(to_float(y[i]) - stored);
     const double allowed = integers ? 0 : bound * magnitude[i] + rounding;
     const bool wrong = !(error <= allowed);
@@ -123,7 +123,8 @@ TEST_CASE("emulated CUDA: small-tile implicit GEMM is right, and exact on intege
     problem.epilogue.bias = between(0, 1) == 0;
     problem.epilogue.relu = between(0, 1) == 0;
     problem.epilogue.residual = between(0, 1) == 0;
-    SmallGemmCut cut = cut_small_gemm(problem, precision, static_cast<std::uint32_t>(between(1, 64)));
+    SmallGemmCut cut =
+        cut_small_gemm(problem, precision, static_cast<std::uint32_t>(between(1, 64)));
     if (between(0, 1) == 0) {  // another one
       constexpr std::uint32_t kWarps[][3] = {{1, 1, 8}, {1, 2, 4}, {2, 1, 4}, {2, 2, 2},
                                              {1, 4, 2}, {2, 4, 1}, {1, 8, 1}};
@@ -131,12 +132,13 @@ TEST_CASE("emulated CUDA: small-tile implicit GEMM is right, and exact on intege
       cut.filter_warps = warps[0];
       cut.pixel_warps = warps[1];
       cut.sum_warps = warps[2];
-      cut.filters_per_task = 16 * warps[0] * static_cast<std::uint32_t>(between(1, 2));
       cut.cols_per_group = static_cast<std::uint32_t>(between(1, problem.q()));
       cut.rows_per_group =
           static_cast<std::uint32_t>(between(1, std::min<std::int64_t>(problem.p(), 4)));
-      const std::uint32_t tiles = ceil_div(cut.cols_per_group * cut.rows_per_group, 8u);
-      if (ceil_div(tiles, warps[1]) > 4) cut.filters_per_task = 16 * warps[0];
+      while (cut.cols_per_group * cut.rows_per_group > 32 * warps[1]) {
+        std::uint32_t& side = cut.rows_per_group > 1 ? cut.rows_per_group : cut.cols_per_group;
+        side = ceil_div(side, 2u);
+      }
       derive_counts(cut);
     }
     switch (precision) {

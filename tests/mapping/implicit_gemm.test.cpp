@@ -657,6 +657,27 @@ TEST_CASE("On CUDA, tensors of 16 bits are for tensor cores whatever their size"
   CHECK(chosen("c3h28k64r7u2+f16") == Algorithm::direct);
 }
 
+TEST_CASE("Under strides, rows of taps of few channels are K blocks where they are neighbours") {
+  const auto chosen = [](const char* text) {
+    return tiling_of(text, {}, Algorithm::automatic).algorithm();
+  };
+  for (const char* text : {"c3h28k64r7u2+nhwc", "c3h28k64r7u2+nhwc+f16", "c3h32k96r4p0u4+nhwc"}) {
+    CHECK(folds_columns(parse_problem(text)));
+    CHECK(chosen(text) == Algorithm::implicit_gemm);
+  }
+  for (const char* text : {"c3h28k64r7u2", "c3h28k64r7u2d1x2+nhwc", "c3h28k64r2p0u2+nhwc"}) {
+    CHECK_FALSE(folds_columns(parse_problem(text)));
+    CHECK(chosen(text) == Algorithm::direct);
+  }
+  // Where there are few products, loading takes longer than they do.
+  CHECK(folds_columns(parse_problem("c3h28k32u2+nhwc")));
+  CHECK(chosen("c3h28k32u2+nhwc") == Algorithm::direct);
+  CHECK(chosen("c3h28k32u2+nhwc+f16") == Algorithm::direct);
+  CHECK(chosen("c3h28k64u2+nhwc") == Algorithm::implicit_gemm);
+  CHECK_FALSE(folds_columns(parse_problem("c16h28k64u2+nhwc")));
+  CHECK_FALSE(folds_columns(parse_problem("c3h28k64+nhwc")));
+}
+
 TEST_CASE("Tiles of one product are larger where groups are") {
   CHECK(implicit_gemm_tile(8, 512, Arithmetic::f16).places == 256);
   CHECK(implicit_gemm_tile(8, 192, Arithmetic::f16).places == 192);

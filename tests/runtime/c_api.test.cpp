@@ -232,9 +232,10 @@ TEST_CASE("C: a struct_size that no version has is refused") {
     const char* const mapping = megaconv_export_mapping(handle.plan);
     refused([&] { return megaconv_plan_create_from_mapping(mapping, &wrong, nullptr, &plan); });
   }
-  for (const std::size_t size : {std::size_t{0}, sizeof(options) - 1, std::size_t{4097}}) {
+  const std::size_t first_options = offsetof(megaconv_plan_options, backend);
+  for (const std::size_t size : {std::size_t{0}, first_options - 1, std::size_t{4097}}) {
     options.struct_size = size;
-    check_refused_size("megaconv_plan_options", size, sizeof(options),
+    check_refused_size("megaconv_plan_options", size, first_options,
                        [&] { return megaconv_plan_create(&problem, &options, &plan); });
   }
   for (const std::size_t size : {std::size_t{0}, sizeof(tensors) - 1, std::size_t{4097}}) {
@@ -333,6 +334,26 @@ TEST_CASE("C: a value that is no enumerator is an error that says what is allowe
     CHECK(refusal() == "algorithm " + std::to_string(value) + ", must be 0 to 5");
   }
   options.algorithm = MEGACONV_ALGORITHM_AUTO;
+  const auto check_last = [&](std::int32_t& field, const std::string& name, int last) {
+    for (const std::int32_t value : {-1, last + 1, 256, INT32_MAX, INT32_MIN}) {
+      field = value;
+      CHECK(refusal() ==
+            name + ' ' + std::to_string(value) + ", must be 0 to " + std::to_string(last));
+    }
+    field = 0;
+  };
+  check_last(options.backend, "backend", MEGACONV_BACKEND_SIM);
+  check_last(options.precision, "precision", MEGACONV_PRECISION_BF16);
+  check_last(options.arithmetic, "arithmetic", MEGACONV_ARITHMETIC_BF16);
+  check_last(options.points, "points", MEGACONV_POINTS_INTEGER);
+  check_last(options.source, "source", MEGACONV_SOURCE_MEASURE);
+  check_last(options.launch, "launch", MEGACONV_LAUNCH_STAGED);
+  check_last(options.prepared_filters, "prepared_filters", 1);
+  check_last(options.whole_tensors, "whole_tensors", 1);
+  check_last(problem.scale, "scale", 1);
+  check_last(problem.bias, "bias", 1);
+  check_last(problem.residual, "residual", 1);
+  check_last(problem.relu, "relu", 1);
   options.reserved = 1;
   CHECK(refusal() == "reserved 1, must be 0");
   CHECK(plan == nullptr);
@@ -346,4 +367,117 @@ TEST_CASE("C: implicit GEMM can be asked for, and is not for a CPU") {
   megaconv_plan* plan = nullptr;
   CHECK(megaconv_plan_create(&problem, &options, &plan) == MEGACONV_UNSUPPORTED);
   CHECK_THAT(megaconv_last_error(), ContainsSubstring("implicit_gemm"));
+}
+
+TEST_CASE("C: options of an older header are taken, and what they lack is as before") {
+  megaconv_problem problem = megaconv_problem_init();
+  REQUIRE(megaconv_problem_parse("c16h8k16", &problem) == MEGACONV_SUCCESS);
+  megaconv_plan_options options = megaconv_plan_options_init();
+  options.num_threads = 1;
+  options.struct_size = offsetof(megaconv_plan_options, backend);
+  options.backend = 99;  // not read: an older caller does not own these bytes
+  PlanHandle handle;
+  REQUIRE(megaconv_plan_create(&problem, &options, &handle.plan) == MEGACONV_SUCCESS);
+  CHECK_THAT(megaconv_describe(handle.plan), ContainsSubstring("backend: cpu, 1 workers"));
+}
+
+TEST_CASE("C: backend, machine, precision, source, database and limit reach the plan") {
+  megaconv_problem problem = megaconv_problem_init();
+  REQUIRE(megaconv_problem_parse("n4c64h28k64", &problem) == MEGACONV_SUCCESS);
+  megaconv_plan_options options = megaconv_plan_options_init();
+  const auto described = [&] {
+    PlanHandle handle;
+    if (megaconv_plan_create(&problem, &options, &handle.plan) != MEGACONV_SUCCESS) {
+      return std::string(megaconv_last_error());
+    }
+    return std::string(megaconv_describe(handle.plan));
+  };
+  options.backend = MEGACONV_BACKEND_SIM;
+  options.machine = "v100";
+  options.launch = MEGACONV_LAUNCH_STAGED;
+  CHECK_THAT(described(), ContainsSubstring("sim, v100") && ContainsSubstring("launch: staged"));
+  options.machine = "v1000";
+  CHECK_THAT(described(), ContainsSubstring("v1000"));
+  options = megaconv_plan_options_init();
+  options.source = MEGACONV_SOURCE_HEURISTIC;
+  CHECK_THAT(described(), ContainsSubstring("chosen by: heuristic\n"));
+  options.source = MEGACONV_SOURCE_DATABASE;
+  options.database = "/nowhere/plans.db";
+  CHECK_THAT(described(), ContainsSubstring("/nowhere/plans.db"));
+  options = megaconv_plan_options_init();
+  options.workspace_limit = 1;
+  CHECK_THAT(described(), ContainsSubstring("limit"));
+  options = megaconv_plan_options_init();
+  options.algorithm = MEGACONV_ALGORITHM_WINOGRAD;
+  options.tile = 4;
+  options.points = MEGACONV_POINTS_INTEGER;
+  CHECK_THAT(described(), ContainsSubstring("integer"));
+  options.policy = "staged";
+  options.policy_library = "./nowhere.so";
+  CHECK(described() == "policy and policy_library given, must be at most one");
+  options.policy = nullptr;
+  CHECK_THAT(described(), ContainsSubstring("nowhere.so"));
+}
+
+TEST_CASE("C: a network is made by name, planned and run") {
+  struct NetworkHandle {
+    ~NetworkHandle() { megaconv_network_destroy(network); }
+    megaconv_network* network = nullptr;
+  } made;
+  megaconv_network_options shape = megaconv_network_options_init();
+  shape.batch = 2;
+  shape.image = 32;
+  shape.classes = 10;
+  shape.layout = MEGACONV_NHWC;
+  REQUIRE(megaconv_network_make("resnet18", &shape, &made.network) == MEGACONV_SUCCESS);
+  CHECK(megaconv_network_num_inputs(made.network) == 1);
+  CHECK(megaconv_network_num_outputs(made.network) == 1);
+  megaconv_value value = megaconv_value_init();
+  REQUIRE(megaconv_network_input(made.network, 0, &value) == MEGACONV_SUCCESS);
+  CHECK(std::string(value.name).size() > 0);
+  CHECK((value.n == 2 && value.c == 3 && value.h == 32 && value.w == 32));
+  REQUIRE(megaconv_network_output(made.network, 0, &value) == MEGACONV_SUCCESS);
+  CHECK((value.n == 2 && value.c == 10 && value.h == 1 && value.w == 1));
+  CHECK(megaconv_network_output(made.network, 1, &value) == MEGACONV_INVALID_ARGUMENT);
+  CHECK(std::string(megaconv_last_error()) == "output 1, must be less than 1");
+
+  PlanHandle handle;
+  REQUIRE(megaconv_plan_create_network(made.network, nullptr, &handle.plan) == MEGACONV_SUCCESS);
+  CHECK_THAT(megaconv_describe(handle.plan), ContainsSubstring("network: "));
+  const Memory filters(megaconv_prepared_filter_bytes(handle.plan));
+  const Memory workspace(megaconv_workspace_bytes(handle.plan));
+  REQUIRE(megaconv_prepare_filters(handle.plan, nullptr, filters.pointer) == MEGACONV_SUCCESS);
+  std::vector<float> image(2 * 3 * 32 * 32), scores(2 * 10, NAN);
+  for (std::size_t i = 0; i < image.size(); ++i) image[i] = static_cast<float>(i % 7) - 3.0f;
+  const void* inputs[] = {image.data()};
+  void* outputs[] = {scores.data()};
+  megaconv_network_tensors tensors = megaconv_network_tensors_init();
+  tensors.inputs = inputs;
+  tensors.num_inputs = 1;
+  tensors.outputs = outputs;
+  tensors.num_outputs = 1;
+  tensors.prepared_filters = filters.pointer;
+  const auto execute = [&] {
+    return megaconv_execute_network(handle.plan, &tensors, workspace.pointer,
+                                    megaconv_workspace_bytes(handle.plan));
+  };
+  REQUIRE(execute() == MEGACONV_SUCCESS);
+  for (const float score : scores) CHECK(std::isfinite(score));
+  CHECK(scores[0] != scores[1]);
+
+  tensors.num_inputs = 2;
+  CHECK(execute() == MEGACONV_INVALID_ARGUMENT);
+  CHECK(std::string(megaconv_last_error()) == "2 inputs, must be 1");
+  tensors.inputs = nullptr;
+  CHECK(execute() == MEGACONV_INVALID_ARGUMENT);
+  CHECK(megaconv_network_make("resnet51", nullptr, &made.network) == MEGACONV_INVALID_ARGUMENT);
+  CHECK_THAT(megaconv_last_error(), ContainsSubstring("resnet50"));
+  CHECK(megaconv_network_input(nullptr, 0, &value) == MEGACONV_INVALID_ARGUMENT);
+  CHECK(megaconv_plan_create_network(nullptr, nullptr, &handle.plan) == MEGACONV_INVALID_ARGUMENT);
+  shape.dtype = 9;
+  CHECK(megaconv_network_make("resnet18", &shape, &made.network) == MEGACONV_INVALID_ARGUMENT);
+  CHECK(std::string(megaconv_last_error()) == "dtype 9, must be 0 to 3");
+  CHECK(megaconv_network_load("nowhere.onnx", nullptr, &made.network) != MEGACONV_SUCCESS);
+  CHECK(megaconv_network_load(nullptr, nullptr, &made.network) == MEGACONV_INVALID_ARGUMENT);
+  CHECK(megaconv_wait(handle.plan, workspace.pointer, nullptr) == MEGACONV_SUCCESS);
 }

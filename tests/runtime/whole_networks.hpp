@@ -16,7 +16,8 @@
 namespace megaconv::test {
 
 /// A 3x3 convolution with weights that are exact in F(2x2, 3x3), too.
-inline Convolution conv3x3(std::int64_t k, std::int64_t c, std::uint64_t seed, double density = 0.11) {
+inline Convolution conv3x3(std::int64_t k, std::int64_t c, std::uint64_t seed,
+                           double density = 0.11) {
   return {.k = k,
           .r = 3,
           .s = 3,

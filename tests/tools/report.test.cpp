@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables, CSV, JSON and times: what results look like.
+#include <cmath>
+#include <numeric>
+#include <sstream>
+#include <utility>
+
 #include "tests/catch.hpp"
 #include "tools/bench_report.hpp"
 #include "tools/records.hpp"
@@ -53,6 +58,36 @@ TEST_CASE("summarize gives the median and the deciles") {
   CHECK(summarize({3}).p90_ms == 3);
 }
 
+TEST_CASE("The interval of a median is two samples by their ranks") {
+  using Interval = std::pair<double, double>;
+  const auto from_1_to = [](int n) {
+    std::vector<double> values(static_cast<std::size_t>(n));
+    std::iota(values.begin(), values.end(), 1.0);
+    return values;
+  };
+  // Tables of the sign test: 1 for n = 6, 2 for n = 10, 6 for n = 20.
+  CHECK(median_interval(from_1_to(1)) == Interval(1, 1));
+  CHECK(median_interval(from_1_to(5)) == Interval(1, 5));
+  CHECK(median_interval(from_1_to(6)) == Interval(1, 6));
+  CHECK(median_interval({10, 1, 9, 2, 8, 3, 7, 4, 6, 5}) == Interval(2, 9));
+  CHECK(median_interval(from_1_to(20)) == Interval(6, 15));
+  const Interval exact = median_interval(from_1_to(1000)),
+                 normal = median_interval(from_1_to(1002));
+  CHECK(std::abs(exact.first - normal.first) <= 3);
+  CHECK(normal.first + normal.second == 1003);
+}
+
+TEST_CASE("A table that grows has the widths that it began with") {
+  Table table;
+  table.add_column("layer", "", 5);
+  table.add_column("ms", "time", 6);
+  CHECK(table.head() + table.line({"a", "1.0"}) + table.line({"b", "1234567"}) ==
+        "         time\n"
+        "layer      ms\n"
+        "a         1.0\n"
+        "b      1234567\n");
+}
+
 TEST_CASE("measure_interleaved gives every variant its turns, one after the other") {
   std::string order;
   const TimedVariant variants[] = {{"a", [&] { return wall_ms([&] { order += 'a'; }); }},
@@ -61,6 +96,8 @@ TEST_CASE("measure_interleaved gives every variant its turns, one after the othe
   CHECK(order == "aabbaabbaabb");  // in each turn once untimed, once timed
   REQUIRE(times.size() == 2);
   CHECK(times[0].samples == 3);
+  CHECK(times[0].low_ms <= times[0].median_ms);
+  CHECK(times[0].median_ms <= times[0].high_ms);
 }
 
 TEST_CASE("Numbers are shown in a form that people read") {
@@ -95,6 +132,16 @@ LayerResult layer(const char* name, double direct, double staged, double mega, d
   return result;
 }
 
+std::string bench_table(const std::vector<LayerResult>& results,
+                        const std::vector<std::string>& variants = {"direct", kStaged, kMega}) {
+  std::vector<std::string> layers;
+  for (const LayerResult& result : results) layers.push_back(result.name);
+  const BenchTable table(variants, layers, true);
+  std::string text = table.head();
+  for (const LayerResult& result : results) text += table.line(result);
+  return text;
+}
+
 const BenchSetting kSetting{.site = {Backend::cpu, "a CPU", "avx512"}, .seed = 7, .timing = {}};
 
 TEST_CASE("bench's tables compare our variants, and our best with a peer's, in 120 columns") {
@@ -109,7 +156,8 @@ TEST_CASE("bench's tables compare our variants, and our best with a peer's, in 1
   for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 120);
   const std::string summary = bench_summary(results, "onednn");
   CHECK_THAT(summary, ContainsSubstring("1.41x as fast as onednn's fastest"));
-  CHECK_THAT(summary, ContainsSubstring("2.83x as fast as direct (least 2.00x, most 4.00x)"));
+  CHECK_THAT(summary,
+             ContainsSubstring("2.83x as fast as direct (2 layers, least 2.00x, most 4.00x)"));
 }
 
 TEST_CASE("bench leaves out what did not run, and says why") {
@@ -119,7 +167,7 @@ TEST_CASE("bench leaves out what did not run, and says why") {
   CHECK(result.find("direct") == nullptr);
   CHECK(result.best(false)->name == kStaged);
   CHECK(result.best(true)->algorithm == "direct");
-  CHECK_THAT(bench_table({result}), !ContainsSubstring("direct"));
+  CHECK_THAT(bench_table({result}, {kStaged, kMega}), !ContainsSubstring("direct"));
   CHECK_THAT(peer_table({result}, "onednn"),
              ContainsSubstring("not run by onednn:\n  winograd: not implemented (1 layer)"));
   CHECK_THAT(bench_table({result, layer("b", 1, 1, 1, 1)}),
@@ -139,6 +187,19 @@ TEST_CASE("bench shows a wrong result as wrong, and never as the best") {
   CHECK(result.best(false)->name == kStaged);
   CHECK_THAT(bench_table({result}), ContainsSubstring("WRONG"));
   CHECK_THAT(bench_summary({result}, ""), ContainsSubstring("WRONG: a, megakernel"));
+}
+
+TEST_CASE("bench merges equal plans, leaves them out of means, and warns of a busy machine") {
+  LayerResult result = layer("a", 3, 2, 1, 1);
+  result.variants[0].same_as = kMega;
+  CHECK_THAT(bench_table({result}), ContainsSubstring("a           =   2.000"));
+  CHECK_THAT(bench_summary({result}, ""), !ContainsSubstring("as fast as direct"));
+  CHECK_THAT(bench_summary({result}, ""), ContainsSubstring("2.00x as fast as staged"));
+  CHECK(bench_records(kSetting, {result})[0].at("same_as") == kMega);
+  CHECK(busy_warning({result}).empty());
+  result.variants[1].time.p90_ms = 3.5;  // 2.0 in the middle: 75 %
+  CHECK_THAT(busy_warning({result, layer("b", 1, 1, 1, 1)}),
+             ContainsSubstring("1 of 2 layers with a spread over 50%, up to 75%"));
 }
 
 TEST_CASE("bench's records say for every variant what it was measured with") {

@@ -109,7 +109,7 @@ struct Misspelling {
 };
 constexpr Misspelling kMisspellings[] = {
     {"banch", "banch, must be info, run, bench"},
-    {"banch", "or tune, did you mean bench?"},
+    {"banch", "or manual, did you mean bench?"},
     {"bemch c8h8k8", "did you mean bench?"},
     {"verfy", "did you mean verify?"},
     {"simulat c8h8k8", "did you mean simulate?"},

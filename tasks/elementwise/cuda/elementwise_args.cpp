@@ -41,7 +41,8 @@ std::vector<ElementwiseInput> make_elementwise_inputs(const ElementwiseCut& cut)
   std::vector<ElementwiseInput> inputs;
   std::int32_t first = 0;
   for (const std::int64_t channels : cut.problem.channels) {
-    inputs.push_back({.x = 0, .first_channel = first, .channels = static_cast<std::int32_t>(channels)});
+    inputs.push_back(
+        {.x = 0, .first_channel = first, .channels = static_cast<std::int32_t>(channels)});
     first += inputs.back().channels;
   }
   return inputs;

@@ -52,13 +52,17 @@ struct ImplicitGemmTask {
   static constexpr int kPlaces = kTilePlaces + kMostReach;
   static constexpr int kMostSteps = kPlaces / kTilePlaces;  // in a pipeline stage of input
   // A loading thread takes kRun channels of a place at a time. The next kAhead runs are on their
-  // way to shared memory meanwhile; to registers, if numbers are too small for asynchronous copies.
+  // way to shared memory meanwhile: the stage after the next, too, if a place has one run in each.
+  // They come to registers if numbers are too small for asynchronous copies. The narrowest tiles
+  // wait for filters, and leave the room to these.
   static constexpr int kRun = 16, kPlaceRuns = kDepth / kRun;
   static constexpr int kOwnPlaces = (kPlaces + kLoaders - 1) / kLoaders;
   static constexpr int kOwnRuns = kOwnPlaces * kPlaceRuns;
   static constexpr bool kToRegisters = kLayout == Layout::nchw && sizeof(Stored) < 4;
-  static constexpr int kAhead = kOwnRuns == 1 ? 1 : 2;
-  static_assert(kOwnRuns % kAhead == 0);
+  static constexpr bool kStagesAhead = kPlaceRuns == 1;
+  static constexpr int kSlots = kStagesAhead && kTilePlaces <= 64 ? 1 : 2,
+                       kAhead = kStagesAhead ? kSlots * kOwnRuns : kSlots;
+  static_assert(kStagesAhead ? !kToRegisters : kOwnRuns % kSlots == 0);
   // 65536 registers of a multiprocessor, shared out by what the warps do.
   static constexpr int kLaunchRegisters = 65536 / kThreads;
   static constexpr int kProducerRegisters = 72, kConsumerRegisters = 184;
@@ -78,7 +82,8 @@ struct ImplicitGemmTask {
   using Outputs = float[kConsumers / 32][Output::kSize];
   using Piece = std::conditional_t<kLayout == Layout::nchw, Stored, uint4>;  // of a copy
   static constexpr int kRunPieces = kRun * sizeof(Stored) / sizeof(Piece);
-  using Landing = Piece[kToRegisters ? 1 : kAhead][kRunPieces][kLoaders];
+  using LandedRuns = Piece[kRunPieces][kStagesAhead ? kPlaces : kLoaders];
+  using Landing = LandedRuns[kToRegisters ? 1 : kSlots];
   static constexpr int kInputStages = 3;
   static constexpr int kSharedBytes = 224 * 1024;  // of 227 KB
   static constexpr int kFilterStages =
@@ -105,6 +110,8 @@ struct ImplicitGemmTask {
     int stripe, first_place, end_place, num_tiles;  // of kTilePlaces places
     int filter_block, first_k, end_k;
     bool has_steps;           // each tap of a slab has its own input
+    bool folds;               // the taps of a filter's row are channels
+    int pixel_channels;       // of x
     int taps, parts, chunks;  // whose input is loaded at a time; these, of a tile
     int all_taps;             // of all chunks; the last one may have fewer than the others
     bool keeps_filters;       // of all chunks and taps, from the first tile to the last
@@ -118,6 +125,8 @@ struct ImplicitGemmTask {
       first_k = filter_block * a.filters_per_gemm_task;
       end_k = min(a.k, first_k + a.filters_per_gemm_task);
       has_steps = a.stripes.reach == 0;
+      folds = kLayout == Layout::nhwc && a.cols_at_once > 1;
+      pixel_channels = folds ? a.c / a.cols_at_once : a.c;
       taps = has_steps ? kMostSteps : a.r * a.s;
       parts = (taps + kStageTaps - 1) / kStageTaps;
       all_taps = a.c_padded / kDepth * a.r * a.s;
@@ -193,193 +202,239 @@ struct ImplicitGemmTask {
     }
   }
 
-  static constexpr std::uint32_t kNowhere = 0xffffffffu;
-
-  // A tap by its row and column.
-  struct Tap {
-    int row, col;
-    /// The next one; false behind the last, which the first follows.
-    __device__ bool advance(const TaskArgs& a) {
-      if (++col < a.s) return true;
+  // A tap by its row and column, and the slab of channels that it is multiplied with.
+  struct Step {
+    int row = 0, col = 0, c = 0;
+    /// The next tap; behind the last, the first of the next slab.
+    __device__ void advance(const TaskArgs& a) {
+      if (++col < a.s) return;
       col = 0;
-      if (++row < a.r) return true;
+      if (++row < a.r) return;
       row = 0;
-      return false;
+      c += kDepth;
     }
   };
 
-  // Element of x under a tap of the place at a position, in channel 0; kNowhere in a gap.
-  static __device__ std::uint32_t input_offset(const TaskArgs& a, const Walk& walk,
-                                               const Stripes::Position& at, const Tap& tap) {
-    const int row = at.row * a.stride_h - a.pad_h + tap.row * a.dilation_h;
-    const int col =
-        (walk.stripe * a.stripes.cols + at.col) * a.stride_w - a.pad_w + tap.col * a.dilation_w;
-    const bool exists = at.image < a.n && static_cast<unsigned>(row) < static_cast<unsigned>(a.h) &&
-                        static_cast<unsigned>(col) < static_cast<unsigned>(a.w_in);
-    if (!exists) return kNowhere;
-    const auto pixel = static_cast<std::uint32_t>(row * a.w_in + col);
-    const auto image_start = static_cast<std::uint32_t>(at.image) *
-                             static_cast<std::uint32_t>(a.c) *
-                             static_cast<std::uint32_t>(a.h * a.w_in);
-    return image_start +
-           (kLayout == Layout::nchw ? pixel : pixel * static_cast<std::uint32_t>(a.c));
-  }
-
-  // kRun channels of a place.
-  using Run = Stored[kRun];
-
-  // Where a thread's numbers of a stage come from: the places that it loads under a tap (if taps
-  // are loaded together, the first), channels c and on.
+  // Numbers of x under a tap of a place, from channel c on. If the taps of a filter's row are
+  // channels, some of them may lie beside the row of x.
   struct Source {
-    std::uint32_t offsets[kOwnPlaces];
-    int c[kOwnPlaces];
+    bool exists;
+    std::int32_t offset, in_row;  // of channel 0: in x, in its row of x
+    int c;
   };
-  // The places that a thread loads of one stage after the other.
+  // Where the places that a thread loads find theirs, one stage after the other.
   class OwnPlaces {
    public:
     __device__ OwnPlaces(const TaskArgs& a, const Walk& walk)
-        : a_(a), walk_(walk), first_(walk.first_place) {
+        : a_(a), walk_(walk), left_(walk.end_place - walk.first_place) {
 #pragma unroll
       for (int i = 0; i < kOwnPlaces; ++i) {
-        const int place = static_cast<int>(threadIdx.x) + i * kLoaders;
-        places_[i] = walk.has_steps ? place % kTilePlaces : place;
-        steps_[i] = walk.has_steps ? place / kTilePlaces : 0;
-        positions_[i] = a.stripes.position(first_ + places_[i]);
+        positions_[i] = a.stripes.position(walk.first_place + place(i));
       }
-      begin_tile();
     }
-    /// Those of the stage, and on to the next.
-    __device__ void next(Source& source, const Stripes::Position& next_tile) {
-      const int end = min(first_ + kTilePlaces, walk_.end_place) + a_.stripes.reach;
+    /// The i-th of a stage's.
+    __device__ int of_stage(int i) const {
+      return i > 0 && takes_turns() ? kLoaders + static_cast<int>(threadIdx.x) % 32
+                                    : static_cast<int>(threadIdx.x) + i * kLoaders;
+    }
+    /// Whether that is this thread's in the stage of a number.
+    __device__ bool has(int i, int stage) const {
+      return i == 0 || !takes_turns() ||
+             static_cast<int>(threadIdx.x) / 32 ==
+                 static_cast<int>(static_cast<unsigned>(stage) % (kLoaders / 32));
+    }
+    /// Of the i-th in this stage.
+    __device__ Source source(int i) const {
+      Step at = step_;
+      if (walk_.has_steps) {
 #pragma unroll
-      for (int i = 0; i < kOwnPlaces; ++i) {
-        const bool exists = first_ < walk_.end_place && first_ + places_[i] < end &&
-                            steps_[i] < kMostSteps && c_[i] < a_.c_padded;
-        source.offsets[i] = exists ? input_offset(a_, walk_, positions_[i], taps_[i]) : kNowhere;
-        source.c[i] = c_[i];
+        for (int step = 1; step < kMostSteps; ++step) {
+          if (of_stage(i) >= step * kTilePlaces) at.advance(a_);
+        }
       }
-      if (++chunk_ < walk_.chunks) {
+      const int end = min(kTilePlaces, left_) + a_.stripes.reach;
+      const bool is_loaded = left_ > 0 && place(i) < end && at.c < a_.c_padded && has(i, stage_) &&
+                             of_stage(i) < (walk_.has_steps ? kMostSteps * kTilePlaces : kPlaces);
+      const Stripes::Position& position = positions_[i];
+      const int row = position.row * a_.stride_h - a_.pad_h + at.row * a_.dilation_h;
+      const int col = (walk_.stripe * a_.stripes.cols + position.col) * a_.stride_w - a_.pad_w +
+                      at.col * a_.dilation_w;
+      const int channels = walk_.pixel_channels;
+      const bool in_row =
+          walk_.folds || static_cast<unsigned>(col) < static_cast<unsigned>(a_.w_in);
+      const int pixel = row * a_.w_in + col;
+      const int first = kLayout == Layout::nchw ? pixel : pixel * channels;
+      const auto image_start = static_cast<std::uint32_t>(position.image) *
+                               static_cast<std::uint32_t>(channels * a_.h * a_.w_in);
+      return {is_loaded && position.image < a_.n && in_row &&
+                  static_cast<unsigned>(row) < static_cast<unsigned>(a_.h),
+              static_cast<std::int32_t>(image_start + static_cast<std::uint32_t>(first)),
+              col * channels, at.c};
+    }
+    /// On to the next stage, of the next tile behind a tile's last.
+    __device__ void advance(const Stripes::Position& next_tile) {
+      ++stage_;
+      if (walk_.has_steps) {
 #pragma unroll
-        for (int i = 0; i < kOwnPlaces; ++i) advance(i, walk_.has_steps ? kMostSteps : a_.r * a_.s);
-        return;
+        for (int step = 0; step < kMostSteps; ++step) step_.advance(a_);
+      } else {
+        step_.c += kDepth;
       }
+      if (step_.c < a_.c_padded) return;
+      step_ = {};
+      left_ -= kTilePlaces;
 #pragma unroll
       for (int i = 0; i < kOwnPlaces; ++i) {
         positions_[i] = a_.stripes.sum(positions_[i], next_tile);
       }
-      first_ += kTilePlaces;
-      begin_tile();
     }
 
    private:
-    __device__ void begin_tile() {
-      chunk_ = 0;
-#pragma unroll
-      for (int i = 0; i < kOwnPlaces; ++i) {
-        taps_[i] = {};
-        c_[i] = 0;
-        advance(i, steps_[i]);
-      }
+    // In the tile. Of several steps, each has all of the tile's.
+    __device__ int place(int i) const {
+      return walk_.has_steps ? of_stage(i) % kTilePlaces : of_stage(i);
     }
-    // By so many taps, slab by slab.
-    __device__ void advance(int i, int taps) {
-      if (taps == a_.r * a_.s) {
-        c_[i] += kDepth;
-        return;
-      }
-      for (; taps > 0; --taps) {
-        if (!taps_[i].advance(a_)) c_[i] += kDepth;
-      }
+
+    // Whether a stage has a few more places than there are loaders. The warps take these in turns,
+    // since who loads them waits longer.
+    __device__ bool takes_turns() const {
+      constexpr int kMore = kMostSteps * kTilePlaces - kLoaders;
+      return !kStagesAhead && kMore > 0 && kMore <= 32 && walk_.has_steps;
     }
 
     const TaskArgs& a_;
     const Walk& walk_;
-    int first_, chunk_;
-    int places_[kOwnPlaces], steps_[kOwnPlaces], c_[kOwnPlaces];
-    Tap taps_[kOwnPlaces];
+    int stage_ = 0, left_;  // places of the task, from the tile on
+    Step step_;
     Stripes::Position positions_[kOwnPlaces];
   };
+
+  // kRun channels of a place.
+  using Run = Stored[kRun];
 
   // Runs on their way.
   class Ahead {
    public:
-    __device__ Ahead(const TaskArgs& a, Landing& landing)
+    __device__ Ahead(const TaskArgs& a, const Walk& walk, Landing& landing)
         : a_(a),
+          walk_(walk),
           landing_(landing),
-          in_vectors_(a.c % kVector == 0 &&
-                      reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0) {}
+          in_vectors_(kLayout == Layout::nchw ||
+                      (!walk.folds && a.c % kVector == 0 &&
+                       reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0)) {}
 
-    /// Starts to load a source's index-th run, if that exists.
-    __device__ void start(const Source& source, int index) {
-      const std::uint32_t offset = source.offsets[index / kPlaceRuns];
-      const int c = source.c[index / kPlaceRuns] + index % kPlaceRuns * kRun;
-      if (offset != kNowhere) {
+    /// Starts to load a run of the i-th of a thread's places in a stage, if it exists.
+    __device__ void start(const Source& source, int i, int run, int slot) {
+      exist_ = exist_ << 1 | (source.exists ? 1 : 0);
+      if (source.exists) {
+        const int c = source.c + run * kRun;
         // The first summands are the same for all threads.
-        const Stored* const x = reinterpret_cast<const Stored*>(a_.x) + c * stride() + offset;
+        const Stored* const x =
+            reinterpret_cast<const Stored*>(a_.x) + c * stride() + source.offset;
         const int count = a_.c - c;
-        if (kLayout != Layout::nchw && !in_vectors_) {
-          gather(x, count, index % kAhead);
+        if (!in_vectors_) {
+          gather(x, count, source.in_row + c, i, slot);
         } else if (count >= kRun) {
-          copy<true>(x, count, index % kAhead);
+          copy<true>(x, count, i, slot);
         } else {
-          copy<false>(x, count, index % kAhead);
+          copy<false>(x, count, i, slot);
         }
       }
       if constexpr (!kToRegisters) __pipeline_commit();
     }
-    /// The index-th run that was started, kAhead starts ago.
-    __device__ void finish(int index, Run& run) {
+    /// The run that was started kAhead starts ago, if it exists.
+    __device__ bool finish(int i, int slot, Run& run) {
+      const bool exists = (exist_ >> (kAhead - 1) & 1) != 0;
       if constexpr (kToRegisters) {
 #pragma unroll
-        for (int i = 0; i < kRun; ++i) run[i] = runs_[index % kAhead][i];
+        for (int j = 0; j < kRun; ++j) run[j] = runs_[slot][j];
       } else {
         __pipeline_wait_prior(kAhead - 1);
+        if (!exists) return false;
 #pragma unroll
-        for (int i = 0; i < kRunPieces; ++i) {
-          reinterpret_cast<Piece*>(run)[i] = landing_[index % kAhead][i][threadIdx.x];
+        for (int j = 0; j < kRunPieces; ++j) {
+          reinterpret_cast<Piece*>(run)[j] = landing_[slot][j][column(i)];
         }
       }
+      return exists;
     }
 
    private:
     static constexpr int kVector = sizeof(uint4) / sizeof(Stored);
+    static constexpr int kPieceNumbers = kRun / kRunPieces;
 
+    // Where a place's runs land.
+    static __device__ int column(int i) {
+      return static_cast<int>(threadIdx.x) + (kStagesAhead ? i * kLoaders : 0);
+    }
     // From a channel to the next, in numbers.
-    __device__ std::size_t stride() const {
-      return kLayout == Layout::nchw ? static_cast<std::size_t>(a_.h) * a_.w_in : 1;
+    __device__ std::ptrdiff_t stride() const {
+      return kLayout == Layout::nchw ? static_cast<std::ptrdiff_t>(a_.h) * a_.w_in : 1;
+    }
+    // Where nothing is read, zeros are written.
+    template <class Part>
+    __device__ void copy_part(Part* to, const Stored* x, bool exists) {
+      __pipeline_memcpy_async(to, exists ? x : reinterpret_cast<const Stored*>(a_.x), sizeof(Part),
+                              exists ? 0 : sizeof(Part));
     }
     // kWhole: count is at least kRun. Half the instructions.
     template <bool kWhole>
-    __device__ void copy(const Stored* x, int count, int slot) {
-      constexpr int kNumbers = sizeof(Piece) / sizeof(Stored);  // of a piece
-      const std::size_t step = stride() * kNumbers;
-      const Stored* const first = x;
+    __device__ void copy(const Stored* x, int count, int i, int slot) {
+      const std::ptrdiff_t step = stride() * kPieceNumbers;
 #pragma unroll
-      for (int i = 0; i < kRunPieces; ++i, x += step) {
-        const bool exists = kWhole || i * kNumbers < count;
+      for (int j = 0; j < kRunPieces; ++j, x += step) {
+        const bool exists = kWhole || j * kPieceNumbers < count;
         if constexpr (kToRegisters) {
-          runs_[slot][i] = exists ? *x : static_cast<Stored>(0.0f);
+          runs_[slot][j] = exists ? *x : static_cast<Stored>(0.0f);
         } else {
-          // Past the last channel, zeros are written and nothing is read.
-          __pipeline_memcpy_async(&landing_[slot][i][threadIdx.x], exists ? x : first,
-                                  sizeof(Piece), exists ? 0 : sizeof(Piece));
+          copy_part(&landing_[slot][j][column(i)], x, exists);
         }
       }
     }
-    // Pixels whose channels lie anywhere (NHWC).
-    __device__ void gather(const Stored* x, int count, int slot) {
+    // Pixels whose channels lie anywhere (NHWC). `in_row`: the number in its row of x. Numbers that
+    // are too small for asynchronous copies come to registers first, all of them at once.
+    __device__ void gather(const Stored* x, int count, int in_row, int i, int slot) {
+      // If the taps of a filter's row are channels, some may lie beside the row of x.
+      const int first = walk_.folds ? max(-in_row, 0) : 0;
+      const int end = walk_.folds ? min(count, a_.w_in * walk_.pixel_channels - in_row) : count;
+      const auto exists = [&](int j) { return first <= j && j < end; };
+      LandedRuns& runs = landing_[slot];
+      if constexpr (kLayout == Layout::nchw) {
+        return;  // each of its channels lies by itself
+      } else if constexpr (sizeof(Stored) == sizeof(float)) {
 #pragma unroll
-      for (int i = 0; i < kRun; ++i) {
-        const Stored value = i < count ? x[i] : static_cast<Stored>(0.0f);
-        Piece& piece = landing_[slot][i * kRunPieces / kRun][threadIdx.x];
-        reinterpret_cast<Stored*>(&piece)[i % (kRun / kRunPieces)] = value;
+        for (int j = 0; j < kRun; ++j) {
+          auto* const piece = reinterpret_cast<Stored*>(&runs[j / kPieceNumbers][column(i)]);
+          copy_part(piece + j % kPieceNumbers, x + j, exists(j));
+        }
+      } else {
+        std::uint32_t numbers[kRun] = {};
+#pragma unroll
+        for (std::uint32_t& number : numbers) keep_before(number);
+#pragma unroll
+        for (int j = 0; j < kRun; ++j) {
+          if (exists(j)) numbers[j] = reinterpret_cast<const std::uint16_t*>(x)[j];
+        }
+#pragma unroll
+        for (int j = 0; j < kRunPieces; ++j) {
+          const std::uint32_t* const eight = &numbers[j * kPieceNumbers];
+          const auto pair = [eight](int k) { return eight[2 * k] | eight[2 * k + 1] << 16; };
+          runs[j][column(i)] = {pair(0), pair(1), pair(2), pair(3)};
+        }
       }
+    }
+    // The compiler sets the number before what follows. If it set those that are not loaded behind
+    // the loads, every few of these would be waited for.
+    static __device__ void keep_before(std::uint32_t& number) {
+      asm volatile("" : "+r"(number)::"memory");
     }
 
     const TaskArgs& a_;
+    const Walk& walk_;
     Landing& landing_;
     const bool in_vectors_;
-    alignas(16) Run runs_[kToRegisters ? kAhead : 1];
+    unsigned exist_ = 0;  // of the last starts
+    alignas(16) Run runs_[kToRegisters ? kSlots : 1];
   };
 
   static __device__ void load_input(const TaskArgs& a, const Walk& walk, Shared& shared) {
@@ -387,34 +442,43 @@ struct ImplicitGemmTask {
     MagnitudeBits most = 0;
     const Stripes::Position next_tile = a.stripes.position(kTilePlaces);
     OwnPlaces places(a, walk);
-    Source now, next;
-    places.next(now, next_tile);
-    Ahead ahead(a, shared.landing);
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) ahead.start(now, i);
-    for (int stage = walk.num_tiles * walk.chunks; stage > 0; --stage) {
-      places.next(next, next_tile);
-      shared.input.wait_empty(at);
+    Ahead ahead(a, walk, shared.landing);
+    Source source{};
+    // A stage's index-th run. The first one of a place says where that is.
+    const auto start = [&](int index, int slot) {
+      const int i = index / kPlaceRuns, run = index % kPlaceRuns;
+      if (run == 0) source = places.source(i);
+      ahead.start(source, i, run, slot);
+      if (index + 1 == kOwnRuns) places.advance(next_tile);
+    };
+    // Of a stage's index-th run: stages take turns, or runs.
+    const auto slot_of = [](int stage, int index) {
+      return (kStagesAhead ? stage : index) & (kSlots - 1);
+    };
+    const int num_stages = walk.num_tiles * walk.chunks;
+    constexpr int kStarts = (kAhead + kOwnRuns - 1) / kOwnRuns;  // stages before the first
+    for (int stage = -kStarts; stage < num_stages; ++stage) {
+      if (stage >= 0) shared.input.wait_empty(at);
 #pragma unroll
       for (int i = 0; i < kOwnRuns; ++i) {
-        const int place = i / kPlaceRuns * kLoaders + static_cast<int>(threadIdx.x);
-        const int octet = i % kPlaceRuns * (kRun / 8);
-        Input& to = shared.x[at.stage];
-        alignas(16) Run run;
-        ahead.finish(i, run);
-        if (now.offsets[i / kPlaceRuns] != kNowhere) {
-          store_run(run, a.x_scale, to, octet, place, most);
-        } else if (place < kPlaces) {
+        const int place = places.of_stage(i / kPlaceRuns), slot = slot_of(stage, i);
+        if (stage >= 0) {
+          Input& to = shared.x[at.stage];
+          const int octet = i % kPlaceRuns * (kRun / 8);
+          alignas(16) Run run;
+          if (ahead.finish(i / kPlaceRuns, slot, run)) {
+            store_run(run, a.x_scale, to, octet, place, most);
+          } else if (place < kPlaces && places.has(i / kPlaceRuns, stage)) {
 #pragma unroll
-          for (int j = 0; j < kSlabOctets / kPlaceRuns; ++j) to[octet + j][place] = uint4{};
+            for (int j = 0; j < kSlabOctets / kPlaceRuns; ++j) to[octet + j][place] = uint4{};
+          }
         }
-        constexpr int kHere = kOwnRuns - kAhead;
-        ahead.start(i < kHere ? now : next, i < kHere ? i + kAhead : i - kHere);
+        if (stage * kOwnRuns + i >= -kAhead) start((i + kAhead) % kOwnRuns, slot);
       }
+      if (stage < 0) continue;
       ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
       shared.input.arrive_full(at.stage);
       at.advance();
-      now = next;
     }
     if constexpr (!kToRegisters) __pipeline_wait_prior(0);
     if constexpr (Numbers::kScaled) {

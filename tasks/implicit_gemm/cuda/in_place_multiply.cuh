@@ -152,8 +152,9 @@ class InPlaceConsumers : Shape {
     TapOffsets offsets(a, kRowBytes);
     const bool leads = course.has_lead && first_place == 0;
     const bool follows = course.has_lead && first_place != 0;
-    // Whether all stages of input could be held by taps that are pending.
-    const bool drains = course.taps * (shared.input_stages - 1) < kPending;
+    // Where a stage of input is for few taps, those that are pending would hold most stages, and
+    // few would be on their way.
+    const bool drains = course.taps < kPending;
     for (int chunk = 0; chunk < chunks; ++chunk) {
       if (drains) {
         wgmma_wait<1>();

@@ -110,11 +110,11 @@ struct PairProducts {
   struct Pixels {
     PixelWords high, low;
   };
+  // The rest is rounded by an addition, since the instruction does not read the last 13 bits. That
+  // of infinity, a NaN, becomes a zero by it.
   static __device__ void split(std::uint32_t word, std::uint32_t& high, std::uint32_t& low) {
-    const float value = __uint_as_float(word);
-    high = round_to_tf32(value);
-    const float rest = value - __uint_as_float(high);
-    low = round_to_tf32(rest == rest ? rest : 0.0f);  // infinity has no rest, nor has a NaN
+    high = round_to_tf32(__uint_as_float(word));
+    low = __float_as_uint(__uint_as_float(word) - __uint_as_float(high)) + 0x1000u;
   }
   static __device__ Filters filters(const Quarter& low, const Quarter& high) {
     const FilterWords words = filter_words(low, high);

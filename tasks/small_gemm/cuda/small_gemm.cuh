@@ -20,8 +20,8 @@
 
 namespace megaconv::cuda {
 
-/// Row in its tile of a pixel, of less than 2^10: exact, since a quotient and a half is never as near
-/// to the next whole number as three roundings are to it.
+/// Row in its tile of a pixel, of less than 2^10: exact, since a quotient and a half is never as
+/// near to the next whole number as three roundings are to it.
 __device__ inline int row_of(const SmallGemmShare& share, int pixel) {
   return static_cast<int>((static_cast<float>(pixel) + 0.5f) * share.reciprocal);
 }
@@ -42,9 +42,9 @@ __device__ inline int sums_of_warp(const SmallGemmArgs& a) {
   return ((a.rows_per_group * a.cols_per_group - 1) / 8 + 1) * 8 * sum_pitch(a);
 }
 
-/// kFilterTiles: filters of a warp in sixteens; kPixelTiles: its pixels in eights, at most.
-/// kVectors: whether 16 bytes of channels are loaded at once.
-template <class Products, int kFilterTiles, int kPixelTiles, bool kVectors>
+/// What a warp computes: 16 filters, and up to 8 times kPixelTiles pixels. kVectors: whether 16
+/// bytes of channels are loaded at once.
+template <class Products, bool kVectors>
 class SmallGemmTile {
  public:
   using Stored = typename Products::Stored;
@@ -58,6 +58,7 @@ class SmallGemmTile {
   }
 
  private:
+  static constexpr int kPixelTiles = static_cast<int>(SmallGemmCut::kWarpPixelTiles);
   static constexpr int kVector = 16 / static_cast<int>(sizeof(Stored));  // numbers
   static constexpr int kStep = 4 * kVector;
   static constexpr int kWord = 4 / static_cast<int>(sizeof(Stored));
@@ -84,35 +85,27 @@ class SmallGemmTile {
     const int total = a_.taps_h * a_.taps_w * a_.chunks;
     const int per_warp = (total - 1) / a_.sum_warps + 1;
     const int begin = sum_warp_ * per_warp, end = min(begin + per_warp, total);
-    const int filter_tiles = a_.filters_per_task / 16;
-    const int first = share_.filter_block * filter_tiles + filter_warp_ * kFilterTiles;
-    const char* const u = tensors_.u + lane_ * 16;
-    const auto load_filters = [&](Quarter (&filters)[kFilterTiles][2], int step) {
-#pragma unroll
-      for (int i = 0; i < kFilterTiles; ++i) {
-        const std::int64_t at = (static_cast<std::int64_t>(first + i) * total + step) * 1024;
-        filters[i][0] = read_only(u + at);
-        filters[i][1] = read_only(u + at + 512);
-      }
+    const int tile = share_.filter_block * a_.filter_warps + filter_warp_;
+    const char* const u = tensors_.u + static_cast<std::int64_t>(tile) * total * 1024 + lane_ * 16;
+    const auto load_filters = [&](Quarter(&filters)[2], int step) {
+      filters[0] = read_only(u + step * 1024);
+      filters[1] = read_only(u + step * 1024 + 512);
     };
-    Quarter filters[kFilterTiles][2];
+    Quarter filters[2];
     if (begin < end) load_filters(filters, begin);
     find_pixels();
     wait();
 #pragma unroll
-    for (int i = 0; i < kFilterTiles; ++i) {
+    for (int j = 0; j < kPixelTiles; ++j) {
 #pragma unroll
-      for (int j = 0; j < kPixelTiles; ++j) {
-#pragma unroll
-        for (int n = 0; n < 4; ++n) sum_[i][j][n] = 0;
-      }
+      for (int n = 0; n < 4; ++n) sum_[j][n] = 0;
     }
     if (begin >= end) return;
     chunk_ = begin % a_.chunks;
     tap_w_ = begin / a_.chunks % a_.taps_w;
     tap_h_ = begin / a_.chunks / a_.taps_w;
     // Two steps are in registers in turn.
-    Quarter pixels[kPixelTiles], other_filters[kFilterTiles][2], other_pixels[kPixelTiles];
+    Quarter pixels[kPixelTiles], other_filters[2], other_pixels[kPixelTiles];
     load_pixels(pixels);
     for (int step = begin + 1;; ++step) {
       if (step < end) {
@@ -132,50 +125,28 @@ class SmallGemmTile {
     }
   }
 
-  // Four tiles of pixels at a time, so that a sum's next instruction finds the one before done.
-  __device__ void add_products(const Quarter (&filters)[kFilterTiles][2],
-                               const Quarter (&pixels)[kPixelTiles]) {
-    constexpr int kAtOnce = 4;
-    typename Products::Filters of_filters[kFilterTiles];
-#pragma unroll
-    for (int i = 0; i < kFilterTiles; ++i) {
-      of_filters[i] = Products::filters(filters[i][0], filters[i][1]);
-    }
+  // A part of several sums at a time, so that a sum's next instruction finds the one before done.
+  __device__ void add_products(const Quarter (&filters)[2], const Quarter (&pixels)[kPixelTiles]) {
+    constexpr int kAtOnce = Products::kStepsApart ? 2 : kPixelTiles;  // what registers hold
+    const typename Products::Filters of_filters = Products::filters(filters[0], filters[1]);
 #pragma unroll
     for (int first = 0; first < kPixelTiles; first += kAtOnce) {
-      if (first >= num_tiles_) break;
       typename Products::Pixels of_pixels[kAtOnce];
-      float of_step[kFilterTiles][kAtOnce][4];
 #pragma unroll
-      for (int j = 0; j < kAtOnce; ++j) {
-        of_pixels[j] = Products::pixels(pixels[first + j]);
-#pragma unroll
-        for (int i = 0; i < kFilterTiles; ++i) {
-#pragma unroll
-          for (int n = 0; n < 4; ++n) {
-            of_step[i][j][n] = Products::kStepsApart ? 0.0f : sum_[i][first + j][n];
-          }
-        }
-      }
+      for (int j = 0; j < kAtOnce; ++j) of_pixels[j] = Products::pixels(pixels[first + j]);
+      float of_step[kAtOnce][4] = {};
       unroll<Products::kParts>([&](auto part) {
 #pragma unroll
         for (int j = 0; j < kAtOnce; ++j) {
-#pragma unroll
-          for (int i = 0; i < kFilterTiles; ++i) {
-            Products::template add<decltype(part)::value>(of_step[i][j], of_filters[i],
-                                                          of_pixels[j]);
-          }
+          auto& sum = Products::kStepsApart ? of_step[j] : sum_[first + j];
+          Products::template add<decltype(part)::value>(sum, of_filters, of_pixels[j]);
         }
       });
+      if constexpr (Products::kStepsApart) {
 #pragma unroll
-      for (int j = 0; j < kAtOnce; ++j) {
+        for (int j = 0; j < kAtOnce; ++j) {
 #pragma unroll
-        for (int i = 0; i < kFilterTiles; ++i) {
-#pragma unroll
-          for (int n = 0; n < 4; ++n) {
-            float& sum = sum_[i][first + j][n];
-            sum = Products::kStepsApart ? sum + of_step[i][j][n] : of_step[i][j][n];
-          }
+          for (int n = 0; n < 4; ++n) sum_[first + j][n] += of_step[j][n];
         }
       }
     }
@@ -306,15 +277,11 @@ class SmallGemmTile {
     for (int j = 0; j < kPixelTiles; ++j) {
       if (j >= num_tiles_) break;
       const int pixel = (first_tile_ + j) * 8 + lane_ % 4 * 2;
-#pragma unroll
-      for (int i = 0; i < kFilterTiles; ++i) {
-        const int filter = (filter_warp_ * kFilterTiles + i) * 16 + lane_ / 4;
-        float* const to = own + pixel * pitch + filter;
-        to[0] = sum_[i][j][0];
-        to[pitch] = sum_[i][j][1];
-        to[8] = sum_[i][j][2];
-        to[pitch + 8] = sum_[i][j][3];
-      }
+      float* const to = own + pixel * pitch + filter_warp_ * 16 + lane_ / 4;
+      to[0] = sum_[j][0];
+      to[pitch] = sum_[j][1];
+      to[8] = sum_[j][2];
+      to[pitch + 8] = sum_[j][3];
     }
   }
 
@@ -330,11 +297,11 @@ class SmallGemmTile {
   const SmallGemmTensors<Stored> tensors_;
   float* sums_;
   int lane_, filter_warp_, sum_warp_, first_tile_, num_tiles_;
-  int chunk_, tap_w_, tap_h_;     // of the step whose pixels are loaded next
+  int chunk_, tap_w_, tap_h_;  // of the step whose pixels are loaded next
   std::uint32_t inside_[kPixelTiles];
   int place_[kPixelTiles];
   int col_[kVectors ? 1 : kPixelTiles];
-  float sum_[kFilterTiles][kPixelTiles][4];
+  float sum_[kPixelTiles][4];
 };
 
 /// From sums in shared memory to outputs: a thread has 16 bytes of filters of a pixel at a time.
@@ -465,18 +432,8 @@ struct SmallGemmTask {
       wait();
       epilogue.load_residual();
     };
-    const int filter_tiles = a.filters_per_task / 16 / a.filter_warps;
-    const int pixel_tiles =
-        ((a.rows_per_group * a.cols_per_group - 1) / 8 + a.pixel_warps) / a.pixel_warps;
-    if (!a.vectors) {
-      filter_tiles == 1 ? SmallGemmTile<Products, 1, 8, false>::run(a, share, tensors, shared, begin)
-                        : SmallGemmTile<Products, 2, 4, false>::run(a, share, tensors, shared, begin);
-    } else if (filter_tiles == 1) {
-      pixel_tiles <= 4 ? SmallGemmTile<Products, 1, 4, true>::run(a, share, tensors, shared, begin)
-                       : SmallGemmTile<Products, 1, 8, true>::run(a, share, tensors, shared, begin);
-    } else {
-      SmallGemmTile<Products, 2, 4, true>::run(a, share, tensors, shared, begin);
-    }
+    a.vectors ? SmallGemmTile<Products, true>::run(a, share, tensors, shared, begin)
+              : SmallGemmTile<Products, false>::run(a, share, tensors, shared, begin);
     __syncthreads();
     epilogue.write_outputs();
   }

@@ -21,7 +21,7 @@ SmallGemmShare make_small_gemm_share(const SmallGemmCut& cut, std::uint32_t grou
   share.col = i32(group % col_tiles * cols);
   share.rows = i32(std::min(rows, p - share.row));
   share.cols = i32(std::min(cols, q - share.col));
-  share.first_filter = i32(std::int64_t{block} * cut.filters_per_task);
+  share.first_filter = i32(std::int64_t{block} * cut.filters_per_task());
   share.first_channel = i32(channels.begin);
   share.num_channels = i32(channels.end - channels.begin);
   share.filter_block = i32(block);
@@ -50,7 +50,7 @@ SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
   args.group_filters = i32(a.k / a.groups);
   args.rows_per_group = i32(cut.rows_per_group);
   args.cols_per_group = i32(cut.cols_per_group);
-  args.filters_per_task = i32(cut.filters_per_task);
+  args.filters_per_task = i32(cut.filters_per_task());
   args.filter_warps = i32(cut.filter_warps);
   args.pixel_warps = i32(cut.pixel_warps);
   args.sum_warps = i32(cut.sum_warps);

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""megaconv.torch.compile: modules as networks, and what stays PyTorch's."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import megaconv.torch  # noqa: E402
+
+
+class Block(nn.Module):
+    """A residual block with batch norm, as ResNet has it."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(channels)
+
+    def forward(self, x):
+        y = torch.relu(self.norm1(self.conv1(x)))
+        return torch.relu(self.norm2(self.conv2(y)) + x)
+
+
+class Small(nn.Module):
+    def __init__(self, middle=None):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 7, stride=2, padding=3), nn.ReLU6(),
+                                  nn.MaxPool2d(3, 2, 1))
+        self.block = Block(16)
+        self.middle = middle or nn.Identity()
+        self.branch = nn.Conv2d(16, 8, 1, groups=2)
+        self.head = nn.Linear(24, 5)
+
+    def forward(self, x):
+        x = self.middle(self.block(self.stem(x)))
+        x = torch.cat([x, self.branch(x)], 1)
+        x = nn.functional.dropout(nn.functional.adaptive_avg_pool2d(x, 1), training=self.training)
+        return self.head(torch.flatten(x, 1))
+
+
+def prepared(module):
+    """With statistics that batch norm has something to do with."""
+    torch.manual_seed(1)
+    for child in module.modules():
+        if isinstance(child, nn.BatchNorm2d):
+            child.running_mean.normal_()
+            child.running_var.uniform_(0.5, 2)
+    return module.eval()
+
+
+def close(got, expected):
+    # Sums of 147 terms in two orders: 147 * 2^-24 = 1e-5 of the magnitudes in each of five layers,
+    # and on both sides.
+    return (got - expected).abs().max() <= 1e-4 * expected.abs().max()
+
+
+@pytest.mark.parametrize("layout", ["nhwc", "nchw"])
+def test_a_whole_module_becomes_one_network(layout):
+    module, x = prepared(Small()), 20 * torch.randn(2, 3, 32, 32)  # ReLU6 has what to cut off
+    compiled = megaconv.torch.compile(module, x, layout=layout, threads=2)
+    assert compiled.left_out == {}
+    assert len(compiled.networks) == 1
+    with torch.no_grad():
+        expected = module(x)
+        assert compiled(x).shape == expected.shape
+        assert close(compiled(x), expected)
+        again = torch.randn(2, 3, 32, 32)
+        assert close(compiled(again), module(again))
+
+
+def test_what_networks_do_not_have_stays_and_is_named():
+    module, x = prepared(Small(nn.GELU())), torch.randn(1, 3, 32, 32)
+    compiled = megaconv.torch.compile(module, x)
+    assert len(compiled.left_out) == 1
+    (name, reason), = compiled.left_out.items()
+    assert "gelu" in name and "gelu" in reason
+    assert len(compiled.networks) == 2
+    with torch.no_grad():
+        assert close(compiled(x), module(x))
+
+
+def test_convolutions_that_were_replaced_are_taken():
+    module, x = prepared(Small()), torch.randn(1, 3, 32, 32)
+    with torch.no_grad():
+        expected = module(x)
+    assert megaconv.torch.replace(module) == {}
+    compiled = megaconv.torch.compile(module, x)
+    assert compiled.left_out == {} and len(compiled.networks) == 1
+    with torch.no_grad():
+        assert close(compiled(x), expected)
+
+
+def test_a_module_that_trains_stays_in_training():
+    module, x = prepared(Small()).train(), torch.randn(1, 3, 32, 32)
+    compiled = megaconv.torch.compile(module, x)
+    assert module.training and compiled.left_out == {}
+    with torch.no_grad():
+        assert close(compiled(x), module.eval()(x))
+
+
+def test_other_shapes_and_types_are_refused():
+    module, x = prepared(Small()), torch.randn(1, 3, 32, 32)
+    compiled = megaconv.torch.compile(module, x)
+    with pytest.raises(Exception, match="shape|size"):
+        compiled(torch.randn(1, 3, 64, 64))
+    with pytest.raises(ValueError, match="layout"):
+        megaconv.torch.compile(module, x, layout="chwn")
+    double = megaconv.torch.compile(module.double(), x.double())
+    assert double.networks == [] and "float64" in next(iter(double.left_out.values()))
+    with torch.no_grad():
+        assert torch.equal(double(x.double()), module(x.double()))
