@@ -30,6 +30,13 @@ endif()
 # Optional: without them a feature is off, and the summary at the end says so.
 find_package(SQLite3 QUIET)
 add_feature_info("SQLite" SQLite3_FOUND "plan database: `megaconv tune` and tuned plans (package libsqlite3-dev)")
+find_package(Protobuf QUIET)
+set(MEGACONV_HAVE_PROTOBUF FALSE)
+if(TARGET protobuf::libprotobuf-lite AND TARGET protobuf::protoc)
+  set(MEGACONV_HAVE_PROTOBUF TRUE)
+endif()
+add_feature_info("protobuf" MEGACONV_HAVE_PROTOBUF
+                 "ONNX models (packages libprotobuf-dev protobuf-compiler)")
 if(MEGACONV_BUILD_TOOLS)
   find_package(OpenCL QUIET)  # without it the package file of Debian's dnnl ends the configure step
   if(OpenCL_FOUND)

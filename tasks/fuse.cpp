@@ -178,6 +178,13 @@ class Fuser {
     problem.most = a.most;
   }
 
+  void add(const Pixelwise& a) {
+    const Shape& x = shape_of(0);
+    const bool per_channel = op_->reads.size() == 2 && shape_of(1) == Shape{x.n, x.c, 1, 1};
+    append({.problem = problem_of(network_, a, x, per_channel)});
+  }
+  void add(const Rearrangement& a) { append({.problem = problem_of(network_, a, shape_of(0))}); }
+
   const Network& network_;
   const std::map<std::string, Shape> shapes_;
   std::map<std::string, ValueId> ids_;

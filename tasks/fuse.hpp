@@ -26,9 +26,11 @@ using ValueId = std::uint32_t;
 
 struct FusedOperator {
   std::vector<std::string> operators{};  ///< names of those that it runs; the last makes its value
-  std::variant<ConvProblem, PoolProblem, ElementwiseProblem> problem;
-  std::vector<ValueId> reads{};  ///< x, of an elementwise operation each tensor; then the residual
-  Weights w{};                   ///< of a convolution: [K][C/groups][R][S]
+  std::variant<ConvProblem, PoolProblem, ElementwiseProblem, PixelwiseProblem, RearrangementProblem>
+      problem;
+  /// x, of an elementwise operation each tensor; then the residual, or what is multiplied by.
+  std::vector<ValueId> reads{};
+  Weights w{};  ///< of a convolution: [K][C/groups][R][S]
   /// Of a convolution: by what the filters are multiplied (empty: 1) and its bias (empty: none); of
   /// an elementwise operation its scale and bias. Batch norm is in these.
   std::vector<double> scale{}, bias{};

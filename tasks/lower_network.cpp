@@ -11,7 +11,9 @@
 #include "tasks/conv_graph.hpp"
 #include "tasks/elementwise/elementwise.hpp"
 #include "tasks/lower.hpp"
+#include "tasks/pixelwise/pixelwise.hpp"
 #include "tasks/pooling/pooling.hpp"
+#include "tasks/rearrangement/rearrangement.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
 
@@ -42,8 +44,23 @@ class Cutter {
   }
   Cut cut(const PoolProblem& problem) { return cut_pooling(problem, workers_); }
   Cut cut(const ElementwiseProblem& problem) { return cut_elementwise(problem, workers_); }
+  Cut cut(const PixelwiseProblem& problem) {
+    check_backend(problem);
+    return cut_pixelwise(problem, workers_);
+  }
+  Cut cut(const RearrangementProblem& problem) {
+    check_backend(problem);
+    return cut_rearrangement(problem, workers_);
+  }
 
  private:
+  // What has no tasks on CUDA yet.
+  template <class Problem>
+  void check_backend(const Problem& problem) const {
+    if (target_.backend != Backend::cuda) return;
+    throw Error(Status::unsupported, to_string(problem) + ": backend cuda, must be cpu");
+  }
+
   // Tensors of 16 bits are multiplied as they are.
   Precision precision_of(DataType dtype) const {
     if (dtype == DataType::f16) return Precision::f16;
@@ -71,6 +88,18 @@ NodeBuffers add(TaskGraph& graph, const std::string& name, const PoolCut& cut,
 NodeBuffers add(TaskGraph& graph, const std::string& name, const ElementwiseCut& cut,
                 const NodeBuffers& read) {
   return add_elementwise(graph, name, cut, read);
+}
+NodeBuffers add(TaskGraph& graph, const std::string& name, const PixelwiseCut& cut,
+                const NodeBuffers& read) {
+  NodeBuffers buffers = read;
+  buffers.y = add_pixelwise(graph, name, cut, read.x, read.residual);
+  return buffers;
+}
+NodeBuffers add(TaskGraph& graph, const std::string& name, const RearrangementCut& cut,
+                const NodeBuffers& read) {
+  NodeBuffers buffers = read;
+  buffers.y = add_rearrangement(graph, name, cut, read.x);
+  return buffers;
 }
 
 NodeBuffers add(TaskGraph& graph, const std::string& name, const SmallGemmCut& cut,
@@ -156,8 +185,12 @@ std::string summary(const Cut& cut) {
            std::to_string(small->sum_warps) + ", " +
            std::to_string(std::uint64_t{small->num_groups} * small->tasks_per_group) + " tasks";
   }
-  const auto& elementwise = std::get<ElementwiseCut>(cut);
-  return to_string(elementwise.problem) + ", " + std::to_string(elementwise.num_groups) + " tasks";
+  const auto text = [](const auto& bands) {
+    return to_string(bands.problem) + ", " + std::to_string(bands.num_groups) + " tasks";
+  };
+  if (const auto* pixelwise = std::get_if<PixelwiseCut>(&cut)) return text(*pixelwise);
+  if (const auto* moved = std::get_if<RearrangementCut>(&cut)) return text(*moved);
+  return text(std::get<ElementwiseCut>(cut));
 }
 
 Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,

@@ -9,6 +9,8 @@
 #include "megaconv/elementwise.hpp"
 #include "megaconv/error.hpp"
 #include "tasks/network_problems.hpp"
+#include "tasks/pixelwise/pixelwise.hpp"
+#include "tasks/rearrangement/rearrangement.hpp"
 
 namespace megaconv {
 namespace {
@@ -99,6 +101,21 @@ class ShapeOf {
                            std::to_string(a.most));
     }
     return x();
+  }
+  Shape operator()(const Pixelwise& a) const {
+    const bool multiplies = a.function == PixelFunction::multiply;
+    expect_reads(multiplies ? 2 : 1, multiplies ? 2 : 1);
+    const Shape channels{x().n, x().c, 1, 1};
+    if (multiplies && reads_[1] != channels) expect_shape(1, x(), "the second factor");
+    const bool per_channel = multiplies && reads_[1] == channels;
+    check([&] { megaconv::validate(problem_of(network_, a, x(), per_channel)); });
+    return x();
+  }
+  Shape operator()(const Rearrangement& a) const {
+    expect_reads(1, 1);
+    const RearrangementProblem problem = problem_of(network_, a, x());
+    check([&] { megaconv::validate(problem); });
+    return {problem.n, problem.k(), problem.p(), problem.q()};
   }
 
  private:
@@ -216,6 +233,8 @@ const char* kind_of(const Operator& op) noexcept {
     const char* operator()(const Concatenation&) const { return "concatenation"; }
     const char* operator()(const FullyConnected&) const { return "fully connected layer"; }
     const char* operator()(const Clamp&) const { return "clamp"; }
+    const char* operator()(const Pixelwise& a) const { return to_string(a.function); }
+    const char* operator()(const Rearrangement&) const { return "rearrangement"; }
   } visitor;
   return std::visit(visitor, op.does);
 }
@@ -273,6 +292,28 @@ PoolProblem problem_of(const Network& network, const Pooling& a, const Shape& x)
 
 PoolProblem problem_of(const Network& network, const GlobalAveragePooling&, const Shape& x) {
   return problem_of(network, Pooling{.mode = PoolMode::average, .r = x.h, .s = x.w}, x);
+}
+
+PixelwiseProblem problem_of(const Network& network, const Pixelwise& a, const Shape& x,
+                            bool per_channel) {
+  return {.does = a,
+          .n = x.n,
+          .c = x.c,
+          .h = x.h,
+          .w = x.w,
+          .per_channel = per_channel,
+          .dtype = network.dtype,
+          .layout = network.layout};
+}
+
+RearrangementProblem problem_of(const Network& network, const Rearrangement& a, const Shape& x) {
+  return {.does = a,
+          .n = x.n,
+          .c = x.c,
+          .h = x.h,
+          .w = x.w,
+          .dtype = network.dtype,
+          .layout = network.layout};
 }
 
 std::map<std::string, Shape> shapes_of(const Network& network) {

@@ -12,5 +12,8 @@ ConvProblem problem_of(const Network& network, const Convolution& op, const Shap
 ConvProblem problem_of(const Network& network, const FullyConnected& op, const Shape& x);
 PoolProblem problem_of(const Network& network, const Pooling& op, const Shape& x);
 PoolProblem problem_of(const Network& network, const GlobalAveragePooling& op, const Shape& x);
+PixelwiseProblem problem_of(const Network& network, const Pixelwise& op, const Shape& x,
+                            bool per_channel);
+RearrangementProblem problem_of(const Network& network, const Rearrangement& op, const Shape& x);
 
 }  // namespace megaconv

@@ -10,8 +10,12 @@
 #include "megaconv/plan.hpp"
 #include "tasks/elementwise/reference.hpp"
 #include "tasks/network_problems.hpp"
+#include "tasks/pixelwise/reference.hpp"
 #include "tasks/pooling/reference.hpp"
+#include "tasks/rearrangement/reference.hpp"
 #include "tasks/reference.hpp"
+#include "tasks/storage.hpp"
+#include "tasks/strides.hpp"
 
 namespace megaconv {
 namespace {
@@ -105,6 +109,12 @@ void clamp(Numbers& y, double least, double most) {
   for (double& value : y) value = std::min(std::max(value, least), most);
 }
 
+Numbers multiply_or_map(const PixelwiseProblem& a, const std::vector<const Numbers*>& reads) {
+  return reference_pixelwise(
+      a, *reads[0],
+      reads.size() == 2 ? std::span<const double>(*reads[1]) : std::span<const double>());
+}
+
 /// One operator of a network as it stands.
 struct Compute {
   const Network& network;
@@ -148,6 +158,13 @@ struct Compute {
     clamp(y, double{a.least}, double{a.most});
     return y;
   }
+  Numbers operator()(const Pixelwise& a) const {
+    const bool per_channel = reads.size() == 2 && reads[1]->size() != reads[0]->size();
+    return multiply_or_map(problem_of(network, a, shape, per_channel), reads);
+  }
+  Numbers operator()(const Rearrangement& a) const {
+    return reference_rearrangement(problem_of(network, a, shape), *reads[0]);
+  }
 };
 
 /// One fused operator.
@@ -168,7 +185,29 @@ struct ComputeFused {
     clamp(y, double{a.least}, double{a.most});
     return y;
   }
+  Numbers operator()(const PixelwiseProblem& a) const { return multiply_or_map(a, reads); }
+  Numbers operator()(const RearrangementProblem& a) const {
+    return reference_rearrangement(a, *reads[0]);
+  }
 };
+
+/// A tensor in [N][C][H][W], in double.
+Numbers numbers_of(DataType dtype, Layout layout, const Shape& shape, const void* tensor) {
+  const std::int64_t pixels = shape.h * shape.w;
+  const Strides at = strides_of(layout, shape.n, shape.c, pixels);
+  return with_storage(dtype, [&](auto number) {
+    const auto* const from = static_cast<const decltype(number)*>(tensor);
+    Numbers numbers;
+    for (std::int64_t image = 0; image < shape.n; ++image) {
+      for (std::int64_t c = 0; c < shape.c; ++c) {
+        for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+          numbers.push_back(to_float(from[image * at.image + c * at.channel + pixel * at.pixel]));
+        }
+      }
+    }
+    return numbers;
+  });
+}
 
 /// The largest share that an error has of its bound: rounding errors of `roundings` operations in
 /// FP32 on numbers of that magnitude, and one rounding to the storage type.
@@ -178,6 +217,7 @@ double worst_share(DataType dtype, const void* y, const Numbers& truth, const Nu
     const auto* const values = static_cast<const decltype(number)*>(y);
     double worst = 0;
     for (std::size_t i = 0; i < truth.size(); ++i) {
+      if (double{to_float(values[i])} == truth[i]) continue;  // also where both are infinite
       const double computed =
           roundings * unit_roundoff(DataType::f32) * 1.001 * magnitude[i] + 0x1p-149;
       const double stored = dtype == DataType::f32
@@ -253,6 +293,42 @@ struct Check {
                            .bias = bias.data()},
                           truth.data(), magnitude.data());
     const double share = worst_share(a.dtype, y, truth, magnitude, a.affine + a.residual);
+    return {names_text(op), share, share_text(share)};
+  }
+  // In double, and then rounded once.
+  OperatorCheck operator()(const PixelwiseCut& cut) const {
+    const PixelwiseProblem& a = cut.problem;
+    const Shape shape{a.n, a.c, a.h, a.w};
+    Numbers b;
+    if (reads.size() == 2) {
+      b = numbers_of(a.dtype, a.layout, a.per_channel ? Shape{a.n, a.c, 1, 1} : shape, reads[1]);
+    }
+    return compare_in_nchw(
+        a.dtype, a.layout, shape,
+        reference_pixelwise(a, numbers_of(a.dtype, a.layout, shape, reads[0]), b), 1);
+  }
+  OperatorCheck operator()(const RearrangementCut& cut) const {
+    const RearrangementProblem& a = cut.problem;
+    const Numbers x = numbers_of(a.dtype, a.layout, {a.n, a.c, a.h, a.w}, reads[0]);
+    return compare_in_nchw(a.dtype, a.layout, {a.n, a.k(), a.p(), a.q()},
+                           reference_rearrangement(a, x), 0);
+  }
+
+ private:
+  /// Rounding errors are relative to the numbers themselves.
+  OperatorCheck compare_in_nchw(DataType dtype, Layout layout, const Shape& shape,
+                                const Numbers& truth, double roundings) const {
+    Numbers magnitude = truth;
+    for (double& value : magnitude) value = std::fabs(value);
+    std::vector<std::byte> tensor(truth.size() * size_of(dtype));
+    with_storage(dtype, [&](auto number) {
+      auto* const to = reinterpret_cast<decltype(number)*>(tensor.data());
+      const Numbers computed = numbers_of(dtype, layout, shape, y);
+      for (std::size_t i = 0; i < computed.size(); ++i) {
+        to[i] = from_float<decltype(number)>(static_cast<float>(computed[i]));
+      }
+    });
+    const double share = worst_share(dtype, tensor.data(), truth, magnitude, roundings);
     return {names_text(op), share, share_text(share)};
   }
 };

@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// megaconv net: a built-in network: what becomes of it, its time, its errors, its tasks.
+// megaconv net: a network: what becomes of it, its outputs, its time, its errors, its tasks.
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
+#include "megaconv/network_file.hpp"
 #include "megaconv/simulation.hpp"
 #include "tasks/lower.hpp"
 #include "tasks/network_reference.hpp"
 #include "tools/choice.hpp"
 #include "tools/commands.hpp"
 #include "tools/file_io.hpp"
+#include "tools/network_arrays.hpp"
 #include "tools/network_runner.hpp"
+#include "tools/network_source.hpp"
 #include "tools/plan_arguments.hpp"
 #include "tools/policy_spec.hpp"
 #include "tools/records.hpp"
@@ -33,12 +38,18 @@ namespace megaconv::cli {
 namespace {
 
 constexpr const char* kFooter = R"(
-Weights and images are seeded: what counts is shapes, times and errors, not classes. Batch norm is
-folded into the convolutions, and what can is fused with them; `net show` says what became of every
-operator.
+NAME is a built-in network, an ONNX model (FILE.onnx) or a file of `net export` (FILE.safetensors).
+Weights of built-in networks are seeded, and so are images that are not given: then what counts is
+shapes, times and errors, not classes. Batch norm is folded into the convolutions, and what can is
+fused with them; `net show` says what became of every operator.
+
+Arrays are what numpy.save writes, of float32 or float16, [N][C][H][W] whatever --layout says.
 
 Examples:
   megaconv net list
+  megaconv net import model.onnx
+  megaconv net run model.onnx --input x.npy --output y.npy
+  megaconv net run model.onnx --input left=a.npy --input right=b.npy --output y.npy
   megaconv net show resnet50
   megaconv net bench resnet50 mobilenet_v2 --threads 1
   megaconv net verify densenet121 --image 64
@@ -47,17 +58,18 @@ Examples:
 
 struct NetArguments {
   std::vector<std::string> names;
-  NetworkOptions network;
+  NetworkChoice network;
   PlanArguments plan;
   TimingOptions timing;
   OutputArguments output;
-  std::string file;  ///< of a trace or a picture
+  std::string file;                          ///< of a trace, a picture or a network
+  std::vector<std::string> inputs, outputs;  ///< arrays
 };
 
 Network selected(const NetArguments& arguments, const std::string& name) {
-  NetworkOptions options = arguments.network;
-  options.seed = arguments.plan.seed;
-  return make_network(name, options);
+  NetworkChoice choice = arguments.network;
+  choice.seed = arguments.plan.seed;
+  return network_of(name, choice);
 }
 
 PlanOptions plan_options(const NetArguments& arguments) {
@@ -75,6 +87,14 @@ double flops_of(const FusedNetwork& network) {
   return flops;
 }
 
+std::int64_t weights_of(const FusedNetwork& network) {
+  std::int64_t weights = 0;
+  for (const FusedOperator& op : network.operators) {
+    weights += op.w.size + static_cast<std::int64_t>(op.bias.size());
+  }
+  return weights;
+}
+
 double milliseconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
       .count();
@@ -85,20 +105,59 @@ ExitCode list(const NetArguments& arguments) {
   for (const char* title : {"network", "image", "operators", "nodes", "weights", "GFLOP"}) {
     table.add_column(title);
   }
+  table.add_column("obstacle");
+  bool any = false;
+  std::string obstacle;
   for (const std::string& name : network_names()) {
-    const Network network = selected(arguments, name);
-    const FusedNetwork fused = fuse(network);
-    std::int64_t weights = 0;
-    for (const FusedOperator& op : fused.operators) {
-      weights += op.w.size + static_cast<std::int64_t>(op.bias.size());
+    try {
+      const Network network = selected(arguments, name);
+      const FusedNetwork fused = fuse(network);
+      const Shape& image = network.inputs.front().shape;
+      table.add_row({name, fmt::format("{}x{}", image.h, image.w),
+                     std::to_string(network.operators.size()),
+                     std::to_string(fused.operators.size()),
+                     fmt::format("{:.1f} M", static_cast<double>(weights_of(fused)) / 1e6),
+                     fmt::format("{:.2f}", flops_of(fused) / 1e9), ""});
+      any = true;
+    } catch (const Error& error) {  // of this network: an image too small for it
+      obstacle = error.what();
+      table.add_row({name, "", "", "", "", "", obstacle});
     }
-    const Shape& image = network.inputs.front().shape;
-    table.add_row({name, fmt::format("{}x{}", image.h, image.w),
-                   std::to_string(network.operators.size()), std::to_string(fused.operators.size()),
-                   fmt::format("{:.1f} M", static_cast<double>(weights) / 1e6),
-                   fmt::format("{:.2f}", flops_of(fused) / 1e9)});
   }
+  if (!any) throw Error(Status::invalid_argument, obstacle);
   std::fputs(table.str().c_str(), stdout);
+  return ExitCode::ok;
+}
+
+// What the network reads and makes, and what it is made of.
+ExitCode import(const NetArguments& arguments) {
+  const std::string& name = arguments.names.front();
+  const Network network = selected(arguments, name);
+  const FusedNetwork fused = fuse(network);
+  const std::map<std::string, Shape> shapes = shapes_of(network);
+  for (const NetworkInput& input : network.inputs) {
+    fmt::print("input     {}, {}\n", input.name, to_string(input.shape));
+  }
+  for (const std::string& output : network.outputs) {
+    fmt::print("output    {}, {}\n", output, to_string(shapes.at(output)));
+  }
+  std::map<std::string, int> kinds;
+  for (const Operator& op : network.operators) ++kinds[kind_of(op)];
+  std::string text;
+  for (const auto& [kind, count] : kinds) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, kind);
+  }
+  fmt::print("operators {}\n", text);
+  fmt::print("nodes     {}\n", fused.operators.size());
+  fmt::print("weights   {:.1f} M\n", static_cast<double>(weights_of(fused)) / 1e6);
+  fmt::print("GFLOP     {:.2f}\n", flops_of(fused) / 1e9);
+  return ExitCode::ok;
+}
+
+ExitCode export_file(const NetArguments& arguments) {
+  require_writable(arguments.file);
+  write_file(arguments.file, export_network(selected(arguments, arguments.names.front())));
+  fmt::print("written to {}\n", arguments.file);
   return ExitCode::ok;
 }
 
@@ -136,11 +195,32 @@ ExitCode show(const NetArguments& arguments) {
 
 ExitCode run(const NetArguments& arguments) {
   const Network network = selected(arguments, arguments.names.front());
+  const std::map<std::string, Shape> shapes = shapes_of(network);
+  std::vector<std::string> names;
+  for (const NetworkInput& input : network.inputs) names.push_back(input.name);
+  const std::vector<std::string> inputs = files_of("--input", arguments.inputs, names);
+  const std::vector<std::string> outputs = files_of("--output", arguments.outputs, network.outputs);
+  for (const std::string& file : outputs) {
+    if (!file.empty()) require_writable(file);
+  }
   NetworkRunner runner(network, plan_options(arguments), arguments.plan.seed);
+  for (std::size_t i = 0; i < inputs.size() && !arguments.inputs.empty(); ++i) {
+    if (inputs[i].empty()) {
+      throw Error(Status::invalid_argument,
+                  "--input " + names[i] + "=FILE is missing, must be given for all or none");
+    }
+    read_value(inputs[i], network, network.inputs[i].shape, runner.input(i));
+  }
   runner.run();
   const auto begin = std::chrono::steady_clock::now();
   runner.run();
   const double ms = milliseconds_since(begin);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const std::string& output = network.outputs[i];
+    if (outputs[i].empty()) continue;
+    write_value(outputs[i], network, shapes.at(output), runner.outputs()[i]);
+    fmt::print("written   {} to {}\n", output, outputs[i]);
+  }
   for (std::size_t i = 0; i < network.outputs.size(); ++i) {
     const auto* const bytes = static_cast<const std::byte*>(runner.outputs()[i]);
     const auto count = static_cast<std::int64_t>(runner.output_bytes(i) / size_of(network.dtype));
@@ -342,19 +422,23 @@ ExitCode simulate_network(const NetArguments& arguments) {
   return ExitCode::ok;
 }
 
-void add_network_options(CLI::App& verb, NetworkOptions& network) {
-  const auto add = [&](const char* name, std::int64_t& value, const char* description) {
+void add_network_options(CLI::App& verb, NetworkChoice& network) {
+  const auto add = [&](const char* name, std::optional<std::int64_t>& value,
+                       const char* description) {
     verb.add_option(name, value, description)->type_name("N")->group("Network");
   };
-  add("--batch", network.batch, "Images (1)");
-  add("--image", network.image, "Height and width of the images; default: the usual");
-  add("--classes", network.classes, "Numbers of the last layer (1000)");
+  add("--batch", network.batch, "Images; default: 1, or as the file says");
+  add("--image", network.image,
+      "Height and width of the images; default: the usual.\nOf an ONNX model: where it leaves them "
+      "open");
+  add("--classes", network.classes, "Classes of a built-in network; default: the usual");
   const auto add_choice = [&](const char* name, auto& target, auto choices, const char* type,
                               const char* description) {
     verb.add_option_function<std::string>(
             name,
             [name, &target, choices](const std::string& word) {
-              target = choose<std::remove_reference_t<decltype(target)>>(name, word, choices);
+              using Value = typename std::remove_reference_t<decltype(target)>::value_type;
+              target = choose<Value>(name, word, choices);
             },
             description)
         ->type_name(type)
@@ -409,17 +493,37 @@ void add_net(CLI::App& app, Action& action) {
   net->callback([net] {
     if (!net->get_subcommands().empty()) return;
     throw Error(Status::invalid_argument,
-                "net needs one of list, show, run, bench, verify, simulate or trace (see net "
+                "net needs one of list, import, export, show, run, bench, verify, simulate or "
+                "trace (see net "
                 "--help)");
   });
   const auto add = [&](const char* name, const char* description, Verb run) {
     const auto arguments = std::make_shared<NetArguments>();
     CLI::App* verb = add_verb(*net, action, name, description, run, arguments);
     if (run == list) return;
-    CLI::Option* names = verb->add_option("name", arguments->names, "Network; see net list")
-                             ->type_name("NAME")
-                             ->required();
+    CLI::Option* names =
+        verb->add_option("name", arguments->names,
+                         "Network: built in (net list), FILE.onnx or FILE.safetensors")
+            ->type_name("NAME")
+            ->required();
     if (run != bench) names->expected(1);
+    if (run == export_file) {
+      verb->add_option("-o,--output", arguments->file, "Network and weights, safetensors")
+          ->type_name("FILE")
+          ->required()
+          ->group("Output");
+    }
+    if (run == import || run == export_file) return;
+    if (run == cli::run) {
+      verb->add_option("--input", arguments->inputs,
+                       "Array, .npy; NAME=FILE where there are several")
+          ->type_name("FILE")
+          ->group("Arrays");
+      verb->add_option("--output", arguments->outputs,
+                       "Array to write, .npy; NAME=FILE where there are several")
+          ->type_name("FILE")
+          ->group("Arrays");
+    }
     add_plan_options_of_networks(*verb, arguments->plan);
     if (run == bench) {
       add_timing_options(*verb, arguments->timing);
@@ -435,6 +539,8 @@ void add_net(CLI::App& app, Action& action) {
     }
   };
   add("list", "The built-in networks", list);
+  add("import", "What a model is, or why it cannot be used", import);
+  add("export", "Write a network and its weights to a file", export_file);
   add("show", "What becomes of every operator", show);
   add("run", "Run a network", run);
   add("bench", "Measure networks", bench);

@@ -24,6 +24,8 @@ class NetworkRunner {
   const Plan& plan() const { return plan_; }
   /// Tensors in the order of the network's inputs and outputs.
   const std::vector<const void*>& inputs() const { return input_pointers_; }
+  /// To give other numbers.
+  void* input(std::size_t i) { return inputs_[i].data(); }
   const std::vector<void*>& outputs() const { return output_pointers_; }
   std::size_t output_bytes(std::size_t i) const { return outputs_[i].bytes(); }
 

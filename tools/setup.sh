@@ -5,7 +5,8 @@
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Packages of Debian 12 and Ubuntu 24.04, and the program that makes one unnecessary.
-packages=(cmake ninja-build g++ pkg-config nlohmann-json3-dev libcli11-dev libspdlog-dev catch2 libsqlite3-dev relacy-dev)
+packages=(cmake ninja-build g++ pkg-config nlohmann-json3-dev libcli11-dev libspdlog-dev catch2 libsqlite3-dev libprotobuf-dev
+          protobuf-compiler relacy-dev)
 declare -A program_of=([cmake]=cmake [ninja-build]=ninja [g++]=c++ [pkg-config]=pkg-config
                        [clang-format-14]=clang-format-14)
 

@@ -16,7 +16,8 @@
 namespace megaconv {
 
 /// How an operator is cut into tasks.
-using Cut = std::variant<Tiling, PoolCut, ElementwiseCut, SmallGemmCut>;
+using Cut =
+    std::variant<Tiling, PoolCut, ElementwiseCut, SmallGemmCut, PixelwiseCut, RearrangementCut>;
 
 /// Buffers of one node; those that it does not have are kNoBuffer. Rows of x, residual and y are
 /// those of all images, one image below the other. The others count in lane blocks:
@@ -26,6 +27,7 @@ using Cut = std::variant<Tiling, PoolCut, ElementwiseCut, SmallGemmCut>;
 ///   M      rows: tiles                            channels: blocks of K   positions: alpha^2
 inline constexpr BufferId kNoBuffer = 0xffffffffu;
 struct NodeBuffers {
+  /// residual: also what a pixelwise operation multiplies by
   BufferId x = kNoBuffer, w = kNoBuffer, residual = kNoBuffer, y = kNoBuffer;
   BufferId u = kNoBuffer, v = kNoBuffer, m = kNoBuffer;
   std::vector<BufferId> inputs{};  ///< of an elementwise operation, in the place of x

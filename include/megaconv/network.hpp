@@ -11,8 +11,10 @@
 #include <variant>
 #include <vector>
 
+#include "megaconv/pixelwise.hpp"
 #include "megaconv/pooling.hpp"
 #include "megaconv/problem.hpp"
+#include "megaconv/rearrangement.hpp"
 
 namespace megaconv {
 
@@ -88,11 +90,16 @@ struct Clamp {
   float least = 0, most = std::numeric_limits<float>::infinity();
 };
 
+// Pixelwise: softmax, local response norm, activations that no epilogue has; reads x. `multiply`
+// reads two values of one shape; the second one may have height and width 1.
+//
+// Rearrangement: padding, cutting off, upsampling, slices of channels, channel shuffle. Reads x.
+
 /// One operator of a network, and the value that it makes.
 struct Operator {
   std::string name;  ///< of the value, too; for messages, pictures and traces: "conv1"
   std::variant<Convolution, Pooling, GlobalAveragePooling, BatchNorm, Add, Concatenation,
-               FullyConnected, Clamp>
+               FullyConnected, Clamp, Pixelwise, Rearrangement>
       does;
   std::vector<std::string> reads{};  ///< names of inputs of the network, or of operators before it
 };
@@ -127,8 +134,8 @@ void validate(const Network& network);
 /// strides and all.
 struct NetworkOptions {
   std::int64_t batch = 1;
-  std::int64_t image = 0;  ///< height and width; 0: the usual, 224 or 299
-  std::int64_t classes = 1000;
+  std::int64_t image = 0;    ///< height and width; 0: the usual, 224 to 416
+  std::int64_t classes = 0;  ///< numbers, or filters, of the last layer; 0: the usual
   std::uint64_t seed = 1;
   DataType dtype = DataType::f32;
   Layout layout = Layout::nhwc;

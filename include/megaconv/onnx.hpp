@@ -24,8 +24,8 @@ bool reads_onnx() noexcept;
 
 /// The network of an ONNX model, operator sets 7 and newer. Inputs and outputs have the names of
 /// the model's; operators those of the values that they make, shortened past 80 characters. Weights
-/// are read as FP32. A matrix is a value of height and width 1. External data must lie in the folder
-/// of the model or below.
+/// are read as FP32. A matrix is a value of height and width 1. External data must lie in the
+/// folder of the model or below.
 ///
 /// Throws Error(device_error) when a file cannot be read; Error(invalid_argument) for one that is
 /// not what it says, naming node, value and what is allowed; Error(unsupported) for an operator or

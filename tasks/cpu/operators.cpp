@@ -7,7 +7,9 @@
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/cpu/extents.hpp"
 #include "tasks/elementwise/cpu/elementwise.hpp"
+#include "tasks/pixelwise/cpu/pixelwise.hpp"
 #include "tasks/pooling/cpu/pooling.hpp"
+#include "tasks/rearrangement/cpu/rearrangement.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv::cpu {
@@ -62,6 +64,23 @@ NodeTasks make(const ElementwiseCut& cut, const Kernels& kernels) {
           .bias = static_cast<const float*>(pointers.bias),
           .y = pointers.y},
          task.group);
+  };
+  return tasks;
+}
+
+NodeTasks make(const PixelwiseCut& cut, const Kernels&) {
+  NodeTasks tasks;
+  tasks.run = [&cut](const TaskArgs& pointers, const Task& task, std::byte*) {
+    run_pixelwise({.cut = &cut, .x = pointers.x, .b = pointers.residual, .y = pointers.y},
+                  task.group);
+  };
+  return tasks;
+}
+
+NodeTasks make(const RearrangementCut& cut, const Kernels&) {
+  NodeTasks tasks;
+  tasks.run = [&cut](const TaskArgs& pointers, const Task& task, std::byte*) {
+    run_rearrangement({.cut = &cut, .x = pointers.x, .y = pointers.y}, task.group);
   };
   return tasks;
 }

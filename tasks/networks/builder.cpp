@@ -85,6 +85,18 @@ std::string NetworkBuilder::relu6(const std::string& name, const std::string& x)
   return put({name, Clamp{.most = 6}, {x}}, shapes_.at(x));
 }
 
+std::string NetworkBuilder::leaky_relu(const std::string& name, const std::string& x, float slope) {
+  return put({name, Pixelwise{.function = PixelFunction::leaky_relu, .alpha = slope}, {x}},
+             shapes_.at(x));
+}
+
+std::string NetworkBuilder::upsample(const std::string& name, const std::string& x,
+                                     std::int64_t factor) {
+  const Shape& in = shapes_.at(x);
+  return put({name, Rearrangement{.repeat_h = factor, .repeat_w = factor}, {x}},
+             {in.n, in.c, in.h * factor, in.w * factor});
+}
+
 std::string NetworkBuilder::add(const std::string& name, const std::string& a,
                                 const std::string& b) {
   return put({name, Add{}, {a, b}}, shapes_.at(a));
@@ -126,8 +138,8 @@ std::string NetworkBuilder::fully_connected(const std::string& name, const std::
   return put({name, std::move(op), {x}}, {in.n, k, 1, 1});
 }
 
-Network NetworkBuilder::finish(const std::string& value) {
-  network_.outputs = {value};
+Network NetworkBuilder::finish(std::vector<std::string> outputs) {
+  network_.outputs = std::move(outputs);
   return std::move(network_);
 }
 

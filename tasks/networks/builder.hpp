@@ -31,6 +31,7 @@ class NetworkBuilder {
   std::string batch_norm(const std::string& name, const std::string& x);
   std::string relu(const std::string& name, const std::string& x);
   std::string relu6(const std::string& name, const std::string& x);
+  std::string leaky_relu(const std::string& name, const std::string& x, float slope);
   std::string add(const std::string& name, const std::string& a, const std::string& b);
   std::string concat(const std::string& name, std::vector<std::string> reads);
   std::string max_pool(const std::string& name, const std::string& x, std::int64_t r,
@@ -38,11 +39,14 @@ class NetworkBuilder {
   std::string average_pool(const std::string& name, const std::string& x, std::int64_t r,
                            std::int64_t stride, std::int64_t pad = 0);
   std::string global_average_pool(const std::string& name, const std::string& x);
+  /// Nearest, by that factor.
+  std::string upsample(const std::string& name, const std::string& x, std::int64_t factor);
   std::string fully_connected(const std::string& name, const std::string& x, std::int64_t k);
 
   std::int64_t channels(const std::string& value) const { return shapes_.at(value).c; }
-  /// The network whose output is `value`.
-  Network finish(const std::string& value);
+  /// The network with these outputs.
+  Network finish(std::vector<std::string> outputs);
+  Network finish(const std::string& output) { return finish(std::vector{output}); }
 
  private:
   std::string put(Operator op, const Shape& shape);
@@ -64,5 +68,7 @@ Network make_densenet(const NetworkOptions& options, const std::vector<std::int6
                       std::int64_t growth, std::int64_t first);
 Network make_mobilenet_v2(const NetworkOptions& options);
 Network make_inception_v3(const NetworkOptions& options);
+Network make_yolov3(const NetworkOptions& options);
+Network make_unet(const NetworkOptions& options);
 
 }  // namespace megaconv

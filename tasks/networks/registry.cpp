@@ -12,6 +12,7 @@ using Options = NetworkOptions;
 struct Known {
   const char* name;
   Network (*make)(const Options& options);
+  std::int64_t classes = 1000;  ///< the usual
 };
 constexpr Known kNetworks[] = {
     {"resnet18",
@@ -37,6 +38,8 @@ constexpr Known kNetworks[] = {
        return make_densenet(o, {6, 12, 36, 24}, 48, 96);
      }},
     {"inception_v3", make_inception_v3},
+    {"yolov3", make_yolov3, 80},
+    {"unet", make_unet, 2},
 };
 
 }  // namespace
@@ -51,7 +54,7 @@ Network make_network(const std::string& name, const NetworkOptions& options) {
   constexpr std::int64_t kMost = 1 << 16;  // so that no extent overflows
   for (const auto& [what, value, least] : {std::tuple{"batch", options.batch, 1},
                                            {"image", options.image, 0},
-                                           {"classes", options.classes, 1}}) {
+                                           {"classes", options.classes, 0}}) {
     if (value >= least && value <= kMost) continue;
     throw Error(Status::invalid_argument, "network " + excerpt(name) + ": " + what + " = " +
                                               std::to_string(value) + ", must be " +
@@ -60,7 +63,9 @@ Network make_network(const std::string& name, const NetworkOptions& options) {
   std::string allowed;
   for (const Known& known : kNetworks) {
     if (name == known.name) {
-      Network network = known.make(options);
+      Options usual = options;
+      if (usual.classes == 0) usual.classes = known.classes;
+      Network network = known.make(usual);
       validate(network);
       return network;
     }

@@ -69,6 +69,43 @@ TEST_CASE("every operator is exact on whole numbers, by any workers, in every or
   }
 }
 
+TEST_CASE(
+    "numbers that move, are multiplied or rectified are exact, by any workers, in every order") {
+  for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+    Network network{.inputs = {{"x", {2, 16, 9, 7}}, {"gate", {2, 12, 1, 1}}},
+                    .outputs = {"sum", "shuffled"},
+                    .layout = layout};
+    network.operators = {
+        {"conv", conv3x3(16, 16, 2), {"x"}},
+        {"slice", Rearrangement{.first_channel = 3, .channels = 12}, {"conv"}},
+        {"shuffled", Rearrangement{.groups = 3}, {"slice"}},
+        {"gated", Pixelwise{.function = PixelFunction::multiply}, {"shuffled", "gate"}},
+        {"leaky", Pixelwise{.function = PixelFunction::leaky_relu, .alpha = 0.5f}, {"gated"}},
+        {"padded", Rearrangement{.top = 1, .bottom = -2, .right = 3, .fill = -4}, {"leaky"}},
+        {"pool", Pooling{PoolMode::max, 2, 2, 0, 0, 2, 2}, {"padded"}},
+        {"up", Rearrangement{.repeat_h = 2, .repeat_w = 3}, {"pool"}},
+        {"square", Pixelwise{.function = PixelFunction::multiply}, {"up", "up"}},
+        {"sum", Add{}, {"square", "up"}},
+    };
+    const Outputs inputs =
+        random_inputs(network, {.kind = Filling::Kind::integers, .density = 0.7});
+    const Outputs truth = truth_of(network, inputs);
+    CHECK(truth.at("sum").size() == 2 * 12 * 8 * 15);
+    CHECK(std::count(truth.at("sum").begin(), truth.at("sum").end(), 0.0f) < 2000);
+    for (const std::string& policy : policy_names()) {
+      for (const std::uint32_t threads : {1u, 3u}) {
+        PlanOptions options{.num_threads = threads};
+        options.tiling.m = 2;
+        options.mapping.policy = policy;
+        NetworkRun run(network, options);
+        CAPTURE(to_string(layout), policy, threads, run.plan.describe());
+        CHECK(run.run(inputs) == truth);
+        CHECK(run.run(inputs) == truth);
+      }
+    }
+  }
+}
+
 TEST_CASE("operators are fused where one task can do the work of several") {
   const FusedNetwork fused = fuse(everything(Layout::nhwc));
   std::string nodes;
@@ -114,7 +151,9 @@ TEST_CASE("fusing changes no value by more than doubles round") {
     const std::vector<double> whole = reference_network(network, inputs).at(output);
     const std::vector<double> fused = reference_network(fuse(network), inputs).at(output);
     CAPTURE(name);
-    REQUIRE(whole.size() == 10);
+    const auto size = static_cast<std::size_t>(shapes_of(network).at(output).size());
+    REQUIRE(whole.size() == size);
+    REQUIRE(fused.size() == size);
     double norm = 0, error = 0;
     for (std::size_t i = 0; i < whole.size(); ++i) {
       norm += whole[i] * whole[i];
@@ -130,7 +169,9 @@ TEST_CASE("every operator of the built-in networks errs by no more than its boun
   for (const std::string& name : network_names()) {
     for (const DataType dtype : {DataType::f32, DataType::f16}) {
       if (dtype == DataType::f16 && name != "resnet18" && name != "mobilenet_v2") continue;
-      const std::int64_t image = name == "inception_v3" ? 75 : name == "vgg16" ? 32 : 64;
+      const std::int64_t image = name == "inception_v3"              ? 75
+                                 : name == "vgg16" || name == "unet" ? 32
+                                                                     : 64;
       Network network = make_network(name, {.image = image, .classes = 10, .dtype = dtype});
       const Outputs inputs = random_inputs(network, {});
       NetworkRun whole(network, {.num_threads = 2});
@@ -419,6 +460,20 @@ TEST_CASE("networks that are wrong are refused with operator, value and what is 
   CHECK(refusal([&](Network& n) { std::get<Convolution>(at(n, "one").does).groups = 5; }) ==
         "operator \"one\": groups = 5: must divide c = 24 and k = 16, reads \"pool\" of "
         "n2c24h8w8");
+  CHECK(refusal([&](Network& n) { at(n, "one.relu").does = Rearrangement{.groups = 5}; }) ==
+        "operator \"one.relu\": groups = 5: must divide the 16 channels, reads \"one\" of "
+        "n2c16h8w8");
+  CHECK(refusal([&](Network& n) {
+          at(n, "one.relu").does = Pixelwise{.function = PixelFunction::softmax, .size = 0};
+        }) ==
+        "operator \"one.relu\": size of the window = 0: must be 1 to 2147483647, reads \"one\" of "
+        "n2c16h8w8");
+  CHECK(refusal([&](Network& n) { at(n, "one.relu").does = Pixelwise{}; }) ==
+        "operator \"one.relu\": reads 1 values, a multiply must read 2");
+  CHECK(refusal([&](Network& n) {
+          at(n, "add").does = Pixelwise{};
+          at(n, "add").reads = {"bn2", "one"};
+        }) == "operator \"add\": the second factor, \"one\", is n2c16h8w8, must be n2c24h8w8");
   CHECK(refusal([&](Network& n) {
           std::get<Convolution>(at(n, "one").does).bias = constant(3, 1);
         }) == "operator \"one\": bias has 3 numbers, must have 16, [K]");
@@ -442,7 +497,7 @@ TEST_CASE("networks that are wrong are refused with operator, value and what is 
              ContainsSubstring("network: a window"));
   CHECK(error_of([] { make_network("resnet51"); }) ==
         "network \"resnet51\", must be one of resnet18, resnet50, resnext50, vgg16, mobilenet_v2, "
-        "densenet121, densenet161, inception_v3");
+        "densenet121, densenet161, inception_v3, yolov3, unet");
   CHECK(error_of([] { make_network("vgg16", {.batch = 0}); }) ==
         "network vgg16: batch = 0, must be 1 to 65536");
   CHECK_THAT(error_of([] { make_network("inception_v3", {.image = 20}); }),

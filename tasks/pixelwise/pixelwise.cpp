@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pixelwise problem: its limits and its text; how it is cut.
+#include "tasks/pixelwise/pixelwise.hpp"
+
+#include <cmath>
+#include <cstdio>
+
+#include "megaconv/error.hpp"
+#include "tasks/row_bands.hpp"
+
+namespace megaconv {
+namespace {
+
+void check_number(const char* name, float value) {
+  if (std::isfinite(value)) return;
+  throw Error(Status::invalid_argument,
+              std::string(name) + " = " + std::to_string(value) + ": must be finite");
+}
+
+std::string number_text(float value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", double{value});
+  return text;
+}
+
+}  // namespace
+
+const char* to_string(PixelFunction function) noexcept {
+  switch (function) {
+    case PixelFunction::multiply:
+      return "multiply";
+    case PixelFunction::leaky_relu:
+      return "leaky_relu";
+    case PixelFunction::sigmoid:
+      return "sigmoid";
+    case PixelFunction::hard_sigmoid:
+      return "hard_sigmoid";
+    case PixelFunction::hard_swish:
+      return "hard_swish";
+    case PixelFunction::tanh:
+      return "tanh";
+    case PixelFunction::softmax:
+      return "softmax";
+    case PixelFunction::local_response_norm:
+      return "local_response_norm";
+  }
+  return "unknown";
+}
+
+void validate(const PixelwiseProblem& problem) {
+  const PixelwiseProblem& a = problem;
+  if (static_cast<std::uint32_t>(a.does.function) >= kNumPixelFunctions) {
+    throw Error(Status::invalid_argument,
+                "pixel function " + std::to_string(static_cast<int>(a.does.function)) +
+                    ": must be 0 to " + std::to_string(kNumPixelFunctions - 1));
+  }
+  check_extent("n", a.n);
+  check_extent("c", a.c);
+  check_extent("h", a.h);
+  check_extent("w", a.w);
+  check_extent("size of the window", a.does.size);
+  check_number("alpha", a.does.alpha);
+  check_number("beta", a.does.beta);
+  check_number("bias", a.does.bias);
+  check_elements("output", a.n, a.c, a.h, a.w);
+  check_storage("pixelwise", a.dtype, a.layout);
+}
+
+std::string to_string(const PixelwiseProblem& problem) {
+  const PixelwiseProblem& a = problem;
+  std::string text = to_string(a.does.function);
+  if (a.does.function == PixelFunction::multiply && a.per_channel) text += " by channel";
+  if (a.does.function == PixelFunction::leaky_relu)
+    text += std::string(" ") + number_text(a.does.alpha);
+  if (a.does.function == PixelFunction::local_response_norm) {
+    text += std::string(" of ") + std::to_string(a.does.size) + " channels";
+  }
+  text += std::string(" n") + std::to_string(a.n) + "c" + std::to_string(a.c) + "h" +
+          std::to_string(a.h) + "w" + std::to_string(a.w);
+  if (a.layout != Layout::nchw) text += std::string("+") + to_string(a.layout);
+  if (a.dtype != DataType::f32) text += std::string("+") + to_string(a.dtype);
+  return text;
+}
+
+void derive_counts(PixelwiseCut& cut) {
+  validate(cut.problem);
+  cut.num_groups = count_bands(cut.problem.n, cut.problem.h, cut.rows_per_group);
+}
+
+PixelwiseCut cut_pixelwise(const PixelwiseProblem& problem, std::uint32_t workers) {
+  validate(problem);
+  PixelwiseCut cut{.problem = problem};
+  cut.rows_per_group = rows_of_bands(problem.n, problem.h, problem.y_size(), workers);
+  derive_counts(cut);
+  return cut;
+}
+
+std::string to_string(const PixelwiseCut& cut) {
+  return "problem: " + to_string(cut.problem) +
+         "\nrows of a task: " + std::to_string(cut.rows_per_group) +
+         "\ntasks: " + std::to_string(cut.num_groups) + '\n';
+}
+
+}  // namespace megaconv

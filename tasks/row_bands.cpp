@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tasks/row_bands.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "megaconv/error.hpp"
+#include "tasks/tiling.hpp"
+
+namespace megaconv {
+namespace {
+
+constexpr std::int64_t kMaxExtent = 0x7fffffff;
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
+constexpr std::uint64_t kMaxTasks = std::uint64_t{1} << 31;
+
+// Enough tasks for the last ones of a stage to even out between the workers.
+constexpr std::uint64_t kTasksPerWorker = 4;
+// A task that has fewer numbers takes no longer than a worker takes to fetch and signal it.
+constexpr double kLeastNumbers = 8192;
+
+[[noreturn]] void fail(const std::string& message) {
+  throw Error(Status::invalid_argument, message);
+}
+
+}  // namespace
+
+std::uint32_t rows_of_bands(std::int64_t images, std::int64_t rows, std::int64_t numbers,
+                            std::uint32_t workers) {
+  if (workers == 0) fail("workers = 0: must be at least 1");
+  const double most = static_cast<double>(kTasksPerWorker * workers);
+  const auto wanted = static_cast<std::uint64_t>(
+      std::clamp(static_cast<double>(numbers) / kLeastNumbers, 1.0, most));
+  return u32(u64(rows) / std::min(u64(rows), ceil_div(wanted, u64(images))));
+}
+
+std::uint32_t count_bands(std::int64_t images, std::int64_t rows, std::uint32_t rows_per_group) {
+  if (rows_per_group < 1 || rows_per_group > u64(rows)) {
+    fail("rows_per_group = " + std::to_string(rows_per_group) + ": must be 1 to " +
+         std::to_string(rows));
+  }
+  const std::uint64_t groups = u64(images) * ceil_div(u64(rows), std::uint64_t{rows_per_group});
+  if (groups > kMaxTasks) {
+    throw Error(Status::unsupported,
+                std::to_string(groups) + " tasks: must be at most 2^31; use larger groups");
+  }
+  return u32(groups);
+}
+
+RowBand band_of(std::int64_t rows, std::uint32_t rows_per_group, std::uint32_t group) {
+  const std::int64_t bands = ceil_div(rows, std::int64_t{rows_per_group});
+  const std::int64_t row = group % bands * rows_per_group;
+  return {group / bands, row, std::min<std::int64_t>(rows_per_group, rows - row)};
+}
+
+void check_extent(const char* name, std::int64_t value) {
+  if (value >= 1 && value <= kMaxExtent) return;
+  fail(std::string(name) + " = " + std::to_string(value) + ": must be 1 to " +
+       std::to_string(kMaxExtent));
+}
+
+void check_elements(const char* tensor, std::int64_t n, std::int64_t c, std::int64_t h,
+                    std::int64_t w) {
+  if (c <= kMaxElements / n && h <= kMaxElements / (n * c) && w <= kMaxElements / (n * c * h)) {
+    return;
+  }
+  fail(std::string(tensor) + " of " + std::to_string(n) + "x" + std::to_string(c) + "x" +
+       std::to_string(h) + "x" + std::to_string(w) + " elements: must be at most 2^40 in all");
+}
+
+void check_storage(const char* what, DataType dtype, Layout layout) {
+  if (dtype != DataType::f32 && dtype != DataType::f16 && dtype != DataType::bf16) {
+    throw Error(Status::unsupported, std::string(what) + ": storage type " + to_string(dtype) +
+                                         ", must be f32, f16 or bf16");
+  }
+  if (layout != Layout::nchw && layout != Layout::nhwc) {
+    throw Error(Status::unsupported,
+                std::string(what) + ": layout " + to_string(layout) + ", must be nchw or nhwc");
+  }
+}
+
+Region tensor_extent(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+  return {.rows = {0, u64(n * h)}, .cols = {0, u64(w)}, .channels = {0, u64(c)}};
+}
+
+void check_read(const TaskGraph& graph, const std::string& name, BufferId id,
+                const Region& wanted) {
+  if (id < graph.buffers.size() && graph.buffers[id].extent == wanted) return;
+  fail(name + ": reads " + to_string(wanted) + ", " +
+       (id < graph.buffers.size()
+            ? "buffer " + graph.buffers[id].name + " has " + to_string(graph.buffers[id].extent)
+            : "there is no buffer " + std::to_string(id)));
+}
+
+BufferId add_bands(TaskGraph& graph, const std::string& name, std::uint32_t groups,
+                   const Region& y_extent, std::uint64_t y_bytes, double operations,
+                   const std::vector<BandRead>& reads,
+                   const std::function<AccessFunction(BufferId y)>& accesses) {
+  using Piece = Traffic::Piece;
+  const auto y = static_cast<BufferId>(graph.buffers.size());
+  Stage stage;
+  stage.node = static_cast<NodeId>(graph.nodes.size());
+  stage.role = Role::product;
+  stage.kind = id_of(TaskKind::elementwise);
+  stage.groups = groups;
+  stage.per_group = 1;
+  const auto tasks = static_cast<double>(stage.num_tasks());
+  stage.operations = operations / tasks;
+  for (const BandRead& read : reads) {
+    stage.traffic.push_back({read.buffer, Mode::read, Piece::evenly, read.bytes / tasks});
+    stage.bytes += read.bytes / tasks;
+  }
+  const double written = static_cast<double>(y_bytes) / tasks;
+  stage.traffic.push_back({y, Mode::write, Piece::of_task, written});
+  stage.bytes += written;
+  add_stage(graph, std::move(stage));  // the one that may throw comes first
+  graph.nodes.push_back(name);
+  graph.buffers.push_back({.name = name + ".y", .extent = y_extent, .bytes = y_bytes});
+  graph.accesses.push_back(accesses(y));
+  return y;
+}
+
+}  // namespace megaconv

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rearrangements: problems, cuts, what tasks read and write, and tasks against a reference.
+#include "tasks/rearrangement/rearrangement.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "megaconv/error.hpp"
+#include "megaconv/mapping.hpp"
+#include "tasks/conv_graph.hpp"
+#include "tasks/rearrangement/cpu/rearrangement.hpp"
+#include "tasks/rearrangement/reference.hpp"
+#include "tasks/row_bands.hpp"
+#include "tasks/strides.hpp"
+#include "tests/catch.hpp"
+#include "tests/mapping/shapes.hpp"
+#include "tests/tasks/cpu_layer.hpp"
+
+namespace megaconv {
+namespace {
+
+using test::error_of;
+
+std::int64_t between(std::uint64_t seed, std::uint64_t i, std::int64_t least, std::int64_t most) {
+  return least + static_cast<std::int64_t>(random_bits(seed, i) %
+                                           static_cast<std::uint64_t>(most - least + 1));
+}
+
+RearrangementCut random_cut(std::uint64_t seed) {
+  RearrangementProblem a;
+  a.n = between(seed, 0, 1, 3);
+  a.h = between(seed, 1, 1, 9);
+  a.w = between(seed, 2, 1, 20);
+  const auto one_in = [&](std::uint64_t i, std::int64_t count) {
+    return between(seed, i, 1, count) == 1;
+  };
+  a.does.groups = one_in(3, 3) ? between(seed, 4, 1, 5) : 1;
+  const std::int64_t kept = a.does.groups * between(seed, 5, 1, 8);
+  a.does.first_channel = one_in(6, 2) ? between(seed, 7, 0, 9) : 0;
+  a.c = kept + a.does.first_channel + (one_in(8, 2) ? between(seed, 9, 0, 9) : 0);
+  a.does.channels = kept;
+  if (one_in(10, 2)) a.does.repeat_h = between(seed, 11, 1, 3);
+  if (one_in(12, 2)) a.does.repeat_w = between(seed, 13, 1, 3);
+  const auto sides = [&](std::uint64_t i, std::int64_t extent, std::int64_t& before,
+                         std::int64_t& behind) {
+    if (!one_in(i, 2)) return;
+    before = between(seed, i + 1, 1 - extent, 3);
+    behind = between(seed, i + 2, std::min<std::int64_t>(3, 1 - extent - before), 3);
+  };
+  sides(14, a.h * a.does.repeat_h, a.does.top, a.does.bottom);
+  sides(17, a.w * a.does.repeat_w, a.does.left, a.does.right);
+  if (a.does.bottom <= -a.h * a.does.repeat_h) a.does.bottom = 0;
+  if (a.does.right <= -a.w * a.does.repeat_w) a.does.right = 0;
+  if (a.p() < 1) a.does.top = a.does.bottom = 0;
+  if (a.q() < 1) a.does.left = a.does.right = 0;
+  a.does.fill = one_in(20, 3) ? -std::numeric_limits<float>::infinity() : 0.5f;
+  a.dtype = static_cast<DataType>(between(seed, 21, 0, 2));
+  a.layout = one_in(22, 2) ? Layout::nchw : Layout::nhwc;
+  RearrangementCut cut{.problem = a};
+  cut.rows_per_group = static_cast<std::uint32_t>(between(seed, 23, 1, a.p()));
+  derive_counts(cut);
+  return cut;
+}
+
+std::vector<std::size_t> places(Layout layout, std::int64_t n, std::int64_t c,
+                                std::int64_t pixels) {
+  const Strides at = strides_of(layout, n, c, pixels);
+  std::vector<std::size_t> all;
+  for (std::int64_t i = 0; i < n * c * pixels; ++i) {
+    all.push_back(static_cast<std::size_t>(i / (c * pixels) * at.image +
+                                           i / pixels % c * at.channel + i % pixels * at.pixel));
+  }
+  return all;
+}
+
+TEST_CASE("rearrangements move every number to its place, in both layouts and every type") {
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+    const RearrangementCut cut = random_cut(seed);
+    const RearrangementProblem& a = cut.problem;
+    CAPTURE(seed, to_string(a), cut.rows_per_group);
+    FencedBuffer x(static_cast<std::size_t>(a.x_size()), a.dtype);
+    FencedBuffer y(static_cast<std::size_t>(a.y_size()), a.dtype);
+    x.fill({}, seed);
+    for (std::uint32_t group = 0; group < cut.num_groups; ++group) {
+      cpu::run_rearrangement({.cut = &cut, .x = x.data(), .y = y.data()}, group);
+    }
+    REQUIRE((x.fences_whole() && y.fences_whole() && y.all_written()));
+    std::vector<double> x_nchw, y_nchw;
+    for (const std::size_t place : places(a.layout, a.n, a.c, a.h * a.w)) {
+      x_nchw.push_back(x[place]);
+    }
+    for (const std::size_t place : places(a.layout, a.n, a.k(), a.p() * a.q())) {
+      y_nchw.push_back(y[place]);
+    }
+    REQUIRE(y_nchw == reference_rearrangement(a, x_nchw));
+  }
+}
+
+TEST_CASE("rearrangements write all of y once, and what they read has every number of y") {
+  for (std::uint64_t seed = 2000; seed < 2200; ++seed) {
+    const RearrangementCut cut = random_cut(seed);
+    const RearrangementProblem& a = cut.problem;
+    CAPTURE(seed, to_string(a));
+    TaskGraph graph;
+    graph.kinds = task_kinds();
+    graph.buffers.push_back(
+        {.name = "x", .extent = tensor_extent(a.n, a.c, a.h, a.w), .given = true});
+    const BufferId y = add_rearrangement(graph, "moved", cut, 0);
+    CHECK(graph.buffers[y].extent == tensor_extent(a.n, a.k(), a.p(), a.q()));
+    link(graph);
+    count_signals(graph);
+    TaskMapping order{.policy = "staged", .options = {}, .order = {}};
+    order.order.resize(graph.tasks.size());
+    std::iota(order.order.begin(), order.order.end(), 0u);
+    CHECK(!validate(graph, order));  // which proves that writes are disjoint
+
+    // A task runs in memory where all but what it says it reads is NaN.
+    for (std::uint32_t group = 0; group < cut.num_groups; ++group) {
+      std::vector<Access> accesses;
+      graph.list_accesses(0, group, 0, accesses);
+      RearrangementCut wide = cut;
+      wide.problem.dtype = DataType::f32;
+      const Strides in = strides_of(a.layout, a.n, a.c, a.h * a.w);
+      const Strides out = strides_of(a.layout, a.n, a.k(), a.p() * a.q());
+      std::vector<float> x(static_cast<std::size_t>(a.x_size()),
+                           std::numeric_limits<float>::quiet_NaN());
+      std::vector<float> made(static_cast<std::size_t>(a.y_size()), 7);
+      const auto for_each = [&](const Region& region, std::int64_t height, std::int64_t width,
+                                const Strides& at, std::vector<float>& tensor, auto visit) {
+        for (std::uint64_t row = region.rows.begin; row < region.rows.end; ++row) {
+          for (std::uint64_t col = region.cols.begin; col < region.cols.end; ++col) {
+            for (std::uint64_t c = region.channels.begin; c < region.channels.end; ++c) {
+              const auto h = static_cast<std::int64_t>(row);
+              const std::int64_t pixel = h % height * width + static_cast<std::int64_t>(col);
+              visit(tensor[static_cast<std::size_t>(h / height * at.image +
+                                                    static_cast<std::int64_t>(c) * at.channel +
+                                                    pixel * at.pixel)]);
+            }
+          }
+        }
+      };
+      for (const Access& access : accesses) {
+        if (access.mode != Mode::read) continue;
+        for_each(access.region, a.h, a.w, in, x, [](float& number) { number = 1; });
+      }
+      cpu::run_rearrangement({.cut = &wide, .x = x.data(), .y = made.data()}, group);
+      for_each(accesses.back().region, a.p(), a.q(), out, made,
+               [](float& number) { REQUIRE(!std::isnan(number)); });
+    }
+  }
+}
+
+TEST_CASE("rearrangements that are wrong are refused with value and limit") {
+  const RearrangementProblem good{.does = {}, .c = 6, .h = 4, .w = 4};
+  const auto refusal = [&](auto change, Status status = Status::invalid_argument) {
+    RearrangementProblem problem = good;
+    change(problem);
+    return error_of([&] { validate(problem); }, status);
+  };
+  CHECK(refusal([](auto& a) { a.n = 0; }) == "n = 0: must be 1 to 2147483647");
+  CHECK(refusal([](auto& a) { a.does.first_channel = 6; }) == "first_channel = 6: must be 0 to 5");
+  CHECK(refusal([](auto& a) { a.does.first_channel = 2, a.does.channels = 5; }) ==
+        "channels = 5: must be 0 to 4");
+  CHECK(refusal([](auto& a) { a.does.groups = 4; }) == "groups = 4: must divide the 6 channels");
+  CHECK(refusal([](auto& a) { a.does.repeat_h = 1 << 30; }) ==
+        "repeat_h = 1073741824: must be 1 to 536870911");
+  CHECK(refusal([](auto& a) { a.does.top = -4; }) == "top = -4: must be -3 to 2147483647");
+  CHECK(refusal([](auto& a) { a.does.left = a.does.right = -2; }) ==
+        "columns of y = 0: must be 1 to 2147483647");
+  CHECK(refusal([](auto& a) { a.does.fill = std::numeric_limits<float>::quiet_NaN(); }) ==
+        "fill = nan: must be a number");
+  CHECK(refusal([](auto& a) { a.does.bottom = a.does.right = 1 << 20; }) ==
+        "output of 1x6x1048580x1048580 elements: must be at most 2^40 in all");
+  CHECK(refusal([](auto& a) { a.dtype = DataType::i8; }, Status::unsupported) ==
+        "rearrangement: storage type i8, must be f32, f16 or bf16");
+  CHECK(to_string(RearrangementProblem{.does = {.first_channel = 2, .repeat_h = 2, .top = -1},
+                                       .c = 6,
+                                       .h = 4,
+                                       .w = 4,
+                                       .layout = Layout::nhwc}) ==
+        "channels 2-6, upsampling 2x1, padding -1 0 0 0, n1c6h4w4+nhwc");
+}
+
+}  // namespace
+}  // namespace megaconv
