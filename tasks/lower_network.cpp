@@ -27,13 +27,15 @@ class Cutter {
     options_.filters = FilterMode::prepared;
     options_.whole_tensors = false;  // which is of values between operators here
     small_tasks_ = target.backend == Backend::cuda && options.algorithm == Algorithm::automatic;
+    multiprocessors_ =
+        std::max(1u, target.multiprocessors != 0 ? target.multiprocessors : target.workers / 2);
     // Each of which has about four tasks of other operators; here all of an operator's run at once.
-    if (small_tasks_) workers_ = std::max(1u, target.multiprocessors / 4);
+    if (small_tasks_) workers_ = std::max(1u, multiprocessors_ / 4);
   }
 
   Cut cut(const ConvProblem& problem) {
     if (small_tasks_) {
-      return cut_small_gemm(problem, precision_of(problem.dtype), target_.multiprocessors);
+      return cut_small_gemm(problem, precision_of(problem.dtype), multiprocessors_);
     }
     const auto known = std::find_if(tilings_.begin(), tilings_.end(), [&](const Tiling& tiling) {
       return tiling.problem == problem;
@@ -44,23 +46,10 @@ class Cutter {
   }
   Cut cut(const PoolProblem& problem) { return cut_pooling(problem, workers_); }
   Cut cut(const ElementwiseProblem& problem) { return cut_elementwise(problem, workers_); }
-  Cut cut(const PixelwiseProblem& problem) {
-    check_backend(problem);
-    return cut_pixelwise(problem, workers_);
-  }
-  Cut cut(const RearrangementProblem& problem) {
-    check_backend(problem);
-    return cut_rearrangement(problem, workers_);
-  }
+  Cut cut(const PixelwiseProblem& problem) { return cut_pixelwise(problem, workers_); }
+  Cut cut(const RearrangementProblem& problem) { return cut_rearrangement(problem, workers_); }
 
  private:
-  // What has no tasks on CUDA yet.
-  template <class Problem>
-  void check_backend(const Problem& problem) const {
-    if (target_.backend != Backend::cuda) return;
-    throw Error(Status::unsupported, to_string(problem) + ": backend cuda, must be cpu");
-  }
-
   // Tensors of 16 bits are multiplied as they are.
   Precision precision_of(DataType dtype) const {
     if (dtype == DataType::f16) return Precision::f16;
@@ -71,6 +60,7 @@ class Cutter {
   TilingOptions options_;
   const Target& target_;
   bool small_tasks_ = false;
+  std::uint32_t multiprocessors_ = 1;
   std::uint32_t workers_ = target_.workers;
   std::vector<Tiling> tilings_;
 };

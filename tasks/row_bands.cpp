@@ -5,23 +5,15 @@
 #include <utility>
 
 #include "megaconv/error.hpp"
+#include "tasks/checks.hpp"
+#include "tasks/even_shares.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
 namespace {
 
-constexpr std::int64_t kMaxExtent = 0x7fffffff;
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
-constexpr std::uint64_t kMaxTasks = std::uint64_t{1} << 31;
-
-// Enough tasks for the last ones of a stage to even out between the workers.
-constexpr std::uint64_t kTasksPerWorker = 4;
 // A task that has fewer numbers takes no longer than a worker takes to fetch and signal it.
-constexpr double kLeastNumbers = 8192;
-
-[[noreturn]] void fail(const std::string& message) {
-  throw Error(Status::invalid_argument, message);
-}
+constexpr double kLeastNumbersOfTask = 8192;
 
 }  // namespace
 
@@ -30,7 +22,7 @@ std::uint32_t rows_of_bands(std::int64_t images, std::int64_t rows, std::int64_t
   if (workers == 0) fail("workers = 0: must be at least 1");
   const double most = static_cast<double>(kTasksPerWorker * workers);
   const auto wanted = static_cast<std::uint64_t>(
-      std::clamp(static_cast<double>(numbers) / kLeastNumbers, 1.0, most));
+      std::clamp(static_cast<double>(numbers) / kLeastNumbersOfTask, 1.0, most));
   return u32(u64(rows) / std::min(u64(rows), ceil_div(wanted, u64(images))));
 }
 
@@ -51,21 +43,6 @@ RowBand band_of(std::int64_t rows, std::uint32_t rows_per_group, std::uint32_t g
   const std::int64_t bands = ceil_div(rows, std::int64_t{rows_per_group});
   const std::int64_t row = group % bands * rows_per_group;
   return {group / bands, row, std::min<std::int64_t>(rows_per_group, rows - row)};
-}
-
-void check_extent(const char* name, std::int64_t value) {
-  if (value >= 1 && value <= kMaxExtent) return;
-  fail(std::string(name) + " = " + std::to_string(value) + ": must be 1 to " +
-       std::to_string(kMaxExtent));
-}
-
-void check_elements(const char* tensor, std::int64_t n, std::int64_t c, std::int64_t h,
-                    std::int64_t w) {
-  if (c <= kMaxElements / n && h <= kMaxElements / (n * c) && w <= kMaxElements / (n * c * h)) {
-    return;
-  }
-  fail(std::string(tensor) + " of " + std::to_string(n) + "x" + std::to_string(c) + "x" +
-       std::to_string(h) + "x" + std::to_string(w) + " elements: must be at most 2^40 in all");
 }
 
 void check_storage(const char* what, DataType dtype, Layout layout) {

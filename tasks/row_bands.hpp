@@ -28,11 +28,6 @@ std::uint32_t count_bands(std::int64_t images, std::int64_t rows, std::uint32_t 
 
 RowBand band_of(std::int64_t rows, std::uint32_t rows_per_group, std::uint32_t group);
 
-/// Throws Error(invalid_argument) unless 1 <= value <= 2^31 - 1.
-void check_extent(const char* name, std::int64_t value);
-/// Throws Error(invalid_argument) for a tensor, of extents in range, of more than 2^40 elements.
-void check_elements(const char* tensor, std::int64_t n, std::int64_t c, std::int64_t h,
-                    std::int64_t w);
 /// Throws Error(unsupported) for what such operators do not have: i8, chwn.
 void check_storage(const char* what, DataType dtype, Layout layout);
 

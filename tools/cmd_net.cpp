@@ -54,7 +54,8 @@ Examples:
   megaconv net bench resnet50 mobilenet_v2 --threads 1
   megaconv net verify densenet121 --image 64
   megaconv net simulate resnet18 --machine cpu
-  megaconv net trace resnet50 -o resnet50.json)";
+  megaconv net trace resnet50 -o resnet50.json
+  megaconv net bench resnet50 --backend cuda --dtype f16 --launch staged)";
 
 struct NetArguments {
   std::vector<std::string> names;
@@ -209,7 +210,9 @@ ExitCode run(const NetArguments& arguments) {
       throw Error(Status::invalid_argument,
                   "--input " + names[i] + "=FILE is missing, must be given for all or none");
     }
-    read_value(inputs[i], network, network.inputs[i].shape, runner.input(i));
+    std::vector<std::byte> bytes = runner.input(i);
+    read_value(inputs[i], network, network.inputs[i].shape, bytes.data());
+    runner.set_input(i, bytes);
   }
   runner.run();
   const auto begin = std::chrono::steady_clock::now();
@@ -218,23 +221,24 @@ ExitCode run(const NetArguments& arguments) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::string& output = network.outputs[i];
     if (outputs[i].empty()) continue;
-    write_value(outputs[i], network, shapes.at(output), runner.outputs()[i]);
+    write_value(outputs[i], network, shapes.at(output), runner.output(i).data());
     fmt::print("written   {} to {}\n", output, outputs[i]);
   }
   for (std::size_t i = 0; i < network.outputs.size(); ++i) {
-    const auto* const bytes = static_cast<const std::byte*>(runner.outputs()[i]);
-    const auto count = static_cast<std::int64_t>(runner.output_bytes(i) / size_of(network.dtype));
+    const std::vector<std::byte> bytes = runner.output(i);
+    const auto count = static_cast<std::int64_t>(bytes.size() / size_of(network.dtype));
     std::int64_t largest = 0;
     const auto at = [&](std::int64_t index) {
-      return number_at(device_of(Backend::cpu), network.dtype, bytes, index);
+      return number_at(device_of(Backend::cpu), network.dtype, bytes.data(), index);
     };
     for (std::int64_t k = 1; k < count; ++k) largest = at(k) > at(largest) ? k : largest;
     fmt::print("output    {}, {} numbers, the largest {:.4f} at {}\n", network.outputs[i], count,
                at(largest), largest);
-    fmt::print("checksum  {:016x}\n", checksum({bytes, runner.output_bytes(i)}));
+    fmt::print("checksum  {:016x}\n", checksum(bytes));
   }
   fmt::print("time      {} ms, the second run, {}\n", format_ms(ms),
-             count_text(runner.plan().num_workers(), "thread"));
+             count_text(runner.plan().num_workers(),
+                        runner.plan().backend() == Backend::cuda ? "block" : "thread"));
   return ExitCode::ok;
 }
 
@@ -271,7 +275,7 @@ ExitCode bench(const NetArguments& arguments) {
                    fmt::format("{:.1f}", gflops), format_ms(planning_ms),
                    format_bytes(plan.prepared_filter_bytes()), format_bytes(plan.workspace_bytes()),
                    format_bytes(activations)});
-    Record record = record_head("net_bench", site_of(device_of(Backend::cpu)), plan.num_workers(),
+    Record record = record_head("net_bench", site_of(device_of(plan.backend())), plan.num_workers(),
                                 arguments.plan.seed);
     record.update({{"network", name},
                    {"batch", network.inputs.front().shape.n},
@@ -298,8 +302,10 @@ ExitCode bench(const NetArguments& arguments) {
 }
 
 // Every operator on what it has really read, so that errors do not add up: of a plan whose outputs
-// are all values that are left when operators are fused. Its results must be those of the plan that
-// keeps them in the workspace.
+// are all values that are left when operators are fused, as many at a time as a plan may give. Its
+// results must be those of the plan that keeps them in the workspace.
+constexpr std::size_t kValuesAtOnce = 100;
+
 ExitCode verify(const NetArguments& arguments) {
   Network network = selected(arguments, arguments.names.front());
   const FusedNetwork fused = fuse(network);
@@ -308,19 +314,30 @@ ExitCode verify(const NetArguments& arguments) {
   const std::string output = network.outputs.front();
   network.outputs.clear();
   for (const FusedOperator& op : fused.operators) network.outputs.push_back(op.value());
-  NetworkRunner runner(network, plan_options(arguments), arguments.plan.seed);
-  runner.run();
-  std::vector<const void*> values = runner.inputs();
-  values.insert(values.end(), runner.outputs().begin(), runner.outputs().end());
+  std::vector<std::vector<std::byte>> values;
+  for (std::size_t begin = 0; begin < fused.operators.size(); begin += kValuesAtOnce) {
+    const std::size_t end = std::min(begin + kValuesAtOnce, fused.operators.size());
+    network.outputs.clear();
+    for (std::size_t i = begin; i < end; ++i) {
+      network.outputs.push_back(fused.operators[i].value());
+    }
+    NetworkRunner runner(network, plan_options(arguments), arguments.plan.seed);
+    runner.run();
+    for (std::size_t i = 0; begin == 0 && i < network.inputs.size(); ++i) {
+      values.push_back(runner.input(i));
+    }
+    for (std::size_t i = begin; i < end; ++i) values.push_back(runner.output(i - begin));
+  }
   Progress progress;
   OperatorCheck worst;
   for (std::size_t i = 0; i < fused.operators.size(); ++i) {
     const FusedOperator& op = fused.operators[i];
     progress.show(fmt::format("{}/{} nodes", i, fused.operators.size()));
     std::vector<const void*> reads;
-    for (const ValueId value : op.reads) reads.push_back(values[value]);
-    const Cut& cut = runner.plan().lowering().nodes[i].cut;
-    const OperatorCheck check = check_operator(op, cut, reads, runner.outputs()[i]);
+    for (const ValueId value : op.reads) reads.push_back(values[value].data());
+    const Cut& cut = whole.plan().lowering().nodes[i].cut;
+    const OperatorCheck check =
+        check_operator(op, cut, reads, values[fused.inputs.size() + i].data());
     if (!check.right()) {
       progress.clear();
       fmt::print("FAILED: operator {}: {}\n  {}\n", check.name, check.text, summary(cut));
@@ -329,10 +346,7 @@ ExitCode verify(const NetArguments& arguments) {
     if (check.share_of_bound >= worst.share_of_bound) worst = check;
   }
   progress.clear();
-  const std::size_t last = fused.outputs.front() - fused.inputs.size();
-  const auto* const bytes = static_cast<const std::byte*>(whole.outputs().front());
-  if (!std::equal(bytes, bytes + whole.output_bytes(0),
-                  static_cast<const std::byte*>(runner.outputs()[last]))) {
+  if (whole.output(0) != values[fused.outputs.front()]) {
     fmt::print("FAILED: operator {}: its bits differ where values lie in the workspace\n", output);
     return ExitCode::different;
   }
@@ -464,6 +478,7 @@ void add_plan_options_of_networks(CLI::App& verb, PlanArguments& plan) {
           "Of all convolutions: auto (default) or direct")
       ->type_name("NAME")
       ->group("Plan");
+  add_network_device_options(verb, plan.options);
   verb.add_option("--threads", plan.options.num_threads,
                   "Worker threads; 0 (default): MEGACONV_NUM_THREADS, else all CPUs")
       ->type_name("N")

@@ -27,19 +27,36 @@ NetworkRunner::NetworkRunner(const Network& network, const PlanOptions& options,
   }
 }
 
-void NetworkRunner::run(Trace* trace) {
+void NetworkRunner::enqueue(void* stream, Trace* trace) const {
   plan_.execute(NetworkTensors{.inputs = input_pointers_,
                                .outputs = output_pointers_,
                                .prepared_filters = filters_.data()},
-                workspace_.data(), workspace_.bytes(), {.trace = trace});
+                workspace_.data(), workspace_.bytes(), {.trace = trace, .stream = stream});
+}
+
+void NetworkRunner::run(Trace* trace) {
+  enqueue(nullptr, trace);
+  plan_.wait(workspace_.data());
 }
 
 double NetworkRunner::sample_ms() {
   if (!clock_) {
-    clock_ =
-        device_of(plan_.backend()).clock({[this](void*) { run(); }, [](void*) {}}, Caches::hot);
+    clock_ = device_of(plan_.backend())
+                 .clock({[this](void* stream) { enqueue(stream, nullptr); },
+                         [this](void* stream) { plan_.wait(workspace_.data(), stream); }},
+                        Caches::hot);
   }
   return clock_();
+}
+
+std::vector<std::byte> NetworkRunner::on_host(const Buffer& tensor) const {
+  std::vector<std::byte> bytes(tensor.bytes());
+  device_of(plan_.backend()).download(bytes.data(), tensor.data(), bytes.size());
+  return bytes;
+}
+
+void NetworkRunner::set_input(std::size_t i, const std::vector<std::byte>& bytes) {
+  device_of(plan_.backend()).upload(inputs_[i].data(), bytes.data(), bytes.size());
 }
 
 }  // namespace megaconv::cli

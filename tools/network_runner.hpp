@@ -22,14 +22,16 @@ class NetworkRunner {
   double sample_ms();
 
   const Plan& plan() const { return plan_; }
-  /// Tensors in the order of the network's inputs and outputs.
-  const std::vector<const void*>& inputs() const { return input_pointers_; }
-  /// To give other numbers.
-  void* input(std::size_t i) { return inputs_[i].data(); }
-  const std::vector<void*>& outputs() const { return output_pointers_; }
-  std::size_t output_bytes(std::size_t i) const { return outputs_[i].bytes(); }
+  /// Copies on the host of tensors, in the order of the network's inputs and outputs.
+  std::vector<std::byte> input(std::size_t i) const { return on_host(inputs_[i]); }
+  std::vector<std::byte> output(std::size_t i) const { return on_host(outputs_[i]); }
+  /// Gives other numbers; as many bytes as the tensor has.
+  void set_input(std::size_t i, const std::vector<std::byte>& bytes);
 
  private:
+  void enqueue(void* stream, Trace* trace) const;
+  std::vector<std::byte> on_host(const Buffer& tensor) const;
+
   Plan plan_;
   Buffer workspace_, filters_;
   std::vector<Buffer> inputs_, outputs_;

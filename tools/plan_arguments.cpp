@@ -128,6 +128,20 @@ void add_machine_option(CLI::App& app, PlanArguments& arguments) {
       ->group("Plan");
 }
 
+void add_network_device_options(CLI::App& app, PlanOptions& options) {
+  add_choice<Backend>(app, "--backend", options.backend,
+                      {{"cpu", Backend::cpu}, {"cuda", Backend::cuda}}, "NAME",
+                      "cpu (default) or cuda");
+  add_choice<CudaLaunch>(app, "--launch", options.cuda_launch,
+                         {{"auto", CudaLaunch::automatic},
+                          {"persistent", CudaLaunch::persistent},
+                          {"staged", CudaLaunch::staged}},
+                         "NAME", "CUDA: auto (default), persistent (one launch) or staged");
+  add_choice<Precision>(app, "--precision", options.tiling.precision,
+                        {{"f32", Precision::f32}, {"tf32", Precision::tf32}}, "NAME",
+                        "CUDA: of products of f32 values, f32 (default) or tf32");
+}
+
 void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   TilingOptions& tiling = arguments.options.tiling;
   MappingOptions& mapping = arguments.options.mapping;

@@ -24,6 +24,9 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments);
 /// Adds --machine alone.
 void add_machine_option(CLI::App& app, PlanArguments& arguments);
 
+/// Adds --backend, --launch and --precision as networks have them.
+void add_network_device_options(CLI::App& app, PlanOptions& options);
+
 /// Reads "auto", "whole" or "4,2", slots of V and M. Throws Error(invalid_argument).
 void parse_window(const std::string& text, TilingOptions& tiling);
 

@@ -375,7 +375,7 @@ void bind_network(nb::module_& module) {
                                    .layout = enumerator("layout", layout, kLayouts, kNameOf)});
       },
       nb::arg("name"), nb::kw_only(), nb::arg("batch") = 1, nb::arg("image") = 0,
-      nb::arg("classes") = 1000, nb::arg("seed") = 1, nb::arg("dtype") = "f32",
+      nb::arg("classes") = 0, nb::arg("seed") = 1, nb::arg("dtype") = "f32",
       nb::arg("layout") = "nhwc",
       R"(A built-in network with seeded weights: "resnet50", ... (network_names()).
 

@@ -79,8 +79,17 @@ void check_network(const Lowering& lowering, const Device& device, CudaLaunch la
            "at most " + std::to_string(kMostPieces - kFirstTensorPiece));
   }
   for (std::size_t i = 0; i < lowering.nodes.size(); ++i) {
-    if (!std::holds_alternative<Tiling>(lowering.nodes[i].cut)) continue;
-    refuse(lowering.graph.nodes[i] + " by the algorithm asked for", "automatic");
+    const Cut& cut = lowering.nodes[i].cut;
+    const std::string& name = lowering.graph.nodes[i];
+    if (std::holds_alternative<Tiling>(cut)) {
+      refuse(name + " by the algorithm asked for", "automatic");
+    }
+    if (const auto* pixelwise = std::get_if<PixelwiseCut>(&cut)) {
+      refuse(name + ": " + to_string(pixelwise->problem), "on backend cpu");
+    }
+    if (const auto* moved = std::get_if<RearrangementCut>(&cut)) {
+      refuse(name + ": " + to_string(moved->problem), "on backend cpu");
+    }
   }
 }
 

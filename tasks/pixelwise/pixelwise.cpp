@@ -3,9 +3,9 @@
 #include "tasks/pixelwise/pixelwise.hpp"
 
 #include <cmath>
-#include <cstdio>
 
 #include "megaconv/error.hpp"
+#include "tasks/checks.hpp"
 #include "tasks/row_bands.hpp"
 
 namespace megaconv {
@@ -15,12 +15,6 @@ void check_number(const char* name, float value) {
   if (std::isfinite(value)) return;
   throw Error(Status::invalid_argument,
               std::string(name) + " = " + std::to_string(value) + ": must be finite");
-}
-
-std::string number_text(float value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", double{value});
-  return text;
 }
 
 }  // namespace
@@ -54,15 +48,15 @@ void validate(const PixelwiseProblem& problem) {
                 "pixel function " + std::to_string(static_cast<int>(a.does.function)) +
                     ": must be 0 to " + std::to_string(kNumPixelFunctions - 1));
   }
-  check_extent("n", a.n);
-  check_extent("c", a.c);
-  check_extent("h", a.h);
-  check_extent("w", a.w);
-  check_extent("size of the window", a.does.size);
+  check_range("n", a.n, 1, kMaxExtent);
+  check_range("c", a.c, 1, kMaxExtent);
+  check_range("h", a.h, 1, kMaxExtent);
+  check_range("w", a.w, 1, kMaxExtent);
+  check_range("size of the window", a.does.size, 1, kMaxExtent);
   check_number("alpha", a.does.alpha);
   check_number("beta", a.does.beta);
   check_number("bias", a.does.bias);
-  check_elements("output", a.n, a.c, a.h, a.w);
+  check_elements("output", {a.n, a.c, a.h, a.w});
   check_storage("pixelwise", a.dtype, a.layout);
 }
 

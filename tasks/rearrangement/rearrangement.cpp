@@ -5,22 +5,11 @@
 #include <cmath>
 
 #include "megaconv/error.hpp"
+#include "tasks/checks.hpp"
 #include "tasks/row_bands.hpp"
 
 namespace megaconv {
 namespace {
-
-constexpr std::int64_t kMaxExtent = 0x7fffffff;
-
-[[noreturn]] void fail(const std::string& message) {
-  throw Error(Status::invalid_argument, message);
-}
-
-void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value >= least && value <= most) return;
-  fail(std::string(name) + " = " + std::to_string(value) + ": must be " + std::to_string(least) +
-       " to " + std::to_string(most));
-}
 
 /// floor(a / b).
 std::int64_t floor_div(std::int64_t a, std::int64_t b) {
@@ -36,10 +25,10 @@ std::int64_t RearrangementProblem::k() const {
 void validate(const RearrangementProblem& problem) {
   const RearrangementProblem& a = problem;
   const Rearrangement& does = a.does;
-  check_extent("n", a.n);
-  check_extent("c", a.c);
-  check_extent("h", a.h);
-  check_extent("w", a.w);
+  check_range("n", a.n, 1, kMaxExtent);
+  check_range("c", a.c, 1, kMaxExtent);
+  check_range("h", a.h, 1, kMaxExtent);
+  check_range("w", a.w, 1, kMaxExtent);
   check_range("first_channel", does.first_channel, 0, a.c - 1);
   check_range("channels", does.channels, 0, a.c - does.first_channel);
   check_range("groups", does.groups, 1, a.k());
@@ -57,8 +46,8 @@ void validate(const RearrangementProblem& problem) {
   if (std::isnan(does.fill)) fail("fill = nan: must be a number");
   check_range("rows of y", a.p(), 1, kMaxExtent);
   check_range("columns of y", a.q(), 1, kMaxExtent);
-  check_elements("input", a.n, a.c, a.h, a.w);
-  check_elements("output", a.n, a.k(), a.p(), a.q());
+  check_elements("input", {a.n, a.c, a.h, a.w});
+  check_elements("output", {a.n, a.k(), a.p(), a.q()});
   check_storage("rearrangement", a.dtype, a.layout);
 }
 

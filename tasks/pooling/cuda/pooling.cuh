@@ -44,8 +44,7 @@ struct PoolingTask {
     run_mode<Layout::nchw, 1>(a, PoolShare(a, group, block));
   }
   /// For kernels that have tensors in nhwc alone.
-  static __device__ void run_nhwc(const PoolTaskArgs& a, std::uint32_t group,
-                                  std::uint32_t block) {
+  static __device__ void run_nhwc(const PoolTaskArgs& a, std::uint32_t group, std::uint32_t block) {
     const PoolShare share(a, group, block);
     in_fours(a) ? run_mode<Layout::nhwc, 4>(a, share) : run_mode<Layout::nhwc, 1>(a, share);
   }
