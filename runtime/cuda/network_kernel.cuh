@@ -113,7 +113,8 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
   __shared__ alignas(alignof(TaskWindow)) std::byte room[sizeof(TaskWindow)];
   __shared__ alignas(TakenTask) std::byte times_room[sizeof(TakenTask)];
   __shared__ std::uint32_t epoch;
-  __shared__ bool alive;
+  // By turn: while slow threads still read that of a task, the leader may be waiting for the next.
+  __shared__ bool alive[2];
   auto& times = *reinterpret_cast<TakenTask*>(times_room);  // the leader's
   auto& window = *reinterpret_cast<TaskWindow*>(room);
   const bool leader = threadIdx.x == 0;
@@ -131,7 +132,6 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     window.complete();
   } else if (leader) {
     epoch = attach(*run.header, run.counters, run.num_counters, run.plan_word);
-    alive = true;
   }
   __syncthreads();
   const Worker worker(run, epoch);
@@ -148,14 +148,14 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     if (leader) times.position = position, times.fetch_ns = worker.now();
     run_node_task<Products>(window.node(turn), memory, task, sums, [&] {
       if (leader) {
-        alive = wait_for_task(worker, task.task, position);
+        alive[turn % 2] = wait_for_task(worker, task.task, position);
         times.ready_ns = worker.now();
       }
       __syncthreads();
     });
     if (fetches) window.complete();
     __syncthreads();
-    if (!alive) break;
+    if (!alive[turn % 2]) break;
     const SignalRange* const signals = task.task.num_signals == 1 ? &task.signal : run.signals;
     counters.signal(task.task, signals, threadIdx.x, kNetworkThreads);
     if (leader) worker.record(times);
