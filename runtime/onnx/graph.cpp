@@ -14,10 +14,7 @@ constexpr int kMostNodes = 1 << 16;
 constexpr int kMostOutputs = 1 << 10;
 constexpr std::int64_t kLeastOpset = 7;
 
-// What AttributeProto::type says.
-enum AttributeType { kFloat = 1, kInt = 2, kText = 3, kInts = 7 };
-
-std::string quoted(std::string_view text) { return '"' + excerpt(text) + '"'; }
+std::string in_quotes(std::string_view text) { return '"' + excerpt(text) + '"'; }
 
 bool is_default_domain(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
 
@@ -57,7 +54,7 @@ Network Graph::run() {
     throw Error(Status::unsupported, "sparse initializers, must be dense");
   }
   for (auto& tensor : *graph_.mutable_initializer()) {
-    const std::string name = tensor.name(), who = "initializer " + quoted(name);
+    const std::string name = tensor.name(), who = "initializer " + in_quotes(name);
     Value value{.is_constant = true, .constant = read_tensor(tensor, who, folder_, budget_)};
     value.dims = value.constant.dims;
     if (!values_.emplace(name, std::move(value)).second) {
@@ -74,7 +71,7 @@ Network Graph::run() {
 }
 
 void Graph::read_input(const onnx_file::ValueInfoProto& info) {
-  const std::string who = "input " + quoted(info.name());
+  const std::string who = "input " + in_quotes(info.name());
   const auto& type = info.type().tensor_type();
   if (!is_floating_point(type.elem_type())) {
     throw Error(Status::unsupported,
@@ -119,12 +116,12 @@ void Graph::read_node(onnx_file::NodeProto& node) {
   node_ = &node;
   used_.clear();
   const bool named = !node.name().empty() || node.output_size() == 0;
-  node_text_ = "node " + quoted(named ? node.name() : node.output(0)) + " (" +
+  node_text_ = "node " + in_quotes(named ? node.name() : node.output(0)) + " (" +
                excerpt(node.op_type(), 40) + ")";
   const auto handler = handlers().find(node.op_type());
   if (!is_default_domain(node.domain()) || handler == handlers().end()) {
     refuse("operator " + excerpt(node.op_type(), 40) +
-           (is_default_domain(node.domain()) ? "" : " of domain " + quoted(node.domain())) +
+           (is_default_domain(node.domain()) ? "" : " of domain " + in_quotes(node.domain())) +
            " is not supported");
   }
   if (node.output_size() == 0) fail("makes no value, must make 1 or more");
@@ -137,7 +134,7 @@ void Graph::read_node(onnx_file::NodeProto& node) {
 void Graph::name_outputs() {
   std::set<std::string> made;
   for (const auto& info : graph_.output()) {
-    const std::string who = "output " + quoted(info.name());
+    const std::string who = "output " + in_quotes(info.name());
     const auto found = values_.find(info.name());
     if (found == values_.end() || found->second.is_constant) {
       throw Error(Status::invalid_argument,
@@ -197,7 +194,7 @@ bool Graph::has_input(int i) const { return i < node_->input_size() && !node_->i
 
 std::string Graph::input_text(int i) const {
   return "input " + std::to_string(i) +
-         (i < node_->input_size() ? ", " + quoted(node_->input(i)) + "," : "");
+         (i < node_->input_size() ? ", " + in_quotes(node_->input(i)) + "," : "");
 }
 
 const Value& Graph::input(int i) const {
@@ -317,7 +314,7 @@ std::vector<std::int64_t> Graph::ints_since(std::int64_t since, int i, const cha
 
 void Graph::check_attributes() const {
   for (const auto& left : node_->attribute()) {
-    if (!used_.contains(&left)) refuse("attribute " + quoted(left.name()) + " is not supported");
+    if (!used_.contains(&left)) refuse("attribute " + in_quotes(left.name()) + " is not supported");
   }
 }
 
@@ -352,7 +349,7 @@ std::string Graph::emit(decltype(Operator::does) does, std::vector<std::string> 
 void Graph::make_output(int i, Value value) {
   if (i >= node_->output_size() || node_->output(i).empty()) return;
   if (!values_.emplace(node_->output(i), std::move(value)).second) {
-    fail("output " + quoted(node_->output(i)) + ", another node, input or initializer makes it");
+    fail("output " + in_quotes(node_->output(i)) + ", another node, input or initializer makes it");
   }
 }
 

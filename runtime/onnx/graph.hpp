@@ -21,6 +21,16 @@
 
 namespace megaconv::onnx {
 
+/// What AttributeProto::type says.
+enum AttributeType {
+  kFloat = 1,
+  kInt = 2,
+  kText = 3,
+  kTensor = 4,
+  kFloats = 6,
+  kInts = 7,
+};
+
 struct Value {
   bool is_constant = false;
   Constant constant{};

@@ -11,9 +11,6 @@
 namespace megaconv::onnx {
 namespace {
 
-// What AttributeProto::type says.
-enum AttributeType { kFloat = 1, kInt = 2, kTensor = 4, kFloats = 6, kInts = 7 };
-
 std::int64_t product(Dims::const_iterator first, Dims::const_iterator last) {
   return std::accumulate(first, last, std::int64_t{1}, std::multiplies<>());
 }
