@@ -8,9 +8,10 @@ namespace megaconv {
 namespace {
 
 /// One number of y.
-class Reference {
+class PixelwiseReference {
  public:
-  Reference(const PixelwiseProblem& problem, std::span<const double> x, std::span<const double> b)
+  PixelwiseReference(const PixelwiseProblem& problem, std::span<const double> x,
+                     std::span<const double> b)
       : a_(problem), x_(x), b_(b) {}
 
   double at(std::int64_t image, std::int64_t c, std::int64_t pixel) const {
@@ -64,7 +65,7 @@ class Reference {
 
 std::vector<double> reference_pixelwise(const PixelwiseProblem& problem, std::span<const double> x,
                                         std::span<const double> b) {
-  const Reference reference(problem, x, b);
+  const PixelwiseReference reference(problem, x, b);
   std::vector<double> y;
   y.reserve(x.size());
   for (std::int64_t image = 0; image < problem.n; ++image) {
