@@ -58,8 +58,7 @@ Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& opti
   return fusing_pays(problem, options, target) ? Algorithm::fused_winograd : Algorithm::winograd;
 }
 
-void check_options(const ConvProblem& problem, const TilingOptions& options,
-                   const Target& target) {
+void check_options(const ConvProblem& problem, const TilingOptions& options, const Target& target) {
   if (problem.layout == Layout::nchw16c && target.backend == Backend::cuda) {
     throw Error(Status::unsupported, "layout nchw16c: backend cuda, must be cpu");
   }

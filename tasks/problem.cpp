@@ -210,7 +210,8 @@ class Parser {
     if (suffix == "residual") return set_once(epilogue.residual, suffix);
     if (suffix == "relu") return set_once(epilogue.relu, suffix);
     reject(
-        "unknown suffix after '+', allowed are nchw, nhwc, chwn, nchw16c, f32, f16, bf16, i8, scale, "
+        "unknown suffix after '+', allowed are nchw, nhwc, chwn, nchw16c, f32, f16, bf16, i8, "
+        "scale, "
         "bias, residual, relu");
   }
 

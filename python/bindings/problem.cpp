@@ -107,7 +107,8 @@ Raises ValueError naming what does not fit.)")
           "storage type: \"f32\", \"f16\", \"bf16\" or \"i8\"")
       .def_prop_ro(
           "layout", [](const ConvProblem& p) { return to_string(p.layout); },
-          "memory order of x and y: \"nchw\", \"nhwc\", \"chwn\" or \"nchw16c\"")
+          "memory order of x and y: \"nchw\", \"nhwc\", \"chwn\" or \"nchw16c\" (memory in\n"
+          "blocks of 16 channels, in arrays of the shape and strides of nchw)")
       .def_prop_ro("scale", [](const ConvProblem& p) { return p.epilogue.scale; })
       .def_prop_ro("bias", [](const ConvProblem& p) { return p.epilogue.bias; })
       .def_prop_ro("residual", [](const ConvProblem& p) { return p.epilogue.residual; })

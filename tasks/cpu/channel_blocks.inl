@@ -13,15 +13,11 @@ namespace megaconv::cpu::MEGACONV_ISA {
 /// `pixel` elements apart. In NHWC blocks are interleaved.
 struct ChannelBlocks {
   ChannelBlocks(Layout layout, Size num_channels, Size num_pixels)
-      : channels(num_channels),
-        pixels(num_pixels),
-        blocked(layout == Layout::nchw16c) {}
+      : channels(num_channels), pixels(num_pixels), blocked(layout == Layout::nchw16c) {}
 
   /// Of a channel that begins a block.
   Size first(Size channel) const { return blocked ? channel * pixels : channel; }
-  Size pixel(Size channel) const {
-    return blocked ? min_of(channels - channel, kBlock) : channels;
-  }
+  Size pixel(Size channel) const { return blocked ? min_of(channels - channel, kBlock) : channels; }
   Size image() const { return channels * pixels; }
 
   Size channels, pixels;

@@ -97,9 +97,9 @@ Extents::Extents(const Tiling& tiling)
     plane = (ceil_div(problem.stride_h * problem.stride_w * phase_plane, kBlock) | 1) * kBlock;
     constexpr std::ptrdiff_t kFloats = kDepthwiseBytes / sizeof(float);
     plane_channels = depthwise ? std::clamp<std::ptrdiff_t>(kFloats / plane, 1, kBlock) : channels;
-    const std::ptrdiff_t input = columns     ? plane_channels * plane + kMaxColumnSums
+    const std::ptrdiff_t input = columns                 ? plane_channels * plane + kMaxColumnSums
                                  : depthwise || in_place ? 0
-                                             : word_blocks * patch_block;
+                                                         : word_blocks * patch_block;
     const std::ptrdiff_t sums = std::max(kMaxKernelBlocks * cols * kBlock, kMaxColumnSums);
     // A run has no more columns than whole lane blocks for every row; a row ends a segment.
     const std::ptrdiff_t segments =

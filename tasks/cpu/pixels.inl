@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between tensors in any layout of a CPU and "pixels": one lane block (16 channels) of one pixel, 64
-// bytes of floats, whatever the tensor's storage type T. All padding and all tails are dealt with
-// here, so that transforms and kernels see none.
+// Between tensors in any layout of a CPU and "pixels": one lane block (16 channels) of one pixel,
+// 64 bytes of floats, whatever the tensor's storage type T. All padding and all tails are dealt
+// with here, so that transforms and kernels see none.
 #pragma once
 
 #include "tasks/cpu/channel_blocks.inl"
@@ -67,8 +67,8 @@ class PixelReader {
 
   /// Whether a transform can read the rectangle's pixels from x itself.
   bool in_place(Size row, Size col, Size rows, Size cols) const {
-    return channels_inner_ && num_channels_ == kBlock && row >= 0 && col >= 0 && row + rows <= height_ &&
-           col + cols <= width_;
+    return channels_inner_ && num_channels_ == kBlock && row >= 0 && col >= 0 &&
+           row + rows <= height_ && col + cols <= width_;
   }
   const T* at(Size row, Size col) const { return origin_ + row * row_stride_ + col * col_stride_; }
   Size row_stride() const { return row_stride_; }

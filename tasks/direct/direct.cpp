@@ -71,7 +71,8 @@ void choose_depthwise_for_cpu(Tiling& tiling, const Target& target) {
 }
 
 // Outputs of a task that reads x in place: whole rows, so that they follow each other; their x and
-// the filters of two blocks stay in the worker's cache. Where rows are few, tasks share the filters.
+// the filters of two blocks stay in the worker's cache. Where rows are few, tasks share the
+// filters.
 void choose_in_place_for_cpu(Tiling& tiling, const Target& target) {
   const ConvProblem& a = tiling.problem;
   const std::uint64_t wanted = kTasksPerWorker * target.workers;
@@ -82,7 +83,8 @@ void choose_in_place_for_cpu(Tiling& tiling, const Target& target) {
   // Tasks by rows first: they read the filters again, but not x.
   const std::uint64_t least = ceil_div(kLeastInPlace, pixels);
   const std::uint64_t shared = std::max(least, n * p / wanted);
-  const std::uint64_t parts = ceil_div(p, std::clamp<std::uint64_t>(shared, 1, std::min(p, fitting)));
+  const std::uint64_t parts =
+      ceil_div(p, std::clamp<std::uint64_t>(shared, 1, std::min(p, fitting)));
   const std::uint64_t rows = ceil_div(p, parts);
   auto& cut = std::get<DirectCut>(tiling.cut);
   cut.rows_per_group = u32(rows);

@@ -7,8 +7,8 @@
 namespace megaconv {
 namespace {
 
-/// NCHW and NHWC of `text`, each with one of the other floating-point types and with i8, and nchw16c
-/// where it can be, cut small so that tasks, rectangles and conv groups do not coincide.
+/// NCHW and NHWC of `text`, each with one of the other floating-point types and with i8, and
+/// nchw16c where it can be, cut small so that tasks, rectangles and conv groups do not coincide.
 std::vector<Tiling> tilings_of(const std::string& text) {
   std::vector<Tiling> tilings;
   for (const char* layout : {"+nchw", "+nhwc", "+nchw+bf16", "+nhwc+f16", "+nchw+i8", "+nhwc+i8"}) {
@@ -20,8 +20,7 @@ std::vector<Tiling> tilings_of(const std::string& text) {
   if (problem.groups == 1 || problem.depthwise() || problem.k / problem.groups % 16 == 0) {
     TilingOptions options;
     options.algorithm = Algorithm::direct;
-    tilings.push_back(
-        make_tiling(parse_problem(text + "+nchw16c"), options, Target{.workers = 3}));
+    tilings.push_back(make_tiling(parse_problem(text + "+nchw16c"), options, Target{.workers = 3}));
   }
   return tilings;
 }

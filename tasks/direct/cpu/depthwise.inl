@@ -103,8 +103,7 @@ void depthwise_channels(const TaskArgs& args, const Extents& extents, const Pixe
     const Size first_x =
         (row_axis.input(rows.first) + rows.taps.begin * row_axis.dilation) * problem.w +
         col_axis.input(cols.first) + cols.taps.begin * col_axis.dilation;
-    const float* const u =
-        args.u + (rows.taps.begin * problem.s + cols.taps.begin) * kBlock;
+    const float* const u = args.u + (rows.taps.begin * problem.s + cols.taps.begin) * kBlock;
     for (Size line = 0; line < num_lines; ++line) {
       for (Size first = 0, left = parts; left > 0; --left) {
         const Size count = ceil_div(outputs - first, left);

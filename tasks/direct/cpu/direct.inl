@@ -5,8 +5,8 @@
 // in NHWC and nchw16c (depthwise.inl); else filters. Then a task reads x in place if
 // reads_x_in_place() (in_place.inl). Else it copies the input under its rectangle of outputs into a
 // patch (extents.hpp) in which the input pixels of neighbouring outputs are 64 bytes apart,
-// whatever the stride; the micro-kernel sums over panels (r, s, channel block) in the order in which
-// U is stored.
+// whatever the stride; the micro-kernel sums over panels (r, s, channel block) in the order in
+// which U is stored.
 #pragma once
 
 #include <type_traits>

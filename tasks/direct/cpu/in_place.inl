@@ -21,16 +21,16 @@ namespace megaconv::cpu::MEGACONV_ISA {
 
 /// A tile of outputs of one image.
 struct InPlaceTile {
-  const float* x;  ///< the image
-  const float* u;  ///< first filter block
-  Size u_block;    ///< floats between filter blocks
+  const float* x;       ///< the image
+  const float* u;       ///< first filter block
+  Size u_block;         ///< floats between filter blocks
   const float* next_u;  ///< what is fetched into the L2 meanwhile; any address is allowed
   const ChannelWriter<float>* writer;
   Size filter, end_filter;
   const Run *begin = nullptr, *end = nullptr;
-  Size first = 0, step = 0;    ///< in pixels of x: tap (0, 0) of the first output; between outputs
-  Size y = 0, y_step = 0;  ///< in pixels of y: the first output; between outputs
-  Size fetch = 0;          ///< floats of next_u for a word of x; 0: none
+  Size first = 0, step = 0;  ///< in pixels of x: tap (0, 0) of the first output; between outputs
+  Size y = 0, y_step = 0;    ///< in pixels of y: the first output; between outputs
+  Size fetch = 0;            ///< floats of next_u for a word of x; 0: none
 };
 
 template <int kRows, int kBlocks>
@@ -38,9 +38,8 @@ void in_place_kernel(const InPlaceTile& tile) {
   constexpr int kVecs = kBlocks * kBlockVecs;
   constexpr int kBases = (kRows + 2) / 3;  // an address is a base and up to twice a distance
   Vec sums[kRows][kVecs];
-  unroll<kRows * kVecs>([&](auto i) __attribute__((always_inline)) {
-    sums[i / kVecs][i % kVecs] = Vec{};
-  });
+  unroll<kRows * kVecs>([&](auto i)
+                            __attribute__((always_inline)) { sums[i / kVecs][i % kVecs] = Vec{}; });
   const Size u_block = tile.u_block, fetch = tile.fetch;
   const float* next_u = tile.next_u;
   for (const Run* run = tile.begin; run != tile.end; ++run) {
@@ -51,9 +50,8 @@ void in_place_kernel(const InPlaceTile& tile) {
       x[i] = tile.x + run->x + tile.first * run->pixel + 3 * i * step;
     });
     for (Size left = run->count; left > 0; --left) {
-      unroll<kBlocks>([&](auto i) __attribute__((always_inline)) {
-        fetch_to_l2(next_u + i * kBlock);
-      });
+      unroll<kBlocks>([&](auto i)
+                          __attribute__((always_inline)) { fetch_to_l2(next_u + i * kBlock); });
       next_u += fetch;
       Vec filters[kVecs];
       unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
@@ -62,9 +60,8 @@ void in_place_kernel(const InPlaceTile& tile) {
       u += kBlock;
       unroll<kRows>([&](auto row) __attribute__((always_inline)) {
         const Vec input = broadcast(x[row / 3][row % 3 * step]);
-        unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
-          sums[row][j] += input * filters[j];
-        });
+        unroll<kVecs>([&](auto j)
+                          __attribute__((always_inline)) { sums[row][j] += input * filters[j]; });
       });
       unroll<kBases>([&](auto i) __attribute__((always_inline)) {
         ++x[i];
@@ -121,9 +118,8 @@ inline const Run* list_runs(const ConvProblem& problem, const Extents& extents,
                             const ChannelBlocks& blocks, Size first, const TapRange& rows,
                             const TapRange& cols, Run* runs) {
   // In one block taps of a row follow each other.
-  const bool taps_join =
-      blocks.pixel(first) == extents.channels && problem.dilation_w == 1 &&
-      first + extents.channels == blocks.channels;
+  const bool taps_join = blocks.pixel(first) == extents.channels && problem.dilation_w == 1 &&
+                         first + extents.channels == blocks.channels;
   for (Size r = rows.begin; r < rows.end; ++r) {
     for (Size s = cols.begin; s < cols.end; ++s) {
       const Size pixel = r * problem.dilation_h * problem.w + s * problem.dilation_w;
@@ -131,8 +127,8 @@ inline const Run* list_runs(const ConvProblem& problem, const Extents& extents,
       const Size taps = taps_join ? cols.end - cols.begin : 1;
       for (Size c = first; c < first + extents.channels;) {
         const Size block = blocks.blocked ? c / kBlock * kBlock : 0;
-        const Size end = min_of(first + extents.channels,
-                                blocks.blocked ? block + kBlock : blocks.channels);
+        const Size end =
+            min_of(first + extents.channels, blocks.blocked ? block + kBlock : blocks.channels);
         const Size stride = blocks.pixel(block);
         *runs++ = {blocks.first(block) + c - block + pixel * stride, stride,
                    u + (c - first) * kBlock, (end - c) * taps};

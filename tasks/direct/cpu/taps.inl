@@ -11,12 +11,8 @@ namespace megaconv::cpu::MEGACONV_ISA {
 struct Axis {
   Size extent, taps, stride, dilation, pad;
 
-  static Axis rows(const ConvProblem& a) {
-    return {a.h, a.r, a.stride_h, a.dilation_h, a.pad_h};
-  }
-  static Axis cols(const ConvProblem& a) {
-    return {a.w, a.s, a.stride_w, a.dilation_w, a.pad_w};
-  }
+  static Axis rows(const ConvProblem& a) { return {a.h, a.r, a.stride_h, a.dilation_h, a.pad_h}; }
+  static Axis cols(const ConvProblem& a) { return {a.w, a.s, a.stride_w, a.dilation_w, a.pad_w}; }
   /// Where tap 0 of an output is; may be outside.
   Size input(Size output) const { return output * stride - pad; }
 };
