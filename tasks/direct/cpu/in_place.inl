@@ -21,16 +21,16 @@ namespace megaconv::cpu::MEGACONV_ISA {
 
 /// A tile of outputs of one image.
 struct InPlaceTile {
-  const float* x;       ///< the image
-  const float* u;       ///< first filter block
-  Size u_block;         ///< floats between filter blocks
-  const float* next_u;  ///< what is fetched into the L2 meanwhile; any address is allowed
+  const float* x;  ///< the image
+  const float* u;  ///< first filter block
+  Size u_block;    ///< floats between filter blocks
   const ChannelWriter<float>* writer;
   Size filter, end_filter;
   const Run *begin = nullptr, *end = nullptr;
   Size first = 0, step = 0;  ///< in pixels of x: tap (0, 0) of the first output; between outputs
   Size y = 0, y_step = 0;    ///< in pixels of y: the first output; between outputs
-  Size fetch = 0;            ///< floats of next_u for a word of x; 0: none
+  const float* next_u = nullptr;  ///< what is fetched into the L2 meanwhile; any address is allowed
+  Size fetch = 0;                 ///< floats of next_u for a word of x; 0: none
 };
 
 template <int kRows, int kBlocks>
@@ -107,6 +107,7 @@ inline void multiply_line(InPlaceTile tile, Size outputs, Size blocks) {
     const Size rows = ceil_div(outputs, parts);
     in_place_kernel_for(rows, blocks)(tile);
     tile.fetch = 0;  // fetched
+    tile.next_u = tile.u;
     tile.first += rows * tile.step;
     tile.y += rows * tile.y_step;
     outputs -= rows;
@@ -161,12 +162,12 @@ inline void in_place(const TaskArgs& args, const Extents& extents, const PixelRe
   const Size num_runs = list(TapRange{0, problem.r}, TapRange{0, problem.s}) - runs;  // of all taps
   for (Size kb = part.first; kb < part.last; kb += kMaxBlocks) {
     const Size blocks = min_of(kMaxBlocks, part.last - kb);
+    const float* const next_u = args.u + (kb + blocks) * words * kBlock;
     Size fetch = kb + kMaxBlocks < part.last ? kMaxBlocks * kBlock : 0;
     InPlaceTile tile{
         .x = static_cast<const float*>(args.x) + rect.image * x_blocks.image(),
         .u = args.u + kb * words * kBlock,
         .u_block = words * kBlock,
-        .next_u = args.u + (kb + blocks) * words * kBlock,
         .writer = &writer,
         .filter = first_filter + (kb - first_block) * kBlock,
         .end_filter = first_filter + extents.filters,
@@ -185,6 +186,7 @@ inline void in_place(const TaskArgs& args, const Extents& extents, const PixelRe
                      line * (down ? x_col : x_row);
         tile.y = rows.first * extents.q + cols.first + line * (down ? 1 : extents.q);
         tile.fetch = tile.end - tile.begin == num_runs ? fetch : 0;
+        tile.next_u = tile.fetch != 0 ? next_u : tile.u;
         multiply_line(tile, outputs, blocks);
         if (tile.fetch != 0) fetch = 0;
       }
