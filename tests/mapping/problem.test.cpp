@@ -140,6 +140,13 @@ TEST_CASE("a problem string that cannot be read says which part") {
   CHECK_THAT(error("c1h9k1r0"), ContainsSubstring("r = 0"));
 }
 
+TEST_CASE("nchw16c is refused for what it has not") {
+  CHECK_THAT(error("c1h9k1+nchw16c+f16"), ContainsSubstring("f16 tensors: must be f32"));
+  CHECK_THAT(error("c64h9k48g2+nchw16c"), ContainsSubstring("conv groups of 24 filters"));
+  CHECK(parse_problem("c64h9k32g2+nchw16c").layout == Layout::nchw16c);
+  CHECK(parse_problem("c20h9k20g20+nchw16c").layout == Layout::nchw16c);
+}
+
 TEST_CASE("flops count the direct algorithm's multiplications and additions") {
   // 2 N K P Q (C / groups) R S
   CHECK(parse_problem("n2c4h5k6").flops() == 2.0 * 2 * 6 * 5 * 5 * 4 * 9);
@@ -149,6 +156,7 @@ TEST_CASE("flops count the direct algorithm's multiplications and additions") {
 TEST_CASE("names of enumerators are those of the problem string") {
   CHECK(to_string(Layout::nhwc) == std::string("nhwc"));
   CHECK(to_string(parse_problem("c1h9k1+chwn")) == "n1c1h9w9k1r3s3p1u1d1g1+chwn");
+  CHECK(to_string(parse_problem("c1h9k1+nchw16c")) == "n1c1h9w9k1r3s3p1u1d1g1+nchw16c");
   CHECK(to_string(DataType::bf16) == std::string("bf16"));
   CHECK(size_of(DataType::f32) == 4);
   CHECK(size_of(DataType::bf16) == 2);

@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "tasks/strides.hpp"
 #include "tests/catch.hpp"
 
 namespace megaconv {
@@ -110,6 +111,26 @@ TEST_CASE("the reference gives the same values in both layouts") {
   to_nhwc(a.y, expected, nchw.n, nchw.k, outputs);
   reference_convolution(nhwc, b.tensors(), b.y.data());
   CHECK(b.y == expected);
+}
+
+TEST_CASE("nchw16c has channels in blocks of 16, and in the last block those that are left") {
+  const Strides at = strides_of(Layout::nchw16c, 2, 40, 6);
+  CHECK(at.at(0, 0, 0) == 0);
+  CHECK(at.at(0, 15, 0) == 15);
+  CHECK(at.at(0, 0, 1) == 16);           // the next pixel
+  CHECK(at.at(0, 16, 0) == 16 * 6);      // the next block
+  CHECK(at.at(0, 33, 0) == 32 * 6 + 1);  // the last one has 8 channels
+  CHECK(at.at(0, 33, 5) == 32 * 6 + 5 * 8 + 1);
+  CHECK(at.at(1, 39, 5) == 2 * 40 * 6 - 1);
+  std::vector<bool> taken(2 * 40 * 6);
+  for (int n = 0; n < 2; ++n) {
+    for (int c = 0; c < 40; ++c) {
+      for (int pixel = 0; pixel < 6; ++pixel) {
+        taken[static_cast<std::size_t>(at.at(n, c, pixel))] = true;
+      }
+    }
+  }
+  CHECK(std::count(taken.begin(), taken.end(), true) == 2 * 40 * 6);
 }
 
 TEST_CASE("seeded data is the same with every compiler") {
