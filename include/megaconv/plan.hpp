@@ -57,7 +57,8 @@ struct PlanOptions {
   std::string database{};           ///< file; empty: the user's and the system's (docs/tuning.md)
   std::uint32_t measure_ms = 1000;  ///< budget of PlanSource::measure
   std::size_t workspace_limit = 0;  ///< bytes; 0: any. A plan that needs more is not chosen
-  /// CPU workers; 0: MEGACONV_NUM_THREADS, else the CPUs this process may run on.
+  /// CPU workers; 0: MEGACONV_NUM_THREADS, else the CPUs this process may run on, but no more than
+  /// have 10 us of work each.
   std::uint32_t num_threads = 0;
   /// CPU: who runs the workers; without `run`, the pool that all plans of the process share.
   WorkerThreads threads{};
