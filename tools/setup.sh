@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What tools/quickstart and tools/check share: packages, configure, build. Source it with
+# What tools/quickstart and tools/check share: the GPU, packages, configure, build. Source it with
 # `set -euo pipefail` on. Every phase shows what it is at, and then prints one line with its time. Its
 # output goes to build/<preset>/log/<phase>.log, whose end is shown when it fails.
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -9,6 +9,11 @@ packages=(cmake ninja-build g++ pkg-config nlohmann-json3-dev libcli11-dev libsp
           protobuf-compiler relacy-dev)
 declare -A program_of=([cmake]=cmake [ninja-build]=ninja [g++]=c++ [pkg-config]=pkg-config
                        [clang-format-14]=clang-format-14)
+
+# "9.0, NVIDIA H200", or nothing. The kernels need compute capability 7.5.
+gpu=$(nvidia-smi --id=0 --query-gpu=compute_cap,name --format=csv,noheader 2>/dev/null |
+  awk -F, '$1 ~ /^[0-9]+\.[0-9]+$/ && $1 >= 7.5' || true)
+capability=${gpu%%,*}
 
 # Ends the script: 2 usage, 4 environment (as the megaconv command does), 1 anything else.
 die() {

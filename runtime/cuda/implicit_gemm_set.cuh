@@ -85,8 +85,9 @@ template <class Numbers, Layout kLayout>
 KernelSet implicit_gemm_kernels(const Tiling& tiling) {
   const auto make = [&]<int kFilters, int kPlaces>() {
     using Kernel = ImplicitGemmKernel<Numbers, kFilters, kPlaces, kLayout>;
-    KernelSet set =
-        make_kernel_set<Kernel, Stage<TaskKind::filter_transform>, Stage<TaskKind::direct>>(
+    using OfAnyWidth = ImplicitGemmKernel<Numbers, kFilters, 128, kLayout>;
+    KernelSet set = make_kernel_set<Kernel, SharedStage<OfAnyWidth, TaskKind::filter_transform>,
+                                    Stage<TaskKind::direct>>(
             std::string("implicit GEMM, ") + to_string(tiling.arithmetic) + ", tiles of " +
             std::to_string(kFilters) + " filters x " + std::to_string(kPlaces) + " places");
     if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);

@@ -62,7 +62,10 @@ KernelSet kernels_for(const Tiling& tiling, Isa isa) {
   if (!has_algorithm) {
     throw Error(Status::unsupported, algorithm + ": backend cuda, must be cpu");
   }
-  const std::string what = algorithm + ", arithmetic " + to_string(tiling.arithmetic);
+  const WinogradTiles* tiles = tiling.tiles();
+  const std::string what = algorithm +
+                           (tiles != nullptr ? ", m = " + std::to_string(tiles->m) : "") +
+                           ", arithmetic " + to_string(tiling.arithmetic);
   if (least == nullptr) {
     throw Error(Status::unsupported, what + ", " + to_string(tiling.problem.dtype) + " in " +
                                          to_string(tiling.problem.layout) +
