@@ -80,7 +80,9 @@ apt_install() {
   "${install[@]}" || { "${as_root[@]}" apt-get update && "${install[@]}"; }
 }
 
-# install_packages PRESET PACKAGE...: installs those that are missing, or says which and exits 4.
+# install_packages PRESET PACKAGE...: installs those that are missing. Where that needs a password it exits 4.
+# Where it fails, without a network say, the configure step tells what of it is needed.
+not_installed=
 install_packages() {
   local preset=$1 package missing=() as_root=()
   shift
@@ -99,8 +101,10 @@ install_packages() {
       as_root=(sudo -n)
     fi
     echo "missing      ${missing[*]}"
-    phase "$preset" packages apt_install "${as_root[@]}" -- "${missing[@]}" ||
-      die 4 "could not install: ${missing[*]}"
+    if ! phase "$preset" packages apt_install "${as_root[@]}" -- "${missing[@]}"; then
+      not_installed=${missing[*]}
+      echo "packages     could not be installed; going on with what is there"
+    fi
   fi
 }
 
@@ -120,10 +124,13 @@ num_jobs() {
 configure() {
   local preset=$1 found
   shift
+  command -v cmake >/dev/null || die 4 "cmake is missing"
   found=$(cmake --version | awk 'NR == 1 { print $3 }')
   [[ $(printf '%s\n' 3.25 "$found" | sort -V | head -n 1) == 3.25 ]] ||
     die 4 "cmake is version $found, 3.25 or newer is needed"
-  phase "$preset" configure cmake --preset "$preset" "$@" || exit 1
+  phase "$preset" configure cmake --preset "$preset" "$@" && return
+  if [[ -n $not_installed ]]; then die 4 "could not install: $not_installed"; fi
+  exit 1
 }
 
 # optional_parts PRESET: those that the configure step found, and those that it did not.
