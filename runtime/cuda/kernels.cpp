@@ -25,6 +25,13 @@ Operands operands_of(const Tiling& tiling) {
 bool loads(const Tiling& tiling, DataType dtype) {
   return operands_of(tiling) == Operands::loaded && tiling.problem.dtype == dtype;
 }
+// Of floats it makes pairs of FP16 numbers, or rounds them.
+bool splits(const Tiling& tiling) {
+  return loads(tiling, DataType::f32) && tiling.arithmetic == Arithmetic::split_f16;
+}
+bool rounds(const Tiling& tiling) {
+  return loads(tiling, DataType::f32) && tiling.arithmetic != Arithmetic::split_f16;
+}
 // TMA reads tensors of 16 bits as they are.
 bool reads(const Tiling& tiling, DataType dtype) {
   return operands_of(tiling) == Operands::in_tensor && tiling.problem.dtype == dtype;
