@@ -31,9 +31,11 @@
   VARIANT(opencnn_nchw, opencnn, nchw, fma, true)                                            \
   VARIANT(opencnn_nhwc, opencnn, nhwc, fma, true)                                            \
   VARIANT(opencnn_chwn, opencnn, chwn, fma, true)                                            \
-  VARIANT(implicit_gemm_split_nchw, implicit_gemm, nchw, wgmma, splits(t))                   \
+  VARIANT(implicit_gemm_split_64_nchw, implicit_gemm, nchw, wgmma, splits(t, 64))            \
+  VARIANT(implicit_gemm_split_128_nchw, implicit_gemm, nchw, wgmma, splits(t, 128))          \
   VARIANT(implicit_gemm_rounded_nchw, implicit_gemm, nchw, wgmma, rounds(t))                 \
-  VARIANT(implicit_gemm_split_nhwc, implicit_gemm, nhwc, wgmma, splits(t))                   \
+  VARIANT(implicit_gemm_split_64_nhwc, implicit_gemm, nhwc, wgmma, splits(t, 64))            \
+  VARIANT(implicit_gemm_split_128_nhwc, implicit_gemm, nhwc, wgmma, splits(t, 128))          \
   VARIANT(implicit_gemm_rounded_nhwc, implicit_gemm, nhwc, wgmma, rounds(t))                 \
   VARIANT(implicit_gemm_f16_nchw, implicit_gemm, nchw, wgmma, loads(t, DataType::f16))       \
   VARIANT(implicit_gemm_f16_nhwc, implicit_gemm, nhwc, wgmma, loads(t, DataType::f16))       \

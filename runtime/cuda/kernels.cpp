@@ -2,6 +2,7 @@
 #include "runtime/cuda/kernels.hpp"
 
 #include "megaconv/error.hpp"
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv::cuda {
@@ -26,8 +27,12 @@ bool loads(const Tiling& tiling, DataType dtype) {
   return operands_of(tiling) == Operands::loaded && tiling.problem.dtype == dtype;
 }
 // Of floats it makes pairs of FP16 numbers, or rounds them.
-bool splits(const Tiling& tiling) {
-  return loads(tiling, DataType::f32) && tiling.arithmetic == Arithmetic::split_f16;
+bool splits(const Tiling& tiling, std::uint32_t filters) {
+  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+  return loads(tiling, DataType::f32) && tiling.arithmetic == Arithmetic::split_f16 &&
+         implicit_gemm_tile(cut.filter_blocks_per_gemm_task, cut.places_per_group,
+                            tiling.arithmetic)
+                 .filters == filters;
 }
 bool rounds(const Tiling& tiling) {
   return loads(tiling, DataType::f32) && tiling.arithmetic != Arithmetic::split_f16;

@@ -3,8 +3,8 @@
 
 namespace megaconv::cuda {
 
-KernelSet implicit_gemm_split_nchw_kernels(const Tiling& tiling) {
-  return implicit_gemm_kernels<SplitNumbers, Layout::nchw>(tiling);
+KernelSet implicit_gemm_split_64_nchw_kernels(const Tiling& tiling) {
+  return implicit_gemm_kernels_of<SplitNumbers, 64, Layout::nchw>(tiling);
 }
 
 }  // namespace megaconv::cuda

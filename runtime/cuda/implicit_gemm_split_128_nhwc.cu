@@ -3,8 +3,8 @@
 
 namespace megaconv::cuda {
 
-KernelSet implicit_gemm_split_nhwc_kernels(const Tiling& tiling) {
-  return implicit_gemm_kernels<SplitNumbers, Layout::nhwc>(tiling);
+KernelSet implicit_gemm_split_128_nhwc_kernels(const Tiling& tiling) {
+  return implicit_gemm_kernels_of<SplitNumbers, 128, Layout::nhwc>(tiling);
 }
 
 }  // namespace megaconv::cuda
