@@ -58,9 +58,9 @@ TEST_CASE("Winograd takes one product where tensors or precision permit it, and 
   CHECK(winograd(layer).arithmetic == Arithmetic::split_f16);
   for (const Precision precision : {Precision::tf32, Precision::f16, Precision::bf16}) {
     CHECK(winograd(layer, {.precision = precision}).arithmetic == Arithmetic::f16);
-    // F(2x2) and F(6x6) have no such tasks: more accurate ones are permitted, too.
+    // F(2x2) has no such tasks: more accurate ones are permitted, too.
     CHECK(winograd(layer, {.m = 2, .precision = precision}).arithmetic == Arithmetic::split_f16);
-    CHECK(winograd(layer, {.m = 6, .precision = precision}).arithmetic == Arithmetic::fma);
+    CHECK(winograd(layer, {.m = 6, .precision = precision}, {}).arithmetic == Arithmetic::fma);
     CHECK(winograd(layer, {.precision = precision}, kAmpere).arithmetic == Arithmetic::fma);
     CHECK(winograd(layer, {.precision = precision}, {}).arithmetic == Arithmetic::fma);
     const TilingOptions split{.precision = precision, .arithmetic = Arithmetic::split_f16};
@@ -88,6 +88,12 @@ TEST_CASE("One product is of F(4x4) unless another tile is asked for") {
   CHECK(winograd("n64c512h2k512", {.arithmetic = Arithmetic::f16}).tiles()->m == 4);
   CHECK(winograd("n64c512h2k512+f16").tiles()->m == 4);
   CHECK(winograd("n64c512h2k512+f16", {}, {}).tiles()->m == 2);
+}
+
+TEST_CASE("F(6x6) is the CPU's") {
+  CHECK(winograd("c64h28k64", {.m = 6}, {}).tiles()->m == 6);
+  CHECK(refusal("c64h28k64", {.algorithm = Algorithm::winograd, .m = 6}) ==
+        "winograd, m = 6 on backend cuda: must be 2 or 4");
 }
 
 TEST_CASE("Arithmetic without tasks is refused, with what must be otherwise") {
