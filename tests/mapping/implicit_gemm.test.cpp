@@ -379,7 +379,7 @@ TEST_CASE("A load path that tensors, arithmetic or stripes do not have is refuse
   constexpr Arithmetic kF16 = Arithmetic::f16, kTf32 = Arithmetic::tf32;
   constexpr Arithmetic kSplit = Arithmetic::split_f16;
   const std::string in_tensor =
-      "tensors must be f16 or bf16 in nhwc, channels and filters in whole eights, no residual";
+      "tensors must be f16 or bf16 in nhwc, channels and filters in whole eights";
   const std::string in_copy = "arithmetic must be f16, tensors f32 in nhwc, no residual";
   const std::string converted =
       "arithmetic must be f16, tensors f32 in nhwc, channels in whole fours, no residual";
