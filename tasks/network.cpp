@@ -256,7 +256,7 @@ ConvProblem problem_of(const Network& network, const Convolution& a, const Shape
           .groups = a.groups,
           .dtype = network.dtype,
           .layout = network.layout,
-          .epilogue = {.bias = a.bias.data != nullptr, .relu = a.relu}};
+          .epilogue = {.bias = a.bias.data != nullptr, .activation = a.relu ? kRelu : Activation{}}};
 }
 
 ConvProblem problem_of(const Network& network, const FullyConnected& a, const Shape& x) {

@@ -17,6 +17,7 @@
 #include "runtime/tuning/choose_plan.hpp"
 #include "runtime/tuning/scratch_device.hpp"
 #include "runtime/tuning/search.hpp"
+#include "tasks/activation.hpp"
 #include "tasks/cost_model.hpp"
 #include "tasks/error_bound.hpp"
 #include "tasks/storage.hpp"
@@ -213,7 +214,7 @@ class InPlaceBench {
     if (a.epilogue.residual) {
       sum += static_cast<double>(residual_host_[static_cast<std::size_t>(at)]);
     }
-    if (a.epilogue.relu) sum = std::max(sum, 0.0);
+    sum = activated(a.epilogue.activation, sum);
     return a.dtype == DataType::i8
                ? static_cast<double>(to_float(from_float<Int8>(static_cast<float>(sum))))
                : sum;

@@ -4,6 +4,7 @@
 // here, so that transforms and kernels see none.
 #pragma once
 
+#include "tasks/cpu/activation.inl"
 #include "tasks/cpu/extents.hpp"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/products.inl"
@@ -120,9 +121,10 @@ class PixelWriter {
   /// Filters [first_filter, first_filter + num_filters) of image `n`; at most 16.
   PixelWriter(const TaskArgs& args, const Extents& extents, Size n, Size first_filter,
               Size num_filters)
-      : width_(extents.q), num_filters_(num_filters) {
+      : activate_(args.tiling->problem.epilogue.activation),
+        width_(extents.q),
+        num_filters_(num_filters) {
     const ConvProblem& problem = args.tiling->problem;
-    relu_ = problem.epilogue.relu;
     nhwc_ = problem.layout == Layout::nhwc;
     pixel_stride_ = nhwc_ ? problem.k : 1;
     filter_stride_ = nhwc_ ? 1 : extents.p * extents.q;
@@ -197,7 +199,7 @@ class PixelWriter {
               const Words place = __builtin_bit_cast(Words, residual[j]) << (24 - 8 * b);
               sum += __builtin_convertvector(__builtin_bit_cast(Ints, place) >> 24, Vec);
             }
-            quad |= (rounded_to_int8(relu_ ? relu(sum) : sum) & 0xff) << (8 * b);
+            quad |= (rounded_to_int8(activate_(sum)) & 0xff) << (8 * b);
           });
           quads[j] = __builtin_bit_cast(Vec, quad);
         }
@@ -213,24 +215,24 @@ class PixelWriter {
   MEGACONV_INLINE Vec scaled(const float* pixel, int part) const {
     return Products<T>::scaled(load(pixel + part * kLanes), scale_[part], bias_[part]);
   }
-  /// Adds the residual, applies ReLU and stores the first `count` lanes (any number) at y[at].
+  /// Adds the residual, activates and stores the first `count` lanes (any number) at y[at].
   MEGACONV_INLINE void finish(Vec sum, Size at, Size count) const {
     if (count >= kLanes) {
       if (residual_ != nullptr) sum += read(residual_ + at);
-      const Vec v = relu_ ? relu(sum) : sum;
-      store_line(y_ + at, v, streams_);
+      store_line(y_ + at, activate_(sum), streams_);
     } else if (count > 0) {
       if (residual_ != nullptr) sum += read_first(residual_ + at, count);
-      write_first(y_ + at, relu_ ? relu(sum) : sum, count);
+      write_first(y_ + at, activate_(sum), count);
     }
   }
 
+  Activate activate_;
   T* y_;
   const T* residual_;
   Vec scale_[kBlockVecs], bias_[kBlockVecs];
   Size width_, num_filters_;
   Size pixel_stride_, filter_stride_;
-  bool nhwc_, relu_, streams_;
+  bool nhwc_, streams_;
 };
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

@@ -7,6 +7,7 @@
 // the borders are computed one by one, apart from the others.
 #pragma once
 
+#include "tasks/cpu/activation.inl"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/pixels.inl"
 
@@ -19,6 +20,7 @@ class DepthwiseWriter {
  public:
   DepthwiseWriter(const TaskArgs& args, const Extents& extents, Size image)
       : epilogue_(args.tiling->problem.epilogue),
+        activate_(epilogue_.activation),
         scale_(static_cast<const Vector*>(args.scale)),
         bias_(static_cast<const Vector*>(args.bias)) {
     const ConvProblem& problem = args.tiling->problem;
@@ -44,7 +46,7 @@ class DepthwiseWriter {
       const Size place = at + pixel * step + channel;
       Vec sum = Products<T>::scaled(sums[pixel], scale, bias);
       if (epilogue_.residual) sum += read_some(residual_ + place);
-      if (epilogue_.relu) sum = relu(sum);
+      sum = activate_(sum);
       whole ? store_line(y_ + place, sum, streams_) : write_first(y_ + place, sum, count);
     });
   }
@@ -52,6 +54,7 @@ class DepthwiseWriter {
  private:
   using Vector = typename VectorStorage<T>::Type;
   Epilogue epilogue_;
+  Activate activate_;
   const Vector *scale_, *bias_;
   T* y_;
   const T* residual_;

@@ -7,6 +7,7 @@
 
 #include <iterator>
 
+#include "tasks/cuda/activation.cuh"
 #include "tasks/cuda/vec.cuh"
 #include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
 #include "tasks/implicit_gemm/cuda/operand_rows.cuh"
@@ -28,10 +29,10 @@ class InPlaceOutputs : Shape {
 
  public:
   /// From sums to outputs: the scales undone, the smaller factor first, so that no step overflows
-  /// where the result does not; bias and ReLU.
+  /// where the result does not; bias and activation.
   class Finish {
    public:
-    __device__ explicit Finish(const TaskArgs& a) : relu_(a.relu) {}
+    __device__ explicit Finish(const TaskArgs& a) : activation_(a.activation) {}
     /// Of a task's filters.
     __device__ void begin(const TaskArgs& a, float x_scale, int first_k) {
       if (first_k == first_k_) return;
@@ -51,13 +52,13 @@ class InPlaceOutputs : Shape {
     __device__ float operator()(int half, float sum) const {
       if constexpr (Numbers::kScaled) sum = sum * first_ * second_;
       sum += bias_[half];
-      return relu_ ? fmaxf(sum, 0.0f) : sum;
+      return activate(activation_, sum);
     }
 
    private:
     float first_ = 1, second_ = 1, bias_[2] = {};
     int first_k_ = -1;
-    const bool relu_;
+    const ActivationTerms& activation_;
   };
 
   /// Puts a warpgroup's outputs where storers find them; its sums are zero then. This thread has,
