@@ -264,11 +264,10 @@ bool checked_flag(std::int32_t value, const char* what) {
 // relu = 1 is a short form of activation = MEGACONV_ACTIVATION_RELU.
 megaconv::Activation activation_of(const megaconv_problem& c) {
   require(c.reserved == 0, "reserved must be 0");
-  const megaconv::Activation activation{
-      .function = checked_enum<megaconv::ActivationFunction>(c.activation, kLastActivation,
-                                                             "activation"),
-      .alpha = c.alpha,
-      .beta = c.beta};
+  const megaconv::Activation activation{.function = checked_enum<megaconv::ActivationFunction>(
+                                            c.activation, kLastActivation, "activation"),
+                                        .alpha = c.alpha,
+                                        .beta = c.beta};
   if (!checked_flag(c.relu, "relu")) return activation;
   require(activation == megaconv::Activation{}, "relu = 1: activation, alpha and beta must be 0");
   return megaconv::kRelu;

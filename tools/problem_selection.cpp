@@ -75,11 +75,10 @@ Epilogue parse_epilogue(const std::string& list) {
       epilogue.activation = parse_activation(part);
       continue;
     }
-    bool Epilogue::*const member =
-        choose<bool Epilogue::*>("--epilogue", part,
-                                 {{"scale", &Epilogue::scale},
-                                  {"bias", &Epilogue::bias},
-                                  {"residual", &Epilogue::residual}});
+    bool Epilogue::*const member = choose<bool Epilogue::*>("--epilogue", part,
+                                                            {{"scale", &Epilogue::scale},
+                                                             {"bias", &Epilogue::bias},
+                                                             {"residual", &Epilogue::residual}});
     epilogue.*member = true;
   }
   return epilogue;

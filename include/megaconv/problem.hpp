@@ -99,8 +99,8 @@ void validate(const ConvProblem& problem);
 /// to h, r to 3, s to r, p to "same" (d (r-1) / 2), the rest to 1. p, u and d take "AxB" for
 /// different vertical and horizontal values.
 /// Suffixes in any order: "+nhwc", "+nchw", "+chwn", "+f16", "+bf16", "+i8", "+f32",
-/// "+scale", "+bias", "+residual", and an activation: "+relu", "+clamp:0:6", ... The result has passed validate(). Throws
-/// Error(invalid_argument) naming the offending part.
+/// "+scale", "+bias", "+residual", and an activation: "+relu", "+clamp:0:6", ... The result has
+/// passed validate(). Throws Error(invalid_argument) naming the offending part.
 ConvProblem parse_problem(std::string_view text);
 
 /// The canonical problem string; parse_problem(to_string(p)) == p.

@@ -34,7 +34,10 @@ ConvProblem from_shapes(const Shape& x, const Shape& w, Pair stride, Pair paddin
       enumerator("dtype", dtype, kTypes, [](DataType value) { return to_string(value); });
   problem.layout =
       enumerator("layout", layout, kLayouts, [](Layout value) { return to_string(value); });
-  problem.epilogue = {.scale = scale, .bias = bias, .residual = residual, .activation = parse_activation(activation)};
+  problem.epilogue = {.scale = scale,
+                      .bias = bias,
+                      .residual = residual,
+                      .activation = parse_activation(activation)};
   validate(problem);
   if (channels != problem.c / groups) {
     throw Error(Status::invalid_argument,
@@ -69,7 +72,8 @@ Raises ValueError naming the part that is wrong.)")
                   nb::arg("stride") = Pair(1, 1), nb::arg("padding") = Pair(0, 0),
                   nb::arg("dilation") = Pair(1, 1), nb::arg("groups") = 1, nb::kw_only(),
                   nb::arg("dtype") = "f32", nb::arg("layout") = "nchw", nb::arg("scale") = false,
-                  nb::arg("bias") = false, nb::arg("residual") = false, nb::arg("activation") = "none",
+                  nb::arg("bias") = false, nb::arg("residual") = false,
+                  nb::arg("activation") = "none",
                   R"(From the shapes of x, (N, C, H, W), and of w, (K, C/groups, R, S).
 
 Raises ValueError naming what does not fit.)")

@@ -46,8 +46,9 @@ TEST_CASE("an activation that cannot be read says what is wrong") {
 }
 
 TEST_CASE("a number that an activation does not have must be zero") {
-  CHECK(error_of([] { validate(Activation{ActivationFunction::relu, 1}); }) ==
-        "activation relu: alpha = 1, must be 0, since it has no such number");
+  CHECK(error_of([] {
+          validate(Activation{ActivationFunction::relu, 1});
+        }) == "activation relu: alpha = 1, must be 0, since it has no such number");
   CHECK(error_of([] { validate(Activation{static_cast<ActivationFunction>(99)}); }) ==
         "activation 99: must be 0 to " + std::to_string(kNumActivationFunctions - 1));
 }
