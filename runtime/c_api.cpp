@@ -183,6 +183,7 @@ constexpr bool agree(int first, int last) {
 }
 constexpr int kLastDataType = MEGACONV_I8;
 constexpr int kLastLayout = MEGACONV_NCHW16C;
+constexpr int kLastActivation = MEGACONV_ACTIVATION_LEAKY_RELU;
 constexpr int kLastAlgorithm = MEGACONV_ALGORITHM_IMPLICIT_GEMM;
 constexpr int kLastBackend = MEGACONV_BACKEND_SIM;
 constexpr int kLastPrecision = MEGACONV_PRECISION_BF16;
@@ -193,6 +194,7 @@ constexpr int kLastLaunch = MEGACONV_LAUNCH_STAGED;
 static_assert(agree<megaconv::Status>(1, MEGACONV_INTERNAL));
 static_assert(agree<megaconv::DataType>(0, kLastDataType));
 static_assert(agree<megaconv::Layout>(0, kLastLayout));
+static_assert(agree<megaconv::ActivationFunction>(0, kLastActivation));
 static_assert(agree<megaconv::Algorithm>(0, kLastAlgorithm));
 static_assert(agree<megaconv::Backend>(0, kLastBackend));
 static_assert(agree<megaconv::Precision>(0, kLastPrecision));
@@ -209,7 +211,7 @@ constexpr std::size_t kFirstNetworkOptions = MEGACONV_BYTES_TO(megaconv_network_
 constexpr std::size_t kFirstValue = MEGACONV_BYTES_TO(megaconv_value, w);
 constexpr std::size_t kFirstNetworkTensors =
     MEGACONV_BYTES_TO(megaconv_network_tensors, prepared_filters);
-static_assert(sizeof(megaconv_problem) == kFirstProblem);
+static_assert(sizeof(megaconv_problem) == MEGACONV_BYTES_TO(megaconv_problem, reserved));
 static_assert(sizeof(megaconv_plan_options) ==
               MEGACONV_BYTES_TO(megaconv_plan_options, run_workers_context));
 static_assert(sizeof(megaconv_tensors) == kFirstTensors);
@@ -261,6 +263,18 @@ bool checked_flag(std::int32_t value, const char* what) {
   return checked_enum<std::uint8_t>(value, 1, what) != 0;
 }
 
+// relu = 1 is a short form of activation = MEGACONV_ACTIVATION_RELU.
+megaconv::Activation activation_of(const megaconv_problem& c) {
+  require(c.reserved == 0, "reserved must be 0");
+  const megaconv::Activation activation{.function = checked_enum<megaconv::ActivationFunction>(
+                                            c.activation, kLastActivation, "activation"),
+                                        .alpha = c.alpha,
+                                        .beta = c.beta};
+  if (!checked_flag(c.relu, "relu")) return activation;
+  require(activation == megaconv::Activation{}, "relu = 1: activation, alpha and beta must be 0");
+  return megaconv::kRelu;
+}
+
 megaconv::ConvProblem from_c(const megaconv_problem* given) {
   const megaconv_problem c = megaconv::read_struct(given, kFirstProblem, "megaconv_problem");
   megaconv::ConvProblem problem;
@@ -283,7 +297,7 @@ megaconv::ConvProblem from_c(const megaconv_problem* given) {
   problem.epilogue = {.scale = checked_flag(c.scale, "scale"),
                       .bias = checked_flag(c.bias, "bias"),
                       .residual = checked_flag(c.residual, "residual"),
-                      .relu = checked_flag(c.relu, "relu")};
+                      .activation = activation_of(c)};
   return problem;
 }
 
@@ -308,7 +322,12 @@ megaconv_problem to_c(const megaconv::ConvProblem& problem) {
           .scale = problem.epilogue.scale,
           .bias = problem.epilogue.bias,
           .residual = problem.epilogue.residual,
-          .relu = problem.epilogue.relu};
+          .relu = problem.epilogue.activation == megaconv::kRelu,
+          .activation = c_value(problem.epilogue.activation == megaconv::kRelu
+                                    ? megaconv::ActivationFunction::none
+                                    : problem.epilogue.activation.function),
+          .alpha = problem.epilogue.activation.alpha,
+          .beta = problem.epilogue.activation.beta};
 }
 
 // A preset's name, or the text of a model.

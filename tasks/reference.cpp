@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "tasks/activation.hpp"
 #include "tasks/ceil_div.hpp"
 #include "tasks/strides.hpp"
 #include "tasks/tile_errors.hpp"
@@ -134,7 +135,8 @@ void convolve(const ConvProblem& problem, const Tensors& tensors, double* y, dou
       if (problem.epilogue.residual) value += to_float(residual[at]);
       sum = static_cast<double>(value);
     }
-    y[at] = problem.epilogue.relu ? std::max(sum, 0.0) : sum;
+    y[at] = activated(problem.epilogue.activation, sum);
+    if (std::is_same_v<T, Int8>) y[at] = static_cast<double>(static_cast<float>(y[at]));
     if (magnitude != nullptr) magnitude[at] = abs_sum;
   };
   const std::int64_t num_blocks = problem.groups * blocks_per_group;

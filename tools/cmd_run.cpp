@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "megaconv/plan.hpp"
+#include "tasks/activation.hpp"
 #include "tasks/same_padding.hpp"
 #include "tasks/storage.hpp"
 #include "tools/commands.hpp"
@@ -228,7 +229,8 @@ void check_arguments(const RunArguments& arguments) {
   if (files && (epilogue.scale || epilogue.bias || epilogue.residual)) {
     throw Error(Status::invalid_argument,
                 "with --input, --scale, --bias and --residual name files and --epilogue may only "
-                "be relu");
+                "be an activation: " +
+                    activation_forms());
   }
 }
 

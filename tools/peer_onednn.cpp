@@ -136,7 +136,18 @@ std::shared_ptr<Convolution> make_convolution(const TensorSet& tensors, dnnl::al
   if (p.epilogue.residual) {
     epilogue.append_binary(dnnl::algorithm::binary_add, any_layout(y_dims));
   }
-  if (p.epilogue.relu) epilogue.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+  const auto [function, alpha, beta] = p.epilogue.activation;
+  switch (function) {
+    case ActivationFunction::none:
+      break;
+    case ActivationFunction::relu:
+    case ActivationFunction::leaky_relu:
+      epilogue.append_eltwise(1, dnnl::algorithm::eltwise_relu, alpha, 0);
+      break;
+    case ActivationFunction::clamp:
+      epilogue.append_eltwise(1, dnnl::algorithm::eltwise_clip, alpha, beta);
+      break;
+  }
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(epilogue);
   if (p.epilogue.scale) {

@@ -5,6 +5,7 @@
 
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
+#include "tasks/activation.hpp"
 #include "tools/choice.hpp"
 #include "tools/file_io.hpp"
 #include "tools/networks.hpp"
@@ -70,11 +71,14 @@ Epilogue parse_epilogue(const std::string& list) {
   Epilogue epilogue;
   if (list == "none") return epilogue;
   for (const std::string_view part : split_at(list, ',')) {
+    if (is_activation(part)) {
+      epilogue.activation = parse_activation(part);
+      continue;
+    }
     bool Epilogue::*const member = choose<bool Epilogue::*>("--epilogue", part,
                                                             {{"scale", &Epilogue::scale},
                                                              {"bias", &Epilogue::bias},
-                                                             {"residual", &Epilogue::residual},
-                                                             {"relu", &Epilogue::relu}});
+                                                             {"residual", &Epilogue::residual}});
     epilogue.*member = true;
   }
   return epilogue;
@@ -107,7 +111,7 @@ void add_tensor_options(CLI::App& app, ProblemArguments& arguments) {
       ->group("Problem");
   app.add_option_function<std::string>(
          "--epilogue", [&](const std::string& text) { arguments.epilogue = parse_epilogue(text); },
-         "What follows the sum: scale,bias,residual,relu, any of them, or none")
+         "What follows the sum: scale, bias, residual, an activation, any of them, or none")
       ->type_name("LIST")
       ->group("Problem");
 }

@@ -102,6 +102,13 @@ typedef enum megaconv_source {
   MEGACONV_SOURCE_HEURISTIC = 1,
   MEGACONV_SOURCE_MEASURE = 2
 } megaconv_source;
+/* What an epilogue does last, y of x; see Activation (activation.hpp). */
+typedef enum megaconv_activation {
+  MEGACONV_ACTIVATION_NONE = 0,
+  MEGACONV_ACTIVATION_RELU = 1,
+  MEGACONV_ACTIVATION_CLAMP = 2,     /* alpha to beta: ReLU6 is 0 to 6 */
+  MEGACONV_ACTIVATION_LEAKY_RELU = 3 /* alpha x where x < 0 */
+} megaconv_activation;
 /* How a CUDA run is launched; see CudaLaunch (plan.hpp). */
 typedef enum megaconv_launch {
   MEGACONV_LAUNCH_AUTO = 0,
@@ -126,6 +133,9 @@ typedef struct megaconv_problem {
   int32_t dtype;                       /* megaconv_dtype */
   int32_t layout;                      /* megaconv_layout */
   int32_t scale, bias, residual, relu; /* epilogue: 0 or 1 */
+  int32_t activation;                  /* megaconv_activation; with relu = 1: 0 */
+  float alpha, beta;                   /* its numbers, as far as it has any */
+  int32_t reserved;                    /* 0 */
 } megaconv_problem;
 
 /* What a caller may fix; zero, or a null pointer, lets the library choose. */

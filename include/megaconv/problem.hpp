@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "megaconv/activation.hpp"
+
 namespace megaconv {
 
 /// Storage type of x, w, residual and y; also of scale and bias, but for i8, which has those in
@@ -21,7 +23,8 @@ namespace megaconv {
 /// i8: two's complement, zero is 0 (symmetric quantisation). Sums of products are exact, in 32
 /// bits, which is why C/groups R S must be less than 2^17. The rest is FP32, the same bits
 /// everywhere: fma(scale[k], float(sum), bias[k]) with one rounding, the residual added with
-/// another, relu, then to nearest, ties to even, and saturated to [-128, 127]; NaN gives -128.
+/// another, the activation, then to nearest, ties to even, and saturated to [-128, 127]; NaN gives
+/// -128.
 /// Direct convolution on a CPU only.
 enum class DataType : std::uint8_t { f32, f16, bf16, i8 };
 inline constexpr std::uint32_t kNumDataTypes = 4;
@@ -39,13 +42,13 @@ inline constexpr std::uint32_t kNumDataTypes = 4;
 enum class Layout : std::uint8_t { nchw, nhwc, chwn, nchw16c };
 inline constexpr std::int64_t kChannelBlock = 16;  ///< channels side by side in nchw16c
 
-/// What happens to a sum before it is stored: y = relu(scale[k] * sum + bias[k] + residual), each
-/// part optional. (Quantised: scale[k] = x's step * w's step of filter k / y's step.)
+/// What happens to a sum before it is stored: y = activation(scale[k] * sum + bias[k] + residual),
+/// each part optional. (Quantised: scale[k] = x's step * w's step of filter k / y's step.)
 struct Epilogue {
   bool scale = false;     ///< scale [K]; on a CPU
   bool bias = false;      ///< bias [K]
   bool residual = false;  ///< residual, shape and layout of y
-  bool relu = false;
+  Activation activation{};
   bool operator==(const Epilogue&) const = default;
 };
 
@@ -102,8 +105,8 @@ void validate(const ConvProblem& problem);
 /// to h, r to 3, s to r, p to "same" (d (r-1) / 2), the rest to 1. p, u and d take "AxB" for
 /// different vertical and horizontal values.
 /// Suffixes in any order: "+nhwc", "+nchw", "+chwn", "+nchw16c", "+f16", "+bf16", "+i8", "+f32",
-/// "+scale", "+bias", "+residual", "+relu". The result has passed validate(). Throws
-/// Error(invalid_argument) naming the offending part.
+/// "+scale", "+bias", "+residual", and an activation: "+relu", "+clamp:0:6", ... The result has
+/// passed validate(). Throws Error(invalid_argument) naming the offending part.
 ConvProblem parse_problem(std::string_view text);
 
 /// The canonical problem string; parse_problem(to_string(p)) == p.

@@ -7,6 +7,7 @@
 
 #include "megaconv/error.hpp"
 #include "runtime/tuning/search.hpp"
+#include "tasks/activation.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/strides.hpp"
 
@@ -252,7 +253,7 @@ double InPlaceBench::exact(std::int64_t at) const {
   if (a.epilogue.residual) {
     sum += static_cast<double>(residual_host_[static_cast<std::size_t>(at)]);
   }
-  if (a.epilogue.relu) sum = std::max(sum, 0.0);
+  sum = activated(a.epilogue.activation, sum);
   return a.dtype == DataType::i8
              ? static_cast<double>(to_float(from_float<Int8>(static_cast<float>(sum))))
              : sum;

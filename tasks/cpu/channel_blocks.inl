@@ -3,6 +3,7 @@
 // lanes are channels are written.
 #pragma once
 
+#include "tasks/cpu/activation.inl"
 #include "tasks/cpu/extents.hpp"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/products.inl"
@@ -32,6 +33,7 @@ class ChannelWriter {
   ChannelWriter(const TaskArgs& args, const Extents& extents, Size image)
       : blocks_(args.tiling->problem.layout, args.tiling->problem.k, extents.p * extents.q),
         epilogue_(args.tiling->problem.epilogue),
+        activate_(epilogue_.activation),
         scale_(static_cast<const Vector*>(args.scale)),
         bias_(static_cast<const Vector*>(args.bias)) {
     const Size image_size = blocks_.image();
@@ -58,7 +60,7 @@ class ChannelWriter {
     unroll<kPixels>([&](auto i) __attribute__((always_inline)) {
       Vec sum = Products<T>::scaled(sums[i], scale, bias);
       if (epilogue_.residual) sum += read_some(residual_ + at);
-      if (epilogue_.relu) sum = relu(sum);
+      sum = activate_(sum);
       whole ? store_line(y_ + at, sum, streams_) : write_first(y_ + at, sum, count);
       at += step * pixel_stride;
     });
@@ -68,6 +70,7 @@ class ChannelWriter {
   using Vector = typename VectorStorage<T>::Type;
   ChannelBlocks blocks_;
   Epilogue epilogue_;
+  Activate activate_;
   const Vector *scale_, *bias_;
   T* y_;
   const T* residual_;

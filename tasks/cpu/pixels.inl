@@ -4,6 +4,7 @@
 // with here, so that transforms and kernels see none.
 #pragma once
 
+#include "tasks/cpu/activation.inl"
 #include "tasks/cpu/channel_blocks.inl"
 #include "tasks/cpu/extents.hpp"
 #include "tasks/cpu/kernels.hpp"
@@ -123,9 +124,10 @@ class PixelWriter {
   /// are one block.
   PixelWriter(const TaskArgs& args, const Extents& extents, Size n, Size first_filter,
               Size num_filters)
-      : width_(extents.q), num_filters_(num_filters) {
+      : activate_(args.tiling->problem.epilogue.activation),
+        width_(extents.q),
+        num_filters_(num_filters) {
     const ConvProblem& problem = args.tiling->problem;
-    relu_ = problem.epilogue.relu;
     const ChannelBlocks blocks(problem.layout, problem.k, extents.p * extents.q);
     filters_inner_ = problem.layout != Layout::nchw;
     pixel_stride_ = filters_inner_ ? blocks.pixel(first_filter) : 1;
@@ -202,7 +204,7 @@ class PixelWriter {
               const Words place = __builtin_bit_cast(Words, residual[j]) << (24 - 8 * b);
               sum += __builtin_convertvector(__builtin_bit_cast(Ints, place) >> 24, Vec);
             }
-            quad |= (rounded_to_int8(relu_ ? relu(sum) : sum) & 0xff) << (8 * b);
+            quad |= (rounded_to_int8(activate_(sum)) & 0xff) << (8 * b);
           });
           quads[j] = __builtin_bit_cast(Vec, quad);
         }
@@ -218,24 +220,24 @@ class PixelWriter {
   MEGACONV_INLINE Vec scaled(const float* pixel, int part) const {
     return Products<T>::scaled(load(pixel + part * kLanes), scale_[part], bias_[part]);
   }
-  /// Adds the residual, applies ReLU and stores the first `count` lanes (any number) at y[at].
+  /// Adds the residual, activates and stores the first `count` lanes (any number) at y[at].
   MEGACONV_INLINE void finish(Vec sum, Size at, Size count) const {
     if (count >= kLanes) {
       if (residual_ != nullptr) sum += read(residual_ + at);
-      const Vec v = relu_ ? relu(sum) : sum;
-      store_line(y_ + at, v, streams_);
+      store_line(y_ + at, activate_(sum), streams_);
     } else if (count > 0) {
       if (residual_ != nullptr) sum += read_first(residual_ + at, count);
-      write_first(y_ + at, relu_ ? relu(sum) : sum, count);
+      write_first(y_ + at, activate_(sum), count);
     }
   }
 
+  Activate activate_;
   T* y_;
   const T* residual_;
   Vec scale_[kBlockVecs], bias_[kBlockVecs];
   Size width_, num_filters_;
   Size pixel_stride_, filter_stride_;  // the latter in NCHW
-  bool filters_inner_, relu_, streams_;
+  bool filters_inner_, streams_;
 };
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

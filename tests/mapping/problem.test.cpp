@@ -25,7 +25,7 @@ TEST_CASE("parse_problem reads suffixes in any order") {
   const ConvProblem problem = parse_problem("c8h9k8u2x1+relu+f16+residual+nhwc+bias");
   CHECK(problem.layout == Layout::nhwc);
   CHECK(problem.dtype == DataType::f16);
-  CHECK(problem.epilogue == Epilogue{.bias = true, .residual = true, .relu = true});
+  CHECK(problem.epilogue == Epilogue{.bias = true, .residual = true, .activation = kRelu});
   CHECK(to_string(problem) == "n1c8h9w9k8r3s3p1u2x1d1g1+nhwc+f16+bias+residual+relu");
   CHECK(to_string(parse_problem("c8h9k8+bias+scale+i8")) == "n1c8h9w9k8r3s3p1u1d1g1+i8+scale+bias");
 }
@@ -51,7 +51,8 @@ TEST_CASE("a problem's text reads back as the same problem") {
     problem.stride_w = 1 + below(4);
     problem.dtype = DataType(below(4));
     problem.layout = Layout(below(2));
-    problem.epilogue = {below(2) == 0, below(2) == 0, below(2) == 0, below(2) == 0};
+    const Activation activations[] = {{}, kRelu, clamp(-0.1f, 6e20f), leaky_relu(1e-7f)};
+    problem.epilogue = {below(2) == 0, below(2) == 0, below(2) == 0, activations[below(4)]};
     INFO(to_string(problem));
     CHECK(parse_problem(to_string(problem)) == problem);
   }

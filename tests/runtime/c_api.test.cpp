@@ -354,6 +354,7 @@ TEST_CASE("C: a value that is no enumerator is an error that says what is allowe
   check_last(problem.bias, "bias", 1);
   check_last(problem.residual, "residual", 1);
   check_last(problem.relu, "relu", 1);
+  check_last(problem.activation, "activation", MEGACONV_ACTIVATION_LEAKY_RELU);
   options.reserved = 1;
   CHECK(refusal() == "reserved 1, must be 0");
   CHECK(plan == nullptr);

@@ -126,7 +126,7 @@ TEST_CASE("operators are fused where one task can do the work of several") {
         "global\n"
         "fc\n");
   const auto& conv2 = std::get<ConvProblem>(fused.operators[3].problem);
-  CHECK(conv2.epilogue == Epilogue{.bias = true, .residual = true, .relu = true});
+  CHECK(conv2.epilogue == Epilogue{.bias = true, .residual = true, .activation = kRelu});
 
   // What others read, or the caller, stays.
   Network network = everything(Layout::nhwc);

@@ -94,6 +94,7 @@ TEST_CASE("direct tasks keep conv groups apart") {
 
 TEST_CASE("depthwise tasks have channels in their lanes") {
   check_problem("n2c37h9w14k37r3s3g37+bias+residual+relu");
+  check_problem("n2c37h9w14k37r3s3g37+bias+clamp:0:6");
   check_problem("c16h12w12k16r5s5u2g16");
   check_problem("c48h15w17k48r3s3p2d2g48+scale+bias");
   check_problem("c3h8w20k3r3s3u3x2p3x0g3");
@@ -123,7 +124,8 @@ TEST_CASE("direct tasks whose sums have few products compute rows of any width")
 TEST_CASE("direct tasks apply every epilogue") {
   for (const char* epilogue :
        {"+bias", "+residual", "+relu", "+bias+residual", "+bias+relu", "+residual+relu",
-        "+bias+residual+relu", "+scale", "+scale+relu", "+scale+bias+residual+relu"}) {
+        "+bias+residual+relu", "+scale", "+scale+relu", "+scale+bias+residual+relu",
+        "+bias+clamp:-0.5:6", "+residual+leaky_relu:0.1"}) {
     check_problem(std::string("n2c17h5w19k21r3s3") + epilogue);
   }
 }

@@ -3,6 +3,7 @@
 // double from what the stage before it really wrote, so that a failure points at a stage.
 #include <utility>
 
+#include "tasks/activation.hpp"
 #include "tasks/winograd/winograd.hpp"
 #include "tasks/winograd/winograd_matrices.hpp"
 #include "tests/catch.hpp"
@@ -156,8 +157,7 @@ class StageCheck {
             if (problem_.epilogue.bias) add(layer_.bias[static_cast<std::size_t>(k)]);
             if (problem_.epilogue.residual) add(layer_.residual[static_cast<std::size_t>(at)]);
             error.add(layer_.y[static_cast<std::size_t>(at)],
-                      problem_.epilogue.relu ? std::max(value, 0.0) : value, magnitude,
-                      problem_.dtype);
+                      activated(problem_.epilogue.activation, value), magnitude, problem_.dtype);
           }
         }
       }
@@ -320,8 +320,9 @@ TEST_CASE("outputs larger than the caches are right") {  // y: 17 x 512 x 512 fl
 }
 
 TEST_CASE("output transforms apply every epilogue") {
-  for (const char* epilogue : {"+bias", "+residual", "+relu", "+bias+residual", "+bias+relu",
-                               "+residual+relu", "+bias+residual+relu"}) {
+  for (const char* epilogue :
+       {"+bias", "+residual", "+relu", "+bias+residual", "+bias+relu", "+residual+relu",
+        "+bias+residual+relu", "+bias+clamp:-0.5:6", "+residual+leaky_relu:0.1"}) {
     check_problem(std::string("c5h7w18k21") + epilogue, 4);
   }
 }

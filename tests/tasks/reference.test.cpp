@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "tasks/activation.hpp"
 #include "tasks/strides.hpp"
 #include "tests/catch.hpp"
 
@@ -66,10 +67,10 @@ double defined_output(const ConvProblem& a, const Data& data, std::int64_t n, st
 }
 
 TEST_CASE("the reference is the definition of a convolution") {
-  for (const char* text :
-       {"n2c5h7w9k6r3s3", "c6h9w8k9r3s2p1x0u2x1d1x2g3+bias+residual", "c4h5w6k4g4r3s3+bias+relu",
-        "n2c3h4w4k5r1s1p0+residual+relu", "c3h4w6k7+scale", "c4h3w5k6r1+scale+bias+residual+relu",
-        "c2h11w13k7r5s4p3x2u3x2d2x1"}) {
+  for (const char* text : {"n2c5h7w9k6r3s3", "c6h9w8k9r3s2p1x0u2x1d1x2g3+bias+residual",
+                           "c4h5w6k4g4r3s3+bias+relu", "n2c3h4w4k5r1s1p0+residual+relu",
+                           "c3h4w6k7+scale", "c3h4w6k7+clamp:-1:0.5", "c3h4w6k7+leaky_relu:-0.5",
+                           "c4h3w5k6r1+scale+bias+residual+relu", "c2h11w13k7r5s4p3x2u3x2d2x1"}) {
     INFO(text);
     const ConvProblem problem = parse_problem(text);
     const Data data(problem);
@@ -82,7 +83,7 @@ TEST_CASE("the reference is the definition of a convolution") {
                 defined_output(problem, data, n, k, p, q, [](double term) { return term; });
             const double magnitude = defined_output(problem, data, n, k, p, q,
                                                     [](double term) { return std::fabs(term); });
-            REQUIRE(data.y[at] == (problem.epilogue.relu ? std::max(sum, 0.0) : sum));
+            REQUIRE(data.y[at] == activated(problem.epilogue.activation, sum));
             REQUIRE(data.magnitude[at] == magnitude);
           }
         }

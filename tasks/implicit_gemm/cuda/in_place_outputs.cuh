@@ -7,6 +7,7 @@
 
 #include <iterator>
 
+#include "tasks/cuda/activation.cuh"
 #include "tasks/cuda/vec.cuh"
 #include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
 #include "tasks/implicit_gemm/cuda/operand_rows.cuh"
@@ -29,11 +30,11 @@ class InPlaceOutputs : Shape {
 
  public:
   /// From sums to outputs: the scales undone, the smaller factor first, so that no step overflows
-  /// where the result does not; bias, residual and ReLU.
+  /// where the result does not; bias, residual and activation.
   class Finish {
    public:
     __device__ explicit Finish(const TaskArgs& a)
-        : relu_(a.relu), has_residual_(a.residual != nullptr) {}
+        : activation_(a.activation), has_residual_(a.residual != nullptr) {}
     __device__ bool has_residual() const { return kResiduals && has_residual_; }
     /// Of a task's filters.
     __device__ void begin(const TaskArgs& a, float x_scale, int first_k) {
@@ -54,17 +55,18 @@ class InPlaceOutputs : Shape {
     __device__ float operator()(int half, float sum) const {
       if constexpr (Numbers::kScaled) sum = sum * first_ * second_;
       sum += bias_[half];
-      return relu_ ? fmaxf(sum, 0.0f) : sum;
+      return activate(activation_, sum);
     }
     __device__ float operator()(int half, float sum, float residual) const {
       sum = sum + bias_[half] + residual;
-      return relu_ ? fmaxf(sum, 0.0f) : sum;
+      return activate(activation_, sum);
     }
 
    private:
     float first_ = 1, second_ = 1, bias_[2] = {};
     int first_k_ = -1;
-    const bool relu_, has_residual_;
+    const ActivationTerms& activation_;
+    const bool has_residual_;
   };
 
   /// Puts a warpgroup's outputs where storers find them, and have put the residual if there is one;
