@@ -136,6 +136,19 @@ constexpr int c_value(megaconv::Arithmetic value) {
   }
   return kNotInC;
 }
+constexpr int c_value(megaconv::ActivationFunction value) {
+  switch (value) {
+    case megaconv::ActivationFunction::none:
+      return MEGACONV_ACTIVATION_NONE;
+    case megaconv::ActivationFunction::relu:
+      return MEGACONV_ACTIVATION_RELU;
+    case megaconv::ActivationFunction::clamp:
+      return MEGACONV_ACTIVATION_CLAMP;
+    case megaconv::ActivationFunction::leaky_relu:
+      return MEGACONV_ACTIVATION_LEAKY_RELU;
+  }
+  return kNotInC;
+}
 constexpr int c_value(megaconv::Points value) {
   switch (value) {
     case megaconv::Points::low_error:
@@ -327,7 +340,8 @@ megaconv_problem to_c(const megaconv::ConvProblem& problem) {
                                     ? megaconv::ActivationFunction::none
                                     : problem.epilogue.activation.function),
           .alpha = problem.epilogue.activation.alpha,
-          .beta = problem.epilogue.activation.beta};
+          .beta = problem.epilogue.activation.beta,
+          .reserved = 0};
 }
 
 // A preset's name, or the text of a model.
