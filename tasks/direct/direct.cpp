@@ -40,7 +40,8 @@ std::uint64_t fitting_rows(const ConvProblem& a, std::uint64_t input_rows) {
 }
 
 // In NCHW the input of one channel fits the L1, and tasks are cut by channels, which costs no halo;
-// in NHWC by rows, so that channels, which are neighbours there, stay together.
+// in nchw16c by blocks of them for the same reason; in NHWC by rows, so that channels, which are
+// neighbours there, stay together.
 void choose_depthwise_for_cpu(Tiling& tiling, const Target& target) {
   const ConvProblem& a = tiling.problem;
   const std::uint64_t wanted = kTasksPerWorker * target.workers;
@@ -59,9 +60,10 @@ void choose_depthwise_for_cpu(Tiling& tiling, const Target& target) {
     blocks = even_blocks(filter_blocks, filter_blocks, strips * ceil_div(p, rows), wanted);
   } else {
     cols = q;
-    const std::uint64_t parts = std::min(p, ceil_div(wanted, n));
+    const bool by_blocks = a.layout == Layout::nchw16c;
+    const std::uint64_t parts = std::min(p, ceil_div(wanted, by_blocks ? n * filter_blocks : n));
     rows = ceil_div(p, parts);
-    blocks = even_blocks(filter_blocks, filter_blocks, n * parts, wanted);
+    blocks = even_blocks(filter_blocks, filter_blocks, n * ceil_div(p, rows), wanted);
   }
   auto& cut = std::get<DirectCut>(tiling.cut);
   cut.rows_per_group = u32(rows);
