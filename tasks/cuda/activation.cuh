@@ -10,7 +10,7 @@ namespace megaconv::cuda {
 /// NaN stays.
 __device__ inline float activate(const ActivationTerms& terms, float v) {
   if (terms.bends) return v < 0 ? terms.slope * v : v;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
   asm("max.NaN.f32 %0, %0, %1;" : "+f"(v) : "f"(terms.least));
   asm("min.NaN.f32 %0, %0, %1;" : "+f"(v) : "f"(terms.most));
   return v;
