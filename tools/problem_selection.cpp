@@ -71,15 +71,19 @@ Epilogue parse_epilogue(const std::string& list) {
   Epilogue epilogue;
   if (list == "none") return epilogue;
   for (const std::string_view part : split_at(list, ',')) {
-    if (is_activation(part)) {
+    if (part == "scale") {
+      epilogue.scale = true;
+    } else if (part == "bias") {
+      epilogue.bias = true;
+    } else if (part == "residual") {
+      epilogue.residual = true;
+    } else if (is_activation(part)) {
       epilogue.activation = parse_activation(part);
-      continue;
+    } else {
+      throw Error(Status::invalid_argument, "--epilogue " + excerpt(part) +
+                                                ", must be scale, bias, residual, " +
+                                                activation_forms());
     }
-    bool Epilogue::*const member = choose<bool Epilogue::*>("--epilogue", part,
-                                                            {{"scale", &Epilogue::scale},
-                                                             {"bias", &Epilogue::bias},
-                                                             {"residual", &Epilogue::residual}});
-    epilogue.*member = true;
   }
   return epilogue;
 }

@@ -66,7 +66,8 @@ class DeviceNetwork {
   void enqueue(cudaStream_t stream = nullptr, Trace* trace = nullptr) {
     plan.execute(NetworkTensors{.inputs = input_pointers_,
                                 .outputs = output_pointers_,
-                                .prepared_filters = prepared_.get()},
+                                .prepared_filters =
+                                    plan.prepared_filter_bytes() == 0 ? nullptr : prepared_.get()},
                  workspace.get(), workspace.bytes(), {.trace = trace, .stream = stream});
   }
   /// Of poisoned outputs.

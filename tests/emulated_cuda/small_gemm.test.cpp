@@ -121,7 +121,7 @@ TEST_CASE("emulated CUDA: small-tile implicit GEMM is right, and exact on intege
     problem.stride_h = between(1, 3);
     problem.stride_w = between(1, 3);
     problem.epilogue.bias = between(0, 1) == 0;
-    const Activation activations[] = {{}, kRelu, clamp(-0.5f, 1.5f), leaky_relu(0.1f)};
+    const Activation activations[] = {{}, kRelu, clamp(-0.5f, 1.5f), leaky_relu(0.25f)};
     problem.epilogue.activation = activations[between(0, 3)];
     problem.epilogue.residual = between(0, 1) == 0;
     SmallGemmCut cut =

@@ -377,7 +377,7 @@ TEST_CASE("values share memory, and their bits are those of values that do not")
 }
 
 TEST_CASE("a proof fails where who overwrites a value does not wait for those that read it") {
-  const Plan plan = Plan::create(make_network("resnet18", {.image = 32}), {.num_threads = 2});
+  const Plan plan = Plan::create(make_network("resnet18", {.image = 128}), {.num_threads = 2});
   TaskGraph graph = plan.lowering().graph;
   CHECK(!validate(graph, plan.lowering().mapping));
   const auto reuses = [](const Edge& edge) { return edge.reuse; };
