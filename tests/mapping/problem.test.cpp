@@ -141,6 +141,7 @@ TEST_CASE("a problem string that cannot be read says which part") {
 }
 
 TEST_CASE("nchw16c is refused for what it has not") {
+  const auto error = [](const char* text) { return error_of([&] { parse_problem(text); }); };
   CHECK_THAT(error("c1h9k1+nchw16c+f16"), ContainsSubstring("f16 tensors: must be f32"));
   CHECK_THAT(error("c64h9k48g2+nchw16c"), ContainsSubstring("conv groups of 24 filters"));
   CHECK(parse_problem("c64h9k32g2+nchw16c").layout == Layout::nchw16c);
