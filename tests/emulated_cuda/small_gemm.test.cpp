@@ -62,16 +62,19 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound) {
   args.y = y.data();
   constexpr ThreadOrder kOrders[] = {ThreadOrder::forward, ThreadOrder::backward,
                                      ThreadOrder::shuffled};
-  std::vector<float> shared(static_cast<std::size_t>(sum_bytes(cut)) / sizeof(float) +
-                            cut.filters_per_task());
+  std::vector<std::byte> shared(1 << 17);
+  test::set_shared_memory(shared.data());
   for (std::uint32_t group = 0; group < cut.num_groups; ++group) {
     for (std::uint32_t block = 0; block < cut.tasks_per_group; ++block) {
       const cuda::SmallGemmShare share = cuda::make_small_gemm_share(cut, group, block);
-      std::fill(shared.begin(), shared.end(), std::nanf(""));
+      std::fill(shared.begin(), shared.end(), std::byte{0xff});  // NaN
+      cuda::FilterStages::Shared arrivals{};
       test::run_block(cuda::kSmallGemmThreads, kOrders[seed % 3], [&] {
+        cuda::FilterStages filters(arrivals);
+        __syncthreads();
         cuda::SmallGemmTask<Products>::run(
-            args, share, shared.data(), [](const void* tensor) { return tensor; },
-            [] { __syncthreads(); });
+            args, share, reinterpret_cast<char*>(shared.data()), filters,
+            [](const void* tensor) { return tensor; }, [] { __syncthreads(); });
       });
     }
   }
