@@ -161,9 +161,9 @@ Plan Plan::create(const Network& network, const PlanOptions& options) {
     throw Error(Status::unsupported,
                 "network: a window, a workspace limit or measuring, must not be asked for");
   }
-  FusedNetwork fused = fuse(network);
-  Lowering lowering =
-      lower(fused, launched.tiling, launched.mapping, target_of(launched), launched.policy);
+  const Target target = target_of(launched);
+  FusedNetwork fused = fuse(network, launched.tiling, target);
+  Lowering lowering = lower(fused, launched.tiling, launched.mapping, target, launched.policy);
   Plan plan = create(
       std::move(lowering), launched,
       {.configuration = "heuristic", .launch = "for a network", .network = std::move(fused)});

@@ -9,7 +9,13 @@
 
 namespace megaconv {
 
-/// lower() of a network whose operators have been fused.
+/// Whether convolutions of a network become small-tile implicit GEMM, and all values are in nhwc.
+bool has_small_tasks(const TilingOptions& tiling, const Target& target);
+
+/// The operators that lower() makes nodes of, one each.
+FusedNetwork fuse(const Network& network, const TilingOptions& tiling, const Target& target);
+
+/// lower() of what fuse() gives for the same options and target.
 Lowering lower(const FusedNetwork& network, const TilingOptions& tiling,
                const MappingOptions& mapping, const Target& target,
                const PolicyFunction& custom = nullptr);

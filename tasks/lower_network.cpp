@@ -2,7 +2,6 @@
 // From a network to one graph of tasks in a proven order.
 #include <algorithm>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "mapping/places.hpp"
@@ -11,6 +10,7 @@
 #include "tasks/conv_graph.hpp"
 #include "tasks/elementwise/elementwise.hpp"
 #include "tasks/lower.hpp"
+#include "tasks/nhwc_values.hpp"
 #include "tasks/pixelwise/pixelwise.hpp"
 #include "tasks/pooling/pooling.hpp"
 #include "tasks/rearrangement/rearrangement.hpp"
@@ -26,7 +26,7 @@ class Cutter {
   Cutter(const TilingOptions& options, const Target& target) : options_(options), target_(target) {
     options_.filters = FilterMode::prepared;
     options_.whole_tensors = false;  // which is of values between operators here
-    small_tasks_ = target.backend == Backend::cuda && options.algorithm == Algorithm::automatic;
+    small_tasks_ = has_small_tasks(options, target);
     multiprocessors_ =
         std::max(1u, target.multiprocessors != 0 ? target.multiprocessors : target.workers / 2);
     // Each of which has about four tasks of other operators; here all of an operator's run at once.
@@ -128,6 +128,11 @@ NodeBuffers reads_of(const FusedOperator& op, const std::vector<BufferId>& value
   return read;
 }
 
+Layout y_layout(const FusedOperator& op) {
+  if (const auto* moved = std::get_if<RearrangementProblem>(&op.problem)) return moved->y_layout();
+  return std::visit([](const auto& a) { return a.layout; }, op.problem);
+}
+
 BufferId add_input(TaskGraph& graph, const NetworkInput& input, DataType dtype) {
   const Shape& s = input.shape;
   graph.buffers.push_back(
@@ -183,15 +188,23 @@ std::string summary(const Cut& cut) {
   return text(std::get<ElementwiseCut>(cut));
 }
 
+bool has_small_tasks(const TilingOptions& tiling, const Target& target) {
+  return target.backend == Backend::cuda && tiling.algorithm == Algorithm::automatic;
+}
+
+FusedNetwork fuse(const Network& network, const TilingOptions& tiling, const Target& target) {
+  FusedNetwork fused = fuse(network);
+  return has_small_tasks(tiling, target) ? with_nhwc_values(std::move(fused)) : fused;
+}
+
 Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
                const MappingOptions& mapping_options, const Target& target,
                const PolicyFunction& custom) {
   Lowering lowering;
   lowering.graph.kinds = task_kinds();
   std::vector<BufferId> values;
-  const auto [dtype, layout, batch] =
-      std::visit([](const auto& a) { return std::tuple(a.dtype, a.layout, u64(a.n)); },
-                 network.operators.front().problem);
+  const auto [dtype, batch] = std::visit([](const auto& a) { return std::pair(a.dtype, u64(a.n)); },
+                                         network.operators.front().problem);
   for (const NetworkInput& input : network.inputs) {
     values.push_back(add_input(lowering.graph, input, dtype));
   }
@@ -203,7 +216,7 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
     lowering.nodes.push_back({cut, add_cut(lowering.graph, op.name(), cut, reads_of(op, values))});
     values.push_back(lowering.nodes.back().buffers.y);
     Buffer& y = lowering.graph.buffers[values.back()];
-    y.block_rows = layout == Layout::nhwc ? 1 : y.extent.rows.size() / batch;
+    y.block_rows = y_layout(op) == Layout::nhwc ? 1 : y.extent.rows.size() / batch;
   }
   for (const ValueId output : network.outputs) lowering.outputs.push_back(values[output]);
   link(lowering.graph);
@@ -219,7 +232,7 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
 
 Lowering lower(const Network& network, const TilingOptions& tiling, const MappingOptions& mapping,
                const Target& target, const PolicyFunction& custom) {
-  return lower(fuse(network), tiling, mapping, target, custom);
+  return lower(fuse(network, tiling, target), tiling, mapping, target, custom);
 }
 
 }  // namespace megaconv

@@ -10,6 +10,7 @@
 #include "megaconv/plan.hpp"
 #include "tasks/elementwise/reference.hpp"
 #include "tasks/network_problems.hpp"
+#include "tasks/pixelwise/pixelwise.hpp"
 #include "tasks/pixelwise/reference.hpp"
 #include "tasks/pooling/reference.hpp"
 #include "tasks/rearrangement/reference.hpp"
@@ -295,7 +296,7 @@ struct Check {
     const double share = worst_share(a.dtype, y, truth, magnitude, a.affine + a.residual);
     return {names_text(op), share, share_text(share)};
   }
-  // In double, and then rounded once.
+  // Which may make 0 of numbers below 2^-126.
   OperatorCheck operator()(const PixelwiseCut& cut) const {
     const PixelwiseProblem& a = cut.problem;
     const Shape shape{a.n, a.c, a.h, a.w};
@@ -305,12 +306,12 @@ struct Check {
     }
     return compare_in_nchw(
         a.dtype, a.layout, shape,
-        reference_pixelwise(a, numbers_of(a.dtype, a.layout, shape, reads[0]), b), 1);
+        reference_pixelwise(a, numbers_of(a.dtype, a.layout, shape, reads[0]), b), roundings_of(a));
   }
   OperatorCheck operator()(const RearrangementCut& cut) const {
     const RearrangementProblem& a = cut.problem;
     const Numbers x = numbers_of(a.dtype, a.layout, {a.n, a.c, a.h, a.w}, reads[0]);
-    return compare_in_nchw(a.dtype, a.layout, {a.n, a.k(), a.p(), a.q()},
+    return compare_in_nchw(a.dtype, a.y_layout(), {a.n, a.k(), a.p(), a.q()},
                            reference_rearrangement(a, x), 0);
   }
 
@@ -319,7 +320,7 @@ struct Check {
   OperatorCheck compare_in_nchw(DataType dtype, Layout layout, const Shape& shape,
                                 const Numbers& truth, double roundings) const {
     Numbers magnitude = truth;
-    for (double& value : magnitude) value = std::fabs(value);
+    for (double& value : magnitude) value = std::max(std::fabs(value), 0x1p-102);
     std::vector<std::byte> tensor(truth.size() * size_of(dtype));
     with_storage(dtype, [&](auto number) {
       auto* const to = reinterpret_cast<decltype(number)*>(tensor.data());

@@ -56,6 +56,18 @@ void check_storage(const char* what, DataType dtype, Layout layout) {
   }
 }
 
+void check_cuda_image(const char* what, Layout layout, std::int64_t numbers) {
+  if (layout != Layout::nhwc) {
+    throw Error(Status::unsupported,
+                std::string(what) + " on CUDA: layout " + to_string(layout) + ", must be nhwc");
+  }
+  if (numbers > std::int64_t{1} << 30) {
+    throw Error(Status::unsupported, std::string(what) + " on CUDA: an image of " +
+                                         std::to_string(numbers) +
+                                         " numbers, must be at most 2^30");
+  }
+}
+
 Region tensor_extent(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
   return {.rows = {0, u64(n * h)}, .cols = {0, u64(w)}, .channels = {0, u64(c)}};
 }

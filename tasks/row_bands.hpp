@@ -30,6 +30,9 @@ RowBand band_of(std::int64_t rows, std::uint32_t rows_per_group, std::uint32_t g
 
 /// Throws Error(unsupported) for what such operators do not have: i8, chwn.
 void check_storage(const char* what, DataType dtype, Layout layout);
+/// Throws Error(unsupported) for what CUDA tasks of such operators do not have: another layout than
+/// nhwc, images of more than 2^30 numbers.
+void check_cuda_image(const char* what, Layout layout, std::int64_t numbers);
 
 /// A tensor as buffers count it: rows of all images, columns, channels.
 Region tensor_extent(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w);

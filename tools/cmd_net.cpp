@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -18,6 +19,7 @@
 #include "megaconv/simulation.hpp"
 #include "tasks/lower.hpp"
 #include "tasks/network_reference.hpp"
+#include "tasks/strides.hpp"
 #include "tools/choice.hpp"
 #include "tools/commands.hpp"
 #include "tools/file_io.hpp"
@@ -77,6 +79,11 @@ PlanOptions plan_options(const NetArguments& arguments) {
   PlanOptions options = arguments.plan.options;
   options.mapping.seed = arguments.plan.seed;
   return options;
+}
+
+/// The operators that a plan with these options has nodes of.
+FusedNetwork fused_for(const Network& network, const PlanOptions& options) {
+  return fuse(network, options.tiling, target_of(options));
 }
 
 /// Floating-point operations of all convolutions.
@@ -188,7 +195,8 @@ ExitCode show(const NetArguments& arguments) {
   const double planning_ms = milliseconds_since(begin);
   fmt::print("{}planned in {} ms\n", plan.describe(), format_ms(planning_ms));
   if (!arguments.file.empty()) {
-    write_file(arguments.file, picture(fuse(network), plan.lowering()));
+    write_file(arguments.file,
+               picture(fused_for(network, plan_options(arguments)), plan.lowering()));
     fmt::print("written to {}\n", arguments.file);
   }
   return ExitCode::ok;
@@ -301,31 +309,56 @@ ExitCode bench(const NetArguments& arguments) {
   return ExitCode::ok;
 }
 
+/// The numbers of a tensor in nchw, of that storage type, in nhwc.
+std::vector<std::byte> in_nhwc(const std::vector<std::byte>& tensor, const Shape& shape,
+                               std::size_t number_bytes) {
+  const std::int64_t pixels = shape.h * shape.w;
+  const Strides to = strides_of(Layout::nhwc, shape.n, shape.c, pixels);
+  std::vector<std::byte> moved(tensor.size());
+  for (std::int64_t i = 0; i < shape.size(); ++i) {
+    const std::int64_t at =
+        i / pixels / shape.c * to.image + i / pixels % shape.c * to.channel + i % pixels * to.pixel;
+    std::memcpy(moved.data() + static_cast<std::size_t>(at) * number_bytes,
+                tensor.data() + static_cast<std::size_t>(i) * number_bytes, number_bytes);
+  }
+  return moved;
+}
+
 // Every operator on what it has really read, so that errors do not add up: of a plan whose outputs
 // are all values that are left when operators are fused, as many at a time as a plan may give. Its
-// results must be those of the plan that keeps them in the workspace.
+// results must be those of the plan that keeps them in the workspace. Where operators have values
+// in nhwc whatever the network's layout, so has that plan.
 constexpr std::size_t kValuesAtOnce = 100;
 
 ExitCode verify(const NetArguments& arguments) {
   Network network = selected(arguments, arguments.names.front());
-  const FusedNetwork fused = fuse(network);
-  NetworkRunner whole(network, plan_options(arguments), arguments.plan.seed);
+  const PlanOptions options = plan_options(arguments);
+  NetworkRunner whole(network, options, arguments.plan.seed);
   whole.run();
   const std::string output = network.outputs.front();
-  network.outputs.clear();
-  for (const FusedOperator& op : fused.operators) network.outputs.push_back(op.value());
+  std::vector<std::byte> wanted = whole.output(0);
   std::vector<std::vector<std::byte>> values;
+  for (std::size_t i = 0; i < network.inputs.size(); ++i) values.push_back(whole.input(i));
+  if (network.layout == Layout::nchw && has_small_tasks(options.tiling, target_of(options))) {
+    network.layout = Layout::nhwc;
+    const std::size_t number_bytes = size_of(network.dtype);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = in_nhwc(values[i], network.inputs[i].shape, number_bytes);
+    }
+    wanted = in_nhwc(wanted, shapes_of(network).at(output), number_bytes);
+  }
+  const FusedNetwork fused = fuse(network);
+  std::vector<Node> nodes;
   for (std::size_t begin = 0; begin < fused.operators.size(); begin += kValuesAtOnce) {
     const std::size_t end = std::min(begin + kValuesAtOnce, fused.operators.size());
     network.outputs.clear();
     for (std::size_t i = begin; i < end; ++i) {
       network.outputs.push_back(fused.operators[i].value());
     }
-    NetworkRunner runner(network, plan_options(arguments), arguments.plan.seed);
+    NetworkRunner runner(network, options, arguments.plan.seed);
+    for (std::size_t i = 0; i < network.inputs.size(); ++i) runner.set_input(i, values[i]);
     runner.run();
-    for (std::size_t i = 0; begin == 0 && i < network.inputs.size(); ++i) {
-      values.push_back(runner.input(i));
-    }
+    if (begin == 0) nodes = runner.plan().lowering().nodes;
     for (std::size_t i = begin; i < end; ++i) values.push_back(runner.output(i - begin));
   }
   Progress progress;
@@ -335,7 +368,7 @@ ExitCode verify(const NetArguments& arguments) {
     progress.show(fmt::format("{}/{} nodes", i, fused.operators.size()));
     std::vector<const void*> reads;
     for (const ValueId value : op.reads) reads.push_back(values[value].data());
-    const Cut& cut = whole.plan().lowering().nodes[i].cut;
+    const Cut& cut = nodes[i].cut;
     const OperatorCheck check =
         check_operator(op, cut, reads, values[fused.inputs.size() + i].data());
     if (!check.right()) {
@@ -346,7 +379,10 @@ ExitCode verify(const NetArguments& arguments) {
     if (check.share_of_bound >= worst.share_of_bound) worst = check;
   }
   progress.clear();
-  if (whole.output(0) != values[fused.outputs.front()]) {
+  const auto made = std::find_if(fused.operators.begin(), fused.operators.end(),
+                                 [&](const FusedOperator& op) { return op.value() == output; });
+  if (wanted !=
+      values[fused.inputs.size() + static_cast<std::size_t>(made - fused.operators.begin())]) {
     fmt::print("FAILED: operator {}: its bits differ where values lie in the workspace\n", output);
     return ExitCode::different;
   }
@@ -402,7 +438,7 @@ ExitCode trace(const NetArguments& arguments) {
   runner.run(&run.trace);
   fmt::print("{:.1f} us without tracing\n", run.time_us);
   std::fputs((trace_table(analyse(run.lowering, run.trace)) + '\n' +
-              operator_table(run.lowering, fuse(network), run.trace))
+              operator_table(run.lowering, fused_for(network, plan_options(arguments)), run.trace))
                  .c_str(),
              stdout);
   write_trace(arguments, run);
@@ -417,9 +453,9 @@ ExitCode simulate_network(const NetArguments& arguments) {
   options.backend = Backend::sim;
   options.machine = machine;
   const Plan plan = Plan::create(network, options);
+  const FusedNetwork fused = fused_for(network, options);
   const Simulation simulation = simulate(plan.lowering(), machine, {.seed = arguments.plan.seed});
   const Bounds bounds = lower_bounds(plan.lowering().graph, machine);
-  const FusedNetwork fused = fuse(network);
   fmt::print(
       "machine  {}, {} units of {} workers\norder    {}, {} tasks of {} nodes\n"
       "time     {:.1f} us, {:.1f} GFLOP/s\n"

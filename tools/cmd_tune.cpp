@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "megaconv/error.hpp"
+#include "runtime/tuning/sweep.hpp"
 #include "tasks/cost_model.hpp"
 #include "tools/commands.hpp"
 #include "tools/interrupt.hpp"
@@ -25,7 +26,6 @@
 #include "tools/tune_child.hpp"
 #include "tools/tune_commands.hpp"
 #include "tools/tune_json.hpp"
-#include "tools/tune_sweep.hpp"
 
 namespace megaconv::cli {
 namespace {
@@ -65,6 +65,21 @@ void add_sample_options(CLI::App& app, SampleOptions& samples) {
       ->capture_default_str()
       ->check(number_from(0.0, 1e6))
       ->group("Search");
+}
+
+// "2/8". Throws Error(invalid_argument).
+Shard parse_shard(const std::string& text) {
+  Shard shard;
+  char slash = 0, rest = 0;
+  unsigned long long index = 0, count = 0;
+  const int fields = std::sscanf(text.c_str(), "%llu%c%llu%c", &index, &slash, &count, &rest);
+  if (fields != 3 || slash != '/' || index < 1 || index > count || text[0] == '-') {
+    throw Error(Status::invalid_argument,
+                "--shard " + text + ", must be i/n with i from 1 to n: 2/8");
+  }
+  shard.index = index;
+  shard.count = count;
+  return shard;
 }
 
 std::vector<std::string> split_words(const std::string& text) {
@@ -348,6 +363,7 @@ void add_tune(CLI::App& app, Action& action) {
   verb->callback([arguments, verb, &action] {
     if (!verb->get_subcommands().empty()) return;
     arguments->sweep.seed = arguments->tune.plan.seed;
+    arguments->sweep.interrupted = interrupted;
     action = [arguments] { return tune(*arguments); };
   });
   add_measure(*verb, action);

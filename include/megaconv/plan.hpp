@@ -114,10 +114,10 @@ class Plan {
   /// are fused where one task can do the work of several, and batch norm is folded into weights;
   /// describe() says what became of each. `options.tiling` holds for every convolution; filters are
   /// prepared. The heuristics choose, no database.
-  /// Backend::cuda runs convolutions, poolings, additions, concatenations, batch norm and clamps in
-  /// nhwc, of f32 (`options.tiling.precision` f32 or tf32), f16 and bf16, on compute capability 8.0
-  /// and later: in one launch (CudaLaunch::persistent, and automatic) or one for every stage
-  /// (staged). Tensors are aligned to 16 bytes; prepare_filters() returns when it is done.
+  /// Backend::cuda runs networks of f32 (`options.tiling.precision` f32 or tf32), f16 and bf16 on
+  /// compute capability 8.0 and later: in one launch (CudaLaunch::persistent, and automatic) or one
+  /// for every stage (staged). Operators have values in nhwc; inputs and outputs in nchw are
+  /// converted. Tensors are aligned to 16 bytes; prepare_filters() returns when it is done.
   /// Throws Error: invalid_argument (what validate(network) says), unsupported naming the operator.
   static Plan create(const Network& network, const PlanOptions& options = {});
 

@@ -32,11 +32,15 @@ struct RearrangementProblem {
   Rearrangement does;
   std::int64_t n = 1, c = 1, h = 1, w = 1;  ///< of x
   DataType dtype = DataType::f32;
-  Layout layout = Layout::nchw;
+  Layout layout = Layout::nchw;  ///< of x
+  bool transposes = false;       ///< y is in the other one of nchw and nhwc
 
   std::int64_t k() const;  ///< channels of y
   std::int64_t p() const { return h * does.repeat_h + does.top + does.bottom; }
   std::int64_t q() const { return w * does.repeat_w + does.left + does.right; }
+  Layout y_layout() const {
+    return (layout == Layout::nhwc) != transposes ? Layout::nhwc : Layout::nchw;
+  }
   std::int64_t x_size() const { return n * c * h * w; }
   std::int64_t y_size() const { return n * k() * p() * q(); }
 

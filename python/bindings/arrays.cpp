@@ -118,18 +118,46 @@ void check_array(const Array& array, const Wanted& wanted) {
   }
 }
 
-// Shape, name of the type, device, and the layouts that the strides fit, of anything with DLPack.
-std::tuple<nb::tuple, std::string, std::pair<int, int>, bool, bool> inspect(const char* name,
-                                                                            nb::object object) {
+// How the strides of an array (N, C, H, W) lie in memory: NCHW, NHWC, and these with rows and
+// columns turned, NCWH and NWHC. A device's kernels load 16 bytes at a time.
+struct Fits {
+  bool nchw, nhwc, turned_nchw, turned_nhwc, aligned;
+};
+using Inspected = std::tuple<nb::tuple, std::string, std::pair<int, int>, bool, bool, bool, bool,
+                             bool, nb::tuple>;
+
+Fits fits_of(const ReadArray& array, const Axes& shape) {
+  const bool aligned = reinterpret_cast<std::uintptr_t>(array.data()) % 16 == 0;
+  if (shape.size() != 4) return {false, false, false, false, aligned};
+  const auto turned = [&](Layout layout) {
+    Axes strides = strides_of({shape[0], shape[1], shape[3], shape[2]}, layout);
+    std::swap(strides[2], strides[3]);
+    return has_strides(array, strides);
+  };
+  return {has_strides(array, strides_of(shape, Layout::nchw)),
+          has_strides(array, strides_of(shape, Layout::nhwc)), turned(Layout::nchw),
+          turned(Layout::nhwc), aligned};
+}
+
+// Shape, name of the type, device, what the strides fit, and the strides, of anything with DLPack.
+Inspected inspect(const char* name, nb::object object) {
   const auto array = array_of<ReadArray>(name, object);
   const Axes shape = shape_of(array);
-  nb::list axes;
-  for (const std::int64_t axis : shape) axes.append(axis);
-  const bool four = shape.size() == 4;
-  return {nb::tuple(axes), to_string(array.dtype()),
+  nb::list axes, strides;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    axes.append(shape[i]);
+    strides.append(array.stride(i));
+  }
+  const Fits fits = fits_of(array, shape);
+  return {nb::tuple(axes),
+          to_string(array.dtype()),
           std::pair(array.device_type(), array.device_id()),
-          four && has_strides(array, strides_of(shape, Layout::nchw)),
-          four && has_strides(array, strides_of(shape, Layout::nhwc))};
+          fits.nchw,
+          fits.nhwc,
+          fits.turned_nchw,
+          fits.turned_nhwc,
+          fits.aligned,
+          nb::tuple(strides)};
 }
 
 // An array of no library's, for those whose arrays cannot be written to.
@@ -177,7 +205,7 @@ void check(const WrittenArray& array, const Wanted& wanted) { check_array(array,
 
 void bind_arrays(nb::module_& module) {
   module.def("inspect", &inspect, nb::arg("name"), nb::arg("array").none(),
-             "(shape, type, device, fits NCHW, fits NHWC) of an array.");
+             "Shape, type, device, what the strides fit, whether aligned, strides of an array.");
   module.def("empty", &empty, nb::arg("shape"), nb::arg("dtype"), nb::arg("channels_last"),
              "An array (N, K, P, Q) that is not initialised, for any library to take by DLPack.");
 }

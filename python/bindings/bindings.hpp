@@ -24,6 +24,7 @@ void bind_problem(nb::module_& module);
 void bind_arrays(nb::module_& module);
 void bind_graph(nb::module_& module);
 void bind_plan(nb::module_& module);
+void bind_tuning(nb::module_& module);   // in front of what returns a TunedPlan
 void bind_network(nb::module_& module);  // behind bind_plan
 void bind_simulation(nb::module_& module);
 
@@ -78,11 +79,15 @@ class PythonPolicy {
   std::vector<std::uint32_t> operator()(const TaskGraph& graph) const;
   /// Throws what the function raised, if it did: the library makes a text of it only.
   void rethrow() const;
+  /// Keeps the last order in place of the function, which may keep whoever has this alive: a cycle
+  /// that Python does not see.
+  void forget() const;
 
  private:
   struct State {
     nb::callable function;
     std::exception_ptr raised;
+    std::vector<std::uint32_t> order;
   };
   std::shared_ptr<State> state_;  // given back with the GIL held
 };

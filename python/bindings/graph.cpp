@@ -121,7 +121,7 @@ std::vector<std::uint32_t> order_of(nb::handle order) {
 }
 
 PythonPolicy::PythonPolicy(nb::callable function)
-    : state_(new State{std::move(function), nullptr}, [](State* state) {
+    : state_(new State{std::move(function), nullptr, {}}, [](State* state) {
         const nb::gil_scoped_acquire locked;
         delete state;
       }) {}
@@ -130,12 +130,18 @@ std::vector<std::uint32_t> PythonPolicy::operator()(const TaskGraph& graph) cons
   // A copy: what Python keeps of the graph outlives this call.
   Graph copy{std::make_shared<const TaskGraph>(graph)};
   const nb::gil_scoped_acquire locked;
+  if (!state_->function) return state_->order;
   try {
-    return order_of(state_->function(std::move(copy)));
+    return state_->order = order_of(state_->function(std::move(copy)));
   } catch (const nb::python_error&) {
     state_->raised = std::current_exception();
     throw;
   }
+}
+
+void PythonPolicy::forget() const {
+  const nb::gil_scoped_acquire locked;
+  state_->function.reset();
 }
 
 void PythonPolicy::rethrow() const {

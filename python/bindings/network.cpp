@@ -18,6 +18,7 @@
 #include "megaconv/onnx.hpp"
 #include "python/bindings/arrays.hpp"
 #include "python/bindings/plan.hpp"
+#include "runtime/tuning/scratch_device.hpp"
 
 namespace megaconv::python {
 namespace {
@@ -25,9 +26,14 @@ namespace {
 using Text = std::string;
 using Pair = std::pair<std::int64_t, std::int64_t>;
 using Extents = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+using Four = Extents;  // above, below, left, right
 using FloatArray = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 
 constexpr DataType kTypes[] = {DataType::f32, DataType::f16, DataType::bf16};
+constexpr PixelFunction kFunctions[] = {
+    PixelFunction::multiply,     PixelFunction::leaky_relu,         PixelFunction::sigmoid,
+    PixelFunction::hard_sigmoid, PixelFunction::hard_swish,         PixelFunction::tanh,
+    PixelFunction::softmax,      PixelFunction::local_response_norm};
 constexpr Layout kLayouts[] = {Layout::nchw, Layout::nhwc};
 constexpr auto kNameOf = [](auto value) { return to_string(value); };
 
@@ -106,16 +112,28 @@ struct NetworkPlan : Plan {
   std::map<Text, Shape> shapes;
   DataType dtype;
   Layout layout;
-  std::shared_ptr<std::byte> own;  // on a CPU
-  void* filters = nullptr;
+  std::shared_ptr<void> filters;  // prepared, where the plan runs
 };
+
+// Filters of a plan, on the CPU or on the current device.
+std::shared_ptr<void> filters_of(const Plan& plan) {
+  const std::size_t bytes = plan.prepared_filter_bytes();
+  if (plan.backend() == Backend::sim || bytes == 0) return nullptr;
+  const std::shared_ptr<ScratchDevice> device =
+      plan.backend() == Backend::cuda ? make_cuda_scratch_device() : make_cpu_scratch_device();
+  std::shared_ptr<void> filters(device->allocate(bytes),
+                                [device](void* memory) { device->release(memory); });
+  plan.prepare_filters(filters.get());
+  return filters;
+}
 
 void construct(NetworkPlan* self, const Network& network, const Text& backend,
                const Text& algorithm, const Text& precision, const Policy& policy,
                const MaybeNumber& dig, const MaybeNumber& dgo, const MaybeNumber& m_groups,
-               std::int64_t seed, std::int64_t threads, const std::optional<Text>& machine,
-               std::int64_t wait_budget_ms) {
+               std::int64_t seed, std::int64_t threads, const Text& launch,
+               const std::optional<Text>& machine, std::int64_t wait_budget_ms) {
   PlanOptions options = base_options(backend, algorithm, precision);
+  options.cuda_launch = launch_of(launch);
   const std::optional<PythonPolicy> function = set_policy(options, policy);
   set_order(options, dig, dgo, m_groups, seed);
   options.num_threads = unsigned_of<std::uint32_t>("threads", threads);
@@ -124,12 +142,8 @@ void construct(NetworkPlan* self, const Network& network, const Text& backend,
   const nb::gil_scoped_release unlocked;
   try {
     NetworkPlan plan(Plan::create(network, options), network);
-    if (options.backend == Backend::cpu) {
-      plan.own = std::shared_ptr<std::byte>(allocate(plan.prepared_filter_bytes()).release(),
-                                            [](std::byte* memory) { std::free(memory); });
-      plan.filters = plan.own.get();
-      if (plan.prepared_filter_bytes() != 0) plan.Plan::prepare_filters(plan.filters);
-    }
+    plan.filters = filters_of(plan);
+    if (function) function->forget();
     new (self) NetworkPlan(std::move(plan));
   } catch (const Error&) {
     if (function) function->rethrow();
@@ -171,7 +185,8 @@ std::optional<RecordedRun> execute(const NetworkPlan& plan, const std::vector<nb
   void* const space = workspace_of(workspace, plan);
   std::optional<RecordedRun> recorded;
   if (trace) recorded = RecordedRun{plan, {}};
-  const NetworkTensors tensors{.inputs = from, .outputs = to, .prepared_filters = plan.filters};
+  const NetworkTensors tensors{
+      .inputs = from, .outputs = to, .prepared_filters = plan.filters.get()};
   const nb::gil_scoped_release unlocked;
   plan.Plan::execute(tensors, space, bytes,
                      {.trace = trace ? &recorded->trace : nullptr, .stream = stream_of(stream)});
@@ -210,13 +225,16 @@ constexpr const char* kNetworkPlanDoc = R"(A network that is ready to run, in on
 Weights are prepared here, once. Operators are fused where one task can do the work of several.
 
 network          Network
-backend          "cpu", or "sim": runs only fill traces, with the times of a machine model
+backend          "cpu"; "cuda": on the device that is current now; or "sim": runs only fill traces,
+                 with the times of a machine model
 algorithm        of all convolutions: "automatic" or "direct"
 precision        of the products of f32 values: "f32", "tf32", "f16" or "bf16"; a permission
-policy           name (policy_names()), or a function of a Graph that returns all task ids in order
+policy           name (policy_names()), a function of a Graph that returns all task ids in order, or
+                 these ids as an array
 dig, dgo, m_groups   numbers of the policies "interleaved" and "blended"
 seed             of "random_topological"
 threads          CPU workers; 0: MEGACONV_NUM_THREADS, else all CPUs of this process
+launch           CUDA: "automatic", "persistent" (one launch) or "staged" (one for every stage)
 machine          of backend "sim": a name (machine_names()) or the JSON of a model; None: h200
 wait_budget_ms   a task that waits longer ends the run with TimeoutError
 
@@ -360,7 +378,51 @@ void bind_network(nb::module_& module) {
             put(n, {name, Clamp{static_cast<float>(least), static_cast<float>(most)}, {x}});
           },
           nb::arg("name"), nb::arg("x"), nb::arg("least") = 0.0, nb::arg("most") = INFINITY,
-          "x, but at least `least` and at most `most`: ReLU as it stands, ReLU6 with most=6.");
+          "x, but at least `least` and at most `most`: ReLU as it stands, ReLU6 with most=6.")
+      .def(
+          "pixelwise",
+          [](Network& n, const Text& name, const Text& function, const std::vector<Text>& values,
+             double alpha, double beta, double bias, std::int64_t size) {
+            const Pixelwise does{.function = enumerator("function", function, kFunctions, kNameOf),
+                                 .alpha = static_cast<float>(alpha),
+                                 .beta = static_cast<float>(beta),
+                                 .bias = static_cast<float>(bias),
+                                 .size = size};
+            put(n, {name, does, values});
+          },
+          nb::arg("name"), nb::arg("function"), nb::arg("values"), nb::kw_only(),
+          nb::arg("alpha") = 0.0, nb::arg("beta") = 0.0, nb::arg("bias") = 0.0, nb::arg("size") = 1,
+          R"(A function of every pixel by itself: of one value, or of two ("multiply").
+
+"multiply", "leaky_relu" (alpha), "sigmoid", "hard_sigmoid" (alpha, beta), "hard_swish", "tanh",
+"softmax" over channels, "local_response_norm" (alpha, beta, bias, size). pixelwise.hpp has the
+formulas. The second value of "multiply" may have height and width 1.)")
+      .def(
+          "rearrangement",
+          [](Network& n, const Text& name, const Text& x, std::int64_t first_channel,
+             std::int64_t channels, std::int64_t groups, Pair repeat, const Four& padding,
+             double fill) {
+            const auto [top, bottom, left, right] = padding;
+            put(n, {name,
+                    Rearrangement{.first_channel = first_channel,
+                                  .channels = channels,
+                                  .groups = groups,
+                                  .repeat_h = repeat.first,
+                                  .repeat_w = repeat.second,
+                                  .top = top,
+                                  .bottom = bottom,
+                                  .left = left,
+                                  .right = right,
+                                  .fill = static_cast<float>(fill)},
+                    {x}});
+          },
+          nb::arg("name"), nb::arg("x"), nb::kw_only(), nb::arg("first_channel") = 0,
+          nb::arg("channels") = 0, nb::arg("groups") = 1, nb::arg("repeat") = Pair(1, 1),
+          nb::arg("padding") = Four(0, 0, 0, 0), nb::arg("fill") = 0.0,
+          R"(Numbers of x at other places; each part optional, in this order.
+
+channels from first_channel on (0: all behind it); channel shuffle of groups; every row and column
+repeated, which is upsampling; padding (top, bottom, left, right) of `fill`, negative to cut off.)");
 
   module.def("network_names", &network_names, "Names of the networks that are built in.");
   module.def(
@@ -406,7 +468,8 @@ not have, and in a build without protobuf (reads_onnx).)");
            nb::arg("algorithm") = "automatic", nb::arg("precision") = "f32",
            nb::arg("policy") = nb::none(), nb::arg("dig") = nb::none(), nb::arg("dgo") = nb::none(),
            nb::arg("m_groups") = nb::none(), nb::arg("seed") = 0, nb::arg("threads") = 0,
-           nb::arg("machine") = nb::none(), nb::arg("wait_budget_ms") = 10'000)
+           nb::arg("launch") = "automatic", nb::arg("machine") = nb::none(),
+           nb::arg("wait_budget_ms") = 10'000)
       .def("__call__", &call, nb::sig("def __call__(self, *inputs: Any) -> Any"),
            R"(The outputs for these inputs: an array of their library, or a tuple of several.
 
@@ -416,7 +479,8 @@ Inputs (N, C, H, W), of the network's type; one that is not dense in its layout 
            R"(Runs the network on arrays as they are; nothing is copied.
 
 inputs, outputs: lists of arrays (N, C, H, W) of the network's type, dense in its layout. workspace:
-array of workspace_bytes bytes, at a multiple of 64; None: the thread's own. trace: record the run.
+array of workspace_bytes bytes, at a multiple of 64; None: the thread's own (CPU). stream:
+cudaStream_t as a number; the run is only enqueued. trace: record the run.
 Returns the Trace or None. Raises ValueError, TypeError, MemoryError before any work starts.)")
       .def_prop_ro(
           "inputs", [](const NetworkPlan& plan) { return shapes_of_plan(plan, plan.inputs); },

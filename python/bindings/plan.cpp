@@ -7,6 +7,7 @@
 #include <new>
 
 #include "python/bindings/arrays.hpp"
+#include "python/bindings/tuning.hpp"
 #include "tasks/error_bound.hpp"
 #include "tasks/tiling.hpp"
 
@@ -33,6 +34,12 @@ using Text = std::string;
 using Window = std::optional<std::variant<Text, std::pair<std::int64_t, std::int64_t>>>;
 using ProblemOrText = std::variant<ConvProblem, Text>;
 
+/// What a caller asks of a plan by name.
+struct AskedFor {
+  PlanOptions options;
+  std::optional<PythonPolicy> function;  // options.policy, if it is one of Python's
+};
+
 ConvProblem problem_of(const ProblemOrText& problem) {
   if (const auto* text = std::get_if<Text>(&problem)) return parse_problem(*text);
   return std::get<ConvProblem>(problem);
@@ -53,15 +60,16 @@ void set_window(TilingOptions& tiling, const Window& window) {
   tiling.m_slots = unsigned_of<std::uint32_t>("window: slots of M", m_slots);
 }
 
-void construct(Plan* self, const ProblemOrText& problem, const Text& backend, const Text& algorithm,
-               std::int64_t tile, const Text& points, const Text& precision, const Text& arithmetic,
-               const Text& filters, std::int64_t group_tiles, const Window& window,
-               const Policy& policy, const MaybeNumber& dig, const MaybeNumber& dgo,
-               const MaybeNumber& m_groups, std::int64_t seed, const Text& source,
-               const Text& database, std::int64_t measure_ms, std::int64_t workspace_limit,
-               std::int64_t threads, std::int64_t blocks, const Text& launch,
-               const std::optional<Text>& machine, std::int64_t wait_budget_ms) {
-  PlanOptions options = base_options(backend, algorithm, precision);
+AskedFor asked_for(const Text& backend, const Text& algorithm, std::int64_t tile,
+                   const Text& points, const Text& precision, const Text& arithmetic,
+                   const Text& filters, std::int64_t group_tiles, const Window& window,
+                   const Policy& policy, const MaybeNumber& dig, const MaybeNumber& dgo,
+                   const MaybeNumber& m_groups, std::int64_t seed, const Text& source,
+                   const Text& database, std::int64_t measure_ms, std::int64_t workspace_limit,
+                   std::int64_t threads, std::int64_t blocks, const Text& launch,
+                   const std::optional<Text>& machine, std::int64_t wait_budget_ms) {
+  AskedFor asked{base_options(backend, algorithm, precision), {}};
+  PlanOptions& options = asked.options;
   TilingOptions& tiling = options.tiling;
   tiling.m = unsigned_of<std::uint32_t>("tile", tile);
   tiling.points = enumerator("points", points, kPoints, kNameOf);
@@ -70,7 +78,7 @@ void construct(Plan* self, const ProblemOrText& problem, const Text& backend, co
   tiling.group_tiles = unsigned_of<std::uint32_t>("group_tiles", group_tiles);
   set_window(tiling, window);
   options.cuda_launch = launch_of(launch);
-  const std::optional<PythonPolicy> function = set_policy(options, policy);
+  asked.function = set_policy(options, policy);
   set_order(options, dig, dgo, m_groups, seed);
   options.source = enumerator("source", source, kSources, kNameOf);
   options.database = database;
@@ -80,14 +88,34 @@ void construct(Plan* self, const ProblemOrText& problem, const Text& backend, co
   options.num_blocks = unsigned_of<std::uint32_t>("blocks", blocks);
   if (machine) options.machine = machine_of(*machine);
   options.wait_budget_ms = unsigned_of<std::uint32_t>("wait_budget_ms", wait_budget_ms);
-  const ConvProblem checked = problem_of(problem);
-  const nb::gil_scoped_release unlocked;
-  try {
-    new (self) Plan(Plan::create(checked, options));
-  } catch (const Error&) {
-    if (function) function->rethrow();
-    throw;
-  }
+  return asked;
+}
+
+// A constructor, and a search, that take what `make` takes.
+template <class... A>
+auto constructor(AskedFor (*make)(A...)) {
+  return [make](Plan* self, const ProblemOrText& problem, A... arguments) {
+    const AskedFor asked = make(arguments...);
+    const ConvProblem checked = problem_of(problem);
+    const nb::gil_scoped_release unlocked;
+    try {
+      new (self) Plan(Plan::create(checked, asked.options));
+      if (asked.function) asked.function->forget();
+    } catch (const Error&) {
+      if (asked.function) asked.function->rethrow();
+      throw;
+    }
+  };
+}
+template <class... A>
+auto searcher(AskedFor (*make)(A...)) {
+  return [make](const ProblemOrText& problem, double seconds, std::int64_t evaluations,
+                const Text& strategy, A... arguments) {
+    const SearchBudget budget{.seconds = seconds,
+                              .evaluations = unsigned_of<std::uint64_t>("evaluations", evaluations),
+                              .strategy = parse_strategy(strategy)};
+    return tune_plan(problem_of(problem), make(arguments...).options, budget);
+  };
 }
 
 Plan import_plan(const std::string& text, std::int64_t threads) {
@@ -112,7 +140,8 @@ arithmetic       "automatic", "fma", "split_f16", "tf32", "f16" or "bf16"
 filters          "every_run", or "prepared" by prepare_filters
 group_tiles      t, tiles of a task group; 0: chosen
 window           slots of V and M: (v, m), "whole", or None: chosen
-policy           name (policy_names()), or a function of a Graph that returns all task ids in order
+policy           name (policy_names()), a function of a Graph that returns all task ids in order, or
+                 these ids as an array: a mapping of one's own
 dig, dgo, m_groups   numbers of the policies "interleaved" and "blended"
 seed             of "random_topological"
 source           "database", "heuristic", or "measure" for measure_ms milliseconds
@@ -126,6 +155,20 @@ wait_budget_ms   a task that waits longer ends the run with TimeoutError
 
 Raises ValueError, NotImplementedError, MemoryError (no plan fits workspace_limit), and what a policy
 raises.)";
+
+constexpr const char* kTuneDoc =
+    R"(Searches the fastest plan of a problem, by measuring. Returns a Tuned.
+
+problem      Problem or problem string
+seconds      budget of time; 0: no limit
+evaluations  budget of measurements; 0: no limit
+strategy     "model", "exhaustive", "random", "coordinate" or "annealing"
+
+All else is of Plan, and fixed in all candidates if it is given. Measurements go to the database, for
+Plan and conv2d to find with the same options; "": the user's. A candidate counts when its result
+agrees with the heuristic's, which is checked in double in some places. It is measured in this
+process, so one that crashes ends it: the command `megaconv tune` has a process for that. Ctrl-C keeps
+what was measured. Raises ValueError, NotImplementedError (backend "sim", a policy of one's own).)";
 
 constexpr const char* kCallDoc = R"(y (N, K, P, Q) of x (N, C, H, W): an array of x's library.
 
@@ -161,6 +204,8 @@ std::optional<PythonPolicy> set_policy(PlanOptions& options, const Policy& polic
   if (const auto* word = std::get_if<Text>(&*policy)) {
     check_policy(*word);
     options.mapping.policy = *word;
+  } else if (const auto* order = std::get_if<OrderArray>(&*policy)) {
+    options.policy = [ids = order_of(nb::cast(*order))](const TaskGraph&) { return ids; };
   } else {
     function.emplace(std::get<nb::callable>(*policy));
     options.policy = *function;
@@ -183,17 +228,25 @@ void set_order(PlanOptions& options, const MaybeNumber& dig, const MaybeNumber& 
 
 void bind_plan(nb::module_& module) {
   nb::class_<Plan> type(module, "Plan", kPlanDoc);
-  type.def("__init__", &construct, nb::arg("problem"), nb::kw_only(), nb::arg("backend") = "cpu",
-           nb::arg("algorithm") = "automatic", nb::arg("tile") = 0, nb::arg("points") = "low_error",
-           nb::arg("precision") = "f32", nb::arg("arithmetic") = "automatic",
-           nb::arg("filters") = "every_run", nb::arg("group_tiles") = 0,
-           nb::arg("window") = nb::none(), nb::arg("policy") = nb::none(),
-           nb::arg("dig") = nb::none(), nb::arg("dgo") = nb::none(),
+  bind_tuning(module);
+  const auto with_options = [](const auto& define) {
+    define(nb::arg("backend") = "cpu", nb::arg("algorithm") = "automatic", nb::arg("tile") = 0,
+           nb::arg("points") = "low_error", nb::arg("precision") = "f32",
+           nb::arg("arithmetic") = "automatic", nb::arg("filters") = "every_run",
+           nb::arg("group_tiles") = 0, nb::arg("window") = nb::none(),
+           nb::arg("policy") = nb::none(), nb::arg("dig") = nb::none(), nb::arg("dgo") = nb::none(),
            nb::arg("m_groups") = nb::none(), nb::arg("seed") = 0, nb::arg("source") = "database",
            nb::arg("database") = "", nb::arg("measure_ms") = 1000, nb::arg("workspace_limit") = 0,
            nb::arg("threads") = 0, nb::arg("blocks") = 0, nb::arg("launch") = "automatic",
-           nb::arg("machine") = nb::none(), nb::arg("wait_budget_ms") = 10'000)
-      .def_static(
+           nb::arg("machine") = nb::none(), nb::arg("wait_budget_ms") = 10'000);
+  };
+  with_options([&](const auto&... options) {
+    type.def("__init__", constructor(&asked_for), nb::arg("problem"), nb::kw_only(), options...);
+    module.def("tune", searcher(&asked_for), nb::arg("problem"), nb::kw_only(),
+               nb::arg("seconds") = 10.0, nb::arg("evaluations") = 0, nb::arg("strategy") = "model",
+               options..., kTuneDoc);
+  });
+  type.def_static(
           "from_mapping", &import_plan, nb::arg("text"), nb::kw_only(), nb::arg("threads") = 0,
           R"(A plan for the CPU from the text of a mapping file, as export_mapping() writes it.
 

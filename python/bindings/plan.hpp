@@ -16,7 +16,9 @@ namespace megaconv::python {
 
 // Options that plans of a convolution and of a network share, as Python has them.
 using MaybeNumber = std::optional<std::int64_t>;
-using Policy = std::optional<std::variant<std::string, nb::callable>>;
+/// A name, a function of a graph, or the order that it would return.
+using OrderArray = nb::ndarray<nb::numpy, nb::ndim<1>>;
+using Policy = std::optional<std::variant<std::string, nb::callable, OrderArray>>;
 PlanOptions base_options(const std::string& backend, const std::string& algorithm,
                          const std::string& precision);
 /// Returns the policy if it is a function, for PythonPolicy::rethrow().

@@ -12,10 +12,10 @@ megaconv.torch has the operator for PyTorch, megaconv.plot pictures of runs (mat
 from megaconv._bench import Times, bench
 from megaconv._conv2d import conv2d
 from megaconv._core import (Graph, Network, NetworkPlan, Plan, Problem, Simulation, Stage, Trace,
-                            has_cuda, load, lower_bounds, machine_names, network, network_names,
-                            policy_names, reads_onnx, simulate)
+                            Tuned, has_cuda, load, lower_bounds, machine_names, network,
+                            network_names, policy_names, reads_onnx, simulate, tune)
 from megaconv._core import __version__ as __version__
 
 __all__ = ["Graph", "Network", "NetworkPlan", "Plan", "Problem", "Simulation", "Stage", "Times",
-           "Trace", "bench", "conv2d", "has_cuda", "load", "lower_bounds", "machine_names",
-           "network", "network_names", "policy_names", "reads_onnx", "simulate"]
+           "Trace", "Tuned", "bench", "conv2d", "has_cuda", "load", "lower_bounds", "machine_names",
+           "network", "network_names", "policy_names", "reads_onnx", "simulate", "tune"]

@@ -7,6 +7,7 @@ No such library is imported here before an array of it is there.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from typing import Any, Mapping, NamedTuple
 
@@ -25,6 +26,10 @@ class Spec(NamedTuple):
     device: tuple[int, int]  # DLPack's: type, index
     nchw: bool  # whether the strides are those of a dense tensor in this order
     nhwc: bool
+    turned_nchw: bool  # NCWH: the same with rows and columns turned
+    turned_nhwc: bool  # NWHC
+    aligned: bool  # to 16 bytes, which kernels of devices may load at a time
+    strides: tuple[int, ...]  # in elements
 
     @property
     def on_cpu(self) -> bool:
@@ -55,6 +60,10 @@ class _Library:
 
         namespace = like.__array_namespace__() if hasattr(like, "__array_namespace__") else numpy
         return namespace.from_dlpack(y)
+
+    def turned(self, array: Any) -> Any:
+        """(N, C, W, H) of (N, C, H, W), without a copy; None where the library has none such."""
+        return None
 
     def running(self, like: Any) -> contextlib.AbstractContextManager[int]:
         """Around planning and running on the array's device; gives the stream's number."""
@@ -90,6 +99,9 @@ class _NumPy(_Library):
         if array.ndim != 4 or not channels_last:
             return numpy.ascontiguousarray(array)
         return numpy.ascontiguousarray(array.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+
+    def turned(self, array):
+        return array.transpose(0, 1, 3, 2)
 
     def empty(self, like, shape, dtype, channels_last):
         import numpy
@@ -128,9 +140,12 @@ class _Torch(_Library):
 
         array = array.detach()
         if array.dim() != 4:
-            return array.contiguous()
+            return array.clone(memory_format=torch.contiguous_format)
         order = torch.channels_last if channels_last else torch.contiguous_format
-        return array.contiguous(memory_format=order)
+        return array.clone(memory_format=order)
+
+    def turned(self, array):
+        return array.transpose(2, 3)
 
     def empty(self, like, shape, dtype, channels_last):
         import torch
@@ -171,8 +186,11 @@ class _CuPy(_Library):
         import cupy
 
         if array.ndim != 4 or not channels_last:
-            return cupy.ascontiguousarray(array)
-        return cupy.ascontiguousarray(array.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+            return cupy.array(array, order="C")
+        return cupy.array(array.transpose(0, 2, 3, 1), order="C").transpose(0, 3, 1, 2)
+
+    def turned(self, array):
+        return array.transpose(0, 1, 3, 2)
 
     def empty(self, like, shape, dtype, channels_last):
         import cupy
@@ -229,19 +247,36 @@ def type_of(name: str, spec: Spec) -> str:
     return _TYPES[spec.type]
 
 
+def readable(name: str, array: Any, spec: Spec, layout: str, copy: bool | None) -> Any:
+    """What the extension module reads in this layout: the array as it is, or a dense copy."""
+    if len(spec.shape) == 4:
+        fits = spec.nhwc if layout == "nhwc" else spec.nchw
+    else:
+        fits = len(spec.shape) != 1 or spec.strides == (1,) or spec.shape == (1,)
+    library = library_of(array)
+    if fits and (spec.on_cpu or spec.aligned):
+        return library.view(array)
+    what = f"{name} {spec.shape} with strides {spec.strides}"
+    wanted = "at a multiple of 16 bytes" if fits else f"dense in {layout.upper()} order"
+    if copy is False:
+        raise ValueError(f"{what}, must be {wanted} where copy is False")
+    if os.environ.get("MEGACONV_VERBOSE") == "1":
+        print(f"megaconv: copy of {what}: not {wanted}", file=sys.stderr)
+    return library.view(library.dense(array, layout == "nhwc"))
+
+
 def run(plan: _core.Plan, x: Any, w: Any, bias: Any = None, *, scale: Any = None,
-        residual: Any = None, out: Any = None, specs: Mapping[str, Spec] = {}) -> Any:
+        residual: Any = None, out: Any = None, copy: bool | None = None,
+        specs: Mapping[str, Spec] = {}) -> Any:
     """Plan.__call__. `specs`: those that are known already, by the arrays' names."""
     library = library_of(x)
     problem = plan.problem
     channels_last = problem.layout == "nhwc"
 
-    def readable(name, array):
+    def given(name, array):
         if array is None or isinstance(array, _core.Plan.PreparedFilters):
             return array
-        own, spec = library_of(array), specs.get(name) or spec_of(name, array)
-        fits = {"nchw": spec.nchw, "nhwc": spec.nhwc}.get(problem.layout, True)
-        return own.view(array if fits else own.dense(array, channels_last))
+        return readable(name, array, specs.get(name) or spec_of(name, array), problem.layout, copy)
 
     if out is None:
         y = library.empty(x, problem.y_shape, problem.dtype, channels_last)
@@ -254,13 +289,13 @@ def run(plan: _core.Plan, x: Any, w: Any, bias: Any = None, *, scale: Any = None
         workspace = None  # the extension module has one for each thread of the CPU
         if plan.backend == "cuda":
             workspace = library.workspace(x, plan.workspace_bytes, stream)
-        plan.execute(readable("x", x), readable("w", w), library_of(y).view(y),
-                     scale=readable("scale", scale), bias=readable("bias", bias),
-                     residual=readable("residual", residual), workspace=workspace, stream=stream)
+        plan.execute(given("x", x), given("w", w), library_of(y).view(y),
+                     scale=given("scale", scale), bias=given("bias", bias),
+                     residual=given("residual", residual), workspace=workspace, stream=stream)
     return y if out is not None else library.finish(x, y)
 
 
-def run_network(plan: _core.NetworkPlan, *inputs: Any) -> Any:
+def run_network(plan: _core.NetworkPlan, *inputs: Any, copy: bool | None = None) -> Any:
     """NetworkPlan.__call__."""
     if len(inputs) != len(plan.inputs):
         raise ValueError(f"{len(inputs)} inputs, must be {len(plan.inputs)}: "
@@ -268,17 +303,19 @@ def run_network(plan: _core.NetworkPlan, *inputs: Any) -> Any:
     library, like = library_of(inputs[0]), inputs[0]
     channels_last = plan.layout == "nhwc"
 
-    def readable(name, array):
-        own, spec = library_of(array), spec_of(name, array)
+    def given(name, array):
+        spec = spec_of(name, array)
         if len(spec.shape) != 4:
             raise ValueError(f"{name} has shape {spec.shape}, must be {plan.inputs[name]}")
-        fits = spec.nhwc if channels_last else spec.nchw
-        return own.view(array if fits else own.dense(array, channels_last))
+        return readable(name, array, spec, plan.layout, copy)
 
-    ready = [readable(name, array) for name, array in zip(plan.inputs, inputs)]
     outputs = [library.empty(like, shape, plan.dtype, channels_last)
                for shape in plan.outputs.values()]
     with library.running(like) as stream:
-        plan.execute(ready, [library_of(y).view(y) for y in outputs], stream=stream)
+        ready = [given(name, array) for name, array in zip(plan.inputs, inputs)]
+        workspace = None
+        if plan.backend == "cuda":
+            workspace = library.workspace(like, plan.workspace_bytes, stream)
+        plan.execute(ready, [library.view(y) for y in outputs], workspace=workspace, stream=stream)
     results = tuple(library.finish(like, y) for y in outputs)
     return results[0] if len(results) == 1 else results

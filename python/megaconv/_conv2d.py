@@ -65,9 +65,21 @@ def _channels_last(specs) -> bool:
     return False
 
 
+def _turned(x, specs):
+    """Whether rows and columns change their roles, so that x is read as it lies."""
+    spec = specs["x"]
+    return (not spec.nchw and not spec.nhwc and (spec.turned_nchw or spec.turned_nhwc)
+            and _arrays.library_of(x).turned(x) is not None)
+
+
+def _swap(name: str, value: Any) -> Any:
+    return value if isinstance(value, str) else _pair(name, value)[::-1]
+
+
 def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
            groups: int = 1, *, residual: Any = None, activation: str | None = None,
-           precision: str | None = None, scale: Any = None, out: Any = None) -> Any:
+           precision: str | None = None, scale: Any = None, out: Any = None,
+           copy: bool | None = None) -> Any:
     """y = activation(scale * conv(x, w) + bias + residual), each part but the convolution optional.
 
     Shapes are as in PyTorch, whatever the memory order.
@@ -82,11 +94,14 @@ def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, 
     precision   of the products of float32 arrays: None or "f32", "tf32", "f16", "bf16"; a permission
     scale       (K,)
     out         (N, K, P, Q), written; may be `residual`. None: a new array
+    copy        None: what does not lie as it must is copied, once; False: that is a ValueError
 
     Arrays are NumPy's, PyTorch's, JAX's, CuPy's or any others with DLPack, of float32, float16,
     bfloat16 or int8 (of which scale and bias are float32). The result is one of x's library. Nothing
-    is copied if x is dense in NCHW or in NHWC order (PyTorch's channels_last) and w, residual and
-    out are dense in the same order. What is not is copied once; `out` must be. y has the order of x.
+    is copied if x is dense in NCHW or in NHWC order (PyTorch's channels_last), or in one of these
+    with rows and columns turned, and w, residual and out are dense in the same order; on a device
+    at multiples of 16 bytes. `out` is never copied. y has the order of x. MEGACONV_VERBOSE=1 in the
+    environment shows every copy.
 
     Plans are kept, for the 256 problems used last. The GIL is released while tasks run. Gradients
     are not recorded: see megaconv.torch.
@@ -103,6 +118,15 @@ def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, 
     for name, axes in (("x", "N, C, H, W"), ("w", "K, C/groups, R, S")):
         if len(specs[name].shape) != 4:
             raise ValueError(f"{name} has shape {specs[name].shape}, must have four axes: ({axes})")
+    if _turned(x, specs):
+        turned = {name: None if array is None else _arrays.library_of(array).turned(array)
+                  for name, array in arrays.items()}
+        if all((turned[name] is None) == (array is None) for name, array in arrays.items()):
+            y = conv2d(turned["x"], turned["w"], bias, _swap("stride", stride),
+                       _swap("padding", padding), _swap("dilation", dilation), groups,
+                       residual=turned["residual"], activation=activation, precision=precision,
+                       scale=scale, out=turned["out"], copy=copy)
+            return out if out is not None else _arrays.library_of(x).turned(y)
     with _arrays.library_of(x).running(x):
         plan = _plan(x_spec.shape, w_spec.shape, _pair("stride", stride),
                      padding if isinstance(padding, str) else _pair("padding", padding),
@@ -110,4 +134,5 @@ def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, 
                      _arrays.type_of("x", x_spec), _channels_last(specs.values()),
                      scale is not None, bias is not None, residual is not None,
                      activation == "relu", precision, None if x_spec.on_cpu else x_spec.device)
-    return _arrays.run(plan, x, w, bias, scale=scale, residual=residual, out=out, specs=specs)
+    return _arrays.run(plan, x, w, bias, scale=scale, residual=residual, out=out, copy=copy,
+                       specs=specs)

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import math
+import re
 from typing import Any, Callable, Optional
 
 import torch
@@ -190,6 +193,62 @@ def _take_clamp(net: _Builder, node: fx.Node) -> None:
     net.network.clamp(node.name, net.name(a["input" if "input" in a else "self"]), least, most)
 
 
+def _take_function(function: str, **numbers: float) -> Callable[[_Builder, fx.Node], None]:
+    def take(net: _Builder, node: fx.Node) -> None:
+        net.network.pixelwise(node.name, function, [net.name(node.args[0])], **numbers)
+
+    return take
+
+
+def _take_leaky_relu(net: _Builder, node: fx.Node) -> None:
+    a = _arguments(node)
+    net.network.pixelwise(node.name, "leaky_relu", [net.name(a["self"])],
+                          alpha=a["negative_slope"])
+
+
+def _take_silu(net: _Builder, node: fx.Node) -> None:
+    x, gate = net.name(node.args[0]), f"{node.name}.sigmoid"
+    net.network.pixelwise(gate, "sigmoid", [x])
+    net.network.pixelwise(node.name, "multiply", [x, gate])
+
+
+def _take_product(net: _Builder, node: fx.Node) -> None:
+    a, b = node.args
+    names = [net.name(a), net.name(b)]
+    shapes = [_extents(value.meta["val"]) for value in (a, b)]
+    if shapes[0][2:] == (1, 1):  # the one that is stretched stands last
+        names.reverse()
+        shapes.reverse()
+    _require(shapes[1] in (shapes[0], (*shapes[0][:2], 1, 1)),
+             f"shapes {shapes[0]} and {shapes[1]}, must be the same, or one number for a channel")
+    net.network.pixelwise(node.name, "multiply", names)
+
+
+def _take_softmax(net: _Builder, node: fx.Node) -> None:
+    a = _arguments(node)
+    rank = len(node.meta["val"].shape)
+    _require(a["dim"] % rank == 1, f"softmax along axis {a['dim']}, must be along channels")
+    net.network.pixelwise(node.name, "softmax", [net.name(a["self"])])
+
+
+def _take_upsampling(net: _Builder, node: fx.Node) -> None:
+    x = node.args[0]
+    before, after = x.meta["val"].shape[2:], node.meta["val"].shape[2:]
+    repeat = tuple(to // size for size, to in zip(before, after))
+    _require(all(size * times == to for size, times, to in zip(before, repeat, after)),
+             f"upsampling of {tuple(before)} to {tuple(after)}, must be a whole number of times")
+    net.network.rearrangement(node.name, net.name(x), repeat=repeat)
+
+
+def _take_padding(net: _Builder, node: fx.Node) -> None:
+    a = _arguments(node)
+    pad = list(a["pad"])
+    _require(len(pad) in (2, 4), f"padding of {len(pad) // 2} axes, must be of height and width")
+    left, right, top, bottom = pad if len(pad) == 4 else [*pad, 0, 0]
+    net.network.rearrangement(node.name, net.name(a["self"]), padding=(top, bottom, left, right),
+                              fill=a["value"] or 0.0)
+
+
 def _take_flattening(net: _Builder, node: fx.Node) -> None:
     x = node.args[0]
     before, after = tuple(x.meta["val"].shape), tuple(node.meta["val"].shape)
@@ -224,6 +283,22 @@ _OPERATORS: dict[Any, Callable[[_Builder, fx.Node], None]] = {
     _aten.hardtanh.default: _take_clamp,
     _aten.hardtanh_.default: _take_clamp,
     _aten.clamp.default: _take_clamp,
+    _aten.leaky_relu.default: _take_leaky_relu,
+    _aten.leaky_relu_.default: _take_leaky_relu,
+    _aten.sigmoid.default: _take_function("sigmoid"),
+    _aten.tanh.default: _take_function("tanh"),
+    _aten.hardsigmoid.default: _take_function("hard_sigmoid", alpha=1 / 6, beta=0.5),
+    _aten.hardswish.default: _take_function("hard_swish"),
+    _aten.hardswish_.default: _take_function("hard_swish"),
+    _aten.silu.default: _take_silu,
+    _aten.silu_.default: _take_silu,
+    _aten.mul.Tensor: _take_product,
+    _aten.softmax.int: _take_softmax,
+    _aten._softmax.default: _take_softmax,
+    _aten.upsample_nearest2d.vec: _take_upsampling,
+    _aten.upsample_nearest2d.default: _take_upsampling,
+    _aten.pad.default: _take_padding,
+    _aten.constant_pad_nd.default: _take_padding,
     _aten.flatten.using_ints: _take_flattening,
     _aten.view.default: _take_flattening,
     _aten.reshape.default: _take_flattening,
@@ -246,8 +321,8 @@ def _constants_of(graph: fx.GraphModule) -> dict[fx.Node, Tensor]:
 
 
 def _obstacles(graph: fx.GraphModule, constants: dict[fx.Node, Tensor],
-               layout: str) -> dict[fx.Node, str]:
-    """Why a network of one operator cannot be made of a node, for those of which it cannot."""
+               layout: str) -> dict[str, str]:
+    """Why a network of one operator cannot be made of a node, by the name of the node."""
     found = {}
     for node in graph.graph.nodes:
         if node.op != "call_function":
@@ -260,16 +335,45 @@ def _obstacles(graph: fx.GraphModule, constants: dict[fx.Node, Tensor],
             net.add(node)
             _extents(node.meta["val"])
         except (NotImplementedError, ValueError) as error:
-            found[node] = str(error)
+            found[node.name] = str(error)
     return found
 
 
+class _Refused(Exception):
+    """No plan can be made of a part, for what the nodes named are."""
+
+    def __init__(self, nodes: list[fx.Node], reason: str):
+        super().__init__(reason)
+        self.nodes = nodes
+
+
+def _plan_of(part: fx.GraphModule, network: megaconv.Network,
+             options: dict[str, Any]) -> megaconv.NetworkPlan:
+    """Raises _Refused for operators that networks do not have on this back end."""
+    try:
+        return megaconv.NetworkPlan(network, **options)
+    except NotImplementedError as error:
+        nodes = [n for n in part.graph.nodes if n.op == "call_function"]
+        words = set(re.findall(r"\w+", str(error)))
+        raise _Refused([n for n in nodes if n.name in words] or nodes, str(error)) from error
+
+
+def _like(graph: fx.GraphModule, nodes: list[fx.Node]) -> list[str]:
+    """Names of all nodes that do the same to what the same operators made: refused for the same."""
+    def kind(node: fx.Node):
+        return node.target, *(str(n.target) if n.op == "call_function" else n.op
+                              for n in node.all_input_nodes)
+
+    kinds = {kind(node) for node in nodes}
+    return [n.name for n in graph.graph.nodes if n.op == "call_function" and kind(n) in kinds]
+
+
 class _Support(OperatorSupportBase):
-    def __init__(self, obstacles: dict[fx.Node, str]):
+    def __init__(self, obstacles: dict[str, str]):
         self._obstacles = obstacles
 
     def is_node_supported(self, submodules, node) -> bool:
-        return node.op == "call_function" and node not in self._obstacles
+        return node.op == "call_function" and node.name not in self._obstacles
 
 
 class NetworkModule(nn.Module):
@@ -324,27 +428,14 @@ def _network_of(part: fx.GraphModule, arguments: list[fx.Node], constants: dict[
             net.rename(node)
         outputs.append((net.name(node), node.meta["val"].shape))
     net.network.outputs = list(dict.fromkeys(name for name, _ in outputs))
-    return NetworkModule(megaconv.NetworkPlan(net.network, **options), outputs)
+    return NetworkModule(_plan_of(part, net.network, options), outputs)
 
 
-def compile(module: nn.Module, example: Tensor | tuple[Tensor, ...], *, layout: str = "nhwc",
-            **options: Any) -> fx.GraphModule:
-    """megaconv.torch.compile."""
-    if layout not in ("nhwc", "nchw"):
-        raise ValueError(f'layout "{layout}", must be "nhwc" or "nchw"')
-    training = module.training
-    module.eval()
-    try:
-        example = (example,) if isinstance(example, Tensor) else tuple(example)
-        with torch.no_grad():
-            graph = torch.export.export(module, example).module()
-    finally:
-        module.train(training)
-    constants = _constants_of(graph)
-    for node, value in constants.items():
-        node.meta.setdefault("val", value)
-    obstacles = _obstacles(graph, constants, layout)
-    partitioner = CapabilityBasedPartitioner(graph, _Support(obstacles),
+def _fuse(graph: fx.GraphModule, obstacles: dict[str, str], layout: str,
+          options: dict[str, Any]) -> fx.GraphModule:
+    """A copy of the graph with all but the obstacles in networks. Raises _Refused."""
+    own = fx.GraphModule(graph, copy.deepcopy(graph.graph))  # shares the weights
+    partitioner = CapabilityBasedPartitioner(own, _Support(obstacles),
                                              allows_single_node_partition=True)
     fused = partitioner.fuse_partitions(partitioner.propose_partitions())
     constants = _constants_of(fused)
@@ -363,6 +454,34 @@ def compile(module: nn.Module, example: Tensor | tuple[Tensor, ...], *, layout: 
     fused.graph.eliminate_dead_code()
     fused.delete_all_unused_submodules()
     fused.recompile()
-    fused.left_out = {node.name: reason for node, reason in obstacles.items()}
+    fused.left_out = dict(obstacles)
     fused.networks = [network.plan for network in networks.values()]
     return fused
+
+
+def compile(module: nn.Module, example: Tensor | tuple[Tensor, ...], *, layout: str = "nhwc",
+            **options: Any) -> fx.GraphModule:
+    """megaconv.torch.compile."""
+    if layout not in ("nhwc", "nchw"):
+        raise ValueError(f'layout "{layout}", must be "nhwc" or "nchw"')
+    training = module.training
+    module.eval()
+    try:
+        example = (example,) if isinstance(example, Tensor) else tuple(example)
+        with torch.no_grad():
+            graph = torch.export.export(module, example).module()
+    finally:
+        module.train(training)
+    device = example[0].device if example else torch.device("cpu")
+    on_device = torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+    options = {"backend": "cuda" if device.type == "cuda" else "cpu", **options}
+    constants = _constants_of(graph)
+    for node, value in constants.items():
+        node.meta.setdefault("val", value)
+    obstacles = _obstacles(graph, constants, layout)
+    with on_device:
+        while True:  # every turn leaves out more
+            try:
+                return _fuse(graph, obstacles, layout, options)
+            except _Refused as refused:
+                obstacles |= dict.fromkeys(_like(graph, refused.nodes), str(refused))

@@ -30,6 +30,24 @@ def _conv2d(x: Tensor, w: Tensor, bias: Optional[Tensor], residual: Optional[Ten
                            precision=precision)
 
 
+def _on_autocast(device: str):
+    """Under torch.autocast the operator computes in its type, as nn.functional.conv2d does."""
+
+    def run(x, w, bias, residual, *rest):
+        dtype = torch.get_autocast_dtype(device)
+        given = [t.to(dtype) if t is not None and t.is_floating_point() else t
+                 for t in (x, w, bias, residual)]
+        with torch.autocast(device, enabled=False):
+            return torch.ops.megaconv.conv2d(*given, *rest)
+
+    return run
+
+
+_library = torch.library.Library("megaconv", "FRAGMENT")
+for _device in ("cpu", "cuda"):
+    _library.impl("conv2d", _on_autocast(_device), f"Autocast{_device.upper()}")
+
+
 def _order(tensors: Sequence[Optional[Tensor]]) -> torch.memory_format:
     """That of the first tensor that is dense in one of the two orders only, as megaconv.conv2d."""
     for tensor in tensors:
@@ -82,8 +100,8 @@ def conv2d(x: Tensor, w: Tensor, bias: Optional[Tensor] = None, stride: int | Se
     """activation(conv(x, w) + bias + residual), with gradients and for torch.compile.
 
     x (N, C, H, W), w (K, C/groups, R, S), bias (K,), residual (N, K, P, Q); activation None or
-    "relu". Orders in memory, precision and errors: megaconv.conv2d. On CUDA it runs on the current
-    stream of x's device. Raises RuntimeError where the tensors are on CUDA and megaconv was built
+    "relu". Orders in memory, precision and errors: megaconv.conv2d. Under torch.autocast tensors are
+    cast to its type. On CUDA it runs on the current stream of x's device. Raises RuntimeError where the tensors are on CUDA and megaconv was built
     without it.
     """
     if activation not in (None, "relu"):
@@ -157,12 +175,13 @@ def compile(module: nn.Module, example: Tensor | tuple[Tensor, ...], *, layout: 
 
     example    an input, or a tuple of them, whose shapes and types the result is for
     layout     of values in memory: "nhwc" or "nchw"
-    options    of megaconv.NetworkPlan: threads, policy, precision, ...
+    options    of megaconv.NetworkPlan: threads, policy, precision, launch, ...
 
-    torch.export reads the module, as it is in eval(). What networks do not have stays PyTorch's;
-    `left_out` of the result names these nodes, each with the reason, and `networks` are the plans in
-    between. Weights are copied: train first. Tensors are on the CPU. Raises what torch.export
-    raises, ValueError and NotImplementedError for options that no plan can have.
+    torch.export reads the module, as it is in eval(). What networks do not have, or not where the
+    example is, stays PyTorch's; `left_out` of the result names these nodes, each with the reason,
+    and `networks` are the plans in between. Weights are copied: train first. With an example on CUDA
+    the networks are made for its device, and run on the current stream. Raises what torch.export
+    raises, and ValueError for options that no plan can have.
     """
     from megaconv import _torch_network
 

@@ -143,7 +143,7 @@ class FakeCuPy:
         ndarray.nbytes = property(lambda self: self.array.nbytes)
         self.empty = lambda *arguments: ndarray(np.empty(*arguments))
         self.zeros = lambda *arguments: ndarray(np.zeros(*arguments))
-        self.ascontiguousarray = lambda array: ndarray(np.ascontiguousarray(array.array))
+        self.array = lambda array, order: ndarray(np.array(array.array, order=order))
 
 
 def test_the_protocol_with_cupy_keeps_device_stream_and_kind(monkeypatch):
@@ -175,3 +175,30 @@ def test_a_tensor_without_memory_is_refused():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     with pytest.raises(TypeError, match="x is of type"):
         megaconv.conv2d(torch.empty(1, 1, 3, 3, device="meta"), torch.empty(1, 1, 1, 1))
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_rows_and_columns_that_are_turned_are_not_copied(seen, last):
+    order = (0, 3, 2, 1) if last else (0, 1, 3, 2)
+    x, w = (np.ascontiguousarray(a.transpose(order)).transpose(np.argsort(order)) for a in (X, W))
+    expected = megaconv.conv2d(X, W, padding=(1, 0), stride=(2, 1))
+    y = megaconv.conv2d(x, w, padding=(1, 0), stride=(2, 1), copy=False)
+    assert seen[-1] == (address(x), address(w), address(y))
+    assert y.shape == expected.shape
+    assert np.allclose(y, expected, rtol=0, atol=1e-4)
+    out = np.empty_like(y)  # of the same order
+    assert megaconv.conv2d(x, w, padding=(1, 0), stride=(2, 1), out=out) is out
+    assert np.array_equal(out, y)
+
+
+def test_every_copy_can_be_refused_and_is_shown(monkeypatch, capfd):
+    x = numbers(2, 8, 7, 12)[:, :, :, ::2]
+    assert np.array_equal(megaconv.conv2d(X, W, copy=False), megaconv.conv2d(X, W))
+    with pytest.raises(ValueError, match=r"x \(2, 8, 7, 6\) with strides .*must be dense in NCHW"):
+        megaconv.conv2d(x, W, copy=False)
+    with pytest.raises(ValueError, match="w .*must be dense in NCHW order where copy is False"):
+        megaconv.conv2d(X, W[:, :, ::-1], copy=False)
+    assert "copy" not in capfd.readouterr().err
+    monkeypatch.setenv("MEGACONV_VERBOSE", "1")
+    megaconv.conv2d(x, W)
+    assert "megaconv: copy of x (2, 8, 7, 6) with strides" in capfd.readouterr().err

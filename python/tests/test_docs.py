@@ -21,7 +21,8 @@ def run_all(file, language="python"):
         exec(compile(code, file, "exec"), names)  # one block goes on where one ended
 
 
-def test_the_code_of_the_documentation_runs(capsys):
+def test_the_code_of_the_documentation_runs(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # it writes tuned.db
     run_all("docs/python.md")
     printed = capsys.readouterr().out
     assert "(1, 64, 56, 56)" in printed

@@ -262,3 +262,66 @@ def test_pictures_are_drawn():
     axes = megaconv.plot.order(plan)
     assert sum(len(marks.get_offsets()) for marks in axes.collections) == len(plan.order)
     assert plan_of(random_case(1)).workers > 0
+
+
+def test_a_mapping_is_an_array():
+    asked = dict(algorithm="winograd", threads=2)
+    plan = megaconv.Plan(PROBLEM, policy="interleaved", **asked)
+    order = np.arange(len(plan.graph), dtype=np.int32)  # stage after stage
+    x, w, bias = tensors(PROBLEM)
+    own = megaconv.Plan(PROBLEM, policy=order, **asked)
+    assert np.array_equal(own.order, order)
+    assert np.array_equal(own(x, w, bias), plan(x, w, bias))
+    with pytest.raises(ValueError, match="position 0: .* waits for .* which stands later"):
+        megaconv.Plan(PROBLEM, policy=order[::-1], **asked)
+    with pytest.raises(ValueError, match="order of float64"):
+        megaconv.Plan(PROBLEM, policy=order / 2, **asked)
+
+
+def test_a_policy_in_python_keeps_no_plan_alive_at_the_end():
+    code = ("import megaconv; policy = lambda graph: range(len(graph)); "
+            "plan = megaconv.Plan('c8h8k8', algorithm='winograd', policy=policy)")
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          check=True).stderr == ""
+
+
+def test_bench_measures_networks_and_plans():
+    plan = megaconv.NetworkPlan(megaconv.network("resnet18", image=32, classes=10), threads=1)
+    times = megaconv.bench(plan, seconds=0)
+    assert times.plan is plan and len(times.samples_us) == 3
+    assert "NetworkPlan" in str(times)
+    with pytest.raises(ValueError, match="plan of a network"):
+        times.gflops
+    with pytest.raises(ValueError, match="options threads beside a plan"):
+        megaconv.bench(plan, threads=1)
+    with pytest.raises(NotImplementedError, match='backend "sim", must be'):
+        megaconv.bench("c8h8k8", backend="sim")
+
+
+def test_tune_keeps_what_it_measures_and_plans_find_it(tmp_path):
+    asked = dict(threads=1, database=str(tmp_path / "plans.db"))
+    tuned = megaconv.tune("n1c16h14k16", evaluations=12, seconds=0, **asked)
+    assert 0 < tuned.best_ms <= tuned.heuristic_ms
+    columns = tuned.columns()
+    assert len({len(column) for column in columns.values()}) == 1
+    assert np.count_nonzero(columns["strategy"] == "model") == 12
+    assert tuned.configuration in columns["configuration"]
+    assert set(columns["verdict"]) <= {"right", "refused"}
+    assert min(columns["best_ms"][columns["strategy"] == "final"]) == tuned.best_ms
+    plan = megaconv.Plan("n1c16h14k16", **asked)
+    assert f"database {asked['database']}" in plan.describe()
+    assert plan.export_mapping() == tuned.plan.export_mapping()
+
+
+@pytest.mark.parametrize("wrong, message", [
+    (dict(seconds=-1.0), "seconds -1.* must be 0 or more"),
+    (dict(seconds=float("nan")), "seconds nan"),
+    (dict(seconds=0), "seconds 0 and evaluations 0, one must be more"),
+    (dict(evaluations=-1), "evaluations -1"),
+    (dict(strategy="luck"), "luck"),
+    (dict(backend="sim"), 'backend "sim", must be'),
+    (dict(policy=lambda graph: range(len(graph))), "policy of the caller's"),
+])
+def test_what_is_wrong_for_tune_is_named(wrong, message, tmp_path):
+    with pytest.raises((ValueError, NotImplementedError), match=message):
+        megaconv.tune("c8h8k8", database=str(tmp_path / "plans.db"), **wrong)

@@ -162,3 +162,22 @@ def test_errors_are_named():
         megaconv.torch.conv2d(torch.ones(1, 1, 3, 3), torch.ones(1, 1, 3, 3), activation="gelu")
     with pytest.raises(ValueError, match="x has float64"):
         megaconv.torch.conv2d(torch.ones(1, 1, 3, 3).double(), torch.ones(1, 1, 3, 3).double())
+
+
+def test_autocast_computes_in_its_type():
+    layer, x = nn.Conv2d(3, 8, 3, padding=1), torch.randn(2, 3, 9, 9, requires_grad=True)
+    megaconv.torch.replace(layer)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = layer(x)
+        raw = torch.ops.megaconv.conv2d(x, layer.weight, layer.bias, None, [1, 1], [1, 1], [1, 1],
+                                        1, False, "f32")
+    assert y.dtype == raw.dtype == torch.bfloat16 and torch.equal(y, raw)
+    expected = megaconv.torch.conv2d(x.bfloat16(), layer.weight.bfloat16(), layer.bias.bfloat16(),
+                                     padding=1)
+    assert torch.equal(y, expected)
+    y.float().sum().backward()
+    assert x.grad.dtype == layer.weight.grad.dtype == torch.float32
+    torch._dynamo.reset()
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        assert torch.equal(torch.compile(layer, fullgraph=True, backend="aot_eager")(x), y)
+    assert layer(x).dtype == torch.float32

@@ -113,3 +113,47 @@ def test_other_shapes_and_types_are_refused():
     assert double.networks == [] and "float64" in next(iter(double.left_out.values()))
     with torch.no_grad():
         assert torch.equal(double(x.double()), module(x.double()))
+
+
+class Functions(nn.Module):
+    """All that networks have beside convolutions, as YOLO and MobileNetV3 use it."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.gate = nn.Conv2d(8, 8, 1)
+        self.up = nn.Upsample(scale_factor=2)
+
+    def forward(self, x):
+        x = nn.functional.leaky_relu(self.conv(x), 0.1)
+        x = x * nn.functional.hardsigmoid(self.gate(nn.functional.adaptive_avg_pool2d(x, 1)))
+        x = nn.functional.silu(nn.functional.hardswish(x)) * torch.sigmoid(x)
+        x = nn.functional.pad(self.up(torch.tanh(x)), (1, 0, 2, -1), value=0.5)
+        return torch.softmax(nn.functional.adaptive_avg_pool2d(x, 1).flatten(1), 1)
+
+
+def test_activations_products_and_upsampling_are_taken():
+    module, x = Functions().eval(), torch.randn(2, 3, 9, 8)
+    compiled = megaconv.torch.compile(module, x)
+    assert compiled.left_out == {} and len(compiled.networks) == 1
+    with torch.no_grad():
+        assert close(compiled(x), module(x))
+
+
+def test_what_a_back_end_does_not_have_stays_pytorchs_and_is_named(monkeypatch):
+    plan = megaconv.NetworkPlan
+
+    def without_poolings(network, **options):
+        for name, kind, *_ in network.operators:
+            if kind == "max pooling":
+                raise NotImplementedError(f"network on cuda: {name}: max pooling, must be on cpu")
+        return plan(network, **options)
+
+    monkeypatch.setattr(megaconv, "NetworkPlan", without_poolings)
+    module, x = prepared(Small()), torch.randn(1, 3, 32, 32)
+    compiled = megaconv.torch.compile(module, x)
+    (name, reason), = compiled.left_out.items()
+    assert name.startswith("max_pool2d") and reason.startswith("network on cuda: max_pool2d")
+    assert len(compiled.networks) == 2
+    with torch.no_grad():
+        assert close(compiled(x), module(x))

@@ -59,6 +59,8 @@ Precision precision_of(const Lowering& lowering) {
     if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) return cut->precision;
     if (const auto* cut = std::get_if<PoolCut>(&node.cut)) dtype = cut->problem.dtype;
     if (const auto* cut = std::get_if<ElementwiseCut>(&node.cut)) dtype = cut->problem.dtype;
+    if (const auto* cut = std::get_if<PixelwiseCut>(&node.cut)) dtype = cut->problem.dtype;
+    if (const auto* cut = std::get_if<RearrangementCut>(&node.cut)) dtype = cut->problem.dtype;
   }
   if (dtype == DataType::f16) return Precision::f16;
   return dtype == DataType::bf16 ? Precision::bf16 : Precision::f32;
@@ -79,16 +81,8 @@ void check_network(const Lowering& lowering, const Device& device, CudaLaunch la
            "at most " + std::to_string(kMostPieces - kFirstTensorPiece));
   }
   for (std::size_t i = 0; i < lowering.nodes.size(); ++i) {
-    const Cut& cut = lowering.nodes[i].cut;
-    const std::string& name = lowering.graph.nodes[i];
-    if (std::holds_alternative<Tiling>(cut)) {
-      refuse(name + " by the algorithm asked for", "automatic");
-    }
-    if (const auto* pixelwise = std::get_if<PixelwiseCut>(&cut)) {
-      refuse(name + ": " + to_string(pixelwise->problem), "on backend cpu");
-    }
-    if (const auto* moved = std::get_if<RearrangementCut>(&cut)) {
-      refuse(name + ": " + to_string(moved->problem), "on backend cpu");
+    if (std::holds_alternative<Tiling>(lowering.nodes[i].cut)) {
+      refuse(lowering.graph.nodes[i] + " by the algorithm asked for", "automatic");
     }
   }
 }
@@ -354,6 +348,17 @@ class NetworkExecutor final : public Executor {
         made.pooling = make_pool_task_args(*pool);
         made.pooling.x = pointer_of(buffers.x);
         made.pooling.y = pointer_of(buffers.y);
+      } else if (const auto* pixelwise = std::get_if<PixelwiseCut>(&node.cut)) {
+        made.kind = NodeKind::pixelwise;
+        made.pixelwise = make_pixelwise_args(*pixelwise);
+        made.pixelwise.x = pointer_of(buffers.x);
+        made.pixelwise.b = pointer_of(buffers.residual);
+        made.pixelwise.y = pointer_of(buffers.y);
+      } else if (const auto* moved = std::get_if<RearrangementCut>(&node.cut)) {
+        made.kind = NodeKind::rearrangement;
+        made.rearrangement = make_rearrangement_args(*moved);
+        made.rearrangement.x = pointer_of(buffers.x);
+        made.rearrangement.y = pointer_of(buffers.y);
       } else {
         const auto& elementwise = std::get<ElementwiseCut>(node.cut);
         made.kind = NodeKind::elementwise;

@@ -16,7 +16,9 @@
 #include "runtime/cuda/network_run.hpp"
 #include "runtime/cuda/worker.cuh"
 #include "tasks/elementwise/cuda/elementwise.cuh"
+#include "tasks/pixelwise/cuda/pixelwise.cuh"
 #include "tasks/pooling/cuda/pooling.cuh"
+#include "tasks/rearrangement/cuda/rearrangement.cuh"
 #include "tasks/small_gemm/cuda/small_gemm.cuh"
 
 namespace megaconv::cuda {
@@ -27,12 +29,11 @@ __device__ inline std::byte* pointer_to(const NetworkMemory& memory, std::uint64
   return memory.piece[piece] + (place & ((std::uint64_t{1} << kPlaceBits) - 1));
 }
 
-/// One task. wait() returns when its producers are done, to all threads.
-template <class Products, class Wait>
-__device__ __forceinline__ void run_node_task(const NetworkNode& node, const NetworkMemory& memory,
-                                              const NetworkTask& task, char* shared,
-                                              FilterStages& filters, Wait wait) {
-  using Stored = typename Products::Stored;
+/// A task of any other node than a convolution, its producers done. Inline: a call of a body that
+/// uses many registers would cost convolutions theirs.
+template <class Stored>
+__device__ __forceinline__ void run_light_task(const NetworkNode& node, const NetworkMemory& memory,
+                                               std::uint32_t group, std::uint32_t block) {
   const auto tensor = [&](const void* place) -> const void* {
     return pointer_to(memory, reinterpret_cast<std::uint64_t>(place));
   };
@@ -41,14 +42,12 @@ __device__ __forceinline__ void run_node_task(const NetworkNode& node, const Net
   };
   switch (node.kind) {
     case NodeKind::small_gemm:
-      SmallGemmTask<Products>::run(node.small_gemm, task.share, shared, filters, tensor, wait);
       break;
     case NodeKind::pooling: {
       PoolTaskArgs args = node.pooling;
       args.x = tensor(args.x);
       args.y = output(args.y);
-      wait();
-      PoolingTask<Stored, kNetworkThreads>::run_nhwc(args, task.task.group, task.task.block);
+      PoolingTask<Stored, kNetworkThreads>::run_nhwc(args, group, block);
       break;
     }
     case NodeKind::elementwise: {
@@ -57,13 +56,42 @@ __device__ __forceinline__ void run_node_task(const NetworkNode& node, const Net
       args.y = output(args.y);
       args.scale = static_cast<const float*>(tensor(args.scale));
       args.bias = static_cast<const float*>(tensor(args.bias));
-      wait();
       ElementwiseTask<Stored, kNetworkThreads>::run(
-          args, task.task.group,
+          args, group,
           [&](std::uint64_t place) -> const void* { return pointer_to(memory, place); });
       break;
     }
+    case NodeKind::pixelwise: {
+      PixelwiseArgs args = node.pixelwise;
+      args.x = tensor(args.x);
+      args.b = tensor(args.b);
+      args.y = output(args.y);
+      PixelwiseTask<Stored, kNetworkThreads>::run(args, group);
+      break;
+    }
+    case NodeKind::rearrangement: {
+      RearrangementArgs args = node.rearrangement;
+      args.x = tensor(args.x);
+      args.y = output(args.y);
+      RearrangementTask<Stored, kNetworkThreads>::run(args, group);
+      break;
+    }
   }
+}
+
+/// One task. wait() returns when its producers are done, to all threads.
+template <class Products, class Wait>
+__device__ __forceinline__ void run_node_task(const NetworkNode& node, const NetworkMemory& memory,
+                                              const NetworkTask& task, char* shared,
+                                              FilterStages& filters, Wait wait) {
+  if (node.kind == NodeKind::small_gemm) {
+    const auto tensor = [&](const void* place) -> const void* {
+      return pointer_to(memory, reinterpret_cast<std::uint64_t>(place));
+    };
+    return SmallGemmTask<Products>::run(node.small_gemm, task.share, shared, filters, tensor, wait);
+  }
+  wait();
+  run_light_task<typename Products::Stored>(node, memory, task.task.group, task.task.block);
 }
 
 /// What a block has fetched of the tasks to come.

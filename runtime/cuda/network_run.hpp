@@ -8,7 +8,9 @@
 
 #include "megaconv/graph.hpp"
 #include "tasks/elementwise/cuda/elementwise_args.hpp"
+#include "tasks/pixelwise/cuda/pixelwise_args.hpp"
 #include "tasks/pooling/cuda/pool_task_args.hpp"
+#include "tasks/rearrangement/cuda/rearrangement_args.hpp"
 #include "tasks/small_gemm/cuda/small_gemm_args.hpp"
 
 namespace megaconv::cuda {
@@ -31,7 +33,7 @@ constexpr std::uint64_t place_in(std::uint32_t piece, std::uint64_t offset) {
   return std::uint64_t{piece + 1} << kPlaceBits | offset;
 }
 
-enum class NodeKind : std::uint32_t { small_gemm, pooling, elementwise };
+enum class NodeKind : std::uint32_t { small_gemm, pooling, elementwise, pixelwise, rearrangement };
 
 /// The arguments of a node's tasks. Their pointers are places here.
 struct alignas(16) NetworkNode {
@@ -40,6 +42,8 @@ struct alignas(16) NetworkNode {
     SmallGemmArgs small_gemm;
     PoolTaskArgs pooling;
     ElementwiseArgs elementwise;
+    PixelwiseArgs pixelwise;
+    RearrangementArgs rearrangement;
   };
 };
 

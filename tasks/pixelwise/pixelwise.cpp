@@ -89,6 +89,25 @@ PixelwiseCut cut_pixelwise(const PixelwiseProblem& problem, std::uint32_t worker
   return cut;
 }
 
+// CUDA's functions in units of 2^-24: expf and tanhf 4, powf 8, division and root 1 (CUDA C++
+// Programming Guide, "Mathematical Functions"). Of softmax, exp(x - largest) has the error of the
+// difference as well, which is at most 88 where the result is a normal number, and a lane of a warp
+// adds c / 32 numbers.
+double roundings_of(const PixelwiseProblem& problem) {
+  const Pixelwise& does = problem.does;
+  switch (does.function) {
+    case PixelFunction::multiply:
+    case PixelFunction::leaky_relu:
+      return 1;
+    case PixelFunction::softmax:
+      return 105 + static_cast<double>(problem.c) / 32;
+    case PixelFunction::local_response_norm:
+      return 13 + 2 * static_cast<double>(does.size + 3) * std::fabs(double{does.beta});
+    default:
+      return 10;
+  }
+}
+
 std::string to_string(const PixelwiseCut& cut) {
   return "problem: " + to_string(cut.problem) +
          "\nrows of a task: " + std::to_string(cut.rows_per_group) +

@@ -18,6 +18,9 @@ PixelwiseCut cut_pixelwise(const PixelwiseProblem& problem, std::uint32_t worker
 /// for a field out of range, Error(unsupported) past 2^31 tasks.
 void derive_counts(PixelwiseCut& cut);
 
+/// Roundings of FP32, each of 2^-24 |y|, that tasks of any back end make at most.
+double roundings_of(const PixelwiseProblem& problem);
+
 /// Appends a node that reads buffer x and, to multiply, b. Returns the id of its buffer y. Throws
 /// as derive_counts() and add_stage() do, and Error(invalid_argument) naming node and buffer where
 /// a buffer does not fit.

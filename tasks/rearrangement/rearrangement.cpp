@@ -72,6 +72,7 @@ std::string to_string(const RearrangementProblem& problem) {
     put(std::string("padding ") + std::to_string(does.top) + " " + std::to_string(does.bottom) +
         " " + std::to_string(does.left) + " " + std::to_string(does.right));
   }
+  if (a.transposes) put(std::string(to_string(a.layout)) + " to " + to_string(a.y_layout()));
   if (text.empty()) put("copy");
   text += std::string(", n") + std::to_string(a.n) + "c" + std::to_string(a.c) + "h" +
           std::to_string(a.h) + "w" + std::to_string(a.w);

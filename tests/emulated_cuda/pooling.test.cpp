@@ -14,28 +14,16 @@
 #include "tasks/random_data.hpp"
 #include "tasks/storage.hpp"
 #include "tests/catch.hpp"
+#include "tests/emulated_cuda/on_device.hpp"
 #include "tests/emulated_cuda/simt.hpp"
 
 namespace megaconv {
 namespace {
 
+using test::OnDevice;
 using test::ThreadOrder;
 
 constexpr int kThreads = 64;
-
-/// CUDA's type of the same bits.
-template <class T>
-struct OnDevice {
-  using Type = float;
-};
-template <>
-struct OnDevice<Float16> {
-  using Type = __half;
-};
-template <>
-struct OnDevice<Bfloat16> {
-  using Type = __nv_bfloat16;
-};
 
 /// A tensor between two guard bands, all of the same NaN.
 template <class T>

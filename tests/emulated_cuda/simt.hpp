@@ -90,6 +90,10 @@ template <class Value>
 Value __shfl_sync(unsigned, Value value, int lane) {
   return megaconv::test::exchange(value)[static_cast<std::size_t>(lane)];
 }
+template <class Value>
+Value __shfl_xor_sync(unsigned, Value value, int other) {
+  return megaconv::test::exchange(value)[threadIdx.x % 32 ^ static_cast<unsigned>(other)];
+}
 inline unsigned __reduce_max_sync(unsigned, unsigned value) {
   const auto& all = megaconv::test::exchange(value);
   return *std::max_element(all.begin(), all.end());

@@ -9,7 +9,9 @@
 #include "megaconv/simulation.hpp"
 #include "tasks/lower.hpp"
 #include "tasks/network_reference.hpp"
+#include "tasks/pixelwise/cuda/pixelwise_args.hpp"
 #include "tasks/pooling/reference.hpp"
+#include "tasks/rearrangement/cuda/rearrangement_args.hpp"
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
 #include "tests/runtime/network_run.hpp"
@@ -162,6 +164,45 @@ TEST_CASE("fusing changes no value by more than doubles round") {
     CHECK(norm > 1e-6);
     CHECK(norm < 1e12);
     CHECK(std::sqrt(error / norm) < 1e-10);
+  }
+}
+
+TEST_CASE("on CUDA operators have values in nhwc, and those of the caller are converted") {
+  const Target gpu{.backend = Backend::cuda, .workers = 264, .multiprocessors = 132};
+  const Network network = light_operators(Layout::nchw, DataType::f32);
+  const FusedNetwork fused = fuse(network, {}, gpu);
+  CHECK(fused.operators.front().name() == "x.nhwc");  // "by" has one pixel, so it needs none
+  CHECK(fused.operators[1].name() == "multiply");
+  CHECK(fused.operators.back().name() == "padded.nchw");
+  CHECK(fused.operators.size() == 1 + 2 * network.operators.size());
+  DoubleValues inputs;
+  for (const auto& [input, values] : random_inputs(network, {})) inputs[input] = widened(values);
+  const DoubleValues truth = reference_network(network, inputs);
+  const DoubleValues values = reference_network(fused, inputs);
+  for (const std::string& output : network.outputs) {
+    CHECK(values.at(output + ".nchw") == truth.at(output));
+  }
+  CHECK(fuse(network).operators.size() == network.operators.size());
+}
+
+TEST_CASE("every built-in network has tasks on CUDA, in both layouts and every storage type") {
+  const Target gpu{.backend = Backend::cuda, .workers = 264, .multiprocessors = 132};
+  for (const std::string& name : network_names()) {
+    for (const Layout layout : {Layout::nhwc, Layout::nchw}) {
+      for (const DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
+        const Network network = make_network(name, {.image = 96, .dtype = dtype, .layout = layout});
+        CAPTURE(name, to_string(layout), to_string(dtype));
+        const Lowering lowering = lower(network, {}, {.policy = "staged"}, gpu);
+        for (const Node& node : lowering.nodes) {
+          const bool convolves = std::holds_alternative<Tiling>(node.cut);
+          CHECK(!convolves);
+          if (const auto* a = std::get_if<PixelwiseCut>(&node.cut)) cuda::make_pixelwise_args(*a);
+          if (const auto* a = std::get_if<RearrangementCut>(&node.cut)) {
+            cuda::make_rearrangement_args(*a);
+          }
+        }
+      }
+    }
   }
 }
 

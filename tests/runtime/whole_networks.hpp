@@ -99,6 +99,31 @@ inline Network everything(Layout layout, DataType dtype = DataType::f32) {
   return network;
 }
 
+/// Every pixel function and every part of a rearrangement; all values are outputs.
+inline Network light_operators(Layout layout, DataType dtype) {
+  Network network{
+      .inputs = {{"x", {2, 24, 9, 7}}, {"by", {2, 24, 1, 1}}}, .dtype = dtype, .layout = layout};
+  for (std::uint32_t i = 0; i < kNumPixelFunctions; ++i) {
+    Pixelwise does{.function = static_cast<PixelFunction>(i), .alpha = 0.25f, .beta = 0.5f};
+    does.bias = 1;
+    does.size = 5;
+    std::vector<std::string> reads{"x"};
+    if (does.function == PixelFunction::multiply) reads.push_back("by");
+    network.operators.push_back({to_string(does.function), does, reads});
+  }
+  network.operators.push_back({"square", Pixelwise{}, {"x", "x"}});
+  const auto add = [&](const char* name, const Rearrangement& does) {
+    network.operators.push_back({name, does, {"sigmoid"}});
+  };
+  add("slice", {.first_channel = 8, .channels = 16});
+  add("odd slice", {.first_channel = 3, .channels = 5});
+  add("shuffle", {.groups = 3});
+  add("upsampled", {.repeat_h = 2, .repeat_w = 3});
+  add("padded", {.top = 1, .bottom = 2, .left = 3, .right = -2, .fill = -1});
+  for (const Operator& op : network.operators) network.outputs.push_back(op.name);
+  return network;
+}
+
 using Outputs = std::map<std::string, std::vector<float>>;
 
 /// What must come out, every operation in double and as it stands.

@@ -19,36 +19,13 @@
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
 #include "tests/tasks/cpu_layer.hpp"
+#include "tests/tasks/random_cuts.hpp"
 
 namespace megaconv {
 namespace {
 
 using test::error_of;
-
-std::int64_t between(std::uint64_t seed, std::uint64_t i, std::int64_t least, std::int64_t most) {
-  return least + static_cast<std::int64_t>(random_bits(seed, i) %
-                                           static_cast<std::uint64_t>(most - least + 1));
-}
-
-PixelwiseCut random_cut(std::uint64_t seed) {
-  PixelwiseProblem a;
-  a.does.function = static_cast<PixelFunction>(seed % kNumPixelFunctions);
-  a.does.alpha = static_cast<float>(between(seed, 0, 1, 8)) / 8;
-  a.does.beta = seed % 3 == 0 ? 0.75f : static_cast<float>(between(seed, 1, 1, 8)) / 8;
-  a.does.bias = static_cast<float>(between(seed, 2, 1, 3));
-  a.does.size = between(seed, 3, 1, 6);
-  a.n = between(seed, 4, 1, 3);
-  a.c = between(seed, 5, 1, 40);
-  a.h = between(seed, 6, 1, 9);
-  a.w = between(seed, 7, 1, 20);
-  a.per_channel = a.does.function == PixelFunction::multiply && seed % 16 < 8;
-  a.dtype = static_cast<DataType>(between(seed, 8, 0, 2));
-  a.layout = between(seed, 9, 0, 1) == 0 ? Layout::nchw : Layout::nhwc;
-  PixelwiseCut cut{.problem = a};
-  cut.rows_per_group = static_cast<std::uint32_t>(between(seed, 10, 1, a.h));
-  derive_counts(cut);
-  return cut;
-}
+using test::random_pixelwise_cut;
 
 /// The place of every number of [N][C][H][W] in a tensor.
 std::vector<std::size_t> places(const PixelwiseProblem& a, std::int64_t pixels) {
@@ -68,7 +45,7 @@ std::vector<std::size_t> places(const PixelwiseProblem& a, std::int64_t pixels) 
 TEST_CASE("pixelwise tasks round once from double, in both layouts and every type") {
   double worst = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
-    const PixelwiseCut cut = random_cut(seed);
+    const PixelwiseCut cut = random_pixelwise_cut(seed);
     const PixelwiseProblem& a = cut.problem;
     CAPTURE(seed, to_string(a), cut.rows_per_group);
     const std::int64_t pixels = a.h * a.w, b_pixels = a.per_channel ? 1 : pixels;
@@ -116,7 +93,7 @@ TEST_CASE("softmax of one channel is 1, of equal numbers even, and large numbers
 
 TEST_CASE("pixelwise tasks write all of y once and read what their rows need") {
   for (std::uint64_t seed = 2000; seed < 2100; ++seed) {
-    const PixelwiseCut cut = random_cut(seed);
+    const PixelwiseCut cut = random_pixelwise_cut(seed);
     const PixelwiseProblem& a = cut.problem;
     CAPTURE(seed, to_string(a));
     TaskGraph graph;

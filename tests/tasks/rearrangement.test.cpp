@@ -19,52 +19,13 @@
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
 #include "tests/tasks/cpu_layer.hpp"
+#include "tests/tasks/random_cuts.hpp"
 
 namespace megaconv {
 namespace {
 
 using test::error_of;
-
-std::int64_t between(std::uint64_t seed, std::uint64_t i, std::int64_t least, std::int64_t most) {
-  return least + static_cast<std::int64_t>(random_bits(seed, i) %
-                                           static_cast<std::uint64_t>(most - least + 1));
-}
-
-RearrangementCut random_cut(std::uint64_t seed) {
-  RearrangementProblem a;
-  a.n = between(seed, 0, 1, 3);
-  a.h = between(seed, 1, 1, 9);
-  a.w = between(seed, 2, 1, 20);
-  const auto one_in = [&](std::uint64_t i, std::int64_t count) {
-    return between(seed, i, 1, count) == 1;
-  };
-  a.does.groups = one_in(3, 3) ? between(seed, 4, 1, 5) : 1;
-  const std::int64_t kept = a.does.groups * between(seed, 5, 1, 8);
-  a.does.first_channel = one_in(6, 2) ? between(seed, 7, 0, 9) : 0;
-  a.c = kept + a.does.first_channel + (one_in(8, 2) ? between(seed, 9, 0, 9) : 0);
-  a.does.channels = kept;
-  if (one_in(10, 2)) a.does.repeat_h = between(seed, 11, 1, 3);
-  if (one_in(12, 2)) a.does.repeat_w = between(seed, 13, 1, 3);
-  const auto sides = [&](std::uint64_t i, std::int64_t extent, std::int64_t& before,
-                         std::int64_t& behind) {
-    if (!one_in(i, 2)) return;
-    before = between(seed, i + 1, 1 - extent, 3);
-    behind = between(seed, i + 2, std::min<std::int64_t>(3, 1 - extent - before), 3);
-  };
-  sides(14, a.h * a.does.repeat_h, a.does.top, a.does.bottom);
-  sides(17, a.w * a.does.repeat_w, a.does.left, a.does.right);
-  if (a.does.bottom <= -a.h * a.does.repeat_h) a.does.bottom = 0;
-  if (a.does.right <= -a.w * a.does.repeat_w) a.does.right = 0;
-  if (a.p() < 1) a.does.top = a.does.bottom = 0;
-  if (a.q() < 1) a.does.left = a.does.right = 0;
-  a.does.fill = one_in(20, 3) ? -std::numeric_limits<float>::infinity() : 0.5f;
-  a.dtype = static_cast<DataType>(between(seed, 21, 0, 2));
-  a.layout = one_in(22, 2) ? Layout::nchw : Layout::nhwc;
-  RearrangementCut cut{.problem = a};
-  cut.rows_per_group = static_cast<std::uint32_t>(between(seed, 23, 1, a.p()));
-  derive_counts(cut);
-  return cut;
-}
+using test::random_rearrangement_cut;
 
 std::vector<std::size_t> places(Layout layout, std::int64_t n, std::int64_t c,
                                 std::int64_t pixels) {
@@ -79,7 +40,7 @@ std::vector<std::size_t> places(Layout layout, std::int64_t n, std::int64_t c,
 
 TEST_CASE("rearrangements move every number to its place, in both layouts and every type") {
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
-    const RearrangementCut cut = random_cut(seed);
+    const RearrangementCut cut = random_rearrangement_cut(seed);
     const RearrangementProblem& a = cut.problem;
     CAPTURE(seed, to_string(a), cut.rows_per_group);
     FencedBuffer x(static_cast<std::size_t>(a.x_size()), a.dtype);
@@ -93,7 +54,7 @@ TEST_CASE("rearrangements move every number to its place, in both layouts and ev
     for (const std::size_t place : places(a.layout, a.n, a.c, a.h * a.w)) {
       x_nchw.push_back(x[place]);
     }
-    for (const std::size_t place : places(a.layout, a.n, a.k(), a.p() * a.q())) {
+    for (const std::size_t place : places(a.y_layout(), a.n, a.k(), a.p() * a.q())) {
       y_nchw.push_back(y[place]);
     }
     REQUIRE(y_nchw == reference_rearrangement(a, x_nchw));
@@ -102,7 +63,7 @@ TEST_CASE("rearrangements move every number to its place, in both layouts and ev
 
 TEST_CASE("rearrangements write all of y once, and what they read has every number of y") {
   for (std::uint64_t seed = 2000; seed < 2200; ++seed) {
-    const RearrangementCut cut = random_cut(seed);
+    const RearrangementCut cut = random_rearrangement_cut(seed);
     const RearrangementProblem& a = cut.problem;
     CAPTURE(seed, to_string(a));
     TaskGraph graph;

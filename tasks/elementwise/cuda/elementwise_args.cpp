@@ -2,10 +2,9 @@
 #include "tasks/elementwise/cuda/elementwise_args.hpp"
 
 #include <algorithm>
-#include <string>
 
-#include "megaconv/error.hpp"
 #include "tasks/elementwise/elementwise.hpp"
+#include "tasks/row_bands.hpp"
 
 namespace megaconv::cuda {
 
@@ -13,15 +12,7 @@ ElementwiseArgs make_elementwise_args(const ElementwiseCut& cut) {
   ElementwiseCut counted = cut;
   derive_counts(counted);
   const ElementwiseProblem& a = counted.problem;
-  if (a.layout != Layout::nhwc) {
-    throw Error(Status::unsupported, std::string("elementwise on CUDA: layout ") +
-                                         to_string(a.layout) + ", must be nhwc");
-  }
-  if (a.h * a.w * a.c() > 0x7fffffff) {
-    throw Error(Status::unsupported, "elementwise on CUDA: an image of " +
-                                         std::to_string(a.h * a.w * a.c()) +
-                                         " elements, must be less than 2^31");
-  }
+  check_cuda_image("elementwise", a.layout, a.h * a.w * a.c());
   const auto i32 = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
   const auto vector = static_cast<std::int64_t>(16 / size_of(a.dtype));
   ElementwiseArgs args{};

@@ -21,7 +21,7 @@ class RearrangementBody {
         band_(band),
         fill_(from_float<T>(a_.does.fill)),
         in_(strides_of(a_.layout, a_.n, a_.c, a_.h * a_.w)),
-        out_(strides_of(a_.layout, a_.n, a_.k(), a_.p() * a_.q())),
+        out_(strides_of(a_.y_layout(), a_.n, a_.k(), a_.p() * a_.q())),
         left_(std::clamp<Size>(a_.does.left, 0, a_.q())),
         right_(std::clamp<Size>(a_.q() - a_.does.right, left_, a_.q())),
         x_(static_cast<const T*>(args.x) + band.image * in_.image),
@@ -30,7 +30,9 @@ class RearrangementBody {
   void run() const {
     for (Size p = band_.row; p < band_.row + band_.rows; ++p) {
       const Size row = source_row(a_, p);
-      if (a_.layout == Layout::nhwc) {
+      if (a_.transposes) {
+        run_numbers(p, row);
+      } else if (a_.layout == Layout::nhwc) {
         run_pixels(p, row);
       } else {
         for (Size c = 0; c < a_.k(); ++c) run_row(c, p, row);
@@ -80,6 +82,18 @@ class RearrangementBody {
       std::copy_n(x + (left_ - a_.does.left), right_ - left_, y + left_);
     } else {
       for (Size q = left_; q < right_; ++q) y[q] = x[source_col(a_, q)];
+    }
+  }
+
+  /// A row of y in another layout than x, number by number.
+  void run_numbers(Size p, Size row) const {
+    for (Size q = 0; q < a_.q(); ++q) {
+      const bool inside = !is_padding(row) && q >= left_ && q < right_;
+      const T* const x = x_ + (row * a_.w + source_col(a_, q)) * in_.pixel;
+      T* const y = y_ + (p * a_.q() + q) * out_.pixel;
+      for (Size c = 0; c < a_.k(); ++c) {
+        y[c * out_.channel] = inside ? x[source_channel(a_, c) * in_.channel] : fill_;
+      }
     }
   }
 

@@ -11,15 +11,13 @@
 #include "megaconv/plan_database.hpp"
 #include "runtime/tuning/search.hpp"
 
-namespace megaconv::cli {
+namespace megaconv {
 
 /// Part `index` of `count` of a space: 1 of 1 is all of it.
 struct Shard {
   std::uint64_t index = 1, count = 1;
   bool has(std::uint64_t point) const;
 };
-/// "2/8". Throws Error(invalid_argument).
-Shard parse_shard(const std::string& text);
 
 struct SweepOptions {
   Strategy strategy = Strategy::model;
@@ -30,6 +28,7 @@ struct SweepOptions {
   std::uint64_t seed = 1;
   Shard shard;
   std::uint64_t finalists = 5;  ///< measured again in turns when the search is over
+  std::function<bool()> interrupted = [] { return false; };  ///< ends it between measurements
 };
 
 /// How far a sweep is.
@@ -85,4 +84,4 @@ class Sweep {
   std::int64_t begin_ns_;
 };
 
-}  // namespace megaconv::cli
+}  // namespace megaconv

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/tune_sweep.hpp"
+#include "runtime/tuning/sweep.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
 
-#include "megaconv/error.hpp"
-#include "tools/interrupt.hpp"
-
-namespace megaconv::cli {
+namespace megaconv {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::infinity();
@@ -35,27 +32,13 @@ bool Shard::has(std::uint64_t point) const {
   return SearchRandom(point).next() % count == index - 1;  // neighbours go to different shards
 }
 
-Shard parse_shard(const std::string& text) {
-  Shard shard;
-  char slash = 0, rest = 0;
-  unsigned long long index = 0, count = 0;
-  const int fields = std::sscanf(text.c_str(), "%llu%c%llu%c", &index, &slash, &count, &rest);
-  if (fields != 3 || slash != '/' || index < 1 || index > count || text[0] == '-') {
-    throw Error(Status::invalid_argument,
-                "--shard " + text + ", must be i/n with i from 1 to n: 2/8");
-  }
-  shard.index = index;
-  shard.count = count;
-  return shard;
-}
-
 Sweep::Sweep(const Search& search, const PlanKey& key, PlanDatabase* database,
              const std::vector<Measurement>& known, SweepOptions options, Measure measure,
              Report report)
     : search_(search),
       key_(key),
       database_(database),
-      options_(options),
+      options_(std::move(options)),
       measure_(std::move(measure)),
       report_(std::move(report)),
       measurements_(known),
@@ -100,7 +83,7 @@ std::optional<double> Sweep::evaluate(std::uint64_t index) {
       rejections_.clear();
     }
   }
-  if (interrupted()) {
+  if (options_.interrupted()) {
     end_ = SweepEnd::interrupted;
     return std::nullopt;
   }
@@ -192,7 +175,7 @@ void Sweep::measure_finalists() {
 }
 
 bool Sweep::spent() {
-  if (interrupted()) {
+  if (options_.interrupted()) {
     end_ = SweepEnd::interrupted;
   } else if (options_.evaluations != 0 && state_.measured + state_.known >= options_.evaluations) {
     end_ = SweepEnd::evaluations;
@@ -206,4 +189,4 @@ bool Sweep::spent() {
 
 double Sweep::elapsed_s() const { return static_cast<double>(now_ns() - begin_ns_) * 1e-9; }
 
-}  // namespace megaconv::cli
+}  // namespace megaconv

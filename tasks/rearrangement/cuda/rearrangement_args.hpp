@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a CUDA task of a rearrangement is given: host code fills it, device code reads it.
+#pragma once
+
+#include <cstdint>
+
+#include "megaconv/rearrangement.hpp"
+
+namespace megaconv::cuda {
+
+struct RearrangementArgs {
+  const void* x;  ///< device pointers, in the problem's storage type
+  void* y;
+  std::int32_t h, w;     ///< of x
+  std::int32_t k, p, q;  ///< of y
+  std::int32_t first_channel, groups, repeat_h, repeat_w, top, left;
+  std::int32_t rows_per_group;
+  std::uint32_t fill;  ///< bits of the number; one of 16 bits twice
+  // Distances in numbers.
+  std::int64_t x_image, y_image;
+  std::int32_t x_channel, x_pixel, y_channel, y_pixel;
+  bool vectors;  ///< channels come in 16 bytes, in x and in y
+};
+
+/// All but the pointers, which are null. Throws as derive_counts() does, and Error(unsupported) for
+/// an image of 2^31 numbers.
+RearrangementArgs make_rearrangement_args(const RearrangementCut& cut);
+
+}  // namespace megaconv::cuda
