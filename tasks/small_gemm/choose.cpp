@@ -14,10 +14,13 @@ namespace {
 
 // Clocks of an H100, of which a task takes some whatever it computes: to be told that its input is
 // there, the first loads, and to publish its outputs.
-constexpr double kTaskClocks = 3500, kBlockClocks = 300;
+constexpr double kTaskClocks = 3500;
+constexpr double kBlockClocks = 250;      // of a K block: barriers
+constexpr double kLateBlockClocks = 500;  // more where its loads begin behind another's products
 constexpr double kL2BytesPerClock = 40, kSharedBytesPerClock = 128;
-constexpr double kPieceClocks = 2.5;        // of an SM for 16 bytes of a stage
-constexpr double kConvertedClocks = 6;      // the same where they are converted
+constexpr double kEarly = 0.3;             // part of the time of loads that begin before the wait
+constexpr double kPieceClocks = 0.5;       // of an SM for a piece of a pixel
+constexpr double kConvertedClocks = 1.2;   // the same where it is converted
 constexpr double kInstructionClocks = 1.7;  // of an SM for one mma.m16n8k16
 constexpr double kStepClocks = 60, kTileClocks = 20;  // of a warp for a step, and a tile of it
 constexpr double kOutputClocks = 0.25;                // of an SM for one output
@@ -40,20 +43,22 @@ double task_clocks(const SmallGemmCut& cut) {
   const double warps_steps = warp_steps * SmallGemmCut::kWarps;
   const double x_bytes = blocks * static_cast<double>(memory.x_bytes);
   const double element = static_cast<double>(size_of(cut.problem.dtype));
-  const double bytes = x_bytes * element / 2 + blocks * static_cast<double>(memory.filter_bytes);
-  const double loads =
-      x_bytes / (loads_vectors(cut) ? 16 : 4) * (converts(cut) ? kConvertedClocks : kPieceClocks);
+  const double pieces = x_bytes / (loads_vectors(cut) ? 16 : 8);
+  const double early = std::min(blocks, static_cast<double>(kSmallGemmStages)) / blocks;
+  const double bytes = x_bytes * element / 2 + blocks * static_cast<double>(memory.filter_bytes) *
+                                                   (1 - early * (1 - kEarly));
+  const double copies = std::max(pieces * (converts(cut) ? kConvertedClocks : kPieceClocks),
+                                 bytes / kL2BytesPerClock);
   const double shared = warps_steps * parts * (1024 + tiles * 512) / kSharedBytesPerClock;
   const double instructions = warps_steps * tiles * 2 * products * kInstructionClocks;
   const double latency = warp_steps * products * (kStepClocks + tiles * kTileClocks);
+  const double work = std::max({shared, instructions, latency});
+  // Of several K blocks, copies and products overlap but for the first one's.
+  const double overlap = std::min(work, copies) * (1 - early);
   const double outputs = cut.rows_per_group * cut.cols_per_group * cut.filters_per_task();
   const double sums = 2 * static_cast<double>(memory.sum_bytes) / kSharedBytesPerClock;
-  // Of several K blocks the loads of one and the products of another overlap.
-  const double work = std::max({shared, instructions, latency});
-  const double copies = std::max(loads, bytes / kL2BytesPerClock);
-  return kTaskClocks + blocks * kBlockClocks + sums + outputs * kOutputClocks +
-         (sum.k_blocks() > 1 ? std::max(work, copies) + std::min(work, copies) / blocks
-                             : work + copies);
+  return kTaskClocks + blocks * kBlockClocks + blocks * (1 - early) * kLateBlockClocks + copies +
+         work - overlap + sums + outputs * kOutputClocks;
 }
 
 // Calls visit(filter_warps, pixel_warps, sum_warps) for all ways to share out a task.

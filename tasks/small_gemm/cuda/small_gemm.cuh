@@ -145,7 +145,7 @@ class SmallGemmTile {
   // A product of several sums at a time, so that a sum's next one finds the one before done.
   template <int kTiles>
   __device__ void multiply_pairs(const char* filters, const char* x) {
-    constexpr int kAtOnce = kTiles < 4 ? kTiles : 4;
+    constexpr int kAtOnce = kTiles < 2 ? 1 : 2;  // what registers hold
     const FilterWords high = filter_words(eight(filters), eight(filters + kFilterBytes / 2));
     const FilterWords low = filter_words(eight(filters + kFilterBytes),
                                          eight(filters + kFilterBytes + kFilterBytes / 2));
@@ -224,7 +224,7 @@ class SmallGemmTask {
     };
     for (int k_block = 0; k_block < num_first; ++k_block) load(k_block);
     epilogue.load_residual();
-    float scale = 1;  // of x
+    float scale = 0;  // of x in the sums, once there is one
 #pragma unroll 1
     for (int k_block = 0; k_block < a.k_blocks; ++k_block) {
       const int stage = k_block % FilterStages::kStages;
@@ -233,15 +233,16 @@ class SmallGemmTask {
       filters.wait(stage);
       __syncthreads();
       if constexpr (Products::kConverts) {
-        if (!fits_halves(magnitudes.most(stage))) {
-          const float own = rescale(x, of_stage, k_block, magnitudes, stage);
-          if (own != 0) {
-            tile.scale(own / scale);
-            scale = own;
-          }
-        } else if (scale != 1) {
-          tile.scale(1 / scale);
+        const bool fits = fits_halves(magnitudes.most(stage));
+        if (fits && (scale == 0 || scale == 1)) {
           scale = 1;
+        } else {
+          const float own = fits ? 1 : scale_of(x, k_block, magnitudes, stage);
+          // Sums may not become too large: what is small beside them has their scale.
+          const float next = scale == 0 || (own != 0 && own < scale) ? own : scale;
+          if (next != 0) load_again(x, of_stage, k_block, next);
+          if (scale != 0 && next != scale) tile.scale(next / scale);
+          scale = next;
         }
       }
       tile.multiply(of_stage);
@@ -254,7 +255,7 @@ class SmallGemmTask {
     auto* const sums = reinterpret_cast<float*>(shared);
     tile.write_sums(sums);
     __syncthreads();
-    epilogue.write_outputs(sums, scale);
+    epilogue.write_outputs(sums, scale == 0 ? 1 : scale);
   }
 
  private:
@@ -281,19 +282,19 @@ class SmallGemmTask {
     std::uint32_t* shared_;
   };
 
-  // Loads a K block again, whose numbers are too large for FP16 or all too small. Returns the
-  // scale, or 0 of nothing but zeros.
-  static __device__ float rescale(const InputLoader<Products>& x, char* stage, int k_block,
-                                  Magnitudes& magnitudes, int index) {
+  // Of a K block whose numbers are too large for FP16 or all too small; 0: they are zeros.
+  static __device__ float scale_of(const InputLoader<Products>& x, int k_block,
+                                   Magnitudes& magnitudes, int stage) {
     __syncthreads();  // all have seen that
-    magnitudes.put(index, x.largest(k_block));
+    magnitudes.put(stage, x.largest(k_block));
     __syncthreads();
-    const MagnitudeBits most = magnitudes.most(index);
-    if (most == 0) return 0;
-    const float scale = split_scale(most);
+    const MagnitudeBits most = magnitudes.most(stage);
+    return most == 0 ? 0 : split_scale(most);
+  }
+  static __device__ void load_again(const InputLoader<Products>& x, char* stage, int k_block,
+                                    float scale) {
     x.load_scaled(stage, k_block, scale);
     __syncthreads();
-    return scale;
   }
 };
 
