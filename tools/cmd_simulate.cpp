@@ -154,7 +154,7 @@ ExitCode simulate_problem(const SimulateArguments& given) {
   const RecordedRun run{lowering, result.first.trace, "SM", result.first.time_us};
   if (!arguments.output.empty()) write_file(arguments.output, trace_json(run));
   if (!arguments.html.empty()) {
-    write_file(arguments.html, html_report(run, machine, "simulated on " + machine.name));
+    write_file(arguments.html, html_report(run, machine, "simulated on " + machine.name, true));
   }
   write_machine(arguments, machine);
   return ExitCode::ok;

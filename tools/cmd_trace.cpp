@@ -84,7 +84,7 @@ ExitCode report(const FileArguments& arguments) {
   require_writable(arguments.output);
   const RecordedRun run = read_trace(arguments.file);
   write_file(arguments.output,
-             html_report(run, machine_of(arguments.plan), "recorded in " + arguments.file));
+             html_report(run, machine_of(arguments.plan), "recorded in " + arguments.file, false));
   fmt::print("written to {}\n", arguments.output);
   return ExitCode::ok;
 }

@@ -54,7 +54,7 @@ std::uint64_t first_ns(const Trace& trace) {
   return first;
 }
 
-// Tasks and waits of the first kMostTracks tracks.
+// Tasks and waits of kMostTracks tracks, from all over the machine.
 std::vector<Bar> timeline_bars(const RecordedRun& run) {
   const Tracks tracks(run.trace);
   const std::uint64_t begin_ns = first_ns(run.trace);
@@ -62,9 +62,11 @@ std::vector<Bar> timeline_bars(const RecordedRun& run) {
   std::vector<Bar> bars;
   for (const TraceRecord& record : run.trace.records) {
     const auto& all = tracks.all();
-    const auto row = static_cast<std::uint32_t>(
+    const auto track = static_cast<std::size_t>(
         std::lower_bound(all.begin(), all.end(), tracks.of(record.position)) - all.begin());
-    if (row >= kMostTracks) continue;
+    const std::size_t shown = std::min<std::size_t>(all.size(), kMostTracks);
+    const auto row = static_cast<std::uint32_t>(track * shown / all.size());
+    if (track != (row * all.size() + shown - 1) / shown) continue;  // another has this row
     const TaskGraph& graph = run.lowering.graph;
     const Task& task = graph.tasks[run.lowering.mapping.order[record.position]];
     const double fetch_us = us(record.fetch_ns), ready_us = us(record.ready_ns);
@@ -114,7 +116,7 @@ class Report {
         analysis_(analyse(run.lowering, run.trace)),
         bins_(first_ns(run.trace), last_ns(run.trace)) {}
 
-  std::string text(const std::string& origin) const {
+  std::string text(const std::string& origin, bool simulated) const {
     const Tiling& tiling = run_.lowering.tiling();
     const std::string problem = to_string(tiling.problem);
     std::string page = fmt::format(kHead, fmt::arg("title", problem));
@@ -126,12 +128,17 @@ class Report {
     page += "<h2>Tasks at work, by kind</h2>\n" + to_svg(kinds_chart());
     page +=
         "<h2>Use of the machine</h2>\n<p class=\"sub\">Each task's operations and bytes, spread "
-        "evenly over its time; HBM traffic from the cache model. More than 100 % says that the "
-        "model's rate is too low</p>\n" +
-        to_svg(use_chart());
+        "evenly over its time; HBM traffic from the cache model. " +
+        std::string(simulated
+                        ? "The simulator exceeds no rate: where a curve is above 100 %, tasks "
+                          "had their share at another part of their time"
+                        : "More than 100 % says that the model's rate is too low") +
+        "</p>\n" + to_svg(use_chart());
     page += "<h2>Tasks that wait, by what they wait for</h2>\n" + waits_section();
     page += "<h2>V and M in use</h2>\n" + footprint_section();
-    page += fmt::format("<h2>Timeline of the first {} tracks</h2>\n", shown_tracks()) + timeline();
+    page +=
+        fmt::format("<h2>Timeline of {} of {} tracks</h2>\n", shown_tracks(), analysis_.tracks) +
+        timeline();
     return page + "</body></html>\n";
   }
 
@@ -282,8 +289,8 @@ class Report {
 }  // namespace
 
 std::string html_report(const RecordedRun& run, const MachineModel& machine,
-                        const std::string& origin) {
-  return Report(run, machine).text(origin);
+                        const std::string& origin, bool simulated) {
+  return Report(run, machine).text(origin, simulated);
 }
 
 std::string html_comparison(
@@ -311,7 +318,7 @@ std::string html_comparison(
       const std::uint32_t tracks = std::min(analyses[i].tracks, kMostTracks);
       page +=
           fmt::format(
-              "<p class=\"sub\">{}: {:.1f} us on {} tracks, the first {}; bound {:.1f} us</p>\n",
+              "<p class=\"sub\">{}: {:.1f} us on {} tracks, {} of them here; bound {:.1f} us</p>\n",
               escape_html(runs[i].heading), analyses[i].span_us, analyses[i].tracks, tracks,
               runs[i].bound_us) +
           to_svg(timeline_bars(runs[i].run), tracks, span_us, runs[i].bound_us);

@@ -13,9 +13,9 @@
 namespace megaconv::cli {
 
 /// `machine` says what full use is and how large the cache; `origin`, where the times come from:
-/// "simulated on h200".
+/// "simulated on h200", and whether that is the simulator.
 std::string html_report(const RecordedRun& run, const MachineModel& machine,
-                        const std::string& origin);
+                        const std::string& origin, bool simulated);
 
 /// One of several runs that a page shows on one time axis.
 struct ComparedRun {

@@ -96,7 +96,9 @@ std::optional<std::string> unknown_word(const CLI::App& app, int argc, const cha
       at = at->get_subcommand(word);
       path += (path.empty() ? "" : " ") + word;
     } else if (!verbs.empty() && !takes_words(*at)) {
-      return excerpt(word) + ", must be " + joined(verbs) + suggestion(word, verbs);
+      Words meant = verbs, options = options_of(*at);
+      meant.insert(meant.end(), options.begin(), options.end());
+      return excerpt(word) + ", must be " + joined(verbs) + suggestion(word, meant);
     }
   }
   return std::nullopt;

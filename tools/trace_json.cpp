@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "tools/table.hpp"
@@ -127,12 +128,20 @@ std::string trace_table(const TraceAnalysis& analysis) {
 std::string order_bound_line(const RecordedRun& run, const TraceAnalysis& analysis) {
   const OrderBound bound =
       order_bound(run.lowering.graph, task_times(run.lowering, run.trace), analysis.tracks);
-  return fmt::format(
-      "any order of tasks like these on {} workers: at least {:.3f} us (work {:.3f}, rounds "
-      "{:.3f}); "
-      "this one {:.1f}% above\n",
-      analysis.tracks, bound.least_us(), bound.work_us, bound.rounds_us,
-      100 * (analysis.span_us / std::max(bound.least_us(), 1e-3) - 1));
+  std::set<std::uint32_t> came;
+  for (const TraceRecord& record : run.trace.records) came.insert(record.worker);
+  const std::uint32_t all = run.trace.num_workers;
+  std::string text;
+  if (came.size() < all) {
+    text = fmt::format("{} of {} {}s took no task\n", all - came.size(), all, run.worker_name);
+  }
+  return text +
+         fmt::format(
+             "any order of tasks like these on {} workers: at least {:.3f} us (work {:.3f}, rounds "
+             "{:.3f}); "
+             "this one {:.1f}% above\n",
+             analysis.tracks, bound.least_us(), bound.work_us, bound.rounds_us,
+             100 * (analysis.span_us / std::max(bound.least_us(), 1e-3) - 1));
 }
 
 std::string edge_name(const EdgeWait& wait) {

@@ -44,26 +44,22 @@ std::string number(double value) { return fmt::format("{:.4g}", value); }
 
 std::string svg(const ProgressChart& chart) {
   constexpr double kWidth = 760, kHeight = 260, kLeft = 64, kRight = 16, kTop = 30, kBottom = 44;
-  double least = INFINITY, most = chart.reference;
+  double most = chart.reference;
   for (const double value : chart.values) {
-    if (std::isnan(value)) continue;
-    least = std::min(least, value);
-    most = std::max(most, value);
+    if (!std::isnan(value)) most = std::max(most, value);
   }
-  if (chart.reference > 0) least = std::min(least, chart.reference);
-  if (!std::isfinite(least)) return {};
-  const double step = tick_step(std::max(most - least, most * 0.05));
-  const double low = std::floor(least / step) * step;
-  const double high = std::max(std::ceil(most / step) * step, low + step);
+  if (most <= 0) return {};
+  const double step = tick_step(most);
+  const double high = std::ceil(most / step) * step;
   const double last = static_cast<double>(std::max<std::size_t>(chart.values.size(), 2));
   const auto x_of = [&](double i) {
     return kLeft + (i - 1) / (last - 1) * (kWidth - kLeft - kRight);
   };
   const auto y_of = [&](double value) {
-    return kTop + (high - value) / (high - low) * (kHeight - kTop - kBottom);
+    return kTop + (1 - value / high) * (kHeight - kTop - kBottom);
   };
   std::string text = open_svg(kWidth, kHeight, chart.y_title + " over " + chart.x_title);
-  for (double tick = low; tick <= high + step / 2; tick += step) {
+  for (double tick = 0; tick <= high + step / 2; tick += step) {
     text += line(kLeft, y_of(tick), kWidth - kRight, y_of(tick), "grid");
     text += text_at(kLeft - 8, y_of(tick) + 4, "end", number(tick));
   }

@@ -161,11 +161,9 @@ class ProblemReport {
 
   std::string best_table(std::size_t rows) const {
     const std::vector<Parameter> parameters = varied();
-    Row head = {"#"};
+    // What was measured stands first: a table may have more parameters than a screen has room for.
+    Row head = {"#", "ms", "GFLOP/s", "noise", "error / bound", "workspace"};
     for (const Parameter parameter : parameters) head.push_back(to_string(parameter));
-    for (const char* title : {"GFLOP/s", "ms", "noise", "error / bound", "workspace"}) {
-      head.push_back(title);
-    }
     std::string text = fmt::format("<h3>The {} best of {} candidates</h3>\n",
                                    std::min(rows, ranked_.size()), ranked_.size()) +
                        table_start(head);
@@ -173,16 +171,16 @@ class ProblemReport {
       const Measurement& m = ranked_[i];
       const bool heuristic = m.configuration == item_.heuristic;
       if (i >= rows && !heuristic) continue;
-      Row row = {fmt::format("{}{}", i + 1, heuristic ? " (heuristic)" : "")};
+      Row row = {fmt::format("{}{}", i + 1, heuristic ? " (heuristic)" : ""),
+                 format_ms(m.best_ms),
+                 fmt::format("{:.1f}", rate(m.best_ms)),
+                 fmt::format("{:.0f}%", 100 * m.noise),
+                 m.bound_l2 > 0 ? fmt::format("{:.0f}%", 100 * m.relative_l2 / m.bound_l2) : "-",
+                 format_bytes(m.workspace_bytes)};
       for (const Parameter parameter : parameters) {
         const auto value = m.configuration.get(parameter);
         row.push_back(value ? value_text(parameter, *value) : "-");
       }
-      row.insert(row.end(),
-                 {fmt::format("{:.1f}", rate(m.best_ms)), format_ms(m.best_ms),
-                  fmt::format("{:.0f}%", 100 * m.noise),
-                  m.bound_l2 > 0 ? fmt::format("{:.0f}%", 100 * m.relative_l2 / m.bound_l2) : "-",
-                  format_bytes(m.workspace_bytes)});
       text += (heuristic ? "<tr class='heuristic'>" : "<tr>") + cells("td", row) + "</tr>\n";
     }
     text += kTableEnd;

@@ -470,10 +470,12 @@ not have, and in a build without protobuf (reads_onnx).)");
            nb::arg("m_groups") = nb::none(), nb::arg("seed") = 0, nb::arg("threads") = 0,
            nb::arg("launch") = "automatic", nb::arg("machine") = nb::none(),
            nb::arg("wait_budget_ms") = 10'000)
-      .def("__call__", &call, nb::sig("def __call__(self, *inputs: Any) -> Any"),
+      .def("__call__", &call,
+           nb::sig("def __call__(self, *inputs: Any, copy: bool | None = None) -> Any"),
            R"(The outputs for these inputs: an array of their library, or a tuple of several.
 
-Inputs (N, C, H, W), of the network's type; one that is not dense in its layout is copied, once.)")
+Inputs (N, C, H, W), of the network's type; one that is not dense in its layout is copied, once,
+or with copy=False a ValueError.)")
       .def("execute", &execute, nb::arg("inputs"), nb::arg("outputs"), nb::kw_only(),
            nb::arg("workspace") = nb::none(), nb::arg("stream") = 0, nb::arg("trace") = false,
            R"(Runs the network on arrays as they are; nothing is copied.

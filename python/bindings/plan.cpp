@@ -173,8 +173,8 @@ what was measured. Raises ValueError, NotImplementedError (backend "sim", a poli
 constexpr const char* kCallDoc = R"(y (N, K, P, Q) of x (N, C, H, W): an array of x's library.
 
 w (K, C/groups, R, S), or what prepare_filters returned. scale and bias (K,), residual (shape of y): as
-the problem has them. An array that is not dense in the problem's layout is copied, once; out must
-be dense in it. NumPy, PyTorch and CuPy arrays, and any other that offers its memory by DLPack.)";
+the problem has them. An array that is not dense in the problem's layout is copied, once, or with
+copy=False a ValueError; out must be dense in it. NumPy, PyTorch and CuPy arrays, and any other that offers its memory by DLPack.)";
 
 // What depends on the library of an array is in Python.
 nb::object call(nb::handle self, const nb::args& arguments, const nb::kwargs& names) {
@@ -256,7 +256,7 @@ Raises ValueError with the line, key or first violation that is wrong.)")
           "The mapping file: JSON, one task a line.")
       .def("__call__", &call,
            nb::sig("def __call__(self, x: Any, w: Any, bias: Any = None, *, scale: Any = None, "
-                   "residual: Any = None, out: Any = None) -> Any"),
+                   "residual: Any = None, out: Any = None, copy: bool | None = None) -> Any"),
            kCallDoc)
       .def("describe", &Plan::describe,
            "Everything that was chosen and why: \"name: value\" lines.")

@@ -72,7 +72,7 @@ Raises ValueError naming the part that is wrong.)")
                   R"(From the shapes of x, (N, C, H, W), and of w, (K, C/groups, R, S).
 
 Raises ValueError naming what does not fit.)")
-      .def(nb::self == nb::self)
+      .def(nb::self == nb::self, nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__hash__", [](const ConvProblem& p) { return nb::hash(nb::cast(to_string(p))); })
       .def("__str__", [](const ConvProblem& p) { return to_string(p); })
       .def("__repr__",

@@ -14,7 +14,9 @@ from megaconv._conv2d import conv2d
 from megaconv._core import (Graph, Network, NetworkPlan, Plan, Problem, Simulation, Stage, Trace,
                             Tuned, has_cuda, load, lower_bounds, machine_names, network,
                             network_names, policy_names, reads_onnx, simulate, tune)
-from megaconv._core import __version__ as __version__
+from megaconv import _core
+
+__version__: str = getattr(_core, "__version__")
 
 __all__ = ["Graph", "Network", "NetworkPlan", "Plan", "Problem", "Simulation", "Stage", "Times",
            "Trace", "Tuned", "bench", "conv2d", "has_cuda", "load", "lower_bounds", "machine_names",

@@ -82,7 +82,7 @@ class _Tensors:
         return tensor.permute(back)
 
 
-def _run_of(plan: _core.Plan, tensors: _Tensors) -> Callable[[], None]:
+def _run_of(plan: _core.Plan, tensors: _Tensors) -> Callable[[], object]:
     view = _arrays.library_of(tensors.make((1,), "f32", "nchw")).view
     device: dict[str, Any] = {}
     if tensors.torch is not None:
@@ -94,20 +94,21 @@ def _run_of(plan: _core.Plan, tensors: _Tensors) -> Callable[[], None]:
         inputs, outputs = ([view(tensors.make(shape, plan.dtype, plan.layout))
                             for shape in shapes.values()] for shapes in (plan.inputs, plan.outputs))
         network = plan
-        return lambda: network.execute(inputs, outputs, **device) and None
+        return lambda: network.execute(inputs, outputs, **device)
     problem = plan.problem
     make = lambda shape, dtype=problem.dtype: view(  # noqa: E731
         tensors.make(shape, dtype, problem.layout))
     vectors = "f32" if problem.dtype == "i8" else problem.dtype
     x, y, w = make(problem.x_shape), make(problem.y_shape), make(problem.w_shape)
-    extras = {"scale": make((problem.k,), vectors) if problem.scale else None,
-              "bias": make((problem.k,), vectors) if problem.bias else None,
-              "residual": make(problem.y_shape) if problem.residual else None}
+    extras: dict[str, Any] = {
+        "scale": make((problem.k,), vectors) if problem.scale else None,
+        "bias": make((problem.k,), vectors) if problem.bias else None,
+        "residual": make(problem.y_shape) if problem.residual else None}
     filters: Any = w
     if plan.prepared_filter_bytes:
         memory = zeros(plan.prepared_filter_bytes) if device else None
         filters = plan.prepare_filters(w, memory, device.get("stream", 0))
-    return lambda: plan.execute(x, filters, y, **extras, **device) and None
+    return lambda: plan.execute(x, filters, y, **extras, **device)
 
 
 def bench(problem: _core.Problem | _core.Network | _core.Plan | str, *, seconds: float = 1.0,

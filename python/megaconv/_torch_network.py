@@ -18,6 +18,7 @@ import megaconv
 import megaconv.torch  # the operator
 
 _aten = torch.ops.aten
+_Node = Any  # an fx.Node: its arguments are of any type
 _DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 
 
@@ -51,11 +52,11 @@ class _Builder:
         """Gives the value of another node again: reshaped at most, which names no new value."""
         self._names[node] = self.name(as_node)
 
-    def rename(self, node: fx.Node) -> None:
+    def rename(self, node: _Node) -> None:
         """From now on its value has its own name."""
         self._names.pop(node, None)
 
-    def add(self, node: fx.Node) -> None:
+    def add(self, node: _Node) -> None:
         """Raises NotImplementedError for a node that is no operator of a network."""
         take = _OPERATORS.get(node.target)
         if take is None:
@@ -63,7 +64,7 @@ class _Builder:
         take(self, node)
 
 
-def _extents(value: Tensor) -> tuple[int, int, int, int]:
+def _extents(value: Tensor) -> Any:
     """(N, C, H, W): a matrix (N, C) has height and width 1."""
     shape = tuple(value.shape)
     if not all(isinstance(extent, int) for extent in shape):
@@ -78,7 +79,7 @@ def _pair(value: Any) -> tuple[int, int]:
     return (values[0], values[0]) if len(values) == 1 else (values[0], values[1])
 
 
-def _arguments(node: fx.Node) -> dict[str, Any]:
+def _arguments(node: _Node) -> dict[str, Any]:
     """By name, those left out too."""
     schema = node.target._schema
     values = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
@@ -92,7 +93,7 @@ def _require(condition: bool, text: str) -> None:
         raise NotImplementedError(text)
 
 
-def _take_convolution(net: _Builder, node: fx.Node) -> None:
+def _take_convolution(net: _Builder, node: _Node) -> None:
     a = _arguments(node)
     _require(not a.get("transposed", False), "transposed convolution, which networks do not have")
     w = a["weight"].meta["val"]
@@ -108,7 +109,7 @@ def _take_convolution(net: _Builder, node: fx.Node) -> None:
                             groups=a["groups"])
 
 
-def _take_replaced(net: _Builder, node: fx.Node) -> None:
+def _take_replaced(net: _Builder, node: _Node) -> None:
     """megaconv.torch.conv2d."""
     x, w, bias, residual, stride, padding, dilation, groups, relu, _ = node.args
     net.network.convolution(node.name, net.name(x), net.numbers(w), net.numbers(bias),
@@ -117,7 +118,7 @@ def _take_replaced(net: _Builder, node: fx.Node) -> None:
                             residual=None if residual is None else net.name(residual))
 
 
-def _take_batch_norm(net: _Builder, node: fx.Node) -> None:
+def _take_batch_norm(net: _Builder, node: _Node) -> None:
     a = _arguments(node)
     _require(not a.get("training", False), "batch norm in training, must be module.eval()")
     channels = node.meta["val"].shape[1]
@@ -128,7 +129,7 @@ def _take_batch_norm(net: _Builder, node: fx.Node) -> None:
                            net.numbers(a["running_var"]), a["eps"])
 
 
-def _take_pooling(net: _Builder, node: fx.Node) -> None:
+def _take_pooling(net: _Builder, node: _Node) -> None:
     a = _arguments(node)
     average = node.target is _aten.avg_pool2d.default
     padding = _pair(a["padding"])
@@ -143,7 +144,7 @@ def _take_pooling(net: _Builder, node: fx.Node) -> None:
                         stride=_pair(a["stride"]) if a["stride"] else size, padding=padding)
 
 
-def _take_global_average(net: _Builder, node: fx.Node) -> None:
+def _take_global_average(net: _Builder, node: _Node) -> None:
     a = _arguments(node)
     x = a["input" if "input" in a else "self"]
     rank = len(x.meta["val"].shape)
@@ -157,14 +158,14 @@ def _take_global_average(net: _Builder, node: fx.Node) -> None:
     net.network.global_average_pooling(node.name, net.name(x))
 
 
-def _take_linear(net: _Builder, node: fx.Node) -> None:
+def _take_linear(net: _Builder, node: _Node) -> None:
     a = _arguments(node)
     _require(len(a["input"].meta["val"].shape) == 2, "linear of more than a matrix")
     net.network.fully_connected(node.name, net.name(a["input"]), net.numbers(a["weight"]),
                                 net.numbers(a["bias"]))
 
 
-def _take_addition(net: _Builder, node: fx.Node) -> None:
+def _take_addition(net: _Builder, node: _Node) -> None:
     a = _arguments(node)
     _require(a.get("alpha", 1) == 1, f"alpha {a.get('alpha')}, must be 1")
     values = [a["self"], a["other"]]
@@ -174,14 +175,14 @@ def _take_addition(net: _Builder, node: fx.Node) -> None:
     net.network.add(node.name, *names)
 
 
-def _take_concatenation(net: _Builder, node: fx.Node) -> None:
+def _take_concatenation(net: _Builder, node: _Node) -> None:
     a = _arguments(node)
     rank = len(node.meta["val"].shape)
     _require(a["dim"] % rank == 1, f"concatenation along axis {a['dim']}, must be along channels")
     net.network.concatenation(node.name, [net.name(value) for value in a["tensors"]])
 
 
-def _take_clamp(net: _Builder, node: fx.Node) -> None:
+def _take_clamp(net: _Builder, node: _Node) -> None:
     a = _arguments(node)
     if "min_val" in a:
         least, most = a["min_val"], a["max_val"]
@@ -193,26 +194,26 @@ def _take_clamp(net: _Builder, node: fx.Node) -> None:
     net.network.clamp(node.name, net.name(a["input" if "input" in a else "self"]), least, most)
 
 
-def _take_function(function: str, **numbers: float) -> Callable[[_Builder, fx.Node], None]:
-    def take(net: _Builder, node: fx.Node) -> None:
+def _take_function(function: str, **numbers: Any) -> Callable[[_Builder, _Node], None]:
+    def take(net: _Builder, node: _Node) -> None:
         net.network.pixelwise(node.name, function, [net.name(node.args[0])], **numbers)
 
     return take
 
 
-def _take_leaky_relu(net: _Builder, node: fx.Node) -> None:
+def _take_leaky_relu(net: _Builder, node: _Node) -> None:
     a = _arguments(node)
     net.network.pixelwise(node.name, "leaky_relu", [net.name(a["self"])],
                           alpha=a["negative_slope"])
 
 
-def _take_silu(net: _Builder, node: fx.Node) -> None:
+def _take_silu(net: _Builder, node: _Node) -> None:
     x, gate = net.name(node.args[0]), f"{node.name}.sigmoid"
     net.network.pixelwise(gate, "sigmoid", [x])
     net.network.pixelwise(node.name, "multiply", [x, gate])
 
 
-def _take_product(net: _Builder, node: fx.Node) -> None:
+def _take_product(net: _Builder, node: _Node) -> None:
     a, b = node.args
     names = [net.name(a), net.name(b)]
     shapes = [_extents(value.meta["val"]) for value in (a, b)]
@@ -224,14 +225,14 @@ def _take_product(net: _Builder, node: fx.Node) -> None:
     net.network.pixelwise(node.name, "multiply", names)
 
 
-def _take_softmax(net: _Builder, node: fx.Node) -> None:
+def _take_softmax(net: _Builder, node: _Node) -> None:
     a = _arguments(node)
     rank = len(node.meta["val"].shape)
     _require(a["dim"] % rank == 1, f"softmax along axis {a['dim']}, must be along channels")
     net.network.pixelwise(node.name, "softmax", [net.name(a["self"])])
 
 
-def _take_upsampling(net: _Builder, node: fx.Node) -> None:
+def _take_upsampling(net: _Builder, node: _Node) -> None:
     x = node.args[0]
     before, after = x.meta["val"].shape[2:], node.meta["val"].shape[2:]
     repeat = tuple(to // size for size, to in zip(before, after))
@@ -240,7 +241,7 @@ def _take_upsampling(net: _Builder, node: fx.Node) -> None:
     net.network.rearrangement(node.name, net.name(x), repeat=repeat)
 
 
-def _take_padding(net: _Builder, node: fx.Node) -> None:
+def _take_padding(net: _Builder, node: _Node) -> None:
     a = _arguments(node)
     pad = list(a["pad"])
     _require(len(pad) in (2, 4), f"padding of {len(pad) // 2} axes, must be of height and width")
@@ -249,7 +250,7 @@ def _take_padding(net: _Builder, node: fx.Node) -> None:
                               fill=a["value"] or 0.0)
 
 
-def _take_flattening(net: _Builder, node: fx.Node) -> None:
+def _take_flattening(net: _Builder, node: _Node) -> None:
     x = node.args[0]
     before, after = tuple(x.meta["val"].shape), tuple(node.meta["val"].shape)
     _require(after == before or after == (before[0], math.prod(before[1:])),
@@ -257,12 +258,12 @@ def _take_flattening(net: _Builder, node: fx.Node) -> None:
     net.same(node, x)
 
 
-def _take_nothing(net: _Builder, node: fx.Node) -> None:
+def _take_nothing(net: _Builder, node: _Node) -> None:
     _require(not _arguments(node).get("train", False), "dropout in training, must be module.eval()")
     net.same(node, node.args[0])
 
 
-_OPERATORS: dict[Any, Callable[[_Builder, fx.Node], None]] = {
+_OPERATORS: dict[Any, Callable[[_Builder, _Node], None]] = {
     _aten.conv2d.default: _take_convolution,
     _aten.conv2d.padding: _take_convolution,
     _aten.convolution.default: _take_convolution,
@@ -454,8 +455,8 @@ def _fuse(graph: fx.GraphModule, obstacles: dict[str, str], layout: str,
     fused.graph.eliminate_dead_code()
     fused.delete_all_unused_submodules()
     fused.recompile()
-    fused.left_out = dict(obstacles)
-    fused.networks = [network.plan for network in networks.values()]
+    setattr(fused, "left_out", dict(obstacles))
+    setattr(fused, "networks", [network.plan for network in networks.values()])
     return fused
 
 

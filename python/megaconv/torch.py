@@ -11,7 +11,7 @@ torch.ops.aten.convolution_backward, the arithmetic that nn.Conv2d has there.
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+from typing import Any, Optional, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -89,7 +89,7 @@ def _backward(ctx, grad):
 _conv2d.register_autograd(_backward, setup_context=_setup_context)
 
 
-def _pair(value: int | Sequence[int]) -> tuple[int, int]:
+def _pair(value: int | Sequence[int]) -> Sequence[int]:
     return (value, value) if isinstance(value, int) else tuple(value)
 
 
@@ -127,7 +127,7 @@ class Conv2d(nn.Conv2d):
         return y if input.dim() == 4 else y.squeeze(0)
 
 
-def _padding_of(module: nn.Conv2d) -> tuple[int, int]:
+def _padding_of(module: nn.Conv2d) -> Any:
     if module.padding == "same":
         return tuple(d * (k - 1) // 2 for d, k in zip(module.dilation, module.kernel_size))
     return (0, 0) if module.padding == "valid" else module.padding
@@ -141,7 +141,7 @@ def _obstacle(module: nn.Conv2d) -> Optional[str]:
     if module.padding == "same" and any(extent % 2 for extent in extents):
         return f'padding "same" of a filter {module.kernel_size}, must be the same on both sides'
     if module.padding not in ("same", "valid"):
-        for padding, extent in zip(module.padding, extents):
+        for padding, extent in zip(_padding_of(module), extents):
             if padding > extent + 1:
                 return f"padding {padding}, must be at most {extent + 1}, what the filter covers"
     if module.weight.dtype not in _DTYPES:
@@ -165,7 +165,7 @@ def replace(module: nn.Module, *, precision: str = "f32") -> dict[str, str]:
             left_out[name] = reason
         else:
             child.__class__ = Conv2d
-            child.precision = precision
+            setattr(child, "precision", precision)
     return left_out
 
 

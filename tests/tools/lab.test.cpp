@@ -17,9 +17,12 @@ TEST_CASE("A problem is simulated, recorded, looked at and replayed") {
   CHECK_THAT(text.out, ContainsSubstring("(c) V and M"));
   const std::string page = folder.read("t.html");
   CHECK_THAT(page, ContainsSubstring("simulated on h200"));
+  CHECK_THAT(page, ContainsSubstring("The simulator exceeds no rate"));
+  CHECK_THAT(page, !ContainsSubstring("the model's rate is too low"));
   CHECK(page.find("http") == page.find("http://www.w3.org/2000/svg"));  // loads nothing
   CHECK_THAT(megaconv_in(folder, "trace stats t.json").out, ContainsSubstring("interleaved order"));
   CHECK(megaconv_in(folder, "trace report t.json --html again.html").status == 0);
+  CHECK_THAT(folder.read("again.html"), ContainsSubstring("the model's rate is too low"));
   CHECK(megaconv_in(folder, "trace replay t.json -o order.json").status == 0);
   CHECK(megaconv_in(folder, "map validate order.json").status == 0);
   CHECK(megaconv_in(folder, "simulate --mapping order.json").status == 0);

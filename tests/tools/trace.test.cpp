@@ -86,6 +86,15 @@ TEST_CASE("a trace table gives means and shares of all workers' time") {
   CHECK_THAT(table, ContainsSubstring("22.0%"));  // 4.5 of 20.5 us: the GEMM's waiting
 }
 
+TEST_CASE("a trace says which workers never came") {
+  RecordedRun run{three_tasks(), three_records(), "worker", 10.25};
+  CHECK_THAT(order_bound_line(run, analyse(run.lowering, run.trace)),
+             ContainsSubstring("any order of tasks") && !ContainsSubstring("took no task"));
+  run.trace.num_workers = 4;
+  CHECK_THAT(order_bound_line(run, analyse(run.lowering, run.trace)),
+             ContainsSubstring("2 of 4 workers took no task\n"));
+}
+
 TEST_CASE("a trace file is read back as it was written") {
   const RecordedRun written{three_tasks(), three_records(), "worker", 12.5};
   const RecordedRun read = parse_trace(trace_json(written));

@@ -276,6 +276,7 @@ TEST_CASE("The report is one file that loads nothing, with all its pictures", "[
     CAPTURE(loaded);
     CHECK(html.find(loaded) == std::string::npos);
   }
+  CHECK_THAT(html, ContainsSubstring("<th>#</th><th>ms</th>"));  // on any screen
   CHECK_THAT(folder.read("r.csv"), ContainsSubstring("verdict"));
 }
 
@@ -286,6 +287,7 @@ TEST_CASE("Charts of nothing, of one value and of equal values are drawn", "[tun
     const std::string text =
         svg(ProgressChart{.x_title = "x", .y_title = "y", .values = values, .reference_title = ""});
     CHECK_THAT(text, ContainsSubstring("</svg>"));
+    CHECK_THAT(text, ContainsSubstring(">0</text>"));  // axes begin at 0
     CHECK(text.find("nan") == std::string::npos);
     CHECK(text.find("inf") == std::string::npos);
   }

@@ -166,6 +166,7 @@ TEST_CASE("lab compare makes its folder, and a page with the policies side by si
   CHECK_THAT(page, ContainsSubstring("interleaved: "));
   CHECK_THAT(page, ContainsSubstring("staged: "));
   CHECK_THAT(page, ContainsSubstring("class=\"limit\""));
+  CHECK_THAT(page, ContainsSubstring(" of them here; bound "));
   CHECK(page.find("http") == page.find("http://www.w3.org/2000/svg"));  // loads nothing
   folder.write("file", "");
   check_refused(folder, "lab compare c8h8k8 --traces file/tr", 4, "cannot write file/tr");
