@@ -18,9 +18,9 @@ constexpr double kTaskClocks = 3500;
 constexpr double kBlockClocks = 250;      // of a K block: barriers
 constexpr double kLateBlockClocks = 500;  // more where its loads begin behind another's products
 constexpr double kL2BytesPerClock = 40, kSharedBytesPerClock = 128;
-constexpr double kEarly = 0.3;             // part of the time of loads that begin before the wait
-constexpr double kPieceClocks = 0.5;       // of an SM for a piece of a pixel
-constexpr double kConvertedClocks = 1.2;   // the same where it is converted
+constexpr double kEarly = 0.3;              // part of the time of loads that begin before the wait
+constexpr double kPieceClocks = 0.5;        // of an SM for a piece of a pixel
+constexpr double kConvertedClocks = 1.2;    // the same where it is converted
 constexpr double kInstructionClocks = 1.7;  // of an SM for one mma.m16n8k16
 constexpr double kStepClocks = 60, kTileClocks = 20;  // of a warp for a step, and a tile of it
 constexpr double kOutputClocks = 0.25;                // of an SM for one output
@@ -28,7 +28,8 @@ constexpr double kOutputClocks = 0.25;                // of an SM for one output
 // As many as there is code for.
 double tiles_computed(const SmallGemmCut& cut) {
   const std::uint32_t pixels = cut.rows_per_group * cut.cols_per_group;
-  const std::uint32_t tiles = ceil_div(ceil_div(pixels, SmallGemmCut::kWarpPixels), cut.pixel_warps);
+  const std::uint32_t tiles =
+      ceil_div(ceil_div(pixels, SmallGemmCut::kWarpPixels), cut.pixel_warps);
   return tiles <= 2 ? tiles : tiles <= 4 ? 4 : 7;
 }
 

@@ -29,8 +29,8 @@ class FilterPlaces {
  public:
   explicit FilterPlaces(const SmallGemmCut& cut) : cut_(cut), steps_(steps_of(cut)) {}
 
-  std::int64_t at(std::int64_t block, std::int64_t filter, std::int64_t k_block,
-                  std::int64_t step, std::int64_t number) const {
+  std::int64_t at(std::int64_t block, std::int64_t filter, std::int64_t k_block, std::int64_t step,
+                  std::int64_t number) const {
     const ConvProblem& a = cut_.problem;
     const std::int64_t channels = a.c / a.groups;
     const std::int64_t chunk = step % steps_.chunks, tap = step / steps_.chunks;
@@ -110,8 +110,7 @@ std::vector<std::byte> pack_filters(const SmallGemmCut& cut, const std::byte* w)
                 sizeof inverse);
   }
   for_each_packed(cut, [&](std::int64_t filter, std::int64_t place, std::int64_t part) {
-    const float value =
-        place < 0 ? 0.0f : numbers[place] * scale[static_cast<std::size_t>(filter)];
+    const float value = place < 0 ? 0.0f : numbers[place] * scale[static_cast<std::size_t>(filter)];
     const Float16 high = from_float<Float16>(value);
     const bool rest = part == 1 && std::isfinite(value);
     *to++ = part == 0 ? high.bits : rest ? from_float<Float16>(value - to_float(high)).bits : 0;

@@ -38,8 +38,8 @@ TaskMemory memory_of_stage(const SmallGemmCut& cut, const SumSteps& steps) {
   memory.in_rows = reach(cut.rows_per_group, a.stride_h, steps.taps_h, a.dilation_h);
   if (steps.whole_rows) {
     memory.pitch = 2 * steps.pixel;
-    memory.in_cols = reach(cut.cols_per_group, a.stride_w,
-                           steps.chunks * kStepNumbers / steps.pixel, 1);
+    memory.in_cols =
+        reach(cut.cols_per_group, a.stride_w, steps.chunks * kStepNumbers / steps.pixel, 1);
   } else {
     // Neighbouring pixels 64 bytes apart in the banks, as a matrix instruction wants them.
     memory.pitch = (steps.chunks + (steps.chunks % 2 == 0)) * kStepBytes;

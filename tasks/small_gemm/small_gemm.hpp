@@ -35,12 +35,12 @@ inline constexpr std::int64_t kMostSmallTaps = 16;
 
 /// What of a sum is taken in which step.
 struct SumSteps {
-  bool whole_rows = false;     ///< a tap is a whole row of the filter
-  std::int64_t channels = 1;   ///< that a block of filters needs
-  std::int64_t pixel = 0;      ///< numbers of a pixel in shared memory where taps are whole rows
-  std::int64_t taps_h = 1;     ///< in a K block
-  std::int64_t taps_w = 1;     ///< in a K block
-  std::int64_t chunks = 1;     ///< steps of a tap in a K block
+  bool whole_rows = false;    ///< a tap is a whole row of the filter
+  std::int64_t channels = 1;  ///< that a block of filters needs
+  std::int64_t pixel = 0;     ///< numbers of a pixel in shared memory where taps are whole rows
+  std::int64_t taps_h = 1;    ///< in a K block
+  std::int64_t taps_w = 1;    ///< in a K block
+  std::int64_t chunks = 1;    ///< steps of a tap in a K block
   std::int64_t row_blocks = 1, channel_blocks = 1;
   std::int64_t per_block() const { return taps_h * taps_w * chunks; }
   std::int64_t k_blocks() const { return row_blocks * channel_blocks; }

@@ -38,7 +38,8 @@ class FilterStages {
   }
 
   /// By all threads, behind a barrier of all that used the stage.
-  __device__ void start([[maybe_unused]] int stage, void* to, const char* from, int num_bytes) const {
+  __device__ void start([[maybe_unused]] int stage, void* to, const char* from,
+                        int num_bytes) const {
 #if __CUDA_ARCH__ >= 900
     if (threadIdx.x != kIssuer) return;
     std::uint64_t* const barrier = &shared_.arrived[stage];

@@ -31,8 +31,8 @@ class InputLoader {
     number_ = (thread - first_.pixel * a.pieces) * a.piece_numbers;
     channel_ = share.first_channel + number_;
     num_channels_ = share.num_channels - number_;
-    const int row = static_cast<int>((static_cast<float>(first_.pixel) + 0.5f) *
-                                     a.in_cols_reciprocal);
+    const int row =
+        static_cast<int>((static_cast<float>(first_.pixel) + 0.5f) * a.in_cols_reciprocal);
     first_.col = first_.pixel - row * a.in_cols;
     first_.h = share.row * a.stride_h - a.pad_h + row * a.spacing_h;
     first_col_ = share.col * a.stride_w - a.pad_w;

@@ -200,8 +200,8 @@ class SmallGemmTask {
         static_cast<const Stored*>(tensor(a.x)), static_cast<const char*>(tensor(a.u)),
         static_cast<const float*>(tensor(a.bias)), static_cast<const Stored*>(tensor(a.residual)),
         static_cast<Stored*>(const_cast<void*>(tensor(a.y)))};
-    const char* const u = tensors.u + static_cast<std::int64_t>(share.filter_block) * a.k_blocks *
-                                          a.filter_bytes;
+    const char* const u =
+        tensors.u + static_cast<std::int64_t>(share.filter_block) * a.k_blocks * a.filter_bytes;
     const auto start_filters = [&](int k_block) {
       const int stage = k_block % FilterStages::kStages;
       filters.start(stage, shared + (stage + 1) * a.stage_bytes - a.filter_bytes,
