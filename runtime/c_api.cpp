@@ -209,7 +209,7 @@ constexpr std::size_t kFirstNetworkTensors =
     MEGACONV_BYTES_TO(megaconv_network_tensors, prepared_filters);
 static_assert(sizeof(megaconv_problem) == kFirstProblem);
 static_assert(sizeof(megaconv_plan_options) ==
-              MEGACONV_BYTES_TO(megaconv_plan_options, policy_library));
+              MEGACONV_BYTES_TO(megaconv_plan_options, run_workers_context));
 static_assert(sizeof(megaconv_tensors) == kFirstTensors);
 static_assert(sizeof(megaconv_network_options) == kFirstNetworkOptions);
 static_assert(sizeof(megaconv_value) == kFirstValue);
@@ -347,6 +347,7 @@ megaconv::PlanOptions from_c(const megaconv_plan_options* given) {
   options.mapping.dgo = chosen(c.dgo);
   options.mapping.m_groups = chosen(c.m_groups);
   options.num_threads = c.num_threads;
+  options.threads = {c.run_workers, c.run_workers_context};
   if (c.wait_budget_ms != 0) options.wait_budget_ms = c.wait_budget_ms;
   options.backend = checked_enum<megaconv::Backend>(c.backend, kLastBackend, "backend");
   options.source = checked_enum<megaconv::PlanSource>(c.source, kLastSource, "source");

@@ -128,6 +128,11 @@ typedef struct megaconv_problem {
 } megaconv_problem;
 
 /* What a caller may fix; zero, or a null pointer, lets the library choose. */
+/* Threads of one's own: calls body(state, worker) for every worker from 0 to num_workers - 1, once
+ * each, and returns when all calls have returned; see WorkerThreads (plan.hpp). */
+typedef void (*megaconv_run_workers)(void* context, uint32_t num_workers,
+                                     void (*body)(void* state, uint32_t worker), void* state);
+
 typedef struct megaconv_plan_options {
   size_t struct_size;
   int32_t algorithm;           /* megaconv_algorithm */
@@ -150,7 +155,9 @@ typedef struct megaconv_plan_options {
   int32_t launch;         /* megaconv_launch */
   uint32_t num_blocks;    /* CUDA: blocks of a persistent kernel; 0: what the device holds */
   const char* machine;    /* MEGACONV_BACKEND_SIM: "h200", ... or a model's JSON; null: "h200" */
-  const char* policy_library; /* a shared object with megaconv_policy, in place of `policy` */
+  const char* policy_library;       /* a shared object with megaconv_policy, in place of `policy` */
+  megaconv_run_workers run_workers; /* CPU: threads of one's own; null: megaconv's pool */
+  void* run_workers_context;        /* must live as long as the plan */
 } megaconv_plan_options;
 
 /* Arguments of one run; see Tensors (plan.hpp). Unused ones are null. */
