@@ -80,9 +80,9 @@ Epilogue parse_epilogue(const std::string& list) {
     } else if (is_activation(part)) {
       epilogue.activation = parse_activation(part);
     } else {
-      throw Error(Status::invalid_argument, "--epilogue " + excerpt(part) +
-                                                ", must be scale, bias, residual, " +
-                                                activation_forms());
+      throw Error(
+          Status::invalid_argument,
+          "--epilogue " + excerpt(part) + ", must be scale, bias, residual, " + activation_forms());
     }
   }
   return epilogue;

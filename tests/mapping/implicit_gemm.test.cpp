@@ -227,8 +227,8 @@ TEST_CASE("Implicit GEMM reads 16-bit tensors of whole octets in place, in one s
       check_order_and_file(tiling);
     }
   }
-  for (const char* text : {"c64h28k64+nhwc", "c64h28k64+f16", "c60h28k64+nhwc+f16",
-                           "c64h28k60+nhwc+bf16"}) {
+  for (const char* text :
+       {"c64h28k64+nhwc", "c64h28k64+f16", "c60h28k64+nhwc+f16", "c64h28k60+nhwc+bf16"}) {
     CAPTURE(text);
     CHECK_FALSE(operands_in_tensor(parse_problem(text)));
   }
@@ -391,8 +391,8 @@ TEST_CASE("A load path that tensors, arithmetic or stripes do not have is refuse
   const auto ends = [](const std::string& text, const std::string& end) {
     return !end.empty() && text.ends_with(": " + end);
   };
-  for (const char* text : {"n4c64h28k64+nhwc", "n4c64h28k64+f16", "n4c60h28k64+nhwc+f16",
-                           "n4c64h28k60+nhwc+f16"}) {
+  for (const char* text :
+       {"n4c64h28k64+nhwc", "n4c64h28k64+f16", "n4c60h28k64+nhwc+f16", "n4c64h28k60+nhwc+f16"}) {
     CAPTURE(text);
     CHECK(ends(refused(text, Operands::in_tensor, kF16), in_tensor));
   }
