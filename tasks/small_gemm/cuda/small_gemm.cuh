@@ -5,7 +5,7 @@
 //   wait()              the task's producers are done
 //   steps               pixels and filters from the caches to registers, one step ahead; products
 //   shared memory       every warp's sums, [warp over sums][pixel][filter]
-//   epilogue            sums of all warps in their order, bias, residual, activation; 16 bytes a store
+//   epilogue            sums of all warps in their order, bias, residual, activation; by 16 bytes
 //
 // Pixels are read once a tap. That the taps of a filter and the warps over filters read the same
 // ones is the L1 cache's business.
