@@ -60,7 +60,7 @@ TEST_CASE("Winograd takes one product where tensors or precision permit it, and 
     CHECK(winograd(layer, {.precision = precision}).arithmetic == Arithmetic::f16);
     // F(2x2) has no such tasks: more accurate ones are permitted, too.
     CHECK(winograd(layer, {.m = 2, .precision = precision}).arithmetic == Arithmetic::split_f16);
-    CHECK(winograd(layer, {.m = 6, .precision = precision}, Target{}).arithmetic == Arithmetic::fma);
+    CHECK(winograd(layer, {.m = 6, .precision = precision}, {}).arithmetic == Arithmetic::fma);
     CHECK(winograd(layer, {.precision = precision}, kAmpere).arithmetic == Arithmetic::fma);
     CHECK(winograd(layer, {.precision = precision}, {}).arithmetic == Arithmetic::fma);
     const TilingOptions split{.precision = precision, .arithmetic = Arithmetic::split_f16};
@@ -91,7 +91,7 @@ TEST_CASE("One product is of F(4x4) unless another tile is asked for") {
 }
 
 TEST_CASE("F(6x6) is the CPU's") {
-  CHECK(winograd("c64h28k64", {.m = 6}, Target{}).tiles()->m == 6);
+  CHECK(winograd("c64h28k64", {.m = 6}, {}).tiles()->m == 6);
   CHECK(refusal("c64h28k64", {.algorithm = Algorithm::winograd, .m = 6}) ==
         "winograd, m = 6 on backend cuda: must be 2 or 4");
 }
