@@ -6,6 +6,7 @@
 # are tried in this order, and the first that is new enough and passes CMake's own test project is taken:
 #   CMAKE_CUDA_COMPILER; CUDACXX or else nvcc on PATH; CUDA_HOME; /usr/local/cuda; /usr/lib/cuda;
 #   /usr/local/cuda-* from the newest down
+include(CheckCompilerFlag)
 include(CheckLanguage)
 
 set(MEGACONV_CUDA AUTO CACHE STRING "CUDA parts: AUTO (if a compiler is found), ON (required) or OFF")
@@ -13,6 +14,7 @@ set_property(CACHE MEGACONV_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(MEGACONV_CUDA_ARCHITECTURES "75-virtual;90-real" CACHE STRING
     "CUDA architectures. The default: machine code for Hopper, PTX that the driver compiles for others. \
 90-real is Hopper alone, 86-real one older GPU alone, without the kernels of compute capability 9.0")
+option(MEGACONV_CUDA_OPTIMIZE "Optimize kernels; without it they only show that they compile, in a third of the time" ON)
 set(least_cuda_version 12.4)  # the first that takes g++ 13 (Ubuntu 24.04) as its host compiler
 
 # Sets `result` to the release of a toolkit ("13.0.88"), or to nothing if `nvcc` does not run.
@@ -66,6 +68,10 @@ ${CMAKE_CXX_COMPILER_VERSION} (CMakeFiles/CMakeError.log)")
   if(MEGACONV_HAVE_CUDA)
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
+    check_compiler_flag(CUDA --Ofast-compile=max MEGACONV_NVCC_COMPILES_FAST)  # CUDA 12.9
+    if(NOT MEGACONV_CUDA_OPTIMIZE AND MEGACONV_NVCC_COMPILES_FAST)
+      string(APPEND CMAKE_CUDA_FLAGS " --Ofast-compile=max")
+    endif()
     if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # nvcc has the flag, CMake 3.25 does not know it
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
     endif()

@@ -73,6 +73,8 @@ constexpr int c_value(megaconv::Layout layout) {
       return MEGACONV_NHWC;
     case megaconv::Layout::chwn:
       return MEGACONV_CHWN;
+    case megaconv::Layout::nchw16c:
+      return MEGACONV_NCHW16C;
   }
   return kNotInC;
 }
@@ -134,6 +136,19 @@ constexpr int c_value(megaconv::Arithmetic value) {
   }
   return kNotInC;
 }
+constexpr int c_value(megaconv::ActivationFunction value) {
+  switch (value) {
+    case megaconv::ActivationFunction::none:
+      return MEGACONV_ACTIVATION_NONE;
+    case megaconv::ActivationFunction::relu:
+      return MEGACONV_ACTIVATION_RELU;
+    case megaconv::ActivationFunction::clamp:
+      return MEGACONV_ACTIVATION_CLAMP;
+    case megaconv::ActivationFunction::leaky_relu:
+      return MEGACONV_ACTIVATION_LEAKY_RELU;
+  }
+  return kNotInC;
+}
 constexpr int c_value(megaconv::Points value) {
   switch (value) {
     case megaconv::Points::low_error:
@@ -180,7 +195,8 @@ constexpr bool agree(int first, int last) {
          c_value(static_cast<Enum>(last + 1)) == kNotInC;
 }
 constexpr int kLastDataType = MEGACONV_I8;
-constexpr int kLastLayout = MEGACONV_CHWN;
+constexpr int kLastLayout = MEGACONV_NCHW16C;
+constexpr int kLastActivation = MEGACONV_ACTIVATION_LEAKY_RELU;
 constexpr int kLastAlgorithm = MEGACONV_ALGORITHM_IMPLICIT_GEMM;
 constexpr int kLastBackend = MEGACONV_BACKEND_SIM;
 constexpr int kLastPrecision = MEGACONV_PRECISION_BF16;
@@ -191,6 +207,7 @@ constexpr int kLastLaunch = MEGACONV_LAUNCH_STAGED;
 static_assert(agree<megaconv::Status>(1, MEGACONV_INTERNAL));
 static_assert(agree<megaconv::DataType>(0, kLastDataType));
 static_assert(agree<megaconv::Layout>(0, kLastLayout));
+static_assert(agree<megaconv::ActivationFunction>(0, kLastActivation));
 static_assert(agree<megaconv::Algorithm>(0, kLastAlgorithm));
 static_assert(agree<megaconv::Backend>(0, kLastBackend));
 static_assert(agree<megaconv::Precision>(0, kLastPrecision));
@@ -207,9 +224,9 @@ constexpr std::size_t kFirstNetworkOptions = MEGACONV_BYTES_TO(megaconv_network_
 constexpr std::size_t kFirstValue = MEGACONV_BYTES_TO(megaconv_value, w);
 constexpr std::size_t kFirstNetworkTensors =
     MEGACONV_BYTES_TO(megaconv_network_tensors, prepared_filters);
-static_assert(sizeof(megaconv_problem) == kFirstProblem);
+static_assert(sizeof(megaconv_problem) == MEGACONV_BYTES_TO(megaconv_problem, reserved));
 static_assert(sizeof(megaconv_plan_options) ==
-              MEGACONV_BYTES_TO(megaconv_plan_options, policy_library));
+              MEGACONV_BYTES_TO(megaconv_plan_options, run_workers_context));
 static_assert(sizeof(megaconv_tensors) == kFirstTensors);
 static_assert(sizeof(megaconv_network_options) == kFirstNetworkOptions);
 static_assert(sizeof(megaconv_value) == kFirstValue);
@@ -259,6 +276,18 @@ bool checked_flag(std::int32_t value, const char* what) {
   return checked_enum<std::uint8_t>(value, 1, what) != 0;
 }
 
+// relu = 1 is a short form of activation = MEGACONV_ACTIVATION_RELU.
+megaconv::Activation activation_of(const megaconv_problem& c) {
+  require(c.reserved == 0, "reserved must be 0");
+  const megaconv::Activation activation{.function = checked_enum<megaconv::ActivationFunction>(
+                                            c.activation, kLastActivation, "activation"),
+                                        .alpha = c.alpha,
+                                        .beta = c.beta};
+  if (!checked_flag(c.relu, "relu")) return activation;
+  require(activation == megaconv::Activation{}, "relu = 1: activation, alpha and beta must be 0");
+  return megaconv::kRelu;
+}
+
 megaconv::ConvProblem from_c(const megaconv_problem* given) {
   const megaconv_problem c = megaconv::read_struct(given, kFirstProblem, "megaconv_problem");
   megaconv::ConvProblem problem;
@@ -281,7 +310,7 @@ megaconv::ConvProblem from_c(const megaconv_problem* given) {
   problem.epilogue = {.scale = checked_flag(c.scale, "scale"),
                       .bias = checked_flag(c.bias, "bias"),
                       .residual = checked_flag(c.residual, "residual"),
-                      .relu = checked_flag(c.relu, "relu")};
+                      .activation = activation_of(c)};
   return problem;
 }
 
@@ -306,7 +335,13 @@ megaconv_problem to_c(const megaconv::ConvProblem& problem) {
           .scale = problem.epilogue.scale,
           .bias = problem.epilogue.bias,
           .residual = problem.epilogue.residual,
-          .relu = problem.epilogue.relu};
+          .relu = problem.epilogue.activation == megaconv::kRelu,
+          .activation = c_value(problem.epilogue.activation == megaconv::kRelu
+                                    ? megaconv::ActivationFunction::none
+                                    : problem.epilogue.activation.function),
+          .alpha = problem.epilogue.activation.alpha,
+          .beta = problem.epilogue.activation.beta,
+          .reserved = 0};
 }
 
 // A preset's name, or the text of a model.
@@ -347,6 +382,7 @@ megaconv::PlanOptions from_c(const megaconv_plan_options* given) {
   options.mapping.dgo = chosen(c.dgo);
   options.mapping.m_groups = chosen(c.m_groups);
   options.num_threads = c.num_threads;
+  options.threads = {c.run_workers, c.run_workers_context};
   if (c.wait_budget_ms != 0) options.wait_budget_ms = c.wait_budget_ms;
   options.backend = checked_enum<megaconv::Backend>(c.backend, kLastBackend, "backend");
   options.source = checked_enum<megaconv::PlanSource>(c.source, kLastSource, "source");

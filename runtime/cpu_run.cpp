@@ -170,13 +170,13 @@ class Run {
 
 void run_on_cpu(const TaskGraph& graph, std::span<const Task> tasks, std::uint32_t num_workers,
                 const CpuRunState& state, std::chrono::milliseconds wait_budget,
-                const TaskBody& body, Trace* trace) {
+                const TaskBody& body, Trace* trace, const WorkerThreads& threads) {
   if (trace != nullptr) {
     trace->records.assign(tasks.size(), {});
     trace->num_workers = num_workers;
   }
   Run run(graph, tasks, num_workers, state, wait_budget, body, trace);
-  WorkerPool::shared().run(num_workers, [&run](std::uint32_t worker) { run.work(worker); });
+  run_workers(threads, num_workers, [&run](std::uint32_t worker) { run.work(worker); });
   if (!run.report().empty()) throw Error(Status::timeout, run.report());
 }
 

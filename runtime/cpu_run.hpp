@@ -8,6 +8,7 @@
 #include <functional>
 #include <span>
 
+#include "megaconv/plan.hpp"
 #include "megaconv/trace.hpp"
 #include "runtime/counters.hpp"
 
@@ -30,12 +31,13 @@ struct CpuRunState {
 /// Computes one task. Called by several workers at once, for different tasks; must not throw.
 using TaskBody = std::function<void(const Task& task, std::uint32_t worker)>;
 
-/// Runs `tasks`, those of the graph by position, in order on `num_workers` workers of the shared
-/// pool and returns when all are done. Throws Error(timeout) when a task has waited for
-/// `wait_budget`: the text names the task, its counter, signals seen and expected, and the
-/// producers that are missing. The counters are then spent: zero them and start again at epoch 0.
+/// Runs `tasks`, those of the graph by position, in order on `num_workers` workers and returns when
+/// all are done. `threads`: as PlanOptions::threads. Throws what run_workers() throws, and
+/// Error(timeout) when a task has waited for `wait_budget`: the text names the task, its counter,
+/// signals seen and expected, and the producers that are missing. The counters are then spent: zero
+/// them and start again at epoch 0.
 void run_on_cpu(const TaskGraph& graph, std::span<const Task> tasks, std::uint32_t num_workers,
                 const CpuRunState& state, std::chrono::milliseconds wait_budget,
-                const TaskBody& body, Trace* trace = nullptr);
+                const TaskBody& body, Trace* trace = nullptr, const WorkerThreads& threads = {});
 
 }  // namespace megaconv

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cfenv>
 #include <memory>
 #include <string>
@@ -104,6 +105,59 @@ void WorkerPool::run(std::uint32_t num_workers, const Body& body) {
     body(0);
   }
   calls_.wait_for_all();
+}
+
+namespace {
+
+// A run on threads of the caller's own. A call that is one too many does nothing.
+class OwnThreads {
+ public:
+  OwnThreads(std::uint32_t num_workers, const WorkerPool::Body& body)
+      : body_(body), called_(num_workers) {}
+
+  void run(const WorkerThreads& threads) {
+    const auto num_workers = static_cast<std::uint32_t>(called_.size());
+    threads.run(
+        threads.context, num_workers,
+        [](void* state, std::uint32_t worker) { static_cast<OwnThreads*>(state)->call(worker); },
+        this);
+    const auto missing = std::find_if(called_.begin(), called_.end(),
+                                      [](const Flag& flag) { return !flag.load(kRelaxed); });
+    if (missing != called_.end()) fail("did not call", missing - called_.begin());
+    if (surplus_.load(kRelaxed) != kNone) fail("called once too often", surplus_.load(kRelaxed));
+  }
+
+ private:
+  using Flag = std::atomic<bool>;
+  static constexpr std::memory_order kRelaxed = std::memory_order_relaxed;
+  static constexpr std::int64_t kNone = -1;
+
+  void call(std::uint32_t worker) {
+    if (worker >= called_.size() || called_[worker].exchange(true, kRelaxed)) {
+      surplus_.store(worker, kRelaxed);
+      return;
+    }
+    const DefaultArithmetic arithmetic;
+    body_(worker);
+  }
+
+  [[noreturn]] void fail(const char* what, std::int64_t worker) const {
+    throw Error(Status::invalid_argument, std::string("the caller's threads ") + what + " worker " +
+                                              std::to_string(worker) + ", must call 0 to " +
+                                              std::to_string(called_.size() - 1) + " once each");
+  }
+
+  const WorkerPool::Body& body_;
+  std::vector<Flag> called_;  // by worker
+  std::atomic<std::int64_t> surplus_{kNone};
+};
+
+}  // namespace
+
+void run_workers(const WorkerThreads& threads, std::uint32_t num_workers,
+                 const WorkerPool::Body& body) {
+  if (threads.run == nullptr) return WorkerPool::shared().run(num_workers, body);
+  OwnThreads(num_workers, body).run(threads);
 }
 
 void WorkerPool::serve(std::uint32_t worker, PoolSync::Cell& runs) {

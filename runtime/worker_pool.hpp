@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "megaconv/plan.hpp"
 #include "runtime/worker_calls.hpp"
 #include "runtime/worker_places.hpp"
 
@@ -89,5 +90,11 @@ class WorkerPool {
   WorkerPlaces places_;
   WorkerCalls<PoolSync, const Body*> calls_;
 };
+
+/// Calls body(0) ... body(num_workers - 1) on the caller's own threads where he has given them,
+/// else on the shared pool. Throws what WorkerPool::run() throws; Error(invalid_argument) when the
+/// caller's threads have not called every worker once.
+void run_workers(const WorkerThreads& threads, std::uint32_t num_workers,
+                 const WorkerPool::Body& body);
 
 }  // namespace megaconv

@@ -111,7 +111,7 @@ class Fuser {
     FusedOperator* op = producer_of<ConvProblem>(0);
     if (op != nullptr) {
       Epilogue& epilogue = std::get<ConvProblem>(op->problem).epilogue;
-      if (!epilogue.relu && !epilogue.residual) {
+      if (epilogue.activation == Activation{} && !epilogue.residual) {
         epilogue.bias = true;
         scale_by(*op, scale, shift);
         return join(*op);
@@ -143,7 +143,7 @@ class Fuser {
     const std::size_t later = read(1) > read(0) ? 1 : 0;
     if (FusedOperator* const op = producer_of<ConvProblem>(later)) {
       Epilogue& epilogue = std::get<ConvProblem>(op->problem).epilogue;
-      if (!epilogue.relu && !epilogue.residual) {
+      if (epilogue.activation == Activation{} && !epilogue.residual) {
         epilogue.residual = true;
         op->reads.push_back(read(1 - later));
         return join(*op);
@@ -162,12 +162,9 @@ class Fuser {
 
   void add(const Clamp& a) {
     const Clamp relu{};
-    FusedOperator* op = producer_of<ConvProblem>(0);
-    if (op != nullptr && a.least == relu.least && a.most == relu.most) {
-      std::get<ConvProblem>(op->problem).epilogue.relu = true;
-      return join(*op);
-    }
-    op = producer_of<ElementwiseProblem>(0);
+    const bool is_relu = a.least == relu.least && a.most == relu.most;
+    if (activate(is_relu ? kRelu : clamp(a.least, a.most))) return;
+    FusedOperator* op = producer_of<ElementwiseProblem>(0);
     if (op != nullptr && !clamps(std::get<ElementwiseProblem>(op->problem))) {
       join(*op);
     } else {
@@ -178,7 +175,19 @@ class Fuser {
     problem.most = a.most;
   }
 
+  // Whether the convolution that makes x takes it into its epilogue.
+  bool activate(const Activation& activation) {
+    FusedOperator* const op = producer_of<ConvProblem>(0);
+    if (op == nullptr) return false;
+    Activation& own = std::get<ConvProblem>(op->problem).epilogue.activation;
+    if (own != Activation{}) return false;
+    own = activation;
+    join(*op);
+    return true;
+  }
+
   void add(const Pixelwise& a) {
+    if (a.function == PixelFunction::leaky_relu && activate(leaky_relu(a.alpha))) return;
     const Shape& x = shape_of(0);
     const bool per_channel = op_->reads.size() == 2 && shape_of(1) == Shape{x.n, x.c, 1, 1};
     append({.problem = problem_of(network_, a, x, per_channel)});

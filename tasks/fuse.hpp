@@ -3,7 +3,8 @@
 //
 //   Network --fuse--> FusedNetwork --lower--> tasks
 //
-//   convolution, batch norm, addition, ReLU    a convolution with a bias, a residual and ReLU
+//   convolution, batch norm, addition, clamp   a convolution with a bias, a residual and an
+//   or leaky ReLU                              activation
 //   concatenation, batch norm, clamp           one elementwise operation
 //   fully connected layer                      a convolution whose filter is as large as the image
 //

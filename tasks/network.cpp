@@ -180,8 +180,9 @@ void check_tensors(const Network& network) {
   if (network.dtype == DataType::i8) {
     throw Error(Status::unsupported, "network: storage type i8, must be f32, f16 or bf16");
   }
-  if (network.layout == Layout::chwn) {
-    throw Error(Status::unsupported, "network: layout chwn, must be nchw or nhwc");
+  if (network.layout != Layout::nchw && network.layout != Layout::nhwc) {
+    throw Error(Status::unsupported, std::string("network: layout ") + to_string(network.layout) +
+                                         ", must be nchw or nhwc");
   }
 }
 
@@ -240,23 +241,24 @@ const char* kind_of(const Operator& op) noexcept {
 }
 
 ConvProblem problem_of(const Network& network, const Convolution& a, const Shape& x) {
-  return {.n = x.n,
-          .c = x.c,
-          .h = x.h,
-          .w = x.w,
-          .k = a.k,
-          .r = a.r,
-          .s = a.s,
-          .pad_h = a.pad_h,
-          .pad_w = a.pad_w,
-          .stride_h = a.stride_h,
-          .stride_w = a.stride_w,
-          .dilation_h = a.dilation_h,
-          .dilation_w = a.dilation_w,
-          .groups = a.groups,
-          .dtype = network.dtype,
-          .layout = network.layout,
-          .epilogue = {.bias = a.bias.data != nullptr, .relu = a.relu}};
+  return {
+      .n = x.n,
+      .c = x.c,
+      .h = x.h,
+      .w = x.w,
+      .k = a.k,
+      .r = a.r,
+      .s = a.s,
+      .pad_h = a.pad_h,
+      .pad_w = a.pad_w,
+      .stride_h = a.stride_h,
+      .stride_w = a.stride_w,
+      .dilation_h = a.dilation_h,
+      .dilation_w = a.dilation_w,
+      .groups = a.groups,
+      .dtype = network.dtype,
+      .layout = network.layout,
+      .epilogue = {.bias = a.bias.data != nullptr, .activation = a.relu ? kRelu : Activation{}}};
 }
 
 ConvProblem problem_of(const Network& network, const FullyConnected& a, const Shape& x) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "megaconv/plan.hpp"
+#include "tasks/activation.hpp"
 #include "tasks/elementwise/reference.hpp"
 #include "tasks/network_problems.hpp"
 #include "tasks/pixelwise/pixelwise.hpp"
@@ -25,7 +26,7 @@ using Numbers = std::vector<double>;
 
 Numbers zeros(std::int64_t count) { return Numbers(static_cast<std::size_t>(count)); }
 
-/// relu(scale[k] (w * x) + bias[k] + residual); scale and bias may be empty, residual null.
+/// activation(scale[k] (w * x) + bias[k] + residual); scale and bias may be empty, residual null.
 Numbers convolve(const ConvProblem& a, const Numbers& x, const float* w, const Numbers& scale,
                  const Numbers& bias, const Numbers* residual) {
   const std::int64_t p = a.p(), q = a.q(), channels = a.c / a.groups, filters = a.k / a.groups;
@@ -56,7 +57,7 @@ Numbers convolve(const ConvProblem& a, const Numbers& x, const float* w, const N
         if (!bias.empty()) value += bias[filter];
         if (residual != nullptr)
           value += (*residual)[static_cast<std::size_t>(plane - y.data() + i)];
-        plane[i] = a.epilogue.relu ? std::max(value, 0.0) : value;
+        plane[i] = activated(a.epilogue.activation, value);
       }
     }
   }

@@ -149,7 +149,7 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
                         "auto (default), direct, winograd, fused-winograd (CPU), opencnn (CUDA)\n"
                         "or implicit-gemm (CUDA on compute capability 9.0)");
   add_choice<std::uint32_t>(app, "--tile", tiling.m, {{"2", 2}, {"4", 4}, {"6", 6}}, "m",
-                            "Winograd output tile: 2, 4 or 6");
+                            "Winograd output tile: 2, 4 or, on a CPU, 6");
   add_choice<Points>(app, "--points", tiling.points, points(), "NAME",
                      "Winograd points: low-error (default) or integer");
   add_choice<Arithmetic>(app, "--arithmetic", tiling.arithmetic, arithmetics(), "NAME",

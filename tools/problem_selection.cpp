@@ -5,6 +5,7 @@
 
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
+#include "tasks/activation.hpp"
 #include "tools/choice.hpp"
 #include "tools/file_io.hpp"
 #include "tools/networks.hpp"
@@ -70,12 +71,19 @@ Epilogue parse_epilogue(const std::string& list) {
   Epilogue epilogue;
   if (list == "none") return epilogue;
   for (const std::string_view part : split_at(list, ',')) {
-    bool Epilogue::*const member = choose<bool Epilogue::*>("--epilogue", part,
-                                                            {{"scale", &Epilogue::scale},
-                                                             {"bias", &Epilogue::bias},
-                                                             {"residual", &Epilogue::residual},
-                                                             {"relu", &Epilogue::relu}});
-    epilogue.*member = true;
+    if (part == "scale") {
+      epilogue.scale = true;
+    } else if (part == "bias") {
+      epilogue.bias = true;
+    } else if (part == "residual") {
+      epilogue.residual = true;
+    } else if (is_activation(part)) {
+      epilogue.activation = parse_activation(part);
+    } else {
+      throw Error(
+          Status::invalid_argument,
+          "--epilogue " + excerpt(part) + ", must be scale, bias, residual, " + activation_forms());
+    }
   }
   return epilogue;
 }
@@ -84,11 +92,13 @@ void add_tensor_options(CLI::App& app, ProblemArguments& arguments) {
   app.add_option_function<std::string>(
          "--layout",
          [&](const std::string& text) {
-           arguments.layout = choose<Layout>(
-               "--layout", text,
-               {{"nchw", Layout::nchw}, {"nhwc", Layout::nhwc}, {"chwn", Layout::chwn}});
+           arguments.layout = choose<Layout>("--layout", text,
+                                             {{"nchw", Layout::nchw},
+                                              {"nhwc", Layout::nhwc},
+                                              {"chwn", Layout::chwn},
+                                              {"nchw16c", Layout::nchw16c}});
          },
-         "Memory order of the tensors: nchw, nhwc or chwn")
+         "Memory order of the tensors: nchw, nhwc, chwn or nchw16c")
       ->type_name("LAYOUT")
       ->group("Problem");
   app.add_option_function<std::string>(
@@ -105,7 +115,7 @@ void add_tensor_options(CLI::App& app, ProblemArguments& arguments) {
       ->group("Problem");
   app.add_option_function<std::string>(
          "--epilogue", [&](const std::string& text) { arguments.epilogue = parse_epilogue(text); },
-         "What follows the sum: scale,bias,residual,relu, any of them, or none")
+         "What follows the sum: scale, bias, residual, an activation, any of them, or none")
       ->type_name("LIST")
       ->group("Problem");
 }

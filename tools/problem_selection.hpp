@@ -50,7 +50,7 @@ std::vector<NamedProblem> parse_layers(std::string_view csv, const std::string& 
 /// The problem string without what has its default: "n64c128h28k128".
 std::string short_name(const ConvProblem& problem);
 
-/// "bias,relu", or "none"
+/// "bias,relu", "residual,clamp:0:6", or "none"
 Epilogue parse_epilogue(const std::string& list);
 
 }  // namespace megaconv::cli

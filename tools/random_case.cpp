@@ -20,6 +20,12 @@ bool valid(const ConvProblem& problem) {
   }
 }
 
+// Of numbers that leave whole numbers exact.
+Activation random_activation(Dice& dice) {
+  if (!dice.chance(50)) return {};
+  return dice.one_of({kRelu, kRelu, clamp(0, 6), clamp(-9, 20), leaky_relu(0.25f)});
+}
+
 ConvProblem random_problem(Dice& dice, const VerifyLimits& limits, bool for_winograd) {
   ConvProblem p;
   p.n = dice.between(1, limits.batch);
@@ -45,7 +51,8 @@ ConvProblem random_problem(Dice& dice, const VerifyLimits& limits, bool for_wino
   p.pad_w = dice.chance(50) ? std::min(p.pad_h, p.filter_extent_w())
                             : dice.between(0, p.filter_extent_w());
   p.layout = dice.one_of({Layout::nchw, Layout::nhwc});
-  p.epilogue = {.bias = dice.chance(50), .residual = dice.chance(40), .relu = dice.chance(40)};
+  p.epilogue = {
+      .bias = dice.chance(50), .residual = dice.chance(40), .activation = random_activation(dice)};
   return p;
 }
 
@@ -163,9 +170,10 @@ std::vector<Simplification> simplifications() {
     all.push_back([=](VerifyCase& c) { c.problem.*step = 1; });
   }
   for (auto pad : {&ConvProblem::pad_h, &ConvProblem::pad_w}) shorten(pad, 0);
-  for (auto part : {&Epilogue::scale, &Epilogue::bias, &Epilogue::residual, &Epilogue::relu}) {
+  for (auto part : {&Epilogue::scale, &Epilogue::bias, &Epilogue::residual}) {
     all.push_back([=](VerifyCase& c) { c.problem.epilogue.*part = false; });
   }
+  all.push_back([](VerifyCase& c) { c.problem.epilogue.activation = {}; });
   all.push_back([](VerifyCase& c) { c.problem.layout = Layout::nchw; });
   all.push_back([](VerifyCase& c) { c.problem.dtype = DataType::f32; });
   all.push_back([](VerifyCase& c) { c.plan.options.num_threads = 1; });
@@ -203,6 +211,7 @@ VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool inte
   } while (!valid(item.problem));
   random_plan(dice, item.plan, limits, for_winograd, integer);
   if (backend == Backend::cuda) {
+    if (item.plan.options.tiling.m == 6) item.plan.options.tiling.m = 4;
     random_cuda_plan(dice, item, limits, for_winograd);
   } else {
     item.problem.dtype = dice.one_of({DataType::f32, DataType::f32, DataType::f16, DataType::bf16});
@@ -210,6 +219,11 @@ VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool inte
     if (dice.chance(20)) item.problem.dtype = DataType::i8;
   }
   if (dtype) item.problem.dtype = *dtype;
+  if (backend == Backend::cpu && dice.chance(30)) {
+    ConvProblem blocked = item.problem;
+    blocked.layout = Layout::nchw16c;
+    if (valid(blocked)) item.problem = blocked;
+  }
   if (item.problem.dtype == DataType::i8) {
     item.plan.options.tiling = {.algorithm = dice.one_of({Algorithm::automatic, Algorithm::direct}),
                                 .filters = item.plan.options.tiling.filters};

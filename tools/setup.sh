@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What tools/quickstart and tools/check share: packages, configure, build. Source it with
+# What tools/quickstart and tools/check share: the GPU, packages, configure, build. Source it with
 # `set -euo pipefail` on. Every phase shows what it is at, and then prints one line with its time. Its
 # output goes to build/<preset>/log/<phase>.log, whose end is shown when it fails.
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -9,6 +9,11 @@ packages=(cmake ninja-build g++ pkg-config nlohmann-json3-dev libcli11-dev libsp
           protobuf-compiler relacy-dev)
 declare -A program_of=([cmake]=cmake [ninja-build]=ninja [g++]=c++ [pkg-config]=pkg-config
                        [clang-format-14]=clang-format-14)
+
+# "9.0, NVIDIA H200", or nothing. The kernels need compute capability 7.5.
+gpu=$(nvidia-smi --id=0 --query-gpu=compute_cap,name --format=csv,noheader 2>/dev/null |
+  awk -F, '$1 ~ /^[0-9]+\.[0-9]+$/ && $1 >= 7.5' || true)
+capability=${gpu%%,*}
 
 # Ends the script: 2 usage, 4 environment (as the megaconv command does), 1 anything else.
 die() {
@@ -75,7 +80,9 @@ apt_install() {
   "${install[@]}" || { "${as_root[@]}" apt-get update && "${install[@]}"; }
 }
 
-# install_packages PRESET PACKAGE...: installs those that are missing, or says which and exits 4.
+# install_packages PRESET PACKAGE...: installs those that are missing. Where that needs a password it exits 4.
+# Where it fails, without a network say, the configure step tells what of it is needed.
+not_installed=
 install_packages() {
   local preset=$1 package missing=() as_root=()
   shift
@@ -94,8 +101,10 @@ install_packages() {
       as_root=(sudo -n)
     fi
     echo "missing      ${missing[*]}"
-    phase "$preset" packages apt_install "${as_root[@]}" -- "${missing[@]}" ||
-      die 4 "could not install: ${missing[*]}"
+    if ! phase "$preset" packages apt_install "${as_root[@]}" -- "${missing[@]}"; then
+      not_installed=${missing[*]}
+      echo "packages     could not be installed; going on with what is there"
+    fi
   fi
 }
 
@@ -115,10 +124,13 @@ num_jobs() {
 configure() {
   local preset=$1 found
   shift
+  command -v cmake >/dev/null || die 4 "cmake is missing"
   found=$(cmake --version | awk 'NR == 1 { print $3 }')
   [[ $(printf '%s\n' 3.25 "$found" | sort -V | head -n 1) == 3.25 ]] ||
     die 4 "cmake is version $found, 3.25 or newer is needed"
-  phase "$preset" configure cmake --preset "$preset" "$@" || exit 1
+  phase "$preset" configure cmake --preset "$preset" "$@" && return
+  if [[ -n $not_installed ]]; then die 4 "could not install: $not_installed"; fi
+  exit 1
 }
 
 # optional_parts PRESET: those that the configure step found, and those that it did not.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <ctime>
 #include <thread>
 #include <tuple>
 
@@ -16,12 +17,26 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Threads of the variant before may still spin for work (OpenMP's do for some milliseconds) and
-// would take CPU time from the next.
-constexpr std::chrono::milliseconds kSettle{5};
+// Between two looks at the CPU time of this process, and the most that others may take meanwhile.
+constexpr std::chrono::milliseconds kLook{2};
+constexpr double kIdleMs = 0.2;
+constexpr int kMostLooks = 100;
 
 double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+double cpu_ms() { return 1e3 * static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+// Threads of the variant before may still spin for work and would take CPU time from the next:
+// OpenMP's do for 5 to 15 ms, whatever the count of spins takes on this CPU. This waits until the
+// process has used no CPU time while this thread slept.
+void settle() {
+  for (int look = 0; look < kMostLooks; ++look) {
+    const double before = cpu_ms();
+    std::this_thread::sleep_for(kLook);
+    if (cpu_ms() - before < kIdleMs) return;
+  }
 }
 
 }  // namespace
@@ -84,7 +99,7 @@ std::vector<TimeSummary> measure_interleaved(
     for (std::size_t i = 0; i < variants.size(); ++i) {
       report(variants[i].name + ", turn " + std::to_string(turn + 1) + " of " +
              std::to_string(options.repeats));
-      std::this_thread::sleep_for(kSettle);
+      settle();
       variants[i].sample_ms();
       const Clock::time_point turn_begin = Clock::now();
       const auto first = static_cast<std::ptrdiff_t>(times[i].size());

@@ -57,7 +57,8 @@ typedef enum megaconv_dtype {
 typedef enum megaconv_layout {
   MEGACONV_NCHW = 0,
   MEGACONV_NHWC = 1,
-  MEGACONV_CHWN = 2
+  MEGACONV_CHWN = 2,
+  MEGACONV_NCHW16C = 3 /* channels in blocks of 16; problem.hpp */
 } megaconv_layout;
 typedef enum megaconv_algorithm {
   MEGACONV_ALGORITHM_AUTO = 0,
@@ -101,6 +102,13 @@ typedef enum megaconv_source {
   MEGACONV_SOURCE_HEURISTIC = 1,
   MEGACONV_SOURCE_MEASURE = 2
 } megaconv_source;
+/* What an epilogue does last, y of x; see Activation (activation.hpp). */
+typedef enum megaconv_activation {
+  MEGACONV_ACTIVATION_NONE = 0,
+  MEGACONV_ACTIVATION_RELU = 1,
+  MEGACONV_ACTIVATION_CLAMP = 2,     /* alpha to beta: ReLU6 is 0 to 6 */
+  MEGACONV_ACTIVATION_LEAKY_RELU = 3 /* alpha x where x < 0 */
+} megaconv_activation;
 /* How a CUDA run is launched; see CudaLaunch (plan.hpp). */
 typedef enum megaconv_launch {
   MEGACONV_LAUNCH_AUTO = 0,
@@ -125,13 +133,21 @@ typedef struct megaconv_problem {
   int32_t dtype;                       /* megaconv_dtype */
   int32_t layout;                      /* megaconv_layout */
   int32_t scale, bias, residual, relu; /* epilogue: 0 or 1 */
+  int32_t activation;                  /* megaconv_activation; with relu = 1: 0 */
+  float alpha, beta;                   /* its numbers, as far as it has any */
+  int32_t reserved;                    /* 0 */
 } megaconv_problem;
 
 /* What a caller may fix; zero, or a null pointer, lets the library choose. */
+/* Threads of one's own: calls body(state, worker) for every worker from 0 to num_workers - 1, once
+ * each, and returns when all calls have returned; see WorkerThreads (plan.hpp). */
+typedef void (*megaconv_run_workers)(void* context, uint32_t num_workers,
+                                     void (*body)(void* state, uint32_t worker), void* state);
+
 typedef struct megaconv_plan_options {
   size_t struct_size;
   int32_t algorithm;           /* megaconv_algorithm */
-  uint32_t tile;               /* Winograd output tile m: 2, 4 or 6 */
+  uint32_t tile;               /* Winograd output tile m: 2, 4 or, on a CPU, 6 */
   int32_t prepared_filters;    /* 1: filters are transformed once, by megaconv_prepare_filters */
   int32_t whole_tensors;       /* 1: no window; V and M whole */
   const char* policy;          /* "interleaved", "staged", ...; null: interleaved */
@@ -150,7 +166,9 @@ typedef struct megaconv_plan_options {
   int32_t launch;         /* megaconv_launch */
   uint32_t num_blocks;    /* CUDA: blocks of a persistent kernel; 0: what the device holds */
   const char* machine;    /* MEGACONV_BACKEND_SIM: "h200", ... or a model's JSON; null: "h200" */
-  const char* policy_library; /* a shared object with megaconv_policy, in place of `policy` */
+  const char* policy_library;       /* a shared object with megaconv_policy, in place of `policy` */
+  megaconv_run_workers run_workers; /* CPU: threads of one's own; null: megaconv's pool */
+  void* run_workers_context;        /* must live as long as the plan */
 } megaconv_plan_options;
 
 /* Arguments of one run; see Tensors (plan.hpp). Unused ones are null. */

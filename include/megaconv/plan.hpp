@@ -38,6 +38,16 @@ enum class PlanSource : std::uint8_t {
 };
 const char* to_string(PlanSource source) noexcept;  ///< "database", "heuristic", "measure"
 
+/// Threads of the caller's own in place of megaconv's: a pool of another library, an OpenMP team.
+struct WorkerThreads {
+  /// Calls body(state, worker) for every worker from 0 to num_workers - 1, once each, and returns
+  /// when all calls have returned. They are meant to run at the same time, but may run in any order
+  /// and one after the other. `body` throws nothing. May be called by several runs at once.
+  void (*run)(void* context, std::uint32_t num_workers,
+              void (*body)(void* state, std::uint32_t worker), void* state) = nullptr;
+  void* context = nullptr;  ///< for `run`; must live as long as the plan
+};
+
 struct PlanOptions {
   TilingOptions tiling{};    ///< algorithm, tile, points, filter mode, window
   MappingOptions mapping{};  ///< policy and its parameters
@@ -47,8 +57,11 @@ struct PlanOptions {
   std::string database{};           ///< file; empty: the user's and the system's (docs/tuning.md)
   std::uint32_t measure_ms = 1000;  ///< budget of PlanSource::measure
   std::size_t workspace_limit = 0;  ///< bytes; 0: any. A plan that needs more is not chosen
-  /// CPU workers; 0: MEGACONV_NUM_THREADS, else the CPUs this process may run on.
+  /// CPU workers; 0: MEGACONV_NUM_THREADS, else the CPUs this process may run on, but no more than
+  /// have 10 us of work each.
   std::uint32_t num_threads = 0;
+  /// CPU: who runs the workers; without `run`, the pool that all plans of the process share.
+  WorkerThreads threads{};
   /// CUDA workers (thread blocks of the persistent kernel); 0: as many as the device holds at once.
   std::uint32_t num_blocks = 0;
   CudaLaunch cuda_launch = CudaLaunch::automatic;
@@ -146,7 +159,8 @@ class Plan {
   /// ordered, by one stream or by events. Throws Error before any work starts: invalid_argument (a
   /// null, misaligned or overlapping pointer; a workspace in use by another run), out_of_memory
   /// (workspace too small, no thread to be had). Throws Error(timeout) with a report when a wait
-  /// exceeds its budget; y is then undefined. The plan and the workspace stay usable.
+  /// exceeds its budget; y is then undefined. The plan and the workspace stay usable. Throws
+  /// Error(invalid_argument) when PlanOptions::threads did not call every worker once.
   /// On a CPU, y does not depend on the caller's rounding mode or treatment of denormal numbers,
   /// which are as before afterwards. A child of fork() may execute its parent's plans.
   void execute(const Tensors& tensors, void* workspace, std::size_t workspace_bytes,

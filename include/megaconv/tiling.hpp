@@ -93,7 +93,7 @@ struct Target {
 /// What a caller may fix about a tiling; 0 and nullopt mean "choose".
 struct TilingOptions {
   Algorithm algorithm = Algorithm::automatic;
-  std::uint32_t m = 0;  ///< Winograd output tile: 2, 4 or 6
+  std::uint32_t m = 0;  ///< Winograd output tile: 2, 4 or, on a CPU, 6
   Points points = Points::low_error;
   Precision precision = Precision::f32;
   Arithmetic arithmetic = Arithmetic::automatic;
@@ -131,7 +131,7 @@ struct DirectCut {
 /// The tiles of algorithms that multiply in Winograd's domain, F(m x m, 3 x 3). They are numbered
 /// image-major, then by tile row, then by tile column.
 struct WinogradTiles {
-  std::uint32_t m = 0;  ///< 2, 4 or 6
+  std::uint32_t m = 0;  ///< 2, 4 or, on a CPU, 6
   Points points = Points::low_error;
   std::uint32_t group_tiles = 0;  ///< t; the last group may have fewer
 

@@ -29,6 +29,9 @@ PyObject* exception_of(Status status) {
 
 NB_MODULE(_core, module) {
   using namespace megaconv::python;
+  // A script's own function keeps the script's names alive, and so its plans, until the process
+  // ends.
+  nb::set_leak_warnings(false);
   module.doc() = "megaconv: convolutions as task graphs. The extension module of the package.";
   nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
     try {

@@ -131,7 +131,8 @@ void construct(NetworkPlan* self, const Network& network, const Text& backend,
                const Text& algorithm, const Text& precision, const Policy& policy,
                const MaybeNumber& dig, const MaybeNumber& dgo, const MaybeNumber& m_groups,
                std::int64_t seed, std::int64_t threads, const Text& launch,
-               const std::optional<Text>& machine, std::int64_t wait_budget_ms) {
+               const std::optional<Text>& machine, std::int64_t wait_budget_ms,
+               const RunWorkers& run_workers) {
   PlanOptions options = base_options(backend, algorithm, precision);
   options.cuda_launch = launch_of(launch);
   const std::optional<PythonPolicy> function = set_policy(options, policy);
@@ -139,6 +140,7 @@ void construct(NetworkPlan* self, const Network& network, const Text& backend,
   options.num_threads = unsigned_of<std::uint32_t>("threads", threads);
   if (machine) options.machine = machine_of(*machine);
   options.wait_budget_ms = unsigned_of<std::uint32_t>("wait_budget_ms", wait_budget_ms);
+  options.threads = threads_of(run_workers);
   const nb::gil_scoped_release unlocked;
   try {
     NetworkPlan plan(Plan::create(network, options), network);
@@ -237,6 +239,7 @@ threads          CPU workers; 0: MEGACONV_NUM_THREADS, else all CPUs of this pro
 launch           CUDA: "automatic", "persistent" (one launch) or "staged" (one for every stage)
 machine          of backend "sim": a name (machine_names()) or the JSON of a model; None: h200
 wait_budget_ms   a task that waits longer ends the run with TimeoutError
+run_workers      threads of one's own, as of Plan
 
 Raises ValueError, NotImplementedError, and what a policy raises.)";
 
@@ -469,7 +472,8 @@ not have, and in a build without protobuf (reads_onnx).)");
            nb::arg("policy") = nb::none(), nb::arg("dig") = nb::none(), nb::arg("dgo") = nb::none(),
            nb::arg("m_groups") = nb::none(), nb::arg("seed") = 0, nb::arg("threads") = 0,
            nb::arg("launch") = "automatic", nb::arg("machine") = nb::none(),
-           nb::arg("wait_budget_ms") = 10'000)
+           nb::arg("wait_budget_ms") = 10'000, nb::arg("run_workers") = nb::none(),
+           nb::keep_alive<1, 15>())
       .def("__call__", &call,
            nb::sig("def __call__(self, *inputs: Any, copy: bool | None = None) -> Any"),
            R"(The outputs for these inputs: an array of their library, or a tuple of several.

@@ -67,7 +67,8 @@ AskedFor asked_for(const Text& backend, const Text& algorithm, std::int64_t tile
                    const MaybeNumber& m_groups, std::int64_t seed, const Text& source,
                    const Text& database, std::int64_t measure_ms, std::int64_t workspace_limit,
                    std::int64_t threads, std::int64_t blocks, const Text& launch,
-                   const std::optional<Text>& machine, std::int64_t wait_budget_ms) {
+                   const std::optional<Text>& machine, std::int64_t wait_budget_ms,
+                   const RunWorkers& run_workers) {
   AskedFor asked{base_options(backend, algorithm, precision), {}};
   PlanOptions& options = asked.options;
   TilingOptions& tiling = options.tiling;
@@ -88,6 +89,7 @@ AskedFor asked_for(const Text& backend, const Text& algorithm, std::int64_t tile
   options.num_blocks = unsigned_of<std::uint32_t>("blocks", blocks);
   if (machine) options.machine = machine_of(*machine);
   options.wait_budget_ms = unsigned_of<std::uint32_t>("wait_budget_ms", wait_budget_ms);
+  options.threads = threads_of(run_workers);
   return asked;
 }
 
@@ -152,6 +154,8 @@ blocks           CUDA thread blocks; 0: as many as the device holds
 launch           CUDA: "automatic", "persistent", "one_block_per_task", "raw_block_index", "staged"
 machine          of backend "sim": a name (machine_names()) or the JSON of a model; None: h200
 wait_budget_ms   a task that waits longer ends the run with TimeoutError
+run_workers      CPU: threads of one's own, a function (count, body) that calls body(i) for every i
+                 below count, at the same time if it can, and returns when all have returned
 
 Raises ValueError, NotImplementedError, MemoryError (no plan fits workspace_limit), and what a policy
 raises.)";
@@ -198,6 +202,24 @@ PlanOptions base_options(const Text& backend, const Text& algorithm, const Text&
   return options;
 }
 
+WorkerThreads threads_of(const RunWorkers& run) {
+  if (!run) return {};
+  const auto call = [](void* context, std::uint32_t count, void (*body)(void*, std::uint32_t),
+                       void* state) {
+    const nb::gil_scoped_acquire locked;
+    try {
+      nb::handle(static_cast<PyObject*>(context))(
+          count, nb::cpp_function([body, state](std::uint32_t worker) {
+            const nb::gil_scoped_release unlocked;
+            body(state, worker);
+          }));
+    } catch (nb::python_error& error) {  // the plan says which workers were not called
+      error.discard_as_unraisable("megaconv: run_workers");
+    }
+  };
+  return {call, run->ptr()};
+}
+
 std::optional<PythonPolicy> set_policy(PlanOptions& options, const Policy& policy) {
   std::optional<PythonPolicy> function;
   if (!policy) return function;
@@ -238,10 +260,12 @@ void bind_plan(nb::module_& module) {
            nb::arg("m_groups") = nb::none(), nb::arg("seed") = 0, nb::arg("source") = "database",
            nb::arg("database") = "", nb::arg("measure_ms") = 1000, nb::arg("workspace_limit") = 0,
            nb::arg("threads") = 0, nb::arg("blocks") = 0, nb::arg("launch") = "automatic",
-           nb::arg("machine") = nb::none(), nb::arg("wait_budget_ms") = 10'000);
+           nb::arg("machine") = nb::none(), nb::arg("wait_budget_ms") = 10'000,
+           nb::arg("run_workers") = nb::none());
   };
   with_options([&](const auto&... options) {
-    type.def("__init__", constructor(&asked_for), nb::arg("problem"), nb::kw_only(), options...);
+    type.def("__init__", constructor(&asked_for), nb::arg("problem"), nb::kw_only(), options...,
+             nb::keep_alive<1, 2 + sizeof...(options)>());
     module.def("tune", searcher(&asked_for), nb::arg("problem"), nb::kw_only(),
                nb::arg("seconds") = 10.0, nb::arg("evaluations") = 0, nb::arg("strategy") = "model",
                options..., kTuneDoc);

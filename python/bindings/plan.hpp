@@ -26,6 +26,11 @@ std::optional<PythonPolicy> set_policy(PlanOptions& options, const Policy& polic
 void set_order(PlanOptions& options, const MaybeNumber& dig, const MaybeNumber& dgo,
                const MaybeNumber& m_groups, std::int64_t seed);
 
+/// Threads of the caller's own: a function run(count, body) that calls body(i) for every i below
+/// count, and returns when all have returned. None: megaconv's pool. It must outlive the plan.
+using RunWorkers = std::optional<nb::callable>;
+WorkerThreads threads_of(const RunWorkers& run);
+
 /// Memory for a run: `given`, or on a CPU the thread's own. Throws Error(out_of_memory).
 void* workspace_of(nb::handle given, const Plan& plan);
 void* stream_of(std::uintptr_t stream);

@@ -15,13 +15,13 @@ namespace {
 using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
 
 constexpr DataType kTypes[] = {DataType::f32, DataType::f16, DataType::bf16, DataType::i8};
-constexpr Layout kLayouts[] = {Layout::nchw, Layout::nhwc, Layout::chwn};
+constexpr Layout kLayouts[] = {Layout::nchw, Layout::nhwc, Layout::chwn, Layout::nchw16c};
 
 using Pair = std::pair<std::int64_t, std::int64_t>;
 
 ConvProblem from_shapes(const Shape& x, const Shape& w, Pair stride, Pair padding, Pair dilation,
                         std::int64_t groups, const std::string& dtype, const std::string& layout,
-                        bool scale, bool bias, bool residual, bool relu) {
+                        bool scale, bool bias, bool residual, const std::string& activation) {
   ConvProblem problem;
   std::tie(problem.n, problem.c, problem.h, problem.w) = x;
   std::int64_t channels = 0;
@@ -34,7 +34,10 @@ ConvProblem from_shapes(const Shape& x, const Shape& w, Pair stride, Pair paddin
       enumerator("dtype", dtype, kTypes, [](DataType value) { return to_string(value); });
   problem.layout =
       enumerator("layout", layout, kLayouts, [](Layout value) { return to_string(value); });
-  problem.epilogue = {.scale = scale, .bias = bias, .residual = residual, .relu = relu};
+  problem.epilogue = {.scale = scale,
+                      .bias = bias,
+                      .residual = residual,
+                      .activation = parse_activation(activation)};
   validate(problem);
   if (channels != problem.c / groups) {
     throw Error(Status::invalid_argument,
@@ -62,13 +65,15 @@ a filter, P Q height and width of the output. Shapes are NCHW by meaning, whatev
           R"(Reads a problem string: "n64c128h28w28k128r3s3p1u1d1g1+nhwc+f16+bias+relu".
 
 c, h and k must be given; w is h, r 3, s r, p "same", the rest 1. p (padding), u (stride) and d
-(dilation) take "AxB". Suffixes: +nchw +nhwc +chwn, +f32 +f16 +bf16 +i8, +scale +bias +residual +relu.
+(dilation) take "AxB". Suffixes: +nchw +nhwc +chwn +nchw16c, +f32 +f16 +bf16 +i8, +scale +bias +residual,
+and an activation: +relu +clamp:0:6 +leaky_relu:0.1.
 Raises ValueError naming the part that is wrong.)")
       .def_static("from_shapes", &from_shapes, nb::arg("x"), nb::arg("w"),
                   nb::arg("stride") = Pair(1, 1), nb::arg("padding") = Pair(0, 0),
                   nb::arg("dilation") = Pair(1, 1), nb::arg("groups") = 1, nb::kw_only(),
                   nb::arg("dtype") = "f32", nb::arg("layout") = "nchw", nb::arg("scale") = false,
-                  nb::arg("bias") = false, nb::arg("residual") = false, nb::arg("relu") = false,
+                  nb::arg("bias") = false, nb::arg("residual") = false,
+                  nb::arg("activation") = "none",
                   R"(From the shapes of x, (N, C, H, W), and of w, (K, C/groups, R, S).
 
 Raises ValueError naming what does not fit.)")
@@ -107,11 +112,14 @@ Raises ValueError naming what does not fit.)")
           "storage type: \"f32\", \"f16\", \"bf16\" or \"i8\"")
       .def_prop_ro(
           "layout", [](const ConvProblem& p) { return to_string(p.layout); },
-          "memory order of x and y: \"nchw\", \"nhwc\" or \"chwn\"")
+          "memory order of x and y: \"nchw\", \"nhwc\", \"chwn\" or \"nchw16c\" (memory in\n"
+          "blocks of 16 channels, in arrays of the shape and strides of nchw)")
       .def_prop_ro("scale", [](const ConvProblem& p) { return p.epilogue.scale; })
       .def_prop_ro("bias", [](const ConvProblem& p) { return p.epilogue.bias; })
       .def_prop_ro("residual", [](const ConvProblem& p) { return p.epilogue.residual; })
-      .def_prop_ro("relu", [](const ConvProblem& p) { return p.epilogue.relu; })
+      .def_prop_ro(
+          "activation", [](const ConvProblem& p) { return to_string(p.epilogue.activation); },
+          "\"none\", \"relu\", \"clamp:0:6\", \"leaky_relu:0.1\"")
       .def_prop_ro(
           "x_shape", [](const ConvProblem& p) { return Shape(p.n, p.c, p.h, p.w); }, "(N, C, H, W)")
       .def_prop_ro(

@@ -22,6 +22,9 @@ void check(const ConvProblem& problem, const PlanOptions& options, const SearchB
   if (options.backend == Backend::sim) {
     throw Error(Status::unsupported, "tune: backend \"sim\", must be \"cpu\" or \"cuda\"");
   }
+  if (options.threads.run != nullptr) {
+    throw Error(Status::unsupported, "tune: run_workers of the caller's, must be None");
+  }
   if (options.policy) {
     throw Error(Status::unsupported, "tune: policy of the caller's, must be a name or None");
   }

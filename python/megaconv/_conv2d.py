@@ -46,13 +46,13 @@ def _padding(padding: Any, w_shape: tuple[int, ...], stride: tuple[int, int],
 
 @functools.lru_cache(maxsize=PLANS_KEPT)
 def _plan(x_shape, w_shape, stride, padding, dilation, groups, dtype, channels_last, scale, bias,
-          residual, relu, precision, device):
+          residual, activation, precision, device):
     """`device`: DLPack's, for a plan belongs to one."""
     padding = _padding(padding, w_shape, stride, dilation)
     problem = _core.Problem.from_shapes(
         x_shape, w_shape, stride, padding, dilation, groups, dtype=dtype,
         layout="nhwc" if channels_last else "nchw", scale=scale, bias=bias, residual=residual,
-        relu=relu)
+        activation=activation)
     backend = "cpu" if device is None else "cuda"
     return _core.Plan(problem, backend=backend, precision=precision or "f32")
 
@@ -90,7 +90,7 @@ def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, 
     stride, dilation   number, or (vertical, horizontal)
     padding     number, or (rows above and below, columns left and right), "same" or "valid"
     residual    (N, K, P, Q), added before the activation
-    activation  None or "relu"
+    activation  None, "relu", "clamp:LEAST:MOST" (ReLU6 is "clamp:0:6") or "leaky_relu:SLOPE"
     precision   of the products of float32 arrays: None or "f32", "tf32", "f16", "bf16"; a permission
     scale       (K,)
     out         (N, K, P, Q), written; may be `residual`. None: a new array
@@ -109,8 +109,6 @@ def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, 
     Raises ValueError and TypeError for what is wrong, NotImplementedError for what no plan can do,
     MemoryError, TimeoutError.
     """
-    if activation not in (None, "relu"):
-        raise ValueError(f'activation {activation!r}, must be None or "relu"')
     arrays = {"x": x, "w": w, "residual": residual, "out": out}
     specs = {name: _arrays.spec_of(name, array) for name, array in arrays.items()
              if array is not None or name in ("x", "w")}
@@ -133,6 +131,6 @@ def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, 
                      _pair("dilation", dilation), operator.index(groups),
                      _arrays.type_of("x", x_spec), _channels_last(specs.values()),
                      scale is not None, bias is not None, residual is not None,
-                     activation == "relu", precision, None if x_spec.on_cpu else x_spec.device)
+                     activation or "none", precision, None if x_spec.on_cpu else x_spec.device)
     return _arrays.run(plan, x, w, bias, scale=scale, residual=residual, out=out, copy=copy,
                        specs=specs)

@@ -83,7 +83,8 @@ def plan_of(case, layout="nchw", dtype="f32"):
     geometry = [case.geometry[name] for name in ("stride", "padding", "dilation", "groups")]
     return megaconv.Plan(megaconv.Problem.from_shapes(
         case.x.shape, case.w.shape, *geometry, dtype=dtype, layout=layout,
-        bias=case.bias is not None, residual=case.residual is not None, relu=case.relu))
+        bias=case.bias is not None, residual=case.residual is not None,
+        activation="relu" if case.relu else "none"))
 
 
 def _tile_maximum(size, m):

@@ -325,3 +325,29 @@ def test_tune_keeps_what_it_measures_and_plans_find_it(tmp_path):
 def test_what_is_wrong_for_tune_is_named(wrong, message, tmp_path):
     with pytest.raises((ValueError, NotImplementedError), match=message):
         megaconv.tune("c8h8k8", database=str(tmp_path / "plans.db"), **wrong)
+
+
+def test_workers_run_on_threads_of_the_callers_own():
+    from concurrent.futures import ThreadPoolExecutor
+
+    seen = set()
+    with ThreadPoolExecutor(3) as pool:
+        def run(count, body):
+            assert count == 3
+            list(pool.map(lambda i: (seen.add(threading.get_ident()), body(i)), range(count)))
+
+        plan = megaconv.Plan(PROBLEM, threads=3, run_workers=run)
+        del run
+        x, w, bias = tensors(PROBLEM)
+        assert np.array_equal(plan(x, w, bias), megaconv.Plan(PROBLEM, threads=3)(x, w, bias))
+        net = megaconv.network("resnet18", image=32, classes=10)
+        image = np.ones((1, 3, 32, 32), np.float32)
+        own = megaconv.NetworkPlan(
+            net, threads=2, run_workers=lambda count, body: list(pool.map(body, range(count))))
+        assert np.array_equal(own(image), megaconv.NetworkPlan(net, threads=2)(image))
+    assert seen and threading.get_ident() not in seen
+    lazy = megaconv.Plan(PROBLEM, threads=2, run_workers=lambda count, body: body(0))
+    with pytest.raises(ValueError, match="worker"):
+        lazy(x, w, bias)
+    with pytest.raises(NotImplementedError, match="run_workers"):
+        megaconv.tune("c8h8k8", run_workers=print)

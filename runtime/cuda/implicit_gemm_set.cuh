@@ -70,25 +70,33 @@ struct ImplicitGemmKernel : ImplicitGemmGuesses<Numbers> {
   }
 };
 
-/// make<kFilters, width>(), with the widest of the widths up to kPlaces that is not wider than
-/// `places`, which is one of them.
-template <class Numbers, int kFilters, int kMost, int kPlaces = kMost, class Make>
+/// make<width>(), with the widest of the widths up to kPlaces that is not wider than `places`,
+/// which is one of them.
+template <class Numbers, int kMost, int kPlaces = kMost, class Make>
 KernelSet of_width(std::uint32_t places, const Make& make) {
   constexpr int kNarrower = kPlaces - tile_step(kMost, Numbers::kSplit);
   if constexpr (kNarrower >= kMost / 2) {
-    if (places < kPlaces) return of_width<Numbers, kFilters, kMost, kNarrower>(places, make);
+    if (places < kPlaces) return of_width<Numbers, kMost, kNarrower>(places, make);
   }
-  return make.template operator()<kFilters, kPlaces>();
+  return make.template operator()<kPlaces>();
 }
 
-template <class Numbers, Layout kLayout>
-KernelSet implicit_gemm_kernels(const Tiling& tiling) {
-  const auto make = [&]<int kFilters, int kPlaces>() {
+inline ImplicitGemmTile tile_of(const Tiling& tiling) {
+  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+  return implicit_gemm_tile(cut.filter_blocks_per_gemm_task, cut.places_per_group,
+                            tiling.arithmetic);
+}
+
+/// Tiles of kFilters filters, which is what the tiling's have.
+template <class Numbers, int kFilters, Layout kLayout>
+KernelSet implicit_gemm_kernels_of(const Tiling& tiling) {
+  const auto make = [&]<int kPlaces>() {
     using Kernel = ImplicitGemmKernel<Numbers, kFilters, kPlaces, kLayout>;
-    KernelSet set =
-        make_kernel_set<Kernel, Stage<TaskKind::filter_transform>, Stage<TaskKind::direct>>(
-            std::string("implicit GEMM, ") + to_string(tiling.arithmetic) + ", tiles of " +
-            std::to_string(kFilters) + " filters x " + std::to_string(kPlaces) + " places");
+    using OfAnyWidth = ImplicitGemmKernel<Numbers, kFilters, 128, kLayout>;
+    KernelSet set = make_kernel_set<Kernel, SharedStage<OfAnyWidth, TaskKind::filter_transform>,
+                                    Stage<TaskKind::direct>>(
+        std::string("implicit GEMM, ") + to_string(tiling.arithmetic) + ", tiles of " +
+        std::to_string(kFilters) + " filters x " + std::to_string(kPlaces) + " places");
     if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
     set.x_scale = Kernel::kInputGuess.scale;
     set.w_scale = Kernel::kFilterGuess.scale;
@@ -97,14 +105,21 @@ KernelSet implicit_gemm_kernels(const Tiling& tiling) {
     set.channel_multiple = Numbers::kDepth;
     return set;
   };
-  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
-  const ImplicitGemmTile tile =
-      implicit_gemm_tile(cut.filter_blocks_per_gemm_task, cut.places_per_group, tiling.arithmetic);
-  if (tile.filters == 64) return of_width<Numbers, 64, 256>(tile.places, make);
-  if constexpr (!Numbers::kSplit) {
-    if (tile.places > 128) return of_width<Numbers, 128, 256>(tile.places, make);
+  const std::uint32_t places = tile_of(tiling).places;
+  if constexpr (kFilters == 64) {
+    return of_width<Numbers, 256>(places, make);
+  } else {
+    if constexpr (!Numbers::kSplit) {
+      if (places > 128) return of_width<Numbers, 256>(places, make);
+    }
+    return of_width<Numbers, 128>(places, make);
   }
-  return of_width<Numbers, 128, 128>(tile.places, make);
+}
+
+template <class Numbers, Layout kLayout>
+KernelSet implicit_gemm_kernels(const Tiling& tiling) {
+  return tile_of(tiling).filters == 64 ? implicit_gemm_kernels_of<Numbers, 64, kLayout>(tiling)
+                                       : implicit_gemm_kernels_of<Numbers, 128, kLayout>(tiling);
 }
 
 }  // namespace megaconv::cuda

@@ -25,6 +25,16 @@ struct Stage {
   }
 };
 
+/// A stage whose tasks are the same for several kernels: they share that of `Owner`.
+template <class Owner, TaskKind... kKinds>
+struct SharedStage {
+  template <class Kernel>
+  static void add_to(KernelSet& set) {
+    static_assert(Kernel::kThreads == Owner::kThreads);
+    Stage<kKinds...>::template add_to<Owner>(set);
+  }
+};
+
 /// Kernel, or the variant of it that it has for stages.
 template <class Kernel>
 struct KernelInStages {

@@ -15,8 +15,6 @@
   VARIANT(winograd_2_nhwc, winograd, nhwc, fma, multiplies_floats(t, 2))                     \
   VARIANT(winograd_4_nchw, winograd, nchw, fma, multiplies_floats(t, 4))                     \
   VARIANT(winograd_4_nhwc, winograd, nhwc, fma, multiplies_floats(t, 4))                     \
-  VARIANT(winograd_6_nchw, winograd, nchw, fma, multiplies_floats(t, 6))                     \
-  VARIANT(winograd_6_nhwc, winograd, nhwc, fma, multiplies_floats(t, 6))                     \
   VARIANT(winograd_mma_nchw, winograd, nchw, mma, t.arithmetic != Arithmetic::fma)           \
   VARIANT(winograd_mma_nhwc, winograd, nhwc, mma, t.arithmetic != Arithmetic::fma)           \
   VARIANT(winograd_split_2_nchw, winograd, nchw, wgmma, uses(t, Arithmetic::split_f16, 2))   \
@@ -24,7 +22,6 @@
   VARIANT(winograd_split_4_nchw, winograd, nchw, wgmma, uses(t, Arithmetic::split_f16, 4))   \
   VARIANT(winograd_split_4_nhwc, winograd, nhwc, wgmma, uses(t, Arithmetic::split_f16, 4))   \
   VARIANT(winograd_f16_4_nchw, winograd, nchw, wgmma, uses(t, Arithmetic::f16, 4))           \
-  VARIANT(winograd_f16_4_nhwc, winograd, nhwc, wgmma, uses(t, Arithmetic::f16, 4))           \
   VARIANT(direct_nchw, direct, nchw, fma, stores(t, DataType::f32))                          \
   VARIANT(direct_nhwc, direct, nhwc, fma, stores(t, DataType::f32))                          \
   VARIANT(direct_f16_nchw, direct, nchw, fma, stores(t, DataType::f16))                      \
@@ -34,8 +31,12 @@
   VARIANT(opencnn_nchw, opencnn, nchw, fma, true)                                            \
   VARIANT(opencnn_nhwc, opencnn, nhwc, fma, true)                                            \
   VARIANT(opencnn_chwn, opencnn, chwn, fma, true)                                            \
-  VARIANT(implicit_gemm_nchw, implicit_gemm, nchw, wgmma, loads(t, DataType::f32))           \
-  VARIANT(implicit_gemm_nhwc, implicit_gemm, nhwc, wgmma, loads(t, DataType::f32))           \
+  VARIANT(implicit_gemm_split_64_nchw, implicit_gemm, nchw, wgmma, splits(t, 64))            \
+  VARIANT(implicit_gemm_split_128_nchw, implicit_gemm, nchw, wgmma, splits(t, 128))          \
+  VARIANT(implicit_gemm_rounded_nchw, implicit_gemm, nchw, wgmma, rounds(t))                 \
+  VARIANT(implicit_gemm_split_64_nhwc, implicit_gemm, nhwc, wgmma, splits(t, 64))            \
+  VARIANT(implicit_gemm_split_128_nhwc, implicit_gemm, nhwc, wgmma, splits(t, 128))          \
+  VARIANT(implicit_gemm_rounded_nhwc, implicit_gemm, nhwc, wgmma, rounds(t))                 \
   VARIANT(implicit_gemm_f16_nchw, implicit_gemm, nchw, wgmma, loads(t, DataType::f16))       \
   VARIANT(implicit_gemm_f16_nhwc, implicit_gemm, nhwc, wgmma, loads(t, DataType::f16))       \
   VARIANT(implicit_gemm_bf16_nchw, implicit_gemm, nchw, wgmma, loads(t, DataType::bf16))     \

@@ -2,6 +2,7 @@
 #include "runtime/cuda/kernels.hpp"
 
 #include "megaconv/error.hpp"
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv::cuda {
@@ -24,6 +25,17 @@ Operands operands_of(const Tiling& tiling) {
 // Threads load x; it may be of any layout.
 bool loads(const Tiling& tiling, DataType dtype) {
   return operands_of(tiling) == Operands::loaded && tiling.problem.dtype == dtype;
+}
+// Of floats it makes pairs of FP16 numbers, or rounds them.
+bool splits(const Tiling& tiling, std::uint32_t filters) {
+  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+  return loads(tiling, DataType::f32) && tiling.arithmetic == Arithmetic::split_f16 &&
+         implicit_gemm_tile(cut.filter_blocks_per_gemm_task, cut.places_per_group,
+                            tiling.arithmetic)
+                 .filters == filters;
+}
+bool rounds(const Tiling& tiling) {
+  return loads(tiling, DataType::f32) && tiling.arithmetic != Arithmetic::split_f16;
 }
 // TMA reads tensors of 16 bits as they are.
 bool reads(const Tiling& tiling, DataType dtype) {
@@ -62,7 +74,10 @@ KernelSet kernels_for(const Tiling& tiling, Isa isa) {
   if (!has_algorithm) {
     throw Error(Status::unsupported, algorithm + ": backend cuda, must be cpu");
   }
-  const std::string what = algorithm + ", arithmetic " + to_string(tiling.arithmetic);
+  const WinogradTiles* tiles = tiling.tiles();
+  const std::string what = algorithm +
+                           (tiles != nullptr ? ", m = " + std::to_string(tiles->m) : "") +
+                           ", arithmetic " + to_string(tiling.arithmetic);
   if (least == nullptr) {
     throw Error(Status::unsupported, what + ", " + to_string(tiling.problem.dtype) + " in " +
                                          to_string(tiling.problem.layout) +

@@ -37,7 +37,9 @@ KernelSet opencnn_kernels(const Tiling& tiling) {
   const OutputLayout layout = std::get<OpencnnCut>(tiling.cut).output_layout;
   const std::string name = std::string("opencnn F(2x2,3x3), ") + to_string(layout);
   const auto make = [&]<OutputLayout kOutput>() {
-    return make_kernel_set<OpencnnKernel<kOutput, kLayout>, Stage<TaskKind::filter_transform>,
+    using OfAnyOutput = OpencnnKernel<OutputLayout::optSTS64, kLayout>;
+    return make_kernel_set<OpencnnKernel<kOutput, kLayout>,
+                           SharedStage<OfAnyOutput, TaskKind::filter_transform>,
                            Stage<TaskKind::direct>>(name);
   };
   switch (layout) {

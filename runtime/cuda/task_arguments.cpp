@@ -135,7 +135,7 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
   args.x_scale = kernels.x_scale;
   args.w_scale = kernels.w_scale;
   args.layout = p.layout;
-  args.relu = p.epilogue.relu;
+  args.activation = terms_of(p.epilogue.activation);
   args.gemm_tiles = kernels.gemm_tiles;
   args.gemm_filters = kernels.gemm_filters;
   const std::int32_t multiple = std::max(kernels.channel_multiple, i32(block));

@@ -49,6 +49,7 @@ void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& 
   }
   args.w_tensor = filter_tensor(problem, stored ? w : args.u, stored ? problem.c : args.c_padded,
                                 elements, args.slab_channels, args.gemm_filters);
+  if (tensors.residual != nullptr) check_whole_octets("residual", tensors.residual);
   // Outputs of 16 bits come in whole octets; of floats only some y can be stored by vectors.
   constexpr std::int64_t kVectorFloats = 4;
   const bool has_vectors =

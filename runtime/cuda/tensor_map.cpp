@@ -61,16 +61,6 @@ void check_made(CUresult code, const char* name) {
 
 cuuint64_t u64(std::int64_t value) { return static_cast<cuuint64_t>(value); }
 
-void check_whole_octets(const char* name, const void* address) {
-  constexpr std::uintptr_t kAlignment = 16;
-  const std::uintptr_t past = reinterpret_cast<std::uintptr_t>(address) % kAlignment;
-  if (past == 0) return;
-  throw Error(Status::invalid_argument,
-              std::string(name) + ": its address is " + std::to_string(past) +
-                  " bytes past a multiple of 16, must be a multiple for implicit GEMM in nhwc, "
-                  "which reads it in place");
-}
-
 // Boxes of a tensor. Strides in bytes, of the second dimension on.
 template <cuuint32_t kRank>
 CUtensorMap tiled_tensor(const char* name, Elements elements, const void* address,
@@ -91,6 +81,16 @@ CUtensorMap tiled_tensor(const char* name, Elements elements, const void* addres
 }
 
 }  // namespace
+
+void check_whole_octets(const char* name, const void* address) {
+  constexpr std::uintptr_t kAlignment = 16;
+  const std::uintptr_t past = reinterpret_cast<std::uintptr_t>(address) % kAlignment;
+  if (past == 0) return;
+  throw Error(Status::invalid_argument,
+              std::string(name) + ": its address is " + std::to_string(past) +
+                  " bytes past a multiple of 16, must be a multiple for implicit GEMM in nhwc, "
+                  "which reads it in place");
+}
 
 Elements elements_of(const ConvProblem& p) {
   return p.dtype == DataType::f16    ? Elements::f16

@@ -11,6 +11,7 @@
 namespace megaconv::cuda {
 
 // All throw Error(invalid_argument) for an address that is no multiple of 16.
+void check_whole_octets(const char* name, const void* address);
 
 /// What a tensor holds.
 enum class Elements { f16, bf16, f32, f32_rounded_to_tf32 };

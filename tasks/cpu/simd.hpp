@@ -100,9 +100,6 @@ MEGACONV_INLINE Vec fused_multiply_add(Vec a, Vec b, Vec c) {
 #endif
 }
 
-/// Negative lanes become zero; NaN stays.
-MEGACONV_INLINE Vec relu(Vec v) { return v < Vec{} ? Vec{} : v; }
-
 /// The lanes of one of two vectors: lane l is lane Pattern::of(l) of the 2 kLanes of (a, b).
 template <class Pattern, int... kLane>
 MEGACONV_INLINE Vec shuffle(Vec a, Vec b, Index<kLane>...) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "tasks/cuda/activation.cuh"
 #include "tasks/cuda/task_args.hpp"
 #include "tasks/cuda/vec.cuh"
 #include "tasks/implicit_gemm/stripes.hpp"
@@ -191,13 +192,8 @@ class OutputRun {
           }
         }
       }
-      if (a_.relu) {
 #pragma unroll
-        for (auto& outputs : run) {
-#pragma unroll
-          for (float& output : outputs) output = fmaxf(output, 0.0f);
-        }
-      }
+      for (auto& outputs : run) activate(a_.activation, outputs);
 #pragma unroll
       for (int j = 0; j < kRuns; ++j) {
         Stored* y = y_ + at[j];
@@ -225,10 +221,7 @@ class OutputRun {
 #pragma unroll
           for (int f = 0; f < 4; ++f) run.lane[f] += static_cast<float>(residual.lane[f]);
         }
-        if (a_.relu) {
-#pragma unroll
-          for (float& output : run.lane) output = fmaxf(output, 0.0f);
-        }
+        activate(a_.activation, run.lane);
         Vec<4, Stored> stored;
 #pragma unroll
         for (int f = 0; f < 4; ++f) stored.lane[f] = static_cast<Stored>(run.lane[f]);
@@ -239,7 +232,7 @@ class OutputRun {
       for (int f = 0; f < 4; ++f) {
         if (f >= num_filters) continue;
         if (residual_ != nullptr) run.lane[f] += static_cast<float>(residual_[at + f]);
-        y_[at + f] = static_cast<Stored>(a_.relu ? fmaxf(run.lane[f], 0.0f) : run.lane[f]);
+        y_[at + f] = static_cast<Stored>(activate(a_.activation, run.lane[f]));
       }
     }
   }

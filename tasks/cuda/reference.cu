@@ -14,6 +14,7 @@
 #include <string>
 
 #include "megaconv/error.hpp"
+#include "tasks/activation.hpp"
 #include "tasks/cuda/reference.hpp"
 
 namespace megaconv::cuda {
@@ -83,7 +84,7 @@ struct OutputAt {
       sum += term;
       abs_sum += fabs(term);
     }
-    y[at] = problem.epilogue.relu && !(sum > 0) ? 0 : sum;
+    y[at] = activated(problem.epilogue.activation, sum);
     magnitude[at] = abs_sum;
   }
 };

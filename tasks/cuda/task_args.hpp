@@ -24,6 +24,7 @@
 #include <cstdint>
 
 #include "megaconv/tiling.hpp"
+#include "tasks/activation.hpp"
 #include "tasks/implicit_gemm/stripes.hpp"
 
 namespace megaconv::cuda {
@@ -54,7 +55,7 @@ struct TaskArgs {
   std::int32_t n, c, h, w_in, k, r, s, p, q;
   std::int32_t pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w, groups;
   Layout layout;
-  bool relu;
+  ActivationTerms activation;
 
   // Tiling.
   std::int32_t tiles_h, tiles_w, num_tiles, group_tiles;

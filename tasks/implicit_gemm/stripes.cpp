@@ -60,8 +60,7 @@ bool has_tensor_maps(const ConvProblem& a) {
 bool operands_in_tensor(const ConvProblem& a) {
   constexpr std::int64_t kOctet = 8;
   const bool numbers = a.dtype == DataType::f16 || a.dtype == DataType::bf16;
-  return numbers && a.c % kOctet == 0 && a.k % kOctet == 0 && !a.epilogue.residual &&
-         has_tensor_maps(a);
+  return numbers && a.c % kOctet == 0 && a.k % kOctet == 0 && has_tensor_maps(a);
 }
 
 bool operands_can_be_copied(const ConvProblem& a) {
@@ -99,7 +98,7 @@ std::string operands_obstacle(const ConvProblem& problem, Arithmetic arithmetic,
     case Operands::in_tensor:
       return operands_in_tensor(problem) ? ""
                                          : "tensors must be f16 or bf16 in nhwc, channels and "
-                                           "filters in whole eights, no residual";
+                                           "filters in whole eights";
     case Operands::in_float_tensor:
       return rounds_to_tf32 ? "" : "arithmetic must be tf32";
     case Operands::in_copy:

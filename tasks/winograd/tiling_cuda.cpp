@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "megaconv/error.hpp"
 #include "tasks/winograd/winograd.hpp"
 
 namespace megaconv {
@@ -137,6 +138,9 @@ bool has_few_gemm_tasks(const ConvProblem& problem, Arithmetic arithmetic, const
 
 void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, const Target& target) {
   auto& cut = std::get<WinogradCut>(tiling.cut);
+  if (cut.m == 6) {  // four times the error of m = 4: it was never the fastest
+    throw Error(Status::unsupported, "winograd, m = 6 on backend cuda: must be 2 or 4");
+  }
   const std::uint32_t channel_blocks = tiling.channel_blocks();
   const std::uint32_t filter_blocks = tiling.filter_blocks();
   const GemmShape shape = gemm_shape(tiling.arithmetic, filter_blocks);

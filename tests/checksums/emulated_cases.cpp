@@ -40,7 +40,7 @@ void draw_winograd(Dice& dice, Case& item, Products products) {
   item.problem = to_string(shape, draw_suffixes(dice));
   WinogradSizes sizes;
   do {
-    sizes.m = fma ? dice.one_of({2, 4, 6}) : products == Products::f16 ? 4 : dice.one_of({2, 4});
+    sizes.m = products == Products::f16 ? 4 : dice.one_of({2, 4});
     const std::int64_t run = fma ? 4 : 16;
     sizes.group_tiles = std::min(num_tiles(shape, sizes.m),
                                  dice.chance(50) ? dice.between(1, 128) : 16 * dice.between(1, 8));

@@ -28,7 +28,6 @@ cuda::KernelSet fma_kernels(const Tiling& tiling) {
   const WinogradTiles& tiles = *tiling.tiles();
   const bool low_error = tiles.points == kLowError;
   if (tiles.m == 2) return cuda::winograd_kernels<2, kLowError, kLayout>(tiling);
-  if (tiles.m == 6) return cuda::winograd_kernels<6, kLowError, kLayout>(tiling);
   return low_error ? cuda::winograd_kernels<4, kLowError, kLayout>(tiling)
                    : cuda::winograd_kernels<4, kInteger, kLayout>(tiling);
 }

@@ -61,6 +61,13 @@ const char* const kOctetShapes[] = {
     "n2c8h9w140k72r5d3",    "n5c72h27w26k136u2+relu",  "n8c64h56k128r1p0u2", "n3c16h41w30k24r5u3x2",
     "n2c24h64w61k40r8p0u8", "n40c40h15k64u2+bias"};
 
+// The same with a residual: images abreast, shared channels, several tiles of a task.
+const char* const kResidualShapes[] = {
+    "n3c24h13w9k40+residual", "n2c64h28k256r1p0+bias+relu+residual",
+    "n1c520h7k264+residual",  "n70c16h3k16+residual",
+    "n1c8h5w300k64+residual", "n3c128h57w56k64+relu+residual",
+    "n2c40h7k136+residual",   "n40c40h15k64u2+bias+residual"};
+
 // One layer against double, in every launch, whose plan plan_of(problem, launch) is; those of one
 // tiling all give the same bits.
 template <class T = float, class PlanOf>
@@ -179,10 +186,12 @@ TEST_CASE("cuda: implicit GEMM multiplies tensors of 16 bits as they are") {
   // Products are exact; y is rounded, and the sums to a hundredth of that.
   check_odd_shapes<Float16>(Precision::f32, 1.01 * 0x1p-11, "+f16");
   check_odd_shapes<Bfloat16>(Precision::f32, 1.01 * 0x1p-8, "+bf16");
-  for (const std::string text : kOctetShapes) {
+  const auto check = [](const std::string& text) {
     check_launches<Float16>(text + "+nhwc+f16", Precision::f32, 1.01 * 0x1p-11);
     check_launches<Bfloat16>(text + "+nhwc+bf16", Precision::f32, 1.01 * 0x1p-8);
-  }
+  };
+  for (const char* text : kOctetShapes) check(text);
+  for (const char* text : kResidualShapes) check(text);
 }
 
 TEST_CASE("cuda: implicit GEMM of tensors in place is exact on integers, whatever its groups",
@@ -214,6 +223,29 @@ TEST_CASE("cuda: implicit GEMM in place refuses tensors that are not aligned to 
   tensors.x = static_cast<const char*>(tensors.x) + 2;
   CHECK_THROWS_WITH(plan.execute(tensors, workspace.get(), workspace.bytes()),
                     ContainsSubstring("x: its address is 2 bytes past a multiple of 16"));
+  const Plan adds = Plan::create(parse_problem("n1c8h8k8+nhwc+f16+residual"), implicit_gemm());
+  tensors.x = x.get();
+  tensors.residual = static_cast<const char*>(w.get()) + 2;
+  CHECK_THROWS_WITH(adds.execute(tensors, workspace.get(), workspace.bytes()),
+                    ContainsSubstring("residual: its address is 2 bytes past a multiple of 16"));
+}
+
+TEST_CASE("cuda: a residual of implicit GEMM in place is exact on integers, and may be y itself",
+          "[sanitizer]") {
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
+  for (const char* text : kResidualShapes) {
+    IntegerLayer<Float16> of(std::string(text) + "+nhwc+f16");
+    for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
+      for (const std::uint32_t places : {0u, 32u, 96u}) {
+        PlanOptions options = implicit_gemm(launch);
+        options.tiling.places_per_group = places;
+        const Plan plan = Plan::create(of.problem, options);
+        CAPTURE(text, places, static_cast<int>(launch));
+        CHECK(of.gives(of.device.run(plan)));
+        CHECK(of.gives(of.device.run_in_place(plan)));
+      }
+    }
+  }
 }
 
 TEST_CASE("cuda: implicit GEMM at the precision of TF32 errs by what rounding x and w costs") {

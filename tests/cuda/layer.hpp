@@ -59,10 +59,22 @@ class DeviceLayer {
     CHECK(prepared.guards_intact());
     return y;
   }
+  /// With the residual where y will be.
+  std::vector<T> run_in_place(const Plan& plan) {
+    DeviceBuffer workspace(plan.workspace_bytes());
+    Tensors arguments = tensors();
+    arguments.residual = y_.get();
+    require_cuda(
+        cudaMemcpy(y_.get(), residual_.get(), residual_.bytes(), cudaMemcpyDeviceToDevice));
+    return run_on(plan, arguments, workspace);
+  }
 
  private:
   std::vector<T> run(const Plan& plan, const Tensors& arguments, DeviceBuffer& workspace) {
     y_.poison();
+    return run_on(plan, arguments, workspace);
+  }
+  std::vector<T> run_on(const Plan& plan, const Tensors& arguments, DeviceBuffer& workspace) {
     plan.execute(arguments, workspace.get(), workspace.bytes());
     plan.wait(workspace.get());
     CHECK(y_.guards_intact());

@@ -49,7 +49,7 @@ class DeviceNetwork {
         plan(Plan::create(network, options)),
         workspace(plan.workspace_bytes()),
         prepared_(plan.prepared_filter_bytes()) {
-    plan.prepare_filters(prepared_.get());
+    if (prepared_.bytes() != 0) plan.prepare_filters(prepared_.get());
     for (const NetworkInput& input : network.inputs) add(input.name, inputs_, input_pointers_);
     for (const std::string& output : network.outputs) add(output, outputs_, output_pointers_);
   }
@@ -64,10 +64,11 @@ class DeviceNetwork {
     }
   }
   void enqueue(cudaStream_t stream = nullptr, Trace* trace = nullptr) {
-    plan.execute(NetworkTensors{.inputs = input_pointers_,
-                                .outputs = output_pointers_,
-                                .prepared_filters = prepared_.get()},
-                 workspace.get(), workspace.bytes(), {.trace = trace, .stream = stream});
+    plan.execute(
+        NetworkTensors{.inputs = input_pointers_,
+                       .outputs = output_pointers_,
+                       .prepared_filters = prepared_.bytes() != 0 ? prepared_.get() : nullptr},
+        workspace.get(), workspace.bytes(), {.trace = trace, .stream = stream});
   }
   /// Of poisoned outputs.
   void run() {

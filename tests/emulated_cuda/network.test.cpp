@@ -110,7 +110,7 @@ TEST_CASE("conv, pool, conv of CUDA tasks is exact on integers in every order of
                          .pad_w = 1,
                          .w = view_weights(w),
                          .bias = problem.epilogue.bias ? view_weights(bias) : Weights{},
-                         .relu = problem.epilogue.relu};
+                         .relu = problem.epilogue.activation == kRelu};
     };
     Network network{
         .inputs = {{"x", {2, 5, 13, 18}}}, .outputs = {"conv2"}, .layout = conv1.layout};

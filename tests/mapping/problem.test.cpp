@@ -25,7 +25,7 @@ TEST_CASE("parse_problem reads suffixes in any order") {
   const ConvProblem problem = parse_problem("c8h9k8u2x1+relu+f16+residual+nhwc+bias");
   CHECK(problem.layout == Layout::nhwc);
   CHECK(problem.dtype == DataType::f16);
-  CHECK(problem.epilogue == Epilogue{.bias = true, .residual = true, .relu = true});
+  CHECK(problem.epilogue == Epilogue{.bias = true, .residual = true, .activation = kRelu});
   CHECK(to_string(problem) == "n1c8h9w9k8r3s3p1u2x1d1g1+nhwc+f16+bias+residual+relu");
   CHECK(to_string(parse_problem("c8h9k8+bias+scale+i8")) == "n1c8h9w9k8r3s3p1u1d1g1+i8+scale+bias");
 }
@@ -51,7 +51,8 @@ TEST_CASE("a problem's text reads back as the same problem") {
     problem.stride_w = 1 + below(4);
     problem.dtype = DataType(below(4));
     problem.layout = Layout(below(2));
-    problem.epilogue = {below(2) == 0, below(2) == 0, below(2) == 0, below(2) == 0};
+    const Activation activations[] = {{}, kRelu, clamp(-0.1f, 6e20f), leaky_relu(1e-7f)};
+    problem.epilogue = {below(2) == 0, below(2) == 0, below(2) == 0, activations[below(4)]};
     INFO(to_string(problem));
     CHECK(parse_problem(to_string(problem)) == problem);
   }
@@ -140,6 +141,14 @@ TEST_CASE("a problem string that cannot be read says which part") {
   CHECK_THAT(error("c1h9k1r0"), ContainsSubstring("r = 0"));
 }
 
+TEST_CASE("nchw16c is refused for what it has not") {
+  const auto error = [](const char* text) { return error_of([&] { parse_problem(text); }); };
+  CHECK_THAT(error("c1h9k1+nchw16c+f16"), ContainsSubstring("f16 tensors: must be f32"));
+  CHECK_THAT(error("c64h9k48g2+nchw16c"), ContainsSubstring("conv groups of 24 filters"));
+  CHECK(parse_problem("c64h9k32g2+nchw16c").layout == Layout::nchw16c);
+  CHECK(parse_problem("c20h9k20g20+nchw16c").layout == Layout::nchw16c);
+}
+
 TEST_CASE("flops count the direct algorithm's multiplications and additions") {
   // 2 N K P Q (C / groups) R S
   CHECK(parse_problem("n2c4h5k6").flops() == 2.0 * 2 * 6 * 5 * 5 * 4 * 9);
@@ -149,6 +158,7 @@ TEST_CASE("flops count the direct algorithm's multiplications and additions") {
 TEST_CASE("names of enumerators are those of the problem string") {
   CHECK(to_string(Layout::nhwc) == std::string("nhwc"));
   CHECK(to_string(parse_problem("c1h9k1+chwn")) == "n1c1h9w9k1r3s3p1u1d1g1+chwn");
+  CHECK(to_string(parse_problem("c1h9k1+nchw16c")) == "n1c1h9w9k1r3s3p1u1d1g1+nchw16c");
   CHECK(to_string(DataType::bf16) == std::string("bf16"));
   CHECK(size_of(DataType::f32) == 4);
   CHECK(size_of(DataType::bf16) == 2);

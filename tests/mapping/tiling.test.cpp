@@ -240,6 +240,14 @@ TEST_CASE("what an algorithm cannot compute is refused with the reason") {
   }
   CHECK(tile("n4c64h28k64+i8", {}).algorithm() == Algorithm::direct);
   CHECK(error("c16h9k16+chwn") == "layout chwn: must be nchw or nhwc, or the algorithm opencnn");
+  CHECK(error_of([&] { tile("c16h9k16+nchw16c", {.algorithm = Algorithm::opencnn}); },
+                 Status::unsupported) ==
+        "layout nchw16c in opencnn: must be an algorithm of a CPU");
+  CHECK(error_of(
+            [&] {
+              make_tiling(parse_problem("c16h9k16+nchw16c"), {}, Target{.backend = Backend::cuda});
+            },
+            Status::unsupported) == "layout nchw16c: backend cuda, must be cpu");
 }
 
 TEST_CASE("options out of range are named with what is allowed") {

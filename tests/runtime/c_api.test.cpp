@@ -219,12 +219,13 @@ TEST_CASE("C: a struct_size that no version has is refused") {
   megaconv_plan_options options = megaconv_plan_options_init();
   megaconv_plan* plan = nullptr;
 
-  for (const std::size_t size : {std::size_t{0}, sizeof(problem) - 1, std::size_t{4097}}) {
+  const std::size_t first_problem = offsetof(megaconv_problem, activation);
+  for (const std::size_t size : {std::size_t{0}, first_problem - 1, std::size_t{4097}}) {
     megaconv_problem wrong = problem;
     wrong.struct_size = size;
     wrong.n = 5;
     const auto refused = [&](auto call) {
-      check_refused_size("megaconv_problem", size, sizeof(wrong), call);
+      check_refused_size("megaconv_problem", size, first_problem, call);
     };
     refused([&] { return megaconv_problem_parse("c1h1k1", &wrong); });
     CHECK(wrong.n == 5);  // nothing was written
@@ -324,9 +325,9 @@ TEST_CASE("C: a value that is no enumerator is an error that says what is allowe
     CHECK(refusal() == "dtype " + std::to_string(value) + ", must be 0 to 3");
   }
   problem.dtype = MEGACONV_F32;
-  for (const std::int32_t value : {-1, 3, 256, INT32_MAX, INT32_MIN}) {
+  for (const std::int32_t value : {-1, 4, 256, INT32_MAX, INT32_MIN}) {
     problem.layout = value;
-    CHECK(refusal() == "layout " + std::to_string(value) + ", must be 0 to 2");
+    CHECK(refusal() == "layout " + std::to_string(value) + ", must be 0 to 3");
   }
   problem.layout = MEGACONV_NCHW;
   for (const std::int32_t value : {-1, 6, 256, INT32_MAX, INT32_MIN}) {
@@ -354,6 +355,7 @@ TEST_CASE("C: a value that is no enumerator is an error that says what is allowe
   check_last(problem.bias, "bias", 1);
   check_last(problem.residual, "residual", 1);
   check_last(problem.relu, "relu", 1);
+  check_last(problem.activation, "activation", MEGACONV_ACTIVATION_LEAKY_RELU);
   options.reserved = 1;
   CHECK(refusal() == "reserved 1, must be 0");
   CHECK(plan == nullptr);

@@ -126,7 +126,7 @@ TEST_CASE("operators are fused where one task can do the work of several") {
         "global\n"
         "fc\n");
   const auto& conv2 = std::get<ConvProblem>(fused.operators[3].problem);
-  CHECK(conv2.epilogue == Epilogue{.bias = true, .residual = true, .relu = true});
+  CHECK(conv2.epilogue == Epilogue{.bias = true, .residual = true, .activation = kRelu});
 
   // What others read, or the caller, stays.
   Network network = everything(Layout::nhwc);
@@ -377,7 +377,7 @@ TEST_CASE("values share memory, and their bits are those of values that do not")
 }
 
 TEST_CASE("a proof fails where who overwrites a value does not wait for those that read it") {
-  const Plan plan = Plan::create(make_network("resnet18", {.image = 32}), {.num_threads = 2});
+  const Plan plan = Plan::create(make_network("resnet18", {.image = 128}), {.num_threads = 2});
   TaskGraph graph = plan.lowering().graph;
   CHECK(!validate(graph, plan.lowering().mapping));
   const auto reuses = [](const Edge& edge) { return edge.reuse; };

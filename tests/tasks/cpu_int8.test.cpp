@@ -5,6 +5,7 @@
 #include <limits>
 #include <tuple>
 
+#include "tasks/activation.hpp"
 #include "tasks/tiling.hpp"
 #include "tests/catch.hpp"
 #include "tests/tasks/cpu_layer.hpp"
@@ -81,7 +82,7 @@ TEST_CASE("i8 sums are exact up to the largest that are allowed") {
 TEST_CASE("i8 outputs are rounded to the nearest, ties to even, and saturate at both ends") {
   for (const char* shape : {"c1h16w16k3r1", "c3h16w16k3r1g3"}) {
     for (const char* layout : {"+nchw", "+nhwc"}) {
-      for (const char* relu : {"", "+relu"}) {
+      for (const char* relu : {"", "+relu", "+clamp:-20:50", "+leaky_relu:0.3"}) {
         for (const std::string& isa : cpu::available_isas()) {
           CAPTURE(shape, layout, relu, isa);
           Int8Layer data(std::string(shape) + layout + "+scale+bias+residual" + relu, isa);
@@ -104,7 +105,7 @@ TEST_CASE("i8 outputs are rounded to the nearest, ties to even, and saturate at 
                   const int at = nhwc ? i * 3 + k : k * 256 + i;
                   const auto sum = static_cast<float>(value_of(int8(i)) * weights[k]);
                   float value = std::fma(sum, scale, bias) + to_float(data.residual[at]);
-                  if (a.epilogue.relu) value = std::fmax(value, 0.0f);
+                  value = static_cast<float>(activated(a.epilogue.activation, double{value}));
                   wrong += value_of(data.y[at]) != saturated(value);
                 }
               }

@@ -3,6 +3,7 @@
 // double from what the stage before it really wrote, so that a failure points at a stage.
 #include <utility>
 
+#include "tasks/activation.hpp"
 #include "tasks/winograd/winograd.hpp"
 #include "tasks/winograd/winograd_matrices.hpp"
 #include "tests/catch.hpp"
@@ -156,8 +157,7 @@ class StageCheck {
             if (problem_.epilogue.bias) add(layer_.bias[static_cast<std::size_t>(k)]);
             if (problem_.epilogue.residual) add(layer_.residual[static_cast<std::size_t>(at)]);
             error.add(layer_.y[static_cast<std::size_t>(at)],
-                      problem_.epilogue.relu ? std::max(value, 0.0) : value, magnitude,
-                      problem_.dtype);
+                      activated(problem_.epilogue.activation, value), magnitude, problem_.dtype);
           }
         }
       }
@@ -264,6 +264,7 @@ void check_stages(const Tiling& tiling, const cpu::Kernels& kernels) {
 
 /// Every layout with a storage type, each type at least once.
 constexpr const char* kSuffixes[] = {"+nchw", "+nhwc", "+nchw+bf16", "+nhwc+f16"};
+constexpr const char* kAllSuffixes[] = {"+nchw", "+nhwc", "+nchw+bf16", "+nhwc+f16", "+nchw16c"};
 
 void check_problem(const std::string& text, std::uint32_t group_tiles) {
   for (const Winograd& winograd : kWinograds) {
@@ -319,8 +320,9 @@ TEST_CASE("outputs larger than the caches are right") {  // y: 17 x 512 x 512 fl
 }
 
 TEST_CASE("output transforms apply every epilogue") {
-  for (const char* epilogue : {"+bias", "+residual", "+relu", "+bias+residual", "+bias+relu",
-                               "+residual+relu", "+bias+residual+relu"}) {
+  for (const char* epilogue :
+       {"+bias", "+residual", "+relu", "+bias+residual", "+bias+relu", "+residual+relu",
+        "+bias+residual+relu", "+bias+clamp:-0.5:6", "+residual+leaky_relu:0.1"}) {
     check_problem(std::string("c5h7w18k21") + epilogue, 4);
   }
 }
@@ -358,7 +360,7 @@ TEST_CASE("fused tasks compute bit for bit what tasks of stages compute") {
   for (const char* text : {"n2c17h9w13k19+bias+residual+relu", "c35h7w5k16", "c1h4w4k1",
                            "c16h4w133k1p2x1", "n2c50h13w18k70+relu"}) {
     for (const Winograd& winograd : kWinograds) {
-      for (const char* suffix : kSuffixes) {
+      for (const char* suffix : kAllSuffixes) {
         for (const std::string& isa : cpu::available_isas()) {
           Tiling tiling = winograd_tiling(std::string(text) + suffix, winograd, 3);
           CpuLayer stages(tiling, cpu::kernels_for(isa));
@@ -384,7 +386,7 @@ TEST_CASE("fused tasks compute bit for bit what tasks of stages compute") {
 }
 
 TEST_CASE("Winograd is exact for whole numbers") {
-  for (const char* suffix : kSuffixes) {
+  for (const char* suffix : kAllSuffixes) {
     for (const char* text : {"n2c40h13w11k35+bias+residual+relu", "c128h14w14k32", "c9h30w7k5p2"}) {
       for (const auto& [winograd, multiple] :
            {std::pair{Winograd{2, Points::integer}, 4.0f}, {{4, Points::integer}, 576.0f}}) {

@@ -8,6 +8,8 @@
 #include <limits>
 #include <vector>
 
+#include "tasks/activation.hpp"
+#include "tasks/strides.hpp"
 #include "tests/catch.hpp"
 
 namespace megaconv {
@@ -65,10 +67,10 @@ double defined_output(const ConvProblem& a, const Data& data, std::int64_t n, st
 }
 
 TEST_CASE("the reference is the definition of a convolution") {
-  for (const char* text :
-       {"n2c5h7w9k6r3s3", "c6h9w8k9r3s2p1x0u2x1d1x2g3+bias+residual", "c4h5w6k4g4r3s3+bias+relu",
-        "n2c3h4w4k5r1s1p0+residual+relu", "c3h4w6k7+scale", "c4h3w5k6r1+scale+bias+residual+relu",
-        "c2h11w13k7r5s4p3x2u3x2d2x1"}) {
+  for (const char* text : {"n2c5h7w9k6r3s3", "c6h9w8k9r3s2p1x0u2x1d1x2g3+bias+residual",
+                           "c4h5w6k4g4r3s3+bias+relu", "n2c3h4w4k5r1s1p0+residual+relu",
+                           "c3h4w6k7+scale", "c3h4w6k7+clamp:-1:0.5", "c3h4w6k7+leaky_relu:-0.5",
+                           "c4h3w5k6r1+scale+bias+residual+relu", "c2h11w13k7r5s4p3x2u3x2d2x1"}) {
     INFO(text);
     const ConvProblem problem = parse_problem(text);
     const Data data(problem);
@@ -81,7 +83,7 @@ TEST_CASE("the reference is the definition of a convolution") {
                 defined_output(problem, data, n, k, p, q, [](double term) { return term; });
             const double magnitude = defined_output(problem, data, n, k, p, q,
                                                     [](double term) { return std::fabs(term); });
-            REQUIRE(data.y[at] == (problem.epilogue.relu ? std::max(sum, 0.0) : sum));
+            REQUIRE(data.y[at] == activated(problem.epilogue.activation, sum));
             REQUIRE(data.magnitude[at] == magnitude);
           }
         }
@@ -110,6 +112,26 @@ TEST_CASE("the reference gives the same values in both layouts") {
   to_nhwc(a.y, expected, nchw.n, nchw.k, outputs);
   reference_convolution(nhwc, b.tensors(), b.y.data());
   CHECK(b.y == expected);
+}
+
+TEST_CASE("nchw16c has channels in blocks of 16, and in the last block those that are left") {
+  const Strides at = strides_of(Layout::nchw16c, 2, 40, 6);
+  CHECK(at.at(0, 0, 0) == 0);
+  CHECK(at.at(0, 15, 0) == 15);
+  CHECK(at.at(0, 0, 1) == 16);           // the next pixel
+  CHECK(at.at(0, 16, 0) == 16 * 6);      // the next block
+  CHECK(at.at(0, 33, 0) == 32 * 6 + 1);  // the last one has 8 channels
+  CHECK(at.at(0, 33, 5) == 32 * 6 + 5 * 8 + 1);
+  CHECK(at.at(1, 39, 5) == 2 * 40 * 6 - 1);
+  std::vector<bool> taken(2 * 40 * 6);
+  for (int n = 0; n < 2; ++n) {
+    for (int c = 0; c < 40; ++c) {
+      for (int pixel = 0; pixel < 6; ++pixel) {
+        taken[static_cast<std::size_t>(at.at(n, c, pixel))] = true;
+      }
+    }
+  }
+  CHECK(std::count(taken.begin(), taken.end(), true) == 2 * 40 * 6);
 }
 
 TEST_CASE("seeded data is the same with every compiler") {

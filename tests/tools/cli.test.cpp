@@ -256,7 +256,7 @@ TEST_CASE("Wrong .npy files are refused, and nothing is written") {
   refused("--input x.npy --weights w.npy --groups 3", 2, "must be 4 / 3");
   refused("--input x.npy --weights w.npy --stride 0", 2, "stride = 0");
   refused("--input x.npy --weights w.npy --pad 1y2", 2, "--pad 1y2, must be");
-  refused("--input x.npy --weights w.npy --epilogue bias", 2, "may only be relu");
+  refused("--input x.npy --weights w.npy --epilogue bias", 2, "may only be an activation: relu, ");
   refused("--input x.npy --weights w.npy c1h1k1", 2, "exclude each other");
 }
 

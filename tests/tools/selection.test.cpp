@@ -127,9 +127,9 @@ TEST_CASE("An unknown word is answered with those allowed") {
   CHECK_THAT(error_of("--network alexnet"),
              ContainsSubstring("alexnet, must be one of resnet50, vgg16, yolov3, densenet161"));
   CHECK_THAT(error_of("c1h1k1 --layout hwcn"),
-             ContainsSubstring("hwcn, must be nchw, nhwc or chwn"));
+             ContainsSubstring("hwcn, must be nchw, nhwc, chwn or nchw16c"));
   CHECK_THAT(error_of("c1h1k1 --epilogue gelu"),
-             ContainsSubstring("gelu, must be scale, bias, residual or relu"));
+             ContainsSubstring("gelu, must be scale, bias, residual, relu, clamp"));
   CHECK_THAT(error_of("c1h1k1 --algo fft"),
              ContainsSubstring("fft, must be auto, direct, winograd, fused-winograd, opencnn or "
                                "implicit-gemm"));
@@ -199,7 +199,7 @@ TEST_CASE("random_case has tasks of tensor cores for every type, and none that r
   limits.tensor_cores = true;
   std::map<DataType, int> rounded;  // cases of Winograd with FP16 numbers
   int in_place = 0;                 // of implicit GEMM, whose operands are the tensors
-  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
     const bool integer = seed % 4 == 0;
     const VerifyCase item = random_case(seed, limits, integer, Backend::cuda);
     const PlanOptions& options = item.plan.options;

@@ -15,6 +15,7 @@
 // Sums are added in the order of U, (r, s, channel), as by the micro-kernel.
 #pragma once
 
+#include "tasks/cpu/activation.inl"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/products.inl"
 
@@ -190,6 +191,7 @@ class ColumnWriter {
   ColumnWriter(const TaskArgs& args, const Extents& extents, const PixelRect& rect)
       : args_(args),
         epilogue_(args.tiling->problem.epilogue),
+        activate_(epilogue_.activation),
         width_(extents.q),
         filter_stride_(extents.p * extents.q) {
     const ConvProblem& problem = args.tiling->problem;
@@ -218,7 +220,7 @@ class ColumnWriter {
       if (residual != nullptr) {
         sum += all ? read(residual + segment->y) : read_lanes(residual + segment->y, lanes);
       }
-      if (epilogue_.relu) sum = relu(sum);
+      sum = activate_(sum);
       all ? store_line(y + segment->y, sum, streams_) : write_lanes(y + segment->y, sum, lanes);
     }
     return segment;
@@ -227,6 +229,7 @@ class ColumnWriter {
  private:
   const TaskArgs& args_;
   Epilogue epilogue_;
+  Activate activate_;
   Size width_, filter_stride_, first_;
   bool streams_;
 };

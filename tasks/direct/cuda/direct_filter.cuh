@@ -8,6 +8,7 @@
 // Depthwise convolution counts as one conv group of K filters with R S terms each.
 #pragma once
 
+#include "tasks/cuda/activation.cuh"
 #include "tasks/cuda/task_args.hpp"
 #include "tasks/cuda/vec.cuh"
 
@@ -122,7 +123,7 @@ class DirectOutput {
   __device__ float finish(float sum, int k, float residual) const {
     if (bias_ != nullptr) sum += static_cast<float>(bias_[k]);
     sum += residual;
-    return a_.relu ? fmaxf(sum, 0.0f) : sum;
+    return activate(a_.activation, sum);
   }
 
   const TaskArgs& a_;

@@ -17,8 +17,9 @@
 //                                       convert it for each other
 //   consumers    in_place_multiply.cuh  two warpgroups, each: products of 64 filters and half the
 //                in_place_outputs.cuh   padded pixels of a tile, and what becomes of their sums
-//   storers      in_place_store.cuh     a warp for each of these: outputs to y, while the next tile
-//                                       is multiplied
+//   storers      in_place_store.cuh     a warp for each of these: outputs to y, and the next tile's
+//                                       residual to where its outputs will be, while that tile is
+//                                       multiplied
 //
 // What all of them know is in in_place_shape.cuh. What is read most often is w, by every tile; so a
 // tile has few filters and many padded pixels. Their number divides a task evenly; consumers are
@@ -85,6 +86,7 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
       barriers.filter.close();
       barriers.lead.close();
       for (auto& output : barriers.output) output.close();
+      for (auto& residual : barriers.residual) residual.close();
     }
     __syncthreads();
     return open(a, memory);
@@ -140,6 +142,7 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
     barriers.filter.init(1, kWarps);
     barriers.lead.init(128 / 32, 1);
     for (auto& output : barriers.output) output.init(128 / 32, 1);
+    for (auto& residual : barriers.residual) residual.init(1, 1);
     if (kSharesChannels && blocks > 1) {
       ::cuda::ptx::mbarrier_init(&barriers.partial_sums, (blocks - 1) * kWarps);
     }

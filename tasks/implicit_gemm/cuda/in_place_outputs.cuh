@@ -7,6 +7,7 @@
 
 #include <iterator>
 
+#include "tasks/cuda/activation.cuh"
 #include "tasks/cuda/vec.cuh"
 #include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
 #include "tasks/implicit_gemm/cuda/operand_rows.cuh"
@@ -16,7 +17,8 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceOutputs : Shape {
-  using Shape::kFloats, Shape::kRowFilters, Shape::kVectorFilters, Shape::kVectors, Shape::permuted;
+  using Shape::kFloats, Shape::kResiduals, Shape::kRowFilters, Shape::kVectorFilters;
+  using Shape::kVectors, Shape::permuted;
   using typename Shape::Number, typename Shape::Numbers, typename Shape::OutputRow;
   using typename Shape::Stored;
 
@@ -28,10 +30,12 @@ class InPlaceOutputs : Shape {
 
  public:
   /// From sums to outputs: the scales undone, the smaller factor first, so that no step overflows
-  /// where the result does not; bias and ReLU.
+  /// where the result does not; bias, residual and activation.
   class Finish {
    public:
-    __device__ explicit Finish(const TaskArgs& a) : relu_(a.relu) {}
+    __device__ explicit Finish(const TaskArgs& a)
+        : activation_(a.activation), has_residual_(a.residual != nullptr) {}
+    __device__ bool has_residual() const { return kResiduals && has_residual_; }
     /// Of a task's filters.
     __device__ void begin(const TaskArgs& a, float x_scale, int first_k) {
       if (first_k == first_k_) return;
@@ -51,24 +55,31 @@ class InPlaceOutputs : Shape {
     __device__ float operator()(int half, float sum) const {
       if constexpr (Numbers::kScaled) sum = sum * first_ * second_;
       sum += bias_[half];
-      return relu_ ? fmaxf(sum, 0.0f) : sum;
+      return activate(activation_, sum);
+    }
+    __device__ float operator()(int half, float sum, float residual) const {
+      sum = sum + bias_[half] + residual;
+      return activate(activation_, sum);
     }
 
    private:
     float first_ = 1, second_ = 1, bias_[2] = {};
     int first_k_ = -1;
-    const bool relu_;
+    const ActivationTerms& activation_;
+    const bool has_residual_;
   };
 
-  /// Puts a warpgroup's outputs where storers find them; its sums are zero then. This thread has,
-  /// of filters f and f + 8, padded pixels 8 i + 2 q and the next.
+  /// Puts a warpgroup's outputs where storers find them, and have put the residual if there is one;
+  /// its sums are zero then. This thread has, of filters f and f + 8, padded pixels 8 i + 2 q and
+  /// the next.
   template <int kWidth>
   static __device__ __forceinline__ void put(const Finish& finish, float (&sums)[kWidth / 2],
                                              OutputRow* outputs) {
     if constexpr (kFloats) {
       put_floats<kWidth>(finish, sums, outputs);
     } else {
-      put_numbers<kWidth>(finish, sums, outputs);
+      finish.has_residual() ? put_numbers<kWidth, true>(finish, sums, outputs)
+                            : put_numbers<kWidth, false>(finish, sums, outputs);
     }
   }
 
@@ -86,6 +97,20 @@ class InPlaceOutputs : Shape {
     asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(
                      static_cast<std::uint32_t>(__cvta_generic_to_shared(row))),
                  "r"(matrices[0]), "r"(matrices[1])
+                 : "memory");
+  }
+
+  // The other way.
+  static __device__ void load_transposed(const void* row, std::uint32_t (&matrices)[4]) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(matrices[0]), "=r"(matrices[1]), "=r"(matrices[2]), "=r"(matrices[3])
+                 : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(row)))
+                 : "memory");
+  }
+  static __device__ void load_transposed(const void* row, std::uint32_t (&matrices)[2]) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(matrices[0]), "=r"(matrices[1])
+                 : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(row)))
                  : "memory");
   }
 
@@ -111,7 +136,7 @@ class InPlaceOutputs : Shape {
       sums[i] = 0.0f;
     }
   }
-  template <int kWidth>
+  template <int kWidth, bool kResidual>
   static __device__ __forceinline__ void put_numbers(const Finish& finish,
                                                      float (&sums)[kWidth / 2],
                                                      OutputRow* outputs) {
@@ -122,12 +147,19 @@ class InPlaceOutputs : Shape {
     uint4* const to = &outputs[row][permuted(row, vector)];
     // Of filters f and f + 8, of eight padded pixels, or of these and the next.
     const auto put = [&](int place, auto& pairs) {
+      if constexpr (kResidual) load_transposed(to + place * kVectors, pairs);
 #pragma unroll
       for (int i = 0; i < static_cast<int>(std::size(pairs)); ++i) {
         float* const two = &sums[place / 2 + i * 2];
-        const Vec<2, Number> both{{static_cast<Number>(finish(i % 2, two[0])),
-                                   static_cast<Number>(finish(i % 2, two[1]))}};
-        two[0] = two[1] = 0.0f;
+        Vec<2, Number> both;
+        if constexpr (kResidual) both = *reinterpret_cast<const Vec<2, Number>*>(&pairs[i]);
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          const float output = kResidual ? finish(i % 2, two[j], static_cast<float>(both.lane[j]))
+                                         : finish(i % 2, two[j]);
+          both.lane[j] = static_cast<Number>(output);
+          two[j] = 0.0f;
+        }
         pairs[i] = *reinterpret_cast<const std::uint32_t*>(&both);
       }
       store_transposed(to + place * kVectors, pairs);

@@ -30,6 +30,7 @@ struct InPlaceShape {
   static constexpr bool kFloats = std::is_same_v<Stored, float>;
   static_assert(kFloats == (kOperands != Operands::in_tensor));
   static constexpr bool kConverts = kOperands == Operands::converted;
+  static constexpr bool kResiduals = kOperands == Operands::in_tensor;  // are possible
   static constexpr bool kClusters = kConverts || kSharesChannels;
   static constexpr bool kAbreast = !kClusters;  // images may be
   static constexpr int kFilters = 64;
@@ -71,6 +72,7 @@ struct InPlaceShape {
     StageRing<kMostFilterStages> filter;
     StageRing<kMostInputStages> lead;  // the first consumers are kLead taps into a stage of input
     StageRing<1> output[2];
+    StageRing<1> residual[2];    // of the tile, where its outputs will be; output[] gives it back
     std::uint64_t partial_sums;  // of the first block of a cluster: those of the others are there
     int input_stages, filter_stages;
   };

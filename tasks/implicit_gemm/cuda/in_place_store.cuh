@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Storers of implicit GEMM on operands in place: a warp for each consumer warpgroup, which stores
-// its outputs to y while the next tile is multiplied.
+// its outputs to y while the next tile is multiplied. A residual they load before, to where the
+// consumers will put their outputs.
 #pragma once
+
+#include <cuda_pipeline.h>
 
 #include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
 
@@ -10,7 +13,8 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceStorers : Shape {
-  using Shape::kAbreast, Shape::kHelpers, Shape::kRowFilters, Shape::kRows, Shape::kStorers;
+  using Shape::kAbreast, Shape::kHelpers, Shape::kResiduals, Shape::kRowFilters, Shape::kRows;
+  using Shape::kStorers;
   using Shape::kVectorFilters, Shape::kVectors, Shape::permuted;
   using typename Shape::OutputRow, typename Shape::Shared, typename Shape::Stored;
   using typename Shape::Walk;
@@ -81,12 +85,23 @@ class InPlaceStorers : Shape {
     auto& ring = shared.barriers.output[warpgroup];
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int width = a.tile_places / 2;
-    const OutputRow* const outputs = shared.outputs + warpgroup * width;
+    OutputRow* const outputs = shared.outputs + warpgroup * width;
     for (int tile = 0; tile < walk.num_tiles; ++tile, at.advance()) {
       const int first = walk.first_place + tile * a.tile_places + warpgroup * width;
       const int places = min(width, walk.end_place - first);
       const Stripes::Position start = a.stripes.position(first);
       const int last = (start.col + places - 1) / a.stripes.pitch;
+      if constexpr (kResiduals) {
+        if (a.residual != nullptr) {
+          for (int line = 0; line <= last && places > 0; ++line) {
+            load_residual(a, walk, Run(a, walk.stripe, start, line), places, outputs);
+          }
+          __pipeline_commit();
+          __pipeline_wait_prior(0);
+          __syncwarp();
+          if (lane == 0) shared.barriers.residual[warpgroup].arrive_full(at.stage);
+        }
+      }
       ring.wait_full(at);
       for (int line = lane; line <= last && places > 0; line += 32) {
         const Run run(a, walk.stripe, start, line);
@@ -112,6 +127,25 @@ class InPlaceStorers : Shape {
       ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<0>());
       __syncwarp();
       if (lane == 0) ring.arrive_empty(at.stage);
+    }
+  }
+  // Filters come in whole vectors.
+  static __device__ void load_residual(const TaskArgs& a, const Walk& walk, const Run& run,
+                                       int places, OutputRow* outputs) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, vector = lane % kVectors;
+    const int end = min(run.cols, places - run.first);
+    const int pixel = (run.image * a.p + run.row) * a.q + run.col;
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      const int k = walk.first_k + row * kRowFilters + vector * kVectorFilters;
+      if (k >= a.k) continue;
+      const auto* const residual =
+          reinterpret_cast<const Stored*>(a.residual) + static_cast<std::int64_t>(pixel) * a.k + k;
+      for (int i = lane / kVectors; i < end; i += 32 / kVectors) {
+        const int to = run.first + i;
+        __pipeline_memcpy_async(&outputs[row * a.tile_places + to][permuted(to, vector)],
+                                residual + static_cast<std::int64_t>(i) * a.k, sizeof(uint4));
+      }
     }
   }
   static __device__ void store_rest(const TaskArgs& a, const Walk& walk, const Run& run, int places,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// openCNN's output transform: y = relu(A^T M A + bias + residual), in rounds.
+// openCNN's output transform: y = activation(A^T M A + bias + residual), in rounds.
 #pragma once
 
 #include <cstdint>
 
+#include "tasks/cuda/activation.cuh"
 #include "tasks/opencnn/cuda/opencnn_staging.cuh"
 #include "tasks/opencnn/cuda/opencnn_tile.cuh"
 #include "tasks/opencnn/cuda/opencnn_transforms.cuh"
@@ -178,7 +179,7 @@ class OutputTransform {
       for (int j = 0; j < 2; ++j) {
         const int i = output_of(p, j);
         const float sum = out[i][row_of(p)][col_of(p, j)] + bias_[round][i] + addend[p].lane[j];
-        y[p].lane[j] = args_.relu && sum < 0.0f ? 0.0f : sum;
+        y[p].lane[j] = activate(args_.activation, sum);
       }
     }
     if (vectors_) {

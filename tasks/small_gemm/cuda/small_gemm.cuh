@@ -5,7 +5,7 @@
 //   wait()              the task's producers are done
 //   steps               pixels and filters from the caches to registers, one step ahead; products
 //   shared memory       every warp's sums, [warp over sums][pixel][filter]
-//   epilogue            sums of all warps in their order, bias, residual, ReLU; 16 bytes a store
+//   epilogue            sums of all warps in their order, bias, residual, activation; by 16 bytes
 //
 // Pixels are read once a tap. That the taps of a filter and the warps over filters read the same
 // ones is the L1 cache's business.
@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "tasks/cuda/activation.cuh"
 #include "tasks/cuda/vec.cuh"
 #include "tasks/small_gemm/cuda/products.cuh"
 #include "tasks/small_gemm/cuda/small_gemm_args.hpp"
@@ -377,7 +378,7 @@ class SmallGemmEpilogue {
 #pragma unroll
       for (int i = 0; i < kVector; ++i) {
         if (tensors_.residual != nullptr) value.lane[i] += static_cast<float>(residual.lane[i]);
-        value.lane[i] = activate(value.lane[i]);
+        value.lane[i] = activate(a_.activation, value.lane[i]);
       }
       store<kVector>(y, value);
       return;
@@ -387,7 +388,7 @@ class SmallGemmEpilogue {
       if (share_.first_filter + filter_ + i >= a_.k) break;
       float one = value.lane[i];
       if (tensors_.residual != nullptr) one += static_cast<float>(residuals[i]);
-      y[i] = static_cast<Stored>(activate(one));
+      y[i] = static_cast<Stored>(activate(a_.activation, one));
     }
   }
 
@@ -401,9 +402,6 @@ class SmallGemmEpilogue {
     }
     return sum;
   }
-
-  // A NaN stays.
-  __device__ float activate(float value) const { return a_.relu && value < 0 ? 0.0f : value; }
 
   const SmallGemmArgs& a_;
   const SmallGemmShare& share_;

@@ -60,7 +60,7 @@ SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
   args.chunks = i32(sum.chunks);
   args.vectors = sum.vectors;
   args.whole_rows = sum.whole_rows;
-  args.relu = a.epilogue.relu;
+  args.activation = terms_of(a.epilogue.activation);
   return args;
 }
 

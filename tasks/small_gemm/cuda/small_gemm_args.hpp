@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "megaconv/small_gemm.hpp"
+#include "tasks/activation.hpp"
 
 namespace megaconv::cuda {
 
@@ -27,7 +28,7 @@ struct SmallGemmArgs {
   std::int32_t filter_warps, pixel_warps, sum_warps;
   std::int32_t taps_h, taps_w, numbers, chunks;
   bool vectors, whole_rows;
-  bool relu;
+  ActivationTerms activation;
 };
 
 /// What a task computes: pixels of one image, and filters.

@@ -7,6 +7,7 @@
 // turned over in shared memory. task_args.hpp has the layouts of U, V and M.
 #pragma once
 
+#include "tasks/cuda/activation.cuh"
 #include "tasks/cuda/block_pipeline.cuh"
 #include "tasks/cuda/m_strides.cuh"
 #include "tasks/cuda/task_args.hpp"
@@ -518,14 +519,11 @@ struct WinogradTransforms {
     }
   }
 
-  // Stores y[index] and what follows it, with residual and ReLU.
+  // Stores y[index] and what follows it, with residual and activation.
   template <int kLanes>
   static __device__ void store_outputs(const TaskArgs& a, std::int64_t index, Vec<kLanes> sum) {
     if (a.residual != nullptr) sum = sum + load<kLanes>(stored(a.residual) + index);
-    if (a.relu) {
-#pragma unroll
-      for (int i = 0; i < kLanes; ++i) sum.lane[i] = fmaxf(sum.lane[i], 0.0f);
-    }
+    activate(a.activation, sum.lane);
     store(reinterpret_cast<Stored*>(a.y) + index, sum);
   }
 };

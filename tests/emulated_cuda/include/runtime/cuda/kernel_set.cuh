@@ -37,6 +37,14 @@ struct Stage {
   }
 };
 
+template <class Owner, TaskKind... kKinds>
+struct SharedStage {
+  template <class Kernel>
+  static void add_to(KernelSet& set) {
+    Stage<kKinds...>::template add_to<Owner>(set);
+  }
+};
+
 template <class Kernel, class... Stages>
 KernelSet make_kernel_set(std::string name) {
   KernelSet set{};
