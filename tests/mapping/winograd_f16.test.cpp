@@ -60,7 +60,8 @@ TEST_CASE("Winograd takes one product where tensors or precision permit it, and 
     CHECK(winograd(layer, {.precision = precision}).arithmetic == Arithmetic::f16);
     // F(2x2) has no such tasks: more accurate ones are permitted, too.
     CHECK(winograd(layer, {.m = 2, .precision = precision}).arithmetic == Arithmetic::split_f16);
-    CHECK(winograd(layer, {.m = 6, .precision = precision}, Target{}).arithmetic == Arithmetic::fma);
+    CHECK(winograd(layer, {.m = 6, .precision = precision}, Target{}).arithmetic ==
+          Arithmetic::fma);
     CHECK(winograd(layer, {.precision = precision}, kAmpere).arithmetic == Arithmetic::fma);
     CHECK(winograd(layer, {.precision = precision}, {}).arithmetic == Arithmetic::fma);
     const TilingOptions split{.precision = precision, .arithmetic = Arithmetic::split_f16};
