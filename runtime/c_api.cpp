@@ -334,6 +334,7 @@ megaconv::PlanOptions from_c(const megaconv_plan_options* given) {
       checked_enum<megaconv::Precision>(c.precision, kLastPrecision, "precision");
   options.tiling.arithmetic =
       checked_enum<megaconv::Arithmetic>(c.arithmetic, kLastArithmetic, "arithmetic");
+  options.tiling.max_error = c.max_error;
   options.tiling.points = checked_enum<megaconv::Points>(c.points, kLastPoints, "points");
   options.tiling.filters = checked_flag(c.prepared_filters, "prepared_filters")
                                ? megaconv::FilterMode::prepared

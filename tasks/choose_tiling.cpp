@@ -2,8 +2,15 @@
 // Which algorithm a tiling takes. How it is cut then, the algorithm chooses.
 //
 // These are heuristics and may change freely; derive_counts() in tiling.cpp checks what must hold.
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <string>
+#include <vector>
+
 #include "megaconv/error.hpp"
 #include "tasks/conv_algorithm.hpp"
+#include "tasks/error_bound.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
 #include "tasks/tiling.hpp"
 #include "tasks/winograd/winograd.hpp"
@@ -60,6 +67,10 @@ Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& opti
 
 void check_options(const TilingOptions& options, const Target& target) {
   if (options.m != 0) check_m(options.m);
+  if (!(options.max_error >= 0) || std::isinf(options.max_error)) {
+    throw Error(Status::invalid_argument,
+                "max_error = " + error_text(options.max_error) + ": must be a number, at least 0");
+  }
   if (options.whole_tensors && (options.v_slots != 0 || options.m_slots != 0)) {
     throw Error(Status::invalid_argument, "v_slots = " + std::to_string(options.v_slots) +
                                               ", m_slots = " + std::to_string(options.m_slots) +
@@ -72,9 +83,10 @@ void check_options(const TilingOptions& options, const Target& target) {
 
 }  // namespace
 
-Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, const Target& target) {
-  validate(problem);
-  check_options(options, target);
+namespace {
+
+Tiling make_unbounded(const ConvProblem& problem, const TilingOptions& options,
+                      const Target& target) {
   Tiling tiling;
   tiling.problem = problem;
   tiling.filters = options.filters;
@@ -92,6 +104,66 @@ Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, con
   }
   derive_counts(tiling);
   return tiling;
+}
+
+// What may be tried within an error budget, as a rule the fastest first: what is chosen for the
+// least precision that is permitted, then fewer multiplications before more.
+std::vector<TilingOptions> attempts_within(const ConvProblem& problem, const TilingOptions& options,
+                                           const Target& target) {
+  std::vector<TilingOptions> attempts;
+  const auto add = [&](Precision precision, Algorithm algorithm, std::uint32_t m) {
+    if (options.algorithm != Algorithm::automatic && options.algorithm != algorithm) return;
+    if (options.m != 0 && options.m != m) return;
+    TilingOptions attempt = options;
+    attempt.precision = precision;
+    attempt.algorithm = algorithm;
+    attempt.m = m;
+    attempts.push_back(attempt);
+  };
+  for (const Precision precision : {Precision::f16, Precision::tf32, Precision::f32}) {
+    add(precision, options.algorithm, options.m);
+  }
+  // A GPU has Winograd of multiply-adds for f32 tensors alone.
+  if (target.backend != Backend::cuda || problem.dtype == DataType::f32) {
+    for (const std::uint32_t m : {4u, 2u}) {
+      add(Precision::f32, Algorithm::fused_winograd, m);
+      add(Precision::f32, Algorithm::winograd, m);
+    }
+  }
+  add(Precision::f32, Algorithm::implicit_gemm, options.m);
+  add(Precision::f32, Algorithm::direct, options.m);
+  return attempts;
+}
+
+}  // namespace
+
+std::string error_text(double error) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2g", error);
+  return text;
+}
+
+Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, const Target& target) {
+  validate(problem);
+  check_options(options, target);
+  if (options.max_error == 0) return make_unbounded(problem, options, target);
+  double least = std::numeric_limits<double>::infinity();
+  std::string obstacle, name;
+  for (const TilingOptions& attempt : attempts_within(problem, options, target)) {
+    try {
+      const Tiling tiling = make_unbounded(problem, attempt, target);
+      if (!algorithm_of(tiling).runs_on(target.backend)) continue;
+      const double error = error_bound(tiling).relative_l2;
+      if (error <= options.max_error) return tiling;
+      if (error < least) least = error, name = algorithm_of(tiling).name(tiling);
+    } catch (const Error& error) {  // not for this problem or target
+      if (obstacle.empty()) obstacle = error.what();
+    }
+  }
+  if (name.empty()) throw Error(Status::unsupported, obstacle);
+  throw Error(Status::unsupported, "max_error = " + error_text(options.max_error) +
+                                       ": must be at least " + error_text(least) +
+                                       ", the least error that is possible, of " + name);
 }
 
 }  // namespace megaconv

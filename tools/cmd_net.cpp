@@ -515,6 +515,7 @@ void add_plan_options_of_networks(CLI::App& verb, PlanArguments& plan) {
       ->type_name("NAME")
       ->group("Plan");
   add_network_device_options(verb, plan.options);
+  add_max_error_option(verb, plan.options.tiling);
   verb.add_option("--threads", plan.options.num_threads,
                   "Worker threads; 0 (default): MEGACONV_NUM_THREADS, else all CPUs")
       ->type_name("N")

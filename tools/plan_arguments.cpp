@@ -8,6 +8,7 @@
 
 #include "megaconv/error.hpp"
 #include "megaconv/tuning.hpp"
+#include "tasks/error_bound.hpp"
 #include "tools/choice.hpp"
 #include "tools/file_io.hpp"
 #include "tools/number.hpp"
@@ -142,6 +143,14 @@ void add_network_device_options(CLI::App& app, PlanOptions& options) {
                         "CUDA: of products of f32 values, f32 (default) or tf32");
 }
 
+void add_max_error_option(CLI::App& app, TilingOptions& tiling) {
+  app.add_option("--max-error", tiling.max_error,
+                 "Most relative L2 error that a convolution may have against the exact one:\n"
+                 "algorithm and precision are chosen within it. 0 (default): any")
+      ->type_name("X")
+      ->group("Plan");
+}
+
 void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   TilingOptions& tiling = arguments.options.tiling;
   MappingOptions& mapping = arguments.options.mapping;
@@ -164,6 +173,7 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
                         "NAME",
                         "Least precision of products of f32 tensors: f32 (default), tf32, f16\n"
                         "or bf16");
+  add_max_error_option(app, tiling);
   add_choice<OutputLayout>(app, "--output-layout", tiling.output_layout, output_layouts(), "NAME",
                            "openCNN's way through shared memory: optSTS64 (default),\n"
                            "baseline, optSTS64_compact or optLDS64");
@@ -192,9 +202,9 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
                                      "Take tiling and order from a mapping file")
                           ->type_name("FILE")
                           ->group("Plan");
-  for (const char* name : {"--algo", "--tile", "--points", "--precision", "--arithmetic",
-                           "--output-layout", "--filters", "--group-tiles", "--window", "--policy",
-                           "--dig", "--dgo", "--m-groups", "--config"}) {
+  for (const char* name : {"--algo", "--tile", "--points", "--precision", "--max-error",
+                           "--arithmetic", "--output-layout", "--filters", "--group-tiles",
+                           "--window", "--policy", "--dig", "--dgo", "--m-groups", "--config"}) {
     file->excludes(app.get_option(name));
   }
   add_choice<PlanSource>(app, "--plan", arguments.options.source, kSources, "SOURCE",
@@ -290,6 +300,7 @@ std::string to_command_line(const PlanArguments& arguments) {
   if (tiling.points == Points::integer) put("--points", "integer");
   put_choice("--arithmetic", arithmetics(), tiling.arithmetic, TilingOptions{}.arithmetic);
   if (tiling.precision != Precision::f32) put("--precision", to_string(tiling.precision));
+  if (tiling.max_error != 0) put("--max-error", error_text(tiling.max_error));
   put_choice("--output-layout", output_layouts(), tiling.output_layout,
              TilingOptions{}.output_layout);
   if (tiling.filters == FilterMode::prepared) put("--filters", "prepared");

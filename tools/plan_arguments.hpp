@@ -24,6 +24,7 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments);
 /// Adds --machine alone.
 void add_machine_option(CLI::App& app, PlanArguments& arguments);
 
+void add_max_error_option(CLI::App& app, TilingOptions& tiling);
 /// Adds --backend, --launch and --precision as networks have them.
 void add_network_device_options(CLI::App& app, PlanOptions& options);
 

@@ -151,6 +151,7 @@ typedef struct megaconv_plan_options {
   uint32_t num_blocks;    /* CUDA: blocks of a persistent kernel; 0: what the device holds */
   const char* machine;    /* MEGACONV_BACKEND_SIM: "h200", ... or a model's JSON; null: "h200" */
   const char* policy_library; /* a shared object with megaconv_policy, in place of `policy` */
+  double max_error; /* most relative L2 error; 0: any. `precision` is then chosen within it */
 } megaconv_plan_options;
 
 /* Arguments of one run; see Tensors (plan.hpp). Unused ones are null. */

@@ -96,6 +96,11 @@ struct TilingOptions {
   std::uint32_t m = 0;  ///< Winograd output tile: 2, 4 or 6
   Points points = Points::low_error;
   Precision precision = Precision::f32;
+  /// Error budget, 0: none. The bound on ||y - exact|| / ||exact||, rounding to the storage type
+  /// included, that the plan must have. Algorithm, output tile and precision are chosen within it,
+  /// and `precision` is not read. Of a network it holds for every convolution by itself, of what
+  /// this one reads; on CUDA all have one precision.
+  double max_error = 0;
   Arithmetic arithmetic = Arithmetic::automatic;
   OutputLayout output_layout = OutputLayout::optSTS64;  ///< openCNN
   FilterMode filters = FilterMode::every_run;
