@@ -73,6 +73,8 @@ constexpr int c_value(megaconv::Layout layout) {
       return MEGACONV_NHWC;
     case megaconv::Layout::chwn:
       return MEGACONV_CHWN;
+    case megaconv::Layout::nchw16c:
+      return MEGACONV_NCHW16C;
   }
   return kNotInC;
 }
@@ -180,7 +182,7 @@ constexpr bool agree(int first, int last) {
          c_value(static_cast<Enum>(last + 1)) == kNotInC;
 }
 constexpr int kLastDataType = MEGACONV_I8;
-constexpr int kLastLayout = MEGACONV_CHWN;
+constexpr int kLastLayout = MEGACONV_NCHW16C;
 constexpr int kLastAlgorithm = MEGACONV_ALGORITHM_IMPLICIT_GEMM;
 constexpr int kLastBackend = MEGACONV_BACKEND_SIM;
 constexpr int kLastPrecision = MEGACONV_PRECISION_BF16;

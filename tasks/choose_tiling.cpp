@@ -58,7 +58,10 @@ Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& opti
   return fusing_pays(problem, options, target) ? Algorithm::fused_winograd : Algorithm::winograd;
 }
 
-void check_options(const TilingOptions& options, const Target& target) {
+void check_options(const ConvProblem& problem, const TilingOptions& options, const Target& target) {
+  if (problem.layout == Layout::nchw16c && target.backend == Backend::cuda) {
+    throw Error(Status::unsupported, "layout nchw16c: backend cuda, must be cpu");
+  }
   if (options.m != 0) check_m(options.m);
   if (options.whole_tensors && (options.v_slots != 0 || options.m_slots != 0)) {
     throw Error(Status::invalid_argument, "v_slots = " + std::to_string(options.v_slots) +
@@ -74,7 +77,7 @@ void check_options(const TilingOptions& options, const Target& target) {
 
 Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, const Target& target) {
   validate(problem);
-  check_options(options, target);
+  check_options(problem, options, target);
   Tiling tiling;
   tiling.problem = problem;
   tiling.filters = options.filters;

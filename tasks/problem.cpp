@@ -23,6 +23,21 @@ double ConvProblem::flops() const {
          static_cast<double>(s);
 }
 
+namespace {
+
+void check_blocked(const ConvProblem& a) {
+  if (a.dtype != DataType::f32) {
+    fail(std::string("layout nchw16c of ") + to_string(a.dtype) + " tensors: must be f32");
+  }
+  if (a.groups > 1 && !a.depthwise() && a.k / a.groups % kChannelBlock != 0) {
+    fail("layout nchw16c, conv groups of " + std::to_string(a.k / a.groups) +
+         " filters: must be a multiple of " + std::to_string(kChannelBlock) +
+         ", or one filter per channel");
+  }
+}
+
+}  // namespace
+
 void validate(const ConvProblem& problem) {
   const ConvProblem& a = problem;
   check_range("n", a.n, 1, kMaxExtent);
@@ -54,6 +69,7 @@ void validate(const ConvProblem& problem) {
   check_elements("input", {a.n, a.c, a.h, a.w});
   check_elements("filter", {a.k, a.c / a.groups, a.r, a.s});
   check_elements("output", {a.n, a.k, a.p(), a.q()});
+  if (a.layout == Layout::nchw16c) check_blocked(a);
   // |x|, |w| <= 2^7: sums of fewer than 2^17 products are less than 2^31.
   constexpr std::int64_t kMostProducts = (std::int64_t{1} << 17) - 1;
   const std::int64_t products = a.c / a.groups * a.r * a.s;
@@ -96,6 +112,8 @@ const char* to_string(Layout layout) noexcept {
       return "nhwc";
     case Layout::chwn:
       return "chwn";
+    case Layout::nchw16c:
+      return "nchw16c";
   }
   return "unknown";
 }
@@ -180,7 +198,7 @@ class Parser {
       suffixes_.dtype = dtype;
       return;
     }
-    for (Layout layout : {Layout::nchw, Layout::nhwc, Layout::chwn}) {
+    for (Layout layout : {Layout::nchw, Layout::nhwc, Layout::chwn, Layout::nchw16c}) {
       if (suffix != to_string(layout)) continue;
       set_once(layout_given_, suffix);
       suffixes_.layout = layout;
@@ -192,7 +210,8 @@ class Parser {
     if (suffix == "residual") return set_once(epilogue.residual, suffix);
     if (suffix == "relu") return set_once(epilogue.relu, suffix);
     reject(
-        "unknown suffix after '+', allowed are nchw, nhwc, chwn, f32, f16, bf16, i8, scale, "
+        "unknown suffix after '+', allowed are nchw, nhwc, chwn, nchw16c, f32, f16, bf16, i8, "
+        "scale, "
         "bias, residual, relu");
   }
 

@@ -87,7 +87,7 @@ void convolve(const ConvProblem& problem, const Tensors& tensors, double* y, dou
     for (std::int64_t c = 0; c < channels; ++c) {
       for (std::int64_t tap = 0; tap < num_taps; ++tap) {
         wd[((block * channels + c) * num_taps + tap) * kLanes + k % filters % kLanes] =
-            to_float(w[k * filter.image + c * filter.channel + tap * filter.pixel]);
+            to_float(w[filter.at(k, c, tap)]);
       }
     }
   }
@@ -97,7 +97,7 @@ void convolve(const ConvProblem& problem, const Tensors& tensors, double* y, dou
       for (std::int64_t h = 0; h < problem.h; ++h) {
         for (std::int64_t col = 0; col < problem.w; ++col) {
           xd[(n * problem.c + c) * plane + (h + problem.pad_h) * padded_w + col + problem.pad_w] =
-              to_float(x[n * in.image + c * in.channel + (h * problem.w + col) * in.pixel]);
+              to_float(x[in.at(n, c, h * problem.w + col)]);
         }
       }
     }
@@ -112,7 +112,7 @@ void convolve(const ConvProblem& problem, const Tensors& tensors, double* y, dou
   const auto store = [&](std::int64_t n, std::int64_t k, std::int64_t pixel, double sum,
                          double abs_sum) {
     const double products = sum;
-    const std::int64_t at = n * out.image + k * out.channel + pixel * out.pixel;
+    const std::int64_t at = out.at(n, k, pixel);
     if (problem.epilogue.scale) {
       const double factor = to_float(scale[k]);
       sum *= factor;

@@ -57,12 +57,11 @@ class TileErrors {
   constexpr ErrorSums operator()(std::int64_t tile) const {
     const std::int64_t col = tile % tiles_w_ * size_, row = tile / tiles_w_ % tiles_h_ * size_;
     const std::int64_t plane = tile / (tiles_w_ * tiles_h_);
-    const std::int64_t first = plane / k_ * strides_.image + plane % k_ * strides_.channel;
     ErrorSums sums;
     double scale = 0, worst = 0;
     for (std::int64_t i = row; i < row + size_ && i < p_; ++i) {
       for (std::int64_t j = col; j < col + size_ && j < q_; ++j) {
-        const std::int64_t at = first + (i * q_ + j) * strides_.pixel;
+        const std::int64_t at = strides_.at(plane / k_, plane % k_, i * q_ + j);
         const double error = distance(y_[at], reference_[at]);
         if (error > worst) {
           worst = error;

@@ -79,6 +79,11 @@ void derive_counts(Tiling& tiling) {
   if (tiling.problem.layout == Layout::chwn && !algorithm.takes_chwn()) {
     throw Error(Status::unsupported, "layout chwn: must be nchw or nhwc, or the algorithm opencnn");
   }
+  if (tiling.problem.layout == Layout::nchw16c && !algorithm.runs_on(Backend::cpu)) {
+    throw Error(Status::unsupported, std::string("layout nchw16c in ") +
+                                         to_string(tiling.algorithm()) +
+                                         ": must be an algorithm of a CPU");
+  }
   algorithm.derive(tiling);
   check_arithmetic(tiling);
   tiling.num_filter_tasks =

@@ -82,8 +82,9 @@ ConvProblem problem_from_shapes(const RunArguments& arguments, const NpyArray& x
   problem.epilogue.bias = !arguments.bias.empty();
   problem.epilogue.residual = !arguments.residual.empty();
   problem.groups = arguments.groups.value_or(1);
-  if (problem.layout == Layout::chwn) {
-    throw Error(Status::unsupported, "--layout chwn of files, must be nchw or nhwc");
+  if (problem.layout != Layout::nchw && problem.layout != Layout::nhwc) {
+    throw Error(Status::unsupported, std::string("--layout ") + to_string(problem.layout) +
+                                         " of files, must be nchw or nhwc");
   }
   const bool nhwc = problem.layout == Layout::nhwc;
   const std::size_t channel = nhwc ? 3 : 1, row = nhwc ? 1 : 2, column = nhwc ? 2 : 3;

@@ -9,6 +9,8 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
+#include "tasks/strides.hpp"
+
 namespace megaconv::cli {
 namespace {
 
@@ -48,6 +50,23 @@ dnnl::memory reordered(Convolution& convolution, dnnl::memory source,
   return target;
 }
 
+/// Copies floats of [n][c][pixels] from one order to another.
+void reorder_floats(const void* from, const Strides& from_strides, void* to,
+                    const Strides& to_strides, const Dims& dims) {
+  for (std::int64_t n = 0; n < dims[0]; ++n) {
+    for (std::int64_t c = 0; c < dims[1]; ++c) {
+      for (std::int64_t pixel = 0; pixel < dims[2] * dims[3]; ++pixel) {
+        static_cast<float*>(to)[to_strides.at(n, c, pixel)] =
+            static_cast<const float*>(from)[from_strides.at(n, c, pixel)];
+      }
+    }
+  }
+}
+
+Strides strides_of(Layout layout, const Dims& dims) {
+  return megaconv::strides_of(layout, dims[0], dims[1], dims[2] * dims[3]);
+}
+
 /// A vector of the epilogue, as floats.
 std::vector<float> vector_of(const TensorSet& tensors, const Buffer& buffer) {
   std::vector<float> values(static_cast<std::size_t>(tensors.problem.k));
@@ -85,6 +104,7 @@ std::shared_ptr<Convolution> make_convolution(const TensorSet& tensors, dnnl::al
     return dnnl::memory({dims, type, tag}, made->engine, buffer.data());
   };
   const bool nhwc = p.layout == Layout::nhwc, grouped = p.groups > 1;
+  const bool blocked = p.layout == Layout::nchw16c;  // oneDNN's blocks are padded: goes by NCHW
   const Tag data_tag = nhwc ? Tag::nhwc : Tag::nchw;
   const Tag plain_tag = grouped ? Tag::goihw : Tag::oihw;
   const Tag filter_tag = !nhwc ? plain_tag : grouped ? Tag::gohwi : Tag::ohwi;
@@ -93,6 +113,14 @@ std::shared_ptr<Convolution> make_convolution(const TensorSet& tensors, dnnl::al
       grouped ? Dims{p.groups, p.k / p.groups, p.c / p.groups, p.r, p.s} : Dims{p.k, p.c, p.r, p.s};
   const Dims y_dims = {p.n, p.k, p.p(), p.q()};
   made->user_y = {y_dims, type, data_tag};
+
+  const auto activations = [&](const Dims& dims, const Buffer& buffer) {
+    if (!blocked) return view(dims, data_tag, buffer);
+    const dnnl::memory plain = allocate(*made, {dims, type, data_tag});
+    reorder_floats(buffer.data(), strides_of(p.layout, dims), plain.get_data_handle(),
+                   strides_of(Layout::nchw, dims), dims);
+    return plain;
+  };
 
   const Dims strides = {p.stride_h, p.stride_w};
   const Dims dilations = {p.dilation_h - 1, p.dilation_w - 1};
@@ -126,7 +154,7 @@ std::shared_ptr<Convolution> make_convolution(const TensorSet& tensors, dnnl::al
   made->w = reordered(*made, made->plain_w, chosen.weights_desc());
   made->y = allocate(*made, chosen.dst_desc());
   made->arguments = {
-      {DNNL_ARG_SRC, reordered(*made, view(x_dims, data_tag, tensors.x), chosen.src_desc())},
+      {DNNL_ARG_SRC, reordered(*made, activations(x_dims, tensors.x), chosen.src_desc())},
       {DNNL_ARG_WEIGHTS, made->w},
       {DNNL_ARG_DST, made->y},
       {DNNL_ARG_SCRATCHPAD, allocate(*made, chosen.scratchpad_desc())}};
@@ -137,7 +165,7 @@ std::shared_ptr<Convolution> make_convolution(const TensorSet& tensors, dnnl::al
   }
   if (p.epilogue.residual) {
     made->arguments[DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1] =
-        reordered(*made, view(y_dims, data_tag, tensors.residual), chosen.dst_desc());
+        reordered(*made, activations(y_dims, tensors.residual), chosen.dst_desc());
   }
   return made;
 }
@@ -174,11 +202,17 @@ std::vector<PeerVariant> make_onednn_variants(const TensorSet& tensors,
     };
     const auto wait = [made](void*) { made->stream.wait(); };
     variant.sample_ms = cpu_device().clock({run, wait}, options.caches);
-    variant.compute = [made, run, wait, y = tensors.y.data()] {
+    variant.compute = [made, run, wait, layout = tensors.problem.layout, y = tensors.y.data()] {
       run(nullptr);
-      dnnl::memory target(made->user_y, made->engine, y);
+      const bool blocked = layout == Layout::nchw16c;
+      dnnl::memory target = blocked ? dnnl::memory(made->user_y, made->engine)
+                                    : dnnl::memory(made->user_y, made->engine, y);
       dnnl::reorder(made->y, target).execute(made->stream, made->y, target);
       wait(nullptr);
+      if (!blocked) return;
+      const Dims dims = made->user_y.dims();
+      reorder_floats(target.get_data_handle(), strides_of(Layout::nchw, dims), y,
+                     strides_of(layout, dims), dims);
     };
   }
   return variants;

@@ -84,11 +84,13 @@ void add_tensor_options(CLI::App& app, ProblemArguments& arguments) {
   app.add_option_function<std::string>(
          "--layout",
          [&](const std::string& text) {
-           arguments.layout = choose<Layout>(
-               "--layout", text,
-               {{"nchw", Layout::nchw}, {"nhwc", Layout::nhwc}, {"chwn", Layout::chwn}});
+           arguments.layout = choose<Layout>("--layout", text,
+                                             {{"nchw", Layout::nchw},
+                                              {"nhwc", Layout::nhwc},
+                                              {"chwn", Layout::chwn},
+                                              {"nchw16c", Layout::nchw16c}});
          },
-         "Memory order of the tensors: nchw, nhwc or chwn")
+         "Memory order of the tensors: nchw, nhwc, chwn or nchw16c")
       ->type_name("LAYOUT")
       ->group("Problem");
   app.add_option_function<std::string>(

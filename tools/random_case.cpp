@@ -210,6 +210,11 @@ VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool inte
     if (dice.chance(20)) item.problem.dtype = DataType::i8;
   }
   if (dtype) item.problem.dtype = *dtype;
+  if (backend == Backend::cpu && dice.chance(30)) {
+    ConvProblem blocked = item.problem;
+    blocked.layout = Layout::nchw16c;
+    if (valid(blocked)) item.problem = blocked;
+  }
   if (item.problem.dtype == DataType::i8) {
     item.plan.options.tiling = {.algorithm = dice.one_of({Algorithm::automatic, Algorithm::direct}),
                                 .filters = item.plan.options.tiling.filters};

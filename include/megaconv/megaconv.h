@@ -57,7 +57,8 @@ typedef enum megaconv_dtype {
 typedef enum megaconv_layout {
   MEGACONV_NCHW = 0,
   MEGACONV_NHWC = 1,
-  MEGACONV_CHWN = 2
+  MEGACONV_CHWN = 2,
+  MEGACONV_NCHW16C = 3 /* channels in blocks of 16; problem.hpp */
 } megaconv_layout;
 typedef enum megaconv_algorithm {
   MEGACONV_ALGORITHM_AUTO = 0,

@@ -30,8 +30,14 @@ inline constexpr std::uint32_t kNumDataTypes = 4;
 ///   nchw: x [N][C][H][W], w [K][C/groups][R][S], y and residual [N][K][P][Q]
 ///   nhwc: x [N][H][W][C], w [K][R][S][C/groups], y and residual [N][P][Q][K]
 ///   chwn: x [C][H][W][N], w [C/groups][R][S][K], y and residual [K][P][Q][N]
-/// All tensors are dense. (PyTorch's channels_last tensors have the nhwc orders in memory.)
-enum class Layout : std::uint8_t { nchw, nhwc, chwn };
+///   nchw16c: x [N][ceil(C/16)][H][W][16], w [K][C/groups][R][S], y and residual
+///            [N][ceil(K/16)][P][Q][16]; the last block has the channels that are left, C % 16 of
+///            them, side by side. Up to 16 channels it is nhwc.
+/// All tensors are dense: none has elements between or behind these. (PyTorch's channels_last
+/// tensors have the nhwc orders in memory.) nchw16c is for f32 on a CPU. Conv groups that are not
+/// depthwise have multiples of 16 filters there.
+enum class Layout : std::uint8_t { nchw, nhwc, chwn, nchw16c };
+inline constexpr std::int64_t kChannelBlock = 16;  ///< channels side by side in nchw16c
 
 /// What happens to a sum before it is stored: y = relu(scale[k] * sum + bias[k] + residual), each
 /// part optional. (Quantised: scale[k] = x's step * w's step of filter k / y's step.)
@@ -95,7 +101,7 @@ void validate(const ConvProblem& problem);
 /// and width, padding, stride, dilation, groups, in any order. c, h and k must be given; w defaults
 /// to h, r to 3, s to r, p to "same" (d (r-1) / 2), the rest to 1. p, u and d take "AxB" for
 /// different vertical and horizontal values.
-/// Suffixes in any order: "+nhwc", "+nchw", "+chwn", "+f16", "+bf16", "+i8", "+f32",
+/// Suffixes in any order: "+nhwc", "+nchw", "+chwn", "+nchw16c", "+f16", "+bf16", "+i8", "+f32",
 /// "+scale", "+bias", "+residual", "+relu". The result has passed validate(). Throws
 /// Error(invalid_argument) naming the offending part.
 ConvProblem parse_problem(std::string_view text);
@@ -104,7 +110,7 @@ ConvProblem parse_problem(std::string_view text);
 std::string to_string(const ConvProblem& problem);
 
 const char* to_string(DataType dtype) noexcept;  ///< "f32", "f16", "bf16", "i8"
-const char* to_string(Layout layout) noexcept;   ///< "nchw", "nhwc", "chwn"
+const char* to_string(Layout layout) noexcept;   ///< "nchw", "nhwc", "chwn", "nchw16c"
 std::size_t size_of(DataType dtype) noexcept;    ///< bytes of one element
 
 }  // namespace megaconv

@@ -66,6 +66,8 @@ Axes strides_of(const Axes& shape, Layout layout) {
       return {b * c * d, 1, d * b, b};
     case Layout::chwn:
       return {1, c * d * a, d * a, a};
+    case Layout::nchw16c:  // no strides give it: any dense memory of the shape
+      return {b * c * d, c * d, d, 1};
   }
   return {};
 }

@@ -15,7 +15,7 @@ namespace {
 using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
 
 constexpr DataType kTypes[] = {DataType::f32, DataType::f16, DataType::bf16, DataType::i8};
-constexpr Layout kLayouts[] = {Layout::nchw, Layout::nhwc, Layout::chwn};
+constexpr Layout kLayouts[] = {Layout::nchw, Layout::nhwc, Layout::chwn, Layout::nchw16c};
 
 using Pair = std::pair<std::int64_t, std::int64_t>;
 
@@ -62,7 +62,7 @@ a filter, P Q height and width of the output. Shapes are NCHW by meaning, whatev
           R"(Reads a problem string: "n64c128h28w28k128r3s3p1u1d1g1+nhwc+f16+bias+relu".
 
 c, h and k must be given; w is h, r 3, s r, p "same", the rest 1. p (padding), u (stride) and d
-(dilation) take "AxB". Suffixes: +nchw +nhwc +chwn, +f32 +f16 +bf16 +i8, +scale +bias +residual +relu.
+(dilation) take "AxB". Suffixes: +nchw +nhwc +chwn +nchw16c, +f32 +f16 +bf16 +i8, +scale +bias +residual +relu.
 Raises ValueError naming the part that is wrong.)")
       .def_static("from_shapes", &from_shapes, nb::arg("x"), nb::arg("w"),
                   nb::arg("stride") = Pair(1, 1), nb::arg("padding") = Pair(0, 0),
@@ -107,7 +107,8 @@ Raises ValueError naming what does not fit.)")
           "storage type: \"f32\", \"f16\", \"bf16\" or \"i8\"")
       .def_prop_ro(
           "layout", [](const ConvProblem& p) { return to_string(p.layout); },
-          "memory order of x and y: \"nchw\", \"nhwc\" or \"chwn\"")
+          "memory order of x and y: \"nchw\", \"nhwc\", \"chwn\" or \"nchw16c\" (memory in\n"
+          "blocks of 16 channels, in arrays of the shape and strides of nchw)")
       .def_prop_ro("scale", [](const ConvProblem& p) { return p.epilogue.scale; })
       .def_prop_ro("bias", [](const ConvProblem& p) { return p.epilogue.bias; })
       .def_prop_ro("residual", [](const ConvProblem& p) { return p.epilogue.residual; })

@@ -10,7 +10,8 @@ from typing import Any, Callable
 from megaconv import _arrays, _core
 
 _TYPES = {"f32": "float32", "f16": "float16", "bf16": "uint16", "i8": "int8"}
-_ORDERS = {"nchw": (0, 1, 2, 3), "nhwc": (0, 2, 3, 1), "chwn": (1, 2, 3, 0)}
+_ORDERS = {"nchw": (0, 1, 2, 3), "nhwc": (0, 2, 3, 1), "chwn": (1, 2, 3, 0),
+           "nchw16c": (0, 1, 2, 3)}
 _SAMPLE_RUNS = 20  # of a sample on a device, between two events
 
 

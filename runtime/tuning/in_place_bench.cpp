@@ -225,6 +225,12 @@ double InPlaceBench::exact(std::int64_t at) const {
     n = at / (a.k * p * q), k = at / (p * q) % a.k, row = at / q % p, col = at % q;
   } else if (a.layout == Layout::nhwc) {
     n = at / (p * q * a.k), row = at / (q * a.k) % p, col = at / a.k % q, k = at % a.k;
+  } else if (a.layout == Layout::nchw16c) {
+    n = at / (a.k * p * q);
+    const std::int64_t block = at % (a.k * p * q) / (kChannelBlock * p * q) * kChannelBlock;
+    const std::int64_t rest = at % (a.k * p * q) - block * p * q;
+    const std::int64_t channels = std::min(kChannelBlock, a.k - block);
+    k = block + rest % channels, row = rest / channels / q, col = rest / channels % q;
   } else {
     k = at / (p * q * a.n), row = at / (q * a.n) % p, col = at / a.n % q, n = at % a.n;
   }
@@ -254,19 +260,12 @@ double InPlaceBench::exact(std::int64_t at) const {
 std::size_t InPlaceBench::x_index(std::int64_t n, std::int64_t c, std::int64_t h,
                                   std::int64_t w) const {
   const ConvProblem& a = problem_;
-  const std::int64_t index = a.layout == Layout::nchw   ? ((n * a.c + c) * a.h + h) * a.w + w
-                             : a.layout == Layout::nhwc ? ((n * a.h + h) * a.w + w) * a.c + c
-                                                        : ((c * a.h + h) * a.w + w) * a.n + n;
-  return static_cast<std::size_t>(index);
+  return static_cast<std::size_t>(x_strides(a).at(n, c, h * a.w + w));
 }
 std::size_t InPlaceBench::w_index(std::int64_t k, std::int64_t c, std::int64_t r,
                                   std::int64_t s) const {
   const ConvProblem& a = problem_;
-  const std::int64_t group_c = a.c / a.groups;
-  const std::int64_t index = a.layout == Layout::nchw   ? ((k * group_c + c) * a.r + r) * a.s + s
-                             : a.layout == Layout::nhwc ? ((k * a.r + r) * a.s + s) * group_c + c
-                                                        : ((c * a.r + r) * a.s + s) * a.k + k;
-  return static_cast<std::size_t>(index);
+  return static_cast<std::size_t>(w_strides(a).at(k, c, r * a.s + s));
 }
 
 }  // namespace megaconv

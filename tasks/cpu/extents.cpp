@@ -34,6 +34,7 @@ Extents::Extents(const Tiling& tiling)
       filter_blocks_per_conv_group(ceil_div(filters, kBlock)),
       depthwise(tiling.problem.depthwise()),
       columns(lanes_are_columns(tiling.problem)),
+      in_place(reads_x_in_place(tiling.problem)),
       alpha(0),
       num_positions(0),
       panel_tiles(0),
@@ -96,9 +97,9 @@ Extents::Extents(const Tiling& tiling)
     plane = (ceil_div(problem.stride_h * problem.stride_w * phase_plane, kBlock) | 1) * kBlock;
     constexpr std::ptrdiff_t kFloats = kDepthwiseBytes / sizeof(float);
     plane_channels = depthwise ? std::clamp<std::ptrdiff_t>(kFloats / plane, 1, kBlock) : channels;
-    const std::ptrdiff_t input = columns     ? plane_channels * plane + kMaxColumnSums
-                                 : depthwise ? 0  // read from x
-                                             : word_blocks * patch_block;
+    const std::ptrdiff_t input = columns                 ? plane_channels * plane + kMaxColumnSums
+                                 : depthwise || in_place ? 0
+                                                         : word_blocks * patch_block;
     const std::ptrdiff_t sums = std::max(kMaxKernelBlocks * cols * kBlock, kMaxColumnSums);
     // A run has no more columns than whole lane blocks for every row; a row ends a segment.
     const std::ptrdiff_t segments =
@@ -109,7 +110,9 @@ Extents::Extents(const Tiling& tiling)
       return at;
     };
     scratch_bytes = lines(static_cast<std::size_t>(input) * sizeof(float));
-    panels_at = place(num_panels * sizeof(Panel));
+    // A conv group may begin and end within a channel block.
+    const auto num_runs = static_cast<std::size_t>((channel_blocks + 1) * problem.r * problem.s);
+    panels_at = place(std::max(num_panels * sizeof(Panel), in_place ? num_runs * sizeof(Run) : 0));
     copies_at = place(static_cast<std::size_t>(input_rows * problem.stride_w) * sizeof(RowCopy));
     segments_at = place(static_cast<std::size_t>(segments) * sizeof(Segment));
     pixels_at = place(static_cast<std::size_t>(sums) * sizeof(float));

@@ -35,7 +35,8 @@ struct Extents {
   std::ptrdiff_t channel_blocks, filter_blocks;
   std::ptrdiff_t filter_blocks_per_conv_group;
   bool depthwise;
-  bool columns;  ///< lanes of direct tasks are columns
+  bool columns;   ///< lanes of direct tasks are columns
+  bool in_place;  ///< direct tasks read x where it lies (in_place.inl)
 
   // Winograd: the tiles of a group are cut into panels of equally many, kMostPanelTiles at most.
   std::ptrdiff_t alpha, num_positions;
@@ -58,7 +59,7 @@ struct Extents {
   std::ptrdiff_t plane_channels;  ///< of which a task has copies at the same time
 
   // Scratch of one worker, in bytes from its start.
-  std::size_t panels_at;               ///< GEMM and direct: Panel[]
+  std::size_t panels_at;               ///< GEMM and direct: Panel[], Run[] of those in place
   std::size_t copies_at, segments_at;  ///< lanes are columns: RowCopy[] and Segment[]
   std::size_t v_at, m_at;              ///< fused Winograd: V and M of one group
   std::size_t pixels_at;               ///< direct: output pixels of one row before the epilogue
@@ -93,6 +94,14 @@ struct BlockRange {
 struct Panel {
   std::ptrdiff_t offset;  ///< of the first row's first word, in words
   std::ptrdiff_t words;   ///< 1 to 16
+};
+
+/// Direct tasks that read x in place: what of a sum follows each other in x and in U.
+struct Run {
+  std::ptrdiff_t x;      ///< of the pixel of tap (0, 0), in floats from it
+  std::ptrdiff_t pixel;  ///< floats between neighbouring pixels of x
+  std::ptrdiff_t u;      ///< in a filter block
+  std::ptrdiff_t count;
 };
 
 /// A row of one channel's input, or the columns of a row that are of one phase, in elements.

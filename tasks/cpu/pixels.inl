@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between tensors in either layout and "pixels": one lane block (16 channels) of one pixel, 64
-// bytes of floats, whatever the tensor's storage type T. All padding and all tails are dealt with
-// here, so that transforms and kernels see none.
+// Between tensors in any layout of a CPU and "pixels": one lane block (16 channels) of one pixel,
+// 64 bytes of floats, whatever the tensor's storage type T. All padding and all tails are dealt
+// with here, so that transforms and kernels see none.
 #pragma once
 
+#include "tasks/cpu/channel_blocks.inl"
 #include "tasks/cpu/extents.hpp"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/products.inl"
@@ -48,25 +49,26 @@ MEGACONV_INLINE void transpose_to_pixels(const T* rows, Size row_stride, Size nu
 template <class T, class Product = FloatProduct>
 class PixelReader {
  public:
-  /// Channels [first_channel, first_channel + num_channels) of image `n`; at most 16 words.
+  /// Channels [first_channel, first_channel + num_channels) of image `n`; at most 16 words. In
+  /// nchw16c these are one block.
   PixelReader(const TaskArgs& args, Size n, Size first_channel, Size num_channels)
       : num_channels_(num_channels) {
     const ConvProblem& problem = args.tiling->problem;
     height_ = problem.h;
     width_ = problem.w;
-    const bool nhwc = problem.layout == Layout::nhwc;
-    nhwc_ = nhwc;
-    col_stride_ = nhwc ? problem.c : 1;
+    const ChannelBlocks blocks(problem.layout, problem.c, height_ * width_);
+    channels_inner_ = problem.layout != Layout::nchw;
+    col_stride_ = channels_inner_ ? blocks.pixel(first_channel) : 1;
     row_stride_ = width_ * col_stride_;
-    channel_stride_ = nhwc ? 1 : height_ * width_;
-    origin_ = static_cast<const T*>(args.x) + n * problem.c * height_ * width_ +
-              first_channel * channel_stride_;
+    channel_stride_ = height_ * width_;
+    origin_ = static_cast<const T*>(args.x) + n * blocks.image() +
+              (channels_inner_ ? blocks.first(first_channel) : first_channel * channel_stride_);
   }
 
   /// Whether a transform can read the rectangle's pixels from x itself.
   bool in_place(Size row, Size col, Size rows, Size cols) const {
-    return nhwc_ && num_channels_ == kBlock && row >= 0 && col >= 0 && row + rows <= height_ &&
-           col + cols <= width_;
+    return channels_inner_ && num_channels_ == kBlock && row >= 0 && col >= 0 &&
+           row + rows <= height_ && col + cols <= width_;
   }
   const T* at(Size row, Size col) const { return origin_ + row * row_stride_ + col * col_stride_; }
   Size row_stride() const { return row_stride_; }
@@ -83,7 +85,7 @@ class PixelReader {
     if (row < 0 || row >= height_) first = last = cols;
     for (Size i = 0; i < first; ++i) clear(place(i));
     for (Size i = last; i < cols; ++i) clear(place(i));
-    if (nhwc_) {
+    if (channels_inner_) {
       for (Size i = first; i < last; ++i) {
         const T* const from = at(row, col + kStep * i);
         unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
@@ -108,8 +110,8 @@ class PixelReader {
 
   const T* origin_;
   Size height_, width_, num_channels_;
-  Size row_stride_, col_stride_, channel_stride_;
-  bool nhwc_;
+  Size row_stride_, col_stride_, channel_stride_;  // the last in NCHW
+  bool channels_inner_;
 };
 
 /// Applies the epilogue to rows of output pixels and stores them; what it can of a large y past the
@@ -117,18 +119,21 @@ class PixelReader {
 template <class T>
 class PixelWriter {
  public:
-  /// Filters [first_filter, first_filter + num_filters) of image `n`; at most 16.
+  /// Filters [first_filter, first_filter + num_filters) of image `n`; at most 16. In nchw16c these
+  /// are one block.
   PixelWriter(const TaskArgs& args, const Extents& extents, Size n, Size first_filter,
               Size num_filters)
       : width_(extents.q), num_filters_(num_filters) {
     const ConvProblem& problem = args.tiling->problem;
     relu_ = problem.epilogue.relu;
-    nhwc_ = problem.layout == Layout::nhwc;
-    pixel_stride_ = nhwc_ ? problem.k : 1;
-    filter_stride_ = nhwc_ ? 1 : extents.p * extents.q;
+    const ChannelBlocks blocks(problem.layout, problem.k, extents.p * extents.q);
+    filters_inner_ = problem.layout != Layout::nchw;
+    pixel_stride_ = filters_inner_ ? blocks.pixel(first_filter) : 1;
+    filter_stride_ = extents.p * extents.q;
     const Size y_size = problem.n * problem.k * extents.p * extents.q;
     streams_ = y_size > kCachedBytes / static_cast<Size>(sizeof(T));
-    const Size first = n * problem.k * extents.p * extents.q + first_filter * filter_stride_;
+    const Size first = n * blocks.image() + (filters_inner_ ? blocks.first(first_filter)
+                                                            : first_filter * filter_stride_);
     y_ = static_cast<T*>(args.y) + first;
     residual_ = problem.epilogue.residual ? static_cast<const T*>(args.residual) + first : nullptr;
     unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
@@ -146,7 +151,7 @@ class PixelWriter {
   /// column `col` on.
   void write_row(const float* sums, Size row, Size col, Size cols) const {
     const Size first = (row * width_ + col) * pixel_stride_;
-    if (nhwc_) {
+    if (filters_inner_) {
       for (Size i = 0; i < cols; ++i) {
         unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
           const Size at = first + i * pixel_stride_ + part * kLanes;
@@ -229,8 +234,8 @@ class PixelWriter {
   const T* residual_;
   Vec scale_[kBlockVecs], bias_[kBlockVecs];
   Size width_, num_filters_;
-  Size pixel_stride_, filter_stride_;
-  bool nhwc_, relu_, streams_;
+  Size pixel_stride_, filter_stride_;  // the latter in NCHW
+  bool filters_inner_, relu_, streams_;
 };
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

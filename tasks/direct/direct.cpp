@@ -24,6 +24,8 @@ constexpr double kPatchShare = 0.5;
 // 19.6, 18.7, i8 4.45, 4.39.
 constexpr std::uint64_t kMostBlocks = 16;
 
+// Pixels of a task that reads x in place, if rows are shared out: those of eight register tiles.
+constexpr std::uint64_t kLeastInPlace = 8 * kRegisterRows;
 // Columns of a task that are multiplied at the full rate, of one row or several: two tiles of sums.
 constexpr std::uint64_t kLeastColumns = 96;
 
@@ -68,11 +70,38 @@ void choose_depthwise_for_cpu(Tiling& tiling, const Target& target) {
   tiling.filter_blocks_per_filter_task = even_blocks(filter_blocks, filter_blocks, 1, wanted);
 }
 
+// Outputs of a task that reads x in place: whole rows, so that they follow each other; their x and
+// the filters of two blocks stay in the worker's cache. Where rows are few, tasks share the
+// filters.
+void choose_in_place_for_cpu(Tiling& tiling, const Target& target) {
+  const ConvProblem& a = tiling.problem;
+  const std::uint64_t wanted = kTasksPerWorker * target.workers;
+  const std::uint64_t p = u64(a.p()), n = u64(a.n), filter_blocks = tiling.filter_blocks();
+  const std::uint64_t row_bytes = u64(a.w * a.c / a.groups) * sizeof(float);
+  const std::uint64_t fitting = fitting_rows(a, cache_share(target, kPatchShare) / row_bytes);
+  const std::uint64_t pixels = u64(a.q());
+  // Tasks by rows first: they read the filters again, but not x.
+  const std::uint64_t least = ceil_div(kLeastInPlace, pixels);
+  const std::uint64_t shared = std::max(least, n * p / wanted);
+  const std::uint64_t parts =
+      ceil_div(p, std::clamp<std::uint64_t>(shared, 1, std::min(p, fitting)));
+  const std::uint64_t rows = ceil_div(p, parts);
+  auto& cut = std::get<DirectCut>(tiling.cut);
+  cut.rows_per_group = u32(rows);
+  cut.cols_per_group = u32(a.q());
+  cut.filter_blocks_per_gemm_task =
+      even_blocks(filter_blocks, filter_blocks, n * ceil_div(p, rows), wanted);
+  std::uint32_t& blocks = cut.filter_blocks_per_gemm_task;
+  blocks = u32(std::min<std::uint64_t>(filter_blocks, blocks + blocks % 2));  // register tiles: two
+  tiling.filter_blocks_per_filter_task = even_blocks(filter_blocks, filter_blocks, 1, wanted);
+}
+
 // A group's input, [blocks of words][rows][cols][kLaneBlock], fills at most half of the worker's
 // cache; there are tasks enough for all workers.
 void choose_for_cpu(Tiling& tiling, const Target& target) {
   const ConvProblem& a = tiling.problem;
   if (a.depthwise()) return choose_depthwise_for_cpu(tiling, target);
+  if (reads_x_in_place(a)) return choose_in_place_for_cpu(tiling, target);
   auto& cut = std::get<DirectCut>(tiling.cut);
   const std::uint64_t wanted = kTasksPerWorker * target.workers;
   const std::uint64_t budget = cache_share(target, kPatchShare);
@@ -115,6 +144,11 @@ bool lanes_are_columns(const ConvProblem& a) {
   if (a.depthwise()) return true;
   const bool single = a.dtype == DataType::f32 || a.dtype == DataType::f16;
   return single && a.c / a.groups * a.r * a.s <= kMostColumnProducts;
+}
+
+bool reads_x_in_place(const ConvProblem& a) {
+  return (a.layout == Layout::nhwc || a.layout == Layout::nchw16c) && a.dtype == DataType::f32 &&
+         !a.depthwise();
 }
 
 namespace {

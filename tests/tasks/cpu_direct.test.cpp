@@ -7,14 +7,20 @@
 namespace megaconv {
 namespace {
 
-/// Both layouts of `text`, each with one of the other floating-point types and with i8, cut small
-/// so that tasks, rectangles and conv groups do not coincide.
+/// NCHW and NHWC of `text`, each with one of the other floating-point types and with i8, and
+/// nchw16c where it can be, cut small so that tasks, rectangles and conv groups do not coincide.
 std::vector<Tiling> tilings_of(const std::string& text) {
   std::vector<Tiling> tilings;
   for (const char* layout : {"+nchw", "+nhwc", "+nchw+bf16", "+nhwc+f16", "+nchw+i8", "+nhwc+i8"}) {
     TilingOptions options;
     options.algorithm = Algorithm::direct;
     tilings.push_back(make_tiling(parse_problem(text + layout), options, Target{.workers = 3}));
+  }
+  const ConvProblem problem = parse_problem(text);
+  if (problem.groups == 1 || problem.depthwise() || problem.k / problem.groups % 16 == 0) {
+    TilingOptions options;
+    options.algorithm = Algorithm::direct;
+    tilings.push_back(make_tiling(parse_problem(text + "+nchw16c"), options, Target{.workers = 3}));
   }
   return tilings;
 }
@@ -82,6 +88,8 @@ TEST_CASE("direct tasks keep conv groups apart") {
   check_problem("c96h6w5k6r3s3u2g3");
   check_problem("c150h5w6k40r2s3p1g2+scale+residual");
   check_problem("c5h8w8k10r3s3g5");
+  check_problem("n2c36h7w9k64r3s3g2+bias+residual+relu");
+  check_problem("c40h9w6k96r1s1p0u2g2+bias");
 }
 
 TEST_CASE("depthwise tasks have channels in their lanes") {

@@ -127,7 +127,7 @@ TEST_CASE("An unknown word is answered with those allowed") {
   CHECK_THAT(error_of("--network alexnet"),
              ContainsSubstring("alexnet, must be one of resnet50, vgg16, yolov3, densenet161"));
   CHECK_THAT(error_of("c1h1k1 --layout hwcn"),
-             ContainsSubstring("hwcn, must be nchw, nhwc or chwn"));
+             ContainsSubstring("hwcn, must be nchw, nhwc, chwn or nchw16c"));
   CHECK_THAT(error_of("c1h1k1 --epilogue gelu"),
              ContainsSubstring("gelu, must be scale, bias, residual or relu"));
   CHECK_THAT(error_of("c1h1k1 --algo fft"),

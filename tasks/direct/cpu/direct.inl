@@ -2,11 +2,14 @@
 // x, U -> y without a transform: any filter, stride, dilation, padding and groups.
 //
 // Lanes are columns where lanes_are_columns() says so (columns.inl); channels of depthwise problems
-// in NHWC (depthwise.inl); else filters. Then a task copies the input under its rectangle of
-// outputs into a patch (extents.hpp) in which the input pixels of neighbouring outputs are 64 bytes
-// apart, whatever the stride; the micro-kernel sums over panels (r, s, channel block) in the order
-// in which U is stored.
+// in NHWC and nchw16c (depthwise.inl); else filters. Then a task reads x in place if
+// reads_x_in_place() (in_place.inl). Else it copies the input under its rectangle of outputs into a
+// patch (extents.hpp) in which the input pixels of neighbouring outputs are 64 bytes apart,
+// whatever the stride; the micro-kernel sums over panels (r, s, channel block) in the order in
+// which U is stored.
 #pragma once
+
+#include <type_traits>
 
 #include "tasks/cpu/filter_transform.inl"
 #include "tasks/cpu/kernels.hpp"
@@ -14,6 +17,7 @@
 #include "tasks/cpu/pixels.inl"
 #include "tasks/direct/cpu/columns.inl"
 #include "tasks/direct/cpu/depthwise.inl"
+#include "tasks/direct/cpu/in_place.inl"
 #include "tasks/fused_winograd/cpu/fused_winograd.inl"
 
 namespace megaconv::cpu::MEGACONV_ISA {
@@ -133,6 +137,12 @@ void direct_convolution(const TaskArgs& args, std::uint32_t group, std::uint32_t
   for (BlockRange part = blocks; part.first < blocks.last; part.first = part.last) {
     const Size conv_group = part.first / per_group;
     part.last = min_of(blocks.last, (conv_group + 1) * per_group);
+    if constexpr (std::is_same_v<T, float>) {
+      if (extents.in_place) {
+        in_place(args, extents, rect, conv_group, part, scratch);
+        continue;
+      }
+    }
     if constexpr (Products<T>::Direct::kChannels == 1) {
       if (extents.columns) {
         direct_columns<T>(args, extents, rect, conv_group, part, scratch);

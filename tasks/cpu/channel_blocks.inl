@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors whose channels are neighbours, NHWC and nchw16c: where pixels lie, and how sums whose
+// lanes are channels are written.
+#pragma once
+
+#include "tasks/cpu/extents.hpp"
+#include "tasks/cpu/kernels.hpp"
+#include "tasks/cpu/products.inl"
+
+namespace megaconv::cpu::MEGACONV_ISA {
+
+/// An image in blocks of 16 channels, whose pixels follow each other: at channel 0 of a block,
+/// `pixel` elements apart. In NHWC blocks are interleaved.
+struct ChannelBlocks {
+  ChannelBlocks(Layout layout, Size num_channels, Size num_pixels)
+      : channels(num_channels), pixels(num_pixels), blocked(layout == Layout::nchw16c) {}
+
+  /// Of a channel that begins a block.
+  Size first(Size channel) const { return blocked ? channel * pixels : channel; }
+  Size pixel(Size channel) const { return blocked ? min_of(channels - channel, kBlock) : channels; }
+  Size image() const { return channels * pixels; }
+
+  Size channels, pixels;
+  bool blocked;
+};
+
+/// Applies the epilogue and stores; what it can of a large y past the caches, so that
+/// end_streaming() must follow in the same task.
+template <class T>
+class ChannelWriter {
+ public:
+  ChannelWriter(const TaskArgs& args, const Extents& extents, Size image)
+      : blocks_(args.tiling->problem.layout, args.tiling->problem.k, extents.p * extents.q),
+        epilogue_(args.tiling->problem.epilogue),
+        scale_(static_cast<const Vector*>(args.scale)),
+        bias_(static_cast<const Vector*>(args.bias)) {
+    const Size image_size = blocks_.image();
+    streams_ = args.tiling->problem.n * image_size > kCachedBytes / static_cast<Size>(sizeof(T));
+    y_ = static_cast<T*>(args.y) + image * image_size;
+    residual_ =
+        static_cast<const T*>(args.residual) + (epilogue_.residual ? image * image_size : 0);
+  }
+
+  /// The first `count` (any number) channels behind `lane` of the block that begins with channel
+  /// `block`, of pixels `step` apart from `pixel` on.
+  template <int kPixels>
+  MEGACONV_INLINE void write(const Vec (&sums)[kPixels], Size pixel, Size step, Size block,
+                             int lane, Size count) const {
+    if (count <= 0) return;
+    const bool whole = count >= kLanes;
+    const auto read_some = [&](const auto* from) __attribute__((always_inline)) {
+      return whole ? read(from) : read_first(from, count);
+    };
+    const Size channel = block + lane, pixel_stride = blocks_.pixel(block);
+    const Vec scale = epilogue_.scale ? read_some(scale_ + channel) : broadcast(1);
+    const Vec bias = epilogue_.bias ? read_some(bias_ + channel) : Vec{};
+    Size at = blocks_.first(block) + lane + pixel * pixel_stride;
+    unroll<kPixels>([&](auto i) __attribute__((always_inline)) {
+      Vec sum = Products<T>::scaled(sums[i], scale, bias);
+      if (epilogue_.residual) sum += read_some(residual_ + at);
+      if (epilogue_.relu) sum = relu(sum);
+      whole ? store_line(y_ + at, sum, streams_) : write_first(y_ + at, sum, count);
+      at += step * pixel_stride;
+    });
+  }
+
+ private:
+  using Vector = typename VectorStorage<T>::Type;
+  ChannelBlocks blocks_;
+  Epilogue epilogue_;
+  const Vector *scale_, *bias_;
+  T* y_;
+  const T* residual_;
+  bool streams_;
+};
+
+}  // namespace megaconv::cpu::MEGACONV_ISA
