@@ -12,7 +12,13 @@ namespace megaconv {
 /// Whether convolutions of a network become small-tile implicit GEMM, and all values are in nhwc.
 bool has_small_tasks(const TilingOptions& tiling, const Target& target);
 
-/// The operators that lower() makes nodes of, one each.
+/// The layout of values between operators: nhwc where tasks are small, nchw16c on a CPU where all
+/// operators have tasks for it, else the network's own.
+Layout layout_of_values(const FusedNetwork& network, const TilingOptions& tiling,
+                        const Target& target);
+
+/// The operators that lower() makes nodes of, one each. Throws Error(unsupported) for a network in
+/// nchw16c that is not for a CPU.
 FusedNetwork fuse(const Network& network, const TilingOptions& tiling, const Target& target);
 
 /// lower() of what fuse() gives for the same options and target.

@@ -10,12 +10,12 @@
 #include "tasks/conv_graph.hpp"
 #include "tasks/elementwise/elementwise.hpp"
 #include "tasks/lower.hpp"
-#include "tasks/nhwc_values.hpp"
 #include "tasks/pixelwise/pixelwise.hpp"
 #include "tasks/pooling/pooling.hpp"
 #include "tasks/rearrangement/rearrangement.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
+#include "tasks/value_layout.hpp"
 
 namespace megaconv {
 namespace {
@@ -192,9 +192,20 @@ bool has_small_tasks(const TilingOptions& tiling, const Target& target) {
   return target.backend == Backend::cuda && tiling.algorithm == Algorithm::automatic;
 }
 
+Layout layout_of_values(const FusedNetwork& network, const TilingOptions& tiling,
+                        const Target& target) {
+  if (has_small_tasks(tiling, target)) return Layout::nhwc;
+  if (target.backend == Backend::cpu && has_blocked_tasks(network)) return Layout::nchw16c;
+  return std::visit([](const auto& a) { return a.layout; }, network.operators.front().problem);
+}
+
 FusedNetwork fuse(const Network& network, const TilingOptions& tiling, const Target& target) {
+  if (network.layout == Layout::nchw16c && target.backend == Backend::cuda) {
+    throw Error(Status::unsupported, "network: layout nchw16c on CUDA, must be nchw or nhwc");
+  }
   FusedNetwork fused = fuse(network);
-  return has_small_tasks(tiling, target) ? with_nhwc_values(std::move(fused)) : fused;
+  const Layout layout = layout_of_values(fused, tiling, target);
+  return with_values_in(std::move(fused), layout);
 }
 
 Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,

@@ -180,9 +180,8 @@ void check_tensors(const Network& network) {
   if (network.dtype == DataType::i8) {
     throw Error(Status::unsupported, "network: storage type i8, must be f32, f16 or bf16");
   }
-  if (network.layout != Layout::nchw && network.layout != Layout::nhwc) {
-    throw Error(Status::unsupported, std::string("network: layout ") + to_string(network.layout) +
-                                         ", must be nchw or nhwc");
+  if (network.layout == Layout::chwn) {
+    throw Error(Status::unsupported, "network: layout chwn, must be nchw, nhwc or nchw16c");
   }
 }
 

@@ -202,7 +202,7 @@ Numbers numbers_of(DataType dtype, Layout layout, const Shape& shape, const void
     for (std::int64_t image = 0; image < shape.n; ++image) {
       for (std::int64_t c = 0; c < shape.c; ++c) {
         for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
-          numbers.push_back(to_float(from[image * at.image + c * at.channel + pixel * at.pixel]));
+          numbers.push_back(to_float(from[at.at(image, c, pixel)]));
         }
       }
     }

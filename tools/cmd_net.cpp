@@ -309,25 +309,27 @@ ExitCode bench(const NetArguments& arguments) {
   return ExitCode::ok;
 }
 
-/// The numbers of a tensor in nchw, of that storage type, in nhwc.
-std::vector<std::byte> in_nhwc(const std::vector<std::byte>& tensor, const Shape& shape,
-                               std::size_t number_bytes) {
+/// A tensor's numbers in another layout. `images`: its shape.
+std::vector<std::byte> moved(const std::vector<std::byte>& tensor, const Shape& shape, Layout from,
+                             Layout to, std::size_t number_bytes) {
   const std::int64_t pixels = shape.h * shape.w;
-  const Strides to = strides_of(Layout::nhwc, shape.n, shape.c, pixels);
-  std::vector<std::byte> moved(tensor.size());
+  const Strides source = strides_of(from, shape.n, shape.c, pixels);
+  const Strides target = strides_of(to, shape.n, shape.c, pixels);
+  std::vector<std::byte> made(tensor.size());
   for (std::int64_t i = 0; i < shape.size(); ++i) {
-    const std::int64_t at =
-        i / pixels / shape.c * to.image + i / pixels % shape.c * to.channel + i % pixels * to.pixel;
-    std::memcpy(moved.data() + static_cast<std::size_t>(at) * number_bytes,
-                tensor.data() + static_cast<std::size_t>(i) * number_bytes, number_bytes);
+    const std::int64_t image = i / pixels / shape.c, c = i / pixels % shape.c, pixel = i % pixels;
+    const auto at = [&](const Strides& strides) {
+      return static_cast<std::size_t>(strides.at(image, c, pixel)) * number_bytes;
+    };
+    std::memcpy(made.data() + at(target), tensor.data() + at(source), number_bytes);
   }
-  return moved;
+  return made;
 }
 
 // Every operator on what it has really read, so that errors do not add up: of a plan whose outputs
 // are all values that are left when operators are fused, as many at a time as a plan may give. Its
 // results must be those of the plan that keeps them in the workspace. Where operators have values
-// in nhwc whatever the network's layout, so has that plan.
+// in another layout than the network's, it is that plan's.
 constexpr std::size_t kValuesAtOnce = 100;
 
 ExitCode verify(const NetArguments& arguments) {
@@ -339,13 +341,14 @@ ExitCode verify(const NetArguments& arguments) {
   std::vector<std::byte> wanted = whole.output(0);
   std::vector<std::vector<std::byte>> values;
   for (std::size_t i = 0; i < network.inputs.size(); ++i) values.push_back(whole.input(i));
-  if (network.layout == Layout::nchw && has_small_tasks(options.tiling, target_of(options))) {
-    network.layout = Layout::nhwc;
-    const std::size_t number_bytes = size_of(network.dtype);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] = in_nhwc(values[i], network.inputs[i].shape, number_bytes);
-    }
-    wanted = in_nhwc(wanted, shapes_of(network).at(output), number_bytes);
+  const Layout inner = layout_of_values(fuse(network), options.tiling, target_of(options));
+  if (inner != network.layout) {
+    const auto move = [&](std::vector<std::byte>& tensor, const Shape& shape) {
+      tensor = moved(tensor, shape, network.layout, inner, size_of(network.dtype));
+    };
+    for (std::size_t i = 0; i < values.size(); ++i) move(values[i], network.inputs[i].shape);
+    move(wanted, shapes_of(network).at(output));
+    network.layout = inner;
   }
   const FusedNetwork fused = fuse(network);
   std::vector<Node> nodes;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "megaconv/problem.hpp"
@@ -33,14 +34,12 @@ struct RearrangementProblem {
   std::int64_t n = 1, c = 1, h = 1, w = 1;  ///< of x
   DataType dtype = DataType::f32;
   Layout layout = Layout::nchw;  ///< of x
-  bool transposes = false;       ///< y is in the other one of nchw and nhwc
+  std::optional<Layout> to{};    ///< layout of y; unset: as x
 
   std::int64_t k() const;  ///< channels of y
   std::int64_t p() const { return h * does.repeat_h + does.top + does.bottom; }
   std::int64_t q() const { return w * does.repeat_w + does.left + does.right; }
-  Layout y_layout() const {
-    return (layout == Layout::nhwc) != transposes ? Layout::nhwc : Layout::nchw;
-  }
+  Layout y_layout() const { return to.value_or(layout); }
   std::int64_t x_size() const { return n * c * h * w; }
   std::int64_t y_size() const { return n * k() * p() * q(); }
 
@@ -49,7 +48,8 @@ struct RearrangementProblem {
 
 /// Throws Error(invalid_argument) for the first extent out of range, channels that x does not have,
 /// groups that do not divide them, more rows or columns cut off than there are, a tensor of more
-/// than 2^40 elements, a fill that is NaN; Error(unsupported) for i8 and chwn.
+/// than 2^40 elements, a fill that is NaN; Error(unsupported) for i8, chwn, and nchw16c that is not
+/// converted from or to another layout.
 void validate(const RearrangementProblem& problem);
 
 /// "upsampling 2x2, n1c64h13w13+nhwc": for messages and descriptions.

@@ -16,6 +16,17 @@ namespace {
 // A task that has fewer numbers takes no longer than a worker takes to fetch and signal it.
 constexpr double kLeastNumbers = 8192;
 
+// In nchw16c each tensor of a concatenation begins a block of y.
+void check_blocks(const std::vector<std::int64_t>& channels) {
+  for (std::size_t i = 0; i + 1 < channels.size(); ++i) {
+    if (channels[i] % kChannelBlock == 0) continue;
+    throw Error(Status::unsupported,
+                "elementwise: concatenation in nchw16c of " + std::to_string(channels[i]) +
+                    " channels with others behind them, must be a multiple of " +
+                    std::to_string(kChannelBlock));
+  }
+}
+
 }  // namespace
 
 std::int64_t ElementwiseProblem::c() const {
@@ -43,10 +54,10 @@ void validate(const ElementwiseProblem& problem) {
     throw Error(Status::unsupported, std::string("elementwise: storage type ") +
                                          to_string(a.dtype) + ", must be f32, f16 or bf16");
   }
-  if (a.layout != Layout::nchw && a.layout != Layout::nhwc) {
-    throw Error(Status::unsupported, std::string("elementwise: layout ") + to_string(a.layout) +
-                                         ", must be nchw or nhwc");
+  if (a.layout == Layout::chwn) {
+    throw Error(Status::unsupported, "elementwise: layout chwn, must be nchw, nhwc or nchw16c");
   }
+  if (a.layout == Layout::nchw16c) check_blocks(a.channels);
 }
 
 std::string to_string(const ElementwiseProblem& problem) {
@@ -120,7 +131,7 @@ ElementwiseTask task_of(const ElementwiseCut& cut, std::uint32_t group) {
           .num_inputs = static_cast<std::ptrdiff_t>(a.channels.size()),
           .least = a.least,
           .most = a.most,
-          .nhwc = a.layout == Layout::nhwc,
+          .layout = a.layout,
           .affine = a.affine,
           .residual = a.residual};
 }

@@ -32,7 +32,8 @@ struct ElementwiseTask {
   const std::int64_t* channels;  ///< of each of the tensors x
   std::ptrdiff_t num_inputs;
   float least, most;
-  bool nhwc, affine, residual;
+  Layout layout;
+  bool affine, residual;
 };
 
 /// Not inline: task bodies of every instruction set call it.

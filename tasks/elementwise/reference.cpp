@@ -22,8 +22,8 @@ void reference_elementwise(const ElementwiseProblem& problem, const ElementwiseT
       for (std::int64_t at = 0; at < problem.n * channels * pixels; ++at) {
         const std::int64_t pixel = at % pixels, channel = at / pixels % channels;
         const std::int64_t image = at / pixels / channels, c = first + channel;
-        const std::int64_t to = image * out.image + c * out.channel + pixel * out.pixel;
-        double value = to_float(x[image * in.image + channel * in.channel + pixel * in.pixel]);
+        const std::int64_t to = out.at(image, c, pixel);
+        double value = to_float(x[in.at(image, channel, pixel)]);
         double size = std::fabs(value);
         if (problem.affine) {
           value = value * double{tensors.scale[c]} + double{tensors.bias[c]};

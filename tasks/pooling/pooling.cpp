@@ -58,9 +58,8 @@ void validate(const PoolProblem& problem) {
     throw Error(Status::unsupported, std::string("pooling: storage type ") + to_string(a.dtype) +
                                          ", must be f32, f16 or bf16");
   }
-  if (a.layout != Layout::nchw && a.layout != Layout::nhwc) {
-    throw Error(Status::unsupported,
-                std::string("pooling: layout ") + to_string(a.layout) + ", must be nchw or nhwc");
+  if (a.layout == Layout::chwn) {
+    throw Error(Status::unsupported, "pooling: layout chwn, must be nchw, nhwc or nchw16c");
   }
 }
 

@@ -21,14 +21,13 @@ class Reference {
   };
   Output output(std::int64_t image, std::int64_t channel, std::int64_t row,
                 std::int64_t col) const {
-    const T* const plane = x_ + image * in_.image + channel * in_.channel;
     double largest = -std::numeric_limits<double>::infinity(), sum = 0, magnitude = 0, count = 0;
     for (std::int64_t i = 0; i < problem_.r; ++i) {
       for (std::int64_t j = 0; j < problem_.s; ++j) {
         const std::int64_t h = row * problem_.stride_h - problem_.pad_h + i;
         const std::int64_t w = col * problem_.stride_w - problem_.pad_w + j;
         if (h < 0 || h >= problem_.h || w < 0 || w >= problem_.w) continue;
-        const double value = to_float(plane[(h * problem_.w + w) * in_.pixel]);
+        const double value = to_float(x_[in_.at(image, channel, h * problem_.w + w)]);
         if (value > largest || std::isnan(value)) largest = value;
         sum += value;
         magnitude += std::fabs(value);
@@ -57,8 +56,7 @@ void reference_pooling(const PoolProblem& problem, const void* x, double* y, dou
       const std::int64_t col = i % q, row = i / q % p;
       const std::int64_t channel = i / (p * q) % problem.c, image = i / (p * q) / problem.c;
       const auto output = reference.output(image, channel, row, col);
-      const std::int64_t at =
-          image * out.image + channel * out.channel + (row * q + col) * out.pixel;
+      const std::int64_t at = out.at(image, channel, row * q + col);
       y[at] = output.value;
       if (magnitude != nullptr) magnitude[at] = output.magnitude;
     }

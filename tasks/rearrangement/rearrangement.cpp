@@ -48,7 +48,11 @@ void validate(const RearrangementProblem& problem) {
   check_range("columns of y", a.q(), 1, kMaxExtent);
   check_elements("input", {a.n, a.c, a.h, a.w});
   check_elements("output", {a.n, a.k(), a.p(), a.q()});
-  check_storage("rearrangement", a.dtype, a.layout);
+  const bool converts = a.y_layout() != a.layout;
+  for (const Layout layout : {a.layout, a.y_layout()}) {
+    if (converts && layout == Layout::nchw16c) continue;
+    check_storage("rearrangement", a.dtype, layout);
+  }
 }
 
 std::string to_string(const RearrangementProblem& problem) {
@@ -72,7 +76,8 @@ std::string to_string(const RearrangementProblem& problem) {
     put(std::string("padding ") + std::to_string(does.top) + " " + std::to_string(does.bottom) +
         " " + std::to_string(does.left) + " " + std::to_string(does.right));
   }
-  if (a.transposes) put(std::string(to_string(a.layout)) + " to " + to_string(a.y_layout()));
+  if (a.y_layout() != a.layout)
+    put(std::string(to_string(a.layout)) + " to " + to_string(a.y_layout()));
   if (text.empty()) put("copy");
   text += std::string(", n") + std::to_string(a.n) + "c" + std::to_string(a.c) + "h" +
           std::to_string(a.h) + "w" + std::to_string(a.w);

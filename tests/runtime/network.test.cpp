@@ -185,6 +185,31 @@ TEST_CASE("on CUDA operators have values in nhwc, and those of the caller are co
   CHECK(fuse(network).operators.size() == network.operators.size());
 }
 
+TEST_CASE("on a CPU values are in nchw16c where every operator has tasks for it") {
+  const Target cpu{.workers = 2};
+  const auto layout = [&](const Network& network) {
+    return layout_of_values(fuse(network), {}, cpu);
+  };
+  CHECK(layout(make_network("densenet121")) == Layout::nchw16c);
+  CHECK(layout(make_network("resnet50", {.layout = Layout::nchw})) == Layout::nchw16c);
+  CHECK(layout(make_network("resnet50", {.dtype = DataType::f16})) == Layout::nhwc);
+  CHECK(layout(make_network("resnext50")) == Layout::nhwc);  // conv groups of 4 filters
+  CHECK(layout(make_network("yolov3")) == Layout::nhwc);     // upsampling
+  // Three channels and one pixel are the same memory; in nchw three channels are not.
+  const Network network = make_network("resnet18", {.image = 32});
+  CHECK(fuse(network, {}, cpu).operators.size() == fuse(network).operators.size());
+  const FusedNetwork nchw =
+      fuse(make_network("resnet18", {.image = 32, .layout = Layout::nchw}), {}, cpu);
+  CHECK(nchw.operators.front().name() == "x.nchw16c");
+  CHECK(nchw.operators.back().name() == "fc");
+  CHECK(error_of(
+            [] {
+              fuse(make_network("resnet18", {.layout = Layout::nchw16c}), {},
+                   {.backend = Backend::cuda, .workers = 264, .multiprocessors = 132});
+            },
+            Status::unsupported) == "network: layout nchw16c on CUDA, must be nchw or nhwc");
+}
+
 TEST_CASE("every built-in network has tasks on CUDA, in both layouts and every storage type") {
   const Target gpu{.backend = Backend::cuda, .workers = 264, .multiprocessors = 132};
   for (const std::string& name : network_names()) {
@@ -532,7 +557,7 @@ TEST_CASE("networks that are wrong are refused with operator, value and what is 
   CHECK(refusal([](Network& n) { n.dtype = DataType::i8; }, Status::unsupported) ==
         "network: storage type i8, must be f32, f16 or bf16");
   CHECK(refusal([](Network& n) { n.layout = Layout::chwn; }, Status::unsupported) ==
-        "network: layout chwn, must be nchw or nhwc");
+        "network: layout chwn, must be nchw, nhwc or nchw16c");
 
   CHECK_THAT(error_of([&] { Plan::create(good, {.tiling = {.v_slots = 1}}); }, Status::unsupported),
              ContainsSubstring("network: a window"));

@@ -12,6 +12,7 @@
 
 #include "megaconv/error.hpp"
 #include "megaconv/mapping.hpp"
+#include "tasks/ceil_div.hpp"
 #include "tasks/conv_graph.hpp"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/elementwise/cpu/elementwise.hpp"
@@ -47,7 +48,11 @@ ElementwiseCut random_cut(std::uint64_t seed) {
   if (one_in(7, 2)) a.least = 0;
   if (one_in(8, 3)) a.most = 0.75f;
   a.dtype = static_cast<DataType>(between(seed, 9, 0, 2));
-  a.layout = one_in(10, 2) ? Layout::nchw : Layout::nhwc;
+  constexpr Layout kLayouts[] = {Layout::nchw, Layout::nhwc, Layout::nchw16c};
+  a.layout = kLayouts[between(seed, 10, 0, 2)];
+  for (std::size_t i = 0; a.layout == Layout::nchw16c && i + 1 < a.channels.size(); ++i) {
+    a.channels[i] = ceil_div(a.channels[i], kChannelBlock) * kChannelBlock;
+  }
   ElementwiseCut cut{.problem = a};
   cut.rows_per_group = static_cast<std::uint32_t>(between(seed, 11, 1, a.h));
   derive_counts(cut);
@@ -236,7 +241,10 @@ TEST_CASE("elementwise problems that are wrong are refused with value and limit"
   CHECK(refusal([](auto& a) { a.dtype = DataType::i8; }, Status::unsupported) ==
         "elementwise: storage type i8, must be f32, f16 or bf16");
   CHECK(refusal([](auto& a) { a.layout = Layout::chwn; }, Status::unsupported) ==
-        "elementwise: layout chwn, must be nchw or nhwc");
+        "elementwise: layout chwn, must be nchw, nhwc or nchw16c");
+  CHECK(refusal([](auto& a) { a.layout = Layout::nchw16c; }, Status::unsupported) ==
+        "elementwise: concatenation in nchw16c of 3 channels with others behind them, must be a "
+        "multiple of 16");
   ElementwiseCut cut{.problem = good, .rows_per_group = 5};
   CHECK(error_of([&] { derive_counts(cut); }) == "rows_per_group = 5: must be 1 to 4");
   CHECK(error_of([&] { cut_elementwise(good, 0); }) == "workers = 0: must be at least 1");

@@ -42,7 +42,8 @@ class Dice {
 PoolProblem random_problem(Dice& dice) {
   PoolProblem a;
   a.mode = dice.one_in(2) ? PoolMode::max : PoolMode::average;
-  a.layout = dice.one_in(2) ? Layout::nchw : Layout::nhwc;
+  constexpr Layout kLayouts[] = {Layout::nchw, Layout::nhwc, Layout::nchw16c};
+  a.layout = kLayouts[dice.between(0, 2)];
   a.dtype = static_cast<DataType>(dice.between(0, 2));
   a.n = dice.between(1, 3);
   a.c = dice.one_in(3) ? dice.between(1, 6) : dice.between(7, 90);
@@ -239,7 +240,7 @@ TEST_CASE("padding counts neither for an average's sum nor for its number") {
   problem.pad_h = 2;
   problem.pad_w = 3;
   problem.stride_h = problem.stride_w = 1;
-  for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+  for (const Layout layout : {Layout::nchw, Layout::nhwc, Layout::nchw16c}) {
     problem.layout = layout;
     for (const std::string& isa : cpu::available_isas()) {
       PoolLayer layer(cut_pooling(problem, 2));
@@ -282,7 +283,7 @@ TEST_CASE("a NaN spoils the outputs whose windows have it, and no other") {
 TEST_CASE(
     "a window of minus infinities has minus infinity, and infinities of both signs no average") {
   PoolProblem problem{.c = 17, .h = 6, .w = 36};
-  for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
+  for (const Layout layout : {Layout::nchw, Layout::nhwc, Layout::nchw16c}) {
     for (const DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
       problem.layout = layout;
       problem.dtype = dtype;
@@ -355,9 +356,8 @@ std::size_t place(const PoolProblem& a, std::int64_t rows, std::int64_t cols, st
   const Strides strides = strides_of(a.layout, a.n, a.c, rows * cols);
   const auto image = static_cast<std::int64_t>(row) / rows;
   return static_cast<std::size_t>(
-      image * strides.image + static_cast<std::int64_t>(channel) * strides.channel +
-      (static_cast<std::int64_t>(row) % rows * cols + static_cast<std::int64_t>(col)) *
-          strides.pixel);
+      strides.at(image, static_cast<std::int64_t>(channel),
+                 static_cast<std::int64_t>(row) % rows * cols + static_cast<std::int64_t>(col)));
 }
 
 TEST_CASE("tasks write every output once, and their reads are the halos of their windows") {
@@ -596,7 +596,7 @@ TEST_CASE("problems and cuts that cannot be are refused with value and limit") {
           [](P& a) { a.mode = static_cast<PoolMode>(7); });
   refuses(kUnsupported, "pooling: storage type i8, must be f32, f16 or bf16",
           [](P& a) { a.dtype = DataType::i8; });
-  refuses(kUnsupported, "pooling: layout chwn, must be nchw or nhwc",
+  refuses(kUnsupported, "pooling: layout chwn, must be nchw, nhwc or nchw16c",
           [](P& a) { a.layout = Layout::chwn; });
 
   const auto refuses_cut = [&](Status status, const char* expected, PoolCut cut) {

@@ -68,7 +68,7 @@ inline RearrangementCut random_rearrangement_cut(std::uint64_t seed) {
   a.does.fill = one_in(20, 3) ? -std::numeric_limits<float>::infinity() : 0.5f;
   a.dtype = static_cast<DataType>(between(seed, 21, 0, 2));
   a.layout = one_in(22, 2) ? Layout::nchw : Layout::nhwc;
-  a.transposes = one_in(24, 4);
+  if (one_in(24, 4)) a.to = a.layout == Layout::nhwc ? Layout::nchw : Layout::nhwc;
   RearrangementCut cut{.problem = a};
   cut.rows_per_group = static_cast<std::uint32_t>(between(seed, 23, 1, a.p()));
   derive_counts(cut);

@@ -3,6 +3,7 @@
 //
 // Vectors hold neighbouring numbers of memory: of a run of channels of one pixel in nhwc, of a run
 // of pixels of one channel in nchw; without scale and concatenation the task is one run in nhwc.
+// A block of channels in nchw16c is an image in nhwc.
 #pragma once
 
 #include "tasks/cpu/storage.inl"
@@ -42,7 +43,9 @@ class ElementwiseBody {
     for (Size i = 0; i < task_.num_inputs; ++i) {
       const Size channels = task_.channels[i];
       const T* const x = static_cast<const T*>(args_.x[i]);
-      task_.nhwc ? run_pixels(x, channels, first) : run_planes(x, channels, first);
+      if (task_.layout == Layout::nhwc) run_pixels(x, channels, first);
+      if (task_.layout == Layout::nchw) run_planes(x, channels, first);
+      if (task_.layout == Layout::nchw16c) run_blocks(x, channels, first);
       first += channels;
     }
   }
@@ -58,6 +61,23 @@ class ElementwiseBody {
     for (Size i = 0; i < pixels; ++i, from += channels) {
       task_.affine ? run_numbers(from, to + i * task_.c, channels, affine)
                    : run_numbers(from, to + i * task_.c, channels, NotAffine{});
+    }
+  }
+
+  // `first` is a multiple of kChannelBlock.
+  void run_blocks(const T* x, Size channels, Size first) const {
+    const Size plane = task_.h * task_.w, at = task_.row * task_.w, pixels = task_.rows * task_.w;
+    for (Size c = 0; c < channels; c += kChannelBlock) {
+      const Size width = min_of(channels - c, kChannelBlock);  // of this block, also in y
+      const T* from = x + (task_.image * channels + c) * plane + at * width;
+      const Size to = (task_.image * task_.c + first + c) * plane + at * width;
+      if (!task_.affine) {
+        run_numbers(from, to, pixels * width, NotAffine{});
+        continue;
+      }
+      const AffineOfEach affine{args_.scale + first + c, args_.bias + first + c};
+      for (Size i = 0; i < pixels; ++i)
+        run_numbers(from + i * width, to + i * width, width, affine);
     }
   }
 

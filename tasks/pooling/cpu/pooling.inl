@@ -2,7 +2,7 @@
 // x -> y: the largest or the average number under every window. kernels.inl includes this.
 //
 // What vectors hold:
-//   nhwc   neighbouring channels of an output
+//   nhwc, nchw16c   neighbouring channels of an output
 //   nchw   neighbouring outputs of a row, where all columns of their windows are in the image and
 //          the stride is 1 or 2; else the same output of kLanes channels, number by number
 //
@@ -78,20 +78,24 @@ MEGACONV_INLINE void scatter(T* to, Vec v, Size stride, Size count) {
 template <class Pool, class T>
 class PoolBody {
  public:
+  /// Of nchw16c, the task's channels are those of one block, which is an image in nhwc.
   PoolBody(const PoolArgs& args, const PoolTask& task) : task_(task), problem_(args.cut->problem) {
-    const bool nhwc = problem_.layout == Layout::nhwc;
+    const bool planes = problem_.layout == Layout::nchw;
+    const bool blocked = problem_.layout == Layout::nchw16c;
     const Size in_plane = problem_.h * problem_.w, out_plane = task.p * task.q;
-    channel_ = nhwc ? 1 : in_plane;
-    pixel_ = nhwc ? problem_.c : 1;
-    out_channel_ = nhwc ? 1 : out_plane;
-    x_ = static_cast<const T*>(args.x) + task.image * problem_.c * in_plane +
-         task.first_channel * channel_;
-    y_ = static_cast<T*>(args.y) + task.image * problem_.c * out_plane +
-         task.first_channel * out_channel_;
+    const Size before = blocked ? task.first_channel / kChannelBlock * kChannelBlock : 0;
+    channel_ = planes ? in_plane : 1;
+    pixel_ = planes ? 1 : problem_.c - before;
+    if (blocked) pixel_ = min_of(pixel_, kChannelBlock);
+    out_channel_ = planes ? out_plane : 1;
+    x_ = static_cast<const T*>(args.x) + (task.image * problem_.c + before) * in_plane +
+         (task.first_channel - before) * channel_;
+    y_ = static_cast<T*>(args.y) + (task.image * problem_.c + before) * out_plane +
+         (task.first_channel - before) * out_channel_;
   }
 
   void run() const {
-    if (problem_.layout == Layout::nhwc) return run_pixels();
+    if (problem_.layout != Layout::nchw) return run_pixels();
     // Columns whose windows lie within the image; none where vectors cannot have them.
     const Size stride = problem_.stride_w, last = problem_.w + problem_.pad_w - problem_.s;
     Size begin = max_of(task_.col, ceil_div(problem_.pad_w, stride));
@@ -111,9 +115,7 @@ class PoolBody {
             min_of(first_col + problem_.s, problem_.w) - left};
   }
   const T* in(const PoolWindow& at) const { return x_ + (at.row * problem_.w + at.col) * pixel_; }
-  T* out(Size row, Size col) const {
-    return y_ + (row * task_.q + col) * (problem_.layout == Layout::nhwc ? problem_.c : 1);
-  }
+  T* out(Size row, Size col) const { return y_ + (row * task_.q + col) * pixel_; }
 
   /// Calls add(number) with the address of every number under the window, of the first channel.
   template <class Add>
@@ -123,7 +125,7 @@ class PoolBody {
     }
   }
 
-  /// nhwc.
+  /// nhwc, nchw16c.
   void run_pixels() const {
     constexpr int kMost = 4;  // vectors at a time, whose comparisons or sums wait for none other
     const Size channels = task_.num_channels;
@@ -219,10 +221,20 @@ class PoolBody {
 };
 
 template <class T>
-void pooling(const PoolArgs& args, std::uint32_t group, std::uint32_t block, std::byte*) {
-  const PoolTask task = task_of(*args.cut, group, block);
+void pool(const PoolArgs& args, const PoolTask& task) {
   if (args.cut->problem.mode == PoolMode::max) return PoolBody<MaxPool, T>(args, task).run();
   PoolBody<AveragePool, T>(args, task).run();
+}
+
+template <class T>
+void pooling(const PoolArgs& args, std::uint32_t group, std::uint32_t block, std::byte*) {
+  PoolTask task = task_of(*args.cut, group, block);
+  if (args.cut->problem.layout != Layout::nchw16c) return pool<T>(args, task);
+  for (Size left = task.num_channels; left > 0; left -= task.num_channels) {
+    task.num_channels = min_of(left, kChannelBlock - task.first_channel % kChannelBlock);
+    pool<T>(args, task);
+    task.first_channel += task.num_channels;
+  }
 }
 
 #define MEGACONV_POOL_TEXT(name) #name

@@ -30,7 +30,7 @@ class RearrangementBody {
   void run() const {
     for (Size p = band_.row; p < band_.row + band_.rows; ++p) {
       const Size row = source_row(a_, p);
-      if (a_.transposes) {
+      if (a_.y_layout() != a_.layout) {
         run_numbers(p, row);
       } else if (a_.layout == Layout::nhwc) {
         run_pixels(p, row);
@@ -89,10 +89,9 @@ class RearrangementBody {
   void run_numbers(Size p, Size row) const {
     for (Size q = 0; q < a_.q(); ++q) {
       const bool inside = !is_padding(row) && q >= left_ && q < right_;
-      const T* const x = x_ + (row * a_.w + source_col(a_, q)) * in_.pixel;
-      T* const y = y_ + (p * a_.q() + q) * out_.pixel;
+      const Size pixel = row * a_.w + source_col(a_, q), to = p * a_.q() + q;
       for (Size c = 0; c < a_.k(); ++c) {
-        y[c * out_.channel] = inside ? x[source_channel(a_, c) * in_.channel] : fill_;
+        y_[out_.at(0, c, to)] = inside ? x_[in_.at(0, source_channel(a_, c), pixel)] : fill_;
       }
     }
   }

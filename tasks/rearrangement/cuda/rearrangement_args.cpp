@@ -56,7 +56,7 @@ RearrangementArgs make_rearrangement_args(const RearrangementCut& cut) {
   args.x_pixel = i32(in.pixel);
   args.y_channel = i32(out.channel);
   args.y_pixel = i32(out.pixel);
-  args.vectors = a.layout == Layout::nhwc && !a.transposes && a.does.groups == 1 &&
+  args.vectors = a.layout == Layout::nhwc && a.y_layout() == a.layout && a.does.groups == 1 &&
                  a.c % vector == 0 && a.k() % vector == 0 && a.does.first_channel % vector == 0;
   return args;
 }
