@@ -138,12 +138,12 @@ typedef struct megaconv_problem {
   int32_t reserved;                    /* 0 */
 } megaconv_problem;
 
-/* What a caller may fix; zero, or a null pointer, lets the library choose. */
 /* Threads of one's own: calls body(state, worker) for every worker from 0 to num_workers - 1, once
  * each, and returns when all calls have returned; see WorkerThreads (plan.hpp). */
 typedef void (*megaconv_run_workers)(void* context, uint32_t num_workers,
                                      void (*body)(void* state, uint32_t worker), void* state);
 
+/* What a caller may fix; zero, or a null pointer, lets the library choose. */
 typedef struct megaconv_plan_options {
   size_t struct_size;
   int32_t algorithm;           /* megaconv_algorithm */
