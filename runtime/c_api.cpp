@@ -225,8 +225,7 @@ constexpr std::size_t kFirstValue = MEGACONV_BYTES_TO(megaconv_value, w);
 constexpr std::size_t kFirstNetworkTensors =
     MEGACONV_BYTES_TO(megaconv_network_tensors, prepared_filters);
 static_assert(sizeof(megaconv_problem) == MEGACONV_BYTES_TO(megaconv_problem, reserved));
-static_assert(sizeof(megaconv_plan_options) ==
-              MEGACONV_BYTES_TO(megaconv_plan_options, run_workers_context));
+static_assert(sizeof(megaconv_plan_options) == MEGACONV_BYTES_TO(megaconv_plan_options, max_error));
 static_assert(sizeof(megaconv_tensors) == kFirstTensors);
 static_assert(sizeof(megaconv_network_options) == kFirstNetworkOptions);
 static_assert(sizeof(megaconv_value) == kFirstValue);
@@ -369,6 +368,7 @@ megaconv::PlanOptions from_c(const megaconv_plan_options* given) {
       checked_enum<megaconv::Precision>(c.precision, kLastPrecision, "precision");
   options.tiling.arithmetic =
       checked_enum<megaconv::Arithmetic>(c.arithmetic, kLastArithmetic, "arithmetic");
+  if (c.max_error != 0) options.tiling.max_error = c.max_error;
   options.tiling.points = checked_enum<megaconv::Points>(c.points, kLastPoints, "points");
   options.tiling.filters = checked_flag(c.prepared_filters, "prepared_filters")
                                ? megaconv::FilterMode::prepared

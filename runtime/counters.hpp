@@ -96,7 +96,7 @@ class DependencyCounters {
     return Sync::load_relaxed(cell) == target && Sync::load_acquire(cell) == target;
   }
 
-  /// The same in one look, for who polls alone.
+  /// The same in one read, for who polls alone.
   MEGACONV_HOST_DEVICE bool is_ready_now(const Task& task) {
     if (task.wait_counter == kNoCounter) return true;
     return Sync::load_acquire(counters_[task.wait_counter]) == (epoch_ + 1) * task.wait_count;

@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Counters = DependencyCounters<HostSync>;
 
-// A waiting worker looks at its counter this often between two looks at the clock, about 4 us;
+// A waiting worker reads its counter this often between two readings of the clock, about 4 us;
 // after kRoundsBeforeYield rounds it offers its core to others, for machines with fewer cores than
 // workers.
 constexpr int kPollsPerRound = 100;

@@ -19,6 +19,7 @@
 #include "runtime/verbose.hpp"
 #include "tasks/considered.hpp"
 #include "tasks/conv_algorithm.hpp"
+#include "tasks/error_budget.hpp"
 #include "tasks/fuse.hpp"
 #include "tasks/launch.hpp"
 #include "tasks/lower.hpp"
@@ -179,6 +180,10 @@ Plan Plan::create(Lowering lowering, const PlanOptions& options) {
   check_cut(lowering);
   if (const auto violation = validate(lowering.graph, lowering.mapping)) {
     throw Error(Status::invalid_argument, "mapping: " + violation->message);
+  }
+  for (const Node& node : lowering.nodes) {
+    const auto* const tiling = std::get_if<Tiling>(&node.cut);
+    if (tiling != nullptr) require_within_budget(*tiling, options.tiling);
   }
   Plan plan = create(std::move(lowering), launched,
                      {"the caller's lowering", chosen ? "for the caller's order" : kAskedFor});

@@ -5,13 +5,15 @@
 //   ------                                          ------
 //   write work; busy = number of threads
 //   add_release(runs, 1), notify(runs)   -- wakes --> wait(runs, seen), load_acquire(runs)
-//                                                   read work; null: end
+//                                                   claim(runs), read work; null: end
 //   its own share                                   its share
+//   perhaps claim(runs), subtract(busy, 1)
 //   wait(busy, left), load_acquire(busy) <-- wakes -- subtract(busy, 1); the last: notify(busy)
 //
-// A thread is called once per run, and the next run begins when `busy` is zero, so `runs` is never
-// more than one ahead of what its thread has seen. Subtractions are read-modify-writes: the caller
-// that sees zero sees what all threads have written.
+// An odd number in `runs` is an open call. Whoever makes it even has claimed it: the thread to
+// answer it, or the caller to withdraw it, because nothing is left to do. So a thread that does not
+// get a CPU holds nobody up. The next run begins when `busy` is zero. Subtractions are
+// read-modify-writes: the caller that sees zero sees what all threads have written.
 //
 // `Sync` supplies the cell, its operations, and wait() and notify() as of a futex: a wait begins
 // only while the cell holds the old value, and a notification ends all that have begun. The same
@@ -38,6 +40,11 @@ class WorkerCalls {
     Sync::add_release(runs, 1);
     Sync::notify(runs);
   }
+  /// Caller: takes a call back that its thread has not answered.
+  void withdraw(Cell& runs) {
+    const std::uint32_t call = Sync::load_acquire(runs);
+    if (call % 2 != 0 && Sync::claim(runs, call)) Sync::subtract(busy_, 1);
+  }
   /// Caller: returns when all threads have finished.
   void wait_for_all() {
     for (std::uint32_t left; (left = Sync::load_acquire(busy_)) != 0;) Sync::wait(busy_, left);
@@ -45,9 +52,12 @@ class WorkerCalls {
 
   /// Thread: what it is called to do. `seen`: zero at first.
   Work wait_for_call(Cell& runs, std::uint32_t& seen) {
-    Sync::wait(runs, seen);
-    seen = Sync::load_acquire(runs);
-    return Sync::read(work_);
+    for (;;) {
+      Sync::wait(runs, seen);
+      seen = Sync::load_acquire(runs);
+      if (seen % 2 == 0) continue;
+      if (Sync::claim(runs, seen++)) return Sync::read(work_);
+    }
   }
   /// Thread: has done it.
   void finish() {

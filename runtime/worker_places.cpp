@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "mapping/text.hpp"
@@ -16,19 +15,15 @@ namespace {
 
 using Nodes = std::vector<std::vector<int>>;
 
+// So few that the threads of a pool can all be bound again whenever the caller's CPU changes, about
+// 1 us each.
+bool few(const std::vector<int>& cpus) { return cpus.size() <= 8; }
+
 const std::vector<int>* node_with(int cpu, const Nodes& nodes) {
   const auto found = std::find_if(nodes.begin(), nodes.end(), [cpu](const std::vector<int>& node) {
     return std::find(node.begin(), node.end(), cpu) != node.end();
   });
   return found == nodes.end() ? nullptr : &*found;
-}
-
-std::vector<int> cpus_of(const cpu_set_t& set) {
-  std::vector<int> cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  }
-  return cpus;
 }
 
 Nodes read_numa_nodes() {
@@ -60,6 +55,14 @@ Binding resolve_binding() {
   }
   throw Error(Status::invalid_argument,
               "MEGACONV_BIND=" + excerpt(variable) + ", must be none, node or cpu");
+}
+
+std::vector<int> cpus_of(const cpu_set_t& set) {
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
 }
 
 std::vector<int> parse_cpu_list(std::string_view text) {
@@ -101,14 +104,17 @@ std::vector<int> in_order_of_nodes(const std::vector<int>& allowed, int first, c
   return order;
 }
 
-std::vector<int> place_of(int cpu, const std::vector<int>& order, Binding binding,
-                          const Nodes& nodes) {
-  if (binding == Binding::cpu) return {cpu};
-  const std::vector<int>* const node = node_with(cpu, nodes);
-  if (binding == Binding::none || node == nullptr) return order;
-  std::vector<int> place;
-  std::copy_if(order.begin(), order.end(), std::back_inserter(place),
-               [&](int other) { return node_with(other, nodes) == node; });
+cpu_set_t place_of(int cpu, const std::vector<int>& order, Binding binding, const Nodes& nodes) {
+  cpu_set_t place;
+  CPU_ZERO(&place);
+  if (binding != Binding::cpu) {
+    const bool keeps_off = binding == Binding::node && few(order);
+    const std::vector<int>* const node = binding == Binding::node ? node_with(cpu, nodes) : nullptr;
+    for (std::size_t i = keeps_off ? 1 : 0; i < order.size(); ++i) {
+      if (node == nullptr || node_with(order[i], nodes) == node) CPU_SET(order[i], &place);
+    }
+  }
+  if (CPU_COUNT(&place) == 0) CPU_SET(cpu, &place);
   return place;
 }
 
@@ -120,29 +126,30 @@ void WorkerPlaces::keep(const std::vector<pthread_t>& threads) {
     order_ = in_order_of_nodes(cpus_of(allowed), sched_getcpu(), numa_nodes());
     allowed_ = allowed;
     placed_ = 0;
-  } else if (binding_ == Binding::cpu) {
-    make_way_for_caller(threads);
+  } else if (binding_ == Binding::cpu || (binding_ == Binding::node && few(order_))) {
+    follow_caller(threads);
   }
   for (; placed_ < threads.size(); ++placed_) place(threads[placed_], placed_ + 1);
 }
 
-// A thread whose CPU the caller is on gets the CPU that the caller has left.
-void WorkerPlaces::make_way_for_caller(const std::vector<pthread_t>& threads) {
+// A thread that is bound to the CPU that the caller is on gets the one that the caller has left.
+// Those of a node all keep off the caller's.
+void WorkerPlaces::follow_caller(const std::vector<pthread_t>& threads) {
   const auto here = std::find(order_.begin(), order_.end(), sched_getcpu());
   if (here == order_.begin() || here == order_.end()) return;
   const auto at = static_cast<std::size_t>(here - order_.begin());
   std::swap(*here, order_.front());
+  if (binding_ == Binding::node) {
+    placed_ = 0;
+    return;
+  }
   for (std::size_t worker = at; worker <= placed_; worker += order_.size()) {
     place(threads[worker - 1], worker);
   }
 }
 
 void WorkerPlaces::place(pthread_t thread, std::size_t worker) const {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int cpu : place_of(order_[worker % order_.size()], order_, binding_, numa_nodes())) {
-    CPU_SET(cpu, &set);
-  }
+  const cpu_set_t set = place_of(order_[worker % order_.size()], order_, binding_, numa_nodes());
   pthread_setaffinity_np(thread, sizeof set, &set);
 }
 

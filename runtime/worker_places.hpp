@@ -7,6 +7,10 @@
 // memory that it was the first to write, on its own node in every run; which of the node's CPUs is
 // up to the system. A worker that may use one CPU only has to wait for whoever else uses it, so
 // that is done on request. The caller itself is never bound.
+//
+// Where CPUs are few, workers keep off the one that the caller is on. Linux wakes a worker there,
+// and leaves it for 10 ms and more beside an idle CPU; beside a busy one for ever (Zen 3, two
+// CPUs).
 #pragma once
 
 #include <pthread.h>
@@ -22,7 +26,7 @@ namespace megaconv {
 
 enum class Binding : std::uint8_t {
   none,  ///< all CPUs of the caller
-  node,  ///< those of them that belong to one NUMA node
+  node,  ///< those of them that belong to one NUMA node; of few, all but the caller's
   cpu,   ///< one of them
 };
 
@@ -42,11 +46,14 @@ const std::vector<std::vector<int>>& numa_nodes();
 std::vector<int> in_order_of_nodes(const std::vector<int>& allowed, int first,
                                    const std::vector<std::vector<int>>& nodes);
 
-/// The CPUs of `order` that a worker that belongs to `cpu` may run on.
-std::vector<int> place_of(int cpu, const std::vector<int>& order, Binding binding,
-                          const std::vector<std::vector<int>>& nodes);
+/// The CPUs in a set, in their order.
+std::vector<int> cpus_of(const cpu_set_t& set);
 
-/// Keeps threads at their places.
+/// The CPUs of `order` that a worker that belongs to `cpu` may run on, if the caller is on the
+/// first. Allocates nothing.
+cpu_set_t place_of(int cpu, const std::vector<int>& order, Binding binding,
+                   const std::vector<std::vector<int>>& nodes);
+
 class WorkerPlaces {
  public:
   explicit WorkerPlaces(Binding binding) : binding_(binding) { CPU_ZERO(&allowed_); }
@@ -58,7 +65,7 @@ class WorkerPlaces {
 
  private:
   void place(pthread_t thread, std::size_t worker) const;
-  void make_way_for_caller(const std::vector<pthread_t>& threads);
+  void follow_caller(const std::vector<pthread_t>& threads);
 
   Binding binding_;
   cpu_set_t allowed_;       // of the last caller

@@ -15,7 +15,7 @@
 namespace megaconv {
 namespace {
 
-// A thread looks this often for the next run (about 20 us) before it sleeps in the kernel:
+// A thread polls this often for the next run (about 20 us) before it sleeps in the kernel:
 // back-to-back runs start without a wake-up, and an idle pool uses no CPU.
 constexpr int kSpinsBeforeSleep = 500;
 
@@ -92,7 +92,7 @@ void WorkerPool::grow_to(std::uint32_t num_workers) {
   }
 }
 
-void WorkerPool::run(std::uint32_t num_workers, const Body& body) {
+void WorkerPool::run(std::uint32_t num_workers, const Body& body, bool withdraws) {
   const std::lock_guard lock(run_mutex_);
   grow_to(num_workers);
   places_.keep(handles_);
@@ -103,6 +103,9 @@ void WorkerPool::run(std::uint32_t num_workers, const Body& body) {
   {
     const DefaultArithmetic arithmetic;
     body(0);
+  }
+  for (std::uint32_t worker = 1; withdraws && worker < num_workers; ++worker) {
+    calls_.withdraw(threads_[worker - 1].runs);
   }
   calls_.wait_for_all();
 }
@@ -156,7 +159,7 @@ class OwnThreads {
 
 void run_workers(const WorkerThreads& threads, std::uint32_t num_workers,
                  const WorkerPool::Body& body) {
-  if (threads.run == nullptr) return WorkerPool::shared().run(num_workers, body);
+  if (threads.run == nullptr) return WorkerPool::shared().share(num_workers, body);
   OwnThreads(num_workers, body).run(threads);
 }
 

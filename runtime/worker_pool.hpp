@@ -39,6 +39,11 @@ struct PoolSync {
   static void add_release(Cell& cell, std::uint32_t value) {
     cell.fetch_add(value, std::memory_order_release);
   }
+  /// Whether it made call + 1 of `call`.
+  static bool claim(Cell& cell, std::uint32_t call) {
+    return cell.compare_exchange_strong(call, call + 1, std::memory_order_acquire,
+                                        std::memory_order_relaxed);
+  }
   static std::uint32_t subtract(Cell& cell, std::uint32_t value) {
     return cell.fetch_sub(value, std::memory_order_acq_rel);
   }
@@ -69,19 +74,23 @@ class WorkerPool {
   /// Calls body(0) ... body(num_workers - 1) at the same time and returns when all have. `body`
   /// must not throw. Throws Error(out_of_memory) when a thread cannot be started, or
   /// std::bad_alloc; nothing has run then, and the pool is as good as before.
-  void run(std::uint32_t num_workers, const Body& body);
+  void run(std::uint32_t num_workers, const Body& body) { run(num_workers, body, false); }
+  /// The same of work that worker 0 can do alone: threads that have not begun when it returns are
+  /// not called any more. One that waits for a CPU holds nobody up.
+  void share(std::uint32_t num_workers, const Body& body) { run(num_workers, body, true); }
 
  private:
   struct alignas(64) Thread {
     Thread(WorkerPool& pool, std::uint32_t worker)
         : thread([this, &pool, worker] { pool.serve(worker, runs); }) {}
-    PoolSync::Cell runs{0};  // that it was called to
+    PoolSync::Cell runs{0};  // that it was called to, and that it or the caller claimed
     std::thread thread;
   };
 
   /// The life of one thread.
   void serve(std::uint32_t worker, PoolSync::Cell& runs);
   void grow_to(std::uint32_t num_workers);
+  void run(std::uint32_t num_workers, const Body& body, bool withdraws);
   void stop();
 
   std::mutex run_mutex_;        // one run at a time
@@ -92,8 +101,8 @@ class WorkerPool {
 };
 
 /// Calls body(0) ... body(num_workers - 1) on the caller's own threads where he has given them,
-/// else on the shared pool. Throws what WorkerPool::run() throws; Error(invalid_argument) when the
-/// caller's threads have not called every worker once.
+/// else shares on the shared pool. Throws what WorkerPool::run() throws; Error(invalid_argument)
+/// when the caller's threads have not called every worker once.
 void run_workers(const WorkerThreads& threads, std::uint32_t num_workers,
                  const WorkerPool::Body& body);
 

@@ -4,6 +4,7 @@
 // These are heuristics and may change freely; derive_counts() in tiling.cpp checks what must hold.
 #include "megaconv/error.hpp"
 #include "tasks/conv_algorithm.hpp"
+#include "tasks/error_budget.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
 #include "tasks/tiling.hpp"
 #include "tasks/winograd/winograd.hpp"
@@ -78,6 +79,7 @@ void check_options(const ConvProblem& problem, const TilingOptions& options, con
 Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, const Target& target) {
   validate(problem);
   check_options(problem, options, target);
+  if (options.max_error) return tiling_within_budget(problem, options, target);
   Tiling tiling;
   tiling.problem = problem;
   tiling.filters = options.filters;

@@ -6,6 +6,7 @@
 #include "megaconv/error.hpp"
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/cost_model.hpp"
+#include "tasks/error_budget.hpp"
 #include "tasks/launch.hpp"
 #include "tasks/tiling.hpp"
 
@@ -32,7 +33,7 @@ std::string estimate_text(const ConvProblem& problem, const PlanOptions& options
 
 std::string considered_text(const ConvProblem& problem, const PlanOptions& options,
                             const Target& target, Algorithm taken) {
-  std::string text;
+  std::string text = budget_text(problem, options.tiling, target);
   for (const ConvAlgorithm* const one_of_all : conv_algorithms()) {
     const Algorithm algorithm = one_of_all->id();
     const std::string name = to_string(algorithm);

@@ -10,7 +10,8 @@ namespace megaconv {
 
 /// A line for every algorithm: "considered: direct, estimated 0.41 ms", with "taken" where it is
 /// the plan's; "rejected: opencnn: stride 2x2, must be 1x1" where it cannot compute the problem
-/// with these options. Estimates rank plans of one problem; they are no times (cost_model.hpp).
+/// with these options. With an error budget, first the plan's bound and what was rejected for it.
+/// Estimates rank plans of one problem; they are no times (cost_model.hpp).
 std::string considered_text(const ConvProblem& problem, const PlanOptions& options,
                             const Target& target, Algorithm taken);
 

@@ -76,6 +76,13 @@ Region filter_task_region(const Tiling& tiling, std::uint32_t block) {
           .positions = {k, std::min(k + tiling.filter_blocks_per_filter_task, all.positions.end)}};
 }
 
+void append_filter_task(const Tiling& tiling, const NodeBuffers& buffers, std::uint32_t block,
+                        std::vector<Access>& accesses) {
+  const Region part = filter_task_region(tiling, block);
+  accesses.push_back({buffers.w, Mode::read, part});
+  accesses.push_back({buffers.u, Mode::write, part});
+}
+
 Interval channels_of_filter_blocks(const Tiling& tiling, std::uint64_t begin, std::uint64_t end) {
   const ConvProblem& a = tiling.problem;
   const std::uint64_t groups = a.depthwise() ? 1 : u64(a.groups);

@@ -31,6 +31,9 @@ AccessFunction opencnn_accesses(const Tiling& tiling, const NodeBuffers& buffers
 Region u_extent(const Tiling& tiling);
 /// The `block`-th filter task's share of U: filters first, then channels.
 Region filter_task_region(const Tiling& tiling, std::uint32_t block);
+/// Appends what that task reads of w and writes of U.
+void append_filter_task(const Tiling& tiling, const NodeBuffers& buffers, std::uint32_t block,
+                        std::vector<Access>& accesses);
 /// Output channels of the lane blocks [begin, end) of filters.
 Interval channels_of_filter_blocks(const Tiling& tiling, std::uint64_t begin, std::uint64_t end);
 /// Appends what a task that computes these boxes of y reads of x and the residual, and writes of y.

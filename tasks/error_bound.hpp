@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "megaconv/small_gemm.hpp"
 #include "megaconv/tiling.hpp"
 
 namespace megaconv {
@@ -29,6 +30,9 @@ struct ErrorBound {
 /// The bound that `tiling`'s algorithm promises for its storage type; error_bound.cpp says where it
 /// comes from.
 ErrorBound error_bound(const Tiling& tiling);
+
+/// A tiling that errs as small-tile implicit GEMM does.
+Tiling tiling_of_error(const SmallGemmCut& cut);
 
 // Those of sums in FP32, before they are rounded to the storage type:
 ErrorBound direct_bound(const Tiling& tiling);            ///< multiply-adds of the direct sum

@@ -9,6 +9,7 @@
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/conv_graph.hpp"
 #include "tasks/elementwise/elementwise.hpp"
+#include "tasks/error_budget.hpp"
 #include "tasks/lower.hpp"
 #include "tasks/nhwc_values.hpp"
 #include "tasks/pixelwise/pixelwise.hpp"
@@ -34,15 +35,16 @@ class Cutter {
   }
 
   Cut cut(const ConvProblem& problem) {
-    if (small_tasks_) {
-      return cut_small_gemm(problem, precision_of(problem.dtype), multiprocessors_);
-    }
+    if (small_tasks_) return cut_small(problem);
     const auto known = std::find_if(tilings_.begin(), tilings_.end(), [&](const Tiling& tiling) {
       return tiling.problem == problem;
     });
     if (known != tilings_.end()) return *known;
     tilings_.push_back(make_tiling(problem, options_, target_));
     return tilings_.back();
+  }
+  SmallGemmCut cut_small(const ConvProblem& problem) const {
+    return cut_small_gemm(problem, precision_of(problem.dtype), multiprocessors_);
   }
   Cut cut(const PoolProblem& problem) { return cut_pooling(problem, workers_); }
   Cut cut(const ElementwiseProblem& problem) { return cut_elementwise(problem, workers_); }
@@ -64,6 +66,31 @@ class Cutter {
   std::uint32_t workers_ = target_.workers;
   std::vector<Tiling> tilings_;
 };
+
+// The precision with which every convolution of a network of small tasks is within the error
+// budget: all have the same kernel.
+Precision precision_within(const FusedNetwork& network, const TilingOptions& options,
+                           const Target& target) {
+  std::string refusal;
+  for (const Precision precision : {Precision::tf32, Precision::f32}) {
+    TilingOptions attempt = options;
+    attempt.precision = precision;
+    const Cutter cutter(attempt, target);
+    double largest = 0;
+    std::string name;
+    for (const FusedOperator& op : network.operators) {
+      const auto* const problem = std::get_if<ConvProblem>(&op.problem);
+      if (problem == nullptr) continue;
+      const double error = error_bound(tiling_of_error(cutter.cut_small(*problem))).relative_l2;
+      if (error > largest) largest = error, name = op.name();
+    }
+    if (largest <= *options.max_error) return precision;
+    refusal = name + ": " +
+              over_budget_text(*options.max_error, largest, "small-tile implicit GEMM") +
+              ", the least error that is possible";
+  }
+  throw Error(Status::unsupported, refusal);
+}
 
 NodeBuffers add(TaskGraph& graph, const std::string& name, const Tiling& tiling,
                 const NodeBuffers& read) {
@@ -209,10 +236,21 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
     values.push_back(add_input(lowering.graph, input, dtype));
   }
   lowering.inputs = values;
-  Cutter cutter(tiling_options, target);
+  check_error_budget(tiling_options);
+  TilingOptions options = tiling_options;
+  if (options.max_error && has_small_tasks(options, target)) {
+    options.precision = precision_within(network, options, target);
+  }
+  Cutter cutter(options, target);
+  const auto cut_of = [&](const FusedOperator& op) {
+    try {
+      return std::visit([&](const auto& problem) { return cutter.cut(problem); }, op.problem);
+    } catch (const Error& error) {
+      throw Error(error.status(), op.name() + ": " + error.what());
+    }
+  };
   for (const FusedOperator& op : network.operators) {
-    const Cut cut =
-        std::visit([&](const auto& problem) { return cutter.cut(problem); }, op.problem);
+    const Cut cut = cut_of(op);
     lowering.nodes.push_back({cut, add_cut(lowering.graph, op.name(), cut, reads_of(op, values))});
     values.push_back(lowering.nodes.back().buffers.y);
     Buffer& y = lowering.graph.buffers[values.back()];

@@ -48,15 +48,19 @@ constexpr EnumNames<PixelFunction, kNumPixelFunctions> kFunctions = {
 
 // --- What is to be said of each operator, for writing and for reading alike.
 
-template <class Fields>
-void describe(Fields& f, Convolution& a) {
-  f("k", a.k);
+template <class Fields, class Operator>
+void describe_window(Fields& f, Operator& a) {
   f("r", a.r);
   f("s", a.s);
   f("pad_h", a.pad_h);
   f("pad_w", a.pad_w);
   f("stride_h", a.stride_h);
   f("stride_w", a.stride_w);
+}
+template <class Fields>
+void describe(Fields& f, Convolution& a) {
+  f("k", a.k);
+  describe_window(f, a);
   f("dilation_h", a.dilation_h);
   f("dilation_w", a.dilation_w);
   f("groups", a.groups);
@@ -67,12 +71,7 @@ void describe(Fields& f, Convolution& a) {
 template <class Fields>
 void describe(Fields& f, Pooling& a) {
   f("mode", a.mode, kModes);
-  f("r", a.r);
-  f("s", a.s);
-  f("pad_h", a.pad_h);
-  f("pad_w", a.pad_w);
-  f("stride_h", a.stride_h);
-  f("stride_w", a.stride_w);
+  describe_window(f, a);
 }
 template <class Fields>
 void describe(Fields&, GlobalAveragePooling&) {}

@@ -261,18 +261,7 @@ struct Check {
         std::max(found.relative_l2 / bound.relative_l2, found.worst_element / bound.worst_element),
         to_string(found)};
   }
-  // Sums of three products of TF32 pairs are as good as those of multiply-adds: every 16 products
-  // are added to them with one rounding, as one sum of their own.
-  OperatorCheck operator()(const SmallGemmCut& cut) const {
-    Tiling tiling;
-    tiling.problem = cut.problem;
-    if (cut.precision == Precision::f32) return (*this)(tiling);
-    tiling.cut = ImplicitGemmCut{};
-    tiling.arithmetic = cut.precision == Precision::tf32   ? Arithmetic::tf32
-                        : cut.precision == Precision::bf16 ? Arithmetic::bf16
-                                                           : Arithmetic::f16;
-    return (*this)(tiling);
-  }
+  OperatorCheck operator()(const SmallGemmCut& cut) const { return (*this)(tiling_of_error(cut)); }
   // Of T numbers all sums but the first round, and so does the division.
   OperatorCheck operator()(const PoolCut& cut) const {
     const PoolProblem& a = cut.problem;

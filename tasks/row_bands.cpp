@@ -72,15 +72,6 @@ Region tensor_extent(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_
   return {.rows = {0, u64(n * h)}, .cols = {0, u64(w)}, .channels = {0, u64(c)}};
 }
 
-void check_read(const TaskGraph& graph, const std::string& name, BufferId id,
-                const Region& wanted) {
-  if (id < graph.buffers.size() && graph.buffers[id].extent == wanted) return;
-  fail(name + ": reads " + to_string(wanted) + ", " +
-       (id < graph.buffers.size()
-            ? "buffer " + graph.buffers[id].name + " has " + to_string(graph.buffers[id].extent)
-            : "there is no buffer " + std::to_string(id)));
-}
-
 BufferId add_bands(TaskGraph& graph, const std::string& name, std::uint32_t groups,
                    const Region& y_extent, std::uint64_t y_bytes, double operations,
                    const std::vector<BandRead>& reads,

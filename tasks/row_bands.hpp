@@ -36,8 +36,6 @@ void check_cuda_image(const char* what, Layout layout, std::int64_t numbers);
 
 /// A tensor as buffers count it: rows of all images, columns, channels.
 Region tensor_extent(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w);
-/// Throws Error(invalid_argument) naming node and buffer unless the buffer has that extent.
-void check_read(const TaskGraph& graph, const std::string& name, BufferId id, const Region& wanted);
 
 /// Appends a node of one stage with `groups` tasks: its name, its buffer y of that extent, what its
 /// tasks read and write (`accesses`, given the id of y), and what they cost. `reads`: bytes by

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "megaconv/error.hpp"
 #include "tasks/checks.hpp"
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/launch.hpp"
@@ -79,14 +80,33 @@ bool restrict(Space::Grid& grid, Parameter parameter, const std::vector<std::int
   return !axis->values.empty();
 }
 
-// A value that was asked for by name is no longer rejected for its accuracy.
+// A value that was asked for by name is no longer rejected for its accuracy. An error budget
+// decides about all values.
 void allow_asked(std::vector<Space::Constraint>& constraints, const SpaceOptions& options) {
   for (const Parameter parameter : {Parameter::tile, Parameter::points}) {
-    if (asked_values(parameter, options).empty()) continue;
+    if (asked_values(parameter, options).empty() && !options.plan.tiling.max_error) continue;
     std::erase_if(constraints, [&](const Space::Constraint& constraint) {
       return constraint.rule == to_string(parameter);
     });
   }
+}
+
+// Why a point's algorithm, tile, points and products are not within the error budget.
+Space::Constraint within_budget(const ConvProblem& problem, const Target& target,
+                                const PlanOptions& plan) {
+  return {"max-error", [=](const Configuration& configuration) {
+            Configuration exactness;
+            for (const Parameter parameter :
+                 {Parameter::algo, Parameter::tile, Parameter::points, Parameter::arithmetic}) {
+              if (const auto value = configuration.get(parameter)) exactness.set(parameter, *value);
+            }
+            try {
+              make_tiling(problem, apply(exactness, plan).tiling, target);
+              return std::string();
+            } catch (const Error& error) {
+              return std::string(error.what());
+            }
+          }};
 }
 
 // Throws when every point looked at is rejected, with the commonest reason.
@@ -306,12 +326,15 @@ Space make_space(const ConvProblem& problem, const Target& target, const SpaceOp
 
   std::vector<Space::Grid> grids;
   std::vector<Space::Constraint> constraints;
+  TilingOptions asked = options.plan.tiling;
+  if (asked.max_error) asked.precision = Precision::f16;  // the budget is what permits
   for (const ConvAlgorithm* const algorithm : conv_algorithms()) {
-    AlgorithmSpace part = algorithm->space(problem, target, options.plan.tiling);
+    AlgorithmSpace part = algorithm->space(problem, target, asked);
     std::move(part.grids.begin(), part.grids.end(), std::back_inserter(grids));
     std::move(part.constraints.begin(), part.constraints.end(), std::back_inserter(constraints));
   }
   allow_asked(constraints, options);
+  if (asked.max_error) constraints.push_back(within_budget(problem, target, options.plan));
 
   // The heuristic's own values are worth a try wherever its algorithm, parameters and order are.
   for (Space::Grid& grid : grids) {

@@ -37,6 +37,7 @@
 #include "tools/trace_json.hpp"
 
 namespace megaconv::cli {
+namespace networks {  // names of other verbs again, which stand in one file in unity builds
 namespace {
 
 constexpr const char* kFooter = R"(
@@ -538,7 +539,7 @@ CLI::App* add_verb(CLI::App& net, Action& action, const char* name, const char* 
 
 }  // namespace
 
-void add_net(CLI::App& app, Action& action) {
+void add(CLI::App& app, Action& action) {
   CLI::App* net = app.add_subcommand("net", "Whole networks in one run");
   net->footer(kFooter);
   net->callback([net] {
@@ -548,7 +549,7 @@ void add_net(CLI::App& app, Action& action) {
                 "trace (see net "
                 "--help)");
   });
-  const auto add = [&](const char* name, const char* description, Verb run) {
+  const auto add_one = [&](const char* name, const char* description, Verb run) {
     const auto arguments = std::make_shared<NetArguments>();
     CLI::App* verb = add_verb(*net, action, name, description, run, arguments);
     if (run == list) return;
@@ -565,7 +566,7 @@ void add_net(CLI::App& app, Action& action) {
           ->group("Output");
     }
     if (run == import || run == export_file) return;
-    if (run == cli::run) {
+    if (run == networks::run) {
       verb->add_option("--input", arguments->inputs,
                        "Array, .npy; NAME=FILE where there are several")
           ->type_name("FILE")
@@ -589,15 +590,19 @@ void add_net(CLI::App& app, Action& action) {
           ->group("Output");
     }
   };
-  add("list", "The built-in networks", list);
-  add("import", "What a model is, or why it cannot be used", import);
-  add("export", "Write a network and its weights to a file", export_file);
-  add("show", "What becomes of every operator", show);
-  add("run", "Run a network", run);
-  add("bench", "Measure networks", bench);
-  add("verify", "Check every operator against a double reference", verify);
-  add("simulate", "Run a network on a machine model", simulate_network);
-  add("trace", "One run, task by task", trace);
+  add_one("list", "The built-in networks", list);
+  add_one("import", "What a model is, or why it cannot be used", import);
+  add_one("export", "Write a network and its weights to a file", export_file);
+  add_one("show", "What becomes of every operator", show);
+  add_one("run", "Run a network", run);
+  add_one("bench", "Measure networks", bench);
+  add_one("verify", "Check every operator against a double reference", verify);
+  add_one("simulate", "Run a network on a machine model", simulate_network);
+  add_one("trace", "One run, task by task", trace);
 }
+
+}  // namespace networks
+
+void add_net(CLI::App& app, Action& action) { networks::add(app, action); }
 
 }  // namespace megaconv::cli

@@ -2,8 +2,11 @@
 // What shells and `man` know of the command, made from the same definitions as --help.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace megaconv::cli {
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/plan_arguments.hpp"
 
+#include <spdlog/fmt/fmt.h>
+
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <initializer_list>
@@ -74,6 +77,14 @@ void add_choice(CLI::App& app, const char* name, Value& target, const Choices<Va
       ->group("Plan");
 }
 
+void add_max_error_option(CLI::App& app, TilingOptions& tiling) {
+  app.add_option("--max-error", tiling.max_error,
+                 "Error budget: most relative L2 error that a convolution may have by its\n"
+                 "bound; algorithm, tile and precision are chosen within it")
+      ->type_name("E")
+      ->group("Plan");
+}
+
 template <class Value>
 void add_number(CLI::App& app, const char* name, Value& target, const char* description) {
   app.add_option(name, target, description)
@@ -140,6 +151,7 @@ void add_network_device_options(CLI::App& app, PlanOptions& options) {
   add_choice<Precision>(app, "--precision", options.tiling.precision,
                         {{"f32", Precision::f32}, {"tf32", Precision::tf32}}, "NAME",
                         "CUDA: of products of f32 values, f32 (default) or tf32");
+  add_max_error_option(app, options.tiling);
 }
 
 void add_plan_options(CLI::App& app, PlanArguments& arguments) {
@@ -164,6 +176,7 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
                         "NAME",
                         "Least precision of products of f32 tensors: f32 (default), tf32, f16\n"
                         "or bf16");
+  add_max_error_option(app, tiling);
   add_choice<OutputLayout>(app, "--output-layout", tiling.output_layout, output_layouts(), "NAME",
                            "openCNN's way through shared memory: optSTS64 (default),\n"
                            "baseline, optSTS64_compact or optLDS64");
@@ -290,6 +303,7 @@ std::string to_command_line(const PlanArguments& arguments) {
   if (tiling.points == Points::integer) put("--points", "integer");
   put_choice("--arithmetic", arithmetics(), tiling.arithmetic, TilingOptions{}.arithmetic);
   if (tiling.precision != Precision::f32) put("--precision", to_string(tiling.precision));
+  if (tiling.max_error) put("--max-error", fmt::format("{}", *tiling.max_error));
   put_choice("--output-layout", output_layouts(), tiling.output_layout,
              TilingOptions{}.output_layout);
   if (tiling.filters == FilterMode::prepared) put("--filters", "prepared");

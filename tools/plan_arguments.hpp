@@ -2,12 +2,15 @@
 // How a problem shall be computed: the plan options that all verbs share.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 
 #include "megaconv/plan.hpp"
 #include "megaconv/tuning.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace megaconv::cli {
 

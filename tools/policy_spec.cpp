@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/policy_spec.hpp"
 
+#include <CLI/CLI.hpp>
 #include <charconv>
 
 #include "mapping/text.hpp"

@@ -2,7 +2,6 @@
 // Which problems a verb works on: the options that all verbs share.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +9,10 @@
 #include <vector>
 
 #include "megaconv/problem.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace megaconv::cli {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/records.hpp"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string_view>
 

@@ -2,7 +2,6 @@
 // Results for programs: JSON or CSV, to stdout or to a file.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,6 +9,10 @@
 #include <vector>
 
 #include "tools/device.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace megaconv::cli {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/suggest.hpp"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <numeric>
 #include <string_view>

@@ -2,9 +2,12 @@
 // Words of the command line that nobody knows, and those that may have been meant.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace megaconv::cli {
 

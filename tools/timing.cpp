@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/timing.hpp"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -17,7 +18,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Between two looks at the CPU time of this process, and the most that others may take meanwhile.
+// Between two readings of the CPU time of this process, and the most that others may take
+// meanwhile.
 constexpr std::chrono::milliseconds kLook{2};
 constexpr double kIdleMs = 0.2;
 constexpr int kMostLooks = 100;

@@ -3,7 +3,6 @@
 // median with its spread.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -12,6 +11,10 @@
 #include <vector>
 
 #include "tools/device.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace megaconv::cli {
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/tune_arguments.hpp"
 
+#include <spdlog/fmt/fmt.h>
+
+#include <CLI/CLI.hpp>
+
 #include "megaconv/error.hpp"
 
 namespace megaconv::cli {
@@ -56,6 +60,10 @@ std::vector<std::string> measure_options(const TuneArguments& arguments,
   };
   put("--backend", options.backend == Backend::cuda ? "cuda" : "cpu");
   put("--filters", options.tiling.filters == FilterMode::prepared ? "prepared" : "every-run");
+  if (options.tiling.precision != Precision::f32) {
+    put("--precision", to_string(options.tiling.precision));
+  }
+  if (options.tiling.max_error) put("--max-error", fmt::format("{}", *options.tiling.max_error));
   if (options.num_threads != 0) put("--threads", std::to_string(options.num_threads));
   put("--wait-budget-ms", std::to_string(options.wait_budget_ms));
   if (options.workspace_limit != 0) {

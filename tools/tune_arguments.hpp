@@ -2,13 +2,16 @@
 // What the verbs of `tune` share: problems, what is fixed about the plan, and the database.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "megaconv/plan_database.hpp"
 #include "tools/plan_arguments.hpp"
 #include "tools/problem_selection.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace megaconv::cli {
 

@@ -169,6 +169,10 @@ typedef struct megaconv_plan_options {
   const char* policy_library;       /* a shared object with megaconv_policy, in place of `policy` */
   megaconv_run_workers run_workers; /* CPU: threads of one's own; null: megaconv's pool */
   void* run_workers_context;        /* must live as long as the plan */
+  /* Error budget: the most relative L2 error that the plan may have by its bound, which decides,
+   * not a measurement (TilingOptions::max_error). Algorithm, tile, points and products are chosen
+   * within it; `precision` must be 0. 0: none. */
+  double max_error;
 } megaconv_plan_options;
 
 /* Arguments of one run; see Tensors (plan.hpp). Unused ones are null. */

@@ -135,8 +135,8 @@ class Plan {
   static Plan create(const Network& network, const PlanOptions& options = {});
 
   /// From a lowering of one's own: an imported mapping file, or lower() with other options. It is
-  /// validated. `options.tiling` and `options.mapping` are not read; an automatic launch is
-  /// persistent.
+  /// validated. Of `options.tiling` the error budget alone is read, and `options.mapping` is not;
+  /// an automatic launch is persistent.
   static Plan create(Lowering lowering, const PlanOptions& options = {});
 
   /// Bytes that every run needs, aligned to kAlignment; never 0. Their content need not be

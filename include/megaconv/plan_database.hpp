@@ -21,7 +21,7 @@ struct PlanKey {
   std::string driver;     ///< "580.95.05, CUDA 13.0"; "none" on a CPU
   std::string build;      ///< library_build()
   std::string problem;    ///< canonical problem string
-  std::string precision;  ///< "f32": what was asked for, or the tensors' type
+  std::string precision;  ///< "f32": what was asked for, or the tensors' type; "max_error 1e-05"
   std::string filters;    ///< "every_run" or "prepared"
   bool operator==(const PlanKey&) const = default;
 };

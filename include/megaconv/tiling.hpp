@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -96,6 +97,13 @@ struct TilingOptions {
   std::uint32_t m = 0;  ///< Winograd output tile: 2, 4 or, on a CPU, 6
   Points points = Points::low_error;
   Precision precision = Precision::f32;
+  /// Error budget: the most relative L2 error, ||y - exact|| / ||exact||, that a plan may have. Its
+  /// bound decides, not a measurement: for data with independent roundings whose sums do not
+  /// cancel, and rounding to the storage type included (tasks/error_bound.cpp says how bounds were
+  /// found). Algorithm, output tile, points and products are chosen within it. `precision` must be
+  /// left out: the budget is the permission. Greater than 0. Of a network it holds for each
+  /// convolution by itself, of what this one reads; on CUDA all have one precision.
+  std::optional<double> max_error{};
   Arithmetic arithmetic = Arithmetic::automatic;
   OutputLayout output_layout = OutputLayout::optSTS64;  ///< openCNN
   FilterMode filters = FilterMode::every_run;
@@ -175,7 +183,7 @@ struct FusedWinogradCut : WinogradTiles {
   bool operator==(const FusedWinogradCut&) const = default;
 };
 
-/// openCNN: m = 2, groups of 32 tiles; in chwn the tiles of 32 images at one place. Its blocking is
+/// openCNN: m = 2, groups of 32 tiles; in chwn the same tile of 32 images. Its blocking is
 /// fixed.
 struct OpencnnCut : WinogradTiles {
   static constexpr Algorithm kAlgorithm = Algorithm::opencnn;
@@ -196,9 +204,9 @@ enum class Operands : std::uint8_t {
 
 const char* to_string(Operands operands) noexcept;  ///< "loaded", "in_tensor", ...
 
-/// Implicit GEMM: a task group is a run of places of a stripe of cols_per_group columns. A stripe
-/// goes through all images, or has all columns of several that stand abreast; the gaps between rows
-/// and images are places, too (tasks/implicit_gemm/stripes.hpp).
+/// Implicit GEMM: a task group is a run of padded pixels of a stripe of cols_per_group columns. A
+/// stripe goes through all images, or has all columns of several that stand abreast; the gaps
+/// between rows and images are padded pixels, too (tasks/implicit_gemm/stripes.hpp).
 struct ImplicitGemmCut {
   static constexpr Algorithm kAlgorithm = Algorithm::implicit_gemm;
 
@@ -249,7 +257,8 @@ struct Tiling {
 };
 
 /// Chooses a tiling. Throws Error(unsupported) when the algorithm asked for cannot compute the
-/// problem ("winograd: stride 2x2, must be 1x1"), Error(invalid_argument) for options out of range.
+/// problem ("winograd: stride 2x2, must be 1x1") or nothing is within the error budget, with the
+/// least error that is possible; Error(invalid_argument) for options out of range.
 Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, const Target& target);
 
 /// One line per property, for describe() and `map show`.

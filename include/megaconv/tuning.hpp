@@ -35,7 +35,7 @@ enum class Parameter : std::uint8_t {
   transform_tiles,  ///< tiles of an input- or output-transform task
   rows,             ///< output rows of a direct task
   cols,             ///< output columns of a direct task, or of a stripe of implicit GEMM
-  places,           ///< places of a task group of implicit GEMM
+  places,           ///< padded pixels of a task group of implicit GEMM
   window,           ///< 0: fitted to the order, 1: V and M whole
   policy,           ///< Policy
   dig,

@@ -128,12 +128,12 @@ std::shared_ptr<void> filters_of(const Plan& plan) {
 }
 
 void construct(NetworkPlan* self, const Network& network, const Text& backend,
-               const Text& algorithm, const Text& precision, const Policy& policy,
-               const MaybeNumber& dig, const MaybeNumber& dgo, const MaybeNumber& m_groups,
-               std::int64_t seed, std::int64_t threads, const Text& launch,
-               const std::optional<Text>& machine, std::int64_t wait_budget_ms,
+               const Text& algorithm, const Text& precision, const MaybeError& max_error,
+               const Policy& policy, const MaybeNumber& dig, const MaybeNumber& dgo,
+               const MaybeNumber& m_groups, std::int64_t seed, std::int64_t threads,
+               const Text& launch, const std::optional<Text>& machine, std::int64_t wait_budget_ms,
                const RunWorkers& run_workers) {
-  PlanOptions options = base_options(backend, algorithm, precision);
+  PlanOptions options = base_options(backend, algorithm, precision, max_error);
   options.cuda_launch = launch_of(launch);
   const std::optional<PythonPolicy> function = set_policy(options, policy);
   set_order(options, dig, dgo, m_groups, seed);
@@ -231,6 +231,7 @@ backend          "cpu"; "cuda": on the device that is current now; or "sim": run
                  with the times of a machine model
 algorithm        of all convolutions: "automatic" or "direct"
 precision        of the products of f32 values: "f32", "tf32", "f16" or "bf16"; a permission
+max_error        error budget of each convolution by itself, as of Plan; an error names the operator
 policy           name (policy_names()), a function of a Graph that returns all task ids in order, or
                  these ids as an array
 dig, dgo, m_groups   numbers of the policies "interleaved" and "blended"
@@ -469,11 +470,12 @@ not have, and in a build without protobuf (reads_onnx).)");
   nb::class_<NetworkPlan, Plan>(module, "NetworkPlan", kNetworkPlanDoc)
       .def("__init__", &construct, nb::arg("network"), nb::kw_only(), nb::arg("backend") = "cpu",
            nb::arg("algorithm") = "automatic", nb::arg("precision") = "f32",
-           nb::arg("policy") = nb::none(), nb::arg("dig") = nb::none(), nb::arg("dgo") = nb::none(),
+           nb::arg("max_error") = nb::none(), nb::arg("policy") = nb::none(),
+           nb::arg("dig") = nb::none(), nb::arg("dgo") = nb::none(),
            nb::arg("m_groups") = nb::none(), nb::arg("seed") = 0, nb::arg("threads") = 0,
            nb::arg("launch") = "automatic", nb::arg("machine") = nb::none(),
            nb::arg("wait_budget_ms") = 10'000, nb::arg("run_workers") = nb::none(),
-           nb::keep_alive<1, 15>())
+           nb::keep_alive<1, 16>())
       .def("__call__", &call,
            nb::sig("def __call__(self, *inputs: Any, copy: bool | None = None) -> Any"),
            R"(The outputs for these inputs: an array of their library, or a tuple of several.

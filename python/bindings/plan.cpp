@@ -61,15 +61,15 @@ void set_window(TilingOptions& tiling, const Window& window) {
 }
 
 AskedFor asked_for(const Text& backend, const Text& algorithm, std::int64_t tile,
-                   const Text& points, const Text& precision, const Text& arithmetic,
-                   const Text& filters, std::int64_t group_tiles, const Window& window,
-                   const Policy& policy, const MaybeNumber& dig, const MaybeNumber& dgo,
-                   const MaybeNumber& m_groups, std::int64_t seed, const Text& source,
-                   const Text& database, std::int64_t measure_ms, std::int64_t workspace_limit,
-                   std::int64_t threads, std::int64_t blocks, const Text& launch,
-                   const std::optional<Text>& machine, std::int64_t wait_budget_ms,
-                   const RunWorkers& run_workers) {
-  AskedFor asked{base_options(backend, algorithm, precision), {}};
+                   const Text& points, const Text& precision, const MaybeError& max_error,
+                   const Text& arithmetic, const Text& filters, std::int64_t group_tiles,
+                   const Window& window, const Policy& policy, const MaybeNumber& dig,
+                   const MaybeNumber& dgo, const MaybeNumber& m_groups, std::int64_t seed,
+                   const Text& source, const Text& database, std::int64_t measure_ms,
+                   std::int64_t workspace_limit, std::int64_t threads, std::int64_t blocks,
+                   const Text& launch, const std::optional<Text>& machine,
+                   std::int64_t wait_budget_ms, const RunWorkers& run_workers) {
+  AskedFor asked{base_options(backend, algorithm, precision, max_error), {}};
   PlanOptions& options = asked.options;
   TilingOptions& tiling = options.tiling;
   tiling.m = unsigned_of<std::uint32_t>("tile", tile);
@@ -138,6 +138,9 @@ algorithm        "automatic", "direct", "winograd", "fused_winograd", "opencnn",
 tile             m of Winograd's F(m x m, 3 x 3): 2, 4 or 6; 0: chosen
 points           "low_error" or "integer"
 precision        of the products of f32 tensors: "f32", "tf32", "f16" or "bf16"; a permission
+max_error        error budget: the most relative L2 error, |y - exact| / |exact|, that the plan may have
+                 by its error_bound, which decides, not a measurement. Algorithm, tile, points and
+                 products are chosen within it; precision is left out. None: none
 arithmetic       "automatic", "fma", "split_f16", "tf32", "f16" or "bf16"
 filters          "every_run", or "prepared" by prepare_filters
 group_tiles      t, tiles of a task group; 0: chosen
@@ -194,11 +197,13 @@ Order order_of_plan(nb::handle self) {
 
 }  // namespace
 
-PlanOptions base_options(const Text& backend, const Text& algorithm, const Text& precision) {
+PlanOptions base_options(const Text& backend, const Text& algorithm, const Text& precision,
+                         const MaybeError& max_error) {
   PlanOptions options;
   options.backend = enumerator("backend", backend, kBackends, name_of);
   options.tiling.algorithm = enumerator("algorithm", algorithm, kAlgorithms, kNameOf);
   options.tiling.precision = enumerator("precision", precision, kPrecisions, kNameOf);
+  options.tiling.max_error = max_error;
   return options;
 }
 
@@ -254,9 +259,10 @@ void bind_plan(nb::module_& module) {
   const auto with_options = [](const auto& define) {
     define(nb::arg("backend") = "cpu", nb::arg("algorithm") = "automatic", nb::arg("tile") = 0,
            nb::arg("points") = "low_error", nb::arg("precision") = "f32",
-           nb::arg("arithmetic") = "automatic", nb::arg("filters") = "every_run",
-           nb::arg("group_tiles") = 0, nb::arg("window") = nb::none(),
-           nb::arg("policy") = nb::none(), nb::arg("dig") = nb::none(), nb::arg("dgo") = nb::none(),
+           nb::arg("max_error") = nb::none(), nb::arg("arithmetic") = "automatic",
+           nb::arg("filters") = "every_run", nb::arg("group_tiles") = 0,
+           nb::arg("window") = nb::none(), nb::arg("policy") = nb::none(),
+           nb::arg("dig") = nb::none(), nb::arg("dgo") = nb::none(),
            nb::arg("m_groups") = nb::none(), nb::arg("seed") = 0, nb::arg("source") = "database",
            nb::arg("database") = "", nb::arg("measure_ms") = 1000, nb::arg("workspace_limit") = 0,
            nb::arg("threads") = 0, nb::arg("blocks") = 0, nb::arg("launch") = "automatic",

@@ -19,8 +19,9 @@ using MaybeNumber = std::optional<std::int64_t>;
 /// A name, a function of a graph, or the order that it would return.
 using OrderArray = nb::ndarray<nb::numpy, nb::ndim<1>>;
 using Policy = std::optional<std::variant<std::string, nb::callable, OrderArray>>;
+using MaybeError = std::optional<double>;
 PlanOptions base_options(const std::string& backend, const std::string& algorithm,
-                         const std::string& precision);
+                         const std::string& precision, const MaybeError& max_error);
 /// Returns the policy if it is a function, for PythonPolicy::rethrow().
 std::optional<PythonPolicy> set_policy(PlanOptions& options, const Policy& policy);
 void set_order(PlanOptions& options, const MaybeNumber& dig, const MaybeNumber& dgo,

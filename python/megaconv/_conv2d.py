@@ -46,7 +46,7 @@ def _padding(padding: Any, w_shape: tuple[int, ...], stride: tuple[int, int],
 
 @functools.lru_cache(maxsize=PLANS_KEPT)
 def _plan(x_shape, w_shape, stride, padding, dilation, groups, dtype, channels_last, scale, bias,
-          residual, activation, precision, device):
+          residual, activation, precision, max_error, device):
     """`device`: DLPack's, for a plan belongs to one."""
     padding = _padding(padding, w_shape, stride, dilation)
     problem = _core.Problem.from_shapes(
@@ -54,7 +54,8 @@ def _plan(x_shape, w_shape, stride, padding, dilation, groups, dtype, channels_l
         layout="nhwc" if channels_last else "nchw", scale=scale, bias=bias, residual=residual,
         activation=activation)
     backend = "cpu" if device is None else "cuda"
-    return _core.Plan(problem, backend=backend, precision=precision or "f32")
+    return _core.Plan(problem, backend=backend, precision="f32" if precision is None else precision,
+                      max_error=max_error)
 
 
 def _channels_last(specs) -> bool:
@@ -78,8 +79,8 @@ def _swap(name: str, value: Any) -> Any:
 
 def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
            groups: int = 1, *, residual: Any = None, activation: str | None = None,
-           precision: str | None = None, scale: Any = None, out: Any = None,
-           copy: bool | None = None) -> Any:
+           precision: str | None = None, max_error: float | None = None, scale: Any = None,
+           out: Any = None, copy: bool | None = None) -> Any:
     """y = activation(scale * conv(x, w) + bias + residual), each part but the convolution optional.
 
     Shapes are as in PyTorch, whatever the memory order.
@@ -92,6 +93,8 @@ def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, 
     residual    (N, K, P, Q), added before the activation
     activation  None, "relu", "clamp:LEAST:MOST" (ReLU6 is "clamp:0:6") or "leaky_relu:SLOPE"
     precision   of the products of float32 arrays: None or "f32", "tf32", "f16", "bf16"; a permission
+    max_error   None, or the most relative L2 error that the plan may have by its bound, in the place
+                of `precision` (Plan)
     scale       (K,)
     out         (N, K, P, Q), written; may be `residual`. None: a new array
     copy        None: what does not lie as it must is copied, once; False: that is a ValueError
@@ -123,7 +126,7 @@ def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, 
             y = conv2d(turned["x"], turned["w"], bias, _swap("stride", stride),
                        _swap("padding", padding), _swap("dilation", dilation), groups,
                        residual=turned["residual"], activation=activation, precision=precision,
-                       scale=scale, out=turned["out"], copy=copy)
+                       max_error=max_error, scale=scale, out=turned["out"], copy=copy)
             return out if out is not None else _arrays.library_of(x).turned(y)
     with _arrays.library_of(x).running(x):
         plan = _plan(x_spec.shape, w_spec.shape, _pair("stride", stride),
@@ -131,6 +134,7 @@ def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, 
                      _pair("dilation", dilation), operator.index(groups),
                      _arrays.type_of("x", x_spec), _channels_last(specs.values()),
                      scale is not None, bias is not None, residual is not None,
-                     activation or "none", precision, None if x_spec.on_cpu else x_spec.device)
+                     "none" if activation is None else activation, precision, max_error,
+                     None if x_spec.on_cpu else x_spec.device)
     return _arrays.run(plan, x, w, bias, scale=scale, residual=residual, out=out, copy=copy,
                        specs=specs)

@@ -351,3 +351,19 @@ def test_workers_run_on_threads_of_the_callers_own():
         lazy(x, w, bias)
     with pytest.raises(NotImplementedError, match="run_workers"):
         megaconv.tune("c8h8k8", run_workers=print)
+
+
+def test_a_plan_keeps_to_its_error_budget():
+    usual = megaconv.Plan("n2c64h32k64")
+    norm = usual.error_bound[0]
+    assert megaconv.Plan("n2c64h32k64", max_error=norm).error_bound == usual.error_bound
+    exact = megaconv.Plan("n2c64h32k64", max_error=norm / 2)
+    assert exact.error_bound[0] <= norm / 2
+    assert "rejected: fused winograd F(4x4, 3x3): error" in exact.describe()
+    x, w, _ = tensors(megaconv.Problem("n2c64h32k64"))
+    y = megaconv.conv2d(x, w, padding=1, max_error=norm / 2)
+    assert np.array_equal(y, exact(x, w)) and not np.array_equal(y, usual(x, w))
+    net = megaconv.network("resnet18", image=32, classes=10)
+    assert megaconv.NetworkPlan(net, max_error=1e-4).describe()
+    with pytest.raises(NotImplementedError, match=r"^conv1: max_error = 1e-09: must be at least"):
+        megaconv.NetworkPlan(net, max_error=1e-9)

@@ -67,11 +67,11 @@ TaskArgs make_launch_args(const Tiling& tiling, const KernelSet& kernels, CudaLa
   TaskArgs args = make_task_args(tiling, kernels);
   if (launch == CudaLaunch::staged) {
     args.cluster_blocks = static_cast<std::int32_t>(cluster_blocks(tiling));
-    args.block_slabs = args.share_slabs;
+    args.block_k_blocks = args.share_k_blocks;
   }
   if (kernels.operands != Operands::loaded) {
     args.memory = memory_in_place(args.tile_places, args.input_places, kernels.operands,
-                                  args.block_slabs * args.r * args.s, args.cluster_blocks,
+                                  args.block_k_blocks * args.r * args.s, args.cluster_blocks,
                                   static_cast<std::int32_t>(num_channel_shares));
   }
   return args;

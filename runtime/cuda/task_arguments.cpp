@@ -84,15 +84,15 @@ void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
   if (kernels.operands != Operands::loaded) {
     args.tile_places =
         tile_places_in_place(args.places_per_group, args.stripes, kernels.operands, p.c);
-    args.slab_channels = slab_channels_in_place(args.tile_places, kernels.operands);
+    args.k_block_channels = k_block_channels_in_place(args.tile_places, kernels.operands);
     const InputOfTile input = input_of_tile(p, args.stripes, args.tile_places, kernels.operands);
     args.rows_at_once = input.filter_rows;
     args.cols_at_once = input.filter_cols;
     args.input_places = input.places;
     args.task_tiles = ceil_div(args.places_per_group, args.tile_places);
-    args.slabs = ceil_div(args.c_padded, args.slab_channels);
-    args.share_slabs = ceil_div(args.slabs, i32(channel_shares(tiling)));
-    args.block_slabs = args.slabs;
+    args.k_blocks = ceil_div(args.c_padded, args.k_block_channels);
+    args.share_k_blocks = ceil_div(args.k_blocks, i32(channel_shares(tiling)));
+    args.block_k_blocks = args.k_blocks;
     args.output_cols = output_cols_in_place(p, args.stripes.cols);
   } else if (folds_columns(p)) {  // a row of taps is loaded at once, as one tap of more channels
     args.cols_at_once = args.s;

@@ -37,18 +37,18 @@ void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& 
                             ? Pixels{args.v, args.c_padded, elements}
                             : Pixels{tensors.x, problem.c, converted ? Elements::f32 : elements};
   if (args.stripes.images > 1) {
-    args.x_tensors[0] = abreast_tensor(problem, pixels, args.stripes, args.slab_channels,
+    args.x_tensors[0] = abreast_tensor(problem, pixels, args.stripes, args.k_block_channels,
                                        args.input_places / args.stripes.row());
   } else {
     const int places = converted ? kPiecePlaces : args.input_places;
-    const int channels = converted ? kPieceChannels : args.slab_channels;
+    const int channels = converted ? kPieceChannels : args.k_block_channels;
     for (int stripe = 0; stripe * args.stripes.cols < args.q; ++stripe) {
       args.x_tensors[stripe] =
           pixel_tensor(problem, pixels, args.stripes, stripe, channels, places);
     }
   }
   args.w_tensor = filter_tensor(problem, stored ? w : args.u, stored ? problem.c : args.c_padded,
-                                elements, args.slab_channels, args.gemm_filters);
+                                elements, args.k_block_channels, args.gemm_filters);
   if (tensors.residual != nullptr) check_whole_octets("residual", tensors.residual);
   // Outputs of 16 bits come in whole octets; of floats only some y can be stored by vectors.
   constexpr std::int64_t kVectorFloats = 4;

@@ -99,7 +99,7 @@ Elements elements_of(const ConvProblem& p) {
 }
 
 CUtensorMap pixel_tensor(const ConvProblem& p, const Pixels& pixels, const Stripes& stripes,
-                         int stripe, int slab_channels, int places) {
+                         int stripe, int k_block_channels, int places) {
   check_whole_octets("x", pixels.x);
   static const auto encode =
       driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
@@ -126,35 +126,35 @@ CUtensorMap pixel_tensor(const ConvProblem& p, const Pixels& pixels, const Strip
                                    static_cast<cuuint32_t>(p.stride_h), 1};
   CUtensorMap map{};
   const auto* const x = static_cast<const std::byte*>(pixels.x) + u64(first_col) * pixel_bytes;
-  check_made(
-      encode(&map, type_of(pixels.elements), kRank, const_cast<std::byte*>(x), sizes, strides,
-             lower, upper, static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(places),
-             steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(u64(slab_channels) * bytes),
-             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-      "x");
+  check_made(encode(&map, type_of(pixels.elements), kRank, const_cast<std::byte*>(x), sizes,
+                    strides, lower, upper, static_cast<cuuint32_t>(k_block_channels),
+                    static_cast<cuuint32_t>(places), steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                    swizzle_of(u64(k_block_channels) * bytes), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+             "x");
   return map;
 }
 
 CUtensorMap abreast_tensor(const ConvProblem& p, const Pixels& pixels, const Stripes& stripes,
-                           int slab_channels, int rows) {
+                           int k_block_channels, int rows) {
   const cuuint64_t bytes = bytes_of(pixels.elements), pixel_bytes = u64(pixels.channels) * bytes;
   const cuuint64_t row_bytes = pixel_bytes * u64(p.w);
   return tiled_tensor<4>(
       "x", pixels.elements, pixels.x, {u64(pixels.channels), u64(p.w), u64(p.n), u64(p.h)},
       {pixel_bytes, row_bytes * u64(p.h), row_bytes},
-      {static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(stripes.pitch),
+      {static_cast<cuuint32_t>(k_block_channels), static_cast<cuuint32_t>(stripes.pitch),
        static_cast<cuuint32_t>(stripes.images), static_cast<cuuint32_t>(rows)},
-      swizzle_of(u64(slab_channels) * bytes));
+      swizzle_of(u64(k_block_channels) * bytes));
 }
 
 CUtensorMap filter_tensor(const ConvProblem& p, const void* w, std::int64_t tap_numbers,
-                          Elements elements, int slab_channels, int filters) {
+                          Elements elements, int k_block_channels, int filters) {
   const cuuint64_t tap_bytes = u64(tap_numbers) * bytes_of(elements);
   return tiled_tensor<3>(
       "w", elements, w, {u64(tap_numbers), u64(p.k), u64(p.r * p.s)},
       {tap_bytes * u64(p.r * p.s), tap_bytes},
-      {static_cast<cuuint32_t>(slab_channels), static_cast<cuuint32_t>(filters), 1},
-      swizzle_of(u64(slab_channels) * bytes_of(elements)));
+      {static_cast<cuuint32_t>(k_block_channels), static_cast<cuuint32_t>(filters), 1},
+      swizzle_of(u64(k_block_channels) * bytes_of(elements)));
 }
 
 CUtensorMap output_tensor(const ConvProblem& p, const void* y, int cols) {

@@ -23,19 +23,19 @@ struct Pixels {
   std::int64_t channels;  ///< of a pixel
   Elements elements;
 };
-/// `places` pixels in the order of the places of the `stripe`-th stripe
-/// (tasks/implicit_gemm/stripes.hpp), gaps included, in a slab of 64 or 128 bytes of channels.
+/// `places` pixels in the order of the padded pixels of the `stripe`-th stripe
+/// (tasks/implicit_gemm/stripes.hpp), gaps included, in a K block of 64 or 128 bytes of channels.
 CUtensorMap pixel_tensor(const ConvProblem& problem, const Pixels& pixels, const Stripes& stripes,
-                         int stripe, int slab_channels, int places);
+                         int stripe, int k_block_channels, int places);
 
 /// The same of images abreast: a box of `rows` rows of all of them.
 CUtensorMap abreast_tensor(const ConvProblem& problem, const Pixels& pixels, const Stripes& stripes,
-                           int slab_channels, int rows);
+                           int k_block_channels, int rows);
 
 /// w of a problem in NHWC, or what was made of it, with so many numbers a tap: a tap of `filters`
-/// filters, in a slab of 64 or 128 bytes of channels.
+/// filters, in a K block of 64 or 128 bytes of channels.
 CUtensorMap filter_tensor(const ConvProblem& problem, const void* w, std::int64_t tap_numbers,
-                          Elements elements, int slab_channels, int filters);
+                          Elements elements, int k_block_channels, int filters);
 
 /// y of a problem in NHWC, whose pixels are whole vectors of 16 bytes: `cols` columns of a row, of
 /// each the filters in 128 bytes.

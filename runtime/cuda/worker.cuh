@@ -72,7 +72,7 @@ class Worker {
     return wait_for(task, position, [&] { return counters.is_ready(task); });
   }
   /// The same with acquire loads alone: the end of the wait is seen a trip to the L2 cache earlier,
-  /// but every look empties the L1 cache.
+  /// but every poll empties the L1 cache.
   __device__ bool wait_with_acquire(const Task& task, std::uint32_t position) const {
     Counters counters = this->counters();
     return wait_for(task, position, [&] { return counters.is_ready_now(task); });

@@ -31,8 +31,20 @@ bool agrees(const Configuration& configuration, const PlanOptions& options) {
   const auto less_exact = [&](Parameter parameter, std::int64_t value) {
     return configuration.get(parameter) == value && !fixed_value(parameter, options);
   };
-  return !less_exact(Parameter::tile, 6) &&
-         !less_exact(Parameter::points, static_cast<std::int64_t>(Points::integer));
+  return options.tiling.max_error ||
+         (!less_exact(Parameter::tile, 6) &&
+          !less_exact(Parameter::points, static_cast<std::int64_t>(Points::integer)));
+}
+
+// Whether a tuned configuration is within the error budget, if there is one.
+bool within_budget(const ConvProblem& problem, const PlanOptions& chosen) {
+  if (!chosen.tiling.max_error) return true;
+  try {
+    make_tiling(problem, chosen.tiling, target_of(chosen));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 bool fits(std::size_t bytes, const PlanOptions& options) {
@@ -56,21 +68,42 @@ void require_trusted(const std::string& file) {
                   (ours ? "everybody may write it" : "it belongs to another user"));
 }
 
+// What was searched for within the error budget, then what was searched for without one.
+std::vector<PlanKey> keys_of(const ConvProblem& problem, PlanOptions options) {
+  std::vector<PlanKey> keys = {plan_key(problem, options)};
+  if (options.tiling.max_error) {
+    options.tiling.max_error.reset();
+    keys.push_back(plan_key(problem, options));
+  }
+  return keys;
+}
+
 /// The fastest row that can be used; nullopt with the reason in `note`.
-std::optional<Choice> choose_from_file(const std::string& file, const PlanKey& key,
+std::optional<Choice> choose_from_file(const std::string& file, const ConvProblem& problem,
                                        const PlanOptions& options, const WorkspaceOf& workspace_of,
                                        std::string& note) {
   try {
     if (options.database.empty()) require_trusted(file);
     const PlanDatabase database(file, PlanDatabase::Access::read);
-    const std::vector<Measurement> ranked = rank(database.tried(key));
-    for (const Measurement& measurement : ranked) {
-      if (!agrees(measurement.configuration, options)) continue;
-      PlanOptions chosen = apply(measurement.configuration, options);
-      if (fits(workspace_of(chosen), options)) return Choice{chosen, origin_of(measurement, file)};
+    std::uint64_t known = 0, foreign = 0, over_budget = 0;
+    for (const PlanKey& key : keys_of(problem, options)) {
+      for (const Measurement& measurement : rank(database.tried(key))) {
+        ++known;
+        if (!agrees(measurement.configuration, options)) continue;
+        PlanOptions chosen = apply(measurement.configuration, options);
+        if (!within_budget(problem, chosen)) {
+          ++over_budget;
+        } else if (fits(workspace_of(chosen), options)) {
+          return Choice{chosen, origin_of(measurement, file)};
+        }
+      }
+      foreign += database.num_foreign(key);
     }
-    note = ranked.empty() ? "does not know this problem" : "has nothing that fits what is fixed";
-    if (const std::uint64_t foreign = database.num_foreign(key); ranked.empty() && foreign != 0) {
+    note = known == 0 ? "does not know this problem" : "has nothing that fits what is fixed";
+    if (over_budget != 0) {
+      note += "; " + std::to_string(over_budget) + " plans exceed the error budget";
+    }
+    if (known == 0 && foreign != 0) {
       note += "; measurements for " + std::to_string(foreign) +
               " other devices, drivers or builds are ignored";
     }
@@ -131,8 +164,8 @@ Choice choose_plan(const ConvProblem& problem, const PlanOptions& options,
     if (files.empty()) notes = "no plan database";
     for (const std::string& file : files) {
       std::string note;
-      const PlanKey key = plan_key(problem, options);
-      if (std::optional<Choice> choice = choose_from_file(file, key, options, workspace_of, note)) {
+      if (std::optional<Choice> choice =
+              choose_from_file(file, problem, options, workspace_of, note)) {
         return *choice;
       }
       notes += (notes.empty() ? "" : "; ") + note;

@@ -10,6 +10,19 @@
 #include "tasks/cpu/kernels.hpp"
 
 namespace megaconv {
+namespace {
+
+// Products of f32 tensors that are within an error budget may be less exact than "f32" promises.
+std::string precision_text(const ConvProblem& problem, const TilingOptions& options) {
+  if (options.max_error) {
+    char text[48];
+    std::snprintf(text, sizeof text, "max_error %.6g", *options.max_error);
+    return text;
+  }
+  return problem.dtype == DataType::f32 ? to_string(options.precision) : to_string(problem.dtype);
+}
+
+}  // namespace
 
 PlanKey plan_key(const ConvProblem& problem, const PlanOptions& options) {
   PlanKey key;
@@ -33,8 +46,7 @@ PlanKey plan_key(const ConvProblem& problem, const PlanOptions& options) {
   }
   key.build = library_build();
   key.problem = to_string(problem);
-  key.precision = problem.dtype == DataType::f32 ? to_string(options.tiling.precision)
-                                                 : to_string(problem.dtype);
+  key.precision = precision_text(problem, options.tiling);
   key.filters = options.tiling.filters == FilterMode::prepared ? "prepared" : "every_run";
   return key;
 }

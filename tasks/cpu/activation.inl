@@ -11,6 +11,11 @@ namespace megaconv::cpu::MEGACONV_ISA {
 class Activate {
  public:
   explicit Activate(const Activation& activation) : Activate(terms_of(activation)) {}
+  explicit Activate(const ActivationTerms& terms)
+      : least_(broadcast(terms.least)),
+        most_(broadcast(terms.most)),
+        slope_(broadcast(terms.slope)),
+        bends_(terms.bends) {}
 
   MEGACONV_INLINE Vec operator()(Vec v) const {
     if (bends_) return v < Vec{} ? slope_ * v : v;
@@ -19,12 +24,6 @@ class Activate {
   }
 
  private:
-  explicit Activate(const ActivationTerms& terms)
-      : least_(broadcast(terms.least)),
-        most_(broadcast(terms.most)),
-        slope_(broadcast(terms.slope)),
-        bends_(terms.bends) {}
-
   Vec least_, most_, slope_;
   bool bends_;
 };

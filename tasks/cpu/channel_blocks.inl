@@ -49,25 +49,39 @@ class ChannelWriter {
   MEGACONV_INLINE void write(const Vec (&sums)[kPixels], Size pixel, Size step, Size block,
                              int lane, Size count) const {
     if (count <= 0) return;
-    const bool whole = count >= kLanes;
-    const auto read_some = [&](const auto* from) __attribute__((always_inline)) {
-      return whole ? read(from) : read_first(from, count);
-    };
-    const Size channel = block + lane, pixel_stride = blocks_.pixel(block);
-    const Vec scale = epilogue_.scale ? read_some(scale_ + channel) : broadcast(1);
-    const Vec bias = epilogue_.bias ? read_some(bias_ + channel) : Vec{};
-    Size at = blocks_.first(block) + lane + pixel * pixel_stride;
-    unroll<kPixels>([&](auto i) __attribute__((always_inline)) {
-      Vec sum = Products<T>::scaled(sums[i], scale, bias);
-      if (epilogue_.residual) sum += read_some(residual_ + at);
-      sum = activate_(sum);
-      whole ? store_line(y_ + at, sum, streams_) : write_first(y_ + at, sum, count);
-      at += step * pixel_stride;
-    });
+    if (count < kLanes) return write_pixels<false, true>(sums, pixel, step, block, lane, count);
+    epilogue_.residual ? write_pixels<true, true>(sums, pixel, step, block, lane, count)
+                       : write_pixels<true, false>(sums, pixel, step, block, lane, count);
   }
 
  private:
   using Vector = typename VectorStorage<T>::Type;
+
+  // What is the same for all pixels is known when compiling, or in registers.
+  template <bool kWhole, bool kResidual, int kPixels>
+  MEGACONV_INLINE void write_pixels(const Vec (&sums)[kPixels], Size pixel, Size step, Size block,
+                                    int lane, Size count) const {
+    const auto read_some = [&](const auto* from) __attribute__((always_inline)) {
+      return kWhole ? read(from) : read_first(from, count);
+    };
+    const Size channel = block + lane, pixel_stride = blocks_.pixel(block);
+    const Vec scale = epilogue_.scale ? read_some(scale_ + channel) : broadcast(1);
+    const Vec bias = epilogue_.bias ? read_some(bias_ + channel) : Vec{};
+    const bool residual = kResidual && epilogue_.residual, streams = streams_;
+    const Activate activate = activate_;
+    const Size first = blocks_.first(block) + lane + pixel * pixel_stride;
+    step *= pixel_stride;
+    T* y = y_ + first;
+    const T* from = residual ? residual_ + first : nullptr;
+    unroll<kPixels>([&](auto i) __attribute__((always_inline)) {
+      Vec sum = Products<T>::scaled(sums[i], scale, bias);
+      if (residual) sum += read_some(from + i * step);
+      sum = activate(sum);
+      kWhole ? store_line(y, sum, streams) : write_first(y, sum, count);
+      y += step;
+    });
+  }
+
   ChannelBlocks blocks_;
   Epilogue epilogue_;
   Activate activate_;

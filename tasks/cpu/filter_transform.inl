@@ -56,13 +56,13 @@ MEGACONV_INLINE void transform_filter_lanes(const float* taps, Size tap_stride, 
   }
 }
 
-/// U[p][c][lane] of one lane block and channels [first, first + count), count at most 16.
-template <class W, class T>
-void transform_filters(const FilterRows<T>& filters, Size first, Size count, float* u,
-                       Size position_stride) {
-  constexpr int kTaps = kWinogradR * kWinogradR;
-  constexpr Size kTapStride = kBlock * kBlock;
-  alignas(64) float taps[kTaps * kTapStride];  // [tap][channel][lane]
+inline constexpr int kTaps = kWinogradR * kWinogradR;
+inline constexpr Size kTapStride = kBlock * kBlock;  // floats
+
+/// taps[tap][channel][lane] of one lane block and channels [first, first + count), count at most
+/// 16.
+template <class T>
+void read_taps(const FilterRows<T>& filters, Size first, Size count, float* taps) {
   if (filters.channel_stride == 1) {
     for (Size tap = 0; tap < kTaps; ++tap) {
       transpose_to_pixels(
@@ -78,6 +78,11 @@ void transform_filters(const FilterRows<T>& filters, Size first, Size count, flo
           return taps + i % kTaps * kTapStride + i / kTaps * kBlock;
         });
   }
+}
+
+/// U[p][c][lane] of the same, with U from channel `first` on.
+template <class W>
+void transform_taps(const float* taps, Size count, float* u, Size position_stride) {
   // The positions of U are far apart, often by a power of two, so that they share few cache sets:
   // products are collected in L1 and written in runs.
   constexpr Size kRun = 8;  // channels
@@ -91,7 +96,7 @@ void transform_filters(const FilterRows<T>& filters, Size first, Size count, flo
       transform_filter_lanes<W>(taps + c * kBlock + i, kTapStride, products + i, kRun * kBlock);
     }
     for (Size p = 0; p < kPositions; ++p) {
-      float* const to = u + p * position_stride + (first + c) * kBlock;
+      float* const to = u + p * position_stride + c * kBlock;
       for (Size i = 0; i < run; i += kLanes) {
         const Vec v = load(products + p * kRun * kBlock + i);
         cached ? store(to + i, v) : stream(to + i, v);
@@ -176,13 +181,15 @@ void filter_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t b
     const FilterRows<T> filters(args, extents, kb);
     float* const u = args.u + kb * extents.channels * kBlock;
     const Size position_stride = extents.filter_blocks * extents.channels * kBlock;
-    with_winograd(*tiles, [&](auto winograd) {
-      const Size end = min_of(channel_blocks.last * kBlock, extents.channels);
-      for (Size c = channel_blocks.first * kBlock; c < end; c += kBlock) {
-        transform_filters<decltype(winograd)>(filters, c, min_of(kBlock, extents.channels - c), u,
-                                              position_stride);
-      }
-    });
+    const Size end = min_of(channel_blocks.last * kBlock, extents.channels);
+    for (Size c = channel_blocks.first * kBlock; c < end; c += kBlock) {
+      const Size count = min_of(kBlock, extents.channels - c);
+      alignas(64) float taps[kTaps * kTapStride];
+      read_taps(filters, c, count, taps);
+      with_winograd(*tiles, [&](auto winograd) {
+        transform_taps<decltype(winograd)>(taps, count, u + c * kBlock, position_stride);
+      });
+    }
   }
   end_streaming();
 }

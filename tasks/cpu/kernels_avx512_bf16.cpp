@@ -6,10 +6,24 @@
 #include "tasks/cpu/filter_transform.inl"
 #include "tasks/direct/cpu/direct.inl"
 
+namespace megaconv::cpu::avx512 {
+extern const Kernels kKernels;
+}
+
 namespace megaconv::cpu::MEGACONV_ISA {
 
+/// Winograd multiplies floats, so that its tasks of these kinds are those of avx512.
+template <TaskKind kKind, TaskFunction kOfPairs>
+void direct_or_winograd(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
+                        std::byte* scratch) {
+  constexpr auto kType = static_cast<std::size_t>(DataType::bf16);
+  const TaskFunction of_floats = avx512::kKernels.by_kind[kType][static_cast<std::size_t>(kKind)];
+  (args.tiling->tiles() == nullptr ? kOfPairs : of_floats)(args, group, block, scratch);
+}
+
 extern const TaskFunction kFilterTransform, kDirect;
-const TaskFunction kFilterTransform = filter_transform<Bfloat16>;
-const TaskFunction kDirect = direct<Bfloat16>;
+const TaskFunction kFilterTransform =
+    direct_or_winograd<TaskKind::filter_transform, filter_packing<Bfloat16>>;
+const TaskFunction kDirect = direct_or_winograd<TaskKind::direct, direct_convolution<Bfloat16>>;
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

@@ -102,6 +102,16 @@ class PixelReader {
     }
   }
 
+  /// Copies a rectangle, row by row, to pixels one behind the other.
+  void read_rectangle(Size row, Size col, Size rows, Size cols, float* pixels) const {
+    for (Size i = 0; i < rows; ++i) {
+      read_row(
+          row + i, col, cols, [&](Size j) __attribute__((always_inline)) {
+            return pixels + (i * cols + j) * kBlock;
+          });
+    }
+  }
+
  private:
   static MEGACONV_INLINE void clear(float* pixel) {
     unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {

@@ -83,8 +83,9 @@ MEGACONV_INLINE void end_streaming() {
   _mm_sfence();
 #endif
 }
-/// Starts to bring a cache line into the second-level cache; any address is allowed.
+/// Starts to bring a cache line into a cache; any address is allowed.
 MEGACONV_INLINE void fetch_to_l2(const float* line) { __builtin_prefetch(line, 0, 2); }
+MEGACONV_INLINE void fetch_to_l1(const float* line) { __builtin_prefetch(line, 0, 3); }
 /// x - 0 is x for every x, so this compiles to a broadcast alone.
 MEGACONV_INLINE Vec broadcast(float x) { return x - Vec{}; }
 

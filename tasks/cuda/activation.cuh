@@ -8,6 +8,12 @@
 namespace megaconv::cuda {
 
 /// NaN stays.
+__device__ inline float clamped(float least, float most, float v) {
+  const float raised = v < least ? least : v;
+  return raised > most ? most : raised;
+}
+
+/// The same, for sums: on tensor cores' machines a zero may change its sign.
 __device__ inline float activate(const ActivationTerms& terms, float v) {
   if (terms.bends) return v < 0 ? terms.slope * v : v;
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
@@ -15,8 +21,7 @@ __device__ inline float activate(const ActivationTerms& terms, float v) {
   asm("min.NaN.f32 %0, %0, %1;" : "+f"(v) : "f"(terms.most));
   return v;
 #else
-  const float raised = v < terms.least ? terms.least : v;
-  return raised > terms.most ? terms.most : raised;
+  return clamped(terms.least, terms.most, v);
 #endif
 }
 template <int kWidth>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How tensors' numbers become operands of matrix instructions in implicit GEMM. A slab of operands
-// has four octets of channels for every place or filter; an instruction takes two of them. What
-// differs is what the octets hold and which pairs of octets are multiplied:
+// How tensors' numbers become operands of matrix instructions in implicit GEMM. A K block of
+// operands has four octets of channels for every padded pixel or filter; an instruction takes two
+// of them. What differs is what the octets hold and which pairs of octets are multiplied:
 //
-//              tensors       a slab                          products of a slab
+//              tensors       a K block                          products of a K block
 //   split      float         16 channels: high, low halves   high high, high low, low high
 //   rounded    float         32 channels, FP16               both halves of the channels
 //   stored     FP16, BF16    32 channels, as they are        both halves of the channels
@@ -19,14 +19,14 @@
 
 namespace megaconv::cuda {
 
-/// Octets of a slab.
-inline constexpr int kSlabOctets = 4;
+/// Octets of a K block.
+inline constexpr int kKBlockOctets = 4;
 
 struct SplitNumbers {
   using Stored = float;   ///< in tensors
   using Number = __half;  ///< in operands
   static constexpr bool kSplit = true, kScaled = true;
-  static constexpr int kDepth = 16;  ///< channels of a slab
+  static constexpr int kDepth = 16;  ///< channels of a K block
 };
 
 struct RoundedNumbers {

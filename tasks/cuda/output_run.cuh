@@ -14,20 +14,20 @@
 
 namespace megaconv::cuda {
 
-/// Some places of a stripe.
+/// Some padded pixels of a stripe.
 struct PlaceRange {
   int stripe, first, end;
 };
 
-/// Where the outputs of a run of places lie in y: a table that 128 threads fill together, once for
-/// all filters. The places that an output exists for are neighbours in it, as in y.
+/// Where the outputs of a run of padded pixels lie in y: a table that 128 threads fill together,
+/// once for all filters. The padded pixels that an output exists for are neighbours in it, as in y.
 template <class Stored, Layout kLayout, int kMostPlaces>
 struct OutputMap {
   static constexpr bool kNchw = kLayout == Layout::nchw;
   static constexpr int kFillers = 128;
   static constexpr int kSector = 32 / sizeof(Stored);
-  // NCHW: what exists of kPart places each is a range of slots, which begin as far from a sector of
-  // memory as their outputs of the first filter do.
+  // NCHW: what exists of kPart padded pixels each is a range of slots, which begin as far from a
+  // sector of memory as their outputs of the first filter do.
   static constexpr int kPart = 128, kParts = (kMostPlaces + kPart - 1) / kPart;
   static_assert(kPart == kFillers);
   struct Slot {
@@ -37,11 +37,11 @@ struct OutputMap {
   Slot slots[kNchw ? kMostPlaces + kSector : 1];
   int part_slots[kParts + 1];
   std::int64_t first_y;
-  // NHWC: the pixel of a place; -1: none. A warp looks at as many as it has threads.
+  // NHWC: the pixel of a padded pixel; -1: none. A warp fills in as many as it has threads.
   static constexpr int kPixels = (kMostPlaces + 31) / 32 * 32;
   int pixels[kNchw ? 1 : kPixels];
 
-  /// The positions of a run's first place, and of the first that a thread fills in.
+  /// The positions of a run's first padded pixel, and of the first that a thread fills in.
   struct Cursor {
     Stripes::Position first, own;
     __device__ Cursor(const Stripes& s, int first_place, int thread)
@@ -53,7 +53,7 @@ struct OutputMap {
   };
 
   /// By thread 0 to kFillers - 1, with `at` at places.first; first_k is the first filter, next_part
-  /// the position of place kPart.
+  /// the position of padded pixel kPart.
   __device__ void fill(const TaskArgs& a, const PlaceRange& places, const Cursor& at,
                        const Stripes::Position& next_part, int first_k, int thread) {
     const Stripes& s = a.stripes;
@@ -70,7 +70,7 @@ struct OutputMap {
                         : -1;
       }
     } else {
-      // Outputs of the stripe in front of a place.
+      // Outputs of the stripe in front of a padded pixel.
       const auto rank = [&](const Stripes::Position& position) {
         if (position.image >= a.n) return a.n * a.p * cols;
         const bool in_row = position.row < a.p;
@@ -115,19 +115,20 @@ struct OutputMap {
   }
 };
 
-/// A block of outputs of one warp: kFilters filters of kPlaces places, whose sums, scaled and with
-/// bias, are put into shared memory and then stored with the rest of the epilogue.
+/// A block of outputs of one warp: kFilters filters of kPlaces padded pixels, whose sums, scaled
+/// and with bias, are put into shared memory and then stored with the rest of the epilogue.
 template <class Stored, Layout kLayout, int kMostPlaces>
 class OutputRun {
  public:
   using Map = OutputMap<Stored, kLayout, kMostPlaces>;
   static constexpr bool kNchw = kLayout == Layout::nchw;
   static constexpr int kFilters = kNchw ? 8 : 16, kPlaces = kNchw ? 128 : 32;
-  /// Rows in shared memory are filters (NCHW) or places (NHWC), padded against bank conflicts.
+  /// Rows in shared memory are filters (NCHW) or padded pixels (NHWC), padded against bank
+  /// conflicts.
   static constexpr int kPitch = kNchw ? kPlaces + 8 : kFilters + 4;
   static constexpr int kSize = kPitch * (kNchw ? kFilters : kPlaces);
 
-  /// Two neighbouring places of a filter; `place` is even.
+  /// Two neighbouring padded pixels of a filter; `place` is even.
   static __device__ void put(float* values, int filter, int place, float first, float second) {
     if constexpr (kNchw) {
       *reinterpret_cast<float2*>(&values[filter * kPitch + place]) = {first, second};
@@ -145,7 +146,7 @@ class OutputRun {
         first_k_(first_k),
         num_filters_(min(kFilters, end_k - first_k)) {}
 
-  /// Stores what exists of kPlaces places from the map's first_place-th on.
+  /// Stores what exists of kPlaces padded pixels from the map's first_place-th on.
   __device__ void store(const float* values, const Map& map, int first_place) const {
     if constexpr (kNchw) {
       store_planes(values, map, first_place);
@@ -205,7 +206,7 @@ class OutputRun {
     }
   }
 
-  // NHWC. Four threads have the filters of a place.
+  // NHWC. Four threads have the filters of a padded pixel.
   __device__ void store_pixels(const float* values, const Map& map, int first_place) const {
     const bool in_runs = a_.k % 4 == 0 && aligned(y_) && aligned(residual_);
     const int filter = lane() % 4 * 4, num_filters = num_filters_ - filter;

@@ -71,14 +71,16 @@ struct TaskArgs {
   std::int32_t places, places_per_group;   // of a stripe
   std::int32_t stripe_groups, num_groups;  // of a stripe, of all
 
-  // Implicit GEMM with operands in place: places of a tile; channels of a slab; rows and columns of
-  // a filter whose input is kept at a time, and its places; columns that outputs are stored by at a
-  // time; x or V by pixels, w by filters and taps, y by so many columns of a row.
-  std::int32_t tile_places, slab_channels, rows_at_once, cols_at_once, input_places, output_cols;
+  // Implicit GEMM with operands in place: padded pixels of a tile; channels of a K block; rows and
+  // columns of a filter whose input is kept at a time, and its padded pixels; columns that outputs
+  // are stored by at a time; x or V by pixels, w by filters and taps, y by so many columns of a
+  // row.
+  std::int32_t tile_places, k_block_channels, rows_at_once, cols_at_once, input_places, output_cols;
   std::int32_t input_tasks;     // of a group
   std::int32_t cluster_blocks;  // in which direct tasks run
-  // Slabs of all channels; of a share, whose sums are added up to those of the others; of a block.
-  std::int32_t slabs, share_slabs, block_slabs;
+  // K blocks of all channels; of a share, whose sums are added up to those of the others; of a
+  // block.
+  std::int32_t k_blocks, share_k_blocks, block_k_blocks;
   std::int32_t task_tiles;  // of a whole group
   MemoryInPlace memory;
   CUtensorMap x_tensors[kMostConvertedStripes];  // of every stripe

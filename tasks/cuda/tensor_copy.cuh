@@ -19,7 +19,7 @@ __device__ inline void prefetch_map(const CUtensorMap& tensor) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&tensor) : "memory");
 }
 
-/// Pixels of one slab of channels, one after the other in the order of the map's bounding box, from
+/// Pixels of one K block, one after the other in the order of the map's bounding box, from
 /// the one at `col`, `row`, `image` on. Each is read so many columns and rows further on, 0 to 255;
 /// where the tensor has none, zeros. All bytes of the box count on the barrier.
 __device__ inline void copy_pixels(void* to, const CUtensorMap& tensor, int channel, int col,

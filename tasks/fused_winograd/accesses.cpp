@@ -10,9 +10,7 @@ AccessFunction fused_winograd_accesses(const Tiling& tiling, const NodeBuffers& 
   return [tiling, cut = std::get<FusedWinogradCut>(tiling.cut), buffers](
              Role role, std::uint32_t group, std::uint32_t block, std::vector<Access>& accesses) {
     if (role == Role::prepare) {
-      accesses.push_back({buffers.w, Mode::read, filter_task_region(tiling, block)});
-      accesses.push_back({buffers.u, Mode::write, filter_task_region(tiling, block)});
-      return;
+      return append_filter_task(tiling, buffers, block, accesses);
     }
     accesses.push_back({buffers.u, Mode::read, u_extent(tiling)});
     std::vector<Region> boxes;

@@ -24,8 +24,7 @@ class Accesses {
   void operator()(Role role, std::uint32_t group, std::uint32_t block,
                   std::vector<Access>& accesses) const {
     if (role == Role::prepare) {
-      accesses.push_back({buffers_.w, Mode::read, filter_task_region(tiling_, block)});
-      accesses.push_back({buffers_.u, Mode::write, filter_task_region(tiling_, block)});
+      append_filter_task(tiling_, buffers_, block, accesses);
     } else if (role == Role::input) {
       list_copy(group, block, accesses);
     } else {

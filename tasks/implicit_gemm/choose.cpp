@@ -6,16 +6,17 @@
 #include <limits>
 #include <vector>
 
+#include "tasks/conv_algorithm.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
 #include "tasks/winograd/winograd.hpp"
 
 namespace megaconv {
 namespace {
 
-// The kernels' tiles: filters, in lane blocks, and places at most; half as many at least, in steps.
-// Those of 64 filters are for few, or where others would be half empty at the end. H200,
-// microseconds of a tile of most places (docs/performance.md): for every 16 channels under nine
-// taps, and for its start and its outputs.
+// The kernels' tiles: filters, in lane blocks, and padded pixels at most; half as many at least, in
+// steps. Those of 64 filters are for few, or where others would be half empty at the end. H200,
+// microseconds of a tile of most padded pixels (docs/performance.md): for every 16 channels under
+// nine taps, and for its start and its outputs.
 struct Tile {
   std::uint32_t filter_blocks, places;
   double chunk_us, rest_us;
@@ -24,17 +25,18 @@ constexpr std::uint32_t kNarrow = 64 / Tiling::kLaneBlock, kWide = 128 / Tiling:
 constexpr Tile kNarrowSplit{kNarrow, 256, 2.35, 3.8}, kWideSplit{kWide, 128, 2.35, 2.0};
 constexpr Tile kNarrowRounded{kNarrow, 256, 1.0, 4.6};
 constexpr Tile kWideRounded{kWide, 128, 0.97, 2.8};
-// One product needs fewer sums, which leaves room for more places. They share loaded filters.
+// One product needs fewer sums, which leaves room for more padded pixels. They share loaded
+// filters.
 constexpr Tile kLargeRounded{kWide, 256, 1.72, 5.9};
 constexpr double kTaskUs = 8;  // what every further wave of tasks costs besides their tiles
-// Of a run: filters, the first tasks' start, the look at magnitudes.
+// Of a run: filters, the first tasks' start, the scale check.
 constexpr double kLaunchUs = 7;
 // Tiles of a group: more amortise a task's start, fewer even out between the multiprocessors.
 constexpr std::uint64_t kMostTiles = 16, kMostTilesInPlace = 64;
 // Operands in place: microseconds of the products of 16 channels under nine taps, for so many
-// places; of a row of operands, a place or a filter in a slab, which the copy engine brings,
-// however many bytes it has, or a place of images abreast; of a tile's start and outputs, of 16
-// bits and of floats; and as above.
+// padded pixels; of a row of operands, a padded pixel or a filter in a K block, which TMA loads,
+// however many bytes it has, or a padded pixel of images abreast; of a tile's start and outputs, of
+// 16 bits and of floats; and as above.
 constexpr double kChunkInPlaceUs = 1.36, kPlacesOfChunkInPlace = 512;
 constexpr double kCopiedRowUs = 1.5e-3, kCopiedRowAbreastUs = 2e-3;
 constexpr double kRestInPlaceUs = 0.6, kFloatRestInPlaceUs = 2.5;
@@ -47,10 +49,10 @@ constexpr std::int32_t kWideFloatTile = 352;
 constexpr double kPartialSumsUs = 1;
 // Copies of operands: their stage's start, and what it reads and writes in a microsecond.
 constexpr double kCopyUs = 2.5, kCopyBytesPerUs = 3.5e6;
-// Operands converted in shared memory: microseconds of 16 channels of a place under nine taps, of
-// 16 channels of a place of x that is brought for it, or of all places where two blocks of a
-// cluster share that out, and of a tile at least; of a tile's start and outputs, with all columns
-// or in stripes that end amid rows; and of a run.
+// Operands converted in shared memory: microseconds of 16 channels of a padded pixel under nine
+// taps, of 16 channels of a padded pixel of x that is brought for it, or of all padded pixels where
+// two blocks of a cluster share that out, and of a tile at least; of a tile's start and outputs,
+// with all columns or in stripes that end amid rows; and of a run.
 constexpr double kConvertedPlaceUs = 1.7e-3, kConversionUs = 2.0e-3, kSharedConversionUs = 0.53;
 constexpr double kLeastConvertedUs = 0.4;
 constexpr double kConvertedRestUs = 1.7, kStripeRestUs = 2, kLaunchConvertedUs = 11;
@@ -75,7 +77,7 @@ std::uint32_t stripe_cols(const ConvProblem& problem) {
   return u32(fits(wider) ? wider : wider - kSector);
 }
 
-// Of tasks of so many lane blocks of filters, in groups of so many places.
+// Of tasks of so many lane blocks of filters, in groups of so many padded pixels.
 const Tile& tile_of(std::uint32_t filter_blocks, std::uint64_t places, Arithmetic arithmetic) {
   const bool split = arithmetic == Arithmetic::split_f16;
   if (filter_blocks <= kNarrow) return split ? kNarrowSplit : kNarrowRounded;
@@ -91,7 +93,7 @@ std::uint32_t width_of(const Tile& tile, std::uint64_t places, Arithmetic arithm
   return std::max(tile.places / 2, u32(ceil_div(ceil_div(places, tiles), step) * step));
 }
 
-// Slabs of 16 channels under nine taps.
+// K blocks of 16 channels under nine taps.
 double num_chunks(const ConvProblem& problem) {
   const std::uint64_t blocks = ceil_div(u64(problem.c), std::uint64_t{Tiling::kLaneBlock});
   return static_cast<double>(blocks * u64(problem.r * problem.s)) / 9;
@@ -116,15 +118,15 @@ double chunk_copied_us(const ConvProblem& problem, std::int32_t tile_places, dou
                        const InputOfTile& input, bool abreast, Operands operands) {
   constexpr double kFilters = 64;
   const double taps = static_cast<double>(problem.r * problem.s);
-  const double slab_channels = slab_channels_in_place(tile_places, operands);
-  const double slabs = std::ceil(static_cast<double>(problem.c) / slab_channels);
+  const double k_block_channels = k_block_channels_in_place(tile_places, operands);
+  const double k_blocks = std::ceil(static_cast<double>(problem.c) / k_block_channels);
   const bool keeps_filters =
-      slabs * taps <= filter_stages_in_place(tile_places, input.places, operands);
+      k_blocks * taps <= filter_stages_in_place(tile_places, input.places, operands);
   const double inputs = input.places * num_inputs(problem, input);
   const double filters = kFilters * taps / (keeps_filters ? tiles : 1);
   const double us =
       (abreast ? kCopiedRowAbreastUs : kCopiedRowUs) * inputs + kCopiedRowUs * filters;
-  return us * 16 / slab_channels * 9 / taps;
+  return us * 16 / k_block_channels * 9 / taps;
 }
 
 // Microseconds of a run of so many waves of tasks, in stages or not. Of the tiling's counts only
@@ -178,7 +180,7 @@ double run_us(const Tiling& tiling, double waves, bool staged) {
   const Tile& tile = tile_of(cut.filter_blocks_per_gemm_task, places, tiling.arithmetic);
   const double width = width_of(tile, places, tiling.arithmetic);
   const double tiles = std::ceil(places / width);
-  // Narrow instructions read as many filters for fewer places.
+  // Narrow instructions read as many filters for fewer padded pixels.
   constexpr double kFilterShare = 0.44;
   const double share = kFilterShare + (1 - kFilterShare) * width / tile.places;
   const double tile_us = share * (num_loaded_chunks(tiling.problem) * tile.chunk_us + tile.rest_us);
@@ -203,6 +205,7 @@ double choose_sizes(Tiling& tiling, Operands operands, const TilingOptions& opti
   cut.cols_per_group = options.cols_per_group != 0 ? options.cols_per_group
                        : in_place                  ? u32(u64(problem.q()))
                                                    : stripe_cols(problem);
+  check_field("cols_per_group", cut.cols_per_group, u64(problem.n * problem.q()));
 
   const auto cols = static_cast<std::int32_t>(cut.cols_per_group);
   const Stripes stripes = make_stripes(problem, cols);

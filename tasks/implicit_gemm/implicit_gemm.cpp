@@ -212,7 +212,7 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
 }  // namespace
 
 std::string implicit_gemm_obstacle(const ConvProblem& a) {
-  // The kernel counts places and elements of x in 32 bits.
+  // The kernel counts padded pixels and elements of x in 32 bits.
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   std::string obstacle;
   if (a.dtype == DataType::i8) {

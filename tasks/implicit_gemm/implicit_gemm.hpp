@@ -62,8 +62,9 @@ std::uint64_t input_copy_bytes(const Tiling& tiling);
 /// Padded pixels of a group come in as many.
 std::uint32_t place_step(bool in_place);
 
-/// What a task computes at a time: of so many lane blocks of filters, in groups of so many places,
-/// if x is not read in place. The last tile of a group may have fewer places, in whole steps.
+/// What a task computes at a time: of so many lane blocks of filters, in groups of so many padded
+/// pixels, if x is not read in place. The last tile of a group may have fewer padded pixels, in
+/// whole steps.
 struct ImplicitGemmTile {
   std::uint32_t filters, places;
 };

@@ -49,7 +49,7 @@ std::int32_t tile_places_in_place(std::int64_t places_per_group, const Stripes& 
     return 0;
   }
   const std::int32_t reach = stripes.reach;
-  // Floats, rather than rows one by one, have narrower tiles, as long as slabs are the same and
+  // Floats, rather than rows one by one, have narrower tiles, as long as K blocks are the same and
   // less input is brought.
   const std::int32_t least = operands == Operands::in_tensor   ? most_places_in_place(operands)
                              : operands == Operands::converted ? 224
@@ -61,11 +61,11 @@ std::int32_t tile_places_in_place(std::int64_t places_per_group, const Stripes& 
     }
     return most;
   };
-  const bool converts_slabs =
-      operands == Operands::converted && channels > slab_channels_in_place(least, operands);
-  constexpr int kStagesOfSlabs = 3;
-  std::int32_t most = widest(converts_slabs ? kStagesOfSlabs : 2);
-  if (converts_slabs && reach > most_reach_in_place(most, operands, kStagesOfSlabs)) {
+  const bool converts_k_blocks =
+      operands == Operands::converted && channels > k_block_channels_in_place(least, operands);
+  constexpr int kStagesOfKBlocks = 3;
+  std::int32_t most = widest(converts_k_blocks ? kStagesOfKBlocks : 2);
+  if (converts_k_blocks && reach > most_reach_in_place(most, operands, kStagesOfKBlocks)) {
     most = widest(2);
   }
   if (reach > most_reach_in_place(most, operands)) most = kMostOfRows;
@@ -79,7 +79,7 @@ MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t input_place
   const auto whole_spans = [](std::int32_t bytes) { return ceil_div(bytes, kSpan) * kSpan; };
   const bool converts = operands == Operands::converted;
   MemoryInPlace memory{};
-  const std::int32_t row_bytes = slab_bytes_in_place(tile_places, operands);
+  const std::int32_t row_bytes = k_block_bytes_in_place(tile_places, operands);
   memory.tap_bytes = kFilters * row_bytes;
   memory.input_bytes = whole_spans(input_places * row_bytes);
   memory.pieces = whole_spans(tile_places * kFilters * (operands == Operands::in_tensor ? 2 : 4));

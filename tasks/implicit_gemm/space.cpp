@@ -93,7 +93,7 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
 
 // Stripes as wide as the heuristic's, in one or two more, or half as wide: fewer columns reach less
 // far, and have more gaps; of images abreast, which have fewer, a whole stripe or less. Groups of 1
-// to 16 tiles of 256 places: more amortise a task's start, fewer even out between the
+// to 16 tiles of 256 padded pixels: more amortise a task's start, fewer even out between the
 // multiprocessors. One task runs on each of these at a time, so there is no choice of workers.
 void add_implicit_gemm(AlgorithmSpace& space, const ConvProblem& problem, const Target& target,
                        Arithmetic arithmetic) {

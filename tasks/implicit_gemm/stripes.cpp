@@ -147,16 +147,17 @@ std::uint32_t channel_shares(const Tiling& tiling) {
   const std::uint64_t tasks = count_place_groups(problem, *cut) *
                               ceil_div(tiling.filter_blocks(), cut->filter_blocks_per_gemm_task);
   if (tasks > kClustersOfTwo) return 1;
-  const std::int64_t slab = slab_channels_in_place(kMostSharedPlaces, cut->operands);
-  const std::int64_t slabs = ceil_div(problem.c, slab), most = tasks <= kClustersOfFour ? 4 : 2;
-  return u32(u64(ceil_div(slabs, ceil_div(slabs, most))));
+  const std::int64_t k_block = k_block_channels_in_place(kMostSharedPlaces, cut->operands);
+  const std::int64_t k_blocks = ceil_div(problem.c, k_block),
+                     most = tasks <= kClustersOfFour ? 4 : 2;
+  return u32(u64(ceil_div(k_blocks, ceil_div(k_blocks, most))));
 }
 
 std::uint64_t input_copy_bytes(const Tiling& tiling) {
   if (!has_input_tasks(tiling)) return 0;
   const ConvProblem& a = tiling.problem;
-  constexpr std::uint64_t kSlabChannels = 32, kSlabBytes = 2 * kSlabChannels;
-  return u64(a.n * a.h * a.w) * ceil_div(u64(a.c), kSlabChannels) * kSlabBytes;
+  constexpr std::uint64_t kKBlockChannels = 32, kKBlockBytes = 2 * kKBlockChannels;
+  return u64(a.n * a.h * a.w) * ceil_div(u64(a.c), kKBlockChannels) * kKBlockBytes;
 }
 
 std::string stripe_obstacle(const ConvProblem& problem, Operands operands, std::int64_t cols) {

@@ -4,7 +4,7 @@
 //
 // The outputs are cut into stripes of `cols` columns. A stripe goes through all images, one below
 // the other. Its pixels are numbered row by row, together with the columns and rows in the gaps
-// that filters reach into. These numbers are padded pixels; the code calls a padded pixel a place.
+// that filters reach into. These numbers are padded pixels; in names: place.
 // A row of an image has `pitch` padded pixels, an image has `period` rows:
 //
 //   pitch    cols + padding if one stripe has all columns; else cols + extent_w - 1
@@ -114,28 +114,28 @@ constexpr std::int32_t tile_step_in_place(std::int32_t tile_places) {
 constexpr std::int32_t most_places_in_place(Operands operands) {
   return operands == Operands::in_tensor ? 512 : operands == Operands::converted ? 384 : 448;
 }
-/// Bytes of one padded pixel, or of one filter, in a K block; the code calls a K block a slab. TMA
+/// Bytes of one padded pixel, or of one filter, in a K block. TMA
 /// takes as long for a row of 64 bytes as for one of 128. Narrow tiles wait for TMA, so they have
 /// 128. Where x is converted, shared memory allows that for the narrowest tiles only.
-constexpr int slab_bytes_in_place(std::int32_t tile_places, Operands operands) {
+constexpr int k_block_bytes_in_place(std::int32_t tile_places, Operands operands) {
   return tile_places <= (operands == Operands::converted ? 128 : 256) ? 128 : 64;
 }
 constexpr int operand_bytes(Operands operands) {
   return operands == Operands::in_float_tensor ? 4 : 2;
 }
 /// Channels of a K block.
-constexpr std::int32_t slab_channels_in_place(std::int32_t tile_places, Operands operands) {
-  return slab_bytes_in_place(tile_places, operands) / operand_bytes(operands);
+constexpr std::int32_t k_block_channels_in_place(std::int32_t tile_places, Operands operands) {
+  return k_block_bytes_in_place(tile_places, operands) / operand_bytes(operands);
 }
 inline constexpr int kSharedBytesInPlace = 226 * 1024;  ///< of a block
 /// Bytes of it that are kept for the pipeline stages of filters, at least.
 constexpr int least_filter_bytes_in_place(std::int32_t tile_places, Operands operands) {
   if (operands == Operands::in_tensor) return 64 * 1024;
   constexpr int kFilters = 64, kLeastTaps = 6;  // in use or on their way
-  constexpr int kMostSlabBytes = 128;
+  constexpr int kMostKBlockBytes = 128;
   const bool converts = operands == Operands::converted;
   return kLeastTaps * kFilters *
-         (converts ? slab_bytes_in_place(tile_places, operands) : kMostSlabBytes);
+         (converts ? k_block_bytes_in_place(tile_places, operands) : kMostKBlockBytes);
 }
 /// `converted`: TMA loads floats in pieces of 64 padded pixels x 32 channels, kPieces at a time.
 /// Blocks of a cluster that convert for each other have one less under way.
@@ -148,14 +148,14 @@ inline constexpr int kPieceBytes = kPiecePlaces * kPieceChannels * 4;
 inline constexpr std::int32_t kMostReachInPlace = 456;
 constexpr std::int32_t most_reach_in_place(std::int32_t tile_places, Operands operands,
                                            int input_stages = 2) {
-  const int slab_bytes = slab_bytes_in_place(tile_places, operands);
-  if (operands == Operands::in_tensor) return slab_bytes == 128 ? 320 : kMostReachInPlace;
+  const int k_block_bytes = k_block_bytes_in_place(tile_places, operands);
+  if (operands == Operands::in_tensor) return k_block_bytes == 128 ? 320 : kMostReachInPlace;
   constexpr std::int32_t kFilters = 64, kOtherBytes = 5 * 1024;
   const std::int32_t bytes = kSharedBytesInPlace -
                              least_filter_bytes_in_place(tile_places, operands) -
                              (operands == Operands::converted ? kPieces * kPieceBytes : 0) -
                              kOtherBytes - tile_places * kFilters * 4;
-  const std::int32_t most = bytes / (input_stages * slab_bytes) - tile_places;
+  const std::int32_t most = bytes / (input_stages * k_block_bytes) - tile_places;
   return most < kMostReachInPlace ? most : kMostReachInPlace;
 }
 /// How a block cuts its shared memory. mbarriers come first, then a tile of outputs, then these.
@@ -180,11 +180,11 @@ MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t input_place
 constexpr int filter_stages_in_place(std::int32_t tile_places, std::int32_t input_places,
                                      Operands operands) {
   constexpr int kStages = 2, kFilters = 64, kOtherBytes = 5 * 1024;
-  const int slab_bytes = slab_bytes_in_place(tile_places, operands);
+  const int k_block_bytes = k_block_bytes_in_place(tile_places, operands);
   const int output_bytes = operands == Operands::in_tensor ? 2 : 4;
-  const int room = kSharedBytesInPlace - kStages * input_places * slab_bytes -
+  const int room = kSharedBytesInPlace - kStages * input_places * k_block_bytes -
                    tile_places * kFilters * output_bytes - kOtherBytes;
-  return room / (kFilters * slab_bytes);
+  return room / (kFilters * k_block_bytes);
 }
 constexpr bool has_room_in_place(std::int32_t tile_places, std::int32_t input_places,
                                  Operands operands) {

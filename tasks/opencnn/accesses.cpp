@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of openCNN's tasks has 32 tiles: neighbours, or in chwn those of 32 images at one place.
+// A group of openCNN's tasks has 32 tiles: neighbours, or in chwn the same tile of 32 images.
 #include <algorithm>
 
 #include "tasks/conv_graph.hpp"
@@ -10,7 +10,7 @@
 namespace megaconv {
 namespace {
 
-// All groups of one place, which have 32 images each, then those of the next.
+// All groups of one tile, which have 32 images each, then those of the next.
 void append_boxes_of_images(const ConvProblem& problem, const OpencnnCut& cut, std::uint64_t group,
                             std::vector<Region>& boxes) {
   const std::uint64_t places = std::uint64_t{cut.tiles_h} * cut.tiles_w;

@@ -30,8 +30,8 @@ inline std::int64_t num_blocks(const ConvProblem& problem) {
   return ceil_div<std::int64_t>(problem.k, kFilters);
 }
 
-/// Groups of kTiles tiles. chwn: kTiles images at one place, places first. nchw, nhwc: neighbours
-/// in the order of images, tile rows, tile columns.
+/// Groups of kTiles tiles. chwn: the same tile of kTiles images, tiles first. nchw, nhwc:
+/// neighbours in the order of images, tile rows, tile columns.
 inline std::int64_t num_groups(const ConvProblem& problem) {
   const std::int64_t tiles_per_image = ceil_div<std::int64_t>(problem.p(), kOutputTile) *
                                        ceil_div<std::int64_t>(problem.q(), kOutputTile);

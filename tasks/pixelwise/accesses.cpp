@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pixelwise task reads and writes the same rows of its tensors. What it costs, too.
+#include "tasks/checks.hpp"
 #include "tasks/pixelwise/pixelwise.hpp"
 #include "tasks/row_bands.hpp"
 #include "tasks/tiling.hpp"
@@ -55,10 +56,10 @@ BufferId add_pixelwise(TaskGraph& graph, const std::string& name, const Pixelwis
   const PixelwiseProblem& a = counted.problem;
   const Region extent = tensor_extent(a.n, a.c, a.h, a.w);
   const double bytes = static_cast<double>(a.y_size()) * static_cast<double>(size_of(a.dtype));
-  check_read(graph, name, x, extent);
+  check_buffer(graph, name, x, extent);
   std::vector<BandRead> reads{{x, bytes}};
   if (a.does.function == PixelFunction::multiply) {
-    check_read(graph, name, b, b_extent(a));
+    check_buffer(graph, name, b, b_extent(a));
     reads.push_back({b, a.per_channel ? bytes / static_cast<double>(a.h * a.w) : bytes});
   }
   return add_bands(graph, name, counted.num_groups, extent, u64(a.y_size()) * size_of(a.dtype),

@@ -2,6 +2,7 @@
 // A task of a rearrangement has rows of y, and reads those rows of x that they come from.
 #include <algorithm>
 
+#include "tasks/checks.hpp"
 #include "tasks/rearrangement/rearrangement.hpp"
 #include "tasks/row_bands.hpp"
 #include "tasks/tiling.hpp"
@@ -42,7 +43,7 @@ BufferId add_rearrangement(TaskGraph& graph, const std::string& name, const Rear
   RearrangementCut counted = cut;
   derive_counts(counted);
   const RearrangementProblem& a = counted.problem;
-  check_read(graph, name, x, tensor_extent(a.n, a.c, a.h, a.w));
+  check_buffer(graph, name, x, tensor_extent(a.n, a.c, a.h, a.w));
   const std::uint64_t element = size_of(a.dtype);
   const double read = static_cast<double>(std::min(a.n * a.k() * a.h * a.w, a.y_size())) *
                       static_cast<double>(element);

@@ -35,9 +35,7 @@ class WinogradAccesses {
                   std::vector<Access>& accesses) const {
     switch (role) {
       case Role::prepare:
-        accesses.push_back({buffers_.w, Mode::read, filter_task_region(tiling_, block)});
-        accesses.push_back({buffers_.u, Mode::write, filter_task_region(tiling_, block)});
-        return;
+        return append_filter_task(tiling_, buffers_, block, accesses);
       case Role::input:
         return list_input(group, block, accesses);
       case Role::product:

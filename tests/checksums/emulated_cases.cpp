@@ -124,10 +124,10 @@ void draw_direct(Dice& dice, Case& item) {
   item.configuration = "algo=direct," + sizes + ',' + draw_policy(dice, item, false);
 }
 
-// Tasks of 64 or 128 filters or of all there are; stripes that filters reach at most 128 places
-// far in; whole steps of 8 places. One product in NHWC takes an odd number of channels: where x
-// can be copied in vectors, tasks of another kind would be meant. Filters of up to three taps have
-// at most 48 channels: with more, tasks of 64 filters wait for ever.
+// Tasks of 64 or 128 filters or of all there are; stripes that filters reach at most 128 padded
+// pixels far in; whole steps of 8 padded pixels. One product in NHWC takes an odd number of
+// channels: where x can be copied in vectors, tasks of another kind would be meant. Filters of up
+// to three taps have at most 48 channels: with more, tasks of 64 filters wait for ever.
 void draw_implicit_gemm(Dice& dice, Case& item, Products products) {
   constexpr std::int64_t kMostReach = 128, kStep = 8, kMostChannelsOfFewTaps = 48;
   const std::string layout = draw_layout(dice);

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct CUDA tasks, without a GPU.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include "runtime/cuda/direct_set.cuh"
 #include "tests/catch.hpp"
 #include "tests/emulated_cuda/emulated_run.hpp"
 
 namespace megaconv {
 namespace {
-
-using test::check_emulated;
 
 TEST_CASE(
     "emulated CUDA: direct tasks are right for any filter, stride, dilation and conv groups") {
@@ -22,11 +16,7 @@ TEST_CASE(
     for (const bool integers : {false, true}) {
       TilingOptions options;
       options.algorithm = Algorithm::direct;
-      const std::string text = shape;
-      check_emulated((text + "+nchw").c_str(), integers, options,
-                     cuda::direct_kernels<Layout::nchw>);
-      check_emulated((text + "+nhwc").c_str(), integers, options,
-                     cuda::direct_kernels<Layout::nhwc>);
+      test::check_in_both_layouts(shape, integers, options);
     }
   }
 }
@@ -40,13 +30,9 @@ TEST_CASE("emulated CUDA: direct tasks take tensors of 16 bits") {
     for (const bool integers : {false, true}) {
       TilingOptions options;
       options.algorithm = Algorithm::direct;
-      const auto check = [&](const std::string& suffix, cuda::KernelSet (*kernels)(const Tiling&)) {
-        check_emulated((shape + suffix).c_str(), integers, options, kernels);
-      };
-      check("+nchw+f16", cuda::direct_kernels<Layout::nchw, __half>);
-      check("+nhwc+f16", cuda::direct_kernels<Layout::nhwc, __half>);
-      check("+nchw+bf16", cuda::direct_kernels<Layout::nchw, __nv_bfloat16>);
-      check("+nhwc+bf16", cuda::direct_kernels<Layout::nhwc, __nv_bfloat16>);
+      for (const char* suffix : {"+nchw+f16", "+nhwc+f16", "+nchw+bf16", "+nhwc+bf16"}) {
+        test::check_emulated(std::string(shape) + suffix, integers, options);
+      }
     }
   }
 }

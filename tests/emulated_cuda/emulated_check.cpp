@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tests/catch.hpp"
+#include "tests/emulated_cuda/emulated_kernels.hpp"
 #include "tests/emulated_cuda/emulated_run.hpp"
 
 namespace megaconv::test {
@@ -11,11 +12,10 @@ namespace {
 
 // What a layer is computed by, run in forward order, and what comes of it.
 struct Computed {
-  Computed(const Layer& layer, const TilingOptions& options,
-           cuda::KernelSet (*kernels)(const Tiling&))
+  Computed(const Layer& layer, const TilingOptions& options)
       : truth(layer.reference(&magnitude)),
         lowering(lower(layer.problem, options, {}, target(options))),
-        set(kernels(lowering.tiling())),
+        set(emulated_kernels(lowering.tiling())),
         y(run_emulated(layer, lowering, set, ThreadOrder::forward)),
         stored(as_stored(y, layer.problem.dtype)),
         report(compare(lowering.tiling(), stored.data(), truth.data(), magnitude.data())) {}
@@ -34,19 +34,21 @@ struct Computed {
 
 }  // namespace
 
-ErrorReport emulated_error(const char* problem, const TilingOptions& options,
-                           cuda::KernelSet (*kernels)(const Tiling&)) {
-  return Computed(Layer(parse_problem(problem), false), options, kernels).report;
+ErrorReport emulated_error(const char* problem, const TilingOptions& options) {
+  return Computed(Layer(parse_problem(problem), false), options).report;
 }
 
-void check_emulated(const char* problem, bool integers, const TilingOptions& options,
-                    cuda::KernelSet (*kernels)(const Tiling&)) {
-  check_emulated(Layer(parse_problem(problem), integers), integers, options, kernels);
+void check_emulated(const std::string& problem, bool integers, const TilingOptions& options) {
+  check_emulated(Layer(parse_problem(problem), integers), integers, options);
+}
+void check_in_both_layouts(const std::string& problem, bool integers,
+                           const TilingOptions& options) {
+  check_emulated(problem + "+nchw", integers, options);
+  check_emulated(problem + "+nhwc", integers, options);
 }
 
-void check_emulated(const Layer& layer, bool integers, const TilingOptions& options,
-                    cuda::KernelSet (*kernels)(const Tiling&)) {
-  const Computed computed(layer, options, kernels);
+void check_emulated(const Layer& layer, bool integers, const TilingOptions& options) {
+  const Computed computed(layer, options);
   const std::vector<float>& y = computed.y;
   CAPTURE(to_string(layer.problem), integers, computed.set.name, to_string(computed.report));
   CHECK(error_bound(computed.lowering.tiling()).covers(computed.report));
@@ -63,8 +65,7 @@ void check_emulated(const Layer& layer, bool integers, const TilingOptions& opti
   }
 }
 
-void check_magnitudes(const char* problem, const TilingOptions& options,
-                      cuda::KernelSet (*kernels)(const Tiling&)) {
+void check_magnitudes(const char* problem, const TilingOptions& options) {
   struct Exponents {
     int x, w;
   };
@@ -74,7 +75,7 @@ void check_magnitudes(const char* problem, const TilingOptions& options,
     for (float& value : layer.x) value = std::ldexp(value, of_x);
     for (float& value : layer.w) value = std::ldexp(value, of_w);
     CAPTURE(of_x, of_w);
-    check_emulated(layer, false, options, kernels);
+    check_emulated(layer, false, options);
   }
 }
 

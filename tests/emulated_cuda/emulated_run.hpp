@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "runtime/cuda/kernels.hpp"
@@ -21,19 +22,17 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
                                 const cuda::KernelSet& kernels, ThreadOrder order);
 
 /// What tasks err by on normal data.
-ErrorReport emulated_error(const char* problem, const TilingOptions& options,
-                           cuda::KernelSet (*kernels)(const Tiling&));
+ErrorReport emulated_error(const char* problem, const TilingOptions& options);
 
 /// Chooses a tiling as for a GPU without our tasks for tensor cores, and CHECKs what it computes:
 /// of normal data, that it is within the error bound, and the same bits in every order of threads;
 /// of integers, that it is exact.
-void check_emulated(const Layer& layer, bool integers, const TilingOptions& options,
-                    cuda::KernelSet (*kernels)(const Tiling&));
-void check_emulated(const char* problem, bool integers, const TilingOptions& options,
-                    cuda::KernelSet (*kernels)(const Tiling&));
+void check_emulated(const Layer& layer, bool integers, const TilingOptions& options);
+void check_emulated(const std::string& problem, bool integers, const TilingOptions& options);
+/// In NCHW and NHWC.
+void check_in_both_layouts(const std::string& problem, bool integers, const TilingOptions& options);
 
 /// Normal data of other magnitudes, also such as no guess of a scale suits.
-void check_magnitudes(const char* problem, const TilingOptions& options,
-                      cuda::KernelSet (*kernels)(const Tiling&));
+void check_magnitudes(const char* problem, const TilingOptions& options);
 
 }  // namespace megaconv::test

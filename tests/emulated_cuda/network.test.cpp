@@ -4,13 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cuda/direct_set.cuh"
+#include "runtime/cuda/kernel_set.cuh"
 #include "runtime/cuda/task_arguments.hpp"
 #include "tasks/pooling/cuda/pool_task_args.hpp"
 #include "tasks/pooling/cuda/pooling.cuh"
 #include "tasks/pooling/reference.hpp"
 #include "tasks/reference.hpp"
 #include "tests/catch.hpp"
+#include "tests/emulated_cuda/emulated_kernels.hpp"
 #include "tests/emulated_cuda/emulated_run.hpp"
 
 using namespace megaconv;
@@ -42,9 +43,7 @@ Bound bind_node(const Cut& cut, float* x, float* w, float* bias, float* y) {
     return bound;
   }
   const Tiling& tiling = std::get<Tiling>(cut);
-  bound.kernels = tiling.problem.layout == Layout::nchw
-                      ? cuda::direct_kernels<Layout::nchw>(tiling)
-                      : cuda::direct_kernels<Layout::nhwc>(tiling);
+  bound.kernels = emulated_kernels(tiling);
   bound.conv = make_task_args(tiling, bound.kernels);
   const cuda::TaskMemory bytes =
       memory_of_tasks(tiling, bound.kernels, bound.conv, build_filter_graph(tiling).tasks.size());

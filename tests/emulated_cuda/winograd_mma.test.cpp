@@ -1,24 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Winograd's CUDA tasks on tensor cores of compute capability 8.0, without any.
-#include "runtime/cuda/winograd_mma_set.cuh"
 #include "tests/catch.hpp"
 #include "tests/emulated_cuda/emulated_run.hpp"
 
 namespace megaconv {
 namespace {
-
-void check(const std::string& shape, bool integers, const TilingOptions& options) {
-  test::check_emulated((shape + "+nchw").c_str(), integers, options,
-                       cuda::winograd_mma_kernels<Layout::nchw>);
-  test::check_emulated((shape + "+nhwc").c_str(), integers, options,
-                       cuda::winograd_mma_kernels<Layout::nhwc>);
-}
-
-cuda::KernelSet fma_kernels(const Tiling& tiling) {
-  constexpr Points kPoints = Points::low_error;
-  return tiling.tiles()->m == 2 ? cuda::winograd_kernels<2, kPoints, Layout::nhwc>(tiling)
-                                : cuda::winograd_kernels<4, kPoints, Layout::nhwc>(tiling);
-}
 
 const char* const kOddShapes[] = {"n1c1h1k1", "n3c20h13w9k37+bias+relu", "n2c17h6w5k65p0",
                                   "n1c70h10k48p2+relu+residual", "n1c8h7w3k200p3+bias"};
@@ -30,7 +16,7 @@ TEST_CASE("emulated CUDA: Winograd by three products of a warp's tensor cores is
   for (const char* shape : kOddShapes) {
     for (const std::uint32_t m : {2u, 4u}) {
       options.m = m;
-      check(shape, false, options);
+      test::check_in_both_layouts(shape, false, options);
     }
   }
 }
@@ -40,7 +26,7 @@ TEST_CASE("emulated CUDA: Winograd by one product of a warp's tensor cores is ri
   options.algorithm = Algorithm::winograd;
   options.arithmetic = Arithmetic::f16;
   options.m = 4;
-  for (const char* shape : kOddShapes) check(shape, false, options);
+  for (const char* shape : kOddShapes) test::check_in_both_layouts(shape, false, options);
 }
 
 // Filters are multiples of 576, which no guessed scale suits.
@@ -51,7 +37,7 @@ TEST_CASE("emulated CUDA: Winograd's tasks on a warp's tensor cores are exact on
   options.points = Points::integer;
   for (const std::uint32_t m : {2u, 4u}) {
     options.m = m;
-    check("n2c33h10k48p2+relu+residual", true, options);
+    test::check_in_both_layouts("n2c33h10k48p2+relu+residual", true, options);
   }
 }
 
@@ -61,8 +47,7 @@ TEST_CASE("emulated CUDA: Winograd on a warp's tensor cores is as accurate at an
   options.m = 4;
   for (const Arithmetic arithmetic : {Arithmetic::split_f16, Arithmetic::f16}) {
     options.arithmetic = arithmetic;
-    const char* const problem = "n2c20h6w5k37+nhwc";
-    test::check_magnitudes(problem, options, cuda::winograd_mma_kernels<Layout::nhwc>);
+    test::check_magnitudes("n2c20h6w5k37+nhwc", options);
   }
 }
 
@@ -73,10 +58,9 @@ TEST_CASE("emulated CUDA: three products on a warp's tensor cores err less than 
     options.algorithm = Algorithm::winograd;
     options.m = m;
     const char* const problem = "n1c512h8k64+nhwc";
-    const ErrorReport fma = test::emulated_error(problem, options, fma_kernels);
+    const ErrorReport fma = test::emulated_error(problem, options);
     options.arithmetic = Arithmetic::split_f16;
-    const ErrorReport split =
-        test::emulated_error(problem, options, cuda::winograd_mma_kernels<Layout::nhwc>);
+    const ErrorReport split = test::emulated_error(problem, options);
     INFO("F(" << m << "x" << m << "): " << to_string(split) << "; fma: " << to_string(fma));
     CHECK(split.relative_l2 < fma.relative_l2);
   }

@@ -45,7 +45,7 @@ std::string error(const char* text, const TilingOptions& asked = {}) {
   return "";
 }
 
-// What lies at a place of a stripe, before padding is taken off: -1 where there is no image.
+// What lies at a padded pixel of a stripe, before padding is taken off: -1 where there is no image.
 Stripes::Position at(const ConvProblem& a, const Stripes& stripes, std::int32_t stripe,
                      std::int32_t place) {
   auto [image, row, col] = stripes.position(place);
@@ -472,7 +472,7 @@ TEST_CASE("Tiles of several K blocks to be converted leave room for three stages
   for (std::int32_t reach = 0; reach <= most_reach_in_place(224, operands, 3); ++reach) {
     const std::int32_t places = tile_places_in_place(100'000, reaching(reach), operands, 64);
     const auto bytes = [=](std::int32_t tile) {
-      return tile * 64 * 4 + 3 * (tile + reach) * slab_bytes_in_place(tile, operands) +
+      return tile * 64 * 4 + 3 * (tile + reach) * k_block_bytes_in_place(tile, operands) +
              kPieces * kPieceBytes + least_filter_bytes_in_place(tile, operands);
     };
     CAPTURE(reach, places);
@@ -485,7 +485,7 @@ TEST_CASE("Tiles of floats are as wide as their outputs and input leave room for
   for (const Operands operands :
        {Operands::in_float_tensor, Operands::in_copy, Operands::converted}) {
     const auto bytes = [operands](std::int32_t places, std::int32_t reach) {
-      const int row_bytes = slab_bytes_in_place(places, operands);
+      const int row_bytes = k_block_bytes_in_place(places, operands);
       const int pieces = operands == Operands::converted ? kPieces * kPieceBytes : 0;
       return places * 64 * 4 + 2 * (places + reach) * row_bytes + pieces +
              least_filter_bytes_in_place(places, operands);
@@ -542,7 +542,7 @@ TEST_CASE("Blocks cut their shared memory into all that tiles in place need") {
               REQUIRE(memory.pieces >= tile * 64 * output_bytes);
               REQUIRE(memory.partial_sums - memory.pieces == memory.num_pieces * kPieceBytes);
               REQUIRE(memory.input - memory.partial_sums == (shares - 1) * tile * 64 * 4);
-              REQUIRE(memory.input_bytes >= input * slab_bytes_in_place(tile, operands));
+              REQUIRE(memory.input_bytes >= input * k_block_bytes_in_place(tile, operands));
               REQUIRE(memory.input_stages >= 2);
               REQUIRE(memory.filters == memory.input + memory.input_stages * memory.input_bytes);
               // A lead of three and three that are pending.
@@ -711,8 +711,8 @@ TEST_CASE(
   }
 }
 
-// 64 x 29 x 29 places are 408 for each of 132 multiprocessors: tiles of 128 alone would leave a
-// fifth of the work to some while others have none.
+// 64 x 29 x 29 padded pixels are 408 for each of 132 multiprocessors: tiles of 128 alone would
+// leave a fifth of the work to some while others have none.
 TEST_CASE("Groups of places are as large as evens out the multiprocessors' work") {
   for (const Precision precision : {Precision::f32, Precision::tf32}) {
     TilingOptions options;

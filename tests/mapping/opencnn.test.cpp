@@ -28,7 +28,7 @@ TEST_CASE("openCNN: groups are 32 tiles, tasks 64 filters, filter tasks 64 filte
   CHECK(rows.gemm_tasks == 3);
   CHECK(rows.num_filter_tasks == 3 * 3);
   CHECK(rows.u_bytes() == 9 * 16 * 8 * 64 * sizeof(float));
-  // In chwn a group is one place of up to 32 images.
+  // In chwn a group is the same tile of up to 32 images.
   const Tiling images = lower_opencnn("n33c20h7w9k130+chwn").tiling();
   CHECK(images.num_groups == 20 * 2);
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -356,6 +357,11 @@ TEST_CASE("C: a value that is no enumerator is an error that says what is allowe
   check_last(problem.residual, "residual", 1);
   check_last(problem.relu, "relu", 1);
   check_last(problem.activation, "activation", MEGACONV_ACTIVATION_LEAKY_RELU);
+  for (const double value : {-1e-6, std::numeric_limits<double>::quiet_NaN()}) {
+    options.max_error = value;
+    CHECK_THAT(refusal(), ContainsSubstring(": must be a number greater than 0"));
+  }
+  options.max_error = 0;
   options.reserved = 1;
   CHECK(refusal() == "reserved 1, must be 0");
   CHECK(plan == nullptr);
@@ -406,6 +412,11 @@ TEST_CASE("C: backend, machine, precision, source, database and limit reach the 
   options.source = MEGACONV_SOURCE_DATABASE;
   options.database = "/nowhere/plans.db";
   CHECK_THAT(described(), ContainsSubstring("/nowhere/plans.db"));
+  options = megaconv_plan_options_init();
+  options.max_error = 1e-6;
+  CHECK_THAT(described(), ContainsSubstring("error: at most 8.1e-07, within max_error = 1e-06\n"));
+  options.max_error = 1e-9;
+  CHECK_THAT(described(), ContainsSubstring("max_error = 1e-09: must be at least 8.1e-07"));
   options = megaconv_plan_options_init();
   options.workspace_limit = 1;
   CHECK_THAT(described(), ContainsSubstring("limit"));

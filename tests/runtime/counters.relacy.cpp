@@ -97,17 +97,11 @@ struct Model : rl::test_suite<Model<kFault>, kNumWorkers> {
 }  // namespace
 
 int main() {
-  constexpr auto kRandom = rl::random_scheduler_type;
-  constexpr auto kBounded = rl::fair_context_bound_scheduler_type;
-  constexpr rl::iteration_t kUnbounded = 1'000'000'000;
-  expect(holds<Model<Fault::none>>(kRandom, 500'000, 0), "random executions");
-  expect(holds<Model<Fault::none>>(kBounded, kUnbounded, 3),
-         "every execution with at most 3 preemptions");
-  expect(!holds<Model<Fault::relaxed_load>>(kRandom, 500'000, 0), "a relaxed load is caught");
-  expect(!holds<Model<Fault::relaxed_signal>>(kRandom, 500'000, 0), "a relaxed signal is caught");
-  expect(!holds<Model<Fault::signal_by_load_and_store>>(kRandom, 500'000, 0),
-         "a torn signal is caught");
-  expect(!holds<Model<Fault::wrong_use>>(kRandom, 500'000, 0),
-         "a signal before the task is caught");
+  constexpr rl::iteration_t kExecutions = 500'000;
+  expect_right<Model<Fault::none>>(kExecutions, 3);
+  expect_caught<Model<Fault::relaxed_load>>(kExecutions, "a relaxed load");
+  expect_caught<Model<Fault::relaxed_signal>>(kExecutions, "a relaxed signal");
+  expect_caught<Model<Fault::signal_by_load_and_store>>(kExecutions, "a torn signal");
+  expect_caught<Model<Fault::wrong_use>>(kExecutions, "a signal before the task");
   return failures == 0 ? 0 : 1;
 }

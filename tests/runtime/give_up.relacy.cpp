@@ -131,19 +131,11 @@ struct Model : rl::test_suite<Model<kFault>, kNumWorkers> {
 }  // namespace
 
 int main() {
-  constexpr auto kRandom = rl::random_scheduler_type;
-  constexpr auto kBounded = rl::fair_context_bound_scheduler_type;
-  constexpr rl::iteration_t kUnbounded = 1'000'000'000;
-  expect(holds<Model<Fault::none>>(kRandom, 200'000, 0), "random executions");
-  expect(holds<Model<Fault::none>>(kBounded, kUnbounded, 1),
-         "every execution with at most 1 preemption");
-  expect(!holds<Model<Fault::give_up_by_load_and_store>>(kRandom, 200'000, 0),
-         "a torn exchange is caught");
-  expect(!holds<Model<Fault::deaf>>(kRandom, 200'000, 0),
-         "workers that do not look whether others gave up are caught");
-  expect(!holds<Model<Fault::wrong_use>>(kRandom, 200'000, 0),
-         "a task that runs although it was given up is caught");
-  expect(!holds<Model<Fault::relaxed_finish>>(kRandom, 200'000, 0),
-         "a relaxed end of a run is caught");
+  constexpr rl::iteration_t kExecutions = 200'000;
+  expect_right<Model<Fault::none>>(kExecutions, 1);
+  expect_caught<Model<Fault::give_up_by_load_and_store>>(kExecutions, "a torn exchange");
+  expect_caught<Model<Fault::deaf>>(kExecutions, "workers that do not look whether others gave up");
+  expect_caught<Model<Fault::wrong_use>>(kExecutions, "a task that runs although it was given up");
+  expect_caught<Model<Fault::relaxed_finish>>(kExecutions, "a relaxed end of a run");
   return failures == 0 ? 0 : 1;
 }

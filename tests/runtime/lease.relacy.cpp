@@ -62,17 +62,11 @@ struct Model : rl::test_suite<Model<kFault>, kNumThreads> {
 }  // namespace
 
 int main() {
-  constexpr auto kRandom = rl::random_scheduler_type;
-  constexpr auto kBounded = rl::fair_context_bound_scheduler_type;
-  constexpr rl::iteration_t kUnbounded = 1'000'000'000;
-  expect(holds<Model<Fault::none>>(kRandom, 500'000, 0), "random executions");
-  expect(holds<Model<Fault::none>>(kBounded, kUnbounded, 2),
-         "every execution with at most 2 preemptions");
-  expect(!holds<Model<Fault::relaxed_take>>(kRandom, 500'000, 0), "a relaxed take is caught");
-  expect(!holds<Model<Fault::take_by_load_and_store>>(kRandom, 500'000, 0),
-         "a torn take is caught");
-  expect(!holds<Model<Fault::relaxed_return>>(kRandom, 500'000, 0), "a relaxed return is caught");
-  expect(!holds<Model<Fault::wrong_use>>(kRandom, 500'000, 0),
-         "counters that nobody compares are caught");
+  constexpr rl::iteration_t kExecutions = 500'000;
+  expect_right<Model<Fault::none>>(kExecutions, 2);
+  expect_caught<Model<Fault::relaxed_take>>(kExecutions, "a relaxed take");
+  expect_caught<Model<Fault::take_by_load_and_store>>(kExecutions, "a torn take");
+  expect_caught<Model<Fault::relaxed_return>>(kExecutions, "a relaxed return");
+  expect_caught<Model<Fault::wrong_use>>(kExecutions, "counters that nobody compares");
   return failures == 0 ? 0 : 1;
 }

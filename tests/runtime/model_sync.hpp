@@ -21,6 +21,7 @@ enum class Fault {
   early_notice,
   no_notice,
   careless_sleep,
+  claim_by_load_and_store,
   // Lease
   relaxed_take,
   take_by_load_and_store,
@@ -61,7 +62,7 @@ struct ModelSync {
 /// For WorkerCalls.
 template <Fault kFault>
 struct ModelPoolSync {
-  // The lock is that of a futex: it is held from the look at the value to the sleep.
+  // The lock is that of a futex: it is held from the read of the value to the sleep.
   struct Cell {
     explicit Cell(std::uint32_t begin) : value(begin) {}
     rl::atomic<std::uint32_t> value;
@@ -86,6 +87,14 @@ struct ModelPoolSync {
   static void add_release(Cell& cell, std::uint32_t value) {
     if (kFault == Fault::early_notice) wake(cell);
     cell.value.fetch_add(value, kFault == Fault::relaxed_call ? rl::mo_relaxed : rl::mo_release, $);
+  }
+  static bool claim(Cell& cell, std::uint32_t call) {
+    if (kFault == Fault::claim_by_load_and_store) {
+      const bool open = cell.value.load(rl::mo_acquire, $) == call;
+      if (open) cell.value.store(call + 1, rl::mo_relaxed, $);
+      return open;
+    }
+    return cell.value.compare_exchange_strong(call, call + 1, rl::mo_acquire, $, rl::mo_relaxed, $);
   }
   static std::uint32_t subtract(Cell& cell, std::uint32_t value) {
     return cell.value.fetch_sub(

@@ -100,6 +100,37 @@ TEST_CASE("What the caller fixed is not undone by the database", "[plan_source]"
   CHECK(Plan::create(kProblem, inexact.options()).lowering().tiling().tiles()->m != 6);
 }
 
+TEST_CASE("A stored plan outside the error budget is not taken", "[plan_source]") {
+  const auto with_budget = [](const Tuned& tuned, double max_error) {
+    PlanOptions options = tuned.options();
+    options.tiling.max_error = max_error;
+    return Plan::create(kProblem, options).describe();
+  };
+  const Tuned f4("algo=winograd,tile=4,policy=depth_first,workers=2");
+  CHECK_THAT(with_budget(f4, 1e-5), ContainsSubstring("chosen by: database"));
+  const std::string text = with_budget(f4, 8e-7);
+  CHECK_THAT(text, ContainsSubstring("chosen by: heuristic") &&
+                       ContainsSubstring("1 plans exceed the error budget") &&
+                       ContainsSubstring("F(2x2, 3x3)"));
+  // F(6x6), which is taken for nobody who did not ask for it, is if the budget has room.
+  const Tuned f6("algo=winograd,tile=6,policy=depth_first,workers=2");
+  CHECK_THAT(Plan::create(kProblem, f6.options()).describe(),
+             ContainsSubstring("chosen by: heuristic"));
+  CHECK_THAT(with_budget(f6, 1e-4), ContainsSubstring("chosen by: database"));
+}
+
+TEST_CASE("What was tuned within an error budget is for such budgets alone", "[plan_source]") {
+  PlanOptions tuned_for{.num_threads = 2};
+  tuned_for.tiling.max_error = 1e-4;
+  const Tuned tuned("algo=winograd,tile=4,policy=depth_first,workers=2",
+                    plan_key(kProblem, tuned_for));
+  CHECK_THAT(Plan::create(kProblem, tuned.options()).describe(),
+             ContainsSubstring("chosen by: heuristic"));
+  PlanOptions options = tuned.options();
+  options.tiling.max_error = 1e-4;
+  CHECK_THAT(Plan::create(kProblem, options).describe(), ContainsSubstring("chosen by: database"));
+}
+
 TEST_CASE("Rows of another build, device or filter mode are ignored and said", "[plan_source]") {
   PlanKey key = plan_key(kProblem, {.num_threads = 2});
   key.build = "0.0.1-0123456789ab";

@@ -34,11 +34,7 @@ double cpu_ms() {
 std::vector<int> own_cpus() {
   cpu_set_t set;
   REQUIRE(sched_getaffinity(0, sizeof set, &set) == 0);
-  std::vector<int> cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  }
-  return cpus;
+  return cpus_of(set);
 }
 
 void set_own_cpus(const std::vector<int>& cpus) {
@@ -76,6 +72,24 @@ TEST_CASE("the pool calls every worker once per run, from many threads that take
   CHECK(wrong == 0);
 }
 
+TEST_CASE("work that is shared is done without threads that do not come in time") {
+  WorkerPool pool;
+  int callers = 0;
+  for (int run = 0; run < 2000; ++run) {
+    std::vector<int> calls(3);
+    pool.share(3, [&](std::uint32_t worker) { ++calls[worker]; });
+    callers += calls[0];
+    if (calls[1] > 1 || calls[2] > 1) callers = -1;
+  }
+  CHECK(callers == 2000);
+  std::atomic<int> begun{0};
+  pool.share(3, [&](std::uint32_t worker) {
+    if (worker != 0) ++begun;
+    while (worker == 0 && begun < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  CHECK(begun == 2);  // those that come in time are waited for
+}
+
 TEST_CASE("threads without work use no CPU, between runs and beside a smaller run") {
   WorkerPool pool;
   pool.run(8, [](std::uint32_t) {});
@@ -107,6 +121,25 @@ TEST_CASE("workers stay on the CPUs that the caller of their run may use") {
   }
 }
 
+TEST_CASE("workers keep off the caller's CPU where CPUs are few") {
+  const std::vector<int> all = own_cpus();
+  if (all.size() < 2 || all.size() > 8) SKIP("one CPU, or many");
+  WorkerPool pool(Binding::node);
+  for (const int cpu : {all[0], all[1], all[0]}) {
+    set_own_cpus({cpu});
+    set_own_cpus(all);
+    int caller = -1;
+    std::vector<std::vector<int>> own(3);
+    pool.run(3, [&](std::uint32_t worker) {
+      worker == 0 ? void(caller = sched_getcpu()) : void(own[worker] = own_cpus());
+    });
+    if (caller != cpu) continue;  // moved in between
+    for (int worker = 1; worker < 3; ++worker) {
+      CHECK(std::count(own[worker].begin(), own[worker].end(), cpu) == 0);
+    }
+  }
+}
+
 TEST_CASE("a worker that is bound to a CPU makes way for a caller that comes there") {
   const std::vector<int> all = own_cpus();
   if (all.size() < 2) SKIP("one CPU");
@@ -131,13 +164,21 @@ TEST_CASE("workers fill the caller's node first, and keep to a node or to a CPU"
   const std::vector<int> allowed = {0, 1, 2, 3, 6, 7};
   const std::vector<int> order = in_order_of_nodes(allowed, 6, kTwoNodes);
   CHECK(order == std::vector{6, 2, 3, 7, 0, 1});
-  CHECK(place_of(3, order, Binding::none, kTwoNodes) == order);
-  CHECK(place_of(3, order, Binding::node, kTwoNodes) == std::vector{6, 2, 3, 7});
-  CHECK(place_of(0, order, Binding::node, kTwoNodes) == std::vector{0, 1});
-  CHECK(place_of(0, order, Binding::cpu, kTwoNodes) == std::vector{0});
+  const std::vector<std::vector<int>> kNone;
+  const auto place = [](int cpu, const std::vector<int>& cpus, Binding binding, const auto& nodes) {
+    return cpus_of(place_of(cpu, cpus, binding, nodes));
+  };
+  CHECK(place(3, order, Binding::none, kTwoNodes) == allowed);
+  CHECK(place(3, order, Binding::node, kTwoNodes) == std::vector{2, 3, 7});
+  CHECK(place(0, order, Binding::node, kTwoNodes) == std::vector{0, 1});
+  CHECK(place(0, order, Binding::cpu, kTwoNodes) == std::vector{0});
   // Where the system does not say what belongs together, all do.
   CHECK(in_order_of_nodes(allowed, 2, {}) == std::vector{2, 0, 1, 3, 6, 7});
-  CHECK(place_of(0, order, Binding::node, {}) == order);
+  CHECK(place(0, order, Binding::node, kNone) == std::vector{0, 1, 2, 3, 7});
+  CHECK(place(5, {5}, Binding::node, kNone) == std::vector{5});
+  // Many CPUs are left to the system.
+  const std::vector<int> many = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+  CHECK(place(3, many, Binding::node, kNone) == many);
 }
 
 TEST_CASE("lists of CPUs are read as the system writes them") {

@@ -111,6 +111,23 @@ TEST_CASE("depthwise tasks compute every filter, stride, dilation and padding") 
   check_problem("c17h3w2k17r7s7g17");
 }
 
+TEST_CASE("depthwise tasks compute rows of any width") {
+  for (const char* width : {"3", "4", "5", "7", "8", "13", "14", "30"}) {
+    for (const char* rest : {"r3s3", "r3s3u2", "r3s3u2p0", "r5s3p2x1", "r3s3u3"}) {
+      check_problem(std::string("n2c40h9w") + width + "k40g40" + rest + "+residual+relu");
+    }
+  }
+  check_problem("n2c40h9w1k40g40r3s3+bias");
+  check_problem("n2c40h9w2k40g40r3s3u2+bias");
+}
+
+TEST_CASE("direct tasks compute every number of filters") {
+  for (const int k : {1, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 33, 40, 41, 56, 64}) {
+    check_problem("c35h5w9r1s1p0k" + std::to_string(k) + "+scale+bias");
+    check_problem("c520h3w7r1s1p0u2k" + std::to_string(k) + "+residual");
+  }
+}
+
 TEST_CASE("direct tasks whose sums have few products compute rows of any width") {
   for (const int width : {1, 7, 14, 16, 28, 33, 48, 112}) {
     const std::string w = std::to_string(width);

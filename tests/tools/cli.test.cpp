@@ -76,6 +76,14 @@ TEST_CASE("Usage errors are one line and status 2") {
   check_refused(folder, "run c1h1k1 --pad 1", 2, "need --input");
   check_refused(folder, "run c1h1k1 --wait-budget-ms 0", 2, "wait budget 0 ms");
   check_refused(folder, "run c1h1k1 --mapping m.json --policy staged", 2, "excludes");
+  check_refused(folder, "run c1h1k1 --max-error small", 2, "--max-error");
+  for (const char* wrong : {"0", "-1e-6", "nan", "inf"}) {
+    const std::string option = std::string(" --max-error ") + wrong;
+    check_refused(folder, "run c1h1k1" + option, 2, ": must be a number greater than 0");
+    check_refused(folder, "net show resnet18" + option, 2, ": must be a number greater than 0");
+  }
+  check_refused(folder, "run c1h1k1 --max-error 1e-9", 3, "the bound of direct, the least error");
+  check_refused(folder, "net show resnet18 --max-error 1e-9", 3, "must be at least");
   check_refused(folder, "bench c1h1k1 -o r.json", 2, "needs --json or --csv");
   check_refused(folder, "bench c1h1k1 --peer mkl", 2, "--peer mkl, must be onednn");
   check_refused(folder, "bench c1h1k1 --peer onednn --backend cuda", 2, "needs --backend cpu");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which problems a verb works on, and how.
+#include <CLI/CLI.hpp>
 #include <map>
 
 #include "tasks/implicit_gemm/stripes.hpp"

@@ -77,6 +77,25 @@ TEST_CASE("tune keeps what it measures, a plan uses it, and resuming measures no
   CHECK_THAT(megaconv_in(folder, "tune show plans.db").out, ContainsSubstring("(this one)"));
 }
 
+TEST_CASE("A search keeps to the error budget, and what it finds is for that budget alone",
+          "[tune]") {
+  const ScratchFolder folder;
+  const std::string budget = " --max-error 1e-6 --database plans.db ";
+  REQUIRE(megaconv_in(folder, "tune" + kSmall + budget + "--strategy exhaustive").status == 0);
+  const std::vector<Measurement> all = kept(folder);
+  CHECK(count(all, Verdict::right) > 3);
+  std::size_t over_budget = 0;
+  for (const Measurement& m : all) {
+    if (m.verdict == Verdict::right) CHECK(m.configuration.get(Parameter::tile) == 2);
+    over_budget += m.reason.find("the bound of winograd F(4x4, 3x3)") != std::string::npos;
+  }
+  CHECK(over_budget > 3);
+  const std::string run = "run" + kProblem + "--threads 1 --filters prepared ";
+  CHECK_THAT(megaconv_in(folder, run + budget).out, ContainsSubstring("database plans.db"));
+  CHECK_THAT(megaconv_in(folder, run + "--database plans.db").out,
+             ContainsSubstring("plans.db does not know this problem"));
+}
+
 TEST_CASE("Two shards see every candidate once, and merge to what one search has", "[tune]") {
   const ScratchFolder folder;
   const std::string sweep = "tune" + kSmall + "--strategy exhaustive ";

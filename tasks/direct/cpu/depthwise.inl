@@ -5,8 +5,9 @@
 //   y[pixel][channel] = sum over taps of x[pixel, tap][channel] u[tap][channel]
 //
 // A tile is some neighbouring outputs of a row. Rows of taps in the padding are left out; where
-// single taps are in it, zeros are read instead. Zen 4: a multiply-add for each load of x is what
-// both ports give, so 9 cycles for 16 outputs of a 3x3 filter.
+// single taps are in it, zeros are read instead. Two kernels: of rows of three taps, where what is
+// loaded of x serves up to three outputs, so that multiply-adds bind; and of any taps, with a load
+// for each of them.
 #pragma once
 
 #include <type_traits>
@@ -83,6 +84,64 @@ void depthwise_kernel(const DepthwiseTile<T>& tile) {
   });
 }
 
+/// Taps of a row, and most outputs, of the kernel of rows: 7 sums, 3 weights and a pixel are in
+/// registers, and images of networks are 7 wide, or multiples.
+inline constexpr int kRowTaps = 3, kRowPixels = 7;
+
+/// Whether a tile of 16 channels is one of the kernel of rows: at most its first and last column of
+/// x are in the padding.
+inline bool has_short_rows(const ConvProblem& problem) {
+  return problem.s == kRowTaps && problem.dilation_w == 1 && problem.stride_w <= 2 &&
+         problem.pad_w <= 1;
+}
+
+template <class T, int kStep, int kPixels>
+void depthwise_row_kernel(const DepthwiseTile<T>& tile) {
+  using Product = typename Products<T>::Depthwise;
+  constexpr int kColumns = (kPixels - 1) * kStep + kRowTaps;
+  const T* const padding = reinterpret_cast<const T*>(kPadding);
+  const bool left = tile.first<0, right = tile.first + kColumns> tile.width;
+  const Size x_col = tile.x_col;
+  unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+    Vec sums[kPixels];
+    unroll<kPixels>([&](auto i) __attribute__((always_inline)) { sums[i] = Vec{}; });
+    const T* x_row = tile.x + part * kLanes;
+    const float* u = tile.u + part * kLanes;
+    for (Size r = tile.rows; r > 0; --r, x_row += tile.x_row, u += kRowTaps * kBlock) {
+      Vec weights[kRowTaps];
+      unroll<kRowTaps>([&](auto s)
+                           __attribute__((always_inline)) { weights[s] = load(u + s * kBlock); });
+      const T* x = x_row;
+      unroll<kColumns>([&](auto col) __attribute__((always_inline)) {
+        const T* from = x;
+        if (col == 0 && left) from = padding;
+        if (col == kColumns - 1 && right) from = padding;
+        const Vec input = Product::read_pixel(from, kLanes);
+        x += x_col;
+        unroll<kRowTaps>([&](auto s) __attribute__((always_inline)) {
+          constexpr int kFirst = col - s;
+          if constexpr (kFirst >= 0 && kFirst % kStep == 0 && kFirst / kStep < kPixels) {
+            Vec& sum = sums[kFirst / kStep];
+            sum = Product::multiply_add(sum, input, weights[s]);
+          }
+        });
+      });
+    }
+    tile.writer->template write<kPixels>(sums, tile.y, 1, tile.block, part * kLanes, kLanes);
+  });
+}
+
+template <class T>
+using DepthwiseKernel = void (*)(const DepthwiseTile<T>&);
+
+/// By number of outputs - 1.
+template <class T, int kStep>
+inline constexpr DepthwiseKernel<T> kRowKernels[kRowPixels] = {
+    depthwise_row_kernel<T, kStep, 1>, depthwise_row_kernel<T, kStep, 2>,
+    depthwise_row_kernel<T, kStep, 3>, depthwise_row_kernel<T, kStep, 4>,
+    depthwise_row_kernel<T, kStep, 5>, depthwise_row_kernel<T, kStep, 6>,
+    depthwise_row_kernel<T, kStep, 7>};
+
 /// `outputs`: one of the sizes that next_outputs() gives.
 template <class T, int kPixels = kMaxRows>
 MEGACONV_INLINE void depthwise_tile(const DepthwiseTile<T>& tile, Size outputs, bool padded) {
@@ -114,6 +173,12 @@ inline Size next_outputs(const InnerColumns& inner, Size first, Size left) {
   return at_ends ? outputs : 1;
 }
 
+/// Blocks whose rows of x stay in a first-level cache until the filter has gone over them.
+inline Size blocks_at_once(const ConvProblem& problem, Size number_bytes) {
+  constexpr Size kBytes = 24 << 10;
+  return max_of(1, kBytes / (problem.r * problem.w * kBlock * number_bytes));
+}
+
 /// Channels of `blocks`.
 template <class T>
 void depthwise_channels(const TaskArgs& args, const Extents& extents, const PixelRect& rect,
@@ -123,6 +188,8 @@ void depthwise_channels(const TaskArgs& args, const Extents& extents, const Pixe
   const ChannelWriter<T> writer(args, extents, rect.image);
   const Axis row_axis = Axis::rows(problem), col_axis = Axis::cols(problem);
   const InnerColumns inner(problem, extents);
+  const bool short_rows = has_short_rows(problem);
+  const auto& row_kernels = col_axis.stride == 1 ? kRowKernels<T, 1> : kRowKernels<T, 2>;
   const T* const image = static_cast<const T*>(args.x) + rect.image * x_blocks.image();
   DepthwiseTile<T> tile;
   tile.cols = problem.s;
@@ -131,37 +198,41 @@ void depthwise_channels(const TaskArgs& args, const Extents& extents, const Pixe
   tile.dilation = col_axis.dilation;
   tile.writer = &writer;
 
-  const auto row_of_blocks = [&](Size row, const BlockRange& some) {
-    const TapRange taps(row_axis, row);
-    tile.rows = taps.end - taps.begin;
-    const Size x_row = (row_axis.input(row) + taps.begin * row_axis.dilation) * problem.w;
-    for (Size col = rect.col; col < rect.col + rect.cols;) {
-      const Size outputs = next_outputs(inner, col, rect.col + rect.cols - col);
-      const bool padded = !inner.have(col, outputs);
-      tile.first = col_axis.input(col);
-      tile.y = row * extents.q + col;
-      for (Size kb = some.first; kb < some.last; ++kb) {
+  // Neighbours in memory follow each other: pixels of a block, or blocks of a pixel.
+  const Size at_once = x_blocks.blocked ? 1 : blocks_at_once(problem, sizeof(T));
+  for (Size first = blocks.first; first < blocks.last; first += at_once) {
+    const Size last = min_of(first + at_once, blocks.last);
+    for (Size row = rect.row; row < rect.row + rect.rows; ++row) {
+      const TapRange taps(row_axis, row);
+      const Size x_row = (row_axis.input(row) + taps.begin * row_axis.dilation) * problem.w;
+      tile.rows = taps.end - taps.begin;
+      for (Size kb = first; kb < last; ++kb) {
         tile.block = kb * kBlock;
         tile.num_channels = min_of(kBlock, extents.filters - tile.block);
         const Size pixel = x_blocks.pixel(tile.block);
+        tile.first = col_axis.input(rect.col);
         tile.x = image + x_blocks.first(tile.block) + (x_row + tile.first) * pixel;
         tile.x_step = col_axis.stride * pixel;
         tile.x_row = row_axis.dilation * problem.w * pixel;
         tile.x_col = col_axis.dilation * pixel;
         tile.u = args.u + (kb * problem.r + taps.begin) * problem.s * kBlock;
-        depthwise_tile<T>(tile, outputs, padded);
+        tile.y = row * extents.q + rect.col;
+        const bool rows_of_taps = short_rows && tile.num_channels == kBlock;
+        for (Size left = rect.cols, outputs; left > 0; left -= outputs) {
+          if (rows_of_taps) {
+            outputs = ceil_div(left, ceil_div(left, kRowPixels));  // tiles of even size
+            row_kernels[outputs - 1](tile);
+          } else {
+            const Size col = rect.col + rect.cols - left;
+            outputs = next_outputs(inner, col, left);
+            depthwise_tile<T>(tile, outputs, !inner.have(col, outputs));
+          }
+          tile.first += outputs * tile.step;
+          tile.x += outputs * tile.x_step;
+          tile.y += outputs;
+        }
       }
-      col += outputs;
     }
-  };
-  // Neighbours in memory follow each other: pixels of a block, or blocks of a pixel.
-  const Size last_row = rect.row + rect.rows;
-  if (x_blocks.blocked) {
-    for (Size kb = blocks.first; kb < blocks.last; ++kb) {
-      for (Size row = rect.row; row < last_row; ++row) row_of_blocks(row, BlockRange(kb, kb + 1));
-    }
-  } else {
-    for (Size row = rect.row; row < last_row; ++row) row_of_blocks(row, blocks);
   }
 }
 

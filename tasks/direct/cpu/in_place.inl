@@ -9,8 +9,11 @@
 // same taps. The outputs of a tile are neighbours in a row, or in a column where that is longer.
 //
 // A tile of 14 x 32 sums loads 16 times for 28 multiply-adds, so these bind. Zen 4: 113 to 116
-// GFLOP/s of 118, but 92 where 14 pixels share a cache set (NHWC, C % 1024 = 0).
+// GFLOP/s of 118, but 92 where 14 pixels share a cache set (NHWC, C % 1024 = 0). With AVX2 it has
+// 6 x 16 sums, or 4 x 24 where so many filters are left.
 #pragma once
+
+#include <array>
 
 #include "tasks/cpu/channel_blocks.inl"
 #include "tasks/cpu/kernels.hpp"
@@ -18,6 +21,13 @@
 #include "tasks/direct/cpu/taps.inl"
 
 namespace megaconv::cpu::MEGACONV_ISA {
+
+/// Vectors of filters of a tile: usually, and at most, when all that are left fit; in steps.
+inline constexpr int kTileVecs = kMaxBlocks * kBlockVecs;
+inline constexpr int kMostVecs = kLanes == 8 ? 3 : kTileVecs;
+inline constexpr int kVecStep = kLanes >= 8 ? 1 : kBlockVecs;
+/// Rows that leave registers for so many.
+constexpr int most_rows(Size vecs) { return vecs <= kTileVecs ? kMaxRows : 4; }
 
 /// A tile of outputs of one image.
 struct InPlaceTile {
@@ -31,11 +41,12 @@ struct InPlaceTile {
   Size y = 0, y_step = 0;    ///< in pixels of y: the first output; between outputs
   const float* next_u = nullptr;  ///< what is fetched into the L2 meanwhile; any address is allowed
   Size fetch = 0;                 ///< floats of next_u for a word of x; 0: none
+  bool fetches_x = false;         ///< a run's words into the L1 during the run before it
 };
 
-template <int kRows, int kBlocks>
+template <int kRows, int kVecs>
 void in_place_kernel(const InPlaceTile& tile) {
-  constexpr int kVecs = kBlocks * kBlockVecs;
+  constexpr int kBlocks = (kVecs + kBlockVecs - 1) / kBlockVecs;
   constexpr int kBases = (kRows + 2) / 3;  // an address is a base and up to twice a distance
   Vec sums[kRows][kVecs];
   unroll<kRows * kVecs>([&](auto i)
@@ -49,6 +60,13 @@ void in_place_kernel(const InPlaceTile& tile) {
     unroll<kBases>([&](auto i) __attribute__((always_inline)) {
       x[i] = tile.x + run->x + tile.first * run->pixel + 3 * i * step;
     });
+    if (tile.fetches_x && run + 1 != tile.end) {
+      const float* next = tile.x + run[1].x + tile.first * run[1].pixel;
+      unroll<kRows>([&](auto) __attribute__((always_inline)) {
+        fetch_to_l1(next);
+        next += tile.step * run[1].pixel;
+      });
+    }
     for (Size left = run->count; left > 0; --left) {
       unroll<kBlocks>([&](auto i)
                           __attribute__((always_inline)) { fetch_to_l2(next_u + i * kBlock); });
@@ -82,30 +100,31 @@ void in_place_kernel(const InPlaceTile& tile) {
 using InPlaceKernel = void (*)(const InPlaceTile&);
 
 /// By number of rows - 1.
-template <int kBlocks, int... kRow>
-struct InPlaceKernels {
-  static constexpr InPlaceKernel kByRows[] = {in_place_kernel<kRow + 1, kBlocks>...};
-};
-template <int kBlocks, int... kRow>
+template <int kVecs, int... kRow>
 constexpr auto make_in_place_kernels() {
-  if constexpr (sizeof...(kRow) == kMaxRows) {
-    return InPlaceKernels<kBlocks, kRow...>{};
+  constexpr int kNumRows = sizeof...(kRow);
+  if constexpr (kNumRows == most_rows(kVecs)) {
+    return std::array<InPlaceKernel, kNumRows>{in_place_kernel<kRow + 1, kVecs>...};
   } else {
-    return make_in_place_kernels<kBlocks, kRow..., static_cast<int>(sizeof...(kRow))>();
+    return make_in_place_kernels<kVecs, kRow..., kNumRows>();
   }
 }
+template <int kVecs>
+inline constexpr auto kInPlaceKernels = make_in_place_kernels<kVecs>();
 
-inline InPlaceKernel in_place_kernel_for(Size rows, Size blocks) {
-  using One = decltype(make_in_place_kernels<1>());
-  using Most = decltype(make_in_place_kernels<kMaxBlocks>());
-  return blocks == 1 ? One::kByRows[rows - 1] : Most::kByRows[rows - 1];
+template <int kVecs = kMostVecs>
+InPlaceKernel in_place_kernel_for(Size rows, Size vecs) {
+  if constexpr (kVecs > kVecStep) {
+    if (vecs < kVecs) return in_place_kernel_for<kVecs - kVecStep>(rows, vecs);
+  }
+  return kInPlaceKernels<kVecs>.begin()[rows - 1];
 }
 
 /// A line of `outputs` from those of `tile` on, in tiles of even size.
-inline void multiply_line(InPlaceTile tile, Size outputs, Size blocks) {
-  for (Size parts = ceil_div(outputs, kMaxRows); parts > 0; --parts) {
+inline void multiply_line(InPlaceTile tile, Size outputs, Size vecs) {
+  for (Size parts = ceil_div(outputs, most_rows(vecs)); parts > 0; --parts) {
     const Size rows = ceil_div(outputs, parts);
-    in_place_kernel_for(rows, blocks)(tile);
+    in_place_kernel_for(rows, vecs)(tile);
     tile.fetch = 0;  // fetched
     tile.next_u = tile.u;
     tile.first += rows * tile.step;
@@ -141,6 +160,10 @@ inline const Run* list_runs(const ConvProblem& problem, const Extents& extents,
   return runs;
 }
 
+/// Words of a tile's pixels that do not stay in a first-level cache. Zen 3, nchw16c, GFLOP/s with
+/// and without fetching x: n1c256h56k64r1 89, 92; n1c1024h14k256r1 94, 86; n1c2048h7k512r1 92, 79.
+inline constexpr Size kUncachedWords = 3 << 10;
+
 /// `part`: filter blocks of one conv group.
 inline void in_place(const TaskArgs& args, const Extents& extents, const PixelRect& rect,
                      Size conv_group, const BlockRange& part, std::byte* scratch) {
@@ -160,17 +183,24 @@ inline void in_place(const TaskArgs& args, const Extents& extents, const PixelRe
     return list_runs(problem, extents, x_blocks, conv_group * extents.channels, rows, cols, runs);
   };
   const Size num_runs = list(TapRange{0, problem.r}, TapRange{0, problem.s}) - runs;  // of all taps
-  for (Size kb = part.first; kb < part.last; kb += kMaxBlocks) {
-    const Size blocks = min_of(kMaxBlocks, part.last - kb);
+  // Where x of a tile does not stay in the L1 until the next filters.
+  const bool fetches_x = words * kMaxRows >= kUncachedWords;
+  for (Size kb = part.first, blocks; kb < part.last; kb += blocks) {
+    const Size filter = (kb - first_block) * kBlock;  // in the conv group
+    const Size left = min_of((part.last - kb) * kBlock, extents.filters - filter);
+    const Size left_vecs = ceil_div(left, kVecStep * kLanes) * kVecStep;
+    const Size vecs = left_vecs <= kMostVecs ? left_vecs : kTileVecs;
+    blocks = ceil_div(vecs, kBlockVecs);
     const float* const next_u = args.u + (kb + blocks) * words * kBlock;
-    Size fetch = kb + kMaxBlocks < part.last ? kMaxBlocks * kBlock : 0;
+    Size fetch = kb + blocks < part.last ? blocks * kBlock : 0;
     InPlaceTile tile{
         .x = static_cast<const float*>(args.x) + rect.image * x_blocks.image(),
         .u = args.u + kb * words * kBlock,
         .u_block = words * kBlock,
         .writer = &writer,
-        .filter = first_filter + (kb - first_block) * kBlock,
+        .filter = first_filter + filter,
         .end_filter = first_filter + extents.filters,
+        .fetches_x = fetches_x,
     };
     for_alike_parts(problem, rect, [&](const AlikeOutputs& rows, const AlikeOutputs& cols) {
       tile.begin = runs;
@@ -187,7 +217,7 @@ inline void in_place(const TaskArgs& args, const Extents& extents, const PixelRe
         tile.y = rows.first * extents.q + cols.first + line * (down ? 1 : extents.q);
         tile.fetch = tile.end - tile.begin == num_runs ? fetch : 0;
         tile.next_u = tile.fetch != 0 ? next_u : tile.u;
-        multiply_line(tile, outputs, blocks);
+        multiply_line(tile, outputs, vecs);
         if (tile.fetch != 0) fetch = 0;
       }
     });

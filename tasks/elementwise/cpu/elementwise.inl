@@ -5,6 +5,7 @@
 // of pixels of one channel in nchw; without scale and concatenation the task is one run in nhwc.
 #pragma once
 
+#include "tasks/cpu/activation.inl"
 #include "tasks/cpu/storage.inl"
 #include "tasks/elementwise/cpu/elementwise.hpp"
 #include "tasks/elementwise/elementwise.hpp"
@@ -35,7 +36,7 @@ template <class T>
 class ElementwiseBody {
  public:
   ElementwiseBody(const ElementwiseArgs& args, const ElementwiseTask& task)
-      : args_(args), task_(task), least_(broadcast(task.least)), most_(broadcast(task.most)) {}
+      : args_(args), task_(task), activate_(ActivationTerms{task.least, task.most, 0, false}) {}
 
   void run() const {
     Size first = 0;  // channel of y
@@ -84,24 +85,18 @@ class ElementwiseBody {
     for (; i + kLanes <= count; i += kLanes) {
       Vec v = affine(read(x + i), i);
       if (task_.residual) v += read(residual + i);
-      write(y + i, clamped(v));
+      write(y + i, activate_(v));
     }
     if (const Size rest = count - i; rest > 0) {
       Vec v = affine(read_first(x + i, rest), i, rest);
       if (task_.residual) v += read_first(residual + i, rest);
-      write_first(y + i, clamped(v), rest);
+      write_first(y + i, activate_(v), rest);
     }
-  }
-
-  /// NaN stays.
-  MEGACONV_INLINE Vec clamped(Vec v) const {
-    const Vec raised = v < least_ ? least_ : v;
-    return raised > most_ ? most_ : raised;
   }
 
   const ElementwiseArgs& args_;
   const ElementwiseTask& task_;
-  const Vec least_, most_;
+  const Activate activate_;
 };
 
 template <class T>

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "tasks/cuda/activation.cuh"
 #include "tasks/cuda/vec.cuh"
 #include "tasks/elementwise/cuda/elementwise_args.hpp"
 
@@ -51,10 +52,7 @@ struct ElementwiseTask {
         value = value + load<kWidth>(static_cast<const Stored*>(a.residual) + at);
       }
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) {  // a NaN stays
-        const float raised = value.lane[j] < a.least ? a.least : value.lane[j];
-        value.lane[j] = raised > a.most ? a.most : raised;
-      }
+      for (float& number : value.lane) number = clamped(a.least, a.most, number);
       store<kWidth>(static_cast<Stored*>(a.y) + at, value);
     }
   }

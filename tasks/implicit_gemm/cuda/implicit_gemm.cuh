@@ -3,21 +3,22 @@
 // as it lies under their taps. Neither the input's matrix nor any transform of it is ever stored in
 // global memory.
 //
-//   sums[filter][place] = over slabs of channels, over taps:  U[tap] x[place + offset(tap)]
+//   sums[filter][place] = over K blocks, over taps:  U[tap] x[place + offset(tap)]
 //
 // Places are tasks/implicit_gemm/stripes.hpp's: those of a tile are neighbours, and under every tap
 // they are neighbours again, `offset` further on. One copy of a tile's input in shared memory,
-// kMostReach places longer than the tile, so serves all taps: the matrix instruction reads it from
-// another start. Under strides every tap has a copy of its own, and so has a filter's only tap; the
-// room for kMostReach places then holds the copies of further taps or slabs ("steps"). What the
-// numbers of x and w become on the way is in matrix_numbers.cuh.
+// kMostReach padded pixels longer than the tile, so serves all taps: the matrix instruction reads
+// it from another start. Under strides every tap has a copy of its own, and so has a filter's only
+// tap; the room for kMostReach padded pixels then holds the copies of further taps or K blocks
+// ("steps"). What the numbers of x and w become on the way is in matrix_numbers.cuh.
 //
-//   loaders    x of the next slabs: load, convert, store to shared memory
+//   loaders    x of the next K blocks: load, convert, store to shared memory
 //   copier     one warp, hands the filters of the next taps to TMA
-//   consumers  two warpgroups, each: products of 64 filters and kGroupPlaces places; epilogue
+//   consumers  two warpgroups, each: products of 64 filters and kGroupPlaces padded pixels;
+//   epilogue
 //
 // Tiles are compiled in several widths, so that tasks of some tiles, all equally wide, share out
-// the places evenly among the multiprocessors.
+// the padded pixels evenly among the multiprocessors.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -44,17 +45,17 @@ struct ImplicitGemmTask {
   static constexpr int kConsumers = 256, kLoaders = 224, kProducers = kLoaders + 32,
                        kThreads = kProducers + kConsumers;
   // A consumer warpgroup has 64 filters and kGroupPlaces of a tile: the other has the other
-  // filters, or the other places.
+  // filters, or the other padded pixels.
   static constexpr int kGroupFilters = 64;
   static constexpr bool kFewFilters = kFilters == kGroupFilters;
   static constexpr int kTilePlaces = kNumPlaces,
                        kGroupPlaces = kFewFilters ? kTilePlaces / 2 : kTilePlaces;
   static constexpr int kPlaces = kTilePlaces + kMostReach;
   static constexpr int kMostSteps = kPlaces / kTilePlaces;  // in a pipeline stage of input
-  // A loading thread takes kRun channels of a place at a time. The next kAhead runs are on their
-  // way to shared memory meanwhile: the stage after the next, too, if a place has one run in each.
-  // They come to registers if numbers are too small for asynchronous copies. The narrowest tiles
-  // wait for filters, and leave the room to these.
+  // A loading thread takes kRun channels of a padded pixel at a time. The next kAhead runs are on
+  // their way to shared memory meanwhile: the stage after the next, too, if a padded pixel has one
+  // run in each. They come to registers if numbers are too small for asynchronous copies. The
+  // narrowest tiles wait for filters, and leave the room to these.
   static constexpr int kRun = 16, kPlaceRuns = kDepth / kRun;
   static constexpr int kOwnPlaces = (kPlaces + kLoaders - 1) / kLoaders;
   static constexpr int kOwnRuns = kOwnPlaces * kPlaceRuns;
@@ -77,8 +78,8 @@ struct ImplicitGemmTask {
   using OutputMaps = typename Output::Map[kConsumers / 128][kMaps];
   static constexpr int kStageTaps = 3;
   static_assert(kMostSteps <= kStageTaps);
-  using Taps = Number[kStageTaps][kSlabOctets][kFilters][8];
-  using Input = uint4[kSlabOctets][kPlaces];  // 8 channels each
+  using Taps = Number[kStageTaps][kKBlockOctets][kFilters][8];
+  using Input = uint4[kKBlockOctets][kPlaces];  // 8 channels each
   using Outputs = float[kConsumers / 32][Output::kSize];
   using Piece = std::conditional_t<kLayout == Layout::nchw, Stored, uint4>;  // of a copy
   static constexpr int kRunPieces = kRun * sizeof(Stored) / sizeof(Piece);
@@ -107,9 +108,9 @@ struct ImplicitGemmTask {
 
   /// What a task is, and how it walks through channels and taps.
   struct Walk {
-    int stripe, first_place, end_place, num_tiles;  // of kTilePlaces places
+    int stripe, first_place, end_place, num_tiles;  // of kTilePlaces padded pixels
     int filter_block, first_k, end_k;
-    bool has_steps;           // each tap of a slab has its own input
+    bool has_steps;           // each tap of a K block has its own input
     bool folds;               // the taps of a filter's row are channels
     int pixel_channels;       // of x
     int taps, parts, chunks;  // whose input is loaded at a time; these, of a tile
@@ -202,10 +203,10 @@ struct ImplicitGemmTask {
     }
   }
 
-  // A tap by its row and column, and the slab of channels that it is multiplied with.
+  // A tap by its row and column, and the K block that it is multiplied with.
   struct Step {
     int row = 0, col = 0, c = 0;
-    /// The next tap; behind the last, the first of the next slab.
+    /// The next tap; behind the last, the first of the next K block.
     __device__ void advance(const TaskArgs& a) {
       if (++col < a.s) return;
       col = 0;
@@ -215,14 +216,14 @@ struct ImplicitGemmTask {
     }
   };
 
-  // Numbers of x under a tap of a place, from channel c on. If the taps of a filter's row are
-  // channels, some of them may lie beside the row of x.
+  // Numbers of x under a tap of a padded pixel, from channel c on. If the taps of a filter's row
+  // are channels, some of them may lie beside the row of x.
   struct Source {
     bool exists;
     std::int32_t offset, in_row;  // of channel 0: in x, in its row of x
     int c;
   };
-  // Where the places that a thread loads find theirs, one stage after the other.
+  // Where the padded pixels that a thread loads find theirs, one stage after the other.
   class OwnPlaces {
    public:
     __device__ OwnPlaces(const TaskArgs& a, const Walk& walk)
@@ -295,8 +296,8 @@ struct ImplicitGemmTask {
       return walk_.has_steps ? of_stage(i) % kTilePlaces : of_stage(i);
     }
 
-    // Whether a stage has a few more places than there are loaders. The warps take these in turns,
-    // since who loads them waits longer.
+    // Whether a stage has a few more padded pixels than there are loaders. The warps take these in
+    // turns, since who loads them waits longer.
     __device__ bool takes_turns() const {
       constexpr int kMore = kMostSteps * kTilePlaces - kLoaders;
       return !kStagesAhead && kMore > 0 && kMore <= 32 && walk_.has_steps;
@@ -304,12 +305,12 @@ struct ImplicitGemmTask {
 
     const TaskArgs& a_;
     const Walk& walk_;
-    int stage_ = 0, left_;  // places of the task, from the tile on
+    int stage_ = 0, left_;  // padded pixels of the task, from the tile on
     Step step_;
     Stripes::Position positions_[kOwnPlaces];
   };
 
-  // kRun channels of a place.
+  // kRun channels of a padded pixel.
   using Run = Stored[kRun];
 
   // Runs on their way.
@@ -323,7 +324,7 @@ struct ImplicitGemmTask {
                       (!walk.folds && a.c % kVector == 0 &&
                        reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0)) {}
 
-    /// Starts to load a run of the i-th of a thread's places in a stage, if it exists.
+    /// Starts to load a run of the i-th of a thread's padded pixels in a stage, if it exists.
     __device__ void start(const Source& source, int i, int run, int slot) {
       exist_ = exist_ << 1 | (source.exists ? 1 : 0);
       if (source.exists) {
@@ -363,7 +364,7 @@ struct ImplicitGemmTask {
     static constexpr int kVector = sizeof(uint4) / sizeof(Stored);
     static constexpr int kPieceNumbers = kRun / kRunPieces;
 
-    // Where a place's runs land.
+    // Where a padded pixel's runs land.
     static __device__ int column(int i) {
       return static_cast<int>(threadIdx.x) + (kStagesAhead ? i * kLoaders : 0);
     }
@@ -444,7 +445,7 @@ struct ImplicitGemmTask {
     OwnPlaces places(a, walk);
     Ahead ahead(a, walk, shared.landing);
     Source source{};
-    // A stage's index-th run. The first one of a place says where that is.
+    // A stage's index-th run. The first one of a padded pixel says where that is.
     const auto start = [&](int index, int slot) {
       const int i = index / kPlaceRuns, run = index % kPlaceRuns;
       if (run == 0) source = places.source(i);
@@ -470,7 +471,7 @@ struct ImplicitGemmTask {
             store_run(run, a.x_scale, to, octet, place, most);
           } else if (place < kPlaces && places.has(i / kPlaceRuns, stage)) {
 #pragma unroll
-            for (int j = 0; j < kSlabOctets / kPlaceRuns; ++j) to[octet + j][place] = uint4{};
+            for (int j = 0; j < kKBlockOctets / kPlaceRuns; ++j) to[octet + j][place] = uint4{};
           }
         }
         if (stage * kOwnRuns + i >= -kAhead) start((i + kAhead) % kOwnRuns, slot);
@@ -487,7 +488,7 @@ struct ImplicitGemmTask {
     }
   }
 
-  // As operands of a place, from `octet` on.
+  // As operands of a padded pixel, from `octet` on.
   static __device__ void store_run(const Run& run, float x_scale, Input& to, int octet, int place,
                                    MagnitudeBits& most) {
     if constexpr (Numbers::kScaled) most = max(most, finite_magnitude(run));
@@ -523,7 +524,7 @@ struct ImplicitGemmTask {
     return __float_as_uint(most);
   }
 
-  // An octet pair further on, in the operands of filters and of places.
+  // An octet pair further on, in the operands of filters and of padded pixels.
   static constexpr int kNextFilters = 2 * kFilters * 16, kNextPlaces = 2 * kPlaces * 16;
   static constexpr int kNumSums = kGroupPlaces / 2;  // of a thread
 
@@ -571,8 +572,8 @@ struct ImplicitGemmTask {
       } else {
 #pragma unroll
         for (int i = 0; i < kTaps; ++i) {
-          // In columns of 128 places: an instruction of 256 wants more registers than a launch
-          // gives.
+          // In columns of 128 padded pixels: an instruction of 256 wants more registers than a
+          // launch gives.
           add_column<0, kGroupPlaces <= 128 ? kGroupPlaces : 128>(u[i], x[i], i > 0 || keep);
           if constexpr (kGroupPlaces > 128) {
             add_column<128, kGroupPlaces - 128>(u[i], x[i], i > 0 || keep);
@@ -723,7 +724,7 @@ struct ImplicitGemmTask {
   };
 
   // Stores what exists of a warp's sums, with the epilogue. Thread 4 f + q holds, of filters f and
-  // f + 8, places 8 j + 2 q and the next.
+  // f + 8, padded pixels 8 j + 2 q and the next.
   static __device__ void store_sums(const TaskArgs& a, const Walk& walk, int first_filter,
                                     Unscale unscale, const float (&sums)[kNumSums],
                                     const typename Output::Map& map, Shared& shared) {

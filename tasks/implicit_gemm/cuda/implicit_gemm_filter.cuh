@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Filters as implicit GEMM reads them: operands (matrix_numbers.cuh), one slab of channels under
+// Filters as implicit GEMM reads them: operands (matrix_numbers.cuh), one K block under
 // one tap after the other.
 //
-//   U   [filter blocks][slabs of channels][taps][octets][filters][8 channels]   zero past the last
+//   U   [filter blocks][K blocks][taps][octets][filters][8 channels]   zero past the last
 //       channel or filter; then an OperandFooter, if numbers are scaled
 //
 // Floats are scaled by a guess (scale_guess.cuh).
@@ -24,7 +24,8 @@ struct ImplicitGemmFilters {
   static constexpr int kLanes = static_cast<int>(Tiling::kLaneBlock);
 
   static __device__ std::int64_t block_size(const TaskArgs& a) {
-    return static_cast<std::int64_t>(a.c_padded / kDepth) * a.r * a.s * kSlabOctets * kFilters * 8;
+    return static_cast<std::int64_t>(a.c_padded / kDepth) * a.r * a.s * kKBlockOctets * kFilters *
+           8;
   }
   static __device__ Number* block(const TaskArgs& a, int index) {
     return reinterpret_cast<Number*>(a.u) + index * block_size(a);
@@ -48,7 +49,7 @@ struct ImplicitGemmFilters {
     const int first_k = static_cast<int>(index) / a.filter_channel_chunks * kLanes;
     const int first_c =
         static_cast<int>(index) % a.filter_channel_chunks * a.channels_per_filter_task;
-    // The last task of a lane block fills the rest of the last slab, too.
+    // The last task of a lane block fills the rest of the last K block, too.
     const bool last =
         static_cast<int>(index) % a.filter_channel_chunks == a.filter_channel_chunks - 1;
     const int end_c = last ? a.c_padded : first_c + a.channels_per_filter_task;
@@ -142,7 +143,7 @@ struct ImplicitGemmFilters {
       const int step = c / kDepth * taps + extent.first_tap + tap;
       Number* const place =
           to +
-          ((static_cast<std::int64_t>(step) * kSlabOctets + c % kDepth / 8) * kFilters + k) * 8;
+          ((static_cast<std::int64_t>(step) * kKBlockOctets + c % kDepth / 8) * kFilters + k) * 8;
       *reinterpret_cast<uint4*>(place) = *reinterpret_cast<const uint4*>(high);
       if constexpr (Numbers::kSplit) {
         *reinterpret_cast<uint4*>(place + 2 * kFilters * 8) = *reinterpret_cast<const uint4*>(low);

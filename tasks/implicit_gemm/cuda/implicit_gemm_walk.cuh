@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How tasks of implicit GEMM walk through places and taps.
+// How tasks of implicit GEMM walk through padded pixels and taps.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace megaconv::cuda {
 
-/// From a place to the input under its taps, one tap after the other; places are place_size apart.
+/// From a padded pixel to the input under its taps, one tap after the other; padded pixels are
+/// place_size apart.
 class TapOffsets {
  public:
   __device__ TapOffsets(const TaskArgs& a, int place_size)

@@ -33,7 +33,7 @@ class InPlaceConverters : Shape {
     Turns turns(cluster);
     Conversion conversion(a, warp, scale);
     const int places = a.input_places;
-    const int stages_of_tile = num_chunks(a, a.slabs);
+    const int stages_of_tile = num_chunks(a, a.k_blocks);
     StageRing<kPieces>::Cursor piece;
     typename StageRing<kMostInputStages>::Cursor at;
     for (Task task; tasks.next(task); tasks.advance()) {
@@ -46,7 +46,7 @@ class InPlaceConverters : Shape {
         std::byte* const x = shared.x + at.stage * shared.input_bytes;
         int place = turns.first;
         for (; place < places; place += turns.step) {
-          for (int part = 0; part < a.slab_channels; part += kPieceChannels) {
+          for (int part = 0; part < a.k_block_channels; part += kPieceChannels) {
             pieces.wait_full(piece);
             conversion.convert(shared.pieces + piece.stage * kPieceBytes, x, place, part);
             __syncwarp();
@@ -97,7 +97,7 @@ class InPlaceConverters : Shape {
     __device__ Conversion(const TaskArgs& a, int warp, float scale)
         : scale_(scale),
           places_(a.input_places),
-          row_vectors_(a.slab_channels / 8),
+          row_vectors_(a.k_block_channels / 8),
           octet_(static_cast<int>(threadIdx.x) % kOctets),
           first_(warp * kWarpPlaces),
           place_(static_cast<int>(threadIdx.x) % 32 / kOctets) {}

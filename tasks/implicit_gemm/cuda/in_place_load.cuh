@@ -51,8 +51,8 @@ class InPlaceLoaders : Shape {
       const int times = has_all ? 0 : course.keeps_filters ? 1 : walk.num_tiles;
       has_all = course.keeps_them_all;
       for (int i = 0; i < times; ++i) {
-        for (int slab = shared.first_slab; slab < shared.end_slab; ++slab) {
-          const int c = slab * a.slab_channels;
+        for (int k_block = shared.first_k_block; k_block < shared.end_k_block; ++k_block) {
+          const int c = k_block * a.k_block_channels;
           for (int tap = 0; tap < a.r * a.s; ++tap) {
             ring.wait_empty(at);
             copy_box(shared.u + at.stage * shared.tap_bytes, a.w_tensor, {c, walk.first_k, tap},
@@ -90,8 +90,8 @@ class InPlaceLoaders : Shape {
     for (int tile = 0; tile < walk.num_tiles; ++tile, tile_start = s.sum(tile_start, next_tile)) {
       const int first_row =
           kAbreast && s.images > 1 ? (walk.first_place + tile * a.tile_places) / s.row() : 0;
-      for (int slab = shared.first_slab; slab < shared.end_slab; ++slab) {
-        const int c = slab * a.slab_channels;
+      for (int k_block = shared.first_k_block; k_block < shared.end_k_block; ++k_block) {
+        const int c = k_block * a.k_block_channels;
         for (TapOffset tap; tap.row < a.r; tap.advance(a)) {
           if constexpr (kConverts) {
             load_pieces(a, walk.stripe, c, tile_start, next_piece, tap, at, turns, shared);
@@ -126,7 +126,7 @@ class InPlaceLoaders : Shape {
     for (int place = 0; place < places; place += kPiecePlaces, start = a.stripes.sum(start, next)) {
       if (place != own_place) continue;
       own_place += turns.step;
-      for (int part = 0; part < a.slab_channels; part += kPieceChannels) {
+      for (int part = 0; part < a.k_block_channels; part += kPieceChannels) {
         ring.wait_empty(at);
         copy_pixels(shared.pieces + at.stage * kPieceBytes, a.x_tensors[stripe], c + part,
                     start.col * a.stride_w - padding, start.row * a.stride_h - a.pad_h, start.image,

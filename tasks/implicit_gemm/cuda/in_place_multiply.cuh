@@ -151,7 +151,7 @@ class InPlaceConsumers : Shape {
         oldest_tap = 0;
       }
     };
-    constexpr int kRowBytes = slab_bytes_in_place(2 * kWidth, kOperands);
+    constexpr int kRowBytes = k_block_bytes_in_place(2 * kWidth, kOperands);
     TapOffsets offsets(a, kRowBytes);
     const bool leads = course.has_lead && first_place == 0;
     const bool follows = course.has_lead && first_place != 0;

@@ -95,11 +95,11 @@ struct InPlaceShape {
     const int row_bytes, tap_bytes, input_bytes;
     const int num_pieces, input_stages, filter_stages;
     const BlockCluster cluster;
-    const int first_slab, end_slab;  // of the block's share of the channels, or of all
+    const int first_k_block, end_k_block;  // of the block's share of the channels, or of all
     /// Of a block's dynamic shared memory, which begins anywhere.
     __device__ Shared(const TaskArgs& a, std::byte* begin)
         : barriers(*reinterpret_cast<Barriers*>(begin)),
-          row_bytes(a.slab_channels * static_cast<int>(sizeof(Number))),
+          row_bytes(a.k_block_channels * static_cast<int>(sizeof(Number))),
           tap_bytes(a.memory.tap_bytes),
           input_bytes(a.memory.input_bytes),
           num_pieces(a.memory.num_pieces),
@@ -107,8 +107,8 @@ struct InPlaceShape {
           input_stages(Numbers::kScaled ? barriers.input_stages : a.memory.input_stages),
           filter_stages(Numbers::kScaled ? barriers.filter_stages : a.memory.filter_stages),
           cluster(own_cluster()),
-          first_slab(kSharesChannels ? cluster.rank() * a.block_slabs : 0),
-          end_slab(min(first_slab + a.block_slabs, a.slabs)) {
+          first_k_block(kSharesChannels ? cluster.rank() * a.block_k_blocks : 0),
+          end_k_block(min(first_k_block + a.block_k_blocks, a.k_blocks)) {
       constexpr int kWithinSpan = kSwizzleSpan - 1;
       const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(begin));
       begin += ((address + sizeof(Barriers) + kWithinSpan) & ~kWithinSpan) - address;
@@ -121,9 +121,9 @@ struct InPlaceShape {
   };
 
   /// Each: the taps whose input is kept at a time, in a K block of channels.
-  static __device__ int num_chunks(const TaskArgs& a, int slabs) {
-    if (a.cols_at_once != a.s) slabs *= a.s;
-    return a.rows_at_once == a.r ? slabs : slabs * a.r;
+  static __device__ int num_chunks(const TaskArgs& a, int k_blocks) {
+    if (a.cols_at_once != a.s) k_blocks *= a.s;
+    return a.rows_at_once == a.r ? k_blocks : k_blocks * a.r;
   }
 
   /// A task's padded pixels, in a stripe, and filters.
@@ -152,8 +152,8 @@ struct InPlaceShape {
     bool keeps_filters;   // all of a task's, from the first tile to the last
     bool keeps_them_all;  // and all tasks have the same
     __device__ Course(const TaskArgs& a, const Shared& shared, bool repeats) {
-      chunks = num_chunks(a, shared.end_slab - shared.first_slab);
-      share_chunks = kSharesChannels ? num_chunks(a, a.share_slabs) : chunks;
+      chunks = num_chunks(a, shared.end_k_block - shared.first_k_block);
+      share_chunks = kSharesChannels ? num_chunks(a, a.share_k_blocks) : chunks;
       taps = a.rows_at_once * a.cols_at_once;
       has_lead = taps > kLead && (repeats || a.places_per_group > a.tile_places);
       keeps_filters = chunks * taps <= shared.filter_stages;

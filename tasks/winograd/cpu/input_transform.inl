@@ -59,17 +59,9 @@ MEGACONV_INLINE void transform_input_run(const ConvProblem& problem, const Pixel
   constexpr Size kAlpha = W::kAlpha;
   const Size row = run.tile_row * W::kM - problem.pad_h;
   const Size col = run.tile_col * W::kM - problem.pad_w;
-  const auto read_strip = [&](Size first_col, Size cols) {
-    for (Size i = 0; i < kAlpha; ++i) {
-      reader.read_row(
-          row + i, first_col, cols, [&](Size j) __attribute__((always_inline)) {
-            return strip + (i * cols + j) * kBlock;
-          });
-    }
-  };
   if (problem.layout == Layout::nchw) {
     const Size cols = run.count * W::kM + kWinogradR - 1;
-    read_strip(col, cols);
+    reader.read_rectangle(row, col, kAlpha, cols, strip);
     for (Size tile = 0; tile < run.count; ++tile) {
       transform_input_tile<W>(strip + tile * W::kM * kBlock, cols * kBlock, kBlock, place(tile),
                               position_stride);
@@ -82,7 +74,7 @@ MEGACONV_INLINE void transform_input_run(const ConvProblem& problem, const Pixel
       transform_input_tile<W>(reader.at(row, tile_col), reader.row_stride(), reader.col_stride(),
                               place(tile), position_stride);
     } else {
-      read_strip(tile_col, kAlpha);
+      reader.read_rectangle(row, tile_col, kAlpha, kAlpha, strip);
       transform_input_tile<W>(strip, kAlpha * kBlock, kBlock, place(tile), position_stride);
     }
   }

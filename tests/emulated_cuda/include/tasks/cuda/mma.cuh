@@ -13,7 +13,7 @@
 namespace megaconv::cuda {
 
 inline void load_matrices(std::uint32_t (&matrices)[4], const void* row) {
-  const std::array<const void*, 32> rows = test::exchange(row);
+  const std::array<const void*, 32>& rows = test::exchange(row);
   const std::size_t lane = threadIdx.x % 32;
   for (std::size_t i = 0; i < 4; ++i) {
     const auto* const numbers = static_cast<const std::byte*>(rows[i * 8 + lane / 4]);
@@ -22,12 +22,24 @@ inline void load_matrices(std::uint32_t (&matrices)[4], const void* row) {
   }
 }
 
+// The four sums of this thread. row(index, low, high): numbers of a row of the first operand or a
+// column of the second, of which its four lanes have some in two of their words.
+template <class Row>
+void add_products_of_lane(float (&d)[4], Row row) {
+  const std::size_t lane = threadIdx.x % 32;
+  const std::array<float, 16> rows[2] = {row(lane / 4, 0, 2), row(lane / 4, 1, 3)};
+  const std::array<float, 16> columns[2] = {row(lane % 4 * 2, 4, 5), row(lane % 4 * 2 + 1, 4, 5)};
+  for (std::size_t i = 0; i < 4; ++i) {
+    d[i] = test::add_products(d[i], rows[i / 2], columns[i % 2]);
+  }
+}
+
 // `float_of`: of the 16 bits of a number.
 template <class FloatOf>
 void mma_16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
             FloatOf float_of) {
   using Words = std::array<std::uint32_t, 6>;
-  const std::array<Words, 32> lanes = test::exchange(Words{a[0], a[1], a[2], a[3], b[0], b[1]});
+  const std::array<Words, 32>& lanes = test::exchange(Words{a[0], a[1], a[2], a[3], b[0], b[1]});
   // 16 channels of a row, of which its four lanes have two each in two matrices.
   const auto row = [&](std::size_t index, std::size_t low, std::size_t high) {
     std::array<float, 16> numbers;
@@ -37,11 +49,7 @@ void mma_16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)
     }
     return numbers;
   };
-  const std::size_t lane = threadIdx.x % 32;
-  const std::array<float, 16> rows[2] = {row(lane / 4, 0, 2), row(lane / 4, 1, 3)};
-  for (std::size_t i = 0; i < 4; ++i) {
-    d[i] = test::add_products(d[i], rows[i / 2], row(lane % 4 * 2 + i % 2, 4, 5));
-  }
+  add_products_of_lane(d, row);
 }
 
 inline void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
@@ -53,7 +61,7 @@ inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint
 
 inline void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
   using Words = std::array<std::uint32_t, 6>;
-  const std::array<Words, 32> lanes = test::exchange(Words{a[0], a[1], a[2], a[3], b[0], b[1]});
+  const std::array<Words, 32>& lanes = test::exchange(Words{a[0], a[1], a[2], a[3], b[0], b[1]});
   const auto row = [&](std::size_t index, std::size_t low, std::size_t high) {
     std::array<float, 16> numbers{};
     for (std::size_t i = 0; i < 8; ++i) {
@@ -61,11 +69,7 @@ inline void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint
     }
     return numbers;
   };
-  const std::size_t lane = threadIdx.x % 32;
-  const std::array<float, 16> rows[2] = {row(lane / 4, 0, 2), row(lane / 4, 1, 3)};
-  for (std::size_t i = 0; i < 4; ++i) {
-    d[i] = test::add_products(d[i], rows[i / 2], row(lane % 4 * 2 + i % 2, 4, 5));
-  }
+  add_products_of_lane(d, row);
 }
 
 inline std::uint32_t round_to_tf32(float value) {
