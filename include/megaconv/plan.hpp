@@ -116,6 +116,9 @@ class Plan {
  public:
   /// Alignment of workspaces and prepared filters, in bytes.
   static constexpr std::size_t kAlignment = 64;
+  /// On CUDA a workspace that is zero in its first kHeaderBytes begins afresh, whatever is in the
+  /// rest: so does one that a CUDA graph has to itself only while it runs.
+  static constexpr std::size_t kHeaderBytes = 512;
 
   /// Chooses and checks everything; all planning errors come from here. A plan database that is
   /// missing, damaged or foreign is no error: describe() says so.

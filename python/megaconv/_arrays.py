@@ -170,7 +170,9 @@ class _Torch(_Library):
         import torch
 
         if torch.cuda.is_current_stream_capturing():  # then it belongs to the graph
-            return self.view(self.zeros(like, size))
+            memory = torch.empty(size, dtype=torch.uint8, device=like.device)
+            memory[:_core.workspace_header_bytes].zero_()  # every replay starts afresh
+            return self.view(memory)
         return self.view(super().workspace(like, size, stream))
 
     def zeros(self, like, size):

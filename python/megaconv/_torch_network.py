@@ -11,6 +11,8 @@ from typing import Any, Callable, Optional
 
 import torch
 from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
@@ -460,19 +462,43 @@ def _fuse(graph: fx.GraphModule, obstacles: dict[str, str], layout: str,
     return fused
 
 
+def _is_exported(module: nn.Module) -> bool:
+    return isinstance(module, fx.GraphModule) and all(
+        isinstance(node.target, torch._ops.OpOverload)
+        for node in module.graph.nodes if node.op == "call_function")
+
+
+def _with_shapes_of(exported: fx.GraphModule, example: tuple[Tensor, ...]) -> fx.GraphModule:
+    """A copy that shares the weights, with shapes and types as the example makes them."""
+    graph = fx.GraphModule(exported, copy.deepcopy(exported.graph))
+    for node in list(graph.graph.nodes):
+        if node.op == "call_module" and not node.users:  # guards of what it was exported for
+            graph.graph.erase_node(node)
+    graph.recompile()
+    FakeTensorProp(graph, FakeTensorMode(allow_non_fake_inputs=True)).propagate(*example)
+    return graph
+
+
+def _graph_of(module: nn.Module, example: tuple[Tensor, ...]) -> fx.GraphModule:
+    """Of ATen operators, with shapes and types."""
+    with torch.no_grad():
+        if _is_exported(module):
+            return _with_shapes_of(module, example)
+        training = module.training
+        module.eval()
+        try:
+            return torch.export.export(module, example).module()
+        finally:
+            module.train(training)
+
+
 def compile(module: nn.Module, example: Tensor | tuple[Tensor, ...], *, layout: str = "nhwc",
             **options: Any) -> fx.GraphModule:
     """megaconv.torch.compile."""
     if layout not in ("nhwc", "nchw"):
         raise ValueError(f'layout "{layout}", must be "nhwc" or "nchw"')
-    training = module.training
-    module.eval()
-    try:
-        example = (example,) if isinstance(example, Tensor) else tuple(example)
-        with torch.no_grad():
-            graph = torch.export.export(module, example).module()
-    finally:
-        module.train(training)
+    example = (example,) if isinstance(example, Tensor) else tuple(example)
+    graph = _graph_of(module, example)
     device = example[0].device if example else torch.device("cpu")
     on_device = torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
     options = {"backend": "cuda" if device.type == "cuda" else "cpu", **options}

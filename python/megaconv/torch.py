@@ -101,8 +101,8 @@ def conv2d(x: Tensor, w: Tensor, bias: Optional[Tensor] = None, stride: int | Se
 
     x (N, C, H, W), w (K, C/groups, R, S), bias (K,), residual (N, K, P, Q); activation None or
     "relu". Orders in memory, precision and errors: megaconv.conv2d. Under torch.autocast tensors are
-    cast to its type. On CUDA it runs on the current stream of x's device. Raises RuntimeError where the tensors are on CUDA and megaconv was built
-    without it.
+    cast to its type. On CUDA it runs on the current stream of x's device. Raises RuntimeError where
+    the tensors are on CUDA and megaconv was built without it.
     """
     if activation not in (None, "relu"):
         raise ValueError(f'activation {activation!r}, must be None or "relu"')
@@ -177,7 +177,9 @@ def compile(module: nn.Module, example: Tensor | tuple[Tensor, ...], *, layout: 
     layout     of values in memory: "nhwc" or "nchw"
     options    of megaconv.NetworkPlan: threads, policy, precision, launch, ...
 
-    torch.export reads the module, as it is in eval(). What networks do not have, or not where the
+    torch.export reads the module, as it is in eval(). A graph that it made before,
+    `exported.module()`, is taken as it is, for the shapes and the type of the example: export once,
+    compile for every batch. What networks do not have, or not where the
     example is, stays PyTorch's; `left_out` of the result names these nodes, each with the reason,
     and `networks` are the plans in between. Weights are copied: train first. With an example on CUDA
     the networks are made for its device, and run on the current stream. Raises what torch.export
