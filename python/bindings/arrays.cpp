@@ -121,7 +121,7 @@ void check_array(const Array& array, const Wanted& wanted) {
 }
 
 template <class Array>
-TensorStrides given(const Array& array, Layout layout) {
+TensorStrides strides_of_array(const Array& array, Layout layout) {
   if (has_strides(array, strides_of(shape_of(array), layout))) return {};
   return {array.stride(0), array.stride(1), array.stride(2), array.stride(3)};
 }
@@ -211,8 +211,12 @@ WrittenArray written_array(const char* name, nb::handle object) {
 void check(const ReadArray& array, const Wanted& wanted) { check_array(array, wanted); }
 void check(const WrittenArray& array, const Wanted& wanted) { check_array(array, wanted); }
 
-TensorStrides strides_of(const ReadArray& array, Layout layout) { return given(array, layout); }
-TensorStrides strides_of(const WrittenArray& array, Layout layout) { return given(array, layout); }
+TensorStrides own_strides(const ReadArray& array, Layout layout) {
+  return strides_of_array(array, layout);
+}
+TensorStrides own_strides(const WrittenArray& array, Layout layout) {
+  return strides_of_array(array, layout);
+}
 
 void bind_arrays(nb::module_& module) {
   module.def("inspect", &inspect, nb::arg("name"), nb::arg("array").none(),

@@ -46,8 +46,8 @@ void check(const ReadArray& array, const Wanted& wanted);
 void check(const WrittenArray& array, const Wanted& wanted);
 
 /// Strides of an array of four axes; 0 where they are those of a dense one.
-TensorStrides strides_of(const ReadArray& array, Layout layout);
-TensorStrides strides_of(const WrittenArray& array, Layout layout);
+TensorStrides own_strides(const ReadArray& array, Layout layout);
+TensorStrides own_strides(const WrittenArray& array, Layout layout);
 
 const char* name_of(Backend backend);  ///< "cpu", "cuda", "sim"
 

@@ -62,7 +62,7 @@ std::optional<RecordedRun> execute(const Plan& plan, nb::object x, nb::object w,
     if (object.is_none()) return nullptr;
     ReadArray& array = held[num_held++] = read_array(name, object);
     check(array, {name, shape, problem.layout, dtype, plan.backend(), strides != nullptr});
-    if (strides != nullptr) *strides = strides_of(array, problem.layout);
+    if (strides != nullptr) *strides = own_strides(array, problem.layout);
     return array.data();
   };
   Tensors tensors;
@@ -84,7 +84,7 @@ std::optional<RecordedRun> execute(const Plan& plan, nb::object x, nb::object w,
   const auto out = written_array("y", y);
   check(out, {"y", shapes.y, problem.layout, problem.dtype, plan.backend(), true});
   tensors.y = out.data();
-  tensors.y_strides = strides_of(out, problem.layout);
+  tensors.y_strides = own_strides(out, problem.layout);
   if (tensors.residual != nullptr && residual_strides != tensors.y_strides) {
     throw Error(Status::invalid_argument, "residual has other strides than y, must have the same");
   }

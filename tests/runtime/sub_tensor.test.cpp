@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "megaconv/plan.hpp"
+#include "tasks/tiling.hpp"
 #include "tests/catch.hpp"
 #include "tests/layer.hpp"
 
