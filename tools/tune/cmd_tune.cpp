@@ -262,8 +262,9 @@ ExitCode tune(const TuneRunArguments& arguments) {
     database.emplace(arguments.tune.database_file(), PlanDatabase::Access::write);
   } else if (arguments.resume || !options.database.empty()) {
     throw Error(Status::invalid_argument,
-                "tune: " + std::string(arguments.resume ? "--resume" : "--database") +
-                    " with a policy's file, must be absent: nothing is kept");
+                (arguments.resume ? "--resume" : "--database " + options.database) +
+                    " with --policy " + options.mapping.policy +
+                    ", must be absent: plans could not find that file");
   }
 
   const InterruptGuard guard;
