@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import megaconv
+from megaconv._arrays import is_part
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -49,7 +50,15 @@ for _device in ("cpu", "cuda"):
 
 
 def _order(tensors: Sequence[Optional[Tensor]]) -> torch.memory_format:
-    """That of the first tensor that is dense in one of the two orders only, as megaconv.conv2d."""
+    """That of x, if it is a part of a tensor in one of the two orders only, else of the first tensor
+    that is dense in one of them only, as megaconv.conv2d."""
+    x = tensors[0]
+    last = torch.channels_last
+    dense = x.is_contiguous() or x.is_contiguous(memory_format=last)
+    if not dense and x.device.type == "cpu":
+        first, turned = (is_part(x.shape, x.stride(), order) for order in (False, True))
+        if first != turned:
+            return last if turned else torch.contiguous_format
     for tensor in tensors:
         if tensor is not None:
             last = tensor.is_contiguous(memory_format=torch.channels_last)
