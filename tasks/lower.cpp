@@ -63,7 +63,7 @@ bool whole_is_small(const Tiling& tiling, const Target& target) {
   return whole_bytes <= std::uint64_t{target.workers} * target.cache_bytes_per_worker / 2;
 }
 
-// Whoever says something about the order means an order of the stages' tasks, not of fused ones.
+// Options about the order ask for tasks of stages, not for fused ones.
 Tiling choose_tiling(const ConvProblem& problem, TilingOptions options, const Target& target,
                      bool order_asked) {
   const Tiling tiling = make_tiling(problem, options, target);
