@@ -111,8 +111,8 @@ void choose_in_place_for_cpu(Tiling& tiling, const Target& target) {
 constexpr double kAmxShare = 0.5;
 // Fewer than others: all that share outputs make the same patch.
 constexpr std::uint64_t kAmxTasksPerWorker = 2;
-// Outputs of a task with AMX, if rows are shared out: those of two kernels.
-constexpr std::uint64_t kLeastAmx = 64;
+// Outputs of a task with AMX, if rows are shared out: those of a kernel of one filter block.
+constexpr std::uint64_t kLeastAmx = 96;
 
 // Outputs of a task with AMX: whole rows, where as many fit as a filter has, so that registers are
 // full; and all filters, so that no other task makes the same patch, unless tasks are too few.
