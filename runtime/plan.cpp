@@ -20,6 +20,7 @@
 #include "runtime/verbose.hpp"
 #include "tasks/considered.hpp"
 #include "tasks/conv_algorithm.hpp"
+#include "tasks/cpu/kernels.hpp"
 #include "tasks/error_budget.hpp"
 #include "tasks/fuse.hpp"
 #include "tasks/launch.hpp"
@@ -99,7 +100,8 @@ Target target_of(const PlanOptions& options) {
   if (options.backend == Backend::sim) return target_of(simulated_machine(options));
   return {.backend = Backend::cpu,
           .workers = resolve_workers(options.num_threads),
-          .cache_bytes_per_worker = level2_cache_bytes()};
+          .cache_bytes_per_worker = level2_cache_bytes(),
+          .amx = cpu::kernels_for().amx};
 }
 
 std::vector<Task> tasks_in_order(const Lowering& lowering) {
