@@ -105,7 +105,7 @@ void plan(const ConvProblem& problem, Precision precision, const Gpu& gpu, Picks
   std::string kernel;
   try {
     const LaunchChoice choice = choose_launch(problem, options, gpu.target);
-    const Tiling tiling = make_tiling(problem, choice.options.tiling, gpu.target);
+    const Tiling& tiling = choice.tiling;
     kernel = std::string(to_string(tiling.algorithm())) + ',' + to_string(tiling.arithmetic) + ',' +
              to_string(problem.dtype) + ' ' + to_string(problem.layout) + ",\"" +
              std::visit([&](const auto& cut) { return instance(tiling, cut); }, tiling.cut) +
@@ -144,14 +144,14 @@ void print_plan(const ConvProblem& problem, const char* name, const Target& targ
   std::string line = to_string(problem) + ' ' + name + ' ' + to_string(options.tiling.precision) +
                      (options.cuda_launch == CudaLaunch::staged ? " staged: " : ": ");
   try {
-    const PlanOptions launched = choose_launch(problem, options, target).options;
-    const Tiling tiling = make_tiling(problem, launched.tiling, target);
+    const auto [launched, reason, tiling] = choose_launch(problem, options, target);
     line += launch_text(launched.cuda_launch) + (' ' + to_string(tiling)) + "estimate" +
             bits(estimate_ms(problem, options, target));
     TaskGraph graph;
     add_convolution(graph, "", tiling);
     for (const Stage& stage : graph.stages) {
-      line += '\n' + std::string(to_string(stage.role)) + bits(stage.operations) + bits(stage.bytes);
+      line +=
+          '\n' + std::string(to_string(stage.role)) + bits(stage.operations) + bits(stage.bytes);
       for (const Traffic& traffic : stage.traffic) line += bits(traffic.bytes);
     }
   } catch (const Error& error) {
