@@ -13,6 +13,7 @@
 // Sapphire Rapids: four products in 19 ns, with their four loads or without; the loads alone 10.
 #pragma once
 
+#include "tasks/cpu/channel_blocks.inl"
 #include "tasks/cpu/filter_transform.inl"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/pixels.inl"
@@ -228,6 +229,18 @@ MEGACONV_INLINE Vec read_row_words(const T* row, Size row_size, Size first, Size
   return __builtin_bit_cast(Vec, _mm512_maskz_loadu_epi8(mask, row + first));
 }
 
+/// The same of pixels that are not neighbours: channels of pixel `col` on, `step` elements apart.
+template <class T>
+MEGACONV_INLINE Vec read_pixel_words(const T* row, const ConvProblem& a, Size step, Size col,
+                                     Size count) {
+  alignas(kAmxRowBytes) T words[kAmxRowBytes / sizeof(T)] = {};
+  for (Size i = 0; i < count; i += a.c, ++col) {
+    if (col < 0 || col >= a.w) continue;
+    __builtin_memcpy(words + i, row + col * step, static_cast<std::size_t>(a.c) * sizeof(T));
+  }
+  return __builtin_bit_cast(Vec, _mm512_load_si512(words));
+}
+
 /// Copies the input of a task.
 template <class T>
 void make_amx_patch(const TaskArgs& args, const Extents& extents, const AmxExtents& amx,
@@ -240,16 +253,22 @@ void make_amx_patch(const TaskArgs& args, const Extents& extents, const AmxExten
     return patch + i % a.stride_h * amx.patch_phase + i / a.stride_h * amx.patch_cols * kBlock;
   };
   if (amx.joined) {
-    const T* const image = static_cast<const T*>(args.x) + rect.image * a.c * a.h * a.w;
+    const Pitches at = x_pitches(args);
+    const T* const image = static_cast<const T*>(args.x) + rect.image * at.image;
     for (Size i = 0; i < rows; ++i) {
       if (i % a.stride_h >= extents.extent_h) continue;  // between filters
       float* const to = patch_row(i);
       const bool inside = row + i >= 0 && row + i < a.h;
-      const T* const from = image + (inside ? row + i : 0) * a.w * a.c;
+      const T* const from = image + (inside ? row + i : 0) * at.row * at.step;
       for (Size j = 0; j < rect.cols; ++j) {
-        const Size first = (col + j * a.stride_w) * a.c;
-        store(to + j * kBlock,
-              inside ? read_row_words(from, a.w * a.c, first, amx.channels) : Vec{});
+        const Size first = col + j * a.stride_w;
+        Vec words{};
+        if (inside && at.step == a.c) {
+          words = read_row_words(from, a.w * a.c, first * a.c, amx.channels);
+        } else if (inside) {
+          words = read_pixel_words(from, a, at.step, first, amx.channels);
+        }
+        store(to + j * kBlock, words);
       }
     }
     return;
@@ -279,8 +298,8 @@ void make_amx_patch(const TaskArgs& args, const Extents& extents, const AmxExten
 
 /// Lists the steps of a sum, a step's taps one after the other, so that they find its words of x in
 /// the L1.
-inline const AmxStep* list_amx_steps(const ConvProblem& a, const AmxExtents& amx, Size x_step,
-                                     Size element, AmxStep* list) {
+inline const AmxStep* list_amx_steps(const ConvProblem& a, const AmxExtents& amx, const Pitches& at,
+                                     Size x_step, Size element, AmxStep* list) {
   Size u = 0;
   for (Size step = 0; step < amx.steps; ++step) {
     for (Size r = 0; r < amx.taps_h; ++r) {
@@ -288,7 +307,8 @@ inline const AmxStep* list_amx_steps(const ConvProblem& a, const AmxExtents& amx
         const Size row = r * a.dilation_h, col = s * a.dilation_w;
         const Size patch =
             row % a.stride_h * amx.patch_phase + (row / a.stride_h * amx.patch_cols + col) * kBlock;
-        const Size tap = amx.in_place ? (row * a.w + col) * a.c * element : patch * kWordBytes;
+        const Size tap =
+            amx.in_place ? (row * at.row + col) * at.step * element : patch * kWordBytes;
         *list++ = {tap + step * x_step, u};
       }
     }
@@ -304,17 +324,18 @@ void amx_blocks(const TaskArgs& args, const Extents& extents, const AmxExtents& 
   const ConvProblem& a = args.tiling->problem;
   constexpr auto kElement = static_cast<Size>(sizeof(T));
   const Size first_channel = conv_group * extents.channels;
+  const Pitches at = x_pitches(args);
   const std::byte* x = scratch;
   AmxLines lines;
   lines.cols = rect.cols;
   if (amx.in_place) {
     const Size row = rect.row * a.stride_h, col = rect.col * a.stride_w;
-    const Size pixel = ((rect.image * a.h + row) * a.w + col) * a.c + first_channel;
+    const Size pixel = rect.image * at.image + (row * at.row + col) * at.step + first_channel;
     // Of filters that read all pixels of all rows the outputs follow each other.
-    const bool rows_join = a.stride_h == 1 && a.stride_w == 1 && rect.cols == a.w;
+    const bool rows_join = a.stride_h == 1 && a.stride_w == 1 && rect.cols == at.row;
     x = static_cast<const std::byte*>(args.x) + pixel * kElement;
-    lines.pixel_bytes = a.stride_w * a.c * kElement;
-    lines.line_bytes = a.stride_h * a.w * a.c * kElement;
+    lines.pixel_bytes = a.stride_w * at.step * kElement;
+    lines.line_bytes = a.stride_h * at.row * at.step * kElement;
     lines.count = rows_join ? 1 : rect.rows;
     lines.outputs = rows_join ? rect.rows * rect.cols : rect.cols;
     lines.row_outputs = rect.cols;
@@ -334,7 +355,7 @@ void amx_blocks(const TaskArgs& args, const Extents& extents, const AmxExtents& 
   kernel.pixel_bytes = lines.pixel_bytes;
   kernel.filter_block = amx.filter_block;
   kernel.begin = steps;
-  kernel.end = list_amx_steps(a, amx, x_step, kElement, steps);
+  kernel.end = list_amx_steps(a, amx, at, x_step, kElement, steps);
 
   const AmxShapes shapes(Registers{}, pixels, amx.step_words);
   AmxSums<Registers> sums;
