@@ -20,6 +20,7 @@
 #include "runtime/verbose.hpp"
 #include "tasks/considered.hpp"
 #include "tasks/conv_algorithm.hpp"
+#include "tasks/cpu/kernels.hpp"
 #include "tasks/error_budget.hpp"
 #include "tasks/fuse.hpp"
 #include "tasks/launch.hpp"
@@ -99,7 +100,8 @@ Target target_of(const PlanOptions& options) {
   if (options.backend == Backend::sim) return target_of(simulated_machine(options));
   return {.backend = Backend::cpu,
           .workers = resolve_workers(options.num_threads),
-          .cache_bytes_per_worker = level2_cache_bytes()};
+          .cache_bytes_per_worker = level2_cache_bytes(),
+          .amx = cpu::kernels_for().amx};
 }
 
 std::vector<Task> tasks_in_order(const Lowering& lowering) {
@@ -146,18 +148,19 @@ struct Plan::State {
 
 Plan Plan::create(const ConvProblem& problem, const PlanOptions& options) {
   const Clock::time_point start = Clock::now();
-  const auto plan_with = [&](const PlanOptions& chosen, const std::string& origin) {
+  std::shared_ptr<State> state;  // of what was planned last
+  const auto plan_with = [&](const PlanOptions& chosen) {
     const Target target = target_of(chosen);
-    const auto [launched, reason] = choose_launch(problem, chosen, target);
-    return create(lower(problem, launched.tiling, launched.mapping, target, launched.policy),
-                  launched, {origin, reason, std::pair(chosen, target)});
+    const auto [launched, reason, tiling] = choose_launch(problem, chosen, target);
+    state = make_state(lower(tiling, launched.tiling, launched.mapping, target, launched.policy),
+                       launched, {{}, reason, std::pair(chosen, target)});
+    return state->executor->workspace_bytes();
   };
-  const Choice choice = choose_plan(problem, options, [&](const PlanOptions& candidate) {
-    return plan_with(candidate, {}).workspace_bytes();
-  });
-  Plan plan = plan_with(choice.options, choice.origin);
-  plan.state_->announce(start);
-  return plan;
+  const Choice choice = choose_plan(problem, options, plan_with);
+  if (!choice.planned) plan_with(choice.options);
+  state->origin.configuration = choice.origin;
+  state->announce(start);
+  return Plan(std::move(state));
 }
 
 Plan Plan::create(const Network& network, const PlanOptions& options) {
@@ -172,11 +175,11 @@ Plan Plan::create(const Network& network, const PlanOptions& options) {
   const Target target = target_of(launched);
   FusedNetwork fused = fuse(network, launched.tiling, target);
   Lowering lowering = lower(fused, launched.tiling, launched.mapping, target, launched.policy);
-  Plan plan = create(
+  auto state = make_state(
       std::move(lowering), launched,
       {.configuration = "heuristic", .launch = "for a network", .network = std::move(fused)});
-  plan.state_->announce(start);
-  return plan;
+  state->announce(start);
+  return Plan(std::move(state));
 }
 
 Plan Plan::create(Lowering lowering, const PlanOptions& options) {
@@ -192,10 +195,10 @@ Plan Plan::create(Lowering lowering, const PlanOptions& options) {
     const auto* const tiling = std::get_if<Tiling>(&node.cut);
     if (tiling != nullptr) require_within_budget(*tiling, options.tiling);
   }
-  Plan plan = create(std::move(lowering), launched,
-                     {"the caller's lowering", chosen ? "for the caller's order" : kAskedFor});
-  plan.state_->announce(start);
-  return plan;
+  auto state = make_state(std::move(lowering), launched,
+                          {"the caller's lowering", chosen ? "for the caller's order" : kAskedFor});
+  state->announce(start);
+  return Plan(std::move(state));
 }
 
 void Plan::State::announce(Clock::time_point start) const {
@@ -209,7 +212,8 @@ void Plan::State::announce(Clock::time_point start) const {
 }
 
 // The lowering has been proven right.
-Plan Plan::create(Lowering lowering, const PlanOptions& options, const Origin& origin) {
+std::shared_ptr<Plan::State> Plan::make_state(Lowering lowering, const PlanOptions& options,
+                                              const Origin& origin) {
   if (options.wait_budget_ms == 0) {
     throw Error(Status::invalid_argument, "wait budget 0 ms, must be at least 1");
   }
@@ -220,7 +224,7 @@ Plan Plan::create(Lowering lowering, const PlanOptions& options, const Origin& o
   state->launch = options.cuda_launch;
   state->origin = origin;
   state->executor = make_executor(state->lowering, options);
-  return Plan(std::move(state));
+  return state;
 }
 
 std::size_t Plan::workspace_bytes() const noexcept { return state_->executor->workspace_bytes(); }

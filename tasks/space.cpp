@@ -336,9 +336,9 @@ std::optional<Rejection> Space::rejection(const Configuration& configuration) co
 
 Configuration heuristic_configuration(const ConvProblem& problem, const PlanOptions& plan,
                                       const Target& target) {
-  const PlanOptions launched = choose_launch(problem, plan, target).options;
+  const auto [launched, reason, tiling] = choose_launch(problem, plan, target);
   return configuration_of(
-      lower(problem, launched.tiling, launched.mapping, target, launched.policy), target,
+      lower(tiling, launched.tiling, launched.mapping, target, launched.policy), target,
       launched.cuda_launch);
 }
 

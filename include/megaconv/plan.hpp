@@ -211,7 +211,8 @@ class Plan {
  private:
   struct State;
   struct Origin;
-  static Plan create(Lowering lowering, const PlanOptions& options, const Origin& origin);
+  static std::shared_ptr<State> make_state(Lowering lowering, const PlanOptions& options,
+                                           const Origin& origin);
   explicit Plan(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   std::shared_ptr<const State> state_;
 };

@@ -150,14 +150,22 @@ def _take_global_average(net: _Builder, node: _Node) -> None:
     a = _arguments(node)
     x = a["input" if "input" in a else "self"]
     rank = len(x.meta["val"].shape)
-    if node.target is _aten.mean.dim:
-        dims = sorted(d % rank for d in a["dim"])
-        _require(rank == 4 and dims == [2, 3] and a.get("dtype") is None,
-                 f"mean over the axes {a['dim']}, must be over height and width")
-    else:
-        _require(rank == 4 and list(a["output_size"]) == [1, 1],
-                 f"adaptive pooling to {a['output_size']}, must be to 1 x 1")
+    dims = sorted(d % rank for d in a["dim"])
+    _require(rank == 4 and dims == [2, 3] and a.get("dtype") is None,
+             f"mean over the axes {a['dim']}, must be over height and width")
     net.network.global_average_pooling(node.name, net.name(x))
+
+
+def _take_adaptive_average(net: _Builder, node: _Node) -> None:
+    a = _arguments(node)
+    shape, size = tuple(a["self"].meta["val"].shape), _pair(a["output_size"])
+    _require(len(shape) == 4 and all(n % m == 0 for n, m in zip(shape[2:], size)),
+             f"adaptive pooling of {shape} to {size}, must be to a whole part of rows and columns")
+    if size == (1, 1):
+        net.network.global_average_pooling(node.name, net.name(a["self"]))
+        return
+    window = tuple(n // m for n, m in zip(shape[2:], size))
+    net.network.pooling(node.name, net.name(a["self"]), "average", window, stride=window)
 
 
 def _take_linear(net: _Builder, node: _Node) -> None:
@@ -273,7 +281,7 @@ _OPERATORS: dict[Any, Callable[[_Builder, _Node], None]] = {
     _aten.batch_norm.default: _take_batch_norm,
     _aten.max_pool2d.default: _take_pooling,
     _aten.avg_pool2d.default: _take_pooling,
-    _aten.adaptive_avg_pool2d.default: _take_global_average,
+    _aten.adaptive_avg_pool2d.default: _take_adaptive_average,
     _aten.mean.dim: _take_global_average,
     _aten.linear.default: _take_linear,
     _aten.add.Tensor: _take_addition,

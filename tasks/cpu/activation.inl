@@ -7,6 +7,15 @@
 
 namespace megaconv::cpu::MEGACONV_ISA {
 
+/// What of an epilogue is known when compiling: there is none; none reads a residual; any.
+enum class Parts { none, no_residual, any };
+inline Parts parts_of(const Epilogue& epilogue) {
+  if (epilogue.residual) return Parts::any;
+  const bool none =
+      !epilogue.scale && !epilogue.bias && epilogue.activation.function == ActivationFunction::none;
+  return none ? Parts::none : Parts::no_residual;
+}
+
 /// NaN stays.
 class Activate {
  public:
@@ -19,8 +28,7 @@ class Activate {
 
   MEGACONV_INLINE Vec operator()(Vec v) const {
     if (bends_) return v < Vec{} ? slope_ * v : v;
-    const Vec raised = v < least_ ? least_ : v;
-    return raised > most_ ? most_ : raised;
+    return less_of(most_, greater_of(least_, v));
   }
 
  private:

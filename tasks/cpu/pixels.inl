@@ -135,7 +135,9 @@ class PixelWriter {
   /// are one block.
   PixelWriter(const TaskArgs& args, const Extents& extents, Size n, Size first_filter,
               Size num_filters)
-      : activate_(args.tiling->problem.epilogue.activation), num_filters_(num_filters) {
+      : parts_(parts_of(args.tiling->problem.epilogue)),
+        activate_(args.tiling->problem.epilogue.activation),
+        num_filters_(num_filters) {
     const ConvProblem& problem = args.tiling->problem;
     const Pitches pitches = y_pitches(args, extents);
     const ChannelBlocks blocks(problem.layout, problem.k, extents.p * extents.q, pitches);
@@ -165,13 +167,10 @@ class PixelWriter {
   void write_row(const float* sums, Size row, Size col, Size cols) const {
     const Size first = (row * row_ + col) * pixel_stride_;
     if (filters_inner_) {
-      for (Size i = 0; i < cols; ++i) {
-        unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
-          const Size at = first + i * pixel_stride_ + part * kLanes;
-          finish(scaled(sums + i * kBlock, part), at, num_filters_ - part * kLanes);
-        });
-      }
-      return;
+      if (num_filters_ < kBlock) return write_pixels<false, Parts::any>(sums, first, cols);
+      if (parts_ == Parts::none) return write_pixels<true, Parts::none>(sums, first, cols);
+      if (parts_ == Parts::any) return write_pixels<true, Parts::any>(sums, first, cols);
+      return write_pixels<true, Parts::no_residual>(sums, first, cols);
     }
     if constexpr (sizeof(T) == 1) return write_planes_of_bytes(sums, first, cols);
     for (Size i = 0; i < cols; i += kLanes) {
@@ -191,6 +190,34 @@ class PixelWriter {
   }
 
  private:
+  /// Of NHWC and nchw16c, from y[first] on.
+  template <bool kWhole, Parts kParts>
+  void write_pixels(const float* sums, Size first, Size cols) const {
+    const Activate activate = activate_;
+    const Size pixel_stride = pixel_stride_;
+    const bool residual = kParts == Parts::any && residual_ != nullptr, streams = streams_;
+    unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+      const Vec scale = scale_[part], bias = bias_[part];
+      const Size count = kWhole ? kLanes : min_of(kLanes, num_filters_ - part * kLanes);
+      if (count <= 0) return;
+      T* y = y_ + first + part * kLanes;
+      const T* from = residual ? residual_ + first + part * kLanes : nullptr;
+      for (Size i = 0; i < cols; ++i, y += pixel_stride) {
+        const Vec words = load(sums + i * kBlock + part * kLanes);
+        Vec sum = Products<T>::number(words);
+        if constexpr (kParts != Parts::none) {
+          sum = Products<T>::scaled(words, scale, bias);
+          if (residual) {
+            sum += kWhole ? read(from) : read_first(from, count);
+            from += pixel_stride;
+          }
+          sum = activate(sum);
+        }
+        kWhole ? store_line(y, sum, streams) : write_first(y, sum, count);
+      }
+    });
+  }
+
   /// Of NCHW, from y[first] on. Four neighbouring pixels of a filter make a word, so that a
   /// transpose, and a store, is of 4 kLanes pixels.
   void write_planes_of_bytes(const float* sums, Size first, Size cols) const {
@@ -242,6 +269,7 @@ class PixelWriter {
     }
   }
 
+  Parts parts_;
   Activate activate_;
   T* y_;
   const T* residual_;

@@ -122,14 +122,15 @@ InPlaceKernel in_place_kernel_for(Size rows, Size vecs) {
 
 /// A line of `outputs` from those of `tile` on, in tiles of even size.
 inline void multiply_line(InPlaceTile tile, Size outputs, Size vecs) {
-  for (Size parts = ceil_div(outputs, most_rows(vecs)); parts > 0; --parts) {
-    const Size rows = ceil_div(outputs, parts);
+  const Size parts = ceil_div(outputs, most_rows(vecs));
+  const Size least = outputs / parts, larger = outputs % parts;
+  for (Size part = 0; part < parts; ++part) {
+    const Size rows = least + (part < larger ? 1 : 0);
     in_place_kernel_for(rows, vecs)(tile);
     tile.fetch = 0;  // fetched
     tile.next_u = tile.u;
     tile.first += rows * tile.step;
     tile.y += rows * tile.y_step;
-    outputs -= rows;
   }
 }
 
