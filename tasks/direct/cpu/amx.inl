@@ -241,59 +241,141 @@ MEGACONV_INLINE Vec read_pixel_words(const T* row, const ConvProblem& a, Size st
   return __builtin_bit_cast(Vec, _mm512_load_si512(words));
 }
 
+/// Where rows of a task's input go in its patch; some are between filters and go nowhere.
+struct AmxPatch {
+  AmxPatch(const ConvProblem& a, const Extents& extents, const AmxExtents& amx_extents,
+           const PixelRect& rect, float* words)
+      : amx(amx_extents),
+        patch(words),
+        num_rows((rect.rows - 1) * a.stride_h + extents.extent_h),
+        row(rect.row * a.stride_h - a.pad_h),
+        col(rect.col * a.stride_w - a.pad_w),
+        col_distance(amx.col_step == a.stride_w ? 1 : a.stride_w),
+        cols(col_distance == 1 ? (rect.cols - 1) * a.stride_w + extents.extent_w - amx.shared_cols
+                               : rect.cols),
+        stride(a.stride_h),
+        extent(extents.extent_h) {}
+
+  float* at(Size i) const {
+    return patch + i % stride * amx.patch_phase + i / stride * amx.patch_cols * kBlock;
+  }
+  /// Calls body(row of x, its place) for all of them.
+  template <class Body>
+  MEGACONV_INLINE void for_each_row(const Body& body) const {
+    for (Size i = 0; i < num_rows; ++i) {
+      if (i % stride < extent) body(row + i, at(i));
+    }
+  }
+  /// Zeros behind the last rows, for one step.
+  void end_rows(Size step) const {
+    for (Size phase = 0; phase < min_of(stride, num_rows); ++phase) {
+      clear(at(phase) + step * amx.patch_step +
+                ceil_div(num_rows - phase, stride) * amx.patch_cols * kBlock,
+            amx.shared_cols);
+    }
+  }
+  static MEGACONV_INLINE void clear(float* to, Size pixels) {
+    for (Size j = 0; j < pixels; ++j) store(to + j * kBlock, Vec{});
+  }
+
+  const AmxExtents& amx;
+  float* patch;
+  Size num_rows;
+  Size row, col;  ///< of x, may be outside
+  Size col_distance, cols;
+  Size stride, extent;
+};
+
+/// Rows whose taps are joined.
+template <class T>
+void copy_joined_taps(const ConvProblem& a, const Pitches& x, const T* image, Size outputs,
+                      const AmxPatch& patch) {
+  patch.for_each_row([&](Size row, float* to) __attribute__((always_inline)) {
+    if (row < 0 || row >= a.h) return AmxPatch::clear(to, outputs);
+    const T* const from = image + row * x.row * x.step;
+    for (Size j = 0; j < outputs; ++j) {
+      const Size col = patch.col + j * a.stride_w, count = patch.amx.channels;
+      store(to + j * kBlock, x.step == a.c ? read_row_words(from, a.w * a.c, col * a.c, count)
+                                           : read_pixel_words(from, a, x.step, col, count));
+    }
+  });
+}
+
+/// Pixels of NHWC, all channels of one after the other's. `image`: the conv group's first channel.
+template <class T>
+void copy_pixels(const ConvProblem& a, const Pitches& x, const T* image, const AmxPatch& patch) {
+  const AmxExtents& amx = patch.amx;
+  const Size last = amx.steps - 1, patch_step = amx.patch_step;
+  const Size step_bytes = amx.step_words * kWordBytes;
+  const auto mask_of = [](Size bytes) __attribute__((always_inline)) {
+    return bytes == kAmxRowBytes ? ~std::uint64_t{0} : (std::uint64_t{1} << bytes) - 1;
+  };
+  const std::uint64_t whole = mask_of(step_bytes);
+  const std::uint64_t rest =
+      mask_of(amx.channels * static_cast<Size>(sizeof(T)) - last * step_bytes);
+  const auto copy =
+      [](std::uint64_t mask, const std::byte* from, float* to) __attribute__((always_inline)) {
+    store(to, __builtin_bit_cast(Vec, _mm512_maskz_loadu_epi8(mask, from)));
+  };
+  const Size distance = patch.col_distance;
+  const Size pixel_bytes = x.step * distance * static_cast<Size>(sizeof(T));
+  patch.for_each_row([&](Size row, float* to) __attribute__((always_inline)) {
+    const bool inside = row >= 0 && row < a.h;
+    const Size begin =
+        inside ? min_of(ceil_div(max_of(-patch.col, 0), distance), patch.cols) : patch.cols;
+    const Size end = min_of(ceil_div(max_of(a.w - patch.col, 0), distance), patch.cols);
+    const Size pixel = (inside ? row : 0) * x.row + patch.col + begin * distance;
+    const T* const first = image + pixel * x.step;
+    const auto* from = reinterpret_cast<const std::byte*>(first);
+    for (Size j = begin; j < end; ++j, from += pixel_bytes) {
+      float* words = to + j * kBlock;
+      const std::byte* channels = from;
+      for (Size step = 0; step < last; ++step) {
+        copy(whole, channels, words);
+        channels += step_bytes;
+        words += patch_step;
+      }
+      copy(rest, channels, words);
+    }
+    for (Size step = 0; step <= last; ++step) {
+      AmxPatch::clear(to + step * patch_step, begin);
+      AmxPatch::clear(to + step * patch_step + max_of(begin, end) * kBlock,
+                      patch.cols - max_of(begin, end));
+    }
+  });
+}
+
 /// Copies the input of a task.
 template <class T>
-void make_amx_patch(const TaskArgs& args, const Extents& extents, const AmxExtents& amx,
-                    const PixelRect& rect, Size first_channel, float* patch) {
+void make_amx_patch(const TaskArgs& args, const AmxPatch& patch, const PixelRect& rect,
+                    Size first_channel) {
   using Words = typename AmxWords<T>::Type;
   const ConvProblem& a = args.tiling->problem;
-  const Size rows = (rect.rows - 1) * a.stride_h + extents.extent_h;
-  const Size row = rect.row * a.stride_h - a.pad_h, col = rect.col * a.stride_w - a.pad_w;
-  const auto patch_row = [&](Size i) __attribute__((always_inline)) {
-    return patch + i % a.stride_h * amx.patch_phase + i / a.stride_h * amx.patch_cols * kBlock;
-  };
-  if (amx.joined) {
-    const Pitches at = x_pitches(args);
-    const T* const image = static_cast<const T*>(args.x) + rect.image * at.image;
-    for (Size i = 0; i < rows; ++i) {
-      if (i % a.stride_h >= extents.extent_h) continue;  // between filters
-      float* const to = patch_row(i);
-      const bool inside = row + i >= 0 && row + i < a.h;
-      const T* const from = image + (inside ? row + i : 0) * at.row * at.step;
-      for (Size j = 0; j < rect.cols; ++j) {
-        const Size first = col + j * a.stride_w;
-        Vec words{};
-        if (inside && at.step == a.c) {
-          words = read_row_words(from, a.w * a.c, first * a.c, amx.channels);
-        } else if (inside) {
-          words = read_pixel_words(from, a, at.step, first, amx.channels);
+  const AmxExtents& amx = patch.amx;
+  const Pitches x = x_pitches(args);
+  const T* const image = static_cast<const T*>(args.x) + rect.image * x.image;
+  if (amx.joined) return copy_joined_taps(a, x, image, rect.cols, patch);
+  if (a.layout == Layout::nhwc) {
+    copy_pixels(a, x, image + first_channel, patch);
+  } else {
+    const Size step_channels = amx.step_words * Words::kChannels;
+    for (Size step = 0; step < amx.steps; ++step) {
+      const Size c = step * step_channels;
+      const PixelReader<T, Words> reader(args, rect.image, first_channel + c,
+                                         min_of(step_channels, amx.channels - c));
+      patch.for_each_row([&](Size row, float* to) __attribute__((always_inline)) {
+        const auto place = [&](Size j) __attribute__((always_inline)) {
+          return to + step * amx.patch_step + j * kBlock;
+        };
+        if (patch.col_distance == 1) {
+          reader.read_row(row, patch.col, patch.cols, place);
+        } else {
+          reader.template read_row<2>(row, patch.col, patch.cols, place);
         }
-        store(to + j * kBlock, words);
-      }
-    }
-    return;
-  }
-  const Size cols = (rect.cols - 1) * a.stride_w + extents.extent_w - amx.shared_cols;
-  const Size step_channels = amx.step_words * Words::kChannels;
-  for (Size c = 0; c < amx.channels; c += step_channels, patch += amx.patch_step) {
-    const PixelReader<T, Words> reader(args, rect.image, first_channel + c,
-                                       min_of(step_channels, amx.channels - c));
-    for (Size i = 0; i < rows; ++i) {
-      if (i % a.stride_h >= extents.extent_h) continue;  // between filters
-      float* const to = patch_row(i);
-      const auto place = [&](Size j) __attribute__((always_inline)) { return to + j * kBlock; };
-      if (amx.col_step == a.stride_w) {
-        reader.read_row(row + i, col, cols, place);
-      } else {
-        reader.template read_row<2>(row + i, col, rect.cols, place);
-      }
-    }
-    for (Size phase = 0; phase < min_of(a.stride_h, rows); ++phase) {
-      float* const end =
-          patch_row(phase) + ceil_div(rows - phase, a.stride_h) * amx.patch_cols * kBlock;
-      for (Size j = 0; j < amx.shared_cols; ++j) store(end + j * kBlock, Vec{});
+      });
     }
   }
+  for (Size step = 0; step < amx.steps; ++step) patch.end_rows(step);
 }
 
 /// Lists the steps of a sum, a step's taps one after the other, so that they find its words of x in
@@ -340,7 +422,8 @@ void amx_blocks(const TaskArgs& args, const Extents& extents, const AmxExtents& 
     lines.outputs = rows_join ? rect.rows * rect.cols : rect.cols;
     lines.row_outputs = rect.cols;
   } else {
-    make_amx_patch<T>(args, extents, amx, rect, first_channel, reinterpret_cast<float*>(scratch));
+    const AmxPatch patch(a, extents, amx, rect, reinterpret_cast<float*>(scratch));
+    make_amx_patch<T>(args, patch, rect, first_channel);
     lines.pixel_bytes = amx.col_step * kBlock * kWordBytes;
     lines.outputs = (rect.rows - 1) * amx.row_outputs + rect.cols;
     lines.row_outputs = amx.row_outputs;
@@ -359,7 +442,6 @@ void amx_blocks(const TaskArgs& args, const Extents& extents, const AmxExtents& 
 
   const AmxShapes shapes(Registers{}, pixels, amx.step_words);
   AmxSums<Registers> sums;
-  const Size num_kernels = ceil_div(last_tile - tiles, Registers::kPixels);
   const Size first_block = conv_group * extents.filter_blocks_per_conv_group;
   for (Size kb = blocks.first; kb < blocks.last; kb += Registers::kFilters) {
     const Size num_blocks = min_of(Registers::kFilters, blocks.last - kb);
@@ -369,10 +451,10 @@ void amx_blocks(const TaskArgs& args, const Extents& extents, const AmxExtents& 
                             min_of(kBlock, extents.filters - filter));
     };
     const PixelWriter<T> writers[] = {writer(0), writer(num_blocks - 1)};
-    const auto write = [&](const AmxTile* first, const AmxTile* last) {
-      for (const AmxTile* tile = first; tile != last; ++tile) {
+    const auto write = [&](const AmxTile* begin, const AmxTile* end) {
+      for (const AmxTile* tile = begin; tile != end; ++tile) {
         for (Size block = 0; block < num_blocks; ++block) {
-          const auto& of_tile = sums.of[(tile - first) * Registers::kFilters + block];
+          const auto& of_tile = sums.of[(tile - begin) * Registers::kFilters + block];
           write_outputs(writers[block], of_tile[0], rect, lines, *tile, pixels);
         }
       }
@@ -380,7 +462,7 @@ void amx_blocks(const TaskArgs& args, const Extents& extents, const AmxExtents& 
     kernel.u = args.u + kb * amx.filter_block;
     kernel.fetch_words = kb + 2 * Registers::kFilters <= blocks.last ? amx.step_words : 0;
     const AmxTile *before = tiles, *tile = tiles;
-    for (Size left = num_kernels; left > 0; --left) {
+    for (Size left = ceil_div(last_tile - tiles, Registers::kPixels); left > 0; --left) {
       const Size num_tiles = ceil_div(last_tile - tile, left);
       kernel.tiles = tile;
       multiply_tiles<T, Registers>(kernel, num_tiles, num_blocks);
