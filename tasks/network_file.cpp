@@ -44,7 +44,9 @@ constexpr EnumNames<PixelFunction, kNumPixelFunctions> kFunctions = {
     {PixelFunction::hard_swish, "hard_swish"},
     {PixelFunction::tanh, "tanh"},
     {PixelFunction::softmax, "softmax"},
-    {PixelFunction::local_response_norm, "local_response_norm"}};
+    {PixelFunction::local_response_norm, "local_response_norm"},
+    {PixelFunction::gelu, "gelu"},
+    {PixelFunction::gelu_tanh, "gelu_tanh"}};
 
 // --- What is to be said of each operator, for writing and for reading alike.
 
