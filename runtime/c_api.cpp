@@ -238,7 +238,7 @@ constexpr std::size_t kFirstNetworkTensors =
     MEGACONV_BYTES_TO(megaconv_network_tensors, prepared_filters);
 static_assert(sizeof(megaconv_problem) == MEGACONV_BYTES_TO(megaconv_problem, reserved));
 static_assert(sizeof(megaconv_plan_options) == MEGACONV_BYTES_TO(megaconv_plan_options, max_error));
-static_assert(sizeof(megaconv_tensors) == kFirstTensors);
+static_assert(sizeof(megaconv_tensors) == MEGACONV_BYTES_TO(megaconv_tensors, y_strides));
 static_assert(sizeof(megaconv_network_options) == kFirstNetworkOptions);
 static_assert(sizeof(megaconv_value) == kFirstValue);
 static_assert(sizeof(megaconv_network_tensors) == kFirstNetworkTensors);
@@ -434,7 +434,9 @@ megaconv::Tensors from_c(const megaconv_tensors* given) {
           .bias = c.bias,
           .residual = c.residual,
           .y = c.y,
-          .prepared_filters = c.prepared_filters};
+          .prepared_filters = c.prepared_filters,
+          .x_strides = {c.x_strides.n, c.x_strides.c, c.x_strides.h, c.x_strides.w},
+          .y_strides = {c.y_strides.n, c.y_strides.c, c.y_strides.h, c.y_strides.w}};
 }
 
 megaconv::NetworkTensors from_c(const megaconv_network_tensors* given) {

@@ -4,7 +4,7 @@
 // while the one in front of it ends. Winograd without them gains from the persistent kernel that
 // transforms, which wait for memory, run beside products: up to 13 %, where V and M are too large
 // for the cache; not where U is nearly as large. Stages have no order, no window, and the whole
-// device. Whoever asks for one of these, or for a trace, means the persistent kernel.
+// device. Options about these, or a trace, ask for the persistent kernel.
 #include "tasks/launch.hpp"
 
 #include <cstdint>

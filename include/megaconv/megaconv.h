@@ -181,6 +181,12 @@ typedef struct megaconv_plan_options {
   double max_error;
 } megaconv_plan_options;
 
+/* Elements from one index to the next along each axis; all 0: dense. See TensorStrides (plan.hpp).
+ */
+typedef struct megaconv_strides {
+  int64_t n, c, h, w;
+} megaconv_strides;
+
 /* Arguments of one run; see Tensors (plan.hpp). Unused ones are null. */
 typedef struct megaconv_tensors {
   size_t struct_size;
@@ -191,6 +197,8 @@ typedef struct megaconv_tensors {
   const void* residual;
   void* y;
   const void* prepared_filters;
+  megaconv_strides x_strides;
+  megaconv_strides y_strides; /* of y and of the residual */
 } megaconv_tensors;
 
 /* What is open about a network; see NetworkOptions (network.hpp) and OnnxOptions (onnx.hpp). Of a

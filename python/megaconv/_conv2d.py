@@ -59,8 +59,14 @@ def _plan(x_shape, w_shape, stride, padding, dilation, groups, dtype, channels_l
 
 
 def _channels_last(specs) -> bool:
-    """Whether the run is in NHWC order: as the first array that has one of the two orders only."""
-    for spec in specs:
+    """Whether the run is in NHWC order: as x if it is a part of an array in one of the two orders
+    only, else as the first array that has one of them only."""
+    x = specs["x"]
+    if not x.nchw and not x.nhwc and x.on_cpu:
+        first, last = (_arrays.is_part(x.shape, x.strides, order) for order in (False, True))
+        if first != last:
+            return last
+    for spec in specs.values():
         if spec.nchw != spec.nhwc:
             return spec.nhwc
     return False
@@ -104,7 +110,8 @@ def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, 
     bfloat16 or int8 (of which scale and bias are float32). The result is one of x's library. Nothing
     is copied if x is dense in NCHW or in NHWC order (PyTorch's channels_last), or in one of these
     with rows and columns turned, and w, residual and out are dense in the same order; on a device
-    at multiples of 16 bytes. `out` is never copied. y has the order of x. MEGACONV_VERBOSE=1 in the
+    at multiples of 16 bytes. On a CPU x and out may be parts of larger arrays: some channels, rows
+    and columns. `out` is never copied. y has the order of x. MEGACONV_VERBOSE=1 in the
     environment shows every copy.
 
     Plans are kept, for the 256 problems used last. The GIL is released while tasks run. Gradients
@@ -133,7 +140,7 @@ def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, 
         plan = _plan(x_spec.shape, w_spec.shape, _pair("stride", stride),
                      padding if isinstance(padding, str) else _pair("padding", padding),
                      _pair("dilation", dilation), operator.index(groups),
-                     _arrays.type_of("x", x_spec), _channels_last(specs.values()),
+                     _arrays.type_of("x", x_spec), _channels_last(specs),
                      scale is not None, bias is not None, residual is not None,
                      "none" if activation is None else activation, precision, max_error,
                      None if x_spec.on_cpu else x_spec.device)

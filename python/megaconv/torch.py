@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import megaconv
+from megaconv._arrays import is_part
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -49,7 +50,15 @@ for _device in ("cpu", "cuda"):
 
 
 def _order(tensors: Sequence[Optional[Tensor]]) -> torch.memory_format:
-    """That of the first tensor that is dense in one of the two orders only, as megaconv.conv2d."""
+    """That of x, if it is a part of a tensor in one of the two orders only, else of the first tensor
+    that is dense in one of them only, as megaconv.conv2d."""
+    x = tensors[0]
+    last = torch.channels_last
+    dense = x.is_contiguous() or x.is_contiguous(memory_format=last)
+    if not dense and x.device.type == "cpu":
+        first, turned = (is_part(x.shape, x.stride(), order) for order in (False, True))
+        if first != turned:
+            return last if turned else torch.contiguous_format
     for tensor in tensors:
         if tensor is not None:
             last = tensor.is_contiguous(memory_format=torch.channels_last)
@@ -101,8 +110,8 @@ def conv2d(x: Tensor, w: Tensor, bias: Optional[Tensor] = None, stride: int | Se
 
     x (N, C, H, W), w (K, C/groups, R, S), bias (K,), residual (N, K, P, Q); activation None or
     "relu". Orders in memory, precision and errors: megaconv.conv2d. Under torch.autocast tensors are
-    cast to its type. On CUDA it runs on the current stream of x's device. Raises RuntimeError where the tensors are on CUDA and megaconv was built
-    without it.
+    cast to its type. On CUDA it runs on the current stream of x's device. Raises RuntimeError where
+    the tensors are on CUDA and megaconv was built without it.
     """
     if activation not in (None, "relu"):
         raise ValueError(f'activation {activation!r}, must be None or "relu"')
@@ -177,7 +186,9 @@ def compile(module: nn.Module, example: Tensor | tuple[Tensor, ...], *, layout: 
     layout     of values in memory: "nhwc" or "nchw"
     options    of megaconv.NetworkPlan: threads, policy, precision, launch, ...
 
-    torch.export reads the module, as it is in eval(). What networks do not have, or not where the
+    torch.export reads the module, as it is in eval(). A graph that it made before,
+    `exported.module()`, is taken as it is, for the shapes and the type of the example: export once,
+    compile for every batch. What networks do not have, or not where the
     example is, stays PyTorch's; `left_out` of the result names these nodes, each with the reason,
     and `networks` are the plans in between. Weights are copied: train first. With an example on CUDA
     the networks are made for its device, and run on the current stream. Raises what torch.export

@@ -83,6 +83,24 @@ def test_what_networks_do_not_have_stays_and_is_named():
         assert close(compiled(x), module(x))
 
 
+@pytest.mark.parametrize("size", [1, 2, (4, 8), 8])
+def test_adaptive_pooling_to_a_whole_part_is_taken(size):
+    height, width = size if isinstance(size, tuple) else (size, size)
+    module = prepared(nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.AdaptiveAvgPool2d(size),
+                                    nn.Flatten(), nn.Linear(6 * height * width, 4)))
+    x = torch.randn(2, 3, 8, 8)
+    compiled = megaconv.torch.compile(module, x)
+    assert compiled.left_out == {} and len(compiled.networks) == 1
+    with torch.no_grad():
+        assert close(compiled(x), module(x))
+
+
+def test_adaptive_pooling_of_uneven_windows_is_named():
+    module, x = nn.Sequential(nn.Conv2d(3, 6, 3), nn.AdaptiveAvgPool2d(4)).eval(), torch.randn(1, 3, 8, 8)
+    (reason,) = megaconv.torch.compile(module, x).left_out.values()
+    assert "adaptive pooling of (1, 6, 6, 6) to (4, 4)" in reason
+
+
 def test_convolutions_that_were_replaced_are_taken():
     module, x = prepared(Small()), torch.randn(1, 3, 32, 32)
     with torch.no_grad():

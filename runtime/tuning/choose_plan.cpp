@@ -57,7 +57,7 @@ std::string origin_of(const Measurement& measurement, const std::string& file) {
   return "database " + file + ", " + time + " when measured " + measurement.measured_at;
 }
 
-/// Who writes a database decides what runs. One that nobody named must be this user's or root's.
+/// A database decides what runs. One that nobody named must be this user's or root's.
 void require_trusted(const std::string& file) {
   struct stat status {};
   if (stat(file.c_str(), &status) != 0) return;  // opening it says why

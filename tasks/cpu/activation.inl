@@ -7,6 +7,15 @@
 
 namespace megaconv::cpu::MEGACONV_ISA {
 
+/// What of an epilogue is known when compiling: there is none; none reads a residual; any.
+enum class Parts { none, no_residual, any };
+inline Parts parts_of(const Epilogue& epilogue) {
+  if (epilogue.residual) return Parts::any;
+  const bool none =
+      !epilogue.scale && !epilogue.bias && epilogue.activation.function == ActivationFunction::none;
+  return none ? Parts::none : Parts::no_residual;
+}
+
 /// exp(z) of z <= 0, and 0 of what is below -87: 2^n exp(r), |r| <= ln(2) / 2, by Taylor's series.
 MEGACONV_INLINE Vec exp_of_negative(Vec z) {
   using Bits = std::int32_t __attribute__((vector_size(sizeof(Vec))));
@@ -71,8 +80,7 @@ class Activate {
     if (terms_.gate != Gate::none) [[unlikely]]
       return gated(terms_, v);
     if (terms_.bends) return v < Vec{} ? slope_ * v : v;
-    const Vec raised = v < least_ ? least_ : v;
-    return raised > most_ ? most_ : raised;
+    return less_of(most_, greater_of(least_, v));
   }
 
  private:

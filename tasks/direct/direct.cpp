@@ -105,12 +105,50 @@ void choose_in_place_for_cpu(Tiling& tiling, const Target& target) {
   tiling.filter_blocks_per_filter_task = even_blocks(filter_blocks, filter_blocks, 1, wanted);
 }
 
+// Share of a worker's cache that the x or the patch of a task with AMX fills.
+constexpr double kAmxShare = 0.5;
+// Fewer than others: all that share outputs make the same patch.
+constexpr std::uint64_t kAmxTasksPerWorker = 2;
+// Outputs of a task with AMX, if rows are shared out: those of a kernel of one filter block.
+constexpr std::uint64_t kLeastAmx = 96;
+
+// Outputs of a task with AMX: whole rows, where as many fit as a filter has, so that registers are
+// full; and all filters, so that no other task makes the same patch, unless tasks are too few.
+void choose_amx_for_cpu(Tiling& tiling, const Target& target) {
+  const ConvProblem& a = tiling.problem;
+  const std::uint64_t wanted = kAmxTasksPerWorker * target.workers;
+  const std::uint64_t p = u64(a.p()), n = u64(a.n), filter_blocks = tiling.filter_blocks();
+  const std::uint64_t channel_bytes =
+      ceil_div(u64(a.c / a.groups) * size_of(a.dtype), kBlockBytes) * kBlockBytes;
+  const std::uint64_t budget = cache_share(target, kAmxShare);
+  const std::uint64_t least_rows = u64(a.filter_extent_h());
+  std::uint64_t cols = u64(a.q());
+  while (cols > kLeastAmx && budget / (input_cols(a, cols) * channel_bytes) < least_rows) {
+    cols = ceil_div(cols, std::uint64_t{2});
+  }
+  const std::uint64_t fitting = fitting_rows(a, budget / (input_cols(a, cols) * channel_bytes));
+  const std::uint64_t strips = n * ceil_div(u64(a.q()), cols);
+  const std::uint64_t shared = std::max(ceil_div(kLeastAmx, cols), strips * p / wanted);
+  const std::uint64_t rows =
+      ceil_div(p, ceil_div(p, std::clamp<std::uint64_t>(shared, 1, std::min(p, fitting))));
+  auto& cut = std::get<DirectCut>(tiling.cut);
+  cut.rows_per_group = u32(rows);
+  cut.cols_per_group = u32(cols);
+  std::uint32_t& blocks = cut.filter_blocks_per_gemm_task;
+  blocks = even_blocks(filter_blocks, filter_blocks, strips * ceil_div(p, rows), wanted);
+  blocks = u32(std::min<std::uint64_t>(filter_blocks, blocks + blocks % 2));  // of a kernel: two
+  tiling.filter_blocks_per_filter_task = even_blocks(filter_blocks, filter_blocks, 1, wanted);
+}
+
 // A group's input, [blocks of words][rows][cols][kLaneBlock], fills at most half of the worker's
 // cache; there are tasks enough for all workers.
 void choose_for_cpu(Tiling& tiling, const Target& target) {
   const ConvProblem& a = tiling.problem;
   if (a.depthwise()) return choose_depthwise_for_cpu(tiling, target);
   if (reads_x_in_place(a)) return choose_in_place_for_cpu(tiling, target);
+  if (target.amx && (a.dtype == DataType::bf16 || a.dtype == DataType::i8)) {
+    return choose_amx_for_cpu(tiling, target);
+  }
   auto& cut = std::get<DirectCut>(tiling.cut);
   const std::uint64_t wanted = kTasksPerWorker * target.workers;
   const std::uint64_t budget = cache_share(target, kPatchShare);

@@ -81,7 +81,7 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
       reject("cols_per_group = " + std::to_string(cut.cols_per_group) +
              ": no tile has room for rows of " + std::to_string(stripes.images) +
              " images abreast in groups of " + std::to_string(cut.places_per_group) +
-             " places, which must be whole rows of " + std::to_string(stripes.row()));
+             " padded pixels, which must be whole rows of " + std::to_string(stripes.row()));
     }
     tiling.num_groups = checked_groups(count_place_groups(a, cut));
     tiling.input_tasks = tiling.output_tasks = 0;
@@ -189,7 +189,7 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
   void describe(const Tiling& tiling, std::ostream& text) const override {
     const ImplicitGemmCut& cut = own(tiling);
     text << ", " << to_string(tiling.arithmetic) << " arithmetic\n"
-         << "places of a group: " << cut.places_per_group << ", in stripes of "
+         << "padded pixels of a group: " << cut.places_per_group << ", in stripes of "
          << cut.cols_per_group << " columns";
     const std::int32_t images =
         make_stripes(tiling.problem, static_cast<std::int32_t>(cut.cols_per_group)).images;
@@ -220,7 +220,7 @@ std::string implicit_gemm_obstacle(const ConvProblem& a) {
     obstacle = "padding " + pair_text(a.pad_h, a.pad_w) + ", must be less than the filter";
   } else if (!operands_in_tensor(a) && make_stripes(a, 1).reach > kMostReach) {
     obstacle = "a dilated filter of " + pair_text(a.filter_extent_h(), a.filter_extent_w()) +
-               ", must reach over at most " + std::to_string(kMostReach) + " places";
+               ", must reach over at most " + std::to_string(kMostReach) + " padded pixels";
   } else if (a.x_size() >= kMost || a.y_size() >= kMost ||
              places_of_stripe(a, make_stripes(a, static_cast<std::int32_t>(a.q()))) >= kMost / 2) {
     obstacle = "x or y of more than 2^31 elements";

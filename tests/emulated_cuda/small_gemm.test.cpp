@@ -14,6 +14,7 @@
 #include "tasks/storage.hpp"
 #include "tasks/tiling.hpp"
 #include "tests/catch.hpp"
+#include "tests/dice.hpp"
 #include "tests/emulated_cuda/simt.hpp"
 
 namespace megaconv {
@@ -91,11 +92,8 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound) {
 
 TEST_CASE("emulated CUDA: small-tile implicit GEMM is right, and exact on integers") {
   for (std::uint64_t seed = 0; seed < 160; ++seed) {
-    std::uint64_t next = 0;
-    const auto between = [&](std::int64_t least, std::int64_t most) {
-      return least + static_cast<std::int64_t>(random_bits(seed, next++) %
-                                               static_cast<std::uint64_t>(most - least + 1));
-    };
+    test::Dice dice(seed);
+    const auto between = [&](auto least, auto most) { return dice.between(least, most); };
     ConvProblem problem;
     problem.layout = Layout::nhwc;
     constexpr Precision kPrecisions[] = {Precision::f32, Precision::tf32, Precision::f16,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <initializer_list>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "tasks/rearrangement/cuda/rearrangement_args.hpp"
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
+#include "tests/runtime/exact_networks.hpp"
 #include "tests/runtime/network_run.hpp"
 #include "tests/runtime/whole_networks.hpp"
 
@@ -303,6 +305,52 @@ TEST_CASE("a network gives the same bits in every order, by any workers and batc
     inputs.begin()->second.resize(inputs.begin()->second.size() / 3);
     const std::vector<float> first = NetworkRun(one, options).run(inputs).at(one.outputs.front());
     CHECK(std::equal(first.begin(), first.end(), all.begin()));
+  }
+}
+
+TEST_CASE(
+    "the built-in networks with exact numbers have one result, whatever the batch and order") {
+  // F(2x2, 3x3) has U in quarters of at most the sum of a filter, V of at most 4 max |x|, and y is
+  // a sum of 9 M: with all of them positive at most 36 times what is proven of the direct sum.
+  constexpr double kQuarters = 4, kOfWinograd = 36, kExact = 1 << 24;
+  for (const std::string& name : network_names()) {
+    const NetworkOptions shape{.batch = 8, .image = small_image(name), .classes = 10};
+    const Network eight = exact_network(name, shape);
+    CAPTURE(name);
+    REQUIRE(exact_bounds(eight).sum * kQuarters * kOfWinograd < kExact);
+    REQUIRE(exact_bounds(eight).value <= 1 << 11);  // so that FP16 holds it, too
+    const Outputs inputs = random_inputs(eight, {.kind = Filling::Kind::integers, .density = 0.5});
+    Network one = exact_network(name, {.image = shape.image, .classes = 10});
+    const std::size_t image = inputs.at("x").size() / 8;
+    const Outputs last = {
+        {"x", {inputs.at("x").end() - static_cast<std::ptrdiff_t>(image), inputs.at("x").end()}}};
+    const Outputs truth = truth_of(one, last);
+    for (const auto& [output, values] : truth) {
+      CAPTURE(output);
+      CHECK(std::set<float>(values.begin(), values.end()).size() > 3);
+    }
+
+    Outputs wanted;
+    for (const std::string& policy : policy_names()) {
+      for (const std::uint32_t threads : {1u, 5u}) {
+        PlanOptions options{.num_threads = threads};
+        options.tiling.m = 2;
+        options.mapping.policy = policy;
+        CAPTURE(policy, threads);
+        CHECK(NetworkRun(one, options).run(last) == truth);
+        if (threads == 5u && policy != "depth_first") continue;
+        const Outputs found = NetworkRun(eight, options).run(inputs);
+        if (wanted.empty()) wanted = found;
+        CHECK(found == wanted);
+      }
+    }
+    for (const auto& [output, values] : truth) {
+      CHECK(std::equal(values.rbegin(), values.rend(), wanted.at(output).rbegin()));
+    }
+    one.dtype = DataType::f16;
+    PlanOptions options{.num_threads = 2};
+    options.tiling.algorithm = Algorithm::direct;
+    CHECK(NetworkRun(one, options).run(last) == truth);
   }
 }
 

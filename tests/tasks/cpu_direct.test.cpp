@@ -12,11 +12,12 @@
 namespace megaconv {
 namespace {
 
-/// NCHW and NHWC of `text`, each with one of the other floating-point types and with i8, and
-/// nchw16c where it can be, cut small so that tasks, rectangles and conv groups do not coincide.
+/// NCHW and NHWC of `text`, each with other floating-point types and with i8, and nchw16c where it
+/// can be, cut small so that tasks, rectangles and conv groups do not coincide.
 std::vector<Tiling> tilings_of(const std::string& text) {
   std::vector<Tiling> tilings;
-  for (const char* layout : {"+nchw", "+nhwc", "+nchw+bf16", "+nhwc+f16", "+nchw+i8", "+nhwc+i8"}) {
+  for (const char* layout :
+       {"+nchw", "+nhwc", "+nchw+bf16", "+nhwc+bf16", "+nhwc+f16", "+nchw+i8", "+nhwc+i8"}) {
     TilingOptions options;
     options.algorithm = Algorithm::direct;
     tilings.push_back(make_tiling(parse_problem(text + layout), options, Target{.workers = 3}));
@@ -204,6 +205,23 @@ TEST_CASE("direct tasks compute every number of filters") {
   }
 }
 
+TEST_CASE("direct tasks compute every number of channels") {
+  for (const int c : {2, 4, 6, 8, 30, 32, 34, 62, 64, 66, 70, 96, 128, 130, 132, 192, 260}) {
+    check_problem("h5w9k24r1s1p0c" + std::to_string(c) + "+bias");
+    check_problem("n2h5w21k40r1s1p0u2c" + std::to_string(c) + "+residual");
+    check_problem("h6w7k20r3s3c" + std::to_string(c));
+    check_problem("h6w7k20r2s3p0d2x1c" + std::to_string(c));
+  }
+}
+
+TEST_CASE("direct tasks read taps of a row that are neighbours together") {
+  for (const char* filter : {"r7s7p3u2", "r3s3p1", "r1s5p0x2", "r3s2p2x3u1x3", "r5s8p4"}) {
+    for (const int c : {1, 2, 3, 4}) {
+      check_problem("n2h19w23k37c" + std::to_string(c) + filter + "+scale+bias+relu");
+    }
+  }
+}
+
 TEST_CASE("direct tasks whose sums have few products compute rows of any width") {
   for (const int width : {1, 7, 14, 16, 28, 33, 48, 112}) {
     const std::string w = std::to_string(width);
@@ -239,6 +257,22 @@ TEST_CASE("direct tasks compute rectangles and filter chunks of any size") {
     }
   }
 }
+
+#if defined(__x86_64__)
+TEST_CASE("a task leaves no tile registers to the thread that ran it") {
+  for (const std::string& isa : cpu::available_isas()) {
+    if (isa != "avx512_amx") continue;
+    const Tiling tiling = make_tiling(parse_problem("c64h9w9k32+nhwc+bf16"),
+                                      {.algorithm = Algorithm::direct}, Target{.workers = 1});
+    CpuLayer layer(tiling, cpu::kernels_for(isa));
+    layer.fill_random(1);
+    layer.run();
+    std::uint8_t shapes[64];
+    asm volatile("sttilecfg %0" : "=m"(shapes));
+    CHECK(std::count(std::begin(shapes), std::end(shapes), 0) == 64);
+  }
+}
+#endif
 
 TEST_CASE("an instruction set that is not there is refused with those that are") {
   CHECK_THROWS_WITH(cpu::kernels_for("mmx"),

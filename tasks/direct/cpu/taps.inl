@@ -34,6 +34,11 @@ struct TapRange {
 struct AlikeOutputs {
   AlikeOutputs(const Axis& axis, Size first_output, Size end)
       : first(first_output), count(1), taps(axis, first_output) {
+    if (taps == TapRange(0, axis.taps)) {  // up to the last output that has all of them
+      const Size last = axis.extent - 1 - (axis.taps - 1) * axis.dilation + axis.pad;
+      count = min_of(end, last / axis.stride + 1) - first;
+      return;
+    }
     while (first + count < end && TapRange(axis, first + count) == taps) ++count;
   }
   Size first, count;
