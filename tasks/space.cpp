@@ -337,9 +337,8 @@ std::optional<Rejection> Space::rejection(const Configuration& configuration) co
 Configuration heuristic_configuration(const ConvProblem& problem, const PlanOptions& plan,
                                       const Target& target) {
   const auto [launched, reason, tiling] = choose_launch(problem, plan, target);
-  return configuration_of(
-      lower(tiling, launched.tiling, launched.mapping, target, launched.policy), target,
-      launched.cuda_launch);
+  return configuration_of(lower(tiling, launched.tiling, launched.mapping, target, launched.policy),
+                          target, launched.cuda_launch);
 }
 
 Space make_space(const ConvProblem& problem, const Target& target, const SpaceOptions& options) {
