@@ -146,6 +146,18 @@ constexpr int c_value(megaconv::ActivationFunction value) {
       return MEGACONV_ACTIVATION_CLAMP;
     case megaconv::ActivationFunction::leaky_relu:
       return MEGACONV_ACTIVATION_LEAKY_RELU;
+    case megaconv::ActivationFunction::sigmoid:
+      return MEGACONV_ACTIVATION_SIGMOID;
+    case megaconv::ActivationFunction::hard_sigmoid:
+      return MEGACONV_ACTIVATION_HARD_SIGMOID;
+    case megaconv::ActivationFunction::silu:
+      return MEGACONV_ACTIVATION_SILU;
+    case megaconv::ActivationFunction::hard_swish:
+      return MEGACONV_ACTIVATION_HARD_SWISH;
+    case megaconv::ActivationFunction::gelu:
+      return MEGACONV_ACTIVATION_GELU;
+    case megaconv::ActivationFunction::gelu_tanh:
+      return MEGACONV_ACTIVATION_GELU_TANH;
   }
   return kNotInC;
 }
@@ -196,7 +208,7 @@ constexpr bool agree(int first, int last) {
 }
 constexpr int kLastDataType = MEGACONV_I8;
 constexpr int kLastLayout = MEGACONV_NCHW16C;
-constexpr int kLastActivation = MEGACONV_ACTIVATION_LEAKY_RELU;
+constexpr int kLastActivation = MEGACONV_ACTIVATION_GELU_TANH;
 constexpr int kLastAlgorithm = MEGACONV_ALGORITHM_IMPLICIT_GEMM;
 constexpr int kLastBackend = MEGACONV_BACKEND_SIM;
 constexpr int kLastPrecision = MEGACONV_PRECISION_BF16;

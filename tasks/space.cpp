@@ -10,6 +10,7 @@
 #include "tasks/checks.hpp"
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/launch.hpp"
+#include "tasks/lower.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {

@@ -106,8 +106,14 @@ typedef enum megaconv_source {
 typedef enum megaconv_activation {
   MEGACONV_ACTIVATION_NONE = 0,
   MEGACONV_ACTIVATION_RELU = 1,
-  MEGACONV_ACTIVATION_CLAMP = 2,     /* alpha to beta: ReLU6 is 0 to 6 */
-  MEGACONV_ACTIVATION_LEAKY_RELU = 3 /* alpha x where x < 0 */
+  MEGACONV_ACTIVATION_CLAMP = 2,      /* alpha to beta: ReLU6 is 0 to 6 */
+  MEGACONV_ACTIVATION_LEAKY_RELU = 3, /* alpha x where x < 0 */
+  MEGACONV_ACTIVATION_SIGMOID = 4,
+  MEGACONV_ACTIVATION_HARD_SIGMOID = 5, /* alpha x + beta, between 0 and 1 */
+  MEGACONV_ACTIVATION_SILU = 6,
+  MEGACONV_ACTIVATION_HARD_SWISH = 7,
+  MEGACONV_ACTIVATION_GELU = 8,
+  MEGACONV_ACTIVATION_GELU_TANH = 9
 } megaconv_activation;
 /* How a CUDA run is launched; see CudaLaunch (plan.hpp). */
 typedef enum megaconv_launch {

@@ -97,7 +97,8 @@ def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, 
     stride, dilation   number, or (vertical, horizontal)
     padding     number, or (rows above and below, columns left and right), "same" or "valid"
     residual    (N, K, P, Q), added before the activation
-    activation  None, "relu", "clamp:LEAST:MOST" (ReLU6 is "clamp:0:6") or "leaky_relu:SLOPE"
+    activation  None, "relu", "clamp:LEAST:MOST" (ReLU6 is "clamp:0:6"), "leaky_relu:SLOPE",
+                "silu", "gelu", "gelu_tanh", "hard_swish", "sigmoid" or "hard_sigmoid:SLOPE:SHIFT"
     precision   of the products of float32 arrays: None or "f32", "tf32", "f16", "bf16"; a permission
     max_error   None, or the most relative L2 error that the plan may have by its bound, in the place
                 of `precision` (Plan)

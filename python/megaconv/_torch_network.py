@@ -217,6 +217,12 @@ def _take_leaky_relu(net: _Builder, node: _Node) -> None:
                           alpha=a["negative_slope"])
 
 
+def _take_gelu(net: _Builder, node: _Node) -> None:
+    a = _arguments(node)
+    function = {"none": "gelu", "tanh": "gelu_tanh"}[a["approximate"]]
+    net.network.pixelwise(node.name, function, [net.name(a["self"])])
+
+
 def _take_silu(net: _Builder, node: _Node) -> None:
     x, gate = net.name(node.args[0]), f"{node.name}.sigmoid"
     net.network.pixelwise(gate, "sigmoid", [x])
@@ -301,6 +307,7 @@ _OPERATORS: dict[Any, Callable[[_Builder, _Node], None]] = {
     _aten.hardsigmoid.default: _take_function("hard_sigmoid", alpha=1 / 6, beta=0.5),
     _aten.hardswish.default: _take_function("hard_swish"),
     _aten.hardswish_.default: _take_function("hard_swish"),
+    _aten.gelu.default: _take_gelu,
     _aten.silu.default: _take_silu,
     _aten.silu_.default: _take_silu,
     _aten.mul.Tensor: _take_product,

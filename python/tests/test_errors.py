@@ -37,7 +37,7 @@ X, W = np.ones((1, 4, 6, 6), np.float32), np.ones((2, 4, 3, 3), np.float32)
     (dict(padding="same", w=W[:, :, :2]), NotImplementedError, "differs between the two sides"),
     (dict(dilation=0), ValueError, "dilation"),
     (dict(dilation=3), ValueError, "filter"),
-    (dict(activation="gelu"), ValueError, 'activation "gelu": must be none, relu, clamp:ALPHA:BETA, leaky_relu:ALPHA'),
+    (dict(activation="gelo"), ValueError, 'activation "gelo": must be none, relu, clamp:ALPHA:BETA, leaky_relu:ALPHA, sigmoid'),
     (dict(activation=""), ValueError, 'activation "": must be none, relu'),
     (dict(precision="f64"), ValueError, 'precision "f64", must be one of f32, tf32, f16, bf16'),
     (dict(precision=""), ValueError, 'precision "", must be one of f32'),

@@ -369,7 +369,7 @@ TEST_CASE("C: a value that is no enumerator is an error that says what is allowe
   check_last(problem.bias, "bias", 1);
   check_last(problem.residual, "residual", 1);
   check_last(problem.relu, "relu", 1);
-  check_last(problem.activation, "activation", MEGACONV_ACTIVATION_LEAKY_RELU);
+  check_last(problem.activation, "activation", MEGACONV_ACTIVATION_GELU_TANH);
   for (const double value : {-1e-6, std::numeric_limits<double>::quiet_NaN()}) {
     options.max_error = value;
     CHECK_THAT(refusal(), ContainsSubstring(": must be a number greater than 0"));
