@@ -49,8 +49,10 @@ Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& opti
   // On a GPU, Winograd multiplies tensors of 16 bits on tensor cores only.
   const bool has_tasks = target.backend != Backend::cuda || problem.dtype == DataType::f32 ||
                          (target.split_f16 && options.arithmetic != Arithmetic::fma);
+  // Winograd multiplies floats, which AMX does not: a product takes 16 times as long.
+  const bool narrow_products = target.amx && problem.dtype == DataType::bf16;
   const bool possible =
-      has_tasks && winograd_obstacle(Algorithm::winograd, problem).empty() &&
+      has_tasks && !narrow_products && winograd_obstacle(Algorithm::winograd, problem).empty() &&
       options.arithmetic != Arithmetic::bf16 && options.arithmetic != Arithmetic::tf32 &&
       (options.points == Points::low_error || !avoids_direct(problem, options, target));
   const bool pays = possible && winograd_pays(problem, options, target);

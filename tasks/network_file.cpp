@@ -36,9 +36,10 @@ constexpr DataType kDataTypes[] = {DataType::f32, DataType::f16, DataType::bf16}
 constexpr Layout kLayouts[] = {Layout::nhwc, Layout::nchw};
 constexpr PoolMode kModes[] = {PoolMode::max, PoolMode::average};
 constexpr PixelFunction kFunctions[] = {
-    PixelFunction::multiply,     PixelFunction::leaky_relu,         PixelFunction::sigmoid,
-    PixelFunction::hard_sigmoid, PixelFunction::hard_swish,         PixelFunction::tanh,
-    PixelFunction::softmax,      PixelFunction::local_response_norm};
+    PixelFunction::multiply,     PixelFunction::leaky_relu,          PixelFunction::sigmoid,
+    PixelFunction::hard_sigmoid, PixelFunction::hard_swish,          PixelFunction::tanh,
+    PixelFunction::softmax,      PixelFunction::local_response_norm, PixelFunction::gelu,
+    PixelFunction::gelu_tanh};
 static_assert(std::size(kFunctions) == kNumPixelFunctions);
 
 // --- What is to be said of each operator, for writing and for reading alike.

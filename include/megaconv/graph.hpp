@@ -130,9 +130,9 @@ struct Stage {
   KindId kind = 0;
   std::uint32_t first = 0;  ///< id of its first task
   std::uint32_t groups = 0, per_group = 0;
-  double operations = 0;         ///< floating-point operations of one task
-  double bytes = 0;              ///< that one task moves between worker and shared cache
-  std::vector<Traffic> traffic;  ///< reads first
+  double operations = 0;           ///< floating-point operations of one task
+  double bytes = 0;                ///< that one task moves between worker and shared cache
+  std::vector<Traffic> traffic{};  ///< reads first
 
   std::uint64_t num_tasks() const { return std::uint64_t{groups} * per_group; }
   std::uint32_t id(std::uint32_t group, std::uint32_t block) const {

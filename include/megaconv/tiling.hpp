@@ -89,6 +89,7 @@ struct Target {
   /// Multiprocessors, each of which runs one task of implicit GEMM at a time; 0: that is not
   /// chosen.
   std::uint32_t multiprocessors = 0;
+  bool amx = false;  ///< CPU: direct tasks on BF16 and INT8 have products of AMX
 };
 
 /// What a caller may fix about a tiling; 0 and nullopt mean "choose".

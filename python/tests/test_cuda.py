@@ -33,8 +33,8 @@ def test_random_problems_have_the_errors_that_their_plans_promise(dtype):
         geometry = [case.geometry[name] for name in ("stride", "padding", "dilation", "groups")]
         plan = megaconv.Plan(megaconv.Problem.from_shapes(
             case.x.shape, case.w.shape, *geometry, dtype=dtype, layout="nhwc" if last else "nchw",
-            bias=case.bias is not None, residual=case.residual is not None, relu=case.relu),
-            backend="cuda")
+            bias=case.bias is not None, residual=case.residual is not None,
+            activation="relu" if case.relu else "none"), backend="cuda")
         check(plan, y.cpu().numpy(), *case.truth())
 
 

@@ -119,8 +119,9 @@ TEST_CASE("emulated CUDA: small-tile implicit GEMM is right, and exact on intege
     problem.stride_h = between(1, 3);
     problem.stride_w = between(1, 3);
     problem.epilogue.bias = between(0, 1) == 0;
-    const Activation activations[] = {{}, kRelu, clamp(-0.5f, 1.5f), leaky_relu(0.25f)};
-    problem.epilogue.activation = activations[between(0, 3)];
+    const Activation activations[] = {{},    kRelu, clamp(-0.5f, 1.5f), leaky_relu(0.25f),
+                                      kSilu, kGelu, kHardSwish};
+    problem.epilogue.activation = activations[between(0, seed % 2 == 0 ? 3 : 6)];  // even: exact
     problem.epilogue.residual = between(0, 1) == 0;
     SmallGemmCut cut =
         cut_small_gemm(problem, precision, static_cast<std::uint32_t>(between(1, 64)));

@@ -3,6 +3,7 @@
 // pinned; what every tiling must keep is.
 #include "tasks/tiling.hpp"
 
+#include "tasks/conv_graph.hpp"
 #include "tasks/winograd/winograd.hpp"
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
@@ -291,4 +292,47 @@ TEST_CASE("a tiling prints its window and its counts") {
   CHECK_THAT(text, ContainsSubstring("V: 3 of 32 groups, "));
   CHECK_THAT(text, ContainsSubstring("(window)\nM: 32 of 32 groups"));
   CHECK_THAT(to_string(tile("c3h9k5r5")), ContainsSubstring("algorithm: direct\n"));
+}
+
+TEST_CASE("costs of all tasks add up to what the algorithm computes and moves") {
+  const ConvProblem problem = parse_problem("n2c32h16k48");
+  const double sums = problem.flops(), tiles = 2 * 4 * 4, c = 32, k = 48;
+  const double input = tiles * c * 4 * 216, output = tiles * k * 2 * (36 * 4 + 6 * 16);
+  struct Expected {
+    Algorithm algorithm;
+    Target target;
+    double products, input, output;  // operations of the stages with these roles
+  };
+  for (const Expected& e :
+       {Expected{Algorithm::direct, {}, sums, 0, 0},
+        Expected{Algorithm::winograd, {}, sums / 4, input, output},
+        Expected{Algorithm::fused_winograd, {}, sums / 4 + input + output, 0, 0},
+        Expected{Algorithm::opencnn, kAmpere, sums * 16 / 36, 0, 0},
+        Expected{Algorithm::implicit_gemm, kHopper, sums, 0, 0}}) {
+    CAPTURE(to_string(e.algorithm));
+    const Tiling tiling = make_tiling(problem, {.algorithm = e.algorithm}, e.target);
+    TaskGraph graph;
+    const NodeBuffers buffers = add_convolution(graph, "conv", tiling);
+    const auto total = [&](Role role, auto value) {
+      const Stage* const stage = graph.find(0, role);
+      return stage == nullptr ? 0 : value(*stage) * static_cast<double>(stage->num_tasks());
+    };
+    const auto operations = [](const Stage& stage) { return stage.operations; };
+    CHECK(total(Role::product, operations) == Approx(e.products));
+    CHECK(total(Role::input, operations) == Approx(e.input));
+    CHECK(total(Role::output, operations) == Approx(e.output));
+    const auto written = [](BufferId buffer) {
+      return [buffer](const Stage& stage) {
+        double bytes = 0;
+        for (const Traffic& traffic : stage.traffic) {
+          if (traffic.mode == Mode::write && traffic.buffer == buffer) bytes += traffic.bytes;
+        }
+        return bytes;
+      };
+    };
+    const Role last = e.output != 0 ? Role::output : Role::product;
+    CHECK(total(last, written(buffers.y)) == Approx(4.0 * 2 * 48 * 16 * 16));
+    CHECK(total(Role::prepare, written(buffers.u)) ==
+          Approx(static_cast<double>(tiling.u_bytes())));
+  }
 }

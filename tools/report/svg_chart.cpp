@@ -13,15 +13,6 @@ namespace {
 constexpr double kLeft = 64, kTop = 10, kWidth = 880, kHeight = 220;
 constexpr double kTrackHeight = 9, kAxisHeight = 34;
 
-// 1, 2 or 5 times a power of ten, so that there are 4 to 10 steps up to `most`.
-double nice_step(double most) {
-  const double power = std::pow(10.0, std::floor(std::log10(most / 4)));
-  for (const double factor : {1.0, 2.0, 5.0}) {
-    if (most / (factor * power) <= 10) return factor * power;
-  }
-  return 10 * power;
-}
-
 std::string tick_text(double value, double step) {
   return step >= 1 ? fmt::format("{:.0f}", value)
                    : fmt::format("{:.{}f}", value, static_cast<int>(std::ceil(-std::log10(step))));
@@ -46,6 +37,14 @@ std::string open_svg(double height) {
 }
 
 }  // namespace
+
+double nice_step(double most) {
+  const double power = std::pow(10.0, std::floor(std::log10(most / 4)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (most / (factor * power) <= 10) return factor * power;
+  }
+  return 10 * power;
+}
 
 std::string escape_html(const std::string& text) {
   std::string escaped;

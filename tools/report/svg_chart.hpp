@@ -36,6 +36,9 @@ struct Bar {
 std::string to_svg(const std::vector<Bar>& bars, std::uint32_t num_tracks, double span_us,
                    double limit_us = 0);
 
+/// 1, 2 or 5 times a power of ten, so that there are 4 to 10 steps up to `most`.
+double nice_step(double most);
+
 /// <, > and & replaced.
 std::string escape_html(const std::string& text);
 

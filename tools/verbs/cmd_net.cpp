@@ -20,6 +20,7 @@
 #include "tasks/lower.hpp"
 #include "tasks/network_reference.hpp"
 #include "tasks/strides.hpp"
+#include "tools/report/network_timeline.hpp"
 #include "tools/report/records.hpp"
 #include "tools/report/summary.hpp"
 #include "tools/report/table.hpp"
@@ -28,11 +29,10 @@
 #include "tools/run/file_io.hpp"
 #include "tools/run/network_arrays.hpp"
 #include "tools/run/network_runner.hpp"
-#include "tools/run/network_source.hpp"
 #include "tools/run/tensors.hpp"
 #include "tools/run/timing.hpp"
-#include "tools/verbs/choice.hpp"
 #include "tools/verbs/commands.hpp"
+#include "tools/verbs/network_arguments.hpp"
 #include "tools/verbs/plan_arguments.hpp"
 #include "tools/verbs/policy_spec.hpp"
 
@@ -57,7 +57,8 @@ Examples:
   megaconv net bench resnet50 mobilenet_v2 --threads 1
   megaconv net verify densenet121 --image 64
   megaconv net simulate resnet18 --machine cpu
-  megaconv net trace resnet50 -o resnet50.json
+  megaconv net trace resnet50 -o resnet50.json --picture resnet50.svg
+  megaconv net compare resnet50 --policies interleaved,staged,depth_first,apart
   megaconv net bench resnet50 --backend cuda --dtype f16 --launch staged)";
 
 struct NetArguments {
@@ -67,19 +68,16 @@ struct NetArguments {
   TimingOptions timing;
   OutputArguments output;
   std::string file;                          ///< of a trace, a picture or a network
+  std::string picture;                       ///< of a run
   std::vector<std::string> inputs, outputs;  ///< arrays
 };
 
 Network selected(const NetArguments& arguments, const std::string& name) {
-  NetworkChoice choice = arguments.network;
-  choice.seed = arguments.plan.seed;
-  return network_of(name, choice);
+  return network_of(name, arguments.network, arguments.plan);
 }
 
 PlanOptions plan_options(const NetArguments& arguments) {
-  PlanOptions options = arguments.plan.options;
-  options.mapping.seed = arguments.plan.seed;
-  return options;
+  return network_plan_options(arguments.plan);
 }
 
 /// The operators that a plan with these options has nodes of.
@@ -423,14 +421,35 @@ std::string operator_table(const Lowering& lowering, const FusedNetwork& network
   return table.str();
 }
 
-void write_trace(const NetArguments& arguments, const RecordedRun& run) {
-  if (arguments.file.empty()) return;
-  write_file(arguments.file, trace_json(run));
-  fmt::print("written to {}\n", arguments.file);
+/// What kinds of tasks did, what nodes did, and what was waited for; and the files.
+void report_run(const NetArguments& arguments, const RecordedRun& run,
+                const FusedNetwork& network) {
+  std::fputs((trace_table(analyse(run.lowering, run.trace)) + '\n' +
+              operator_table(run.lowering, network, run.trace) + '\n' + network_waits(run))
+                 .c_str(),
+             stdout);
+  const auto write = [](const std::string& path, const auto& text) {
+    if (path.empty()) return;
+    write_file(path, text());
+    fmt::print("written to {}\n", path);
+  };
+  write(arguments.file, [&] { return trace_json(run); });
+  write(arguments.picture, [&] {
+    return network_timeline(
+        run, fmt::format("{}, {}: {:.0f} us, {}", arguments.names.front(),
+                         run.lowering.mapping.policy, analyse(run.lowering, run.trace).span_us,
+                         count_text(run.trace.num_workers, run.worker_name.c_str())));
+  });
+}
+
+void check_files(const NetArguments& arguments) {
+  for (const std::string& path : {arguments.file, arguments.picture}) {
+    if (!path.empty()) require_writable(path);
+  }
 }
 
 ExitCode trace(const NetArguments& arguments) {
-  if (!arguments.file.empty()) require_writable(arguments.file);
+  check_files(arguments);
   const Network network = selected(arguments, arguments.names.front());
   NetworkRunner runner(network, plan_options(arguments), arguments.plan.seed);
   std::vector<double> times_ms;
@@ -438,16 +457,12 @@ ExitCode trace(const NetArguments& arguments) {
   RecordedRun run{runner.plan().lowering(), {}, "worker", 1000 * summarize(times_ms).median_ms};
   runner.run(&run.trace);
   fmt::print("{:.1f} us without tracing\n", run.time_us);
-  std::fputs((trace_table(analyse(run.lowering, run.trace)) + '\n' +
-              operator_table(run.lowering, fused_for(network, plan_options(arguments)), run.trace))
-                 .c_str(),
-             stdout);
-  write_trace(arguments, run);
+  report_run(arguments, run, fused_for(network, plan_options(arguments)));
   return ExitCode::ok;
 }
 
 ExitCode simulate_network(const NetArguments& arguments) {
-  if (!arguments.file.empty()) require_writable(arguments.file);
+  check_files(arguments);
   const Network network = selected(arguments, arguments.names.front());
   const MachineModel machine = machine_of(arguments.plan);
   PlanOptions options = plan_options(arguments);
@@ -465,65 +480,8 @@ ExitCode simulate_network(const NetArguments& arguments) {
       plan.lowering().graph.tasks.size(), plan.lowering().nodes.size(), simulation.time_us,
       flops_of(fused) / simulation.time_us / 1e3, bounds.least_us(), bounds.critical_path_us,
       bounds.work_us, bounds.compute_us, bounds.hbm_us);
-  std::fputs((trace_table(simulation.analysis) + '\n' +
-              operator_table(plan.lowering(), fused, simulation.trace))
-                 .c_str(),
-             stdout);
-  write_trace(arguments, {plan.lowering(), simulation.trace, "SM", simulation.time_us});
+  report_run(arguments, {plan.lowering(), simulation.trace, "SM", simulation.time_us}, fused);
   return ExitCode::ok;
-}
-
-void add_network_options(CLI::App& verb, NetworkChoice& network) {
-  const auto add = [&](const char* name, std::optional<std::int64_t>& value,
-                       const char* description) {
-    verb.add_option(name, value, description)->type_name("N")->group("Network");
-  };
-  add("--batch", network.batch, "Images; default: 1, or as the file says");
-  add("--image", network.image,
-      "Height and width of the images; default: the usual.\nOf an ONNX model: where it leaves them "
-      "open");
-  add("--classes", network.classes, "Classes of a built-in network; default: the usual");
-  const auto add_choice = [&](const char* name, auto& target, auto choices, const char* type,
-                              const char* description) {
-    verb.add_option_function<std::string>(
-            name,
-            [name, &target, choices](const std::string& word) {
-              using Value = typename std::remove_reference_t<decltype(target)>::value_type;
-              target = choose<Value>(name, word, choices);
-            },
-            description)
-        ->type_name(type)
-        ->group("Network");
-  };
-  add_choice(
-      "--dtype", network.dtype,
-      Choices<DataType>{{"f32", DataType::f32}, {"f16", DataType::f16}, {"bf16", DataType::bf16}},
-      "TYPE", "Storage type of all values: f32 (default), f16 or bf16");
-  add_choice("--layout", network.layout,
-             Choices<Layout>{{"nhwc", Layout::nhwc}, {"nchw", Layout::nchw}}, "NAME",
-             "Memory order of all values: nhwc (default) or nchw");
-}
-
-void add_plan_options_of_networks(CLI::App& verb, PlanArguments& plan) {
-  add_policy_option(verb, plan.options, false);
-  verb.add_option_function<std::string>(
-          "--algo",
-          [&plan](const std::string& word) {
-            plan.options.tiling.algorithm = choose<Algorithm>(
-                "--algo", word, {{"auto", Algorithm::automatic}, {"direct", Algorithm::direct}});
-          },
-          "Of all convolutions: auto (default) or direct")
-      ->type_name("NAME")
-      ->group("Plan");
-  add_network_device_options(verb, plan.options);
-  verb.add_option("--threads", plan.options.num_threads,
-                  "Worker threads; 0 (default): MEGACONV_NUM_THREADS, else all CPUs")
-      ->type_name("N")
-      ->group("Plan");
-  verb.add_option("--seed", plan.seed, "Seed of everything random")
-      ->type_name("N")
-      ->capture_default_str()
-      ->group("Plan");
 }
 
 using Verb = ExitCode (*)(const NetArguments& arguments);
@@ -545,9 +503,8 @@ void add(CLI::App& app, Action& action) {
   net->callback([net] {
     if (!net->get_subcommands().empty()) return;
     throw Error(Status::invalid_argument,
-                "net needs one of list, import, export, show, run, bench, verify, simulate or "
-                "trace (see net "
-                "--help)");
+                "net needs one of list, import, export, show, run, bench, verify, simulate, trace "
+                "or compare (see net --help)");
   });
   const auto add_one = [&](const char* name, const char* description, Verb run) {
     const auto arguments = std::make_shared<NetArguments>();
@@ -576,7 +533,9 @@ void add(CLI::App& app, Action& action) {
           ->type_name("FILE")
           ->group("Arrays");
     }
-    add_plan_options_of_networks(*verb, arguments->plan);
+    add_policy_option(*verb, arguments->plan.options, false);
+    add_distance_options(*verb, arguments->plan.options.mapping);
+    add_network_plan_options(*verb, arguments->plan);
     if (run == bench) {
       add_timing_options(*verb, arguments->timing);
       add_output_options(*verb, arguments->output);
@@ -586,6 +545,12 @@ void add(CLI::App& app, Action& action) {
       verb->add_option("-o,--output", arguments->file,
                        run == show ? "Picture of the nodes, for Graphviz"
                                    : "Trace of the run, Chrome trace JSON")
+          ->type_name("FILE")
+          ->group("Output");
+    }
+    if (run == trace || run == simulate_network) {
+      verb->add_option("--picture", arguments->picture,
+                       "Timeline of the run, a row for every node, SVG")
           ->type_name("FILE")
           ->group("Output");
     }
@@ -599,6 +564,7 @@ void add(CLI::App& app, Action& action) {
   add_one("verify", "Check every operator against a double reference", verify);
   add_one("simulate", "Run a network on a machine model", simulate_network);
   add_one("trace", "One run, task by task", trace);
+  add_net_compare(*net, action);
 }
 
 }  // namespace networks

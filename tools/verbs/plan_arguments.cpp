@@ -154,6 +154,14 @@ void add_network_device_options(CLI::App& app, PlanOptions& options) {
   add_max_error_option(app, options.tiling);
 }
 
+void add_distance_options(CLI::App& app, MappingOptions& mapping) {
+  add_number(app, "--dig", mapping.dig,
+             "Least distance from input transform to GEMM; depth_first: from a layer to the next");
+  add_number(app, "--dgo", mapping.dgo, "Least distance from GEMM to output transform");
+  add_number(app, "--m-groups", mapping.m_groups,
+             "Task groups that are interleaved; depth_first: of a layer at a time");
+}
+
 void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   TilingOptions& tiling = arguments.options.tiling;
   MappingOptions& mapping = arguments.options.mapping;
@@ -190,9 +198,7 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
       ->type_name("SLOTS")
       ->group("Plan");
   add_policy_option(app, arguments.options, true);
-  add_number(app, "--dig", mapping.dig, "Least distance from input transform to GEMM");
-  add_number(app, "--dgo", mapping.dgo, "Least distance from GEMM to output transform");
-  add_number(app, "--m-groups", mapping.m_groups, "Task groups that are interleaved");
+  add_distance_options(app, mapping);
   app.add_option_function<std::string>(
          "--config",
          [&arguments](const std::string& text) {

@@ -27,6 +27,9 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments);
 /// Adds --machine alone.
 void add_machine_option(CLI::App& app, PlanArguments& arguments);
 
+/// Adds --dig, --dgo and --m-groups.
+void add_distance_options(CLI::App& app, MappingOptions& mapping);
+
 /// Adds --backend, --launch and --precision as networks have them.
 void add_network_device_options(CLI::App& app, PlanOptions& options);
 
