@@ -141,6 +141,51 @@ TEST_CASE("operators are fused where one task can do the work of several") {
   CHECK_THAT(plan.describe(), ContainsSubstring("\nbackend: cpu, 1 workers"));
 }
 
+TEST_CASE("a convolution takes any activation, and x sigmoid(x) as SiLU") {
+  Network network{.inputs = {{"x", {1, 8, 5, 6}}}, .outputs = {"product"}};
+  const auto function = [](PixelFunction of) { return Pixelwise{.function = of, .alpha = 0.25f}; };
+  network.operators = {
+      {"a", conv3x3(8, 8, 1), {"x"}},
+      {"a.gate", function(PixelFunction::sigmoid), {"a"}},
+      {"silu", function(PixelFunction::multiply), {"a.gate", "a"}},
+      {"b", conv3x3(8, 8, 2), {"silu"}},
+      {"gelu", function(PixelFunction::gelu), {"b"}},
+      {"c", conv3x3(8, 8, 3), {"gelu"}},
+      {"swish", function(PixelFunction::hard_swish), {"c"}},
+      {"swish.gate", function(PixelFunction::sigmoid), {"swish"}},
+      {"d", function(PixelFunction::multiply), {"swish", "swish.gate"}},
+      {"e", conv3x3(8, 8, 4), {"d"}},
+      {"e.gate", function(PixelFunction::sigmoid), {"e"}},
+      {"f", conv3x3(8, 8, 5), {"e.gate"}},  // reads the gate, too
+      {"product", function(PixelFunction::multiply), {"e", "e.gate"}},
+      {"g", conv3x3(8, 8, 6), {"product"}},
+  };
+  network.outputs = {"f", "g"};
+  std::string nodes;
+  for (const FusedOperator& op : fuse(network).operators) {
+    nodes += names_text(op);
+    const auto* const problem = std::get_if<ConvProblem>(&op.problem);
+    if (problem != nullptr) nodes += ": " + to_string(problem->epilogue.activation);
+    nodes += '\n';
+  }
+  CHECK(nodes ==
+        "a + a.gate + silu: silu\n"
+        "b + gelu: gelu\n"
+        "c + swish: hard_swish\n"
+        "swish.gate\n"
+        "d\n"
+        "e: none\n"
+        "e.gate\n"
+        "f: none\n"
+        "product\n"
+        "g: none\n");
+  DoubleValues inputs;
+  for (const auto& [input, values] : random_inputs(network, {})) inputs[input] = widened(values);
+  const std::vector<double> whole = reference_network(network, inputs).at("g");
+  const std::vector<double> fused = reference_network(fuse(network), inputs).at("g");
+  for (std::size_t i = 0; i < whole.size(); ++i) CHECK(fused[i] == Approx(whole[i]));
+}
+
 TEST_CASE("fusing changes no value by more than doubles round") {
   // Weights at random, so that folding them rounds: in double by u = 2^-53 of every product, of
   // which a value has 16,000 behind it on its longest way. 1e-10 is 50 times that.
@@ -346,12 +391,15 @@ TEST_CASE("tasks of a network begin as soon as what they read is there") {
   CHECK(position(2, false) < position(0, true));
 
   // Every edge between operators is as narrow as the windows ask for: rows and their halo.
+  std::size_t between = 0;
   for (const Edge& edge : lowering.graph.edges) {
     const Stage& from = lowering.graph.stages[edge.producer.stage];
     const Stage& to = lowering.graph.stages[edge.consumer.stage];
     if (from.node == to.node) continue;
     CHECK(edge.producer.groups.size() < from.groups);
+    ++between;
   }
+  CHECK(between > 10);
 }
 
 TEST_CASE("a run of a network records a trace of all operators") {

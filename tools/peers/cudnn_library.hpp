@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's functions, of a library that is loaded when the first of them is called: nobody needs it
-// who does not ask for this peer. Included by cudnn.hpp, in whose namespace these names hide those
-// of cudnn.h.
+// cuDNN's functions. The library is loaded when the first of them is called, so a user who does not
+// ask for this peer needs no cuDNN. Included by cudnn.hpp, in whose namespace these names hide
+// those of cudnn.h.
 #pragma once
 
 #include <cudnn.h>

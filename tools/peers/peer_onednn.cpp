@@ -147,6 +147,25 @@ std::shared_ptr<Convolution> make_convolution(const TensorSet& tensors, dnnl::al
     case ActivationFunction::clamp:
       epilogue.append_eltwise(1, dnnl::algorithm::eltwise_clip, alpha, beta);
       break;
+    case ActivationFunction::sigmoid:
+      epilogue.append_eltwise(1, dnnl::algorithm::eltwise_logistic, 0, 0);
+      break;
+    case ActivationFunction::hard_sigmoid:
+      epilogue.append_eltwise(1, dnnl::algorithm::eltwise_linear, alpha, beta);
+      epilogue.append_eltwise(1, dnnl::algorithm::eltwise_clip, 0, 1);
+      break;
+    case ActivationFunction::silu:
+      epilogue.append_eltwise(1, dnnl::algorithm::eltwise_swish, 1, 0);
+      break;
+    case ActivationFunction::hard_swish:
+      epilogue.append_eltwise(1, dnnl::algorithm::eltwise_hardswish, 0, 0);
+      break;
+    case ActivationFunction::gelu:
+      epilogue.append_eltwise(1, dnnl::algorithm::eltwise_gelu_erf, 0, 0);
+      break;
+    case ActivationFunction::gelu_tanh:
+      epilogue.append_eltwise(1, dnnl::algorithm::eltwise_gelu_tanh, 0, 0);
+      break;
   }
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(epilogue);

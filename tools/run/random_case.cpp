@@ -20,13 +20,17 @@ bool valid(const ConvProblem& problem) {
   }
 }
 
-// Of numbers that leave whole numbers exact.
-Activation random_activation(Dice& dice) {
+// `integer`: of those that leave whole numbers exact.
+Activation random_activation(Dice& dice, bool integer) {
   if (!dice.chance(50)) return {};
+  if (!integer && dice.chance(50)) {
+    return dice.one_of({kSigmoid, hard_sigmoid(0.2f, 0.5f), kSilu, kHardSwish, kGelu, kGeluTanh});
+  }
   return dice.one_of({kRelu, kRelu, clamp(0, 6), clamp(-9, 20), leaky_relu(0.25f)});
 }
 
-ConvProblem random_problem(Dice& dice, const VerifyLimits& limits, bool for_winograd) {
+ConvProblem random_problem(Dice& dice, const VerifyLimits& limits, bool for_winograd,
+                           bool integer) {
   ConvProblem p;
   p.n = dice.between(1, limits.batch);
   p.c = dice.between(1, limits.channels);
@@ -51,8 +55,9 @@ ConvProblem random_problem(Dice& dice, const VerifyLimits& limits, bool for_wino
   p.pad_w = dice.chance(50) ? std::min(p.pad_h, p.filter_extent_w())
                             : dice.between(0, p.filter_extent_w());
   p.layout = dice.one_of({Layout::nchw, Layout::nhwc});
-  p.epilogue = {
-      .bias = dice.chance(50), .residual = dice.chance(40), .activation = random_activation(dice)};
+  p.epilogue = {.bias = dice.chance(50),
+                .residual = dice.chance(40),
+                .activation = random_activation(dice, integer)};
   return p;
 }
 
@@ -207,7 +212,7 @@ VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool inte
   item.plan.seed = seed;
   const bool for_winograd = dice.chance(50);
   do {
-    item.problem = random_problem(dice, limits, for_winograd);
+    item.problem = random_problem(dice, limits, for_winograd, integer);
   } while (!valid(item.problem));
   random_plan(dice, item.plan, limits, for_winograd, integer);
   if (backend == Backend::cuda) {
@@ -225,6 +230,7 @@ VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool inte
     if (valid(blocked)) item.problem = blocked;
   }
   if (item.problem.dtype == DataType::i8) {
+    if (!valid(item.problem)) item.problem.epilogue.activation = kRelu;  // of those that are exact
     item.plan.options.tiling = {.algorithm = dice.one_of({Algorithm::automatic, Algorithm::direct}),
                                 .filters = item.plan.options.tiling.filters};
   }

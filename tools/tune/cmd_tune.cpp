@@ -142,8 +142,9 @@ std::string progress_text(const SweepState& state, const SweepOptions& options) 
                                : text;
 }
 
+// `database`: null: nothing is known, and nothing kept.
 TunedLayer tune_layer(const NamedProblem& layer, const TuneRunArguments& arguments,
-                      PlanDatabase& database, const std::function<void(const std::string&)>& show) {
+                      PlanDatabase* database, const std::function<void(const std::string&)>& show) {
   const PlanOptions& options = arguments.tune.plan.options;
   show("making tensors and the reference");
   MeasuringProcess process(measuring_command(arguments, layer.problem),
@@ -165,13 +166,14 @@ TunedLayer tune_layer(const NamedProblem& layer, const TuneRunArguments& argumen
                         return estimate_ms(layer.problem, apply(configuration, options), target);
                       },
                       arguments.sweep.seed};
-  const std::vector<Measurement> before = database.measurements(result.key);
+  const std::vector<Measurement> before =
+      database != nullptr ? database->measurements(result.key) : std::vector<Measurement>();
   if (!arguments.resume && !before.empty()) {
     log().info("{}: {} earlier measurements; --resume would use them", layer.name, before.size());
   }
   const auto known = arguments.resume ? before : std::vector<Measurement>();
   Sweep sweep(
-      search, result.key, &database, known, arguments.sweep,
+      search, result.key, database, known, arguments.sweep,
       [&](const Configuration& configuration, double best_ms) {
         return simulator ? simulator->measure(configuration, arguments.samples, best_ms)
                          : process.measure(configuration, best_ms);
@@ -253,7 +255,17 @@ ExitCode tune(const TuneRunArguments& arguments) {
   for (const NamedProblem& layer : layers) {
     make_space(layer.problem, target, arguments.tune.space_options());
   }
-  PlanDatabase database(arguments.tune.database_file(), PlanDatabase::Access::write);
+  // Plans that look into a database could not find a policy's file.
+  const PlanOptions& options = arguments.tune.plan.options;
+  std::optional<PlanDatabase> database;
+  if (!options.policy) {
+    database.emplace(arguments.tune.database_file(), PlanDatabase::Access::write);
+  } else if (arguments.resume || !options.database.empty()) {
+    throw Error(Status::invalid_argument,
+                (arguments.resume ? "--resume" : "--database " + options.database) +
+                    " with --policy " + options.mapping.policy +
+                    ", must be absent: plans could not find that file");
+  }
 
   const InterruptGuard guard;
   Progress progress;
@@ -261,7 +273,7 @@ ExitCode tune(const TuneRunArguments& arguments) {
   for (const NamedProblem& layer : layers) {
     const std::string place =
         fmt::format("[{}/{}] {}: ", results.size() + 1, layers.size(), layer.name);
-    results.push_back(tune_layer(layer, arguments, database,
+    results.push_back(tune_layer(layer, arguments, database ? &*database : nullptr,
                                  [&](const std::string& text) { progress.show(place + text); }));
     if (results.back().end == SweepEnd::interrupted) break;
   }
@@ -275,12 +287,13 @@ ExitCode tune(const TuneRunArguments& arguments) {
   }
   if (!arguments.output.machine_stdout()) {
     std::fputs(table_of(results).c_str(), stdout);
-    fmt::print("kept in {}\n", database.file());
+    fmt::print("{}\n", database ? "kept in " + database->file()
+                                : "not kept: plans could not find " + options.mapping.policy);
   }
   write_records(records, arguments.output);
   if (interrupted()) {
-    log().warn("interrupted after {} of {} problems; all measurements are kept, --resume goes on",
-               results.size(), layers.size());
+    log().warn("interrupted after {} of {} problems{}", results.size(), layers.size(),
+               database ? "; all measurements are kept, --resume goes on" : "");
     return ExitCode::interrupted;
   }
   return all_found ? ExitCode::ok : ExitCode::different;

@@ -69,6 +69,7 @@ std::vector<std::string> measure_options(const TuneArguments& arguments,
   if (options.workspace_limit != 0) {
     put("--workspace-limit", std::to_string(options.workspace_limit));
   }
+  if (options.policy) put("--policy", options.mapping.policy);
   put("--seed", std::to_string(arguments.plan.seed));
   return words;
 }

@@ -2,6 +2,7 @@
 // An option whose value is one of a few words.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,14 @@ namespace megaconv::cli {
 
 template <class Value>
 using Choices = std::vector<std::pair<std::string, Value>>;
+
+/// Values by their own names.
+template <class Value>
+Choices<Value> named(std::initializer_list<Value> values) {
+  Choices<Value> choices;
+  for (const Value value : values) choices.emplace_back(to_string(value), value);
+  return choices;
+}
 
 /// The value that belongs to `word`. Throws Error(invalid_argument): "--tile 5, must be 2, 4 or 6".
 template <class Value>

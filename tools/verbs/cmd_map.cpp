@@ -60,8 +60,8 @@ Lowering lower_for_device(const ConvProblem& problem, const MapArguments& argume
   }
   if (target.split_f16) target.multiprocessors = gpu.units;  // no model simulates implicit GEMM
   options.mapping.seed = arguments.plan.seed;
-  const PlanOptions launched = choose_launch(problem, options, target).options;
-  return lower(problem, launched.tiling, launched.mapping, target, launched.policy);
+  const auto [launched, reason, tiling] = choose_launch(problem, options, target);
+  return lower(tiling, launched.tiling, launched.mapping, target, launched.policy);
 }
 
 /// What the options ask for: of a problem, or the one in --mapping.

@@ -25,7 +25,7 @@ void init_log() {
   log().set_level(level);
 }
 
-// A logger of our own: the default one belongs to whoever embeds spdlog.
+// A logger of our own: the default one belongs to a program that embeds spdlog.
 spdlog::logger& log() {
   static const auto logger = spdlog::stderr_color_mt("megaconv");
   return *logger;

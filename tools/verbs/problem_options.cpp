@@ -12,11 +12,9 @@ void add_tensor_options(CLI::App& app, ProblemArguments& arguments) {
   app.add_option_function<std::string>(
          "--layout",
          [&](const std::string& text) {
-           arguments.layout = choose<Layout>("--layout", text,
-                                             {{"nchw", Layout::nchw},
-                                              {"nhwc", Layout::nhwc},
-                                              {"chwn", Layout::chwn},
-                                              {"nchw16c", Layout::nchw16c}});
+           arguments.layout =
+               choose<Layout>("--layout", text,
+                              named({Layout::nchw, Layout::nhwc, Layout::chwn, Layout::nchw16c}));
          },
          "Memory order of the tensors: nchw, nhwc, chwn or nchw16c")
       ->type_name("LAYOUT")
@@ -24,11 +22,9 @@ void add_tensor_options(CLI::App& app, ProblemArguments& arguments) {
   app.add_option_function<std::string>(
          "--dtype",
          [&](const std::string& text) {
-           arguments.dtype = choose<DataType>("--dtype", text,
-                                              {{"f32", DataType::f32},
-                                               {"f16", DataType::f16},
-                                               {"bf16", DataType::bf16},
-                                               {"i8", DataType::i8}});
+           arguments.dtype = choose<DataType>(
+               "--dtype", text,
+               named({DataType::f32, DataType::f16, DataType::bf16, DataType::i8}));
          },
          "Storage type of the tensors: f32, f16, bf16 or i8")
       ->type_name("TYPE")
