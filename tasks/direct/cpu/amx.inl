@@ -108,7 +108,6 @@ struct AmxArgs {
   const float* u = nullptr;  ///< first filter block
   Size filter_block = 0;
   const AmxStep *begin = nullptr, *end = nullptr;
-  Size fetch_words = 0;  ///< of the next filter blocks' step, into the L2; 0: none
 };
 
 template <class T, class Registers, int kPixels, int kFilters>
@@ -120,7 +119,6 @@ void amx_kernel(const AmxArgs& args) {
   const std::byte* x[kPixels];
   unroll<kPixels>([&](auto i) __attribute__((always_inline)) { x[i] = args.x + args.tiles[i].x; });
   const float* const u = args.u;
-  const Size fetch_words = args.fetch_words;
   for (const AmxStep* step = args.begin; step != args.end; ++step) {
     const float* const filters = u + step->u;
     const Size at = step->x;
@@ -135,11 +133,6 @@ void amx_kernel(const AmxArgs& args) {
         amx_multiply_add<T, kSums + j, kA, Registers::kB + j>();
       });
     });
-    for (Size word = 0; word < fetch_words; ++word) {
-      unroll<kFilters>([&](auto j) __attribute__((always_inline)) {
-        fetch_to_l2(filters + (kFilters + j) * filter_block + word * kBlock);
-      });
-    }
   }
 }
 
@@ -532,13 +525,11 @@ void amx_blocks(const TaskArgs& args, const Extents& extents, const AmxExtents& 
       }
     };
     kernel.u = args.u + kb * amx.filter_block;
-    kernel.fetch_words = kb + 2 * Registers::kFilters <= blocks.last ? amx.step_words : 0;
     const AmxTile *before = tiles, *tile = tiles;
     for (Size left = ceil_div(last_tile - tiles, Registers::kPixels); left > 0; --left) {
       const Size num_tiles = ceil_div(last_tile - tile, left);
       kernel.tiles = tile;
       multiply_tiles<T, Registers>(kernel, num_tiles, num_blocks);
-      kernel.fetch_words = 0;
       write(before, tile);  // while the products go on
       sums.store(num_tiles);
       before = tile;
