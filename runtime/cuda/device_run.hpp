@@ -27,7 +27,7 @@ struct DeviceTraceRecord {
   std::uint32_t sm;
 };
 
-/// How workers come by positions.
+/// How workers get the position of their next task.
 enum class Dispatch {
   persistent,  // tickets, until none is left
   one_task,    // one ticket per block, one block per task

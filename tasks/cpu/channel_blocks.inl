@@ -10,18 +10,39 @@
 
 namespace megaconv::cpu::MEGACONV_ISA {
 
+inline Pitches pitches_or_dense(const Pitches& given, Layout layout, Size channels, Size height,
+                                Size width) {
+  if (given.image != 0) return given;
+  const Size plane = height * width;
+  return {channels * plane, width, layout == Layout::nchw ? plane : channels};
+}
+inline Pitches x_pitches(const TaskArgs& args) {
+  const ConvProblem& a = args.tiling->problem;
+  return pitches_or_dense(args.x_pitches, a.layout, a.c, a.h, a.w);
+}
+inline Pitches y_pitches(const TaskArgs& args, const Extents& extents) {
+  const ConvProblem& a = args.tiling->problem;
+  return pitches_or_dense(args.y_pitches, a.layout, a.k, extents.p, extents.q);
+}
+
 /// An image in blocks of 16 channels, whose pixels follow each other: at channel 0 of a block,
 /// `pixel` elements apart. In NHWC blocks are interleaved.
 struct ChannelBlocks {
-  ChannelBlocks(Layout layout, Size num_channels, Size num_pixels)
-      : channels(num_channels), pixels(num_pixels), blocked(layout == Layout::nchw16c) {}
+  ChannelBlocks(Layout layout, Size num_channels, Size num_pixels, const Pitches& given)
+      : channels(num_channels),
+        pixels(num_pixels),
+        pitches(given),
+        blocked(layout == Layout::nchw16c) {}
 
   /// Of a channel that begins a block.
   Size first(Size channel) const { return blocked ? channel * pixels : channel; }
-  Size pixel(Size channel) const { return blocked ? min_of(channels - channel, kBlock) : channels; }
-  Size image() const { return channels * pixels; }
+  Size pixel(Size channel) const {
+    return blocked ? min_of(channels - channel, kBlock) : pitches.step;
+  }
+  Size image() const { return pitches.image; }
 
   Size channels, pixels;
+  Pitches pitches;
   bool blocked;
 };
 
@@ -31,7 +52,8 @@ template <class T>
 class ChannelWriter {
  public:
   ChannelWriter(const TaskArgs& args, const Extents& extents, Size image)
-      : blocks_(args.tiling->problem.layout, args.tiling->problem.k, extents.p * extents.q),
+      : blocks_(args.tiling->problem.layout, args.tiling->problem.k, extents.p * extents.q,
+                y_pitches(args, extents)),
         epilogue_(args.tiling->problem.epilogue),
         parts_(parts_of(epilogue_)),
         activate_(epilogue_.activation),

@@ -37,6 +37,14 @@
 
 namespace megaconv::cpu {
 
+/// Where the elements of a tensor lie. All 0: it is dense, in the problem's layout. Else channels
+/// are neighbours, or the pixels of a row are.
+struct Pitches {
+  std::ptrdiff_t image = 0;  ///< elements between images
+  std::ptrdiff_t row = 0;    ///< pixels between rows
+  std::ptrdiff_t step = 0;   ///< elements between pixels; in NCHW between channels
+};
+
 /// What a task may touch. Pointers that a task kind does not use may be null.
 struct TaskArgs {
   const Tiling* tiling = nullptr;
@@ -49,7 +57,8 @@ struct TaskArgs {
   float* u = nullptr;  ///< 64-byte aligned, layout above
   float* v = nullptr;
   float* m = nullptr;
-  const void* const* inputs = nullptr;  ///< of an elementwise operation, in the place of x
+  const void* const* inputs = nullptr;     ///< of an elementwise operation, in the place of x
+  Pitches x_pitches = {}, y_pitches = {};  ///< of a convolution; the latter also of its residual
 };
 
 /// Runs one task. `scratch`: Kernels::scratch_bytes() of this worker's own, 64-byte aligned.

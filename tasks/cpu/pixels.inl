@@ -57,11 +57,12 @@ class PixelReader {
     const ConvProblem& problem = args.tiling->problem;
     height_ = problem.h;
     width_ = problem.w;
-    const ChannelBlocks blocks(problem.layout, problem.c, height_ * width_);
+    const Pitches pitches = x_pitches(args);
+    const ChannelBlocks blocks(problem.layout, problem.c, height_ * width_, pitches);
     channels_inner_ = problem.layout != Layout::nchw;
     col_stride_ = channels_inner_ ? blocks.pixel(first_channel) : 1;
-    row_stride_ = width_ * col_stride_;
-    channel_stride_ = height_ * width_;
+    row_stride_ = pitches.row * col_stride_;
+    channel_stride_ = pitches.step;
     origin_ = static_cast<const T*>(args.x) + n * blocks.image() +
               (channels_inner_ ? blocks.first(first_channel) : first_channel * channel_stride_);
   }
@@ -136,13 +137,14 @@ class PixelWriter {
               Size num_filters)
       : parts_(parts_of(args.tiling->problem.epilogue)),
         activate_(args.tiling->problem.epilogue.activation),
-        width_(extents.q),
         num_filters_(num_filters) {
     const ConvProblem& problem = args.tiling->problem;
-    const ChannelBlocks blocks(problem.layout, problem.k, extents.p * extents.q);
+    const Pitches pitches = y_pitches(args, extents);
+    const ChannelBlocks blocks(problem.layout, problem.k, extents.p * extents.q, pitches);
     filters_inner_ = problem.layout != Layout::nchw;
     pixel_stride_ = filters_inner_ ? blocks.pixel(first_filter) : 1;
-    filter_stride_ = extents.p * extents.q;
+    filter_stride_ = pitches.step;
+    row_ = pitches.row;
     const Size y_size = problem.n * problem.k * extents.p * extents.q;
     streams_ = y_size > kCachedBytes / static_cast<Size>(sizeof(T));
     const Size first = n * blocks.image() + (filters_inner_ ? blocks.first(first_filter)
@@ -163,7 +165,7 @@ class PixelWriter {
   /// Stores `cols` pixels, the words of T's products, 64 bytes apart at `sums`, to row `row` from
   /// column `col` on.
   void write_row(const float* sums, Size row, Size col, Size cols) const {
-    const Size first = (row * width_ + col) * pixel_stride_;
+    const Size first = (row * row_ + col) * pixel_stride_;
     if (filters_inner_) {
       if (num_filters_ < kBlock) return write_pixels<false, Parts::any>(sums, first, cols);
       if (parts_ == Parts::none) return write_pixels<true, Parts::none>(sums, first, cols);
@@ -272,8 +274,8 @@ class PixelWriter {
   T* y_;
   const T* residual_;
   Vec scale_[kBlockVecs], bias_[kBlockVecs];
-  Size width_, num_filters_;
-  Size pixel_stride_, filter_stride_;  // the latter in NCHW
+  Size num_filters_;
+  Size row_, pixel_stride_, filter_stride_;  // the last in NCHW
   bool filters_inner_, streams_;
 };
 

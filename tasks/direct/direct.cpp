@@ -6,10 +6,8 @@
 
 #include "megaconv/error.hpp"
 #include "tasks/conv_algorithm.hpp"
-#include "tasks/cost.hpp"
 #include "tasks/direct/lanes.hpp"
 #include "tasks/even_shares.hpp"
-#include "tasks/stage_times.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
@@ -242,34 +240,22 @@ class DirectAlgorithm final : public ConvAlgorithmOf<DirectCut> {
   AccessFunction accesses(const Tiling& tiling, const NodeBuffers& buffers) const override {
     return direct_accesses(tiling, buffers);
   }
-  void describe_cost(const Tiling& tiling, const NodeBuffers& buffers,
-                     Stage& stage) const override {
-    const ConvCost cost(tiling, buffers);
-    if (stage.role == Role::prepare) return cost.describe_packing(stage);
+  TaskCost cost(const Tiling& tiling, const NodeBuffers& buffers, Role role) const override {
+    const ConvCost common(tiling, buffers);
+    if (role == Role::prepare) return common.packing();
     const ConvProblem& a = tiling.problem;
+    const DirectCut& cut = own(tiling);
     const auto stride = static_cast<double>(a.stride_h);
     const double halo = std::max(0.0, static_cast<double>(a.filter_extent_h()) - stride) /
-                        (own(tiling).rows_per_group * stride);
-    cost.describe_direct(stage, halo, 1);
-  }
-
-  double run_us(const Tiling& tiling, StageTimes& times) const override {
-    const ConvProblem& p = tiling.problem;
-    const DirectCut& cut = own(tiling);
-    const auto channels = static_cast<double>(tiling.channel_blocks() * Tiling::kLaneBlock);
-    const double pixels =
-        std::min<double>(cut.rows_per_group, static_cast<double>(p.p())) * cut.cols_per_group;
-    const double filters = cut.filter_blocks_per_gemm_task * Tiling::kLaneBlock;
-    const double taps = channels * static_cast<double>(p.r * p.s);
-    const double halo = static_cast<double>((cut.rows_per_group + p.filter_extent_h() - 1) *
-                                            (cut.cols_per_group + p.filter_extent_w() - 1));
-    const double fullness = times.register_fill(cut.cols_per_group) *
-                            StageTimes::fill(cut.filter_blocks_per_gemm_task, 2);
-    times.add_stage(std::uint64_t{tiling.num_groups} * tiling.gemm_tasks,
-                    2 * pixels * filters * taps / fullness / times.rates().flops_per_us,
-                    4 * (halo * channels + filters * taps + pixels * filters),
-                    times.share_in_cache(4 * halo * channels + 4 * filters * taps));
-    return times.rounds_us();
+                        (cut.rows_per_group * stride);
+    const double outputs = static_cast<double>(cut.rows_per_group) * cut.cols_per_group *
+                           cut.filter_blocks_per_gemm_task * Tiling::kLaneBlock;
+    TaskCost cost = common.direct(halo, 1);
+    cost.fill = static_cast<double>(a.y_size()) / tiling.num_groups / tiling.gemm_tasks / outputs;
+    cost.rows = cut.cols_per_group;
+    cost.filter_blocks = cut.filter_blocks_per_gemm_task;
+    cost.kept_bytes = cost.traffic.front().bytes * (1 + halo) + common.u_part();
+    return cost;
   }
 
   // On a GPU the shapes of tasks are compiled: only the heuristic's are there, which make_space

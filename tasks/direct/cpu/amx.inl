@@ -13,6 +13,7 @@
 // Sapphire Rapids: four products in 19 ns, with their four loads or without; the loads alone 10.
 #pragma once
 
+#include "tasks/cpu/channel_blocks.inl"
 #include "tasks/cpu/filter_transform.inl"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/pixels.inl"
@@ -301,6 +302,18 @@ MEGACONV_INLINE Vec read_row_words(const T* row, Size row_size, Size first, Size
   return __builtin_bit_cast(Vec, _mm512_maskz_loadu_epi8(mask, row + first));
 }
 
+/// The same of pixels that are not neighbours: channels of pixel `col` on, `step` elements apart.
+template <class T>
+MEGACONV_INLINE Vec read_pixel_words(const T* row, const ConvProblem& a, Size step, Size col,
+                                     Size count) {
+  alignas(kAmxRowBytes) T words[kAmxRowBytes / sizeof(T)] = {};
+  for (Size i = 0; i < count; i += a.c, ++col) {
+    if (col < 0 || col >= a.w) continue;
+    __builtin_memcpy(words + i, row + col * step, static_cast<std::size_t>(a.c) * sizeof(T));
+  }
+  return __builtin_bit_cast(Vec, _mm512_load_si512(words));
+}
+
 /// Where rows of a task's input go in its patch; some are between filters and go nowhere.
 struct AmxPatch {
   AmxPatch(const ConvProblem& a, const Extents& extents, const AmxExtents& amx_extents,
@@ -348,21 +361,22 @@ struct AmxPatch {
 
 /// Rows whose taps are joined.
 template <class T>
-void copy_joined_taps(const ConvProblem& a, const T* image, Size outputs, const AmxPatch& patch) {
-  const Size row_size = a.w * a.c;
+void copy_joined_taps(const ConvProblem& a, const Pitches& x, const T* image, Size outputs,
+                      const AmxPatch& patch) {
   patch.for_each_row([&](Size row, float* to) __attribute__((always_inline)) {
     if (row < 0 || row >= a.h) return AmxPatch::clear(to, outputs);
+    const T* const from = image + row * x.row * x.step;
     for (Size j = 0; j < outputs; ++j) {
-      const Size first = (patch.col + j * a.stride_w) * a.c;
-      store(to + j * kBlock,
-            read_row_words(image + row * row_size, row_size, first, patch.amx.channels));
+      const Size col = patch.col + j * a.stride_w, count = patch.amx.channels;
+      store(to + j * kBlock, x.step == a.c ? read_row_words(from, a.w * a.c, col * a.c, count)
+                                           : read_pixel_words(from, a, x.step, col, count));
     }
   });
 }
 
 /// Pixels of NHWC, all channels of one after the other's. `image`: the conv group's first channel.
 template <class T>
-void copy_pixels(const ConvProblem& a, const T* image, const AmxPatch& patch) {
+void copy_pixels(const ConvProblem& a, const Pitches& x, const T* image, const AmxPatch& patch) {
   const AmxExtents& amx = patch.amx;
   const Size last = amx.steps - 1, patch_step = amx.patch_step;
   const Size step_bytes = amx.step_words * kWordBytes;
@@ -377,13 +391,14 @@ void copy_pixels(const ConvProblem& a, const T* image, const AmxPatch& patch) {
     store(to, __builtin_bit_cast(Vec, _mm512_maskz_loadu_epi8(mask, from)));
   };
   const Size distance = patch.col_distance;
-  const Size pixel_bytes = a.c * distance * static_cast<Size>(sizeof(T));
+  const Size pixel_bytes = x.step * distance * static_cast<Size>(sizeof(T));
   patch.for_each_row([&](Size row, float* to) __attribute__((always_inline)) {
     const bool inside = row >= 0 && row < a.h;
     const Size begin =
         inside ? min_of(ceil_div(max_of(-patch.col, 0), distance), patch.cols) : patch.cols;
     const Size end = min_of(ceil_div(max_of(a.w - patch.col, 0), distance), patch.cols);
-    const T* const first = image + ((inside ? row : 0) * a.w + patch.col + begin * distance) * a.c;
+    const Size pixel = (inside ? row : 0) * x.row + patch.col + begin * distance;
+    const T* const first = image + pixel * x.step;
     const auto* from = reinterpret_cast<const std::byte*>(first);
     for (Size j = begin; j < end; ++j, from += pixel_bytes) {
       float* words = to + j * kBlock;
@@ -410,10 +425,11 @@ void make_amx_patch(const TaskArgs& args, const AmxPatch& patch, const PixelRect
   using Words = typename AmxWords<T>::Type;
   const ConvProblem& a = args.tiling->problem;
   const AmxExtents& amx = patch.amx;
-  const T* const image = static_cast<const T*>(args.x) + rect.image * a.c * a.h * a.w;
-  if (amx.joined) return copy_joined_taps(a, image, rect.cols, patch);
+  const Pitches x = x_pitches(args);
+  const T* const image = static_cast<const T*>(args.x) + rect.image * x.image;
+  if (amx.joined) return copy_joined_taps(a, x, image, rect.cols, patch);
   if (a.layout == Layout::nhwc) {
-    copy_pixels(a, image + first_channel, patch);
+    copy_pixels(a, x, image + first_channel, patch);
   } else {
     const Size step_channels = amx.step_words * Words::kChannels;
     for (Size step = 0; step < amx.steps; ++step) {
@@ -437,8 +453,8 @@ void make_amx_patch(const TaskArgs& args, const AmxPatch& patch, const PixelRect
 
 /// Lists the steps of a sum, a step's taps one after the other, so that they find its words of x in
 /// the L1.
-inline const AmxStep* list_amx_steps(const ConvProblem& a, const AmxExtents& amx, Size x_step,
-                                     Size element, AmxStep* list) {
+inline const AmxStep* list_amx_steps(const ConvProblem& a, const AmxExtents& amx, const Pitches& at,
+                                     Size x_step, Size element, AmxStep* list) {
   Size u = 0;
   for (Size step = 0; step < amx.steps; ++step) {
     for (Size r = 0; r < amx.taps_h; ++r) {
@@ -446,7 +462,8 @@ inline const AmxStep* list_amx_steps(const ConvProblem& a, const AmxExtents& amx
         const Size row = r * a.dilation_h, col = s * a.dilation_w;
         const Size patch =
             row % a.stride_h * amx.patch_phase + (row / a.stride_h * amx.patch_cols + col) * kBlock;
-        const Size tap = amx.in_place ? (row * a.w + col) * a.c * element : patch * kWordBytes;
+        const Size tap =
+            amx.in_place ? (row * at.row + col) * at.step * element : patch * kWordBytes;
         *list++ = {tap + step * x_step, u};
       }
     }
@@ -462,17 +479,18 @@ void amx_blocks(const TaskArgs& args, const Extents& extents, const AmxExtents& 
   const ConvProblem& a = args.tiling->problem;
   constexpr auto kElement = static_cast<Size>(sizeof(T));
   const Size first_channel = conv_group * extents.channels;
+  const Pitches at = x_pitches(args);
   const std::byte* x = scratch;
   AmxLines lines;
   lines.cols = rect.cols;
   if (amx.in_place) {
     const Size row = rect.row * a.stride_h, col = rect.col * a.stride_w;
-    const Size pixel = ((rect.image * a.h + row) * a.w + col) * a.c + first_channel;
+    const Size pixel = rect.image * at.image + (row * at.row + col) * at.step + first_channel;
     // Of filters that read all pixels of all rows the outputs follow each other.
-    const bool rows_join = a.stride_h == 1 && a.stride_w == 1 && rect.cols == a.w;
+    const bool rows_join = a.stride_h == 1 && a.stride_w == 1 && rect.cols == at.row;
     x = static_cast<const std::byte*>(args.x) + pixel * kElement;
-    lines.pixel_bytes = a.stride_w * a.c * kElement;
-    lines.line_bytes = a.stride_h * a.w * a.c * kElement;
+    lines.pixel_bytes = a.stride_w * at.step * kElement;
+    lines.line_bytes = a.stride_h * at.row * at.step * kElement;
     lines.count = rows_join ? 1 : rect.rows;
     lines.outputs = rows_join ? rect.rows * rect.cols : rect.cols;
     lines.row_outputs = rect.cols;
@@ -493,7 +511,7 @@ void amx_blocks(const TaskArgs& args, const Extents& extents, const AmxExtents& 
   kernel.pixel_bytes = lines.pixel_bytes;
   kernel.filter_block = amx.filter_block;
   kernel.begin = steps;
-  kernel.end = list_amx_steps(a, amx, x_step, kElement, steps);
+  kernel.end = list_amx_steps(a, amx, at, x_step, kElement, steps);
 
   const AmxShapes shapes(Registers{}, pixels, amx.step_words);
   AmxSums<Registers> sums;
