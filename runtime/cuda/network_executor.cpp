@@ -265,8 +265,7 @@ class NetworkExecutor final : public Executor {
     for (const Node& node : lowering_.nodes) {
       const auto* const cut = std::get_if<SmallGemmCut>(&node.cut);
       if (cut == nullptr) continue;
-      const auto bias = static_cast<std::int64_t>(cut->filters_per_task() * sizeof(float));
-      shared_bytes_ = std::max(shared_bytes_, static_cast<int>(sum_bytes(*cut) + bias));
+      shared_bytes_ = std::max(shared_bytes_, static_cast<int>(memory_of(*cut).bytes));
     }
     for (const void* kernel : {kernels_.persistent, kernels_.stage}) {
       check(

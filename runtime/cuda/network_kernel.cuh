@@ -82,12 +82,13 @@ __device__ __forceinline__ void run_light_task(const NetworkNode& node, const Ne
 /// One task. wait() returns when its producers are done, to all threads.
 template <class Products, class Wait>
 __device__ __forceinline__ void run_node_task(const NetworkNode& node, const NetworkMemory& memory,
-                                              const NetworkTask& task, float* shared, Wait wait) {
+                                              const NetworkTask& task, char* shared,
+                                              FilterStages& filters, Wait wait) {
   if (node.kind == NodeKind::small_gemm) {
     const auto tensor = [&](const void* place) -> const void* {
       return pointer_to(memory, reinterpret_cast<std::uint64_t>(place));
     };
-    return SmallGemmTask<Products>::run(node.small_gemm, task.share, shared, tensor, wait);
+    return SmallGemmTask<Products>::run(node.small_gemm, task.share, shared, filters, tensor, wait);
   }
   wait();
   run_light_task<typename Products::Stored>(node, memory, task.task.group, task.task.block);
@@ -137,7 +138,8 @@ template <class Products>
 __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     network_kernel(const __grid_constant__ NetworkMemory memory, const NetworkNode* nodes,
                    const NetworkTask* tasks, const __grid_constant__ DeviceRun run) {
-  extern __shared__ __align__(16) float sums[];
+  extern __shared__ __align__(128) char work[];
+  __shared__ FilterStages::Shared arrivals;
   __shared__ alignas(alignof(TaskWindow)) std::byte room[sizeof(TaskWindow)];
   __shared__ alignas(TakenTask) std::byte times_room[sizeof(TakenTask)];
   __shared__ std::uint32_t epoch;
@@ -151,6 +153,7 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::uint32_t stride = gridDim.x;
   std::uint32_t position = blockIdx.x, turn = 0;
+  FilterStages filters(arrivals);
   if (fetches) {
     if (position < run.num_tasks) window.fetch_task(0, tasks + position, lane);
     if (position + stride < run.num_tasks) window.fetch_task(1, tasks + position + stride, lane);
@@ -174,7 +177,7 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
       }
     }
     if (leader) times.position = position, times.fetch_ns = worker.now();
-    run_node_task<Products>(window.node(turn), memory, task, sums, [&] {
+    run_node_task<Products>(window.node(turn), memory, task, work, filters, [&] {
       if (leader) {
         alive[turn % 2] = wait_for_task(worker, task.task, position);
         times.ready_ns = worker.now();
@@ -199,9 +202,11 @@ template <class Products>
 __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     network_stage_kernel(const __grid_constant__ NetworkMemory memory, const NetworkNode* nodes,
                          const NetworkTask* tasks) {
-  extern __shared__ __align__(16) float sums[];
+  extern __shared__ __align__(128) char work[];
+  __shared__ FilterStages::Shared arrivals;
   __shared__ alignas(alignof(TaskWindow)) std::byte room[sizeof(TaskWindow)];
   auto& window = *reinterpret_cast<TaskWindow*>(room);
+  FilterStages filters(arrivals);
   let_next_start();
   if (threadIdx.x < 32) {
     const int lane = static_cast<int>(threadIdx.x);
@@ -212,7 +217,7 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     window.complete();
   }
   __syncthreads();
-  run_node_task<Products>(window.node(0), memory, window.task(0), sums,
+  run_node_task<Products>(window.node(0), memory, window.task(0), work, filters,
                           [] { wait_for_kernel_before(); });
 }
 
