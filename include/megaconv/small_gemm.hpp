@@ -19,7 +19,7 @@ struct SmallGemmCut {
   static constexpr std::uint32_t kWarpFilters = 16;  ///< of one matrix instruction
   static constexpr std::uint32_t kWarpPixels = 8;    ///< of one matrix instruction
   /// Most of these that a warp has side by side.
-  static constexpr std::uint32_t kWarpPixelTiles = 7;
+  static constexpr std::uint32_t kWarpPixelTiles = 4;
 
   ConvProblem problem;
   /// Of the products: f16 and bf16 as the tensors are stored. f32 tensors are multiplied as scaled

@@ -30,7 +30,7 @@ double tiles_computed(const SmallGemmCut& cut) {
   const std::uint32_t pixels = cut.rows_per_group * cut.cols_per_group;
   const std::uint32_t tiles =
       ceil_div(ceil_div(pixels, SmallGemmCut::kWarpPixels), cut.pixel_warps);
-  return tiles <= 2 ? tiles : tiles <= 4 ? 4 : 7;
+  return tiles <= 2 ? tiles : 4;
 }
 
 double task_clocks(const SmallGemmCut& cut) {

@@ -12,7 +12,7 @@
 namespace megaconv {
 namespace {
 
-constexpr std::int64_t kLanes = 32, kQuarters = 4, kHalf = 8;
+constexpr std::int64_t kLanes = 32, kQuarters = 4, kHalf = 8, kInstructions = 2;
 constexpr std::int64_t kQuarter = kStepNumbers / kQuarters;
 
 // A power of two that brings the largest finite number of a filter just below 2^15.
@@ -65,11 +65,13 @@ void for_each_packed(const SmallGemmCut& cut, Put put) {
         const std::int64_t first =
             block * cut.filters_per_task() + tile * SmallGemmCut::kWarpFilters;
         for (std::int64_t step = 0; step < places.steps().per_block(); ++step) {
-          for (std::int64_t i = 0; i < parts * 2 * kLanes * kQuarter; ++i) {
-            const std::int64_t part = i / (2 * kLanes * kQuarter);
-            const std::int64_t half = i / (kLanes * kQuarter) % 2, lane = i / kQuarter % kLanes;
-            const std::int64_t filter = first + half * kHalf + lane / kQuarters;
-            const std::int64_t number = lane % kQuarters * kQuarter + i % kQuarter;
+          for (std::int64_t i = 0; i < parts * kInstructions * kLanes * kQuarter; ++i) {
+            const std::int64_t part = i / (kInstructions * kLanes * kQuarter);
+            const std::int64_t instruction = i / (kLanes * kQuarter) % kInstructions;
+            const std::int64_t lane = i / kQuarter % kLanes, word = i / 2 % 4;
+            const std::int64_t filter = first + word % 2 * kHalf + lane / kQuarters;
+            const std::int64_t number =
+                lane % kQuarters * kQuarter + (instruction * 2 + word / 2) * 2 + i % 2;
             put(filter, places.at(block, filter, k_block, step, number), part);
           }
         }

@@ -138,10 +138,12 @@ TaskMemory memory_of(const SmallGemmCut& cut) {
   const std::int64_t pixels =
       ceil_div(cut.rows_per_group * cut.cols_per_group, SmallGemmCut::kWarpPixels) *
       std::int64_t{SmallGemmCut::kWarpPixels};
-  memory.sum_bytes =
-      pixels * (cut.filters_per_task() + 4) * cut.sum_warps * std::int64_t{sizeof(float)};
-  const std::int64_t stages = std::min(steps.k_blocks(), kSmallGemmStages);
-  memory.work_bytes = std::max(stages * memory.stage_bytes, memory.sum_bytes);
+  memory.sum_pitch = cut.filters_per_task() + 4;  // without conflicts of banks
+  memory.sum_bytes = pixels * memory.sum_pitch * cut.sum_warps * std::int64_t{sizeof(float)};
+  const std::int64_t k_blocks = steps.k_blocks(), stages = std::min(k_blocks, kSmallGemmStages);
+  const bool inside = stages == kSmallGemmStages && memory.sum_bytes <= memory.stage_bytes;
+  memory.sums_at = memory.stage_bytes * (inside ? k_blocks % kSmallGemmStages : stages);
+  memory.work_bytes = std::max(stages * memory.stage_bytes, memory.sums_at + memory.sum_bytes);
   memory.bytes = memory.work_bytes + kEpilogueBytes;
   return memory;
 }

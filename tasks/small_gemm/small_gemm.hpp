@@ -47,16 +47,18 @@ struct SumSteps {
   std::int64_t total() const { return per_block() * k_blocks(); }
 };
 
-/// The shared memory of a task: pipeline stages, or the sums of its warps; then what the epilogue
-/// needs.
+/// The shared memory of a task: pipeline stages, the sums of its warps, then what the epilogue
+/// needs. Sums do not take the place of the last K block, which slow warps may still read.
 struct TaskMemory {
   std::int64_t in_rows = 0, in_cols = 0;  ///< pixels of a stage
   std::int64_t pitch = 0;                 ///< bytes of a pixel
   std::int64_t x_bytes = 0;               ///< of a stage, without the low parts of pairs
   std::int64_t filter_bytes = 0;          ///< of a stage
   std::int64_t stage_bytes = 0;
+  std::int64_t sum_pitch = 0;  ///< floats of a pixel, of a warp's sums
   std::int64_t sum_bytes = 0;
-  std::int64_t work_bytes = 0;  ///< stages or sums
+  std::int64_t sums_at = 0;     ///< in the stage of the K block before the last one, or behind
+  std::int64_t work_bytes = 0;  ///< stages and sums
   std::int64_t bytes = 0;       ///< in all
 };
 
@@ -91,10 +93,11 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
 /// tile that does not fit into shared memory.
 void derive_counts(SmallGemmCut& cut);
 
-/// Packed filters, [block of filters][K block][16 of them][step][part][8 of these][lane of a
-/// warp][8 numbers]. Lane l has filter l / 4 of the eight, and the quarter l % 4 of the step's
-/// numbers. Floats are scaled, each filter by a power of two of its own; behind the numbers are the
-/// inverses of these, [K].
+/// Packed filters, [block of filters][K block][16 of them][step][part][matrix instruction, of
+/// 2][lane of a warp][8 numbers]. Lane l has filters l / 4 and l / 4 + 8 of the 16, and the quarter
+/// l % 4 of the step's numbers: of an instruction two numbers of the one, two of the other, twice,
+/// as it takes them. Floats are scaled, each filter by a power of two of its own; behind the
+/// numbers are the inverses of these, [K].
 std::size_t packed_bytes(const SmallGemmCut& cut);
 std::int64_t scales_at(const SmallGemmCut& cut);  ///< their place
 /// `w`: filters in the problem's layout and storage type.

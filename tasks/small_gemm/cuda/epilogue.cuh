@@ -27,12 +27,6 @@ struct SmallGemmTensors {
   Stored* y;
 };
 
-/// Distance of a pixel's sums in shared memory, without conflicts of banks, and of a warp's.
-__device__ inline int sum_pitch(const SmallGemmArgs& a) { return a.filters_per_task + 4; }
-__device__ inline int sums_of_warp(const SmallGemmArgs& a) {
-  return ((a.rows_per_group * a.cols_per_group - 1) / 8 + 1) * 8 * sum_pitch(a);
-}
-
 template <class Stored>
 class SmallGemmEpilogue {
  public:
@@ -56,29 +50,52 @@ class SmallGemmEpilogue {
     filter_ = (thread - pixel_ * blocks) * kVector;
     stride_ = kSmallGemmThreads / blocks;
     num_pixels_ = share.first_filter + filter_ < a.k ? share.rows * share.cols : 0;
+    to_ = static_cast<std::int64_t>(share.image) * a.p * a.q * a.k + share.first_filter + filter_;
+    sums_at_ = pixel_ * a.sum_pitch + filter_;
     find_outputs();
   }
 
-  /// Behind the wait: the residual, on its way while the block multiplies.
+  /// Behind the products, which need the registers: the residual, on its way while warps hand in
+  /// their sums.
   __device__ void load_residual() {
-    if (tensors_.residual == nullptr || a_.k % kVector != 0) return;
+    const bool exists = tensors_.residual != nullptr && a_.k % kVector == 0;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      if (pixel_ + i * stride_ >= num_pixels_) break;
-      residual_[i] = *reinterpret_cast<const Vec<kVector, Stored>*>(tensors_.residual + output_[i]);
+      residual_[i] = {};
+      if (!exists || pixel_ + i * stride_ >= num_pixels_) continue;
+      residual_[i] = *reinterpret_cast<const Residual*>(tensors_.residual + to_ + output_[i]);
     }
   }
 
   /// Behind a barrier of the block, which has written its sums. They are those of `scale` times x.
   __device__ void write_outputs(const float* sums, float scale) {
+    sums += sums_at_;
+    const float factor = 1 / scale;
+    const auto bias = *reinterpret_cast<const Vec<kVector>*>(vectors_ + filter_);
+    Vec<kVector> scales = zero<kVector>();
+    if (a_.scales_at != 0) {
+      scales = *reinterpret_cast<const Vec<kVector>*>(vectors_ + a_.filters_per_task + filter_);
+    }
+    const ActivationTerms activation = a_.activation;
+    const int to_next = stride_ * a_.sum_pitch;
 #pragma unroll 1
-    for (;;) {
+    while (pixel_ < num_pixels_) {
+      Vec<kVector> value[kAtOnce];
+      add_sums(value, sums, to_next);
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         if (pixel_ + i * stride_ >= num_pixels_) return;
-        const float* const of_pixel = sums + (pixel_ + i * stride_) * sum_pitch(a_) + filter_;
-        store_output(sum_of(of_pixel, 1 / scale), output_[i], residual_[i]);
+        if (a_.scales_at == 0) {
+          value[i] = value[i] + bias;
+        } else {
+#pragma unroll
+          for (int n = 0; n < kVector; ++n) {
+            value[i].lane[n] = fmaf(value[i].lane[n] * factor, scales.lane[n], bias.lane[n]);
+          }
+        }
+        store_output(value[i], to_ + output_[i], residual_[i], activation);
       }
+      sums += kAtOnce * to_next;
       pixel_ += kAtOnce * stride_;
       find_outputs();
       load_residual();
@@ -89,40 +106,45 @@ class SmallGemmEpilogue {
   static constexpr int kVector = 4;  // numbers
   static constexpr int kAtOnce = 4;  // outputs of a thread
 
+  // As it is stored: two numbers of 16 bits would take a register each.
+  struct alignas(kVector * sizeof(Stored)) Residual {
+    std::uint32_t word[kVector * sizeof(Stored) / sizeof(std::uint32_t)];
+    __device__ float number(int i) const {
+      Stored numbers[kVector];
+      memcpy(numbers, word, sizeof numbers);
+      return static_cast<float>(numbers[i]);
+    }
+  };
+
   __device__ void find_outputs() {
-    const std::int64_t image = static_cast<std::int64_t>(share_.image) * a_.p * a_.q * a_.k;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const int pixel = pixel_ + i * stride_, row = row_of(share_, pixel);
-      const int at = (share_.row + row) * a_.q + share_.col + pixel - row * share_.cols;
-      output_[i] = image + (at * a_.k + share_.first_filter + filter_);
+      output_[i] = ((share_.row + row) * a_.q + share_.col + pixel - row * share_.cols) * a_.k;
     }
   }
 
-  __device__ Vec<kVector> sum_of(const float* sums, float factor) const {
-    Vec<kVector> value = zero<kVector>();
-#pragma unroll 4
-    for (int warp = 0; warp < a_.sum_warps; ++warp, sums += sums_of_warp(a_)) {
-      value = value + *reinterpret_cast<const Vec<kVector>*>(sums);
-    }
-    const auto bias = *reinterpret_cast<const Vec<kVector>*>(vectors_ + filter_);
-    if (a_.scales_at == 0) return value + bias;
-    const auto scale =
-        *reinterpret_cast<const Vec<kVector>*>(vectors_ + a_.filters_per_task + filter_);
+  // The sums of all warps, in their order.
+  __device__ void add_sums(Vec<kVector> (&value)[kAtOnce], const float* sums, int to_next) const {
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      value.lane[i] = fmaf(value.lane[i] * factor, scale.lane[i], bias.lane[i]);
+    for (int i = 0; i < kAtOnce; ++i) value[i] = zero<kVector>();
+#pragma unroll 1
+    for (int warp = 0; warp < a_.sum_warps; ++warp, sums += a_.warp_sums) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (pixel_ + i * stride_ >= num_pixels_) break;
+        value[i] = value[i] + *reinterpret_cast<const Vec<kVector>*>(sums + i * to_next);
+      }
     }
-    return value;
   }
 
-  __device__ void store_output(Vec<kVector> value, std::int64_t output,
-                               const Vec<kVector, Stored>& residual) const {
+  __device__ void store_output(Vec<kVector> value, std::int64_t output, const Residual& residual,
+                               const ActivationTerms& activation) const {
     if (a_.k % kVector == 0) {
 #pragma unroll
       for (int i = 0; i < kVector; ++i) {
-        if (tensors_.residual != nullptr) value.lane[i] += static_cast<float>(residual.lane[i]);
-        value.lane[i] = activate(a_.activation, value.lane[i]);
+        if (tensors_.residual != nullptr) value.lane[i] += residual.number(i);
+        value.lane[i] = activate(activation, value.lane[i]);
       }
       store<kVector>(tensors_.y + output, value);
       return;
@@ -132,7 +154,7 @@ class SmallGemmEpilogue {
       if (share_.first_filter + filter_ + i >= a_.k) break;
       float one = value.lane[i];
       if (tensors_.residual != nullptr) one += static_cast<float>(tensors_.residual[output + i]);
-      tensors_.y[output + i] = static_cast<Stored>(activate(a_.activation, one));
+      tensors_.y[output + i] = static_cast<Stored>(activate(activation, one));
     }
   }
 
@@ -140,9 +162,10 @@ class SmallGemmEpilogue {
   const SmallGemmShare& share_;
   const SmallGemmTensors<Stored> tensors_;
   float* vectors_;
-  int filter_, pixel_, stride_, num_pixels_;
-  std::int64_t output_[kAtOnce];
-  Vec<kVector, Stored> residual_[kAtOnce];
+  int filter_, pixel_, stride_, num_pixels_, sums_at_;
+  std::int64_t to_;      // the first output of this thread's filters in the image
+  int output_[kAtOnce];  // from there
+  Residual residual_[kAtOnce];
 };
 
 }  // namespace megaconv::cuda

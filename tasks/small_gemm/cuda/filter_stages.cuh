@@ -29,11 +29,11 @@ class FilterStages {
 #endif
   }
 
-  /// By all threads, before the first copies of a task: the task before has left the shared memory.
-  static __device__ void take_over() {
+  /// Before the first copies of a task, behind a barrier of all that used the shared memory: what
+  /// they did there comes before what TMA does. One fence on the way is enough.
+  __device__ void take_over() const {
 #if __CUDA_ARCH__ >= 900
-    ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
-    __syncthreads();
+    if (threadIdx.x == kIssuer) ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
 #endif
   }
 

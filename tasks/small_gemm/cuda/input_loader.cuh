@@ -4,8 +4,8 @@
 // lie row by row, `pitch` bytes apart. Of floats that become pairs a second such tensor has the
 // rest.
 //
-// A thread has the same numbers of pixels that are a fixed distance apart, so that it divides
-// nothing behind the wait.
+// A thread has the same numbers of pixels that are a fixed distance apart. Where its pieces of
+// these are in x it finds before the wait: of instructions behind it every one counts.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -26,84 +26,88 @@ class InputLoader {
   using Stored = typename Products::Stored;
 
   __device__ InputLoader(const SmallGemmArgs& a, const SmallGemmShare& share, const Stored* x)
-      : a_(a), image_(x + static_cast<std::int64_t>(share.image) * a.h * a.w * a.c) {
-    const int thread = static_cast<int>(threadIdx.x);
-    first_.pixel = thread / a.pieces;
-    number_ = (thread - first_.pixel * a.pieces) * a.piece_numbers;
-    channel_ = share.first_channel + number_;
-    num_channels_ = share.num_channels - number_;
-    const int row =
-        static_cast<int>((static_cast<float>(first_.pixel) + 0.5f) * a.in_cols_reciprocal);
-    first_.col = first_.pixel - row * a.in_cols;
-    first_.h = share.row * a.stride_h - a.pad_h + row * a.spacing_h;
-    first_col_ = share.col * a.stride_w - a.pad_w;
-    end_h_ = share.end_h;
-    end_w_ = share.end_w;
-    num_pixels_ = first_.pixel < a.pixels_at_once ? share.in_rows * a.in_cols : 0;
+      : a_(a), share_(share), image_(x + static_cast<std::int64_t>(share.image) * a.h * a.w * a.c) {
+    const Piece first = first_piece();
+    num_channels_ = share.num_channels - first.number;
+    to_ = first.pixel * a.pitch + first.number * 2;
+    to_next_ = a.pixels_at_once * a.pitch;
+    end_ = first.pixel < a.pixels_at_once ? share.in_rows * a.in_cols * a.pitch : 0;
+    if (finds_once()) {
+      Position at = first_position();
+      find(at, 0);
+    }
   }
 
   /// Asynchronous where nothing has to be converted: part of the thread's next group of copies.
   /// Returns the largest magnitude of converted numbers, as bits of FP16.
-  __device__ std::uint32_t load(char* stage, int k_block) const {
-    const Block block(*this, k_block);
-    if constexpr (!Products::kConverts) {
-      if (a_.piece_numbers == 8) {
-        copy(stage, block);
+  __device__ std::uint32_t load(char* stage, int k_block) {
+    ToHalves<Products::kPairs, false> to_halves(1);
+    for_pieces(k_block, [&](int to, int channels, int shift) {
+      if constexpr (!Products::kConverts) {
+        if (a_.piece_numbers == 8) return copy(stage, to, channels, shift);
       } else {
-        load_and_store<4, false>(stage, block, 1);
+        if (a_.piece_numbers == 8) {
+          return load_and_store<8>(stage, to, channels, shift, to_halves);
+        }
       }
-      return 0;
-    }
-    return a_.piece_numbers == 8 ? load_and_store<8, false>(stage, block, 1)
-                                 : load_and_store<4, false>(stage, block, 1);
+      load_and_store<4>(stage, to, channels, shift, to_halves);
+    });
+    return to_halves.most();
   }
   /// The same of floats times a power of two.
-  __device__ void load_scaled(char* stage, int k_block, float scale) const {
-    const Block block(*this, k_block);
-    a_.piece_numbers == 8 ? load_and_store<8, true>(stage, block, scale)
-                          : load_and_store<4, true>(stage, block, scale);
+  __device__ void load_scaled(char* stage, int k_block, float scale) {
+    ToHalves<Products::kPairs, true> to_halves(scale);
+    for_pieces(k_block, [&](int to, int channels, int shift) {
+      a_.piece_numbers == 8 ? load_and_store<8>(stage, to, channels, shift, to_halves)
+                            : load_and_store<4>(stage, to, channels, shift, to_halves);
+    });
   }
   /// The largest finite magnitude of what this thread loads.
-  __device__ MagnitudeBits largest(int k_block) const {
-    const Block block(*this, k_block);
+  __device__ MagnitudeBits largest(int k_block) {
     LargestFinite largest;
     if constexpr (Products::kConverts) {
-#pragma unroll 1
-      for (Position at = first_; at.pixel < num_pixels_; advance(at)) {
-        Bits numbers[8];
-        a_.piece_numbers == 8 ? load_piece(numbers, at, block)
-                              : load_piece(reinterpret_cast<Bits(&)[4]>(numbers), at, block);
-        for (int i = 0; i < a_.piece_numbers; ++i) largest.add(__uint_as_float(numbers[i]));
-      }
+      for_pieces(k_block, [&](int to, int channels, int shift) {
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i) {
+          if (to + i * to_next_ >= end_) break;
+          Bits numbers[8];
+          a_.piece_numbers == 8
+              ? load_piece(numbers, from_[i], channels, shift)
+              : load_piece(reinterpret_cast<Bits(&)[4]>(numbers), from_[i], channels, shift);
+          for (int n = 0; n < a_.piece_numbers; ++n) largest.add(__uint_as_float(numbers[n]));
+        }
+      });
     }
     return largest.bits();
   }
 
  private:
   using Bits = std::conditional_t<sizeof(Stored) == 2, std::uint16_t, std::uint32_t>;
+  static constexpr int kPieces = 8;  // found at a time
+  static constexpr int kAtOnce = 4;  // in registers at a time
+  static constexpr int kNowhere = -1;
 
-  // A pixel of a stage: its index and column, and its row in x.
+  struct Piece {
+    int pixel, number;  // of a stage, of the pixel
+  };
+  __device__ Piece first_piece() const {
+    const int thread = static_cast<int>(threadIdx.x), pixel = thread / a_.pieces;
+    return {pixel, (thread - pixel * a_.pieces) * a_.piece_numbers};
+  }
+
+  // Whether the pieces that were found before the wait are those of every K block.
+  __device__ bool finds_once() const { return a_.most_pieces <= kPieces && a_.row_blocks == 1; }
+
+  // A pixel of a stage: its column, and its row in x.
   struct Position {
-    int pixel, col, h;
+    int col, h;
   };
-  // What a thread has of a K block's numbers and rows.
-  struct Block {
-    __device__ Block(const InputLoader& loader, int k_block) {
-      int row_block = 0, channel_block = k_block;
-      if (loader.a_.row_blocks != 1) {
-        channel_block = k_block / loader.a_.row_blocks;
-        row_block = k_block - channel_block * loader.a_.row_blocks;
-      }
-      rows = row_block * loader.a_.block_rows;
-      const int before = channel_block * loader.a_.block_channels;
-      channel = loader.channel_ + before;
-      num_channels = loader.num_channels_ - before;
-    }
-    int rows, channel, num_channels;
-  };
-
+  __device__ Position first_position() const {
+    const int pixel = first_piece().pixel;
+    const int row = static_cast<int>((static_cast<float>(pixel) + 0.5f) * a_.in_cols_reciprocal);
+    return {pixel - row * a_.in_cols, share_.row * a_.stride_h - a_.pad_h + row * a_.spacing_h};
+  }
   __device__ void advance(Position& at) const {
-    at.pixel += a_.pixels_at_once;
     at.col += a_.cols_at_once;
     at.h += a_.rows_at_once * a_.spacing_h;
     if (at.col >= a_.in_cols) {
@@ -112,67 +116,88 @@ class InputLoader {
     }
   }
 
-  // Null outside the image and behind what the task reads.
-  __device__ const Stored* find(const Position& at, const Block& block) const {
-    const int h = at.h + block.rows, w = first_col_ + at.col * a_.spacing_w;
-    const bool inside = static_cast<unsigned>(h) < static_cast<unsigned>(end_h_) &&
-                        static_cast<unsigned>(w) < static_cast<unsigned>(end_w_) &&
-                        block.num_channels > 0;
-    return inside ? image_ + ((h * a_.w + w) * a_.c + block.channel) : nullptr;
+  // The next pieces, of a K block whose rows begin that far below the first one's.
+  __device__ void find(Position& at, int rows) {
+    const int first_col = share_.col * a_.stride_w - a_.pad_w;
+    const int channel = share_.first_channel + first_piece().number;
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const int h = at.h + rows, w = first_col + at.col * a_.spacing_w;
+      const bool inside = static_cast<unsigned>(h) < static_cast<unsigned>(share_.end_h) &&
+                          static_cast<unsigned>(w) < static_cast<unsigned>(share_.end_w);
+      from_[i] = inside ? (h * a_.w + w) * a_.c + channel : kNowhere;
+      advance(at);
+    }
   }
 
-  __device__ void copy(char* stage, const Block& block) const {
-#pragma unroll 4
-    for (Position at = first_; at.pixel < num_pixels_; advance(at)) {
-      const Stored* const from = find(at, block);
-      __pipeline_memcpy_async(stage + at.pixel * a_.pitch + number_ * 2,
-                              from != nullptr ? from : image_, 16, from != nullptr ? 0 : 16);
+  // Calls visit(place of the first one in a stage, channels that are left, distance in x) for every
+  // kPieces of the thread's pieces of a K block.
+  template <class Visit>
+  __device__ void for_pieces(int k_block, Visit visit) {
+    int row_block = 0, channel_block = k_block;
+    if (a_.row_blocks != 1) {
+      channel_block = k_block / a_.row_blocks;
+      row_block = k_block - channel_block * a_.row_blocks;
+    }
+    const int shift = channel_block * a_.block_channels;
+    if (finds_once()) {
+      if (to_ < end_) visit(to_, num_channels_ - shift, shift);
+      return;
+    }
+    Position at = first_position();
+#pragma unroll 1
+    for (int to = to_; to < end_; to += kPieces * to_next_) {
+      find(at, row_block * a_.block_rows);
+      visit(to, num_channels_ - shift, shift);
+    }
+  }
+
+  __device__ void copy(char* stage, int to, int channels, int shift) const {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      if (to + i * to_next_ >= end_) break;
+      const bool there = from_[i] >= 0 && channels > 0;
+      __pipeline_memcpy_async(stage + to + i * to_next_, image_ + (there ? from_[i] + shift : 0),
+                              16, there ? 0 : 16);
     }
   }
 
   template <int kNumbers>
-  __device__ void load_piece(Bits (&numbers)[kNumbers], const Position& at,
-                             const Block& block) const {
+  __device__ void load_piece(Bits (&numbers)[kNumbers], int from, int channels, int shift) const {
 #pragma unroll
     for (int i = 0; i < kNumbers; ++i) numbers[i] = 0;
-    if (at.pixel >= num_pixels_) return;
-    const auto* const from = reinterpret_cast<const Bits*>(find(at, block));
-    if (from == nullptr) return;
+    if (from < 0 || channels <= 0) return;
+    const auto* const piece = reinterpret_cast<const Bits*>(image_ + from + shift);
 #pragma unroll
     for (int i = 0; i < kNumbers; i += kNumbers == 8 ? 4 : 1) {
       if constexpr (kNumbers == 8) {  // vectors
-        const auto four = *reinterpret_cast<const Vec<4, Bits>*>(from + i);
+        const auto four = *reinterpret_cast<const Vec<4, Bits>*>(piece + i);
 #pragma unroll
         for (int j = 0; j < 4; ++j) numbers[i + j] = four.lane[j];
-      } else if (i < block.num_channels) {
-        numbers[i] = from[i];
+      } else if (i < channels) {
+        numbers[i] = piece[i];
       }
     }
   }
 
   // Some pieces at a time, all of them on their way before the first one is stored.
-  template <int kNumbers, bool kScaled>
-  __device__ std::uint32_t load_and_store(char* stage, const Block& block, float scale) const {
-    constexpr int kAtOnce = 4;
-    ToHalves<Products::kPairs, kScaled> to_halves(scale);
-#pragma unroll 1
-    for (Position at = first_; at.pixel < num_pixels_;) {
+  template <int kNumbers, class ToHalves>
+  __device__ void load_and_store(char* stage, int to, int channels, int shift,
+                                 ToHalves& to_halves) const {
+#pragma unroll
+    for (int first = 0; first < kPieces; first += kAtOnce) {
       Bits numbers[kAtOnce][kNumbers];
-      char* to = stage + at.pixel * a_.pitch + number_ * 2;
-      int pixel = at.pixel;
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        load_piece(numbers[i], at, block);
-        advance(at);
+        const bool exists = to + (first + i) * to_next_ < end_;
+        load_piece(numbers[i], exists ? from_[first + i] : kNowhere, channels, shift);
       }
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        if (pixel < num_pixels_) store(to, numbers[i], to_halves);
-        pixel += a_.pixels_at_once;
-        to += a_.pixels_at_once * a_.pitch;
+        if (to + (first + i) * to_next_ >= end_) return;
+        store(stage + to + (first + i) * to_next_, numbers[i], to_halves);
       }
     }
-    return to_halves.most();
   }
 
   template <int kNumbers, class ToHalves>
@@ -197,9 +222,12 @@ class InputLoader {
   }
 
   const SmallGemmArgs& a_;
+  const SmallGemmShare& share_;
   const Stored* image_;
-  Position first_;
-  int number_, channel_, num_channels_, first_col_, end_h_, end_w_, num_pixels_;
+  int num_channels_;
+  int to_, to_next_,
+      end_;            // in a stage: the first piece, from one to the next, behind the last one
+  int from_[kPieces];  // in the image, of the first channels
 };
 
 }  // namespace megaconv::cuda

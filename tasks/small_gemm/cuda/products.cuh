@@ -21,33 +21,14 @@
 
 namespace megaconv::cuda {
 
-/// Eight numbers of 16 bits.
-struct alignas(16) Eight {
-  std::uint32_t word[4];
-};
-
-/// A thread's numbers of filters and of a pixel, by matrix instruction.
-struct FilterWords {
+/// A thread's numbers of filters and of a pixel, by matrix instruction: 16 bytes of shared memory
+/// are one instruction's filters, or both instructions' pixel.
+struct alignas(16) FilterWords {
   std::uint32_t of[2][4];
 };
-struct PixelWords {
+struct alignas(16) PixelWords {
   std::uint32_t of[2][2];
 };
-
-__device__ inline FilterWords filter_words(const Eight& first, const Eight& other) {
-  FilterWords words;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    words.of[i][0] = first.word[2 * i];
-    words.of[i][1] = other.word[2 * i];
-    words.of[i][2] = first.word[2 * i + 1];
-    words.of[i][3] = other.word[2 * i + 1];
-  }
-  return words;
-}
-__device__ inline PixelWords pixel_words(const Eight& pixel) {
-  return {{{pixel.word[0], pixel.word[1]}, {pixel.word[2], pixel.word[3]}}};
-}
 
 /// Products of FP16 numbers.
 struct HalfProducts {

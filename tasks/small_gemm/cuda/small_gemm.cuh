@@ -4,7 +4,7 @@
 //   before the wait   where this thread's pixels lie; filters of the first K blocks, on their way
 //   wait()            the task's producers are done
 //   each K block      x to shared memory, once for all taps; a barrier; products
-//   shared memory     every warp's sums
+//   shared memory     every warp's sums; a barrier
 //   epilogue          the sums of all warps, bias, residual, activation
 //
 // Two K blocks are in shared memory at a time. Filters come by one copy each.
@@ -35,6 +35,9 @@ class SmallGemmTile {
     num_tiles_ = min(a.warp_tiles, tiles - first_tile_);
     find_pixels(share);
     find_steps();
+    sum_pitch_ = a.sum_pitch;
+    sums_at_ = sum_warp_ * a.warp_sums + filter_warp_ * 16 + lane_ / 4 +
+               (first_tile_ * 8 + lane_ % 4 * 2) * a.sum_pitch;
 #pragma unroll
     for (int j = 0; j < kPixelTiles; ++j) {
 #pragma unroll
@@ -50,11 +53,8 @@ class SmallGemmTile {
         return multiply_tiles<1>(stage);
       case 2:
         return multiply_tiles<2>(stage);
-      case 3:
-      case 4:
-        return multiply_tiles<4>(stage);
       default:
-        return multiply_tiles<7>(stage);
+        return multiply_tiles<4>(stage);
     }
   }
 
@@ -67,23 +67,22 @@ class SmallGemmTile {
   }
 
   __device__ void write_sums(float* sums) const {
-    const int pitch = sum_pitch(a_);
-    float* const own = sums + sum_warp_ * sums_of_warp(a_) + filter_warp_ * 16 + lane_ / 4;
+    float* to = sums + sums_at_;
 #pragma unroll
-    for (int j = 0; j < kPixelTiles; ++j) {
+    for (int j = 0; j < kPixelTiles; ++j, to += 8 * sum_pitch_) {
       if (j >= num_tiles_) break;
-      float* const to = own + ((first_tile_ + j) * 8 + lane_ % 4 * 2) * pitch;
       to[0] = sum_[j][0];
-      to[pitch] = sum_[j][1];
+      to[sum_pitch_] = sum_[j][1];
       to[8] = sum_[j][2];
-      to[pitch + 8] = sum_[j][3];
+      to[sum_pitch_ + 8] = sum_[j][3];
     }
   }
 
  private:
   static constexpr int kPixelTiles = static_cast<int>(SmallGemmCut::kWarpPixelTiles);
-  static constexpr int kStepBytes = 64, kFilterBytes = 1024;
+  static constexpr int kStepBytes = 64, kInstructionBytes = 512;
   static constexpr int kParts = Products::kPairs ? 2 : 1;
+  static constexpr int kFilterBytes = 2 * kInstructionBytes * kParts;
 
   // Places in a stage of this thread's quarter of its pixels, under the first tap.
   __device__ void find_pixels(const SmallGemmShare& share) {
@@ -99,56 +98,101 @@ class SmallGemmTile {
   // Warps over sums have steps of their own.
   __device__ void find_steps() {
     const int per_warp = (a_.block_steps - 1) / a_.sum_warps + 1;
-    begin_ = sum_warp_ * per_warp;
-    end_ = min(begin_ + per_warp, a_.block_steps);
-    const int tap = begin_ / a_.chunks, row = tap / a_.taps_w;
-    chunk_ = begin_ - tap * a_.chunks;
+    const int begin = min(sum_warp_ * per_warp, a_.block_steps);
+    num_steps_ = min(per_warp, a_.block_steps - begin);
+    const int tap = begin / a_.chunks, row = tap / a_.taps_w;
+    chunk_ = begin - tap * a_.chunks;
     tap_w_ = tap - row * a_.taps_w;
     const int tap_bytes = a_.to_next_tap + a_.chunks * kStepBytes;
-    offset_ = chunk_ * kStepBytes + tap * tap_bytes + row * a_.to_next_row;
+    first_x_ = chunk_ * kStepBytes + tap * tap_bytes + row * a_.to_next_row;
+    first_filter_ =
+        a_.x_bytes * kParts + lane_ * 16 + (filter_warp_ * a_.block_steps + begin) * kFilterBytes;
+  }
+
+  // The steps of a K block, one after the other.
+  class Walk {
+   public:
+    __device__ Walk(const SmallGemmTile& tile, const char* stage)
+        : filters(stage + tile.first_filter_),
+          x(stage + tile.first_x_),
+          chunks_(tile.a_.chunks),
+          taps_w_(tile.a_.taps_w),
+          to_next_tap_(tile.a_.to_next_tap),
+          to_next_row_(tile.a_.to_next_row),
+          chunk_(tile.chunk_),
+          tap_w_(tile.tap_w_) {}
+    __device__ void advance() {
+      filters += kFilterBytes;
+      x += kStepBytes;
+      const bool to_tap = ++chunk_ == chunks_;
+      x += to_tap ? to_next_tap_ : 0;
+      chunk_ = to_tap ? 0 : chunk_;
+      tap_w_ += to_tap ? 1 : 0;
+      const bool to_row = tap_w_ == taps_w_;
+      x += to_row ? to_next_row_ : 0;
+      tap_w_ = to_row ? 0 : tap_w_;
+    }
+    const char *filters, *x;
+
+   private:
+    int chunks_, taps_w_, to_next_tap_, to_next_row_, chunk_, tap_w_;
+  };
+
+  // What a step multiplies.
+  template <int kTiles>
+  struct Operands {
+    FilterWords filters;
+    PixelWords pixels[kTiles];
+  };
+  template <int kTiles>
+  __device__ void load(Operands<kTiles>& operands, const Walk& at) const {
+    operands.filters = filters_at(at.filters);
+#pragma unroll
+    for (int j = 0; j < kTiles; ++j) operands.pixels[j] = pixels_at(at.x + place_[j]);
   }
 
   template <int kTiles>
   __device__ void multiply_tiles(const char* stage) {
-    const char* filters = stage + a_.x_bytes * kParts + lane_ * 16 +
-                          (filter_warp_ * a_.block_steps + begin_) * (kFilterBytes * kParts);
-    int chunk = chunk_, tap_w = tap_w_;
-    const char* x = stage + offset_;
-#pragma unroll 2
-    for (int step = begin_; step < end_; ++step) {
-      if constexpr (Products::kPairs) {
-        multiply_pairs<kTiles>(filters, x);
-      } else {
-        const FilterWords words = filter_words(eight(filters), eight(filters + kFilterBytes / 2));
-        PixelWords pixels[kTiles];
-#pragma unroll
-        for (int j = 0; j < kTiles; ++j) pixels[j] = pixel_words(eight(x + place_[j]));
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-#pragma unroll
-          for (int j = 0; j < kTiles; ++j) Products::add(sum_[j], words, pixels[j], half);
-        }
+    Walk at(*this, stage);
+    if constexpr (Products::kPairs) {
+#pragma unroll 1
+      for (int left = num_steps_; left > 0; --left, at.advance()) multiply_pairs<kTiles>(at);
+    } else if (num_steps_ > 0) {
+      // A step ahead, the last one once more. Nothing that is loaded only in some cases: that would
+      // hold its registers all the time.
+      Operands<kTiles> operands[2];
+      load(operands[0], at);
+      int left = num_steps_;
+#pragma unroll 1
+      for (;;) {
+        if (left > 1) at.advance();
+        load(operands[1], at);
+        multiply_step(operands[0]);
+        if (--left == 0) break;
+        if (left > 1) at.advance();
+        load(operands[0], at);
+        multiply_step(operands[1]);
+        if (--left == 0) break;
       }
-      filters += kFilterBytes * kParts;
-      x += kStepBytes;
-      if (++chunk == a_.chunks) {
-        chunk = 0;
-        x += a_.to_next_tap;
-        if (++tap_w == a_.taps_w) {
-          tap_w = 0;
-          x += a_.to_next_row;
-        }
+    }
+  }
+  template <int kTiles>
+  __device__ void multiply_step(const Operands<kTiles>& operands) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j) {
+        Products::add(sum_[j], operands.filters, operands.pixels[j], half);
       }
     }
   }
 
   // A product of several sums at a time, so that a sum's next one finds the one before done.
   template <int kTiles>
-  __device__ void multiply_pairs(const char* filters, const char* x) {
+  __device__ void multiply_pairs(const Walk& at) {
     constexpr int kAtOnce = kTiles < 2 ? 1 : 2;  // what registers hold
-    const FilterWords high = filter_words(eight(filters), eight(filters + kFilterBytes / 2));
-    const FilterWords low = filter_words(eight(filters + kFilterBytes),
-                                         eight(filters + kFilterBytes + kFilterBytes / 2));
+    const FilterWords high = filters_at(at.filters);
+    const FilterWords low = filters_at(at.filters + 2 * kInstructionBytes);
     const FilterWords high_shifted = shifted(high);
 #pragma unroll
     for (int first = 0; first < kTiles; first += kAtOnce) {
@@ -161,8 +205,8 @@ class SmallGemmTile {
         }
       };
       for_each([&](int j) {
-        pixels[j] = pixel_words(eight(x + place_[first + j]));
-        rests[j] = pixel_words(eight(x + place_[first + j] + a_.x_bytes));
+        pixels[j] = pixels_at(at.x + place_[first + j]);
+        rests[j] = pixels_at(at.x + place_[first + j] + a_.x_bytes);
       });
       for_each([&](int j) { Products::add(of_step[j], low, pixels[j], 0); });
       for_each([&](int j) { Products::add(of_step[j], low, pixels[j], 1); });
@@ -177,17 +221,36 @@ class SmallGemmTile {
     }
   }
 
-  static __device__ Eight eight(const char* from) { return *reinterpret_cast<const Eight*>(from); }
+  struct alignas(16) Sixteen {  // bytes
+    std::uint32_t word[4];
+  };
+  static __device__ FilterWords filters_at(const char* from) {
+    FilterWords words;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const Sixteen of = *reinterpret_cast<const Sixteen*>(from + i * kInstructionBytes);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) words.of[i][j] = of.word[j];
+    }
+    return words;
+  }
+  static __device__ PixelWords pixels_at(const char* from) {
+    const Sixteen of = *reinterpret_cast<const Sixteen*>(from);
+    return {{{of.word[0], of.word[1]}, {of.word[2], of.word[3]}}};
+  }
 
   const SmallGemmArgs& a_;
-  int lane_, filter_warp_, sum_warp_, first_tile_, num_tiles_;
+  const int lane_;
+  int filter_warp_, sum_warp_, first_tile_, num_tiles_;
   int place_[kPixelTiles];
-  int begin_, end_, chunk_, tap_w_, offset_;  // steps, and where the first one is
+  int num_steps_, chunk_, tap_w_, first_x_, first_filter_;  // steps, and where the first one is
+  int sum_pitch_, sums_at_;
   float sum_[kPixelTiles][4];
 };
 
-/// A task. `shared`: TaskMemory::bytes of shared memory. wait() is a barrier of the block.
-/// tensor(pointer): what a pointer of the arguments stands for.
+/// A task. `shared`: TaskMemory::bytes of shared memory, which all threads have left behind a
+/// barrier of the block. wait() is one, too. tensor(pointer): what a pointer of the arguments
+/// stands for.
 template <class Products>
 class SmallGemmTask {
  public:
@@ -207,12 +270,12 @@ class SmallGemmTask {
       filters.start(stage, shared + (stage + 1) * a.stage_bytes - a.filter_bytes,
                     u + static_cast<std::int64_t>(k_block) * a.filter_bytes, a.filter_bytes);
     };
-    FilterStages::take_over();
+    filters.take_over();
     const int num_first = min(a.k_blocks, FilterStages::kStages);
     for (int k_block = 0; k_block < num_first; ++k_block) start_filters(k_block);
     auto* const vectors = reinterpret_cast<float*>(shared + a.work_bytes);
     SmallGemmEpilogue<Stored> epilogue(a, share, tensors, vectors);
-    const InputLoader<Products> x(a, share, tensors.x);
+    InputLoader<Products> x(a, share, tensors.x);
     SmallGemmTile<Products> tile(a, share);
     Magnitudes magnitudes(reinterpret_cast<std::uint32_t*>(vectors + 2 * kMostFilters));
     wait();
@@ -223,7 +286,6 @@ class SmallGemmTask {
       if constexpr (Products::kConverts) magnitudes.put(stage, most);
     };
     for (int k_block = 0; k_block < num_first; ++k_block) load(k_block);
-    epilogue.load_residual();
     float scale = 0;  // of x in the sums, once there is one
 #pragma unroll 1
     for (int k_block = 0; k_block < a.k_blocks; ++k_block) {
@@ -246,13 +308,13 @@ class SmallGemmTask {
         }
       }
       tile.multiply(of_stage);
-      __syncthreads();
-      if (k_block + FilterStages::kStages < a.k_blocks) {
-        start_filters(k_block + FilterStages::kStages);
-        load(k_block + FilterStages::kStages);
-      }
+      if (k_block + FilterStages::kStages >= a.k_blocks) continue;
+      __syncthreads();  // all have left the stage
+      start_filters(k_block + FilterStages::kStages);
+      load(k_block + FilterStages::kStages);
     }
-    auto* const sums = reinterpret_cast<float*>(shared);
+    epilogue.load_residual();
+    auto* const sums = reinterpret_cast<float*>(shared + a.sums_at);
     tile.write_sums(sums);
     __syncthreads();
     epilogue.write_outputs(sums, scale == 0 ? 1 : scale);
@@ -283,15 +345,15 @@ class SmallGemmTask {
   };
 
   // Of a K block whose numbers are too large for FP16 or all too small; 0: they are zeros.
-  static __device__ float scale_of(const InputLoader<Products>& x, int k_block,
-                                   Magnitudes& magnitudes, int stage) {
+  static __device__ float scale_of(InputLoader<Products>& x, int k_block, Magnitudes& magnitudes,
+                                   int stage) {
     __syncthreads();  // all have seen that
     magnitudes.put(stage, x.largest(k_block));
     __syncthreads();
     const MagnitudeBits most = magnitudes.most(stage);
     return most == 0 ? 0 : split_scale(most);
   }
-  static __device__ void load_again(const InputLoader<Products>& x, char* stage, int k_block,
+  static __device__ void load_again(InputLoader<Products>& x, char* stage, int k_block,
                                     float scale) {
     x.load_scaled(stage, k_block, scale);
     __syncthreads();

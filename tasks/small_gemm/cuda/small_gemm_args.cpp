@@ -85,11 +85,16 @@ SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
   const std::int64_t numbers = sum.whole_rows ? sum.pixel : sum.chunks * kStepNumbers;
   args.pieces = i32(numbers / args.piece_numbers);
   args.pixels_at_once = kSmallGemmThreads / args.pieces;
+  args.most_pieces =
+      i32(ceil_div(memory.in_rows * memory.in_cols, std::int64_t{args.pixels_at_once}));
   args.rows_at_once = args.pixels_at_once / args.in_cols;
   args.cols_at_once = args.pixels_at_once % args.in_cols;
   args.x_bytes = i32(memory.x_bytes);
   args.filter_bytes = i32(memory.filter_bytes);
   args.stage_bytes = i32(memory.stage_bytes);
+  args.sums_at = i32(memory.sums_at);
+  args.sum_pitch = i32(memory.sum_pitch);
+  args.warp_sums = i32(memory.sum_bytes / std::int64_t{sizeof(float)} / cut.sum_warps);
   args.work_bytes = i32(memory.work_bytes);
   args.in_cols_reciprocal = 1.0f / static_cast<float>(memory.in_cols);
   args.activation = terms_of(a.epilogue.activation);

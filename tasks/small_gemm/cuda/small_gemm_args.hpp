@@ -42,7 +42,10 @@ struct SmallGemmArgs {
   std::int32_t step_h, step_w;        ///< in a stage, from an output to the next one
   std::int32_t pieces, pixels_at_once, rows_at_once, cols_at_once;
   std::int32_t piece_numbers;  ///< 8, which x has as vectors, or 4
-  std::int32_t x_bytes, filter_bytes, stage_bytes, work_bytes;
+  std::int32_t most_pieces;    ///< of a thread in a stage
+  std::int32_t x_bytes, filter_bytes, stage_bytes;
+  std::int32_t sums_at, sum_pitch, warp_sums;  ///< in shared memory, of a pixel, of a warp; floats
+  std::int32_t work_bytes;
   float in_cols_reciprocal;
   ActivationTerms activation;
 };
