@@ -80,15 +80,16 @@ __device__ __forceinline__ void run_light_task(const NetworkNode& node, const Ne
 }
 
 /// One task. wait() returns when its producers are done, to all threads.
-template <class Products, class Wait>
+template <class Products, class Wait, class Mark>
 __device__ __forceinline__ void run_node_task(const NetworkNode& node, const NetworkMemory& memory,
                                               const NetworkTask& task, char* shared,
-                                              FilterStages& filters, Wait wait) {
+                                              FilterStages& filters, Wait wait, Mark mark) {
   if (node.kind == NodeKind::small_gemm) {
     const auto tensor = [&](const void* place) -> const void* {
       return pointer_to(memory, reinterpret_cast<std::uint64_t>(place));
     };
-    return SmallGemmTask<Products>::run(node.small_gemm, task.share, shared, filters, tensor, wait);
+    return SmallGemmTask<Products>::run(node.small_gemm, task.share, shared, filters, tensor, wait,
+                                        mark);
   }
   wait();
   run_light_task<typename Products::Stored>(node, memory, task.task.group, task.task.block);
@@ -177,13 +178,19 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
       }
     }
     if (leader) times.position = position, times.fetch_ns = worker.now();
-    run_node_task<Products>(window.node(turn), memory, task, work, filters, [&] {
+    const auto wait = [&] {
       if (leader) {
         alive[turn % 2] = wait_for_task(worker, task.task, position);
         times.ready_ns = worker.now();
       }
       __syncthreads();
-    });
+    };
+    const auto mark = [&](SmallGemmPhase phase) {
+      if (leader && run.trace != nullptr) {
+        run.trace[position].phase_ns[static_cast<int>(phase)] = global_ns();
+      }
+    };
+    run_node_task<Products>(window.node(turn), memory, task, work, filters, wait, mark);
     if (fetches) window.complete();
     __syncthreads();
     if (!alive[turn % 2]) break;
@@ -217,8 +224,9 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     window.complete();
   }
   __syncthreads();
-  run_node_task<Products>(window.node(0), memory, window.task(0), work, filters,
-                          [] { wait_for_kernel_before(); });
+  run_node_task<Products>(
+      window.node(0), memory, window.task(0), work, filters, [] { wait_for_kernel_before(); },
+      [](SmallGemmPhase) {});
 }
 
 template <class Products>

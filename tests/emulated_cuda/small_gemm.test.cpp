@@ -113,7 +113,8 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
         __syncthreads();
         cuda::SmallGemmTask<Products>::run(
             args, share, reinterpret_cast<char*>(shared.data()), filters,
-            [](const void* tensor) { return tensor; }, [] { __syncthreads(); });
+            [](const void* tensor) { return tensor; }, [] { __syncthreads(); },
+            [](cuda::SmallGemmPhase) {});
       });
     }
   }

@@ -248,17 +248,20 @@ class SmallGemmTile {
   float sum_[kPixelTiles][4];
 };
 
+/// What ends, for a trace: the first loads, the products, the outputs.
+enum class SmallGemmPhase : std::uint8_t { inputs, products, outputs };
+
 /// A task. `shared`: TaskMemory::bytes of shared memory, which all threads have left behind a
 /// barrier of the block. wait() is one, too. tensor(pointer): what a pointer of the arguments
-/// stands for.
+/// stands for. mark(phase): a phase ends.
 template <class Products>
 class SmallGemmTask {
  public:
   using Stored = typename Products::Stored;
 
-  template <class Tensor, class Wait>
+  template <class Tensor, class Wait, class Mark>
   static __device__ void run(const SmallGemmArgs& a, const SmallGemmShare& share, char* shared,
-                             FilterStages& filters, Tensor tensor, Wait wait) {
+                             FilterStages& filters, Tensor tensor, Wait wait, Mark mark) {
     const SmallGemmTensors<Stored> tensors{
         static_cast<const Stored*>(tensor(a.x)), static_cast<const char*>(tensor(a.u)),
         static_cast<const float*>(tensor(a.bias)), static_cast<const Stored*>(tensor(a.residual)),
@@ -294,6 +297,7 @@ class SmallGemmTask {
       k_block + 1 < a.k_blocks ? __pipeline_wait_prior(1) : __pipeline_wait_prior(0);
       filters.wait(stage);
       __syncthreads();
+      if (k_block == 0) mark(SmallGemmPhase::inputs);
       if constexpr (Products::kConverts) {
         const bool fits = fits_halves(magnitudes.most(stage));
         if (fits && (scale == 0 || scale == 1)) {
@@ -313,11 +317,13 @@ class SmallGemmTask {
       start_filters(k_block + FilterStages::kStages);
       load(k_block + FilterStages::kStages);
     }
+    mark(SmallGemmPhase::products);
     epilogue.load_residual();
     auto* const sums = reinterpret_cast<float*>(shared + a.sums_at);
     tile.write_sums(sums);
     __syncthreads();
     epilogue.write_outputs(sums, scale == 0 ? 1 : scale);
+    mark(SmallGemmPhase::outputs);
   }
 
  private:
