@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
       }
       __syncthreads();
     };
-    const auto mark = [&](SmallGemmPhase phase) {
+    const auto mark = [&](TaskPhase phase) {
       if (leader && run.trace != nullptr) {
         run.trace[position].phase_ns[static_cast<int>(phase)] = global_ns();
       }
@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
   __syncthreads();
   run_node_task<Products>(
       window.node(0), memory, window.task(0), work, filters, [] { wait_for_kernel_before(); },
-      [](SmallGemmPhase) {});
+      [](TaskPhase) {});
 }
 
 template <class Products>

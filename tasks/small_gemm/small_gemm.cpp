@@ -49,7 +49,8 @@ TaskMemory memory_of_stage(const SmallGemmCut& cut, const SumSteps& steps) {
   memory.x_bytes =
       ceil_div(memory.in_rows * memory.in_cols * memory.pitch, kAlignment) * kAlignment;
   memory.filter_bytes = cut.filter_warps * steps.per_block() * kFilterStepBytes * parts_of(cut);
-  memory.stage_bytes = memory.x_bytes * parts_of(cut) + memory.filter_bytes;
+  // Floats come as they are and are converted there.
+  memory.stage_bytes = memory.x_bytes * (converts(cut) ? 2 : 1) + memory.filter_bytes;
   return memory;
 }
 

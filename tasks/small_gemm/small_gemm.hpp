@@ -52,7 +52,7 @@ struct SumSteps {
 struct TaskMemory {
   std::int64_t in_rows = 0, in_cols = 0;  ///< pixels of a stage
   std::int64_t pitch = 0;                 ///< bytes of a pixel
-  std::int64_t x_bytes = 0;               ///< of a stage, without the low parts of pairs
+  std::int64_t x_bytes = 0;               ///< of a stage; floats have two of these
   std::int64_t filter_bytes = 0;          ///< of a stage
   std::int64_t stage_bytes = 0;
   std::int64_t sum_pitch = 0;  ///< floats of a pixel, of a warp's sums

@@ -113,8 +113,7 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
         __syncthreads();
         cuda::SmallGemmTask<Products>::run(
             args, share, reinterpret_cast<char*>(shared.data()), filters,
-            [](const void* tensor) { return tensor; }, [] { __syncthreads(); },
-            [](cuda::SmallGemmPhase) {});
+            [](const void* tensor) { return tensor; }, [] { __syncthreads(); }, [](TaskPhase) {});
       });
     }
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a K block needs of x, halo included, on its way to shared memory: [pixel][numbers], 16 bits
 // each. Zeros where the image ends, behind the last channel, and beyond what the task reads. Pixels
-// lie row by row, `pitch` bytes apart. Of floats that become pairs a second such tensor has the
-// rest.
+// lie row by row, `pitch` bytes apart. Of floats there is a second such tensor: on the way it has
+// half of them, then the rests of pairs.
 //
 // A thread has the same numbers of pixels that are a fixed distance apart. Where its pieces of
 // these are in x it finds before the wait: of instructions behind it every one counts.
@@ -38,20 +38,35 @@ class InputLoader {
     }
   }
 
-  /// Asynchronous where nothing has to be converted: part of the thread's next group of copies.
-  /// Returns the largest magnitude of converted numbers, as bits of FP16.
+  /// Vectors are copied asynchronously, as part of the thread's next group of copies. Returns the
+  /// largest magnitude of numbers that are converted at once, as bits of FP16.
   __device__ std::uint32_t load(char* stage, int k_block) {
     ToHalves<Products::kPairs, false> to_halves(1);
     for_pieces(k_block, [&](int to, int channels, int shift) {
-      if constexpr (!Products::kConverts) {
-        if (a_.piece_numbers == 8) return copy(stage, to, channels, shift);
-      } else {
-        if (a_.piece_numbers == 8) {
-          return load_and_store<8>(stage, to, channels, shift, to_halves);
-        }
-      }
+      if (a_.piece_numbers == 8) return copy(stage, to, channels, shift);
       load_and_store<4>(stage, to, channels, shift, to_halves);
     });
+    return to_halves.most();
+  }
+  /// Whether what was copied are floats, still to be converted.
+  __device__ bool copies_floats() const { return Products::kConverts && a_.piece_numbers == 8; }
+  /// Converts what this thread has copied, in its place: four floats of a piece are where its first
+  /// parts will be, four are in the second tensor. Returns the largest magnitude.
+  __device__ std::uint32_t convert(char* stage) const {
+    ToHalves<Products::kPairs, false> to_halves(1);
+#pragma unroll 2
+    for (int to = to_; to < end_; to += to_next_) {
+      using Floats = Vec<4>;
+      const auto first = *reinterpret_cast<const Floats*>(stage + to);
+      const auto second = *reinterpret_cast<const Floats*>(stage + to + a_.x_bytes);
+      Bits numbers[8];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        numbers[i] = static_cast<Bits>(__float_as_uint(first.lane[i]));
+        numbers[4 + i] = static_cast<Bits>(__float_as_uint(second.lane[i]));
+      }
+      store(stage + to, numbers, to_halves);
+    }
     return to_halves.most();
   }
   /// The same of floats times a power of two.
@@ -157,8 +172,12 @@ class InputLoader {
     for (int i = 0; i < kPieces; ++i) {
       if (to + i * to_next_ >= end_) break;
       const bool there = from_[i] >= 0 && channels > 0;
-      __pipeline_memcpy_async(stage + to + i * to_next_, image_ + (there ? from_[i] + shift : 0),
-                              16, there ? 0 : 16);
+      const Stored* const from = image_ + (there ? from_[i] + shift : 0);
+      char* const piece = stage + to + i * to_next_;
+      __pipeline_memcpy_async(piece, from, 16, there ? 0 : 16);
+      if constexpr (Products::kConverts) {
+        __pipeline_memcpy_async(piece + a_.x_bytes, from + 4, 16, there ? 0 : 16);
+      }
     }
   }
 

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "megaconv/task_phase.hpp"
 #include "tasks/small_gemm/cuda/epilogue.cuh"
 #include "tasks/small_gemm/cuda/filter_stages.cuh"
 #include "tasks/small_gemm/cuda/input_loader.cuh"
@@ -82,6 +83,7 @@ class SmallGemmTile {
   static constexpr int kPixelTiles = static_cast<int>(SmallGemmCut::kWarpPixelTiles);
   static constexpr int kStepBytes = 64, kInstructionBytes = 512;
   static constexpr int kParts = Products::kPairs ? 2 : 1;
+  static constexpr int kTensors = Products::kConverts ? 2 : 1;  // of x
   static constexpr int kFilterBytes = 2 * kInstructionBytes * kParts;
 
   // Places in a stage of this thread's quarter of its pixels, under the first tap.
@@ -106,7 +108,7 @@ class SmallGemmTile {
     const int tap_bytes = a_.to_next_tap + a_.chunks * kStepBytes;
     first_x_ = chunk_ * kStepBytes + tap * tap_bytes + row * a_.to_next_row;
     first_filter_ =
-        a_.x_bytes * kParts + lane_ * 16 + (filter_warp_ * a_.block_steps + begin) * kFilterBytes;
+        a_.x_bytes * kTensors + lane_ * 16 + (filter_warp_ * a_.block_steps + begin) * kFilterBytes;
   }
 
   // The steps of a K block, one after the other.
@@ -248,9 +250,6 @@ class SmallGemmTile {
   float sum_[kPixelTiles][4];
 };
 
-/// What ends, for a trace: the first loads, the products, the outputs.
-enum class SmallGemmPhase : std::uint8_t { inputs, products, outputs };
-
 /// A task. `shared`: TaskMemory::bytes of shared memory, which all threads have left behind a
 /// barrier of the block. wait() is one, too. tensor(pointer): what a pointer of the arguments
 /// stands for. mark(phase): a phase ends.
@@ -286,7 +285,9 @@ class SmallGemmTask {
       const int stage = k_block % FilterStages::kStages;
       const std::uint32_t most = x.load(shared + stage * a.stage_bytes, k_block);
       __pipeline_commit();
-      if constexpr (Products::kConverts) magnitudes.put(stage, most);
+      if constexpr (Products::kConverts) {
+        if (!x.copies_floats()) magnitudes.put(stage, most);
+      }
     };
     for (int k_block = 0; k_block < num_first; ++k_block) load(k_block);
     float scale = 0;  // of x in the sums, once there is one
@@ -295,9 +296,12 @@ class SmallGemmTask {
       const int stage = k_block % FilterStages::kStages;
       char* const of_stage = shared + stage * a.stage_bytes;
       k_block + 1 < a.k_blocks ? __pipeline_wait_prior(1) : __pipeline_wait_prior(0);
+      if constexpr (Products::kConverts) {
+        if (x.copies_floats()) magnitudes.put(stage, x.convert(of_stage));
+      }
       filters.wait(stage);
       __syncthreads();
-      if (k_block == 0) mark(SmallGemmPhase::inputs);
+      if (k_block == 0) mark(TaskPhase::inputs);
       if constexpr (Products::kConverts) {
         const bool fits = fits_halves(magnitudes.most(stage));
         if (fits && (scale == 0 || scale == 1)) {
@@ -317,13 +321,13 @@ class SmallGemmTask {
       start_filters(k_block + FilterStages::kStages);
       load(k_block + FilterStages::kStages);
     }
-    mark(SmallGemmPhase::products);
+    mark(TaskPhase::products);
     epilogue.load_residual();
     auto* const sums = reinterpret_cast<float*>(shared + a.sums_at);
     tile.write_sums(sums);
     __syncthreads();
     epilogue.write_outputs(sums, scale == 0 ? 1 : scale);
-    mark(SmallGemmPhase::outputs);
+    mark(TaskPhase::outputs);
   }
 
  private:
