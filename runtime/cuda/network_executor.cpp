@@ -220,8 +220,8 @@ class NetworkExecutor final : public Executor {
     for (const Task& task : tasks) {
       NetworkTask& record = made.emplace_back(NetworkTask{task, {}, {}});
       if (task.num_signals == 1) {
-        record.signal = lowering.graph.signals[task.first_signal];
-        record.task.first_signal = 0;
+        const SignalRange range = lowering.graph.signals[task.first_signal];
+        if (range.count <= kNetworkThreads) record.signal = range;
       }
       if (const auto* cut = std::get_if<SmallGemmCut>(&lowering.nodes[task.node].cut)) {
         record.share = make_small_gemm_share(*cut, task.group, task.block);

@@ -192,10 +192,14 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     };
     run_node_task<Products>(window.node(turn), memory, task, work, filters, wait, mark);
     if (fetches) window.complete();
+    // Looked up before the barrier: what follows it, the task's consumers wait for.
+    const bool lives = alive[turn % 2], one_range = task.signal.count != 0;
+    const bool signals = threadIdx.x < task.signal.count;
+    std::uint32_t* const counter = run.counters + task.signal.first + threadIdx.x;
     __syncthreads();
-    if (!alive[turn % 2]) break;
-    const SignalRange* const signals = task.task.num_signals == 1 ? &task.signal : run.signals;
-    counters.signal(task.task, signals, threadIdx.x, kNetworkThreads);
+    if (!lives) break;
+    if (signals) DeviceSync::add_release(*counter, 1);
+    if (!one_range) counters.signal(task.task, run.signals, threadIdx.x, kNetworkThreads);
     if (leader) worker.record(times);
   }
   __syncthreads();

@@ -50,7 +50,7 @@ struct alignas(16) NetworkNode {
 /// A task with all that a block would have to compute or to look up before it runs it.
 struct alignas(16) NetworkTask {
   Task task;
-  /// Its signals, if it has one range of them: first_signal is then 0.
+  /// Its signals, if they are one range and a thread has each; else none.
   SignalRange signal;
   SmallGemmShare share;  ///< of a convolution
 };

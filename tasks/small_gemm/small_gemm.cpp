@@ -143,7 +143,12 @@ TaskMemory memory_of(const SmallGemmCut& cut) {
   memory.sum_bytes = pixels * memory.sum_pitch * cut.sum_warps * std::int64_t{sizeof(float)};
   const std::int64_t k_blocks = steps.k_blocks(), stages = std::min(k_blocks, kSmallGemmStages);
   const bool inside = stages == kSmallGemmStages && memory.sum_bytes <= memory.stage_bytes;
-  memory.sums_at = memory.stage_bytes * (inside ? k_blocks % kSmallGemmStages : stages);
+  const bool behind =
+      stages * memory.stage_bytes + memory.sum_bytes + kEpilogueBytes <= kMostSharedBytes;
+  memory.sums_wait = !inside && !behind;
+  if (!memory.sums_wait) {
+    memory.sums_at = memory.stage_bytes * (inside ? k_blocks % kSmallGemmStages : stages);
+  }
   memory.work_bytes = std::max(stages * memory.stage_bytes, memory.sums_at + memory.sum_bytes);
   memory.bytes = memory.work_bytes + kEpilogueBytes;
   return memory;

@@ -48,7 +48,7 @@ struct SumSteps {
 };
 
 /// The shared memory of a task: pipeline stages, the sums of its warps, then what the epilogue
-/// needs. Sums do not take the place of the last K block, which slow warps may still read.
+/// needs.
 struct TaskMemory {
   std::int64_t in_rows = 0, in_cols = 0;  ///< pixels of a stage
   std::int64_t pitch = 0;                 ///< bytes of a pixel
@@ -57,7 +57,8 @@ struct TaskMemory {
   std::int64_t stage_bytes = 0;
   std::int64_t sum_pitch = 0;  ///< floats of a pixel, of a warp's sums
   std::int64_t sum_bytes = 0;
-  std::int64_t sums_at = 0;     ///< in the stage of the K block before the last one, or behind
+  std::int64_t sums_at = 0;     ///< in the stage of the K block before the last one, behind all, or
+  bool sums_wait = false;       ///< in the place of what slow warps may still multiply
   std::int64_t work_bytes = 0;  ///< stages and sums
   std::int64_t bytes = 0;       ///< in all
 };

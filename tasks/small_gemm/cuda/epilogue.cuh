@@ -144,8 +144,8 @@ class SmallGemmEpilogue {
 #pragma unroll
       for (int i = 0; i < kVector; ++i) {
         if (tensors_.residual != nullptr) value.lane[i] += residual.number(i);
-        value.lane[i] = activate(activation, value.lane[i]);
       }
+      activate(activation, value.lane);
       store<kVector>(tensors_.y + output, value);
       return;
     }

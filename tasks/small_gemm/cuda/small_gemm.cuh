@@ -323,6 +323,7 @@ class SmallGemmTask {
     }
     mark(TaskPhase::products);
     epilogue.load_residual();
+    if (a.sums_wait) __syncthreads();
     auto* const sums = reinterpret_cast<float*>(shared + a.sums_at);
     tile.write_sums(sums);
     __syncthreads();

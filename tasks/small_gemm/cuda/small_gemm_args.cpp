@@ -93,6 +93,7 @@ SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
   args.filter_bytes = i32(memory.filter_bytes);
   args.stage_bytes = i32(memory.stage_bytes);
   args.sums_at = i32(memory.sums_at);
+  args.sums_wait = memory.sums_wait;
   args.sum_pitch = i32(memory.sum_pitch);
   args.warp_sums = i32(memory.sum_bytes / std::int64_t{sizeof(float)} / cut.sum_warps);
   args.work_bytes = i32(memory.work_bytes);

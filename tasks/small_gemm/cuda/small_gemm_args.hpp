@@ -46,6 +46,7 @@ struct SmallGemmArgs {
   std::int32_t x_bytes, filter_bytes, stage_bytes;
   std::int32_t sums_at, sum_pitch, warp_sums;  ///< in shared memory, of a pixel, of a warp; floats
   std::int32_t work_bytes;
+  bool sums_wait;  ///< for the last products
   float in_cols_reciprocal;
   ActivationTerms activation;
 };
