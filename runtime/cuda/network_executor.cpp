@@ -219,9 +219,11 @@ class NetworkExecutor final : public Executor {
     made.reserve(tasks.size());
     for (const Task& task : tasks) {
       NetworkTask& record = made.emplace_back(NetworkTask{task, {}, {}});
-      if (task.num_signals == 1) {
-        const SignalRange range = lowering.graph.signals[task.first_signal];
-        if (range.count <= kNetworkThreads) record.signal = range;
+      const auto first = lowering.graph.signals.begin() + task.first_signal;
+      std::uint64_t count = 0;
+      std::for_each_n(first, task.num_signals, [&](const SignalRange& s) { count += s.count; });
+      if (task.num_signals <= kTaskSignals && count <= kNetworkThreads) {
+        std::copy_n(first, task.num_signals, record.signals);
       }
       if (const auto* cut = std::get_if<SmallGemmCut>(&lowering.nodes[task.node].cut)) {
         record.share = make_small_gemm_share(*cut, task.group, task.block);

@@ -129,6 +129,21 @@ class TaskWindow {
   NetworkNode nodes_[2];
 };
 
+/// The counter that this thread signals behind a task; null: none. All release at once: one range
+/// after the other, each would wait for the stores anew.
+__device__ inline std::uint32_t* counter_of_thread(const NetworkTask& task,
+                                                   std::uint32_t* counters) {
+  std::uint32_t* counter = nullptr;
+  std::uint32_t before = 0;
+#pragma unroll
+  for (const SignalRange& range : task.signals) {
+    const std::uint32_t i = threadIdx.x - before;
+    if (threadIdx.x >= before && i < range.count) counter = counters + range.first + i;
+    before += range.count;
+  }
+  return counter;
+}
+
 /// Not inline: the code of a wait, with the end of a run in it, once for all bodies of tasks.
 __device__ __noinline__ inline bool wait_for_task(const Worker& worker, const Task& task,
                                                   std::uint32_t position) {
@@ -193,13 +208,12 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     run_node_task<Products>(window.node(turn), memory, task, work, filters, wait, mark);
     if (fetches) window.complete();
     // Looked up before the barrier: what follows it, the task's consumers wait for.
-    const bool lives = alive[turn % 2], one_range = task.signal.count != 0;
-    const bool signals = threadIdx.x < task.signal.count;
-    std::uint32_t* const counter = run.counters + task.signal.first + threadIdx.x;
+    const bool lives = alive[turn % 2], many = task.signals[0].count == 0;
+    std::uint32_t* const counter = counter_of_thread(task, run.counters);
     __syncthreads();
     if (!lives) break;
-    if (signals) DeviceSync::add_release(*counter, 1);
-    if (!one_range) counters.signal(task.task, run.signals, threadIdx.x, kNetworkThreads);
+    if (counter != nullptr) DeviceSync::add_release(*counter, 1);
+    if (many) counters.signal(task.task, run.signals, threadIdx.x, kNetworkThreads);
     if (leader) worker.record(times);
   }
   __syncthreads();

@@ -20,7 +20,7 @@ constexpr double kLateBlockClocks = 500;  // more where its loads begin behind a
 constexpr double kL2BytesPerClock = 40, kSharedBytesPerClock = 128;
 constexpr double kEarly = 0.3;              // part of the time of loads that begin before the wait
 constexpr double kPieceClocks = 0.5;        // of an SM for a piece of a pixel
-constexpr double kLatePieceClocks = 1.5;    // more where threads find more than eight of them
+constexpr double kFindClocks = 1200;        // of a K block whose places are found behind the wait
 constexpr double kConvertedClocks = 1.2;    // the same where it is converted
 constexpr double kInstructionClocks = 1.7;  // of an SM for one mma.m16n8k16
 constexpr double kStepClocks = 60, kTileClocks = 20;  // of a warp for a step, and a tile of it
@@ -49,9 +49,8 @@ double task_clocks(const SmallGemmCut& cut) {
   const double early = std::min(blocks, static_cast<double>(kSmallGemmStages)) / blocks;
   const double bytes = x_bytes * element / 2 + blocks * static_cast<double>(memory.filter_bytes) *
                                                    (1 - early * (1 - kEarly));
-  const bool late = pieces / blocks > 8 * 32 * SmallGemmCut::kWarps || sum.row_blocks != 1;
-  const double of_piece =
-      (converts(cut) ? kConvertedClocks : kPieceClocks) + (late ? kLatePieceClocks : 0);
+  const bool late = pieces / blocks > 8 * 32 * SmallGemmCut::kWarps || sum.row_blocks > 4;
+  const double of_piece = converts(cut) ? kConvertedClocks : kPieceClocks;
   const double copies = std::max(pieces * of_piece, bytes / kL2BytesPerClock);
   const double shared = warps_steps * parts * (1024 + tiles * 512) / kSharedBytesPerClock;
   const double instructions = warps_steps * tiles * 2 * products * kInstructionClocks;
@@ -61,8 +60,9 @@ double task_clocks(const SmallGemmCut& cut) {
   const double overlap = std::min(work, copies) * (1 - early);
   const double outputs = cut.rows_per_group * cut.cols_per_group * cut.filters_per_task();
   const double sums = 2 * static_cast<double>(memory.sum_bytes) / kSharedBytesPerClock;
-  return kTaskClocks + blocks * kBlockClocks + blocks * (1 - early) * kLateBlockClocks + copies +
-         work - overlap + sums + outputs * kOutputClocks;
+  return kTaskClocks + blocks * (kBlockClocks + (late ? kFindClocks : 0)) +
+         blocks * (1 - early) * kLateBlockClocks + copies + work - overlap + sums +
+         outputs * kOutputClocks;
 }
 
 // Calls visit(filter_warps, pixel_warps, sum_warps) for all ways to share out a task.

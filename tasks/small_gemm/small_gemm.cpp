@@ -25,7 +25,8 @@ DataType stored_by(Precision precision) {
 }
 
 // Bias and scale of a task's filters, and what the warps tell each other.
-constexpr std::int64_t kEpilogueBytes = 2 * 128 * sizeof(float) + 64;
+constexpr std::int64_t kEpilogueBytes =
+    2 * 128 * sizeof(float) + kSmallGemmStages * SmallGemmCut::kWarps * sizeof(std::uint32_t);
 
 TaskMemory memory_of_stage(const SmallGemmCut& cut, const SumSteps& steps) {
   const ConvProblem& a = cut.problem;
@@ -120,12 +121,10 @@ SumSteps steps_of(const SmallGemmCut& cut) {
   };
   for (steps.row_blocks = 1; steps.row_blocks <= a.r; ++steps.row_blocks) {
     steps.taps_h = ceil_div(a.r, steps.row_blocks);
-    steps.chunks = chunks;
-    if (steps.row_blocks == 1 && chunks <= most_chunks && fits(1)) return steps;
     for (steps.chunks = std::min(chunks, most_chunks); steps.chunks > 0; --steps.chunks) {
-      if (!fits(kSmallGemmStages)) continue;
-      if (steps.whole_rows && steps.chunks < chunks) break;
       steps.channel_blocks = ceil_div(chunks, steps.chunks);
+      if (!fits(std::min(steps.k_blocks(), kSmallGemmStages))) continue;
+      if (steps.whole_rows && steps.chunks < chunks) break;
       steps.chunks = ceil_div(chunks, steps.channel_blocks);
       return steps;
     }

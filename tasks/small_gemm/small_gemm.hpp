@@ -29,7 +29,7 @@ inline constexpr std::int64_t kStepBytes = 2 * kStepNumbers;
 /// Bytes that the filters of one matrix instruction have in a step.
 inline constexpr std::int64_t kFilterStepBytes = SmallGemmCut::kWarpFilters * kStepBytes;
 /// K blocks in shared memory at a time, if there are so many.
-inline constexpr std::int64_t kSmallGemmStages = 2;
+inline constexpr std::int64_t kSmallGemmStages = 3;
 /// Rows and columns of a filter, at most.
 inline constexpr std::int64_t kMostSmallTaps = 16;
 

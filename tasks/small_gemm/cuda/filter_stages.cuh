@@ -9,13 +9,14 @@
 #include <cuda/ptx>
 
 #include "tasks/small_gemm/cuda/small_gemm_args.hpp"
+#include "tasks/small_gemm/small_gemm.hpp"
 
 namespace megaconv::cuda {
 
 /// Lasts as long as the block, from one task to the next.
 class FilterStages {
  public:
-  static constexpr int kStages = 2;
+  static constexpr int kStages = static_cast<int>(kSmallGemmStages);
   struct Shared {
     std::uint64_t arrived[kStages];
   };

@@ -34,7 +34,7 @@ class InputLoader {
     end_ = first.pixel < a.pixels_at_once ? share.in_rows * a.in_cols * a.pitch : 0;
     if (finds_once()) {
       Position at = first_position();
-      find(at, 0);
+      find(at, 0, a.row_blocks);
     }
   }
 
@@ -42,9 +42,9 @@ class InputLoader {
   /// largest magnitude of numbers that are converted at once, as bits of FP16.
   __device__ std::uint32_t load(char* stage, int k_block) {
     ToHalves<Products::kPairs, false> to_halves(1);
-    for_pieces(k_block, [&](int to, int channels, int shift) {
-      if (a_.piece_numbers == 8) return copy(stage, to, channels, shift);
-      load_and_store<4>(stage, to, channels, shift, to_halves);
+    for_pieces(k_block, [&](const Pieces& of) {
+      if (a_.piece_numbers == 8) return copy(stage, of);
+      load_and_store<4>(stage, of, to_halves);
     });
     return to_halves.most();
   }
@@ -72,23 +72,22 @@ class InputLoader {
   /// The same of floats times a power of two.
   __device__ void load_scaled(char* stage, int k_block, float scale) {
     ToHalves<Products::kPairs, true> to_halves(scale);
-    for_pieces(k_block, [&](int to, int channels, int shift) {
-      a_.piece_numbers == 8 ? load_and_store<8>(stage, to, channels, shift, to_halves)
-                            : load_and_store<4>(stage, to, channels, shift, to_halves);
+    for_pieces(k_block, [&](const Pieces& of) {
+      a_.piece_numbers == 8 ? load_and_store<8>(stage, of, to_halves)
+                            : load_and_store<4>(stage, of, to_halves);
     });
   }
   /// The largest finite magnitude of what this thread loads.
   __device__ MagnitudeBits largest(int k_block) {
     LargestFinite largest;
     if constexpr (Products::kConverts) {
-      for_pieces(k_block, [&](int to, int channels, int shift) {
+      for_pieces(k_block, [&](const Pieces& of) {
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
-          if (to + i * to_next_ >= end_) break;
+          if (of.to + i * to_next_ >= end_) break;
           Bits numbers[8];
-          a_.piece_numbers == 8
-              ? load_piece(numbers, from_[i], channels, shift)
-              : load_piece(reinterpret_cast<Bits(&)[4]>(numbers), from_[i], channels, shift);
+          a_.piece_numbers == 8 ? load_piece(numbers, of, i)
+                                : load_piece(reinterpret_cast<Bits(&)[4]>(numbers), of, i);
           for (int n = 0; n < a_.piece_numbers; ++n) largest.add(__uint_as_float(numbers[n]));
         }
       });
@@ -98,9 +97,9 @@ class InputLoader {
 
  private:
   using Bits = std::conditional_t<sizeof(Stored) == 2, std::uint16_t, std::uint32_t>;
-  static constexpr int kPieces = 8;  // found at a time
-  static constexpr int kAtOnce = 4;  // in registers at a time
-  static constexpr int kNowhere = -1;
+  static constexpr int kPieces = 8;     // found at a time
+  static constexpr int kAtOnce = 4;     // in registers at a time
+  static constexpr int kRowBlocks = 4;  // of which a thread knows what is inside
 
   struct Piece {
     int pixel, number;  // of a stage, of the pixel
@@ -111,7 +110,9 @@ class InputLoader {
   }
 
   // Whether the pieces that were found before the wait are those of every K block.
-  __device__ bool finds_once() const { return a_.most_pieces <= kPieces && a_.row_blocks == 1; }
+  __device__ bool finds_once() const {
+    return a_.most_pieces <= kPieces && a_.row_blocks <= kRowBlocks;
+  }
 
   // A pixel of a stage: its column, and its row in x.
   struct Position {
@@ -131,22 +132,35 @@ class InputLoader {
     }
   }
 
-  // The next pieces, of a K block whose rows begin that far below the first one's.
-  __device__ void find(Position& at, int rows) {
+  // The next pieces: where they are in x under the first rows of the filter, and which of them are
+  // inside under those of so many K blocks.
+  __device__ void find(Position& at, int first_row_block, int num_row_blocks) {
     const int first_col = share_.col * a_.stride_w - a_.pad_w;
     const int channel = share_.first_channel + first_piece().number;
+    inside_ = 0;
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
-      const int h = at.h + rows, w = first_col + at.col * a_.spacing_w;
-      const bool inside = static_cast<unsigned>(h) < static_cast<unsigned>(share_.end_h) &&
-                          static_cast<unsigned>(w) < static_cast<unsigned>(share_.end_w);
-      from_[i] = inside ? (h * a_.w + w) * a_.c + channel : kNowhere;
+      const int w = first_col + at.col * a_.spacing_w;
+      from_[i] = (at.h * a_.w + w) * a_.c + channel;
+      if (static_cast<unsigned>(w) < static_cast<unsigned>(share_.end_w)) {
+#pragma unroll 1
+        for (int block = 0; block < num_row_blocks; ++block) {
+          const int h = at.h + (first_row_block + block) * a_.block_rows;
+          const bool inside = static_cast<unsigned>(h) < static_cast<unsigned>(share_.end_h);
+          inside_ |= (inside ? 1u : 0u) << (block * kPieces + i);
+        }
+      }
       advance(at);
     }
   }
 
-  // Calls visit(place of the first one in a stage, channels that are left, distance in x) for every
-  // kPieces of the thread's pieces of a K block.
+  // Up to kPieces of the thread's pieces of a K block.
+  struct Pieces {
+    int to;           // the first one in a stage
+    int channels;     // that are left
+    int shift;        // in x, from where they were found
+    unsigned inside;  // a bit each
+  };
   template <class Visit>
   __device__ void for_pieces(int k_block, Visit visit) {
     int row_block = 0, channel_block = k_block;
@@ -154,26 +168,27 @@ class InputLoader {
       channel_block = k_block / a_.row_blocks;
       row_block = k_block - channel_block * a_.row_blocks;
     }
-    const int shift = channel_block * a_.block_channels;
+    const int before = channel_block * a_.block_channels, channels = num_channels_ - before;
+    const int shift = before + row_block * a_.block_rows * a_.w * a_.c;
     if (finds_once()) {
-      if (to_ < end_) visit(to_, num_channels_ - shift, shift);
-      return;
+      if (to_ >= end_) return;
+      return visit({to_, channels, shift, channels > 0 ? inside_ >> (row_block * kPieces) : 0});
     }
     Position at = first_position();
 #pragma unroll 1
     for (int to = to_; to < end_; to += kPieces * to_next_) {
-      find(at, row_block * a_.block_rows);
-      visit(to, num_channels_ - shift, shift);
+      find(at, row_block, 1);
+      visit({to, channels, shift, channels > 0 ? inside_ : 0});
     }
   }
 
-  __device__ void copy(char* stage, int to, int channels, int shift) const {
+  __device__ void copy(char* stage, const Pieces& of) const {
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
-      if (to + i * to_next_ >= end_) break;
-      const bool there = from_[i] >= 0 && channels > 0;
-      const Stored* const from = image_ + (there ? from_[i] + shift : 0);
-      char* const piece = stage + to + i * to_next_;
+      if (of.to + i * to_next_ >= end_) break;
+      const bool there = (of.inside >> i & 1) != 0;
+      const Stored* const from = image_ + (there ? from_[i] + of.shift : 0);
+      char* const piece = stage + of.to + i * to_next_;
       __pipeline_memcpy_async(piece, from, 16, there ? 0 : 16);
       if constexpr (Products::kConverts) {
         __pipeline_memcpy_async(piece + a_.x_bytes, from + 4, 16, there ? 0 : 16);
@@ -182,39 +197,37 @@ class InputLoader {
   }
 
   template <int kNumbers>
-  __device__ void load_piece(Bits (&numbers)[kNumbers], int from, int channels, int shift) const {
+  __device__ void load_piece(Bits (&numbers)[kNumbers], const Pieces& of, int piece) const {
 #pragma unroll
     for (int i = 0; i < kNumbers; ++i) numbers[i] = 0;
-    if (from < 0 || channels <= 0) return;
-    const auto* const piece = reinterpret_cast<const Bits*>(image_ + from + shift);
+    if ((of.inside >> piece & 1) == 0) return;
+    const auto* const from = reinterpret_cast<const Bits*>(image_ + from_[piece] + of.shift);
 #pragma unroll
     for (int i = 0; i < kNumbers; i += kNumbers == 8 ? 4 : 1) {
       if constexpr (kNumbers == 8) {  // vectors
-        const auto four = *reinterpret_cast<const Vec<4, Bits>*>(piece + i);
+        const auto four = *reinterpret_cast<const Vec<4, Bits>*>(from + i);
 #pragma unroll
         for (int j = 0; j < 4; ++j) numbers[i + j] = four.lane[j];
-      } else if (i < channels) {
-        numbers[i] = piece[i];
+      } else if (i < of.channels) {
+        numbers[i] = from[i];
       }
     }
   }
 
   // Some pieces at a time, all of them on their way before the first one is stored.
   template <int kNumbers, class ToHalves>
-  __device__ void load_and_store(char* stage, int to, int channels, int shift,
-                                 ToHalves& to_halves) const {
+  __device__ void load_and_store(char* stage, const Pieces& of, ToHalves& to_halves) const {
 #pragma unroll
     for (int first = 0; first < kPieces; first += kAtOnce) {
       Bits numbers[kAtOnce][kNumbers];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        const bool exists = to + (first + i) * to_next_ < end_;
-        load_piece(numbers[i], exists ? from_[first + i] : kNowhere, channels, shift);
+        load_piece(numbers[i], of, first + i);
       }
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        if (to + (first + i) * to_next_ >= end_) return;
-        store(stage + to + (first + i) * to_next_, numbers[i], to_halves);
+        if (of.to + (first + i) * to_next_ >= end_) return;
+        store(stage + of.to + (first + i) * to_next_, numbers[i], to_halves);
       }
     }
   }
@@ -246,7 +259,8 @@ class InputLoader {
   int num_channels_;
   int to_, to_next_,
       end_;            // in a stage: the first piece, from one to the next, behind the last one
-  int from_[kPieces];  // in the image, of the first channels
+  int from_[kPieces];  // in the image, of the first channels, under the first rows
+  unsigned inside_;    // bits of [row block][piece]
 };
 
 }  // namespace megaconv::cuda

@@ -7,7 +7,7 @@
 //   shared memory     every warp's sums; a barrier
 //   epilogue          the sums of all warps, bias, residual, activation
 //
-// Two K blocks are in shared memory at a time. Filters come by one copy each.
+// Three K blocks are in shared memory at a time. Filters come by one copy each.
 #pragma once
 
 #include <cstdint>
@@ -295,7 +295,7 @@ class SmallGemmTask {
     for (int k_block = 0; k_block < a.k_blocks; ++k_block) {
       const int stage = k_block % FilterStages::kStages;
       char* const of_stage = shared + stage * a.stage_bytes;
-      k_block + 1 < a.k_blocks ? __pipeline_wait_prior(1) : __pipeline_wait_prior(0);
+      __pipeline_wait_prior(min(a.k_blocks - 1 - k_block, FilterStages::kStages - 1));
       if constexpr (Products::kConverts) {
         if (x.copies_floats()) magnitudes.put(stage, x.convert(of_stage));
       }
