@@ -46,7 +46,7 @@ double task_clocks(const SmallGemmCut& cut) {
   const double x_bytes = blocks * static_cast<double>(memory.x_bytes);
   const double element = static_cast<double>(size_of(cut.problem.dtype));
   const double pieces = x_bytes / (loads_vectors(cut) ? 16 : 8);
-  const double early = std::min(blocks, static_cast<double>(kSmallGemmStages)) / blocks;
+  const double early = static_cast<double>(sum.stages) / blocks;
   const double bytes = x_bytes * element / 2 + blocks * static_cast<double>(memory.filter_bytes) *
                                                    (1 - early * (1 - kEarly));
   const bool late = pieces / blocks > 8 * 32 * SmallGemmCut::kWarps || sum.row_blocks > 4;

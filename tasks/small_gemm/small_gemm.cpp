@@ -116,14 +116,16 @@ SumSteps steps_of(const SmallGemmCut& cut) {
   // Every piece of a pixel has a thread: a vector, or half of one.
   const std::int64_t most_chunks =
       kThreads * (a.c % kVector == 0 ? kVector : kVector / 2) / kStepNumbers;
-  const auto fits = [&](std::int64_t stages) {
-    return stages * memory_of_stage(cut, steps).stage_bytes + kEpilogueBytes <= kMostSharedBytes;
+  const auto fits = [&] {
+    const std::int64_t bytes = steps.stages * memory_of_stage(cut, steps).stage_bytes;
+    return bytes + kEpilogueBytes <= kMostSharedBytes;
   };
   for (steps.row_blocks = 1; steps.row_blocks <= a.r; ++steps.row_blocks) {
     steps.taps_h = ceil_div(a.r, steps.row_blocks);
     for (steps.chunks = std::min(chunks, most_chunks); steps.chunks > 0; --steps.chunks) {
       steps.channel_blocks = ceil_div(chunks, steps.chunks);
-      if (!fits(std::min(steps.k_blocks(), kSmallGemmStages))) continue;
+      steps.stages = std::min(steps.k_blocks(), kSmallGemmStages);
+      if (!fits()) continue;
       if (steps.whole_rows && steps.chunks < chunks) break;
       steps.chunks = ceil_div(chunks, steps.channel_blocks);
       return steps;
@@ -140,13 +142,13 @@ TaskMemory memory_of(const SmallGemmCut& cut) {
       std::int64_t{SmallGemmCut::kWarpPixels};
   memory.sum_pitch = cut.filters_per_task() + 4;  // without conflicts of banks
   memory.sum_bytes = pixels * memory.sum_pitch * cut.sum_warps * std::int64_t{sizeof(float)};
-  const std::int64_t k_blocks = steps.k_blocks(), stages = std::min(k_blocks, kSmallGemmStages);
-  const bool inside = stages == kSmallGemmStages && memory.sum_bytes <= memory.stage_bytes;
+  const std::int64_t stages = steps.stages;
+  const bool inside = stages > 1 && memory.sum_bytes <= memory.stage_bytes;
   const bool behind =
       stages * memory.stage_bytes + memory.sum_bytes + kEpilogueBytes <= kMostSharedBytes;
   memory.sums_wait = !inside && !behind;
   if (!memory.sums_wait) {
-    memory.sums_at = memory.stage_bytes * (inside ? k_blocks % kSmallGemmStages : stages);
+    memory.sums_at = memory.stage_bytes * (inside ? steps.k_blocks() % stages : stages);
   }
   memory.work_bytes = std::max(stages * memory.stage_bytes, memory.sums_at + memory.sum_bytes);
   memory.bytes = memory.work_bytes + kEpilogueBytes;

@@ -7,7 +7,7 @@
 //   shared memory     every warp's sums; a barrier
 //   epilogue          the sums of all warps, bias, residual, activation
 //
-// Three K blocks are in shared memory at a time. Filters come by one copy each.
+// Several K blocks are in shared memory at a time. Filters come by one copy each.
 #pragma once
 
 #include <cstdint>
@@ -267,35 +267,33 @@ class SmallGemmTask {
         static_cast<Stored*>(const_cast<void*>(tensor(a.y)))};
     const char* const u =
         tensors.u + static_cast<std::int64_t>(share.filter_block) * a.k_blocks * a.filter_bytes;
-    const auto start_filters = [&](int k_block) {
-      const int stage = k_block % FilterStages::kStages;
+    const auto start_filters = [&](int k_block, int stage) {
       filters.start(stage, shared + (stage + 1) * a.stage_bytes - a.filter_bytes,
                     u + static_cast<std::int64_t>(k_block) * a.filter_bytes, a.filter_bytes);
     };
     filters.take_over();
-    const int num_first = min(a.k_blocks, FilterStages::kStages);
-    for (int k_block = 0; k_block < num_first; ++k_block) start_filters(k_block);
+#pragma unroll 1
+    for (int k_block = 0; k_block < a.stages; ++k_block) start_filters(k_block, k_block);
     auto* const vectors = reinterpret_cast<float*>(shared + a.work_bytes);
     SmallGemmEpilogue<Stored> epilogue(a, share, tensors, vectors);
     InputLoader<Products> x(a, share, tensors.x);
     SmallGemmTile<Products> tile(a, share);
     Magnitudes magnitudes(reinterpret_cast<std::uint32_t*>(vectors + 2 * kMostFilters));
     wait();
-    const auto load = [&](int k_block) {
-      const int stage = k_block % FilterStages::kStages;
+    const auto load = [&](int k_block, int stage) {
       const std::uint32_t most = x.load(shared + stage * a.stage_bytes, k_block);
       __pipeline_commit();
       if constexpr (Products::kConverts) {
         if (!x.copies_floats()) magnitudes.put(stage, most);
       }
     };
-    for (int k_block = 0; k_block < num_first; ++k_block) load(k_block);
+#pragma unroll 1
+    for (int k_block = 0; k_block < a.stages; ++k_block) load(k_block, k_block);
     float scale = 0;  // of x in the sums, once there is one
 #pragma unroll 1
-    for (int k_block = 0; k_block < a.k_blocks; ++k_block) {
-      const int stage = k_block % FilterStages::kStages;
+    for (int k_block = 0, stage = 0; k_block < a.k_blocks; ++k_block) {
       char* const of_stage = shared + stage * a.stage_bytes;
-      __pipeline_wait_prior(min(a.k_blocks - 1 - k_block, FilterStages::kStages - 1));
+      __pipeline_wait_prior(min(a.k_blocks - 1 - k_block, a.stages - 1));
       if constexpr (Products::kConverts) {
         if (x.copies_floats()) magnitudes.put(stage, x.convert(of_stage));
       }
@@ -316,10 +314,12 @@ class SmallGemmTask {
         }
       }
       tile.multiply(of_stage);
-      if (k_block + FilterStages::kStages >= a.k_blocks) continue;
-      __syncthreads();  // all have left the stage
-      start_filters(k_block + FilterStages::kStages);
-      load(k_block + FilterStages::kStages);
+      if (k_block + a.stages < a.k_blocks) {
+        __syncthreads();  // all have left the stage
+        start_filters(k_block + a.stages, stage);
+        load(k_block + a.stages, stage);
+      }
+      if (++stage == a.stages) stage = 0;
     }
     mark(TaskPhase::products);
     epilogue.load_residual();

@@ -56,6 +56,7 @@ SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
   args.stride_h = i32(a.stride_h);
   args.stride_w = i32(a.stride_w);
   args.k_blocks = i32(sum.k_blocks());
+  args.stages = i32(sum.stages);
   args.row_blocks = i32(sum.row_blocks);
   args.block_channels = i32(sum.chunks * kStepNumbers);
   args.block_rows = i32(sum.taps_h * a.dilation_h);

@@ -24,7 +24,7 @@ struct SmallGemmArgs {
   std::int32_t c, h, w, k, p, q;
   std::int32_t pad_h, pad_w, stride_h, stride_w;
   // Sums.
-  std::int32_t k_blocks, row_blocks;
+  std::int32_t k_blocks, row_blocks, stages;
   std::int32_t block_channels;  ///< numbers of a tap in a K block
   std::int32_t block_rows;      ///< distance in x of two K blocks' first tap
   std::int32_t block_steps, chunks, taps_w;
