@@ -14,6 +14,8 @@ set_property(CACHE MEGACONV_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(MEGACONV_CUDA_ARCHITECTURES "75-virtual;90-real" CACHE STRING
     "CUDA architectures. The default: machine code for Hopper, PTX that the driver compiles for others. \
 90-real is Hopper alone, 86-real one older GPU alone, without the kernels of compute capability 9.0")
+set(MEGACONV_CUDA_KERNELS ALL CACHE STRING
+    "ALL, or the sets of kernels to compile (runtime/cuda/kernel_variants.hpp). Plans that need another are refused")
 option(MEGACONV_CUDA_OPTIMIZE "Optimize kernels; without it they only show that they compile, in a third of the time" ON)
 set(least_cuda_version 12.4)  # the first that takes g++ 13 (Ubuntu 24.04) as its host compiler
 
@@ -68,9 +70,11 @@ ${CMAKE_CXX_COMPILER_VERSION} (CMakeFiles/CMakeError.log)")
   if(MEGACONV_HAVE_CUDA)
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
-    check_compiler_flag(CUDA --Ofast-compile=max MEGACONV_NVCC_COMPILES_FAST)  # CUDA 12.9
-    if(NOT MEGACONV_CUDA_OPTIMIZE AND MEGACONV_NVCC_COMPILES_FAST)
-      string(APPEND CMAKE_CUDA_FLAGS " --Ofast-compile=max")
+    if(NOT MEGACONV_CUDA_OPTIMIZE)
+      check_compiler_flag(CUDA --Ofast-compile=max MEGACONV_NVCC_COMPILES_FAST)  # CUDA 12.9
+      if(MEGACONV_NVCC_COMPILES_FAST)
+        string(APPEND CMAKE_CUDA_FLAGS " --Ofast-compile=max")
+      endif()
     endif()
     if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # nvcc has the flag, CMake 3.25 does not know it
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")

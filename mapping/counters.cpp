@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From edges to counters.
 //
-// Groups of a stage that have the same edges share one counter. Who waits on it waits for all tasks
-// that these edges name, but for those that another edge implies:
+// Groups of a stage that have the same edges share one counter. A task that waits on it waits
+// for all tasks that these edges name, but for those that another edge implies:
 //
 //   conv1 --> conv2 --> conv3        conv3's tasks need no signal of conv1 where they wait for
 //     |                   ^          tasks of conv2 that have waited for the same ones

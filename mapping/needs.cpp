@@ -273,7 +273,7 @@ class Sweep {
     needs_.edges.push_back({{read.stage, read.groups}, producer, false});
   }
 
-  // Who writes into a slot needs all that read the group which had it before.
+  // A task that writes into a slot needs all readers of the group that had the slot before.
   void add_reuse() {
     const std::size_t num_data = needs_.edges.size();
     for (BufferId buffer = 0; buffer < graph_.buffers.size(); ++buffer) {
@@ -306,8 +306,8 @@ class Sweep {
     if (uses.empty() || uses.back() != use) uses.push_back(use);
   }
 
-  // Buffers take their bytes one after the other, in the order in which they are begun. Who writes
-  // bytes needs all uses of the buffer that it takes them from.
+  // Buffers take their bytes one after the other, in the order in which they are begun. A task
+  // that writes bytes needs all uses of the buffer that had them before.
   void add_shared_bytes() {
     const auto begun = [&](BufferId buffer) {
       StageId first = kNobody;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who writes and who reads each group of a windowed buffer.
+// The tasks that write and that read each group of a windowed buffer.
 #pragma once
 
 #include <vector>

@@ -146,6 +146,18 @@ constexpr int c_value(megaconv::ActivationFunction value) {
       return MEGACONV_ACTIVATION_CLAMP;
     case megaconv::ActivationFunction::leaky_relu:
       return MEGACONV_ACTIVATION_LEAKY_RELU;
+    case megaconv::ActivationFunction::sigmoid:
+      return MEGACONV_ACTIVATION_SIGMOID;
+    case megaconv::ActivationFunction::hard_sigmoid:
+      return MEGACONV_ACTIVATION_HARD_SIGMOID;
+    case megaconv::ActivationFunction::silu:
+      return MEGACONV_ACTIVATION_SILU;
+    case megaconv::ActivationFunction::hard_swish:
+      return MEGACONV_ACTIVATION_HARD_SWISH;
+    case megaconv::ActivationFunction::gelu:
+      return MEGACONV_ACTIVATION_GELU;
+    case megaconv::ActivationFunction::gelu_tanh:
+      return MEGACONV_ACTIVATION_GELU_TANH;
   }
   return kNotInC;
 }
@@ -196,7 +208,7 @@ constexpr bool agree(int first, int last) {
 }
 constexpr int kLastDataType = MEGACONV_I8;
 constexpr int kLastLayout = MEGACONV_NCHW16C;
-constexpr int kLastActivation = MEGACONV_ACTIVATION_LEAKY_RELU;
+constexpr int kLastActivation = MEGACONV_ACTIVATION_GELU_TANH;
 constexpr int kLastAlgorithm = MEGACONV_ALGORITHM_IMPLICIT_GEMM;
 constexpr int kLastBackend = MEGACONV_BACKEND_SIM;
 constexpr int kLastPrecision = MEGACONV_PRECISION_BF16;
@@ -226,7 +238,7 @@ constexpr std::size_t kFirstNetworkTensors =
     MEGACONV_BYTES_TO(megaconv_network_tensors, prepared_filters);
 static_assert(sizeof(megaconv_problem) == MEGACONV_BYTES_TO(megaconv_problem, reserved));
 static_assert(sizeof(megaconv_plan_options) == MEGACONV_BYTES_TO(megaconv_plan_options, max_error));
-static_assert(sizeof(megaconv_tensors) == kFirstTensors);
+static_assert(sizeof(megaconv_tensors) == MEGACONV_BYTES_TO(megaconv_tensors, y_strides));
 static_assert(sizeof(megaconv_network_options) == kFirstNetworkOptions);
 static_assert(sizeof(megaconv_value) == kFirstValue);
 static_assert(sizeof(megaconv_network_tensors) == kFirstNetworkTensors);
@@ -422,7 +434,9 @@ megaconv::Tensors from_c(const megaconv_tensors* given) {
           .bias = c.bias,
           .residual = c.residual,
           .y = c.y,
-          .prepared_filters = c.prepared_filters};
+          .prepared_filters = c.prepared_filters,
+          .x_strides = {c.x_strides.n, c.x_strides.c, c.x_strides.h, c.x_strides.w},
+          .y_strides = {c.y_strides.n, c.y_strides.c, c.y_strides.h, c.y_strides.w}};
 }
 
 megaconv::NetworkTensors from_c(const megaconv_network_tensors* given) {

@@ -109,6 +109,9 @@ class CpuExecutor final : public Executor {
       cpu::TaskArgs args = bind(buffers, pointers);
       args.scale = tensors.scale;
       args.bias = tensors.bias;
+      const Layout layout = std::get<Tiling>(lowering_.nodes.front().cut).problem.layout;
+      args.x_pitches = pitches_of(layout, tensors.x_strides);
+      args.y_pitches = pitches_of(layout, tensors.y_strides);
       std::construct_at(args_in(base), args);
     });
   }
@@ -261,6 +264,12 @@ class CpuExecutor final : public Executor {
       pointers[i] = layout_.buffers[i] != 0 ? base + layout_.buffers[i] : nullptr;
     }
     return pointers;
+  }
+
+  static cpu::Pitches pitches_of(Layout layout, const TensorStrides& s) {
+    if (s == TensorStrides{}) return {};
+    if (layout == Layout::nchw) return {.image = s.n, .row = s.h, .step = s.c};
+    return {.image = s.n, .row = s.h / s.w, .step = s.w};
   }
 
   // The buffers of one node, all in place. Those that are only given are only read: a plan that has

@@ -15,10 +15,12 @@
 #include "mapping/places.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/machine.hpp"
+#include "runtime/sub_tensor.hpp"
 #include "runtime/tuning/choose_plan.hpp"
 #include "runtime/verbose.hpp"
 #include "tasks/considered.hpp"
 #include "tasks/conv_algorithm.hpp"
+#include "tasks/cpu/kernels.hpp"
 #include "tasks/error_budget.hpp"
 #include "tasks/fuse.hpp"
 #include "tasks/launch.hpp"
@@ -51,11 +53,15 @@ void require_aligned(const Argument& argument) {
   }
 }
 
-void require_apart(const Argument& a, const Argument& b) {
-  if (a.pointer == nullptr || b.pointer == nullptr) return;
+bool overlap(const Argument& a, const Argument& b) {
+  if (a.pointer == nullptr || b.pointer == nullptr) return false;
   const auto a_begin = reinterpret_cast<std::uintptr_t>(a.pointer);
   const auto b_begin = reinterpret_cast<std::uintptr_t>(b.pointer);
-  if (a_begin < b_begin + b.bytes && b_begin < a_begin + a.bytes) {
+  return a_begin < b_begin + b.bytes && b_begin < a_begin + a.bytes;
+}
+
+void require_apart(const Argument& a, const Argument& b) {
+  if (overlap(a, b)) {
     throw Error(Status::invalid_argument, std::string(a.name) + " overlaps " + b.name);
   }
 }
@@ -94,7 +100,8 @@ Target target_of(const PlanOptions& options) {
   if (options.backend == Backend::sim) return target_of(simulated_machine(options));
   return {.backend = Backend::cpu,
           .workers = resolve_workers(options.num_threads),
-          .cache_bytes_per_worker = level2_cache_bytes()};
+          .cache_bytes_per_worker = level2_cache_bytes(),
+          .amx = cpu::kernels_for().amx};
 }
 
 std::vector<Task> tasks_in_order(const Lowering& lowering) {
@@ -125,9 +132,11 @@ struct Plan::State {
   bool is_convolution() const { return lowering.inputs.empty(); }
   bool prepared() const { return !is_convolution() || tiling().filters == FilterMode::prepared; }
 
-  void check(const Tensors& tensors, const void* workspace, std::size_t workspace_bytes) const;
-  void check(const NetworkTensors& tensors, const void* workspace,
-             std::size_t workspace_bytes) const;
+  // The tensors with the strides of every axis; 0 where they are dense.
+  Tensors check(Tensors tensors, const void* workspace, std::size_t workspace_bytes) const;
+  const NetworkTensors& check(const NetworkTensors& tensors, const void* workspace,
+                              std::size_t workspace_bytes) const;
+  void resolve(const char* name, TensorStrides& strides, const TensorExtents& extents) const;
   Argument check_workspace(const void* workspace, std::size_t workspace_bytes) const;
   std::string describe_network() const;
   std::string title() const;
@@ -139,18 +148,19 @@ struct Plan::State {
 
 Plan Plan::create(const ConvProblem& problem, const PlanOptions& options) {
   const Clock::time_point start = Clock::now();
-  const auto plan_with = [&](const PlanOptions& chosen, const std::string& origin) {
+  std::shared_ptr<State> state;  // of what was planned last
+  const auto plan_with = [&](const PlanOptions& chosen) {
     const Target target = target_of(chosen);
-    const auto [launched, reason] = choose_launch(problem, chosen, target);
-    return create(lower(problem, launched.tiling, launched.mapping, target, launched.policy),
-                  launched, {origin, reason, std::pair(chosen, target)});
+    const auto [launched, reason, tiling] = choose_launch(problem, chosen, target);
+    state = make_state(lower(tiling, launched.tiling, launched.mapping, target, launched.policy),
+                       launched, {{}, reason, std::pair(chosen, target)});
+    return state->executor->workspace_bytes();
   };
-  const Choice choice = choose_plan(problem, options, [&](const PlanOptions& candidate) {
-    return plan_with(candidate, {}).workspace_bytes();
-  });
-  Plan plan = plan_with(choice.options, choice.origin);
-  plan.state_->announce(start);
-  return plan;
+  const Choice choice = choose_plan(problem, options, plan_with);
+  if (!choice.planned) plan_with(choice.options);
+  state->origin.configuration = choice.origin;
+  state->announce(start);
+  return Plan(std::move(state));
 }
 
 Plan Plan::create(const Network& network, const PlanOptions& options) {
@@ -165,11 +175,11 @@ Plan Plan::create(const Network& network, const PlanOptions& options) {
   const Target target = target_of(launched);
   FusedNetwork fused = fuse(network, launched.tiling, target);
   Lowering lowering = lower(fused, launched.tiling, launched.mapping, target, launched.policy);
-  Plan plan = create(
+  auto state = make_state(
       std::move(lowering), launched,
       {.configuration = "heuristic", .launch = "for a network", .network = std::move(fused)});
-  plan.state_->announce(start);
-  return plan;
+  state->announce(start);
+  return Plan(std::move(state));
 }
 
 Plan Plan::create(Lowering lowering, const PlanOptions& options) {
@@ -185,10 +195,10 @@ Plan Plan::create(Lowering lowering, const PlanOptions& options) {
     const auto* const tiling = std::get_if<Tiling>(&node.cut);
     if (tiling != nullptr) require_within_budget(*tiling, options.tiling);
   }
-  Plan plan = create(std::move(lowering), launched,
-                     {"the caller's lowering", chosen ? "for the caller's order" : kAskedFor});
-  plan.state_->announce(start);
-  return plan;
+  auto state = make_state(std::move(lowering), launched,
+                          {"the caller's lowering", chosen ? "for the caller's order" : kAskedFor});
+  state->announce(start);
+  return Plan(std::move(state));
 }
 
 void Plan::State::announce(Clock::time_point start) const {
@@ -202,7 +212,8 @@ void Plan::State::announce(Clock::time_point start) const {
 }
 
 // The lowering has been proven right.
-Plan Plan::create(Lowering lowering, const PlanOptions& options, const Origin& origin) {
+std::shared_ptr<Plan::State> Plan::make_state(Lowering lowering, const PlanOptions& options,
+                                              const Origin& origin) {
   if (options.wait_budget_ms == 0) {
     throw Error(Status::invalid_argument, "wait budget 0 ms, must be at least 1");
   }
@@ -213,7 +224,7 @@ Plan Plan::create(Lowering lowering, const PlanOptions& options, const Origin& o
   state->launch = options.cuda_launch;
   state->origin = origin;
   state->executor = make_executor(state->lowering, options);
-  return Plan(std::move(state));
+  return state;
 }
 
 std::size_t Plan::workspace_bytes() const noexcept { return state_->executor->workspace_bytes(); }
@@ -266,36 +277,67 @@ Argument Plan::State::check_workspace(const void* workspace, std::size_t workspa
   return space;
 }
 
-void Plan::State::check(const Tensors& tensors, const void* workspace,
-                        std::size_t workspace_bytes) const {
+// Dense strides become 0, so that every back end has them.
+void Plan::State::resolve(const char* name, TensorStrides& strides,
+                          const TensorExtents& extents) const {
+  const Layout layout = problem().layout;
+  const TensorStrides resolved = resolve_strides(name, strides, layout, extents);
+  if (resolved == resolve_strides(name, {}, layout, extents)) {
+    strides = {};
+  } else if (backend != Backend::cpu) {
+    throw Error(Status::unsupported, std::string(name) + "_strides: backend " +
+                                         (backend == Backend::cuda ? "cuda" : "sim") +
+                                         ", must be cpu, or all 0: dense");
+  } else {
+    strides = resolved;
+  }
+}
+
+Tensors Plan::State::check(Tensors tensors, const void* workspace,
+                           std::size_t workspace_bytes) const {
   if (!is_convolution()) {
     throw Error(Status::invalid_argument,
                 "tensors of one convolution, must be NetworkTensors for a plan of a network");
   }
   const ConvProblem& p = problem();
   const std::size_t vector_bytes = bytes_of(p.k, p.vector_type());
+  const TensorExtents x_extents{p.n, p.c, p.h, p.w}, y_extents{p.n, p.k, p.p(), p.q()};
+  resolve("x", tensors.x_strides, x_extents);
+  resolve("y", tensors.y_strides, y_extents);
+  const SubTensor x{tensors.x, x_extents,
+                    resolve_strides("x", tensors.x_strides, p.layout, x_extents)};
+  const TensorStrides y_strides = resolve_strides("y", tensors.y_strides, p.layout, y_extents);
+  const std::size_t y_bytes = bytes_of(span_of(y_extents, y_strides), p.dtype);
   const Argument read[] = {
-      {"x", tensors.x, bytes_of(p.x_size(), p.dtype), true},
+      {"x", tensors.x, bytes_of(span_of(x_extents, x.strides), p.dtype), true},
       {"w", tensors.w, bytes_of(p.w_size(), p.dtype), !prepared()},
       {"scale", tensors.scale, vector_bytes, p.epilogue.scale},
       {"bias", tensors.bias, vector_bytes, p.epilogue.bias},
       {"prepared_filters", tensors.prepared_filters, executor->filter_bytes(), prepared()},
-      {kResidual, tensors.residual, bytes_of(p.y_size(), p.dtype), p.epilogue.residual}};
-  const Argument y{"y", tensors.y, bytes_of(p.y_size(), p.dtype), true};
+      {kResidual, tensors.residual, y_bytes, p.epilogue.residual}};
+  const Argument y{"y", tensors.y, y_bytes, true};
   for (const Argument& argument : read) require_presence(argument);
   require_presence(y);
   const Argument space = check_workspace(workspace, workspace_bytes);
+  const SubTensor y_tensor{y.pointer, y_extents, y_strides};
+  const auto shares_none = [&](const Argument& argument) {  // with y, though their ranges overlap
+    const std::string_view name = argument.name;
+    if ((name != "x" && name != kResidual) || !overlap(argument, y)) return false;
+    const SubTensor other = name == "x" ? x : SubTensor{argument.pointer, y_extents, y_strides};
+    return side_by_side(other, y_tensor, size_of(p.dtype));
+  };
   for (const Argument& argument : read) {
     if (argument.name == std::string_view("prepared_filters")) require_aligned(argument);
     const bool in_place = argument.name == kResidual && argument.pointer == y.pointer;
-    if (!in_place) require_apart(argument, y);
+    if (!in_place && !shares_none(argument)) require_apart(argument, y);
     require_apart(argument, space);
   }
   require_apart(y, space);
+  return tensors;
 }
 
-void Plan::State::check(const NetworkTensors& tensors, const void* workspace,
-                        std::size_t workspace_bytes) const {
+const NetworkTensors& Plan::State::check(const NetworkTensors& tensors, const void* workspace,
+                                         std::size_t workspace_bytes) const {
   if (is_convolution()) {
     throw Error(Status::invalid_argument,
                 "NetworkTensors, must be Tensors for a plan of one convolution");
@@ -330,15 +372,16 @@ void Plan::State::check(const NetworkTensors& tensors, const void* workspace,
     require_apart(prepared, output(i));
     require_apart(output(i), space);
   }
+  return tensors;
 }
 
 template <class AnyTensors>
 void Plan::State::execute(const AnyTensors& tensors, void* workspace, std::size_t workspace_bytes,
                           const RunOptions& run) const {
-  check(tensors, workspace, workspace_bytes);
-  if (!verbose) return executor->execute(tensors, workspace, run);
+  const AnyTensors checked = check(tensors, workspace, workspace_bytes);
+  if (!verbose) return executor->execute(checked, workspace, run);
   const Clock::time_point start = Clock::now();
-  executor->execute(tensors, workspace, run);
+  executor->execute(checked, workspace, run);
   say("run " + title() + (backend == Backend::cuda ? ": enqueued in " : ": ") +
       milliseconds_since(start));
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a trace says, whichever executor recorded it.
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include "mapping/slot_users.hpp"
 #include "megaconv/error.hpp"
@@ -35,6 +38,26 @@ std::vector<std::uint32_t> sorted_by(const Trace& trace, Time time) {
 std::uint64_t fetch_of(const TraceRecord& record) { return record.fetch_ns; }
 std::uint64_t ready_of(const TraceRecord& record) { return record.ready_ns; }
 std::uint64_t end_of(const TraceRecord& record) { return record.end_ns; }
+
+// Calls visit(producer, consumer, slot, us) for every task that waited. Its counter received its
+// last signal from the producer that ended last. A signal takes its time: a task also waited for
+// one that was sent no longer before the fetch than the wait lasted.
+template <typename Visit>
+void for_each_wait(const Lowering& lowering, const Trace& trace, const Visit& visit) {
+  const std::vector<std::uint32_t> last = last_producers(lowering, trace);
+  for (std::uint32_t position = 0; position < trace.records.size(); ++position) {
+    const TraceRecord& record = trace.records[position];
+    const Task& task = task_at(lowering, position);
+    if (task.wait_counter == kNoCounter) continue;
+    const std::uint32_t producer = last[task.wait_counter];
+    const std::uint64_t wait_ns = record.ready_ns - record.fetch_ns;
+    if (producer == kNobody || trace.records[producer].end_ns + wait_ns <= record.fetch_ns) {
+      continue;
+    }
+    visit(task_at(lowering, producer), task, frees_memory(lowering, producer, position),
+          static_cast<double>(wait_ns) / kNsPerUs);
+  }
+}
 
 class Analyser {
  public:
@@ -100,25 +123,13 @@ class Analyser {
     for (const KindTimes& kind : result_.kinds) result_.idle_us -= kind.work_us + kind.wait_us;
   }
 
-  // A task's counter received its last signal from the producer that ended last. A signal takes its
-  // time: a task also waited for one that was sent no longer before the fetch than the wait lasted.
   void attribute_waits() {
-    const std::vector<std::uint32_t> last = last_producers(lowering_, trace_);
-    for (std::uint32_t position = 0; position < trace_.records.size(); ++position) {
-      const TraceRecord& record = trace_.records[position];
-      const Task& task = task_at(lowering_, position);
-      if (task.wait_counter == kNoCounter) continue;
-      const std::uint32_t producer = last[task.wait_counter];
-      const std::uint64_t wait_ns = record.ready_ns - record.fetch_ns;
-      if (producer == kNobody || trace_.records[producer].end_ns + wait_ns <= record.fetch_ns) {
-        continue;
-      }
-      const Task& from = task_at(lowering_, producer);
-      const bool slot = frees_memory(lowering_, producer, position);
-      EdgeWait& wait = wait_of(kind_of(from), kind_of(task), slot);
-      ++wait.num;
-      wait.us += static_cast<double>(wait_ns) / kNsPerUs;
-    }
+    for_each_wait(lowering_, trace_,
+                  [this](const Task& from, const Task& to, bool slot, double us) {
+                    EdgeWait& wait = wait_of(kind_of(from), kind_of(to), slot);
+                    ++wait.num;
+                    wait.us += us;
+                  });
     std::sort(result_.waits.begin(), result_.waits.end(),
               [](const EdgeWait& a, const EdgeWait& b) { return a.us > b.us; });
   }
@@ -222,6 +233,47 @@ void check_trace(const Lowering& lowering, const Trace& trace) {
 TraceAnalysis analyse(const Lowering& lowering, const Trace& trace) {
   check_trace(lowering, trace);
   return Analyser(lowering, trace).run();
+}
+
+std::vector<NodeWait> waits_between_nodes(const Lowering& lowering, const Trace& trace) {
+  check_trace(lowering, trace);
+  std::map<std::tuple<NodeId, NodeId, bool>, NodeWait> found;
+  for_each_wait(lowering, trace, [&](const Task& from, const Task& to, bool slot, double us) {
+    NodeWait& wait = found[{from.node, to.node, slot}];
+    wait = {from.node, to.node, slot, wait.num + 1, wait.us + us};
+  });
+  std::vector<NodeWait> waits;
+  for (const auto& [edge, wait] : found) waits.push_back(wait);
+  std::stable_sort(waits.begin(), waits.end(),
+                   [](const NodeWait& a, const NodeWait& b) { return a.us > b.us; });
+  return waits;
+}
+
+std::vector<std::uint32_t> longest_chain(const Lowering& lowering, const Trace& trace) {
+  check_trace(lowering, trace);
+  struct Link {
+    std::uint64_t ns = 0;              // of the longest chain up to here
+    std::uint32_t position = kNobody;  // its last task
+  };
+  std::vector<Link> counters(lowering.graph.counter_totals.size());
+  std::vector<std::uint32_t> before(trace.records.size(), kNobody);
+  Link longest;
+  for (std::uint32_t position = 0; position < trace.records.size(); ++position) {
+    const TraceRecord& record = trace.records[position];
+    const Task& task = task_at(lowering, position);
+    const Link start = task.wait_counter == kNoCounter ? Link{} : counters[task.wait_counter];
+    before[position] = start.position;
+    const Link link{start.ns + (record.end_ns - record.ready_ns), position};
+    if (longest.position == kNobody || link.ns > longest.ns) longest = link;
+    lowering.graph.for_each_signal(task, [&](std::uint32_t counter) {
+      Link& known = counters[counter];
+      if (known.position == kNobody || known.ns < link.ns) known = link;
+    });
+  }
+  std::vector<std::uint32_t> chain;
+  for (std::uint32_t at = longest.position; at != kNobody; at = before[at]) chain.push_back(at);
+  std::reverse(chain.begin(), chain.end());
+  return chain;
 }
 
 std::vector<std::uint32_t> last_producers(const Lowering& lowering, const Trace& trace) {

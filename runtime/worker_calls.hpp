@@ -10,8 +10,8 @@
 //   perhaps claim(runs), subtract(busy, 1)
 //   wait(busy, left), load_acquire(busy) <-- wakes -- subtract(busy, 1); the last: notify(busy)
 //
-// An odd number in `runs` is an open call. Whoever makes it even has claimed it: the thread to
-// answer it, or the caller to withdraw it, because nothing is left to do. So a thread that does not
+// An odd number in `runs` is an open call. To claim it is to make it even: the thread does so
+// to answer it, the caller to withdraw it when nothing is left to do. So a thread that does not
 // get a CPU holds nobody up. The next run begins when `busy` is zero. Subtractions are
 // read-modify-writes: the caller that sees zero sees what all threads have written.
 //

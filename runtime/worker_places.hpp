@@ -5,7 +5,7 @@
 // that has bound the caller), also when the pool's threads were started by another caller. Inside
 // of these a worker keeps to one NUMA node, so that it finds its share of x and y, and the scratch
 // memory that it was the first to write, on its own node in every run; which of the node's CPUs is
-// up to the system. A worker that may use one CPU only has to wait for whoever else uses it, so
+// up to the system. A worker that may use one CPU only has to wait if another thread uses it, so
 // that is done on request. The caller itself is never bound.
 //
 // Where CPUs are few, workers keep off the one that the caller is on. Linux wakes a worker there,

@@ -27,6 +27,12 @@ constexpr Named kFunctions[] = {
     {ActivationFunction::relu, "relu", 0},
     {ActivationFunction::clamp, "clamp", 2},
     {ActivationFunction::leaky_relu, "leaky_relu", 1},
+    {ActivationFunction::sigmoid, "sigmoid", 0},
+    {ActivationFunction::hard_sigmoid, "hard_sigmoid", 2},
+    {ActivationFunction::silu, "silu", 0},
+    {ActivationFunction::hard_swish, "hard_swish", 0},
+    {ActivationFunction::gelu, "gelu", 0},
+    {ActivationFunction::gelu_tanh, "gelu_tanh", 0},
 };
 static_assert(std::size(kFunctions) == kNumActivationFunctions);
 
@@ -92,7 +98,20 @@ std::string to_string(const Activation& activation) {
 
 ActivationTerms terms_of(const Activation& activation) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  ActivationTerms terms{.least = -kInfinity, .most = kInfinity, .slope = 1, .bends = false};
+  ActivationTerms terms{.least = -kInfinity,
+                        .most = kInfinity,
+                        .slope = 1,
+                        .bends = false,
+                        .gate = Gate::none,
+                        .times_x = false,
+                        .alpha = 0,
+                        .beta = 0};
+  const auto gate = [&](Gate of, bool times_x, double alpha, double beta) {
+    terms.gate = of;
+    terms.times_x = times_x;
+    terms.alpha = static_cast<float>(alpha);
+    terms.beta = static_cast<float>(beta);
+  };
   switch (activation.function) {
     case ActivationFunction::none:
       break;
@@ -106,6 +125,24 @@ ActivationTerms terms_of(const Activation& activation) {
     case ActivationFunction::leaky_relu:
       terms.slope = activation.alpha;
       terms.bends = true;
+      break;
+    case ActivationFunction::sigmoid:
+      gate(Gate::logistic, false, 1, 0);
+      break;
+    case ActivationFunction::hard_sigmoid:
+      gate(Gate::line, false, double{activation.alpha}, double{activation.beta});
+      break;
+    case ActivationFunction::silu:
+      gate(Gate::logistic, true, 1, 0);
+      break;
+    case ActivationFunction::hard_swish:
+      gate(Gate::line, true, 1.0 / 6, 0.5);
+      break;
+    case ActivationFunction::gelu:
+      gate(Gate::normal, true, 0, 0);
+      break;
+    case ActivationFunction::gelu_tanh:
+      gate(Gate::logistic, true, kTanhLinear, kTanhCubic);
       break;
   }
   return terms;

@@ -12,19 +12,20 @@
 namespace megaconv {
 namespace {
 
-// CUDA's direct tasks multiply in FP32, without tensor cores: for 16 bits they are the last resort.
+// CUDA's direct tasks multiply in FP32, without tensor cores. On a GPU that has these, tensors of
+// 16 bits take direct tasks only if no other algorithm has tasks for them.
 bool avoids_direct(const ConvProblem& problem, const TilingOptions& options, const Target& target) {
   return target.split_f16 && target.multiprocessors != 0 &&
          (problem.dtype != DataType::f32 || options.arithmetic == Arithmetic::f16 ||
           options.arithmetic == Arithmetic::tf32);
 }
 
-// Whoever says how groups or a window shall be, means one of the others; who names an arithmetic,
-// an algorithm that has it.
+// Implicit GEMM needs tensor cores, a problem and an arithmetic that it has tasks for, and no
+// option that only other algorithms have. `winograd`: whether Winograd competes with it.
 bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& options, bool winograd,
                          const Target& target) {
-  const bool asked = options.m != 0 || options.group_tiles != 0 || options.v_slots != 0 ||
-                     options.m_slots != 0 || options.rows_per_group != 0;
+  const bool excluded = options.m != 0 || options.group_tiles != 0 || options.v_slots != 0 ||
+                        options.m_slots != 0 || options.rows_per_group != 0;
   const Arithmetic arithmetic = implicit_gemm_arithmetic(problem, options);
   const bool possible = target.split_f16 && problem.layout != Layout::chwn &&
                         implicit_gemm_obstacle(problem).empty() &&
@@ -33,7 +34,8 @@ bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& option
   const bool wastes = has_strides(problem) && problem.c < std::int64_t{Tiling::kLaneBlock} &&
                       !folding_pays(problem);
   const bool no_other = !winograd && !wastes && avoids_direct(problem, options, target);
-  return possible && !asked && (no_other || implicit_gemm_pays(problem, options, winograd, target));
+  return possible && !excluded &&
+         (no_other || implicit_gemm_pays(problem, options, winograd, target));
 }
 
 Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& options,
@@ -47,8 +49,10 @@ Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& opti
   // On a GPU, Winograd multiplies tensors of 16 bits on tensor cores only.
   const bool has_tasks = target.backend != Backend::cuda || problem.dtype == DataType::f32 ||
                          (target.split_f16 && options.arithmetic != Arithmetic::fma);
+  // Winograd multiplies floats, which AMX does not: a product takes 16 times as long.
+  const bool narrow_products = target.amx && problem.dtype == DataType::bf16;
   const bool possible =
-      has_tasks && winograd_obstacle(Algorithm::winograd, problem).empty() &&
+      has_tasks && !narrow_products && winograd_obstacle(Algorithm::winograd, problem).empty() &&
       options.arithmetic != Arithmetic::bf16 && options.arithmetic != Arithmetic::tf32 &&
       (options.points == Points::low_error || !avoids_direct(problem, options, target));
   const bool pays = possible && winograd_pays(problem, options, target);

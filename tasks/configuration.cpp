@@ -70,11 +70,15 @@ ParameterInfo choice(const char* name, Words words, Options PlanOptions::*part,
           }};
 }
 
+// The order is PlanOptions::policy.
+constexpr const char* kOwnPolicy = "own";
+
 Words policy_words() {
   Words words;
   for (const std::string& policy : policy_names()) {
     words.push_back({policy, static_cast<std::int64_t>(words.size())});
   }
+  words.push_back({kOwnPolicy, static_cast<std::int64_t>(words.size())});
   return words;
 }
 
@@ -139,9 +143,15 @@ std::vector<ParameterInfo> make_table() {
                                 &TilingOptions::whole_tensors));
   put(Parameter::policy, {"policy", policy_words(),
                           [](PlanOptions& options, std::int64_t value) {
-                            options.mapping.policy = policy_words().at(u64(value)).first;
+                            const std::string name = policy_words().at(u64(value)).first;
+                            if (name != kOwnPolicy) {
+                              options.mapping.policy = name;
+                            } else if (!options.policy) {
+                              fail("policy = own, must be a name where no policy of one's own is");
+                            }
                           },
                           [](const PlanOptions& options) -> std::optional<std::int64_t> {
+                            if (options.policy) return policy_value(kOwnPolicy);
                             const bool free = options.mapping.policy == MappingOptions{}.policy;
                             return free ? std::nullopt
                                         : std::optional(policy_value(options.mapping.policy));
@@ -279,7 +289,10 @@ Configuration configuration_of(const Lowering& lowering, const Target& target, C
   configuration.set(Parameter::algo, static_cast<std::int64_t>(tiling.algorithm()));
   const ConvAlgorithm& algorithm = algorithm_of(tiling);
   algorithm.configure(tiling, launch, configuration);
-  configuration.set(Parameter::policy, policy_value(lowering.mapping.policy));
+  const std::vector<std::string> policies = policy_names();
+  const bool named =
+      std::find(policies.begin(), policies.end(), lowering.mapping.policy) != policies.end();
+  configuration.set(Parameter::policy, policy_value(named ? lowering.mapping.policy : kOwnPolicy));
   if (has_distances(lowering.mapping.policy)) {
     if (algorithm.has_transforms()) {
       configuration.set(Parameter::dig, mapping.dig.value_or(1));

@@ -22,10 +22,9 @@ std::string missing_tasks(const ConvAlgorithm& algorithm, Backend backend) {
 // "estimated 0.41 ms", or throws with what keeps the algorithm from computing the problem.
 std::string estimate_text(const ConvProblem& problem, const PlanOptions& options,
                           const Target& target) {
-  const PlanOptions launched = choose_launch(problem, options, target).options;
-  make_tiling(problem, launched.tiling, target);
   char text[48];
-  std::snprintf(text, sizeof text, "estimated %.3g ms", estimate_ms(problem, options, target));
+  std::snprintf(text, sizeof text, "estimated %.3g ms",
+                estimate_ms(choose_launch(problem, options, target), target));
   return text;
 }
 

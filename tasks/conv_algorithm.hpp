@@ -4,19 +4,20 @@
 #pragma once
 
 #include <iosfwd>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "megaconv/tuning.hpp"
 #include "tasks/conv_graph.hpp"
+#include "tasks/cost.hpp"
 #include "tasks/error_bound.hpp"
 #include "tasks/space.hpp"
 
 namespace megaconv {
 
 class FileSection;
-class StageTimes;
 
 /// A number of a tiling that is chosen, and has a line in mapping files.
 struct CutField {
@@ -78,16 +79,17 @@ class ConvAlgorithm {
   /// Whether tasks before and behind the products transform, so that there are V and M.
   bool has_transforms() const { return product() == TaskKind::gemm; }
   virtual AccessFunction accesses(const Tiling& tiling, const NodeBuffers& buffers) const = 0;
-  /// Fills in operations, bytes and traffic of a task of the stage.
-  virtual void describe_cost(const Tiling& tiling, const NodeBuffers& buffers,
-                             Stage& stage) const = 0;
+  /// What a task of the stage with this role costs.
+  virtual TaskCost cost(const Tiling& tiling, const NodeBuffers& buffers, Role role) const = 0;
   /// Tasks that run at the same time.
   virtual std::uint32_t resident_workers(const Target& target) const { return target.workers; }
 
   // --- its choices
 
-  /// Microseconds of a run, for choosing among candidates: `times` has those of the filter tasks.
-  virtual double run_us(const Tiling& tiling, StageTimes& times) const = 0;
+  /// Microseconds of all tasks of a stage on a GPU, where they were fitted to measured runs;
+  /// nullopt: what follows from cost(). `launched`: of a launch that is chosen.
+  virtual std::optional<double> fitted_us(const Tiling& tiling, Role role,
+                                          const PlanOptions& launched, const Target& target) const;
   virtual AlgorithmSpace space(const ConvProblem& problem, const Target& target,
                                const TilingOptions& asked) const = 0;
   /// What of a configuration is the tiling's.

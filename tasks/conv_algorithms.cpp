@@ -52,6 +52,10 @@ Region ConvAlgorithm::u_extent(const Tiling& tiling) const {
 
 SlotBytes ConvAlgorithm::slot_bytes(const Tiling&) const { return {}; }
 void ConvAlgorithm::add_buffers(TaskGraph&, const Tiling&, NodeBuffers&) const {}
+std::optional<double> ConvAlgorithm::fitted_us(const Tiling&, Role, const PlanOptions&,
+                                               const Target&) const {
+  return {};
+}
 void ConvAlgorithm::put_words(const Tiling&, FileSection&) const {}
 void ConvAlgorithm::take_words(FileSection&, Tiling&) const {}
 

@@ -114,6 +114,17 @@ void append_pixels(const Tiling& tiling, const NodeBuffers& buffers,
   }
 }
 
+std::array<Stage, kNumRoles> conv_stages(const Tiling& tiling) {
+  const auto stage = [](Role role, TaskKind kind, std::uint32_t groups, std::uint32_t per_group) {
+    return Stage{.role = role, .kind = id_of(kind), .groups = groups, .per_group = per_group};
+  };
+  const std::uint32_t groups = tiling.num_groups;
+  return {stage(Role::prepare, TaskKind::filter_transform, 1, tiling.num_filter_tasks),
+          stage(Role::input, TaskKind::input_transform, groups, tiling.input_tasks),
+          stage(Role::product, algorithm_of(tiling).product(), groups, tiling.gemm_tasks),
+          stage(Role::output, TaskKind::output_transform, groups, tiling.output_tasks)};
+}
+
 NodeBuffers add_convolution(TaskGraph& graph, const std::string& name, const Tiling& tiling,
                             const NodeBuffers& read) {
   check_num_tasks(num_tasks(tiling));
@@ -125,20 +136,16 @@ NodeBuffers add_convolution(TaskGraph& graph, const std::string& name, const Til
   const NodeBuffers buffers = add_buffers(graph, tiling, read);
   const ConvAlgorithm& algorithm = algorithm_of(tiling);
   graph.accesses.push_back(algorithm.accesses(tiling, buffers));
-  const auto add = [&](Role role, TaskKind kind, std::uint32_t groups, std::uint32_t per_group) {
-    Stage stage;
+  for (Stage& stage : conv_stages(tiling)) {
     stage.node = node;
-    stage.role = role;
-    stage.kind = id_of(kind);
-    stage.groups = groups;
-    stage.per_group = per_group;
-    if (stage.num_tasks() > 0) algorithm.describe_cost(tiling, buffers, stage);
+    if (stage.num_tasks() > 0) {
+      TaskCost cost = algorithm.cost(tiling, buffers, stage.role);
+      stage.operations = cost.operations();
+      stage.bytes = cost.bytes;
+      stage.traffic = std::move(cost.traffic);
+    }
     add_stage(graph, std::move(stage));
-  };
-  add(Role::prepare, TaskKind::filter_transform, 1, tiling.num_filter_tasks);
-  add(Role::input, TaskKind::input_transform, tiling.num_groups, tiling.input_tasks);
-  add(Role::product, algorithm.product(), tiling.num_groups, tiling.gemm_tasks);
-  add(Role::output, TaskKind::output_transform, tiling.num_groups, tiling.output_tasks);
+  }
   return buffers;
 }
 

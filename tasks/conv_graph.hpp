@@ -3,6 +3,7 @@
 // write.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "megaconv/graph.hpp"
@@ -18,6 +19,9 @@ std::vector<Kind> task_kinds();
 /// buffers x and residual that it reads, kNoBuffer for those of its own, which the caller gives.
 NodeBuffers add_convolution(TaskGraph& graph, const std::string& name, const Tiling& tiling,
                             const NodeBuffers& read = {});
+
+/// Its stages, in the order of roles, without costs; some have no tasks.
+std::array<Stage, kNumRoles> conv_stages(const Tiling& tiling);
 
 AccessFunction winograd_accesses(const Tiling& tiling, const NodeBuffers& buffers);
 AccessFunction fused_winograd_accesses(const Tiling& tiling, const NodeBuffers& buffers);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tasks/activation.hpp"
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/strides.hpp"
@@ -117,8 +118,12 @@ ErrorBound one_product_bound(const Tiling& tiling) {
 // with an error of u max(|y|, least_normal), for certain. TileErrors takes no norm and no scale for
 // less than that of least_normal, so that u (1 + the sums' relative error) is what rounding adds.
 ErrorBound error_bound(const Tiling& tiling) {
-  const ErrorBound sums = algorithm_of(tiling).sum_bound(tiling);
   const DataType dtype = tiling.problem.dtype;
+  const ActivationError activation = error_of(tiling.problem.epilogue.activation);
+  ErrorBound sums = algorithm_of(tiling).sum_bound(tiling);
+  sums.relative_l2 =
+      activation.slope * sums.relative_l2 + activation.units * unit_roundoff(DataType::f32);
+  sums.worst_element = activation.slope * sums.worst_element + activation.units;
   if (dtype == DataType::f32) return sums;
   if (dtype == DataType::i8) return {};  // exact
   const double u = unit_roundoff(dtype), float_u = unit_roundoff(DataType::f32);

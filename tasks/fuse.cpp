@@ -178,7 +178,7 @@ class Fuser {
   // Whether the convolution that makes x takes it into its epilogue.
   bool activate(const Activation& activation) {
     FusedOperator* const op = producer_of<ConvProblem>(0);
-    if (op == nullptr) return false;
+    if (op == nullptr || activation == Activation{}) return false;
     Activation& own = std::get<ConvProblem>(op->problem).epilogue.activation;
     if (own != Activation{}) return false;
     own = activation;
@@ -186,8 +186,51 @@ class Fuser {
     return true;
   }
 
+  // What an epilogue has of a function of x; else none.
+  static Activation activation_of(const Pixelwise& a) {
+    switch (a.function) {
+      case PixelFunction::leaky_relu:
+        return leaky_relu(a.alpha);
+      case PixelFunction::sigmoid:
+        return kSigmoid;
+      case PixelFunction::hard_sigmoid:
+        return hard_sigmoid(a.alpha, a.beta);
+      case PixelFunction::hard_swish:
+        return kHardSwish;
+      case PixelFunction::gelu:
+        return kGelu;
+      case PixelFunction::gelu_tanh:
+        return kGeluTanh;
+      default:
+        return {};
+    }
+  }
+
+  // x sigmoid(x) is SiLU, of the convolution that makes x where nobody else reads it.
+  bool join_silu() {
+    if (fused_.operators.empty()) return false;
+    const FusedOperator& last = fused_.operators.back();
+    const auto* const gate = std::get_if<PixelwiseProblem>(&last.problem);
+    if (gate == nullptr || gate->does.function != PixelFunction::sigmoid) return false;
+    for (const std::size_t other : {0, 1}) {
+      const ValueId x = read(other), inputs = static_cast<ValueId>(fused_.inputs.size());
+      const bool own = producer(1 - other) == &last && last.reads.front() == x && x >= inputs &&
+                       readers_.at(op_->reads[other]) == 2;
+      if (!own) continue;
+      FusedOperator& op = fused_.operators[x - inputs];
+      auto* const problem = std::get_if<ConvProblem>(&op.problem);
+      if (problem == nullptr || problem->epilogue.activation != Activation{}) continue;
+      problem->epilogue.activation = kSilu;
+      op.operators.push_back(last.name());
+      join(op);
+      fused_.operators.pop_back();
+      return true;
+    }
+    return false;
+  }
+
   void add(const Pixelwise& a) {
-    if (a.function == PixelFunction::leaky_relu && activate(leaky_relu(a.alpha))) return;
+    if (a.function == PixelFunction::multiply ? join_silu() : activate(activation_of(a))) return;
     const Shape& x = shape_of(0);
     const bool per_channel = op_->reads.size() == 2 && shape_of(1) == Shape{x.n, x.c, 1, 1};
     append({.problem = problem_of(network_, a, x, per_channel)});

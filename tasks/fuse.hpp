@@ -3,8 +3,8 @@
 //
 //   Network --fuse--> FusedNetwork --lower--> tasks
 //
-//   convolution, batch norm, addition, clamp   a convolution with a bias, a residual and an
-//   or leaky ReLU                              activation
+//   convolution, batch norm, addition, clamp,  a convolution with a bias, a residual and an
+//   leaky ReLU, sigmoid, SiLU, hardswish, ...  activation
 //   concatenation, batch norm, clamp           one elementwise operation
 //   fully connected layer                      a convolution whose filter is as large as the image
 //

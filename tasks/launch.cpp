@@ -4,12 +4,14 @@
 // while the one in front of it ends. Winograd without them gains from the persistent kernel that
 // transforms, which wait for memory, run beside products: up to 13 %, where V and M are too large
 // for the cache; not where U is nearly as large. Stages have no order, no window, and the whole
-// device. Whoever asks for one of these, or for a trace, means the persistent kernel.
+// device. Options about these, or a trace, ask for the persistent kernel.
 #include "tasks/launch.hpp"
 
 #include <cstdint>
+#include <utility>
 
 #include "mapping/policies/policies.hpp"
+#include "tasks/lower.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
@@ -24,15 +26,18 @@ constexpr std::uint64_t kManyFilters = 5;
 // V and M of more bytes than this are not for a workspace that nobody asked for.
 constexpr std::uint64_t kMostWholeBytes = std::uint64_t{8} << 30;
 
-// What speaks for the persistent kernel; empty when nothing does.
-std::string obstacle_to_stages(const ConvProblem& problem, const PlanOptions& options,
-                               const Target& target) {
+// What speaks for the persistent kernel, whatever the cut; empty when nothing does.
+std::string asked_for_persistent(const PlanOptions& options) {
   if (options.backend == Backend::cpu) return "of no meaning";
   if (options.backend == Backend::sim) return "the default of a simulation";
   if (options.num_blocks != 0) return "for the number of blocks asked for";
   if (options.policy || asks_for_order(options.mapping)) return "for the order asked for";
   if (options.tiling.v_slots != 0 || options.tiling.m_slots != 0) return "for the window asked for";
-  const Tiling tiling = make_tiling(problem, options.tiling, target);
+  return "";
+}
+
+// What of a cut speaks for it.
+std::string persistent_pays(const Tiling& tiling, const Target& target) {
   const std::uint64_t bytes = tiling.num_groups * (tiling.v_slot_bytes() + tiling.m_slot_bytes());
   if (tiling.arithmetic == Arithmetic::fma) {
     if (bytes == 0) {
@@ -55,18 +60,28 @@ std::string obstacle_to_stages(const ConvProblem& problem, const PlanOptions& op
 
 LaunchChoice choose_launch(const ConvProblem& problem, const PlanOptions& options,
                            const Target& target) {
-  LaunchChoice choice{options, kAskedFor};
-  CudaLaunch& launch = choice.options.cuda_launch;
-  if (launch == CudaLaunch::automatic || options.backend == Backend::cpu) {
-    choice.reason = obstacle_to_stages(problem, options, target);
-    launch = choice.reason.empty() ? CudaLaunch::staged : CudaLaunch::persistent;
-    if (choice.reason.empty()) choice.reason = "faster where tasks are short";
+  const auto launched = [&](CudaLaunch launch, std::string reason) {
+    LaunchChoice choice{options, std::move(reason), {}};
+    choice.options.cuda_launch = launch;
+    if (launch == CudaLaunch::staged) {
+      choice.options.mapping.policy = "staged";
+      choice.options.tiling.whole_tensors = true;
+    }
+    const PlanOptions& chosen = choice.options;
+    choice.tiling =
+        cut_of(problem, chosen.tiling, target, chosen.policy || asks_for_order(chosen.mapping));
+    return choice;
+  };
+  if (options.cuda_launch != CudaLaunch::automatic && options.backend != Backend::cpu) {
+    return launched(options.cuda_launch, kAskedFor);
   }
-  if (launch == CudaLaunch::staged) {
-    choice.options.mapping.policy = "staged";
-    choice.options.tiling.whole_tensors = true;
+  std::string reason = asked_for_persistent(options);
+  if (reason.empty()) {
+    LaunchChoice staged = launched(CudaLaunch::staged, "faster where tasks are short");
+    reason = persistent_pays(staged.tiling, target);
+    if (reason.empty()) return staged;
   }
-  return choice;
+  return launched(CudaLaunch::persistent, std::move(reason));
 }
 
 }  // namespace megaconv

@@ -63,17 +63,6 @@ bool whole_is_small(const Tiling& tiling, const Target& target) {
   return whole_bytes <= std::uint64_t{target.workers} * target.cache_bytes_per_worker / 2;
 }
 
-// Whoever says something about the order means an order of the stages' tasks, not of fused ones.
-Tiling choose_tiling(const ConvProblem& problem, TilingOptions options, const Target& target,
-                     bool order_asked) {
-  const Tiling tiling = make_tiling(problem, options, target);
-  const bool fused_unasked =
-      tiling.algorithm() == Algorithm::fused_winograd && options.algorithm == Algorithm::automatic;
-  if (!order_asked || !fused_unasked) return tiling;
-  options.algorithm = Algorithm::winograd;
-  return make_tiling(problem, options, target);
-}
-
 // Slots of V and M that nobody asked for are made to fit the order, which was made without them.
 void fit_window(Lowering& lowering, const TilingOptions& options, const Target& target) {
   Tiling& tiling = lowering.tiling();
@@ -144,11 +133,28 @@ Lowering cut(const Tiling& tiling) {
   return lowering;
 }
 
-Lowering lower(const ConvProblem& problem, const TilingOptions& tiling_options,
+// Whoever says something about the order means an order of the stages' tasks, not of fused ones.
+Tiling cut_of(const ConvProblem& problem, const TilingOptions& options, const Target& target,
+              bool order_asked) {
+  const Tiling tiling = make_tiling(problem, options, target);
+  const bool fused_unasked =
+      tiling.algorithm() == Algorithm::fused_winograd && options.algorithm == Algorithm::automatic;
+  if (!order_asked || !fused_unasked) return tiling;
+  TilingOptions staged = options;
+  staged.algorithm = Algorithm::winograd;
+  return make_tiling(problem, staged, target);
+}
+
+Lowering lower(const ConvProblem& problem, const TilingOptions& tiling,
+               const MappingOptions& mapping, const Target& target, const PolicyFunction& custom) {
+  return lower(cut_of(problem, tiling, target, custom || asks_for_order(mapping)), tiling, mapping,
+               target, custom);
+}
+
+Lowering lower(const Tiling& of, const TilingOptions& tiling_options,
                const MappingOptions& mapping_options, const Target& target,
                const PolicyFunction& custom) {
-  Lowering lowering = cut(
-      choose_tiling(problem, tiling_options, target, custom || asks_for_order(mapping_options)));
+  Lowering lowering = cut(of);
   lowering.mapping = order_tasks(lowering.graph, mapping_options, target, custom);
   const Tiling& tiling = lowering.tiling();
   const bool has_window = tiling.window() != nullptr;

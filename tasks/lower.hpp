@@ -9,6 +9,14 @@
 
 namespace megaconv {
 
+/// What lower() cuts a problem into. `order_asked`: for an order of the caller's own.
+Tiling cut_of(const ConvProblem& problem, const TilingOptions& options, const Target& target,
+              bool order_asked);
+
+/// The rest of lower(): what the options cut a problem into, as tasks in a proven order.
+Lowering lower(const Tiling& cut, const TilingOptions& tiling, const MappingOptions& mapping,
+               const Target& target, const PolicyFunction& custom = nullptr);
+
 /// Whether convolutions of a network become small-tile implicit GEMM, and all values are in nhwc.
 bool has_small_tasks(const TilingOptions& tiling, const Target& target);
 

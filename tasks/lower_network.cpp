@@ -6,6 +6,7 @@
 
 #include "mapping/places.hpp"
 #include "megaconv/error.hpp"
+#include "tasks/cold_filters.hpp"
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/conv_graph.hpp"
 #include "tasks/elementwise/elementwise.hpp"
@@ -40,7 +41,7 @@ class Cutter {
       return tiling.problem == problem;
     });
     if (known != tilings_.end()) return *known;
-    tilings_.push_back(make_tiling(problem, options_, target_));
+    tilings_.push_back(make_tiling_in_network(problem, options_, target_));
     return tilings_.back();
   }
   SmallGemmCut cut_small(const ConvProblem& problem) const {

@@ -10,12 +10,11 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 
-#include "mapping/enum_names.hpp"
 #include "mapping/json_text.hpp"
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
@@ -32,19 +31,16 @@ constexpr std::size_t kMostHeaderBytes = std::size_t{1} << 26;
 constexpr JsonLimits kLimits{kMostHeaderBytes, std::size_t{1} << 22};
 constexpr std::size_t kMostOperators = 1 << 16;
 
-constexpr EnumNames<DataType, 3> kDataTypes = {
-    {DataType::f32, "f32"}, {DataType::f16, "f16"}, {DataType::bf16, "bf16"}};
-constexpr EnumNames<Layout, 2> kLayouts = {{Layout::nhwc, "nhwc"}, {Layout::nchw, "nchw"}};
-constexpr EnumNames<PoolMode, 2> kModes = {{PoolMode::max, "max"}, {PoolMode::average, "average"}};
-constexpr EnumNames<PixelFunction, kNumPixelFunctions> kFunctions = {
-    {PixelFunction::multiply, "multiply"},
-    {PixelFunction::leaky_relu, "leaky_relu"},
-    {PixelFunction::sigmoid, "sigmoid"},
-    {PixelFunction::hard_sigmoid, "hard_sigmoid"},
-    {PixelFunction::hard_swish, "hard_swish"},
-    {PixelFunction::tanh, "tanh"},
-    {PixelFunction::softmax, "softmax"},
-    {PixelFunction::local_response_norm, "local_response_norm"}};
+// Values that a file may have; their names are to_string()'s.
+constexpr DataType kDataTypes[] = {DataType::f32, DataType::f16, DataType::bf16};
+constexpr Layout kLayouts[] = {Layout::nhwc, Layout::nchw};
+constexpr PoolMode kModes[] = {PoolMode::max, PoolMode::average};
+constexpr PixelFunction kFunctions[] = {
+    PixelFunction::multiply,     PixelFunction::leaky_relu,          PixelFunction::sigmoid,
+    PixelFunction::hard_sigmoid, PixelFunction::hard_swish,          PixelFunction::tanh,
+    PixelFunction::softmax,      PixelFunction::local_response_norm, PixelFunction::gelu,
+    PixelFunction::gelu_tanh};
+static_assert(std::size(kFunctions) == kNumPixelFunctions);
 
 // --- What is to be said of each operator, for writing and for reading alike.
 
@@ -174,8 +170,8 @@ class Writer {
   }
   void operator()(const char* key, float value) { (*this)(key, double{value}); }
   template <class Enum, std::size_t kCount>
-  void operator()(const char* key, Enum value, const EnumNames<Enum, kCount>& table) {
-    json_[key] = name_of(table, value);
+  void operator()(const char* key, Enum value, const Enum (&)[kCount]) {
+    json_[key] = to_string(value);
   }
   void operator()(const char* key, const Weights& weights) {
     if (weights.data == nullptr) return;
@@ -281,11 +277,15 @@ class Reader {
     value = static_cast<float>(wide);
   }
   template <class Enum, std::size_t kCount>
-  void operator()(const char* key, Enum& value, const EnumNames<Enum, kCount>& table) {
+  void operator()(const char* key, Enum& value, const Enum (&allowed)[kCount]) {
     const std::string word = text_of(key);
-    const std::optional<Enum> known = value_of(table, word);
-    if (!known) fail_at(key, "\"" + excerpt(word) + "\", must be one of " + list_names(table));
-    value = *known;
+    std::string names;
+    for (const Enum one : allowed) {
+      value = one;
+      if (word == to_string(one)) return;
+      names += (names.empty() ? "" : ", ") + std::string(to_string(one));
+    }
+    fail_at(key, "\"" + excerpt(word) + "\", must be one of " + names);
   }
   /// Those that are not there stay missing.
   void operator()(const char* key, Weights& weights) {

@@ -72,6 +72,10 @@ void validate(const ConvProblem& problem) {
   check_elements("output", {a.n, a.k, a.p(), a.q()});
   if (a.layout == Layout::nchw16c) check_blocked(a);
   validate(a.epilogue.activation);
+  if (a.dtype == DataType::i8 && terms_of(a.epilogue.activation).gate != Gate::none) {
+    fail(std::string("activation ") + to_string(a.epilogue.activation.function) +
+         " of i8 tensors: must be none, relu, clamp or leaky_relu, which are exact");
+  }
   // |x|, |w| <= 2^7: sums of fewer than 2^17 products are less than 2^31.
   constexpr std::int64_t kMostProducts = (std::int64_t{1} << 17) - 1;
   const std::int64_t products = a.c / a.groups * a.r * a.s;

@@ -137,7 +137,9 @@ void convolve(const ConvProblem& problem, const Tensors& tensors, double* y, dou
     }
     y[at] = activated(problem.epilogue.activation, sum);
     if (std::is_same_v<T, Int8>) y[at] = static_cast<double>(static_cast<float>(y[at]));
-    if (magnitude != nullptr) magnitude[at] = abs_sum;
+    if (magnitude != nullptr) {
+      magnitude[at] = abs_sum + error_of(problem.epilogue.activation).offset;
+    }
   };
   const std::int64_t num_blocks = problem.groups * blocks_per_group;
   parallel_for(problem.n * num_blocks, [&](std::int64_t job) {

@@ -10,6 +10,7 @@
 #include "tasks/checks.hpp"
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/launch.hpp"
+#include "tasks/lower.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
@@ -78,6 +79,26 @@ bool restrict(Space::Grid& grid, Parameter parameter, const std::vector<std::int
     return !std::binary_search(values.begin(), values.end(), value);
   });
   return !axis->values.empty();
+}
+
+// One order, whatever a grid's policies are: the caller's function.
+void leave_order_to_caller(std::vector<Space::Grid>& grids) {
+  std::vector<Space::Grid> kept;
+  for (Space::Grid& grid : grids) {
+    std::erase_if(grid, [](const Axis& axis) {
+      return axis.parameter == Parameter::dig || axis.parameter == Parameter::dgo ||
+             axis.parameter == Parameter::m_groups;
+    });
+    find(grid, Parameter::policy)->values = {policy_value("own")};
+    const auto same = [&](const Space::Grid& other) {
+      return std::equal(grid.begin(), grid.end(), other.begin(), other.end(),
+                        [](const Axis& a, const Axis& b) {
+                          return a.parameter == b.parameter && a.values == b.values;
+                        });
+    };
+    if (std::none_of(kept.begin(), kept.end(), same)) kept.push_back(std::move(grid));
+  }
+  grids = std::move(kept);
 }
 
 // A value that was asked for by name is no longer rejected for its accuracy. An error budget
@@ -316,9 +337,9 @@ std::optional<Rejection> Space::rejection(const Configuration& configuration) co
 
 Configuration heuristic_configuration(const ConvProblem& problem, const PlanOptions& plan,
                                       const Target& target) {
-  const PlanOptions launched = choose_launch(problem, plan, target).options;
-  return configuration_of(lower(problem, launched.tiling, launched.mapping, target), target,
-                          launched.cuda_launch);
+  const auto [launched, reason, tiling] = choose_launch(problem, plan, target);
+  return configuration_of(lower(tiling, launched.tiling, launched.mapping, target, launched.policy),
+                          target, launched.cuda_launch);
 }
 
 Space make_space(const ConvProblem& problem, const Target& target, const SpaceOptions& options) {
@@ -333,6 +354,7 @@ Space make_space(const ConvProblem& problem, const Target& target, const SpaceOp
     std::move(part.grids.begin(), part.grids.end(), std::back_inserter(grids));
     std::move(part.constraints.begin(), part.constraints.end(), std::back_inserter(constraints));
   }
+  if (options.plan.policy) leave_order_to_caller(grids);
   allow_asked(constraints, options);
   if (asked.max_error) constraints.push_back(within_budget(problem, target, options.plan));
 

@@ -74,8 +74,9 @@ struct Buffer {
   bool given = false;       ///< filled before the run: tensors that no task writes
   bool windowed = false;    ///< may be kept in slots: group g of its writers uses g % slots
   std::uint32_t slots = 0;  ///< 0: whole, a slot for every group
-  /// First byte in the memory that buffers share; kNoPlace: memory of its own. Who writes bytes
-  /// needs all that read or wrote a buffer which had them before, in the order of stages.
+  /// First byte in the memory that buffers share; kNoPlace: memory of its own. A task that
+  /// writes bytes needs all tasks that used a buffer which had these bytes before, in the order of
+  /// stages.
   std::uint64_t place = kNoPlace;
   /// Rows with bytes of their own, one such block of rows behind the other: 1 in nhwc, those of an
   /// image in nchw. 0: all rows.
@@ -129,9 +130,9 @@ struct Stage {
   KindId kind = 0;
   std::uint32_t first = 0;  ///< id of its first task
   std::uint32_t groups = 0, per_group = 0;
-  double operations = 0;         ///< floating-point operations of one task
-  double bytes = 0;              ///< that one task moves between worker and shared cache
-  std::vector<Traffic> traffic;  ///< reads first
+  double operations = 0;           ///< floating-point operations of one task
+  double bytes = 0;                ///< that one task moves between worker and shared cache
+  std::vector<Traffic> traffic{};  ///< reads first
 
   std::uint64_t num_tasks() const { return std::uint64_t{groups} * per_group; }
   std::uint32_t id(std::uint32_t group, std::uint32_t block) const {
@@ -232,8 +233,8 @@ void add_reuse(TaskGraph& graph);
 /// The same tasks with whole buffers. A window is part of an order's choice, and only adds edges.
 TaskGraph without_window(TaskGraph graph);
 
-/// Fills counters, waits and signals from the edges. An edge that others imply gets no signals:
-/// who waits for a task has also waited for all that this one waited for.
+/// Fills counters, waits and signals from the edges. An edge that others imply gets no signals: a
+/// task that waits for another has also waited for all that the other waited for.
 void count_signals(TaskGraph& graph);
 
 }  // namespace megaconv

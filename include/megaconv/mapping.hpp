@@ -55,7 +55,7 @@ struct TaskMapping {
 /// The result is validated before it is used.
 using PolicyFunction = std::function<std::vector<std::uint32_t>(const TaskGraph&)>;
 
-/// Who will take the tasks.
+/// The workers that will run the tasks.
 struct WorkerGroup {
   std::uint32_t workers = 1;  ///< tasks that run at the same time
   bool shared_cache = false;  ///< what one worker has read, all others find in the same cache

@@ -106,8 +106,14 @@ typedef enum megaconv_source {
 typedef enum megaconv_activation {
   MEGACONV_ACTIVATION_NONE = 0,
   MEGACONV_ACTIVATION_RELU = 1,
-  MEGACONV_ACTIVATION_CLAMP = 2,     /* alpha to beta: ReLU6 is 0 to 6 */
-  MEGACONV_ACTIVATION_LEAKY_RELU = 3 /* alpha x where x < 0 */
+  MEGACONV_ACTIVATION_CLAMP = 2,      /* alpha to beta: ReLU6 is 0 to 6 */
+  MEGACONV_ACTIVATION_LEAKY_RELU = 3, /* alpha x where x < 0 */
+  MEGACONV_ACTIVATION_SIGMOID = 4,
+  MEGACONV_ACTIVATION_HARD_SIGMOID = 5, /* alpha x + beta, between 0 and 1 */
+  MEGACONV_ACTIVATION_SILU = 6,
+  MEGACONV_ACTIVATION_HARD_SWISH = 7,
+  MEGACONV_ACTIVATION_GELU = 8,
+  MEGACONV_ACTIVATION_GELU_TANH = 9
 } megaconv_activation;
 /* How a CUDA run is launched; see CudaLaunch (plan.hpp). */
 typedef enum megaconv_launch {
@@ -175,6 +181,12 @@ typedef struct megaconv_plan_options {
   double max_error;
 } megaconv_plan_options;
 
+/* Elements from one index to the next along each axis; all 0: dense. See TensorStrides (plan.hpp).
+ */
+typedef struct megaconv_strides {
+  int64_t n, c, h, w;
+} megaconv_strides;
+
 /* Arguments of one run; see Tensors (plan.hpp). Unused ones are null. */
 typedef struct megaconv_tensors {
   size_t struct_size;
@@ -185,6 +197,8 @@ typedef struct megaconv_tensors {
   const void* residual;
   void* y;
   const void* prepared_filters;
+  megaconv_strides x_strides;
+  megaconv_strides y_strides; /* of y and of the residual */
 } megaconv_tensors;
 
 /* What is open about a network; see NetworkOptions (network.hpp) and OnnxOptions (onnx.hpp). Of a

@@ -90,8 +90,9 @@ struct Clamp {
   float least = 0, most = std::numeric_limits<float>::infinity();
 };
 
-// Pixelwise: softmax, local response norm, activations that no epilogue has; reads x. `multiply`
-// reads two values of one shape; the second one may have height and width 1.
+// Pixelwise: softmax, local response norm, activations; reads x. `multiply` reads two values of one
+// shape; the second one may have height and width 1. A convolution takes activations, and
+// x sigmoid(x) as SiLU, into its epilogue.
 //
 // Rearrangement: padding, cutting off, upsampling, slices of channels, channel shuffle. Reads x.
 

@@ -20,8 +20,10 @@ enum class PixelFunction : std::uint8_t {
   softmax,              ///< y[c] = exp(x[c]) / the sum of exp(x) over all channels of the pixel
   local_response_norm,  ///< y[c] = x[c] / (bias + alpha / size * the sum of x^2 over the channels
                         ///< c - (size - 1) / 2 to c + size / 2 that there are)^beta
+  gelu,                 ///< y = x (1 + erf(x / sqrt(2))) / 2
+  gelu_tanh,            ///< y = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
 };
-inline constexpr std::uint32_t kNumPixelFunctions = 8;
+inline constexpr std::uint32_t kNumPixelFunctions = 10;
 const char* to_string(PixelFunction function) noexcept;  ///< "multiply", "leaky_relu", ...
 
 /// A function and its numbers, of which it has those that its formula names.
@@ -35,8 +37,8 @@ struct Pixelwise {
 
 /// y = f(x), or f(x, b) for `multiply`. Storage types f32, f16 and bf16; y is rounded to FP32 and
 /// then to its type, to nearest, ties to even. Arithmetic is in double; on CUDA in FP32, which errs
-/// by 10 units of 2^-24 |y| at most, of softmax by 105 + c / 32, of local_response_norm by
-/// 13 + 2 (size + 3) |beta|, and may make 0 of numbers below 2^-126.
+/// by 10 units of 2^-24 |y| at most, of softmax by 105 + c / 32, of gelu and gelu_tanh by 300, of
+/// local_response_norm by 13 + 2 (size + 3) |beta|, and may make 0 of numbers below 2^-126.
 struct PixelwiseProblem {
   Pixelwise does;
   std::int64_t n = 1, c = 1, h = 1, w = 1;

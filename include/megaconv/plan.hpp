@@ -75,10 +75,23 @@ struct PlanOptions {
 /// The machine that a plan with these options is made for. Throws like Plan::create.
 Target target_of(const PlanOptions& options);
 
-/// Arguments of one run. All pointers are to dense tensors in ConvProblem's layout and storage
-/// type (scale and bias: ConvProblem::vector_type()); none is kept. Implicit GEMM on CUDA wants x,
-/// w and y of 16 bits in NHWC at multiples of 16 bytes, if channels and filters are whole octets;
-/// at the precision of TF32 it may want x and w of f32 in NHWC there, if channels are whole fours.
+/// Elements from one index to the next along each axis of a tensor. All 0: it is dense.
+///
+/// Others are of a sub-tensor: some channels, or some rows and columns, of a larger one. In nchw
+/// the pixels of a row are neighbours (w = 1); in nhwc channels are (c = 1), and h is a multiple of
+/// w. Axes of one index may have any stride. No two elements may share memory.
+struct TensorStrides {
+  std::int64_t n = 0, c = 0, h = 0, w = 0;
+  bool operator==(const TensorStrides&) const = default;
+};
+
+/// Arguments of one run. All pointers are to tensors in ConvProblem's layout and storage type
+/// (scale and bias: ConvProblem::vector_type()), dense but for the strides given; none is kept. On
+/// a CPU x and y may be sub-tensors, also of one tensor, if they share no element. Elsewhere, and
+/// in layouts without strides, they are refused (Error(unsupported)). Implicit GEMM on CUDA wants
+/// x, w and y of 16 bits in NHWC at multiples of 16 bytes, if channels and filters are whole
+/// octets; at the precision of TF32 it may want x and w of f32 in NHWC there, if channels are whole
+/// fours.
 struct Tensors {
   const void* x = nullptr;  ///< input, [N][C][H][W] or [N][H][W][C]
   const void* w =
@@ -89,6 +102,8 @@ struct Tensors {
   void* y = nullptr;               ///< output, [N][K][P][Q] or [N][P][Q][K]
   const void* prepared_filters =
       nullptr;  ///< from Plan::prepare_filters, with FilterMode::prepared
+  TensorStrides x_strides = {};
+  TensorStrides y_strides = {};  ///< of y and of the residual
 };
 
 /// Arguments of one run of a network: dense tensors in its layout and storage type. None is kept.
@@ -116,6 +131,9 @@ class Plan {
  public:
   /// Alignment of workspaces and prepared filters, in bytes.
   static constexpr std::size_t kAlignment = 64;
+  /// On CUDA a workspace that is zero in its first kHeaderBytes begins afresh, whatever is in the
+  /// rest: so does one that a CUDA graph has to itself only while it runs.
+  static constexpr std::size_t kHeaderBytes = 512;
 
   /// Chooses and checks everything; all planning errors come from here. A plan database that is
   /// missing, damaged or foreign is no error: describe() says so.
@@ -193,7 +211,8 @@ class Plan {
  private:
   struct State;
   struct Origin;
-  static Plan create(Lowering lowering, const PlanOptions& options, const Origin& origin);
+  static std::shared_ptr<State> make_state(Lowering lowering, const PlanOptions& options,
+                                           const Origin& origin);
   explicit Plan(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   std::shared_ptr<const State> state_;
 };

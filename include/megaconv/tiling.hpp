@@ -89,6 +89,7 @@ struct Target {
   /// Multiprocessors, each of which runs one task of implicit GEMM at a time; 0: that is not
   /// chosen.
   std::uint32_t multiprocessors = 0;
+  bool amx = false;  ///< CPU: direct tasks on BF16 and INT8 have products of AMX
 };
 
 /// What a caller may fix about a tiling; 0 and nullopt mean "choose".
@@ -116,7 +117,7 @@ struct TilingOptions {
   std::uint32_t tiles_per_transform_task = 0;  ///< at most; a group may have fewer
   std::uint32_t rows_per_group = 0;            ///< direct
   std::uint32_t cols_per_group = 0;            ///< direct; implicit GEMM: of a stripe
-  std::uint32_t places_per_group = 0;          ///< implicit GEMM
+  std::uint32_t places_per_group = 0;          ///< implicit GEMM: padded pixels
   std::uint32_t v_slots = 0;                   ///< window: group slots of V; >= NG keeps V whole
   std::uint32_t m_slots = 0;                   ///< window: group slots of M; >= NG keeps M whole
   bool whole_tensors = false;                  ///< no window: V and M whole
@@ -212,7 +213,7 @@ struct ImplicitGemmCut {
 
   Operands operands = Operands::loaded;
   std::uint32_t cols_per_group = 0;
-  std::uint32_t places_per_group = 0;
+  std::uint32_t places_per_group = 0;               ///< padded pixels
   std::uint32_t channel_blocks_per_input_task = 0;  ///< in_copy; others have no input tasks: 0
   std::uint32_t filter_blocks_per_gemm_task = 0;    ///< of a direct task
 

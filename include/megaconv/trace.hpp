@@ -74,6 +74,21 @@ TraceAnalysis analyse(const Lowering& lowering, const Trace& trace);
 /// Throws what analyse() throws.
 void check_trace(const Lowering& lowering, const Trace& trace);
 
+/// Waiting of one node's tasks for signals of another's, as EdgeWait has it for kinds.
+struct NodeWait {
+  NodeId from = 0, to = 0;
+  bool slot = false;
+  std::uint64_t num = 0;
+  double us = 0;
+};
+/// The longest first. Throws what analyse() throws.
+std::vector<NodeWait> waits_between_nodes(const Lowering& lowering, const Trace& trace);
+
+/// The tasks that take longest one after the other, each of which waits for the one before it: no
+/// number of workers is faster if tasks take as long as here. Positions, the first task first.
+/// Throws what analyse() throws.
+std::vector<std::uint32_t> longest_chain(const Lowering& lowering, const Trace& trace);
+
 /// By counter of the graph: the position of the task that signalled it last; 0xffffffff for none.
 std::vector<std::uint32_t> last_producers(const Lowering& lowering, const Trace& trace);
 

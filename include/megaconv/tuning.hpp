@@ -37,7 +37,7 @@ enum class Parameter : std::uint8_t {
   cols,             ///< output columns of a direct task, or of a stripe of implicit GEMM
   places,           ///< padded pixels of a task group of implicit GEMM
   window,           ///< 0: fitted to the order, 1: V and M whole
-  policy,           ///< Policy
+  policy,           ///< a policy's name, or own: PlanOptions::policy
   dig,
   dgo,
   m_groups,

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Smallest live footprint: the groups of the last stages in order, each right behind what it needs
 // and nobody has needed before. Across the layers of a network this keeps a few rows of each.
+//
+// With DIG or M groups, all stages go on together: the deepest stage has its turn whose next group
+// stands DIG positions behind what it needs, and takes M groups. Where there is none, the one whose
+// producers stand furthest ahead. Without a distance this is depth-first, too; with one that is
+// longer than the order it is one stage after the other.
+#include <algorithm>
 #include <vector>
 
 #include "mapping/consumers.hpp"
 #include "mapping/policies/policies.hpp"
+#include "megaconv/error.hpp"
 
 namespace megaconv {
 namespace {
@@ -77,10 +84,93 @@ class DepthFirst {
   TaskOrder order_;
 };
 
+class Spaced {
+ public:
+  Spaced(const TaskGraph& graph, std::uint64_t distance, std::uint64_t at_a_time)
+      : graph_(graph), distance_(distance), at_a_time_(at_a_time), stages_(graph.stages.size()) {
+    order_.reserve(graph.tasks.size());
+    const Edge* next = graph.edges.data();
+    const Edge* const end = next + graph.edges.size();
+    for (StageId stage = 0; stage < graph.stages.size(); ++stage) {
+      const Edge* const begin = next;
+      while (next != end && next->consumer.stage == stage) ++next;
+      stages_[stage].consumers = find_consumers(begin, next);
+      stages_[stage].last.reserve(graph.stages[stage].groups);
+    }
+  }
+
+  TaskOrder run() {
+    while (order_.size() < graph_.tasks.size()) {
+      const StageId stage = choose();
+      for (std::uint64_t i = 0; i < at_a_time_ && needs(stage) != kMissing; ++i) emit(stage);
+    }
+    return std::move(order_);
+  }
+
+ private:
+  static constexpr std::uint64_t kMissing = ~std::uint64_t{0};
+
+  struct Progress {
+    std::vector<Consumer> consumers;  // in the order of their groups
+    std::size_t at = 0;               // the one of the next group, or one behind it
+    std::vector<std::uint64_t> last;  // by group that stands: positions up to its last task
+  };
+
+  // So many positions of the order must stand before the next group of a stage; kMissing if not all
+  // do, or there is none.
+  std::uint64_t needs(StageId stage) {
+    Progress& own = stages_[stage];
+    const std::uint64_t group = own.last.size();
+    if (group == graph_.stages[stage].groups) return kMissing;
+    while (own.at < own.consumers.size() && own.consumers[own.at].groups.end <= group) ++own.at;
+    std::uint64_t before = 0;
+    if (own.at == own.consumers.size() || own.consumers[own.at].groups.begin > group) return before;
+    for (const Edge* edge : own.consumers[own.at].edges) {
+      if (edge->reuse) continue;
+      const std::vector<std::uint64_t>& last = stages_[edge->producer.stage].last;
+      const std::uint64_t end = edge->producer.groups.end;
+      if (last.size() < end) return kMissing;
+      before = std::max(before, last[end - 1]);
+    }
+    return before;
+  }
+
+  StageId choose() {
+    StageId best = 0;
+    std::uint64_t least = kMissing;
+    for (auto stage = static_cast<StageId>(stages_.size()); stage-- > 0;) {
+      const std::uint64_t before = needs(stage);
+      if (before == kMissing) continue;
+      if (before == 0 || order_.size() - (before - 1) >= distance_) return stage;
+      if (before < least) least = before, best = stage;
+    }
+    return best;
+  }
+
+  void emit(StageId stage) {
+    const Stage& of = graph_.stages[stage];
+    const auto group = static_cast<std::uint32_t>(stages_[stage].last.size());
+    for (std::uint32_t block = 0; block < of.per_group; ++block) {
+      order_.push_back(of.id(group, block));
+    }
+    stages_[stage].last.push_back(order_.size());
+  }
+
+  const TaskGraph& graph_;
+  const std::uint64_t distance_, at_a_time_;
+  std::vector<Progress> stages_;
+  TaskOrder order_;
+};
+
 }  // namespace
 
-TaskOrder order_depth_first(const TaskGraph& graph, const PolicyArguments&) {
-  return DepthFirst(graph).run();
+TaskOrder order_depth_first(const TaskGraph& graph, const PolicyArguments& arguments) {
+  const MappingOptions& asked = arguments.options;
+  if (!asked.dig && !asked.m_groups) return DepthFirst(graph).run();
+  if (asked.m_groups == 0u) {
+    throw Error(Status::invalid_argument, "m_groups = 0: must be at least 1");
+  }
+  return Spaced(graph, asked.dig.value_or(0), asked.m_groups.value_or(1)).run();
 }
 
 }  // namespace megaconv

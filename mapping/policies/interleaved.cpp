@@ -13,11 +13,11 @@
 //   the rest                                   stand DGO positions before
 //                                            remaining outputs
 //
-// The rounds that the paper keeps free of outputs come by themselves: until DGO positions have
-// passed, no output may stand. A share that is not whole is rounded down and its remainder carried
-// to the next step, so that the proportion of kinds is even along the whole mapping. An output that
-// was not allowed yet stays behind its share, and follows once the GEMMs are through. When inputs
-// run out, GEMMs and outputs go on interleaved in the same proportion.
+// The rounds that the paper keeps free of outputs need no rule of their own: until DGO positions
+// have passed, no output may stand. A share that is not whole is rounded down and its remainder
+// carried to the next step, so that the proportion of kinds is even along the whole mapping. An
+// output that was not allowed yet stays behind its share, and follows once the GEMMs are through.
+// When inputs run out, GEMMs and outputs go on interleaved in the same proportion.
 //
 // The policy `blended` differs in the beginning. Algorithm 1 transforms all filters and then the
 // first DIG inputs: two stages, each of which ends with workers that have nothing to do when there

@@ -39,10 +39,15 @@ struct Wanted {
   Layout layout;
   DataType dtype;
   Backend backend;
+  bool strided = false;  ///< of four axes, with strides of its own: those are checked elsewhere
 };
 /// Throws Error(invalid_argument) naming the array, what it has and what is wanted.
 void check(const ReadArray& array, const Wanted& wanted);
 void check(const WrittenArray& array, const Wanted& wanted);
+
+/// Strides of an array of four axes; 0 where they are those of a dense one.
+TensorStrides own_strides(const ReadArray& array, Layout layout);
+TensorStrides own_strides(const WrittenArray& array, Layout layout);
 
 const char* name_of(Backend backend);  ///< "cpu", "cuda", "sim"
 

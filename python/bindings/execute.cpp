@@ -57,15 +57,17 @@ std::optional<RecordedRun> execute(const Plan& plan, nb::object x, nb::object w,
   const Shapes shapes(problem);
   std::array<ReadArray, 5> held;
   std::size_t num_held = 0;
-  const auto read = [&](const char* name, nb::handle object, const Axes& shape,
-                        DataType dtype) -> const void* {
+  const auto read = [&](const char* name, nb::handle object, const Axes& shape, DataType dtype,
+                        TensorStrides* strides = nullptr) -> const void* {
     if (object.is_none()) return nullptr;
     ReadArray& array = held[num_held++] = read_array(name, object);
-    check(array, {name, shape, problem.layout, dtype, plan.backend()});
+    check(array, {name, shape, problem.layout, dtype, plan.backend(), strides != nullptr});
+    if (strides != nullptr) *strides = own_strides(array, problem.layout);
     return array.data();
   };
   Tensors tensors;
-  tensors.x = read("x", x, shapes.x, problem.dtype);
+  TensorStrides residual_strides;
+  tensors.x = read("x", x, shapes.x, problem.dtype, &tensors.x_strides);
   if (nb::isinstance<PreparedFilters>(w)) {
     const auto& filters = nb::cast<const PreparedFilters&>(w);
     if (&filters.plan.lowering() != &plan.lowering()) {
@@ -78,10 +80,14 @@ std::optional<RecordedRun> execute(const Plan& plan, nb::object x, nb::object w,
   }
   tensors.scale = read("scale", scale, shapes.vector, problem.vector_type());
   tensors.bias = read("bias", bias, shapes.vector, problem.vector_type());
-  tensors.residual = read("residual", residual, shapes.y, problem.dtype);
+  tensors.residual = read("residual", residual, shapes.y, problem.dtype, &residual_strides);
   const auto out = written_array("y", y);
-  check(out, {"y", shapes.y, problem.layout, problem.dtype, plan.backend()});
+  check(out, {"y", shapes.y, problem.layout, problem.dtype, plan.backend(), true});
   tensors.y = out.data();
+  tensors.y_strides = own_strides(out, problem.layout);
+  if (tensors.residual != nullptr && residual_strides != tensors.y_strides) {
+    throw Error(Status::invalid_argument, "residual has other strides than y, must have the same");
+  }
 
   const std::size_t bytes = plan.workspace_bytes();
   void* const space = workspace_of(workspace, plan);
@@ -126,7 +132,8 @@ workspace  array of workspace_bytes bytes, at a multiple of 64; None: the thread
 stream     cudaStream_t as a number
 trace      record the run
 
-Shapes are NCHW by meaning; strides must be those of the problem's layout. Returns the Trace or None.
+Shapes are NCHW by meaning. w must be dense in the problem's layout. On a CPU x and y may be parts of
+larger arrays: some channels, rows and columns. Returns the Trace or None.
 Raises ValueError, TypeError, MemoryError before any work starts, and TimeoutError.)";
 
 }  // namespace

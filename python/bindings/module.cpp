@@ -46,6 +46,7 @@ NB_MODULE(_core, module) {
 #else
   module.attr("has_cuda") = false;
 #endif
+  module.attr("workspace_header_bytes") = megaconv::Plan::kHeaderBytes;
   module.def("policy_names", &megaconv::policy_names, "Names of all policies, the default first.");
   module.def("machine_names", &megaconv::machine_names,
              "Names of the machine models that are built in.");

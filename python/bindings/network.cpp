@@ -31,9 +31,10 @@ using FloatArray = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 
 constexpr DataType kTypes[] = {DataType::f32, DataType::f16, DataType::bf16};
 constexpr PixelFunction kFunctions[] = {
-    PixelFunction::multiply,     PixelFunction::leaky_relu,         PixelFunction::sigmoid,
-    PixelFunction::hard_sigmoid, PixelFunction::hard_swish,         PixelFunction::tanh,
-    PixelFunction::softmax,      PixelFunction::local_response_norm};
+    PixelFunction::multiply,     PixelFunction::leaky_relu,          PixelFunction::sigmoid,
+    PixelFunction::hard_sigmoid, PixelFunction::hard_swish,          PixelFunction::tanh,
+    PixelFunction::softmax,      PixelFunction::local_response_norm, PixelFunction::gelu,
+    PixelFunction::gelu_tanh};
 constexpr Layout kLayouts[] = {Layout::nchw, Layout::nhwc};
 constexpr auto kNameOf = [](auto value) { return to_string(value); };
 
@@ -399,7 +400,7 @@ void bind_network(nb::module_& module) {
           R"(A function of every pixel by itself: of one value, or of two ("multiply").
 
 "multiply", "leaky_relu" (alpha), "sigmoid", "hard_sigmoid" (alpha, beta), "hard_swish", "tanh",
-"softmax" over channels, "local_response_norm" (alpha, beta, bias, size). pixelwise.hpp has the
+"gelu", "gelu_tanh", "softmax" over channels, "local_response_norm" (alpha, beta, bias, size). pixelwise.hpp has the
 formulas. The second value of "multiply" may have height and width 1.)")
       .def(
           "rearrangement",

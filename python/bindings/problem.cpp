@@ -66,7 +66,7 @@ a filter, P Q height and width of the output. Shapes are NCHW by meaning, whatev
 
 c, h and k must be given; w is h, r 3, s r, p "same", the rest 1. p (padding), u (stride) and d
 (dilation) take "AxB". Suffixes: +nchw +nhwc +chwn +nchw16c, +f32 +f16 +bf16 +i8, +scale +bias +residual,
-and an activation: +relu +clamp:0:6 +leaky_relu:0.1.
+and an activation: +relu +clamp:0:6 +leaky_relu:0.1 +silu +gelu ...
 Raises ValueError naming the part that is wrong.)")
       .def_static("from_shapes", &from_shapes, nb::arg("x"), nb::arg("w"),
                   nb::arg("stride") = Pair(1, 1), nb::arg("padding") = Pair(0, 0),
@@ -119,7 +119,7 @@ Raises ValueError naming what does not fit.)")
       .def_prop_ro("residual", [](const ConvProblem& p) { return p.epilogue.residual; })
       .def_prop_ro(
           "activation", [](const ConvProblem& p) { return to_string(p.epilogue.activation); },
-          "\"none\", \"relu\", \"clamp:0:6\", \"leaky_relu:0.1\"")
+          "\"none\", \"relu\", \"clamp:0:6\", \"leaky_relu:0.1\", \"silu\", ...")
       .def_prop_ro(
           "x_shape", [](const ConvProblem& p) { return Shape(p.n, p.c, p.h, p.w); }, "(N, C, H, W)")
       .def_prop_ro(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Mapping, NamedTuple, Sequence
 
 from megaconv import _core
 
@@ -68,6 +68,9 @@ class _Library:
     def running(self, like: Any) -> contextlib.AbstractContextManager[int]:
         """Around planning and running on the array's device; gives the stream's number."""
         return contextlib.nullcontext(0)
+
+    def wait(self, like: Any) -> None:
+        """Until the work on the array's device that was enqueued here is done."""
 
     def workspace(self, like: Any, size: int, stream: int) -> Any:
         """Bytes of the array's device, for runs on one stream: those are in order, so they share it.
@@ -166,11 +169,19 @@ class _Torch(_Library):
     def running(self, like):
         return self._on_device(like) if like.is_cuda else contextlib.nullcontext(0)
 
+    def wait(self, like):
+        import torch
+
+        if like.is_cuda:
+            torch.cuda.current_stream(like.device).synchronize()
+
     def workspace(self, like, size, stream):
         import torch
 
         if torch.cuda.is_current_stream_capturing():  # then it belongs to the graph
-            return self.view(self.zeros(like, size))
+            memory = torch.empty(size, dtype=torch.uint8, device=like.device)
+            memory[:_core.workspace_header_bytes].zero_()  # every replay starts afresh
+            return self.view(memory)
         return self.view(super().workspace(like, size, stream))
 
     def zeros(self, like, size):
@@ -247,10 +258,32 @@ def type_of(name: str, spec: Spec) -> str:
     return _TYPES[spec.type]
 
 
-def readable(name: str, array: Any, spec: Spec, layout: str, copy: bool | None) -> Any:
-    """What the extension module reads in this layout: the array as it is, or a dense copy."""
+def is_part(shape: Sequence[int], strides: Sequence[int], channels_last: bool) -> bool:
+    """Whether runs on a CPU take (N, C, H, W) as it lies: dense, or some channels, rows and columns
+    of a larger array (TensorStrides)."""
+    inner = 1 if channels_last else 3
+    if shape[inner] > 1 and strides[inner] != 1:
+        return False
+    if channels_last and shape[2] > 1 and shape[3] > 1 and strides[2] % max(strides[3], 1) != 0:
+        return False
+    reach = 1
+    for stride, extent in sorted((s, e) for s, e in zip(strides, shape) if e > 1):
+        if stride < reach:
+            return False
+        reach += (extent - 1) * stride
+    return True
+
+
+def readable(name: str, array: Any, spec: Spec, layout: str, copy: bool | None,
+             part: bool = False) -> Any:
+    """What the extension module reads in this layout: the array as it is, or a dense copy.
+
+    part: it may be a part of a larger array, on a CPU.
+    """
     if len(spec.shape) == 4:
         fits = spec.nhwc if layout == "nhwc" else spec.nchw
+        if not fits and part and spec.on_cpu:
+            fits = is_part(spec.shape, spec.strides, layout == "nhwc")
     else:
         fits = len(spec.shape) != 1 or spec.strides == (1,) or spec.shape == (1,)
     library = library_of(array)
@@ -265,6 +298,23 @@ def readable(name: str, array: Any, spec: Spec, layout: str, copy: bool | None) 
     return library.view(library.dense(array, layout == "nhwc"))
 
 
+def _residual_like(out: Any, residual: Any, copy: bool | None) -> tuple[Any, bool]:
+    """(residual, whether it has the strides of out), for an `out` that is no dense array.
+
+    One with other strides is copied to `out`, where runs may read it.
+    """
+    spec, own = spec_of("out", out), spec_of("residual", residual)
+    if spec.nchw or spec.nhwc or spec.shape != own.shape:
+        return residual, False
+    if spec.strides != own.strides:
+        if copy is False:
+            raise ValueError(f"residual with strides {own.strides}, must be those of out, "
+                             f"{spec.strides}, where copy is False")
+        out[...] = residual
+        residual = out
+    return residual, True
+
+
 def run(plan: _core.Plan, x: Any, w: Any, bias: Any = None, *, scale: Any = None,
         residual: Any = None, out: Any = None, copy: bool | None = None,
         specs: Mapping[str, Spec] = {}) -> Any:
@@ -276,12 +326,16 @@ def run(plan: _core.Plan, x: Any, w: Any, bias: Any = None, *, scale: Any = None
     def given(name, array):
         if array is None or isinstance(array, _core.Plan.PreparedFilters):
             return array
-        return readable(name, array, specs.get(name) or spec_of(name, array), problem.layout, copy)
+        spec = specs.get(name) or spec_of(name, array)
+        return readable(name, array, spec, problem.layout, copy, part=name == "x" or shares_strides)
 
+    shares_strides = False  # whether the residual may be a part, as y
     if out is None:
         y = library.empty(x, problem.y_shape, problem.dtype, channels_last)
     elif library_of(out).writable:
         y = out
+        if residual is not None:
+            residual, shares_strides = _residual_like(out, residual, copy)
     else:
         raise TypeError(f"out is of type {type(out).__name__}, which is never written to; "
                         "must be a NumPy, PyTorch or CuPy array, or None")

@@ -46,7 +46,7 @@ def _padding(padding: Any, w_shape: tuple[int, ...], stride: tuple[int, int],
 
 @functools.lru_cache(maxsize=PLANS_KEPT)
 def _plan(x_shape, w_shape, stride, padding, dilation, groups, dtype, channels_last, scale, bias,
-          residual, activation, precision, max_error, device):
+          residual, activation, precision, max_error, device, filters="every_run"):
     """`device`: DLPack's, for a plan belongs to one."""
     padding = _padding(padding, w_shape, stride, dilation)
     problem = _core.Problem.from_shapes(
@@ -55,12 +55,18 @@ def _plan(x_shape, w_shape, stride, padding, dilation, groups, dtype, channels_l
         activation=activation)
     backend = "cpu" if device is None else "cuda"
     return _core.Plan(problem, backend=backend, precision="f32" if precision is None else precision,
-                      max_error=max_error)
+                      max_error=max_error, filters=filters)
 
 
 def _channels_last(specs) -> bool:
-    """Whether the run is in NHWC order: as the first array that has one of the two orders only."""
-    for spec in specs:
+    """Whether the run is in NHWC order: as x if it is a part of an array in one of the two orders
+    only, else as the first array that has one of them only."""
+    x = specs["x"]
+    if not x.nchw and not x.nhwc and x.on_cpu:
+        first, last = (_arrays.is_part(x.shape, x.strides, order) for order in (False, True))
+        if first != last:
+            return last
+    for spec in specs.values():
         if spec.nchw != spec.nhwc:
             return spec.nhwc
     return False
@@ -91,7 +97,8 @@ def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, 
     stride, dilation   number, or (vertical, horizontal)
     padding     number, or (rows above and below, columns left and right), "same" or "valid"
     residual    (N, K, P, Q), added before the activation
-    activation  None, "relu", "clamp:LEAST:MOST" (ReLU6 is "clamp:0:6") or "leaky_relu:SLOPE"
+    activation  None, "relu", "clamp:LEAST:MOST" (ReLU6 is "clamp:0:6"), "leaky_relu:SLOPE",
+                "silu", "gelu", "gelu_tanh", "hard_swish", "sigmoid" or "hard_sigmoid:SLOPE:SHIFT"
     precision   of the products of float32 arrays: None or "f32", "tf32", "f16", "bf16"; a permission
     max_error   None, or the most relative L2 error that the plan may have by its bound, in the place
                 of `precision` (Plan)
@@ -103,7 +110,8 @@ def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, 
     bfloat16 or int8 (of which scale and bias are float32). The result is one of x's library. Nothing
     is copied if x is dense in NCHW or in NHWC order (PyTorch's channels_last), or in one of these
     with rows and columns turned, and w, residual and out are dense in the same order; on a device
-    at multiples of 16 bytes. `out` is never copied. y has the order of x. MEGACONV_VERBOSE=1 in the
+    at multiples of 16 bytes. On a CPU x and out may be parts of larger arrays: some channels, rows
+    and columns. `out` is never copied. y has the order of x. MEGACONV_VERBOSE=1 in the
     environment shows every copy.
 
     Plans are kept, for the 256 problems used last. The GIL is released while tasks run. Gradients
@@ -132,9 +140,58 @@ def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, 
         plan = _plan(x_spec.shape, w_spec.shape, _pair("stride", stride),
                      padding if isinstance(padding, str) else _pair("padding", padding),
                      _pair("dilation", dilation), operator.index(groups),
-                     _arrays.type_of("x", x_spec), _channels_last(specs.values()),
+                     _arrays.type_of("x", x_spec), _channels_last(specs),
                      scale is not None, bias is not None, residual is not None,
                      "none" if activation is None else activation, precision, max_error,
                      None if x_spec.on_cpu else x_spec.device)
     return _arrays.run(plan, x, w, bias, scale=scale, residual=residual, out=out, copy=copy,
                        specs=specs)
+
+
+class KeptFilters:
+    """Filters of one convolution, prepared once for each shape of its input, up to 8 of them."""
+
+    SHAPES = 8
+
+    def __init__(self):
+        self._kept: dict[Any, tuple[_core.Plan, Any]] = {}
+        self._captured: list[Any] = []  # what CUDA graphs read
+        self._weights: Any = None
+
+    def __deepcopy__(self, memo):
+        return KeptFilters()  # a copy of a module prepares its own
+
+    def __reduce__(self):
+        return KeptFilters, ()
+
+    def conv2d(self, x: Any, w: Any, weights: Any, bias: Any, stride: Any, padding: Any,
+               dilation: Any, groups: int, precision: str, capturing: bool) -> Any:
+        """megaconv.conv2d. `weights` says which numbers w has: when it differs, all are prepared
+        again. None while a CUDA graph is captured, if nothing is prepared for it."""
+        if weights != self._weights:
+            self._kept.clear()
+            self._weights = weights
+        specs = {"x": _arrays.spec_of("x", x), "w": _arrays.spec_of("w", w)}
+        spec = specs["x"]
+        key = (spec.shape, specs["w"].shape, stride, padding, dilation, groups,
+               _arrays.type_of("x", spec), _channels_last(specs), False, bias is not None, False,
+               "none", precision, None, None if spec.on_cpu else spec.device, "prepared")
+        library = _arrays.library_of(x)
+        found = self._kept.get(key)
+        if capturing:
+            if found is None:
+                return None
+            self._captured.append(found)
+        if found is None:
+            with library.running(x) as stream:
+                plan = _plan(*key)
+                memory = None
+                if plan.backend == "cuda":
+                    memory = library.view(library.zeros(x, plan.prepared_filter_bytes))
+                given = _arrays.readable("w", w, specs["w"], plan.problem.layout, None)
+                found = plan, plan.prepare_filters(given, memory, stream)
+                library.wait(x)  # other streams may run with them
+            while len(self._kept) >= self.SHAPES:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = found
+        return _arrays.run(found[0], x, found[1], bias, specs=specs)

@@ -11,6 +11,8 @@ from typing import Any, Callable, Optional
 
 import torch
 from torch import Tensor, fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
@@ -148,14 +150,22 @@ def _take_global_average(net: _Builder, node: _Node) -> None:
     a = _arguments(node)
     x = a["input" if "input" in a else "self"]
     rank = len(x.meta["val"].shape)
-    if node.target is _aten.mean.dim:
-        dims = sorted(d % rank for d in a["dim"])
-        _require(rank == 4 and dims == [2, 3] and a.get("dtype") is None,
-                 f"mean over the axes {a['dim']}, must be over height and width")
-    else:
-        _require(rank == 4 and list(a["output_size"]) == [1, 1],
-                 f"adaptive pooling to {a['output_size']}, must be to 1 x 1")
+    dims = sorted(d % rank for d in a["dim"])
+    _require(rank == 4 and dims == [2, 3] and a.get("dtype") is None,
+             f"mean over the axes {a['dim']}, must be over height and width")
     net.network.global_average_pooling(node.name, net.name(x))
+
+
+def _take_adaptive_average(net: _Builder, node: _Node) -> None:
+    a = _arguments(node)
+    shape, size = tuple(a["self"].meta["val"].shape), _pair(a["output_size"])
+    _require(len(shape) == 4 and all(n % m == 0 for n, m in zip(shape[2:], size)),
+             f"adaptive pooling of {shape} to {size}, must be to a whole part of rows and columns")
+    if size == (1, 1):
+        net.network.global_average_pooling(node.name, net.name(a["self"]))
+        return
+    window = tuple(n // m for n, m in zip(shape[2:], size))
+    net.network.pooling(node.name, net.name(a["self"]), "average", window, stride=window)
 
 
 def _take_linear(net: _Builder, node: _Node) -> None:
@@ -205,6 +215,12 @@ def _take_leaky_relu(net: _Builder, node: _Node) -> None:
     a = _arguments(node)
     net.network.pixelwise(node.name, "leaky_relu", [net.name(a["self"])],
                           alpha=a["negative_slope"])
+
+
+def _take_gelu(net: _Builder, node: _Node) -> None:
+    a = _arguments(node)
+    function = {"none": "gelu", "tanh": "gelu_tanh"}[a["approximate"]]
+    net.network.pixelwise(node.name, function, [net.name(a["self"])])
 
 
 def _take_silu(net: _Builder, node: _Node) -> None:
@@ -271,7 +287,7 @@ _OPERATORS: dict[Any, Callable[[_Builder, _Node], None]] = {
     _aten.batch_norm.default: _take_batch_norm,
     _aten.max_pool2d.default: _take_pooling,
     _aten.avg_pool2d.default: _take_pooling,
-    _aten.adaptive_avg_pool2d.default: _take_global_average,
+    _aten.adaptive_avg_pool2d.default: _take_adaptive_average,
     _aten.mean.dim: _take_global_average,
     _aten.linear.default: _take_linear,
     _aten.add.Tensor: _take_addition,
@@ -291,6 +307,7 @@ _OPERATORS: dict[Any, Callable[[_Builder, _Node], None]] = {
     _aten.hardsigmoid.default: _take_function("hard_sigmoid", alpha=1 / 6, beta=0.5),
     _aten.hardswish.default: _take_function("hard_swish"),
     _aten.hardswish_.default: _take_function("hard_swish"),
+    _aten.gelu.default: _take_gelu,
     _aten.silu.default: _take_silu,
     _aten.silu_.default: _take_silu,
     _aten.mul.Tensor: _take_product,
@@ -460,19 +477,43 @@ def _fuse(graph: fx.GraphModule, obstacles: dict[str, str], layout: str,
     return fused
 
 
+def _is_exported(module: nn.Module) -> bool:
+    return isinstance(module, fx.GraphModule) and all(
+        isinstance(node.target, torch._ops.OpOverload)
+        for node in module.graph.nodes if node.op == "call_function")
+
+
+def _with_shapes_of(exported: fx.GraphModule, example: tuple[Tensor, ...]) -> fx.GraphModule:
+    """A copy that shares the weights, with shapes and types as the example makes them."""
+    graph = fx.GraphModule(exported, copy.deepcopy(exported.graph))
+    for node in list(graph.graph.nodes):
+        if node.op == "call_module" and not node.users:  # guards of what it was exported for
+            graph.graph.erase_node(node)
+    graph.recompile()
+    FakeTensorProp(graph, FakeTensorMode(allow_non_fake_inputs=True)).propagate(*example)
+    return graph
+
+
+def _graph_of(module: nn.Module, example: tuple[Tensor, ...]) -> fx.GraphModule:
+    """Of ATen operators, with shapes and types."""
+    with torch.no_grad():
+        if _is_exported(module):
+            return _with_shapes_of(module, example)
+        training = module.training
+        module.eval()
+        try:
+            return torch.export.export(module, example).module()
+        finally:
+            module.train(training)
+
+
 def compile(module: nn.Module, example: Tensor | tuple[Tensor, ...], *, layout: str = "nhwc",
             **options: Any) -> fx.GraphModule:
     """megaconv.torch.compile."""
     if layout not in ("nhwc", "nchw"):
         raise ValueError(f'layout "{layout}", must be "nhwc" or "nchw"')
-    training = module.training
-    module.eval()
-    try:
-        example = (example,) if isinstance(example, Tensor) else tuple(example)
-        with torch.no_grad():
-            graph = torch.export.export(module, example).module()
-    finally:
-        module.train(training)
+    example = (example,) if isinstance(example, Tensor) else tuple(example)
+    graph = _graph_of(module, example)
     device = example[0].device if example else torch.device("cpu")
     on_device = torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
     options = {"backend": "cuda" if device.type == "cuda" else "cpu", **options}

@@ -191,6 +191,32 @@ def test_rows_and_columns_that_are_turned_are_not_copied(seen, last):
     assert np.array_equal(out, y)
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_parts_of_larger_arrays_are_not_copied(seen, last):
+    order, back = ((0, 2, 3, 1), (0, 3, 1, 2)) if last else ((0, 1, 2, 3),) * 2
+    stored = lambda a: np.ascontiguousarray(a.transpose(order)).transpose(back)  # noqa: E731
+    whole, w = stored(numbers(2, 20, 11, 12)), stored(W)
+    x = whole[:, 3:11, 2:9, 4:10]
+    dense = megaconv.conv2d(stored(x), w, padding=1)
+    y = megaconv.conv2d(x, w, padding=1, copy=False)
+    assert seen[-1] == (address(x), address(w), address(y))
+    assert y.strides == dense.strides and np.array_equal(y, dense)
+    before = whole.copy()
+    out = whole[:, 12:16, 2:9, 4:10]  # beside x, as in a concatenation
+    assert megaconv.conv2d(x, w, padding=1, out=out, copy=False) is out
+    assert seen[-1][2] == address(out) and np.array_equal(out, dense)
+    whole[:, 12:16, 2:9, 4:10] = before[:, 12:16, 2:9, 4:10]
+    assert np.array_equal(whole, before)
+    residual = stored(numbers(2, 4, 7, 6))
+    expected = megaconv.conv2d(x, w, padding=1, residual=residual)
+    assert np.array_equal(megaconv.conv2d(x, w, padding=1, residual=residual, out=out), expected)
+    with pytest.raises(ValueError, match="residual with strides .* must be those of out"):
+        megaconv.conv2d(x, w, padding=1, residual=residual, out=out, copy=False)
+    with pytest.raises(ValueError, match="x overlaps y"):
+        megaconv.conv2d(x, w, padding=1, out=whole[:, 8:12, 2:9, 4:10])
+    assert not (last and megaconv.conv2d(x[:, ::2], w[:, ::2]).strides == y.strides)
+
+
 def test_every_copy_can_be_refused_and_is_shown(monkeypatch, capfd):
     x = numbers(2, 8, 7, 12)[:, :, :, ::2]
     assert np.array_equal(megaconv.conv2d(X, W, copy=False), megaconv.conv2d(X, W))

@@ -37,7 +37,7 @@ X, W = np.ones((1, 4, 6, 6), np.float32), np.ones((2, 4, 3, 3), np.float32)
     (dict(padding="same", w=W[:, :, :2]), NotImplementedError, "differs between the two sides"),
     (dict(dilation=0), ValueError, "dilation"),
     (dict(dilation=3), ValueError, "filter"),
-    (dict(activation="gelu"), ValueError, 'activation "gelu": must be none, relu, clamp:ALPHA:BETA, leaky_relu:ALPHA'),
+    (dict(activation="gelo"), ValueError, 'activation "gelo": must be none, relu, clamp:ALPHA:BETA, leaky_relu:ALPHA, sigmoid'),
     (dict(activation=""), ValueError, 'activation "": must be none, relu'),
     (dict(precision="f64"), ValueError, 'precision "f64", must be one of f32, tf32, f16, bf16'),
     (dict(precision=""), ValueError, 'precision "", must be one of f32'),
@@ -48,7 +48,7 @@ X, W = np.ones((1, 4, 6, 6), np.float32), np.ones((2, 4, 3, 3), np.float32)
     (dict(bias=1), TypeError, "bias is of type int"),
     (dict(residual=X), ValueError, r"residual has shape \(1, 4, 6, 6\), must be \(1, 2, 4, 4\)"),
     (dict(out=X), ValueError, r"y has shape \(1, 4, 6, 6\), must be \(1, 2, 4, 4\)"),
-    (dict(out=np.empty((1, 2, 4, 8), np.float32)[..., ::2]), ValueError, "y has strides"),
+    (dict(out=np.empty((1, 2, 4, 8), np.float32)[..., ::2]), ValueError, r"y_strides \(64, 32, 8, 2\)"),
     (dict(out=np.empty((1, 2, 4, 4))), ValueError, "y has float64"),
     (dict(out=[0]), TypeError, "out is of type list"),
     (dict(x=X, out=np.broadcast_to(np.float32(0), (1, 2, 4, 4))), TypeError, "y is of type ndarray"),
@@ -125,7 +125,7 @@ def test_execute_takes_arrays_as_they_are():
     y = np.empty((1, 2, 4, 4), np.float32)
     plan.execute(X, W, y)
     assert y[0, 0, 0, 0] == 36
-    with pytest.raises(ValueError, match=r"x has strides \(144, 1, 24, 4\)"):
+    with pytest.raises(ValueError, match=r"x_strides \(144, 1, 24, 4\) of \(1, 4, 6, 6\)"):
         plan.execute(X.transpose(0, 2, 3, 1).copy().transpose(0, 3, 1, 2), W, y)
     with pytest.raises(ValueError, match="x is null"):
         plan.execute(None, W, y)

@@ -73,14 +73,32 @@ def test_a_whole_module_becomes_one_network(layout):
 
 
 def test_what_networks_do_not_have_stays_and_is_named():
-    module, x = prepared(Small(nn.GELU())), torch.randn(1, 3, 32, 32)
+    module, x = prepared(Small(nn.ELU())), torch.randn(1, 3, 32, 32)
     compiled = megaconv.torch.compile(module, x)
     assert len(compiled.left_out) == 1
     (name, reason), = compiled.left_out.items()
-    assert "gelu" in name and "gelu" in reason
+    assert "elu" in name and "elu" in reason
     assert len(compiled.networks) == 2
     with torch.no_grad():
         assert close(compiled(x), module(x))
+
+
+@pytest.mark.parametrize("size", [1, 2, (4, 8), 8])
+def test_adaptive_pooling_to_a_whole_part_is_taken(size):
+    height, width = size if isinstance(size, tuple) else (size, size)
+    module = prepared(nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.AdaptiveAvgPool2d(size),
+                                    nn.Flatten(), nn.Linear(6 * height * width, 4)))
+    x = torch.randn(2, 3, 8, 8)
+    compiled = megaconv.torch.compile(module, x)
+    assert compiled.left_out == {} and len(compiled.networks) == 1
+    with torch.no_grad():
+        assert close(compiled(x), module(x))
+
+
+def test_adaptive_pooling_of_uneven_windows_is_named():
+    module, x = nn.Sequential(nn.Conv2d(3, 6, 3), nn.AdaptiveAvgPool2d(4)).eval(), torch.randn(1, 3, 8, 8)
+    (reason,) = megaconv.torch.compile(module, x).left_out.values()
+    assert "adaptive pooling of (1, 6, 6, 6) to (4, 4)" in reason
 
 
 def test_convolutions_that_were_replaced_are_taken():
@@ -157,3 +175,16 @@ def test_what_a_back_end_does_not_have_stays_pytorchs_and_is_named(monkeypatch):
     assert len(compiled.networks) == 2
     with torch.no_grad():
         assert close(compiled(x), module(x))
+
+
+def test_an_exported_graph_is_compiled_for_the_example():
+    module = prepared(Small())
+    with torch.no_grad():
+        exported = torch.export.export(module, (torch.randn(1, 3, 32, 32),)).module()
+        for x in (torch.randn(3, 3, 32, 32), torch.randn(2, 3, 40, 24)):
+            compiled = megaconv.torch.compile(exported, x, threads=1)
+            assert close(compiled(x), module(x))
+        half, x = __import__("copy").deepcopy(exported).half(), torch.randn(2, 3, 32, 32)
+        compiled = megaconv.torch.compile(half, x.half(), threads=1)
+        assert compiled(x.half()).dtype == torch.float16
+        assert (compiled(x.half()).float() - module(x)).norm() < 1e-2 * module(x).norm()

@@ -29,7 +29,7 @@ struct DeviceTraceRecord {
   std::uint64_t phase_ns[kNumTaskPhases];  // ends of phases, of tasks that have some; else 0
 };
 
-/// How workers come by positions.
+/// How workers get the position of their next task.
 enum class Dispatch {
   persistent,  // tickets, until none is left
   one_task,    // one ticket per block, one block per task

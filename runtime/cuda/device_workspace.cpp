@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/cuda/device_workspace.hpp"
 
+#include "megaconv/plan.hpp"
 #include "runtime/arena.hpp"
 #include "runtime/cuda/device_run.hpp"
 
 namespace megaconv::cuda {
+
+static_assert(sizeof(DeviceHeader) <= Plan::kHeaderBytes);
 
 DeviceWorkspace lay_out_workspace(const TaskMemory& memory, std::uint32_t num_counters,
                                   std::uint32_t num_workers, bool keeps_u) {

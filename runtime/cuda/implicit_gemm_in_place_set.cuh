@@ -136,7 +136,7 @@ KernelSet make_in_place_set(const Tiling& tiling) {
                            ", tiles of " + std::to_string(Kernel::Gemm::kFilters) + " filters x " +
                            std::to_string(tile_places_in_place(cut.places_per_group, stripes,
                                                                kOperands, tiling.problem.c)) +
-                           " places";
+                           " padded pixels";
   KernelSet set{};
   if constexpr (kOperands == Operands::converted) {
     set = make_streaming_kernel_set<Kernel, Stage<TaskKind::filter_transform>,

@@ -96,7 +96,7 @@ KernelSet implicit_gemm_kernels_of(const Tiling& tiling) {
     KernelSet set = make_kernel_set<Kernel, SharedStage<OfAnyWidth, TaskKind::filter_transform>,
                                     Stage<TaskKind::direct>>(
         std::string("implicit GEMM, ") + to_string(tiling.arithmetic) + ", tiles of " +
-        std::to_string(kFilters) + " filters x " + std::to_string(kPlaces) + " places");
+        std::to_string(kFilters) + " filters x " + std::to_string(kPlaces) + " padded pixels");
     if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
     set.x_scale = Kernel::kInputGuess.scale;
     set.w_scale = Kernel::kFilterGuess.scale;

@@ -43,6 +43,7 @@ bool reads(const Tiling& tiling, DataType dtype) {
 }
 
 struct Variant {
+  const char* name;
   Algorithm algorithm;
   Layout layout;
   Isa isa;
@@ -50,15 +51,17 @@ struct Variant {
   KernelSet (*make)(const Tiling& tiling);
 };
 
-#define MEGACONV_ROW(name, algorithm, layout, isa, condition) \
-  {Algorithm::algorithm, Layout::layout, Isa::isa,            \
-   []([[maybe_unused]] const Tiling& t) -> bool { return condition; }, name##_kernels},
+#define MEGACONV_ROW(name, algorithm, layout, isa, condition)          \
+  {#name,                                                              \
+   Algorithm::algorithm,                                               \
+   Layout::layout,                                                     \
+   Isa::isa,                                                           \
+   []([[maybe_unused]] const Tiling& t) -> bool { return condition; }, \
+   name##_kernels},
 constexpr Variant kVariants[] = {MEGACONV_CUDA_VARIANTS(MEGACONV_ROW)};
 #undef MEGACONV_ROW
 
-}  // namespace
-
-KernelSet kernels_for(const Tiling& tiling, Isa isa) {
+const Variant& find(const Tiling& tiling, Isa isa) {
   const Variant* best = nullptr;   // of those that the device runs, the one that needs most
   const Variant* least = nullptr;  // of all, the one that needs least
   bool has_algorithm = false;
@@ -69,7 +72,7 @@ KernelSet kernels_for(const Tiling& tiling, Isa isa) {
     if (least == nullptr || variant.isa < least->isa) least = &variant;
     if (variant.isa <= isa && (best == nullptr || variant.isa > best->isa)) best = &variant;
   }
-  if (best != nullptr) return best->make(tiling);
+  if (best != nullptr) return *best;
   const std::string algorithm = to_string(tiling.algorithm());
   if (!has_algorithm) {
     throw Error(Status::unsupported, algorithm + ": backend cuda, must be cpu");
@@ -88,5 +91,10 @@ KernelSet kernels_for(const Tiling& tiling, Isa isa) {
                   (least->isa == Isa::mma ? "mma (compute capability 8.0) or " : "") +
                   "wgmma (compute capability 9.0); MEGACONV_CUDA_ISA chooses");
 }
+
+}  // namespace
+
+KernelSet kernels_for(const Tiling& tiling, Isa isa) { return find(tiling, isa).make(tiling); }
+const char* variant_for(const Tiling& tiling, Isa isa) { return find(tiling, isa).name; }
 
 }  // namespace megaconv::cuda

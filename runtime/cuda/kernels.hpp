@@ -44,6 +44,8 @@ struct KernelSet {
 /// takes the one that needs most of them. Throws Error(unsupported) if no variant suits the tiling,
 /// or if all that do need more than `isa`.
 KernelSet kernels_for(const Tiling& tiling, Isa isa);
+/// The name of their variant.
+const char* variant_for(const Tiling& tiling, Isa isa);
 
 /// <name>_kernels(tiling) makes the set of variant <name>. Each is defined in <name>.cu, so that
 /// they compile in parallel.

@@ -269,11 +269,16 @@ class NetworkExecutor final : public Executor {
       if (cut == nullptr) continue;
       shared_bytes_ = std::max(shared_bytes_, static_cast<int>(memory_of(*cut).bytes));
     }
-    for (const void* kernel : {kernels_.persistent, kernels_.stage}) {
-      check(
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes_),
+    for (const void* kernel : {kernels_.persistent, kernels_.stage}) allow_shared(kernel);
+  }
+
+  // As much as there is, whatever this plan needs: all plans have the same kernels.
+  void allow_shared(const void* kernel) const {
+    cudaFuncAttributes attributes{};
+    check(cudaFuncGetAttributes(&attributes, kernel), "attributes of a kernel");
+    const auto bytes = static_cast<int>(device_.shared_bytes - attributes.sharedSizeBytes);
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
           "shared memory of a kernel");
-    }
   }
 
   // Blocks of the persistent kernel that are resident together.

@@ -23,8 +23,8 @@ struct Pixels {
   std::int64_t channels;  ///< of a pixel
   Elements elements;
 };
-/// `places` pixels in the order of the padded pixels of the `stripe`-th stripe
-/// (tasks/implicit_gemm/stripes.hpp), gaps included, in a K block of 64 or 128 bytes of channels.
+/// `places` padded pixels of the `stripe`-th stripe (tasks/implicit_gemm/stripes.hpp), in a K block
+/// of 64 or 128 bytes of channels.
 CUtensorMap pixel_tensor(const ConvProblem& problem, const Pixels& pixels, const Stripes& stripes,
                          int stripe, int k_block_channels, int places);
 

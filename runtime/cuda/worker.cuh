@@ -11,8 +11,8 @@
 //   one thread    worker.record(taken, ...)
 //
 // That the smallest unfinished position always runs (runtime/counters.hpp) asks one thing of a
-// kernel that fetches tasks ahead: whoever waits in fetch() must not be needed by the tasks that
-// its block has before, up to their signals.
+// kernel that fetches tasks ahead: no task that its block took earlier may need the thread that
+// waits in fetch(), up to its signals.
 #pragma once
 
 #include <cstdint>

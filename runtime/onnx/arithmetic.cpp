@@ -195,6 +195,14 @@ void Graph::hard_swish() {
   make_alike(Pixelwise{.function = PixelFunction::hard_swish}, activation(0));
 }
 
+void Graph::gelu() {
+  const std::string approximate = text("approximate", "none");
+  if (approximate != "none" && approximate != "tanh") fail("approximate is neither none nor tanh");
+  const bool by_tanh = approximate == "tanh";
+  make_alike(Pixelwise{.function = by_tanh ? PixelFunction::gelu_tanh : PixelFunction::gelu},
+             activation(0));
+}
+
 void Graph::tanh() { make_alike(Pixelwise{.function = PixelFunction::tanh}, activation(0)); }
 
 }  // namespace megaconv::onnx

@@ -383,6 +383,7 @@ const std::map<std::string_view, Graph::Handler>& Graph::handlers() {
       {"Dropout", &Graph::dropout},
       {"Flatten", &Graph::flatten},
       {"Gather", &Graph::gather},
+      {"Gelu", &Graph::gelu},
       {"Gemm", &Graph::gemm},
       {"GlobalAveragePool", &Graph::global_average_pool},
       {"GlobalMaxPool", &Graph::global_max_pool},

@@ -150,6 +150,7 @@ class Graph {
   void leaky_relu();
   void p_relu();
   void sigmoid();
+  void gelu();
   void hard_sigmoid();
   void hard_swish();
   void tanh();

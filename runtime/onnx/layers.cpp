@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "mapping/text.hpp"
 #include "runtime/onnx/graph.hpp"
 
 namespace megaconv::onnx {
@@ -72,7 +73,7 @@ Graph::Window Graph::read_window(const Shape& x, std::vector<std::int64_t> exten
   check_size("pads", pads, 4);
   if (auto_pad != "NOTSET" && auto_pad != "VALID" && auto_pad != "SAME_UPPER" &&
       auto_pad != "SAME_LOWER") {
-    fail("auto_pad is none of NOTSET, VALID, SAME_UPPER, SAME_LOWER");
+    fail("auto_pad \"" + excerpt(auto_pad) + "\", must be NOTSET, VALID, SAME_UPPER or SAME_LOWER");
   }
   return {window_axis(0, x.h, extents, strides, dilations, pads, auto_pad),
           window_axis(1, x.w, extents, strides, dilations, pads, auto_pad)};
@@ -92,7 +93,8 @@ void Graph::conv() {
   }
   Window window = read_window(x, {w.dims[2], w.dims[3]});
   if (window.rows.extent != w.dims[2] || window.cols.extent != w.dims[3]) {
-    fail("kernel_shape is not that of " + input_text(1) + " (w) with shape " + to_string(w.dims));
+    fail("kernel_shape = " + to_string(Dims{window.rows.extent, window.cols.extent}) +
+         ", must be that of " + input_text(1) + " (w) with shape " + to_string(w.dims));
   }
   Rearrangement padding;
   const auto symmetric = [](Axis& axis, std::int64_t& before, std::int64_t& behind) {

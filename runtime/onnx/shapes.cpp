@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "mapping/text.hpp"
 #include "runtime/onnx/graph.hpp"
 
 namespace megaconv::onnx {
@@ -435,7 +436,7 @@ void Graph::upsample_by(const std::vector<double>& scales) {
 
 void Graph::upsample() {
   const std::string mode = text("mode", "nearest");
-  if (mode != "nearest") refuse("mode is not nearest, which is the one supported");
+  if (mode != "nearest") refuse("mode \"" + excerpt(mode) + "\", must be nearest");
   std::vector<float> scales;
   if (opset_ < 9) {
     if (const auto* const given = attribute("scales", kFloats)) {
@@ -458,7 +459,7 @@ void Graph::resize() {
   real("extrapolation_value", 0);
   check_integer("exclude_outside", integer("exclude_outside", 0), 0);
   check_integer("antialias", integer("antialias", 0), 0);
-  if (mode != "nearest") refuse("mode is not nearest, which is the one supported");
+  if (mode != "nearest") refuse("mode \"" + excerpt(mode) + "\", must be nearest");
   const bool half = where == "half_pixel" || where == "pytorch_half_pixel";
   const bool rounds = rounding.starts_with("round_prefer_");
   const bool floors = where == "asymmetric" || where == "tf_half_pixel_for_nn";

@@ -57,7 +57,7 @@ std::string origin_of(const Measurement& measurement, const std::string& file) {
   return "database " + file + ", " + time + " when measured " + measurement.measured_at;
 }
 
-/// Who writes a database decides what runs. One that nobody named must be this user's or root's.
+/// A database decides what runs. One that nobody named must be this user's or root's.
 void require_trusted(const std::string& file) {
   struct stat status {};
   if (stat(file.c_str(), &status) != 0) return;  // opening it says why
@@ -94,7 +94,7 @@ std::optional<Choice> choose_from_file(const std::string& file, const ConvProble
         if (!within_budget(problem, chosen)) {
           ++over_budget;
         } else if (fits(workspace_of(chosen), options)) {
-          return Choice{chosen, origin_of(measurement, file)};
+          return Choice{chosen, origin_of(measurement, file), true};
         }
       }
       foreign += database.num_foreign(key);
@@ -139,11 +139,11 @@ std::vector<PlanOptions> thriftier(const PlanOptions& options) {
 Choice choose_by_heuristic(const PlanOptions& options, const WorkspaceOf& workspace_of) {
   if (options.workspace_limit == 0) return {options, "heuristic"};
   std::size_t least = workspace_of(options);
-  if (fits(least, options)) return {options, "heuristic"};
+  if (fits(least, options)) return {options, "heuristic", true};
   for (const PlanOptions& attempt : thriftier(options)) {
     try {
       const std::size_t bytes = workspace_of(attempt);
-      if (fits(bytes, options)) return {attempt, "heuristic, for the workspace limit"};
+      if (fits(bytes, options)) return {attempt, "heuristic, for the workspace limit", true};
       least = std::min(least, bytes);
     } catch (const Error&) {  // not for this problem or back end
     }

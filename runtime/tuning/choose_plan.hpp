@@ -11,11 +11,12 @@
 namespace megaconv {
 
 struct Choice {
-  PlanOptions options;  ///< with everything that was chosen
-  std::string origin;   ///< "heuristic", "database ~/.cache/megaconv/plans.db, 0.337 ms, ..."
+  PlanOptions options;   ///< with everything that was chosen
+  std::string origin;    ///< "heuristic", "database ~/.cache/megaconv/plans.db, 0.337 ms, ..."
+  bool planned = false;  ///< they are those that were planned last, to know the workspace
 };
 
-/// Bytes of workspace of a plan with these options. Throws what planning throws.
+/// Plans with these options; returns the bytes of workspace. Throws what planning throws.
 using WorkspaceOf = std::function<std::size_t(const PlanOptions&)>;
 
 /// What options.source says, within options.workspace_limit. A database that cannot be used is no

@@ -138,7 +138,7 @@ void Sweep::keep(Measurement measurement, const char* strategy) {
   report_(state_, measurements_.back());
 }
 
-// The least of some samples favours whoever was lucky: those close to the best are measured again,
+// The least of some samples favours a lucky candidate: those close to the best are measured again,
 // in turns, and with the heuristic's choice.
 void Sweep::measure_finalists() {
   if (end_ == SweepEnd::interrupted || options_.finalists == 0) return;

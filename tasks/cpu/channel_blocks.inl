@@ -10,18 +10,39 @@
 
 namespace megaconv::cpu::MEGACONV_ISA {
 
+inline Pitches pitches_or_dense(const Pitches& given, Layout layout, Size channels, Size height,
+                                Size width) {
+  if (given.image != 0) return given;
+  const Size plane = height * width;
+  return {channels * plane, width, layout == Layout::nchw ? plane : channels};
+}
+inline Pitches x_pitches(const TaskArgs& args) {
+  const ConvProblem& a = args.tiling->problem;
+  return pitches_or_dense(args.x_pitches, a.layout, a.c, a.h, a.w);
+}
+inline Pitches y_pitches(const TaskArgs& args, const Extents& extents) {
+  const ConvProblem& a = args.tiling->problem;
+  return pitches_or_dense(args.y_pitches, a.layout, a.k, extents.p, extents.q);
+}
+
 /// An image in blocks of 16 channels, whose pixels follow each other: at channel 0 of a block,
 /// `pixel` elements apart. In NHWC blocks are interleaved.
 struct ChannelBlocks {
-  ChannelBlocks(Layout layout, Size num_channels, Size num_pixels)
-      : channels(num_channels), pixels(num_pixels), blocked(layout == Layout::nchw16c) {}
+  ChannelBlocks(Layout layout, Size num_channels, Size num_pixels, const Pitches& given)
+      : channels(num_channels),
+        pixels(num_pixels),
+        pitches(given),
+        blocked(layout == Layout::nchw16c) {}
 
   /// Of a channel that begins a block.
   Size first(Size channel) const { return blocked ? channel * pixels : channel; }
-  Size pixel(Size channel) const { return blocked ? min_of(channels - channel, kBlock) : channels; }
-  Size image() const { return channels * pixels; }
+  Size pixel(Size channel) const {
+    return blocked ? min_of(channels - channel, kBlock) : pitches.step;
+  }
+  Size image() const { return pitches.image; }
 
   Size channels, pixels;
+  Pitches pitches;
   bool blocked;
 };
 
@@ -31,8 +52,10 @@ template <class T>
 class ChannelWriter {
  public:
   ChannelWriter(const TaskArgs& args, const Extents& extents, Size image)
-      : blocks_(args.tiling->problem.layout, args.tiling->problem.k, extents.p * extents.q),
+      : blocks_(args.tiling->problem.layout, args.tiling->problem.k, extents.p * extents.q,
+                y_pitches(args, extents)),
         epilogue_(args.tiling->problem.epilogue),
+        parts_(parts_of(epilogue_)),
         activate_(epilogue_.activation),
         scale_(static_cast<const Vector*>(args.scale)),
         bias_(static_cast<const Vector*>(args.bias)) {
@@ -49,16 +72,22 @@ class ChannelWriter {
   MEGACONV_INLINE void write(const Vec (&sums)[kPixels], Size pixel, Size step, Size block,
                              int lane, Size count) const {
     if (count <= 0) return;
-    if (count < kLanes) return write_pixels<false, true>(sums, pixel, step, block, lane, count);
-    epilogue_.residual ? write_pixels<true, true>(sums, pixel, step, block, lane, count)
-                       : write_pixels<true, false>(sums, pixel, step, block, lane, count);
+    if (count < kLanes) {
+      write_pixels<false, Parts::any>(sums, pixel, step, block, lane, count);
+    } else if (parts_ == Parts::none) {
+      write_pixels<true, Parts::none>(sums, pixel, step, block, lane, count);
+    } else if (parts_ == Parts::no_residual) {
+      write_pixels<true, Parts::no_residual>(sums, pixel, step, block, lane, count);
+    } else {
+      write_pixels<true, Parts::any>(sums, pixel, step, block, lane, count);
+    }
   }
 
  private:
   using Vector = typename VectorStorage<T>::Type;
 
   // What is the same for all pixels is known when compiling, or in registers.
-  template <bool kWhole, bool kResidual, int kPixels>
+  template <bool kWhole, Parts kParts, int kPixels>
   MEGACONV_INLINE void write_pixels(const Vec (&sums)[kPixels], Size pixel, Size step, Size block,
                                     int lane, Size count) const {
     const auto read_some = [&](const auto* from) __attribute__((always_inline)) {
@@ -67,16 +96,19 @@ class ChannelWriter {
     const Size channel = block + lane, pixel_stride = blocks_.pixel(block);
     const Vec scale = epilogue_.scale ? read_some(scale_ + channel) : broadcast(1);
     const Vec bias = epilogue_.bias ? read_some(bias_ + channel) : Vec{};
-    const bool residual = kResidual && epilogue_.residual, streams = streams_;
+    const bool residual = kParts == Parts::any && epilogue_.residual, streams = streams_;
     const Activate activate = activate_;
     const Size first = blocks_.first(block) + lane + pixel * pixel_stride;
     step *= pixel_stride;
     T* y = y_ + first;
     const T* from = residual ? residual_ + first : nullptr;
     unroll<kPixels>([&](auto i) __attribute__((always_inline)) {
-      Vec sum = Products<T>::scaled(sums[i], scale, bias);
-      if (residual) sum += read_some(from + i * step);
-      sum = activate(sum);
+      Vec sum = Products<T>::number(sums[i]);
+      if constexpr (kParts != Parts::none) {
+        sum = Products<T>::scaled(sums[i], scale, bias);
+        if (residual) sum += read_some(from + i * step);
+        sum = activate(sum);
+      }
       kWhole ? store_line(y, sum, streams) : write_first(y, sum, count);
       y += step;
     });
@@ -84,6 +116,7 @@ class ChannelWriter {
 
   ChannelBlocks blocks_;
   Epilogue epilogue_;
+  Parts parts_;
   Activate activate_;
   const Vector *scale_, *bias_;
   T* y_;

@@ -3,6 +3,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <cstdlib>
 
@@ -21,6 +25,9 @@ extern const TaskFunction kDirect;
 }
 namespace avx512_bf16 {
 extern const TaskFunction kFilterTransform, kDirect;
+}
+namespace avx512_amx {
+extern const TaskFunction kBf16FilterTransform, kBf16Direct, kInt8FilterTransform, kInt8Direct;
 }
 #endif
 #if defined(MEGACONV_BODIES_avx2)
@@ -79,13 +86,50 @@ const Kernels& avx512_bf16_kernels() {
   return kernels;
 }
 
+const Kernels& avx512_amx_kernels() {
+  static const Kernels kernels = [] {
+    Kernels made = avx512_bf16_kernels();
+    made.isa = "avx512_amx";
+    made.amx = true;
+    made.scratch_bytes = scratch_bytes_with_amx;
+    made.u_bytes = u_bytes_with_amx;
+    task(made, DataType::bf16, TaskKind::filter_transform) = avx512_amx::kBf16FilterTransform;
+    task(made, DataType::bf16, TaskKind::direct) = avx512_amx::kBf16Direct;
+    task(made, DataType::i8, TaskKind::filter_transform) = avx512_amx::kInt8FilterTransform;
+    task(made, DataType::i8, TaskKind::direct) = avx512_amx::kInt8Direct;
+    return made;
+  }();
+  return kernels;
+}
+
+/// Whether the processor has AMX, and the kernel lets this process use it. Linux gives the
+/// registers to a process that asks (Documentation/arch/x86/xstate.rst), and to all its threads.
+bool may_use_amx() {
+#if defined(__linux__)
+  static const bool may = [] {
+    constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;
+    constexpr unsigned kAll = kBf16 | kTile | kInt8;
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kAll) != kAll) return false;
+    constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return may;
+#else
+  return false;
+#endif
+}
+
 void add_avx512(KernelList& kernels) {
   if (!has_avx2() || !__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512vl") ||
       !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq")) {
     return;
   }
   if (__builtin_cpu_supports("avx512vnni")) {
-    if (__builtin_cpu_supports("avx512bf16")) kernels.push_back(&avx512_bf16_kernels());
+    if (__builtin_cpu_supports("avx512bf16")) {
+      if (may_use_amx()) kernels.push_back(&avx512_amx_kernels());
+      kernels.push_back(&avx512_bf16_kernels());
+    }
     kernels.push_back(&avx512_vnni_kernels());
   }
   kernels.push_back(&avx512::kKernels);

@@ -21,7 +21,14 @@ bool multiplies_words(const Tiling& tiling, DataType dtype) {
          !tiling.problem.depthwise();
 }
 
+// A row of an AMX tile is one cache line.
+constexpr std::ptrdiff_t kStepWords = kLineBytes / sizeof(float);
+
 }  // namespace
+
+bool multiplies_words(const Tiling& tiling) {
+  return multiplies_words(tiling, DataType::bf16) || multiplies_words(tiling, DataType::i8);
+}
 
 Extents::Extents(const Tiling& tiling)
     : p(tiling.problem.p()),
@@ -119,6 +126,44 @@ Extents::Extents(const Tiling& tiling)
   }
 }
 
+AmxExtents::AmxExtents(const Tiling& tiling) {
+  const ConvProblem& a = tiling.problem;
+  const DirectCut& cut = direct_cut(tiling);
+  const auto element = static_cast<std::ptrdiff_t>(size_of(a.dtype));
+  const std::ptrdiff_t word_channels = static_cast<std::ptrdiff_t>(sizeof(float)) / element;
+  const bool nhwc = a.layout == Layout::nhwc;
+  channels = a.c / a.groups;
+  joined = nhwc && a.groups == 1 && a.s > 1 && a.dilation_w == 1 &&
+           a.s * channels <= kStepWords * word_channels;
+  if (joined) channels *= a.s;
+  taps_h = a.r;
+  taps_w = joined ? 1 : a.s;
+  const std::ptrdiff_t words = ceil_div(channels, word_channels);
+  steps = ceil_div(words, kStepWords);
+  step_words = ceil_div(words, steps);
+  filter_block = taps_h * taps_w * steps * step_words * kBlock;
+  in_place = nhwc && !joined && a.pad_h == 0 && a.pad_w == 0 &&
+             channels == steps * step_words * word_channels;
+
+  const std::ptrdiff_t extent_w = joined ? 1 : a.filter_extent_w();
+  const std::ptrdiff_t rows = cut.rows_per_group, cols = cut.cols_per_group;
+  // Of single columns those between outputs are left out.
+  col_step = joined || (extent_w == 1 && a.stride_w == 2) ? 1 : a.stride_w;
+  const bool shares = col_step == 1 && !joined && a.stride_w == 1 && a.pad_w < extent_w;
+  shared_cols = shares && cols == a.q() ? a.pad_w : 0;
+  row_outputs = ceil_div((cols - 1) * col_step + extent_w - shared_cols, col_step);
+  patch_cols = row_outputs * col_step;
+  patch_rows = ceil_div((rows - 1) * a.stride_h + a.filter_extent_h(), a.stride_h);
+  patch_phase = (patch_rows * patch_cols + shared_cols) * kBlock;
+  patch_step = std::min(a.stride_h, a.filter_extent_h()) * patch_phase;
+  const auto patch = static_cast<std::size_t>(in_place ? 0 : steps * patch_step);
+  const std::ptrdiff_t tiles_of_row = ceil_div(std::max(cols, row_outputs), kAmxPixels) + 1;
+  steps_at = patch * sizeof(float);
+  tiles_at = steps_at + lines(static_cast<std::size_t>(taps_h * taps_w * steps) * sizeof(AmxStep));
+  scratch_bytes =
+      tiles_at + lines(static_cast<std::size_t>(rows * tiles_of_row + 1) * sizeof(AmxTile));
+}
+
 const DirectCut& direct_cut(const Tiling& tiling) { return std::get<DirectCut>(tiling.cut); }
 const WinogradCut& winograd_cut(const Tiling& tiling) { return std::get<WinogradCut>(tiling.cut); }
 
@@ -154,6 +199,16 @@ std::size_t u_bytes_with_pairs(const Tiling& tiling) {
   const std::ptrdiff_t pairs = ceil_div<std::ptrdiff_t>(problem.c / problem.groups, 2);
   return static_cast<std::size_t>(problem.r * problem.s * pairs * tiling.filter_blocks()) *
          kBlockBytes;
+}
+
+std::size_t u_bytes_with_amx(const Tiling& tiling) {
+  if (!multiplies_words(tiling)) return u_bytes(tiling);
+  const auto floats = static_cast<std::size_t>(AmxExtents(tiling).filter_block);
+  return tiling.filter_blocks() * floats * sizeof(float);
+}
+
+std::size_t scratch_bytes_with_amx(const Tiling& tiling) {
+  return multiplies_words(tiling) ? AmxExtents(tiling).scratch_bytes : scratch_bytes(tiling);
 }
 
 }  // namespace megaconv::cpu

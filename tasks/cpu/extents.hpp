@@ -66,6 +66,52 @@ struct Extents {
   std::size_t scratch_bytes;
 };
 
+/// Pixels that a register of AMX has at most.
+inline constexpr std::ptrdiff_t kAmxPixels = 16;
+
+/// Whether tasks of a tiling multiply words of several channels where the machine has products of
+/// them: direct tasks on BF16 or INT8 numbers that are not depthwise.
+bool multiplies_words(const Tiling& tiling);
+
+/// Direct tasks whose products are AMX's (direct/cpu/amx.inl): sums over the taps of a filter, and
+/// over the steps of a tap, which are up to 16 words of 32 bits of each pixel.
+struct AmxExtents {
+  explicit AmxExtents(const Tiling& tiling);
+
+  /// The taps of a row of the filter are channels of one tap: they are neighbours in x, and all of
+  /// them fit one step.
+  bool joined;
+  bool in_place;            ///< x is read where it lies, else copied into a patch
+  std::ptrdiff_t channels;  ///< of a tap, in one conv group
+  std::ptrdiff_t taps_h, taps_w;
+  std::ptrdiff_t steps, step_words;  ///< of a tap; its words are padded with zeros
+  std::ptrdiff_t filter_block;       ///< floats of a lane block of U, [step][tap][word][16]
+
+  // The patch, [step][row % stride_h][row / stride_h][col][16]: rows of outputs are as far apart as
+  // a whole number of outputs, so that all outputs of a task lie at one distance. What is computed
+  // between rows is dropped.
+  std::ptrdiff_t col_step;     ///< columns of the patch between outputs
+  std::ptrdiff_t row_outputs;  ///< outputs between rows of them
+  std::ptrdiff_t patch_cols, patch_rows;
+  std::ptrdiff_t shared_cols;  ///< padding that is both a row's last columns and the next's first
+  std::ptrdiff_t patch_phase, patch_step;  ///< floats between phases of rows, and between steps
+
+  std::size_t steps_at, tiles_at, scratch_bytes;  ///< AmxStep[] and AmxTile[], bytes of scratch
+};
+
+/// A step of a sum: where its words are.
+struct AmxStep {
+  std::ptrdiff_t x;  ///< in bytes, from the pixel that tap (0, 0) reads
+  std::ptrdiff_t u;  ///< in floats, in a filter block
+};
+
+/// Outputs that a register of AMX has, neighbours in a line.
+struct AmxTile {
+  std::ptrdiff_t x;         ///< in bytes: what the first of them reads
+  std::ptrdiff_t skip;      ///< of them, those that another register has
+  std::ptrdiff_t row, col;  ///< of the next, in the task's rectangle; a column behind the last, too
+};
+
 /// The cut of a tiling, which must be one of this room.
 const DirectCut& direct_cut(const Tiling& tiling);
 const WinogradCut& winograd_cut(const Tiling& tiling);
@@ -118,8 +164,10 @@ struct Segment {
 
 std::size_t scratch_bytes(const Tiling& tiling);
 
-/// Bytes of U; and when direct tasks multiply pairs of BF16 channels.
+/// Bytes of U; when direct tasks multiply pairs of BF16 channels; and with AMX.
 std::size_t u_bytes(const Tiling& tiling);
 std::size_t u_bytes_with_pairs(const Tiling& tiling);
+std::size_t u_bytes_with_amx(const Tiling& tiling);
+std::size_t scratch_bytes_with_amx(const Tiling& tiling);
 
 }  // namespace megaconv::cpu

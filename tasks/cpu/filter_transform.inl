@@ -125,19 +125,28 @@ void write_head(float* head, const float* first, const float* last) {
   }
 }
 
-/// U[tap][word][lane] of one lane block: words of one channel or more, after their head.
-template <class Product, class T>
-void pack_filters(const FilterRows<T>& filters, Size channels, float* block) {
-  const Size words = ceil_div(channels, Product::kChannels);
-  float* const u = block + Product::kHeads * kBlock;
+/// U of one lane block: word `word` of a tap, of one channel or more, is the place(tap, word)-th.
+template <class Product, class T, class Place>
+MEGACONV_INLINE void pack_words(const FilterRows<T>& filters, Size channels, float* u,
+                                const Place& place) {
   transpose_to_pixels<typename Product::Single>(
       filters.rows, filters.size, filters.num_rows,
       filters.size, [&](Size i) __attribute__((always_inline)) {
         const bool channels_inner = filters.channel_stride == 1;
         const Size tap = channels_inner ? i / channels : i % filters.channel_stride;
         const Size c = channels_inner ? i % channels : i / filters.channel_stride;
-        return Product::channel(u + (tap * words + c / Product::kChannels) * kBlock, c);
+        return Product::channel(u + place(tap, c / Product::kChannels) * kBlock, c);
       });
+}
+
+/// U[tap][word][lane] of one lane block, after its head.
+template <class Product, class T>
+void pack_filters(const FilterRows<T>& filters, Size channels, float* block) {
+  const Size words = ceil_div(channels, Product::kChannels);
+  float* const u = block + Product::kHeads * kBlock;
+  pack_words<Product>(
+      filters, channels,
+      u, [&](Size tap, Size word) __attribute__((always_inline)) { return tap * words + word; });
   if constexpr (Product::kHeads != 0) {
     const Size taps = filters.size / channels;
     write_head<Product>(block, u, u + taps * words * kBlock);

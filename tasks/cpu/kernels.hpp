@@ -15,7 +15,8 @@
 //   U  Winograd  [alpha^2][KB][C][B]       U[p][kb][c][lane]; filter k = kb * B + lane, zero past K
 //      direct    [KB][R][S][C/groups][B]   w packed the same way; KB counts every conv group's
 //      blocks. BF16 where the machine multiplies pairs: [KB][R][S][(C/groups + 1) / 2][B] pairs.
-//      INT8: [KB][1 + R * S * ((C/groups + 3) / 4)][B], a head (products.inl) and quads
+//      INT8: [KB][1 + R * S * ((C/groups + 3) / 4)][B], a head (products.inl) and quads. With AMX
+//      there is no head, and words are padded to whole steps (AmxExtents)
 //   V            [v_slots][panels][CB][alpha^2][h][B]   channel c = cb * B + lane, zero past C
 //   M            [m_slots][panels][KB][alpha^2][h][B]
 //
@@ -36,6 +37,14 @@
 
 namespace megaconv::cpu {
 
+/// Where the elements of a tensor lie. All 0: it is dense, in the problem's layout. Else channels
+/// are neighbours, or the pixels of a row are.
+struct Pitches {
+  std::ptrdiff_t image = 0;  ///< elements between images
+  std::ptrdiff_t row = 0;    ///< pixels between rows
+  std::ptrdiff_t step = 0;   ///< elements between pixels; in NCHW between channels
+};
+
 /// What a task may touch. Pointers that a task kind does not use may be null.
 struct TaskArgs {
   const Tiling* tiling = nullptr;
@@ -48,7 +57,8 @@ struct TaskArgs {
   float* u = nullptr;  ///< 64-byte aligned, layout above
   float* v = nullptr;
   float* m = nullptr;
-  const void* const* inputs = nullptr;  ///< of an elementwise operation, in the place of x
+  const void* const* inputs = nullptr;     ///< of an elementwise operation, in the place of x
+  Pitches x_pitches = {}, y_pitches = {};  ///< of a convolution; the latter also of its residual
 };
 
 /// Runs one task. `scratch`: Kernels::scratch_bytes() of this worker's own, 64-byte aligned.
@@ -56,10 +66,11 @@ using TaskFunction = void (*)(const TaskArgs& args, std::uint32_t group, std::ui
                               std::byte* scratch);
 
 struct Kernels {
-  const char* isa;  ///< "avx512_bf16", "avx512_vnni", "avx512", "avx2", "portable"
+  const char* isa;  ///< "avx512_amx", "avx512_bf16", "avx512_vnni", "avx512", "avx2", "portable"
   std::size_t (*scratch_bytes)(const Tiling& tiling);
   std::size_t (*u_bytes)(const Tiling& tiling);
   TaskFunction by_kind[kNumDataTypes][kNumTaskKinds];
+  bool amx = false;  ///< Target::amx
 
   TaskFunction run(DataType dtype, TaskKind kind) const {
     return by_kind[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(kind)];

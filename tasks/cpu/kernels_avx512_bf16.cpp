@@ -12,18 +12,18 @@ extern const Kernels kKernels;
 
 namespace megaconv::cpu::MEGACONV_ISA {
 
-/// Winograd multiplies floats, so that its tasks of these kinds are those of avx512.
+/// Winograd multiplies floats, and depthwise tasks single channels: these are tasks of avx512.
 template <TaskKind kKind, TaskFunction kOfPairs>
-void direct_or_winograd(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
+void pairs_or_else(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
                         std::byte* scratch) {
   constexpr auto kType = static_cast<std::size_t>(DataType::bf16);
-  const TaskFunction of_floats = avx512::kKernels.by_kind[kType][static_cast<std::size_t>(kKind)];
-  (args.tiling->tiles() == nullptr ? kOfPairs : of_floats)(args, group, block, scratch);
+  const TaskFunction other = avx512::kKernels.by_kind[kType][static_cast<std::size_t>(kKind)];
+  (multiplies_words(*args.tiling) ? kOfPairs : other)(args, group, block, scratch);
 }
 
 extern const TaskFunction kFilterTransform, kDirect;
 const TaskFunction kFilterTransform =
-    direct_or_winograd<TaskKind::filter_transform, filter_packing<Bfloat16>>;
-const TaskFunction kDirect = direct_or_winograd<TaskKind::direct, direct_convolution<Bfloat16>>;
+    pairs_or_else<TaskKind::filter_transform, filter_packing<Bfloat16>>;
+const TaskFunction kDirect = pairs_or_else<TaskKind::direct, direct_convolution<Bfloat16>>;
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

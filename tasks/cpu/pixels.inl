@@ -57,11 +57,12 @@ class PixelReader {
     const ConvProblem& problem = args.tiling->problem;
     height_ = problem.h;
     width_ = problem.w;
-    const ChannelBlocks blocks(problem.layout, problem.c, height_ * width_);
+    const Pitches pitches = x_pitches(args);
+    const ChannelBlocks blocks(problem.layout, problem.c, height_ * width_, pitches);
     channels_inner_ = problem.layout != Layout::nchw;
     col_stride_ = channels_inner_ ? blocks.pixel(first_channel) : 1;
-    row_stride_ = width_ * col_stride_;
-    channel_stride_ = height_ * width_;
+    row_stride_ = pitches.row * col_stride_;
+    channel_stride_ = pitches.step;
     origin_ = static_cast<const T*>(args.x) + n * blocks.image() +
               (channels_inner_ ? blocks.first(first_channel) : first_channel * channel_stride_);
   }
@@ -134,14 +135,16 @@ class PixelWriter {
   /// are one block.
   PixelWriter(const TaskArgs& args, const Extents& extents, Size n, Size first_filter,
               Size num_filters)
-      : activate_(args.tiling->problem.epilogue.activation),
-        width_(extents.q),
+      : parts_(parts_of(args.tiling->problem.epilogue)),
+        activate_(args.tiling->problem.epilogue.activation),
         num_filters_(num_filters) {
     const ConvProblem& problem = args.tiling->problem;
-    const ChannelBlocks blocks(problem.layout, problem.k, extents.p * extents.q);
+    const Pitches pitches = y_pitches(args, extents);
+    const ChannelBlocks blocks(problem.layout, problem.k, extents.p * extents.q, pitches);
     filters_inner_ = problem.layout != Layout::nchw;
     pixel_stride_ = filters_inner_ ? blocks.pixel(first_filter) : 1;
-    filter_stride_ = extents.p * extents.q;
+    filter_stride_ = pitches.step;
+    row_ = pitches.row;
     const Size y_size = problem.n * problem.k * extents.p * extents.q;
     streams_ = y_size > kCachedBytes / static_cast<Size>(sizeof(T));
     const Size first = n * blocks.image() + (filters_inner_ ? blocks.first(first_filter)
@@ -162,15 +165,12 @@ class PixelWriter {
   /// Stores `cols` pixels, the words of T's products, 64 bytes apart at `sums`, to row `row` from
   /// column `col` on.
   void write_row(const float* sums, Size row, Size col, Size cols) const {
-    const Size first = (row * width_ + col) * pixel_stride_;
+    const Size first = (row * row_ + col) * pixel_stride_;
     if (filters_inner_) {
-      for (Size i = 0; i < cols; ++i) {
-        unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
-          const Size at = first + i * pixel_stride_ + part * kLanes;
-          finish(scaled(sums + i * kBlock, part), at, num_filters_ - part * kLanes);
-        });
-      }
-      return;
+      if (num_filters_ < kBlock) return write_pixels<false, Parts::any>(sums, first, cols);
+      if (parts_ == Parts::none) return write_pixels<true, Parts::none>(sums, first, cols);
+      if (parts_ == Parts::any) return write_pixels<true, Parts::any>(sums, first, cols);
+      return write_pixels<true, Parts::no_residual>(sums, first, cols);
     }
     if constexpr (sizeof(T) == 1) return write_planes_of_bytes(sums, first, cols);
     for (Size i = 0; i < cols; i += kLanes) {
@@ -190,6 +190,34 @@ class PixelWriter {
   }
 
  private:
+  /// Of NHWC and nchw16c, from y[first] on.
+  template <bool kWhole, Parts kParts>
+  void write_pixels(const float* sums, Size first, Size cols) const {
+    const Activate activate = activate_;
+    const Size pixel_stride = pixel_stride_;
+    const bool residual = kParts == Parts::any && residual_ != nullptr, streams = streams_;
+    unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+      const Vec scale = scale_[part], bias = bias_[part];
+      const Size count = kWhole ? kLanes : min_of(kLanes, num_filters_ - part * kLanes);
+      if (count <= 0) return;
+      T* y = y_ + first + part * kLanes;
+      const T* from = residual ? residual_ + first + part * kLanes : nullptr;
+      for (Size i = 0; i < cols; ++i, y += pixel_stride) {
+        const Vec words = load(sums + i * kBlock + part * kLanes);
+        Vec sum = Products<T>::number(words);
+        if constexpr (kParts != Parts::none) {
+          sum = Products<T>::scaled(words, scale, bias);
+          if (residual) {
+            sum += kWhole ? read(from) : read_first(from, count);
+            from += pixel_stride;
+          }
+          sum = activate(sum);
+        }
+        kWhole ? store_line(y, sum, streams) : write_first(y, sum, count);
+      }
+    });
+  }
+
   /// Of NCHW, from y[first] on. Four neighbouring pixels of a filter make a word, so that a
   /// transpose, and a store, is of 4 kLanes pixels.
   void write_planes_of_bytes(const float* sums, Size first, Size cols) const {
@@ -241,12 +269,13 @@ class PixelWriter {
     }
   }
 
+  Parts parts_;
   Activate activate_;
   T* y_;
   const T* residual_;
   Vec scale_[kBlockVecs], bias_[kBlockVecs];
-  Size width_, num_filters_;
-  Size pixel_stride_, filter_stride_;  // the latter in NCHW
+  Size num_filters_;
+  Size row_, pixel_stride_, filter_stride_;  // the last in NCHW
   bool filters_inner_, streams_;
 };
 

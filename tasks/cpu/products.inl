@@ -153,13 +153,13 @@ MEGACONV_INLINE Ints multiply_add_pairs(Shorts a, Shorts b) {
 #endif
 }
 
-struct Int8QuadProduct {
+/// Words of four channels as they are.
+struct Int8Quads {
   static constexpr Size kChannels = 4;
-  static constexpr Size kHeads = 1;
+  static constexpr Size kHeads = 0;
   using Single = IntProduct;
 
-  static MEGACONV_INLINE Vec start(const float* head) { return load(head); }
-  static MEGACONV_INLINE Vec zero() { return splat(0x80808080); }
+  static MEGACONV_INLINE Vec zero() { return Vec{}; }
   static MEGACONV_INLINE Vec read_words(const Int8* from, Size stride, Size channels, Size count) {
     const auto bits = [count](const Int8* channel) __attribute__((always_inline)) {
       return widened_words(count == kLanes ? load<Bytes>(channel)
@@ -170,11 +170,26 @@ struct Int8QuadProduct {
     if (channels > 1) words |= bits(from + stride) << 8;
     if (channels > 2) words |= bits(from + 2 * stride) << 16;
     if (channels > 3) words |= bits(from + 3 * stride) << 24;
-    return offset(words);
+    return __builtin_bit_cast(Vec, words);
   }
   static MEGACONV_INLINE Vec read_pixel(const Int8* from, Size channels) {
-    const Vec words = load_first_quads(from, max_of(0, min_of(channels, 4 * kLanes)));
-    return offset(__builtin_bit_cast(Words, words));
+    return load_first_quads(from, max_of(0, min_of(channels, 4 * kLanes)));
+  }
+  static MEGACONV_INLINE QuadChannel channel(float* words, Size channel) {
+    return {words, static_cast<int>(channel % 4)};
+  }
+};
+
+struct Int8QuadProduct : Int8Quads {
+  static constexpr Size kHeads = 1;
+
+  static MEGACONV_INLINE Vec start(const float* head) { return load(head); }
+  static MEGACONV_INLINE Vec zero() { return splat(0x80808080); }
+  static MEGACONV_INLINE Vec read_words(const Int8* from, Size stride, Size channels, Size count) {
+    return offset(Int8Quads::read_words(from, stride, channels, count));
+  }
+  static MEGACONV_INLINE Vec read_pixel(const Int8* from, Size channels) {
+    return offset(Int8Quads::read_pixel(from, channels));
   }
   static MEGACONV_INLINE Vec broadcast_word(const float* word) { return broadcast_bits(word); }
   static MEGACONV_INLINE Vec multiply_add(Vec sum, Vec input, Vec filters) {
@@ -192,13 +207,12 @@ struct Int8QuadProduct {
                                        multiply_add_pairs(odd, w >> 8));
 #endif
   }
-  static MEGACONV_INLINE QuadChannel channel(float* words, Size channel) {
-    return {words, static_cast<int>(channel % 4)};
-  }
 
  private:
   /// x + 128.
-  static MEGACONV_INLINE Vec offset(Words x) { return __builtin_bit_cast(Vec, x ^ 0x80808080); }
+  static MEGACONV_INLINE Vec offset(Vec x) {
+    return __builtin_bit_cast(Vec, __builtin_bit_cast(Words, x) ^ 0x80808080);
+  }
 };
 
 /// What direct tasks multiply by when tensors are stored as T, and what becomes of their sums.
@@ -206,6 +220,7 @@ template <class T>
 struct Products {
   using Direct = FloatProduct;
   using Depthwise = FloatProduct;
+  static MEGACONV_INLINE Vec number(Vec sum) { return sum; }
   static MEGACONV_INLINE Vec scaled(Vec sum, Vec scale, Vec bias) { return sum * scale + bias; }
 };
 #if defined(__AVX512BF16__)
@@ -218,9 +233,11 @@ template <>
 struct Products<Int8> {
   using Direct = Int8QuadProduct;
   using Depthwise = IntProduct;
+  static MEGACONV_INLINE Vec number(Vec sum) {
+    return __builtin_convertvector(__builtin_bit_cast(Ints, sum), Vec);
+  }
   static MEGACONV_INLINE Vec scaled(Vec sum, Vec scale, Vec bias) {
-    const Vec value = __builtin_convertvector(__builtin_bit_cast(Ints, sum), Vec);
-    return fused_multiply_add(value, scale, bias);
+    return fused_multiply_add(number(sum), scale, bias);
   }
 };
 

@@ -101,6 +101,27 @@ MEGACONV_INLINE Vec fused_multiply_add(Vec a, Vec b, Vec c) {
 #endif
 }
 
+/// a > b ? a : b, and a < b ? a : b: b where one of them is not a number.
+MEGACONV_INLINE Vec greater_of(Vec a, Vec b) {
+#if MEGACONV_LANES == 16
+  // Without a mask GCC 12 warns of something uninitialised; the code is the same.
+  return static_cast<Vec>(_mm512_maskz_max_ps(0xffff, a, b));
+#elif MEGACONV_LANES == 8
+  return static_cast<Vec>(_mm256_max_ps(a, b));
+#else
+  return a > b ? a : b;
+#endif
+}
+MEGACONV_INLINE Vec less_of(Vec a, Vec b) {
+#if MEGACONV_LANES == 16
+  return static_cast<Vec>(_mm512_maskz_min_ps(0xffff, a, b));
+#elif MEGACONV_LANES == 8
+  return static_cast<Vec>(_mm256_min_ps(a, b));
+#else
+  return a < b ? a : b;
+#endif
+}
+
 /// The lanes of one of two vectors: lane l is lane Pattern::of(l) of the 2 kLanes of (a, b).
 template <class Pattern, int... kLane>
 MEGACONV_INLINE Vec shuffle(Vec a, Vec b, Index<kLane>...) {

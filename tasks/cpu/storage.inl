@@ -63,13 +63,18 @@ MEGACONV_INLINE Vec widened<Int8>(Bytes bits) {
 }
 /// Words whose lowest bytes are the numbers: the last place of the sum with 1.5 * 2^23 is 1.
 MEGACONV_INLINE Words rounded_to_int8(Vec v) {
-  const Vec least = broadcast(-128), most = broadcast(127);
-  const Vec raised = v > least ? v : least;
-  return __builtin_bit_cast(Words, (raised < most ? raised : most) + broadcast(0x1.8p23f));
+  const Vec in_range = less_of(greater_of(v, broadcast(-128)), broadcast(127));
+  return __builtin_bit_cast(Words, in_range + broadcast(0x1.8p23f));
 }
 template <>
 MEGACONV_INLINE Bytes narrowed<Int8>(Vec v) {
+#if MEGACONV_LANES == 16
+  // What is too small, or no number, becomes the least integer.
+  const __m512i ints = _mm512_maskz_cvtps_epi32(kAllLanes, less_of(broadcast(127), v));
+  return __builtin_bit_cast(Bytes, _mm512_maskz_cvtsepi32_epi8(kAllLanes, ints));
+#else
   return lowest_bytes(rounded_to_int8(v));
+#endif
 }
 
 template <>
@@ -78,6 +83,9 @@ MEGACONV_INLINE Vec widened<Bfloat16>(Halves bits) {
 }
 template <>
 MEGACONV_INLINE Halves narrowed<Bfloat16>(Vec v) {
+#if defined(__AVX512BF16__)  // denormal numbers become zero, as in products of pairs
+  return __builtin_bit_cast(Halves, _mm512_maskz_cvtneps_pbh(kAllLanes, v));
+#endif
   const Words bits = __builtin_bit_cast(Words, v);
   const Words rounded = v == v ? bits + 0x7fff + (bits >> 16 & 1) : bits | 0x400000;
   return __builtin_convertvector(rounded >> 16, Halves);

@@ -13,8 +13,35 @@ __device__ inline float clamped(float least, float most, float v) {
   return raised > most ? most : raised;
 }
 
+/// Activations that are no straight lines. Out of line: most sums have none.
+__device__ __noinline__ inline float gated(Gate gate, bool times_x, float alpha, float beta,
+                                           float v) {
+  const float size = fabsf(v);
+  float share;
+  if (gate == Gate::line) {
+    share = clamped(0, 1, fmaf(alpha, v, beta));
+  } else {
+    float far;  // the gate of -|x|
+    if (gate == Gate::logistic) {
+      const float bounded = size > kFarthest ? kFarthest : size;
+      const float power = __expf(-bounded * fmaf(beta, bounded * bounded, alpha));
+      far = __fdividef(power, 1 + power);
+    } else {
+      const float t = __fdividef(1, fmaf(kErfStep, size, 1));
+      const float sum = fmaf(fmaf(fmaf(fmaf(kErf5, t, kErf4), t, kErf3), t, kErf2), t, kErf1) * t;
+      far = 0.5f * sum * __expf(-0.5f * size * size);
+    }
+    share = v < 0 ? far : 1 - far;
+  }
+  if (!times_x) return share;
+  return share == 0 ? 0 : v * share;
+}
+
 /// The same, for sums: on tensor cores' machines a zero may change its sign.
 __device__ inline float activate(const ActivationTerms& terms, float v) {
+  if (terms.gate != Gate::none) {
+    return gated(terms.gate, terms.times_x, terms.alpha, terms.beta, v);
+  }
   if (terms.bends) return v < 0 ? terms.slope * v : v;
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
   asm("max.NaN.f32 %0, %0, %1;" : "+f"(v) : "f"(terms.least));

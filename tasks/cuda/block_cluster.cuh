@@ -34,8 +34,8 @@ class BlockCluster {
   __device__ T* at(int rank, T* own) const {
     return cooperative_groups::this_cluster().map_shared_rank(own, static_cast<unsigned>(rank));
   }
-  /// Arrives at the first phase of a block's barrier: whoever waits for it sees what this thread,
-  /// and others of its warp in front of a __syncwarp(), have stored in that block.
+  /// Arrives at the first phase of a block's barrier: a thread that waits for it sees what this
+  /// one, and others of its warp in front of a __syncwarp(), have stored in that block.
   __device__ void arrive(int rank, std::uint64_t* barrier) const {
     ::cuda::ptx::mbarrier_arrive(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster,
                                  ::cuda::ptx::space_cluster, at(rank, barrier));

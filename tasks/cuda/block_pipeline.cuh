@@ -101,7 +101,7 @@ class BlockPipeline {
 #endif
   }
 
-  /// After the last step: leaves the shared memory to whoever is next.
+  /// After the last step: leaves the shared memory to the next task.
   __device__ void close() {
 #if __CUDA_ARCH__ >= 900
     __syncthreads();

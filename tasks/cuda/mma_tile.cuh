@@ -4,7 +4,7 @@
 //
 //   wait for the copies of step s; barrier
 //   start the copies of step s + 1 into the stage that step s - 1 leaves
-//   multiply what step s brought
+//   multiply what step s loaded
 //
 // A warp has 64 rows of the first operand by 32 of the second, or 32 by 32 where there are 64
 // filters. Tensor cores cut off what they add up; so three products of 16 channels each come to

@@ -85,7 +85,7 @@ struct OutputAt {
       abs_sum += fabs(term);
     }
     y[at] = activated(problem.epilogue.activation, sum);
-    magnitude[at] = abs_sum;
+    magnitude[at] = abs_sum + error_of(problem.epilogue.activation).offset;
   }
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scale of numbers that become FP16. To measure a tensor first would be to read it once more,
 // so tasks scale by a guess and note the largest magnitudes that they met; when all are done, these
-// tell whether the guess suited them. If not, whoever asks computes everything again.
+// tell whether the guess suited them. If not, everything is computed again (redo.cuh).
 #pragma once
 
 #include "tasks/cuda/split_f16.cuh"
@@ -26,7 +26,7 @@ struct ImplicitGemmGuesses {
 /// What filter tasks leave behind U, and input tasks of implicit GEMM beside V.
 struct OperandFooter {
   float scale;                              ///< of filters
-  std::uint32_t tasks_taken, tasks_redone;  ///< whoever computes the operands again counts here
+  std::uint32_t tasks_taken, tasks_redone;  ///< counted while operands are computed again
   MagnitudeBits most[1];                    ///< [tasks] largest magnitude that each met
 };
 

@@ -6,10 +6,8 @@
 
 #include "megaconv/error.hpp"
 #include "tasks/conv_algorithm.hpp"
-#include "tasks/cost.hpp"
 #include "tasks/direct/lanes.hpp"
 #include "tasks/even_shares.hpp"
-#include "tasks/stage_times.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
@@ -107,12 +105,50 @@ void choose_in_place_for_cpu(Tiling& tiling, const Target& target) {
   tiling.filter_blocks_per_filter_task = even_blocks(filter_blocks, filter_blocks, 1, wanted);
 }
 
+// Share of a worker's cache that the x or the patch of a task with AMX fills.
+constexpr double kAmxShare = 0.5;
+// Fewer than others: all that share outputs make the same patch.
+constexpr std::uint64_t kAmxTasksPerWorker = 2;
+// Outputs of a task with AMX, if rows are shared out: those of a kernel of one filter block.
+constexpr std::uint64_t kLeastAmx = 96;
+
+// Outputs of a task with AMX: whole rows, where as many fit as a filter has, so that registers are
+// full; and all filters, so that no other task makes the same patch, unless tasks are too few.
+void choose_amx_for_cpu(Tiling& tiling, const Target& target) {
+  const ConvProblem& a = tiling.problem;
+  const std::uint64_t wanted = kAmxTasksPerWorker * target.workers;
+  const std::uint64_t p = u64(a.p()), n = u64(a.n), filter_blocks = tiling.filter_blocks();
+  const std::uint64_t channel_bytes =
+      ceil_div(u64(a.c / a.groups) * size_of(a.dtype), kBlockBytes) * kBlockBytes;
+  const std::uint64_t budget = cache_share(target, kAmxShare);
+  const std::uint64_t least_rows = u64(a.filter_extent_h());
+  std::uint64_t cols = u64(a.q());
+  while (cols > kLeastAmx && budget / (input_cols(a, cols) * channel_bytes) < least_rows) {
+    cols = ceil_div(cols, std::uint64_t{2});
+  }
+  const std::uint64_t fitting = fitting_rows(a, budget / (input_cols(a, cols) * channel_bytes));
+  const std::uint64_t strips = n * ceil_div(u64(a.q()), cols);
+  const std::uint64_t shared = std::max(ceil_div(kLeastAmx, cols), strips * p / wanted);
+  const std::uint64_t rows =
+      ceil_div(p, ceil_div(p, std::clamp<std::uint64_t>(shared, 1, std::min(p, fitting))));
+  auto& cut = std::get<DirectCut>(tiling.cut);
+  cut.rows_per_group = u32(rows);
+  cut.cols_per_group = u32(cols);
+  std::uint32_t& blocks = cut.filter_blocks_per_gemm_task;
+  blocks = even_blocks(filter_blocks, filter_blocks, strips * ceil_div(p, rows), wanted);
+  blocks = u32(std::min<std::uint64_t>(filter_blocks, blocks + blocks % 2));  // of a kernel: two
+  tiling.filter_blocks_per_filter_task = even_blocks(filter_blocks, filter_blocks, 1, wanted);
+}
+
 // A group's input, [blocks of words][rows][cols][kLaneBlock], fills at most half of the worker's
 // cache; there are tasks enough for all workers.
 void choose_for_cpu(Tiling& tiling, const Target& target) {
   const ConvProblem& a = tiling.problem;
   if (a.depthwise()) return choose_depthwise_for_cpu(tiling, target);
   if (reads_x_in_place(a)) return choose_in_place_for_cpu(tiling, target);
+  if (target.amx && (a.dtype == DataType::bf16 || a.dtype == DataType::i8)) {
+    return choose_amx_for_cpu(tiling, target);
+  }
   auto& cut = std::get<DirectCut>(tiling.cut);
   const std::uint64_t wanted = kTasksPerWorker * target.workers;
   const std::uint64_t budget = cache_share(target, kPatchShare);
@@ -204,34 +240,22 @@ class DirectAlgorithm final : public ConvAlgorithmOf<DirectCut> {
   AccessFunction accesses(const Tiling& tiling, const NodeBuffers& buffers) const override {
     return direct_accesses(tiling, buffers);
   }
-  void describe_cost(const Tiling& tiling, const NodeBuffers& buffers,
-                     Stage& stage) const override {
-    const ConvCost cost(tiling, buffers);
-    if (stage.role == Role::prepare) return cost.describe_packing(stage);
+  TaskCost cost(const Tiling& tiling, const NodeBuffers& buffers, Role role) const override {
+    const ConvCost common(tiling, buffers);
+    if (role == Role::prepare) return common.packing();
     const ConvProblem& a = tiling.problem;
+    const DirectCut& cut = own(tiling);
     const auto stride = static_cast<double>(a.stride_h);
     const double halo = std::max(0.0, static_cast<double>(a.filter_extent_h()) - stride) /
-                        (own(tiling).rows_per_group * stride);
-    cost.describe_direct(stage, halo, 1);
-  }
-
-  double run_us(const Tiling& tiling, StageTimes& times) const override {
-    const ConvProblem& p = tiling.problem;
-    const DirectCut& cut = own(tiling);
-    const auto channels = static_cast<double>(tiling.channel_blocks() * Tiling::kLaneBlock);
-    const double pixels =
-        std::min<double>(cut.rows_per_group, static_cast<double>(p.p())) * cut.cols_per_group;
-    const double filters = cut.filter_blocks_per_gemm_task * Tiling::kLaneBlock;
-    const double taps = channels * static_cast<double>(p.r * p.s);
-    const double halo = static_cast<double>((cut.rows_per_group + p.filter_extent_h() - 1) *
-                                            (cut.cols_per_group + p.filter_extent_w() - 1));
-    const double fullness = times.register_fill(cut.cols_per_group) *
-                            StageTimes::fill(cut.filter_blocks_per_gemm_task, 2);
-    times.add_stage(std::uint64_t{tiling.num_groups} * tiling.gemm_tasks,
-                    2 * pixels * filters * taps / fullness / times.rates().flops_per_us,
-                    4 * (halo * channels + filters * taps + pixels * filters),
-                    times.share_in_cache(4 * halo * channels + 4 * filters * taps));
-    return times.rounds_us();
+                        (cut.rows_per_group * stride);
+    const double outputs = static_cast<double>(cut.rows_per_group) * cut.cols_per_group *
+                           cut.filter_blocks_per_gemm_task * Tiling::kLaneBlock;
+    TaskCost cost = common.direct(halo, 1);
+    cost.fill = static_cast<double>(a.y_size()) / tiling.num_groups / tiling.gemm_tasks / outputs;
+    cost.rows = cut.cols_per_group;
+    cost.filter_blocks = cut.filter_blocks_per_gemm_task;
+    cost.kept_bytes = cost.traffic.front().bytes * (1 + halo) + common.u_part();
+    return cost;
   }
 
   // On a GPU the shapes of tasks are compiled: only the heuristic's are there, which make_space

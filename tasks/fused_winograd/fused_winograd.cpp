@@ -6,15 +6,10 @@
 
 #include "mapping/mapping_file.hpp"
 #include "tasks/conv_algorithm.hpp"
-#include "tasks/cost.hpp"
-#include "tasks/stage_times.hpp"
 #include "tasks/winograd/winograd.hpp"
 
 namespace megaconv {
 namespace {
-
-// A U of more bytes than the L3 keeps comes from memory.
-constexpr double kMostFarU = 16 << 20, kMemoryBytesPerUs = 12'000;
 
 class FusedWinogradAlgorithm final : public ConvAlgorithmOf<FusedWinogradCut> {
  public:
@@ -47,39 +42,25 @@ class FusedWinogradAlgorithm final : public ConvAlgorithmOf<FusedWinogradCut> {
   AccessFunction accesses(const Tiling& tiling, const NodeBuffers& buffers) const override {
     return fused_winograd_accesses(tiling, buffers);
   }
-  void describe_cost(const Tiling& tiling, const NodeBuffers& buffers,
-                     Stage& stage) const override {
-    const ConvCost cost(tiling, buffers);
-    if (stage.role == Role::prepare) return cost.describe_packing(stage);
-    // F(2x2, 3x3) multiplies 16 times where the direct sum multiplies 36 times.
-    const FusedWinogradCut& cut = own(tiling);
-    const double m = cut.m, taps = static_cast<double>(tiling.problem.r * tiling.problem.s);
-    const double overlap = static_cast<double>(tiling.problem.filter_extent_h()) - 1;
-    cost.describe_direct(stage, overlap / m, cut.num_positions() / (taps * m * m));
-  }
-
   // V and M are written and read in the worker's cache; U passes through it once a group, fetched
   // ahead of the products.
-  double run_us(const Tiling& tiling, StageTimes& times) const override {
-    const StageTimes::Rates& rates = times.rates();
+  TaskCost cost(const Tiling& tiling, const NodeBuffers& buffers, Role role) const override {
+    const ConvCost common(tiling, buffers);
+    if (role == Role::prepare) return common.packing();
+    // F(2x2, 3x3) multiplies 16 times where the direct sum multiplies 36 times.
+    const ConvProblem& a = tiling.problem;
     const FusedWinogradCut& cut = own(tiling);
-    const auto channels = static_cast<double>(tiling.channel_blocks() * Tiling::kLaneBlock);
-    const double positions = cut.num_positions(), t = cut.group_tiles;
-    const auto filters = static_cast<double>(tiling.filter_blocks() * Tiling::kLaneBlock);
-    const double alpha = cut.alpha();
-    const double live_bytes = 4 * positions * t * (channels + filters);
-    const double u_bytes = 4 * positions * channels * filters;
-    const double transforms =
-        4 * t * alpha * alpha * (alpha * channels + static_cast<double>(cut.m) * filters);
-    const double products = 2 * t * positions * channels * filters / times.register_fill(t);
-    const double u_us =
-        u_bytes / (u_bytes > kMostFarU ? kMemoryBytesPerUs : rates.far_bytes_per_us);
-    const bool keeps_u = u_bytes <= static_cast<double>(rates.near_bytes);
-    times.add_stage(
-        tiling.num_groups,
-        transforms / rates.transform_flops_per_us + std::max(products / rates.flops_per_us, u_us),
-        2 * live_bytes, times.share_in_cache(live_bytes + (keeps_u ? u_bytes : 0)));
-    return times.rounds_us();
+    const double m = cut.m, taps = static_cast<double>(a.r * a.s), t = cut.group_tiles;
+    const double overlap = static_cast<double>(a.filter_extent_h()) - 1;
+    TaskCost cost = common.direct(overlap / m, cut.num_positions() / (taps * m * m));
+    cost.transforms = t * (static_cast<double>(a.c) * input_transform_operations(cut) +
+                           static_cast<double>(a.k) * output_transform_operations(cut));
+    cost.rows = t;
+    cost.kept_bytes = cut.num_positions() * t * (tiling.channel_blocks() + tiling.filter_blocks()) *
+                      static_cast<double>(kBlockBytes);
+    cost.private_bytes = 2 * cost.kept_bytes;
+    cost.ahead_bytes = common.u_part();
+    return cost;
   }
   // The fewer tiles, the better V and M fit the cache, and the more often U is read. 7 is half a
   // register tile.

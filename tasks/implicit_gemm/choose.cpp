@@ -42,7 +42,7 @@ constexpr double kCopiedRowUs = 1.5e-3, kCopiedRowAbreastUs = 2e-3;
 constexpr double kRestInPlaceUs = 0.6, kFloatRestInPlaceUs = 2.5;
 constexpr double kTaskInPlaceUs = 0.5, kLaunchInPlaceUs = 4;
 // The same of floats that are multiplied as TF32, half as many at a time; where rows of a filter
-// are taken one by one, so that x is brought for each; so much more in wide tiles.
+// are taken one by one, so that x is loaded for each; so much more in wide tiles.
 constexpr double kFloatChunkUs = 2.6, kFloatChunkOfRowsUs = 2.9, kWideFloatMore = 1.07;
 constexpr std::int32_t kWideFloatTile = 352;
 // Sums of blocks that share the channels of a task.
@@ -50,7 +50,7 @@ constexpr double kPartialSumsUs = 1;
 // Copies of operands: their stage's start, and what it reads and writes in a microsecond.
 constexpr double kCopyUs = 2.5, kCopyBytesPerUs = 3.5e6;
 // Operands converted in shared memory: microseconds of 16 channels of a padded pixel under nine
-// taps, of 16 channels of a padded pixel of x that is brought for it, or of all padded pixels where
+// taps, of 16 channels of a padded pixel of x that is loaded for it, or of all padded pixels where
 // two blocks of a cluster share that out, and of a tile at least; of a tile's start and outputs,
 // with all columns or in stripes that end amid rows; and of a run.
 constexpr double kConvertedPlaceUs = 1.7e-3, kConversionUs = 2.0e-3, kSharedConversionUs = 0.53;
@@ -215,7 +215,7 @@ double choose_sizes(Tiling& tiling, Operands operands, const TilingOptions& opti
   std::uint64_t most =
       kMostTiles * tile_of(cut.filter_blocks_per_gemm_task, 1, tiling.arithmetic).places;
   if (in_place) {
-    // Rows that are taken one by one are brought for every row of the filters: from the L2, if
+    // Rows that are taken one by one are loaded for every row of the filters: from the L2, if
     // neighbouring tiles run at the same time.
     most = kMostTilesInPlace * u64(most_places_in_place(operands));
     if (stripes.images == 1 && stripes.reach > kMostReachInPlace) {

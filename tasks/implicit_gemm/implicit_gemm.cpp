@@ -7,8 +7,6 @@
 #include "mapping/mapping_file.hpp"
 #include "megaconv/error.hpp"
 #include "tasks/conv_algorithm.hpp"
-#include "tasks/cost.hpp"
-#include "tasks/stage_times.hpp"
 
 namespace megaconv {
 namespace {
@@ -83,7 +81,7 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
       reject("cols_per_group = " + std::to_string(cut.cols_per_group) +
              ": no tile has room for rows of " + std::to_string(stripes.images) +
              " images abreast in groups of " + std::to_string(cut.places_per_group) +
-             " places, which must be whole rows of " + std::to_string(stripes.row()));
+             " padded pixels, which must be whole rows of " + std::to_string(stripes.row()));
     }
     tiling.num_groups = checked_groups(count_place_groups(a, cut));
     tiling.input_tasks = tiling.output_tasks = 0;
@@ -115,27 +113,23 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
   AccessFunction accesses(const Tiling& tiling, const NodeBuffers& buffers) const override {
     return implicit_gemm_accesses(tiling, buffers);
   }
-  void describe_cost(const Tiling& tiling, const NodeBuffers& buffers,
-                     Stage& stage) const override {
+  TaskCost cost(const Tiling& tiling, const NodeBuffers& buffers, Role role) const override {
     const ConvCost cost(tiling, buffers);
-    if (stage.role == Role::prepare) return cost.describe_packing(stage);
+    if (role == Role::prepare) return cost.packing();
     // Of the rows above and below a run of pixels, at most all belong to its neighbours.
     constexpr double kWholeRows = 2;
-    if (!has_input_tasks(tiling)) return cost.describe_direct(stage, kWholeRows, 1);
+    if (!has_input_tasks(tiling)) return cost.direct(kWholeRows, 1);
     const double groups = tiling.num_groups;
     const auto copy_bytes = static_cast<double>(input_copy_bytes(tiling));
-    if (stage.role == Role::input) {  // x as operands
-      const double tasks = groups * tiling.input_tasks;
-      const double x_part = static_cast<double>(tiling.problem.x_size()) * cost.element() / tasks;
-      stage.operations = x_part / cost.element();
-      stage.bytes = x_part + copy_bytes / tasks;
-      stage.traffic = {{buffers.x, Mode::read, Piece::of_task, x_part},
-                       {buffers.v, Mode::write, Piece::of_group, copy_bytes / tasks}};
-      return;
+    if (role == Role::product) {
+      return cost.product({{buffers.v, Mode::read, Piece::of_group, copy_bytes / groups}}, 1);
     }
-    const double input = copy_bytes / groups;
-    stage.traffic = {{buffers.v, Mode::read, Piece::of_group, input}};
-    cost.describe_product(stage, input, 1);
+    const double tasks = groups * tiling.input_tasks;  // they copy x as operands
+    const double x_part = static_cast<double>(tiling.problem.x_size()) * cost.element() / tasks;
+    return {.transforms = x_part / cost.element(),
+            .bytes = x_part + copy_bytes / tasks,
+            .traffic = {{buffers.x, Mode::read, Piece::of_task, x_part},
+                        {buffers.v, Mode::write, Piece::of_group, copy_bytes / tasks}}};
   }
   // One task on a multiprocessor.
   std::uint32_t resident_workers(const Target& target) const override {
@@ -143,9 +137,12 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
                                        : target.workers;
   }
 
-  double run_us(const Tiling& tiling, StageTimes& times) const override {
-    const double us = implicit_gemm_us(tiling, times.target(), !times.one_kernel());
-    return us + (times.one_kernel() ? kOneKernelUs : 0);
+  // The product stage has all of a run.
+  std::optional<double> fitted_us(const Tiling& tiling, Role role, const PlanOptions& launched,
+                                  const Target& target) const override {
+    if (role != Role::product) return 0;
+    const bool staged = launched.cuda_launch == CudaLaunch::staged;
+    return implicit_gemm_us(tiling, target, staged) + (staged ? 0 : kOneKernelUs);
   }
   AlgorithmSpace space(const ConvProblem& problem, const Target& target,
                        const TilingOptions& asked) const override {
@@ -192,7 +189,7 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
   void describe(const Tiling& tiling, std::ostream& text) const override {
     const ImplicitGemmCut& cut = own(tiling);
     text << ", " << to_string(tiling.arithmetic) << " arithmetic\n"
-         << "places of a group: " << cut.places_per_group << ", in stripes of "
+         << "padded pixels of a group: " << cut.places_per_group << ", in stripes of "
          << cut.cols_per_group << " columns";
     const std::int32_t images =
         make_stripes(tiling.problem, static_cast<std::int32_t>(cut.cols_per_group)).images;
@@ -223,7 +220,7 @@ std::string implicit_gemm_obstacle(const ConvProblem& a) {
     obstacle = "padding " + pair_text(a.pad_h, a.pad_w) + ", must be less than the filter";
   } else if (!operands_in_tensor(a) && make_stripes(a, 1).reach > kMostReach) {
     obstacle = "a dilated filter of " + pair_text(a.filter_extent_h(), a.filter_extent_w()) +
-               ", must reach over at most " + std::to_string(kMostReach) + " places";
+               ", must reach over at most " + std::to_string(kMostReach) + " padded pixels";
   } else if (a.x_size() >= kMost || a.y_size() >= kMost ||
              places_of_stripe(a, make_stripes(a, static_cast<std::int32_t>(a.q()))) >= kMost / 2) {
     obstacle = "x or y of more than 2^31 elements";

@@ -42,7 +42,7 @@ Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOpti
 
 /// Whether tasks of implicit GEMM copy x as operands, and filters the same way.
 bool has_input_tasks(const Tiling& tiling);
-/// Whether numbers rounded to TF32 or to FP16 is a choice: of f32 tensors that TMA can bring, if
+/// Whether numbers rounded to TF32 or to FP16 is a choice: of f32 tensors that TMA can load, if
 /// either is permitted.
 bool has_arithmetic_to_choose(const ConvProblem& problem, Arithmetic arithmetic);
 /// Whether it could have input tasks: then only with whole tensors does it.

@@ -50,7 +50,7 @@ std::int32_t tile_places_in_place(std::int64_t places_per_group, const Stripes& 
   }
   const std::int32_t reach = stripes.reach;
   // Floats, rather than rows one by one, have narrower tiles, as long as K blocks are the same and
-  // less input is brought.
+  // less input is loaded.
   const std::int32_t least = operands == Operands::in_tensor   ? most_places_in_place(operands)
                              : operands == Operands::converted ? 224
                                                                : 288;

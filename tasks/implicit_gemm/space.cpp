@@ -69,7 +69,8 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
              const std::string obstacle = stripe_obstacle(problem, operands_of(c), cols);
              return obstacle.empty() ? obstacle : std::to_string(cols) + obstacle;
            }),
-      most(Algorithm::implicit_gemm, Parameter::places, "the places of a stripe in whole steps",
+      most(Algorithm::implicit_gemm, Parameter::places,
+           "the padded pixels of a stripe in whole steps",
            [=](const Configuration& c) {
              return ceil_div(places_of(problem, cols_of(c)), step) * step;
            }),
@@ -80,7 +81,7 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
              const std::uint64_t whole = abreast ? u64(stripes.row()) : step;
              if (u64(places) % whole != 0) {
                return std::to_string(places) + ", must be a multiple of the " +
-                      std::to_string(whole) + " places of a " + (abreast ? "row" : "step");
+                      std::to_string(whole) + " padded pixels of a " + (abreast ? "row" : "step");
              }
              const bool fits =
                  !abreast || tile_places_in_place(places, stripes, operands_of(c), problem.c) > 0;

@@ -181,7 +181,7 @@ std::string stripe_obstacle(const ConvProblem& problem, Operands operands, std::
   const std::int32_t reach = make_stripes(problem, static_cast<std::int32_t>(cols)).reach;
   return reach <= kMostReach ? ""
                              : ": a filter reaches " + std::to_string(reach) +
-                                   " places, must be at most " + std::to_string(kMostReach);
+                                   " padded pixels, must be at most " + std::to_string(kMostReach);
 }
 
 }  // namespace megaconv

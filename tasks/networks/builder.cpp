@@ -66,10 +66,10 @@ std::string NetworkBuilder::conv(const std::string& name, const std::string& x, 
   return put({name, std::move(op), {x}}, y);
 }
 
-std::string NetworkBuilder::batch_norm(const std::string& name, const std::string& x) {
+std::string NetworkBuilder::batch_norm(const std::string& name, const std::string& x, float gamma) {
   const Shape shape = shapes_.at(x);
   return put({name,
-              BatchNorm{.gamma = even(shape.c, 0.75f, 1.25f),
+              BatchNorm{.gamma = even(shape.c, 0.75f * gamma, 1.25f * gamma),
                         .beta = even(shape.c, -0.25f, 0.25f),
                         .mean = even(shape.c, -0.25f, 0.25f),
                         .variance = even(shape.c, 0.75f, 1.5f)},

@@ -28,7 +28,8 @@ class NetworkBuilder {
   NetworkBuilder(const NetworkOptions& options, std::int64_t image);
 
   std::string conv(const std::string& name, const std::string& x, const Conv& conv);
-  std::string batch_norm(const std::string& name, const std::string& x);
+  /// Scales by about `gamma`.
+  std::string batch_norm(const std::string& name, const std::string& x, float gamma = 1);
   std::string relu(const std::string& name, const std::string& x);
   std::string relu6(const std::string& name, const std::string& x);
   std::string leaky_relu(const std::string& name, const std::string& x, float slope);

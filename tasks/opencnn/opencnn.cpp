@@ -7,9 +7,7 @@
 #include "mapping/mapping_file.hpp"
 #include "megaconv/error.hpp"
 #include "tasks/conv_algorithm.hpp"
-#include "tasks/cost.hpp"
 #include "tasks/opencnn/opencnn_blocking.hpp"
-#include "tasks/stage_times.hpp"
 #include "tasks/winograd/winograd.hpp"
 
 namespace megaconv {
@@ -65,22 +63,14 @@ class OpencnnAlgorithm final : public ConvAlgorithmOf<OpencnnCut> {
   AccessFunction accesses(const Tiling& tiling, const NodeBuffers& buffers) const override {
     return opencnn_accesses(tiling, buffers);
   }
-  void describe_cost(const Tiling& tiling, const NodeBuffers& buffers,
-                     Stage& stage) const override {
+  TaskCost cost(const Tiling& tiling, const NodeBuffers& buffers, Role role) const override {
     const ConvCost cost(tiling, buffers);
-    if (stage.role == Role::prepare) return cost.describe_packing(stage);
+    if (role == Role::prepare) return cost.packing();
     // 16 products where the direct sum has 36.
     constexpr double kM = opencnn::kOutputTile, kTaps = 9, kOverlap = 2;
-    cost.describe_direct(stage, kOverlap / kM, opencnn::kPositions / (kTaps * kM * kM));
+    return cost.direct(kOverlap / kM, opencnn::kPositions / (kTaps * kM * kM));
   }
 
-  double run_us(const Tiling& tiling, StageTimes& times) const override {
-    const auto channels = static_cast<double>(tiling.channel_blocks() * Tiling::kLaneBlock);
-    times.add_stage(std::uint64_t{tiling.num_groups} * tiling.gemm_tasks,
-                    2.0 * 32 * 64 * 16 * channels / times.rates().flops_per_us,
-                    4.0 * 64 * 16 * channels, 1);
-    return times.rounds_us();
-  }
   AlgorithmSpace space(const ConvProblem& problem, const Target& target,
                        const TilingOptions&) const override {
     AlgorithmSpace space;

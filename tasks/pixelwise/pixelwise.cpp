@@ -37,6 +37,10 @@ const char* to_string(PixelFunction function) noexcept {
       return "softmax";
     case PixelFunction::local_response_norm:
       return "local_response_norm";
+    case PixelFunction::gelu:
+      return "gelu";
+    case PixelFunction::gelu_tanh:
+      return "gelu_tanh";
   }
   return "unknown";
 }
@@ -92,7 +96,9 @@ PixelwiseCut cut_pixelwise(const PixelwiseProblem& problem, std::uint32_t worker
 // CUDA's functions in units of 2^-24: expf and tanhf 4, powf 8, division and root 1 (CUDA C++
 // Programming Guide, "Mathematical Functions"). Of softmax, exp(x - largest) has the error of the
 // difference as well, which is at most 88 where the result is a normal number, and a lane of a warp
-// adds c / 32 numbers.
+// adds c / 32 numbers. Of gelu, erfc(z) has twice z^2 times the error of z, which is at most 9.2
+// where the result is a normal number; of gelu_tanh, exp(q) as many times that of q, four
+// roundings, as q is: at most 88 times.
 double roundings_of(const PixelwiseProblem& problem) {
   const Pixelwise& does = problem.does;
   switch (does.function) {
@@ -101,6 +107,9 @@ double roundings_of(const PixelwiseProblem& problem) {
       return 1;
     case PixelFunction::softmax:
       return 105 + static_cast<double>(problem.c) / 32;
+    case PixelFunction::gelu:
+    case PixelFunction::gelu_tanh:
+      return 300;
     case PixelFunction::local_response_norm:
       return 13 + 2 * static_cast<double>(does.size + 3) * std::fabs(double{does.beta});
     default:

@@ -31,6 +31,10 @@ class PixelwiseReference {
         return v <= -3 ? 0 : v >= 3 ? v : v * (v + 3) / 6;
       case PixelFunction::tanh:
         return std::tanh(v);
+      case PixelFunction::gelu:
+        return 0.5 * v * std::erfc(-v / std::sqrt(2.0));
+      case PixelFunction::gelu_tanh:  // 1 + tanh(q / 2) without cancellation
+        return v / (1 + std::exp(-std::sqrt(8 / std::acos(-1.0)) * (v + 0.044715 * v * v * v)));
       case PixelFunction::softmax: {
         double others = 0;
         for (std::int64_t i = 0; i < a_.c; ++i) others += std::exp(x(image, i, pixel) - v);

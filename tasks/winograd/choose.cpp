@@ -181,7 +181,7 @@ std::uint64_t fused_group_tiles(const Tiling& tiling, const Target& target) {
 // that counts most: a line that the other core has read takes 30 ns to write. Zen 4, n4c256h56k256
 // on two core complexes: 18.2 ms, in tasks of stages 22.1.
 bool fusing_pays(const ConvProblem& problem, const TilingOptions& options, const Target& target) {
-  // Whoever says what a group or the window shall be means tasks of stages.
+  // Options about groups or the window ask for tasks of stages.
   const bool staged = options.group_tiles != 0 || options.v_slots != 0 || options.m_slots != 0 ||
                       options.whole_tensors;
   if (staged || options.algorithm != Algorithm::automatic || target.backend != Backend::cpu) {

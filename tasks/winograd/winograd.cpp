@@ -8,9 +8,7 @@
 #include "mapping/mapping_file.hpp"
 #include "megaconv/error.hpp"
 #include "tasks/conv_algorithm.hpp"
-#include "tasks/cost.hpp"
 #include "tasks/even_shares.hpp"
-#include "tasks/stage_times.hpp"
 
 namespace megaconv {
 namespace {
@@ -19,12 +17,6 @@ using Piece = Traffic::Piece;
 
 double as_double(std::uint64_t value) { return static_cast<double>(value); }
 
-// Of a GEMM task against multiply-adds: three products on tensor cores, at ten times the rate; one
-// at twice the speed of three (expected, tasks/implicit_gemm/choose.cpp).
-double product_speed(Arithmetic arithmetic) {
-  return arithmetic == Arithmetic::fma ? 1 : arithmetic == Arithmetic::split_f16 ? 3.5 : 7;
-}
-
 class StageCost : ConvCost {
  public:
   StageCost(const Tiling& tiling, const NodeBuffers& buffers)
@@ -32,38 +24,39 @@ class StageCost : ConvCost {
         tiling_(tiling),
         cut_(std::get<WinogradCut>(tiling.cut)),
         problem_(tiling.problem),
-        buffers_(buffers),
-        alpha_(cut_.alpha()),
-        m_(cut_.m) {}
+        buffers_(buffers) {}
 
-  void describe(Stage& stage) const {
-    switch (stage.role) {
+  TaskCost of(Role role) const {
+    switch (role) {
       case Role::prepare:
-        return describe_filters(stage, filter_transform_operations(tiling_));
+        return filters(filter_transform_operations(tiling_));
       case Role::input:
-        return describe_input(stage);
+        return input();
       case Role::product:
-        return describe_gemm(stage);
+        return gemm();
       case Role::output:
-        return describe_output(stage);
+        return output();
     }
+    return {};
   }
 
  private:
-  void describe_input(Stage& stage) const {
+  TaskCost input() const {
     const double tiles = cut_.group_tiles, channels = c() / tiling_.input_tasks;
     const double v_part = as_double(tiling_.v_slot_bytes()) / tiling_.input_tasks;
     const double rows = std::min(1.0, tiles / cut_.tiles_w) * static_cast<double>(problem_.w);
-    stage.operations = tiles * channels * 4 * alpha_ * alpha_ * alpha_;
-    stage.bytes = tiles * alpha_ * alpha_ * channels * element() + v_part;
-    stage.traffic = {
-        {buffers_.x, Mode::read, Piece::of_task, tiles * m_ * m_ * channels * element()}};
-    add_borders(stage, Piece::of_task, (alpha_ - m_) * rows * channels * element(),
+    const double m = cut_.m, alpha = cut_.alpha();
+    TaskCost cost{.transforms = tiles * channels * input_transform_operations(cut_),
+                  .bytes = tiles * alpha * alpha * channels * element() + v_part,
+                  .traffic = {{buffers_.x, Mode::read, Piece::of_task,
+                               tiles * m * m * channels * element()}}};
+    add_borders(cost.traffic, Piece::of_task, (alpha - m) * rows * channels * element(),
                 std::max(1u, cut_.tiles_w / cut_.group_tiles));
-    stage.traffic.push_back({buffers_.v, Mode::write, Piece::of_group, v_part});
+    cost.traffic.push_back({buffers_.v, Mode::write, Piece::of_group, v_part});
+    return cost;
   }
 
-  void describe_gemm(Stage& stage) const {
+  TaskCost gemm() const {
     const double chunk =
         as_double(std::uint64_t{cut_.positions_per_gemm_task}) / cut_.num_positions();
     const double v_read = as_double(tiling_.v_slot_bytes()) * std::min(1.0, chunk);
@@ -71,23 +64,29 @@ class StageCost : ConvCost {
     // Machines with tensor cores are calibrated for three products; one is expected to take half
     // as long (tasks/implicit_gemm/choose.cpp).
     const double effort = tiling_.arithmetic == Arithmetic::f16 ? 0.5 : 1;
-    stage.operations = effort * 2 * cut_.group_tiles * c() * tiling_.filter_blocks() *
-                       Tiling::kLaneBlock * cut_.num_positions() / tiling_.gemm_tasks;
-    stage.bytes = v_read + u_part() + m_written;
-    stage.traffic = {{buffers_.v, Mode::read, Piece::of_group, v_read},
-                     {buffers_.u, Mode::read, Piece::of_block, u_part()},
-                     {buffers_.m, Mode::write, Piece::of_group, m_written}};
+    const double blocks = cut_.filter_blocks_per_gemm_task;
+    return {
+        .products = effort * 2 * cut_.group_tiles * c() * tiling_.filter_blocks() *
+                    Tiling::kLaneBlock * cut_.num_positions() / tiling_.gemm_tasks,
+        .bytes = v_read + u_part() + m_written,
+        .traffic = {{buffers_.v, Mode::read, Piece::of_group, v_read},
+                    {buffers_.u, Mode::read, Piece::of_block, u_part()},
+                    {buffers_.m, Mode::write, Piece::of_group, m_written}},
+        .fill = tiling_.filter_blocks() / blocks / chunk / tiling_.gemm_tasks,
+        .rows = static_cast<double>(cut_.group_tiles),
+        .filter_blocks = blocks,
+        .kept_bytes = as_double(tiling_.v_slot_bytes()) + u_part() / cut_.positions_per_gemm_task};
   }
 
-  void describe_output(Stage& stage) const {
-    const double tiles = cut_.group_tiles;
+  TaskCost output() const {
+    const double tiles = cut_.group_tiles, m = cut_.m;
     const double filters = static_cast<double>(problem_.k) / tiling_.output_tasks;
     const double m_read = as_double(tiling_.m_slot_bytes()) / tiling_.output_tasks;
-    const double y_part = tiles * m_ * m_ * filters * element();
-    stage.operations = tiles * filters * 2 * (alpha_ * alpha_ * m_ + alpha_ * m_ * m_);
-    stage.bytes = m_read + y_part + (problem_.epilogue.residual ? y_part : 0);
-    stage.traffic = {{buffers_.m, Mode::read, Piece::of_group, m_read},
-                     {buffers_.y, Mode::write, Piece::of_task, y_part}};
+    const double y_part = tiles * m * m * filters * element();
+    return {.transforms = tiles * filters * output_transform_operations(cut_),
+            .bytes = m_read + y_part + (problem_.epilogue.residual ? y_part : 0),
+            .traffic = {{buffers_.m, Mode::read, Piece::of_group, m_read},
+                        {buffers_.y, Mode::write, Piece::of_task, y_part}}};
   }
 
   double c() const { return static_cast<double>(problem_.c); }
@@ -96,7 +95,6 @@ class StageCost : ConvCost {
   const WinogradCut& cut_;
   const ConvProblem& problem_;
   const NodeBuffers& buffers_;
-  const double alpha_, m_;
 };
 
 class WinogradAlgorithm final : public ConvAlgorithmOf<WinogradCut> {
@@ -188,56 +186,16 @@ class WinogradAlgorithm final : public ConvAlgorithmOf<WinogradCut> {
   AccessFunction accesses(const Tiling& tiling, const NodeBuffers& buffers) const override {
     return winograd_accesses(tiling, buffers);
   }
-  void describe_cost(const Tiling& tiling, const NodeBuffers& buffers,
-                     Stage& stage) const override {
-    StageCost(tiling, buffers).describe(stage);
+  TaskCost cost(const Tiling& tiling, const NodeBuffers& buffers, Role role) const override {
+    return StageCost(tiling, buffers).of(role);
   }
 
-  double run_us(const Tiling& tiling, StageTimes& times) const override {
-    const Target& target = times.target();
-    const StageTimes::Rates& rates = times.rates();
-    const WinogradCut& cut = own(tiling);
-    const auto channels = static_cast<double>(tiling.channel_blocks() * Tiling::kLaneBlock);
-    const double positions = cut.num_positions(), t = cut.group_tiles;
-    const auto filters = static_cast<double>(tiling.filter_blocks() * Tiling::kLaneBlock);
-    const double alpha = cut.alpha();
-    const double v_bytes = as_double(tiling.v_slot_bytes()),
-                 m_bytes = as_double(tiling.m_slot_bytes());
-    const bool whole =
-        times.staged() || (times.whole_tensors() && cut.window.v_slots == tiling.num_groups);
-    const double live = (v_bytes + m_bytes) * (whole ? tiling.num_groups : target.workers);
-    // On a CPU one of `workers` readers of V and M has them in its own cache.
-    const double own = target.backend == Backend::cpu ? 1.0 / target.workers : 1;
-    const double v_share = own * times.share_in_cache(live / target.workers);
-    // Input: each tile is read with its overlap, transformed along both sides, and written to V.
-    const auto stored_bytes = static_cast<double>(size_of(tiling.problem.dtype));
-    times.add_stage(std::uint64_t{tiling.num_groups} * tiling.input_tasks,
-                    t * channels / tiling.input_tasks * 4 * alpha * alpha * alpha /
-                        rates.transform_flops_per_us,
-                    (v_bytes + stored_bytes * positions * t * channels) / tiling.input_tasks,
-                    v_share);
-    const double filters_per_task =
-        std::min<double>(cut.filter_blocks_per_gemm_task * Tiling::kLaneBlock, filters);
-    const double positions_per_task = std::min<double>(cut.positions_per_gemm_task, positions);
-    const double fullness =
-        times.register_fill(t) * StageTimes::fill(cut.filter_blocks_per_gemm_task, 2);
-    const double rate = rates.flops_per_us * product_speed(tiling.arithmetic);
-    const auto operand_bytes = static_cast<double>(number_bytes(tiling.arithmetic));
-    if (times.staged() && target.multiprocessors != 0 && tiling.arithmetic != Arithmetic::fma) {
-      times.add_stage_us(gemm_stage_us(tiling, target.multiprocessors));
-    } else {
-      times.add_stage(std::uint64_t{tiling.num_groups} * tiling.gemm_tasks,
-                      2 * t * channels * filters_per_task * positions_per_task / fullness / rate,
-                      positions_per_task * (operand_bytes * channels * (t + filters_per_task) +
-                                            4 * t * filters_per_task),
-                      std::min(v_share, times.share_in_cache(v_bytes + operand_bytes * channels *
-                                                                           filters_per_task)));
-    }
-    times.add_stage(std::uint64_t{tiling.num_groups} * tiling.output_tasks,
-                    t * filters / tiling.output_tasks * 4 * cut.m * alpha * alpha /
-                        rates.transform_flops_per_us,
-                    (1 + stored_bytes / 8) * m_bytes / tiling.output_tasks, v_share);
-    return times.staged() ? times.rounds_us() : times.overlapped_us();
+  std::optional<double> fitted_us(const Tiling& tiling, Role role, const PlanOptions& launched,
+                                  const Target& target) const override {
+    const bool fitted = role == Role::product && launched.mapping.policy == "staged" &&
+                        target.multiprocessors != 0 && tiling.arithmetic != Arithmetic::fma;
+    if (!fitted) return {};
+    return gemm_stage_us(tiling, target.multiprocessors);
   }
   AlgorithmSpace space(const ConvProblem& problem, const Target& target,
                        const TilingOptions& asked) const override {
@@ -364,6 +322,16 @@ double filter_transform_operations(const Tiling& tiling) {
   const double alpha = tiling.tiles()->alpha();
   return k * static_cast<double>(tiling.problem.c) / tiling.num_filter_tasks * 2 *
          (alpha * r * r + alpha * alpha * r);
+}
+
+double input_transform_operations(const WinogradTiles& tiles) {
+  const double alpha = tiles.alpha();
+  return 4 * alpha * alpha * alpha;
+}
+
+double output_transform_operations(const WinogradTiles& tiles) {
+  const double alpha = tiles.alpha(), m = tiles.m;
+  return 2 * (alpha * alpha * m + alpha * m * m);
 }
 
 std::string winograd_name(const Tiling& tiling) {

@@ -37,6 +37,9 @@ std::string winograd_name(const Tiling& tiling);
 void describe_tiles(const Tiling& tiling, std::ostream& text);
 /// Operations of a filter task.
 double filter_transform_operations(const Tiling& tiling);
+/// Operations on one tile of a channel, or of a filter.
+double input_transform_operations(const WinogradTiles& tiles);
+double output_transform_operations(const WinogradTiles& tiles);
 
 /// Whether it saves enough multiplications to pay for the transforms.
 bool winograd_pays(const ConvProblem& problem, const TilingOptions& options, const Target& target);

@@ -2,7 +2,7 @@
 // The clock of the tools on a CUDA device.
 #include "tests/catch.hpp"
 #include "tests/cuda/device.hpp"
-#include "tools/tensors.hpp"
+#include "tools/run/tensors.hpp"
 
 using namespace megaconv;
 using megaconv::test::DeviceBuffer;

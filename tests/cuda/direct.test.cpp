@@ -5,7 +5,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/cuda/device.hpp"
-#include "tools/verify_case.hpp"
+#include "tools/run/verify_case.hpp"
 
 using namespace megaconv;
 using megaconv::test::have_device;

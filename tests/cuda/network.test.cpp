@@ -15,6 +15,7 @@
 #include "tasks/network_reference.hpp"
 #include "tests/catch.hpp"
 #include "tests/cuda/device.hpp"
+#include "tests/runtime/exact_networks.hpp"
 #include "tests/runtime/whole_networks.hpp"
 
 using namespace megaconv;
@@ -146,6 +147,41 @@ TEST_CASE("cuda: a network of every operator is exact on whole numbers, run by r
   }
 }
 
+TEST_CASE("cuda: the built-in networks with exact numbers give the bits of the CPU") {
+  if (!runs_networks()) SKIP("no CUDA device of compute capability 8.0 or more");
+  // Whole numbers up to 2^11, which TF32 and FP16 hold, and sums below 2^24.
+  for (const std::string& name : network_names()) {
+    for (const std::int64_t batch : {1, 8}) {
+      Network network = test::exact_network(
+          name, {.batch = batch, .image = test::small_image(name), .classes = 10});
+      CAPTURE(name, batch);
+      REQUIRE(test::exact_bounds(network).sum < 1 << 24);
+      REQUIRE(test::exact_bounds(network).value <= 1 << 11);
+      const test::Outputs inputs =
+          test::random_inputs(network, {.kind = Filling::Kind::integers, .density = 0.5});
+      PlanOptions direct;
+      direct.tiling.algorithm = Algorithm::direct;
+      const test::Outputs wanted = test::NetworkRun(network, direct).run(inputs);
+      for (const auto& [dtype, precision] :
+           {std::pair(DataType::f32, Precision::f32), std::pair(DataType::f32, Precision::tf32),
+            std::pair(DataType::f16, Precision::f32)}) {
+        network.dtype = dtype;
+        for (const CudaLaunch launch : kLaunches) {
+          CAPTURE(to_string(dtype), to_string(precision), to_string(launch));
+          DeviceNetwork run(network, on_cuda(launch, precision));
+          run.set_inputs(inputs);
+          run.run();
+          for (std::size_t i = 0; i < network.outputs.size(); ++i) {
+            const bool same = run.output(i) == wanted.at(network.outputs[i]);
+            CHECK(same);
+          }
+          CHECK(run.guards_intact());
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("cuda: every operator of the built-in networks errs by no more than its bound") {
   if (!runs_networks()) SKIP("no CUDA device of compute capability 8.0 or more");
   struct Case {
@@ -266,6 +302,9 @@ TEST_CASE("cuda: a network gives one result, run by run, on two streams and from
     DeviceNetwork one(network, on_cuda(launch)), two(network, on_cuda(launch));
     one.set_inputs(inputs);
     two.set_inputs(inputs);
+    // What a plan of smaller tasks asks of the same kernels must not be held against the larger.
+    const Plan smaller = Plan::create(
+        make_network("resnet18", {.image = 32, .dtype = DataType::f16}), on_cuda(launch));
     one.run();
     const std::vector<std::byte> wanted = one.bytes(0);
     std::size_t others = 0;

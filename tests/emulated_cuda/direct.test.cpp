@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct CUDA tasks, without a GPU.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tasks/cuda/activation.cuh"
 #include "tests/catch.hpp"
 #include "tests/emulated_cuda/emulated_run.hpp"
 
@@ -17,6 +22,38 @@ TEST_CASE(
       TilingOptions options;
       options.algorithm = Algorithm::direct;
       test::check_in_both_layouts(shape, integers, options);
+    }
+  }
+}
+
+TEST_CASE("emulated CUDA: activations err by what is stated, and know infinite numbers and NaN") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const Activation& activation :
+       {kSigmoid, hard_sigmoid(0.2f, 0.5f), kSilu, kHardSwish, kGelu, kGeluTanh}) {
+    CAPTURE(to_string(activation));
+    const ActivationTerms terms = terms_of(activation);
+    const auto y = [&](float x) { return double{cuda::activate(terms, x)}; };
+    for (const float x : {-kInfinity, kInfinity}) CHECK(y(x) == activated(activation, double{x}));
+    CHECK(std::isnan(y(std::numeric_limits<float>::quiet_NaN())));
+    const ActivationError error = error_of(activation);
+    double most = 0;  // in units of 2^-24 (|x| + offset)
+    for (int i = -100'000; i <= 100'000; ++i) {
+      const float x = static_cast<float>(i) * 3e-4f;
+      const double distance = std::fabs(y(x) - activated(activation, double{x}));
+      if (distance > 0x1p-126) {
+        most = std::max(most, distance * 0x1p24 / (std::fabs(double{x}) + error.offset));
+      }
+    }
+    CHECK(most <= error.units);
+  }
+}
+
+TEST_CASE("emulated CUDA: direct tasks have every activation") {
+  for (const char* activation :
+       {"+sigmoid", "+hard_sigmoid:0.2:0.5", "+silu", "+hard_swish", "+gelu", "+gelu_tanh"}) {
+    for (const char* shape : {"n1c20h9w11k21+bias+residual", "n1c19h11w9k19g19+bias"}) {
+      test::check_in_both_layouts(std::string(shape) + activation, false,
+                                  {.algorithm = Algorithm::direct});
     }
   }
 }

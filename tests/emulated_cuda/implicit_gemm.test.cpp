@@ -49,6 +49,14 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("emulated CUDA: implicit GEMM has activations that are no straight lines") {
+  for (const char* activation : {"+silu", "+gelu_tanh", "+hard_sigmoid:0.2:0.5"}) {
+    test::check_in_both_layouts(
+        std::string("n1c20h9w11k37+bias+residual") + activation, false,
+        {.algorithm = Algorithm::implicit_gemm, .arithmetic = Arithmetic::split_f16});
+  }
+}
+
 TEST_CASE("emulated CUDA: implicit GEMM that loads x is as accurate at any magnitude") {
   TilingOptions options;
   options.algorithm = Algorithm::implicit_gemm;

@@ -61,8 +61,8 @@ TEST_CASE("emulated CUDA: pixelwise tasks err by no more than their roundings") 
     PixelwiseCut cut = test::random_pixelwise_cut(seed);
     PixelwiseProblem& a = cut.problem;
     a.layout = Layout::nhwc;
-    if (seed % 3 == 0) a.c = (a.c + 7) / 8 * 8;  // in vectors
-    if (seed % 24 == 6) a.c += 64;               // softmax: several numbers a lane
+    if (seed % 3 == 0) a.c = (a.c + 7) / 8 * 8;           // in vectors
+    if (seed % (3 * kNumPixelFunctions) == 6) a.c += 64;  // softmax: several numbers a lane
     CAPTURE(seed, to_string(a), cut.rows_per_group);
     const std::int64_t b_pixels = a.per_channel ? 1 : a.h * a.w;
     FencedBuffer x = tensor(a.y_size(), a.dtype), y = tensor(a.y_size(), a.dtype);

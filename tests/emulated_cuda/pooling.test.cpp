@@ -14,6 +14,7 @@
 #include "tasks/random_data.hpp"
 #include "tasks/storage.hpp"
 #include "tests/catch.hpp"
+#include "tests/dice.hpp"
 #include "tests/emulated_cuda/on_device.hpp"
 #include "tests/emulated_cuda/simt.hpp"
 
@@ -103,11 +104,8 @@ void check(const PoolProblem& problem, const PoolCut& cut, std::size_t shift, st
 
 TEST_CASE("emulated CUDA: pooling tasks give the CPU's bits, and whole numbers are exact") {
   for (std::uint64_t seed = 0; seed < 240; ++seed) {
-    std::uint64_t next = 0;
-    const auto between = [&](std::int64_t least, std::int64_t most) {
-      return least + static_cast<std::int64_t>(random_bits(seed, next++) %
-                                               static_cast<std::uint64_t>(most - least + 1));
-    };
+    test::Dice dice(seed);
+    const auto between = [&](auto least, auto most) { return dice.between(least, most); };
     PoolProblem problem;
     problem.mode = between(0, 1) == 0 ? PoolMode::max : PoolMode::average;
     problem.layout = between(0, 1) == 0 ? Layout::nchw : Layout::nhwc;

@@ -19,6 +19,7 @@
 #define __global__
 #define __forceinline__ inline
 #define __shared__ static
+#define __noinline__
 
 namespace megaconv::test {
 
@@ -83,6 +84,8 @@ struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
 
+inline float __expf(float x) { return std::exp(x); }
+inline float __fdividef(float a, float b) { return a / b; }
 inline void __nanosleep(unsigned) { megaconv::test::poll_later(); }
 inline void __syncthreads() { megaconv::test::wait_for_block(); }
 inline void __syncwarp() { megaconv::test::wait_for_warp(); }

@@ -16,6 +16,7 @@
 #include "tasks/storage.hpp"
 #include "tasks/tiling.hpp"
 #include "tests/catch.hpp"
+#include "tests/dice.hpp"
 #include "tests/emulated_cuda/simt.hpp"
 
 namespace megaconv {
@@ -133,11 +134,8 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
 
 TEST_CASE("emulated CUDA: small-tile implicit GEMM is right, and exact on integers") {
   for (std::uint64_t seed = 0; seed < 160; ++seed) {
-    std::uint64_t next = 0;
-    const auto between = [&](std::int64_t least, std::int64_t most) {
-      return least + static_cast<std::int64_t>(random_bits(seed, next++) %
-                                               static_cast<std::uint64_t>(most - least + 1));
-    };
+    test::Dice dice(seed);
+    const auto between = [&](auto least, auto most) { return dice.between(least, most); };
     ConvProblem problem;
     problem.layout = Layout::nhwc;
     constexpr Precision kPrecisions[] = {Precision::f32, Precision::tf32, Precision::f16,
@@ -163,8 +161,9 @@ TEST_CASE("emulated CUDA: small-tile implicit GEMM is right, and exact on intege
     problem.stride_h = between(1, 3);
     problem.stride_w = between(1, 3);
     problem.epilogue.bias = between(0, 1) == 0;
-    const Activation activations[] = {{}, kRelu, clamp(-0.5f, 1.5f), leaky_relu(0.25f)};
-    problem.epilogue.activation = activations[between(0, 3)];
+    const Activation activations[] = {{},    kRelu, clamp(-0.5f, 1.5f), leaky_relu(0.25f),
+                                      kSilu, kGelu, kHardSwish};
+    problem.epilogue.activation = activations[between(0, seed % 2 == 0 ? 3 : 6)];  // even: exact
     problem.epilogue.residual = between(0, 1) == 0;
     SmallGemmCut cut =
         cut_small_gemm(problem, precision, static_cast<std::uint32_t>(between(1, 64)));

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Winograd's CUDA tasks of FP32 multiply-adds, without a GPU.
+#include <string>
+
 #include "tests/catch.hpp"
 #include "tests/emulated_cuda/emulated_run.hpp"
 
@@ -32,6 +34,13 @@ TEST_CASE("emulated CUDA: Winograd's tasks are right on odd shapes, in any order
 
 TEST_CASE("emulated CUDA: Winograd's tasks are exact on integers") {
   check({.points = Points::integer}, true);
+}
+
+TEST_CASE("emulated CUDA: Winograd's tasks have activations that are no straight lines") {
+  for (const char* activation : {"+silu", "+gelu", "+hard_swish"}) {
+    test::check_in_both_layouts(std::string("n1c20h9w11k37+bias+residual") + activation, false,
+                                {.algorithm = Algorithm::winograd, .m = 4});
+  }
 }
 
 }  // namespace

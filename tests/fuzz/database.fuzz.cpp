@@ -2,7 +2,7 @@
 // Measurements from outside: a line of JSON, which reads back, or the file of a plan database.
 #include "megaconv/plan_database.hpp"
 #include "tests/fuzz/fuzz.hpp"
-#include "tools/tune_json.hpp"
+#include "tools/tune/tune_json.hpp"
 
 using namespace megaconv;
 

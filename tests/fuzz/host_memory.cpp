@@ -3,7 +3,7 @@
 #include <new>
 
 #include "tests/fuzz/fuzz.hpp"
-#include "tools/device.hpp"
+#include "tools/run/device.hpp"
 
 namespace megaconv::cli {
 namespace {

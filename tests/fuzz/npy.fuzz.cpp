@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An array that is read has the elements that its shape says.
-#include "tools/npy.hpp"
+#include "tools/run/npy.hpp"
 
 #include "tests/fuzz/fuzz.hpp"
 

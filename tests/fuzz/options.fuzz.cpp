@@ -4,7 +4,7 @@
 #include "megaconv/lowering.hpp"
 #include "megaconv/plan_database.hpp"
 #include "tests/fuzz/fuzz.hpp"
-#include "tools/problem_selection.hpp"
+#include "tools/verbs/problem_selection.hpp"
 
 using namespace megaconv;
 

@@ -3,7 +3,7 @@
 #include "megaconv/trace.hpp"
 
 #include "tests/fuzz/fuzz.hpp"
-#include "tools/trace_json.hpp"
+#include "tools/report/trace_json.hpp"
 
 using namespace megaconv;
 

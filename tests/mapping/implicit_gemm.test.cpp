@@ -73,7 +73,7 @@ TEST_CASE("implicit GEMM is taken where split numbers in F(2x2) err by more than
         Algorithm::winograd);
 }
 
-TEST_CASE("Positions of places add up as places do") {
+TEST_CASE("Positions of padded pixels add up as padded pixels do") {
   for (const Stripes& stripes :
        {Stripes{1, 1, 1, 0}, Stripes{3, 5, 1, 0}, Stripes{4, 4, 3, 0}, Stripes{7, 8, 9, 0}}) {
     for (std::int32_t a = 0; a < 300; ++a) {
@@ -89,7 +89,7 @@ TEST_CASE("Positions of places add up as places do") {
   }
 }
 
-TEST_CASE("Every output has one place, and under every tap of it lies its input or zero") {
+TEST_CASE("Every output has one padded pixel, and under every tap of it lies its input or zero") {
   for (const char* text : {"n2c1h5w7k1", "n3c1h4k1p0", "n2c1h6w9k1p2", "n2c1h5k1r1p0",
                            "n2c1h9w8k1r5", "n2c1h9w11k1d2", "n2c1h7w6k1r2s4p1", "n3c1h1w1k1"}) {
     const ConvProblem a = parse_problem(text);
@@ -137,7 +137,8 @@ TEST_CASE("Every output has one place, and under every tap of it lies its input 
 }
 
 TEST_CASE(
-    "Under strides the places of a stripe are its outputs, whose taps are loaded one by one") {
+    "Under strides the padded pixels of a stripe are its outputs, whose taps are loaded one by "
+    "one") {
   for (const char* text : {"n2c16h9w14k1u2", "n3c16h8w11k1r1p0u2x3", "n2c16h17w19k1r5u3d2"}) {
     const ConvProblem a = parse_problem(text);
     for (std::int32_t cols = 1; cols <= a.q(); ++cols) {
@@ -688,7 +689,8 @@ TEST_CASE("Tiles of one product are larger where groups are") {
 }
 
 TEST_CASE(
-    "Tiles share a group of places evenly, in whole steps, and have at least half of the most") {
+    "Tiles share a group of padded pixels evenly, in whole steps, and have at least half of the "
+    "most") {
   struct Case {
     std::uint32_t filter_blocks, most, step;
     Arithmetic arithmetic;
@@ -711,23 +713,40 @@ TEST_CASE(
   }
 }
 
-// 64 x 29 x 29 padded pixels are 408 for each of 132 multiprocessors: tiles of 128 alone would
-// leave a fifth of the work to some while others have none.
-TEST_CASE("Groups of places are as large as evens out the multiprocessors' work") {
-  for (const Precision precision : {Precision::f32, Precision::tf32}) {
-    TilingOptions options;
-    options.precision = precision;
-    const Tiling tiling = tiling_of("n64c128h28k128", options);
-    CHECK(cut_of(tiling).places_per_group == 408);
-    CHECK(tiling.num_groups == 132);
+// The problem's padded pixels, shared out to 132 multiprocessors, are most of what the one with the
+// most tasks computes. Tiles of 128 alone would leave it 64 x 29 x 29 / (4 x 132 x 128), four
+// fifths.
+TEST_CASE("Groups of padded pixels are as large as evens out the multiprocessors' work") {
+  for (const char* text : {"n64c128h28k128", "n64c64h56k64", "n32c256h14k256", "n64c512h14k512"}) {
+    for (const Precision precision : {Precision::f32, Precision::tf32}) {
+      TilingOptions options;
+      options.precision = precision;
+      const Tiling tiling = tiling_of(text, options);
+      const ImplicitGemmCut cut = cut_of(tiling);
+      const Stripes stripes =
+          make_stripes(tiling.problem, static_cast<std::int32_t>(cut.cols_per_group));
+      const double all = static_cast<double>(places_of_stripe(tiling.problem, stripes) *
+                                             num_stripes(tiling.problem, stripes));
+      const double most = ceil_div(tiling.num_groups * tiling.gemm_tasks, 132u) *
+                          static_cast<double>(cut.places_per_group) / tiling.gemm_tasks;
+      CAPTURE(text, to_string(tiling));
+      CHECK(all / 132 > 0.9 * most);
+    }
   }
 }
 
-TEST_CASE("Wide images are cut into stripes, narrow ones share their gaps") {
-  CHECK(cut_of(tiling_of("n64c64h56k64")).cols_per_group == 56);
-  CHECK(cut_of(tiling_of("n64c64h224k64")).cols_per_group == 56);
-  CHECK(cut_of(tiling_of("n64c32h208k64")).cols_per_group == 56);
-  CHECK(cut_of(tiling_of("n1c64h150k64")).cols_per_group == 50);
+TEST_CASE("Wide images are cut into few stripes of whole sectors, narrow ones share their gaps") {
+  for (const char* text : {"n64c64h56k64", "n64c64h224k64", "n64c32h208k64", "n1c64h150k64"}) {
+    const ConvProblem problem = parse_problem(text);
+    const std::int64_t cols = cut_of(tiling_of(text)).cols_per_group;
+    const std::int64_t stripes = ceil_div(problem.q(), cols);
+    CAPTURE(text, cols);
+    if (problem.q() % 8 == 0) CHECK(cols % 8 == 0);
+    if (stripes == 1) continue;  // fewer would be too wide
+    const auto wider = static_cast<std::int32_t>(ceil_div(problem.q(), stripes - 1));
+    CHECK(make_stripes(problem, wider).reach > kMostReach);
+  }
+  CHECK(cut_of(tiling_of("n64c64h56k64")).cols_per_group == 56);  // whole rows
   CHECK(make_stripes(parse_problem("n64c64h56k64"), 56).pitch == 57);
   CHECK(make_stripes(parse_problem("n64c64h224k64"), 56).pitch == 58);
 }
@@ -736,7 +755,7 @@ TEST_CASE("What implicit GEMM cannot compute is refused by name") {
   CHECK(error("c8h9k8g2") == "implicit_gemm: groups = 2, must be 1");
   CHECK(error("c8h9k8p3") == "implicit_gemm: padding 3x3, must be less than the filter");
   CHECK(error("c8h99k8d64") ==
-        "implicit_gemm: a dilated filter of 129x129, must reach over at most 128 places");
+        "implicit_gemm: a dilated filter of 129x129, must reach over at most 128 padded pixels");
   TilingOptions multiply_adds;
   multiply_adds.arithmetic = Arithmetic::fma;
   CHECK(error("c16h9k16", multiply_adds) ==
@@ -748,5 +767,5 @@ TEST_CASE("What implicit GEMM cannot compute is refused by name") {
   TilingOptions wide;
   wide.cols_per_group = 100;
   CHECK(error("c8h100k8", wide) ==
-        "cols_per_group = 100: a filter reaches 204 places, must be at most 128");
+        "cols_per_group = 100: a filter reaches 204 padded pixels, must be at most 128");
 }

@@ -96,6 +96,49 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("depth_first keeps layers DIG positions apart, and takes M groups of one at a time") {
+  const TaskGraph small = make_rows(rows_of_three_layers(4));
+  const auto small_order = [&](std::uint32_t dig, std::uint32_t m_groups) {
+    return names(
+        small,
+        make_mapping(small, {.policy = "depth_first", .dig = dig, .m_groups = m_groups}).order);
+  };
+  CHECK(small_order(1, 1) == names(small, make_mapping(small, {.policy = "depth_first"}).order));
+  CHECK(small_order(1, 2) ==
+        "a/D[0,0] a/D[1,0] b/D[0,0] a/D[2,0] a/D[3,0] b/D[1,0] b/D[2,0] "
+        "c/D[0,0] c/D[1,0] b/D[3,0] c/D[2,0] c/D[3,0]");
+  CHECK(small_order(3, 1) ==
+        "a/D[0,0] a/D[1,0] a/D[2,0] a/D[3,0] b/D[0,0] b/D[1,0] b/D[2,0] b/D[3,0] "
+        "c/D[0,0] c/D[1,0] c/D[2,0] c/D[3,0]");
+
+  const TaskGraph graph = make_rows(rows_of_three_layers(64));
+  std::uint64_t before = 0;
+  for (const std::uint32_t dig : {0u, 1u, 4u, 8u, 16u, 1'000'000u}) {
+    const TaskMapping mapping = make_mapping(graph, {.policy = "depth_first", .dig = dig});
+    CAPTURE(dig);
+    REQUIRE_FALSE(validate(graph, mapping).has_value());
+    std::vector<std::uint64_t> position_of(graph.tasks.size());
+    for (std::uint64_t p = 0; p < mapping.order.size(); ++p) position_of[mapping.order[p]] = p;
+    // The last rows of a layer have nothing to wait behind.
+    const std::uint64_t rows = 60 - std::min(dig, 60u);
+    for (const Edge& edge : graph.edges) {
+      const Stage& from = graph.stages[edge.producer.stage];
+      const Stage& to = graph.stages[edge.consumer.stage];
+      if (edge.consumer.groups.end > rows || dig > 60) continue;
+      const std::uint64_t needed = position_of[from.first + edge.producer.groups.end - 1];
+      CHECK(position_of[to.first + edge.consumer.groups.begin] >= needed + dig);
+    }
+    const std::uint64_t live = most_live_groups(graph, mapping.order, 0);
+    CHECK(live >= before);
+    before = live;
+  }
+  CHECK(before == 64);
+  CHECK(make_mapping(graph, {.policy = "depth_first", .dig = 1'000'000}).order ==
+        make_mapping(graph, {.policy = "staged"}).order);
+  CHECK(error_of([&] { make_mapping(graph, {.policy = "depth_first", .m_groups = 0}); }) ==
+        "m_groups = 0: must be at least 1");
+}
+
 TEST_CASE("depth_first keeps a few rows of tiles between two convolutions") {
   for (const Algorithm algorithm :
        {Algorithm::winograd, Algorithm::fused_winograd, Algorithm::direct}) {

@@ -230,8 +230,9 @@ TEST_CASE(
 }
 
 // Its points are few enough to look at every one.
-TEST_CASE("Implicit GEMM's space has stripes, places and filters, and makes the plans it says",
-          "[tuning]") {
+TEST_CASE(
+    "Implicit GEMM's space has stripes, padded pixels and filters, and makes the plans it says",
+    "[tuning]") {
   PlanOptions implicit_gemm{.backend = Backend::cuda};
   implicit_gemm.tiling.algorithm = Algorithm::implicit_gemm;
   for (const char* text : {"n64c64h56k64", "n1c512h14k512", "n2c24h9k31r1p0", "n1c16h300k96r5",
@@ -265,7 +266,7 @@ TEST_CASE("Implicit GEMM's space has stripes, places and filters, and makes the 
 }
 
 TEST_CASE(
-    "A cut that implicit GEMM cannot make, or that wastes places, is rejected with the reason",
+    "A cut that implicit GEMM cannot make, or that wastes pixels, is rejected with the reason",
     "[tuning]") {
   const auto reason = [](const char* problem, const char* text) {
     const Space space = make_space(parse_problem(problem), kHopper, {});
@@ -275,15 +276,15 @@ TEST_CASE(
   };
   CHECK(reason("n64c64h56k64", "gemm-filters=4,cols=56,places=1792") == "");
   CHECK(reason("n64c64h224k64", "gemm-filters=4,cols=100,places=1792") ==
-        "cols 100: a filter reaches 206 places, must be at most 128");
+        "cols 100: a filter reaches 206 padded pixels, must be at most 128");
   CHECK(reason("n64c64h56k64", "gemm-filters=4,cols=57,places=1792") ==
         "cols 57: must be at most the 56 columns of y");
   CHECK(reason("n64c64h56k64", "gemm-filters=4,cols=56,places=1900") ==
-        "places 1900, must be a multiple of the 8 places of a step");
+        "places 1900, must be a multiple of the 8 padded pixels of a step");
   CHECK(reason("n64c64h56k128", "gemm-filters=8,cols=56,places=1984") == "");
   CHECK(reason("n1c64h7k128", "gemm-filters=8,cols=7,places=64") == "");  // 8 rows of 8
   CHECK(reason("n1c64h7k128", "gemm-filters=8,cols=7,places=128") ==
-        "places 128, must be at most 64, the places of a stripe in whole steps");
+        "places 128, must be at most 64, the padded pixels of a stripe in whole steps");
   CHECK(reason("n64c64h56k128", "gemm-filters=2,cols=56,places=1792") ==
         "gemm-filters 2, must be 4 or 8, which tiles are made for, or all 8 lane blocks");
   CHECK(reason("n64c64h56k32", "gemm-filters=2,cols=56,places=1792") == "");
@@ -295,7 +296,7 @@ TEST_CASE(
         "cols 50: must be all 7 columns of y, since x is read in place, or those of several images "
         "that have at most 256 with their padding");
   CHECK(reason("n16c64h7k64+nhwc+f16", "gemm-filters=4,cols=56,places=432") ==
-        "places 432, must be a multiple of the 64 places of a row");
+        "places 432, must be a multiple of the 64 padded pixels of a row");
   CHECK(reason("n16c64h28k64r7+nhwc+f16", "gemm-filters=4,cols=224,places=248") ==
         "places 248, of which no tile has room for rows of 8 images abreast");
 }

@@ -3,6 +3,7 @@
 // pinned; what every tiling must keep is.
 #include "tasks/tiling.hpp"
 
+#include "tasks/conv_graph.hpp"
 #include "tasks/winograd/winograd.hpp"
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
@@ -147,26 +148,42 @@ TEST_CASE("automatic fuses on a CPU, unless the stages of a group are asked for 
         Algorithm::winograd);
 }
 
-TEST_CASE("workers have equally many fused tasks while they have few") {
-  const auto groups = [](const char* problem, std::uint32_t workers) {
-    return tile(problem, {.algorithm = Algorithm::fused_winograd}, {.workers = workers}).num_groups;
+TEST_CASE("no worker has many more tiles of fused tasks than others while tasks are few") {
+  struct Case {
+    const char* problem;
+    std::uint32_t workers;
   };
-  CHECK(groups("c192h14k48", 2) == 2);
-  CHECK(groups("n4c192h14k48", 2) == 2);
-  CHECK(groups("n4c128h28k128", 2) == 8);
-  CHECK(groups("n4c128h28k128", 3) == 6);
-  CHECK(groups("n4c64h56k64", 64) == 61);  // 13 tiles each, of 784
+  for (const auto& [problem, workers] : {Case{"c192h14k48", 2},
+                                         {"n4c192h14k48", 2},
+                                         {"n4c128h28k128", 2},
+                                         {"n4c128h28k128", 3},
+                                         {"n4c64h56k64", 64}}) {
+    const Tiling tiling =
+        tile(problem, {.algorithm = Algorithm::fused_winograd}, {.workers = workers});
+    const WinogradTiles& tiles = *tiling.tiles();
+    INFO(problem << ", " << workers << " workers\n" << to_string(tiling));
+    CHECK(tiling.num_groups <= 8 * workers);
+    const auto most = std::uint64_t{ceil_div(tiling.num_groups, workers)} * tiles.group_tiles;
+    CHECK(static_cast<double>(most * workers) < 1.08 * static_cast<double>(tiles.num_tiles));
+  }
 }
 
 TEST_CASE("groups share the tiles evenly, in whole register tiles where that fits") {
   const TilingOptions options{.algorithm = Algorithm::winograd};
-  // 196 tiles of 18 KiB, of which 40 % of 1 MiB hold 22: 14 groups of 14.
-  CHECK(tile("n4c128h28k128", options).tiles()->group_tiles == 14);
-  for (const char* problem : {"n4c64h56k64", "n64c128h28k128", "n16c256h14k256", "n64c512h7k512"}) {
+  struct Case {
+    const char* problem;
+    bool fits;  // V of a group in its worker's cache; otherwise one position of it does
+  };
+  for (const auto& [problem, fits] : {Case{"n4c128h28k128", true},
+                                      {"n4c64h56k64", true},
+                                      {"n64c128h28k128", true},
+                                      {"n16c256h14k256", false},
+                                      {"n64c512h7k512", false}}) {
     const Tiling tiling = tile(problem, options);
     INFO(to_string(tiling));
-    CHECK(tiling.tiles()->group_tiles >= 14);
-    CHECK(tiling.tiles()->group_tiles <= 112);
+    CHECK((tiling.v_slot_bytes() <= Target{}.cache_bytes_per_worker) == fits);
+    CHECK(tiling.v_slot_bytes() / 36 <= Target{}.cache_bytes_per_worker);
+    if (fits) CHECK(tiling.tiles()->group_tiles % 14 == 0);
     CHECK(tiling.num_groups * tiling.tiles()->group_tiles - tiling.tiles()->num_tiles <=
           tiling.tiles()->num_tiles / 8);
   }
@@ -275,4 +292,47 @@ TEST_CASE("a tiling prints its window and its counts") {
   CHECK_THAT(text, ContainsSubstring("V: 3 of 32 groups, "));
   CHECK_THAT(text, ContainsSubstring("(window)\nM: 32 of 32 groups"));
   CHECK_THAT(to_string(tile("c3h9k5r5")), ContainsSubstring("algorithm: direct\n"));
+}
+
+TEST_CASE("costs of all tasks add up to what the algorithm computes and moves") {
+  const ConvProblem problem = parse_problem("n2c32h16k48");
+  const double sums = problem.flops(), tiles = 2 * 4 * 4, c = 32, k = 48;
+  const double input = tiles * c * 4 * 216, output = tiles * k * 2 * (36 * 4 + 6 * 16);
+  struct Expected {
+    Algorithm algorithm;
+    Target target;
+    double products, input, output;  // operations of the stages with these roles
+  };
+  for (const Expected& e :
+       {Expected{Algorithm::direct, {}, sums, 0, 0},
+        Expected{Algorithm::winograd, {}, sums / 4, input, output},
+        Expected{Algorithm::fused_winograd, {}, sums / 4 + input + output, 0, 0},
+        Expected{Algorithm::opencnn, kAmpere, sums * 16 / 36, 0, 0},
+        Expected{Algorithm::implicit_gemm, kHopper, sums, 0, 0}}) {
+    CAPTURE(to_string(e.algorithm));
+    const Tiling tiling = make_tiling(problem, {.algorithm = e.algorithm}, e.target);
+    TaskGraph graph;
+    const NodeBuffers buffers = add_convolution(graph, "conv", tiling);
+    const auto total = [&](Role role, auto value) {
+      const Stage* const stage = graph.find(0, role);
+      return stage == nullptr ? 0 : value(*stage) * static_cast<double>(stage->num_tasks());
+    };
+    const auto operations = [](const Stage& stage) { return stage.operations; };
+    CHECK(total(Role::product, operations) == Approx(e.products));
+    CHECK(total(Role::input, operations) == Approx(e.input));
+    CHECK(total(Role::output, operations) == Approx(e.output));
+    const auto written = [](BufferId buffer) {
+      return [buffer](const Stage& stage) {
+        double bytes = 0;
+        for (const Traffic& traffic : stage.traffic) {
+          if (traffic.mode == Mode::write && traffic.buffer == buffer) bytes += traffic.bytes;
+        }
+        return bytes;
+      };
+    };
+    const Role last = e.output != 0 ? Role::output : Role::product;
+    CHECK(total(last, written(buffers.y)) == Approx(4.0 * 2 * 48 * 16 * 16));
+    CHECK(total(Role::prepare, written(buffers.u)) ==
+          Approx(static_cast<double>(tiling.u_bytes())));
+  }
 }

@@ -150,8 +150,20 @@ TEST_CASE("Tasks of one product are those of three, with more channels each") {
 TEST_CASE("In stages tasks of three products have as many positions as fill the multiprocessors") {
   TilingOptions options;
   options.whole_tensors = true;
-  CHECK(cut_of(winograd("n128c512h7k512", options)).positions_per_gemm_task == 3);
-  CHECK(cut_of(winograd("n64c512h14k512", options)).positions_per_gemm_task == 5);
+  for (const char* text : {"n128c512h7k512", "n64c512h14k512"}) {
+    // Positions of the multiprocessor slot that has the most.
+    const auto most_of = [&](std::uint32_t positions) {
+      options.positions_per_gemm_task = positions;
+      const Tiling tiling = winograd(text, options);
+      return ceil_div(tiling.num_groups * tiling.gemm_tasks, 2 * kHopper.multiprocessors) *
+             cut_of(tiling).positions_per_gemm_task;
+    };
+    const std::uint32_t chosen = most_of(0);
+    for (std::uint32_t positions = 1; positions <= 36; ++positions) {
+      CAPTURE(text, chosen, positions);
+      CHECK(chosen <= most_of(positions));
+    }
+  }
   options.positions_per_gemm_task = 4;
   CHECK(cut_of(winograd("n64c512h14k512", options)).positions_per_gemm_task == 4);
 }

@@ -98,6 +98,18 @@ TEST_CASE("C: a problem string becomes a plan that runs") {
                            megaconv_workspace_bytes(handle.plan)) == MEGACONV_SUCCESS);
   CHECK(std::abs(y[0] - 66.0f) < 1e-3f);
   CHECK(std::abs(y[(3 * 8 + 3) * 16 + 5] - 146.0f) < 1e-3f);
+
+  std::vector<float> wide(8 * 8 * 32, -1.0f);  // y is the last 16 of 32 channels
+  tensors.y = wide.data() + 16;
+  tensors.y_strides = {8 * 8 * 32, 1, 8 * 32, 32};
+  REQUIRE(megaconv_execute(handle.plan, &tensors, workspace.pointer,
+                           megaconv_workspace_bytes(handle.plan)) == MEGACONV_SUCCESS);
+  CHECK(wide[(3 * 8 + 3) * 32 + 16 + 5] == y[(3 * 8 + 3) * 16 + 5]);
+  CHECK(wide[(3 * 8 + 3) * 32 + 15] == -1.0f);
+  tensors.y_strides.w = 8;
+  CHECK(megaconv_execute(handle.plan, &tensors, workspace.pointer,
+                         megaconv_workspace_bytes(handle.plan)) == MEGACONV_INVALID_ARGUMENT);
+  CHECK_THAT(megaconv_last_error(), ContainsSubstring("y_strides (2048, 1, 256, 8)"));
   CHECK_THAT(megaconv_describe(handle.plan), ContainsSubstring("n1c16h8"));
 
   const char* mapping = megaconv_export_mapping(handle.plan);
@@ -240,9 +252,10 @@ TEST_CASE("C: a struct_size that no version has is refused") {
     check_refused_size("megaconv_plan_options", size, first_options,
                        [&] { return megaconv_plan_create(&problem, &options, &plan); });
   }
-  for (const std::size_t size : {std::size_t{0}, sizeof(tensors) - 1, std::size_t{4097}}) {
+  const std::size_t first_tensors = offsetof(megaconv_tensors, x_strides);
+  for (const std::size_t size : {std::size_t{0}, first_tensors - 1, std::size_t{4097}}) {
     tensors.struct_size = size;
-    check_refused_size("megaconv_tensors", size, sizeof(tensors), [&] {
+    check_refused_size("megaconv_tensors", size, first_tensors, [&] {
       return megaconv_execute(handle.plan, &tensors, workspace.pointer,
                               megaconv_workspace_bytes(handle.plan));
     });
@@ -356,7 +369,7 @@ TEST_CASE("C: a value that is no enumerator is an error that says what is allowe
   check_last(problem.bias, "bias", 1);
   check_last(problem.residual, "residual", 1);
   check_last(problem.relu, "relu", 1);
-  check_last(problem.activation, "activation", MEGACONV_ACTIVATION_LEAKY_RELU);
+  check_last(problem.activation, "activation", MEGACONV_ACTIVATION_GELU_TANH);
   for (const double value : {-1e-6, std::numeric_limits<double>::quiet_NaN()}) {
     options.max_error = value;
     CHECK_THAT(refusal(), ContainsSubstring(": must be a number greater than 0"));

@@ -203,6 +203,10 @@ TEST_CASE("activations and normalisations compute what ONNX says") {
   OneNode leaky("LeakyRelu", {"x"}, 13, {1, 1, 1, 2});
   leaky.attributes().with_float("alpha", 0.5f);
   CHECK(leaky.run() == Numbers{1, 2});
+  OneNode gelu("Gelu", {"x"}, 20, {1, 1, 1, 1});
+  CHECK(std::fabs(gelu.run()[0] - 0.841344746068543) < 1e-15);
+  gelu.attributes().with_text("approximate", "tanh");
+  CHECK(std::fabs(gelu.run()[0] - 0.841191990608276) < 1e-14);
   OneNode clip("Clip", {"x"}, 10);
   clip.attributes().with_float("min", 2).with_float("max", 4);
   CHECK(clip.run() == Numbers{2, 2, 3, 4, 4, 4});

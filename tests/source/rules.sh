@@ -5,7 +5,7 @@
 #   rules.sh dependencies  includes point one way; public headers include no third party
 #   rules.sh core          mapping/ names no algorithm and no device
 #   rules.sh licence       every source file starts with its SPDX line
-#   rules.sh links         links and paths in the documents lead to something
+#   rules.sh links         links, headings in them and paths in the documents lead to something
 #   rules.sh prose         documents: no line over 100 columns but tables and links, no sentence over 30 words
 #   rules.sh performance   docs/performance.md and its charts are what docs/results gives; 77 without python3
 #   rules.sh format        clang-format 14 would change nothing; exit status 77 without it
@@ -63,18 +63,34 @@ licence() {
   return $status
 }
 
+# The headings of a document, as links name them.
+anchors() {
+  sed -nE 's/^#+ +//p' "$1" | tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9 _-]//g; s/ /-/g'
+}
+
 # Targets of Markdown links, and words in back quotes that start with one of our folders.
 links() {
-  local file line target status=0
+  local file line target anchor status=0
   while IFS=: read -r file line target; do
+    anchor=
     case $target in
       '`'*) target=$(tr -d '`' <<<"$target") ;;
-      *) target=$(dirname "$file")/$(sed -E 's/^\]\(//; s/\)$//; s/#.*//' <<<"$target") ;;
+      *)
+        target=$(sed -E 's/^\]\(//; s/\)$//' <<<"$target")
+        if [[ $target == *#* ]]; then anchor=${target#*#}; fi
+        target=${target%%#*}
+        target=${target:+$(dirname "$file")/$target}
+        target=${target:-$file}
+        ;;
     esac
-    compgen -G "$target" >/dev/null && continue
-    echo "$file:$line: $target does not exist"
-    status=1
-  done < <(grep -noE '\]\([^)#:][^):]*\)|`(include|mapping|tasks|runtime|python|tools|tests|docs|cmake)/[^` ]*`' \
+    if ! compgen -G "$target" >/dev/null; then
+      echo "$file:$line: $target does not exist"
+      status=1
+    elif [[ -n $anchor && $target == *.md ]] && ! anchors "$target" | grep -qxF -e "$anchor"; then
+      echo "$file:$line: $target has no heading #$anchor"
+      status=1
+    fi
+  done < <(grep -noE '\]\([^):]+\)|`(include|mapping|tasks|runtime|python|tools|tests|docs|cmake)/[^` ]*`' \
              ./*.md docs/*.md docs/*/*.md)
   return $status
 }

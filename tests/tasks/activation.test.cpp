@@ -20,7 +20,8 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST_CASE("an activation's text reads back as the same activation") {
   for (const Activation& a : {Activation{}, kRelu, clamp(0, 6), clamp(-kInfinity, 0.1f),
-                              clamp(-1e-20f, 3e30f), leaky_relu(0.01f), leaky_relu(-2)}) {
+                              clamp(-1e-20f, 3e30f), leaky_relu(0.01f), leaky_relu(-2), kSigmoid,
+                              hard_sigmoid(0.2f, 0.5f), kSilu, kHardSwish, kGelu, kGeluTanh}) {
     CAPTURE(to_string(a));
     CHECK(parse_activation(to_string(a)) == a);
   }
@@ -29,6 +30,12 @@ TEST_CASE("an activation's text reads back as the same activation") {
   CHECK(to_string(kRelu) == "relu");
   CHECK(to_string(parse_problem("c8h8k8+clamp:0:6+bias")) ==
         "n1c8h8w8k8r3s3p1u1d1g1+bias+clamp:0:6");
+}
+
+TEST_CASE("i8 tensors have those activations alone that are exact") {
+  CHECK_NOTHROW(parse_problem("c8h8k8+i8+leaky_relu:0.1"));
+  CHECK(error_of([] { parse_problem("c8h8k8+i8+silu"); }) ==
+        "activation silu of i8 tensors: must be none, relu, clamp or leaky_relu, which are exact");
 }
 
 TEST_CASE("an activation that cannot be read says what is wrong") {
@@ -62,7 +69,23 @@ TEST_CASE("activations do to numbers what their formulas say, and keep NaN") {
   CHECK(activated(clamp(-1, 6), 3) == 3);
   CHECK(activated(leaky_relu(0.25f), -2) == -0.5);
   CHECK(activated(leaky_relu(0.25f), 2) == 2);
-  for (const Activation& a : {Activation{}, kRelu, clamp(0, 6), leaky_relu(0.1f)}) {
+  // Tables of the normal distribution, and values of the field's other libraries.
+  CHECK(activated(kSigmoid, 2) == Approx(0.880797077977882));
+  CHECK(activated(hard_sigmoid(0.2f, 0.5f), 1) == Approx(0.7));
+  CHECK(activated(hard_sigmoid(0.2f, 0.5f), -3) == 0);
+  CHECK(activated(kSilu, -2) == Approx(-0.238405844044235));
+  CHECK(activated(kHardSwish, 1) == Approx(2.0 / 3));
+  CHECK(activated(kGelu, 1) == Approx(0.841344746068543));
+  CHECK(activated(kGelu, -2) == Approx(-0.0455002638963584));
+  CHECK(activated(kGeluTanh, 1) == Approx(0.841191990608276));
+  for (const Activation& a : {Activation{}, kRelu, clamp(0, 6), leaky_relu(0.1f), kSigmoid,
+                              hard_sigmoid(0.2f, 0.5f), kSilu, kHardSwish, kGelu, kGeluTanh}) {
+    CAPTURE(to_string(a));
     CHECK(std::isnan(activated(a, kNan)));
+  }
+  for (const Activation& a : {kSigmoid, kSilu, kHardSwish, kGelu, kGeluTanh}) {
+    CAPTURE(to_string(a));
+    CHECK(activated(a, -kInfinity) == 0);
+    CHECK(activated(a, kInfinity) == (a == kSigmoid ? 1 : kInfinity));
   }
 }

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct convolution tasks of every instruction set, against direct convolution in double.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tasks/activation.hpp"
 #include "tasks/tiling.hpp"
 #include "tests/catch.hpp"
 #include "tests/tasks/cpu_layer.hpp"
@@ -7,11 +12,12 @@
 namespace megaconv {
 namespace {
 
-/// NCHW and NHWC of `text`, each with one of the other floating-point types and with i8, and
-/// nchw16c where it can be, cut small so that tasks, rectangles and conv groups do not coincide.
+/// NCHW and NHWC of `text`, each with other floating-point types and with i8, and nchw16c where it
+/// can be, cut small so that tasks, rectangles and conv groups do not coincide.
 std::vector<Tiling> tilings_of(const std::string& text) {
   std::vector<Tiling> tilings;
-  for (const char* layout : {"+nchw", "+nhwc", "+nchw+bf16", "+nhwc+f16", "+nchw+i8", "+nhwc+i8"}) {
+  for (const char* layout :
+       {"+nchw", "+nhwc", "+nchw+bf16", "+nhwc+bf16", "+nhwc+f16", "+nchw+i8", "+nhwc+i8"}) {
     TilingOptions options;
     options.algorithm = Algorithm::direct;
     tilings.push_back(make_tiling(parse_problem(text + layout), options, Target{.workers = 3}));
@@ -47,6 +53,77 @@ void check_problem(const std::string& text) {
   for (const Tiling& tiling : tilings_of(text)) {
     for (const std::string& isa : cpu::available_isas()) {
       check_layer(tiling, cpu::kernels_for(isa));
+    }
+  }
+}
+
+// y = activation(x), of a single channel and a filter that is 1.
+void check_activation(const Activation& activation, const std::string& isa) {
+  CAPTURE(to_string(activation), isa);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr int kSize = 256, kCount = kSize * kSize;
+  const ConvProblem problem{.h = kSize,
+                            .w = kSize,
+                            .r = 1,
+                            .s = 1,
+                            .pad_h = 0,
+                            .pad_w = 0,
+                            .epilogue = {.activation = activation}};
+  CpuLayer layer(make_tiling(problem, {.algorithm = Algorithm::direct}, Target{.workers = 3}),
+                 cpu::kernels_for(isa));
+  float *const x = layer.x.floats(), *const y = layer.y.floats();
+  for (int i = 0; i < kCount; ++i) {  // -16 to 16; of one in four less or much more
+    x[i] = static_cast<float>(i - kCount / 2) * 0x1p-11f;
+    if (i % 4 == 0) x[i] *= std::ldexp(1.0f, i / 4 % 12 - 8);
+  }
+  x[0] = -kInfinity, x[1] = kInfinity, x[2] = std::numeric_limits<float>::quiet_NaN();
+  layer.w.floats()[0] = 1;
+  layer.run();
+  CHECK(y[0] == (activation.function == ActivationFunction::leaky_relu
+                     ? -kInfinity
+                     : activated(activation, -kInfinity)));
+  CHECK(y[1] == activated(activation, kInfinity));
+  CHECK(std::isnan(y[2]));
+  const ActivationError error = error_of(activation);
+  double most = 0;  // in units of 2^-24 (|x| + offset)
+  for (int i = 3; i < kCount; ++i) {
+    const double distance = std::fabs(double{y[i]} - activated(activation, double{x[i]}));
+    if (distance > 0x1p-126) {
+      most = std::max(most, distance * 0x1p24 / (std::fabs(double{x[i]}) + error.offset));
+    }
+  }
+  INFO("most units: " << most);
+  CHECK(most <= std::max(error.units, 0.5));
+}
+
+TEST_CASE("activations err by what is stated, and know infinite numbers and NaN") {
+  for (const std::string& isa : cpu::available_isas()) {
+    for (const Activation& activation :
+         {kRelu, clamp(-3, 6), leaky_relu(0.1f), kSigmoid, hard_sigmoid(0.2f, 0.5f),
+          hard_sigmoid(-4, 1.5f), kSilu, kHardSwish, kGelu, kGeluTanh}) {
+      check_activation(activation, isa);
+    }
+  }
+}
+
+TEST_CASE("tasks of every kind apply every activation") {
+  for (const char* activation :
+       {"+sigmoid", "+hard_sigmoid:0.2:0.5", "+silu", "+hard_swish", "+gelu", "+gelu_tanh"}) {
+    for (const char* layer : {"n1c19h9w11k21+bias+residual", "n1c19h9k19g19+scale+bias",
+                              "c5h12w17k33r5s5u2", "c16h9k32+nchw16c+bias", "c40h12k24+nhwc+f16"}) {
+      for (const Algorithm algorithm : {Algorithm::direct, Algorithm::winograd}) {
+        const ConvProblem problem = parse_problem(std::string(layer) + activation);
+        if (algorithm == Algorithm::winograd && (problem.r != 3 || problem.groups != 1)) continue;
+        const Tiling tiling = make_tiling(problem, {.algorithm = algorithm}, Target{.workers = 3});
+        for (const std::string& isa : cpu::available_isas()) {
+          CpuLayer computed(tiling, cpu::kernels_for(isa));
+          computed.fill_random(1);
+          computed.run();
+          INFO(to_string(problem) << ' ' << to_string(algorithm) << ' ' << isa << ' '
+                                  << to_string(computed.error()));
+          CHECK(error_bound(tiling).covers(computed.error()));
+        }
+      }
     }
   }
 }
@@ -128,6 +205,23 @@ TEST_CASE("direct tasks compute every number of filters") {
   }
 }
 
+TEST_CASE("direct tasks compute every number of channels") {
+  for (const int c : {2, 4, 6, 8, 30, 32, 34, 62, 64, 66, 70, 96, 128, 130, 132, 192, 260}) {
+    check_problem("h5w9k24r1s1p0c" + std::to_string(c) + "+bias");
+    check_problem("n2h5w21k40r1s1p0u2c" + std::to_string(c) + "+residual");
+    check_problem("h6w7k20r3s3c" + std::to_string(c));
+    check_problem("h6w7k20r2s3p0d2x1c" + std::to_string(c));
+  }
+}
+
+TEST_CASE("direct tasks read taps of a row that are neighbours together") {
+  for (const char* filter : {"r7s7p3u2", "r3s3p1", "r1s5p0x2", "r3s2p2x3u1x3", "r5s8p4"}) {
+    for (const int c : {1, 2, 3, 4}) {
+      check_problem("n2h19w23k37c" + std::to_string(c) + filter + "+scale+bias+relu");
+    }
+  }
+}
+
 TEST_CASE("direct tasks whose sums have few products compute rows of any width") {
   for (const int width : {1, 7, 14, 16, 28, 33, 48, 112}) {
     const std::string w = std::to_string(width);
@@ -163,6 +257,22 @@ TEST_CASE("direct tasks compute rectangles and filter chunks of any size") {
     }
   }
 }
+
+#if defined(__x86_64__)
+TEST_CASE("a task leaves no tile registers to the thread that ran it") {
+  for (const std::string& isa : cpu::available_isas()) {
+    if (isa != "avx512_amx") continue;
+    const Tiling tiling = make_tiling(parse_problem("c64h9w9k32+nhwc+bf16"),
+                                      {.algorithm = Algorithm::direct}, Target{.workers = 1});
+    CpuLayer layer(tiling, cpu::kernels_for(isa));
+    layer.fill_random(1);
+    layer.run();
+    std::uint8_t shapes[64];
+    asm volatile("sttilecfg %0" : "=m"(shapes));
+    CHECK(std::count(std::begin(shapes), std::end(shapes), 0) == 64);
+  }
+}
+#endif
 
 TEST_CASE("an instruction set that is not there is refused with those that are") {
   CHECK_THROWS_WITH(cpu::kernels_for("mmx"),

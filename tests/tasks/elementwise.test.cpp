@@ -17,20 +17,20 @@
 #include "tasks/elementwise/cpu/elementwise.hpp"
 #include "tasks/elementwise/reference.hpp"
 #include "tests/catch.hpp"
+#include "tests/dice.hpp"
 #include "tests/mapping/shapes.hpp"
 #include "tests/tasks/cpu_layer.hpp"
+#include "tests/tasks/float_tensor.hpp"
 
 namespace megaconv {
 namespace {
 
+using test::between;
 using test::error_of;
+using test::FloatTensor;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-std::int64_t between(std::uint64_t seed, std::uint64_t i, std::int64_t least, std::int64_t most) {
-  return least + static_cast<std::int64_t>(random_bits(seed, i) %
-                                           static_cast<std::uint64_t>(most - least + 1));
-}
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 ElementwiseCut random_cut(std::uint64_t seed) {
   ElementwiseProblem a;
@@ -197,9 +197,40 @@ TEST_CASE(
     for (std::uint32_t group = 0; group < cut.num_groups; ++group) {
       accesses.clear();
       graph.list_accesses(0, group, 0, accesses);
-      for (const Access& access : accesses) {
-        if (access.mode == Mode::write) written += access.region.size();
+      // A task runs in memory where all but what it says it reads is NaN.
+      const ElementwiseProblem& a = cut.problem;
+      ElementwiseCut wide = cut;
+      wide.problem.dtype = DataType::f32;
+      std::vector<FloatTensor> tensors;  // by buffer
+      std::vector<const void*> inputs;
+      for (const std::int64_t channels : a.channels) {
+        tensors.emplace_back(a.layout, a.n, channels, a.h, a.w, kNan);
+        inputs.push_back(tensors.back().numbers.data());
       }
+      tensors.emplace_back(a.layout, a.n, a.c(), a.h, a.w, kNan);
+      FloatTensor y(a.layout, a.n, a.c(), a.h, a.w, 7);
+      const std::vector<float> ones(static_cast<std::size_t>(a.c()), 1);
+      for (const Access& access : accesses) {
+        if (access.mode != Mode::read) continue;
+        tensors[access.buffer].for_each(access.region, [](float& number) { number = 1; });
+      }
+      cpu::elementwise_kernels_for().run(DataType::f32)(
+          {.cut = &wide,
+           .x = inputs.data(),
+           .residual = a.residual ? tensors.back().numbers.data() : nullptr,
+           .scale = a.affine ? ones.data() : nullptr,
+           .bias = a.affine ? ones.data() : nullptr,
+           .y = y.numbers.data()},
+          group);
+      for (const Access& access : accesses) {
+        if (access.mode != Mode::write) continue;
+        written += access.region.size();
+        y.for_each(access.region, [](float& number) {
+          REQUIRE(!std::isnan(number));
+          number = 7;
+        });
+      }
+      REQUIRE(std::count(y.numbers.begin(), y.numbers.end(), 7.0f) == a.y_size());
     }
     CHECK(written == graph.buffers[buffers.y].extent.size());
     TaskMapping order{.policy = "staged", .options = {}, .order = {}};
@@ -213,10 +244,12 @@ TEST_CASE("a chosen cut has tasks for all workers, and none that is tiny") {
   const auto groups = [](std::int64_t n, std::int64_t h, std::int64_t c, std::uint32_t workers) {
     return cut_elementwise({.n = n, .h = h, .w = h, .channels = {c}}, workers).num_groups;
   };
-  CHECK(groups(1, 56, 256, 2) == 8);
-  CHECK(groups(1, 7, 16, 8) == 1);
-  CHECK(groups(8, 7, 512, 2) == 8);
-  CHECK(groups(1, 1, 2048, 4) == 1);
+  for (const std::uint32_t workers : {2u, 4u, 8u}) {
+    CHECK(groups(1, 56, 256, workers) >= 4 * workers);
+    CHECK(groups(32, 7, 512, workers) >= 4 * workers);
+  }
+  CHECK(groups(1, 7, 16, 8) == 1);    // 784 numbers
+  CHECK(groups(1, 1, 2048, 4) == 1);  // a row
 }
 
 TEST_CASE("elementwise problems that are wrong are refused with value and limit") {

@@ -19,13 +19,17 @@
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
 #include "tests/tasks/cpu_layer.hpp"
+#include "tests/tasks/float_tensor.hpp"
 #include "tests/tasks/random_cuts.hpp"
 
 namespace megaconv {
 namespace {
 
 using test::error_of;
+using test::FloatTensor;
 using test::random_pixelwise_cut;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 /// The place of every number of [N][C][H][W] in a tensor.
 std::vector<std::size_t> places(const PixelwiseProblem& a, std::int64_t pixels) {
@@ -114,6 +118,34 @@ TEST_CASE("pixelwise tasks write all of y once and read what their rows need") {
     order.order.resize(graph.tasks.size());
     std::iota(order.order.begin(), order.order.end(), 0u);
     CHECK(!validate(graph, order));  // which proves that writes are disjoint
+
+    // A task runs in memory where all but what it says it reads is NaN, and writes no more than it
+    // says.
+    PixelwiseCut wide = cut;
+    wide.problem.dtype = DataType::f32;
+    for (std::uint32_t group = 0; group < cut.num_groups; ++group) {
+      std::vector<Access> accesses;
+      graph.list_accesses(0, group, 0, accesses);
+      FloatTensor in(a.layout, a.n, a.c, a.h, a.w, kNan), out(a.layout, a.n, a.c, a.h, a.w, 7);
+      FloatTensor second(a.layout, a.n, a.c, a.per_channel ? 1 : a.h, a.per_channel ? 1 : a.w,
+                         kNan);
+      for (const Access& access : accesses) {
+        if (access.mode != Mode::read) continue;
+        (access.buffer == 0 ? in : second).for_each(access.region, [](float& number) {
+          number = 1;
+        });
+      }
+      cpu::run_pixelwise({.cut = &wide,
+                          .x = in.numbers.data(),
+                          .b = second.numbers.data(),
+                          .y = out.numbers.data()},
+                         group);
+      out.for_each(accesses.back().region, [](float& number) {
+        REQUIRE(!std::isnan(number));
+        number = 7;
+      });
+      REQUIRE(std::count(out.numbers.begin(), out.numbers.end(), 7.0f) == a.y_size());
+    }
   }
 }
 

@@ -17,27 +17,16 @@
 #include "tasks/pooling/cuda/pool_task_args.hpp"
 #include "tasks/pooling/reference.hpp"
 #include "tests/catch.hpp"
+#include "tests/dice.hpp"
 #include "tests/tasks/cpu_layer.hpp"
 
 namespace megaconv {
 namespace {
 
+using test::Dice;
+
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-/// Seeded numbers; the same with every standard library.
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : seed_(seed) {}
-  std::int64_t between(std::int64_t least, std::int64_t most) {
-    return least + static_cast<std::int64_t>(random_bits(seed_, next_++) %
-                                             static_cast<std::uint64_t>(most - least + 1));
-  }
-  bool one_in(std::int64_t count) { return between(1, count) == 1; }
-
- private:
-  std::uint64_t seed_, next_ = 0;
-};
 
 PoolProblem random_problem(Dice& dice) {
   PoolProblem a;

@@ -7,16 +7,10 @@
 #include <limits>
 
 #include "tasks/pixelwise/pixelwise.hpp"
-#include "tasks/random_data.hpp"
 #include "tasks/rearrangement/rearrangement.hpp"
+#include "tests/dice.hpp"
 
 namespace megaconv::test {
-
-inline std::int64_t between(std::uint64_t seed, std::uint64_t i, std::int64_t least,
-                            std::int64_t most) {
-  return least + static_cast<std::int64_t>(random_bits(seed, i) %
-                                           static_cast<std::uint64_t>(most - least + 1));
-}
 
 inline PixelwiseCut random_pixelwise_cut(std::uint64_t seed) {
   PixelwiseProblem a;

@@ -19,13 +19,17 @@
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
 #include "tests/tasks/cpu_layer.hpp"
+#include "tests/tasks/float_tensor.hpp"
 #include "tests/tasks/random_cuts.hpp"
 
 namespace megaconv {
 namespace {
 
 using test::error_of;
+using test::FloatTensor;
 using test::random_rearrangement_cut;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<std::size_t> places(Layout layout, std::int64_t n, std::int64_t c,
                                 std::int64_t pixels) {
@@ -85,32 +89,15 @@ TEST_CASE("rearrangements write all of y once, and what they read has every numb
       graph.list_accesses(0, group, 0, accesses);
       RearrangementCut wide = cut;
       wide.problem.dtype = DataType::f32;
-      const Strides in = strides_of(a.layout, a.n, a.c, a.h * a.w);
-      const Strides out = strides_of(a.layout, a.n, a.k(), a.p() * a.q());
-      std::vector<float> x(static_cast<std::size_t>(a.x_size()),
-                           std::numeric_limits<float>::quiet_NaN());
-      std::vector<float> made(static_cast<std::size_t>(a.y_size()), 7);
-      const auto for_each = [&](const Region& region, std::int64_t height, std::int64_t width,
-                                const Strides& at, std::vector<float>& tensor, auto visit) {
-        for (std::uint64_t row = region.rows.begin; row < region.rows.end; ++row) {
-          for (std::uint64_t col = region.cols.begin; col < region.cols.end; ++col) {
-            for (std::uint64_t c = region.channels.begin; c < region.channels.end; ++c) {
-              const auto h = static_cast<std::int64_t>(row);
-              const std::int64_t pixel = h % height * width + static_cast<std::int64_t>(col);
-              visit(tensor[static_cast<std::size_t>(h / height * at.image +
-                                                    static_cast<std::int64_t>(c) * at.channel +
-                                                    pixel * at.pixel)]);
-            }
-          }
-        }
-      };
+      FloatTensor in(a.layout, a.n, a.c, a.h, a.w, kNan);
+      FloatTensor out(a.y_layout(), a.n, a.k(), a.p(), a.q(), 7);
       for (const Access& access : accesses) {
         if (access.mode != Mode::read) continue;
-        for_each(access.region, a.h, a.w, in, x, [](float& number) { number = 1; });
+        in.for_each(access.region, [](float& number) { number = 1; });
       }
-      cpu::run_rearrangement({.cut = &wide, .x = x.data(), .y = made.data()}, group);
-      for_each(accesses.back().region, a.p(), a.q(), out, made,
-               [](float& number) { REQUIRE(!std::isnan(number)); });
+      cpu::run_rearrangement({.cut = &wide, .x = in.numbers.data(), .y = out.numbers.data()},
+                             group);
+      out.for_each(accesses.back().region, [](float& number) { REQUIRE(!std::isnan(number)); });
     }
   }
 }

@@ -26,7 +26,8 @@ TEST_CASE("Every verb has a help with examples, and --version says the version")
         "tune show",  "tune diff",    "tune report", "tune export",  "tune import",
         "tune merge", "tune space",   "tune ask",    "tune measure", "tune tell",
         "net",        "net list",     "net show",    "net run",      "net bench",
-        "net verify", "net simulate", "net trace",   "completion",   "manual"}) {
+        "net verify", "net simulate", "net trace",   "net compare",  "completion",
+        "manual"}) {
     const Outcome outcome = megaconv(std::string(verb) + " --help");
     CAPTURE(verb);
     CHECK(outcome.status == 0);
@@ -43,7 +44,7 @@ TEST_CASE("docs/cli.md names every option of every verb") {
         "map graph",    "trace",        "trace stats", "trace report", "trace replay", "simulate",
         "lab compare",  "tune",         "tune best",   "tune report",  "tune export",  "tune ask",
         "tune measure", "tune import",  "net list",    "net show",     "net run",      "net bench",
-        "net verify",   "net simulate", "net trace"}) {
+        "net verify",   "net simulate", "net trace",   "net compare"}) {
     const std::string help = megaconv(std::string(verb) + " --help").out;
     const std::string letters = "abcdefghijklmnopqrstuvwxyz-";
     for (std::size_t at = help.find("--"); at != std::string::npos; at = help.find("--", at + 2)) {
@@ -427,6 +428,11 @@ TEST_CASE("net shows, runs, checks and simulates a network") {
   const ScratchFolder folder;
   CHECK(megaconv_in(folder, "net trace resnet18 -o t.json" + small).status == 0);
   CHECK(nlohmann::json::parse(folder.read("t.json")).at("traceEvents").size() > 100);
+  const Outcome traced = megaconv_in(
+      folder, "net trace resnet18 --policy depth_first --dig 4 --picture t.svg" + small);
+  CHECK_THAT(traced.out, ContainsSubstring("longest chain: "));
+  CHECK_THAT(folder.read("t.svg"), ContainsSubstring("resnet18, depth_first: "));
+  CHECK_THAT(folder.read("t.svg"), ContainsSubstring("layer4.1.conv2"));
   CHECK(megaconv_in(folder, "net show resnet18 -o t.dot" + small).status == 0);
   CHECK_THAT(folder.read("t.dot"), ContainsSubstring("digraph"));
   check_refused(folder, "net", 2, "net needs one of list, import, export, show, run");
@@ -437,6 +443,28 @@ TEST_CASE("net shows, runs, checks and simulates a network") {
   check_refused(folder, "net run resnet18 --dtype i8", 2, "must be f32, f16 or bf16");
   check_refused(folder, "net run resnet18 --policy best", 2, "policy");
   check_refused(folder, "net trace resnet18 -o nowhere/t.json", 4, "cannot write nowhere/t.json");
+}
+
+TEST_CASE("net compare puts policies and a run for every operator side by side") {
+  const std::string small = " --image 32 --classes 10 --turns 2";
+  const auto records = nlohmann::json::parse(
+      megaconv("net compare resnet18 --json --policies staged,depth_first:dig=8:m=2,apart" + small)
+          .out);
+  REQUIRE(records.size() == 3);
+  CHECK(records.at(0).at("against_first") == 1);
+  CHECK(records.at(1).at("policy") == "depth_first:dig=8:m=2");
+  CHECK(records.at(1).at("chain_us") > 0);
+  CHECK(records.at(2).at("chain_us").is_null());
+  for (const auto& record : records) CHECK(record.at("time_us") > 0);
+  const Outcome simulated = megaconv(
+      "net compare resnet18 --machine toy --policies interleaved,depth_first,apart" + small);
+  CHECK(simulated.status == 0);
+  CHECK_THAT(simulated.out, ContainsSubstring("resnet18 on toy"));
+  const ScratchFolder folder;
+  check_refused(folder, "net compare resnet18 --policies staged,best" + small, 2,
+                "policy \"best\"");
+  check_refused(folder, "net compare resnet18 --policies a.json" + small, 3, "of one convolution");
+  check_refused(folder, "net compare resnet18 --turns 0", 2, "--turns");
 }
 
 TEST_CASE("A full disk is an error, not a short result") {

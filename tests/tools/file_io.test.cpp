@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Output files: whole or not at all, nothing left behind, and what is replaced stays what it was.
-#include "tools/file_io.hpp"
+#include "tools/run/file_io.hpp"
 
 #include <sys/stat.h>
 #include <sys/wait.h>

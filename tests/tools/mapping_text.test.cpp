@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mappings as pictures and as differences.
 #include "tests/catch.hpp"
-#include "tools/map_picture.hpp"
-#include "tools/mapping_diff.hpp"
+#include "tools/report/map_picture.hpp"
+#include "tools/report/mapping_diff.hpp"
 
 namespace megaconv::cli {
 namespace {

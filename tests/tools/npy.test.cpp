@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/npy.hpp"
+#include "tools/run/npy.hpp"
 
 #include <cstring>
 

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "tests/catch.hpp"
-#include "tools/bench_report.hpp"
-#include "tools/records.hpp"
-#include "tools/table.hpp"
-#include "tools/terminal.hpp"
-#include "tools/timing.hpp"
+#include "tools/report/bench_report.hpp"
+#include "tools/report/records.hpp"
+#include "tools/report/table.hpp"
+#include "tools/report/terminal.hpp"
+#include "tools/run/timing.hpp"
 
 namespace megaconv::cli {
 namespace {

@@ -6,11 +6,11 @@
 #include "tasks/implicit_gemm/stripes.hpp"
 #include "tests/catch.hpp"
 #include "tests/tools/scratch_folder.hpp"
-#include "tools/plan_arguments.hpp"
-#include "tools/problem_selection.hpp"
-#include "tools/random_layers.hpp"
-#include "tools/trial.hpp"
-#include "tools/verify_case.hpp"
+#include "tools/run/random_layers.hpp"
+#include "tools/run/trial.hpp"
+#include "tools/run/verify_case.hpp"
+#include "tools/verbs/plan_arguments.hpp"
+#include "tools/verbs/problem_selection.hpp"
 
 namespace megaconv::cli {
 namespace {

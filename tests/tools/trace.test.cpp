@@ -6,8 +6,8 @@
 
 #include "megaconv/error.hpp"
 #include "tests/catch.hpp"
-#include "tools/trace_json.hpp"
-#include "tools/trace_tracks.hpp"
+#include "tools/report/trace_json.hpp"
+#include "tools/report/trace_tracks.hpp"
 
 using namespace megaconv;
 using namespace megaconv::cli;

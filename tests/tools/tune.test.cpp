@@ -12,8 +12,8 @@
 #include "megaconv/plan_database.hpp"
 #include "tests/catch.hpp"
 #include "tests/tools/command.hpp"
-#include "tools/tune_chart.hpp"
-#include "tools/tune_export.hpp"
+#include "tools/tune/tune_chart.hpp"
+#include "tools/tune/tune_export.hpp"
 
 namespace megaconv::cli {
 namespace {

@@ -116,8 +116,18 @@ TEST_CASE("A shared object is a policy everywhere, and is blamed by its name") {
   check_refused(folder, "run c8h8k8 --policy ./none.so", 2, "policy ./none.so");
   check_refused(folder, "run c8h8k8 --algo winograd --policy ./drops.so", 2,
                 "policy \"./drops.so\": ");
-  check_refused(folder, "tune c8h8k8 --policy ./policy_pairs.so --database t.db", 2,
-                "./policy_pairs.so");
+  const Outcome tune = megaconv_in(
+      folder, "tune c16h14k16 --algo winograd --evaluations 3 --samples 1 --min-ms 1" + policy);
+  CHECK(tune.status == 0);
+  CHECK_THAT(tune.out, ContainsSubstring("policy=own"));
+  CHECK_THAT(tune.out, ContainsSubstring("not kept: plans could not find ./policy_pairs.so"));
+  CHECK(megaconv_in(folder, "tune c8h8k8 --backend sim --machine toy --evaluations 2" + policy)
+            .status == 0);
+  check_refused(folder, "tune c8h8k8 --database t.db" + policy, 2,
+                "--database t.db with --policy ./policy_pairs.so");
+  check_refused(folder, "tune c8h8k8 --resume" + policy, 2,
+                "--resume with --policy ./policy_pairs.so");
+  check_refused(folder, "run c8h8k8 --config policy=own", 2, "policy = own, must be a name");
 }
 
 TEST_CASE("A database that is named and not there is an error") {

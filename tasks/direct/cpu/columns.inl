@@ -16,6 +16,7 @@
 #pragma once
 
 #include "tasks/cpu/activation.inl"
+#include "tasks/cpu/channel_blocks.inl"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/products.inl"
 
@@ -122,10 +123,10 @@ void copy_columns(const T* from, Size step, float* to, Size count) {
   }
 }
 
-/// Lists where rows of one channel's input go, from channel 0 of the image and to its plane;
-/// returns how many. The padding is not written.
+/// Lists where rows of one channel's input go, from channel 0 of the image, whose rows are `x_row`
+/// elements apart, and to its plane; returns how many. The padding is not written.
 inline Size list_copies(const ConvProblem& problem, const Extents& extents, const PixelRect& rect,
-                        RowCopy* copies) {
+                        Size x_row, RowCopy* copies) {
   const Size rows = (rect.rows - 1) * problem.stride_h + extents.extent_h;
   const Size cols = (rect.cols - 1) * problem.stride_w + extents.extent_w;
   const Size row = rect.row * problem.stride_h - problem.pad_h;
@@ -136,7 +137,7 @@ inline Size list_copies(const ConvProblem& problem, const Extents& extents, cons
   for (Size i = max_of(0, -row); i < min_of(rows, problem.h - row); ++i) {
     const Size phase = i % problem.stride_h;
     if (phase >= extents.extent_h) continue;  // between filters
-    const Size from = (row + i) * problem.w + col;
+    const Size from = (row + i) * x_row + col;
     const Size to = phase * step * extents.phase_plane + i / problem.stride_h * extents.phase_cols;
     for (Size j = 0; j < min_of(step, extents.extent_w); ++j) {
       const Size first = ceil_div(max_of(first_col - j, 0), step);
@@ -150,12 +151,13 @@ inline Size list_copies(const ConvProblem& problem, const Extents& extents, cons
 
 /// The runs of a rectangle: through all of its rows, or one for each.
 struct Runs {
-  Runs(const PixelRect& rect, const Extents& extents, Size pitch) {
+  /// `pitch`, `y_row`: from row to row of x or of planes, and of y.
+  Runs(const PixelRect& rect, Size pitch, Size y_row) {
     const bool whole = pitch <= ceil_div(rect.cols, kLanes) * kLanes;
     count = whole ? 1 : rect.rows;
     rows = whole ? rect.rows : 1;
     cols = rect.cols;
-    if (pitch == cols && cols == extents.q) {  // without gaps, in y, too
+    if (pitch == cols && cols == y_row) {  // without gaps, in y, too
       cols *= rows;
       rows = 1;
     }
@@ -192,11 +194,10 @@ class ColumnWriter {
       : args_(args),
         epilogue_(args.tiling->problem.epilogue),
         activate_(epilogue_.activation),
-        width_(extents.q),
-        filter_stride_(extents.p * extents.q) {
-    const ConvProblem& problem = args.tiling->problem;
-    streams_ = problem.n * problem.k * filter_stride_ > kCachedBytes / static_cast<Size>(sizeof(T));
-    first_ = rect.image * problem.k * filter_stride_ + rect.row * width_ + rect.col;
+        pitches_(y_pitches(args, extents)) {
+    const Size y_size = args.tiling->problem.n * pitches_.image;
+    streams_ = y_size > kCachedBytes / static_cast<Size>(sizeof(T));
+    first_ = rect.image * pitches_.image + rect.row * pitches_.row + rect.col;
   }
 
   /// The segments of vectors [first, last) of a run that begins with the rectangle's row `row`,
@@ -209,7 +210,7 @@ class ColumnWriter {
     };
     const Vec scale = epilogue_.scale ? vector_of(args_.scale) : broadcast(1);
     const Vec bias = epilogue_.bias ? vector_of(args_.bias) : Vec{};
-    const Size begin = first_ + filter * filter_stride_ + row * width_;
+    const Size begin = first_ + filter * pitches_.step + row * pitches_.row;
     T* const y = static_cast<T*>(args_.y) + begin;
     const T* const residual =
         epilogue_.residual ? static_cast<const T*>(args_.residual) + begin : nullptr;
@@ -230,7 +231,8 @@ class ColumnWriter {
   const TaskArgs& args_;
   Epilogue epilogue_;
   Activate activate_;
-  Size width_, filter_stride_, first_;
+  Pitches pitches_;
+  Size first_;
   bool streams_;
 };
 
@@ -246,15 +248,15 @@ void for_each_part(Size first, Size vecs, Size most, const Body& body) {
   }
 }
 
-/// The taps of a filter, in the order of U.
-inline Size list_taps(const ConvProblem& problem, const Extents& extents, bool in_place,
+/// The taps of a filter, in the order of U. `x_row`: between rows of x, if it is read in place.
+inline Size list_taps(const ConvProblem& problem, const Extents& extents, bool in_place, Size x_row,
                       Size channels, Panel* taps) {
   Size num_taps = 0;
   for (Size r = 0; r < problem.r; ++r) {
     for (Size s = 0; s < problem.s; ++s) {
       const Size row = r * problem.dilation_h, col = s * problem.dilation_w;
       const Size phase = row % problem.stride_h * problem.stride_w + col % problem.stride_w;
-      const Size offset = in_place ? row * problem.w + col
+      const Size offset = in_place ? row * x_row + col
                                    : phase * extents.phase_plane +
                                          row / problem.stride_h * extents.phase_cols +
                                          col / problem.stride_w;
@@ -270,8 +272,10 @@ struct ColumnTask {
   ColumnTask(const TaskArgs& args, const Extents& extents, const PixelRect& rect, Size num_channels,
              Size num_planes, std::byte* scratch)
       : in_place(reads_columns_in_place<T>(args.tiling->problem, extents)),
-        pitch(in_place ? args.tiling->problem.w : extents.phase_cols),
-        runs(rect, extents, pitch),
+        x_at(x_pitches(args)),
+        y_row(y_pitches(args, extents).row),
+        pitch(in_place ? x_at.row : extents.phase_cols),
+        runs(rect, pitch, y_row),
         writer(args, extents, rect),
         planes(reinterpret_cast<float*>(scratch)),
         sums(reinterpret_cast<float*>(scratch + extents.pixels_at)),
@@ -279,14 +283,13 @@ struct ColumnTask {
         copies(reinterpret_cast<RowCopy*>(scratch + extents.copies_at)),
         segments(reinterpret_cast<Segment*>(scratch + extents.segments_at)) {
     const ConvProblem& problem = args.tiling->problem;
-    num_taps = list_taps(problem, extents, in_place, num_channels, taps);
-    list_segments(runs, pitch, extents.q, segments);
-    channel_size = problem.h * problem.w;
-    x = static_cast<const T*>(args.x) + rect.image * problem.c * channel_size;
+    num_taps = list_taps(problem, extents, in_place, x_at.row, num_channels, taps);
+    list_segments(runs, pitch, y_row, segments);
+    x = static_cast<const T*>(args.x) + rect.image * x_at.image;
     if (in_place) {
-      x += rect.row * problem.w + rect.col;
+      x += rect.row * x_at.row + rect.col;
     } else {
-      num_copies = list_copies(problem, extents, rect, copies);
+      num_copies = list_copies(problem, extents, rect, x_at.row, copies);
       step = problem.stride_w;
       __builtin_memset(planes, 0, static_cast<std::size_t>(num_planes * extents.plane) * 4);
     }
@@ -294,7 +297,7 @@ struct ColumnTask {
 
   template <class Product>
   void copy(Size channel, float* plane) const {
-    const T* const from = x + channel * channel_size;
+    const T* const from = x + channel * x_at.step;
     for (const RowCopy* row = copies; row != copies + num_copies; ++row) {
       copy_columns<Product>(from + row->from, step, plane + row->to, row->count);
     }
@@ -305,6 +308,8 @@ struct ColumnTask {
   }
 
   bool in_place;
+  Pitches x_at;
+  Size y_row;
   Size pitch;
   Runs runs;
   ColumnWriter<T> writer;
@@ -313,7 +318,7 @@ struct ColumnTask {
   RowCopy* copies;
   Segment* segments;
   const T* x;  ///< channel 0; in place from the first output on, else all of the image
-  Size num_taps, num_copies = 0, step = 1, channel_size;
+  Size num_taps, num_copies = 0, step = 1;
 };
 
 /// `blocks` of one conv group.
@@ -325,7 +330,7 @@ void direct_columns(const TaskArgs& args, const Extents& extents, const PixelRec
   const Size first_channel = conv_group * extents.channels;
   const float* x = task.planes;
   if (task.in_place) {
-    x = reinterpret_cast<const float*>(task.x) + first_channel * task.channel_size;
+    x = reinterpret_cast<const float*>(task.x) + first_channel * task.x_at.step;
   } else {
     for (Size c = 0; c < extents.channels; ++c) {
       task.template copy<Product>(first_channel + c, task.planes + c * extents.plane);
@@ -346,7 +351,7 @@ void direct_columns(const TaskArgs& args, const Extents& extents, const PixelRec
         for_each_part(block_first, block_vecs, kColumnVecs, [&](Size first, Size vecs) {
           sum_columns<Product, kColumnFilters, kColumnVecs>(
               {.x = x + row * task.pitch + first * kLanes,
-               .x_channel = task.in_place ? task.channel_size : extents.plane,
+               .x_channel = task.in_place ? task.x_at.step : extents.plane,
                .taps = task.taps,
                .num_taps = task.num_taps,
                .u = u,

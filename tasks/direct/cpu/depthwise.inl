@@ -184,11 +184,13 @@ template <class T>
 void depthwise_channels(const TaskArgs& args, const Extents& extents, const PixelRect& rect,
                         const BlockRange& blocks) {
   const ConvProblem& problem = args.tiling->problem;
-  const ChannelBlocks x_blocks(problem.layout, problem.c, problem.h * problem.w);
+  const ChannelBlocks x_blocks(problem.layout, problem.c, problem.h * problem.w, x_pitches(args));
+  const Size x_width = x_blocks.pitches.row, y_width = y_pitches(args, extents).row;
   const ChannelWriter<T> writer(args, extents, rect.image);
   const Axis row_axis = Axis::rows(problem), col_axis = Axis::cols(problem);
   const InnerColumns inner(problem, extents);
   const bool short_rows = has_short_rows(problem);
+  const EvenParts parts(rect.cols, kRowPixels);
   const auto& row_kernels = col_axis.stride == 1 ? kRowKernels<T, 1> : kRowKernels<T, 2>;
   const T* const image = static_cast<const T*>(args.x) + rect.image * x_blocks.image();
   DepthwiseTile<T> tile;
@@ -204,7 +206,7 @@ void depthwise_channels(const TaskArgs& args, const Extents& extents, const Pixe
     const Size last = min_of(first + at_once, blocks.last);
     for (Size row = rect.row; row < rect.row + rect.rows; ++row) {
       const TapRange taps(row_axis, row);
-      const Size x_row = (row_axis.input(row) + taps.begin * row_axis.dilation) * problem.w;
+      const Size x_row = (row_axis.input(row) + taps.begin * row_axis.dilation) * x_width;
       tile.rows = taps.end - taps.begin;
       for (Size kb = first; kb < last; ++kb) {
         tile.block = kb * kBlock;
@@ -213,14 +215,14 @@ void depthwise_channels(const TaskArgs& args, const Extents& extents, const Pixe
         tile.first = col_axis.input(rect.col);
         tile.x = image + x_blocks.first(tile.block) + (x_row + tile.first) * pixel;
         tile.x_step = col_axis.stride * pixel;
-        tile.x_row = row_axis.dilation * problem.w * pixel;
+        tile.x_row = row_axis.dilation * x_width * pixel;
         tile.x_col = col_axis.dilation * pixel;
         tile.u = args.u + (kb * problem.r + taps.begin) * problem.s * kBlock;
-        tile.y = row * extents.q + rect.col;
+        tile.y = row * y_width + rect.col;
         const bool rows_of_taps = short_rows && tile.num_channels == kBlock;
-        for (Size left = rect.cols, outputs; left > 0; left -= outputs) {
+        for (Size left = rect.cols, outputs, part = 0; left > 0; left -= outputs, ++part) {
           if (rows_of_taps) {
-            outputs = ceil_div(left, ceil_div(left, kRowPixels));  // tiles of even size
+            outputs = parts[part];
             row_kernels[outputs - 1](tile);
           } else {
             const Size col = rect.col + rect.cols - left;

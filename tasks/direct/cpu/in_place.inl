@@ -122,14 +122,14 @@ InPlaceKernel in_place_kernel_for(Size rows, Size vecs) {
 
 /// A line of `outputs` from those of `tile` on, in tiles of even size.
 inline void multiply_line(InPlaceTile tile, Size outputs, Size vecs) {
-  for (Size parts = ceil_div(outputs, most_rows(vecs)); parts > 0; --parts) {
-    const Size rows = ceil_div(outputs, parts);
+  const EvenParts parts(outputs, most_rows(vecs));
+  for (Size part = 0; part < parts.count; ++part) {
+    const Size rows = parts[part];
     in_place_kernel_for(rows, vecs)(tile);
     tile.fetch = 0;  // fetched
     tile.next_u = tile.u;
     tile.first += rows * tile.step;
     tile.y += rows * tile.y_step;
-    outputs -= rows;
   }
 }
 
@@ -142,7 +142,7 @@ inline const Run* list_runs(const ConvProblem& problem, const Extents& extents,
                          first + extents.channels == blocks.channels;
   for (Size r = rows.begin; r < rows.end; ++r) {
     for (Size s = cols.begin; s < cols.end; ++s) {
-      const Size pixel = r * problem.dilation_h * problem.w + s * problem.dilation_w;
+      const Size pixel = r * problem.dilation_h * blocks.pitches.row + s * problem.dilation_w;
       const Size u = (r * problem.s + s) * extents.channels * kBlock;
       const Size taps = taps_join ? cols.end - cols.begin : 1;
       for (Size c = first; c < first + extents.channels;) {
@@ -168,7 +168,8 @@ inline constexpr Size kUncachedWords = 3 << 10;
 inline void in_place(const TaskArgs& args, const Extents& extents, const PixelRect& rect,
                      Size conv_group, const BlockRange& part, std::byte* scratch) {
   const ConvProblem& problem = args.tiling->problem;
-  const ChannelBlocks x_blocks(problem.layout, problem.c, problem.h * problem.w);
+  const ChannelBlocks x_blocks(problem.layout, problem.c, problem.h * problem.w, x_pitches(args));
+  const Size x_width = x_blocks.pitches.row, y_width = y_pitches(args, extents).row;
   const ChannelWriter<float> writer(args, extents, rect.image);
   Run* const runs = reinterpret_cast<Run*>(scratch + extents.panels_at);
   const Size words = problem.r * problem.s * extents.channels;
@@ -177,7 +178,7 @@ inline void in_place(const TaskArgs& args, const Extents& extents, const PixelRe
   const Axis row_axis = Axis::rows(problem), col_axis = Axis::cols(problem);
   // Of such a filter the pixels of all rows follow each other.
   const bool rows_join = words == extents.channels && row_axis.stride == 1 &&
-                         rect.cols == problem.w && extents.q == problem.w;
+                         rect.cols == problem.w && rect.cols == x_width && rect.cols == y_width;
 
   const auto list = [&](const TapRange& rows, const TapRange& cols) {
     return list_runs(problem, extents, x_blocks, conv_group * extents.channels, rows, cols, runs);
@@ -208,13 +209,13 @@ inline void in_place(const TaskArgs& args, const Extents& extents, const PixelRe
       const bool down = !rows_join && rows.count > cols.count;
       Size num_lines = down ? cols.count : rows.count, outputs = down ? rows.count : cols.count;
       if (rows_join) outputs *= num_lines, num_lines = 1;
-      const Size x_row = row_axis.stride * problem.w, x_col = col_axis.stride;
+      const Size x_row = row_axis.stride * x_width, x_col = col_axis.stride;
       tile.step = down ? x_row : x_col;
-      tile.y_step = down ? extents.q : 1;
+      tile.y_step = down ? y_width : 1;
       for (Size line = 0; line < num_lines; ++line) {
-        tile.first = row_axis.input(rows.first) * problem.w + col_axis.input(cols.first) +
+        tile.first = row_axis.input(rows.first) * x_width + col_axis.input(cols.first) +
                      line * (down ? x_col : x_row);
-        tile.y = rows.first * extents.q + cols.first + line * (down ? 1 : extents.q);
+        tile.y = rows.first * y_width + cols.first + line * (down ? 1 : y_width);
         tile.fetch = tile.end - tile.begin == num_runs ? fetch : 0;
         tile.next_u = tile.fetch != 0 ? next_u : tile.u;
         multiply_line(tile, outputs, vecs);

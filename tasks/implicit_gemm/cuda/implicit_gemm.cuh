@@ -3,13 +3,14 @@
 // as it lies under their taps. Neither the input's matrix nor any transform of it is ever stored in
 // global memory.
 //
-//   sums[filter][place] = over K blocks, over taps:  U[tap] x[place + offset(tap)]
+//   sums[filter][f] = over K blocks, over taps:  U[tap] x[f + offset(tap)]
 //
-// Places are tasks/implicit_gemm/stripes.hpp's: those of a tile are neighbours, and under every tap
-// they are neighbours again, `offset` further on. One copy of a tile's input in shared memory,
-// kMostReach padded pixels longer than the tile, so serves all taps: the matrix instruction reads
-// it from another start. Under strides every tap has a copy of its own, and so has a filter's only
-// tap; the room for kMostReach padded pixels then holds the copies of further taps or K blocks
+// f is a padded pixel (tasks/implicit_gemm/stripes.hpp; `place` in names). Those of a tile are
+// neighbours, and under every tap they are neighbours again, `offset` further on. One copy of a
+// tile's input in shared memory, kMostReach padded pixels longer than the tile, so serves all taps:
+// the matrix instruction reads it from another start. Under strides every tap has a copy of its
+// own, and so has a filter's only tap; the room for kMostReach padded pixels then holds the copies
+// of further taps or K blocks
 // ("steps"). What the numbers of x and w become on the way is in matrix_numbers.cuh.
 //
 //   loaders    x of the next K blocks: load, convert, store to shared memory

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Converters of implicit GEMM on operands in place: a warpgroup that makes FP16 numbers of the
-// floats of x, which TMA has brought piece by piece, and notes their largest magnitude.
+// floats of x, which TMA has loaded piece by piece, and notes their largest magnitude.
 #pragma once
 
 #include <cuda_fp16.h>

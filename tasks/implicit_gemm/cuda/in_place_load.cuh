@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loaders of implicit GEMM on operands in place: two threads that have TMA bring x and w to shared
+// Loaders of implicit GEMM on operands in place: two threads that have TMA load x and w to shared
 // memory. The one for x also takes the tasks and hands them on.
 #pragma once
 

@@ -38,11 +38,11 @@ struct InPlaceShape {
   static constexpr int kHelpers = 128, kConverters = kConverts ? 128 : 0, kConsumers = 256;
   static constexpr int kStorers = 64;
   static constexpr int kThreads = kHelpers + kConverters + kConsumers;
-  // Who reads of a task: the loader of filters, the storers, converters and consumers, by warps.
+  // Warps that read a task: the loader of filters, storers, converters and consumers.
   static constexpr int kReaders = 1 + 2 + (kConverters + kConsumers) / 32;
   static constexpr int kNotedOfBlock = kConverters / 32;  // magnitudes of a task
-  // What registers a block is launched with, shared out by what the warps do. (Whoever asks for
-  // more than others have given up waits for ever.)
+  // Registers of a thread: at the launch, and then by role. (A warp that asks for more than others
+  // have given up waits for ever.)
   static constexpr int kLaunchRegisters = kConverts ? 128 : 168, kHelperRegisters = 72,
                        kConverterRegisters = 104, kConsumerRegisters = kConverts ? 168 : 216;
   static_assert(kHelpers * kHelperRegisters + kConverters * kConverterRegisters +

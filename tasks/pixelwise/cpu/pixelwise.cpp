@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tasks/activation.hpp"
 #include "tasks/row_bands.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/strides.hpp"
@@ -43,6 +44,10 @@ class PixelwiseBody {
         return map([](double v) { return v * std::clamp(v / 6 + 0.5, 0.0, 1.0); });
       case PixelFunction::tanh:
         return map([](double v) { return std::tanh(v); });
+      case PixelFunction::gelu:
+        return map([](double v) { return activated(kGelu, v); });
+      case PixelFunction::gelu_tanh:
+        return map([](double v) { return activated(kGeluTanh, v); });
       case PixelFunction::softmax:
         return softmax();
       case PixelFunction::local_response_norm:

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "tasks/activation.hpp"
 #include "tasks/cuda/vec.cuh"
 #include "tasks/pixelwise/cuda/pixelwise_args.hpp"
 
@@ -69,6 +70,16 @@ class PixelwiseTask {
       }
       case PixelFunction::hard_swish:
         return v <= -3 ? 0 : v >= 3 ? v : v * (v + 3) / 6;
+      case PixelFunction::gelu: {
+        const float share = 0.5f * erfcf(static_cast<float>(-kRootOfHalf) * v);
+        return share == 0 ? 0 : v * share;
+      }
+      case PixelFunction::gelu_tanh: {
+        constexpr auto kLinear = static_cast<float>(kTanhLinear);
+        const float share =
+            1 / (1 + expf(-v * fmaf(static_cast<float>(kTanhCubic), v * v, kLinear)));
+        return share == 0 ? 0 : v * share;
+      }
       default:
         return tanhf(v);
     }
