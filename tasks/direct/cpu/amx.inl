@@ -109,7 +109,6 @@ struct AmxArgs {
   const float* u = nullptr;  ///< first filter block
   Size filter_block = 0;
   const AmxStep *begin = nullptr, *end = nullptr;
-  Size fetch_words = 0;  ///< of the next filter blocks' step, into the L2; 0: none
 };
 
 template <class T, class Registers, int kPixels, int kFilters>
@@ -121,7 +120,6 @@ void amx_kernel(const AmxArgs& args) {
   const std::byte* x[kPixels];
   unroll<kPixels>([&](auto i) __attribute__((always_inline)) { x[i] = args.x + args.tiles[i].x; });
   const float* const u = args.u;
-  const Size fetch_words = args.fetch_words;
   for (const AmxStep* step = args.begin; step != args.end; ++step) {
     const float* const filters = u + step->u;
     const Size at = step->x;
@@ -136,11 +134,6 @@ void amx_kernel(const AmxArgs& args) {
         amx_multiply_add<T, kSums + j, kA, Registers::kB + j>();
       });
     });
-    for (Size word = 0; word < fetch_words; ++word) {
-      unroll<kFilters>([&](auto j) __attribute__((always_inline)) {
-        fetch_to_l2(filters + (kFilters + j) * filter_block + word * kBlock);
-      });
-    }
   }
 }
 
@@ -202,18 +195,98 @@ inline const AmxTile* list_amx_tiles(const AmxLines& lines, Size pixels, AmxTile
   return tiles;
 }
 
-/// Writes the sums of one register.
-template <class T>
-MEGACONV_INLINE void write_outputs(const PixelWriter<T>& writer, const float* sums,
-                                   const PixelRect& rect, const AmxLines& lines,
-                                   const AmxTile& tile, Size pixels) {
+/// Calls write(first, row, col, count) for the runs of a register's outputs that are neighbours.
+template <class Write>
+MEGACONV_INLINE void for_each_run(const AmxLines& lines, const AmxTile& tile, Size pixels,
+                                  const Write& write) {
   Size row = tile.row, col = tile.col;
   for (Size i = tile.skip; i < pixels; ++row, col = 0) {
     const Size count = min_of(lines.cols - col, pixels - i);
-    if (count > 0) writer.write_row(sums + i * kBlock, rect.row + row, rect.col + col, count);
+    if (count > 0) write(i, row, col, count);
     i += lines.row_outputs - col;
   }
 }
+
+/// Two whole filter blocks of NHWC, which are neighbours there.
+template <class T>
+class PairWriter {
+ public:
+  PairWriter(const TaskArgs& args, const Extents& extents, Size image, Size filter)
+      : parts_(parts_of(args.tiling->problem.epilogue)),
+        activate_(args.tiling->problem.epilogue.activation),
+        width_(extents.q),
+        filters_(args.tiling->problem.k) {
+    const Epilogue& epilogue = args.tiling->problem.epilogue;
+    const Size first = image * extents.p * extents.q * filters_ + filter;
+    y_ = static_cast<T*>(args.y) + first;
+    residual_ = epilogue.residual ? static_cast<const T*>(args.residual) + first : nullptr;
+    using Vector = typename VectorStorage<T>::Type;
+    unroll<2>([&](auto block) __attribute__((always_inline)) {
+      const Size at = filter + block * kBlock;
+      scale_[block] =
+          epilogue.scale ? read(static_cast<const Vector*>(args.scale) + at) : broadcast(1);
+      bias_[block] = epilogue.bias ? read(static_cast<const Vector*>(args.bias) + at) : Vec{};
+    });
+  }
+
+  /// Pixels of both blocks, 64 bytes apart each.
+  void write_row(const float* first, const float* second, Size row, Size col, Size cols) const {
+    const Size at = (row * width_ + col) * filters_;
+    parts_ == Parts::none          ? write<Parts::none>(first, second, at, cols)
+    : parts_ == Parts::no_residual ? write<Parts::no_residual>(first, second, at, cols)
+                                   : write<Parts::any>(first, second, at, cols);
+  }
+
+ private:
+  template <Parts kParts>
+  void write(const float* first, const float* second, Size at, Size cols) const {
+    const Activate activate = activate_;
+    const Vec scale[] = {scale_[0], scale_[1]}, bias[] = {bias_[0], bias_[1]};
+    const Size filters = filters_;
+    const auto finished = [&](const float* words, const T* residual, int block)
+        __attribute__((always_inline)) {
+      if constexpr (kParts == Parts::none) return Products<T>::number(load(words));
+      Vec sum = Products<T>::scaled(load(words), scale[block], bias[block]);
+      if constexpr (kParts == Parts::any) sum += read(residual + block * kBlock);
+      return activate(sum);
+    };
+    T* y = y_ + at;
+    const T* residual = kParts == Parts::any ? residual_ + at : nullptr;
+    if constexpr (sizeof(T) == 2) {
+      for (Size i = 0; i < cols; ++i, y += filters, residual += filters) {
+        store(y, _mm512_cvtne2ps_pbh(finished(second + i * kBlock, residual, 1),
+                                     finished(first + i * kBlock, residual, 0)));
+      }
+    } else {
+      // A pixel's filters as integers of 16 bits, in each quarter four of both blocks.
+      const auto shorts = [&](Size i, const T* from) __attribute__((always_inline)) {
+        const auto ints = [&](Vec v) __attribute__((always_inline)) {
+          return _mm512_maskz_cvtps_epi32(kAllLanes, less_of(broadcast(127), v));
+        };
+        return _mm512_packs_epi32(ints(finished(first + i * kBlock, from, 0)),
+                                  ints(finished(second + i * kBlock, from, 1)));
+      };
+      const __m512i in_order =
+          _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+      for (Size i = 0; i < cols; i += 2, y += 2 * filters, residual += 2 * filters) {
+        const bool two = i + 1 < cols;
+        const __m512i bytes = _mm512_maskz_permutexvar_epi32(
+            kAllLanes, in_order,
+            _mm512_packs_epi16(shorts(i, residual),
+                               shorts(two ? i + 1 : i, two ? residual + filters : residual)));
+        store(y, _mm512_maskz_extracti64x4_epi64(0xff, bytes, 0));
+        if (two) store(y + filters, _mm512_maskz_extracti64x4_epi64(0xff, bytes, 1));
+      }
+    }
+  }
+
+  Parts parts_;
+  Activate activate_;
+  T* y_;
+  const T* residual_;
+  Vec scale_[2], bias_[2];
+  Size width_, filters_;
+};
 
 /// `count` elements of a row of x from `first` on, at most 64 bytes; zeros where there is none.
 template <class T>
@@ -443,6 +516,7 @@ void amx_blocks(const TaskArgs& args, const Extents& extents, const AmxExtents& 
   const AmxShapes shapes(Registers{}, pixels, amx.step_words);
   AmxSums<Registers> sums;
   const Size first_block = conv_group * extents.filter_blocks_per_conv_group;
+  const bool nhwc = a.layout == Layout::nhwc;
   for (Size kb = blocks.first; kb < blocks.last; kb += Registers::kFilters) {
     const Size num_blocks = min_of(Registers::kFilters, blocks.last - kb);
     const auto writer = [&](Size block) {
@@ -451,22 +525,29 @@ void amx_blocks(const TaskArgs& args, const Extents& extents, const AmxExtents& 
                             min_of(kBlock, extents.filters - filter));
     };
     const PixelWriter<T> writers[] = {writer(0), writer(num_blocks - 1)};
+    const Size filter = (kb - first_block) * kBlock;
+    const bool pairs = num_blocks == 2 && nhwc && filter + 2 * kBlock <= extents.filters;
+    const PairWriter<T> pair_writer(args, extents, rect.image,
+                                    pairs ? conv_group * extents.filters + filter : 0);
     const auto write = [&](const AmxTile* begin, const AmxTile* end) {
       for (const AmxTile* tile = begin; tile != end; ++tile) {
-        for (Size block = 0; block < num_blocks; ++block) {
-          const auto& of_tile = sums.of[(tile - begin) * Registers::kFilters + block];
-          write_outputs(writers[block], of_tile[0], rect, lines, *tile, pixels);
-        }
+        const auto* const of_tile = sums.of + (tile - begin) * Registers::kFilters;
+        for_each_run(lines, *tile, pixels, [&](Size i, Size row, Size col, Size count) {
+          row += rect.row;
+          col += rect.col;
+          if (pairs) return pair_writer.write_row(of_tile[0][i], of_tile[1][i], row, col, count);
+          for (Size block = 0; block < num_blocks; ++block) {
+            writers[block].write_row(of_tile[block][i], row, col, count);
+          }
+        });
       }
     };
     kernel.u = args.u + kb * amx.filter_block;
-    kernel.fetch_words = kb + 2 * Registers::kFilters <= blocks.last ? amx.step_words : 0;
     const AmxTile *before = tiles, *tile = tiles;
     for (Size left = ceil_div(last_tile - tiles, Registers::kPixels); left > 0; --left) {
       const Size num_tiles = ceil_div(last_tile - tile, left);
       kernel.tiles = tile;
       multiply_tiles<T, Registers>(kernel, num_tiles, num_blocks);
-      kernel.fetch_words = 0;
       write(before, tile);  // while the products go on
       sums.store(num_tiles);
       before = tile;
