@@ -69,6 +69,9 @@ class _Library:
         """Around planning and running on the array's device; gives the stream's number."""
         return contextlib.nullcontext(0)
 
+    def wait(self, like: Any) -> None:
+        """Until the work on the array's device that was enqueued here is done."""
+
     def workspace(self, like: Any, size: int, stream: int) -> Any:
         """Bytes of the array's device, for runs on one stream: those are in order, so they share it.
 
@@ -165,6 +168,12 @@ class _Torch(_Library):
 
     def running(self, like):
         return self._on_device(like) if like.is_cuda else contextlib.nullcontext(0)
+
+    def wait(self, like):
+        import torch
+
+        if like.is_cuda:
+            torch.cuda.current_stream(like.device).synchronize()
 
     def workspace(self, like, size, stream):
         import torch

@@ -46,7 +46,7 @@ def _padding(padding: Any, w_shape: tuple[int, ...], stride: tuple[int, int],
 
 @functools.lru_cache(maxsize=PLANS_KEPT)
 def _plan(x_shape, w_shape, stride, padding, dilation, groups, dtype, channels_last, scale, bias,
-          residual, activation, precision, max_error, device):
+          residual, activation, precision, max_error, device, filters="every_run"):
     """`device`: DLPack's, for a plan belongs to one."""
     padding = _padding(padding, w_shape, stride, dilation)
     problem = _core.Problem.from_shapes(
@@ -55,7 +55,7 @@ def _plan(x_shape, w_shape, stride, padding, dilation, groups, dtype, channels_l
         activation=activation)
     backend = "cpu" if device is None else "cuda"
     return _core.Plan(problem, backend=backend, precision="f32" if precision is None else precision,
-                      max_error=max_error)
+                      max_error=max_error, filters=filters)
 
 
 def _channels_last(specs) -> bool:
@@ -146,3 +146,52 @@ def conv2d(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, 
                      None if x_spec.on_cpu else x_spec.device)
     return _arrays.run(plan, x, w, bias, scale=scale, residual=residual, out=out, copy=copy,
                        specs=specs)
+
+
+class KeptFilters:
+    """Filters of one convolution, prepared once for each shape of its input, up to 8 of them."""
+
+    SHAPES = 8
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, Any] = {}  # (plan, filters)
+        self._captured: list[Any] = []  # what CUDA graphs read
+        self._weights: Any = None
+
+    def __deepcopy__(self, memo):
+        return KeptFilters()  # a copy of a module prepares its own
+
+    def __reduce__(self):
+        return KeptFilters, ()
+
+    def conv2d(self, x: Any, w: Any, weights: Any, bias: Any, stride: Any, padding: Any,
+               dilation: Any, groups: int, precision: str, capturing: bool) -> Any:
+        """megaconv.conv2d. `weights` says which numbers w has: when it differs, all are prepared
+        again. None while a CUDA graph is captured, if nothing is prepared for it."""
+        if weights != self._weights:
+            self._kept.clear()
+            self._weights = weights
+        specs = {"x": _arrays.spec_of("x", x), "w": _arrays.spec_of("w", w)}
+        spec = specs["x"]
+        key = (spec.shape, specs["w"].shape, stride, padding, dilation, groups,
+               _arrays.type_of("x", spec), _channels_last(specs), False, bias is not None, False,
+               "none", precision, None, None if spec.on_cpu else spec.device, "prepared")
+        library = _arrays.library_of(x)
+        found = self._kept.get(key)
+        if capturing:
+            if found is None:
+                return None
+            self._captured.append(found)
+        if found is None:
+            with library.running(x) as stream:
+                plan = _plan(*key)
+                memory = None
+                if plan.backend == "cuda":
+                    memory = library.view(library.zeros(x, plan.prepared_filter_bytes))
+                given = _arrays.readable("w", w, specs["w"], plan.problem.layout, None)
+                found = plan, plan.prepare_filters(given, memory, stream)
+                library.wait(x)  # other streams may run with them
+            while len(self._kept) >= self.SHAPES:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = found
+        return _arrays.run(found[0], x, found[1], bias, specs=specs)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 import megaconv
 from megaconv._arrays import is_part
+from megaconv._conv2d import KeptFilters
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -49,22 +50,21 @@ for _device in ("cpu", "cuda"):
     _library.impl("conv2d", _on_autocast(_device), f"Autocast{_device.upper()}")
 
 
-def _order(tensors: Sequence[Optional[Tensor]]) -> torch.memory_format:
+def _order(x: Tensor, others: Sequence[Optional[Tensor]]) -> torch.memory_format:
     """That of x, if it is a part of a tensor in one of the two orders only, else of the first tensor
     that is dense in one of them only, as megaconv.conv2d."""
-    x = tensors[0]
-    last = torch.channels_last
-    dense = x.is_contiguous() or x.is_contiguous(memory_format=last)
-    if not dense and x.device.type == "cpu":
-        first, turned = (is_part(x.shape, x.stride(), order) for order in (False, True))
-        if first != turned:
-            return last if turned else torch.contiguous_format
-    for tensor in tensors:
+    rows, last = torch.contiguous_format, torch.channels_last
+    is_dense = x.is_contiguous() or x.is_contiguous(memory_format=last)
+    if not is_dense and x.device.type == "cpu":
+        part_of_rows, part_of_last = (is_part(x.shape, x.stride(), order) for order in (False, True))
+        if part_of_rows != part_of_last:
+            return last if part_of_last else rows
+    for tensor in (x, *others):
         if tensor is not None:
-            last = tensor.is_contiguous(memory_format=torch.channels_last)
-            if last != tensor.is_contiguous():
-                return torch.channels_last if last else torch.contiguous_format
-    return torch.contiguous_format
+            in_last = tensor.is_contiguous(memory_format=last)
+            if in_last != tensor.is_contiguous():
+                return last if in_last else rows
+    return rows
 
 
 @_conv2d.register_fake
@@ -72,7 +72,7 @@ def _(x, w, bias, residual, stride, padding, dilation, groups, relu, precision):
     extents = [(size + 2 * p - d * (filter - 1) - 1) // s + 1
                for size, filter, s, p, d in zip(x.shape[2:], w.shape[2:], stride, padding, dilation)]
     return torch.empty((x.shape[0], w.shape[0], *extents), dtype=x.dtype, device=x.device,
-                       memory_format=_order((x, w, residual)))
+                       memory_format=_order(x, (w, residual)))
 
 
 def _setup_context(ctx, inputs, output):
@@ -123,6 +123,7 @@ class Conv2d(nn.Conv2d):
     """nn.Conv2d that megaconv computes: the same constructor, parameters and state_dict."""
 
     precision = "f32"
+    kept_filters: Optional[KeptFilters] = None
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -131,9 +132,26 @@ class Conv2d(nn.Conv2d):
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
         batch = input if input.dim() == 4 else input.unsqueeze(0)
-        y = conv2d(batch, weight, bias, self.stride, _padding_of(self), self.dilation, self.groups,
-                   precision=self.precision)
+        geometry = self.stride, _padding_of(self), self.dilation, self.groups
+        y = None
+        if self.kept_filters is not None and _may_keep(batch, weight, bias):
+            weights = weight.data_ptr(), weight._version
+            capturing = batch.is_cuda and torch.cuda.is_current_stream_capturing()
+            y = self.kept_filters.conv2d(batch, weight, weights, bias, *geometry, self.precision,
+                                         capturing)
+        if y is None:
+            y = conv2d(batch, weight, bias, *geometry, precision=self.precision)
         return y if input.dim() == 4 else y.squeeze(0)
+
+
+def _may_keep(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> bool:
+    """Whether a run is of numbers alone: nothing is recorded, traced or cast."""
+    tensors = [t for t in (x, weight, bias) if t is not None]
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return False
+    if torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type):
+        return False
+    return type(x) is Tensor and type(weight) in (Tensor, nn.Parameter)
 
 
 def _padding_of(module: nn.Conv2d) -> Any:
@@ -158,12 +176,19 @@ def _obstacle(module: nn.Conv2d) -> Optional[str]:
     return None
 
 
-def replace(module: nn.Module, *, precision: str = "f32") -> dict[str, str]:
+def replace(module: nn.Module, *, precision: str = "f32",
+            filters: str = "every_run") -> dict[str, str]:
     """Lets megaconv compute every nn.Conv2d in `module`, in place: parameters, hooks and names stay.
+
+    filters   "prepared": for inference; filters are transformed once for each shape of input, and
+              again after optimizer steps and other changes that PyTorch counts, so not through
+              `.data`. "every_run": in every run
 
     Returns the convolutions that it cannot take, by name, each with the reason. Subclasses of
     nn.Conv2d are among these: they may compute something else.
     """
+    if filters not in ("every_run", "prepared"):
+        raise ValueError(f'filters "{filters}", must be "every_run" or "prepared"')
     left_out = {}
     for name, child in module.named_modules():
         if not isinstance(child, nn.Conv2d) or isinstance(child, Conv2d):
@@ -175,6 +200,8 @@ def replace(module: nn.Module, *, precision: str = "f32") -> dict[str, str]:
         else:
             child.__class__ = Conv2d
             setattr(child, "precision", precision)
+            if filters == "prepared":
+                setattr(child, "kept_filters", KeptFilters())
     return left_out
 
 

@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from reference import check, plan_of, random_case
+from reference import check, random_case
 
 import megaconv
 
@@ -261,7 +261,6 @@ def test_pictures_are_drawn():
     assert len(axes.patches) == 2 * len(plan.order)
     axes = megaconv.plot.order(plan)
     assert sum(len(marks.get_offsets()) for marks in axes.collections) == len(plan.order)
-    assert plan_of(random_case(1)).workers > 0
 
 
 def test_a_mapping_is_an_array():
@@ -301,8 +300,8 @@ def test_bench_measures_networks_and_plans():
 def test_tune_keeps_what_it_measures_and_plans_find_it(tmp_path):
     asked = dict(threads=1, database=str(tmp_path / "plans.db"))
     tuned = megaconv.tune("n1c16h14k16", evaluations=12, seconds=0, **asked)
-    assert 0 < tuned.best_ms <= tuned.heuristic_ms
     columns = tuned.columns()
+    assert tuned.best_ms > 0 and tuned.heuristic_ms in columns["best_ms"]
     assert len({len(column) for column in columns.values()}) == 1
     assert np.count_nonzero(columns["strategy"] == "model") == 12
     assert tuned.configuration in columns["configuration"]

@@ -181,3 +181,36 @@ def test_autocast_computes_in_its_type():
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
         assert torch.equal(torch.compile(layer, fullgraph=True, backend="aot_eager")(x), y)
     assert layer(x).dtype == torch.float32
+
+
+def test_prepared_filters_are_made_once_for_a_shape_and_again_for_new_weights(monkeypatch):
+    prepared = []
+    original = megaconv._core.Plan.prepare_filters
+    monkeypatch.setattr(megaconv._core.Plan, "prepare_filters",
+                        lambda *given: prepared.append(1) or original(*given))
+    layer = torch.nn.Conv2d(8, 12, 3, padding=1, groups=2)
+    model = torch.nn.Sequential(layer, torch.nn.ReLU())
+    assert megaconv.torch.replace(model, filters="prepared") == {}
+    x, small = torch.randn(2, 8, 9, 7), torch.randn(1, 8, 5, 5)
+    expected = lambda x: torch.nn.functional.conv2d(  # noqa: E731
+        x, layer.weight, layer.bias, padding=1, groups=2).relu()
+    close = lambda x: torch.allclose(model(x), expected(x), rtol=1e-4, atol=1e-5)  # noqa: E731
+    with torch.no_grad():
+        assert close(x) and close(x) and len(prepared) == 1
+        assert close(small) and close(small[0]) and len(prepared) == 2
+        layer.weight.mul_(2)
+        assert close(x) and close(x) and len(prepared) == 3
+        assert close(x.contiguous(memory_format=torch.channels_last)) and len(prepared) == 4
+        for size in range(6, 20):
+            assert close(torch.randn(1, 8, size, size))
+        assert len(layer.kept_filters._kept) == layer.kept_filters.SHAPES
+    made = len(prepared)
+    assert close(x) and len(prepared) == made  # with gradients: the operator
+    assert model(x).requires_grad
+    twin = __import__("copy").deepcopy(model)
+    with torch.no_grad():
+        assert torch.equal(twin(x), model(x))
+        assert torch.equal(torch.compile(model, fullgraph=True)(x), model(x))
+    assert twin[0].kept_filters is not layer.kept_filters
+    with pytest.raises(ValueError, match='filters "once", must be "every_run" or "prepared"'):
+        megaconv.torch.replace(model, filters="once")

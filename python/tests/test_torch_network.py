@@ -175,3 +175,16 @@ def test_what_a_back_end_does_not_have_stays_pytorchs_and_is_named(monkeypatch):
     assert len(compiled.networks) == 2
     with torch.no_grad():
         assert close(compiled(x), module(x))
+
+
+def test_an_exported_graph_is_compiled_for_the_example():
+    module = prepared(Small())
+    with torch.no_grad():
+        exported = torch.export.export(module, (torch.randn(1, 3, 32, 32),)).module()
+        for x in (torch.randn(3, 3, 32, 32), torch.randn(2, 3, 40, 24)):
+            compiled = megaconv.torch.compile(exported, x, threads=1)
+            assert close(compiled(x), module(x))
+        half, x = __import__("copy").deepcopy(exported).half(), torch.randn(2, 3, 32, 32)
+        compiled = megaconv.torch.compile(half, x.half(), threads=1)
+        assert compiled(x.half()).dtype == torch.float16
+        assert (compiled(x.half()).float() - module(x)).norm() < 1e-2 * module(x).norm()

@@ -108,7 +108,7 @@ void choose_in_place_for_cpu(Tiling& tiling, const Target& target) {
 // Share of a worker's cache that the x or the patch of a task with AMX fills.
 constexpr double kAmxShare = 0.5;
 // Fewer than others: all that share outputs make the same patch.
-constexpr std::uint64_t kAmxTasksPerWorker = 2;
+constexpr std::uint64_t kAmxTasksPerWorker = 1;
 // Outputs of a task with AMX, if rows are shared out: those of a kernel of one filter block.
 constexpr std::uint64_t kLeastAmx = 96;
 

@@ -35,15 +35,6 @@ PlanOptions on_cuda(std::uint32_t m = 4, Arithmetic arithmetic = Arithmetic::fma
   return options;
 }
 
-// Those that this device has kernels for.
-std::vector<Arithmetic> arithmetics(std::uint32_t m) {
-  if (!uses_tensor_cores()) {
-    WARN("not tested on this device: products on tensor cores");
-    return {Arithmetic::fma};
-  }
-  if (m == 2) return {Arithmetic::fma, Arithmetic::split_f16};
-  return {Arithmetic::fma, Arithmetic::split_f16, Arithmetic::f16};
-}
 constexpr Arithmetic kTensorCores[] = {Arithmetic::split_f16, Arithmetic::f16};
 
 std::vector<float> run_on_cpu_plan(const Layer& layer) {
@@ -96,6 +87,38 @@ void check_stored(const char* dtype) {
   }
 }
 
+// Floats on odd shapes, within the error bound.
+void check_odd_shapes(const std::vector<PlanOptions>& all) {
+  for (const char* text : kOddShapes) {
+    for (const char* layout : {"+nchw", "+nhwc"}) {
+      const Layer layer(parse_problem(std::string(text) + layout), false);
+      std::vector<double> magnitude;
+      const std::vector<double> truth = layer.reference(&magnitude);
+      DeviceLayer device(layer);
+      for (const PlanOptions& options : all) {
+        const Plan plan = Plan::create(layer.problem, options);
+        const std::vector<float> y = device.run(plan);
+        const Tiling& tiling = plan.lowering().tiling();
+        const ErrorReport report = compare(tiling, y.data(), truth.data(), magnitude.data());
+        CAPTURE(text, layout, to_string(tiling), to_string(report));
+        CHECK(error_bound(tiling).covers(report));
+      }
+    }
+  }
+}
+
+// The same bits whether a plan transforms filters once or in every run.
+void check_prepared_filters(const std::vector<PlanOptions>& all) {
+  const Layer layer(parse_problem("n2c20h13w9k70"), false);
+  DeviceLayer device(layer);
+  for (PlanOptions options : all) {
+    const std::vector<float> expected = device.run(Plan::create(layer.problem, options));
+    options.tiling.filters = FilterMode::prepared;
+    CAPTURE(to_string(options.tiling.arithmetic));
+    CHECK((device.run_prepared(Plan::create(layer.problem, options)) == expected));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("cuda: Winograd takes tensors of 16 bits, and multiplies in FP16") {
@@ -106,24 +129,14 @@ TEST_CASE("cuda: Winograd takes tensors of 16 bits, and multiplies in FP16") {
 
 TEST_CASE("cuda: every tile size and layout is within its error bound on odd shapes") {
   if (!have_device()) SKIP("no CUDA device");
-  for (const char* text : kOddShapes) {
-    for (const char* layout : {"+nchw", "+nhwc"}) {
-      const Layer layer(parse_problem(std::string(text) + layout), false);
-      std::vector<double> magnitude;
-      const std::vector<double> truth = layer.reference(&magnitude);
-      DeviceLayer device(layer);
-      for (const std::uint32_t m : {2u, 4u}) {
-        for (const Arithmetic arithmetic : arithmetics(m)) {
-          const Plan plan = Plan::create(layer.problem, on_cuda(m, arithmetic));
-          const std::vector<float> y = device.run(plan);
-          const ErrorReport report =
-              compare(plan.lowering().tiling(), y.data(), truth.data(), magnitude.data());
-          CAPTURE(text, layout, m, static_cast<int>(arithmetic), to_string(report));
-          CHECK(error_bound(plan.lowering().tiling()).covers(report));
-        }
-      }
-    }
-  }
+  check_odd_shapes({on_cuda(2), on_cuda(4)});
+}
+
+TEST_CASE(
+    "cuda: tensor cores are within their error bound on odd shapes, every tile size and layout") {
+  if (!uses_tensor_cores()) SKIP("no device on whose tensor cores plans multiply");
+  check_odd_shapes({on_cuda(2, Arithmetic::split_f16), on_cuda(4, Arithmetic::split_f16),
+                    on_cuda(4, Arithmetic::f16)});
 }
 
 TEST_CASE("cuda: integer data gives the same bits as the CPU, for every launch, policy and grid") {
@@ -296,16 +309,14 @@ TEST_CASE("cuda: openCNN's output layouts are right in every memory order, on od
 TEST_CASE("cuda: prepared filters give the same bits as filters transformed in every run",
           "[sanitizer]") {
   if (!have_device()) SKIP("no CUDA device");
-  const Layer layer(parse_problem("n2c20h13w9k70"), false);
-  DeviceLayer device(layer);
-  std::vector<PlanOptions> all = {on_cuda(0)};
-  all[0].tiling.algorithm = Algorithm::opencnn;
-  for (const Arithmetic arithmetic : arithmetics(4)) all.push_back(on_cuda(4, arithmetic));
-  for (PlanOptions& options : all) {
-    const std::vector<float> expected = device.run(Plan::create(layer.problem, options));
-    options.tiling.filters = FilterMode::prepared;
-    CHECK((device.run_prepared(Plan::create(layer.problem, options)) == expected));
-  }
+  PlanOptions opencnn = on_cuda(0);
+  opencnn.tiling.algorithm = Algorithm::opencnn;
+  check_prepared_filters({opencnn, on_cuda(4)});
+}
+
+TEST_CASE("cuda: tensor cores give the same bits with prepared filters", "[sanitizer]") {
+  if (!uses_tensor_cores()) SKIP("no device on whose tensor cores plans multiply");
+  check_prepared_filters({on_cuda(4, Arithmetic::split_f16), on_cuda(4, Arithmetic::f16)});
 }
 
 TEST_CASE("cuda: 1,000 runs in one workspace give one result") {

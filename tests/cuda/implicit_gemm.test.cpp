@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -120,7 +121,7 @@ void check_magnitude(const std::string& text, int exponent, double most_l2, Plan
   }
 }
 
-// The ways to come by operands that floats can take in place.
+// The load paths in place that a layer of floats has.
 std::vector<Operands> ways_of_floats(const ConvProblem& problem) {
   if (!operands_can_be_copied(problem) || !implicit_gemm_obstacle(problem).empty()) return {};
   if (!floats_can_be_brought(problem)) return {Operands::in_copy};
@@ -255,9 +256,11 @@ TEST_CASE("cuda: implicit GEMM at the precision of TF32 errs by what rounding x 
 
 TEST_CASE("cuda: implicit GEMM of floats in place errs by what rounding them costs") {
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
-  const auto check = [](const std::string& text, std::uint32_t places) {
+  std::map<Operands, int> layers;
+  const auto check = [&](const std::string& text, std::uint32_t places) {
     for (const Operands operands : ways_of_floats(parse_problem(text + "+nhwc"))) {
       CAPTURE(static_cast<int>(operands));
+      ++layers[operands];
       check_launches(text + "+nhwc", 2 * 0x1p-11,
                      [=](const ConvProblem& problem, CudaLaunch launch) {
                        return in_place(problem, operands, launch, places);
@@ -269,6 +272,11 @@ TEST_CASE("cuda: implicit GEMM of floats in place errs by what rounding them cos
   check("n9c64h28k128", 1024);
   check("n3c136h57w56k65+bias+relu", 640);
   check("n2c44h30w120k64", 960);
+  for (const Operands operands :
+       {Operands::in_copy, Operands::converted, Operands::in_float_tensor}) {
+    CAPTURE(static_cast<int>(operands));
+    CHECK(layers[operands] >= 20);
+  }
 }
 
 TEST_CASE("cuda: implicit GEMM of floats in place is exact on integers, with prepared filters, too",
@@ -279,6 +287,7 @@ TEST_CASE("cuda: implicit GEMM of floats in place is exact on integers, with pre
         "n1c36h6w300k72+nhwc", "n3c100h11w14k250+relu+nhwc", "n3c260h13w12k72+bias+nhwc",
         "n3c68h33w61k140u2+bias+nhwc"}) {
     IntegerLayer of(text);
+    REQUIRE_FALSE(ways_of_floats(of.problem).empty());
     for (const Operands operands : ways_of_floats(of.problem)) {
       for (const std::uint32_t places : {32u, 96u, 160u, 288u, 512u}) {
         for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
@@ -303,6 +312,7 @@ TEST_CASE("cuda: implicit GEMM in place multiplies filters of one tap and of two
                            "n12c104h27k64r1p0u2", "n12c72h28k64u2", "n4c72h29w55k72r2u1x3"}) {
     IntegerLayer of(std::string(text) + "+nhwc");
     IntegerLayer<Float16> numbers(std::string(text) + "+nhwc+f16");
+    REQUIRE(ways_of_floats(of.problem).size() == 3);
     for (const std::uint32_t places : {64u, 320u, 448u, 512u, 1024u}) {
       CAPTURE(text, places);
       for (const Operands operands : ways_of_floats(of.problem)) {
@@ -320,6 +330,7 @@ TEST_CASE("cuda: implicit GEMM in place is exact on integers with tiles of any w
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   IntegerLayer of("n3c24h13w11k72+bias+nhwc");
   IntegerLayer<Float16> numbers("n3c24h13w11k72+bias+nhwc+f16");
+  REQUIRE(ways_of_floats(of.problem).size() == 3);
   for (std::int32_t places = 32; places <= 512; places += tile_step_in_place(places + 1)) {
     CAPTURE(places);
     const auto group = static_cast<std::uint32_t>(places);
@@ -336,6 +347,7 @@ TEST_CASE("cuda: implicit GEMM in place is exact on integers with tiles of any w
 
 TEST_CASE("cuda: implicit GEMM of images abreast is exact on integers", "[sanitizer]") {
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
+  std::map<Operands, int> runs;
   for (const char* text : {"n5c36h7w6k72+bias+relu", "n7c20h5k37r5", "n4c40h9w11k136d2",
                            "n3c24h8w9k64r2s4p1", "n9c72h14k64r1p0"}) {
     IntegerLayer of(std::string(text) + "+nhwc");
@@ -357,15 +369,22 @@ TEST_CASE("cuda: implicit GEMM of images abreast is exact on integers", "[saniti
                 in_place(of.problem, operands, launch, places, FilterMode::every_run, cols));
             CAPTURE(static_cast<int>(operands));
             CHECK(of.gives(y));
+            ++runs[operands];
           }
           if (!operands_in_tensor(numbers.problem) || !have_tiles(Operands::in_tensor)) continue;
           PlanOptions options = implicit_gemm(launch);
           options.tiling.cols_per_group = static_cast<std::uint32_t>(cols);
           options.tiling.places_per_group = places;
           CHECK(numbers.gives(numbers.device.run(Plan::create(numbers.problem, options))));
+          ++runs[Operands::in_tensor];
         }
       }
     }
+  }
+  for (const Operands operands :
+       {Operands::in_copy, Operands::in_float_tensor, Operands::in_tensor}) {
+    CAPTURE(static_cast<int>(operands));
+    CHECK(runs[operands] >= 10);
   }
 }
 
@@ -394,6 +413,7 @@ TEST_CASE("cuda: implicit GEMM of floats in place stores outputs that are aligne
           "[sanitizer]") {
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   const IntegerLayer of("n2c24h9w31k72+bias+nhwc");
+  REQUIRE(ways_of_floats(of.problem).size() == 3);
   for (const Operands operands : ways_of_floats(of.problem)) {
     const Plan plan = in_place(of.problem, operands, CudaLaunch::staged, 96);
     const DeviceBuffer y((of.truth.size() + 1) * sizeof(float)), workspace(plan.workspace_bytes());

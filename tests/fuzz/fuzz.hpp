@@ -30,11 +30,14 @@ inline void require(bool holds, const char* what) {
   std::abort();
 }
 
+inline int accepted = 0;  ///< inputs that were read without an Error
+
 /// Runs `read`. An Error is an answer, if it is one line that a terminal may show.
 template <class Read>
 void expect_answer(const Read& read) {
   try {
     read();
+    ++accepted;
   } catch (const Error& error) {
     for (const char* at = error.what(); *at != '\0'; ++at) {
       require(static_cast<unsigned char>(*at) >= ' ' && *at != '\x7f', "an error is one line");

@@ -435,9 +435,6 @@ TEST_CASE("options out of range are refused while planning") {
   options.wait_budget_ms = 0;
   CHECK_THROWS_WITH(Plan::create(kProblem, options), ContainsSubstring("wait budget 0 ms"));
   options = {};
-  options.backend = Backend::cuda;
-  CHECK_THROWS_WITH(Plan::create(kProblem, options), ContainsSubstring("backend"));
-  options = {};
   options.tiling.m = 3;
   CHECK_THROWS_AS(Plan::create(kProblem, options), Error);
   const Plan plan = Plan::create(kProblem, {});
@@ -447,6 +444,7 @@ TEST_CASE("options out of range are refused while planning") {
 
 TEST_CASE("an instruction set forced by the environment is the one that runs") {
   const Data data(parse_problem("n2c20h17w11k37"));
+  const std::vector<float> truth = data.truth();  // thousands; F(4x4) errs by less than 1
   PlanOptions options;
   options.num_threads = 2;
   for (const std::string& isa : cpu::available_isas()) {
@@ -455,7 +453,8 @@ TEST_CASE("an instruction set forced by the environment is the one that runs") {
     REQUIRE(unsetenv("MEGACONV_ISA") == 0);
     CHECK_THAT(plan.describe(), ContainsSubstring("backend: cpu, 2 workers, " + isa + "\n"));
     std::vector<float> y = run(plan, data);
-    CHECK(std::none_of(y.begin(), y.end(), [](float v) { return std::isnan(v); }));
+    CHECK(std::equal(y.begin(), y.end(), truth.begin(),
+                     [](float got, float exact) { return std::fabs(got - exact) < 1; }));
   }
 }
 

@@ -118,7 +118,9 @@ TEST_CASE("every task runs once, after its producers, on a worker of its own, in
         REQUIRE(before == task.wait_count);
       }
       CHECK(run.analysis.tracks <= machine.workers());
-      CHECK(run.time_us >= lower_bounds(lowering.graph, clockwork(4, 2, 0)).least_us());
+      machine.noise = 0;  // with it, tasks may be faster than the bounds expect
+      CHECK(simulate(lowering, machine).time_us >=
+            lower_bounds(lowering.graph, machine).least_us() * (1 - 1e-9));
     }
   }
 }

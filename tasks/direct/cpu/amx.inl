@@ -109,7 +109,6 @@ struct AmxArgs {
   const float* u = nullptr;  ///< first filter block
   Size filter_block = 0;
   const AmxStep *begin = nullptr, *end = nullptr;
-  Size fetch_words = 0;  ///< of the next filter blocks' step, into the L2; 0: none
 };
 
 template <class T, class Registers, int kPixels, int kFilters>
@@ -121,7 +120,6 @@ void amx_kernel(const AmxArgs& args) {
   const std::byte* x[kPixels];
   unroll<kPixels>([&](auto i) __attribute__((always_inline)) { x[i] = args.x + args.tiles[i].x; });
   const float* const u = args.u;
-  const Size fetch_words = args.fetch_words;
   for (const AmxStep* step = args.begin; step != args.end; ++step) {
     const float* const filters = u + step->u;
     const Size at = step->x;
@@ -136,11 +134,6 @@ void amx_kernel(const AmxArgs& args) {
         amx_multiply_add<T, kSums + j, kA, Registers::kB + j>();
       });
     });
-    for (Size word = 0; word < fetch_words; ++word) {
-      unroll<kFilters>([&](auto j) __attribute__((always_inline)) {
-        fetch_to_l2(filters + (kFilters + j) * filter_block + word * kBlock);
-      });
-    }
   }
 }
 
@@ -202,18 +195,98 @@ inline const AmxTile* list_amx_tiles(const AmxLines& lines, Size pixels, AmxTile
   return tiles;
 }
 
-/// Writes the sums of one register.
-template <class T>
-MEGACONV_INLINE void write_outputs(const PixelWriter<T>& writer, const float* sums,
-                                   const PixelRect& rect, const AmxLines& lines,
-                                   const AmxTile& tile, Size pixels) {
+/// Calls write(first, row, col, count) for the runs of a register's outputs that are neighbours.
+template <class Write>
+MEGACONV_INLINE void for_each_run(const AmxLines& lines, const AmxTile& tile, Size pixels,
+                                  const Write& write) {
   Size row = tile.row, col = tile.col;
   for (Size i = tile.skip; i < pixels; ++row, col = 0) {
     const Size count = min_of(lines.cols - col, pixels - i);
-    if (count > 0) writer.write_row(sums + i * kBlock, rect.row + row, rect.col + col, count);
+    if (count > 0) write(i, row, col, count);
     i += lines.row_outputs - col;
   }
 }
+
+/// Two whole filter blocks of NHWC, which are neighbours there.
+template <class T>
+class PairWriter {
+ public:
+  PairWriter(const TaskArgs& args, const Extents& extents, Size image, Size filter)
+      : parts_(parts_of(args.tiling->problem.epilogue)),
+        activate_(args.tiling->problem.epilogue.activation),
+        width_(extents.q),
+        filters_(args.tiling->problem.k) {
+    const Epilogue& epilogue = args.tiling->problem.epilogue;
+    const Size first = image * extents.p * extents.q * filters_ + filter;
+    y_ = static_cast<T*>(args.y) + first;
+    residual_ = epilogue.residual ? static_cast<const T*>(args.residual) + first : nullptr;
+    using Vector = typename VectorStorage<T>::Type;
+    unroll<2>([&](auto block) __attribute__((always_inline)) {
+      const Size at = filter + block * kBlock;
+      scale_[block] =
+          epilogue.scale ? read(static_cast<const Vector*>(args.scale) + at) : broadcast(1);
+      bias_[block] = epilogue.bias ? read(static_cast<const Vector*>(args.bias) + at) : Vec{};
+    });
+  }
+
+  /// Pixels of both blocks, 64 bytes apart each.
+  void write_row(const float* first, const float* second, Size row, Size col, Size cols) const {
+    const Size at = (row * width_ + col) * filters_;
+    parts_ == Parts::none          ? write<Parts::none>(first, second, at, cols)
+    : parts_ == Parts::no_residual ? write<Parts::no_residual>(first, second, at, cols)
+                                   : write<Parts::any>(first, second, at, cols);
+  }
+
+ private:
+  template <Parts kParts>
+  void write(const float* first, const float* second, Size at, Size cols) const {
+    const Activate activate = activate_;
+    const Vec scale[] = {scale_[0], scale_[1]}, bias[] = {bias_[0], bias_[1]};
+    const Size filters = filters_;
+    const auto finished = [&](const float* words, const T* residual, int block)
+        __attribute__((always_inline)) {
+      if constexpr (kParts == Parts::none) return Products<T>::number(load(words));
+      Vec sum = Products<T>::scaled(load(words), scale[block], bias[block]);
+      if constexpr (kParts == Parts::any) sum += read(residual + block * kBlock);
+      return activate(sum);
+    };
+    T* y = y_ + at;
+    const T* residual = kParts == Parts::any ? residual_ + at : nullptr;
+    if constexpr (sizeof(T) == 2) {
+      for (Size i = 0; i < cols; ++i, y += filters, residual += filters) {
+        store(y, _mm512_cvtne2ps_pbh(finished(second + i * kBlock, residual, 1),
+                                     finished(first + i * kBlock, residual, 0)));
+      }
+    } else {
+      // A pixel's filters as integers of 16 bits, in each quarter four of both blocks.
+      const auto shorts = [&](Size i, const T* from) __attribute__((always_inline)) {
+        const auto ints = [&](Vec v) __attribute__((always_inline)) {
+          return _mm512_maskz_cvtps_epi32(kAllLanes, less_of(broadcast(127), v));
+        };
+        return _mm512_packs_epi32(ints(finished(first + i * kBlock, from, 0)),
+                                  ints(finished(second + i * kBlock, from, 1)));
+      };
+      const __m512i in_order =
+          _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+      for (Size i = 0; i < cols; i += 2, y += 2 * filters, residual += 2 * filters) {
+        const bool two = i + 1 < cols;
+        const __m512i bytes = _mm512_maskz_permutexvar_epi32(
+            kAllLanes, in_order,
+            _mm512_packs_epi16(shorts(i, residual),
+                               shorts(two ? i + 1 : i, two ? residual + filters : residual)));
+        store(y, _mm512_maskz_extracti64x4_epi64(0xff, bytes, 0));
+        if (two) store(y + filters, _mm512_maskz_extracti64x4_epi64(0xff, bytes, 1));
+      }
+    }
+  }
+
+  Parts parts_;
+  Activate activate_;
+  T* y_;
+  const T* residual_;
+  Vec scale_[2], bias_[2];
+  Size width_, filters_;
+};
 
 /// `count` elements of a row of x from `first` on, at most 64 bytes; zeros where there is none.
 template <class T>
@@ -241,59 +314,141 @@ MEGACONV_INLINE Vec read_pixel_words(const T* row, const ConvProblem& a, Size st
   return __builtin_bit_cast(Vec, _mm512_load_si512(words));
 }
 
+/// Where rows of a task's input go in its patch; some are between filters and go nowhere.
+struct AmxPatch {
+  AmxPatch(const ConvProblem& a, const Extents& extents, const AmxExtents& amx_extents,
+           const PixelRect& rect, float* words)
+      : amx(amx_extents),
+        patch(words),
+        num_rows((rect.rows - 1) * a.stride_h + extents.extent_h),
+        row(rect.row * a.stride_h - a.pad_h),
+        col(rect.col * a.stride_w - a.pad_w),
+        col_distance(amx.col_step == a.stride_w ? 1 : a.stride_w),
+        cols(col_distance == 1 ? (rect.cols - 1) * a.stride_w + extents.extent_w - amx.shared_cols
+                               : rect.cols),
+        stride(a.stride_h),
+        extent(extents.extent_h) {}
+
+  float* at(Size i) const {
+    return patch + i % stride * amx.patch_phase + i / stride * amx.patch_cols * kBlock;
+  }
+  /// Calls body(row of x, its place) for all of them.
+  template <class Body>
+  MEGACONV_INLINE void for_each_row(const Body& body) const {
+    for (Size i = 0; i < num_rows; ++i) {
+      if (i % stride < extent) body(row + i, at(i));
+    }
+  }
+  /// Zeros behind the last rows, for one step.
+  void end_rows(Size step) const {
+    for (Size phase = 0; phase < min_of(stride, num_rows); ++phase) {
+      clear(at(phase) + step * amx.patch_step +
+                ceil_div(num_rows - phase, stride) * amx.patch_cols * kBlock,
+            amx.shared_cols);
+    }
+  }
+  static MEGACONV_INLINE void clear(float* to, Size pixels) {
+    for (Size j = 0; j < pixels; ++j) store(to + j * kBlock, Vec{});
+  }
+
+  const AmxExtents& amx;
+  float* patch;
+  Size num_rows;
+  Size row, col;  ///< of x, may be outside
+  Size col_distance, cols;
+  Size stride, extent;
+};
+
+/// Rows whose taps are joined.
+template <class T>
+void copy_joined_taps(const ConvProblem& a, const Pitches& x, const T* image, Size outputs,
+                      const AmxPatch& patch) {
+  patch.for_each_row([&](Size row, float* to) __attribute__((always_inline)) {
+    if (row < 0 || row >= a.h) return AmxPatch::clear(to, outputs);
+    const T* const from = image + row * x.row * x.step;
+    for (Size j = 0; j < outputs; ++j) {
+      const Size col = patch.col + j * a.stride_w, count = patch.amx.channels;
+      store(to + j * kBlock, x.step == a.c ? read_row_words(from, a.w * a.c, col * a.c, count)
+                                           : read_pixel_words(from, a, x.step, col, count));
+    }
+  });
+}
+
+/// Pixels of NHWC, all channels of one after the other's. `image`: the conv group's first channel.
+template <class T>
+void copy_pixels(const ConvProblem& a, const Pitches& x, const T* image, const AmxPatch& patch) {
+  const AmxExtents& amx = patch.amx;
+  const Size last = amx.steps - 1, patch_step = amx.patch_step;
+  const Size step_bytes = amx.step_words * kWordBytes;
+  const auto mask_of = [](Size bytes) __attribute__((always_inline)) {
+    return bytes == kAmxRowBytes ? ~std::uint64_t{0} : (std::uint64_t{1} << bytes) - 1;
+  };
+  const std::uint64_t whole = mask_of(step_bytes);
+  const std::uint64_t rest =
+      mask_of(amx.channels * static_cast<Size>(sizeof(T)) - last * step_bytes);
+  const auto copy =
+      [](std::uint64_t mask, const std::byte* from, float* to) __attribute__((always_inline)) {
+    store(to, __builtin_bit_cast(Vec, _mm512_maskz_loadu_epi8(mask, from)));
+  };
+  const Size distance = patch.col_distance;
+  const Size pixel_bytes = x.step * distance * static_cast<Size>(sizeof(T));
+  patch.for_each_row([&](Size row, float* to) __attribute__((always_inline)) {
+    const bool inside = row >= 0 && row < a.h;
+    const Size begin =
+        inside ? min_of(ceil_div(max_of(-patch.col, 0), distance), patch.cols) : patch.cols;
+    const Size end = min_of(ceil_div(max_of(a.w - patch.col, 0), distance), patch.cols);
+    const Size pixel = (inside ? row : 0) * x.row + patch.col + begin * distance;
+    const T* const first = image + pixel * x.step;
+    const auto* from = reinterpret_cast<const std::byte*>(first);
+    for (Size j = begin; j < end; ++j, from += pixel_bytes) {
+      float* words = to + j * kBlock;
+      const std::byte* channels = from;
+      for (Size step = 0; step < last; ++step) {
+        copy(whole, channels, words);
+        channels += step_bytes;
+        words += patch_step;
+      }
+      copy(rest, channels, words);
+    }
+    for (Size step = 0; step <= last; ++step) {
+      AmxPatch::clear(to + step * patch_step, begin);
+      AmxPatch::clear(to + step * patch_step + max_of(begin, end) * kBlock,
+                      patch.cols - max_of(begin, end));
+    }
+  });
+}
+
 /// Copies the input of a task.
 template <class T>
-void make_amx_patch(const TaskArgs& args, const Extents& extents, const AmxExtents& amx,
-                    const PixelRect& rect, Size first_channel, float* patch) {
+void make_amx_patch(const TaskArgs& args, const AmxPatch& patch, const PixelRect& rect,
+                    Size first_channel) {
   using Words = typename AmxWords<T>::Type;
   const ConvProblem& a = args.tiling->problem;
-  const Size rows = (rect.rows - 1) * a.stride_h + extents.extent_h;
-  const Size row = rect.row * a.stride_h - a.pad_h, col = rect.col * a.stride_w - a.pad_w;
-  const auto patch_row = [&](Size i) __attribute__((always_inline)) {
-    return patch + i % a.stride_h * amx.patch_phase + i / a.stride_h * amx.patch_cols * kBlock;
-  };
-  if (amx.joined) {
-    const Pitches at = x_pitches(args);
-    const T* const image = static_cast<const T*>(args.x) + rect.image * at.image;
-    for (Size i = 0; i < rows; ++i) {
-      if (i % a.stride_h >= extents.extent_h) continue;  // between filters
-      float* const to = patch_row(i);
-      const bool inside = row + i >= 0 && row + i < a.h;
-      const T* const from = image + (inside ? row + i : 0) * at.row * at.step;
-      for (Size j = 0; j < rect.cols; ++j) {
-        const Size first = col + j * a.stride_w;
-        Vec words{};
-        if (inside && at.step == a.c) {
-          words = read_row_words(from, a.w * a.c, first * a.c, amx.channels);
-        } else if (inside) {
-          words = read_pixel_words(from, a, at.step, first, amx.channels);
+  const AmxExtents& amx = patch.amx;
+  const Pitches x = x_pitches(args);
+  const T* const image = static_cast<const T*>(args.x) + rect.image * x.image;
+  if (amx.joined) return copy_joined_taps(a, x, image, rect.cols, patch);
+  if (a.layout == Layout::nhwc) {
+    copy_pixels(a, x, image + first_channel, patch);
+  } else {
+    const Size step_channels = amx.step_words * Words::kChannels;
+    for (Size step = 0; step < amx.steps; ++step) {
+      const Size c = step * step_channels;
+      const PixelReader<T, Words> reader(args, rect.image, first_channel + c,
+                                         min_of(step_channels, amx.channels - c));
+      patch.for_each_row([&](Size row, float* to) __attribute__((always_inline)) {
+        const auto place = [&](Size j) __attribute__((always_inline)) {
+          return to + step * amx.patch_step + j * kBlock;
+        };
+        if (patch.col_distance == 1) {
+          reader.read_row(row, patch.col, patch.cols, place);
+        } else {
+          reader.template read_row<2>(row, patch.col, patch.cols, place);
         }
-        store(to + j * kBlock, words);
-      }
-    }
-    return;
-  }
-  const Size cols = (rect.cols - 1) * a.stride_w + extents.extent_w - amx.shared_cols;
-  const Size step_channels = amx.step_words * Words::kChannels;
-  for (Size c = 0; c < amx.channels; c += step_channels, patch += amx.patch_step) {
-    const PixelReader<T, Words> reader(args, rect.image, first_channel + c,
-                                       min_of(step_channels, amx.channels - c));
-    for (Size i = 0; i < rows; ++i) {
-      if (i % a.stride_h >= extents.extent_h) continue;  // between filters
-      float* const to = patch_row(i);
-      const auto place = [&](Size j) __attribute__((always_inline)) { return to + j * kBlock; };
-      if (amx.col_step == a.stride_w) {
-        reader.read_row(row + i, col, cols, place);
-      } else {
-        reader.template read_row<2>(row + i, col, rect.cols, place);
-      }
-    }
-    for (Size phase = 0; phase < min_of(a.stride_h, rows); ++phase) {
-      float* const end =
-          patch_row(phase) + ceil_div(rows - phase, a.stride_h) * amx.patch_cols * kBlock;
-      for (Size j = 0; j < amx.shared_cols; ++j) store(end + j * kBlock, Vec{});
+      });
     }
   }
+  for (Size step = 0; step < amx.steps; ++step) patch.end_rows(step);
 }
 
 /// Lists the steps of a sum, a step's taps one after the other, so that they find its words of x in
@@ -340,7 +495,8 @@ void amx_blocks(const TaskArgs& args, const Extents& extents, const AmxExtents& 
     lines.outputs = rows_join ? rect.rows * rect.cols : rect.cols;
     lines.row_outputs = rect.cols;
   } else {
-    make_amx_patch<T>(args, extents, amx, rect, first_channel, reinterpret_cast<float*>(scratch));
+    const AmxPatch patch(a, extents, amx, rect, reinterpret_cast<float*>(scratch));
+    make_amx_patch<T>(args, patch, rect, first_channel);
     lines.pixel_bytes = amx.col_step * kBlock * kWordBytes;
     lines.outputs = (rect.rows - 1) * amx.row_outputs + rect.cols;
     lines.row_outputs = amx.row_outputs;
@@ -359,8 +515,8 @@ void amx_blocks(const TaskArgs& args, const Extents& extents, const AmxExtents& 
 
   const AmxShapes shapes(Registers{}, pixels, amx.step_words);
   AmxSums<Registers> sums;
-  const Size num_kernels = ceil_div(last_tile - tiles, Registers::kPixels);
   const Size first_block = conv_group * extents.filter_blocks_per_conv_group;
+  const bool nhwc = a.layout == Layout::nhwc;
   for (Size kb = blocks.first; kb < blocks.last; kb += Registers::kFilters) {
     const Size num_blocks = min_of(Registers::kFilters, blocks.last - kb);
     const auto writer = [&](Size block) {
@@ -369,22 +525,29 @@ void amx_blocks(const TaskArgs& args, const Extents& extents, const AmxExtents& 
                             min_of(kBlock, extents.filters - filter));
     };
     const PixelWriter<T> writers[] = {writer(0), writer(num_blocks - 1)};
-    const auto write = [&](const AmxTile* first, const AmxTile* last) {
-      for (const AmxTile* tile = first; tile != last; ++tile) {
-        for (Size block = 0; block < num_blocks; ++block) {
-          const auto& of_tile = sums.of[(tile - first) * Registers::kFilters + block];
-          write_outputs(writers[block], of_tile[0], rect, lines, *tile, pixels);
-        }
+    const Size filter = (kb - first_block) * kBlock;
+    const bool pairs = num_blocks == 2 && nhwc && filter + 2 * kBlock <= extents.filters;
+    const PairWriter<T> pair_writer(args, extents, rect.image,
+                                    pairs ? conv_group * extents.filters + filter : 0);
+    const auto write = [&](const AmxTile* begin, const AmxTile* end) {
+      for (const AmxTile* tile = begin; tile != end; ++tile) {
+        const auto* const of_tile = sums.of + (tile - begin) * Registers::kFilters;
+        for_each_run(lines, *tile, pixels, [&](Size i, Size row, Size col, Size count) {
+          row += rect.row;
+          col += rect.col;
+          if (pairs) return pair_writer.write_row(of_tile[0][i], of_tile[1][i], row, col, count);
+          for (Size block = 0; block < num_blocks; ++block) {
+            writers[block].write_row(of_tile[block][i], row, col, count);
+          }
+        });
       }
     };
     kernel.u = args.u + kb * amx.filter_block;
-    kernel.fetch_words = kb + 2 * Registers::kFilters <= blocks.last ? amx.step_words : 0;
     const AmxTile *before = tiles, *tile = tiles;
-    for (Size left = num_kernels; left > 0; --left) {
+    for (Size left = ceil_div(last_tile - tiles, Registers::kPixels); left > 0; --left) {
       const Size num_tiles = ceil_div(last_tile - tile, left);
       kernel.tiles = tile;
       multiply_tiles<T, Registers>(kernel, num_tiles, num_blocks);
-      kernel.fetch_words = 0;
       write(before, tile);  // while the products go on
       sums.store(num_tiles);
       before = tile;

@@ -190,6 +190,7 @@ void depthwise_channels(const TaskArgs& args, const Extents& extents, const Pixe
   const Axis row_axis = Axis::rows(problem), col_axis = Axis::cols(problem);
   const InnerColumns inner(problem, extents);
   const bool short_rows = has_short_rows(problem);
+  const EvenParts parts(rect.cols, kRowPixels);
   const auto& row_kernels = col_axis.stride == 1 ? kRowKernels<T, 1> : kRowKernels<T, 2>;
   const T* const image = static_cast<const T*>(args.x) + rect.image * x_blocks.image();
   DepthwiseTile<T> tile;
@@ -219,9 +220,9 @@ void depthwise_channels(const TaskArgs& args, const Extents& extents, const Pixe
         tile.u = args.u + (kb * problem.r + taps.begin) * problem.s * kBlock;
         tile.y = row * y_width + rect.col;
         const bool rows_of_taps = short_rows && tile.num_channels == kBlock;
-        for (Size left = rect.cols, outputs; left > 0; left -= outputs) {
+        for (Size left = rect.cols, outputs, part = 0; left > 0; left -= outputs, ++part) {
           if (rows_of_taps) {
-            outputs = ceil_div(left, ceil_div(left, kRowPixels));  // tiles of even size
+            outputs = parts[part];
             row_kernels[outputs - 1](tile);
           } else {
             const Size col = rect.col + rect.cols - left;

@@ -122,10 +122,9 @@ InPlaceKernel in_place_kernel_for(Size rows, Size vecs) {
 
 /// A line of `outputs` from those of `tile` on, in tiles of even size.
 inline void multiply_line(InPlaceTile tile, Size outputs, Size vecs) {
-  const Size parts = ceil_div(outputs, most_rows(vecs));
-  const Size least = outputs / parts, larger = outputs % parts;
-  for (Size part = 0; part < parts; ++part) {
-    const Size rows = least + (part < larger ? 1 : 0);
+  const EvenParts parts(outputs, most_rows(vecs));
+  for (Size part = 0; part < parts.count; ++part) {
+    const Size rows = parts[part];
     in_place_kernel_for(rows, vecs)(tile);
     tile.fetch = 0;  // fetched
     tile.next_u = tile.u;

@@ -22,11 +22,26 @@ struct TapRange {
   TapRange(Size first, Size last) : begin(first), end(last) {}
   TapRange(const Axis& axis, Size output) {
     const Size first = axis.input(output);
-    begin = min_of(ceil_div(max_of(-first, 0), axis.dilation), axis.taps);
-    end = max_of(begin, min_of(axis.taps, ceil_div(max_of(axis.extent - first, 0), axis.dilation)));
+    begin = min_of(taps_before(axis, -first), axis.taps);
+    end = max_of(begin, min_of(axis.taps, taps_before(axis, axis.extent - first)));
   }
   bool operator==(const TapRange&) const = default;
   Size begin, end;
+
+ private:
+  /// Of endless ones from 0 on; divisions would take most of the time of some tiles.
+  static Size taps_before(const Axis& axis, Size distance) {
+    if (distance <= 0) return 0;
+    return axis.dilation == 1 ? distance : ceil_div(distance, axis.dilation);
+  }
+};
+
+/// A number shared out evenly among the fewest parts of `most` each, without a division for each.
+struct EvenParts {
+  EvenParts(Size total, Size most)
+      : count(ceil_div(total, most)), least(total / count), larger(total % count) {}
+  Size operator[](Size part) const { return least + (part < larger ? 1 : 0); }
+  Size count, least, larger;
 };
 
 /// Neighbouring outputs that have the same taps: as many from `first` on, before `end`, as there
