@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tasks/activation.hpp"
 #include "tasks/random_data.hpp"
 #include "tasks/reference.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
@@ -125,7 +126,8 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
                               ? to_float(from_float<T>(static_cast<float>(truth[i])))
                               : truth[i];
     const double error = std::fabs(to_float(y[i]) - stored);
-    const double allowed = integers ? 0 : bound * magnitude[i] + rounding;
+    const double slope = error_of(a.epilogue.activation).slope;
+    const double allowed = integers ? 0 : slope * bound * magnitude[i] + rounding;
     const bool wrong = !(error <= allowed);
     if (wrong) worst = std::isnan(error) ? 1e30 : std::max(worst, error - allowed);
   }
