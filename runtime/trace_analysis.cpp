@@ -85,11 +85,27 @@ class Analyser {
       ++kind.num;
       kind.work_us += static_cast<double>(record.end_ns - record.ready_ns) / kNsPerUs;
       kind.wait_us += static_cast<double>(record.ready_ns - record.fetch_ns) / kNsPerUs;
+      if (record.has_phases()) add_phases(record);
     }
     if (by_end_.empty()) return;
     result_.span_us = static_cast<double>(trace_.records[by_end_.back()].end_ns -
                                           trace_.records[by_fetch_.front()].fetch_ns) /
                       kNsPerUs;
+  }
+
+  void add_phases(const TraceRecord& record) {
+    const auto us = [](std::uint64_t from_ns, std::uint64_t to_ns) {
+      return static_cast<double>(to_ns - from_ns) / kNsPerUs;
+    };
+    PhaseTimes& phases = result_.phases;
+    ++phases.num;
+    phases.wait_us += us(record.fetch_ns, record.ready_ns);
+    std::uint64_t begin_ns = record.ready_ns;
+    for (std::size_t i = 0; i < kNumTaskPhases; ++i) {
+      phases.us[i] += us(begin_ns, record.phase_ns[i]);
+      begin_ns = record.phase_ns[i];
+    }
+    phases.signal_us += us(begin_ns, record.end_ns);
   }
 
   void count_tracks() {
@@ -175,6 +191,11 @@ class Analyser {
 }
 
 }  // namespace
+
+const char* to_string(TaskPhase phase) noexcept {
+  constexpr const char* kNames[kNumTaskPhases] = {"first loads", "products", "outputs"};
+  return kNames[static_cast<std::size_t>(phase)];
+}
 
 bool frees_memory(const Lowering& lowering, std::uint32_t producer, std::uint32_t consumer) {
   const auto stage_of = [&](std::uint32_t position) {

@@ -22,8 +22,8 @@ struct SmallGemmCut {
   static constexpr std::uint32_t kWarpPixelTiles = 4;
 
   ConvProblem problem;
-  /// Of the products: f16 and bf16 as the tensors are stored; of f32 tensors tf32, rounded once, or
-  /// f32, which is three products of pairs of TF32 numbers.
+  /// Of the products: f16 and bf16 as the tensors are stored. f32 tensors are multiplied as scaled
+  /// FP16 numbers: tf32 rounds them once, f32 takes three products of pairs.
   Precision precision = Precision::f32;
   std::uint32_t rows_per_group = 1, cols_per_group = 1;  ///< of the tile of output pixels
   /// Warps side by side over filters, which have kWarpFilters each, over pixels and over the

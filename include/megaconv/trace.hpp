@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "megaconv/lowering.hpp"
+#include "megaconv/task_phase.hpp"
 
 namespace megaconv {
 
@@ -19,6 +20,9 @@ struct TraceRecord {
   std::uint64_t ready_ns =
       0;                     ///< its last producer had signalled; ready - fetch is the waiting time
   std::uint64_t end_ns = 0;  ///< it had signalled in turn
+  std::array<std::uint64_t, kNumTaskPhases> phase_ns{};  ///< ends of its phases; 0: not taken
+
+  bool has_phases() const { return phase_ns.back() != 0; }
 };
 
 /// Records of one run, by position of the mapping.
@@ -42,11 +46,19 @@ struct KindTimes {
   std::uint64_t infusible = 0;      ///< of num: ran (nearly) only beside tasks of their own kind
 };
 
+/// Of tasks whose phases were taken, all together.
+struct PhaseTimes {
+  std::uint64_t num = 0;
+  double wait_us = 0, signal_us = 0;
+  std::array<double, kNumTaskPhases> us{};
+};
+
 struct TraceAnalysis {
   double span_us = 0;        ///< from the first fetch to the last end
   std::uint32_t tracks = 0;  ///< most tasks at the same time: workers that were there
   double idle_us = 0;        ///< of all tracks, neither work nor wait
   std::array<KindTimes, kNumTaskKinds> kinds{};
+  PhaseTimes phases;
   std::vector<EdgeWait> waits;        ///< the longest first; without those that never happened
   std::uint64_t peak_live_bytes = 0;  ///< slots of V and M between first write and last read
 };

@@ -153,8 +153,8 @@ class KeptFilters:
 
     SHAPES = 8
 
-    def __init__(self):
-        self._kept: dict[Any, tuple[_core.Plan, Any]] = {}
+    def __init__(self) -> None:
+        self._kept: dict[Any, Any] = {}  # (plan, filters)
         self._captured: list[Any] = []  # what CUDA graphs read
         self._weights: Any = None
 

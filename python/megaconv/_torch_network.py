@@ -477,10 +477,9 @@ def _fuse(graph: fx.GraphModule, obstacles: dict[str, str], layout: str,
     return fused
 
 
-def _is_exported(module: nn.Module) -> bool:
-    return isinstance(module, fx.GraphModule) and all(
-        isinstance(node.target, torch._ops.OpOverload)
-        for node in module.graph.nodes if node.op == "call_function")
+def _of_aten_operators(graph: fx.GraphModule) -> bool:
+    return all(isinstance(node.target, torch._ops.OpOverload)
+               for node in graph.graph.nodes if node.op == "call_function")
 
 
 def _with_shapes_of(exported: fx.GraphModule, example: tuple[Tensor, ...]) -> fx.GraphModule:
@@ -497,7 +496,7 @@ def _with_shapes_of(exported: fx.GraphModule, example: tuple[Tensor, ...]) -> fx
 def _graph_of(module: nn.Module, example: tuple[Tensor, ...]) -> fx.GraphModule:
     """Of ATen operators, with shapes and types."""
     with torch.no_grad():
-        if _is_exported(module):
+        if isinstance(module, fx.GraphModule) and _of_aten_operators(module):
             return _with_shapes_of(module, example)
         training = module.training
         module.eval()

@@ -50,22 +50,21 @@ for _device in ("cpu", "cuda"):
     _library.impl("conv2d", _on_autocast(_device), f"Autocast{_device.upper()}")
 
 
-def _order(tensors: Sequence[Optional[Tensor]]) -> torch.memory_format:
+def _order(x: Tensor, others: Sequence[Optional[Tensor]]) -> torch.memory_format:
     """That of x, if it is a part of a tensor in one of the two orders only, else of the first tensor
     that is dense in one of them only, as megaconv.conv2d."""
-    x = tensors[0]
-    last = torch.channels_last
-    dense = x.is_contiguous() or x.is_contiguous(memory_format=last)
-    if not dense and x.device.type == "cpu":
-        first, turned = (is_part(x.shape, x.stride(), order) for order in (False, True))
-        if first != turned:
-            return last if turned else torch.contiguous_format
-    for tensor in tensors:
+    rows, last = torch.contiguous_format, torch.channels_last
+    is_dense = x.is_contiguous() or x.is_contiguous(memory_format=last)
+    if not is_dense and x.device.type == "cpu":
+        part_of_rows, part_of_last = (is_part(x.shape, x.stride(), order) for order in (False, True))
+        if part_of_rows != part_of_last:
+            return last if part_of_last else rows
+    for tensor in (x, *others):
         if tensor is not None:
-            last = tensor.is_contiguous(memory_format=torch.channels_last)
-            if last != tensor.is_contiguous():
-                return torch.channels_last if last else torch.contiguous_format
-    return torch.contiguous_format
+            in_last = tensor.is_contiguous(memory_format=last)
+            if in_last != tensor.is_contiguous():
+                return last if in_last else rows
+    return rows
 
 
 @_conv2d.register_fake
@@ -73,7 +72,7 @@ def _(x, w, bias, residual, stride, padding, dilation, groups, relu, precision):
     extents = [(size + 2 * p - d * (filter - 1) - 1) // s + 1
                for size, filter, s, p, d in zip(x.shape[2:], w.shape[2:], stride, padding, dilation)]
     return torch.empty((x.shape[0], w.shape[0], *extents), dtype=x.dtype, device=x.device,
-                       memory_format=_order((x, w, residual)))
+                       memory_format=_order(x, (w, residual)))
 
 
 def _setup_context(ctx, inputs, output):

@@ -18,8 +18,12 @@ void read_trace(const std::vector<DeviceTraceRecord>& records, int num_sms, Trac
   trace.records.clear();
   for (std::uint32_t position = 0; position < records.size(); ++position) {
     const DeviceTraceRecord& record = records[position];
-    trace.records.push_back({position, record.sm, record.fetch_ns - begin, record.ready_ns - begin,
-                             record.end_ns - begin});
+    TraceRecord& made =
+        trace.records.emplace_back(TraceRecord{position, record.sm, record.fetch_ns - begin,
+                                               record.ready_ns - begin, record.end_ns - begin});
+    for (std::size_t i = 0; i < kNumTaskPhases && record.phase_ns[i] != 0; ++i) {
+      made.phase_ns[i] = record.phase_ns[i] - begin;
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "megaconv/graph.hpp"
+#include "megaconv/task_phase.hpp"
 
 namespace megaconv::cuda {
 
@@ -25,6 +26,7 @@ struct DeviceHeader {
 struct DeviceTraceRecord {
   std::uint64_t fetch_ns, ready_ns, end_ns;
   std::uint32_t sm;
+  std::uint64_t phase_ns[kNumTaskPhases];  // ends of phases, of tasks that have some; else 0
 };
 
 /// How workers get the position of their next task.

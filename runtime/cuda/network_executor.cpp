@@ -219,9 +219,11 @@ class NetworkExecutor final : public Executor {
     made.reserve(tasks.size());
     for (const Task& task : tasks) {
       NetworkTask& record = made.emplace_back(NetworkTask{task, {}, {}});
-      if (task.num_signals == 1) {
-        record.signal = lowering.graph.signals[task.first_signal];
-        record.task.first_signal = 0;
+      const auto first = lowering.graph.signals.begin() + task.first_signal;
+      std::uint64_t count = 0;
+      std::for_each_n(first, task.num_signals, [&](const SignalRange& s) { count += s.count; });
+      if (task.num_signals <= kTaskSignals && count <= kNetworkThreads) {
+        std::copy_n(first, task.num_signals, record.signals);
       }
       if (const auto* cut = std::get_if<SmallGemmCut>(&lowering.nodes[task.node].cut)) {
         record.share = make_small_gemm_share(*cut, task.group, task.block);
@@ -265,8 +267,7 @@ class NetworkExecutor final : public Executor {
     for (const Node& node : lowering_.nodes) {
       const auto* const cut = std::get_if<SmallGemmCut>(&node.cut);
       if (cut == nullptr) continue;
-      const auto bias = static_cast<std::int64_t>(cut->filters_per_task() * sizeof(float));
-      shared_bytes_ = std::max(shared_bytes_, static_cast<int>(sum_bytes(*cut) + bias));
+      shared_bytes_ = std::max(shared_bytes_, static_cast<int>(memory_of(*cut).bytes));
     }
     for (const void* kernel : {kernels_.persistent, kernels_.stage}) allow_shared(kernel);
   }

@@ -80,14 +80,16 @@ __device__ __forceinline__ void run_light_task(const NetworkNode& node, const Ne
 }
 
 /// One task. wait() returns when its producers are done, to all threads.
-template <class Products, class Wait>
+template <class Products, class Wait, class Mark>
 __device__ __forceinline__ void run_node_task(const NetworkNode& node, const NetworkMemory& memory,
-                                              const NetworkTask& task, float* shared, Wait wait) {
+                                              const NetworkTask& task, char* shared,
+                                              FilterStages& filters, Wait wait, Mark mark) {
   if (node.kind == NodeKind::small_gemm) {
     const auto tensor = [&](const void* place) -> const void* {
       return pointer_to(memory, reinterpret_cast<std::uint64_t>(place));
     };
-    return SmallGemmTask<Products>::run(node.small_gemm, task.share, shared, tensor, wait);
+    return SmallGemmTask<Products>::run(node.small_gemm, task.share, shared, filters, tensor, wait,
+                                        mark);
   }
   wait();
   run_light_task<typename Products::Stored>(node, memory, task.task.group, task.task.block);
@@ -127,6 +129,21 @@ class TaskWindow {
   NetworkNode nodes_[2];
 };
 
+/// The counter that this thread signals behind a task; null: none. All release at once: one range
+/// after the other, each would wait for the stores anew.
+__device__ inline std::uint32_t* counter_of_thread(const NetworkTask& task,
+                                                   std::uint32_t* counters) {
+  std::uint32_t* counter = nullptr;
+  std::uint32_t before = 0;
+#pragma unroll
+  for (const SignalRange& range : task.signals) {
+    const std::uint32_t i = threadIdx.x - before;
+    if (threadIdx.x >= before && i < range.count) counter = counters + range.first + i;
+    before += range.count;
+  }
+  return counter;
+}
+
 /// Not inline: the code of a wait, with the end of a run in it, once for all bodies of tasks.
 __device__ __noinline__ inline bool wait_for_task(const Worker& worker, const Task& task,
                                                   std::uint32_t position) {
@@ -137,7 +154,8 @@ template <class Products>
 __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     network_kernel(const __grid_constant__ NetworkMemory memory, const NetworkNode* nodes,
                    const NetworkTask* tasks, const __grid_constant__ DeviceRun run) {
-  extern __shared__ __align__(16) float sums[];
+  extern __shared__ __align__(128) char work[];
+  __shared__ FilterStages::Shared arrivals;
   __shared__ alignas(alignof(TaskWindow)) std::byte room[sizeof(TaskWindow)];
   __shared__ alignas(TakenTask) std::byte times_room[sizeof(TakenTask)];
   __shared__ std::uint32_t epoch;
@@ -151,6 +169,7 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::uint32_t stride = gridDim.x;
   std::uint32_t position = blockIdx.x, turn = 0;
+  FilterStages filters(arrivals);
   if (fetches) {
     if (position < run.num_tasks) window.fetch_task(0, tasks + position, lane);
     if (position + stride < run.num_tasks) window.fetch_task(1, tasks + position + stride, lane);
@@ -174,18 +193,27 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
       }
     }
     if (leader) times.position = position, times.fetch_ns = worker.now();
-    run_node_task<Products>(window.node(turn), memory, task, sums, [&] {
+    const auto wait = [&] {
       if (leader) {
         alive[turn % 2] = wait_for_task(worker, task.task, position);
         times.ready_ns = worker.now();
       }
       __syncthreads();
-    });
+    };
+    const auto mark = [&](TaskPhase phase) {
+      if (leader && run.trace != nullptr) {
+        run.trace[position].phase_ns[static_cast<int>(phase)] = global_ns();
+      }
+    };
+    run_node_task<Products>(window.node(turn), memory, task, work, filters, wait, mark);
     if (fetches) window.complete();
+    // Looked up before the barrier: what follows it, the task's consumers wait for.
+    const bool lives = alive[turn % 2], many = task.signals[0].count == 0;
+    std::uint32_t* const counter = counter_of_thread(task, run.counters);
     __syncthreads();
-    if (!alive[turn % 2]) break;
-    const SignalRange* const signals = task.task.num_signals == 1 ? &task.signal : run.signals;
-    counters.signal(task.task, signals, threadIdx.x, kNetworkThreads);
+    if (!lives) break;
+    if (counter != nullptr) DeviceSync::add_release(*counter, 1);
+    if (many) counters.signal(task.task, run.signals, threadIdx.x, kNetworkThreads);
     if (leader) worker.record(times);
   }
   __syncthreads();
@@ -199,9 +227,11 @@ template <class Products>
 __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     network_stage_kernel(const __grid_constant__ NetworkMemory memory, const NetworkNode* nodes,
                          const NetworkTask* tasks) {
-  extern __shared__ __align__(16) float sums[];
+  extern __shared__ __align__(128) char work[];
+  __shared__ FilterStages::Shared arrivals;
   __shared__ alignas(alignof(TaskWindow)) std::byte room[sizeof(TaskWindow)];
   auto& window = *reinterpret_cast<TaskWindow*>(room);
+  FilterStages filters(arrivals);
   let_next_start();
   if (threadIdx.x < 32) {
     const int lane = static_cast<int>(threadIdx.x);
@@ -212,8 +242,9 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     window.complete();
   }
   __syncthreads();
-  run_node_task<Products>(window.node(0), memory, window.task(0), sums,
-                          [] { wait_for_kernel_before(); });
+  run_node_task<Products>(
+      window.node(0), memory, window.task(0), work, filters, [] { wait_for_kernel_before(); },
+      [](TaskPhase) {});
 }
 
 template <class Products>

@@ -47,11 +47,14 @@ struct alignas(16) NetworkNode {
   };
 };
 
+/// Ranges of signals that a task's record holds.
+inline constexpr std::uint32_t kTaskSignals = 4;
+
 /// A task with all that a block would have to compute or to look up before it runs it.
 struct alignas(16) NetworkTask {
   Task task;
-  /// Its signals, if it has one range of them: first_signal is then 0.
-  SignalRange signal;
+  /// Its signals, if they are so few ranges and a thread has each; else none.
+  SignalRange signals[kTaskSignals];
   SmallGemmShare share;  ///< of a convolution
 };
 

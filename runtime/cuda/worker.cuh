@@ -90,8 +90,11 @@ class Worker {
   /// before it runs. Called by one thread.
   __device__ void record(const TakenTask& taken, std::uint64_t free_ns = 0) const {
     if (run_.trace == nullptr) return;
-    run_.trace[taken.position] = {max(taken.fetch_ns, free_ns), max(taken.ready_ns, free_ns),
-                                  global_ns(), sm_id()};
+    DeviceTraceRecord& record = run_.trace[taken.position];
+    record.fetch_ns = max(taken.fetch_ns, free_ns);
+    record.ready_ns = max(taken.ready_ns, free_ns);
+    record.end_ns = global_ns();
+    record.sm = sm_id();
   }
 
  private:

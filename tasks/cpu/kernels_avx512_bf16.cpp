@@ -15,7 +15,7 @@ namespace megaconv::cpu::MEGACONV_ISA {
 /// Winograd multiplies floats, and depthwise tasks single channels: these are tasks of avx512.
 template <TaskKind kKind, TaskFunction kOfPairs>
 void pairs_or_else(const TaskArgs& args, std::uint32_t group, std::uint32_t block,
-                        std::byte* scratch) {
+                   std::byte* scratch) {
   constexpr auto kType = static_cast<std::size_t>(DataType::bf16);
   const TaskFunction other = avx512::kKernels.by_kind[kType][static_cast<std::size_t>(kKind)];
   (multiplies_words(*args.tiling) ? kOfPairs : other)(args, group, block, scratch);

@@ -15,36 +15,54 @@ namespace {
 // Clocks of an H100, of which a task takes some whatever it computes: to be told that its input is
 // there, the first loads, and to publish its outputs.
 constexpr double kTaskClocks = 3500;
-constexpr double kStepClocks = 350;  // of a warp, which has the next step's loads on their way
-constexpr double kL2BytesPerClock = 40, kL1BytesPerClock = 64, kSharedBytesPerClock = 128;
-constexpr double kInstructionClocks = 3.2;  // of an SM for one mma.m16n8 of 64 bytes of channels
-// More shared memory for sums would leave less to the L1 cache.
-constexpr std::int64_t kMostSumBytes = 36 << 10;
+constexpr double kBlockClocks = 250;      // of a K block: barriers
+constexpr double kLateBlockClocks = 500;  // more where its loads begin behind another's products
+constexpr double kL2BytesPerClock = 40, kSharedBytesPerClock = 128;
+constexpr double kEarly = 0.3;              // part of the time of loads that begin before the wait
+constexpr double kPieceClocks = 0.5;        // of an SM for a piece of a pixel
+constexpr double kFindClocks = 1200;        // of a K block whose places are found behind the wait
+constexpr double kConvertedClocks = 1.2;    // the same where it is converted
+constexpr double kInstructionClocks = 1.7;  // of an SM for one mma.m16n8k16
+constexpr double kStepClocks = 60, kTileClocks = 20;  // of a warp for a step, and a tile of it
+constexpr double kOutputClocks = 0.25;                // of an SM for one output
 
-double products(Precision precision) { return precision == Precision::f32 ? 3 : 1; }
+// As many as there is code for.
+double tiles_computed(const SmallGemmCut& cut) {
+  const std::uint32_t pixels = cut.rows_per_group * cut.cols_per_group;
+  const std::uint32_t tiles =
+      ceil_div(ceil_div(pixels, SmallGemmCut::kWarpPixels), cut.pixel_warps);
+  return tiles <= 2 ? tiles : 4;
+}
 
 double task_clocks(const SmallGemmCut& cut) {
-  const ConvProblem& a = cut.problem;
   const SumSteps sum = steps_of(cut);
-  const auto steps = static_cast<double>(sum.total());
-  const double warp_steps = static_cast<double>(ceil_div(sum.total(), std::int64_t{cut.sum_warps}));
-  const std::uint32_t pixels = cut.rows_per_group * cut.cols_per_group;
-  const double pixel_tiles = ceil_div(ceil_div(pixels, SmallGemmCut::kWarpPixels), cut.pixel_warps);
-  const auto reach = [](double outputs, std::int64_t stride, std::int64_t extent) {
-    return (outputs - 1) * static_cast<double>(stride) + static_cast<double>(extent);
-  };
-  const double inputs = reach(cut.rows_per_group, a.stride_h, a.filter_extent_h()) *
-                        reach(cut.cols_per_group, a.stride_w, a.filter_extent_w()) *
-                        static_cast<double>(sum.numbers) * static_cast<double>(size_of(a.dtype));
-  const double filters = cut.filters_per_task() * steps * static_cast<double>(kStepBytes);
-  const double loads =
-      warp_steps * SmallGemmCut::kWarps * (1024 + pixel_tiles * 512) * (sum.vectors ? 1 : 8);
-  const double instructions =
-      2 * products(cut.precision) * warp_steps * SmallGemmCut::kWarps * pixel_tiles;
-  const double sums = 2 * static_cast<double>(sum_bytes(cut)) / kSharedBytesPerClock;
-  return kTaskClocks + sums +
-         std::max({(inputs + filters) / kL2BytesPerClock, loads / kL1BytesPerClock,
-                   instructions * kInstructionClocks, warp_steps * kStepClocks});
+  const TaskMemory memory = memory_of(cut);
+  const auto parts = static_cast<double>(parts_of(cut));
+  const auto blocks = static_cast<double>(sum.k_blocks());
+  const double products = parts == 2 ? 3 : 1, tiles = tiles_computed(cut);
+  const double warp_steps =
+      blocks * static_cast<double>(ceil_div(sum.per_block(), std::int64_t{cut.sum_warps}));
+  const double warps_steps = warp_steps * SmallGemmCut::kWarps;
+  const double x_bytes = blocks * static_cast<double>(memory.x_bytes);
+  const double element = static_cast<double>(size_of(cut.problem.dtype));
+  const double pieces = x_bytes / (loads_vectors(cut) ? 16 : 8);
+  const double early = static_cast<double>(sum.stages) / blocks;
+  const double bytes = x_bytes * element / 2 + blocks * static_cast<double>(memory.filter_bytes) *
+                                                   (1 - early * (1 - kEarly));
+  const bool late = pieces / blocks > 8 * 32 * SmallGemmCut::kWarps || sum.row_blocks > 4;
+  const double of_piece = converts(cut) ? kConvertedClocks : kPieceClocks;
+  const double copies = std::max(pieces * of_piece, bytes / kL2BytesPerClock);
+  const double shared = warps_steps * parts * (1024 + tiles * 512) / kSharedBytesPerClock;
+  const double instructions = warps_steps * tiles * 2 * products * kInstructionClocks;
+  const double latency = warp_steps * products * (kStepClocks + tiles * kTileClocks);
+  const double work = std::max({shared, instructions, latency});
+  // Of several K blocks, copies and products overlap but for the first one's.
+  const double overlap = std::min(work, copies) * (1 - early);
+  const double outputs = cut.rows_per_group * cut.cols_per_group * cut.filters_per_task();
+  const double sums = 2 * static_cast<double>(memory.sum_bytes) / kSharedBytesPerClock;
+  return kTaskClocks + blocks * (kBlockClocks + (late ? kFindClocks : 0)) +
+         blocks * (1 - early) * kLateBlockClocks + copies + work - overlap + sums +
+         outputs * kOutputClocks;
 }
 
 // Calls visit(filter_warps, pixel_warps, sum_warps) for all ways to share out a task.
@@ -73,9 +91,9 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
   if (multiprocessors == 0) {
     throw Error(Status::invalid_argument, "multiprocessors = 0: must be at least 1");
   }
-  SmallGemmCut best;
+  SmallGemmCut best{.problem = problem, .precision = precision};
   double least = std::numeric_limits<double>::infinity();
-  for (const std::int64_t most_pixels : {128, 64, 56, 48, 32, 16, 8}) {
+  for (const std::int64_t most_pixels : {448, 224, 112, 56, 48, 28, 16, 8}) {
     for_each_split([&](std::uint32_t over_filters, std::uint32_t over_pixels,
                        std::uint32_t over_sums) {
       SmallGemmCut cut{.problem = problem, .precision = precision};
@@ -84,14 +102,13 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
       cut.filter_warps = over_filters;
       cut.pixel_warps = over_pixels;
       cut.sum_warps = over_sums;
-      const std::uint32_t filters = cut.filters_per_task();
       const std::uint32_t pixel_tiles =
           ceil_div(cut.rows_per_group * cut.cols_per_group, SmallGemmCut::kWarpPixels);
-      const bool fits = (over_filters == 1 || filters < 2 * problem.k) &&
-                        over_pixels <= pixel_tiles &&
-                        ceil_div(pixel_tiles, over_pixels) <= SmallGemmCut::kWarpPixelTiles &&
-                        sum_bytes(cut) <= kMostSumBytes;
-      if (!fits) return;
+      if ((over_filters > 1 && cut.filters_per_task() >= 2 * problem.k) ||
+          over_pixels > pixel_tiles ||
+          ceil_div(pixel_tiles, over_pixels) > SmallGemmCut::kWarpPixelTiles || !fits(cut)) {
+        return;
+      }
       derive_counts(cut);
       const std::uint64_t tasks = std::uint64_t{cut.num_groups} * cut.tasks_per_group;
       // Of the two blocks that a multiprocessor has, one is to prepare a task of the next operator.
@@ -100,6 +117,7 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
       if (clocks < least) best = cut, least = clocks;
     });
   }
+  if (best.num_groups == 0) derive_counts(best);  // says what does not fit
   return best;
 }
 

@@ -12,17 +12,47 @@
 namespace megaconv {
 namespace {
 
-constexpr std::int64_t kVectorBytes = 16;
+constexpr std::int64_t kVector = 8;  // numbers
+// Of a task. What an Ampere or Ada GPU lets a block have; two blocks fit into an SM of Hopper.
+constexpr std::int64_t kMostSharedBytes = 96 << 10;
+constexpr std::int64_t kThreads = 32 * SmallGemmCut::kWarps;
 // Device code counts the numbers of an image in 32 bits.
 constexpr std::int64_t kMostOfImage = std::numeric_limits<std::int32_t>::max();
-
-std::int64_t vector_numbers(const ConvProblem& a) {
-  return kVectorBytes / static_cast<std::int64_t>(size_of(a.dtype));
-}
 
 DataType stored_by(Precision precision) {
   if (precision == Precision::f16) return DataType::f16;
   return precision == Precision::bf16 ? DataType::bf16 : DataType::f32;
+}
+
+// Bias and scale of a task's filters, and what the warps tell each other.
+constexpr std::int64_t kEpilogueBytes =
+    2 * 128 * sizeof(float) + kSmallGemmStages * SmallGemmCut::kWarps * sizeof(std::uint32_t);
+
+TaskMemory memory_of_stage(const SmallGemmCut& cut, const SumSteps& steps) {
+  const ConvProblem& a = cut.problem;
+  // Of filters with one row or column, inputs that a stride leaves out are left out.
+  const auto reach = [](std::int64_t outputs, std::int64_t stride, std::int64_t taps,
+                        std::int64_t dilation) {
+    return (outputs - 1) * (taps == 1 ? 1 : stride) + (taps - 1) * dilation + 1;
+  };
+  TaskMemory memory;
+  memory.in_rows = reach(cut.rows_per_group, a.stride_h, steps.taps_h, a.dilation_h);
+  if (steps.whole_rows) {
+    memory.pitch = 2 * steps.pixel;
+    memory.in_cols =
+        reach(cut.cols_per_group, a.stride_w, steps.chunks * kStepNumbers / steps.pixel, 1);
+  } else {
+    // Neighbouring pixels 64 bytes apart in the banks, as a matrix instruction wants them.
+    memory.pitch = (steps.chunks + (steps.chunks % 2 == 0)) * kStepBytes;
+    memory.in_cols = reach(cut.cols_per_group, a.stride_w, a.s, a.dilation_w);
+  }
+  constexpr std::int64_t kAlignment = 128;
+  memory.x_bytes =
+      ceil_div(memory.in_rows * memory.in_cols * memory.pitch, kAlignment) * kAlignment;
+  memory.filter_bytes = cut.filter_warps * steps.per_block() * kFilterStepBytes * parts_of(cut);
+  // Floats come as they are and are converted there.
+  memory.stage_bytes = memory.x_bytes * (converts(cut) ? 2 : 1) + memory.filter_bytes;
+  return memory;
 }
 
 }  // namespace
@@ -49,33 +79,80 @@ std::string small_gemm_obstacle(const ConvProblem& a, Precision precision) {
   return {};
 }
 
+bool converts(const SmallGemmCut& cut) { return cut.problem.dtype == DataType::f32; }
+std::int64_t parts_of(const SmallGemmCut& cut) { return cut.precision == Precision::f32 ? 2 : 1; }
+
 ChannelRange channels_of_block(const SmallGemmCut& cut, std::int64_t block) {
   const ConvProblem& a = cut.problem;
   const std::int64_t channels = a.c / a.groups, filters = a.k / a.groups;
   const std::int64_t size = cut.filters_per_task(), first = block * size;
   const std::int64_t last = std::min(first + size, a.k) - 1;
-  const std::int64_t align = a.c % vector_numbers(a) == 0 ? vector_numbers(a) : 1;
+  const std::int64_t align = a.c % kVector == 0 ? kVector : 1;
   return {first / filters * channels / align * align, (last / filters + 1) * channels};
+}
+
+bool loads_vectors(const SmallGemmCut& cut) {
+  const SumSteps steps = steps_of(cut);
+  return cut.problem.c % kVector == 0 && (!steps.whole_rows || steps.pixel % kVector == 0);
 }
 
 SumSteps steps_of(const SmallGemmCut& cut) {
   const ConvProblem& a = cut.problem;
-  const std::int64_t step = kStepBytes / static_cast<std::int64_t>(size_of(a.dtype));
   SumSteps steps;
-  steps.vectors = a.c % vector_numbers(a) == 0;
-  steps.whole_rows = !steps.vectors && a.groups == 1 && a.dilation_w == 1;
-  steps.taps_h = a.r;
-  steps.taps_w = steps.whole_rows ? 1 : a.s;
+  const std::int64_t blocks = ceil_div(a.k, std::int64_t{cut.filters_per_task()});
+  for (std::int64_t block = 0; block < (a.groups == 1 ? 1 : blocks); ++block) {
+    const ChannelRange range = channels_of_block(cut, block);
+    steps.channels = std::max(steps.channels, range.end - range.begin);
+  }
+  steps.whole_rows = a.s > 1 && a.dilation_w == 1 && steps.channels <= kStepNumbers / 2;
+  std::int64_t chunks = ceil_div(steps.channels, kStepNumbers);
   if (steps.whole_rows) {
-    steps.numbers = a.s * a.c;
+    // A step begins at a multiple of 16 bytes, also where outputs are a stride apart.
+    steps.pixel = steps.channels <= 4 && a.stride_w % 2 == 0 ? 4 : steps.channels <= 8 ? 8 : 16;
+    chunks = ceil_div(a.s * steps.pixel, kStepNumbers);
   } else {
-    for (std::int64_t block = 0; block < cut.tasks_per_group; ++block) {
-      const ChannelRange range = channels_of_block(cut, block);
-      steps.numbers = std::max(steps.numbers, range.end - range.begin);
+    steps.taps_w = a.s;
+  }
+  // Every piece of a pixel has a thread: a vector, or half of one.
+  const std::int64_t most_chunks =
+      kThreads * (a.c % kVector == 0 ? kVector : kVector / 2) / kStepNumbers;
+  const auto fits = [&] {
+    const std::int64_t bytes = steps.stages * memory_of_stage(cut, steps).stage_bytes;
+    return bytes + kEpilogueBytes <= kMostSharedBytes;
+  };
+  for (steps.row_blocks = 1; steps.row_blocks <= a.r; ++steps.row_blocks) {
+    steps.taps_h = ceil_div(a.r, steps.row_blocks);
+    for (steps.chunks = std::min(chunks, most_chunks); steps.chunks > 0; --steps.chunks) {
+      steps.channel_blocks = ceil_div(chunks, steps.chunks);
+      steps.stages = std::min(steps.k_blocks(), kSmallGemmStages);
+      if (!fits()) continue;
+      if (steps.whole_rows && steps.chunks < chunks) break;
+      steps.chunks = ceil_div(chunks, steps.channel_blocks);
+      return steps;
     }
   }
-  steps.chunks = ceil_div(steps.numbers, step);
-  return steps;
+  return {.chunks = 0};
+}
+
+TaskMemory memory_of(const SmallGemmCut& cut) {
+  const SumSteps steps = steps_of(cut);
+  TaskMemory memory = memory_of_stage(cut, steps);
+  const std::int64_t pixels =
+      ceil_div(cut.rows_per_group * cut.cols_per_group, SmallGemmCut::kWarpPixels) *
+      std::int64_t{SmallGemmCut::kWarpPixels};
+  memory.sum_pitch = cut.filters_per_task() + 4;  // without conflicts of banks
+  memory.sum_bytes = pixels * memory.sum_pitch * cut.sum_warps * std::int64_t{sizeof(float)};
+  const std::int64_t stages = steps.stages;
+  const bool inside = stages > 1 && memory.sum_bytes <= memory.stage_bytes;
+  const bool behind =
+      stages * memory.stage_bytes + memory.sum_bytes + kEpilogueBytes <= kMostSharedBytes;
+  memory.sums_wait = !inside && !behind;
+  if (!memory.sums_wait) {
+    memory.sums_at = memory.stage_bytes * (inside ? steps.k_blocks() % stages : stages);
+  }
+  memory.work_bytes = std::max(stages * memory.stage_bytes, memory.sums_at + memory.sum_bytes);
+  memory.bytes = memory.work_bytes + kEpilogueBytes;
+  return memory;
 }
 
 void derive_counts(SmallGemmCut& cut) {
@@ -105,13 +182,16 @@ void derive_counts(SmallGemmCut& cut) {
   }
   cut.num_groups = u32(groups);
   cut.tasks_per_group = u32(per_group);
+  if (!fits(cut)) {
+    throw Error(Status::unsupported,
+                "tile of " + pair_text(cut.rows_per_group, cut.cols_per_group) + " pixels x " +
+                    std::to_string(cut.filters_per_task()) + " filters: its inputs must fit into " +
+                    std::to_string(kMostSharedBytes) + " bytes of shared memory");
+  }
 }
 
-std::int64_t sum_bytes(const SmallGemmCut& cut) {
-  const std::int64_t pixels =
-      ceil_div(cut.rows_per_group * cut.cols_per_group, SmallGemmCut::kWarpPixels) *
-      std::int64_t{SmallGemmCut::kWarpPixels};
-  return pixels * (cut.filters_per_task() + 4) * cut.sum_warps * std::int64_t{sizeof(float)};
+bool fits(const SmallGemmCut& cut) {
+  return steps_of(cut).chunks > 0 && memory_of(cut).bytes <= kMostSharedBytes;
 }
 
 std::string to_string(const SmallGemmCut& cut) {

@@ -3,10 +3,12 @@
 //
 //   ConvProblem --cut_small_gemm--> SmallGemmCut --add_small_gemm--> a node of a TaskGraph
 //
-// Every output is a sum over the taps of a filter and the channels. It is taken in steps: of 64
-// bytes of channels of one tap. A matrix instruction takes the channels of a step in any order, as
-// long as filters and pixels have the same, so that a thread loads 16 bytes of a pixel at once and
-// no number passes through shared memory.
+// A task takes its sums in K blocks: a range of channels, and rows of the filter. Of each it has
+// the inputs under its tile in shared memory, halo included, once for all taps, and its filters. A
+// K block's sums are taken in steps: 32 numbers of one tap.
+//
+// Where channels are few, a step has several taps: neighbouring columns of x follow each other in
+// shared memory, as numbers of one tap that is as wide as the filter.
 #pragma once
 
 #include <cstddef>
@@ -21,27 +23,63 @@ namespace megaconv {
 
 struct NodeBuffers;  // lowering.hpp, which bodies do without
 
-/// Bytes of a pixel's channels in one step; a thread loads a quarter of them.
-inline constexpr std::int64_t kStepBytes = 64;
+/// Numbers of a pixel or a filter in one step. They have 16 bits when they are multiplied.
+inline constexpr std::int64_t kStepNumbers = 32;
+inline constexpr std::int64_t kStepBytes = 2 * kStepNumbers;
 /// Bytes that the filters of one matrix instruction have in a step.
 inline constexpr std::int64_t kFilterStepBytes = SmallGemmCut::kWarpFilters * kStepBytes;
+/// K blocks in shared memory at a time, at most. More of them are smaller: a K block that is not on
+/// its way before the wait costs about 1 us whatever its size (H200, ResNet-50 in FP16, FP32: with
+/// 2 stages 287 and 687 us, with 3 stages 302 and 746 us, with 4 stages 334 and 876 us).
+inline constexpr std::int64_t kSmallGemmStages = 2;
 /// Rows and columns of a filter, at most.
 inline constexpr std::int64_t kMostSmallTaps = 16;
 
 /// What of a sum is taken in which step.
 struct SumSteps {
-  bool vectors = false;  ///< channels are loaded 16 bytes at a time, else number by number
-  /// A tap is a whole row of the filter: neighbouring columns of x have neighbouring channels.
-  bool whole_rows = false;
-  std::int64_t taps_h = 1, taps_w = 1;
-  std::int64_t numbers = 1;  ///< of a tap: the channels that a block of filters needs, or a row's
-  std::int64_t chunks = 1;   ///< steps of a tap
-  std::int64_t total() const { return taps_h * taps_w * chunks; }
+  bool whole_rows = false;    ///< a tap is a whole row of the filter
+  std::int64_t channels = 1;  ///< that a block of filters needs
+  std::int64_t pixel = 0;     ///< numbers of a pixel in shared memory where taps are whole rows
+  std::int64_t taps_h = 1;    ///< in a K block
+  std::int64_t taps_w = 1;    ///< in a K block
+  std::int64_t chunks = 1;    ///< steps of a tap in a K block
+  std::int64_t row_blocks = 1, channel_blocks = 1;
+  std::int64_t stages = 1;  ///< K blocks in shared memory at a time
+  std::int64_t per_block() const { return taps_h * taps_w * chunks; }
+  std::int64_t k_blocks() const { return row_blocks * channel_blocks; }
+  std::int64_t total() const { return per_block() * k_blocks(); }
 };
-SumSteps steps_of(const SmallGemmCut& cut);
 
-/// Channels of x that the filters [begin, end) need; in whole vectors of 16 bytes from the first on
-/// where they are loaded so.
+/// The shared memory of a task: pipeline stages, the sums of its warps, then what the epilogue
+/// needs.
+struct TaskMemory {
+  std::int64_t in_rows = 0, in_cols = 0;  ///< pixels of a stage
+  std::int64_t pitch = 0;                 ///< bytes of a pixel
+  std::int64_t x_bytes = 0;               ///< of a stage; floats have two of these
+  std::int64_t filter_bytes = 0;          ///< of a stage
+  std::int64_t stage_bytes = 0;
+  std::int64_t sum_pitch = 0;  ///< floats of a pixel, of a warp's sums
+  std::int64_t sum_bytes = 0;
+  std::int64_t sums_at = 0;     ///< in the stage of the K block before the last one, behind all, or
+  bool sums_wait = false;       ///< in the place of what slow warps may still multiply
+  std::int64_t work_bytes = 0;  ///< stages and sums
+  std::int64_t bytes = 0;       ///< in all
+};
+
+/// Chunks are 0 where no K block fits into shared memory.
+SumSteps steps_of(const SmallGemmCut& cut);
+TaskMemory memory_of(const SmallGemmCut& cut);
+/// Whether a task of these sizes fits; its counts need not be there.
+bool fits(const SmallGemmCut& cut);
+
+/// Whether x and filters are floats, which become scaled FP16 numbers, and whether two of them.
+bool converts(const SmallGemmCut& cut);
+std::int64_t parts_of(const SmallGemmCut& cut);
+/// Whether eight channels of x are loaded at once.
+bool loads_vectors(const SmallGemmCut& cut);
+
+/// Channels of x that the filters of a block need; from a multiple of eight on where vectors are
+/// loaded.
 struct ChannelRange {
   std::int64_t begin = 0, end = 0;
 };
@@ -55,15 +93,17 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
                             std::uint32_t multiprocessors);
 
 /// Checks the fields of a cut that are chosen, and computes those that follow from them. Throws
-/// Error(invalid_argument) for a field out of range, Error(unsupported) past 2^31 tasks.
+/// Error(invalid_argument) for a field out of range, Error(unsupported) past 2^31 tasks and for a
+/// tile that does not fit into shared memory.
 void derive_counts(SmallGemmCut& cut);
 
-/// Bytes of shared memory for the sums of a task.
-std::int64_t sum_bytes(const SmallGemmCut& cut);
-
-/// Packed filters, [block of filters][16 of them][step][8 of these][lane of a warp][16 bytes]. Lane
-/// l has filter l / 4 of the eight, and the quarter l % 4 of the step's numbers.
+/// Packed filters, [block of filters][K block][16 of them][step][part][matrix instruction, of
+/// 2][lane of a warp][8 numbers]. Lane l has filters l / 4 and l / 4 + 8 of the 16, and the quarter
+/// l % 4 of the step's numbers: of an instruction two numbers of the one, two of the other, twice,
+/// as it takes them. Floats are scaled, each filter by a power of two of its own; behind the
+/// numbers are the inverses of these, [K].
 std::size_t packed_bytes(const SmallGemmCut& cut);
+std::int64_t scales_at(const SmallGemmCut& cut);  ///< their place
 /// `w`: filters in the problem's layout and storage type.
 std::vector<std::byte> pack_filters(const SmallGemmCut& cut, const std::byte* w);
 

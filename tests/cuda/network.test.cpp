@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "megaconv/plan.hpp"
@@ -349,10 +350,19 @@ TEST_CASE("cuda: a run of a network records a trace of all tasks") {
   run.set_inputs(test::random_inputs(network, {}));
   Trace trace;
   run.enqueue(nullptr, &trace);
-  REQUIRE(trace.records.size() == run.plan.lowering().graph.tasks.size());
+  const std::vector<Task>& tasks = run.plan.lowering().graph.tasks;
+  REQUIRE(trace.records.size() == tasks.size());
   for (const TraceRecord& record : trace.records) {
     REQUIRE(record.fetch_ns <= record.ready_ns);
     REQUIRE(record.ready_ns < record.end_ns);
+    const Task& task = tasks[run.plan.lowering().mapping.order[record.position]];
+    const bool convolution =
+        std::holds_alternative<SmallGemmCut>(run.plan.lowering().nodes[task.node].cut);
+    REQUIRE(record.has_phases() == convolution);
+    if (!convolution) continue;
+    REQUIRE(record.ready_ns <= record.phase_ns.front());
+    REQUIRE(std::is_sorted(record.phase_ns.begin(), record.phase_ns.end()));
+    REQUIRE(record.phase_ns.back() <= record.end_ns);
   }
 }
 

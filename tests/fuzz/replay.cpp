@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where libFuzzer is not: gives a target the files of its corpus, once. It must accept some, so that
-// a change of the format is noticed.
+// Where libFuzzer is not: gives a target the files of its corpus, once. It must accept some, so
+// that a change of the format is noticed.
 //
 //   fuzz_mapping FOLDER...
 #include <filesystem>

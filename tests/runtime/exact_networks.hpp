@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tasks/fuse.hpp"
 #include "tests/runtime/network_run.hpp"
 
 namespace megaconv::test {
@@ -63,7 +64,7 @@ inline Network exact_network(const std::string& name, const NetworkOptions& opti
 
 /// No number that any order of any sum makes can be larger than these, of inputs up to 2.
 struct ExactBounds {
-  double value = 0;  ///< what is stored
+  double value = 0;  ///< that is left when operators are fused
   double sum = 0;    ///< of a convolution: the products of a filter, all positive
 };
 inline ExactBounds exact_bounds(const Network& network) {
@@ -104,7 +105,9 @@ inline ExactBounds exact_bounds(const Network& network) {
       for (const std::string& read : op.reads) y = std::max(y, most.at(read));
     }
     most[op.name] = y;
-    bounds.value = std::max(bounds.value, y);
+  }
+  for (const FusedOperator& op : fuse(network).operators) {
+    bounds.value = std::max(bounds.value, most.at(op.value()));
   }
   return bounds;
 }

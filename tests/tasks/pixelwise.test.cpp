@@ -163,8 +163,8 @@ TEST_CASE("pixelwise problems that are wrong are refused with value and limit") 
         "size of the window = 0: must be 1 to 2147483647");
   CHECK(refusal([](auto& a) { a.does.alpha = std::numeric_limits<float>::infinity(); }) ==
         "alpha = inf: must be finite");
-  CHECK(refusal([](auto& a) { a.does.function = static_cast<PixelFunction>(9); }) ==
-        "pixel function 9: must be 0 to 7");
+  CHECK(refusal([](auto& a) { a.does.function = static_cast<PixelFunction>(99); }) ==
+        "pixel function 99: must be 0 to 9");
   CHECK(refusal([](auto& a) { a.dtype = DataType::i8; }, Status::unsupported) ==
         "pixelwise: storage type i8, must be f32, f16 or bf16");
   CHECK(refusal([](auto& a) { a.layout = Layout::chwn; }, Status::unsupported) ==

@@ -32,13 +32,20 @@ TEST_CASE("A process that is killed while it writes leaves no file and the old c
   std::mt19937 random(20261123);
   const std::string content(std::size_t{8} << 20, 'x');
   for (int i = 0; i < 30; ++i) {
+    int begun[2];  // the child writes a byte when it has written the file once
+    REQUIRE(pipe(begun) == 0);
     const pid_t child = fork();
     if (child == 0) {
-      for (;;) {
+      for (bool first = true;; first = false) {
         write_file(file, content);
         write_file(file, "old");
+        if (first && write(begun[1], "", 1) != 1) _exit(1);
       }
     }
+    char byte;
+    CHECK(read(begun[0], &byte, 1) == 1);
+    close(begun[0]);
+    close(begun[1]);
     usleep(static_cast<useconds_t>(1000 + random() % 30'000));
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);

@@ -32,6 +32,21 @@ std::string title_of(const Lowering& lowering) {
                               : to_string(lowering.tiling().problem);
 }
 
+std::string phase_table(const PhaseTimes& phases) {
+  const auto mean = [&](double us) {
+    return fmt::format("{:.2f}", us / static_cast<double>(phases.num));
+  };
+  Table table;
+  table.add_column("phase");
+  table.add_column(fmt::format("mean of {} tasks, us", phases.num));
+  table.add_row({"wait", mean(phases.wait_us)});
+  for (std::size_t i = 0; i < kNumTaskPhases; ++i) {
+    table.add_row({to_string(static_cast<TaskPhase>(i)), mean(phases.us[i])});
+  }
+  table.add_row({"signal", mean(phases.signal_us)});
+  return table.str();
+}
+
 }  // namespace
 
 std::string trace_json(const RecordedRun& run) {
@@ -65,6 +80,15 @@ std::string trace_json(const RecordedRun& run) {
         R"("args": {{"position": {}, "wait_us": {}}}}})",
         track, us(record.ready_ns), us(record.end_ns - record.ready_ns), to_string(kind_of(task)),
         name(lowering.graph, task), record.position, us(wait_ns));
+    std::uint64_t begin_ns = record.ready_ns;
+    for (std::size_t i = 0; i < kNumTaskPhases && record.has_phases(); ++i) {
+      text += fmt::format(
+          ",\n"
+          R"({{"ph": "X", "pid": 0, "tid": {}, "ts": {}, "dur": {}, "cat": "phase", "name": "{}"}})",
+          track, us(begin_ns), us(record.phase_ns[i] - begin_ns),
+          to_string(static_cast<TaskPhase>(i)));
+      begin_ns = record.phase_ns[i];
+    }
     // Arrows only to those that the dependency held up.
     if (task.wait_counter == kNoCounter) continue;
     const std::uint32_t producer = last[task.wait_counter];
@@ -112,6 +136,7 @@ std::string trace_table(const TraceAnalysis& analysis) {
                                  analysis.span_us, analysis.tracks, share(analysis.idle_us),
                                  format_bytes(analysis.peak_live_bytes)) +
                      table.str();
+  if (analysis.phases.num != 0) text += phase_table(analysis.phases);
   if (analysis.waits.empty()) return text;
   Table waits;
   waits.add_column("waits");

@@ -44,7 +44,9 @@ Trace read_events(const json& events, std::size_t num_tasks, std::uint32_t num_w
   trace.records.resize(num_tasks);
   std::vector<std::uint8_t> seen(num_tasks);
   for (const json& event : events) {
-    if (event.at("ph") != "X" || event.at("cat") == "wait") continue;
+    if (event.at("ph") != "X" || event.at("cat") == "wait" || event.at("cat") == "phase") {
+      continue;
+    }
     const std::uint32_t position = read32(event.at("args"), "position", 0xffffffffu);
     if (position >= num_tasks) {
       reject("position " + std::to_string(position) + ", its mapping has " +

@@ -31,12 +31,9 @@ void add_network_options(CLI::App& app, NetworkChoice& network) {
         ->type_name(type)
         ->group("Network");
   };
-  add_word(
-      "--dtype", network.dtype,
-      Choices<DataType>{{"f32", DataType::f32}, {"f16", DataType::f16}, {"bf16", DataType::bf16}},
-      "TYPE", "Storage type of all values: f32 (default), f16 or bf16");
-  add_word("--layout", network.layout,
-           Choices<Layout>{{"nhwc", Layout::nhwc}, {"nchw", Layout::nchw}}, "NAME",
+  add_word("--dtype", network.dtype, named({DataType::f32, DataType::f16, DataType::bf16}), "TYPE",
+           "Storage type of all values: f32 (default), f16 or bf16");
+  add_word("--layout", network.layout, named({Layout::nhwc, Layout::nchw}), "NAME",
            "Memory order of all values: nhwc (default) or nchw");
 }
 

@@ -149,7 +149,7 @@ void add_network_device_options(CLI::App& app, PlanOptions& options) {
                           {"staged", CudaLaunch::staged}},
                          "NAME", "CUDA: auto (default), persistent (one launch) or staged");
   add_choice<Precision>(app, "--precision", options.tiling.precision,
-                        {{"f32", Precision::f32}, {"tf32", Precision::tf32}}, "NAME",
+                        named({Precision::f32, Precision::tf32}), "NAME",
                         "CUDA: of products of f32 values, f32 (default) or tf32");
   add_max_error_option(app, options.tiling);
 }
@@ -177,10 +177,7 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
                          "capability 9.0; Winograd from 8.0 on with MEGACONV_CUDA_ISA=mma)\n"
                          "split-f16, tf32, f16 or bf16");
   add_choice<Precision>(app, "--precision", tiling.precision,
-                        {{"f32", Precision::f32},
-                         {"tf32", Precision::tf32},
-                         {"f16", Precision::f16},
-                         {"bf16", Precision::bf16}},
+                        named({Precision::f32, Precision::tf32, Precision::f16, Precision::bf16}),
                         "NAME",
                         "Least precision of products of f32 tensors: f32 (default), tf32, f16\n"
                         "or bf16");

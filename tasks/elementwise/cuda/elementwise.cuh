@@ -32,30 +32,50 @@ struct ElementwiseTask {
     const int rows = min(a.rows_per_group, a.h - row);
     const std::int64_t first =
         (static_cast<std::int64_t>(group / bands) * a.h + row) * a.w;  // pixel
-    const int blocks = a.c / kWidth, count = rows * a.w * blocks;
-#pragma unroll 2
-    for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
-      const std::int64_t pixel = first + i / blocks;
-      const int channel = i % blocks * kWidth;
+    // A thread has the same channels of all its pixels: it looks them up once.
+    const int blocks = a.c / kWidth, lanes = min(blocks, kThreads), at_once = kThreads / lanes;
+    const int lane = static_cast<int>(threadIdx.x) % lanes;
+    const int own = static_cast<int>(threadIdx.x) / lanes, pixels = rows * a.w;
+    if (own >= at_once) return;
+#pragma unroll 1
+    for (int channel = lane * kWidth; channel < a.c; channel += lanes * kWidth) {
       const ElementwiseInput input = a.inputs[find(a, channel)];
-      const auto* const x = static_cast<const Stored*>(tensor(input.x));
-      Vec<kWidth> value =
-          load<kWidth>(x + pixel * input.channels + (channel - input.first_channel));
-      const std::int64_t at = pixel * a.c + channel;
-      if (a.scale != nullptr) {
+      const Stored* const x = static_cast<const Stored*>(tensor(input.x)) + first * input.channels +
+                              (channel - input.first_channel);
+      const std::int64_t at = first * a.c + channel;
+      const bool affine = a.scale != nullptr, adds = a.residual != nullptr;
+      Vec<kWidth> scale = zero<kWidth>(), bias = zero<kWidth>();
+      if (affine) scale = load<kWidth>(a.scale + channel), bias = load<kWidth>(a.bias + channel);
+      const Stored* const residual = static_cast<const Stored*>(a.residual);
+#pragma unroll 1
+      for (int pixel = own; pixel < pixels; pixel += kAtOnce * at_once) {
+        Vec<kWidth> values[kAtOnce];
+        const auto for_each = [&](auto visit) {
 #pragma unroll
-        for (int j = 0; j < kWidth; ++j) {
-          value.lane[j] = fmaf(a.scale[channel + j], value.lane[j], a.bias[channel + j]);
-        }
-      }
-      if (a.residual != nullptr) {
-        value = value + load<kWidth>(static_cast<const Stored*>(a.residual) + at);
-      }
+          for (int i = 0; i < kAtOnce; ++i) visit(values[i], pixel + i * at_once);
+        };
+        for_each([&](Vec<kWidth>& value, std::int64_t p) {  // all of them on their way at once
+          value = zero<kWidth>();
+          if (p < pixels) value = load<kWidth>(x + p * input.channels);
+        });
+        for_each([&](Vec<kWidth>& value, std::int64_t p) {
+          if (p >= pixels) return;
+          if (affine) {
 #pragma unroll
-      for (float& number : value.lane) number = clamped(a.least, a.most, number);
-      store<kWidth>(static_cast<Stored*>(a.y) + at, value);
+            for (int j = 0; j < kWidth; ++j) {
+              value.lane[j] = fmaf(scale.lane[j], value.lane[j], bias.lane[j]);
+            }
+          }
+          if (adds) value = value + load<kWidth>(residual + at + p * a.c);
+#pragma unroll
+          for (float& number : value.lane) number = clamped(a.least, a.most, number);
+          store<kWidth>(static_cast<Stored*>(a.y) + at + p * a.c, value);
+        });
+      }
     }
   }
+
+  static constexpr int kAtOnce = 4;  // outputs of a thread
 
   // The tensor that has a channel.
   static __device__ int find(const ElementwiseArgs& a, int channel) {

@@ -94,20 +94,22 @@ struct PoolingTask {
     Vec<kWidth> result;
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) result.lane[j] = kMax ? __uint_as_float(kMinusInfinity) : 0;
-    for (int h = top; h < bottom; ++h) {
-      const Stored* from = x + (static_cast<std::int64_t>(h) * a.w + left) * pitch;
-#pragma unroll 4
-      for (int w = left; w < right; ++w, from += pitch) {
-        const Vec<kWidth> v = load<kWidth>(from);
+    const Stored* from = x + (static_cast<std::int64_t>(top) * a.w + left) * pitch;
+    const std::int64_t to_next_row = (a.w - (right - left)) * pitch;
+    int w = left, rest = (bottom - top) * (right - left);
+#pragma unroll 1
+    for (; rest > 0; rest -= kAtOnce) {  // all of these on their way before the first is there
+      Vec<kWidth> values[kAtOnce];
 #pragma unroll
-        for (int j = 0; j < kWidth; ++j) {
-          const float value = v.lane[j], so_far = result.lane[j];
-          if constexpr (kMax) {  // a NaN stays; of equal numbers, the first
-            result.lane[j] = value > so_far || value != value ? value : so_far;
-          } else {
-            result.lane[j] = so_far + value;
-          }
-        }
+      for (int i = 0; i < kAtOnce; ++i) {
+        values[i] = zero<kWidth>();
+        if (i < rest) values[i] = load<kWidth>(from);
+        from += pitch;
+        if (++w == right) w = left, from += to_next_row;
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (i < rest) add<kWidth, kMax>(result, values[i]);
       }
     }
     if constexpr (!kMax) {
@@ -119,6 +121,20 @@ struct PoolingTask {
     return result;
   }
 
+  template <int kWidth, bool kMax>
+  static __device__ void add(Vec<kWidth>& result, const Vec<kWidth>& v) {
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) {
+      const float value = v.lane[j], so_far = result.lane[j];
+      if constexpr (kMax) {  // a NaN stays; of equal numbers, the first
+        result.lane[j] = value > so_far || value != value ? value : so_far;
+      } else {
+        result.lane[j] = so_far + value;
+      }
+    }
+  }
+
+  static constexpr int kAtOnce = 8;  // numbers of a window
   static constexpr std::uint32_t kMinusInfinity = 0xff800000u;
 };
 

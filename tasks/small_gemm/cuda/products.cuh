@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a warp multiplies in a step of small-tile implicit GEMM, for every precision: 16 filters by
-// 8 pixels, 64 bytes of channels. A thread has 16 bytes of each of two filters, lane / 4 and that +
-// 8, and of pixel lane / 4: the same quarter of the step's channels. Two matrix instructions take
-// half of them each: add<kPart>() is one of them, which nobody but its sum waits for.
+// 8 pixels, 32 numbers of each. A thread has eight numbers of two filters, lane / 4 and that + 8,
+// and of pixel lane / 4: the same quarter of the step. A matrix instruction takes numbers in any
+// order, as long as filters and pixels have the same, so two of them take half of these each.
+//
+// Floats become FP16 numbers, of which FP32 has two. Filters are scaled, each by a power of two of
+// its own; x is not, unless its numbers would be too large or all too small:
+//
+//   w s = high + low              x = high + rest / 2^11
+//   w s x = low high + high / 2^11 rest + high high        to about 2^-22 of |w s x|
 #pragma once
 
 #include <cuda_bf16.h>
@@ -11,139 +17,119 @@
 #include <cstdint>
 
 #include "tasks/cuda/mma.cuh"
+#include "tasks/cuda/vec.cuh"
 
 namespace megaconv::cuda {
 
-/// A thread's 16 bytes.
-struct alignas(16) Quarter {
-  std::uint32_t word[4];
-};
-
-/// Of two filters and of a pixel, by matrix instruction.
-struct FilterWords {
+/// A thread's numbers of filters and of a pixel, by matrix instruction: 16 bytes of shared memory
+/// are one instruction's filters, or both instructions' pixel.
+struct alignas(16) FilterWords {
   std::uint32_t of[2][4];
 };
-struct PixelWords {
+struct alignas(16) PixelWords {
   std::uint32_t of[2][2];
 };
 
-__device__ inline FilterWords filter_words(const Quarter& low, const Quarter& high) {
-  FilterWords words;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    words.of[i][0] = low.word[2 * i];
-    words.of[i][1] = high.word[2 * i];
-    words.of[i][2] = low.word[2 * i + 1];
-    words.of[i][3] = high.word[2 * i + 1];
-  }
-  return words;
-}
-__device__ inline PixelWords pixel_words(const Quarter& pixel) {
-  return {{{pixel.word[0], pixel.word[1]}, {pixel.word[2], pixel.word[3]}}};
-}
-
 /// Products of FP16 numbers.
 struct HalfProducts {
-  static constexpr bool kStepsApart = false;
   using Stored = __half;
-  using Filters = FilterWords;
-  using Pixels = PixelWords;
-  static __device__ Filters filters(const Quarter& low, const Quarter& high) {
-    return filter_words(low, high);
-  }
-  static __device__ Pixels pixels(const Quarter& pixel) { return pixel_words(pixel); }
-  static constexpr int kParts = 2;
-  template <int kPart>
-  static __device__ void add(float (&sum)[4], const Filters& filters, const Pixels& pixels) {
-    mma(sum, filters.of[kPart], pixels.of[kPart]);
+  static constexpr bool kConverts = false, kPairs = false;
+  static __device__ void add(float (&sum)[4], const FilterWords& filters, const PixelWords& pixels,
+                             int half) {
+    mma(sum, filters.of[half], pixels.of[half]);
   }
 };
 
 struct Bfloat16Products {
-  static constexpr bool kStepsApart = false;
   using Stored = __nv_bfloat16;
-  using Filters = FilterWords;
-  using Pixels = PixelWords;
-  static __device__ Filters filters(const Quarter& low, const Quarter& high) {
-    return filter_words(low, high);
-  }
-  static __device__ Pixels pixels(const Quarter& pixel) { return pixel_words(pixel); }
-  static constexpr int kParts = 2;
-  template <int kPart>
-  static __device__ void add(float (&sum)[4], const Filters& filters, const Pixels& pixels) {
-    mma_bf16(sum, filters.of[kPart], pixels.of[kPart]);
+  static constexpr bool kConverts = false, kPairs = false;
+  static __device__ void add(float (&sum)[4], const FilterWords& filters, const PixelWords& pixels,
+                             int half) {
+    mma_bf16(sum, filters.of[half], pixels.of[half]);
   }
 };
 
-/// Products of floats rounded to TF32; filters have been when they were packed.
-struct Tf32Products {
-  static constexpr bool kStepsApart = false;
+/// Of floats rounded to FP16's 11 bits, which are those of TF32.
+struct Tf32Products : HalfProducts {
   using Stored = float;
-  using Filters = FilterWords;
-  using Pixels = PixelWords;
-  static __device__ Filters filters(const Quarter& low, const Quarter& high) {
-    return filter_words(low, high);
-  }
-  static __device__ Pixels pixels(const Quarter& pixel) {
-    Quarter rounded;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) rounded.word[i] = round_to_tf32(__uint_as_float(pixel.word[i]));
-    return pixel_words(rounded);
-  }
-  static constexpr int kParts = 2;
-  template <int kPart>
-  static __device__ void add(float (&sum)[4], const Filters& filters, const Pixels& pixels) {
-    mma_tf32(sum, filters.of[kPart], pixels.of[kPart]);
-  }
+  static constexpr bool kConverts = true;
 };
 
-/// Products of floats, each the sum of two TF32 numbers: high high, high low and low high. What is
-/// left out, low low and what two numbers do not hold, is less than 2^-22 of a product. The sum of
-/// a step is taken by itself and then added in FP32: a matrix instruction cuts its sum off, which
-/// over many of them is more than FP32 may err.
-struct PairProducts {
-  static constexpr bool kStepsApart = true;
+/// Of pairs. The sum of a step is taken by itself and then added in FP32: a matrix instruction cuts
+/// its sum off, which over many of them is more than FP32 may err.
+struct PairProducts : HalfProducts {
   using Stored = float;
-  struct Filters {
-    FilterWords high, low;
-  };
-  struct Pixels {
-    PixelWords high, low;
-  };
-  // The rest is rounded by an addition, since the instruction does not read the last 13 bits. That
-  // of infinity, a NaN, becomes a zero by it.
-  static __device__ void split(std::uint32_t word, std::uint32_t& high, std::uint32_t& low) {
-    high = round_to_tf32(__uint_as_float(word));
-    low = __float_as_uint(__uint_as_float(word) - __uint_as_float(high)) + 0x1000u;
-  }
-  static __device__ Filters filters(const Quarter& low, const Quarter& high) {
-    const FilterWords words = filter_words(low, high);
-    Filters result;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) split(words.of[i][j], result.high.of[i][j], result.low.of[i][j]);
-    }
-    return result;
-  }
-  static __device__ Pixels pixels(const Quarter& pixel) {
-    const PixelWords words = pixel_words(pixel);
-    Pixels result;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-#pragma unroll
-      for (int j = 0; j < 2; ++j) split(words.of[i][j], result.high.of[i][j], result.low.of[i][j]);
-    }
-    return result;
-  }
-  static constexpr int kParts = 6;  // the smallest first
-  template <int kPart>
-  static __device__ void add(float (&sum)[4], const Filters& filters, const Pixels& pixels) {
-    constexpr int kHalf = kPart % 2;
-    const FilterWords& of_filters = kPart < 2 ? filters.low : filters.high;
-    const PixelWords& of_pixels = kPart / 2 == 1 ? pixels.low : pixels.high;
-    mma_tf32(sum, of_filters.of[kHalf], of_pixels.of[kHalf]);
-  }
+  static constexpr bool kConverts = true, kPairs = true;
 };
+
+/// FP16 numbers / 2^11.
+__device__ inline FilterWords shifted(const FilterWords& filters) {
+  FilterWords result;
+  const __half2 factor = __floats2half2_rn(0x1p-11f, 0x1p-11f);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      __half2 numbers;
+      memcpy(&numbers, &filters.of[i][j], sizeof numbers);
+      numbers = __hmul2(numbers, factor);
+      memcpy(&result.of[i][j], &numbers, sizeof numbers);
+    }
+  }
+  return result;
+}
+
+/// Converts floats to FP16 and remembers the largest magnitude that came of it. kScaled: times a
+/// power of two.
+template <bool kPairs, bool kScaled>
+class ToHalves {
+ public:
+  explicit __device__ ToHalves(float scale) : scale_(scale) {}
+
+  /// Numbers as the first parts of pairs, and what these leave.
+  template <int kCount>
+  __device__ void convert(const float (&numbers)[kCount], std::uint32_t (&high)[kCount / 2],
+                          std::uint32_t (&rest)[kCount / 2]) {
+#pragma unroll
+    for (int i = 0; i < kCount / 2; ++i) {
+      const float first = scaled(numbers[2 * i]), second = scaled(numbers[2 * i + 1]);
+      const __half2 halves = __floats2half2_rn(first, second);
+      memcpy(&high[i], &halves, sizeof halves);
+      most_ = __hmax2(most_, __habs2(halves));
+      if constexpr (kPairs) {
+        const float2 wide = __half22float2(halves);
+        const __half2 left = __floats2half2_rn(rest_of(first, wide.x), rest_of(second, wide.y));
+        memcpy(&rest[i], &left, sizeof left);
+      }
+    }
+  }
+  /// As bits of FP16. NaN do not count.
+  __device__ std::uint32_t most() const {
+    std::uint32_t bits;
+    memcpy(&bits, &most_, sizeof bits);
+    return max(bits >> 16, bits & 0xffffu);
+  }
+
+ private:
+  __device__ float scaled(float number) const {
+    if constexpr (kScaled) return number * scale_;
+    return number;
+  }
+  // Of an infinity nothing. Without a scale there is none: what is too large is scaled.
+  static __device__ float rest_of(float number, float high) {
+    if (kScaled && isinf(high)) return 0.0f;
+    return (number - high) * 0x1p11f;
+  }
+
+  float scale_;
+  __half2 most_ = __floats2half2_rn(0.0f, 0.0f);
+};
+
+/// Whether numbers of at most that magnitude, bits of FP16, keep theirs: it has all that TF32 has
+/// from 2^-14 on, and what is less is off by 2^-15 of the magnitude at most, in pairs by 2^-26.
+__device__ inline bool fits_halves(std::uint32_t most) {
+  constexpr std::uint32_t kLeast = 0x1400, kInfinity = 0x7c00;  // 2^-10
+  return most >= kLeast && most < kInfinity;
+}
 
 }  // namespace megaconv::cuda

@@ -1,439 +1,373 @@
 // SPDX-License-Identifier: Apache-2.0
 // A task of a small-tile implicit GEMM: a tile of output pixels by a block of filters.
 //
-//   before the wait     where this thread's pixels lie; the first step's filters, on their way
-//   wait()              the task's producers are done
-//   steps               pixels and filters from the caches to registers, one step ahead; products
-//   shared memory       every warp's sums, [warp over sums][pixel][filter]
-//   epilogue            sums of all warps in their order, bias, residual, activation; by 16 bytes
+//   before the wait   where this thread's pixels lie; filters of the first K blocks, on their way
+//   wait()            the task's producers are done
+//   each K block      x to shared memory, once for all taps; a barrier; products
+//   shared memory     every warp's sums; a barrier
+//   epilogue          the sums of all warps, bias, residual, activation
 //
-// Pixels are read once a tap. That the taps of a filter and the warps over filters read the same
-// ones is the L1 cache's business.
+// Several K blocks are in shared memory at a time. Filters come by one copy each.
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
-#include "tasks/cuda/activation.cuh"
-#include "tasks/cuda/vec.cuh"
+#include "megaconv/task_phase.hpp"
+#include "tasks/small_gemm/cuda/epilogue.cuh"
+#include "tasks/small_gemm/cuda/filter_stages.cuh"
+#include "tasks/small_gemm/cuda/input_loader.cuh"
 #include "tasks/small_gemm/cuda/products.cuh"
 #include "tasks/small_gemm/cuda/small_gemm_args.hpp"
 
 namespace megaconv::cuda {
 
-/// Row in its tile of a pixel, of less than 2^10: exact, since a quotient and a half is never as
-/// near to the next whole number as three roundings are to it.
-__device__ inline int row_of(const SmallGemmShare& share, int pixel) {
-  return static_cast<int>((static_cast<float>(pixel) + 0.5f) * share.reciprocal);
-}
-
-/// The tensors of a node.
-template <class Stored>
-struct SmallGemmTensors {
-  const Stored* x;
-  const char* u;
-  const float* bias;
-  const Stored* residual;
-  Stored* y;
-};
-
-/// Distance of a pixel's sums in shared memory, without conflicts of banks, and of a warp's.
-__device__ inline int sum_pitch(const SmallGemmArgs& a) { return a.filters_per_task + 4; }
-__device__ inline int sums_of_warp(const SmallGemmArgs& a) {
-  return ((a.rows_per_group * a.cols_per_group - 1) / 8 + 1) * 8 * sum_pitch(a);
-}
-
-/// What a warp computes: 16 filters, and up to 8 times kPixelTiles pixels. kVectors: whether 16
-/// bytes of channels are loaded at once.
-template <class Products, bool kVectors>
+/// What a warp computes: 16 filters, up to 8 times kPixelTiles pixels, some steps of a K block.
+template <class Products>
 class SmallGemmTile {
  public:
-  using Stored = typename Products::Stored;
-
-  template <class Wait>
-  static __device__ void run(const SmallGemmArgs& a, const SmallGemmShare& share,
-                             const SmallGemmTensors<Stored>& tensors, float* shared, Wait wait) {
-    SmallGemmTile tile(a, share, tensors, shared);
-    tile.multiply(wait);
-    tile.write_sums();
-  }
-
- private:
-  static constexpr int kPixelTiles = static_cast<int>(SmallGemmCut::kWarpPixelTiles);
-  static constexpr int kVector = 16 / static_cast<int>(sizeof(Stored));  // numbers
-  static constexpr int kStep = 4 * kVector;
-  static constexpr int kWord = 4 / static_cast<int>(sizeof(Stored));
-
-  __device__ SmallGemmTile(const SmallGemmArgs& a, const SmallGemmShare& share,
-                           const SmallGemmTensors<Stored>& tensors, float* shared)
-      : a_(a),
-        share_(share),
-        tensors_(tensors),
-        sums_(shared + a.filters_per_task),
-        lane_(static_cast<int>(threadIdx.x) % 32) {
+  __device__ SmallGemmTile(const SmallGemmArgs& a, const SmallGemmShare& share)
+      : a_(a), lane_(static_cast<int>(threadIdx.x) % 32) {
     const int warp = static_cast<int>(threadIdx.x) / 32;
     filter_warp_ = warp % a.filter_warps;
     const int pixel_warp = warp / a.filter_warps % a.pixel_warps;
     sum_warp_ = warp / a.filter_warps / a.pixel_warps;
     const int tiles = (a.rows_per_group * a.cols_per_group - 1) / 8 + 1;
-    const int warp_tiles = (tiles - 1) / a.pixel_warps + 1;
-    first_tile_ = pixel_warp * warp_tiles;
-    num_tiles_ = min(warp_tiles, tiles - first_tile_);
-  }
-
-  template <class Wait>
-  __device__ void multiply(Wait wait) {
-    const int total = a_.taps_h * a_.taps_w * a_.chunks;
-    const int per_warp = (total - 1) / a_.sum_warps + 1;
-    const int begin = sum_warp_ * per_warp, end = min(begin + per_warp, total);
-    const int tile = share_.filter_block * a_.filter_warps + filter_warp_;
-    const char* const u = tensors_.u + static_cast<std::int64_t>(tile) * total * 1024 + lane_ * 16;
-    const auto load_filters = [&](Quarter(&filters)[2], int step) {
-      filters[0] = read_only(u + step * 1024);
-      filters[1] = read_only(u + step * 1024 + 512);
-    };
-    Quarter filters[2];
-    if (begin < end) load_filters(filters, begin);
-    find_pixels();
-    wait();
+    first_tile_ = pixel_warp * a.warp_tiles;
+    num_tiles_ = min(a.warp_tiles, tiles - first_tile_);
+    find_pixels(share);
+    find_steps();
+    sum_pitch_ = a.sum_pitch;
+    sums_at_ = sum_warp_ * a.warp_sums + filter_warp_ * 16 + lane_ / 4 +
+               (first_tile_ * 8 + lane_ % 4 * 2) * a.sum_pitch;
 #pragma unroll
     for (int j = 0; j < kPixelTiles; ++j) {
 #pragma unroll
       for (int n = 0; n < 4; ++n) sum_[j][n] = 0;
     }
-    if (begin >= end) return;
-    chunk_ = begin % a_.chunks;
-    tap_w_ = begin / a_.chunks % a_.taps_w;
-    tap_h_ = begin / a_.chunks / a_.taps_w;
-    // Two steps are in registers in turn.
-    Quarter pixels[kPixelTiles], other_filters[2], other_pixels[kPixelTiles];
-    load_pixels(pixels);
-    for (int step = begin + 1;; ++step) {
-      if (step < end) {
-        advance();
-        load_filters(other_filters, step);
-        load_pixels(other_pixels);
-      }
-      add_products(filters, pixels);
-      if (step >= end) break;
-      if (++step < end) {
-        advance();
-        load_filters(filters, step);
-        load_pixels(pixels);
-      }
-      add_products(other_filters, other_pixels);
-      if (step >= end) break;
+  }
+
+  /// The products of a K block.
+  __device__ void multiply(const char* stage) {
+    if (num_tiles_ <= 0) return;
+    switch (a_.warp_tiles) {
+      case 1:
+        return multiply_tiles<1>(stage);
+      case 2:
+        return multiply_tiles<2>(stage);
+      default:
+        return multiply_tiles<4>(stage);
     }
   }
 
-  // A part of several sums at a time, so that a sum's next instruction finds the one before done.
-  __device__ void add_products(const Quarter (&filters)[2], const Quarter (&pixels)[kPixelTiles]) {
-    constexpr int kAtOnce = Products::kStepsApart ? 2 : kPixelTiles;  // what registers hold
-    const typename Products::Filters of_filters = Products::filters(filters[0], filters[1]);
-#pragma unroll
-    for (int first = 0; first < kPixelTiles; first += kAtOnce) {
-      typename Products::Pixels of_pixels[kAtOnce];
-#pragma unroll
-      for (int j = 0; j < kAtOnce; ++j) of_pixels[j] = Products::pixels(pixels[first + j]);
-      float of_step[kAtOnce][4] = {};
-      unroll<Products::kParts>([&](auto part) {
-#pragma unroll
-        for (int j = 0; j < kAtOnce; ++j) {
-          auto& sum = Products::kStepsApart ? of_step[j] : sum_[first + j];
-          Products::template add<decltype(part)::value>(sum, of_filters, of_pixels[j]);
-        }
-      });
-      if constexpr (Products::kStepsApart) {
-#pragma unroll
-        for (int j = 0; j < kAtOnce; ++j) {
-#pragma unroll
-          for (int n = 0; n < 4; ++n) sum_[first + j][n] += of_step[j][n];
-        }
-      }
-    }
-  }
-
-  // --- pixels
-
-  // Of this thread's pixels: their first tap's place in the image, and which taps are inside it.
-  __device__ void find_pixels() {
+  __device__ void scale(float factor) {
 #pragma unroll
     for (int j = 0; j < kPixelTiles; ++j) {
-      const int pixel = (first_tile_ + j) * 8 + lane_ / 4;
-      inside_[j] = 0;
-      place_[j] = 0;
-      if constexpr (!kVectors) col_[j] = 0;
-      if (j >= num_tiles_ || pixel >= share_.rows * share_.cols) continue;
-      const int tile_row = row_of(share_, pixel);
-      const int row = (share_.row + tile_row) * a_.stride_h - a_.pad_h;
-      const int col = (share_.col + pixel - tile_row * share_.cols) * a_.stride_w - a_.pad_w;
-      inside_[j] = taps_inside(row, a_.dilation_h, a_.h, a_.taps_h) |
-                   (a_.whole_rows ? 1u : taps_inside(col, a_.dilation_w, a_.w, a_.taps_w)) << 16;
-      place_[j] = (row * a_.w + col) * a_.c + share_.first_channel + lane_ % 4 * kVector;
-      if constexpr (!kVectors) col_[j] = col * a_.c;
+#pragma unroll
+      for (int n = 0; n < 4; ++n) sum_[j][n] *= factor;
     }
   }
 
-  // A bit for every tap of a row or column that is inside the image.
-  static __device__ std::uint32_t taps_inside(int first, int dilation, int extent, int taps) {
-    if (dilation == 1) {
-      const int begin = max(-first, 0), end = min(extent - first, taps);
-      return begin < end ? (1u << end) - (1u << begin) : 0u;
-    }
-    std::uint32_t inside = 0;
-#pragma unroll 1
-    for (int tap = 0; tap < taps; ++tap, first += dilation) {
-      inside |= static_cast<std::uint32_t>(first >= 0 && first < extent) << tap;
-    }
-    return inside;
-  }
-
-  __device__ void advance() {
-    if (++chunk_ < a_.chunks) return;
-    chunk_ = 0;
-    if (++tap_w_ < a_.taps_w) return;
-    tap_w_ = 0;
-    ++tap_h_;
-  }
-
-  __device__ void load_pixels(Quarter (&pixels)[kPixelTiles]) const {
-    const std::uint32_t tap = 1u << tap_h_ | 0x10000u << tap_w_;
-    const int distance =
-        (tap_h_ * a_.dilation_h * a_.w + tap_w_ * a_.dilation_w) * a_.c + chunk_ * kStep;
-    const int number = chunk_ * kStep + lane_ % 4 * kVector;  // of the tap
-    const Stored* const image =
-        tensors_.x + static_cast<std::int64_t>(share_.image) * a_.h * a_.w * a_.c;
+  __device__ void write_sums(float* sums) const {
+    float* to = sums + sums_at_;
 #pragma unroll
-    for (int j = 0; j < kPixelTiles; ++j) {
-      pixels[j] = Quarter{};
-      if (j >= num_tiles_) continue;
-      const bool inside = (inside_[j] & tap) == tap;
-      if constexpr (kVectors) {
-        if (inside && number < share_.num_channels) {
-          pixels[j] = *reinterpret_cast<const Quarter*>(image + (place_[j] + distance));
-        }
-      } else if (inside) {
-        pixels[j] = load_numbers(image + (place_[j] + distance), number, col_[j]);
-      }
-    }
-  }
-
-  // Numbers that no vector begins with: of a channel range, or of a filter's row, of which those
-  // outside the image are zero.
-  __device__ Quarter load_numbers(const Stored* from, int number, int col) const {
-    const int count = (a_.whole_rows ? a_.numbers : share_.num_channels) - number;
-    if (count <= 0) return Quarter{};
-    const int before = a_.whole_rows ? col + number : 0;  // of the image's row
-    const bool inside = before >= kWord && before + kVector + kWord <= a_.w * a_.c;
-    if (a_.whole_rows ? inside : count >= kVector) {
-      Quarter quarter = load_words(from);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int left = count - i * kWord;
-        if (left <= 0) quarter.word[i] = 0;
-        if (kWord == 2 && left == 1) quarter.word[i] &= 0xffffu;
-      }
-      return quarter;
-    }
-    union {
-      Quarter quarter;
-      Bits bits[kVector];
-    } loaded;
-    const Bits* const bits = reinterpret_cast<const Bits*>(from);
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      const int at = before + i;
-      const bool exists = i < count && (!a_.whole_rows || (at >= 0 && at < a_.w * a_.c));
-      loaded.bits[i] = exists ? bits[i] : Bits{0};
-    }
-    return loaded.quarter;
-  }
-
-  // 16 bytes at any number: four words, or what two neighbours of five have of each.
-  static __device__ Quarter load_words(const Stored* from) {
-    Quarter quarter;
-    const auto address = reinterpret_cast<std::uintptr_t>(from);
-    const auto* const words = reinterpret_cast<const std::uint32_t*>(address & ~std::uintptr_t{3});
-    if (address % 4 == 0) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) quarter.word[i] = words[i];
-      return quarter;
-    }
-    std::uint32_t low = words[0];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const std::uint32_t high = words[i + 1];
-      quarter.word[i] = low >> 16 | high << 16;
-      low = high;
-    }
-    return quarter;
-  }
-
-  // --- sums
-
-  __device__ void write_sums() const {
-    float* const own = sums_ + sum_warp_ * sums_of_warp(a_);
-    const int pitch = sum_pitch(a_);
-#pragma unroll
-    for (int j = 0; j < kPixelTiles; ++j) {
+    for (int j = 0; j < kPixelTiles; ++j, to += 8 * sum_pitch_) {
       if (j >= num_tiles_) break;
-      const int pixel = (first_tile_ + j) * 8 + lane_ % 4 * 2;
-      float* const to = own + pixel * pitch + filter_warp_ * 16 + lane_ / 4;
       to[0] = sum_[j][0];
-      to[pitch] = sum_[j][1];
+      to[sum_pitch_] = sum_[j][1];
       to[8] = sum_[j][2];
-      to[pitch + 8] = sum_[j][3];
-    }
-  }
-
-  static __device__ Quarter read_only(const char* from) {
-    const uint4 words = __ldg(reinterpret_cast<const uint4*>(from));
-    return {{words.x, words.y, words.z, words.w}};
-  }
-
-  using Bits = std::conditional_t<sizeof(Stored) == 2, std::uint16_t, std::uint32_t>;
-
-  const SmallGemmArgs& a_;
-  const SmallGemmShare& share_;
-  const SmallGemmTensors<Stored> tensors_;
-  float* sums_;
-  int lane_, filter_warp_, sum_warp_, first_tile_, num_tiles_;
-  int chunk_, tap_w_, tap_h_;  // of the step whose pixels are loaded next
-  std::uint32_t inside_[kPixelTiles];
-  int place_[kPixelTiles];
-  int col_[kVectors ? 1 : kPixelTiles];
-  float sum_[kPixelTiles][4];
-};
-
-/// From sums in shared memory to outputs: a thread has 16 bytes of filters of a pixel at a time.
-template <class Stored>
-class SmallGemmEpilogue {
- public:
-  /// Before the wait: the bias to shared memory, and where this thread's first outputs are.
-  __device__ SmallGemmEpilogue(const SmallGemmArgs& a, const SmallGemmShare& share,
-                               const SmallGemmTensors<Stored>& tensors, float* shared)
-      : a_(a), share_(share), tensors_(tensors), shared_(shared) {
-    const int thread = static_cast<int>(threadIdx.x);
-    if (thread < a.filters_per_task) {
-      const int filter = share.first_filter + thread;
-      shared[thread] = tensors.bias != nullptr && filter < a.k ? tensors.bias[filter] : 0.0f;
-    }
-    const int blocks = a.filters_per_task / kVector;
-    filter_ = thread % blocks * kVector;
-    pixel_ = thread / blocks;
-    stride_ = kSmallGemmThreads / blocks;
-    num_pixels_ = share.first_filter + filter_ < a.k ? share.rows * share.cols : 0;
-    find_outputs();
-  }
-
-  /// Behind the wait: the residual, on its way while the block multiplies.
-  __device__ void load_residual() {
-    if (tensors_.residual == nullptr || a_.k % kVector != 0) return;
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (pixel_ + i * stride_ >= num_pixels_) break;
-      residual_[i] = *reinterpret_cast<const Vec<kVector, Stored>*>(tensors_.residual + output_[i]);
-    }
-  }
-
-  /// Behind a barrier of the block, which has written its sums.
-  __device__ void write_outputs() {
-#pragma unroll 1
-    for (;;) {
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (pixel_ + i * stride_ >= num_pixels_) return;
-        store_output(pixel_ + i * stride_, tensors_.y + output_[i], residual_[i],
-                     tensors_.residual + output_[i]);
-      }
-      pixel_ += kAtOnce * stride_;
-      find_outputs();
-      load_residual();
+      to[sum_pitch_ + 8] = sum_[j][3];
     }
   }
 
  private:
-  static constexpr int kVector = 16 / static_cast<int>(sizeof(Stored));  // numbers
-  static constexpr int kAtOnce = 4;                                      // outputs of a thread
+  static constexpr int kPixelTiles = static_cast<int>(SmallGemmCut::kWarpPixelTiles);
+  static constexpr int kStepBytes = 64, kInstructionBytes = 512;
+  static constexpr int kParts = Products::kPairs ? 2 : 1;
+  static constexpr int kTensors = Products::kConverts ? 2 : 1;  // of x
+  static constexpr int kFilterBytes = 2 * kInstructionBytes * kParts;
 
-  __device__ void find_outputs() {
-    const std::int64_t image = static_cast<std::int64_t>(share_.image) * a_.p * a_.q * a_.k;
+  // Places in a stage of this thread's quarter of its pixels, under the first tap.
+  __device__ void find_pixels(const SmallGemmShare& share) {
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int pixel = pixel_ + i * stride_, row = row_of(share_, pixel);
-      const int at = (share_.row + row) * a_.q + share_.col + pixel - row * share_.cols;
-      output_[i] = image + (at * a_.k + share_.first_filter + filter_);
+    for (int j = 0; j < kPixelTiles; ++j) {
+      int pixel = (first_tile_ + j) * 8 + lane_ / 4;
+      if (j >= num_tiles_ || pixel >= share.rows * share.cols) pixel = 0;  // any that is there
+      const int row = row_of(share, pixel), col = pixel - row * share.cols;
+      place_[j] = (row * a_.step_h * a_.in_cols + col * a_.step_w) * a_.pitch + lane_ % 4 * 16;
     }
   }
 
-  __device__ void store_output(int pixel, Stored* y, const Vec<kVector, Stored>& residual,
-                               const Stored* residuals) const {
-    Vec<kVector> value = sum_at(shared_ + filter_);
-    const float* sums = shared_ + a_.filters_per_task + pixel * sum_pitch(a_) + filter_;
-#pragma unroll 2
-    for (int warp = 0; warp < a_.sum_warps; ++warp, sums += sums_of_warp(a_)) {
-      value = value + sum_at(sums);
+  // Warps over sums have steps of their own.
+  __device__ void find_steps() {
+    const int per_warp = (a_.block_steps - 1) / a_.sum_warps + 1;
+    const int begin = min(sum_warp_ * per_warp, a_.block_steps);
+    num_steps_ = min(per_warp, a_.block_steps - begin);
+    const int tap = begin / a_.chunks, row = tap / a_.taps_w;
+    chunk_ = begin - tap * a_.chunks;
+    tap_w_ = tap - row * a_.taps_w;
+    const int tap_bytes = a_.to_next_tap + a_.chunks * kStepBytes;
+    first_x_ = chunk_ * kStepBytes + tap * tap_bytes + row * a_.to_next_row;
+    first_filter_ =
+        a_.x_bytes * kTensors + lane_ * 16 + (filter_warp_ * a_.block_steps + begin) * kFilterBytes;
+  }
+
+  // The steps of a K block, one after the other.
+  class Walk {
+   public:
+    __device__ Walk(const SmallGemmTile& tile, const char* stage)
+        : filters(stage + tile.first_filter_),
+          x(stage + tile.first_x_),
+          chunks_(tile.a_.chunks),
+          taps_w_(tile.a_.taps_w),
+          to_next_tap_(tile.a_.to_next_tap),
+          to_next_row_(tile.a_.to_next_row),
+          chunk_(tile.chunk_),
+          tap_w_(tile.tap_w_) {}
+    __device__ void advance() {
+      filters += kFilterBytes;
+      x += kStepBytes;
+      const bool to_tap = ++chunk_ == chunks_;
+      x += to_tap ? to_next_tap_ : 0;
+      chunk_ = to_tap ? 0 : chunk_;
+      tap_w_ += to_tap ? 1 : 0;
+      const bool to_row = tap_w_ == taps_w_;
+      x += to_row ? to_next_row_ : 0;
+      tap_w_ = to_row ? 0 : tap_w_;
     }
-    if (a_.k % kVector == 0) {
+    const char *filters, *x;
+
+   private:
+    int chunks_, taps_w_, to_next_tap_, to_next_row_, chunk_, tap_w_;
+  };
+
+  // What a step multiplies.
+  template <int kTiles>
+  struct Operands {
+    FilterWords filters;
+    PixelWords pixels[kTiles];
+  };
+  template <int kTiles>
+  __device__ void load(Operands<kTiles>& operands, const Walk& at) const {
+    operands.filters = filters_at(at.filters);
 #pragma unroll
-      for (int i = 0; i < kVector; ++i) {
-        if (tensors_.residual != nullptr) value.lane[i] += static_cast<float>(residual.lane[i]);
-        value.lane[i] = activate(a_.activation, value.lane[i]);
+    for (int j = 0; j < kTiles; ++j) operands.pixels[j] = pixels_at(at.x + place_[j]);
+  }
+
+  template <int kTiles>
+  __device__ void multiply_tiles(const char* stage) {
+    Walk at(*this, stage);
+    if constexpr (Products::kPairs) {
+#pragma unroll 1
+      for (int left = num_steps_; left > 0; --left, at.advance()) multiply_pairs<kTiles>(at);
+    } else if (num_steps_ > 0) {
+      // A step ahead, the last one once more. Nothing that is loaded only in some cases: that would
+      // hold its registers all the time.
+      Operands<kTiles> operands[2];
+      load(operands[0], at);
+      int left = num_steps_;
+#pragma unroll 1
+      for (;;) {
+        if (left > 1) at.advance();
+        load(operands[1], at);
+        multiply_step(operands[0]);
+        if (--left == 0) break;
+        if (left > 1) at.advance();
+        load(operands[0], at);
+        multiply_step(operands[1]);
+        if (--left == 0) break;
       }
-      store<kVector>(y, value);
-      return;
     }
+  }
+  template <int kTiles>
+  __device__ void multiply_step(const Operands<kTiles>& operands) {
 #pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      if (share_.first_filter + filter_ + i >= a_.k) break;
-      float one = value.lane[i];
-      if (tensors_.residual != nullptr) one += static_cast<float>(residuals[i]);
-      y[i] = static_cast<Stored>(activate(a_.activation, one));
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int j = 0; j < kTiles; ++j) {
+        Products::add(sum_[j], operands.filters, operands.pixels[j], half);
+      }
     }
   }
 
-  static __device__ Vec<kVector> sum_at(const float* from) {
-    Vec<kVector> sum;
+  // A product of several sums at a time, so that a sum's next one finds the one before done.
+  template <int kTiles>
+  __device__ void multiply_pairs(const Walk& at) {
+    constexpr int kAtOnce = kTiles < 2 ? 1 : 2;  // what registers hold
+    const FilterWords high = filters_at(at.filters);
+    const FilterWords low = filters_at(at.filters + 2 * kInstructionBytes);
+    const FilterWords high_shifted = shifted(high);
 #pragma unroll
-    for (int i = 0; i < kVector; i += 4) {
-      const auto four = *reinterpret_cast<const Vec<4>*>(from + i);
+    for (int first = 0; first < kTiles; first += kAtOnce) {
+      PixelWords pixels[kAtOnce], rests[kAtOnce];
+      float of_step[kAtOnce][4] = {};
+      const auto for_each = [&](auto visit) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) sum.lane[i + j] = four.lane[j];
+        for (int j = 0; j < kAtOnce; ++j) {
+          if (first + j < kTiles) visit(j);
+        }
+      };
+      for_each([&](int j) {
+        pixels[j] = pixels_at(at.x + place_[first + j]);
+        rests[j] = pixels_at(at.x + place_[first + j] + a_.x_bytes);
+      });
+      for_each([&](int j) { Products::add(of_step[j], low, pixels[j], 0); });
+      for_each([&](int j) { Products::add(of_step[j], low, pixels[j], 1); });
+      for_each([&](int j) { Products::add(of_step[j], high_shifted, rests[j], 0); });
+      for_each([&](int j) { Products::add(of_step[j], high_shifted, rests[j], 1); });
+      for_each([&](int j) { Products::add(of_step[j], high, pixels[j], 0); });
+      for_each([&](int j) { Products::add(of_step[j], high, pixels[j], 1); });
+      for_each([&](int j) {
+#pragma unroll
+        for (int n = 0; n < 4; ++n) sum_[first + j][n] += of_step[j][n];
+      });
     }
-    return sum;
+  }
+
+  struct alignas(16) Sixteen {  // bytes
+    std::uint32_t word[4];
+  };
+  static __device__ FilterWords filters_at(const char* from) {
+    FilterWords words;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const Sixteen of = *reinterpret_cast<const Sixteen*>(from + i * kInstructionBytes);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) words.of[i][j] = of.word[j];
+    }
+    return words;
+  }
+  static __device__ PixelWords pixels_at(const char* from) {
+    const Sixteen of = *reinterpret_cast<const Sixteen*>(from);
+    return {{{of.word[0], of.word[1]}, {of.word[2], of.word[3]}}};
   }
 
   const SmallGemmArgs& a_;
-  const SmallGemmShare& share_;
-  const SmallGemmTensors<Stored> tensors_;
-  float* shared_;
-  int filter_, pixel_, stride_, num_pixels_;
-  std::int64_t output_[kAtOnce];
-  Vec<kVector, Stored> residual_[kAtOnce];
+  const int lane_;
+  int filter_warp_, sum_warp_, first_tile_, num_tiles_;
+  int place_[kPixelTiles];
+  int num_steps_, chunk_, tap_w_, first_x_, first_filter_;  // steps, and where the first one is
+  int sum_pitch_, sums_at_;
+  float sum_[kPixelTiles][4];
 };
 
-/// A task, by the tile that its warps have. `shared`: sum_bytes() and a float for every filter of a
-/// task. wait() is a barrier of the block. tensor(pointer): what a pointer of the arguments stands
-/// for.
+/// A task. `shared`: TaskMemory::bytes of shared memory, which all threads have left behind a
+/// barrier of the block. wait() is one, too. tensor(pointer): what a pointer of the arguments
+/// stands for. mark(phase): a phase ends.
 template <class Products>
-struct SmallGemmTask {
+class SmallGemmTask {
+ public:
   using Stored = typename Products::Stored;
-  template <class Tensor, class Wait>
-  static __device__ void run(const SmallGemmArgs& a, const SmallGemmShare& share, float* shared,
-                             Tensor tensor, Wait wait) {
+
+  template <class Tensor, class Wait, class Mark>
+  static __device__ void run(const SmallGemmArgs& a, const SmallGemmShare& share, char* shared,
+                             FilterStages& filters, Tensor tensor, Wait wait, Mark mark) {
     const SmallGemmTensors<Stored> tensors{
         static_cast<const Stored*>(tensor(a.x)), static_cast<const char*>(tensor(a.u)),
         static_cast<const float*>(tensor(a.bias)), static_cast<const Stored*>(tensor(a.residual)),
         static_cast<Stored*>(const_cast<void*>(tensor(a.y)))};
-    SmallGemmEpilogue<Stored> epilogue(a, share, tensors, shared);
-    const auto begin = [&] {
-      wait();
-      epilogue.load_residual();
+    const char* const u =
+        tensors.u + static_cast<std::int64_t>(share.filter_block) * a.k_blocks * a.filter_bytes;
+    const auto start_filters = [&](int k_block, int stage) {
+      filters.start(stage, shared + (stage + 1) * a.stage_bytes - a.filter_bytes,
+                    u + static_cast<std::int64_t>(k_block) * a.filter_bytes, a.filter_bytes);
     };
-    a.vectors ? SmallGemmTile<Products, true>::run(a, share, tensors, shared, begin)
-              : SmallGemmTile<Products, false>::run(a, share, tensors, shared, begin);
+    filters.take_over();
+#pragma unroll 1
+    for (int k_block = 0; k_block < a.stages; ++k_block) start_filters(k_block, k_block);
+    auto* const vectors = reinterpret_cast<float*>(shared + a.work_bytes);
+    SmallGemmEpilogue<Stored> epilogue(a, share, tensors, vectors);
+    InputLoader<Products> x(a, share, tensors.x);
+    SmallGemmTile<Products> tile(a, share);
+    Magnitudes magnitudes(reinterpret_cast<std::uint32_t*>(vectors + 2 * kMostFilters));
+    wait();
+    const auto load = [&](int k_block, int stage) {
+      const std::uint32_t most = x.load(shared + stage * a.stage_bytes, k_block);
+      __pipeline_commit();
+      if constexpr (Products::kConverts) {
+        if (!x.copies_floats()) magnitudes.put(stage, most);
+      }
+    };
+#pragma unroll 1
+    for (int k_block = 0; k_block < a.stages; ++k_block) load(k_block, k_block);
+    float scale = 0;  // of x in the sums, once there is one
+#pragma unroll 1
+    for (int k_block = 0, stage = 0; k_block < a.k_blocks; ++k_block) {
+      char* const of_stage = shared + stage * a.stage_bytes;
+      __pipeline_wait_prior(min(a.k_blocks - 1 - k_block, a.stages - 1));
+      if constexpr (Products::kConverts) {
+        if (x.copies_floats()) magnitudes.put(stage, x.convert(of_stage));
+      }
+      filters.wait(stage);
+      __syncthreads();
+      if (k_block == 0) mark(TaskPhase::inputs);
+      if constexpr (Products::kConverts) {
+        const bool fits = fits_halves(magnitudes.most(stage));
+        if (fits && (scale == 0 || scale == 1)) {
+          scale = 1;
+        } else {
+          const float own = fits ? 1 : scale_of(x, k_block, magnitudes, stage);
+          // Sums may not become too large: what is small beside them has their scale.
+          const float next = scale == 0 || (own != 0 && own < scale) ? own : scale;
+          if (next != 0) load_again(x, of_stage, k_block, next);
+          if (scale != 0 && next != scale) tile.scale(next / scale);
+          scale = next;
+        }
+      }
+      tile.multiply(of_stage);
+      if (k_block + a.stages < a.k_blocks) {
+        __syncthreads();  // all have left the stage
+        start_filters(k_block + a.stages, stage);
+        load(k_block + a.stages, stage);
+      }
+      if (++stage == a.stages) stage = 0;
+    }
+    mark(TaskPhase::products);
+    epilogue.load_residual();
+    if (a.sums_wait) __syncthreads();
+    auto* const sums = reinterpret_cast<float*>(shared + a.sums_at);
+    tile.write_sums(sums);
     __syncthreads();
-    epilogue.write_outputs();
+    epilogue.write_outputs(sums, scale == 0 ? 1 : scale);
+    mark(TaskPhase::outputs);
+  }
+
+ private:
+  static constexpr int kMostFilters = 16 * static_cast<int>(SmallGemmCut::kWarps);
+
+  // The largest magnitudes that warps have seen, by stage.
+  class Magnitudes {
+   public:
+    explicit __device__ Magnitudes(std::uint32_t* shared) : shared_(shared) {}
+    /// By all threads, before a barrier.
+    __device__ void put(int stage, std::uint32_t magnitude) {
+      const std::uint32_t of_warp = __reduce_max_sync(~0u, magnitude);
+      if (threadIdx.x % 32 == 0) shared_[stage * kWarps + threadIdx.x / 32] = of_warp;
+    }
+    __device__ std::uint32_t most(int stage) const {
+      std::uint32_t most = 0;
+#pragma unroll
+      for (int warp = 0; warp < kWarps; ++warp) most = max(most, shared_[stage * kWarps + warp]);
+      return most;
+    }
+
+   private:
+    static constexpr int kWarps = static_cast<int>(SmallGemmCut::kWarps);
+    std::uint32_t* shared_;
+  };
+
+  // Of a K block whose numbers are too large for FP16 or all too small; 0: they are zeros.
+  static __device__ float scale_of(InputLoader<Products>& x, int k_block, Magnitudes& magnitudes,
+                                   int stage) {
+    __syncthreads();  // all have seen that
+    magnitudes.put(stage, x.largest(k_block));
+    __syncthreads();
+    const MagnitudeBits most = magnitudes.most(stage);
+    return most == 0 ? 0 : split_scale(most);
+  }
+  static __device__ void load_again(InputLoader<Products>& x, char* stage, int k_block,
+                                    float scale) {
+    x.load_scaled(stage, k_block, scale);
+    __syncthreads();
   }
 };
 

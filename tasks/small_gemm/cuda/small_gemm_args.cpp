@@ -25,6 +25,15 @@ SmallGemmShare make_small_gemm_share(const SmallGemmCut& cut, std::uint32_t grou
   share.first_channel = i32(channels.begin);
   share.num_channels = i32(channels.end - channels.begin);
   share.filter_block = i32(block);
+  share.in_rows = i32(memory_of(cut).in_rows -
+                      (rows - share.rows) * (steps_of(cut).taps_h == 1 ? 1 : a.stride_h));
+  const auto end = [&](std::int64_t first, std::int64_t count, std::int64_t stride,
+                       std::int64_t pad, std::int64_t extent, std::int64_t inputs) {
+    const std::int64_t behind = (first + count - 1) * stride - pad + extent;
+    return i32(std::clamp<std::int64_t>(behind, 0, inputs));
+  };
+  share.end_h = end(share.row, share.rows, a.stride_h, a.pad_h, a.filter_extent_h(), a.h);
+  share.end_w = end(share.col, share.cols, a.stride_w, a.pad_w, a.filter_extent_w(), a.w);
   share.reciprocal = 1.0f / static_cast<float>(share.cols);
   return share;
 }
@@ -32,8 +41,10 @@ SmallGemmShare make_small_gemm_share(const SmallGemmCut& cut, std::uint32_t grou
 SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
   const ConvProblem& a = cut.problem;
   const SumSteps sum = steps_of(cut);
+  const TaskMemory memory = memory_of(cut);
   const auto i32 = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
   SmallGemmArgs args{};
+  args.scales_at = converts(cut) ? scales_at(cut) : 0;
   args.c = i32(a.c);
   args.h = i32(a.h);
   args.w = i32(a.w);
@@ -44,22 +55,50 @@ SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
   args.pad_w = i32(a.pad_w);
   args.stride_h = i32(a.stride_h);
   args.stride_w = i32(a.stride_w);
-  args.dilation_h = i32(a.dilation_h);
-  args.dilation_w = i32(a.dilation_w);
-  args.group_channels = i32(a.c / a.groups);
-  args.group_filters = i32(a.k / a.groups);
+  args.k_blocks = i32(sum.k_blocks());
+  args.stages = i32(sum.stages);
+  args.row_blocks = i32(sum.row_blocks);
+  args.block_channels = i32(sum.chunks * kStepNumbers);
+  args.block_rows = i32(sum.taps_h * a.dilation_h);
+  args.block_steps = i32(sum.per_block());
+  args.chunks = i32(sum.chunks);
+  args.taps_w = i32(sum.taps_w);
+  args.to_next_tap = i32(a.dilation_w * memory.pitch - sum.chunks * kStepBytes);
+  args.to_next_row =
+      i32((a.dilation_h * memory.in_cols - sum.taps_w * a.dilation_w) * memory.pitch);
   args.rows_per_group = i32(cut.rows_per_group);
   args.cols_per_group = i32(cut.cols_per_group);
   args.filters_per_task = i32(cut.filters_per_task());
   args.filter_warps = i32(cut.filter_warps);
   args.pixel_warps = i32(cut.pixel_warps);
   args.sum_warps = i32(cut.sum_warps);
-  args.taps_h = i32(sum.taps_h);
-  args.taps_w = i32(sum.taps_w);
-  args.numbers = i32(sum.numbers);
-  args.chunks = i32(sum.chunks);
-  args.vectors = sum.vectors;
-  args.whole_rows = sum.whole_rows;
+  const std::int64_t tiles =
+      ceil_div(cut.rows_per_group * cut.cols_per_group, SmallGemmCut::kWarpPixels);
+  args.warp_tiles = i32(ceil_div(tiles, std::int64_t{cut.pixel_warps}));
+  args.in_cols = i32(memory.in_cols);
+  args.pitch = i32(memory.pitch);
+  args.spacing_h = i32(sum.taps_h == 1 ? a.stride_h : 1);
+  args.step_h = i32(sum.taps_h == 1 ? 1 : a.stride_h);
+  const bool apart = a.s == 1;
+  args.spacing_w = i32(apart ? a.stride_w : 1);
+  args.step_w = i32(apart ? 1 : a.stride_w);
+  args.piece_numbers = loads_vectors(cut) ? 8 : 4;
+  const std::int64_t numbers = sum.whole_rows ? sum.pixel : sum.chunks * kStepNumbers;
+  args.pieces = i32(numbers / args.piece_numbers);
+  args.pixels_at_once = kSmallGemmThreads / args.pieces;
+  args.most_pieces =
+      i32(ceil_div(memory.in_rows * memory.in_cols, std::int64_t{args.pixels_at_once}));
+  args.rows_at_once = args.pixels_at_once / args.in_cols;
+  args.cols_at_once = args.pixels_at_once % args.in_cols;
+  args.x_bytes = i32(memory.x_bytes);
+  args.filter_bytes = i32(memory.filter_bytes);
+  args.stage_bytes = i32(memory.stage_bytes);
+  args.sums_at = i32(memory.sums_at);
+  args.sums_wait = memory.sums_wait;
+  args.sum_pitch = i32(memory.sum_pitch);
+  args.warp_sums = i32(memory.sum_bytes / std::int64_t{sizeof(float)} / cut.sum_warps);
+  args.work_bytes = i32(memory.work_bytes);
+  args.in_cols_reciprocal = 1.0f / static_cast<float>(memory.in_cols);
   args.activation = terms_of(a.epilogue.activation);
   return args;
 }

@@ -19,15 +19,35 @@ struct SmallGemmArgs {
   const float* bias;  ///< FP32 always
   const void* residual;
   void* y;
+  std::int64_t scales_at;  ///< place in u of the inverse scales of filters; 0: they have none
   // ConvProblem, in 32 bits.
   std::int32_t c, h, w, k, p, q;
-  std::int32_t pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w;
-  std::int32_t group_channels, group_filters;  ///< of a conv group
-  // SmallGemmCut and SumSteps.
+  std::int32_t pad_h, pad_w, stride_h, stride_w;
+  // Sums.
+  std::int32_t k_blocks, row_blocks, stages;
+  std::int32_t block_channels;  ///< numbers of a tap in a K block
+  std::int32_t block_rows;      ///< distance in x of two K blocks' first tap
+  std::int32_t block_steps, chunks, taps_w;
+  // From a tap's last step to the next tap's first one, and from that of a filter's row to that of
+  // the next: bytes in a stage.
+  std::int32_t to_next_tap, to_next_row;
+  // Task.
   std::int32_t rows_per_group, cols_per_group, filters_per_task;
   std::int32_t filter_warps, pixel_warps, sum_warps;
-  std::int32_t taps_h, taps_w, numbers, chunks;
-  bool vectors, whole_rows;
+  std::int32_t warp_tiles;  ///< of eight pixels, that a warp has
+  // Stages. A pixel of x is loaded in pieces, by as many threads; so many pixels at a time, which
+  // are so many rows and columns.
+  std::int32_t in_cols, pitch;
+  std::int32_t spacing_h, spacing_w;  ///< of x, from a pixel to the next one in a stage
+  std::int32_t step_h, step_w;        ///< in a stage, from an output to the next one
+  std::int32_t pieces, pixels_at_once, rows_at_once, cols_at_once;
+  std::int32_t piece_numbers;  ///< 8, which x has as vectors, or 4
+  std::int32_t most_pieces;    ///< of a thread in a stage
+  std::int32_t x_bytes, filter_bytes, stage_bytes;
+  std::int32_t sums_at, sum_pitch, warp_sums;  ///< in shared memory, of a pixel, of a warp; floats
+  std::int32_t work_bytes;
+  bool sums_wait;  ///< for the last products
+  float in_cols_reciprocal;
   ActivationTerms activation;
 };
 
@@ -36,6 +56,10 @@ struct SmallGemmShare {
   std::int32_t image, row, col, rows, cols;
   std::int32_t first_filter, first_channel, num_channels;
   std::int32_t filter_block;
+  std::int32_t in_rows;  ///< of a stage
+  /// Of x, behind what the task reads. A stage may have more, where the last K block has rows that
+  /// the filter has not, or a step has columns; others may not have written those yet.
+  std::int32_t end_h, end_w;
   float reciprocal;  ///< of cols
 };
 SmallGemmShare make_small_gemm_share(const SmallGemmCut& cut, std::uint32_t group,

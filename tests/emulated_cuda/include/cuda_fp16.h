@@ -30,3 +30,6 @@ inline __half2 __hmax2(__half2 a, __half2 b) {
   return __floats2half2_rn(std::fmax(__low2float(a), __low2float(b)),
                            std::fmax(__high2float(a), __high2float(b)));
 }
+inline __half2 __hmul2(__half2 a, __half2 b) {
+  return __floats2half2_rn(__low2float(a) * __low2float(b), __high2float(a) * __high2float(b));
+}

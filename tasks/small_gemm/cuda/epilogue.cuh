@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// From sums in shared memory, [warp over sums][pixel][filter], to outputs: those of all warps in
+// their order, scale, bias, residual, activation. A thread has four filters of a pixel at a time.
+#pragma once
+
+#include <cstdint>
+
+#include "tasks/cuda/activation.cuh"
+#include "tasks/cuda/vec.cuh"
+#include "tasks/small_gemm/cuda/small_gemm_args.hpp"
+
+namespace megaconv::cuda {
+
+/// Row in its tile of a pixel, of less than 2^10: exact, since a quotient and a half is never as
+/// near to the next whole number as three roundings are to it.
+__device__ inline int row_of(const SmallGemmShare& share, int pixel) {
+  return static_cast<int>((static_cast<float>(pixel) + 0.5f) * share.reciprocal);
+}
+
+/// The tensors of a node.
+template <class Stored>
+struct SmallGemmTensors {
+  const Stored* x;
+  const char* u;
+  const float* bias;
+  const Stored* residual;
+  Stored* y;
+};
+
+template <class Stored>
+class SmallGemmEpilogue {
+ public:
+  /// Before the wait: bias and scale to `vectors`, [2][filter], and where this thread's first
+  /// outputs are.
+  __device__ SmallGemmEpilogue(const SmallGemmArgs& a, const SmallGemmShare& share,
+                               const SmallGemmTensors<Stored>& tensors, float* vectors)
+      : a_(a), share_(share), tensors_(tensors), vectors_(vectors) {
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread < a.filters_per_task) {
+      const int filter = share.first_filter + thread;
+      const bool exists = filter < a.k;
+      vectors[thread] = tensors.bias != nullptr && exists ? tensors.bias[filter] : 0.0f;
+      if (a.scales_at != 0) {
+        const auto* const scales = reinterpret_cast<const float*>(tensors.u + a.scales_at);
+        vectors[a.filters_per_task + thread] = exists ? scales[filter] : 0.0f;
+      }
+    }
+    const int blocks = a.filters_per_task / kVector;
+    pixel_ = thread / blocks;
+    filter_ = (thread - pixel_ * blocks) * kVector;
+    stride_ = kSmallGemmThreads / blocks;
+    num_pixels_ = share.first_filter + filter_ < a.k ? share.rows * share.cols : 0;
+    to_ = static_cast<std::int64_t>(share.image) * a.p * a.q * a.k + share.first_filter + filter_;
+    sums_at_ = pixel_ * a.sum_pitch + filter_;
+    find_outputs();
+  }
+
+  /// Behind the products, which need the registers: the residual, on its way while warps hand in
+  /// their sums.
+  __device__ void load_residual() {
+    const bool exists = tensors_.residual != nullptr && a_.k % kVector == 0;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      residual_[i] = {};
+      if (!exists || pixel_ + i * stride_ >= num_pixels_) continue;
+      residual_[i] = *reinterpret_cast<const Residual*>(tensors_.residual + to_ + output_[i]);
+    }
+  }
+
+  /// Behind a barrier of the block, which has written its sums. They are those of `scale` times x.
+  __device__ void write_outputs(const float* sums, float scale) {
+    sums += sums_at_;
+    const float factor = 1 / scale;
+    const auto bias = *reinterpret_cast<const Vec<kVector>*>(vectors_ + filter_);
+    Vec<kVector> scales = zero<kVector>();
+    if (a_.scales_at != 0) {
+      scales = *reinterpret_cast<const Vec<kVector>*>(vectors_ + a_.filters_per_task + filter_);
+    }
+    const ActivationTerms activation = a_.activation;
+    const int to_next = stride_ * a_.sum_pitch;
+#pragma unroll 1
+    while (pixel_ < num_pixels_) {
+      Vec<kVector> value[kAtOnce];
+      add_sums(value, sums, to_next);
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (pixel_ + i * stride_ >= num_pixels_) return;
+        if (a_.scales_at == 0) {
+          value[i] = value[i] + bias;
+        } else {
+#pragma unroll
+          for (int n = 0; n < kVector; ++n) {
+            value[i].lane[n] = fmaf(value[i].lane[n] * factor, scales.lane[n], bias.lane[n]);
+          }
+        }
+        store_output(value[i], to_ + output_[i], residual_[i], activation);
+      }
+      sums += kAtOnce * to_next;
+      pixel_ += kAtOnce * stride_;
+      find_outputs();
+      load_residual();
+    }
+  }
+
+ private:
+  static constexpr int kVector = 4;  // numbers
+  static constexpr int kAtOnce = 4;  // outputs of a thread
+
+  // As it is stored: two numbers of 16 bits would take a register each.
+  struct alignas(kVector * sizeof(Stored)) Residual {
+    std::uint32_t word[kVector * sizeof(Stored) / sizeof(std::uint32_t)];
+    __device__ float number(int i) const {
+      Stored numbers[kVector];
+      memcpy(numbers, word, sizeof numbers);
+      return static_cast<float>(numbers[i]);
+    }
+  };
+
+  __device__ void find_outputs() {
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int pixel = pixel_ + i * stride_, row = row_of(share_, pixel);
+      output_[i] = ((share_.row + row) * a_.q + share_.col + pixel - row * share_.cols) * a_.k;
+    }
+  }
+
+  // The sums of all warps, in their order.
+  __device__ void add_sums(Vec<kVector> (&value)[kAtOnce], const float* sums, int to_next) const {
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) value[i] = zero<kVector>();
+#pragma unroll 1
+    for (int warp = 0; warp < a_.sum_warps; ++warp, sums += a_.warp_sums) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (pixel_ + i * stride_ >= num_pixels_) break;
+        value[i] = value[i] + *reinterpret_cast<const Vec<kVector>*>(sums + i * to_next);
+      }
+    }
+  }
+
+  __device__ void store_output(Vec<kVector> value, std::int64_t output, const Residual& residual,
+                               const ActivationTerms& activation) const {
+    if (a_.k % kVector == 0) {
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) {
+        if (tensors_.residual != nullptr) value.lane[i] += residual.number(i);
+      }
+      activate(activation, value.lane);
+      store<kVector>(tensors_.y + output, value);
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      if (share_.first_filter + filter_ + i >= a_.k) break;
+      float one = value.lane[i];
+      if (tensors_.residual != nullptr) one += static_cast<float>(tensors_.residual[output + i]);
+      tensors_.y[output + i] = static_cast<Stored>(activate(activation, one));
+    }
+  }
+
+  const SmallGemmArgs& a_;
+  const SmallGemmShare& share_;
+  const SmallGemmTensors<Stored> tensors_;
+  float* vectors_;
+  int filter_, pixel_, stride_, num_pixels_, sums_at_;
+  std::int64_t to_;      // the first output of this thread's filters in the image
+  int output_[kAtOnce];  // from there
+  Residual residual_[kAtOnce];
+};
+
+}  // namespace megaconv::cuda

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a K block needs of x, halo included, on its way to shared memory: [pixel][numbers], 16 bits
+// each. Zeros where the image ends, behind the last channel, and beyond what the task reads. Pixels
+// lie row by row, `pitch` bytes apart. Of floats there is a second such tensor: on the way it has
+// half of them, then the rests of pairs.
+//
+// A thread has the same numbers of pixels that are a fixed distance apart. Where its pieces of
+// these are in x it finds before the wait: of instructions behind it every one counts.
+#pragma once
+
+#include <cuda_pipeline.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "tasks/cuda/split_f16.cuh"
+#include "tasks/cuda/vec.cuh"
+#include "tasks/small_gemm/cuda/products.cuh"
+#include "tasks/small_gemm/cuda/small_gemm_args.hpp"
+
+namespace megaconv::cuda {
+
+template <class Products>
+class InputLoader {
+ public:
+  using Stored = typename Products::Stored;
+
+  __device__ InputLoader(const SmallGemmArgs& a, const SmallGemmShare& share, const Stored* x)
+      : a_(a), share_(share), image_(x + static_cast<std::int64_t>(share.image) * a.h * a.w * a.c) {
+    const Piece first = first_piece();
+    num_channels_ = share.num_channels - first.number;
+    to_ = first.pixel * a.pitch + first.number * 2;
+    to_next_ = a.pixels_at_once * a.pitch;
+    end_ = first.pixel < a.pixels_at_once ? share.in_rows * a.in_cols * a.pitch : 0;
+    if (finds_once()) {
+      Position at = first_position();
+      find(at, 0, a.row_blocks);
+    }
+  }
+
+  /// Vectors are copied asynchronously, as part of the thread's next group of copies. Returns the
+  /// largest magnitude of numbers that are converted at once, as bits of FP16.
+  __device__ std::uint32_t load(char* stage, int k_block) {
+    ToHalves<Products::kPairs, false> to_halves(1);
+    for_pieces(k_block, [&](const Pieces& of) {
+      if (a_.piece_numbers == 8) return copy(stage, of);
+      load_and_store<4>(stage, of, to_halves);
+    });
+    return to_halves.most();
+  }
+  /// Whether what was copied are floats, still to be converted.
+  __device__ bool copies_floats() const { return Products::kConverts && a_.piece_numbers == 8; }
+  /// Converts what this thread has copied, in its place: four floats of a piece are where its first
+  /// parts will be, four are in the second tensor. Returns the largest magnitude.
+  __device__ std::uint32_t convert(char* stage) const {
+    ToHalves<Products::kPairs, false> to_halves(1);
+#pragma unroll 2
+    for (int to = to_; to < end_; to += to_next_) {
+      using Floats = Vec<4>;
+      const auto first = *reinterpret_cast<const Floats*>(stage + to);
+      const auto second = *reinterpret_cast<const Floats*>(stage + to + a_.x_bytes);
+      Bits numbers[8];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        numbers[i] = static_cast<Bits>(__float_as_uint(first.lane[i]));
+        numbers[4 + i] = static_cast<Bits>(__float_as_uint(second.lane[i]));
+      }
+      store(stage + to, numbers, to_halves);
+    }
+    return to_halves.most();
+  }
+  /// The same of floats times a power of two.
+  __device__ void load_scaled(char* stage, int k_block, float scale) {
+    ToHalves<Products::kPairs, true> to_halves(scale);
+    for_pieces(k_block, [&](const Pieces& of) {
+      a_.piece_numbers == 8 ? load_and_store<8>(stage, of, to_halves)
+                            : load_and_store<4>(stage, of, to_halves);
+    });
+  }
+  /// The largest finite magnitude of what this thread loads.
+  __device__ MagnitudeBits largest(int k_block) {
+    LargestFinite largest;
+    if constexpr (Products::kConverts) {
+      for_pieces(k_block, [&](const Pieces& of) {
+#pragma unroll
+        for (int i = 0; i < kPieces; ++i) {
+          if (of.to + i * to_next_ >= end_) break;
+          Bits numbers[8];
+          a_.piece_numbers == 8 ? load_piece(numbers, of, i)
+                                : load_piece(reinterpret_cast<Bits(&)[4]>(numbers), of, i);
+          for (int n = 0; n < a_.piece_numbers; ++n) largest.add(__uint_as_float(numbers[n]));
+        }
+      });
+    }
+    return largest.bits();
+  }
+
+ private:
+  using Bits = std::conditional_t<sizeof(Stored) == 2, std::uint16_t, std::uint32_t>;
+  static constexpr int kPieces = 8;     // found at a time
+  static constexpr int kAtOnce = 4;     // in registers at a time
+  static constexpr int kRowBlocks = 4;  // of which a thread knows what is inside
+
+  struct Piece {
+    int pixel, number;  // of a stage, of the pixel
+  };
+  __device__ Piece first_piece() const {
+    const int thread = static_cast<int>(threadIdx.x), pixel = thread / a_.pieces;
+    return {pixel, (thread - pixel * a_.pieces) * a_.piece_numbers};
+  }
+
+  // Whether the pieces that were found before the wait are those of every K block.
+  __device__ bool finds_once() const {
+    return a_.most_pieces <= kPieces && a_.row_blocks <= kRowBlocks;
+  }
+
+  // A pixel of a stage: its column, and its row in x.
+  struct Position {
+    int col, h;
+  };
+  __device__ Position first_position() const {
+    const int pixel = first_piece().pixel;
+    const int row = static_cast<int>((static_cast<float>(pixel) + 0.5f) * a_.in_cols_reciprocal);
+    return {pixel - row * a_.in_cols, share_.row * a_.stride_h - a_.pad_h + row * a_.spacing_h};
+  }
+  __device__ void advance(Position& at) const {
+    at.col += a_.cols_at_once;
+    at.h += a_.rows_at_once * a_.spacing_h;
+    if (at.col >= a_.in_cols) {
+      at.col -= a_.in_cols;
+      at.h += a_.spacing_h;
+    }
+  }
+
+  // The next pieces: where they are in x under the first rows of the filter, and which of them are
+  // inside under those of so many K blocks.
+  __device__ void find(Position& at, int first_row_block, int num_row_blocks) {
+    const int first_col = share_.col * a_.stride_w - a_.pad_w;
+    const int channel = share_.first_channel + first_piece().number;
+    inside_ = 0;
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const int w = first_col + at.col * a_.spacing_w;
+      from_[i] = (at.h * a_.w + w) * a_.c + channel;
+      if (static_cast<unsigned>(w) < static_cast<unsigned>(share_.end_w)) {
+#pragma unroll 1
+        for (int block = 0; block < num_row_blocks; ++block) {
+          const int h = at.h + (first_row_block + block) * a_.block_rows;
+          const bool inside = static_cast<unsigned>(h) < static_cast<unsigned>(share_.end_h);
+          inside_ |= (inside ? 1u : 0u) << (block * kPieces + i);
+        }
+      }
+      advance(at);
+    }
+  }
+
+  // Up to kPieces of the thread's pieces of a K block.
+  struct Pieces {
+    int to;           // the first one in a stage
+    int channels;     // that are left
+    int shift;        // in x, from where they were found
+    unsigned inside;  // a bit each
+  };
+  template <class Visit>
+  __device__ void for_pieces(int k_block, Visit visit) {
+    int row_block = 0, channel_block = k_block;
+    if (a_.row_blocks != 1) {
+      channel_block = k_block / a_.row_blocks;
+      row_block = k_block - channel_block * a_.row_blocks;
+    }
+    const int before = channel_block * a_.block_channels, channels = num_channels_ - before;
+    const int shift = before + row_block * a_.block_rows * a_.w * a_.c;
+    if (finds_once()) {
+      if (to_ >= end_) return;
+      return visit({to_, channels, shift, channels > 0 ? inside_ >> (row_block * kPieces) : 0});
+    }
+    Position at = first_position();
+#pragma unroll 1
+    for (int to = to_; to < end_; to += kPieces * to_next_) {
+      find(at, row_block, 1);
+      visit({to, channels, shift, channels > 0 ? inside_ : 0});
+    }
+  }
+
+  __device__ void copy(char* stage, const Pieces& of) const {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      if (of.to + i * to_next_ >= end_) break;
+      const bool there = (of.inside >> i & 1) != 0;
+      const Stored* const from = image_ + (there ? from_[i] + of.shift : 0);
+      char* const piece = stage + of.to + i * to_next_;
+      __pipeline_memcpy_async(piece, from, 16, there ? 0 : 16);
+      if constexpr (Products::kConverts) {
+        __pipeline_memcpy_async(piece + a_.x_bytes, from + 4, 16, there ? 0 : 16);
+      }
+    }
+  }
+
+  template <int kNumbers>
+  __device__ void load_piece(Bits (&numbers)[kNumbers], const Pieces& of, int piece) const {
+#pragma unroll
+    for (int i = 0; i < kNumbers; ++i) numbers[i] = 0;
+    if ((of.inside >> piece & 1) == 0) return;
+    const auto* const from = reinterpret_cast<const Bits*>(image_ + from_[piece] + of.shift);
+#pragma unroll
+    for (int i = 0; i < kNumbers; i += kNumbers == 8 ? 4 : 1) {
+      if constexpr (kNumbers == 8) {  // vectors
+        const auto four = *reinterpret_cast<const Vec<4, Bits>*>(from + i);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) numbers[i + j] = four.lane[j];
+      } else if (i < of.channels) {
+        numbers[i] = from[i];
+      }
+    }
+  }
+
+  // Some pieces at a time, all of them on their way before the first one is stored.
+  template <int kNumbers, class ToHalves>
+  __device__ void load_and_store(char* stage, const Pieces& of, ToHalves& to_halves) const {
+#pragma unroll
+    for (int first = 0; first < kPieces; first += kAtOnce) {
+      Bits numbers[kAtOnce][kNumbers];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        load_piece(numbers[i], of, first + i);
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (of.to + (first + i) * to_next_ >= end_) return;
+        store(stage + of.to + (first + i) * to_next_, numbers[i], to_halves);
+      }
+    }
+  }
+
+  template <int kNumbers, class ToHalves>
+  __device__ void store(char* to, const Bits (&numbers)[kNumbers], ToHalves& to_halves) const {
+    using Words = Vec<kNumbers / 2, std::uint32_t>;
+    Words high;
+    if constexpr (Products::kConverts) {
+      float floats[kNumbers];
+#pragma unroll
+      for (int i = 0; i < kNumbers; ++i) floats[i] = __uint_as_float(numbers[i]);
+      Words rest;
+      to_halves.convert(floats, high.lane, rest.lane);
+      if constexpr (Products::kPairs) *reinterpret_cast<Words*>(to + a_.x_bytes) = rest;
+    } else {
+#pragma unroll
+      for (int i = 0; i < kNumbers / 2; ++i) {
+        high.lane[i] = static_cast<std::uint32_t>(numbers[2 * i]) |
+                       static_cast<std::uint32_t>(numbers[2 * i + 1]) << 16;
+      }
+    }
+    *reinterpret_cast<Words*>(to) = high;
+  }
+
+  const SmallGemmArgs& a_;
+  const SmallGemmShare& share_;
+  const Stored* image_;
+  int num_channels_;
+  int to_, to_next_,
+      end_;            // in a stage: the first piece, from one to the next, behind the last one
+  int from_[kPieces];  // in the image, of the first channels, under the first rows
+  unsigned inside_;    // bits of [row block][piece]
+};
+
+}  // namespace megaconv::cuda
