@@ -26,6 +26,18 @@ std::vector<Consumer> find_consumers(const Edge* begin, const Edge* end) {
   return consumers;
 }
 
+std::vector<std::vector<Consumer>> find_consumers(const TaskGraph& graph) {
+  std::vector<std::vector<Consumer>> of_stages;
+  const Edge* next = graph.edges.data();
+  const Edge* const end = next + graph.edges.size();
+  for (StageId stage = 0; stage < graph.stages.size(); ++stage) {
+    const Edge* const begin = next;
+    while (next != end && next->consumer.stage == stage) ++next;
+    of_stages.push_back(find_consumers(begin, next));
+  }
+  return of_stages;
+}
+
 void sort_by_consumer(const TaskGraph& graph, std::vector<Edge>& edges) {
   std::vector<std::uint64_t> first_group;  // by stage: groups of all stages before
   std::uint64_t groups = 0;

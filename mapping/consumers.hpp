@@ -17,6 +17,8 @@ struct Consumer {
 /// The consumers of one stage, in the order of their groups. [begin, end): the stage's edges, by
 /// the first group of their consumers.
 std::vector<Consumer> find_consumers(const Edge* begin, const Edge* end);
+/// Those of every stage.
+std::vector<std::vector<Consumer>> find_consumers(const TaskGraph& graph);
 
 /// Sorts edges by their consumers: stage, then first group. Edges of the same ones stay as they
 /// stand. O(edges + groups).

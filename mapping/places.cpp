@@ -28,8 +28,10 @@ std::vector<Life> find_lives(const TaskGraph& graph, const TaskMapping& mapping,
   std::vector<Access> accesses;
   for (StageId stage = 0; stage < graph.stages.size(); ++stage) {
     const Stage& of = graph.stages[stage];
-    accesses.clear();  // tasks of a stage touch the same buffers
-    graph.list_accesses(stage, 0, 0, accesses);
+    accesses.clear();
+    for (std::uint32_t group = 0; group < of.groups; ++group) {  // rows of padding read nothing
+      graph.list_accesses(stage, group, 0, accesses);
+    }
     std::uint64_t first = ~std::uint64_t{0}, last = 0;
     for (std::uint64_t id = of.first; id < of.first + of.num_tasks(); ++id) {
       first = std::min(first, position_of[id]);

@@ -7,6 +7,7 @@
 // producers stand furthest ahead. Without a distance this is depth-first, too; with one that is
 // longer than the order it is one stage after the other.
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "mapping/consumers.hpp"
@@ -21,12 +22,9 @@ class DepthFirst {
   explicit DepthFirst(const TaskGraph& graph)
       : graph_(graph), emitted_(graph.stages.size()), consumers_(graph.stages.size()) {
     order_.reserve(graph.tasks.size());
-    const Edge* next = graph.edges.data();
-    const Edge* const end = next + graph.edges.size();
+    std::vector<std::vector<Consumer>> consumers = find_consumers(graph);
     for (StageId stage = 0; stage < graph.stages.size(); ++stage) {
-      const Edge* const begin = next;
-      while (next != end && next->consumer.stage == stage) ++next;
-      consumers_[stage].all = find_consumers(begin, next);
+      consumers_[stage].all = std::move(consumers[stage]);
       emitted_[stage].resize(graph.stages[stage].groups);
     }
   }
@@ -89,12 +87,9 @@ class Spaced {
   Spaced(const TaskGraph& graph, std::uint64_t distance, std::uint64_t at_a_time)
       : graph_(graph), distance_(distance), at_a_time_(at_a_time), stages_(graph.stages.size()) {
     order_.reserve(graph.tasks.size());
-    const Edge* next = graph.edges.data();
-    const Edge* const end = next + graph.edges.size();
+    std::vector<std::vector<Consumer>> consumers = find_consumers(graph);
     for (StageId stage = 0; stage < graph.stages.size(); ++stage) {
-      const Edge* const begin = next;
-      while (next != end && next->consumer.stage == stage) ++next;
-      stages_[stage].consumers = find_consumers(begin, next);
+      stages_[stage].consumers = std::move(consumers[stage]);
       stages_[stage].last.reserve(graph.stages[stage].groups);
     }
   }

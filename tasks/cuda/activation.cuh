@@ -53,13 +53,8 @@ __device__ inline float activate(const ActivationTerms& terms, float v) {
 }
 template <int kWidth>
 __device__ inline void activate(const ActivationTerms& terms, float (&values)[kWidth]) {
-  if (terms.bends) {
 #pragma unroll
-    for (float& value : values) value = activate(terms, value);
-  } else {
-#pragma unroll
-    for (float& value : values) value = activate(terms, value);
-  }
+  for (float& value : values) value = activate(terms, value);
 }
 
 }  // namespace megaconv::cuda

@@ -469,6 +469,22 @@ TEST_CASE("values share memory, and their bits are those of values that do not")
   }
 }
 
+TEST_CASE("a value that only some tasks of an operator read keeps its memory until then") {
+  // The first tasks of the padding write zeros alone.
+  Network network{.inputs = {{"x", {1, 16, 32, 32}}}, .outputs = {"sum"}};
+  const auto conv = [](std::uint64_t seed) {
+    return Convolution{.k = 16, .w = whole_weights(256, seed, 0.1)};
+  };
+  network.operators = {{"a", conv(2), {"x"}},
+                       {"b", conv(3), {"a"}},
+                       {"c", conv(4), {"b"}},
+                       {"d", conv(5), {"c"}},
+                       {"pad", Rearrangement{.top = 16, .bottom = -16}, {"a"}},
+                       {"sum", Add{}, {"d", "pad"}}};
+  const Outputs inputs = random_inputs(network, kWhole);
+  check_exact(network, inputs, truth_of(network, inputs), {1u, 2u});
+}
+
 TEST_CASE("a proof fails where who overwrites a value does not wait for those that read it") {
   const Plan plan = Plan::create(make_network("resnet18", {.image = 128}), {.num_threads = 2});
   TaskGraph graph = plan.lowering().graph;

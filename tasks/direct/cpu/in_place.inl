@@ -68,9 +68,11 @@ void in_place_kernel(const InPlaceTile& tile) {
       });
     }
     for (Size left = run->count; left > 0; --left) {
-      unroll<kBlocks>([&](auto i)
-                          __attribute__((always_inline)) { fetch_to_l2(next_u + i * kBlock); });
-      next_u += fetch;
+      if (fetch != 0) {
+        unroll<kBlocks>([&](auto i)
+                            __attribute__((always_inline)) { fetch_to_l2(next_u + i * kBlock); });
+        next_u += fetch;
+      }
       Vec filters[kVecs];
       unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
         filters[j] = load(u + j / kBlockVecs * u_block + j % kBlockVecs * kLanes);
