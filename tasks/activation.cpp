@@ -101,13 +101,12 @@ ActivationTerms terms_of(const Activation& activation) {
   ActivationTerms terms{.least = -kInfinity,
                         .most = kInfinity,
                         .slope = 1,
-                        .bends = false,
-                        .gate = Gate::none,
+                        .bend = Bend::none,
                         .times_x = false,
                         .alpha = 0,
                         .beta = 0};
-  const auto gate = [&](Gate of, bool times_x, double alpha, double beta) {
-    terms.gate = of;
+  const auto gate = [&](Bend of, bool times_x, double alpha, double beta) {
+    terms.bend = of;
     terms.times_x = times_x;
     terms.alpha = static_cast<float>(alpha);
     terms.beta = static_cast<float>(beta);
@@ -124,25 +123,25 @@ ActivationTerms terms_of(const Activation& activation) {
       break;
     case ActivationFunction::leaky_relu:
       terms.slope = activation.alpha;
-      terms.bends = true;
+      terms.bend = Bend::slope;
       break;
     case ActivationFunction::sigmoid:
-      gate(Gate::logistic, false, 1, 0);
+      gate(Bend::logistic, false, 1, 0);
       break;
     case ActivationFunction::hard_sigmoid:
-      gate(Gate::line, false, double{activation.alpha}, double{activation.beta});
+      gate(Bend::line, false, double{activation.alpha}, double{activation.beta});
       break;
     case ActivationFunction::silu:
-      gate(Gate::logistic, true, 1, 0);
+      gate(Bend::logistic, true, 1, 0);
       break;
     case ActivationFunction::hard_swish:
-      gate(Gate::line, true, 1.0 / 6, 0.5);
+      gate(Bend::line, true, 1.0 / 6, 0.5);
       break;
     case ActivationFunction::gelu:
-      gate(Gate::normal, true, 0, 0);
+      gate(Bend::normal, true, 0, 0);
       break;
     case ActivationFunction::gelu_tanh:
-      gate(Gate::logistic, true, kTanhLinear, kTanhCubic);
+      gate(Bend::logistic, true, kTanhLinear, kTanhCubic);
       break;
   }
   return terms;

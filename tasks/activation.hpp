@@ -60,20 +60,20 @@ bool is_activation(std::string_view text);
 /// "relu, clamp:ALPHA:BETA, ...": all of them but none.
 std::string activation_forms();
 
-/// The share of x, or y itself, of activations that are no straight lines.
-enum class Gate : std::uint8_t {
+/// What an activation does beside cutting off. A gate is a share of x, or y itself.
+enum class Bend : std::uint8_t {
   none,
+  slope,     ///< y = slope x where x < 0
   line,      ///< clamp(alpha x + beta, 0, 1)
   logistic,  ///< 1 / (1 + exp(-x (alpha + beta x^2)))
   normal,    ///< (1 + erf(x / sqrt(2))) / 2
 };
 
-/// What task bodies compute: the gate, or x times the gate, if there is one; y = slope x where
-/// x < 0 if it bends there; else what is left of x between least and most.
+/// What task bodies compute: what is left of x between least and most, if nothing bends; else what
+/// bends it, of gates times x or not. Most sums bend nothing, so that bodies test for that first.
 struct ActivationTerms {
   float least, most, slope;
-  bool bends;
-  Gate gate;
+  Bend bend;
   bool times_x;
   float alpha, beta;
 };

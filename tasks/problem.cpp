@@ -72,7 +72,8 @@ void validate(const ConvProblem& problem) {
   check_elements("output", {a.n, a.k, a.p(), a.q()});
   if (a.layout == Layout::nchw16c) check_blocked(a);
   validate(a.epilogue.activation);
-  if (a.dtype == DataType::i8 && terms_of(a.epilogue.activation).gate != Gate::none) {
+  const Bend bend = terms_of(a.epilogue.activation).bend;
+  if (a.dtype == DataType::i8 && bend != Bend::none && bend != Bend::slope) {
     fail(std::string("activation ") + to_string(a.epilogue.activation.function) +
          " of i8 tensors: must be none, relu, clamp or leaky_relu, which are exact");
   }

@@ -97,6 +97,7 @@ class Spaced {
   TaskOrder run() {
     while (order_.size() < graph_.tasks.size()) {
       const StageId stage = choose();
+      if (needs(stage) == kMissing) window_holds_ = false;  // the proof says that it is too small
       for (std::uint64_t i = 0; i < at_a_time_ && needs(stage) != kMissing; ++i) emit(stage);
     }
     return std::move(order_);
@@ -121,11 +122,11 @@ class Spaced {
     std::uint64_t before = 0;
     if (own.at == own.consumers.size() || own.consumers[own.at].groups.begin > group) return before;
     for (const Edge* edge : own.consumers[own.at].edges) {
-      if (edge->reuse) continue;
+      if (edge->reuse && !window_holds_) continue;
       const std::vector<std::uint64_t>& last = stages_[edge->producer.stage].last;
       const std::uint64_t end = edge->producer.groups.end;
       if (last.size() < end) return kMissing;
-      before = std::max(before, last[end - 1]);
+      if (!edge->reuse) before = std::max(before, last[end - 1]);
     }
     return before;
   }
@@ -155,6 +156,7 @@ class Spaced {
   const std::uint64_t distance_, at_a_time_;
   std::vector<Progress> stages_;
   TaskOrder order_;
+  bool window_holds_ = true;
 };
 
 }  // namespace

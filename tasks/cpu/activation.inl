@@ -40,13 +40,13 @@ MEGACONV_INLINE Vec exp_of_negative(Vec z) {
 __attribute__((noinline)) inline Vec gated(const ActivationTerms& terms, Vec v) {
   const Vec one = broadcast(1), size = v < Vec{} ? -v : v;
   Vec gate;
-  if (terms.gate == Gate::line) {
+  if (terms.bend == Bend::line) {
     const Vec line = fused_multiply_add(broadcast(terms.alpha), v, broadcast(terms.beta));
     const Vec raised = line < Vec{} ? Vec{} : line;
     gate = raised > one ? one : raised;
   } else {
     Vec far;  // the gate of -|x|
-    if (terms.gate == Gate::logistic) {
+    if (terms.bend == Bend::logistic) {
       const Vec bounded = size > kFarthest ? broadcast(kFarthest) : size;
       const Vec slope =
           fused_multiply_add(broadcast(terms.beta), bounded * bounded, broadcast(terms.alpha));
@@ -77,9 +77,10 @@ class Activate {
         terms_(terms) {}
 
   MEGACONV_INLINE Vec operator()(Vec v) const {
-    if (terms_.gate != Gate::none) [[unlikely]]
+    if (terms_.bend != Bend::none) {
+      if (terms_.bend == Bend::slope) return v < Vec{} ? slope_ * v : v;
       return gated(terms_, v);
-    if (terms_.bends) return v < Vec{} ? slope_ * v : v;
+    }
     return less_of(most_, greater_of(least_, v));
   }
 

@@ -14,15 +14,15 @@ __device__ inline float clamped(float least, float most, float v) {
 }
 
 /// Activations that are no straight lines. Out of line: most sums have none.
-__device__ __noinline__ inline float gated(Gate gate, bool times_x, float alpha, float beta,
+__device__ __noinline__ inline float gated(Bend gate, bool times_x, float alpha, float beta,
                                            float v) {
   const float size = fabsf(v);
   float share;
-  if (gate == Gate::line) {
+  if (gate == Bend::line) {
     share = clamped(0, 1, fmaf(alpha, v, beta));
   } else {
     float far;  // the gate of -|x|
-    if (gate == Gate::logistic) {
+    if (gate == Bend::logistic) {
       const float bounded = size > kFarthest ? kFarthest : size;
       const float power = __expf(-bounded * fmaf(beta, bounded * bounded, alpha));
       far = __fdividef(power, 1 + power);
@@ -39,10 +39,10 @@ __device__ __noinline__ inline float gated(Gate gate, bool times_x, float alpha,
 
 /// The same, for sums: on tensor cores' machines a zero may change its sign.
 __device__ inline float activate(const ActivationTerms& terms, float v) {
-  if (terms.gate != Gate::none) {
-    return gated(terms.gate, terms.times_x, terms.alpha, terms.beta, v);
+  if (terms.bend != Bend::none) {
+    if (terms.bend == Bend::slope) return v < 0 ? terms.slope * v : v;
+    return gated(terms.bend, terms.times_x, terms.alpha, terms.beta, v);
   }
-  if (terms.bends) return v < 0 ? terms.slope * v : v;
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
   asm("max.NaN.f32 %0, %0, %1;" : "+f"(v) : "f"(terms.least));
   asm("min.NaN.f32 %0, %0, %1;" : "+f"(v) : "f"(terms.most));

@@ -118,7 +118,7 @@ TEST_CASE("Problems that are wrong name the value and what is allowed") {
   check_refused(folder, "run n99999999999999999999c1h1k1", 2, "must be at most");
   check_refused(folder, "run c3h4k4g2", 2, "groups = 2");
   check_refused(folder, "run c1h1k1x", 2, "problem \"c1h1k1x\"");
-  check_refused(folder, "run c1h1k1+gelu", 2, "unknown suffix");
+  check_refused(folder, "run c1h1k1+tanh", 2, "unknown suffix");
   check_refused(folder, "run c1h1k1 --batch 0", 2, "--batch: 0, must be a number from 1");
   check_refused(folder, "bench --network alexnet", 2, "must be one of resnet50");
   check_refused(folder, "run c1h1k1 --policy best", 2, "interleaved");

@@ -214,10 +214,9 @@ class PairWriter {
   PairWriter(const TaskArgs& args, const Extents& extents, Size image, Size filter)
       : parts_(parts_of(args.tiling->problem.epilogue)),
         activate_(args.tiling->problem.epilogue.activation),
-        width_(extents.q),
-        filters_(args.tiling->problem.k) {
+        pitches_(y_pitches(args, extents)) {
     const Epilogue& epilogue = args.tiling->problem.epilogue;
-    const Size first = image * extents.p * extents.q * filters_ + filter;
+    const Size first = image * pitches_.image + filter;
     y_ = static_cast<T*>(args.y) + first;
     residual_ = epilogue.residual ? static_cast<const T*>(args.residual) + first : nullptr;
     using Vector = typename VectorStorage<T>::Type;
@@ -231,7 +230,7 @@ class PairWriter {
 
   /// Pixels of both blocks, 64 bytes apart each.
   void write_row(const float* first, const float* second, Size row, Size col, Size cols) const {
-    const Size at = (row * width_ + col) * filters_;
+    const Size at = (row * pitches_.row + col) * pitches_.step;
     parts_ == Parts::none          ? write<Parts::none>(first, second, at, cols)
     : parts_ == Parts::no_residual ? write<Parts::no_residual>(first, second, at, cols)
                                    : write<Parts::any>(first, second, at, cols);
@@ -242,7 +241,7 @@ class PairWriter {
   void write(const float* first, const float* second, Size at, Size cols) const {
     const Activate activate = activate_;
     const Vec scale[] = {scale_[0], scale_[1]}, bias[] = {bias_[0], bias_[1]};
-    const Size filters = filters_;
+    const Size step = pitches_.step;
     const auto finished = [&](const float* words, const T* residual, int block)
         __attribute__((always_inline)) {
       if constexpr (kParts == Parts::none) return Products<T>::number(load(words));
@@ -253,7 +252,7 @@ class PairWriter {
     T* y = y_ + at;
     const T* residual = kParts == Parts::any ? residual_ + at : nullptr;
     if constexpr (sizeof(T) == 2) {
-      for (Size i = 0; i < cols; ++i, y += filters, residual += filters) {
+      for (Size i = 0; i < cols; ++i, y += step, residual += step) {
         store(y, _mm512_cvtne2ps_pbh(finished(second + i * kBlock, residual, 1),
                                      finished(first + i * kBlock, residual, 0)));
       }
@@ -268,14 +267,14 @@ class PairWriter {
       };
       const __m512i in_order =
           _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-      for (Size i = 0; i < cols; i += 2, y += 2 * filters, residual += 2 * filters) {
+      for (Size i = 0; i < cols; i += 2, y += 2 * step, residual += 2 * step) {
         const bool two = i + 1 < cols;
         const __m512i bytes = _mm512_maskz_permutexvar_epi32(
             kAllLanes, in_order,
             _mm512_packs_epi16(shorts(i, residual),
-                               shorts(two ? i + 1 : i, two ? residual + filters : residual)));
+                               shorts(two ? i + 1 : i, two ? residual + step : residual)));
         store(y, _mm512_maskz_extracti64x4_epi64(0xff, bytes, 0));
-        if (two) store(y + filters, _mm512_maskz_extracti64x4_epi64(0xff, bytes, 1));
+        if (two) store(y + step, _mm512_maskz_extracti64x4_epi64(0xff, bytes, 1));
       }
     }
   }
@@ -285,7 +284,7 @@ class PairWriter {
   T* y_;
   const T* residual_;
   Vec scale_[2], bias_[2];
-  Size width_, filters_;
+  Pitches pitches_;
 };
 
 /// `count` elements of a row of x from `first` on, at most 64 bytes; zeros where there is none.

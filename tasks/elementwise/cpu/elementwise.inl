@@ -38,7 +38,7 @@ class ElementwiseBody {
   ElementwiseBody(const ElementwiseArgs& args, const ElementwiseTask& task)
       : args_(args),
         task_(task),
-        activate_(ActivationTerms{task.least, task.most, 0, false, Gate::none, false, 0, 0}) {}
+        activate_(ActivationTerms{task.least, task.most, 0, Bend::none, false, 0, 0}) {}
 
   void run() const {
     Size first = 0;  // channel of y
