@@ -285,8 +285,7 @@ void Plan::State::resolve(const char* name, TensorStrides& strides,
   if (resolved == resolve_strides(name, {}, layout, extents)) {
     strides = {};
   } else if (backend != Backend::cpu) {
-    throw Error(Status::unsupported, std::string(name) + "_strides: backend " +
-                                         (backend == Backend::cuda ? "cuda" : "sim") +
+    throw Error(Status::unsupported, std::string(name) + "_strides: backend " + to_string(backend) +
                                          ", must be cpu, or all 0: dense");
   } else {
     strides = resolved;

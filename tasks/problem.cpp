@@ -191,7 +191,7 @@ class Parser {
   }
 
   void set_once(bool& given, std::string_view suffix) {
-    if (given) reject("suffix +" + std::string(suffix) + " repeats or contradicts another");
+    if (given) reject("suffix +" + excerpt(suffix) + " repeats or contradicts another");
     given = true;
   }
 

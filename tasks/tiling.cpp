@@ -114,6 +114,10 @@ const char* to_string(Algorithm algorithm) noexcept {
   return "unknown";
 }
 
+const char* to_string(Backend backend) noexcept {
+  return backend == Backend::cpu ? "cpu" : backend == Backend::cuda ? "cuda" : "sim";
+}
+
 const char* to_string(Points points) noexcept {
   return points == Points::low_error ? "low_error" : "integer";
 }

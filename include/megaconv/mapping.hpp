@@ -30,7 +30,8 @@ namespace megaconv {
 struct MappingOptions {
   std::string policy = "interleaved";
   // Algorithm 1. Left unset, they are chosen for the workers; any value is right, also one larger
-  // than the problem.
+  // than the problem. For depth_first DIG is the least distance from a stage to those that need it,
+  // and M the groups of a stage that it takes at a time.
   std::optional<std::uint32_t> dig{};       ///< DIG: least positions from input transform to GEMM
   std::optional<std::uint32_t> dgo{};       ///< DGO: least positions from GEMM to output transform
   std::optional<std::uint32_t> m_groups{};  ///< M: task groups interleaved; at least 1

@@ -74,6 +74,8 @@ const char* to_string(OutputLayout layout) noexcept;  ///< "baseline", "optSTS64
 /// Where the plan will run; tilings are chosen for it.
 enum class Backend : std::uint8_t { cpu, cuda, sim };
 
+const char* to_string(Backend backend) noexcept;  ///< "cpu", "cuda", "sim"
+
 /// When filters are transformed (or packed, for direct convolution).
 enum class FilterMode : std::uint8_t {
   every_run,  ///< NF tasks in front of every run

@@ -116,7 +116,7 @@ void check_array(const Array& array, const Wanted& wanted) {
       array.device_type() == nb::device::cpu::value || array.device_type() == 3 /*pinned*/;
   if (on_cpu != (wanted.backend != Backend::cuda)) {
     refuse(on_cpu ? "is in the memory of the CPU" : "is in the memory of a device",
-           std::string("where the plan's backend ") + name_of(wanted.backend) + " can use it");
+           std::string("where the plan's backend ") + to_string(wanted.backend) + " can use it");
   }
 }
 
@@ -195,10 +195,6 @@ Memory allocate(std::size_t bytes) {
     throw Error(Status::out_of_memory, std::to_string(bytes) + " bytes are not to be had");
   }
   return memory;
-}
-
-const char* name_of(Backend backend) {
-  return backend == Backend::cpu ? "cpu" : backend == Backend::cuda ? "cuda" : "sim";
 }
 
 ReadArray read_array(const char* name, nb::handle object) {

@@ -49,6 +49,4 @@ void check(const WrittenArray& array, const Wanted& wanted);
 TensorStrides own_strides(const ReadArray& array, Layout layout);
 TensorStrides own_strides(const WrittenArray& array, Layout layout);
 
-const char* name_of(Backend backend);  ///< "cpu", "cuda", "sim"
-
 }  // namespace megaconv::python

@@ -503,7 +503,7 @@ Returns the Trace or None. Raises ValueError, TypeError, MemoryError before any 
       .def_prop_ro("layout", [](const NetworkPlan& plan) { return to_string(plan.layout); })
       .def("__repr__", [](const NetworkPlan& plan) {
         return "<megaconv.NetworkPlan of " + std::to_string(plan.lowering().nodes.size()) +
-               " nodes on " + name_of(plan.backend()) + ">";
+               " nodes on " + to_string(plan.backend()) + ">";
       });
 }
 

@@ -291,7 +291,7 @@ Raises ValueError with the line, key or first violation that is wrong.)")
       .def("describe", &Plan::describe,
            "Everything that was chosen and why: \"name: value\" lines.")
       .def_prop_ro("problem", [](const Plan& plan) { return plan.problem(); })
-      .def_prop_ro("backend", [](const Plan& plan) { return name_of(plan.backend()); })
+      .def_prop_ro("backend", [](const Plan& plan) { return to_string(plan.backend()); })
       .def_prop_ro("workers", &Plan::num_workers, "tasks that run at the same time")
       .def_prop_ro("workspace_bytes", &Plan::workspace_bytes, "bytes that every run needs")
       .def_prop_ro("prepared_filter_bytes", &Plan::prepared_filter_bytes,
@@ -312,7 +312,7 @@ Raises ValueError with the line, key or first violation that is wrong.)")
 u is the unit roundoff of the type, S the sum of the magnitudes that went into an output; of
 Winograd the largest S of the output's tile.)")
       .def("__repr__", [](const Plan& plan) {
-        return "<megaconv.Plan " + to_string(plan.problem()) + " on " + name_of(plan.backend()) +
+        return "<megaconv.Plan " + to_string(plan.problem()) + " on " + to_string(plan.backend()) +
                ">";
       });
   bind_execute(type);

@@ -61,7 +61,7 @@ std::string lab_page(std::vector<LabResult> results) {
   std::vector<std::pair<std::string, std::vector<ComparedRun>>> groups;
   for (LabResult& result : results) {
     const std::string heading = fmt::format("{} on {}, {}", result.layer,
-                                            backend_word(result.site.backend), result.site.device);
+                                            to_string(result.site.backend), result.site.device);
     if (groups.empty() || groups.back().first != heading) groups.push_back({heading, {}});
     groups.back().second.push_back({result.policy, std::move(*result.run), result.order_bound_us});
   }
@@ -101,7 +101,7 @@ std::string lab_table(const std::vector<LabResult>& results) {
            format_bytes(result.analysis.peak_live_bytes)});
     }
     text += fmt::format("{}{} on {}, {}\n", begin == 0 ? "" : "\n", results[begin].layer,
-                        backend_word(results[begin].site.backend), results[begin].site.device) +
+                        to_string(results[begin].site.backend), results[begin].site.device) +
             table.str();
   }
   return text;

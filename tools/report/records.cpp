@@ -60,7 +60,7 @@ Record record_head(const char* kind, const RecordSite& site, std::optional<std::
           {"kind", kind},
           {"version", version()},
           {"git", git_describe()},
-          {"backend", backend_word(site.backend)},
+          {"backend", to_string(site.backend)},
           {"device", site.device},
           {"isa", site.isa},
           {"workers", workers ? Record(*workers) : Record()},

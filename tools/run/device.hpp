@@ -60,8 +60,6 @@ class Device {
   virtual std::function<double()> clock(Work work, Caches caches) = 0;
 };
 
-const char* backend_word(Backend backend);  ///< "cpu", "cuda", "sim"
-
 /// The device of a backend, one in a process. Throws Error(unsupported) for a backend that this
 /// build lacks or that cannot compute, Error(device_error) when there is no such device.
 Device& device_of(Backend backend);

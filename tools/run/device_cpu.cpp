@@ -134,10 +134,6 @@ Device& cpu_device() {
   return device;
 }
 
-const char* backend_word(Backend backend) {
-  return backend == Backend::cpu ? "cpu" : backend == Backend::cuda ? "cuda" : "sim";
-}
-
 Device& device_of(Backend backend) {
   if (backend == Backend::sim) {
     throw Error(Status::unsupported, "backend sim cannot compute, must be cpu or cuda");

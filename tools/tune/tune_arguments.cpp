@@ -58,7 +58,7 @@ std::vector<std::string> measure_options(const TuneArguments& arguments,
   const auto put = [&](const char* name, const std::string& value) {
     words.insert(words.end(), {name, value});
   };
-  put("--backend", options.backend == Backend::cuda ? "cuda" : "cpu");
+  put("--backend", to_string(options.backend));
   put("--filters", options.tiling.filters == FilterMode::prepared ? "prepared" : "every-run");
   if (options.tiling.precision != Precision::f32) {
     put("--precision", to_string(options.tiling.precision));

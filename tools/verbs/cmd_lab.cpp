@@ -54,8 +54,7 @@ struct LabArguments {
 };
 
 std::vector<Backend> parse_backends(const std::string& list) {
-  const Choices<Backend> choices = {
-      {"cpu", Backend::cpu}, {"cuda", Backend::cuda}, {"sim", Backend::sim}};
+  const Choices<Backend> choices = named({Backend::cpu, Backend::cuda, Backend::sim});
   std::vector<Backend> backends;
   for (std::size_t begin = 0; begin <= list.size();) {
     const std::size_t end = std::min(list.find(',', begin), list.size());
@@ -67,7 +66,7 @@ std::vector<Backend> parse_backends(const std::string& list) {
 
 /// A file name that says what is in it.
 std::string trace_name(const LabResult& result) {
-  std::string name = result.layer + '.' + result.policy + '.' + backend_word(result.site.backend);
+  std::string name = result.layer + '.' + result.policy + '.' + to_string(result.site.backend);
   for (char& ch : name) {
     if (!std::isalnum(static_cast<unsigned char>(ch)) && ch != '.' && ch != '_') ch = '-';
   }
@@ -103,7 +102,7 @@ std::vector<LabResult> compare_on(const NamedProblem& layer, Backend backend,
   }
   for (int turn = 1; turn <= arguments.turns; ++turn) {
     for (std::size_t i = 0; i < trials.size(); ++i) {
-      report(fmt::format("{} on {}, turn {} of {}", policies[i].text, backend_word(backend), turn,
+      report(fmt::format("{} on {}, turn {} of {}", policies[i].text, to_string(backend), turn,
                          arguments.turns));
       results[i].times_us.push_back(
           trials[i]->turn_us(static_cast<std::uint64_t>(turn), arguments.runs));

@@ -58,11 +58,8 @@ Choices<CudaLaunch> launches() {
   return choices;
 }
 
-const Choices<PlanSource> kSources = {
-    {"database", PlanSource::database},
-    {"heuristic", PlanSource::heuristic},
-    {"measure", PlanSource::measure},
-};
+const Choices<PlanSource> kSources =
+    named({PlanSource::database, PlanSource::heuristic, PlanSource::measure});
 
 template <class Value>
 void add_choice(CLI::App& app, const char* name, Value& target, const Choices<Value>& choices,
@@ -140,9 +137,8 @@ void add_machine_option(CLI::App& app, PlanArguments& arguments) {
 }
 
 void add_network_device_options(CLI::App& app, PlanOptions& options) {
-  add_choice<Backend>(app, "--backend", options.backend,
-                      {{"cpu", Backend::cpu}, {"cuda", Backend::cuda}}, "NAME",
-                      "cpu (default) or cuda");
+  add_choice<Backend>(app, "--backend", options.backend, named({Backend::cpu, Backend::cuda}),
+                      "NAME", "cpu (default) or cuda");
   add_choice<CudaLaunch>(app, "--launch", options.cuda_launch,
                          {{"auto", CudaLaunch::automatic},
                           {"persistent", CudaLaunch::persistent},
@@ -228,8 +224,8 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
       ->transform(bytes())
       ->group("Plan");
   add_choice<Backend>(app, "--backend", arguments.options.backend,
-                      {{"cpu", Backend::cpu}, {"cuda", Backend::cuda}, {"sim", Backend::sim}},
-                      "NAME", "cpu (default), cuda or sim");
+                      named({Backend::cpu, Backend::cuda, Backend::sim}), "NAME",
+                      "cpu (default), cuda or sim");
   add_machine_option(app, arguments);
   add_number(app, "--threads", arguments.options.num_threads,
              "Worker threads; 0 (default): MEGACONV_NUM_THREADS, else all CPUs");
@@ -319,7 +315,7 @@ std::string to_command_line(const PlanArguments& arguments) {
   put_number("--dig", mapping.dig);
   put_number("--dgo", mapping.dgo);
   put_number("--m-groups", mapping.m_groups);
-  if (arguments.options.backend == Backend::cuda) put("--backend", "cuda");
+  if (arguments.options.backend == Backend::cuda) put("--backend", to_string(Backend::cuda));
   put_choice("--launch", launches(), arguments.options.cuda_launch, PlanOptions{}.cuda_launch);
   if (arguments.options.num_blocks != 0) {
     put("--blocks", std::to_string(arguments.options.num_blocks));
