@@ -200,7 +200,7 @@ Order order_of_plan(nb::handle self) {
 PlanOptions base_options(const Text& backend, const Text& algorithm, const Text& precision,
                          const MaybeError& max_error) {
   PlanOptions options;
-  options.backend = enumerator("backend", backend, kBackends, name_of);
+  options.backend = enumerator("backend", backend, kBackends, kNameOf);
   options.tiling.algorithm = enumerator("algorithm", algorithm, kAlgorithms, kNameOf);
   options.tiling.precision = enumerator("precision", precision, kPrecisions, kNameOf);
   options.tiling.max_error = max_error;
