@@ -136,7 +136,8 @@ struct Plan::State {
   Tensors check(Tensors tensors, const void* workspace, std::size_t workspace_bytes) const;
   const NetworkTensors& check(const NetworkTensors& tensors, const void* workspace,
                               std::size_t workspace_bytes) const;
-  void resolve(const char* name, TensorStrides& strides, const TensorExtents& extents) const;
+  TensorStrides resolve(const char* name, TensorStrides& strides,
+                        const TensorExtents& extents) const;
   Argument check_workspace(const void* workspace, std::size_t workspace_bytes) const;
   std::string describe_network() const;
   std::string title() const;
@@ -277,9 +278,9 @@ Argument Plan::State::check_workspace(const void* workspace, std::size_t workspa
   return space;
 }
 
-// Dense strides become 0, so that every back end has them.
-void Plan::State::resolve(const char* name, TensorStrides& strides,
-                          const TensorExtents& extents) const {
+// Those of every axis. Dense `strides` become 0, so that every back end has them.
+TensorStrides Plan::State::resolve(const char* name, TensorStrides& strides,
+                                   const TensorExtents& extents) const {
   const Layout layout = problem().layout;
   const TensorStrides resolved = resolve_strides(name, strides, layout, extents);
   if (resolved == resolve_strides(name, {}, layout, extents)) {
@@ -290,6 +291,7 @@ void Plan::State::resolve(const char* name, TensorStrides& strides,
   } else {
     strides = resolved;
   }
+  return resolved;
 }
 
 Tensors Plan::State::check(Tensors tensors, const void* workspace,
@@ -301,11 +303,8 @@ Tensors Plan::State::check(Tensors tensors, const void* workspace,
   const ConvProblem& p = problem();
   const std::size_t vector_bytes = bytes_of(p.k, p.vector_type());
   const TensorExtents x_extents{p.n, p.c, p.h, p.w}, y_extents{p.n, p.k, p.p(), p.q()};
-  resolve("x", tensors.x_strides, x_extents);
-  resolve("y", tensors.y_strides, y_extents);
-  const SubTensor x{tensors.x, x_extents,
-                    resolve_strides("x", tensors.x_strides, p.layout, x_extents)};
-  const TensorStrides y_strides = resolve_strides("y", tensors.y_strides, p.layout, y_extents);
+  const SubTensor x{tensors.x, x_extents, resolve("x", tensors.x_strides, x_extents)};
+  const TensorStrides y_strides = resolve("y", tensors.y_strides, y_extents);
   const std::size_t y_bytes = bytes_of(span_of(y_extents, y_strides), p.dtype);
   const Argument read[] = {
       {"x", tensors.x, bytes_of(span_of(x_extents, x.strides), p.dtype), true},

@@ -3,9 +3,11 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <utility>
+
+#include "tools/report/comparison.hpp"
 #include "tools/report/html_report.hpp"
 #include "tools/report/percent.hpp"
-#include "tools/report/table.hpp"
 #include "tools/report/terminal.hpp"
 #include "tools/report/trace_json.hpp"
 
@@ -76,11 +78,7 @@ std::string lab_table(const std::vector<LabResult>& results) {
            results[end].site.backend == results[begin].site.backend) {
       ++end;
     }
-    Table table;
-    table.add_column("policy");
-    table.add_column("median", "time, us");
-    table.add_column("95% interval", "time, us");
-    table.add_column("against first");
+    Table table = comparison_table("policy");
     table.add_column("machine", "above bound");
     table.add_column("tasks", "above bound");
     table.add_column("wait", "share of workers' time");
@@ -90,15 +88,15 @@ std::string lab_table(const std::vector<LabResult>& results) {
     for (std::size_t i = begin; i < end; ++i) {
       const LabResult& result = results[i];
       const Shares shares = shares_of(result.analysis);
-      table.add_row(
-          {result.policy, fmt::format("{:.1f}", result.time_us.median),
-           fmt::format("{:.1f} .. {:.1f}", result.time_us.low, result.time_us.high),
-           fmt::format("{:.3f} ({:.3f} .. {:.3f})", result.against_first.median,
-                       result.against_first.low, result.against_first.high),
-           result.bound_us > 0 ? percent(result.time_us.median / result.bound_us - 1) : "-",
+      std::vector<std::string> cells =
+          comparison_cells(result.policy, result.time_us, result.against_first);
+      cells.insert(
+          cells.end(),
+          {result.bound_us > 0 ? percent(result.time_us.median / result.bound_us - 1) : "-",
            percent(result.analysis.span_us / std::max(result.order_bound_us, 1e-3) - 1),
            percent(shares.wait), percent(shares.idle), percent(shares.infusible),
            format_bytes(result.analysis.peak_live_bytes)});
+      table.add_row(std::move(cells));
     }
     text += fmt::format("{}{} on {}, {}\n", begin == 0 ? "" : "\n", results[begin].layer,
                         to_string(results[begin].site.backend), results[begin].site.device) +

@@ -7,8 +7,8 @@
 
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
+#include "tools/report/comparison.hpp"
 #include "tools/report/percent.hpp"
-#include "tools/report/table.hpp"
 #include "tools/report/terminal.hpp"
 
 namespace megaconv::cli {
@@ -97,11 +97,7 @@ WhatIfResult simulate_turns(const std::string& text, const Lowering& lowering,
 }
 
 std::string what_if_table(const std::vector<WhatIfResult>& results) {
-  Table table;
-  table.add_column("what if");
-  table.add_column("median", "time, us");
-  table.add_column("95% interval", "time, us");
-  table.add_column("against first");
+  Table table = comparison_table("what if");
   table.add_column("above bound");
   table.add_column("compute", "used");
   table.add_column("L2", "used");

@@ -12,10 +12,10 @@
 
 #include "megaconv/error.hpp"
 #include "megaconv/simulation.hpp"
+#include "tools/report/comparison.hpp"
 #include "tools/report/confidence.hpp"
 #include "tools/report/percent.hpp"
 #include "tools/report/records.hpp"
-#include "tools/report/table.hpp"
 #include "tools/report/terminal.hpp"
 #include "tools/run/network_parts.hpp"
 #include "tools/run/network_runner.hpp"
@@ -181,11 +181,7 @@ void add_trace(Result& result, const Lowering& lowering, const Trace& trace) {
 }
 
 std::string table_of(const std::vector<Result>& results) {
-  Table table;
-  table.add_column("policy");
-  table.add_column("median", "time, us");
-  table.add_column("95% interval", "time, us");
-  table.add_column("against first");
+  Table table = comparison_table("policy");
   table.add_column("wait", "share of workers' time");
   table.add_column("idle", "share of workers' time");
   table.add_column("chain, us");
@@ -194,13 +190,12 @@ std::string table_of(const std::vector<Result>& results) {
     const auto traced = [&](const std::string& text) {
       return result.analysis ? text : std::string("-");
     };
-    table.add_row({result.policy, fmt::format("{:.1f}", result.time_us.median),
-                   fmt::format("{:.1f} .. {:.1f}", result.time_us.low, result.time_us.high),
-                   fmt::format("{:.3f} ({:.3f} .. {:.3f})", result.against_first.median,
-                               result.against_first.low, result.against_first.high),
-                   traced(percent(result.wait)), traced(percent(result.idle)),
-                   traced(fmt::format("{:.1f}", result.chain_us)),
-                   format_bytes(result.workspace_bytes)});
+    std::vector<std::string> cells =
+        comparison_cells(result.policy, result.time_us, result.against_first);
+    cells.insert(cells.end(), {traced(percent(result.wait)), traced(percent(result.idle)),
+                               traced(fmt::format("{:.1f}", result.chain_us)),
+                               format_bytes(result.workspace_bytes)});
+    table.add_row(std::move(cells));
   }
   return table.str();
 }

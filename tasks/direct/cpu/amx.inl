@@ -287,13 +287,17 @@ class PairWriter {
   Pitches pitches_;
 };
 
+/// The first `bytes` of 64.
+inline std::uint64_t first_bytes(Size bytes) {
+  return bytes == kAmxRowBytes ? ~std::uint64_t{0} : (std::uint64_t{1} << bytes) - 1;
+}
+
 /// `count` elements of a row of x from `first` on, at most 64 bytes; zeros where there is none.
 template <class T>
 MEGACONV_INLINE Vec read_row_words(const T* row, Size row_size, Size first, Size count) {
   constexpr auto kElement = static_cast<Size>(sizeof(T));
   const auto below = [&](Size end) __attribute__((always_inline)) {  // bytes of elements
-    const Size bytes = max_of(0, min_of(end, count)) * kElement;
-    return bytes == kAmxRowBytes ? ~std::uint64_t{0} : (std::uint64_t{1} << bytes) - 1;
+    return first_bytes(max_of(0, min_of(end, count)) * kElement);
   };
   const std::uint64_t mask = first >= 0 && first + count <= row_size
                                  ? below(count)
@@ -379,12 +383,9 @@ void copy_pixels(const ConvProblem& a, const Pitches& x, const T* image, const A
   const AmxExtents& amx = patch.amx;
   const Size last = amx.steps - 1, patch_step = amx.patch_step;
   const Size step_bytes = amx.step_words * kWordBytes;
-  const auto mask_of = [](Size bytes) __attribute__((always_inline)) {
-    return bytes == kAmxRowBytes ? ~std::uint64_t{0} : (std::uint64_t{1} << bytes) - 1;
-  };
-  const std::uint64_t whole = mask_of(step_bytes);
+  const std::uint64_t whole = first_bytes(step_bytes);
   const std::uint64_t rest =
-      mask_of(amx.channels * static_cast<Size>(sizeof(T)) - last * step_bytes);
+      first_bytes(amx.channels * static_cast<Size>(sizeof(T)) - last * step_bytes);
   const auto copy =
       [](std::uint64_t mask, const std::byte* from, float* to) __attribute__((always_inline)) {
     store(to, __builtin_bit_cast(Vec, _mm512_maskz_loadu_epi8(mask, from)));
