@@ -283,7 +283,8 @@ class Reader {
     for (const Enum one : allowed) {
       value = one;
       if (word == to_string(one)) return;
-      names += (names.empty() ? "" : ", ") + std::string(to_string(one));
+      if (!names.empty()) names += ", ";
+      names += to_string(one);
     }
     fail_at(key, "\"" + excerpt(word) + "\", must be one of " + names);
   }
