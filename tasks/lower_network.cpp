@@ -36,8 +36,11 @@ class Cutter {
     small_tasks_ = has_small_tasks(options, target);
     multiprocessors_ =
         std::max(1u, target.multiprocessors != 0 ? target.multiprocessors : target.workers / 2);
-    // Each of which has about four tasks of other operators; here all of an operator's run at once.
-    if (small_tasks_ || target.stages) workers_ = std::max(1u, multiprocessors_ / 4);
+    // Each of which has about four tasks of other operators. In one launch all of an operator run
+    // at once. In stages they are more, so that a multiprocessor has two at a time, and all as
+    // much.
+    if (small_tasks_) workers_ = std::max(1u, multiprocessors_ / 4);
+    if (target.stages) workers_ = multiprocessors_;
   }
 
   OperatorCut cut(const ConvProblem& problem) {

@@ -37,7 +37,7 @@ class Launcher {
   std::uint32_t resident_blocks() const;
 
   /// A kernel per stage. `tasks`: in staged order, `device_tasks`: the same on the device.
-  void launch_stages(const TaskArgs& args, std::span<const Task> tasks, const Task* device_tasks,
+  void launch_stages(TaskArgs args, std::span<const Task> tasks, const Task* device_tasks,
                      Turn turn, cudaStream_t stream) const;
   /// Filter tasks by themselves, which prepare filters.
   void launch_filters(const TaskArgs& args, const Task* device_tasks, std::size_t num_tasks,
@@ -57,7 +57,7 @@ class Launcher {
   int blocks_per_sm(const void* kernel, int shared_bytes) const;
   int bytes_to_keep_apart(int blocks) const;
   int stage_bytes(TaskKind kind, unsigned num_blocks) const;
-  Start start_of(TaskKind kind, bool is_whole, Turn turn) const;
+  Start start_of(bool is_whole, Turn turn) const;
   void launch_stage(TaskKind kind, const TaskArgs& args, const Task* tasks, unsigned count,
                     cudaStream_t stream, Start start) const;
   // `parameters`: their addresses. `cluster` divides the grid of blocks.
