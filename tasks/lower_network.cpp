@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a network to one graph of tasks in a proven order.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "mapping/places.hpp"
 #include "megaconv/error.hpp"
 #include "tasks/cold_filters.hpp"
 #include "tasks/conv_algorithm.hpp"
+#include "tasks/conv_family.hpp"
 #include "tasks/conv_graph.hpp"
 #include "tasks/elementwise/elementwise.hpp"
 #include "tasks/error_budget.hpp"
+#include "tasks/launch.hpp"
 #include "tasks/lower.hpp"
 #include "tasks/nhwc_values.hpp"
 #include "tasks/pixelwise/pixelwise.hpp"
@@ -27,45 +31,74 @@ class Cutter {
  public:
   Cutter(const TilingOptions& options, const Target& target) : options_(options), target_(target) {
     options_.filters = FilterMode::prepared;
-    options_.whole_tensors = false;  // which is of values between operators here
+    // Which is of values between operators here; stages need whole V and M.
+    options_.whole_tensors = target.stages;
     small_tasks_ = has_small_tasks(options, target);
     multiprocessors_ =
         std::max(1u, target.multiprocessors != 0 ? target.multiprocessors : target.workers / 2);
-    // Each of which has about four tasks of other operators; here all of an operator's run at once.
+    // Each of which has about four tasks of other operators. In one launch all of an operator run
+    // at once. In stages they are more, so that a multiprocessor has two at a time, and all as
+    // much.
     if (small_tasks_) workers_ = std::max(1u, multiprocessors_ / 4);
+    if (target.stages) workers_ = multiprocessors_;
   }
 
-  Cut cut(const ConvProblem& problem) {
-    if (small_tasks_) return cut_small(problem);
-    const auto known = std::find_if(tilings_.begin(), tilings_.end(), [&](const Tiling& tiling) {
-      return tiling.problem == problem;
-    });
-    if (known != tilings_.end()) return *known;
-    tilings_.push_back(make_tiling_in_network(problem, options_, target_));
-    return tilings_.back();
+  OperatorCut cut(const ConvProblem& problem) {
+    const auto known = std::find_if(known_.begin(), known_.end(),
+                                    [&](const auto& one) { return one.first == problem; });
+    if (known != known_.end()) return known->second;
+    known_.emplace_back(problem, cut_anew(problem));
+    return known_.back().second;
   }
   SmallGemmCut cut_small(const ConvProblem& problem) const {
     return cut_small_gemm(problem, precision_of(problem.dtype), multiprocessors_);
   }
-  Cut cut(const PoolProblem& problem) { return cut_pooling(problem, workers_); }
-  Cut cut(const ElementwiseProblem& problem) { return cut_elementwise(problem, workers_); }
-  Cut cut(const PixelwiseProblem& problem) { return cut_pixelwise(problem, workers_); }
-  Cut cut(const RearrangementProblem& problem) { return cut_rearrangement(problem, workers_); }
+  OperatorCut cut(const PoolProblem& problem) { return {cut_pooling(problem, workers_)}; }
+  OperatorCut cut(const ElementwiseProblem& problem) {
+    return {cut_elementwise(problem, workers_)};
+  }
+  OperatorCut cut(const PixelwiseProblem& problem) { return {cut_pixelwise(problem, workers_)}; }
+  OperatorCut cut(const RearrangementProblem& problem) {
+    return {cut_rearrangement(problem, workers_)};
+  }
+
+  /// Of small tiles.
+  void set_precision(Precision precision) { small_precision_ = precision; }
 
  private:
+  OperatorCut cut_anew(const ConvProblem& problem) const {
+    if (!small_tasks_) return {make_tiling_in_network(problem, options_, target_)};
+    const FamilyChoice choice = choose_family(cut_small(problem), own_tiling(problem), target_);
+    return {choice.cut, target_.stages ? choice.reason : "", choice.us, choice.small_us};
+  }
+
+  // Of kernels of its own, if it may have any.
+  std::optional<Tiling> own_tiling(const ConvProblem& problem) const {
+    if (!target_.stages || !has_own_kernels(target_)) return {};
+    try {
+      Tiling tiling = make_tiling(problem, options_, target_);
+      const std::uint64_t bytes =
+          tiling.num_groups * (tiling.v_slot_bytes() + tiling.m_slot_bytes());
+      if (bytes <= kMostWholeBytes) return tiling;
+    } catch (const Error&) {  // small tiles remain
+    }
+    return {};
+  }
+
   // Tensors of 16 bits are multiplied as they are.
   Precision precision_of(DataType dtype) const {
     if (dtype == DataType::f16) return Precision::f16;
     if (dtype == DataType::bf16) return Precision::bf16;
-    return options_.precision;
+    return small_precision_.value_or(options_.precision);
   }
 
   TilingOptions options_;
   const Target& target_;
   bool small_tasks_ = false;
+  std::optional<Precision> small_precision_{};
   std::uint32_t multiprocessors_ = 1;
   std::uint32_t workers_ = target_.workers;
-  std::vector<Tiling> tilings_;
+  std::vector<std::pair<ConvProblem, OperatorCut>> known_;
 };
 
 // The precision with which every convolution of a network of small tasks is within the error
@@ -74,9 +107,8 @@ Precision precision_within(const FusedNetwork& network, const TilingOptions& opt
                            const Target& target) {
   std::string refusal;
   for (const Precision precision : {Precision::tf32, Precision::f32}) {
-    TilingOptions attempt = options;
-    attempt.precision = precision;
-    const Cutter cutter(attempt, target);
+    Cutter cutter(options, target);
+    cutter.set_precision(precision);
     double largest = 0;
     std::string name;
     for (const FusedOperator& op : network.operators) {
@@ -222,7 +254,27 @@ bool has_small_tasks(const TilingOptions& tiling, const Target& target) {
 
 FusedNetwork fuse(const Network& network, const TilingOptions& tiling, const Target& target) {
   FusedNetwork fused = fuse(network);
-  return has_small_tasks(tiling, target) ? with_nhwc_values(std::move(fused)) : fused;
+  const bool in_nhwc = has_small_tasks(tiling, target) || target.stages;
+  return in_nhwc ? with_nhwc_values(std::move(fused)) : fused;
+}
+
+std::vector<OperatorCut> cut_operators(const FusedNetwork& network, const TilingOptions& options,
+                                       const Target& target) {
+  check_error_budget(options);
+  Cutter cutter(options, target);
+  if (options.max_error && has_small_tasks(options, target)) {
+    cutter.set_precision(precision_within(network, options, target));
+  }
+  std::vector<OperatorCut> cuts;
+  for (const FusedOperator& op : network.operators) {
+    try {
+      cuts.push_back(
+          std::visit([&](const auto& problem) { return cutter.cut(problem); }, op.problem));
+    } catch (const Error& error) {
+      throw Error(error.status(), op.name() + ": " + error.what());
+    }
+  }
+  return cuts;
 }
 
 Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
@@ -237,22 +289,12 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
     values.push_back(add_input(lowering.graph, input, dtype));
   }
   lowering.inputs = values;
-  check_error_budget(tiling_options);
-  TilingOptions options = tiling_options;
-  if (options.max_error && has_small_tasks(options, target)) {
-    options.precision = precision_within(network, options, target);
-  }
-  Cutter cutter(options, target);
-  const auto cut_of = [&](const FusedOperator& op) {
-    try {
-      return std::visit([&](const auto& problem) { return cutter.cut(problem); }, op.problem);
-    } catch (const Error& error) {
-      throw Error(error.status(), op.name() + ": " + error.what());
-    }
-  };
-  for (const FusedOperator& op : network.operators) {
-    const Cut cut = cut_of(op);
-    lowering.nodes.push_back({cut, add_cut(lowering.graph, op.name(), cut, reads_of(op, values))});
+  const std::vector<OperatorCut> cuts = cut_operators(network, tiling_options, target);
+  for (std::size_t i = 0; i < cuts.size(); ++i) {
+    const FusedOperator& op = network.operators[i];
+    const auto& [cut, reason, us, small_us] = cuts[i];
+    lowering.nodes.push_back(
+        {cut, add_cut(lowering.graph, op.name(), cut, reads_of(op, values)), reason});
     values.push_back(lowering.nodes.back().buffers.y);
     Buffer& y = lowering.graph.buffers[values.back()];
     y.block_rows = y_layout(op) == Layout::nhwc ? 1 : y.extent.rows.size() / batch;

@@ -37,6 +37,7 @@ struct NodeBuffers {
 struct Node {
   Cut cut;
   NodeBuffers buffers;
+  std::string reason{};  ///< why a convolution of a network was cut so; empty: no choice
 };
 
 /// What an executor runs: how the operators are cut, the tasks that this makes, and their order.

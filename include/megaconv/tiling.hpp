@@ -91,7 +91,8 @@ struct Target {
   /// Multiprocessors, each of which runs one task of implicit GEMM at a time; 0: that is not
   /// chosen.
   std::uint32_t multiprocessors = 0;
-  bool amx = false;  ///< CPU: direct tasks on BF16 and INT8 have products of AMX
+  bool amx = false;     ///< CPU: direct tasks on BF16 and INT8 have products of AMX
+  bool stages = false;  ///< CUDA: a launch for every stage, so that each may have its own kernel
 };
 
 /// What a caller may fix about a tiling; 0 and nullopt mean "choose".

@@ -99,7 +99,8 @@ Target cuda_target(const PlanOptions& options) {
           .cache_bytes_per_worker = device.l2_bytes / 2 / resident,
           .split_f16 = has_tensor_cores,
           .multiprocessors =
-              device.isa == cuda::Isa::mma ? 0 : static_cast<std::uint32_t>(device.num_sms)};
+              device.isa == cuda::Isa::mma ? 0 : static_cast<std::uint32_t>(device.num_sms),
+          .stages = options.cuda_launch == CudaLaunch::staged};
 }
 
 }  // namespace megaconv

@@ -91,6 +91,8 @@ std::string small_gemm_obstacle(const ConvProblem& problem, Precision precision)
 /// Chooses a cut for so many multiprocessors. Throws Error(unsupported) with the obstacle.
 SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
                             std::uint32_t multiprocessors);
+/// Microseconds that its tasks take on so many, by the costs that cuts are chosen by.
+double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors);
 
 /// Checks the fields of a cut that are chosen, and computes those that follow from them. Throws
 /// Error(invalid_argument) for a field out of range, Error(unsupported) past 2^31 tasks and for a
