@@ -29,10 +29,8 @@ class Cutter {
     options_.filters = FilterMode::prepared;
     options_.whole_tensors = false;  // which is of values between operators here
     small_tasks_ = has_small_tasks(options, target);
-    multiprocessors_ =
-        std::max(1u, target.multiprocessors != 0 ? target.multiprocessors : target.workers / 2);
-    // Each of which has about four tasks of other operators; here all of an operator's run at once.
-    if (small_tasks_) workers_ = std::max(1u, multiprocessors_ / 4);
+    // A multiprocessor has about four tasks of other operators; here all of one run at once.
+    if (small_tasks_) workers_ = std::max(1u, machine_.multiprocessors / 4);
   }
 
   Cut cut(const ConvProblem& problem) {
@@ -45,7 +43,7 @@ class Cutter {
     return tilings_.back();
   }
   SmallGemmCut cut_small(const ConvProblem& problem) const {
-    return cut_small_gemm(problem, precision_of(problem.dtype), multiprocessors_);
+    return cut_small_gemm(problem, precision_of(problem.dtype), machine_);
   }
   Cut cut(const PoolProblem& problem) { return cut_pooling(problem, workers_); }
   Cut cut(const ElementwiseProblem& problem) { return cut_elementwise(problem, workers_); }
@@ -63,7 +61,7 @@ class Cutter {
   TilingOptions options_;
   const Target& target_;
   bool small_tasks_ = false;
-  std::uint32_t multiprocessors_ = 1;
+  const SmallGemmMachine machine_ = small_gemm_machine(target_);
   std::uint32_t workers_ = target_.workers;
   std::vector<Tiling> tilings_;
 };
@@ -171,6 +169,26 @@ BufferId add_input(TaskGraph& graph, const NetworkInput& input, DataType dtype) 
   return static_cast<BufferId>(graph.buffers.size() - 1);
 }
 
+// Tasks that share sums behind each other in the order, where the first of them stands: they read
+// the same, so they need the same. A worker of each runs them at the same time.
+void bring_together(const Lowering& lowering, TaskMapping& mapping) {
+  std::vector<std::uint32_t> order;
+  order.reserve(mapping.order.size());
+  std::vector<bool> taken(mapping.order.size());
+  for (const std::uint32_t id : mapping.order) {
+    if (taken[id]) continue;
+    const Task& task = lowering.graph.tasks[id];
+    const auto* const cut = std::get_if<SmallGemmCut>(&lowering.nodes[task.node].cut);
+    const std::uint32_t shares = cut == nullptr ? 1 : cut->shares;
+    const std::uint32_t first = id - task.block % shares;
+    for (std::uint32_t share = first; share < first + shares; ++share) {
+      order.push_back(share);
+      taken[share] = true;
+    }
+  }
+  mapping.order = std::move(order);
+}
+
 // Values that only tasks see share memory: an order says how long each is in use. Tasks that run at
 // the same time stand within about two positions a worker.
 void share_memory(Lowering& lowering, const Target& target) {
@@ -206,6 +224,7 @@ std::string summary(const Cut& cut) {
            std::to_string(small->filters_per_task()) + " filters, warps " +
            std::to_string(small->filter_warps) + "x" + std::to_string(small->pixel_warps) + "x" +
            std::to_string(small->sum_warps) + ", " +
+           (small->shares == 1 ? "" : std::to_string(small->shares) + " tasks a sum, ") +
            std::to_string(std::uint64_t{small->num_groups} * small->tasks_per_group) + " tasks";
   }
   const auto text = [](const auto& bands) {
@@ -261,10 +280,9 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
   link(lowering.graph);
   count_signals(lowering.graph);
   lowering.mapping = order_tasks(lowering.graph, mapping_options, target, custom);
-  if (!tiling_options.whole_tensors) {
-    if (custom) check_order(lowering.graph, lowering.mapping);  // lives are those of right orders
-    share_memory(lowering, target);
-  }
+  if (custom) check_order(lowering.graph, lowering.mapping);  // what follows takes right orders
+  bring_together(lowering, lowering.mapping);
+  if (!tiling_options.whole_tensors) share_memory(lowering, target);
   check_order(lowering.graph, lowering.mapping);
   return lowering;
 }
