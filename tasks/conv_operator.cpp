@@ -94,6 +94,7 @@ std::string summary_of(const SmallGemmCut& cut) {
          std::to_string(cut.filters_per_task()) + " filters, warps " +
          std::to_string(cut.filter_warps) + "x" + std::to_string(cut.pixel_warps) + "x" +
          std::to_string(cut.sum_warps) + ", " +
+         (cut.shares == 1 ? "" : std::to_string(cut.shares) + " tasks a sum, ") +
          std::to_string(std::uint64_t{cut.num_groups} * cut.tasks_per_group) + " tasks";
 }
 

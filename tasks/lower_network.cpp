@@ -30,13 +30,11 @@ class Cutter {
     // Which is of values between operators here; stages need whole V and M.
     options_.whole_tensors = target.stages;
     small_tasks_ = has_small_tasks(options, target);
-    multiprocessors_ =
-        std::max(1u, target.multiprocessors != 0 ? target.multiprocessors : target.workers / 2);
-    // Each of which has about four tasks of other operators. In one launch all of an operator run
+    // A multiprocessor has about four tasks of other operators. In one launch all of an operator run
     // at once. In stages they are more, so that a multiprocessor has two at a time, and all as
     // much.
-    if (small_tasks_) workers_ = std::max(1u, multiprocessors_ / 4);
-    if (target.stages) workers_ = multiprocessors_;
+    if (small_tasks_) workers_ = std::max(1u, machine_.multiprocessors / 4);
+    if (target.stages) workers_ = machine_.multiprocessors;
   }
 
   OperatorCut cut(const ConvProblem& problem) {
@@ -47,7 +45,7 @@ class Cutter {
     return known_.back().second;
   }
   SmallGemmCut cut_small(const ConvProblem& problem) const {
-    return cut_small_gemm(problem, precision_of(problem.dtype), multiprocessors_);
+    return cut_small_gemm(problem, precision_of(problem.dtype), machine_);
   }
   template <class Problem>
   OperatorCut cut(const Problem& problem) {
@@ -88,7 +86,7 @@ class Cutter {
   const Target& target_;
   bool small_tasks_ = false;
   std::optional<Precision> small_precision_{};
-  std::uint32_t multiprocessors_ = 1;
+  const SmallGemmMachine machine_ = small_gemm_machine(target_);
   std::uint32_t workers_ = target_.workers;
   std::vector<std::pair<ConvProblem, OperatorCut>> known_;
 };
@@ -140,6 +138,26 @@ BufferId add_input(TaskGraph& graph, const NetworkInput& input, DataType dtype) 
        .bytes = u64(s.size()) * size_of(dtype),
        .given = true});
   return static_cast<BufferId>(graph.buffers.size() - 1);
+}
+
+// Tasks that share sums behind each other in the order, where the first of them stands: they read
+// the same, so they need the same. A worker of each runs them at the same time.
+void bring_together(const Lowering& lowering, TaskMapping& mapping) {
+  std::vector<std::uint32_t> order;
+  order.reserve(mapping.order.size());
+  std::vector<bool> taken(mapping.order.size());
+  for (const std::uint32_t id : mapping.order) {
+    if (taken[id]) continue;
+    const Task& task = lowering.graph.tasks[id];
+    const auto* const cut = std::get_if<SmallGemmCut>(&lowering.nodes[task.node].cut);
+    const std::uint32_t shares = cut == nullptr ? 1 : cut->shares;
+    const std::uint32_t first = id - task.block % shares;
+    for (std::uint32_t share = first; share < first + shares; ++share) {
+      order.push_back(share);
+      taken[share] = true;
+    }
+  }
+  mapping.order = std::move(order);
 }
 
 // Values that only tasks see share memory: an order says how long each is in use. Tasks that run at
@@ -219,10 +237,9 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
   link(lowering.graph);
   count_signals(lowering.graph);
   lowering.mapping = order_tasks(lowering.graph, mapping_options, target, custom);
-  if (!tiling_options.whole_tensors) {
-    if (custom) check_order(lowering.graph, lowering.mapping);  // lives are those of right orders
-    share_memory(lowering, target);
-  }
+  if (custom) check_order(lowering.graph, lowering.mapping);  // what follows takes right orders
+  bring_together(lowering, lowering.mapping);
+  if (!tiling_options.whole_tensors) share_memory(lowering, target);
   check_order(lowering.graph, lowering.mapping);
   return lowering;
 }
