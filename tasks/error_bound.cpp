@@ -87,7 +87,8 @@ ErrorBound winograd_bound(const Tiling& tiling) {
 ErrorBound split_bound(const Tiling& tiling) {
   const ConvProblem& problem = tiling.problem;
   const double terms = static_cast<double>(num_terms(problem));
-  const double roundings = std::min(terms, 400 + terms / 32) + 2 + 6;
+  const double roundings =
+      std::min(terms, 400 + terms / 32) + 2 + (problem.epilogue.scale ? 1 : 0) + 6;
   const double few = std::max(1.0, 16 / static_cast<double>(problem.c));
   return {unit_roundoff(DataType::f32) * std::sqrt(roundings) * luck_of(problem),
           std::max(6 * std::sqrt(roundings), 180 * few * few)};

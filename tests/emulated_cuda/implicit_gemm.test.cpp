@@ -19,7 +19,7 @@ void check(const char* shape) {
 }
 
 TEST_CASE("emulated CUDA: implicit GEMM is right on odd shapes, of split and of rounded numbers") {
-  for (const char* shape : {"n1c1h1k1", "n2c20h7w9k37r5+bias+relu", "n2c17h6w5k65p0",
+  for (const char* shape : {"n1c1h1k1", "n2c20h7w9k37r5+scale+bias+relu", "n2c17h6w5k65p0",
                             "n1c40h7k48r1p0+relu+residual", "n1c33h18k130+bias"}) {
     check(shape);
   }
@@ -45,8 +45,9 @@ TEST_CASE(
   TilingOptions options;
   options.algorithm = Algorithm::implicit_gemm;
   options.arithmetic = Arithmetic::f16;
-  for (const char* shape : {"n2c3h20w23k24r7u2+bias", "n2c3h9w11k20u2", "n3c5h6w4k16r3s4p1x3u1x2",
-                            "n1c4h12k9r4p0u4+residual", "n1c3h18k8r16p0u16", "n2c11h7w6k12"}) {
+  for (const char* shape :
+       {"n2c3h20w23k24r7u2+scale+bias", "n2c3h9w11k20u2", "n3c5h6w4k16r3s4p1x3u1x2",
+        "n1c4h12k9r4p0u4+residual", "n1c3h18k8r16p0u16", "n2c11h7w6k12"}) {
     test::check_emulated(std::string(shape) + "+nhwc+f16", false, options);
   }
 }

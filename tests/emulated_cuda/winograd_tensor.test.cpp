@@ -7,7 +7,7 @@ namespace megaconv {
 namespace {
 
 TEST_CASE("emulated CUDA: Winograd's tasks on tensor cores are right on odd shapes") {
-  for (const char* shape : {"n1c1h1k1", "n3c20h13w9k37+bias+relu", "n2c17h6w5k65p0",
+  for (const char* shape : {"n1c1h1k1", "n3c20h13w9k37+scale+bias+relu", "n2c17h6w5k65p0",
                             "n1c70h10k48p2+relu+residual", "n1c8h7w3k200p3+bias"}) {
     TilingOptions options;
     options.algorithm = Algorithm::winograd;

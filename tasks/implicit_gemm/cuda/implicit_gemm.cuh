@@ -103,7 +103,7 @@ struct ImplicitGemmTask {
     StageRing<kFilterStages> filter;
     alignas(16) Outputs outputs;
     alignas(16) OutputMaps maps;
-    float bias[kFilters];
+    float scale[kFilters], bias[kFilters];
     MagnitudeBits most[kLoaders / 32];
   };
 
@@ -165,8 +165,13 @@ struct ImplicitGemmTask {
     }
     for (int i = static_cast<int>(threadIdx.x); i < kFilters; i += kThreads) {
       const int k = walk.first_k + i;
-      const auto* const bias = reinterpret_cast<const Stored*>(a.bias);
-      shared.bias[i] = bias != nullptr && k < walk.end_k ? static_cast<float>(bias[k]) : 0.0f;
+      const auto of_filter = [&](const float* vector, float otherwise) {
+        return vector != nullptr && k < walk.end_k
+                   ? static_cast<float>(reinterpret_cast<const Stored*>(vector)[k])
+                   : otherwise;
+      };
+      shared.scale[i] = of_filter(a.scale, 1.0f);
+      shared.bias[i] = of_filter(a.bias, 0.0f);
     }
     ::cuda::ptx::fence_proxy_async();
     __syncthreads();
@@ -730,10 +735,6 @@ struct ImplicitGemmTask {
         first = fminf(of_input, of_filter), second = fmaxf(of_input, of_filter);
       }
     }
-    __device__ float operator()(float sum) const {
-      if constexpr (Numbers::kScaled) sum = sum * first * second;
-      return sum;
-    }
   };
 
   // Stores what exists of a warp's sums, with the epilogue. Thread 4 f + q holds, of filters f and
@@ -745,9 +746,10 @@ struct ImplicitGemmTask {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     float* const values = shared.outputs[warp];
     first_filter += warp % 4 * 16;
-    float bias[2];
+    float scale[2], bias[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      scale[half] = unscale.second * shared.scale[first_filter + half * 8 + lane / 4];
       bias[half] = shared.bias[first_filter + half * 8 + lane / 4];
     }
 #pragma unroll
@@ -761,8 +763,9 @@ struct ImplicitGemmTask {
           for (int j = 0; j < Output::kPlaces / 8; ++j) {
             if (place + j * 8 >= kGroupPlaces) break;
             const auto value = [&](int i) {
-              const float sum = sums[(place / 8 + j) * 4 + half * 2 + i];
-              return unscale(sum) + bias[half];
+              float sum = sums[(place / 8 + j) * 4 + half * 2 + i];
+              if constexpr (Numbers::kScaled) sum *= unscale.first;
+              return sum * scale[half] + bias[half];
             };
             Output::put(values, half * 8 - filter + lane / 4, j * 8 + lane % 4 * 2, value(0),
                         value(1));
