@@ -286,7 +286,7 @@ class Reader {
       if (!names.empty()) names += ", ";
       names += to_string(one);
     }
-    fail_at(key, "\"" + excerpt(word) + "\", must be one of " + names);
+    fail_at(key, '"' + excerpt(word) + "\", must be one of " + names);
   }
   /// Those that are not there stay missing.
   void operator()(const char* key, Weights& weights) {
