@@ -17,14 +17,15 @@ namespace megaconv {
 namespace {
 
 // Of one worker.
-struct Rates {
+struct FilterRates {
   double products_per_us, transforms_per_us;  // operations
   double filter_bytes_per_us;
 };
-constexpr Rates kCold{113'000, 60'000, 12'000};  // Zen 4; those of tasks/cost_model.cpp
+constexpr FilterRates kCold{113'000, 60'000, 12'000};  // Zen 4; those of tasks/cost_model.cpp
 // Sapphire Rapids. From the L3 a worker reads 22 to 28 GB/s, a quarter of what Zen 4 does for each
 // multiplication.
-constexpr Rates kColdBehindMesh{230'000, 90'000, 12'000}, kHotBehindMesh{230'000, 90'000, 25'000};
+constexpr FilterRates kColdBehindMesh{230'000, 90'000, 12'000},
+    kHotBehindMesh{230'000, 90'000, 25'000};
 constexpr double kFullRows = 7;  // tiles that are multiplied at the full rate
 // Winograd errs by more, and so must take less than this share of the time.
 constexpr double kGain = 0.9;
@@ -33,7 +34,7 @@ constexpr double kGain = 0.9;
 bool behind_mesh(const Target& target) { return target.amx; }
 
 // Microseconds of all workers together, roughly.
-double estimate_us(const Tiling& tiling, const Target& target, const Rates& rates) {
+double estimate_us(const Tiling& tiling, const Target& target, const FilterRates& rates) {
   const ConvProblem& a = tiling.problem;
   const auto c = static_cast<double>(a.c), k = static_cast<double>(a.k);
   double compute_us = a.flops() / rates.products_per_us;
@@ -55,7 +56,7 @@ double estimate_us(const Tiling& tiling, const Target& target, const Rates& rate
 // With the fastest of Winograd's `tiles` and direct sums, if Winograd pays at all.
 TilingOptions fastest(const ConvProblem& problem, const TilingOptions& options,
                       std::initializer_list<std::uint32_t> tiles, const Target& target,
-                      const Rates& rates) {
+                      const FilterRates& rates) {
   TilingOptions best = options;
   double best_us = std::numeric_limits<double>::infinity();
   for (const std::uint32_t m : tiles) {
