@@ -16,7 +16,7 @@ namespace megaconv {
 namespace {
 
 // Tensors come from memory and go there where they are large.
-constexpr double kMemoryBytesPerUs = 3e6;
+constexpr double kGpuBytesPerUs = 3e6;
 
 // Tasks of small tiles take so much longer than was estimated: ResNet-50, 1 and 32 images, 283 and
 // 5,500 us where 237 and 3,950 were expected; of floats 771 and 14,000 where it was 388 and 6,136.
@@ -39,7 +39,7 @@ constexpr double kOneLaunchGain = 0.02, kOneLaunchFloatsGain = 0.12, kOneLaunchN
 
 double memory_us(const ConvProblem& a) {
   const std::int64_t numbers = a.x_size() + a.w_size() + (a.epilogue.residual ? 2 : 1) * a.y_size();
-  return static_cast<double>(numbers) * static_cast<double>(size_of(a.dtype)) / kMemoryBytesPerUs;
+  return static_cast<double>(numbers) * static_cast<double>(size_of(a.dtype)) / kGpuBytesPerUs;
 }
 
 double depthwise_us(const ConvProblem& a) {

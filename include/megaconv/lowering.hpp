@@ -4,20 +4,13 @@
 
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
-#include "megaconv/elementwise.hpp"
 #include "megaconv/mapping.hpp"
 #include "megaconv/network.hpp"
-#include "megaconv/small_gemm.hpp"
-#include "megaconv/tiling.hpp"
+#include "megaconv/operators.hpp"
 
 namespace megaconv {
-
-/// How an operator is cut into tasks.
-using Cut =
-    std::variant<Tiling, PoolCut, ElementwiseCut, SmallGemmCut, PixelwiseCut, RearrangementCut>;
 
 /// Buffers of one node; those that it does not have are kNoBuffer. Rows of x, residual and y are
 /// those of all images, one image below the other. The others count in lane blocks:

@@ -64,6 +64,7 @@ class CudaExecutor final : public Executor {
     check_is_current(device_);
     check_device_pointer("x", tensors.x, device_);
     check_device_pointer("w", tensors.w, device_);
+    check_device_pointer("scale", tensors.scale, device_);
     check_device_pointer("bias", tensors.bias, device_);
     check_device_pointer("residual", tensors.residual, device_);
     check_device_pointer("prepared_filters", tensors.prepared_filters, device_);
@@ -175,11 +176,8 @@ class CudaExecutor final : public Executor {
 std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const PlanOptions& options) {
   if (!lowering.inputs.empty()) return make_cuda_network_executor(lowering, options);
   const Tiling& tiling = lowering.tiling();
-  const DataType dtype = tiling.problem.dtype;
-  if (dtype == DataType::i8 || tiling.problem.epilogue.scale) {
-    throw Error(Status::unsupported,
-                std::string(dtype == DataType::i8 ? "storage type i8" : "epilogue scale") +
-                    ": backend cuda, must be cpu");
+  if (tiling.problem.dtype == DataType::i8) {
+    throw Error(Status::unsupported, "storage type i8: backend cuda, must be cpu");
   }
   return std::make_unique<cuda::CudaExecutor>(lowering, options);
 }

@@ -92,6 +92,32 @@ void check_network(const Lowering& lowering, const Device& device, CudaLaunch la
   }
 }
 
+// Blocks of the clusters of a launch: tasks that share sums, most of a network's or a stage's.
+std::uint32_t shares_of(const Node& node) {
+  const auto* const cut = std::get_if<SmallGemmCut>(&node.cut);
+  return cut == nullptr ? 1 : cut->shares;
+}
+std::uint32_t most_shares(const Lowering& lowering) {
+  std::uint32_t most = 1;
+  for (const Node& node : lowering.nodes) most = std::max(most, shares_of(node));
+  return most;
+}
+
+// Tasks by position of the persistent launch: in the order, with tasks of no node where those that
+// share sums would not begin a cluster. Blocks take positions in turn, a cluster its neighbours.
+std::vector<Task> tasks_by_position(const Lowering& lowering) {
+  const std::uint32_t cluster = most_shares(lowering);
+  std::vector<Task> tasks;
+  for (const Task& task : tasks_in_order(lowering)) {
+    const std::uint32_t shares = shares_of(lowering.nodes[task.node]);
+    while (shares > 1 && task.block % shares == 0 && tasks.size() % cluster != 0) {
+      tasks.push_back({.node = static_cast<NodeId>(lowering.nodes.size())});
+    }
+    tasks.push_back(task);
+  }
+  return tasks;
+}
+
 class NetworkExecutor final : public Executor {
  public:
   NetworkExecutor(const Lowering& lowering, const PlanOptions& options)
@@ -100,8 +126,9 @@ class NetworkExecutor final : public Executor {
         convs_(lowering, device_),
         launch_(options.cuda_launch),
         kernels_(kernels_of(precision_of(lowering))),
+        cluster_(most_shares(lowering)),
         host_tasks_(launch_ == CudaLaunch::staged ? lowering.graph.tasks
-                                                  : tasks_in_order(lowering)),
+                                                  : tasks_by_position(lowering)),
         tasks_(network_tasks(lowering, host_tasks_)),
         signals_(lowering.graph.signals),
         wait_budget_(std::chrono::milliseconds(options.wait_budget_ms)) {
@@ -234,6 +261,7 @@ class NetworkExecutor final : public Executor {
     made.reserve(tasks.size());
     for (const Task& task : tasks) {
       NetworkTask& record = made.emplace_back(NetworkTask{task, {}, {}});
+      if (task.node == lowering.nodes.size()) continue;
       const auto first = lowering.graph.signals.begin() + task.first_signal;
       std::uint64_t count = 0;
       std::for_each_n(first, task.num_signals, [&](const SignalRange& s) { count += s.count; });
@@ -304,20 +332,35 @@ class NetworkExecutor final : public Executor {
 
   // Blocks of the persistent kernel that are resident together.
   std::uint32_t choose_num_blocks(const PlanOptions& options) const {
-    int per_sm = 0;
-    check(
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernels_.persistent, kNetworkThreads,
-                                                      static_cast<std::size_t>(shared_bytes_)),
-        "occupancy of a kernel");
-    const auto resident =
-        static_cast<std::uint32_t>(std::min(per_sm, kNetworkBlocksPerSm) * device_.num_sms);
+    const std::uint32_t resident = resident_blocks();
     if (options.num_blocks > resident) {
       throw Error(Status::invalid_argument, "num_blocks = " + std::to_string(options.num_blocks) +
                                                 ": must be at most " + std::to_string(resident) +
                                                 ", which are resident together");
     }
     const std::uint32_t blocks = options.num_blocks != 0 ? options.num_blocks : resident;
-    return std::max(1u, std::min(blocks, static_cast<std::uint32_t>(tasks_.size())));
+    const std::uint32_t useful = std::min(blocks, static_cast<std::uint32_t>(tasks_.size()));
+    return std::max(1u, useful / cluster_) * cluster_;
+  }
+
+  std::uint32_t resident_blocks() const {
+    int per_sm = 0;
+    check(
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernels_.persistent, kNetworkThreads,
+                                                      static_cast<std::size_t>(shared_bytes_)),
+        "occupancy of a kernel");
+    const int resident = std::min(per_sm, kNetworkBlocksPerSm) * device_.num_sms;
+    if (cluster_ == 1) return static_cast<std::uint32_t>(resident);
+    LaunchAttributes attributes;
+    attributes.add_cluster(cluster_);
+    const cudaLaunchConfig_t config = configuration(cluster_, shared_bytes_, nullptr, attributes);
+    int clusters = 0;
+    check(cudaOccupancyMaxActiveClusters(&clusters, kernels_.persistent, &config),
+          "occupancy of a kernel in clusters");
+    if (clusters == 0) refuse("a cluster of " + std::to_string(cluster_) + " blocks", "smaller");
+    return std::min(static_cast<std::uint32_t>(resident),
+                    static_cast<std::uint32_t>(clusters) * cluster_) /
+           cluster_ * cluster_;
   }
 
   bool is_output(BufferId buffer) const {
@@ -413,6 +456,7 @@ class NetworkExecutor final : public Executor {
       }
       host_nodes_.push_back(made);
     }
+    host_nodes_.emplace_back().kind = NodeKind::nothing;
   }
 
   void upload_nodes() {
@@ -426,15 +470,54 @@ class NetworkExecutor final : public Executor {
     nodes_.emplace(host_nodes_);
   }
 
-  static void launch(const void* kernel, unsigned blocks, int shared_bytes, void** parameters,
-                     cudaStream_t stream, cudaLaunchAttribute attribute, const char* name) {
+  // Of a launch.
+  class LaunchAttributes {
+   public:
+    void add_cooperative() {
+      cudaLaunchAttribute& made = attributes_[count_++];
+      made.id = cudaLaunchAttributeCooperative;
+      made.val.cooperative = 1;
+    }
+    // Starts while the kernel before it ends.
+    void add_overlap() {
+      cudaLaunchAttribute& made = attributes_[count_++];
+      made.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      made.val.programmaticStreamSerializationAllowed = 1;
+    }
+    // Blocks of a cluster on as many SMs as there are: they work at the same time.
+    void add_cluster(std::uint32_t blocks) {
+      if (blocks == 1) return;
+      cudaLaunchAttribute& size = attributes_[count_++];
+      size.id = cudaLaunchAttributeClusterDimension;
+      size.val.clusterDim = {blocks, 1, 1};
+      cudaLaunchAttribute& spread = attributes_[count_++];
+      spread.id = cudaLaunchAttributeClusterSchedulingPolicyPreference;
+      spread.val.clusterSchedulingPolicyPreference = cudaClusterSchedulingPolicySpread;
+    }
+    void put_into(cudaLaunchConfig_t& config) {
+      config.attrs = attributes_.data();
+      config.numAttrs = count_;
+    }
+
+   private:
+    std::array<cudaLaunchAttribute, 3> attributes_{};
+    unsigned count_ = 0;
+  };
+
+  static cudaLaunchConfig_t configuration(unsigned blocks, int shared_bytes, cudaStream_t stream,
+                                          LaunchAttributes& attributes) {
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(blocks);
     config.blockDim = dim3(kNetworkThreads);
     config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
     config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
+    attributes.put_into(config);
+    return config;
+  }
+
+  static void launch(const void* kernel, unsigned blocks, int shared_bytes, void** parameters,
+                     cudaStream_t stream, LaunchAttributes attributes, const char* name) {
+    const cudaLaunchConfig_t config = configuration(blocks, shared_bytes, stream, attributes);
     check(cudaLaunchKernelExC(&config, kernel, parameters), std::string("launch of ") + name);
   }
 
@@ -460,9 +543,9 @@ class NetworkExecutor final : public Executor {
     const NetworkNode* nodes = nodes_->data();
     const NetworkTask* tasks = tasks_.data();
     void* parameters[] = {&memory, &nodes, &tasks, &run};
-    cudaLaunchAttribute together{};
-    together.id = cudaLaunchAttributeCooperative;
-    together.val.cooperative = 1;
+    LaunchAttributes together;
+    together.add_cooperative();
+    together.add_cluster(cluster_);
     launch(kernels_.persistent, num_blocks_, shared_bytes_, parameters, stream, together,
            "the network");
     if (trace == nullptr) return;
@@ -470,6 +553,11 @@ class NetworkExecutor final : public Executor {
     check(cudaMemcpy(records.data(), device_records.data(), records.size() * sizeof(records[0]),
                      cudaMemcpyDeviceToHost),
           "trace");
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      if (host_tasks_[i].node < lowering_.nodes.size()) records[kept++] = records[i];
+    }
+    records.resize(kept);
     read_trace(records, device_.num_sms, *trace);
   }
 
@@ -493,13 +581,12 @@ class NetworkExecutor final : public Executor {
     const NetworkNode* nodes = nodes_->data();
     const NetworkTask* tasks = tasks_.data() + stage.first;
     void* parameters[] = {&memory, &nodes, &tasks};
-    cudaLaunchAttribute overlap{};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    LaunchAttributes attributes;
     // The first stage starts when all that is in front of it has ended.
-    overlap.val.programmaticStreamSerializationAllowed =
-        !is_first && device_.capability >= 90 ? 1 : 0;
+    if (!is_first && device_.capability >= 90) attributes.add_overlap();
+    attributes.add_cluster(shares_of(lowering_.nodes[stage.node]));
     launch(kernels_.stage, static_cast<unsigned>(stage.num_tasks()), shared_bytes_, parameters,
-           stream, overlap, "a stage");
+           stream, attributes, "a stage");
   }
 
   // All stages of a node with kernels of its own.
@@ -524,6 +611,7 @@ class NetworkExecutor final : public Executor {
   NetworkConvs convs_;
   const CudaLaunch launch_;
   const NetworkKernels kernels_;
+  const std::uint32_t cluster_;  // blocks, of the persistent launch
   const std::vector<Task> host_tasks_;
   const DeviceArray<NetworkTask> tasks_;
   const DeviceArray<SignalRange> signals_;
@@ -542,6 +630,16 @@ class NetworkExecutor final : public Executor {
 };
 
 }  // namespace
+
+std::uint32_t network_cluster_blocks() {
+  constexpr int kHopper = 90;
+  constexpr std::uint32_t kBlocks = 4;
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, network_kernels_f16().persistent),
+        "attributes of a kernel");
+  return attributes.ptxVersion >= kHopper ? kBlocks : 1;
+}
+
 }  // namespace cuda
 
 std::unique_ptr<Executor> make_cuda_network_executor(const Lowering& lowering,

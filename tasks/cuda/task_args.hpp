@@ -39,6 +39,7 @@ struct TaskArgs {
   // type, which is float unless products are of FP16 or BF16 numbers.
   const float* x;
   const float* w;
+  const float* scale;
   const float* bias;
   const float* residual;
   float* y;

@@ -32,6 +32,12 @@ __device__ inline Vec<kWidth, Scalar> operator-(Vec<kWidth, Scalar> a, Vec<kWidt
   for (int i = 0; i < kWidth; ++i) a.lane[i] -= b.lane[i];
   return a;
 }
+template <int kWidth, class Scalar>
+__device__ inline Vec<kWidth, Scalar> operator*(Vec<kWidth, Scalar> a, Vec<kWidth, Scalar> b) {
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) a.lane[i] *= b.lane[i];
+  return a;
+}
 /// sum + scale * a
 template <int kWidth, class Scalar>
 __device__ inline Vec<kWidth, Scalar> multiply_add(Scalar scale, Vec<kWidth, Scalar> a,
