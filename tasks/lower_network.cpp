@@ -11,6 +11,7 @@
 #include "tasks/conv_graph.hpp"
 #include "tasks/elementwise/elementwise.hpp"
 #include "tasks/error_budget.hpp"
+#include "tasks/join_inputs.hpp"
 #include "tasks/lower.hpp"
 #include "tasks/nhwc_values.hpp"
 #include "tasks/pixelwise/pixelwise.hpp"
@@ -42,8 +43,9 @@ class Cutter {
     tilings_.push_back(make_tiling_in_network(problem, options_, target_));
     return tilings_.back();
   }
-  SmallGemmCut cut_small(const ConvProblem& problem) const {
-    return cut_small_gemm(problem, precision_of(problem.dtype), machine_);
+  SmallGemmCut cut_small(const ConvProblem& problem,
+                         const std::optional<ElementwiseProblem>& input = {}) const {
+    return cut_small_gemm(problem, precision_of(problem.dtype), machine_, input);
   }
   Cut cut(const PoolProblem& problem) { return cut_pooling(problem, workers_); }
   Cut cut(const ElementwiseProblem& problem) { return cut_elementwise(problem, workers_); }
@@ -149,6 +151,13 @@ NodeBuffers reads_of(const FusedOperator& op, const std::vector<BufferId>& value
     read.inputs = std::move(buffers);
     return read;
   }
+  if (op.input) {
+    const auto end =
+        buffers.begin() + static_cast<std::ptrdiff_t>(op.input->problem.channels.size());
+    read.inputs.assign(buffers.begin(), end);
+    if (end != buffers.end()) read.residual = *end;
+    return read;
+  }
   read.x = buffers.front();
   if (buffers.size() == 2) read.residual = buffers.back();
   return read;
@@ -218,8 +227,8 @@ std::string summary(const Cut& cut) {
            std::to_string(std::uint64_t{pool->num_groups} * pool->tasks_per_group) + " tasks";
   }
   if (const auto* small = std::get_if<SmallGemmCut>(&cut)) {
-    return to_string(small->problem) + ", small-tile implicit GEMM, " +
-           to_string(small->precision) + ", tiles of " +
+    return (small->input ? to_string(*small->input) + ", into " : "") + to_string(small->problem) +
+           ", small-tile implicit GEMM, " + to_string(small->precision) + ", tiles of " +
            pair_text(small->rows_per_group, small->cols_per_group) + " pixels x " +
            std::to_string(small->filters_per_task()) + " filters, warps " +
            std::to_string(small->filter_warps) + "x" + std::to_string(small->pixel_warps) + "x" +
@@ -241,7 +250,8 @@ bool has_small_tasks(const TilingOptions& tiling, const Target& target) {
 
 FusedNetwork fuse(const Network& network, const TilingOptions& tiling, const Target& target) {
   FusedNetwork fused = fuse(network);
-  return has_small_tasks(tiling, target) ? with_nhwc_values(std::move(fused)) : fused;
+  if (!has_small_tasks(tiling, target)) return fused;
+  return with_joined_inputs(with_nhwc_values(std::move(fused)));
 }
 
 Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
@@ -264,6 +274,9 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
   Cutter cutter(options, target);
   const auto cut_of = [&](const FusedOperator& op) {
     try {
+      if (op.input) {
+        return Cut(cutter.cut_small(std::get<ConvProblem>(op.problem), op.input->problem));
+      }
       return std::visit([&](const auto& problem) { return cutter.cut(problem); }, op.problem);
     } catch (const Error& error) {
       throw Error(error.status(), op.name() + ": " + error.what());

@@ -108,7 +108,8 @@ SmallGemmMachine small_gemm_machine(const Target& target) {
 }
 
 SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
-                            const SmallGemmMachine& machine) {
+                            const SmallGemmMachine& machine,
+                            const std::optional<ElementwiseProblem>& input) {
   validate(problem);
   const std::string obstacle = small_gemm_obstacle(problem, precision);
   if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
@@ -116,6 +117,7 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
     throw Error(Status::invalid_argument, "multiprocessors = 0: must be at least 1");
   }
   SmallGemmCut best{.problem = problem, .precision = precision};
+  best.input = input;
   best.shared_bytes = machine.shared_bytes;
   double least = std::numeric_limits<double>::infinity();
   for (const std::int64_t most_pixels : {448, 224, 112, 56, 48, 28, 16, 8}) {
@@ -123,6 +125,7 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
                                                std::uint32_t over_pixels, std::uint32_t over_sums,
                                                std::uint32_t shares) {
       SmallGemmCut cut{.problem = problem, .precision = precision};
+      cut.input = input;
       cut.shared_bytes = machine.shared_bytes;
       cut.shares = shares;
       cut.cols_per_group = even_tile(problem.q(), most_pixels);

@@ -33,6 +33,12 @@ std::int64_t received_bytes(const SmallGemmCut& cut) {
          std::int64_t{sizeof(float)};
 }
 
+// Scale and bias of a task's channels.
+std::int64_t affine_bytes(const SmallGemmCut& cut, const SumSteps& steps) {
+  if (!cut.input) return 0;
+  return 2 * steps.channel_blocks * steps.chunks * kStepNumbers * std::int64_t{sizeof(float)};
+}
+
 TaskMemory memory_of_stage(const SmallGemmCut& cut, const SumSteps& steps) {
   const ConvProblem& a = cut.problem;
   // Of filters with one row or column, inputs that a stride leaves out are left out.
@@ -104,6 +110,20 @@ bool can_share(const SmallGemmCut& cut) {
          cut.filters_per_task() % (4 * cut.shares) == 0;
 }
 
+bool can_join_input(const ConvProblem& a, const ElementwiseProblem& input) {
+  const bool vectors = std::all_of(input.channels.begin(), input.channels.end(),
+                                   [](std::int64_t channels) { return channels % kVector == 0; });
+  // What is loaded as it is stored, a pixel at most once in a task, and no padding.
+  return (a.dtype == DataType::f16 || a.dtype == DataType::bf16) && a.layout == Layout::nhwc &&
+         vectors && !input.residual && a.r == 1 && a.s == 1 && a.groups == 1 && a.stride_h == 1 &&
+         a.stride_w == 1 && a.pad_h == 0 && a.pad_w == 0;
+}
+
+std::int64_t input_channels(const SmallGemmCut& cut) {
+  const SumSteps steps = steps_of(cut);
+  return cut.shares * steps.channel_blocks * steps.chunks * kStepNumbers;
+}
+
 bool loads_vectors(const SmallGemmCut& cut) {
   const SumSteps steps = steps_of(cut);
   return cut.problem.c % kVector == 0 && (!steps.whole_rows || steps.pixel % kVector == 0);
@@ -131,7 +151,8 @@ SumSteps steps_of(const SmallGemmCut& cut) {
       kThreads * (a.c % kVector == 0 ? kVector : kVector / 2) / kStepNumbers;
   const auto fits = [&] {
     const std::int64_t bytes = steps.stages * memory_of_stage(cut, steps).stage_bytes;
-    return bytes + received_bytes(cut) + kEpilogueBytes <= cut.shared_bytes;
+    return bytes + received_bytes(cut) + affine_bytes(cut, steps) + kEpilogueBytes <=
+           cut.shared_bytes;
   };
   for (steps.row_blocks = 1; steps.row_blocks <= a.r; ++steps.row_blocks) {
     steps.taps_h = ceil_div(a.r, steps.row_blocks);
@@ -158,7 +179,8 @@ TaskMemory memory_of(const SmallGemmCut& cut) {
   const std::int64_t stages = steps.stages;
   const bool inside = stages > 1 && memory.sum_bytes <= memory.stage_bytes;
   memory.received_bytes = received_bytes(cut);
-  const std::int64_t others = memory.received_bytes + kEpilogueBytes;
+  memory.affine_bytes = affine_bytes(cut, steps);
+  const std::int64_t others = memory.received_bytes + memory.affine_bytes + kEpilogueBytes;
   const bool behind = stages * memory.stage_bytes + memory.sum_bytes + others <= cut.shared_bytes;
   memory.sums_wait = !inside && !behind;
   if (!memory.sums_wait) {
@@ -184,6 +206,10 @@ void derive_counts(SmallGemmCut& cut) {
                                               std::to_string(cut.pixel_warps) + " x " +
                                               std::to_string(cut.sum_warps) + ": must be " +
                                               std::to_string(SmallGemmCut::kWarps) + " in all");
+  }
+  if (cut.input && !can_join_input(a, *cut.input)) {
+    throw Error(Status::unsupported, "small-tile implicit GEMM: input " + to_string(*cut.input) +
+                                         ", must be left to tasks of its own");
   }
   if (!can_share(cut)) {
     throw Error(Status::invalid_argument,

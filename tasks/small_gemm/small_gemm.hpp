@@ -53,7 +53,7 @@ struct SumSteps {
 };
 
 /// The shared memory of a task: pipeline stages, the sums of its warps, those that it gets from the
-/// tasks that it shares them with, then what the epilogue needs.
+/// tasks that it shares them with, scale and bias of its input, then what the epilogue needs.
 struct TaskMemory {
   std::int64_t in_rows = 0, in_cols = 0;  ///< pixels of a stage
   std::int64_t pitch = 0;                 ///< bytes of a pixel
@@ -66,7 +66,8 @@ struct TaskMemory {
   bool sums_wait = false;       ///< in the place of what slow warps may still multiply
   std::int64_t work_bytes = 0;  ///< stages and sums
   std::int64_t received_bytes = 0;
-  std::int64_t bytes = 0;  ///< in all
+  std::int64_t affine_bytes = 0;  ///< scale and bias of an input
+  std::int64_t bytes = 0;         ///< in all
 };
 
 /// Chunks are 0 where no K block fits into shared memory.
@@ -80,6 +81,11 @@ bool converts(const SmallGemmCut& cut);
 std::int64_t parts_of(const SmallGemmCut& cut);
 /// Whether so many tasks may share a sum: all have channels, and whole vectors of outputs.
 bool can_share(const SmallGemmCut& cut);
+/// Whether tasks can make x of what an elementwise operation reads.
+bool can_join_input(const ConvProblem& problem, const ElementwiseProblem& input);
+/// Channels for which a task has scale and bias of such an input, zeros behind the last channel;
+/// of all tasks that share sums.
+std::int64_t input_channels(const SmallGemmCut& cut);
 /// Whether eight channels of x are loaded at once.
 bool loads_vectors(const SmallGemmCut& cut);
 
@@ -103,7 +109,8 @@ SmallGemmMachine small_gemm_machine(const Target& target);
 
 /// Chooses a cut. Throws Error(unsupported) with the obstacle.
 SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
-                            const SmallGemmMachine& machine);
+                            const SmallGemmMachine& machine,
+                            const std::optional<ElementwiseProblem>& input = {});
 
 /// Checks the fields of a cut that are chosen, and computes those that follow from them. Throws
 /// Error(invalid_argument) for a field out of range, Error(unsupported) past 2^31 tasks and for a
@@ -120,10 +127,10 @@ std::int64_t scales_at(const SmallGemmCut& cut);  ///< their place
 /// `w`: filters in the problem's layout and storage type.
 std::vector<std::byte> pack_filters(const SmallGemmCut& cut, const std::byte* w);
 
-/// Appends a node that reads read.x, and read.residual if the problem has one: its name, its
-/// buffers U and y, what its tasks read and write, and its one stage. Returns read with these.
-/// Throws as derive_counts() and add_stage() do, and Error(invalid_argument) naming node and buffer
-/// where a buffer does not fit.
+/// Appends a node that reads read.x, or read.inputs, and read.residual if the problem has one: its
+/// name, its buffers U and y, what its tasks read and write, and its one stage. Returns read with
+/// these. Throws as derive_counts() and add_stage() do, and Error(invalid_argument) naming node and
+/// buffer where a buffer does not fit.
 NodeBuffers add_small_gemm(TaskGraph& graph, const std::string& name, const SmallGemmCut& cut,
                            const NodeBuffers& read);
 

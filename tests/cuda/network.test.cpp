@@ -12,6 +12,7 @@
 
 #include "megaconv/plan.hpp"
 #include "tasks/fuse.hpp"
+#include "tasks/join_inputs.hpp"
 #include "tasks/network_reference.hpp"
 #include "tests/catch.hpp"
 #include "tests/cuda/device.hpp"
@@ -209,7 +210,7 @@ TEST_CASE("cuda: every operator of the built-in networks errs by no more than it
       CHECK(whole.bytes(0) == stages.bytes(0));
 
       // All values that are left when operators are fused, some at a time; fusing stays as it was.
-      const FusedNetwork fused = fuse(network);
+      const FusedNetwork fused = with_joined_inputs(fuse(network));
       std::map<std::string, std::vector<std::byte>> values;
       constexpr std::size_t kAtOnce = 100;
       std::vector<Node> nodes;

@@ -4,6 +4,9 @@
 // lie row by row, `pitch` bytes apart. Of floats there is a second such tensor: on the way it has
 // half of them, then the rests of pairs.
 //
+// Instead of a tensor, x may be an elementwise operation on several tensors: pieces are copied from
+// these, and each thread computes those that it has copied, in their place.
+//
 // A thread has the same numbers of pixels that are a fixed distance apart. Where its pieces of
 // these are in x it finds before the wait: of instructions behind it every one counts.
 #pragma once
@@ -13,6 +16,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "tasks/cuda/activation.cuh"
 #include "tasks/cuda/split_f16.cuh"
 #include "tasks/cuda/vec.cuh"
 #include "tasks/small_gemm/cuda/products.cuh"
@@ -20,13 +24,21 @@
 
 namespace megaconv::cuda {
 
-template <class Products>
+template <class Products, class Tensor>
 class InputLoader {
  public:
   using Stored = typename Products::Stored;
 
-  __device__ InputLoader(const SmallGemmArgs& a, const SmallGemmShare& share, const Stored* x)
-      : a_(a), share_(share), image_(x + static_cast<std::int64_t>(share.image) * a.h * a.w * a.c) {
+  /// tensor(place): the pointer that a place stands for.
+  __device__ InputLoader(const SmallGemmArgs& a, const SmallGemmShare& share, const Stored* x,
+                         Tensor tensor)
+      : a_(a),
+        share_(share),
+        tensor_(tensor),
+        image_(x + static_cast<std::int64_t>(share.image) * a.h * a.w * a.c),
+        pitch_(a.c),
+        channel_(share.first_channel + first_piece().number) {
+    if (makes_input()) choose_tensor(0);
     const Piece first = first_piece();
     num_channels_ = share.num_channels - first.number;
     to_ = first.pixel * a.pitch + first.number * 2;
@@ -47,6 +59,35 @@ class InputLoader {
       load_and_store<4>(stage, of, to_halves);
     });
     return to_halves.most();
+  }
+  /// Whether x is made of several tensors, scaled and clamped. Of 16-bit numbers only.
+  __device__ bool makes_input() const { return !Products::kConverts && a_.affine_channels != 0; }
+  /// Before the wait, scale and bias of the task's channels to `affine`, [2][channel]; part of the
+  /// thread's next group of copies.
+  __device__ void load_affine(float* affine) const {
+    const int vectors = a_.affine_channels / 4;
+    const auto* const scale = static_cast<const float*>(tensor_(a_.input_scale));
+    const auto* const bias = static_cast<const float*>(tensor_(a_.input_bias));
+    for (int i = static_cast<int>(threadIdx.x); i < 2 * vectors; i += kSmallGemmThreads) {
+      const float* const from = i < vectors ? scale + i * 4 : bias + (i - vectors) * 4;
+      __pipeline_memcpy_async(affine + i * 4, from + share_.first_channel, 16);
+    }
+  }
+  /// Makes x of what this thread has copied, in its place.
+  __device__ void make_input(char* stage, int k_block, const float* affine) const {
+    const float* const scale = affine + k_block * a_.block_channels + first_piece().number;
+    const float* const bias = scale + a_.affine_channels;
+#pragma unroll 2
+    for (int to = to_; to < end_; to += to_next_) {
+      auto& numbers = *reinterpret_cast<Vec<8, Stored>*>(stage + to);
+      Vec<8, Stored> made = numbers;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const float number = fmaf(scale[i], static_cast<float>(made.lane[i]), bias[i]);
+        made.lane[i] = static_cast<Stored>(clamped(a_.input_least, a_.input_most, number));
+      }
+      numbers = made;
+    }
   }
   /// Whether what was copied are floats, still to be converted.
   __device__ bool copies_floats() const { return Products::kConverts && a_.piece_numbers == 8; }
@@ -111,7 +152,18 @@ class InputLoader {
 
   // Whether the pieces that were found before the wait are those of every K block.
   __device__ bool finds_once() const {
-    return a_.most_pieces <= kPieces && a_.row_blocks <= kRowBlocks;
+    return a_.most_pieces <= kPieces && a_.row_blocks <= kRowBlocks &&
+           !(makes_input() && a_.k_blocks > 1);
+  }
+
+  // The tensor of this thread's channels, so many behind the first ones.
+  __device__ void choose_tensor(int before) {
+    const int channel = share_.first_channel + first_piece().number + before;
+    const ElementwiseInput input = a_.inputs[min(channel, a_.c - 8) / 8];
+    image_ = static_cast<const Stored*>(tensor_(reinterpret_cast<const void*>(input.x))) +
+             static_cast<std::int64_t>(share_.image) * a_.h * a_.w * input.channels;
+    pitch_ = input.channels;
+    channel_ = channel - input.first_channel;
   }
 
   // A pixel of a stage: its column, and its row in x.
@@ -136,12 +188,11 @@ class InputLoader {
   // inside under those of so many K blocks.
   __device__ void find(Position& at, int first_row_block, int num_row_blocks) {
     const int first_col = share_.col * a_.stride_w - a_.pad_w;
-    const int channel = share_.first_channel + first_piece().number;
     inside_ = 0;
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
       const int w = first_col + at.col * a_.spacing_w;
-      from_[i] = (at.h * a_.w + w) * a_.c + channel;
+      from_[i] = (at.h * a_.w + w) * pitch_ + channel_;
       if (static_cast<unsigned>(w) < static_cast<unsigned>(share_.end_w)) {
 #pragma unroll 1
         for (int block = 0; block < num_row_blocks; ++block) {
@@ -169,10 +220,14 @@ class InputLoader {
       row_block = k_block - channel_block * a_.row_blocks;
     }
     const int before = channel_block * a_.block_channels, channels = num_channels_ - before;
-    const int shift = before + row_block * a_.block_rows * a_.w * a_.c;
+    int shift = before + row_block * a_.block_rows * a_.w * a_.c;
     if (finds_once()) {
       if (to_ >= end_) return;
       return visit({to_, channels, shift, channels > 0 ? inside_ >> (row_block * kPieces) : 0});
+    }
+    if (makes_input()) {
+      choose_tensor(before);
+      shift = 0;
     }
     Position at = first_position();
 #pragma unroll 1
@@ -255,7 +310,9 @@ class InputLoader {
 
   const SmallGemmArgs& a_;
   const SmallGemmShare& share_;
+  const Tensor tensor_;
   const Stored* image_;
+  int pitch_, channel_;  // of x: numbers of a pixel; the first one of this thread
   int num_channels_;
   int to_, to_next_,
       end_;            // in a stage: the first piece, from one to the next, behind the last one

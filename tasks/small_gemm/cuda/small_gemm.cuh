@@ -280,9 +280,15 @@ class SmallGemmTask {
     for (int k_block = 0; k_block < a.stages; ++k_block) start_filters(k_block, k_block);
     auto* const vectors = reinterpret_cast<float*>(shared + a.vectors_at);
     SmallGemmEpilogue<Stored> epilogue(a, share, tensors, vectors);
-    InputLoader<Products> x(a, share, tensors.x);
+    Loader<Tensor> x(a, share, tensors.x, tensor);
     SmallGemmTile<Products> tile(a, share);
     Magnitudes magnitudes(reinterpret_cast<std::uint32_t*>(vectors + 2 * kMostFilters));
+    auto* const affine = reinterpret_cast<float*>(shared + a.affine_at);
+    if (x.makes_input()) {
+      x.load_affine(affine);
+      __pipeline_commit();
+      __pipeline_wait_prior(0);
+    }
     wait();
     const auto load = [&](int k_block, int stage) {
       const std::uint32_t most = x.load(shared + stage * a.stage_bytes, k_block);
@@ -301,6 +307,7 @@ class SmallGemmTask {
       if constexpr (Products::kConverts) {
         if (x.copies_floats()) magnitudes.put(stage, x.convert(of_stage));
       }
+      if (x.makes_input()) x.make_input(of_stage, k_block, affine);
       filters.wait(stage);
       __syncthreads();
       if (k_block == 0) mark(TaskPhase::inputs);
@@ -343,6 +350,8 @@ class SmallGemmTask {
   }
 
  private:
+  template <class Tensor>
+  using Loader = InputLoader<Products, Tensor>;
   static constexpr int kMostFilters = 16 * static_cast<int>(SmallGemmCut::kWarps);
 
   // The largest magnitudes that warps have seen, by stage.
@@ -367,7 +376,8 @@ class SmallGemmTask {
   };
 
   // Of a K block whose numbers are too large for FP16 or all too small; 0: they are zeros.
-  static __device__ float scale_of(InputLoader<Products>& x, int k_block, Magnitudes& magnitudes,
+  template <class Tensor>
+  static __device__ float scale_of(Loader<Tensor>& x, int k_block, Magnitudes& magnitudes,
                                    int stage) {
     __syncthreads();  // all have seen that
     magnitudes.put(stage, x.largest(k_block));
@@ -375,7 +385,8 @@ class SmallGemmTask {
     const MagnitudeBits most = magnitudes.most(stage);
     return most == 0 ? 0 : split_scale(most);
   }
-  static __device__ void load_again(InputLoader<Products>& x, char* stage, int k_block,
+  template <class Tensor>
+  static __device__ void load_again(Loader<Tensor>& x, char* stage, int k_block,
                                     float scale) {
     x.load_scaled(stage, k_block, scale);
     __syncthreads();

@@ -42,6 +42,20 @@ SmallGemmShare make_small_gemm_share(const SmallGemmCut& cut, std::uint32_t grou
   return share;
 }
 
+std::vector<ElementwiseInput> make_small_gemm_inputs(const SmallGemmCut& cut,
+                                                     const std::vector<std::uint64_t>& tensors) {
+  std::vector<ElementwiseInput> inputs;
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::int64_t channels = cut.input->channels[i];
+    inputs.insert(
+        inputs.end(), static_cast<std::size_t>(channels / 8),
+        {tensors[i], static_cast<std::int32_t>(first), static_cast<std::int32_t>(channels)});
+    first += channels;
+  }
+  return inputs;
+}
+
 SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
   const ConvProblem& a = cut.problem;
   const SumSteps sum = steps_of(cut);
@@ -111,7 +125,13 @@ SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
   args.summand_stride =
       shared ? args.rows_per_group * args.cols_per_group * args.own_filters : args.warp_sums;
   args.received_at = i32(memory.work_bytes);
-  args.vectors_at = i32(memory.work_bytes + memory.received_bytes);
+  args.affine_at = i32(memory.work_bytes + memory.received_bytes);
+  args.vectors_at = i32(memory.work_bytes + memory.received_bytes + memory.affine_bytes);
+  if (cut.input) {
+    args.affine_channels = i32(input_channels(cut) / cut.shares);
+    args.input_least = cut.input->least;
+    args.input_most = cut.input->most;
+  }
   args.in_cols_reciprocal = 1.0f / static_cast<float>(memory.in_cols);
   args.activation = terms_of(a.epilogue.activation);
   return args;
