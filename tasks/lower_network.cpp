@@ -43,9 +43,11 @@ class Cutter {
     tilings_.push_back(make_tiling_in_network(problem, options_, target_));
     return tilings_.back();
   }
+  bool small_tasks() const { return small_tasks_; }
   SmallGemmCut cut_small(const ConvProblem& problem,
-                         const std::optional<ElementwiseProblem>& input = {}) const {
-    return cut_small_gemm(problem, precision_of(problem.dtype), machine_, input);
+                         const std::optional<ElementwiseProblem>& input = {},
+                         bool reads_halves = false) const {
+    return cut_small_gemm(problem, precision_of(problem.dtype), machine_, input, reads_halves);
   }
   Cut cut(const PoolProblem& problem) { return cut_pooling(problem, workers_); }
   Cut cut(const ElementwiseProblem& problem) { return cut_elementwise(problem, workers_); }
@@ -139,7 +141,8 @@ NodeBuffers add_cut(TaskGraph& graph, const std::string& name, const Cut& cut,
 }
 
 // The buffers that an operator reads: of values that stand before it.
-NodeBuffers reads_of(const FusedOperator& op, const std::vector<BufferId>& values) {
+NodeBuffers reads_of(const FusedOperator& op, const std::vector<BufferId>& values,
+                     const std::vector<BufferId>& halves) {
   NodeBuffers read;
   std::vector<BufferId> buffers;
   for (const ValueId value : op.reads) buffers.push_back(values[value]);
@@ -159,8 +162,23 @@ NodeBuffers reads_of(const FusedOperator& op, const std::vector<BufferId>& value
     return read;
   }
   read.x = buffers.front();
+  read.x_halves = halves[op.reads.front()];
   if (buffers.size() == 2) read.residual = buffers.back();
   return read;
+}
+
+// Which values small tasks write as FP16 numbers too: floats that a convolution makes for another.
+std::vector<bool> values_in_halves(const FusedNetwork& network) {
+  const std::size_t inputs = network.inputs.size();
+  std::vector<bool> halves(inputs + network.operators.size());
+  for (const FusedOperator& op : network.operators) {
+    const auto* const conv = std::get_if<ConvProblem>(&op.problem);
+    const ValueId x = op.reads.front();
+    if (conv == nullptr || conv->dtype != DataType::f32 || conv->c % 8 != 0 || x < inputs) continue;
+    if (std::holds_alternative<ConvProblem>(network.operators[x - inputs].problem))
+      halves[x] = true;
+  }
+  return halves;
 }
 
 Layout y_layout(const FusedOperator& op) {
@@ -208,6 +226,7 @@ void share_memory(Lowering& lowering, const Target& target) {
     if (std::find(outputs.begin(), outputs.end(), node.buffers.y) == outputs.end()) {
       shared.push_back(node.buffers.y);
     }
+    if (node.buffers.y_halves != kNoBuffer) shared.push_back(node.buffers.y_halves);
   }
   choose_places(lowering.graph, lowering.mapping, shared, 2 * std::uint64_t{target.workers},
                 kAlignment);
@@ -272,10 +291,17 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
     options.precision = precision_within(network, options, target);
   }
   Cutter cutter(options, target);
+  const std::vector<bool> in_halves = values_in_halves(network);
+  std::vector<BufferId> halves(values.size(), kNoBuffer);  // by value
   const auto cut_of = [&](const FusedOperator& op) {
     try {
-      if (op.input) {
-        return Cut(cutter.cut_small(std::get<ConvProblem>(op.problem), op.input->problem));
+      const auto* const conv = std::get_if<ConvProblem>(&op.problem);
+      if (conv != nullptr && cutter.small_tasks()) {
+        std::optional<ElementwiseProblem> input;
+        if (op.input) input = op.input->problem;
+        SmallGemmCut cut = cutter.cut_small(*conv, input, in_halves[op.reads.front()]);
+        cut.writes_halves = in_halves[values.size()];
+        return Cut(cut);
       }
       return std::visit([&](const auto& problem) { return cutter.cut(problem); }, op.problem);
     } catch (const Error& error) {
@@ -284,7 +310,9 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
   };
   for (const FusedOperator& op : network.operators) {
     const Cut cut = cut_of(op);
-    lowering.nodes.push_back({cut, add_cut(lowering.graph, op.name(), cut, reads_of(op, values))});
+    lowering.nodes.push_back(
+        {cut, add_cut(lowering.graph, op.name(), cut, reads_of(op, values, halves))});
+    halves.push_back(lowering.nodes.back().buffers.y_halves);
     values.push_back(lowering.nodes.back().buffers.y);
     Buffer& y = lowering.graph.buffers[values.back()];
     y.block_rows = y_layout(op) == Layout::nhwc ? 1 : y.extent.rows.size() / batch;

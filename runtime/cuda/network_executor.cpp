@@ -407,6 +407,8 @@ class NetworkExecutor final : public Executor {
         made.small_gemm.bias = numbers(prepared.bias);
         made.small_gemm.residual = pointer_of(buffers.residual);
         made.small_gemm.y = pointer_of(buffers.y);
+        made.small_gemm.x_halves = pointer_of(buffers.x_halves);
+        made.small_gemm.y_halves = pointer_of(buffers.y_halves);
         if (cut->input) {
           const auto place = [](std::size_t at) {
             return static_cast<const float*>(pointer_to(place_in(kPreparedPiece, at)));

@@ -36,6 +36,7 @@ AccessFunction small_gemm_accesses(const SmallGemmCut& cut, const NodeBuffers& b
       x.channels = {0, u64(cut.input ? cut.input->channels[i] : a.c)};
       accesses.push_back({sources[i], Mode::read, x});
     }
+    if (cut.reads_halves) accesses.push_back({buffers.x_halves, Mode::read, x});
     accesses.push_back({buffers.u, Mode::read, {.channels = {0, u64(a.k)}}});
     // The tasks of a group read the same.
     if (buffers.residual != kNoBuffer) accesses.push_back({buffers.residual, Mode::read, y});
@@ -43,6 +44,7 @@ AccessFunction small_gemm_accesses(const SmallGemmCut& cut, const NodeBuffers& b
     y.channels.begin = std::uint64_t{block} * cut.own_filters();
     y.channels.end = std::min(y.channels.begin + cut.own_filters(), y.channels.end);
     accesses.push_back({buffers.y, Mode::write, y});
+    if (cut.writes_halves) accesses.push_back({buffers.y_halves, Mode::write, y});
   };
 }
 
@@ -91,6 +93,7 @@ NodeBuffers add_small_gemm(TaskGraph& graph, const std::string& name, const Smal
   } else {
     check_buffer(graph, name, read.x, x_extent(a));
   }
+  if (cut.reads_halves) check_buffer(graph, name, read.x_halves, x_extent(a));
   if (a.epilogue.residual) check_buffer(graph, name, read.residual, y_extent(a));
   NodeBuffers buffers = read;
   buffers.u = static_cast<BufferId>(graph.buffers.size());
@@ -110,6 +113,13 @@ NodeBuffers add_small_gemm(TaskGraph& graph, const std::string& name, const Smal
                            .given = true});
   graph.buffers.push_back(
       {.name = name + ".y", .extent = y_extent(a), .bytes = u64(a.y_size()) * size_of(a.dtype)});
+  if (cut.writes_halves) {
+    buffers.y_halves = buffers.y + 1;
+    graph.buffers.push_back({.name = name + ".y_halves",
+                             .extent = y_extent(a),
+                             .bytes = y_halves_bytes(counted),
+                             .block_rows = 1});
+  }
   graph.accesses.push_back(small_gemm_accesses(counted, buffers));
   return buffers;
 }

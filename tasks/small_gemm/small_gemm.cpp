@@ -62,7 +62,8 @@ TaskMemory memory_of_stage(const SmallGemmCut& cut, const SumSteps& steps) {
       ceil_div(memory.in_rows * memory.in_cols * memory.pitch, kAlignment) * kAlignment;
   memory.filter_bytes = cut.filter_warps * steps.per_block() * kFilterStepBytes * parts_of(cut);
   // Floats come as they are and are converted there.
-  memory.stage_bytes = memory.x_bytes * (converts(cut) ? 2 : 1) + memory.filter_bytes;
+  memory.x_tensors = cut.reads_halves ? parts_of(cut) : converts(cut) ? 2 : 1;
+  memory.stage_bytes = memory.x_bytes * memory.x_tensors + memory.filter_bytes;
   return memory;
 }
 
@@ -92,6 +93,11 @@ std::string small_gemm_obstacle(const ConvProblem& a, Precision precision) {
 
 bool converts(const SmallGemmCut& cut) { return cut.problem.dtype == DataType::f32; }
 std::int64_t parts_of(const SmallGemmCut& cut) { return cut.precision == Precision::f32 ? 2 : 1; }
+
+std::size_t y_halves_bytes(const SmallGemmCut& cut) {
+  constexpr std::int64_t kHalf = 2;  // bytes
+  return u64(cut.problem.y_size() * parts_of(cut) * kHalf);
+}
 
 ChannelRange channels_of_block(const SmallGemmCut& cut, std::int64_t block) {
   const ConvProblem& a = cut.problem;
@@ -211,6 +217,10 @@ void derive_counts(SmallGemmCut& cut) {
     throw Error(Status::unsupported, "small-tile implicit GEMM: input " + to_string(*cut.input) +
                                          ", must be left to tasks of its own");
   }
+  if ((cut.reads_halves || cut.writes_halves) && !converts(cut)) {
+    throw Error(Status::invalid_argument, std::string("FP16 numbers beside tensors of ") +
+                                              to_string(a.dtype) + ", must be f32");
+  }
   if (!can_share(cut)) {
     throw Error(Status::invalid_argument,
                 std::to_string(cut.shares) + " tasks that share sums: must be 1 to " +
@@ -248,6 +258,8 @@ std::string to_string(const SmallGemmCut& cut) {
          std::to_string(cut.filter_warps) + ", pixels " + std::to_string(cut.pixel_warps) +
          ", sums " + std::to_string(cut.sum_warps) +
          "\nshares of a sum: " + std::to_string(cut.shares) +
+         (cut.reads_halves ? "\nx: also as FP16 numbers" : "") +
+         (cut.writes_halves ? "\ny: also as FP16 numbers" : "") +
          "\ntask groups: " + std::to_string(cut.num_groups) +
          "\ntasks: " + std::to_string(std::uint64_t{cut.num_groups} * cut.tasks_per_group) +
          " (SG " + std::to_string(cut.tasks_per_group) + ")\n";

@@ -57,8 +57,9 @@ struct SumSteps {
 struct TaskMemory {
   std::int64_t in_rows = 0, in_cols = 0;  ///< pixels of a stage
   std::int64_t pitch = 0;                 ///< bytes of a pixel
-  std::int64_t x_bytes = 0;               ///< of a stage; floats have two of these
-  std::int64_t filter_bytes = 0;          ///< of a stage
+  std::int64_t x_bytes = 0;               ///< of a stage, of which there are x_tensors
+  std::int64_t x_tensors = 1;
+  std::int64_t filter_bytes = 0;  ///< of a stage
   std::int64_t stage_bytes = 0;
   std::int64_t sum_pitch = 0;  ///< floats of a pixel, of a warp's sums
   std::int64_t sum_bytes = 0;
@@ -79,6 +80,8 @@ bool fits(const SmallGemmCut& cut);
 /// Whether x and filters are floats, which become scaled FP16 numbers, and whether two of them.
 bool converts(const SmallGemmCut& cut);
 std::int64_t parts_of(const SmallGemmCut& cut);
+/// Bytes of y as FP16 numbers, [pixel][part][filter].
+std::size_t y_halves_bytes(const SmallGemmCut& cut);
 /// Whether so many tasks may share a sum: all have channels, and whole vectors of outputs.
 bool can_share(const SmallGemmCut& cut);
 /// Whether tasks can make x of what an elementwise operation reads.
@@ -110,7 +113,8 @@ SmallGemmMachine small_gemm_machine(const Target& target);
 /// Chooses a cut. Throws Error(unsupported) with the obstacle.
 SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
                             const SmallGemmMachine& machine,
-                            const std::optional<ElementwiseProblem>& input = {});
+                            const std::optional<ElementwiseProblem>& input = {},
+                            bool reads_halves = false);
 
 /// Checks the fields of a cut that are chosen, and computes those that follow from them. Throws
 /// Error(invalid_argument) for a field out of range, Error(unsupported) past 2^31 tasks and for a

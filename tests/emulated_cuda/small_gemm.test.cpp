@@ -70,6 +70,22 @@ std::vector<T> poisoned_beyond_reads(const SmallGemmCut& cut, const cuda::SmallG
   return part;
 }
 
+/// Floats as FP16 numbers, [pixel][part][channel]: the nearest one, and 2^11 times the rest.
+std::vector<Float16> in_halves(const std::vector<float>& floats, std::int64_t channels,
+                               std::int64_t parts) {
+  std::vector<Float16> halves;
+  for (auto pixel = floats.begin(); pixel != floats.end(); pixel += channels) {
+    for (std::int64_t part = 0; part < parts; ++part) {
+      for (auto value = pixel; value != pixel + channels; ++value) {
+        const Float16 high = from_float<Float16>(*value);
+        const float rest = (*value - to_float(high)) * 0x1p11f;
+        halves.push_back(part == 0 ? high : from_float<Float16>(rest));
+      }
+    }
+  }
+  return halves;
+}
+
 /// What tasks make x of: tensors, and scale and bias with zeros behind the last channel.
 template <class T>
 struct Input {
@@ -136,6 +152,12 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
   args.bias = a.epilogue.bias ? wide_bias.data() : nullptr;
   args.residual = a.epilogue.residual ? residual.data() : nullptr;
   args.y = y.data();
+  std::vector<Float16> x_halves, y_halves;
+  if constexpr (sizeof(T) == 4) {
+    if (cut.reads_halves) x_halves = in_halves(x, a.c, parts_of(cut));
+    y_halves.resize(y_halves_bytes(cut) / sizeof(Float16));
+    if (cut.writes_halves) args.y_halves = y_halves.data();
+  }
   constexpr ThreadOrder kOrders[] = {ThreadOrder::forward, ThreadOrder::backward,
                                      ThreadOrder::shuffled};
   constexpr std::ptrdiff_t kWork = test::kClusterSharedBytes - sizeof(cuda::SumExchange::Shared);
@@ -164,6 +186,11 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
         args.input_bias = input->bias.data();
       } else {
         args.x = readable.front().data();
+      }
+      std::vector<Float16> readable_halves;
+      if (cut.reads_halves) {
+        readable_halves = poisoned_beyond_reads(cut, shares.front(), x_halves, a.c * parts_of(cut));
+        args.x_halves = readable_halves.data();
       }
       std::fill(shared.begin(), shared.end(), std::byte{0xff});  // NaN
       std::vector<cuda::FilterStages::Shared> arrivals(cut.shares);
@@ -201,6 +228,11 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
     if (wrong) worst = std::isnan(error) ? 1e30 : std::max(worst, error - allowed);
   }
   CHECK(worst == 0);
+  if constexpr (sizeof(T) == 4) {
+    if (!cut.writes_halves) return;
+    const std::vector<Float16> wanted = in_halves(y, a.k, parts_of(cut));
+    CHECK(std::memcmp(y_halves.data(), wanted.data(), wanted.size() * sizeof(Float16)) == 0);
+  }
 }
 
 void check_precision(const SmallGemmCut& cut, std::uint64_t seed, bool spread = false) {
@@ -267,6 +299,11 @@ TEST_CASE("emulated CUDA: small-tile implicit GEMM is right, and exact on intege
       }
       derive_counts(cut);
     }
+    if (problem.dtype == DataType::f32) {
+      cut.reads_halves = problem.c % 8 == 0 && between(0, 1) == 0;
+      cut.writes_halves = problem.k % 8 == 0;
+      derive_counts(cut);
+    }
     check_precision(cut, seed);
   }
 }
@@ -311,6 +348,10 @@ TEST_CASE("emulated CUDA: tasks that share sums are right, and exact on integers
     while (cut.cols_per_group * cut.rows_per_group > 32 * warps[1]) {
       std::uint32_t& side = cut.rows_per_group > 1 ? cut.rows_per_group : cut.cols_per_group;
       side = ceil_div(side, 2u);
+    }
+    if (problem.dtype == DataType::f32) {
+      cut.reads_halves = problem.c % 8 == 0 && between(0, 2) != 0;
+      cut.writes_halves = true;
     }
     if (!fits(cut)) continue;
     derive_counts(cut);
@@ -374,6 +415,7 @@ TEST_CASE("emulated CUDA: small-tile implicit GEMM takes floats of any magnitude
         made.cols_per_group = static_cast<std::uint32_t>(problem.q());
         made.filter_warps = filters;
         made.sum_warps = SmallGemmCut::kWarps / filters;
+        made.reads_halves = filters == 2;
         derive_counts(made);
         return made;
       };

@@ -8,6 +8,7 @@
 
 #include "tasks/cuda/activation.cuh"
 #include "tasks/cuda/vec.cuh"
+#include "tasks/small_gemm/cuda/products.cuh"
 #include "tasks/small_gemm/cuda/small_gemm_args.hpp"
 
 namespace megaconv::cuda {
@@ -26,11 +27,14 @@ struct SmallGemmTensors {
   const float* bias;
   const Stored* residual;
   Stored* y;
+  __half* y_halves;
 };
 
-template <class Stored>
+template <class Products>
 class SmallGemmEpilogue {
  public:
+  using Stored = typename Products::Stored;
+
   /// Before the wait: bias and scale to `vectors`, [2][filter], and where this thread's first
   /// outputs are.
   __device__ SmallGemmEpilogue(const SmallGemmArgs& a, const SmallGemmShare& share,
@@ -148,6 +152,9 @@ class SmallGemmEpilogue {
       }
       activate(activation, value.lane);
       store<kVector>(tensors_.y + output, value);
+      if constexpr (Products::kConverts) {
+        if (tensors_.y_halves != nullptr) store_halves(value, output);
+      }
       return;
     }
 #pragma unroll
@@ -156,6 +163,20 @@ class SmallGemmEpilogue {
       float one = value.lane[i];
       if (tensors_.residual != nullptr) one += static_cast<float>(tensors_.residual[output + i]);
       tensors_.y[output + i] = static_cast<Stored>(activate(activation, one));
+    }
+  }
+
+  // As those who read x convert it, in vectors: K is a multiple of eight.
+  __device__ void store_halves(const Vec<kVector>& value, std::int64_t output) const {
+    ToHalves<Products::kPairs, false> to_halves(1);
+    Vec<kVector / 2, std::uint32_t> high, rest;
+    to_halves.convert(value.lane, high.lane, rest.lane);
+    constexpr int kParts = Products::kPairs ? 2 : 1;
+    const int filter = share_.first_filter + filter_;
+    __half* const to = tensors_.y_halves + kParts * output - (kParts - 1) * filter;
+    *reinterpret_cast<Vec<kVector / 2, std::uint32_t>*>(to) = high;
+    if constexpr (Products::kPairs) {
+      *reinterpret_cast<Vec<kVector / 2, std::uint32_t>*>(to + a_.k) = rest;
     }
   }
 

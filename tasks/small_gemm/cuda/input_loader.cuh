@@ -2,7 +2,8 @@
 // What a K block needs of x, halo included, on its way to shared memory: [pixel][numbers], 16 bits
 // each. Zeros where the image ends, behind the last channel, and beyond what the task reads. Pixels
 // lie row by row, `pitch` bytes apart. Of floats there is a second such tensor: on the way it has
-// half of them, then the rests of pairs.
+// half of them, then the rests of pairs. Where x is there as FP16 numbers, these are copied, and
+// floats are only read if a power of two has to bring them into FP16's range.
 //
 // Instead of a tensor, x may be an elementwise operation on several tensors: pieces are copied from
 // these, and each thread computes those that it has copied, in their place.
@@ -89,12 +90,20 @@ class InputLoader {
       numbers = made;
     }
   }
-  /// Whether what was copied are floats, still to be converted.
-  __device__ bool copies_floats() const { return Products::kConverts && a_.piece_numbers == 8; }
-  /// Converts what this thread has copied, in its place: four floats of a piece are where its first
-  /// parts will be, four are in the second tensor. Returns the largest magnitude.
+  /// Whether x is copied, so that convert() is due.
+  __device__ bool copies() const { return a_.piece_numbers == 8; }
+  /// Converts the floats that this thread has copied, in their place: four of a piece are where its
+  /// first parts will be, four are in the second tensor. Returns the largest magnitude, also of
+  /// numbers that were FP16 before.
   __device__ std::uint32_t convert(char* stage) const {
     ToHalves<Products::kPairs, false> to_halves(1);
+    if (copies_halves()) {
+#pragma unroll 2
+      for (int to = to_; to < end_; to += to_next_) {
+        to_halves.note(reinterpret_cast<const Vec<4, std::uint32_t>*>(stage + to)->lane);
+      }
+      return to_halves.most();
+    }
 #pragma unroll 2
     for (int to = to_; to < end_; to += to_next_) {
       using Floats = Vec<4>;
@@ -149,6 +158,8 @@ class InputLoader {
     const int thread = static_cast<int>(threadIdx.x), pixel = thread / a_.pieces;
     return {pixel, (thread - pixel * a_.pieces) * a_.piece_numbers};
   }
+
+  __device__ bool copies_halves() const { return Products::kConverts && a_.x_halves != nullptr; }
 
   // Whether the pieces that were found before the wait are those of every K block.
   __device__ bool finds_once() const {
@@ -209,6 +220,7 @@ class InputLoader {
   struct Pieces {
     int to;           // the first one in a stage
     int channels;     // that are left
+    int before;       // channels of the K blocks before
     int shift;        // in x, from where they were found
     unsigned inside;  // a bit each
   };
@@ -223,7 +235,7 @@ class InputLoader {
     int shift = before + row_block * a_.block_rows * a_.w * a_.c;
     if (finds_once()) {
       if (to_ >= end_) return;
-      return visit({to_, channels, shift, channels > 0 ? inside_ >> (row_block * kPieces) : 0});
+      return visit({to_, channels, before, shift, channels > 0 ? inside_ >> (row_block * kPieces) : 0});
     }
     if (makes_input()) {
       choose_tensor(before);
@@ -233,11 +245,14 @@ class InputLoader {
 #pragma unroll 1
     for (int to = to_; to < end_; to += kPieces * to_next_) {
       find(at, row_block, 1);
-      visit({to, channels, shift, channels > 0 ? inside_ : 0});
+      visit({to, channels, before, shift, channels > 0 ? inside_ : 0});
     }
   }
 
   __device__ void copy(char* stage, const Pieces& of) const {
+    if constexpr (Products::kConverts) {
+      if (copies_halves()) return copy_halves(stage, of);
+    }
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
       if (of.to + i * to_next_ >= end_) break;
@@ -247,6 +262,26 @@ class InputLoader {
       __pipeline_memcpy_async(piece, from, 16, there ? 0 : 16);
       if constexpr (Products::kConverts) {
         __pipeline_memcpy_async(piece + a_.x_bytes, from + 4, 16, there ? 0 : 16);
+      }
+    }
+  }
+
+  __device__ void copy_halves(char* stage, const Pieces& of) const {
+    constexpr int kParts = Products::kPairs ? 2 : 1;
+    const auto* const begin = static_cast<const __half*>(tensor_(a_.x_halves));
+    const __half* const halves =
+        begin + static_cast<std::int64_t>(share_.image) * a_.h * a_.w * a_.c * kParts -
+        (kParts - 1) * (channel_ + of.before);
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      if (of.to + i * to_next_ >= end_) break;
+      const bool there = (of.inside >> i & 1) != 0;
+      const std::int64_t at = from_[i] + of.shift;
+      const __half* const from = there ? halves + kParts * at : begin;
+      char* const piece = stage + of.to + i * to_next_;
+      __pipeline_memcpy_async(piece, from, 16, there ? 0 : 16);
+      if constexpr (Products::kPairs) {
+        __pipeline_memcpy_async(piece + a_.x_bytes, from + a_.c, 16, there ? 0 : 16);
       }
     }
   }

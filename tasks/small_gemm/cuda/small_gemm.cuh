@@ -85,7 +85,6 @@ class SmallGemmTile {
   static constexpr int kPixelTiles = static_cast<int>(SmallGemmCut::kWarpPixelTiles);
   static constexpr int kStepBytes = 64, kInstructionBytes = 512;
   static constexpr int kParts = Products::kPairs ? 2 : 1;
-  static constexpr int kTensors = Products::kConverts ? 2 : 1;  // of x
   static constexpr int kFilterBytes = 2 * kInstructionBytes * kParts;
 
   // Places in a stage of this thread's quarter of its pixels, under the first tap.
@@ -110,7 +109,7 @@ class SmallGemmTile {
     const int tap_bytes = a_.to_next_tap + a_.chunks * kStepBytes;
     first_x_ = chunk_ * kStepBytes + tap * tap_bytes + row * a_.to_next_row;
     first_filter_ =
-        a_.x_bytes * kTensors + lane_ * 16 + (filter_warp_ * a_.block_steps + begin) * kFilterBytes;
+        a_.filters_at + lane_ * 16 + (filter_warp_ * a_.block_steps + begin) * kFilterBytes;
   }
 
   // The steps of a K block, one after the other.
@@ -267,7 +266,8 @@ class SmallGemmTask {
     const SmallGemmTensors<Stored> tensors{
         static_cast<const Stored*>(tensor(a.x)), static_cast<const char*>(tensor(a.u)),
         static_cast<const float*>(tensor(a.bias)), static_cast<const Stored*>(tensor(a.residual)),
-        static_cast<Stored*>(const_cast<void*>(tensor(a.y)))};
+        static_cast<Stored*>(const_cast<void*>(tensor(a.y))),
+        static_cast<__half*>(const_cast<void*>(tensor(a.y_halves)))};
     const char* const u =
         tensors.u + static_cast<std::int64_t>(share.filter_block) * a.k_blocks * a.filter_bytes;
     const auto start_filters = [&](int k_block, int stage) {
@@ -279,7 +279,7 @@ class SmallGemmTask {
 #pragma unroll 1
     for (int k_block = 0; k_block < a.stages; ++k_block) start_filters(k_block, k_block);
     auto* const vectors = reinterpret_cast<float*>(shared + a.vectors_at);
-    SmallGemmEpilogue<Stored> epilogue(a, share, tensors, vectors);
+    SmallGemmEpilogue<Products> epilogue(a, share, tensors, vectors);
     Loader<Tensor> x(a, share, tensors.x, tensor);
     SmallGemmTile<Products> tile(a, share);
     Magnitudes magnitudes(reinterpret_cast<std::uint32_t*>(vectors + 2 * kMostFilters));
@@ -294,7 +294,7 @@ class SmallGemmTask {
       const std::uint32_t most = x.load(shared + stage * a.stage_bytes, k_block);
       __pipeline_commit();
       if constexpr (Products::kConverts) {
-        if (!x.copies_floats()) magnitudes.put(stage, most);
+        if (!x.copies()) magnitudes.put(stage, most);
       }
     };
 #pragma unroll 1
@@ -305,7 +305,7 @@ class SmallGemmTask {
       char* const of_stage = shared + stage * a.stage_bytes;
       __pipeline_wait_prior(min(a.k_blocks - 1 - k_block, a.stages - 1));
       if constexpr (Products::kConverts) {
-        if (x.copies_floats()) magnitudes.put(stage, x.convert(of_stage));
+        if (x.copies()) magnitudes.put(stage, x.convert(of_stage));
       }
       if (x.makes_input()) x.make_input(of_stage, k_block, affine);
       filters.wait(stage);

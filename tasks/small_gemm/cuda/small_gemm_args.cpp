@@ -113,6 +113,7 @@ SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
   args.rows_at_once = args.pixels_at_once / args.in_cols;
   args.cols_at_once = args.pixels_at_once % args.in_cols;
   args.x_bytes = i32(memory.x_bytes);
+  args.filters_at = i32(memory.x_bytes * memory.x_tensors);
   args.filter_bytes = i32(memory.filter_bytes);
   args.stage_bytes = i32(memory.stage_bytes);
   args.sums_at = i32(memory.sums_at);

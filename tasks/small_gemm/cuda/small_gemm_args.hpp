@@ -21,6 +21,9 @@ struct SmallGemmArgs {
   const float* bias;  ///< FP32 always
   const void* residual;
   void* y;
+  // Of floats, else null: x and y as FP16 numbers, [pixel][part][channel].
+  const void* x_halves;
+  void* y_halves;
   // Of an input that tasks make themselves, else null: the tensor of each eight channels, and scale
   // and bias of all channels, with zeros behind them.
   const ElementwiseInput* inputs;
@@ -51,7 +54,7 @@ struct SmallGemmArgs {
   std::int32_t pieces, pixels_at_once, rows_at_once, cols_at_once;
   std::int32_t piece_numbers;  ///< 8, which x has as vectors, or 4
   std::int32_t most_pieces;    ///< of a thread in a stage
-  std::int32_t x_bytes, filter_bytes, stage_bytes;
+  std::int32_t x_bytes, filters_at, filter_bytes, stage_bytes;
   std::int32_t sums_at, sum_pitch, warp_sums;  ///< in shared memory, of a pixel, of a warp; floats
   // What an output is the sum of: floats from one to the next, and from a pixel to the next.
   std::int32_t summands, summand_stride, summand_pitch;
