@@ -33,6 +33,16 @@ std::int64_t received_bytes(const SmallGemmCut& cut) {
          std::int64_t{sizeof(float)};
 }
 
+// Of a thread's first outputs, which come ahead of the products.
+std::int64_t residual_bytes(const SmallGemmCut& cut) {
+  const ConvProblem& a = cut.problem;
+  if (!a.epilogue.residual || a.k % kOutputVector != 0) return 0;
+  const std::int64_t vectors =
+      std::int64_t{cut.rows_per_group} * cut.cols_per_group * cut.own_filters() / kOutputVector;
+  return std::min(ceil_div(vectors, kThreads), kOutputsAtOnce) * kThreads * kOutputVector *
+         static_cast<std::int64_t>(size_of(a.dtype));
+}
+
 // Scale and bias of a task's channels.
 std::int64_t affine_bytes(const SmallGemmCut& cut, const SumSteps& steps) {
   if (!cut.input) return 0;
@@ -157,7 +167,8 @@ SumSteps steps_of(const SmallGemmCut& cut) {
       kThreads * (a.c % kVector == 0 ? kVector : kVector / 2) / kStepNumbers;
   const auto fits = [&] {
     const std::int64_t bytes = steps.stages * memory_of_stage(cut, steps).stage_bytes;
-    return bytes + received_bytes(cut) + affine_bytes(cut, steps) + kEpilogueBytes <=
+    return bytes + received_bytes(cut) + affine_bytes(cut, steps) + residual_bytes(cut) +
+               kEpilogueBytes <=
            cut.shared_bytes;
   };
   for (steps.row_blocks = 1; steps.row_blocks <= a.r; ++steps.row_blocks) {
@@ -186,7 +197,9 @@ TaskMemory memory_of(const SmallGemmCut& cut) {
   const bool inside = stages > 1 && memory.sum_bytes <= memory.stage_bytes;
   memory.received_bytes = received_bytes(cut);
   memory.affine_bytes = affine_bytes(cut, steps);
-  const std::int64_t others = memory.received_bytes + memory.affine_bytes + kEpilogueBytes;
+  memory.residual_bytes = residual_bytes(cut);
+  const std::int64_t others =
+      memory.received_bytes + memory.affine_bytes + memory.residual_bytes + kEpilogueBytes;
   const bool behind = stages * memory.stage_bytes + memory.sum_bytes + others <= cut.shared_bytes;
   memory.sums_wait = !inside && !behind;
   if (!memory.sums_wait) {

@@ -32,6 +32,8 @@ inline constexpr std::int64_t kFilterStepBytes = SmallGemmCut::kWarpFilters * kS
 /// its way before the wait costs about 1 us whatever its size (H200, ResNet-50 in FP16, FP32: with
 /// 2 stages 287 and 687 us, with 3 stages 302 and 746 us, with 4 stages 334 and 876 us).
 inline constexpr std::int64_t kSmallGemmStages = 2;
+/// A thread writes so many filters' outputs at once, of so many pixels.
+inline constexpr std::int64_t kOutputVector = 4, kOutputsAtOnce = 4;
 /// Tasks that share a sum, at most: the vectors of 16 filters.
 inline constexpr std::uint32_t kMostShares = 4;
 /// Rows and columns of a filter, at most.
@@ -53,7 +55,8 @@ struct SumSteps {
 };
 
 /// The shared memory of a task: pipeline stages, the sums of its warps, those that it gets from the
-/// tasks that it shares them with, scale and bias of its input, then what the epilogue needs.
+/// tasks that it shares them with, scale and bias of its input, residuals, then what the epilogue
+/// needs.
 struct TaskMemory {
   std::int64_t in_rows = 0, in_cols = 0;  ///< pixels of a stage
   std::int64_t pitch = 0;                 ///< bytes of a pixel
@@ -67,8 +70,9 @@ struct TaskMemory {
   bool sums_wait = false;       ///< in the place of what slow warps may still multiply
   std::int64_t work_bytes = 0;  ///< stages and sums
   std::int64_t received_bytes = 0;
-  std::int64_t affine_bytes = 0;  ///< scale and bias of an input
-  std::int64_t bytes = 0;         ///< in all
+  std::int64_t affine_bytes = 0;    ///< scale and bias of an input
+  std::int64_t residual_bytes = 0;  ///< [of a thread's first outputs][thread]
+  std::int64_t bytes = 0;           ///< in all
 };
 
 /// Chunks are 0 where no K block fits into shared memory.

@@ -279,7 +279,7 @@ class SmallGemmTask {
 #pragma unroll 1
     for (int k_block = 0; k_block < a.stages; ++k_block) start_filters(k_block, k_block);
     auto* const vectors = reinterpret_cast<float*>(shared + a.vectors_at);
-    SmallGemmEpilogue<Products> epilogue(a, share, tensors, vectors);
+    SmallGemmEpilogue<Products> epilogue(a, share, tensors, shared);
     Loader<Tensor> x(a, share, tensors.x, tensor);
     SmallGemmTile<Products> tile(a, share);
     Magnitudes magnitudes(reinterpret_cast<std::uint32_t*>(vectors + 2 * kMostFilters));
@@ -299,11 +299,15 @@ class SmallGemmTask {
     };
 #pragma unroll 1
     for (int k_block = 0; k_block < a.stages; ++k_block) load(k_block, k_block);
+    epilogue.copy_residual();
+    __pipeline_commit();
     float scale = 0;  // of x in the sums, once there is one
 #pragma unroll 1
     for (int k_block = 0, stage = 0; k_block < a.k_blocks; ++k_block) {
       char* const of_stage = shared + stage * a.stage_bytes;
-      __pipeline_wait_prior(min(a.k_blocks - 1 - k_block, a.stages - 1));
+      // Behind the first K blocks there is the residual, too.
+      __pipeline_wait_prior(min(a.k_blocks - 1 - k_block, a.stages - 1) +
+                            (k_block < a.stages ? 1 : 0));
       if constexpr (Products::kConverts) {
         if (x.copies()) magnitudes.put(stage, x.convert(of_stage));
       }
@@ -333,7 +337,7 @@ class SmallGemmTask {
       if (++stage == a.stages) stage = 0;
     }
     mark(TaskPhase::products);
-    epilogue.load_residual();
+    __pipeline_wait_prior(0);
     if (a.sums_wait) __syncthreads();
     const auto* sums = reinterpret_cast<float*>(shared + a.sums_at);
     if (scale == 0) scale = 1;

@@ -127,7 +127,8 @@ SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
       shared ? args.rows_per_group * args.cols_per_group * args.own_filters : args.warp_sums;
   args.received_at = i32(memory.work_bytes);
   args.affine_at = i32(memory.work_bytes + memory.received_bytes);
-  args.vectors_at = i32(memory.work_bytes + memory.received_bytes + memory.affine_bytes);
+  args.residual_at = i32(memory.work_bytes + memory.received_bytes + memory.affine_bytes);
+  args.vectors_at = args.residual_at + i32(memory.residual_bytes);
   if (cut.input) {
     args.affine_channels = i32(input_channels(cut) / cut.shares);
     args.input_least = cut.input->least;

@@ -58,8 +58,9 @@ struct SmallGemmArgs {
   std::int32_t sums_at, sum_pitch, warp_sums;  ///< in shared memory, of a pixel, of a warp; floats
   // What an output is the sum of: floats from one to the next, and from a pixel to the next.
   std::int32_t summands, summand_stride, summand_pitch;
-  /// In shared memory: sums of the shares; scale and bias of the input; bias and scales of outputs.
-  std::int32_t received_at, affine_at, vectors_at;
+  /// In shared memory: sums of the shares; scale and bias of the input; residuals; bias and scales
+  /// of outputs.
+  std::int32_t received_at, affine_at, residual_at, vectors_at;
   std::int32_t affine_channels;  ///< of a task's input; 0: x is a tensor
   float input_least, input_most;
   bool sums_wait;  ///< for the last products
