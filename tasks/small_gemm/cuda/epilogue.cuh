@@ -76,8 +76,8 @@ class SmallGemmEpilogue {
     }
   }
 
-  /// Behind a barrier of the block, which has written its sums, and behind this thread's copies. The
-  /// sums are those of `scale` times x.
+  /// Behind a barrier of the block, which has written its sums, and behind this thread's copies.
+  /// The sums are those of `scale` times x.
   __device__ void write_outputs(const float* sums, float scale) {
     sums += sums_at_;
     const float factor = 1 / scale;

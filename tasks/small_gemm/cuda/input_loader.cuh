@@ -235,7 +235,8 @@ class InputLoader {
     int shift = before + row_block * a_.block_rows * a_.w * a_.c;
     if (finds_once()) {
       if (to_ >= end_) return;
-      return visit({to_, channels, before, shift, channels > 0 ? inside_ >> (row_block * kPieces) : 0});
+      return visit(
+          {to_, channels, before, shift, channels > 0 ? inside_ >> (row_block * kPieces) : 0});
     }
     if (makes_input()) {
       choose_tensor(before);

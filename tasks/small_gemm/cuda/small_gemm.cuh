@@ -264,8 +264,10 @@ class SmallGemmTask {
                              FilterStages& filters, const SumExchange& exchange, Tensor tensor,
                              Wait wait, Mark mark) {
     const SmallGemmTensors<Stored> tensors{
-        static_cast<const Stored*>(tensor(a.x)), static_cast<const char*>(tensor(a.u)),
-        static_cast<const float*>(tensor(a.bias)), static_cast<const Stored*>(tensor(a.residual)),
+        static_cast<const Stored*>(tensor(a.x)),
+        static_cast<const char*>(tensor(a.u)),
+        static_cast<const float*>(tensor(a.bias)),
+        static_cast<const Stored*>(tensor(a.residual)),
         static_cast<Stored*>(const_cast<void*>(tensor(a.y))),
         static_cast<__half*>(const_cast<void*>(tensor(a.y_halves)))};
     const char* const u =
@@ -390,8 +392,7 @@ class SmallGemmTask {
     return most == 0 ? 0 : split_scale(most);
   }
   template <class Tensor>
-  static __device__ void load_again(Loader<Tensor>& x, char* stage, int k_block,
-                                    float scale) {
+  static __device__ void load_again(Loader<Tensor>& x, char* stage, int k_block, float scale) {
     x.load_scaled(stage, k_block, scale);
     __syncthreads();
   }
