@@ -102,7 +102,8 @@ Target cuda_target(const PlanOptions& options) {
           .multiprocessors =
               device.isa == cuda::Isa::mma ? 0 : static_cast<std::uint32_t>(device.num_sms),
           .shared_bytes = static_cast<std::size_t>(device.sm_shared_bytes),
-          .cluster_blocks = device.capability >= 90 ? cuda::network_cluster_blocks() : 1};
+          .cluster_blocks = device.capability >= 90 ? cuda::network_cluster_blocks() : 1,
+          .stages = options.cuda_launch == CudaLaunch::staged};
 }
 
 }  // namespace megaconv

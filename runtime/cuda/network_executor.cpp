@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of networks on a CUDA device: one launch for all tasks, or one for every stage.
+// Plans of networks on a CUDA device: one launch for all tasks, or one for every stage. In stages a
+// convolution may have kernels of its own (device_conv.hpp).
 //
-// Workspace:         header | counters | positions given up | values
-// Prepared filters:  packed filters and FP32 biases of convolutions, scales and biases of others
+// Workspace:         header | counters | positions given up | values | scratch of a convolution
+// Prepared filters:  of convolutions U and bias, FP32 or, with kernels of its own, of the storage
+//                    type; scales and biases of others
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -21,6 +23,7 @@
 #include "runtime/cuda/device_results.hpp"
 #include "runtime/cuda/device_run.hpp"
 #include "runtime/cuda/error.hpp"
+#include "runtime/cuda/network_convs.hpp"
 #include "runtime/cuda/network_run.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/plan_word.hpp"
@@ -52,11 +55,12 @@ NetworkKernels kernels_of(Precision precision) {
   return {};
 }
 
-// The precision of all convolutions, or one of the values' storage type if there are none.
+// The precision of all small tiles, or one of the values' storage type if there are none.
 Precision precision_of(const Lowering& lowering) {
   DataType dtype = DataType::f32;
   for (const Node& node : lowering.nodes) {
     if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) return cut->precision;
+    if (const auto* cut = std::get_if<Tiling>(&node.cut)) dtype = cut->problem.dtype;
     if (const auto* cut = std::get_if<PoolCut>(&node.cut)) dtype = cut->problem.dtype;
     if (const auto* cut = std::get_if<ElementwiseCut>(&node.cut)) dtype = cut->problem.dtype;
     if (const auto* cut = std::get_if<PixelwiseCut>(&node.cut)) dtype = cut->problem.dtype;
@@ -81,8 +85,9 @@ void check_network(const Lowering& lowering, const Device& device, CudaLaunch la
            "at most " + std::to_string(kMostPieces - kFirstTensorPiece));
   }
   for (std::size_t i = 0; i < lowering.nodes.size(); ++i) {
-    if (std::holds_alternative<Tiling>(lowering.nodes[i].cut)) {
-      refuse(lowering.graph.nodes[i] + " by the algorithm asked for", "automatic");
+    if (launch != CudaLaunch::staged && std::holds_alternative<Tiling>(lowering.nodes[i].cut)) {
+      refuse(lowering.graph.nodes[i] + " by the algorithm asked for in one launch",
+             "automatic, or launched in stages");
     }
   }
 }
@@ -118,6 +123,7 @@ class NetworkExecutor final : public Executor {
   NetworkExecutor(const Lowering& lowering, const PlanOptions& options)
       : lowering_(lowering),
         device_(checked_device(lowering, options.cuda_launch)),
+        convs_(lowering, device_),
         launch_(options.cuda_launch),
         kernels_(kernels_of(precision_of(lowering))),
         cluster_(most_shares(lowering)),
@@ -165,6 +171,8 @@ class NetworkExecutor final : public Executor {
         bias.resize(count);
         put(prepared_[i].scale, scale);
         put(prepared_[i].input_bias, bias);
+      } else if (convs_.has(i)) {
+        if (prepared_[i].has_bias) put(prepared_[i].bias, folded_bias(op));
       } else {
         put(prepared_[i].scale, std::vector<float>(op.scale.begin(), op.scale.end()));
         put(prepared_[i].bias, std::vector<float>(op.bias.begin(), op.bias.end()));
@@ -172,6 +180,13 @@ class NetworkExecutor final : public Executor {
     }
     check(cudaMemcpy(prepared, bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
           "upload of the filters");
+    for (std::size_t i = 0; i < network.operators.size(); ++i) {
+      if (!convs_.has(i)) continue;
+      const DeviceArray<std::byte> w(folded_filters(network.operators[i]));
+      convs_.kernels(i).prepare_filters(
+          w.data(), static_cast<std::byte*>(prepared) + prepared_[i].u, nullptr);
+      check(cudaStreamSynchronize(nullptr), "preparing filters");  // before w is freed
+    }
   }
 
   void execute(const Tensors&, void*, const RunOptions&) const override {}  // of one convolution
@@ -284,7 +299,13 @@ class NetworkExecutor final : public Executor {
     Arena arena(0, kLine);
     for (const Node& node : lowering_.nodes) {
       Prepared& prepared = prepared_.emplace_back();
-      if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) {
+      if (const auto* tiling = std::get_if<Tiling>(&node.cut)) {
+        const ConvProblem& a = tiling->problem;
+        prepared.u = arena.place(convs_.kernels(prepared_.size() - 1).memory().u_bytes);
+        prepared.has_bias = a.epilogue.bias;
+        if (!prepared.has_bias) continue;
+        prepared.bias = arena.place(static_cast<std::size_t>(a.k) * size_of(a.vector_type()));
+      } else if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) {
         prepared.u = arena.place(packed_bytes(*cut));
         prepared.has_bias = cut->problem.epilogue.bias;
         if (cut->input) {
@@ -361,6 +382,14 @@ class NetworkExecutor final : public Executor {
     return std::find(outputs.begin(), outputs.end(), buffer) != outputs.end();
   }
 
+  // V or M of a convolution with kernels of its own, which say how many bytes it has.
+  bool is_scratch(BufferId buffer) const {
+    const auto& nodes = lowering_.nodes;
+    return std::any_of(nodes.begin(), nodes.end(), [buffer](const Node& node) {
+      return buffer == node.buffers.v || buffer == node.buffers.m;
+    });
+  }
+
   void lay_out_workspace() {
     const TaskGraph& graph = lowering_.graph;
     Arena arena(sizeof(DeviceHeader), kLine);
@@ -374,14 +403,14 @@ class NetworkExecutor final : public Executor {
     places_.resize(graph.buffers.size());
     for (BufferId i = 0; i < graph.buffers.size(); ++i) {
       const Buffer& buffer = graph.buffers[i];
-      if (buffer.given || is_output(i)) continue;
+      if (buffer.given || is_output(i) || is_scratch(i)) continue;
       places_[i] = place_in(kWorkspacePiece, buffer.place != kNoPlace ? base + buffer.place
                                                                       : arena.place(buffer.bytes));
     }
     std::uint32_t piece = kFirstTensorPiece;
     for (const BufferId input : lowering_.inputs) places_[input] = place_in(piece++, 0);
     for (const BufferId output : lowering_.outputs) places_[output] = place_in(piece++, 0);
-    workspace_bytes_ = arena.end();
+    workspace_bytes_ = convs_.place_scratch(arena.end());
   }
 
   static void* pointer_to(std::uint64_t place) { return reinterpret_cast<void*>(place); }
@@ -399,7 +428,8 @@ class NetworkExecutor final : public Executor {
             pointer_to(prepared.has_bias ? place_in(kPreparedPiece, at) : 0));
       };
       NetworkNode made{};
-      if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) {
+      if (convs_.has(i)) {  // its arguments are those of its own kernels
+      } else if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) {
         made.kind = NodeKind::small_gemm;
         made.small_gemm = make_small_gemm_args(*cut);
         made.small_gemm.x = pointer_of(buffers.x);
@@ -563,22 +593,53 @@ class NetworkExecutor final : public Executor {
   }
 
   void launch_stages(NetworkMemory& memory, cudaStream_t stream) const {
-    const NetworkNode* nodes = nodes_->data();
+    bool is_first = true;
+    std::optional<NodeId> launched;  // all stages of it
     for (const Stage& stage : lowering_.graph.stages) {
-      const NetworkTask* tasks = tasks_.data() + stage.first;
-      void* parameters[] = {&memory, &nodes, &tasks};
-      LaunchAttributes attributes;
-      // The first stage starts when all that is in front of it has ended.
-      if (stage.first != 0 && device_.capability >= 90) attributes.add_overlap();
-      attributes.add_cluster(shares_of(lowering_.nodes[stage.node]));
-      if (stage.num_tasks() == 0) continue;
-      launch(kernels_.stage, static_cast<unsigned>(stage.num_tasks()), shared_bytes_, parameters,
-             stream, attributes, "a stage");
+      if (stage.num_tasks() == 0 || stage.node == launched) continue;
+      if (convs_.has(stage.node)) {
+        launch_conv(stage.node, memory, is_first, stream);
+        launched = stage.node;
+      } else {
+        launch_stage(stage, memory, is_first, stream);
+      }
+      is_first = false;
     }
+  }
+
+  void launch_stage(const Stage& stage, NetworkMemory& memory, bool is_first,
+                    cudaStream_t stream) const {
+    const NetworkNode* nodes = nodes_->data();
+    const NetworkTask* tasks = tasks_.data() + stage.first;
+    void* parameters[] = {&memory, &nodes, &tasks};
+    LaunchAttributes attributes;
+    // The first stage starts when all that is in front of it has ended.
+    if (!is_first && device_.capability >= 90) attributes.add_overlap();
+    attributes.add_cluster(shares_of(lowering_.nodes[stage.node]));
+    launch(kernels_.stage, static_cast<unsigned>(stage.num_tasks()), shared_bytes_, parameters,
+           stream, attributes, "a stage");
+  }
+
+  // All stages of a node with kernels of its own.
+  void launch_conv(NodeId node, const NetworkMemory& memory, bool is_first,
+                   cudaStream_t stream) const {
+    const NodeBuffers& buffers = lowering_.nodes[node].buffers;
+    const std::byte* const prepared = memory.piece[kPreparedPiece];
+    const auto tensor = [&](BufferId buffer) {
+      return cuda::pointer_to(memory, buffer == kNoBuffer ? 0 : places_[buffer]);
+    };
+    const bool has_bias = prepared_[node].has_bias;
+    const Tensors tensors{.x = tensor(buffers.x),
+                          .bias = has_bias ? prepared + prepared_[node].bias : nullptr,
+                          .residual = tensor(buffers.residual),
+                          .y = tensor(buffers.y),
+                          .prepared_filters = prepared + prepared_[node].u};
+    convs_.launch(node, tensors, memory.piece[kWorkspacePiece], is_first, stream);
   }
 
   const Lowering& lowering_;
   const Device device_;
+  NetworkConvs convs_;
   const CudaLaunch launch_;
   const NetworkKernels kernels_;
   const std::uint32_t cluster_;  // blocks, of the persistent launch

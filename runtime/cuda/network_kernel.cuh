@@ -24,12 +24,6 @@
 
 namespace megaconv::cuda {
 
-__device__ inline std::byte* pointer_to(const NetworkMemory& memory, std::uint64_t place) {
-  if (place == 0) return nullptr;
-  const auto piece = static_cast<std::uint32_t>(place >> kPlaceBits) - 1;
-  return memory.piece[piece] + (place & ((std::uint64_t{1} << kPlaceBits) - 1));
-}
-
 /// A task of any other node than a convolution, its producers done. Inline: a call of a body that
 /// uses many registers would cost convolutions theirs.
 template <class Stored>

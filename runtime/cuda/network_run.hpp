@@ -32,6 +32,11 @@ inline constexpr int kPlaceBits = 48;
 constexpr std::uint64_t place_in(std::uint32_t piece, std::uint64_t offset) {
   return std::uint64_t{piece + 1} << kPlaceBits | offset;
 }
+constexpr std::byte* pointer_to(const NetworkMemory& memory, std::uint64_t place) {
+  if (place == 0) return nullptr;
+  const auto piece = static_cast<std::uint32_t>(place >> kPlaceBits) - 1;
+  return memory.piece[piece] + (place & ((std::uint64_t{1} << kPlaceBits) - 1));
+}
 
 /// nothing: fills a position, so that tasks which share sums stand in one cluster.
 enum class NodeKind : std::uint32_t {

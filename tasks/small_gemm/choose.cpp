@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which tile a convolution of a network is cut into: the one whose last task is through first.
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <limits>
 #include <string>
@@ -154,6 +155,12 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
   }
   if (best.num_groups == 0) derive_counts(best);  // says what does not fit
   return best;
+}
+
+double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors) {
+  constexpr double kClocksPerUs = 1755;  // of an H100
+  const double tasks = static_cast<double>(cut.num_groups) * cut.tasks_per_group;
+  return task_clocks(cut) * std::ceil(tasks / multiprocessors) / kClocksPerUs;
 }
 
 }  // namespace megaconv

@@ -119,6 +119,8 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
                             const SmallGemmMachine& machine,
                             const std::optional<ElementwiseProblem>& input = {},
                             bool reads_halves = false);
+/// Microseconds that its tasks take on so many, by the costs that cuts are chosen by.
+double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors);
 
 /// Checks the fields of a cut that are chosen, and computes those that follow from them. Throws
 /// Error(invalid_argument) for a field out of range, Error(unsupported) past 2^31 tasks and for a
