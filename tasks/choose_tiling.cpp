@@ -3,6 +3,7 @@
 //
 // These are heuristics and may change freely; derive_counts() in tiling.cpp checks what must hold.
 #include "megaconv/error.hpp"
+#include "tasks/cold_filters.hpp"
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/error_budget.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
@@ -81,10 +82,11 @@ void check_options(const ConvProblem& problem, const TilingOptions& options, con
 
 }  // namespace
 
-Tiling make_tiling(const ConvProblem& problem, const TilingOptions& options, const Target& target) {
+Tiling make_tiling(const ConvProblem& problem, const TilingOptions& asked, const Target& target) {
   validate(problem);
-  check_options(problem, options, target);
-  if (options.max_error) return tiling_within_budget(problem, options, target);
+  check_options(problem, asked, target);
+  if (asked.max_error) return tiling_within_budget(problem, asked, target);
+  const TilingOptions options = options_behind_mesh(problem, asked, target);
   Tiling tiling;
   tiling.problem = problem;
   tiling.filters = options.filters;

@@ -1,56 +1,108 @@
 // SPDX-License-Identifier: Apache-2.0
-// Winograd's transformed filters are 4 times as large as filters (F(4x4, 3x3)). Where they serve
-// few tiles, reading them takes longer than the multiplications that they save. A convolution that
-// runs again and again finds them in a cache; in a network it does not. Sapphire Rapids, two
-// workers, all their time in a run of ResNet-50: n1c512h7w7k512 3.11 ms by F(4x4), 2.11 direct; in
-// one of DenseNet-121: n1c128h7w7k32 0.077 and 0.033, n1c128h14w14k32 0.113 and 0.098.
+// Winograd's transformed filters are 4 times as large as filters (F(4x4, 3x3)), or 1.8 times
+// (F(2x2)). Where they serve few tiles, reading them takes longer than the multiplications that
+// they save. A convolution that runs again and again finds them in a cache; in a network it does
+// not. Sapphire Rapids, two workers, all their time in a run of ResNet-50: n1c512h7w7k512 3.11 ms
+// by F(4x4), 2.11 direct; in one of DenseNet-121: n1c128h7w7k32 0.077 and 0.033, n1c128h14w14k32
+// 0.113 and 0.098.
 #include "tasks/cold_filters.hpp"
 
 #include <algorithm>
+#include <initializer_list>
+#include <limits>
 
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
 namespace {
 
-// Of one worker; those of tasks/cost_model.cpp.
-constexpr double kProductsPerUs = 113'000, kTransformsPerUs = 60'000, kColdBytesPerUs = 12'000;
+// Of one worker.
+struct FilterRates {
+  double products_per_us, transforms_per_us;  // operations
+  double filter_bytes_per_us;
+};
+constexpr FilterRates kCold{113'000, 60'000, 12'000};  // Zen 4; those of tasks/cost_model.cpp
+// Sapphire Rapids. From the L3 a worker reads 22 to 28 GB/s, a quarter of what Zen 4 does for each
+// multiplication.
+constexpr FilterRates kColdBehindMesh{230'000, 90'000, 12'000},
+    kHotBehindMesh{230'000, 90'000, 25'000};
 constexpr double kFullRows = 7;  // tiles that are multiplied at the full rate
 // Winograd errs by more, and so must take less than this share of the time.
 constexpr double kGain = 0.9;
 
+// Machines with AMX have their L3 behind a mesh.
+bool behind_mesh(const Target& target) { return target.amx; }
+
 // Microseconds of all workers together, roughly.
-double us_with_cold_filters(const Tiling& tiling, const Target& target) {
+double estimate_us(const Tiling& tiling, const Target& target, const FilterRates& rates) {
   const ConvProblem& a = tiling.problem;
   const auto c = static_cast<double>(a.c), k = static_cast<double>(a.k);
-  double compute_us = a.flops() / kProductsPerUs;
+  double compute_us = a.flops() / rates.products_per_us;
   if (const WinogradTiles* const tiles = tiling.tiles()) {
     const double values = static_cast<double>(tiles->num_tiles) * tiles->num_positions();
     const double full = std::min(1.0, tiles->group_tiles / kFullRows);
-    compute_us = 2 * values * c * k / (kProductsPerUs * full) +
-                 4 * values * (tiles->alpha() * c + tiles->m * k) / kTransformsPerUs;
+    compute_us = 2 * values * c * k / (rates.products_per_us * full) +
+                 4 * values * (tiles->alpha() * c + tiles->m * k) / rates.transforms_per_us;
   }
   // Every group reads the filters, of those that a worker keeps only its first one.
   const bool keeps = tiling.u_bytes() <= target.cache_bytes_per_worker / 2;
   const std::uint32_t reads =
       keeps ? std::min(tiling.num_groups, target.workers) : tiling.num_groups;
-  const double memory_us = static_cast<double>(reads * tiling.u_bytes()) / kColdBytesPerUs;
+  const double memory_us =
+      static_cast<double>(reads * tiling.u_bytes()) / rates.filter_bytes_per_us;
   return std::max(compute_us, memory_us) + 0.5 * std::min(compute_us, memory_us);
+}
+
+// With the fastest of Winograd's `tiles` and direct sums, if Winograd pays at all.
+TilingOptions fastest(const ConvProblem& problem, const TilingOptions& options,
+                      std::initializer_list<std::uint32_t> tiles, const Target& target,
+                      const FilterRates& rates) {
+  TilingOptions best = options;
+  double best_us = std::numeric_limits<double>::infinity();
+  for (const std::uint32_t m : tiles) {
+    TilingOptions winograd = options;
+    winograd.m = m;
+    const Tiling tiling = make_tiling(problem, winograd, target);
+    if (tiling.tiles() == nullptr) return options;
+    const double us = estimate_us(tiling, target, rates);
+    if (us >= best_us) continue;
+    best = winograd;
+    best_us = us;
+  }
+  TilingOptions direct = options;
+  direct.algorithm = Algorithm::direct;
+  const double direct_us = estimate_us(make_tiling(problem, direct, target), target, rates);
+  return best_us < kGain * direct_us ? best : direct;
+}
+
+bool is_free(const TilingOptions& options, const Target& target) {
+  return target.backend == Backend::cpu && options.algorithm == Algorithm::automatic &&
+         options.m == 0 && !options.max_error;
 }
 
 }  // namespace
 
 Tiling make_tiling_in_network(const ConvProblem& problem, const TilingOptions& options,
                               const Target& target) {
-  const Tiling tiling = make_tiling(problem, options, target);
-  const bool free = target.backend == Backend::cpu && options.algorithm == Algorithm::automatic &&
-                    options.m == 0 && !options.max_error;
-  if (!free || tiling.tiles() == nullptr) return tiling;
-  TilingOptions direct_options = options;
-  direct_options.algorithm = Algorithm::direct;
-  const Tiling direct = make_tiling(problem, direct_options, target);
-  const double direct_us = us_with_cold_filters(direct, target);
-  return us_with_cold_filters(tiling, target) < kGain * direct_us ? tiling : direct;
+  if (!is_free(options, target)) return make_tiling(problem, options, target);
+  const TilingOptions chosen = behind_mesh(target)
+                                   ? fastest(problem, options, {4, 2}, target, kColdBehindMesh)
+                                   : fastest(problem, options, {0}, target, kCold);
+  return make_tiling(problem, chosen, target);
+}
+
+TilingOptions options_behind_mesh(const ConvProblem& problem, const TilingOptions& options,
+                                  const Target& target) {
+  // Options about groups or a window ask for tasks of stages.
+  const bool staged = options.group_tiles != 0 || options.v_slots != 0 || options.m_slots != 0 ||
+                      options.whole_tensors;
+  if (!behind_mesh(target) || !is_free(options, target) || staged ||
+      problem.dtype != DataType::f32) {
+    return options;
+  }
+  Target two = target;
+  two.workers = 2;
+  return fastest(problem, options, {4, 2}, two, kHotBehindMesh);
 }
 
 }  // namespace megaconv

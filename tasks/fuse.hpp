@@ -14,10 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "megaconv/elementwise.hpp"
 #include "megaconv/network.hpp"
 
 namespace megaconv {
@@ -27,8 +25,7 @@ using ValueId = std::uint32_t;
 
 struct FusedOperator {
   std::vector<std::string> operators{};  ///< names of those that it runs; the last makes its value
-  std::variant<ConvProblem, PoolProblem, ElementwiseProblem, PixelwiseProblem, RearrangementProblem>
-      problem;
+  AnyProblem problem;
   /// x, of an elementwise operation each tensor; then the residual, or what is multiplied by.
   std::vector<ValueId> reads{};
   Weights w{};  ///< of a convolution: [K][C/groups][R][S]

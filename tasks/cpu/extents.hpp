@@ -142,12 +142,15 @@ struct Panel {
   std::ptrdiff_t words;   ///< 1 to 16
 };
 
-/// Direct tasks that read x in place: what of a sum follows each other in x and in U.
+/// Direct tasks that read x in place: what of a sum follows each other in U, and lies in x in
+/// blocks at equal distances.
 struct Run {
   std::ptrdiff_t x;      ///< of the pixel of tap (0, 0), in floats from it
   std::ptrdiff_t pixel;  ///< floats between neighbouring pixels of x
   std::ptrdiff_t u;      ///< in a filter block
-  std::ptrdiff_t count;
+  std::ptrdiff_t words;  ///< of a block, neighbours in x
+  std::ptrdiff_t blocks;
+  std::ptrdiff_t distance;  ///< floats of x between blocks
 };
 
 /// A row of one channel's input, or the columns of a row that are of one phase, in elements.

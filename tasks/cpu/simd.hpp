@@ -101,6 +101,16 @@ MEGACONV_INLINE Vec fused_multiply_add(Vec a, Vec b, Vec c) {
 #endif
 }
 
+/// sum += a * b, in the register of `sum`. Where a loop of many sums is unrolled GCC 12 would have
+/// them change places, and keep some in memory.
+MEGACONV_INLINE void add_product(Vec& sum, Vec a, Vec b) {
+#if MEGACONV_LANES == 16
+  asm("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+#else
+  sum += a * b;
+#endif
+}
+
 /// a > b ? a : b, and a < b ? a : b: b where one of them is not a number.
 MEGACONV_INLINE Vec greater_of(Vec a, Vec b) {
 #if MEGACONV_LANES == 16

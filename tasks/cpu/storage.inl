@@ -143,6 +143,34 @@ MEGACONV_INLINE Vec read(const T* from) {
   return widened<T>(load<NarrowBits<T>>(from));
 }
 
+#if MEGACONV_LANES < 16
+// Lane by lane where no instruction has a mask. Not inlined: callers have dozens of them.
+
+/// Lanes [first, last) of a vector; all others are zero.
+template <class V, class Number>
+__attribute__((noinline)) V load_lane_by_lane(const Number* lane0, Size first, Size last) {
+  V v{};
+  for (Size i = first; i < last; ++i) {
+    if constexpr (sizeof(Number) == sizeof(float)) {
+      v[i] = lane0[i];
+    } else {
+      v[i] = lane0[i].bits;
+    }
+  }
+  return v;
+}
+template <class V, class Number>
+__attribute__((noinline)) void store_lane_by_lane(Number* lane0, V v, Size first, Size last) {
+  for (Size i = first; i < last; ++i) {
+    if constexpr (sizeof(Number) == sizeof(float)) {
+      lane0[i] = v[i];
+    } else {
+      lane0[i].bits = v[i];
+    }
+  }
+}
+#endif
+
 /// The first `count` (0 to kLanes) numbers, then zeros.
 MEGACONV_INLINE Vec read_first(const float* from, Size count) {
 #if MEGACONV_LANES == 16
@@ -150,9 +178,7 @@ MEGACONV_INLINE Vec read_first(const float* from, Size count) {
 #elif MEGACONV_LANES == 8
   return static_cast<Vec>(_mm256_maskload_ps(from, first_lanes(count)));
 #else
-  Vec v{};
-  for (Size i = 0; i < count; ++i) v[i] = from[i];
-  return v;
+  return load_lane_by_lane<Vec>(from, 0, count);
 #endif
 }
 template <class T>
@@ -164,9 +190,8 @@ MEGACONV_INLINE NarrowBits<T> load_first_bits(const T* from, Size count) {
     return __builtin_bit_cast(Halves, _mm256_maskz_loadu_epi16(first_lanes(count), from));
   }
 #else
-  NarrowBits<T> bits{};
-  for (Size i = 0; i < count; ++i) bits[i] = from[i].bits;
-  return bits;
+  if (__builtin_constant_p(count) && count == 1) return NarrowBits<T>{from->bits};
+  return load_lane_by_lane<NarrowBits<T>>(from, 0, count);
 #endif
 }
 /// `count` (0 to 4 kLanes) bytes, four to a word, then zeros.
@@ -194,6 +219,16 @@ MEGACONV_INLINE Vec read_first(const T* from, Size count) {
   return widened<T>(load_first_bits(from, count));
 }
 
+/// read_first() and load_first_bits() where most often all lanes are wanted. A mask costs nothing.
+template <class T>
+MEGACONV_INLINE Vec read_some(const T* from, Size count) {
+  return kLanes < 16 && count == kLanes ? read(from) : read_first(from, count);
+}
+template <class T>
+MEGACONV_INLINE NarrowBits<T> load_some_bits(const T* from, Size count) {
+  return kLanes < 16 && count == kLanes ? load<NarrowBits<T>>(from) : load_first_bits(from, count);
+}
+
 MEGACONV_INLINE void write(float* to, Vec v) { store(to, v); }
 template <class T>
 MEGACONV_INLINE void write(T* to, Vec v) {
@@ -217,7 +252,7 @@ MEGACONV_INLINE void write_first(float* to, Vec v, Size count) {
 #elif MEGACONV_LANES == 8
   _mm256_maskstore_ps(to, first_lanes(count), v);
 #else
-  for (Size i = 0; i < count; ++i) to[i] = v[i];
+  store_lane_by_lane(to, v, 0, count);
 #endif
 }
 template <class T>
@@ -230,7 +265,7 @@ MEGACONV_INLINE void write_first(T* to, Vec v, Size count) {
     _mm256_mask_storeu_epi16(to, first_lanes(count), __builtin_bit_cast(__m256i, bits));
   }
 #else
-  for (Size i = 0; i < count; ++i) to[i].bits = bits[i];
+  store_lane_by_lane(to, bits, 0, count);
 #endif
 }
 
@@ -256,9 +291,7 @@ MEGACONV_INLINE Vec read_lanes(const float* lane0, LaneRange lanes) {
 #elif MEGACONV_LANES == 8
   return static_cast<Vec>(_mm256_maskload_ps(lane0, mask_of(lanes)));
 #else
-  Vec v{};
-  for (int i = lanes.first; i < lanes.last; ++i) v[i] = lane0[i];
-  return v;
+  return load_lane_by_lane<Vec>(lane0, lanes.first, lanes.last);
 #endif
 }
 template <class T>
@@ -270,9 +303,7 @@ MEGACONV_INLINE Vec read_lanes(const T* lane0, LaneRange lanes) {
     return widened<T>(__builtin_bit_cast(Halves, _mm256_maskz_loadu_epi16(mask_of(lanes), lane0)));
   }
 #else
-  NarrowBits<T> bits{};
-  for (int i = lanes.first; i < lanes.last; ++i) bits[i] = lane0[i].bits;
-  return widened<T>(bits);
+  return widened<T>(load_lane_by_lane<NarrowBits<T>>(lane0, lanes.first, lanes.last));
 #endif
 }
 MEGACONV_INLINE void write_lanes(float* lane0, Vec v, LaneRange lanes) {
@@ -281,7 +312,7 @@ MEGACONV_INLINE void write_lanes(float* lane0, Vec v, LaneRange lanes) {
 #elif MEGACONV_LANES == 8
   _mm256_maskstore_ps(lane0, mask_of(lanes), v);
 #else
-  for (int i = lanes.first; i < lanes.last; ++i) lane0[i] = v[i];
+  store_lane_by_lane(lane0, v, lanes.first, lanes.last);
 #endif
 }
 template <class T>
@@ -294,7 +325,7 @@ MEGACONV_INLINE void write_lanes(T* lane0, Vec v, LaneRange lanes) {
     _mm256_mask_storeu_epi16(lane0, mask_of(lanes), __builtin_bit_cast(__m256i, bits));
   }
 #else
-  for (int i = lanes.first; i < lanes.last; ++i) lane0[i].bits = bits[i];
+  store_lane_by_lane(lane0, bits, lanes.first, lanes.last);
 #endif
 }
 

@@ -60,6 +60,9 @@ struct TaskArgs {
   Layout layout;
   ActivationTerms activation;
 
+  // What reads x before the kernel in front has ended must not: that one makes it.
+  bool waits_for_x;
+
   // Tiling.
   std::int32_t tiles_h, tiles_w, num_tiles, group_tiles;
   std::int32_t gemm_tiles, gemm_filters;  // room of a GEMM task

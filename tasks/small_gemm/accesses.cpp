@@ -33,8 +33,9 @@ AccessFunction small_gemm_accesses(const SmallGemmCut& cut, const NodeBuffers& b
     accesses.push_back({buffers.u, Mode::read, {.channels = {0, u64(a.k)}}});
     // The tasks of a group read the same.
     if (buffers.residual != kNoBuffer) accesses.push_back({buffers.residual, Mode::read, y});
-    y.channels.begin = std::uint64_t{block} * cut.filters_per_task();
-    y.channels.end = std::min(y.channels.begin + cut.filters_per_task(), y.channels.end);
+    // So do those that share sums: what one has not loaded, it is handed the sums of.
+    y.channels.begin = std::uint64_t{block} * cut.own_filters();
+    y.channels.end = std::min(y.channels.begin + cut.own_filters(), y.channels.end);
     accesses.push_back({buffers.y, Mode::write, y});
   };
 }
@@ -50,7 +51,8 @@ void describe_cost(const SmallGemmCut& cut, const NodeBuffers& buffers, Stage& s
     return static_cast<double>(std::min(inputs, axis.inputs));
   };
   const double x_part = reach(rows_of(a), cut.rows_per_group) *
-                        reach(cols_of(a), cut.cols_per_group) * static_cast<double>(a.c) * element;
+                        reach(cols_of(a), cut.cols_per_group) * static_cast<double>(a.c) /
+                        cut.shares * element;
   const double u_part = static_cast<double>(packed_bytes(cut)) / cut.tasks_per_group;
   const double y_part = static_cast<double>(a.y_size()) * element / tasks;
   stage.operations = a.flops() / tasks;

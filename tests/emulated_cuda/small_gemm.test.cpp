@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -101,22 +102,40 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
   args.y = y.data();
   constexpr ThreadOrder kOrders[] = {ThreadOrder::forward, ThreadOrder::backward,
                                      ThreadOrder::shuffled};
-  std::vector<std::byte> shared(1 << 17);
+  constexpr std::ptrdiff_t kWork = test::kClusterSharedBytes - sizeof(cuda::SumExchange::Shared);
+  const auto bytes = static_cast<std::size_t>(memory_of(cut).bytes);
+  REQUIRE(bytes <= cut.shared_bytes);
+  std::vector<std::byte> shared(cut.shares * test::kClusterSharedBytes);
   test::set_shared_memory(shared.data());
   for (std::uint32_t group = 0; group < cut.num_groups; ++group) {
-    for (std::uint32_t block = 0; block < cut.tasks_per_group; ++block) {
-      const cuda::SmallGemmShare share = cuda::make_small_gemm_share(cut, group, block);
-      const std::vector<T> readable = poisoned_beyond_reads(cut, share, x);
+    for (std::uint32_t block = 0; block < cut.tasks_per_group; block += cut.shares) {
+      std::vector<cuda::SmallGemmShare> shares;
+      for (std::uint32_t rank = 0; rank < cut.shares; ++rank) {
+        shares.push_back(cuda::make_small_gemm_share(cut, group, block + rank));
+      }
+      const std::vector<T> readable = poisoned_beyond_reads(cut, shares.front(), x);
       args.x = readable.data();
       std::fill(shared.begin(), shared.end(), std::byte{0xff});  // NaN
-      cuda::FilterStages::Shared arrivals{};
-      test::run_block(cuda::kSmallGemmThreads, kOrders[seed % 3], [&] {
-        cuda::FilterStages filters(arrivals);
-        __syncthreads();
-        cuda::SmallGemmTask<Products>::run(
-            args, share, reinterpret_cast<char*>(shared.data()), filters,
-            [](const void* tensor) { return tensor; }, [] { __syncthreads(); }, [](TaskPhase) {});
-      });
+      std::vector<cuda::FilterStages::Shared> arrivals(cut.shares);
+      test::run_cluster(static_cast<int>(cut.shares), cuda::kSmallGemmThreads, kOrders[seed % 3],
+                        [&] {
+                          const std::size_t rank = blockIdx.x;
+                          std::byte* const own = shared.data() + rank * test::kClusterSharedBytes;
+                          cuda::FilterStages filters(arrivals[rank]);
+                          const cuda::SumExchange exchange(
+                              *reinterpret_cast<cuda::SumExchange::Shared*>(own + kWork));
+                          __syncthreads();
+                          cuda::SmallGemmTask<Products>::run(
+                              args, shares[rank], reinterpret_cast<char*>(own), filters, exchange,
+                              [](const void* tensor) { return tensor; }, [] { __syncthreads(); },
+                              [](TaskPhase) {});
+                        });
+      for (std::uint32_t rank = 0; rank < cut.shares; ++rank) {
+        const auto begin =
+            shared.begin() + static_cast<std::ptrdiff_t>(rank * test::kClusterSharedBytes);
+        const std::span guard(begin + static_cast<std::ptrdiff_t>(bytes), begin + kWork);
+        REQUIRE(std::count(guard.begin(), guard.end(), std::byte{0xff}) == std::ssize(guard));
+      }
     }
   }
   double worst = 0;
@@ -132,6 +151,19 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
     if (wrong) worst = std::isnan(error) ? 1e30 : std::max(worst, error - allowed);
   }
   CHECK(worst == 0);
+}
+
+void check_precision(const SmallGemmCut& cut, std::uint64_t seed, bool spread = false) {
+  switch (cut.precision) {
+    case Precision::f32:
+      return check<cuda::PairProducts, float>(cut, seed, 0x1p-20, spread);
+    case Precision::tf32:
+      return check<cuda::Tf32Products, float>(cut, seed, 0x1p-10, spread);
+    case Precision::f16:
+      return check<cuda::HalfProducts, Float16>(cut, seed, 0x1p-16);
+    case Precision::bf16:
+      return check<cuda::Bfloat16Products, Bfloat16>(cut, seed, 0x1p-16);
+  }
 }
 
 TEST_CASE("emulated CUDA: small-tile implicit GEMM is right, and exact on integers") {
@@ -168,7 +200,7 @@ TEST_CASE("emulated CUDA: small-tile implicit GEMM is right, and exact on intege
     problem.epilogue.activation = activations[between(0, seed % 2 == 0 ? 3 : 6)];  // even: exact
     problem.epilogue.residual = between(0, 1) == 0;
     SmallGemmCut cut =
-        cut_small_gemm(problem, precision, static_cast<std::uint32_t>(between(1, 64)));
+        cut_small_gemm(problem, precision, {static_cast<std::uint32_t>(between(1, 64))});
     if (between(0, 1) == 0) {  // another one
       constexpr std::uint32_t kWarps[][3] = {{1, 1, 8}, {1, 2, 4}, {2, 1, 4}, {2, 2, 2},
                                              {1, 4, 2}, {2, 4, 1}, {1, 8, 1}};
@@ -185,27 +217,62 @@ TEST_CASE("emulated CUDA: small-tile implicit GEMM is right, and exact on intege
       }
       derive_counts(cut);
     }
-    switch (precision) {
-      case Precision::f32:
-        check<cuda::PairProducts, float>(cut, seed, 0x1p-20);
-        break;
-      case Precision::tf32:
-        check<cuda::Tf32Products, float>(cut, seed, 0x1p-10);
-        break;
-      case Precision::f16:
-        check<cuda::HalfProducts, Float16>(cut, seed, 0x1p-16);
-        break;
-      case Precision::bf16:
-        check<cuda::Bfloat16Products, Bfloat16>(cut, seed, 0x1p-16);
-        break;
-    }
+    check_precision(cut, seed);
   }
 }
+
+#if __CUDA_ARCH__ >= 900
+TEST_CASE("emulated CUDA: tasks that share sums are right, and exact on integers") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    test::Dice dice(seed);
+    const auto between = [&](auto least, auto most) { return dice.between(least, most); };
+    const std::uint32_t shares = between(0, 1) == 0 ? 2 : 4;
+    ConvProblem problem;
+    problem.layout = Layout::nhwc;
+    constexpr Precision kPrecisions[] = {Precision::f32, Precision::tf32, Precision::f16,
+                                         Precision::bf16};
+    const Precision precision = kPrecisions[between(0, 3)];
+    problem.dtype = precision == Precision::f16    ? DataType::f16
+                    : precision == Precision::bf16 ? DataType::bf16
+                                                   : DataType::f32;
+    problem.n = between(1, 2);
+    problem.c = (shares - 1) * kStepNumbers + between(1, 150);  // also shares of zeros alone
+    if (between(0, 1) == 0) problem.c = problem.c / 8 * 8 + 8;
+    problem.h = between(2, 7);
+    problem.w = between(2, 9);
+    problem.r = problem.s = between(0, 1) == 0 ? 1 : 3;
+    problem.pad_h = problem.pad_w = problem.r / 2;
+    problem.stride_h = problem.stride_w = between(1, 2);
+    problem.epilogue.bias = between(0, 1) == 0;
+    problem.epilogue.residual = between(0, 1) == 0;
+    if (between(0, 1) == 0) problem.epilogue.activation = kRelu;
+    constexpr std::uint32_t kWarps[][3] = {{8, 1, 1}, {4, 2, 1}, {4, 1, 2}, {2, 2, 2},
+                                           {2, 1, 4}, {1, 2, 4}, {1, 1, 8}, {1, 8, 1}};
+    const auto& warps = kWarps[between(0, 7)];
+    SmallGemmCut cut{.problem = problem, .precision = precision};
+    cut.filter_warps = warps[0];
+    cut.pixel_warps = warps[1];
+    cut.sum_warps = warps[2];
+    cut.shares = shares;
+    cut.shared_bytes = 110 << 10;
+    cut.problem.k = cut.filters_per_task() * between(1, 2);
+    cut.cols_per_group = static_cast<std::uint32_t>(between(1, problem.q()));
+    cut.rows_per_group = static_cast<std::uint32_t>(between(1, problem.p()));
+    while (cut.cols_per_group * cut.rows_per_group > 32 * warps[1]) {
+      std::uint32_t& side = cut.rows_per_group > 1 ? cut.rows_per_group : cut.cols_per_group;
+      side = ceil_div(side, 2u);
+    }
+    if (!fits(cut)) continue;
+    derive_counts(cut);
+    check_precision(cut, seed, seed % 2 == 1 && between(0, 1) == 0);
+  }
+}
+#endif
 
 TEST_CASE("emulated CUDA: small-tile implicit GEMM reads nothing that it has not said") {
   // Two K blocks of three rows of five; whole rows of the filter, of which a step has more columns.
   const ConvProblem rows = parse_problem("n2c48h7w7k64r5s5p2+nhwc");
-  const SmallGemmCut cut = cut_small_gemm(rows, Precision::f32, 132);
+  const SmallGemmCut cut = cut_small_gemm(rows, Precision::f32, {132});
   CHECK(steps_of(cut).row_blocks * steps_of(cut).taps_h > rows.r);
   check<cuda::PairProducts, float>(cut, 1, 0x1p-20);
   const ConvProblem cols = parse_problem("n1c3h9w23k16r3s3p1+nhwc");

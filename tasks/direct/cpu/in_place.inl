@@ -3,10 +3,11 @@
 //
 //   y[pixel][filter] = sum over runs, i:  x[run, pixel][i] u[run][i][filter]
 //
-// A run is what follows each other both in x and in U: channels of one tap, or of several. Lanes
-// are filters. Words of x are broadcast from memory, and sums go from registers through the
-// epilogue into y. Padding has no runs: a task's rectangle is cut into parts whose outputs have the
-// same taps. The outputs of a tile are neighbours in a row, or in a column where that is longer.
+// A run is what follows each other in U and lies in x in blocks at equal distances: channels of one
+// tap, or of several. Lanes are filters. Words of x are broadcast from memory, and sums go from
+// registers through the epilogue into y. Padding has no runs: a task's rectangle is cut into parts
+// whose outputs have the same taps. The outputs of a tile are neighbours in a row, or in a column
+// where that is longer.
 //
 // A tile of 14 x 32 sums loads 16 times for 28 multiply-adds, so these bind. Zen 4: 113 to 116
 // GFLOP/s of 118, but 92 where 14 pixels share a cache set (NHWC, C % 1024 = 0). With AVX2 it has
@@ -26,6 +27,8 @@ namespace megaconv::cpu::MEGACONV_ISA {
 inline constexpr int kTileVecs = kMaxBlocks * kBlockVecs;
 inline constexpr int kMostVecs = kLanes == 8 ? 3 : kTileVecs;
 inline constexpr int kVecStep = kLanes >= 8 ? 1 : kBlockVecs;
+/// Words between which addresses change.
+inline constexpr int kStepWords = kLanes == 16 ? 4 : 1;
 /// Rows that leave registers for so many.
 constexpr int most_rows(Size vecs) { return vecs <= kTileVecs ? kMaxRows : 4; }
 
@@ -39,56 +42,69 @@ struct InPlaceTile {
   const Run *begin = nullptr, *end = nullptr;
   Size first = 0, step = 0;  ///< in pixels of x: tap (0, 0) of the first output; between outputs
   Size y = 0, y_step = 0;    ///< in pixels of y: the first output; between outputs
-  const float* next_u = nullptr;  ///< what is fetched into the L2 meanwhile; any address is allowed
-  Size fetch = 0;                 ///< floats of next_u for a word of x; 0: none
-  bool fetches_x = false;         ///< a run's words into the L1 during the run before it
+  const float *next_u = nullptr, *end_u = nullptr;  ///< what is still to be fetched into the L2,
+  Size fetch = 0;                                   ///< in so many cache lines for kStepWords
+  bool fetches_x = false;  ///< a block's words into the L1 during the block before it
 };
 
 template <int kRows, int kVecs>
-void in_place_kernel(const InPlaceTile& tile) {
+void in_place_kernel(InPlaceTile& tile) {
   constexpr int kBlocks = (kVecs + kBlockVecs - 1) / kBlockVecs;
   constexpr int kBases = (kRows + 2) / 3;  // an address is a base and up to twice a distance
   Vec sums[kRows][kVecs];
   unroll<kRows * kVecs>([&](auto i)
                             __attribute__((always_inline)) { sums[i / kVecs][i % kVecs] = Vec{}; });
-  const Size u_block = tile.u_block, fetch = tile.fetch;
   const float* next_u = tile.next_u;
   for (const Run* run = tile.begin; run != tile.end; ++run) {
-    const float* u = tile.u + run->u;
-    const Size step = tile.step * run->pixel;
+    const float* u[kBlocks];
+    unroll<kBlocks>([&](auto i) __attribute__((always_inline)) {
+      u[i] = tile.u + run->u + i * tile.u_block;
+    });
+    Size step = tile.step * run->pixel;
     const float* x[kBases];
     unroll<kBases>([&](auto i) __attribute__((always_inline)) {
       x[i] = tile.x + run->x + tile.first * run->pixel + 3 * i * step;
     });
-    if (tile.fetches_x && run + 1 != tile.end) {
-      const float* next = tile.x + run[1].x + tile.first * run[1].pixel;
-      unroll<kRows>([&](auto) __attribute__((always_inline)) {
-        fetch_to_l1(next);
-        next += tile.step * run[1].pixel;
-      });
-    }
-    for (Size left = run->count; left > 0; --left) {
-      if (fetch != 0) {
-        unroll<kBlocks>([&](auto i)
-                            __attribute__((always_inline)) { fetch_to_l2(next_u + i * kBlock); });
-        next_u += fetch;
+    const auto multiply = [&](auto words) __attribute__((always_inline)) {
+      if (next_u < tile.end_u) {
+        for (Size line = tile.fetch; line > 0; --line, next_u += kBlock) fetch_to_l2(next_u);
       }
-      Vec filters[kVecs];
-      unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
-        filters[j] = load(u + j / kBlockVecs * u_block + j % kBlockVecs * kLanes);
+      unroll<words>([&](auto word) __attribute__((always_inline)) {
+        asm("" : "+r"(step));  // or the compiler has one for every word, in memory
+        Vec filters[kVecs];
+        unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
+          filters[j] = load(u[j / kBlockVecs] + word * kBlock + j % kBlockVecs * kLanes);
+        });
+        unroll<kRows>([&](auto row) __attribute__((always_inline)) {
+          const Vec input = broadcast(x[row / 3][row % 3 * step + word]);
+          unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
+            add_product(sums[row][j], input, filters[j]);
+          });
+        });
       });
-      u += kBlock;
-      unroll<kRows>([&](auto row) __attribute__((always_inline)) {
-        const Vec input = broadcast(x[row / 3][row % 3 * step]);
-        unroll<kVecs>([&](auto j)
-                          __attribute__((always_inline)) { sums[row][j] += input * filters[j]; });
+      unroll<kBlocks>([&](auto i) __attribute__((always_inline)) {
+        u[i] += words * kBlock;
+        asm("" : "+r"(u[i]));
       });
       unroll<kBases>([&](auto i) __attribute__((always_inline)) {
-        ++x[i];
+        x[i] += words;
         asm("" : "+r"(x[i]));  // or the compiler has an address for every row, in memory
       });
+    };
+    for (Size blocks = run->blocks; blocks > 0; --blocks) {
+      if (tile.fetches_x) {
+        unroll<kRows>([&](auto row) __attribute__((always_inline)) {
+          fetch_to_l1(x[row / 3] + row % 3 * step + run->distance);
+        });
+      }
+      Size words = run->words;
+      for (; words >= kStepWords; words -= kStepWords) multiply(Index<kStepWords>{});
+      for (; words > 0; --words) multiply(Index<1>{});
+      unroll<kBases>([&](auto i)
+                         __attribute__((always_inline)) { x[i] += run->distance - run->words; });
     }
   }
+  tile.next_u = next_u;
   unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
     Vec outputs[kRows];
     unroll<kRows>([&](auto row) __attribute__((always_inline)) { outputs[row] = sums[row][j]; });
@@ -99,7 +115,7 @@ void in_place_kernel(const InPlaceTile& tile) {
   });
 }
 
-using InPlaceKernel = void (*)(const InPlaceTile&);
+using InPlaceKernel = void (*)(InPlaceTile&);
 
 /// By number of rows - 1.
 template <int kVecs, int... kRow>
@@ -123,13 +139,11 @@ InPlaceKernel in_place_kernel_for(Size rows, Size vecs) {
 }
 
 /// A line of `outputs` from those of `tile` on, in tiles of even size.
-inline void multiply_line(InPlaceTile tile, Size outputs, Size vecs) {
+inline void multiply_line(InPlaceTile& tile, Size outputs, Size vecs) {
   const EvenParts parts(outputs, most_rows(vecs));
   for (Size part = 0; part < parts.count; ++part) {
     const Size rows = parts[part];
     in_place_kernel_for(rows, vecs)(tile);
-    tile.fetch = 0;  // fetched
-    tile.next_u = tile.u;
     tile.first += rows * tile.step;
     tile.y += rows * tile.y_step;
   }
@@ -139,22 +153,27 @@ inline void multiply_line(InPlaceTile tile, Size outputs, Size vecs) {
 inline const Run* list_runs(const ConvProblem& problem, const Extents& extents,
                             const ChannelBlocks& blocks, Size first, const TapRange& rows,
                             const TapRange& cols, Run* runs) {
+  const Size last = first + extents.channels;
   // In one block taps of a row follow each other.
-  const bool taps_join = blocks.pixel(first) == extents.channels && problem.dilation_w == 1 &&
-                         first + extents.channels == blocks.channels;
+  const bool taps_join =
+      blocks.pixel(first) == extents.channels && problem.dilation_w == 1 && last == blocks.channels;
   for (Size r = rows.begin; r < rows.end; ++r) {
     for (Size s = cols.begin; s < cols.end; ++s) {
       const Size pixel = r * problem.dilation_h * blocks.pitches.row + s * problem.dilation_w;
       const Size u = (r * problem.s + s) * extents.channels * kBlock;
       const Size taps = taps_join ? cols.end - cols.begin : 1;
-      for (Size c = first; c < first + extents.channels;) {
+      for (Size c = first; c < last;) {
         const Size block = blocks.blocked ? c / kBlock * kBlock : 0;
-        const Size end =
-            min_of(first + extents.channels, blocks.blocked ? block + kBlock : blocks.channels);
+        const Size end = min_of(last, blocks.blocked ? block + kBlock : blocks.channels);
         const Size stride = blocks.pixel(block);
-        *runs++ = {blocks.first(block) + c - block + pixel * stride, stride,
-                   u + (c - first) * kBlock, (end - c) * taps};
-        c = end;
+        const Size alike = blocks.blocked && c == block ? max_of(1, (last - c) / kBlock) : 1;
+        *runs++ = {.x = blocks.first(block) + c - block + pixel * stride,
+                   .pixel = stride,
+                   .u = u + (c - first) * kBlock,
+                   .words = (end - c) * taps,
+                   .blocks = alike,
+                   .distance = blocks.first(kBlock)};
+        c = end + (alike - 1) * kBlock;
       }
       if (taps_join) break;
     }
@@ -185,7 +204,6 @@ inline void in_place(const TaskArgs& args, const Extents& extents, const PixelRe
   const auto list = [&](const TapRange& rows, const TapRange& cols) {
     return list_runs(problem, extents, x_blocks, conv_group * extents.channels, rows, cols, runs);
   };
-  const Size num_runs = list(TapRange{0, problem.r}, TapRange{0, problem.s}) - runs;  // of all taps
   // Where x of a tile does not stay in the L1 until the next filters.
   const bool fetches_x = words * kMaxRows >= kUncachedWords;
   for (Size kb = part.first, blocks; kb < part.last; kb += blocks) {
@@ -194,8 +212,9 @@ inline void in_place(const TaskArgs& args, const Extents& extents, const PixelRe
     const Size left_vecs = ceil_div(left, kVecStep * kLanes) * kVecStep;
     const Size vecs = left_vecs <= kMostVecs ? left_vecs : kTileVecs;
     blocks = ceil_div(vecs, kBlockVecs);
+    const Size num_tiles = ceil_div(rect.rows * rect.cols, most_rows(vecs));  // about
     const float* const next_u = args.u + (kb + blocks) * words * kBlock;
-    Size fetch = kb + blocks < part.last ? blocks * kBlock : 0;
+    const Size next_blocks = min_of(blocks, part.last - kb - blocks);
     InPlaceTile tile{
         .x = static_cast<const float*>(args.x) + rect.image * x_blocks.image(),
         .u = args.u + kb * words * kBlock,
@@ -203,6 +222,9 @@ inline void in_place(const TaskArgs& args, const Extents& extents, const PixelRe
         .writer = &writer,
         .filter = first_filter + filter,
         .end_filter = first_filter + extents.filters,
+        .next_u = next_u,
+        .end_u = next_u + next_blocks * words * kBlock,
+        .fetch = ceil_div(next_blocks * kStepWords, num_tiles),
         .fetches_x = fetches_x,
     };
     for_alike_parts(problem, rect, [&](const AlikeOutputs& rows, const AlikeOutputs& cols) {
@@ -218,10 +240,7 @@ inline void in_place(const TaskArgs& args, const Extents& extents, const PixelRe
         tile.first = row_axis.input(rows.first) * x_width + col_axis.input(cols.first) +
                      line * (down ? x_col : x_row);
         tile.y = rows.first * y_width + cols.first + line * (down ? 1 : y_width);
-        tile.fetch = tile.end - tile.begin == num_runs ? fetch : 0;
-        tile.next_u = tile.fetch != 0 ? next_u : tile.u;
         multiply_line(tile, outputs, vecs);
-        if (tile.fetch != 0) fetch = 0;
       }
     });
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From sums in shared memory, [warp over sums][pixel][filter], to outputs: those of all warps in
 // their order, scale, bias, residual, activation. A thread has four filters of a pixel at a time.
+// Of sums that tasks share, [task][pixel][filter]: SumExchange has brought them.
 #pragma once
 
 #include <cstdint>
@@ -36,22 +37,22 @@ class SmallGemmEpilogue {
                                const SmallGemmTensors<Stored>& tensors, float* vectors)
       : a_(a), share_(share), tensors_(tensors), vectors_(vectors) {
     const int thread = static_cast<int>(threadIdx.x);
-    if (thread < a.filters_per_task) {
+    if (thread < a.own_filters) {
       const int filter = share.first_filter + thread;
       const bool exists = filter < a.k;
       vectors[thread] = tensors.bias != nullptr && exists ? tensors.bias[filter] : 0.0f;
       if (a.scales_at != 0) {
         const auto* const scales = reinterpret_cast<const float*>(tensors.u + a.scales_at);
-        vectors[a.filters_per_task + thread] = exists ? scales[filter] : 0.0f;
+        vectors[a.own_filters + thread] = exists ? scales[filter] : 0.0f;
       }
     }
-    const int blocks = a.filters_per_task / kVector;
+    const int blocks = a.own_filters / kVector;
     pixel_ = thread / blocks;
     filter_ = (thread - pixel_ * blocks) * kVector;
     stride_ = kSmallGemmThreads / blocks;
     num_pixels_ = share.first_filter + filter_ < a.k ? share.rows * share.cols : 0;
     to_ = static_cast<std::int64_t>(share.image) * a.p * a.q * a.k + share.first_filter + filter_;
-    sums_at_ = pixel_ * a.sum_pitch + filter_;
+    sums_at_ = pixel_ * a.summand_pitch + filter_;
     find_outputs();
   }
 
@@ -74,10 +75,10 @@ class SmallGemmEpilogue {
     const auto bias = *reinterpret_cast<const Vec<kVector>*>(vectors_ + filter_);
     Vec<kVector> scales = zero<kVector>();
     if (a_.scales_at != 0) {
-      scales = *reinterpret_cast<const Vec<kVector>*>(vectors_ + a_.filters_per_task + filter_);
+      scales = *reinterpret_cast<const Vec<kVector>*>(vectors_ + a_.own_filters + filter_);
     }
     const ActivationTerms activation = a_.activation;
-    const int to_next = stride_ * a_.sum_pitch;
+    const int to_next = stride_ * a_.summand_pitch;
 #pragma unroll 1
     while (pixel_ < num_pixels_) {
       Vec<kVector> value[kAtOnce];
@@ -124,12 +125,12 @@ class SmallGemmEpilogue {
     }
   }
 
-  // The sums of all warps, in their order.
+  // The sums of all warps, or of all tasks that share them, in their order.
   __device__ void add_sums(Vec<kVector> (&value)[kAtOnce], const float* sums, int to_next) const {
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) value[i] = zero<kVector>();
 #pragma unroll 1
-    for (int warp = 0; warp < a_.sum_warps; ++warp, sums += a_.warp_sums) {
+    for (int n = 0; n < a_.summands; ++n, sums += a_.summand_stride) {
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
         if (pixel_ + i * stride_ >= num_pixels_) break;

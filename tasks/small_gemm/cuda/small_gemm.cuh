@@ -5,6 +5,7 @@
 //   wait()            the task's producers are done
 //   each K block      x to shared memory, once for all taps; a barrier; products
 //   shared memory     every warp's sums; a barrier
+//   cluster           of sums that tasks share: each has all tasks' sums of some of the filters
 //   epilogue          the sums of all warps, bias, residual, activation
 //
 // Several K blocks are in shared memory at a time. Filters come by one copy each.
@@ -18,6 +19,7 @@
 #include "tasks/small_gemm/cuda/input_loader.cuh"
 #include "tasks/small_gemm/cuda/products.cuh"
 #include "tasks/small_gemm/cuda/small_gemm_args.hpp"
+#include "tasks/small_gemm/cuda/sum_exchange.cuh"
 
 namespace megaconv::cuda {
 
@@ -260,7 +262,8 @@ class SmallGemmTask {
 
   template <class Tensor, class Wait, class Mark>
   static __device__ void run(const SmallGemmArgs& a, const SmallGemmShare& share, char* shared,
-                             FilterStages& filters, Tensor tensor, Wait wait, Mark mark) {
+                             FilterStages& filters, const SumExchange& exchange, Tensor tensor,
+                             Wait wait, Mark mark) {
     const SmallGemmTensors<Stored> tensors{
         static_cast<const Stored*>(tensor(a.x)), static_cast<const char*>(tensor(a.u)),
         static_cast<const float*>(tensor(a.bias)), static_cast<const Stored*>(tensor(a.residual)),
@@ -271,10 +274,11 @@ class SmallGemmTask {
       filters.start(stage, shared + (stage + 1) * a.stage_bytes - a.filter_bytes,
                     u + static_cast<std::int64_t>(k_block) * a.filter_bytes, a.filter_bytes);
     };
+    if (a.shares > 1) exchange.open(a, share);
     filters.take_over();
 #pragma unroll 1
     for (int k_block = 0; k_block < a.stages; ++k_block) start_filters(k_block, k_block);
-    auto* const vectors = reinterpret_cast<float*>(shared + a.work_bytes);
+    auto* const vectors = reinterpret_cast<float*>(shared + a.vectors_at);
     SmallGemmEpilogue<Stored> epilogue(a, share, tensors, vectors);
     InputLoader<Products> x(a, share, tensors.x);
     SmallGemmTile<Products> tile(a, share);
@@ -324,10 +328,17 @@ class SmallGemmTask {
     mark(TaskPhase::products);
     epilogue.load_residual();
     if (a.sums_wait) __syncthreads();
-    auto* const sums = reinterpret_cast<float*>(shared + a.sums_at);
-    tile.write_sums(sums);
+    const auto* sums = reinterpret_cast<float*>(shared + a.sums_at);
+    if (scale == 0) scale = 1;
+    tile.write_sums(reinterpret_cast<float*>(shared + a.sums_at));
     __syncthreads();
-    epilogue.write_outputs(sums, scale == 0 ? 1 : scale);
+    if (a.shares > 1) {
+      auto* const received = reinterpret_cast<float*>(shared + a.received_at);
+      exchange.run(a, share, sums, 1 / scale, received);
+      sums = received;
+      scale = 1;
+    }
+    epilogue.write_outputs(sums, scale);
     mark(TaskPhase::outputs);
   }
 

@@ -34,7 +34,9 @@ struct SmallGemmArgs {
   // Task.
   std::int32_t rows_per_group, cols_per_group, filters_per_task;
   std::int32_t filter_warps, pixel_warps, sum_warps;
-  std::int32_t warp_tiles;  ///< of eight pixels, that a warp has
+  std::int32_t shares, own_filters;    ///< tasks that share sums; filters whose outputs are its own
+  std::int32_t vector_bits, own_bits;  ///< log2 of vectors of filters, of own filters
+  std::int32_t warp_tiles;             ///< of eight pixels, that a warp has
   // Stages. A pixel of x is loaded in pieces, by as many threads; so many pixels at a time, which
   // are so many rows and columns.
   std::int32_t in_cols, pitch;
@@ -45,8 +47,10 @@ struct SmallGemmArgs {
   std::int32_t most_pieces;    ///< of a thread in a stage
   std::int32_t x_bytes, filter_bytes, stage_bytes;
   std::int32_t sums_at, sum_pitch, warp_sums;  ///< in shared memory, of a pixel, of a warp; floats
-  std::int32_t work_bytes;
-  bool sums_wait;  ///< for the last products
+  // What an output is the sum of: floats from one to the next, and from a pixel to the next.
+  std::int32_t summands, summand_stride, summand_pitch;
+  std::int32_t received_at, vectors_at;  ///< in shared memory: sums of the shares; bias and scales
+  bool sums_wait;                        ///< for the last products
   float in_cols_reciprocal;
   ActivationTerms activation;
 };
@@ -54,9 +58,11 @@ struct SmallGemmArgs {
 /// What a task computes: pixels of one image, and filters.
 struct SmallGemmShare {
   std::int32_t image, row, col, rows, cols;
-  std::int32_t first_filter, first_channel, num_channels;
-  std::int32_t filter_block;
-  std::int32_t in_rows;  ///< of a stage
+  std::int32_t first_filter;  ///< of its own outputs
+  std::int32_t first_channel, num_channels;
+  std::int32_t filter_block;  ///< of packed filters
+  std::int32_t rank;          ///< of the tasks that share its sums
+  std::int32_t in_rows;       ///< of a stage
   /// Of x, behind what the task reads. A stage may have more, where the last K block has rows that
   /// the filter has not, or a step has columns; others may not have written those yet.
   std::int32_t end_h, end_w;
