@@ -98,9 +98,10 @@ std::string summary_of(const Tiling& cut) {
          std::to_string(num_tasks(cut)) + " tasks";
 }
 std::string summary_of(const SmallGemmCut& cut) {
-  return (cut.input ? to_string(*cut.input) + ", into " : "") + to_string(cut.problem) +
-         ", small-tile implicit GEMM, " + to_string(cut.precision) + ", tiles of " +
-         pair_text(cut.rows_per_group, cut.cols_per_group) + " pixels x " +
+  std::string text;
+  if (cut.input) text = to_string(*cut.input) + ", into ";
+  return text + to_string(cut.problem) + ", small-tile implicit GEMM, " + to_string(cut.precision) +
+         ", tiles of " + pair_text(cut.rows_per_group, cut.cols_per_group) + " pixels x " +
          std::to_string(cut.filters_per_task()) + " filters, warps " +
          std::to_string(cut.filter_warps) + "x" + std::to_string(cut.pixel_warps) + "x" +
          std::to_string(cut.sum_warps) + ", " +
