@@ -11,7 +11,7 @@ namespace megaconv {
 namespace {
 
 std::string w_text(const ConvProblem& a) {
-  return "[" + std::to_string(a.k) + "][" + std::to_string(a.c / a.groups) + "][" +
+  return std::string("[") + std::to_string(a.k) + "][" + std::to_string(a.c / a.groups) + "][" +
          std::to_string(a.r) + "][" + std::to_string(a.s) + "]";
 }
 
