@@ -20,13 +20,14 @@ namespace {
 struct FilterRates {
   double products_per_us, transforms_per_us;  // operations
   double filter_bytes_per_us;
+  bool cold = true;  // filters that a worker's cache keeps in a run are read in every run
 };
 constexpr FilterRates kCold{113'000, 60'000, 12'000};  // Zen 4; those of tasks/cost_model.cpp
 // Sapphire Rapids. From the L3 a worker reads 22 to 28 GB/s, a quarter of what Zen 4 does for each
 // multiplication.
-constexpr FilterRates kColdBehindMesh{230'000, 90'000, 12'000},
-    kHotBehindMesh{230'000, 90'000, 25'000};
-constexpr double kFullRows = 7;  // tiles that are multiplied at the full rate
+constexpr FilterRates kColdBehindMesh{230'000, 90'000, 12'000};
+constexpr FilterRates kHotBehindMesh{230'000, 90'000, 25'000, false};
+constexpr double kFullRows = 7;  // tiles or pixels that are multiplied at the full rate
 // Winograd errs by more, and so must take less than this share of the time.
 constexpr double kGain = 0.9;
 
@@ -37,7 +38,9 @@ bool behind_mesh(const Target& target) { return target.amx; }
 double estimate_us(const Tiling& tiling, const Target& target, const FilterRates& rates) {
   const ConvProblem& a = tiling.problem;
   const auto c = static_cast<double>(a.c), k = static_cast<double>(a.k);
-  double compute_us = a.flops() / rates.products_per_us;
+  // Pixels of a row that have all taps; the others are multiplied by themselves.
+  const auto alike = static_cast<double>(std::max<std::int64_t>(1, a.q() - 2 * a.pad_w));
+  double compute_us = a.flops() / (rates.products_per_us * std::min(1.0, alike / kFullRows));
   if (const WinogradTiles* const tiles = tiling.tiles()) {
     const double values = static_cast<double>(tiles->num_tiles) * tiles->num_positions();
     const double full = std::min(1.0, tiles->group_tiles / kFullRows);
@@ -46,8 +49,8 @@ double estimate_us(const Tiling& tiling, const Target& target, const FilterRates
   }
   // Every group reads the filters, of those that a worker keeps only its first one.
   const bool keeps = tiling.u_bytes() <= target.cache_bytes_per_worker / 2;
-  const std::uint32_t reads =
-      keeps ? std::min(tiling.num_groups, target.workers) : tiling.num_groups;
+  const std::uint32_t first_reads = rates.cold ? std::min(tiling.num_groups, target.workers) : 0;
+  const std::uint32_t reads = keeps ? first_reads : tiling.num_groups;
   const double memory_us =
       static_cast<double>(reads * tiling.u_bytes()) / rates.filter_bytes_per_us;
   return std::max(compute_us, memory_us) + 0.5 * std::min(compute_us, memory_us);

@@ -11,8 +11,13 @@ namespace megaconv {
 namespace {
 
 std::string w_text(const ConvProblem& a) {
-  return std::string("[") + std::to_string(a.k) + "][" + std::to_string(a.c / a.groups) + "][" +
-         std::to_string(a.r) + "][" + std::to_string(a.s) + "]";
+  std::string text;
+  for (const std::int64_t extent : {a.k, a.c / a.groups, a.r, a.s}) {
+    text += '[';
+    text += std::to_string(extent);
+    text += ']';
+  }
+  return text;
 }
 
 template <class Op>
