@@ -103,14 +103,16 @@ std::string summary_of(const Tiling& cut) {
          std::to_string(num_tasks(cut)) + " tasks";
 }
 std::string summary_of(const SmallGemmCut& cut) {
-  return (cut.input ? to_string(*cut.input) + ", into " : "") + to_string(cut.problem) +
-         ", small-tile implicit GEMM, " + to_string(cut.precision) + ", tiles of " +
-         pair_text(cut.rows_per_group, cut.cols_per_group) + " pixels x " +
-         std::to_string(cut.filters_per_task()) + " filters, warps " +
-         std::to_string(cut.filter_warps) + "x" + std::to_string(cut.pixel_warps) + "x" +
-         std::to_string(cut.sum_warps) + ", " +
-         (cut.shares == 1 ? "" : std::to_string(cut.shares) + " tasks a sum, ") +
-         std::to_string(std::uint64_t{cut.num_groups} * cut.tasks_per_group) + " tasks";
+  std::string text;
+  if (cut.input) text = to_string(*cut.input) + ", into ";
+  text += to_string(cut.problem) + ", small-tile implicit GEMM, " + to_string(cut.precision) +
+          ", tiles of " + pair_text(cut.rows_per_group, cut.cols_per_group) + " pixels x " +
+          std::to_string(cut.filters_per_task()) + " filters, warps " +
+          std::to_string(cut.filter_warps) + "x" + std::to_string(cut.pixel_warps) + "x" +
+          std::to_string(cut.sum_warps) + ", ";
+  if (cut.shares != 1) text += std::to_string(cut.shares) + " tasks a sum, ";
+  text += std::to_string(std::uint64_t{cut.num_groups} * cut.tasks_per_group);
+  return text += " tasks";
 }
 
 }  // namespace megaconv

@@ -358,6 +358,54 @@ TEST_CASE("emulated CUDA: tasks that share sums are right, and exact on integers
     check_precision(cut, seed, seed % 2 == 1 && between(0, 1) == 0);
   }
 }
+
+TEST_CASE("emulated CUDA: tasks that share sums follow each other with a barrier of each block") {
+  // One cluster runs all of them, with what they leave in shared memory, and barriers that count
+  // on.
+  const ConvProblem problem = parse_problem("n2c200h6w5k64r3s3p1+nhwc+f16");
+  SmallGemmCut cut{.problem = problem, .precision = Precision::f16, .rows_per_group = 2};
+  cut.cols_per_group = 5;
+  cut.filter_warps = cut.sum_warps = 2;
+  cut.pixel_warps = 2;
+  cut.shares = 4;
+  derive_counts(cut);
+  const std::vector<Float16> x = filled<Float16>(problem.x_size(), 2, true);
+  const std::vector<Float16> w = filled<Float16>(problem.w_size(), 3, true);
+  std::vector<double> truth(static_cast<std::size_t>(problem.y_size()));
+  reference_convolution(problem, {.x = x.data(), .w = w.data()}, truth.data());
+  const std::vector<std::byte> u = pack_filters(cut, reinterpret_cast<const std::byte*>(w.data()));
+  cuda::SmallGemmArgs args = cuda::make_small_gemm_args(cut);
+  for (const ThreadOrder order :
+       {ThreadOrder::forward, ThreadOrder::backward, ThreadOrder::shuffled}) {
+    std::vector<Float16> y(truth.size());
+    args.x = x.data();
+    args.u = u.data();
+    args.y = y.data();
+    std::vector<std::byte> shared(cut.shares * test::kClusterSharedBytes, std::byte{0xff});
+    test::set_shared_memory(shared.data());
+    std::vector<cuda::FilterStages::Shared> arrivals(cut.shares);
+    test::run_cluster(4, cuda::kSmallGemmThreads, order, [&] {
+      std::byte* const own = shared.data() + blockIdx.x * test::kClusterSharedBytes;
+      std::byte* const end = own + test::kClusterSharedBytes;
+      cuda::FilterStages filters(arrivals[blockIdx.x]);
+      const cuda::SumExchange exchange(*(reinterpret_cast<cuda::SumExchange::Shared*>(end) - 1));
+      for (std::uint32_t task = blockIdx.x; task < cut.num_groups * cut.tasks_per_group;
+           task += 4) {
+        __syncthreads();
+        const cuda::SmallGemmShare share = cuda::make_small_gemm_share(
+            cut, task / cut.tasks_per_group, task % cut.tasks_per_group);
+        cuda::SmallGemmTask<cuda::HalfProducts>::run(
+            args, share, reinterpret_cast<char*>(own), filters, exchange,
+            [](const void* tensor) { return tensor; }, [] { __syncthreads(); }, [](TaskPhase) {});
+      }
+    });
+    bool right = true;
+    for (std::size_t i = 0; i < truth.size(); ++i) {
+      right = right && y[i].bits == from_float<Float16>(static_cast<float>(truth[i])).bits;
+    }
+    CHECK(right);
+  }
+}
 #endif
 
 TEST_CASE("emulated CUDA: tasks make x of several tensors, scaled and clamped") {
