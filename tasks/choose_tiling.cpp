@@ -30,6 +30,7 @@ bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& option
   const Arithmetic arithmetic = implicit_gemm_arithmetic(problem, options);
   const bool possible = target.split_f16 && problem.layout != Layout::chwn &&
                         implicit_gemm_obstacle(problem).empty() &&
+                        grouping_pays(problem, arithmetic) &&
                         implicit_gemm_arithmetic_need(problem, arithmetic).empty();
   // Under strides every tap has K blocks of its own, mostly zeros where there are few channels.
   const bool wastes = has_strides(problem) && problem.c < std::int64_t{Tiling::kLaneBlock} &&

@@ -46,6 +46,8 @@ class ConvAlgorithm {
   virtual std::string obstacle(const ConvProblem& problem, Arithmetic asked) const = 0;
   /// Whether it has tasks for tensors in chwn.
   virtual bool takes_chwn() const { return false; }
+  /// Conv groups that its tasks multiply as one, with zeros where a filter has no channels.
+  virtual std::int64_t groups_at_once(const ConvProblem&) const { return 1; }
   /// What would have to be otherwise for it to have tasks with the tiling's arithmetic ("f32
   /// tensors"); empty when it has. Of the device it knows nothing. Here: all but multiply-adds.
   virtual std::string arithmetic_need(const Tiling& tiling) const;

@@ -85,7 +85,7 @@ void append_filter_task(const Tiling& tiling, const NodeBuffers& buffers, std::u
 
 Interval channels_of_filter_blocks(const Tiling& tiling, std::uint64_t begin, std::uint64_t end) {
   const ConvProblem& a = tiling.problem;
-  const std::uint64_t groups = a.depthwise() ? 1 : u64(a.groups);
+  const std::uint64_t groups = u64(padded_groups(tiling));
   const std::uint64_t filters = u64(a.k) / groups;
   const std::uint64_t blocks = tiling.filter_blocks() / groups;
   const auto channel = [&](std::uint64_t block) {

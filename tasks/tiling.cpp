@@ -46,11 +46,11 @@ Window* Tiling::window() {
 const Window* Tiling::window() const { return const_cast<Tiling*>(this)->window(); }
 
 std::uint32_t Tiling::channel_blocks() const {
-  return u32(ceil_div(u64(problem.c / problem.groups), std::uint64_t{kLaneBlock}));
+  return u32(ceil_div(u64(channels_at_once(*this)), std::uint64_t{kLaneBlock}));
 }
 
 std::uint32_t Tiling::filter_blocks() const {
-  const std::int64_t groups = problem.depthwise() ? 1 : problem.groups;
+  const std::int64_t groups = padded_groups(*this);
   return u32(ceil_div(u64(problem.k / groups), std::uint64_t{kLaneBlock}) * u64(groups));
 }
 
@@ -58,10 +58,20 @@ std::uint64_t Tiling::v_slot_bytes() const { return algorithm_of(*this).slot_byt
 std::uint64_t Tiling::m_slot_bytes() const { return algorithm_of(*this).slot_bytes(*this).m; }
 std::uint64_t Tiling::u_bytes() const { return algorithm_of(*this).u_bytes(*this); }
 
-std::uint64_t channel_words(const Tiling& tiling) {
+std::int64_t padded_groups(const Tiling& tiling) {
   const ConvProblem& problem = tiling.problem;
-  const std::uint64_t channels = u64(problem.c / problem.groups);
-  const bool quads = problem.dtype == DataType::i8 && !problem.depthwise();
+  if (problem.depthwise()) return 1;
+  return problem.groups / algorithm_of(tiling).groups_at_once(problem);
+}
+
+std::int64_t channels_at_once(const Tiling& tiling) {
+  const ConvProblem& problem = tiling.problem;
+  return problem.c / problem.groups * algorithm_of(tiling).groups_at_once(problem);
+}
+
+std::uint64_t channel_words(const Tiling& tiling) {
+  const bool quads = tiling.problem.dtype == DataType::i8 && !tiling.problem.depthwise();
+  const std::uint64_t channels = u64(channels_at_once(tiling));
   return quads ? ceil_div(channels, std::uint64_t{4}) : channels;
 }
 

@@ -25,6 +25,11 @@ constexpr std::uint64_t number_bytes(Arithmetic arithmetic) {
 /// Words of 32 bits that hold the channels of one conv group in U, V and packed inputs: one each;
 /// direct tasks on i8 have four in one.
 std::uint64_t channel_words(const Tiling& tiling);
+/// Parts of the filters that are padded to whole lane blocks each: those of conv groups that are
+/// multiplied as one; all, if depthwise.
+std::int64_t padded_groups(const Tiling& tiling);
+/// Channels of conv groups that are multiplied as one.
+std::int64_t channels_at_once(const Tiling& tiling);
 
 /// Whether products may be of numbers that are rounded to FP16: tensors have 16 bits, or the
 /// precision asked for permits it.

@@ -248,12 +248,13 @@ struct Tiling {
   std::uint32_t gemm_tasks = 0;        ///< SG: GEMM (Winograd) or direct tasks of a group
   std::uint32_t output_tasks = 0;      ///< SO
 
-  Algorithm algorithm() const;           ///< whose cut it has
-  const WinogradTiles* tiles() const;    ///< null for algorithms of direct sums
-  const Window* window() const;          ///< null for algorithms without V and M
-  Window* window();                      ///< the same
-  std::uint32_t channel_blocks() const;  ///< lane blocks of C / groups
-  std::uint32_t filter_blocks() const;   ///< groups x those of K / groups; of K if depthwise
+  Algorithm algorithm() const;         ///< whose cut it has
+  const WinogradTiles* tiles() const;  ///< null for algorithms of direct sums
+  const Window* window() const;        ///< null for algorithms without V and M
+  Window* window();                    ///< the same
+  /// Lane blocks of C / groups; implicit GEMM may multiply several conv groups as one, with zeros.
+  std::uint32_t channel_blocks() const;
+  std::uint32_t filter_blocks() const;  ///< groups x those of K / groups; of K if depthwise
   // Back ends may round these up to suit their tasks.
   std::uint64_t v_slot_bytes() const;  ///< one group's V
   std::uint64_t m_slot_bytes() const;  ///< one group's M

@@ -46,13 +46,17 @@ struct ImplicitGemmKernel : ImplicitGemmGuesses<Numbers> {
       Filters::template transform<kThreads, kLayout>(
           a, task.block, *reinterpret_cast<typename Filters::Part*>(shared));
     } else if constexpr (kKind == TaskKind::direct) {
-      Gemm::run(a, typename Gemm::Walk(a, task.group, task.block), task.group,
+      const typename Gemm::Walk walk(a, task.group, task.block);
+      Gemm::run(a, walk, task.group * noted_of_group(a) + walk.first_k / a.filters_at_once,
                 *reinterpret_cast<Shared*>(shared), [] { wait_for_kernel_before(); });
     }
   }
 
   static __device__ OperandFooter& footer(const TaskArgs& a) { return Filters::footer(a); }
-  static __device__ std::uint32_t noted_of_group(const TaskArgs&) { return 1; }
+  /// The first filters of conv groups that are multiplied as one note x.
+  static __device__ std::uint32_t noted_of_group(const TaskArgs& a) {
+    return static_cast<std::uint32_t>(a.k / a.filters_at_once);
+  }
   /// Filters, if it is they that need it, then all direct tasks.
   static __device__ void redo(const TaskArgs& args, const CorrectedScales& scales,
                               const Task* tasks, std::uint32_t num_tasks, std::uint32_t,
@@ -100,7 +104,8 @@ KernelSet implicit_gemm_kernels_of(const Tiling& tiling) {
     if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
     set.x_scale = Kernel::kInputGuess.scale;
     set.w_scale = Kernel::kFilterGuess.scale;
-    set.noted_of_block = 1;
+    const ConvProblem& problem = tiling.problem;
+    set.noted_of_block = static_cast<std::uint32_t>(problem.k / filters_at_once(problem));
     set.gemm_filters = kFilters;
     set.channel_multiple = Numbers::kDepth;
     return set;

@@ -105,6 +105,8 @@ void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
         i32(ceil_div(tiling.channel_blocks(), cut.channel_blocks_per_input_task));
     args.channels_per_input_task = i32(cut.channel_blocks_per_input_task * block);
   }
+  args.channels_at_once = p.groups == 1 ? args.c : i32(channels_at_once(p));
+  args.filters_at_once = i32(filters_at_once(p));
   args.filters_per_gemm_task = i32(cut.filter_blocks_per_gemm_task * block);
   args.input_tasks = i32(tiling.input_tasks);
   args.cluster_blocks = 1;

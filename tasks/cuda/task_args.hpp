@@ -55,6 +55,8 @@ struct TaskArgs {
   // ConvProblem, in 32 bits.
   std::int32_t n, c, h, w_in, k, r, s, p, q;
   std::int32_t pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w, groups;
+  // Implicit GEMM: of the conv groups that are multiplied as one.
+  std::int32_t channels_at_once, filters_at_once;
   Layout layout;
   ActivationTerms activation;
 

@@ -95,7 +95,8 @@ std::uint32_t width_of(const Tile& tile, std::uint64_t places, Arithmetic arithm
 
 // K blocks of 16 channels under nine taps.
 double num_chunks(const ConvProblem& problem) {
-  const std::uint64_t blocks = ceil_div(u64(problem.c), std::uint64_t{Tiling::kLaneBlock});
+  const std::uint64_t blocks =
+      ceil_div(u64(channels_at_once(problem)), std::uint64_t{Tiling::kLaneBlock});
   return static_cast<double>(blocks * u64(problem.r * problem.s)) / 9;
 }
 
@@ -197,7 +198,9 @@ double choose_sizes(Tiling& tiling, Operands operands, const TilingOptions& opti
   cut.channel_blocks_per_input_task = operands == Operands::in_copy ? kMostBlocksOfInputTask : 0;
   const std::uint32_t filter_blocks = tiling.filter_blocks();
   const std::uint32_t rest = filter_blocks % kWide;
-  const bool narrow = in_place || (rest != 0 && rest <= kNarrow);
+  const bool few_at_once = groups_at_once(problem) != problem.groups &&
+                           filters_at_once(problem) % (kWide * Tiling::kLaneBlock) != 0;
+  const bool narrow = in_place || few_at_once || (rest != 0 && rest <= kNarrow);
   cut.filter_blocks_per_gemm_task = std::min(narrow ? kNarrow : kWide, filter_blocks);
   if (options.filter_blocks_per_gemm_task != 0) {
     cut.filter_blocks_per_gemm_task = options.filter_blocks_per_gemm_task;
@@ -381,9 +384,18 @@ bool folding_pays(const ConvProblem& problem) {
              kLeastProducts * ceil_div(numbers, std::int64_t{Tiling::kLaneBlock});
 }
 
+bool grouping_pays(const ConvProblem& problem, Arithmetic arithmetic) {
+  if (problem.groups == 1) return true;
+  // Products for each that is none of zeros. Direct tasks have 16 filters of a conv group or zeros
+  // side by side. To be measured.
+  const std::int64_t most = arithmetic == Arithmetic::split_f16 ? 8 : 16;
+  return groups_at_once(problem) <= most && channels_at_once(problem) >= kLeastChannels;
+}
+
 bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options, bool winograd,
                         const Target& target) {
   if (target.multiprocessors == 0) return false;
+  if (problem.groups != 1) return true;
   if (problem.c < kLeastChannels && !folding_pays(problem)) return false;
   if (!winograd) return true;
   Tiling tiling{.problem = problem,

@@ -43,6 +43,9 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
     if (!obstacle.empty() || asked != Arithmetic::fma) return obstacle;
     return "implicit_gemm: arithmetic fma, must be one of tensor cores";
   }
+  std::int64_t groups_at_once(const ConvProblem& problem) const override {
+    return megaconv::groups_at_once(problem);
+  }
   std::string arithmetic_need(const Tiling& tiling) const override {
     return implicit_gemm_arithmetic_need(tiling.problem, tiling.arithmetic);
   }
@@ -91,6 +94,13 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
           ceil_div(u64(a.n * a.h * a.w), std::uint64_t{kPixelsOfInputTask}) *
           ceil_div(tiling.channel_blocks(), cut.channel_blocks_per_input_task);
       tiling.input_tasks = checked_tasks(ceil_div(chunks, std::uint64_t{tiling.num_groups}), 1);
+    }
+    const std::uint64_t filters =
+        std::uint64_t{cut.filter_blocks_per_gemm_task} * Tiling::kLaneBlock;
+    if (groups_at_once(a) != a.groups && u64(filters_at_once(a)) % filters != 0) {
+      reject("filter_blocks_per_gemm_task = " + std::to_string(cut.filter_blocks_per_gemm_task) +
+             ": must divide the " + std::to_string(filters_at_once(a)) + " filters of " +
+             std::to_string(groups_at_once(a)) + " conv groups");
     }
     tiling.gemm_tasks = ceil_div(tiling.filter_blocks(), cut.filter_blocks_per_gemm_task);
   }
@@ -214,8 +224,6 @@ std::string implicit_gemm_obstacle(const ConvProblem& a) {
   std::string obstacle;
   if (a.dtype == DataType::i8) {
     obstacle = kNoExactSums;
-  } else if (a.groups != 1) {
-    obstacle = "groups = " + std::to_string(a.groups) + ", must be 1";
   } else if (a.pad_h >= a.filter_extent_h() || a.pad_w >= a.filter_extent_w()) {
     obstacle = "padding " + pair_text(a.pad_h, a.pad_w) + ", must be less than the filter";
   } else if (!operands_in_tensor(a) && make_stripes(a, 1).reach > kMostReach) {
@@ -236,7 +244,7 @@ std::string implicit_gemm_arithmetic_need(const ConvProblem& problem, Arithmetic
     case Arithmetic::tf32:
       return floats_can_be_brought(problem)
                  ? ""
-                 : "f32 tensors in nhwc, channels in whole fours, no residual";
+                 : "f32 tensors in nhwc, channels in whole fours, no residual, groups = 1";
     case Arithmetic::f16:
       return dtype == DataType::bf16 ? "f32 or f16 tensors" : "";
     case Arithmetic::bf16:

@@ -19,6 +19,17 @@ inline bool has_strides(const ConvProblem& problem) {
 bool folds_columns(const ConvProblem& problem);
 /// Whether that is expected to be faster than direct tasks.
 bool folding_pays(const ConvProblem& problem);
+/// Conv groups that its tasks multiply as one: as few as have filters in whole tiles of 64, or all.
+std::int64_t groups_at_once(const ConvProblem& problem);
+/// Their channels, which such a task adds up; and filters.
+inline std::int64_t channels_at_once(const ConvProblem& problem) {
+  return problem.c / problem.groups * groups_at_once(problem);
+}
+inline std::int64_t filters_at_once(const ConvProblem& problem) {
+  return problem.k / problem.groups * groups_at_once(problem);
+}
+/// Whether tensor cores are expected to be faster, zeros included, than multiply-adds without.
+bool grouping_pays(const ConvProblem& problem, Arithmetic arithmetic);
 /// What keeps its tasks from computing the problem; empty when nothing does.
 std::string implicit_gemm_obstacle(const ConvProblem& problem);
 /// What would have to be otherwise for them to have an arithmetic; empty when they have.

@@ -14,7 +14,7 @@ std::uint64_t places_of(const ConvProblem& problem, std::int64_t cols) {
 
 // What makes a point no implicit GEMM, or one that is sure to be slower than another.
 std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& problem) {
-  const Tiling tiling{.problem = problem};
+  const Tiling tiling{.problem = problem, .cut = ImplicitGemmCut{}};
   const auto filter_blocks = static_cast<std::int64_t>(tiling.filter_blocks());
   const auto rule = [](Parameter parameter, auto violation) {
     return Space::Constraint{to_string(parameter), [=](const Configuration& c) {
@@ -59,6 +59,14 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
                               (in_place ? ", must be 4" : ", must be 4 or 8") +
                               ", which tiles are made for, or all " +
                               std::to_string(filter_blocks) + " lane blocks";
+           }),
+      rule(Parameter::gemm_filters,
+           [=](std::int64_t filters, const Configuration&) {
+             const bool as_one = groups_at_once(problem) == problem.groups;
+             return as_one || filters_at_once(problem) % (filters * Tiling::kLaneBlock) == 0
+                        ? std::string()
+                        : std::to_string(filters) + ", must divide the filters of " +
+                              std::to_string(groups_at_once(problem)) + " conv groups";
            }),
       most(Algorithm::implicit_gemm, Parameter::gemm_filters, "the lane blocks of filters",
            [=](const Configuration&) { return u64(filter_blocks); }),
@@ -109,8 +117,9 @@ void add_implicit_gemm(AlgorithmSpace& space, const ConvProblem& problem, const 
   const ImplicitGemmCut chosen_in_stages = choose();
   const std::uint64_t q = u64(problem.q());
   const std::uint64_t stripes = ceil_div(q, std::uint64_t{chosen.cols_per_group});
-  Axis filters{Parameter::gemm_filters,
-               at_most({4, 8}, Tiling{.problem = problem}.filter_blocks())};
+  Axis filters{
+      Parameter::gemm_filters,
+      at_most({4, 8}, Tiling{.problem = problem, .cut = ImplicitGemmCut{}}.filter_blocks())};
   Axis cols{Parameter::cols, {}}, places{Parameter::places, {}};
   for (const ImplicitGemmCut& cut : {chosen, chosen_in_stages}) {
     insert(filters, cut.filter_blocks_per_gemm_task);

@@ -10,8 +10,16 @@ namespace megaconv {
 
 bool folds_columns(const ConvProblem& a) {
   constexpr std::int64_t kLeastNumbers = 8;  // of a row, of 16 that a K block has
-  return a.layout == Layout::nhwc && has_strides(a) && a.dilation_w == 1 && a.s > 1 &&
-         a.c < std::int64_t{Tiling::kLaneBlock} && a.c * a.s >= kLeastNumbers;
+  return a.layout == Layout::nhwc && a.groups == 1 && has_strides(a) && a.dilation_w == 1 &&
+         a.s > 1 && a.c < std::int64_t{Tiling::kLaneBlock} && a.c * a.s >= kLeastNumbers;
+}
+
+std::int64_t groups_at_once(const ConvProblem& a) {
+  constexpr std::int64_t kTile = 64;
+  for (std::int64_t groups = 1; groups < a.groups; ++groups) {
+    if (a.groups % groups == 0 && a.k / a.groups * groups % kTile == 0) return groups;
+  }
+  return a.groups;
 }
 
 Stripes make_stripes(const ConvProblem& a, std::int32_t cols) {
@@ -48,9 +56,10 @@ namespace {
 // step of a walk through pixels.
 constexpr std::int64_t kMostCorner = 127, kMostStep = 8;
 
-// In NHWC, so that TMA can walk through pixels.
+// In NHWC, so that TMA can walk through pixels; with the filters as they are.
 bool has_tensor_maps(const ConvProblem& a) {
-  return a.layout == Layout::nhwc && a.filter_extent_w() + a.stride_w <= kMostCorner + 1 &&
+  return a.layout == Layout::nhwc && a.groups == 1 &&
+         a.filter_extent_w() + a.stride_w <= kMostCorner + 1 &&
          a.filter_extent_h() + a.stride_h <= kMostCorner + 1 && a.pad_h <= kMostCorner &&
          a.pad_w <= kMostCorner && a.stride_h <= kMostStep && a.stride_w <= kMostStep;
 }

@@ -13,15 +13,15 @@ std::string conv_norm_relu6(NetworkBuilder& net, const std::string& name, const 
 }  // namespace
 
 Network make_mobilenet_v2(const NetworkOptions& options) {
-  struct Stage {
+  struct Bottlenecks {
     std::int64_t expansion, filters, blocks, stride;
   };
-  constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
-                               {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
+  constexpr Bottlenecks kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
+                                     {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
   NetworkBuilder net(options, 224);
   std::string x = conv_norm_relu6(net, "conv0", "x", {.k = 32, .r = 3, .stride = 2});
   int index = 0;
-  for (const Stage& stage : kStages) {
+  for (const Bottlenecks& stage : kStages) {
     for (std::int64_t block = 0; block < stage.blocks; ++block) {
       const std::string name = "block" + std::to_string(++index);
       const std::int64_t stride = block == 0 ? stage.stride : 1;

@@ -52,6 +52,24 @@ TEST_CASE(
   }
 }
 
+// Conv groups of 64 channels, of fewer, several at a time, and of a number that tiles do not have.
+TEST_CASE("emulated CUDA: implicit GEMM multiplies conv groups, several as one with zeros") {
+  for (const char* shape :
+       {"n1c128h9k128g2+bias", "n1c128h7w9k128g32+scale+relu", "n1c64h9k128g8r1p0+residual",
+        "n2c36h7w5k24g4", "n1c80h9k320g5u2", "n1c6h8k6g6+bias"}) {
+    check(shape);
+  }
+  for (const char* shape : {"n1c128h9k128g16", "n1c24h7k40g2r5"}) {
+    test::check_emulated(std::string(shape) + "+nhwc+f16", false,
+                         {.algorithm = Algorithm::implicit_gemm, .arithmetic = Arithmetic::f16});
+  }
+  // Every filter block meets channels of its own: all note how large they are.
+  for (const Arithmetic arithmetic : {Arithmetic::split_f16, Arithmetic::f16}) {
+    test::check_magnitudes("n1c128h5k128g4",
+                           {.algorithm = Algorithm::implicit_gemm, .arithmetic = arithmetic});
+  }
+}
+
 TEST_CASE("emulated CUDA: implicit GEMM has activations that are no straight lines") {
   for (const char* activation : {"+silu", "+gelu_tanh", "+hard_sigmoid:0.2:0.5"}) {
     test::check_in_both_layouts(

@@ -111,6 +111,7 @@ struct ImplicitGemmTask {
   struct Walk {
     int stripe, first_place, end_place, num_tiles;  // of kTilePlaces padded pixels
     int filter_block, first_k, end_k;
+    int first_c, num_c;       // of the filters' conv groups
     bool has_steps;           // each tap of a K block has its own input
     bool folds;               // the taps of a filter's row are channels
     int pixel_channels;       // of x
@@ -127,6 +128,8 @@ struct ImplicitGemmTask {
       filter_block = static_cast<int>(block);
       first_k = filter_block * a.filters_per_gemm_task;
       end_k = min(a.k, first_k + a.filters_per_gemm_task);
+      first_c = first_k / a.filters_at_once * a.channels_at_once;
+      num_c = a.channels_at_once;
       has_steps = a.stripes.reach == 0;
       folds = kLayout == Layout::nhwc && a.cols_at_once > 1;
       pixel_channels = folds ? a.c / a.cols_at_once : a.c;
@@ -134,7 +137,7 @@ struct ImplicitGemmTask {
       parts = (taps + kStageTaps - 1) / kStageTaps;
       all_taps = a.c_padded / kDepth * a.r * a.s;
       chunks = (all_taps + taps - 1) / taps;
-      parts_apart = parts_of_running_sum(a.c * a.r * a.s, min(taps, kStageTaps));
+      parts_apart = parts_of_running_sum(a.c / a.groups * a.r * a.s, min(taps, kStageTaps));
       keeps_filters = chunks * parts <= kFilterStages;
     }
   };
@@ -153,7 +156,8 @@ struct ImplicitGemmTask {
     return allows(3) ? 3 : allows(2) ? 2 : 1;
   }
 
-  /// The largest finite |x| that the task saw goes to a.x_magnitudes[index], if numbers are scaled.
+  /// The largest finite |x| that the task saw goes to a.x_magnitudes[index], if numbers are scaled
+  /// and no task of other filters does it.
   /// One thread calls wait_for_filters() before U is read.
   template <class Wait>
   static __device__ void run(const TaskArgs& a, const Walk& walk, std::uint32_t index,
@@ -197,7 +201,7 @@ struct ImplicitGemmTask {
       if constexpr (Numbers::kScaled) {
         MagnitudeBits most = 0;
         for (const MagnitudeBits own : shared.most) most = max(most, own);
-        if (walk.first_k == 0) a.x_magnitudes[index] = most;
+        if (walk.first_k % a.filters_at_once == 0) a.x_magnitudes[index] = most;
       }
     }
   }
@@ -343,7 +347,7 @@ struct ImplicitGemmTask {
           walk_(walk),
           landing_(landing),
           in_vectors_(kLayout == Layout::nchw ||
-                      (!walk.folds && a.c % kVector == 0 &&
+                      (!walk.folds && a.c % kVector == 0 && walk.num_c % kVector == 0 &&
                        reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0)) {}
 
     /// Starts to load a run of the i-th of a thread's padded pixels in a stage, if it exists.
@@ -353,8 +357,8 @@ struct ImplicitGemmTask {
         const int c = source.c + run * kRun;
         // The first summands are the same for all threads.
         const Stored* const x =
-            reinterpret_cast<const Stored*>(a_.x) + c * stride() + source.offset;
-        const int count = a_.c - c;
+            reinterpret_cast<const Stored*>(a_.x) + (walk_.first_c + c) * stride() + source.offset;
+        const int count = walk_.num_c - c;
         if (!in_vectors_) {
           gather(x, count, source.in_row + c, i, slot);
         } else if (count >= kRun) {

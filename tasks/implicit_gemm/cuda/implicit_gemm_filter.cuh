@@ -3,7 +3,8 @@
 // one tap after the other.
 //
 //   U   [filter blocks][K blocks][taps][octets][filters][8 channels]   zero past the last
-//       channel or filter; then an OperandFooter, if numbers are scaled
+//       channel or filter, and in channels of other conv groups than the filter's; then an
+//       OperandFooter, if numbers are scaled
 //
 // Floats are scaled by a guess (scale_guess.cuh).
 #pragma once
@@ -90,9 +91,12 @@ struct ImplicitGemmFilters {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const int taps = a.r * a.s, num_numbers = extent.num_c * extent.num_taps;
     const auto* const w = reinterpret_cast<const Stored*>(a.w);
+    const int own_c = a.c / a.groups, own_k = a.k / a.groups;  // of a conv group
     for (int k = warp; k < kLanes; k += kThreads / 32) {
       const bool exists = first_k + k < a.k;
-      const Stored* const filter = w + static_cast<std::int64_t>(first_k + k) * a.c * taps;
+      const Stored* const filter = w + static_cast<std::int64_t>(first_k + k) * own_c * taps;
+      // From the channels of all conv groups that are multiplied as one to the filter's.
+      const int skipped = (first_k + k) % a.filters_at_once / own_k * own_c;
       const bool nchw = kLayout == Layout::nchw;
       const int inner = nchw ? extent.num_taps : extent.num_c;
       // All on their way before the first one is waited for, of few numbers, too.
@@ -102,11 +106,12 @@ struct ImplicitGemmFilters {
 #pragma unroll
         for (int j = 0; j < kAtOnce; ++j) {
           const int i = begin + j * 32, outer = i / inner, rest = i % inner;
-          const int c = extent.first_c + (nchw ? outer : rest);
+          const int c = extent.first_c + (nchw ? outer : rest) - skipped;
           const int tap = extent.first_tap + (nchw ? rest : outer);
-          const int from = nchw ? c * taps + tap : tap * a.c + c;
+          const int from = nchw ? c * taps + tap : tap * own_c + c;
+          const bool is_own = static_cast<unsigned>(c) < static_cast<unsigned>(own_c);
           numbers[j] =
-              exists && i < num_numbers && c < a.c ? filter[from] : static_cast<Stored>(0.0f);
+              exists && is_own && i < num_numbers ? filter[from] : static_cast<Stored>(0.0f);
         }
 #pragma unroll
         for (int j = 0; j < kAtOnce; ++j) {
