@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a network to one graph of tasks in a proven order.
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -197,6 +198,24 @@ void bring_together(const Lowering& lowering, TaskMapping& mapping) {
   mapping.order = std::move(order);
 }
 
+// Stages wait for whole layers. So tasks may say that they read all of a buffer, which makes a
+// graph of a counter for every stage, in place of one for every row.
+void read_whole_buffers(TaskGraph& graph) {
+  std::vector<Region> extents;
+  for (const Buffer& buffer : graph.buffers) extents.push_back(buffer.extent);
+  const auto shared = std::make_shared<const std::vector<Region>>(std::move(extents));
+  for (AccessFunction& exact : graph.accesses) {
+    exact = [shared, list = std::move(exact)](Role role, std::uint32_t group, std::uint32_t block,
+                                              std::vector<Access>& accesses) {
+      const std::size_t first = accesses.size();
+      list(role, group, block, accesses);
+      for (std::size_t i = first; i < accesses.size(); ++i) {
+        if (accesses[i].mode == Mode::read) accesses[i].region = (*shared)[accesses[i].buffer];
+      }
+    };
+  }
+}
+
 // Values that only tasks see share memory: an order says how long each is in use. Tasks that run at
 // the same time stand within about two positions a worker.
 void share_memory(Lowering& lowering, const Target& target) {
@@ -284,8 +303,11 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
     halves.push_back(lowering.nodes.back().buffers.y_halves);
     values.push_back(lowering.nodes.back().buffers.y);
     Buffer& y = lowering.graph.buffers[values.back()];
-    y.block_rows = y_layout(op.problem) == Layout::nhwc ? 1 : y.extent.rows.size() / batch;
+    y.block_rows = target.stages                          ? 0
+                   : y_layout(op.problem) == Layout::nhwc ? 1
+                                                          : y.extent.rows.size() / batch;
   }
+  if (target.stages) read_whole_buffers(lowering.graph);
   for (const ValueId output : network.outputs) lowering.outputs.push_back(values[output]);
   link(lowering.graph);
   count_signals(lowering.graph);
