@@ -3,8 +3,8 @@
 //
 // What a group of tasks writes is collected as rectangles (rows x columns, with all channels and
 // positions that its tasks have there) and sorted by rows. A read then finds its producers by a
-// binary search. Neighbouring groups that read the same are one consumer, so that a direct
-// convolution, all of whose tasks read the packed filters, has one edge.
+// binary search. Neighbouring groups that read the same are one consumer, so that a stage whose
+// tasks all read the same has one edge.
 #include <algorithm>
 #include <string>
 #include <vector>

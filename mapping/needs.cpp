@@ -165,7 +165,9 @@ class Sweep {
             }
             if (access.region.size() == 0) continue;
             if (graph_.buffers[access.buffer].place != kNoPlace) {
-              add_use(access.buffer, {touch.region.rows, {stage, groups}, writes});
+              const Buffer& buffer = graph_.buffers[access.buffer];
+              add_use(access.buffer,
+                      {bytes_of_rows(buffer, touch.region.rows), {stage, groups}, writes});
             }
             if (writes) {
               of_group[access.buffer].add(touch);
@@ -292,9 +294,9 @@ class Sweep {
     }
   }
 
-  // A group's use of rows of a buffer whose bytes others may have had.
+  // A group's use of bytes of a buffer that others may have had.
   struct Use {
-    Interval rows;
+    Interval bytes;
     GroupRange groups;
     bool writes;
     bool operator==(const Use&) const = default;
@@ -325,9 +327,8 @@ class Sweep {
     for (const auto& [stage, buffer] : order) {
       for (const Use& use : uses_[buffer]) {
         if (!use.writes) continue;
-        const Interval written = bytes_of_rows(graph_.buffers[buffer], use.rows);
         for (const auto& [bytes, owner] : owners) {
-          if (bytes.overlaps(written)) add_needs(use, common(bytes, written), owner);
+          if (bytes.overlaps(use.bytes)) add_needs(use, common(bytes, use.bytes), owner);
         }
       }
       take_bytes(owners, buffer);
@@ -336,7 +337,7 @@ class Sweep {
 
   void add_needs(const Use& write, const Interval& bytes, BufferId owner) {
     for (const Use& use : uses_[owner]) {
-      if (!bytes_of_rows(graph_.buffers[owner], use.rows).overlaps(bytes)) continue;
+      if (!use.bytes.overlaps(bytes)) continue;
       Edge* const last = needs_.edges.empty() ? nullptr : &needs_.edges.back();
       if (last != nullptr && last->consumer == write.groups &&
           last->producer.stage == use.groups.stage &&

@@ -144,7 +144,7 @@ class PlaceLinker {
     }
   }
 
-  // Who brings data has been waited for.
+  // Who brings data has been waited for, and who had the bytes of another buffer of the writer's.
   void add_edges(const GroupRange& consumer, const GroupRange& producer) {
     std::vector<Interval> groups{producer.groups};
     for (std::size_t e = first_data_[consumer.stage]; e < first_data_[consumer.stage + 1]; ++e) {
@@ -153,8 +153,13 @@ class PlaceLinker {
         subtract(groups, edge.producer.groups);
       }
     }
+    std::vector<GroupRange>& known = linked_[{consumer.stage, consumer.groups.begin}];
+    for (const GroupRange& before : known) {
+      if (before.stage == producer.stage) subtract(groups, before.groups);
+    }
     for (const Interval& rest : groups) {
       graph_.edges.push_back({consumer, {producer.stage, rest}, true});
+      known.push_back({producer.stage, rest});
     }
   }
 
@@ -162,6 +167,7 @@ class PlaceLinker {
   std::vector<Uses> uses_;
   std::size_t num_data_ = 0;
   std::vector<std::size_t> first_data_;  // by stage: its first edge that brings data
+  std::map<std::pair<StageId, std::uint64_t>, std::vector<GroupRange>> linked_;  // by writer
 };
 
 }  // namespace

@@ -232,10 +232,13 @@ class Validator {
              ", but receives " + std::to_string(received_[counter]);
     }
     if (need == kNobody) return waits + ", needs nothing";
+    StageId first = kNobody;
+    for (const Edge* edge : consumers_[need].edges) first = std::min(first, edge->producer.stage);
     for (const Edge* edge : consumers_[need].edges) {
       for (std::uint64_t g = edge->producer.groups.begin; g < edge->producer.groups.end; ++g) {
         const std::string wrong = missing_signal(edge->producer.stage, g, counter);
-        if (wrong.empty() || is_implied(edge->producer.stage, g, counter)) continue;
+        if (wrong.empty()) continue;
+        if (is_implied(first_group_[edge->producer.stage] + g, counter, first)) continue;
         return waits + ", " + wrong;
       }
     }
@@ -264,37 +267,46 @@ class Validator {
     return {};
   }
 
-  // Whether who waits on the counter has waited for the group by way of others: a search back
-  // along the waits, which no task before the group's stage can be part of.
-  bool is_implied(StageId stage, std::uint64_t group, std::uint32_t counter) {
+  // Whether who waits on the counter has waited for the group by way of others: a search back along
+  // the waits, down to a stage. It serves all groups that this counter is asked for.
+  bool is_implied(std::uint64_t group, std::uint32_t counter, StageId first) {
     if (senders_.empty()) list_senders();
-    const std::uint64_t wanted = first_group_[stage] + group;
     const std::vector<std::uint32_t>& direct = senders_[counter];
-    if (std::find(direct.begin(), direct.end(), wanted) != direct.end()) return false;  // twice
+    if (std::find(direct.begin(), direct.end(), group) != direct.end()) return false;  // twice
+    const std::uint64_t from = first_group_[first];
+    if (searched_ != counter || from < searched_from_) search(counter, from);
+    return seen_[group] == search_;
+  }
+
+  void search(std::uint32_t counter, std::uint64_t from) {
+    searched_ = counter, searched_from_ = from;
     ++search_;
-    seen_.resize(uniform_.size());
     std::vector<std::uint32_t> counters{counter};
     while (!counters.empty()) {
       const std::vector<std::uint32_t>& senders = senders_[counters.back()];
       counters.pop_back();
       for (const std::uint32_t sender : senders) {
-        if (sender == wanted) return true;
-        if (sender < first_group_[stage] || seen_[sender] == search_) continue;
+        if (sender < from || seen_[sender] == search_) continue;
         seen_[sender] = search_;
-        const std::uint32_t next = common_wait(sender);
-        if (next != kNoCounter) counters.push_back(next);
+        const std::uint32_t next = common_wait_[sender];
+        if (next == kNoCounter || met_[next] == search_) continue;
+        met_[next] = search_;
+        counters.push_back(next);
       }
     }
-    return false;
   }
 
-  // Groups all of whose tasks signal a counter, by counter.
+  // Groups all of whose tasks signal a counter, by counter; and what all of a group wait on.
   void list_senders() {
     senders_.resize(graph_.counter_totals.size());
+    met_.resize(graph_.counter_totals.size());
+    seen_.resize(uniform_.size());
+    common_wait_.resize(uniform_.size());
     for (StageId stage = 0; stage < graph_.stages.size(); ++stage) {
       const Stage& of = graph_.stages[stage];
       for (std::uint32_t group = 0; group < of.groups; ++group) {
         const auto index = static_cast<std::uint32_t>(first_group_[stage] + group);
+        common_wait_[index] = common_wait(of, group);
         if (!uniform_[index]) continue;
         graph_.for_each_signal(graph_.tasks[of.id(group, 0)],
                                [&](std::uint32_t c) { senders_[c].push_back(index); });
@@ -303,11 +315,7 @@ class Validator {
   }
 
   // The counter that all tasks of a group wait on, if it is one.
-  std::uint32_t common_wait(std::uint32_t index) const {
-    const auto next = std::upper_bound(first_group_.begin(), first_group_.end(), index);
-    const auto stage = static_cast<StageId>(next - first_group_.begin()) - 1;
-    const Stage& of = graph_.stages[stage];
-    const auto group = static_cast<std::uint32_t>(index - first_group_[stage]);
+  std::uint32_t common_wait(const Stage& of, std::uint32_t group) const {
     const std::uint32_t counter = graph_.tasks[of.id(group, 0)].wait_counter;
     for (std::uint32_t block = 1; block < of.per_group; ++block) {
       if (graph_.tasks[of.id(group, block)].wait_counter != counter) return kNoCounter;
@@ -356,8 +364,11 @@ class Validator {
   std::vector<std::uint32_t> proven_;                // by consumer: counter that covers its needs
   std::vector<std::uint64_t> received_;              // by counter: signals in a run
   std::vector<std::vector<std::uint32_t>> senders_;  // by counter: groups
-  std::vector<std::uint32_t> seen_;                  // by group: last search that met it
+  std::vector<std::uint32_t> common_wait_;           // by group
+  std::vector<std::uint32_t> seen_, met_;            // by group, by counter: last search of it
   std::uint32_t search_ = 0;
+  std::uint32_t searched_ = kNobody;  // the last search: its counter, and down to which group
+  std::uint64_t searched_from_ = 0;
 };
 
 }  // namespace

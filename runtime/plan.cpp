@@ -166,19 +166,18 @@ Plan Plan::create(const ConvProblem& problem, const PlanOptions& options) {
 
 Plan Plan::create(const Network& network, const PlanOptions& options) {
   const Clock::time_point start = Clock::now();
-  PlanOptions launched = options;
-  if (options.cuda_launch == CudaLaunch::automatic) launched.cuda_launch = CudaLaunch::persistent;
   const bool sized = options.tiling.v_slots != 0 || options.tiling.m_slots != 0;
   if (sized || options.workspace_limit != 0 || options.source == PlanSource::measure) {
     throw Error(Status::unsupported,
                 "network: a window, a workspace limit or measuring, must not be asked for");
   }
+  const auto [launched, reason] = choose_launch(network, options, target_of(options));
   const Target target = target_of(launched);
   FusedNetwork fused = fuse(network, launched.tiling, target);
   Lowering lowering = lower(fused, launched.tiling, launched.mapping, target, launched.policy);
-  auto state = make_state(
-      std::move(lowering), launched,
-      {.configuration = "heuristic", .launch = "for a network", .network = std::move(fused)});
+  auto state =
+      make_state(std::move(lowering), launched,
+                 {.configuration = "heuristic", .launch = reason, .network = std::move(fused)});
   state->announce(start);
   return Plan(std::move(state));
 }
@@ -423,7 +422,9 @@ std::string Plan::State::describe_network() const {
     activations += y.bytes;
     if (y.place != kNoPlace) shared = std::max(shared, bytes_of(y).end);
     text += '\n';
+    const std::string& reason = lowering.nodes[i].reason;
     text += names_text(op) + ": " + summary(lowering.nodes[i].cut);
+    if (!reason.empty()) text += " (" + reason + ')';
   }
   return "network: " + std::to_string(operators) + " operators in " +
          std::to_string(network.operators.size()) + " nodes" + text +

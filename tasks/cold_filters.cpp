@@ -17,16 +17,17 @@ namespace megaconv {
 namespace {
 
 // Of one worker.
-struct Rates {
+struct FilterRates {
   double products_per_us, transforms_per_us;  // operations
   double bytes_per_us;                        // of filters that were read before
   double cold_bytes_per_us = 0;               // of others; 0: there are none
 };
-constexpr Rates kCold{113'000, 60'000, 12'000, 12'000};  // Zen 4; those of tasks/cost_model.cpp
+constexpr FilterRates kCold{113'000, 60'000, 12'000,
+                            12'000};  // Zen 4; those of tasks/cost_model.cpp
 // Sapphire Rapids. From the L3 a worker reads 22 to 28 GB/s, a quarter of what Zen 4 does for each
 // multiplication.
-constexpr Rates kHotBehindMesh{230'000, 90'000, 25'000};
-constexpr Rates kColdBehindMesh{230'000, 90'000, 25'000, 12'000};
+constexpr FilterRates kHotBehindMesh{230'000, 90'000, 25'000};
+constexpr FilterRates kColdBehindMesh{230'000, 90'000, 25'000, 12'000};
 constexpr double kFullRows = 7;  // tiles or pixels that are multiplied at the full rate
 // What is not usual, and Winograd, which errs by more, must take less than this share of the time.
 constexpr double kGain = 0.9;
@@ -35,7 +36,7 @@ constexpr double kGain = 0.9;
 bool behind_mesh(const Target& target) { return target.amx; }
 
 // Microseconds of all workers together, roughly.
-double estimate_us(const Tiling& tiling, const Target& target, const Rates& rates) {
+double estimate_us(const Tiling& tiling, const Target& target, const FilterRates& rates) {
   const ConvProblem& a = tiling.problem;
   const auto c = static_cast<double>(a.c), k = static_cast<double>(a.k);
   // Pixels of a row that have all taps; the others are multiplied by themselves.
@@ -63,7 +64,7 @@ double estimate_us(const Tiling& tiling, const Target& target, const Rates& rate
 // all.
 TilingOptions fastest(const ConvProblem& problem, const TilingOptions& options,
                       std::initializer_list<std::uint32_t> tiles, const Target& target,
-                      const Rates& rates) {
+                      const FilterRates& rates) {
   TilingOptions best = options;
   double best_us = std::numeric_limits<double>::infinity();
   for (const std::uint32_t m : tiles) {

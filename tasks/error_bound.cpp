@@ -38,10 +38,11 @@ double luck_of(const ConvProblem& problem) {
   return 1 + 4 / std::sqrt(static_cast<double>(problem.y_size()));
 }
 
-ErrorBound winograd_bound(const ConvProblem& problem, std::uint32_t m, Points points) {
-  const double luck = luck_of(problem);
+// `added`: numbers that are added up one by one, in place of all channels.
+ErrorBound winograd_bound(const ConvProblem& problem, std::uint32_t m, Points points,
+                          double added) {
   const auto channels = static_cast<double>(problem.c);
-  const double root = std::sqrt(std::max(channels, 16.0)) * luck;
+  const double root = std::sqrt(std::max(added, 16.0)) * luck_of(problem);
   const double few = std::max(1.0, 16 / channels);
   switch (m) {
     case 2:
@@ -64,23 +65,33 @@ ErrorBound direct_bound(const Tiling& tiling) {
           std::min(roundings, 6 * std::sqrt(roundings))};
 }
 
-// Tensor cores cut sums off, by a share that grows with the channels. F(2x2), three products, H100:
-// 640 channels 2.3e-6, 960 3.4e-6, 1,920 6.8e-6, which is 3.6e-9 C.
-// F(4x4), which may err by three times as much, stays within its bound.
+// Three products of split numbers: tensor cores add 16 or more channels to a sum of its own, which
+// is then one number for the FP32 units. Emulated, 8x8 images, F(4x4) with low_error:
+//
+//            C = 32   C = 64   C = 512   C = 1,280   bound at 32, 64, 512, 1,280
+//   F(2,3)   1.4e-7   1.5e-7   1.9e-7    2.3e-7      4.2e-7, 4.5e-7, 6.9e-7, 9.8e-7
+//   F(4,3)   4.4e-7   4.9e-7   5.8e-7    7.1e-7      1.3e-6, 1.3e-6, 2.1e-6, 2.9e-6
 ErrorBound winograd_bound(const Tiling& tiling) {
-  constexpr double kCutOff = 4e-9;
-  const ConvProblem& problem = tiling.problem;
-  ErrorBound bound = winograd_bound(problem, tiling.tiles()->m, tiling.tiles()->points);
-  if (tiling.arithmetic == Arithmetic::split_f16) {
-    bound.relative_l2 =
-        std::max(bound.relative_l2, kCutOff * static_cast<double>(problem.c) * luck_of(problem));
-  }
-  return bound;
+  const auto channels = static_cast<double>(tiling.problem.c);
+  const bool split = tiling.arithmetic == Arithmetic::split_f16;
+  return winograd_bound(tiling.problem, tiling.tiles()->m, tiling.tiles()->points,
+                        split ? std::min(channels, 16 + channels / 16) : channels);
 }
 
-// Three products of split numbers: those of the least accurate F(m x m), which they are far below.
+// The same in implicit GEMM, which is to err no more than multiply-adds. Tensor cores round a sum
+// of at most 144 products towards zero, which counts as much as some 400 roundings to nearest; the
+// FP32 units add up at least 32 products at a time. Halves lose bits of x and w as 6 roundings do.
+// Emulated, 3x3: 9.5e-8 at 16 channels, 3.6e-7 from 64 on, where the bound is 1.2e-6 and more.
+//
+// Where sums have few terms, e / S is as that of Winograd.
 ErrorBound split_bound(const Tiling& tiling) {
-  return winograd_bound(tiling.problem, 6, Points::low_error);
+  const ConvProblem& problem = tiling.problem;
+  const double terms = static_cast<double>(num_terms(problem));
+  const double roundings =
+      std::min(terms, 400 + terms / 32) + 2 + (problem.epilogue.scale ? 1 : 0) + 6;
+  const double few = std::max(1.0, 16 / static_cast<double>(problem.c));
+  return {unit_roundoff(DataType::f32) * std::sqrt(roundings) * luck_of(problem),
+          std::max(6 * std::sqrt(roundings), 180 * few * few)};
 }
 
 // F(4,3) with V and U rounded to the 11 bits of FP16, which adds to that. Roundings of different

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "tasks/network_problems.hpp"
+#include "tasks/operators.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/strides.hpp"
 
@@ -43,7 +43,12 @@ class Fuser {
   }
 
  private:
-  const Shape& shape_of(std::size_t i) const { return shapes_.at(op_->reads[i]); }
+  const Shape& read_shape(std::size_t i) const { return shapes_.at(op_->reads[i]); }
+  std::vector<Shape> read_shapes() const {
+    std::vector<Shape> shapes;
+    for (const std::string& value : op_->reads) shapes.push_back(shapes_.at(value));
+    return shapes;
+  }
   ValueId read(std::size_t i) const { return ids_.at(op_->reads[i]); }
 
   // The fused operator that makes a value which only the operator at hand reads; else null.
@@ -73,7 +78,7 @@ class Fuser {
   }
 
   ElementwiseProblem elementwise() const {
-    const Shape& x = shape_of(0);
+    const Shape& x = read_shape(0);
     return {.n = x.n,
             .h = x.h,
             .w = x.w,
@@ -82,27 +87,26 @@ class Fuser {
             .layout = network_.layout};
   }
 
+  // An operator that is fused with nothing.
   template <class Op>
-  void append_convolution(const Op& a, bool residual) {
-    ConvProblem problem = problem_of(network_, a, shape_of(0));
-    problem.epilogue.residual = residual;
-    FusedOperator op{.problem = problem, .w = a.w};
+  void add(const Op& a) {
+    append({.problem = problem_of(network_, a, read_shapes())});
+  }
+
+  template <class Op>
+  void append_convolution(const Op& a) {
+    FusedOperator op{.problem = problem_of(network_, a, read_shapes()), .w = a.w};
     if (a.bias.data != nullptr) {
       op.bias.assign(a.bias.values().begin(), a.bias.values().end());
     }
     append(std::move(op));
   }
-  void add(const Convolution& a) { append_convolution(a, op_->reads.size() == 2); }
-  void add(const FullyConnected& a) { append_convolution(a, false); }
-
-  void add(const Pooling& a) { append({.problem = problem_of(network_, a, shape_of(0))}); }
-  void add(const GlobalAveragePooling& a) {
-    append({.problem = problem_of(network_, a, shape_of(0))});
-  }
+  void add(const Convolution& a) { append_convolution(a); }
+  void add(const FullyConnected& a) { append_convolution(a); }
 
   // scale x + shift of the operator that makes x, or by itself.
   void add(const BatchNorm& a) {
-    const auto channels = static_cast<std::size_t>(shape_of(0).c);
+    const auto channels = static_cast<std::size_t>(read_shape(0).c);
     std::vector<double> scale(channels), shift(channels);
     for (std::size_t c = 0; c < channels; ++c) {
       scale[c] = a.gamma.values()[c] / std::sqrt(double{a.variance.values()[c]} + a.epsilon);
@@ -156,7 +160,7 @@ class Fuser {
 
   void add(const Concatenation&) {
     ElementwiseProblem problem = elementwise();
-    for (std::size_t i = 1; i < op_->reads.size(); ++i) problem.channels.push_back(shape_of(i).c);
+    for (std::size_t i = 1; i < op_->reads.size(); ++i) problem.channels.push_back(read_shape(i).c);
     append({.problem = problem});
   }
 
@@ -231,11 +235,8 @@ class Fuser {
 
   void add(const Pixelwise& a) {
     if (a.function == PixelFunction::multiply ? join_silu() : activate(activation_of(a))) return;
-    const Shape& x = shape_of(0);
-    const bool per_channel = op_->reads.size() == 2 && shape_of(1) == Shape{x.n, x.c, 1, 1};
-    append({.problem = problem_of(network_, a, x, per_channel)});
+    append({.problem = problem_of(network_, a, read_shapes())});
   }
-  void add(const Rearrangement& a) { append({.problem = problem_of(network_, a, shape_of(0))}); }
 
   const Network& network_;
   const std::map<std::string, Shape> shapes_;

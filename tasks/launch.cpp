@@ -7,10 +7,14 @@
 // device. Options about these, or a trace, ask for the persistent kernel.
 #include "tasks/launch.hpp"
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <utility>
+#include <vector>
 
 #include "mapping/policies/policies.hpp"
+#include "tasks/conv_family.hpp"
 #include "tasks/lower.hpp"
 #include "tasks/tiling.hpp"
 
@@ -23,8 +27,6 @@ namespace {
 // n64c512h14k512, a quarter: 535 and 528; n64c512h28k512, a twelfth: 1,470 and 1,532).
 constexpr double kManyCaches = 1.8;
 constexpr std::uint64_t kManyFilters = 5;
-// V and M of more bytes than this are not for a workspace that nobody asked for.
-constexpr std::uint64_t kMostWholeBytes = std::uint64_t{8} << 30;
 
 // What speaks for the persistent kernel, whatever the cut; empty when nothing does.
 std::string asked_for_persistent(const PlanOptions& options) {
@@ -82,6 +84,44 @@ LaunchChoice choose_launch(const ConvProblem& problem, const PlanOptions& option
     if (reason.empty()) return staged;
   }
   return launched(CudaLaunch::persistent, std::move(reason));
+}
+
+// Of one launch all convolutions are small tiles, which are made for few images. A chain of stages
+// also has the kernels of a convolution by itself.
+NetworkLaunch choose_launch(const Network& network, const PlanOptions& options,
+                            const Target& target) {
+  const auto launched = [&](CudaLaunch launch, std::string reason) {
+    NetworkLaunch choice{options, std::move(reason)};
+    choice.options.cuda_launch = launch;
+    const bool asked = options.policy || asks_for_order(options.mapping);
+    if (launch == CudaLaunch::staged && !asked) choice.options.mapping.policy = "staged";
+    return choice;
+  };
+  if (options.cuda_launch != CudaLaunch::automatic && options.backend != Backend::cpu) {
+    return launched(options.cuda_launch, kAskedFor);
+  }
+  const std::string reason = asked_for_persistent(options);
+  if (!reason.empty()) return launched(CudaLaunch::persistent, reason);
+  if (options.tiling.algorithm != Algorithm::automatic) {
+    return launched(CudaLaunch::staged, "for the algorithm asked for");
+  }
+  if (!has_own_kernels(target)) return launched(CudaLaunch::persistent, "for a network");
+  Target in_stages = target;
+  in_stages.stages = true;
+  const auto cuts_for = [&](const Target& launched_for) {
+    return cut_operators(fuse(network, options.tiling, launched_for), options.tiling, launched_for);
+  };
+  double staged_us = 0, small_us = 0;
+  for (const OperatorCut& cut : cuts_for(in_stages)) staged_us += cut.us;
+  const std::vector<OperatorCut> cuts = cuts_for(target);
+  for (const OperatorCut& cut : cuts) small_us += cut.small_us;
+  const double one_us = one_launch_us(small_us, cuts.size(), network.dtype);
+  const bool pays = staged_us < one_us;
+  char text[96];
+  std::snprintf(text, sizeof text, "convolutions: estimated %.3g us, %s %.3g us",
+                std::min(staged_us, one_us), pays ? "in one launch" : "in stages",
+                std::max(staged_us, one_us));
+  return launched(pays ? CudaLaunch::staged : CudaLaunch::persistent, text);
 }
 
 }  // namespace megaconv

@@ -2,6 +2,7 @@
 // What CudaLaunch::automatic stands for.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "megaconv/lowering.hpp"
@@ -22,5 +23,16 @@ struct LaunchChoice {
 /// has whole tensors and the policy staged. Throws like make_tiling.
 LaunchChoice choose_launch(const ConvProblem& problem, const PlanOptions& options,
                            const Target& target);
+
+/// V and M of more bytes than this are not for a workspace that nobody asked for.
+inline constexpr std::uint64_t kMostWholeBytes = std::uint64_t{8} << 30;
+
+/// The options with a launch for a network, and the reason. Throws like lower().
+struct NetworkLaunch {
+  PlanOptions options;
+  std::string reason;
+};
+NetworkLaunch choose_launch(const Network& network, const PlanOptions& options,
+                            const Target& target);
 
 }  // namespace megaconv

@@ -17,8 +17,18 @@ Tiling cut_of(const ConvProblem& problem, const TilingOptions& options, const Ta
 Lowering lower(const Tiling& cut, const TilingOptions& tiling, const MappingOptions& mapping,
                const Target& target, const PolicyFunction& custom = nullptr);
 
-/// Whether convolutions of a network become small-tile implicit GEMM, and all values are in nhwc.
+/// Whether convolutions of a network may become small-tile implicit GEMM.
 bool has_small_tasks(const TilingOptions& tiling, const Target& target);
+
+/// How an operator of a network is cut, and why.
+struct OperatorCut {
+  Cut cut;
+  std::string reason{};         ///< as in Node
+  double us = 0, small_us = 0;  ///< of convolutions on CUDA, as in FamilyChoice; else 0
+};
+/// Of all operators. Throws with the name of the one that cannot be cut.
+std::vector<OperatorCut> cut_operators(const FusedNetwork& network, const TilingOptions& tiling,
+                                       const Target& target);
 
 /// The operators that lower() makes nodes of, one each.
 FusedNetwork fuse(const Network& network, const TilingOptions& tiling, const Target& target);

@@ -1,71 +1,112 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a network to one graph of tasks in a proven order.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "mapping/places.hpp"
 #include "megaconv/error.hpp"
 #include "tasks/cold_filters.hpp"
 #include "tasks/conv_algorithm.hpp"
-#include "tasks/conv_graph.hpp"
-#include "tasks/elementwise/elementwise.hpp"
+#include "tasks/conv_family.hpp"
 #include "tasks/error_budget.hpp"
+#include "tasks/join_inputs.hpp"
+#include "tasks/launch.hpp"
 #include "tasks/lower.hpp"
 #include "tasks/nhwc_values.hpp"
-#include "tasks/pixelwise/pixelwise.hpp"
-#include "tasks/pooling/pooling.hpp"
-#include "tasks/rearrangement/rearrangement.hpp"
+#include "tasks/operators.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
 namespace {
 
+// What a convolution reads in the place of x, or beside it.
+struct ConvReads {
+  std::optional<ElementwiseProblem> input{};
+  bool halves = false;
+  bool operator==(const ConvReads&) const = default;
+};
+
 // Cuts operators; those of equal convolutions are made once.
 class Cutter {
  public:
   Cutter(const TilingOptions& options, const Target& target) : options_(options), target_(target) {
     options_.filters = FilterMode::prepared;
-    options_.whole_tensors = false;  // which is of values between operators here
+    // Which is of values between operators here; stages need whole V and M.
+    options_.whole_tensors = target.stages;
     small_tasks_ = has_small_tasks(options, target);
-    multiprocessors_ =
-        std::max(1u, target.multiprocessors != 0 ? target.multiprocessors : target.workers / 2);
-    // Each of which has about four tasks of other operators; here all of an operator's run at once.
-    if (small_tasks_) workers_ = std::max(1u, multiprocessors_ / 4);
+    // A multiprocessor has about four tasks of other operators. In one launch all of an operator
+    // run at once. In stages they are more, so that a multiprocessor has two at a time, and all as
+    // much.
+    if (small_tasks_) workers_ = std::max(1u, machine_.multiprocessors / 4);
+    if (target.stages) workers_ = machine_.multiprocessors;
   }
 
-  Cut cut(const ConvProblem& problem) {
-    if (small_tasks_) return cut_small(problem);
-    const auto known = std::find_if(tilings_.begin(), tilings_.end(), [&](const Tiling& tiling) {
-      return tiling.problem == problem;
+  OperatorCut cut(const ConvProblem& problem) { return cut(problem, {}); }
+  OperatorCut cut(const ConvProblem& problem, const ConvReads& reads) {
+    const auto known = std::find_if(known_.begin(), known_.end(), [&](const Known& one) {
+      return one.problem == problem && one.reads == reads;
     });
-    if (known != tilings_.end()) return *known;
-    tilings_.push_back(make_tiling_in_network(problem, options_, target_));
-    return tilings_.back();
+    if (known != known_.end()) return known->cut;
+    known_.push_back({problem, reads, cut_anew(problem, reads)});
+    return known_.back().cut;
   }
-  SmallGemmCut cut_small(const ConvProblem& problem) const {
-    return cut_small_gemm(problem, precision_of(problem.dtype), multiprocessors_);
+  SmallGemmCut cut_small(const ConvProblem& problem, const ConvReads& reads = {}) const {
+    return cut_small_gemm(problem, precision_of(problem.dtype), machine_, reads.input,
+                          reads.halves);
   }
-  Cut cut(const PoolProblem& problem) { return cut_pooling(problem, workers_); }
-  Cut cut(const ElementwiseProblem& problem) { return cut_elementwise(problem, workers_); }
-  Cut cut(const PixelwiseProblem& problem) { return cut_pixelwise(problem, workers_); }
-  Cut cut(const RearrangementProblem& problem) { return cut_rearrangement(problem, workers_); }
+  template <class Problem>
+  OperatorCut cut(const Problem& problem) {
+    return {cut_operator(problem, workers_)};
+  }
+
+  /// Of small tiles.
+  void set_precision(Precision precision) { small_precision_ = precision; }
 
  private:
+  struct Known {
+    ConvProblem problem;
+    ConvReads reads;
+    OperatorCut cut;
+  };
+
+  OperatorCut cut_anew(const ConvProblem& problem, const ConvReads& reads) const {
+    if (!small_tasks_) return {make_tiling_in_network(problem, options_, target_)};
+    const FamilyChoice choice =
+        choose_family(cut_small(problem, reads), own_tiling(problem), target_);
+    return {choice.cut, target_.stages ? choice.reason : "", choice.us, choice.small_us};
+  }
+
+  // Of kernels of its own, if it may have any.
+  std::optional<Tiling> own_tiling(const ConvProblem& problem) const {
+    if (!target_.stages || !has_own_kernels(target_)) return {};
+    try {
+      Tiling tiling = make_tiling(problem, options_, target_);
+      const std::uint64_t bytes =
+          tiling.num_groups * (tiling.v_slot_bytes() + tiling.m_slot_bytes());
+      if (bytes <= kMostWholeBytes) return tiling;
+    } catch (const Error&) {  // small tiles remain
+    }
+    return {};
+  }
+
   // Tensors of 16 bits are multiplied as they are.
   Precision precision_of(DataType dtype) const {
     if (dtype == DataType::f16) return Precision::f16;
     if (dtype == DataType::bf16) return Precision::bf16;
-    return options_.precision;
+    return small_precision_.value_or(options_.precision);
   }
 
   TilingOptions options_;
   const Target& target_;
   bool small_tasks_ = false;
-  std::uint32_t multiprocessors_ = 1;
+  std::optional<Precision> small_precision_{};
+  const SmallGemmMachine machine_ = small_gemm_machine(target_);
   std::uint32_t workers_ = target_.workers;
-  std::vector<Tiling> tilings_;
+  std::vector<Known> known_;
 };
 
 // The precision with which every convolution of a network of small tasks is within the error
@@ -74,9 +115,8 @@ Precision precision_within(const FusedNetwork& network, const TilingOptions& opt
                            const Target& target) {
   std::string refusal;
   for (const Precision precision : {Precision::tf32, Precision::f32}) {
-    TilingOptions attempt = options;
-    attempt.precision = precision;
-    const Cutter cutter(attempt, target);
+    Cutter cutter(options, target);
+    cutter.set_precision(precision);
     double largest = 0;
     std::string name;
     for (const FusedOperator& op : network.operators) {
@@ -93,72 +133,38 @@ Precision precision_within(const FusedNetwork& network, const TilingOptions& opt
   throw Error(Status::unsupported, refusal);
 }
 
-NodeBuffers add(TaskGraph& graph, const std::string& name, const Tiling& tiling,
-                const NodeBuffers& read) {
-  return add_convolution(graph, name, tiling, read);
-}
-NodeBuffers add(TaskGraph& graph, const std::string& name, const PoolCut& cut,
-                const NodeBuffers& read) {
-  NodeBuffers buffers = read;
-  buffers.y = add_pooling(graph, name, cut, read.x);
-  return buffers;
-}
-NodeBuffers add(TaskGraph& graph, const std::string& name, const ElementwiseCut& cut,
-                const NodeBuffers& read) {
-  return add_elementwise(graph, name, cut, read);
-}
-NodeBuffers add(TaskGraph& graph, const std::string& name, const PixelwiseCut& cut,
-                const NodeBuffers& read) {
-  NodeBuffers buffers = read;
-  buffers.y = add_pixelwise(graph, name, cut, read.x, read.residual);
-  return buffers;
-}
-NodeBuffers add(TaskGraph& graph, const std::string& name, const RearrangementCut& cut,
-                const NodeBuffers& read) {
-  NodeBuffers buffers = read;
-  buffers.y = add_rearrangement(graph, name, cut, read.x);
-  return buffers;
-}
-
-NodeBuffers add(TaskGraph& graph, const std::string& name, const SmallGemmCut& cut,
-                const NodeBuffers& read) {
-  return add_small_gemm(graph, name, cut, read);
-}
-
-// Appends an operator that reads those buffers; its own have its name: "conv1.U".
-NodeBuffers add_cut(TaskGraph& graph, const std::string& name, const Cut& cut,
-                    const NodeBuffers& read) {
+// Appends an operator that reads those values; its own buffers have its name: "conv1.U".
+NodeBuffers add_cut(TaskGraph& graph, const FusedOperator& op, const Cut& cut,
+                    const std::vector<BufferId>& values, const std::vector<BufferId>& halves) {
   const std::size_t first = graph.buffers.size();
-  NodeBuffers buffers =
-      std::visit([&](const auto& of_room) { return add(graph, name, of_room, read); }, cut);
+  std::vector<BufferId> reads;
+  for (const ValueId value : op.reads) reads.push_back(values[value]);
+  const auto* const small = std::get_if<SmallGemmCut>(&cut);
+  if (small != nullptr && small->reads_halves) reads.push_back(halves[op.reads.front()]);
+  NodeBuffers buffers = std::visit(
+      [&](const auto& of_room) { return add_operator(graph, op.name(), of_room, reads); }, cut);
   for (std::size_t i = first; i < graph.buffers.size(); ++i) {
     std::string& of_buffer = graph.buffers[i].name;
-    if (of_buffer.find('.') == std::string::npos) of_buffer = name + "." + of_buffer;
+    if (of_buffer.find('.') == std::string::npos) of_buffer = op.name() + "." + of_buffer;
   }
   return buffers;
 }
 
-// The buffers that an operator reads: of values that stand before it.
-NodeBuffers reads_of(const FusedOperator& op, const std::vector<BufferId>& values) {
-  NodeBuffers read;
-  std::vector<BufferId> buffers;
-  for (const ValueId value : op.reads) buffers.push_back(values[value]);
-  if (const auto* elementwise = std::get_if<ElementwiseProblem>(&op.problem)) {
-    if (elementwise->residual) {
-      read.residual = buffers.back();
-      buffers.pop_back();
-    }
-    read.inputs = std::move(buffers);
-    return read;
+// Which values small tasks of one launch write as FP16 numbers too: floats that a convolution makes
+// for another.
+std::vector<bool> values_in_halves(const FusedNetwork& network, const TilingOptions& options,
+                                   const Target& target) {
+  const std::size_t inputs = network.inputs.size();
+  std::vector<bool> halves(inputs + network.operators.size());
+  if (!has_small_tasks(options, target) || target.stages) return halves;
+  for (const FusedOperator& op : network.operators) {
+    const auto* const conv = std::get_if<ConvProblem>(&op.problem);
+    const ValueId x = op.reads.front();
+    if (conv == nullptr || conv->dtype != DataType::f32 || conv->c % 8 != 0 || x < inputs) continue;
+    const FusedOperator& before = network.operators[x - inputs];
+    halves[x] = halves[x] || std::holds_alternative<ConvProblem>(before.problem);
   }
-  read.x = buffers.front();
-  if (buffers.size() == 2) read.residual = buffers.back();
-  return read;
-}
-
-Layout y_layout(const FusedOperator& op) {
-  if (const auto* moved = std::get_if<RearrangementProblem>(&op.problem)) return moved->y_layout();
-  return std::visit([](const auto& a) { return a.layout; }, op.problem);
+  return halves;
 }
 
 BufferId add_input(TaskGraph& graph, const NetworkInput& input, DataType dtype) {
@@ -171,6 +177,26 @@ BufferId add_input(TaskGraph& graph, const NetworkInput& input, DataType dtype) 
   return static_cast<BufferId>(graph.buffers.size() - 1);
 }
 
+// Tasks that share sums behind each other in the order, where the first of them stands: they read
+// the same, so they need the same. A worker of each runs them at the same time.
+void bring_together(const Lowering& lowering, TaskMapping& mapping) {
+  std::vector<std::uint32_t> order;
+  order.reserve(mapping.order.size());
+  std::vector<bool> taken(mapping.order.size());
+  for (const std::uint32_t id : mapping.order) {
+    if (taken[id]) continue;
+    const Task& task = lowering.graph.tasks[id];
+    const auto* const cut = std::get_if<SmallGemmCut>(&lowering.nodes[task.node].cut);
+    const std::uint32_t shares = cut == nullptr ? 1 : cut->shares;
+    const std::uint32_t first = id - task.block % shares;
+    for (std::uint32_t share = first; share < first + shares; ++share) {
+      order.push_back(share);
+      taken[share] = true;
+    }
+  }
+  mapping.order = std::move(order);
+}
+
 // Values that only tasks see share memory: an order says how long each is in use. Tasks that run at
 // the same time stand within about two positions a worker.
 void share_memory(Lowering& lowering, const Target& target) {
@@ -181,6 +207,7 @@ void share_memory(Lowering& lowering, const Target& target) {
     if (std::find(outputs.begin(), outputs.end(), node.buffers.y) == outputs.end()) {
       shared.push_back(node.buffers.y);
     }
+    if (node.buffers.y_halves != kNoBuffer) shared.push_back(node.buffers.y_halves);
   }
   choose_places(lowering.graph, lowering.mapping, shared, 2 * std::uint64_t{target.workers},
                 kAlignment);
@@ -191,29 +218,7 @@ void share_memory(Lowering& lowering, const Target& target) {
 }  // namespace
 
 std::string summary(const Cut& cut) {
-  if (const auto* tiling = std::get_if<Tiling>(&cut)) {
-    return to_string(tiling->problem) + ", " + algorithm_of(*tiling).name(*tiling) + ", " +
-           std::to_string(num_tasks(*tiling)) + " tasks";
-  }
-  if (const auto* pool = std::get_if<PoolCut>(&cut)) {
-    return to_string(pool->problem) + ", " +
-           std::to_string(std::uint64_t{pool->num_groups} * pool->tasks_per_group) + " tasks";
-  }
-  if (const auto* small = std::get_if<SmallGemmCut>(&cut)) {
-    return to_string(small->problem) + ", small-tile implicit GEMM, " +
-           to_string(small->precision) + ", tiles of " +
-           pair_text(small->rows_per_group, small->cols_per_group) + " pixels x " +
-           std::to_string(small->filters_per_task()) + " filters, warps " +
-           std::to_string(small->filter_warps) + "x" + std::to_string(small->pixel_warps) + "x" +
-           std::to_string(small->sum_warps) + ", " +
-           std::to_string(std::uint64_t{small->num_groups} * small->tasks_per_group) + " tasks";
-  }
-  const auto text = [](const auto& bands) {
-    return to_string(bands.problem) + ", " + std::to_string(bands.num_groups) + " tasks";
-  };
-  if (const auto* pixelwise = std::get_if<PixelwiseCut>(&cut)) return text(*pixelwise);
-  if (const auto* moved = std::get_if<RearrangementCut>(&cut)) return text(*moved);
-  return text(std::get<ElementwiseCut>(cut));
+  return std::visit([](const auto& of_room) { return summary_of(of_room); }, cut);
 }
 
 bool has_small_tasks(const TilingOptions& tiling, const Target& target) {
@@ -222,7 +227,40 @@ bool has_small_tasks(const TilingOptions& tiling, const Target& target) {
 
 FusedNetwork fuse(const Network& network, const TilingOptions& tiling, const Target& target) {
   FusedNetwork fused = fuse(network);
-  return has_small_tasks(tiling, target) ? with_nhwc_values(std::move(fused)) : fused;
+  const bool small_tasks = has_small_tasks(tiling, target);
+  if (!small_tasks && !target.stages) return fused;
+  fused = with_nhwc_values(std::move(fused));
+  return target.stages ? fused : with_joined_inputs(std::move(fused));
+}
+
+std::vector<OperatorCut> cut_operators(const FusedNetwork& network, const TilingOptions& options,
+                                       const Target& target) {
+  check_error_budget(options);
+  Cutter cutter(options, target);
+  if (options.max_error && has_small_tasks(options, target)) {
+    cutter.set_precision(precision_within(network, options, target));
+  }
+  const std::vector<bool> halves = values_in_halves(network, options, target);
+  std::vector<OperatorCut> cuts;
+  for (const FusedOperator& op : network.operators) {
+    try {
+      const auto* const conv = std::get_if<ConvProblem>(&op.problem);
+      if (conv == nullptr) {
+        cuts.push_back(
+            std::visit([&](const auto& problem) { return cutter.cut(problem); }, op.problem));
+        continue;
+      }
+      ConvReads reads{.halves = halves[op.reads.front()]};
+      if (op.input) reads.input = op.input->problem;
+      const std::size_t value = network.inputs.size() + cuts.size();
+      cuts.push_back(cutter.cut(*conv, reads));
+      auto* const small = std::get_if<SmallGemmCut>(&cuts.back().cut);
+      if (small != nullptr) small->writes_halves = halves[value];
+    } catch (const Error& error) {
+      throw Error(error.status(), op.name() + ": " + error.what());
+    }
+  }
+  return cuts;
 }
 
 Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
@@ -237,34 +275,24 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
     values.push_back(add_input(lowering.graph, input, dtype));
   }
   lowering.inputs = values;
-  check_error_budget(tiling_options);
-  TilingOptions options = tiling_options;
-  if (options.max_error && has_small_tasks(options, target)) {
-    options.precision = precision_within(network, options, target);
-  }
-  Cutter cutter(options, target);
-  const auto cut_of = [&](const FusedOperator& op) {
-    try {
-      return std::visit([&](const auto& problem) { return cutter.cut(problem); }, op.problem);
-    } catch (const Error& error) {
-      throw Error(error.status(), op.name() + ": " + error.what());
-    }
-  };
-  for (const FusedOperator& op : network.operators) {
-    const Cut cut = cut_of(op);
-    lowering.nodes.push_back({cut, add_cut(lowering.graph, op.name(), cut, reads_of(op, values))});
+  const std::vector<OperatorCut> cuts = cut_operators(network, tiling_options, target);
+  std::vector<BufferId> halves(values.size(), kNoBuffer);  // by value
+  for (std::size_t i = 0; i < cuts.size(); ++i) {
+    const FusedOperator& op = network.operators[i];
+    const auto& [cut, reason, us, small_us] = cuts[i];
+    lowering.nodes.push_back({cut, add_cut(lowering.graph, op, cut, values, halves), reason});
+    halves.push_back(lowering.nodes.back().buffers.y_halves);
     values.push_back(lowering.nodes.back().buffers.y);
     Buffer& y = lowering.graph.buffers[values.back()];
-    y.block_rows = y_layout(op) == Layout::nhwc ? 1 : y.extent.rows.size() / batch;
+    y.block_rows = y_layout(op.problem) == Layout::nhwc ? 1 : y.extent.rows.size() / batch;
   }
   for (const ValueId output : network.outputs) lowering.outputs.push_back(values[output]);
   link(lowering.graph);
   count_signals(lowering.graph);
   lowering.mapping = order_tasks(lowering.graph, mapping_options, target, custom);
-  if (!tiling_options.whole_tensors) {
-    if (custom) check_order(lowering.graph, lowering.mapping);  // lives are those of right orders
-    share_memory(lowering, target);
-  }
+  if (custom) check_order(lowering.graph, lowering.mapping);  // what follows takes right orders
+  bring_together(lowering, lowering.mapping);
+  if (!tiling_options.whole_tensors) share_memory(lowering, target);
   check_order(lowering.graph, lowering.mapping);
   return lowering;
 }

@@ -18,6 +18,7 @@
 #include "mapping/json_text.hpp"
 #include "mapping/text.hpp"
 #include "megaconv/error.hpp"
+#include "tasks/operators.hpp"
 
 namespace megaconv {
 namespace {
@@ -34,94 +35,6 @@ constexpr std::size_t kMostOperators = 1 << 16;
 // Values that a file may have; their names are to_string()'s.
 constexpr DataType kDataTypes[] = {DataType::f32, DataType::f16, DataType::bf16};
 constexpr Layout kLayouts[] = {Layout::nhwc, Layout::nchw};
-constexpr PoolMode kModes[] = {PoolMode::max, PoolMode::average};
-constexpr PixelFunction kFunctions[] = {
-    PixelFunction::multiply,     PixelFunction::leaky_relu,          PixelFunction::sigmoid,
-    PixelFunction::hard_sigmoid, PixelFunction::hard_swish,          PixelFunction::tanh,
-    PixelFunction::softmax,      PixelFunction::local_response_norm, PixelFunction::gelu,
-    PixelFunction::gelu_tanh};
-static_assert(std::size(kFunctions) == kNumPixelFunctions);
-
-// --- What is to be said of each operator, for writing and for reading alike.
-
-template <class Fields, class Operator>
-void describe_window(Fields& f, Operator& a) {
-  f("r", a.r);
-  f("s", a.s);
-  f("pad_h", a.pad_h);
-  f("pad_w", a.pad_w);
-  f("stride_h", a.stride_h);
-  f("stride_w", a.stride_w);
-}
-template <class Fields>
-void describe(Fields& f, Convolution& a) {
-  f("k", a.k);
-  describe_window(f, a);
-  f("dilation_h", a.dilation_h);
-  f("dilation_w", a.dilation_w);
-  f("groups", a.groups);
-  f("relu", a.relu);
-  f("w", a.w);
-  f("bias", a.bias);
-}
-template <class Fields>
-void describe(Fields& f, Pooling& a) {
-  f("mode", a.mode, kModes);
-  describe_window(f, a);
-}
-template <class Fields>
-void describe(Fields&, GlobalAveragePooling&) {}
-template <class Fields>
-void describe(Fields& f, BatchNorm& a) {
-  f("epsilon", a.epsilon);
-  f("gamma", a.gamma);
-  f("beta", a.beta);
-  f("mean", a.mean);
-  f("variance", a.variance);
-}
-template <class Fields>
-void describe(Fields&, Add&) {}
-template <class Fields>
-void describe(Fields&, Concatenation&) {}
-template <class Fields>
-void describe(Fields& f, FullyConnected& a) {
-  f("k", a.k);
-  f("w", a.w);
-  f("bias", a.bias);
-}
-template <class Fields>
-void describe(Fields& f, Clamp& a) {
-  f("least", a.least);
-  f("most", a.most);
-}
-template <class Fields>
-void describe(Fields& f, Pixelwise& a) {
-  f("function", a.function, kFunctions);
-  f("alpha", a.alpha);
-  f("beta", a.beta);
-  f("bias", a.bias);
-  f("size", a.size);
-}
-template <class Fields>
-void describe(Fields& f, Rearrangement& a) {
-  f("first_channel", a.first_channel);
-  f("channels", a.channels);
-  f("groups", a.groups);
-  f("repeat_h", a.repeat_h);
-  f("repeat_w", a.repeat_w);
-  f("top", a.top);
-  f("bottom", a.bottom);
-  f("left", a.left);
-  f("right", a.right);
-  f("fill", a.fill);
-}
-
-/// Alternatives of Operator::does, in their order.
-constexpr const char* kKinds[] = {"convolution",     "pooling", "global_average_pooling",
-                                  "batch_norm",      "add",     "concatenation",
-                                  "fully_connected", "clamp",   "pixelwise",
-                                  "rearrangement"};
-static_assert(std::size(kKinds) == std::variant_size_v<decltype(Operator::does)>);
 
 // --- Writing.
 
@@ -139,7 +52,7 @@ class Writer {
     json["operators"] = Json::array();
     for (const Operator& op : network.operators) {
       op_ = &op;
-      json_ = {{"name", op.name}, {"does", kKinds[op.does.index()]}, {"reads", op.reads}};
+      json_ = {{"name", op.name}, {"does", kOperatorNames[op.does.index()]}, {"reads", op.reads}};
       auto does = op.does;
       std::visit([this](auto& alternative) { describe(*this, alternative); }, does);
       json["operators"].push_back(std::move(json_));
@@ -286,7 +199,7 @@ class Reader {
       if (!names.empty()) names += ", ";
       names += to_string(one);
     }
-    fail_at(key, '"' + excerpt(word) + "\", must be one of " + names);
+    fail_at(key, std::string(1, '"') + excerpt(word) + "\", must be one of " + names);
   }
   /// Those that are not there stay missing.
   void operator()(const char* key, Weights& weights) {
@@ -365,12 +278,12 @@ class Reader {
 
   template <std::size_t kIndex = 0>
   void make(decltype(Operator::does)& does, const std::string& kind) {
-    if constexpr (kIndex == std::size(kKinds)) {
+    if constexpr (kIndex == std::size(kOperatorNames)) {
       std::string allowed;
-      for (const char* known : kKinds)
+      for (const char* known : kOperatorNames)
         allowed += (allowed.empty() ? "" : ", ") + std::string(known);
       fail_at("does", "\"" + excerpt(kind) + "\", must be one of " + allowed);
-    } else if (kind == kKinds[kIndex]) {
+    } else if (kind == kOperatorNames[kIndex]) {
       describe(*this, does.template emplace<kIndex>());
     } else {
       make<kIndex + 1>(does, kind);

@@ -9,12 +9,7 @@
 
 #include "megaconv/plan.hpp"
 #include "tasks/activation.hpp"
-#include "tasks/elementwise/reference.hpp"
-#include "tasks/network_problems.hpp"
-#include "tasks/pixelwise/pixelwise.hpp"
-#include "tasks/pixelwise/reference.hpp"
-#include "tasks/pooling/reference.hpp"
-#include "tasks/rearrangement/reference.hpp"
+#include "tasks/operators.hpp"
 #include "tasks/reference.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/strides.hpp"
@@ -64,25 +59,6 @@ Numbers convolve(const ConvProblem& a, const Numbers& x, const float* w, const N
   return y;
 }
 
-Numbers pool(const PoolProblem& a, const Numbers& x) {
-  Numbers y = zeros(a.y_size());
-  const std::int64_t p = a.p(), q = a.q();
-  for (std::int64_t i = 0; i < a.y_size(); ++i) {
-    const double* const plane = x.data() + i / (p * q) * a.h * a.w;
-    const std::int64_t top = i / q % p * a.stride_h - a.pad_h, left = i % q * a.stride_w - a.pad_w;
-    double largest = -std::numeric_limits<double>::infinity(), sum = 0, count = 0;
-    for (std::int64_t h = std::max<std::int64_t>(top, 0); h < std::min(top + a.r, a.h); ++h) {
-      for (std::int64_t w = std::max<std::int64_t>(left, 0); w < std::min(left + a.s, a.w); ++w) {
-        largest = std::max(largest, plane[h * a.w + w]);
-        sum += plane[h * a.w + w];
-        ++count;
-      }
-    }
-    y[static_cast<std::size_t>(i)] = a.mode == PoolMode::max ? largest : sum / count;
-  }
-  return y;
-}
-
 Numbers concatenate(std::int64_t images, const std::vector<const Numbers*>& parts) {
   Numbers y;
   for (std::int64_t image = 0; image < images; ++image) {
@@ -111,42 +87,33 @@ void clamp(Numbers& y, double least, double most) {
   for (double& value : y) value = std::min(std::max(value, least), most);
 }
 
-Numbers multiply_or_map(const PixelwiseProblem& a, const std::vector<const Numbers*>& reads) {
-  return reference_pixelwise(
-      a, *reads[0],
-      reads.size() == 2 ? std::span<const double>(*reads[1]) : std::span<const double>());
+ReadNumbers numbers_of(const std::vector<const Numbers*>& reads) {
+  return [&reads](std::size_t i, const Shape&) { return *reads[i]; };
 }
 
 /// One operator of a network as it stands.
 struct Compute {
   const Network& network;
-  const Shape& shape;  ///< of the first value read
+  const std::vector<Shape>& shapes;  ///< of the values read
   const std::vector<const Numbers*>& reads;
 
-  Numbers operator()(const Convolution& a) const {
+  template <class Op>
+  Numbers convolution(const Op& a) const {
     const std::span<const float> bias = a.bias.values();
-    return convolve(problem_of(network, a, shape), *reads[0], a.w.data.get(), {},
+    return convolve(problem_of(network, a, shapes), *reads[0], a.w.data.get(), {},
                     {bias.begin(), bias.end()}, reads.size() == 2 ? reads[1] : nullptr);
   }
-  Numbers operator()(const FullyConnected& a) const {
-    const std::span<const float> bias = a.bias.values();
-    return convolve(problem_of(network, a, shape), *reads[0], a.w.data.get(), {},
-                    {bias.begin(), bias.end()}, nullptr);
-  }
-  Numbers operator()(const Pooling& a) const {
-    return pool(problem_of(network, a, shape), *reads[0]);
-  }
-  Numbers operator()(const GlobalAveragePooling& a) const {
-    return pool(problem_of(network, a, shape), *reads[0]);
-  }
+  Numbers operator()(const Convolution& a) const { return convolution(a); }
+  Numbers operator()(const FullyConnected& a) const { return convolution(a); }
   Numbers operator()(const BatchNorm& a) const {
+    const Shape& x = shapes.front();
     Numbers scale, bias;
-    for (std::size_t c = 0; c < static_cast<std::size_t>(shape.c); ++c) {
+    for (std::size_t c = 0; c < static_cast<std::size_t>(x.c); ++c) {
       scale.push_back(a.gamma.values()[c] / std::sqrt(double{a.variance.values()[c]} + a.epsilon));
       bias.push_back(a.beta.values()[c] - a.mean.values()[c] * scale[c]);
     }
     Numbers y = *reads[0];
-    scale_channels(shape, y, scale, bias);
+    scale_channels(x, y, scale, bias);
     return y;
   }
   Numbers operator()(const Add&) const {
@@ -154,20 +121,22 @@ struct Compute {
     add(y, *reads[1]);
     return y;
   }
-  Numbers operator()(const Concatenation&) const { return concatenate(shape.n, reads); }
+  Numbers operator()(const Concatenation&) const { return concatenate(shapes.front().n, reads); }
   Numbers operator()(const Clamp& a) const {
     Numbers y = *reads[0];
     clamp(y, double{a.least}, double{a.most});
     return y;
   }
-  Numbers operator()(const Pixelwise& a) const {
-    const bool per_channel = reads.size() == 2 && reads[1]->size() != reads[0]->size();
-    return multiply_or_map(problem_of(network, a, shape, per_channel), reads);
-  }
-  Numbers operator()(const Rearrangement& a) const {
-    return reference_rearrangement(problem_of(network, a, shape), *reads[0]);
+  template <class Op>
+  Numbers operator()(const Op& a) const {
+    return truth_of(problem_of(network, a, shapes), FusedOperator{}, numbers_of(reads)).y;
   }
 };
+
+/// What makes x of a convolution, as an operator by itself.
+FusedOperator input_of(const FusedOperator& op) {
+  return {.problem = op.input->problem, .scale = op.input->scale, .bias = op.input->bias};
+}
 
 /// One fused operator.
 struct ComputeFused {
@@ -175,21 +144,14 @@ struct ComputeFused {
   const std::vector<const Numbers*>& reads;
 
   Numbers operator()(const ConvProblem& a) const {
-    return convolve(a, *reads[0], op.w.data.get(), op.scale, op.bias,
-                    a.epilogue.residual ? reads[1] : nullptr);
+    const Numbers* const residual = a.epilogue.residual ? reads.back() : nullptr;
+    const Numbers x =
+        op.input ? truth_of(op.input->problem, input_of(op), numbers_of(reads)).y : *reads[0];
+    return convolve(a, x, op.w.data.get(), op.scale, op.bias, residual);
   }
-  Numbers operator()(const PoolProblem& a) const { return pool(a, *reads[0]); }
-  Numbers operator()(const ElementwiseProblem& a) const {
-    Numbers y = concatenate(
-        a.n, {reads.begin(), reads.begin() + static_cast<std::ptrdiff_t>(a.channels.size())});
-    if (a.affine) scale_channels({a.n, a.c(), a.h, a.w}, y, op.scale, op.bias);
-    if (a.residual) add(y, *reads.back());
-    clamp(y, double{a.least}, double{a.most});
-    return y;
-  }
-  Numbers operator()(const PixelwiseProblem& a) const { return multiply_or_map(a, reads); }
-  Numbers operator()(const RearrangementProblem& a) const {
-    return reference_rearrangement(a, *reads[0]);
+  template <class Problem>
+  Numbers operator()(const Problem& a) const {
+    return truth_of(a, op, numbers_of(reads)).y;
   }
 };
 
@@ -211,26 +173,22 @@ Numbers numbers_of(DataType dtype, Layout layout, const Shape& shape, const void
   });
 }
 
-/// The largest share that an error has of its bound: rounding errors of `roundings` operations in
-/// FP32 on numbers of that magnitude, and one rounding to the storage type.
-double worst_share(DataType dtype, const void* y, const Numbers& truth, const Numbers& magnitude,
-                   double roundings) {
-  return with_storage(dtype, [&](auto number) {
-    const auto* const values = static_cast<const decltype(number)*>(y);
-    double worst = 0;
-    for (std::size_t i = 0; i < truth.size(); ++i) {
-      if (double{to_float(values[i])} == truth[i]) continue;  // also where both are infinite
-      const double computed =
-          roundings * unit_roundoff(DataType::f32) * 1.001 * magnitude[i] + 0x1p-149;
-      const double stored = dtype == DataType::f32
-                                ? 0
-                                : unit_roundoff(dtype) *
-                                      std::max(std::fabs(truth[i]) + computed, least_normal(dtype));
-      const double share = std::fabs(double{to_float(values[i])} - truth[i]) / (computed + stored);
-      worst = std::isnan(share) ? std::numeric_limits<double>::infinity() : std::max(worst, share);
-    }
-    return worst;
-  });
+/// The largest share that an error has of its bound: of roundings in FP32, and of one to the
+/// storage type.
+double worst_share(DataType dtype, const Numbers& y, const OperatorTruth& truth) {
+  double worst = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    if (y[i] == truth.y[i]) continue;  // also where both are infinite
+    const double computed =
+        truth.roundings * unit_roundoff(DataType::f32) * 1.001 * truth.magnitude[i] + 0x1p-149;
+    const double stored = dtype == DataType::f32
+                              ? 0
+                              : unit_roundoff(dtype) *
+                                    std::max(std::fabs(truth.y[i]) + computed, least_normal(dtype));
+    const double share = std::fabs(y[i] - truth.y[i]) / (computed + stored);
+    worst = std::isnan(share) ? std::numeric_limits<double>::infinity() : std::max(worst, share);
+  }
+  return worst;
 }
 
 std::string share_text(double share) {
@@ -261,66 +219,55 @@ struct Check {
         std::max(found.relative_l2 / bound.relative_l2, found.worst_element / bound.worst_element),
         to_string(found)};
   }
-  OperatorCheck operator()(const SmallGemmCut& cut) const { return (*this)(tiling_of_error(cut)); }
-  // Of T numbers all sums but the first round, and so does the division.
-  OperatorCheck operator()(const PoolCut& cut) const {
-    const PoolProblem& a = cut.problem;
-    Numbers truth = zeros(a.y_size()), magnitude = zeros(a.y_size());
-    reference_pooling(a, reads[0], truth.data(), magnitude.data());
-    const double roundings = a.mode == PoolMode::max ? 0 : static_cast<double>(a.r * a.s);
-    const double share = worst_share(a.dtype, y, truth, magnitude, roundings);
+  OperatorCheck operator()(const SmallGemmCut& cut) const {
+    if (!cut.input) return (*this)(tiling_of_error(cut));
+    const std::vector<std::byte> x = joined_input(*cut.input);
+    std::vector<const void*> tensors{x.data()};
+    if (cut.problem.epilogue.residual) tensors.push_back(reads.back());
+    return Check{op, tensors, y}(tiling_of_error(cut));
+  }
+  template <class RoomCut>
+  OperatorCheck operator()(const RoomCut& cut) const {
+    const auto& a = cut.problem;
+    const auto read = [&](std::size_t i, const Shape& shape) {
+      return numbers_of(a.dtype, a.layout, shape, reads[i]);
+    };
+    const OperatorTruth truth = truth_of(a, rounded_op(), read);
+    const double share =
+        worst_share(a.dtype, numbers_of(a.dtype, y_layout(a), y_shape(a), y), truth);
     return {names_text(op), share, share_text(share)};
-  }
-  // Scale and bias, which are rounded to FP32 before, and the sum of both; then the residual.
-  OperatorCheck operator()(const ElementwiseCut& cut) const {
-    const ElementwiseProblem& a = cut.problem;
-    Numbers truth = zeros(a.y_size()), magnitude = zeros(a.y_size());
-    const std::vector<float> scale(op.scale.begin(), op.scale.end());
-    const std::vector<float> bias(op.bias.begin(), op.bias.end());
-    reference_elementwise(a,
-                          {.x = reads.first(a.channels.size()),
-                           .residual = reads.back(),
-                           .scale = scale.data(),
-                           .bias = bias.data()},
-                          truth.data(), magnitude.data());
-    const double share = worst_share(a.dtype, y, truth, magnitude, a.affine + a.residual);
-    return {names_text(op), share, share_text(share)};
-  }
-  // Which may make 0 of numbers below 2^-126.
-  OperatorCheck operator()(const PixelwiseCut& cut) const {
-    const PixelwiseProblem& a = cut.problem;
-    const Shape shape{a.n, a.c, a.h, a.w};
-    Numbers b;
-    if (reads.size() == 2) {
-      b = numbers_of(a.dtype, a.layout, a.per_channel ? Shape{a.n, a.c, 1, 1} : shape, reads[1]);
-    }
-    return compare_in_nchw(
-        a.dtype, a.layout, shape,
-        reference_pixelwise(a, numbers_of(a.dtype, a.layout, shape, reads[0]), b), roundings_of(a));
-  }
-  OperatorCheck operator()(const RearrangementCut& cut) const {
-    const RearrangementProblem& a = cut.problem;
-    const Numbers x = numbers_of(a.dtype, a.layout, {a.n, a.c, a.h, a.w}, reads[0]);
-    return compare_in_nchw(a.dtype, a.y_layout(), {a.n, a.k(), a.p(), a.q()},
-                           reference_rearrangement(a, x), 0);
   }
 
  private:
-  /// Rounding errors are relative to the numbers themselves.
-  OperatorCheck compare_in_nchw(DataType dtype, Layout layout, const Shape& shape,
-                                const Numbers& truth, double roundings) const {
-    Numbers magnitude = truth;
-    for (double& value : magnitude) value = std::max(std::fabs(value), 0x1p-102);
-    std::vector<std::byte> tensor(truth.size() * size_of(dtype));
-    with_storage(dtype, [&](auto number) {
-      auto* const to = reinterpret_cast<decltype(number)*>(tensor.data());
-      const Numbers computed = numbers_of(dtype, layout, shape, y);
-      for (std::size_t i = 0; i < computed.size(); ++i) {
-        to[i] = from_float<decltype(number)>(static_cast<float>(computed[i]));
+  /// x of a convolution whose tasks make it, in nhwc: rounded once, as they do.
+  std::vector<std::byte> joined_input(const ElementwiseProblem& a) const {
+    const auto read = [&](std::size_t i, const Shape& shape) {
+      return numbers_of(a.dtype, a.layout, shape, reads[i]);
+    };
+    const FusedOperator made = input_of(op);
+    const Numbers truth = truth_of(a, Check{made, reads, y}.rounded_op(), read).y;
+    const Strides at = strides_of(a.layout, a.n, a.c(), a.h * a.w);
+    std::vector<std::byte> x(truth.size() * size_of(a.dtype));
+    with_storage(a.dtype, [&](auto number) {
+      using T = decltype(number);
+      auto from = truth.begin();
+      for (std::int64_t image = 0; image < a.n; ++image) {
+        for (std::int64_t c = 0; c < a.c(); ++c) {
+          for (std::int64_t pixel = 0; pixel < a.h * a.w; ++pixel, ++from) {
+            const std::int64_t to = image * at.image + c * at.channel + pixel * at.pixel;
+            reinterpret_cast<T*>(x.data())[to] = from_float<T>(static_cast<float>(*from));
+          }
+        }
       }
     });
-    const double share = worst_share(dtype, tensor.data(), truth, magnitude, roundings);
-    return {names_text(op), share, share_text(share)};
+    return x;
+  }
+  /// With the scale and the bias that tasks have.
+  FusedOperator rounded_op() const {
+    FusedOperator rounded = op;
+    for (double& scale : rounded.scale) scale = static_cast<float>(scale);
+    for (double& bias : rounded.bias) bias = static_cast<float>(bias);
+    return rounded;
   }
 };
 
@@ -330,9 +277,13 @@ DoubleValues reference_network(const Network& network, const DoubleValues& input
   const std::map<std::string, Shape> shapes = shapes_of(network);
   DoubleValues values = inputs;
   for (const Operator& op : network.operators) {
+    std::vector<Shape> read_shapes;
     std::vector<const Numbers*> reads;
-    for (const std::string& value : op.reads) reads.push_back(&values.at(value));
-    values[op.name] = std::visit(Compute{network, shapes.at(op.reads.front()), reads}, op.does);
+    for (const std::string& value : op.reads) {
+      read_shapes.push_back(shapes.at(value));
+      reads.push_back(&values.at(value));
+    }
+    values[op.name] = std::visit(Compute{network, read_shapes, reads}, op.does);
   }
   return values;
 }

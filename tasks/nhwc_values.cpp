@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "tasks/operators.hpp"
+
 namespace megaconv {
 namespace {
 
@@ -11,12 +13,6 @@ struct Value {
   Shape shape;
   std::string name;
 };
-
-Shape y_shape(const ConvProblem& a) { return {a.n, a.k, a.p(), a.q()}; }
-Shape y_shape(const PoolProblem& a) { return {a.n, a.c, a.p(), a.q()}; }
-Shape y_shape(const ElementwiseProblem& a) { return {a.n, a.c(), a.h, a.w}; }
-Shape y_shape(const PixelwiseProblem& a) { return {a.n, a.c, a.h, a.w}; }
-Shape y_shape(const RearrangementProblem& a) { return {a.n, a.k(), a.p(), a.q()}; }
 
 bool same_in_both(const Shape& shape) { return shape.c == 1 || shape.h * shape.w == 1; }
 

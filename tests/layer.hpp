@@ -17,6 +17,7 @@ struct Layer {
       : problem(p),
         x(static_cast<std::size_t>(p.x_size())),
         w(static_cast<std::size_t>(p.w_size())),
+        scale(static_cast<std::size_t>(p.k)),
         bias(static_cast<std::size_t>(p.k)),
         residual(static_cast<std::size_t>(p.y_size())) {
     if (integers) {
@@ -24,14 +25,16 @@ struct Layer {
       fill_integers(w, 2, 0.11, 576);
       fill_integers(bias, 3, 1.0);
       fill_integers(residual, 4, 1.0);
+      fill_integers(scale, 5, 1.0);
     } else {
       fill_normal(x, 1);
       fill_normal(w, 2);
       fill_normal(bias, 3);
       fill_normal(residual, 4);
+      fill_normal(scale, 5);
     }
     with_storage(p.dtype, [&](auto number) {
-      for (std::vector<float>* tensor : {&x, &w, &bias, &residual}) {
+      for (std::vector<float>* tensor : {&x, &w, &scale, &bias, &residual}) {
         for (float& value : *tensor) value = to_float(from_float<decltype(number)>(value));
       }
     });
@@ -41,13 +44,17 @@ struct Layer {
     if (magnitude != nullptr) magnitude->resize(y.size());
     ConvProblem of_floats = problem;
     of_floats.dtype = DataType::f32;
-    reference_convolution(
-        of_floats, {.x = x.data(), .w = w.data(), .bias = bias.data(), .residual = residual.data()},
-        y.data(), magnitude != nullptr ? magnitude->data() : nullptr);
+    reference_convolution(of_floats,
+                          {.x = x.data(),
+                           .w = w.data(),
+                           .scale = scale.data(),
+                           .bias = bias.data(),
+                           .residual = residual.data()},
+                          y.data(), magnitude != nullptr ? magnitude->data() : nullptr);
     return y;
   }
   ConvProblem problem;
-  std::vector<float> x, w, bias, residual;
+  std::vector<float> x, w, scale, bias, residual;
 };
 
 }  // namespace megaconv::test

@@ -4,20 +4,13 @@
 
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
-#include "megaconv/elementwise.hpp"
 #include "megaconv/mapping.hpp"
 #include "megaconv/network.hpp"
-#include "megaconv/small_gemm.hpp"
-#include "megaconv/tiling.hpp"
+#include "megaconv/operators.hpp"
 
 namespace megaconv {
-
-/// How an operator is cut into tasks.
-using Cut =
-    std::variant<Tiling, PoolCut, ElementwiseCut, SmallGemmCut, PixelwiseCut, RearrangementCut>;
 
 /// Buffers of one node; those that it does not have are kNoBuffer. Rows of x, residual and y are
 /// those of all images, one image below the other. The others count in lane blocks:
@@ -30,6 +23,8 @@ struct NodeBuffers {
   /// residual: also what a pixelwise operation multiplies by
   BufferId x = kNoBuffer, w = kNoBuffer, residual = kNoBuffer, y = kNoBuffer;
   BufferId u = kNoBuffer, v = kNoBuffer, m = kNoBuffer;
+  /// x and y once more as FP16 numbers, as tensor cores take them: single ones or pairs
+  BufferId x_halves = kNoBuffer, y_halves = kNoBuffer;
   std::vector<BufferId> inputs{};  ///< of an elementwise operation, in the place of x
 };
 
@@ -37,6 +32,7 @@ struct NodeBuffers {
 struct Node {
   Cut cut;
   NodeBuffers buffers;
+  std::string reason{};  ///< why a convolution of a network was cut so; empty: no choice
 };
 
 /// What an executor runs: how the operators are cut, the tasks that this makes, and their order.

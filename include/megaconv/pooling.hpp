@@ -18,6 +18,17 @@ enum class PoolMode : std::uint8_t {
 };
 const char* to_string(PoolMode mode) noexcept;  ///< "max", "average"
 
+/// An operator of a network: max or average pooling, as PoolProblem has it. Reads x.
+struct Pooling {
+  PoolMode mode = PoolMode::max;
+  std::int64_t r = 2, s = 2;
+  std::int64_t pad_h = 0, pad_w = 0;
+  std::int64_t stride_h = 2, stride_w = 2;
+};
+
+/// The average of each channel: y has height and width 1. Reads x.
+struct GlobalAveragePooling {};
+
 /// One pooling, in the letters of ConvProblem: every output is made of the r x s inputs of its own
 /// channel under a window. Tensors are dense; y has as many channels as x. Storage types f32, f16
 /// and bf16; values are FP32 in between and y is rounded once, to nearest, ties to even.

@@ -45,7 +45,7 @@ inline constexpr std::int64_t kChannelBlock = 16;  ///< channels side by side in
 /// What happens to a sum before it is stored: y = activation(scale[k] * sum + bias[k] + residual),
 /// each part optional. (Quantised: scale[k] = x's step * w's step of filter k / y's step.)
 struct Epilogue {
-  bool scale = false;     ///< scale [K]; on a CPU
+  bool scale = false;     ///< scale [K]
   bool bias = false;      ///< bias [K]
   bool residual = false;  ///< residual, shape and layout of y
   Activation activation{};

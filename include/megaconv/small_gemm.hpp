@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "megaconv/elementwise.hpp"
 #include "megaconv/problem.hpp"
 #include "megaconv/tiling.hpp"
 
@@ -20,8 +22,15 @@ struct SmallGemmCut {
   static constexpr std::uint32_t kWarpPixels = 8;    ///< of one matrix instruction
   /// Most of these that a warp has side by side.
   static constexpr std::uint32_t kWarpPixelTiles = 4;
+  /// Shared memory that a block has on every GPU from Ampere on.
+  static constexpr std::uint32_t kSharedBytes = 96 << 10;
 
   ConvProblem problem;
+  /// What x is made of as tasks load it; none: x is a tensor.
+  std::optional<ElementwiseProblem> input{};
+  /// Of f32 tensors: whether x is there as FP16 numbers too, and whether y will be. Who reads these
+  /// need not convert x, unless its numbers are too large for FP16 or all too small.
+  bool reads_halves = false, writes_halves = false;
   /// Of the products: f16 and bf16 as the tensors are stored. f32 tensors are multiplied as scaled
   /// FP16 numbers: tf32 rounds them once, f32 takes three products of pairs.
   Precision precision = Precision::f32;
@@ -29,12 +38,18 @@ struct SmallGemmCut {
   /// Warps side by side over filters, which have kWarpFilters each, over pixels and over the
   /// products of a sum; kWarps in all.
   std::uint32_t filter_warps = 1, pixel_warps = 1, sum_warps = kWarps;
+  /// Tasks that share out the channels of the same sums. They run at the same time, as the blocks
+  /// of a cluster, and each writes the outputs of a part of the filters. 1: none.
+  std::uint32_t shares = 1;
+  std::uint32_t shared_bytes = kSharedBytes;  ///< shared memory of a task, at most
 
   // Derived.
   std::uint32_t num_groups = 0;       ///< NG: tiles
-  std::uint32_t tasks_per_group = 0;  ///< SG: blocks of filters
+  std::uint32_t tasks_per_group = 0;  ///< SG: blocks of filters, times shares
 
   std::uint32_t filters_per_task() const { return filter_warps * kWarpFilters; }
+  /// Those whose outputs the task writes.
+  std::uint32_t own_filters() const { return filters_per_task() / shares; }
 
   bool operator==(const SmallGemmCut&) const = default;
 };

@@ -91,7 +91,10 @@ struct Target {
   /// Multiprocessors, each of which runs one task of implicit GEMM at a time; 0: that is not
   /// chosen.
   std::uint32_t multiprocessors = 0;
-  bool amx = false;  ///< CPU: direct tasks on BF16 and INT8 have products of AMX
+  std::size_t shared_bytes = 0;      ///< shared memory of a multiprocessor; 0: not known
+  std::uint32_t cluster_blocks = 1;  ///< thread blocks that a cluster may have; 1: there are none
+  bool amx = false;                  ///< CPU: direct tasks on BF16 and INT8 have products of AMX
+  bool stages = false;  ///< CUDA: a launch for every stage, so that each may have its own kernel
 };
 
 /// What a caller may fix about a tiling; 0 and nullopt mean "choose".

@@ -9,7 +9,7 @@
 namespace megaconv {
 namespace {
 
-// A CPU core: about 50 GFLOP/s against 10 GB/s.
+// A worker: about 50 GFLOP/s against 10 GB/s.
 constexpr double kOperationsPerByte = 5;
 
 // Time of one task of a stage, in operations: it computes while it moves bytes.

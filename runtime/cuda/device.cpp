@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "runtime/cuda/error.hpp"
+#include "runtime/cuda/network_run.hpp"
 #include "runtime/executor.hpp"
 
 namespace megaconv {
@@ -99,7 +100,10 @@ Target cuda_target(const PlanOptions& options) {
           .cache_bytes_per_worker = device.l2_bytes / 2 / resident,
           .split_f16 = has_tensor_cores,
           .multiprocessors =
-              device.isa == cuda::Isa::mma ? 0 : static_cast<std::uint32_t>(device.num_sms)};
+              device.isa == cuda::Isa::mma ? 0 : static_cast<std::uint32_t>(device.num_sms),
+          .shared_bytes = static_cast<std::size_t>(device.sm_shared_bytes),
+          .cluster_blocks = device.capability >= 90 ? cuda::network_cluster_blocks() : 1,
+          .stages = options.cuda_launch == CudaLaunch::staged};
 }
 
 }  // namespace megaconv

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/arena.hpp"
 #include "runtime/cuda/task_arguments.hpp"
 
 namespace megaconv::cuda {
@@ -19,6 +20,9 @@ struct DeviceWorkspace {
   std::size_t total = 0;
   std::uint32_t num_counters = 0;
 };
+
+/// Places the footer, V, M and, if asked for, U: what tasks leave to others.
+void place_parts(DeviceWorkspace& layout, const TaskMemory& memory, bool keeps_u, Arena& arena);
 
 /// For so many workers. `keeps_u`: U is in the workspace, not in prepared filters.
 DeviceWorkspace lay_out_workspace(const TaskMemory& memory, std::uint32_t num_counters,

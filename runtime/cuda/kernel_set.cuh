@@ -18,8 +18,7 @@ struct Stage {
     const int shared_bytes = std::max({Kernel::shared_bytes(kKinds)...});
     ((set.stage[static_cast<int>(kKinds)] =
           reinterpret_cast<const void*>(&stage_kernel<Kernel, kKinds...>),
-      set.shared_bytes[static_cast<int>(kKinds)] = shared_bytes,
-      set.reads_ahead[static_cast<int>(kKinds)] = (reads_ahead<Kernel>(kKinds) && ...)),
+      set.shared_bytes[static_cast<int>(kKinds)] = shared_bytes),
      ...);
     set.most_shared_bytes = std::max(set.most_shared_bytes, shared_bytes);
   }

@@ -37,7 +37,6 @@ struct KernelSet {
   bool streams[kNumTaskKinds];      ///< a block runs several tasks in turn, not one
   int shared_bytes[kNumTaskKinds];  ///< dynamic shared memory
   bool clusters[kNumTaskKinds];     ///< may be launched in clusters (tasks/tiling.hpp)
-  bool reads_ahead[kNumTaskKinds];  ///< reads tensors before the kernel in front has ended
 };
 
 /// The kernels that run this tiling on a device with these instructions. Of several variants it

@@ -69,12 +69,14 @@ int Launcher::stage_bytes(TaskKind kind, unsigned num_blocks) const {
   return share < stage_blocks_per_sm_[index] ? std::max(own, bytes_to_keep_apart(share)) : own;
 }
 
-// A stage that is the whole run starts beside the end of what is in front of it; of several the
-// first one gains nothing by that.
-Launcher::Start Launcher::start_of_run(TaskKind kind, std::size_t count,
-                                       std::size_t num_tasks) const {
-  const bool reads_ahead = kernels_.reads_ahead[static_cast<std::uint32_t>(kind)];
-  return count < num_tasks || reads_ahead ? Start::after_all : Start::with_kernel_before;
+// The first stage of a convolution; `is_whole`: it has no other. Behind another convolution it
+// starts beside that one's end. By itself it does so if it is the whole run, at the end of what is
+// in front of it; of several stages the first one gains nothing by that. Behind the first
+// convolution of several come kernels that read prepared filters ahead, so it must not start while
+// these may still be written.
+Launcher::Start Launcher::start_of(bool is_whole, Turn turn) const {
+  return turn == Turn::later || (turn == Turn::only && is_whole) ? Start::with_kernel_before
+                                                                 : Start::after_all;
 }
 
 void Launcher::launch(const void* kernel, dim3 blocks, int shared_bytes,
@@ -119,17 +121,19 @@ void Launcher::launch_stage(TaskKind kind, const TaskArgs& args, const Task* tas
          {&args, &tasks, &count}, stream, start, std::string("stage ") + to_string(kind), cluster);
 }
 
-void Launcher::launch_stages(const TaskArgs& args, std::span<const Task> tasks,
-                             const Task* device_tasks, cudaStream_t stream) const {
+void Launcher::launch_stages(TaskArgs args, std::span<const Task> tasks, const Task* device_tasks,
+                             Turn turn, cudaStream_t stream) const {
   const auto stage_of = [this](const Task& task) { return kernels_.stage[task.kind]; };
   for (std::size_t begin = 0; begin < tasks.size();) {
     const void* const stage = stage_of(tasks[begin]);
     std::size_t end = begin;
     while (end < tasks.size() && stage_of(tasks[end]) == stage) ++end;
-    const TaskKind kind = kind_of(tasks[begin]);
-    const std::size_t count = end - begin;
-    launch_stage(kind, args, device_tasks + begin, static_cast<unsigned>(count), stream,
-                 begin == 0 ? start_of_run(kind, count, tasks.size()) : Start::with_kernel_before);
+    const Start start =
+        begin == 0 ? start_of(end == tasks.size(), turn) : Start::with_kernel_before;
+    // Behind a stage of its own convolution x is there.
+    args.waits_for_x = begin == 0 && start == Start::with_kernel_before;
+    launch_stage(kind_of(tasks[begin]), args, device_tasks + begin,
+                 static_cast<unsigned>(end - begin), stream, start);
     begin = end;
   }
 }

@@ -24,6 +24,9 @@ Dispatch dispatch_of(CudaLaunch launch);
 
 class Launcher {
  public:
+  /// Of a convolution among those of a run, one behind the other.
+  enum class Turn { only, first, later };
+
   /// Raises the kernels' limits of dynamic shared memory, and asks how many blocks fit on an SM.
   /// `channel_shares`: blocks of a cluster that share the channels of a task (tasks/tiling.hpp).
   /// Both references outlive the launcher.
@@ -34,8 +37,8 @@ class Launcher {
   std::uint32_t resident_blocks() const;
 
   /// A kernel per stage. `tasks`: in staged order, `device_tasks`: the same on the device.
-  void launch_stages(const TaskArgs& args, std::span<const Task> tasks, const Task* device_tasks,
-                     cudaStream_t stream) const;
+  void launch_stages(TaskArgs args, std::span<const Task> tasks, const Task* device_tasks,
+                     Turn turn, cudaStream_t stream) const;
   /// Filter tasks by themselves, which prepare filters.
   void launch_filters(const TaskArgs& args, const Task* device_tasks, std::size_t num_tasks,
                       cudaStream_t stream) const;
@@ -54,7 +57,7 @@ class Launcher {
   int blocks_per_sm(const void* kernel, int shared_bytes) const;
   int bytes_to_keep_apart(int blocks) const;
   int stage_bytes(TaskKind kind, unsigned num_blocks) const;
-  Start start_of_run(TaskKind kind, std::size_t count, std::size_t num_tasks) const;
+  Start start_of(bool is_whole, Turn turn) const;
   void launch_stage(TaskKind kind, const TaskArgs& args, const Task* tasks, unsigned count,
                     cudaStream_t stream, Start start) const;
   // `parameters`: their addresses. `cluster` divides the grid of blocks.

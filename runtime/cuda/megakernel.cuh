@@ -92,8 +92,9 @@ constexpr bool waits_itself(TaskKind kind) {
   return false;
 }
 
-/// Whether they do so only where they need what it wrote. What else they read must be there when
-/// that one lets them start: it must be of the same run, and have waited first.
+/// Whether they do so only where they need what it wrote, unless TaskArgs::waits_for_x. What else
+/// they read must be there when that one lets them start: it must be of the same run, and have
+/// waited first.
 template <class Kernel>
 constexpr bool reads_ahead(TaskKind kind) {
   if constexpr (requires { Kernel::reads_ahead(kind); }) return Kernel::reads_ahead(kind);
@@ -108,6 +109,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, (stage_blocks_per_sm<Kernel,
   extern __shared__ __align__(128) std::byte shared[];
   if constexpr (!(waits_itself<Kernel>(kKinds) && ...)) wait_for_kernel_before();
   let_next_start();
+  if ((reads_ahead<Kernel>(kKinds) || ...) && args.waits_for_x) wait_for_kernel_before();
   const Task& task = tasks[blockIdx.x];
   ((kind_of(task) == kKinds ? Kernel::template run<kKinds>(args, task, shared) : void()), ...);
 }

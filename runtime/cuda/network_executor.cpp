@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of networks on a CUDA device: one launch for all tasks, or one for every stage.
+// Plans of networks on a CUDA device: one launch for all tasks, or one for every stage. In stages a
+// convolution may have kernels of its own (device_conv.hpp).
 //
-// Workspace:         header | counters | positions given up | values
-// Prepared filters:  packed filters and FP32 biases of convolutions, scales and biases of others
+// Workspace:         header | counters | positions given up | values | scratch of a convolution
+// Prepared filters:  of convolutions U and bias, FP32 or, with kernels of its own, of the storage
+//                    type; scales and biases of others
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -21,6 +23,7 @@
 #include "runtime/cuda/device_results.hpp"
 #include "runtime/cuda/device_run.hpp"
 #include "runtime/cuda/error.hpp"
+#include "runtime/cuda/network_convs.hpp"
 #include "runtime/cuda/network_run.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/plan_word.hpp"
@@ -52,11 +55,12 @@ NetworkKernels kernels_of(Precision precision) {
   return {};
 }
 
-// The precision of all convolutions, or one of the values' storage type if there are none.
+// The precision of all small tiles, or one of the values' storage type if there are none.
 Precision precision_of(const Lowering& lowering) {
   DataType dtype = DataType::f32;
   for (const Node& node : lowering.nodes) {
     if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) return cut->precision;
+    if (const auto* cut = std::get_if<Tiling>(&node.cut)) dtype = cut->problem.dtype;
     if (const auto* cut = std::get_if<PoolCut>(&node.cut)) dtype = cut->problem.dtype;
     if (const auto* cut = std::get_if<ElementwiseCut>(&node.cut)) dtype = cut->problem.dtype;
     if (const auto* cut = std::get_if<PixelwiseCut>(&node.cut)) dtype = cut->problem.dtype;
@@ -81,10 +85,37 @@ void check_network(const Lowering& lowering, const Device& device, CudaLaunch la
            "at most " + std::to_string(kMostPieces - kFirstTensorPiece));
   }
   for (std::size_t i = 0; i < lowering.nodes.size(); ++i) {
-    if (std::holds_alternative<Tiling>(lowering.nodes[i].cut)) {
-      refuse(lowering.graph.nodes[i] + " by the algorithm asked for", "automatic");
+    if (launch != CudaLaunch::staged && std::holds_alternative<Tiling>(lowering.nodes[i].cut)) {
+      refuse(lowering.graph.nodes[i] + " by the algorithm asked for in one launch",
+             "automatic, or launched in stages");
     }
   }
+}
+
+// Blocks of the clusters of a launch: tasks that share sums, most of a network's or a stage's.
+std::uint32_t shares_of(const Node& node) {
+  const auto* const cut = std::get_if<SmallGemmCut>(&node.cut);
+  return cut == nullptr ? 1 : cut->shares;
+}
+std::uint32_t most_shares(const Lowering& lowering) {
+  std::uint32_t most = 1;
+  for (const Node& node : lowering.nodes) most = std::max(most, shares_of(node));
+  return most;
+}
+
+// Tasks by position of the persistent launch: in the order, with tasks of no node where those that
+// share sums would not begin a cluster. Blocks take positions in turn, a cluster its neighbours.
+std::vector<Task> tasks_by_position(const Lowering& lowering) {
+  const std::uint32_t cluster = most_shares(lowering);
+  std::vector<Task> tasks;
+  for (const Task& task : tasks_in_order(lowering)) {
+    const std::uint32_t shares = shares_of(lowering.nodes[task.node]);
+    while (shares > 1 && task.block % shares == 0 && tasks.size() % cluster != 0) {
+      tasks.push_back({.node = static_cast<NodeId>(lowering.nodes.size())});
+    }
+    tasks.push_back(task);
+  }
+  return tasks;
 }
 
 class NetworkExecutor final : public Executor {
@@ -92,10 +123,12 @@ class NetworkExecutor final : public Executor {
   NetworkExecutor(const Lowering& lowering, const PlanOptions& options)
       : lowering_(lowering),
         device_(checked_device(lowering, options.cuda_launch)),
+        convs_(lowering, device_),
         launch_(options.cuda_launch),
         kernels_(kernels_of(precision_of(lowering))),
+        cluster_(most_shares(lowering)),
         host_tasks_(launch_ == CudaLaunch::staged ? lowering.graph.tasks
-                                                  : tasks_in_order(lowering)),
+                                                  : tasks_by_position(lowering)),
         tasks_(network_tasks(lowering, host_tasks_)),
         signals_(lowering.graph.signals),
         wait_budget_(std::chrono::milliseconds(options.wait_budget_ms)) {
@@ -129,6 +162,17 @@ class NetworkExecutor final : public Executor {
       if (const auto* cut = std::get_if<SmallGemmCut>(&lowering_.nodes[i].cut)) {
         put(prepared_[i].u, pack_filters(*cut, folded_filters(op).data()));
         put(prepared_[i].bias, stored_bias(op));
+        if (!cut->input) continue;
+        const auto count = static_cast<std::size_t>(input_channels(*cut));
+        std::vector<float> scale(op.input->scale.begin(), op.input->scale.end());
+        std::vector<float> bias(op.input->bias.begin(), op.input->bias.end());
+        if (!cut->input->affine) scale.assign(static_cast<std::size_t>(cut->problem.c), 1);
+        scale.resize(count);
+        bias.resize(count);
+        put(prepared_[i].scale, scale);
+        put(prepared_[i].input_bias, bias);
+      } else if (convs_.has(i)) {
+        if (prepared_[i].has_bias) put(prepared_[i].bias, folded_bias(op));
       } else {
         put(prepared_[i].scale, std::vector<float>(op.scale.begin(), op.scale.end()));
         put(prepared_[i].bias, std::vector<float>(op.bias.begin(), op.bias.end()));
@@ -136,6 +180,13 @@ class NetworkExecutor final : public Executor {
     }
     check(cudaMemcpy(prepared, bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
           "upload of the filters");
+    for (std::size_t i = 0; i < network.operators.size(); ++i) {
+      if (!convs_.has(i)) continue;
+      const DeviceArray<std::byte> w(folded_filters(network.operators[i]));
+      convs_.kernels(i).prepare_filters(
+          w.data(), static_cast<std::byte*>(prepared) + prepared_[i].u, nullptr);
+      check(cudaStreamSynchronize(nullptr), "preparing filters");  // before w is freed
+    }
   }
 
   void execute(const Tensors&, void*, const RunOptions&) const override {}  // of one convolution
@@ -203,7 +254,7 @@ class NetworkExecutor final : public Executor {
  private:
   // Of a node, in prepared filters.
   struct Prepared {
-    std::size_t u = 0, scale = 0, bias = 0;
+    std::size_t u = 0, scale = 0, bias = 0, input_bias = 0;  // scale: of an input, if it has one
     bool has_bias = false;
   };
 
@@ -219,6 +270,7 @@ class NetworkExecutor final : public Executor {
     made.reserve(tasks.size());
     for (const Task& task : tasks) {
       NetworkTask& record = made.emplace_back(NetworkTask{task, {}, {}});
+      if (task.node == lowering.nodes.size()) continue;
       const auto first = lowering.graph.signals.begin() + task.first_signal;
       std::uint64_t count = 0;
       std::for_each_n(first, task.num_signals, [&](const SignalRange& s) { count += s.count; });
@@ -247,9 +299,20 @@ class NetworkExecutor final : public Executor {
     Arena arena(0, kLine);
     for (const Node& node : lowering_.nodes) {
       Prepared& prepared = prepared_.emplace_back();
-      if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) {
+      if (const auto* tiling = std::get_if<Tiling>(&node.cut)) {
+        const ConvProblem& a = tiling->problem;
+        prepared.u = arena.place(convs_.kernels(prepared_.size() - 1).memory().u_bytes);
+        prepared.has_bias = a.epilogue.bias;
+        if (!prepared.has_bias) continue;
+        prepared.bias = arena.place(static_cast<std::size_t>(a.k) * size_of(a.vector_type()));
+      } else if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) {
         prepared.u = arena.place(packed_bytes(*cut));
         prepared.has_bias = cut->problem.epilogue.bias;
+        if (cut->input) {
+          const auto count = static_cast<std::size_t>(input_channels(*cut));
+          prepared.scale = arena.place(count * sizeof(float));
+          prepared.input_bias = arena.place(count * sizeof(float));
+        }
         if (!prepared.has_bias) continue;
         prepared.bias = arena.place(static_cast<std::size_t>(cut->problem.k) * sizeof(float));
       } else if (const auto* elementwise = std::get_if<ElementwiseCut>(&node.cut)) {
@@ -283,25 +346,48 @@ class NetworkExecutor final : public Executor {
 
   // Blocks of the persistent kernel that are resident together.
   std::uint32_t choose_num_blocks(const PlanOptions& options) const {
-    int per_sm = 0;
-    check(
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernels_.persistent, kNetworkThreads,
-                                                      static_cast<std::size_t>(shared_bytes_)),
-        "occupancy of a kernel");
-    const auto resident =
-        static_cast<std::uint32_t>(std::min(per_sm, kNetworkBlocksPerSm) * device_.num_sms);
+    const std::uint32_t resident = resident_blocks();
     if (options.num_blocks > resident) {
       throw Error(Status::invalid_argument, "num_blocks = " + std::to_string(options.num_blocks) +
                                                 ": must be at most " + std::to_string(resident) +
                                                 ", which are resident together");
     }
     const std::uint32_t blocks = options.num_blocks != 0 ? options.num_blocks : resident;
-    return std::max(1u, std::min(blocks, static_cast<std::uint32_t>(tasks_.size())));
+    const std::uint32_t useful = std::min(blocks, static_cast<std::uint32_t>(tasks_.size()));
+    return std::max(1u, useful / cluster_) * cluster_;
+  }
+
+  std::uint32_t resident_blocks() const {
+    int per_sm = 0;
+    check(
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernels_.persistent, kNetworkThreads,
+                                                      static_cast<std::size_t>(shared_bytes_)),
+        "occupancy of a kernel");
+    const int resident = std::min(per_sm, kNetworkBlocksPerSm) * device_.num_sms;
+    if (cluster_ == 1) return static_cast<std::uint32_t>(resident);
+    LaunchAttributes attributes;
+    attributes.add_cluster(cluster_);
+    const cudaLaunchConfig_t config = configuration(cluster_, shared_bytes_, nullptr, attributes);
+    int clusters = 0;
+    check(cudaOccupancyMaxActiveClusters(&clusters, kernels_.persistent, &config),
+          "occupancy of a kernel in clusters");
+    if (clusters == 0) refuse("a cluster of " + std::to_string(cluster_) + " blocks", "smaller");
+    return std::min(static_cast<std::uint32_t>(resident),
+                    static_cast<std::uint32_t>(clusters) * cluster_) /
+           cluster_ * cluster_;
   }
 
   bool is_output(BufferId buffer) const {
     const auto& outputs = lowering_.outputs;
     return std::find(outputs.begin(), outputs.end(), buffer) != outputs.end();
+  }
+
+  // V or M of a convolution with kernels of its own, which say how many bytes it has.
+  bool is_scratch(BufferId buffer) const {
+    const auto& nodes = lowering_.nodes;
+    return std::any_of(nodes.begin(), nodes.end(), [buffer](const Node& node) {
+      return buffer == node.buffers.v || buffer == node.buffers.m;
+    });
   }
 
   void lay_out_workspace() {
@@ -317,14 +403,14 @@ class NetworkExecutor final : public Executor {
     places_.resize(graph.buffers.size());
     for (BufferId i = 0; i < graph.buffers.size(); ++i) {
       const Buffer& buffer = graph.buffers[i];
-      if (buffer.given || is_output(i)) continue;
+      if (buffer.given || is_output(i) || is_scratch(i)) continue;
       places_[i] = place_in(kWorkspacePiece, buffer.place != kNoPlace ? base + buffer.place
                                                                       : arena.place(buffer.bytes));
     }
     std::uint32_t piece = kFirstTensorPiece;
     for (const BufferId input : lowering_.inputs) places_[input] = place_in(piece++, 0);
     for (const BufferId output : lowering_.outputs) places_[output] = place_in(piece++, 0);
-    workspace_bytes_ = arena.end();
+    workspace_bytes_ = convs_.place_scratch(arena.end());
   }
 
   static void* pointer_to(std::uint64_t place) { return reinterpret_cast<void*>(place); }
@@ -342,7 +428,8 @@ class NetworkExecutor final : public Executor {
             pointer_to(prepared.has_bias ? place_in(kPreparedPiece, at) : 0));
       };
       NetworkNode made{};
-      if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) {
+      if (convs_.has(i)) {  // its arguments are those of its own kernels
+      } else if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) {
         made.kind = NodeKind::small_gemm;
         made.small_gemm = make_small_gemm_args(*cut);
         made.small_gemm.x = pointer_of(buffers.x);
@@ -350,6 +437,21 @@ class NetworkExecutor final : public Executor {
         made.small_gemm.bias = numbers(prepared.bias);
         made.small_gemm.residual = pointer_of(buffers.residual);
         made.small_gemm.y = pointer_of(buffers.y);
+        made.small_gemm.x_halves = pointer_of(buffers.x_halves);
+        made.small_gemm.y_halves = pointer_of(buffers.y_halves);
+        if (cut->input) {
+          const auto place = [](std::size_t at) {
+            return static_cast<const float*>(pointer_to(place_in(kPreparedPiece, at)));
+          };
+          made.small_gemm.input_scale = place(prepared.scale);
+          made.small_gemm.input_bias = place(prepared.input_bias);
+          std::vector<std::uint64_t> tensors;
+          for (const BufferId input : buffers.inputs) tensors.push_back(places_[input]);
+          first_input_.push_back(host_inputs_.size());
+          for (const ElementwiseInput& input : make_small_gemm_inputs(*cut, tensors)) {
+            host_inputs_.push_back(input);
+          }
+        }
       } else if (const auto* pool = std::get_if<PoolCut>(&node.cut)) {
         made.kind = NodeKind::pooling;
         made.pooling = make_pool_task_args(*pool);
@@ -383,6 +485,7 @@ class NetworkExecutor final : public Executor {
       }
       host_nodes_.push_back(made);
     }
+    host_nodes_.emplace_back().kind = NodeKind::nothing;
   }
 
   void upload_nodes() {
@@ -391,20 +494,61 @@ class NetworkExecutor final : public Executor {
     for (NetworkNode& node : host_nodes_) {
       if (node.kind == NodeKind::elementwise) {
         node.elementwise.inputs = inputs_->data() + first_input_[next++];
+      } else if (node.kind == NodeKind::small_gemm && node.small_gemm.affine_channels != 0) {
+        node.small_gemm.inputs = inputs_->data() + first_input_[next++];
       }
     }
     nodes_.emplace(host_nodes_);
   }
 
-  static void launch(const void* kernel, unsigned blocks, int shared_bytes, void** parameters,
-                     cudaStream_t stream, cudaLaunchAttribute attribute, const char* name) {
+  // Of a launch.
+  class LaunchAttributes {
+   public:
+    void add_cooperative() {
+      cudaLaunchAttribute& made = attributes_[count_++];
+      made.id = cudaLaunchAttributeCooperative;
+      made.val.cooperative = 1;
+    }
+    // Starts while the kernel before it ends.
+    void add_overlap() {
+      cudaLaunchAttribute& made = attributes_[count_++];
+      made.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      made.val.programmaticStreamSerializationAllowed = 1;
+    }
+    // Blocks of a cluster on as many SMs as there are: they work at the same time.
+    void add_cluster(std::uint32_t blocks) {
+      if (blocks == 1) return;
+      cudaLaunchAttribute& size = attributes_[count_++];
+      size.id = cudaLaunchAttributeClusterDimension;
+      size.val.clusterDim = {blocks, 1, 1};
+      cudaLaunchAttribute& spread = attributes_[count_++];
+      spread.id = cudaLaunchAttributeClusterSchedulingPolicyPreference;
+      spread.val.clusterSchedulingPolicyPreference = cudaClusterSchedulingPolicySpread;
+    }
+    void put_into(cudaLaunchConfig_t& config) {
+      config.attrs = attributes_.data();
+      config.numAttrs = count_;
+    }
+
+   private:
+    std::array<cudaLaunchAttribute, 3> attributes_{};
+    unsigned count_ = 0;
+  };
+
+  static cudaLaunchConfig_t configuration(unsigned blocks, int shared_bytes, cudaStream_t stream,
+                                          LaunchAttributes& attributes) {
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(blocks);
     config.blockDim = dim3(kNetworkThreads);
     config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
     config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
+    attributes.put_into(config);
+    return config;
+  }
+
+  static void launch(const void* kernel, unsigned blocks, int shared_bytes, void** parameters,
+                     cudaStream_t stream, LaunchAttributes attributes, const char* name) {
+    const cudaLaunchConfig_t config = configuration(blocks, shared_bytes, stream, attributes);
     check(cudaLaunchKernelExC(&config, kernel, parameters), std::string("launch of ") + name);
   }
 
@@ -430,9 +574,9 @@ class NetworkExecutor final : public Executor {
     const NetworkNode* nodes = nodes_->data();
     const NetworkTask* tasks = tasks_.data();
     void* parameters[] = {&memory, &nodes, &tasks, &run};
-    cudaLaunchAttribute together{};
-    together.id = cudaLaunchAttributeCooperative;
-    together.val.cooperative = 1;
+    LaunchAttributes together;
+    together.add_cooperative();
+    together.add_cluster(cluster_);
     launch(kernels_.persistent, num_blocks_, shared_bytes_, parameters, stream, together,
            "the network");
     if (trace == nullptr) return;
@@ -440,29 +584,65 @@ class NetworkExecutor final : public Executor {
     check(cudaMemcpy(records.data(), device_records.data(), records.size() * sizeof(records[0]),
                      cudaMemcpyDeviceToHost),
           "trace");
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      if (host_tasks_[i].node < lowering_.nodes.size()) records[kept++] = records[i];
+    }
+    records.resize(kept);
     read_trace(records, device_.num_sms, *trace);
   }
 
   void launch_stages(NetworkMemory& memory, cudaStream_t stream) const {
-    const NetworkNode* nodes = nodes_->data();
+    bool is_first = true;
+    std::optional<NodeId> launched;  // all stages of it
     for (const Stage& stage : lowering_.graph.stages) {
-      const NetworkTask* tasks = tasks_.data() + stage.first;
-      void* parameters[] = {&memory, &nodes, &tasks};
-      cudaLaunchAttribute overlap{};
-      overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      // The first stage starts when all that is in front of it has ended.
-      overlap.val.programmaticStreamSerializationAllowed =
-          stage.first != 0 && device_.capability >= 90 ? 1 : 0;
-      if (stage.num_tasks() == 0) continue;
-      launch(kernels_.stage, static_cast<unsigned>(stage.num_tasks()), shared_bytes_, parameters,
-             stream, overlap, "a stage");
+      if (stage.num_tasks() == 0 || stage.node == launched) continue;
+      if (convs_.has(stage.node)) {
+        launch_conv(stage.node, memory, is_first, stream);
+        launched = stage.node;
+      } else {
+        launch_stage(stage, memory, is_first, stream);
+      }
+      is_first = false;
     }
+  }
+
+  void launch_stage(const Stage& stage, NetworkMemory& memory, bool is_first,
+                    cudaStream_t stream) const {
+    const NetworkNode* nodes = nodes_->data();
+    const NetworkTask* tasks = tasks_.data() + stage.first;
+    void* parameters[] = {&memory, &nodes, &tasks};
+    LaunchAttributes attributes;
+    // The first stage starts when all that is in front of it has ended.
+    if (!is_first && device_.capability >= 90) attributes.add_overlap();
+    attributes.add_cluster(shares_of(lowering_.nodes[stage.node]));
+    launch(kernels_.stage, static_cast<unsigned>(stage.num_tasks()), shared_bytes_, parameters,
+           stream, attributes, "a stage");
+  }
+
+  // All stages of a node with kernels of its own.
+  void launch_conv(NodeId node, const NetworkMemory& memory, bool is_first,
+                   cudaStream_t stream) const {
+    const NodeBuffers& buffers = lowering_.nodes[node].buffers;
+    const std::byte* const prepared = memory.piece[kPreparedPiece];
+    const auto tensor = [&](BufferId buffer) {
+      return cuda::pointer_to(memory, buffer == kNoBuffer ? 0 : places_[buffer]);
+    };
+    const bool has_bias = prepared_[node].has_bias;
+    const Tensors tensors{.x = tensor(buffers.x),
+                          .bias = has_bias ? prepared + prepared_[node].bias : nullptr,
+                          .residual = tensor(buffers.residual),
+                          .y = tensor(buffers.y),
+                          .prepared_filters = prepared + prepared_[node].u};
+    convs_.launch(node, tensors, memory.piece[kWorkspacePiece], is_first, stream);
   }
 
   const Lowering& lowering_;
   const Device device_;
+  NetworkConvs convs_;
   const CudaLaunch launch_;
   const NetworkKernels kernels_;
+  const std::uint32_t cluster_;  // blocks, of the persistent launch
   const std::vector<Task> host_tasks_;
   const DeviceArray<NetworkTask> tasks_;
   const DeviceArray<SignalRange> signals_;
@@ -475,12 +655,22 @@ class NetworkExecutor final : public Executor {
   std::size_t prepared_bytes_ = 0, workspace_bytes_ = 0, counters_ = 0, waiting_ = 0;
   std::vector<NetworkNode> host_nodes_;
   std::vector<ElementwiseInput> host_inputs_;
-  std::vector<std::size_t> first_input_;  // by elementwise node
+  std::vector<std::size_t> first_input_;  // by node that has inputs
   std::optional<DeviceArray<ElementwiseInput>> inputs_;
   std::optional<DeviceArray<NetworkNode>> nodes_;
 };
 
 }  // namespace
+
+std::uint32_t network_cluster_blocks() {
+  constexpr int kHopper = 90;
+  constexpr std::uint32_t kBlocks = 4;
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, network_kernels_f16().persistent),
+        "attributes of a kernel");
+  return attributes.ptxVersion >= kHopper ? kBlocks : 1;
+}
+
 }  // namespace cuda
 
 std::unique_ptr<Executor> make_cuda_network_executor(const Lowering& lowering,

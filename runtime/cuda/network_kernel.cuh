@@ -6,6 +6,7 @@
 //                are resident (cooperative launch) and every producer stands before its consumers,
 //                so that the smallest unfinished position always runs. While a task runs, the
 //                record of the one after the next and the arguments of the next are on their way.
+//                Tasks that share sums stand where the blocks of one cluster have them in one turn.
 //   stage        one launch for every stage, a block for every task
 //
 // A task loads what no other task writes, its filters, before it waits.
@@ -23,12 +24,6 @@
 
 namespace megaconv::cuda {
 
-__device__ inline std::byte* pointer_to(const NetworkMemory& memory, std::uint64_t place) {
-  if (place == 0) return nullptr;
-  const auto piece = static_cast<std::uint32_t>(place >> kPlaceBits) - 1;
-  return memory.piece[piece] + (place & ((std::uint64_t{1} << kPlaceBits) - 1));
-}
-
 /// A task of any other node than a convolution, its producers done. Inline: a call of a body that
 /// uses many registers would cost convolutions theirs.
 template <class Stored>
@@ -41,6 +36,7 @@ __device__ __forceinline__ void run_light_task(const NetworkNode& node, const Ne
     return pointer_to(memory, reinterpret_cast<std::uint64_t>(place));
   };
   switch (node.kind) {
+    case NodeKind::nothing:
     case NodeKind::small_gemm:
       break;
     case NodeKind::pooling: {
@@ -83,13 +79,14 @@ __device__ __forceinline__ void run_light_task(const NetworkNode& node, const Ne
 template <class Products, class Wait, class Mark>
 __device__ __forceinline__ void run_node_task(const NetworkNode& node, const NetworkMemory& memory,
                                               const NetworkTask& task, char* shared,
-                                              FilterStages& filters, Wait wait, Mark mark) {
+                                              FilterStages& filters, const SumExchange& exchange,
+                                              Wait wait, Mark mark) {
   if (node.kind == NodeKind::small_gemm) {
     const auto tensor = [&](const void* place) -> const void* {
       return pointer_to(memory, reinterpret_cast<std::uint64_t>(place));
     };
-    return SmallGemmTask<Products>::run(node.small_gemm, task.share, shared, filters, tensor, wait,
-                                        mark);
+    return SmallGemmTask<Products>::run(node.small_gemm, task.share, shared, filters, exchange,
+                                        tensor, wait, mark);
   }
   wait();
   run_light_task<typename Products::Stored>(node, memory, task.task.group, task.task.block);
@@ -156,10 +153,13 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
                    const NetworkTask* tasks, const __grid_constant__ DeviceRun run) {
   extern __shared__ __align__(128) char work[];
   __shared__ FilterStages::Shared arrivals;
+  __shared__ SumExchange::Shared exchanged;
   __shared__ alignas(alignof(TaskWindow)) std::byte room[sizeof(TaskWindow)];
   __shared__ alignas(TakenTask) std::byte times_room[sizeof(TakenTask)];
   __shared__ std::uint32_t epoch;
   // By turn: while slow threads still read that of a task, the leader may be waiting for the next.
+  // When the run is given up, a block goes on without waiting and without signals: others of its
+  // cluster may still write to its shared memory.
   __shared__ bool alive[2];
   auto& times = *reinterpret_cast<TakenTask*>(times_room);  // the leader's
   auto& window = *reinterpret_cast<TaskWindow*>(room);
@@ -170,6 +170,7 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
   const std::uint32_t stride = gridDim.x;
   std::uint32_t position = blockIdx.x, turn = 0;
   FilterStages filters(arrivals);
+  const SumExchange exchange(exchanged);
   if (fetches) {
     if (position < run.num_tasks) window.fetch_task(0, tasks + position, lane);
     if (position + stride < run.num_tasks) window.fetch_task(1, tasks + position + stride, lane);
@@ -179,6 +180,7 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     window.complete();
   } else if (leader) {
     epoch = attach(*run.header, run.counters, run.num_counters, run.plan_word);
+    alive[1] = true;
   }
   __syncthreads();
   const Worker worker(run, epoch);
@@ -195,7 +197,7 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     if (leader) times.position = position, times.fetch_ns = worker.now();
     const auto wait = [&] {
       if (leader) {
-        alive[turn % 2] = wait_for_task(worker, task.task, position);
+        alive[turn % 2] = alive[(turn + 1) % 2] && wait_for_task(worker, task.task, position);
         times.ready_ns = worker.now();
       }
       __syncthreads();
@@ -205,13 +207,13 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
         run.trace[position].phase_ns[static_cast<int>(phase)] = global_ns();
       }
     };
-    run_node_task<Products>(window.node(turn), memory, task, work, filters, wait, mark);
+    run_node_task<Products>(window.node(turn), memory, task, work, filters, exchange, wait, mark);
     if (fetches) window.complete();
     // Looked up before the barrier: what follows it, the task's consumers wait for.
     const bool lives = alive[turn % 2], many = task.signals[0].count == 0;
     std::uint32_t* const counter = counter_of_thread(task, run.counters);
     __syncthreads();
-    if (!lives) break;
+    if (!lives) continue;
     if (counter != nullptr) DeviceSync::add_release(*counter, 1);
     if (many) counters.signal(task.task, run.signals, threadIdx.x, kNetworkThreads);
     if (leader) worker.record(times);
@@ -229,9 +231,11 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
                          const NetworkTask* tasks) {
   extern __shared__ __align__(128) char work[];
   __shared__ FilterStages::Shared arrivals;
+  __shared__ SumExchange::Shared exchanged;
   __shared__ alignas(alignof(TaskWindow)) std::byte room[sizeof(TaskWindow)];
   auto& window = *reinterpret_cast<TaskWindow*>(room);
   FilterStages filters(arrivals);
+  const SumExchange exchange(exchanged);
   let_next_start();
   if (threadIdx.x < 32) {
     const int lane = static_cast<int>(threadIdx.x);
@@ -243,8 +247,8 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
   }
   __syncthreads();
   run_node_task<Products>(
-      window.node(0), memory, window.task(0), work, filters, [] { wait_for_kernel_before(); },
-      [](TaskPhase) {});
+      window.node(0), memory, window.task(0), work, filters, exchange,
+      [] { wait_for_kernel_before(); }, [](TaskPhase) {});
 }
 
 template <class Products>

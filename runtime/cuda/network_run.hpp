@@ -32,8 +32,21 @@ inline constexpr int kPlaceBits = 48;
 constexpr std::uint64_t place_in(std::uint32_t piece, std::uint64_t offset) {
   return std::uint64_t{piece + 1} << kPlaceBits | offset;
 }
+constexpr std::byte* pointer_to(const NetworkMemory& memory, std::uint64_t place) {
+  if (place == 0) return nullptr;
+  const auto piece = static_cast<std::uint32_t>(place >> kPlaceBits) - 1;
+  return memory.piece[piece] + (place & ((std::uint64_t{1} << kPlaceBits) - 1));
+}
 
-enum class NodeKind : std::uint32_t { small_gemm, pooling, elementwise, pixelwise, rearrangement };
+/// nothing: fills a position, so that tasks which share sums stand in one cluster.
+enum class NodeKind : std::uint32_t {
+  small_gemm,
+  pooling,
+  elementwise,
+  pixelwise,
+  rearrangement,
+  nothing
+};
 
 /// The arguments of a node's tasks. Their pointers are places here.
 struct alignas(16) NetworkNode {
@@ -48,7 +61,7 @@ struct alignas(16) NetworkNode {
 };
 
 /// Ranges of signals that a task's record holds.
-inline constexpr std::uint32_t kTaskSignals = 4;
+inline constexpr std::uint32_t kTaskSignals = 6;
 
 /// A task with all that a block would have to compute or to look up before it runs it.
 struct alignas(16) NetworkTask {
@@ -64,6 +77,9 @@ struct NetworkKernels {
   const void* persistent;  ///< (NetworkMemory, const NetworkNode*, const NetworkTask*, DeviceRun)
   const void* stage;  ///< (NetworkMemory, const NetworkNode*, const NetworkTask*): a block per task
 };
+/// Blocks of a cluster in which tasks share sums. 1: this device's kernels know no clusters, since
+/// they were compiled for older ones. Asks the current device.
+std::uint32_t network_cluster_blocks();
 NetworkKernels network_kernels_f32();
 NetworkKernels network_kernels_tf32();
 NetworkKernels network_kernels_f16();

@@ -114,8 +114,9 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     Kernel::multiply_and_check(args, tasks, num_tasks, shared, [] { wait_for_kernel_before(); });
   } else {
     TasksInTurn source(tasks, num_tasks);
-    Kernel::multiply(args, args.x_scale, source, Kernel::open(args, shared),
-                     [] { wait_for_kernel_before(); });
+    const auto opened = Kernel::open(args, shared);
+    if (reads_ahead<Kernel>(TaskKind::direct) && args.waits_for_x) wait_for_kernel_before();
+    Kernel::multiply(args, args.x_scale, source, opened, [] { wait_for_kernel_before(); });
   }
 }
 
@@ -154,7 +155,6 @@ struct StreamingStage {
     set.stage[kIndex] = reinterpret_cast<const void*>(&stream_stage_kernel<Kernel>);
     set.streams[kIndex] = true;
     set.clusters[kIndex] = Kernel::kClusters;
-    set.reads_ahead[kIndex] = reads_ahead<Kernel>(kKind);
     set.shared_bytes[kIndex] = Kernel::shared_bytes(kKind);
     set.most_shared_bytes = std::max(set.most_shared_bytes, set.shared_bytes[kIndex]);
   }

@@ -12,6 +12,7 @@ void add_pointers(TaskArgs& args, const Tensors& tensors, std::byte* workspace,
   };
   args.x = static_cast<const float*>(tensors.x);
   args.w = tensors.prepared_filters != nullptr ? nullptr : static_cast<const float*>(tensors.w);
+  args.scale = static_cast<const float*>(tensors.scale);
   args.bias = static_cast<const float*>(tensors.bias);
   args.residual = static_cast<const float*>(tensors.residual);
   args.y = static_cast<float*>(tensors.y);

@@ -37,7 +37,7 @@ MEGACONV_INLINE Vec exp_of_negative(Vec z) {
 }
 
 /// Activations that are no straight lines. Out of line: most sums have none.
-__attribute__((noinline)) inline Vec gated(const ActivationTerms& terms, Vec v) {
+MEGACONV_OUT_OF_LINE inline Vec gated(const ActivationTerms& terms, Vec v) {
   const Vec one = broadcast(1), size = v < Vec{} ? -v : v;
   Vec gate;
   if (terms.bend == Bend::line) {
@@ -76,12 +76,14 @@ class Activate {
         slope_(broadcast(terms.slope)),
         terms_(terms) {}
 
+  /// Whether nothing bends, so that clamped() is all.
+  MEGACONV_INLINE bool only_clamps() const { return terms_.bend == Bend::none; }
+  MEGACONV_INLINE Vec clamped(Vec v) const { return less_of(most_, greater_of(least_, v)); }
+
   MEGACONV_INLINE Vec operator()(Vec v) const {
-    if (terms_.bend != Bend::none) {
-      if (terms_.bend == Bend::slope) return v < Vec{} ? slope_ * v : v;
-      return gated(terms_, v);
-    }
-    return less_of(most_, greater_of(least_, v));
+    if (only_clamps()) return clamped(v);
+    if (terms_.bend == Bend::slope) return v < Vec{} ? slope_ * v : v;
+    return gated(terms_, v);
   }
 
  private:

@@ -72,30 +72,30 @@ class ChannelWriter {
   MEGACONV_INLINE void write(const Vec (&sums)[kPixels], Size pixel, Size step, Size block,
                              int lane, Size count) const {
     if (count <= 0) return;
-    if (count < kLanes) {
-      write_pixels<false, Parts::any>(sums, pixel, step, block, lane, count);
+    // Conversions of narrow types without instructions for them are most of what would be inlined.
+    constexpr bool kConverts = kLanes < 8 && sizeof(T) < sizeof(float);
+    if (kConverts || count < kLanes || !activate_.only_clamps()) {
+      write_rest(sums, kPixels, pixel, step, block, lane, count);
     } else if (parts_ == Parts::none) {
-      write_pixels<true, Parts::none>(sums, pixel, step, block, lane, count);
+      write_whole<Parts::none>(sums, pixel, step, block, lane);
     } else if (parts_ == Parts::no_residual) {
-      write_pixels<true, Parts::no_residual>(sums, pixel, step, block, lane, count);
+      write_whole<Parts::no_residual>(sums, pixel, step, block, lane);
     } else {
-      write_pixels<true, Parts::any>(sums, pixel, step, block, lane, count);
+      write_whole<Parts::any>(sums, pixel, step, block, lane);
     }
   }
 
  private:
   using Vector = typename VectorStorage<T>::Type;
 
-  // What is the same for all pixels is known when compiling, or in registers.
-  template <bool kWhole, Parts kParts, int kPixels>
-  MEGACONV_INLINE void write_pixels(const Vec (&sums)[kPixels], Size pixel, Size step, Size block,
-                                    int lane, Size count) const {
-    const auto read_some = [&](const auto* from) __attribute__((always_inline)) {
-      return kWhole ? read(from) : read_first(from, count);
-    };
+  // Whole vectors that are clamped at most. What is the same for all pixels is known when
+  // compiling, or in registers.
+  template <Parts kParts, int kPixels>
+  MEGACONV_INLINE void write_whole(const Vec (&sums)[kPixels], Size pixel, Size step, Size block,
+                                   int lane) const {
     const Size channel = block + lane, pixel_stride = blocks_.pixel(block);
-    const Vec scale = epilogue_.scale ? read_some(scale_ + channel) : broadcast(1);
-    const Vec bias = epilogue_.bias ? read_some(bias_ + channel) : Vec{};
+    const Vec scale = epilogue_.scale ? read(scale_ + channel) : broadcast(1);
+    const Vec bias = epilogue_.bias ? read(bias_ + channel) : Vec{};
     const bool residual = kParts == Parts::any && epilogue_.residual, streams = streams_;
     const Activate activate = activate_;
     const Size first = blocks_.first(block) + lane + pixel * pixel_stride;
@@ -106,12 +106,33 @@ class ChannelWriter {
       Vec sum = Products<T>::number(sums[i]);
       if constexpr (kParts != Parts::none) {
         sum = Products<T>::scaled(sums[i], scale, bias);
-        if (residual) sum += read_some(from + i * step);
-        sum = activate(sum);
+        if (residual) sum += read(from + i * step);
+        sum = activate.clamped(sum);
       }
-      kWhole ? store_line(y, sum, streams) : write_first(y, sum, count);
+      store_line(y, sum, streams);
       y += step;
     });
+  }
+
+  // All else. Out of line, from memory: inlined for every size of tiles it was most of their code.
+  MEGACONV_OUT_OF_LINE void write_rest(const Vec* sums, Size num_pixels, Size pixel, Size step,
+                                       Size block, int lane, Size count) const {
+    const Size lanes = min_of(count, kLanes);
+    const bool whole = lanes == kLanes, none = whole && parts_ == Parts::none, streams = streams_;
+    const Size channel = block + lane, pixel_stride = blocks_.pixel(block);
+    const Vec scale = epilogue_.scale ? read_first(scale_ + channel, lanes) : broadcast(1);
+    const Vec bias = epilogue_.bias ? read_first(bias_ + channel, lanes) : Vec{};
+    const Activate activate = activate_;
+    const Size first = blocks_.first(block) + lane + pixel * pixel_stride;
+    step *= pixel_stride;
+    T* y = y_ + first;
+    const T* from = epilogue_.residual ? residual_ + first : nullptr;
+    for (Size i = 0; i < num_pixels; ++i, y += step) {
+      Vec sum = none ? Products<T>::number(sums[i]) : Products<T>::scaled(sums[i], scale, bias);
+      if (from != nullptr) sum += read_first(from + i * step, lanes);
+      sum = activate(sum);
+      whole ? store_line(y, sum, streams) : write_first(y, sum, lanes);
+    }
   }
 
   ChannelBlocks blocks_;

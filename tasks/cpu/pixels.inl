@@ -20,7 +20,7 @@ MEGACONV_INLINE void transpose_to_pixels(const T* rows, Size row_stride, Size nu
                                          const Place& place) {
   for (Size col = 0; col < cols; col += kLanes) {
     const Size num_cols = min_of(cols - col, kLanes);
-    unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+    for (int part = 0; part < kBlockVecs; ++part) {
       Vec block[kLanes];
       unroll<kLanes>([&](auto i) __attribute__((always_inline)) {
         const Size row = (part * kLanes + i) * Product::kChannels;
@@ -41,7 +41,7 @@ MEGACONV_INLINE void transpose_to_pixels(const T* rows, Size row_stride, Size nu
       unroll<kLanes>([&](auto i) __attribute__((always_inline)) {
         if (i < num_cols) write(place(col + i) + part * kLanes, block[i]);
       });
-    });
+    }
   }
 }
 
@@ -174,7 +174,7 @@ class PixelWriter {
     }
     if constexpr (sizeof(T) == 1) return write_planes_of_bytes(sums, first, cols);
     for (Size i = 0; i < cols; i += kLanes) {
-      unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+      for (int part = 0; part < kBlockVecs; ++part) {
         Vec block[kLanes];
         unroll<kLanes>([&](auto j) __attribute__((always_inline)) {
           block[j] = scaled(sums + min_of(i + j, cols - 1) * kBlock, part);
@@ -185,7 +185,7 @@ class PixelWriter {
           if (filter < num_filters_)
             finish(block[j], first + i + filter * filter_stride_, cols - i);
         });
-      });
+      }
     }
   }
 
@@ -196,7 +196,7 @@ class PixelWriter {
     const Activate activate = activate_;
     const Size pixel_stride = pixel_stride_;
     const bool residual = kParts == Parts::any && residual_ != nullptr, streams = streams_;
-    unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+    for (int part = 0; part < kBlockVecs; ++part) {
       const Vec scale = scale_[part], bias = bias_[part];
       const Size count = kWhole ? kLanes : min_of(kLanes, num_filters_ - part * kLanes);
       if (count <= 0) return;
@@ -215,7 +215,7 @@ class PixelWriter {
         }
         kWhole ? store_line(y, sum, streams) : write_first(y, sum, count);
       }
-    });
+    }
   }
 
   /// Of NCHW, from y[first] on. Four neighbouring pixels of a filter make a word, so that a
@@ -223,7 +223,7 @@ class PixelWriter {
   void write_planes_of_bytes(const float* sums, Size first, Size cols) const {
     for (Size i = 0; i < cols; i += 4 * kLanes) {
       const Size count = min_of(cols - i, 4 * kLanes);
-      unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+      for (int part = 0; part < kBlockVecs; ++part) {
         const Size at = first + i + part * kLanes * filter_stride_;
         const Size filters = num_filters_ - part * kLanes;
         Vec residual[kLanes], quads[kLanes]{};
@@ -250,7 +250,7 @@ class PixelWriter {
         unroll<kLanes>([&](auto j) __attribute__((always_inline)) {
           if (j < filters) store_first_quads(y_ + at + j * filter_stride_, quads[j], count);
         });
-      });
+      }
     }
   }
 
@@ -260,13 +260,22 @@ class PixelWriter {
   }
   /// Adds the residual, activates and stores the first `count` lanes (any number) at y[at].
   MEGACONV_INLINE void finish(Vec sum, Size at, Size count) const {
-    if (count >= kLanes) {
+    if (!activate_.only_clamps() || (count < kLanes && !kHasMasks<T>)) {
+      finish_rest(sum, at, count);
+    } else if (count >= kLanes) {
       if (residual_ != nullptr) sum += read(residual_ + at);
-      store_line(y_ + at, activate_(sum), streams_);
+      store_line(y_ + at, activate_.clamped(sum), streams_);
     } else if (count > 0) {
       if (residual_ != nullptr) sum += read_first(residual_ + at, count);
-      write_first(y_ + at, activate_(sum), count);
+      write_first(y_ + at, activate_.clamped(sum), count);
     }
+  }
+  MEGACONV_OUT_OF_LINE void finish_rest(Vec sum, Size at, Size count) const {
+    if (count <= 0) return;
+    const Size lanes = min_of(count, kLanes);
+    if (residual_ != nullptr) sum += read_first(residual_ + at, lanes);
+    sum = activate_(sum);
+    lanes == kLanes ? store_line(y_ + at, sum, streams_) : write_first(y_ + at, sum, lanes);
   }
 
   Parts parts_;

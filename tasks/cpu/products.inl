@@ -40,7 +40,7 @@ struct FloatProduct {
   /// `channels` channels on, which are `stride` apart; zeros where there is none.
   template <class T>
   static MEGACONV_INLINE Vec read_words(const T* from, Size, Size channels, Size count) {
-    return channels <= 0 ? Vec{} : count == kLanes ? read(from) : read_first(from, count);
+    return channels <= 0 ? Vec{} : read_some(from, count);
   }
   /// kLanes words of one pixel, whose channels are neighbours; zeros past the last.
   template <class T>
@@ -78,8 +78,7 @@ struct Bf16PairProduct {
   static MEGACONV_INLINE Vec read_words(const Bfloat16* from, Size stride, Size channels,
                                         Size count) {
     const auto bits = [count](const Bfloat16* channel) __attribute__((always_inline)) {
-      const Halves all = count == kLanes ? load<Halves>(channel) : load_first_bits(channel, count);
-      return __builtin_convertvector(all, Words);
+      return __builtin_convertvector(load_some_bits(channel, count), Words);
     };
     Words words{};
     if (channels > 0) words = bits(from);
@@ -111,8 +110,7 @@ struct IntProduct {
   static MEGACONV_INLINE Vec zero() { return Vec{}; }
   static MEGACONV_INLINE Vec read_words(const Int8* from, Size, Size channels, Size count) {
     if (channels <= 0) return Vec{};
-    const Bytes bits = count == kLanes ? load<Bytes>(from) : load_first_bits(from, count);
-    return __builtin_bit_cast(Vec, widened_ints(bits));
+    return __builtin_bit_cast(Vec, widened_ints(load_some_bits(from, count)));
   }
   static MEGACONV_INLINE Vec read_pixel(const Int8* from, Size channels) {
     return read_words(from, 0, channels, min_of(channels, kLanes));
@@ -162,8 +160,7 @@ struct Int8Quads {
   static MEGACONV_INLINE Vec zero() { return Vec{}; }
   static MEGACONV_INLINE Vec read_words(const Int8* from, Size stride, Size channels, Size count) {
     const auto bits = [count](const Int8* channel) __attribute__((always_inline)) {
-      return widened_words(count == kLanes ? load<Bytes>(channel)
-                                           : load_first_bits(channel, count));
+      return widened_words(load_some_bits(channel, count));
     };
     Words words{};
     if (channels > 0) words = bits(from);

@@ -3,10 +3,10 @@
 // out alike in all of them (sm_90). A block that was launched in none is one by itself.
 #pragma once
 
-#include <cooperative_groups.h>
-
 #include <cstdint>
 #include <cuda/ptx>
+
+#include "tasks/cuda/vec.cuh"
 
 namespace megaconv::cuda {
 
@@ -27,12 +27,22 @@ class BlockCluster {
 
   /// Called by all threads of all blocks, in whatever order.
   __device__ void sync() const {
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+    arrive();
+    wait();
   }
+  /// sync() in two parts, by turns. What was stored before arrive_relaxed() need not be seen: a
+  /// release waits for stores to global memory.
+  __device__ void arrive() const { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+  __device__ void arrive_relaxed() const {
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+  }
+  __device__ void wait() const { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
   /// Where a block has what lies at `own` in this one.
   template <class T>
   __device__ T* at(int rank, T* own) const {
-    return cooperative_groups::this_cluster().map_shared_rank(own, static_cast<unsigned>(rank));
+    T* there;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(own), "r"(rank));
+    return there;
   }
   /// Arrives at the first phase of a block's barrier: a thread that waits for it sees what this
   /// one, and others of its warp in front of a __syncwarp(), have stored in that block.
@@ -40,10 +50,21 @@ class BlockCluster {
     ::cuda::ptx::mbarrier_arrive(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster,
                                  ::cuda::ptx::space_cluster, at(rank, barrier));
   }
-  __device__ void wait(std::uint64_t* barrier) const {
+  __device__ void wait(std::uint64_t* barrier, std::uint32_t parity = 0) const {
     while (!::cuda::ptx::mbarrier_try_wait_parity(::cuda::ptx::sem_acquire,
-                                                  ::cuda::ptx::scope_cluster, barrier, 0u)) {
+                                                  ::cuda::ptx::scope_cluster, barrier, parity)) {
     }
+  }
+  /// Four floats to where a block has what lies at `to` in this one, counted on its barrier.
+  __device__ void send(int rank, float* to, const Vec<4>& value, std::uint64_t* barrier) const {
+    asm volatile(
+        "{\n.reg .b32 to, barrier;\n"
+        "mapa.shared::cluster.u32 to, %0, %6;\nmapa.shared::cluster.u32 barrier, %1, %6;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [to], {%2, %3, %4, %5}, "
+        "[barrier];\n}" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
+        "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(barrier))), "f"(value.lane[0]),
+        "f"(value.lane[1]), "f"(value.lane[2]), "f"(value.lane[3]), "r"(rank)
+        : "memory");
   }
   /// TMA copies what lies here to a block, and counts it on that block's barrier.
   __device__ void copy(int rank, void* memory, std::uint32_t num_bytes,

@@ -47,7 +47,7 @@ struct OutputAt {
   ConvProblem problem;
   std::int64_t p, q;
   Strides in, out;
-  const T *x, *wt, *bias, *residual;
+  const T *x, *wt, *scale, *bias, *residual;
   double *y, *magnitude;
 
   __device__ void operator()(std::int64_t index) const {
@@ -74,6 +74,11 @@ struct OutputAt {
       }
     }
     const std::int64_t at = n * out.image + k * out.channel + pixel * out.pixel;
+    if (problem.epilogue.scale) {
+      const double factor = to_float(scale[k]);
+      sum *= factor;
+      abs_sum *= fabs(factor);
+    }
     if (problem.epilogue.bias) {
       const double term = to_float(bias[k]);
       sum += term;
@@ -144,8 +149,8 @@ void fill(DataType dtype, void* values, std::int64_t count, const Filling& filli
   });
 }
 
-void reference_convolution(const ConvProblem& problem, const void* x, const void* w,
-                           const void* bias, const void* residual, double* y, double* magnitude) {
+void reference_convolution(const ConvProblem& problem, const Tensors& tensors, double* y,
+                           double* magnitude) {
   guarded("the reference in double", [&] {
     with_storage(problem.dtype, [&](auto number) {
       using T = decltype(number);
@@ -153,13 +158,14 @@ void reference_convolution(const ConvProblem& problem, const void* x, const void
       thrust::device_vector<T> wt(static_cast<std::size_t>(problem.w_size()));
       thrust::tabulate(
           thrust::device, wt.begin(), wt.end(),
-          TurnedWeight<T>{problem.k, problem.r * problem.s, w_strides(problem), typed(w)});
+          TurnedWeight<T>{problem.k, problem.r * problem.s, w_strides(problem), typed(tensors.w)});
       const std::int64_t p = problem.p(), q = problem.q();
       thrust::for_each_n(thrust::device, thrust::counting_iterator<std::int64_t>(0),
                          problem.y_size(),
                          OutputAt<T>{problem, p, q, x_strides(problem), y_strides(problem, p * q),
-                                     typed(x), thrust::raw_pointer_cast(wt.data()), typed(bias),
-                                     typed(residual), y, magnitude});
+                                     typed(tensors.x), thrust::raw_pointer_cast(wt.data()),
+                                     typed(tensors.scale), typed(tensors.bias),
+                                     typed(tensors.residual), y, magnitude});
     });
   });
 }

@@ -16,8 +16,8 @@ void fill(DataType dtype, void* values, std::int64_t count, const Filling& filli
           std::uint64_t seed);
 
 /// Sums in the order of C, R, S; magnitude must not be null.
-void reference_convolution(const ConvProblem& problem, const void* x, const void* w,
-                           const void* bias, const void* residual, double* y, double* magnitude);
+void reference_convolution(const ConvProblem& problem, const Tensors& tensors, double* y,
+                           double* magnitude);
 
 ErrorReport compare(const Tiling& tiling, const void* y, const double* reference,
                     const double* magnitude);

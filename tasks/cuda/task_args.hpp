@@ -39,6 +39,7 @@ struct TaskArgs {
   // type, which is float unless products are of FP16 or BF16 numbers.
   const float* x;
   const float* w;
+  const float* scale;
   const float* bias;
   const float* residual;
   float* y;
@@ -56,6 +57,9 @@ struct TaskArgs {
   std::int32_t pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w, groups;
   Layout layout;
   ActivationTerms activation;
+
+  // What reads x before the kernel in front has ended must not: that one makes it.
+  bool waits_for_x;
 
   // Tiling.
   std::int32_t tiles_h, tiles_w, num_tiles, group_tiles;

@@ -332,7 +332,7 @@ double choose_operands(Tiling& tiling, const TilingOptions& options, const Targe
 constexpr double kSplitBytesPerUs = 3.2e6, kSplitLaunchUs = 9;
 constexpr double kOneProductFlopsPerUs = 500e6, kOneProductBytesPerUs = 2.0e6;
 constexpr double kOneProductLaunchUs = 14;
-// So much faster it must be: its error is two to five times that of implicit GEMM.
+// So much faster it must be: with three products its error is up to twice that of implicit GEMM.
 constexpr double kMoreError = 1.05;
 
 double winograd_us(const ConvProblem& problem, Arithmetic arithmetic, const Target& target) {

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tasks/pixelwise/reference.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+
+#include "tasks/pixelwise/operator.hpp"
+#include "tasks/pixelwise/pixelwise.hpp"
 
 namespace megaconv {
 namespace {
@@ -80,6 +84,18 @@ std::vector<double> reference_pixelwise(const PixelwiseProblem& problem, std::sp
     }
   }
   return y;
+}
+
+// Tasks may make 0 of numbers below 2^-126.
+OperatorTruth truth_of(const PixelwiseProblem& a, const FusedOperator&, const ReadNumbers& read) {
+  const Shape x = y_shape(a);
+  std::vector<double> b;
+  if (a.does.function == PixelFunction::multiply) {
+    b = read(1, a.per_channel ? Shape{a.n, a.c, 1, 1} : x);
+  }
+  OperatorTruth truth{.y = reference_pixelwise(a, read(0, x), b), .roundings = roundings_of(a)};
+  for (const double y : truth.y) truth.magnitude.push_back(std::max(std::fabs(y), 0x1p-102));
+  return truth;
 }
 
 }  // namespace megaconv

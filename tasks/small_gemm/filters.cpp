@@ -59,8 +59,8 @@ template <class Put>
 void for_each_packed(const SmallGemmCut& cut, Put put) {
   const FilterPlaces places(cut);
   const std::int64_t parts = parts_of(cut);
-  for (std::int64_t block = 0; block < cut.tasks_per_group; ++block) {
-    for (std::int64_t k_block = 0; k_block < places.steps().k_blocks(); ++k_block) {
+  for (std::int64_t block = 0; block < cut.tasks_per_group / cut.shares; ++block) {
+    for (std::int64_t k_block = 0; k_block < cut.shares * places.steps().k_blocks(); ++k_block) {
       for (std::int64_t tile = 0; tile < cut.filter_warps; ++tile) {
         const std::int64_t first =
             block * cut.filters_per_task() + tile * SmallGemmCut::kWarpFilters;

@@ -36,6 +36,11 @@ constexpr std::int64_t kLeastWinogradChannels = 16;
 // Winograd reads 4 times the filter bytes of direct convolution. Zen 4, 4 tiles, n1c512h7k512: 0.46
 // ms against 1.0.
 constexpr std::uint64_t kLeastWinogradTiles = 4;
+// Halves of split numbers are rounded once more than floats. Beside few roundings of multiply-adds
+// that shows: relative L2 of 16, 24 and 32 channels, emulated, against multiply-adds,
+// F(2x2) 1.29e-7, 1.41e-7, 1.43e-7 against 1.27e-7, 1.48e-7, 1.62e-7,
+// F(4x4) 4.3e-7, 4.4e-7, 4.4e-7 against 3.9e-7, 4.4e-7, 4.9e-7.
+constexpr std::int64_t kLeastSplitChannels = 32;
 
 // Multiplications of Winograd for each channel and filter: T alpha^2.
 std::uint64_t winograd_products(const ConvProblem& problem, std::uint64_t m) {
@@ -84,7 +89,8 @@ Arithmetic choose_arithmetic(const ConvProblem& problem, std::uint32_t m,
   const bool must = target.split_f16 && problem.dtype != DataType::f32;
   const bool may = m == 4 && takes_one_product(problem, options, target);
   if (must || may) return Arithmetic::f16;
-  return target.split_f16 && m != 6 ? Arithmetic::split_f16 : Arithmetic::fma;
+  const bool splits = target.split_f16 && m != 6 && !loses_accuracy(problem, options, target);
+  return splits ? Arithmetic::split_f16 : Arithmetic::fma;
 }
 
 // Bytes of V and M of one tile.
@@ -136,17 +142,11 @@ bool winograd_pays(const ConvProblem& problem, const TilingOptions& options, con
          tiles >= kLeastWinogradTiles && 2 * products <= direct_products;
 }
 
-// Tensor cores cut sums off, by a share that grows with the channels: H100, relative L2 of F(2x2)
-// 3.6e-9 C (640 channels 2.3e-6, 960 3.4e-6, 1,920 6.8e-6). Its bound, 1e-7 sqrt(C), is that of
-// multiply-adds (tasks/error_bound.cpp). F(4x4), which may err by three times as much, stays
-// within.
 bool loses_accuracy(const ConvProblem& problem, const TilingOptions& options,
                     const Target& target) {
-  constexpr std::int64_t kMostChannels = 768;
-  const bool splits = target.split_f16 && problem.dtype == DataType::f32 &&
-                      options.arithmetic == Arithmetic::automatic &&
-                      !takes_one_product(problem, options, target);
-  return splits && problem.c > kMostChannels && choose_m(problem, options, target) == 2;
+  return target.split_f16 && problem.dtype == DataType::f32 &&
+         options.arithmetic == Arithmetic::automatic && problem.c < kLeastSplitChannels &&
+         !takes_one_product(problem, options, target);
 }
 
 void choose_tiles(Tiling& tiling, WinogradTiles& tiles, const TilingOptions& options,

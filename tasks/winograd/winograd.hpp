@@ -43,7 +43,7 @@ double output_transform_operations(const WinogradTiles& tiles);
 
 /// Whether it saves enough multiplications to pay for the transforms.
 bool winograd_pays(const ConvProblem& problem, const TilingOptions& options, const Target& target);
-/// Whether it would take three products of split numbers and err by more than multiply-adds may.
+/// Whether three products of split numbers would err by more than multiply-adds: of few channels.
 bool loses_accuracy(const ConvProblem& problem, const TilingOptions& options, const Target& target);
 /// Chooses m, points and arithmetic, and counts the tiles. `tiles`: those of the tiling.
 void choose_tiles(Tiling& tiling, WinogradTiles& tiles, const TilingOptions& options,

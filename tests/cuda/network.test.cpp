@@ -12,7 +12,10 @@
 
 #include "megaconv/plan.hpp"
 #include "tasks/fuse.hpp"
+#include "tasks/launch.hpp"
+#include "tasks/lower.hpp"
 #include "tasks/network_reference.hpp"
+#include "tasks/tiling.hpp"
 #include "tests/catch.hpp"
 #include "tests/cuda/device.hpp"
 #include "tests/runtime/exact_networks.hpp"
@@ -27,6 +30,31 @@ namespace {
 
 constexpr CudaLaunch kLaunches[] = {CudaLaunch::persistent, CudaLaunch::staged};
 
+/// How convolutions are computed: by small tiles, by what is estimated to be faster, or all by
+/// kernels of their own.
+struct Way {
+  CudaLaunch launch;
+  Algorithm algorithm = Algorithm::automatic;
+};
+constexpr Way kWays[] = {{CudaLaunch::persistent},
+                         {CudaLaunch::staged},
+                         {CudaLaunch::staged, Algorithm::implicit_gemm},
+                         {CudaLaunch::staged, Algorithm::direct}};
+
+std::string text_of(const Way& way) {
+  return std::string(to_string(way.launch)) + ", " + to_string(way.algorithm);
+}
+
+/// Implicit GEMM has no tasks for conv groups.
+bool has_tasks(const Way& way, const Network& network) {
+  const auto grouped = [](const Operator& op) {
+    const auto* const conv = std::get_if<Convolution>(&op.does);
+    return conv != nullptr && conv->groups != 1;
+  };
+  return way.algorithm != Algorithm::implicit_gemm ||
+         std::none_of(network.operators.begin(), network.operators.end(), grouped);
+}
+
 bool runs_networks() {
   if (!have_device()) return false;
   int major = 0;
@@ -34,12 +62,30 @@ bool runs_networks() {
   return major >= 8;
 }
 
-PlanOptions on_cuda(CudaLaunch launch, Precision precision = Precision::f32) {
+PlanOptions on_cuda(const Way& way, Precision precision = Precision::f32) {
   PlanOptions options;
   options.backend = Backend::cuda;
-  options.cuda_launch = launch;
+  options.cuda_launch = way.launch;
+  options.tiling.algorithm = way.algorithm;
   options.tiling.precision = precision;
   return options;
+}
+PlanOptions on_cuda(CudaLaunch launch) { return on_cuda(Way{launch}); }
+
+/// Winograd's sums round whatever the numbers are, unless weights are made for its tiles.
+bool is_exact(const Plan& plan) {
+  const auto& nodes = plan.lowering().nodes;
+  return std::none_of(nodes.begin(), nodes.end(), [](const Node& node) {
+    const auto* const tiling = std::get_if<Tiling>(&node.cut);
+    return tiling != nullptr && tiling->tiles() != nullptr;
+  });
+}
+
+bool all_have_own_kernels(const Plan& plan) {
+  const auto& nodes = plan.lowering().nodes;
+  return std::none_of(nodes.begin(), nodes.end(), [](const Node& node) {
+    return std::holds_alternative<SmallGemmCut>(node.cut);
+  });
 }
 
 /// A plan with its memory on the device; tensors in the network's storage type and layout.
@@ -122,9 +168,10 @@ class DeviceNetwork {
 TEST_CASE("cuda: a network of every operator is exact on whole numbers, run by run") {
   if (!runs_networks()) SKIP("no CUDA device of compute capability 8.0 or more");
   for (const DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
-    for (const CudaLaunch launch : kLaunches) {
+    for (const Way& way : kWays) {
       // What rounds to a storage type of 16 bits rounds on a CPU alike. TF32 would round, too.
       const Network network = test::everything(Layout::nhwc, dtype);
+      if (!has_tasks(way, network)) continue;
       const test::Outputs inputs =
           test::random_inputs(network, {.kind = Filling::Kind::integers, .density = 0.11});
       PlanOptions direct;
@@ -132,8 +179,9 @@ TEST_CASE("cuda: a network of every operator is exact on whole numbers, run by r
       direct.num_threads = 2;
       test::NetworkRun on_cpu(network, direct);
       const test::Outputs wanted = on_cpu.run(inputs);
-      CAPTURE(to_string(dtype), to_string(launch));
-      DeviceNetwork run(network, on_cuda(launch));
+      CAPTURE(to_string(dtype), text_of(way));
+      DeviceNetwork run(network, on_cuda(way));
+      REQUIRE(is_exact(run.plan));
       run.set_inputs(inputs);
       for (int i = 0; i < 3; ++i) {
         run.run();
@@ -166,9 +214,12 @@ TEST_CASE("cuda: the built-in networks with exact numbers give the bits of the C
            {std::pair(DataType::f32, Precision::f32), std::pair(DataType::f32, Precision::tf32),
             std::pair(DataType::f16, Precision::f32)}) {
         network.dtype = dtype;
-        for (const CudaLaunch launch : kLaunches) {
-          CAPTURE(to_string(dtype), to_string(precision), to_string(launch));
-          DeviceNetwork run(network, on_cuda(launch, precision));
+        for (const Way& way : kWays) {
+          if (!has_tasks(way, network)) continue;
+          CAPTURE(to_string(dtype), to_string(precision), text_of(way));
+          DeviceNetwork run(network, on_cuda(way, precision));
+          if (way.algorithm != Algorithm::automatic) CHECK(all_have_own_kernels(run.plan));
+          if (!is_exact(run.plan)) continue;
           run.set_inputs(inputs);
           run.run();
           for (std::size_t i = 0; i < network.outputs.size(); ++i) {
@@ -181,6 +232,53 @@ TEST_CASE("cuda: the built-in networks with exact numbers give the bits of the C
     }
   }
 }
+
+namespace {
+
+/// Every operator on what it has really read, of plans whose outputs are all values that are left
+/// when operators are fused, some at a time; fusing stays as it was. `wanted`: the network's first
+/// output, of one plan.
+void check_all_operators(Network network, const PlanOptions& options, const test::Outputs& inputs,
+                         const std::vector<std::byte>& wanted) {
+  const std::string output = network.outputs.front();
+  const PlanOptions launched = choose_launch(network, options, target_of(options)).options;
+  const FusedNetwork fused = fuse(network, launched.tiling, target_of(launched));
+  std::map<std::string, std::vector<std::byte>> values;
+  constexpr std::size_t kAtOnce = 100;
+  std::vector<Node> nodes;
+  for (std::size_t begin = 0; begin < fused.operators.size(); begin += kAtOnce) {
+    network.outputs.clear();
+    for (std::size_t i = begin; i < std::min(begin + kAtOnce, fused.operators.size()); ++i) {
+      network.outputs.push_back(fused.operators[i].value());
+    }
+    DeviceNetwork run(network, options);
+    run.set_inputs(inputs);
+    run.run();
+    CHECK(run.guards_intact());
+    for (std::size_t i = 0; i < network.outputs.size(); ++i) {
+      values[network.outputs[i]] = run.bytes(i);
+    }
+    for (std::size_t i = 0; i < network.inputs.size(); ++i) {
+      values[network.inputs[i].name] = run.input_bytes(i);
+    }
+    if (begin == 0) nodes = run.plan.lowering().nodes;
+  }
+  CHECK(values.at(output) == wanted);
+  std::vector<std::string> names;
+  for (const NetworkInput& input : network.inputs) names.push_back(input.name);
+  for (std::size_t i = 0; i < fused.operators.size(); ++i) {
+    const FusedOperator& op = fused.operators[i];
+    std::vector<const void*> reads;
+    for (const ValueId value : op.reads) reads.push_back(values.at(names[value]).data());
+    names.push_back(op.value());
+    const OperatorCheck check =
+        check_operator(op, nodes[i].cut, reads, values.at(op.value()).data());
+    CAPTURE(check.name, check.text);
+    CHECK(check.right());
+  }
+}
+
+}  // namespace
 
 TEST_CASE("cuda: every operator of the built-in networks errs by no more than its bound") {
   if (!runs_networks()) SKIP("no CUDA device of compute capability 8.0 or more");
@@ -195,54 +293,59 @@ TEST_CASE("cuda: every operator of the built-in networks errs by no more than it
       const bool dense = name.find("densenet") == 0;
       if (dense && dtype == DataType::bf16) continue;
       const std::int64_t image = name == "inception_v3" ? 75 : name == "vgg16" ? 32 : 64;
-      Network network =
+      const Network network =
           make_network(name, {.batch = 2, .image = image, .classes = 10, .dtype = dtype});
-      CAPTURE(name, to_string(dtype), to_string(precision));
       const test::Outputs inputs = test::random_inputs(network, {});
-      const std::string output = network.outputs.front();
-      DeviceNetwork whole(network, on_cuda(CudaLaunch::persistent, precision));
-      whole.set_inputs(inputs);
-      whole.run();
-      DeviceNetwork stages(network, on_cuda(CudaLaunch::staged, precision));
-      stages.set_inputs(inputs);
-      stages.run();
-      CHECK(whole.bytes(0) == stages.bytes(0));
-
-      // All values that are left when operators are fused, some at a time; fusing stays as it was.
-      const FusedNetwork fused = fuse(network);
-      std::map<std::string, std::vector<std::byte>> values;
-      constexpr std::size_t kAtOnce = 100;
-      std::vector<Node> nodes;
-      for (std::size_t begin = 0; begin < fused.operators.size(); begin += kAtOnce) {
-        network.outputs.clear();
-        for (std::size_t i = begin; i < std::min(begin + kAtOnce, fused.operators.size()); ++i) {
-          network.outputs.push_back(fused.operators[i].value());
-        }
-        DeviceNetwork run(network, on_cuda(CudaLaunch::persistent, precision));
+      for (const Way& way : kWays) {
+        if (!has_tasks(way, network)) continue;
+        CAPTURE(name, to_string(dtype), to_string(precision), text_of(way));
+        DeviceNetwork run(network, on_cuda(way, precision));
         run.set_inputs(inputs);
         run.run();
-        CHECK(run.guards_intact());
-        for (std::size_t i = 0; i < network.outputs.size(); ++i) {
-          values[network.outputs[i]] = run.bytes(i);
-        }
-        for (std::size_t i = 0; i < network.inputs.size(); ++i) {
-          values[network.inputs[i].name] = run.input_bytes(i);
-        }
-        if (begin == 0) nodes = run.plan.lowering().nodes;
+        check_all_operators(network, on_cuda(way, precision), inputs, run.bytes(0));
       }
-      CHECK(values.at(output) == whole.bytes(0));
-      std::vector<std::string> names;
-      for (const NetworkInput& input : network.inputs) names.push_back(input.name);
-      for (std::size_t i = 0; i < fused.operators.size(); ++i) {
-        const FusedOperator& op = fused.operators[i];
-        std::vector<const void*> reads;
-        for (const ValueId value : op.reads) reads.push_back(values.at(names[value]).data());
-        names.push_back(op.value());
-        const OperatorCheck check =
-            check_operator(op, nodes[i].cut, reads, values.at(op.value()).data());
-        CAPTURE(check.name, check.text);
-        CHECK(check.right());
-      }
+    }
+  }
+}
+
+TEST_CASE("cuda: convolutions of a network that Winograd computes in stages are exact") {
+  if (!runs_networks()) SKIP("no CUDA device of compute capability 8.0 or more");
+  for (const Layout layout : {Layout::nhwc, Layout::nchw}) {
+    const Network network = test::chain(layout, PoolMode::max);
+    const test::Outputs inputs =
+        test::random_inputs(network, {.kind = Filling::Kind::integers, .density = 0.11});
+    PlanOptions direct;
+    direct.tiling.algorithm = Algorithm::direct;
+    const test::Outputs wanted = test::NetworkRun(network, direct).run(inputs);
+    PlanOptions winograd = on_cuda({CudaLaunch::staged, Algorithm::winograd});
+    winograd.tiling.m = 2;
+    CAPTURE(to_string(layout));
+    DeviceNetwork run(network, winograd);
+    CHECK(all_have_own_kernels(run.plan));
+    run.set_inputs(inputs);
+    for (int i = 0; i < 3; ++i) {
+      run.run();
+      const bool exact = run.output(0) == wanted.at(network.outputs.front());
+      CHECK(exact);
+    }
+    CHECK(run.guards_intact());
+  }
+}
+
+TEST_CASE("cuda: convolutions of a network whose scales were guessed wrong are computed again") {
+  if (!runs_networks()) SKIP("no CUDA device of compute capability 8.0 or more");
+  const Network network = make_network("resnet18", {.batch = 2, .image = 64, .classes = 10});
+  for (const float factor : {1e-6f, 1e6f}) {
+    test::Outputs inputs = test::random_inputs(network, {});
+    for (float& value : inputs.begin()->second) value *= factor;
+    for (const Precision precision : {Precision::f32, Precision::tf32}) {
+      const PlanOptions options =
+          on_cuda(Way{CudaLaunch::staged, Algorithm::implicit_gemm}, precision);
+      CAPTURE(factor, to_string(precision));
+      DeviceNetwork run(network, options);
+      run.set_inputs(inputs);
+      run.run();
+      check_all_operators(network, options, inputs, run.bytes(0));
     }
   }
 }
@@ -297,14 +400,14 @@ TEST_CASE("cuda: a network gives one result, run by run, on two streams and from
   if (!runs_networks()) SKIP("no CUDA device of compute capability 8.0 or more");
   const Network network = make_network("resnet18", {.image = 96, .dtype = DataType::f16});
   const test::Outputs inputs = test::random_inputs(network, {});
-  for (const CudaLaunch launch : kLaunches) {
-    CAPTURE(to_string(launch));
-    DeviceNetwork one(network, on_cuda(launch)), two(network, on_cuda(launch));
+  for (const Way& way : kWays) {
+    CAPTURE(text_of(way));
+    DeviceNetwork one(network, on_cuda(way)), two(network, on_cuda(way));
     one.set_inputs(inputs);
     two.set_inputs(inputs);
     // What a plan of smaller tasks asks of the same kernels must not be held against the larger.
-    const Plan smaller = Plan::create(
-        make_network("resnet18", {.image = 32, .dtype = DataType::f16}), on_cuda(launch));
+    const Plan smaller =
+        Plan::create(make_network("resnet18", {.image = 32, .dtype = DataType::f16}), on_cuda(way));
     one.run();
     const std::vector<std::byte> wanted = one.bytes(0);
     std::size_t others = 0;
@@ -419,7 +522,10 @@ TEST_CASE("cuda: networks that cannot run there are refused by name") {
   PlanOptions direct = options;
   direct.tiling.algorithm = Algorithm::direct;
   CHECK(refusal(network, direct) ==
-        "network on cuda: conv1 by the algorithm asked for, must be automatic");
+        "network on cuda: conv1 by the algorithm asked for in one launch, must be automatic, or "
+        "launched in stages");
+  PlanOptions no_tasks = on_cuda({CudaLaunch::staged, Algorithm::winograd});
+  CHECK(refusal(network, no_tasks) == "conv1: winograd: filter 7x7, must be 3x3");
   PlanOptions many = options;
   many.num_blocks = 100'000;
   CHECK(refusal(network, many).find("num_blocks = 100000: must be at most") == 0);

@@ -70,14 +70,24 @@ TEST_CASE("cuda reference: sums and scales are the host's, in every layout") {
           return stored;
         };
         const std::vector<std::byte> x = tensor(p.x_size()), w = tensor(p.w_size()),
-                                     bias = tensor(p.k), residual = tensor(p.y_size());
+                                     scale = tensor(p.k), bias = tensor(p.k),
+                                     residual = tensor(p.y_size());
         std::vector<double> y(size), magnitude(size);
-        reference_convolution(
-            p, {.x = x.data(), .w = w.data(), .bias = bias.data(), .residual = residual.data()},
-            y.data(), magnitude.data());
-        const DeviceBuffer dx(x), dw(w), dbias(bias), dresidual(residual);
+        reference_convolution(p,
+                              {.x = x.data(),
+                               .w = w.data(),
+                               .scale = scale.data(),
+                               .bias = bias.data(),
+                               .residual = residual.data()},
+                              y.data(), magnitude.data());
+        const DeviceBuffer dx(x), dw(w), dscale(scale), dbias(bias), dresidual(residual);
         const DeviceBuffer dy(size * sizeof(double)), dmagnitude(size * sizeof(double));
-        cuda::reference_convolution(p, dx.get(), dw.get(), dbias.get(), dresidual.get(),
+        cuda::reference_convolution(p,
+                                    {.x = dx.get(),
+                                     .w = dw.get(),
+                                     .scale = dscale.get(),
+                                     .bias = dbias.get(),
+                                     .residual = dresidual.get()},
                                     static_cast<double*>(dy.get()),
                                     static_cast<double*>(dmagnitude.get()));
         const std::vector<double> found = dy.download<double>();

@@ -79,13 +79,14 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
   const cuda::TaskMemory bytes =
       memory_of_tasks(tiling, kernels, args, build_filter_graph(tiling).tasks.size());
   const DataType dtype = layer.problem.dtype;
-  const Memory x("x", layer.x, dtype), w("w", layer.w, dtype), bias("bias", layer.bias, dtype),
-      residual("residual", layer.residual, dtype), u("U", bytes.u_bytes), v("V", bytes.v_bytes),
-      m("M", bytes.m_bytes), footer("the footer", bytes.footer_bytes),
-      y("y", layer.residual.size() * size_of(dtype)),
+  const Memory x("x", layer.x, dtype), w("w", layer.w, dtype), scale("scale", layer.scale, dtype),
+      bias("bias", layer.bias, dtype), residual("residual", layer.residual, dtype),
+      u("U", bytes.u_bytes), v("V", bytes.v_bytes), m("M", bytes.m_bytes),
+      footer("the footer", bytes.footer_bytes), y("y", layer.residual.size() * size_of(dtype)),
       shared("shared memory", static_cast<std::size_t>(kernels.most_shared_bytes));
   args.x = x.get();
   args.w = w.get();
+  args.scale = epilogue.scale ? scale.get() : nullptr;
   args.bias = epilogue.bias ? bias.get() : nullptr;
   args.residual = epilogue.residual ? residual.get() : nullptr;
   args.y = y.get();
@@ -120,7 +121,8 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
       });
     }
   }
-  for (const Memory* memory : {&x, &w, &bias, &residual, &u, &v, &m, &footer, &y, &shared}) {
+  for (const Memory* memory :
+       {&x, &w, &scale, &bias, &residual, &u, &v, &m, &footer, &y, &shared}) {
     memory->check_guards();
   }
   return with_storage(dtype, [&](auto number) {

@@ -7,7 +7,7 @@ namespace megaconv {
 namespace {
 
 TEST_CASE("emulated CUDA: openCNN's output layouts are right in every memory order") {
-  for (const char* shape : {"n1c1h1w1k1", "n3c20h9w6k37+bias+relu", "n33c9h4k70+residual",
+  for (const char* shape : {"n1c1h1w1k1", "n3c20h9w6k37+scale+bias+relu", "n33c9h4k70+residual",
                             "n2c17h6w5k65p0", "n1c33h7k48p2+relu"}) {
     for (const bool integers : {false, true}) {
       for (const OutputLayout output : {OutputLayout::baseline, OutputLayout::optSTS64,

@@ -59,6 +59,8 @@ struct Fiber {
   const Barrier* barrier = nullptr;
   std::uint64_t generation = 0;
   bool ended = false;
+  bool at_cluster = false;  // has arrived there, and not yet waited
+  std::uint64_t cluster_generation = 0;
   unsigned num_letters = 0;
   bool may_run() const {
     return !ended && (barrier == nullptr || barrier->generation != generation);
@@ -67,8 +69,10 @@ struct Fiber {
 
 class Block {
  public:
-  void run(int num_threads, ThreadOrder order, const std::function<void()>& body) {
+  void run(int num_blocks, int of_block, ThreadOrder order, const std::function<void()>& body) {
     body_ = &body;
+    block_threads_ = of_block;
+    const int num_threads = num_blocks * of_block;
     prepare(num_threads);
     std::vector<int> turns(static_cast<std::size_t>(num_threads));
     std::iota(turns.begin(), turns.end(), 0);
@@ -110,7 +114,26 @@ class Block {
     switch_context(fibers_[static_cast<std::size_t>(current_)].context, scheduler_);
   }
   bool late_copies() const { return late_copies_; }
-  Barrier& of_block() { return block_; }
+  Barrier& of_block() { return blocks_[static_cast<std::size_t>(current_ / block_threads_)]; }
+  // A barrier whose arrival is not its wait.
+  void arrive_at_cluster() {
+    Fiber& fiber = fibers_[static_cast<std::size_t>(current_)];
+    if (fiber.at_cluster) throw std::runtime_error("barrier of a cluster: arrived twice");
+    fiber.at_cluster = true;
+    fiber.cluster_generation = cluster_.generation;
+    ++cluster_.num_waiting;
+    cluster_.release_if_complete();
+    num_polls_ = 0;
+  }
+  void wait_for_cluster() {
+    Fiber& fiber = fibers_[static_cast<std::size_t>(current_)];
+    if (!fiber.at_cluster) throw std::runtime_error("barrier of a cluster: waits without arrival");
+    fiber.at_cluster = false;
+    fiber.generation = fiber.cluster_generation;
+    fiber.barrier = &cluster_;
+    switch_context(fiber.context, scheduler_);
+  }
+  std::size_t thread() const { return static_cast<std::size_t>(current_); }
   Barrier& of_warpgroup() { return warpgroups_[static_cast<std::size_t>(current_ / kWarpgroup)]; }
   void note_progress() { num_polls_ = 0; }
   Barrier& of_warp() { return warps_[static_cast<std::size_t>(current_ / kWarp)].barrier; }
@@ -136,7 +159,8 @@ class Block {
       if (!fiber.may_run()) continue;
       fiber.barrier = nullptr;
       current_ = thread;
-      threadIdx.x = static_cast<unsigned>(thread);
+      threadIdx.x = static_cast<unsigned>(thread % block_threads_);
+      blockIdx.x = first_block_ + static_cast<unsigned>(thread / block_threads_);
       switch_context(scheduler_, fiber.context);
       num_ended_ += fiber.ended ? 1 : 0;
       if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
@@ -153,7 +177,7 @@ class Block {
 
   // Where the threads are that wait for others that never come.
   std::string stuck(int num_threads) const {
-    int at_block = 0, at_warpgroup = 0, at_warp = 0, polling = 0;
+    int at_cluster = 0, at_block = 0, at_warpgroup = 0, at_warp = 0, polling = 0;
     for (int thread = 0; thread < num_threads; ++thread) {
       const Fiber& fiber = fibers_[static_cast<std::size_t>(thread)];
       const auto* const barrier = reinterpret_cast<const std::byte*>(fiber.barrier);
@@ -162,19 +186,24 @@ class Block {
         return barrier >= begin && barrier < begin + all.size() * sizeof(all[0]);
       };
       if (fiber.ended) continue;
-      ++(barrier == nullptr         ? polling
-         : fiber.barrier == &block_ ? at_block
-         : among(warpgroups_)       ? at_warpgroup
-                                    : at_warp);
+      ++(barrier == nullptr           ? polling
+         : fiber.barrier == &cluster_ ? at_cluster
+         : among(blocks_)             ? at_block
+         : among(warpgroups_)         ? at_warpgroup
+                                      : at_warp);
     }
-    return "emulated block: threads wait for others that never come: " + std::to_string(at_block) +
-           " at a barrier of the block, " + std::to_string(at_warpgroup) + " of a warpgroup, " +
-           std::to_string(at_warp) + " of a warp, " + std::to_string(polling) + " polling";
+    return "emulated block: threads wait for others that never come: " +
+           std::to_string(at_cluster) + " at a barrier of the cluster, " +
+           std::to_string(at_block) + " at a barrier of the block, " +
+           std::to_string(at_warpgroup) + " of a warpgroup, " + std::to_string(at_warp) +
+           " of a warp, " + std::to_string(polling) + " polling";
   }
 
   void prepare(int num_threads) {
     while (fibers_.size() < static_cast<std::size_t>(num_threads)) fibers_.emplace_back();
-    block_ = Barrier{num_threads};
+    blocks_.assign(static_cast<std::size_t>(num_threads / block_threads_), Barrier{block_threads_});
+    cluster_ = Barrier{num_threads};
+    first_block_ = blockIdx.x;
     warps_.assign(static_cast<std::size_t>((num_threads + kWarp - 1) / kWarp), Warp());
     warpgroups_.assign(static_cast<std::size_t>((num_threads + kWarpgroup - 1) / kWarpgroup),
                        Barrier());
@@ -183,7 +212,7 @@ class Block {
       ++warps_[static_cast<std::size_t>(thread / kWarp)].barrier.num_threads;
       Fiber& fiber = fibers_[static_cast<std::size_t>(thread)];
       fiber.barrier = nullptr;
-      fiber.ended = false;
+      fiber.ended = fiber.at_cluster = false;
       fiber.num_letters = 0;
       fiber.context.began = false;
       ucontext_t& first = fiber.context.first;
@@ -201,7 +230,8 @@ class Block {
       block.error_ = std::current_exception();
     }
     block.fibers_[static_cast<std::size_t>(block.current_)].ended = true;
-    for (Barrier* barrier : {&block.block_, &block.of_warpgroup(), &block.of_warp()}) {
+    for (Barrier* barrier :
+         {&block.cluster_, &block.of_block(), &block.of_warpgroup(), &block.of_warp()}) {
       --barrier->num_threads;
       barrier->release_if_complete();
     }
@@ -213,7 +243,10 @@ class Block {
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
   std::vector<Barrier> warpgroups_;
-  Barrier block_;
+  std::vector<Barrier> blocks_;
+  Barrier cluster_;
+  int block_threads_ = 0;
+  unsigned first_block_ = 0;
   Context scheduler_;
   int current_ = 0;
   std::size_t num_ended_ = 0;
@@ -233,8 +266,17 @@ std::uint32_t shared_address(const void* pointer) {
 }
 
 void run_block(int num_threads, ThreadOrder order, const std::function<void()>& body) {
-  Block::current().run(num_threads, order, body);
+  Block::current().run(1, num_threads, order, body);
 }
+void run_cluster(int num_blocks, int num_threads, ThreadOrder order,
+                 const std::function<void()>& body) {
+  const EmulatedIndex first = std::exchange(blockIdx, {});
+  Block::current().run(num_blocks, num_threads, order, body);
+  blockIdx = first;
+}
+void arrive_at_cluster() { Block::current().arrive_at_cluster(); }
+void wait_for_cluster() { Block::current().wait_for_cluster(); }
+std::size_t thread_of_cluster() { return Block::current().thread(); }
 void wait_for_block() { Block::current().wait_for(Block::current().of_block()); }
 void wait_for_warpgroup() { Block::current().wait_for(Block::current().of_warpgroup()); }
 void note_progress() { Block::current().note_progress(); }

@@ -23,7 +23,7 @@
 
 namespace megaconv::test {
 
-/// The dynamic shared memory of the blocks to come, at most 256 KiB; addresses in it.
+/// The dynamic shared memory of the blocks to come, at most 256 KiB a block; addresses in it.
 void set_shared_memory(std::byte* base);
 std::byte* shared_memory(std::uint64_t address);
 std::uint32_t shared_address(const void* pointer);
@@ -36,6 +36,17 @@ enum class ThreadOrder : std::uint8_t { forward, backward, shuffled };
 /// Runs body() as every thread of a block. Throws what leaves body(), and std::runtime_error when
 /// threads wait for others that never come.
 void run_block(int num_threads, ThreadOrder order, const std::function<void()>& body);
+
+/// The same of a cluster: blocks of so many threads side by side, which blockIdx tells apart. They
+/// have kClusterSharedBytes of dynamic shared memory each, one behind the other.
+inline constexpr std::size_t kClusterSharedBytes = 120 << 10;
+void run_cluster(int num_blocks, int num_threads, ThreadOrder order,
+                 const std::function<void()>& body);
+/// By turns, for all threads of the cluster.
+void arrive_at_cluster();
+void wait_for_cluster();
+/// The calling thread, among all threads of the cluster.
+std::size_t thread_of_cluster();
 
 /// For emulated instructions: waits for the threads of the block, or of the calling one's group of
 /// 128, or of its warp. Those that have returned are not waited for.

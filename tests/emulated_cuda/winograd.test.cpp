@@ -11,7 +11,7 @@ namespace {
 // One pixel; channels, filters and images of odd sizes; no padding, and more of it; many filters.
 const char* const kShapes[] = {
     "n1c1h1k1",
-    "n3c20h13w9k37+bias+relu",
+    "n3c20h13w9k37+scale+bias+relu",
     "n2c17h6w5k65p0",
     "n1c33h10k48p2+relu+residual",
     "n1c8h7w3k200p3+bias",

@@ -6,7 +6,7 @@
 namespace megaconv {
 namespace {
 
-const char* const kOddShapes[] = {"n1c1h1k1", "n3c20h13w9k37+bias+relu", "n2c17h6w5k65p0",
+const char* const kOddShapes[] = {"n1c1h1k1", "n3c20h13w9k37+scale+bias+relu", "n2c17h6w5k65p0",
                                   "n1c70h10k48p2+relu+residual", "n1c8h7w3k200p3+bias"};
 
 TEST_CASE("emulated CUDA: Winograd by three products of a warp's tensor cores is right") {
@@ -37,7 +37,7 @@ TEST_CASE("emulated CUDA: Winograd's tasks on a warp's tensor cores are exact on
   options.points = Points::integer;
   for (const std::uint32_t m : {2u, 4u}) {
     options.m = m;
-    test::check_in_both_layouts("n2c33h10k48p2+relu+residual", true, options);
+    test::check_in_both_layouts("n2c33h10k48p2+scale+relu+residual", true, options);
   }
 }
 

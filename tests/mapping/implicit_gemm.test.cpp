@@ -58,19 +58,21 @@ Stripes reaching(std::int32_t reach) { return {1, 1, 1, reach}; }
 
 }  // namespace
 
-TEST_CASE("implicit GEMM is taken where split numbers in F(2x2) err by more than FP32") {
+TEST_CASE("three products of split numbers are chosen where they err no more than multiply-adds") {
   const Target hopper{
       .backend = Backend::cuda, .workers = 264, .split_f16 = true, .multiprocessors = 132};
-  const auto taken = [&](const char* problem) {
-    return make_tiling(parse_problem(problem), {}, hopper).algorithm();
+  const auto arithmetic_of = [&](const char* problem) {
+    TilingOptions winograd;
+    winograd.algorithm = Algorithm::winograd;
+    return make_tiling(parse_problem(problem), winograd, hopper).arithmetic;
   };
-  for (const char* problem : {"n1c960h64k320", "n1c1920h32k640", "n1c1280h32k640"}) {
-    CHECK(taken(problem) == Algorithm::implicit_gemm);
+  for (const char* problem : {"n1c16h28k64", "n64c31h14k512"}) {
+    CHECK(arithmetic_of(problem) == Arithmetic::fma);
+    CHECK(make_tiling(parse_problem(problem), {}, hopper).algorithm() == Algorithm::implicit_gemm);
   }
-  // As many multiply-adds of F(4x4) may err by as much, and other GPUs have nothing better.
-  const Target ampere{.backend = Backend::cuda, .workers = 216, .split_f16 = true};
-  CHECK(make_tiling(parse_problem("n1c1920h32k640"), {}, ampere).algorithm() ==
-        Algorithm::winograd);
+  for (const char* problem : {"n1c32h28k64", "n1c1920h32k640"}) {
+    CHECK(arithmetic_of(problem) == Arithmetic::split_f16);
+  }
 }
 
 TEST_CASE("Positions of padded pixels add up as padded pixels do") {

@@ -230,20 +230,78 @@ TEST_CASE("on CUDA operators have values in nhwc, and those of the caller are co
   CHECK(fuse(network).operators.size() == network.operators.size());
 }
 
-TEST_CASE("every built-in network has tasks on CUDA, in both layouts and every storage type") {
+TEST_CASE("tasks that share sums stand beside each other in every order") {
+  const Target gpu{.backend = Backend::cuda,
+                   .workers = 264,
+                   .multiprocessors = 132,
+                   .shared_bytes = 228 << 10,
+                   .cluster_blocks = 4};
+  const Network network = make_network("resnet18", {.image = 96, .layout = Layout::nhwc});
+  for (const std::string& policy : policy_names()) {
+    CAPTURE(policy);
+    const Lowering lowering = lower(network, {}, {.policy = policy, .seed = 3}, gpu);
+    const std::vector<std::uint32_t>& order = lowering.mapping.order;
+    std::size_t shared = 0;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const Task& task = lowering.graph.tasks[order[i]];
+      const auto* const cut = std::get_if<SmallGemmCut>(&lowering.nodes[task.node].cut);
+      if (cut == nullptr || cut->shares == 1) continue;
+      CHECK(cut->shares == 4);
+      CHECK(cut->shared_bytes == 110 << 10);
+      ++shared;
+      if (task.block % 4 == 0) continue;
+      REQUIRE(order[i] == order[i - 1] + 1);
+    }
+    CHECK(shared > 0);
+    CHECK(!validate(lowering.graph, lowering.mapping));
+  }
+}
+
+TEST_CASE("on CUDA a DenseNet's concatenations are a part of the convolutions that read them") {
   const Target gpu{.backend = Backend::cuda, .workers = 264, .multiprocessors = 132};
+  const Network network = make_network("densenet121", {.image = 32, .dtype = DataType::f16});
+  const FusedNetwork apart = fuse(network), joined = fuse(network, {}, gpu);
+  const auto elementwise = [](const FusedNetwork& of) {
+    return std::count_if(of.operators.begin(), of.operators.end(), [](const FusedOperator& op) {
+      return std::holds_alternative<ElementwiseProblem>(op.problem);
+    });
+  };
+  CHECK(elementwise(apart) == 62);  // a layer's, a transition's and the last one
+  CHECK(elementwise(joined) == 1);  // which an average pooling reads
+  DoubleValues inputs;
+  for (const auto& [input, values] : random_inputs(network, {})) inputs[input] = widened(values);
+  const std::string& output = network.outputs.front();
+  const DoubleValues truth = reference_network(apart, inputs);
+  CHECK(reference_network(joined, inputs).at(output) == truth.at(output));
+  // What others read too stays an operator.
+  Network shown = network;
+  for (const FusedOperator& op : apart.operators) shown.outputs.push_back(op.value());
+  CHECK(fuse(shown, {}, gpu).operators.size() == apart.operators.size());
+  for (const DataType dtype : {DataType::f32, DataType::bf16}) {
+    Network other = make_network("densenet121", {.image = 32, .dtype = dtype});
+    CHECK(elementwise(fuse(other, {}, gpu)) == (dtype == DataType::f32 ? 62 : 1));
+  }
+}
+
+TEST_CASE("every built-in network has tasks on CUDA, in both layouts and every storage type") {
+  const Target ampere{.backend = Backend::cuda, .workers = 264, .multiprocessors = 132};
+  Target hopper = ampere;
+  hopper.shared_bytes = 228 << 10;
+  hopper.cluster_blocks = 4;
   for (const std::string& name : network_names()) {
     for (const Layout layout : {Layout::nhwc, Layout::nchw}) {
       for (const DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
         const Network network = make_network(name, {.image = 96, .dtype = dtype, .layout = layout});
         CAPTURE(name, to_string(layout), to_string(dtype));
-        const Lowering lowering = lower(network, {}, {.policy = "staged"}, gpu);
-        for (const Node& node : lowering.nodes) {
-          const bool convolves = std::holds_alternative<Tiling>(node.cut);
-          CHECK(!convolves);
-          if (const auto* a = std::get_if<PixelwiseCut>(&node.cut)) cuda::make_pixelwise_args(*a);
-          if (const auto* a = std::get_if<RearrangementCut>(&node.cut)) {
-            cuda::make_rearrangement_args(*a);
+        for (const Target& gpu : {ampere, hopper}) {
+          const Lowering lowering = lower(network, {}, {.policy = "staged"}, gpu);
+          for (const Node& node : lowering.nodes) {
+            const bool convolves = std::holds_alternative<Tiling>(node.cut);
+            CHECK(!convolves);
+            if (const auto* a = std::get_if<PixelwiseCut>(&node.cut)) cuda::make_pixelwise_args(*a);
+            if (const auto* a = std::get_if<RearrangementCut>(&node.cut)) {
+              cuda::make_rearrangement_args(*a);
+            }
           }
         }
       }

@@ -4,6 +4,7 @@
 #
 #   rules.sh dependencies  includes point one way; public headers include no third party
 #   rules.sh core          mapping/ names no algorithm and no device
+#   rules.sh operator      an operator (pooling) is named by its room and the registry alone
 #   rules.sh licence       every source file starts with its SPDX line
 #   rules.sh links         links, headings in them and paths in the documents lead to something
 #   rules.sh prose         documents: no line over 100 columns but tables and links, no sentence over 30 words
@@ -46,10 +47,22 @@ dependencies() {
 }
 
 core() {
-  if grep -rniE 'winograd|implicit_?gemm|opencnn|\bfused|pooling|cuda|wgmma|\bgpu\b|\btma\b' mapping; then
+  if grep -rniE 'winograd|implicit_?gemm|opencnn|\bfused|pooling|direct conv|cuda|wgmma|\b[cg]pu\b|\btma\b' mapping; then
     echo "mapping/ is the scheduling core: it knows no algorithm and no device"
     return 1
   fi
+}
+
+# What CUDA and the front ends have of it (docs/hacking.md) is in runtime, python and tasks/networks.
+operator() {
+  local found
+  found=$(sources hpp cpp inl | grep -E '^(include|mapping|tasks)/' |
+    grep -vE '^(include/megaconv/(pooling|operators)\.hpp|tasks/(pooling/|operators\.hpp|networks/|cpu/kernels\.inl))' |
+    xargs grep -nE '\b(Pool(Problem|Cut)|Pooling|GlobalAveragePooling)\b|pooling/' || true)
+  [ -z "$found" ] && return 0
+  echo "$found"
+  echo "pooling is named outside of its room and the registry (docs/hacking.md, Adding an operator)"
+  return 1
 }
 
 licence() {
@@ -149,7 +162,7 @@ format() {
 }
 
 case "${1-}" in
-  dependencies | core | licence | links | performance | format) "$1" ;;
+  dependencies | core | operator | licence | links | performance | format) "$1" ;;
   prose) prose_of_all ;;
   *) sed -n 's/^#   //p' "$0" >&2; exit 2 ;;
 esac

@@ -82,8 +82,7 @@ class CudaDevice final : public Device {
   }
   void reference(const ConvProblem& problem, const Tensors& tensors, double* y,
                  double* magnitude) override {
-    cuda::reference_convolution(problem, tensors.x, tensors.w, tensors.bias, tensors.residual, y,
-                                magnitude);
+    cuda::reference_convolution(problem, tensors, y, magnitude);
   }
   ErrorReport compare(const Tiling& tiling, const void* y, const double* reference,
                       const double* magnitude) override {

@@ -55,7 +55,8 @@ ConvProblem random_problem(Dice& dice, const VerifyLimits& limits, bool for_wino
   p.pad_w = dice.chance(50) ? std::min(p.pad_h, p.filter_extent_w())
                             : dice.between(0, p.filter_extent_w());
   p.layout = dice.one_of({Layout::nchw, Layout::nhwc});
-  p.epilogue = {.bias = dice.chance(50),
+  p.epilogue = {.scale = dice.chance(20),
+                .bias = dice.chance(50),
                 .residual = dice.chance(40),
                 .activation = random_activation(dice, integer)};
   return p;

@@ -17,6 +17,7 @@
 #include "megaconv/error.hpp"
 #include "megaconv/network_file.hpp"
 #include "megaconv/simulation.hpp"
+#include "tasks/launch.hpp"
 #include "tasks/lower.hpp"
 #include "tasks/network_reference.hpp"
 #include "tasks/strides.hpp"
@@ -82,7 +83,8 @@ PlanOptions plan_options(const NetArguments& arguments) {
 
 /// The operators that a plan with these options has nodes of.
 FusedNetwork fused_for(const Network& network, const PlanOptions& options) {
-  return fuse(network, options.tiling, target_of(options));
+  const PlanOptions launched = choose_launch(network, options, target_of(options)).options;
+  return fuse(network, launched.tiling, target_of(launched));
 }
 
 /// Floating-point operations of all convolutions.
@@ -325,8 +327,8 @@ std::vector<std::byte> in_nhwc(const std::vector<std::byte>& tensor, const Shape
 
 // Every operator on what it has really read, so that errors do not add up: of a plan whose outputs
 // are all values that are left when operators are fused, as many at a time as a plan may give. Its
-// results must be those of the plan that keeps them in the workspace. Where operators have values
-// in nhwc whatever the network's layout, so has that plan.
+// results must be those of the plan that keeps them in the workspace. On CUDA operators have values
+// in nhwc whatever the network's layout, and so has that plan.
 constexpr std::size_t kValuesAtOnce = 100;
 
 ExitCode verify(const NetArguments& arguments) {
@@ -338,7 +340,7 @@ ExitCode verify(const NetArguments& arguments) {
   std::vector<std::byte> wanted = whole.output(0);
   std::vector<std::vector<std::byte>> values;
   for (std::size_t i = 0; i < network.inputs.size(); ++i) values.push_back(whole.input(i));
-  if (network.layout == Layout::nchw && has_small_tasks(options.tiling, target_of(options))) {
+  if (network.layout == Layout::nchw && options.backend == Backend::cuda) {
     network.layout = Layout::nhwc;
     const std::size_t number_bytes = size_of(network.dtype);
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -346,7 +348,7 @@ ExitCode verify(const NetArguments& arguments) {
     }
     wanted = in_nhwc(wanted, shapes_of(network).at(output), number_bytes);
   }
-  const FusedNetwork fused = fuse(network);
+  const FusedNetwork fused = fused_for(network, options);
   std::vector<Node> nodes;
   for (std::size_t begin = 0; begin < fused.operators.size(); begin += kValuesAtOnce) {
     const std::size_t end = std::min(begin + kValuesAtOnce, fused.operators.size());
@@ -451,13 +453,17 @@ void check_files(const NetArguments& arguments) {
 ExitCode trace(const NetArguments& arguments) {
   check_files(arguments);
   const Network network = selected(arguments, arguments.names.front());
-  NetworkRunner runner(network, plan_options(arguments), arguments.plan.seed);
+  PlanOptions options = plan_options(arguments);
+  if (options.cuda_launch == CudaLaunch::automatic) {
+    options.cuda_launch = CudaLaunch::persistent;  // stages record nothing
+  }
+  NetworkRunner runner(network, options, arguments.plan.seed);
   std::vector<double> times_ms;
   for (int i = 0; i < 5; ++i) times_ms.push_back(runner.sample_ms());
   RecordedRun run{runner.plan().lowering(), {}, "worker", 1000 * summarize(times_ms).median_ms};
   runner.run(&run.trace);
   fmt::print("{:.1f} us without tracing\n", run.time_us);
-  report_run(arguments, run, fused_for(network, plan_options(arguments)));
+  report_run(arguments, run, fused_for(network, options));
   return ExitCode::ok;
 }
 

@@ -62,46 +62,43 @@ class Way {
   virtual std::size_t workspace_bytes() const = 0;
 };
 
-class Measured : public Way {
+/// Run: NetworkRunner or NetworkParts.
+template <class Run>
+class Sampled : public Way {
  public:
-  Measured(const Network& network, const PlanOptions& options, std::uint64_t seed)
-      : runner_(network, options, seed) {
-    runner_.run();
+  Sampled(const Network& network, const PlanOptions& options, std::uint64_t seed)
+      : run_(network, options, seed) {
+    run_.run();
   }
   double turn_us(std::uint64_t) override {
-    runner_.sample_ms();  // to have the caches as it leaves them
-    return 1000 * runner_.sample_ms();
+    run_.sample_ms();  // to have the caches as it leaves them
+    return 1000 * run_.sample_ms();
   }
+
+ protected:
+  Run run_;
+};
+
+class Measured : public Sampled<NetworkRunner> {
+ public:
+  using Sampled::Sampled;
   std::optional<Trace> record() override {
-    if (runner_.plan().lowering().mapping.policy == "staged" &&
-        runner_.plan().backend() == Backend::cuda) {
+    if (run_.plan().lowering().mapping.policy == "staged" &&
+        run_.plan().backend() == Backend::cuda) {
       return std::nullopt;
     }
     Trace trace;
-    runner_.run(&trace);
+    run_.run(&trace);
     return trace;
   }
-  const Lowering* lowering() const override { return &runner_.plan().lowering(); }
-  std::size_t workspace_bytes() const override { return runner_.plan().workspace_bytes(); }
-
- private:
-  NetworkRunner runner_;
+  const Lowering* lowering() const override { return &run_.plan().lowering(); }
+  std::size_t workspace_bytes() const override { return run_.plan().workspace_bytes(); }
 };
 
-class MeasuredApart : public Way {
+class MeasuredApart : public Sampled<NetworkParts> {
  public:
-  MeasuredApart(const Network& network, const PlanOptions& options, std::uint64_t seed)
-      : parts_(network, options, seed) {
-    parts_.run();
-  }
-  double turn_us(std::uint64_t) override {
-    parts_.sample_ms();
-    return 1000 * parts_.sample_ms();
-  }
-  std::size_t workspace_bytes() const override { return parts_.value_bytes(); }
-
- private:
-  NetworkParts parts_;
+  using Sampled::Sampled;
+  std::size_t workspace_bytes() const override { return run_.value_bytes(); }
 };
 
 class Simulated : public Way {

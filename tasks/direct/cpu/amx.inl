@@ -422,7 +422,7 @@ void copy_pixels(const ConvProblem& a, const Pitches& x, const T* image, const A
 template <class T>
 void make_amx_patch(const TaskArgs& args, const AmxPatch& patch, const PixelRect& rect,
                     Size first_channel) {
-  using Product = typename AmxWords<T>::Type;
+  using Packed = typename AmxWords<T>::Type;
   const ConvProblem& a = args.tiling->problem;
   const AmxExtents& amx = patch.amx;
   const Pitches x = x_pitches(args);
@@ -431,11 +431,11 @@ void make_amx_patch(const TaskArgs& args, const AmxPatch& patch, const PixelRect
   if (a.layout == Layout::nhwc) {
     copy_pixels(a, x, image + first_channel, patch);
   } else {
-    const Size step_channels = amx.step_words * Product::kChannels;
+    const Size step_channels = amx.step_words * Packed::kChannels;
     for (Size step = 0; step < amx.steps; ++step) {
       const Size c = step * step_channels;
-      const PixelReader<T, Product> reader(args, rect.image, first_channel + c,
-                                           min_of(step_channels, amx.channels - c));
+      const PixelReader<T, Packed> reader(args, rect.image, first_channel + c,
+                                          min_of(step_channels, amx.channels - c));
       patch.for_each_row([&](Size row, float* to) __attribute__((always_inline)) {
         const auto place = [&](Size j) __attribute__((always_inline)) {
           return to + step * amx.patch_step + j * kBlock;

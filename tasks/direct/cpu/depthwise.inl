@@ -102,7 +102,7 @@ void depthwise_row_kernel(const DepthwiseTile<T>& tile) {
   const T* const padding = reinterpret_cast<const T*>(kPadding);
   const bool left = tile.first<0, right = tile.first + kColumns> tile.width;
   const Size x_col = tile.x_col;
-  unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
+  for (int part = 0; part < kBlockVecs; ++part) {
     Vec sums[kPixels];
     unroll<kPixels>([&](auto i) __attribute__((always_inline)) { sums[i] = Vec{}; });
     const T* x_row = tile.x + part * kLanes;
@@ -128,7 +128,7 @@ void depthwise_row_kernel(const DepthwiseTile<T>& tile) {
       });
     }
     tile.writer->template write<kPixels>(sums, tile.y, 1, tile.block, part * kLanes, kLanes);
-  });
+  }
 }
 
 template <class T>

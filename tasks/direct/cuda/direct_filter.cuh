@@ -59,6 +59,7 @@ class DirectOutput {
       : a_(a),
         y_(reinterpret_cast<Stored*>(a.y)),
         residual_(reinterpret_cast<const Stored*>(a.residual)),
+        scale_(reinterpret_cast<const Stored*>(a.scale)),
         bias_(reinterpret_cast<const Stored*>(a.bias)),
         image_(static_cast<std::int64_t>(image) * a.k * a.p * a.q),
         in_runs_((kLayout == Layout::nchw ? a.q : a.k) % 4 == 0 && aligned(y_) &&
@@ -121,6 +122,7 @@ class DirectOutput {
                                              : static_cast<std::int64_t>(pixel) * a_.k + k);
   }
   __device__ float finish(float sum, int k, float residual) const {
+    if (scale_ != nullptr) sum *= static_cast<float>(scale_[k]);
     if (bias_ != nullptr) sum += static_cast<float>(bias_[k]);
     sum += residual;
     return activate(a_.activation, sum);
@@ -128,7 +130,7 @@ class DirectOutput {
 
   const TaskArgs& a_;
   Stored* const y_;
-  const Stored *const residual_, *const bias_;
+  const Stored *const residual_, *const scale_, *const bias_;
   std::int64_t image_;
   bool in_runs_;
 };

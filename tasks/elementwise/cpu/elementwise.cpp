@@ -5,7 +5,8 @@
 #include <string>
 
 #include "megaconv/error.hpp"
-#include "tasks/cpu/kernels.hpp"
+#include "tasks/cpu/operators.hpp"
+#include "tasks/elementwise/operator.hpp"
 
 namespace megaconv::cpu {
 
@@ -38,6 +39,21 @@ const ElementwiseKernels& elementwise_kernels_for(std::string_view isa) {
   if (name == "portable") return portable::kElementwiseKernels;
 #endif
   throw Error(Status::internal, "no elementwise for instruction set " + std::string(name));
+}
+
+NodeTasks node_tasks(const ElementwiseCut& cut, const Kernels& kernels) {
+  const ElementwiseFunction body = elementwise_kernels_for(kernels.isa).run(cut.problem.dtype);
+  NodeTasks tasks;
+  tasks.run = [&cut, body](const TaskArgs& pointers, const Task& task, std::byte*) {
+    body({.cut = &cut,
+          .x = pointers.inputs,
+          .residual = pointers.residual,
+          .scale = static_cast<const float*>(pointers.scale),
+          .bias = static_cast<const float*>(pointers.bias),
+          .y = pointers.y},
+         task.group);
+  };
+  return tasks;
 }
 
 }  // namespace megaconv::cpu

@@ -29,8 +29,8 @@ class InPlaceOutputs : Shape {
   }
 
  public:
-  /// From sums to outputs: the scales undone, the smaller factor first, so that no step overflows
-  /// where the result does not; bias, residual and activation.
+  /// From sums to outputs: the scales of operands undone, the smaller factor first, so that no step
+  /// overflows where the result does not; scale, bias, residual and activation.
   class Finish {
    public:
     __device__ explicit Finish(const TaskArgs& a)
@@ -39,31 +39,37 @@ class InPlaceOutputs : Shape {
     /// Of a task's filters.
     __device__ void begin(const TaskArgs& a, float x_scale, int first_k) {
       if (first_k == first_k_) return;
+      float second = 1.0f;
       if constexpr (Numbers::kScaled) {
         const float of_input = 1.0f / x_scale, of_filter = 1.0f / footer_of_filters(a).scale;
-        first_ = fminf(of_input, of_filter), second_ = fmaxf(of_input, of_filter);
+        first_ = fminf(of_input, of_filter), second = fmaxf(of_input, of_filter);
       }
-      const auto* const bias = reinterpret_cast<const Stored*>(a.bias);
+      const auto of_filter = [&](const float* vector, int k, float otherwise) {
+        return vector != nullptr && k < a.k
+                   ? static_cast<float>(reinterpret_cast<const Stored*>(vector)[k])
+                   : otherwise;
+      };
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int k = own_filter(first_k) + half * 8;
-        bias_[half] = bias != nullptr && k < a.k ? static_cast<float>(bias[k]) : 0.0f;
+        scale_[half] = second * of_filter(a.scale, k, 1.0f);
+        bias_[half] = of_filter(a.bias, k, 0.0f);
       }
       first_k_ = first_k;
     }
     /// Of the thread's first or second filter.
     __device__ float operator()(int half, float sum) const {
-      if constexpr (Numbers::kScaled) sum = sum * first_ * second_;
-      sum += bias_[half];
+      if constexpr (Numbers::kScaled) sum *= first_;
+      sum = sum * scale_[half] + bias_[half];
       return activate(activation_, sum);
     }
     __device__ float operator()(int half, float sum, float residual) const {
-      sum = sum + bias_[half] + residual;
+      sum = sum * scale_[half] + bias_[half] + residual;
       return activate(activation_, sum);
     }
 
    private:
-    float first_ = 1, second_ = 1, bias_[2] = {};
+    float first_ = 1, scale_[2] = {}, bias_[2] = {};
     int first_k_ = -1;
     const ActivationTerms& activation_;
     const bool has_residual_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// openCNN's output transform: y = activation(A^T M A + bias + residual), in rounds.
+// openCNN's output transform: y = activation(scale A^T M A + bias + residual), in rounds.
 #pragma once
 
 #include <cstdint>
@@ -178,8 +178,9 @@ class OutputTransform {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         const int i = output_of(p, j);
-        const float sum = out[i][row_of(p)][col_of(p, j)] + bias_[round][i] + addend[p].lane[j];
-        y[p].lane[j] = activate(args_.activation, sum);
+        float sum = out[i][row_of(p)][col_of(p, j)];
+        if (args_.scale != nullptr) sum *= __ldg(args_.scale + min(filter(round, i), args_.k - 1));
+        y[p].lane[j] = activate(args_.activation, sum + bias_[round][i] + addend[p].lane[j]);
       }
     }
     if (vectors_) {

@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "tasks/activation.hpp"
+#include "tasks/cpu/operators.hpp"
+#include "tasks/pixelwise/operator.hpp"
 #include "tasks/row_bands.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/strides.hpp"
@@ -144,6 +146,15 @@ void run_pixelwise(const PixelwiseArgs& args, std::uint32_t group) {
       PixelwiseBody<decltype(number)>(args, band).run();
     }
   });
+}
+
+NodeTasks node_tasks(const PixelwiseCut& cut, const Kernels&) {
+  NodeTasks tasks;
+  tasks.run = [&cut](const TaskArgs& pointers, const Task& task, std::byte*) {
+    run_pixelwise({.cut = &cut, .x = pointers.x, .b = pointers.residual, .y = pointers.y},
+                  task.group);
+  };
+  return tasks;
 }
 
 }  // namespace megaconv::cpu

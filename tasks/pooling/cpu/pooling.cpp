@@ -5,7 +5,8 @@
 #include <string>
 
 #include "megaconv/error.hpp"
-#include "tasks/cpu/kernels.hpp"
+#include "tasks/cpu/operators.hpp"
+#include "tasks/pooling/operator.hpp"
 
 namespace megaconv::cpu {
 
@@ -38,6 +39,15 @@ const PoolKernels& pool_kernels_for(std::string_view isa) {
   if (name == "portable") return portable::kPoolKernels;
 #endif
   throw Error(Status::internal, "no pooling for instruction set " + std::string(name));
+}
+
+NodeTasks node_tasks(const PoolCut& cut, const Kernels& kernels) {
+  const PoolFunction body = pool_kernels_for(kernels.isa).run(cut.problem.dtype);
+  NodeTasks tasks;
+  tasks.run = [&cut, body](const TaskArgs& pointers, const Task& task, std::byte* scratch) {
+    body({.cut = &cut, .x = pointers.x, .y = pointers.y}, task.group, task.block, scratch);
+  };
+  return tasks;
 }
 
 }  // namespace megaconv::cpu

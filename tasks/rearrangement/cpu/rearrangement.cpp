@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tasks/cpu/operators.hpp"
+#include "tasks/rearrangement/operator.hpp"
 #include "tasks/rearrangement/rearrangement.hpp"
 #include "tasks/row_bands.hpp"
 #include "tasks/storage.hpp"
@@ -116,6 +118,14 @@ void run_rearrangement(const RearrangementArgs& args, std::uint32_t group) {
       RearrangementBody<decltype(number)>(args, band).run();
     }
   });
+}
+
+NodeTasks node_tasks(const RearrangementCut& cut, const Kernels&) {
+  NodeTasks tasks;
+  tasks.run = [&cut](const TaskArgs& pointers, const Task& task, std::byte*) {
+    run_rearrangement({.cut = &cut, .x = pointers.x, .y = pointers.y}, task.group);
+  };
+  return tasks;
 }
 
 }  // namespace megaconv::cpu

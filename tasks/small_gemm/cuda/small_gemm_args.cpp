@@ -2,6 +2,7 @@
 #include "tasks/small_gemm/cuda/small_gemm_args.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
@@ -14,19 +15,22 @@ SmallGemmShare make_small_gemm_share(const SmallGemmCut& cut, std::uint32_t grou
   const auto i32 = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
   const std::int64_t p = a.p(), q = a.q(), rows = cut.rows_per_group, cols = cut.cols_per_group;
   const std::int64_t row_tiles = ceil_div(p, rows), col_tiles = ceil_div(q, cols);
-  const ChannelRange channels = channels_of_block(cut, block);
+  const SumSteps sum = steps_of(cut);
+  ChannelRange channels = channels_of_block(cut, block / cut.shares);
   SmallGemmShare share{};
+  share.rank = i32(block % cut.shares);
+  channels.begin += share.rank * sum.channel_blocks * sum.chunks * kStepNumbers;
   share.image = i32(group / col_tiles / row_tiles);
   share.row = i32(group / col_tiles % row_tiles * rows);
   share.col = i32(group % col_tiles * cols);
   share.rows = i32(std::min(rows, p - share.row));
   share.cols = i32(std::min(cols, q - share.col));
-  share.first_filter = i32(std::int64_t{block} * cut.filters_per_task());
+  share.first_filter = i32(std::int64_t{block} * cut.own_filters());
   share.first_channel = i32(channels.begin);
   share.num_channels = i32(channels.end - channels.begin);
   share.filter_block = i32(block);
-  share.in_rows = i32(memory_of(cut).in_rows -
-                      (rows - share.rows) * (steps_of(cut).taps_h == 1 ? 1 : a.stride_h));
+  share.in_rows =
+      i32(memory_of(cut).in_rows - (rows - share.rows) * (sum.taps_h == 1 ? 1 : a.stride_h));
   const auto end = [&](std::int64_t first, std::int64_t count, std::int64_t stride,
                        std::int64_t pad, std::int64_t extent, std::int64_t inputs) {
     const std::int64_t behind = (first + count - 1) * stride - pad + extent;
@@ -36,6 +40,20 @@ SmallGemmShare make_small_gemm_share(const SmallGemmCut& cut, std::uint32_t grou
   share.end_w = end(share.col, share.cols, a.stride_w, a.pad_w, a.filter_extent_w(), a.w);
   share.reciprocal = 1.0f / static_cast<float>(share.cols);
   return share;
+}
+
+std::vector<ElementwiseInput> make_small_gemm_inputs(const SmallGemmCut& cut,
+                                                     const std::vector<std::uint64_t>& tensors) {
+  std::vector<ElementwiseInput> inputs;
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::int64_t channels = cut.input->channels[i];
+    inputs.insert(
+        inputs.end(), static_cast<std::size_t>(channels / 8),
+        {tensors[i], static_cast<std::int32_t>(first), static_cast<std::int32_t>(channels)});
+    first += channels;
+  }
+  return inputs;
 }
 
 SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
@@ -72,6 +90,10 @@ SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
   args.filter_warps = i32(cut.filter_warps);
   args.pixel_warps = i32(cut.pixel_warps);
   args.sum_warps = i32(cut.sum_warps);
+  args.shares = i32(cut.shares);
+  args.own_filters = i32(cut.own_filters());
+  args.vector_bits = std::countr_zero(cut.filters_per_task() / 4);
+  args.own_bits = std::countr_zero(cut.own_filters());
   const std::int64_t tiles =
       ceil_div(cut.rows_per_group * cut.cols_per_group, SmallGemmCut::kWarpPixels);
   args.warp_tiles = i32(ceil_div(tiles, std::int64_t{cut.pixel_warps}));
@@ -91,13 +113,27 @@ SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
   args.rows_at_once = args.pixels_at_once / args.in_cols;
   args.cols_at_once = args.pixels_at_once % args.in_cols;
   args.x_bytes = i32(memory.x_bytes);
+  args.filters_at = i32(memory.x_bytes * memory.x_tensors);
   args.filter_bytes = i32(memory.filter_bytes);
   args.stage_bytes = i32(memory.stage_bytes);
   args.sums_at = i32(memory.sums_at);
   args.sums_wait = memory.sums_wait;
   args.sum_pitch = i32(memory.sum_pitch);
   args.warp_sums = i32(memory.sum_bytes / std::int64_t{sizeof(float)} / cut.sum_warps);
-  args.work_bytes = i32(memory.work_bytes);
+  const bool shared = cut.shares > 1;
+  args.summands = shared ? args.shares : args.sum_warps;
+  args.summand_pitch = shared ? args.own_filters : args.sum_pitch;
+  args.summand_stride =
+      shared ? args.rows_per_group * args.cols_per_group * args.own_filters : args.warp_sums;
+  args.received_at = i32(memory.work_bytes);
+  args.affine_at = i32(memory.work_bytes + memory.received_bytes);
+  args.residual_at = i32(memory.work_bytes + memory.received_bytes + memory.affine_bytes);
+  args.vectors_at = args.residual_at + i32(memory.residual_bytes);
+  if (cut.input) {
+    args.affine_channels = i32(input_channels(cut) / cut.shares);
+    args.input_least = cut.input->least;
+    args.input_most = cut.input->most;
+  }
   args.in_cols_reciprocal = 1.0f / static_cast<float>(memory.in_cols);
   args.activation = terms_of(a.epilogue.activation);
   return args;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "megaconv/small_gemm.hpp"
 #include "tasks/activation.hpp"
+#include "tasks/elementwise/cuda/elementwise_args.hpp"
 
 namespace megaconv::cuda {
 
@@ -19,6 +21,13 @@ struct SmallGemmArgs {
   const float* bias;  ///< FP32 always
   const void* residual;
   void* y;
+  // Of floats, else null: x and y as FP16 numbers, [pixel][part][channel].
+  const void* x_halves;
+  void* y_halves;
+  // Of an input that tasks make themselves, else null: the tensor of each eight channels, and scale
+  // and bias of all channels, with zeros behind them.
+  const ElementwiseInput* inputs;
+  const float *input_scale, *input_bias;
   std::int64_t scales_at;  ///< place in u of the inverse scales of filters; 0: they have none
   // ConvProblem, in 32 bits.
   std::int32_t c, h, w, k, p, q;
@@ -34,7 +43,9 @@ struct SmallGemmArgs {
   // Task.
   std::int32_t rows_per_group, cols_per_group, filters_per_task;
   std::int32_t filter_warps, pixel_warps, sum_warps;
-  std::int32_t warp_tiles;  ///< of eight pixels, that a warp has
+  std::int32_t shares, own_filters;    ///< tasks that share sums; filters whose outputs are its own
+  std::int32_t vector_bits, own_bits;  ///< log2 of vectors of filters, of own filters
+  std::int32_t warp_tiles;             ///< of eight pixels, that a warp has
   // Stages. A pixel of x is loaded in pieces, by as many threads; so many pixels at a time, which
   // are so many rows and columns.
   std::int32_t in_cols, pitch;
@@ -43,9 +54,15 @@ struct SmallGemmArgs {
   std::int32_t pieces, pixels_at_once, rows_at_once, cols_at_once;
   std::int32_t piece_numbers;  ///< 8, which x has as vectors, or 4
   std::int32_t most_pieces;    ///< of a thread in a stage
-  std::int32_t x_bytes, filter_bytes, stage_bytes;
+  std::int32_t x_bytes, filters_at, filter_bytes, stage_bytes;
   std::int32_t sums_at, sum_pitch, warp_sums;  ///< in shared memory, of a pixel, of a warp; floats
-  std::int32_t work_bytes;
+  // What an output is the sum of: floats from one to the next, and from a pixel to the next.
+  std::int32_t summands, summand_stride, summand_pitch;
+  /// In shared memory: sums of the shares; scale and bias of the input; residuals; bias and scales
+  /// of outputs.
+  std::int32_t received_at, affine_at, residual_at, vectors_at;
+  std::int32_t affine_channels;  ///< of a task's input; 0: x is a tensor
+  float input_least, input_most;
   bool sums_wait;  ///< for the last products
   float in_cols_reciprocal;
   ActivationTerms activation;
@@ -54,9 +71,11 @@ struct SmallGemmArgs {
 /// What a task computes: pixels of one image, and filters.
 struct SmallGemmShare {
   std::int32_t image, row, col, rows, cols;
-  std::int32_t first_filter, first_channel, num_channels;
-  std::int32_t filter_block;
-  std::int32_t in_rows;  ///< of a stage
+  std::int32_t first_filter;  ///< of its own outputs
+  std::int32_t first_channel, num_channels;
+  std::int32_t filter_block;  ///< of packed filters
+  std::int32_t rank;          ///< of the tasks that share its sums
+  std::int32_t in_rows;       ///< of a stage
   /// Of x, behind what the task reads. A stage may have more, where the last K block has rows that
   /// the filter has not, or a step has columns; others may not have written those yet.
   std::int32_t end_h, end_w;
@@ -64,6 +83,11 @@ struct SmallGemmShare {
 };
 SmallGemmShare make_small_gemm_share(const SmallGemmCut& cut, std::uint32_t group,
                                      std::uint32_t block);
+
+/// Of an input that tasks make themselves: the tensors of x, whatever that means to who runs the
+/// tasks, by eight channels.
+std::vector<ElementwiseInput> make_small_gemm_inputs(const SmallGemmCut& cut,
+                                                     const std::vector<std::uint64_t>& tensors);
 
 /// All but the pointers, which are null.
 SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut);

@@ -361,6 +361,15 @@ struct WinogradTransforms {
     }
   }
 
+  // What becomes of the sums of one filter.
+  struct FilterTerms {
+    float scale, bias;
+    __device__ FilterTerms(const TaskArgs& a, int k)
+        : scale(a.scale != nullptr ? static_cast<float>(stored(a.scale)[k]) : 1.0f),
+          bias(a.bias != nullptr ? static_cast<float>(stored(a.bias)[k]) : 0.0f) {}
+    __device__ float operator()(float sum) const { return sum * scale + bias; }
+  };
+
   // What an output task is.
   struct OutputPart {
     TileChunk tiles;
@@ -434,7 +443,7 @@ struct WinogradTransforms {
                                               place.row * a.q + col);
       }
       for (int k = part.first_k + warp; k < part.end_k; k += kWarps) {
-        const float bias = a.bias != nullptr ? static_cast<float>(stored(a.bias)[k]) : 0.0f;
+        const FilterTerms filter(a, k);
         const std::int64_t of_filter = (static_cast<std::int64_t>(first_image) * a.k + k) * plane;
         if (first + lane < part.tiles.count) {
           const float* const sums =
@@ -442,7 +451,7 @@ struct WinogradTransforms {
           transform_sums<1>(sums, part.strides, unscale, [&](int row, const Vec<1>(&out)[kM]) {
             Vec<kM> run;
 #pragma unroll
-            for (int i = 0; i < kM; ++i) run.lane[i] = out[i].lane[0] + bias;
+            for (int i = 0; i < kM; ++i) run.lane[i] = filter(out[i].lane[0]);
             if (!aligned) {
               store(&line[row][lane * kM], run);
             } else if (row < rows[0]) {
@@ -487,9 +496,10 @@ struct WinogradTransforms {
 #pragma unroll
           for (int col = 0; col < kM; ++col, index += a.k) {
             if (place.col + col >= a.q) continue;
-            const Vec<kLanes> bias =
-                a.bias != nullptr ? load<kLanes>(stored(a.bias) + k) : zero<kLanes>();
-            store_outputs(a, index, out[col] + bias);
+            Vec<kLanes> run = out[col];
+            if (a.scale != nullptr) run = run * load<kLanes>(stored(a.scale) + k);
+            if (a.bias != nullptr) run = run + load<kLanes>(stored(a.bias) + k);
+            store_outputs(a, index, run);
           }
         }
       });
@@ -501,13 +511,13 @@ struct WinogradTransforms {
   static __device__ void store_row(const TaskArgs& a, const Vec<1> (&out)[kM], int k,
                                    std::int64_t index, int room) {
     constexpr int kRun = 2;
-    const float bias = a.bias != nullptr ? static_cast<float>(stored(a.bias)[k]) : 0.0f;
+    const FilterTerms filter(a, k);
     const bool aligned = a.q % kRun == 0;
 #pragma unroll
     for (int col = 0; col < kM; col += kRun) {
       Vec<kRun> run;
 #pragma unroll
-      for (int i = 0; i < kRun; ++i) run.lane[i] = out[col + i].lane[0] + bias;
+      for (int i = 0; i < kRun; ++i) run.lane[i] = filter(out[col + i].lane[0]);
       if (aligned) {
         if (col < room) store_outputs(a, index + col, run);
       } else {

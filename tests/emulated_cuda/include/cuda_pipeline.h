@@ -20,7 +20,7 @@ struct AsyncCopy {
     std::memset(static_cast<char*>(to) + num_bytes - num_zeros, 0, num_zeros);
   }
 };
-// Of every thread: committed groups of copies on their way, and the open one.
+// Of every thread of a cluster: committed groups of copies on their way, and the open one.
 inline std::vector<std::vector<AsyncCopy>> async_groups[1024];
 inline std::vector<AsyncCopy> open_group[1024];
 
@@ -30,14 +30,14 @@ inline void __pipeline_memcpy_async(void* to, const void* from, std::size_t num_
                                     std::size_t num_zeros = 0) {
   const megaconv::test::AsyncCopy copy{to, from, num_bytes, num_zeros};
   if (!megaconv::test::copies_are_late()) return copy.make();
-  megaconv::test::open_group[threadIdx.x].push_back(copy);
+  megaconv::test::open_group[megaconv::test::thread_of_cluster()].push_back(copy);
 }
 inline void __pipeline_commit() {
-  megaconv::test::async_groups[threadIdx.x].push_back(
-      std::exchange(megaconv::test::open_group[threadIdx.x], {}));
+  megaconv::test::async_groups[megaconv::test::thread_of_cluster()].push_back(
+      std::exchange(megaconv::test::open_group[megaconv::test::thread_of_cluster()], {}));
 }
 inline void __pipeline_wait_prior(std::size_t most_pending) {
-  auto& groups = megaconv::test::async_groups[threadIdx.x];
+  auto& groups = megaconv::test::async_groups[megaconv::test::thread_of_cluster()];
   while (groups.size() > most_pending) {
     for (const megaconv::test::AsyncCopy& copy : groups.front()) copy.make();
     groups.erase(groups.begin());

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the two families take, from the estimates of their rooms. Those are of arithmetic and of
+// launches by themselves. Here they are corrected by what was measured, on H100 and H200: layers of
+// ResNet-50 and MobileNetV2 with 1 and 32 images (docs/results), and whole networks
+// (docs/notebook/networks_gpu.md).
+#include "tasks/conv_family.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tasks/cost_model.hpp"
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
+#include "tasks/small_gemm/small_gemm.hpp"
+
+namespace megaconv {
+namespace {
+
+// Tensors come from memory and go there where they are large.
+constexpr double kGpuBytesPerUs = 3e6;
+
+// Tasks of small tiles take so much longer than was estimated: ResNet-50, 1 and 32 images, 283 and
+// 5,500 us where 237 and 3,950 were expected; of floats 771 and 14,000 where it was 388 and 6,136.
+constexpr double kSmallMore = 1.3, kSmallFloatsMore = 2.0;
+
+// A kernel behind another starts while that one ends: 1x1 layers of one image, 3.0 us instead of
+// 4.7, 3.5 instead of 4.8.
+constexpr double kEarlyStartUs = 1.3;
+// Of loads by TMA (n32c256h56k64r1 26 us, its tensors 21), and by threads, which convert (51 us of
+// 17, 98 of 43).
+constexpr double kMemoryMore = 1.2, kLoadedMemoryMore = 2.2;
+// What threads load for one tap at a time takes so much longer than was estimated, but for a run's
+// start (32 images: 12 layers of 1x1 filters 1.8 to 2.5, strides 1.9, stems 1.8 to 2.8).
+constexpr double kLoadedStartUs = 7, kLoadedMore = 2.1;
+// Depthwise convolution by direct tasks: within a quarter of 16 layers, FP32 and FP16.
+constexpr double kDepthwiseStartUs = 4, kDepthwiseProductsPerUs = 2.5e6, kDepthwiseMemoryMore = 1.3;
+
+// One launch has no gaps between stages, but counters between tasks.
+constexpr double kOneLaunchGain = 0.02, kOneLaunchFloatsGain = 0.12, kOneLaunchNodeUs = 0.6;
+
+double memory_us(const ConvProblem& a) {
+  const std::int64_t numbers = a.x_size() + a.w_size() + (a.epilogue.residual ? 2 : 1) * a.y_size();
+  return static_cast<double>(numbers) * static_cast<double>(size_of(a.dtype)) / kGpuBytesPerUs;
+}
+
+double depthwise_us(const ConvProblem& a) {
+  const double products = static_cast<double>(a.y_size()) * static_cast<double>(a.r * a.s);
+  return kDepthwiseStartUs +
+         std::max(products / kDepthwiseProductsPerUs, kDepthwiseMemoryMore * memory_us(a));
+}
+
+std::string us_text(double us) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g us", us);
+  return text;
+}
+
+}  // namespace
+
+// Of Hopper.
+bool has_own_kernels(const Target& target) {
+  return target.backend == Backend::cuda && target.split_f16 && target.multiprocessors != 0;
+}
+
+double small_tiles_us(const SmallGemmCut& cut, const Target& target) {
+  return (converts(cut) ? kSmallFloatsMore : kSmallMore) *
+         small_gemm_us(cut, std::max(1u, target.multiprocessors));
+}
+
+double own_kernels_us(const Tiling& tiling, const Target& target) {
+  const ConvProblem& a = tiling.problem;
+  PlanOptions staged{.backend = Backend::cuda, .cuda_launch = CudaLaunch::staged};
+  staged.mapping.policy = "staged";
+  staged.tiling.whole_tensors = true;
+  const double us = 1000 * estimate_ms(LaunchChoice{staged, {}, tiling}, target);
+  if (tiling.algorithm() == Algorithm::direct) return a.depthwise() ? depthwise_us(a) : us;
+  const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
+  if (cut == nullptr) return us;
+  if (cut->operands != Operands::loaded) {
+    return std::max(us - kEarlyStartUs, kMemoryMore * memory_us(a));
+  }
+  const bool by_taps = a.r * a.s == 1 || has_strides(a);
+  const double loaded_us = by_taps ? kLoadedStartUs + kLoadedMore * (us - kLoadedStartUs) : us;
+  return std::max(loaded_us, kLoadedMemoryMore * memory_us(a));
+}
+
+FamilyChoice choose_family(const SmallGemmCut& small, const std::optional<Tiling>& own,
+                           const Target& target) {
+  const double small_us = small_tiles_us(small, target);
+  if (!own) return {small, "estimated " + us_text(small_us), small_us, small_us};
+  const double own_us = own_kernels_us(*own, target);
+  if (own_us < small_us) {
+    return {*own, "estimated " + us_text(own_us) + ", by small tiles " + us_text(small_us), own_us,
+            small_us};
+  }
+  return {small, "estimated " + us_text(small_us) + ", by kernels of its own " + us_text(own_us),
+          small_us, small_us};
+}
+
+double one_launch_us(double staged_us, std::size_t operators, DataType dtype) {
+  const double gain = dtype == DataType::f32 ? kOneLaunchFloatsGain : kOneLaunchGain;
+  return (1 - gain) * staged_us + kOneLaunchNodeUs * static_cast<double>(operators);
+}
+
+}  // namespace megaconv

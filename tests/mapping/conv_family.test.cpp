@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small tiles or kernels of its own: what a convolution of a network on a GPU has, without a GPU.
+#include "tasks/conv_family.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tasks/error_bound.hpp"
+#include "tasks/fuse.hpp"
+#include "tasks/launch.hpp"
+#include "tasks/lower.hpp"
+#include "tests/catch.hpp"
+#include "tests/mapping/targets.hpp"
+
+namespace megaconv {
+namespace {
+
+using test::kAmpere;
+using test::kHopper;
+
+Target in_stages(Target target = kHopper) {
+  target.stages = true;
+  return target;
+}
+
+PlanOptions on_cuda(Precision precision = Precision::f32) {
+  return {.tiling = {.precision = precision}, .backend = Backend::cuda};
+}
+
+Network resnet50(std::int64_t batch, DataType dtype, std::int64_t image = 224) {
+  return make_network("resnet50", {.batch = batch, .image = image, .dtype = dtype});
+}
+
+std::size_t count_own(const std::vector<OperatorCut>& cuts) {
+  return static_cast<std::size_t>(std::count_if(cuts.begin(), cuts.end(), [](const auto& cut) {
+    return std::holds_alternative<Tiling>(cut.cut);
+  }));
+}
+
+std::vector<OperatorCut> cuts_of(const Network& network, const TilingOptions& options,
+                                 const Target& target) {
+  return cut_operators(fuse(network, options, target), options, target);
+}
+
+TEST_CASE("All convolutions of 32 images have kernels of their own, and none of one launch") {
+  for (const DataType dtype : {DataType::f16, DataType::bf16, DataType::f32}) {
+    for (const Precision precision : {Precision::f32, Precision::tf32}) {
+      CAPTURE(to_string(dtype), to_string(precision));
+      const TilingOptions options{.precision = precision};
+      const Network network = resnet50(32, dtype);
+      CHECK(count_own(cuts_of(network, options, in_stages())) == 54);
+      CHECK(count_own(cuts_of(network, options, kHopper)) == 0);
+      CHECK(count_own(cuts_of(network, options, in_stages(kAmpere))) == 0);
+      const NetworkLaunch made = choose_launch(network, on_cuda(precision), kHopper);
+      CHECK(made.options.cuda_launch == CudaLaunch::staged);
+      CHECK(made.options.mapping.policy == "staged");
+      CHECK(made.reason.find("convolutions: estimated ") == 0);
+      CHECK(made.reason.find(" us, in one launch ") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("One image in FP32 has small tiles in one launch, and so have GPUs without our kernels") {
+  const NetworkLaunch made = choose_launch(resnet50(1, DataType::f32), on_cuda(), kHopper);
+  CHECK(made.options.cuda_launch == CudaLaunch::persistent);
+  CHECK(made.reason.find(" us, in stages ") != std::string::npos);
+  const NetworkLaunch other = choose_launch(resnet50(32, DataType::f16), on_cuda(), kAmpere);
+  CHECK(other.options.cuda_launch == CudaLaunch::persistent);
+  CHECK(other.reason == "for a network");
+}
+
+TEST_CASE("Options of a network that one launch or stages alone have decide about the launch") {
+  const Network network = resnet50(32, DataType::f16, 64);
+  const auto check = [&](CudaLaunch launch, const char* reason, auto change) {
+    PlanOptions options = on_cuda();
+    change(options);
+    const NetworkLaunch made = choose_launch(network, options, kHopper);
+    CHECK(made.options.cuda_launch == launch);
+    CHECK(made.reason == reason);
+  };
+  check(CudaLaunch::persistent, "for the order asked for",
+        [](auto& o) { o.mapping.policy = "depth_first"; });
+  check(CudaLaunch::persistent, "for the number of blocks asked for",
+        [](auto& o) { o.num_blocks = 132; });
+  check(CudaLaunch::staged, "for the algorithm asked for",
+        [](auto& o) { o.tiling.algorithm = Algorithm::implicit_gemm; });
+  check(CudaLaunch::persistent, "as asked for",
+        [](auto& o) { o.cuda_launch = CudaLaunch::persistent; });
+  check(CudaLaunch::persistent, "of no meaning", [](auto& o) { o.backend = Backend::cpu; });
+}
+
+TEST_CASE("A network in stages has whole V and M, reasons, and an order that is proven") {
+  const Network network = resnet50(2, DataType::f32, 64);
+  for (const Algorithm algorithm :
+       {Algorithm::automatic, Algorithm::implicit_gemm, Algorithm::direct}) {
+    const TilingOptions options{.algorithm = algorithm};
+    const Lowering lowering = lower(network, options, {.policy = "staged"}, in_stages());
+    CHECK(!validate(lowering.graph, lowering.mapping));
+    for (const Node& node : lowering.nodes) {
+      const auto* const tiling = std::get_if<Tiling>(&node.cut);
+      const bool small = std::holds_alternative<SmallGemmCut>(node.cut);
+      const bool chosen = algorithm == Algorithm::automatic && (small || tiling != nullptr);
+      CHECK(node.reason.empty() == !chosen);
+      CHECK((!small || algorithm == Algorithm::automatic));
+      if (tiling == nullptr || tiling->window() == nullptr) continue;
+      CHECK(*tiling->window() == Window{tiling->num_groups, tiling->num_groups});
+    }
+  }
+}
+
+TEST_CASE("An algorithm without tasks for a convolution of a network is refused by name") {
+  CHECK_THROWS_WITH(
+      lower(resnet50(1, DataType::f32), {.algorithm = Algorithm::winograd}, {}, in_stages()),
+      "conv1: winograd: filter 7x7, must be 3x3");
+}
+
+TEST_CASE("Within an error budget a network in stages has cuts that keep it") {
+  const Network network = resnet50(32, DataType::f32);
+  for (const double budget : {2e-3, 1e-5}) {
+    const TilingOptions options{.max_error = budget};
+    const std::vector<OperatorCut> cuts = cuts_of(network, options, in_stages());
+    CHECK(count_own(cuts) > 0);
+    for (const OperatorCut& cut : cuts) {
+      const auto* const tiling = std::get_if<Tiling>(&cut.cut);
+      if (tiling != nullptr) CHECK(error_bound(*tiling).relative_l2 <= budget);
+    }
+  }
+}
+
+// H100, of a graph that repeats one layer (docs/results: resnet50_n32_f16_80b4726_h100,
+// resnet50_n32_f32_h100, mobilenetv2_n32_f32_h100; resnet50_f16_nhwc_h200 is of an H200).
+TEST_CASE("Estimates of kernels of their own are within a factor of what was measured") {
+  struct Measured {
+    const char* problem;
+    double us;
+  };
+  const Measured all[] = {
+      {"n1c64h56w56k64r1s1p0u1d1g1+nhwc+f16+bias+relu", 3.0},
+      {"n1c256h14w14k256r3s3p1u1d1g1+nhwc+f16+bias+relu", 5.4},
+      {"n1c2048h7w7k512r1s1p0u1d1g1+nhwc+f16+bias+relu", 6.0},
+      {"n32c3h224w224k64r7s7p3u2d1g1+nhwc+f16", 145.5},
+      {"n32c64h56w56k256r1s1p0u1d1g1+nhwc+f16", 26.8},
+      {"n32c256h56w56k64r1s1p0u1d1g1+nhwc+f16", 25.6},
+      {"n32c256h14w14k256r3s3p1u1d1g1+nhwc+f16", 13.7},
+      {"n32c512h7w7k2048r1s1p0u1d1g1+nhwc+f16", 11.5},
+      {"n32c64h56w56k64r1s1p0u1d1g1+nhwc", 50.5},
+      {"n32c256h56w56k64r1s1p0u1d1g1+nhwc", 98.0},
+      {"n32c128h28w28k128r3s3p1u1d1g1+nhwc", 45.5},
+      {"n32c256h14w14k1024r1s1p0u1d1g1+nhwc", 60.2},
+      {"n32c512h14w14k512r3s3p1u2d1g1+nhwc", 117.2},
+      {"n32c512h7w7k512r3s3p1u1d1g1+nhwc", 42.4},
+      {"n32c32h112w112k32r3s3p1u1d1g32+nhwc", 52.6},
+      {"n32c384h14w14k384r3s3p1u1d1g384+nhwc", 13.8},
+      {"n64c64h112w112k64r3s3p1u1d1g64+nhwc+f16", 161.8},
+      {"n64c512h28w28k512r3s3p1u1d1g512+nhwc+f16", 105.3},
+  };
+  for (const auto& [text, us] : all) {
+    const ConvProblem problem = parse_problem(text);
+    const TilingOptions options{.filters = FilterMode::prepared, .whole_tensors = true};
+    const double estimated = own_kernels_us(make_tiling(problem, options, kHopper), kHopper);
+    CAPTURE(text, us, estimated);
+    CHECK(estimated > us / 1.5);
+    CHECK(estimated < us * 1.5);
+  }
+}
+
+// H100 and H200 (docs/notebook/networks_gpu.md): us of all stages of small tiles.
+TEST_CASE("Estimates of small tiles are within a factor of what networks took") {
+  struct Measured {
+    const char* network;
+    std::int64_t batch;
+    DataType dtype;
+    Precision precision;
+    double us;
+  };
+  for (const auto& [name, batch, dtype, precision, us] :
+       {Measured{"resnet50", 1, DataType::f16, Precision::f32, 283},
+        Measured{"resnet50", 1, DataType::f32, Precision::tf32, 502},
+        Measured{"resnet50", 1, DataType::f32, Precision::f32, 771},
+        Measured{"vgg16", 1, DataType::f16, Precision::f32, 458},
+        Measured{"vgg16", 1, DataType::f32, Precision::f32, 1182},
+        Measured{"mobilenet_v2", 1, DataType::f16, Precision::f32, 162},
+        Measured{"resnet50", 8, DataType::f16, Precision::f32, 1080},
+        Measured{"resnet50", 32, DataType::f32, Precision::f32, 14000}}) {
+    double small_us = 0;
+    const Network network = make_network(name, {.batch = batch, .dtype = dtype});
+    for (const OperatorCut& cut : cuts_of(network, {.precision = precision}, kHopper)) {
+      small_us += cut.small_us;
+    }
+    CAPTURE(name, batch, to_string(dtype), to_string(precision), us, small_us);
+    CHECK(small_us > us / 1.4);
+    CHECK(small_us < us * 1.4);
+  }
+}
+
+// The same sittings: us of small tiles in one launch and in stages.
+TEST_CASE("The faster launch of small tiles is told from what stages take") {
+  struct Measured {
+    DataType dtype;
+    std::size_t operators;
+    double one_us, staged_us;
+  };
+  constexpr std::size_t kResnet50 = 56, kMobilenet = 54, kDensenet161 = 248, kVgg16 = 21;
+  for (const auto& [dtype, operators, one_us, staged_us] :
+       {Measured{DataType::f16, kResnet50, 287, 283}, Measured{DataType::f16, kMobilenet, 193, 162},
+        Measured{DataType::f16, kDensenet161, 1240, 1171},
+        Measured{DataType::f16, kVgg16, 467, 458},
+        // TF32, then FP32
+        Measured{DataType::f32, kResnet50, 461, 502}, Measured{DataType::f32, kMobilenet, 241, 215},
+        Measured{DataType::f32, kDensenet161, 2037, 2147},
+        Measured{DataType::f32, kVgg16, 733, 773}, Measured{DataType::f32, kResnet50, 687, 771},
+        Measured{DataType::f32, kMobilenet, 271, 259},
+        Measured{DataType::f32, kDensenet161, 2827, 3108},
+        Measured{DataType::f32, kVgg16, 1127, 1182}}) {
+    CAPTURE(to_string(dtype), operators, one_us, staged_us);
+    CHECK((one_launch_us(staged_us, operators, dtype) < staged_us) == (one_us < staged_us));
+  }
+}
+
+}  // namespace
+}  // namespace megaconv
