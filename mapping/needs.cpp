@@ -299,13 +299,22 @@ class Sweep {
     Interval bytes;
     GroupRange groups;
     bool writes;
-    bool operator==(const Use&) const = default;
   };
 
-  // Tasks of a group that use the same are one.
+  // Tasks and neighbouring groups that use the same are one.
   void add_use(BufferId buffer, const Use& use) {
     std::vector<Use>& uses = uses_[buffer];
-    if (uses.empty() || uses.back() != use) uses.push_back(use);
+    if (!uses.empty()) {
+      Use& last = uses.back();
+      if (last.bytes == use.bytes && last.writes == use.writes &&
+          last.groups.stage == use.groups.stage &&
+          last.groups.groups.end >= use.groups.groups.begin &&
+          last.groups.groups.begin <= use.groups.groups.begin) {
+        last.groups.groups.end = std::max(last.groups.groups.end, use.groups.groups.end);
+        return;
+      }
+    }
+    uses.push_back(use);
   }
 
   // Buffers take their bytes one after the other, in the order in which they are begun. A task

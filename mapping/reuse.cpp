@@ -108,8 +108,15 @@ class PlaceLinker {
           written[{write.groups.stage, g}].push_back(write.bytes);
         }
       }
-      for (const auto& [group, pieces] : written) {
-        link({group.first, {group.second, group.second + 1}}, pieces, before);
+      for (auto next = written.begin(); next != written.end();) {  // neighbours alike are one
+        const auto& [group, pieces] = *next++;
+        GroupRange writers{group.first, {group.second, group.second + 1}};
+        for (; next != written.end() && next->second == pieces &&
+               next->first == std::pair(writers.stage, writers.groups.end);
+             ++next) {
+          ++writers.groups.end;
+        }
+        link(writers, pieces, before);
       }
     }
   }
@@ -144,17 +151,30 @@ class PlaceLinker {
     }
   }
 
-  // Who brings data has been waited for.
+  // Who brings data has been waited for, and who had the bytes of another buffer of the writer's.
   void add_edges(const GroupRange& consumer, const GroupRange& producer) {
     std::vector<Interval> groups{producer.groups};
     for (std::size_t e = first_data_[consumer.stage]; e < first_data_[consumer.stage + 1]; ++e) {
       const Edge& edge = graph_.edges[e];
-      if (edge.producer.stage == producer.stage && edge.consumer.groups.contains(consumer.groups)) {
+      const Interval& brought = edge.consumer.groups;
+      if (edge.producer.stage != producer.stage || !brought.overlaps(consumer.groups)) continue;
+      if (brought.contains(consumer.groups)) {
         subtract(groups, edge.producer.groups);
+        continue;
       }
+      const std::uint64_t cut =  // some of these groups are brought data, others are not
+          brought.begin > consumer.groups.begin ? brought.begin : brought.end;
+      add_edges({consumer.stage, {consumer.groups.begin, cut}}, producer);
+      add_edges({consumer.stage, {cut, consumer.groups.end}}, producer);
+      return;
+    }
+    std::vector<GroupRange>& known = linked_[{consumer.stage, consumer.groups.begin}];
+    for (const GroupRange& before : known) {
+      if (before.stage == producer.stage) subtract(groups, before.groups);
     }
     for (const Interval& rest : groups) {
       graph_.edges.push_back({consumer, {producer.stage, rest}, true});
+      known.push_back({producer.stage, rest});
     }
   }
 
@@ -162,6 +182,7 @@ class PlaceLinker {
   std::vector<Uses> uses_;
   std::size_t num_data_ = 0;
   std::vector<std::size_t> first_data_;  // by stage: its first edge that brings data
+  std::map<std::pair<StageId, std::uint64_t>, std::vector<GroupRange>> linked_;  // by writer
 };
 
 }  // namespace

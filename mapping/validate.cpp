@@ -271,16 +271,15 @@ class Validator {
   // the waits, down to a stage. It serves all groups that this counter is asked for.
   bool is_implied(std::uint64_t group, std::uint32_t counter, StageId first) {
     if (senders_.empty()) list_senders();
-    const std::vector<std::uint32_t>& direct = senders_[counter];
-    if (std::find(direct.begin(), direct.end(), group) != direct.end()) return false;  // twice
     const std::uint64_t from = first_group_[first];
     if (searched_ != counter || from < searched_from_) search(counter, from);
-    return seen_[group] == search_;
+    return seen_[group] == search_ && sent_[group] != search_;  // who sends does so twice
   }
 
   void search(std::uint32_t counter, std::uint64_t from) {
     searched_ = counter, searched_from_ = from;
     ++search_;
+    for (const std::uint32_t sender : senders_[counter]) sent_[sender] = search_;
     std::vector<std::uint32_t> counters{counter};
     while (!counters.empty()) {
       const std::vector<std::uint32_t>& senders = senders_[counters.back()];
@@ -301,6 +300,7 @@ class Validator {
     senders_.resize(graph_.counter_totals.size());
     met_.resize(graph_.counter_totals.size());
     seen_.resize(uniform_.size());
+    sent_.resize(uniform_.size());
     common_wait_.resize(uniform_.size());
     for (StageId stage = 0; stage < graph_.stages.size(); ++stage) {
       const Stage& of = graph_.stages[stage];
@@ -365,7 +365,8 @@ class Validator {
   std::vector<std::uint64_t> received_;              // by counter: signals in a run
   std::vector<std::vector<std::uint32_t>> senders_;  // by counter: groups
   std::vector<std::uint32_t> common_wait_;           // by group
-  std::vector<std::uint32_t> seen_, met_;            // by group, by counter: last search of it
+  std::vector<std::uint32_t> seen_, sent_;           // by group: last search that met it, from it
+  std::vector<std::uint32_t> met_;                   // by counter: last search that met it
   std::uint32_t search_ = 0;
   std::uint32_t searched_ = kNobody;  // the last search: its counter, and down to which group
   std::uint64_t searched_from_ = 0;

@@ -19,15 +19,17 @@ namespace {
 // Of one worker.
 struct FilterRates {
   double products_per_us, transforms_per_us;  // operations
-  double filter_bytes_per_us;
+  double bytes_per_us;                        // of filters that were read before
+  double cold_bytes_per_us = 0;               // of others; 0: there are none
 };
-constexpr FilterRates kCold{113'000, 60'000, 12'000};  // Zen 4; those of tasks/cost_model.cpp
+constexpr FilterRates kCold{113'000, 60'000, 12'000,
+                            12'000};  // Zen 4; those of tasks/cost_model.cpp
 // Sapphire Rapids. From the L3 a worker reads 22 to 28 GB/s, a quarter of what Zen 4 does for each
 // multiplication.
-constexpr FilterRates kColdBehindMesh{230'000, 90'000, 12'000},
-    kHotBehindMesh{230'000, 90'000, 25'000};
-constexpr double kFullRows = 7;  // tiles that are multiplied at the full rate
-// Winograd errs by more, and so must take less than this share of the time.
+constexpr FilterRates kHotBehindMesh{230'000, 90'000, 25'000};
+constexpr FilterRates kColdBehindMesh{230'000, 90'000, 25'000, 12'000};
+constexpr double kFullRows = 7;  // tiles or pixels that are multiplied at the full rate
+// What is not usual, and Winograd, which errs by more, must take less than this share of the time.
 constexpr double kGain = 0.9;
 
 // Machines with AMX have their L3 behind a mesh.
@@ -37,23 +39,29 @@ bool behind_mesh(const Target& target) { return target.amx; }
 double estimate_us(const Tiling& tiling, const Target& target, const FilterRates& rates) {
   const ConvProblem& a = tiling.problem;
   const auto c = static_cast<double>(a.c), k = static_cast<double>(a.k);
-  double compute_us = a.flops() / rates.products_per_us;
+  // Pixels of a row that have all taps; the others are multiplied by themselves.
+  const auto alike = static_cast<double>(std::max<std::int64_t>(1, a.q() - 2 * a.pad_w));
+  double compute_us = a.flops() / (rates.products_per_us * std::min(1.0, alike / kFullRows));
   if (const WinogradTiles* const tiles = tiling.tiles()) {
     const double values = static_cast<double>(tiles->num_tiles) * tiles->num_positions();
     const double full = std::min(1.0, tiles->group_tiles / kFullRows);
     compute_us = 2 * values * c * k / (rates.products_per_us * full) +
                  4 * values * (tiles->alpha() * c + tiles->m * k) / rates.transforms_per_us;
   }
-  // Every group reads the filters, of those that a worker keeps only its first one.
+  // Every group reads the filters; those that a worker keeps, only its first one.
+  const bool cold = rates.cold_bytes_per_us != 0;
   const bool keeps = tiling.u_bytes() <= target.cache_bytes_per_worker / 2;
-  const std::uint32_t reads =
-      keeps ? std::min(tiling.num_groups, target.workers) : tiling.num_groups;
+  const std::uint32_t first_reads = cold ? std::min(tiling.num_groups, target.workers) : 0;
+  const std::uint32_t reads = keeps ? first_reads : tiling.num_groups;
+  const auto bytes = static_cast<double>(tiling.u_bytes());
   const double memory_us =
-      static_cast<double>(reads * tiling.u_bytes()) / rates.filter_bytes_per_us;
+      cold ? bytes / rates.cold_bytes_per_us + (reads - 1) * bytes / rates.bytes_per_us
+           : reads * bytes / rates.bytes_per_us;
   return std::max(compute_us, memory_us) + 0.5 * std::min(compute_us, memory_us);
 }
 
-// With the fastest of Winograd's `tiles` and direct sums, if Winograd pays at all.
+// With the fastest of Winograd's `tiles`, usual ones first, and direct sums, if Winograd pays at
+// all.
 TilingOptions fastest(const ConvProblem& problem, const TilingOptions& options,
                       std::initializer_list<std::uint32_t> tiles, const Target& target,
                       const FilterRates& rates) {
@@ -65,7 +73,7 @@ TilingOptions fastest(const ConvProblem& problem, const TilingOptions& options,
     const Tiling tiling = make_tiling(problem, winograd, target);
     if (tiling.tiles() == nullptr) return options;
     const double us = estimate_us(tiling, target, rates);
-    if (us >= best_us) continue;
+    if (us >= kGain * best_us) continue;
     best = winograd;
     best_us = us;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a network to one graph of tasks in a proven order.
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/conv_family.hpp"
 #include "tasks/error_budget.hpp"
+#include "tasks/join_inputs.hpp"
 #include "tasks/launch.hpp"
 #include "tasks/lower.hpp"
 #include "tasks/nhwc_values.hpp"
@@ -22,6 +24,13 @@
 namespace megaconv {
 namespace {
 
+// What a convolution reads in the place of x, or beside it.
+struct ConvReads {
+  std::optional<ElementwiseProblem> input{};
+  bool halves = false;
+  bool operator==(const ConvReads&) const = default;
+};
+
 // Cuts operators; those of equal convolutions are made once.
 class Cutter {
  public:
@@ -30,22 +39,25 @@ class Cutter {
     // Which is of values between operators here; stages need whole V and M.
     options_.whole_tensors = target.stages;
     small_tasks_ = has_small_tasks(options, target);
-    // A multiprocessor has about four tasks of other operators. In one launch all of an operator run
-    // at once. In stages they are more, so that a multiprocessor has two at a time, and all as
+    // A multiprocessor has about four tasks of other operators. In one launch all of an operator
+    // run at once. In stages they are more, so that a multiprocessor has two at a time, and all as
     // much.
     if (small_tasks_) workers_ = std::max(1u, machine_.multiprocessors / 4);
     if (target.stages) workers_ = machine_.multiprocessors;
   }
 
-  OperatorCut cut(const ConvProblem& problem) {
-    const auto known = std::find_if(known_.begin(), known_.end(),
-                                    [&](const auto& one) { return one.first == problem; });
-    if (known != known_.end()) return known->second;
-    known_.emplace_back(problem, cut_anew(problem));
-    return known_.back().second;
+  OperatorCut cut(const ConvProblem& problem) { return cut(problem, {}); }
+  OperatorCut cut(const ConvProblem& problem, const ConvReads& reads) {
+    const auto known = std::find_if(known_.begin(), known_.end(), [&](const Known& one) {
+      return one.problem == problem && one.reads == reads;
+    });
+    if (known != known_.end()) return known->cut;
+    known_.push_back({problem, reads, cut_anew(problem, reads)});
+    return known_.back().cut;
   }
-  SmallGemmCut cut_small(const ConvProblem& problem) const {
-    return cut_small_gemm(problem, precision_of(problem.dtype), machine_);
+  SmallGemmCut cut_small(const ConvProblem& problem, const ConvReads& reads = {}) const {
+    return cut_small_gemm(problem, precision_of(problem.dtype), machine_, reads.input,
+                          reads.halves);
   }
   template <class Problem>
   OperatorCut cut(const Problem& problem) {
@@ -56,9 +68,16 @@ class Cutter {
   void set_precision(Precision precision) { small_precision_ = precision; }
 
  private:
-  OperatorCut cut_anew(const ConvProblem& problem) const {
+  struct Known {
+    ConvProblem problem;
+    ConvReads reads;
+    OperatorCut cut;
+  };
+
+  OperatorCut cut_anew(const ConvProblem& problem, const ConvReads& reads) const {
     if (!small_tasks_) return {make_tiling_in_network(problem, options_, target_)};
-    const FamilyChoice choice = choose_family(cut_small(problem), own_tiling(problem), target_);
+    const FamilyChoice choice =
+        choose_family(cut_small(problem, reads), own_tiling(problem), target_);
     return {choice.cut, target_.stages ? choice.reason : "", choice.us, choice.small_us};
   }
 
@@ -88,7 +107,7 @@ class Cutter {
   std::optional<Precision> small_precision_{};
   const SmallGemmMachine machine_ = small_gemm_machine(target_);
   std::uint32_t workers_ = target_.workers;
-  std::vector<std::pair<ConvProblem, OperatorCut>> known_;
+  std::vector<Known> known_;
 };
 
 // The precision with which every convolution of a network of small tasks is within the error
@@ -117,10 +136,12 @@ Precision precision_within(const FusedNetwork& network, const TilingOptions& opt
 
 // Appends an operator that reads those values; its own buffers have its name: "conv1.U".
 NodeBuffers add_cut(TaskGraph& graph, const FusedOperator& op, const Cut& cut,
-                    const std::vector<BufferId>& values) {
+                    const std::vector<BufferId>& values, const std::vector<BufferId>& halves) {
   const std::size_t first = graph.buffers.size();
   std::vector<BufferId> reads;
   for (const ValueId value : op.reads) reads.push_back(values[value]);
+  const auto* const small = std::get_if<SmallGemmCut>(&cut);
+  if (small != nullptr && small->reads_halves) reads.push_back(halves[op.reads.front()]);
   NodeBuffers buffers = std::visit(
       [&](const auto& of_room) { return add_operator(graph, op.name(), of_room, reads); }, cut);
   for (std::size_t i = first; i < graph.buffers.size(); ++i) {
@@ -128,6 +149,23 @@ NodeBuffers add_cut(TaskGraph& graph, const FusedOperator& op, const Cut& cut,
     if (of_buffer.find('.') == std::string::npos) of_buffer = op.name() + "." + of_buffer;
   }
   return buffers;
+}
+
+// Which values small tasks of one launch write as FP16 numbers too: floats that a convolution makes
+// for another.
+std::vector<bool> values_in_halves(const FusedNetwork& network, const TilingOptions& options,
+                                   const Target& target) {
+  const std::size_t inputs = network.inputs.size();
+  std::vector<bool> halves(inputs + network.operators.size());
+  if (!has_small_tasks(options, target) || target.stages) return halves;
+  for (const FusedOperator& op : network.operators) {
+    const auto* const conv = std::get_if<ConvProblem>(&op.problem);
+    const ValueId x = op.reads.front();
+    if (conv == nullptr || conv->dtype != DataType::f32 || conv->c % 8 != 0 || x < inputs) continue;
+    const FusedOperator& before = network.operators[x - inputs];
+    halves[x] = halves[x] || std::holds_alternative<ConvProblem>(before.problem);
+  }
+  return halves;
 }
 
 BufferId add_input(TaskGraph& graph, const NetworkInput& input, DataType dtype) {
@@ -160,6 +198,24 @@ void bring_together(const Lowering& lowering, TaskMapping& mapping) {
   mapping.order = std::move(order);
 }
 
+// Stages wait for whole layers. So tasks may say that they read all of a buffer, which makes a
+// graph of a counter for every stage, in place of one for every row.
+void read_whole_buffers(TaskGraph& graph) {
+  std::vector<Region> extents;
+  for (const Buffer& buffer : graph.buffers) extents.push_back(buffer.extent);
+  const auto shared = std::make_shared<const std::vector<Region>>(std::move(extents));
+  for (AccessFunction& exact : graph.accesses) {
+    exact = [shared, list = std::move(exact)](Role role, std::uint32_t group, std::uint32_t block,
+                                              std::vector<Access>& accesses) {
+      const std::size_t first = accesses.size();
+      list(role, group, block, accesses);
+      for (std::size_t i = first; i < accesses.size(); ++i) {
+        if (accesses[i].mode == Mode::read) accesses[i].region = (*shared)[accesses[i].buffer];
+      }
+    };
+  }
+}
+
 // Values that only tasks see share memory: an order says how long each is in use. Tasks that run at
 // the same time stand within about two positions a worker.
 void share_memory(Lowering& lowering, const Target& target) {
@@ -170,6 +226,7 @@ void share_memory(Lowering& lowering, const Target& target) {
     if (std::find(outputs.begin(), outputs.end(), node.buffers.y) == outputs.end()) {
       shared.push_back(node.buffers.y);
     }
+    if (node.buffers.y_halves != kNoBuffer) shared.push_back(node.buffers.y_halves);
   }
   choose_places(lowering.graph, lowering.mapping, shared, 2 * std::uint64_t{target.workers},
                 kAlignment);
@@ -189,8 +246,10 @@ bool has_small_tasks(const TilingOptions& tiling, const Target& target) {
 
 FusedNetwork fuse(const Network& network, const TilingOptions& tiling, const Target& target) {
   FusedNetwork fused = fuse(network);
-  const bool in_nhwc = has_small_tasks(tiling, target) || target.stages;
-  return in_nhwc ? with_nhwc_values(std::move(fused)) : fused;
+  const bool small_tasks = has_small_tasks(tiling, target);
+  if (!small_tasks && !target.stages) return fused;
+  fused = with_nhwc_values(std::move(fused));
+  return target.stages ? fused : with_joined_inputs(std::move(fused));
 }
 
 std::vector<OperatorCut> cut_operators(const FusedNetwork& network, const TilingOptions& options,
@@ -200,11 +259,22 @@ std::vector<OperatorCut> cut_operators(const FusedNetwork& network, const Tiling
   if (options.max_error && has_small_tasks(options, target)) {
     cutter.set_precision(precision_within(network, options, target));
   }
+  const std::vector<bool> halves = values_in_halves(network, options, target);
   std::vector<OperatorCut> cuts;
   for (const FusedOperator& op : network.operators) {
     try {
-      cuts.push_back(
-          std::visit([&](const auto& problem) { return cutter.cut(problem); }, op.problem));
+      const auto* const conv = std::get_if<ConvProblem>(&op.problem);
+      if (conv == nullptr) {
+        cuts.push_back(
+            std::visit([&](const auto& problem) { return cutter.cut(problem); }, op.problem));
+        continue;
+      }
+      ConvReads reads{.halves = halves[op.reads.front()]};
+      if (op.input) reads.input = op.input->problem;
+      const std::size_t value = network.inputs.size() + cuts.size();
+      cuts.push_back(cutter.cut(*conv, reads));
+      auto* const small = std::get_if<SmallGemmCut>(&cuts.back().cut);
+      if (small != nullptr) small->writes_halves = halves[value];
     } catch (const Error& error) {
       throw Error(error.status(), op.name() + ": " + error.what());
     }
@@ -225,14 +295,19 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
   }
   lowering.inputs = values;
   const std::vector<OperatorCut> cuts = cut_operators(network, tiling_options, target);
+  std::vector<BufferId> halves(values.size(), kNoBuffer);  // by value
   for (std::size_t i = 0; i < cuts.size(); ++i) {
     const FusedOperator& op = network.operators[i];
     const auto& [cut, reason, us, small_us] = cuts[i];
-    lowering.nodes.push_back({cut, add_cut(lowering.graph, op, cut, values), reason});
+    lowering.nodes.push_back({cut, add_cut(lowering.graph, op, cut, values, halves), reason});
+    halves.push_back(lowering.nodes.back().buffers.y_halves);
     values.push_back(lowering.nodes.back().buffers.y);
     Buffer& y = lowering.graph.buffers[values.back()];
-    y.block_rows = y_layout(op.problem) == Layout::nhwc ? 1 : y.extent.rows.size() / batch;
+    y.block_rows = target.stages                          ? 0
+                   : y_layout(op.problem) == Layout::nhwc ? 1
+                                                          : y.extent.rows.size() / batch;
   }
+  if (target.stages) read_whole_buffers(lowering.graph);
   for (const ValueId output : network.outputs) lowering.outputs.push_back(values[output]);
   link(lowering.graph);
   count_signals(lowering.graph);

@@ -21,7 +21,8 @@ namespace megaconv {
 enum class CudaLaunch : std::uint8_t {
   automatic,  ///< staged for tasks on tensor cores, and for other Winograd whose V and M are less
               ///< than 1.8 L2 caches or than five times U; persistent for all else, V and M of over
-              ///< 8 GiB, and an order, a window or a number of blocks that is asked for
+              ///< 8 GiB, and an order, a window or a number of blocks that is asked for. Networks:
+              ///< what is estimated to be faster
   persistent,          ///< one kernel; its blocks take tickets until no task is left
   one_block_per_task,  ///< one kernel with a block for every task, each taking one ticket
   raw_block_index,  ///< the same with blockIdx as the position: relies on an order of blocks that

@@ -59,7 +59,7 @@ TaskArgs make_launch_args(const Tiling& tiling, const KernelSet& kernels, CudaLa
 
 }  // namespace
 
-DeviceConv::DeviceConv(const Tiling& tiling, const Device& device, CudaLaunch launch)
+DeviceConv::DeviceConv(const Tiling& tiling, const Device& device, CudaLaunch launch, float x_scale)
     : problem_(tiling.problem),
       every_run_(tiling.filters == FilterMode::every_run),
       kernels_(kernels_for(tiling, device.isa)),
@@ -69,6 +69,7 @@ DeviceConv::DeviceConv(const Tiling& tiling, const Device& device, CudaLaunch la
   check_window(tiling, launch);
   const std::uint32_t shares = launch == CudaLaunch::staged ? channel_shares(tiling) : 1;
   args_ = make_launch_args(tiling, kernels_, launch, shares);
+  if (kernels_.redo != nullptr) args_.x_scale *= x_scale;
   memory_ = memory_of_tasks(tiling, kernels_, args_, filter_tasks_.size());
   launcher_.emplace(device, kernels_, launch, shares);
 }

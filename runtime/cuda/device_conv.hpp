@@ -26,8 +26,9 @@ class DeviceConv {
  public:
   /// Throws Error(unsupported) for a tiling without kernels, an image of more than 2^31 elements
   /// and more shared memory than there is, Error(invalid_argument) for stages with a window.
-  /// `device` must outlive this.
-  DeviceConv(const Tiling& tiling, const Device& device, CudaLaunch launch);
+  /// `x_scale`: of guesses of the scale of x, by what they are multiplied. `device` must outlive
+  /// this.
+  DeviceConv(const Tiling& tiling, const Device& device, CudaLaunch launch, float x_scale = 1);
 
   const std::string& name() const { return kernels_.name; }
   const TaskMemory& memory() const { return memory_; }

@@ -80,7 +80,7 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
       look_at(noted, checker, Gemm::kCheckers, most);
     });
     __syncthreads();
-    const auto scales = corrected_scales<ImplicitGemmInPlaceKernel>(most);
+    const auto scales = corrected_scales<ImplicitGemmInPlaceKernel>(args, most);
     if (!scales.differ()) return;
     const auto reopened = Gemm::reopen(args, shared);
     const float x_scale = make_again(args, scales, num_groups, shared);

@@ -40,9 +40,10 @@ struct CorrectedScales {
   __device__ bool differ() const { return filters != 0.0f || inputs != 0.0f; }
 };
 template <class Kernel>
-__device__ inline CorrectedScales corrected_scales(const LargestNoted& most) {
+__device__ inline CorrectedScales corrected_scales(const TaskArgs& a, const LargestNoted& most) {
+  constexpr ScaleGuess kInputGuess = Kernel::kInputGuess;
   return {corrected_scale(Kernel::kFilterGuess, most.filters),
-          corrected_scale(Kernel::kInputGuess, most.inputs)};
+          corrected_scale({a.x_scale, kInputGuess.least, kInputGuess.most}, most.inputs)};
 }
 
 /// Computes all tasks of one kind again, with the scales in `a`: filter tasks or input tasks. The
@@ -95,7 +96,7 @@ __device__ __forceinline__ void check_and_redo(const TaskArgs& args, const Task*
     }
     NotedMagnitudes noted = noted_of_run<Kernel>(args, num_groups);
     noted.num_filters *= check, noted.num_inputs *= check;
-    scales = corrected_scales<Kernel>(largest_of<Kernel::kThreads>(noted));
+    scales = corrected_scales<Kernel>(args, largest_of<Kernel::kThreads>(noted));
   }
   if (scales.differ()) Kernel::redo(args, scales, tasks, num_tasks, num_groups, shared);
 }

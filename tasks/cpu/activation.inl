@@ -37,7 +37,7 @@ MEGACONV_INLINE Vec exp_of_negative(Vec z) {
 }
 
 /// Activations that are no straight lines. Out of line: most sums have none.
-__attribute__((noinline)) inline Vec gated(const ActivationTerms& terms, Vec v) {
+MEGACONV_OUT_OF_LINE inline Vec gated(const ActivationTerms& terms, Vec v) {
   const Vec one = broadcast(1), size = v < Vec{} ? -v : v;
   Vec gate;
   if (terms.bend == Bend::line) {

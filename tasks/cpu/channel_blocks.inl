@@ -115,20 +115,23 @@ class ChannelWriter {
   }
 
   // All else. Out of line, from memory: inlined for every size of tiles it was most of their code.
-  __attribute__((noinline)) void write_rest(const Vec* sums, Size num_pixels, Size pixel, Size step,
-                                            Size block, int lane, Size count) const {
+  MEGACONV_OUT_OF_LINE void write_rest(const Vec* sums, Size num_pixels, Size pixel, Size step,
+                                       Size block, int lane, Size count) const {
     const Size lanes = min_of(count, kLanes);
-    const bool whole = lanes == kLanes;
+    const bool whole = lanes == kLanes, none = whole && parts_ == Parts::none, streams = streams_;
     const Size channel = block + lane, pixel_stride = blocks_.pixel(block);
     const Vec scale = epilogue_.scale ? read_first(scale_ + channel, lanes) : broadcast(1);
     const Vec bias = epilogue_.bias ? read_first(bias_ + channel, lanes) : Vec{};
-    for (Size i = 0; i < num_pixels; ++i) {
-      const Size at = blocks_.first(block) + lane + (pixel + i * step) * pixel_stride;
-      Vec sum = whole && parts_ == Parts::none ? Products<T>::number(sums[i])
-                                               : Products<T>::scaled(sums[i], scale, bias);
-      if (epilogue_.residual) sum += read_first(residual_ + at, lanes);
-      sum = activate_(sum);
-      whole ? store_line(y_ + at, sum, streams_) : write_first(y_ + at, sum, lanes);
+    const Activate activate = activate_;
+    const Size first = blocks_.first(block) + lane + pixel * pixel_stride;
+    step *= pixel_stride;
+    T* y = y_ + first;
+    const T* from = epilogue_.residual ? residual_ + first : nullptr;
+    for (Size i = 0; i < num_pixels; ++i, y += step) {
+      Vec sum = none ? Products<T>::number(sums[i]) : Products<T>::scaled(sums[i], scale, bias);
+      if (from != nullptr) sum += read_first(from + i * step, lanes);
+      sum = activate(sum);
+      whole ? store_line(y, sum, streams) : write_first(y, sum, lanes);
     }
   }
 

@@ -260,11 +260,17 @@ class PixelWriter {
   }
   /// Adds the residual, activates and stores the first `count` lanes (any number) at y[at].
   MEGACONV_INLINE void finish(Vec sum, Size at, Size count) const {
-    if (count < kLanes || !activate_.only_clamps()) return finish_rest(sum, at, count);
-    if (residual_ != nullptr) sum += read(residual_ + at);
-    store_line(y_ + at, activate_.clamped(sum), streams_);
+    if (!activate_.only_clamps() || (count < kLanes && !kHasMasks<T>)) {
+      finish_rest(sum, at, count);
+    } else if (count >= kLanes) {
+      if (residual_ != nullptr) sum += read(residual_ + at);
+      store_line(y_ + at, activate_.clamped(sum), streams_);
+    } else if (count > 0) {
+      if (residual_ != nullptr) sum += read_first(residual_ + at, count);
+      write_first(y_ + at, activate_.clamped(sum), count);
+    }
   }
-  __attribute__((noinline)) void finish_rest(Vec sum, Size at, Size count) const {
+  MEGACONV_OUT_OF_LINE void finish_rest(Vec sum, Size at, Size count) const {
     if (count <= 0) return;
     const Size lanes = min_of(count, kLanes);
     if (residual_ != nullptr) sum += read_first(residual_ + at, lanes);

@@ -18,6 +18,12 @@
 #include "megaconv/tiling.hpp"
 
 #define MEGACONV_INLINE inline __attribute__((always_inline))
+/// One body for all callers. GCC would make another one for each constant argument.
+#if defined(__clang__)
+#define MEGACONV_OUT_OF_LINE __attribute__((noinline))
+#else
+#define MEGACONV_OUT_OF_LINE __attribute__((noinline, noclone))
+#endif
 
 namespace megaconv::cpu::MEGACONV_ISA {
 

@@ -93,12 +93,12 @@ MEGACONV_INLINE Halves narrowed<Bfloat16>(Vec v) {
 
 #if MEGACONV_LANES == 4
 // Not inlined: an input transform has hundreds of them.
-__attribute__((noinline)) inline Vec widened_lanes(Halves bits) {
+MEGACONV_OUT_OF_LINE inline Vec widened_lanes(Halves bits) {
   Vec v;
   for (int i = 0; i < kLanes; ++i) v[i] = to_float(Float16{bits[i]});
   return v;
 }
-__attribute__((noinline)) inline Halves narrowed_lanes(Vec v) {
+MEGACONV_OUT_OF_LINE inline Halves narrowed_lanes(Vec v) {
   Halves bits;
   for (int i = 0; i < kLanes; ++i) bits[i] = from_float<Float16>(v[i]).bits;
   return bits;
@@ -143,31 +143,37 @@ MEGACONV_INLINE Vec read(const T* from) {
   return widened<T>(load<NarrowBits<T>>(from));
 }
 
-#if MEGACONV_LANES < 16
-// Lane by lane where no instruction has a mask. Not inlined: callers have dozens of them.
+/// Whether instructions load and store some lanes of T.
+template <class T>
+inline constexpr bool kHasMasks = kLanes == 16 || (kLanes == 8 && sizeof(T) == sizeof(float));
 
-/// Lanes [first, last) of a vector; all others are zero.
-template <class V, class Number>
-__attribute__((noinline)) V load_lane_by_lane(const Number* lane0, Size first, Size last) {
-  V v{};
-  for (Size i = first; i < last; ++i) {
-    if constexpr (sizeof(Number) == sizeof(float)) {
-      v[i] = lane0[i];
-    } else {
-      v[i] = lane0[i].bits;
-    }
+#if MEGACONV_LANES < 16
+// Where they do not. Not inlined: callers have dozens of these.
+
+/// Copies fewer than 2 kPart bytes, in parts of a power of two: kPart, which is one, and smaller
+/// ones.
+template <Size kPart>
+MEGACONV_INLINE void copy_bytes(unsigned char* to, const unsigned char* from, Size bytes) {
+  if constexpr (kPart > 0) {
+    const Size part = bytes & kPart;
+    if (part != 0) __builtin_memcpy(to, from, kPart);
+    copy_bytes<kPart / 2>(to + part, from + part, bytes);
   }
+}
+/// Lanes [first, last) of a vector, whose lane 0 would be there; all others are zero.
+template <class V, class Number>
+MEGACONV_OUT_OF_LINE V load_range(const Number* lane0, Size first, Size last) {
+  V v{};
+  copy_bytes<sizeof(V)>(reinterpret_cast<unsigned char*>(&v) + first * sizeof(Number),
+                        reinterpret_cast<const unsigned char*>(lane0 + first),
+                        (last - first) * sizeof(Number));
   return v;
 }
 template <class V, class Number>
-__attribute__((noinline)) void store_lane_by_lane(Number* lane0, V v, Size first, Size last) {
-  for (Size i = first; i < last; ++i) {
-    if constexpr (sizeof(Number) == sizeof(float)) {
-      lane0[i] = v[i];
-    } else {
-      lane0[i].bits = v[i];
-    }
-  }
+MEGACONV_OUT_OF_LINE void store_range(Number* lane0, V v, Size first, Size last) {
+  copy_bytes<sizeof(V)>(reinterpret_cast<unsigned char*>(lane0 + first),
+                        reinterpret_cast<const unsigned char*>(&v) + first * sizeof(Number),
+                        (last - first) * sizeof(Number));
 }
 #endif
 
@@ -178,7 +184,7 @@ MEGACONV_INLINE Vec read_first(const float* from, Size count) {
 #elif MEGACONV_LANES == 8
   return static_cast<Vec>(_mm256_maskload_ps(from, first_lanes(count)));
 #else
-  return load_lane_by_lane<Vec>(from, 0, count);
+  return load_range<Vec>(from, 0, count);
 #endif
 }
 template <class T>
@@ -191,7 +197,7 @@ MEGACONV_INLINE NarrowBits<T> load_first_bits(const T* from, Size count) {
   }
 #else
   if (__builtin_constant_p(count) && count == 1) return NarrowBits<T>{from->bits};
-  return load_lane_by_lane<NarrowBits<T>>(from, 0, count);
+  return load_range<NarrowBits<T>>(from, 0, count);
 #endif
 }
 /// `count` (0 to 4 kLanes) bytes, four to a word, then zeros.
@@ -219,14 +225,18 @@ MEGACONV_INLINE Vec read_first(const T* from, Size count) {
   return widened<T>(load_first_bits(from, count));
 }
 
-/// read_first() and load_first_bits() where most often all lanes are wanted. A mask costs nothing.
-template <class T>
-MEGACONV_INLINE Vec read_some(const T* from, Size count) {
+/// read_first() and load_first_bits() where most often all lanes are wanted. A mask costs floats
+/// nothing; conversions take what they widen from memory without one.
+MEGACONV_INLINE Vec read_some(const float* from, Size count) {
   return kLanes < 16 && count == kLanes ? read(from) : read_first(from, count);
 }
 template <class T>
 MEGACONV_INLINE NarrowBits<T> load_some_bits(const T* from, Size count) {
-  return kLanes < 16 && count == kLanes ? load<NarrowBits<T>>(from) : load_first_bits(from, count);
+  return count == kLanes ? load<NarrowBits<T>>(from) : load_first_bits(from, count);
+}
+template <class T>
+MEGACONV_INLINE Vec read_some(const T* from, Size count) {
+  return widened<T>(load_some_bits(from, count));
 }
 
 MEGACONV_INLINE void write(float* to, Vec v) { store(to, v); }
@@ -252,7 +262,7 @@ MEGACONV_INLINE void write_first(float* to, Vec v, Size count) {
 #elif MEGACONV_LANES == 8
   _mm256_maskstore_ps(to, first_lanes(count), v);
 #else
-  store_lane_by_lane(to, v, 0, count);
+  store_range(to, v, 0, count);
 #endif
 }
 template <class T>
@@ -265,7 +275,7 @@ MEGACONV_INLINE void write_first(T* to, Vec v, Size count) {
     _mm256_mask_storeu_epi16(to, first_lanes(count), __builtin_bit_cast(__m256i, bits));
   }
 #else
-  store_lane_by_lane(to, bits, 0, count);
+  store_range(to, bits, 0, count);
 #endif
 }
 
@@ -291,7 +301,7 @@ MEGACONV_INLINE Vec read_lanes(const float* lane0, LaneRange lanes) {
 #elif MEGACONV_LANES == 8
   return static_cast<Vec>(_mm256_maskload_ps(lane0, mask_of(lanes)));
 #else
-  return load_lane_by_lane<Vec>(lane0, lanes.first, lanes.last);
+  return load_range<Vec>(lane0, lanes.first, lanes.last);
 #endif
 }
 template <class T>
@@ -303,7 +313,7 @@ MEGACONV_INLINE Vec read_lanes(const T* lane0, LaneRange lanes) {
     return widened<T>(__builtin_bit_cast(Halves, _mm256_maskz_loadu_epi16(mask_of(lanes), lane0)));
   }
 #else
-  return widened<T>(load_lane_by_lane<NarrowBits<T>>(lane0, lanes.first, lanes.last));
+  return widened<T>(load_range<NarrowBits<T>>(lane0, lanes.first, lanes.last));
 #endif
 }
 MEGACONV_INLINE void write_lanes(float* lane0, Vec v, LaneRange lanes) {
@@ -312,7 +322,7 @@ MEGACONV_INLINE void write_lanes(float* lane0, Vec v, LaneRange lanes) {
 #elif MEGACONV_LANES == 8
   _mm256_maskstore_ps(lane0, mask_of(lanes), v);
 #else
-  store_lane_by_lane(lane0, v, lanes.first, lanes.last);
+  store_range(lane0, v, lanes.first, lanes.last);
 #endif
 }
 template <class T>
@@ -325,7 +335,7 @@ MEGACONV_INLINE void write_lanes(T* lane0, Vec v, LaneRange lanes) {
     _mm256_mask_storeu_epi16(lane0, mask_of(lanes), __builtin_bit_cast(__m256i, bits));
   }
 #else
-  store_lane_by_lane(lane0, bits, lanes.first, lanes.last);
+  store_range(lane0, bits, lanes.first, lanes.last);
 #endif
 }
 

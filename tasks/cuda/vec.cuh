@@ -17,7 +17,7 @@ template <int kWidth, class Scalar = float>
 __device__ inline Vec<kWidth, Scalar> zero() {
   Vec<kWidth, Scalar> result;
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) result.lane[i] = 0;
+  for (int i = 0; i < kWidth; ++i) result.lane[i] = static_cast<Scalar>(0.0f);
   return result;
 }
 template <int kWidth, class Scalar>
@@ -47,14 +47,21 @@ __device__ inline Vec<kWidth, Scalar> multiply_add(Scalar scale, Vec<kWidth, Sca
   return sum;
 }
 
-/// Numbers of a storage type as floats.
+/// Numbers of a storage type, as they are and as floats.
 template <int kWidth, class Stored>
-__device__ inline Vec<kWidth> load(const Stored* pointer) {
-  const auto stored = *reinterpret_cast<const Vec<kWidth, Stored>*>(pointer);
+__device__ inline Vec<kWidth, Stored> load_stored(const Stored* pointer) {
+  return *reinterpret_cast<const Vec<kWidth, Stored>*>(pointer);
+}
+template <int kWidth, class Stored>
+__device__ inline Vec<kWidth> to_floats(Vec<kWidth, Stored> stored) {
   Vec<kWidth> value;
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) value.lane[i] = static_cast<float>(stored.lane[i]);
   return value;
+}
+template <int kWidth, class Stored>
+__device__ inline Vec<kWidth> load(const Stored* pointer) {
+  return to_floats(load_stored<kWidth>(pointer));
 }
 template <int kWidth, class Stored>
 __device__ inline void store(Stored* pointer, Vec<kWidth> value) {

@@ -37,6 +37,32 @@ std::uint64_t fitting_rows(const ConvProblem& a, std::uint64_t input_rows) {
   return (std::max(input_rows, least) - least) / u64(a.stride_h) + 1;
 }
 
+// Operations of a task that is there only to occupy a worker: some us.
+constexpr double kLeastShared = 4e5;
+
+// Of numbers of rows near `rows`, at most `most`, that whose busiest worker has least to compute: 7
+// tasks of 4 rows take two workers as long as 16 rows do. blocks(rows): filter blocks of a task.
+template <class Blocks>
+std::uint64_t balanced_rows(const Tiling& tiling, const Target& target, std::uint64_t rows,
+                            std::uint64_t most, const Blocks& blocks) {
+  const ConvProblem& a = tiling.problem;
+  const std::uint64_t p = u64(a.p()), n = u64(a.n), filter_blocks = tiling.filter_blocks();
+  const double unit_flops = a.flops() / static_cast<double>(n * p * filter_blocks);
+  const auto size = [&](std::uint64_t task_rows) { return task_rows * blocks(task_rows); };
+  const auto longest = [&](std::uint64_t task_rows) {
+    const std::uint64_t tasks =
+        n * ceil_div(p, task_rows) * ceil_div(filter_blocks, blocks(task_rows));
+    return ceil_div(tasks, std::uint64_t{target.workers}) * size(task_rows);
+  };
+  std::uint64_t best = rows;
+  for (std::uint64_t other = std::min({2 * rows, p, most}); 2 * other >= rows; --other) {
+    const bool is_short =
+        size(other) < size(rows) && unit_flops * static_cast<double>(size(other)) < kLeastShared;
+    if (!is_short && longest(other) < longest(best)) best = other;
+  }
+  return best;
+}
+
 // In NCHW the input of one channel fits the L1, and tasks are cut by channels, which costs no halo;
 // in nchw16c by blocks of them for the same reason; in NHWC by rows, so that channels, which are
 // neighbours there, stay together.
@@ -60,8 +86,11 @@ void choose_depthwise_for_cpu(Tiling& tiling, const Target& target) {
     cols = q;
     const bool by_blocks = a.layout == Layout::nchw16c;
     const std::uint64_t parts = std::min(p, ceil_div(wanted, by_blocks ? n * filter_blocks : n));
-    rows = ceil_div(p, parts);
-    blocks = even_blocks(filter_blocks, filter_blocks, n * ceil_div(p, rows), wanted);
+    const auto blocks_of = [&](std::uint64_t task_rows) -> std::uint64_t {
+      return even_blocks(filter_blocks, filter_blocks, n * ceil_div(p, task_rows), wanted);
+    };
+    rows = balanced_rows(tiling, target, ceil_div(p, parts), p, blocks_of);
+    blocks = blocks_of(rows);
   }
   auto& cut = std::get<DirectCut>(tiling.cut);
   cut.rows_per_group = u32(rows);
@@ -94,14 +123,17 @@ void choose_in_place_for_cpu(Tiling& tiling, const Target& target) {
   const std::uint64_t shared = std::max(least, n * p / wanted);
   const std::uint64_t parts =
       ceil_div(p, std::clamp<std::uint64_t>(shared, 1, std::min(p, fitting)));
-  const std::uint64_t rows = ceil_div(p, parts);
+  const std::uint64_t even_rows = ceil_div(p, parts);
+  const auto blocks = [&](std::uint64_t task_rows) -> std::uint64_t {
+    const std::uint64_t size =
+        even_blocks(filter_blocks, filter_blocks, n * ceil_div(p, task_rows), wanted);
+    return std::min<std::uint64_t>(filter_blocks, size + size % 2);  // register tiles: two
+  };
+  const std::uint64_t rows = balanced_rows(tiling, target, even_rows, fitting, blocks);
   auto& cut = std::get<DirectCut>(tiling.cut);
   cut.rows_per_group = u32(rows);
   cut.cols_per_group = u32(a.q());
-  cut.filter_blocks_per_gemm_task =
-      even_blocks(filter_blocks, filter_blocks, n * ceil_div(p, rows), wanted);
-  std::uint32_t& blocks = cut.filter_blocks_per_gemm_task;
-  blocks = u32(std::min<std::uint64_t>(filter_blocks, blocks + blocks % 2));  // register tiles: two
+  cut.filter_blocks_per_gemm_task = u32(blocks(rows));
   tiling.filter_blocks_per_filter_task = even_blocks(filter_blocks, filter_blocks, 1, wanted);
 }
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pixelwise tasks and rearrangements of CUDA, without a GPU.
+// Elementwise and pixelwise tasks and rearrangements of CUDA, without a GPU.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <deque>
 #include <vector>
 
+#include "tasks/elementwise/cpu/elementwise.hpp"
+#include "tasks/elementwise/cuda/elementwise.cuh"
 #include "tasks/pixelwise/cpu/pixelwise.hpp"
 #include "tasks/pixelwise/cuda/pixelwise.cuh"
 #include "tasks/pixelwise/reference.hpp"
@@ -54,6 +58,57 @@ std::vector<double> in_nchw(FencedBuffer& from, std::int64_t n, std::int64_t c,
 }
 
 }  // namespace
+
+TEST_CASE("emulated CUDA: elementwise tasks give the CPU's bits") {
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    ElementwiseCut cut = test::random_elementwise_cut(seed);
+    ElementwiseProblem& a = cut.problem;
+    a.layout = Layout::nhwc;
+    if (seed % 2 == 0) {  // in vectors
+      for (std::int64_t& channels : a.channels) channels = (channels + 7) / 8 * 8;
+    }
+    CAPTURE(seed, to_string(a), cut.rows_per_group);
+    std::deque<FencedBuffer> x;
+    std::vector<const void*> pointers;
+    std::vector<cuda::ElementwiseInput> inputs = cuda::make_elementwise_inputs(cut);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      x.push_back(tensor(a.n * a.channels[i] * a.h * a.w, a.dtype));
+      x.back().fill({}, seed + 100 * i);
+      pointers.push_back(x.back().data());
+      inputs[i].x = std::bit_cast<std::uint64_t>(pointers.back());
+    }
+    FencedBuffer residual = tensor(a.y_size(), a.dtype), y = tensor(a.y_size(), a.dtype);
+    FencedBuffer scale = tensor(a.c(), DataType::f32), bias = tensor(a.c(), DataType::f32);
+    FencedBuffer on_cpu = tensor(a.y_size(), a.dtype);
+    residual.fill({}, seed + 1000);
+    scale.fill({}, seed + 2000);
+    bias.fill({}, seed + 3000);
+    cuda::ElementwiseArgs args = cuda::make_elementwise_args(cut);
+    args.inputs = inputs.data();
+    args.residual = a.residual ? residual.data() : nullptr;
+    args.scale = a.affine ? scale.floats() : nullptr;
+    args.bias = a.affine ? bias.floats() : nullptr;
+    args.y = y.data();
+    run_groups(a.dtype, cut.num_groups, seed, [&](auto number, std::uint32_t group) {
+      cuda::ElementwiseTask<decltype(number), kThreads>::run(
+          args, group, [](std::uint64_t place) { return std::bit_cast<const void*>(place); });
+    });
+    const bool whole =
+        std::all_of(x.begin(), x.end(), [](FencedBuffer& part) { return part.fences_whole(); });
+    REQUIRE((whole && residual.fences_whole() && y.fences_whole() && y.all_written()));
+    const cpu::ElementwiseKernels& kernels = cpu::elementwise_kernels_for();
+    for (std::uint32_t group = 0; group < cut.num_groups; ++group) {
+      kernels.run(a.dtype)({.cut = &cut,
+                            .x = pointers.data(),
+                            .residual = args.residual,
+                            .scale = args.scale,
+                            .bias = args.bias,
+                            .y = on_cpu.data()},
+                           group);
+    }
+    REQUIRE(y.same_numbers(on_cpu));
+  }
+}
 
 TEST_CASE("emulated CUDA: pixelwise tasks err by no more than their roundings") {
   double worst = 0;

@@ -173,6 +173,31 @@ TEST_CASE("values of a chain take turns in two places, or in three with some sla
   }
 }
 
+TEST_CASE("a task that writes two values over one waits for who used that once") {
+  TaskGraph graph = test::make_rows({{.name = "a", .rows = 4, .reads = {{"x", 0}}},
+                                     {.name = "b", .rows = 4, .reads = {{"a", 0}}},
+                                     {.name = "c", .rows = 4, .reads = {{"x", 0}}}});
+  const BufferId a = 1, c = 3, second = 4;
+  graph.buffers.push_back(graph.buffers[c]);
+  graph.buffers[second].name = "c2";
+  const AccessFunction first = graph.accesses[2];
+  graph.accesses[2] = [first](Role role, std::uint32_t group, std::uint32_t block,
+                              std::vector<Access>& accesses) {
+    first(role, group, block, accesses);
+    accesses.push_back(accesses.back());  // the write
+    accesses.back().buffer = second;
+  };
+  graph.buffers[a].bytes = 2 * graph.buffers[c].bytes;
+  graph.buffers[a].place = graph.buffers[c].place = 0;
+  graph.buffers[second].place = graph.buffers[c].bytes;
+  add_reuse(graph);
+  count_signals(graph);
+  CHECK(is_safe(graph));
+  const auto violation = validate(graph, make_mapping(graph, {.policy = "staged"}));
+  CAPTURE(violation ? violation->message : "");
+  CHECK(!violation);
+}
+
 TEST_CASE("a value whose bytes another takes too early is found, whoever gave it the place") {
   const std::vector<RowNode> nodes{{.name = "a", .rows = 4, .reads = {{"x", 0}}},
                                    {.name = "b", .rows = 4, .reads = {{"a", 0}}},

@@ -132,8 +132,15 @@ TEST_CASE("workers keep off the caller's CPU where CPUs are few") {
     set_own_cpus(all);
     int caller = -1;
     std::vector<std::vector<int>> own(3);
+    std::atomic<int> seen{0};
     pool.run(3, [&](std::uint32_t worker) {
-      worker == 0 ? void(caller = sched_getcpu()) : void(own[worker] = own_cpus());
+      if (worker != 0) {
+        own[worker] = own_cpus();
+        ++seen;
+        return;
+      }
+      caller = sched_getcpu();
+      while (seen < 2) std::this_thread::yield();  // or late workers may come here
     });
     if (caller != cpu) continue;  // moved in between
     ++checked;
@@ -150,9 +157,14 @@ TEST_CASE("a late worker may come to the caller's CPU, until the next run") {
   WorkerPool pool(Binding::node);
   for (int run = 0; run < 3; ++run) {
     std::vector<int> first, last;
+    std::atomic<bool> begun{false};
     pool.run(2, [&](std::uint32_t worker) {
-      if (worker == 0) return;
+      if (worker == 0) {
+        while (!begun) std::this_thread::yield();
+        return;
+      }
       first = last = own_cpus();
+      begun = true;
       for (int ms = 0; ms < 5000 && last != all; ++ms) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         last = own_cpus();

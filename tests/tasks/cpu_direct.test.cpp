@@ -152,6 +152,7 @@ TEST_CASE("direct tasks compute every stride and dilation") {
       check_problem(std::string("c18h14w15k19r3s3p2u") + stride + "d" + dilation);
     }
   }
+  check_problem("n3c12h18w27k17r2s4p1u3x1");  // rows between filters are not read
   check_problem("n3c33h15w16k32r1s1p0u2+scale");
   check_problem("c70h9w35k17r1s1p1u2");
   check_problem("c3h37w41k24r7s7p3u2");

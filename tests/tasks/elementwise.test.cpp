@@ -21,6 +21,7 @@
 #include "tests/mapping/shapes.hpp"
 #include "tests/tasks/cpu_layer.hpp"
 #include "tests/tasks/float_tensor.hpp"
+#include "tests/tasks/random_cuts.hpp"
 
 namespace megaconv {
 namespace {
@@ -31,28 +32,6 @@ using test::FloatTensor;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-ElementwiseCut random_cut(std::uint64_t seed) {
-  ElementwiseProblem a;
-  const auto one_in = [&](std::uint64_t i, std::int64_t count) {
-    return between(seed, i, 1, count) == 1;
-  };
-  a.n = between(seed, 0, 1, 3);
-  a.h = between(seed, 1, 1, 9);
-  a.w = between(seed, 2, 1, 20);
-  a.channels.resize(static_cast<std::size_t>(one_in(3, 2) ? 1 : between(seed, 4, 2, 5)));
-  for (std::size_t i = 0; i < a.channels.size(); ++i) a.channels[i] = between(seed, 20 + i, 1, 40);
-  a.affine = one_in(5, 2);
-  a.residual = one_in(6, 2);
-  if (one_in(7, 2)) a.least = 0;
-  if (one_in(8, 3)) a.most = 0.75f;
-  a.dtype = static_cast<DataType>(between(seed, 9, 0, 2));
-  a.layout = one_in(10, 2) ? Layout::nchw : Layout::nhwc;
-  ElementwiseCut cut{.problem = a};
-  cut.rows_per_group = static_cast<std::uint32_t>(between(seed, 11, 1, a.h));
-  derive_counts(cut);
-  return cut;
-}
 
 /// Tensors of one operation, poisoned and fenced.
 struct ElementwiseLayer {
@@ -111,7 +90,7 @@ struct ElementwiseLayer {
 TEST_CASE("elementwise tasks err by no more than FP32 does, with the same bits everywhere") {
   double worst = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
-    const ElementwiseCut cut = random_cut(seed);
+    const ElementwiseCut cut = test::random_elementwise_cut(seed);
     const ElementwiseProblem& a = cut.problem;
     CAPTURE(seed, to_string(a), cut.rows_per_group);
     std::vector<float> first;
@@ -145,7 +124,7 @@ TEST_CASE("elementwise tasks err by no more than FP32 does, with the same bits e
 
 TEST_CASE("elementwise tasks are exact on whole numbers") {
   for (std::uint64_t seed = 1000; seed < 1100; ++seed) {
-    const ElementwiseCut cut = random_cut(seed);
+    const ElementwiseCut cut = test::random_elementwise_cut(seed);
     CAPTURE(seed, to_string(cut.problem));
     ElementwiseLayer layer(cut);
     layer.fill({.kind = Filling::Kind::integers, .density = 0.8}, seed);
@@ -177,7 +156,7 @@ TEST_CASE("a clamp keeps NaN, and infinities become its ends") {
 TEST_CASE(
     "elementwise tasks write all of y once and wait for nobody when they read what is given") {
   for (std::uint64_t seed = 2000; seed < 2100; ++seed) {
-    const ElementwiseCut cut = random_cut(seed);
+    const ElementwiseCut cut = test::random_elementwise_cut(seed);
     CAPTURE(seed, to_string(cut.problem));
     TaskGraph graph;
     graph.kinds = task_kinds();

@@ -6,11 +6,34 @@
 #include <cstdint>
 #include <limits>
 
+#include "tasks/elementwise/elementwise.hpp"
 #include "tasks/pixelwise/pixelwise.hpp"
 #include "tasks/rearrangement/rearrangement.hpp"
 #include "tests/dice.hpp"
 
 namespace megaconv::test {
+
+inline ElementwiseCut random_elementwise_cut(std::uint64_t seed) {
+  ElementwiseProblem a;
+  const auto one_in = [&](std::uint64_t i, std::int64_t count) {
+    return between(seed, i, 1, count) == 1;
+  };
+  a.n = between(seed, 0, 1, 3);
+  a.h = between(seed, 1, 1, 9);
+  a.w = between(seed, 2, 1, 20);
+  a.channels.resize(static_cast<std::size_t>(one_in(3, 2) ? 1 : between(seed, 4, 2, 5)));
+  for (std::size_t i = 0; i < a.channels.size(); ++i) a.channels[i] = between(seed, 20 + i, 1, 40);
+  a.affine = one_in(5, 2);
+  a.residual = one_in(6, 2);
+  if (one_in(7, 2)) a.least = 0;
+  if (one_in(8, 3)) a.most = 0.75f;
+  a.dtype = static_cast<DataType>(between(seed, 9, 0, 2));
+  a.layout = one_in(10, 2) ? Layout::nchw : Layout::nhwc;
+  ElementwiseCut cut{.problem = a};
+  cut.rows_per_group = static_cast<std::uint32_t>(between(seed, 11, 1, a.h));
+  derive_counts(cut);
+  return cut;
+}
 
 inline PixelwiseCut random_pixelwise_cut(std::uint64_t seed) {
   PixelwiseProblem a;

@@ -344,7 +344,7 @@ struct AmxPatch {
   }
   /// Zeros behind the last rows, for one step.
   void end_rows(Size step) const {
-    for (Size phase = 0; phase < min_of(stride, num_rows); ++phase) {
+    for (Size phase = 0; phase < min_of(min_of(stride, extent), num_rows); ++phase) {
       clear(at(phase) + step * amx.patch_step +
                 ceil_div(num_rows - phase, stride) * amx.patch_cols * kBlock,
             amx.shared_cols);

@@ -49,24 +49,26 @@ struct ElementwiseTask {
       const Stored* const residual = static_cast<const Stored*>(a.residual);
 #pragma unroll 1
       for (int pixel = own; pixel < pixels; pixel += kAtOnce * at_once) {
-        Vec<kWidth> values[kAtOnce];
+        Vec<kWidth, Stored> values[kAtOnce], residuals[kAtOnce];
         const auto for_each = [&](auto visit) {
 #pragma unroll
-          for (int i = 0; i < kAtOnce; ++i) visit(values[i], pixel + i * at_once);
+          for (int i = 0; i < kAtOnce; ++i) visit(i, pixel + i * at_once);
         };
-        for_each([&](Vec<kWidth>& value, std::int64_t p) {  // all of them on their way at once
-          value = zero<kWidth>();
-          if (p < pixels) value = load<kWidth>(x + p * input.channels);
+        for_each([&](int i, std::int64_t p) {  // all of them on their way at once
+          values[i] = residuals[i] = zero<kWidth, Stored>();
+          if (p < pixels) values[i] = load_stored<kWidth>(x + p * input.channels);
+          if (p < pixels && adds) residuals[i] = load_stored<kWidth>(residual + at + p * a.c);
         });
-        for_each([&](Vec<kWidth>& value, std::int64_t p) {
+        for_each([&](int i, std::int64_t p) {
           if (p >= pixels) return;
+          Vec<kWidth> value = to_floats(values[i]);
           if (affine) {
 #pragma unroll
             for (int j = 0; j < kWidth; ++j) {
               value.lane[j] = fmaf(scale.lane[j], value.lane[j], bias.lane[j]);
             }
           }
-          if (adds) value = value + load<kWidth>(residual + at + p * a.c);
+          if (adds) value = value + to_floats(residuals[i]);
 #pragma unroll
           for (float& number : value.lane) number = clamped(a.least, a.most, number);
           store<kWidth>(static_cast<Stored*>(a.y) + at + p * a.c, value);

@@ -45,9 +45,9 @@ class SumExchange {
     if (threadIdx.x == kIssuer) {
       shared_.parity ^= 1;
       const int floats = a.shares * share.rows * share.cols * a.own_filters;
-      ::cuda::ptx::mbarrier_arrive_expect_tx(
-          ::cuda::ptx::sem_release, ::cuda::ptx::scope_cta, ::cuda::ptx::space_shared,
-          &shared_.arrived, static_cast<std::uint32_t>(floats * sizeof(float)));
+      ::cuda::ptx::mbarrier_arrive_expect_tx(::cuda::ptx::sem_release, ::cuda::ptx::scope_cta,
+                                             ::cuda::ptx::space_shared, &shared_.arrived,
+                                             static_cast<std::uint32_t>(floats * sizeof(float)));
     }
     BlockCluster(a.shares, share.rank).arrive_relaxed();
 #endif
