@@ -86,16 +86,7 @@ NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const Tiling
 }
 NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const SmallGemmCut& cut,
                          std::span<const BufferId> reads) {
-  const std::size_t count = cut.input ? cut.input->channels.size() : 1;
-  NodeBuffers read;
-  if (cut.input) {
-    read.inputs.assign(reads.begin(), reads.begin() + static_cast<std::ptrdiff_t>(count));
-  } else {
-    read.x = reads.front();
-  }
-  if (cut.problem.epilogue.residual) read.residual = reads[count];
-  if (cut.reads_halves) read.x_halves = reads.back();
-  return add_small_gemm(graph, name, cut, read);
+  return add_small_gemm(graph, name, cut, x_and_residual(reads));
 }
 
 std::string summary_of(const Tiling& cut) {
@@ -103,13 +94,12 @@ std::string summary_of(const Tiling& cut) {
          std::to_string(num_tasks(cut)) + " tasks";
 }
 std::string summary_of(const SmallGemmCut& cut) {
-  std::string text;
-  if (cut.input) text = to_string(*cut.input) + ", into ";
-  text += to_string(cut.problem) + ", small-tile implicit GEMM, " + to_string(cut.precision) +
-          ", tiles of " + pair_text(cut.rows_per_group, cut.cols_per_group) + " pixels x " +
-          std::to_string(cut.filters_per_task()) + " filters, warps " +
-          std::to_string(cut.filter_warps) + "x" + std::to_string(cut.pixel_warps) + "x" +
-          std::to_string(cut.sum_warps) + ", ";
+  std::string text = to_string(cut.problem) + ", small-tile implicit GEMM, " +
+                     to_string(cut.precision) + ", tiles of " +
+                     pair_text(cut.rows_per_group, cut.cols_per_group) + " pixels x " +
+                     std::to_string(cut.filters_per_task()) + " filters, warps " +
+                     std::to_string(cut.filter_warps) + "x" + std::to_string(cut.pixel_warps) +
+                     "x" + std::to_string(cut.sum_warps) + ", ";
   if (cut.shares != 1) text += std::to_string(cut.shares) + " tasks a sum, ";
   text += std::to_string(std::uint64_t{cut.num_groups} * cut.tasks_per_group);
   return text += " tasks";

@@ -20,7 +20,6 @@ Shape y_shape(const ConvProblem& problem);
 
 NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const Tiling& cut,
                          std::span<const BufferId> reads);
-/// Reads of FP16 numbers stand last, if the cut has them.
 NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const SmallGemmCut& cut,
                          std::span<const BufferId> reads);
 std::string summary_of(const Tiling& cut);

@@ -13,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,12 +23,6 @@ namespace megaconv {
 /// Inputs of the network first, then the values of the fused operators, in their order.
 using ValueId = std::uint32_t;
 
-/// What x of a convolution is made of as its tasks load it: an elementwise operation.
-struct JoinedInput {
-  ElementwiseProblem problem;
-  std::vector<double> scale{}, bias{};
-};
-
 struct FusedOperator {
   std::vector<std::string> operators{};  ///< names of those that it runs; the last makes its value
   AnyProblem problem;
@@ -39,7 +32,6 @@ struct FusedOperator {
   /// Of a convolution: by what the filters are multiplied (empty: 1) and its bias (empty: none); of
   /// an elementwise operation its scale and bias. Batch norm is in these.
   std::vector<double> scale{}, bias{};
-  std::optional<JoinedInput> input{};  ///< of a convolution; it reads what this reads, not x
 
   const std::string& name() const { return operators.front(); }
   const std::string& value() const { return operators.back(); }

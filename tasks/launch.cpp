@@ -108,13 +108,10 @@ NetworkLaunch choose_launch(const Network& network, const PlanOptions& options,
   if (!has_own_kernels(target)) return launched(CudaLaunch::persistent, "for a network");
   Target in_stages = target;
   in_stages.stages = true;
-  const auto cuts_for = [&](const Target& launched_for) {
-    return cut_operators(fuse(network, options.tiling, launched_for), options.tiling, launched_for);
-  };
+  const std::vector<OperatorCut> cuts =
+      cut_operators(fuse(network, options.tiling, in_stages), options.tiling, in_stages);
   double staged_us = 0, small_us = 0;
-  for (const OperatorCut& cut : cuts_for(in_stages)) staged_us += cut.us;
-  const std::vector<OperatorCut> cuts = cuts_for(target);
-  for (const OperatorCut& cut : cuts) small_us += cut.small_us;
+  for (const OperatorCut& cut : cuts) staged_us += cut.us, small_us += cut.small_us;
   const double one_us = one_launch_us(small_us, cuts.size(), network.dtype);
   const bool pays = staged_us < kSurely * one_us;
   char text[96];

@@ -13,7 +13,6 @@
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/conv_family.hpp"
 #include "tasks/error_budget.hpp"
-#include "tasks/join_inputs.hpp"
 #include "tasks/launch.hpp"
 #include "tasks/lower.hpp"
 #include "tasks/nhwc_values.hpp"
@@ -23,13 +22,6 @@
 
 namespace megaconv {
 namespace {
-
-// What a convolution reads in the place of x, or beside it.
-struct ConvReads {
-  std::optional<ElementwiseProblem> input{};
-  bool halves = false;
-  bool operator==(const ConvReads&) const = default;
-};
 
 // Cuts operators; those of equal convolutions are made once.
 class Cutter {
@@ -46,18 +38,15 @@ class Cutter {
     if (target.stages) workers_ = machine_.multiprocessors;
   }
 
-  OperatorCut cut(const ConvProblem& problem) { return cut(problem, {}); }
-  OperatorCut cut(const ConvProblem& problem, const ConvReads& reads) {
-    const auto known = std::find_if(known_.begin(), known_.end(), [&](const Known& one) {
-      return one.problem == problem && one.reads == reads;
-    });
-    if (known != known_.end()) return known->cut;
-    known_.push_back({problem, reads, cut_anew(problem, reads)});
-    return known_.back().cut;
+  OperatorCut cut(const ConvProblem& problem) {
+    const auto known = std::find_if(known_.begin(), known_.end(),
+                                    [&](const auto& one) { return one.first == problem; });
+    if (known != known_.end()) return known->second;
+    known_.emplace_back(problem, cut_anew(problem));
+    return known_.back().second;
   }
-  SmallGemmCut cut_small(const ConvProblem& problem, const ConvReads& reads = {}) const {
-    return cut_small_gemm(problem, precision_of(problem.dtype), machine_, reads.input,
-                          reads.halves);
+  SmallGemmCut cut_small(const ConvProblem& problem) const {
+    return cut_small_gemm(problem, precision_of(problem.dtype), machine_);
   }
   template <class Problem>
   OperatorCut cut(const Problem& problem) {
@@ -67,17 +56,47 @@ class Cutter {
   /// Of small tiles.
   void set_precision(Precision precision) { small_precision_ = precision; }
 
- private:
-  struct Known {
-    ConvProblem problem;
-    ConvReads reads;
-    OperatorCut cut;
-  };
+  /// Leaves one launch without clusters where sums that tasks share do not make up for them.
+  void choose_clusters(const FusedNetwork& network) {
+    if (!small_tasks_ || target_.stages || machine_.cluster_blocks == 1) return;
+    SmallGemmMachine alone = machine_;
+    alone.cluster_blocks = 1;
+    double in_clusters_us = 0, alone_us = 0;
+    std::vector<std::pair<ConvProblem, std::pair<double, double>>> known;
+    for (const FusedOperator& op : network.operators) {
+      const auto* const problem = std::get_if<ConvProblem>(&op.problem);
+      if (problem == nullptr) continue;
+      auto one = std::find_if(known.begin(), known.end(),
+                              [&](const auto& of) { return of.first == *problem; });
+      if (one == known.end()) {
+        known.push_back({*problem, {small_us(*problem, machine_), small_us(*problem, alone)}});
+        one = known.end() - 1;
+      }
+      in_clusters_us += one->second.first;
+      alone_us += one->second.second;
+    }
+    if (kClusterLaunch * in_clusters_us > alone_us) machine_ = alone;
+  }
 
-  OperatorCut cut_anew(const ConvProblem& problem, const ConvReads& reads) const {
+ private:
+  // Fewer blocks are resident in clusters, and neighbours share multiprocessors. That makes a
+  // launch so much longer (H100, one launch with a single shared sum in it, and without:
+  // MobileNetV2 in FP32 306 and 283 us, VGG-16 in FP32 with three of them 1,171 and 1,052 us).
+  static constexpr double kClusterLaunch = 1.08;
+
+  // Nothing where no tile fits: who cuts it says what is wrong.
+  double small_us(const ConvProblem& problem, const SmallGemmMachine& machine) const {
+    try {
+      return small_gemm_us(cut_small_gemm(problem, precision_of(problem.dtype), machine),
+                           machine.multiprocessors);
+    } catch (const Error&) {
+      return 0;
+    }
+  }
+
+  OperatorCut cut_anew(const ConvProblem& problem) const {
     if (!small_tasks_) return {make_tiling_in_network(problem, options_, target_)};
-    const FamilyChoice choice =
-        choose_family(cut_small(problem, reads), own_tiling(problem), target_);
+    const FamilyChoice choice = choose_family(cut_small(problem), own_tiling(problem), target_);
     return {choice.cut, target_.stages ? choice.reason : "", choice.us, choice.small_us};
   }
 
@@ -105,9 +124,9 @@ class Cutter {
   const Target& target_;
   bool small_tasks_ = false;
   std::optional<Precision> small_precision_{};
-  const SmallGemmMachine machine_ = small_gemm_machine(target_);
+  SmallGemmMachine machine_ = small_gemm_machine(target_);
   std::uint32_t workers_ = target_.workers;
-  std::vector<Known> known_;
+  std::vector<std::pair<ConvProblem, OperatorCut>> known_;
 };
 
 // The precision with which every convolution of a network of small tasks is within the error
@@ -136,12 +155,10 @@ Precision precision_within(const FusedNetwork& network, const TilingOptions& opt
 
 // Appends an operator that reads those values; its own buffers have its name: "conv1.U".
 NodeBuffers add_cut(TaskGraph& graph, const FusedOperator& op, const Cut& cut,
-                    const std::vector<BufferId>& values, const std::vector<BufferId>& halves) {
+                    const std::vector<BufferId>& values) {
   const std::size_t first = graph.buffers.size();
   std::vector<BufferId> reads;
   for (const ValueId value : op.reads) reads.push_back(values[value]);
-  const auto* const small = std::get_if<SmallGemmCut>(&cut);
-  if (small != nullptr && small->reads_halves) reads.push_back(halves[op.reads.front()]);
   NodeBuffers buffers = std::visit(
       [&](const auto& of_room) { return add_operator(graph, op.name(), of_room, reads); }, cut);
   for (std::size_t i = first; i < graph.buffers.size(); ++i) {
@@ -149,23 +166,6 @@ NodeBuffers add_cut(TaskGraph& graph, const FusedOperator& op, const Cut& cut,
     if (of_buffer.find('.') == std::string::npos) of_buffer = op.name() + "." + of_buffer;
   }
   return buffers;
-}
-
-// Which values small tasks of one launch write as FP16 numbers too: floats that a convolution makes
-// for another.
-std::vector<bool> values_in_halves(const FusedNetwork& network, const TilingOptions& options,
-                                   const Target& target) {
-  const std::size_t inputs = network.inputs.size();
-  std::vector<bool> halves(inputs + network.operators.size());
-  if (!has_small_tasks(options, target) || target.stages) return halves;
-  for (const FusedOperator& op : network.operators) {
-    const auto* const conv = std::get_if<ConvProblem>(&op.problem);
-    const ValueId x = op.reads.front();
-    if (conv == nullptr || conv->dtype != DataType::f32 || conv->c % 8 != 0 || x < inputs) continue;
-    const FusedOperator& before = network.operators[x - inputs];
-    halves[x] = halves[x] || std::holds_alternative<ConvProblem>(before.problem);
-  }
-  return halves;
 }
 
 BufferId add_input(TaskGraph& graph, const NetworkInput& input, DataType dtype) {
@@ -226,7 +226,6 @@ void share_memory(Lowering& lowering, const Target& target) {
     if (std::find(outputs.begin(), outputs.end(), node.buffers.y) == outputs.end()) {
       shared.push_back(node.buffers.y);
     }
-    if (node.buffers.y_halves != kNoBuffer) shared.push_back(node.buffers.y_halves);
   }
   choose_places(lowering.graph, lowering.mapping, shared, 2 * std::uint64_t{target.workers},
                 kAlignment);
@@ -246,10 +245,8 @@ bool has_small_tasks(const TilingOptions& tiling, const Target& target) {
 
 FusedNetwork fuse(const Network& network, const TilingOptions& tiling, const Target& target) {
   FusedNetwork fused = fuse(network);
-  const bool small_tasks = has_small_tasks(tiling, target);
-  if (!small_tasks && !target.stages) return fused;
-  fused = with_nhwc_values(std::move(fused));
-  return target.stages ? fused : with_joined_inputs(std::move(fused));
+  const bool in_nhwc = has_small_tasks(tiling, target) || target.stages;
+  return in_nhwc ? with_nhwc_values(std::move(fused)) : fused;
 }
 
 std::vector<OperatorCut> cut_operators(const FusedNetwork& network, const TilingOptions& options,
@@ -259,22 +256,12 @@ std::vector<OperatorCut> cut_operators(const FusedNetwork& network, const Tiling
   if (options.max_error && has_small_tasks(options, target)) {
     cutter.set_precision(precision_within(network, options, target));
   }
-  const std::vector<bool> halves = values_in_halves(network, options, target);
+  cutter.choose_clusters(network);
   std::vector<OperatorCut> cuts;
   for (const FusedOperator& op : network.operators) {
     try {
-      const auto* const conv = std::get_if<ConvProblem>(&op.problem);
-      if (conv == nullptr) {
-        cuts.push_back(
-            std::visit([&](const auto& problem) { return cutter.cut(problem); }, op.problem));
-        continue;
-      }
-      ConvReads reads{.halves = halves[op.reads.front()]};
-      if (op.input) reads.input = op.input->problem;
-      const std::size_t value = network.inputs.size() + cuts.size();
-      cuts.push_back(cutter.cut(*conv, reads));
-      auto* const small = std::get_if<SmallGemmCut>(&cuts.back().cut);
-      if (small != nullptr) small->writes_halves = halves[value];
+      cuts.push_back(
+          std::visit([&](const auto& problem) { return cutter.cut(problem); }, op.problem));
     } catch (const Error& error) {
       throw Error(error.status(), op.name() + ": " + error.what());
     }
@@ -295,12 +282,10 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
   }
   lowering.inputs = values;
   const std::vector<OperatorCut> cuts = cut_operators(network, tiling_options, target);
-  std::vector<BufferId> halves(values.size(), kNoBuffer);  // by value
   for (std::size_t i = 0; i < cuts.size(); ++i) {
     const FusedOperator& op = network.operators[i];
     const auto& [cut, reason, us, small_us] = cuts[i];
-    lowering.nodes.push_back({cut, add_cut(lowering.graph, op, cut, values, halves), reason});
-    halves.push_back(lowering.nodes.back().buffers.y_halves);
+    lowering.nodes.push_back({cut, add_cut(lowering.graph, op, cut, values), reason});
     values.push_back(lowering.nodes.back().buffers.y);
     Buffer& y = lowering.graph.buffers[values.back()];
     y.block_rows = target.stages                          ? 0

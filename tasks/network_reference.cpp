@@ -133,21 +133,14 @@ struct Compute {
   }
 };
 
-/// What makes x of a convolution, as an operator by itself.
-FusedOperator input_of(const FusedOperator& op) {
-  return {.problem = op.input->problem, .scale = op.input->scale, .bias = op.input->bias};
-}
-
 /// One fused operator.
 struct ComputeFused {
   const FusedOperator& op;
   const std::vector<const Numbers*>& reads;
 
   Numbers operator()(const ConvProblem& a) const {
-    const Numbers* const residual = a.epilogue.residual ? reads.back() : nullptr;
-    const Numbers x =
-        op.input ? truth_of(op.input->problem, input_of(op), numbers_of(reads)).y : *reads[0];
-    return convolve(a, x, op.w.data.get(), op.scale, op.bias, residual);
+    return convolve(a, *reads[0], op.w.data.get(), op.scale, op.bias,
+                    a.epilogue.residual ? reads[1] : nullptr);
   }
   template <class Problem>
   Numbers operator()(const Problem& a) const {
@@ -219,13 +212,7 @@ struct Check {
         std::max(found.relative_l2 / bound.relative_l2, found.worst_element / bound.worst_element),
         to_string(found)};
   }
-  OperatorCheck operator()(const SmallGemmCut& cut) const {
-    if (!cut.input) return (*this)(tiling_of_error(cut));
-    const std::vector<std::byte> x = joined_input(*cut.input);
-    std::vector<const void*> tensors{x.data()};
-    if (cut.problem.epilogue.residual) tensors.push_back(reads.back());
-    return Check{op, tensors, y}(tiling_of_error(cut));
-  }
+  OperatorCheck operator()(const SmallGemmCut& cut) const { return (*this)(tiling_of_error(cut)); }
   template <class RoomCut>
   OperatorCheck operator()(const RoomCut& cut) const {
     const auto& a = cut.problem;
@@ -239,29 +226,6 @@ struct Check {
   }
 
  private:
-  /// x of a convolution whose tasks make it, in nhwc: rounded once, as they do.
-  std::vector<std::byte> joined_input(const ElementwiseProblem& a) const {
-    const auto read = [&](std::size_t i, const Shape& shape) {
-      return numbers_of(a.dtype, a.layout, shape, reads[i]);
-    };
-    const FusedOperator made = input_of(op);
-    const Numbers truth = truth_of(a, Check{made, reads, y}.rounded_op(), read).y;
-    const Strides at = strides_of(a.layout, a.n, a.c(), a.h * a.w);
-    std::vector<std::byte> x(truth.size() * size_of(a.dtype));
-    with_storage(a.dtype, [&](auto number) {
-      using T = decltype(number);
-      auto from = truth.begin();
-      for (std::int64_t image = 0; image < a.n; ++image) {
-        for (std::int64_t c = 0; c < a.c(); ++c) {
-          for (std::int64_t pixel = 0; pixel < a.h * a.w; ++pixel, ++from) {
-            const std::int64_t to = image * at.image + c * at.channel + pixel * at.pixel;
-            reinterpret_cast<T*>(x.data())[to] = from_float<T>(static_cast<float>(*from));
-          }
-        }
-      }
-    });
-    return x;
-  }
   /// With the scale and the bias that tasks have.
   FusedOperator rounded_op() const {
     FusedOperator rounded = op;

@@ -23,8 +23,6 @@ struct NodeBuffers {
   /// residual: also what a pixelwise operation multiplies by
   BufferId x = kNoBuffer, w = kNoBuffer, residual = kNoBuffer, y = kNoBuffer;
   BufferId u = kNoBuffer, v = kNoBuffer, m = kNoBuffer;
-  /// x and y once more as FP16 numbers, as tensor cores take them: single ones or pairs
-  BufferId x_halves = kNoBuffer, y_halves = kNoBuffer;
   std::vector<BufferId> inputs{};  ///< of an elementwise operation, in the place of x
 };
 

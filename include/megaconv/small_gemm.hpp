@@ -4,10 +4,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
-#include "megaconv/elementwise.hpp"
 #include "megaconv/problem.hpp"
 #include "megaconv/tiling.hpp"
 
@@ -26,11 +24,6 @@ struct SmallGemmCut {
   static constexpr std::uint32_t kSharedBytes = 96 << 10;
 
   ConvProblem problem;
-  /// What x is made of as tasks load it; none: x is a tensor.
-  std::optional<ElementwiseProblem> input{};
-  /// Of f32 tensors: whether x is there as FP16 numbers too, and whether y will be. Who reads these
-  /// need not convert x, unless its numbers are too large for FP16 or all too small.
-  bool reads_halves = false, writes_halves = false;
   /// Of the products: f16 and bf16 as the tensors are stored. f32 tensors are multiplied as scaled
   /// FP16 numbers: tf32 rounds them once, f32 takes three products of pairs.
   Precision precision = Precision::f32;

@@ -162,15 +162,6 @@ class NetworkExecutor final : public Executor {
       if (const auto* cut = std::get_if<SmallGemmCut>(&lowering_.nodes[i].cut)) {
         put(prepared_[i].u, pack_filters(*cut, folded_filters(op).data()));
         put(prepared_[i].bias, stored_bias(op));
-        if (!cut->input) continue;
-        const auto count = static_cast<std::size_t>(input_channels(*cut));
-        std::vector<float> scale(op.input->scale.begin(), op.input->scale.end());
-        std::vector<float> bias(op.input->bias.begin(), op.input->bias.end());
-        if (!cut->input->affine) scale.assign(static_cast<std::size_t>(cut->problem.c), 1);
-        scale.resize(count);
-        bias.resize(count);
-        put(prepared_[i].scale, scale);
-        put(prepared_[i].input_bias, bias);
       } else if (convs_.has(i)) {
         if (prepared_[i].has_bias) put(prepared_[i].bias, folded_bias(op));
       } else {
@@ -254,7 +245,7 @@ class NetworkExecutor final : public Executor {
  private:
   // Of a node, in prepared filters.
   struct Prepared {
-    std::size_t u = 0, scale = 0, bias = 0, input_bias = 0;  // scale: of an input, if it has one
+    std::size_t u = 0, scale = 0, bias = 0;
     bool has_bias = false;
   };
 
@@ -308,11 +299,6 @@ class NetworkExecutor final : public Executor {
       } else if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) {
         prepared.u = arena.place(packed_bytes(*cut));
         prepared.has_bias = cut->problem.epilogue.bias;
-        if (cut->input) {
-          const auto count = static_cast<std::size_t>(input_channels(*cut));
-          prepared.scale = arena.place(count * sizeof(float));
-          prepared.input_bias = arena.place(count * sizeof(float));
-        }
         if (!prepared.has_bias) continue;
         prepared.bias = arena.place(static_cast<std::size_t>(cut->problem.k) * sizeof(float));
       } else if (const auto* elementwise = std::get_if<ElementwiseCut>(&node.cut)) {
@@ -437,21 +423,6 @@ class NetworkExecutor final : public Executor {
         made.small_gemm.bias = numbers(prepared.bias);
         made.small_gemm.residual = pointer_of(buffers.residual);
         made.small_gemm.y = pointer_of(buffers.y);
-        made.small_gemm.x_halves = pointer_of(buffers.x_halves);
-        made.small_gemm.y_halves = pointer_of(buffers.y_halves);
-        if (cut->input) {
-          const auto place = [](std::size_t at) {
-            return static_cast<const float*>(pointer_to(place_in(kPreparedPiece, at)));
-          };
-          made.small_gemm.input_scale = place(prepared.scale);
-          made.small_gemm.input_bias = place(prepared.input_bias);
-          std::vector<std::uint64_t> tensors;
-          for (const BufferId input : buffers.inputs) tensors.push_back(places_[input]);
-          first_input_.push_back(host_inputs_.size());
-          for (const ElementwiseInput& input : make_small_gemm_inputs(*cut, tensors)) {
-            host_inputs_.push_back(input);
-          }
-        }
       } else if (const auto* pool = std::get_if<PoolCut>(&node.cut)) {
         made.kind = NodeKind::pooling;
         made.pooling = make_pool_task_args(*pool);
@@ -494,8 +465,6 @@ class NetworkExecutor final : public Executor {
     for (NetworkNode& node : host_nodes_) {
       if (node.kind == NodeKind::elementwise) {
         node.elementwise.inputs = inputs_->data() + first_input_[next++];
-      } else if (node.kind == NodeKind::small_gemm && node.small_gemm.affine_channels != 0) {
-        node.small_gemm.inputs = inputs_->data() + first_input_[next++];
       }
     }
     nodes_.emplace(host_nodes_);
@@ -655,7 +624,7 @@ class NetworkExecutor final : public Executor {
   std::size_t prepared_bytes_ = 0, workspace_bytes_ = 0, counters_ = 0, waiting_ = 0;
   std::vector<NetworkNode> host_nodes_;
   std::vector<ElementwiseInput> host_inputs_;
-  std::vector<std::size_t> first_input_;  // by node that has inputs
+  std::vector<std::size_t> first_input_;  // by elementwise node
   std::optional<DeviceArray<ElementwiseInput>> inputs_;
   std::optional<DeviceArray<NetworkNode>> nodes_;
 };

@@ -61,7 +61,7 @@ struct alignas(16) NetworkNode {
 };
 
 /// Ranges of signals that a task's record holds.
-inline constexpr std::uint32_t kTaskSignals = 6;
+inline constexpr std::uint32_t kTaskSignals = 4;
 
 /// A task with all that a block would have to compute or to look up before it runs it.
 struct alignas(16) NetworkTask {

@@ -160,12 +160,11 @@ void reference_convolution(const ConvProblem& problem, const Tensors& tensors, d
           thrust::device, wt.begin(), wt.end(),
           TurnedWeight<T>{problem.k, problem.r * problem.s, w_strides(problem), typed(tensors.w)});
       const std::int64_t p = problem.p(), q = problem.q();
-      thrust::for_each_n(thrust::device, thrust::counting_iterator<std::int64_t>(0),
-                         problem.y_size(),
-                         OutputAt<T>{problem, p, q, x_strides(problem), y_strides(problem, p * q),
-                                     typed(tensors.x), thrust::raw_pointer_cast(wt.data()),
-                                     typed(tensors.scale), typed(tensors.bias),
-                                     typed(tensors.residual), y, magnitude});
+      thrust::for_each_n(
+          thrust::device, thrust::counting_iterator<std::int64_t>(0), problem.y_size(),
+          OutputAt<T>{problem, p, q, x_strides(problem), y_strides(problem, p * q),
+                      typed(tensors.x), thrust::raw_pointer_cast(wt.data()), typed(tensors.scale),
+                      typed(tensors.bias), typed(tensors.residual), y, magnitude});
     });
   });
 }

@@ -57,7 +57,7 @@ constexpr double kConvertedPlaceUs = 1.7e-3, kConversionUs = 2.0e-3, kSharedConv
 constexpr double kLeastConvertedUs = 0.4;
 constexpr double kConvertedRestUs = 1.7, kStripeRestUs = 2, kLaunchConvertedUs = 11;
 // What loading operands takes beside what is estimated, where they could be converted.
-constexpr double kLoadedMore = 1.15;
+constexpr double kLoadedBeside = 1.15;
 // Below this, most of a step of 16 channels is zero.
 constexpr std::int64_t kLeastChannels = 16;
 
@@ -308,7 +308,7 @@ double choose_operands(Tiling& tiling, const TilingOptions& options, const Targe
                           ? choose_sizes(other, operands, with_cols, target)
                           : choose_abreast(other, operands, with_cols, target);
     const bool loads = std::get<ImplicitGemmCut>(best.cut).operands == Operands::loaded;
-    const double to_beat = loads ? kLoadedMore * best_us : best_us;
+    const double to_beat = loads ? kLoadedBeside * best_us : best_us;
     if (possible && us >= to_beat) return;
     best = other, best_us = us, possible = true;
   };

@@ -226,9 +226,6 @@ std::string implicit_gemm_obstacle(const ConvProblem& a) {
     obstacle = kNoExactSums;
   } else if (a.pad_h >= a.filter_extent_h() || a.pad_w >= a.filter_extent_w()) {
     obstacle = "padding " + pair_text(a.pad_h, a.pad_w) + ", must be less than the filter";
-  } else if (!operands_in_tensor(a) && make_stripes(a, 1).reach > kMostReach) {
-    obstacle = "a dilated filter of " + pair_text(a.filter_extent_h(), a.filter_extent_w()) +
-               ", must reach over at most " + std::to_string(kMostReach) + " padded pixels";
   } else if (a.x_size() >= kMost || a.y_size() >= kMost ||
              places_of_stripe(a, make_stripes(a, static_cast<std::int32_t>(a.q()))) >= kMost / 2) {
     obstacle = "x or y of more than 2^31 elements";

@@ -14,6 +14,9 @@ namespace megaconv {
 inline bool has_strides(const ConvProblem& problem) {
   return problem.stride_h != 1 || problem.stride_w != 1;
 }
+/// Whether every tap's input is loaded by itself: then, and where a filter reaches too far for what
+/// a task keeps.
+bool loads_by_taps(const ConvProblem& problem);
 /// Whether tasks that load x take the taps of a filter's row as channels: in NHWC these numbers are
 /// neighbours. So the few channels of an image do not fill a K block for every tap.
 bool folds_columns(const ConvProblem& problem);

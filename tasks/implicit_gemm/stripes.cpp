@@ -14,6 +14,13 @@ bool folds_columns(const ConvProblem& a) {
          a.s > 1 && a.c < std::int64_t{Tiling::kLaneBlock} && a.c * a.s >= kLeastNumbers;
 }
 
+bool loads_by_taps(const ConvProblem& a) {
+  if (has_strides(a)) return true;
+  const std::int64_t pitch = a.q() == 1 ? a.w + a.pad_w : a.filter_extent_w();  // of one column
+  const std::int64_t reach = (a.filter_extent_h() - 1) * pitch + a.filter_extent_w() - 1;
+  return !operands_in_tensor(a) && reach > kMostReach;
+}
+
 std::int64_t groups_at_once(const ConvProblem& a) {
   constexpr std::int64_t kTile = 64;
   for (std::int64_t groups = 1; groups < a.groups; ++groups) {
@@ -27,7 +34,7 @@ Stripes make_stripes(const ConvProblem& a, std::int32_t cols) {
   const bool whole = cols >= a.q();
   Stripes stripes{};
   stripes.cols = cols;
-  stripes.by_taps = has_strides(a);
+  stripes.by_taps = loads_by_taps(a);
   if (stripes.by_taps) {
     stripes.pitch = cols;
     stripes.period = i32(a.p());
@@ -82,7 +89,7 @@ bool floats_can_be_brought(const ConvProblem& a) {
 }
 
 bool stripes_can_be_converted(const ConvProblem& a, std::int64_t cols) {
-  if (cols <= 0 || cols > a.q() || (has_strides(a) && cols != a.q())) return false;
+  if (cols <= 0 || cols > a.q() || (loads_by_taps(a) && cols != a.q())) return false;
   const std::int64_t stripes = ceil_div(a.q(), cols);
   return floats_can_be_brought(a) && stripes <= kMostConvertedStripes &&
          stripes * cols - a.q() + a.filter_extent_w() <= kMostCorner;
@@ -176,9 +183,9 @@ std::string stripe_obstacle(const ConvProblem& problem, Operands operands, std::
     // Of boxes that TMA loads.
     constexpr std::int64_t kMostAbreast = 256;
     if (cols == q) return "";
-    if (has_strides(problem)) {
+    if (loads_by_taps(problem)) {
       return ": must be all " + std::to_string(q) +
-             " columns of y, since x is read in place with strides";
+             " columns of y, since each tap reads x in place by itself";
     }
     if (cols % q == 0 && cols / q * (problem.w + problem.pad_w) <= kMostAbreast) return "";
     return ": must be all " + std::to_string(q) +

@@ -27,7 +27,8 @@
 // what filters reach above and below the images has no number.
 //
 // Under strides, neighbouring outputs do not read neighbouring inputs. Then every tap's input is
-// loaded by itself, and padded pixels are the outputs alone: pitch and period have no gaps.
+// loaded by itself, and padded pixels are the outputs alone: pitch and period have no gaps. So it
+// is where a filter reaches too far, as dilated ones may.
 #pragma once
 
 #include <cstdint>

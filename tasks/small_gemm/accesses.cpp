@@ -6,7 +6,6 @@
 
 #include "megaconv/lowering.hpp"
 #include "tasks/checks.hpp"
-#include "tasks/elementwise/elementwise.hpp"
 #include "tasks/regions.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
@@ -14,14 +13,9 @@
 namespace megaconv {
 namespace {
 
-// Tensors of x.
-std::vector<BufferId> sources_of(const SmallGemmCut& cut, const NodeBuffers& buffers) {
-  return cut.input ? buffers.inputs : std::vector<BufferId>{buffers.x};
-}
-
 AccessFunction small_gemm_accesses(const SmallGemmCut& cut, const NodeBuffers& buffers) {
-  return [cut, buffers, sources = sources_of(cut, buffers)](
-             Role, std::uint32_t group, std::uint32_t block, std::vector<Access>& accesses) {
+  return [cut, buffers](Role, std::uint32_t group, std::uint32_t block,
+                        std::vector<Access>& accesses) {
     const ConvProblem& a = cut.problem;
     const std::uint64_t rows = cut.rows_per_group, cols = cut.cols_per_group;
     const std::uint64_t p = u64(a.p()), q = u64(a.q());
@@ -31,12 +25,11 @@ AccessFunction small_gemm_accesses(const SmallGemmCut& cut, const NodeBuffers& b
     Region y{.rows = {image * p + row, image * p + std::min(row + rows, p)},
              .cols = {col, std::min(col + cols, q)},
              .channels = {0, u64(a.k)}};
-    Region x{.rows = rows_of(a).inputs_of_images(y.rows), .cols = cols_of(a).inputs_of(y.cols)};
-    for (std::size_t i = 0; i < sources.size(); ++i) {
-      x.channels = {0, u64(cut.input ? cut.input->channels[i] : a.c)};
-      accesses.push_back({sources[i], Mode::read, x});
-    }
-    if (cut.reads_halves) accesses.push_back({buffers.x_halves, Mode::read, x});
+    accesses.push_back({buffers.x,
+                        Mode::read,
+                        {.rows = rows_of(a).inputs_of_images(y.rows),
+                         .cols = cols_of(a).inputs_of(y.cols),
+                         .channels = {0, u64(a.c)}}});
     accesses.push_back({buffers.u, Mode::read, {.channels = {0, u64(a.k)}}});
     // The tasks of a group read the same.
     if (buffers.residual != kNoBuffer) accesses.push_back({buffers.residual, Mode::read, y});
@@ -44,7 +37,6 @@ AccessFunction small_gemm_accesses(const SmallGemmCut& cut, const NodeBuffers& b
     y.channels.begin = std::uint64_t{block} * cut.own_filters();
     y.channels.end = std::min(y.channels.begin + cut.own_filters(), y.channels.end);
     accesses.push_back({buffers.y, Mode::write, y});
-    if (cut.writes_halves) accesses.push_back({buffers.y_halves, Mode::write, y});
   };
 }
 
@@ -64,13 +56,8 @@ void describe_cost(const SmallGemmCut& cut, const NodeBuffers& buffers, Stage& s
   const double u_part = static_cast<double>(packed_bytes(cut)) / cut.tasks_per_group;
   const double y_part = static_cast<double>(a.y_size()) * element / tasks;
   stage.operations = a.flops() / tasks;
-  const std::vector<BufferId> sources = sources_of(cut, buffers);
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    const double part = cut.input ? static_cast<double>(cut.input->channels[i]) : 1;
-    const double all = cut.input ? static_cast<double>(a.c) : 1;
-    stage.traffic.push_back({sources[i], Mode::read, Piece::evenly, x_part * part / all});
-  }
-  stage.traffic.push_back({buffers.u, Mode::read, Piece::of_block, u_part});
+  stage.traffic = {{buffers.x, Mode::read, Piece::evenly, x_part},
+                   {buffers.u, Mode::read, Piece::of_block, u_part}};
   stage.bytes = x_part + u_part + y_part;
   if (a.epilogue.residual) {
     stage.traffic.push_back({buffers.residual, Mode::read, Piece::evenly, y_part});
@@ -86,14 +73,7 @@ NodeBuffers add_small_gemm(TaskGraph& graph, const std::string& name, const Smal
   SmallGemmCut counted = cut;
   derive_counts(counted);
   const ConvProblem& a = counted.problem;
-  if (cut.input) {
-    for (std::size_t i = 0; i < read.inputs.size(); ++i) {
-      check_buffer(graph, name, read.inputs[i], x_extent(*cut.input, i));
-    }
-  } else {
-    check_buffer(graph, name, read.x, x_extent(a));
-  }
-  if (cut.reads_halves) check_buffer(graph, name, read.x_halves, x_extent(a));
+  check_buffer(graph, name, read.x, x_extent(a));
   if (a.epilogue.residual) check_buffer(graph, name, read.residual, y_extent(a));
   NodeBuffers buffers = read;
   buffers.u = static_cast<BufferId>(graph.buffers.size());
@@ -113,13 +93,6 @@ NodeBuffers add_small_gemm(TaskGraph& graph, const std::string& name, const Smal
                            .given = true});
   graph.buffers.push_back(
       {.name = name + ".y", .extent = y_extent(a), .bytes = u64(a.y_size()) * size_of(a.dtype)});
-  if (cut.writes_halves) {
-    buffers.y_halves = buffers.y + 1;
-    graph.buffers.push_back({.name = name + ".y_halves",
-                             .extent = y_extent(a),
-                             .bytes = y_halves_bytes(counted),
-                             .block_rows = 1});
-  }
   graph.accesses.push_back(small_gemm_accesses(counted, buffers));
   return buffers;
 }

@@ -47,14 +47,13 @@ double task_clocks(const SmallGemmCut& cut) {
       blocks * static_cast<double>(ceil_div(sum.per_block(), std::int64_t{cut.sum_warps}));
   const double warps_steps = warp_steps * SmallGemmCut::kWarps;
   const double x_bytes = blocks * static_cast<double>(memory.x_bytes);
-  const double element =
-      cut.reads_halves ? 2 * parts : static_cast<double>(size_of(cut.problem.dtype));
+  const double element = static_cast<double>(size_of(cut.problem.dtype));
   const double pieces = x_bytes / (loads_vectors(cut) ? 16 : 8);
   const double early = static_cast<double>(sum.stages) / blocks;
   const double bytes = x_bytes * element / 2 + blocks * static_cast<double>(memory.filter_bytes) *
                                                    (1 - early * (1 - kEarly));
   const bool late = pieces / blocks > 8 * 32 * SmallGemmCut::kWarps || sum.row_blocks > 4;
-  const double of_piece = converts(cut) && !cut.reads_halves ? kConvertedClocks : kPieceClocks;
+  const double of_piece = converts(cut) ? kConvertedClocks : kPieceClocks;
   const double copies = std::max(pieces * of_piece, bytes / kL2BytesPerClock);
   const double shared = warps_steps * parts * (1024 + tiles * 512) / kSharedBytesPerClock;
   const double instructions = warps_steps * tiles * 2 * products * kInstructionClocks;
@@ -110,8 +109,7 @@ SmallGemmMachine small_gemm_machine(const Target& target) {
 }
 
 SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
-                            const SmallGemmMachine& machine,
-                            const std::optional<ElementwiseProblem>& input, bool reads_halves) {
+                            const SmallGemmMachine& machine) {
   validate(problem);
   const std::string obstacle = small_gemm_obstacle(problem, precision);
   if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
@@ -119,8 +117,6 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
     throw Error(Status::invalid_argument, "multiprocessors = 0: must be at least 1");
   }
   SmallGemmCut best{.problem = problem, .precision = precision};
-  best.input = input;
-  best.reads_halves = reads_halves;
   best.shared_bytes = machine.shared_bytes;
   double least = std::numeric_limits<double>::infinity();
   for (const std::int64_t most_pixels : {448, 224, 112, 56, 48, 28, 16, 8}) {
@@ -128,8 +124,6 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
                                                std::uint32_t over_pixels, std::uint32_t over_sums,
                                                std::uint32_t shares) {
       SmallGemmCut cut{.problem = problem, .precision = precision};
-      cut.input = input;
-      cut.reads_halves = reads_halves;
       cut.shared_bytes = machine.shared_bytes;
       cut.shares = shares;
       cut.cols_per_group = even_tile(problem.q(), most_pixels);

@@ -33,22 +33,6 @@ std::int64_t received_bytes(const SmallGemmCut& cut) {
          std::int64_t{sizeof(float)};
 }
 
-// Of a thread's first outputs, which come ahead of the products.
-std::int64_t residual_bytes(const SmallGemmCut& cut) {
-  const ConvProblem& a = cut.problem;
-  if (!a.epilogue.residual || a.k % kOutputVector != 0) return 0;
-  const std::int64_t vectors =
-      std::int64_t{cut.rows_per_group} * cut.cols_per_group * cut.own_filters() / kOutputVector;
-  return std::min(ceil_div(vectors, kThreads), kOutputsAtOnce) * kThreads * kOutputVector *
-         static_cast<std::int64_t>(size_of(a.dtype));
-}
-
-// Scale and bias of a task's channels.
-std::int64_t affine_bytes(const SmallGemmCut& cut, const SumSteps& steps) {
-  if (!cut.input) return 0;
-  return 2 * steps.channel_blocks * steps.chunks * kStepNumbers * std::int64_t{sizeof(float)};
-}
-
 TaskMemory memory_of_stage(const SmallGemmCut& cut, const SumSteps& steps) {
   const ConvProblem& a = cut.problem;
   // Of filters with one row or column, inputs that a stride leaves out are left out.
@@ -72,8 +56,7 @@ TaskMemory memory_of_stage(const SmallGemmCut& cut, const SumSteps& steps) {
       ceil_div(memory.in_rows * memory.in_cols * memory.pitch, kAlignment) * kAlignment;
   memory.filter_bytes = cut.filter_warps * steps.per_block() * kFilterStepBytes * parts_of(cut);
   // Floats come as they are and are converted there.
-  memory.x_tensors = cut.reads_halves ? parts_of(cut) : converts(cut) ? 2 : 1;
-  memory.stage_bytes = memory.x_bytes * memory.x_tensors + memory.filter_bytes;
+  memory.stage_bytes = memory.x_bytes * (converts(cut) ? 2 : 1) + memory.filter_bytes;
   return memory;
 }
 
@@ -104,11 +87,6 @@ std::string small_gemm_obstacle(const ConvProblem& a, Precision precision) {
 bool converts(const SmallGemmCut& cut) { return cut.problem.dtype == DataType::f32; }
 std::int64_t parts_of(const SmallGemmCut& cut) { return cut.precision == Precision::f32 ? 2 : 1; }
 
-std::size_t y_halves_bytes(const SmallGemmCut& cut) {
-  constexpr std::int64_t kHalf = 2;  // bytes
-  return u64(cut.problem.y_size() * parts_of(cut) * kHalf);
-}
-
 ChannelRange channels_of_block(const SmallGemmCut& cut, std::int64_t block) {
   const ConvProblem& a = cut.problem;
   const std::int64_t channels = a.c / a.groups, filters = a.k / a.groups;
@@ -124,20 +102,6 @@ bool can_share(const SmallGemmCut& cut) {
   return cut.shares >= 1 && cut.shares <= kMostShares && a.groups == 1 &&
          a.c > (cut.shares - 1) * kStepNumbers && a.k % cut.filters_per_task() == 0 &&
          cut.filters_per_task() % (4 * cut.shares) == 0;
-}
-
-bool can_join_input(const ConvProblem& a, const ElementwiseProblem& input) {
-  const bool vectors = std::all_of(input.channels.begin(), input.channels.end(),
-                                   [](std::int64_t channels) { return channels % kVector == 0; });
-  // What is loaded as it is stored, a pixel at most once in a task, and no padding.
-  return (a.dtype == DataType::f16 || a.dtype == DataType::bf16) && a.layout == Layout::nhwc &&
-         vectors && !input.residual && a.r == 1 && a.s == 1 && a.groups == 1 && a.stride_h == 1 &&
-         a.stride_w == 1 && a.pad_h == 0 && a.pad_w == 0;
-}
-
-std::int64_t input_channels(const SmallGemmCut& cut) {
-  const SumSteps steps = steps_of(cut);
-  return cut.shares * steps.channel_blocks * steps.chunks * kStepNumbers;
 }
 
 bool loads_vectors(const SmallGemmCut& cut) {
@@ -167,9 +131,7 @@ SumSteps steps_of(const SmallGemmCut& cut) {
       kThreads * (a.c % kVector == 0 ? kVector : kVector / 2) / kStepNumbers;
   const auto fits = [&] {
     const std::int64_t bytes = steps.stages * memory_of_stage(cut, steps).stage_bytes;
-    return bytes + received_bytes(cut) + affine_bytes(cut, steps) + residual_bytes(cut) +
-               kEpilogueBytes <=
-           cut.shared_bytes;
+    return bytes + received_bytes(cut) + kEpilogueBytes <= cut.shared_bytes;
   };
   for (steps.row_blocks = 1; steps.row_blocks <= a.r; ++steps.row_blocks) {
     steps.taps_h = ceil_div(a.r, steps.row_blocks);
@@ -196,10 +158,7 @@ TaskMemory memory_of(const SmallGemmCut& cut) {
   const std::int64_t stages = steps.stages;
   const bool inside = stages > 1 && memory.sum_bytes <= memory.stage_bytes;
   memory.received_bytes = received_bytes(cut);
-  memory.affine_bytes = affine_bytes(cut, steps);
-  memory.residual_bytes = residual_bytes(cut);
-  const std::int64_t others =
-      memory.received_bytes + memory.affine_bytes + memory.residual_bytes + kEpilogueBytes;
+  const std::int64_t others = memory.received_bytes + kEpilogueBytes;
   const bool behind = stages * memory.stage_bytes + memory.sum_bytes + others <= cut.shared_bytes;
   memory.sums_wait = !inside && !behind;
   if (!memory.sums_wait) {
@@ -225,14 +184,6 @@ void derive_counts(SmallGemmCut& cut) {
                                               std::to_string(cut.pixel_warps) + " x " +
                                               std::to_string(cut.sum_warps) + ": must be " +
                                               std::to_string(SmallGemmCut::kWarps) + " in all");
-  }
-  if (cut.input && !can_join_input(a, *cut.input)) {
-    throw Error(Status::unsupported, "small-tile implicit GEMM: input " + to_string(*cut.input) +
-                                         ", must be left to tasks of its own");
-  }
-  if ((cut.reads_halves || cut.writes_halves) && !converts(cut)) {
-    throw Error(Status::invalid_argument, std::string("FP16 numbers beside tensors of ") +
-                                              to_string(a.dtype) + ", must be f32");
   }
   if (!can_share(cut)) {
     throw Error(Status::invalid_argument,
@@ -271,8 +222,6 @@ std::string to_string(const SmallGemmCut& cut) {
          std::to_string(cut.filter_warps) + ", pixels " + std::to_string(cut.pixel_warps) +
          ", sums " + std::to_string(cut.sum_warps) +
          "\nshares of a sum: " + std::to_string(cut.shares) +
-         (cut.reads_halves ? "\nx: also as FP16 numbers" : "") +
-         (cut.writes_halves ? "\ny: also as FP16 numbers" : "") +
          "\ntask groups: " + std::to_string(cut.num_groups) +
          "\ntasks: " + std::to_string(std::uint64_t{cut.num_groups} * cut.tasks_per_group) +
          " (SG " + std::to_string(cut.tasks_per_group) + ")\n";

@@ -32,8 +32,6 @@ inline constexpr std::int64_t kFilterStepBytes = SmallGemmCut::kWarpFilters * kS
 /// its way before the wait costs about 1 us whatever its size (H200, ResNet-50 in FP16, FP32: with
 /// 2 stages 287 and 687 us, with 3 stages 302 and 746 us, with 4 stages 334 and 876 us).
 inline constexpr std::int64_t kSmallGemmStages = 2;
-/// A thread writes so many filters' outputs at once, of so many pixels.
-inline constexpr std::int64_t kOutputVector = 4, kOutputsAtOnce = 4;
 /// Tasks that share a sum, at most: the vectors of 16 filters.
 inline constexpr std::uint32_t kMostShares = 4;
 /// Rows and columns of a filter, at most.
@@ -55,14 +53,12 @@ struct SumSteps {
 };
 
 /// The shared memory of a task: pipeline stages, the sums of its warps, those that it gets from the
-/// tasks that it shares them with, scale and bias of its input, residuals, then what the epilogue
-/// needs.
+/// tasks that it shares them with, then what the epilogue needs.
 struct TaskMemory {
   std::int64_t in_rows = 0, in_cols = 0;  ///< pixels of a stage
   std::int64_t pitch = 0;                 ///< bytes of a pixel
-  std::int64_t x_bytes = 0;               ///< of a stage, of which there are x_tensors
-  std::int64_t x_tensors = 1;
-  std::int64_t filter_bytes = 0;  ///< of a stage
+  std::int64_t x_bytes = 0;               ///< of a stage; floats have two of these
+  std::int64_t filter_bytes = 0;          ///< of a stage
   std::int64_t stage_bytes = 0;
   std::int64_t sum_pitch = 0;  ///< floats of a pixel, of a warp's sums
   std::int64_t sum_bytes = 0;
@@ -70,9 +66,7 @@ struct TaskMemory {
   bool sums_wait = false;       ///< in the place of what slow warps may still multiply
   std::int64_t work_bytes = 0;  ///< stages and sums
   std::int64_t received_bytes = 0;
-  std::int64_t affine_bytes = 0;    ///< scale and bias of an input
-  std::int64_t residual_bytes = 0;  ///< [of a thread's first outputs][thread]
-  std::int64_t bytes = 0;           ///< in all
+  std::int64_t bytes = 0;  ///< in all
 };
 
 /// Chunks are 0 where no K block fits into shared memory.
@@ -84,15 +78,8 @@ bool fits(const SmallGemmCut& cut);
 /// Whether x and filters are floats, which become scaled FP16 numbers, and whether two of them.
 bool converts(const SmallGemmCut& cut);
 std::int64_t parts_of(const SmallGemmCut& cut);
-/// Bytes of y as FP16 numbers, [pixel][part][filter].
-std::size_t y_halves_bytes(const SmallGemmCut& cut);
 /// Whether so many tasks may share a sum: all have channels, and whole vectors of outputs.
 bool can_share(const SmallGemmCut& cut);
-/// Whether tasks can make x of what an elementwise operation reads.
-bool can_join_input(const ConvProblem& problem, const ElementwiseProblem& input);
-/// Channels for which a task has scale and bias of such an input, zeros behind the last channel;
-/// of all tasks that share sums.
-std::int64_t input_channels(const SmallGemmCut& cut);
 /// Whether eight channels of x are loaded at once.
 bool loads_vectors(const SmallGemmCut& cut);
 
@@ -116,9 +103,7 @@ SmallGemmMachine small_gemm_machine(const Target& target);
 
 /// Chooses a cut. Throws Error(unsupported) with the obstacle.
 SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
-                            const SmallGemmMachine& machine,
-                            const std::optional<ElementwiseProblem>& input = {},
-                            bool reads_halves = false);
+                            const SmallGemmMachine& machine);
 /// Microseconds that its tasks take on so many, by the costs that cuts are chosen by.
 double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors);
 
@@ -137,10 +122,10 @@ std::int64_t scales_at(const SmallGemmCut& cut);  ///< their place
 /// `w`: filters in the problem's layout and storage type.
 std::vector<std::byte> pack_filters(const SmallGemmCut& cut, const std::byte* w);
 
-/// Appends a node that reads read.x, or read.inputs, and read.residual if the problem has one: its
-/// name, its buffers U and y, what its tasks read and write, and its one stage. Returns read with
-/// these. Throws as derive_counts() and add_stage() do, and Error(invalid_argument) naming node and
-/// buffer where a buffer does not fit.
+/// Appends a node that reads read.x, and read.residual if the problem has one: its name, its
+/// buffers U and y, what its tasks read and write, and its one stage. Returns read with these.
+/// Throws as derive_counts() and add_stage() do, and Error(invalid_argument) naming node and buffer
+/// where a buffer does not fit.
 NodeBuffers add_small_gemm(TaskGraph& graph, const std::string& name, const SmallGemmCut& cut,
                            const NodeBuffers& read);
 

@@ -12,8 +12,6 @@
 
 #include "megaconv/plan.hpp"
 #include "tasks/fuse.hpp"
-#include "tasks/launch.hpp"
-#include "tasks/lower.hpp"
 #include "tasks/network_reference.hpp"
 #include "tasks/tiling.hpp"
 #include "tests/catch.hpp"
@@ -241,8 +239,7 @@ namespace {
 void check_all_operators(Network network, const PlanOptions& options, const test::Outputs& inputs,
                          const std::vector<std::byte>& wanted) {
   const std::string output = network.outputs.front();
-  const PlanOptions launched = choose_launch(network, options, target_of(options)).options;
-  const FusedNetwork fused = fuse(network, launched.tiling, target_of(launched));
+  const FusedNetwork fused = fuse(network);
   std::map<std::string, std::vector<std::byte>> values;
   constexpr std::size_t kAtOnce = 100;
   std::vector<Node> nodes;

@@ -41,6 +41,13 @@ TEST_CASE("emulated CUDA: implicit GEMM loads every tap's input by itself under 
 }
 
 TEST_CASE(
+    "emulated CUDA: implicit GEMM loads every tap's input by itself where filters reach far") {
+  for (const char* shape : {"n1c40h1w300k16r1s3p0x128d1x128", "n2c20h14w17k20d6+bias"}) {
+    check(shape);
+  }
+}
+
+TEST_CASE(
     "emulated CUDA: implicit GEMM takes rows of taps as channels, of tensors of 16 bits, too") {
   TilingOptions options;
   options.algorithm = Algorithm::implicit_gemm;

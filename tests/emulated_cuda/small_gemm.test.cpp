@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <iterator>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -49,7 +48,7 @@ void spread_magnitudes(const ConvProblem& a, std::vector<float>& x) {
 /// x as a task may find it: what it does not say that it reads need not be there yet.
 template <class T>
 std::vector<T> poisoned_beyond_reads(const SmallGemmCut& cut, const cuda::SmallGemmShare& share,
-                                     const std::vector<T>& x, std::int64_t channels) {
+                                     const std::vector<T>& x) {
   const ConvProblem& a = cut.problem;
   std::vector<T> part(x.size());
   std::memset(part.data(), 0xff, part.size() * sizeof(T));  // NaN
@@ -63,61 +62,12 @@ std::vector<T> poisoned_beyond_reads(const SmallGemmCut& cut, const cuda::SmallG
   const auto cols = range(share.col, share.cols, a.stride_w, a.pad_w, a.filter_extent_w(), a.w);
   for (std::int64_t h = rows.first; h < rows.second; ++h) {
     for (std::int64_t w = cols.first; w < cols.second; ++w) {
-      const std::int64_t at = ((share.image * a.h + h) * a.w + w) * channels;
-      std::copy_n(x.begin() + at, channels, part.begin() + at);
+      const std::int64_t at = ((share.image * a.h + h) * a.w + w) * a.c;
+      std::copy_n(x.begin() + at, a.c, part.begin() + at);
     }
   }
   return part;
 }
-
-/// Floats as FP16 numbers, [pixel][part][channel]: the nearest one, and 2^11 times the rest.
-std::vector<Float16> in_halves(const std::vector<float>& floats, std::int64_t channels,
-                               std::int64_t parts) {
-  std::vector<Float16> halves;
-  for (auto pixel = floats.begin(); pixel != floats.end(); pixel += channels) {
-    for (std::int64_t part = 0; part < parts; ++part) {
-      for (auto value = pixel; value != pixel + channels; ++value) {
-        const Float16 high = from_float<Float16>(*value);
-        const float rest = (*value - to_float(high)) * 0x1p11f;
-        halves.push_back(part == 0 ? high : from_float<Float16>(rest));
-      }
-    }
-  }
-  return halves;
-}
-
-/// What tasks make x of: tensors, and scale and bias with zeros behind the last channel.
-template <class T>
-struct Input {
-  std::vector<std::vector<T>> tensors;
-  std::vector<float> scale, bias;
-
-  Input(const SmallGemmCut& cut, std::uint64_t seed, bool integers)
-      : scale(static_cast<std::size_t>(input_channels(cut))), bias(scale.size()) {
-    const ElementwiseProblem& a = *cut.input;
-    for (std::size_t i = 0; i < a.channels.size(); ++i) {
-      tensors.push_back(filled<T>(a.n * a.h * a.w * a.channels[i], seed + 10 + i, integers));
-    }
-    const auto channels = static_cast<std::size_t>(a.c());
-    for (std::size_t c = 0; c < channels; ++c) scale[c] = a.affine && c % 3 == 1 ? 2 : 1;
-    for (std::size_t c = 0; a.affine && c < channels; ++c) bias[c] = static_cast<float>(c % 5) - 2;
-  }
-  /// x as an elementwise operation makes it.
-  std::vector<T> x(const ElementwiseProblem& a) const {
-    std::vector<T> made;
-    for (std::int64_t pixel = 0; pixel < a.n * a.h * a.w; ++pixel) {
-      std::size_t c = 0;
-      for (std::size_t i = 0; i < tensors.size(); ++i) {
-        for (std::int64_t j = 0; j < a.channels[i]; ++j, ++c) {
-          const T one = tensors[i][static_cast<std::size_t>(pixel * a.channels[i] + j)];
-          const float value = std::fmaf(scale[c], to_float(one), bias[c]);
-          made.push_back(from_float<T>(std::clamp(value, a.least, a.most)));
-        }
-      }
-    }
-    return made;
-  }
-};
 
 /// Sums are right to that, relative to the sum of their magnitudes.
 template <class Products, class T>
@@ -126,8 +76,6 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
   CAPTURE(to_string(cut), seed);
   const bool integers = seed % 2 == 0;
   std::vector<T> x = filled<T>(a.x_size(), seed, integers);
-  std::optional<Input<T>> input;
-  if (cut.input) input.emplace(cut, seed, integers), x = input->x(*cut.input);
   if constexpr (sizeof(T) == 4) {
     if (spread) spread_magnitudes(a, x);
   }
@@ -152,12 +100,6 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
   args.bias = a.epilogue.bias ? wide_bias.data() : nullptr;
   args.residual = a.epilogue.residual ? residual.data() : nullptr;
   args.y = y.data();
-  std::vector<Float16> x_halves, y_halves;
-  if constexpr (sizeof(T) == 4) {
-    if (cut.reads_halves) x_halves = in_halves(x, a.c, parts_of(cut));
-    y_halves.resize(y_halves_bytes(cut) / sizeof(Float16));
-    if (cut.writes_halves) args.y_halves = y_halves.data();
-  }
   constexpr ThreadOrder kOrders[] = {ThreadOrder::forward, ThreadOrder::backward,
                                      ThreadOrder::shuffled};
   constexpr std::ptrdiff_t kWork = test::kClusterSharedBytes - sizeof(cuda::SumExchange::Shared);
@@ -171,27 +113,8 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
       for (std::uint32_t rank = 0; rank < cut.shares; ++rank) {
         shares.push_back(cuda::make_small_gemm_share(cut, group, block + rank));
       }
-      std::vector<std::vector<T>> readable;
-      std::vector<std::uint64_t> places;
-      for (std::size_t i = 0; i < (input ? input->tensors.size() : 1); ++i) {
-        readable.push_back(poisoned_beyond_reads(cut, shares.front(), input ? input->tensors[i] : x,
-                                                 input ? cut.input->channels[i] : a.c));
-        places.push_back(reinterpret_cast<std::uint64_t>(readable.back().data()));
-      }
-      std::vector<cuda::ElementwiseInput> inputs;
-      if (input) {
-        inputs = cuda::make_small_gemm_inputs(cut, places);
-        args.inputs = inputs.data();
-        args.input_scale = input->scale.data();
-        args.input_bias = input->bias.data();
-      } else {
-        args.x = readable.front().data();
-      }
-      std::vector<Float16> readable_halves;
-      if (cut.reads_halves) {
-        readable_halves = poisoned_beyond_reads(cut, shares.front(), x_halves, a.c * parts_of(cut));
-        args.x_halves = readable_halves.data();
-      }
+      const std::vector<T> readable = poisoned_beyond_reads(cut, shares.front(), x);
+      args.x = readable.data();
       std::fill(shared.begin(), shared.end(), std::byte{0xff});  // NaN
       std::vector<cuda::FilterStages::Shared> arrivals(cut.shares);
       test::run_cluster(static_cast<int>(cut.shares), cuda::kSmallGemmThreads, kOrders[seed % 3],
@@ -228,11 +151,6 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
     if (wrong) worst = std::isnan(error) ? 1e30 : std::max(worst, error - allowed);
   }
   CHECK(worst == 0);
-  if constexpr (sizeof(T) == 4) {
-    if (!cut.writes_halves) return;
-    const std::vector<Float16> wanted = in_halves(y, a.k, parts_of(cut));
-    CHECK(std::memcmp(y_halves.data(), wanted.data(), wanted.size() * sizeof(Float16)) == 0);
-  }
 }
 
 void check_precision(const SmallGemmCut& cut, std::uint64_t seed, bool spread = false) {
@@ -299,11 +217,6 @@ TEST_CASE("emulated CUDA: small-tile implicit GEMM is right, and exact on intege
       }
       derive_counts(cut);
     }
-    if (problem.dtype == DataType::f32) {
-      cut.reads_halves = problem.c % 8 == 0 && between(0, 1) == 0;
-      cut.writes_halves = problem.k % 8 == 0;
-      derive_counts(cut);
-    }
     check_precision(cut, seed);
   }
 }
@@ -348,10 +261,6 @@ TEST_CASE("emulated CUDA: tasks that share sums are right, and exact on integers
     while (cut.cols_per_group * cut.rows_per_group > 32 * warps[1]) {
       std::uint32_t& side = cut.rows_per_group > 1 ? cut.rows_per_group : cut.cols_per_group;
       side = ceil_div(side, 2u);
-    }
-    if (problem.dtype == DataType::f32) {
-      cut.reads_halves = problem.c % 8 == 0 && between(0, 2) != 0;
-      cut.writes_halves = true;
     }
     if (!fits(cut)) continue;
     derive_counts(cut);
@@ -408,39 +317,6 @@ TEST_CASE("emulated CUDA: tasks that share sums follow each other with a barrier
 }
 #endif
 
-TEST_CASE("emulated CUDA: tasks make x of several tensors, scaled and clamped") {
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    test::Dice dice(seed);
-    const auto between = [&](auto least, auto most) { return dice.between(least, most); };
-    ConvProblem problem;
-    problem.layout = Layout::nhwc;
-    problem.dtype = between(0, 1) == 0 ? DataType::f16 : DataType::bf16;
-    problem.n = between(1, 2);
-    problem.h = between(1, 6);
-    problem.w = between(1, 9);
-    problem.r = problem.s = 1;
-    problem.pad_h = problem.pad_w = 0;
-    problem.k = 16 * between(1, 5);
-    problem.epilogue.residual = between(0, 1) == 0;
-    ElementwiseProblem input{.n = problem.n, .h = problem.h, .w = problem.w, .channels = {}};
-    input.dtype = problem.dtype;
-    input.layout = Layout::nhwc;
-    for (auto i = between(1, 4); i > 0; --i) input.channels.push_back(8 * between(1, 20));
-    input.affine = between(0, 3) != 0;
-    if (between(0, 3) != 0) input.least = 0;
-    if (between(0, 3) == 0) input.most = 3;
-    problem.c = input.c();
-    REQUIRE(can_join_input(problem, input));
-    const Precision precision = problem.dtype == DataType::f16 ? Precision::f16 : Precision::bf16;
-    SmallGemmMachine machine{static_cast<std::uint32_t>(between(1, 64))};
-    if (between(0, 1) == 0) machine.shared_bytes = 24 << 10;  // several K blocks
-#if __CUDA_ARCH__ >= 900
-    machine.cluster_blocks = 4;
-#endif
-    check_precision(cut_small_gemm(problem, precision, machine, input), seed);
-  }
-}
-
 TEST_CASE("emulated CUDA: small-tile implicit GEMM reads nothing that it has not said") {
   // Two K blocks of three rows of five; whole rows of the filter, of which a step has more columns.
   const ConvProblem rows = parse_problem("n2c48h7w7k64r5s5p2+nhwc");
@@ -463,7 +339,6 @@ TEST_CASE("emulated CUDA: small-tile implicit GEMM takes floats of any magnitude
         made.cols_per_group = static_cast<std::uint32_t>(problem.q());
         made.filter_warps = filters;
         made.sum_warps = SmallGemmCut::kWarps / filters;
-        made.reads_halves = filters == 2;
         derive_counts(made);
         return made;
       };

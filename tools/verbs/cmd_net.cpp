@@ -348,7 +348,7 @@ ExitCode verify(const NetArguments& arguments) {
     }
     wanted = in_nhwc(wanted, shapes_of(network).at(output), number_bytes);
   }
-  const FusedNetwork fused = fused_for(network, options);
+  const FusedNetwork fused = fuse(network);
   std::vector<Node> nodes;
   for (std::size_t begin = 0; begin < fused.operators.size(); begin += kValuesAtOnce) {
     const std::size_t end = std::min(begin + kValuesAtOnce, fused.operators.size());

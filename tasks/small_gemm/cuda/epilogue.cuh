@@ -4,15 +4,11 @@
 // Of sums that tasks share, [task][pixel][filter]: SumExchange has brought them.
 #pragma once
 
-#include <cuda_pipeline.h>
-
 #include <cstdint>
 
 #include "tasks/cuda/activation.cuh"
 #include "tasks/cuda/vec.cuh"
-#include "tasks/small_gemm/cuda/products.cuh"
 #include "tasks/small_gemm/cuda/small_gemm_args.hpp"
-#include "tasks/small_gemm/small_gemm.hpp"
 
 namespace megaconv::cuda {
 
@@ -30,21 +26,17 @@ struct SmallGemmTensors {
   const float* bias;
   const Stored* residual;
   Stored* y;
-  __half* y_halves;
 };
 
-template <class Products>
+template <class Stored>
 class SmallGemmEpilogue {
  public:
-  using Stored = typename Products::Stored;
-
-  /// Before the wait: bias and scale to shared memory, [2][filter], and where this thread's first
+  /// Before the wait: bias and scale to `vectors`, [2][filter], and where this thread's first
   /// outputs are.
   __device__ SmallGemmEpilogue(const SmallGemmArgs& a, const SmallGemmShare& share,
-                               const SmallGemmTensors<Stored>& tensors, char* shared)
-      : a_(a), share_(share), tensors_(tensors), shared_(shared) {
+                               const SmallGemmTensors<Stored>& tensors, float* vectors)
+      : a_(a), share_(share), tensors_(tensors), vectors_(vectors) {
     const int thread = static_cast<int>(threadIdx.x);
-    float* const vectors = this->vectors();
     if (thread < a.own_filters) {
       const int filter = share.first_filter + thread;
       const bool exists = filter < a.k;
@@ -64,33 +56,26 @@ class SmallGemmEpilogue {
     find_outputs();
   }
 
-  /// Behind the wait: the residual of this thread's first outputs, to shared memory, where it stays
-  /// while products need the registers. Part of the thread's next group of copies.
-  __device__ void copy_residual() const {
-    if (!has_residual()) return;
+  /// Behind the products, which need the registers: the residual, on its way while warps hand in
+  /// their sums.
+  __device__ void load_residual() {
+    const bool exists = tensors_.residual != nullptr && a_.k % kVector == 0;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      if (pixel_ + i * stride_ >= num_pixels_) break;
-      __pipeline_memcpy_async(&copied_residual(i), tensors_.residual + to_ + output_[i],
-                              sizeof(Residual));
+      residual_[i] = {};
+      if (!exists || pixel_ + i * stride_ >= num_pixels_) continue;
+      residual_[i] = *reinterpret_cast<const Residual*>(tensors_.residual + to_ + output_[i]);
     }
   }
 
-  /// Behind a barrier of the block, which has written its sums, and behind this thread's copies.
-  /// The sums are those of `scale` times x.
+  /// Behind a barrier of the block, which has written its sums. They are those of `scale` times x.
   __device__ void write_outputs(const float* sums, float scale) {
     sums += sums_at_;
     const float factor = 1 / scale;
-    const auto bias = *reinterpret_cast<const Vec<kVector>*>(vectors() + filter_);
-    Residual residual[kAtOnce];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      residual[i] = {};
-      if (has_residual() && pixel_ + i * stride_ < num_pixels_) residual[i] = copied_residual(i);
-    }
+    const auto bias = *reinterpret_cast<const Vec<kVector>*>(vectors_ + filter_);
     Vec<kVector> scales = zero<kVector>();
     if (a_.scales_at != 0) {
-      scales = *reinterpret_cast<const Vec<kVector>*>(vectors() + a_.own_filters + filter_);
+      scales = *reinterpret_cast<const Vec<kVector>*>(vectors_ + a_.own_filters + filter_);
     }
     const ActivationTerms activation = a_.activation;
     const int to_next = stride_ * a_.summand_pitch;
@@ -109,22 +94,18 @@ class SmallGemmEpilogue {
             value[i].lane[n] = fmaf(value[i].lane[n] * factor, scales.lane[n], bias.lane[n]);
           }
         }
-        store_output(value[i], to_ + output_[i], residual[i], activation);
+        store_output(value[i], to_ + output_[i], residual_[i], activation);
       }
       sums += kAtOnce * to_next;
       pixel_ += kAtOnce * stride_;
       find_outputs();
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (!has_residual() || pixel_ + i * stride_ >= num_pixels_) continue;
-        residual[i] = *reinterpret_cast<const Residual*>(tensors_.residual + to_ + output_[i]);
-      }
+      load_residual();
     }
   }
 
  private:
-  static constexpr int kVector = static_cast<int>(kOutputVector);
-  static constexpr int kAtOnce = static_cast<int>(kOutputsAtOnce);
+  static constexpr int kVector = 4;  // numbers
+  static constexpr int kAtOnce = 4;  // outputs of a thread
 
   // As it is stored: two numbers of 16 bits would take a register each.
   struct alignas(kVector * sizeof(Stored)) Residual {
@@ -135,17 +116,6 @@ class SmallGemmEpilogue {
       return static_cast<float>(numbers[i]);
     }
   };
-
-  __device__ float* vectors() const { return reinterpret_cast<float*>(shared_ + a_.vectors_at); }
-  // As vectors.
-  __device__ bool has_residual() const {
-    return tensors_.residual != nullptr && a_.k % kVector == 0;
-  }
-  // Of this thread's first outputs.
-  __device__ Residual& copied_residual(int i) const {
-    return reinterpret_cast<Residual*>(
-        shared_ + a_.residual_at)[i * kSmallGemmThreads + static_cast<int>(threadIdx.x)];
-  }
 
   __device__ void find_outputs() {
 #pragma unroll
@@ -178,9 +148,6 @@ class SmallGemmEpilogue {
       }
       activate(activation, value.lane);
       store<kVector>(tensors_.y + output, value);
-      if constexpr (Products::kConverts) {
-        if (tensors_.y_halves != nullptr) store_halves(value, output);
-      }
       return;
     }
 #pragma unroll
@@ -192,27 +159,14 @@ class SmallGemmEpilogue {
     }
   }
 
-  // As those who read x convert it, in vectors: K is a multiple of eight.
-  __device__ void store_halves(const Vec<kVector>& value, std::int64_t output) const {
-    ToHalves<Products::kPairs, false> to_halves(1);
-    Vec<kVector / 2, std::uint32_t> high, rest;
-    to_halves.convert(value.lane, high.lane, rest.lane);
-    constexpr int kParts = Products::kPairs ? 2 : 1;
-    const int filter = share_.first_filter + filter_;
-    __half* const to = tensors_.y_halves + kParts * output - (kParts - 1) * filter;
-    *reinterpret_cast<Vec<kVector / 2, std::uint32_t>*>(to) = high;
-    if constexpr (Products::kPairs) {
-      *reinterpret_cast<Vec<kVector / 2, std::uint32_t>*>(to + a_.k) = rest;
-    }
-  }
-
   const SmallGemmArgs& a_;
   const SmallGemmShare& share_;
   const SmallGemmTensors<Stored> tensors_;
-  char* shared_;
+  float* vectors_;
   int filter_, pixel_, stride_, num_pixels_, sums_at_;
   std::int64_t to_;      // the first output of this thread's filters in the image
   int output_[kAtOnce];  // from there
+  Residual residual_[kAtOnce];
 };
 
 }  // namespace megaconv::cuda

@@ -2,11 +2,7 @@
 // What a K block needs of x, halo included, on its way to shared memory: [pixel][numbers], 16 bits
 // each. Zeros where the image ends, behind the last channel, and beyond what the task reads. Pixels
 // lie row by row, `pitch` bytes apart. Of floats there is a second such tensor: on the way it has
-// half of them, then the rests of pairs. Where x is there as FP16 numbers, these are copied, and
-// floats are only read if a power of two has to bring them into FP16's range.
-//
-// Instead of a tensor, x may be an elementwise operation on several tensors: pieces are copied from
-// these, and each thread computes those that it has copied, in their place.
+// half of them, then the rests of pairs.
 //
 // A thread has the same numbers of pixels that are a fixed distance apart. Where its pieces of
 // these are in x it finds before the wait: of instructions behind it every one counts.
@@ -17,7 +13,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "tasks/cuda/activation.cuh"
 #include "tasks/cuda/split_f16.cuh"
 #include "tasks/cuda/vec.cuh"
 #include "tasks/small_gemm/cuda/products.cuh"
@@ -25,21 +20,13 @@
 
 namespace megaconv::cuda {
 
-template <class Products, class Tensor>
+template <class Products>
 class InputLoader {
  public:
   using Stored = typename Products::Stored;
 
-  /// tensor(place): the pointer that a place stands for.
-  __device__ InputLoader(const SmallGemmArgs& a, const SmallGemmShare& share, const Stored* x,
-                         Tensor tensor)
-      : a_(a),
-        share_(share),
-        tensor_(tensor),
-        image_(x + static_cast<std::int64_t>(share.image) * a.h * a.w * a.c),
-        pitch_(a.c),
-        channel_(share.first_channel + first_piece().number) {
-    if (makes_input()) choose_tensor(0);
+  __device__ InputLoader(const SmallGemmArgs& a, const SmallGemmShare& share, const Stored* x)
+      : a_(a), share_(share), image_(x + static_cast<std::int64_t>(share.image) * a.h * a.w * a.c) {
     const Piece first = first_piece();
     num_channels_ = share.num_channels - first.number;
     to_ = first.pixel * a.pitch + first.number * 2;
@@ -61,49 +48,12 @@ class InputLoader {
     });
     return to_halves.most();
   }
-  /// Whether x is made of several tensors, scaled and clamped. Of 16-bit numbers only.
-  __device__ bool makes_input() const { return !Products::kConverts && a_.affine_channels != 0; }
-  /// Before the wait, scale and bias of the task's channels to `affine`, [2][channel]; part of the
-  /// thread's next group of copies.
-  __device__ void load_affine(float* affine) const {
-    const int vectors = a_.affine_channels / 4;
-    const auto* const scale = static_cast<const float*>(tensor_(a_.input_scale));
-    const auto* const bias = static_cast<const float*>(tensor_(a_.input_bias));
-    for (int i = static_cast<int>(threadIdx.x); i < 2 * vectors; i += kSmallGemmThreads) {
-      const float* const from = i < vectors ? scale + i * 4 : bias + (i - vectors) * 4;
-      __pipeline_memcpy_async(affine + i * 4, from + share_.first_channel, 16);
-    }
-  }
-  /// Makes x of what this thread has copied, in its place.
-  __device__ void make_input(char* stage, int k_block, const float* affine) const {
-    const float* const scale = affine + k_block * a_.block_channels + first_piece().number;
-    const float* const bias = scale + a_.affine_channels;
-#pragma unroll 2
-    for (int to = to_; to < end_; to += to_next_) {
-      auto& numbers = *reinterpret_cast<Vec<8, Stored>*>(stage + to);
-      Vec<8, Stored> made = numbers;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const float number = fmaf(scale[i], static_cast<float>(made.lane[i]), bias[i]);
-        made.lane[i] = static_cast<Stored>(clamped(a_.input_least, a_.input_most, number));
-      }
-      numbers = made;
-    }
-  }
-  /// Whether x is copied, so that convert() is due.
-  __device__ bool copies() const { return a_.piece_numbers == 8; }
-  /// Converts the floats that this thread has copied, in their place: four of a piece are where its
-  /// first parts will be, four are in the second tensor. Returns the largest magnitude, also of
-  /// numbers that were FP16 before.
+  /// Whether what was copied are floats, still to be converted.
+  __device__ bool copies_floats() const { return Products::kConverts && a_.piece_numbers == 8; }
+  /// Converts what this thread has copied, in its place: four floats of a piece are where its first
+  /// parts will be, four are in the second tensor. Returns the largest magnitude.
   __device__ std::uint32_t convert(char* stage) const {
     ToHalves<Products::kPairs, false> to_halves(1);
-    if (copies_halves()) {
-#pragma unroll 2
-      for (int to = to_; to < end_; to += to_next_) {
-        to_halves.note(reinterpret_cast<const Vec<4, std::uint32_t>*>(stage + to)->lane);
-      }
-      return to_halves.most();
-    }
 #pragma unroll 2
     for (int to = to_; to < end_; to += to_next_) {
       using Floats = Vec<4>;
@@ -159,22 +109,9 @@ class InputLoader {
     return {pixel, (thread - pixel * a_.pieces) * a_.piece_numbers};
   }
 
-  __device__ bool copies_halves() const { return Products::kConverts && a_.x_halves != nullptr; }
-
   // Whether the pieces that were found before the wait are those of every K block.
   __device__ bool finds_once() const {
-    return a_.most_pieces <= kPieces && a_.row_blocks <= kRowBlocks &&
-           !(makes_input() && a_.k_blocks > 1);
-  }
-
-  // The tensor of this thread's channels, so many behind the first ones.
-  __device__ void choose_tensor(int before) {
-    const int channel = share_.first_channel + first_piece().number + before;
-    const ElementwiseInput input = a_.inputs[min(channel, a_.c - 8) / 8];
-    image_ = static_cast<const Stored*>(tensor_(reinterpret_cast<const void*>(input.x))) +
-             static_cast<std::int64_t>(share_.image) * a_.h * a_.w * input.channels;
-    pitch_ = input.channels;
-    channel_ = channel - input.first_channel;
+    return a_.most_pieces <= kPieces && a_.row_blocks <= kRowBlocks;
   }
 
   // A pixel of a stage: its column, and its row in x.
@@ -199,11 +136,12 @@ class InputLoader {
   // inside under those of so many K blocks.
   __device__ void find(Position& at, int first_row_block, int num_row_blocks) {
     const int first_col = share_.col * a_.stride_w - a_.pad_w;
+    const int channel = share_.first_channel + first_piece().number;
     inside_ = 0;
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
       const int w = first_col + at.col * a_.spacing_w;
-      from_[i] = (at.h * a_.w + w) * pitch_ + channel_;
+      from_[i] = (at.h * a_.w + w) * a_.c + channel;
       if (static_cast<unsigned>(w) < static_cast<unsigned>(share_.end_w)) {
 #pragma unroll 1
         for (int block = 0; block < num_row_blocks; ++block) {
@@ -220,7 +158,6 @@ class InputLoader {
   struct Pieces {
     int to;           // the first one in a stage
     int channels;     // that are left
-    int before;       // channels of the K blocks before
     int shift;        // in x, from where they were found
     unsigned inside;  // a bit each
   };
@@ -232,28 +169,20 @@ class InputLoader {
       row_block = k_block - channel_block * a_.row_blocks;
     }
     const int before = channel_block * a_.block_channels, channels = num_channels_ - before;
-    int shift = before + row_block * a_.block_rows * a_.w * a_.c;
+    const int shift = before + row_block * a_.block_rows * a_.w * a_.c;
     if (finds_once()) {
       if (to_ >= end_) return;
-      return visit(
-          {to_, channels, before, shift, channels > 0 ? inside_ >> (row_block * kPieces) : 0});
-    }
-    if (makes_input()) {
-      choose_tensor(before);
-      shift = 0;
+      return visit({to_, channels, shift, channels > 0 ? inside_ >> (row_block * kPieces) : 0});
     }
     Position at = first_position();
 #pragma unroll 1
     for (int to = to_; to < end_; to += kPieces * to_next_) {
       find(at, row_block, 1);
-      visit({to, channels, before, shift, channels > 0 ? inside_ : 0});
+      visit({to, channels, shift, channels > 0 ? inside_ : 0});
     }
   }
 
   __device__ void copy(char* stage, const Pieces& of) const {
-    if constexpr (Products::kConverts) {
-      if (copies_halves()) return copy_halves(stage, of);
-    }
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
       if (of.to + i * to_next_ >= end_) break;
@@ -263,26 +192,6 @@ class InputLoader {
       __pipeline_memcpy_async(piece, from, 16, there ? 0 : 16);
       if constexpr (Products::kConverts) {
         __pipeline_memcpy_async(piece + a_.x_bytes, from + 4, 16, there ? 0 : 16);
-      }
-    }
-  }
-
-  __device__ void copy_halves(char* stage, const Pieces& of) const {
-    constexpr int kParts = Products::kPairs ? 2 : 1;
-    const auto* const begin = static_cast<const __half*>(tensor_(a_.x_halves));
-    const __half* const halves =
-        begin + static_cast<std::int64_t>(share_.image) * a_.h * a_.w * a_.c * kParts -
-        (kParts - 1) * (channel_ + of.before);
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-      if (of.to + i * to_next_ >= end_) break;
-      const bool there = (of.inside >> i & 1) != 0;
-      const std::int64_t at = from_[i] + of.shift;
-      const __half* const from = there ? halves + kParts * at : begin;
-      char* const piece = stage + of.to + i * to_next_;
-      __pipeline_memcpy_async(piece, from, 16, there ? 0 : 16);
-      if constexpr (Products::kPairs) {
-        __pipeline_memcpy_async(piece + a_.x_bytes, from + a_.c, 16, there ? 0 : 16);
       }
     }
   }
@@ -346,9 +255,7 @@ class InputLoader {
 
   const SmallGemmArgs& a_;
   const SmallGemmShare& share_;
-  const Tensor tensor_;
   const Stored* image_;
-  int pitch_, channel_;  // of x: numbers of a pixel; the first one of this thread
   int num_channels_;
   int to_, to_next_,
       end_;            // in a stage: the first piece, from one to the next, behind the last one

@@ -103,15 +103,6 @@ class ToHalves {
       }
     }
   }
-  /// Notes the magnitudes of numbers that are FP16 already.
-  __device__ void note(const std::uint32_t (&numbers)[4]) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      __half2 halves;
-      memcpy(&halves, &numbers[i], sizeof halves);
-      most_ = __hmax2(most_, __habs2(halves));
-    }
-  }
   /// As bits of FP16. NaN do not count.
   __device__ std::uint32_t most() const {
     std::uint32_t bits;

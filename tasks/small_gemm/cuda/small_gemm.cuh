@@ -85,6 +85,7 @@ class SmallGemmTile {
   static constexpr int kPixelTiles = static_cast<int>(SmallGemmCut::kWarpPixelTiles);
   static constexpr int kStepBytes = 64, kInstructionBytes = 512;
   static constexpr int kParts = Products::kPairs ? 2 : 1;
+  static constexpr int kTensors = Products::kConverts ? 2 : 1;  // of x
   static constexpr int kFilterBytes = 2 * kInstructionBytes * kParts;
 
   // Places in a stage of this thread's quarter of its pixels, under the first tap.
@@ -109,7 +110,7 @@ class SmallGemmTile {
     const int tap_bytes = a_.to_next_tap + a_.chunks * kStepBytes;
     first_x_ = chunk_ * kStepBytes + tap * tap_bytes + row * a_.to_next_row;
     first_filter_ =
-        a_.filters_at + lane_ * 16 + (filter_warp_ * a_.block_steps + begin) * kFilterBytes;
+        a_.x_bytes * kTensors + lane_ * 16 + (filter_warp_ * a_.block_steps + begin) * kFilterBytes;
   }
 
   // The steps of a K block, one after the other.
@@ -264,12 +265,9 @@ class SmallGemmTask {
                              FilterStages& filters, const SumExchange& exchange, Tensor tensor,
                              Wait wait, Mark mark) {
     const SmallGemmTensors<Stored> tensors{
-        static_cast<const Stored*>(tensor(a.x)),
-        static_cast<const char*>(tensor(a.u)),
-        static_cast<const float*>(tensor(a.bias)),
-        static_cast<const Stored*>(tensor(a.residual)),
-        static_cast<Stored*>(const_cast<void*>(tensor(a.y))),
-        static_cast<__half*>(const_cast<void*>(tensor(a.y_halves)))};
+        static_cast<const Stored*>(tensor(a.x)), static_cast<const char*>(tensor(a.u)),
+        static_cast<const float*>(tensor(a.bias)), static_cast<const Stored*>(tensor(a.residual)),
+        static_cast<Stored*>(const_cast<void*>(tensor(a.y)))};
     const char* const u =
         tensors.u + static_cast<std::int64_t>(share.filter_block) * a.k_blocks * a.filter_bytes;
     const auto start_filters = [&](int k_block, int stage) {
@@ -281,39 +279,28 @@ class SmallGemmTask {
 #pragma unroll 1
     for (int k_block = 0; k_block < a.stages; ++k_block) start_filters(k_block, k_block);
     auto* const vectors = reinterpret_cast<float*>(shared + a.vectors_at);
-    SmallGemmEpilogue<Products> epilogue(a, share, tensors, shared);
-    Loader<Tensor> x(a, share, tensors.x, tensor);
+    SmallGemmEpilogue<Stored> epilogue(a, share, tensors, vectors);
+    InputLoader<Products> x(a, share, tensors.x);
     SmallGemmTile<Products> tile(a, share);
     Magnitudes magnitudes(reinterpret_cast<std::uint32_t*>(vectors + 2 * kMostFilters));
-    auto* const affine = reinterpret_cast<float*>(shared + a.affine_at);
-    if (x.makes_input()) {
-      x.load_affine(affine);
-      __pipeline_commit();
-      __pipeline_wait_prior(0);
-    }
     wait();
     const auto load = [&](int k_block, int stage) {
       const std::uint32_t most = x.load(shared + stage * a.stage_bytes, k_block);
       __pipeline_commit();
       if constexpr (Products::kConverts) {
-        if (!x.copies()) magnitudes.put(stage, most);
+        if (!x.copies_floats()) magnitudes.put(stage, most);
       }
     };
 #pragma unroll 1
     for (int k_block = 0; k_block < a.stages; ++k_block) load(k_block, k_block);
-    epilogue.copy_residual();
-    __pipeline_commit();
     float scale = 0;  // of x in the sums, once there is one
 #pragma unroll 1
     for (int k_block = 0, stage = 0; k_block < a.k_blocks; ++k_block) {
       char* const of_stage = shared + stage * a.stage_bytes;
-      // Behind the first K blocks there is the residual, too.
-      __pipeline_wait_prior(min(a.k_blocks - 1 - k_block, a.stages - 1) +
-                            (k_block < a.stages ? 1 : 0));
+      __pipeline_wait_prior(min(a.k_blocks - 1 - k_block, a.stages - 1));
       if constexpr (Products::kConverts) {
-        if (x.copies()) magnitudes.put(stage, x.convert(of_stage));
+        if (x.copies_floats()) magnitudes.put(stage, x.convert(of_stage));
       }
-      if (x.makes_input()) x.make_input(of_stage, k_block, affine);
       filters.wait(stage);
       __syncthreads();
       if (k_block == 0) mark(TaskPhase::inputs);
@@ -339,7 +326,7 @@ class SmallGemmTask {
       if (++stage == a.stages) stage = 0;
     }
     mark(TaskPhase::products);
-    __pipeline_wait_prior(0);
+    epilogue.load_residual();
     if (a.sums_wait) __syncthreads();
     const auto* sums = reinterpret_cast<float*>(shared + a.sums_at);
     if (scale == 0) scale = 1;
@@ -356,8 +343,6 @@ class SmallGemmTask {
   }
 
  private:
-  template <class Tensor>
-  using Loader = InputLoader<Products, Tensor>;
   static constexpr int kMostFilters = 16 * static_cast<int>(SmallGemmCut::kWarps);
 
   // The largest magnitudes that warps have seen, by stage.
@@ -382,8 +367,7 @@ class SmallGemmTask {
   };
 
   // Of a K block whose numbers are too large for FP16 or all too small; 0: they are zeros.
-  template <class Tensor>
-  static __device__ float scale_of(Loader<Tensor>& x, int k_block, Magnitudes& magnitudes,
+  static __device__ float scale_of(InputLoader<Products>& x, int k_block, Magnitudes& magnitudes,
                                    int stage) {
     __syncthreads();  // all have seen that
     magnitudes.put(stage, x.largest(k_block));
@@ -391,8 +375,8 @@ class SmallGemmTask {
     const MagnitudeBits most = magnitudes.most(stage);
     return most == 0 ? 0 : split_scale(most);
   }
-  template <class Tensor>
-  static __device__ void load_again(Loader<Tensor>& x, char* stage, int k_block, float scale) {
+  static __device__ void load_again(InputLoader<Products>& x, char* stage, int k_block,
+                                    float scale) {
     x.load_scaled(stage, k_block, scale);
     __syncthreads();
   }

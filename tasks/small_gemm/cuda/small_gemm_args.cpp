@@ -42,20 +42,6 @@ SmallGemmShare make_small_gemm_share(const SmallGemmCut& cut, std::uint32_t grou
   return share;
 }
 
-std::vector<ElementwiseInput> make_small_gemm_inputs(const SmallGemmCut& cut,
-                                                     const std::vector<std::uint64_t>& tensors) {
-  std::vector<ElementwiseInput> inputs;
-  std::int64_t first = 0;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const std::int64_t channels = cut.input->channels[i];
-    inputs.insert(
-        inputs.end(), static_cast<std::size_t>(channels / 8),
-        {tensors[i], static_cast<std::int32_t>(first), static_cast<std::int32_t>(channels)});
-    first += channels;
-  }
-  return inputs;
-}
-
 SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
   const ConvProblem& a = cut.problem;
   const SumSteps sum = steps_of(cut);
@@ -113,7 +99,6 @@ SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
   args.rows_at_once = args.pixels_at_once / args.in_cols;
   args.cols_at_once = args.pixels_at_once % args.in_cols;
   args.x_bytes = i32(memory.x_bytes);
-  args.filters_at = i32(memory.x_bytes * memory.x_tensors);
   args.filter_bytes = i32(memory.filter_bytes);
   args.stage_bytes = i32(memory.stage_bytes);
   args.sums_at = i32(memory.sums_at);
@@ -126,14 +111,7 @@ SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
   args.summand_stride =
       shared ? args.rows_per_group * args.cols_per_group * args.own_filters : args.warp_sums;
   args.received_at = i32(memory.work_bytes);
-  args.affine_at = i32(memory.work_bytes + memory.received_bytes);
-  args.residual_at = i32(memory.work_bytes + memory.received_bytes + memory.affine_bytes);
-  args.vectors_at = args.residual_at + i32(memory.residual_bytes);
-  if (cut.input) {
-    args.affine_channels = i32(input_channels(cut) / cut.shares);
-    args.input_least = cut.input->least;
-    args.input_most = cut.input->most;
-  }
+  args.vectors_at = i32(memory.work_bytes + memory.received_bytes);
   args.in_cols_reciprocal = 1.0f / static_cast<float>(memory.in_cols);
   args.activation = terms_of(a.epilogue.activation);
   return args;

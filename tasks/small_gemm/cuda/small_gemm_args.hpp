@@ -3,11 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "megaconv/small_gemm.hpp"
 #include "tasks/activation.hpp"
-#include "tasks/elementwise/cuda/elementwise_args.hpp"
 
 namespace megaconv::cuda {
 
@@ -21,13 +19,6 @@ struct SmallGemmArgs {
   const float* bias;  ///< FP32 always
   const void* residual;
   void* y;
-  // Of floats, else null: x and y as FP16 numbers, [pixel][part][channel].
-  const void* x_halves;
-  void* y_halves;
-  // Of an input that tasks make themselves, else null: the tensor of each eight channels, and scale
-  // and bias of all channels, with zeros behind them.
-  const ElementwiseInput* inputs;
-  const float *input_scale, *input_bias;
   std::int64_t scales_at;  ///< place in u of the inverse scales of filters; 0: they have none
   // ConvProblem, in 32 bits.
   std::int32_t c, h, w, k, p, q;
@@ -54,16 +45,12 @@ struct SmallGemmArgs {
   std::int32_t pieces, pixels_at_once, rows_at_once, cols_at_once;
   std::int32_t piece_numbers;  ///< 8, which x has as vectors, or 4
   std::int32_t most_pieces;    ///< of a thread in a stage
-  std::int32_t x_bytes, filters_at, filter_bytes, stage_bytes;
+  std::int32_t x_bytes, filter_bytes, stage_bytes;
   std::int32_t sums_at, sum_pitch, warp_sums;  ///< in shared memory, of a pixel, of a warp; floats
   // What an output is the sum of: floats from one to the next, and from a pixel to the next.
   std::int32_t summands, summand_stride, summand_pitch;
-  /// In shared memory: sums of the shares; scale and bias of the input; residuals; bias and scales
-  /// of outputs.
-  std::int32_t received_at, affine_at, residual_at, vectors_at;
-  std::int32_t affine_channels;  ///< of a task's input; 0: x is a tensor
-  float input_least, input_most;
-  bool sums_wait;  ///< for the last products
+  std::int32_t received_at, vectors_at;  ///< in shared memory: sums of the shares; bias and scales
+  bool sums_wait;                        ///< for the last products
   float in_cols_reciprocal;
   ActivationTerms activation;
 };
@@ -83,11 +70,6 @@ struct SmallGemmShare {
 };
 SmallGemmShare make_small_gemm_share(const SmallGemmCut& cut, std::uint32_t group,
                                      std::uint32_t block);
-
-/// Of an input that tasks make themselves: the tensors of x, whatever that means to who runs the
-/// tasks, by eight channels.
-std::vector<ElementwiseInput> make_small_gemm_inputs(const SmallGemmCut& cut,
-                                                     const std::vector<std::uint64_t>& tensors);
 
 /// All but the pointers, which are null.
 SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut);
