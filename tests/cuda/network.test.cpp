@@ -43,7 +43,7 @@ std::string text_of(const Way& way) {
   return std::string(to_string(way.launch)) + ", " + to_string(way.algorithm);
 }
 
-/// Implicit GEMM has no tasks for conv groups.
+/// Implicit GEMM has no tasks for some conv groups.
 bool has_tasks(const Way& way, const Network& network) {
   const auto grouped = [](const Operator& op) {
     const auto* const conv = std::get_if<Convolution>(&op.does);
