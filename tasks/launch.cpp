@@ -7,7 +7,6 @@
 // device. Options about these, or a trace, ask for the persistent kernel.
 #include "tasks/launch.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <utility>
@@ -90,6 +89,7 @@ LaunchChoice choose_launch(const ConvProblem& problem, const PlanOptions& option
 // also has the kernels of a convolution by itself.
 NetworkLaunch choose_launch(const Network& network, const PlanOptions& options,
                             const Target& target) {
+  constexpr double kSurely = 0.9;  // estimates of one image err by more than this
   const auto launched = [&](CudaLaunch launch, std::string reason) {
     NetworkLaunch choice{options, std::move(reason)};
     choice.options.cuda_launch = launch;
@@ -113,11 +113,11 @@ NetworkLaunch choose_launch(const Network& network, const PlanOptions& options,
   double staged_us = 0, small_us = 0;
   for (const OperatorCut& cut : cuts) staged_us += cut.us, small_us += cut.small_us;
   const double one_us = one_launch_us(small_us, cuts.size(), network.dtype);
-  const bool pays = staged_us < one_us;
+  const bool pays = staged_us < kSurely * one_us;
   char text[96];
   std::snprintf(text, sizeof text, "convolutions: estimated %.3g us, %s %.3g us",
-                std::min(staged_us, one_us), pays ? "in one launch" : "in stages",
-                std::max(staged_us, one_us));
+                pays ? staged_us : one_us, pays ? "in one launch" : "in stages",
+                pays ? one_us : staged_us);
   return launched(pays ? CudaLaunch::staged : CudaLaunch::persistent, text);
 }
 

@@ -159,9 +159,10 @@ TEST_CASE("Estimates of kernels of their own are within a factor of what was mea
     const ConvProblem problem = parse_problem(text);
     const TilingOptions options{.filters = FilterMode::prepared, .whole_tensors = true};
     const double estimated = own_kernels_us(make_tiling(problem, options, kHopper), kHopper);
+    constexpr double kColdUs = 4;  // of a kernel that does not run again and again
     CAPTURE(text, us, estimated);
-    CHECK(estimated > us / 1.5);
-    CHECK(estimated < us * 1.5);
+    CHECK(estimated - kColdUs > us / 1.5);
+    CHECK(estimated - kColdUs < us * 1.5);
   }
 }
 
