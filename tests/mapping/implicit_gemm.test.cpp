@@ -657,7 +657,8 @@ TEST_CASE("On CUDA, tensors of 16 bits are for tensor cores whatever their size"
   CHECK(chosen("c3h5k2") == Algorithm::direct);
   CHECK(chosen("c3h5k2", {.arithmetic = Arithmetic::f16}) == Algorithm::implicit_gemm);
   CHECK(chosen("c64h28k64u2+f16") == Algorithm::implicit_gemm);
-  CHECK(chosen("c64h28k64g2+f16") == Algorithm::direct);
+  CHECK(chosen("c64h28k64g2+f16") == Algorithm::implicit_gemm);
+  CHECK(chosen("c64h28k64g64+f16") == Algorithm::direct);
   CHECK(chosen("c3h28k64r7u2+f16") == Algorithm::direct);
 }
 
