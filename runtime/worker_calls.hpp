@@ -45,9 +45,7 @@ class WorkerCalls {
     const std::uint32_t call = Sync::load_acquire(runs);
     if (call % 2 != 0 && Sync::claim(runs, call)) Sync::subtract(busy_, 1);
   }
-  /// Caller: whether all threads have finished.
-  bool all_finished() { return Sync::load_acquire(busy_) == 0; }
-  /// Caller: returns when they have.
+  /// Caller: returns when all threads have finished.
   void wait_for_all() {
     for (std::uint32_t left; (left = Sync::load_acquire(busy_)) != 0;) Sync::wait(busy_, left);
   }

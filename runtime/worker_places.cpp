@@ -132,14 +132,6 @@ void WorkerPlaces::keep(const std::vector<pthread_t>& threads) {
   for (; placed_ < threads.size(); ++placed_) place(threads[placed_], placed_ + 1);
 }
 
-void WorkerPlaces::let_go(const std::vector<pthread_t>& threads) {
-  if (binding_ != Binding::node || !few(order_)) return;
-  for (std::size_t i = 0; i < placed_; ++i) {
-    pthread_setaffinity_np(threads[i], sizeof allowed_, &allowed_);
-  }
-  placed_ = 0;
-}
-
 // A thread that is bound to the CPU that the caller is on gets the one that the caller has left.
 // Those of a node all keep off the caller's.
 void WorkerPlaces::follow_caller(const std::vector<pthread_t>& threads) {

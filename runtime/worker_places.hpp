@@ -10,8 +10,7 @@
 //
 // Where CPUs are few, workers keep off the one that the caller is on. Linux wakes a worker there,
 // and leaves it for 10 ms and more beside an idle CPU; beside a busy one for ever (Zen 3, two
-// CPUs). Only when the caller has nothing to do but to wait may they come there: a worker whose CPU
-// another program has taken would not run for 3 ms and more.
+// CPUs).
 #pragma once
 
 #include <pthread.h>
@@ -63,10 +62,6 @@ class WorkerPlaces {
   /// about 0.2 us when neither the caller's CPUs nor the threads have changed. Where the system
   /// refuses, threads stay where they were.
   void keep(const std::vector<pthread_t>& threads);
-
-  /// To be called by the caller of a run, when it is about to sleep until late threads have
-  /// finished: those that kept off its CPU may come there until the next run.
-  void let_go(const std::vector<pthread_t>& threads);
 
  private:
   void place(pthread_t thread, std::size_t worker) const;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cfenv>
-#include <chrono>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -19,9 +18,6 @@ namespace {
 // A thread polls this often for the next run (about 20 us) before it sleeps in the kernel:
 // back-to-back runs start without a wake-up, and an idle pool uses no CPU.
 constexpr int kSpinsBeforeSleep = 500;
-// The caller of a run waits for late threads this long before they may come to its CPU. Most tasks
-// are shorter; a thread that has lost its CPU waits for 3 ms and more.
-constexpr std::chrono::microseconds kPatience{200};
 
 class DefaultArithmetic {
  public:
@@ -111,20 +107,7 @@ void WorkerPool::run(std::uint32_t num_workers, const Body& body, bool withdraws
   for (std::uint32_t worker = 1; withdraws && worker < num_workers; ++worker) {
     calls_.withdraw(threads_[worker - 1].runs);
   }
-  // A thread that is late may have lost its CPU. The caller's is free as soon as it sleeps.
-  if (!all_finish_soon()) places_.let_go(handles_);
   calls_.wait_for_all();
-}
-
-bool WorkerPool::all_finish_soon() {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  do {
-    for (int spin = 0; spin < kSpinsBeforeSleep; ++spin) {
-      if (calls_.all_finished()) return true;
-      spin_pause();
-    }
-  } while (std::chrono::steady_clock::now() < end);
-  return false;
 }
 
 namespace {

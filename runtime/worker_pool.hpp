@@ -91,7 +91,6 @@ class WorkerPool {
   void serve(std::uint32_t worker, PoolSync::Cell& runs);
   void grow_to(std::uint32_t num_workers);
   void run(std::uint32_t num_workers, const Body& body, bool withdraws);
-  bool all_finish_soon();
   void stop();
 
   std::mutex run_mutex_;        // one run at a time

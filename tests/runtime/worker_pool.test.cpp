@@ -151,30 +151,6 @@ TEST_CASE("workers keep off the caller's CPU where CPUs are few") {
   CHECK(checked == 3);
 }
 
-TEST_CASE("a late worker may come to the caller's CPU, until the next run") {
-  const std::vector<int> all = own_cpus();
-  if (all.size() < 2 || all.size() > 8) SKIP("one CPU, or many");
-  WorkerPool pool(Binding::node);
-  for (int run = 0; run < 3; ++run) {
-    std::vector<int> first, last;
-    std::atomic<bool> begun{false};
-    pool.run(2, [&](std::uint32_t worker) {
-      if (worker == 0) {
-        while (!begun) std::this_thread::yield();
-        return;
-      }
-      first = last = own_cpus();
-      begun = true;
-      for (int ms = 0; ms < 5000 && last != all; ++ms) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        last = own_cpus();
-      }
-    });
-    CHECK(first.size() == all.size() - 1);
-    CHECK(last == all);
-  }
-}
-
 TEST_CASE("a worker that is bound to a CPU makes way for a caller that comes there") {
   const std::vector<int> all = own_cpus();
   if (all.size() < 2) SKIP("one CPU");
