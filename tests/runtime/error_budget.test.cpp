@@ -100,24 +100,39 @@ TEST_CASE("on tensor cores a budget chooses products, then algorithms, then tile
     return algorithm_of(tiling).name(tiling);
   };
   const TilingOptions f16{.precision = Precision::f16}, f32;
-  const TilingOptions f4{.algorithm = Algorithm::winograd, .m = 4};
   CHECK(within_bound_of(f16, 1) == "implicit GEMM, f16");
   CHECK(within_bound_of(f16, 0.999) == "implicit GEMM, split f16");
   CHECK(within_bound_of(f32, 1) == "implicit GEMM, split f16");
-  CHECK(within_bound_of(f32, 0.999) == "winograd F(4x4, 3x3), split f16");
-  CHECK(within_bound_of(f4, 1) == "winograd F(4x4, 3x3), split f16");
-  CHECK(within_bound_of(f4, 0.999) == "winograd F(2x2, 3x3), split f16");
+  CHECK(within_bound_of(f32, 0.999) == "winograd F(2x2, 3x3), split f16");
+
+  TilingOptions winograd{.algorithm = Algorithm::winograd, .m = 4};
+  winograd.max_error = bound_of(layer, winograd, kTensorCores);
+  winograd.m = 0;
+  CHECK(make_tiling(layer, winograd, kTensorCores).tiles()->m == 4);
+  *winograd.max_error *= 0.999;
+  CHECK(make_tiling(layer, winograd, kTensorCores).tiles()->m == 2);
 }
 
-TEST_CASE("sums that tensor cores cut off are in the bound of F(2x2)") {
-  const auto bound = [](const char* problem) {
-    return bound_of(parse_problem(problem), {.algorithm = Algorithm::winograd, .m = 2},
+TEST_CASE("three products have a bound above what an H100 erred by, and below multiply-adds'") {
+  const auto bound = [](const char* problem, std::uint32_t m, Arithmetic arithmetic) {
+    return bound_of(parse_problem(problem),
+                    {.algorithm = Algorithm::winograd, .m = m, .arithmetic = arithmetic},
                     kTensorCores);
   };
-  // H100: 2.3e-6, 3.4e-6, 6.8e-6.
-  CHECK(bound("n64c640h14k640") > 2.3e-6);
-  CHECK(bound("n64c960h14k960") > 3.4e-6);
-  CHECK(bound("n64c1920h14k1920") > 6.8e-6);
+  struct Measured {
+    const char* problem;
+    std::uint32_t m;
+    double error;
+  };
+  for (const auto& [problem, m, error] :
+       {Measured{"n1c512h7k512", 2, 1.95e-7}, Measured{"n1c1280h32k640", 2, 2.37e-7},
+        Measured{"n1c1920h32k640", 2, 2.65e-7}, Measured{"n64c256h56k256", 4, 5.01e-7},
+        Measured{"n64c512h28k512", 4, 5.46e-7}}) {
+    CAPTURE(problem, m);
+    const double split = bound(problem, m, Arithmetic::split_f16);
+    CHECK(split > error);
+    CHECK(split < bound(problem, m, Arithmetic::fma));
+  }
 }
 
 TEST_CASE("a budget that nothing meets is refused with the least error, which is then enough") {
