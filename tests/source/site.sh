@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # site.sh PACKAGE_FOLDER VENV: the documentation is a site without dead links. PACKAGE_FOLDER has the Python
-# package with its stubs; VENV may have mkdocs. 77 without either.
+# package with its stubs; VENV may have mkdocs and its theme. 77 without any.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PATH=$2/bin:$PATH
-if ! mkdocs --version >/dev/null 2>&1; then
-  echo "SKIPPED: mkdocs is not installed (pip install -r docs/requirements.txt)"
+if [[ $(mkdocs build --help 2>/dev/null) != *material* ]]; then
+  echo "SKIPPED: mkdocs with its theme is not installed (pip install -r docs/requirements.txt)"
   exit 77
 fi
 if [[ ! -e $1/megaconv/_core.pyi ]]; then

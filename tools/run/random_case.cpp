@@ -99,6 +99,7 @@ void random_plan(Dice& dice, PlanArguments& plan, const VerifyLimits& limits, bo
 void take_in_place(ConvProblem& p) {
   constexpr std::int64_t kOctet = 8;
   p.layout = Layout::nhwc;
+  p.groups = 1;
   p.c = ceil_div(p.c, kOctet) * kOctet;
   p.k = ceil_div(p.k, kOctet) * kOctet;
   p.epilogue.residual = false;
