@@ -174,7 +174,8 @@ class Plan {
 
   /// Runs the convolution. On a CPU it returns when y is complete. On a CUDA device all pointers
   /// are device pointers and the run is only enqueued on run.stream: no allocation, no
-  /// synchronisation; it can be captured into a CUDA graph. Runs that share a workspace must be
+  /// synchronisation; it can be captured into a CUDA graph. (Where the residual is y itself and
+  /// scales are guessed, it is copied to memory of the stream's pool.) Runs that share a workspace must be
   /// ordered, by one stream or by events. Throws Error before any work starts: invalid_argument (a
   /// null, misaligned or overlapping pointer; a workspace in use by another run), out_of_memory
   /// (workspace too small, no thread to be had). Throws Error(timeout) with a report when a wait

@@ -28,6 +28,8 @@ class CudaExecutor final : public Executor {
       : device_(current_device()),
         launch_(options.cuda_launch),
         conv_(lowering.tiling(), device_, launch_),
+        y_bytes_(static_cast<std::size_t>(lowering.tiling().problem.y_size()) *
+                 size_of(lowering.tiling().problem.dtype)),
         graph_(lowering.graph),
         host_tasks_(launch_ == CudaLaunch::staged ? lowering.graph.tasks
                                                   : tasks_in_order(lowering)),
@@ -70,13 +72,14 @@ class CudaExecutor final : public Executor {
     check_device_pointer("prepared_filters", tensors.prepared_filters, device_);
     check_device_pointer("y", tensors.y, device_);
     check_device_pointer("workspace", workspace, device_);
-    auto* const base = static_cast<std::byte*>(workspace);
-    const TaskArgs args = conv_.args_of(tensors, base, layout_);
-    const auto stream = static_cast<cudaStream_t>(run.stream);
-    if (launch_ == CudaLaunch::staged) {
-      conv_.launch_stages(args, host_tasks_, tasks_.data(), Launcher::Turn::only, stream);
+    if (tensors.residual != nullptr && tensors.residual == tensors.y && conv_.may_compute_again()) {
+      const auto stream = static_cast<cudaStream_t>(run.stream);
+      const StreamCopy residual(tensors.residual, y_bytes_, stream);
+      Tensors apart = tensors;
+      apart.residual = residual.data();
+      enqueue(apart, workspace, run);
     } else {
-      run_megakernel(args, base, stream, run.trace);
+      enqueue(tensors, workspace, run);
     }
   }
 
@@ -100,6 +103,17 @@ class CudaExecutor final : public Executor {
   }
 
  private:
+  void enqueue(const Tensors& tensors, void* workspace, const RunOptions& run) const {
+    auto* const base = static_cast<std::byte*>(workspace);
+    const TaskArgs args = conv_.args_of(tensors, base, layout_);
+    const auto stream = static_cast<cudaStream_t>(run.stream);
+    if (launch_ == CudaLaunch::staged) {
+      conv_.launch_stages(args, host_tasks_, tasks_.data(), Launcher::Turn::only, stream);
+    } else {
+      run_megakernel(args, base, stream, run.trace);
+    }
+  }
+
   std::uint32_t choose_num_blocks(const PlanOptions& options) const {
     const auto num_tasks = static_cast<std::uint32_t>(tasks_.size());
     switch (launch_) {
@@ -160,6 +174,7 @@ class CudaExecutor final : public Executor {
   const Device device_;
   const CudaLaunch launch_;
   const DeviceConv conv_;
+  const std::size_t y_bytes_;
   const TaskGraph& graph_;
   const std::vector<Task> host_tasks_;
   const DeviceArray<Task> tasks_;

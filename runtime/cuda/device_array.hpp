@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays in device memory that belong to a plan, filled when it is made.
+// Arrays in device memory that belong to a plan, filled when it is made, and copies for one run.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -35,6 +35,26 @@ class DeviceArray {
  private:
   T* data_ = nullptr;
   std::size_t size_ = 0;
+};
+
+/// A copy in device memory for what is enqueued on a stream as long as this exists.
+class StreamCopy {
+ public:
+  StreamCopy(const void* from, std::size_t bytes, cudaStream_t stream) : stream_(stream) {
+    const std::string what = "copy of " + std::to_string(bytes) + " bytes";
+    check(cudaMallocAsync(&data_, bytes, stream), what);
+    const cudaError_t code = cudaMemcpyAsync(data_, from, bytes, cudaMemcpyDeviceToDevice, stream);
+    if (code != cudaSuccess) cudaFreeAsync(data_, stream);
+    check(code, what);
+  }
+  ~StreamCopy() { cudaFreeAsync(data_, stream_); }
+  StreamCopy(const StreamCopy&) = delete;
+  StreamCopy& operator=(const StreamCopy&) = delete;
+  const void* data() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+  const cudaStream_t stream_;
 };
 
 }  // namespace megaconv::cuda

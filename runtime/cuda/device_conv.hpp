@@ -35,6 +35,8 @@ class DeviceConv {
   /// Whether the workspace has a U, which every run fills.
   bool keeps_u() const { return every_run_ && !kernels_.filters_in_place; }
   std::uint32_t resident_blocks() const { return launcher_->resident_blocks(); }
+  /// Whether a run may compute y twice, since it guesses scales.
+  bool may_compute_again() const { return kernels_.redo != nullptr; }
 
   /// `w`, `prepared`: as in Plan::prepare_filters, on the device.
   void prepare_filters(const void* w, void* prepared, cudaStream_t stream) const;

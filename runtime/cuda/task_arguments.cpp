@@ -93,7 +93,9 @@ void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
     args.k_blocks = ceil_div(args.c_padded, args.k_block_channels);
     args.share_k_blocks = ceil_div(args.k_blocks, i32(channel_shares(tiling)));
     args.block_k_blocks = args.k_blocks;
-    args.output_cols = output_cols_in_place(p, args.stripes.cols);
+    args.in_order = outputs_in_order(p, args.stripes);
+    args.output_cols =
+        args.in_order ? args.tile_places / 2 : output_cols_in_place(p, args.stripes.cols);
   } else if (folds_columns(p)) {  // a row of taps is loaded at once, as one tap of more channels
     args.cols_at_once = args.s;
     args.c *= args.s;

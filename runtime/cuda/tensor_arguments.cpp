@@ -50,14 +50,20 @@ void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& 
   }
   args.w_tensor = filter_tensor(problem, stored ? w : args.u, stored ? problem.c : args.c_padded,
                                 elements, args.k_block_channels, args.gemm_filters);
-  if (tensors.residual != nullptr) check_whole_octets("residual", tensors.residual);
+  if (tensors.residual != nullptr) {
+    check_whole_octets("residual", tensors.residual);
+    if (args.in_order) {
+      args.residual_tensor =
+          output_tensor("residual", problem, tensors.residual, args.output_cols, args.in_order);
+    }
+  }
   // Outputs of 16 bits come in whole octets; of floats only some y can be stored by vectors.
   constexpr std::int64_t kVectorFloats = 4;
   const bool has_vectors =
       problem.k % kVectorFloats == 0 &&
       reinterpret_cast<std::uintptr_t>(tensors.y) % (kVectorFloats * sizeof(float)) == 0;
   if (problem.dtype != DataType::f32 || has_vectors) {
-    args.y_tensor = output_tensor(problem, tensors.y, args.output_cols);
+    args.y_tensor = output_tensor("y", problem, tensors.y, args.output_cols, args.in_order);
   } else {
     args.output_cols = 0;
   }

@@ -157,13 +157,16 @@ CUtensorMap filter_tensor(const ConvProblem& p, const void* w, std::int64_t tap_
       swizzle_of(u64(k_block_channels) * bytes_of(elements)));
 }
 
-CUtensorMap output_tensor(const ConvProblem& p, const void* y, int cols) {
+CUtensorMap output_tensor(const char* name, const ConvProblem& p, const void* y, int cols,
+                          bool in_order) {
   constexpr cuuint32_t kRowBytes = 128;
   const Elements elements = elements_of(p);
   const auto bytes = static_cast<cuuint32_t>(bytes_of(elements));
   const cuuint64_t pixel_bytes = u64(p.k) * bytes, row_bytes = pixel_bytes * u64(p.q());
-  return tiled_tensor<4>("y", elements, y, {u64(p.k), u64(p.q()), u64(p.p()), u64(p.n)},
-                         {pixel_bytes, row_bytes, row_bytes * u64(p.p())},
+  const std::array<cuuint64_t, 4> sizes =
+      in_order ? std::array<cuuint64_t, 4>{u64(p.k), u64(p.n * p.p() * p.q()), 1, 1}
+               : std::array<cuuint64_t, 4>{u64(p.k), u64(p.q()), u64(p.p()), u64(p.n)};
+  return tiled_tensor<4>(name, elements, y, sizes, {pixel_bytes, row_bytes, row_bytes * u64(p.p())},
                          {kRowBytes / bytes, static_cast<cuuint32_t>(cols), 1, 1},
                          CU_TENSOR_MAP_SWIZZLE_128B);
 }

@@ -37,8 +37,9 @@ CUtensorMap abreast_tensor(const ConvProblem& problem, const Pixels& pixels, con
 CUtensorMap filter_tensor(const ConvProblem& problem, const void* w, std::int64_t tap_numbers,
                           Elements elements, int k_block_channels, int filters);
 
-/// y of a problem in NHWC, whose pixels are whole vectors of 16 bytes: `cols` columns of a row, of
-/// each the filters in 128 bytes.
-CUtensorMap output_tensor(const ConvProblem& problem, const void* y, int cols);
+/// y of a problem in NHWC, or a residual, whose pixels are whole vectors of 16 bytes: `cols` columns
+/// of a row, or so many pixels in order, of each the filters in 128 bytes.
+CUtensorMap output_tensor(const char* name, const ConvProblem& problem, const void* y, int cols,
+                          bool in_order);
 
 }  // namespace megaconv::cuda

@@ -24,7 +24,7 @@ struct PlaceRange {
 template <class Stored, Layout kLayout, int kMostPlaces>
 struct OutputMap {
   static constexpr bool kNchw = kLayout == Layout::nchw;
-  static constexpr int kFillers = 128;
+  static constexpr int kFillers = 128, kMapFilters = 64;
   static constexpr int kSector = 32 / sizeof(Stored);
   // NCHW: what exists of kPart padded pixels each is a range of slots, which begin as far from a
   // sector of memory as their outputs of the first filter do.
@@ -52,6 +52,17 @@ struct OutputMap {
     }
   };
 
+  /// NHWC: that of a pixel comes to the L2 cache, of the filters from first_k on, before the
+  /// outputs are stored.
+  static __device__ void bring_residual(const TaskArgs& a, int pixel, int first_k) {
+    const auto* const residual = reinterpret_cast<const Stored*>(a.residual);
+    const std::int64_t at = static_cast<std::int64_t>(pixel) * a.k + first_k;
+    const int bytes = min(kMapFilters, a.k - first_k) * static_cast<int>(sizeof(Stored));
+    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(residual + at);
+    if (residual == nullptr || bytes <= 0 || (address | bytes) % 16 != 0) return;
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(residual + at), "r"(bytes)
+                 : "memory");
+  }
   /// By thread 0 to kFillers - 1, with `at` at places.first; first_k is the first filter, next_part
   /// the position of padded pixel kPart.
   __device__ void fill(const TaskArgs& a, const PlaceRange& places, const Cursor& at,
@@ -68,6 +79,7 @@ struct OutputMap {
         pixels[i] = i < num_places && exists(own)
                         ? (own.image * a.p + own.row) * a.q + first_col + own.col
                         : -1;
+        if (pixels[i] >= 0) bring_residual(a, pixels[i], first_k);
       }
     } else {
       // Outputs of the stripe in front of a padded pixel.

@@ -79,9 +79,10 @@ struct TaskArgs {
 
   // Implicit GEMM with operands in place: padded pixels of a tile; channels of a K block; rows and
   // columns of a filter whose input is kept at a time, and its padded pixels; columns that outputs
-  // are stored by at a time; x or V by pixels, w by filters and taps, y by so many columns of a
-  // row.
+  // are stored by at a time; x or V by pixels, w by filters and taps, y and, if outputs are in
+  // order (outputs_in_order()), the residual by so many columns of a row.
   std::int32_t tile_places, k_block_channels, rows_at_once, cols_at_once, input_places, output_cols;
+  bool in_order;
   std::int32_t input_tasks;     // of a group
   std::int32_t cluster_blocks;  // in which direct tasks run
   // K blocks of all channels; of a share, whose sums are added up to those of the others; of a
@@ -90,7 +91,7 @@ struct TaskArgs {
   std::int32_t task_tiles;  // of a whole group
   MemoryInPlace memory;
   CUtensorMap x_tensors[kMostConvertedStripes];  // of every stripe
-  CUtensorMap w_tensor, y_tensor;
+  CUtensorMap w_tensor, y_tensor, residual_tensor;
 };
 
 }  // namespace megaconv::cuda

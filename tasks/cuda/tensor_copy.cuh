@@ -42,5 +42,12 @@ __device__ inline void copy_box(void* to, const CUtensorMap& tensor,
   ::cuda::ptx::cp_async_bulk_tensor(::cuda::ptx::space_cluster, ::cuda::ptx::space_global, to,
                                     &tensor, first, barrier);
 }
+/// Brings it to the L2 cache.
+__device__ inline void prefetch_box(const CUtensorMap& tensor, const std::int32_t (&first)[4]) {
+  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(
+                   &tensor),
+               "r"(first[0]), "r"(first[1]), "r"(first[2]), "r"(first[3])
+               : "memory");
+}
 
 }  // namespace megaconv::cuda

@@ -241,7 +241,8 @@ std::string implicit_gemm_arithmetic_need(const ConvProblem& problem, Arithmetic
     case Arithmetic::tf32:
       return floats_can_be_brought(problem)
                  ? ""
-                 : "f32 tensors in nhwc, channels in whole fours, no residual, groups = 1";
+                 : "f32 tensors in nhwc, channels in whole fours (with a residual filters, too), "
+                   "groups = 1";
     case Arithmetic::f16:
       return dtype == DataType::bf16 ? "f32 or f16 tensors" : "";
     case Arithmetic::bf16:

@@ -57,6 +57,11 @@ std::int64_t places_of_stripe(const ConvProblem& problem, const Stripes& stripes
                             : problem.n * stripes.period * stripes.pitch;
 }
 
+bool outputs_in_order(const ConvProblem& problem, const Stripes& stripes) {
+  return stripes.images == 1 && stripes.cols == problem.q() && stripes.pitch == problem.q() &&
+         stripes.period == problem.p();
+}
+
 namespace {
 
 // By which boxes of pixels may lie beyond the tensor, or within it, in TMA's maps; and the longest
@@ -80,7 +85,9 @@ bool operands_in_tensor(const ConvProblem& a) {
 }
 
 bool operands_can_be_copied(const ConvProblem& a) {
-  return a.dtype == DataType::f32 && !a.epilogue.residual && has_tensor_maps(a);
+  constexpr std::int64_t kVector = 4;  // of a residual
+  return a.dtype == DataType::f32 && (!a.epilogue.residual || a.k % kVector == 0) &&
+         has_tensor_maps(a);
 }
 
 bool floats_can_be_brought(const ConvProblem& a) {
@@ -118,12 +125,15 @@ std::string operands_obstacle(const ConvProblem& problem, Arithmetic arithmetic,
     case Operands::in_float_tensor:
       return rounds_to_tf32 ? "" : "arithmetic must be tf32";
     case Operands::in_copy:
-      return copies ? "" : "arithmetic must be f16, tensors f32 in nhwc, no residual";
+      return copies ? ""
+                    : "arithmetic must be f16, tensors f32 in nhwc, with a residual filters in "
+                      "whole fours";
     case Operands::converted:
       break;
   }
   if (!copies || !floats_can_be_brought(problem)) {
-    return "arithmetic must be f16, tensors f32 in nhwc, channels in whole fours, no residual";
+    return "arithmetic must be f16, tensors f32 in nhwc, channels in whole fours, and filters with "
+           "a residual";
   }
   if (stripes_can_be_converted(problem, cut.cols_per_group)) return "";
   return "cols_per_group must cut y into " + std::to_string(kMostConvertedStripes) +

@@ -78,6 +78,9 @@ std::int64_t num_stripes(const ConvProblem& problem, const Stripes& stripes);
 /// Padded pixels of one stripe.
 std::int64_t places_of_stripe(const ConvProblem& problem, const Stripes& stripes);
 
+/// Whether padded pixels are the pixels of y, one after the other: there are no gaps.
+bool outputs_in_order(const ConvProblem& problem, const Stripes& stripes);
+
 /// Largest halo that a task keeps in shared memory where its threads load x.
 inline constexpr std::int32_t kMostReach = 128;
 

@@ -243,7 +243,8 @@ TEST_CASE("At the precision of TF32 implicit GEMM copies large operands in stage
   options.precision = Precision::tf32;
   CHECK_FALSE(has_input_tasks(tiling_of("n64c256h14k256+nhwc", options)));  // no room for a copy
   options.whole_tensors = true;
-  for (const char* text : {"n64c256h14k256+nhwc", "n64c512h28k512+nhwc", "n64c70h56k100+nhwc"}) {
+  for (const char* text : {"n64c256h14k256+nhwc", "n64c512h28k512+nhwc", "n64c70h56k100+nhwc",
+                           "n64c256h14k256+nhwc+residual"}) {
     const Tiling tiling = tiling_of(text, options);
     CAPTURE(text, to_string(tiling));
     REQUIRE(has_input_tasks(tiling));
@@ -256,7 +257,7 @@ TEST_CASE("At the precision of TF32 implicit GEMM copies large operands in stage
     CHECK(input_copy_bytes(tiling) >= pixels * static_cast<std::uint64_t>(tiling.problem.c) * 2);
     check_order_and_file(tiling, {.policy = "staged"});
   }
-  for (const char* text : {"n64c256h56k256", "n64c256h56k256+nhwc+residual"}) {
+  for (const char* text : {"n64c256h56k256", "n64c256h56k254+nhwc+residual"}) {
     CHECK_FALSE(has_input_tasks(tiling_of(text, options)));
   }
   options.precision = Precision::f32;
@@ -282,7 +283,7 @@ TEST_CASE("At the precision of TF32 tasks of implicit GEMM convert x where filte
       check_order_and_file(tiling);
     }
   }
-  for (const char* text : {"n64c66h56k64+nhwc", "n64c64h56k64", "n64c64h56k64+nhwc+residual"}) {
+  for (const char* text : {"n64c66h56k64+nhwc", "n64c64h56k64", "n64c64h56k66+nhwc+residual"}) {
     CAPTURE(text);
     CHECK(cut_of(tiling_of(text, options)).operands != Operands::converted);
   }
@@ -294,7 +295,8 @@ TEST_CASE(
   options.precision = Precision::tf32;
   for (const bool whole : {false, true}) {
     options.whole_tensors = whole;
-    for (const char* text : {"n64c192h14k48+nhwc", "n1c64h56k64+nhwc", "n1c64h224k64+nhwc"}) {
+    for (const char* text : {"n64c192h14k48+nhwc", "n1c64h56k64+nhwc", "n1c64h224k64+nhwc",
+                             "n1c64h56k64+nhwc+residual"}) {
       const Tiling tiling = tiling_of(text, options);
       CAPTURE(text, whole, to_string(tiling));
       REQUIRE(tiling.arithmetic == Arithmetic::tf32);
@@ -308,7 +310,7 @@ TEST_CASE(
   options.arithmetic = Arithmetic::tf32;
   CHECK(tiling_of("n64c256h56k256+nhwc", options).arithmetic == Arithmetic::tf32);
   for (const char* text :
-       {"n64c64h56k64", "n64c66h56k64+nhwc", "n64c64h56k64+nhwc+residual", "c64h56k64+nhwc+f16"}) {
+       {"n64c64h56k64", "n64c66h56k64+nhwc", "n64c64h56k66+nhwc+residual", "c64h56k64+nhwc+f16"}) {
     CAPTURE(text);
     CHECK_THROWS_WITH(tiling_of(text, options),
                       ContainsSubstring("must be f32 tensors in nhwc, channels in whole fours"));
@@ -384,9 +386,11 @@ TEST_CASE("A load path that tensors, arithmetic or stripes do not have is refuse
   constexpr Arithmetic kSplit = Arithmetic::split_f16;
   const std::string in_tensor =
       "tensors must be f16 or bf16 in nhwc, channels and filters in whole eights";
-  const std::string in_copy = "arithmetic must be f16, tensors f32 in nhwc, no residual";
+  const std::string in_copy =
+      "arithmetic must be f16, tensors f32 in nhwc, with a residual filters in whole fours";
   const std::string converted =
-      "arithmetic must be f16, tensors f32 in nhwc, channels in whole fours, no residual";
+      "arithmetic must be f16, tensors f32 in nhwc, channels in whole fours, and filters with a "
+      "residual";
   CHECK(refused("n4c64h28k64+nhwc", Operands::loaded, kTf32) ==
         "operands = loaded, cols_per_group = 28, for " +
             to_string(parse_problem("n4c64h28k64+nhwc")) +
@@ -403,7 +407,7 @@ TEST_CASE("A load path that tensors, arithmetic or stripes do not have is refuse
              "arithmetic must be tf32"));
   for (const Operands operands : {Operands::in_copy, Operands::converted}) {
     const std::string& must = operands == Operands::in_copy ? in_copy : converted;
-    for (const char* text : {"n4c64h28k64", "n4c64h28k64+nhwc+residual", "n4c64h28k64+nhwc+f16"}) {
+    for (const char* text : {"n4c64h28k64", "n4c64h28k66+nhwc+residual", "n4c64h28k64+nhwc+f16"}) {
       CAPTURE(text, to_string(operands));
       CHECK(ends(refused(text, operands, kF16), must));
     }

@@ -84,7 +84,7 @@ struct ImplicitGemmTask {
   using Outputs = float[kConsumers / 32][Output::kSize];
   using Piece = std::conditional_t<kLayout == Layout::nchw, Stored, uint4>;  // of a copy
   static constexpr int kRunPieces = kRun * sizeof(Stored) / sizeof(Piece);
-  using LandedRuns = Piece[kRunPieces][kStagesAhead ? kPlaces : kLoaders];
+  using LandedRuns = Piece[kRunPieces][kStagesAhead ? (kPlaces + 31) / 32 * 32 : kLoaders];
   using Landing = LandedRuns[kToRegisters ? 1 : kSlots];
   static constexpr int kInputStages = 3;
   static constexpr int kSharedBytes = 224 * 1024;  // of 227 KB
@@ -350,11 +350,15 @@ struct ImplicitGemmTask {
                       (!walk.folds && a.c % kVector == 0 && walk.num_c % kVector == 0 &&
                        reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0)) {}
 
-    /// Starts to load a run of the i-th of a thread's padded pixels in a stage, if it exists.
+    /// Starts to load a run of the i-th of a thread's padded pixels in a stage, if it exists. By
+    /// all threads of a warp.
     __device__ void start(const Source& source, int i, int run, int slot) {
       exist_ = exist_ << 1 | (source.exists ? 1 : 0);
-      if (source.exists) {
-        const int c = source.c + run * kRun;
+      const int c = source.c + run * kRun;
+      if (kTogether && in_vectors_) {
+        copy_together(walk_.first_c + c + source.offset, source.exists ? walk_.num_c - c : kNone, i,
+                      slot);
+      } else if (source.exists) {
         // The first summands are the same for all threads.
         const Stored* const x =
             reinterpret_cast<const Stored*>(a_.x) + (walk_.first_c + c) * stride() + source.offset;
@@ -377,10 +381,11 @@ struct ImplicitGemmTask {
         for (int j = 0; j < kRun; ++j) run[j] = runs_[slot][j];
       } else {
         __pipeline_wait_prior(kAhead - 1);
+        if constexpr (kTogether) __syncwarp();
         if (!exists) return false;
 #pragma unroll
         for (int j = 0; j < kRunPieces; ++j) {
-          reinterpret_cast<Piece*>(run)[j] = landing_[slot][j][column(i)];
+          reinterpret_cast<Piece*>(run)[j] = landing_[slot][j][column(i, lane())];
         }
       }
       return exists;
@@ -390,9 +395,31 @@ struct ImplicitGemmTask {
     static constexpr int kVector = sizeof(uint4) / sizeof(Stored);
     static constexpr int kPieceNumbers = kRun / kRunPieces;
 
-    // Where a padded pixel's runs land.
-    static __device__ int column(int i) {
-      return static_cast<int>(threadIdx.x) + (kStagesAhead ? i * kLoaders : 0);
+    // A pixel's pieces are neighbours (NHWC): as many threads copy one together, then the next
+    // thread's. A thread by itself would meet a sector of 32 bytes for every piece.
+    static constexpr bool kTogether = kLayout == Layout::nhwc;
+    static constexpr int kNone = -kRun;  // fewer numbers than padding leaves
+
+    static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
+    // Where the runs of a thread of this warp land. What is copied at once lies side by side.
+    static __device__ int column(int i, int lane) {
+      const int warp = static_cast<int>(threadIdx.x) / 32 + (kStagesAhead ? i * kLoaders / 32 : 0);
+      if constexpr (!kTogether) return warp * 32 + lane;
+      return warp * 32 + lane % kRunPieces * (32 / kRunPieces) + lane / kRunPieces;
+    }
+    // Runs of all threads of a warp: this one's has so many numbers from x's `first` on.
+    __device__ void copy_together(int first, int count, int i, int slot) {
+      const int piece = lane() % kRunPieces, number = piece * kPieceNumbers;
+      __syncwarp();  // the run that landed there before has been read
+#pragma unroll
+      for (int j = 0; j < kRunPieces; ++j) {
+        const int owner = lane() - piece + j;
+        const int from = __shfl_sync(0xffffffffu, first, owner);
+        const int numbers = __shfl_sync(0xffffffffu, count, owner);
+        if (numbers <= kNone) continue;
+        copy_part(&landing_[slot][piece][column(i, owner)],
+                  reinterpret_cast<const Stored*>(a_.x) + from + number, number < numbers);
+      }
     }
     // From a channel to the next, in numbers.
     __device__ std::ptrdiff_t stride() const {
@@ -414,7 +441,7 @@ struct ImplicitGemmTask {
         if constexpr (kToRegisters) {
           runs_[slot][j] = exists ? *x : static_cast<Stored>(0.0f);
         } else {
-          copy_part(&landing_[slot][j][column(i)], x, exists);
+          copy_part(&landing_[slot][j][column(i, lane())], x, exists);
         }
       }
     }
@@ -431,7 +458,8 @@ struct ImplicitGemmTask {
       } else if constexpr (sizeof(Stored) == sizeof(float)) {
 #pragma unroll
         for (int j = 0; j < kRun; ++j) {
-          auto* const piece = reinterpret_cast<Stored*>(&runs[j / kPieceNumbers][column(i)]);
+          auto* const piece =
+              reinterpret_cast<Stored*>(&runs[j / kPieceNumbers][column(i, lane())]);
           copy_part(piece + j % kPieceNumbers, x + j, exists(j));
         }
       } else {
@@ -446,7 +474,7 @@ struct ImplicitGemmTask {
         for (int j = 0; j < kRunPieces; ++j) {
           const std::uint32_t* const eight = &numbers[j * kPieceNumbers];
           const auto pair = [eight](int k) { return eight[2 * k] | eight[2 * k + 1] << 16; };
-          runs[j][column(i)] = {pair(0), pair(1), pair(2), pair(3)};
+          runs[j][column(i, lane())] = {pair(0), pair(1), pair(2), pair(3)};
         }
       }
     }

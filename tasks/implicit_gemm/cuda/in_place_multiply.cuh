@@ -15,7 +15,7 @@ template <class Shape>
 class InPlaceConsumers : Shape {
   using Shape::kConsumers, Shape::kConverters, Shape::kConverts, Shape::kFilters, Shape::kHelpers;
   using Shape::kLead, Shape::kMostInputStages, Shape::kOperands, Shape::kPending;
-  using Shape::kResiduals, Shape::kSharesChannels, Shape::kThreads;
+  using Shape::kSharesChannels, Shape::kThreads;
   using typename Shape::Barriers, typename Shape::Course, typename Shape::Number;
   using typename Shape::Shared, typename Shape::Walk;
   using Outputs = InPlaceOutputs<Shape>;
@@ -75,9 +75,7 @@ class InPlaceConsumers : Shape {
           multiply_share(course.chunks);
         }
         ring.wait_empty(output);
-        if constexpr (kResiduals) {
-          if (finish.has_residual()) shared.barriers.residual[warpgroup].wait_full(output);
-        }
+        if (finish.has_residual()) shared.barriers.residual[warpgroup].wait_full(output);
         Outputs::template put<kWidth>(finish, sums, shared.outputs + warpgroup * kWidth);
         ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
         __syncwarp();

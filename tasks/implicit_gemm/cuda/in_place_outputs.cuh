@@ -17,8 +17,8 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceOutputs : Shape {
-  using Shape::kFloats, Shape::kResiduals, Shape::kRowFilters, Shape::kVectorFilters;
-  using Shape::kVectors, Shape::permuted;
+  using Shape::kFloats, Shape::kRowFilters, Shape::kVectorFilters, Shape::kVectors;
+  using Shape::permuted;
   using typename Shape::Number, typename Shape::Numbers, typename Shape::OutputRow;
   using typename Shape::Stored;
 
@@ -35,7 +35,7 @@ class InPlaceOutputs : Shape {
    public:
     __device__ explicit Finish(const TaskArgs& a)
         : activation_(a.activation), has_residual_(a.residual != nullptr) {}
-    __device__ bool has_residual() const { return kResiduals && has_residual_; }
+    __device__ bool has_residual() const { return has_residual_; }
     /// Of a task's filters.
     __device__ void begin(const TaskArgs& a, float x_scale, int first_k) {
       if (first_k == first_k_) return;
@@ -58,15 +58,11 @@ class InPlaceOutputs : Shape {
       first_k_ = first_k;
     }
     /// Of the thread's first or second filter.
-    __device__ float operator()(int half, float sum) const {
+    __device__ float before_residual(int half, float sum) const {
       if constexpr (Numbers::kScaled) sum *= first_;
-      sum = sum * scale_[half] + bias_[half];
-      return activate(activation_, sum);
+      return sum * scale_[half] + bias_[half];
     }
-    __device__ float operator()(int half, float sum, float residual) const {
-      sum = sum * scale_[half] + bias_[half] + residual;
-      return activate(activation_, sum);
-    }
+    __device__ float activated(float output) const { return activate(activation_, output); }
 
    private:
     float first_ = 1, scale_[2] = {}, bias_[2] = {};
@@ -135,10 +131,19 @@ class InPlaceOutputs : Shape {
           reinterpret_cast<float*>(&row[i % 2][permuted(pair + i % 2, vector + i / 2 * 2)]) +
           filter % kVectorFilters;
     }
+    const auto place_of = [&](int i) {
+      constexpr int kEight = 8 * sizeof(OutputRow) / sizeof(float);
+      return &to[i / 2 % 2][i % 2][i / 4 * kEight];
+    };
+#pragma unroll
+    for (int i = 0; i < kWidth / 2; ++i) sums[i] = finish.before_residual(i / 2 % 2, sums[i]);
+    if (finish.has_residual()) {
+#pragma unroll
+      for (int i = 0; i < kWidth / 2; ++i) sums[i] += *place_of(i);
+    }
 #pragma unroll
     for (int i = 0; i < kWidth / 2; ++i) {
-      constexpr int kEight = 8 * sizeof(OutputRow) / sizeof(float);
-      to[i / 2 % 2][i % 2][i / 4 * kEight] = finish(i / 2 % 2, sums[i]);
+      *place_of(i) = finish.activated(sums[i]);
       sums[i] = 0.0f;
     }
   }
@@ -161,9 +166,9 @@ class InPlaceOutputs : Shape {
         if constexpr (kResidual) both = *reinterpret_cast<const Vec<2, Number>*>(&pairs[i]);
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-          const float output = kResidual ? finish(i % 2, two[j], static_cast<float>(both.lane[j]))
-                                         : finish(i % 2, two[j]);
-          both.lane[j] = static_cast<Number>(output);
+          float output = finish.before_residual(i % 2, two[j]);
+          if constexpr (kResidual) output += static_cast<float>(both.lane[j]);
+          both.lane[j] = static_cast<Number>(finish.activated(output));
           two[j] = 0.0f;
         }
         pairs[i] = *reinterpret_cast<const std::uint32_t*>(&both);

@@ -30,7 +30,6 @@ struct InPlaceShape {
   static constexpr bool kFloats = std::is_same_v<Stored, float>;
   static_assert(kFloats == (kOperands != Operands::in_tensor));
   static constexpr bool kConverts = kOperands == Operands::converted;
-  static constexpr bool kResiduals = kOperands == Operands::in_tensor;  // are possible
   static constexpr bool kClusters = kConverts || kSharesChannels;
   static constexpr bool kAbreast = !kClusters;  // images may be
   static constexpr int kFilters = 64;

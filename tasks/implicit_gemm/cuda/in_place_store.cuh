@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Storers of implicit GEMM on operands in place: a warp for each consumer warpgroup, which stores
 // its outputs to y while the next tile is multiplied. A residual they load before, to where the
-// consumers will put their outputs.
+// consumers will put their outputs. Where padded pixels are the pixels of y in order, as in 1x1
+// layers, a share is one box for TMA, and so is its residual.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -13,8 +14,7 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceStorers : Shape {
-  using Shape::kAbreast, Shape::kHelpers, Shape::kResiduals, Shape::kRowFilters, Shape::kRows;
-  using Shape::kStorers;
+  using Shape::kAbreast, Shape::kHelpers, Shape::kRowFilters, Shape::kRows, Shape::kStorers;
   using Shape::kVectorFilters, Shape::kVectors, Shape::permuted;
   using typename Shape::OutputRow, typename Shape::Shared, typename Shape::Stored;
   using typename Shape::Walk;
@@ -49,12 +49,14 @@ class InPlaceStorers : Shape {
   struct Run {
     int first, cols;  // in the share; what there is of it in y
     int image, row, col;
+    int row_cols;
     /// The share's `line`-th, if it begins at `start` in a stripe.
     __device__ Run(const TaskArgs& a, int stripe, const Stripes::Position& start, int line)
         : first(line == 0 ? 0 : line * a.stripes.pitch - start.col),
           image(start.image),
           row(start.row),
-          col(line == 0 ? start.col : 0) {
+          col(line == 0 ? start.col : 0),
+          row_cols(a.q) {
       const Stripes& s = a.stripes;
       if (kAbreast && s.images > 1) {
         for (image += line; image >= s.images; image -= s.images) ++row;
@@ -66,11 +68,14 @@ class InPlaceStorers : Shape {
       const bool exists = row < a.p && image < a.n;
       cols = exists ? max(min(a.q, (stripe + 1) * s.cols) - col, 0) : 0;
     }
+    /// Of outputs in order, from `place` on: y is one row.
+    __device__ Run(const TaskArgs& a, int place)
+        : first(0), cols(a.places - place), image(0), row(0), col(place), row_cols(a.places) {}
     /// Columns that boxes hold, of a share of so many padded pixels: whole boxes, or all to the
     /// row's end; none, if TMA cannot store y.
     __device__ int in_boxes(const TaskArgs& a, int places) const {
       if (a.output_cols == 0) return 0;
-      if (first + cols <= places && col + cols == a.q) return cols;
+      if (first + cols <= places && col + cols == row_cols) return cols;
       return min(cols, places - first) / a.output_cols * a.output_cols;
     }
   };
@@ -90,21 +95,31 @@ class InPlaceStorers : Shape {
       const int first = walk.first_place + tile * a.tile_places + warpgroup * width;
       const int places = min(width, walk.end_place - first);
       const Stripes::Position start = a.stripes.position(first);
-      const int last = (start.col + places - 1) / a.stripes.pitch;
-      if constexpr (kResiduals) {
-        if (a.residual != nullptr) {
+      const int last = a.in_order ? 0 : (start.col + places - 1) / a.stripes.pitch;
+      const auto run_of = [&](int line) {
+        return a.in_order ? Run(a, first) : Run(a, walk.stripe, start, line);
+      };
+      if (a.residual != nullptr) {
+        auto& residual = shared.barriers.residual[warpgroup];
+        if (a.in_order && (places == width || first + places == a.places)) {
+          if (lane == 0) {
+            const bool goes_on = tile + 1 < walk.num_tiles;
+            load_residual(a, walk, first, goes_on, outputs,
+                          residual.expect(at, kRows * width * sizeof(OutputRow)));
+          }
+        } else {
           for (int line = 0; line <= last && places > 0; ++line) {
-            load_residual(a, walk, Run(a, walk.stripe, start, line), places, outputs);
+            load_residual(a, walk, run_of(line), places, outputs);
           }
           __pipeline_commit();
           __pipeline_wait_prior(0);
           __syncwarp();
-          if (lane == 0) shared.barriers.residual[warpgroup].arrive_full(at.stage);
+          if (lane == 0) residual.arrive_full(at.stage);
         }
       }
       ring.wait_full(at);
       for (int line = lane; line <= last && places > 0; line += 32) {
-        const Run run(a, walk.stripe, start, line);
+        const Run run = run_of(line);
         const int cols = run.in_boxes(a, places);
         for (int i = 0; i < cols; i += a.output_cols) {
 #pragma unroll
@@ -121,12 +136,25 @@ class InPlaceStorers : Shape {
       if (places > 0) {
         const bool all_but_last = a.output_cols != 0 && a.stripes.cols >= a.q;  // are in boxes
         for (int line = all_but_last ? last : 0; line <= last; ++line) {
-          store_rest(a, walk, Run(a, walk.stripe, start, line), places, outputs);
+          store_rest(a, walk, run_of(line), places, outputs);
         }
       }
       ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<0>());
       __syncwarp();
       if (lane == 0) ring.arrive_empty(at.stage);
+    }
+  }
+  // By one thread: of a share that is a box. That of the next tile comes to the L2 cache meanwhile.
+  static __device__ void load_residual(const TaskArgs& a, const Walk& walk, int first_place,
+                                       bool has_next, OutputRow* outputs, std::uint64_t* barrier) {
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      const std::int32_t from[] = {walk.first_k + row * kRowFilters, first_place, 0, 0};
+      copy_box(outputs + row * a.tile_places, a.residual_tensor, from, barrier);
+      if (has_next) {
+        const std::int32_t next[] = {from[0], first_place + a.tile_places, 0, 0};
+        prefetch_box(a.residual_tensor, next);
+      }
     }
   }
   // Filters come in whole vectors.
