@@ -152,6 +152,8 @@ const char* to_string(Operands operands) noexcept {
       return "loaded";
     case Operands::in_tensor:
       return "in_tensor";
+    case Operands::in_tensor_wide:
+      return "in_tensor_wide";
     case Operands::in_float_tensor:
       return "in_float_tensor";
     case Operands::in_copy:

@@ -43,6 +43,10 @@
   VARIANT(implicit_gemm_bf16_nhwc, implicit_gemm, nhwc, wgmma, loads(t, DataType::bf16))     \
   VARIANT(implicit_gemm_f16_in_place, implicit_gemm, nhwc, wgmma, reads(t, DataType::f16))   \
   VARIANT(implicit_gemm_bf16_in_place, implicit_gemm, nhwc, wgmma, reads(t, DataType::bf16)) \
+  VARIANT(implicit_gemm_f16_wide_in_place, implicit_gemm, nhwc, wgmma,                       \
+          reads_wide(t, DataType::f16))                                                      \
+  VARIANT(implicit_gemm_bf16_wide_in_place, implicit_gemm, nhwc, wgmma,                      \
+          reads_wide(t, DataType::bf16))                                                     \
   VARIANT(implicit_gemm_tf32_in_place, implicit_gemm, nhwc, wgmma,                           \
           operands_of(t) == Operands::in_float_tensor)                                       \
   VARIANT(implicit_gemm_rounded_in_place, implicit_gemm, nhwc, wgmma,                        \

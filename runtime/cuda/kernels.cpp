@@ -41,6 +41,9 @@ bool rounds(const Tiling& tiling) {
 bool reads(const Tiling& tiling, DataType dtype) {
   return operands_of(tiling) == Operands::in_tensor && tiling.problem.dtype == dtype;
 }
+bool reads_wide(const Tiling& tiling, DataType dtype) {
+  return operands_of(tiling) == Operands::in_tensor_wide && tiling.problem.dtype == dtype;
+}
 
 struct Variant {
   const char* name;

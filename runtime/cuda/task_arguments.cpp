@@ -94,8 +94,8 @@ void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
     args.share_k_blocks = ceil_div(args.k_blocks, i32(channel_shares(tiling)));
     args.block_k_blocks = args.k_blocks;
     args.in_order = outputs_in_order(p, args.stripes);
-    args.output_cols =
-        args.in_order ? args.tile_places / 2 : output_cols_in_place(p, args.stripes.cols);
+    args.output_cols = args.in_order ? args.tile_places / groups_of_places(kernels.operands)
+                                     : output_cols_in_place(p, args.stripes.cols);
   } else if (folds_columns(p)) {  // a row of taps is loaded at once, as one tap of more channels
     args.cols_at_once = args.s;
     args.c *= args.s;

@@ -37,7 +37,7 @@ constexpr std::uint64_t kMostTiles = 16, kMostTilesInPlace = 64;
 // padded pixels; of a row of operands, a padded pixel or a filter in a K block, which TMA loads,
 // however many bytes it has, or a padded pixel of images abreast; of a tile's start and outputs, of
 // 16 bits and of floats; and as above.
-constexpr double kChunkInPlaceUs = 1.36, kPlacesOfChunkInPlace = 512;
+constexpr double kChunkInPlaceUs = 1.36, kPlacesOfChunkInPlace = 512, kFiltersOfChunkInPlace = 64;
 constexpr double kCopiedRowUs = 1.5e-3, kCopiedRowAbreastUs = 2e-3;
 constexpr double kRestInPlaceUs = 0.6, kFloatRestInPlaceUs = 2.5;
 constexpr double kTaskInPlaceUs = 0.5, kLaunchInPlaceUs = 4;
@@ -117,14 +117,13 @@ double num_inputs(const ConvProblem& problem, const InputOfTile& input) {
 // of a block.
 double chunk_copied_us(const ConvProblem& problem, std::int32_t tile_places, double tiles,
                        const InputOfTile& input, bool abreast, Operands operands) {
-  constexpr double kFilters = 64;
   const double taps = static_cast<double>(problem.r * problem.s);
   const double k_block_channels = k_block_channels_in_place(tile_places, operands);
   const double k_blocks = std::ceil(static_cast<double>(problem.c) / k_block_channels);
   const bool keeps_filters =
       k_blocks * taps <= filter_stages_in_place(tile_places, input.places, operands);
   const double inputs = input.places * num_inputs(problem, input);
-  const double filters = kFilters * taps / (keeps_filters ? tiles : 1);
+  const double filters = filters_in_place(operands) * taps / (keeps_filters ? tiles : 1);
   const double us =
       (abreast ? kCopiedRowAbreastUs : kCopiedRowUs) * inputs + kCopiedRowUs * filters;
   return us * 16 / k_block_channels * 9 / taps;
@@ -147,7 +146,8 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
   double chunks = num_chunks(problem), before_us = kLaunchInPlaceUs, rest_us = kRestInPlaceUs;
   const double copied_us = chunk_copied_us(problem, tile_places, std::ceil(waves) * tiles, input,
                                            stripes.images > 1, operands);
-  double chunk_us = std::max(copied_us, kChunkInPlaceUs * width / kPlacesOfChunkInPlace);
+  const double products = width * filters_in_place(operands) / kFiltersOfChunkInPlace;
+  double chunk_us = std::max(copied_us, kChunkInPlaceUs * products / kPlacesOfChunkInPlace);
   if (operands == Operands::in_float_tensor) {
     const double more = tile_places > kWideFloatTile ? kWideFloatMore : 1;
     const double each_us = more * (all_rows ? kFloatChunkUs : kFloatChunkOfRowsUs);
@@ -200,8 +200,9 @@ double choose_sizes(Tiling& tiling, Operands operands, const TilingOptions& opti
   const std::uint32_t rest = filter_blocks % kWide;
   const bool few_at_once = groups_at_once(problem) != problem.groups &&
                            filters_at_once(problem) % (kWide * Tiling::kLaneBlock) != 0;
-  const bool narrow = in_place || few_at_once || (rest != 0 && rest <= kNarrow);
-  cut.filter_blocks_per_gemm_task = std::min(narrow ? kNarrow : kWide, filter_blocks);
+  const bool narrow = few_at_once || (rest != 0 && rest <= kNarrow);
+  cut.filter_blocks_per_gemm_task =
+      std::min(!in_place && narrow ? kNarrow : filter_blocks_of_tile(operands), filter_blocks);
   if (options.filter_blocks_per_gemm_task != 0) {
     cut.filter_blocks_per_gemm_task = options.filter_blocks_per_gemm_task;
   }
@@ -281,12 +282,25 @@ std::vector<std::uint64_t> converted_stripes(const ConvProblem& problem, std::ui
   return all;
 }
 
+// Tiles of 64 filters, or of 128 where these are possible and faster, or asked for.
+double choose_tensor_tiles(Tiling& tiling, const TilingOptions& options, const Target& target) {
+  const std::uint32_t asked = options.filter_blocks_per_gemm_task;
+  const bool may_be_wide =
+      asked > kNarrow || (asked == 0 && tiling.filter_blocks() > kNarrow &&
+                          operands_in_wide_tiles(tiling.problem) && options.cols_per_group == 0);
+  Tiling wide = tiling;
+  const double us = choose_abreast(tiling, Operands::in_tensor, options, target);
+  if (!may_be_wide) return us;
+  const double wide_us = choose_sizes(wide, Operands::in_tensor_wide, options, target);
+  if (asked == 0 && wide_us >= us) return us;
+  tiling = wide;
+  return wide_us;
+}
+
 // The fastest load path; what is possible with none is cut as if x were loaded.
 double choose_operands(Tiling& tiling, const TilingOptions& options, const Target& target) {
   const ConvProblem& problem = tiling.problem;
-  if (operands_in_tensor(problem)) {
-    return choose_abreast(tiling, Operands::in_tensor, options, target);
-  }
+  if (operands_in_tensor(problem)) return choose_tensor_tiles(tiling, options, target);
   if (tiling.arithmetic == Arithmetic::tf32) {
     return choose_abreast(tiling, Operands::in_float_tensor, options, target);
   }

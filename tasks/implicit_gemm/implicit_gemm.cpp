@@ -67,7 +67,7 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
                 tiling.channel_blocks());
     check_operands(tiling, cut);
     check_field("filter_blocks_per_gemm_task", cut.filter_blocks_per_gemm_task,
-                cut.operands != Operands::loaded ? kFilterBlocksInPlace : 128 / Tiling::kLaneBlock);
+                filter_blocks_of_tile(cut.operands));
     check_field("filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task, 1);
     const std::string of_stripes = stripe_obstacle(a, cut.operands, cut.cols_per_group);
     if (!of_stripes.empty()) {
@@ -191,7 +191,7 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
         "arithmetic", {Arithmetic::split_f16, Arithmetic::tf32, Arithmetic::f16, Arithmetic::bf16});
     own(tiling).operands = section.choice(
         "operands", {Operands::loaded, Operands::in_tensor, Operands::in_float_tensor,
-                     Operands::in_copy, Operands::converted});
+                     Operands::in_copy, Operands::converted, Operands::in_tensor_wide});
   }
   std::string name(const Tiling& tiling) const override {
     return "implicit GEMM, " + product_text(tiling.arithmetic);

@@ -63,6 +63,12 @@ bool has_arithmetic_to_choose(const ConvProblem& problem, Arithmetic arithmetic)
 bool has_copies_to_choose(const ConvProblem& problem, Arithmetic arithmetic);
 /// Lane blocks of filters of a task that TMA loads x for, at most.
 inline constexpr std::uint32_t kFilterBlocksInPlace = 64 / Tiling::kLaneBlock;
+/// Most lane blocks of filters of a task.
+constexpr std::uint32_t filter_blocks_of_tile(Operands operands) {
+  return (operands == Operands::loaded ? 128u
+                                       : static_cast<std::uint32_t>(filters_in_place(operands))) /
+         Tiling::kLaneBlock;
+}
 /// Groups of so many padded pixels that a problem has.
 std::uint64_t count_place_groups(const ConvProblem& problem, const ImplicitGemmCut& cut);
 /// Blocks of a cluster in which direct tasks of a group run in stages: those that convert x do it

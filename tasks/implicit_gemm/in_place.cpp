@@ -51,7 +51,7 @@ std::int32_t tile_places_in_place(std::int64_t places_per_group, const Stripes& 
   const std::int32_t reach = stripes.reach;
   // Floats, rather than rows one by one, have narrower tiles, as long as K blocks are the same and
   // less input is loaded.
-  const std::int32_t least = operands == Operands::in_tensor   ? most_places_in_place(operands)
+  const std::int32_t least = have_16_bits(operands)            ? most_places_in_place(operands)
                              : operands == Operands::converted ? 224
                                                                : 288;
   const auto widest = [=](int input_stages) {
@@ -75,17 +75,18 @@ std::int32_t tile_places_in_place(std::int64_t places_per_group, const Stripes& 
 MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t input_places,
                               Operands operands, std::int32_t taps, std::int32_t cluster_blocks,
                               std::int32_t channel_shares) {
-  constexpr std::int32_t kFilters = 64, kSpan = 1024;  // of TMA's permutations
+  constexpr std::int32_t kSpan = 1024;  // of TMA's permutations
+  const std::int32_t filters = filters_in_place(operands);
   const auto whole_spans = [](std::int32_t bytes) { return ceil_div(bytes, kSpan) * kSpan; };
   const bool converts = operands == Operands::converted;
   MemoryInPlace memory{};
   const std::int32_t row_bytes = k_block_bytes_in_place(tile_places, operands);
-  memory.tap_bytes = kFilters * row_bytes;
+  memory.tap_bytes = filters * row_bytes;
   memory.input_bytes = whole_spans(input_places * row_bytes);
-  memory.pieces = whole_spans(tile_places * kFilters * (operands == Operands::in_tensor ? 2 : 4));
+  memory.pieces = whole_spans(tile_places * filters * (have_16_bits(operands) ? 2 : 4));
   memory.num_pieces = converts ? pieces_of(cluster_blocks) : 0;
   memory.partial_sums = memory.pieces + memory.num_pieces * kPieceBytes;
-  const std::int32_t sum_bytes = tile_places * kFilters * static_cast<std::int32_t>(sizeof(float));
+  const std::int32_t sum_bytes = tile_places * filters * static_cast<std::int32_t>(sizeof(float));
   memory.input = memory.partial_sums + (channel_shares - 1) * sum_bytes;
   const std::int32_t room = kSharedBytesInPlace - kBarrierBytesInPlace - memory.input;
   const auto stages_beside = [&](std::int64_t filter_bytes) {

@@ -42,7 +42,8 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
     const bool converts = window && stripes_can_be_converted(problem, cols) &&
                           c.get(Parameter::gemm_filters) <= kFilterBlocksInPlace;
     const bool copies = window == 1 && cols % problem.q() == 0;
-    return operands_in_tensor(problem) ? Operands::in_tensor
+    const bool wide = c.get(Parameter::gemm_filters) > kFilterBlocksInPlace;
+    return operands_in_tensor(problem) ? wide ? Operands::in_tensor_wide : Operands::in_tensor
            : rounds_in_place(c)        ? Operands::in_float_tensor
            : converts                  ? Operands::converted
            : copies                    ? Operands::in_copy
@@ -51,7 +52,8 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
   return {
       rule(Parameter::gemm_filters,
            [=](std::int64_t filters, const Configuration& c) {
-             const bool in_place = operands_in_tensor(problem) || rounds_in_place(c);
+             const bool in_place = !operands_in_wide_tiles(problem) &&
+                                   (operands_in_tensor(problem) || rounds_in_place(c));
              return filters == 4 || (filters == 8 && !in_place) ||
                             (filters < (in_place ? 4 : 8) && filters == filter_blocks)
                         ? std::string()

@@ -84,6 +84,10 @@ bool operands_in_tensor(const ConvProblem& a) {
   return numbers && a.c % kOctet == 0 && a.k % kOctet == 0 && has_tensor_maps(a);
 }
 
+bool operands_in_wide_tiles(const ConvProblem& a) {
+  return operands_in_tensor(a) && make_stripes(a, static_cast<std::int32_t>(a.q())).reach == 0;
+}
+
 bool operands_can_be_copied(const ConvProblem& a) {
   constexpr std::int64_t kVector = 4;  // of a residual
   return a.dtype == DataType::f32 && (!a.epilogue.residual || a.k % kVector == 0) &&
@@ -122,6 +126,10 @@ std::string operands_obstacle(const ConvProblem& problem, Arithmetic arithmetic,
       return operands_in_tensor(problem) ? ""
                                          : "tensors must be f16 or bf16 in nhwc, channels and "
                                            "filters in whole eights";
+    case Operands::in_tensor_wide:
+      return operands_in_wide_tiles(problem) ? ""
+                                             : "tensors must be f16 or bf16 in nhwc, channels and "
+                                               "filters in whole eights; filters 1x1 or strided";
     case Operands::in_float_tensor:
       return rounds_to_tf32 ? "" : "arithmetic must be tf32";
     case Operands::in_copy:
@@ -166,7 +174,8 @@ std::uint32_t channel_shares(const Tiling& tiling) {
   const ConvProblem& problem = tiling.problem;
   const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cut->cols_per_group));
   // Sums of the others take room of input, which filters that reach far need.
-  if (!are_tensors(cut->operands) || stripes.images > 1 || stripes.reach > kMostReach ||
+  if (!are_tensors(cut->operands) || cut->operands == Operands::in_tensor_wide ||
+      stripes.images > 1 || stripes.reach > kMostReach ||
       cut->places_per_group > std::uint32_t{kMostSharedPlaces}) {
     return 1;
   }
@@ -193,7 +202,7 @@ std::string stripe_obstacle(const ConvProblem& problem, Operands operands, std::
     // Of boxes that TMA loads.
     constexpr std::int64_t kMostAbreast = 256;
     if (cols == q) return "";
-    if (loads_by_taps(problem)) {
+    if (loads_by_taps(problem) || operands == Operands::in_tensor_wide) {
       return ": must be all " + std::to_string(q) +
              " columns of y, since each tap reads x in place by itself";
     }

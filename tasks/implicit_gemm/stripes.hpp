@@ -92,13 +92,16 @@ constexpr std::int32_t tile_step(std::int32_t most_places, bool split) {
 
 /// Whether TMA loads x and w as they are: neither filter tasks nor input tasks.
 constexpr bool are_tensors(Operands operands) {
-  return operands == Operands::in_tensor || operands == Operands::in_float_tensor;
+  return operands == Operands::in_tensor || operands == Operands::in_tensor_wide ||
+         operands == Operands::in_float_tensor;
 }
 
 // The rest is for load paths on which TMA loads x ("in place").
 
 /// Whether `in_tensor` is possible.
 bool operands_in_tensor(const ConvProblem& problem);
+/// Whether `in_tensor_wide` is: every tap has an input of its own, or there is one.
+bool operands_in_wide_tiles(const ConvProblem& problem);
 /// Whether `in_copy` is possible.
 bool operands_can_be_copied(const ConvProblem& problem);
 /// Whether TMA can load f32 tensors: NHWC, and a pixel is a multiple of 16 bytes.
@@ -107,6 +110,19 @@ bool floats_can_be_brought(const ConvProblem& problem);
 /// (kMostConvertedStripes), and the last one must be nearly full.
 bool stripes_can_be_converted(const ConvProblem& problem, std::int64_t cols);
 inline constexpr int kMostConvertedStripes = 8;
+/// Whether outputs have 16 bits.
+constexpr bool have_16_bits(Operands operands) {
+  return operands == Operands::in_tensor || operands == Operands::in_tensor_wide;
+}
+/// Filters of a tile: two warpgroups have 64 each, or the same 64 and half of its padded pixels
+/// each. Wide tiles load less for as many products, where a tap has an input of its own.
+constexpr std::int32_t filters_in_place(Operands operands) {
+  return operands == Operands::in_tensor_wide ? 128 : 64;
+}
+/// Warpgroups that share out a tile's padded pixels.
+constexpr std::int32_t groups_of_places(Operands operands) {
+  return filters_in_place(operands) == 64 ? 2 : 1;
+}
 /// The padded pixels of a task group are a multiple of this.
 inline constexpr std::int32_t kPlaceStepInPlace = 16;
 /// Step between the tile widths that are compiled, up to a tile of `tile_places`.
@@ -116,7 +132,10 @@ constexpr std::int32_t tile_step_in_place(std::int32_t tile_places) {
 /// Most padded pixels of a tile. f32 outputs need more shared memory than 16-bit ones, and
 /// conversion needs some as well, so these tiles are narrower.
 constexpr std::int32_t most_places_in_place(Operands operands) {
-  return operands == Operands::in_tensor ? 512 : operands == Operands::converted ? 384 : 448;
+  return operands == Operands::in_tensor        ? 512
+         : operands == Operands::in_tensor_wide ? 256
+         : operands == Operands::converted      ? 384
+                                                : 448;
 }
 /// Bytes of one padded pixel, or of one filter, in a K block. TMA
 /// takes as long for a row of 64 bytes as for one of 128. Narrow tiles wait for TMA, so they have
@@ -134,7 +153,7 @@ constexpr std::int32_t k_block_channels_in_place(std::int32_t tile_places, Opera
 inline constexpr int kSharedBytesInPlace = 226 * 1024;  ///< of a block
 /// Bytes of it that are kept for the pipeline stages of filters, at least.
 constexpr int least_filter_bytes_in_place(std::int32_t tile_places, Operands operands) {
-  if (operands == Operands::in_tensor) return 64 * 1024;
+  if (have_16_bits(operands)) return 64 * 1024;
   constexpr int kFilters = 64, kLeastTaps = 6;  // in use or on their way
   constexpr int kMostKBlockBytes = 128;
   const bool converts = operands == Operands::converted;
@@ -153,6 +172,7 @@ inline constexpr std::int32_t kMostReachInPlace = 456;
 constexpr std::int32_t most_reach_in_place(std::int32_t tile_places, Operands operands,
                                            int input_stages = 2) {
   const int k_block_bytes = k_block_bytes_in_place(tile_places, operands);
+  if (operands == Operands::in_tensor_wide) return 0;
   if (operands == Operands::in_tensor) return k_block_bytes == 128 ? 320 : kMostReachInPlace;
   constexpr std::int32_t kFilters = 64, kOtherBytes = 5 * 1024;
   const std::int32_t bytes = kSharedBytesInPlace -
@@ -183,12 +203,12 @@ MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t input_place
 /// Pipeline stages of filters that fit beside two of x; each is one tap of a K block.
 constexpr int filter_stages_in_place(std::int32_t tile_places, std::int32_t input_places,
                                      Operands operands) {
-  constexpr int kStages = 2, kFilters = 64, kOtherBytes = 5 * 1024;
+  constexpr int kStages = 2, kOtherBytes = 5 * 1024;
   const int k_block_bytes = k_block_bytes_in_place(tile_places, operands);
-  const int output_bytes = operands == Operands::in_tensor ? 2 : 4;
+  const int filters = filters_in_place(operands), output_bytes = have_16_bits(operands) ? 2 : 4;
   const int room = kSharedBytesInPlace - kStages * input_places * k_block_bytes -
-                   tile_places * kFilters * output_bytes - kOtherBytes;
-  return room / (kFilters * k_block_bytes);
+                   tile_places * filters * output_bytes - kOtherBytes;
+  return room / (filters * k_block_bytes);
 }
 constexpr bool has_room_in_place(std::int32_t tile_places, std::int32_t input_places,
                                  Operands operands) {

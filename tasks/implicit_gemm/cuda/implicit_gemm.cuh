@@ -348,7 +348,9 @@ struct ImplicitGemmTask {
           landing_(landing),
           in_vectors_(kLayout == Layout::nchw ||
                       (!walk.folds && a.c % kVector == 0 && walk.num_c % kVector == 0 &&
-                       reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0)) {}
+                       reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0)),
+          in_pairs_(walk.folds && a.w_in * walk.pixel_channels % 2 == 0 &&
+                    reinterpret_cast<std::uintptr_t>(a.x) % sizeof(std::uint32_t) == 0) {}
 
     /// Starts to load a run of the i-th of a thread's padded pixels in a stage, if it exists. By
     /// all threads of a warp.
@@ -462,6 +464,14 @@ struct ImplicitGemmTask {
               reinterpret_cast<Stored*>(&runs[j / kPieceNumbers][column(i, lane())]);
           copy_part(piece + j % kPieceNumbers, x + j, exists(j));
         }
+      } else if (in_pairs_) {
+        std::uint32_t pairs[kRun / 2];
+        gather_pairs(x, count, in_row, pairs);
+#pragma unroll
+        for (int j = 0; j < kRunPieces; ++j) {
+          const std::uint32_t* const four = &pairs[j * kPieceNumbers / 2];
+          runs[j][column(i, lane())] = {four[0], four[1], four[2], four[3]};
+        }
       } else {
         std::uint32_t numbers[kRun] = {};
 #pragma unroll
@@ -478,6 +488,28 @@ struct ImplicitGemmTask {
         }
       }
     }
+    // Two numbers at a time, in half the loads, where pairs lie in one row of x or in none.
+    __device__ void gather_pairs(const Stored* x, int count, int in_row,
+                                 std::uint32_t (&pairs)[kRun / 2]) {
+      constexpr int kWords = kRun / 2 + 1;
+      const int second = in_row & 1;  // the first number is a pair's second
+      const int first_pair = (in_row - second) / 2;
+      const auto* const words = reinterpret_cast<const std::uint32_t*>(x - second);
+      const int end = walk_.folds ? a_.w_in * walk_.pixel_channels / 2 : 1 << 30;
+      std::uint32_t loaded[kWords] = {};
+#pragma unroll
+      for (std::uint32_t& word : loaded) keep_before(word);
+#pragma unroll
+      for (int j = 0; j < kWords; ++j) {
+        const int pair = first_pair + j;
+        if (2 * j < count + second && pair >= 0 && pair < end) loaded[j] = words[j];
+      }
+#pragma unroll
+      for (int j = 0; j < kRun / 2; ++j) {
+        const std::uint32_t pair = __funnelshift_r(loaded[j], loaded[j + 1], 16 * second);
+        pairs[j] = 2 * j + 1 < count ? pair : 2 * j < count ? pair & 0xffffu : 0;
+      }
+    }
     // The compiler sets the number before what follows. If it set those that are not loaded behind
     // the loads, every few of these would be waited for.
     static __device__ void keep_before(std::uint32_t& number) {
@@ -488,6 +520,7 @@ struct ImplicitGemmTask {
     const Walk& walk_;
     Landing& landing_;
     const bool in_vectors_;
+    const bool in_pairs_;  // numbers of 16 bits, if not in vectors
     unsigned exist_ = 0;  // of the last starts
     alignas(16) Run runs_[kToRegisters ? kSlots : 1];
   };

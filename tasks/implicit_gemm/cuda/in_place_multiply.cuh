@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Consumers of implicit GEMM on operands in place: two warpgroups, each with the products of 64
-// filters and half of a tile's padded pixels.
+// filters and half of a tile's padded pixels, or with half of a wide tile's filters.
 #pragma once
 
 #include "tasks/cuda/wgmma.cuh"
@@ -13,8 +13,8 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceConsumers : Shape {
-  using Shape::kConsumers, Shape::kConverters, Shape::kConverts, Shape::kFilters, Shape::kHelpers;
-  using Shape::kLead, Shape::kMostInputStages, Shape::kOperands, Shape::kPending;
+  using Shape::first_filter_of, Shape::first_place_of, Shape::kConsumers, Shape::kConverters;
+  using Shape::kConverts, Shape::kFilters, Shape::kGroupsOfPlaces, Shape::kHelpers, Shape::kLead, Shape::kMostInputStages, Shape::kOperands, Shape::kPending;
   using Shape::kSharesChannels, Shape::kThreads;
   using typename Shape::Barriers, typename Shape::Course, typename Shape::Number;
   using typename Shape::Shared, typename Shape::Walk;
@@ -27,8 +27,9 @@ class InPlaceConsumers : Shape {
   static __device__ __forceinline__ void consume_width(const TaskArgs& a, const Course& course,
                                                        float x_scale, const Source& source,
                                                        const Shared& shared) {
-    constexpr int kNarrower = kWidth - tile_step_in_place(2 * kWidth) / 2;
-    if (a.tile_places == 2 * kWidth) {
+    constexpr int kTile = kGroupsOfPlaces * kWidth;
+    constexpr int kNarrower = kWidth - tile_step_in_place(kTile) / kGroupsOfPlaces;
+    if (a.tile_places == kTile) {
       consume<kWidth>(a, course, x_scale, source, shared);
     } else if constexpr (kNarrower > 0) {
       consume_width<kNarrower>(a, course, x_scale, source, shared);
@@ -55,7 +56,7 @@ class InPlaceConsumers : Shape {
     std::uint64_t free_ns = source.now();
     for (Task task; tasks.next(task); tasks.advance(), free_ns = source.now()) {
       const Walk walk(a, task);
-      finish.begin(a, x_scale, walk.first_k);
+      finish.begin(a, x_scale, walk.first_k + first_filter_of(warpgroup));
       const auto first_filter = filter;  // of the task
       for (int tile = 0; tile < walk.num_tiles; ++tile) {
         if (course.keeps_them_all) {
@@ -66,7 +67,7 @@ class InPlaceConsumers : Shape {
         const bool is_last = tile + 1 == walk.num_tiles;
         const bool keeps = course.keeps_them_all || (course.keeps_filters && !is_last);
         const auto multiply_share = [&](int chunks) {
-          multiply<kWidth>(a, course, chunks, warpgroup * kWidth, keeps, input, filter, sums,
+          multiply<kWidth>(a, course, chunks, warpgroup, keeps, input, filter, sums,
                            input_everywhere, shared);
         };
         if constexpr (kSharesChannels) {
@@ -128,7 +129,7 @@ class InPlaceConsumers : Shape {
   // Adds the products of some chunks of a tile.
   template <int kWidth>
   static __device__ __forceinline__ void multiply(
-      const TaskArgs& a, const Course& course, int chunks, int first_place, bool keeps_filters,
+      const TaskArgs& a, const Course& course, int chunks, int warpgroup, bool keeps_filters,
       typename StageRing<kMostInputStages>::Cursor& input,
       typename StageRing<kMostFilterStages>::Cursor& filter, float (&sums)[kWidth / 2],
       const ClusterBarriers& input_everywhere, const Shared& shared) {
@@ -149,10 +150,12 @@ class InPlaceConsumers : Shape {
         oldest_tap = 0;
       }
     };
-    constexpr int kRowBytes = k_block_bytes_in_place(2 * kWidth, kOperands);
+    constexpr int kRowBytes = k_block_bytes_in_place(kGroupsOfPlaces * kWidth, kOperands);
+    const int first_place = first_place_of(warpgroup, kWidth);
+    const int first_filter = first_filter_of(warpgroup);
     TapOffsets offsets(a, kRowBytes);
-    const bool leads = course.has_lead && first_place == 0;
-    const bool follows = course.has_lead && first_place != 0;
+    const bool leads = course.has_lead && warpgroup == 0;
+    const bool follows = course.has_lead && warpgroup != 0;
     // Where a stage of input is for few taps, those that are pending would hold most stages, and
     // few would be on their way.
     const bool drains = course.taps < kPending;
@@ -172,7 +175,8 @@ class InPlaceConsumers : Shape {
       for (int tap = 0; tap < course.taps; ++tap) {
         barriers.filter.wait_full(filter);
         const std::uint64_t u =
-            wgmma_swizzled_operand<kRowBytes>(shared.u + filter.stage * kFilters * kRowBytes);
+            wgmma_swizzled_operand<kRowBytes>(
+                shared.u + (filter.stage * kFilters + first_filter) * kRowBytes);
         const std::uint64_t x = advance(places, offsets.next());
         filter.advance(shared.filter_stages);
         wgmma_fence();

@@ -28,11 +28,15 @@ struct InPlaceShape {
   using Stored = typename Numbers::Stored;
   static_assert(!Numbers::kSplit && sizeof(Number) == operand_bytes(kOperands));
   static constexpr bool kFloats = std::is_same_v<Stored, float>;
-  static_assert(kFloats == (kOperands != Operands::in_tensor));
+  static_assert(kFloats != have_16_bits(kOperands));
   static constexpr bool kConverts = kOperands == Operands::converted;
   static constexpr bool kClusters = kConverts || kSharesChannels;
   static constexpr bool kAbreast = !kClusters;  // images may be
-  static constexpr int kFilters = 64;
+  static constexpr int kFilters = filters_in_place(kOperands);
+  // A consumer warpgroup has the products of kGroupFilters: all of a tile's and half of its padded
+  // pixels, or half of the filters and all padded pixels.
+  static constexpr int kGroupFilters = 64;
+  static constexpr bool kWide = kFilters != kGroupFilters;
   // Two warps load, two store.
   static constexpr int kHelpers = 128, kConverters = kConverts ? 128 : 0, kConsumers = 256;
   static constexpr int kStorers = 64;
@@ -48,13 +52,21 @@ struct InPlaceShape {
                     kConsumers * kConsumerRegisters <=
                 kThreads * kLaunchRegisters);
   // Padded pixels of a consumer warpgroup: its share of a tile.
+  static constexpr int kGroupsOfPlaces = groups_of_places(kOperands);
   static constexpr int kMostWidth =
-      (kSharesChannels ? kMostSharedPlaces : most_places_in_place(kOperands)) / 2;
+      (kSharesChannels ? kMostSharedPlaces : most_places_in_place(kOperands)) / kGroupsOfPlaces;
+  static __device__ int first_place_of(int warpgroup, int width) {
+    return kWide ? 0 : warpgroup * width;
+  }
+  static __device__ int first_filter_of(int warpgroup) {
+    return kWide ? warpgroup * kGroupFilters : 0;
+  }
 
   // Outputs of a padded pixel lie in rows of eight vectors, permuted against bank conflicts: a row
   // for every kRowFilters, the rows of a tile's padded pixels one after the other.
   static constexpr int kVectors = 8, kVectorFilters = 16 / static_cast<int>(sizeof(Stored));
-  static constexpr int kRowFilters = kVectors * kVectorFilters, kRows = kFilters / kRowFilters;
+  static constexpr int kRowFilters = kVectors * kVectorFilters, kRows = kGroupFilters / kRowFilters;
+  static_assert(!kWide || kRows == 1);
   using OutputRow = uint4[kVectors];
   static __device__ int permuted(int place, int vector) { return vector ^ place % kVectors; }
 
@@ -86,7 +98,8 @@ struct InPlaceShape {
   static_assert(sizeof(Barriers) + kSwizzleSpan <= kBarrierBytesInPlace);
   struct Shared {
     Barriers& barriers;
-    OutputRow* outputs;   // [kRows][tile_places], of these halves for each consumer warpgroup
+    OutputRow* outputs;   // [kRows][tile_places], of these halves for each consumer warpgroup;
+                          // of wide tiles [2][tile_places]
     std::byte* pieces;    // [num_pieces], if x is to be converted
     float* partial_sums;  // [blocks that share channels, but one][kWidth / 2][kConsumers]
     std::byte* x;         // [input_stages][input_bytes]

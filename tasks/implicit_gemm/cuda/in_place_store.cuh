@@ -14,7 +14,8 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceStorers : Shape {
-  using Shape::kAbreast, Shape::kHelpers, Shape::kRowFilters, Shape::kRows, Shape::kStorers;
+  using Shape::first_filter_of, Shape::first_place_of, Shape::kAbreast, Shape::kGroupsOfPlaces;
+  using Shape::kHelpers, Shape::kRowFilters, Shape::kRows, Shape::kStorers;
   using Shape::kVectorFilters, Shape::kVectors, Shape::permuted;
   using typename Shape::OutputRow, typename Shape::Shared, typename Shape::Stored;
   using typename Shape::Walk;
@@ -89,11 +90,13 @@ class InPlaceStorers : Shape {
                                        StageRing<1>::Cursor& at, const Shared& shared) {
     auto& ring = shared.barriers.output[warpgroup];
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int width = a.tile_places / 2;
+    const int width = a.tile_places / kGroupsOfPlaces;
+    const int first_k = walk.first_k + first_filter_of(warpgroup);
     OutputRow* const outputs = shared.outputs + warpgroup * width;
     for (int tile = 0; tile < walk.num_tiles; ++tile, at.advance()) {
-      const int first = walk.first_place + tile * a.tile_places + warpgroup * width;
-      const int places = min(width, walk.end_place - first);
+      const int first =
+          walk.first_place + tile * a.tile_places + first_place_of(warpgroup, width);
+      const int places = first_k < a.k ? min(width, walk.end_place - first) : 0;
       const Stripes::Position start = a.stripes.position(first);
       const int last = a.in_order ? 0 : (start.col + places - 1) / a.stripes.pitch;
       const auto run_of = [&](int line) {
@@ -104,12 +107,12 @@ class InPlaceStorers : Shape {
         if (a.in_order && (places == width || first + places == a.places)) {
           if (lane == 0) {
             const bool goes_on = tile + 1 < walk.num_tiles;
-            load_residual(a, walk, first, goes_on, outputs,
+            load_residual(a, first_k, first, goes_on, outputs,
                           residual.expect(at, kRows * width * sizeof(OutputRow)));
           }
         } else {
           for (int line = 0; line <= last && places > 0; ++line) {
-            load_residual(a, walk, run_of(line), places, outputs);
+            load_residual(a, first_k, run_of(line), places, outputs);
           }
           __pipeline_commit();
           __pipeline_wait_prior(0);
@@ -124,7 +127,7 @@ class InPlaceStorers : Shape {
         for (int i = 0; i < cols; i += a.output_cols) {
 #pragma unroll
           for (int row = 0; row < kRows; ++row) {
-            const std::int32_t to[] = {walk.first_k + row * kRowFilters, run.col + i, run.row,
+            const std::int32_t to[] = {first_k + row * kRowFilters, run.col + i, run.row,
                                        run.image};
             ::cuda::ptx::cp_async_bulk_tensor(::cuda::ptx::space_global, ::cuda::ptx::space_shared,
                                               &a.y_tensor, to,
@@ -136,7 +139,7 @@ class InPlaceStorers : Shape {
       if (places > 0) {
         const bool all_but_last = a.output_cols != 0 && a.stripes.cols >= a.q;  // are in boxes
         for (int line = all_but_last ? last : 0; line <= last; ++line) {
-          store_rest(a, walk, run_of(line), places, outputs);
+          store_rest(a, first_k, run_of(line), places, outputs);
         }
       }
       ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<0>());
@@ -145,11 +148,11 @@ class InPlaceStorers : Shape {
     }
   }
   // By one thread: of a share that is a box. That of the next tile comes to the L2 cache meanwhile.
-  static __device__ void load_residual(const TaskArgs& a, const Walk& walk, int first_place,
+  static __device__ void load_residual(const TaskArgs& a, int first_k, int first_place,
                                        bool has_next, OutputRow* outputs, std::uint64_t* barrier) {
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
-      const std::int32_t from[] = {walk.first_k + row * kRowFilters, first_place, 0, 0};
+      const std::int32_t from[] = {first_k + row * kRowFilters, first_place, 0, 0};
       copy_box(outputs + row * a.tile_places, a.residual_tensor, from, barrier);
       if (has_next) {
         const std::int32_t next[] = {from[0], first_place + a.tile_places, 0, 0};
@@ -158,14 +161,14 @@ class InPlaceStorers : Shape {
     }
   }
   // Filters come in whole vectors.
-  static __device__ void load_residual(const TaskArgs& a, const Walk& walk, const Run& run,
-                                       int places, OutputRow* outputs) {
+  static __device__ void load_residual(const TaskArgs& a, int first_k, const Run& run, int places,
+                                       OutputRow* outputs) {
     const int lane = static_cast<int>(threadIdx.x) % 32, vector = lane % kVectors;
     const int end = min(run.cols, places - run.first);
     const int pixel = (run.image * a.p + run.row) * a.q + run.col;
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
-      const int k = walk.first_k + row * kRowFilters + vector * kVectorFilters;
+      const int k = first_k + row * kRowFilters + vector * kVectorFilters;
       if (k >= a.k) continue;
       const auto* const residual =
           reinterpret_cast<const Stored*>(a.residual) + static_cast<std::int64_t>(pixel) * a.k + k;
@@ -176,14 +179,14 @@ class InPlaceStorers : Shape {
       }
     }
   }
-  static __device__ void store_rest(const TaskArgs& a, const Walk& walk, const Run& run, int places,
+  static __device__ void store_rest(const TaskArgs& a, int first_k, const Run& run, int places,
                                     const OutputRow* outputs) {
     const int lane = static_cast<int>(threadIdx.x) % 32, vector = lane % kVectors;
     const int end = min(run.cols, places - run.first);
     const int pixel = (run.image * a.p + run.row) * a.q + run.col;
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
-      const int k = walk.first_k + row * kRowFilters + vector * kVectorFilters;
+      const int k = first_k + row * kRowFilters + vector * kVectorFilters;
       if (k >= a.k) continue;
       auto* const y = reinterpret_cast<Stored*>(a.y) + static_cast<std::int64_t>(pixel) * a.k + k;
       for (int i = run.in_boxes(a, places) + lane / kVectors; i < end; i += 32 / kVectors) {
