@@ -217,6 +217,31 @@ TEST_CASE("cuda: implicit GEMM of tensors in place is exact on integers, whateve
   }
 }
 
+TEST_CASE("cuda: implicit GEMM in wide tiles is exact on integers, with a residual, too",
+          "[sanitizer]") {
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
+  for (const char* text :
+       {"n3c24h13w9k136r1p0+bias+relu", "n2c520h14k264r1p0", "n3c136h13w9k328u2+relu+residual",
+        "n2c64h28k256r1p0+bias+relu+residual", "n5c72h7k1000r1p0u2+residual"}) {
+    IntegerLayer<Float16> of(std::string(text) + "+nhwc+f16");
+    for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
+      for (const std::uint32_t places : {0u, 32u, 96u, 176u, 512u}) {
+        PlanOptions options = implicit_gemm(launch);
+        options.tiling.filter_blocks_per_gemm_task =
+            filter_blocks_of_tile(Operands::in_tensor_wide);
+        options.tiling.places_per_group = places;
+        options.num_blocks = places == 96 ? 2 : 0;
+        const Plan plan = Plan::create(of.problem, options);
+        const auto& cut = std::get<ImplicitGemmCut>(plan.lowering().tiling().cut);
+        REQUIRE(cut.operands == Operands::in_tensor_wide);
+        CAPTURE(text, places, static_cast<int>(launch));
+        CHECK(of.gives(of.device.run(plan)));
+        if (of.problem.epilogue.residual) CHECK(of.gives(of.device.run_in_place(plan)));
+      }
+    }
+  }
+}
+
 TEST_CASE("cuda: implicit GEMM in place refuses tensors that are not aligned to octets") {
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   const Plan plan = Plan::create(parse_problem("n1c8h8k8+nhwc+f16"), implicit_gemm());

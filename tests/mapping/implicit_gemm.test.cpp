@@ -568,6 +568,45 @@ TEST_CASE("Blocks cut their shared memory into all that tiles in place need") {
   }
 }
 
+TEST_CASE("Blocks cut their shared memory into all that wide tiles need") {
+  const Operands operands = Operands::in_tensor_wide;
+  for (std::int32_t group = 1; group <= 600; ++group) {
+    const std::int32_t tile = tile_places_in_place(group, reaching(0), operands, 64);
+    REQUIRE(tile <= most_places_in_place(operands));
+    for (const std::int32_t taps : {1, 2, 3, 9, 1000}) {
+      const MemoryInPlace memory = memory_in_place(tile, tile, operands, taps, 1, 1);
+      CAPTURE(group, tile, taps);
+      CHECK(memory.pieces >= tile * 128 * 2);
+      CHECK(memory.tap_bytes == 128 * k_block_bytes_in_place(tile, operands));
+      CHECK(memory.input_stages >= 2);
+      CHECK(memory.filter_stages >= std::min(taps, 3));  // two that are pending, one on its way
+      CHECK(memory.filters + memory.filter_stages * memory.tap_bytes + kBarrierBytesInPlace <=
+            kSharedBytesInPlace);
+    }
+  }
+}
+
+TEST_CASE("Wide tiles are for layers of many filters whose taps have inputs of their own") {
+  TilingOptions options;
+  // So many filters share what is loaded of x.
+  for (const char* text : {"n32c1024h14k512r1p0+nhwc+f16", "n32c512h7k2048r1p0+nhwc+bf16",
+                           "n32c512h14k512u2+nhwc+f16"}) {
+    CAPTURE(text);
+    const Tiling tiling = tiling_of(text, options);
+    CHECK(cut_of(tiling).operands == Operands::in_tensor_wide);
+    check_order_and_file(tiling);
+  }
+  for (const char* text : {"n32c512h7k512+nhwc+f16", "n32c512h14k64r1p0+nhwc+f16"}) {
+    CAPTURE(text);
+    CHECK(cut_of(tiling_of(text, options)).operands == Operands::in_tensor);
+  }
+  options.filter_blocks_per_gemm_task = 8;
+  CHECK(cut_of(tiling_of("n1c64h14k512r1p0+nhwc+f16", options)).operands ==
+        Operands::in_tensor_wide);
+  CHECK_THROWS_WITH(tiling_of("n32c512h7k512+nhwc+f16", options),
+                    ContainsSubstring("filters 1x1 or strided"));
+}
+
 TEST_CASE("Tiles of images abreast have room for all rows that they read") {
   const ConvProblem problem = parse_problem("n64c64h14k64");
   for (const Operands operands :

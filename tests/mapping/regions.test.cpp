@@ -140,8 +140,8 @@ Tiling random_implicit_gemm(Random& random, bool layers = false,
   a.pad_w = random.in(0, u64(a.filter_extent_w()) - 1);
   t.arithmetic = Arithmetic::split_f16;
   auto& cut = t.cut.emplace<ImplicitGemmCut>();
-  cut.operands = static_cast<Operands>(random.in(0, 4));
-  if (layers && cut.operands == Operands::in_tensor) cut.operands = Operands::loaded;  // 16 bits
+  cut.operands = static_cast<Operands>(random.in(0, 5));
+  if (layers && have_16_bits(cut.operands)) cut.operands = Operands::loaded;
   if (before != nullptr && (a.layout != Layout::nhwc || a.c % 8 != 0)) {
     cut.operands = Operands::loaded;
   }
@@ -150,14 +150,17 @@ Tiling random_implicit_gemm(Random& random, bool layers = false,
     a.epilogue.residual = false;
     if (before == nullptr) a.c = 8 * random.in(1, 8);
     a.k = 8 * random.in(1, 16);
-    a.dtype = cut.operands == Operands::in_tensor ? DataType::f16 : DataType::f32;
+    a.dtype = have_16_bits(cut.operands) ? DataType::f16 : DataType::f32;
+    if (cut.operands == Operands::in_tensor_wide) a.r = a.s = 1, a.pad_h = a.pad_w = 0;
     t.arithmetic = cut.operands == Operands::in_float_tensor ? Arithmetic::tf32 : Arithmetic::f16;
   }
   validate(a);
   if (cut.operands == Operands::in_copy) cut.channel_blocks_per_input_task = random.in(1, 4);
   cut.cols_per_group = random.in(1, u64(a.q()));
   if (cut.operands != Operands::loaded && cut.operands != Operands::converted) {  // whole rows
-    cut.cols_per_group = static_cast<std::uint32_t>(a.q()) * random.in(1, u64(a.n));
+    const std::uint32_t images =
+        cut.operands == Operands::in_tensor_wide ? 1 : random.in(1, u64(a.n));
+    cut.cols_per_group = static_cast<std::uint32_t>(a.q()) * images;
   }
   const Stripes stripes = make_stripes(a, static_cast<std::int32_t>(cut.cols_per_group));
   const std::uint64_t places = u64(places_of_stripe(a, stripes));
