@@ -19,6 +19,7 @@
 #include "runtime/workspace.hpp"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/operators.hpp"
+#include "tasks/operators.hpp"
 
 namespace megaconv {
 namespace {
@@ -209,11 +210,10 @@ class CpuExecutor final : public Executor {
         if (a.epilogue.bias) {
           node.bias = arena.place(static_cast<std::size_t>(a.k) * size_of(a.dtype));
         }
-      } else if (const auto* elementwise = std::get_if<ElementwiseCut>(&cut)) {
-        const ElementwiseProblem& a = elementwise->problem;
-        if (!a.affine) continue;
-        node.scale = arena.place(static_cast<std::size_t>(a.c()) * sizeof(float));
-        node.bias = arena.place(static_cast<std::size_t>(a.c()) * sizeof(float));
+      } else if (const auto bytes = static_cast<std::size_t>(num_scales(cut)) * sizeof(float);
+                 bytes > 0) {
+        node.scale = arena.place(bytes);
+        node.bias = arena.place(bytes);
       }
     }
     prepared_bytes_ = lowering_.inputs.empty() ? node_tasks_.front().bytes.u : arena.end();

@@ -15,6 +15,7 @@
 //   of a cut, as PoolCut
 //     NodeBuffers add_operator(graph, name, cut, ids of buffers read)
 //     std::string summary_of(cut)                      one line
+//     std::int64_t scales_of(cut)                      num_scales(), if not 0
 //     cpu::NodeTasks cpu::node_tasks(cut, kernels)     its tasks on a CPU
 #pragma once
 
@@ -37,6 +38,20 @@ inline Layout y_layout(const AnyProblem& problem) {
         }
       },
       problem);
+}
+
+/// Numbers of its scale and of its bias, FP32, which tasks read beside tensors. (A convolution's
+/// are in its filters and its epilogue.)
+inline std::int64_t num_scales(const Cut& cut) {
+  return std::visit(
+      [](const auto& of_room) -> std::int64_t {
+        if constexpr (requires { scales_of(of_room); }) {
+          return scales_of(of_room);
+        } else {
+          return 0;
+        }
+      },
+      cut);
 }
 
 }  // namespace megaconv

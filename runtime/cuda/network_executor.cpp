@@ -27,6 +27,7 @@
 #include "runtime/cuda/network_run.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/plan_word.hpp"
+#include "tasks/operators.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/storage.hpp"
 
@@ -60,11 +61,7 @@ Precision precision_of(const Lowering& lowering) {
   DataType dtype = DataType::f32;
   for (const Node& node : lowering.nodes) {
     if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) return cut->precision;
-    if (const auto* cut = std::get_if<Tiling>(&node.cut)) dtype = cut->problem.dtype;
-    if (const auto* cut = std::get_if<PoolCut>(&node.cut)) dtype = cut->problem.dtype;
-    if (const auto* cut = std::get_if<ElementwiseCut>(&node.cut)) dtype = cut->problem.dtype;
-    if (const auto* cut = std::get_if<PixelwiseCut>(&node.cut)) dtype = cut->problem.dtype;
-    if (const auto* cut = std::get_if<RearrangementCut>(&node.cut)) dtype = cut->problem.dtype;
+    dtype = std::visit([](const auto& cut) { return cut.problem.dtype; }, node.cut);
   }
   if (dtype == DataType::f16) return Precision::f16;
   return dtype == DataType::bf16 ? Precision::bf16 : Precision::f32;
@@ -136,7 +133,6 @@ class NetworkExecutor final : public Executor {
     find_shared_bytes();
     num_blocks_ = choose_num_blocks(options);
     lay_out_workspace();
-    make_nodes();
     upload_nodes();
   }
 
@@ -301,12 +297,11 @@ class NetworkExecutor final : public Executor {
         prepared.has_bias = cut->problem.epilogue.bias;
         if (!prepared.has_bias) continue;
         prepared.bias = arena.place(static_cast<std::size_t>(cut->problem.k) * sizeof(float));
-      } else if (const auto* elementwise = std::get_if<ElementwiseCut>(&node.cut)) {
-        prepared.has_bias = elementwise->problem.affine;
-        if (!prepared.has_bias) continue;
-        const auto channels = static_cast<std::size_t>(elementwise->problem.c());
-        prepared.scale = arena.place(channels * sizeof(float));
-        prepared.bias = arena.place(channels * sizeof(float));
+      } else if (const auto bytes = static_cast<std::size_t>(num_scales(node.cut)) * sizeof(float);
+                 bytes > 0) {
+        prepared.has_bias = true;
+        prepared.scale = arena.place(bytes);
+        prepared.bias = arena.place(bytes);
       }
     }
     prepared_bytes_ = arena.end();
@@ -399,75 +394,48 @@ class NetworkExecutor final : public Executor {
     workspace_bytes_ = convs_.place_scratch(arena.end());
   }
 
-  static void* pointer_to(std::uint64_t place) { return reinterpret_cast<void*>(place); }
-  void* pointer_of(BufferId buffer) const {
-    return pointer_to(buffer == kNoBuffer ? 0 : places_[buffer]);
+  // Places of what a node has, but for its table.
+  NodePlaces places_of(NodeId node) const {
+    const NodeBuffers& buffers = lowering_.nodes[node].buffers;
+    const Prepared& prepared = prepared_[node];
+    const auto at = [](std::uint64_t place) { return reinterpret_cast<void*>(place); };
+    const auto tensor = [&](BufferId buffer) {
+      return at(buffer == kNoBuffer ? 0 : places_[buffer]);
+    };
+    const auto numbers = [&](std::size_t offset) {
+      return static_cast<const float*>(
+          at(prepared.has_bias ? place_in(kPreparedPiece, offset) : 0));
+    };
+    NodePlaces places{.x = tensor(buffers.x),
+                      .residual = tensor(buffers.residual),
+                      .y = tensor(buffers.y),
+                      .u = at(place_in(kPreparedPiece, prepared.u)),
+                      .scale = numbers(prepared.scale),
+                      .bias = numbers(prepared.bias)};
+    for (const BufferId input : buffers.inputs) places.inputs.push_back(tensor(input));
+    return places;
   }
 
-  void make_nodes() {
-    for (std::size_t i = 0; i < lowering_.nodes.size(); ++i) {
-      const Node& node = lowering_.nodes[i];
-      const NodeBuffers& buffers = node.buffers;
-      const Prepared& prepared = prepared_[i];
-      const auto numbers = [&](std::size_t at) {
-        return static_cast<const float*>(
-            pointer_to(prepared.has_bias ? place_in(kPreparedPiece, at) : 0));
-      };
-      NetworkNode made{};
-      if (convs_.has(i)) {  // its arguments are those of its own kernels
-      } else if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) {
-        made.kind = NodeKind::small_gemm;
-        made.small_gemm = make_small_gemm_args(*cut);
-        made.small_gemm.x = pointer_of(buffers.x);
-        made.small_gemm.u = pointer_to(place_in(kPreparedPiece, prepared.u));
-        made.small_gemm.bias = numbers(prepared.bias);
-        made.small_gemm.residual = pointer_of(buffers.residual);
-        made.small_gemm.y = pointer_of(buffers.y);
-      } else if (const auto* pool = std::get_if<PoolCut>(&node.cut)) {
-        made.kind = NodeKind::pooling;
-        made.pooling = make_pool_task_args(*pool);
-        made.pooling.x = pointer_of(buffers.x);
-        made.pooling.y = pointer_of(buffers.y);
-      } else if (const auto* pixelwise = std::get_if<PixelwiseCut>(&node.cut)) {
-        made.kind = NodeKind::pixelwise;
-        made.pixelwise = make_pixelwise_args(*pixelwise);
-        made.pixelwise.x = pointer_of(buffers.x);
-        made.pixelwise.b = pointer_of(buffers.residual);
-        made.pixelwise.y = pointer_of(buffers.y);
-      } else if (const auto* moved = std::get_if<RearrangementCut>(&node.cut)) {
-        made.kind = NodeKind::rearrangement;
-        made.rearrangement = make_rearrangement_args(*moved);
-        made.rearrangement.x = pointer_of(buffers.x);
-        made.rearrangement.y = pointer_of(buffers.y);
-      } else {
-        const auto& elementwise = std::get<ElementwiseCut>(node.cut);
-        made.kind = NodeKind::elementwise;
-        made.elementwise = make_elementwise_args(elementwise);
-        made.elementwise.residual = pointer_of(buffers.residual);
-        made.elementwise.y = pointer_of(buffers.y);
-        made.elementwise.scale = numbers(prepared.scale);
-        made.elementwise.bias = numbers(prepared.bias);
-        first_input_.push_back(host_inputs_.size());
-        for (ElementwiseInput input : make_elementwise_inputs(elementwise)) {
-          const std::size_t at = host_inputs_.size() - first_input_.back();
-          input.x = places_[buffers.inputs[at]];
-          host_inputs_.push_back(input);
-        }
-      }
-      host_nodes_.push_back(made);
-    }
-    host_nodes_.emplace_back().kind = NodeKind::nothing;
-  }
-
+  // Tables come first: arguments point to them.
   void upload_nodes() {
-    inputs_.emplace(host_inputs_);
-    std::size_t next = 0;
-    for (NetworkNode& node : host_nodes_) {
-      if (node.kind == NodeKind::elementwise) {
-        node.elementwise.inputs = inputs_->data() + first_input_[next++];
-      }
+    std::vector<NodePlaces> places;
+    std::vector<std::size_t> first;
+    std::vector<std::byte> tables;
+    for (NodeId node = 0; node < lowering_.nodes.size(); ++node) {
+      places.push_back(places_of(node));
+      const std::vector<std::byte> table = make_node_table(lowering_.nodes[node].cut, places[node]);
+      tables.resize((tables.size() + 15) / 16 * 16);
+      first.push_back(tables.size());
+      tables.insert(tables.end(), table.begin(), table.end());
     }
-    nodes_.emplace(host_nodes_);
+    tables_.emplace(tables);
+    std::vector<NetworkNode> nodes;
+    for (NodeId node = 0; node < lowering_.nodes.size(); ++node) {
+      places[node].table = tables_->data() + first[node];
+      nodes.push_back({make_node_args(lowering_.nodes[node].cut, places[node])});
+    }
+    nodes.emplace_back();  // of tasks that fill a position
+    nodes_.emplace(nodes);
   }
 
   // Of a launch.
@@ -595,7 +563,7 @@ class NetworkExecutor final : public Executor {
     const NodeBuffers& buffers = lowering_.nodes[node].buffers;
     const std::byte* const prepared = memory.piece[kPreparedPiece];
     const auto tensor = [&](BufferId buffer) {
-      return cuda::pointer_to(memory, buffer == kNoBuffer ? 0 : places_[buffer]);
+      return pointer_to(memory, buffer == kNoBuffer ? 0 : places_[buffer]);
     };
     const bool has_bias = prepared_[node].has_bias;
     const Tensors tensors{.x = tensor(buffers.x),
@@ -622,10 +590,7 @@ class NetworkExecutor final : public Executor {
   std::vector<Prepared> prepared_;     // by node
   std::vector<std::uint64_t> places_;  // by buffer
   std::size_t prepared_bytes_ = 0, workspace_bytes_ = 0, counters_ = 0, waiting_ = 0;
-  std::vector<NetworkNode> host_nodes_;
-  std::vector<ElementwiseInput> host_inputs_;
-  std::vector<std::size_t> first_input_;  // by elementwise node
-  std::optional<DeviceArray<ElementwiseInput>> inputs_;
+  std::optional<DeviceArray<std::byte>> tables_;
   std::optional<DeviceArray<NetworkNode>> nodes_;
 };
 

@@ -16,10 +16,6 @@
 
 #include "runtime/cuda/network_run.hpp"
 #include "runtime/cuda/worker.cuh"
-#include "tasks/elementwise/cuda/elementwise.cuh"
-#include "tasks/pixelwise/cuda/pixelwise.cuh"
-#include "tasks/pooling/cuda/pooling.cuh"
-#include "tasks/rearrangement/cuda/rearrangement.cuh"
 #include "tasks/small_gemm/cuda/small_gemm.cuh"
 
 namespace megaconv::cuda {
@@ -27,52 +23,11 @@ namespace megaconv::cuda {
 /// A task of any other node than a convolution, its producers done. Inline: a call of a body that
 /// uses many registers would cost convolutions theirs.
 template <class Stored>
-__device__ __forceinline__ void run_light_task(const NetworkNode& node, const NetworkMemory& memory,
+__device__ __forceinline__ void run_light_task(const NodeArgs& args, const NetworkMemory& memory,
                                                std::uint32_t group, std::uint32_t block) {
-  const auto tensor = [&](const void* place) -> const void* {
-    return pointer_to(memory, reinterpret_cast<std::uint64_t>(place));
-  };
-  const auto output = [&](void* place) -> void* {
-    return pointer_to(memory, reinterpret_cast<std::uint64_t>(place));
-  };
-  switch (node.kind) {
-    case NodeKind::nothing:
-    case NodeKind::small_gemm:
-      break;
-    case NodeKind::pooling: {
-      PoolTaskArgs args = node.pooling;
-      args.x = tensor(args.x);
-      args.y = output(args.y);
-      PoolingTask<Stored, kNetworkThreads>::run_nhwc(args, group, block);
-      break;
-    }
-    case NodeKind::elementwise: {
-      ElementwiseArgs args = node.elementwise;
-      args.residual = tensor(args.residual);
-      args.y = output(args.y);
-      args.scale = static_cast<const float*>(tensor(args.scale));
-      args.bias = static_cast<const float*>(tensor(args.bias));
-      ElementwiseTask<Stored, kNetworkThreads>::run(
-          args, group,
-          [&](std::uint64_t place) -> const void* { return pointer_to(memory, place); });
-      break;
-    }
-    case NodeKind::pixelwise: {
-      PixelwiseArgs args = node.pixelwise;
-      args.x = tensor(args.x);
-      args.b = tensor(args.b);
-      args.y = output(args.y);
-      PixelwiseTask<Stored, kNetworkThreads>::run(args, group);
-      break;
-    }
-    case NodeKind::rearrangement: {
-      RearrangementArgs args = node.rearrangement;
-      args.x = tensor(args.x);
-      args.y = output(args.y);
-      RearrangementTask<Stored, kNetworkThreads>::run(args, group);
-      break;
-    }
-  }
+  args.visit_from<kFirstRoom>([&](const auto& of_room) {
+    run_task<Stored, kNetworkThreads>(of_room, memory, group, block);
+  });
 }
 
 /// One task. wait() returns when its producers are done, to all threads.
@@ -81,15 +36,13 @@ __device__ __forceinline__ void run_node_task(const NetworkNode& node, const Net
                                               const NetworkTask& task, char* shared,
                                               FilterStages& filters, const SumExchange& exchange,
                                               Wait wait, Mark mark) {
-  if (node.kind == NodeKind::small_gemm) {
-    const auto tensor = [&](const void* place) -> const void* {
-      return pointer_to(memory, reinterpret_cast<std::uint64_t>(place));
-    };
-    return SmallGemmTask<Products>::run(node.small_gemm, task.share, shared, filters, exchange,
-                                        tensor, wait, mark);
+  if (node.args.index == NodeArgs::kIndexOf<SmallGemmArgs>) {
+    const auto tensor = [&](const void* place) { return pointer_to(memory, place); };
+    return SmallGemmTask<Products>::run(node.args.as<SmallGemmArgs>(), task.share, shared, filters,
+                                        exchange, tensor, wait, mark);
   }
   wait();
-  run_light_task<typename Products::Stored>(node, memory, task.task.group, task.task.block);
+  run_light_task<typename Products::Stored>(node.args, memory, task.task.group, task.task.block);
 }
 
 /// What a block has fetched of the tasks to come.

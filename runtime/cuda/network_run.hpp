@@ -7,11 +7,7 @@
 #include <cstdint>
 
 #include "megaconv/graph.hpp"
-#include "tasks/elementwise/cuda/elementwise_args.hpp"
-#include "tasks/pixelwise/cuda/pixelwise_args.hpp"
-#include "tasks/pooling/cuda/pool_task_args.hpp"
-#include "tasks/rearrangement/cuda/rearrangement_args.hpp"
-#include "tasks/small_gemm/cuda/small_gemm_args.hpp"
+#include "tasks/cuda/operators.hpp"
 
 namespace megaconv::cuda {
 
@@ -22,42 +18,11 @@ inline constexpr int kNetworkBlocksPerSm = 2;
 
 /// Pieces of memory that a run has: workspace, prepared filters, then inputs and outputs.
 inline constexpr std::uint32_t kWorkspacePiece = 0, kPreparedPiece = 1, kFirstTensorPiece = 2;
-inline constexpr std::uint32_t kMostPieces = 128;
-struct NetworkMemory {
-  std::byte* piece[kMostPieces];
-};
 
-/// A place in one of them, in the place of a pointer; null is nowhere.
-inline constexpr int kPlaceBits = 48;
-constexpr std::uint64_t place_in(std::uint32_t piece, std::uint64_t offset) {
-  return std::uint64_t{piece + 1} << kPlaceBits | offset;
-}
-constexpr std::byte* pointer_to(const NetworkMemory& memory, std::uint64_t place) {
-  if (place == 0) return nullptr;
-  const auto piece = static_cast<std::uint32_t>(place >> kPlaceBits) - 1;
-  return memory.piece[piece] + (place & ((std::uint64_t{1} << kPlaceBits) - 1));
-}
-
-/// nothing: fills a position, so that tasks which share sums stand in one cluster.
-enum class NodeKind : std::uint32_t {
-  small_gemm,
-  pooling,
-  elementwise,
-  pixelwise,
-  rearrangement,
-  nothing
-};
-
-/// The arguments of a node's tasks. Their pointers are places here.
+/// What the tasks of a node are given. A node without arguments fills a position, so that tasks
+/// which share sums stand in one cluster.
 struct alignas(16) NetworkNode {
-  NodeKind kind;
-  union {
-    SmallGemmArgs small_gemm;
-    PoolTaskArgs pooling;
-    ElementwiseArgs elementwise;
-    PixelwiseArgs pixelwise;
-    RearrangementArgs rearrangement;
-  };
+  NodeArgs args;
 };
 
 /// Ranges of signals that a task's record holds.

@@ -24,6 +24,9 @@ OperatorTruth truth_of(const ElementwiseProblem& problem, const FusedOperator& o
 NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const ElementwiseCut& cut,
                          std::span<const BufferId> reads);
 std::string summary_of(const ElementwiseCut& cut);
+inline std::int64_t scales_of(const ElementwiseCut& cut) {
+  return cut.problem.affine ? cut.problem.c() : 0;
+}
 namespace cpu {
 NodeTasks node_tasks(const ElementwiseCut& cut, const Kernels& kernels);
 }  // namespace cpu

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise and pixelwise tasks and rearrangements of CUDA, without a GPU.
+// Elementwise and pixelwise tasks and rearrangements of CUDA, and nodes of every room, without a
+// GPU.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <deque>
 #include <vector>
 
+#include "tasks/cpu/operators.hpp"
+#include "tasks/cuda/operators.hpp"
 #include "tasks/elementwise/cpu/elementwise.hpp"
-#include "tasks/elementwise/cuda/elementwise.cuh"
+#include "tasks/operators.hpp"
 #include "tasks/pixelwise/cpu/pixelwise.hpp"
-#include "tasks/pixelwise/cuda/pixelwise.cuh"
 #include "tasks/pixelwise/reference.hpp"
 #include "tasks/rearrangement/cpu/rearrangement.hpp"
-#include "tasks/rearrangement/cuda/rearrangement.cuh"
 #include "tasks/strides.hpp"
 #include "tests/catch.hpp"
 #include "tests/emulated_cuda/on_device.hpp"
@@ -69,13 +69,11 @@ TEST_CASE("emulated CUDA: elementwise tasks give the CPU's bits") {
     }
     CAPTURE(seed, to_string(a), cut.rows_per_group);
     std::deque<FencedBuffer> x;
-    std::vector<const void*> pointers;
-    std::vector<cuda::ElementwiseInput> inputs = cuda::make_elementwise_inputs(cut);
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      x.push_back(tensor(a.n * a.channels[i] * a.h * a.w, a.dtype));
-      x.back().fill({}, seed + 100 * i);
-      pointers.push_back(x.back().data());
-      inputs[i].x = std::bit_cast<std::uint64_t>(pointers.back());
+    cuda::NodePlaces places;
+    for (const std::int64_t channels : a.channels) {
+      x.push_back(tensor(a.n * channels * a.h * a.w, a.dtype));
+      x.back().fill({}, seed + 100 * x.size());
+      places.inputs.push_back(x.back().data());
     }
     FencedBuffer residual = tensor(a.y_size(), a.dtype), y = tensor(a.y_size(), a.dtype);
     FencedBuffer scale = tensor(a.c(), DataType::f32), bias = tensor(a.c(), DataType::f32);
@@ -83,15 +81,15 @@ TEST_CASE("emulated CUDA: elementwise tasks give the CPU's bits") {
     residual.fill({}, seed + 1000);
     scale.fill({}, seed + 2000);
     bias.fill({}, seed + 3000);
-    cuda::ElementwiseArgs args = cuda::make_elementwise_args(cut);
-    args.inputs = inputs.data();
-    args.residual = a.residual ? residual.data() : nullptr;
-    args.scale = a.affine ? scale.floats() : nullptr;
-    args.bias = a.affine ? bias.floats() : nullptr;
-    args.y = y.data();
+    if (a.residual) places.residual = residual.data();
+    if (a.affine) places.scale = scale.floats(), places.bias = bias.floats();
+    places.y = y.data();
+    const std::vector<cuda::ElementwiseInput> table = cuda::node_table(cut, places);
+    places.table = table.data();
+    const cuda::ElementwiseArgs args = cuda::node_args(cut, places);
     run_groups(a.dtype, cut.num_groups, seed, [&](auto number, std::uint32_t group) {
       cuda::ElementwiseTask<decltype(number), kThreads>::run(
-          args, group, [](std::uint64_t place) { return std::bit_cast<const void*>(place); });
+          args, group, [](const void* pointer) { return pointer; });
     });
     const bool whole =
         std::all_of(x.begin(), x.end(), [](FencedBuffer& part) { return part.fences_whole(); });
@@ -99,7 +97,7 @@ TEST_CASE("emulated CUDA: elementwise tasks give the CPU's bits") {
     const cpu::ElementwiseKernels& kernels = cpu::elementwise_kernels_for();
     for (std::uint32_t group = 0; group < cut.num_groups; ++group) {
       kernels.run(a.dtype)({.cut = &cut,
-                            .x = pointers.data(),
+                            .x = places.inputs.data(),
                             .residual = args.residual,
                             .scale = args.scale,
                             .bias = args.bias,
@@ -125,10 +123,8 @@ TEST_CASE("emulated CUDA: pixelwise tasks err by no more than their roundings") 
     x.fill({}, seed);
     b.fill({}, seed + 1000);
     const bool multiplies = a.does.function == PixelFunction::multiply;
-    cuda::PixelwiseArgs args = cuda::make_pixelwise_args(cut);
-    args.x = x.data();
-    args.b = multiplies ? b.data() : nullptr;
-    args.y = y.data();
+    const cuda::PixelwiseArgs args = cuda::node_args(
+        cut, {.x = x.data(), .residual = multiplies ? b.data() : nullptr, .y = y.data()});
     run_groups(a.dtype, cut.num_groups, seed, [&](auto number, std::uint32_t group) {
       cuda::PixelwiseTask<decltype(number), kThreads>::run(args, group);
     });
@@ -164,9 +160,7 @@ TEST_CASE("emulated CUDA: softmax of large numbers does not overflow, and a NaN 
   const std::vector<float> x{std::nanf(""), 1,      1,      1,     3e38f, 0, 0, 0,
                              -3e38f,        -3e38f, -3e38f, -3e38f};
   std::vector<float> y(x.size());
-  cuda::PixelwiseArgs args = cuda::make_pixelwise_args(cut);
-  args.x = x.data();
-  args.y = y.data();
+  const cuda::PixelwiseArgs args = cuda::node_args(cut, {.x = x.data(), .y = y.data()});
   test::run_block(kThreads, ThreadOrder::forward,
                   [&] { cuda::PixelwiseTask<float, kThreads>::run(args, 0); });
   for (int i = 0; i < 4; ++i) CHECK(std::isnan(y[static_cast<std::size_t>(i)]));
@@ -188,9 +182,7 @@ TEST_CASE("emulated CUDA: rearrangements move the bits that the CPU moves") {
     FencedBuffer x = tensor(a.x_size(), a.dtype), y = tensor(a.y_size(), a.dtype);
     FencedBuffer on_cpu = tensor(a.y_size(), a.dtype);
     x.fill({}, seed);
-    cuda::RearrangementArgs args = cuda::make_rearrangement_args(cut);
-    args.x = x.data();
-    args.y = y.data();
+    const cuda::RearrangementArgs args = cuda::node_args(cut, {.x = x.data(), .y = y.data()});
     run_groups(a.dtype, cut.num_groups, seed, [&](auto number, std::uint32_t group) {
       cuda::RearrangementTask<decltype(number), kThreads>::run(args, group);
     });
@@ -202,14 +194,112 @@ TEST_CASE("emulated CUDA: rearrangements move the bits that the CPU moves") {
   }
 }
 
+TEST_CASE(
+    "emulated CUDA: a node of every room runs in the memory of any run, by the same arguments") {
+  constexpr Layout kNhwc = Layout::nhwc;
+  const Cut cuts[] = {
+      cut_operator(PoolProblem{.c = 8, .h = 5, .w = 6, .layout = kNhwc}, 4),
+      cut_operator(ElementwiseProblem{.h = 5,
+                                      .w = 6,
+                                      .channels = {8, 3},
+                                      .affine = true,
+                                      .residual = true,
+                                      .layout = kNhwc},
+                   4),
+      cut_operator(
+          RearrangementProblem{
+              .does = {.repeat_h = 2, .top = 1}, .c = 8, .h = 5, .w = 6, .layout = kNhwc},
+          4),
+      cut_operator(PixelwiseProblem{.does = {.function = PixelFunction::multiply},
+                                    .c = 8,
+                                    .h = 5,
+                                    .w = 6,
+                                    .layout = kNhwc},
+                   4)};
+  for (std::uint32_t room = 0; room < std::size(cuts); ++room) {
+    const Cut& cut = cuts[room];
+    // In its own piece each, behind numbers of others.
+    enum Piece : std::uint32_t { kX, kSecond, kResidual, kScale, kBias, kY, kNumPieces };
+    constexpr std::size_t kBefore = 16, kNumbers = 1000;
+    const auto place = [](Piece piece) {
+      return reinterpret_cast<float*>(cuda::place_in(piece, kBefore * sizeof(float)));
+    };
+    cuda::NodePlaces places{.x = place(kX),
+                            .residual = place(kResidual),
+                            .y = place(kY),
+                            .inputs = {place(kX), place(kSecond)}};
+    if (num_scales(cut) > 0) places.scale = place(kScale), places.bias = place(kBias);
+    const std::vector<std::byte> table = cuda::make_node_table(cut, places);
+    places.table = table.data();
+    const cuda::NodeArgs args = cuda::make_node_args(cut, places);
+    REQUIRE(args.index == cuda::kFirstRoom + room);
+    const cpu::NodeTasks on_cpu = cpu::make_node_tasks(cut, cpu::kernels_for());
+    for (std::uint64_t run = 0; run < 2; ++run) {
+      std::vector<FencedBuffer> buffers;
+      cuda::NetworkMemory memory{};
+      for (std::uint32_t piece = 0; piece < kNumPieces; ++piece) {
+        buffers.emplace_back(kBefore + kNumbers);
+        buffers.back().fill({}, 10 * run + piece);
+        memory.piece[piece] = static_cast<std::byte*>(buffers.back().data());
+      }
+      FencedBuffer truth = buffers[kY].copy();
+      const auto at = [&](Piece piece) { return buffers[piece].floats() + kBefore; };
+      const void* const inputs[] = {at(kX), at(kSecond)};
+      const cpu::TaskArgs cpu_args{.x = at(kX),
+                                   .scale = at(kScale),
+                                   .bias = at(kBias),
+                                   .residual = at(kResidual),
+                                   .y = truth.floats() + kBefore,
+                                   .inputs = inputs};
+      const auto run_all = [&](std::uint32_t groups, std::uint32_t blocks) {
+        for (std::uint32_t i = 0; i < groups * blocks; ++i) {
+          const Task task{.group = i / blocks, .block = i % blocks};
+          on_cpu.run(cpu_args, task, nullptr);
+          test::run_block(kThreads, ThreadOrder::forward, [&] {
+            args.visit_from<cuda::kFirstRoom>([&](const auto& of_room) {
+              cuda::run_task<float, kThreads>(of_room, memory, task.group, task.block);
+            });
+          });
+        }
+      };
+      std::visit(
+          [&](const auto& of_room) {
+            std::uint32_t blocks = 1;
+            if constexpr (requires { of_room.tasks_per_group; }) blocks = of_room.tasks_per_group;
+            run_all(of_room.num_groups, blocks);
+          },
+          cut);
+      CAPTURE(room, run);
+      CHECK(buffers[kY].same_numbers(truth));
+    }
+  }
+}
+
+TEST_CASE("a node's arguments are those of one room, or none") {
+  CHECK(cuda::NodeArgs().index == cuda::NodeArgs::kCount);
+  bool visited = false;
+  const auto visit = [&](const auto&) { visited = true; };
+  cuda::NodeArgs().visit_from<0>(visit);
+  cuda::NodeArgs(cuda::SmallGemmArgs{}).visit_from<cuda::kFirstRoom>(visit);
+  CHECK(!visited);
+  cuda::PixelwiseArgs pixelwise{};
+  pixelwise.c = 7;
+  const cuda::NodeArgs args(pixelwise);
+  CHECK(args.as<cuda::PixelwiseArgs>().c == 7);
+  args.visit_from<cuda::kFirstRoom>([&](const auto& of_room) {
+    visited = std::is_same_v<decltype(of_room), const cuda::PixelwiseArgs&>;
+  });
+  CHECK(visited);
+}
+
 TEST_CASE("CUDA tasks of light operators refuse what they have none for") {
   PixelwiseCut cut{.problem = {.does = {}, .c = 8}};
   derive_counts(cut);
-  CHECK(test::error_of([&] { cuda::make_pixelwise_args(cut); }, Status::unsupported) ==
+  CHECK(test::error_of([&] { cuda::node_args(cut, {}); }, Status::unsupported) ==
         "pixelwise on CUDA: layout nchw, must be nhwc");
   RearrangementCut moved{.problem = {.does = {}, .c = 1 << 20, .h = 1 << 5, .w = 1 << 6}};
   derive_counts(moved);
-  CHECK(test::error_of([&] { cuda::make_rearrangement_args(moved); }, Status::unsupported) ==
+  CHECK(test::error_of([&] { cuda::node_args(moved, {}); }, Status::unsupported) ==
         "rearrangement on CUDA: an image of 2147483648 numbers, must be at most 2^30");
 }
 

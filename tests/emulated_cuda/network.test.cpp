@@ -37,9 +37,7 @@ struct Bound {
 Bound bind_node(const Cut& cut, float* x, float* w, float* bias, float* y) {
   Bound bound;
   if (const auto* pool = std::get_if<PoolCut>(&cut)) {
-    bound.pool = cuda::make_pool_task_args(*pool);
-    bound.pool.x = x;
-    bound.pool.y = y;
+    bound.pool = cuda::node_args(*pool, {.x = x, .y = y});
     return bound;
   }
   const Tiling& tiling = std::get<Tiling>(cut);

@@ -66,9 +66,7 @@ void check(const PoolProblem& problem, const PoolCut& cut, std::size_t shift, st
     }
     x.data()[i] = from_float<T>(value);
   }
-  cuda::PoolTaskArgs args = cuda::make_pool_task_args(cut);
-  args.x = x.data();
-  args.y = y.data();
+  const cuda::PoolTaskArgs args = cuda::node_args(cut, {.x = x.data(), .y = y.data()});
   constexpr ThreadOrder kOrders[] = {ThreadOrder::forward, ThreadOrder::backward,
                                      ThreadOrder::shuffled};
   const cpu::PoolArgs cpu_args{.cut = &cut, .x = x.data(), .y = on_cpu.data()};

@@ -95,11 +95,11 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
   const std::vector<std::byte> u = pack_filters(cut, reinterpret_cast<const std::byte*>(w.data()));
   std::vector<T> y(truth.size());
   std::memset(y.data(), 0xff, y.size() * sizeof(T));
-  cuda::SmallGemmArgs args = cuda::make_small_gemm_args(cut);
-  args.u = u.data();
-  args.bias = a.epilogue.bias ? wide_bias.data() : nullptr;
-  args.residual = a.epilogue.residual ? residual.data() : nullptr;
-  args.y = y.data();
+  cuda::SmallGemmArgs args =
+      cuda::node_args(cut, {.residual = a.epilogue.residual ? residual.data() : nullptr,
+                            .y = y.data(),
+                            .u = u.data(),
+                            .bias = a.epilogue.bias ? wide_bias.data() : nullptr});
   constexpr ThreadOrder kOrders[] = {ThreadOrder::forward, ThreadOrder::backward,
                                      ThreadOrder::shuffled};
   constexpr std::ptrdiff_t kWork = test::kClusterSharedBytes - sizeof(cuda::SumExchange::Shared);
@@ -283,13 +283,11 @@ TEST_CASE("emulated CUDA: tasks that share sums follow each other with a barrier
   std::vector<double> truth(static_cast<std::size_t>(problem.y_size()));
   reference_convolution(problem, {.x = x.data(), .w = w.data()}, truth.data());
   const std::vector<std::byte> u = pack_filters(cut, reinterpret_cast<const std::byte*>(w.data()));
-  cuda::SmallGemmArgs args = cuda::make_small_gemm_args(cut);
   for (const ThreadOrder order :
        {ThreadOrder::forward, ThreadOrder::backward, ThreadOrder::shuffled}) {
     std::vector<Float16> y(truth.size());
-    args.x = x.data();
-    args.u = u.data();
-    args.y = y.data();
+    const cuda::SmallGemmArgs args =
+        cuda::node_args(cut, {.x = x.data(), .y = y.data(), .u = u.data()});
     std::vector<std::byte> shared(cut.shares * test::kClusterSharedBytes, std::byte{0xff});
     test::set_shared_memory(shared.data());
     std::vector<cuda::FilterStages::Shared> arrivals(cut.shares);

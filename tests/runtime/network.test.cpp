@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "megaconv/simulation.hpp"
+#include "tasks/cuda/operators.hpp"
 #include "tasks/lower.hpp"
 #include "tasks/network_reference.hpp"
-#include "tasks/pixelwise/cuda/pixelwise_args.hpp"
 #include "tasks/pooling/reference.hpp"
-#include "tasks/rearrangement/cuda/rearrangement_args.hpp"
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
 #include "tests/runtime/exact_networks.hpp"
@@ -281,10 +280,7 @@ TEST_CASE("every built-in network has tasks on CUDA, in both layouts and every s
           for (const Node& node : lowering.nodes) {
             const bool convolves = std::holds_alternative<Tiling>(node.cut);
             CHECK(!convolves);
-            if (const auto* a = std::get_if<PixelwiseCut>(&node.cut)) cuda::make_pixelwise_args(*a);
-            if (const auto* a = std::get_if<RearrangementCut>(&node.cut)) {
-              cuda::make_rearrangement_args(*a);
-            }
+            cuda::make_node_args(node.cut, {});
           }
         }
       }

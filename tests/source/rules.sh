@@ -4,7 +4,7 @@
 #
 #   rules.sh dependencies  includes point one way; public headers include no third party
 #   rules.sh core          mapping/ names no algorithm and no device
-#   rules.sh operator      an operator (pooling) is named by its room and the registry alone
+#   rules.sh operator      an operator (pooling) is named by its room and the registries alone
 #   rules.sh licence       every source file starts with its SPDX line
 #   rules.sh links         links, headings in them and paths in the documents lead to something
 #   rules.sh prose         documents: no line over 100 columns but tables and links, no sentence over 30 words
@@ -53,15 +53,18 @@ core() {
   fi
 }
 
-# What CUDA and the front ends have of it (docs/hacking.md) is in runtime, python and tasks/networks.
+# What the front ends have of it (docs/hacking.md) is in runtime/onnx, python, tools and tasks/networks. The executor
+# of CUDA names none of the operators that share its kernel.
 operator() {
   local found
-  found=$(sources hpp cpp inl | grep -E '^(include|mapping|tasks)/' |
-    grep -vE '^(include/megaconv/(pooling|operators)\.hpp|tasks/(pooling/|operators\.hpp|networks/|cpu/kernels\.inl))' |
-    xargs grep -nE '\b(Pool(Problem|Cut)|Pooling|GlobalAveragePooling)\b|pooling/' || true)
+  found=$(sources hpp cpp inl cu cuh | grep -E '^(include|mapping|tasks|runtime)/' |
+    grep -vE '^(include/megaconv/(pooling|operators)\.hpp|runtime/onnx/)' |
+    grep -vE '^tasks/(pooling/|operators\.hpp|networks/|cpu/kernels\.inl|cuda/operators\.hpp)' |
+    xargs grep -nE '\b(Pool(Problem|Cut|TaskArgs)|Pooling(Task)?|GlobalAveragePooling)\b|pooling/' || true
+    grep -rniE '\b(elementwise|pixelwise|rearrangement)(_|/|Args|Cut|Problem|Task\b)' runtime/cuda || true)
   [ -z "$found" ] && return 0
   echo "$found"
-  echo "pooling is named outside of its room and the registry (docs/hacking.md, Adding an operator)"
+  echo "an operator is named outside of its room and the registries (docs/hacking.md, Adding an operator)"
   return 1
 }
 

@@ -599,12 +599,12 @@ TEST_CASE("problems and cuts that cannot be are refused with value and limit") {
               {.problem = {.n = 1 << 16, .h = 512, .w = 512}});
   CHECK(message_of(kBad, [&] { cut_pooling(good, 0); }) == "workers = 0: must be at least 1");
   CHECK(message_of(kUnsupported, [] {
-          cuda::make_pool_task_args(cut_pooling({.h = 0x7fffffff, .r = 3, .s = 1, .pad_h = 1}, 1));
+          cuda::node_args(cut_pooling({.h = 0x7fffffff, .r = 3, .s = 1, .pad_h = 1}, 1), {});
         }) == "pooling on CUDA: 2147483649 rows with padding, must be less than 2^31");
   PoolCut large{.problem = {.c = 1 << 15, .h = 512, .w = 512}, .rows_per_group = 256};
   large.cols_per_group = 256;
   large.channels_per_task = 1 << 15;
-  CHECK(message_of(kUnsupported, [&] { cuda::make_pool_task_args(large); }) ==
+  CHECK(message_of(kUnsupported, [&] { cuda::node_args(large, {}); }) ==
         "pooling on CUDA: tasks of 2147483648 outputs, must be at most 2^30; use smaller groups");
 }
 

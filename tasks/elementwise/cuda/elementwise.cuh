@@ -17,7 +17,7 @@ namespace megaconv::cuda {
 /// Stored: float, __half or __nv_bfloat16. A block of kThreads runs it.
 template <class Stored, int kThreads>
 struct ElementwiseTask {
-  /// tensor(word): the pointer that ElementwiseInput::x stands for.
+  /// tensor(x): the pointer that ElementwiseInput::x stands for.
   template <class Tensor>
   static __device__ void run(const ElementwiseArgs& a, std::uint32_t group, Tensor tensor) {
     a.vectors ? run_outputs<16 / static_cast<int>(sizeof(Stored))>(a, group, tensor)
@@ -90,5 +90,17 @@ struct ElementwiseTask {
     return begin;
   }
 };
+
+/// Of a node: `args` has places in `memory`.
+template <class Stored, int kThreads>
+__device__ __forceinline__ void run_task(ElementwiseArgs args, const NetworkMemory& memory,
+                                         std::uint32_t group, std::uint32_t) {
+  args.residual = pointer_to(memory, args.residual);
+  args.y = pointer_to(memory, args.y);
+  args.scale = pointer_to(memory, args.scale);
+  args.bias = pointer_to(memory, args.bias);
+  ElementwiseTask<Stored, kThreads>::run(
+      args, group, [&](const void* place) { return pointer_to(memory, place); });
+}
 
 }  // namespace megaconv::cuda

@@ -8,7 +8,7 @@
 
 namespace megaconv::cuda {
 
-ElementwiseArgs make_elementwise_args(const ElementwiseCut& cut) {
+ElementwiseArgs node_args(const ElementwiseCut& cut, const NodePlaces& places) {
   ElementwiseCut counted = cut;
   derive_counts(counted);
   const ElementwiseProblem& a = counted.problem;
@@ -16,6 +16,11 @@ ElementwiseArgs make_elementwise_args(const ElementwiseCut& cut) {
   const auto i32 = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
   const auto vector = static_cast<std::int64_t>(16 / size_of(a.dtype));
   ElementwiseArgs args{};
+  args.residual = places.residual;
+  args.y = places.y;
+  args.scale = places.scale;
+  args.bias = places.bias;
+  args.inputs = static_cast<const ElementwiseInput*>(places.table);
   args.num_inputs = i32(static_cast<std::int64_t>(a.channels.size()));
   args.h = i32(a.h);
   args.w = i32(a.w);
@@ -28,13 +33,13 @@ ElementwiseArgs make_elementwise_args(const ElementwiseCut& cut) {
   return args;
 }
 
-std::vector<ElementwiseInput> make_elementwise_inputs(const ElementwiseCut& cut) {
+std::vector<ElementwiseInput> node_table(const ElementwiseCut& cut, const NodePlaces& places) {
   std::vector<ElementwiseInput> inputs;
   std::int32_t first = 0;
-  for (const std::int64_t channels : cut.problem.channels) {
-    inputs.push_back(
-        {.x = 0, .first_channel = first, .channels = static_cast<std::int32_t>(channels)});
-    first += inputs.back().channels;
+  for (const std::int64_t number : cut.problem.channels) {
+    const auto channels = static_cast<std::int32_t>(number);
+    inputs.push_back({places.inputs[inputs.size()], first, channels});
+    first += channels;
   }
   return inputs;
 }

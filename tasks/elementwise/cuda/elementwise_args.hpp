@@ -6,21 +6,23 @@
 #include <vector>
 
 #include "megaconv/elementwise.hpp"
+#include "tasks/cuda/places.hpp"
 
 namespace megaconv::cuda {
 
-/// A tensor x: where it is, whatever that means to who runs the task, and its channels of y.
+/// A tensor x, and its channels of y.
 struct ElementwiseInput {
-  std::uint64_t x;
+  const void* x;
   std::int32_t first_channel, channels;
 };
 
 struct ElementwiseArgs {
-  // Device pointers; tensors in the problem's storage type. Those that it does not have: null.
+  // Device pointers, of a network's node places, as in its table; tensors in the problem's storage
+  // type. Those that it does not have: null.
   const void* residual;
   void* y;
   const float *scale, *bias;
-  const ElementwiseInput* inputs;  ///< in the order of their channels
+  const ElementwiseInput* inputs;  ///< the table, in the order of their channels
   std::int32_t num_inputs;
   std::int32_t h, w, c;  ///< of y
   std::int32_t rows_per_group;
@@ -28,9 +30,8 @@ struct ElementwiseArgs {
   bool vectors;  ///< channels of all tensors come in 16 bytes
 };
 
-/// All but the pointers, which are null, and the inputs' channels. Throws as derive_counts() does,
-/// and Error(unsupported) for another layout than nhwc.
-ElementwiseArgs make_elementwise_args(const ElementwiseCut& cut);
-std::vector<ElementwiseInput> make_elementwise_inputs(const ElementwiseCut& cut);
+/// Throws as derive_counts() does, and Error(unsupported) for another layout than nhwc.
+ElementwiseArgs node_args(const ElementwiseCut& cut, const NodePlaces& places);
+std::vector<ElementwiseInput> node_table(const ElementwiseCut& cut, const NodePlaces& places);
 
 }  // namespace megaconv::cuda

@@ -124,4 +124,14 @@ class PixelwiseTask {
   }
 };
 
+/// Of a node: `args` has places in `memory`.
+template <class Stored, int kThreads>
+__device__ __forceinline__ void run_task(PixelwiseArgs args, const NetworkMemory& memory,
+                                         std::uint32_t group, std::uint32_t) {
+  args.x = pointer_to(memory, args.x);
+  args.b = pointer_to(memory, args.b);
+  args.y = pointer_to(memory, args.y);
+  PixelwiseTask<Stored, kThreads>::run(args, group);
+}
+
 }  // namespace megaconv::cuda

@@ -9,13 +9,16 @@
 
 namespace megaconv::cuda {
 
-PixelwiseArgs make_pixelwise_args(const PixelwiseCut& cut) {
+PixelwiseArgs node_args(const PixelwiseCut& cut, const NodePlaces& places) {
   PixelwiseCut counted = cut;
   derive_counts(counted);
   const PixelwiseProblem& a = counted.problem;
   check_cuda_image("pixelwise", a.layout, a.c * a.h * a.w);
   const auto i32 = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
   PixelwiseArgs args{};
+  args.x = places.x;
+  args.b = places.residual;
+  args.y = places.y;
   args.c = i32(a.c);
   args.h = i32(a.h);
   args.w = i32(a.w);

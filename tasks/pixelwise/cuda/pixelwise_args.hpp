@@ -5,11 +5,13 @@
 #include <cstdint>
 
 #include "megaconv/pixelwise.hpp"
+#include "tasks/cuda/places.hpp"
 
 namespace megaconv::cuda {
 
 struct PixelwiseArgs {
-  // Device pointers; tensors in the problem's storage type. b: what is multiplied by, or null.
+  // Device pointers, of a network's node places; tensors in the problem's storage type.
+  // b: what is multiplied by, or null.
   const void *x, *b;
   void* y;
   std::int32_t c, h, w;
@@ -21,8 +23,8 @@ struct PixelwiseArgs {
   bool vectors;  ///< channels come in 16 bytes
 };
 
-/// All but the pointers, which are null. Throws as derive_counts() does, and Error(unsupported) for
-/// another layout than nhwc or an image of 2^31 numbers.
-PixelwiseArgs make_pixelwise_args(const PixelwiseCut& cut);
+/// Throws as derive_counts() does, and Error(unsupported) for another layout than nhwc or an image
+/// of 2^31 numbers.
+PixelwiseArgs node_args(const PixelwiseCut& cut, const NodePlaces& places);
 
 }  // namespace megaconv::cuda

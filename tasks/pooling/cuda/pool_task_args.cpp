@@ -19,7 +19,7 @@ void check_padded(const char* axis, std::int64_t value) {
 
 }  // namespace
 
-PoolTaskArgs make_pool_task_args(const PoolCut& cut) {
+PoolTaskArgs node_args(const PoolCut& cut, const NodePlaces& places) {
   PoolCut counted = cut;
   derive_counts(counted);
   const PoolProblem& a = counted.problem;
@@ -34,6 +34,8 @@ PoolTaskArgs make_pool_task_args(const PoolCut& cut) {
   }
   const auto i32 = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
   PoolTaskArgs args{};
+  args.x = places.x;
+  args.y = places.y;
   args.c = i32(a.c);
   args.h = i32(a.h);
   args.w = i32(a.w);

@@ -5,11 +5,13 @@
 #include <cstdint>
 
 #include "megaconv/pooling.hpp"
+#include "tasks/cuda/places.hpp"
 
 namespace megaconv::cuda {
 
 struct PoolTaskArgs {
-  const void* x;  ///< device pointers, layout and storage type of the problem
+  // Device pointers, of a network's node places; layout and storage type of the problem.
+  const void* x;
   void* y;
   // PoolProblem, in 32 bits.
   std::int32_t c, h, w, p, q, r, s;
@@ -20,8 +22,8 @@ struct PoolTaskArgs {
   Layout layout;
 };
 
-/// All but the pointers, which are null. Throws as derive_counts() does, and Error(unsupported) for
-/// a padded input of 2^31 rows or columns, or tasks of more than 2^30 outputs.
-PoolTaskArgs make_pool_task_args(const PoolCut& cut);
+/// Throws as derive_counts() does, and Error(unsupported) for a padded input of 2^31 rows or
+/// columns, or tasks of more than 2^30 outputs.
+PoolTaskArgs node_args(const PoolCut& cut, const NodePlaces& places);
 
 }  // namespace megaconv::cuda

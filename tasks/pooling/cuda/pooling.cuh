@@ -138,4 +138,13 @@ struct PoolingTask {
   static constexpr std::uint32_t kMinusInfinity = 0xff800000u;
 };
 
+/// Of a node: `args` has places in `memory`.
+template <class Stored, int kThreads>
+__device__ __forceinline__ void run_task(PoolTaskArgs args, const NetworkMemory& memory,
+                                         std::uint32_t group, std::uint32_t block) {
+  args.x = pointer_to(memory, args.x);
+  args.y = pointer_to(memory, args.y);
+  PoolingTask<Stored, kThreads>::run_nhwc(args, group, block);
+}
+
 }  // namespace megaconv::cuda

@@ -61,4 +61,13 @@ class RearrangementTask {
   }
 };
 
+/// Of a node: `args` has places in `memory`.
+template <class Stored, int kThreads>
+__device__ __forceinline__ void run_task(RearrangementArgs args, const NetworkMemory& memory,
+                                         std::uint32_t group, std::uint32_t) {
+  args.x = pointer_to(memory, args.x);
+  args.y = pointer_to(memory, args.y);
+  RearrangementTask<Stored, kThreads>::run(args, group);
+}
+
 }  // namespace megaconv::cuda

@@ -27,7 +27,7 @@ std::uint32_t fill_bits(DataType dtype, float fill) {
 
 }  // namespace
 
-RearrangementArgs make_rearrangement_args(const RearrangementCut& cut) {
+RearrangementArgs node_args(const RearrangementCut& cut, const NodePlaces& places) {
   RearrangementCut counted = cut;
   derive_counts(counted);
   const RearrangementProblem& a = counted.problem;
@@ -37,6 +37,8 @@ RearrangementArgs make_rearrangement_args(const RearrangementCut& cut) {
   const Strides out = strides_of(a.y_layout(), a.n, a.k(), a.p() * a.q());
   const auto vector = static_cast<std::int64_t>(16 / size_of(a.dtype));
   RearrangementArgs args{};
+  args.x = places.x;
+  args.y = places.y;
   args.h = i32(a.h);
   args.w = i32(a.w);
   args.k = i32(a.k());

@@ -5,11 +5,13 @@
 #include <cstdint>
 
 #include "megaconv/rearrangement.hpp"
+#include "tasks/cuda/places.hpp"
 
 namespace megaconv::cuda {
 
 struct RearrangementArgs {
-  const void* x;  ///< device pointers, in the problem's storage type
+  // Device pointers, of a network's node places; in the problem's storage type.
+  const void* x;
   void* y;
   std::int32_t h, w;     ///< of x
   std::int32_t k, p, q;  ///< of y
@@ -22,8 +24,7 @@ struct RearrangementArgs {
   bool vectors;  ///< channels come in 16 bytes, in x and in y
 };
 
-/// All but the pointers, which are null. Throws as derive_counts() does, and Error(unsupported) for
-/// an image of 2^31 numbers.
-RearrangementArgs make_rearrangement_args(const RearrangementCut& cut);
+/// Throws as derive_counts() does, and Error(unsupported) for an image of 2^31 numbers.
+RearrangementArgs node_args(const RearrangementCut& cut, const NodePlaces& places);
 
 }  // namespace megaconv::cuda

@@ -42,12 +42,17 @@ SmallGemmShare make_small_gemm_share(const SmallGemmCut& cut, std::uint32_t grou
   return share;
 }
 
-SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut) {
+SmallGemmArgs node_args(const SmallGemmCut& cut, const NodePlaces& places) {
   const ConvProblem& a = cut.problem;
   const SumSteps sum = steps_of(cut);
   const TaskMemory memory = memory_of(cut);
   const auto i32 = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
   SmallGemmArgs args{};
+  args.x = places.x;
+  args.u = places.u;
+  args.bias = places.bias;
+  args.residual = places.residual;
+  args.y = places.y;
   args.scales_at = converts(cut) ? scales_at(cut) : 0;
   args.c = i32(a.c);
   args.h = i32(a.h);

@@ -6,6 +6,7 @@
 
 #include "megaconv/small_gemm.hpp"
 #include "tasks/activation.hpp"
+#include "tasks/cuda/places.hpp"
 
 namespace megaconv::cuda {
 
@@ -13,7 +14,7 @@ namespace megaconv::cuda {
 inline constexpr int kSmallGemmThreads = 32 * static_cast<int>(SmallGemmCut::kWarps);
 
 struct SmallGemmArgs {
-  // Device pointers; tensors in the problem's storage type. Without a bias or a residual: null.
+  // Places; tensors in the problem's storage type. Without a bias or a residual: null.
   const void* x;
   const void* u;      ///< tasks/small_gemm/small_gemm.hpp
   const float* bias;  ///< FP32 always
@@ -71,7 +72,6 @@ struct SmallGemmShare {
 SmallGemmShare make_small_gemm_share(const SmallGemmCut& cut, std::uint32_t group,
                                      std::uint32_t block);
 
-/// All but the pointers, which are null.
-SmallGemmArgs make_small_gemm_args(const SmallGemmCut& cut);
+SmallGemmArgs node_args(const SmallGemmCut& cut, const NodePlaces& places);
 
 }  // namespace megaconv::cuda
