@@ -187,11 +187,11 @@ class Sweep {
     }
   }
 
-  // Neighbouring groups that read the same region are one reader.
+  // Neighbouring groups that read the same region are one reader, however often they say so.
   void add_read(BufferId buffer, const Touch& read) {
     std::vector<Touch>& reads = reads_[buffer];
     if (!reads.empty() && reads.back().stage == read.stage && reads.back().region == read.region &&
-        reads.back().groups.end == read.groups.begin) {
+        reads.back().groups.end >= read.groups.begin) {
       reads.back().groups.end = read.groups.end;
     } else {
       reads.push_back(read);

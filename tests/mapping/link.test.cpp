@@ -509,6 +509,31 @@ TEST_CASE("of random boxes those are refused that leave out or share an element,
   CHECK(wrong > 2000);
 }
 
+TEST_CASE("neighbours that read all of a buffer are one reader, however often they say so") {
+  TaskGraph graph;
+  graph.nodes = {"a", "b"};
+  graph.kinds = {{"direct", 'D'}};
+  for (const char* name : {"x", "A", "B"}) {
+    graph.buffers.push_back({.name = name, .extent = {.rows = {0, 8}}, .given = name[0] == 'x'});
+  }
+  for (NodeId node = 0; node < 2; ++node) {
+    graph.accesses.push_back(
+        [node](Role, std::uint32_t group, std::uint32_t, std::vector<Access>& list) {
+          for (int time = 0; time < 3; ++time) {
+            list.push_back({node == 0 ? kX : kA, Mode::read, {.rows = {0, 8}}});
+          }
+          list.push_back({node == 0 ? kA : kB, Mode::write, {.rows = {group, group + 1}}});
+        });
+    add_products(graph, node, 8, 1);
+  }
+  const Needs needs = find_needs(graph);
+  CHECK_FALSE(needs.wrong.has_value());
+  CHECK(needs.edges == std::vector<Edge>{{{1, {0, 8}}, {0, {0, 8}}}});
+  link(graph);
+  count_signals(graph);
+  CHECK(verdict(graph) == "right");
+}
+
 // --- windows
 
 TEST_CASE("a task that writes two windowed buffers waits for the readers of both slots") {
