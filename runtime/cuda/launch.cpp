@@ -7,14 +7,43 @@
 #include "tasks/tiling.hpp"
 
 namespace megaconv::cuda {
-namespace {
 
 void allow_shared(const void* kernel, int bytes) {
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
         "shared memory of a kernel");
 }
 
-}  // namespace
+cudaLaunchAttribute& LaunchAttributes::add(cudaLaunchAttributeID id) {
+  cudaLaunchAttribute& made = attributes_[count_++];
+  made.id = id;
+  return made;
+}
+
+void LaunchAttributes::add_cooperative() {
+  add(cudaLaunchAttributeCooperative).val.cooperative = 1;
+}
+
+void LaunchAttributes::add_overlap() {
+  add(cudaLaunchAttributeProgrammaticStreamSerialization)
+      .val.programmaticStreamSerializationAllowed = 1;
+}
+
+void LaunchAttributes::add_cluster(dim3 size) {
+  if (size.x * size.y == 1) return;
+  add(cudaLaunchAttributeClusterDimension).val.clusterDim = {size.x, size.y, 1};
+}
+
+void LaunchAttributes::add_spread_cluster(std::uint32_t blocks) {
+  if (blocks == 1) return;
+  add_cluster(blocks);
+  add(cudaLaunchAttributeClusterSchedulingPolicyPreference).val.clusterSchedulingPolicyPreference =
+      cudaClusterSchedulingPolicySpread;
+}
+
+void LaunchAttributes::put_into(cudaLaunchConfig_t& config) {
+  config.attrs = attributes_.data();
+  config.numAttrs = count_;
+}
 
 Dispatch dispatch_of(CudaLaunch launch) {
   switch (launch) {
@@ -82,25 +111,15 @@ Launcher::Start Launcher::start_of(bool is_whole, Turn turn) const {
 void Launcher::launch(const void* kernel, dim3 blocks, int shared_bytes,
                       std::initializer_list<const void*> parameters, cudaStream_t stream,
                       Start start, const std::string& name, dim3 cluster) const {
-  std::array<cudaLaunchAttribute, 2> attributes{};
-  unsigned num_attributes = 0;
-  if (start == Start::with_kernel_before && device_.capability == 90) {
-    cudaLaunchAttribute& overlap = attributes[num_attributes++];
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-  }
-  if (cluster.x * cluster.y > 1) {
-    cudaLaunchAttribute& dimension = attributes[num_attributes++];
-    dimension.id = cudaLaunchAttributeClusterDimension;
-    dimension.val.clusterDim = {cluster.x, cluster.y, 1};
-  }
+  LaunchAttributes attributes;
+  if (start == Start::with_kernel_before && device_.capability == 90) attributes.add_overlap();
+  attributes.add_cluster(cluster);
   cudaLaunchConfig_t config{};
   config.gridDim = blocks;
   config.blockDim = dim3(static_cast<unsigned>(kernels_.num_threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
   config.stream = stream;
-  config.attrs = attributes.data();
-  config.numAttrs = num_attributes;
+  attributes.put_into(config);
   // A launch only reads what these point to.
   auto** const addresses = const_cast<void**>(parameters.begin());
   check(cudaLaunchKernelExC(&config, kernel, addresses), "launch of " + name);

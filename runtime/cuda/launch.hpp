@@ -22,6 +22,28 @@ namespace megaconv::cuda {
 /// How a plan's task array is run: DeviceRun::dispatch.
 Dispatch dispatch_of(CudaLaunch launch);
 
+/// Lets a kernel have so many bytes of dynamic shared memory.
+void allow_shared(const void* kernel, int bytes);
+
+class LaunchAttributes {
+ public:
+  void add_cooperative();
+  /// The kernel starts while the one before it ends.
+  void add_overlap();
+  /// Nothing for one block.
+  void add_cluster(dim3 size);
+  /// The same, its blocks on as many SMs as there are: they work at the same time.
+  void add_spread_cluster(std::uint32_t blocks);
+  /// As long as this lives.
+  void put_into(cudaLaunchConfig_t& config);
+
+ private:
+  cudaLaunchAttribute& add(cudaLaunchAttributeID id);
+
+  std::array<cudaLaunchAttribute, 3> attributes_{};
+  unsigned count_ = 0;
+};
+
 class Launcher {
  public:
   /// Of a convolution among those of a run, one behind the other.

@@ -8,7 +8,6 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <optional>
@@ -23,6 +22,7 @@
 #include "runtime/cuda/device_results.hpp"
 #include "runtime/cuda/device_run.hpp"
 #include "runtime/cuda/error.hpp"
+#include "runtime/cuda/launch.hpp"
 #include "runtime/cuda/network_convs.hpp"
 #include "runtime/cuda/network_run.hpp"
 #include "runtime/executor.hpp"
@@ -313,16 +313,14 @@ class NetworkExecutor final : public Executor {
       if (cut == nullptr) continue;
       shared_bytes_ = std::max(shared_bytes_, static_cast<int>(memory_of(*cut).bytes));
     }
-    for (const void* kernel : {kernels_.persistent, kernels_.stage}) allow_shared(kernel);
+    for (const void* kernel : {kernels_.persistent, kernels_.stage}) allow_all_shared(kernel);
   }
 
   // As much as there is, whatever this plan needs: all plans have the same kernels.
-  void allow_shared(const void* kernel) const {
+  void allow_all_shared(const void* kernel) const {
     cudaFuncAttributes attributes{};
     check(cudaFuncGetAttributes(&attributes, kernel), "attributes of a kernel");
-    const auto bytes = static_cast<int>(device_.shared_bytes - attributes.sharedSizeBytes);
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-          "shared memory of a kernel");
+    allow_shared(kernel, static_cast<int>(device_.shared_bytes - attributes.sharedSizeBytes));
   }
 
   // Blocks of the persistent kernel that are resident together.
@@ -347,7 +345,7 @@ class NetworkExecutor final : public Executor {
     const int resident = std::min(per_sm, kNetworkBlocksPerSm) * device_.num_sms;
     if (cluster_ == 1) return static_cast<std::uint32_t>(resident);
     LaunchAttributes attributes;
-    attributes.add_cluster(cluster_);
+    attributes.add_spread_cluster(cluster_);
     const cudaLaunchConfig_t config = configuration(cluster_, shared_bytes_, nullptr, attributes);
     int clusters = 0;
     check(cudaOccupancyMaxActiveClusters(&clusters, kernels_.persistent, &config),
@@ -438,40 +436,6 @@ class NetworkExecutor final : public Executor {
     nodes_.emplace(nodes);
   }
 
-  // Of a launch.
-  class LaunchAttributes {
-   public:
-    void add_cooperative() {
-      cudaLaunchAttribute& made = attributes_[count_++];
-      made.id = cudaLaunchAttributeCooperative;
-      made.val.cooperative = 1;
-    }
-    // Starts while the kernel before it ends.
-    void add_overlap() {
-      cudaLaunchAttribute& made = attributes_[count_++];
-      made.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      made.val.programmaticStreamSerializationAllowed = 1;
-    }
-    // Blocks of a cluster on as many SMs as there are: they work at the same time.
-    void add_cluster(std::uint32_t blocks) {
-      if (blocks == 1) return;
-      cudaLaunchAttribute& size = attributes_[count_++];
-      size.id = cudaLaunchAttributeClusterDimension;
-      size.val.clusterDim = {blocks, 1, 1};
-      cudaLaunchAttribute& spread = attributes_[count_++];
-      spread.id = cudaLaunchAttributeClusterSchedulingPolicyPreference;
-      spread.val.clusterSchedulingPolicyPreference = cudaClusterSchedulingPolicySpread;
-    }
-    void put_into(cudaLaunchConfig_t& config) {
-      config.attrs = attributes_.data();
-      config.numAttrs = count_;
-    }
-
-   private:
-    std::array<cudaLaunchAttribute, 3> attributes_{};
-    unsigned count_ = 0;
-  };
-
   static cudaLaunchConfig_t configuration(unsigned blocks, int shared_bytes, cudaStream_t stream,
                                           LaunchAttributes& attributes) {
     cudaLaunchConfig_t config{};
@@ -513,7 +477,7 @@ class NetworkExecutor final : public Executor {
     void* parameters[] = {&memory, &nodes, &tasks, &run};
     LaunchAttributes together;
     together.add_cooperative();
-    together.add_cluster(cluster_);
+    together.add_spread_cluster(cluster_);
     launch(kernels_.persistent, num_blocks_, shared_bytes_, parameters, stream, together,
            "the network");
     if (trace == nullptr) return;
@@ -552,7 +516,7 @@ class NetworkExecutor final : public Executor {
     LaunchAttributes attributes;
     // The first stage starts when all that is in front of it has ended.
     if (!is_first && device_.capability >= 90) attributes.add_overlap();
-    attributes.add_cluster(shares_of(lowering_.nodes[stage.node]));
+    attributes.add_spread_cluster(shares_of(lowering_.nodes[stage.node]));
     launch(kernels_.stage, static_cast<unsigned>(stage.num_tasks()), shared_bytes_, parameters,
            stream, attributes, "a stage");
   }
