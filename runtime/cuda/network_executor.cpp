@@ -356,19 +356,6 @@ class NetworkExecutor final : public Executor {
            cluster_ * cluster_;
   }
 
-  bool is_output(BufferId buffer) const {
-    const auto& outputs = lowering_.outputs;
-    return std::find(outputs.begin(), outputs.end(), buffer) != outputs.end();
-  }
-
-  // V or M of a convolution with kernels of its own, which say how many bytes it has.
-  bool is_scratch(BufferId buffer) const {
-    const auto& nodes = lowering_.nodes;
-    return std::any_of(nodes.begin(), nodes.end(), [buffer](const Node& node) {
-      return buffer == node.buffers.v || buffer == node.buffers.m;
-    });
-  }
-
   void lay_out_workspace() {
     const TaskGraph& graph = lowering_.graph;
     Arena arena(sizeof(DeviceHeader), kLine);
@@ -380,9 +367,17 @@ class NetworkExecutor final : public Executor {
     }
     const std::size_t base = arena.place(shared);
     places_.resize(graph.buffers.size());
+    std::vector<bool> elsewhere(graph.buffers.size());
+    for (const BufferId output : lowering_.outputs) elsewhere[output] = true;
+    // V and M of a convolution with kernels of its own, which say how many bytes these have.
+    for (const Node& node : lowering_.nodes) {
+      for (const BufferId buffer : {node.buffers.v, node.buffers.m}) {
+        if (buffer != kNoBuffer) elsewhere[buffer] = true;
+      }
+    }
     for (BufferId i = 0; i < graph.buffers.size(); ++i) {
       const Buffer& buffer = graph.buffers[i];
-      if (buffer.given || is_output(i) || is_scratch(i)) continue;
+      if (buffer.given || elsewhere[i]) continue;
       places_[i] = place_in(kWorkspacePiece, buffer.place != kNoPlace ? base + buffer.place
                                                                       : arena.place(buffer.bytes));
     }
