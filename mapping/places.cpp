@@ -5,6 +5,7 @@
 #include "mapping/places.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace megaconv {
 namespace {
@@ -20,12 +21,22 @@ struct Life {
   }
 };
 
+// What a node reads stays until its last stage: it may compute all of them again, as where a guess
+// about its input was wrong. Not what its own stages hand on.
+struct NodeEnd {
+  std::uint64_t position = 0;
+  StageId stage = 0;
+};
+
 std::vector<Life> find_lives(const TaskGraph& graph, const TaskMapping& mapping,
                              const std::vector<BufferId>& shared) {
   std::vector<Life> lives(graph.buffers.size());
   std::vector<std::uint64_t> position_of(graph.tasks.size());
   for (std::size_t p = 0; p < mapping.order.size(); ++p) position_of[mapping.order[p]] = p;
   std::vector<Access> accesses;
+  std::vector<NodeEnd> ends(graph.nodes.size());
+  std::vector<NodeId> writers(graph.buffers.size(), ~NodeId{0});
+  std::vector<std::pair<BufferId, NodeId>> reads;
   for (StageId stage = 0; stage < graph.stages.size(); ++stage) {
     const Stage& of = graph.stages[stage];
     accesses.clear();
@@ -37,14 +48,27 @@ std::vector<Life> find_lives(const TaskGraph& graph, const TaskMapping& mapping,
       first = std::min(first, position_of[id]);
       last = std::max(last, position_of[id]);
     }
+    ends[of.node] = {std::max(ends[of.node].position, last), stage};
     for (const Access& access : accesses) {
       Life& life = lives[access.buffer];
       life.last = std::max(life.last, last);
       life.last_user = std::max(life.last_user, stage);
-      if (access.mode == Mode::read) continue;
+      if (access.mode == Mode::read) {
+        if (reads.empty() || reads.back() != std::pair{access.buffer, of.node}) {
+          reads.emplace_back(access.buffer, of.node);
+        }
+        continue;
+      }
+      writers[access.buffer] = of.node;
       life.first = std::min(life.first, first);
       life.first_writer = std::min(life.first_writer, stage);
     }
+  }
+  for (const auto& [buffer, node] : reads) {
+    if (writers[buffer] == node) continue;
+    Life& life = lives[buffer];
+    life.last = std::max(life.last, ends[node].position);
+    life.last_user = std::max(life.last_user, ends[node].stage);
   }
   std::vector<Life> found;
   for (const BufferId buffer : shared) {

@@ -17,8 +17,8 @@ Interval bytes_of(const Buffer& buffer);
 
 /// Gives the buffers of `shared` places in one piece of memory, and returns its bytes. Two of them
 /// have bytes in common where in this order one is through, and `slack` positions more, before the
-/// other is begun, and its stages stand in front of those that write the other. Places are
-/// multiples of `alignment`.
+/// other is begun, and its stages stand in front of those that write the other. What a node reads
+/// is through when all stages of the node are. Places are multiples of `alignment`.
 std::uint64_t choose_places(TaskGraph& graph, const TaskMapping& mapping,
                             const std::vector<BufferId>& shared, std::uint64_t slack,
                             std::uint64_t alignment);

@@ -37,12 +37,13 @@ __device__ __noinline__ inline float gated(Bend gate, bool times_x, float alpha,
   return share == 0 ? 0 : v * share;
 }
 
-/// The same, for sums: on tensor cores' machines a zero may change its sign.
-__device__ inline float activate(const ActivationTerms& terms, float v) {
-  if (terms.bend != Bend::none) {
-    if (terms.bend == Bend::slope) return v < 0 ? terms.slope * v : v;
-    return gated(terms.bend, terms.times_x, terms.alpha, terms.beta, v);
-  }
+/// Of a sum that something bends.
+__device__ inline float bent(const ActivationTerms& terms, float v) {
+  if (terms.bend == Bend::slope) return v < 0 ? terms.slope * v : v;
+  return gated(terms.bend, terms.times_x, terms.alpha, terms.beta, v);
+}
+/// Of one that nothing bends: on tensor cores' machines a zero may change its sign.
+__device__ inline float cut_off(const ActivationTerms& terms, float v) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
   asm("max.NaN.f32 %0, %0, %1;" : "+f"(v) : "f"(terms.least));
   asm("min.NaN.f32 %0, %0, %1;" : "+f"(v) : "f"(terms.most));
@@ -51,10 +52,19 @@ __device__ inline float activate(const ActivationTerms& terms, float v) {
   return clamped(terms.least, terms.most, v);
 #endif
 }
+__device__ inline float activate(const ActivationTerms& terms, float v) {
+  return terms.bend == Bend::none ? cut_off(terms, v) : bent(terms, v);
+}
+/// Many at once: a branch for each would take as long as storing them.
 template <int kWidth>
 __device__ inline void activate(const ActivationTerms& terms, float (&values)[kWidth]) {
+  if (terms.bend == Bend::none) {
 #pragma unroll
-  for (float& value : values) value = activate(terms, value);
+    for (float& value : values) value = cut_off(terms, value);
+  } else {
+#pragma unroll
+    for (float& value : values) value = bent(terms, value);
+  }
 }
 
 }  // namespace megaconv::cuda

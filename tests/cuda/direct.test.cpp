@@ -73,7 +73,8 @@ TEST_CASE("cuda direct: tensors of 16 bits, whatever the shape") {
 
 TEST_CASE("cuda direct: what others cannot compute is left to direct tasks", "[sanitizer]") {
   if (!have_device()) SKIP("no CUDA device");
-  check_all("n2c24h13w9k36u2g2", Algorithm::automatic);
+  // Fewer channels than tensor cores multiply at a time.
+  check_all("n2c12h13w9k36u2g2", Algorithm::automatic);
   check_all("n1c20h9k20g20", Algorithm::automatic);
-  check_all("n2c24h13w9k36u2g2", Algorithm::automatic, "+f16");
+  check_all("n2c12h13w9k36u2g2", Algorithm::automatic, "+f16");
 }

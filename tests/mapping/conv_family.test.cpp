@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "mapping/places.hpp"
 #include "tasks/error_bound.hpp"
 #include "tasks/fuse.hpp"
 #include "tasks/launch.hpp"
@@ -88,6 +89,27 @@ TEST_CASE("Options of a network that one launch or stages alone have decide abou
   check(CudaLaunch::persistent, "as asked for",
         [](auto& o) { o.cuda_launch = CudaLaunch::persistent; });
   check(CudaLaunch::persistent, "of no meaning", [](auto& o) { o.backend = Backend::cpu; });
+}
+
+// A guess about x may be wrong, and is found wrong when y is there.
+TEST_CASE("A convolution that may be computed again does not write over what it reads") {
+  const Network network = make_network("vgg16", {.batch = 32});
+  const PlanOptions options = choose_launch(network, on_cuda(), kHopper).options;
+  const Target target = in_stages();
+  const FusedNetwork fused = fuse(network, options.tiling, target);
+  const Lowering lowering = lower(fused, options.tiling, options.mapping, target, nullptr);
+  int several_stages = 0;
+  for (const Node& node : lowering.nodes) {
+    const auto* const tiling = std::get_if<Tiling>(&node.cut);
+    if (tiling == nullptr) continue;
+    if (tiling->tiles() != nullptr) ++several_stages;
+    const Buffer& x = lowering.graph.buffers[node.buffers.x];
+    const Buffer& y = lowering.graph.buffers[node.buffers.y];
+    if (x.place == kNoPlace || y.place == kNoPlace) continue;
+    CAPTURE(x.name, y.name);
+    CHECK((bytes_of(x).end <= bytes_of(y).begin || bytes_of(y).end <= bytes_of(x).begin));
+  }
+  CHECK(several_stages >= 8);
 }
 
 TEST_CASE("A network in stages has whole V and M, reasons, and an order that is proven") {

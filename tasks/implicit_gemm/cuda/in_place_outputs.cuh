@@ -5,8 +5,6 @@
 
 #include <cuda_fp16.h>
 
-#include <iterator>
-
 #include "tasks/cuda/activation.cuh"
 #include "tasks/cuda/vec.cuh"
 #include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
@@ -62,7 +60,10 @@ class InPlaceOutputs : Shape {
       if constexpr (Numbers::kScaled) sum *= first_;
       return sum * scale_[half] + bias_[half];
     }
-    __device__ float activated(float output) const { return activate(activation_, output); }
+    template <int kCount>
+    __device__ void activate(float (&outputs)[kCount]) const {
+      cuda::activate(activation_, outputs);
+    }
 
    private:
     float first_ = 1, scale_[2] = {}, bias_[2] = {};
@@ -141,9 +142,10 @@ class InPlaceOutputs : Shape {
 #pragma unroll
       for (int i = 0; i < kWidth / 2; ++i) sums[i] += *place_of(i);
     }
+    finish.activate(sums);
 #pragma unroll
     for (int i = 0; i < kWidth / 2; ++i) {
-      *place_of(i) = finish.activated(sums[i]);
+      *place_of(i) = sums[i];
       sums[i] = 0.0f;
     }
   }
@@ -158,18 +160,26 @@ class InPlaceOutputs : Shape {
     uint4* const to = &outputs[row][permuted(row, vector)];
     // Of filters f and f + 8, of eight padded pixels, or of these and the next.
     const auto put = [&](int place, auto& pairs) {
+      constexpr int kPairs = sizeof(pairs) / sizeof(pairs[0]);
+      auto& outputs_of_pairs = *reinterpret_cast<float(*)[2 * kPairs]>(&sums[place / 2]);
       if constexpr (kResidual) load_transposed(to + place * kVectors, pairs);
 #pragma unroll
-      for (int i = 0; i < static_cast<int>(std::size(pairs)); ++i) {
-        float* const two = &sums[place / 2 + i * 2];
+      for (int i = 0; i < 2 * kPairs; ++i) {
+        float& output = outputs_of_pairs[i];
+        output = finish.before_residual(i / 2 % 2, output);
+        if constexpr (kResidual) {
+          const auto& both = *reinterpret_cast<const Vec<2, Number>*>(&pairs[i / 2]);
+          output += static_cast<float>(both.lane[i % 2]);
+        }
+      }
+      finish.activate(outputs_of_pairs);
+#pragma unroll
+      for (int i = 0; i < kPairs; ++i) {
         Vec<2, Number> both;
-        if constexpr (kResidual) both = *reinterpret_cast<const Vec<2, Number>*>(&pairs[i]);
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-          float output = finish.before_residual(i % 2, two[j]);
-          if constexpr (kResidual) output += static_cast<float>(both.lane[j]);
-          both.lane[j] = static_cast<Number>(finish.activated(output));
-          two[j] = 0.0f;
+          both.lane[j] = static_cast<Number>(outputs_of_pairs[2 * i + j]);
+          outputs_of_pairs[2 * i + j] = 0.0f;
         }
         pairs[i] = *reinterpret_cast<const std::uint32_t*>(&both);
       }
