@@ -60,8 +60,10 @@ struct OutputMap {
     const int bytes = min(kMapFilters, a.k - first_k) * static_cast<int>(sizeof(Stored));
     const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(residual + at);
     if (residual == nullptr || bytes <= 0 || (address | bytes) % 16 != 0) return;
+#ifdef __CUDACC__
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(residual + at), "r"(bytes)
                  : "memory");
+#endif
   }
   /// By thread 0 to kFillers - 1, with `at` at places.first; first_k is the first filter, next_part
   /// the position of padded pixel kPart.

@@ -506,7 +506,8 @@ struct ImplicitGemmTask {
       }
 #pragma unroll
       for (int j = 0; j < kRun / 2; ++j) {
-        const std::uint32_t pair = __funnelshift_r(loaded[j], loaded[j + 1], 16 * second);
+        const std::uint64_t two = std::uint64_t{loaded[j + 1]} << 32 | loaded[j];
+        const auto pair = static_cast<std::uint32_t>(two >> (16 * second));
         pairs[j] = 2 * j + 1 < count ? pair : 2 * j < count ? pair & 0xffffu : 0;
       }
     }
