@@ -175,14 +175,14 @@ class Plan {
   /// Runs the convolution. On a CPU it returns when y is complete. On a CUDA device all pointers
   /// are device pointers and the run is only enqueued on run.stream: no allocation, no
   /// synchronisation; it can be captured into a CUDA graph. (Where the residual is y itself and
-  /// scales are guessed, it is copied to memory of the stream's pool.) Runs that share a workspace must be
-  /// ordered, by one stream or by events. Throws Error before any work starts: invalid_argument (a
-  /// null, misaligned or overlapping pointer; a workspace in use by another run), out_of_memory
-  /// (workspace too small, no thread to be had). Throws Error(timeout) with a report when a wait
-  /// exceeds its budget; y is then undefined. The plan and the workspace stay usable. Throws
-  /// Error(invalid_argument) when PlanOptions::threads did not call every worker once.
-  /// On a CPU, y does not depend on the caller's rounding mode or treatment of denormal numbers,
-  /// which are as before afterwards. A child of fork() may execute its parent's plans.
+  /// scales are guessed, it is copied to memory of the stream's pool.) Runs that share a workspace
+  /// must be ordered, by one stream or by events. Throws Error before any work starts:
+  /// invalid_argument (a null, misaligned or overlapping pointer; a workspace in use by another
+  /// run), out_of_memory (workspace too small, no thread to be had). Throws Error(timeout) with a
+  /// report when a wait exceeds its budget; y is then undefined. The plan and the workspace stay
+  /// usable. Throws Error(invalid_argument) when PlanOptions::threads did not call every worker
+  /// once. On a CPU, y does not depend on the caller's rounding mode or treatment of denormal
+  /// numbers, which are as before afterwards. A child of fork() may execute its parent's plans.
   void execute(const Tensors& tensors, void* workspace, std::size_t workspace_bytes,
                const RunOptions& run = {}) const;
 

@@ -4,7 +4,8 @@
 namespace megaconv::cuda {
 
 KernelSet implicit_gemm_bf16_wide_in_place_kernels(const Tiling& tiling) {
-  return implicit_gemm_in_place_kernels<StoredNumbers<__nv_bfloat16>, Operands::in_tensor_wide>(tiling);
+  return implicit_gemm_in_place_kernels<StoredNumbers<__nv_bfloat16>, Operands::in_tensor_wide>(
+      tiling);
 }
 
 }  // namespace megaconv::cuda

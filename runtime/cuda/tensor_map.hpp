@@ -37,8 +37,8 @@ CUtensorMap abreast_tensor(const ConvProblem& problem, const Pixels& pixels, con
 CUtensorMap filter_tensor(const ConvProblem& problem, const void* w, std::int64_t tap_numbers,
                           Elements elements, int k_block_channels, int filters);
 
-/// y of a problem in NHWC, or a residual, whose pixels are whole vectors of 16 bytes: `cols` columns
-/// of a row, or so many pixels in order, of each the filters in 128 bytes.
+/// y of a problem in NHWC, or a residual, whose pixels are whole vectors of 16 bytes: `cols`
+/// columns of a row, or so many pixels in order, of each the filters in 128 bytes.
 CUtensorMap output_tensor(const char* name, const ConvProblem& problem, const void* y, int cols,
                           bool in_order);
 

@@ -44,10 +44,10 @@ __device__ inline void copy_box(void* to, const CUtensorMap& tensor,
 }
 /// Brings it to the L2 cache.
 __device__ inline void prefetch_box(const CUtensorMap& tensor, const std::int32_t (&first)[4]) {
-  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(
-                   &tensor),
-               "r"(first[0]), "r"(first[1]), "r"(first[2]), "r"(first[3])
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(&tensor),
+      "r"(first[0]), "r"(first[1]), "r"(first[2]), "r"(first[3])
+      : "memory");
 }
 
 }  // namespace megaconv::cuda

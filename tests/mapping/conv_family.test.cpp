@@ -151,7 +151,8 @@ TEST_CASE("Within an error budget a network in stages has cuts that keep it") {
 }
 
 // H100, of a graph that repeats one layer (docs/results: resnet50_n32_f16_80b4726_h100,
-// resnet50_n32_f32_h100, mobilenetv2_n32_f32_h100; resnet50_f16_nhwc_h200 is of an H200).
+// resnet50_n32_f32_h100, mobilenetv2_n32_f32_h100; resnet50_f16_nhwc_h200 is of an H200; of wide
+// tiles epilogue_branch_h100).
 TEST_CASE("Estimates of kernels of their own are within a factor of what was measured") {
   struct Measured {
     const char* problem;
@@ -165,7 +166,7 @@ TEST_CASE("Estimates of kernels of their own are within a factor of what was mea
       {"n32c64h56w56k256r1s1p0u1d1g1+nhwc+f16", 26.8},
       {"n32c256h56w56k64r1s1p0u1d1g1+nhwc+f16", 25.6},
       {"n32c256h14w14k256r3s3p1u1d1g1+nhwc+f16", 13.7},
-      {"n32c512h7w7k2048r1s1p0u1d1g1+nhwc+f16", 11.5},
+      {"n32c512h7w7k2048r1s1p0u1d1g1+nhwc+f16", 10.6},
       {"n32c64h56w56k64r1s1p0u1d1g1+nhwc", 50.5},
       {"n32c256h56w56k64r1s1p0u1d1g1+nhwc", 98.0},
       {"n32c128h28w28k128r3s3p1u1d1g1+nhwc", 45.5},

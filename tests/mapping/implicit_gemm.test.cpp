@@ -590,7 +590,7 @@ TEST_CASE("Wide tiles are for layers of many filters whose taps have inputs of t
   TilingOptions options;
   // So many filters share what is loaded of x.
   for (const char* text : {"n32c1024h14k512r1p0+nhwc+f16", "n32c512h7k2048r1p0+nhwc+bf16",
-                           "n32c512h14k512u2+nhwc+f16"}) {
+                           "n32c512h28k1024r1p0u2+nhwc+f16"}) {
     CAPTURE(text);
     const Tiling tiling = tiling_of(text, options);
     CHECK(cut_of(tiling).operands == Operands::in_tensor_wide);

@@ -522,7 +522,7 @@ struct ImplicitGemmTask {
     Landing& landing_;
     const bool in_vectors_;
     const bool in_pairs_;  // numbers of 16 bits, if not in vectors
-    unsigned exist_ = 0;  // of the last starts
+    unsigned exist_ = 0;   // of the last starts
     alignas(16) Run runs_[kToRegisters ? kSlots : 1];
   };
 

@@ -14,7 +14,8 @@ namespace megaconv::cuda {
 template <class Shape>
 class InPlaceConsumers : Shape {
   using Shape::first_filter_of, Shape::first_place_of, Shape::kConsumers, Shape::kConverters;
-  using Shape::kConverts, Shape::kFilters, Shape::kGroupsOfPlaces, Shape::kHelpers, Shape::kLead, Shape::kMostInputStages, Shape::kOperands, Shape::kPending;
+  using Shape::kConverts, Shape::kFilters, Shape::kGroupsOfPlaces, Shape::kHelpers, Shape::kLead,
+      Shape::kMostInputStages, Shape::kOperands, Shape::kPending;
   using Shape::kSharesChannels, Shape::kThreads;
   using typename Shape::Barriers, typename Shape::Course, typename Shape::Number;
   using typename Shape::Shared, typename Shape::Walk;
@@ -174,9 +175,8 @@ class InPlaceConsumers : Shape {
       offsets.restart();
       for (int tap = 0; tap < course.taps; ++tap) {
         barriers.filter.wait_full(filter);
-        const std::uint64_t u =
-            wgmma_swizzled_operand<kRowBytes>(
-                shared.u + (filter.stage * kFilters + first_filter) * kRowBytes);
+        const std::uint64_t u = wgmma_swizzled_operand<kRowBytes>(
+            shared.u + (filter.stage * kFilters + first_filter) * kRowBytes);
         const std::uint64_t x = advance(places, offsets.next());
         filter.advance(shared.filter_stages);
         wgmma_fence();

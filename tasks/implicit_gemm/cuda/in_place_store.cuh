@@ -94,8 +94,7 @@ class InPlaceStorers : Shape {
     const int first_k = walk.first_k + first_filter_of(warpgroup);
     OutputRow* const outputs = shared.outputs + warpgroup * width;
     for (int tile = 0; tile < walk.num_tiles; ++tile, at.advance()) {
-      const int first =
-          walk.first_place + tile * a.tile_places + first_place_of(warpgroup, width);
+      const int first = walk.first_place + tile * a.tile_places + first_place_of(warpgroup, width);
       const int places = first_k < a.k ? min(width, walk.end_place - first) : 0;
       const Stripes::Position start = a.stripes.position(first);
       const int last = a.in_order ? 0 : (start.col + places - 1) / a.stripes.pitch;
