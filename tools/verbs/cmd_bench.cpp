@@ -320,11 +320,11 @@ ExitCode bench(BenchArguments& arguments) {
       break;
     }
     progress.clear();
-    print(table.line(results.back()));
-    // A file grows with every layer: what stops a long measurement does not take what it has.
+    // A file grows with every layer: what stops a long measurement does not take what was shown.
     if (!arguments.output.file.empty()) {
       write_records(bench_records(setting, results), arguments.output);
     }
+    print(table.line(results.back()));
   }
   progress.clear();
 
