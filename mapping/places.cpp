@@ -10,22 +10,27 @@
 namespace megaconv {
 namespace {
 
-// When a buffer is in use: positions of an order, and stages.
-struct Life {
-  BufferId buffer = 0;
-  std::uint64_t first = ~std::uint64_t{0}, last = 0;
-  StageId first_writer = ~StageId{0}, last_user = 0;
+// The last position of an order, and the last stage.
+struct End {
+  std::uint64_t position = 0;
+  StageId stage = 0;
 
-  bool is_before(const Life& other, std::uint64_t slack) const {
-    return last + slack < other.first && last_user < other.first_writer;
+  void extend(const End& other) {
+    position = std::max(position, other.position);
+    stage = std::max(stage, other.stage);
   }
 };
 
-// What a node reads stays until its last stage: it may compute all of them again, as where a guess
-// about its input was wrong. Not what its own stages hand on.
-struct NodeEnd {
-  std::uint64_t position = 0;
-  StageId stage = 0;
+// When a buffer is in use.
+struct Life {
+  BufferId buffer = 0;
+  std::uint64_t first = ~std::uint64_t{0};
+  StageId first_writer = ~StageId{0};
+  End end;
+
+  bool is_before(const Life& other, std::uint64_t slack) const {
+    return end.position + slack < other.first && end.stage < other.first_writer;
+  }
 };
 
 std::vector<Life> find_lives(const TaskGraph& graph, const TaskMapping& mapping,
@@ -34,7 +39,7 @@ std::vector<Life> find_lives(const TaskGraph& graph, const TaskMapping& mapping,
   std::vector<std::uint64_t> position_of(graph.tasks.size());
   for (std::size_t p = 0; p < mapping.order.size(); ++p) position_of[mapping.order[p]] = p;
   std::vector<Access> accesses;
-  std::vector<NodeEnd> ends(graph.nodes.size());
+  std::vector<End> ends(graph.nodes.size());
   std::vector<NodeId> writers(graph.buffers.size(), ~NodeId{0});
   std::vector<std::pair<BufferId, NodeId>> reads;
   for (StageId stage = 0; stage < graph.stages.size(); ++stage) {
@@ -48,11 +53,10 @@ std::vector<Life> find_lives(const TaskGraph& graph, const TaskMapping& mapping,
       first = std::min(first, position_of[id]);
       last = std::max(last, position_of[id]);
     }
-    ends[of.node] = {std::max(ends[of.node].position, last), stage};
+    ends[of.node].extend({last, stage});
     for (const Access& access : accesses) {
       Life& life = lives[access.buffer];
-      life.last = std::max(life.last, last);
-      life.last_user = std::max(life.last_user, stage);
+      life.end.extend({last, stage});
       if (access.mode == Mode::read) {
         if (reads.empty() || reads.back() != std::pair{access.buffer, of.node}) {
           reads.emplace_back(access.buffer, of.node);
@@ -64,11 +68,10 @@ std::vector<Life> find_lives(const TaskGraph& graph, const TaskMapping& mapping,
       life.first_writer = std::min(life.first_writer, stage);
     }
   }
+  // What a node reads stays until its last stage: it may compute all of them again, as where a
+  // guess about its input was wrong. Not what its own stages hand on.
   for (const auto& [buffer, node] : reads) {
-    if (writers[buffer] == node) continue;
-    Life& life = lives[buffer];
-    life.last = std::max(life.last, ends[node].position);
-    life.last_user = std::max(life.last_user, ends[node].stage);
+    if (writers[buffer] != node) lives[buffer].end.extend(ends[node]);
   }
   std::vector<Life> found;
   for (const BufferId buffer : shared) {

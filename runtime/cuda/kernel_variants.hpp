@@ -44,9 +44,9 @@
   VARIANT(implicit_gemm_f16_in_place, implicit_gemm, nhwc, wgmma, reads(t, DataType::f16))   \
   VARIANT(implicit_gemm_bf16_in_place, implicit_gemm, nhwc, wgmma, reads(t, DataType::bf16)) \
   VARIANT(implicit_gemm_f16_wide_in_place, implicit_gemm, nhwc, wgmma,                       \
-          reads_wide(t, DataType::f16))                                                      \
+          reads(t, DataType::f16, Operands::in_tensor_wide))                                 \
   VARIANT(implicit_gemm_bf16_wide_in_place, implicit_gemm, nhwc, wgmma,                      \
-          reads_wide(t, DataType::bf16))                                                     \
+          reads(t, DataType::bf16, Operands::in_tensor_wide))                                \
   VARIANT(implicit_gemm_tf32_in_place, implicit_gemm, nhwc, wgmma,                           \
           operands_of(t) == Operands::in_float_tensor)                                       \
   VARIANT(implicit_gemm_rounded_in_place, implicit_gemm, nhwc, wgmma,                        \

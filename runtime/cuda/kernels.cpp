@@ -38,11 +38,8 @@ bool rounds(const Tiling& tiling) {
   return loads(tiling, DataType::f32) && tiling.arithmetic != Arithmetic::split_f16;
 }
 // TMA reads tensors of 16 bits as they are.
-bool reads(const Tiling& tiling, DataType dtype) {
-  return operands_of(tiling) == Operands::in_tensor && tiling.problem.dtype == dtype;
-}
-bool reads_wide(const Tiling& tiling, DataType dtype) {
-  return operands_of(tiling) == Operands::in_tensor_wide && tiling.problem.dtype == dtype;
+bool reads(const Tiling& tiling, DataType dtype, Operands operands = Operands::in_tensor) {
+  return operands_of(tiling) == operands && tiling.problem.dtype == dtype;
 }
 
 struct Variant {

@@ -32,6 +32,12 @@ constexpr T* pointer_to(const NetworkMemory& memory, T* place) {
   return reinterpret_cast<T*>(pointer_to(memory, reinterpret_cast<std::uint64_t>(place)));
 }
 
+/// Of all of these, in their place.
+template <class... T>
+constexpr void become_pointers(const NetworkMemory& memory, T*&... places) {
+  ((places = pointer_to(memory, places)), ...);
+}
+
 /// The places of one node's buffers, null for those that it does not have.
 struct NodePlaces {
   const void* x = nullptr;

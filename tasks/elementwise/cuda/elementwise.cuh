@@ -95,10 +95,7 @@ struct ElementwiseTask {
 template <class Stored, int kThreads>
 __device__ __forceinline__ void run_task(ElementwiseArgs args, const NetworkMemory& memory,
                                          std::uint32_t group, std::uint32_t) {
-  args.residual = pointer_to(memory, args.residual);
-  args.y = pointer_to(memory, args.y);
-  args.scale = pointer_to(memory, args.scale);
-  args.bias = pointer_to(memory, args.bias);
+  become_pointers(memory, args.residual, args.y, args.scale, args.bias);
   ElementwiseTask<Stored, kThreads>::run(
       args, group, [&](const void* place) { return pointer_to(memory, place); });
 }

@@ -346,9 +346,8 @@ struct ImplicitGemmTask {
         : a_(a),
           walk_(walk),
           landing_(landing),
-          in_vectors_(kLayout == Layout::nchw ||
-                      (!walk.folds && a.c % kVector == 0 && walk.num_c % kVector == 0 &&
-                       reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0)),
+          in_vectors_(!walk.folds && a.c % kVector == 0 && walk.num_c % kVector == 0 &&
+                      reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0),
           in_pairs_(walk.folds && a.w_in * walk.pixel_channels % 2 == 0 &&
                     reinterpret_cast<std::uintptr_t>(a.x) % sizeof(std::uint32_t) == 0) {}
 
@@ -356,22 +355,18 @@ struct ImplicitGemmTask {
     /// all threads of a warp.
     __device__ void start(const Source& source, int i, int run, int slot) {
       exist_ = exist_ << 1 | (source.exists ? 1 : 0);
-      const int c = source.c + run * kRun;
-      if (kTogether && in_vectors_) {
-        copy_together(walk_.first_c + c + source.offset, source.exists ? walk_.num_c - c : kNone, i,
-                      slot);
-      } else if (source.exists) {
-        // The first summands are the same for all threads.
-        const Stored* const x =
-            reinterpret_cast<const Stored*>(a_.x) + (walk_.first_c + c) * stride() + source.offset;
-        const int count = walk_.num_c - c;
-        if (!in_vectors_) {
+      const int c = source.c + run * kRun, count = walk_.num_c - c;
+      // The first summands are the same for all threads.
+      const Stored* const x =
+          reinterpret_cast<const Stored*>(a_.x) + (walk_.first_c + c) * stride() + source.offset;
+      if constexpr (kTogether) {
+        if (in_vectors_) {
+          copy_together(walk_.first_c + c + source.offset, source.exists ? count : kNone, i, slot);
+        } else if (source.exists) {
           gather(x, count, source.in_row + c, i, slot);
-        } else if (count >= kRun) {
-          copy<true>(x, count, i, slot);
-        } else {
-          copy<false>(x, count, i, slot);
         }
+      } else if (source.exists) {
+        count >= kRun ? copy<true>(x, count, i, slot) : copy<false>(x, count, i, slot);
       }
       if constexpr (!kToRegisters) __pipeline_commit();
     }
@@ -455,9 +450,7 @@ struct ImplicitGemmTask {
       const int end = walk_.folds ? min(count, a_.w_in * walk_.pixel_channels - in_row) : count;
       const auto exists = [&](int j) { return first <= j && j < end; };
       LandedRuns& runs = landing_[slot];
-      if constexpr (kLayout == Layout::nchw) {
-        return;  // each of its channels lies by itself
-      } else if constexpr (sizeof(Stored) == sizeof(float)) {
+      if constexpr (sizeof(Stored) == sizeof(float)) {
 #pragma unroll
         for (int j = 0; j < kRun; ++j) {
           auto* const piece =

@@ -128,9 +128,7 @@ class PixelwiseTask {
 template <class Stored, int kThreads>
 __device__ __forceinline__ void run_task(PixelwiseArgs args, const NetworkMemory& memory,
                                          std::uint32_t group, std::uint32_t) {
-  args.x = pointer_to(memory, args.x);
-  args.b = pointer_to(memory, args.b);
-  args.y = pointer_to(memory, args.y);
+  become_pointers(memory, args.x, args.b, args.y);
   PixelwiseTask<Stored, kThreads>::run(args, group);
 }
 

@@ -142,8 +142,7 @@ struct PoolingTask {
 template <class Stored, int kThreads>
 __device__ __forceinline__ void run_task(PoolTaskArgs args, const NetworkMemory& memory,
                                          std::uint32_t group, std::uint32_t block) {
-  args.x = pointer_to(memory, args.x);
-  args.y = pointer_to(memory, args.y);
+  become_pointers(memory, args.x, args.y);
   PoolingTask<Stored, kThreads>::run_nhwc(args, group, block);
 }
 

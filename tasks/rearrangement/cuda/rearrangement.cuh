@@ -65,8 +65,7 @@ class RearrangementTask {
 template <class Stored, int kThreads>
 __device__ __forceinline__ void run_task(RearrangementArgs args, const NetworkMemory& memory,
                                          std::uint32_t group, std::uint32_t) {
-  args.x = pointer_to(memory, args.x);
-  args.y = pointer_to(memory, args.y);
+  become_pointers(memory, args.x, args.y);
   RearrangementTask<Stored, kThreads>::run(args, group);
 }
 
