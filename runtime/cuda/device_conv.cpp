@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "runtime/cuda/error.hpp"
+#include "runtime/cuda/right_scales.hpp"
 #include "runtime/cuda/tensor_arguments.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
 
@@ -59,7 +60,8 @@ TaskArgs make_launch_args(const Tiling& tiling, const KernelSet& kernels, CudaLa
 
 }  // namespace
 
-DeviceConv::DeviceConv(const Tiling& tiling, const Device& device, CudaLaunch launch, float x_scale)
+DeviceConv::DeviceConv(const Tiling& tiling, const Device& device, CudaLaunch launch,
+                       float* right_x_scale, float x_scale)
     : problem_(tiling.problem),
       every_run_(tiling.filters == FilterMode::every_run),
       kernels_(kernels_for(tiling, device.isa)),
@@ -69,7 +71,10 @@ DeviceConv::DeviceConv(const Tiling& tiling, const Device& device, CudaLaunch la
   check_window(tiling, launch);
   const std::uint32_t shares = launch == CudaLaunch::staged ? channel_shares(tiling) : 1;
   args_ = make_launch_args(tiling, kernels_, launch, shares);
-  if (kernels_.redo != nullptr) args_.x_scale *= x_scale;
+  if (may_compute_again()) {
+    args_.right_x_scale = right_x_scale;
+    *right_x_scale = args_.x_scale * x_scale;
+  }
   memory_ = memory_of_tasks(tiling, kernels_, args_, filter_tasks_.size());
   launcher_.emplace(device, kernels_, launch, shares);
 }
@@ -90,6 +95,7 @@ void DeviceConv::prepare_filters(const void* w, void* prepared, cudaStream_t str
 TaskArgs DeviceConv::args_of(const Tensors& tensors, std::byte* workspace,
                              const DeviceWorkspace& layout) const {
   TaskArgs args = args_;
+  if (may_compute_again()) args.x_scale = load_scale(args.right_x_scale);
   add_pointers(args, tensors, workspace, layout);
   if (kernels_.operands != Operands::loaded) {
     add_tensor_maps(args, tensors, problem_, kernels_.operands);

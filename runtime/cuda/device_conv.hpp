@@ -26,9 +26,10 @@ class DeviceConv {
  public:
   /// Throws Error(unsupported) for a tiling without kernels, an image of more than 2^31 elements
   /// and more shared memory than there is, Error(invalid_argument) for stages with a window.
-  /// `x_scale`: of guesses of the scale of x, by what they are multiplied. `device` must outlive
-  /// this.
-  DeviceConv(const Tiling& tiling, const Device& device, CudaLaunch launch, float x_scale = 1);
+  /// `right_x_scale`: of RightScales; it and `device` must outlive this. `x_scale`: by what the
+  /// first guess of the scale of x is multiplied.
+  DeviceConv(const Tiling& tiling, const Device& device, CudaLaunch launch, float* right_x_scale,
+             float x_scale = 1);
 
   const std::string& name() const { return kernels_.name; }
   const TaskMemory& memory() const { return memory_; }
@@ -41,7 +42,8 @@ class DeviceConv {
   /// `w`, `prepared`: as in Plan::prepare_filters, on the device.
   void prepare_filters(const void* w, void* prepared, cudaStream_t stream) const;
 
-  /// What the tasks of a run are told. The layout's places are in `workspace`.
+  /// What the tasks of a run are told, the scale of x that was right last among it. The layout's
+  /// places are in `workspace`.
   TaskArgs args_of(const Tensors& tensors, std::byte* workspace,
                    const DeviceWorkspace& layout) const;
   /// A kernel per stage, and the scale check. `tasks`: in staged order, `device_tasks`: the same on

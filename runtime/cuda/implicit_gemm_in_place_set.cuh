@@ -82,6 +82,7 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
     __syncthreads();
     const auto scales = corrected_scales<ImplicitGemmInPlaceKernel>(args, most);
     if (!scales.differ()) return;
+    leave_right_scale(args, scales);
     const auto reopened = Gemm::reopen(args, shared);
     const float x_scale = make_again(args, scales, num_groups, shared);
     TasksInTurn again(tasks, num_tasks);

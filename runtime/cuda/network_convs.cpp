@@ -11,7 +11,7 @@ namespace {
 
 // Activations are larger than what a convolution by itself is guessed to read: of the built-in
 // networks with random weights the largest magnitudes are 3.8 to 2,300. These may be 2^-1 to 2^13.
-// Otherwise 20 layers of ResNet-50 would be computed twice in every run.
+// Otherwise the first run of ResNet-50 would compute 20 layers twice.
 constexpr float kActivationScale = 0x1p-5f;
 
 // Tasks of a node stand together.
@@ -26,13 +26,15 @@ std::span<const Task> tasks_of(const TaskGraph& graph, NodeId node) {
 }  // namespace
 
 NetworkConvs::NetworkConvs(const Lowering& lowering, const Device& device)
-    : host_tasks_(lowering.graph.tasks), convs_(lowering.nodes.size()) {
+    : scales_(lowering.nodes.size()),
+      host_tasks_(lowering.graph.tasks),
+      convs_(lowering.nodes.size()) {
   for (NodeId node = 0; node < convs_.size(); ++node) {
     const auto* const tiling = std::get_if<Tiling>(&lowering.nodes[node].cut);
     if (tiling == nullptr) continue;
     try {
-      convs_[node].kernels =
-          std::make_unique<const DeviceConv>(*tiling, device, CudaLaunch::staged, kActivationScale);
+      convs_[node].kernels = std::make_unique<const DeviceConv>(*tiling, device, CudaLaunch::staged,
+                                                                scales_.of(node), kActivationScale);
     } catch (const Error& error) {
       throw Error(error.status(), lowering.graph.nodes[node] + ": " + error.what());
     }

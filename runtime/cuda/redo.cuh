@@ -4,7 +4,8 @@
 // FP32 numbers are scaled before they become FP16. Measuring x and w first would read them once
 // more, so the scales are guesses (tasks/cuda/scale_guess.cuh). Tasks that convert note the largest
 // magnitude that they met. After the run these notes are compared with the guesses. If a guess was
-// wrong, the run is computed again with a scale that is right.
+// wrong, the run is computed again with a scale that is right. That of x is the guess of the runs
+// that are enqueued from then on (right_scales.hpp).
 #pragma once
 
 #include "runtime/cuda/device_sync.cuh"
@@ -44,6 +45,13 @@ __device__ inline CorrectedScales corrected_scales(const TaskArgs& a, const Larg
   constexpr ScaleGuess kInputGuess = Kernel::kInputGuess;
   return {corrected_scale(Kernel::kFilterGuess, most.filters),
           corrected_scale({a.x_scale, kInputGuess.least, kInputGuess.most}, most.inputs)};
+}
+
+/// For runs to come. Called by all threads of a grid.
+__device__ inline void leave_right_scale(const TaskArgs& a, const CorrectedScales& scales) {
+  if (blockIdx.x == 0 && threadIdx.x == 0 && scales.inputs != 0.0f) {
+    *a.right_x_scale = scales.inputs;
+  }
 }
 
 /// Computes all tasks of one kind again, with the scales in `a`: filter tasks or input tasks. The
@@ -98,7 +106,9 @@ __device__ __forceinline__ void check_and_redo(const TaskArgs& args, const Task*
     noted.num_filters *= check, noted.num_inputs *= check;
     scales = corrected_scales<Kernel>(args, largest_of<Kernel::kThreads>(noted));
   }
-  if (scales.differ()) Kernel::redo(args, scales, tasks, num_tasks, num_groups, shared);
+  if (!scales.differ()) return;
+  leave_right_scale(args, scales);
+  Kernel::redo(args, scales, tasks, num_tasks, num_groups, shared);
 }
 
 }  // namespace megaconv::cuda

@@ -13,18 +13,17 @@ __device__ inline float clamped(float least, float most, float v) {
   return raised > most ? most : raised;
 }
 
-/// Activations that are no straight lines. Out of line: most sums have none.
-__device__ __noinline__ inline float gated(Bend gate, bool times_x, float alpha, float beta,
-                                           float v) {
+/// Activations that are no straight lines.
+__device__ inline float gated(const ActivationTerms& terms, float v) {
   const float size = fabsf(v);
   float share;
-  if (gate == Bend::line) {
-    share = clamped(0, 1, fmaf(alpha, v, beta));
+  if (terms.bend == Bend::line) {
+    share = clamped(0, 1, fmaf(terms.alpha, v, terms.beta));
   } else {
     float far;  // the gate of -|x|
-    if (gate == Bend::logistic) {
+    if (terms.bend == Bend::logistic) {
       const float bounded = size > kFarthest ? kFarthest : size;
-      const float power = __expf(-bounded * fmaf(beta, bounded * bounded, alpha));
+      const float power = __expf(-bounded * fmaf(terms.beta, bounded * bounded, terms.alpha));
       far = __fdividef(power, 1 + power);
     } else {
       const float t = __fdividef(1, fmaf(kErfStep, size, 1));
@@ -33,14 +32,19 @@ __device__ __noinline__ inline float gated(Bend gate, bool times_x, float alpha,
     }
     share = v < 0 ? far : 1 - far;
   }
-  if (!times_x) return share;
+  if (!terms.times_x) return share;
   return share == 0 ? 0 : v * share;
 }
 
-/// Of a sum that something bends.
-__device__ inline float bent(const ActivationTerms& terms, float v) {
-  if (terms.bend == Bend::slope) return v < 0 ? terms.slope * v : v;
-  return gated(terms.bend, terms.times_x, terms.alpha, terms.beta, v);
+/// Of sums that something bends. Out of line, one by one: most have nothing, and a copy for each
+/// of a tile's would push the code that they need out of the instruction cache. Terms by value:
+/// arguments of a kernel whose address is known elsewhere would be copied to local memory.
+__device__ __noinline__ inline void bend(ActivationTerms terms, float* values, int count) {
+#pragma unroll 1
+  for (int i = 0; i < count; ++i) {
+    const float v = values[i];
+    values[i] = terms.bend == Bend::slope ? (v < 0 ? terms.slope * v : v) : gated(terms, v);
+  }
 }
 /// Of one that nothing bends: on tensor cores' machines a zero may change its sign.
 __device__ inline float cut_off(const ActivationTerms& terms, float v) {
@@ -52,19 +56,25 @@ __device__ inline float cut_off(const ActivationTerms& terms, float v) {
   return clamped(terms.least, terms.most, v);
 #endif
 }
-__device__ inline float activate(const ActivationTerms& terms, float v) {
-  return terms.bend == Bend::none ? cut_off(terms, v) : bent(terms, v);
-}
-/// Many at once: a branch for each would take as long as storing them.
+/// Many at once ask once whether something bends them.
 template <int kWidth>
 __device__ inline void activate(const ActivationTerms& terms, float (&values)[kWidth]) {
   if (terms.bend == Bend::none) {
 #pragma unroll
     for (float& value : values) value = cut_off(terms, value);
   } else {
+    alignas(16) float in_memory[kWidth];
 #pragma unroll
-    for (float& value : values) value = bent(terms, value);
+    for (int i = 0; i < kWidth; ++i) in_memory[i] = values[i];
+    bend(terms, in_memory, kWidth);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) values[i] = in_memory[i];
   }
+}
+__device__ inline float activate(const ActivationTerms& terms, float v) {
+  float values[] = {v};
+  activate(terms, values);
+  return values[0];
 }
 
 }  // namespace megaconv::cuda

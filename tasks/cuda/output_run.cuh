@@ -220,35 +220,61 @@ class OutputRun {
     }
   }
 
-  // NHWC. Four threads have the filters of a padded pixel.
+  // NHWC. Four threads have the filters of a padded pixel, where filters come in fours.
   __device__ void store_pixels(const float* values, const Map& map, int first_place) const {
-    const bool in_runs = a_.k % 4 == 0 && aligned(y_) && aligned(residual_);
-    const int filter = lane() % 4 * 4, num_filters = num_filters_ - filter;
+    if (a_.k % 4 != 0 || !aligned(y_) || !aligned(residual_)) {
+      store_numbers(y_, residual_, a_.activation, a_.k, first_k_, num_filters_, values,
+                    &map.pixels[first_place]);
+      return;
+    }
+    constexpr int kRows = kPlaces / 8;  // of eight padded pixels
+    const int filter = lane() % 4 * 4;
+    std::int64_t at[kRows];
+    bool exists[kRows];
+    float run[kRows * 4];
 #pragma unroll
-    for (int i = 0; i < kPlaces; i += 8) {
-      const int pixel = map.pixels[first_place + i + lane() / 4];
-      if (pixel < 0 || num_filters <= 0) continue;
-      const std::int64_t at = static_cast<std::int64_t>(pixel) * a_.k + first_k_ + filter;
-      Vec<4> run = load<4>(&values[(i + lane() / 4) * kPitch + filter]);
-      if (in_runs && num_filters >= 4) {
-        if (residual_ != nullptr) {
-          const auto residual = *reinterpret_cast<const Vec<4, Stored>*>(residual_ + at);
+    for (int i = 0; i < kRows; ++i) {
+      const int pixel = map.pixels[first_place + i * 8 + lane() / 4];
+      at[i] = static_cast<std::int64_t>(pixel) * a_.k + first_k_ + filter;
+      exists[i] = pixel >= 0 && filter < num_filters_;
+      const auto four = load<4>(&values[(i * 8 + lane() / 4) * kPitch + filter]);
 #pragma unroll
-          for (int f = 0; f < 4; ++f) run.lane[f] += static_cast<float>(residual.lane[f]);
-        }
-        activate(a_.activation, run.lane);
-        Vec<4, Stored> stored;
+      for (int f = 0; f < 4; ++f) run[i * 4 + f] = four.lane[f];
+    }
+    if (residual_ != nullptr) {
+      // All of them are on their way before the first output is stored, which might be one of them.
+      Vec<4, Stored> residual[kRows];
 #pragma unroll
-        for (int f = 0; f < 4; ++f) stored.lane[f] = static_cast<Stored>(run.lane[f]);
-        *reinterpret_cast<Vec<4, Stored>*>(y_ + at) = stored;
-        continue;
+      for (int i = 0; i < kRows; ++i) {
+        residual[i] = exists[i] ? load_stored<4>(residual_ + at[i]) : zero<4, Stored>();
       }
 #pragma unroll
-      for (int f = 0; f < 4; ++f) {
-        if (f >= num_filters) continue;
-        if (residual_ != nullptr) run.lane[f] += static_cast<float>(residual_[at + f]);
-        y_[at + f] = static_cast<Stored>(activate(a_.activation, run.lane[f]));
+      for (int i = 0; i < kRows * 4; ++i) {
+        run[i] += static_cast<float>(residual[i / 4].lane[i % 4]);
       }
+    }
+    activate(a_.activation, run);
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      Vec<4, Stored> stored;
+#pragma unroll
+      for (int f = 0; f < 4; ++f) stored.lane[f] = static_cast<Stored>(run[i * 4 + f]);
+      if (exists[i]) *reinterpret_cast<Vec<4, Stored>*>(y_ + at[i]) = stored;
+    }
+  }
+  // Number by number; out of line, since few layers need it.
+  static __device__ __noinline__ void store_numbers(Stored* y, const Stored* residual,
+                                                    ActivationTerms activation, int k, int first_k,
+                                                    int num_filters, const float* values,
+                                                    const int* pixels) {
+#pragma unroll 1
+    for (int i = lane(); i < kPlaces * kFilters; i += 32) {
+      const int pixel = pixels[i / kFilters], filter = i % kFilters;
+      if (pixel < 0 || filter >= num_filters) continue;
+      const std::int64_t at = static_cast<std::int64_t>(pixel) * k + first_k + filter;
+      float value = values[i / kFilters * kPitch + filter];
+      if (residual != nullptr) value += static_cast<float>(residual[at]);
+      y[at] = static_cast<Stored>(activate(activation, value));
     }
   }
 

@@ -46,6 +46,7 @@ struct TaskArgs {
   // FP16 operands: what x and w are multiplied by, and what the tasks that read x met: largest
   // finite |x| of each group (implicit GEMM), |V| of each input task (Winograd), as bits.
   float x_scale, w_scale;
+  float* right_x_scale;  // where a run leaves the scale of x that would have been right
   std::uint32_t* x_magnitudes;
   OperandFooter* x_footer;  // implicit GEMM, of V; x_magnitudes is in it
   float* u;

@@ -84,7 +84,7 @@ struct ImplicitGemmTask {
   using Outputs = float[kConsumers / 32][Output::kSize];
   using Piece = std::conditional_t<kLayout == Layout::nchw, Stored, uint4>;  // of a copy
   static constexpr int kRunPieces = kRun * sizeof(Stored) / sizeof(Piece);
-  using LandedRuns = Piece[kRunPieces][kStagesAhead ? (kPlaces + 31) / 32 * 32 : kLoaders];
+  using LandedRuns = Piece[kRunPieces][kStagesAhead ? kPlaces : kLoaders];
   using Landing = LandedRuns[kToRegisters ? 1 : kSlots];
   static constexpr int kInputStages = 3;
   static constexpr int kSharedBytes = 224 * 1024;  // of 227 KB
@@ -351,21 +351,17 @@ struct ImplicitGemmTask {
           in_pairs_(walk.folds && a.w_in * walk.pixel_channels % 2 == 0 &&
                     reinterpret_cast<std::uintptr_t>(a.x) % sizeof(std::uint32_t) == 0) {}
 
-    /// Starts to load a run of the i-th of a thread's padded pixels in a stage, if it exists. By
-    /// all threads of a warp.
+    /// Starts to load a run of the i-th of a thread's padded pixels in a stage, if it exists.
     __device__ void start(const Source& source, int i, int run, int slot) {
       exist_ = exist_ << 1 | (source.exists ? 1 : 0);
       const int c = source.c + run * kRun, count = walk_.num_c - c;
       // The first summands are the same for all threads.
       const Stored* const x =
           reinterpret_cast<const Stored*>(a_.x) + (walk_.first_c + c) * stride() + source.offset;
-      if constexpr (kTogether) {
-        if (in_vectors_) {
-          copy_together(walk_.first_c + c + source.offset, source.exists ? count : kNone, i, slot);
-        } else if (source.exists) {
-          gather(x, count, source.in_row + c, i, slot);
-        }
-      } else if (source.exists) {
+      if constexpr (kLayout == Layout::nhwc) {
+        if (source.exists && !in_vectors_) gather(x, count, source.in_row + c, i, slot);
+      }
+      if (source.exists && (kLayout == Layout::nchw || in_vectors_)) {
         count >= kRun ? copy<true>(x, count, i, slot) : copy<false>(x, count, i, slot);
       }
       if constexpr (!kToRegisters) __pipeline_commit();
@@ -378,11 +374,10 @@ struct ImplicitGemmTask {
         for (int j = 0; j < kRun; ++j) run[j] = runs_[slot][j];
       } else {
         __pipeline_wait_prior(kAhead - 1);
-        if constexpr (kTogether) __syncwarp();
         if (!exists) return false;
 #pragma unroll
         for (int j = 0; j < kRunPieces; ++j) {
-          reinterpret_cast<Piece*>(run)[j] = landing_[slot][j][column(i, lane())];
+          reinterpret_cast<Piece*>(run)[j] = landing_[slot][j][column(i)];
         }
       }
       return exists;
@@ -392,31 +387,9 @@ struct ImplicitGemmTask {
     static constexpr int kVector = sizeof(uint4) / sizeof(Stored);
     static constexpr int kPieceNumbers = kRun / kRunPieces;
 
-    // A pixel's pieces are neighbours (NHWC): as many threads copy one together, then the next
-    // thread's. A thread by itself would meet a sector of 32 bytes for every piece.
-    static constexpr bool kTogether = kLayout == Layout::nhwc;
-    static constexpr int kNone = -kRun;  // fewer numbers than padding leaves
-
-    static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
-    // Where the runs of a thread of this warp land. What is copied at once lies side by side.
-    static __device__ int column(int i, int lane) {
-      const int warp = static_cast<int>(threadIdx.x) / 32 + (kStagesAhead ? i * kLoaders / 32 : 0);
-      if constexpr (!kTogether) return warp * 32 + lane;
-      return warp * 32 + lane % kRunPieces * (32 / kRunPieces) + lane / kRunPieces;
-    }
-    // Runs of all threads of a warp: this one's has so many numbers from x's `first` on.
-    __device__ void copy_together(int first, int count, int i, int slot) {
-      const int piece = lane() % kRunPieces, number = piece * kPieceNumbers;
-      __syncwarp();  // the run that landed there before has been read
-#pragma unroll
-      for (int j = 0; j < kRunPieces; ++j) {
-        const int owner = lane() - piece + j;
-        const int from = __shfl_sync(0xffffffffu, first, owner);
-        const int numbers = __shfl_sync(0xffffffffu, count, owner);
-        if (numbers <= kNone) continue;
-        copy_part(&landing_[slot][piece][column(i, owner)],
-                  reinterpret_cast<const Stored*>(a_.x) + from + number, number < numbers);
-      }
+    // Where the runs of this thread land.
+    static __device__ int column(int i) {
+      return static_cast<int>(threadIdx.x) + (kStagesAhead ? i * kLoaders : 0);
     }
     // From a channel to the next, in numbers.
     __device__ std::ptrdiff_t stride() const {
@@ -438,7 +411,7 @@ struct ImplicitGemmTask {
         if constexpr (kToRegisters) {
           runs_[slot][j] = exists ? *x : static_cast<Stored>(0.0f);
         } else {
-          copy_part(&landing_[slot][j][column(i, lane())], x, exists);
+          copy_part(&landing_[slot][j][column(i)], x, exists);
         }
       }
     }
@@ -453,8 +426,7 @@ struct ImplicitGemmTask {
       if constexpr (sizeof(Stored) == sizeof(float)) {
 #pragma unroll
         for (int j = 0; j < kRun; ++j) {
-          auto* const piece =
-              reinterpret_cast<Stored*>(&runs[j / kPieceNumbers][column(i, lane())]);
+          auto* const piece = reinterpret_cast<Stored*>(&runs[j / kPieceNumbers][column(i)]);
           copy_part(piece + j % kPieceNumbers, x + j, exists(j));
         }
       } else if (in_pairs_) {
@@ -463,7 +435,7 @@ struct ImplicitGemmTask {
 #pragma unroll
         for (int j = 0; j < kRunPieces; ++j) {
           const std::uint32_t* const four = &pairs[j * kPieceNumbers / 2];
-          runs[j][column(i, lane())] = {four[0], four[1], four[2], four[3]};
+          runs[j][column(i)] = {four[0], four[1], four[2], four[3]};
         }
       } else {
         std::uint32_t numbers[kRun] = {};
@@ -477,7 +449,7 @@ struct ImplicitGemmTask {
         for (int j = 0; j < kRunPieces; ++j) {
           const std::uint32_t* const eight = &numbers[j * kPieceNumbers];
           const auto pair = [eight](int k) { return eight[2 * k] | eight[2 * k + 1] << 16; };
-          runs[j][column(i, lane())] = {pair(0), pair(1), pair(2), pair(3)};
+          runs[j][column(i)] = {pair(0), pair(1), pair(2), pair(3)};
         }
       }
     }

@@ -81,8 +81,7 @@ class InPlaceOutputs : Shape {
     if constexpr (kFloats) {
       put_floats<kWidth>(finish, sums, outputs);
     } else {
-      finish.has_residual() ? put_numbers<kWidth, true>(finish, sums, outputs)
-                            : put_numbers<kWidth, false>(finish, sums, outputs);
+      put_numbers<kWidth>(finish, sums, outputs);
     }
   }
 
@@ -149,7 +148,7 @@ class InPlaceOutputs : Shape {
       sums[i] = 0.0f;
     }
   }
-  template <int kWidth, bool kResidual>
+  template <int kWidth>
   static __device__ __forceinline__ void put_numbers(const Finish& finish,
                                                      float (&sums)[kWidth / 2],
                                                      OutputRow* outputs) {
@@ -158,42 +157,43 @@ class InPlaceOutputs : Shape {
     // Row r of matrix m, which lane 8 m + r points to: eight filters of a padded pixel.
     const int row = lane / 16 * 8 + lane % 8, vector = warp * 2 + lane / 8 % 2;
     uint4* const to = &outputs[row][permuted(row, vector)];
-    // Of filters f and f + 8, of eight padded pixels, or of these and the next.
-    const auto put = [&](int place, auto& pairs) {
-      constexpr int kPairs = sizeof(pairs) / sizeof(pairs[0]);
-      auto& outputs_of_pairs = *reinterpret_cast<float(*)[2 * kPairs]>(&sums[place / 2]);
-      if constexpr (kResidual) load_transposed(to + place * kVectors, pairs);
+    // Of filters f and f + 8, of eight padded pixels, or of these and the next: the first sum, what
+    // becomes pairs of numbers, and where these are.
+    const auto for_all = [&](const auto& call) {
 #pragma unroll
-      for (int i = 0; i < 2 * kPairs; ++i) {
-        float& output = outputs_of_pairs[i];
-        output = finish.before_residual(i / 2 % 2, output);
-        if constexpr (kResidual) {
-          const auto& both = *reinterpret_cast<const Vec<2, Number>*>(&pairs[i / 2]);
-          output += static_cast<float>(both.lane[i % 2]);
-        }
+      for (int place = 0; place + 16 <= kWidth; place += 16) {
+        std::uint32_t pairs[4];
+        call(place / 2, pairs, to + place * kVectors);
       }
-      finish.activate(outputs_of_pairs);
-#pragma unroll
-      for (int i = 0; i < kPairs; ++i) {
-        Vec<2, Number> both;
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          both.lane[j] = static_cast<Number>(outputs_of_pairs[2 * i + j]);
-          outputs_of_pairs[2 * i + j] = 0.0f;
-        }
-        pairs[i] = *reinterpret_cast<const std::uint32_t*>(&both);
+      if constexpr (kWidth % 16 != 0) {
+        std::uint32_t pairs[2];
+        call(kWidth / 2 - 4, pairs, to + (kWidth - 8) * kVectors);
       }
-      store_transposed(to + place * kVectors, pairs);
     };
 #pragma unroll
-    for (int place = 0; place + 16 <= kWidth; place += 16) {
-      std::uint32_t pairs[4];
-      put(place, pairs);
+    for (int i = 0; i < kWidth / 2; ++i) sums[i] = finish.before_residual(i / 2 % 2, sums[i]);
+    if (finish.has_residual()) {
+      for_all([&](int first, auto& pairs, const uint4* rows) {
+        load_transposed(rows, pairs);
+#pragma unroll
+        for (int i = 0; i < static_cast<int>(sizeof(pairs) / sizeof(pairs[0])); ++i) {
+          const auto& both = *reinterpret_cast<const Vec<2, Number>*>(&pairs[i]);
+          sums[first + 2 * i] += static_cast<float>(both.lane[0]);
+          sums[first + 2 * i + 1] += static_cast<float>(both.lane[1]);
+        }
+      });
     }
-    if constexpr (kWidth % 16 != 0) {
-      std::uint32_t pairs[2];
-      put(kWidth - 8, pairs);
-    }
+    finish.activate(sums);
+    for_all([&](int first, auto& pairs, uint4* rows) {
+#pragma unroll
+      for (int i = 0; i < static_cast<int>(sizeof(pairs) / sizeof(pairs[0])); ++i) {
+        const Vec<2, Number> both{{static_cast<Number>(sums[first + 2 * i]),
+                                   static_cast<Number>(sums[first + 2 * i + 1])}};
+        sums[first + 2 * i] = sums[first + 2 * i + 1] = 0.0f;
+        pairs[i] = *reinterpret_cast<const std::uint32_t*>(&both);
+      }
+      store_transposed(rows, pairs);
+    });
   }
 };
 
