@@ -27,16 +27,12 @@ constexpr double kSmallMore = 1.2, kSmallFloatsMore = 1.8;
 // H100, ResNet-50 with one image, 47 such kernels, 373 us where 260 were expected; 8 of
 // MobileNetV2's, 199 where small tiles take 168.
 constexpr double kEarlyStartUs = 1.3, kColdUs = 4;
-// Residuals are loaded by one warp of four, or where outputs are stored (32 images: n32c64h56k256r1
-// 112 us more, n32c256h14k1024r1 30). ResNet-50 in FP16, with 8 and 32 images: 0.26 and 0.9 ms
-// more.
-constexpr double kResidualBytesPerUs = 0.4e6, kLoadedResidualBytesPerUs = 0.9e6;
+// Residuals that TMA loads, and those that are loaded where outputs are stored (H100, 32 images:
+// n32c64h56k256r1 25 us more in FP16, 84 in FP32; n32c256h14k1024r1 4 in FP16).
+constexpr double kResidualBytesPerUs = 2.2e6, kLoadedResidualBytesPerUs = 1.2e6;
 // Of loads by TMA (n32c256h56k64r1 26 us, its tensors 21), and by threads, which convert (51 us of
 // 17, 98 of 43).
 constexpr double kMemoryMore = 1.2, kLoadedMemoryMore = 2.2;
-// What threads load for one tap at a time takes so much longer than was estimated, but for a run's
-// start (32 images: 12 layers of 1x1 filters 1.8 to 2.5, strides 1.9, stems 1.8 to 2.8).
-constexpr double kLoadedStartUs = 7, kLoadedMore = 2.1;
 // Depthwise convolution by direct tasks: within a quarter of 16 layers, FP32 and FP16.
 constexpr double kDepthwiseStartUs = 4, kDepthwiseProductsPerUs = 2.5e6, kDepthwiseMemoryMore = 1.3;
 
@@ -93,10 +89,7 @@ double own_kernels_us(const Tiling& tiling, const Target& target) {
   if (!loaded) {
     return kColdUs + residual_us + std::max(us - kEarlyStartUs, kMemoryMore * memory_us(a));
   }
-  // Of few channels most of what is loaded is zero.
-  const bool by_taps = a.r * a.s == 1 || has_strides(a) || a.c < std::int64_t{Tiling::kLaneBlock};
-  const double loaded_us = by_taps ? kLoadedStartUs + kLoadedMore * (us - kLoadedStartUs) : us;
-  return kColdUs + residual_us + std::max(loaded_us, kLoadedMemoryMore * memory_us(a));
+  return kColdUs + residual_us + std::max(us, kLoadedMemoryMore * memory_us(a));
 }
 
 FamilyChoice choose_family(const SmallGemmCut& small, const std::optional<Tiling>& own,

@@ -81,6 +81,7 @@ void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
   args.places = i32(places_of_stripe(p, args.stripes));
   args.places_per_group = i32(cut.places_per_group);
   args.stripe_groups = ceil_div(args.places, args.places_per_group);
+  args.in_order = outputs_in_order(p, args.stripes);
   if (kernels.operands != Operands::loaded) {
     args.tile_places =
         tile_places_in_place(args.places_per_group, args.stripes, kernels.operands, p.c);
@@ -93,7 +94,6 @@ void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
     args.k_blocks = ceil_div(args.c_padded, args.k_block_channels);
     args.share_k_blocks = ceil_div(args.k_blocks, i32(channel_shares(tiling)));
     args.block_k_blocks = args.k_blocks;
-    args.in_order = outputs_in_order(p, args.stripes);
     args.output_cols = args.in_order ? args.tile_places / groups_of_places(kernels.operands)
                                      : output_cols_in_place(p, args.stripes.cols);
   } else if (folds_columns(p)) {  // a row of taps is loaded at once, as one tap of more channels

@@ -28,6 +28,9 @@ constexpr Tile kWideRounded{kWide, 128, 0.97, 2.8};
 // One product needs fewer sums, which leaves room for more padded pixels. They share loaded
 // filters.
 constexpr Tile kLargeRounded{kWide, 256, 1.72, 5.9};
+// Where every tap's input is loaded by itself: microseconds of 16 channels of a padded pixel under
+// one tap, whatever the products (H100: 4.8e-3 to 5.9e-3 where sums are long).
+constexpr double kLoadedPlaceUs = 5.5e-3;
 constexpr double kTaskUs = 8;  // what every further wave of tasks costs besides their tiles
 // Of a run: filters, the first tasks' start, the scale check.
 constexpr double kLaunchUs = 7;
@@ -184,7 +187,11 @@ double run_us(const Tiling& tiling, double waves, bool staged) {
   // Narrow instructions read as many filters for fewer padded pixels.
   constexpr double kFilterShare = 0.44;
   const double share = kFilterShare + (1 - kFilterShare) * width / tile.places;
-  const double tile_us = share * (num_loaded_chunks(tiling.problem) * tile.chunk_us + tile.rest_us);
+  const ConvProblem& problem = tiling.problem;
+  const bool each_tap = loads_by_taps(problem) || problem.r * problem.s == 1;
+  const double chunk_us =
+      std::max(share * tile.chunk_us, each_tap ? 9 * kLoadedPlaceUs * width : 0);
+  const double tile_us = num_loaded_chunks(problem) * chunk_us + share * tile.rest_us;
   return kLaunchUs + waves * tiles * tile_us + (waves - 1) * kTaskUs;
 }
 

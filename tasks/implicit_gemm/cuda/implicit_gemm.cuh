@@ -113,6 +113,7 @@ struct ImplicitGemmTask {
     int filter_block, first_k, end_k;
     int first_c, num_c;       // of the filters' conv groups
     bool has_steps;           // each tap of a K block has its own input
+    bool in_rows;             // padded pixels are the pixels of x, in order, and runs are whole
     bool folds;               // the taps of a filter's row are channels
     int pixel_channels;       // of x
     int taps, parts, chunks;  // whose input is loaded at a time; these, of a tile
@@ -131,6 +132,9 @@ struct ImplicitGemmTask {
       first_c = first_k / a.filters_at_once * a.channels_at_once;
       num_c = a.channels_at_once;
       has_steps = a.stripes.reach == 0;
+      in_rows = kLayout == Layout::nhwc && kStagesAhead && a.in_order && a.r * a.s == 1 &&
+                a.stride_h * a.stride_w == 1 && a.groups == 1 && a.c % kRun == 0 &&
+                reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0;
       folds = kLayout == Layout::nhwc && a.cols_at_once > 1;
       pixel_channels = folds ? a.c / a.cols_at_once : a.c;
       taps = has_steps ? kMostSteps : a.r * a.s;
@@ -339,21 +343,129 @@ struct ImplicitGemmTask {
   // kRun channels of a padded pixel.
   using Run = Stored[kRun];
 
-  // Runs on their way.
-  class Ahead {
+  // Where runs land that are on their way, and whether they exist.
+  class LandingRuns {
+   public:
+    __device__ explicit LandingRuns(Landing& landing) : landing_(landing) {}
+    /// The run that was started kAhead starts ago, if it exists. By all threads of a warp.
+    __device__ bool finish(int i, int slot, Run& run) {
+      const bool exists = (exist_ >> (kAhead - 1) & 1) != 0;
+      __pipeline_wait_prior(kAhead - 1);
+      __syncwarp();  // others may have copied it
+      if (!exists) return false;
+#pragma unroll
+      for (int j = 0; j < kRunPieces; ++j) {
+        const Piece piece = landed(slot, j, column(i));
+        memcpy(&run[j * kPieceNumbers], &piece, sizeof piece);
+      }
+      return true;
+    }
+
+   protected:
+    static constexpr int kPieceNumbers = kRun / kRunPieces;
+    __device__ void note(bool exists) { exist_ = exist_ << 1 | (exists ? 1 : 0); }
+    // Where the runs of this thread land.
+    static __device__ int column(int i) {
+      return static_cast<int>(threadIdx.x) + (kStagesAhead ? i * kLoaders : 0);
+    }
+    // A piece of a run. Eight threads meet all banks, whether they have a piece of eight runs each,
+    // or all pieces of fewer runs.
+    __device__ Piece& landed(int slot, int piece, int column) {
+      return landing_[slot][piece][column ^ piece * (8 / kRunPieces)];
+    }
+
+    unsigned exist_ = 0;  // of the last starts
+
+   private:
+    Landing& landing_;
+  };
+
+  // Runs of rows of x on their way: padded pixels are its pixels, in order. A pixel's pieces are
+  // neighbours: as many threads copy one together, then the next thread's.
+  class RowsAhead : public LandingRuns {
+    using LandingRuns::column, LandingRuns::kPieceNumbers, LandingRuns::landed;
+
+   public:
+    __device__ RowsAhead(const TaskArgs& a, const Walk& walk, Landing& landing)
+        : LandingRuns(landing),
+          x_(reinterpret_cast<const Stored*>(a.x) +
+             static_cast<std::int64_t>(walk.first_place) * a.c + piece() * kPieceNumbers),
+          channels_(a.c),
+          left_(walk.end_place - walk.first_place),
+          left_channels_(a.c) {}
+    static __device__ int of_stage(int i) { return column(i); }
+    static __device__ bool has(int, int) { return true; }
+    /// By all threads of a warp.
+    __device__ void start(int i, int, int slot) {
+      this->note(exists(column(i)));
+      int first = column(i) - lane() + lane() / kRunPieces;
+      // To be found anew each time: what could be kept of all of them takes more registers than
+      // there are.
+      asm volatile("" : "+r"(first));
+      __syncwarp();  // what landed there before has been read
+#pragma unroll
+      for (int j = 0; j < kRunPieces; ++j) {
+        const int owner = first + j * (32 / kRunPieces);
+        if (!exists(owner)) continue;
+        const Stored* const from = x_ + place(owner) * channels_ + step(owner) * kDepth;
+        __pipeline_memcpy_async(&landed(slot, piece(), owner), from, sizeof(Piece));
+      }
+      __pipeline_commit();
+      if (i + 1 == kOwnPlaces) advance();
+    }
+
+   private:
+    static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
+    static __device__ int piece() { return lane() % kRunPieces; }
+    // Of the index-th padded pixel of a stage, which has some K blocks of a tile.
+    static __device__ int step(int index) {
+      int step = 0;
+#pragma unroll
+      for (int i = 1; i < kMostSteps; ++i) step += index >= i * kTilePlaces ? 1 : 0;
+      return step;
+    }
+    static __device__ int place(int index) { return index - step(index) * kTilePlaces; }
+    __device__ bool exists(int index) const {
+      return place(index) < min(kTilePlaces, left_) && step(index) * kDepth < left_channels_;
+    }
+    __device__ void advance() {
+      x_ += kMostSteps * kDepth;
+      left_channels_ -= kMostSteps * kDepth;
+      if (left_channels_ > 0) return;
+      x_ += (kTilePlaces - 1) * channels_ + left_channels_;
+      left_channels_ = channels_;
+      left_ -= kTilePlaces;
+    }
+
+    const Stored* x_;  // of the tile and its K blocks, of this thread's pieces
+    const int channels_;
+    int left_, left_channels_;
+  };
+
+  // Runs on their way, of padded pixels that lie anywhere.
+  class Ahead : public LandingRuns {
+    using LandingRuns::column, LandingRuns::kPieceNumbers, LandingRuns::landed;
+
    public:
     __device__ Ahead(const TaskArgs& a, const Walk& walk, Landing& landing)
-        : a_(a),
+        : LandingRuns(landing),
+          a_(a),
           walk_(walk),
-          landing_(landing),
+          next_tile_(a.stripes.position(kTilePlaces)),
+          places_(a, walk),
           in_vectors_(!walk.folds && a.c % kVector == 0 && walk.num_c % kVector == 0 &&
                       reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0),
           in_pairs_(walk.folds && a.w_in * walk.pixel_channels % 2 == 0 &&
                     reinterpret_cast<std::uintptr_t>(a.x) % sizeof(std::uint32_t) == 0) {}
+    __device__ int of_stage(int i) const { return places_.of_stage(i); }
+    __device__ bool has(int i, int stage) const { return places_.has(i, stage); }
 
-    /// Starts to load a run of the i-th of a thread's padded pixels in a stage, if it exists.
-    __device__ void start(const Source& source, int i, int run, int slot) {
-      exist_ = exist_ << 1 | (source.exists ? 1 : 0);
+    /// Starts to load a run of the i-th of a thread's padded pixels in a stage, if it exists. The
+    /// first one of a padded pixel says where that is.
+    __device__ void start(int i, int run, int slot) {
+      if (run == 0) source_ = places_.source(i);
+      const Source& source = source_;
+      this->note(source.exists);
       const int c = source.c + run * kRun, count = walk_.num_c - c;
       // The first summands are the same for all threads.
       const Stored* const x =
@@ -365,32 +477,21 @@ struct ImplicitGemmTask {
         count >= kRun ? copy<true>(x, count, i, slot) : copy<false>(x, count, i, slot);
       }
       if constexpr (!kToRegisters) __pipeline_commit();
+      if (i + 1 == kOwnPlaces && run + 1 == kPlaceRuns) places_.advance(next_tile_);
     }
-    /// The run that was started kAhead starts ago, if it exists.
     __device__ bool finish(int i, int slot, Run& run) {
-      const bool exists = (exist_ >> (kAhead - 1) & 1) != 0;
-      if constexpr (kToRegisters) {
+      if constexpr (!kToRegisters) {
+        return LandingRuns::finish(i, slot, run);
+      } else {
 #pragma unroll
         for (int j = 0; j < kRun; ++j) run[j] = runs_[slot][j];
-      } else {
-        __pipeline_wait_prior(kAhead - 1);
-        if (!exists) return false;
-#pragma unroll
-        for (int j = 0; j < kRunPieces; ++j) {
-          reinterpret_cast<Piece*>(run)[j] = landing_[slot][j][column(i)];
-        }
+        return (this->exist_ >> (kAhead - 1) & 1) != 0;
       }
-      return exists;
     }
 
    private:
     static constexpr int kVector = sizeof(uint4) / sizeof(Stored);
-    static constexpr int kPieceNumbers = kRun / kRunPieces;
 
-    // Where the runs of this thread land.
-    static __device__ int column(int i) {
-      return static_cast<int>(threadIdx.x) + (kStagesAhead ? i * kLoaders : 0);
-    }
     // From a channel to the next, in numbers.
     __device__ std::ptrdiff_t stride() const {
       return kLayout == Layout::nchw ? static_cast<std::ptrdiff_t>(a_.h) * a_.w_in : 1;
@@ -411,7 +512,7 @@ struct ImplicitGemmTask {
         if constexpr (kToRegisters) {
           runs_[slot][j] = exists ? *x : static_cast<Stored>(0.0f);
         } else {
-          copy_part(&landing_[slot][j][column(i)], x, exists);
+          copy_part(&landed(slot, j, column(i)), x, exists);
         }
       }
     }
@@ -422,11 +523,11 @@ struct ImplicitGemmTask {
       const int first = walk_.folds ? max(-in_row, 0) : 0;
       const int end = walk_.folds ? min(count, a_.w_in * walk_.pixel_channels - in_row) : count;
       const auto exists = [&](int j) { return first <= j && j < end; };
-      LandedRuns& runs = landing_[slot];
       if constexpr (sizeof(Stored) == sizeof(float)) {
 #pragma unroll
         for (int j = 0; j < kRun; ++j) {
-          auto* const piece = reinterpret_cast<Stored*>(&runs[j / kPieceNumbers][column(i)]);
+          auto* const piece =
+              reinterpret_cast<Stored*>(&landed(slot, j / kPieceNumbers, column(i)));
           copy_part(piece + j % kPieceNumbers, x + j, exists(j));
         }
       } else if (in_pairs_) {
@@ -435,7 +536,7 @@ struct ImplicitGemmTask {
 #pragma unroll
         for (int j = 0; j < kRunPieces; ++j) {
           const std::uint32_t* const four = &pairs[j * kPieceNumbers / 2];
-          runs[j][column(i)] = {four[0], four[1], four[2], four[3]};
+          landed(slot, j, column(i)) = {four[0], four[1], four[2], four[3]};
         }
       } else {
         std::uint32_t numbers[kRun] = {};
@@ -449,7 +550,7 @@ struct ImplicitGemmTask {
         for (int j = 0; j < kRunPieces; ++j) {
           const std::uint32_t* const eight = &numbers[j * kPieceNumbers];
           const auto pair = [eight](int k) { return eight[2 * k] | eight[2 * k + 1] << 16; };
-          runs[j][column(i)] = {pair(0), pair(1), pair(2), pair(3)};
+          landed(slot, j, column(i)) = {pair(0), pair(1), pair(2), pair(3)};
         }
       }
     }
@@ -484,27 +585,28 @@ struct ImplicitGemmTask {
 
     const TaskArgs& a_;
     const Walk& walk_;
-    Landing& landing_;
+    const Stripes::Position next_tile_;
+    OwnPlaces places_;
+    Source source_{};
     const bool in_vectors_;
     const bool in_pairs_;  // numbers of 16 bits, if not in vectors
-    unsigned exist_ = 0;   // of the last starts
     alignas(16) Run runs_[kToRegisters ? kSlots : 1];
   };
 
   static __device__ void load_input(const TaskArgs& a, const Walk& walk, Shared& shared) {
+    if constexpr (kStagesAhead && kLayout == Layout::nhwc) {
+      if (walk.in_rows) {
+        load_input(a, walk, RowsAhead(a, walk, shared.landing), shared);
+        return;
+      }
+    }
+    load_input(a, walk, Ahead(a, walk, shared.landing), shared);
+  }
+  template <class Loads>
+  static __device__ void load_input(const TaskArgs& a, const Walk& walk, Loads ahead,
+                                    Shared& shared) {
     typename StageRing<kInputStages>::Cursor at;
     MagnitudeBits most = 0;
-    const Stripes::Position next_tile = a.stripes.position(kTilePlaces);
-    OwnPlaces places(a, walk);
-    Ahead ahead(a, walk, shared.landing);
-    Source source{};
-    // A stage's index-th run. The first one of a padded pixel says where that is.
-    const auto start = [&](int index, int slot) {
-      const int i = index / kPlaceRuns, run = index % kPlaceRuns;
-      if (run == 0) source = places.source(i);
-      ahead.start(source, i, run, slot);
-      if (index + 1 == kOwnRuns) places.advance(next_tile);
-    };
     // Of a stage's index-th run: stages take turns, or runs.
     const auto slot_of = [](int stage, int index) {
       return (kStagesAhead ? stage : index) & (kSlots - 1);
@@ -515,19 +617,22 @@ struct ImplicitGemmTask {
       if (stage >= 0) shared.input.wait_empty(at);
 #pragma unroll
       for (int i = 0; i < kOwnRuns; ++i) {
-        const int place = places.of_stage(i / kPlaceRuns), slot = slot_of(stage, i);
+        const int place = ahead.of_stage(i / kPlaceRuns), slot = slot_of(stage, i);
         if (stage >= 0) {
           Input& to = shared.x[at.stage];
           const int octet = i % kPlaceRuns * (kRun / 8);
           alignas(16) Run run;
           if (ahead.finish(i / kPlaceRuns, slot, run)) {
             store_run(run, a.x_scale, to, octet, place, most);
-          } else if (place < kPlaces && places.has(i / kPlaceRuns, stage)) {
+          } else if (place < kPlaces && ahead.has(i / kPlaceRuns, stage)) {
 #pragma unroll
             for (int j = 0; j < kKBlockOctets / kPlaceRuns; ++j) to[octet + j][place] = uint4{};
           }
         }
-        if (stage * kOwnRuns + i >= -kAhead) start((i + kAhead) % kOwnRuns, slot);
+        if (stage * kOwnRuns + i < -kAhead) continue;
+        constexpr int kNext = kAhead % kOwnRuns;
+        const int next = i + kNext < kOwnRuns ? i + kNext : i + kNext - kOwnRuns;
+        ahead.start(next / kPlaceRuns, next % kPlaceRuns, slot);
       }
       if (stage < 0) continue;
       ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
