@@ -51,30 +51,29 @@ struct DepthwiseTask {
   static __device__ void run_filters(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
     const PixelRect rect(a, static_cast<int>(group));
     const int first_k = static_cast<int>(block) * a.filters_per_gemm_task;
-    const int num_parts = min(a.filters_per_gemm_task, a.k - first_k) / kChannels;
-    const int runs = (rect.rows + kRows - 1) / kRows, columns = runs * rect.cols;
+    const auto parts =
+        static_cast<unsigned>(min(a.filters_per_gemm_task, a.k - first_k) / kChannels);
+    const auto cols = static_cast<unsigned>(rect.cols);
+    const unsigned columns = static_cast<unsigned>((rect.rows + kRows - 1) / kRows) * cols;
     const DirectOutput<kLayout, Stored> output(a, rect.image);
-    for (int i = static_cast<int>(threadIdx.x); i < columns * num_parts; i += kThreads) {
+    for (unsigned i = threadIdx.x; i < columns * parts; i += kThreads) {
       // Neighbouring threads take neighbouring numbers of x and y.
-      const int part = kLayout == Layout::nchw ? i / columns : i % num_parts;
-      const int column = kLayout == Layout::nchw ? i % columns : i / num_parts;
+      const unsigned outer = i / (kLayout == Layout::nchw ? columns : parts);
+      const unsigned inner = i - outer * (kLayout == Layout::nchw ? columns : parts);
+      const unsigned column = kLayout == Layout::nchw ? inner : outer;
+      const int part = static_cast<int>(kLayout == Layout::nchw ? outer : inner);
       const int k = first_k + part * kChannels;
-      const int row = column / rect.cols * kRows, col = column % rect.cols;
+      const int run = static_cast<int>(column / cols), row = run * kRows;
+      const int col = static_cast<int>(column) - run * rect.cols;
       const Inputs inputs(a, rect.image, k, rect.row + row, rect.col + col);
-      Vec<kChannels> sums[kRows];
-#pragma unroll
-      for (int j = 0; j < kRows; ++j) sums[j] = zero<kChannels>();
+      float sums[kRows * kChannels] = {};
       if constexpr (kTaps != 0) {
-        add_small<kTaps, kStride>(a, a.u + k, inputs, sums);
+        add_small<kTaps, kStride, kChannels>(a, a.u + k, inputs, sums);
       } else {
-        add_any(a, a.u + k, inputs, sums);
+        add_any<kChannels>(a, a.u + k, inputs, sums);
       }
-#pragma unroll
-      for (int j = 0; j < kRows; ++j) {
-        if (row + j < rect.rows) {
-          output.store_channels(k, rect.row + row + j, rect.col + col, sums[j]);
-        }
-      }
+      output.template store_channels<kRows, kChannels>(k, rect.row + row, rect.col + col,
+                                                       rect.rows - row, sums);
     }
   }
 
@@ -110,19 +109,21 @@ struct DepthwiseTask {
     const Stored* const x_;
   };
 
+  // To the sums of the j-th row.
   template <int kChannels>
   static __device__ void add(const Vec<kChannels, Stored>& input, const Vec<kChannels>& weights,
-                             Vec<kChannels>& sums) {
+                             float (&sums)[kRows * kChannels], int j) {
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
-      sums.lane[i] = fmaf(static_cast<float>(input.lane[i]), weights.lane[i], sums.lane[i]);
+      float& sum = sums[j * kChannels + i];
+      sum = fmaf(static_cast<float>(input.lane[i]), weights.lane[i], sum);
     }
   }
 
   // Adds the products of kTaps x kTaps taps, input row by input row.
   template <int kTaps, int kStride, int kChannels>
   static __device__ void add_small(const TaskArgs& a, const float* u, const Inputs& inputs,
-                                   Vec<kChannels> (&sums)[kRows]) {
+                                   float (&sums)[kRows * kChannels]) {
     const int padded_k = DirectFilters(a).padded;
     constexpr int kInputRows = (kRows - 1) * kStride + kTaps;
     Vec<kChannels> weights[kTaps][kTaps];
@@ -142,7 +143,7 @@ struct DepthwiseTask {
 #pragma unroll
           for (int j = 0; j < kRows; ++j) {
             const int r = row - j * kStride;
-            if (r >= 0 && r < kTaps) add(input, weights[r][s], sums[j]);
+            if (r >= 0 && r < kTaps) add<kChannels>(input, weights[r][s], sums, j);
           }
         }
       }
@@ -158,15 +159,16 @@ struct DepthwiseTask {
   // Adds the products of any filter, tap by tap.
   template <int kChannels>
   static __device__ void add_any(const TaskArgs& a, const float* u, const Inputs& inputs,
-                                 Vec<kChannels> (&sums)[kRows]) {
+                                 float (&sums)[kRows * kChannels]) {
     const int padded_k = DirectFilters(a).padded;
     for (int r = 0; r < a.r; ++r) {
       for (int s = 0; s < a.s; ++s, u += padded_k) {
         const Vec<kChannels> weights = load<kChannels>(u);
 #pragma unroll
         for (int j = 0; j < kRows; ++j) {
-          add(inputs.template at<kChannels>(j * a.stride_h + r * a.dilation_h, s * a.dilation_w),
-              weights, sums[j]);
+          add<kChannels>(
+              inputs.template at<kChannels>(j * a.stride_h + r * a.dilation_h, s * a.dilation_w),
+              weights, sums, j);
         }
       }
     }

@@ -96,20 +96,47 @@ class DirectOutput {
   }
 
   __device__ void store_one(int k, int row, int col, float sum) const {
-    store_channels(k, row, col, Vec<1>{sum});
+    float sums[] = {sum};
+    store_channels<1, 1>(k, row, col, 1, sums);
   }
-  /// One pixel of channels k and on, which are neighbours if there are several: NHWC, y and the
-  /// residual aligned to them.
-  template <int kChannels>
-  __device__ void store_channels(int k, int row, int col, Vec<kChannels> sums) const {
-    const std::int64_t at = place(k, row, col);
-    const Vec<kChannels> residual =
-        residual_ != nullptr ? load<kChannels>(residual_ + at) : zero<kChannels>();
+  /// Some rows of one column, of which num_rows exist: channels k and on, which are neighbours if
+  /// there are several (NHWC, y and the residual aligned to them).
+  template <int kRows, int kChannels>
+  __device__ void store_channels(int k, int row, int col, int num_rows,
+                                 float (&sums)[kRows * kChannels]) const {
+    const auto of_channels = [&](const Stored* vector, float otherwise) {
+      Vec<kChannels> values;
 #pragma unroll
-    for (int i = 0; i < kChannels; ++i) {
-      sums.lane[i] = finish(sums.lane[i], k + i, residual.lane[i]);
+      for (int i = 0; i < kChannels; ++i) {
+        values.lane[i] = vector != nullptr ? static_cast<float>(vector[k + i]) : otherwise;
+      }
+      return values;
+    };
+    const Vec<kChannels> scale = of_channels(scale_, 1), bias = of_channels(bias_, 0);
+#pragma unroll
+    for (int i = 0; i < kRows * kChannels; ++i) {
+      sums[i] = sums[i] * scale.lane[i % kChannels] + bias.lane[i % kChannels];
     }
-    cuda::store(y_ + at, sums);
+    const std::int64_t at = place(k, row, col);
+    const int to_next = a_.q * (kLayout == Layout::nchw ? 1 : a_.k);
+    if (residual_ != nullptr) {
+#pragma unroll
+      for (int j = 0; j < kRows; ++j) {
+        if (j >= num_rows) break;
+        const auto residual = load<kChannels>(residual_ + at + j * to_next);
+#pragma unroll
+        for (int i = 0; i < kChannels; ++i) sums[j * kChannels + i] += residual.lane[i];
+      }
+    }
+    activate(a_.activation, sums);
+#pragma unroll
+    for (int j = 0; j < kRows; ++j) {
+      if (j >= num_rows) break;
+      Vec<kChannels> one;
+#pragma unroll
+      for (int i = 0; i < kChannels; ++i) one.lane[i] = sums[j * kChannels + i];
+      cuda::store(y_ + at + j * to_next, one);
+    }
   }
 
  private:
