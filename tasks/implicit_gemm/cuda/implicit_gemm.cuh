@@ -442,6 +442,84 @@ struct ImplicitGemmTask {
     int left_, left_channels_;
   };
 
+  // The compiler sets the number before what follows. If it set those that are not loaded behind
+  // the loads, every few of these would be waited for.
+  static __device__ void keep_before(std::uint32_t& number) {
+    asm volatile("" : "+r"(number)::"memory");
+  }
+
+  // Runs of numbers of 16 bits on their way to registers, where the taps of a filter's row are
+  // channels: two numbers at a time, since pairs lie in one row of x or in none.
+  class PairsAhead {
+   public:
+    static __device__ bool suits(const TaskArgs& a, const Walk& walk) {
+      return walk.folds && a.w_in * walk.pixel_channels % 2 == 0 &&
+             reinterpret_cast<std::uintptr_t>(a.x) % sizeof(std::uint32_t) == 0;
+    }
+    __device__ PairsAhead(const TaskArgs& a, const Walk& walk, Landing&)
+        : a_(a),
+          walk_(walk),
+          next_tile_(a.stripes.position(kTilePlaces)),
+          places_(a, walk),
+          row_pairs_(a.w_in * walk.pixel_channels / 2) {}
+    __device__ int of_stage(int i) const { return places_.of_stage(i); }
+    __device__ bool has(int i, int stage) const { return places_.has(i, stage); }
+
+    __device__ void start(int i, int run, int slot) {
+      if (run == 0) source_ = places_.source(i);
+      exist_ = exist_ << 1 | (source_.exists ? 1 : 0);
+      const int c = source_.c + run * kRun, in_row = source_.in_row + c;
+      Words& words = words_[slot];
+      words.count = walk_.num_c - c;
+      words.second = in_row & 1;
+      const int first_pair = (in_row - words.second) / 2;
+      const auto* const x = reinterpret_cast<const std::uint32_t*>(
+          reinterpret_cast<const Stored*>(a_.x) + source_.offset + c - words.second);
+#pragma unroll
+      for (std::uint32_t& word : words.word) {
+        word = 0;
+        keep_before(word);
+      }
+#pragma unroll
+      for (int j = 0; j < kWords; ++j) {
+        const auto pair = static_cast<unsigned>(first_pair + j);
+        const bool exists = source_.exists && 2 * j < words.count + words.second &&
+                            pair < static_cast<unsigned>(row_pairs_);
+        if (exists) words.word[j] = x[j];
+      }
+      if (i + 1 == kOwnPlaces && run + 1 == kPlaceRuns) places_.advance(next_tile_);
+    }
+    __device__ bool finish(int, int slot, Run& run) {
+      if ((exist_ >> (kAhead - 1) & 1) == 0) return false;
+      const Words& words = words_[slot];
+#pragma unroll
+      for (int j = 0; j < kRun / 2; ++j) {
+        const std::uint64_t two = std::uint64_t{words.word[j + 1]} << 32 | words.word[j];
+        auto pair = static_cast<std::uint32_t>(two >> (16 * words.second));
+        if (2 * j + 1 >= words.count) pair = 2 * j < words.count ? pair & 0xffffu : 0;
+        memcpy(&run[2 * j], &pair, sizeof pair);
+      }
+      return true;
+    }
+
+   private:
+    static constexpr int kWords = kRun / 2 + 1;
+    // Of a run: it may begin with a word's second number.
+    struct Words {
+      std::uint32_t word[kWords];
+      int count, second;
+    };
+
+    const TaskArgs& a_;
+    const Walk& walk_;
+    const Stripes::Position next_tile_;
+    OwnPlaces places_;
+    Source source_{};
+    const int row_pairs_;  // of a row of x
+    unsigned exist_ = 0;   // of the last starts
+    Words words_[kSlots];
+  };
+
   // Runs on their way, of padded pixels that lie anywhere.
   class Ahead : public LandingRuns {
     using LandingRuns::column, LandingRuns::kPieceNumbers, LandingRuns::landed;
@@ -454,9 +532,7 @@ struct ImplicitGemmTask {
           next_tile_(a.stripes.position(kTilePlaces)),
           places_(a, walk),
           in_vectors_(!walk.folds && a.c % kVector == 0 && walk.num_c % kVector == 0 &&
-                      reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0),
-          in_pairs_(walk.folds && a.w_in * walk.pixel_channels % 2 == 0 &&
-                    reinterpret_cast<std::uintptr_t>(a.x) % sizeof(std::uint32_t) == 0) {}
+                      reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0) {}
     __device__ int of_stage(int i) const { return places_.of_stage(i); }
     __device__ bool has(int i, int stage) const { return places_.has(i, stage); }
 
@@ -530,14 +606,6 @@ struct ImplicitGemmTask {
               reinterpret_cast<Stored*>(&landed(slot, j / kPieceNumbers, column(i)));
           copy_part(piece + j % kPieceNumbers, x + j, exists(j));
         }
-      } else if (in_pairs_) {
-        std::uint32_t pairs[kRun / 2];
-        gather_pairs(x, count, in_row, pairs);
-#pragma unroll
-        for (int j = 0; j < kRunPieces; ++j) {
-          const std::uint32_t* const four = &pairs[j * kPieceNumbers / 2];
-          landed(slot, j, column(i)) = {four[0], four[1], four[2], four[3]};
-        }
       } else {
         std::uint32_t numbers[kRun] = {};
 #pragma unroll
@@ -554,42 +622,12 @@ struct ImplicitGemmTask {
         }
       }
     }
-    // Two numbers at a time, in half the loads, where pairs lie in one row of x or in none.
-    __device__ void gather_pairs(const Stored* x, int count, int in_row,
-                                 std::uint32_t (&pairs)[kRun / 2]) {
-      constexpr int kWords = kRun / 2 + 1;
-      const int second = in_row & 1;  // the first number is a pair's second
-      const int first_pair = (in_row - second) / 2;
-      const auto* const words = reinterpret_cast<const std::uint32_t*>(x - second);
-      const int end = walk_.folds ? a_.w_in * walk_.pixel_channels / 2 : 1 << 30;
-      std::uint32_t loaded[kWords] = {};
-#pragma unroll
-      for (std::uint32_t& word : loaded) keep_before(word);
-#pragma unroll
-      for (int j = 0; j < kWords; ++j) {
-        const int pair = first_pair + j;
-        if (2 * j < count + second && pair >= 0 && pair < end) loaded[j] = words[j];
-      }
-#pragma unroll
-      for (int j = 0; j < kRun / 2; ++j) {
-        const std::uint64_t two = std::uint64_t{loaded[j + 1]} << 32 | loaded[j];
-        const auto pair = static_cast<std::uint32_t>(two >> (16 * second));
-        pairs[j] = 2 * j + 1 < count ? pair : 2 * j < count ? pair & 0xffffu : 0;
-      }
-    }
-    // The compiler sets the number before what follows. If it set those that are not loaded behind
-    // the loads, every few of these would be waited for.
-    static __device__ void keep_before(std::uint32_t& number) {
-      asm volatile("" : "+r"(number)::"memory");
-    }
-
     const TaskArgs& a_;
     const Walk& walk_;
     const Stripes::Position next_tile_;
     OwnPlaces places_;
     Source source_{};
     const bool in_vectors_;
-    const bool in_pairs_;  // numbers of 16 bits, if not in vectors
     alignas(16) Run runs_[kToRegisters ? kSlots : 1];
   };
 
@@ -597,6 +635,12 @@ struct ImplicitGemmTask {
     if constexpr (kStagesAhead && kLayout == Layout::nhwc) {
       if (walk.in_rows) {
         load_input(a, walk, RowsAhead(a, walk, shared.landing), shared);
+        return;
+      }
+    }
+    if constexpr (sizeof(Stored) == 2 && kLayout == Layout::nhwc) {
+      if (PairsAhead::suits(a, walk)) {
+        load_input(a, walk, PairsAhead(a, walk, shared.landing), shared);
         return;
       }
     }
