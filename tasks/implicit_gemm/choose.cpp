@@ -29,8 +29,9 @@ constexpr Tile kWideRounded{kWide, 128, 0.97, 2.8};
 // filters.
 constexpr Tile kLargeRounded{kWide, 256, 1.72, 5.9};
 // Where every tap's input is loaded by itself: microseconds of 16 channels of a padded pixel under
-// one tap, whatever the products (H100: 4.8e-3 to 5.9e-3 where sums are long).
-constexpr double kLoadedPlaceUs = 5.5e-3;
+// one tap, whatever the products (H100: of floats 4.8e-3 to 5.9e-3 where sums are long, of 16 bits
+// 3.5e-3).
+constexpr double kLoadedFloatPlaceUs = 5.5e-3, kLoadedPlaceUs = 3.5e-3;
 constexpr double kTaskUs = 8;  // what every further wave of tasks costs besides their tiles
 // Of a run: filters, the first tasks' start, the scale check.
 constexpr double kLaunchUs = 7;
@@ -189,8 +190,8 @@ double run_us(const Tiling& tiling, double waves, bool staged) {
   const double share = kFilterShare + (1 - kFilterShare) * width / tile.places;
   const ConvProblem& problem = tiling.problem;
   const bool each_tap = loads_by_taps(problem) || problem.r * problem.s == 1;
-  const double chunk_us =
-      std::max(share * tile.chunk_us, each_tap ? 9 * kLoadedPlaceUs * width : 0);
+  const double place_us = problem.dtype == DataType::f32 ? kLoadedFloatPlaceUs : kLoadedPlaceUs;
+  const double chunk_us = std::max(share * tile.chunk_us, each_tap ? 9 * place_us * width : 0);
   const double tile_us = num_loaded_chunks(problem) * chunk_us + share * tile.rest_us;
   return kLaunchUs + waves * tiles * tile_us + (waves - 1) * kTaskUs;
 }
@@ -389,16 +390,16 @@ double winograd_us(const ConvProblem& problem, Arithmetic arithmetic, const Targ
   return kOneProductLaunchUs + flops / kOneProductFlopsPerUs + bytes / kOneProductBytesPerUs;
 }
 
-// H100, 45 layers of 3 to 8 channels, by direct tasks and by implicit GEMM: with FP16 products all
-// but one are 1.1 to 10 times as fast, with three products 1.0 to 4.1 times. Fewer than 8 filters
-// are up to 2.4 times slower, and with three products 32 filters of images are 1.2 times slower.
+// H100, 45 layers of 3 to 8 channels in NHWC, by direct tasks and by implicit GEMM: with FP16
+// products all but one are 1.1 to 10 times as fast, with three products 1.0 to 4.1 times. Fewer
+// than 8 filters are up to 2.4 times slower, and with three products 32 filters of images are 1.2
+// times slower. Not measured in NCHW.
 bool few_channels_pay(const ConvProblem& problem, const TilingOptions& options) {
   constexpr std::int64_t kLeastFilters = 8, kImageChannels = 3, kFewFilters = 32;
-  if (folds_columns(problem)) return folding_pays(problem);
+  if (has_strides(problem) || problem.layout != Layout::nhwc) return folding_pays(problem);
   const bool split = implicit_gemm_arithmetic(problem, options) == Arithmetic::split_f16;
-  if (split && problem.c <= kImageChannels && problem.k <= kFewFilters && problem.r > 1)
-    return false;
-  return problem.k >= kLeastFilters;
+  const bool few = problem.c <= kImageChannels && problem.k <= kFewFilters && problem.r > 1;
+  return problem.k >= kLeastFilters && !(split && few);
 }
 
 }  // namespace

@@ -586,6 +586,17 @@ TEST_CASE("Blocks cut their shared memory into all that wide tiles need") {
   }
 }
 
+TEST_CASE("Stages of x for one tap each are three at least where there is room") {
+  // All filters would leave room for two.
+  const std::int32_t tile = 192, taps = 8;
+  const MemoryInPlace memory = memory_in_place(tile, tile, Operands::in_tensor_wide, taps, 1, 1);
+  CHECK(memory.input_stages >= 3);
+  CHECK(memory.filter_stages < taps);
+  // With a halo two are enough: a stage is for all taps.
+  const MemoryInPlace halo = memory_in_place(512, 512 + 58, Operands::in_tensor, 36, 1, 1);
+  CHECK(halo.input_stages >= 2);
+}
+
 TEST_CASE("Wide tiles are for layers of many filters whose taps have inputs of their own") {
   TilingOptions options;
   // So many filters share what is loaded of x.
@@ -724,6 +735,21 @@ TEST_CASE("Under strides, rows of taps of few channels are K blocks where they a
   CHECK(chosen("c3h28k64u2+nhwc") == Algorithm::implicit_gemm);
   CHECK_FALSE(folds_columns(parse_problem("c16h28k64u2+nhwc")));
   CHECK_FALSE(folds_columns(parse_problem("c3h28k64+nhwc")));
+}
+
+TEST_CASE("Few channels are for tensor cores where they were measured to be faster") {
+  const auto chosen = [](const char* text) {
+    return tiling_of(text, {}, Algorithm::automatic).algorithm();
+  };
+  for (const char* text : {"c3h28k64+nhwc", "c8h28k8r1p0+nhwc", "c3h28k32r1p0+nhwc",
+                           "c5h28k32+nhwc", "c3h28k32+nhwc+f16"}) {
+    CAPTURE(text);
+    CHECK(chosen(text) == Algorithm::implicit_gemm);
+  }
+  for (const char* text : {"c3h28k32+nhwc", "c8h28k7r1p0+nhwc", "c3h28k64"}) {
+    CAPTURE(text);
+    CHECK(chosen(text) == Algorithm::direct);
+  }
 }
 
 TEST_CASE("Tiles of one product are larger where groups are") {
