@@ -658,25 +658,27 @@ struct ImplicitGemmTask {
     const int num_stages = walk.num_tiles * walk.chunks;
     constexpr int kStarts = (kAhead + kOwnRuns - 1) / kOwnRuns;  // stages before the first
     for (int stage = -kStarts; stage < num_stages; ++stage) {
-      if (stage >= 0) shared.input.wait_empty(at);
 #pragma unroll
       for (int i = 0; i < kOwnRuns; ++i) {
-        const int place = ahead.of_stage(i / kPlaceRuns), slot = slot_of(stage, i);
-        if (stage >= 0) {
-          Input& to = shared.x[at.stage];
-          const int octet = i % kPlaceRuns * (kRun / 8);
-          alignas(16) Run run;
-          if (ahead.finish(i / kPlaceRuns, slot, run)) {
-            store_run(run, a.x_scale, to, octet, place, most);
-          } else if (place < kPlaces && ahead.has(i / kPlaceRuns, stage)) {
-#pragma unroll
-            for (int j = 0; j < kKBlockOctets / kPlaceRuns; ++j) to[octet + j][place] = uint4{};
-          }
+        const int slot = slot_of(stage, i);
+        alignas(16) Run run;
+        bool exists = false;
+        if (stage >= 0) exists = ahead.finish(i / kPlaceRuns, slot, run);
+        if (stage * kOwnRuns + i >= -kAhead) {  // before this one is converted
+          constexpr int kNext = kAhead % kOwnRuns;
+          const int next = i + kNext < kOwnRuns ? i + kNext : i + kNext - kOwnRuns;
+          ahead.start(next / kPlaceRuns, next % kPlaceRuns, slot);
         }
-        if (stage * kOwnRuns + i < -kAhead) continue;
-        constexpr int kNext = kAhead % kOwnRuns;
-        const int next = i + kNext < kOwnRuns ? i + kNext : i + kNext - kOwnRuns;
-        ahead.start(next / kPlaceRuns, next % kPlaceRuns, slot);
+        if (stage < 0) continue;
+        if (i == 0) shared.input.wait_empty(at);
+        Input& to = shared.x[at.stage];
+        const int place = ahead.of_stage(i / kPlaceRuns), octet = i % kPlaceRuns * (kRun / 8);
+        if (exists) {
+          store_run(run, a.x_scale, to, octet, place, most);
+        } else if (place < kPlaces && ahead.has(i / kPlaceRuns, stage)) {
+#pragma unroll
+          for (int j = 0; j < kKBlockOctets / kPlaceRuns; ++j) to[octet + j][place] = uint4{};
+        }
       }
       if (stage < 0) continue;
       ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
@@ -716,9 +718,11 @@ struct ImplicitGemmTask {
 
   // Of the finite numbers of a run the largest.
   static __device__ MagnitudeBits finite_magnitude(const Run& run) {
-    float most = 0.0f;
+    // In four chains, since a thread would wait for one. Not of a NaN.
+    float chains[4] = {};
 #pragma unroll
-    for (const float number : run) most = fmaxf(most, fabsf(number));  // not of a NaN
+    for (int i = 0; i < kRun; ++i) chains[i % 4] = fmaxf(chains[i % 4], fabsf(run[i]));
+    float most = fmaxf(fmaxf(chains[0], chains[1]), fmaxf(chains[2], chains[3]));
     if (__float_as_uint(most) < kInfinityBits) return __float_as_uint(most);
     most = 0.0f;
 #pragma unroll
