@@ -386,6 +386,9 @@ struct ImplicitGemmTask {
     using LandingRuns::column, LandingRuns::kPieceNumbers, LandingRuns::landed;
 
    public:
+    /// Before the run that comes next is converted: 5 % slower here, up to 23 % faster where pixels
+    /// lie anywhere.
+    static constexpr bool kStartsEarly = false;
     __device__ RowsAhead(const TaskArgs& a, const Walk& walk, Landing& landing)
         : LandingRuns(landing),
           x_(reinterpret_cast<const Stored*>(a.x) +
@@ -452,6 +455,7 @@ struct ImplicitGemmTask {
   // channels: two numbers at a time, since pairs lie in one row of x or in none.
   class PairsAhead {
    public:
+    static constexpr bool kStartsEarly = true;
     static __device__ bool suits(const TaskArgs& a, const Walk& walk) {
       return walk.folds && a.w_in * walk.pixel_channels % 2 == 0 &&
              reinterpret_cast<std::uintptr_t>(a.x) % sizeof(std::uint32_t) == 0;
@@ -525,6 +529,7 @@ struct ImplicitGemmTask {
     using LandingRuns::column, LandingRuns::kPieceNumbers, LandingRuns::landed;
 
    public:
+    static constexpr bool kStartsEarly = true;
     __device__ Ahead(const TaskArgs& a, const Walk& walk, Landing& landing)
         : LandingRuns(landing),
           a_(a),
@@ -664,21 +669,25 @@ struct ImplicitGemmTask {
         alignas(16) Run run;
         bool exists = false;
         if (stage >= 0) exists = ahead.finish(i / kPlaceRuns, slot, run);
-        if (stage * kOwnRuns + i >= -kAhead) {  // before this one is converted
+        const auto start_next = [&] {
+          if (stage * kOwnRuns + i < -kAhead) return;
           constexpr int kNext = kAhead % kOwnRuns;
           const int next = i + kNext < kOwnRuns ? i + kNext : i + kNext - kOwnRuns;
           ahead.start(next / kPlaceRuns, next % kPlaceRuns, slot);
-        }
-        if (stage < 0) continue;
-        if (i == 0) shared.input.wait_empty(at);
-        Input& to = shared.x[at.stage];
-        const int place = ahead.of_stage(i / kPlaceRuns), octet = i % kPlaceRuns * (kRun / 8);
-        if (exists) {
-          store_run(run, a.x_scale, to, octet, place, most);
-        } else if (place < kPlaces && ahead.has(i / kPlaceRuns, stage)) {
+        };
+        if (Loads::kStartsEarly) start_next();
+        if (stage >= 0) {
+          if (i == 0) shared.input.wait_empty(at);
+          Input& to = shared.x[at.stage];
+          const int place = ahead.of_stage(i / kPlaceRuns), octet = i % kPlaceRuns * (kRun / 8);
+          if (exists) {
+            store_run(run, a.x_scale, to, octet, place, most);
+          } else if (place < kPlaces && ahead.has(i / kPlaceRuns, stage)) {
 #pragma unroll
-          for (int j = 0; j < kKBlockOctets / kPlaceRuns; ++j) to[octet + j][place] = uint4{};
+            for (int j = 0; j < kKBlockOctets / kPlaceRuns; ++j) to[octet + j][place] = uint4{};
+          }
         }
+        if (!Loads::kStartsEarly) start_next();
       }
       if (stage < 0) continue;
       ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
