@@ -390,10 +390,10 @@ double winograd_us(const ConvProblem& problem, Arithmetic arithmetic, const Targ
   return kOneProductLaunchUs + flops / kOneProductFlopsPerUs + bytes / kOneProductBytesPerUs;
 }
 
-// H100, 45 layers of 3 to 8 channels in NHWC, by direct tasks and by implicit GEMM: with FP16
-// products all but one are 1.1 to 10 times as fast, with three products 1.0 to 4.1 times. Fewer
-// than 8 filters are up to 2.4 times slower, and with three products 32 filters of images are 1.2
-// times slower. Not measured in NCHW.
+// H100, 46 layers of 3 to 8 channels in NHWC, by direct tasks and by implicit GEMM: with FP16
+// products these are 2.6 times as fast in the mean, with three products 1.5 times. Fewer than 8
+// filters are up to 2.4 times slower, and with three products 32 filters of images are 1.2 times
+// slower. Not measured in NCHW.
 bool few_channels_pay(const ConvProblem& problem, const TilingOptions& options) {
   constexpr std::int64_t kLeastFilters = 8, kImageChannels = 3, kFewFilters = 32;
   if (has_strides(problem) || problem.layout != Layout::nhwc) return folding_pays(problem);
