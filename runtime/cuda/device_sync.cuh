@@ -31,7 +31,7 @@
 //
 // Bodies that a block runs as a whole have these fences themselves, since they are the same code in
 // a kernel of a stage: publish_to_copy_engine() behind ordinary stores, and a fence before the
-// first copy (tasks/cuda/block_pipeline.cuh, tasks/implicit_gemm/cuda/implicit_gemm.cuh).
+// first copy (tasks/cuda/block_pipeline.cuh, tasks/implicit_gemm/cuda/loaded_load.cuh).
 //
 // Between kernels, the end of one and wait_for_kernel_before() order everything.
 #pragma once

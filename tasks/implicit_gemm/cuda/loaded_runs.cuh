@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs of x on their way to a loading thread of implicit GEMM: kRun channels of a padded pixel
+// each. Three ways: rows of x, pairs of 16-bit numbers, and pixels that lie anywhere.
+#pragma once
+
+#include <cuda_pipeline.h>
+
+#include "tasks/implicit_gemm/cuda/loaded_shape.cuh"
+
+namespace megaconv::cuda {
+
+/// Shape: a LoadedShape. Each way has
+///   kStartsEarly             whether the run that comes next starts before this one is converted
+///   of_stage(i), has(i, stage)   which of a stage's padded pixels the i-th of this thread is, and
+///                            whether it is this thread's
+///   start(i, run, slot)      starts to load it; past the last one, of the next stage
+///   finish(i, slot, to)      the run that was started kAhead starts ago, if it exists
+template <class Shape>
+struct LoadedRuns : Shape {
+  using Shape::kAhead, Shape::kDepth, Shape::kLayout, Shape::kLoaders, Shape::kMostSteps,
+      Shape::kOwnPlaces, Shape::kPlaceRuns, Shape::kPlaces, Shape::kRun, Shape::kRunPieces,
+      Shape::kSlots, Shape::kStagesAhead, Shape::kTilePlaces, Shape::kToRegisters;
+  using typename Shape::Landing, typename Shape::Numbers, typename Shape::Piece,
+      typename Shape::Stored, typename Shape::Walk;
+
+  // A tap by its row and column, and the K block that it is multiplied with.
+  struct Step {
+    int row = 0, col = 0, c = 0;
+    /// The next tap; behind the last, the first of the next K block.
+    __device__ void advance(const TaskArgs& a) {
+      if (++col < a.s) return;
+      col = 0;
+      if (++row < a.r) return;
+      row = 0;
+      c += kDepth;
+    }
+  };
+
+  // Numbers of x under a tap of a padded pixel, from channel c on. If the taps of a filter's row
+  // are channels, some of them may lie beside the row of x.
+  struct Source {
+    bool exists;
+    std::int32_t offset, in_row;  // of channel 0: in x, in its row of x
+    int c;
+  };
+  // Where the padded pixels that a thread loads find theirs, one stage after the other.
+  class OwnPlaces {
+   public:
+    __device__ OwnPlaces(const TaskArgs& a, const Walk& walk)
+        : a_(a), walk_(walk), left_(walk.end_place - walk.first_place) {
+#pragma unroll
+      for (int i = 0; i < kOwnPlaces; ++i) {
+        positions_[i] = a.stripes.position(walk.first_place + place(i));
+      }
+    }
+    /// The i-th of a stage's.
+    __device__ int of_stage(int i) const {
+      return i > 0 && takes_turns() ? kLoaders + static_cast<int>(threadIdx.x) % 32
+                                    : static_cast<int>(threadIdx.x) + i * kLoaders;
+    }
+    /// Whether that is this thread's in the stage of a number.
+    __device__ bool has(int i, int stage) const {
+      return i == 0 || !takes_turns() ||
+             static_cast<int>(threadIdx.x) / 32 ==
+                 static_cast<int>(static_cast<unsigned>(stage) % (kLoaders / 32));
+    }
+    /// Of the i-th in this stage.
+    __device__ Source source(int i) const {
+      Step at = step_;
+      if (walk_.has_steps) {
+#pragma unroll
+        for (int step = 1; step < kMostSteps; ++step) {
+          if (of_stage(i) >= step * kTilePlaces) at.advance(a_);
+        }
+      }
+      const int end = min(kTilePlaces, left_) + a_.stripes.reach;
+      const bool is_loaded = left_ > 0 && place(i) < end && at.c < a_.c_padded && has(i, stage_) &&
+                             of_stage(i) < (walk_.has_steps ? kMostSteps * kTilePlaces : kPlaces);
+      const Stripes::Position& position = positions_[i];
+      const int row = position.row * a_.stride_h - a_.pad_h + at.row * a_.dilation_h;
+      const int col = (walk_.stripe * a_.stripes.cols + position.col) * a_.stride_w - a_.pad_w +
+                      at.col * a_.dilation_w;
+      const int channels = walk_.pixel_channels;
+      const bool in_row =
+          walk_.folds || static_cast<unsigned>(col) < static_cast<unsigned>(a_.w_in);
+      const int pixel = row * a_.w_in + col;
+      const int first = kLayout == Layout::nchw ? pixel : pixel * channels;
+      const auto image_start = static_cast<std::uint32_t>(position.image) *
+                               static_cast<std::uint32_t>(channels * a_.h * a_.w_in);
+      return {is_loaded && position.image < a_.n && in_row &&
+                  static_cast<unsigned>(row) < static_cast<unsigned>(a_.h),
+              static_cast<std::int32_t>(image_start + static_cast<std::uint32_t>(first)),
+              col * channels, at.c};
+    }
+    /// On to the next stage, of the next tile behind a tile's last.
+    __device__ void advance(const Stripes::Position& next_tile) {
+      ++stage_;
+      if (walk_.has_steps) {
+#pragma unroll
+        for (int step = 0; step < kMostSteps; ++step) step_.advance(a_);
+      } else {
+        step_.c += kDepth;
+      }
+      if (step_.c < a_.c_padded) return;
+      step_ = {};
+      left_ -= kTilePlaces;
+#pragma unroll
+      for (int i = 0; i < kOwnPlaces; ++i) {
+        positions_[i] = a_.stripes.sum(positions_[i], next_tile);
+      }
+    }
+
+   private:
+    // In the tile. Of several steps, each has all of the tile's.
+    __device__ int place(int i) const {
+      return walk_.has_steps ? of_stage(i) % kTilePlaces : of_stage(i);
+    }
+
+    // Whether a stage has a few more padded pixels than there are loaders. The warps take these in
+    // turns, since who loads them waits longer.
+    __device__ bool takes_turns() const {
+      constexpr int kMore = kMostSteps * kTilePlaces - kLoaders;
+      return !kStagesAhead && kMore > 0 && kMore <= 32 && walk_.has_steps;
+    }
+
+    const TaskArgs& a_;
+    const Walk& walk_;
+    int stage_ = 0, left_;  // padded pixels of the task, from the tile on
+    Step step_;
+    Stripes::Position positions_[kOwnPlaces];
+  };
+
+  // kRun channels of a padded pixel.
+  using Run = Stored[kRun];
+
+  // Where runs land that are on their way, and whether they exist.
+  class LandingRuns {
+   public:
+    __device__ explicit LandingRuns(Landing& landing) : landing_(landing) {}
+    /// The run that was started kAhead starts ago, if it exists. By all threads of a warp.
+    __device__ bool finish(int i, int slot, Run& run) {
+      const bool exists = (exist_ >> (kAhead - 1) & 1) != 0;
+      __pipeline_wait_prior(kAhead - 1);
+      __syncwarp();  // others may have copied it
+      if (!exists) return false;
+#pragma unroll
+      for (int j = 0; j < kRunPieces; ++j) {
+        const Piece piece = landed(slot, j, column(i));
+        memcpy(&run[j * kPieceNumbers], &piece, sizeof piece);
+      }
+      return true;
+    }
+
+   protected:
+    static constexpr int kPieceNumbers = kRun / kRunPieces;
+    __device__ void note(bool exists) { exist_ = exist_ << 1 | (exists ? 1 : 0); }
+    // Where the runs of this thread land.
+    static __device__ int column(int i) {
+      return static_cast<int>(threadIdx.x) + (kStagesAhead ? i * kLoaders : 0);
+    }
+    // A piece of a run. Eight threads meet all banks, whether they have a piece of eight runs each,
+    // or all pieces of fewer runs.
+    __device__ Piece& landed(int slot, int piece, int column) {
+      return landing_[slot][piece][column ^ piece * (8 / kRunPieces)];
+    }
+
+    unsigned exist_ = 0;  // of the last starts
+
+   private:
+    Landing& landing_;
+  };
+
+  // Runs of rows of x on their way: padded pixels are its pixels, in order. A pixel's pieces are
+  // neighbours: as many threads copy one together, then the next thread's.
+  class RowsAhead : public LandingRuns {
+    using LandingRuns::column, LandingRuns::kPieceNumbers, LandingRuns::landed;
+
+   public:
+    /// Before the run that comes next is converted: 5 % slower here, up to 23 % faster where pixels
+    /// lie anywhere.
+    static constexpr bool kStartsEarly = false;
+    __device__ RowsAhead(const TaskArgs& a, const Walk& walk, Landing& landing)
+        : LandingRuns(landing),
+          x_(reinterpret_cast<const Stored*>(a.x) +
+             static_cast<std::int64_t>(walk.first_place) * a.c + piece() * kPieceNumbers),
+          channels_(a.c),
+          left_(walk.end_place - walk.first_place),
+          left_channels_(a.c) {}
+    static __device__ int of_stage(int i) { return column(i); }
+    static __device__ bool has(int, int) { return true; }
+    /// By all threads of a warp.
+    __device__ void start(int i, int, int slot) {
+      this->note(exists(column(i)));
+      int first = column(i) - lane() + lane() / kRunPieces;
+      // To be found anew each time: what could be kept of all of them takes more registers than
+      // there are.
+      asm volatile("" : "+r"(first));
+      __syncwarp();  // what landed there before has been read
+#pragma unroll
+      for (int j = 0; j < kRunPieces; ++j) {
+        const int owner = first + j * (32 / kRunPieces);
+        if (!exists(owner)) continue;
+        const Stored* const from = x_ + place(owner) * channels_ + step(owner) * kDepth;
+        __pipeline_memcpy_async(&landed(slot, piece(), owner), from, sizeof(Piece));
+      }
+      __pipeline_commit();
+      if (i + 1 == kOwnPlaces) advance();
+    }
+
+   private:
+    static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
+    static __device__ int piece() { return lane() % kRunPieces; }
+    // Of the index-th padded pixel of a stage, which has some K blocks of a tile.
+    static __device__ int step(int index) {
+      int step = 0;
+#pragma unroll
+      for (int i = 1; i < kMostSteps; ++i) step += index >= i * kTilePlaces ? 1 : 0;
+      return step;
+    }
+    static __device__ int place(int index) { return index - step(index) * kTilePlaces; }
+    __device__ bool exists(int index) const {
+      return place(index) < min(kTilePlaces, left_) && step(index) * kDepth < left_channels_;
+    }
+    __device__ void advance() {
+      x_ += kMostSteps * kDepth;
+      left_channels_ -= kMostSteps * kDepth;
+      if (left_channels_ > 0) return;
+      x_ += (kTilePlaces - 1) * channels_ + left_channels_;
+      left_channels_ = channels_;
+      left_ -= kTilePlaces;
+    }
+
+    const Stored* x_;  // of the tile and its K blocks, of this thread's pieces
+    const int channels_;
+    int left_, left_channels_;
+  };
+
+  // The compiler sets the number before what follows. If it set those that are not loaded behind
+  // the loads, every few of these would be waited for.
+  static __device__ void keep_before(std::uint32_t& number) {
+    asm volatile("" : "+r"(number)::"memory");
+  }
+
+  // Runs of numbers of 16 bits on their way to registers, where the taps of a filter's row are
+  // channels: two numbers at a time, since pairs lie in one row of x or in none.
+  class PairsAhead {
+   public:
+    static constexpr bool kStartsEarly = true;
+    static __device__ bool suits(const TaskArgs& a, const Walk& walk) {
+      return walk.folds && a.w_in * walk.pixel_channels % 2 == 0 &&
+             reinterpret_cast<std::uintptr_t>(a.x) % sizeof(std::uint32_t) == 0;
+    }
+    __device__ PairsAhead(const TaskArgs& a, const Walk& walk, Landing&)
+        : a_(a),
+          walk_(walk),
+          next_tile_(a.stripes.position(kTilePlaces)),
+          places_(a, walk),
+          row_pairs_(a.w_in * walk.pixel_channels / 2) {}
+    __device__ int of_stage(int i) const { return places_.of_stage(i); }
+    __device__ bool has(int i, int stage) const { return places_.has(i, stage); }
+
+    __device__ void start(int i, int run, int slot) {
+      if (run == 0) source_ = places_.source(i);
+      exist_ = exist_ << 1 | (source_.exists ? 1 : 0);
+      const int c = source_.c + run * kRun, in_row = source_.in_row + c;
+      Words& words = words_[slot];
+      words.count = walk_.num_c - c;
+      words.second = in_row & 1;
+      const int first_pair = (in_row - words.second) / 2;
+      const auto* const x = reinterpret_cast<const std::uint32_t*>(
+          reinterpret_cast<const Stored*>(a_.x) + source_.offset + c - words.second);
+#pragma unroll
+      for (std::uint32_t& word : words.word) {
+        word = 0;
+        keep_before(word);
+      }
+#pragma unroll
+      for (int j = 0; j < kWords; ++j) {
+        const auto pair = static_cast<unsigned>(first_pair + j);
+        const bool exists = source_.exists && 2 * j < words.count + words.second &&
+                            pair < static_cast<unsigned>(row_pairs_);
+        if (exists) words.word[j] = x[j];
+      }
+      if (i + 1 == kOwnPlaces && run + 1 == kPlaceRuns) places_.advance(next_tile_);
+    }
+    __device__ bool finish(int, int slot, Run& run) {
+      if ((exist_ >> (kAhead - 1) & 1) == 0) return false;
+      const Words& words = words_[slot];
+#pragma unroll
+      for (int j = 0; j < kRun / 2; ++j) {
+        const std::uint64_t two = std::uint64_t{words.word[j + 1]} << 32 | words.word[j];
+        auto pair = static_cast<std::uint32_t>(two >> (16 * words.second));
+        if (2 * j + 1 >= words.count) pair = 2 * j < words.count ? pair & 0xffffu : 0;
+        memcpy(&run[2 * j], &pair, sizeof pair);
+      }
+      return true;
+    }
+
+   private:
+    static constexpr int kWords = kRun / 2 + 1;
+    // Of a run: it may begin with a word's second number.
+    struct Words {
+      std::uint32_t word[kWords];
+      int count, second;
+    };
+
+    const TaskArgs& a_;
+    const Walk& walk_;
+    const Stripes::Position next_tile_;
+    OwnPlaces places_;
+    Source source_{};
+    const int row_pairs_;  // of a row of x
+    unsigned exist_ = 0;   // of the last starts
+    Words words_[kSlots];
+  };
+
+  // Runs on their way, of padded pixels that lie anywhere.
+  class Ahead : public LandingRuns {
+    using LandingRuns::column, LandingRuns::kPieceNumbers, LandingRuns::landed;
+
+   public:
+    static constexpr bool kStartsEarly = true;
+    __device__ Ahead(const TaskArgs& a, const Walk& walk, Landing& landing)
+        : LandingRuns(landing),
+          a_(a),
+          walk_(walk),
+          next_tile_(a.stripes.position(kTilePlaces)),
+          places_(a, walk),
+          in_vectors_(!walk.folds && a.c % kVector == 0 && walk.num_c % kVector == 0 &&
+                      reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0) {}
+    __device__ int of_stage(int i) const { return places_.of_stage(i); }
+    __device__ bool has(int i, int stage) const { return places_.has(i, stage); }
+
+    /// Starts to load a run of the i-th of a thread's padded pixels in a stage, if it exists. The
+    /// first one of a padded pixel says where that is.
+    __device__ void start(int i, int run, int slot) {
+      if (run == 0) source_ = places_.source(i);
+      const Source& source = source_;
+      this->note(source.exists);
+      const int c = source.c + run * kRun, count = walk_.num_c - c;
+      // The first summands are the same for all threads.
+      const Stored* const x =
+          reinterpret_cast<const Stored*>(a_.x) + (walk_.first_c + c) * stride() + source.offset;
+      if constexpr (kLayout == Layout::nhwc) {
+        if (source.exists && !in_vectors_) gather(x, count, source.in_row + c, i, slot);
+      }
+      if (source.exists && (kLayout == Layout::nchw || in_vectors_)) {
+        count >= kRun ? copy<true>(x, count, i, slot) : copy<false>(x, count, i, slot);
+      }
+      if constexpr (!kToRegisters) __pipeline_commit();
+      if (i + 1 == kOwnPlaces && run + 1 == kPlaceRuns) places_.advance(next_tile_);
+    }
+    __device__ bool finish(int i, int slot, Run& run) {
+      if constexpr (!kToRegisters) {
+        return LandingRuns::finish(i, slot, run);
+      } else {
+#pragma unroll
+        for (int j = 0; j < kRun; ++j) run[j] = runs_[slot][j];
+        return (this->exist_ >> (kAhead - 1) & 1) != 0;
+      }
+    }
+
+   private:
+    static constexpr int kVector = sizeof(uint4) / sizeof(Stored);
+
+    // From a channel to the next, in numbers.
+    __device__ std::ptrdiff_t stride() const {
+      return kLayout == Layout::nchw ? static_cast<std::ptrdiff_t>(a_.h) * a_.w_in : 1;
+    }
+    // Where nothing is read, zeros are written.
+    template <class Part>
+    __device__ void copy_part(Part* to, const Stored* x, bool exists) {
+      __pipeline_memcpy_async(to, exists ? x : reinterpret_cast<const Stored*>(a_.x), sizeof(Part),
+                              exists ? 0 : sizeof(Part));
+    }
+    // kWhole: count is at least kRun. Half the instructions.
+    template <bool kWhole>
+    __device__ void copy(const Stored* x, int count, int i, int slot) {
+      const std::ptrdiff_t step = stride() * kPieceNumbers;
+#pragma unroll
+      for (int j = 0; j < kRunPieces; ++j, x += step) {
+        const bool exists = kWhole || j * kPieceNumbers < count;
+        if constexpr (kToRegisters) {
+          runs_[slot][j] = exists ? *x : static_cast<Stored>(0.0f);
+        } else {
+          copy_part(&landed(slot, j, column(i)), x, exists);
+        }
+      }
+    }
+    // Pixels whose channels lie anywhere (NHWC). `in_row`: the number in its row of x. Numbers that
+    // are too small for asynchronous copies come to registers first, all of them at once.
+    __device__ void gather(const Stored* x, int count, int in_row, int i, int slot) {
+      // If the taps of a filter's row are channels, some may lie beside the row of x.
+      const int first = walk_.folds ? max(-in_row, 0) : 0;
+      const int end = walk_.folds ? min(count, a_.w_in * walk_.pixel_channels - in_row) : count;
+      const auto exists = [&](int j) { return first <= j && j < end; };
+      if constexpr (sizeof(Stored) == sizeof(float)) {
+#pragma unroll
+        for (int j = 0; j < kRun; ++j) {
+          auto* const piece =
+              reinterpret_cast<Stored*>(&landed(slot, j / kPieceNumbers, column(i)));
+          copy_part(piece + j % kPieceNumbers, x + j, exists(j));
+        }
+      } else {
+        std::uint32_t numbers[kRun] = {};
+#pragma unroll
+        for (std::uint32_t& number : numbers) keep_before(number);
+#pragma unroll
+        for (int j = 0; j < kRun; ++j) {
+          if (exists(j)) numbers[j] = reinterpret_cast<const std::uint16_t*>(x)[j];
+        }
+#pragma unroll
+        for (int j = 0; j < kRunPieces; ++j) {
+          const std::uint32_t* const eight = &numbers[j * kPieceNumbers];
+          const auto pair = [eight](int k) { return eight[2 * k] | eight[2 * k + 1] << 16; };
+          landed(slot, j, column(i)) = {pair(0), pair(1), pair(2), pair(3)};
+        }
+      }
+    }
+    const TaskArgs& a_;
+    const Walk& walk_;
+    const Stripes::Position next_tile_;
+    OwnPlaces places_;
+    Source source_{};
+    const bool in_vectors_;
+    alignas(16) Run runs_[kToRegisters ? kSlots : 1];
+  };
+};
+
+}  // namespace megaconv::cuda
