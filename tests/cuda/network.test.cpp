@@ -195,36 +195,39 @@ TEST_CASE("cuda: a network of every operator is exact on whole numbers, run by r
 
 TEST_CASE("cuda: the built-in networks with exact numbers give the bits of the CPU") {
   if (!runs_networks()) SKIP("no CUDA device of compute capability 8.0 or more");
-  // Whole numbers up to 2^11, which TF32 and FP16 hold, and sums below 2^24.
+  // Whole numbers up to 2^11, which TF32 and FP16 hold, and sums below 2^24. A section for each
+  // network, so that one process may take one: test_cuda NAME -c resnet50.
   for (const std::string& name : network_names()) {
-    for (const std::int64_t batch : {1, 8}) {
-      Network network = test::exact_network(
-          name, {.batch = batch, .image = test::small_image(name), .classes = 10});
-      CAPTURE(name, batch);
-      REQUIRE(test::exact_bounds(network).sum < 1 << 24);
-      REQUIRE(test::exact_bounds(network).value <= 1 << 11);
-      const test::Outputs inputs =
-          test::random_inputs(network, {.kind = Filling::Kind::integers, .density = 0.5});
-      PlanOptions direct;
-      direct.tiling.algorithm = Algorithm::direct;
-      const test::Outputs wanted = test::NetworkRun(network, direct).run(inputs);
-      for (const auto& [dtype, precision] :
-           {std::pair(DataType::f32, Precision::f32), std::pair(DataType::f32, Precision::tf32),
-            std::pair(DataType::f16, Precision::f32)}) {
-        network.dtype = dtype;
-        for (const Way& way : kWays) {
-          if (!has_tasks(way, network)) continue;
-          CAPTURE(to_string(dtype), to_string(precision), text_of(way));
-          DeviceNetwork run(network, on_cuda(way, precision));
-          if (way.algorithm != Algorithm::automatic) CHECK(all_have_own_kernels(run.plan));
-          if (!is_exact(run.plan)) continue;
-          run.set_inputs(inputs);
-          run.run();
-          for (std::size_t i = 0; i < network.outputs.size(); ++i) {
-            const bool same = run.output(i) == wanted.at(network.outputs[i]);
-            CHECK(same);
+    DYNAMIC_SECTION(name) {
+      for (const std::int64_t batch : {1, 8}) {
+        Network network = test::exact_network(
+            name, {.batch = batch, .image = test::small_image(name), .classes = 10});
+        CAPTURE(name, batch);
+        REQUIRE(test::exact_bounds(network).sum < 1 << 24);
+        REQUIRE(test::exact_bounds(network).value <= 1 << 11);
+        const test::Outputs inputs =
+            test::random_inputs(network, {.kind = Filling::Kind::integers, .density = 0.5});
+        PlanOptions direct;
+        direct.tiling.algorithm = Algorithm::direct;
+        const test::Outputs wanted = test::NetworkRun(network, direct).run(inputs);
+        for (const auto& [dtype, precision] :
+             {std::pair(DataType::f32, Precision::f32), std::pair(DataType::f32, Precision::tf32),
+              std::pair(DataType::f16, Precision::f32)}) {
+          network.dtype = dtype;
+          for (const Way& way : kWays) {
+            if (!has_tasks(way, network)) continue;
+            CAPTURE(to_string(dtype), to_string(precision), text_of(way));
+            DeviceNetwork run(network, on_cuda(way, precision));
+            if (way.algorithm != Algorithm::automatic) CHECK(all_have_own_kernels(run.plan));
+            if (!is_exact(run.plan)) continue;
+            run.set_inputs(inputs);
+            run.run();
+            for (std::size_t i = 0; i < network.outputs.size(); ++i) {
+              const bool same = run.output(i) == wanted.at(network.outputs[i]);
+              CHECK(same);
+            }
+            CHECK(run.guards_intact());
           }
-          CHECK(run.guards_intact());
         }
       }
     }
@@ -284,22 +287,24 @@ TEST_CASE("cuda: every operator of the built-in networks errs by no more than it
     Precision precision;
   };
   for (const std::string& name : network_names()) {
-    for (const auto& [dtype, precision] :
-         {Case{DataType::f32, Precision::f32}, Case{DataType::f32, Precision::tf32},
-          Case{DataType::f16, Precision::f32}, Case{DataType::bf16, Precision::f32}}) {
-      const bool dense = name.find("densenet") == 0;
-      if (dense && dtype == DataType::bf16) continue;
-      const std::int64_t image = name == "inception_v3" ? 75 : name == "vgg16" ? 32 : 64;
-      const Network network =
-          make_network(name, {.batch = 2, .image = image, .classes = 10, .dtype = dtype});
-      const test::Outputs inputs = test::random_inputs(network, {});
-      for (const Way& way : kWays) {
-        if (!has_tasks(way, network)) continue;
-        CAPTURE(name, to_string(dtype), to_string(precision), text_of(way));
-        DeviceNetwork run(network, on_cuda(way, precision));
-        run.set_inputs(inputs);
-        run.run();
-        check_all_operators(network, on_cuda(way, precision), inputs, run.bytes(0));
+    DYNAMIC_SECTION(name) {
+      for (const auto& [dtype, precision] :
+           {Case{DataType::f32, Precision::f32}, Case{DataType::f32, Precision::tf32},
+            Case{DataType::f16, Precision::f32}, Case{DataType::bf16, Precision::f32}}) {
+        const bool dense = name.find("densenet") == 0;
+        if (dense && dtype == DataType::bf16) continue;
+        const std::int64_t image = name == "inception_v3" ? 75 : name == "vgg16" ? 32 : 64;
+        const Network network =
+            make_network(name, {.batch = 2, .image = image, .classes = 10, .dtype = dtype});
+        const test::Outputs inputs = test::random_inputs(network, {});
+        for (const Way& way : kWays) {
+          if (!has_tasks(way, network)) continue;
+          CAPTURE(name, to_string(dtype), to_string(precision), text_of(way));
+          DeviceNetwork run(network, on_cuda(way, precision));
+          run.set_inputs(inputs);
+          run.run();
+          check_all_operators(network, on_cuda(way, precision), inputs, run.bytes(0));
+        }
       }
     }
   }
