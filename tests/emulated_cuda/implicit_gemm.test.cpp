@@ -26,7 +26,8 @@ TEST_CASE("emulated CUDA: implicit GEMM is right on odd shapes, of split and of 
 }
 
 TEST_CASE("emulated CUDA: filters of few taps leave pipeline stages of input to load into") {
-  for (const char* shape : {"n1c80h5k16r1p0", "n1c144h4k20r1p0+bias", "n1c70h6k16r1s3p0"}) {
+  for (const char* shape : {"n1c80h5k16r1p0", "n1c144h4k20r1p0+bias", "n1c70h6k16r1s3p0",
+                            "n3c48h19k40r1p0+residual", "n2c16h30w31k80r1p0+relu"}) {
     check(shape);
   }
 }
