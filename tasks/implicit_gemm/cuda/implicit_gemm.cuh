@@ -10,7 +10,8 @@
 // tile's input in shared memory, kMostReach padded pixels longer than the tile, so serves all taps:
 // the matrix instruction reads it from another start. Under strides every tap has a copy of its
 // own, and so has a filter's only tap; the room for kMostReach padded pixels then holds the copies
-// of further taps or K blocks ("steps"). What the numbers of x and w become on the way is in matrix_numbers.cuh.
+// of further taps or K blocks ("steps"). What the numbers of x and w become on the way is in
+// matrix_numbers.cuh.
 //
 //   loaders    x of the next K blocks: load, convert, store to shared memory (loaded_load.cuh)
 //   copier     one warp, hands the filters of the next taps to TMA

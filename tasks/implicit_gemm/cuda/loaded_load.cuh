@@ -84,19 +84,28 @@ class LoadedProducers : LoadedRuns<Shape> {
           const int next = i + kNext < kOwnRuns ? i + kNext : i + kNext - kOwnRuns;
           ahead.start(next / kPlaceRuns, next % kPlaceRuns, slot);
         };
-        if (Loads::kStartsEarly) start_next();
+        if constexpr (Loads::kStartsEarly) {
+          // This asks for all numbers, so that they have been read where the next run will land.
+          if constexpr (Numbers::kScaled) {
+            if (exists) most = max(most, finite_magnitude(run));
+          }
+          start_next();
+        }
         if (stage >= 0) {
           if (i == 0) shared.input.wait_empty(at);
           Input& to = shared.x[at.stage];
           const int place = ahead.of_stage(i / kPlaceRuns), octet = i % kPlaceRuns * (kRun / 8);
           if (exists) {
-            store_run(run, a.x_scale, to, octet, place, most);
+            if constexpr (Numbers::kScaled && !Loads::kStartsEarly) {
+              most = max(most, finite_magnitude(run));
+            }
+            store_run(run, a.x_scale, to, octet, place);
           } else if (place < kPlaces && ahead.has(i / kPlaceRuns, stage)) {
 #pragma unroll
             for (int j = 0; j < kKBlockOctets / kPlaceRuns; ++j) to[octet + j][place] = uint4{};
           }
         }
-        if (!Loads::kStartsEarly) start_next();
+        if constexpr (!Loads::kStartsEarly) start_next();
       }
       if (stage < 0) continue;
       ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
@@ -111,9 +120,7 @@ class LoadedProducers : LoadedRuns<Shape> {
   }
 
   // As operands of a padded pixel, from `octet` on.
-  static __device__ void store_run(const Run& run, float x_scale, Input& to, int octet, int place,
-                                   MagnitudeBits& most) {
-    if constexpr (Numbers::kScaled) most = max(most, finite_magnitude(run));
+  static __device__ void store_run(const Run& run, float x_scale, Input& to, int octet, int place) {
 #pragma unroll
     for (int i = 0; i < kRun / 8; ++i) {
       if constexpr (!Numbers::kScaled) {

@@ -10,11 +10,11 @@
 namespace megaconv::cuda {
 
 /// Shape: a LoadedShape. Each way has
-///   kStartsEarly             whether the run that comes next starts before this one is converted
-///   of_stage(i), has(i, stage)   which of a stage's padded pixels the i-th of this thread is, and
-///                            whether it is this thread's
-///   start(i, run, slot)      starts to load it; past the last one, of the next stage
-///   finish(i, slot, to)      the run that was started kAhead starts ago, if it exists
+///   kStartsEarly         whether the run that comes next starts before this one is converted
+///   of_stage(i)          which of a stage's padded pixels the i-th of this thread is
+///   has(i, stage)        whether it is this thread's, in the stage of a number
+///   start(i, run, slot)  starts to load it; the last one of a stage is followed by the next
+///   stage's finish(i, slot, to)  the run that was started kAhead starts ago, if it exists
 template <class Shape>
 struct LoadedRuns : Shape {
   using Shape::kAhead, Shape::kDepth, Shape::kLayout, Shape::kLoaders, Shape::kMostSteps,
@@ -319,7 +319,8 @@ struct LoadedRuns : Shape {
     using LandingRuns::column, LandingRuns::kPieceNumbers, LandingRuns::landed;
 
    public:
-    static constexpr bool kStartsEarly = true;
+    /// Whether a run has been read when it is finished: its magnitude has been asked for.
+    static constexpr bool kStartsEarly = Numbers::kScaled;
     __device__ Ahead(const TaskArgs& a, const Walk& walk, Landing& landing)
         : LandingRuns(landing),
           a_(a),
