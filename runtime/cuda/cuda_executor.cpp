@@ -15,7 +15,6 @@
 #include "runtime/cuda/device_workspace.hpp"
 #include "runtime/cuda/error.hpp"
 #include "runtime/cuda/launch.hpp"
-#include "runtime/cuda/right_scales.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/plan_word.hpp"
 
@@ -28,7 +27,7 @@ class CudaExecutor final : public Executor {
   CudaExecutor(const Lowering& lowering, const PlanOptions& options)
       : device_(current_device()),
         launch_(options.cuda_launch),
-        conv_(lowering.tiling(), device_, launch_, scale_.of(0)),
+        conv_(lowering.tiling(), device_, launch_, scale_),
         y_bytes_(static_cast<std::size_t>(lowering.tiling().problem.y_size()) *
                  size_of(lowering.tiling().problem.dtype)),
         graph_(lowering.graph),
@@ -174,7 +173,7 @@ class CudaExecutor final : public Executor {
 
   const Device device_;
   const CudaLaunch launch_;
-  const RightScales scale_{1};
+  RightScales scale_{1};
   const DeviceConv conv_;
   const std::size_t y_bytes_;
   const TaskGraph& graph_;

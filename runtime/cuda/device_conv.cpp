@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "runtime/cuda/error.hpp"
-#include "runtime/cuda/right_scales.hpp"
 #include "runtime/cuda/tensor_arguments.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
 
@@ -61,7 +60,7 @@ TaskArgs make_launch_args(const Tiling& tiling, const KernelSet& kernels, CudaLa
 }  // namespace
 
 DeviceConv::DeviceConv(const Tiling& tiling, const Device& device, CudaLaunch launch,
-                       float* right_x_scale, float x_scale)
+                       RightScales& scales, std::size_t index, float x_scale)
     : problem_(tiling.problem),
       every_run_(tiling.filters == FilterMode::every_run),
       kernels_(kernels_for(tiling, device.isa)),
@@ -72,8 +71,8 @@ DeviceConv::DeviceConv(const Tiling& tiling, const Device& device, CudaLaunch la
   const std::uint32_t shares = launch == CudaLaunch::staged ? channel_shares(tiling) : 1;
   args_ = make_launch_args(tiling, kernels_, launch, shares);
   if (may_compute_again()) {
-    args_.right_x_scale = right_x_scale;
-    *right_x_scale = args_.x_scale * x_scale;
+    args_.right_x_scale = scales.of(index);
+    *args_.right_x_scale = args_.x_scale * x_scale;
   }
   memory_ = memory_of_tasks(tiling, kernels_, args_, filter_tasks_.size());
   launcher_.emplace(device, kernels_, launch, shares);

@@ -18,6 +18,7 @@
 #include "runtime/cuda/device_workspace.hpp"
 #include "runtime/cuda/kernels.hpp"
 #include "runtime/cuda/launch.hpp"
+#include "runtime/cuda/right_scales.hpp"
 #include "runtime/cuda/task_arguments.hpp"
 
 namespace megaconv::cuda {
@@ -26,10 +27,10 @@ class DeviceConv {
  public:
   /// Throws Error(unsupported) for a tiling without kernels, an image of more than 2^31 elements
   /// and more shared memory than there is, Error(invalid_argument) for stages with a window.
-  /// `right_x_scale`: of RightScales; it and `device` must outlive this. `x_scale`: by what the
-  /// first guess of the scale of x is multiplied.
-  DeviceConv(const Tiling& tiling, const Device& device, CudaLaunch launch, float* right_x_scale,
-             float x_scale = 1);
+  /// `scales`: the index-th is this one's, if it guesses. They and `device` must outlive this.
+  /// `x_scale`: by what the first guess of the scale of x is multiplied.
+  DeviceConv(const Tiling& tiling, const Device& device, CudaLaunch launch, RightScales& scales,
+             std::size_t index = 0, float x_scale = 1);
 
   const std::string& name() const { return kernels_.name; }
   const TaskMemory& memory() const { return memory_; }

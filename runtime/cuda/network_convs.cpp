@@ -34,7 +34,7 @@ NetworkConvs::NetworkConvs(const Lowering& lowering, const Device& device)
     if (tiling == nullptr) continue;
     try {
       convs_[node].kernels = std::make_unique<const DeviceConv>(*tiling, device, CudaLaunch::staged,
-                                                                scales_.of(node), kActivationScale);
+                                                                scales_, node, kActivationScale);
     } catch (const Error& error) {
       throw Error(error.status(), lowering.graph.nodes[node] + ": " + error.what());
     }

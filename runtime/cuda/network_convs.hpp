@@ -13,7 +13,6 @@
 
 #include "megaconv/lowering.hpp"
 #include "runtime/cuda/device_conv.hpp"
-#include "runtime/cuda/right_scales.hpp"
 
 namespace megaconv::cuda {
 
@@ -42,7 +41,7 @@ class NetworkConvs {
     DeviceWorkspace scratch;
   };
 
-  const RightScales scales_;                // of the nodes
+  RightScales scales_;                      // of the nodes
   const std::vector<Task>& host_tasks_;     // of the graph, stage by stage
   std::optional<DeviceArray<Task>> tasks_;  // the same, if any node has kernels of its own
   std::vector<Conv> convs_;

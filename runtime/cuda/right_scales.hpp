@@ -15,21 +15,25 @@ namespace megaconv::cuda {
 
 class RightScales {
  public:
-  explicit RightScales(std::size_t count) {
-    if (count == 0) return;
-    check(cudaHostAlloc(reinterpret_cast<void**>(&scales_), count * sizeof(float),
-                        cudaHostAllocPortable),
-          "page-locked memory for scales");
-  }
+  /// Of so many convolutions. Memory is taken when the first of them asks for its scale.
+  explicit RightScales(std::size_t count) : count_(count) {}
   ~RightScales() {
     if (scales_ != nullptr) cudaFreeHost(scales_);
   }
   RightScales(const RightScales&) = delete;
   RightScales& operator=(const RightScales&) = delete;
   /// Of the index-th convolution.
-  float* of(std::size_t index) const { return scales_ + index; }
+  float* of(std::size_t index) {
+    if (scales_ == nullptr) {
+      check(cudaHostAlloc(reinterpret_cast<void**>(&scales_), count_ * sizeof(float),
+                          cudaHostAllocPortable),
+            "page-locked memory for scales");
+    }
+    return scales_ + index;
+  }
 
  private:
+  const std::size_t count_;
   float* scales_ = nullptr;
 };
 
