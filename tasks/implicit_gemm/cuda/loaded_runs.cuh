@@ -9,12 +9,13 @@
 
 namespace megaconv::cuda {
 
-/// Shape: a LoadedShape. Each way has
+/// Shape: a LoadedShape. What each way has:
+///
 ///   kStartsEarly         whether the run that comes next starts before this one is converted
 ///   of_stage(i)          which of a stage's padded pixels the i-th of this thread is
 ///   has(i, stage)        whether it is this thread's, in the stage of a number
-///   start(i, run, slot)  starts to load it; the last one of a stage is followed by the next
-///   stage's finish(i, slot, to)  the run that was started kAhead starts ago, if it exists
+///   start(i, run, slot)  starts to load it; behind the last one of a stage the next stage begins
+///   finish(i, slot, to)  the run that was started kAhead starts ago, if it exists
 template <class Shape>
 struct LoadedRuns : Shape {
   using Shape::kAhead, Shape::kDepth, Shape::kLayout, Shape::kLoaders, Shape::kMostSteps,
@@ -133,16 +134,51 @@ struct LoadedRuns : Shape {
   // kRun channels of a padded pixel.
   using Run = Stored[kRun];
 
-  // Where runs land that are on their way, and whether they exist.
-  class LandingRuns {
+  // Whether the runs that were started last exist.
+  class StartedRuns {
+   protected:
+    __device__ void note(bool exists) { exist_ = exist_ << 1 | (exists ? 1 : 0); }
+    // Of the one that was started kAhead starts ago.
+    __device__ bool exists() const { return (exist_ >> (kAhead - 1) & 1) != 0; }
+
+   private:
+    unsigned exist_ = 0;
+  };
+
+  // Where the padded pixels of a stage lie in x, one after the other.
+  class SoughtPlaces {
+   public:
+    __device__ SoughtPlaces(const TaskArgs& a, const Walk& walk)
+        : next_tile_(a.stripes.position(kTilePlaces)), places_(a, walk) {}
+    __device__ int of_stage(int i) const { return places_.of_stage(i); }
+    __device__ bool has(int i, int stage) const { return places_.has(i, stage); }
+
+   protected:
+    // Of the i-th one's runs, the first of which finds it.
+    __device__ const Source& source(int i, int run) {
+      if (run == 0) source_ = places_.source(i);
+      return source_;
+    }
+    // Behind a stage's last run.
+    __device__ void pass(int i, int run) {
+      if (i + 1 == kOwnPlaces && run + 1 == kPlaceRuns) places_.advance(next_tile_);
+    }
+
+   private:
+    const Stripes::Position next_tile_;
+    OwnPlaces places_;
+    Source source_{};
+  };
+
+  // Where runs land that are on their way.
+  class LandingRuns : public StartedRuns {
    public:
     __device__ explicit LandingRuns(Landing& landing) : landing_(landing) {}
     /// The run that was started kAhead starts ago, if it exists. By all threads of a warp.
     __device__ bool finish(int i, int slot, Run& run) {
-      const bool exists = (exist_ >> (kAhead - 1) & 1) != 0;
       __pipeline_wait_prior(kAhead - 1);
       __syncwarp();  // others may have copied it
-      if (!exists) return false;
+      if (!this->exists()) return false;
 #pragma unroll
       for (int j = 0; j < kRunPieces; ++j) {
         const Piece piece = landed(slot, j, column(i));
@@ -153,7 +189,6 @@ struct LoadedRuns : Shape {
 
    protected:
     static constexpr int kPieceNumbers = kRun / kRunPieces;
-    __device__ void note(bool exists) { exist_ = exist_ << 1 | (exists ? 1 : 0); }
     // Where the runs of this thread land.
     static __device__ int column(int i) {
       return static_cast<int>(threadIdx.x) + (kStagesAhead ? i * kLoaders : 0);
@@ -163,8 +198,6 @@ struct LoadedRuns : Shape {
     __device__ Piece& landed(int slot, int piece, int column) {
       return landing_[slot][piece][column ^ piece * (8 / kRunPieces)];
     }
-
-    unsigned exist_ = 0;  // of the last starts
 
    private:
     Landing& landing_;
@@ -190,7 +223,7 @@ struct LoadedRuns : Shape {
     static __device__ bool has(int, int) { return true; }
     /// By all threads of a warp.
     __device__ void start(int i, int, int slot) {
-      this->note(exists(column(i)));
+      this->note(is_there(column(i)));
       int first = column(i) - lane() + lane() / kRunPieces;
       // To be found anew each time: what could be kept of all of them takes more registers than
       // there are.
@@ -199,7 +232,7 @@ struct LoadedRuns : Shape {
 #pragma unroll
       for (int j = 0; j < kRunPieces; ++j) {
         const int owner = first + j * (32 / kRunPieces);
-        if (!exists(owner)) continue;
+        if (!is_there(owner)) continue;
         const Stored* const from = x_ + place(owner) * channels_ + step(owner) * kDepth;
         __pipeline_memcpy_async(&landed(slot, piece(), owner), from, sizeof(Piece));
       }
@@ -218,7 +251,7 @@ struct LoadedRuns : Shape {
       return step;
     }
     static __device__ int place(int index) { return index - step(index) * kTilePlaces; }
-    __device__ bool exists(int index) const {
+    __device__ bool is_there(int index) const {
       return place(index) < min(kTilePlaces, left_) && step(index) * kDepth < left_channels_;
     }
     __device__ void advance() {
@@ -243,7 +276,7 @@ struct LoadedRuns : Shape {
 
   // Runs of numbers of 16 bits on their way to registers, where the taps of a filter's row are
   // channels: two numbers at a time, since pairs lie in one row of x or in none.
-  class PairsAhead {
+  class PairsAhead : StartedRuns, public SoughtPlaces {
    public:
     static constexpr bool kStartsEarly = true;
     static __device__ bool suits(const TaskArgs& a, const Walk& walk) {
@@ -251,24 +284,18 @@ struct LoadedRuns : Shape {
              reinterpret_cast<std::uintptr_t>(a.x) % sizeof(std::uint32_t) == 0;
     }
     __device__ PairsAhead(const TaskArgs& a, const Walk& walk, Landing&)
-        : a_(a),
-          walk_(walk),
-          next_tile_(a.stripes.position(kTilePlaces)),
-          places_(a, walk),
-          row_pairs_(a.w_in * walk.pixel_channels / 2) {}
-    __device__ int of_stage(int i) const { return places_.of_stage(i); }
-    __device__ bool has(int i, int stage) const { return places_.has(i, stage); }
+        : SoughtPlaces(a, walk), a_(a), walk_(walk), row_pairs_(a.w_in * walk.pixel_channels / 2) {}
 
     __device__ void start(int i, int run, int slot) {
-      if (run == 0) source_ = places_.source(i);
-      exist_ = exist_ << 1 | (source_.exists ? 1 : 0);
-      const int c = source_.c + run * kRun, in_row = source_.in_row + c;
+      const Source& source = this->source(i, run);
+      this->note(source.exists);
+      const int c = source.c + run * kRun, in_row = source.in_row + c;
       Words& words = words_[slot];
       words.count = walk_.num_c - c;
       words.second = in_row & 1;
       const int first_pair = (in_row - words.second) / 2;
       const auto* const x = reinterpret_cast<const std::uint32_t*>(
-          reinterpret_cast<const Stored*>(a_.x) + source_.offset + c - words.second);
+          reinterpret_cast<const Stored*>(a_.x) + source.offset + c - words.second);
 #pragma unroll
       for (std::uint32_t& word : words.word) {
         word = 0;
@@ -277,14 +304,14 @@ struct LoadedRuns : Shape {
 #pragma unroll
       for (int j = 0; j < kWords; ++j) {
         const auto pair = static_cast<unsigned>(first_pair + j);
-        const bool exists = source_.exists && 2 * j < words.count + words.second &&
+        const bool exists = source.exists && 2 * j < words.count + words.second &&
                             pair < static_cast<unsigned>(row_pairs_);
         if (exists) words.word[j] = x[j];
       }
-      if (i + 1 == kOwnPlaces && run + 1 == kPlaceRuns) places_.advance(next_tile_);
+      this->pass(i, run);
     }
     __device__ bool finish(int, int slot, Run& run) {
-      if ((exist_ >> (kAhead - 1) & 1) == 0) return false;
+      if (!this->exists()) return false;
       const Words& words = words_[slot];
 #pragma unroll
       for (int j = 0; j < kRun / 2; ++j) {
@@ -306,16 +333,12 @@ struct LoadedRuns : Shape {
 
     const TaskArgs& a_;
     const Walk& walk_;
-    const Stripes::Position next_tile_;
-    OwnPlaces places_;
-    Source source_{};
     const int row_pairs_;  // of a row of x
-    unsigned exist_ = 0;   // of the last starts
     Words words_[kSlots];
   };
 
   // Runs on their way, of padded pixels that lie anywhere.
-  class Ahead : public LandingRuns {
+  class Ahead : public LandingRuns, public SoughtPlaces {
     using LandingRuns::column, LandingRuns::kPieceNumbers, LandingRuns::landed;
 
    public:
@@ -323,20 +346,15 @@ struct LoadedRuns : Shape {
     static constexpr bool kStartsEarly = Numbers::kScaled;
     __device__ Ahead(const TaskArgs& a, const Walk& walk, Landing& landing)
         : LandingRuns(landing),
+          SoughtPlaces(a, walk),
           a_(a),
           walk_(walk),
-          next_tile_(a.stripes.position(kTilePlaces)),
-          places_(a, walk),
           in_vectors_(!walk.folds && a.c % kVector == 0 && walk.num_c % kVector == 0 &&
                       reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0) {}
-    __device__ int of_stage(int i) const { return places_.of_stage(i); }
-    __device__ bool has(int i, int stage) const { return places_.has(i, stage); }
 
-    /// Starts to load a run of the i-th of a thread's padded pixels in a stage, if it exists. The
-    /// first one of a padded pixel says where that is.
+    /// Starts to load a run of the i-th of a thread's padded pixels in a stage, if it exists.
     __device__ void start(int i, int run, int slot) {
-      if (run == 0) source_ = places_.source(i);
-      const Source& source = source_;
+      const Source& source = this->source(i, run);
       this->note(source.exists);
       const int c = source.c + run * kRun, count = walk_.num_c - c;
       // The first summands are the same for all threads.
@@ -349,7 +367,7 @@ struct LoadedRuns : Shape {
         count >= kRun ? copy<true>(x, count, i, slot) : copy<false>(x, count, i, slot);
       }
       if constexpr (!kToRegisters) __pipeline_commit();
-      if (i + 1 == kOwnPlaces && run + 1 == kPlaceRuns) places_.advance(next_tile_);
+      this->pass(i, run);
     }
     __device__ bool finish(int i, int slot, Run& run) {
       if constexpr (!kToRegisters) {
@@ -357,7 +375,7 @@ struct LoadedRuns : Shape {
       } else {
 #pragma unroll
         for (int j = 0; j < kRun; ++j) run[j] = runs_[slot][j];
-        return (this->exist_ >> (kAhead - 1) & 1) != 0;
+        return this->exists();
       }
     }
 
@@ -418,11 +436,9 @@ struct LoadedRuns : Shape {
         }
       }
     }
+
     const TaskArgs& a_;
     const Walk& walk_;
-    const Stripes::Position next_tile_;
-    OwnPlaces places_;
-    Source source_{};
     const bool in_vectors_;
     alignas(16) Run runs_[kToRegisters ? kSlots : 1];
   };
