@@ -89,7 +89,7 @@ LaunchChoice choose_launch(const ConvProblem& problem, const PlanOptions& option
 // also has the kernels of a convolution by itself.
 NetworkLaunch choose_launch(const Network& network, const PlanOptions& options,
                             const Target& target) {
-  constexpr double kSurely = 0.98;
+  constexpr double kSurely = 0.98;  // fitted together with one_launch_us()
   const auto launched = [&](CudaLaunch launch, std::string reason) {
     NetworkLaunch choice{options, std::move(reason)};
     choice.options.cuda_launch = launch;

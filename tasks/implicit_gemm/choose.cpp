@@ -189,7 +189,8 @@ double run_us(const Tiling& tiling, double waves, bool staged) {
   constexpr double kFilterShare = 0.44;
   const double share = kFilterShare + (1 - kFilterShare) * width / tile.places;
   const ConvProblem& problem = tiling.problem;
-  const bool each_tap = loads_by_taps(problem) || problem.r * problem.s == 1;
+  const bool each_tap =
+      make_stripes(problem, static_cast<std::int32_t>(cut.cols_per_group)).reach == 0;
   const double place_us = problem.dtype == DataType::f32 ? kLoadedFloatPlaceUs : kLoadedPlaceUs;
   const double chunk_us = std::max(share * tile.chunk_us, each_tap ? 9 * place_us * width : 0);
   const double tile_us = num_loaded_chunks(problem) * chunk_us + share * tile.rest_us;
