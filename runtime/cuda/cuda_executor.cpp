@@ -31,8 +31,7 @@ class CudaExecutor final : public Executor {
         y_bytes_(static_cast<std::size_t>(lowering.tiling().problem.y_size()) *
                  size_of(lowering.tiling().problem.dtype)),
         graph_(lowering.graph),
-        host_tasks_(launch_ == CudaLaunch::staged ? lowering.graph.tasks
-                                                  : tasks_in_order(lowering)),
+        host_tasks_(launch_ == CudaLaunch::staged ? lowering.graph.tasks : order_tasks(lowering)),
         tasks_(host_tasks_),
         signals_(lowering.graph.signals),
         wait_budget_(std::chrono::milliseconds(options.wait_budget_ms)) {
@@ -103,6 +102,16 @@ class CudaExecutor final : public Executor {
   }
 
  private:
+  // In the mapping's order. Input tasks that have no pixels may stand behind those that multiply.
+  std::vector<Task> order_tasks(const Lowering& lowering) const {
+    std::vector<Task> tasks = tasks_in_order(lowering);
+    if (conv_.makes_operands_first()) {
+      std::stable_partition(tasks.begin(), tasks.end(),
+                            [](const Task& task) { return kind_of(task) != TaskKind::direct; });
+    }
+    return tasks;
+  }
+
   void enqueue(const Tensors& tensors, void* workspace, const RunOptions& run) const {
     auto* const base = static_cast<std::byte*>(workspace);
     const TaskArgs args = conv_.args_of(tensors, base, layout_);

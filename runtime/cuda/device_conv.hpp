@@ -36,6 +36,10 @@ class DeviceConv {
   const TaskMemory& memory() const { return memory_; }
   /// Whether the workspace has a U, which every run fills.
   bool keeps_u() const { return every_run_ && !kernels_.filters_in_place; }
+  /// Whether all tasks that make operands stand in front of those that multiply.
+  bool makes_operands_first() const {
+    return kernels_.streams[static_cast<std::size_t>(TaskKind::direct)];
+  }
   std::uint32_t resident_blocks() const { return launcher_->resident_blocks(); }
   /// Whether a run may compute y twice, since it guesses scales.
   bool may_compute_again() const { return kernels_.redo != nullptr; }

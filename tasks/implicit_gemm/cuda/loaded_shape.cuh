@@ -62,7 +62,10 @@ struct LoadedShape {
   using Outputs = float[kConsumers / 32][Output::kSize];
   using Piece = std::conditional_t<kLayout == Layout::nchw, Stored, uint4>;  // of a copy
   static constexpr int kRunPieces = kRun * sizeof(Stored) / sizeof(Piece);
-  using LandedRuns = Piece[kRunPieces][kStagesAhead ? kPlaces : kLoaders];
+  static constexpr int kLandingPlaces = kStagesAhead ? kPlaces : kLoaders;
+  // Of a run the pieces lie side by side, or of a piece the padded pixels: as in x.
+  using LandedRuns = std::conditional_t<kLayout == Layout::nchw, Piece[kRunPieces][kLandingPlaces],
+                                        Piece[kLandingPlaces][kRunPieces]>;
   using Landing = LandedRuns[kToRegisters ? 1 : kSlots];
   static constexpr int kInputStages = 3;
   static constexpr int kSharedBytes = 224 * 1024;  // of 227 KB
