@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs of x on their way to a loading thread of implicit GEMM: kRun channels of a padded pixel
-// each. Two ways: rows of x, and pixels that lie anywhere.
+// each. Two ways: pixels that stay the same through a tile, and pixels that lie anywhere.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -194,89 +194,130 @@ struct LoadedRuns : Shape {
       if constexpr (kLayout == Layout::nchw) return landing_[slot][piece][column];
       return landing_[slot][column][piece ^ column / (8 / kRunPieces) % kRunPieces];
     }
-    // What runs of NHWC have in common that are copied together: their pieces are neighbours, so as
-    // many threads copy one run, then the next thread's. Both pieces of a sector of x must land
-    // side by side in one instruction. Otherwise the L2 is asked for the sector twice, and the copy
-    // takes twice as long (H100, 51 MB: 48.7 us instead of 23.0).
-    static constexpr int kRunsAtOnce = 32 / kRunPieces;
-    static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
-    static __device__ int piece() { return lane() % kRunPieces; }
-    // Of the runs at once the one that this thread copies a piece of.
-    static __device__ int run_at_once() { return lane() / kRunPieces; }
-    // Its column. To be found anew each time: what could be kept of all of them takes more
-    // registers than there are.
-    static __device__ int column_at_once(int i) {
-      int column = LandingRuns::column(i) - lane() + run_at_once();
-      asm volatile("" : "+r"(column));
-      return column;
-    }
-    // From where its piece lands to where that of the next runs at once does.
-    static constexpr int kLandingStep = kRunsAtOnce * kRunPieces;
 
    private:
     Landing& landing_;
   };
 
-  // Runs of rows of x on their way: padded pixels are its pixels, in order.
-  class RowsAhead : public LandingRuns {
-    using LandingRuns::column, LandingRuns::column_at_once, LandingRuns::kLandingStep,
-        LandingRuns::kPieceNumbers, LandingRuns::kRunsAtOnce, LandingRuns::landed,
-        LandingRuns::piece;
+  // Runs on their way of padded pixels that read the same pixels through all K blocks of a tile:
+  // its taps share a halo, or there is one tap. A run's pieces are neighbours: as many threads copy
+  // one run together, then the next thread's. Both pieces of a sector of x land side by side in one
+  // instruction. Otherwise the L2 is asked for it twice, and copies take twice as long (H100, 51
+  // MB: 48.7 us instead of 23.0; each thread its own run: 37.8).
+  class PixelsAhead : public LandingRuns {
+    using LandingRuns::column, LandingRuns::kPieceNumbers, LandingRuns::landed;
 
    public:
     /// Before the run that comes next is converted: 5 % slower here, up to 23 % faster where pixels
     /// lie anywhere.
     static constexpr bool kStartsEarly = false;
-    __device__ RowsAhead(const TaskArgs& a, const Walk& walk, Landing& landing)
+    /// In NHWC. Runs are whole.
+    static __device__ bool suits(const TaskArgs& a, const Walk& walk) {
+      return (!walk.has_steps || a.r * a.s == 1) && a.groups == 1 && a.c % kRun == 0 &&
+             reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0;
+    }
+    __device__ PixelsAhead(const TaskArgs& a, const Walk& walk, Landing& landing)
         : LandingRuns(landing),
-          x_(reinterpret_cast<const Stored*>(a.x) +
-             static_cast<std::int64_t>(walk.first_place) * a.c + piece() * kPieceNumbers),
-          channels_(a.c),
+          a_(a),
+          walk_(walk),
+          x_(reinterpret_cast<const Stored*>(a.x) + piece() * kPieceNumbers),
+          next_tile_(a.stripes.position(kTilePlaces)),
           left_(walk.end_place - walk.first_place),
-          left_channels_(a.c) {}
+          left_channels_(a.c) {
+#pragma unroll
+      for (int i = 0; i < kOwnPlaces; ++i) {
+        positions_[i] = a.stripes.position(walk.first_place + place(column(i)));
+      }
+      find();
+    }
     static __device__ int of_stage(int i) { return column(i); }
     static __device__ bool has(int, int) { return true; }
     /// By all threads of a warp.
     __device__ void start(int i, int, int slot) {
-      this->note(is_there(column(i)));
+      this->note((own_exist_ >> i & 1) != 0 && has_channels(column(i)));
       const int first = column_at_once(i);
       Piece* const to = &landed(slot, piece(), first);
       __syncwarp();  // what landed there before has been read
 #pragma unroll
       for (int j = 0; j < kRunPieces; ++j) {
-        const int owner = first + j * kRunsAtOnce;
-        if (!is_there(owner)) continue;
-        const Stored* const from = x_ + place(owner) * channels_ + step(owner) * kDepth;
-        __pipeline_memcpy_async(to + j * kLandingStep, from, sizeof(Piece));
+        if (offsets_[i][j] < 0 || !has_channels(first + j * kRunsAtOnce)) continue;
+        __pipeline_memcpy_async(to + j * kLandingStep, x_ + offsets_[i][j], sizeof(Piece));
       }
       __pipeline_commit();
       if (i + 1 == kOwnPlaces) advance();
     }
 
    private:
-    // Of the index-th padded pixel of a stage, which has some K blocks of a tile.
-    static __device__ int step(int index) {
+    static constexpr int kRunsAtOnce = 32 / kRunPieces;
+    // From where a piece lands to where that of the next runs at once does.
+    static constexpr int kLandingStep = kRunsAtOnce * kRunPieces;
+    static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
+    static __device__ int piece() { return lane() % kRunPieces; }
+    // Of the first runs at once, the column of the one that this thread copies a piece of. To be
+    // found anew each time: what could be kept of all of them takes more registers than there are.
+    static __device__ int column_at_once(int i) {
+      int first = column(i) - lane() + lane() / kRunPieces;
+      asm volatile("" : "+r"(first));
+      return first;
+    }
+
+    // Of one tap a stage has some K blocks of a tile, one padded pixel after the other of each.
+    __device__ int step(int index) const {
+      if (!walk_.has_steps) return 0;
       int step = 0;
 #pragma unroll
       for (int i = 1; i < kMostSteps; ++i) step += index >= i * kTilePlaces ? 1 : 0;
       return step;
     }
-    static __device__ int place(int index) { return index - step(index) * kTilePlaces; }
-    __device__ bool is_there(int index) const {
-      return place(index) < min(kTilePlaces, left_) && step(index) * kDepth < left_channels_;
+    __device__ int place(int index) const { return index - step(index) * kTilePlaces; }
+    __device__ bool has_channels(int index) const { return step(index) * kDepth < left_channels_; }
+
+    // Where the padded pixels of the tile lie in x; a negative number if they do not.
+    __device__ void find() {
+      own_exist_ = 0;
+#pragma unroll
+      for (int i = 0; i < kOwnPlaces; ++i) {
+        const Stripes::Position& position = positions_[i];
+        const int index = column(i);
+        const int row = position.row * a_.stride_h - a_.pad_h;
+        const int col = (walk_.stripe * a_.stripes.cols + position.col) * a_.stride_w - a_.pad_w;
+        const bool exists = left_ > 0 && index < kPlaces && step(index) < kMostSteps &&
+                            place(index) < min(kTilePlaces, left_) + a_.stripes.reach &&
+                            position.image < a_.n &&
+                            static_cast<unsigned>(row) < static_cast<unsigned>(a_.h) &&
+                            static_cast<unsigned>(col) < static_cast<unsigned>(a_.w_in);
+        const int pixel = (position.image * a_.h + row) * a_.w_in + col;
+        const int offset = exists ? pixel * a_.c + step(index) * kDepth : -1;
+        own_exist_ |= exists ? 1u << i : 0u;
+#pragma unroll
+        for (int j = 0; j < kRunPieces; ++j) {
+          offsets_[i][j] = __shfl_sync(0xffffffffu, offset, lane() / kRunPieces + j * kRunsAtOnce);
+        }
+      }
     }
     __device__ void advance() {
-      x_ += kMostSteps * kDepth;
-      left_channels_ -= kMostSteps * kDepth;
+      const int channels = walk_.has_steps ? kMostSteps * kDepth : kDepth;
+      x_ += channels;
+      left_channels_ -= channels;
       if (left_channels_ > 0) return;
-      x_ += (kTilePlaces - 1) * channels_ + left_channels_;
-      left_channels_ = channels_;
+      x_ += left_channels_ - a_.c;
+      left_channels_ = a_.c;
       left_ -= kTilePlaces;
+#pragma unroll
+      for (int i = 0; i < kOwnPlaces; ++i) {
+        positions_[i] = a_.stripes.sum(positions_[i], next_tile_);
+      }
+      find();
     }
 
-    const Stored* x_;  // of the tile and its K blocks, of this thread's pieces
-    const int channels_;
-    int left_, left_channels_;
+    const TaskArgs& a_;
+    const Walk& walk_;
+    const Stored* x_;  // of this thread's pieces, from the K block on
+    const Stripes::Position next_tile_;
+    int left_, left_channels_;  // padded pixels of the task, from the tile on; from the K block on
+    Stripes::Position positions_[kOwnPlaces];
+    unsigned own_exist_;
+    int offsets_[kOwnPlaces][kRunPieces];  // of the runs that this thread copies pieces of
   };
 
   // The compiler sets the number before what follows. If it set those that are not loaded behind
@@ -287,9 +328,7 @@ struct LoadedRuns : Shape {
 
   // Runs on their way, of padded pixels that lie anywhere.
   class Ahead : public LandingRuns, public SoughtPlaces {
-    using LandingRuns::column, LandingRuns::column_at_once, LandingRuns::kLandingStep,
-        LandingRuns::kPieceNumbers, LandingRuns::kRunsAtOnce, LandingRuns::landed,
-        LandingRuns::piece, LandingRuns::run_at_once;
+    using LandingRuns::column, LandingRuns::kPieceNumbers, LandingRuns::landed;
 
    public:
     /// Whether a run has been read when it is finished: its magnitude has been asked for.
@@ -302,22 +341,18 @@ struct LoadedRuns : Shape {
           in_vectors_(a.c % kVector == 0 && walk.num_c % kVector == 0 &&
                       reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0) {}
 
-    /// Starts to load a run of the i-th of a thread's padded pixels in a stage, if it exists. By
-    /// all threads of a warp.
+    /// Starts to load a run of the i-th of a thread's padded pixels in a stage, if it exists.
     __device__ void start(int i, int run, int slot) {
       const Source& source = this->source(i, run);
       const int c = source.c + run * kRun, count = walk_.num_c - c;
       const bool exists = source.exists && count > 0;
       this->note(exists);
-      const std::int32_t first = walk_.first_c + c;  // the same for all threads, but for steps
+      // The first summands are the same for all threads.
+      const Stored* const x = tensor() + (walk_.first_c + c) * stride() + source.offset;
       if constexpr (kLayout == Layout::nhwc) {
-        if (in_vectors_) {
-          copy_together(exists ? count : 0, first + source.offset, i, slot);
-        } else if (exists) {
-          gather(tensor() + first + source.offset, count, i, slot);
-        }
-      } else if (exists) {
-        const Stored* const x = tensor() + first * stride() + source.offset;
+        if (exists && !in_vectors_) gather(x, count, i, slot);
+      }
+      if (exists && (kLayout == Layout::nchw || in_vectors_)) {
         count >= kRun ? copy<true>(x, count, i, slot) : copy<false>(x, count, i, slot);
       }
       if constexpr (!kToRegisters) __pipeline_commit();
@@ -346,26 +381,7 @@ struct LoadedRuns : Shape {
     __device__ void copy_part(Part* to, const Stored* x, bool exists) {
       __pipeline_memcpy_async(to, exists ? x : tensor(), sizeof(Part), exists ? 0 : sizeof(Part));
     }
-    // Pixels in whole vectors (NHWC); of a run that has no numbers nothing lands.
-    __device__ void copy_together(int count, std::int32_t offset, int i, int slot) {
-      constexpr unsigned kCountBits = 3;  // of pieces
-      static_assert(kRunPieces < 1 << kCountBits);
-      const int pieces = min((count + kVector - 1) / kVector, kRunPieces);
-      const auto run =
-          static_cast<unsigned>(offset / kVector) << kCountBits | static_cast<unsigned>(pieces);
-      Piece* const to = &landed(slot, piece(), column_at_once(i));
-      __syncwarp();  // what landed there before has been read
-#pragma unroll
-      for (int j = 0; j < kRunPieces; ++j) {
-        const unsigned of = __shfl_sync(0xffffffffu, run, run_at_once() + j * kRunsAtOnce);
-        const auto existing = static_cast<int>(of & ((1u << kCountBits) - 1));
-        if (existing == 0) continue;
-        const Stored* const x =
-            tensor() + ((of >> kCountBits) + static_cast<unsigned>(piece())) * kVector;
-        copy_part(to + j * kLandingStep, x, piece() < existing);
-      }
-    }
-    // NCHW. kWhole: count is at least kRun. Half the instructions.
+    // kWhole: count is at least kRun. Half the instructions.
     template <bool kWhole>
     __device__ void copy(const Stored* x, int count, int i, int slot) {
       const std::ptrdiff_t step = stride() * kPieceNumbers;

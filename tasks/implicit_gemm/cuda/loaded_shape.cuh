@@ -94,7 +94,6 @@ struct LoadedShape {
     int filter_block, first_k, end_k;
     int first_c, num_c;       // of the filters' conv groups
     bool has_steps;           // each tap of a K block has its own input
-    bool in_rows;             // padded pixels are the pixels of x, in order, and runs are whole
     int taps, parts, chunks;  // whose input is loaded at a time; these, of a tile
     int all_taps;             // of all chunks; the last one may have fewer than the others
     int parts_apart;          // whose sums run together, before they are moved to the totals
@@ -111,9 +110,6 @@ struct LoadedShape {
       first_c = first_k / a.filters_at_once * a.channels_at_once;
       num_c = a.channels_at_once;
       has_steps = a.stripes.reach == 0;
-      in_rows = kLayout == Layout::nhwc && kStagesAhead && a.in_order && a.r * a.s == 1 &&
-                a.stride_h * a.stride_w == 1 && a.groups == 1 && a.c % kRun == 0 &&
-                reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0;
       taps = has_steps ? kMostSteps : a.r * a.s;
       parts = (taps + kStageTaps - 1) / kStageTaps;
       all_taps = a.c_padded / kDepth * a.r * a.s;
