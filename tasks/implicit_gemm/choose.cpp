@@ -51,9 +51,9 @@ constexpr double kFloatChunkUs = 2.6, kFloatChunkOfRowsUs = 2.9, kWideFloatMore 
 constexpr std::int32_t kWideFloatTile = 352;
 // Sums of blocks that share the channels of a task.
 constexpr double kPartialSumsUs = 1;
-// Blocks of a cluster that load x for each other: a row of it, half of which each loads, and their
-// start. By count, not measured.
-constexpr double kSharedRowUs = kCopiedRowUs / 2, kSharedStartUs = 0.5;
+// Blocks of a cluster that load x for each other: a row of it, of which each loads half, but which
+// comes to both at 64 bytes a clock; and their start. By count, not measured.
+constexpr double kSharedRowUs = 1.1e-3, kSharedStartUs = 0.5;
 // Copies of operands: their stage's start, and what it reads and writes in a microsecond.
 constexpr double kCopyUs = 2.5, kCopyBytesPerUs = 3.5e6;
 // Operands converted in shared memory: microseconds of 16 channels of a padded pixel under nine

@@ -12,7 +12,7 @@
 // too.
 //
 //   loaders      in_place_load.cuh      two threads, one for x, which also takes the tasks, and one
-//                                       for w
+//                                       for w; blocks of a cluster load floats of x for each other
 //   converters   in_place_convert.cuh   a warpgroup, if x is to be converted; blocks of a cluster
 //                                       convert it for each other
 //   consumers    in_place_multiply.cuh  two warpgroups, each: products of 64 filters and half the

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loaders of implicit GEMM on operands in place: two threads that have TMA load x and w to shared
-// memory. The one for x also takes the tasks and hands them on.
+// memory. The one for x also takes the tasks and hands them on. In a cluster that shares x, each
+// block has its part of every stage multicast to all.
 #pragma once
 
 #include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
@@ -140,11 +141,10 @@ class InPlaceLoaders : Shape {
       own_place += turns.step;
       for (int part = 0; part < a.k_block_channels; part += kPieceChannels) {
         ring.wait_empty(at);
-        copy_pixels(
-            shared.pieces + at.stage * kPieceBytes, a.x_tensors[stripe],
-            {c + part, start.col * a.stride_w - padding, start.row * a.stride_h - a.pad_h,
-             start.image, tap.col * a.dilation_w, tap.row * a.dilation_h},
-            ring.expect(at, kPieceBytes));
+        copy_pixels(shared.pieces + at.stage * kPieceBytes, a.x_tensors[stripe],
+                    {c + part, start.col * a.stride_w - padding, start.row * a.stride_h - a.pad_h,
+                     start.image, tap.col * a.dilation_w, tap.row * a.dilation_h},
+                    ring.expect(at, kPieceBytes));
         at.advance(shared.num_pieces);
       }
     }
