@@ -381,8 +381,8 @@ TEST_CASE("cuda: blocks of a cluster that load floats for each other give the bi
     return cluster_blocks(plan.lowering().tiling()) == 2;
   };
   for (const char* text : {"n5c516h13w11k128r1p0+bias", "n3c68h33w61k128u2+bias+relu",
-                           "n7c1036h7k72r1p0", "n2c260h28k328r1p0+bias+relu+residual",
-                           "n3c132h27w25k256r1p0u2+residual", "n40c40h15k128u2p0+bias+residual"}) {
+                           "n12c1036h7k72r1p0", "n3c420h28k328r1p0+bias+relu+residual",
+                           "n3c396h27w25k256r1p0u2+residual", "n40c40h15k128u2p0+bias+residual"}) {
     const std::string nhwc = std::string(text) + "+nhwc";
     IntegerLayer of(nhwc);
     for (const std::uint32_t places : {80u, 176u, 256u, 448u, 560u}) {
@@ -401,7 +401,7 @@ TEST_CASE(
     "cuda: blocks of a cluster that load floats for each other give the same bits each time") {
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   constexpr int kRuns = 50;
-  for (const char* text : {"n9c260h28k256r1p0+nhwc", "n16c128h28k128u2+nhwc"}) {
+  for (const char* text : {"n9c388h28k256r1p0+nhwc", "n16c128h28k128u2+nhwc"}) {
     const Layer layer(parse_problem(text), false);
     DeviceLayer<> device(layer);
     for (const std::uint32_t places : {96u, 416u}) {
