@@ -34,7 +34,7 @@ bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& option
                         implicit_gemm_arithmetic_need(problem, arithmetic).empty();
   // Under strides every tap has K blocks of its own, mostly zeros where there are few channels.
   const bool wastes = loads_by_taps(problem) && problem.c < std::int64_t{Tiling::kLaneBlock} &&
-                      !folding_pays(problem);
+                      !has_space_to_depth(problem);
   const bool no_other = !winograd && !wastes && avoids_direct(problem, options, target);
   return possible && !excluded &&
          (no_other || implicit_gemm_pays(problem, options, winograd, target));

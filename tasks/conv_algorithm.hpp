@@ -48,6 +48,10 @@ class ConvAlgorithm {
   virtual bool takes_chwn() const { return false; }
   /// Conv groups that its tasks multiply as one, with zeros where a filter has no channels.
   virtual std::int64_t groups_at_once(const ConvProblem&) const { return 1; }
+  /// Channels that they add up under a tap.
+  virtual std::int64_t channels_at_once(const ConvProblem& problem) const {
+    return problem.c / problem.groups * groups_at_once(problem);
+  }
   /// What would have to be otherwise for it to have tasks with the tiling's arithmetic ("f32
   /// tensors"); empty when it has. Of the device it knows nothing. Here: all but multiply-adds.
   virtual std::string arithmetic_need(const Tiling& tiling) const;

@@ -65,8 +65,7 @@ std::int64_t padded_groups(const Tiling& tiling) {
 }
 
 std::int64_t channels_at_once(const Tiling& tiling) {
-  const ConvProblem& problem = tiling.problem;
-  return problem.c / problem.groups * algorithm_of(tiling).groups_at_once(problem);
+  return algorithm_of(tiling).channels_at_once(tiling.problem);
 }
 
 std::uint64_t channel_words(const Tiling& tiling) {

@@ -28,7 +28,8 @@ std::uint64_t channel_words(const Tiling& tiling);
 /// Parts of the filters that are padded to whole lane blocks each: those of conv groups that are
 /// multiplied as one; all, if depthwise.
 std::int64_t padded_groups(const Tiling& tiling);
-/// Channels of conv groups that are multiplied as one.
+/// Channels that are added up under a tap: of conv groups that are multiplied as one, or where
+/// strides are channels.
 std::int64_t channels_at_once(const Tiling& tiling);
 
 /// Whether products may be of numbers that are rounded to FP16: tensors have 16 bits, or the

@@ -61,7 +61,7 @@ TaskArgs make_launch_args(const Tiling& tiling, const KernelSet& kernels, CudaLa
 
 DeviceConv::DeviceConv(const Tiling& tiling, const Device& device, CudaLaunch launch,
                        RightScales& scales, std::size_t index, float x_scale)
-    : problem_(tiling.problem),
+    : multiplied_(multiplied(tiling).problem),
       every_run_(tiling.filters == FilterMode::every_run),
       kernels_(kernels_for(tiling, device.isa)),
       filter_tasks_(build_filter_graph(tiling).tasks) {
@@ -97,7 +97,7 @@ TaskArgs DeviceConv::args_of(const Tensors& tensors, std::byte* workspace,
   if (may_compute_again()) args.x_scale = load_scale(args.right_x_scale);
   add_pointers(args, tensors, workspace, layout);
   if (kernels_.operands != Operands::loaded) {
-    add_tensor_maps(args, tensors, problem_, kernels_.operands);
+    add_tensor_maps(args, tensors, multiplied_, kernels_.operands);
   }
   return args;
 }

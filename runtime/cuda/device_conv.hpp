@@ -56,7 +56,7 @@ class DeviceConv {
                          cudaStream_t stream) const;
 
  private:
-  const ConvProblem problem_;
+  const ConvProblem multiplied_;
   const bool every_run_;
   const KernelSet kernels_;
   const DeviceArray<Task> filter_tasks_;

@@ -18,7 +18,7 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
   using Gemm = ImplicitGemmInPlaceTask<Numbers, kOperands, kSharesChannels>;
   static constexpr int kThreads = Gemm::kThreads;
   static constexpr int kBlocksPerSm = 1;
-  static constexpr bool kMakesOperands = Numbers::kScaled;  ///< copies of w, and of x if asked for
+  static constexpr bool kMakesOperands = true;  ///< copies of w and x, of those that have them
   static constexpr bool kCopiesInput = kOperands == Operands::in_copy;
   static constexpr bool kClusters = Gemm::kClusters;
   /// The stage of direct tasks checks the scales: all magnitudes are noted before it begins.
@@ -36,20 +36,28 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
   template <TaskKind kKind>
   static __device__ __forceinline__ void run(const TaskArgs& a, const Task& task,
                                              std::byte* shared) {
-    if constexpr (kKind == TaskKind::filter_transform) {
+    if constexpr (Numbers::kScaled && kKind == TaskKind::filter_transform) {
       prepare_redo(task, footer(a));
-    } else if constexpr (kKind == TaskKind::input_transform) {
+    } else if constexpr (Numbers::kScaled && kKind == TaskKind::input_transform) {
       prepare_redo(task, *a.x_footer);
     }
     run_once<kKind>(a, task, shared);
   }
   template <TaskKind kKind>
   static __device__ __forceinline__ void run_once(const TaskArgs& a, const Task& task, std::byte*) {
+    const std::uint32_t input = task.group * static_cast<std::uint32_t>(a.input_tasks) + task.block;
     if constexpr (kKind == TaskKind::filter_transform) {
-      convert_filters<kThreads>(a, task.block);
+      if constexpr (Numbers::kScaled) {
+        convert_filters<kThreads>(a, task.block);
+      } else {
+        copy_filters_to_depth<typename Numbers::Stored, kThreads>(a, task.block);
+      }
     } else if constexpr (kKind == TaskKind::input_transform) {
-      convert_input<kThreads>(a,
-                              task.group * static_cast<std::uint32_t>(a.input_tasks) + task.block);
+      if constexpr (Numbers::kScaled) {
+        convert_input<kThreads>(a, input);
+      } else {
+        copy_input_to_depth<typename Numbers::Stored, kThreads>(a, input);
+      }
     }
   }
 
@@ -130,14 +138,14 @@ template <class Numbers, Operands kOperands, bool kSharesChannels = false>
 KernelSet make_in_place_set(const Tiling& tiling) {
   using Kernel = ImplicitGemmInPlaceKernel<Numbers, kOperands, kSharesChannels>;
   const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
-  const Stripes stripes =
-      make_stripes(tiling.problem, static_cast<std::int32_t>(cut.cols_per_group));
-  const std::string name = std::string("implicit GEMM, ") + to_string(tiling.arithmetic) +
-                           (kOperands == Operands::converted ? " converted" : " in place") +
-                           ", tiles of " + std::to_string(Kernel::Gemm::kFilters) + " filters x " +
-                           std::to_string(tile_places_in_place(cut.places_per_group, stripes,
-                                                               kOperands, tiling.problem.c)) +
-                           " padded pixels";
+  const ConvProblem problem = multiplied_problem(tiling.problem, cut.operands);
+  const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cut.cols_per_group));
+  const std::string name =
+      std::string("implicit GEMM, ") + to_string(tiling.arithmetic) +
+      (kOperands == Operands::converted ? " converted" : " in place") + ", tiles of " +
+      std::to_string(Kernel::Gemm::kFilters) + " filters x " +
+      std::to_string(tile_places_in_place(cut.places_per_group, stripes, kOperands, problem.c)) +
+      " padded pixels";
   KernelSet set{};
   if constexpr (kOperands == Operands::converted) {
     set = make_streaming_kernel_set<Kernel, Stage<TaskKind::filter_transform>,
@@ -148,8 +156,10 @@ KernelSet make_in_place_set(const Tiling& tiling) {
                                     Stage<TaskKind::filter_transform, TaskKind::input_transform>,
                                     StreamingStage<TaskKind::direct>>(name);
   } else {
-    set = make_streaming_kernel_set<Kernel, StreamingStage<TaskKind::direct>>(name);
-    set.filters_in_place = true;
+    set = make_streaming_kernel_set<Kernel,
+                                    Stage<TaskKind::filter_transform, TaskKind::input_transform>,
+                                    StreamingStage<TaskKind::direct>>(name);
+    set.filters_in_place = !has_space_to_depth(tiling.problem);
   }
   set.stage_checks_scales = Kernel::kChecksScales;
   if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);

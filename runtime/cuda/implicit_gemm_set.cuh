@@ -45,6 +45,11 @@ struct ImplicitGemmKernel : ImplicitGemmGuesses<Numbers> {
     if constexpr (kKind == TaskKind::filter_transform) {
       Filters::template transform<kThreads, kLayout>(
           a, task.block, *reinterpret_cast<typename Filters::Part*>(shared));
+    } else if constexpr (kKind == TaskKind::input_transform) {
+      if constexpr (kLayout == Layout::nhwc) {
+        copy_input_to_depth<typename Numbers::Stored, kThreads>(
+            a, task.group * static_cast<std::uint32_t>(a.input_tasks) + task.block);
+      }
     } else if constexpr (kKind == TaskKind::direct) {
       const typename Gemm::Walk walk(a, task.group, task.block);
       Gemm::run(a, walk, task.group * noted_of_group(a) + walk.first_k / a.filters_at_once,
@@ -97,10 +102,11 @@ KernelSet implicit_gemm_kernels_of(const Tiling& tiling) {
   const auto make = [&]<int kPlaces>() {
     using Kernel = ImplicitGemmKernel<Numbers, kFilters, kPlaces, kLayout>;
     using OfAnyWidth = ImplicitGemmKernel<Numbers, kFilters, 128, kLayout>;
-    KernelSet set = make_kernel_set<Kernel, SharedStage<OfAnyWidth, TaskKind::filter_transform>,
-                                    Stage<TaskKind::direct>>(
-        std::string("implicit GEMM, ") + to_string(tiling.arithmetic) + ", tiles of " +
-        std::to_string(kFilters) + " filters x " + std::to_string(kPlaces) + " padded pixels");
+    KernelSet set = make_kernel_set<
+        Kernel, SharedStage<OfAnyWidth, TaskKind::filter_transform, TaskKind::input_transform>,
+        Stage<TaskKind::direct>>(std::string("implicit GEMM, ") + to_string(tiling.arithmetic) +
+                                 ", tiles of " + std::to_string(kFilters) + " filters x " +
+                                 std::to_string(kPlaces) + " padded pixels");
     if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
     set.x_scale = Kernel::kInputGuess.scale;
     set.w_scale = Kernel::kFilterGuess.scale;

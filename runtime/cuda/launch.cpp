@@ -149,8 +149,9 @@ void Launcher::launch_stages(TaskArgs args, std::span<const Task> tasks, const T
     while (end < tasks.size() && stage_of(tasks[end]) == stage) ++end;
     const Start start =
         begin == 0 ? start_of(end == tasks.size(), turn) : Start::with_kernel_before;
-    // Behind a stage of its own convolution x is there.
-    args.waits_for_x = begin == 0 && start == Start::with_kernel_before;
+    // Behind a stage of its own convolution x is there, unless that stage copies it.
+    args.waits_for_x =
+        args.depth.channels != 0 || (begin == 0 && start == Start::with_kernel_before);
     launch_stage(kind_of(tasks[begin]), args, device_tasks + begin,
                  static_cast<unsigned>(end - begin), stream, start);
     begin = end;

@@ -73,9 +73,28 @@ void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
   args.filters_per_output_task = i32(cut.filter_blocks_per_output_task * block);
 }
 
+SpaceToDepthArgs depth_args(const ConvProblem& p) {
+  const SpaceToDepth depth = space_to_depth(p);
+  return {.x = nullptr,
+          .h = i32(p.h),
+          .w = i32(p.w),
+          .c = i32(p.c),
+          .r = i32(p.r),
+          .s = i32(p.s),
+          .pad_h = i32(p.pad_h),
+          .pad_w = i32(p.pad_w),
+          .stride_h = i32(p.stride_h),
+          .stride_w = i32(p.stride_w),
+          .rows = i32(depth.rows),
+          .cols = i32(depth.cols),
+          .channels = i32(depth.channels),
+          .taps = i32(depth.taps_h * depth.taps_w),
+          .taps_w = i32(depth.taps_w)};
+}
+
 void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
              const ImplicitGemmCut& cut) {
-  const ConvProblem& p = tiling.problem;
+  const ConvProblem p = multiplied_problem(tiling.problem, cut.operands);
   const std::uint32_t block = Tiling::kLaneBlock;
   args.stripes = make_stripes(p, i32(cut.cols_per_group));
   args.places = i32(places_of_stripe(p, args.stripes));
@@ -96,13 +115,8 @@ void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
     args.block_k_blocks = args.k_blocks;
     args.output_cols = args.in_order ? args.tile_places / groups_of_places(kernels.operands)
                                      : output_cols_in_place(p, args.stripes.cols);
-  } else if (folds_columns(p)) {  // a row of taps is loaded at once, as one tap of more channels
-    args.cols_at_once = args.s;
-    args.c *= args.s;
-    args.s = 1;
-    args.c_padded = ceil_div(args.c, kernels.channel_multiple) * kernels.channel_multiple;
   }
-  if (has_input_tasks(tiling)) {
+  if (cut.operands == Operands::in_copy) {
     args.input_channel_chunks =
         i32(ceil_div(tiling.channel_blocks(), cut.channel_blocks_per_input_task));
     args.channels_per_input_task = i32(cut.channel_blocks_per_input_task * block);
@@ -112,12 +126,13 @@ void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
   args.filters_per_gemm_task = i32(cut.filter_blocks_per_gemm_task * block);
   args.input_tasks = i32(tiling.input_tasks);
   args.cluster_blocks = 1;
+  if (has_space_to_depth(tiling.problem)) args.depth = depth_args(tiling.problem);
 }
 
 }  // namespace
 
 TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
-  const ConvProblem& p = tiling.problem;
+  const ConvProblem p = multiplied(tiling).problem;
   const std::uint32_t block = Tiling::kLaneBlock;
   TaskArgs args{};
   args.n = i32(p.n);
@@ -143,7 +158,7 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
   args.gemm_tiles = kernels.gemm_tiles;
   args.gemm_filters = kernels.gemm_filters;
   const std::int32_t multiple = std::max(kernels.channel_multiple, i32(block));
-  args.c_padded = ceil_div(i32(tiling.channel_blocks() * block), multiple) * multiple;
+  args.c_padded = ceil_div(i32(multiplied(tiling).channel_blocks() * block), multiple) * multiple;
   args.k_padded = i32(tiling.filter_blocks() * block);
   args.num_groups = i32(tiling.num_groups);
   if (tiling.channel_blocks_per_filter_task != 0) {

@@ -23,20 +23,40 @@ void add_pointers(TaskArgs& args, const Tensors& tensors, std::byte* workspace,
   args.u = tensors.prepared_filters != nullptr
                ? const_cast<float*>(static_cast<const float*>(tensors.prepared_filters))
                : at(layout.u);
+  if (args.depth.channels != 0) args.multiply_copy();
 }
+
+namespace {
+
+// What TMA loads as x: the tensor, or a copy of it.
+Pixels pixels_of(const TaskArgs& args, const ConvProblem& problem, Operands operands,
+                 Elements elements) {
+  Pixels pixels{.x = args.x,
+                .channels = problem.c,
+                .pitch = problem.c,
+                .row_pixels = problem.w,
+                .elements = elements};
+  if (operands == Operands::in_copy) {  // in whole K blocks of channels
+    pixels.x = args.v;
+    pixels.channels = pixels.pitch = args.c_padded;
+  }
+  if (args.depth.channels != 0) {
+    pixels.pitch = args.depth.channels;
+    pixels.row_pixels = args.depth.cols;
+  }
+  return pixels;
+}
+
+}  // namespace
 
 void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& problem,
                      Operands operands) {
   const bool stored = are_tensors(operands);
-  const void* const w = tensors.prepared_filters != nullptr ? tensors.prepared_filters : tensors.w;
   const bool converted = operands == Operands::converted;
   const Elements elements = operands == Operands::in_float_tensor ? Elements::f32_rounded_to_tf32
                             : stored                              ? elements_of(problem)
                                                                   : Elements::f16;
-  // Copies have whole K blocks of channels.
-  const Pixels pixels = operands == Operands::in_copy
-                            ? Pixels{args.v, args.c_padded, elements}
-                            : Pixels{tensors.x, problem.c, converted ? Elements::f32 : elements};
+  const Pixels pixels = pixels_of(args, problem, operands, converted ? Elements::f32 : elements);
   if (args.stripes.images > 1) {
     args.x_tensors[0] = abreast_tensor(problem, pixels, args.stripes, args.k_block_channels,
                                        args.input_places / args.stripes.row());
@@ -49,8 +69,10 @@ void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& 
           pixel_tensor(problem, pixels, args.stripes, stripe, channels, places);
     }
   }
-  args.w_tensor = filter_tensor(problem, stored ? w : args.u, stored ? problem.c : args.c_padded,
-                                elements, args.k_block_channels, args.gemm_filters);
+  const bool as_it_is = stored && tensors.prepared_filters == nullptr && args.depth.channels == 0;
+  args.w_tensor =
+      filter_tensor(problem, as_it_is ? tensors.w : args.u, stored ? problem.c : args.c_padded,
+                    elements, args.k_block_channels, args.gemm_filters);
   if (tensors.residual != nullptr) {
     check_whole_octets("residual", tensors.residual);
     if (args.in_order) {

@@ -105,8 +105,8 @@ CUtensorMap pixel_tensor(const ConvProblem& p, const Pixels& pixels, const Strip
       driver_function<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
   constexpr cuuint32_t kRank = 4;
   const cuuint64_t bytes = bytes_of(pixels.elements);
-  const cuuint64_t pixel_bytes = u64(pixels.channels) * bytes;
-  const cuuint64_t row_bytes = pixel_bytes * u64(p.w);
+  const cuuint64_t pixel_bytes = u64(pixels.pitch) * bytes;
+  const cuuint64_t row_bytes = pixel_bytes * u64(pixels.row_pixels);
   // The columns that there are of the stripe's, padding included.
   const std::int64_t first = std::int64_t{stripe} * stripes.cols - p.pad_w;
   const std::int64_t end = stripes.by_taps ? p.w : first + stripes.pitch;
@@ -137,8 +137,8 @@ CUtensorMap pixel_tensor(const ConvProblem& p, const Pixels& pixels, const Strip
 
 CUtensorMap abreast_tensor(const ConvProblem& p, const Pixels& pixels, const Stripes& stripes,
                            int k_block_channels, int rows) {
-  const cuuint64_t bytes = bytes_of(pixels.elements), pixel_bytes = u64(pixels.channels) * bytes;
-  const cuuint64_t row_bytes = pixel_bytes * u64(p.w);
+  const cuuint64_t bytes = bytes_of(pixels.elements), pixel_bytes = u64(pixels.pitch) * bytes;
+  const cuuint64_t row_bytes = pixel_bytes * u64(pixels.row_pixels);
   return tiled_tensor<4>(
       "x", pixels.elements, pixels.x, {u64(pixels.channels), u64(p.w), u64(p.n), u64(p.h)},
       {pixel_bytes, row_bytes * u64(p.h), row_bytes},

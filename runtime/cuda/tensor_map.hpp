@@ -21,6 +21,8 @@ Elements elements_of(const ConvProblem& problem);  ///< of its tensors, as they 
 struct Pixels {
   const void* x;
   std::int64_t channels;  ///< of a pixel
+  std::int64_t pitch;     ///< numbers from a pixel to the next; fewer than it has, if they overlap
+  std::int64_t row_pixels;  ///< from a row to the next
   Elements elements;
 };
 /// `places` padded pixels of the `stripe`-th stripe (tasks/implicit_gemm/stripes.hpp), in a K block

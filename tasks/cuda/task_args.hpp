@@ -11,7 +11,7 @@
 //       openCNN    see tasks/opencnn/opencnn_blocking.hpp
 //       implicit GEMM  see tasks/implicit_gemm/cuda/implicit_gemm_filter.cuh; of copies, with V,
 //       operand_rows.cuh
-//   V   implicit GEMM  see tasks/implicit_gemm/cuda/operand_rows.cuh
+//   V   implicit GEMM  see tasks/implicit_gemm/cuda/operand_rows.cuh, space_to_depth.cuh
 //       Winograd   [v_slots][alpha^2][C'][tiles]           zero past C
 //   M   NHWC       [m_slots][alpha^2][tiles][K']
 //       NCHW       [m_slots][alpha^2][K'][tiles]
@@ -33,6 +33,14 @@ namespace megaconv::cuda {
 inline constexpr int kBlockThreads = 256;
 
 struct OperandFooter;  // scale_guess.cuh
+
+// How x and w are copied from space to depth (tasks/implicit_gemm/space_to_depth.hpp).
+struct SpaceToDepthArgs {
+  const float* x;
+  std::int32_t h, w, c, r, s, pad_h, pad_w, stride_h, stride_w;  // of the problem as it was asked
+  std::int32_t rows, cols, channels;  // of V; no channels: there are no such copies
+  std::int32_t taps, taps_w;          // of V; of a filter's row
+};
 
 struct TaskArgs {
   // Device pointers; those that the run does not use are null. Tensors are of the problem's storage
@@ -77,6 +85,14 @@ struct TaskArgs {
   Stripes stripes;
   std::int32_t places, places_per_group;   // of a stripe
   std::int32_t stripe_groups, num_groups;  // of a stripe, of all
+
+  // Implicit GEMM on a copy of x: what else is said of a problem is of the one that is multiplied,
+  // whose x is V.
+  SpaceToDepthArgs depth;
+  void multiply_copy() {
+    depth.x = x;
+    x = v;
+  }
 
   // Implicit GEMM with operands in place: padded pixels of a tile; channels of a K block; rows and
   // columns of a filter whose input is kept at a time, and its padded pixels; columns that outputs

@@ -16,9 +16,10 @@ class Accesses {
   Accesses(const Tiling& tiling, const NodeBuffers& buffers)
       : tiling_(tiling),
         cut_(std::get<ImplicitGemmCut>(tiling.cut)),
+        multiplied_(multiplied_problem(tiling.problem, cut_.operands)),
         buffers_(buffers),
-        stripes_(make_stripes(tiling.problem, static_cast<std::int32_t>(cut_.cols_per_group))),
-        places_(u64(places_of_stripe(tiling.problem, stripes_))),
+        stripes_(make_stripes(multiplied_, static_cast<std::int32_t>(cut_.cols_per_group))),
+        places_(u64(places_of_stripe(multiplied_, stripes_))),
         stripe_groups_(ceil_div(places_, std::uint64_t{cut_.places_per_group})) {}
 
   void operator()(Role role, std::uint32_t group, std::uint32_t block,
@@ -35,29 +36,23 @@ class Accesses {
  private:
   // Copies are dealt out to the groups in the order of pixels; the last tasks may have none.
   void list_copy(std::uint32_t group, std::uint32_t block, std::vector<Access>& accesses) const {
-    const ConvProblem& a = tiling_.problem;
+    const InputCopy copy = input_copy(tiling_);
     const std::uint64_t index = std::uint64_t{group} * tiling_.input_tasks + block;
-    const std::uint64_t blocks = tiling_.channel_blocks();
-    const std::uint64_t per_task = cut_.channel_blocks_per_input_task;
-    const std::uint64_t chunks = ceil_div(blocks, per_task), pixels = u64(a.n * a.h * a.w);
-    const std::uint64_t first = std::min(index / chunks * kPixelsOfInputTask, pixels);
-    const std::uint64_t channel = index % chunks * per_task;
-    const Interval rows{first, std::min(first + kPixelsOfInputTask, pixels)};
-    accesses.push_back({buffers_.x, Mode::read, x_extent(a)});
+    const std::uint64_t chunks = ceil_div(copy.blocks, copy.blocks_of_task);
+    const std::uint64_t first = std::min(index / chunks * copy.pixels_of_task, copy.pixels);
+    const std::uint64_t channel = index % chunks * copy.blocks_of_task;
+    accesses.push_back({buffers_.x, Mode::read, x_extent(tiling_.problem)});
     accesses.push_back(
         {buffers_.v,
          Mode::write,
-         {.rows = rows, .channels = {channel, std::min(channel + per_task, blocks)}}});
+         {.rows = {first, std::min(first + copy.pixels_of_task, copy.pixels)},
+          .channels = {channel, std::min(channel + copy.blocks_of_task, copy.blocks)}}});
   }
 
   void list_product(std::uint32_t group, std::uint32_t block, std::vector<Access>& accesses) const {
     accesses.push_back({buffers_.u, Mode::read, u_extent(tiling_)});
     if (buffers_.v != kNoBuffer) {  // of the copy all tasks need all: several groups share pixels
-      accesses.push_back(
-          {buffers_.v,
-           Mode::read,
-           {.rows = {0, u64(tiling_.problem.n * tiling_.problem.h * tiling_.problem.w)},
-            .channels = {0, tiling_.channel_blocks()}}});
+      accesses.push_back({buffers_.v, Mode::read, input_copy(tiling_).extent()});
     }
     const std::uint64_t stripe = group / stripe_groups_;
     const std::uint64_t first = group % stripe_groups_ * cut_.places_per_group;
@@ -109,6 +104,7 @@ class Accesses {
 
   const Tiling tiling_;
   const ImplicitGemmCut cut_;
+  const ConvProblem multiplied_;
   const NodeBuffers buffers_;
   const Stripes stripes_;
   const std::uint64_t places_, stripe_groups_;

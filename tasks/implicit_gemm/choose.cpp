@@ -107,14 +107,6 @@ double num_chunks(const ConvProblem& problem) {
   return static_cast<double>(blocks * u64(problem.r * problem.s)) / 9;
 }
 
-// The same where tasks load x.
-double num_loaded_chunks(const ConvProblem& problem) {
-  if (!folds_columns(problem)) return num_chunks(problem);
-  const std::uint64_t blocks =
-      ceil_div(u64(problem.c * problem.s), std::uint64_t{Tiling::kLaneBlock});
-  return static_cast<double>(blocks * u64(problem.r)) / 9;
-}
-
 // How often a tile's input of a K block is loaded, each time for some of the taps.
 double num_inputs(const ConvProblem& problem, const InputOfTile& input) {
   return static_cast<double>(problem.r / input.filter_rows * (problem.s / input.filter_cols));
@@ -133,6 +125,13 @@ double chunk_copied_us(const ConvProblem& problem, std::int32_t tile_places, dou
   const double filters = filters_in_place(operands) * taps / (keeps_filters ? tiles : 1);
   const double us = input_row_us * inputs + kCopiedRowUs * filters;
   return us * 16 / k_block_channels * 9 / taps;
+}
+
+// Microseconds of the stage that copies x.
+double copy_us(const Tiling& tiling) {
+  const double bytes = static_cast<double>(
+      u64(tiling.problem.x_size()) * size_of(tiling.problem.dtype) + input_copy_bytes(tiling));
+  return kCopyUs + bytes / kCopyBytesPerUs;
 }
 
 // Microseconds of a run of so many waves of tasks, in stages or not. Of the tiling's counts only
@@ -168,9 +167,7 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
     rest_us = kFloatRestInPlaceUs * width / most_places_in_place(operands);
     if (in_clusters) before_us += kSharedStartUs;
   } else if (operands == Operands::in_copy) {
-    const double copied_bytes = static_cast<double>(problem.x_size()) * sizeof(float) +
-                                static_cast<double>(input_copy_bytes(tiling));
-    before_us += kCopyUs + copied_bytes / kCopyBytesPerUs;
+    before_us += copy_us(tiling);
     rest_us = kFloatRestInPlaceUs;
   } else if (operands == Operands::converted) {
     const double inputs = all_rows ? width + stripes.reach : num_inputs(problem, input) * width;
@@ -202,7 +199,7 @@ double run_us(const Tiling& tiling, double waves, bool staged) {
       make_stripes(problem, static_cast<std::int32_t>(cut.cols_per_group)).reach == 0;
   const double place_us = problem.dtype == DataType::f32 ? kLoadedFloatPlaceUs : kLoadedPlaceUs;
   const double chunk_us = std::max(share * tile.chunk_us, each_tap ? 9 * place_us * width : 0);
-  const double tile_us = num_loaded_chunks(problem) * chunk_us + share * tile.rest_us;
+  const double tile_us = num_chunks(problem) * chunk_us + share * tile.rest_us;
   return kLaunchUs + waves * tiles * tile_us + (waves - 1) * kTaskUs;
 }
 
@@ -315,9 +312,29 @@ double choose_tensor_tiles(Tiling& tiling, const TilingOptions& options, const T
   return wide_us;
 }
 
+// Of a copy from space to depth.
+double choose_in_depth(Tiling& tiling, const TilingOptions& options, const Target& target) {
+  const bool rounds = tiling.problem.dtype == DataType::f32 &&
+                      tiling.arithmetic == Arithmetic::f16 &&
+                      options.arithmetic == Arithmetic::automatic;
+  const std::string need =
+      rounds ? implicit_gemm_arithmetic_need(tiling.problem, Arithmetic::tf32) : "";
+  if (rounds && need.empty()) tiling.arithmetic = Arithmetic::tf32;
+  const Operands operands = operands_in_depth(tiling.problem, tiling.arithmetic);
+  Tiling copied = tiling;
+  copied.problem = multiplied_problem(tiling.problem, operands);
+  const double us = operands == Operands::in_tensor ? choose_tensor_tiles(copied, options, target)
+                    : operands == Operands::loaded
+                        ? choose_sizes(copied, operands, options, target)
+                        : choose_abreast(copied, operands, options, target);
+  tiling.cut = copied.cut;
+  return copy_us(tiling) + us;
+}
+
 // The fastest load path; what is possible with none is cut as if x were loaded.
 double choose_operands(Tiling& tiling, const TilingOptions& options, const Target& target) {
   const ConvProblem& problem = tiling.problem;
+  if (has_space_to_depth(problem)) return choose_in_depth(tiling, options, target);
   if (operands_in_tensor(problem)) return choose_tensor_tiles(tiling, options, target);
   if (tiling.arithmetic == Arithmetic::tf32) {
     return choose_abreast(tiling, Operands::in_float_tensor, options, target);
@@ -344,9 +361,7 @@ double choose_operands(Tiling& tiling, const TilingOptions& options, const Targe
     if (possible && us >= to_beat) return;
     best = other, best_us = us, possible = true;
   };
-  // Of few channels copies and what is converted are mostly zeros (H100, n32c3h224k64r7u2: 547 us
-  // with copies, 218 without).
-  if (!folds_columns(problem) && has_copies_to_choose(problem, tiling.arithmetic) &&
+  if (has_copies_to_choose(problem, tiling.arithmetic) &&
       options.filter_blocks_per_gemm_task <= kFilterBlocksInPlace) {
     const std::uint64_t asked = options.cols_per_group;
     if (asked % u64(problem.q()) == 0) {
@@ -406,7 +421,8 @@ double winograd_us(const ConvProblem& problem, Arithmetic arithmetic, const Targ
 // slower. Not measured in NCHW.
 bool few_channels_pay(const ConvProblem& problem, const TilingOptions& options) {
   constexpr std::int64_t kLeastFilters = 8, kImageChannels = 3, kFewFilters = 32;
-  if (has_strides(problem) || problem.layout != Layout::nhwc) return folding_pays(problem);
+  if (has_space_to_depth(problem)) return problem.k >= kLeastFilters;
+  if (has_strides(problem) || problem.layout != Layout::nhwc) return false;
   const bool split = implicit_gemm_arithmetic(problem, options) == Arithmetic::split_f16;
   const bool few = problem.c <= kImageChannels && problem.k <= kFewFilters && problem.r > 1;
   return problem.k >= kLeastFilters && !(split && few);
@@ -418,16 +434,6 @@ Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOpti
   if (options.arithmetic != Arithmetic::automatic) return options.arithmetic;
   if (problem.dtype == DataType::bf16) return Arithmetic::bf16;
   return permits_f16(problem.dtype, options.precision) ? Arithmetic::f16 : Arithmetic::split_f16;
-}
-
-bool folding_pays(const ConvProblem& problem) {
-  // Of an output, that direct tasks take as long for as to load a K block of a row. H100: a stem of
-  // 7x7 filters takes 266 us instead of 363, 32 filters of 3x3 take 95 instead of 75.
-  constexpr std::int64_t kLeastProducts = 448;
-  const std::int64_t numbers = problem.c * problem.s;
-  return folds_columns(problem) &&
-         numbers * problem.k >=
-             kLeastProducts * ceil_div(numbers, std::int64_t{Tiling::kLaneBlock});
 }
 
 bool grouping_pays(const ConvProblem& problem, Arithmetic arithmetic) {
@@ -470,7 +476,9 @@ double implicit_gemm_us(const Tiling& tiling, const Target& target, bool staged)
   constexpr double kWhole = 0.9;
   const double waves = static_cast<double>(tiling.num_groups) * tiling.gemm_tasks /
                        std::max(1u, target.multiprocessors);
-  return run_us(tiling, kWhole * std::ceil(waves) + (1 - kWhole) * waves, staged);
+  const double copied_us = has_space_to_depth(tiling.problem) ? copy_us(tiling) : 0;
+  return copied_us +
+         run_us(multiplied(tiling), kWhole * std::ceil(waves) + (1 - kWhole) * waves, staged);
 }
 
 void choose_implicit_gemm(Tiling& tiling, const TilingOptions& options, const Target& target) {

@@ -20,9 +20,14 @@ constexpr double kOneKernelUs = 8;
   throw Error(Status::invalid_argument, message);
 }
 
-void check_operands(const Tiling& tiling, const ImplicitGemmCut& cut) {
+void check_operands(const Tiling& tiling, const ConvProblem& multiplied,
+                    const ImplicitGemmCut& cut) {
   const std::string operands = std::string("operands = ") + to_string(cut.operands);
-  const std::string obstacle = operands_obstacle(tiling.problem, tiling.arithmetic, cut);
+  std::string obstacle = operands_obstacle(multiplied, tiling.arithmetic, cut);
+  const bool converts = cut.operands == Operands::in_copy || cut.operands == Operands::converted;
+  if (converts && has_space_to_depth(tiling.problem)) {
+    obstacle = "must be loaded or in_float_tensor, since x is a copy from space to depth";
+  }
   if (!obstacle.empty()) {
     reject(operands + ", cols_per_group = " + std::to_string(cut.cols_per_group) + ", for " +
            to_string(tiling.problem) + " with arithmetic " + to_string(tiling.arithmetic) + ": " +
@@ -46,6 +51,9 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
   std::int64_t groups_at_once(const ConvProblem& problem) const override {
     return megaconv::groups_at_once(problem);
   }
+  std::int64_t channels_at_once(const ConvProblem& problem) const override {
+    return megaconv::channels_at_once(problem);
+  }
   std::string arithmetic_need(const Tiling& tiling) const override {
     return implicit_gemm_arithmetic_need(tiling.problem, tiling.arithmetic);
   }
@@ -60,12 +68,12 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
   void derive(Tiling& tiling) const override {
     const std::string obstacle = implicit_gemm_obstacle(tiling.problem);
     if (!obstacle.empty()) reject(obstacle);
-    const ConvProblem& a = tiling.problem;
     const ImplicitGemmCut& cut = own(tiling);
+    const ConvProblem a = multiplied_problem(tiling.problem, cut.operands);
     check_field("cols_per_group", cut.cols_per_group, u64(a.n * a.q()));
     check_field("channel_blocks_per_filter_task", tiling.channel_blocks_per_filter_task,
                 tiling.channel_blocks());
-    check_operands(tiling, cut);
+    check_operands(tiling, a, cut);
     check_field("filter_blocks_per_gemm_task", cut.filter_blocks_per_gemm_task,
                 filter_blocks_of_tile(cut.operands));
     check_field("filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task, 1);
@@ -90,10 +98,9 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
     tiling.input_tasks = tiling.output_tasks = 0;
     if (has_input_tasks(tiling)) {
       // Dealt out to the groups in the order of pixels; the last groups may have some without any.
-      const std::uint64_t chunks =
-          ceil_div(u64(a.n * a.h * a.w), std::uint64_t{kPixelsOfInputTask}) *
-          ceil_div(tiling.channel_blocks(), cut.channel_blocks_per_input_task);
-      tiling.input_tasks = checked_tasks(ceil_div(chunks, std::uint64_t{tiling.num_groups}), 1);
+      const InputCopy copy = input_copy(tiling);
+      tiling.input_tasks =
+          checked_tasks(ceil_div(copy.num_tasks(), std::uint64_t{tiling.num_groups}), 1);
     }
     const std::uint64_t filters =
         std::uint64_t{cut.filter_blocks_per_gemm_task} * Tiling::kLaneBlock;
@@ -105,20 +112,19 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
     tiling.gemm_tasks = ceil_div(tiling.filter_blocks(), cut.filter_blocks_per_gemm_task);
   }
   std::uint32_t count_filter_tasks(const Tiling& tiling) const override {
-    return are_tensors(own(tiling).operands) ? 0 : filter_tasks_by_sizes(tiling);
+    const bool as_it_is = are_tensors(own(tiling).operands) && !has_space_to_depth(tiling.problem);
+    return as_it_is ? 0 : filter_tasks_by_sizes(tiling);
   }
   std::uint64_t u_bytes(const Tiling& tiling) const override {
-    return packed_filter_bytes(tiling, u64(tiling.problem.r * tiling.problem.s));
+    const ConvProblem a = multiplied_problem(tiling.problem, Operands::loaded);
+    return packed_filter_bytes(tiling, u64(a.r * a.s));
   }
 
   void add_buffers(TaskGraph& graph, const Tiling& tiling, NodeBuffers& buffers) const override {
     if (!has_input_tasks(tiling)) return;
-    const ConvProblem& a = tiling.problem;
     buffers.v = static_cast<BufferId>(graph.buffers.size());
     graph.buffers.push_back(
-        {.name = "V",
-         .extent = {.rows = {0, u64(a.n * a.h * a.w)}, .channels = {0, tiling.channel_blocks()}},
-         .bytes = input_copy_bytes(tiling)});
+        {.name = "V", .extent = input_copy(tiling).extent(), .bytes = input_copy_bytes(tiling)});
   }
   AccessFunction accesses(const Tiling& tiling, const NodeBuffers& buffers) const override {
     return implicit_gemm_accesses(tiling, buffers);
@@ -201,13 +207,16 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
     text << ", " << to_string(tiling.arithmetic) << " arithmetic\n"
          << "padded pixels of a group: " << cut.places_per_group << ", in stripes of "
          << cut.cols_per_group << " columns";
-    const std::int32_t images =
-        make_stripes(tiling.problem, static_cast<std::int32_t>(cut.cols_per_group)).images;
+    const std::int32_t images = make_stripes(multiplied_problem(tiling.problem, cut.operands),
+                                             static_cast<std::int32_t>(cut.cols_per_group))
+                                    .images;
     if (images > 1) text << " (" << images << " images abreast)";
     text << '\n';
     if (has_input_tasks(tiling)) {
-      text << "input task: " << blocks_text(cut.channel_blocks_per_input_task) << " of "
-           << kPixelsOfInputTask << " pixels, copied\n"
+      const InputCopy copy = input_copy(tiling);
+      text << "input task: " << blocks_text(u32(copy.blocks_of_task)) << " of "
+           << copy.pixels_of_task << " pixels, "
+           << (has_space_to_depth(tiling.problem) ? "space to depth" : "copied") << '\n'
            << "V: " << input_copy_bytes(tiling) << " bytes (whole)\n";
     }
     text << "direct task: " << blocks_text(cut.filter_blocks_per_gemm_task) << ", x "
@@ -218,14 +227,17 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
 
 }  // namespace
 
-std::string implicit_gemm_obstacle(const ConvProblem& a) {
-  // The kernel counts padded pixels and elements of x in 32 bits.
+std::string implicit_gemm_obstacle(const ConvProblem& problem) {
+  // The kernel counts padded pixels and elements of x, or of its copy, in 32 bits.
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  const ConvProblem a = multiplied_problem(problem, Operands::loaded);
   std::string obstacle;
   if (a.dtype == DataType::i8) {
     obstacle = kNoExactSums;
-  } else if (a.pad_h >= a.filter_extent_h() || a.pad_w >= a.filter_extent_w()) {
-    obstacle = "padding " + pair_text(a.pad_h, a.pad_w) + ", must be less than the filter";
+  } else if (problem.pad_h >= problem.filter_extent_h() ||
+             problem.pad_w >= problem.filter_extent_w()) {
+    obstacle =
+        "padding " + pair_text(problem.pad_h, problem.pad_w) + ", must be less than the filter";
   } else if (a.x_size() >= kMost || a.y_size() >= kMost ||
              places_of_stripe(a, make_stripes(a, static_cast<std::int32_t>(a.q()))) >= kMost / 2) {
     obstacle = "x or y of more than 2^31 elements";
@@ -239,10 +251,11 @@ std::string implicit_gemm_arithmetic_need(const ConvProblem& problem, Arithmetic
     case Arithmetic::split_f16:
       return dtype == DataType::f32 ? "" : "f32 tensors";
     case Arithmetic::tf32:
-      return floats_can_be_brought(problem)
+      return floats_can_be_brought(multiplied_problem(problem, Operands::in_float_tensor))
                  ? ""
-                 : "f32 tensors in nhwc, channels in whole fours (with a residual filters, too), "
-                   "groups = 1";
+                 : "f32 tensors in nhwc, channels in whole fours or space to depth (with a "
+                   "residual "
+                   "filters in whole fours, too), groups = 1";
     case Arithmetic::f16:
       return dtype == DataType::bf16 ? "f32 or f16 tensors" : "";
     case Arithmetic::bf16:

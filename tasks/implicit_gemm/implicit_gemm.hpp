@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "tasks/implicit_gemm/space_to_depth.hpp"
 #include "tasks/implicit_gemm/stripes.hpp"
 #include "tasks/tiling.hpp"
 
@@ -17,17 +18,11 @@ inline bool has_strides(const ConvProblem& problem) {
 /// Whether every tap's input is loaded by itself: then, and where a filter reaches too far for what
 /// a task keeps.
 bool loads_by_taps(const ConvProblem& problem);
-/// Whether tasks that load x take the taps of a filter's row as channels: in NHWC these numbers are
-/// neighbours. So the few channels of an image do not fill a K block for every tap.
-bool folds_columns(const ConvProblem& problem);
-/// Whether that is expected to be faster than direct tasks.
-bool folding_pays(const ConvProblem& problem);
 /// Conv groups that its tasks multiply as one: as few as have filters in whole tiles of 64, or all.
 std::int64_t groups_at_once(const ConvProblem& problem);
-/// Their channels, which such a task adds up; and filters.
-inline std::int64_t channels_at_once(const ConvProblem& problem) {
-  return problem.c / problem.groups * groups_at_once(problem);
-}
+/// Their channels, which such a task adds up; of a copy, if it has space to depth.
+std::int64_t channels_at_once(const ConvProblem& problem);
+/// Their filters.
 inline std::int64_t filters_at_once(const ConvProblem& problem) {
   return problem.k / problem.groups * groups_at_once(problem);
 }
@@ -54,7 +49,8 @@ bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options
 /// How it computes products of the problem's numbers at the precision asked for.
 Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOptions& options);
 
-/// Whether tasks of implicit GEMM copy x as operands, and filters the same way.
+/// Whether tasks of implicit GEMM copy x, and filters the same way: as operands, or from space to
+/// depth.
 bool has_input_tasks(const Tiling& tiling);
 /// Whether numbers rounded to TF32 or to FP16 is a choice: of f32 tensors that TMA can load, if
 /// either is permitted.
@@ -78,7 +74,16 @@ std::uint32_t cluster_blocks(const Tiling& tiling);
 /// Shares of its channels that a direct task adds up separately and then their sums: so many blocks
 /// of a cluster have it together in stages. More than one where operands are tensors and tasks few.
 std::uint32_t channel_shares(const Tiling& tiling);
-/// Its workspace for the copy of x.
+/// The copy of x, as input tasks share it out: so many pixels, and lane blocks of their channels.
+struct InputCopy {
+  std::uint64_t pixels, blocks, pixels_of_task, blocks_of_task;
+  std::uint64_t num_tasks() const {
+    return ceil_div(pixels, pixels_of_task) * ceil_div(blocks, blocks_of_task);
+  }
+  Region extent() const { return {.rows = {0, pixels}, .channels = {0, blocks}}; }
+};
+InputCopy input_copy(const Tiling& tiling);
+/// Its workspace.
 std::uint64_t input_copy_bytes(const Tiling& tiling);
 /// Padded pixels of a group come in as many.
 std::uint32_t place_step(bool in_place);

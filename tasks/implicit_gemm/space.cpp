@@ -28,9 +28,11 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
   const auto cols_of = [problem](const Configuration& c) {
     return c.get(Parameter::cols).value_or(problem.q());
   };
+  // If TMA loads x, or its copy from space to depth.
+  const ConvProblem in_place = multiplied_problem(problem, Operands::in_tensor);
   // Where tasks load the operands or copy them, a step is that of either.
   const std::uint64_t step =
-      place_step(operands_in_tensor(problem) || operands_can_be_copied(problem));
+      place_step(operands_in_tensor(in_place) || operands_can_be_copied(in_place));
   const auto rounds_in_place = [](const Configuration& c) {
     return c.get(Parameter::arithmetic) == static_cast<std::int64_t>(Arithmetic::tf32);
   };
@@ -39,26 +41,29 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
     // Where there are copies to choose, others may convert.
     const std::int64_t cols = cols_of(c);
     const std::optional<std::int64_t> window = c.get(Parameter::window);
-    const bool converts = window && stripes_can_be_converted(problem, cols) &&
+    const bool converts = window && !has_space_to_depth(problem) &&
+                          stripes_can_be_converted(problem, cols) &&
                           c.get(Parameter::gemm_filters) <= kFilterBlocksInPlace;
     const bool copies = window == 1 && cols % problem.q() == 0;
     const bool wide = c.get(Parameter::gemm_filters) > kFilterBlocksInPlace;
-    return operands_in_tensor(problem) ? wide ? Operands::in_tensor_wide : Operands::in_tensor
-           : rounds_in_place(c)        ? Operands::in_float_tensor
-           : converts                  ? Operands::converted
-           : copies                    ? Operands::in_copy
-                                       : Operands::loaded;
+    return operands_in_tensor(in_place) ? wide ? Operands::in_tensor_wide : Operands::in_tensor
+           : rounds_in_place(c)         ? Operands::in_float_tensor
+           : converts                   ? Operands::converted
+           : copies                     ? Operands::in_copy
+                                        : Operands::loaded;
+  };
+  const auto multiplied_of = [=](const Configuration& c) {
+    return multiplied_problem(problem, operands_of(c));
   };
   return {
       rule(Parameter::gemm_filters,
            [=](std::int64_t filters, const Configuration& c) {
-             const bool in_place = !operands_in_wide_tiles(problem) &&
-                                   (operands_in_tensor(problem) || rounds_in_place(c));
-             return filters == 4 || (filters == 8 && !in_place) ||
-                            (filters < (in_place ? 4 : 8) && filters == filter_blocks)
+             const bool narrow = !operands_in_wide_tiles(in_place) &&
+                                 (operands_in_tensor(in_place) || rounds_in_place(c));
+             return filters == 4 || (filters == 8 && !narrow) ||
+                            (filters < (narrow ? 4 : 8) && filters == filter_blocks)
                         ? std::string()
-                        : std::to_string(filters) +
-                              (in_place ? ", must be 4" : ", must be 4 or 8") +
+                        : std::to_string(filters) + (narrow ? ", must be 4" : ", must be 4 or 8") +
                               ", which tiles are made for, or all " +
                               std::to_string(filter_blocks) + " lane blocks";
            }),
@@ -76,17 +81,18 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
            [problem](const Configuration&) { return u64(problem.n * problem.q()); }),
       rule(Parameter::cols,
            [=](std::int64_t cols, const Configuration& c) {
-             const std::string obstacle = stripe_obstacle(problem, operands_of(c), cols);
+             const std::string obstacle = stripe_obstacle(multiplied_of(c), operands_of(c), cols);
              return obstacle.empty() ? obstacle : std::to_string(cols) + obstacle;
            }),
       most(Algorithm::implicit_gemm, Parameter::places,
            "the padded pixels of a stripe in whole steps",
            [=](const Configuration& c) {
-             return ceil_div(places_of(problem, cols_of(c)), step) * step;
+             return ceil_div(places_of(multiplied_of(c), cols_of(c)), step) * step;
            }),
       rule(Parameter::places,
            [=](std::int64_t places, const Configuration& c) {
-             const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cols_of(c)));
+             const ConvProblem a = multiplied_of(c);
+             const Stripes stripes = make_stripes(a, static_cast<std::int32_t>(cols_of(c)));
              const bool abreast = stripes.images > 1;
              const std::uint64_t whole = abreast ? u64(stripes.row()) : step;
              if (u64(places) % whole != 0) {
@@ -94,7 +100,7 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
                       std::to_string(whole) + " padded pixels of a " + (abreast ? "row" : "step");
              }
              const bool fits =
-                 !abreast || tile_places_in_place(places, stripes, operands_of(c), problem.c) > 0;
+                 !abreast || tile_places_in_place(places, stripes, operands_of(c), a.c) > 0;
              return fits ? std::string()
                          : std::to_string(places) + ", of which no tile has room for rows of " +
                                std::to_string(stripes.images) + " images abreast";
@@ -134,15 +140,16 @@ void add_implicit_gemm(AlgorithmSpace& space, const ConvProblem& problem, const 
     }
   }
   for (const std::int64_t num : {1, 2, 3, 4, 6, 8, 12, 16, 32}) insert(places, 128 * num);
+  const ConvProblem multiplied = multiplied_problem(problem, chosen.operands);
   const bool in_place = are_tensors(chosen.operands) || has_copies_to_choose(problem, arithmetic);
   for (const std::int64_t images : {2, 4, 8}) {
     const std::int64_t abreast = images * problem.q();
     if (!in_place || images > problem.n ||
-        !stripe_obstacle(problem, Operands::in_tensor, abreast).empty()) {
+        !stripe_obstacle(multiplied, Operands::in_tensor, abreast).empty()) {
       break;
     }
     insert(cols, abreast);
-    insert(places, static_cast<std::int64_t>(places_of(problem, abreast)));
+    insert(places, static_cast<std::int64_t>(places_of(multiplied, abreast)));
   }
   Space::Grid tasks{{Parameter::algo, {static_cast<std::int64_t>(Algorithm::implicit_gemm)}},
                     filters,

@@ -8,12 +8,6 @@
 
 namespace megaconv {
 
-bool folds_columns(const ConvProblem& a) {
-  constexpr std::int64_t kLeastNumbers = 8;  // of a row, of 16 that a K block has
-  return a.layout == Layout::nhwc && a.groups == 1 && has_strides(a) && a.dilation_w == 1 &&
-         a.s > 1 && a.c < std::int64_t{Tiling::kLaneBlock} && a.c * a.s >= kLeastNumbers;
-}
-
 bool loads_by_taps(const ConvProblem& a) {
   if (has_strides(a)) return true;
   const std::int64_t pitch = a.q() == 1 ? a.w + a.pad_w : a.filter_extent_w();  // of one column
@@ -27,6 +21,10 @@ std::int64_t groups_at_once(const ConvProblem& a) {
     if (a.groups % groups == 0 && a.k / a.groups * groups % kTile == 0) return groups;
   }
   return a.groups;
+}
+
+std::int64_t channels_at_once(const ConvProblem& a) {
+  return has_space_to_depth(a) ? space_to_depth(a).channels : a.c / a.groups * groups_at_once(a);
 }
 
 Stripes make_stripes(const ConvProblem& a, std::int32_t cols) {
@@ -107,12 +105,13 @@ bool stripes_can_be_converted(const ConvProblem& a, std::int64_t cols) {
 }
 
 bool has_arithmetic_to_choose(const ConvProblem& problem, Arithmetic arithmetic) {
-  return floats_can_be_brought(problem) &&
+  return floats_can_be_brought(multiplied_problem(problem, Operands::in_float_tensor)) &&
          (arithmetic == Arithmetic::f16 || arithmetic == Arithmetic::tf32);
 }
 
 bool has_copies_to_choose(const ConvProblem& problem, Arithmetic arithmetic) {
-  return operands_can_be_copied(problem) && arithmetic == Arithmetic::f16;
+  return !has_space_to_depth(problem) && operands_can_be_copied(problem) &&
+         arithmetic == Arithmetic::f16;
 }
 
 std::string operands_obstacle(const ConvProblem& problem, Arithmetic arithmetic,
@@ -150,7 +149,8 @@ std::string operands_obstacle(const ConvProblem& problem, Arithmetic arithmetic,
 
 bool has_input_tasks(const Tiling& tiling) {
   const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
-  return cut != nullptr && cut->operands == Operands::in_copy;
+  return cut != nullptr &&
+         (cut->operands == Operands::in_copy || has_space_to_depth(tiling.problem));
 }
 
 std::uint64_t count_place_groups(const ConvProblem& problem, const ImplicitGemmCut& cut) {
@@ -192,7 +192,7 @@ std::uint32_t channel_shares(const Tiling& tiling) {
   constexpr std::uint64_t kClustersOfFour = 30, kClustersOfTwo = 66;
   const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
   if (cut == nullptr) return 1;
-  const ConvProblem& problem = tiling.problem;
+  const ConvProblem problem = multiplied_problem(tiling.problem, cut->operands);
   const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cut->cols_per_group));
   // Sums of the others take room of input, which filters that reach far need.
   if (!are_tensors(cut->operands) || cut->operands == Operands::in_tensor_wide ||
@@ -209,9 +209,24 @@ std::uint32_t channel_shares(const Tiling& tiling) {
   return u32(u64(ceil_div(k_blocks, ceil_div(k_blocks, most))));
 }
 
+InputCopy input_copy(const Tiling& tiling) {
+  const ConvProblem& a = tiling.problem;
+  const std::uint64_t blocks = tiling.channel_blocks();
+  if (has_space_to_depth(a)) {
+    const SpaceToDepth depth = space_to_depth(a);
+    return {u64(a.n * depth.rows * depth.cols), blocks, u64(kPixelsOfDepthTask), blocks};
+  }
+  return {u64(a.n * a.h * a.w), blocks, u64(kPixelsOfInputTask),
+          std::get<ImplicitGemmCut>(tiling.cut).channel_blocks_per_input_task};
+}
+
 std::uint64_t input_copy_bytes(const Tiling& tiling) {
   if (!has_input_tasks(tiling)) return 0;
   const ConvProblem& a = tiling.problem;
+  if (has_space_to_depth(a)) {
+    const SpaceToDepth depth = space_to_depth(a);
+    return u64(a.n * depth.rows * depth.cols * depth.channels) * size_of(a.dtype);
+  }
   constexpr std::uint64_t kKBlockChannels = 32, kKBlockBytes = 2 * kKBlockChannels;
   return u64(a.n * a.h * a.w) * ceil_div(u64(a.c), kKBlockChannels) * kKBlockBytes;
 }

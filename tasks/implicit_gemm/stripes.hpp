@@ -239,5 +239,7 @@ inline constexpr std::int32_t kMostSharedPlaces = 64;
 std::int32_t output_cols_in_place(const ConvProblem& problem, std::int32_t stripe_cols);
 /// Most pixels of x that an input task copies, and most lane blocks of their channels.
 inline constexpr int kPixelsOfInputTask = 128, kMostBlocksOfInputTask = 4;
+/// Pixels of V of an input task from space to depth.
+inline constexpr int kPixelsOfDepthTask = 512;
 
 }  // namespace megaconv

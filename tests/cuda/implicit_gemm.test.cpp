@@ -154,8 +154,9 @@ Plan in_place(const ConvProblem& problem, Operands operands, CudaLaunch launch,
 }
 
 bool is_stored(float y, double exact) { return y == exact; }
-bool is_stored(Float16 y, double exact) {
-  return to_float(y) == to_float(from_float<Float16>(static_cast<float>(exact)));
+template <class T>
+bool is_stored(T y, double exact) {
+  return to_float(y) == to_float(from_float<T>(static_cast<float>(exact)));
 }
 
 // A layer of integers, whose outputs are exact but for the rounding to their type.
@@ -622,6 +623,41 @@ TEST_CASE("cuda: implicit GEMM is exact on integers, with any grid and with prep
     const std::vector<float> y = of.device.run_prepared(Plan::create(of.problem, options));
     CHECK(of.gives(y));
   }
+}
+
+// A stem, patches, a step that is no square, a last step of filters that are cut off.
+const char* const kStems[] = {"n3c3h61w58k40r7u2+bias+relu", "n2c3h64k72r8p0u8+residual",
+                              "n5c5h17w30k136r3s4p1x3u1x2", "n2c15h30w23k64r5p3u3x2+bias",
+                              "n1c1h40k8u2"};
+
+template <class T>
+void check_stems(const char* dtype, Precision precision = Precision::f32) {
+  for (const char* text : kStems) {
+    IntegerLayer<T> of(std::string(text) + "+nhwc" + dtype);
+    for (const CudaLaunch launch : kLaunches) {
+      for (const std::uint32_t places : {0u, 32u, 192u}) {
+        PlanOptions options = implicit_gemm(launch);
+        options.tiling.precision = precision;
+        options.tiling.places_per_group = places;
+        options.num_blocks = places == 192 && launch == CudaLaunch::persistent ? 2 : 0;
+        const Plan plan = Plan::create(of.problem, options);
+        CAPTURE(plan.describe(), static_cast<int>(launch));
+        REQUIRE(plan.lowering().tiling().input_tasks > 0);
+        CHECK(of.gives(of.device.run(plan)));
+        options.tiling.filters = FilterMode::prepared;
+        CHECK(of.gives(of.device.run_prepared(Plan::create(of.problem, options))));
+      }
+    }
+  }
+}
+
+TEST_CASE("cuda: few channels from space to depth are exact on integers, in every launch",
+          "[sanitizer]") {
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
+  check_stems<float>("");
+  check_stems<float>("", Precision::tf32);
+  check_stems<Float16>("+f16");
+  check_stems<Bfloat16>("+bf16");
 }
 
 // Groups of one tile and of two, in every width that is compiled; the last group ends amid a tile.

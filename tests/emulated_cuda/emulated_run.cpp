@@ -109,6 +109,7 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
   args.u = u.get();
   args.v = v.get();
   args.m = m.get();
+  if (args.depth.channels != 0) args.multiply_copy();
   if (bytes.footer_bytes != 0) {
     args.x_footer = reinterpret_cast<cuda::OperandFooter*>(footer.get());
     args.x_magnitudes = reinterpret_cast<std::uint32_t*>(footer.get()) + cuda::kFooterNumbers;

@@ -4,7 +4,7 @@
 //
 //   U   [filter blocks][K blocks][taps][octets][filters][8 channels]   zero past the last
 //       channel or filter, and in channels of other conv groups than the filter's; then an
-//       OperandFooter, if numbers are scaled
+//       OperandFooter, if numbers are scaled. Channels and taps may be those of space to depth
 //
 // Floats are scaled by a guess (scale_guess.cuh).
 #pragma once
@@ -14,6 +14,7 @@
 #include "tasks/cuda/scale_guess.cuh"
 #include "tasks/cuda/split_f16.cuh"
 #include "tasks/cuda/task_args.hpp"
+#include "tasks/implicit_gemm/cuda/space_to_depth.cuh"
 
 namespace megaconv::cuda {
 
@@ -92,9 +93,12 @@ struct ImplicitGemmFilters {
     const int taps = a.r * a.s, num_numbers = extent.num_c * extent.num_taps;
     const auto* const w = reinterpret_cast<const Stored*>(a.w);
     const int own_c = a.c / a.groups, own_k = a.k / a.groups;  // of a conv group
+    const SpaceToDepthArgs& d = a.depth;
+    const bool in_depth = kLayout == Layout::nhwc && d.channels != 0;
+    const int filter_numbers = in_depth ? d.r * d.s * d.c : own_c * taps;
     for (int k = warp; k < kLanes; k += kThreads / 32) {
       const bool exists = first_k + k < a.k;
-      const Stored* const filter = w + static_cast<std::int64_t>(first_k + k) * own_c * taps;
+      const Stored* const filter = w + static_cast<std::int64_t>(first_k + k) * filter_numbers;
       // From the channels of all conv groups that are multiplied as one to the filter's.
       const int skipped = (first_k + k) % a.filters_at_once / own_k * own_c;
       const bool nchw = kLayout == Layout::nchw;
@@ -108,8 +112,10 @@ struct ImplicitGemmFilters {
           const int i = begin + j * 32, outer = i / inner, rest = i % inner;
           const int c = extent.first_c + (nchw ? outer : rest) - skipped;
           const int tap = extent.first_tap + (nchw ? rest : outer);
-          const int from = nchw ? c * taps + tap : tap * own_c + c;
-          const bool is_own = static_cast<unsigned>(c) < static_cast<unsigned>(own_c);
+          const int from = nchw       ? c * taps + tap
+                           : in_depth ? filter_number_in_depth(d, c, tap)
+                                      : tap * own_c + c;
+          const bool is_own = static_cast<unsigned>(c) < static_cast<unsigned>(own_c) && from >= 0;
           numbers[j] =
               exists && is_own && i < num_numbers ? filter[from] : static_cast<Stored>(0.0f);
         }

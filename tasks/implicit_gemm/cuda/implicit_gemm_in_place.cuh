@@ -36,6 +36,7 @@
 #include "tasks/implicit_gemm/cuda/in_place_multiply.cuh"
 #include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
 #include "tasks/implicit_gemm/cuda/in_place_store.cuh"
+#include "tasks/implicit_gemm/cuda/space_to_depth.cuh"
 
 namespace megaconv::cuda {
 

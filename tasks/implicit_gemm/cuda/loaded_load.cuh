@@ -16,8 +16,7 @@ class LoadedProducers : LoadedRuns<Shape> {
   using Shape::kAhead, Shape::kFilterStages, Shape::kInputStages, Shape::kLayout, Shape::kOwnRuns,
       Shape::kPlaceRuns, Shape::kPlaces, Shape::kRun, Shape::kSlots, Shape::kStageTaps,
       Shape::kStagesAhead, Shape::kToRegisters;
-  using typename Runs::Ahead, typename Runs::PairsAhead, typename Runs::RowsAhead,
-      typename Runs::Run;
+  using typename Runs::Ahead, typename Runs::RowsAhead, typename Runs::Run;
   using typename Shape::Input, typename Shape::Number, typename Shape::Numbers,
       typename Shape::Operand, typename Shape::Shared, typename Shape::Stored, typename Shape::Walk;
 
@@ -47,12 +46,6 @@ class LoadedProducers : LoadedRuns<Shape> {
     if constexpr (kStagesAhead && kLayout == Layout::nhwc) {
       if (walk.in_rows) {
         load_input(a, walk, RowsAhead(a, walk, shared.landing), shared);
-        return;
-      }
-    }
-    if constexpr (sizeof(Stored) == 2 && kLayout == Layout::nhwc) {
-      if (PairsAhead::suits(a, walk)) {
-        load_input(a, walk, PairsAhead(a, walk, shared.landing), shared);
         return;
       }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs of x on their way to a loading thread of implicit GEMM: kRun channels of a padded pixel
-// each. Three ways: rows of x, pairs of 16-bit numbers, and pixels that lie anywhere.
+// each. Two ways: rows of x, and pixels that lie anywhere.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -37,11 +37,10 @@ struct LoadedRuns : Shape {
     }
   };
 
-  // Numbers of x under a tap of a padded pixel, from channel c on. If the taps of a filter's row
-  // are channels, some of them may lie beside the row of x.
+  // Numbers of x under a tap of a padded pixel, from channel c on.
   struct Source {
     bool exists;
-    std::int32_t offset, in_row;  // of channel 0: in x, in its row of x
+    std::int32_t offset;  // of channel 0, in x
     int c;
   };
   // Where the padded pixels that a thread loads find theirs, one stage after the other.
@@ -81,17 +80,14 @@ struct LoadedRuns : Shape {
       const int row = position.row * a_.stride_h - a_.pad_h + at.row * a_.dilation_h;
       const int col = (walk_.stripe * a_.stripes.cols + position.col) * a_.stride_w - a_.pad_w +
                       at.col * a_.dilation_w;
-      const int channels = walk_.pixel_channels;
-      const bool in_row =
-          walk_.folds || static_cast<unsigned>(col) < static_cast<unsigned>(a_.w_in);
       const int pixel = row * a_.w_in + col;
-      const int first = kLayout == Layout::nchw ? pixel : pixel * channels;
+      const int first = kLayout == Layout::nchw ? pixel : pixel * a_.c;
       const auto image_start = static_cast<std::uint32_t>(position.image) *
-                               static_cast<std::uint32_t>(channels * a_.h * a_.w_in);
-      return {is_loaded && position.image < a_.n && in_row &&
-                  static_cast<unsigned>(row) < static_cast<unsigned>(a_.h),
-              static_cast<std::int32_t>(image_start + static_cast<std::uint32_t>(first)),
-              col * channels, at.c};
+                               static_cast<std::uint32_t>(a_.c * a_.h * a_.w_in);
+      return {is_loaded && position.image < a_.n &&
+                  static_cast<unsigned>(row) < static_cast<unsigned>(a_.h) &&
+                  static_cast<unsigned>(col) < static_cast<unsigned>(a_.w_in),
+              static_cast<std::int32_t>(image_start + static_cast<std::uint32_t>(first)), at.c};
     }
     /// On to the next stage, of the next tile behind a tile's last.
     __device__ void advance(const Stripes::Position& next_tile) {
@@ -274,69 +270,6 @@ struct LoadedRuns : Shape {
     asm volatile("" : "+r"(number)::"memory");
   }
 
-  // Runs of numbers of 16 bits on their way to registers, where the taps of a filter's row are
-  // channels: two numbers at a time, since pairs lie in one row of x or in none.
-  class PairsAhead : StartedRuns, public SoughtPlaces {
-   public:
-    static constexpr bool kStartsEarly = true;
-    static __device__ bool suits(const TaskArgs& a, const Walk& walk) {
-      return walk.folds && a.w_in * walk.pixel_channels % 2 == 0 &&
-             reinterpret_cast<std::uintptr_t>(a.x) % sizeof(std::uint32_t) == 0;
-    }
-    __device__ PairsAhead(const TaskArgs& a, const Walk& walk, Landing&)
-        : SoughtPlaces(a, walk), a_(a), walk_(walk), row_pairs_(a.w_in * walk.pixel_channels / 2) {}
-
-    __device__ void start(int i, int run, int slot) {
-      const Source& source = this->source(i, run);
-      this->note(source.exists);
-      const int c = source.c + run * kRun, in_row = source.in_row + c;
-      Words& words = words_[slot];
-      words.count = walk_.num_c - c;
-      words.second = in_row & 1;
-      const int first_pair = (in_row - words.second) / 2;
-      const auto* const x = reinterpret_cast<const std::uint32_t*>(
-          reinterpret_cast<const Stored*>(a_.x) + source.offset + c - words.second);
-#pragma unroll
-      for (std::uint32_t& word : words.word) {
-        word = 0;
-        keep_before(word);
-      }
-#pragma unroll
-      for (int j = 0; j < kWords; ++j) {
-        const auto pair = static_cast<unsigned>(first_pair + j);
-        const bool exists = source.exists && 2 * j < words.count + words.second &&
-                            pair < static_cast<unsigned>(row_pairs_);
-        if (exists) words.word[j] = x[j];
-      }
-      this->pass(i, run);
-    }
-    __device__ bool finish(int, int slot, Run& run) {
-      if (!this->exists()) return false;
-      const Words& words = words_[slot];
-#pragma unroll
-      for (int j = 0; j < kRun / 2; ++j) {
-        const std::uint64_t two = std::uint64_t{words.word[j + 1]} << 32 | words.word[j];
-        auto pair = static_cast<std::uint32_t>(two >> (16 * words.second));
-        if (2 * j + 1 >= words.count) pair = 2 * j < words.count ? pair & 0xffffu : 0;
-        memcpy(&run[2 * j], &pair, sizeof pair);
-      }
-      return true;
-    }
-
-   private:
-    static constexpr int kWords = kRun / 2 + 1;
-    // Of a run: it may begin with a word's second number.
-    struct Words {
-      std::uint32_t word[kWords];
-      int count, second;
-    };
-
-    const TaskArgs& a_;
-    const Walk& walk_;
-    const int row_pairs_;  // of a row of x
-    Words words_[kSlots];
-  };
-
   // Runs on their way, of padded pixels that lie anywhere.
   class Ahead : public LandingRuns, public SoughtPlaces {
     using LandingRuns::column, LandingRuns::kPieceNumbers, LandingRuns::landed;
@@ -349,7 +282,7 @@ struct LoadedRuns : Shape {
           SoughtPlaces(a, walk),
           a_(a),
           walk_(walk),
-          in_vectors_(!walk.folds && a.c % kVector == 0 && walk.num_c % kVector == 0 &&
+          in_vectors_(a.c % kVector == 0 && walk.num_c % kVector == 0 &&
                       reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0) {}
 
     /// Starts to load a run of the i-th of a thread's padded pixels in a stage, if it exists.
@@ -361,7 +294,7 @@ struct LoadedRuns : Shape {
       const Stored* const x =
           reinterpret_cast<const Stored*>(a_.x) + (walk_.first_c + c) * stride() + source.offset;
       if constexpr (kLayout == Layout::nhwc) {
-        if (source.exists && !in_vectors_) gather(x, count, source.in_row + c, i, slot);
+        if (source.exists && !in_vectors_) gather(x, count, i, slot);
       }
       if (source.exists && (kLayout == Layout::nchw || in_vectors_)) {
         count >= kRun ? copy<true>(x, count, i, slot) : copy<false>(x, count, i, slot);
@@ -406,19 +339,15 @@ struct LoadedRuns : Shape {
         }
       }
     }
-    // Pixels whose channels lie anywhere (NHWC). `in_row`: the number in its row of x. Numbers that
-    // are too small for asynchronous copies come to registers first, all of them at once.
-    __device__ void gather(const Stored* x, int count, int in_row, int i, int slot) {
-      // If the taps of a filter's row are channels, some may lie beside the row of x.
-      const int first = walk_.folds ? max(-in_row, 0) : 0;
-      const int end = walk_.folds ? min(count, a_.w_in * walk_.pixel_channels - in_row) : count;
-      const auto exists = [&](int j) { return first <= j && j < end; };
+    // Pixels whose channels lie anywhere (NHWC). Numbers that are too small for asynchronous copies
+    // come to registers first, all of them at once.
+    __device__ void gather(const Stored* x, int count, int i, int slot) {
       if constexpr (sizeof(Stored) == sizeof(float)) {
 #pragma unroll
         for (int j = 0; j < kRun; ++j) {
           auto* const piece =
               reinterpret_cast<Stored*>(&landed(slot, j / kPieceNumbers, column(i)));
-          copy_part(piece + j % kPieceNumbers, x + j, exists(j));
+          copy_part(piece + j % kPieceNumbers, x + j, j < count);
         }
       } else {
         std::uint32_t numbers[kRun] = {};
@@ -426,7 +355,7 @@ struct LoadedRuns : Shape {
         for (std::uint32_t& number : numbers) keep_before(number);
 #pragma unroll
         for (int j = 0; j < kRun; ++j) {
-          if (exists(j)) numbers[j] = reinterpret_cast<const std::uint16_t*>(x)[j];
+          if (j < count) numbers[j] = reinterpret_cast<const std::uint16_t*>(x)[j];
         }
 #pragma unroll
         for (int j = 0; j < kRunPieces; ++j) {

@@ -92,8 +92,6 @@ struct LoadedShape {
     int first_c, num_c;       // of the filters' conv groups
     bool has_steps;           // each tap of a K block has its own input
     bool in_rows;             // padded pixels are the pixels of x, in order, and runs are whole
-    bool folds;               // the taps of a filter's row are channels
-    int pixel_channels;       // of x
     int taps, parts, chunks;  // whose input is loaded at a time; these, of a tile
     int all_taps;             // of all chunks; the last one may have fewer than the others
     int parts_apart;          // whose sums run together, before they are moved to the totals
@@ -113,13 +111,13 @@ struct LoadedShape {
       in_rows = kLayout == Layout::nhwc && kStagesAhead && a.in_order && a.r * a.s == 1 &&
                 a.stride_h * a.stride_w == 1 && a.groups == 1 && a.c % kRun == 0 &&
                 reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0;
-      folds = kLayout == Layout::nhwc && a.cols_at_once > 1;
-      pixel_channels = folds ? a.c / a.cols_at_once : a.c;
       taps = has_steps ? kMostSteps : a.r * a.s;
       parts = (taps + kStageTaps - 1) / kStageTaps;
       all_taps = a.c_padded / kDepth * a.r * a.s;
       chunks = (all_taps + taps - 1) / taps;
-      parts_apart = parts_of_running_sum(a.c / a.groups * a.r * a.s, min(taps, kStageTaps));
+      const SpaceToDepthArgs& d = a.depth;
+      parts_apart = parts_of_running_sum(
+          d.channels != 0 ? d.c * d.r * d.s : a.c / a.groups * a.r * a.s, min(taps, kStageTaps));
       keeps_filters = chunks * parts <= kFilterStages;
     }
   };
