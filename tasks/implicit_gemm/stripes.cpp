@@ -167,7 +167,7 @@ namespace {
 bool input_is_shared(const Tiling& tiling, const ImplicitGemmCut& cut) {
   constexpr std::uint64_t kLeastRows = 1024;
   if (!may_share_input(cut.operands) || channel_shares(tiling) > 1) return false;
-  const ConvProblem& problem = tiling.problem;
+  const ConvProblem problem = multiplied_problem(tiling.problem, cut.operands);
   const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cut.cols_per_group));
   if (stripes.reach != 0 || stripes.images > 1) return false;
   const std::int32_t tile =

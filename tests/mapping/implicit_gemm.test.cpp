@@ -359,9 +359,10 @@ TEST_CASE("Two blocks of a cluster load floats for each other where taps have th
   CHECK(blocks_of("n32c256h28k256u2+nhwc") == 2);
   CHECK(blocks_of("n32c512h28k192r1p0+nhwc") == 1);  // three tasks of filters
   CHECK(blocks_of("n32c512h28k64r1p0+nhwc") == 1);
-  CHECK(blocks_of("n32c256h28k256+nhwc") == 1);    // taps share x
-  CHECK(blocks_of("n1c512h7k512r1p0+nhwc") == 1);  // blocks share channels
-  CHECK(blocks_of("n32c16h7k128r1p0+nhwc") == 1);  // little to load
+  CHECK(blocks_of("n32c256h28k256+nhwc") == 1);     // taps share x
+  CHECK(blocks_of("n32c4h224k128r7u2+nhwc") == 1);  // and so they do from space to depth
+  CHECK(blocks_of("n1c512h7k512r1p0+nhwc") == 1);   // blocks share channels
+  CHECK(blocks_of("n32c16h7k128r1p0+nhwc") == 1);   // little to load
   const Tiling numbers = tiling_of("n32c512h28k256r1p0+nhwc+f16", {.whole_tensors = true});
   CHECK(cluster_blocks(numbers) == 1);
   options.cols_per_group = 56;  // images abreast
