@@ -86,9 +86,8 @@ class ClusterBarriers {
   /// Called by all threads of a warp.
   __device__ ClusterBarriers(const BlockCluster& cluster, std::uint64_t* first) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    arrives_ = lane < cluster.size();
-    first_ = static_cast<std::uint32_t>(
-        __cvta_generic_to_shared(cluster.at(arrives_ ? lane : cluster.rank(), first)));
+    if (lane >= cluster.size()) return;
+    first_ = static_cast<std::uint32_t>(__cvta_generic_to_shared(cluster.at(lane, first)));
   }
   /// A warp arrives once at every block's, of which each is a lane's business. What it has stored
   /// need not be seen there. (A release for the cluster would wait for stores to global memory.)
@@ -97,13 +96,12 @@ class ClusterBarriers {
         "{\n.reg .pred p;\nsetp.ne.u32 p, %1, 0;\n"
         "@p mbarrier.arrive.shared::cluster.b64 _, [%0];\n}" ::"r"(
             first_ + static_cast<std::uint32_t>(index) * kBarrierBytes),
-        "r"(static_cast<std::uint32_t>(arrives_))
+        "r"(first_)
         : "memory");
   }
 
  private:
-  std::uint32_t first_;
-  bool arrives_;
+  std::uint32_t first_ = 0;  // 0, where no barrier can be: of lanes that arrive nowhere
 };
 
 }  // namespace megaconv::cuda

@@ -20,18 +20,37 @@ __device__ inline void prefetch_map(const CUtensorMap& tensor) {
 }
 
 /// Pixels of one K block, one after the other in the order of the map's bounding box, from
-/// the one at `col`, `row`, `image` on. Each is read so many columns and rows further on, 0 to 255;
-/// where the tensor has none, zeros. All bytes of the box count on the barrier.
-__device__ inline void copy_pixels(void* to, const CUtensorMap& tensor, int channel, int col,
-                                   int row, int image, int cols_on, int rows_on,
+/// the one at `col`, `row`, `image` on. Each is read so many columns and rows further on, 0 to 255.
+struct PixelWalk {
+  int channel, col, row, image, cols_on, rows_on;
+};
+/// Where the tensor has none, zeros. All bytes of the box count on the barrier.
+__device__ inline void copy_pixels(void* to, const CUtensorMap& tensor, const PixelWalk& pixels,
                                    std::uint64_t* barrier) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(
           static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
       "l"(&tensor), "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(barrier))),
-      "r"(channel), "r"(col), "r"(row), "r"(image), "h"(static_cast<std::uint16_t>(cols_on)),
-      "h"(static_cast<std::uint16_t>(rows_on))
+      "r"(pixels.channel), "r"(pixels.col), "r"(pixels.row), "r"(pixels.image),
+      "h"(static_cast<std::uint16_t>(pixels.cols_on)),
+      "h"(static_cast<std::uint16_t>(pixels.rows_on))
+      : "memory");
+}
+/// The same to the first so many blocks of the cluster, where each has what lies at `to` in this
+/// one. All bytes count on each block's barrier.
+__device__ inline void multicast_pixels(void* to, const CUtensorMap& tensor,
+                                        const PixelWalk& pixels, std::uint64_t* barrier,
+                                        int blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8}, %9;" ::"r"(
+          static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(&tensor), "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(barrier))),
+      "r"(pixels.channel), "r"(pixels.col), "r"(pixels.row), "r"(pixels.image),
+      "h"(static_cast<std::uint16_t>(pixels.cols_on)),
+      "h"(static_cast<std::uint16_t>(pixels.rows_on)),
+      "h"(static_cast<std::uint16_t>((1 << blocks) - 1))
       : "memory");
 }
 

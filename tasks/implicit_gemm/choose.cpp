@@ -51,6 +51,9 @@ constexpr double kFloatChunkUs = 2.6, kFloatChunkOfRowsUs = 2.9, kWideFloatMore 
 constexpr std::int32_t kWideFloatTile = 352;
 // Sums of blocks that share the channels of a task.
 constexpr double kPartialSumsUs = 1;
+// Blocks of a cluster that load x for each other: a row of it, of which each loads half, but which
+// comes to both at 64 bytes a clock; and their start. By count, not measured.
+constexpr double kSharedRowUs = 1.1e-3, kSharedStartUs = 0.5;
 // Copies of operands: their stage's start, and what it reads and writes in a microsecond.
 constexpr double kCopyUs = 2.5, kCopyBytesPerUs = 3.5e6;
 // Operands converted in shared memory: microseconds of 16 channels of a padded pixel under nine
@@ -110,9 +113,9 @@ double num_inputs(const ConvProblem& problem, const InputOfTile& input) {
 }
 
 // Microseconds in which TMA loads operands of 16 channels under nine taps, of each of so many tiles
-// of a block.
+// of a block; of x so many for a row.
 double chunk_copied_us(const ConvProblem& problem, std::int32_t tile_places, double tiles,
-                       const InputOfTile& input, bool abreast, Operands operands) {
+                       const InputOfTile& input, double input_row_us, Operands operands) {
   const double taps = static_cast<double>(problem.r * problem.s);
   const double k_block_channels = k_block_channels_in_place(tile_places, operands);
   const double k_blocks = std::ceil(static_cast<double>(problem.c) / k_block_channels);
@@ -120,8 +123,7 @@ double chunk_copied_us(const ConvProblem& problem, std::int32_t tile_places, dou
       k_blocks * taps <= filter_stages_in_place(tile_places, input.places, operands);
   const double inputs = input.places * num_inputs(problem, input);
   const double filters = filters_in_place(operands) * taps / (keeps_filters ? tiles : 1);
-  const double us =
-      (abreast ? kCopiedRowAbreastUs : kCopiedRowUs) * inputs + kCopiedRowUs * filters;
+  const double us = input_row_us * inputs + kCopiedRowUs * filters;
   return us * 16 / k_block_channels * 9 / taps;
 }
 
@@ -147,8 +149,15 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
   const double width = tile_places;
   const double tiles = std::ceil(cut.places_per_group / width);
   double chunks = num_chunks(problem), before_us = kLaunchInPlaceUs, rest_us = kRestInPlaceUs;
-  const double copied_us = chunk_copied_us(problem, tile_places, std::ceil(waves) * tiles, input,
-                                           stripes.images > 1, operands);
+  const bool in_clusters = staged && cluster_blocks(tiling) > 1;
+  const double input_row_us = in_clusters          ? kSharedRowUs
+                              : stripes.images > 1 ? kCopiedRowAbreastUs
+                                                   : kCopiedRowUs;
+  // A block keeps the filters of a task, or of all tasks if these have the same.
+  const double with_filters =
+      problem.k <= filters_in_place(operands) ? std::ceil(waves) * tiles : tiles;
+  const double copied_us =
+      chunk_copied_us(problem, tile_places, with_filters, input, input_row_us, operands);
   const double products = width * filters_in_place(operands) / kFiltersOfChunkInPlace;
   double chunk_us = std::max(copied_us, kChunkInPlaceUs * products / kPlacesOfChunkInPlace);
   if (operands == Operands::in_float_tensor) {
@@ -156,6 +165,7 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
     const double each_us = more * (all_rows ? kFloatChunkUs : kFloatChunkOfRowsUs);
     chunk_us = std::max(copied_us, each_us * width / kPlacesOfChunkInPlace);
     rest_us = kFloatRestInPlaceUs * width / most_places_in_place(operands);
+    if (in_clusters) before_us += kSharedStartUs;
   } else if (operands == Operands::in_copy) {
     before_us += copy_us(tiling);
     rest_us = kFloatRestInPlaceUs;
@@ -163,10 +173,9 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
     const double inputs = all_rows ? width + stripes.reach : num_inputs(problem, input) * width;
     const double taps = static_cast<double>(problem.r * problem.s) / 9;
     before_us = kLaunchConvertedUs;
-    const bool shares = staged && cluster_blocks(tiling) > 1;
     const double conversion_us =
-        (shares ? kSharedConversionUs * (stripes.by_taps ? num_inputs(problem, input) : 1)
-                : kConversionUs * inputs) /
+        (in_clusters ? kSharedConversionUs * (stripes.by_taps ? num_inputs(problem, input) : 1)
+                     : kConversionUs * inputs) /
         taps;
     chunk_us = std::max(kLeastConvertedUs, kConvertedPlaceUs * width + conversion_us);
     rest_us = stripes.cols < problem.q() ? kStripeRestUs : kConvertedRestUs;

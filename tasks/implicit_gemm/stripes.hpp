@@ -98,6 +98,9 @@ constexpr bool are_tensors(Operands operands) {
 
 // The rest is for load paths on which TMA loads x ("in place").
 
+/// Whether blocks of a cluster may load x for each other (cluster_blocks()).
+constexpr bool may_share_input(Operands operands) { return operands == Operands::in_float_tensor; }
+
 /// Whether `in_tensor` is possible.
 bool operands_in_tensor(const ConvProblem& problem);
 /// Whether `in_tensor_wide` is: every tap has an input of its own, or there is one.

@@ -367,6 +367,57 @@ TEST_CASE("cuda: implicit GEMM in place multiplies filters of one tap and of two
   }
 }
 
+// Alone they are in the persistent launch. Pixels that leave the last tile with one half or less,
+// K blocks and tiles of filters that are not full, several tiles of a task, several tasks of a
+// block with a rest, a residual.
+TEST_CASE("cuda: blocks of a cluster that load floats for each other give the bits of blocks alone",
+          "[sanitizer]") {
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
+  const auto plan_of = [](std::uint32_t places) {
+    return [=](const ConvProblem& problem, CudaLaunch launch) {
+      return in_place(problem, Operands::in_float_tensor, launch, places);
+    };
+  };
+  const auto in_clusters = [](const Plan& plan) {
+    return cluster_blocks(plan.lowering().tiling()) == 2;
+  };
+  for (const char* text : {"n5c516h13w11k128r1p0+bias", "n3c68h33w61k128u2+bias+relu",
+                           "n12c1036h7k72r1p0", "n3c420h28k328r1p0+bias+relu+residual",
+                           "n3c396h27w25k256r1p0u2+residual", "n40c40h15k128u2p0+bias+residual"}) {
+    const std::string nhwc = std::string(text) + "+nhwc";
+    IntegerLayer of(nhwc);
+    for (const std::uint32_t places : {80u, 176u, 256u, 448u, 560u}) {
+      CAPTURE(text, places);
+      const Plan plan = plan_of(places)(of.problem, CudaLaunch::staged);
+      REQUIRE(in_clusters(plan));
+      CHECK(of.gives(of.device.run(plan)));
+      if (of.problem.epilogue.residual) CHECK(of.gives(of.device.run_in_place(plan)));
+      check_launches(nhwc, 2 * 0x1p-11, plan_of(places));
+    }
+  }
+}
+
+// What one block reads while the other overwrites it would be another number now and then.
+TEST_CASE(
+    "cuda: blocks of a cluster that load floats for each other give the same bits each time") {
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
+  constexpr int kRuns = 50;
+  for (const char* text : {"n9c388h28k256r1p0+nhwc", "n16c128h28k128u2+nhwc"}) {
+    const Layer layer(parse_problem(text), false);
+    DeviceLayer<> device(layer);
+    for (const std::uint32_t places : {96u, 416u}) {
+      const Plan alone =
+          in_place(layer.problem, Operands::in_float_tensor, CudaLaunch::persistent, places);
+      const Plan plan =
+          in_place(layer.problem, Operands::in_float_tensor, CudaLaunch::staged, places);
+      REQUIRE(cluster_blocks(plan.lowering().tiling()) == 2);
+      CAPTURE(text, places);
+      const std::vector<float> y = device.run(alone);
+      for (int i = 0; i < kRuns; ++i) CHECK(device.run(plan) == y);
+    }
+  }
+}
+
 TEST_CASE("cuda: implicit GEMM in place is exact on integers with tiles of any width") {
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   IntegerLayer of("n3c24h13w11k72+bias+nhwc");

@@ -337,6 +337,49 @@ TEST_CASE("Two blocks of a cluster convert x for each other where blocks of filt
   CHECK(cluster_blocks(tiling_of("n64c512h28k512")) == 1);
 }
 
+TEST_CASE("Two blocks of a cluster load floats for each other where taps have their own inputs") {
+  TilingOptions options;
+  options.precision = Precision::tf32;
+  options.arithmetic = Arithmetic::tf32;
+  options.whole_tensors = true;
+  const auto blocks_of = [&](const char* text) {
+    const Tiling tiling = tiling_of(text, options);
+    CAPTURE(text, to_string(tiling));
+    REQUIRE(cut_of(tiling).operands == Operands::in_float_tensor);
+    // Each loads whole spans of eight rows, which TMA permutes.
+    const std::int32_t tile = tile_places_in_place(
+        cut_of(tiling).places_per_group,
+        make_stripes(tiling.problem, static_cast<std::int32_t>(cut_of(tiling).cols_per_group)),
+        cut_of(tiling).operands, tiling.problem.c);
+    CHECK(tile % (8 * static_cast<std::int32_t>(cluster_blocks(tiling))) == 0);
+    return cluster_blocks(tiling);
+  };
+  CHECK(blocks_of("n32c512h28k256r1p0+nhwc") == 2);
+  CHECK(blocks_of("n32c512h28k1024r1p0u2+nhwc") == 2);
+  CHECK(blocks_of("n32c256h28k256u2+nhwc") == 2);
+  CHECK(blocks_of("n32c512h28k192r1p0+nhwc") == 1);  // three tasks of filters
+  CHECK(blocks_of("n32c512h28k64r1p0+nhwc") == 1);
+  CHECK(blocks_of("n32c256h28k256+nhwc") == 1);     // taps share x
+  CHECK(blocks_of("n32c4h224k128r7u2+nhwc") == 1);  // and so they do from space to depth
+  CHECK(blocks_of("n1c512h7k512r1p0+nhwc") == 1);   // blocks share channels
+  CHECK(blocks_of("n32c16h7k128r1p0+nhwc") == 1);   // little to load
+  const Tiling numbers = tiling_of("n32c512h28k256r1p0+nhwc+f16", {.whole_tensors = true});
+  CHECK(cluster_blocks(numbers) == 1);
+  options.cols_per_group = 56;  // images abreast
+  CHECK(blocks_of("n32c512h28k256r1p0+nhwc") == 1);
+}
+
+TEST_CASE("Tasks with other filters load theirs again, which wide tiles do less often") {
+  TilingOptions options;
+  options.precision = Precision::tf32;
+  options.arithmetic = Arithmetic::tf32;
+  // All filters of a task fit beside tiles of 128 padded pixels, but not beside wider ones.
+  for (const bool whole : {false, true}) {
+    options.whole_tensors = whole;
+    CHECK(cut_of(tiling_of("n32c512h28k256r1p0+nhwc", options)).places_per_group >= 256);
+  }
+}
+
 TEST_CASE("Stripes of converted operands are few, and stored in boxes that divide them") {
   const ConvProblem problem = parse_problem("n2c64h30w250k64+nhwc");
   CHECK(stripes_can_be_converted(problem, 250));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loaders of implicit GEMM on operands in place: two threads that have TMA load x and w to shared
-// memory. The one for x also takes the tasks and hands them on.
+// memory. The one for x also takes the tasks and hands them on. In a cluster that shares x, each
+// block has its part of every stage multicast to all.
 #pragma once
 
 #include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
@@ -10,7 +11,7 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceLoaders : Shape {
-  using Shape::kAbreast, Shape::kConverts, Shape::kMostInputStages;
+  using Shape::kAbreast, Shape::kConverts, Shape::kMostInputStages, Shape::kSharesInput;
   using typename Shape::Course, typename Shape::Shared, typename Shape::Turns, typename Shape::Walk;
 
  public:
@@ -85,7 +86,10 @@ class InPlaceLoaders : Shape {
     const Stripes::Position next_tile = s.position(a.tile_places);
     const Stripes::Position next_piece = s.position(kPiecePlaces);
     const auto num_bytes = static_cast<std::uint32_t>(a.input_places * shared.row_bytes);
-    Stripes::Position tile_start = s.position(walk.first_place);
+    // Where this block's share of a stage begins, which it loads for the whole cluster.
+    const BlockCluster& cluster = shared.cluster;
+    const int own_place = kSharesInput ? a.input_places / cluster.size() * cluster.rank() : 0;
+    Stripes::Position tile_start = s.position(walk.first_place + own_place);
     wait();
     for (int tile = 0; tile < walk.num_tiles; ++tile, tile_start = s.sum(tile_start, next_tile)) {
       const int first_row =
@@ -98,15 +102,24 @@ class InPlaceLoaders : Shape {
           } else {
             auto& ring = shared.barriers.input;
             ring.wait_empty(at);
-            std::byte* const x = shared.x + at.stage * shared.input_bytes;
+            std::byte* const x =
+                shared.x + at.stage * shared.input_bytes + own_place * shared.row_bytes;
             std::uint64_t* const barrier = ring.expect(at, num_bytes);
             if (kAbreast && s.images > 1) {
               copy_box(x, a.x_tensors[0],
                        {c, -a.pad_w, walk.stripe * s.images, first_row - a.pad_h}, barrier);
             } else {
-              copy_pixels(x, a.x_tensors[0], c, tile_start.col * a.stride_w - a.pad_w,
-                          tile_start.row * a.stride_h - a.pad_h, tile_start.image,
-                          tap.col * a.dilation_w, tap.row * a.dilation_h, barrier);
+              const PixelWalk pixels{c,
+                                     tile_start.col * a.stride_w - a.pad_w,
+                                     tile_start.row * a.stride_h - a.pad_h,
+                                     tile_start.image,
+                                     tap.col * a.dilation_w,
+                                     tap.row * a.dilation_h};
+              if (kSharesInput && cluster.size() > 1) {
+                multicast_pixels(x, a.x_tensors[0], pixels, barrier, cluster.size());
+              } else {
+                copy_pixels(x, a.x_tensors[0], pixels, barrier);
+              }
             }
             at.advance(shared.input_stages);
           }
@@ -128,9 +141,10 @@ class InPlaceLoaders : Shape {
       own_place += turns.step;
       for (int part = 0; part < a.k_block_channels; part += kPieceChannels) {
         ring.wait_empty(at);
-        copy_pixels(shared.pieces + at.stage * kPieceBytes, a.x_tensors[stripe], c + part,
-                    start.col * a.stride_w - padding, start.row * a.stride_h - a.pad_h, start.image,
-                    tap.col * a.dilation_w, tap.row * a.dilation_h, ring.expect(at, kPieceBytes));
+        copy_pixels(shared.pieces + at.stage * kPieceBytes, a.x_tensors[stripe],
+                    {c + part, start.col * a.stride_w - padding, start.row * a.stride_h - a.pad_h,
+                     start.image, tap.col * a.dilation_w, tap.row * a.dilation_h},
+                    ring.expect(at, kPieceBytes));
         at.advance(shared.num_pieces);
       }
     }

@@ -14,8 +14,8 @@ namespace megaconv::cuda {
 template <class Shape>
 class InPlaceConsumers : Shape {
   using Shape::first_filter_of, Shape::first_place_of, Shape::kConsumers, Shape::kConverters;
-  using Shape::kConverts, Shape::kFilters, Shape::kGroupsOfPlaces, Shape::kHelpers, Shape::kLead,
-      Shape::kMostInputStages, Shape::kOperands, Shape::kPending;
+  using Shape::kFilters, Shape::kGroupsOfPlaces, Shape::kHelpers, Shape::kLead;
+  using Shape::kMostInputStages, Shape::kOperands, Shape::kPending, Shape::kSameInput;
   using Shape::kSharesChannels, Shape::kThreads;
   using typename Shape::Barriers, typename Shape::Course, typename Shape::Number;
   using typename Shape::Shared, typename Shape::Walk;
@@ -52,7 +52,7 @@ class InPlaceConsumers : Shape {
     StageRing<1>::Cursor output;
     typename Outputs::Finish finish(a);
     ClusterBarriers input_everywhere;
-    if constexpr (kConverts) input_everywhere = {shared.cluster, shared.barriers.input.empty};
+    if constexpr (kSameInput) input_everywhere = {shared.cluster, shared.barriers.input.empty};
     float sums[kWidth / 2] = {};
     std::uint64_t free_ns = source.now();
     for (Task task; tasks.next(task); tasks.advance(), free_ns = source.now()) {
@@ -142,7 +142,7 @@ class InPlaceConsumers : Shape {
       if (speaker && !keeps_filters) barriers.filter.arrive_empty(oldest_filter);
       if (++oldest_filter == shared.filter_stages) oldest_filter = 0;
       if (++oldest_tap == course.taps) {
-        if constexpr (kConverts) {
+        if constexpr (kSameInput) {
           input_everywhere.arrive(oldest_input);
         } else if (speaker) {
           barriers.input.arrive_empty(oldest_input);

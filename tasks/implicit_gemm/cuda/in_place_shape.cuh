@@ -17,7 +17,7 @@
 namespace megaconv::cuda {
 
 /// kShares: the channels of each task are shared out to the blocks of a cluster (channel_shares(),
-/// tasks/tiling.hpp).
+/// tasks/implicit_gemm/implicit_gemm.hpp).
 template <class NumbersType, Operands kOperandsOfTask, bool kShares>
 struct InPlaceShape {
   using Numbers = NumbersType;
@@ -30,8 +30,12 @@ struct InPlaceShape {
   static constexpr bool kFloats = std::is_same_v<Stored, float>;
   static_assert(kFloats != have_16_bits(kOperands));
   static constexpr bool kConverts = kOperands == Operands::converted;
-  static constexpr bool kClusters = kConverts || kSharesChannels;
-  static constexpr bool kAbreast = !kClusters;  // images may be
+  // Blocks of a cluster, if there are several, load x for each other.
+  static constexpr bool kSharesInput = may_share_input(kOperands) && !kSharesChannels;
+  // They have the same padded pixels: a stage of x is empty when all of them have left it.
+  static constexpr bool kSameInput = kConverts || kSharesInput;
+  static constexpr bool kClusters = kSameInput || kSharesChannels;
+  static constexpr bool kAbreast = !kConverts && !kSharesChannels;  // images may be
   static constexpr int kFilters = filters_in_place(kOperands);
   // A consumer warpgroup has the products of kGroupFilters: all of a tile's and half of its padded
   // pixels, or half of the filters and all padded pixels.
@@ -87,9 +91,9 @@ struct InPlaceShape {
     std::uint64_t partial_sums;  // of the first block of a cluster: those of the others are there
     int input_stages, filter_stages;
   };
-  /// Blocks that convert x for each other, or share channels.
+  /// Blocks that load or convert x for each other, or share channels.
   static __device__ BlockCluster own_cluster() {
-    if constexpr (kConverts) return BlockCluster::current();
+    if constexpr (kSameInput) return BlockCluster::current();
     if constexpr (kSharesChannels) {
       return {static_cast<int>(gridDim.y), static_cast<int>(blockIdx.y)};
     }
