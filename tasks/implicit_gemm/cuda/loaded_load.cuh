@@ -16,7 +16,8 @@ class LoadedProducers : LoadedRuns<Shape> {
   using Shape::kAhead, Shape::kFilterStages, Shape::kInputStages, Shape::kLayout, Shape::kOwnRuns,
       Shape::kPlaceRuns, Shape::kPlaces, Shape::kRun, Shape::kSlots, Shape::kStageTaps,
       Shape::kStagesAhead, Shape::kToRegisters;
-  using typename Runs::Ahead, typename Runs::PixelsAhead, typename Runs::Run;
+  using typename Runs::Ahead, typename Runs::PixelsAhead, typename Runs::RowsAhead,
+      typename Runs::Run;
   using typename Shape::Input, typename Shape::Number, typename Shape::Numbers,
       typename Shape::Operand, typename Shape::Shared, typename Shape::Stored, typename Shape::Walk;
 
@@ -44,6 +45,10 @@ class LoadedProducers : LoadedRuns<Shape> {
   }
   static __device__ void load_input(const TaskArgs& a, const Walk& walk, Shared& shared) {
     if constexpr (kStagesAhead && kLayout == Layout::nhwc) {
+      if (RowsAhead::suits(a, walk)) {
+        load_input(a, walk, RowsAhead(a, walk, shared.landing), shared);
+        return;
+      }
       if (PixelsAhead::suits(a, walk)) {
         load_input(a, walk, PixelsAhead(a, walk, shared.landing), shared);
         return;

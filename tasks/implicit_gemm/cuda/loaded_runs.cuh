@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs of x on their way to a loading thread of implicit GEMM: kRun channels of a padded pixel
-// each. Two ways: pixels that stay the same through a tile, and pixels that lie anywhere.
+// each. Three ways: rows of x, pixels that stay the same through a tile, and pixels that lie
+// anywhere.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -204,20 +205,104 @@ struct LoadedRuns : Shape {
   // one run together, then the next thread's. Both pieces of a sector of x land side by side in one
   // instruction. Otherwise the L2 is asked for it twice, and copies take twice as long (H100, 51
   // MB: 48.7 us instead of 23.0; each thread its own run: 37.8).
-  class PixelsAhead : public LandingRuns {
-    using LandingRuns::column, LandingRuns::kPieceNumbers, LandingRuns::landed;
-
+  class CopiedTogether : public LandingRuns {
    public:
     /// Before the run that comes next is converted: 5 % slower here, up to 23 % faster where pixels
     /// lie anywhere.
     static constexpr bool kStartsEarly = false;
-    /// In NHWC. Runs are whole.
+    /// In NHWC, with a halo or of one tap. Runs are whole.
     static __device__ bool suits(const TaskArgs& a, const Walk& walk) {
       return (!walk.has_steps || a.r * a.s == 1) && a.groups == 1 && a.c % kRun == 0 &&
              reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0;
     }
+    static __device__ int of_stage(int i) { return LandingRuns::column(i); }
+    static __device__ bool has(int, int) { return true; }
+
+   protected:
+    using LandingRuns::column, LandingRuns::kPieceNumbers, LandingRuns::LandingRuns;
+    static constexpr int kRunsAtOnce = 32 / kRunPieces;
+    static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
+    static __device__ int piece() { return lane() % kRunPieces; }
+    // Starts those of the runs at once that offset(j, column) finds: where the thread's piece lies
+    // behind `x`, or a negative number.
+    template <class Offset>
+    __device__ void copy(int i, int slot, const Stored* x, Offset offset) {
+      // To be found anew each time: what could be kept of all columns takes more registers than
+      // there are.
+      int first = column(i) - lane() + lane() / kRunPieces;
+      asm volatile("" : "+r"(first));
+      Piece* const to = &this->landed(slot, piece(), first);
+      __syncwarp();  // what landed there before has been read
+#pragma unroll
+      for (int j = 0; j < kRunPieces; ++j) {
+        const int from = offset(j, first + j * kRunsAtOnce);
+        if (from < 0) continue;
+        __pipeline_memcpy_async(to + j * kRunsAtOnce * kRunPieces, x + from, sizeof(Piece));
+      }
+      __pipeline_commit();
+    }
+    // Of the index-th padded pixel of a stage, if that has several K blocks of a tile.
+    static __device__ int step(int index) {
+      int step = 0;
+#pragma unroll
+      for (int i = 1; i < kMostSteps; ++i) step += index >= i * kTilePlaces ? 1 : 0;
+      return step;
+    }
+    static __device__ int place(int index) { return index - step(index) * kTilePlaces; }
+  };
+
+  // Padded pixels are the pixels of x, in order.
+  class RowsAhead : public CopiedTogether {
+    using CopiedTogether::column, CopiedTogether::kPieceNumbers, CopiedTogether::piece,
+        CopiedTogether::place, CopiedTogether::step;
+
+   public:
+    static __device__ bool suits(const TaskArgs& a, const Walk& walk) {
+      return CopiedTogether::suits(a, walk) && a.in_order && walk.has_steps &&
+             a.stride_h * a.stride_w == 1;
+    }
+    __device__ RowsAhead(const TaskArgs& a, const Walk& walk, Landing& landing)
+        : CopiedTogether(landing),
+          x_(reinterpret_cast<const Stored*>(a.x) +
+             static_cast<std::int64_t>(walk.first_place) * a.c + piece() * kPieceNumbers),
+          channels_(a.c),
+          left_(walk.end_place - walk.first_place),
+          left_channels_(a.c) {}
+    /// By all threads of a warp.
+    __device__ void start(int i, int, int slot) {
+      this->note(is_there(column(i)));
+      this->copy(i, slot, x_, [this](int, int index) {
+        return is_there(index) ? place(index) * channels_ + step(index) * kDepth : -1;
+      });
+      if (i + 1 == kOwnPlaces) advance();
+    }
+
+   private:
+    __device__ bool is_there(int index) const {
+      return place(index) < min(kTilePlaces, left_) && step(index) * kDepth < left_channels_;
+    }
+    __device__ void advance() {
+      x_ += kMostSteps * kDepth;
+      left_channels_ -= kMostSteps * kDepth;
+      if (left_channels_ > 0) return;
+      x_ += (kTilePlaces - 1) * channels_ + left_channels_;
+      left_channels_ = channels_;
+      left_ -= kTilePlaces;
+    }
+
+    const Stored* x_;  // of the tile and its K blocks, of this thread's pieces
+    const int channels_;
+    int left_, left_channels_;
+  };
+
+  // They lie anywhere: threads find their own, once for a tile, and tell those that copy them.
+  class PixelsAhead : public CopiedTogether {
+    using CopiedTogether::column, CopiedTogether::kPieceNumbers, CopiedTogether::kRunsAtOnce,
+        CopiedTogether::lane, CopiedTogether::piece;
+
+   public:
     __device__ PixelsAhead(const TaskArgs& a, const Walk& walk, Landing& landing)
-        : LandingRuns(landing),
+        : CopiedTogether(landing),
           a_(a),
           walk_(walk),
           x_(reinterpret_cast<const Stored*>(a.x) + piece() * kPieceNumbers),
@@ -230,49 +315,22 @@ struct LoadedRuns : Shape {
       }
       find();
     }
-    static __device__ int of_stage(int i) { return column(i); }
-    static __device__ bool has(int, int) { return true; }
     /// By all threads of a warp.
     __device__ void start(int i, int, int slot) {
       this->note((own_exist_ >> i & 1) != 0 && has_channels(column(i)));
-      const int first = column_at_once(i);
-      Piece* const to = &landed(slot, piece(), first);
-      __syncwarp();  // what landed there before has been read
-#pragma unroll
-      for (int j = 0; j < kRunPieces; ++j) {
-        if (offsets_[i][j] < 0 || !has_channels(first + j * kRunsAtOnce)) continue;
-        __pipeline_memcpy_async(to + j * kLandingStep, x_ + offsets_[i][j], sizeof(Piece));
-      }
-      __pipeline_commit();
+      this->copy(i, slot, x_,
+                 [this, i](int j, int index) { return has_channels(index) ? offsets_[i][j] : -1; });
       if (i + 1 == kOwnPlaces) advance();
     }
 
    private:
-    static constexpr int kRunsAtOnce = 32 / kRunPieces;
-    // From where a piece lands to where that of the next runs at once does.
-    static constexpr int kLandingStep = kRunsAtOnce * kRunPieces;
-    static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
-    static __device__ int piece() { return lane() % kRunPieces; }
-    // Of the first runs at once, the column of the one that this thread copies a piece of. To be
-    // found anew each time: what could be kept of all of them takes more registers than there are.
-    static __device__ int column_at_once(int i) {
-      int first = column(i) - lane() + lane() / kRunPieces;
-      asm volatile("" : "+r"(first));
-      return first;
-    }
-
     // Of one tap a stage has some K blocks of a tile, one padded pixel after the other of each.
     __device__ int step(int index) const {
-      if (!walk_.has_steps) return 0;
-      int step = 0;
-#pragma unroll
-      for (int i = 1; i < kMostSteps; ++i) step += index >= i * kTilePlaces ? 1 : 0;
-      return step;
+      return walk_.has_steps ? CopiedTogether::step(index) : 0;
     }
     __device__ int place(int index) const { return index - step(index) * kTilePlaces; }
     __device__ bool has_channels(int index) const { return step(index) * kDepth < left_channels_; }
-
-    // Where the padded pixels of the tile lie in x; a negative number if they do not.
+    // Where the runs of the tile's padded pixels begin; a negative number if they do not exist.
     __device__ void find() {
       own_exist_ = 0;
 #pragma unroll
@@ -281,7 +339,7 @@ struct LoadedRuns : Shape {
         const int index = column(i);
         const int row = position.row * a_.stride_h - a_.pad_h;
         const int col = (walk_.stripe * a_.stripes.cols + position.col) * a_.stride_w - a_.pad_w;
-        const bool exists = left_ > 0 && index < kPlaces && step(index) < kMostSteps &&
+        const bool exists = left_ > 0 && index < kPlaces &&
                             place(index) < min(kTilePlaces, left_) + a_.stripes.reach &&
                             position.image < a_.n &&
                             static_cast<unsigned>(row) < static_cast<unsigned>(a_.h) &&

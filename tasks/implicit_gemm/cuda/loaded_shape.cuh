@@ -45,7 +45,7 @@ struct LoadedShape {
   static_assert(kStagesAhead ? !kToRegisters : kOwnRuns % kSlots == 0);
   // 65536 registers of a multiprocessor, shared out by what the warps do.
   static constexpr int kLaunchRegisters = 65536 / kThreads;
-  static constexpr int kProducerRegisters = 72, kConsumerRegisters = 184;
+  static constexpr int kProducerRegisters = 80, kConsumerRegisters = 176;
 
   using Output = OutputRun<Stored, kLayout, kGroupPlaces>;
   // With few sums a thread has room for those of two tiles: it stores one tile's while the next is
