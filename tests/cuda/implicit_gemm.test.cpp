@@ -126,6 +126,7 @@ void check_magnitude(const std::string& text, int exponent, double most_l2, Plan
 // The load paths in place that a layer of floats has.
 std::vector<Operands> ways_of_floats(const ConvProblem& problem) {
   if (!operands_can_be_copied(problem) || !implicit_gemm_obstacle(problem).empty()) return {};
+  if (has_space_to_depth(problem)) return {Operands::in_float_tensor};
   if (!floats_can_be_brought(problem)) return {Operands::in_copy};
   return {Operands::in_copy, Operands::converted, Operands::in_float_tensor};
 }
