@@ -67,12 +67,19 @@ inline std::string shape_text(const DirectShape& shape) {
 
 template <Layout kLayout, class Stored = float>
 KernelSet direct_kernels(const Tiling& tiling) {
+  const auto& cut = std::get<DirectCut>(tiling.cut);
+  const std::uint32_t blocks = cut.filter_blocks_per_gemm_task;
   if (tiling.problem.depthwise()) {
+    const std::uint64_t outputs = std::uint64_t{blocks} * Tiling::kLaneBlock * cut.rows_per_group *
+                                  cut.cols_per_group;
+    if (outputs > kMostDepthwiseOutputs) {
+      throw Error(Status::unsupported, "cuda: depthwise tasks of " + std::to_string(outputs) +
+                                           " outputs, must be at most " +
+                                           std::to_string(kMostDepthwiseOutputs));
+    }
     return direct_kernel_set<DepthwiseKernel<kLayout, Stored>>("depthwise");
   }
   const auto groups = static_cast<std::uint32_t>(tiling.problem.groups);
-  const auto& cut = std::get<DirectCut>(tiling.cut);
-  const std::uint32_t blocks = cut.filter_blocks_per_gemm_task;
   if (groups > 1 && tiling.filter_blocks() / groups % blocks != 0) {
     throw Error(Status::unsupported, "cuda: direct tasks of " + std::to_string(blocks) +
                                          " lane blocks of filters, must divide the " +

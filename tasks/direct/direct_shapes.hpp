@@ -47,5 +47,6 @@ inline constexpr DirectShape kDirectShapes[] = {
 /// Depthwise tasks have no sums over channels to share: threads take four rows of a column at a
 /// time.
 inline constexpr DirectShape kDepthwiseShape = {1, 4, 1, 1, 1, 128};
+inline constexpr std::uint64_t kMostDepthwiseOutputs = 1 << 20;  ///< of a task
 
 }  // namespace megaconv
