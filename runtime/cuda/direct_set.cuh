@@ -37,8 +37,7 @@ template <Layout kLayout, class Stored>
 struct DepthwiseKernel {
   using Direct = DepthwiseTask<kLayout, Stored>;
   static constexpr int kThreads = Direct::kThreads;
-  // With the weights of four channels, threads take 128 registers.
-  static constexpr int kBlocksPerSm = kLayout == Layout::nhwc ? 4 : 8;
+  static constexpr int kBlocksPerSm = 512 / kThreads;  // 128 registers a thread
 
   static constexpr int shared_bytes(TaskKind) { return 0; }
   template <TaskKind kKind>

@@ -11,20 +11,19 @@ namespace megaconv::cuda {
 
 template <Layout kLayout, class Stored = float>
 struct DepthwiseTask {
-  static constexpr int kThreads = static_cast<int>(kDepthwiseShape.threads());
-  static constexpr int kRows = static_cast<int>(kDepthwiseShape.h_tile);
-  // NCHW: columns are for neighbouring threads.
-  static constexpr int kCols = kLayout == Layout::nchw ? 1 : 2;
+  static constexpr DirectShape kTile = depthwise_shape(kLayout);
+  static constexpr int kThreads = kTile.threads();
+  static constexpr int kRows = kTile.h_tile, kCols = kTile.w_tile;
 
   static __device__ void run(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
-    if constexpr (kLayout == Layout::nhwc) {
+    if constexpr (kVector > 1) {
       if (has_vectors(a)) return run_channels<kVector>(a, group, block);
     }
     run_channels<1>(a, group, block);
   }
 
  private:
-  static constexpr int kVector = 4;
+  static constexpr int kVector = kTile.i_tile;
   static_assert(DirectFilters::kLanes % kVector == 0);
 
   // Whether the channels of all pixels come in whole vectors.
@@ -57,17 +56,18 @@ struct DepthwiseTask {
     const PixelRect rect(a, group);
     const int first_k = static_cast<int>(block) * a.filters_per_gemm_task;
     const int parts = min(a.filters_per_gemm_task, a.k - first_k) / kChannels;
-    const int across = (rect.cols + kCols - 1) / kCols;
-    const int tiles = (rect.rows + kRows - 1) / kRows * across;
+    const int down = (rect.rows + kRows - 1) / kRows, across = (rect.cols + kCols - 1) / kCols;
+    const int tiles = down * across;
     const DirectOutput<kLayout, Stored> output(a, rect.image);
     for (int i = static_cast<int>(threadIdx.x); i < tiles * parts; i += kThreads) {
-      // Neighbouring threads take neighbouring numbers of x and y.
+      // Neighbouring threads take neighbouring numbers of x and y; in NHWC the next ones share rows.
       const bool nchw = kLayout == Layout::nchw;
       const int outer = quotient(i, nchw ? tiles : parts);
       const int inner = i - outer * (nchw ? tiles : parts);
-      const int tile = nchw ? inner : outer, down = quotient(tile, across);
+      const int tile = nchw ? inner : outer, line = quotient(tile, nchw ? across : down);
+      const int in_line = tile - line * (nchw ? across : down);
       const int k = first_k + (nchw ? outer : inner) * kChannels;
-      const int row = down * kRows, col = (tile - down * across) * kCols;
+      const int row = (nchw ? line : in_line) * kRows, col = (nchw ? in_line : line) * kCols;
       const Inputs inputs(a, rect.image, k, rect.row + row, rect.col + col);
       Sums<kChannels> sums = {};
       if constexpr (kTaps != 0) {
