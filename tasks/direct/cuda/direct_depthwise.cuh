@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct tasks of depthwise convolution: no sum over channels, so nothing to share but the caches.
-// A thread takes kRows output rows of one column at a time, of one channel or in NHWC of four.
-// Filters of 3 x 3 have a way of their own: their weights stay in registers, and every input is
-// loaded once for all the rows that it counts for. Sums are added up in the same order either way.
+// A thread takes tiles of kRows x kCols outputs, of one channel or in NHWC of four. A number of x is
+// loaded once for all outputs of the tile that it counts for in the column of taps at hand. Filters
+// of 3 x 3 keep all their weights in registers, so that it is loaded once for the whole tile. What
+// is hard to hide is latency: rows of loads are on their way before the first is used.
 #pragma once
 
 #include "tasks/direct/cuda/direct.cuh"
@@ -39,18 +40,22 @@ struct DepthwiseTask {
   // In threads of kChannels each.
   template <int kChannels>
   static __device__ void run_channels(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
-    const bool small = a.r == 3 && a.s == 3 && a.dilation_h == 1 && a.dilation_w == 1 &&
-                       a.stride_h == a.stride_w;
-    if (small && a.stride_h == 1) {
-      run_filters<kChannels, 3, 1>(a, group, block);
-    } else if (small && a.stride_h == 2) {
-      run_filters<kChannels, 3, 2>(a, group, block);
-    } else {
+    const bool square = a.r == a.s && a.stride_h == a.stride_w && a.dilation_w == 1;
+    const int taps = a.dilation_h == 1 && (square || a.r > 3) ? a.r : 0;
+    const auto run_taps = [&]<int kTaps>() {
+      if (a.stride_h == 1) return run_filters<kChannels, kTaps, 1>(a, group, block);
+      if (a.stride_h == 2) return run_filters<kChannels, kTaps, 2>(a, group, block);
       run_filters<kChannels, 0, 0>(a, group, block);
+    };
+    switch (taps) {
+      case 3: return run_taps.template operator()<3>();
+      case 5: return run_taps.template operator()<5>();
+      case 7: return run_taps.template operator()<7>();
+      default: run_filters<kChannels, 0, 0>(a, group, block);
     }
   }
 
-  // With filters of kTaps x kTaps and strides of kStride; 0: any.
+  // With filters of kTaps rows and a vertical stride of kStride; 0: any.
   template <int kChannels, int kTaps, int kStride>
   static __device__ void run_filters(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
     const PixelRect rect(a, group);
@@ -70,8 +75,10 @@ struct DepthwiseTask {
       const int row = (nchw ? line : in_line) * kRows, col = (nchw ? in_line : line) * kCols;
       const Inputs inputs(a, rect.image, k, rect.row + row, rect.col + col);
       Sums<kChannels> sums = {};
-      if constexpr (kTaps != 0) {
+      if constexpr (kTaps == 3) {
         add_small<kTaps, kStride, kChannels>(a, a.u + k, inputs, sums);
+      } else if constexpr (kTaps != 0) {
+        add_columns<kTaps, kStride, kChannels>(a, a.u + k, inputs, sums);
       } else {
         add_any<kChannels>(a, a.u + k, inputs, sums);
       }
@@ -100,6 +107,13 @@ struct DepthwiseTask {
           to_next_col_(kPlanes ? 1 : a.c),
           to_next_row_(to_next_col_ * a.w_in),
           first_(reinterpret_cast<const Stored*>(a.x) + place(a, image, k)) {}
+    /// So many columns further on.
+    __device__ Inputs from(int cols) const {
+      Inputs other = *this;
+      other.first_w_ += cols;
+      other.first_ += cols * to_next_col_;
+      return other;
+    }
     /// So many rows and columns further on; zero beyond the image.
     template <int kChannels>
     __device__ Vec<kChannels, Stored> at(int rows, int cols) const {
@@ -122,8 +136,8 @@ struct DepthwiseTask {
     __device__ bool has_col(int cols) const {
       return static_cast<unsigned>(first_w_ + cols) < static_cast<unsigned>(w_);
     }
-    const int first_h_, first_w_, h_, w_, to_next_col_, to_next_row_;
-    const Stored* const first_;
+    int first_h_, first_w_, h_, w_, to_next_col_, to_next_row_;
+    const Stored* first_;
   };
 
   // To the sums of the output (row, col) of a thread.
@@ -137,7 +151,7 @@ struct DepthwiseTask {
     }
   }
 
-  // Adds the products of kTaps x kTaps taps, input row by input row.
+  // Adds the products of kTaps x kTaps taps, which all stay in registers, input row by input row.
   template <int kTaps, int kStride, int kChannels>
   static __device__ void add_small(const TaskArgs& a, const float* u, const Inputs& inputs,
                                    Sums<kChannels>& sums) {
@@ -166,6 +180,32 @@ struct DepthwiseTask {
             const int r = h - row * kStride, s = w - col * kStride;
             if (r < 0 || r >= kTaps || s < 0 || s >= kTaps) continue;
             add<kChannels>(input, weights[r][s], sums, row, col);
+          }
+        }
+      }
+    }
+  }
+
+  // Adds the products of kTaps rows of taps, column by column of them.
+  template <int kTaps, int kStride, int kChannels>
+  static __device__ void add_columns(const TaskArgs& a, const float* u, const Inputs& inputs,
+                                     Sums<kChannels>& sums) {
+    constexpr int kInputRows = (kRows - 1) * kStride + kTaps;
+#pragma unroll 1
+    for (int s = 0; s < a.s; ++s, u += a.k_padded) {
+      Vec<kChannels> weights[kTaps];
+#pragma unroll
+      for (int r = 0; r < kTaps; ++r) weights[r] = load<kChannels>(u + r * a.s * a.k_padded);
+#pragma unroll
+      for (int col = 0; col < kCols; ++col) {
+        const Inputs column = inputs.from(col * a.stride_w + s * a.dilation_w);
+#pragma unroll
+        for (int h = 0; h < kInputRows; ++h) {
+          const Vec<kChannels> input = to_floats(column.template at<kChannels>(h, 0));
+#pragma unroll
+          for (int row = 0; row < kRows; ++row) {
+            const int r = h - row * kStride;
+            if (r >= 0 && r < kTaps) add<kChannels>(input, weights[r], sums, row, col);
           }
         }
       }
