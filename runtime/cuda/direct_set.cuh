@@ -69,8 +69,8 @@ KernelSet direct_kernels(const Tiling& tiling) {
   const auto& cut = std::get<DirectCut>(tiling.cut);
   const std::uint32_t blocks = cut.filter_blocks_per_gemm_task;
   if (tiling.problem.depthwise()) {
-    const std::uint64_t outputs = std::uint64_t{blocks} * Tiling::kLaneBlock * cut.rows_per_group *
-                                  cut.cols_per_group;
+    const std::uint64_t outputs =
+        std::uint64_t{blocks} * Tiling::kLaneBlock * cut.rows_per_group * cut.cols_per_group;
     if (outputs > kMostDepthwiseOutputs) {
       throw Error(Status::unsupported, "cuda: depthwise tasks of " + std::to_string(outputs) +
                                            " outputs, must be at most " +

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct tasks of depthwise convolution: no sum over channels, so nothing to share but the caches.
-// A thread takes tiles of kRows x kCols outputs, of one channel or in NHWC of four. A number of x is
-// loaded once for all outputs of the tile that it counts for in the column of taps at hand. Filters
-// of 3 x 3 keep all their weights in registers, so that it is loaded once for the whole tile. What
-// is hard to hide is latency: rows of loads are on their way before the first is used.
+// A thread takes tiles of kRows x kCols outputs, of one channel or in NHWC of four. A number of x
+// is loaded once for all outputs of the tile that it counts for in the column of taps at hand.
+// Filters of 3 x 3 keep all their weights in registers, so that it is loaded once for the whole
+// tile. What is hard to hide is latency: rows of loads are on their way before the first is used.
 #pragma once
 
 #include "tasks/direct/cuda/direct.cuh"
@@ -29,11 +29,10 @@ struct DepthwiseTask {
 
   // Whether the channels of all pixels come in whole vectors.
   static __device__ bool has_vectors(const TaskArgs& a) {
-    const auto addresses = reinterpret_cast<std::uintptr_t>(a.x) |
-                           reinterpret_cast<std::uintptr_t>(a.y) |
-                           reinterpret_cast<std::uintptr_t>(a.residual) |
-                           reinterpret_cast<std::uintptr_t>(a.scale) |
-                           reinterpret_cast<std::uintptr_t>(a.bias);
+    const auto addresses =
+        reinterpret_cast<std::uintptr_t>(a.x) | reinterpret_cast<std::uintptr_t>(a.y) |
+        reinterpret_cast<std::uintptr_t>(a.residual) | reinterpret_cast<std::uintptr_t>(a.scale) |
+        reinterpret_cast<std::uintptr_t>(a.bias);
     return a.c % kVector == 0 && addresses % (kVector * sizeof(Stored)) == 0;
   }
 
@@ -41,18 +40,16 @@ struct DepthwiseTask {
   template <int kChannels>
   static __device__ void run_channels(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
     const bool square = a.r == a.s && a.stride_h == a.stride_w && a.dilation_w == 1;
-    const int taps = a.dilation_h == 1 && (square || a.r > 3) ? a.r : 0;
-    const auto run_taps = [&]<int kTaps>() {
-      if (a.stride_h == 1) return run_filters<kChannels, kTaps, 1>(a, group, block);
-      if (a.stride_h == 2) return run_filters<kChannels, kTaps, 2>(a, group, block);
-      run_filters<kChannels, 0, 0>(a, group, block);
+    const auto has = [&](int taps, int stride) {
+      return a.r == taps && a.stride_h == stride && a.dilation_h == 1 && (square || taps != 3);
     };
-    switch (taps) {
-      case 3: return run_taps.template operator()<3>();
-      case 5: return run_taps.template operator()<5>();
-      case 7: return run_taps.template operator()<7>();
-      default: run_filters<kChannels, 0, 0>(a, group, block);
-    }
+    if (has(3, 1)) return run_filters<kChannels, 3, 1>(a, group, block);
+    if (has(3, 2)) return run_filters<kChannels, 3, 2>(a, group, block);
+    if (has(5, 1)) return run_filters<kChannels, 5, 1>(a, group, block);
+    if (has(5, 2)) return run_filters<kChannels, 5, 2>(a, group, block);
+    if (has(7, 1)) return run_filters<kChannels, 7, 1>(a, group, block);
+    if (has(7, 2)) return run_filters<kChannels, 7, 2>(a, group, block);
+    run_filters<kChannels, 0, 0>(a, group, block);
   }
 
   // With filters of kTaps rows and a vertical stride of kStride; 0: any.
@@ -65,7 +62,8 @@ struct DepthwiseTask {
     const int tiles = down * across;
     const DirectOutput<kLayout, Stored> output(a, rect.image);
     for (int i = static_cast<int>(threadIdx.x); i < tiles * parts; i += kThreads) {
-      // Neighbouring threads take neighbouring numbers of x and y; in NHWC the next ones share rows.
+      // Neighbouring threads take neighbouring numbers of x and y; the next ones in NHWC the tile
+      // below, with which they share rows.
       const bool nchw = kLayout == Layout::nchw;
       const int outer = quotient(i, nchw ? tiles : parts);
       const int inner = i - outer * (nchw ? tiles : parts);
@@ -223,9 +221,8 @@ struct DepthwiseTask {
         for (int row = 0; row < kRows; ++row) {
 #pragma unroll
           for (int col = 0; col < kCols; ++col) {
-            const auto input =
-                inputs.template at<kChannels>(row * a.stride_h + r * a.dilation_h,
-                                              col * a.stride_w + s * a.dilation_w);
+            const auto input = inputs.template at<kChannels>(row * a.stride_h + r * a.dilation_h,
+                                                             col * a.stride_w + s * a.dilation_w);
             add<kChannels>(to_floats(input), weights, sums, row, col);
           }
         }

@@ -118,9 +118,9 @@ class DirectOutput {
 #pragma unroll
       for (int i = 0; i < kRows * kCols; ++i) {
         const int down = i / kCols, across = i % kCols;
-        const auto residual =
-            to_floats(load_if<kChannels>(down < num_rows && across < num_cols,
-                                         residual_ + at + down * to_next_row + across * to_next_col));
+        const auto residual = to_floats(
+            load_if<kChannels>(down < num_rows && across < num_cols,
+                               residual_ + at + down * to_next_row + across * to_next_col));
 #pragma unroll
         for (int j = 0; j < kChannels; ++j) sums[i * kChannels + j] += residual.lane[j];
       }
