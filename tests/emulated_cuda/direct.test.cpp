@@ -6,6 +6,7 @@
 
 #include "tasks/cuda/activation.cuh"
 #include "tests/catch.hpp"
+#include "tests/emulated_cuda/emulated_kernels.hpp"
 #include "tests/emulated_cuda/emulated_run.hpp"
 
 namespace megaconv {
@@ -73,6 +74,27 @@ TEST_CASE("emulated CUDA: depthwise tasks are right at all borders, whatever the
         test::check_in_both_layouts(std::string(shape) + dtype, integers,
                                     {.algorithm = Algorithm::direct});
       }
+    }
+  }
+}
+
+TEST_CASE("emulated CUDA: depthwise tasks have at most a million outputs") {
+  TilingOptions options;
+  options.algorithm = Algorithm::direct;
+  options.filter_blocks_per_gemm_task = 4;
+  options.rows_per_group = 128;
+  const Target target{.backend = Backend::cuda, .workers = 8};
+  for (const std::uint32_t cols : {128, 129}) {
+    options.cols_per_group = cols;
+    const auto kernels = [&] {
+      return test::emulated_kernels(make_tiling(parse_problem("c64h200k64g64"), options, target));
+    };
+    if (cols == 128) {
+      CHECK_NOTHROW(kernels());
+    } else {
+      CHECK_THROWS_WITH(kernels(),
+                        "cuda: depthwise tasks of 1056768 outputs, must be at most "
+                        "1048576");
     }
   }
 }
