@@ -37,8 +37,7 @@ template <Layout kLayout, class Stored>
 struct DepthwiseKernel {
   using Direct = DepthwiseTask<kLayout, Stored>;
   static constexpr int kThreads = Direct::kThreads;
-  // With the weights of four channels, threads take 128 registers.
-  static constexpr int kBlocksPerSm = kLayout == Layout::nhwc ? 4 : 8;
+  static constexpr int kBlocksPerSm = 512 / kThreads;  // 128 registers a thread
 
   static constexpr int shared_bytes(TaskKind) { return 0; }
   template <TaskKind kKind>
@@ -67,12 +66,19 @@ inline std::string shape_text(const DirectShape& shape) {
 
 template <Layout kLayout, class Stored = float>
 KernelSet direct_kernels(const Tiling& tiling) {
+  const auto& cut = std::get<DirectCut>(tiling.cut);
+  const std::uint32_t blocks = cut.filter_blocks_per_gemm_task;
   if (tiling.problem.depthwise()) {
+    const std::uint64_t outputs =
+        std::uint64_t{blocks} * Tiling::kLaneBlock * cut.rows_per_group * cut.cols_per_group;
+    if (outputs > kMostDepthwiseOutputs) {
+      throw Error(Status::unsupported, "cuda: depthwise tasks of " + std::to_string(outputs) +
+                                           " outputs, must be at most " +
+                                           std::to_string(kMostDepthwiseOutputs));
+    }
     return direct_kernel_set<DepthwiseKernel<kLayout, Stored>>("depthwise");
   }
   const auto groups = static_cast<std::uint32_t>(tiling.problem.groups);
-  const auto& cut = std::get<DirectCut>(tiling.cut);
-  const std::uint32_t blocks = cut.filter_blocks_per_gemm_task;
   if (groups > 1 && tiling.filter_blocks() / groups % blocks != 0) {
     throw Error(Status::unsupported, "cuda: direct tasks of " + std::to_string(blocks) +
                                          " lane blocks of filters, must divide the " +

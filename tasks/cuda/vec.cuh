@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 
 namespace megaconv::cuda {
@@ -59,16 +61,58 @@ __device__ inline Vec<kWidth> to_floats(Vec<kWidth, Stored> stored) {
   for (int i = 0; i < kWidth; ++i) value.lane[i] = static_cast<float>(stored.lane[i]);
   return value;
 }
+template <class Stored, int kWidth>
+__device__ inline Vec<kWidth, Stored> to_stored(Vec<kWidth> value) {
+  Vec<kWidth, Stored> stored;
+#pragma unroll
+  for (int i = 0; i < kWidth; ++i) stored.lane[i] = static_cast<Stored>(value.lane[i]);
+  return stored;
+}
 template <int kWidth, class Stored>
 __device__ inline Vec<kWidth> load(const Stored* pointer) {
   return to_floats(load_stored<kWidth>(pointer));
 }
 template <int kWidth, class Stored>
 __device__ inline void store(Stored* pointer, Vec<kWidth> value) {
-  Vec<kWidth, Stored> stored;
-#pragma unroll
-  for (int i = 0; i < kWidth; ++i) stored.lane[i] = static_cast<Stored>(value.lane[i]);
-  *reinterpret_cast<Vec<kWidth, Stored>*>(pointer) = stored;
+  *reinterpret_cast<Vec<kWidth, Stored>*>(pointer) = to_stored<Stored>(value);
+}
+
+/// The same bytes in words. Of narrow numbers the compiler chooses and stores one by one.
+template <int kBytes>
+struct WordsOf;
+template <>
+struct WordsOf<2> {
+  using Type = unsigned short;
+};
+template <>
+struct WordsOf<4> {
+  using Type = unsigned;
+};
+template <>
+struct WordsOf<8> {
+  using Type = uint2;
+};
+template <>
+struct WordsOf<16> {
+  using Type = uint4;
+};
+/// What there is; zeros if it does not exist.
+template <int kWidth, class Stored>
+__device__ inline Vec<kWidth, Stored> load_if(bool exists, const Stored* pointer) {
+  using Words = typename WordsOf<sizeof(Vec<kWidth, Stored>)>::Type;
+  Words words = {};
+  if (exists) words = *reinterpret_cast<const Words*>(pointer);
+  Vec<kWidth, Stored> loaded;
+  std::memcpy(&loaded, &words, sizeof(loaded));
+  return loaded;
+}
+/// To global memory, if there is a place for it.
+template <int kWidth, class Stored>
+__device__ inline void store_if(bool exists, Stored* pointer, Vec<kWidth> value) {
+  const Vec<kWidth, Stored> stored = to_stored<Stored>(value);
+  typename WordsOf<sizeof(stored)>::Type words;
+  std::memcpy(&words, &stored, sizeof(words));
+  if (exists) __stwb(reinterpret_cast<decltype(words)*>(pointer), words);
 }
 
 /// Calls body(std::integral_constant<int, 0>{}), ... with every index below kCount.

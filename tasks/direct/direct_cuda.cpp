@@ -9,19 +9,54 @@
 namespace megaconv {
 namespace {
 
-// Outputs of a depthwise task: 32 channels of 8 x 32 pixels, 64 outputs a thread. Where tasks are
-// fewer than half of what runs at once, they are made smaller, down to half as many each way.
+// What a depthwise task costs beside its threads' tiles, in tiles of a thread: to be taken and
+// signalled, and to wait for its first loads. Estimated.
+constexpr std::uint64_t kDepthwiseTaskCost = 2;
+// Tiles of a thread: tasks that others wait for should not be longer.
+constexpr std::uint64_t kMostDepthwiseTiles = 8;
+constexpr std::uint32_t kMostDepthwiseCols = 128;
+
+// A part of `size` where it is cut evenly into parts of at most `most`.
+constexpr std::uint32_t even_part(std::uint32_t size, std::uint32_t most) {
+  return ceil_div(size, ceil_div(size, most));
+}
+
+// Sizes of depthwise tasks by which all waves of tasks together are shortest.
 struct DepthwiseTasks {
-  std::uint32_t rows = 8, cols = 32, blocks = 2;
+  std::uint32_t rows = 0, cols = 0, blocks = 0;
 
   DepthwiseTasks(const ConvProblem& a, std::uint32_t filter_blocks, const Target& target) {
-    for (std::uint32_t* const size : {&rows, &cols, &blocks}) {
-      const std::uint64_t tasks = u64(a.n) * ceil_div(u64(a.p()), std::uint64_t{rows}) *
-                                  ceil_div(u64(a.q()), std::uint64_t{cols}) *
-                                  ceil_div(filter_blocks, blocks);
-      if (tasks < target.workers / 2) *size /= 2;
+    const DirectShape tile = depthwise_shape(a.layout);
+    const std::uint32_t channels = a.c % tile.i_tile == 0 ? tile.i_tile : 1;
+    const std::uint32_t all_down = ceil_div(u32(u64(a.p())), tile.h_tile);
+    const std::uint32_t all_across = ceil_div(u32(u64(a.q())), tile.w_tile);
+    // Whole cache lines: of rows in NCHW, of channels in NHWC.
+    const std::uint32_t least_cols = a.layout == Layout::nhwc ? 16 : 32;
+    std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+    // High tasks first: neighbours share rows of x.
+    for (const std::uint32_t most_down : {4, 2, 1}) {
+      const std::uint32_t down = even_part(all_down, most_down);
+      for (std::uint32_t most_cols = least_cols; most_cols <= kMostDepthwiseCols; most_cols *= 2) {
+        const std::uint32_t across = even_part(all_across, most_cols / tile.w_tile);
+        for (std::uint32_t most = 1; most <= filter_blocks; ++most) {
+          const std::uint32_t in_task = even_part(filter_blocks, most);
+          const std::uint64_t tiles =
+              ceil_div(u64(down) * across * in_task * (Tiling::kLaneBlock / channels),
+                       std::uint64_t{tile.threads()});
+          if (tiles > kMostDepthwiseTiles) break;
+          const std::uint64_t tasks = u64(a.n) * ceil_div(all_down, down) *
+                                      ceil_div(all_across, across) *
+                                      ceil_div(filter_blocks, in_task);
+          const std::uint64_t waves = ceil_div(tasks, std::uint64_t{target.workers});
+          const std::uint64_t cost = waves * (kDepthwiseTaskCost + tiles);
+          if (cost >= least) continue;
+          least = cost;
+          rows = down * tile.h_tile;
+          cols = across * tile.w_tile;
+          blocks = in_task;
+        }
+      }
     }
-    blocks = std::min(blocks, filter_blocks);
   }
 };
 // Target::workers counts thread blocks of this size.

@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "megaconv/problem.hpp"
+
 namespace megaconv {
 
 struct DirectShape {
@@ -44,8 +46,11 @@ inline constexpr DirectShape kDirectShapes[] = {
     {8, 2, 4, 4, 8, 4},          // 32 x 16 x 16, 128 threads
 };
 
-/// Depthwise tasks have no sums over channels to share: threads take four rows of a column at a
-/// time.
-inline constexpr DirectShape kDepthwiseShape = {1, 4, 1, 1, 1, 128};
+/// Depthwise tasks have no sums over channels to share: each thread takes tiles of its own, of so
+/// many channels, rows and columns. In NHWC where channels come in fours; else of one channel.
+constexpr DirectShape depthwise_shape(Layout layout) {
+  return layout == Layout::nhwc ? DirectShape{4, 4, 2, 1, 1, 128} : DirectShape{1, 8, 1, 1, 1, 128};
+}
+inline constexpr std::uint64_t kMostDepthwiseOutputs = 1 << 20;  ///< of a task
 
 }  // namespace megaconv

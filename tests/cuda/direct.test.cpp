@@ -27,9 +27,16 @@ const char* const kShapes[] = {
     "n1c6h9k352g2",
     "n1c12h10w3k6g6p0",
 };
-const char* const kDepthwiseShapes[] = {"n3c19h14w15k19g19r3u2+bias+relu", "n2c64h9w40k64g64r5d2",
-                                        "n1c1h5k1+residual", "n2c40h21w17k40g40u2+bias+residual",
-                                        "n1c44h11w35k44g44r7u1x2+relu"};
+const char* const kDepthwiseShapes[] = {"n3c19h14w15k19g19r3u2+bias+relu",
+                                        "n2c64h9w40k64g64r5d2",
+                                        "n1c1h5k1+residual",
+                                        "n2c40h21w17k40g40u2+bias+residual",
+                                        "n1c44h11w35k44g44r7u1x2+relu",
+                                        "n2c40h9w7k40g40+scale+bias+relu",
+                                        "n2c20h11w9k20g20r7+bias+residual",
+                                        "n1c9h10w9k9g9r5u2",
+                                        "n9c72h31k72g72+bias",
+                                        "n5c48h57w58k48g48u2+relu"};
 
 void check_all(const char* shape, Algorithm algorithm, const char* dtype = "") {
   for (const char* layout : {"+nchw", "+nhwc"}) {

@@ -6,6 +6,7 @@
 
 #include "tasks/cuda/activation.cuh"
 #include "tests/catch.hpp"
+#include "tests/emulated_cuda/emulated_kernels.hpp"
 #include "tests/emulated_cuda/emulated_run.hpp"
 
 namespace megaconv {
@@ -54,6 +55,46 @@ TEST_CASE("emulated CUDA: direct tasks have every activation") {
     for (const char* shape : {"n1c20h9w11k21+bias+residual", "n1c19h11w9k19g19+bias"}) {
       test::check_in_both_layouts(std::string(shape) + activation, false,
                                   {.algorithm = Algorithm::direct});
+    }
+  }
+}
+
+// Threads take four channels of 4 x 2 outputs, or one. Filters of 3 x 3 with one stride both ways
+// have a path of their own, and those of five or seven rows.
+TEST_CASE("emulated CUDA: depthwise tasks are right at all borders, whatever the channels") {
+  for (const char* shape :
+       {"n2c40h9w7k40g40+scale+bias+relu", "n1c7h8w9k7g7+scale",
+        "n1c20h13w10k20g20u2+bias+residual", "n1c9h13w10k9g9u2+residual",
+        "n1c36h6w5k36g36p0+residual", "n1c16h3w37k16g16p2", "n1c52h1w1k52g52+relu",
+        "n1c24h10w9k24g24u2x1", "n1c8h9w11k8g8d2x1p2x1", "n1c44h11w13k44g44u3",
+        "n1c36h9w11k36g36r5u2p2+scale+bias", "n2c6h5w2k6g6r3s2p1x0", "n2c20h11w9k20g20r7+bias",
+        "n1c9h10w9k9g9r7u2", "n1c8h12w7k8g8r5s3u1x2p2x0d1x2"}) {
+    for (const bool integers : {false, true}) {
+      for (const char* dtype : {"", "+f16", "+bf16"}) {
+        test::check_in_both_layouts(std::string(shape) + dtype, integers,
+                                    {.algorithm = Algorithm::direct});
+      }
+    }
+  }
+}
+
+TEST_CASE("emulated CUDA: depthwise tasks have at most a million outputs") {
+  TilingOptions options;
+  options.algorithm = Algorithm::direct;
+  options.filter_blocks_per_gemm_task = 4;
+  options.rows_per_group = 128;
+  const Target target{.backend = Backend::cuda, .workers = 8};
+  for (const std::uint32_t cols : {128, 129}) {
+    options.cols_per_group = cols;
+    const auto kernels = [&] {
+      return test::emulated_kernels(make_tiling(parse_problem("c64h200k64g64"), options, target));
+    };
+    if (cols == 128) {
+      CHECK_NOTHROW(kernels());
+    } else {
+      CHECK_THROWS_WITH(kernels(),
+                        "cuda: depthwise tasks of 1056768 outputs, must be at most "
+                        "1048576");
     }
   }
 }

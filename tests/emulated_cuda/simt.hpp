@@ -91,9 +91,17 @@ using std::fma, std::fmaf, std::fmaxf, std::fminf, std::isinf, std::max, std::mi
 struct alignas(16) float4 {
   float x, y, z, w;
 };
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
+
+template <class Word>
+void __stwb(Word* to, Word word) {
+  *to = word;
+}
 
 inline float __expf(float x) { return std::exp(x); }
 inline float __fdividef(float a, float b) { return a / b; }

@@ -92,6 +92,29 @@ TEST_CASE("Tasks have no more room than half of a small problem, and many output
   }
 }
 
+TEST_CASE("Depthwise tasks come in whole waves, and are no larger than others can wait for") {
+  for (const char* layer : {"n32c32h112k32g32", "n32c144h56k144g144", "n32c192h28k192u2g192",
+                            "n32c384h14k384g384", "n32c576h14k576g576", "n32c960h7k960g960"}) {
+    const Tiling tiling = tiling_of((std::string(layer) + "+nhwc+f16").c_str());
+    const std::uint32_t tasks = tiling.num_groups * tiling.gemm_tasks;
+    CAPTURE(to_string(tiling), tasks);
+    CHECK(tasks <= 528);
+    CHECK(tasks >= 528 * 2 / 3);
+  }
+  for (const char* layer : {"n64c64h112k64g64", "n1c40h200w1k40g40", "n8c7h33k7r5g7",
+                            "n1c1h1k1r1p0", "n256c1024h64k1024g1024"}) {
+    for (const char* layout : {"+nchw", "+nhwc"}) {
+      const Tiling tiling = tiling_of((std::string(layer) + layout).c_str());
+      const auto& cut = std::get<DirectCut>(tiling.cut);
+      const DirectShape tile = depthwise_shape(tiling.problem.layout);
+      CAPTURE(to_string(tiling));
+      CHECK(cut.rows_per_group * cut.cols_per_group * cut.filter_blocks_per_gemm_task *
+                Tiling::kLaneBlock <=
+            8 * tile.threads() * tile.i_tile * tile.h_tile * tile.w_tile);
+    }
+  }
+}
+
 TEST_CASE("Threads and shared-memory runs of every shape come out even") {
   for (const DirectShape& shape : kDirectShapes) {
     CHECK(shape.threads() % 32 == 0);

@@ -32,14 +32,21 @@ namespace megaconv::cuda {
 struct PixelRect {
   int image, row, col, rows, cols;
 
-  __device__ PixelRect(const TaskArgs& a, int group) {
-    const int row_chunks = (a.p + a.rows_per_group - 1) / a.rows_per_group;
-    const int col_chunks = (a.q + a.cols_per_group - 1) / a.cols_per_group;
-    image = group / (row_chunks * col_chunks);
-    row = group / col_chunks % row_chunks * a.rows_per_group;
-    col = group % col_chunks * a.cols_per_group;
+  __device__ PixelRect(const TaskArgs& a, std::uint32_t group) {
+    const std::uint32_t row_chunks = chunks(a.p, a.rows_per_group);
+    const std::uint32_t col_chunks = chunks(a.q, a.cols_per_group);
+    const std::uint32_t row_group = group / col_chunks;
+    image = static_cast<int>(row_group / row_chunks);
+    row = static_cast<int>(row_group % row_chunks) * a.rows_per_group;
+    col = static_cast<int>(group % col_chunks) * a.cols_per_group;
     rows = min(a.rows_per_group, a.p - row);
     cols = min(a.cols_per_group, a.q - col);
+  }
+
+ private:
+  // Unsigned, which divide in fewer instructions.
+  static __device__ std::uint32_t chunks(std::uint32_t size, std::uint32_t of) {
+    return (size + of - 1) / of;
   }
 };
 
@@ -100,7 +107,7 @@ struct DirectTask {
 
   static __device__ void run(const TaskArgs& a, std::uint32_t group, std::uint32_t block,
                              Shared& shared) {
-    const PixelRect rect(a, static_cast<int>(group));
+    const PixelRect rect(a, group);
     const DirectFilters filters(a);
     const int first_lane = static_cast<int>(block) * a.filters_per_gemm_task;
     const int conv_group = first_lane / filters.padded;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct tasks of depthwise convolution: no sum over channels, so nothing to share but the caches.
-// A thread takes kRows output rows of one column at a time, of one channel or in NHWC of four.
-// Filters of 3 x 3 have a way of their own: their weights stay in registers, and every input is
-// loaded once for all the rows that it counts for. Sums are added up in the same order either way.
+// A thread takes tiles of kRows x kCols outputs, of one channel or in NHWC of four. A number of x
+// is loaded once for all outputs of the tile that it counts for in the column of taps at hand.
+// Filters of 3 x 3 keep all their weights in registers, so that it is loaded once for the whole
+// tile. What is hard to hide is latency: rows of loads are on their way before the first is used.
 #pragma once
 
 #include "tasks/direct/cuda/direct.cuh"
@@ -11,164 +12,219 @@ namespace megaconv::cuda {
 
 template <Layout kLayout, class Stored = float>
 struct DepthwiseTask {
-  static constexpr int kThreads = static_cast<int>(kDepthwiseShape.threads());
-  static constexpr int kRows = static_cast<int>(kDepthwiseShape.h_tile);
+  static constexpr DirectShape kTile = depthwise_shape(kLayout);
+  static constexpr int kThreads = kTile.threads();
+  static constexpr int kRows = kTile.h_tile, kCols = kTile.w_tile;
 
   static __device__ void run(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
-    if constexpr (kLayout == Layout::nhwc) {
+    if constexpr (kVector > 1) {
       if (has_vectors(a)) return run_channels<kVector>(a, group, block);
     }
     run_channels<1>(a, group, block);
   }
 
  private:
-  static constexpr int kVector = 4;
+  static constexpr int kVector = kTile.i_tile;
   static_assert(DirectFilters::kLanes % kVector == 0);
 
   // Whether the channels of all pixels come in whole vectors.
   static __device__ bool has_vectors(const TaskArgs& a) {
-    const auto addresses = reinterpret_cast<std::uintptr_t>(a.x) |
-                           reinterpret_cast<std::uintptr_t>(a.y) |
-                           reinterpret_cast<std::uintptr_t>(a.residual);
+    const auto addresses =
+        reinterpret_cast<std::uintptr_t>(a.x) | reinterpret_cast<std::uintptr_t>(a.y) |
+        reinterpret_cast<std::uintptr_t>(a.residual) | reinterpret_cast<std::uintptr_t>(a.scale) |
+        reinterpret_cast<std::uintptr_t>(a.bias);
     return a.c % kVector == 0 && addresses % (kVector * sizeof(Stored)) == 0;
   }
 
   // In threads of kChannels each.
   template <int kChannels>
   static __device__ void run_channels(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
-    const bool small = a.r == 3 && a.s == 3 && a.dilation_h == 1;
-    if (small && a.stride_h == 1) {
-      run_filters<kChannels, 3, 1>(a, group, block);
-    } else if (small && a.stride_h == 2) {
-      run_filters<kChannels, 3, 2>(a, group, block);
-    } else {
-      run_filters<kChannels, 0, 0>(a, group, block);
-    }
+    const bool square = a.r == a.s && a.stride_h == a.stride_w && a.dilation_w == 1;
+    const auto has = [&](int taps, int stride) {
+      return a.r == taps && a.stride_h == stride && a.dilation_h == 1 && (square || taps != 3);
+    };
+    if (has(3, 1)) return run_filters<kChannels, 3, 1>(a, group, block);
+    if (has(3, 2)) return run_filters<kChannels, 3, 2>(a, group, block);
+    if (has(5, 1)) return run_filters<kChannels, 5, 1>(a, group, block);
+    if (has(5, 2)) return run_filters<kChannels, 5, 2>(a, group, block);
+    if (has(7, 1)) return run_filters<kChannels, 7, 1>(a, group, block);
+    if (has(7, 2)) return run_filters<kChannels, 7, 2>(a, group, block);
+    run_filters<kChannels, 0, 0>(a, group, block);
   }
 
-  // With filters of kTaps x kTaps and a vertical stride of kStride; 0: any.
+  // With filters of kTaps rows and a vertical stride of kStride; 0: any.
   template <int kChannels, int kTaps, int kStride>
   static __device__ void run_filters(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
-    const PixelRect rect(a, static_cast<int>(group));
+    const PixelRect rect(a, group);
     const int first_k = static_cast<int>(block) * a.filters_per_gemm_task;
-    const auto parts =
-        static_cast<unsigned>(min(a.filters_per_gemm_task, a.k - first_k) / kChannels);
-    const auto cols = static_cast<unsigned>(rect.cols);
-    const unsigned columns = static_cast<unsigned>((rect.rows + kRows - 1) / kRows) * cols;
+    const int parts = min(a.filters_per_gemm_task, a.k - first_k) / kChannels;
+    const int down = (rect.rows + kRows - 1) / kRows, across = (rect.cols + kCols - 1) / kCols;
+    const int tiles = down * across;
     const DirectOutput<kLayout, Stored> output(a, rect.image);
-    for (unsigned i = threadIdx.x; i < columns * parts; i += kThreads) {
-      // Neighbouring threads take neighbouring numbers of x and y.
-      const unsigned outer = i / (kLayout == Layout::nchw ? columns : parts);
-      const unsigned inner = i - outer * (kLayout == Layout::nchw ? columns : parts);
-      const unsigned column = kLayout == Layout::nchw ? inner : outer;
-      const int part = static_cast<int>(kLayout == Layout::nchw ? outer : inner);
-      const int k = first_k + part * kChannels;
-      const int run = static_cast<int>(column / cols), row = run * kRows;
-      const int col = static_cast<int>(column) - run * rect.cols;
+    for (int i = static_cast<int>(threadIdx.x); i < tiles * parts; i += kThreads) {
+      // Neighbouring threads take neighbouring numbers of x and y; the next ones in NHWC the tile
+      // below, with which they share rows.
+      const bool nchw = kLayout == Layout::nchw;
+      const int outer = quotient(i, nchw ? tiles : parts);
+      const int inner = i - outer * (nchw ? tiles : parts);
+      const int tile = nchw ? inner : outer, line = quotient(tile, nchw ? across : down);
+      const int in_line = tile - line * (nchw ? across : down);
+      const int k = first_k + (nchw ? outer : inner) * kChannels;
+      const int row = (nchw ? line : in_line) * kRows, col = (nchw ? in_line : line) * kCols;
       const Inputs inputs(a, rect.image, k, rect.row + row, rect.col + col);
-      float sums[kRows * kChannels] = {};
-      if constexpr (kTaps != 0) {
+      Sums<kChannels> sums = {};
+      if constexpr (kTaps == 3) {
         add_small<kTaps, kStride, kChannels>(a, a.u + k, inputs, sums);
+      } else if constexpr (kTaps != 0) {
+        add_columns<kTaps, kStride, kChannels>(a, a.u + k, inputs, sums);
       } else {
         add_any<kChannels>(a, a.u + k, inputs, sums);
       }
-      output.template store_channels<kRows, kChannels>(k, rect.row + row, rect.col + col,
-                                                       rect.rows - row, sums);
+      output.template store_channels<kRows, kCols, kChannels>(
+          k, rect.row + row, rect.col + col, rect.rows - row, rect.cols - col, sums);
     }
   }
+
+  // Of numbers of at most kMostDepthwiseOutputs: the float is off by less than half an outcome.
+  static __device__ int quotient(int dividend, int divisor) {
+    return static_cast<int>(
+        __fdividef(static_cast<float>(dividend) + 0.5f, static_cast<float>(divisor)));
+  }
+
+  template <int kChannels>
+  using Sums = float[kRows * kCols * kChannels];
 
   // What a thread reads of x: channels from k on, around the first tap of the output (row, col).
   class Inputs {
    public:
     __device__ Inputs(const TaskArgs& a, int image, int k, int row, int col)
-        : a_(a),
-          first_h_(row * a.stride_h - a.pad_h),
+        : first_h_(row * a.stride_h - a.pad_h),
           first_w_(col * a.stride_w - a.pad_w),
-          x_(reinterpret_cast<const Stored*>(a.x) +
-             static_cast<std::int64_t>(image) * a.c * a.h * a.w_in +
-             (kPlanes ? static_cast<std::int64_t>(k) * a.h * a.w_in : k)) {}
-    /// Whether all lie in the image, up to so many rows and columns further on.
-    __device__ bool are_inside(int rows, int cols) const {
-      return first_h_ >= 0 && first_w_ >= 0 && first_h_ + rows < a_.h && first_w_ + cols < a_.w_in;
+          h_(a.h),
+          w_(a.w_in),
+          to_next_col_(kPlanes ? 1 : a.c),
+          to_next_row_(to_next_col_ * a.w_in),
+          first_(reinterpret_cast<const Stored*>(a.x) + place(a, image, k)) {}
+    /// So many columns further on.
+    __device__ Inputs from(int cols) const {
+      Inputs other = *this;
+      other.first_w_ += cols;
+      other.first_ += cols * to_next_col_;
+      return other;
     }
-    /// So many rows and columns further on; zero beyond the image, unless all are inside.
-    template <int kChannels, bool kInside = false>
+    /// So many rows and columns further on; zero beyond the image.
+    template <int kChannels>
     __device__ Vec<kChannels, Stored> at(int rows, int cols) const {
-      const int h = first_h_ + rows, w = first_w_ + cols;
-      const bool exists = kInside || (static_cast<unsigned>(h) < static_cast<unsigned>(a_.h) &&
-                                      static_cast<unsigned>(w) < static_cast<unsigned>(a_.w_in));
-      if (!exists) return {};
-      const int pixel = h * a_.w_in + w;
-      return *reinterpret_cast<const Vec<kChannels, Stored>*>(x_ + pixel * (kPlanes ? 1 : a_.c));
+      return load_if<kChannels>(has_row(rows) && has_col(cols),
+                                first_ + rows * to_next_row_ + cols * to_next_col_);
     }
 
    private:
     static constexpr bool kPlanes = kLayout == Layout::nchw;
-    const TaskArgs& a_;
-    const int first_h_, first_w_;
-    const Stored* const x_;
+    // Of the first tap, from x on.
+    __device__ std::int64_t place(const TaskArgs& a, int image, int k) const {
+      const int pixel = first_h_ * w_ + first_w_;
+      const std::int64_t plane = a.h * a.w_in;
+      return kPlanes ? (static_cast<std::int64_t>(image) * a.c + k) * plane + pixel
+                     : (image * plane + pixel) * a.c + k;
+    }
+    __device__ bool has_row(int rows) const {
+      return static_cast<unsigned>(first_h_ + rows) < static_cast<unsigned>(h_);
+    }
+    __device__ bool has_col(int cols) const {
+      return static_cast<unsigned>(first_w_ + cols) < static_cast<unsigned>(w_);
+    }
+    int first_h_, first_w_, h_, w_, to_next_col_, to_next_row_;
+    const Stored* first_;
   };
 
-  // To the sums of the j-th row.
+  // To the sums of the output (row, col) of a thread.
   template <int kChannels>
-  static __device__ void add(const Vec<kChannels, Stored>& input, const Vec<kChannels>& weights,
-                             float (&sums)[kRows * kChannels], int j) {
+  static __device__ void add(const Vec<kChannels>& input, const Vec<kChannels>& weights,
+                             Sums<kChannels>& sums, int row, int col) {
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
-      float& sum = sums[j * kChannels + i];
-      sum = fmaf(static_cast<float>(input.lane[i]), weights.lane[i], sum);
+      float& sum = sums[(row * kCols + col) * kChannels + i];
+      sum = fmaf(input.lane[i], weights.lane[i], sum);
     }
   }
 
-  // Adds the products of kTaps x kTaps taps, input row by input row.
+  // Adds the products of kTaps x kTaps taps, which all stay in registers, input row by input row.
   template <int kTaps, int kStride, int kChannels>
   static __device__ void add_small(const TaskArgs& a, const float* u, const Inputs& inputs,
-                                   float (&sums)[kRows * kChannels]) {
-    const int padded_k = DirectFilters(a).padded;
+                                   Sums<kChannels>& sums) {
     constexpr int kInputRows = (kRows - 1) * kStride + kTaps;
+    constexpr int kInputCols = (kCols - 1) * kStride + kTaps;
     Vec<kChannels> weights[kTaps][kTaps];
 #pragma unroll
     for (int r = 0; r < kTaps; ++r) {
 #pragma unroll
       for (int s = 0; s < kTaps; ++s) {
-        weights[r][s] = load<kChannels>(u + (r * kTaps + s) * padded_k);
+        weights[r][s] = load<kChannels>(u + (r * kTaps + s) * a.k_padded);
       }
     }
-    const auto add_rows = [&](auto input_at) {
 #pragma unroll
-      for (int row = 0; row < kInputRows; ++row) {
+    for (int h = 0; h < kInputRows; ++h) {
+      Vec<kChannels, Stored> stored[kInputCols];
 #pragma unroll
-        for (int s = 0; s < kTaps; ++s) {
-          const auto input = input_at(row, s * a.dilation_w);
+      for (int w = 0; w < kInputCols; ++w) stored[w] = inputs.template at<kChannels>(h, w);
 #pragma unroll
-          for (int j = 0; j < kRows; ++j) {
-            const int r = row - j * kStride;
-            if (r >= 0 && r < kTaps) add<kChannels>(input, weights[r][s], sums, j);
+      for (int w = 0; w < kInputCols; ++w) {
+        const Vec<kChannels> input = to_floats(stored[w]);
+#pragma unroll
+        for (int row = 0; row < kRows; ++row) {
+#pragma unroll
+          for (int col = 0; col < kCols; ++col) {
+            const int r = h - row * kStride, s = w - col * kStride;
+            if (r < 0 || r >= kTaps || s < 0 || s >= kTaps) continue;
+            add<kChannels>(input, weights[r][s], sums, row, col);
           }
         }
       }
-    };
-    // Checks cost the loads of several channels more than a second copy of the code.
-    if (kChannels > 1 && inputs.are_inside(kInputRows - 1, (kTaps - 1) * a.dilation_w)) {
-      add_rows([&](int row, int col) { return inputs.template at<kChannels, true>(row, col); });
-    } else {
-      add_rows([&](int row, int col) { return inputs.template at<kChannels>(row, col); });
+    }
+  }
+
+  // Adds the products of kTaps rows of taps, column by column of them.
+  template <int kTaps, int kStride, int kChannels>
+  static __device__ void add_columns(const TaskArgs& a, const float* u, const Inputs& inputs,
+                                     Sums<kChannels>& sums) {
+    constexpr int kInputRows = (kRows - 1) * kStride + kTaps;
+#pragma unroll 1
+    for (int s = 0; s < a.s; ++s, u += a.k_padded) {
+      Vec<kChannels> weights[kTaps];
+#pragma unroll
+      for (int r = 0; r < kTaps; ++r) weights[r] = load<kChannels>(u + r * a.s * a.k_padded);
+#pragma unroll
+      for (int col = 0; col < kCols; ++col) {
+        const Inputs column = inputs.from(col * a.stride_w + s * a.dilation_w);
+#pragma unroll
+        for (int h = 0; h < kInputRows; ++h) {
+          const Vec<kChannels> input = to_floats(column.template at<kChannels>(h, 0));
+#pragma unroll
+          for (int row = 0; row < kRows; ++row) {
+            const int r = h - row * kStride;
+            if (r >= 0 && r < kTaps) add<kChannels>(input, weights[r], sums, row, col);
+          }
+        }
+      }
     }
   }
 
   // Adds the products of any filter, tap by tap.
   template <int kChannels>
   static __device__ void add_any(const TaskArgs& a, const float* u, const Inputs& inputs,
-                                 float (&sums)[kRows * kChannels]) {
-    const int padded_k = DirectFilters(a).padded;
+                                 Sums<kChannels>& sums) {
     for (int r = 0; r < a.r; ++r) {
-      for (int s = 0; s < a.s; ++s, u += padded_k) {
+      for (int s = 0; s < a.s; ++s, u += a.k_padded) {
         const Vec<kChannels> weights = load<kChannels>(u);
 #pragma unroll
-        for (int j = 0; j < kRows; ++j) {
-          add<kChannels>(
-              inputs.template at<kChannels>(j * a.stride_h + r * a.dilation_h, s * a.dilation_w),
-              weights, sums, j);
+        for (int row = 0; row < kRows; ++row) {
+#pragma unroll
+          for (int col = 0; col < kCols; ++col) {
+            const auto input = inputs.template at<kChannels>(row * a.stride_h + r * a.dilation_h,
+                                                             col * a.stride_w + s * a.dilation_w);
+            add<kChannels>(to_floats(input), weights, sums, row, col);
+          }
         }
       }
     }

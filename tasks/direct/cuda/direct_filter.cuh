@@ -97,49 +97,56 @@ class DirectOutput {
 
   __device__ void store_one(int k, int row, int col, float sum) const {
     float sums[] = {sum};
-    store_channels<1, 1>(k, row, col, 1, sums);
+    store_channels<1, 1, 1>(k, row, col, 1, 1, sums);
   }
-  /// Some rows of one column, of which num_rows exist: channels k and on, which are neighbours if
-  /// there are several (NHWC, y and the residual aligned to them).
-  template <int kRows, int kChannels>
-  __device__ void store_channels(int k, int row, int col, int num_rows,
-                                 float (&sums)[kRows * kChannels]) const {
-    const auto of_channels = [&](const Stored* vector, float otherwise) {
-      Vec<kChannels> values;
+  /// Some rows and columns, of which num_rows and num_cols exist: channels k and on, which are
+  /// neighbours if there are several (NHWC, all tensors aligned to them).
+  template <int kRows, int kCols, int kChannels>
+  __device__ void store_channels(int k, int row, int col, int num_rows, int num_cols,
+                                 float (&sums)[kRows * kCols * kChannels]) const {
+    if (scale_ != nullptr || bias_ != nullptr) {
+      const auto scale = scale_ != nullptr ? load<kChannels>(scale_ + k) : ones<kChannels>();
+      const auto bias = bias_ != nullptr ? load<kChannels>(bias_ + k) : zero<kChannels>();
 #pragma unroll
-      for (int i = 0; i < kChannels; ++i) {
-        values.lane[i] = vector != nullptr ? static_cast<float>(vector[k + i]) : otherwise;
+      for (int i = 0; i < kRows * kCols * kChannels; ++i) {
+        sums[i] = sums[i] * scale.lane[i % kChannels] + bias.lane[i % kChannels];
       }
-      return values;
-    };
-    const Vec<kChannels> scale = of_channels(scale_, 1), bias = of_channels(bias_, 0);
-#pragma unroll
-    for (int i = 0; i < kRows * kChannels; ++i) {
-      sums[i] = sums[i] * scale.lane[i % kChannels] + bias.lane[i % kChannels];
     }
     const std::int64_t at = place(k, row, col);
-    const int to_next = a_.q * (kLayout == Layout::nchw ? 1 : a_.k);
+    const int to_next_col = kLayout == Layout::nchw ? 1 : a_.k, to_next_row = a_.q * to_next_col;
     if (residual_ != nullptr) {
 #pragma unroll
-      for (int j = 0; j < kRows; ++j) {
-        if (j >= num_rows) break;
-        const auto residual = load<kChannels>(residual_ + at + j * to_next);
+      for (int i = 0; i < kRows * kCols; ++i) {
+        const int down = i / kCols, across = i % kCols;
+        const auto residual = to_floats(
+            load_if<kChannels>(down < num_rows && across < num_cols,
+                               residual_ + at + down * to_next_row + across * to_next_col));
 #pragma unroll
-        for (int i = 0; i < kChannels; ++i) sums[j * kChannels + i] += residual.lane[i];
+        for (int j = 0; j < kChannels; ++j) sums[i * kChannels + j] += residual.lane[j];
       }
     }
     activate(a_.activation, sums);
+    Stored* y = y_ + at;
 #pragma unroll
-    for (int j = 0; j < kRows; ++j) {
-      if (j >= num_rows) break;
-      Vec<kChannels> one;
+    for (int i = 0; i < kRows; ++i, y += to_next_row) {
 #pragma unroll
-      for (int i = 0; i < kChannels; ++i) one.lane[i] = sums[j * kChannels + i];
-      cuda::store(y_ + at + j * to_next, one);
+      for (int j = 0; j < kCols; ++j) {
+        Vec<kChannels> one;
+#pragma unroll
+        for (int l = 0; l < kChannels; ++l) one.lane[l] = sums[(i * kCols + j) * kChannels + l];
+        store_if(i < num_rows && j < num_cols, y + j * to_next_col, one);
+      }
     }
   }
 
  private:
+  template <int kChannels>
+  static __device__ Vec<kChannels> ones() {
+    Vec<kChannels> result;
+#pragma unroll
+    for (float& lane : result.lane) lane = 1;
+    return result;
+  }
   static __device__ bool aligned(const Stored* pointer) {
     return reinterpret_cast<std::uintptr_t>(pointer) % sizeof(Vec<4, Stored>) == 0;
   }
