@@ -32,6 +32,10 @@ constexpr Tile kLargeRounded{kWide, 256, 1.72, 5.9};
 // one tap, whatever the products (H100: of floats 4.8e-3 to 5.9e-3 where sums are long, of 16 bits
 // 3.5e-3).
 constexpr double kLoadedFloatPlaceUs = 5.5e-3, kLoadedPlaceUs = 3.5e-3;
+// The same of 1x1 filters on floats: of a pipeline stage of some K blocks, where each loading
+// thread has one of its padded pixels, or some have two (H100, six layers, 64 to 128 padded
+// pixels).
+constexpr double kOneLoadedUs = 1.0, kTwoLoadedUs = 1.5;
 constexpr double kTaskUs = 8;  // what every further wave of tasks costs besides their tiles
 // Of a run: filters, the first tasks' start, the scale check.
 constexpr double kLaunchUs = 7;
@@ -184,21 +188,34 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
   if (staged && shares > 1) chunks /= shares, before_us += kPartialSumsUs;
   return before_us + waves * tiles * (chunks * chunk_us + rest_us) + (waves - 1) * kTaskInPlaceUs;
 }
+// Where threads load the input of each tap by itself: 16 channels under nine taps of a tile.
+double loaded_chunk_us(const ConvProblem& problem, Arithmetic arithmetic, std::uint32_t width) {
+  const bool rows = arithmetic == Arithmetic::split_f16 && problem.layout == Layout::nhwc &&
+                    problem.r * problem.s == 1 && problem.c % std::int64_t{Tiling::kLaneBlock} == 0;
+  if (rows) {
+    const std::uint32_t k_blocks = (width + u32(kMostReach)) / width;
+    const bool one = k_blocks * width <= u32(kLoadingThreads);
+    return 9 * (one ? kOneLoadedUs : kTwoLoadedUs) / k_blocks;
+  }
+  const double place_us = problem.dtype == DataType::f32 ? kLoadedFloatPlaceUs : kLoadedPlaceUs;
+  return 9 * place_us * width;
+}
+
 double run_us(const Tiling& tiling, double waves, bool staged) {
   const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
   if (cut.operands != Operands::loaded) return in_place_us(tiling, waves, staged);
   const std::uint32_t places = cut.places_per_group;
   const Tile& tile = tile_of(cut.filter_blocks_per_gemm_task, places, tiling.arithmetic);
-  const double width = width_of(tile, places, tiling.arithmetic);
-  const double tiles = std::ceil(places / width);
+  const std::uint32_t width = width_of(tile, places, tiling.arithmetic);
+  const double tiles = ceil_div(places, width);
   // Narrow instructions read as many filters for fewer padded pixels.
   constexpr double kFilterShare = 0.44;
   const double share = kFilterShare + (1 - kFilterShare) * width / tile.places;
   const ConvProblem& problem = tiling.problem;
   const bool each_tap =
       make_stripes(problem, static_cast<std::int32_t>(cut.cols_per_group)).reach == 0;
-  const double place_us = problem.dtype == DataType::f32 ? kLoadedFloatPlaceUs : kLoadedPlaceUs;
-  const double chunk_us = std::max(share * tile.chunk_us, each_tap ? 9 * place_us * width : 0);
+  const double chunk_us = std::max(
+      share * tile.chunk_us, each_tap ? loaded_chunk_us(problem, tiling.arithmetic, width) : 0);
   const double tile_us = num_chunks(problem) * chunk_us + share * tile.rest_us;
   return kLaunchUs + waves * tiles * tile_us + (waves - 1) * kTaskUs;
 }

@@ -83,6 +83,8 @@ bool outputs_in_order(const ConvProblem& problem, const Stripes& stripes);
 
 /// Largest halo that a task keeps in shared memory where its threads load x.
 inline constexpr std::int32_t kMostReach = 128;
+/// Threads of a block that load x then.
+inline constexpr std::int32_t kLoadingThreads = 224;
 
 /// Threads load x: tile widths are compiled from half of the widest to the widest, in steps of so
 /// many padded pixels. Split numbers take longest, and have more widths than others.

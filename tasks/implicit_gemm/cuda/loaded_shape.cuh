@@ -21,7 +21,7 @@ struct LoadedShape {
   using Number = typename Numbers::Number;
   using Stored = typename Numbers::Stored;
   static constexpr int kFilters = kNumFilters, kDepth = Numbers::kDepth;
-  static constexpr int kConsumers = 256, kLoaders = 224, kProducers = kLoaders + 32,
+  static constexpr int kConsumers = 256, kLoaders = kLoadingThreads, kProducers = kLoaders + 32,
                        kThreads = kProducers + kConsumers;
   // A consumer warpgroup has 64 filters and kGroupPlaces of a tile: the other has the other
   // filters, or the other padded pixels.
