@@ -34,7 +34,7 @@ constexpr double kResidualBytesPerUs = 2.2e6, kLoadedResidualBytesPerUs = 1.2e6;
 // 17, 98 of 43).
 constexpr double kMemoryMore = 1.2, kLoadedMemoryMore = 2.2;
 // Depthwise convolution by direct tasks: within a quarter of 16 layers, FP32 and FP16.
-constexpr double kDepthwiseStartUs = 4, kDepthwiseProductsPerUs = 2.5e6, kDepthwiseMemoryMore = 1.3;
+constexpr double kDepthwiseStartUs = 4, kDepthwiseProductsPerUs = 4.5e6, kDepthwiseMemoryMore = 1.3;
 
 // One launch has no gaps between stages, but counters between tasks. With these and kSurely of
 // launch.cpp the faster one of 11 pairs of 12 is chosen, and of the other 289 us for 285 (H100, one

@@ -32,10 +32,13 @@ constexpr Tile kLargeRounded{kWide, 256, 1.72, 5.9};
 // one tap, whatever the products (H100: of floats 4.8e-3 to 5.9e-3 where sums are long, of 16 bits
 // 3.5e-3).
 constexpr double kLoadedFloatPlaceUs = 5.5e-3, kLoadedPlaceUs = 3.5e-3;
-// The same of 1x1 filters on floats: of a pipeline stage of some K blocks, where each loading
-// thread has one of its padded pixels, or some have two (H100, six layers, 64 to 128 padded
-// pixels).
-constexpr double kOneLoadedUs = 1.0, kTwoLoadedUs = 1.5;
+// The same of 1x1 filters on floats: of a pipeline stage of some K blocks, which loading threads
+// take one turn for, or two; and of a further wave of tasks (H100, nine layers, tiles of 64 to 128
+// padded pixels: docs/results/f32_tile_widths_h100.csv).
+constexpr double kOneTurnUs = 1.0, kTwoTurnsUs = 1.45, kTaskOfPixelsUs = 1;
+// Tiles of 64 have one stage under way instead of two.
+constexpr std::uint32_t kOneStageWidth = 64;
+constexpr double kOneStageMore = 1.2;
 constexpr double kTaskUs = 8;  // what every further wave of tasks costs besides their tiles
 // Of a run: filters, the first tasks' start, the scale check.
 constexpr double kLaunchUs = 7;
@@ -60,6 +63,8 @@ constexpr double kPartialSumsUs = 1;
 constexpr double kSharedRowUs = 1.1e-3, kSharedStartUs = 0.5;
 // Copies of operands: their stage's start, and what it reads and writes in a microsecond.
 constexpr double kCopyUs = 2.5, kCopyBytesPerUs = 3.5e6;
+// The same from space to depth, number by number (H100, a stem: FP16 17 us, floats 24).
+constexpr double kDepthBytesPerUs = 1.7e6;
 // Operands converted in shared memory: microseconds of 16 channels of a padded pixel under nine
 // taps, of 16 channels of a padded pixel of x that is loaded for it, or of all padded pixels where
 // two blocks of a cluster share that out, and of a tile at least; of a tile's start and outputs,
@@ -135,7 +140,8 @@ double chunk_copied_us(const ConvProblem& problem, std::int32_t tile_places, dou
 double copy_us(const Tiling& tiling) {
   const double bytes = static_cast<double>(
       u64(tiling.problem.x_size()) * size_of(tiling.problem.dtype) + input_copy_bytes(tiling));
-  return kCopyUs + bytes / kCopyBytesPerUs;
+  return kCopyUs +
+         bytes / (has_space_to_depth(tiling.problem) ? kDepthBytesPerUs : kCopyBytesPerUs);
 }
 
 // Microseconds of a run of so many waves of tasks, in stages or not. Of the tiling's counts only
@@ -188,14 +194,18 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
   if (staged && shares > 1) chunks /= shares, before_us += kPartialSumsUs;
   return before_us + waves * tiles * (chunks * chunk_us + rest_us) + (waves - 1) * kTaskInPlaceUs;
 }
-// Where threads load the input of each tap by itself: 16 channels under nine taps of a tile.
+// Whether threads load pixels of floats whole.
+bool loads_pixels(const ConvProblem& problem, Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::split_f16 && problem.layout == Layout::nhwc &&
+         problem.r * problem.s == 1 && problem.c % std::int64_t{Tiling::kLaneBlock} == 0;
+}
+
+// Where they load the input of each tap by itself: 16 channels under nine taps of a tile.
 double loaded_chunk_us(const ConvProblem& problem, Arithmetic arithmetic, std::uint32_t width) {
-  const bool rows = arithmetic == Arithmetic::split_f16 && problem.layout == Layout::nhwc &&
-                    problem.r * problem.s == 1 && problem.c % std::int64_t{Tiling::kLaneBlock} == 0;
-  if (rows) {
-    const std::uint32_t k_blocks = (width + u32(kMostReach)) / width;
-    const bool one = k_blocks * width <= u32(kLoadingThreads);
-    return 9 * (one ? kOneLoadedUs : kTwoLoadedUs) / k_blocks;
+  if (loads_pixels(problem, arithmetic)) {
+    const std::uint32_t room = width + u32(kMostReach), k_blocks = room / width;
+    const double turn_us = width <= kOneStageWidth ? kOneStageMore * kOneTurnUs : kOneTurnUs;
+    return 9 * (room <= u32(kLoadingThreads) ? turn_us : kTwoTurnsUs) / k_blocks;
   }
   const double place_us = problem.dtype == DataType::f32 ? kLoadedFloatPlaceUs : kLoadedPlaceUs;
   return 9 * place_us * width;
@@ -217,7 +227,8 @@ double run_us(const Tiling& tiling, double waves, bool staged) {
   const double chunk_us = std::max(
       share * tile.chunk_us, each_tap ? loaded_chunk_us(problem, tiling.arithmetic, width) : 0);
   const double tile_us = num_chunks(problem) * chunk_us + share * tile.rest_us;
-  return kLaunchUs + waves * tiles * tile_us + (waves - 1) * kTaskUs;
+  const double task_us = loads_pixels(problem, tiling.arithmetic) ? kTaskOfPixelsUs : kTaskUs;
+  return kLaunchUs + waves * tiles * tile_us + (waves - 1) * task_us;
 }
 
 // Cuts a problem for tasks with this load path; returns how long they take.

@@ -73,17 +73,12 @@ class LoadedProducers : LoadedRuns<Shape> {
 #pragma unroll
       for (int i = 0; i < kOwnRuns; ++i) {
         const int slot = slot_of(stage, i);
-        const bool starts = stage * kOwnRuns + i >= -kAhead;
-        constexpr int kNext = kAhead % kOwnRuns;
-        if (kNext == 0 && i > 0 && ahead.is_idle(i)) {
-          if (starts) ahead.skip(i);
-          continue;
-        }
         alignas(16) Run run;
         bool exists = false;
         if (stage >= 0) exists = ahead.finish(i / kPlaceRuns, slot, run);
         const auto start_next = [&] {
-          if (!starts) return;
+          if (stage * kOwnRuns + i < -kAhead) return;
+          constexpr int kNext = kAhead % kOwnRuns;
           const int next = i + kNext < kOwnRuns ? i + kNext : i + kNext - kOwnRuns;
           ahead.start(next / kPlaceRuns, next % kPlaceRuns, slot);
         };

@@ -15,9 +15,8 @@ namespace megaconv::cuda {
 ///   kStartsEarly         whether the run that comes next starts before this one is converted
 ///   of_stage(i)          which of a stage's padded pixels the i-th of this thread is
 ///   has(i, stage)        whether it is this thread's, in the stage of a number
-///   is_idle(i)           whether no stage has an i-th one for any thread: skip() in place of
-///   start() start(i, run, slot)  starts to load it; behind the last one of a stage the next stage
-///   begins finish(i, slot, to)  the run that was started kAhead starts ago, if it exists
+///   start(i, run, slot)  starts to load it; behind the last one of a stage the next stage begins
+///   finish(i, slot, to)  the run that was started kAhead starts ago, if it exists
 template <class Shape>
 struct LoadedRuns : Shape {
   using Shape::kAhead, Shape::kDepth, Shape::kLayout, Shape::kLoaders, Shape::kMostSteps,
@@ -218,18 +217,9 @@ struct LoadedRuns : Shape {
     }
     static __device__ int of_stage(int i) { return LandingRuns::column(i); }
     static __device__ bool has(int, int) { return true; }
-    __device__ bool is_idle(int i) const {
-      return has_steps_ && i * kLoaders >= kMostSteps * kTilePlaces;
-    }
 
    protected:
-    __device__ CopiedTogether(const Walk& walk, Landing& landing)
-        : LandingRuns(landing), has_steps_(walk.has_steps) {}
-    __device__ void pass_over() {
-      this->note(false);
-      __pipeline_commit();
-    }
-    using LandingRuns::column, LandingRuns::kPieceNumbers;
+    using LandingRuns::column, LandingRuns::kPieceNumbers, LandingRuns::LandingRuns;
     static constexpr int kRunsAtOnce = 32 / kRunPieces;
     static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
     static __device__ int piece() { return lane() % kRunPieces; }
@@ -259,9 +249,6 @@ struct LoadedRuns : Shape {
       return step;
     }
     static __device__ int place(int index) { return index - step(index) * kTilePlaces; }
-
-   private:
-    const bool has_steps_;
   };
 
   // Padded pixels are the pixels of x, in order.
@@ -275,7 +262,7 @@ struct LoadedRuns : Shape {
              a.stride_h * a.stride_w == 1;
     }
     __device__ RowsAhead(const TaskArgs& a, const Walk& walk, Landing& landing)
-        : CopiedTogether(walk, landing),
+        : CopiedTogether(landing),
           x_(reinterpret_cast<const Stored*>(a.x) +
              static_cast<std::int64_t>(walk.first_place) * a.c + piece() * kPieceNumbers),
           channels_(a.c),
@@ -287,10 +274,6 @@ struct LoadedRuns : Shape {
       this->copy(i, slot, x_, [this](int, int index) {
         return is_there(index) ? place(index) * channels_ + step(index) * kDepth : -1;
       });
-      if (i + 1 == kOwnPlaces) advance();
-    }
-    __device__ void skip(int i) {
-      this->pass_over();
       if (i + 1 == kOwnPlaces) advance();
     }
 
@@ -319,7 +302,7 @@ struct LoadedRuns : Shape {
 
    public:
     __device__ PixelsAhead(const TaskArgs& a, const Walk& walk, Landing& landing)
-        : CopiedTogether(walk, landing),
+        : CopiedTogether(landing),
           a_(a),
           walk_(walk),
           x_(reinterpret_cast<const Stored*>(a.x) + piece() * kPieceNumbers),
@@ -337,10 +320,6 @@ struct LoadedRuns : Shape {
       this->note((own_exist_ >> i & 1) != 0 && has_channels(column(i)));
       this->copy(i, slot, x_,
                  [this, i](int j, int index) { return has_channels(index) ? offsets_[i][j] : -1; });
-      if (i + 1 == kOwnPlaces) advance();
-    }
-    __device__ void skip(int i) {
-      this->pass_over();
       if (i + 1 == kOwnPlaces) advance();
     }
 
@@ -420,8 +399,6 @@ struct LoadedRuns : Shape {
           in_vectors_(a.c % kVector == 0 && walk.num_c % kVector == 0 &&
                       reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0) {}
 
-    static __device__ bool is_idle(int) { return false; }
-    static __device__ void skip(int) {}
     /// Starts to load a run of the i-th of a thread's padded pixels in a stage, if it exists.
     __device__ void start(int i, int run, int slot) {
       const Source& source = this->source(i, run);

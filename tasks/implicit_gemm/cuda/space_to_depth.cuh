@@ -12,26 +12,13 @@
 
 namespace megaconv::cuda {
 
-/// Where a channel of V comes from: a pixel of a step of the strides, and its channel.
-struct DepthChannel {
-  int row, col, c;
-  __device__ DepthChannel(const SpaceToDepthArgs& d, int channel)
-      : row(channel / (d.stride_w * d.c)), col(channel / d.c % d.stride_w), c(channel % d.c) {}
-  __device__ void advance(const SpaceToDepthArgs& d) {
-    if (++c < d.c) return;
-    c = 0;
-    if (++col < d.stride_w) return;
-    col = 0;
-    ++row;
-  }
-};
-
 /// Where in a filter the number is that a channel of V is multiplied with under a tap; -1: none is.
 __device__ inline int filter_number_in_depth(const SpaceToDepthArgs& d, int channel, int tap) {
-  const DepthChannel from(d, channel);
-  const int row = tap / d.taps_w * d.stride_h + from.row;
-  const int col = tap % d.taps_w * d.stride_w + from.col;
-  return from.row < d.stride_h && row < d.r && col < d.s ? (row * d.s + col) * d.c + from.c : -1;
+  const int run = d.stride_w * d.c, step_row = channel / run, in_run = channel % run;
+  const int row = tap / d.taps_w * d.stride_h + step_row;
+  const int number = tap % d.taps_w * run + in_run;  // of a row of the filter
+  const bool exists = step_row < d.stride_h && row < d.r && number < d.s * d.c;
+  return exists ? row * d.s * d.c + number : -1;
 }
 
 /// Some pixels of V, by all threads of a block.
@@ -40,6 +27,7 @@ __device__ inline void copy_input_to_depth(const TaskArgs& a, std::uint32_t inde
   constexpr int kVector = 16 / static_cast<int>(sizeof(Stored));
   const SpaceToDepthArgs& d = a.depth;
   const int vectors = d.channels / kVector;
+  const int run = d.stride_w * d.c, row_numbers = d.w * d.c;
   const int first = static_cast<int>(index) * kPixelsOfDepthTask;
   const int pixels = min(kPixelsOfDepthTask, a.n * d.rows * d.cols - first);
   const auto* const x = reinterpret_cast<const Stored*>(d.x);
@@ -48,17 +36,19 @@ __device__ inline void copy_input_to_depth(const TaskArgs& a, std::uint32_t inde
     const int pixel = first + i / vectors, line = pixel / d.cols;
     const int image = line / d.rows;
     const int first_row = (line - image * d.rows) * d.stride_h - d.pad_h;
-    const int first_col = (pixel - line * d.cols) * d.stride_w - d.pad_w;
-    DepthChannel from(d, i % vectors * kVector);
+    // A row of a step is a run of numbers of a row of x.
+    const int first_number = ((pixel - line * d.cols) * d.stride_w - d.pad_w) * d.c;
+    int row = i % vectors * kVector / run, in_run = i % vectors * kVector - row * run;
     alignas(16) Stored numbers[kVector];
     bool exist[kVector];
 #pragma unroll
-    for (int j = 0; j < kVector; ++j, from.advance(d)) {
-      const int row = first_row + from.row, col = first_col + from.col;
-      exist[j] = from.row < d.stride_h && static_cast<unsigned>(row) < static_cast<unsigned>(d.h) &&
-                 static_cast<unsigned>(col) < static_cast<unsigned>(d.w);
+    for (int j = 0; j < kVector; ++j) {
+      const int h = first_row + row, number = first_number + in_run;
+      exist[j] = row < d.stride_h && static_cast<unsigned>(h) < static_cast<unsigned>(d.h) &&
+                 static_cast<unsigned>(number) < static_cast<unsigned>(row_numbers);
       // Some number is loaded in any case, so that all are on their way at once.
-      numbers[j] = x[exist[j] ? ((image * d.h + row) * d.w + col) * d.c + from.c : 0];
+      numbers[j] = x[exist[j] ? (image * d.h + h) * row_numbers + number : 0];
+      if (++in_run == run) in_run = 0, ++row;
     }
 #pragma unroll
     for (int j = 0; j < kVector; ++j) {
