@@ -194,15 +194,15 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
   if (staged && shares > 1) chunks /= shares, before_us += kPartialSumsUs;
   return before_us + waves * tiles * (chunks * chunk_us + rest_us) + (waves - 1) * kTaskInPlaceUs;
 }
-// Whether threads load pixels of floats whole.
-bool loads_pixels(const ConvProblem& problem, Arithmetic arithmetic) {
-  return arithmetic == Arithmetic::split_f16 && problem.layout == Layout::nhwc &&
-         problem.r * problem.s == 1 && problem.c % std::int64_t{Tiling::kLaneBlock} == 0;
+// Whether threads load pixels of floats whole, for wide tiles; narrow ones take two turns anyway.
+bool loads_pixels(const ConvProblem& problem, const Tile& tile) {
+  return &tile == &kWideSplit && problem.layout == Layout::nhwc && problem.r * problem.s == 1 &&
+         problem.c % std::int64_t{Tiling::kLaneBlock} == 0;
 }
 
 // Where they load the input of each tap by itself: 16 channels under nine taps of a tile.
-double loaded_chunk_us(const ConvProblem& problem, Arithmetic arithmetic, std::uint32_t width) {
-  if (loads_pixels(problem, arithmetic)) {
+double loaded_chunk_us(const ConvProblem& problem, const Tile& tile, std::uint32_t width) {
+  if (loads_pixels(problem, tile)) {
     const std::uint32_t room = width + u32(kMostReach), k_blocks = room / width;
     const double turn_us = width <= kOneStageWidth ? kOneStageMore * kOneTurnUs : kOneTurnUs;
     return 9 * (room <= u32(kLoadingThreads) ? turn_us : kTwoTurnsUs) / k_blocks;
@@ -224,10 +224,10 @@ double run_us(const Tiling& tiling, double waves, bool staged) {
   const ConvProblem& problem = tiling.problem;
   const bool each_tap =
       make_stripes(problem, static_cast<std::int32_t>(cut.cols_per_group)).reach == 0;
-  const double chunk_us = std::max(
-      share * tile.chunk_us, each_tap ? loaded_chunk_us(problem, tiling.arithmetic, width) : 0);
+  const double chunk_us =
+      std::max(share * tile.chunk_us, each_tap ? loaded_chunk_us(problem, tile, width) : 0);
   const double tile_us = num_chunks(problem) * chunk_us + share * tile.rest_us;
-  const double task_us = loads_pixels(problem, tiling.arithmetic) ? kTaskOfPixelsUs : kTaskUs;
+  const double task_us = loads_pixels(problem, tile) ? kTaskOfPixelsUs : kTaskUs;
   return kLaunchUs + waves * tiles * tile_us + (waves - 1) * task_us;
 }
 

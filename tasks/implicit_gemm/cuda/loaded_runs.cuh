@@ -192,8 +192,11 @@ struct LoadedRuns : Shape {
     }
     // A piece of a run. Eight threads that have a piece of eight runs each meet all banks.
     __device__ Piece& landed(int slot, int piece, int column) {
-      if constexpr (kLayout == Layout::nchw) return landing_[slot][piece][column];
-      return landing_[slot][column][piece ^ column / (8 / kRunPieces) % kRunPieces];
+      if constexpr (kLayout == Layout::nchw) {
+        return landing_[slot][piece][column];
+      } else {
+        return landing_[slot][column][piece ^ column / (8 / kRunPieces) % kRunPieces];
+      }
     }
 
    private:
