@@ -132,7 +132,8 @@ void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
 }  // namespace
 
 TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
-  const ConvProblem p = multiplied(tiling).problem;
+  const Tiling tasks = multiplied(tiling);
+  const ConvProblem& p = tasks.problem;
   const std::uint32_t block = Tiling::kLaneBlock;
   TaskArgs args{};
   args.n = i32(p.n);
@@ -158,7 +159,7 @@ TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {
   args.gemm_tiles = kernels.gemm_tiles;
   args.gemm_filters = kernels.gemm_filters;
   const std::int32_t multiple = std::max(kernels.channel_multiple, i32(block));
-  args.c_padded = ceil_div(i32(multiplied(tiling).channel_blocks() * block), multiple) * multiple;
+  args.c_padded = ceil_div(i32(tasks.channel_blocks() * block), multiple) * multiple;
   args.k_padded = i32(tiling.filter_blocks() * block);
   args.num_groups = i32(tiling.num_groups);
   if (tiling.channel_blocks_per_filter_task != 0) {
