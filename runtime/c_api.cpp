@@ -92,6 +92,8 @@ constexpr int c_value(megaconv::Algorithm algorithm) {
       return MEGACONV_ALGORITHM_FUSED_WINOGRAD;
     case megaconv::Algorithm::implicit_gemm:
       return MEGACONV_ALGORITHM_IMPLICIT_GEMM;
+    case megaconv::Algorithm::small_gemm:
+      return MEGACONV_ALGORITHM_SMALL_GEMM;
   }
   return kNotInC;
 }
@@ -209,7 +211,7 @@ constexpr bool agree(int first, int last) {
 constexpr int kLastDataType = MEGACONV_I8;
 constexpr int kLastLayout = MEGACONV_NCHW16C;
 constexpr int kLastActivation = MEGACONV_ACTIVATION_GELU_TANH;
-constexpr int kLastAlgorithm = MEGACONV_ALGORITHM_IMPLICIT_GEMM;
+constexpr int kLastAlgorithm = MEGACONV_ALGORITHM_SMALL_GEMM;
 constexpr int kLastBackend = MEGACONV_BACKEND_SIM;
 constexpr int kLastPrecision = MEGACONV_PRECISION_BF16;
 constexpr int kLastArithmetic = MEGACONV_ARITHMETIC_BF16;

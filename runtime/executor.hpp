@@ -52,6 +52,10 @@ std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const Pla
 std::unique_ptr<Executor> make_cuda_network_executor(const Lowering& lowering,
                                                      const PlanOptions& options);
 
+/// Of one convolution by small tiles, which make_cuda_executor() calls for one. Throws like it.
+std::unique_ptr<Executor> make_cuda_small_gemm_executor(const Lowering& lowering,
+                                                        const PlanOptions& options);
+
 /// Simulates options.machine. Throws Error(invalid_argument) for a machine that cannot be.
 std::unique_ptr<Executor> make_sim_executor(const Lowering& lowering, const PlanOptions& options);
 MachineModel simulated_machine(const PlanOptions& options);

@@ -461,22 +461,6 @@ std::string Plan::describe() const {
   return text;
 }
 
-const char* to_string(CudaLaunch launch) noexcept {
-  switch (launch) {
-    case CudaLaunch::automatic:
-      return "automatic";
-    case CudaLaunch::persistent:
-      return "persistent";
-    case CudaLaunch::one_block_per_task:
-      return "one_block_per_task";
-    case CudaLaunch::raw_block_index:
-      return "raw_block_index";
-    case CudaLaunch::staged:
-      return "staged";
-  }
-  return "unknown";
-}
-
 const char* to_string(PlanSource source) noexcept {
   switch (source) {
     case PlanSource::database:

@@ -113,7 +113,8 @@ std::vector<ParameterInfo> make_table() {
           "algo",
           {word("direct", Algorithm::direct), word("winograd", Algorithm::winograd),
            word("opencnn", Algorithm::opencnn), word("fused-winograd", Algorithm::fused_winograd),
-           word("implicit-gemm", Algorithm::implicit_gemm)},
+           word("implicit-gemm", Algorithm::implicit_gemm),
+           word("small-gemm", Algorithm::small_gemm)},
           &PlanOptions::tiling, &TilingOptions::algorithm));
   put(Parameter::tile, size("tile", &TilingOptions::m));
   put(Parameter::points,

@@ -141,6 +141,7 @@ const ConvAlgorithm& direct_algorithm();
 const ConvAlgorithm& winograd_algorithm();
 const ConvAlgorithm& fused_winograd_algorithm();
 const ConvAlgorithm& implicit_gemm_algorithm();
+const ConvAlgorithm& small_gemm_algorithm();
 const ConvAlgorithm& opencnn_algorithm();
 
 // --- what several rooms have in common

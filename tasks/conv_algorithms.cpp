@@ -11,8 +11,8 @@ namespace megaconv {
 
 std::span<const ConvAlgorithm* const> conv_algorithms() {
   static const ConvAlgorithm* const kAll[] = {
-      &direct_algorithm(),        &winograd_algorithm(), &fused_winograd_algorithm(),
-      &implicit_gemm_algorithm(), &opencnn_algorithm(),
+      &direct_algorithm(),        &winograd_algorithm(),   &fused_winograd_algorithm(),
+      &implicit_gemm_algorithm(), &small_gemm_algorithm(), &opencnn_algorithm(),
   };
   return kAll;
 }

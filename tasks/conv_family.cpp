@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "megaconv/error.hpp"
 #include "tasks/cost_model.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
@@ -36,6 +37,9 @@ constexpr double kMemoryMore = 1.2, kLoadedMemoryMore = 2.2;
 // Depthwise convolution by direct tasks: within a quarter of 16 layers, FP32 and FP16.
 constexpr double kDepthwiseStartUs = 4, kDepthwiseProductsPerUs = 4.5e6, kDepthwiseMemoryMore = 1.3;
 
+// A convolution by itself that runs again and again.
+constexpr double kAloneStartUs = 1, kAloneMore = 1, kAloneFloatsMore = 1.3;
+
 // One launch has no gaps between stages, but counters between tasks. With these and kSurely of
 // launch.cpp the faster one of 11 pairs of 12 is chosen, and of the other 289 us for 285 (H100, one
 // image; ResNet-50, VGG-16, MobileNetV2 and DenseNet-161 in FP16, TF32 and FP32).
@@ -52,6 +56,13 @@ double depthwise_us(const ConvProblem& a) {
   const double products = static_cast<double>(a.y_size()) * static_cast<double>(a.r * a.s);
   return kDepthwiseStartUs +
          std::max(products / kDepthwiseProductsPerUs, kDepthwiseMemoryMore * memory_us(a));
+}
+
+double staged_us(const Tiling& tiling, const Target& target) {
+  PlanOptions staged{.backend = Backend::cuda, .cuda_launch = CudaLaunch::staged};
+  staged.mapping.policy = "staged";
+  staged.tiling.whole_tensors = true;
+  return 1000 * estimate_ms(LaunchChoice{staged, {}, tiling}, target);
 }
 
 std::string us_text(double us) {
@@ -72,12 +83,19 @@ double small_tiles_us(const SmallGemmCut& cut, const Target& target) {
          small_gemm_us(cut, std::max(1u, target.multiprocessors));
 }
 
+double small_tiles_alone_us(const SmallGemmCut& cut, const Target& target) {
+  return kAloneStartUs + (converts(cut) ? kAloneFloatsMore : kAloneMore) *
+                             small_gemm_us(cut, std::max(1u, target.multiprocessors));
+}
+
+double own_kernels_alone_us(const Tiling& tiling, const Target& target) {
+  const bool depthwise = tiling.algorithm() == Algorithm::direct && tiling.problem.depthwise();
+  return depthwise ? depthwise_us(tiling.problem) : staged_us(tiling, target);
+}
+
 double own_kernels_us(const Tiling& tiling, const Target& target) {
   const ConvProblem& a = tiling.problem;
-  PlanOptions staged{.backend = Backend::cuda, .cuda_launch = CudaLaunch::staged};
-  staged.mapping.policy = "staged";
-  staged.tiling.whole_tensors = true;
-  const double us = 1000 * estimate_ms(LaunchChoice{staged, {}, tiling}, target);
+  const double us = staged_us(tiling, target);
   if (tiling.algorithm() == Algorithm::direct) {
     return kColdUs + (a.depthwise() ? depthwise_us(a) : us);
   }
@@ -105,6 +123,24 @@ FamilyChoice choose_family(const SmallGemmCut& small, const std::optional<Tiling
   }
   return {small, "estimated " + us_text(small_us) + ", by kernels of its own " + us_text(own_us),
           small_us, small_us};
+}
+
+std::optional<Tiling> faster_small_tiles(const Tiling& own, const TilingOptions& options,
+                                         const Target& target) {
+  const TilingOptions free{
+      .precision = options.precision, .filters = FilterMode::prepared, .whole_tensors = true};
+  if (!has_own_kernels(target) || options != free) return {};
+  TilingOptions asked = options;
+  asked.algorithm = Algorithm::small_gemm;
+  try {
+    Tiling small = make_tiling(own.problem, asked, target);
+    if (small_tiles_alone_us(std::get<SmallGemmCut>(small.cut), target) <
+        own_kernels_alone_us(own, target)) {
+      return small;
+    }
+  } catch (const Error&) {  // not for this problem
+  }
+  return {};
 }
 
 double one_launch_us(double staged_us, std::size_t operators, DataType dtype) {

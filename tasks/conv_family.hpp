@@ -20,6 +20,14 @@ double small_tiles_us(const SmallGemmCut& cut, const Target& target);
 /// `tiling`: of whole tensors and prepared filters.
 double own_kernels_us(const Tiling& tiling, const Target& target);
 
+/// Microseconds of one that runs by itself, again and again.
+double small_tiles_alone_us(const SmallGemmCut& cut, const Target& target);
+double own_kernels_alone_us(const Tiling& tiling, const Target& target);
+/// Small tiles for a convolution by itself, if they are faster than `own` and `options` leave the
+/// choice. A kernel a stage runs them.
+std::optional<Tiling> faster_small_tiles(const Tiling& own, const TilingOptions& options,
+                                         const Target& target);
+
 /// A cut, and why: "estimated 17 us, by small tiles 74 us".
 struct FamilyChoice {
   Cut cut;

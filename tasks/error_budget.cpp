@@ -50,7 +50,8 @@ std::vector<TilingOptions> attempts(const TilingOptions& options, const Target& 
   }
   if (any_algorithm) {
     for (const ConvAlgorithm* const algorithm : conv_algorithms()) {
-      const bool on_tensor_cores = algorithm->id() == Algorithm::implicit_gemm;
+      const bool on_tensor_cores =
+          algorithm->id() == Algorithm::implicit_gemm || algorithm->id() == Algorithm::small_gemm;
       if (algorithm->runs_on(target.backend) && !on_tensor_cores) {
         add(Precision::f32, algorithm->id(), 2);
       }

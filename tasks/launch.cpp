@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mapping/policies/policies.hpp"
+#include "megaconv/error.hpp"
 #include "tasks/conv_family.hpp"
 #include "tasks/lower.hpp"
 #include "tasks/tiling.hpp"
@@ -59,6 +60,28 @@ std::string persistent_pays(const Tiling& tiling, const Target& target) {
 
 }  // namespace
 
+const char* to_string(CudaLaunch launch) noexcept {
+  switch (launch) {
+    case CudaLaunch::automatic:
+      return "automatic";
+    case CudaLaunch::persistent:
+      return "persistent";
+    case CudaLaunch::one_block_per_task:
+      return "one_block_per_task";
+    case CudaLaunch::raw_block_index:
+      return "raw_block_index";
+    case CudaLaunch::staged:
+      return "staged";
+  }
+  return "unknown";
+}
+
+void check_launch(const Tiling& tiling, CudaLaunch launch) {
+  if (tiling.algorithm() != Algorithm::small_gemm || launch == CudaLaunch::staged) return;
+  throw Error(Status::unsupported,
+              std::string("small_gemm: launch ") + to_string(launch) + ", must be staged");
+}
+
 LaunchChoice choose_launch(const ConvProblem& problem, const PlanOptions& options,
                            const Target& target) {
   const auto launched = [&](CudaLaunch launch, std::string reason) {
@@ -71,6 +94,13 @@ LaunchChoice choose_launch(const ConvProblem& problem, const PlanOptions& option
     const PlanOptions& chosen = choice.options;
     choice.tiling =
         cut_of(problem, chosen.tiling, target, chosen.policy || asks_for_order(chosen.mapping));
+    if (options.backend == Backend::cuda) {
+      if (launch == CudaLaunch::staged) {
+        const auto small = faster_small_tiles(choice.tiling, chosen.tiling, target);
+        if (small) choice.tiling = *small;
+      }
+      check_launch(choice.tiling, launch);
+    }
     return choice;
   };
   if (options.cuda_launch != CudaLaunch::automatic && options.backend != Backend::cpu) {
@@ -102,7 +132,7 @@ NetworkLaunch choose_launch(const Network& network, const PlanOptions& options,
   }
   const std::string reason = asked_for_persistent(options);
   if (!reason.empty()) return launched(CudaLaunch::persistent, reason);
-  if (options.tiling.algorithm != Algorithm::automatic) {
+  if (!has_small_tasks(options.tiling, target)) {
     return launched(CudaLaunch::staged, "for the algorithm asked for");
   }
   if (!has_own_kernels(target)) return launched(CudaLaunch::persistent, "for a network");

@@ -24,6 +24,9 @@ struct LaunchChoice {
 LaunchChoice choose_launch(const ConvProblem& problem, const PlanOptions& options,
                            const Target& target);
 
+/// Throws Error(unsupported) unless a launch on CUDA can run the cut: small tiles are one stage.
+void check_launch(const Tiling& tiling, CudaLaunch launch);
+
 /// V and M of more bytes than this are not for a workspace that nobody asked for.
 inline constexpr std::uint64_t kMostWholeBytes = std::uint64_t{8} << 30;
 

@@ -102,7 +102,10 @@ class Cutter {
 
   // Of kernels of its own, if it may have any.
   std::optional<Tiling> own_tiling(const ConvProblem& problem) const {
-    if (!target_.stages || !has_own_kernels(target_)) return {};
+    if (!target_.stages || !has_own_kernels(target_) ||
+        options_.algorithm == Algorithm::small_gemm) {
+      return {};
+    }
     try {
       Tiling tiling = make_tiling(problem, options_, target_);
       const std::uint64_t bytes =
@@ -240,7 +243,8 @@ std::string summary(const Cut& cut) {
 }
 
 bool has_small_tasks(const TilingOptions& tiling, const Target& target) {
-  return target.backend == Backend::cuda && tiling.algorithm == Algorithm::automatic;
+  return target.backend == Backend::cuda &&
+         (tiling.algorithm == Algorithm::automatic || tiling.algorithm == Algorithm::small_gemm);
 }
 
 FusedNetwork fuse(const Network& network, const TilingOptions& tiling, const Target& target) {

@@ -26,9 +26,9 @@ FileSection section_of(Tiling tiling) {
 Tiling read_tiling(FileSection& cut, const ConvProblem& problem) {
   Tiling tiling;
   tiling.problem = problem;
-  const ConvAlgorithm& algorithm = conv_algorithm(
-      cut.choice("algorithm", {Algorithm::direct, Algorithm::winograd, Algorithm::opencnn,
-                               Algorithm::fused_winograd, Algorithm::implicit_gemm}));
+  const ConvAlgorithm& algorithm = conv_algorithm(cut.choice(
+      "algorithm", {Algorithm::direct, Algorithm::winograd, Algorithm::opencnn,
+                    Algorithm::fused_winograd, Algorithm::implicit_gemm, Algorithm::small_gemm}));
   tiling.filters = cut.choice("filters", {FilterMode::every_run, FilterMode::prepared});
   tiling.cut = algorithm.empty_cut();
   algorithm.take_words(cut, tiling);

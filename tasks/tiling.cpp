@@ -119,6 +119,8 @@ const char* to_string(Algorithm algorithm) noexcept {
       return "fused_winograd";
     case Algorithm::implicit_gemm:
       return "implicit_gemm";
+    case Algorithm::small_gemm:
+      return "small_gemm";
   }
   return "unknown";
 }

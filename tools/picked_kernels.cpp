@@ -79,6 +79,7 @@ std::string instance(const Tiling& tiling, const DirectCut& cut) {
   }
   return "none";
 }
+std::string instance(const Tiling&, const SmallGemmCut&) { return "any"; }
 std::string instance(const Tiling& tiling, const ImplicitGemmCut& cut) {
   if (cut.operands != Operands::loaded) {
     return std::string(to_string(cut.operands)) + (channel_shares(tiling) > 1 ? ", split-K" : "");

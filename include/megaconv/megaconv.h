@@ -66,7 +66,8 @@ typedef enum megaconv_algorithm {
   MEGACONV_ALGORITHM_WINOGRAD = 2,
   MEGACONV_ALGORITHM_OPENCNN = 3,        /* CUDA only */
   MEGACONV_ALGORITHM_FUSED_WINOGRAD = 4, /* CPU only */
-  MEGACONV_ALGORITHM_IMPLICIT_GEMM = 5   /* CUDA only */
+  MEGACONV_ALGORITHM_IMPLICIT_GEMM = 5,  /* CUDA only */
+  MEGACONV_ALGORITHM_SMALL_GEMM = 6      /* CUDA only */
 } megaconv_algorithm;
 
 /* Where a plan runs; see Backend (tiling.hpp). */

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution of a network on a GPU: an implicit GEMM in tiles so small that one layer of one
-// image has work for every multiprocessor.
+// A convolution on a GPU, by itself or of a network: an implicit GEMM in tiles so small that one
+// layer of one image has work for every multiprocessor.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "megaconv/algorithm.hpp"
 #include "megaconv/problem.hpp"
-#include "megaconv/tiling.hpp"
 
 namespace megaconv {
 
@@ -15,6 +15,8 @@ namespace megaconv {
 /// blocks of filters. The warps of a task share out its filters and pixels; those that have the
 /// same ones share out the products of each sum.
 struct SmallGemmCut {
+  static constexpr Algorithm kAlgorithm = Algorithm::small_gemm;
+
   static constexpr std::uint32_t kWarps = 8;         ///< of a task
   static constexpr std::uint32_t kWarpFilters = 16;  ///< of one matrix instruction
   static constexpr std::uint32_t kWarpPixels = 8;    ///< of one matrix instruction

@@ -12,35 +12,18 @@
 #include <string>
 #include <variant>
 
+#include "megaconv/algorithm.hpp"
 #include "megaconv/graph.hpp"
 #include "megaconv/problem.hpp"
+#include "megaconv/small_gemm.hpp"
 
 namespace megaconv {
-
-/// How the sums are computed.
-enum class Algorithm : std::uint8_t {
-  automatic,
-  direct,
-  winograd,
-  opencnn,         ///< fused F(2x2,3x3), FP32, CUDA only; Castro et al., Mathematics 2021, 9, 2033
-  fused_winograd,  ///< a task takes a group through all three stages; CPU only
-  implicit_gemm,   ///< direct convolution on tensor cores; CUDA on compute capability 9.0
-};
 
 /// Interpolation points of F(m x m, 3 x 3), besides infinity.
 ///   low_error: m = 2: 0, +-1;  m = 4: 0, +-5/8, +-3/2;  m = 6: 0, +-1, +-2, +-1/2
 ///   integer:   m = 2: 0, +-1;  m = 4: 0, +-1, +-2;      m = 6: 0, +-1, +-2, +-1/2
 /// low_error has 2.2 times less error at m = 4; integer keeps integers exact, which tests use.
 enum class Points : std::uint8_t { low_error, integer };
-
-/// What is asked of the arithmetic on f32 tensors: errors no worse than those of the same algorithm
-/// when it multiplies in the format and sums in FP32. (Winograd multiplies transformed numbers, and
-/// its error is greater than that of a direct sum in the same format.) A permission: where only
-/// more accurate arithmetic runs, or that is faster, it is used. Tensors of f16 and bf16 always
-/// permit what has their own precision or more.
-enum class Precision : std::uint8_t { f32, tf32, f16, bf16 };
-
-const char* to_string(Precision precision) noexcept;  ///< "f32", "tf32", "f16", "bf16"
 
 /// How products are computed; sums are FP32 always. fma and split_f16 are FP32-accurate. All but
 /// fma are for tensor cores: CUDA on compute capability 9.0; Winograd from 8.0 on, if asked for
@@ -226,7 +209,10 @@ struct ImplicitGemmCut {
   bool operator==(const ImplicitGemmCut&) const = default;
 };
 
-using ConvCut = std::variant<DirectCut, WinogradCut, FusedWinogradCut, OpencnnCut, ImplicitGemmCut>;
+/// Of SmallGemmCut (small_gemm.hpp), the problem, the precision and the counts follow from the
+/// tiling.
+using ConvCut = std::variant<DirectCut, WinogradCut, FusedWinogradCut, OpencnnCut, ImplicitGemmCut,
+                             SmallGemmCut>;
 
 /// How a convolution is cut into tasks: what all algorithms share, and the cut of one of them.
 struct Tiling {

@@ -14,9 +14,9 @@
 namespace megaconv::python {
 namespace {
 
-constexpr Algorithm kAlgorithms[] = {Algorithm::automatic,      Algorithm::direct,
-                                     Algorithm::winograd,       Algorithm::opencnn,
-                                     Algorithm::fused_winograd, Algorithm::implicit_gemm};
+constexpr Algorithm kAlgorithms[] = {
+    Algorithm::automatic,      Algorithm::direct,        Algorithm::winograd,  Algorithm::opencnn,
+    Algorithm::fused_winograd, Algorithm::implicit_gemm, Algorithm::small_gemm};
 constexpr Points kPoints[] = {Points::low_error, Points::integer};
 constexpr Precision kPrecisions[] = {Precision::f32, Precision::tf32, Precision::f16,
                                      Precision::bf16};
@@ -134,7 +134,8 @@ threads may use one plan.
 
 problem          Problem or problem string
 backend          "cpu", "cuda", or "sim": runs only fill traces, with the times of a machine model
-algorithm        "automatic", "direct", "winograd", "fused_winograd", "opencnn", "implicit_gemm"
+algorithm        "automatic", "direct", "winograd", "fused_winograd", "opencnn", "implicit_gemm",
+                 "small_gemm"
 tile             m of Winograd's F(m x m, 3 x 3): 2, 4 or 6; 0: chosen
 points           "low_error" or "integer"
 precision        of the products of f32 tensors: "f32", "tf32", "f16" or "bf16"; a permission

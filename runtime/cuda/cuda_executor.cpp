@@ -204,6 +204,9 @@ std::unique_ptr<Executor> make_cuda_executor(const Lowering& lowering, const Pla
   if (tiling.problem.dtype == DataType::i8) {
     throw Error(Status::unsupported, "storage type i8: backend cuda, must be cpu");
   }
+  if (tiling.algorithm() == Algorithm::small_gemm) {
+    return make_cuda_small_gemm_executor(lowering, options);
+  }
   return std::make_unique<cuda::CudaExecutor>(lowering, options);
 }
 

@@ -22,15 +22,6 @@ void check_extents(const Tiling& tiling) {
   }
 }
 
-void check_shared_memory(const KernelSet& kernels, const Device& device) {
-  if (kernels.most_shared_bytes > static_cast<int>(device.shared_bytes)) {
-    throw Error(Status::unsupported, kernels.name + " needs " +
-                                         std::to_string(kernels.most_shared_bytes) +
-                                         " bytes of shared memory, " + device.name + " has " +
-                                         std::to_string(device.shared_bytes));
-  }
-}
-
 // A kernel per stage leaves all that it makes to the next.
 void check_window(const Tiling& tiling, CudaLaunch launch) {
   const Window* const window = tiling.window();

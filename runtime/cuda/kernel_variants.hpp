@@ -52,4 +52,8 @@
   VARIANT(implicit_gemm_rounded_in_place, implicit_gemm, nhwc, wgmma,                        \
           operands_of(t) == Operands::in_copy)                                               \
   VARIANT(implicit_gemm_converted_in_place, implicit_gemm, nhwc, wgmma,                      \
-          operands_of(t) == Operands::converted)
+          operands_of(t) == Operands::converted)                                             \
+  VARIANT(small_gemm_f32, small_gemm, nhwc, mma, multiplies(t, Precision::f32))              \
+  VARIANT(small_gemm_tf32, small_gemm, nhwc, mma, multiplies(t, Precision::tf32))            \
+  VARIANT(small_gemm_f16, small_gemm, nhwc, mma, multiplies(t, Precision::f16))              \
+  VARIANT(small_gemm_bf16, small_gemm, nhwc, mma, multiplies(t, Precision::bf16))

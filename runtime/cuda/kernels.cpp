@@ -42,6 +42,11 @@ bool reads(const Tiling& tiling, DataType dtype, Operands operands = Operands::i
   return operands_of(tiling) == operands && tiling.problem.dtype == dtype;
 }
 
+// Small tiles.
+bool multiplies(const Tiling& tiling, Precision precision) {
+  return std::get<SmallGemmCut>(tiling.cut).precision == precision;
+}
+
 struct Variant {
   const char* name;
   Algorithm algorithm;

@@ -8,6 +8,15 @@
 
 namespace megaconv::cuda {
 
+void check_shared_memory(const KernelSet& kernels, const Device& device) {
+  if (kernels.most_shared_bytes > static_cast<int>(device.shared_bytes)) {
+    throw Error(Status::unsupported, kernels.name + " needs " +
+                                         std::to_string(kernels.most_shared_bytes) +
+                                         " bytes of shared memory, " + device.name + " has " +
+                                         std::to_string(device.shared_bytes));
+  }
+}
+
 void allow_shared(const void* kernel, int bytes) {
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
         "shared memory of a kernel");

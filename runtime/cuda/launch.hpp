@@ -22,6 +22,9 @@ namespace megaconv::cuda {
 /// How a plan's task array is run: DeviceRun::dispatch.
 Dispatch dispatch_of(CudaLaunch launch);
 
+/// Throws Error(unsupported) for kernels that need more shared memory than the device has.
+void check_shared_memory(const KernelSet& kernels, const Device& device);
+
 /// Lets a kernel have so many bytes of dynamic shared memory.
 void allow_shared(const void* kernel, int bytes);
 

@@ -129,6 +129,9 @@ void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
   if (has_space_to_depth(tiling.problem)) args.depth = depth_args(tiling.problem);
 }
 
+// Its tasks have arguments of their own.
+void add_cut(TaskArgs&, const Tiling&, const KernelSet&, const SmallGemmCut&) {}
+
 }  // namespace
 
 TaskArgs make_task_args(const Tiling& tiling, const KernelSet& kernels) {

@@ -10,6 +10,7 @@
 #include "runtime/executor.hpp"
 #include "runtime/report.hpp"
 #include "runtime/units.hpp"
+#include "tasks/tiling.hpp"
 
 namespace megaconv::sim {
 namespace {
@@ -267,14 +268,15 @@ namespace megaconv {
 Simulation simulate(const Lowering& lowering, const MachineModel& machine,
                     const SimulationOptions& options) {
   validate(machine);
-  const bool on_tensor_cores =
-      std::any_of(lowering.nodes.begin(), lowering.nodes.end(), [](const Node& node) {
-        const auto* const tiling = std::get_if<Tiling>(&node.cut);
-        return tiling != nullptr && tiling->algorithm() == Algorithm::implicit_gemm;
-      });
-  if (on_tensor_cores) {
-    throw Error(Status::unsupported,
-                "implicit_gemm: machine models have no rates for it, must be another algorithm");
+  for (const Node& node : lowering.nodes) {
+    const auto* const tiling = std::get_if<Tiling>(&node.cut);
+    if (tiling == nullptr) continue;
+    const Algorithm algorithm = tiling->algorithm();
+    if (algorithm == Algorithm::implicit_gemm || algorithm == Algorithm::small_gemm) {
+      throw Error(Status::unsupported,
+                  std::string(to_string(algorithm)) +
+                      ": machine models have no rates for it, must be another algorithm");
+    }
   }
   const std::size_t num_tasks = lowering.graph.tasks.size();
   std::vector<std::uint8_t> seen(num_tasks);

@@ -6,12 +6,12 @@
 
 #include "megaconv/lowering.hpp"
 #include "tasks/checks.hpp"
+#include "tasks/cost.hpp"
 #include "tasks/regions.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
-namespace {
 
 AccessFunction small_gemm_accesses(const SmallGemmCut& cut, const NodeBuffers& buffers) {
   return [cut, buffers](Role, std::uint32_t group, std::uint32_t block,
@@ -30,7 +30,7 @@ AccessFunction small_gemm_accesses(const SmallGemmCut& cut, const NodeBuffers& b
                         {.rows = rows_of(a).inputs_of_images(y.rows),
                          .cols = cols_of(a).inputs_of(y.cols),
                          .channels = {0, u64(a.c)}}});
-    accesses.push_back({buffers.u, Mode::read, {.channels = {0, u64(a.k)}}});
+    accesses.push_back({buffers.u, Mode::read, small_gemm_u_extent(cut)});
     // The tasks of a group read the same.
     if (buffers.residual != kNoBuffer) accesses.push_back({buffers.residual, Mode::read, y});
     // So do those that share sums: what one has not loaded, it is handed the sums of.
@@ -40,11 +40,14 @@ AccessFunction small_gemm_accesses(const SmallGemmCut& cut, const NodeBuffers& b
   };
 }
 
-// Operations, bytes and traffic of an average task.
-void describe_cost(const SmallGemmCut& cut, const NodeBuffers& buffers, Stage& stage) {
+Region small_gemm_u_extent(const SmallGemmCut& cut) {
+  return {.channels = {0, u64(cut.problem.k)}};
+}
+
+TaskCost small_gemm_cost(const SmallGemmCut& cut, const NodeBuffers& buffers) {
   using Piece = Traffic::Piece;
   const ConvProblem& a = cut.problem;
-  const auto tasks = static_cast<double>(stage.num_tasks());
+  const double tasks = static_cast<double>(cut.num_groups) * cut.tasks_per_group;
   const auto element = static_cast<double>(size_of(a.dtype));
   const auto reach = [](const WindowAxis& axis, std::uint32_t outputs) {
     const std::int64_t inputs = (std::int64_t{outputs} - 1) * axis.stride + axis.extent;
@@ -55,18 +58,17 @@ void describe_cost(const SmallGemmCut& cut, const NodeBuffers& buffers, Stage& s
                         cut.shares * element;
   const double u_part = static_cast<double>(packed_bytes(cut)) / cut.tasks_per_group;
   const double y_part = static_cast<double>(a.y_size()) * element / tasks;
-  stage.operations = a.flops() / tasks;
-  stage.traffic = {{buffers.x, Mode::read, Piece::evenly, x_part},
-                   {buffers.u, Mode::read, Piece::of_block, u_part}};
-  stage.bytes = x_part + u_part + y_part;
+  TaskCost cost{.products = a.flops() / tasks,
+                .bytes = x_part + u_part + y_part,
+                .traffic = {{buffers.x, Mode::read, Piece::evenly, x_part},
+                            {buffers.u, Mode::read, Piece::of_block, u_part}}};
   if (a.epilogue.residual) {
-    stage.traffic.push_back({buffers.residual, Mode::read, Piece::evenly, y_part});
-    stage.bytes += y_part;
+    cost.traffic.push_back({buffers.residual, Mode::read, Piece::evenly, y_part});
+    cost.bytes += y_part;
   }
-  stage.traffic.push_back({buffers.y, Mode::write, Piece::of_task, y_part});
+  cost.traffic.push_back({buffers.y, Mode::write, Piece::of_task, y_part});
+  return cost;
 }
-
-}  // namespace
 
 NodeBuffers add_small_gemm(TaskGraph& graph, const std::string& name, const SmallGemmCut& cut,
                            const NodeBuffers& read) {
@@ -84,11 +86,14 @@ NodeBuffers add_small_gemm(TaskGraph& graph, const std::string& name, const Smal
   stage.kind = id_of(TaskKind::direct);
   stage.groups = counted.num_groups;
   stage.per_group = counted.tasks_per_group;
-  describe_cost(counted, buffers, stage);
+  TaskCost cost = small_gemm_cost(counted, buffers);
+  stage.operations = cost.operations();
+  stage.bytes = cost.bytes;
+  stage.traffic = std::move(cost.traffic);
   add_stage(graph, std::move(stage));  // the one that may throw comes first
   graph.nodes.push_back(name);
   graph.buffers.push_back({.name = name + ".U",
-                           .extent = {.channels = {0, u64(a.k)}},
+                           .extent = small_gemm_u_extent(counted),
                            .bytes = packed_bytes(counted),
                            .given = true});
   graph.buffers.push_back(

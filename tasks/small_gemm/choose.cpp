@@ -7,6 +7,7 @@
 #include <string>
 
 #include "megaconv/error.hpp"
+#include "tasks/even_shares.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
 
@@ -109,7 +110,7 @@ SmallGemmMachine small_gemm_machine(const Target& target) {
 }
 
 SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
-                            const SmallGemmMachine& machine) {
+                            const SmallGemmMachine& machine, const SmallGemmSizes& asked) {
   validate(problem);
   const std::string obstacle = small_gemm_obstacle(problem, precision);
   if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
@@ -118,6 +119,10 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
   }
   SmallGemmCut best{.problem = problem, .precision = precision};
   best.shared_bytes = machine.shared_bytes;
+  set_if_asked(best.rows_per_group, asked.rows_per_group);
+  set_if_asked(best.cols_per_group, asked.cols_per_group);
+  set_if_asked(best.filter_warps, asked.filter_warps);
+  best.sum_warps = SmallGemmCut::kWarps / best.filter_warps;
   double least = std::numeric_limits<double>::infinity();
   for (const std::int64_t most_pixels : {448, 224, 112, 56, 48, 28, 16, 8}) {
     for_each_split(machine.cluster_blocks, [&](std::uint32_t over_filters,
@@ -127,14 +132,17 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
       cut.shared_bytes = machine.shared_bytes;
       cut.shares = shares;
       cut.cols_per_group = even_tile(problem.q(), most_pixels);
+      set_if_asked(cut.cols_per_group, asked.cols_per_group);
       cut.rows_per_group = even_tile(problem.p(), most_pixels / cut.cols_per_group);
+      set_if_asked(cut.rows_per_group, asked.rows_per_group);
       cut.filter_warps = over_filters;
       cut.pixel_warps = over_pixels;
       cut.sum_warps = over_sums;
       const std::uint32_t pixel_tiles =
           ceil_div(cut.rows_per_group * cut.cols_per_group, SmallGemmCut::kWarpPixels);
-      if ((over_filters > 1 && cut.filters_per_task() >= 2 * problem.k) ||
-          over_pixels > pixel_tiles ||
+      const bool wastes = over_filters > 1 && cut.filters_per_task() >= 2 * problem.k;
+      const bool taken = asked.filter_warps == 0 ? !wastes : asked.filter_warps == over_filters;
+      if (!taken || over_pixels > pixel_tiles ||
           ceil_div(pixel_tiles, over_pixels) > SmallGemmCut::kWarpPixelTiles || !can_share(cut) ||
           !fits(cut)) {
         return;

@@ -5,15 +5,12 @@
 #include <cmath>
 #include <cstring>
 
-#include "tasks/small_gemm/small_gemm.hpp"
+#include "tasks/small_gemm/filter_places.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
 namespace {
-
-constexpr std::int64_t kLanes = 32, kQuarters = 4, kHalf = 8, kInstructions = 2;
-constexpr std::int64_t kQuarter = kStepNumbers / kQuarters;
 
 // A power of two that brings the largest finite number of a filter just below 2^15.
 float scale_of(const float* w, std::int64_t count) {
@@ -24,55 +21,27 @@ float scale_of(const float* w, std::int64_t count) {
   return most == 0 ? 1.0f : std::ldexp(1.0f, std::clamp(14 - std::ilogb(most), -100, 100));
 }
 
-// Where the number of a filter is that a step has at that place; -1: nowhere.
-class FilterPlaces {
- public:
-  explicit FilterPlaces(const SmallGemmCut& cut) : cut_(cut), steps_(steps_of(cut)) {}
-
-  std::int64_t at(std::int64_t block, std::int64_t filter, std::int64_t k_block, std::int64_t step,
-                  std::int64_t number) const {
-    const ConvProblem& a = cut_.problem;
-    const std::int64_t channels = a.c / a.groups;
-    const std::int64_t chunk = step % steps_.chunks, tap = step / steps_.chunks;
-    const std::int64_t row = k_block % steps_.row_blocks * steps_.taps_h + tap / steps_.taps_w;
-    std::int64_t col = tap % steps_.taps_w;
-    std::int64_t channel =
-        (k_block / steps_.row_blocks * steps_.chunks + chunk) * kStepNumbers + number;
-    if (steps_.whole_rows) {
-      col = channel / steps_.pixel;
-      channel %= steps_.pixel;
-    }
-    if (filter >= a.k || row >= a.r || col >= a.s || channel >= steps_.channels) return -1;
-    channel += channels_of_block(cut_, block).begin - filter / (a.k / a.groups) * channels;
-    if (channel < 0 || channel >= channels) return -1;  // of another conv group
-    return ((filter * a.r + row) * a.s + col) * channels + channel;
-  }
-  const SumSteps& steps() const { return steps_; }
-
- private:
-  const SmallGemmCut& cut_;
-  const SumSteps steps_;
-};
-
 // Calls put(filter, place, part) for every packed number in turn.
 template <class Put>
 void for_each_packed(const SmallGemmCut& cut, Put put) {
-  const FilterPlaces places(cut);
-  const std::int64_t parts = parts_of(cut);
-  for (std::int64_t block = 0; block < cut.tasks_per_group / cut.shares; ++block) {
-    for (std::int64_t k_block = 0; k_block < cut.shares * places.steps().k_blocks(); ++k_block) {
+  const FilterPlaces of(cut);
+  for (std::int64_t block = 0; block < of.num_blocks; ++block) {
+    for (std::int64_t k_block = 0; k_block < of.k_blocks; ++k_block) {
       for (std::int64_t tile = 0; tile < cut.filter_warps; ++tile) {
-        const std::int64_t first =
-            block * cut.filters_per_task() + tile * SmallGemmCut::kWarpFilters;
-        for (std::int64_t step = 0; step < places.steps().per_block(); ++step) {
-          for (std::int64_t i = 0; i < parts * kInstructions * kLanes * kQuarter; ++i) {
-            const std::int64_t part = i / (kInstructions * kLanes * kQuarter);
-            const std::int64_t instruction = i / (kLanes * kQuarter) % kInstructions;
-            const std::int64_t lane = i / kQuarter % kLanes, word = i / 2 % 4;
-            const std::int64_t filter = first + word % 2 * kHalf + lane / kQuarters;
+        const std::int64_t first = block * of.filters_per_task + tile * SmallGemmCut::kWarpFilters;
+        for (std::int64_t step = 0; step < of.steps; ++step) {
+          for (std::int64_t i = 0; i < of.parts * FilterPlaces::kPartNumbers; ++i) {
+            const std::int64_t part = i / FilterPlaces::kPartNumbers;
+            const std::int64_t instruction =
+                i / FilterPlaces::kInstructionNumbers % FilterPlaces::kInstructions;
+            const std::int64_t lane = i / FilterPlaces::kLaneNumbers % FilterPlaces::kLanes;
+            const std::int64_t word = i / 2 % 4;
+            const std::int64_t filter =
+                first + word % 2 * FilterPlaces::kHalfFilters + lane / FilterPlaces::kQuarters;
             const std::int64_t number =
-                lane % kQuarters * kQuarter + (instruction * 2 + word / 2) * 2 + i % 2;
-            put(filter, places.at(block, filter, k_block, step, number), part);
+                lane % FilterPlaces::kQuarters * (kStepNumbers / FilterPlaces::kQuarters) +
+                (instruction * 2 + word / 2) * 2 + i % 2;
+            put(filter, of.at(block, filter, k_block, step, number), part);
           }
         }
       }
@@ -81,6 +50,23 @@ void for_each_packed(const SmallGemmCut& cut, Put put) {
 }
 
 }  // namespace
+
+FilterPlaces::FilterPlaces(const SmallGemmCut& cut) {
+  const ConvProblem& a = cut.problem;
+  sum = steps_of(cut);
+  filters = a.k;
+  rows = a.r;
+  cols = a.s;
+  channels = a.c / a.groups;
+  group_filters = a.k / a.groups;
+  channel_step = channel_step_of(a);
+  filters_per_task = cut.filters_per_task();
+  num_blocks = cut.tasks_per_group / cut.shares;
+  k_blocks = cut.shares * sum.k_blocks();
+  steps = sum.per_block();
+  parts = parts_of(cut);
+  scales_at = converts(cut) ? megaconv::scales_at(cut) : 0;
+}
 
 std::int64_t scales_at(const SmallGemmCut& cut) {
   return cut.tasks_per_group * steps_of(cut).k_blocks() * memory_of(cut).filter_bytes;

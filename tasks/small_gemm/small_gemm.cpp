@@ -64,7 +64,7 @@ TaskMemory memory_of_stage(const SmallGemmCut& cut, const SumSteps& steps) {
 
 std::string small_gemm_obstacle(const ConvProblem& a, Precision precision) {
   const auto must = [](const std::string& what, const std::string& allowed) {
-    return "small-tile implicit GEMM: " + what + ", must be " + allowed;
+    return "small_gemm: " + what + ", must be " + allowed;
   };
   if (a.layout != Layout::nhwc) return must(std::string("layout ") + to_string(a.layout), "nhwc");
   if (a.dtype == DataType::i8) return must("storage type i8", "f32, f16 or bf16");
@@ -87,13 +87,15 @@ std::string small_gemm_obstacle(const ConvProblem& a, Precision precision) {
 bool converts(const SmallGemmCut& cut) { return cut.problem.dtype == DataType::f32; }
 std::int64_t parts_of(const SmallGemmCut& cut) { return cut.precision == Precision::f32 ? 2 : 1; }
 
+std::int64_t channel_step_of(const ConvProblem& a) { return a.c % kVector == 0 ? kVector : 1; }
+
 ChannelRange channels_of_block(const SmallGemmCut& cut, std::int64_t block) {
   const ConvProblem& a = cut.problem;
   const std::int64_t channels = a.c / a.groups, filters = a.k / a.groups;
   const std::int64_t size = cut.filters_per_task(), first = block * size;
   const std::int64_t last = std::min(first + size, a.k) - 1;
-  const std::int64_t align = a.c % kVector == 0 ? kVector : 1;
-  return {first / filters * channels / align * align, (last / filters + 1) * channels};
+  const std::int64_t step = channel_step_of(a);
+  return {first / filters * channels / step * step, (last / filters + 1) * channels};
 }
 
 bool can_share(const SmallGemmCut& cut) {

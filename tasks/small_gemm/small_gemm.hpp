@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The room of small-tile implicit GEMM: convolutions of networks on a GPU.
+// The room of small-tile implicit GEMM: convolutions on a GPU, by themselves or of networks.
 //
 //   ConvProblem --cut_small_gemm--> SmallGemmCut --add_small_gemm--> a node of a TaskGraph
 //
@@ -17,11 +17,12 @@
 #include <vector>
 
 #include "megaconv/graph.hpp"
-#include "megaconv/small_gemm.hpp"
+#include "megaconv/tiling.hpp"
 
 namespace megaconv {
 
 struct NodeBuffers;  // lowering.hpp, which bodies do without
+struct TaskCost;     // cost.hpp
 
 /// Numbers of a pixel or a filter in one step. They have 16 bits when they are multiplied.
 inline constexpr std::int64_t kStepNumbers = 32;
@@ -83,6 +84,8 @@ bool can_share(const SmallGemmCut& cut);
 /// Whether eight channels of x are loaded at once.
 bool loads_vectors(const SmallGemmCut& cut);
 
+/// Of what channels of blocks begin at a multiple.
+std::int64_t channel_step_of(const ConvProblem& problem);
 /// Channels of x that the filters of a block need; from a multiple of eight on where vectors are
 /// loaded.
 struct ChannelRange {
@@ -101,9 +104,15 @@ struct SmallGemmMachine {
 };
 SmallGemmMachine small_gemm_machine(const Target& target);
 
-/// Chooses a cut. Throws Error(unsupported) with the obstacle.
+/// What of a cut is asked for; 0: it is chosen.
+struct SmallGemmSizes {
+  std::uint32_t rows_per_group = 0, cols_per_group = 0, filter_warps = 0;
+};
+
+/// Chooses a cut. Throws Error(unsupported) with the obstacle, and what derive_counts() throws
+/// where no cut has the sizes that are asked for.
 SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
-                            const SmallGemmMachine& machine);
+                            const SmallGemmMachine& machine, const SmallGemmSizes& asked = {});
 /// Microseconds that its tasks take on so many, by the costs that cuts are chosen by.
 double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors);
 
@@ -121,6 +130,13 @@ std::size_t packed_bytes(const SmallGemmCut& cut);
 std::int64_t scales_at(const SmallGemmCut& cut);  ///< their place
 /// `w`: filters in the problem's layout and storage type.
 std::vector<std::byte> pack_filters(const SmallGemmCut& cut, const std::byte* w);
+
+/// What a task reads and writes, in the regions of add_small_gemm()'s buffers.
+AccessFunction small_gemm_accesses(const SmallGemmCut& cut, const NodeBuffers& buffers);
+/// All of U, in filters.
+Region small_gemm_u_extent(const SmallGemmCut& cut);
+/// What an average task costs.
+TaskCost small_gemm_cost(const SmallGemmCut& cut, const NodeBuffers& buffers);
 
 /// Appends a node that reads read.x, and read.residual if the problem has one: its name, its
 /// buffers U and y, what its tasks read and write, and its one stage. Returns read with these.

@@ -14,6 +14,7 @@
 #include "tasks/activation.hpp"
 #include "tasks/random_data.hpp"
 #include "tasks/reference.hpp"
+#include "tasks/small_gemm/cuda/pack_filters.cuh"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/tiling.hpp"
@@ -69,6 +70,21 @@ std::vector<T> poisoned_beyond_reads(const SmallGemmCut& cut, const cuda::SmallG
   return part;
 }
 
+/// Filters that the device packs.
+template <class Products, class T>
+std::vector<std::byte> packed_on_device(const SmallGemmCut& cut, const std::vector<T>& w,
+                                        ThreadOrder order) {
+  std::vector<std::byte> u(packed_bytes(cut), std::byte{0xff});
+  const FilterPlaces places(cut);
+  for (std::int64_t filter = 0; filter < places.num_blocks * places.filters_per_task; ++filter) {
+    typename cuda::FilterPacking<Products>::Shared shared;
+    test::run_block(cuda::kFilterPackingThreads, order, [&] {
+      cuda::FilterPacking<Products>::run(places, w.data(), u.data(), filter, shared);
+    });
+  }
+  return u;
+}
+
 /// Sums are right to that, relative to the sum of their magnitudes.
 template <class Products, class T>
 void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool spread = false) {
@@ -82,8 +98,6 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
   const std::vector<T> w = filled<T>(a.w_size(), seed + 1, integers);
   const std::vector<T> residual = filled<T>(a.y_size(), seed + 2, integers);
   const std::vector<T> bias = filled<T>(a.k, seed + 3, integers);
-  std::vector<float> wide_bias;
-  for (const T value : bias) wide_bias.push_back(to_float(value));
   std::vector<double> truth(static_cast<std::size_t>(a.y_size())), magnitude(truth.size());
   reference_convolution(a,
                         {.x = x.data(),
@@ -93,15 +107,15 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
                         truth.data(), magnitude.data());
 
   const std::vector<std::byte> u = pack_filters(cut, reinterpret_cast<const std::byte*>(w.data()));
-  std::vector<T> y(truth.size());
-  std::memset(y.data(), 0xff, y.size() * sizeof(T));
-  cuda::SmallGemmArgs args =
-      cuda::node_args(cut, {.residual = a.epilogue.residual ? residual.data() : nullptr,
-                            .y = y.data(),
-                            .u = u.data(),
-                            .bias = a.epilogue.bias ? wide_bias.data() : nullptr});
   constexpr ThreadOrder kOrders[] = {ThreadOrder::forward, ThreadOrder::backward,
                                      ThreadOrder::shuffled};
+  CHECK(packed_on_device<Products>(cut, w, kOrders[seed % 3]) == u);
+  std::vector<T> y(truth.size());
+  std::memset(y.data(), 0xff, y.size() * sizeof(T));
+  cuda::SmallGemmArgs args = cuda::node_args(
+      cut,
+      {.residual = a.epilogue.residual ? residual.data() : nullptr, .y = y.data(), .u = u.data()});
+  if (a.epilogue.bias) args.bias = bias.data();
   constexpr std::ptrdiff_t kWork = test::kClusterSharedBytes - sizeof(cuda::SumExchange::Shared);
   const auto bytes = static_cast<std::size_t>(memory_of(cut).bytes);
   REQUIRE(bytes <= cut.shared_bytes);

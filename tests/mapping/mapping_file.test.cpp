@@ -222,7 +222,7 @@ TEST_CASE("values have the right type and range") {
   CHECK(import_error(with("\"winograd\"", "\"fft\"")) ==
         "mapping file: nodes[0].cut.algorithm: found \"fft\", must be one of direct, winograd, "
         "opencnn, "
-        "fused_winograd, implicit_gemm");
+        "fused_winograd, implicit_gemm, small_gemm");
   CHECK_THAT(import_error(with("n1c16", "n0c16")), ContainsSubstring("n = 0: must be 1 to"));
 }
 

@@ -344,9 +344,9 @@ TEST_CASE("C: a value that is no enumerator is an error that says what is allowe
     CHECK(refusal() == "layout " + std::to_string(value) + ", must be 0 to 3");
   }
   problem.layout = MEGACONV_NCHW;
-  for (const std::int32_t value : {-1, 6, 256, INT32_MAX, INT32_MIN}) {
+  for (const std::int32_t value : {-1, 7, 256, INT32_MAX, INT32_MIN}) {
     options.algorithm = value;
-    CHECK(refusal() == "algorithm " + std::to_string(value) + ", must be 0 to 5");
+    CHECK(refusal() == "algorithm " + std::to_string(value) + ", must be 0 to 6");
   }
   options.algorithm = MEGACONV_ALGORITHM_AUTO;
   const auto check_last = [&](std::int32_t& field, const std::string& name, int last) {

@@ -132,8 +132,8 @@ TEST_CASE("An unknown word is answered with those allowed") {
   CHECK_THAT(error_of("c1h1k1 --epilogue tanh"),
              ContainsSubstring("tanh, must be scale, bias, residual, relu, clamp"));
   CHECK_THAT(error_of("c1h1k1 --algo fft"),
-             ContainsSubstring("fft, must be auto, direct, winograd, fused-winograd, opencnn or "
-                               "implicit-gemm"));
+             ContainsSubstring("fft, must be auto, direct, winograd, fused-winograd, opencnn, "
+                               "implicit-gemm or small-gemm"));
   CHECK_THAT(error_of("c1h1k1 --tile 5"), ContainsSubstring("5, must be 2, 4 or 6"));
   CHECK_THAT(error_of("c1h1k1 --window 0,1"), ContainsSubstring("0,1, must be auto, whole, or"));
   CHECK_THAT(error_of("c1h1k1 --window 4"), ContainsSubstring("4, must be auto, whole, or"));
@@ -200,6 +200,7 @@ TEST_CASE("random_case has tasks of tensor cores for every type, and none that r
   limits.tensor_cores = true;
   std::map<DataType, int> rounded;  // cases of Winograd with FP16 numbers
   int in_place = 0;                 // of implicit GEMM, whose operands are the tensors
+  int small = 0;                    // of small tiles
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
     const bool integer = seed % 4 == 0;
     const VerifyCase item = random_case(seed, limits, integer, Backend::cuda);
@@ -212,12 +213,14 @@ TEST_CASE("random_case has tasks of tensor cores for every type, and none that r
     if (rounds) ++rounded[item.problem.dtype];
     const auto* const gemm = std::get_if<ImplicitGemmCut>(&tiling.cut);
     if (gemm != nullptr && gemm->operands == Operands::in_tensor) ++in_place;
+    if (tiling.algorithm() == Algorithm::small_gemm) ++small;
     CHECK_FALSE((rounds && integer));
   }
   for (const DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
     CHECK(rounded[dtype] > 2);
   }
   CHECK(in_place > 10);
+  CHECK(small > 50);
 }
 
 TEST_CASE("shrink keeps what makes a case fail and drops the rest") {

@@ -105,6 +105,25 @@ void take_in_place(ConvProblem& p) {
   p.epilogue.residual = false;
 }
 
+/// Makes a case one of small tiles.
+void take_small_tiles(Dice& dice, VerifyCase& item) {
+  ConvProblem& p = item.problem;
+  PlanOptions& options = item.plan.options;
+  p.layout = Layout::nhwc;
+  p.epilogue.scale = false;
+  p.dtype = dice.one_of({DataType::f32, DataType::f32, DataType::f16, DataType::bf16});
+  options.tiling = {.algorithm = Algorithm::small_gemm, .filters = FilterMode::prepared};
+  if (!item.integer) options.tiling.precision = dice.one_of({Precision::f32, Precision::tf32});
+  if (dice.chance(30)) {
+    options.tiling.rows_per_group = 1;
+    options.tiling.cols_per_group =
+        static_cast<std::uint32_t>(dice.between(1, std::min<std::int64_t>(p.q(), 8)));
+  }
+  options.mapping = {};
+  options.num_blocks = 0;
+  options.cuda_launch = dice.one_of({CudaLaunch::automatic, CudaLaunch::staged});
+}
+
 /// Gives a case what only CUDA has: openCNN's kernel, launches, grids.
 void random_cuda_plan(Dice& dice, VerifyCase& item, const VerifyLimits& limits, bool for_winograd) {
   PlanOptions& options = item.plan.options;
@@ -151,6 +170,7 @@ void random_cuda_plan(Dice& dice, VerifyCase& item, const VerifyLimits& limits, 
   if (options.cuda_launch == CudaLaunch::staged) {
     options.tiling.v_slots = options.tiling.m_slots = 0;  // it needs whole tensors
   }
+  if (limits.tensor_cores && dice.chance(15)) take_small_tiles(dice, item);
 }
 
 /// A change, and nothing when it changed nothing.

@@ -32,7 +32,7 @@ Choices<Value> words_of(Parameter parameter, std::initializer_list<Value> values
 Choices<Algorithm> algorithms() {
   return words_of(Parameter::algo,
                   {Algorithm::direct, Algorithm::winograd, Algorithm::fused_winograd,
-                   Algorithm::opencnn, Algorithm::implicit_gemm},
+                   Algorithm::opencnn, Algorithm::implicit_gemm, Algorithm::small_gemm},
                   {{"auto", Algorithm::automatic}});
 }
 Choices<Points> points() {

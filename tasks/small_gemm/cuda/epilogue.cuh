@@ -23,7 +23,7 @@ template <class Stored>
 struct SmallGemmTensors {
   const Stored* x;
   const char* u;
-  const float* bias;
+  const Stored* bias;
   const Stored* residual;
   Stored* y;
 };
@@ -40,7 +40,8 @@ class SmallGemmEpilogue {
     if (thread < a.own_filters) {
       const int filter = share.first_filter + thread;
       const bool exists = filter < a.k;
-      vectors[thread] = tensors.bias != nullptr && exists ? tensors.bias[filter] : 0.0f;
+      const bool has_bias = tensors.bias != nullptr && exists;
+      vectors[thread] = has_bias ? static_cast<float>(tensors.bias[filter]) : 0.0f;
       if (a.scales_at != 0) {
         const auto* const scales = reinterpret_cast<const float*>(tensors.u + a.scales_at);
         vectors[a.own_filters + thread] = exists ? scales[filter] : 0.0f;

@@ -266,7 +266,7 @@ class SmallGemmTask {
                              Wait wait, Mark mark) {
     const SmallGemmTensors<Stored> tensors{
         static_cast<const Stored*>(tensor(a.x)), static_cast<const char*>(tensor(a.u)),
-        static_cast<const float*>(tensor(a.bias)), static_cast<const Stored*>(tensor(a.residual)),
+        static_cast<const Stored*>(tensor(a.bias)), static_cast<const Stored*>(tensor(a.residual)),
         static_cast<Stored*>(const_cast<void*>(tensor(a.y)))};
     const char* const u =
         tensors.u + static_cast<std::int64_t>(share.filter_block) * a.k_blocks * a.filter_bytes;

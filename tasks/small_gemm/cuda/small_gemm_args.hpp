@@ -13,11 +13,14 @@ namespace megaconv::cuda {
 /// Of the block that runs a task.
 inline constexpr int kSmallGemmThreads = 32 * static_cast<int>(SmallGemmCut::kWarps);
 
+/// Of the block that packs a filter.
+inline constexpr int kFilterPackingThreads = 128;
+
 struct SmallGemmArgs {
-  // Places; tensors in the problem's storage type. Without a bias or a residual: null.
+  // Places; tensors and bias in the problem's storage type. Without a bias or a residual: null.
   const void* x;
-  const void* u;      ///< tasks/small_gemm/small_gemm.hpp
-  const float* bias;  ///< FP32 always
+  const void* u;  ///< tasks/small_gemm/small_gemm.hpp
+  const void* bias;
   const void* residual;
   void* y;
   std::int64_t scales_at;  ///< place in u of the inverse scales of filters; 0: they have none
