@@ -49,8 +49,7 @@ KernelSet small_gemm_kernel_set(const Tiling& tiling, const char* precision) {
   set.num_threads = kSmallGemmThreads;
   set.stage[kPack] = reinterpret_cast<const void*>(&pack_filters_kernel<Products>);
   set.stage[kDirect] = reinterpret_cast<const void*>(&small_gemm_kernel<Products>);
-  set.shared_bytes[kDirect] =
-      static_cast<int>(memory_of(std::get<SmallGemmCut>(tiling.cut)).bytes);
+  set.shared_bytes[kDirect] = static_cast<int>(memory_of(std::get<SmallGemmCut>(tiling.cut)).bytes);
   set.most_shared_bytes = set.shared_bytes[kDirect];
   set.clusters[kDirect] = true;
   return set;

@@ -156,7 +156,7 @@ class SmallGemmAlgorithm final : public ConvAlgorithmOf<SmallGemmCut> {
          << "pixels of a group: " << cut.rows_per_group << " x " << cut.cols_per_group << '\n'
          << "direct task: " << cut.filters_per_task() << " filters; warps over filters "
          << cut.filter_warps << ", pixels " << cut.pixel_warps << ", sums " << cut.sum_warps << '\n'
-         << "tasks that share a sum: " << cut.shares;
+         << "shares of a sum: " << cut.shares << "\nfilters: packed";
   }
 };
 

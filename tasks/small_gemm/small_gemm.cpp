@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "megaconv/error.hpp"
 #include "tasks/checks.hpp"
@@ -98,6 +99,19 @@ ChannelRange channels_of_block(const SmallGemmCut& cut, std::int64_t block) {
   return {first / filters * channels / step * step, (last / filters + 1) * channels};
 }
 
+namespace {
+
+// Blocks of filters after which the channels that they need lie in conv groups as before.
+std::int64_t different_blocks(const SmallGemmCut& cut) {
+  const ConvProblem& a = cut.problem;
+  if (a.groups == 1) return 1;
+  const std::int64_t filters = a.k / a.groups;
+  const std::int64_t period = filters / std::gcd(filters, std::int64_t{cut.filters_per_task()});
+  return period * channel_step_of(a);
+}
+
+}  // namespace
+
 bool can_share(const SmallGemmCut& cut) {
   const ConvProblem& a = cut.problem;
   if (cut.shares == 1) return true;
@@ -115,7 +129,7 @@ SumSteps steps_of(const SmallGemmCut& cut) {
   const ConvProblem& a = cut.problem;
   SumSteps steps;
   const std::int64_t blocks = ceil_div(a.k, std::int64_t{cut.filters_per_task()});
-  for (std::int64_t block = 0; block < (a.groups == 1 ? 1 : blocks); ++block) {
+  for (std::int64_t block = 0; block < std::min(blocks, different_blocks(cut)); ++block) {
     const ChannelRange range = channels_of_block(cut, block);
     steps.channels = std::max(steps.channels, range.end - range.begin);
   }
@@ -180,6 +194,9 @@ void derive_counts(SmallGemmCut& cut) {
   check_range("cols_per_group", cut.cols_per_group, 1, a.q());
   const std::uint32_t pixels = cut.rows_per_group * cut.cols_per_group;
   const std::uint32_t pixel_tiles = ceil_div(pixels, SmallGemmCut::kWarpPixels);
+  check_range("filter_warps", cut.filter_warps, 1, SmallGemmCut::kWarps);
+  check_range("pixel_warps", cut.pixel_warps, 1, SmallGemmCut::kWarps);
+  check_range("sum_warps", cut.sum_warps, 1, SmallGemmCut::kWarps);
   const auto warps = std::uint64_t{cut.filter_warps} * cut.pixel_warps * cut.sum_warps;
   if (warps != SmallGemmCut::kWarps) {
     throw Error(Status::invalid_argument, "warps " + std::to_string(cut.filter_warps) + " x " +

@@ -47,15 +47,17 @@ class DeviceLayer {
   std::vector<T> run(const Plan& plan, DeviceBuffer& workspace) {
     return run(plan, tensors(), workspace);
   }
-  /// With a plan made for prepared filters.
-  std::vector<T> run_prepared(const Plan& plan) {
+  /// With a plan made for prepared filters; `in_place`: with the residual where y will be.
+  std::vector<T> run_prepared(const Plan& plan, bool in_place = false) {
     const DeviceBuffer prepared(plan.prepared_filter_bytes());
     DeviceBuffer workspace(plan.workspace_bytes());
     plan.prepare_filters(w_.get(), prepared.get());
     Tensors arguments = tensors();
     arguments.w = nullptr;
     arguments.prepared_filters = prepared.get();
-    std::vector<T> y = run(plan, arguments, workspace);
+    y_.poison();
+    if (in_place) put_residual(arguments);
+    std::vector<T> y = run_on(plan, arguments, workspace);
     CHECK(prepared.guards_intact());
     return y;
   }
@@ -63,13 +65,16 @@ class DeviceLayer {
   std::vector<T> run_in_place(const Plan& plan) {
     DeviceBuffer workspace(plan.workspace_bytes());
     Tensors arguments = tensors();
-    arguments.residual = y_.get();
-    require_cuda(
-        cudaMemcpy(y_.get(), residual_.get(), residual_.bytes(), cudaMemcpyDeviceToDevice));
+    put_residual(arguments);
     return run_on(plan, arguments, workspace);
   }
 
  private:
+  void put_residual(Tensors& arguments) {
+    arguments.residual = y_.get();
+    require_cuda(
+        cudaMemcpy(y_.get(), residual_.get(), residual_.bytes(), cudaMemcpyDeviceToDevice));
+  }
   std::vector<T> run(const Plan& plan, const Tensors& arguments, DeviceBuffer& workspace) {
     y_.poison();
     return run_on(plan, arguments, workspace);

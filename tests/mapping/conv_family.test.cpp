@@ -131,6 +131,16 @@ TEST_CASE("A network in stages has whole V and M, reasons, and an order that is 
   }
 }
 
+TEST_CASE("All convolutions of a network have small tiles if these are asked for") {
+  const Network network = resnet50(32, DataType::f16, 64);
+  const TilingOptions options{.algorithm = Algorithm::small_gemm};
+  for (const Target& target : {kHopper, in_stages(), kAmpere}) {
+    for (const OperatorCut& cut : cuts_of(network, options, target)) {
+      CHECK_FALSE(std::holds_alternative<Tiling>(cut.cut));
+    }
+  }
+}
+
 TEST_CASE("An algorithm without tasks for a convolution of a network is refused by name") {
   CHECK_THROWS_WITH(
       lower(resnet50(1, DataType::f32), {.algorithm = Algorithm::winograd}, {}, in_stages()),

@@ -48,11 +48,11 @@ class FilterPacking {
       const std::int64_t instruction = pair % kQuarterPairs / 2;
       const std::int64_t word = pair % 2 * 2 + half;
       const std::int64_t first = ((block * of.k_blocks + k_block) * tiles + tile) * of.steps + step;
-      const std::int64_t to = (first * of.parts * FilterPlaces::kPartNumbers +
-                         instruction * FilterPlaces::kInstructionNumbers +
-                         lane * FilterPlaces::kLaneNumbers) /
-                            2 +
-                        word;
+      const std::int64_t to =
+          (first * of.parts * FilterPlaces::kPartNumbers +
+           instruction * FilterPlaces::kInstructionNumbers + lane * FilterPlaces::kLaneNumbers) /
+              2 +
+          word;
       const std::int64_t places[2] = {of.at(block, filter, k_block, step, 2 * pair),
                                       of.at(block, filter, k_block, step, 2 * pair + 1)};
       if constexpr (Products::kConverts) {
