@@ -92,7 +92,8 @@ struct TensorStrides {
 /// in layouts without strides, they are refused (Error(unsupported)). Implicit GEMM on CUDA wants
 /// x, w and y of 16 bits in NHWC at multiples of 16 bytes, if channels and filters are whole
 /// octets; at the precision of TF32 it may want x and w of f32 in NHWC there, if channels are whole
-/// fours.
+/// fours. Small tiles want x at multiples of 16 bytes if channels are whole octets, y and residual
+/// at multiples of four elements if filters are whole fours.
 struct Tensors {
   const void* x = nullptr;  ///< input, [N][C][H][W] or [N][H][W][C]
   const void* w =
