@@ -22,6 +22,12 @@ void allow_shared(const void* kernel, int bytes) {
         "shared memory of a kernel");
 }
 
+void allow_all_shared(const void* kernel, const Device& device) {
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, kernel), "attributes of a kernel");
+  allow_shared(kernel, static_cast<int>(device.shared_bytes - attributes.sharedSizeBytes));
+}
+
 cudaLaunchAttribute& LaunchAttributes::add(cudaLaunchAttributeID id) {
   cudaLaunchAttribute& made = attributes_[count_++];
   made.id = id;

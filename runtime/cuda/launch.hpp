@@ -28,6 +28,9 @@ void check_shared_memory(const KernelSet& kernels, const Device& device);
 /// Lets a kernel have so many bytes of dynamic shared memory.
 void allow_shared(const void* kernel, int bytes);
 
+/// The same of as many as there are: for a kernel whose plans need different ones.
+void allow_all_shared(const void* kernel, const Device& device);
+
 class LaunchAttributes {
  public:
   void add_cooperative();

@@ -301,14 +301,7 @@ class NetworkExecutor final : public Executor {
       if (cut == nullptr) continue;
       shared_bytes_ = std::max(shared_bytes_, static_cast<int>(memory_of(*cut).bytes));
     }
-    for (const void* kernel : {kernels_.persistent, kernels_.stage}) allow_all_shared(kernel);
-  }
-
-  // As much as there is, whatever this plan needs: all plans have the same kernels.
-  void allow_all_shared(const void* kernel) const {
-    cudaFuncAttributes attributes{};
-    check(cudaFuncGetAttributes(&attributes, kernel), "attributes of a kernel");
-    allow_shared(kernel, static_cast<int>(device_.shared_bytes - attributes.sharedSizeBytes));
+    for (const void* kernel : {kernels_.persistent, kernels_.stage}) allow_all_shared(kernel, device_);
   }
 
   // Blocks of the persistent kernel that are resident together.

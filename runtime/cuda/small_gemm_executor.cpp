@@ -43,7 +43,7 @@ class SmallGemmExecutor final : public Executor {
         args_(node_args(cut_, {})),
         shares_(shares_of(cut_)) {
     check_shared_memory(kernels_, device_);
-    allow_shared(kernel(TaskKind::direct), kernels_.most_shared_bytes);
+    allow_all_shared(kernel(TaskKind::direct), device_);
   }
 
   std::size_t workspace_bytes() const override { return Plan::kAlignment; }

@@ -120,6 +120,16 @@ TEST_CASE(
   cudaStreamDestroy(stream);
 }
 
+TEST_CASE("cuda: plans by small tiles that need less shared memory take none from others") {
+  if (!uses_tensor_cores()) SKIP("no device of compute capability 8.0, or not its mma");
+  const Layer layer(parse_problem("n1c512h14k512+nhwc"), true);
+  DeviceLayer<float> device(layer);
+  const Plan plan = Plan::create(layer.problem, small_gemm());
+  const std::vector<float> y = device.run_prepared(plan);
+  const Plan smaller = Plan::create(parse_problem("n1c8h8k8+nhwc"), small_gemm());
+  CHECK(device.run_prepared(plan) == y);
+}
+
 TEST_CASE("cuda: small tiles refuse tensors that are not aligned to what is loaded at once") {
   if (!uses_tensor_cores()) SKIP("no device of compute capability 8.0, or not its mma");
   const Plan plan = Plan::create(parse_problem("n1c8h8k8+nhwc+f16"), small_gemm());

@@ -257,12 +257,15 @@ TEST_CASE("a launch that is left to choice is persistent in a simulation") {
 }
 
 TEST_CASE("implicit GEMM is not simulated with rates that are not its own") {
-  TilingOptions tiling;
-  tiling.algorithm = Algorithm::implicit_gemm;
   const MachineModel machine = machine_preset("h200");
-  const Lowering lowering = lower(parse_problem("n2c32h14k32"), tiling, {}, target_of(machine));
-  CHECK_THROWS_WITH(simulate(lowering, machine),
-                    ContainsSubstring("implicit_gemm: machine models have no rates for it"));
+  for (const Algorithm algorithm : {Algorithm::implicit_gemm, Algorithm::small_gemm}) {
+    const TilingOptions tiling{.algorithm = algorithm, .filters = FilterMode::prepared};
+    const Lowering lowering =
+        lower(parse_problem("n2c32h14k32+nhwc"), tiling, {}, target_of(machine));
+    CHECK_THROWS_WITH(simulate(lowering, machine),
+                      ContainsSubstring(std::string(to_string(algorithm)) +
+                                        ": machine models have no rates for it"));
+  }
 }
 
 TEST_CASE("a plan on the simulator fills a trace and leaves y alone") {
