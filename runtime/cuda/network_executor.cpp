@@ -301,7 +301,9 @@ class NetworkExecutor final : public Executor {
       if (cut == nullptr) continue;
       shared_bytes_ = std::max(shared_bytes_, static_cast<int>(memory_of(*cut).bytes));
     }
-    for (const void* kernel : {kernels_.persistent, kernels_.stage}) allow_all_shared(kernel, device_);
+    for (const void* kernel : {kernels_.persistent, kernels_.stage}) {
+      allow_all_shared(kernel, device_);
+    }
   }
 
   // Blocks of the persistent kernel that are resident together.
