@@ -20,7 +20,7 @@ constexpr double kGpuBytesPerUs = 3e6;
 
 // Tasks of small tiles take so much longer than was estimated. One image of ResNet-50: in FP16 1.2
 // times, of floats 1.6 to 2.0 times. 32 images: 1.4 and 2.3 times.
-constexpr double kSmallMore = 1.2, kSmallFloatsMore = 1.8;
+constexpr double kSmallMore = 1.1;
 
 // A kernel that runs again and again starts while it ends: 1x1 layers of one image, 3.0 us instead
 // of 4.7, 3.5 instead of 4.8. Behind others its code, its filters and its tasks come from memory:
@@ -68,8 +68,7 @@ bool has_own_kernels(const Target& target) {
 }
 
 double small_tiles_us(const SmallGemmCut& cut, const Target& target) {
-  return (converts(cut) ? kSmallFloatsMore : kSmallMore) *
-         small_gemm_us(cut, std::max(1u, target.multiprocessors));
+  return kSmallMore * small_gemm_us(cut, std::max(1u, target.multiprocessors));
 }
 
 double own_kernels_us(const Tiling& tiling, const Target& target) {
