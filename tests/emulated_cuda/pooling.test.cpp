@@ -73,7 +73,7 @@ void check(const PoolProblem& problem, const PoolCut& cut, std::size_t shift, st
   for (std::uint32_t group = 0; group < cut.num_groups; ++group) {
     for (std::uint32_t block = 0; block < cut.tasks_per_group; ++block) {
       test::run_block(kThreads, kOrders[seed % 3], [&] {
-        cuda::PoolingTask<typename OnDevice<T>::Type, kThreads>::run(args, group, block);
+        cuda::PoolingTask<typename OnDevice<T>::Type, kThreads>::run(args, group, block, [] {});
       });
       cpu::pool_kernels_for().run(problem.dtype)(cpu_args, group, block, nullptr);
     }
