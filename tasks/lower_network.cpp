@@ -32,10 +32,9 @@ class Cutter {
     // Which is of values between operators here; stages need whole V and M.
     options_.whole_tensors = target.stages;
     small_tasks_ = has_small_tasks(options, target);
-    // A multiprocessor has about four tasks of other operators. In one launch all of an operator
-    // run at once. In stages they are more, so that a multiprocessor has two at a time, and all as
-    // much.
-    if (small_tasks_) workers_ = std::max(1u, machine_.multiprocessors / 4);
+    // Of other operators, workers get up to four tasks each. So a multiprocessor has two, which run
+    // at the same time. In stages it has four, so that all have as much.
+    if (small_tasks_) workers_ = std::max(1u, machine_.multiprocessors / 2);
     if (target.stages) workers_ = machine_.multiprocessors;
     machine_.clusters_of_any_size = target.stages;
   }
