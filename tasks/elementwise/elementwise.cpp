@@ -16,7 +16,7 @@ namespace {
 // A task that has fewer numbers takes no longer than a worker takes to fetch and signal it.
 constexpr double kLeastNumbers = 8192;
 // Channels are split in cache lines of floats.
-constexpr std::uint64_t kChannelStep = Tiling::kLaneBlock;
+constexpr std::uint64_t kLineOfChannels = Tiling::kLaneBlock;
 
 }  // namespace
 
@@ -114,7 +114,7 @@ ElementwiseCut cut_elementwise(const ElementwiseProblem& problem, std::uint32_t 
   std::uint64_t channels = c;
   if (bands < wanted) {
     const std::uint64_t share = ceil_div(c, std::min(c, ceil_div(wanted, bands)));
-    channels = std::min(c, ceil_div(share, kChannelStep) * kChannelStep);
+    channels = std::min(c, ceil_div(share, kLineOfChannels) * kLineOfChannels);
   }
   if (last < c && bands < workers) channels = std::min(channels, std::max(last, c - last));
   cut.rows_per_group = u32(rows);

@@ -38,8 +38,8 @@ struct ElementwiseShare {
 /// Stored: float, __half or __nv_bfloat16. A block of kThreads runs it.
 template <class Stored, int kThreads>
 struct ElementwiseTask {
-  /// tensor(x): the pointer that ElementwiseInput::x stands for. wait(): returns to all threads when
-  /// tensors may be read.
+  /// tensor(x): the pointer that ElementwiseInput::x stands for. wait(): returns to all threads
+  /// when tensors may be read.
   template <class Tensor, class Wait>
   static __device__ void run(const ElementwiseArgs& a, std::uint32_t group, Tensor tensor,
                              Wait wait) {
@@ -61,8 +61,8 @@ struct ElementwiseTask {
   static __device__ Channels<kWidth> look_up(const ElementwiseArgs& a,
                                              const ElementwiseShare& share, int channel,
                                              Tensor tensor) {
-    const ElementwiseInput input = a.inputs[static_cast<unsigned>(channel) /
-                                            static_cast<unsigned>(a.channel_step)];
+    const ElementwiseInput input =
+        a.inputs[static_cast<unsigned>(channel) / static_cast<unsigned>(a.channel_step)];
     Channels<kWidth> of{nullptr, input.channels, zero<kWidth>(), zero<kWidth>()};
     of.x = static_cast<const Stored*>(tensor(input.x)) + share.first_pixel * input.channels +
            (channel - input.first_channel);
@@ -96,8 +96,7 @@ struct ElementwiseTask {
 
   template <int kWidth>
   static __device__ void run_pixels(const ElementwiseArgs& a, const ElementwiseShare& share,
-                                    const Channels<kWidth>& of, int channel, int own,
-                                    int at_once) {
+                                    const Channels<kWidth>& of, int channel, int own, int at_once) {
     const std::int64_t at = share.first_pixel * a.c + channel;
     const bool affine = a.scale != nullptr, adds = a.residual != nullptr;
     const Stored* const residual = static_cast<const Stored*>(a.residual) + (adds ? at : 0);
