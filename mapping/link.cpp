@@ -138,10 +138,12 @@ class Linker {
   void find_read_buffers() {
     is_read_.resize(graph_.buffers.size());
     for (StageId stage = 0; stage < graph_.stages.size(); ++stage) {
-      list(stage, 0, 0);
-      for (const Access& access : accesses_) {
-        if (access.mode == Mode::read && !graph_.buffers[access.buffer].given) {
-          is_read_[access.buffer] = true;
+      for (std::uint32_t group = 0; group < graph_.stages[stage].groups; ++group) {
+        list(stage, group, 0);
+        for (const Access& access : accesses_) {
+          if (access.mode == Mode::read && !graph_.buffers[access.buffer].given) {
+            is_read_[access.buffer] = true;
+          }
         }
       }
     }

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "tasks/operator_order.hpp"
 #include "tasks/operators.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/strides.hpp"
@@ -39,7 +40,7 @@ class Fuser {
     for (const std::string& output : network_.outputs) {
       fused_.outputs.push_back(ids_.at(output));
     }
-    return std::move(fused_);
+    return longest_chain_first(std::move(fused_));
   }
 
  private:
@@ -73,8 +74,16 @@ class Fuser {
     op.operators = {op_->name};
     for (std::size_t i = 0; i < op_->reads.size(); ++i) op.reads.push_back(read(i));
     ids_[op_->name] = static_cast<ValueId>(fused_.inputs.size() + fused_.operators.size());
+    int most = 0;
+    for (const ValueId value : op.reads) most = std::max(most, depth(value));
+    depths_.push_back(most + 1);
     fused_.operators.push_back(std::move(op));
     return fused_.operators.back();
+  }
+
+  // Operators of the longest chain that ends with a value.
+  int depth(ValueId value) const {
+    return value < fused_.inputs.size() ? 0 : depths_[value - fused_.inputs.size()];
   }
 
   ElementwiseProblem elementwise() const {
@@ -142,16 +151,20 @@ class Fuser {
     }
   }
 
-  // A residual of the convolution that stands later, if one does; the other summand is there then.
+  // A residual of a convolution: of the one that more operators stand before, so that none of these
+  // waits for the other one. That may stand later.
   void add(const Add&) {
-    const std::size_t later = read(1) > read(0) ? 1 : 0;
-    if (FusedOperator* const op = producer_of<ConvProblem>(later)) {
+    const std::size_t deeper = depth(read(1)) > depth(read(0)) ? 1 : 0;
+    for (const std::size_t summand : {deeper, 1 - deeper}) {
+      FusedOperator* const op = producer_of<ConvProblem>(summand);
+      if (op == nullptr) continue;
       Epilogue& epilogue = std::get<ConvProblem>(op->problem).epilogue;
-      if (epilogue.activation == Activation{} && !epilogue.residual) {
-        epilogue.residual = true;
-        op->reads.push_back(read(1 - later));
-        return join(*op);
-      }
+      if (epilogue.activation != Activation{} || epilogue.residual) continue;
+      epilogue.residual = true;
+      op->reads.push_back(read(1 - summand));
+      int& own = depths_[static_cast<std::size_t>(op - fused_.operators.data())];
+      own = std::max(own, depth(read(1 - summand)) + 1);
+      return join(*op);
     }
     ElementwiseProblem problem = elementwise();
     problem.residual = true;
@@ -228,6 +241,7 @@ class Fuser {
       op.operators.push_back(last.name());
       join(op);
       fused_.operators.pop_back();
+      depths_.pop_back();
       return true;
     }
     return false;
@@ -244,6 +258,7 @@ class Fuser {
   std::map<std::string, int> readers_;
   const Operator* op_ = nullptr;  // at hand
   FusedNetwork fused_;
+  std::vector<int> depths_;  // of the operators
 };
 
 template <class T>

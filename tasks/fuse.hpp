@@ -8,7 +8,8 @@
 //   concatenation, batch norm, clamp           one elementwise operation
 //   fully connected layer                      a convolution whose filter is as large as the image
 //
-// What is fused into an operator is the only one that reads its value, which is no output.
+// What is fused into an operator is the only one that reads its value, which is no output. The
+// operators of the longest chain come first (operator_order.hpp).
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a network to one graph of tasks in a proven order.
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,11 +32,11 @@ class Cutter {
     // Which is of values between operators here; stages need whole V and M.
     options_.whole_tensors = target.stages;
     small_tasks_ = has_small_tasks(options, target);
-    // A multiprocessor has about four tasks of other operators. In one launch all of an operator
-    // run at once. In stages they are more, so that a multiprocessor has two at a time, and all as
-    // much.
-    if (small_tasks_) workers_ = std::max(1u, machine_.multiprocessors / 4);
+    // Of other operators, workers get up to four tasks each. So a multiprocessor has two, which run
+    // at the same time. In stages it has four, so that all have as much.
+    if (small_tasks_) workers_ = std::max(1u, machine_.multiprocessors / 2);
     if (target.stages) workers_ = machine_.multiprocessors;
+    machine_.clusters_of_any_size = target.stages;
   }
 
   OperatorCut cut(const ConvProblem& problem) {
@@ -56,33 +57,41 @@ class Cutter {
   /// Of small tiles.
   void set_precision(Precision precision) { small_precision_ = precision; }
 
-  /// Leaves one launch without clusters where sums that tasks share do not make up for them.
+  /// Takes the clusters of one launch for which its convolutions are the fastest.
   void choose_clusters(const FusedNetwork& network) {
-    if (!small_tasks_ || target_.stages || machine_.cluster_blocks == 1) return;
-    SmallGemmMachine alone = machine_;
-    alone.cluster_blocks = 1;
-    double in_clusters_us = 0, alone_us = 0;
-    std::vector<std::pair<ConvProblem, std::pair<double, double>>> known;
+    if (!small_tasks_ || target_.stages) return;
+    const SmallGemmMachine whole = machine_;
+    double least = std::numeric_limits<double>::infinity();
+    for (const std::uint32_t blocks : {1u, 2u, 4u}) {
+      if (blocks > whole.cluster_blocks) break;
+      SmallGemmMachine machine = whole;
+      machine.cluster_blocks = blocks;
+      const double us = (blocks == 4 ? kLargeClusters : 1) * convolutions_us(network, machine);
+      if (us < least) machine_ = machine, least = us;
+    }
+  }
+
+ private:
+  // Of four blocks, 248 are resident in the place of 264, and neighbours may share multiprocessors
+  // (H100, MobileNetV2 in FP32 in one launch with a single shared sum and without: 306 and 283 us).
+  static constexpr double kLargeClusters = 1.08;
+
+  double convolutions_us(const FusedNetwork& network, const SmallGemmMachine& machine) const {
+    double all_us = 0;
+    std::vector<std::pair<ConvProblem, double>> known;
     for (const FusedOperator& op : network.operators) {
       const auto* const problem = std::get_if<ConvProblem>(&op.problem);
       if (problem == nullptr) continue;
       auto one = std::find_if(known.begin(), known.end(),
                               [&](const auto& of) { return of.first == *problem; });
       if (one == known.end()) {
-        known.push_back({*problem, {small_us(*problem, machine_), small_us(*problem, alone)}});
+        known.emplace_back(*problem, small_us(*problem, machine));
         one = known.end() - 1;
       }
-      in_clusters_us += one->second.first;
-      alone_us += one->second.second;
+      all_us += one->second;
     }
-    if (kClusterLaunch * in_clusters_us > alone_us) machine_ = alone;
+    return all_us;
   }
-
- private:
-  // Fewer blocks are resident in clusters, and neighbours share multiprocessors. That makes a
-  // launch so much longer (H100, one launch with a single shared sum in it, and without:
-  // MobileNetV2 in FP32 306 and 283 us, VGG-16 in FP32 with three of them 1,171 and 1,052 us).
-  static constexpr double kClusterLaunch = 1.08;
 
   // Nothing where no tile fits: who cuts it says what is wrong.
   double small_us(const ConvProblem& problem, const SmallGemmMachine& machine) const {

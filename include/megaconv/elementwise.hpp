@@ -41,10 +41,13 @@ void validate(const ElementwiseProblem& problem);
 /// and descriptions.
 std::string to_string(const ElementwiseProblem& problem);
 
-/// How it is cut into tasks: a task group is one task, and has some rows of one image.
+/// How it is cut into tasks: a task group is one task, and has some rows of one image and some
+/// channels. Those of the last tensor of x and those of older ones are not in one task, unless a
+/// task has all: so tasks of older tensors need not wait for the last one.
 struct ElementwiseCut {
   ElementwiseProblem problem;
   std::uint32_t rows_per_group = 1;
+  std::uint32_t channels_per_task = 1;
   std::uint32_t num_groups = 0;  ///< NG; derived
 
   bool operator==(const ElementwiseCut&) const = default;

@@ -3,7 +3,8 @@
 // convolution may have kernels of its own (device_conv.hpp).
 //
 // Workspace:         header | counters | positions given up | values | scratch of a convolution
-// Prepared filters:  of convolutions U and bias; scales and biases of others
+// Prepared filters:  of convolutions U and bias, FP32 or, with kernels of its own, of the storage
+//                    type; scales and biases of others
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -28,6 +29,7 @@
 #include "runtime/plan_word.hpp"
 #include "tasks/operators.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
+#include "tasks/storage.hpp"
 
 namespace megaconv {
 namespace cuda {
@@ -155,7 +157,7 @@ class NetworkExecutor final : public Executor {
       const FusedOperator& op = network.operators[i];
       if (const auto* cut = std::get_if<SmallGemmCut>(&lowering_.nodes[i].cut)) {
         put(prepared_[i].u, pack_filters(*cut, folded_filters(op).data()));
-        put(prepared_[i].bias, folded_bias(op));
+        put(prepared_[i].bias, stored_bias(op));
       } else if (convs_.has(i)) {
         if (prepared_[i].has_bias) put(prepared_[i].bias, folded_bias(op));
       } else {
@@ -269,6 +271,17 @@ class NetworkExecutor final : public Executor {
     return made;
   }
 
+  // A bias of the storage type, as floats.
+  static std::vector<float> stored_bias(const FusedOperator& op) {
+    const std::vector<std::byte> bytes = folded_bias(op);
+    std::vector<float> bias(op.bias.size());
+    with_storage(std::get<ConvProblem>(op.problem).dtype, [&](auto number) {
+      const auto* const stored = reinterpret_cast<const decltype(number)*>(bytes.data());
+      for (std::size_t k = 0; k < bias.size(); ++k) bias[k] = to_float(stored[k]);
+    });
+    return bias;
+  }
+
   void lay_out_prepared() {
     Arena arena(0, kLine);
     for (const Node& node : lowering_.nodes) {
@@ -283,8 +296,7 @@ class NetworkExecutor final : public Executor {
         prepared.u = arena.place(packed_bytes(*cut));
         prepared.has_bias = cut->problem.epilogue.bias;
         if (!prepared.has_bias) continue;
-        const ConvProblem& a = cut->problem;
-        prepared.bias = arena.place(static_cast<std::size_t>(a.k) * size_of(a.vector_type()));
+        prepared.bias = arena.place(static_cast<std::size_t>(cut->problem.k) * sizeof(float));
       } else if (const auto bytes = static_cast<std::size_t>(num_scales(node.cut)) * sizeof(float);
                  bytes > 0) {
         prepared.has_bias = true;

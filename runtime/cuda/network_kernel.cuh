@@ -9,7 +9,7 @@
 //                Tasks that share sums stand where the blocks of one cluster have them in one turn.
 //   stage        one launch for every stage, a block for every task
 //
-// A task loads what no other task writes, its filters, before it waits.
+// A task loads what no other task writes before it waits, as its filters, and finds its places.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -20,13 +20,15 @@
 
 namespace megaconv::cuda {
 
-/// A task of any other node than a convolution, its producers done. Inline: a call of a body that
-/// uses many registers would cost convolutions theirs.
-template <class Stored>
+/// A task of any other node than a convolution, and one that only fills a position. Inline: a call
+/// of a body that uses many registers would cost convolutions theirs.
+template <class Stored, class Wait>
 __device__ __forceinline__ void run_light_task(const NodeArgs& args, const NetworkMemory& memory,
-                                               std::uint32_t group, std::uint32_t block) {
+                                               std::uint32_t group, std::uint32_t block,
+                                               Wait wait) {
+  if (args.index == NodeArgs::kCount) return wait();
   args.visit_from<kFirstRoom>([&](const auto& of_room) {
-    run_task<Stored, kNetworkThreads>(of_room, memory, group, block);
+    run_task<Stored, kNetworkThreads>(of_room, memory, group, block, wait);
   });
 }
 
@@ -41,8 +43,8 @@ __device__ __forceinline__ void run_node_task(const NetworkNode& node, const Net
     return SmallGemmTask<Products>::run(node.args.as<SmallGemmArgs>(), task.share, shared, filters,
                                         exchange, tensor, wait, mark);
   }
-  wait();
-  run_light_task<typename Products::Stored>(node.args, memory, task.task.group, task.task.block);
+  run_light_task<typename Products::Stored>(node.args, memory, task.task.group, task.task.block,
+                                            wait);
 }
 
 /// What a block has fetched of the tasks to come.

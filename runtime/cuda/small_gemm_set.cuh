@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kSmallGemmThreads, 2)
   wait_for_kernel_before();
   let_next_start();
   __syncthreads();
-  SmallGemmTask<Products>::run(
+  SmallGemmTask<Products, typename Products::Stored>::run(
       args, share, work, filters, exchange, [](const void* tensor) { return tensor; }, [] {},
       [](TaskPhase) {});
 }

@@ -8,7 +8,9 @@
 //     std::vector<Entry> node_table(cut, places)    only if that is not enough: what places.table
 //                                                   points to
 //   of what it gives, as PoolTaskArgs, a body that all kThreads threads of a block run
-//     run_task<Stored, kThreads>(args, memory, group, block)
+//     run_task<Stored, kThreads>(args, memory, group, block, wait)
+//                                                   wait() returns to all threads when what other
+//                                                   tasks wrote may be read; every body calls it
 //
 // Convolutions of small tiles are no such tasks: these have shared memory, share sums, and fetch
 // filters before they wait.

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// An elementwise task reads and writes the same rows of all its tensors. What it costs, too.
+// An elementwise task reads and writes the same rows of all its tensors. Tasks of the same rows
+// whose channels are of older tensors say that they read all of these, since then they wait for one
+// counter: whoever made the newest of them has waited for the others in most networks. What a task
+// costs, too.
 #include <utility>
 
 #include "megaconv/error.hpp"
@@ -19,11 +22,21 @@ AccessFunction elementwise_accesses(const ElementwiseCut& cut, const NodeBuffers
       region.rows = {row, row + u64(task.rows)};
       return region;
     };
-    for (std::size_t i = 0; i < buffers.inputs.size(); ++i) {
+    const std::uint64_t older = u64(older_channels(cut));
+    const bool reads_older = u64(task.first_channel) < older;
+    const std::size_t last = buffers.inputs.size() - 1;
+    const std::size_t begin = older == 0 || reads_older ? 0 : last;
+    const std::size_t end = reads_older ? last : last + 1;
+    for (std::size_t i = begin; i < end; ++i) {
       accesses.push_back({buffers.inputs[i], Mode::read, rows_of(x_extent(cut.problem, i))});
     }
-    const Region y = rows_of(y_extent(cut.problem));
-    if (cut.problem.residual) accesses.push_back({buffers.residual, Mode::read, y});
+    Region y = rows_of(y_extent(cut.problem));
+    if (cut.problem.residual) {
+      Region residual = y;
+      (reads_older ? residual.channels.end : residual.channels.begin) = older;
+      accesses.push_back({buffers.residual, Mode::read, residual});
+    }
+    y.channels = {u64(task.first_channel), u64(task.end_channel)};
     accesses.push_back({buffers.y, Mode::write, y});
   };
 }

@@ -15,6 +15,8 @@ namespace {
 
 // A task that has fewer numbers takes no longer than a worker takes to fetch and signal it.
 constexpr double kLeastNumbers = 8192;
+// Channels are split in cache lines of floats.
+constexpr std::uint64_t kLineOfChannels = Tiling::kLaneBlock;
 
 }  // namespace
 
@@ -84,7 +86,13 @@ void derive_counts(ElementwiseCut& cut) {
     fail("rows_per_group = " + std::to_string(cut.rows_per_group) + ": must be 1 to " +
          std::to_string(a.h));
   }
-  const std::uint64_t groups = u64(a.n) * ceil_div(u64(a.h), std::uint64_t{cut.rows_per_group});
+  if (cut.channels_per_task < 1 || cut.channels_per_task > u64(a.c())) {
+    fail("channels_per_task = " + std::to_string(cut.channels_per_task) + ": must be 1 to " +
+         std::to_string(a.c()));
+  }
+  const std::uint64_t chunks = std::uint64_t{older_chunks(cut)} + last_chunks(cut);
+  const std::uint64_t groups =
+      u64(a.n) * ceil_div(u64(a.h), std::uint64_t{cut.rows_per_group}) * chunks;
   if (groups > kMaxTasks) {
     throw Error(Status::unsupported,
                 std::to_string(groups) + " tasks: must be at most 2^31; use larger groups");
@@ -98,21 +106,51 @@ ElementwiseCut cut_elementwise(const ElementwiseProblem& problem, std::uint32_t 
   const double most = static_cast<double>(kTasksPerWorker * workers);
   const auto wanted = static_cast<std::uint64_t>(
       std::clamp(static_cast<double>(problem.y_size()) / kLeastNumbers, 1.0, most));
-  const std::uint64_t h = u64(problem.h);
+  const std::uint64_t h = u64(problem.h), c = u64(problem.c()), last = u64(problem.channels.back());
   ElementwiseCut cut;
   cut.problem = problem;
-  cut.rows_per_group = u32(h / std::min(h, ceil_div(wanted, u64(problem.n))));
+  const std::uint64_t rows = h / std::min(h, ceil_div(wanted, u64(problem.n)));
+  const std::uint64_t bands = u64(problem.n) * ceil_div(h, rows);
+  std::uint64_t channels = c;
+  if (bands < wanted) {
+    const std::uint64_t share = ceil_div(c, std::min(c, ceil_div(wanted, bands)));
+    channels = std::min(c, ceil_div(share, kLineOfChannels) * kLineOfChannels);
+  }
+  if (last < c && bands < workers) channels = std::min(channels, std::max(last, c - last));
+  cut.rows_per_group = u32(rows);
+  cut.channels_per_task = u32(channels);
   derive_counts(cut);
   return cut;
 }
 
+std::int64_t older_channels(const ElementwiseCut& cut) {
+  const std::int64_t c = cut.problem.c();
+  return cut.channels_per_task < c ? c - cut.problem.channels.back() : 0;
+}
+std::uint32_t older_chunks(const ElementwiseCut& cut) {
+  return u32(ceil_div(older_channels(cut), std::int64_t{cut.channels_per_task}));
+}
+std::uint32_t last_chunks(const ElementwiseCut& cut) {
+  const std::int64_t channels = cut.problem.c() - older_channels(cut);
+  return u32(ceil_div(channels, std::int64_t{cut.channels_per_task}));
+}
+
+// All tasks of older channels stand before all others: so those that read the same are neighbours.
 ElementwiseTask task_of(const ElementwiseCut& cut, std::uint32_t group) {
   const ElementwiseProblem& a = cut.problem;
   const std::int64_t rows = cut.rows_per_group, bands = ceil_div(a.h, rows);
-  const std::int64_t row = group % bands * rows;
-  return {.image = group / bands,
+  const std::int64_t older_tasks = a.n * bands * older_chunks(cut);
+  const bool older = group < older_tasks;
+  const std::int64_t chunks = older ? older_chunks(cut) : last_chunks(cut);
+  const std::int64_t i = older ? group : group - older_tasks, band = i / chunks;
+  const std::int64_t row = band % bands * rows;
+  const std::int64_t first = (older ? 0 : older_channels(cut)) + i % chunks * cut.channels_per_task;
+  const std::int64_t end = older ? older_channels(cut) : a.c();
+  return {.image = band / bands,
           .row = row,
           .rows = std::min(rows, a.h - row),
+          .first_channel = first,
+          .end_channel = std::min<std::int64_t>(first + cut.channels_per_task, end),
           .h = a.h,
           .w = a.w,
           .c = a.c(),
@@ -135,6 +173,7 @@ Region y_extent(const ElementwiseProblem& a) {
 std::string to_string(const ElementwiseCut& cut) {
   return "problem: " + to_string(cut.problem) +
          "\nrows of a task: " + std::to_string(cut.rows_per_group) +
+         "\nchannels of a task: " + std::to_string(cut.channels_per_task) +
          "\ntasks: " + std::to_string(cut.num_groups) + '\n';
 }
 

@@ -16,7 +16,8 @@ namespace megaconv {
 
 struct NodeBuffers;  // lowering.hpp, which bodies do without
 
-/// Chooses a cut: tasks enough for `workers`, none of them tiny. Throws as validate() does, and
+/// Chooses a cut: tasks enough for `workers`, none of them tiny. Where there are fewer bands of
+/// rows than workers, the last tensor of x has tasks of its own. Throws as validate() does, and
 /// Error(invalid_argument) without workers.
 ElementwiseCut cut_elementwise(const ElementwiseProblem& problem, std::uint32_t workers);
 
@@ -28,8 +29,9 @@ void derive_counts(ElementwiseCut& cut);
 /// What one task computes. A plain value, for bodies of every instruction set.
 struct ElementwiseTask {
   std::ptrdiff_t image, row, rows;
-  std::ptrdiff_t h, w, c;        ///< of y
-  const std::int64_t* channels;  ///< of each of the tensors x
+  std::ptrdiff_t first_channel, end_channel;  ///< of y
+  std::ptrdiff_t h, w, c;                     ///< of y
+  const std::int64_t* channels;               ///< of each of the tensors x
   std::ptrdiff_t num_inputs;
   float least, most;
   bool nhwc, affine, residual;
@@ -37,6 +39,13 @@ struct ElementwiseTask {
 
 /// Not inline: task bodies of every instruction set call it.
 ElementwiseTask task_of(const ElementwiseCut& cut, std::uint32_t group);
+
+/// Channels of y that tasks take from tensors before the last one, and from them alone. 0: no such
+/// tasks.
+std::int64_t older_channels(const ElementwiseCut& cut);
+/// Tasks that these channels are, and the others, of the same rows.
+std::uint32_t older_chunks(const ElementwiseCut& cut);
+std::uint32_t last_chunks(const ElementwiseCut& cut);
 
 /// The i-th tensor of x; all of y.
 Region x_extent(const ElementwiseProblem& problem, std::size_t i);

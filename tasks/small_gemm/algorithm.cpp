@@ -26,6 +26,13 @@ Arithmetic arithmetic_of(const ConvProblem& problem, const TilingOptions& option
   return options.precision == Precision::f32 ? Arithmetic::split_f16 : Arithmetic::f16;
 }
 
+// A launch has one convolution.
+SmallGemmMachine machine_of(const Target& target) {
+  SmallGemmMachine machine = small_gemm_machine(target);
+  machine.clusters_of_any_size = true;
+  return machine;
+}
+
 class SmallGemmAlgorithm final : public ConvAlgorithmOf<SmallGemmCut> {
  public:
   bool runs_on(Backend backend) const override { return backend != Backend::cpu; }
@@ -51,7 +58,7 @@ class SmallGemmAlgorithm final : public ConvAlgorithmOf<SmallGemmCut> {
   void choose(Tiling& tiling, const TilingOptions& options, const Target& target) const override {
     tiling.arithmetic = arithmetic_of(tiling.problem, options);
     tiling.cut = cut_small_gemm(tiling.problem, precision_of(tiling.problem, tiling.arithmetic),
-                                small_gemm_machine(target),
+                                machine_of(target),
                                 {.rows_per_group = options.rows_per_group,
                                  .cols_per_group = options.cols_per_group,
                                  .filter_warps = options.filter_blocks_per_gemm_task});
@@ -117,7 +124,7 @@ class SmallGemmAlgorithm final : public ConvAlgorithmOf<SmallGemmCut> {
            };
            try {
              cut_small_gemm(
-                 problem, precision, small_gemm_machine(target),
+                 problem, precision, machine_of(target),
                  {size(Parameter::rows), size(Parameter::cols), size(Parameter::gemm_filters)});
              return "";
            } catch (const Error& error) {

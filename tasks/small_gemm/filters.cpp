@@ -101,7 +101,8 @@ std::vector<std::byte> pack_filters(const SmallGemmCut& cut, const std::byte* w)
     const float value = place < 0 ? 0.0f : numbers[place] * scale[static_cast<std::size_t>(filter)];
     const Float16 high = from_float<Float16>(value);
     const bool rest = part == 1 && std::isfinite(value);
-    *to++ = part == 0 ? high.bits : rest ? from_float<Float16>(value - to_float(high)).bits : 0;
+    const float left = rest ? (value - to_float(high)) * 0x1p11f : 0.0f;
+    *to++ = part == 0 ? high.bits : from_float<Float16>(left).bits;
   });
   return packed;
 }

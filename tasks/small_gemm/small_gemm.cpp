@@ -27,6 +27,13 @@ DataType stored_by(Precision precision) {
 constexpr std::int64_t kEpilogueBytes =
     2 * 128 * sizeof(float) + kSmallGemmStages * SmallGemmCut::kWarps * sizeof(std::uint32_t);
 
+// Places of the steps of a K block, behind these.
+std::int64_t step_bytes(const SumSteps& steps) {
+  constexpr std::int64_t kAlignment = 16;
+  const std::int64_t bytes = steps.per_block() * std::int64_t{sizeof(std::int32_t)};
+  return ceil_div(bytes, kAlignment) * kAlignment;
+}
+
 // Of the tasks that share sums, each has the outputs of some of the filters.
 std::int64_t received_bytes(const SmallGemmCut& cut) {
   if (cut.shares == 1) return 0;
@@ -147,7 +154,7 @@ SumSteps steps_of(const SmallGemmCut& cut) {
       kThreads * (a.c % kVector == 0 ? kVector : kVector / 2) / kStepNumbers;
   const auto fits = [&] {
     const std::int64_t bytes = steps.stages * memory_of_stage(cut, steps).stage_bytes;
-    return bytes + received_bytes(cut) + kEpilogueBytes <= cut.shared_bytes;
+    return bytes + received_bytes(cut) + kEpilogueBytes + step_bytes(steps) <= cut.shared_bytes;
   };
   for (steps.row_blocks = 1; steps.row_blocks <= a.r; ++steps.row_blocks) {
     steps.taps_h = ceil_div(a.r, steps.row_blocks);
@@ -174,7 +181,7 @@ TaskMemory memory_of(const SmallGemmCut& cut) {
   const std::int64_t stages = steps.stages;
   const bool inside = stages > 1 && memory.sum_bytes <= memory.stage_bytes;
   memory.received_bytes = received_bytes(cut);
-  const std::int64_t others = memory.received_bytes + kEpilogueBytes;
+  const std::int64_t others = memory.received_bytes + kEpilogueBytes + step_bytes(steps);
   const bool behind = stages * memory.stage_bytes + memory.sum_bytes + others <= cut.shared_bytes;
   memory.sums_wait = !inside && !behind;
   if (!memory.sums_wait) {
@@ -182,6 +189,7 @@ TaskMemory memory_of(const SmallGemmCut& cut) {
   }
   memory.work_bytes = std::max(stages * memory.stage_bytes, memory.sums_at + memory.sum_bytes);
   memory.bytes = memory.work_bytes + others;
+  memory.steps_at = memory.bytes - step_bytes(steps);
   return memory;
 }
 

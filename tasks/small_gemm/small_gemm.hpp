@@ -67,7 +67,8 @@ struct TaskMemory {
   bool sums_wait = false;       ///< in the place of what slow warps may still multiply
   std::int64_t work_bytes = 0;  ///< stages and sums
   std::int64_t received_bytes = 0;
-  std::int64_t bytes = 0;  ///< in all
+  std::int64_t steps_at = 0;  ///< places of the steps of a K block in a stage of x
+  std::int64_t bytes = 0;     ///< in all
 };
 
 /// Chunks are 0 where no K block fits into shared memory.
@@ -100,7 +101,8 @@ std::string small_gemm_obstacle(const ConvProblem& problem, Precision precision)
 struct SmallGemmMachine {
   std::uint32_t multiprocessors = 1;
   std::uint32_t shared_bytes = SmallGemmCut::kSharedBytes;  ///< of a task
-  std::uint32_t cluster_blocks = 1;  ///< tasks that may share a sum; 1: none may
+  std::uint32_t cluster_blocks = 1;   ///< tasks that may share a sum; 1: none may
+  bool clusters_of_any_size = false;  ///< up to that; else those of a launch have this one
 };
 SmallGemmMachine small_gemm_machine(const Target& target);
 
@@ -109,8 +111,8 @@ struct SmallGemmSizes {
   std::uint32_t rows_per_group = 0, cols_per_group = 0, filter_warps = 0;
 };
 
-/// Chooses a cut. Throws Error(unsupported) with the obstacle, and what derive_counts() throws
-/// where no cut has the sizes that are asked for.
+/// Chooses a cut: the one whose last task is through first. Throws Error(unsupported) with the
+/// obstacle, and what derive_counts() throws where no cut has the sizes that are asked for.
 SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
                             const SmallGemmMachine& machine, const SmallGemmSizes& asked = {});
 /// Microseconds that its tasks take on so many, by the costs that cuts are chosen by.

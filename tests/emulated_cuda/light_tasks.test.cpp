@@ -67,7 +67,15 @@ TEST_CASE("emulated CUDA: elementwise tasks give the CPU's bits") {
     if (seed % 2 == 0) {  // in vectors
       for (std::int64_t& channels : a.channels) channels = (channels + 7) / 8 * 8;
     }
-    CAPTURE(seed, to_string(a), cut.rows_per_group);
+    if (seed % 4 < 3) {  // which need not be those of tasks
+      const std::int64_t step = seed % 4 == 0 ? 8 : 1;
+      const std::int64_t channels = static_cast<std::int64_t>(seed) / 4 % a.c() / step * step;
+      cut.channels_per_task = static_cast<std::uint32_t>(std::max(step, channels));
+    } else {
+      cut.channels_per_task = static_cast<std::uint32_t>(a.c());
+    }
+    derive_counts(cut);
+    CAPTURE(seed, to_string(a), cut.rows_per_group, cut.channels_per_task);
     std::deque<FencedBuffer> x;
     cuda::NodePlaces places;
     for (const std::int64_t channels : a.channels) {
@@ -89,7 +97,7 @@ TEST_CASE("emulated CUDA: elementwise tasks give the CPU's bits") {
     const cuda::ElementwiseArgs args = cuda::node_args(cut, places);
     run_groups(a.dtype, cut.num_groups, seed, [&](auto number, std::uint32_t group) {
       cuda::ElementwiseTask<decltype(number), kThreads>::run(
-          args, group, [](const void* pointer) { return pointer; });
+          args, group, [](const void* pointer) { return pointer; }, [] {});
     });
     const bool whole =
         std::all_of(x.begin(), x.end(), [](FencedBuffer& part) { return part.fences_whole(); });
@@ -255,11 +263,14 @@ TEST_CASE(
         for (std::uint32_t i = 0; i < groups * blocks; ++i) {
           const Task task{.group = i / blocks, .block = i % blocks};
           on_cpu.run(cpu_args, task, nullptr);
+          int waits = 0;
           test::run_block(kThreads, ThreadOrder::forward, [&] {
             args.visit_from<cuda::kFirstRoom>([&](const auto& of_room) {
-              cuda::run_task<float, kThreads>(of_room, memory, task.group, task.block);
+              cuda::run_task<float, kThreads>(of_room, memory, task.group, task.block,
+                                              [&] { ++waits; });
             });
           });
+          REQUIRE(waits == kThreads);
         }
       };
       std::visit(

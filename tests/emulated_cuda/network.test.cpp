@@ -57,7 +57,7 @@ Bound bind_node(const Cut& cut, float* x, float* w, float* bias, float* y) {
 void run(const Bound& bound, const Task& task, ThreadOrder order, std::vector<std::byte>& shared) {
   if (kind_of(task) == TaskKind::pooling) {
     run_block(kPoolThreads, order, [&] {
-      cuda::PoolingTask<float, kPoolThreads>::run(bound.pool, task.group, task.block);
+      cuda::PoolingTask<float, kPoolThreads>::run(bound.pool, task.group, task.block, [] {});
     });
     return;
   }

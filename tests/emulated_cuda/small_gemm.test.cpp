@@ -8,6 +8,7 @@
 #include <iterator>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -85,9 +86,10 @@ std::vector<std::byte> packed_on_device(const SmallGemmCut& cut, const std::vect
   return u;
 }
 
-/// Sums are right to that, relative to the sum of their magnitudes.
-template <class Products, class T>
-void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool spread = false) {
+/// Sums are right to that, relative to the sum of their magnitudes. Bias: as networks or as
+/// convolutions by themselves have it.
+template <class Products, class T, class Bias>
+void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool spread) {
   const ConvProblem& a = cut.problem;
   CAPTURE(to_string(cut), seed);
   const bool integers = seed % 2 == 0;
@@ -115,7 +117,11 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
   cuda::SmallGemmArgs args = cuda::node_args(
       cut,
       {.residual = a.epilogue.residual ? residual.data() : nullptr, .y = y.data(), .u = u.data()});
-  if (a.epilogue.bias) args.bias = bias.data();
+  std::vector<float> wide_bias;
+  for (const T value : bias) wide_bias.push_back(to_float(value));
+  const bool is_wide = std::is_same_v<Bias, float>;
+  if (a.epilogue.bias)
+    args.bias = is_wide ? static_cast<const void*>(wide_bias.data()) : bias.data();
   constexpr std::ptrdiff_t kWork = test::kClusterSharedBytes - sizeof(cuda::SumExchange::Shared);
   const auto bytes = static_cast<std::size_t>(memory_of(cut).bytes);
   REQUIRE(bytes <= cut.shared_bytes);
@@ -139,7 +145,7 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
                           const cuda::SumExchange exchange(
                               *reinterpret_cast<cuda::SumExchange::Shared*>(own + kWork));
                           __syncthreads();
-                          cuda::SmallGemmTask<Products>::run(
+                          cuda::SmallGemmTask<Products, Bias>::run(
                               args, shares[rank], reinterpret_cast<char*>(own), filters, exchange,
                               [](const void* tensor) { return tensor; }, [] { __syncthreads(); },
                               [](TaskPhase) {});
@@ -165,6 +171,12 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
     if (wrong) worst = std::isnan(error) ? 1e30 : std::max(worst, error - allowed);
   }
   CHECK(worst == 0);
+}
+
+template <class Products, class T>
+void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool spread = false) {
+  if (seed % 4 < 2) return check_with<Products, T, float>(cut, seed, bound, spread);
+  check_with<Products, T, typename Products::Stored>(cut, seed, bound, spread);
 }
 
 void check_precision(const SmallGemmCut& cut, std::uint64_t seed, bool spread = false) {

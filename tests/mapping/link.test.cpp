@@ -534,6 +534,33 @@ TEST_CASE("neighbours that read all of a buffer are one reader, however often th
   CHECK(verdict(graph) == "right");
 }
 
+TEST_CASE("groups of one stage may read different buffers") {
+  // c's first group reads A alone, its second one B alone.
+  TaskGraph graph;
+  graph.nodes = {"a", "b", "c"};
+  graph.kinds = {{"direct", 'D'}};
+  constexpr BufferId kC = 3;
+  for (const char* name : {"x", "A", "B", "C"}) {
+    graph.buffers.push_back({.name = name, .extent = {.rows = {0, 2}}, .given = name[0] == 'x'});
+  }
+  for (NodeId node = 0; node < 2; ++node) {
+    graph.accesses.push_back(
+        [node](Role, std::uint32_t group, std::uint32_t, std::vector<Access>& list) {
+          list.push_back({node == 0 ? kA : kB, Mode::write, {.rows = {group, group + 1}}});
+        });
+    add_products(graph, node, 2, 1);
+  }
+  graph.accesses.push_back([](Role, std::uint32_t group, std::uint32_t, std::vector<Access>& list) {
+    list.push_back({group == 0 ? kA : kB, Mode::read, {.rows = {0, 2}}});
+    list.push_back({kC, Mode::write, {.rows = {group, group + 1}}});
+  });
+  add_products(graph, 2, 2, 1);
+  link(graph);
+  count_signals(graph);
+  CHECK(graph.edges == std::vector<Edge>{{{2, {0, 1}}, {0, {0, 2}}}, {{2, {1, 2}}, {1, {0, 2}}}});
+  CHECK(verdict(graph) == "right");
+}
+
 // --- windows
 
 TEST_CASE("a task that writes two windowed buffers waits for the readers of both slots") {

@@ -112,12 +112,12 @@ TEST_CASE("Small layers have small tiles unasked, where filters are prepared and
     return chosen(problem, options, target).algorithm() == Algorithm::small_gemm;
   };
   const auto nothing = [](PlanOptions&) {};
-  const char* const layer = "n1c256h14k256+nhwc";
+  const char* const layer = "n1c256h14k256r1p0+nhwc";
   CHECK(takes(layer, nothing));
   CHECK(takes("n4c24h18k8r1s3+nhwc", nothing));
   CHECK_FALSE(takes("n32c256h56k64r1+nhwc", nothing));
   CHECK_FALSE(takes("n64c256h56k256+nhwc+f16", nothing));
-  CHECK_FALSE(takes("n1c256h14k256", nothing));
+  CHECK_FALSE(takes("n1c256h14k256r1p0", nothing));
   CHECK_FALSE(takes(layer, nothing, kAmpere));
   CHECK_FALSE(takes(layer, [](auto& o) { o.tiling.filters = FilterMode::every_run; }));
   CHECK_FALSE(takes(layer, [](auto& o) { o.tiling.arithmetic = Arithmetic::fma; }));

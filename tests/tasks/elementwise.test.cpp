@@ -92,7 +92,7 @@ TEST_CASE("elementwise tasks err by no more than FP32 does, with the same bits e
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     const ElementwiseCut cut = test::random_elementwise_cut(seed);
     const ElementwiseProblem& a = cut.problem;
-    CAPTURE(seed, to_string(a), cut.rows_per_group);
+    CAPTURE(seed, to_string(a), cut.rows_per_group, cut.channels_per_task);
     std::vector<float> first;
     for (const std::string& isa : cpu::available_isas()) {
       CAPTURE(isa);
@@ -157,7 +157,7 @@ TEST_CASE(
     "elementwise tasks write all of y once and wait for nobody when they read what is given") {
   for (std::uint64_t seed = 2000; seed < 2100; ++seed) {
     const ElementwiseCut cut = test::random_elementwise_cut(seed);
-    CAPTURE(seed, to_string(cut.problem));
+    CAPTURE(seed, to_string(cut.problem), cut.channels_per_task);
     TaskGraph graph;
     graph.kinds = task_kinds();
     NodeBuffers read;
@@ -231,6 +231,49 @@ TEST_CASE("a chosen cut has tasks for all workers, and none that is tiny") {
   CHECK(groups(1, 1, 2048, 4) == 1);  // a row
 }
 
+TEST_CASE("tasks of older tensors do not read the last one, where workers are many") {
+  // DenseNet-161: 56 rows of 8192 numbers and more are enough tasks, but not as many as workers.
+  for (const std::int64_t h : {56, 28, 14, 7}) {
+    const ElementwiseProblem a{.h = h, .w = h, .channels = {96, 48, 48, 48}, .affine = true};
+    CAPTURE(h);
+    const ElementwiseCut cut = cut_elementwise(a, 66);
+    REQUIRE(older_channels(cut) == 192);
+    CHECK(last_chunks(cut) == 1);
+    std::int64_t older = 0, last = 0;
+    for (std::uint32_t group = 0; group < cut.num_groups; ++group) {
+      const ElementwiseTask task = task_of(cut, group);
+      CHECK((task.end_channel <= 192 || task.first_channel >= 192));
+      (task.first_channel < 192 ? older : last) +=
+          task.rows * (task.end_channel - task.first_channel);
+      CHECK((task.first_channel < 192 || older == h * 192));  // older ones stand before
+    }
+    CHECK((older == h * 192 && last == h * 48));
+    // Those of the last tensor wait for it alone, the others for the older ones.
+    TaskGraph graph;
+    graph.kinds = task_kinds();
+    std::vector<Access> accesses;
+    NodeBuffers read;
+    for (std::size_t i = 0; i < a.channels.size(); ++i) {
+      read.inputs.push_back(static_cast<BufferId>(i));
+      graph.buffers.push_back({.name = "x", .extent = x_extent(a, i), .given = true});
+    }
+    add_elementwise(graph, "cat", cut, read);
+    for (std::uint32_t group = 0; group < cut.num_groups; ++group) {
+      accesses.clear();
+      graph.list_accesses(0, group, 0, accesses);
+      const bool reads_last = task_of(cut, group).first_channel >= 192;
+      REQUIRE(accesses.size() == (reads_last ? 2u : 4u));
+      for (const Access& access : accesses) {
+        if (access.mode == Mode::read) CHECK((access.buffer == 3) == reads_last);
+      }
+    }
+  }
+  // Few workers have enough with bands of rows; one tensor has nothing older.
+  const ElementwiseProblem a{.h = 56, .w = 56, .channels = {96, 48}};
+  CHECK(older_channels(cut_elementwise(a, 8)) == 0);
+  CHECK(older_channels(cut_elementwise({.h = 7, .w = 7, .channels = {2048}}, 66)) == 0);
+}
+
 TEST_CASE("elementwise problems that are wrong are refused with value and limit") {
   const ElementwiseProblem good{.h = 4, .w = 4, .channels = {3, 5}};
   const auto refusal = [&](auto change, Status status = Status::invalid_argument) {
@@ -251,6 +294,9 @@ TEST_CASE("elementwise problems that are wrong are refused with value and limit"
         "elementwise: layout chwn, must be nchw or nhwc");
   ElementwiseCut cut{.problem = good, .rows_per_group = 5};
   CHECK(error_of([&] { derive_counts(cut); }) == "rows_per_group = 5: must be 1 to 4");
+  cut.rows_per_group = 4;
+  cut.channels_per_task = 9;
+  CHECK(error_of([&] { derive_counts(cut); }) == "channels_per_task = 9: must be 1 to 8");
   CHECK(error_of([&] { cut_elementwise(good, 0); }) == "workers = 0: must be at least 1");
   TaskGraph graph;
   CHECK(error_of([&] { add_elementwise(graph, "cat", cut_elementwise(good, 1), {}); }) ==
@@ -274,7 +320,7 @@ TEST_CASE("texts say what an elementwise operation does") {
         "concatenation of 64+32 channels, scaled, addition, clamped to 0 to inf, n1c96h7w7+nhwc");
   CHECK(to_string(ElementwiseProblem{}) == "copy, n1c1h1w1");
   CHECK(to_string(cut_elementwise({.h = 4, .channels = {2}, .residual = true}, 1)) ==
-        "problem: addition, n1c2h4w1\nrows of a task: 4\ntasks: 1\n");
+        "problem: addition, n1c2h4w1\nrows of a task: 4\nchannels of a task: 2\ntasks: 1\n");
 }
 
 }  // namespace

@@ -31,6 +31,8 @@ inline ElementwiseCut random_elementwise_cut(std::uint64_t seed) {
   a.layout = one_in(10, 2) ? Layout::nchw : Layout::nhwc;
   ElementwiseCut cut{.problem = a};
   cut.rows_per_group = static_cast<std::uint32_t>(between(seed, 11, 1, a.h));
+  cut.channels_per_task =
+      static_cast<std::uint32_t>(one_in(12, 3) ? a.c() : between(seed, 13, 1, a.c()));
   derive_counts(cut);
   return cut;
 }

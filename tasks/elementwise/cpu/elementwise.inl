@@ -41,38 +41,47 @@ class ElementwiseBody {
         activate_(ActivationTerms{task.least, task.most, 0, Bend::none, false, 0, 0}) {}
 
   void run() const {
-    Size first = 0;  // channel of y
+    Size first = 0;  // of a tensor, in y
     for (Size i = 0; i < task_.num_inputs; ++i) {
       const Size channels = task_.channels[i];
-      const T* const x = static_cast<const T*>(args_.x[i]);
-      task_.nhwc ? run_pixels(x, channels, first) : run_planes(x, channels, first);
+      const Size begin = max_of(first, task_.first_channel);
+      const Size end = min_of(first + channels, task_.end_channel);
+      const Part part{static_cast<const T*>(args_.x[i]), channels, begin - first, begin,
+                      end - begin};
+      if (begin < end) task_.nhwc ? run_pixels(part) : run_planes(part);
       first += channels;
     }
   }
 
  private:
-  void run_pixels(const T* x, Size channels, Size first) const {
+  /// Neighbouring channels of a tensor, which has `channels`.
+  struct Part {
+    const T* x;
+    Size channels, first, first_of_y, count;
+  };
+
+  void run_pixels(const Part& part) const {
     const Size pixel = (task_.image * task_.h + task_.row) * task_.w, pixels = task_.rows * task_.w;
-    const T* from = x + pixel * channels;
-    const Size to = pixel * task_.c + first;
-    if (!task_.affine && channels == task_.c)
-      return run_numbers(from, to, pixels * channels, NotAffine{});
-    const AffineOfEach affine{args_.scale + first, args_.bias + first};
-    for (Size i = 0; i < pixels; ++i, from += channels) {
-      task_.affine ? run_numbers(from, to + i * task_.c, channels, affine)
-                   : run_numbers(from, to + i * task_.c, channels, NotAffine{});
+    const T* from = part.x + pixel * part.channels + part.first;
+    const Size to = pixel * task_.c + part.first_of_y;
+    if (!task_.affine && part.count == task_.c)
+      return run_numbers(from, to, pixels * part.count, NotAffine{});
+    const AffineOfEach affine{args_.scale + part.first_of_y, args_.bias + part.first_of_y};
+    for (Size i = 0; i < pixels; ++i, from += part.channels) {
+      task_.affine ? run_numbers(from, to + i * task_.c, part.count, affine)
+                   : run_numbers(from, to + i * task_.c, part.count, NotAffine{});
     }
   }
 
-  void run_planes(const T* x, Size channels, Size first) const {
+  void run_planes(const Part& part) const {
     const Size plane = task_.h * task_.w, at = task_.row * task_.w, count = task_.rows * task_.w;
-    for (Size c = 0; c < channels; ++c) {
-      const T* const from = x + (task_.image * channels + c) * plane + at;
-      const Size to = (task_.image * task_.c + first + c) * plane + at;
+    for (Size i = 0; i < part.count; ++i) {
+      const Size c = part.first_of_y + i;
+      const T* const from = part.x + (task_.image * part.channels + part.first + i) * plane + at;
+      const Size to = (task_.image * task_.c + c) * plane + at;
       if (task_.affine) {
-        run_numbers(
-            from, to, count,
-            AffineOfAll{broadcast(args_.scale[first + c]), broadcast(args_.bias[first + c])});
+        run_numbers(from, to, count,
+                    AffineOfAll{broadcast(args_.scale[c]), broadcast(args_.bias[c])});
       } else {
         run_numbers(from, to, count, NotAffine{});
       }

@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tasks/elementwise/cuda/elementwise_args.hpp"
 
-#include <algorithm>
+#include <numeric>
 
 #include "tasks/elementwise/elementwise.hpp"
 #include "tasks/row_bands.hpp"
 
 namespace megaconv::cuda {
+namespace {
+
+// The largest: few entries, and one look-up where a search would be several, each behind the last.
+std::int64_t channel_step(const ElementwiseProblem& problem) {
+  std::int64_t step = 0;
+  for (const std::int64_t channels : problem.channels) step = std::gcd(step, channels);
+  return step;
+}
+
+}  // namespace
 
 ElementwiseArgs node_args(const ElementwiseCut& cut, const NodePlaces& places) {
   ElementwiseCut counted = cut;
@@ -21,27 +31,34 @@ ElementwiseArgs node_args(const ElementwiseCut& cut, const NodePlaces& places) {
   args.scale = places.scale;
   args.bias = places.bias;
   args.inputs = static_cast<const ElementwiseInput*>(places.table);
-  args.num_inputs = i32(static_cast<std::int64_t>(a.channels.size()));
+  args.channel_step = i32(channel_step(a));
   args.h = i32(a.h);
   args.w = i32(a.w);
   args.c = i32(a.c());
-  args.rows_per_group = i32(cut.rows_per_group);
+  args.rows_per_group = i32(counted.rows_per_group);
+  args.channels_per_task = i32(counted.channels_per_task);
+  args.older_channels = i32(older_channels(counted));
+  args.older_chunks = i32(older_chunks(counted));
+  args.last_chunks = i32(last_chunks(counted));
+  args.older_tasks =
+      counted.num_groups / (older_chunks(counted) + last_chunks(counted)) * older_chunks(counted);
   args.least = a.least;
   args.most = a.most;
-  args.vectors = std::all_of(a.channels.begin(), a.channels.end(),
-                             [&](std::int64_t channels) { return channels % vector == 0; });
+  args.vectors = channel_step(a) % vector == 0 && counted.channels_per_task % vector == 0;
   return args;
 }
 
 std::vector<ElementwiseInput> node_table(const ElementwiseCut& cut, const NodePlaces& places) {
-  std::vector<ElementwiseInput> inputs;
+  std::vector<ElementwiseInput> steps;
+  const auto step = static_cast<std::int32_t>(channel_step(cut.problem));
   std::int32_t first = 0;
-  for (const std::int64_t number : cut.problem.channels) {
-    const auto channels = static_cast<std::int32_t>(number);
-    inputs.push_back({places.inputs[inputs.size()], first, channels});
+  for (std::size_t i = 0; i < cut.problem.channels.size(); ++i) {
+    const auto channels = static_cast<std::int32_t>(cut.problem.channels[i]);
+    steps.insert(steps.end(), static_cast<std::size_t>(channels / step),
+                 {places.inputs[i], first, channels});
     first += channels;
   }
-  return inputs;
+  return steps;
 }
 
 }  // namespace megaconv::cuda

@@ -22,10 +22,13 @@ struct ElementwiseArgs {
   const void* residual;
   void* y;
   const float *scale, *bias;
-  const ElementwiseInput* inputs;  ///< the table, in the order of their channels
-  std::int32_t num_inputs;
-  std::int32_t h, w, c;  ///< of y
-  std::int32_t rows_per_group;
+  const ElementwiseInput* inputs;  ///< the table: by step of channels, the tensor that has them
+  std::int32_t channel_step;       ///< no tensor begins within a step
+  std::int32_t h, w, c;            ///< of y
+  // ElementwiseCut.
+  std::int32_t rows_per_group, channels_per_task;
+  std::int32_t older_channels, older_chunks, last_chunks;
+  std::uint32_t older_tasks;
   float least, most;
   bool vectors;  ///< channels of all tensors come in 16 bytes
 };

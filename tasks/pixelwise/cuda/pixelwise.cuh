@@ -125,10 +125,11 @@ class PixelwiseTask {
 };
 
 /// Of a node: `args` has places in `memory`.
-template <class Stored, int kThreads>
+template <class Stored, int kThreads, class Wait>
 __device__ __forceinline__ void run_task(PixelwiseArgs args, const NetworkMemory& memory,
-                                         std::uint32_t group, std::uint32_t) {
+                                         std::uint32_t group, std::uint32_t, Wait wait) {
   become_pointers(memory, args.x, args.b, args.y);
+  wait();
   PixelwiseTask<Stored, kThreads>::run(args, group);
 }
 

@@ -62,10 +62,11 @@ class RearrangementTask {
 };
 
 /// Of a node: `args` has places in `memory`.
-template <class Stored, int kThreads>
+template <class Stored, int kThreads, class Wait>
 __device__ __forceinline__ void run_task(RearrangementArgs args, const NetworkMemory& memory,
-                                         std::uint32_t group, std::uint32_t) {
+                                         std::uint32_t group, std::uint32_t, Wait wait) {
   become_pointers(memory, args.x, args.y);
+  wait();
   RearrangementTask<Stored, kThreads>::run(args, group);
 }
 

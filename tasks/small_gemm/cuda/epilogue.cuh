@@ -4,53 +4,54 @@
 // Of sums that tasks share, [task][pixel][filter]: SumExchange has brought them.
 #pragma once
 
+#include <cuda_pipeline.h>
+
 #include <cstdint>
 
 #include "tasks/cuda/activation.cuh"
 #include "tasks/cuda/vec.cuh"
+#include "tasks/small_gemm/cuda/quotient.cuh"
 #include "tasks/small_gemm/cuda/small_gemm_args.hpp"
 
 namespace megaconv::cuda {
 
-/// Row in its tile of a pixel, of less than 2^10: exact, since a quotient and a half is never as
-/// near to the next whole number as three roundings are to it.
+/// Row in its tile of a pixel.
 __device__ inline int row_of(const SmallGemmShare& share, int pixel) {
-  return static_cast<int>((static_cast<float>(pixel) + 0.5f) * share.reciprocal);
+  return quotient(pixel, share.reciprocal);
 }
 
 /// The tensors of a node.
-template <class Stored>
+template <class Stored, class Bias>
 struct SmallGemmTensors {
   const Stored* x;
   const char* u;
-  const Stored* bias;
+  const Bias* bias;
   const Stored* residual;
   Stored* y;
 };
 
-template <class Stored>
+template <class Stored, class Bias>
 class SmallGemmEpilogue {
  public:
-  /// Before the wait: bias and scale to `vectors`, [2][filter], and where this thread's first
-  /// outputs are.
+  /// Before the wait: bias and scale on their way to `vectors`, [2][filter], with the thread's next
+  /// group of copies, and where this thread's first outputs are.
   __device__ SmallGemmEpilogue(const SmallGemmArgs& a, const SmallGemmShare& share,
-                               const SmallGemmTensors<Stored>& tensors, float* vectors)
+                               const SmallGemmTensors<Stored, Bias>& tensors, float* vectors)
       : a_(a), share_(share), tensors_(tensors), vectors_(vectors) {
     const int thread = static_cast<int>(threadIdx.x);
     if (thread < a.own_filters) {
       const int filter = share.first_filter + thread;
-      const bool exists = filter < a.k;
-      const bool has_bias = tensors.bias != nullptr && exists;
-      vectors[thread] = has_bias ? static_cast<float>(tensors.bias[filter]) : 0.0f;
+      copy_vector(vectors + thread, tensors.bias, filter);
       if (a.scales_at != 0) {
         const auto* const scales = reinterpret_cast<const float*>(tensors.u + a.scales_at);
-        vectors[a.own_filters + thread] = exists ? scales[filter] : 0.0f;
+        copy_vector(vectors + a.own_filters + thread, scales, filter);
       }
     }
-    const int blocks = a.own_filters / kVector;
-    pixel_ = thread / blocks;
-    filter_ = (thread - pixel_ * blocks) * kVector;
-    stride_ = kSmallGemmThreads / blocks;
+    constexpr int kVectorBits = 2;
+    const int vector_bits = a.own_bits - kVectorBits;
+    pixel_ = thread >> vector_bits;
+    filter_ = (thread - (pixel_ << vector_bits)) * kVector;
+    stride_ = kSmallGemmThreads >> vector_bits;
     num_pixels_ = share.first_filter + filter_ < a.k ? share.rows * share.cols : 0;
     to_ = static_cast<std::int64_t>(share.image) * a.p * a.q * a.k + share.first_filter + filter_;
     sums_at_ = pixel_ * a.summand_pitch + filter_;
@@ -118,6 +119,18 @@ class SmallGemmEpilogue {
     }
   };
 
+  // A number of a vector over filters; 0 where it has none.
+  template <class Number>
+  __device__ void copy_vector(float* to, const Number* vector, int filter) const {
+    const bool exists = vector != nullptr && filter < a_.k;
+    if constexpr (sizeof(Number) == sizeof *to) {
+      const void* const from = exists ? vector + filter : static_cast<const void*>(tensors_.u);
+      __pipeline_memcpy_async(to, from, sizeof *to, exists ? 0 : sizeof *to);
+    } else {
+      *to = exists ? static_cast<float>(vector[filter]) : 0.0f;
+    }
+  }
+
   __device__ void find_outputs() {
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
@@ -162,7 +175,7 @@ class SmallGemmEpilogue {
 
   const SmallGemmArgs& a_;
   const SmallGemmShare& share_;
-  const SmallGemmTensors<Stored> tensors_;
+  const SmallGemmTensors<Stored, Bias> tensors_;
   float* vectors_;
   int filter_, pixel_, stride_, num_pixels_, sums_at_;
   std::int64_t to_;      // the first output of this thread's filters in the image

@@ -16,6 +16,7 @@
 #include "tasks/cuda/split_f16.cuh"
 #include "tasks/cuda/vec.cuh"
 #include "tasks/small_gemm/cuda/products.cuh"
+#include "tasks/small_gemm/cuda/quotient.cuh"
 #include "tasks/small_gemm/cuda/small_gemm_args.hpp"
 
 namespace megaconv::cuda {
@@ -105,7 +106,8 @@ class InputLoader {
     int pixel, number;  // of a stage, of the pixel
   };
   __device__ Piece first_piece() const {
-    const int thread = static_cast<int>(threadIdx.x), pixel = thread / a_.pieces;
+    const int thread = static_cast<int>(threadIdx.x);
+    const int pixel = quotient(thread, a_.pieces_reciprocal);
     return {pixel, (thread - pixel * a_.pieces) * a_.piece_numbers};
   }
 
@@ -120,7 +122,7 @@ class InputLoader {
   };
   __device__ Position first_position() const {
     const int pixel = first_piece().pixel;
-    const int row = static_cast<int>((static_cast<float>(pixel) + 0.5f) * a_.in_cols_reciprocal);
+    const int row = quotient(pixel, a_.in_cols_reciprocal);
     return {pixel - row * a_.in_cols, share_.row * a_.stride_h - a_.pad_h + row * a_.spacing_h};
   }
   __device__ void advance(Position& at) const {

@@ -77,14 +77,14 @@ class FilterPacking {
 
   static __device__ SplitPair split(const std::int64_t (&places)[2], const float* w, float scale) {
     const auto number = [&](int i) { return places[i] < 0 ? 0 : w[places[i]] * scale; };
-    const auto finite = [](float value) {
-      return (__float_as_uint(value) & kInfinityBits) != kInfinityBits;
+    const auto rest = [](float value, float high) {
+      const bool finite = (__float_as_uint(value) & kInfinityBits) != kInfinityBits;
+      return finite ? (value - high) * 0x1p11f : 0.0f;
     };
     const float first = number(0), second = number(1);
-    SplitPair pair = split_pair(first, second);
-    const float2 low = __half22float2(pair.low);
-    pair.low = __floats2half2_rn(finite(first) ? low.x : 0, finite(second) ? low.y : 0);
-    return pair;
+    const __half2 high = __floats2half2_rn(first, second);
+    const float2 of_high = __half22float2(high);
+    return {high, __floats2half2_rn(rest(first, of_high.x), rest(second, of_high.y))};
   }
 
   // A power of two that brings the largest finite number of the filter just below 2^15.

@@ -7,8 +7,8 @@
 // Floats become FP16 numbers, of which FP32 has two. Filters are scaled, each by a power of two of
 // its own; x is not, unless its numbers would be too large or all too small:
 //
-//   w s = high + low              x = high + rest / 2^11
-//   w s x = low high + high / 2^11 rest + high high        to about 2^-22 of |w s x|
+//   w s = high + rest / 2^11      x = high + rest / 2^11
+//   w s x = high high + (rest high + high rest) / 2^11      to about 2^-22 of |w s x|
 #pragma once
 
 #include <cuda_bf16.h>
@@ -61,23 +61,6 @@ struct PairProducts : HalfProducts {
   using Stored = float;
   static constexpr bool kConverts = true, kPairs = true;
 };
-
-/// FP16 numbers / 2^11.
-__device__ inline FilterWords shifted(const FilterWords& filters) {
-  FilterWords result;
-  const __half2 factor = __floats2half2_rn(0x1p-11f, 0x1p-11f);
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      __half2 numbers;
-      memcpy(&numbers, &filters.of[i][j], sizeof numbers);
-      numbers = __hmul2(numbers, factor);
-      memcpy(&result.of[i][j], &numbers, sizeof numbers);
-    }
-  }
-  return result;
-}
 
 /// Converts floats to FP16 and remembers the largest magnitude that came of it. kScaled: times a
 /// power of two.

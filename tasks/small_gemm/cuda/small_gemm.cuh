@@ -18,6 +18,7 @@
 #include "tasks/small_gemm/cuda/filter_stages.cuh"
 #include "tasks/small_gemm/cuda/input_loader.cuh"
 #include "tasks/small_gemm/cuda/products.cuh"
+#include "tasks/small_gemm/cuda/quotient.cuh"
 #include "tasks/small_gemm/cuda/small_gemm_args.hpp"
 #include "tasks/small_gemm/cuda/sum_exchange.cuh"
 
@@ -27,24 +28,26 @@ namespace megaconv::cuda {
 template <class Products>
 class SmallGemmTile {
  public:
-  __device__ SmallGemmTile(const SmallGemmArgs& a, const SmallGemmShare& share)
+  /// By all threads. `places`: of the steps of a K block in a stage of x, which this writes; they
+  /// are there behind a barrier.
+  __device__ SmallGemmTile(const SmallGemmArgs& a, const SmallGemmShare& share, int* places)
       : a_(a), lane_(static_cast<int>(threadIdx.x) % 32) {
     const int warp = static_cast<int>(threadIdx.x) / 32;
-    filter_warp_ = warp % a.filter_warps;
-    const int pixel_warp = warp / a.filter_warps % a.pixel_warps;
-    sum_warp_ = warp / a.filter_warps / a.pixel_warps;
+    filter_warp_ = warp & ((1 << a.filter_bits) - 1);
+    const int pixel_warp = warp >> a.filter_bits & ((1 << a.pixel_bits) - 1);
+    sum_warp_ = warp >> (a.filter_bits + a.pixel_bits);
     const int tiles = (a.rows_per_group * a.cols_per_group - 1) / 8 + 1;
     first_tile_ = pixel_warp * a.warp_tiles;
     num_tiles_ = min(a.warp_tiles, tiles - first_tile_);
     find_pixels(share);
-    find_steps();
+    find_steps(places);
     sum_pitch_ = a.sum_pitch;
     sums_at_ = sum_warp_ * a.warp_sums + filter_warp_ * 16 + lane_ / 4 +
                (first_tile_ * 8 + lane_ % 4 * 2) * a.sum_pitch;
 #pragma unroll
-    for (int j = 0; j < kPixelTiles; ++j) {
+    for (auto& sum : sum_) {
 #pragma unroll
-      for (int n = 0; n < 4; ++n) sum_[j][n] = 0;
+      for (float& number : sum) number = 0;
     }
   }
 
@@ -63,13 +66,14 @@ class SmallGemmTile {
 
   __device__ void scale(float factor) {
 #pragma unroll
-    for (int j = 0; j < kPixelTiles; ++j) {
+    for (auto& sum : sum_) {
 #pragma unroll
-      for (int n = 0; n < 4; ++n) sum_[j][n] *= factor;
+      for (float& number : sum) number *= factor;
     }
   }
 
-  __device__ void write_sums(float* sums) const {
+  __device__ void write_sums(float* sums) {
+    if constexpr (!Products::kPairs) add_halves();
     float* to = sums + sums_at_;
 #pragma unroll
     for (int j = 0; j < kPixelTiles; ++j, to += 8 * sum_pitch_) {
@@ -100,47 +104,20 @@ class SmallGemmTile {
   }
 
   // Warps over sums have steps of their own.
-  __device__ void find_steps() {
-    const int per_warp = (a_.block_steps - 1) / a_.sum_warps + 1;
-    const int begin = min(sum_warp_ * per_warp, a_.block_steps);
-    num_steps_ = min(per_warp, a_.block_steps - begin);
-    const int tap = begin / a_.chunks, row = tap / a_.taps_w;
-    chunk_ = begin - tap * a_.chunks;
-    tap_w_ = tap - row * a_.taps_w;
-    const int tap_bytes = a_.to_next_tap + a_.chunks * kStepBytes;
-    first_x_ = chunk_ * kStepBytes + tap * tap_bytes + row * a_.to_next_row;
+  __device__ void find_steps(int* places) {
+    const int begin = min(sum_warp_ * a_.warp_steps, a_.block_steps);
+    num_steps_ = min(a_.warp_steps, a_.block_steps - begin);
+    steps_ = places + begin;
     first_filter_ =
         a_.x_bytes * kTensors + lane_ * 16 + (filter_warp_ * a_.block_steps + begin) * kFilterBytes;
-  }
-
-  // The steps of a K block, one after the other.
-  class Walk {
-   public:
-    __device__ Walk(const SmallGemmTile& tile, const char* stage)
-        : filters(stage + tile.first_filter_),
-          x(stage + tile.first_x_),
-          chunks_(tile.a_.chunks),
-          taps_w_(tile.a_.taps_w),
-          to_next_tap_(tile.a_.to_next_tap),
-          to_next_row_(tile.a_.to_next_row),
-          chunk_(tile.chunk_),
-          tap_w_(tile.tap_w_) {}
-    __device__ void advance() {
-      filters += kFilterBytes;
-      x += kStepBytes;
-      const bool to_tap = ++chunk_ == chunks_;
-      x += to_tap ? to_next_tap_ : 0;
-      chunk_ = to_tap ? 0 : chunk_;
-      tap_w_ += to_tap ? 1 : 0;
-      const bool to_row = tap_w_ == taps_w_;
-      x += to_row ? to_next_row_ : 0;
-      tap_w_ = to_row ? 0 : tap_w_;
+    const int tap_bytes = a_.to_next_tap + a_.chunks * kStepBytes;
+    for (int step = static_cast<int>(threadIdx.x); step < a_.block_steps;
+         step += kSmallGemmThreads) {
+      const int tap = quotient(step, a_.chunks_reciprocal);
+      const int row = quotient(tap, a_.taps_w_reciprocal);
+      places[step] = (step - tap * a_.chunks) * kStepBytes + tap * tap_bytes + row * a_.to_next_row;
     }
-    const char *filters, *x;
-
-   private:
-    int chunks_, taps_w_, to_next_tap_, to_next_row_, chunk_, tap_w_;
-  };
+  }
 
   // What a step multiplies.
   template <int kTiles>
@@ -149,78 +126,95 @@ class SmallGemmTile {
     PixelWords pixels[kTiles];
   };
   template <int kTiles>
-  __device__ void load(Operands<kTiles>& operands, const Walk& at) const {
-    operands.filters = filters_at(at.filters);
+  __device__ void load(Operands<kTiles>& operands, const char* filters, const char* x) const {
+    operands.filters = filters_at(filters);
 #pragma unroll
-    for (int j = 0; j < kTiles; ++j) operands.pixels[j] = pixels_at(at.x + place_[j]);
+    for (int j = 0; j < kTiles; ++j) operands.pixels[j] = pixels_at(x + place_[j]);
   }
 
   template <int kTiles>
   __device__ void multiply_tiles(const char* stage) {
-    Walk at(*this, stage);
+    const char* const filters = stage + first_filter_;
     if constexpr (Products::kPairs) {
+      int place = num_steps_ > 0 ? steps_[0] : 0;
 #pragma unroll 1
-      for (int left = num_steps_; left > 0; --left, at.advance()) multiply_pairs<kTiles>(at);
+      for (int step = 0; step < num_steps_; ++step) {
+        const char* const x = stage + place;
+        place = steps_[min(step + 1, num_steps_ - 1)];
+        multiply_pairs<kTiles>(filters + step * kFilterBytes, x);
+      }
     } else if (num_steps_ > 0) {
-      // A step ahead, the last one once more. Nothing that is loaded only in some cases: that would
-      // hold its registers all the time.
+      // A step ahead, and the place of the one behind it; the last one once more. Nothing that is
+      // loaded only in some cases: that would hold its registers all the time.
+      const int last = num_steps_ - 1;
       Operands<kTiles> operands[2];
-      load(operands[0], at);
-      int left = num_steps_;
+      load(operands[0], filters, stage + steps_[0]);
+      int place = steps_[min(1, last)];
 #pragma unroll 1
-      for (;;) {
-        if (left > 1) at.advance();
-        load(operands[1], at);
+      for (int step = 0;;) {
+        load(operands[1], filters + min(step + 1, last) * kFilterBytes, stage + place);
+        place = steps_[min(step + 2, last)];
         multiply_step(operands[0]);
-        if (--left == 0) break;
-        if (left > 1) at.advance();
-        load(operands[0], at);
+        if (++step > last) break;
+        load(operands[0], filters + min(step + 1, last) * kFilterBytes, stage + place);
+        place = steps_[min(step + 2, last)];
         multiply_step(operands[1]);
-        if (--left == 0) break;
+        if (++step > last) break;
       }
     }
   }
+  // Where tiles are few, each half of a step has a sum of its own: an instruction does not wait for
+  // the one before.
   template <int kTiles>
   __device__ void multiply_step(const Operands<kTiles>& operands) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int j = 0; j < kTiles; ++j) {
-        Products::add(sum_[j], operands.filters, operands.pixels[j], half);
+        const int sum = kTiles <= kPixelTiles / 2 ? half * kTiles + j : j;
+        Products::add(sum_[sum], operands.filters, operands.pixels[j], half);
       }
     }
   }
+  __device__ void add_halves() {
+    const auto add = [this](int to, int from) {
+#pragma unroll
+      for (int n = 0; n < 4; ++n) sum_[to][n] += sum_[from][n];
+    };
+    if (a_.warp_tiles == 1) add(0, 1);
+    if (a_.warp_tiles == 2) add(0, 2), add(1, 3);
+  }
 
-  // A product of several sums at a time, so that a sum's next one finds the one before done.
+  // The products with rests have a sum of their own. Two tiles at a time: an instruction does not
+  // wait for the one before.
   template <int kTiles>
-  __device__ void multiply_pairs(const Walk& at) {
+  __device__ void multiply_pairs(const char* filters, const char* x) {
     constexpr int kAtOnce = kTiles < 2 ? 1 : 2;  // what registers hold
-    const FilterWords high = filters_at(at.filters);
-    const FilterWords low = filters_at(at.filters + 2 * kInstructionBytes);
-    const FilterWords high_shifted = shifted(high);
+    const FilterWords high = filters_at(filters);
+    const FilterWords rest = filters_at(filters + 2 * kInstructionBytes);
 #pragma unroll
     for (int first = 0; first < kTiles; first += kAtOnce) {
-      PixelWords pixels[kAtOnce], rests[kAtOnce];
-      float of_step[kAtOnce][4] = {};
+      PixelWords highs[kAtOnce], rests[kAtOnce];
+      float of_step[kAtOnce][4] = {}, of_rests[kAtOnce][4] = {};
       const auto for_each = [&](auto visit) {
 #pragma unroll
-        for (int j = 0; j < kAtOnce; ++j) {
-          if (first + j < kTiles) visit(j);
-        }
+        for (int j = 0; j < kAtOnce; ++j) visit(j);
       };
       for_each([&](int j) {
-        pixels[j] = pixels_at(at.x + place_[first + j]);
-        rests[j] = pixels_at(at.x + place_[first + j] + a_.x_bytes);
+        highs[j] = pixels_at(x + place_[first + j]);
+        rests[j] = pixels_at(x + place_[first + j] + a_.x_bytes);
       });
-      for_each([&](int j) { Products::add(of_step[j], low, pixels[j], 0); });
-      for_each([&](int j) { Products::add(of_step[j], low, pixels[j], 1); });
-      for_each([&](int j) { Products::add(of_step[j], high_shifted, rests[j], 0); });
-      for_each([&](int j) { Products::add(of_step[j], high_shifted, rests[j], 1); });
-      for_each([&](int j) { Products::add(of_step[j], high, pixels[j], 0); });
-      for_each([&](int j) { Products::add(of_step[j], high, pixels[j], 1); });
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        for_each([&](int j) { Products::add(of_rests[j], rest, highs[j], half); });
+        for_each([&](int j) { Products::add(of_step[j], high, highs[j], half); });
+        for_each([&](int j) { Products::add(of_rests[j], high, rests[j], half); });
+      }
       for_each([&](int j) {
 #pragma unroll
-        for (int n = 0; n < 4; ++n) sum_[first + j][n] += of_step[j][n];
+        for (int n = 0; n < 4; ++n) {
+          sum_[first + j][n] += fmaf(of_rests[j][n], 0x1p-11f, of_step[j][n]);
+        }
       });
     }
   }
@@ -247,15 +241,16 @@ class SmallGemmTile {
   const int lane_;
   int filter_warp_, sum_warp_, first_tile_, num_tiles_;
   int place_[kPixelTiles];
-  int num_steps_, chunk_, tap_w_, first_x_, first_filter_;  // steps, and where the first one is
+  const int* steps_;  // places in a stage of x
+  int num_steps_, first_filter_;
   int sum_pitch_, sums_at_;
   float sum_[kPixelTiles][4];
 };
 
 /// A task. `shared`: TaskMemory::bytes of shared memory, which all threads have left behind a
 /// barrier of the block. wait() is one, too. tensor(pointer): what a pointer of the arguments
-/// stands for. mark(phase): a phase ends.
-template <class Products>
+/// stands for. mark(phase): a phase ends. Bias: how it is stored; FP32 comes asynchronously.
+template <class Products, class Bias = float>
 class SmallGemmTask {
  public:
   using Stored = typename Products::Stored;
@@ -264,9 +259,9 @@ class SmallGemmTask {
   static __device__ void run(const SmallGemmArgs& a, const SmallGemmShare& share, char* shared,
                              FilterStages& filters, const SumExchange& exchange, Tensor tensor,
                              Wait wait, Mark mark) {
-    const SmallGemmTensors<Stored> tensors{
+    const SmallGemmTensors<Stored, Bias> tensors{
         static_cast<const Stored*>(tensor(a.x)), static_cast<const char*>(tensor(a.u)),
-        static_cast<const Stored*>(tensor(a.bias)), static_cast<const Stored*>(tensor(a.residual)),
+        static_cast<const Bias*>(tensor(a.bias)), static_cast<const Stored*>(tensor(a.residual)),
         static_cast<Stored*>(const_cast<void*>(tensor(a.y)))};
     const char* const u =
         tensors.u + static_cast<std::int64_t>(share.filter_block) * a.k_blocks * a.filter_bytes;
@@ -279,9 +274,9 @@ class SmallGemmTask {
 #pragma unroll 1
     for (int k_block = 0; k_block < a.stages; ++k_block) start_filters(k_block, k_block);
     auto* const vectors = reinterpret_cast<float*>(shared + a.vectors_at);
-    SmallGemmEpilogue<Stored> epilogue(a, share, tensors, vectors);
+    SmallGemmEpilogue<Stored, Bias> epilogue(a, share, tensors, vectors);
     InputLoader<Products> x(a, share, tensors.x);
-    SmallGemmTile<Products> tile(a, share);
+    SmallGemmTile<Products> tile(a, share, reinterpret_cast<int*>(shared + a.steps_at));
     Magnitudes magnitudes(reinterpret_cast<std::uint32_t*>(vectors + 2 * kMostFilters));
     wait();
     const auto load = [&](int k_block, int stage) {

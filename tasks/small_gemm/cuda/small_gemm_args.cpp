@@ -71,15 +71,17 @@ SmallGemmArgs node_args(const SmallGemmCut& cut, const NodePlaces& places) {
   args.block_rows = i32(sum.taps_h * a.dilation_h);
   args.block_steps = i32(sum.per_block());
   args.chunks = i32(sum.chunks);
-  args.taps_w = i32(sum.taps_w);
+  args.warp_steps = i32(ceil_div(sum.per_block(), std::int64_t{cut.sum_warps}));
+  args.chunks_reciprocal = 1.0f / static_cast<float>(sum.chunks);
+  args.taps_w_reciprocal = 1.0f / static_cast<float>(sum.taps_w);
   args.to_next_tap = i32(a.dilation_w * memory.pitch - sum.chunks * kStepBytes);
   args.to_next_row =
       i32((a.dilation_h * memory.in_cols - sum.taps_w * a.dilation_w) * memory.pitch);
   args.rows_per_group = i32(cut.rows_per_group);
   args.cols_per_group = i32(cut.cols_per_group);
   args.filters_per_task = i32(cut.filters_per_task());
-  args.filter_warps = i32(cut.filter_warps);
-  args.pixel_warps = i32(cut.pixel_warps);
+  args.filter_bits = std::countr_zero(cut.filter_warps);
+  args.pixel_bits = std::countr_zero(cut.pixel_warps);
   args.sum_warps = i32(cut.sum_warps);
   args.shares = i32(cut.shares);
   args.own_filters = i32(cut.own_filters());
@@ -117,7 +119,9 @@ SmallGemmArgs node_args(const SmallGemmCut& cut, const NodePlaces& places) {
       shared ? args.rows_per_group * args.cols_per_group * args.own_filters : args.warp_sums;
   args.received_at = i32(memory.work_bytes);
   args.vectors_at = i32(memory.work_bytes + memory.received_bytes);
+  args.steps_at = i32(memory.steps_at);
   args.in_cols_reciprocal = 1.0f / static_cast<float>(memory.in_cols);
+  args.pieces_reciprocal = 1.0f / static_cast<float>(args.pieces);
   args.activation = terms_of(a.epilogue.activation);
   return args;
 }

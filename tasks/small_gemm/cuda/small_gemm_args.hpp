@@ -17,10 +17,10 @@ inline constexpr int kSmallGemmThreads = 32 * static_cast<int>(SmallGemmCut::kWa
 inline constexpr int kFilterPackingThreads = 128;
 
 struct SmallGemmArgs {
-  // Places; tensors and bias in the problem's storage type. Without a bias or a residual: null.
+  // Places; tensors in the problem's storage type. Without a bias or a residual: null.
   const void* x;
-  const void* u;  ///< tasks/small_gemm/small_gemm.hpp
-  const void* bias;
+  const void* u;     ///< tasks/small_gemm/small_gemm.hpp
+  const void* bias;  ///< FP32; of one convolution by itself in the storage type
   const void* residual;
   void* y;
   std::int64_t scales_at;  ///< place in u of the inverse scales of filters; 0: they have none
@@ -31,13 +31,16 @@ struct SmallGemmArgs {
   std::int32_t k_blocks, row_blocks, stages;
   std::int32_t block_channels;  ///< numbers of a tap in a K block
   std::int32_t block_rows;      ///< distance in x of two K blocks' first tap
-  std::int32_t block_steps, chunks, taps_w;
+  std::int32_t block_steps, chunks;
+  std::int32_t warp_steps;  ///< of a K block, that a warp takes
+  float chunks_reciprocal, taps_w_reciprocal;
   // From a tap's last step to the next tap's first one, and from that of a filter's row to that of
   // the next: bytes in a stage.
   std::int32_t to_next_tap, to_next_row;
   // Task.
   std::int32_t rows_per_group, cols_per_group, filters_per_task;
-  std::int32_t filter_warps, pixel_warps, sum_warps;
+  std::int32_t filter_bits, pixel_bits;  ///< log2 of warps over filters, over pixels
+  std::int32_t sum_warps;
   std::int32_t shares, own_filters;    ///< tasks that share sums; filters whose outputs are its own
   std::int32_t vector_bits, own_bits;  ///< log2 of vectors of filters, of own filters
   std::int32_t warp_tiles;             ///< of eight pixels, that a warp has
@@ -54,8 +57,9 @@ struct SmallGemmArgs {
   // What an output is the sum of: floats from one to the next, and from a pixel to the next.
   std::int32_t summands, summand_stride, summand_pitch;
   std::int32_t received_at, vectors_at;  ///< in shared memory: sums of the shares; bias and scales
+  std::int32_t steps_at;                 ///< there: places of steps in a stage of x
   bool sums_wait;                        ///< for the last products
-  float in_cols_reciprocal;
+  float in_cols_reciprocal, pieces_reciprocal;
   ActivationTerms activation;
 };
 
