@@ -127,7 +127,7 @@ class NetworkExecutor final : public Executor {
         host_tasks_(launch_ == CudaLaunch::staged ? lowering.graph.tasks
                                                   : tasks_by_position(lowering)),
         tasks_(network_tasks(lowering, host_tasks_)),
-        signals_(lowering.graph.signals),
+        signals_(signals_of(lowering, host_tasks_)),
         wait_budget_(std::chrono::milliseconds(options.wait_budget_ms)) {
     lay_out_prepared();
     find_shared_bytes();
@@ -251,19 +251,30 @@ class NetworkExecutor final : public Executor {
     return device;
   }
 
+  // The counters that tasks add to, one task behind the other.
+  static std::vector<std::uint32_t> signals_of(const Lowering& lowering,
+                                               const std::vector<Task>& tasks) {
+    std::vector<std::uint32_t> signals;
+    for (const Task& task : tasks) {
+      for (std::uint32_t i = 0; i < task.num_signals; ++i) {
+        const SignalRange& range = lowering.graph.signals[task.first_signal + i];
+        for (std::uint32_t j = 0; j < range.count; ++j) signals.push_back(range.first + j);
+      }
+    }
+    return signals;
+  }
   static std::vector<NetworkTask> network_tasks(const Lowering& lowering,
                                                 const std::vector<Task>& tasks) {
     std::vector<NetworkTask> made;
     made.reserve(tasks.size());
+    std::uint32_t first = 0;  // of signals_of()
     for (const Task& task : tasks) {
-      NetworkTask& record = made.emplace_back(NetworkTask{task, {}, {}});
-      if (task.node == lowering.nodes.size()) continue;
-      const auto first = lowering.graph.signals.begin() + task.first_signal;
-      std::uint64_t count = 0;
-      std::for_each_n(first, task.num_signals, [&](const SignalRange& s) { count += s.count; });
-      if (task.num_signals <= kTaskSignals && count <= kNetworkThreads) {
-        std::copy_n(first, task.num_signals, record.signals);
+      NetworkTask& record = made.emplace_back(NetworkTask{.task = task, .first_signal = first});
+      for (std::uint32_t i = 0; i < task.num_signals; ++i) {
+        record.num_signals += lowering.graph.signals[task.first_signal + i].count;
       }
+      first += record.num_signals;
+      if (task.node == lowering.nodes.size()) continue;
       if (const auto* cut = std::get_if<SmallGemmCut>(&lowering.nodes[task.node].cut)) {
         record.share = make_small_gemm_share(*cut, task.group, task.block);
       }
@@ -443,6 +454,10 @@ class NetworkExecutor final : public Executor {
     check(cudaLaunchKernelExC(&config, kernel, parameters), std::string("launch of ") + name);
   }
 
+  NetworkTasks tasks_from(std::uint64_t first) const {
+    return {nodes_->data(), tasks_.data() + first, signals_.data()};
+  }
+
   // With a trace, it waits for the run's end.
   void launch_persistent(NetworkMemory& memory, std::byte* base, cudaStream_t stream,
                          Trace* trace) const {
@@ -450,7 +465,7 @@ class NetworkExecutor final : public Executor {
     const DeviceArray<DeviceTraceRecord> device_records(records);
     DeviceRun run{
         .tasks = nullptr,  // the kernel has records of its own
-        .signals = signals_.data(),
+        .signals = nullptr,
         .num_tasks = static_cast<std::uint32_t>(tasks_.size()),
         .num_making = 0,
         .num_counters = static_cast<std::uint32_t>(lowering_.graph.counter_totals.size()),
@@ -462,9 +477,8 @@ class NetworkExecutor final : public Executor {
         .trace = device_records.data(),
         .dispatch = Dispatch::raw_index,
     };
-    const NetworkNode* nodes = nodes_->data();
-    const NetworkTask* tasks = tasks_.data();
-    void* parameters[] = {&memory, &nodes, &tasks, &run};
+    NetworkTasks tasks = tasks_from(0);
+    void* parameters[] = {&memory, &tasks, &run};
     LaunchAttributes together;
     together.add_cooperative();
     together.add_spread_cluster(cluster_);
@@ -500,9 +514,8 @@ class NetworkExecutor final : public Executor {
 
   void launch_stage(const Stage& stage, NetworkMemory& memory, bool is_first,
                     cudaStream_t stream) const {
-    const NetworkNode* nodes = nodes_->data();
-    const NetworkTask* tasks = tasks_.data() + stage.first;
-    void* parameters[] = {&memory, &nodes, &tasks};
+    NetworkTasks tasks = tasks_from(stage.first);
+    void* parameters[] = {&memory, &tasks};
     LaunchAttributes attributes;
     // The first stage starts when all that is in front of it has ended.
     if (!is_first && device_.capability >= 90) attributes.add_overlap();
@@ -536,7 +549,7 @@ class NetworkExecutor final : public Executor {
   const std::uint32_t cluster_;  // blocks, of the persistent launch
   const std::vector<Task> host_tasks_;
   const DeviceArray<NetworkTask> tasks_;
-  const DeviceArray<SignalRange> signals_;
+  const DeviceArray<std::uint32_t> signals_;
   const std::chrono::nanoseconds wait_budget_;
   const std::uint64_t plan_word_ = new_plan_word();
   int shared_bytes_ = 0;

@@ -81,20 +81,34 @@ class TaskWindow {
   NetworkNode nodes_[2];
 };
 
-/// The counter that this thread signals behind a task; null: none. All release at once: one range
-/// after the other, each would wait for the stores anew.
-__device__ inline std::uint32_t* counter_of_thread(const NetworkTask& task,
-                                                   std::uint32_t* counters) {
-  std::uint32_t* counter = nullptr;
-  std::uint32_t before = 0;
-#pragma unroll
-  for (const SignalRange& range : task.signals) {
-    const std::uint32_t i = threadIdx.x - before;
-    if (threadIdx.x >= before && i < range.count) counter = counters + range.first + i;
-    before += range.count;
+/// The counters that a task adds to, on their way while it runs: behind its last barrier its
+/// consumers wait for every instruction. A thread has one of them, and all release at once: one
+/// after the other, each would wait for the stores anew. Holds nothing across the task: that would
+/// cost convolutions registers.
+class TaskSignals {
+ public:
+  struct Shared {
+    std::uint32_t counter[kNetworkThreads];
+  };
+  static __device__ void fetch(Shared& shared, const NetworkTask& task,
+                               const std::uint32_t* signals) {
+    if (threadIdx.x < task.num_signals) {
+      __pipeline_memcpy_async(&shared.counter[threadIdx.x],
+                              signals + task.first_signal + threadIdx.x, sizeof *signals);
+    }
+    __pipeline_commit();
   }
-  return counter;
-}
+  /// Behind a barrier of all that stored. This thread has waited for its copies.
+  static __device__ void add(const Shared& shared, const NetworkTask& task,
+                             const std::uint32_t* signals, std::uint32_t* counters) {
+    if (threadIdx.x >= task.num_signals) return;
+    DeviceSync::add_release(counters[shared.counter[threadIdx.x]], 1);
+    for (std::uint32_t i = threadIdx.x + kNetworkThreads; i < task.num_signals;
+         i += kNetworkThreads) {
+      DeviceSync::add_release(counters[signals[task.first_signal + i]], 1);
+    }
+  }
+};
 
 /// Not inline: the code of a wait, with the end of a run in it, once for all bodies of tasks.
 __device__ __noinline__ inline bool wait_for_task(const Worker& worker, const Task& task,
@@ -104,13 +118,15 @@ __device__ __noinline__ inline bool wait_for_task(const Worker& worker, const Ta
 
 template <class Products>
 __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
-    network_kernel(const __grid_constant__ NetworkMemory memory, const NetworkNode* nodes,
-                   const NetworkTask* tasks, const __grid_constant__ DeviceRun run) {
+    network_kernel(const __grid_constant__ NetworkMemory memory,
+                   const __grid_constant__ NetworkTasks all,
+                   const __grid_constant__ DeviceRun run) {
   extern __shared__ __align__(128) char work[];
   __shared__ FilterStages::Shared arrivals;
   __shared__ SumExchange::Shared exchanged;
   __shared__ alignas(alignof(TaskWindow)) std::byte room[sizeof(TaskWindow)];
   __shared__ alignas(TakenTask) std::byte times_room[sizeof(TakenTask)];
+  __shared__ TaskSignals::Shared signalled;
   __shared__ std::uint32_t epoch;
   // By turn: while slow threads still read that of a task, the leader may be waiting for the next.
   // When the run is given up, a block goes on without waiting and without signals: others of its
@@ -127,11 +143,12 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
   FilterStages filters(arrivals);
   const SumExchange exchange(exchanged);
   if (fetches) {
-    if (position < run.num_tasks) window.fetch_task(0, tasks + position, lane);
-    if (position + stride < run.num_tasks) window.fetch_task(1, tasks + position + stride, lane);
+    if (position < run.num_tasks) window.fetch_task(0, all.tasks + position, lane);
+    if (position + stride < run.num_tasks)
+      window.fetch_task(1, all.tasks + position + stride, lane);
     window.complete();
     __syncwarp();
-    if (position < run.num_tasks) window.fetch_node(0, nodes, lane);
+    if (position < run.num_tasks) window.fetch_node(0, all.nodes, lane);
     window.complete();
   } else if (leader) {
     epoch = attach(*run.header, run.counters, run.num_counters, run.plan_word);
@@ -139,16 +156,16 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
   }
   __syncthreads();
   const Worker worker(run, epoch);
-  DependencyCounters<DeviceSync> counters(nullptr, run.counters, epoch, run.num_tasks, 0);
   for (; position < run.num_tasks; position += stride, ++turn) {
     const NetworkTask& task = window.task(turn);
     if (fetches) {
       const bool has_next = position + stride < run.num_tasks;
-      if (has_next) window.fetch_node(turn + 1, nodes, lane);
+      if (has_next) window.fetch_node(turn + 1, all.nodes, lane);
       if (has_next && position + stride < run.num_tasks - stride) {
-        window.fetch_task(turn + 2, tasks + position + 2 * stride, lane);
+        window.fetch_task(turn + 2, all.tasks + position + 2 * stride, lane);
       }
     }
+    TaskSignals::fetch(signalled, task, all.signals);
     if (leader) times.position = position, times.fetch_ns = worker.now();
     const auto wait = [&] {
       if (leader) {
@@ -164,13 +181,11 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     };
     run_node_task<Products>(window.node(turn), memory, task, work, filters, exchange, wait, mark);
     if (fetches) window.complete();
-    // Looked up before the barrier: what follows it, the task's consumers wait for.
-    const bool lives = alive[turn % 2], many = task.signals[0].count == 0;
-    std::uint32_t* const counter = counter_of_thread(task, run.counters);
+    __pipeline_wait_prior(0);
+    const bool lives = alive[turn % 2];
     __syncthreads();
     if (!lives) continue;
-    if (counter != nullptr) DeviceSync::add_release(*counter, 1);
-    if (many) counters.signal(task.task, run.signals, threadIdx.x, kNetworkThreads);
+    TaskSignals::add(signalled, task, all.signals, run.counters);
     if (leader) worker.record(times);
   }
   __syncthreads();
@@ -182,8 +197,8 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
 
 template <class Products>
 __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
-    network_stage_kernel(const __grid_constant__ NetworkMemory memory, const NetworkNode* nodes,
-                         const NetworkTask* tasks) {
+    network_stage_kernel(const __grid_constant__ NetworkMemory memory,
+                         const __grid_constant__ NetworkTasks all) {
   extern __shared__ __align__(128) char work[];
   __shared__ FilterStages::Shared arrivals;
   __shared__ SumExchange::Shared exchanged;
@@ -194,10 +209,10 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
   let_next_start();
   if (threadIdx.x < 32) {
     const int lane = static_cast<int>(threadIdx.x);
-    window.fetch_task(0, tasks + blockIdx.x, lane);
+    window.fetch_task(0, all.tasks + blockIdx.x, lane);
     window.complete();
     __syncwarp();
-    window.fetch_node(0, nodes, lane);
+    window.fetch_node(0, all.nodes, lane);
     window.complete();
   }
   __syncthreads();

@@ -25,24 +25,25 @@ struct alignas(16) NetworkNode {
   NodeArgs args;
 };
 
-/// Ranges of signals that a task's record holds. A task with more of them looks them up, which takes
-/// 3.5 us longer (H100): with room for 4 it is 1.5 % of ResNet-50's tasks, which delayed five levels,
-/// and a fifth of DenseNet-161's, with room for 8 one in two hundred.
-inline constexpr std::uint32_t kTaskSignals = 8;
-
 /// A task with all that a block would have to compute or to look up before it runs it.
 struct alignas(16) NetworkTask {
   Task task;
-  /// Its signals, if they are so few ranges and a thread has each; else none.
-  SignalRange signals[kTaskSignals];
-  SmallGemmShare share;  ///< of a convolution
+  std::uint32_t first_signal = 0, num_signals = 0;  ///< NetworkTasks::signals
+  SmallGemmShare share{};                           ///< of a convolution
+};
+
+/// On the device as long as the plan.
+struct NetworkTasks {
+  const NetworkNode* nodes;
+  const NetworkTask* tasks;      ///< by position, or of a stage
+  const std::uint32_t* signals;  ///< counters that tasks add to
 };
 
 /// The kernels of a precision.
 struct NetworkKernels {
   const char* name;
-  const void* persistent;  ///< (NetworkMemory, const NetworkNode*, const NetworkTask*, DeviceRun)
-  const void* stage;  ///< (NetworkMemory, const NetworkNode*, const NetworkTask*): a block per task
+  const void* persistent;  ///< (NetworkMemory, NetworkTasks, DeviceRun)
+  const void* stage;       ///< (NetworkMemory, NetworkTasks): a block per task
 };
 /// Blocks of a cluster in which tasks share sums. 1: this device's kernels know no clusters, since
 /// they were compiled for older ones. Asks the current device.

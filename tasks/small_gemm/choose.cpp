@@ -29,10 +29,10 @@ constexpr PhaseCosts kPairs{0.74, 0.101, 0.31, 0.073, 0.0701, 1.7, 0.020, 1.11, 
 
 constexpr double kWaitUs = 0.8;      // from the last signal of a task's producers on
 constexpr double kFindUs = 0.7;      // of a task that finds its places of x behind the wait
-constexpr double kExchangeUs = 0.8;  // of tasks that share a sum
+constexpr double kExchangeUs = 0.2;  // of a task that shares its sum, for each that does
 // What two tasks on a multiprocessor take longer, and their late K blocks. Then no task of the next
 // operator has begun before the wait.
-constexpr double kTwoTogether = 1.15, kTwoTogetherLate = 1.5, kNothingAheadUs = 1.2;
+constexpr double kTwoTogether = 1.08, kTwoTogetherLate = 1.5, kNothingAheadUs = 1;
 constexpr double kL2BytesPerUs = 5.5e6, kMemoryBytesPerUs = 3e6;
 
 const PhaseCosts& costs_of(const SmallGemmCut& cut) {
@@ -148,7 +148,7 @@ double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors) {
       costs.products + steps * (costs.step + costs.step_of_tile * tiles_computed(cut));
   const double late =
       (blocks - stages) * (costs.late_block + costs.late_kb * (x_bytes + filter_bytes / 2) / kKb);
-  const double store = (cut.shares > 1 ? kExchangeUs : 0) + costs.outputs +
+  const double store = (cut.shares > 1 ? kExchangeUs * cut.shares : 0) + costs.outputs +
                        costs.outputs_of_thousand * outputs / 1000 + costs.signal;
 
   const double tasks = static_cast<double>(cut.num_groups) * cut.tasks_per_group;
