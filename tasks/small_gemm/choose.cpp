@@ -33,7 +33,7 @@ constexpr double kExchangeUs = 0.2;  // of a task that shares its sum, for each 
 // What two tasks on a multiprocessor take longer, and their late K blocks. Then no task of the next
 // operator has begun before the wait.
 constexpr double kTwoTogether = 1.08, kTwoTogetherLate = 1.5, kNothingAheadUs = 1;
-constexpr double kL2BytesPerUs = 5.5e6, kMemoryBytesPerUs = 3e6;
+constexpr double kL2BytesPerUs = 5.5e6, kFilterBytesPerUs = 3e6;
 
 const PhaseCosts& costs_of(const SmallGemmCut& cut) {
   return !converts(cut) ? kHalves : parts_of(cut) == 2 ? kPairs : kRounded;
@@ -159,7 +159,7 @@ double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors) {
   const double turns = std::max(1.0, tasks / (2.0 * multiprocessors));
   const double bytes = tasks * blocks * (x_bytes * (converts(cut) ? 2 : 1) + filter_bytes);
   return kWaitUs + std::max({turns * task, bytes / kL2BytesPerUs,
-                             static_cast<double>(packed_bytes(cut)) / kMemoryBytesPerUs});
+                             static_cast<double>(packed_bytes(cut)) / kFilterBytesPerUs});
 }
 
 }  // namespace megaconv
