@@ -19,9 +19,12 @@ namespace {
 // Tensors come from memory and go there where they are large.
 constexpr double kGpuBytesPerUs = 3e6;
 
-// Tasks of small tiles take so much longer than was estimated. One image of ResNet-50: in FP16 1.2
-// times, of floats 1.6 to 2.0 times. 32 images: 1.4 and 2.3 times.
-constexpr double kSmallMore = 1.1;
+// A stage of small tiles does not wait for signals, but has its filters later than a task of one
+// launch has (H100, one image in FP16: 56 stages of ResNet-50 take 274 us, one launch 248; 54 of
+// MobileNetV2, which have few filters, 170 and 189).
+constexpr double kStageUs = -0.4, kFilterBytesPerUs = 8e4;
+// More tasks than are resident are new blocks there, which fetch what they are.
+constexpr double kNextBlockUs = 1.5;
 
 // A kernel that runs again and again starts while it ends: 1x1 layers of one image, 3.0 us instead
 // of 4.7, 3.5 instead of 4.8. Behind others its code, its filters and its tasks come from memory:
@@ -37,15 +40,14 @@ constexpr double kMemoryMore = 1.2, kLoadedMemoryMore = 2.2;
 // Depthwise convolution by direct tasks: within a quarter of 16 layers, FP32 and FP16.
 constexpr double kDepthwiseStartUs = 4, kDepthwiseProductsPerUs = 4.5e6, kDepthwiseMemoryMore = 1.3;
 
-// A convolution by itself that runs again and again: small tiles are not measured yet. It does not
-// wait for a signal and sends none, 1.6 to 1.9 us of what a task takes in one launch, but a launch
-// takes about as long. So they must be surely faster.
-constexpr double kSurelyFaster = 0.9;
-
-// One launch has no gaps between stages, but counters between tasks. With these and kSurely of
-// launch.cpp the faster one of 11 pairs of 12 is chosen, and of the other 289 us for 285 (H100, one
-// image; ResNet-50, VGG-16, MobileNetV2 and DenseNet-161 in FP16, TF32 and FP32).
-constexpr double kOneLaunchGain = 0.04, kOneLaunchFloatsGain = 0.16, kOneLaunchNodeUs = 1;
+// A convolution by itself that runs again and again: large tiles take so much longer than their
+// room estimates where the whole takes microseconds. 53 layers of ResNet-50 and MobileNetV2, one
+// image, H100, the sum by this choice and by the faster one: FP16 227 and 220 us, TF32 315 and 307,
+// FP32 387 and 381 (docs/results/small_tiles_alone_h100.csv).
+double large_tiles_more(const ConvProblem& a, Precision precision) {
+  if (a.dtype != DataType::f32) return 1.1;
+  return precision == Precision::tf32 ? 1.4 : 1;
+}
 
 double tensor_us(const ConvProblem& a, std::int64_t numbers) {
   return static_cast<double>(numbers) * static_cast<double>(size_of(a.dtype)) / kGpuBytesPerUs;
@@ -81,7 +83,12 @@ bool has_own_kernels(const Target& target) {
 }
 
 double small_tiles_us(const SmallGemmCut& cut, const Target& target) {
-  return kSmallMore * small_gemm_us(cut, std::max(1u, target.multiprocessors));
+  const std::uint32_t multiprocessors = std::max(1u, target.multiprocessors);
+  const std::int64_t early = memory_of(cut).filter_bytes * steps_of(cut).stages;
+  const double tasks = static_cast<double>(cut.num_groups) * cut.tasks_per_group;
+  const double turns = std::max(1.0, tasks / (2.0 * multiprocessors));
+  return small_gemm_us(cut, multiprocessors) + kStageUs + (turns - 1) * kNextBlockUs +
+         static_cast<double>(early) / kFilterBytesPerUs;
 }
 
 double small_tiles_alone_us(const SmallGemmCut& cut, const Target& target) {
@@ -119,14 +126,15 @@ double own_kernels_us(const Tiling& tiling, const Target& target) {
 FamilyChoice choose_family(const SmallGemmCut& small, const std::optional<Tiling>& own,
                            const Target& target) {
   const double small_us = small_tiles_us(small, target);
-  if (!own) return {small, "estimated " + us_text(small_us), small_us, small_us};
+  const double one_launch_us = small_gemm_us(small, std::max(1u, target.multiprocessors));
+  if (!own) return {small, "estimated " + us_text(small_us), small_us, one_launch_us};
   const double own_us = own_kernels_us(*own, target);
   if (own_us < small_us) {
     return {*own, "estimated " + us_text(own_us) + ", by small tiles " + us_text(small_us), own_us,
-            small_us};
+            one_launch_us};
   }
   return {small, "estimated " + us_text(small_us) + ", by kernels of its own " + us_text(own_us),
-          small_us, small_us};
+          small_us, one_launch_us};
 }
 
 std::optional<Tiling> faster_small_tiles(const Tiling& own, const TilingOptions& options,
@@ -139,17 +147,12 @@ std::optional<Tiling> faster_small_tiles(const Tiling& own, const TilingOptions&
   try {
     Tiling small = make_tiling(own.problem, asked, target);
     if (small_tiles_alone_us(std::get<SmallGemmCut>(small.cut), target) <
-        kSurelyFaster * own_kernels_alone_us(own, target)) {
+        large_tiles_more(own.problem, options.precision) * own_kernels_alone_us(own, target)) {
       return small;
     }
   } catch (const Error&) {  // not for this problem
   }
   return {};
-}
-
-double one_launch_us(double staged_us, std::size_t operators, DataType dtype) {
-  const double gain = dtype == DataType::f32 ? kOneLaunchFloatsGain : kOneLaunchGain;
-  return (1 - gain) * staged_us + kOneLaunchNodeUs * static_cast<double>(operators);
 }
 
 }  // namespace megaconv

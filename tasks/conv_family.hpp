@@ -32,15 +32,11 @@ std::optional<Tiling> faster_small_tiles(const Tiling& own, const TilingOptions&
 struct FamilyChoice {
   Cut cut;
   std::string reason;
-  double us = 0;        ///< in a chain of stages
-  double small_us = 0;  ///< the same by small tiles
+  double us = 0;             ///< in a chain of stages
+  double one_launch_us = 0;  ///< as part of one launch, by small tiles
 };
 /// The faster of the two. `own`: empty where the problem has none.
 FamilyChoice choose_family(const SmallGemmCut& small, const std::optional<Tiling>& own,
                            const Target& target);
-
-/// Microseconds of one launch of all operators by small tiles, of which a chain of stages takes
-/// `staged_us`.
-double one_launch_us(double staged_us, std::size_t operators, DataType dtype);
 
 }  // namespace megaconv

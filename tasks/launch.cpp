@@ -119,7 +119,6 @@ LaunchChoice choose_launch(const ConvProblem& problem, const PlanOptions& option
 // also has the kernels of a convolution by itself.
 NetworkLaunch choose_launch(const Network& network, const PlanOptions& options,
                             const Target& target) {
-  constexpr double kSurely = 0.98;  // fitted together with one_launch_us()
   const auto launched = [&](CudaLaunch launch, std::string reason) {
     NetworkLaunch choice{options, std::move(reason)};
     choice.options.cuda_launch = launch;
@@ -140,10 +139,9 @@ NetworkLaunch choose_launch(const Network& network, const PlanOptions& options,
   in_stages.stages = true;
   const std::vector<OperatorCut> cuts =
       cut_operators(fuse(network, options.tiling, in_stages), options.tiling, in_stages);
-  double staged_us = 0, small_us = 0;
-  for (const OperatorCut& cut : cuts) staged_us += cut.us, small_us += cut.small_us;
-  const double one_us = one_launch_us(small_us, cuts.size(), network.dtype);
-  const bool pays = staged_us < kSurely * one_us;
+  double staged_us = 0, one_us = 0;
+  for (const OperatorCut& cut : cuts) staged_us += cut.us, one_us += cut.one_launch_us;
+  const bool pays = staged_us < one_us;
   char text[96];
   std::snprintf(text, sizeof text, "convolutions: estimated %.3g us, %s %.3g us",
                 pays ? staged_us : one_us, pays ? "in one launch" : "in stages",

@@ -106,7 +106,7 @@ class Cutter {
   OperatorCut cut_anew(const ConvProblem& problem) const {
     if (!small_tasks_) return {make_tiling_in_network(problem, options_, target_)};
     const FamilyChoice choice = choose_family(cut_small(problem), own_tiling(problem), target_);
-    return {choice.cut, target_.stages ? choice.reason : "", choice.us, choice.small_us};
+    return {choice.cut, target_.stages ? choice.reason : "", choice.us, choice.one_launch_us};
   }
 
   // Of kernels of its own, if it may have any.
@@ -297,7 +297,7 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
   const std::vector<OperatorCut> cuts = cut_operators(network, tiling_options, target);
   for (std::size_t i = 0; i < cuts.size(); ++i) {
     const FusedOperator& op = network.operators[i];
-    const auto& [cut, reason, us, small_us] = cuts[i];
+    const auto& [cut, reason, us, one_launch_us] = cuts[i];
     lowering.nodes.push_back({cut, add_cut(lowering.graph, op, cut, values), reason});
     values.push_back(lowering.nodes.back().buffers.y);
     Buffer& y = lowering.graph.buffers[values.back()];

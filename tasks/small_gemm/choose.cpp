@@ -33,6 +33,8 @@ constexpr double kExchangeUs = 0.2;  // of a task that shares its sum, for each 
 // What two tasks on a multiprocessor take longer, and their late K blocks. Then no task of the next
 // operator has begun before the wait.
 constexpr double kTwoTogether = 1.08, kTwoTogetherLate = 1.5, kNothingAheadUs = 1;
+// From the end of a task to the beginning of the next one that waits for nothing.
+constexpr double kNextTaskUs = 2;
 constexpr double kL2BytesPerUs = 5.5e6, kFilterBytesPerUs = 3e6;
 
 const PhaseCosts& costs_of(const SmallGemmCut& cut) {
@@ -153,12 +155,12 @@ double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors) {
 
   const double tasks = static_cast<double>(cut.num_groups) * cut.tasks_per_group;
   const bool alone = tasks <= multiprocessors;
-  const double task =
-      alone ? load + products + late + store
-            : kNothingAheadUs + kTwoTogether * (load + products + store) + kTwoTogetherLate * late;
+  const double task = alone ? load + products + late + store
+                            : kTwoTogether * (load + products + store) + kTwoTogetherLate * late;
   const double turns = std::max(1.0, tasks / (2.0 * multiprocessors));
+  const double unprepared = alone ? 0 : kNothingAheadUs + (turns - 1) * kNextTaskUs;
   const double bytes = tasks * blocks * (x_bytes * (converts(cut) ? 2 : 1) + filter_bytes);
-  return kWaitUs + std::max({turns * task, bytes / kL2BytesPerUs,
+  return kWaitUs + std::max({turns * task + unprepared, bytes / kL2BytesPerUs,
                              static_cast<double>(packed_bytes(cut)) / kFilterBytesPerUs});
 }
 

@@ -118,10 +118,12 @@ class Check {
     if (!bound.covers(error)) fail(error_text(error, bound));
   }
 
-  /// The same lowering with another number of workers.
+  /// The same lowering with another number of workers. Small tiles are launched in stages only,
+  /// where the device chooses that.
   Plan other_plan() const {
+    const bool staged = tiling().algorithm() == Algorithm::small_gemm;
     PlanOptions other = item_.plan.options;
-    other.cuda_launch = CudaLaunch::persistent;
+    other.cuda_launch = staged ? CudaLaunch::staged : CudaLaunch::persistent;
     other.num_threads = other.num_blocks = plan_.num_workers() == 1 ? 2 : 1;
     return Plan::create(plan_.lowering(), other);
   }
