@@ -23,7 +23,7 @@ bool has_small_tasks(const TilingOptions& tiling, const Target& target);
 /// How an operator of a network is cut, and why.
 struct OperatorCut {
   Cut cut;
-  std::string reason{};         ///< as in Node
+  std::string reason{};              ///< as in Node
   double us = 0, one_launch_us = 0;  ///< of convolutions on CUDA, as in FamilyChoice; else 0
 };
 /// Of all operators. Throws with the name of the one that cannot be cut.
