@@ -144,8 +144,9 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
   const SumExchange exchange(exchanged);
   if (fetches) {
     if (position < run.num_tasks) window.fetch_task(0, all.tasks + position, lane);
-    if (position + stride < run.num_tasks)
+    if (position + stride < run.num_tasks) {
       window.fetch_task(1, all.tasks + position + stride, lane);
+    }
     window.complete();
     __syncwarp();
     if (position < run.num_tasks) window.fetch_node(0, all.nodes, lane);
