@@ -62,6 +62,10 @@ double depthwise_us(const ConvProblem& a) {
          std::max(products / kDepthwiseProductsPerUs, kDepthwiseMemoryMore * memory_us(a));
 }
 
+std::uint32_t multiprocessors_of(const Target& target) {
+  return std::max(1u, target.multiprocessors);
+}
+
 double staged_us(const Tiling& tiling, const Target& target) {
   PlanOptions staged{.backend = Backend::cuda, .cuda_launch = CudaLaunch::staged};
   staged.mapping.policy = "staged";
@@ -83,16 +87,15 @@ bool has_own_kernels(const Target& target) {
 }
 
 double small_tiles_us(const SmallGemmCut& cut, const Target& target) {
-  const std::uint32_t multiprocessors = std::max(1u, target.multiprocessors);
+  const std::uint32_t multiprocessors = multiprocessors_of(target);
   const std::int64_t early = memory_of(cut).filter_bytes * steps_of(cut).stages;
-  const double tasks = static_cast<double>(cut.num_groups) * cut.tasks_per_group;
-  const double turns = std::max(1.0, tasks / (2.0 * multiprocessors));
+  const double turns = small_gemm_turns(cut, multiprocessors);
   return small_gemm_us(cut, multiprocessors) + kStageUs + (turns - 1) * kNextBlockUs +
          static_cast<double>(early) / kFilterBytesPerUs;
 }
 
 double small_tiles_alone_us(const SmallGemmCut& cut, const Target& target) {
-  return small_gemm_us(cut, std::max(1u, target.multiprocessors));
+  return small_gemm_us(cut, multiprocessors_of(target));
 }
 
 double own_kernels_alone_us(const Tiling& tiling, const Target& target) {
@@ -126,7 +129,7 @@ double own_kernels_us(const Tiling& tiling, const Target& target) {
 FamilyChoice choose_family(const SmallGemmCut& small, const std::optional<Tiling>& own,
                            const Target& target) {
   const double small_us = small_tiles_us(small, target);
-  const double one_launch_us = small_gemm_us(small, std::max(1u, target.multiprocessors));
+  const double one_launch_us = small_gemm_us(small, multiprocessors_of(target));
   if (!own) return {small, "estimated " + us_text(small_us), small_us, one_launch_us};
   const double own_us = own_kernels_us(*own, target);
   if (own_us < small_us) {

@@ -125,11 +125,8 @@ class Cutter {
     return {};
   }
 
-  // Tensors of 16 bits are multiplied as they are.
   Precision precision_of(DataType dtype) const {
-    if (dtype == DataType::f16) return Precision::f16;
-    if (dtype == DataType::bf16) return Precision::bf16;
-    return small_precision_.value_or(options_.precision);
+    return small_gemm_precision(dtype, small_precision_.value_or(options_.precision));
   }
 
   TilingOptions options_;

@@ -55,9 +55,22 @@ void LaunchAttributes::add_spread_cluster(std::uint32_t blocks) {
       cudaClusterSchedulingPolicySpread;
 }
 
-void LaunchAttributes::put_into(cudaLaunchConfig_t& config) {
+cudaLaunchConfig_t LaunchAttributes::config(dim3 blocks, int threads, int shared_bytes,
+                                            cudaStream_t stream) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks;
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+  config.stream = stream;
   config.attrs = attributes_.data();
   config.numAttrs = count_;
+  return config;
+}
+
+void launch_kernel(const void* kernel, const cudaLaunchConfig_t& config,
+                   std::initializer_list<const void*> parameters, const std::string& name) {
+  check(cudaLaunchKernelExC(&config, kernel, const_cast<void**>(parameters.begin())),
+        "launch of " + name);
 }
 
 Dispatch dispatch_of(CudaLaunch launch) {
@@ -129,15 +142,8 @@ void Launcher::launch(const void* kernel, dim3 blocks, int shared_bytes,
   LaunchAttributes attributes;
   if (start == Start::with_kernel_before && device_.capability == 90) attributes.add_overlap();
   attributes.add_cluster(cluster);
-  cudaLaunchConfig_t config{};
-  config.gridDim = blocks;
-  config.blockDim = dim3(static_cast<unsigned>(kernels_.num_threads));
-  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
-  config.stream = stream;
-  attributes.put_into(config);
-  // A launch only reads what these point to.
-  auto** const addresses = const_cast<void**>(parameters.begin());
-  check(cudaLaunchKernelExC(&config, kernel, addresses), "launch of " + name);
+  launch_kernel(kernel, attributes.config(blocks, kernels_.num_threads, shared_bytes, stream),
+                parameters, name);
 }
 
 void Launcher::launch_stage(TaskKind kind, const TaskArgs& args, const Task* tasks, unsigned count,

@@ -40,8 +40,8 @@ class LaunchAttributes {
   void add_cluster(dim3 size);
   /// The same, its blocks on as many SMs as there are: they work at the same time.
   void add_spread_cluster(std::uint32_t blocks);
-  /// As long as this lives.
-  void put_into(cudaLaunchConfig_t& config);
+  /// A launch with these, as long as this lives.
+  cudaLaunchConfig_t config(dim3 blocks, int threads, int shared_bytes, cudaStream_t stream);
 
  private:
   cudaLaunchAttribute& add(cudaLaunchAttributeID id);
@@ -49,6 +49,11 @@ class LaunchAttributes {
   std::array<cudaLaunchAttribute, 3> attributes_{};
   unsigned count_ = 0;
 };
+
+/// `parameters`: pointers to those of the kernel, which a launch only reads. Throws as check()
+/// does, with "launch of NAME".
+void launch_kernel(const void* kernel, const cudaLaunchConfig_t& config,
+                   std::initializer_list<const void*> parameters, const std::string& name);
 
 class Launcher {
  public:

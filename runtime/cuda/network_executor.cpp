@@ -63,8 +63,7 @@ Precision precision_of(const Lowering& lowering) {
     if (const auto* cut = std::get_if<SmallGemmCut>(&node.cut)) return cut->precision;
     dtype = std::visit([](const auto& cut) { return cut.problem.dtype; }, node.cut);
   }
-  if (dtype == DataType::f16) return Precision::f16;
-  return dtype == DataType::bf16 ? Precision::bf16 : Precision::f32;
+  return small_gemm_precision(dtype, Precision::f32);
 }
 
 void check_network(const Lowering& lowering, const Device& device, CudaLaunch launch) {
@@ -352,7 +351,8 @@ class NetworkExecutor final : public Executor {
     if (cluster_ == 1) return static_cast<std::uint32_t>(resident);
     LaunchAttributes attributes;
     attributes.add_spread_cluster(cluster_);
-    const cudaLaunchConfig_t config = configuration(cluster_, shared_bytes_, nullptr, attributes);
+    const cudaLaunchConfig_t config =
+        attributes.config(cluster_, kNetworkThreads, shared_bytes_, nullptr);
     int clusters = 0;
     check(cudaOccupancyMaxActiveClusters(&clusters, kernels_.persistent, &config),
           "occupancy of a kernel in clusters");
@@ -437,23 +437,6 @@ class NetworkExecutor final : public Executor {
     nodes_.emplace(nodes);
   }
 
-  static cudaLaunchConfig_t configuration(unsigned blocks, int shared_bytes, cudaStream_t stream,
-                                          LaunchAttributes& attributes) {
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(blocks);
-    config.blockDim = dim3(kNetworkThreads);
-    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
-    config.stream = stream;
-    attributes.put_into(config);
-    return config;
-  }
-
-  static void launch(const void* kernel, unsigned blocks, int shared_bytes, void** parameters,
-                     cudaStream_t stream, LaunchAttributes attributes, const char* name) {
-    const cudaLaunchConfig_t config = configuration(blocks, shared_bytes, stream, attributes);
-    check(cudaLaunchKernelExC(&config, kernel, parameters), std::string("launch of ") + name);
-  }
-
   NetworkTasks tasks_from(std::uint64_t first) const {
     return {nodes_->data(), tasks_.data() + first, signals_.data()};
   }
@@ -478,12 +461,12 @@ class NetworkExecutor final : public Executor {
         .dispatch = Dispatch::raw_index,
     };
     NetworkTasks tasks = tasks_from(0);
-    void* parameters[] = {&memory, &tasks, &run};
     LaunchAttributes together;
     together.add_cooperative();
     together.add_spread_cluster(cluster_);
-    launch(kernels_.persistent, num_blocks_, shared_bytes_, parameters, stream, together,
-           "the network");
+    launch_kernel(kernels_.persistent,
+                  together.config(num_blocks_, kNetworkThreads, shared_bytes_, stream),
+                  {&memory, &tasks, &run}, "the network");
     if (trace == nullptr) return;
     wait(base, stream);
     check(cudaMemcpy(records.data(), device_records.data(), records.size() * sizeof(records[0]),
@@ -515,13 +498,14 @@ class NetworkExecutor final : public Executor {
   void launch_stage(const Stage& stage, NetworkMemory& memory, bool is_first,
                     cudaStream_t stream) const {
     NetworkTasks tasks = tasks_from(stage.first);
-    void* parameters[] = {&memory, &tasks};
     LaunchAttributes attributes;
     // The first stage starts when all that is in front of it has ended.
     if (!is_first && device_.capability >= 90) attributes.add_overlap();
     attributes.add_spread_cluster(shares_of(lowering_.nodes[stage.node]));
-    launch(kernels_.stage, static_cast<unsigned>(stage.num_tasks()), shared_bytes_, parameters,
-           stream, attributes, "a stage");
+    launch_kernel(kernels_.stage,
+                  attributes.config(static_cast<unsigned>(stage.num_tasks()), kNetworkThreads,
+                                    shared_bytes_, stream),
+                  {&memory, &tasks}, "a stage");
   }
 
   // All stages of a node with kernels of its own.

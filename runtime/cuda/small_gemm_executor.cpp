@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -60,8 +61,10 @@ class SmallGemmExecutor final : public Executor {
     check_device_pointer("w", w, device_);
     check_device_pointer("prepared_filters", prepared, device_);
     const auto blocks = static_cast<unsigned>(places_.num_blocks * places_.filters_per_task);
-    const void* parameters[] = {&places_, &w, &prepared};
-    launch(TaskKind::filter_transform, blocks, kFilterPackingThreads, 0, parameters, stream, {});
+    LaunchAttributes none;
+    launch(TaskKind::filter_transform,
+           none.config(blocks, kFilterPackingThreads, 0, static_cast<cudaStream_t>(stream)),
+           {&places_, &w, &prepared});
   }
 
   void execute(const Tensors& tensors, void* workspace, const RunOptions& run) const override {
@@ -80,13 +83,14 @@ class SmallGemmExecutor final : public Executor {
     args.residual = checked("residual", tensors.residual, four);
     args.y = const_cast<void*>(checked("y", tensors.y, four));
     const SmallGemmShare* const shares = shares_.data();
-    const void* parameters[] = {&args, &shares};
     LaunchAttributes attributes;
     // Code for older GPUs, which newer ones than sm_90 are given, does not wait.
     if (device_.capability == 90) attributes.add_overlap();
     attributes.add_spread_cluster(cut_.shares);
-    launch(TaskKind::direct, static_cast<unsigned>(shares_.size()), kSmallGemmThreads,
-           kernels_.most_shared_bytes, parameters, run.stream, attributes);
+    launch(TaskKind::direct,
+           attributes.config(static_cast<unsigned>(shares_.size()), kSmallGemmThreads,
+                             kernels_.most_shared_bytes, static_cast<cudaStream_t>(run.stream)),
+           {&args, &shares});
   }
 
   void wait(void*, void* stream) const override {
@@ -113,17 +117,9 @@ class SmallGemmExecutor final : public Executor {
                                               "which takes " + multiple + " bytes at a time");
   }
 
-  template <std::size_t kCount>
-  void launch(TaskKind kind, unsigned blocks, int threads, int shared_bytes,
-              const void* (&parameters)[kCount], void* stream, LaunchAttributes attributes) const {
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(blocks);
-    config.blockDim = dim3(static_cast<unsigned>(threads));
-    config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
-    config.stream = static_cast<cudaStream_t>(stream);
-    attributes.put_into(config);
-    check(cudaLaunchKernelExC(&config, kernel(kind), const_cast<void**>(parameters)),
-          std::string("launch of ") + to_string(kind));
+  void launch(TaskKind kind, const cudaLaunchConfig_t& config,
+              std::initializer_list<const void*> parameters) const {
+    launch_kernel(kernel(kind), config, parameters, to_string(kind));
   }
 
   const SmallGemmCut& cut_;

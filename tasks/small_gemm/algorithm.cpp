@@ -14,9 +14,8 @@ namespace megaconv {
 namespace {
 
 Precision precision_of(const ConvProblem& problem, Arithmetic arithmetic) {
-  if (problem.dtype == DataType::f16) return Precision::f16;
-  if (problem.dtype == DataType::bf16) return Precision::bf16;
-  return arithmetic == Arithmetic::f16 ? Precision::tf32 : Precision::f32;
+  return small_gemm_precision(problem.dtype,
+                              arithmetic == Arithmetic::f16 ? Precision::tf32 : Precision::f32);
 }
 
 Arithmetic arithmetic_of(const ConvProblem& problem, const TilingOptions& options) {

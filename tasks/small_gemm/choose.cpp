@@ -49,6 +49,10 @@ double tiles_computed(const SmallGemmCut& cut) {
   return tiles <= 2 ? tiles : 4;
 }
 
+double num_tasks(const SmallGemmCut& cut) {
+  return static_cast<double>(cut.num_groups) * cut.tasks_per_group;
+}
+
 // Calls visit(filter_warps, pixel_warps, sum_warps, shares) for all ways to share out a task.
 template <class Visit>
 void for_each_split(const SmallGemmMachine& machine, Visit visit) {
@@ -130,6 +134,10 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
   return best;
 }
 
+double small_gemm_turns(const SmallGemmCut& cut, std::uint32_t multiprocessors) {
+  return std::max(1.0, num_tasks(cut) / (2.0 * multiprocessors));
+}
+
 double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors) {
   const PhaseCosts& costs = costs_of(cut);
   const SumSteps sum = steps_of(cut);
@@ -153,11 +161,11 @@ double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors) {
   const double store = (cut.shares > 1 ? kExchangeUs * cut.shares : 0) + costs.outputs +
                        costs.outputs_of_thousand * outputs / 1000 + costs.signal;
 
-  const double tasks = static_cast<double>(cut.num_groups) * cut.tasks_per_group;
+  const double tasks = num_tasks(cut);
   const bool alone = tasks <= multiprocessors;
   const double task = alone ? load + products + late + store
                             : kTwoTogether * (load + products + store) + kTwoTogetherLate * late;
-  const double turns = std::max(1.0, tasks / (2.0 * multiprocessors));
+  const double turns = small_gemm_turns(cut, multiprocessors);
   const double unprepared = alone ? 0 : kNothingAheadUs + (turns - 1) * kNextTaskUs;
   const double bytes = tasks * blocks * (x_bytes * (converts(cut) ? 2 : 1) + filter_bytes);
   return kWaitUs + std::max({turns * task + unprepared, bytes / kL2BytesPerUs,

@@ -70,6 +70,11 @@ TaskMemory memory_of_stage(const SmallGemmCut& cut, const SumSteps& steps) {
 
 }  // namespace
 
+Precision small_gemm_precision(DataType dtype, Precision of_floats) {
+  if (dtype == DataType::f16) return Precision::f16;
+  return dtype == DataType::bf16 ? Precision::bf16 : of_floats;
+}
+
 std::string small_gemm_obstacle(const ConvProblem& a, Precision precision) {
   const auto must = [](const std::string& what, const std::string& allowed) {
     return "small_gemm: " + what + ", must be " + allowed;

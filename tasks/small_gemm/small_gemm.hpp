@@ -94,6 +94,9 @@ struct ChannelRange {
 };
 ChannelRange channels_of_block(const SmallGemmCut& cut, std::int64_t block);
 
+/// Tensors of 16 bits are multiplied as they are, floats with this precision.
+Precision small_gemm_precision(DataType dtype, Precision of_floats);
+
 /// What keeps these tasks from computing the problem; empty when nothing does.
 std::string small_gemm_obstacle(const ConvProblem& problem, Precision precision);
 
@@ -115,6 +118,8 @@ struct SmallGemmSizes {
 /// obstacle, and what derive_counts() throws where no cut has the sizes that are asked for.
 SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
                             const SmallGemmMachine& machine, const SmallGemmSizes& asked = {});
+/// How many tasks a resident block runs, one behind the other: at least 1. Two fit on each.
+double small_gemm_turns(const SmallGemmCut& cut, std::uint32_t multiprocessors);
 /// Microseconds that its tasks take on so many, by the costs that cuts are chosen by.
 double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors);
 

@@ -47,7 +47,6 @@ class SmallGemmEpilogue {
         copy_vector(vectors + a.own_filters + thread, scales, filter);
       }
     }
-    constexpr int kVectorBits = 2;
     const int vector_bits = a.own_bits - kVectorBits;
     pixel_ = thread >> vector_bits;
     filter_ = (thread - (pixel_ << vector_bits)) * kVector;
@@ -106,8 +105,8 @@ class SmallGemmEpilogue {
   }
 
  private:
-  static constexpr int kVector = 4;  // numbers
-  static constexpr int kAtOnce = 4;  // outputs of a thread
+  static constexpr int kVectorBits = 2, kVector = 1 << kVectorBits;  // numbers
+  static constexpr int kAtOnce = 4;                                  // outputs of a thread
 
   // As it is stored: two numbers of 16 bits would take a register each.
   struct alignas(kVector * sizeof(Stored)) Residual {
