@@ -57,50 +57,44 @@ class Cutter {
   /// Of small tiles.
   void set_precision(Precision precision) { small_precision_ = precision; }
 
-  /// Takes the clusters of one launch for which its convolutions are the fastest.
+  /// Takes the clusters of one launch for which its convolutions are the fastest, and keeps their
+  /// cuts.
   void choose_clusters(const FusedNetwork& network) {
     if (!small_tasks_ || target_.stages) return;
-    const SmallGemmMachine whole = machine_;
+    const std::uint32_t most = machine_.cluster_blocks;
     double least = std::numeric_limits<double>::infinity();
+    std::uint32_t chosen = 1;
+    KnownCuts cuts;
     for (const std::uint32_t blocks : {1u, 2u, 4u}) {
-      if (blocks > whole.cluster_blocks) break;
-      SmallGemmMachine machine = whole;
-      machine.cluster_blocks = blocks;
-      const double us = (blocks == 4 ? kLargeClusters : 1) * convolutions_us(network, machine);
-      if (us < least) machine_ = machine, least = us;
+      if (blocks > most) break;
+      machine_.cluster_blocks = blocks;
+      known_.clear();
+      const double us = (blocks == 4 ? kLargeClusters : 1) * convolutions_us(network);
+      if (us < least) least = us, chosen = blocks, cuts = known_;
     }
+    machine_.cluster_blocks = chosen;
+    known_ = std::move(cuts);
   }
 
  private:
+  using KnownCuts = std::vector<std::pair<ConvProblem, OperatorCut>>;
+
   // Of four blocks, 248 are resident in the place of 264, and neighbours may share multiprocessors
   // (H100, by estimates and by measurements: ResNet-50 in TF32 and FP32 1.06 and 1.19).
   static constexpr double kLargeClusters = 1.15;
 
-  double convolutions_us(const FusedNetwork& network, const SmallGemmMachine& machine) const {
+  // Without those that no tile fits: who cuts them says what is wrong.
+  double convolutions_us(const FusedNetwork& network) {
     double all_us = 0;
-    std::vector<std::pair<ConvProblem, double>> known;
     for (const FusedOperator& op : network.operators) {
       const auto* const problem = std::get_if<ConvProblem>(&op.problem);
       if (problem == nullptr) continue;
-      auto one = std::find_if(known.begin(), known.end(),
-                              [&](const auto& of) { return of.first == *problem; });
-      if (one == known.end()) {
-        known.emplace_back(*problem, small_us(*problem, machine));
-        one = known.end() - 1;
+      try {
+        all_us += cut(*problem).one_launch_us;
+      } catch (const Error&) {
       }
-      all_us += one->second;
     }
     return all_us;
-  }
-
-  // Nothing where no tile fits: who cuts it says what is wrong.
-  double small_us(const ConvProblem& problem, const SmallGemmMachine& machine) const {
-    try {
-      return small_gemm_us(cut_small_gemm(problem, precision_of(problem.dtype), machine),
-                           machine.multiprocessors);
-    } catch (const Error&) {
-      return 0;
-    }
   }
 
   OperatorCut cut_anew(const ConvProblem& problem) const {
@@ -135,7 +129,7 @@ class Cutter {
   std::optional<Precision> small_precision_{};
   SmallGemmMachine machine_ = small_gemm_machine(target_);
   std::uint32_t workers_ = target_.workers;
-  std::vector<std::pair<ConvProblem, OperatorCut>> known_;
+  KnownCuts known_;
 };
 
 // The precision with which every convolution of a network of small tasks is within the error
