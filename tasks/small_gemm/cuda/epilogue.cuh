@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From sums in shared memory, [warp over sums][pixel][filter], to outputs: those of all warps in
 // their order, scale, bias, residual, activation. A thread has four filters of a pixel at a time.
+// What it stores may also be an operand of an elementwise operation, whose output it stores then.
 // Of sums that tasks share, [task][pixel][filter]: SumExchange has brought them.
 #pragma once
 
@@ -33,10 +34,13 @@ struct SmallGemmTensors {
 template <class Stored, class Bias>
 class SmallGemmEpilogue {
  public:
-  /// Before the wait: bias and scale on their way to `vectors`, [2][filter], with the thread's next
-  /// group of copies, and where this thread's first outputs are.
+  /// Before the wait: bias and scale, and those of a second output, on their way to `vectors`,
+  /// [2 or 4][filter], with the thread's next group of copies, and where this thread's first
+  /// outputs are. tensor(pointer): what a pointer of the arguments stands for.
+  template <class Tensor>
   __device__ SmallGemmEpilogue(const SmallGemmArgs& a, const SmallGemmShare& share,
-                               const SmallGemmTensors<Stored, Bias>& tensors, float* vectors)
+                               const SmallGemmTensors<Stored, Bias>& tensors, Tensor tensor,
+                               float* vectors)
       : a_(a), share_(share), tensors_(tensors), vectors_(vectors) {
     const int thread = static_cast<int>(threadIdx.x);
     if (thread < a.own_filters) {
@@ -45,6 +49,12 @@ class SmallGemmEpilogue {
       if (a.scales_at != 0) {
         const auto* const scales = reinterpret_cast<const float*>(tensors.u + a.scales_at);
         copy_vector(vectors + a.own_filters + thread, scales, filter);
+      }
+      if (a.second.scale != nullptr) {
+        float* const of_second = vectors + 2 * a.own_filters + thread;
+        copy_vector(of_second, static_cast<const float*>(tensor(a.second.scale)), filter);
+        copy_vector(of_second + a.own_filters, static_cast<const float*>(tensor(a.second.bias)),
+                    filter);
       }
     }
     const int vector_bits = a.own_bits - kVectorBits;
@@ -70,8 +80,10 @@ class SmallGemmEpilogue {
   }
 
   /// Behind a barrier of the block, which has written its sums. They are those of `scale` times x.
-  __device__ void write_outputs(const float* sums, float scale) {
+  template <class Tensor>
+  __device__ void write_outputs(const float* sums, float scale, Tensor tensor) {
     sums += sums_at_;
+    auto* const second = static_cast<Stored*>(const_cast<void*>(tensor(a_.second.y)));
     const float factor = 1 / scale;
     const auto bias = *reinterpret_cast<const Vec<kVector>*>(vectors_ + filter_);
     Vec<kVector> scales = zero<kVector>();
@@ -96,6 +108,7 @@ class SmallGemmEpilogue {
           }
         }
         store_output(value[i], to_ + output_[i], residual_[i], activation);
+        if (second != nullptr) store_second(second, value[i], pixel_ + i * stride_);
       }
       sums += kAtOnce * to_next;
       pixel_ += kAtOnce * stride_;
@@ -132,10 +145,12 @@ class SmallGemmEpilogue {
 
   __device__ void find_outputs() {
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int pixel = pixel_ + i * stride_, row = row_of(share_, pixel);
-      output_[i] = ((share_.row + row) * a_.q + share_.col + pixel - row * share_.cols) * a_.k;
-    }
+    for (int i = 0; i < kAtOnce; ++i) output_[i] = place_of(pixel_ + i * stride_) * a_.k;
+  }
+  // Of a pixel of the tile, in the image.
+  __device__ int place_of(int pixel) const {
+    const int row = row_of(share_, pixel);
+    return (share_.row + row) * a_.q + share_.col + pixel - row * share_.cols;
   }
 
   // The sums of all warps, or of all tasks that share them, in their order.
@@ -152,7 +167,8 @@ class SmallGemmEpilogue {
     }
   }
 
-  __device__ void store_output(Vec<kVector> value, std::int64_t output, const Residual& residual,
+  // `value` is what is stored, where filters come in vectors.
+  __device__ void store_output(Vec<kVector>& value, std::int64_t output, const Residual& residual,
                                const ActivationTerms& activation) const {
     if (a_.k % kVector == 0) {
 #pragma unroll
@@ -170,6 +186,24 @@ class SmallGemmEpilogue {
       if (tensors_.residual != nullptr) one += static_cast<float>(tensors_.residual[output + i]);
       tensors_.y[output + i] = static_cast<Stored>(activate(activation, one));
     }
+  }
+
+  // The same bits as elementwise tasks, which read `value` as it was stored. Filters come in
+  // vectors.
+  __device__ void store_second(Stored* y, Vec<kVector> value, int pixel) const {
+    const SecondOutput& second = a_.second;
+    const float* const scales = vectors_ + 2 * a_.own_filters + filter_;
+    const float* const biases = scales + a_.own_filters;
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) {
+      float number = static_cast<float>(static_cast<Stored>(value.lane[i]));
+      if (second.scale != nullptr) number = fmaf(scales[i], number, biases[i]);
+      value.lane[i] = clamped(second.least, second.most, number);
+    }
+    const std::int64_t before = static_cast<std::int64_t>(share_.image) * a_.p * a_.q;
+    store<kVector>(y + (before + place_of(pixel)) * second.channels + second.first_channel +
+                       share_.first_filter + filter_,
+                   value);
   }
 
   const SmallGemmArgs& a_;

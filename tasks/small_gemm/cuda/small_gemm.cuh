@@ -274,7 +274,7 @@ class SmallGemmTask {
 #pragma unroll 1
     for (int k_block = 0; k_block < a.stages; ++k_block) start_filters(k_block, k_block);
     auto* const vectors = reinterpret_cast<float*>(shared + a.vectors_at);
-    SmallGemmEpilogue<Stored, Bias> epilogue(a, share, tensors, vectors);
+    SmallGemmEpilogue<Stored, Bias> epilogue(a, share, tensors, tensor, vectors);
     InputLoader<Products> x(a, share, tensors.x);
     SmallGemmTile<Products> tile(a, share, reinterpret_cast<int*>(shared + a.steps_at));
     Magnitudes magnitudes(reinterpret_cast<std::uint32_t*>(vectors + 2 * kMostFilters));
@@ -333,7 +333,7 @@ class SmallGemmTask {
       sums = received;
       scale = 1;
     }
-    epilogue.write_outputs(sums, scale);
+    epilogue.write_outputs(sums, scale, tensor);
     mark(TaskPhase::outputs);
   }
 
