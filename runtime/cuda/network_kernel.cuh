@@ -112,7 +112,7 @@ class TaskSignals {
 };
 
 /// Not inline: the code of a wait, with the end of a run in it, once for all bodies of tasks.
-__device__ __noinline__ inline bool wait_for_task(const Worker& worker, const Task& task,
+__device__ __noinline__ inline bool wait_for_task(Worker worker, const Task& task,
                                                   std::uint32_t position) {
   return worker.wait_with_acquire(task, position);
 }
