@@ -21,13 +21,14 @@ __device__ inline int row_of(const SmallGemmShare& share, int pixel) {
   return quotient(pixel, share.reciprocal);
 }
 
-template <class Stored, class Bias>
+template <class Products, class Bias>
 class SmallGemmEpilogue {
  public:
+  using Stored = typename Products::Stored;
+
   /// Before the wait: bias and scale, and those of a second output, on their way to `vectors`,
   /// [2 or 4][filter], with the thread's next group of copies, and where this thread's first
-  /// outputs are. All else is found behind the products, which need the registers.
-  /// tensor(pointer): what a pointer of the arguments stands for.
+  /// outputs are. tensor(pointer): what a pointer of the arguments stands for.
   template <class Tensor>
   __device__ SmallGemmEpilogue(const SmallGemmArgs& a, const SmallGemmShare& share, Tensor tensor,
                                float* vectors)
@@ -49,14 +50,16 @@ class SmallGemmEpilogue {
     }
     find_first();
     find_outputs();
+    if constexpr (Products::kLeavesRegisters) find_tensors(tensor);
   }
 
   /// Behind the products: the residual, on its way while warps hand in their sums.
   template <class Tensor>
   __device__ void load_residual(Tensor tensor) {
-    find_first();
-    y_ = static_cast<Stored*>(const_cast<void*>(tensor(a_.y)));
-    residuals_ = static_cast<const Stored*>(tensor(a_.residual));
+    if constexpr (!Products::kLeavesRegisters) {
+      find_first();
+      find_tensors(tensor);
+    }
     load_residuals();
   }
 
@@ -159,6 +162,11 @@ class SmallGemmEpilogue {
     const int first = share_.first_filter + filter_;
     num_pixels_ = first < a_.k ? share_.rows * share_.cols : 0;
     to_ = static_cast<std::int64_t>(share_.image) * a_.p * a_.q * a_.k + first;
+  }
+  template <class Tensor>
+  __device__ void find_tensors(Tensor tensor) {
+    y_ = static_cast<Stored*>(const_cast<void*>(tensor(a_.y)));
+    residuals_ = static_cast<const Stored*>(tensor(a_.residual));
   }
   __device__ void find_outputs() {
 #pragma unroll

@@ -35,6 +35,7 @@ class SmallGemmTile {
     const Part part(a);
     find_pixels(share, part);
     find_steps(places, part);
+    if constexpr (Products::kLeavesRegisters) own_sums_ = OwnSums(a, part, lane_);
 #pragma unroll
     for (auto& sum : sum_) {
 #pragma unroll
@@ -64,13 +65,12 @@ class SmallGemmTile {
 
   __device__ void write_sums(float* sums) {
     if constexpr (!Products::kPairs) add_halves();
-    const Part part(a_);  // once more: products need the registers
-    const int pitch = a_.sum_pitch;
-    float* to = sums + part.sum_warp * a_.warp_sums + part.filter_warp * 16 + lane_ / 4 +
-                (part.first_tile * 8 + lane_ % 4 * 2) * pitch;
+    if constexpr (!Products::kLeavesRegisters) own_sums_ = OwnSums(a_, Part(a_), lane_);
+    const int pitch = own_sums_.pitch;
+    float* to = sums + own_sums_.first;
 #pragma unroll
     for (int j = 0; j < kPixelTiles; ++j, to += 8 * pitch) {
-      if (j >= part.num_tiles) break;
+      if (j >= own_sums_.num_tiles) break;
       to[0] = sum_[j][0];
       to[pitch] = sum_[j][1];
       to[8] = sum_[j][2];
@@ -98,6 +98,18 @@ class SmallGemmTile {
       first_tile = pixel_warp * a.warp_tiles;
       num_tiles = min(a.warp_tiles, tiles - first_tile);
     }
+  };
+
+  // Where this thread's sums go: floats.
+  struct OwnSums {
+    int first, pitch, num_tiles;
+
+    OwnSums() = default;
+    __device__ OwnSums(const SmallGemmArgs& a, const Part& part, int lane)
+        : first(part.sum_warp * a.warp_sums + part.filter_warp * 16 + lane / 4 +
+                (part.first_tile * 8 + lane % 4 * 2) * a.sum_pitch),
+          pitch(a.sum_pitch),
+          num_tiles(part.num_tiles) {}
   };
 
   // Places in a stage of this thread's quarter of its pixels, under the first tap.
@@ -250,6 +262,7 @@ class SmallGemmTile {
   int place_[kPixelTiles];
   const int* steps_;  // places in a stage of x
   int num_steps_, first_filter_;
+  OwnSums own_sums_;
   float sum_[kPixelTiles][4];
 };
 
@@ -277,7 +290,7 @@ class SmallGemmTask {
 #pragma unroll 1
     for (int k_block = 0; k_block < a.stages; ++k_block) start_filters(k_block, k_block);
     auto* const vectors = reinterpret_cast<float*>(shared + a.vectors_at);
-    SmallGemmEpilogue<Stored, Bias> epilogue(a, share, tensor, vectors);
+    SmallGemmEpilogue<Products, Bias> epilogue(a, share, tensor, vectors);
     InputLoader<Products> x(a, share, static_cast<const Stored*>(tensor(a.x)));
     SmallGemmTile<Products> tile(a, share, reinterpret_cast<int*>(shared + a.steps_at));
     Magnitudes magnitudes(reinterpret_cast<std::uint32_t*>(vectors + 2 * kMostFilters));
