@@ -192,7 +192,9 @@ std::string to_string(const ElementwiseCut& cut) {
   return "problem: " + to_string(cut.problem) +
          "\nrows of a task: " + std::to_string(cut.rows_per_group) +
          "\nchannels of a task: " + std::to_string(cut.channels_per_task) +
-         "\ntensors whose makers write y: " + std::to_string(cut.written_by_makers) +
+         (cut.written_by_makers == 0
+              ? ""
+              : "\ntensors whose makers write y: " + std::to_string(cut.written_by_makers)) +
          "\ntasks: " + std::to_string(cut.num_groups) + '\n';
 }
 

@@ -71,10 +71,9 @@ struct PoolingTask {
 
  private:
   static constexpr int kWord = static_cast<int>(4 / sizeof(Stored)), kWide = 4 * kWord;
-  // Numbers of a window that are on their way at once: a window of 3x3, and a third of one of 7x7.
-  // With a half of it, kernels of networks spill registers.
+  // Numbers of a window that are on their way at once: a window of 3x3, and half of one of 7x7.
   template <int kWidth>
-  static constexpr int kAtOnce = kWidth > kWord ? 9 : 16;
+  static constexpr int kAtOnce = kWidth > kWord ? 9 : 25;
 
   static __device__ bool comes_in(const PoolTaskArgs& a, const Tensors& tensors, int width) {
     const auto addresses =

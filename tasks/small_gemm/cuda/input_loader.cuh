@@ -31,6 +31,7 @@ class InputLoader {
     const Piece first = first_piece();
     num_channels_ = share.num_channels - first.number;
     to_ = first.pixel * a.pitch + first.number * 2;
+    if constexpr (Products::kLeavesRegisters) to_next_ = a.pixels_at_once * a.pitch;
     end_ = first.pixel < a.pixels_at_once ? share.in_rows * a.in_cols * a.pitch : 0;
     if (finds_once()) {
       Position at = first_position();
@@ -172,7 +173,10 @@ class InputLoader {
   }
 
   // In a stage, from a thread's piece to the next one.
-  __device__ int to_next() const { return a_.pixels_at_once * a_.pitch; }
+  __device__ int to_next() const {
+    if constexpr (Products::kLeavesRegisters) return to_next_;
+    return a_.pixels_at_once * a_.pitch;
+  }
 
   // Up to kPieces of the thread's pieces of a K block.
   struct Pieces {
@@ -326,9 +330,9 @@ class InputLoader {
   const SmallGemmShare& share_;
   const Stored* image_;
   int num_channels_;
-  int to_, end_;       // in a stage: the first piece, behind the last one
-  int from_[kPieces];  // in the image, of the first channels, under the first rows
-  unsigned inside_;    // bits of [row block][piece]
+  int to_, to_next_, end_;  // in a stage: the first piece, behind the last one
+  int from_[kPieces];       // in the image, of the first channels, under the first rows
+  unsigned inside_;         // bits of [row block][piece]
 };
 
 }  // namespace megaconv::cuda
