@@ -15,6 +15,7 @@
 #include "tasks/conv_family.hpp"
 #include "tasks/elementwise/elementwise.hpp"
 #include "tasks/error_budget.hpp"
+#include "tasks/even_shares.hpp"
 #include "tasks/launch.hpp"
 #include "tasks/lower.hpp"
 #include "tasks/nhwc_values.hpp"
@@ -163,6 +164,14 @@ struct PartOfY {
   std::uint64_t channel;
 };
 
+// What elementwise tasks beside a convolution are cut for: with up to four tasks each, the blocks
+// that the convolution leaves.
+std::uint32_t workers_beside(const SmallGemmCut& cut, const Target& target) {
+  const std::uint64_t tasks = std::uint64_t{cut.num_groups} * cut.tasks_per_group;
+  const std::uint64_t left = tasks < target.workers ? target.workers - tasks : target.workers;
+  return u32(std::max<std::uint64_t>(1, left / kTasksPerWorker));
+}
+
 // Elementwise operations of outputs of convolutions, as concatenations: these convolutions store
 // what becomes of their outputs, too. A convolution does so for the first operation that reads it,
 // and of an operation the last tensors are stored so. In one launch its tasks have the older ones
@@ -170,7 +179,8 @@ struct PartOfY {
 // launch 868 us before, 784 then; stages 873 and 938). Returns by convolution what part it stores,
 // and cuts the operations anew.
 std::vector<std::optional<PartOfY>> hand_to_makers(const FusedNetwork& network,
-                                                   std::vector<OperatorCut>& cuts, bool stages) {
+                                                   std::vector<OperatorCut>& cuts,
+                                                   const Target& target) {
   std::vector<std::optional<PartOfY>> parts(cuts.size());
   for (std::size_t i = 0; i < cuts.size(); ++i) {
     auto* const cut = std::get_if<ElementwiseCut>(&cuts[i].cut);
@@ -192,8 +202,13 @@ std::vector<std::optional<PartOfY>> hand_to_makers(const FusedNetwork& network,
       }
       found.push_back({maker, {i, u64(first)}});
     }
-    if (stages && found.size() < channels.size()) continue;
+    const bool has_tasks = found.size() < channels.size();
+    if (found.empty() || (target.stages && has_tasks)) continue;
     for (const auto& [maker, part] : found) parts[maker] = part;
+    if (has_tasks)
+      *cut = cut_elementwise(
+          cut->problem,
+          workers_beside(std::get<SmallGemmCut>(cuts[found.front().first].cut), target));
     *cut = with_makers_writing(*cut, u32(found.size()));
   }
   return parts;
@@ -336,7 +351,7 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
   }
   lowering.inputs = values;
   std::vector<OperatorCut> cuts = cut_operators(network, tiling_options, target);
-  const std::vector<std::optional<PartOfY>> parts = hand_to_makers(network, cuts, target.stages);
+  const std::vector<std::optional<PartOfY>> parts = hand_to_makers(network, cuts, target);
   std::vector<NodeBuffers> given(cuts.size());
   for (std::size_t i = 0; i < cuts.size(); ++i) {
     const FusedOperator& op = network.operators[i];

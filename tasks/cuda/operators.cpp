@@ -16,6 +16,19 @@ NodeArgs make_node_args(const Cut& cut, const NodePlaces& places) {
                     cut);
 }
 
+SecondOutput make_second_output(const Cut& cut, const NodePlaces& places,
+                                std::int64_t first_channel) {
+  return std::visit(
+      [&](const auto& of_room) -> SecondOutput {
+        if constexpr (requires { second_output(of_room, places, first_channel); }) {
+          return second_output(of_room, places, first_channel);
+        } else {
+          return {};
+        }
+      },
+      cut);
+}
+
 std::vector<std::byte> make_node_table(const Cut& cut, const NodePlaces& places) {
   return std::visit(
       [&](const auto& of_room) -> std::vector<std::byte> {

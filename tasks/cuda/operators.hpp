@@ -7,6 +7,8 @@
 //     PoolTaskArgs node_args(cut, places)           what the tasks of a node are given
 //     std::vector<Entry> node_table(cut, places)    only if that is not enough: what places.table
 //                                                   points to
+//     SecondOutput second_output(cut, places, first_channel)
+//                                                   only if convolutions may store parts of its y
 //   of what it gives, as PoolTaskArgs, a body that all kThreads threads of a block run
 //     run_task<Stored, kThreads>(args, memory, group, block, wait)
 //                                                   wait() returns to all threads when what other
@@ -45,6 +47,10 @@ inline constexpr std::uint32_t kFirstRoom = 1;  ///< in this list
 
 /// Of the node that is cut so; nothing if it has kernels of its own.
 NodeArgs make_node_args(const Cut& cut, const NodePlaces& places);
+/// What a convolution stores for that node, from this channel of its y on. Nothing if the room has
+/// no such function.
+SecondOutput make_second_output(const Cut& cut, const NodePlaces& places,
+                                std::int64_t first_channel);
 /// What has to be on the device for that, at places.table, aligned to 16 bytes.
 std::vector<std::byte> make_node_table(const Cut& cut, const NodePlaces& places);
 

@@ -64,7 +64,7 @@ TEST_CASE("All convolutions of 32 images have kernels of their own, and none of 
       const NetworkLaunch made = choose_launch(network, on_cuda(precision), kHopper);
       CHECK(made.options.cuda_launch == CudaLaunch::staged);
       CHECK(made.options.mapping.policy == "staged");
-      CHECK(made.reason.find("convolutions: estimated ") == 0);
+      CHECK(made.reason.find("estimated ") == 0);
       CHECK(made.reason.find(" us, in one launch ") != std::string::npos);
     }
   }

@@ -49,6 +49,18 @@ ElementwiseArgs node_args(const ElementwiseCut& cut, const NodePlaces& places) {
   return args;
 }
 
+SecondOutput second_output(const ElementwiseCut& cut, const NodePlaces& places,
+                           std::int64_t first_channel) {
+  const ElementwiseProblem& a = cut.problem;
+  return {.y = places.y,
+          .scale = a.affine ? places.scale + first_channel : nullptr,
+          .bias = a.affine ? places.bias + first_channel : nullptr,
+          .channels = static_cast<std::int32_t>(a.c()),
+          .first_channel = static_cast<std::int32_t>(first_channel),
+          .least = a.least,
+          .most = a.most};
+}
+
 std::vector<ElementwiseInput> node_table(const ElementwiseCut& cut, const NodePlaces& places) {
   std::vector<ElementwiseInput> steps;
   const auto step = static_cast<std::int32_t>(channel_step(cut.problem));

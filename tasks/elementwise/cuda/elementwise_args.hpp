@@ -35,6 +35,9 @@ struct ElementwiseArgs {
 
 /// Throws as derive_counts() does, and Error(unsupported) for another layout than nhwc.
 ElementwiseArgs node_args(const ElementwiseCut& cut, const NodePlaces& places);
+/// What a convolution stores that makes the tensor which begins at this channel of y.
+SecondOutput second_output(const ElementwiseCut& cut, const NodePlaces& places,
+                           std::int64_t first_channel);
 std::vector<ElementwiseInput> node_table(const ElementwiseCut& cut, const NodePlaces& places);
 
 }  // namespace megaconv::cuda
