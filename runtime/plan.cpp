@@ -171,8 +171,11 @@ Plan Plan::create(const Network& network, const PlanOptions& options) {
     throw Error(Status::unsupported,
                 "network: a window, a workspace limit or measuring, must not be asked for");
   }
-  const auto [launched, reason] = choose_launch(network, options, target_of(options));
-  const Target target = target_of(launched);
+  const auto target_of_network = [](const PlanOptions& of) {
+    return of.backend == Backend::sim ? network_target_of(simulated_machine(of)) : target_of(of);
+  };
+  const auto [launched, reason] = choose_launch(network, options, target_of_network(options));
+  const Target target = target_of_network(launched);
   FusedNetwork fused = fuse(network, launched.tiling, target);
   Lowering lowering = lower(fused, launched.tiling, launched.mapping, target, launched.policy);
   auto state =

@@ -120,6 +120,10 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
                             const SmallGemmMachine& machine, const SmallGemmSizes& asked = {});
 /// How many tasks a resident block runs, one behind the other: at least 1. Two fit on each.
 double small_gemm_turns(const SmallGemmCut& cut, std::uint32_t multiprocessors);
+/// Microseconds until a task has the filters of the first K blocks.
+double small_gemm_first_filters_us(const SmallGemmCut& cut);
+/// How long one of its tasks takes on an H100, by the costs that cuts are chosen by.
+TaskTime small_gemm_time(const SmallGemmCut& cut);
 /// Microseconds that its tasks take on so many, by the costs that cuts are chosen by.
 double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors);
 

@@ -136,6 +136,21 @@ void add_machine_option(CLI::App& app, PlanArguments& arguments) {
       ->group("Plan");
 }
 
+void add_what_if_options(CLI::App& app, std::vector<std::string>& set, std::string& vary,
+                         int& turns) {
+  app.add_option("--set", set, "Change a number of the machine: hbm_gbps=2000")
+      ->type_name("KEY=N")
+      ->group("Machine");
+  app.add_option("--vary", vary, "Try values of one number: hop_us=0.2,0.4,0.8")
+      ->type_name("KEY=LIST")
+      ->group("Machine");
+  app.add_option("--turns", turns, "Seeds of the noise to simulate")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(number_from(1, 100000))
+      ->group("Machine");
+}
+
 void add_network_device_options(CLI::App& app, PlanOptions& options) {
   add_choice<Backend>(app, "--backend", options.backend, named({Backend::cpu, Backend::cuda}),
                       "NAME", "cpu (default) or cuda");
