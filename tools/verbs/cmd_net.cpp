@@ -62,7 +62,8 @@ Examples:
   megaconv net simulate resnet50 --machine h100 --dtype f16 --vary network.hop_us=0.1,0.3,0.5
   megaconv net trace resnet50 -o resnet50.json --picture resnet50.svg
   megaconv net compare resnet50 --policies interleaved,staged,depth_first,apart
-  megaconv net bench resnet50 --backend cuda --dtype f16 --launch staged)";
+  megaconv net bench resnet50 --backend cuda --dtype f16 --launch staged
+  megaconv net tune resnet50 --backend cuda --dtype f16)";
 
 struct NetArguments {
   std::vector<std::string> names;
@@ -536,8 +537,8 @@ void add(CLI::App& app, Action& action) {
   net->callback([net] {
     if (!net->get_subcommands().empty()) return;
     throw Error(Status::invalid_argument,
-                "net needs one of list, import, export, show, run, bench, verify, simulate, trace "
-                "or compare (see net --help)");
+                "net needs one of list, import, export, show, run, bench, verify, simulate, trace, "
+                "compare or tune (see net --help)");
   });
   const auto add_one = [&](const char* name, const char* description, Verb run) {
     const auto arguments = std::make_shared<NetArguments>();
@@ -601,6 +602,7 @@ void add(CLI::App& app, Action& action) {
   add_one("simulate", "Run a network on a machine model", simulate_network);
   add_one("trace", "One run, task by task", trace);
   add_net_compare(*net, action);
+  add_net_tune(*net, action);
 }
 
 }  // namespace networks
