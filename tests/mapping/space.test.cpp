@@ -51,18 +51,18 @@ TEST_CASE("A network's space has launches, clusters and orders, and what is fixe
   };
   const PlanOptions cuda{.backend = Backend::cuda};
   const std::set<std::string> on_gpu = texts(hopper, cuda);
-  CHECK(on_gpu.size() == 11);
+  CHECK(on_gpu.size() == 8);
   CHECK(on_gpu.contains("policy=critical_path,launch=persistent,cluster=2"));
   CHECK(on_gpu.contains("policy=staged,launch=staged"));
   CHECK(on_gpu.contains("algo=small-gemm,policy=staged,launch=staged"));
-  CHECK(texts(kHopper, cuda).size() == 5);  // without clusters
+  CHECK(texts(kHopper, cuda).size() == 4);  // without clusters
   PlanOptions one = cuda;
   one.cuda_launch = CudaLaunch::persistent;
-  one.mapping.policy = "depth_first";
+  one.mapping.policy = "critical_path";
   CHECK(texts(hopper, one) ==
-        std::set<std::string>{"policy=depth_first,launch=persistent,cluster=1",
-                              "policy=depth_first,launch=persistent,cluster=2",
-                              "policy=depth_first,launch=persistent,cluster=4"});
+        std::set<std::string>{"policy=critical_path,launch=persistent,cluster=1",
+                              "policy=critical_path,launch=persistent,cluster=2",
+                              "policy=critical_path,launch=persistent,cluster=4"});
   one.cuda_launch = CudaLaunch::staged;
   CHECK(texts(hopper, one).empty());
   const std::set<std::string> on_cpu = texts(kCpu, {});
