@@ -85,8 +85,11 @@ NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const Tiling
   return add_convolution(graph, name, cut, x_and_residual(reads));
 }
 NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const SmallGemmCut& cut,
-                         std::span<const BufferId> reads) {
-  return add_small_gemm(graph, name, cut, x_and_residual(reads));
+                         std::span<const BufferId> reads, const NodeBuffers& given) {
+  NodeBuffers read = x_and_residual(reads);
+  read.second = given.second;
+  read.second_channel = given.second_channel;
+  return add_small_gemm(graph, name, cut, read);
 }
 
 std::string summary_of(const Tiling& cut) {

@@ -21,7 +21,7 @@ Shape y_shape(const ConvProblem& problem);
 NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const Tiling& cut,
                          std::span<const BufferId> reads);
 NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const SmallGemmCut& cut,
-                         std::span<const BufferId> reads);
+                         std::span<const BufferId> reads, const NodeBuffers& given);
 std::string summary_of(const Tiling& cut);
 std::string summary_of(const SmallGemmCut& cut);
 namespace cpu {

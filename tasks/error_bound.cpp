@@ -141,14 +141,12 @@ ErrorBound error_bound(const Tiling& tiling) {
   return {u + (1 + u) * sums.relative_l2, 1 + (1 + u) * sums.worst_element * (float_u / u)};
 }
 
-// Sums of three products of TF32 pairs are as good as those of multiply-adds: every 16 products are
-// added to them with one rounding, as one sum of their own.
 Tiling tiling_of_error(const SmallGemmCut& cut) {
   Tiling tiling;
   tiling.problem = cut.problem;
-  if (cut.precision == Precision::f32) return tiling;
   tiling.cut = ImplicitGemmCut{};
-  tiling.arithmetic = cut.precision == Precision::tf32   ? Arithmetic::tf32
+  tiling.arithmetic = cut.precision == Precision::f32    ? Arithmetic::split_f16
+                      : cut.precision == Precision::tf32 ? Arithmetic::tf32
                       : cut.precision == Precision::bf16 ? Arithmetic::bf16
                                                          : Arithmetic::f16;
   return tiling;

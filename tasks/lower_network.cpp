@@ -13,6 +13,7 @@
 #include "tasks/cold_filters.hpp"
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/conv_family.hpp"
+#include "tasks/elementwise/elementwise.hpp"
 #include "tasks/error_budget.hpp"
 #include "tasks/launch.hpp"
 #include "tasks/lower.hpp"
@@ -84,9 +85,9 @@ class Cutter {
  private:
   using KnownCuts = std::vector<std::pair<ConvProblem, OperatorCut>>;
 
-  // Of four blocks, 248 are resident in the place of 264, and neighbours may share multiprocessors
-  // (H100, by estimates and by measurements: ResNet-50 in TF32 and FP32 1.06 and 1.19).
-  static constexpr double kLargeClusters = 1.15;
+  // Of four blocks: neighbours may share multiprocessors (H100, by estimates and by measurements:
+  // ResNet-50 in TF32 1.06).
+  static constexpr double kLargeClusters = 1.06;
 
   // Without those that no tile fits: who cuts them says what is wrong.
   double convolutions_us(const FusedNetwork& network) {
@@ -161,14 +162,63 @@ Precision precision_within(const FusedNetwork& network, const TilingOptions& opt
   throw Error(Status::unsupported, refusal);
 }
 
+// A part of an elementwise operation's y: the operator, and the first channel.
+struct PartOfY {
+  std::size_t op;
+  std::uint64_t channel;
+};
+
+// Elementwise operations of outputs of convolutions, as concatenations: these convolutions store
+// what becomes of their outputs, too. A convolution does so for the first operation that reads it,
+// and of an operation the last tensors are stored so. In one launch its tasks have the older ones
+// then, beside the convolution. Stages gain only if none is left (H100, DenseNet-161 in FP16: one
+// launch 868 us before, 784 then; stages 873 and 938). Returns by convolution what part it stores,
+// and cuts the operations anew.
+std::vector<std::optional<PartOfY>> hand_to_makers(const FusedNetwork& network,
+                                                   std::vector<OperatorCut>& cuts, bool stages) {
+  std::vector<std::optional<PartOfY>> parts(cuts.size());
+  for (std::size_t i = 0; i < cuts.size(); ++i) {
+    auto* const cut = std::get_if<ElementwiseCut>(&cuts[i].cut);
+    if (cut == nullptr || cut->problem.residual) continue;
+    const std::vector<std::int64_t>& channels = cut->problem.channels;
+    std::vector<std::pair<std::size_t, PartOfY>> found;  // by convolution, the last tensor first
+    std::int64_t first = cut->problem.c();
+    while (found.size() < channels.size()) {
+      const std::size_t tensor = channels.size() - found.size() - 1;
+      first -= channels[tensor];
+      const ValueId read = network.operators[i].reads[tensor];
+      if (read < network.inputs.size()) break;
+      const std::size_t maker = read - network.inputs.size();
+      const auto* const of = std::get_if<SmallGemmCut>(&cuts[maker].cut);
+      const auto is_maker = [&](const auto& one) { return one.first == maker; };
+      if (of == nullptr || parts[maker] || !can_store_second(*of, cut->problem.c(), first) ||
+          std::any_of(found.begin(), found.end(), is_maker)) {
+        break;
+      }
+      found.push_back({maker, {i, u64(first)}});
+    }
+    if (stages && found.size() < channels.size()) continue;
+    for (const auto& [maker, part] : found) parts[maker] = part;
+    *cut = with_makers_writing(*cut, u32(found.size()));
+  }
+  return parts;
+}
+
 // Appends an operator that reads those values; its own buffers have its name: "conv1.U".
 NodeBuffers add_cut(TaskGraph& graph, const FusedOperator& op, const Cut& cut,
-                    const std::vector<BufferId>& values) {
+                    const std::vector<BufferId>& values, const NodeBuffers& given) {
   const std::size_t first = graph.buffers.size();
   std::vector<BufferId> reads;
   for (const ValueId value : op.reads) reads.push_back(values[value]);
   NodeBuffers buffers = std::visit(
-      [&](const auto& of_room) { return add_operator(graph, op.name(), of_room, reads); }, cut);
+      [&](const auto& of_room) {
+        if constexpr (requires { add_operator(graph, op.name(), of_room, reads, given); }) {
+          return add_operator(graph, op.name(), of_room, reads, given);
+        } else {
+          return add_operator(graph, op.name(), of_room, reads);
+        }
+      },
+      cut);
   for (std::size_t i = first; i < graph.buffers.size(); ++i) {
     std::string& of_buffer = graph.buffers[i].name;
     if (of_buffer.find('.') == std::string::npos) of_buffer = op.name() + "." + of_buffer;
@@ -290,11 +340,24 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
     values.push_back(add_input(lowering.graph, input, dtype));
   }
   lowering.inputs = values;
-  const std::vector<OperatorCut> cuts = cut_operators(network, tiling_options, target);
+  std::vector<OperatorCut> cuts = cut_operators(network, tiling_options, target);
+  const std::vector<std::optional<PartOfY>> parts = hand_to_makers(network, cuts, target.stages);
+  std::vector<NodeBuffers> given(cuts.size());
   for (std::size_t i = 0; i < cuts.size(); ++i) {
     const FusedOperator& op = network.operators[i];
     const auto& [cut, reason, us, one_launch_us] = cuts[i];
-    lowering.nodes.push_back({cut, add_cut(lowering.graph, op, cut, values), reason});
+    if (parts[i]) {
+      BufferId& y = given[parts[i]->op].y;
+      if (y == kNoBuffer) {
+        const FusedOperator& reader = network.operators[parts[i]->op];
+        y = static_cast<BufferId>(lowering.graph.buffers.size());
+        lowering.graph.buffers.push_back(
+            elementwise_y(std::get<ElementwiseProblem>(reader.problem), reader.name()));
+      }
+      given[i].second = y;
+      given[i].second_channel = parts[i]->channel;
+    }
+    lowering.nodes.push_back({cut, add_cut(lowering.graph, op, cut, values, given[i]), reason});
     values.push_back(lowering.nodes.back().buffers.y);
     Buffer& y = lowering.graph.buffers[values.back()];
     y.block_rows = target.stages                          ? 0

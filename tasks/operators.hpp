@@ -14,6 +14,8 @@
 //     OperatorTruth truth_of(problem, op, read)        in double, for tests (operator_room.hpp)
 //   of a cut, as PoolCut
 //     NodeBuffers add_operator(graph, name, cut, ids of buffers read)
+//                                              or with `given` behind these: y or a second output
+//                                              that exists already
 //     std::string summary_of(cut)                      one line
 //     std::int64_t scales_of(cut)                      num_scales(), if not 0
 //     cpu::NodeTasks cpu::node_tasks(cut, kernels)     its tasks on a CPU

@@ -48,6 +48,8 @@ struct ElementwiseCut {
   ElementwiseProblem problem;
   std::uint32_t rows_per_group = 1;
   std::uint32_t channels_per_task = 1;
+  /// Tensors of x, the last ones, whose part of y the tasks write that make them.
+  std::uint32_t written_by_makers = 0;
   std::uint32_t num_groups = 0;  ///< NG; derived
 
   bool operator==(const ElementwiseCut&) const = default;

@@ -24,6 +24,10 @@ struct NodeBuffers {
   BufferId x = kNoBuffer, w = kNoBuffer, residual = kNoBuffer, y = kNoBuffer;
   BufferId u = kNoBuffer, v = kNoBuffer, m = kNoBuffer;
   std::vector<BufferId> inputs{};  ///< of an elementwise operation, in the place of x
+  /// Of small tiles: y of an elementwise operation that reads y here, and the first of its channels
+  /// that these tasks write.
+  BufferId second = kNoBuffer;
+  std::uint64_t second_channel = 0;
 };
 
 /// An operator of a graph; one of a network has others fused into it.

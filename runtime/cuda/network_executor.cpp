@@ -397,7 +397,27 @@ class NetworkExecutor final : public Executor {
                       .scale = numbers(prepared.scale),
                       .bias = numbers(prepared.bias)};
     for (const BufferId input : buffers.inputs) places.inputs.push_back(tensor(input));
+    if (buffers.second != kNoBuffer) places.second = second_output(buffers);
     return places;
+  }
+
+  // Of an elementwise node, by the buffers of a convolution.
+  SecondOutput second_output(const NodeBuffers& buffers) const {
+    const auto of =
+        std::find_if(lowering_.nodes.begin(), lowering_.nodes.end(), [&](const Node& node) {
+          return std::holds_alternative<ElementwiseCut>(node.cut) &&
+                 node.buffers.y == buffers.second;
+        });
+    const ElementwiseProblem& problem = std::get<ElementwiseCut>(of->cut).problem;
+    const NodePlaces places = places_of(static_cast<NodeId>(of - lowering_.nodes.begin()));
+    const auto first = static_cast<std::int64_t>(buffers.second_channel);
+    return {.y = places.y,
+            .scale = problem.affine ? places.scale + first : nullptr,
+            .bias = problem.affine ? places.bias + first : nullptr,
+            .channels = static_cast<std::int32_t>(problem.c()),
+            .first_channel = static_cast<std::int32_t>(first),
+            .least = problem.least,
+            .most = problem.most};
   }
 
   // Tables come first: arguments point to them.
@@ -486,10 +506,12 @@ class NetworkExecutor final : public Executor {
     LaunchAttributes attributes;
     // The first stage starts when all that is in front of it has ended.
     if (!is_first && device_.capability >= 90) attributes.add_overlap();
-    attributes.add_spread_cluster(shares_of(lowering_.nodes[stage.node]));
-    launch_kernel(kernels_.stage,
+    const Node& node = lowering_.nodes[stage.node];
+    attributes.add_spread_cluster(shares_of(node));
+    const bool is_light = !std::holds_alternative<SmallGemmCut>(node.cut);
+    launch_kernel(is_light ? kernels_.light_stage : kernels_.stage,
                   attributes.config(static_cast<unsigned>(stage.num_tasks()), kNetworkThreads,
-                                    shared_bytes_, stream),
+                                    is_light ? 0 : shared_bytes_, stream),
                   {&memory, &tasks}, "a stage");
   }
 

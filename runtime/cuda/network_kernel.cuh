@@ -7,7 +7,8 @@
 //                so that the smallest unfinished position always runs. While a task runs, the
 //                record of the one after the next and the arguments of the next are on their way.
 //                Tasks that share sums stand where the blocks of one cluster have them in one turn.
-//   stage        one launch for every stage, a block for every task
+//   stage        one launch for a stage of convolutions, a block for every task
+//   light_stage  the same for all other operators, of whose blocks more are resident
 //
 // A task loads what no other task writes before it waits, as its filters, and finds its places.
 #pragma once
@@ -111,7 +112,7 @@ class TaskSignals {
 };
 
 /// Not inline: the code of a wait, with the end of a run in it, once for all bodies of tasks.
-__device__ __noinline__ inline bool wait_for_task(const Worker& worker, const Task& task,
+__device__ __noinline__ inline bool wait_for_task(Worker worker, const Task& task,
                                                   std::uint32_t position) {
   return worker.wait_with_acquire(task, position);
 }
@@ -196,17 +197,11 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
   }
 }
 
-template <class Products>
-__global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
-    network_stage_kernel(const __grid_constant__ NetworkMemory memory,
-                         const __grid_constant__ NetworkTasks all) {
-  extern __shared__ __align__(128) char work[];
-  __shared__ FilterStages::Shared arrivals;
-  __shared__ SumExchange::Shared exchanged;
+/// run(node, task) of the block's task, which waits for the kernel before.
+template <class Run>
+__device__ __forceinline__ void run_task_of_stage(const NetworkTasks& all, Run run) {
   __shared__ alignas(alignof(TaskWindow)) std::byte room[sizeof(TaskWindow)];
   auto& window = *reinterpret_cast<TaskWindow*>(room);
-  FilterStages filters(arrivals);
-  const SumExchange exchange(exchanged);
   let_next_start();
   if (threadIdx.x < 32) {
     const int lane = static_cast<int>(threadIdx.x);
@@ -217,15 +212,41 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     window.complete();
   }
   __syncthreads();
-  run_node_task<Products>(
-      window.node(0), memory, window.task(0), work, filters, exchange,
-      [] { wait_for_kernel_before(); }, [](TaskPhase) {});
+  run(window.node(0), window.task(0));
+}
+
+template <class Products>
+__global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
+    network_stage_kernel(const __grid_constant__ NetworkMemory memory,
+                         const __grid_constant__ NetworkTasks all) {
+  extern __shared__ __align__(128) char work[];
+  __shared__ FilterStages::Shared arrivals;
+  __shared__ SumExchange::Shared exchanged;
+  FilterStages filters(arrivals);
+  const SumExchange exchange(exchanged);
+  const auto tensor = [&](const void* place) { return pointer_to(memory, place); };
+  run_task_of_stage(all, [&](const NetworkNode& node, const NetworkTask& task) {
+    SmallGemmTask<Products>::run(
+        node.args.template as<SmallGemmArgs>(), task.share, work, filters, exchange, tensor,
+        [] { wait_for_kernel_before(); }, [](TaskPhase) {});
+  });
+}
+
+template <class Stored>
+__global__ void __launch_bounds__(kNetworkThreads, kLightBlocksPerSm)
+    light_stage_kernel(const __grid_constant__ NetworkMemory memory,
+                       const __grid_constant__ NetworkTasks all) {
+  run_task_of_stage(all, [&](const NetworkNode& node, const NetworkTask& task) {
+    run_light_task<Stored>(node.args, memory, task.task.group, task.task.block,
+                           [] { wait_for_kernel_before(); });
+  });
 }
 
 template <class Products>
 NetworkKernels make_network_kernels(const char* name) {
   return {name, reinterpret_cast<const void*>(&network_kernel<Products>),
-          reinterpret_cast<const void*>(&network_stage_kernel<Products>)};
+          reinterpret_cast<const void*>(&network_stage_kernel<Products>),
+          reinterpret_cast<const void*>(&light_stage_kernel<typename Products::Stored>)};
 }
 
 }  // namespace megaconv::cuda

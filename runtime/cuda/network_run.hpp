@@ -15,6 +15,8 @@ inline constexpr int kNetworkThreads = kSmallGemmThreads;
 /// While one of them computes, the other has fetched its next task and that one's filters, and
 /// waits.
 inline constexpr int kNetworkBlocksPerSm = 2;
+/// Of a stage without convolutions. What counts there is how much of memory is on its way.
+inline constexpr int kLightBlocksPerSm = 4;
 
 /// Pieces of memory that a run has: workspace, prepared filters, then inputs and outputs.
 inline constexpr std::uint32_t kWorkspacePiece = 0, kPreparedPiece = 1, kFirstTensorPiece = 2;
@@ -42,8 +44,9 @@ struct NetworkTasks {
 /// The kernels of a precision.
 struct NetworkKernels {
   const char* name;
-  const void* persistent;  ///< (NetworkMemory, NetworkTasks, DeviceRun)
-  const void* stage;       ///< (NetworkMemory, NetworkTasks): a block per task
+  const void* persistent;   ///< (NetworkMemory, NetworkTasks, DeviceRun)
+  const void* stage;        ///< (NetworkMemory, NetworkTasks): a block per task, of convolutions
+  const void* light_stage;  ///< the same of other operators
 };
 /// Blocks of a cluster in which tasks share sums. 1: this device's kernels know no clusters, since
 /// they were compiled for older ones. Asks the current device.

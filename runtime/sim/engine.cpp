@@ -11,6 +11,7 @@
 #include "runtime/network_positions.hpp"
 #include "runtime/report.hpp"
 #include "runtime/units.hpp"
+#include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv::sim {
@@ -30,14 +31,10 @@ std::vector<std::uint32_t> lists_of(const Lowering& lowering, const MachineModel
   return has_lists ? network_positions(lowering) : std::vector<std::uint32_t>{};
 }
 
-// Clusters of four do not fill a Hopper: 62 of them are resident, not 66 (H100, H200).
-std::uint32_t resident_workers(const MachineModel& machine, std::uint32_t cluster) {
-  return cluster <= 2 ? machine.workers() : machine.workers() * 62 / 66;
-}
-
 std::uint32_t workers_of(const MachineModel& machine, const SimulationOptions& options,
                          std::uint32_t cluster) {
-  const std::uint32_t resident = resident_workers(machine, cluster);
+  const auto resident =
+      static_cast<std::uint32_t>(machine.workers() * resident_in_clusters(cluster));
   const std::uint32_t workers =
       options.num_workers == 0 ? resident : std::min(options.num_workers, resident);
   return std::max(1u, workers / cluster) * cluster;

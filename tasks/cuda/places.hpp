@@ -38,6 +38,15 @@ constexpr void become_pointers(const NetworkMemory& memory, T*&... places) {
   ((places = pointer_to(memory, places)), ...);
 }
 
+/// What an elementwise operation makes of the outputs of a convolution, which stores it with them:
+/// clamp(scale y + bias), in some of the operation's channels. Without y there is none.
+struct SecondOutput {
+  void* y;                               ///< all of the operation's
+  const float *scale, *bias;             ///< of these channels; null: y as it is
+  std::int32_t channels, first_channel;  ///< of its y
+  float least, most;
+};
+
 /// The places of one node's buffers, null for those that it does not have.
 struct NodePlaces {
   const void* x = nullptr;
@@ -47,6 +56,7 @@ struct NodePlaces {
   // Of prepared filters.
   const void* u = nullptr;
   const float *scale = nullptr, *bias = nullptr;
+  SecondOutput second{};        ///< of small tiles
   const void* table = nullptr;  ///< what node_table() gave; a pointer on the device, no place
 };
 

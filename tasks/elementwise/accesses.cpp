@@ -24,9 +24,9 @@ AccessFunction elementwise_accesses(const ElementwiseCut& cut, const NodeBuffers
     };
     const std::uint64_t older = u64(older_channels(cut));
     const bool reads_older = u64(task.first_channel) < older;
-    const std::size_t last = buffers.inputs.size() - 1;
+    const std::size_t last = older_tensors(cut);
     const std::size_t begin = older == 0 || reads_older ? 0 : last;
-    const std::size_t end = reads_older ? last : last + 1;
+    const std::size_t end = reads_older ? last : buffers.inputs.size();
     for (std::size_t i = begin; i < end; ++i) {
       accesses.push_back({buffers.inputs[i], Mode::read, rows_of(x_extent(cut.problem, i))});
     }
@@ -42,14 +42,17 @@ AccessFunction elementwise_accesses(const ElementwiseCut& cut, const NodeBuffers
 }
 
 // Operations, bytes and traffic of an average task.
-void describe_cost(const ElementwiseProblem& a, const NodeBuffers& buffers, Stage& stage) {
+void describe_cost(const ElementwiseCut& cut, const NodeBuffers& buffers, Stage& stage) {
+  const ElementwiseProblem& a = cut.problem;
   using Piece = Traffic::Piece;
   const auto tasks = static_cast<double>(stage.num_tasks());
   const double bytes = static_cast<double>(size_of(a.dtype)) / tasks;
   const auto pixels = static_cast<double>(a.n * a.h * a.w);
-  const double y_part = static_cast<double>(a.y_size()) * bytes;
-  stage.operations = static_cast<double>(a.y_size()) * (1 + 2 * a.affine + a.residual) / tasks;
-  for (std::size_t i = 0; i < buffers.inputs.size(); ++i) {
+  const bool all = cut.written_by_makers == 0;
+  const double numbers = pixels * static_cast<double>(all ? a.c() : older_channels(cut));
+  const double y_part = numbers * bytes;
+  stage.operations = numbers * (1 + 2 * a.affine + a.residual) / tasks;
+  for (std::size_t i = 0; i < (all ? buffers.inputs.size() : older_tensors(cut)); ++i) {
     const double part = pixels * static_cast<double>(a.channels[i]) * bytes;
     stage.traffic.push_back({buffers.inputs[i], Mode::read, Piece::evenly, part});
     stage.bytes += part;
@@ -63,6 +66,12 @@ void describe_cost(const ElementwiseProblem& a, const NodeBuffers& buffers, Stag
 }
 
 }  // namespace
+
+Buffer elementwise_y(const ElementwiseProblem& problem, const std::string& name) {
+  return {.name = name + ".y",
+          .extent = y_extent(problem),
+          .bytes = u64(problem.y_size()) * size_of(problem.dtype)};
+}
 
 NodeBuffers add_elementwise(TaskGraph& graph, const std::string& name, const ElementwiseCut& cut,
                             const NodeBuffers& read) {
@@ -79,19 +88,18 @@ NodeBuffers add_elementwise(TaskGraph& graph, const std::string& name, const Ele
   }
   if (problem.residual) check_buffer(graph, name, read.residual, y_extent(problem));
   NodeBuffers buffers = read;
-  buffers.y = static_cast<BufferId>(graph.buffers.size());
+  const bool makes_y = read.y == kNoBuffer;
+  if (makes_y) buffers.y = static_cast<BufferId>(graph.buffers.size());
   Stage stage;
   stage.node = static_cast<NodeId>(graph.nodes.size());
   stage.role = Role::product;
   stage.kind = id_of(TaskKind::elementwise);
   stage.groups = counted.num_groups;
   stage.per_group = 1;
-  describe_cost(problem, buffers, stage);
+  if (stage.num_tasks() > 0) describe_cost(counted, buffers, stage);
   add_stage(graph, std::move(stage));  // the one that may throw comes first
   graph.nodes.push_back(name);
-  graph.buffers.push_back({.name = name + ".y",
-                           .extent = y_extent(problem),
-                           .bytes = u64(problem.y_size()) * size_of(problem.dtype)});
+  if (makes_y) graph.buffers.push_back(elementwise_y(problem, name));
   graph.accesses.push_back(elementwise_accesses(counted, buffers));
   return buffers;
 }

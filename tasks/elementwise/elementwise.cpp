@@ -90,6 +90,11 @@ void derive_counts(ElementwiseCut& cut) {
     fail("channels_per_task = " + std::to_string(cut.channels_per_task) + ": must be 1 to " +
          std::to_string(a.c()));
   }
+  const bool no_residual = cut.written_by_makers == 0 || !a.residual;
+  if (cut.written_by_makers > a.channels.size() || !no_residual) {
+    fail("written_by_makers = " + std::to_string(cut.written_by_makers) + ": must be 0 to " +
+         std::to_string(no_residual ? a.channels.size() : 0));
+  }
   const std::uint64_t chunks = std::uint64_t{older_chunks(cut)} + last_chunks(cut);
   const std::uint64_t groups =
       u64(a.n) * ceil_div(u64(a.h), std::uint64_t{cut.rows_per_group}) * chunks;
@@ -123,14 +128,27 @@ ElementwiseCut cut_elementwise(const ElementwiseProblem& problem, std::uint32_t 
   return cut;
 }
 
+ElementwiseCut with_makers_writing(ElementwiseCut cut, std::uint32_t tensors) {
+  cut.written_by_makers = tensors;
+  derive_counts(cut);
+  return cut;
+}
+
+std::size_t older_tensors(const ElementwiseCut& cut) {
+  return cut.problem.channels.size() - std::max(1u, cut.written_by_makers);
+}
 std::int64_t older_channels(const ElementwiseCut& cut) {
-  const std::int64_t c = cut.problem.c();
-  return cut.channels_per_task < c ? c - cut.problem.channels.back() : 0;
+  const bool apart = cut.written_by_makers > 0 || cut.channels_per_task < cut.problem.c();
+  if (!apart) return 0;
+  const auto begin = cut.problem.channels.begin();
+  return std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(older_tensors(cut)),
+                         std::int64_t{0});
 }
 std::uint32_t older_chunks(const ElementwiseCut& cut) {
   return u32(ceil_div(older_channels(cut), std::int64_t{cut.channels_per_task}));
 }
 std::uint32_t last_chunks(const ElementwiseCut& cut) {
+  if (cut.written_by_makers > 0) return 0;
   const std::int64_t channels = cut.problem.c() - older_channels(cut);
   return u32(ceil_div(channels, std::int64_t{cut.channels_per_task}));
 }
@@ -174,6 +192,7 @@ std::string to_string(const ElementwiseCut& cut) {
   return "problem: " + to_string(cut.problem) +
          "\nrows of a task: " + std::to_string(cut.rows_per_group) +
          "\nchannels of a task: " + std::to_string(cut.channels_per_task) +
+         "\ntensors whose makers write y: " + std::to_string(cut.written_by_makers) +
          "\ntasks: " + std::to_string(cut.num_groups) + '\n';
 }
 

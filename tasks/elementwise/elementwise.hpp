@@ -40,9 +40,13 @@ struct ElementwiseTask {
 /// Not inline: task bodies of every instruction set call it.
 ElementwiseTask task_of(const ElementwiseCut& cut, std::uint32_t group);
 
-/// Channels of y that tasks take from tensors before the last one, and from them alone. 0: no such
-/// tasks.
+/// The cut where the makers of so many tensors, the last ones, write their part of y.
+ElementwiseCut with_makers_writing(ElementwiseCut cut, std::uint32_t tensors);
+
+/// Channels of y that tasks take from older tensors, and from them alone: all but the last one, or
+/// all but those whose makers write y. 0: no such tasks.
 std::int64_t older_channels(const ElementwiseCut& cut);
+std::size_t older_tensors(const ElementwiseCut& cut);
 /// Tasks that these channels are, and the others, of the same rows.
 std::uint32_t older_chunks(const ElementwiseCut& cut);
 std::uint32_t last_chunks(const ElementwiseCut& cut);
@@ -51,8 +55,12 @@ std::uint32_t last_chunks(const ElementwiseCut& cut);
 Region x_extent(const ElementwiseProblem& problem, std::size_t i);
 Region y_extent(const ElementwiseProblem& problem);
 
+/// y of a node of that name, as a buffer.
+Buffer elementwise_y(const ElementwiseProblem& problem, const std::string& name);
+
 /// Appends a node that reads the buffers read.inputs, and read.residual if the problem has one: its
-/// name, its buffer y, what its tasks read and write, and its one stage. Returns read with y.
+/// name, its buffer y unless read has it, what its tasks read and write, and its one stage, if it
+/// has tasks. Returns read with y.
 /// Throws as derive_counts() and add_stage() do, and Error(invalid_argument) naming node and buffer
 /// where a buffer does not fit.
 NodeBuffers add_elementwise(TaskGraph& graph, const std::string& name, const ElementwiseCut& cut,

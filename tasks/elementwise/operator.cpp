@@ -60,8 +60,8 @@ ElementwiseCut cut_operator(const ElementwiseProblem& problem, std::uint32_t wor
 }
 
 NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const ElementwiseCut& cut,
-                         std::span<const BufferId> reads) {
-  NodeBuffers read;
+                         std::span<const BufferId> reads, const NodeBuffers& given) {
+  NodeBuffers read = given;
   if (cut.problem.residual) {
     read.residual = reads.back();
     reads = reads.first(reads.size() - 1);

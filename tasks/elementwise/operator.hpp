@@ -22,7 +22,7 @@ OperatorTruth truth_of(const ElementwiseProblem& problem, const FusedOperator& o
                        const ReadNumbers& read);
 
 NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const ElementwiseCut& cut,
-                         std::span<const BufferId> reads);
+                         std::span<const BufferId> reads, const NodeBuffers& given);
 std::string summary_of(const ElementwiseCut& cut);
 inline std::int64_t scales_of(const ElementwiseCut& cut) {
   return cut.problem.affine ? cut.problem.c() : 0;

@@ -37,6 +37,10 @@ AccessFunction small_gemm_accesses(const SmallGemmCut& cut, const NodeBuffers& b
     y.channels.begin = std::uint64_t{block} * cut.own_filters();
     y.channels.end = std::min(y.channels.begin + cut.own_filters(), y.channels.end);
     accesses.push_back({buffers.y, Mode::write, y});
+    if (buffers.second == kNoBuffer) return;
+    y.channels.begin += buffers.second_channel;
+    y.channels.end += buffers.second_channel;
+    accesses.push_back({buffers.second, Mode::write, y});
   };
 }
 
@@ -67,6 +71,10 @@ TaskCost small_gemm_cost(const SmallGemmCut& cut, const NodeBuffers& buffers) {
     cost.bytes += y_part;
   }
   cost.traffic.push_back({buffers.y, Mode::write, Piece::of_task, y_part});
+  if (buffers.second != kNoBuffer) {
+    cost.traffic.push_back({buffers.second, Mode::write, Piece::of_task, y_part});
+    cost.bytes += y_part;
+  }
   return cost;
 }
 

@@ -139,7 +139,8 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
 }
 
 double small_gemm_turns(const SmallGemmCut& cut, std::uint32_t multiprocessors) {
-  return std::max(1.0, num_tasks(cut) / (2.0 * multiprocessors));
+  const double resident = 2.0 * multiprocessors * resident_in_clusters(cut.shares);
+  return std::max(1.0, std::ceil(num_tasks(cut) / resident));
 }
 
 double small_gemm_first_filters_us(const SmallGemmCut& cut) {

@@ -24,8 +24,10 @@ DataType stored_by(Precision precision) {
 }
 
 // Bias and scale of a task's filters, and what the warps tell each other.
+constexpr std::int64_t kMostEpilogueFilters = 128;
 constexpr std::int64_t kEpilogueBytes =
-    2 * 128 * sizeof(float) + kSmallGemmStages * SmallGemmCut::kWarps * sizeof(std::uint32_t);
+    2 * kMostEpilogueFilters * sizeof(float) +
+    kSmallGemmStages * SmallGemmCut::kWarps * sizeof(std::uint32_t);
 
 // Places of the steps of a K block, behind these.
 std::int64_t step_bytes(const SumSteps& steps) {
@@ -130,6 +132,14 @@ bool can_share(const SmallGemmCut& cut) {
   return cut.shares >= 1 && cut.shares <= kMostShares && a.groups == 1 &&
          a.c > (cut.shares - 1) * kStepNumbers && a.k % cut.filters_per_task() == 0 &&
          cut.filters_per_task() % (4 * cut.shares) == 0;
+}
+
+// In the vectors of an epilogue. Scale and bias of a second output lie behind those of the first,
+// in the same shared memory.
+bool can_store_second(const SmallGemmCut& cut, std::int64_t channels, std::int64_t first_channel) {
+  constexpr std::int64_t kEpilogueVector = 4;
+  return (cut.problem.k | channels | first_channel) % kEpilogueVector == 0 &&
+         cut.own_filters() <= kMostEpilogueFilters / 2;
 }
 
 bool loads_vectors(const SmallGemmCut& cut) {

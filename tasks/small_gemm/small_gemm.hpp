@@ -118,7 +118,11 @@ struct SmallGemmSizes {
 /// obstacle, and what derive_counts() throws where no cut has the sizes that are asked for.
 SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
                             const SmallGemmMachine& machine, const SmallGemmSizes& asked = {});
-/// How many tasks a resident block runs, one behind the other: at least 1. Two fit on each.
+/// Blocks that are resident in clusters of so many, as a share of those without clusters. Of 132
+/// multiprocessors, 62 clusters of four blocks are resident, not 66 (H100). Behind them, 256 tasks
+/// of VGG-16's last convolutions took twice their time.
+inline double resident_in_clusters(std::uint32_t blocks) { return blocks > 2 ? 0.94 : 1; }
+/// How many tasks a resident block runs at most, one behind the other. Two fit on each.
 double small_gemm_turns(const SmallGemmCut& cut, std::uint32_t multiprocessors);
 /// Microseconds until a task has the filters of the first K blocks.
 double small_gemm_first_filters_us(const SmallGemmCut& cut);
@@ -149,8 +153,13 @@ Region small_gemm_u_extent(const SmallGemmCut& cut);
 /// What an average task costs.
 TaskCost small_gemm_cost(const SmallGemmCut& cut, const NodeBuffers& buffers);
 
+/// Whether its tasks may also store what an elementwise operation of so many channels makes of y,
+/// from this one of them on.
+bool can_store_second(const SmallGemmCut& cut, std::int64_t channels, std::int64_t first_channel);
+
 /// Appends a node that reads read.x, and read.residual if the problem has one: its name, its
-/// buffers U and y, what its tasks read and write, and its one stage. Returns read with these.
+/// buffers U and y, what its tasks read and write, which may be a part of read.second, and its one
+/// stage. Returns read with these.
 /// Throws as derive_counts() and add_stage() do, and Error(invalid_argument) naming node and buffer
 /// where a buffer does not fit.
 NodeBuffers add_small_gemm(TaskGraph& graph, const std::string& name, const SmallGemmCut& cut,

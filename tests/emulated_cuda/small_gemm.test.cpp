@@ -86,6 +86,61 @@ std::vector<std::byte> packed_on_device(const SmallGemmCut& cut, const std::vect
   return u;
 }
 
+/// What an elementwise operation makes of y, in some of its channels, with others around them.
+template <class T>
+class Second {
+ public:
+  Second(const SmallGemmCut& cut, std::uint64_t seed)
+      : problem_(cut.problem),
+        scale_(filled<float>(cut.problem.k, seed, false)),
+        bias_(filled<float>(cut.problem.k, seed + 1, false)),
+        y_(static_cast<std::size_t>(cut.problem.y_size() / cut.problem.k * channels())) {
+    std::memset(y_.data(), 0xff, y_.size() * sizeof(T));
+    stores_ = seed % 4 != 0 && can_store_second(cut, channels(), kFirst);
+    is_affine_ = seed % 4 != 1;
+  }
+  cuda::SecondOutput output() {
+    if (!stores_) return {};
+    return {.y = y_.data(),
+            .scale = is_affine_ ? scale_.data() : nullptr,
+            .bias = is_affine_ ? bias_.data() : nullptr,
+            .channels = static_cast<std::int32_t>(channels()),
+            .first_channel = static_cast<std::int32_t>(kFirst),
+            .least = kLeast,
+            .most = kMost};
+  }
+  /// Of y as it was stored: the bits of an elementwise task. All else is as it was.
+  std::int64_t wrong_numbers(const std::vector<T>& of) const {
+    std::int64_t wrong = 0;
+    for (std::size_t i = 0; i < y_.size(); ++i) {
+      T expected;
+      std::memset(&expected, 0xff, sizeof expected);
+      const std::int64_t pixel = static_cast<std::int64_t>(i) / channels();
+      const std::int64_t k = static_cast<std::int64_t>(i) % channels() - kFirst;
+      if (stores_ && k >= 0 && k < problem_.k) {
+        const auto at = static_cast<std::size_t>(k);
+        float number = to_float(of[static_cast<std::size_t>(pixel * problem_.k + k)]);
+        if (is_affine_) number = std::fma(scale_[at], number, bias_[at]);
+        expected = from_float<T>(number < kLeast ? kLeast : number > kMost ? kMost : number);
+      }
+      wrong += std::memcmp(&expected, &y_[i], sizeof expected) != 0;
+    }
+    return wrong;
+  }
+  bool stores() const { return stores_; }
+
+ private:
+  static constexpr std::int64_t kFirst = 8;
+  static constexpr float kLeast = -1, kMost = 20;
+  std::int64_t channels() const { return problem_.k + 12; }
+
+  const ConvProblem problem_;
+  const std::vector<float> scale_, bias_;
+  std::vector<T> y_;
+  bool stores_, is_affine_;
+};
+std::int64_t seconds_stored = 0;
+
 /// Sums are right to that, relative to the sum of their magnitudes. Bias: as networks or as
 /// convolutions by themselves have it.
 template <class Products, class T, class Bias>
@@ -117,6 +172,9 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool 
   cuda::SmallGemmArgs args = cuda::node_args(
       cut,
       {.residual = a.epilogue.residual ? residual.data() : nullptr, .y = y.data(), .u = u.data()});
+  Second<T> second(cut, seed / 4);
+  seconds_stored += second.stores();
+  args.second = second.output();
   std::vector<float> wide_bias;
   for (const T value : bias) wide_bias.push_back(to_float(value));
   const bool is_wide = std::is_same_v<Bias, float>;
@@ -171,6 +229,7 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool 
     if (wrong) worst = std::isnan(error) ? 1e30 : std::max(worst, error - allowed);
   }
   CHECK(worst == 0);
+  CHECK(second.wrong_numbers(y) == 0);
 }
 
 template <class Products, class T>
@@ -245,6 +304,7 @@ TEST_CASE("emulated CUDA: small-tile implicit GEMM is right, and exact on intege
     }
     check_precision(cut, seed);
   }
+  CHECK(seconds_stored > 10);
 }
 
 #if __CUDA_ARCH__ >= 900

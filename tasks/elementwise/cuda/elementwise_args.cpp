@@ -5,6 +5,7 @@
 
 #include "tasks/elementwise/elementwise.hpp"
 #include "tasks/row_bands.hpp"
+#include "tasks/tiling.hpp"
 
 namespace megaconv::cuda {
 namespace {
@@ -40,8 +41,8 @@ ElementwiseArgs node_args(const ElementwiseCut& cut, const NodePlaces& places) {
   args.older_channels = i32(older_channels(counted));
   args.older_chunks = i32(older_chunks(counted));
   args.last_chunks = i32(last_chunks(counted));
-  args.older_tasks =
-      counted.num_groups / (older_chunks(counted) + last_chunks(counted)) * older_chunks(counted);
+  const std::int64_t bands = a.n * ceil_div(a.h, std::int64_t{counted.rows_per_group});
+  args.older_tasks = static_cast<std::uint32_t>(bands) * older_chunks(counted);
   args.least = a.least;
   args.most = a.most;
   args.vectors = channel_step(a) % vector == 0 && counted.channels_per_task % vector == 0;

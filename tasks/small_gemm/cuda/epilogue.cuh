@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From sums in shared memory, [warp over sums][pixel][filter], to outputs: those of all warps in
 // their order, scale, bias, residual, activation. A thread has four filters of a pixel at a time.
+// What it stores may also be an operand of an elementwise operation, whose output it stores then.
 // Of sums that tasks share, [task][pixel][filter]: SumExchange has brought them.
 #pragma once
 
@@ -20,58 +21,53 @@ __device__ inline int row_of(const SmallGemmShare& share, int pixel) {
   return quotient(pixel, share.reciprocal);
 }
 
-/// The tensors of a node.
-template <class Stored, class Bias>
-struct SmallGemmTensors {
-  const Stored* x;
-  const char* u;
-  const Bias* bias;
-  const Stored* residual;
-  Stored* y;
-};
-
-template <class Stored, class Bias>
+template <class Products, class Bias>
 class SmallGemmEpilogue {
  public:
-  /// Before the wait: bias and scale on their way to `vectors`, [2][filter], with the thread's next
-  /// group of copies, and where this thread's first outputs are.
-  __device__ SmallGemmEpilogue(const SmallGemmArgs& a, const SmallGemmShare& share,
-                               const SmallGemmTensors<Stored, Bias>& tensors, float* vectors)
-      : a_(a), share_(share), tensors_(tensors), vectors_(vectors) {
+  using Stored = typename Products::Stored;
+
+  /// Before the wait: bias and scale, and those of a second output, on their way to `vectors`,
+  /// [2 or 4][filter], with the thread's next group of copies, and where this thread's first
+  /// outputs are. tensor(pointer): what a pointer of the arguments stands for.
+  template <class Tensor>
+  __device__ SmallGemmEpilogue(const SmallGemmArgs& a, const SmallGemmShare& share, Tensor tensor,
+                               float* vectors)
+      : a_(a), share_(share), vectors_(vectors) {
     const int thread = static_cast<int>(threadIdx.x);
     if (thread < a.own_filters) {
       const int filter = share.first_filter + thread;
-      copy_vector(vectors + thread, tensors.bias, filter);
-      if (a.scales_at != 0) {
-        const auto* const scales = reinterpret_cast<const float*>(tensors.u + a.scales_at);
-        copy_vector(vectors + a.own_filters + thread, scales, filter);
+      const auto* const u = static_cast<const char*>(tensor(a.u));
+      copy_vector(vectors + thread, static_cast<const Bias*>(tensor(a.bias)), filter, u);
+      const auto copy_floats = [&](int to, const void* from) {
+        copy_vector(vectors + to * a.own_filters + thread, static_cast<const float*>(from), filter,
+                    u);
+      };
+      if (a.scales_at != 0) copy_floats(1, u + a.scales_at);
+      if (a.second.scale != nullptr) {
+        copy_floats(2, tensor(a.second.scale));
+        copy_floats(3, tensor(a.second.bias));
       }
     }
-    const int vector_bits = a.own_bits - kVectorBits;
-    pixel_ = thread >> vector_bits;
-    filter_ = (thread - (pixel_ << vector_bits)) * kVector;
-    stride_ = kSmallGemmThreads >> vector_bits;
-    num_pixels_ = share.first_filter + filter_ < a.k ? share.rows * share.cols : 0;
-    to_ = static_cast<std::int64_t>(share.image) * a.p * a.q * a.k + share.first_filter + filter_;
-    sums_at_ = pixel_ * a.summand_pitch + filter_;
+    find_first();
     find_outputs();
+    if constexpr (Products::kLeavesRegisters) find_tensors(tensor);
   }
 
-  /// Behind the products, which need the registers: the residual, on its way while warps hand in
-  /// their sums.
-  __device__ void load_residual() {
-    const bool exists = tensors_.residual != nullptr && a_.k % kVector == 0;
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      residual_[i] = {};
-      if (!exists || pixel_ + i * stride_ >= num_pixels_) continue;
-      residual_[i] = *reinterpret_cast<const Residual*>(tensors_.residual + to_ + output_[i]);
+  /// Behind the products: the residual, on its way while warps hand in their sums.
+  template <class Tensor>
+  __device__ void load_residual(Tensor tensor) {
+    if constexpr (!Products::kLeavesRegisters) {
+      find_first();
+      find_tensors(tensor);
     }
+    load_residuals();
   }
 
   /// Behind a barrier of the block, which has written its sums. They are those of `scale` times x.
-  __device__ void write_outputs(const float* sums, float scale) {
-    sums += sums_at_;
+  /// For a second output, what was stored is left where an output's first sum was.
+  __device__ void write_outputs(float* sums, float scale) {
+    sums += pixel_ * a_.summand_pitch + filter_;
+    const bool has_second = a_.second.y != nullptr;
     const float factor = 1 / scale;
     const auto bias = *reinterpret_cast<const Vec<kVector>*>(vectors_ + filter_);
     Vec<kVector> scales = zero<kVector>();
@@ -96,11 +92,38 @@ class SmallGemmEpilogue {
           }
         }
         store_output(value[i], to_ + output_[i], residual_[i], activation);
+        if (has_second) *reinterpret_cast<Vec<kVector>*>(sums + i * to_next) = value[i];
       }
       sums += kAtOnce * to_next;
       pixel_ += kAtOnce * stride_;
       find_outputs();
-      load_residual();
+      load_residuals();
+    }
+  }
+
+  /// Behind write_outputs() of the same sums, of which this thread reads its own. The same bits as
+  /// elementwise tasks, which read outputs as they were stored. Filters come in vectors.
+  template <class Tensor>
+  __device__ void write_second(const float* sums, Tensor tensor) {
+    const SecondOutput& second = a_.second;
+    if (second.y == nullptr) return;
+    auto* const y = static_cast<Stored*>(const_cast<void*>(tensor(second.y))) +
+                    static_cast<std::int64_t>(share_.image) * a_.p * a_.q * second.channels +
+                    second.first_channel + share_.first_filter + filter_;
+    const float* const scales = vectors_ + 2 * a_.own_filters + filter_;
+    const auto scale = *reinterpret_cast<const Vec<kVector>*>(scales);
+    const auto bias = *reinterpret_cast<const Vec<kVector>*>(scales + a_.own_filters);
+    find_first();
+    for (int pixel = pixel_; pixel < num_pixels_; pixel += stride_) {
+      auto value =
+          *reinterpret_cast<const Vec<kVector>*>(sums + pixel * a_.summand_pitch + filter_);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) {
+        float number = static_cast<float>(static_cast<Stored>(value.lane[i]));
+        if (second.scale != nullptr) number = fmaf(scale.lane[i], number, bias.lane[i]);
+        value.lane[i] = clamped(second.least, second.most, number);
+      }
+      store<kVector>(y + static_cast<std::int64_t>(place_of(pixel)) * second.channels, value);
     }
   }
 
@@ -120,21 +143,48 @@ class SmallGemmEpilogue {
 
   // A number of a vector over filters; 0 where it has none.
   template <class Number>
-  __device__ void copy_vector(float* to, const Number* vector, int filter) const {
+  __device__ void copy_vector(float* to, const Number* vector, int filter,
+                              const void* readable) const {
     const bool exists = vector != nullptr && filter < a_.k;
     if constexpr (sizeof(Number) == sizeof *to) {
-      const void* const from = exists ? vector + filter : static_cast<const void*>(tensors_.u);
+      const void* const from = exists ? vector + filter : readable;
       __pipeline_memcpy_async(to, from, sizeof *to, exists ? 0 : sizeof *to);
     } else {
       *to = exists ? static_cast<float>(vector[filter]) : 0.0f;
     }
   }
 
+  __device__ void find_first() {
+    const int thread = static_cast<int>(threadIdx.x), vector_bits = a_.own_bits - kVectorBits;
+    pixel_ = thread >> vector_bits;
+    filter_ = (thread - (pixel_ << vector_bits)) * kVector;
+    stride_ = kSmallGemmThreads >> vector_bits;
+    const int first = share_.first_filter + filter_;
+    num_pixels_ = first < a_.k ? share_.rows * share_.cols : 0;
+    to_ = static_cast<std::int64_t>(share_.image) * a_.p * a_.q * a_.k + first;
+  }
+  template <class Tensor>
+  __device__ void find_tensors(Tensor tensor) {
+    y_ = static_cast<Stored*>(const_cast<void*>(tensor(a_.y)));
+    residuals_ = static_cast<const Stored*>(tensor(a_.residual));
+  }
   __device__ void find_outputs() {
 #pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) output_[i] = place_of(pixel_ + i * stride_) * a_.k;
+  }
+  // Of a pixel of the tile, in the image.
+  __device__ int place_of(int pixel) const {
+    const int row = row_of(share_, pixel);
+    return (share_.row + row) * a_.q + share_.col + pixel - row * share_.cols;
+  }
+
+  __device__ void load_residuals() {
+    const bool exists = residuals_ != nullptr && a_.k % kVector == 0;
+#pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      const int pixel = pixel_ + i * stride_, row = row_of(share_, pixel);
-      output_[i] = ((share_.row + row) * a_.q + share_.col + pixel - row * share_.cols) * a_.k;
+      residual_[i] = {};
+      if (!exists || pixel_ + i * stride_ >= num_pixels_) continue;
+      residual_[i] = *reinterpret_cast<const Residual*>(residuals_ + to_ + output_[i]);
     }
   }
 
@@ -152,33 +202,35 @@ class SmallGemmEpilogue {
     }
   }
 
-  __device__ void store_output(Vec<kVector> value, std::int64_t output, const Residual& residual,
+  // `value` is what is stored, where filters come in vectors.
+  __device__ void store_output(Vec<kVector>& value, std::int64_t output, const Residual& residual,
                                const ActivationTerms& activation) const {
     if (a_.k % kVector == 0) {
 #pragma unroll
       for (int i = 0; i < kVector; ++i) {
-        if (tensors_.residual != nullptr) value.lane[i] += residual.number(i);
+        if (residuals_ != nullptr) value.lane[i] += residual.number(i);
       }
       activate(activation, value.lane);
-      store<kVector>(tensors_.y + output, value);
+      store<kVector>(y_ + output, value);
       return;
     }
 #pragma unroll
     for (int i = 0; i < kVector; ++i) {
       if (share_.first_filter + filter_ + i >= a_.k) break;
       float one = value.lane[i];
-      if (tensors_.residual != nullptr) one += static_cast<float>(tensors_.residual[output + i]);
-      tensors_.y[output + i] = static_cast<Stored>(activate(activation, one));
+      if (residuals_ != nullptr) one += static_cast<float>(residuals_[output + i]);
+      y_[output + i] = static_cast<Stored>(activate(activation, one));
     }
   }
 
   const SmallGemmArgs& a_;
   const SmallGemmShare& share_;
-  const SmallGemmTensors<Stored, Bias> tensors_;
-  float* vectors_;
-  int filter_, pixel_, stride_, num_pixels_, sums_at_;
-  std::int64_t to_;      // the first output of this thread's filters in the image
-  int output_[kAtOnce];  // from there
+  float* const vectors_;
+  int output_[kAtOnce];  // from to_ on
+  int filter_, pixel_, stride_, num_pixels_;
+  std::int64_t to_;  // the first output of this thread's filters in the image
+  Stored* y_;
+  const Stored* residuals_;
   Residual residual_[kAtOnce];
 };
 

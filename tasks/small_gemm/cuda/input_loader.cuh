@@ -31,7 +31,6 @@ class InputLoader {
     const Piece first = first_piece();
     num_channels_ = share.num_channels - first.number;
     to_ = first.pixel * a.pitch + first.number * 2;
-    to_next_ = a.pixels_at_once * a.pitch;
     end_ = first.pixel < a.pixels_at_once ? share.in_rows * a.in_cols * a.pitch : 0;
     if (finds_once()) {
       Position at = first_position();
@@ -51,22 +50,36 @@ class InputLoader {
   }
   /// Whether what was copied are floats, still to be converted.
   __device__ bool copies_floats() const { return Products::kConverts && a_.piece_numbers == 8; }
-  /// Converts what this thread has copied, in its place: four floats of a piece are where its first
-  /// parts will be, four are in the second tensor. Returns the largest magnitude.
+  /// Converts the floats of this thread's pieces, in their place, once it has waited for its
+  /// copies. By all threads of a warp: neighbours have copied some of them. Returns the largest
+  /// magnitude.
   __device__ std::uint32_t convert(char* stage) const {
     ToHalves<Products::kPairs, false> to_halves(1);
-#pragma unroll 2
-    for (int to = to_; to < end_; to += to_next_) {
-      using Floats = Vec<4>;
-      const auto first = *reinterpret_cast<const Floats*>(stage + to);
-      const auto second = *reinterpret_cast<const Floats*>(stage + to + a_.x_bytes);
-      Bits numbers[8];
+    const Landed landed(*this);
+    __syncwarp();  // all of the warp have waited for theirs
+    const int to_next = this->to_next();
+    int to = to_;
+#pragma unroll 1
+    for (int piece = 0; piece < a_.most_pieces; piece += kConverted, to += kConverted * to_next) {
+      Bits numbers[kConverted][8];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        numbers[i] = static_cast<Bits>(__float_as_uint(first.lane[i]));
-        numbers[4 + i] = static_cast<Bits>(__float_as_uint(second.lane[i]));
+      for (int i = 0; i < kConverted; ++i) {  // behind the last piece any, not stored
+        const int of_piece = to + i * to_next;
+        const char* const from = stage + (of_piece < end_ ? of_piece : 0);
+        const auto first = *reinterpret_cast<const Vec<4, Bits>*>(from + landed.first);
+        const auto second = *reinterpret_cast<const Vec<4, Bits>*>(from + landed.second);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          numbers[i][j] = first.lane[j];
+          numbers[i][4 + j] = second.lane[j];
+        }
       }
-      store(stage + to, numbers, to_halves);
+      __syncwarp();  // neighbours have read what landed in the place of these
+#pragma unroll
+      for (int i = 0; i < kConverted; ++i) {
+        if (to + i * to_next >= end_) break;
+        store(stage + to + i * to_next, numbers[i], to_halves);
+      }
     }
     return to_halves.most();
   }
@@ -83,9 +96,10 @@ class InputLoader {
     LargestFinite largest;
     if constexpr (Products::kConverts) {
       for_pieces(k_block, [&](const Pieces& of) {
+        const int to_next = this->to_next();
 #pragma unroll
         for (int i = 0; i < kPieces; ++i) {
-          if (of.to + i * to_next_ >= end_) break;
+          if (of.to + i * to_next >= end_) break;
           Bits numbers[8];
           a_.piece_numbers == 8 ? load_piece(numbers, of, i)
                                 : load_piece(reinterpret_cast<Bits(&)[4]>(numbers), of, i);
@@ -101,6 +115,7 @@ class InputLoader {
   static constexpr int kPieces = 8;     // found at a time
   static constexpr int kAtOnce = 4;     // in registers at a time
   static constexpr int kRowBlocks = 4;  // of which a thread knows what is inside
+  static constexpr int kConverted = 2;  // in registers at a time
 
   struct Piece {
     int pixel, number;  // of a stage, of the pixel
@@ -156,12 +171,17 @@ class InputLoader {
     }
   }
 
+  // In a stage, from a thread's piece to the next one.
+  __device__ int to_next() const { return a_.pixels_at_once * a_.pitch; }
+
   // Up to kPieces of the thread's pieces of a K block.
   struct Pieces {
     int to;           // the first one in a stage
     int channels;     // that are left
     int shift;        // in x, from where they were found
-    unsigned inside;  // a bit each
+    unsigned pixels;  // inside of x: a bit each
+
+    __device__ bool inside(int piece) const { return channels > 0 && (pixels >> piece & 1) != 0; }
   };
   template <class Visit>
   __device__ void for_pieces(int k_block, Visit visit) {
@@ -174,27 +194,73 @@ class InputLoader {
     const int shift = before + row_block * a_.block_rows * a_.w * a_.c;
     if (finds_once()) {
       if (to_ >= end_) return;
-      return visit({to_, channels, shift, channels > 0 ? inside_ >> (row_block * kPieces) : 0});
+      return visit({to_, channels, shift, inside_ >> (row_block * kPieces)});
     }
     Position at = first_position();
 #pragma unroll 1
-    for (int to = to_; to < end_; to += kPieces * to_next_) {
+    for (int to = to_; to < end_; to += kPieces * to_next()) {
       find(at, row_block, 1);
-      visit({to, channels, shift, channels > 0 ? inside_ : 0});
+      visit({to, channels, shift, inside_});
     }
   }
 
+  // Floats of a piece come in two halves, of 16 bytes each. The two threads that have neighbouring
+  // pieces of a pixel copy the halves of one side by side into the first tensor, then those of the
+  // other into the second tensor: the L2 sends 32 bytes at a time, and would send halves that land
+  // apart twice. Where a pixel has one piece, its halves land apart.
+  __device__ bool has_neighbour() const { return a_.pieces % 2 == 0; }
+  __device__ int side() const { return has_neighbour() ? static_cast<int>(threadIdx.x) % 2 : 0; }
+
+  // Bytes from a thread's piece to its halves.
+  struct Landed {
+    int first, second;
+
+    explicit __device__ Landed(const InputLoader& of)
+        : first(of.side() * (of.a_.x_bytes - 16)),
+          second(of.has_neighbour() ? first + 16 : of.a_.x_bytes) {}
+  };
+  // From a thread's piece in x to the two halves that it copies, of one piece and of the other:
+  // numbers, and channels that this piece has more.
+  struct Copied {
+    int first, second, more_of_first, more_of_second;
+
+    explicit __device__ Copied(const InputLoader& of) {
+      const int side = of.side();
+      first = -4 * side;
+      second = of.has_neighbour() ? first + 8 : 4;
+      more_of_first = 8 * side;
+      more_of_second = of.has_neighbour() ? more_of_first - 8 : 0;
+    }
+  };
+
   __device__ void copy(char* stage, const Pieces& of) const {
+    if constexpr (Products::kConverts) return copy_floats(stage, of);
+    const int to_next = this->to_next();
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
-      if (of.to + i * to_next_ >= end_) break;
-      const bool there = (of.inside >> i & 1) != 0;
+      if (of.to + i * to_next >= end_) break;
+      const bool there = of.inside(i);
       const Stored* const from = image_ + (there ? from_[i] + of.shift : 0);
-      char* const piece = stage + of.to + i * to_next_;
+      char* const piece = stage + of.to + i * to_next;
       __pipeline_memcpy_async(piece, from, 16, there ? 0 : 16);
-      if constexpr (Products::kConverts) {
-        __pipeline_memcpy_async(piece + a_.x_bytes, from + 4, 16, there ? 0 : 16);
-      }
+    }
+  }
+  __device__ void copy_floats(char* stage, const Pieces& of) const {
+    const Copied copied(*this);
+    const int to_next = this->to_next();
+    const bool has_first = of.channels + copied.more_of_first > 0;
+    const bool has_second = of.channels + copied.more_of_second > 0;
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      if (of.to + i * to_next >= end_) break;
+      const bool inside = (of.pixels >> i & 1) != 0;
+      char* const piece = stage + of.to + i * to_next;
+      const auto copy_half = [&](char* to, int from, bool there) {
+        const Stored* const half = image_ + (there ? from_[i] + of.shift + from : 0);
+        __pipeline_memcpy_async(to, half, 16, there ? 0 : 16);
+      };
+      copy_half(piece, copied.first, inside && has_first);
+      copy_half(piece + a_.x_bytes, copied.second, inside && has_second);
     }
   }
 
@@ -202,7 +268,7 @@ class InputLoader {
   __device__ void load_piece(Bits (&numbers)[kNumbers], const Pieces& of, int piece) const {
 #pragma unroll
     for (int i = 0; i < kNumbers; ++i) numbers[i] = 0;
-    if ((of.inside >> piece & 1) == 0) return;
+    if (!of.inside(piece)) return;
     const auto* const from = reinterpret_cast<const Bits*>(image_ + from_[piece] + of.shift);
 #pragma unroll
     for (int i = 0; i < kNumbers; i += kNumbers == 8 ? 4 : 1) {
@@ -219,6 +285,7 @@ class InputLoader {
   // Some pieces at a time, all of them on their way before the first one is stored.
   template <int kNumbers, class ToHalves>
   __device__ void load_and_store(char* stage, const Pieces& of, ToHalves& to_halves) const {
+    const int to_next = this->to_next();
 #pragma unroll
     for (int first = 0; first < kPieces; first += kAtOnce) {
       Bits numbers[kAtOnce][kNumbers];
@@ -228,8 +295,8 @@ class InputLoader {
       }
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        if (of.to + (first + i) * to_next_ >= end_) return;
-        store(stage + of.to + (first + i) * to_next_, numbers[i], to_halves);
+        if (of.to + (first + i) * to_next >= end_) return;
+        store(stage + of.to + (first + i) * to_next, numbers[i], to_halves);
       }
     }
   }
@@ -259,8 +326,7 @@ class InputLoader {
   const SmallGemmShare& share_;
   const Stored* image_;
   int num_channels_;
-  int to_, to_next_,
-      end_;            // in a stage: the first piece, from one to the next, behind the last one
+  int to_, end_;       // in a stage: the first piece, behind the last one
   int from_[kPieces];  // in the image, of the first channels, under the first rows
   unsigned inside_;    // bits of [row block][piece]
 };

@@ -32,18 +32,10 @@ class SmallGemmTile {
   /// are there behind a barrier.
   __device__ SmallGemmTile(const SmallGemmArgs& a, const SmallGemmShare& share, int* places)
       : a_(a), lane_(static_cast<int>(threadIdx.x) % 32) {
-    const int warp = static_cast<int>(threadIdx.x) / 32;
-    filter_warp_ = warp & ((1 << a.filter_bits) - 1);
-    const int pixel_warp = warp >> a.filter_bits & ((1 << a.pixel_bits) - 1);
-    sum_warp_ = warp >> (a.filter_bits + a.pixel_bits);
-    const int tiles = (a.rows_per_group * a.cols_per_group - 1) / 8 + 1;
-    first_tile_ = pixel_warp * a.warp_tiles;
-    num_tiles_ = min(a.warp_tiles, tiles - first_tile_);
-    find_pixels(share);
-    find_steps(places);
-    sum_pitch_ = a.sum_pitch;
-    sums_at_ = sum_warp_ * a.warp_sums + filter_warp_ * 16 + lane_ / 4 +
-               (first_tile_ * 8 + lane_ % 4 * 2) * a.sum_pitch;
+    const Part part(a);
+    find_pixels(share, part);
+    find_steps(places, part);
+    if constexpr (Products::kLeavesRegisters) own_sums_ = OwnSums(a, part, lane_);
 #pragma unroll
     for (auto& sum : sum_) {
 #pragma unroll
@@ -53,7 +45,6 @@ class SmallGemmTile {
 
   /// The products of a K block.
   __device__ void multiply(const char* stage) {
-    if (num_tiles_ <= 0) return;
     switch (a_.warp_tiles) {
       case 1:
         return multiply_tiles<1>(stage);
@@ -74,14 +65,16 @@ class SmallGemmTile {
 
   __device__ void write_sums(float* sums) {
     if constexpr (!Products::kPairs) add_halves();
-    float* to = sums + sums_at_;
+    if constexpr (!Products::kLeavesRegisters) own_sums_ = OwnSums(a_, Part(a_), lane_);
+    const int pitch = own_sums_.pitch;
+    float* to = sums + own_sums_.first;
 #pragma unroll
-    for (int j = 0; j < kPixelTiles; ++j, to += 8 * sum_pitch_) {
-      if (j >= num_tiles_) break;
+    for (int j = 0; j < kPixelTiles; ++j, to += 8 * pitch) {
+      if (j >= own_sums_.num_tiles) break;
       to[0] = sum_[j][0];
-      to[sum_pitch_] = sum_[j][1];
+      to[pitch] = sum_[j][1];
       to[8] = sum_[j][2];
-      to[sum_pitch_ + 8] = sum_[j][3];
+      to[pitch + 8] = sum_[j][3];
     }
   }
 
@@ -92,24 +85,51 @@ class SmallGemmTile {
   static constexpr int kTensors = Products::kConverts ? 2 : 1;  // of x
   static constexpr int kFilterBytes = 2 * kInstructionBytes * kParts;
 
+  // What of a task a warp has.
+  struct Part {
+    int filter_warp, sum_warp, first_tile, num_tiles;
+
+    explicit __device__ Part(const SmallGemmArgs& a) {
+      const int warp = static_cast<int>(threadIdx.x) / 32;
+      filter_warp = warp & ((1 << a.filter_bits) - 1);
+      const int pixel_warp = warp >> a.filter_bits & ((1 << a.pixel_bits) - 1);
+      sum_warp = warp >> (a.filter_bits + a.pixel_bits);
+      const int tiles = (a.rows_per_group * a.cols_per_group - 1) / 8 + 1;
+      first_tile = pixel_warp * a.warp_tiles;
+      num_tiles = min(a.warp_tiles, tiles - first_tile);
+    }
+  };
+
+  // Where this thread's sums go: floats.
+  struct OwnSums {
+    int first, pitch, num_tiles;
+
+    OwnSums() = default;
+    __device__ OwnSums(const SmallGemmArgs& a, const Part& part, int lane)
+        : first(part.sum_warp * a.warp_sums + part.filter_warp * 16 + lane / 4 +
+                (part.first_tile * 8 + lane % 4 * 2) * a.sum_pitch),
+          pitch(a.sum_pitch),
+          num_tiles(part.num_tiles) {}
+  };
+
   // Places in a stage of this thread's quarter of its pixels, under the first tap.
-  __device__ void find_pixels(const SmallGemmShare& share) {
+  __device__ void find_pixels(const SmallGemmShare& share, const Part& part) {
 #pragma unroll
     for (int j = 0; j < kPixelTiles; ++j) {
-      int pixel = (first_tile_ + j) * 8 + lane_ / 4;
-      if (j >= num_tiles_ || pixel >= share.rows * share.cols) pixel = 0;  // any that is there
+      int pixel = (part.first_tile + j) * 8 + lane_ / 4;
+      if (j >= part.num_tiles || pixel >= share.rows * share.cols) pixel = 0;  // any that is there
       const int row = row_of(share, pixel), col = pixel - row * share.cols;
       place_[j] = (row * a_.step_h * a_.in_cols + col * a_.step_w) * a_.pitch + lane_ % 4 * 16;
     }
   }
 
-  // Warps over sums have steps of their own.
-  __device__ void find_steps(int* places) {
-    const int begin = min(sum_warp_ * a_.warp_steps, a_.block_steps);
-    num_steps_ = min(a_.warp_steps, a_.block_steps - begin);
+  // Warps over sums have steps of their own. Those without a pixel have none.
+  __device__ void find_steps(int* places, const Part& part) {
+    const int begin = min(part.sum_warp * a_.warp_steps, a_.block_steps);
+    num_steps_ = part.num_tiles > 0 ? min(a_.warp_steps, a_.block_steps - begin) : 0;
     steps_ = places + begin;
-    first_filter_ =
-        a_.x_bytes * kTensors + lane_ * 16 + (filter_warp_ * a_.block_steps + begin) * kFilterBytes;
+    first_filter_ = a_.x_bytes * kTensors + lane_ * 16 +
+                    (part.filter_warp * a_.block_steps + begin) * kFilterBytes;
     const int tap_bytes = a_.to_next_tap + a_.chunks * kStepBytes;
     for (int step = static_cast<int>(threadIdx.x); step < a_.block_steps;
          step += kSmallGemmThreads) {
@@ -239,11 +259,10 @@ class SmallGemmTile {
 
   const SmallGemmArgs& a_;
   const int lane_;
-  int filter_warp_, sum_warp_, first_tile_, num_tiles_;
   int place_[kPixelTiles];
   const int* steps_;  // places in a stage of x
   int num_steps_, first_filter_;
-  int sum_pitch_, sums_at_;
+  OwnSums own_sums_;
   float sum_[kPixelTiles][4];
 };
 
@@ -259,12 +278,9 @@ class SmallGemmTask {
   static __device__ void run(const SmallGemmArgs& a, const SmallGemmShare& share, char* shared,
                              FilterStages& filters, const SumExchange& exchange, Tensor tensor,
                              Wait wait, Mark mark) {
-    const SmallGemmTensors<Stored, Bias> tensors{
-        static_cast<const Stored*>(tensor(a.x)), static_cast<const char*>(tensor(a.u)),
-        static_cast<const Bias*>(tensor(a.bias)), static_cast<const Stored*>(tensor(a.residual)),
-        static_cast<Stored*>(const_cast<void*>(tensor(a.y)))};
     const char* const u =
-        tensors.u + static_cast<std::int64_t>(share.filter_block) * a.k_blocks * a.filter_bytes;
+        static_cast<const char*>(tensor(a.u)) +
+        static_cast<std::int64_t>(share.filter_block) * a.k_blocks * a.filter_bytes;
     const auto start_filters = [&](int k_block, int stage) {
       filters.start(stage, shared + (stage + 1) * a.stage_bytes - a.filter_bytes,
                     u + static_cast<std::int64_t>(k_block) * a.filter_bytes, a.filter_bytes);
@@ -274,8 +290,8 @@ class SmallGemmTask {
 #pragma unroll 1
     for (int k_block = 0; k_block < a.stages; ++k_block) start_filters(k_block, k_block);
     auto* const vectors = reinterpret_cast<float*>(shared + a.vectors_at);
-    SmallGemmEpilogue<Stored, Bias> epilogue(a, share, tensors, vectors);
-    InputLoader<Products> x(a, share, tensors.x);
+    SmallGemmEpilogue<Products, Bias> epilogue(a, share, tensor, vectors);
+    InputLoader<Products> x(a, share, static_cast<const Stored*>(tensor(a.x)));
     SmallGemmTile<Products> tile(a, share, reinterpret_cast<int*>(shared + a.steps_at));
     Magnitudes magnitudes(reinterpret_cast<std::uint32_t*>(vectors + 2 * kMostFilters));
     wait();
@@ -321,11 +337,11 @@ class SmallGemmTask {
       if (++stage == a.stages) stage = 0;
     }
     mark(TaskPhase::products);
-    epilogue.load_residual();
+    epilogue.load_residual(tensor);
     if (a.sums_wait) __syncthreads();
-    const auto* sums = reinterpret_cast<float*>(shared + a.sums_at);
+    auto* sums = reinterpret_cast<float*>(shared + a.sums_at);
     if (scale == 0) scale = 1;
-    tile.write_sums(reinterpret_cast<float*>(shared + a.sums_at));
+    tile.write_sums(sums);
     __syncthreads();
     if (a.shares > 1) {
       auto* const received = reinterpret_cast<float*>(shared + a.received_at);
@@ -334,6 +350,7 @@ class SmallGemmTask {
       scale = 1;
     }
     epilogue.write_outputs(sums, scale);
+    epilogue.write_second(sums, tensor);
     mark(TaskPhase::outputs);
   }
 

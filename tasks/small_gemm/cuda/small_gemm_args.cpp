@@ -53,6 +53,7 @@ SmallGemmArgs node_args(const SmallGemmCut& cut, const NodePlaces& places) {
   args.bias = places.bias;
   args.residual = places.residual;
   args.y = places.y;
+  args.second = places.second;
   args.scales_at = converts(cut) ? scales_at(cut) : 0;
   args.c = i32(a.c);
   args.h = i32(a.h);

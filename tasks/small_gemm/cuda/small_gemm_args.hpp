@@ -61,6 +61,7 @@ struct SmallGemmArgs {
   bool sums_wait;                        ///< for the last products
   float in_cols_reciprocal, pieces_reciprocal;
   ActivationTerms activation;
+  SecondOutput second;
 };
 
 /// What a task computes: pixels of one image, and filters.
