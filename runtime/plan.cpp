@@ -171,13 +171,22 @@ Plan Plan::create(const Network& network, const PlanOptions& options) {
     throw Error(Status::unsupported,
                 "network: a window, a workspace limit or measuring, must not be asked for");
   }
-  const auto [launched, reason] = choose_launch(network, options, target_of(options));
-  const Target target = target_of(launched);
-  FusedNetwork fused = fuse(network, launched.tiling, target);
-  Lowering lowering = lower(fused, launched.tiling, launched.mapping, target, launched.policy);
-  auto state =
-      make_state(std::move(lowering), launched,
-                 {.configuration = "heuristic", .launch = reason, .network = std::move(fused)});
+  const auto target_of_network = [](const PlanOptions& of) {
+    return of.backend == Backend::sim ? network_target_of(simulated_machine(of)) : target_of(of);
+  };
+  std::shared_ptr<State> state;  // of what was planned last
+  const auto plan_with = [&](const PlanOptions& chosen) {
+    const auto [launched, reason] = choose_launch(network, chosen, target_of_network(chosen));
+    const Target target = target_of_network(launched);
+    FusedNetwork fused = fuse(network, launched.tiling, target);
+    Lowering lowering = lower(fused, launched.tiling, launched.mapping, target, launched.policy);
+    state = make_state(std::move(lowering), launched,
+                       {.configuration = {}, .launch = reason, .network = std::move(fused)});
+    return state->executor->workspace_bytes();
+  };
+  const Choice choice = choose_plan(network, options, plan_with);
+  if (!choice.planned) plan_with(choice.options);
+  state->origin.configuration = choice.origin;
   state->announce(start);
   return Plan(std::move(state));
 }

@@ -183,6 +183,7 @@ std::vector<ParameterInfo> make_table() {
          const bool free = on_cpu || options.cuda_launch == PlanOptions{}.cuda_launch;
          return free ? std::nullopt : std::optional(static_cast<std::int64_t>(options.cuda_launch));
        }});
+  put(Parameter::cluster, size("cluster", &TilingOptions::cluster_blocks));
   return table;
 }
 

@@ -22,7 +22,7 @@ constexpr double kGpuBytesPerUs = 3e6;
 // A stage of small tiles does not wait for signals, but has its filters later than a task of one
 // launch has (H100, one image in FP16: 56 stages of ResNet-50 take 274 us, one launch 248; 54 of
 // MobileNetV2, which have few filters, 170 and 189).
-constexpr double kStageUs = -0.4, kFilterBytesPerUs = 8e4;
+constexpr double kStageUs = -0.4;
 // More tasks than are resident are new blocks there, which fetch what they are.
 constexpr double kNextBlockUs = 1.5;
 
@@ -88,10 +88,9 @@ bool has_own_kernels(const Target& target) {
 
 double small_tiles_us(const SmallGemmCut& cut, const Target& target) {
   const std::uint32_t multiprocessors = multiprocessors_of(target);
-  const std::int64_t early = memory_of(cut).filter_bytes * steps_of(cut).stages;
   const double turns = small_gemm_turns(cut, multiprocessors);
   return small_gemm_us(cut, multiprocessors) + kStageUs + (turns - 1) * kNextBlockUs +
-         static_cast<double>(early) / kFilterBytesPerUs;
+         small_gemm_first_filters_us(cut);
 }
 
 double small_tiles_alone_us(const SmallGemmCut& cut, const Target& target) {

@@ -64,11 +64,16 @@ class Cutter {
   void choose_clusters(const FusedNetwork& network) {
     if (!small_tasks_ || target_.stages) return;
     const std::uint32_t most = machine_.cluster_blocks;
+    if (options_.cluster_blocks > most) {
+      throw Error(Status::unsupported, "cluster of " + std::to_string(options_.cluster_blocks) +
+                                           " blocks, must be at most " + std::to_string(most));
+    }
     double least = std::numeric_limits<double>::infinity();
     std::uint32_t chosen = 1;
     KnownCuts cuts;
     for (const std::uint32_t blocks : {1u, 2u, 4u}) {
       if (blocks > most) break;
+      if (options_.cluster_blocks != 0 && options_.cluster_blocks != blocks) continue;
       machine_.cluster_blocks = blocks;
       known_.clear();
       const double us = (blocks == 4 ? kLargeClusters : 1) * convolutions_us(network);

@@ -342,6 +342,23 @@ Configuration heuristic_configuration(const ConvProblem& problem, const PlanOpti
                           target, launched.cuda_launch);
 }
 
+void keep_asked(std::vector<Space::Grid>& grids, const SpaceOptions& options) {
+  for (std::size_t i = 0; i < kNumParameters; ++i) {
+    const auto parameter = static_cast<Parameter>(i);
+    const std::vector<std::int64_t> values = asked_values(parameter, options);
+    if (values.empty()) continue;
+    std::erase_if(grids, [&](Space::Grid& grid) { return !restrict(grid, parameter, values); });
+    const bool known = std::any_of(grids.begin(), grids.end(), [&](Space::Grid& grid) {
+      return find(grid, parameter) != nullptr;
+    });
+    if (!known) {
+      fail("the search space is empty: no candidate has " + std::string(to_string(parameter)) +
+           " = " + value_text(parameter, values.front()) +
+           (values.size() > 1 ? " or another of the values asked for" : ""));
+    }
+  }
+}
+
 Space make_space(const ConvProblem& problem, const Target& target, const SpaceOptions& options) {
   const Configuration heuristic = heuristic_configuration(problem, options.plan, target);
 
@@ -374,20 +391,7 @@ Space make_space(const ConvProblem& problem, const Target& target, const SpaceOp
                        [](const Axis& axis) { return axis.values.empty(); });
   });
 
-  for (std::size_t i = 0; i < kNumParameters; ++i) {
-    const auto parameter = static_cast<Parameter>(i);
-    const std::vector<std::int64_t> values = asked_values(parameter, options);
-    if (values.empty()) continue;
-    std::erase_if(grids, [&](Space::Grid& grid) { return !restrict(grid, parameter, values); });
-    const bool known = std::any_of(grids.begin(), grids.end(), [&](Space::Grid& grid) {
-      return find(grid, parameter) != nullptr;
-    });
-    if (!known) {
-      fail("the search space is empty: no candidate has " + std::string(to_string(parameter)) +
-           " = " + value_text(parameter, values.front()) +
-           (values.size() > 1 ? " or another of the values asked for" : ""));
-    }
-  }
+  keep_asked(grids, options);
   Space space(std::move(grids), std::move(constraints), heuristic);
   require_candidates(space);
   return space;

@@ -29,6 +29,9 @@ std::int64_t policy_value(const std::string& policy);
 Configuration heuristic_configuration(const ConvProblem& problem, const PlanOptions& plan,
                                       const Target& target);
 
+/// Leaves what the caller asked for. Throws Error(invalid_argument) when nothing has it.
+void keep_asked(std::vector<Space::Grid>& grids, const SpaceOptions& options);
+
 /// The values of `values` from 1 to `most`.
 std::vector<std::int64_t> at_most(std::vector<std::int64_t> values, std::uint64_t most);
 /// Adds a value to an axis that does not have it, in its place.

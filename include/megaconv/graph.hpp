@@ -123,6 +123,14 @@ struct Traffic {
   std::int64_t neighbour = 0;  ///< it is the piece of the group so many behind; if there is one
 };
 
+/// How long a task takes on the GPU that it was measured on, in microseconds.
+struct TaskTime {
+  double prepare_us = 0;   ///< before its wait, from the end of the task in front of it on
+  double alone_us = 0;     ///< behind its wait, alone on its unit
+  double together_us = 0;  ///< the same beside another task like it
+  bool known() const { return alone_us > 0; }
+};
+
 /// All tasks of one kind of one node: `groups` task groups of `per_group` tasks, group by group.
 struct Stage {
   NodeId node = 0;
@@ -133,6 +141,7 @@ struct Stage {
   double operations = 0;           ///< floating-point operations of one task
   double bytes = 0;                ///< that one task moves between worker and shared cache
   std::vector<Traffic> traffic{};  ///< reads first
+  TaskTime time{};                 ///< if it is known
 
   std::uint64_t num_tasks() const { return std::uint64_t{groups} * per_group; }
   std::uint32_t id(std::uint32_t group, std::uint32_t block) const {

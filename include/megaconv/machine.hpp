@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,13 @@ struct KindModel {
   double worker_gflops = 10;  ///< most that one worker does, alone on its unit
   double unit_gflops = 10;    ///< all workers of a unit together
   bool operator==(const KindModel&) const = default;
+};
+
+/// One launch of a network on a Hopper GPU, whose tasks of convolutions take as long as was
+/// measured on one (TaskTime), not what the rates of their kind say.
+struct NetworkModel {
+  double launch_us = 0, hop_us = 0;  ///< in the place of the machine's
+  bool operator==(const NetworkModel&) const = default;
 };
 
 /// A machine: `units` (SMs, cores) of `workers_per_unit` workers, before one cache and one memory
@@ -40,6 +48,7 @@ struct MachineModel {
   double launch_us = 0;  ///< start of a kernel; a staged launch pays it for every stage
   double noise = 0;      ///< relative standard deviation of a task's work
   std::array<KindModel, kNumTaskKinds> kinds;
+  std::optional<NetworkModel> network{};  ///< empty: networks are as other task graphs
 
   std::uint32_t workers() const { return units * workers_per_unit; }
   const KindModel& operator[](TaskKind kind) const { return kinds[static_cast<std::size_t>(kind)]; }
@@ -61,5 +70,8 @@ MachineModel machine_preset(std::string_view name);
 
 /// What tilings and orders are chosen for on this machine.
 Target target_of(const MachineModel& machine);
+/// The same of networks: a convolution by itself may have fewer tasks, those that there are rates
+/// for.
+Target network_target_of(const MachineModel& machine);
 
 }  // namespace megaconv

@@ -146,7 +146,7 @@ class Plan {
   /// what they read of others is there. Values between operators lie in the workspace. Operators
   /// are fused where one task can do the work of several, and batch norm is folded into weights;
   /// describe() says what became of each. `options.tiling` holds for every convolution; filters are
-  /// prepared. The heuristics choose, no database.
+  /// prepared. `options.source` is database or heuristic.
   /// Backend::cuda runs networks of f32 (`options.tiling.precision` f32 or tf32), f16 and bf16 on
   /// compute capability 8.0 and later: in one launch (CudaLaunch::persistent, and automatic) or one
   /// for every stage (staged). Operators have values in nhwc; inputs and outputs in nchw are

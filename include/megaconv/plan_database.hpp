@@ -20,7 +20,7 @@ struct PlanKey {
   std::string device;     ///< "AMD EPYC 9B45, avx512, 2 threads"; "NVIDIA H200, 132 SMs"
   std::string driver;     ///< "580.95.05, CUDA 13.0"; "none" on a CPU
   std::string build;      ///< library_build()
-  std::string problem;    ///< canonical problem string
+  std::string problem;    ///< canonical problem string; "network 3f2a9c51d07e0b42, 55 nodes"
   std::string precision;  ///< "f32": what was asked for, or the tensors' type; "max_error 1e-05"
   std::string filters;    ///< "every_run" or "prepared"
   bool operator==(const PlanKey&) const = default;
@@ -29,6 +29,10 @@ struct PlanKey {
 /// The key of a problem on this machine with this library. Throws like Plan::create when the back
 /// end is not there.
 PlanKey plan_key(const ConvProblem& problem, const PlanOptions& options);
+/// Of a network count its operators, shapes and storage type, not its weights.
+PlanKey plan_key(const Network& network, const PlanOptions& options);
+/// Whether a key is of a network.
+bool is_of_network(const PlanKey& key);
 
 /// Version and a digest of the sources that decide how fast a plan is: "0.1.0-3f2a9c51d07e".
 const char* library_build() noexcept;

@@ -49,7 +49,7 @@ struct Simulation {
 /// bandwidths while they work, and signal. Deterministic: the same arguments give the same result.
 /// Throws Error(timeout) naming what is missing when the order deadlocks, Error(invalid_argument)
 /// for a machine or an order that cannot be, Error(unsupported) for implicit GEMM, which machine
-/// models have no rates for.
+/// models have no rates for, and for a network in stages.
 Simulation simulate(const Lowering& lowering, const MachineModel& machine,
                     const SimulationOptions& options = {});
 

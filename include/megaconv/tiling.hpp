@@ -109,6 +109,9 @@ struct TilingOptions {
   std::uint32_t v_slots = 0;                   ///< window: group slots of V; >= NG keeps V whole
   std::uint32_t m_slots = 0;                   ///< window: group slots of M; >= NG keeps M whole
   bool whole_tensors = false;                  ///< no window: V and M whole
+  /// One launch of a network on CUDA: thread blocks of a cluster, 1, 2 or 4. So many tasks may
+  /// share a sum.
+  std::uint32_t cluster_blocks = 0;
   bool operator==(const TilingOptions&) const = default;
 };
 

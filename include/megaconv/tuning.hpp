@@ -43,8 +43,9 @@ enum class Parameter : std::uint8_t {
   m_groups,
   workers,  ///< CPU threads, or thread blocks of the persistent kernel
   launch,   ///< CudaLaunch
+  cluster,  ///< thread blocks of one, in one launch of a network
 };
-inline constexpr std::size_t kNumParameters = 21;
+inline constexpr std::size_t kNumParameters = 22;
 
 const char* to_string(Parameter parameter) noexcept;  ///< "group-tiles": the option's name
 /// Throws Error(invalid_argument) listing the names allowed.
@@ -151,5 +152,7 @@ class Space {
 /// the options fixed contradict each other, or nothing is left; Error(unsupported) when no
 /// algorithm can compute the problem.
 Space make_space(const ConvProblem& problem, const Target& target, const SpaceOptions& options);
+/// The same of a network, as a whole: launches, clusters, orders, and direct convolution on a CPU.
+Space make_space(const Network& network, const Target& target, const SpaceOptions& options);
 
 }  // namespace megaconv

@@ -26,6 +26,7 @@
 #include "runtime/cuda/network_convs.hpp"
 #include "runtime/cuda/network_run.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/network_positions.hpp"
 #include "runtime/plan_word.hpp"
 #include "tasks/operators.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
@@ -88,28 +89,12 @@ void check_network(const Lowering& lowering, const Device& device, CudaLaunch la
   }
 }
 
-// Blocks of the clusters of a launch: tasks that share sums, most of a network's or a stage's.
-std::uint32_t shares_of(const Node& node) {
-  const auto* const cut = std::get_if<SmallGemmCut>(&node.cut);
-  return cut == nullptr ? 1 : cut->shares;
-}
-std::uint32_t most_shares(const Lowering& lowering) {
-  std::uint32_t most = 1;
-  for (const Node& node : lowering.nodes) most = std::max(most, shares_of(node));
-  return most;
-}
-
-// Tasks by position of the persistent launch: in the order, with tasks of no node where those that
-// share sums would not begin a cluster. Blocks take positions in turn, a cluster its neighbours.
+// Tasks by position of the persistent launch.
 std::vector<Task> tasks_by_position(const Lowering& lowering) {
-  const std::uint32_t cluster = most_shares(lowering);
+  const Task none{.node = static_cast<NodeId>(lowering.nodes.size())};
   std::vector<Task> tasks;
-  for (const Task& task : tasks_in_order(lowering)) {
-    const std::uint32_t shares = shares_of(lowering.nodes[task.node]);
-    while (shares > 1 && task.block % shares == 0 && tasks.size() % cluster != 0) {
-      tasks.push_back({.node = static_cast<NodeId>(lowering.nodes.size())});
-    }
-    tasks.push_back(task);
+  for (const std::uint32_t place : network_positions(lowering)) {
+    tasks.push_back(place == kNoTask ? none : lowering.graph.tasks[lowering.mapping.order[place]]);
   }
   return tasks;
 }
@@ -122,7 +107,7 @@ class NetworkExecutor final : public Executor {
         convs_(lowering, device_),
         launch_(options.cuda_launch),
         kernels_(kernels_of(precision_of(lowering))),
-        cluster_(most_shares(lowering)),
+        cluster_(cluster_blocks_of(lowering)),
         host_tasks_(launch_ == CudaLaunch::staged ? lowering.graph.tasks
                                                   : tasks_by_position(lowering)),
         tasks_(network_tasks(lowering, host_tasks_)),

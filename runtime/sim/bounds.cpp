@@ -22,11 +22,17 @@ class BoundFinder {
       : graph_(std::move(graph)),
         machine_(machine),
         demands_(graph_),
+        prepare_ns_(graph_.tasks.size()),
         alone_ns_(graph_.tasks.size()),
         ready_ns_(graph_.tasks.size()),
         after_ns_(graph_.counter_totals.size()) {
-    for (std::size_t id = 0; id < alone_ns_.size(); ++id)
-      alone_ns_[id] = alone(static_cast<std::uint32_t>(id));
+    for (std::uint32_t id = 0; id < alone_ns_.size(); ++id) {
+      const sim::Work work = demands_.work(id, machine);
+      prepare_ns_[id] = work.prepare_ns;
+      alone_ns_[id] =
+          work.prepare_ns + work.after_ns +
+          std::max({work.alone_ns, work.unit_ns, demands_.l2_bytes(id) / machine.l2_gbps});
+    }
   }
 
   Bounds run() {
@@ -51,7 +57,7 @@ class BoundFinder {
       ++stage.num;
       work_ns += alone_ns_[id];
       const auto index = static_cast<std::uint32_t>(id);
-      compute_ns += demands_.operations(index) / machine_[kind_of(task)].unit_gflops;
+      compute_ns += demands_.work(index, machine_).unit_ns;
       l2_bytes += demands_.l2_bytes(index);
       bounds.critical_path_us =
           std::max(bounds.critical_path_us, (ready_ns_[id] + alone_ns_[id] + tail) / kNsPerUs);
@@ -73,14 +79,6 @@ class BoundFinder {
   }
 
  private:
-  double alone(std::uint32_t id) const {
-    const KindModel& kind = machine_[kind_of(graph_.tasks[id])];
-    const double operations = demands_.operations(id), l2_bytes = demands_.l2_bytes(id);
-    return kind.overhead_us * kNsPerUs + machine_.ticket_us * kNsPerUs +
-           std::max({operations / kind.worker_gflops, operations / kind.unit_gflops,
-                     l2_bytes / machine_.worker_gbps, l2_bytes / machine_.l2_gbps});
-  }
-
   void find_heads() {
     std::vector<std::uint32_t> missing = graph_.counter_totals;
     std::vector<double> ready_at(missing.size());
@@ -97,8 +95,8 @@ class BoundFinder {
         ready_at[counter] = std::max(ready_at[counter], end);
         if (--missing[counter] > 0) return;
         for (const std::uint32_t waiter : waiters[counter]) {
-          // The ticket is read while the producer runs.
-          ready_ns_[waiter] = ready_at[counter] - machine_.ticket_us * kNsPerUs;
+          // It is prepared while the producer runs.
+          ready_ns_[waiter] = ready_at[counter] - prepare_ns_[waiter];
           order_.push_back(waiter);
         }
       });
@@ -110,7 +108,7 @@ class BoundFinder {
       const Task& task = graph_.tasks[*id];
       if (task.wait_counter == kNoCounter) continue;
       double& after = after_ns_[task.wait_counter];
-      after = std::max(after, alone_ns_[*id] - machine_.ticket_us * kNsPerUs + tail_ns(task));
+      after = std::max(after, alone_ns_[*id] - prepare_ns_[*id] + tail_ns(task));
     }
   }
   double tail_ns(const Task& task) const {
@@ -122,9 +120,10 @@ class BoundFinder {
   }
 
   const TaskGraph graph_;
-  const MachineModel& machine_;
+  const MachineModel machine_;
   sim::Demands demands_;
-  std::vector<double> alone_ns_, ready_ns_;  // by task: time alone; earliest begin
+  // By task: before its wait; that and its time alone; earliest begin.
+  std::vector<double> prepare_ns_, alone_ns_, ready_ns_;
   std::vector<double> after_ns_;  // by counter: from its last signal's arrival to the end
   std::vector<std::uint32_t> order_;
 };
@@ -137,7 +136,7 @@ double Bounds::least_us() const {
 
 Bounds lower_bounds(const TaskGraph& graph, const MachineModel& machine) {
   validate(machine);
-  return BoundFinder(without_window(graph), machine).run();
+  return BoundFinder(without_window(graph), sim::machine_for(graph, machine)).run();
 }
 
 }  // namespace megaconv

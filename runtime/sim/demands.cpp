@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "runtime/units.hpp"
+#include "tasks/tiling.hpp"
+
 namespace megaconv::sim {
 namespace {
 
@@ -20,6 +23,16 @@ std::uint64_t written_size(const TaskGraph& graph, StageId stage, std::uint32_t 
 }
 
 }  // namespace
+
+MachineModel machine_for(const TaskGraph& graph, const MachineModel& machine) {
+  MachineModel made = machine;
+  const bool known = std::any_of(graph.stages.begin(), graph.stages.end(),
+                                 [](const Stage& stage) { return stage.time.known(); });
+  if (!known || !machine.network) return made;
+  made.launch_us = machine.network->launch_us;
+  made.hop_us = machine.network->hop_us;
+  return made;
+}
 
 Demands::Demands(const TaskGraph& graph)
     : graph_(graph),
@@ -89,6 +102,21 @@ double Demands::share_of(std::uint32_t id, const Stage& stage) const {
 double Demands::operations(std::uint32_t id) const {
   const Stage& stage = graph_.stages[graph_.stage_of(id)];
   return stage.role == Role::product ? stage.operations : stage.operations * share_of(id, stage);
+}
+
+Work Demands::work(std::uint32_t id, const MachineModel& machine) const {
+  const TaskTime& time = graph_.stages[graph_.stage_of(id)].time;
+  if (time.known() && machine.network) {
+    return {.prepare_ns = time.prepare_us * kNsPerUs,
+            .alone_ns = time.alone_us * kNsPerUs,
+            .unit_ns = time.together_us / 2 * kNsPerUs};
+  }
+  const KindModel& kind = machine[kind_of(graph_.tasks[id])];
+  const double operations = this->operations(id);  // one a ns is one Gop/s
+  return {.prepare_ns = machine.ticket_us * kNsPerUs,
+          .alone_ns = std::max(operations / kind.worker_gflops, l2_bytes(id) / machine.worker_gbps),
+          .unit_ns = operations / kind.unit_gflops,
+          .after_ns = kind.overhead_us * kNsPerUs};
 }
 
 double Demands::l2_bytes(std::uint32_t id) const {

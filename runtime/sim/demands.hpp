@@ -6,9 +6,17 @@
 #include <cstdint>
 #include <vector>
 
-#include "megaconv/graph.hpp"
+#include "megaconv/machine.hpp"
 
 namespace megaconv::sim {
+
+/// How long a worker is at a task, in nanoseconds, traffic of caches and memory aside.
+struct Work {
+  double prepare_ns = 0;  ///< before its wait
+  double alone_ns = 0;    ///< behind it, if no other worker of its unit works
+  double unit_ns = 0;     ///< of its unit's time, which the unit's workers share
+  double after_ns = 0;    ///< then
+};
 
 /// Which of the paper's types of reuse (section 5.4) a touch is.
 enum class ReuseType : std::uint8_t { none, input_rows, filters, products };
@@ -21,12 +29,15 @@ struct Touch {
   double bytes = 0;
 };
 
+/// The machine, with what it has for networks if there are tasks whose time is known.
+MachineModel machine_for(const TaskGraph& graph, const MachineModel& machine);
+
 class Demands {
  public:
   explicit Demands(const TaskGraph& graph);
 
-  /// Operations that the task executes (KindModel says what counts).
-  double operations(std::uint32_t id) const;
+  /// What is known of the task's time, or what its operations take on that machine.
+  Work work(std::uint32_t id, const MachineModel& machine) const;
   /// Bytes between the worker and the shared cache.
   double l2_bytes(std::uint32_t id) const;
   /// Pieces that the task reads and writes, in that order. `touches` is overwritten.
@@ -42,6 +53,8 @@ class Demands {
     std::uint32_t first = 0, count = 0;
   };
   void make_pieces();
+  /// Operations that the task executes (KindModel says what counts).
+  double operations(std::uint32_t id) const;
   double share_of(std::uint32_t id, const Stage& stage) const;
   ReuseType reuse_of(const Stage& stage, const Traffic& traffic) const;
   void touch_evenly(const Stage& stage, const Traffic& traffic, const Task& task,

@@ -8,8 +8,10 @@
 #include "mapping/split_mix.hpp"
 #include "megaconv/error.hpp"
 #include "runtime/executor.hpp"
+#include "runtime/network_positions.hpp"
 #include "runtime/report.hpp"
 #include "runtime/units.hpp"
+#include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv::sim {
@@ -21,9 +23,21 @@ double unit_interval(std::uint64_t hash) {  // (0, 1]
 
 std::uint64_t to_ns(double time_ns) { return static_cast<std::uint64_t>(std::llround(time_ns)); }
 
-std::uint32_t workers_of(const MachineModel& machine, const SimulationOptions& options) {
-  return options.num_workers == 0 ? machine.workers()
-                                  : std::min(options.num_workers, machine.workers());
+// Of one launch of a network on a GPU.
+std::vector<std::uint32_t> lists_of(const Lowering& lowering, const MachineModel& machine,
+                                    const SimulationOptions& options) {
+  const bool has_lists = !lowering.inputs.empty() && machine.tilings == Backend::cuda &&
+                         options.launch == CudaLaunch::persistent;
+  return has_lists ? network_positions(lowering) : std::vector<std::uint32_t>{};
+}
+
+std::uint32_t workers_of(const MachineModel& machine, const SimulationOptions& options,
+                         std::uint32_t cluster) {
+  const auto resident =
+      static_cast<std::uint32_t>(machine.workers() * resident_in_clusters(cluster));
+  const std::uint32_t workers =
+      options.num_workers == 0 ? resident : std::min(options.num_workers, resident);
+  return std::max(1u, workers / cluster) * cluster;
 }
 
 }  // namespace
@@ -34,7 +48,8 @@ Engine::Engine(const Lowering& lowering, const MachineModel& machine,
       machine_(machine),
       options_(options),
       num_tasks_(static_cast<std::uint32_t>(lowering.mapping.order.size())),
-      num_workers_(workers_of(machine, options)),
+      lists_(lists_of(lowering, machine, options)),
+      num_workers_(workers_of(machine, options, lists_.empty() ? 1 : cluster_blocks_of(lowering))),
       begin_ns_(machine.launch_us * kNsPerUs),
       demands_(lowering.graph),
       cache_(static_cast<double>(machine.l2_bytes), demands_.piece_bytes()),
@@ -42,7 +57,9 @@ Engine::Engine(const Lowering& lowering, const MachineModel& machine,
       received_(lowering.graph.counter_totals.size()),
       waiting_(received_.size()),
       last_signal_ns_(received_.size()),
+      taken_(num_tasks_),
       done_(num_tasks_) {
+  for (std::uint32_t worker = 0; worker < num_workers_; ++worker) workers_[worker].next = worker;
   // A unit's workers share its time: the amount of a task is the nanoseconds it needs it alone.
   rates_.reserve(machine.units + 2);
   for (std::uint32_t unit = 0; unit < machine.units; ++unit) rates_.push_back({SharedRate(1)});
@@ -140,6 +157,22 @@ bool Engine::ends_stage() {
          num_done_ < num_tasks_ && task_at(num_done_).kind != task_at(num_done_ - 1).kind;
 }
 
+// The worker's next task, by its list or by a ticket; false if there is none.
+bool Engine::take_position(std::uint32_t worker) {
+  Worker& self = workers_[worker];
+  if (lists_.empty()) {
+    self.position = next_position_;
+  } else {
+    while (self.next < lists_.size() && lists_[self.next] == kNoTask) self.next += num_workers_;
+    if (self.next >= lists_.size()) return false;
+    self.position = lists_[self.next];
+    self.next += num_workers_;
+  }
+  ++next_position_;
+  taken_[self.position] = 1;
+  return true;
+}
+
 void Engine::on_fetch(std::uint32_t worker) {
   if (next_position_ == num_tasks_) return;
   if (!stage_is_open(next_position_)) {
@@ -147,40 +180,40 @@ void Engine::on_fetch(std::uint32_t worker) {
     return;
   }
   if (now_ns_ < stage_begin_ns_) return push(stage_begin_ns_, EventType::fetch, worker);
+  if (!take_position(worker)) return;
   Worker& self = workers_[worker];
-  self.position = next_position_++;
-  self.fetch_ns = now_ns_;
+  self.fetch_ns = self.prepared_ns = now_ns_;
   const Task& task = task_at(self.position);
-  double begin_ns = now_ns_;
-  if (options_.launch != CudaLaunch::persistent) begin_ns += machine_.block_us * kNsPerUs;
-  if (options_.launch != CudaLaunch::staged) begin_ns += machine_.ticket_us * kNsPerUs;
-  if (task.wait_counter == kNoCounter) return push(begin_ns, EventType::ready, worker);
+  if (options_.launch != CudaLaunch::persistent) self.prepared_ns += machine_.block_us * kNsPerUs;
+  if (options_.launch != CudaLaunch::staged) {
+    self.prepared_ns += demands_.work(lowering_.mapping.order[self.position], machine_).prepare_ns;
+  }
+  if (task.wait_counter == kNoCounter) return push(self.prepared_ns, EventType::ready, worker);
   if (received_[task.wait_counter] < task.wait_count) {
     waiting_[task.wait_counter].push_back(worker);
     return;
   }
   const double seen_ns = last_signal_ns_[task.wait_counter] + machine_.hop_us * kNsPerUs;
-  push(options_.launch == CudaLaunch::staged ? begin_ns : std::max(begin_ns, seen_ns),
+  push(options_.launch == CudaLaunch::staged ? self.prepared_ns
+                                             : std::max(self.prepared_ns, seen_ns),
        EventType::ready, worker);
 }
 
 void Engine::on_ready(std::uint32_t worker) {
   Worker& self = workers_[worker];
   const std::uint32_t id = lowering_.mapping.order[self.position];
-  const Task& task = lowering_.graph.tasks[id];
-  const KindModel& kind = machine_[kind_of(task)];
   self.ready_ns = now_ns_;
   const double scale = noise(id);
-  const double operations = demands_.operations(id) * scale;  // one a ns is one Gop/s
+  const Work work = demands_.work(id, machine_);
   const double l2_bytes = demands_.l2_bytes(id) * scale;
   const double hbm_bytes = misses(id);
-  compute_ns_ += operations / kind.unit_gflops;
+  self.after_ns = work.after_ns;
+  compute_ns_ += work.unit_ns * scale;
   result_.l2_bytes += l2_bytes;
   result_.hbm_bytes += hbm_bytes;
   self.parts_left = 1;
-  push(now_ns_ + std::max(operations / kind.worker_gflops, l2_bytes / machine_.worker_gbps),
-       EventType::worked, worker);
-  join(unit_of(worker), worker, operations / kind.unit_gflops);
+  push(now_ns_ + work.alone_ns * scale, EventType::worked, worker);
+  join(unit_of(worker), worker, work.unit_ns * scale);
   join(l2(), worker, l2_bytes);
   join(hbm(), worker, hbm_bytes);
 }
@@ -193,8 +226,19 @@ void Engine::on_rate(std::uint32_t rate) {
 
 void Engine::on_worked(std::uint32_t worker) {
   if (--workers_[worker].parts_left > 0) return;
-  const TaskKind kind = kind_of(task_at(workers_[worker].position));
-  push(now_ns_ + machine_[kind].overhead_us * kNsPerUs, EventType::end, worker);
+  const std::uint32_t id = lowering_.mapping.order[workers_[worker].position];
+  const Task& task = lowering_.graph.tasks[id];
+  const std::uint32_t shares = lists_.empty() ? 1 : shares_of(lowering_.nodes[task.node]);
+  if (shares == 1) return end_after(worker);
+  std::vector<std::uint32_t>& sharing = sharing_[id - task.block % shares];
+  sharing.push_back(worker);
+  if (sharing.size() < shares) return;
+  for (const std::uint32_t one : sharing) end_after(one);
+  sharing_.erase(id - task.block % shares);
+}
+
+void Engine::end_after(std::uint32_t worker) {
+  push(now_ns_ + workers_[worker].after_ns, EventType::end, worker);
 }
 
 void Engine::on_end(std::uint32_t worker) {
@@ -218,8 +262,8 @@ void Engine::signal(std::uint32_t counter) {
   last_signal_ns_[counter] = now_ns_;
   if (++received_[counter] != lowering_.graph.counter_totals[counter]) return;
   for (const std::uint32_t worker : waiting_[counter]) {
-    const double begin_ns = workers_[worker].fetch_ns + machine_.ticket_us * kNsPerUs;
-    push(std::max(begin_ns, now_ns_ + machine_.hop_us * kNsPerUs), EventType::ready, worker);
+    const double seen_ns = now_ns_ + machine_.hop_us * kNsPerUs;
+    push(std::max(workers_[worker].prepared_ns, seen_ns), EventType::ready, worker);
   }
   waiting_[counter].clear();
 }
@@ -257,7 +301,7 @@ void Engine::report_deadlock() const {
                   timeout_report(lowering_.graph, tasks_in_order(lowering_), position, seen,
                                  std::chrono::milliseconds(0), [&](std::uint32_t p) -> const char* {
                                    if (done_[p]) return nullptr;
-                                   return p < next_position_ ? "waiting" : "not started";
+                                   return taken_[p] ? "waiting" : "not started";
                                  }));
 }
 
@@ -277,6 +321,9 @@ Simulation simulate(const Lowering& lowering, const MachineModel& machine,
                   std::string(to_string(algorithm)) +
                       ": machine models have no rates for it, must be another algorithm");
     }
+  }
+  if (!lowering.inputs.empty() && options.launch == CudaLaunch::staged) {
+    throw Error(Status::unsupported, "network: launch staged, must be persistent");
   }
   const std::size_t num_tasks = lowering.graph.tasks.size();
   std::vector<std::uint8_t> seen(num_tasks);
@@ -299,7 +346,8 @@ Simulation simulate(const Lowering& lowering, const MachineModel& machine,
   }
   SimulationOptions launched = options;
   if (launched.launch == CudaLaunch::automatic) launched.launch = CudaLaunch::persistent;
-  return sim::Engine(lowering, machine, launched).run();
+  const MachineModel made = sim::machine_for(lowering.graph, machine);
+  return sim::Engine(lowering, made, launched).run();
 }
 
 }  // namespace megaconv

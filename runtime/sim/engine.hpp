@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The discrete-event simulation: the executors' protocol, with time instead of work.
 //
-//   worker   take position -> wait for the counter -> work -> signal -> take the next position
-//   work     all at once: its operations and bytes at one worker's speed, operations at the unit's
-//            speed shared with its other workers, bytes over the shared cache, misses over
-//            memory; then the overhead of its kind. The slowest of these is the task's time.
+//   worker   take position -> prepare -> wait for the counter -> work -> signal -> take the next
+//   work     all at once: its time alone, known or by its operations and bytes at one worker's
+//            speed; its share of the unit's time; bytes over the shared cache; misses over memory.
+//            The slowest of these is the task's time; then comes the overhead of its kind.
+//
+// One launch of a network has no tickets: worker w takes positions w, w + workers, ... Tasks that
+// share a sum end together.
 #pragma once
+
+#include <map>
 
 #include "megaconv/simulation.hpp"
 #include "runtime/sim/cache.hpp"
@@ -33,9 +38,10 @@ class Engine {
     }
   };
   struct Worker {
-    std::uint32_t position = 0;
+    std::uint32_t next = 0;        // of its list
+    std::uint32_t position = 0;    // of its task, in the order
     std::uint32_t parts_left = 0;  // of its task's work
-    double fetch_ns = 0, ready_ns = 0;
+    double fetch_ns = 0, prepared_ns = 0, ready_ns = 0, after_ns = 0;
   };
   struct Rate {
     SharedRate shared;
@@ -53,10 +59,12 @@ class Engine {
   void push(double time_ns, EventType type, std::uint32_t index, std::uint32_t version = 0);
   void reschedule(std::uint32_t rate);
   void join(std::uint32_t rate, std::uint32_t worker, double amount);
+  bool take_position(std::uint32_t worker);
   void on_fetch(std::uint32_t worker);
   void on_ready(std::uint32_t worker);
   void on_rate(std::uint32_t rate);
   void on_worked(std::uint32_t worker);
+  void end_after(std::uint32_t worker);
   void on_end(std::uint32_t worker);
   void signal(std::uint32_t counter);
   bool ends_stage();
@@ -69,7 +77,9 @@ class Engine {
   const Lowering& lowering_;
   const MachineModel& machine_;
   const SimulationOptions& options_;
-  const std::uint32_t num_tasks_, num_workers_;
+  const std::uint32_t num_tasks_;
+  const std::vector<std::uint32_t> lists_;  // places in the order; empty where there are tickets
+  const std::uint32_t num_workers_;
   const double begin_ns_;  // after the launch: a trace begins here
   Demands demands_;
   Cache cache_;
@@ -78,11 +88,13 @@ class Engine {
   std::vector<std::uint32_t> received_;  // by counter
   std::vector<std::vector<std::uint32_t>> waiting_;  // workers, by counter
   std::vector<double> last_signal_ns_;               // by counter
+  // Workers that have worked, by the first of the tasks that share a sum.
+  std::map<std::uint32_t, std::vector<std::uint32_t>> sharing_;
   std::priority_queue<Event> events_;
   std::vector<Touch> touches_;
   std::vector<std::uint32_t> at_barrier_;  // workers of a staged launch, until the stage has ended
-  double stage_begin_ns_ = 0;       // staged launch: of the kernel that runs or is being started
-  std::vector<std::uint8_t> done_;  // by position
+  double stage_begin_ns_ = 0;  // staged launch: of the kernel that runs or is being started
+  std::vector<std::uint8_t> taken_, done_;  // by position
   double now_ns_ = 0;
   std::uint64_t num_events_ = 0;
   std::uint32_t next_position_ = 0, num_done_ = 0;

@@ -52,6 +52,15 @@ constexpr KindField kKindFields[] = {
     {"worker_gflops", &KindModel::worker_gflops, 1e-3, 1e7},
     {"unit_gflops", &KindModel::unit_gflops, 1e-3, 1e7},
 };
+struct NetworkField {
+  const char* name;
+  double NetworkModel::*value;
+  double least, most;
+};
+constexpr NetworkField kNetworkFields[] = {
+    {"launch_us", &NetworkModel::launch_us, 0, 1e6},
+    {"hop_us", &NetworkModel::hop_us, 0, 1e6},
+};
 struct CountField {
   const char* name;
   std::uint32_t MachineModel::*value;
@@ -143,6 +152,9 @@ void validate(const MachineModel& machine) {
     reject("name: found \"" + excerpt(machine.name) + "\", must be 1 to 80 printable characters");
   }
   if (machine.tilings == Backend::sim) reject("tilings: must be cuda or cpu");
+  if (machine.network && machine.tilings != Backend::cuda) {
+    reject("network: found with tilings cpu, must be with cuda");
+  }
   for (const CountField& field : kCountFields) {
     check_count(field.name, machine.*field.value, field.most);
   }
@@ -153,6 +165,12 @@ void validate(const MachineModel& machine) {
   }
   for (const Field& field : kFields) {
     check_number(field.name, machine.*field.value, field.least, field.most);
+  }
+  if (machine.network) {
+    for (const NetworkField& field : kNetworkFields) {
+      check_number(std::string("network.") + field.name, *machine.network.*field.value, field.least,
+                   field.most);
+    }
   }
   for (std::uint32_t k = 0; k < kNumTaskKinds; ++k) {
     for (const KindField& field : kKindFields) {
@@ -199,6 +217,14 @@ MachineModel parse_machine(std::string_view json) {
     kind.expect_no_more();
   }
   kinds.expect_no_more();
+  if (top.has("network")) {
+    Reader network(top.take("network"), "network.");
+    machine.network.emplace();
+    for (const NetworkField& field : kNetworkFields) {
+      *machine.network.*field.value = network.number(field.name);
+    }
+    network.expect_no_more();
+  }
   top.expect_no_more();
   validate(machine);
   return machine;
@@ -217,6 +243,12 @@ std::string to_json(const MachineModel& machine) {
     ordered_json& kind = file["kinds"][to_string(static_cast<TaskKind>(k))];
     for (const KindField& field : kKindFields) kind[field.name] = machine.kinds[k].*field.value;
   }
+  if (machine.network) {
+    ordered_json& network = file["network"];
+    for (const NetworkField& field : kNetworkFields) {
+      network[field.name] = *machine.network.*field.value;
+    }
+  }
   return file.dump(2) + '\n';
 }
 
@@ -225,6 +257,16 @@ Target target_of(const MachineModel& machine) {
           .workers = machine.workers(),
           .cache_bytes_per_worker = machine.worker_cache_bytes,
           .split_f16 = machine.split_f16};
+}
+
+Target network_target_of(const MachineModel& machine) {
+  Target target = target_of(machine);
+  if (!machine.network) return target;
+  // As cuda_target() says it of Hopper.
+  target.multiprocessors = machine.units;
+  target.shared_bytes = 228 << 10;
+  target.cluster_blocks = 4;
+  return target;
 }
 
 }  // namespace megaconv

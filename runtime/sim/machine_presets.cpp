@@ -49,13 +49,16 @@ MachineModel h200() {
   machine.l2_bytes = 48'000'000;  // past this much, reads slow down
   machine.hop_us = 0.8;
   machine.launch_us = 8.1;
+  // Of one launch of four networks in three precisions on an H100, and so are the overheads of
+  // pooling and elementwise tasks (docs/notebook/networks_gpu.md).
+  machine.network = {.launch_us = 3.6, .hop_us = 0.5};
   machine.kinds = {KindModel{.overhead_us = 3.4, .worker_gflops = 78, .unit_gflops = 1080},
                    KindModel{.overhead_us = 0.31, .worker_gflops = 70, .unit_gflops = 75.6},
                    KindModel{.overhead_us = 2.8, .worker_gflops = 1000, .unit_gflops = 1000},
                    KindModel{.overhead_us = 4.2, .worker_gflops = 80, .unit_gflops = 68.2},
                    KindModel{.overhead_us = 2, .worker_gflops = 160, .unit_gflops = 310},
-                   KindModel{.overhead_us = 4.2, .worker_gflops = 80, .unit_gflops = 68.2},
-                   KindModel{.overhead_us = 4.2, .worker_gflops = 80, .unit_gflops = 68.2}};
+                   KindModel{.overhead_us = 3.0, .worker_gflops = 80, .unit_gflops = 68.2},
+                   KindModel{.overhead_us = 0.9, .worker_gflops = 80, .unit_gflops = 68.2}};
   return machine;
 }
 

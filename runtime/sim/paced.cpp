@@ -92,13 +92,10 @@ class Pacer {
 
   // All workers are busy nearly always: a unit's workers share it.
   double duration_ns(std::uint32_t id) const {
-    const KindModel& kind = machine_[kind_of(graph_.tasks[id])];
-    const double operations = demands_.operations(id), l2_bytes = demands_.l2_bytes(id);
-    const double shared = kind.unit_gflops / machine_.workers_per_unit;
-    return 1000 * (kind.overhead_us + machine_.ticket_us) +
-           std::max({operations / std::min(kind.worker_gflops, shared),
-                     l2_bytes / machine_.worker_gbps,
-                     l2_bytes * machine_.workers() / machine_.l2_gbps / 2});
+    const sim::Work work = demands_.work(id, machine_);
+    return work.prepare_ns + work.after_ns +
+           std::max({work.alone_ns, work.unit_ns * machine_.workers_per_unit,
+                     demands_.l2_bytes(id) * machine_.workers() / machine_.l2_gbps / 2});
   }
 
   std::uint32_t choose() {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <functional>
 
 #include "megaconv/error.hpp"
 #include "megaconv/plan_database.hpp"
@@ -35,6 +36,12 @@ bool agrees(const Configuration& configuration, const PlanOptions& options) {
          (!less_exact(Parameter::tile, 6) &&
           !less_exact(Parameter::points, static_cast<std::int64_t>(Points::integer)));
 }
+
+// What is planned, as far as the database is concerned.
+struct Wanted {
+  std::function<std::vector<PlanKey>()> keys;
+  std::function<bool(const PlanOptions& chosen)> within_budget;
+};
 
 // Whether a tuned configuration is within the error budget, if there is one.
 bool within_budget(const ConvProblem& problem, const PlanOptions& chosen) {
@@ -69,7 +76,8 @@ void require_trusted(const std::string& file) {
 }
 
 // What was searched for within the error budget, then what was searched for without one.
-std::vector<PlanKey> keys_of(const ConvProblem& problem, PlanOptions options) {
+template <class Problem>
+std::vector<PlanKey> keys_of(const Problem& problem, PlanOptions options) {
   std::vector<PlanKey> keys = {plan_key(problem, options)};
   if (options.tiling.max_error) {
     options.tiling.max_error.reset();
@@ -79,19 +87,19 @@ std::vector<PlanKey> keys_of(const ConvProblem& problem, PlanOptions options) {
 }
 
 /// The fastest row that can be used; nullopt with the reason in `note`.
-std::optional<Choice> choose_from_file(const std::string& file, const ConvProblem& problem,
+std::optional<Choice> choose_from_file(const std::string& file, const Wanted& wanted,
                                        const PlanOptions& options, const WorkspaceOf& workspace_of,
                                        std::string& note) {
   try {
     if (options.database.empty()) require_trusted(file);
     const PlanDatabase database(file, PlanDatabase::Access::read);
     std::uint64_t known = 0, foreign = 0, over_budget = 0;
-    for (const PlanKey& key : keys_of(problem, options)) {
+    for (const PlanKey& key : wanted.keys()) {
       for (const Measurement& measurement : rank(database.tried(key))) {
         ++known;
         if (!agrees(measurement.configuration, options)) continue;
         PlanOptions chosen = apply(measurement.configuration, options);
-        if (!within_budget(problem, chosen)) {
+        if (!wanted.within_budget(chosen)) {
           ++over_budget;
         } else if (fits(workspace_of(chosen), options)) {
           return Choice{chosen, origin_of(measurement, file), true};
@@ -152,12 +160,9 @@ Choice choose_by_heuristic(const PlanOptions& options, const WorkspaceOf& worksp
                                          " bytes, must be at least " + std::to_string(least));
 }
 
-}  // namespace
-
-Choice choose_plan(const ConvProblem& problem, const PlanOptions& options,
-                   const WorkspaceOf& workspace_of) {
-  if (options.policy) return {options, "the caller's policy"};
-  if (options.source == PlanSource::measure) return choose_by_measuring(problem, options);
+// From the files that the options say, else by the heuristics.
+Choice choose_known(const Wanted& wanted, const PlanOptions& options,
+                    const WorkspaceOf& workspace_of) {
   std::string notes;
   if (options.source == PlanSource::database) {
     const std::vector<std::string> files = database_files(options);
@@ -165,7 +170,7 @@ Choice choose_plan(const ConvProblem& problem, const PlanOptions& options,
     for (const std::string& file : files) {
       std::string note;
       if (std::optional<Choice> choice =
-              choose_from_file(file, problem, options, workspace_of, note)) {
+              choose_from_file(file, wanted, options, workspace_of, note)) {
         return *choice;
       }
       notes += (notes.empty() ? "" : "; ") + note;
@@ -174,6 +179,28 @@ Choice choose_plan(const ConvProblem& problem, const PlanOptions& options,
   Choice choice = choose_by_heuristic(options, workspace_of);
   if (!notes.empty()) choice.origin += " (" + notes + ')';
   return choice;
+}
+
+constexpr const char* kOwnPolicy = "the caller's policy";
+
+}  // namespace
+
+Choice choose_plan(const ConvProblem& problem, const PlanOptions& options,
+                   const WorkspaceOf& workspace_of) {
+  if (options.policy) return {options, kOwnPolicy};
+  if (options.source == PlanSource::measure) return choose_by_measuring(problem, options);
+  const Wanted wanted{[&] { return keys_of(problem, options); },
+                      [&](const PlanOptions& chosen) { return within_budget(problem, chosen); }};
+  return choose_known(wanted, options, workspace_of);
+}
+
+Choice choose_plan(const Network& network, const PlanOptions& options,
+                   const WorkspaceOf& workspace_of) {
+  if (options.policy) return {options, kOwnPolicy};
+  // Planning holds every convolution to the budget.
+  const Wanted wanted{[&] { return keys_of(network, options); },
+                      [](const PlanOptions&) { return true; }};
+  return choose_known(wanted, options, workspace_of);
 }
 
 }  // namespace megaconv

@@ -25,6 +25,10 @@ using WorkspaceOf = std::function<std::size_t(const PlanOptions&)>;
 Choice choose_plan(const ConvProblem& problem, const PlanOptions& options,
                    const WorkspaceOf& workspace_of);
 
+/// The same of a network, without a limit and without measuring.
+Choice choose_plan(const Network& network, const PlanOptions& options,
+                   const WorkspaceOf& workspace_of);
+
 /// Measures configurations for options.measure_ms, the heuristic's first. Throws Error(internal)
 /// when none of them computes the right result.
 Choice choose_by_measuring(const ConvProblem& problem, const PlanOptions& options);

@@ -98,6 +98,7 @@ NodeBuffers add_small_gemm(TaskGraph& graph, const std::string& name, const Smal
   stage.operations = cost.operations();
   stage.bytes = cost.bytes;
   stage.traffic = std::move(cost.traffic);
+  stage.time = small_gemm_time(counted);
   add_stage(graph, std::move(stage));  // the one that may throw comes first
   graph.nodes.push_back(name);
   graph.buffers.push_back({.name = name + ".U",

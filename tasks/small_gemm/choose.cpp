@@ -35,10 +35,11 @@ constexpr double kExchangeUs = 0.2;  // of a task that shares its sum, for each 
 constexpr double kTwoTogether = 1.08, kTwoTogetherLate = 1.5, kNothingAheadUs = 1;
 // From the end of a task to the beginning of the next one that waits for nothing.
 constexpr double kNextTaskUs = 2;
-// Of 132 multiprocessors, 62 clusters of four blocks are resident, not 66 (H100). Behind them, 256
-// tasks of VGG-16's last convolutions took twice their time.
-constexpr double kResidentInLargeClusters = 0.94;
+// Floats take longer to begin, fitted to whole networks in one launch (networks_gpu.md).
+constexpr double kNextOfFloatsUs = 1;
 constexpr double kL2BytesPerUs = 5.5e6, kFilterBytesPerUs = 3e6;
+// The first filters of a task that does not have them yet (H100: stages of one image).
+constexpr double kFirstFilterBytesPerUs = 8e4;
 
 const PhaseCosts& costs_of(const SmallGemmCut& cut) {
   return !converts(cut) ? kHalves : parts_of(cut) == 2 ? kPairs : kRounded;
@@ -138,11 +139,16 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
 }
 
 double small_gemm_turns(const SmallGemmCut& cut, std::uint32_t multiprocessors) {
-  const double resident = 2.0 * multiprocessors * (cut.shares > 2 ? kResidentInLargeClusters : 1);
+  const double resident = 2.0 * multiprocessors * resident_in_clusters(cut.shares);
   return std::max(1.0, std::ceil(num_tasks(cut) / resident));
 }
 
-double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors) {
+double small_gemm_first_filters_us(const SmallGemmCut& cut) {
+  const std::int64_t bytes = memory_of(cut).filter_bytes * steps_of(cut).stages;
+  return static_cast<double>(bytes) / kFirstFilterBytesPerUs;
+}
+
+TaskTime small_gemm_time(const SmallGemmCut& cut) {
   const PhaseCosts& costs = costs_of(cut);
   const SumSteps sum = steps_of(cut);
   const TaskMemory memory = memory_of(cut);
@@ -164,14 +170,23 @@ double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors) {
       (blocks - stages) * (costs.late_block + costs.late_kb * (x_bytes + filter_bytes / 2) / kKb);
   const double store = (cut.shares > 1 ? kExchangeUs * cut.shares : 0) + costs.outputs +
                        costs.outputs_of_thousand * outputs / 1000 + costs.signal;
+  return {.prepare_us = kNextTaskUs + (converts(cut) ? kNextOfFloatsUs : 0) +
+                        small_gemm_first_filters_us(cut),
+          .alone_us = load + products + late + store,
+          .together_us = kTwoTogether * (load + products + store) + kTwoTogetherLate * late};
+}
 
+double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors) {
+  const TaskMemory memory = memory_of(cut);
+  const TaskTime time = small_gemm_time(cut);
   const double tasks = num_tasks(cut);
   const bool alone = tasks <= multiprocessors;
-  const double task = alone ? load + products + late + store
-                            : kTwoTogether * (load + products + store) + kTwoTogetherLate * late;
+  const double task = alone ? time.alone_us : time.together_us;
   const double turns = small_gemm_turns(cut, multiprocessors);
   const double unprepared = alone ? 0 : kNothingAheadUs + (turns - 1) * kNextTaskUs;
-  const double bytes = tasks * blocks * (x_bytes * (converts(cut) ? 2 : 1) + filter_bytes);
+  const double bytes =
+      tasks * static_cast<double>(steps_of(cut).k_blocks()) *
+      static_cast<double>(memory.x_bytes * (converts(cut) ? 2 : 1) + memory.filter_bytes);
   return kWaitUs + std::max({turns * task + unprepared, bytes / kL2BytesPerUs,
                              static_cast<double>(packed_bytes(cut)) / kFilterBytesPerUs});
 }

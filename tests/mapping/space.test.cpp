@@ -36,6 +36,42 @@ std::string refusal(const SpaceOptions& options, const ConvProblem& problem = kP
   }
 }
 
+TEST_CASE("A network's space has launches, clusters and orders, and what is fixed stays",
+          "[tuning]") {
+  const Network network = make_network("resnet18", {.image = 64, .dtype = DataType::f16});
+  Target hopper = kHopper;
+  hopper.cluster_blocks = 4;
+  const auto texts = [&](const Target& target, const PlanOptions& plan) {
+    const Space space = make_space(network, target, with(plan));
+    std::set<std::string> all;
+    for (std::uint64_t i = 0; i < space.size(); ++i) {
+      if (!space.rejection(space.at(i))) all.insert(to_string(space.at(i)));
+    }
+    return all;
+  };
+  const PlanOptions cuda{.backend = Backend::cuda};
+  const std::set<std::string> on_gpu = texts(hopper, cuda);
+  CHECK(on_gpu.size() == 8);
+  CHECK(on_gpu.contains("policy=critical_path,launch=persistent,cluster=2"));
+  CHECK(on_gpu.contains("policy=staged,launch=staged"));
+  CHECK(on_gpu.contains("algo=small-gemm,policy=staged,launch=staged"));
+  CHECK(texts(kHopper, cuda).size() == 4);  // without clusters
+  PlanOptions one = cuda;
+  one.cuda_launch = CudaLaunch::persistent;
+  one.mapping.policy = "critical_path";
+  CHECK(texts(hopper, one) ==
+        std::set<std::string>{"policy=critical_path,launch=persistent,cluster=1",
+                              "policy=critical_path,launch=persistent,cluster=2",
+                              "policy=critical_path,launch=persistent,cluster=4"});
+  one.cuda_launch = CudaLaunch::staged;
+  CHECK(texts(hopper, one).empty());
+  const std::set<std::string> on_cpu = texts(kCpu, {});
+  CHECK(on_cpu.size() == 16);
+  CHECK(on_cpu.contains("algo=direct,policy=depth_first,dig=16,workers=4"));
+  CHECK(to_string(make_space(network, kCpu, {}).heuristic()) == "policy=interleaved,workers=4");
+  CHECK_THROWS_AS(make_space(network, kCpu, with({.mapping = {.dgo = 3}})), Error);
+}
+
 TEST_CASE("A configuration is a text and comes back", "[tuning]") {
   const std::string text =
       "algo=winograd,tile=4,points=low-error,window=whole,policy=staged,workers=2";

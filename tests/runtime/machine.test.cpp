@@ -20,6 +20,23 @@ TEST_CASE("every preset survives its own file") {
   CHECK_THAT(error_of([] { machine_preset("h300"); }), ContainsSubstring("must be one of h200, "));
 }
 
+TEST_CASE("a machine file may leave out what is known of networks, or has all of it") {
+  auto file = nlohmann::json::parse(to_json(machine_preset("h100")));
+  CHECK(parse_machine(file.dump()).network->hop_us == machine_preset("h100").network->hop_us);
+  file["network"].erase("hop_us");
+  CHECK_THAT(error_of([&] { parse_machine(file.dump()); }),
+             ContainsSubstring("key \"network.hop_us\" is missing"));
+  file["network"]["hop_us"] = -1;
+  CHECK_THAT(error_of([&] { parse_machine(file.dump()); }),
+             ContainsSubstring("network.hop_us: found -1.0, must be 0.0 to"));
+  file["network"]["hop_us"] = 1;
+  file["tilings"] = "cpu";
+  CHECK_THAT(error_of([&] { parse_machine(file.dump()); }),
+             ContainsSubstring("network: found with tilings cpu, must be with cuda"));
+  file.erase("network");
+  CHECK(!parse_machine(file.dump()).network);
+}
+
 TEST_CASE("a machine file with a missing, unknown or absurd value is refused with its name") {
   const auto error_with = [](auto edit) {
     auto file = nlohmann::json::parse(to_json(machine_preset("toy")));

@@ -9,6 +9,7 @@
 
 #include "megaconv/error.hpp"
 #include "megaconv/plan_database.hpp"
+#include "runtime/network_positions.hpp"
 #include "runtime/tuning/choose_plan.hpp"
 #include "tests/catch.hpp"
 #include "tests/tools/scratch_folder.hpp"
@@ -230,6 +231,52 @@ TEST_CASE("Measuring in place ends in its time with a plan that is right", "[pla
     const Plan plan = Plan::create(
         parse_problem(text), {.source = PlanSource::measure, .measure_ms = 60, .num_threads = 2});
     CHECK_THAT(plan.describe(), ContainsSubstring("chosen by: measuring"));
+  }
+}
+
+Network resnet18(std::int64_t batch = 1, std::uint64_t seed = 1) {
+  return make_network("resnet18", {.batch = batch, .image = 32, .classes = 10, .seed = seed});
+}
+
+TEST_CASE("A plan of a network takes what the database has of it, whatever its weights",
+          "[plan_source]") {
+  const Tuned tuned("policy=depth_first,dig=4,workers=2", plan_key(resnet18(), {.num_threads = 2}));
+  const auto policy = [&](const Network& network, auto change) {
+    PlanOptions options = tuned.options();
+    change(options);
+    const Plan plan = Plan::create(network, options);
+    const std::string& chosen = plan.lowering().mapping.policy;
+    CHECK((plan.describe().find("chosen by: database") != std::string::npos) ==
+          (chosen == "depth_first"));
+    return chosen;
+  };
+  const auto nothing = [](PlanOptions&) {};
+  CHECK(policy(resnet18(), nothing) == "depth_first");
+  CHECK(policy(resnet18(1, 7), nothing) == "depth_first");
+  CHECK(policy(resnet18(2), nothing) == "interleaved");
+  CHECK(policy(make_network("resnet50", {.image = 32, .classes = 10}), nothing) == "interleaved");
+  CHECK(policy(resnet18(), [](auto& o) { o.source = PlanSource::heuristic; }) == "interleaved");
+  CHECK(policy(resnet18(), [](auto& o) { o.mapping.policy = "staged"; }) == "staged");
+  CHECK(policy(resnet18(), [](auto& o) { o.num_threads = 1; }) == "interleaved");
+  CHECK(policy(resnet18(), [](auto& o) { o.tiling.algorithm = Algorithm::direct; }) ==
+        "interleaved");
+}
+
+TEST_CASE("A configuration of a network that cannot be planned leaves it to the heuristics",
+          "[plan_source]") {
+  PlanOptions options{.backend = Backend::sim, .machine = machine_preset("h100")};
+  for (const auto& [cluster, blocks] : {std::pair(2, 2u), std::pair(4, 4u), std::pair(8, 1u)}) {
+    const std::string configuration =
+        "policy=interleaved,launch=persistent,cluster=" + std::to_string(cluster);
+    const Network network = make_network("resnet18", {.image = 128});
+    const Tuned tuned(configuration.c_str(), plan_key(network, options));
+    options.database = tuned.options().database;
+    const Plan plan = Plan::create(network, options);
+    if (blocks > 1) {
+      CHECK(cluster_blocks_of(plan.lowering()) == blocks);
+    } else {
+      CHECK_THAT(plan.describe(), ContainsSubstring("cluster of 8 blocks, must be at most 4"));
+    }
   }
 }
 

@@ -438,6 +438,13 @@ TEST_CASE("net shows, runs, checks and simulates a network") {
   CHECK_THAT(verified.out, ContainsSubstring("densenet121 right: "));
   CHECK_THAT(megaconv("net simulate densenet121 --machine cpu" + small).out,
              ContainsSubstring("elementwise"));
+  const std::string on_h100 = "net simulate resnet18 --machine h100 --turns 2" + small;
+  CHECK_THAT(megaconv(on_h100 + " --set units=4 --launch persistent").out,
+             ContainsSubstring("h100, 4 units of 2 workers"));
+  CHECK_THAT(megaconv(on_h100 + " --vary network.hop_us=0.5,5").out,
+             ContainsSubstring("network.hop_us=5"));
+  CHECK(megaconv(on_h100 + " --launch staged").status == 3);
+  CHECK(megaconv(on_h100 + " --set network.hop=1").status == 2);
   const auto records = nlohmann::json::parse(
       megaconv("net bench resnet18 --json --min-ms 1 --repeats 1" + small).out);
   CHECK(records.at(0).at("kind") == "net_bench");

@@ -12,6 +12,7 @@
 #include "megaconv/plan_database.hpp"
 #include "tests/catch.hpp"
 #include "tests/tools/command.hpp"
+#include "tools/tune/network_bench.hpp"
 #include "tools/tune/tune_chart.hpp"
 #include "tools/tune/tune_export.hpp"
 
@@ -310,6 +311,54 @@ TEST_CASE("Charts of nothing, of one value and of equal values are drawn", "[tun
     CHECK(text.find("nan") == std::string::npos);
     CHECK(text.find("inf") == std::string::npos);
   }
+}
+
+TEST_CASE("A candidate of a network with other outputs is wrong, and one without a plan refused",
+          "[tune]") {
+  const auto network_of = [](std::uint64_t seed) {
+    return make_network("resnet18", {.image = 32, .classes = 10, .seed = seed});
+  };
+  Network network = network_of(1);
+  NetworkBench bench(network, {.num_threads = 2}, 1);
+  const auto measured = [&](const char* configuration) {
+    return bench.measure(parse_configuration(configuration), {.samples = 2, .min_ms = 0}, 0);
+  };
+  CHECK(measured("policy=staged,workers=2").verdict == Verdict::right);
+  CHECK(measured("algo=winograd").verdict == Verdict::refused);
+  network = network_of(2);
+  const Measurement wrong = measured("policy=staged,workers=2");
+  CHECK(wrong.verdict == Verdict::wrong);
+  CHECK(wrong.samples_ms.empty());
+  CHECK_THAT(wrong.reason, ContainsSubstring("outputs differ by "));
+}
+
+TEST_CASE("net tune keeps what it measures of a network, and its plans use it", "[tune]") {
+  const ScratchFolder folder;
+  const std::string network = " resnet18 --image 64 --classes 10 --threads 2 --database net.db ";
+  const std::string quick = "--samples 1 --min-ms 0 --finalists 0 ";
+  const Outcome tuned = megaconv_in(folder, "net tune" + network + quick + "--json");
+  REQUIRE(tuned.status == 0);
+  const json record = json::parse(tuned.out).at(0);
+  CHECK(record.at("measured") == 16);
+  CHECK(record.at("failed") == 0);
+  CHECK(record.at("best_ms") <= record.at("heuristic_ms"));
+  const std::vector<Measurement> all = kept(folder, "net.db");
+  REQUIRE(all.size() == 16);
+  CHECK(count(all, Verdict::right) == 16);
+  CHECK(std::any_of(all.begin(), all.end(), [](const Measurement& m) {
+    return m.relative_l2 > 0 && m.relative_l2 < m.bound_l2;  // direct convolution
+  }));
+  CHECK(to_string(rank(all).front().configuration) == record.at("configuration"));
+  CHECK_THAT(megaconv_in(folder, "net show" + network).out, ContainsSubstring("database net.db, "));
+  CHECK_THAT(megaconv_in(folder, "net show" + network + "--plan heuristic").out,
+             ContainsSubstring("heuristic\n"));
+  const Outcome again = megaconv_in(folder, "net tune" + network + quick + "--resume --json");
+  CHECK(json::parse(again.out).at(0).at("known") == 16);
+
+  CHECK_THAT(megaconv_in(folder, "tune show net.db").out, ContainsSubstring("network "));
+  REQUIRE(megaconv_in(folder, "tune export --database net.db -o net.jsonl").status == 0);
+  CHECK(megaconv_in(folder, "tune import net.jsonl --database other.db").status == 0);
+  CHECK(kept(folder, "other.db").size() == 16);
 }
 
 }  // namespace

@@ -216,8 +216,7 @@ class Report {
       for (const sim::Touch& touch : touches) {
         misses += cache.touch(touch.piece, touch.bytes, touch.write).hbm_bytes;
       }
-      const double unit_ns =
-          demands.operations(id) / machine_[kind_of(task_at(position))].unit_gflops;
+      const double unit_ns = demands.work(id, machine_).unit_ns;
       bins_.add(compute, record.ready_ns, record.end_ns, 100 * unit_ns / machine_.units);
       bins_.add(l2, record.ready_ns, record.end_ns, 100 * demands.l2_bytes(id) / machine_.l2_gbps);
       bins_.add(hbm, record.ready_ns, record.end_ns, 100 * misses / machine_.hbm_gbps);

@@ -25,6 +25,8 @@ class NetworkRunner {
   /// Copies on the host of tensors, in the order of the network's inputs and outputs.
   std::vector<std::byte> input(std::size_t i) const { return on_host(inputs_[i]); }
   std::vector<std::byte> output(std::size_t i) const { return on_host(outputs_[i]); }
+  /// Bytes that no result has, in all outputs.
+  void spoil_outputs();
   /// Gives other numbers; as many bytes as the tensor has.
   void set_input(std::size_t i, const std::vector<std::byte>& bytes);
 

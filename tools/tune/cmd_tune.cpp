@@ -53,20 +53,6 @@ struct TuneRunArguments {
   bool resume = false;
 };
 
-void add_sample_options(CLI::App& app, SampleOptions& samples) {
-  app.add_option("--samples", samples.samples,
-                 "Samples of a candidate, unless it is given up early")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(number_from(1, 1000))
-      ->group("Search");
-  app.add_option("--min-ms", samples.min_ms, "Least time of all samples of a candidate together")
-      ->type_name("MS")
-      ->capture_default_str()
-      ->check(number_from(0.0, 1e6))
-      ->group("Search");
-}
-
 // "2/8". Throws Error(invalid_argument).
 Shard parse_shard(const std::string& text) {
   Shard shard;

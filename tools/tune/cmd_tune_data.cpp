@@ -90,7 +90,8 @@ ExitCode show(const std::string& file) {
     const std::vector<Measurement> all = database.measurements(key);
     std::map<Verdict, std::uint64_t> counts;
     for (const Measurement& m : all) ++counts[m.verdict];
-    std::vector<std::string> row = {short_name(parse_problem(key.problem))};
+    std::vector<std::string> row = {is_of_network(key) ? key.problem
+                                                       : short_name(parse_problem(key.problem))};
     for (const Verdict verdict : {Verdict::right, Verdict::wrong, Verdict::crashed, Verdict::hung,
                                   Verdict::refused, Verdict::rejected}) {
       row.push_back(std::to_string(counts[verdict]));

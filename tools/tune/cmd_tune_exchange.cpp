@@ -113,7 +113,7 @@ ExitCode import_lines(const std::string& file, const std::string& database_file)
     try {
       const Json json = parse_line(line);
       PlanKey key = key_from_json(json);
-      key.problem = to_string(parse_problem(key.problem));
+      if (!is_of_network(key)) key.problem = to_string(parse_problem(key.problem));
       if (all.empty() || all.back().key != key) all.push_back({std::move(key), {}});
       all.back().measurements.push_back(measurement_from_json(json));
     } catch (const Error& error) {

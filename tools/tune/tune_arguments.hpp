@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "megaconv/plan_database.hpp"
+#include "tools/tune/tune_bench.hpp"
 #include "tools/verbs/plan_arguments.hpp"
 #include "tools/verbs/problem_selection.hpp"
 
@@ -29,6 +30,9 @@ struct TuneArguments {
 
 /// Adds problems, plan options (filters prepared unless asked otherwise), --values.
 void add_tune_options(CLI::App& app, TuneArguments& arguments);
+
+/// Adds --samples and --min-ms.
+void add_sample_options(CLI::App& app, SampleOptions& samples);
 
 /// The options of a `tune measure` that measures for these arguments.
 std::vector<std::string> measure_options(const TuneArguments& arguments,

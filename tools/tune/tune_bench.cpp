@@ -21,6 +21,29 @@ constexpr double kLargestError = 1e30;
 
 }  // namespace
 
+void take_samples(const std::function<double()>& sample_ms, const SampleOptions& samples,
+                  double best_ms, Measurement& result) {
+  sample_ms();  // has the caches and clocks as this candidate leaves them
+  double total = 0, least = 0;
+  for (int i = 0; i < kMostSamples && (i < samples.samples || total < samples.min_ms); ++i) {
+    const double ms = sample_ms();
+    result.samples_ms.push_back(ms);
+    total += ms;
+    least = i == 0 ? ms : std::min(least, ms);
+    if (best_ms > 0 && i + 1 >= kTrialSamples && least > samples.give_up_at * best_ms) break;
+  }
+  summarize(result);
+}
+
+void note_error(const Error& error, Measurement& result) {
+  const Status status = error.status();
+  result.verdict = status == Status::timeout ? Verdict::hung
+                   : status == Status::device_error || status == Status::internal
+                       ? Verdict::crashed
+                       : Verdict::refused;
+  result.reason = one_line(error.what());
+}
+
 CandidateBench::CandidateBench(const ConvProblem& problem, const PlanOptions& options,
                                std::uint64_t seed)
     : problem_(problem), options_(options), seed_(seed) {
@@ -28,21 +51,6 @@ CandidateBench::CandidateBench(const ConvProblem& problem, const PlanOptions& op
   tensors_ = allocate_tensors(device_of(options.backend), problem, true);
   fill_random(tensors_, seed);
   reference_.emplace(tensors_);
-}
-
-void CandidateBench::time(Runner& runner, const SampleOptions& samples, double best_ms,
-                          Measurement& result) {
-  runner.sample_ms();  // has the caches and clocks as this candidate leaves them
-  double total = 0, least = 0;
-  for (int i = 0; i < kMostSamples && (i < samples.samples || total < samples.min_ms); ++i) {
-    const double ms = runner.sample_ms();
-    result.samples_ms.push_back(ms);
-    total += ms;
-    least = i == 0 ? ms : std::min(least, ms);
-    if (best_ms > 0 && i + 1 >= kTrialSamples && least > samples.give_up_at * best_ms) break;
-  }
-  result.clock_mhz = tensors_.device->clock_mhz();
-  summarize(result);
 }
 
 Measurement CandidateBench::measure(const Configuration& configuration,
@@ -81,14 +89,10 @@ Measurement CandidateBench::measure(const Configuration& configuration,
       result.reason = to_string(error);
       return result;
     }
-    time(runner, samples, best_ms, result);
+    take_samples([&] { return runner.sample_ms(); }, samples, best_ms, result);
+    result.clock_mhz = tensors_.device->clock_mhz();
   } catch (const Error& error) {
-    const Status status = error.status();
-    result.verdict = status == Status::timeout ? Verdict::hung
-                     : status == Status::device_error || status == Status::internal
-                         ? Verdict::crashed
-                         : Verdict::refused;
-    result.reason = one_line(error.what());
+    note_error(error, result);
   }
   return result;
 }

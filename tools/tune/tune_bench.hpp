@@ -2,6 +2,9 @@
 // Measures configurations of one problem: tensors and truth are made once.
 #pragma once
 
+#include <functional>
+
+#include "megaconv/error.hpp"
 #include "megaconv/plan_database.hpp"
 #include "tools/run/tensors.hpp"
 
@@ -13,6 +16,13 @@ struct SampleOptions {
   double min_ms = 10;        ///< of all samples together, at least
   double give_up_at = 1.25;  ///< after kTrialSamples: times slower than the best so far
 };
+
+/// Samples of a candidate that is right, until there are enough or it is given up: `best_ms` is the
+/// fastest time known, 0 for none.
+void take_samples(const std::function<double()>& sample_ms, const SampleOptions& samples,
+                  double best_ms, Measurement& result);
+/// What an error makes of a candidate.
+void note_error(const Error& error, Measurement& result);
 
 class CandidateBench {
  public:
@@ -26,8 +36,6 @@ class CandidateBench {
                       double best_ms);
 
  private:
-  void time(Runner& runner, const SampleOptions& samples, double best_ms, Measurement& result);
-
   ConvProblem problem_;
   PlanOptions options_;
   std::uint64_t seed_;

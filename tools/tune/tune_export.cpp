@@ -88,6 +88,7 @@ const char* t4_invalidity(Verdict verdict) {
 }
 
 double giga_flops(const PlanKey& key, const Measurement& m) {
+  if (is_of_network(key)) return 0;  // which does not say it
   return m.best_ms > 0 ? parse_problem(key.problem).flops() / m.best_ms * 1e-6 : 0;
 }
 

@@ -27,6 +27,7 @@
 #include "tools/report/table.hpp"
 #include "tools/report/terminal.hpp"
 #include "tools/report/trace_json.hpp"
+#include "tools/report/what_if.hpp"
 #include "tools/run/file_io.hpp"
 #include "tools/run/network_arrays.hpp"
 #include "tools/run/network_runner.hpp"
@@ -58,9 +59,11 @@ Examples:
   megaconv net bench resnet50 mobilenet_v2 --threads 1
   megaconv net verify densenet121 --image 64
   megaconv net simulate resnet18 --machine cpu
+  megaconv net simulate resnet50 --machine h100 --dtype f16 --vary network.hop_us=0.1,0.3,0.5
   megaconv net trace resnet50 -o resnet50.json --picture resnet50.svg
   megaconv net compare resnet50 --policies interleaved,staged,depth_first,apart
-  megaconv net bench resnet50 --backend cuda --dtype f16 --launch staged)";
+  megaconv net bench resnet50 --backend cuda --dtype f16 --launch staged
+  megaconv net tune resnet50 --backend cuda --dtype f16)";
 
 struct NetArguments {
   std::vector<std::string> names;
@@ -71,6 +74,9 @@ struct NetArguments {
   std::string file;                          ///< of a trace, a picture or a network
   std::string picture;                       ///< of a run
   std::vector<std::string> inputs, outputs;  ///< arrays
+  std::vector<std::string> set;              ///< numbers of the machine to simulate
+  std::string vary;                          ///< one of them, and its values
+  int turns = 10;                            ///< of a simulation
 };
 
 Network selected(const NetArguments& arguments, const std::string& name) {
@@ -467,26 +473,48 @@ ExitCode trace(const NetArguments& arguments) {
   return ExitCode::ok;
 }
 
+/// The plan of a network on the machine of the arguments.
+Plan simulated_plan(const Network& network, const PlanArguments& arguments) {
+  PlanOptions options = network_plan_options(arguments);
+  options.backend = Backend::sim;
+  return Plan::create(network, options);
+}
+
+ExitCode vary(const NetArguments& arguments, const Network& network, const PlanArguments& plan) {
+  std::vector<WhatIfResult> results;
+  for (const WhatIf& one : parse_what_if(arguments.vary)) {
+    PlanArguments changed = plan;
+    one.apply(changed);
+    results.push_back(simulate_turns(one.text, simulated_plan(network, changed).lowering(),
+                                     *changed.options.machine, simulation_options(changed),
+                                     arguments.turns));
+  }
+  std::fputs(what_if_table(results).c_str(), stdout);
+  return ExitCode::ok;
+}
+
 ExitCode simulate_network(const NetArguments& arguments) {
   check_files(arguments);
   const Network network = selected(arguments, arguments.names.front());
-  const MachineModel machine = machine_of(arguments.plan);
-  PlanOptions options = plan_options(arguments);
-  options.backend = Backend::sim;
-  options.machine = machine;
-  const Plan plan = Plan::create(network, options);
-  const FusedNetwork fused = fused_for(network, options);
-  const Simulation simulation = simulate(plan.lowering(), machine, {.seed = arguments.plan.seed});
+  PlanArguments changed = arguments.plan;
+  MachineModel machine = machine_of(changed);
+  for (const std::string& assignment : arguments.set) machine = with_value(machine, assignment);
+  changed.options.machine = machine;
+  if (!arguments.vary.empty()) return vary(arguments, network, changed);
+  const Plan plan = simulated_plan(network, changed);
+  const WhatIfResult result =
+      simulate_turns("", plan.lowering(), machine, simulation_options(changed), arguments.turns);
   const Bounds bounds = lower_bounds(plan.lowering().graph, machine);
+  const FusedNetwork fused = fused_for(network, changed.options);
   fmt::print(
       "machine  {}, {} units of {} workers\norder    {}, {} tasks of {} nodes\n"
-      "time     {:.1f} us, {:.1f} GFLOP/s\n"
+      "time     {:.1f} us (95 % between {:.1f} and {:.1f}), {:.1f} GFLOP/s\n"
       "bound    {:.1f} us: critical path {:.1f}, work {:.1f}, compute {:.1f}, HBM {:.1f}\n",
       machine.name, machine.units, machine.workers_per_unit, plan.lowering().mapping.policy,
-      plan.lowering().graph.tasks.size(), plan.lowering().nodes.size(), simulation.time_us,
-      flops_of(fused) / simulation.time_us / 1e3, bounds.least_us(), bounds.critical_path_us,
-      bounds.work_us, bounds.compute_us, bounds.hbm_us);
-  report_run(arguments, {plan.lowering(), simulation.trace, "SM", simulation.time_us}, fused);
+      plan.lowering().graph.tasks.size(), plan.lowering().nodes.size(), result.time_us.median,
+      result.time_us.low, result.time_us.high, flops_of(fused) / result.time_us.median / 1e3,
+      bounds.least_us(), bounds.critical_path_us, bounds.work_us, bounds.compute_us, bounds.hbm_us);
+  report_run(arguments, {plan.lowering(), result.first.trace, "SM", result.first.time_us}, fused);
   return ExitCode::ok;
 }
 
@@ -509,8 +537,8 @@ void add(CLI::App& app, Action& action) {
   net->callback([net] {
     if (!net->get_subcommands().empty()) return;
     throw Error(Status::invalid_argument,
-                "net needs one of list, import, export, show, run, bench, verify, simulate, trace "
-                "or compare (see net --help)");
+                "net needs one of list, import, export, show, run, bench, verify, simulate, trace, "
+                "compare or tune (see net --help)");
   });
   const auto add_one = [&](const char* name, const char* description, Verb run) {
     const auto arguments = std::make_shared<NetArguments>();
@@ -546,7 +574,10 @@ void add(CLI::App& app, Action& action) {
       add_timing_options(*verb, arguments->timing);
       add_output_options(*verb, arguments->output);
     }
-    if (run == simulate_network) add_machine_option(*verb, arguments->plan);
+    if (run == simulate_network) {
+      add_machine_option(*verb, arguments->plan);
+      add_what_if_options(*verb, arguments->set, arguments->vary, arguments->turns);
+    }
     if (run == show || run == trace || run == simulate_network) {
       verb->add_option("-o,--output", arguments->file,
                        run == show ? "Picture of the nodes, for Graphviz"
@@ -571,6 +602,7 @@ void add(CLI::App& app, Action& action) {
   add_one("simulate", "Run a network on a machine model", simulate_network);
   add_one("trace", "One run, task by task", trace);
   add_net_compare(*net, action);
+  add_net_tune(*net, action);
 }
 
 }  // namespace networks

@@ -168,12 +168,7 @@ void add_simulate(CLI::App& app, Action& action) {
   const auto arguments = std::make_shared<SimulateArguments>();
   add_problem_options(*verb, arguments->problem, Selection::one);
   add_plan_options(*verb, arguments->plan);
-  verb->add_option("--set", arguments->set, "Change a number of the machine: hbm_gbps=2000")
-      ->type_name("KEY=N")
-      ->group("Machine");
-  verb->add_option("--vary", arguments->vary, "Try values of one number: hop_us=0.2,0.4,0.8")
-      ->type_name("KEY=LIST")
-      ->group("Machine");
+  add_what_if_options(*verb, arguments->set, arguments->vary, arguments->turns);
   verb->add_flag("--show-machine", arguments->show_machine, "Print the machine model")
       ->group("Machine");
   verb->add_option("--calibrate", arguments->calibrate, "Fit the machine model to traces")
@@ -184,10 +179,6 @@ void add_simulate(CLI::App& app, Action& action) {
       ->group("Machine");
   verb->add_option("--replay", arguments->replay, "Take tasks and order from a trace")
       ->type_name("FILE");
-  verb->add_option("--turns", arguments->turns, "Seeds of the noise to simulate")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(number_from(1, 100000));
   verb->add_flag("--json", arguments->json, "One JSON object to stdout")->group("Output");
   verb->add_option("-o,--output", arguments->output, "Trace of the first seed, Chrome trace JSON")
       ->type_name("FILE")

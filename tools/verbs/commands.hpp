@@ -20,8 +20,9 @@ void add_map(CLI::App& app, Action& action);
 void add_lab(CLI::App& app, Action& action);
 void add_simulate(CLI::App& app, Action& action);
 void add_net(CLI::App& app, Action& action);
-/// A verb of `net`.
+// Verbs of `net`.
 void add_net_compare(CLI::App& net, Action& action);
+void add_net_tune(CLI::App& net, Action& action);
 void add_trace(CLI::App& app, Action& action);
 void add_tune(CLI::App& app, Action& action);
 /// completion and manual: of all verbs that `app` has when they run.

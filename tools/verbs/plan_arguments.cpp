@@ -136,6 +136,28 @@ void add_machine_option(CLI::App& app, PlanArguments& arguments) {
       ->group("Plan");
 }
 
+void add_database_option(CLI::App& app, PlanOptions& options) {
+  app.add_option("--database", options.database,
+                 "Plan database; default: the user's, then the system's")
+      ->type_name("FILE")
+      ->group("Plan");
+}
+
+void add_what_if_options(CLI::App& app, std::vector<std::string>& set, std::string& vary,
+                         int& turns) {
+  app.add_option("--set", set, "Change a number of the machine: hbm_gbps=2000")
+      ->type_name("KEY=N")
+      ->group("Machine");
+  app.add_option("--vary", vary, "Try values of one number: hop_us=0.2,0.4,0.8")
+      ->type_name("KEY=LIST")
+      ->group("Machine");
+  app.add_option("--turns", turns, "Seeds of the noise to simulate")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(number_from(1, 100000))
+      ->group("Machine");
+}
+
 void add_network_device_options(CLI::App& app, PlanOptions& options) {
   add_choice<Backend>(app, "--backend", options.backend, named({Backend::cpu, Backend::cuda}),
                       "NAME", "cpu (default) or cuda");
@@ -147,6 +169,11 @@ void add_network_device_options(CLI::App& app, PlanOptions& options) {
   add_choice<Precision>(app, "--precision", options.tiling.precision,
                         named({Precision::f32, Precision::tf32}), "NAME",
                         "CUDA: of products of f32 values, f32 (default) or tf32");
+  add_choice<PlanSource>(app, "--plan", options.source,
+                         named({PlanSource::database, PlanSource::heuristic}), "SOURCE",
+                         "What is left to choice: from the plan database (default) where\n"
+                         "it knows the network, or by heuristic");
+  add_database_option(app, options);
   add_max_error_option(app, options.tiling);
 }
 
@@ -212,10 +239,7 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   add_choice<PlanSource>(app, "--plan", arguments.options.source, kSources, "SOURCE",
                          "What is left to choice: from the plan database (default) where\n"
                          "it knows the problem, by heuristic, or measure");
-  app.add_option("--database", arguments.options.database,
-                 "Plan database; default: the user's, then the system's")
-      ->type_name("FILE")
-      ->group("Plan");
+  add_database_option(app, arguments.options);
   add_number(app, "--measure-ms", arguments.options.measure_ms,
              "Time that --plan measure may take (1000)");
   app.add_option("--workspace-limit", arguments.options.workspace_limit,

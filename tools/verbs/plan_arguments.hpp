@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "megaconv/plan.hpp"
 #include "megaconv/tuning.hpp"
@@ -27,10 +28,17 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments);
 /// Adds --machine alone.
 void add_machine_option(CLI::App& app, PlanArguments& arguments);
 
+/// Adds --set, --vary and --turns, which tools/report/what_if.hpp takes.
+void add_what_if_options(CLI::App& app, std::vector<std::string>& set, std::string& vary,
+                         int& turns);
+
 /// Adds --dig, --dgo and --m-groups.
 void add_distance_options(CLI::App& app, MappingOptions& mapping);
 
-/// Adds --backend, --launch and --precision as networks have them.
+/// Adds --database.
+void add_database_option(CLI::App& app, PlanOptions& options);
+
+/// Adds --backend, --launch, --precision, --plan and --database as networks have them.
 void add_network_device_options(CLI::App& app, PlanOptions& options);
 
 /// Reads "auto", "whole" or "4,2", slots of V and M. Throws Error(invalid_argument).
