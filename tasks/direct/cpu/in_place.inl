@@ -108,14 +108,7 @@ void in_place_kernel(InPlaceTile& tile, Size tiles) {
       }
     }
     tile.next_u = next_u;
-    unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
-      Vec outputs[kRows];
-      unroll<kRows>([&](auto row) __attribute__((always_inline)) { outputs[row] = sums[row][j]; });
-      const Size block = tile.filter + j / kBlockVecs * kBlock;
-      constexpr int kLane = j % kBlockVecs * kLanes;
-      tile.writer->template write<kRows>(outputs, tile.y, tile.y_step, block, kLane,
-                                         tile.end_filter - block - kLane);
-    });
+    tile.writer->write_tile(sums, tile.y, tile.y_step, tile.filter, tile.end_filter - tile.filter);
     tile.first += kRows * tile.step;
     tile.y += kRows * tile.y_step;
   }
