@@ -72,26 +72,26 @@ double estimate_us(const Tiling& tiling, const Target& target, const FilterRates
          stages_us;
 }
 
-struct Candidate {
+struct WinogradChoice {
   Algorithm algorithm;
   std::uint32_t m;
 };
-constexpr Candidate kUsual[] = {{Algorithm::automatic, 0}};
-constexpr Candidate kBehindMesh[] = {{Algorithm::fused_winograd, 4},
-                                     {Algorithm::winograd, 4},
-                                     {Algorithm::fused_winograd, 2},
-                                     {Algorithm::winograd, 2}};
+constexpr WinogradChoice kUsual[] = {{Algorithm::automatic, 0}};
+constexpr WinogradChoice kBehindMesh[] = {{Algorithm::fused_winograd, 4},
+                                          {Algorithm::winograd, 4},
+                                          {Algorithm::fused_winograd, 2},
+                                          {Algorithm::winograd, 2}};
 
 // With the fastest of Winograd's candidates and direct sums, if Winograd pays at all.
 TilingOptions fastest(const ConvProblem& problem, const TilingOptions& options,
-                      std::span<const Candidate> candidates, const Target& target,
+                      std::span<const WinogradChoice> candidates, const Target& target,
                       const FilterRates& rates) {
   TilingOptions usual = options;
   usual.m = candidates.front().m;
   if (make_tiling(problem, usual, target).tiles() == nullptr) return options;
   TilingOptions best = options;
   double best_us = std::numeric_limits<double>::infinity();
-  for (const Candidate& candidate : candidates) {
+  for (const WinogradChoice& candidate : candidates) {
     TilingOptions winograd = options;
     winograd.algorithm = candidate.algorithm;
     winograd.m = candidate.m;
