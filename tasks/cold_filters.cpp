@@ -8,8 +8,8 @@
 #include "tasks/cold_filters.hpp"
 
 #include <algorithm>
-#include <initializer_list>
 #include <limits>
+#include <span>
 
 #include "tasks/tiling.hpp"
 
@@ -20,16 +20,20 @@ namespace {
 struct FilterRates {
   double products_per_us, transforms_per_us;  // operations
   double bytes_per_us;                        // of filters that were read before
-  double cold_bytes_per_us = 0;               // of others; 0: there are none
+  double cold_bytes_per_us;                   // of others; 0: there are none
+  double serial;                              // share of memory or products that is not hidden
+  double stages_us = 0;  // of workers that wait for each other between stages; 0: not counted
 };
-constexpr FilterRates kCold{113'000, 60'000, 12'000,
-                            12'000};  // Zen 4; those of tasks/cost_model.cpp
+// Zen 4; rates of tasks/cost_model.cpp.
+constexpr FilterRates kCold{113'000, 60'000, 12'000, 12'000, 0.5};
 // Sapphire Rapids. From the L3 a worker reads 22 to 28 GB/s, a quarter of what Zen 4 does for each
-// multiplication.
-constexpr FilterRates kHotBehindMesh{230'000, 90'000, 25'000};
-constexpr FilterRates kColdBehindMesh{230'000, 90'000, 25'000, 12'000};
+// multiplication. Two workers, estimates and times: n1c256h26k512 fused F(4x4) 1.30, 1.27 ms;
+// n1c512h14k512 in stages 1.02, 1.02; n1c256h14k256 fused F(2x2) 0.28, 0.27; n1c512h7k512 F(2x2) in
+// stages 0.47, 0.49, direct 0.74, 0.62.
+constexpr FilterRates kHotBehindMesh{230'000, 90'000, 25'000, 0, 0.2, 60};
+constexpr FilterRates kColdBehindMesh{230'000, 90'000, 25'000, 12'000, 0.5, 60};
 constexpr double kFullRows = 7;  // tiles or pixels that are multiplied at the full rate
-// What is not usual, and Winograd, which errs by more, must take less than this share of the time.
+// Winograd, which errs by more, must take less than this share of the time of direct sums.
 constexpr double kGain = 0.9;
 
 // Machines with AMX have their L3 behind a mesh.
@@ -57,23 +61,42 @@ double estimate_us(const Tiling& tiling, const Target& target, const FilterRates
   const double memory_us =
       cold ? bytes / rates.cold_bytes_per_us + (reads - 1) * bytes / rates.bytes_per_us
            : reads * bytes / rates.bytes_per_us;
-  return std::max(compute_us, memory_us) + 0.5 * std::min(compute_us, memory_us);
+  double stages_us = 0;
+  if (tiling.algorithm() == Algorithm::winograd && rates.stages_us != 0) {
+    const WinogradTiles& tiles = *tiling.tiles();
+    const double values = static_cast<double>(tiles.num_tiles) * tiles.num_positions();
+    // V and M leave a worker's cache.
+    stages_us = rates.stages_us + 2 * values * (c + k) * sizeof(float) / rates.bytes_per_us;
+  }
+  return std::max(compute_us, memory_us) + rates.serial * std::min(compute_us, memory_us) +
+         stages_us;
 }
 
-// With the fastest of Winograd's `tiles`, usual ones first, and direct sums, if Winograd pays at
-// all.
+struct WinogradChoice {
+  Algorithm algorithm;
+  std::uint32_t m;
+};
+constexpr WinogradChoice kUsual[] = {{Algorithm::automatic, 0}};
+constexpr WinogradChoice kBehindMesh[] = {{Algorithm::fused_winograd, 4},
+                                          {Algorithm::winograd, 4},
+                                          {Algorithm::fused_winograd, 2},
+                                          {Algorithm::winograd, 2}};
+
+// With the fastest of Winograd's candidates and direct sums, if Winograd pays at all.
 TilingOptions fastest(const ConvProblem& problem, const TilingOptions& options,
-                      std::initializer_list<std::uint32_t> tiles, const Target& target,
+                      std::span<const WinogradChoice> candidates, const Target& target,
                       const FilterRates& rates) {
+  TilingOptions usual = options;
+  usual.m = candidates.front().m;
+  if (make_tiling(problem, usual, target).tiles() == nullptr) return options;
   TilingOptions best = options;
   double best_us = std::numeric_limits<double>::infinity();
-  for (const std::uint32_t m : tiles) {
+  for (const WinogradChoice& candidate : candidates) {
     TilingOptions winograd = options;
-    winograd.m = m;
-    const Tiling tiling = make_tiling(problem, winograd, target);
-    if (tiling.tiles() == nullptr) return options;
-    const double us = estimate_us(tiling, target, rates);
-    if (us >= kGain * best_us) continue;
+    winograd.algorithm = candidate.algorithm;
+    winograd.m = candidate.m;
+    const double us = estimate_us(make_tiling(problem, winograd, target), target, rates);
+    if (us >= best_us) continue;
     best = winograd;
     best_us = us;
   }
@@ -94,8 +117,8 @@ Tiling make_tiling_in_network(const ConvProblem& problem, const TilingOptions& o
                               const Target& target) {
   if (!is_free(options, target)) return make_tiling(problem, options, target);
   const TilingOptions chosen = behind_mesh(target)
-                                   ? fastest(problem, options, {4, 2}, target, kColdBehindMesh)
-                                   : fastest(problem, options, {0}, target, kCold);
+                                   ? fastest(problem, options, kBehindMesh, target, kColdBehindMesh)
+                                   : fastest(problem, options, kUsual, target, kCold);
   return make_tiling(problem, chosen, target);
 }
 
@@ -110,7 +133,7 @@ TilingOptions options_behind_mesh(const ConvProblem& problem, const TilingOption
   }
   Target two = target;
   two.workers = 2;
-  return fastest(problem, options, {4, 2}, two, kHotBehindMesh);
+  return fastest(problem, options, kBehindMesh, two, kHotBehindMesh);
 }
 
 }  // namespace megaconv

@@ -61,9 +61,29 @@ class ChannelWriter {
         bias_(static_cast<const Vector*>(args.bias)) {
     const Size image_size = blocks_.image();
     streams_ = args.tiling->problem.n * image_size > kCachedBytes / static_cast<Size>(sizeof(T));
+    is_plain_ = parts_ != Parts::any && activate_.only_clamps() && !streams_;
     y_ = static_cast<T*>(args.y) + image * image_size;
     residual_ =
         static_cast<const T*>(args.residual) + (epilogue_.residual ? image * image_size : 0);
+  }
+
+  /// Vectors of a tile from lane 0 of `block` on, otherwise as write().
+  template <int kPixels, int kVecs>
+  MEGACONV_INLINE void write_tile(const Vec (&sums)[kPixels][kVecs], Size pixel, Size step,
+                                  Size block, Size count) const {
+    // Asked once for a tile: 3 to 5 % of the time where there are 32 channels or fewer.
+    // Whole blocks only: in nchw16c pixels of the last one may be nearer to each other.
+    if (is_plain_ && count >= ceil_div(kVecs, kBlockVecs) * kBlock) {
+      if (parts_ == Parts::none) return write_plain<Parts::none>(sums, pixel, step, block);
+      return write_plain<Parts::no_residual>(sums, pixel, step, block);
+    }
+    unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
+      Vec vec[kPixels];
+      unroll<kPixels>([&](auto i) __attribute__((always_inline)) { vec[i] = sums[i][j]; });
+      constexpr int kLane = j % kBlockVecs * kLanes;
+      const Size from = j / kBlockVecs * kBlock;
+      write(vec, pixel, step, block + from, kLane, count - from - kLane);
+    });
   }
 
   /// The first `count` (any number) channels behind `lane` of the block that begins with channel
@@ -87,6 +107,29 @@ class ChannelWriter {
 
  private:
   using Vector = typename VectorStorage<T>::Type;
+
+  // Whole vectors of a tile, clamped at most, without a residual, through the caches.
+  template <Parts kParts, int kPixels, int kVecs>
+  MEGACONV_INLINE void write_plain(const Vec (&sums)[kPixels][kVecs], Size pixel, Size step,
+                                   Size block) const {
+    const Size pixel_stride = blocks_.pixel(block), next_block = blocks_.first(kBlock);
+    const Activate activate = activate_;
+    T* const first = y_ + blocks_.first(block) + pixel * pixel_stride;
+    step *= pixel_stride;
+    unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
+      T* const y = first + j / kBlockVecs * next_block + j % kBlockVecs * kLanes;
+      const Size channel = block + j * kLanes;
+      const Vec scale = epilogue_.scale ? read(scale_ + channel) : broadcast(1);
+      const Vec bias = epilogue_.bias ? read(bias_ + channel) : Vec{};
+      unroll<kPixels>([&](auto i) __attribute__((always_inline)) {
+        Vec sum = Products<T>::number(sums[i][j]);
+        if constexpr (kParts != Parts::none) {
+          sum = activate.clamped(Products<T>::scaled(sums[i][j], scale, bias));
+        }
+        store_line(y + i * step, sum, false);
+      });
+    });
+  }
 
   // Whole vectors that are clamped at most. What is the same for all pixels is known when
   // compiling, or in registers.
@@ -142,7 +185,7 @@ class ChannelWriter {
   const Vector *scale_, *bias_;
   T* y_;
   const T* residual_;
-  bool streams_;
+  bool streams_, is_plain_;
 };
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

@@ -5,6 +5,7 @@
 
 #include "tasks/direct/lanes.hpp"
 #include "tasks/tiling.hpp"
+#include "tasks/winograd/winograd.hpp"
 
 namespace megaconv::cpu {
 namespace {
@@ -45,6 +46,7 @@ Extents::Extents(const Tiling& tiling)
       alpha(0),
       num_positions(0),
       panel_tiles(0),
+      m_blocks(0),
       position_stride(0),
       block_stride(0),
       v_panel_stride(0),
@@ -77,14 +79,16 @@ Extents::Extents(const Tiling& tiling)
     position_stride = panel_tiles * kBlock;
     block_stride = num_positions * position_stride;
     v_panel_stride = channel_blocks * block_stride;
-    m_panel_stride = filter_blocks * block_stride;
+    const bool fused = tiling.algorithm() == Algorithm::fused_winograd;
+    m_blocks = fused ? fused_filter_blocks(tiling) : filter_blocks;
+    m_panel_stride = m_blocks * block_stride;
     v_slot = num_panel_strides * v_panel_stride;
     m_slot = num_panel_strides * m_panel_stride;
     // No task needs both a strip and panels.
     const std::ptrdiff_t strip_pixels = alpha * (kStripCols + alpha - tiles->m);
     scratch_bytes = std::max(static_cast<std::size_t>(strip_pixels * kBlock) * sizeof(float),
                              lines(num_panels * sizeof(Panel)));
-    if (tiling.algorithm() == Algorithm::fused_winograd) {
+    if (fused) {
       v_at = scratch_bytes;
       m_at = v_at + v_slot_bytes();
       scratch_bytes = m_at + m_slot_bytes();

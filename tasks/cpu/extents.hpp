@@ -41,6 +41,7 @@ struct Extents {
   // Winograd: the tiles of a group are cut into panels of equally many, kMostPanelTiles at most.
   std::ptrdiff_t alpha, num_positions;
   std::ptrdiff_t panel_tiles;
+  std::ptrdiff_t m_blocks;  ///< filter blocks of a slot of M: fused tasks hold some at a time
   // Floats between the positions and between the lane blocks of a panel; between panels of V, of M;
   // and of a group's V, M.
   std::ptrdiff_t position_stride, block_stride, v_panel_stride, m_panel_stride, v_slot, m_slot;

@@ -7,10 +7,9 @@
 //
 // A panel is `rows` x up to 16 channels, its rows one lane block (64 bytes) apart: tiles of V, or
 // neighbouring pixels of a direct task's input patch. u streams: c' runs on through all panels. It
-// is read once for every kMaxRows rows, from L2 if all goes well: while the first rows are
-// multiplied, the u of the next call is fetched into it. Sums stay in registers; an output is
-// summed in the same order whatever the number of rows, so results do not depend on how tiles are
-// grouped.
+// is read once for every kMaxRows rows, from L2 if all goes well: while rows are multiplied, the u
+// of the next call is fetched into it. Sums stay in registers; an output is summed in the same
+// order whatever the number of rows, so results do not depend on how tiles are grouped.
 #pragma once
 
 #include "tasks/cpu/extents.hpp"
@@ -39,11 +38,13 @@ struct MicroArgs {
   Size u_block;         ///< from one block of u to the next
   float* out;           ///< [block][row][16]
   Size out_block;       ///< from one block of out to the next
-  const float* next_u;  ///< u of the next call, block after block; null: not known
+  const float* next_u;  ///< what is fetched of the next call's u; null: nothing
+  Size fetch_lines;     ///< of it with each word: 1 or kMaxBlocks
   bool adds = false;    ///< to the floats that `out` holds
 };
 
-template <class Product, int kRows, int kBlocks, bool kFetch>
+/// kFetchLines: of the next call's u, with each word.
+template <class Product, int kRows, int kBlocks, int kFetchLines>
 void micro_kernel(const MicroArgs& args) {
   constexpr int kVecs = kBlocks * kBlockVecs;
   Vec sums[kRows][kVecs];
@@ -59,12 +60,15 @@ void micro_kernel(const MicroArgs& args) {
   const Panel* const last = args.panels + args.num_panels;
   for (const Panel* panel = args.panels; panel != last; ++panel) {
     const float* a = args.a + panel->offset;
+    if (panel + 1 != last) {  // its rows are up to pages away, where no hardware looks ahead
+      unroll<kRows>([&](auto row) __attribute__((always_inline)) {
+        fetch_to_l1(args.a + panel[1].offset + row * kBlock);
+      });
+    }
     for (const float* const end = a + panel->words; a != end; ++a, u += kBlock) {
-      if constexpr (kFetch) {
-        unroll<kBlocks>([&](auto i)
-                            __attribute__((always_inline)) { fetch_to_l2(next_u + i * kBlock); });
-        next_u += kBlocks * kBlock;
-      }
+      unroll<kFetchLines>([&](auto i)
+                              __attribute__((always_inline)) { fetch_to_l2(next_u + i * kBlock); });
+      next_u += kFetchLines * kBlock;
       Vec filters[kVecs];
       unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
         filters[j] = load(u + j / kBlockVecs * u_block + j % kBlockVecs * kLanes);
@@ -92,38 +96,40 @@ void micro_kernel(const MicroArgs& args) {
 using MicroKernel = void (*)(const MicroArgs&);
 
 /// Micro-kernels by number of rows - 1.
-template <class Product, int kBlocks, bool kFetch, int... kRow>
+template <class Product, int kBlocks, int kFetchLines, int... kRow>
 struct MicroKernelTable {
-  MicroKernel by_rows[sizeof...(kRow)] = {micro_kernel<Product, kRow + 1, kBlocks, kFetch>...};
+  MicroKernel by_rows[sizeof...(kRow)] = {micro_kernel<Product, kRow + 1, kBlocks, kFetchLines>...};
 };
-template <class Product, int kBlocks, bool kFetch, int... kRow>
+template <class Product, int kBlocks, int kFetchLines, int... kRow>
 constexpr auto make_micro_kernels() {
   if constexpr (sizeof...(kRow) == kMaxRows) {
-    return MicroKernelTable<Product, kBlocks, kFetch, kRow...>{};
+    return MicroKernelTable<Product, kBlocks, kFetchLines, kRow...>{};
   } else {
-    return make_micro_kernels<Product, kBlocks, kFetch, kRow...,
+    return make_micro_kernels<Product, kBlocks, kFetchLines, kRow...,
                               static_cast<int>(sizeof...(kRow))>();
   }
 }
-template <class Product, int kBlocks, bool kFetch>
-inline constexpr auto kMicroKernels = make_micro_kernels<Product, kBlocks, kFetch>();
+template <class Product, int kBlocks, int kFetchLines>
+inline constexpr auto kMicroKernels = make_micro_kernels<Product, kBlocks, kFetchLines>();
 
-template <class Product>
-MicroKernel micro_kernel_for(Size rows, Size blocks, bool fetch) {
-  const auto& one =
-      fetch ? kMicroKernels<Product, 1, true>.by_rows : kMicroKernels<Product, 1, false>.by_rows;
-  const auto& most = fetch ? kMicroKernels<Product, kMaxBlocks, true>.by_rows
-                           : kMicroKernels<Product, kMaxBlocks, false>.by_rows;
-  return (blocks == 1 ? one : most)[rows - 1];
+template <class Product, int kBlocks>
+const MicroKernel* micro_kernels_for(Size fetch_lines) {
+  if (fetch_lines == 0) return kMicroKernels<Product, kBlocks, 0>.by_rows;
+  return fetch_lines == 1 ? kMicroKernels<Product, kBlocks, 1>.by_rows
+                          : kMicroKernels<Product, kBlocks, kMaxBlocks>.by_rows;
 }
 
 /// Multiplies `rows` rows, 64 bytes apart in a and out, by `blocks` (1 to kMaxBlocks) lane blocks
 /// of u. Rows are shared out evenly: 16 are 8 + 8, not 14 + 2.
 template <class Product>
-void multiply_rows(MicroArgs args, Size rows, Size blocks) {
+MEGACONV_INLINE void multiply_rows(MicroArgs args, Size rows, Size blocks) {
   for (Size parts = ceil_div(rows, kMaxRows); parts > 0; --parts) {
     const Size part = ceil_div(rows, parts);
-    micro_kernel_for<Product>(part, blocks, args.next_u != nullptr)(args);
+    const Size fetch_lines = args.next_u == nullptr ? 0 : args.fetch_lines;
+    const MicroKernel* const kernels = blocks == 1
+                                           ? micro_kernels_for<Product, 1>(fetch_lines)
+                                           : micro_kernels_for<Product, kMaxBlocks>(fetch_lines);
+    kernels[part - 1](args);
     args.next_u = nullptr;  // fetched
     args.a += part * kBlock;
     args.out += part * kBlock;

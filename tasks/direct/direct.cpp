@@ -3,6 +3,7 @@
 // filters.
 #include <algorithm>
 #include <ostream>
+#include <vector>
 
 #include "megaconv/error.hpp"
 #include "tasks/conv_algorithm.hpp"
@@ -22,8 +23,8 @@ constexpr double kPatchShare = 0.5;
 // 19.6, 18.7, i8 4.45, 4.39.
 constexpr std::uint64_t kMostBlocks = 16;
 
-// Pixels of a task that reads x in place, if rows are shared out: those of eight register tiles.
-constexpr std::uint64_t kLeastInPlace = 8 * kRegisterRows;
+// Pixels of a task that reads x in place, if rows are shared out: those of 14 register tiles.
+constexpr std::uint64_t kLeastInPlace = 14 * kRegisterRows;
 // Columns of a task that are multiplied at the full rate, of one row or several: two tiles of sums.
 constexpr std::uint64_t kLeastColumns = 96;
 
@@ -40,25 +41,47 @@ std::uint64_t fitting_rows(const ConvProblem& a, std::uint64_t input_rows) {
 // Operations of a task that is there only to occupy a worker: some us.
 constexpr double kLeastShared = 4e5;
 
-// Of numbers of rows near `rows`, at most `most`, that whose busiest worker has least to compute: 7
-// tasks of 4 rows take two workers as long as 16 rows do. blocks(rows): filter blocks of a task.
+// Rows times filter blocks of the busiest worker, when each takes the next task as soon as it has
+// done one: 7 tasks of 4 rows take two workers as long as 16 rows do.
+std::uint64_t busiest_part(const Tiling& tiling, const Target& target, std::uint64_t rows,
+                           std::uint64_t blocks) {
+  constexpr std::uint64_t kMany = 32;  // tasks of a worker among which the last ones count little
+  const std::uint64_t p = u64(tiling.problem.p()), n = u64(tiling.problem.n);
+  const std::uint64_t filter_blocks = tiling.filter_blocks();
+  const std::uint64_t tasks = n * ceil_div(p, rows) * ceil_div(filter_blocks, blocks);
+  if (tasks > kMany * target.workers) {
+    return ceil_div(n * p * filter_blocks, std::uint64_t{target.workers});
+  }
+  std::vector<std::uint64_t> parts(target.workers);
+  for (std::uint64_t image = 0; image < n; ++image) {
+    for (std::uint64_t row = 0; row < p; row += rows) {
+      for (std::uint64_t block = 0; block < filter_blocks; block += blocks) {
+        *std::min_element(parts.begin(), parts.end()) +=
+            std::min(rows, p - row) * std::min(blocks, filter_blocks - block);
+      }
+    }
+  }
+  return *std::max_element(parts.begin(), parts.end());
+}
+
+// Of even shares near `rows`, of at most `most` rows, that whose busiest worker has least to
+// compute. blocks(rows): filter blocks of a task.
 template <class Blocks>
 std::uint64_t balanced_rows(const Tiling& tiling, const Target& target, std::uint64_t rows,
                             std::uint64_t most, const Blocks& blocks) {
   const ConvProblem& a = tiling.problem;
-  const std::uint64_t p = u64(a.p()), n = u64(a.n), filter_blocks = tiling.filter_blocks();
-  const double unit_flops = a.flops() / static_cast<double>(n * p * filter_blocks);
+  const std::uint64_t p = u64(a.p());
+  const double unit_flops = a.flops() / static_cast<double>(u64(a.n) * p * tiling.filter_blocks());
   const auto size = [&](std::uint64_t task_rows) { return task_rows * blocks(task_rows); };
   const auto longest = [&](std::uint64_t task_rows) {
-    const std::uint64_t tasks =
-        n * ceil_div(p, task_rows) * ceil_div(filter_blocks, blocks(task_rows));
-    return ceil_div(tasks, std::uint64_t{target.workers}) * size(task_rows);
+    return busiest_part(tiling, target, task_rows, blocks(task_rows));
   };
   std::uint64_t best = rows;
   for (std::uint64_t other = std::min({2 * rows, p, most}); 2 * other >= rows; --other) {
     const bool is_short =
         size(other) < size(rows) && unit_flops * static_cast<double>(size(other)) < kLeastShared;
-    if (!is_short && longest(other) < longest(best)) best = other;
+    const bool is_even = ceil_div(p, ceil_div(p, other)) == other;
+    if (is_even && !is_short && longest(other) < longest(best)) best = other;
   }
   return best;
 }
@@ -103,6 +126,7 @@ void choose_depthwise_for_cpu(Tiling& tiling, const Target& target) {
 // filters less often. Zen 3, 512 KiB, GFLOP/s of n1c2048h7k512r1p0 with 4 and 7 rows 92, 94; of
 // n1c1024h14k2048r1p0u2 with 2, 4 and 7 rows 73, 76, 79.
 constexpr double kInPlaceShare = 0.8;
+constexpr double kFewFiltersShare = 1.0 / 32;
 
 // Outputs of a task that reads x in place: whole rows, so that they follow each other; their x
 // stays in the worker's cache. Where rows are few, tasks share the filters.
@@ -117,17 +141,32 @@ void choose_in_place_for_cpu(Tiling& tiling, const Target& target) {
       ceil_div(u64(a.w), stride_w) * u64(a.c / a.groups) * sizeof(float);
   const std::uint64_t fitting =
       fitting_rows(a, stride_h * cache_share(target, kInPlaceShare) / row_bytes);
-  const std::uint64_t pixels = u64(a.q());
-  // Tasks by rows first: they read the filters again, but not x.
-  const std::uint64_t least = ceil_div(kLeastInPlace, pixels);
-  const std::uint64_t shared = std::max(least, n * p / wanted);
+  // Tasks by filters first, as far as register tiles have them: all workers are at the same rows of
+  // x, and read the filters again for others. Sapphire Rapids, two workers, speed by that of four
+  // times as many parts of rows: n1c512h26k256r1p0 1.13, n1c256h28k256r3p1u2 1.18,
+  // n1c128h28k512r1p0 1.05, n1c256h14k1024r1p0 1.03. Few filters stay in the L1: rows first,
+  // n1c128h104k64r1p0 1.05.
+  const bool few_filters = tiling.u_bytes() < cache_share(target, kFewFiltersShare);
+  const std::uint64_t chunks = few_filters ? 1 : ceil_div(filter_blocks, std::uint64_t{2});
+  const std::uint64_t shares = std::max<std::uint64_t>(target.workers, ceil_div(wanted, chunks));
+  const std::uint64_t least = ceil_div(kLeastInPlace, u64(a.q()));
+  const std::uint64_t shared = std::max(least, n * p / shares);
   const std::uint64_t parts =
       ceil_div(p, std::clamp<std::uint64_t>(shared, 1, std::min(p, fitting)));
   const std::uint64_t even_rows = ceil_div(p, parts);
   const auto blocks = [&](std::uint64_t task_rows) -> std::uint64_t {
-    const std::uint64_t size =
+    const std::uint64_t even =
         even_blocks(filter_blocks, filter_blocks, n * ceil_div(p, task_rows), wanted);
-    return std::min<std::uint64_t>(filter_blocks, size + size % 2);  // register tiles: two
+    const std::uint64_t usual = std::min<std::uint64_t>(filter_blocks, even + even % 2);
+    std::uint64_t best = usual;
+    for (std::uint64_t other = usual / 4 * 2 + 2; other <= std::min(usual + 2, filter_blocks);
+         other += 2) {
+      if (busiest_part(tiling, target, task_rows, other) <
+          busiest_part(tiling, target, task_rows, best)) {
+        best = other;
+      }
+    }
+    return best;
   };
   const std::uint64_t rows = balanced_rows(tiling, target, even_rows, fitting, blocks);
   auto& cut = std::get<DirectCut>(tiling.cut);

@@ -56,7 +56,8 @@ class FusedWinogradAlgorithm final : public ConvAlgorithmOf<FusedWinogradCut> {
     cost.transforms = t * (static_cast<double>(a.c) * input_transform_operations(cut) +
                            static_cast<double>(a.k) * output_transform_operations(cut));
     cost.rows = t;
-    cost.kept_bytes = cut.num_positions() * t * (tiling.channel_blocks() + tiling.filter_blocks()) *
+    cost.kept_bytes = cut.num_positions() * t *
+                      (tiling.channel_blocks() + fused_filter_blocks(tiling)) *
                       static_cast<double>(kBlockBytes);
     cost.private_bytes = 2 * cost.kept_bytes;
     cost.ahead_bytes = common.u_part();

@@ -15,11 +15,13 @@ constexpr std::uint64_t kMostGroupTiles = 112;
 // Share of a worker's cache that a group's V may fill; the rest is for U and M. Zen 4, 1 MiB,
 // n4c64h56k64 in large pages: t = 28 1.58 ms, 42 1.49, 56 1.71, 98 1.81.
 constexpr double kVShare = 0.4;
-// A fused task's V and M fill about this share of its worker's cache, in whole register tiles;
-// less of it where U stays there beside them. Zen 4, n4c64h56k64: t = 14 1.32 ms, 28 1.31, 42 1.37,
-// and with the workers on different core complexes 14 2.08, 28 1.62, 44 1.62, 56 1.52;
-// n1c32h208k64: 28 2.75, 56 2.82.
-constexpr double kFusedShare = 0.75, kFusedShareBesideU = 0.6;
+// What a fused task holds fills about this share of its worker's cache, in whole register tiles: at
+// least two, which share out what is fetched of U, and at most four. Where U stays in the cache two
+// are best. Sapphire Rapids, 2 MiB: n1c64h104k128 t = 28 1.46 ms, 43 1.60, 57 1.62; n1c256h56k256
+// 14 3.47, 25 3.11, 49 3.06; n1c512h28k512 13 3.60, 25 3.00. Zen 4, n4c64h56k64: t = 14 1.32 ms, 28
+// 1.31, 42 1.37; n1c32h208k64: 28 2.75, 56 2.82.
+constexpr double kFusedShare = 0.75;
+constexpr std::uint64_t kLeastFusedRows = 2, kMostFusedRows = 4;
 // Fewer tiles multiply at less than the full rate, and so are fused only where U is so small. All
 // workers read all of U, so where it comes from memory a fused task must have a full register tile.
 // Zen 4, n1c512h13k1024: 3.3 ms fused, 2.9 in tasks of stages, which share U out.
@@ -93,10 +95,14 @@ Arithmetic choose_arithmetic(const ConvProblem& problem, std::uint32_t m,
   return splits ? Arithmetic::split_f16 : Arithmetic::fma;
 }
 
-// Bytes of V and M of one tile.
+// Filter blocks whose M a fused task holds at most: enough to read V seldom, as few as leave the
+// worker's cache to V.
+constexpr std::uint32_t kFusedFilterBlocks = 8;
+
+// Bytes of V, and of the M that a fused task holds, of one tile.
 std::uint64_t tile_bytes(const Tiling& tiling) {
   return std::uint64_t{tiling.tiles()->num_positions()} * kBlockBytes *
-         (tiling.channel_blocks() + tiling.filter_blocks());
+         (tiling.channel_blocks() + fused_filter_blocks(tiling));
 }
 
 bool streams_u(const Tiling& tiling, const Target& target) {
@@ -157,24 +163,28 @@ void choose_tiles(Tiling& tiling, WinogradTiles& tiles, const TilingOptions& opt
   tiling.arithmetic = choose_arithmetic(tiling.problem, tiles.m, options, target);
 }
 
+std::uint32_t fused_filter_blocks(const Tiling& tiling) {
+  const std::uint32_t blocks = tiling.filter_blocks();
+  const std::uint32_t share = ceil_div(blocks, ceil_div(blocks, kFusedFilterBlocks));
+  return std::min(blocks, share + share % 2);  // of a kernel: two
+}
+
 // Tiles of a fused task. While a worker has few of them, all have equally many. Else an even number
 // of register tiles, which is whole cache lines of y (28 tiles of 4 x 4 outputs: 7 lines). Zen 4,
 // n4c32h208k64, y stored past the caches: t = 14 12.8 ms, 28 11.2, 42 12.0, 56 11.3.
 std::uint64_t fused_group_tiles(const Tiling& tiling, const Target& target) {
   constexpr std::uint64_t kMany = 8;
-  const auto register_tiles = [&](double share) {
-    const double fitting = static_cast<double>(cache_share(target, share)) /
-                           static_cast<double>(tile_bytes(tiling) * kRegisterRows);
-    return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(fitting + 0.5));
-  };
+  const std::uint64_t fitting =
+      cache_share(target, kFusedShare) / (tile_bytes(tiling) * kRegisterRows);
+  const bool beside_u = tiling.u_bytes() <= target.cache_bytes_per_worker;
+  const std::uint64_t register_tiles =
+      beside_u ? kLeastFusedRows : std::clamp(fitting, kLeastFusedRows, kMostFusedRows);
   const std::uint64_t tiles = tiling.tiles()->num_tiles, workers = target.workers;
-  const std::uint64_t most = kRegisterRows * register_tiles(kFusedShare);
+  const std::uint64_t most = kRegisterRows * register_tiles;
   const std::uint64_t tasks =  // of a worker
       std::max<std::uint64_t>(1, (tiles + workers * most / 2) / (workers * most));
   if (tasks <= kMany) return ceil_div(tiles, workers * tasks);
-  const bool beside_u = tiling.u_bytes() <= target.cache_bytes_per_worker;
-  const std::uint64_t many = register_tiles(beside_u ? kFusedShareBesideU : kFusedShare);
-  return kRegisterRows * (many > 1 ? many / 2 * 2 : 1);
+  return kRegisterRows * (register_tiles / 2 * 2);
 }
 
 // A fused task's V and M never leave its worker's cache. Where the workers' cores are far apart

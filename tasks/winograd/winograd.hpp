@@ -51,6 +51,8 @@ void choose_tiles(Tiling& tiling, WinogradTiles& tiles, const TilingOptions& opt
 /// Whether fused tasks are expected to be faster on this CPU than those of stages, where nobody
 /// asked for either.
 bool fusing_pays(const ConvProblem& problem, const TilingOptions& options, const Target& target);
+/// Filter blocks whose M a fused task holds at a time.
+std::uint32_t fused_filter_blocks(const Tiling& tiling);
 /// Tiles of a fused task.
 std::uint64_t fused_group_tiles(const Tiling& tiling, const Target& target);
 /// Sizes of the filter tasks of a CPU.

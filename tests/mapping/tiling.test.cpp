@@ -3,6 +3,9 @@
 // pinned; what every tiling must keep is.
 #include "tasks/tiling.hpp"
 
+#include <algorithm>
+#include <string>
+
 #include "tasks/conv_graph.hpp"
 #include "tasks/winograd/winograd.hpp"
 #include "tests/catch.hpp"
@@ -197,6 +200,27 @@ TEST_CASE("there are tasks for all workers where the problem allows") {
     CHECK(tiling.num_groups * tiling.input_tasks >= 4 * workers);
     CHECK(tiling.num_groups * tiling.gemm_tasks >= 4 * workers);
     CHECK(tiling.num_groups * tiling.output_tasks >= 4 * workers);
+  }
+}
+
+TEST_CASE("two workers have nearly as much of a direct layer each") {
+  for (const char* text : {"c144h56k144g144", "c576h14k576u2g576", "c96h14k576r1p0",
+                           "c256h52k128r1p0", "c160h7k960r1p0", "c32h28k192r1p0", "n2c32h9k48"}) {
+    const Tiling tiling = tile((std::string(text) + "+nchw16c").c_str(),
+                               {.algorithm = Algorithm::direct}, {.workers = 2});
+    const auto& cut = std::get<DirectCut>(tiling.cut);
+    INFO(to_string(tiling));
+    const std::uint64_t p = std::uint64_t(tiling.problem.p()), blocks = tiling.filter_blocks();
+    std::uint64_t parts[2] = {};  // rows times filter blocks; each takes a task when it is free
+    for (std::uint64_t row = 0; row < p * std::uint64_t(tiling.problem.n);) {
+      const std::uint64_t rows = std::min<std::uint64_t>(cut.rows_per_group, p - row % p);
+      for (std::uint64_t block = 0; block < blocks; block += cut.filter_blocks_per_gemm_task) {
+        parts[parts[1] < parts[0]] +=
+            rows * std::min<std::uint64_t>(cut.filter_blocks_per_gemm_task, blocks - block);
+      }
+      row += rows;
+    }
+    CHECK(100 * std::max(parts[0], parts[1]) <= 53 * (parts[0] + parts[1]));
   }
 }
 

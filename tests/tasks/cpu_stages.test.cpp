@@ -358,7 +358,7 @@ TEST_CASE("Winograd tasks may be cut anywhere, and may share window slots") {
 
 TEST_CASE("fused tasks compute bit for bit what tasks of stages compute") {
   for (const char* text : {"n2c17h9w13k19+bias+residual+relu", "c35h7w5k16", "c1h4w4k1",
-                           "c16h4w133k1p2x1", "n2c50h13w18k70+relu"}) {
+                           "c16h4w133k1p2x1", "n2c50h13w18k70+relu", "c18h6w9k150+bias"}) {
     for (const Winograd& winograd : kWinograds) {
       for (const char* suffix : kAllSuffixes) {
         for (const std::string& isa : cpu::available_isas()) {

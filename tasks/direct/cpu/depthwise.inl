@@ -36,6 +36,7 @@ struct DepthwiseTile {
   Size first, width;         ///< columns of x: of the first output's tap 0, and how many there are
   Size step, dilation;       ///< columns of x: between outputs, and between taps
   Size y;                    ///< in pixels of y: the first output
+  Size x_down, y_down;       ///< to the tile below, in x and y
   Size block, num_channels;  ///< first channel, and how many there are: 16 at most
   const ChannelWriter<T>* writer;
 };
@@ -95,44 +96,49 @@ inline bool has_short_rows(const ConvProblem& problem) {
          problem.pad_w <= 1;
 }
 
+/// `tiles`: one below the other, with the same taps. A call for each took as long as a tile.
 template <class T, int kStep, int kPixels>
-void depthwise_row_kernel(const DepthwiseTile<T>& tile) {
+void depthwise_row_kernel(const DepthwiseTile<T>& tile, Size tiles) {
   using Product = typename Products<T>::Depthwise;
   constexpr int kColumns = (kPixels - 1) * kStep + kRowTaps;
   const T* const padding = reinterpret_cast<const T*>(kPadding);
   const bool left = tile.first<0, right = tile.first + kColumns> tile.width;
   const Size x_col = tile.x_col;
-  for (int part = 0; part < kBlockVecs; ++part) {
-    Vec sums[kPixels];
-    unroll<kPixels>([&](auto i) __attribute__((always_inline)) { sums[i] = Vec{}; });
-    const T* x_row = tile.x + part * kLanes;
-    const float* u = tile.u + part * kLanes;
-    for (Size r = tile.rows; r > 0; --r, x_row += tile.x_row, u += kRowTaps * kBlock) {
-      Vec weights[kRowTaps];
-      unroll<kRowTaps>([&](auto s)
-                           __attribute__((always_inline)) { weights[s] = load(u + s * kBlock); });
-      const T* x = x_row;
-      unroll<kColumns>([&](auto col) __attribute__((always_inline)) {
-        const T* from = x;
-        if (col == 0 && left) from = padding;
-        if (col == kColumns - 1 && right) from = padding;
-        const Vec input = Product::read_pixel(from, kLanes);
-        x += x_col;
-        unroll<kRowTaps>([&](auto s) __attribute__((always_inline)) {
-          constexpr int kFirst = col - s;
-          if constexpr (kFirst >= 0 && kFirst % kStep == 0 && kFirst / kStep < kPixels) {
-            Vec& sum = sums[kFirst / kStep];
-            sum = Product::multiply_add(sum, input, weights[s]);
-          }
+  const T* first_row = tile.x;
+  Size y = tile.y;
+  for (; tiles > 0; --tiles, first_row += tile.x_down, y += tile.y_down) {
+    for (int part = 0; part < kBlockVecs; ++part) {
+      Vec sums[kPixels];
+      unroll<kPixels>([&](auto i) __attribute__((always_inline)) { sums[i] = Vec{}; });
+      const T* x_row = first_row + part * kLanes;
+      const float* u = tile.u + part * kLanes;
+      for (Size r = tile.rows; r > 0; --r, x_row += tile.x_row, u += kRowTaps * kBlock) {
+        Vec weights[kRowTaps];
+        unroll<kRowTaps>([&](auto s)
+                             __attribute__((always_inline)) { weights[s] = load(u + s * kBlock); });
+        const T* x = x_row;
+        unroll<kColumns>([&](auto col) __attribute__((always_inline)) {
+          const T* from = x;
+          if (col == 0 && left) from = padding;
+          if (col == kColumns - 1 && right) from = padding;
+          const Vec input = Product::read_pixel(from, kLanes);
+          x += x_col;
+          unroll<kRowTaps>([&](auto s) __attribute__((always_inline)) {
+            constexpr int kFirst = col - s;
+            if constexpr (kFirst >= 0 && kFirst % kStep == 0 && kFirst / kStep < kPixels) {
+              Vec& sum = sums[kFirst / kStep];
+              sum = Product::multiply_add(sum, input, weights[s]);
+            }
+          });
         });
-      });
+      }
+      tile.writer->template write<kPixels>(sums, y, 1, tile.block, part * kLanes, kLanes);
     }
-    tile.writer->template write<kPixels>(sums, tile.y, 1, tile.block, part * kLanes, kLanes);
   }
 }
 
 template <class T>
-using DepthwiseKernel = void (*)(const DepthwiseTile<T>&);
+using DepthwiseKernel = void (*)(const DepthwiseTile<T>&, Size tiles);
 
 /// By number of outputs - 1.
 template <class T, int kStep>
@@ -173,10 +179,18 @@ inline Size next_outputs(const InnerColumns& inner, Size first, Size left) {
   return at_ends ? outputs : 1;
 }
 
-/// Blocks whose rows of x stay in a first-level cache until the filter has gone over them.
+/// What stays in a first-level cache of x.
+inline constexpr Size kRowBytes = 24 << 10;
+
+/// Blocks whose rows of x stay there until the filter has gone over them.
 inline Size blocks_at_once(const ConvProblem& problem, Size number_bytes) {
-  constexpr Size kBytes = 24 << 10;
-  return max_of(1, kBytes / (problem.r * problem.w * kBlock * number_bytes));
+  return max_of(1, kRowBytes / (problem.r * problem.w * kBlock * number_bytes));
+}
+
+/// Rows of outputs of a block whose x stays there.
+inline Size rows_at_once(const ConvProblem& problem, Size number_bytes) {
+  const Size rows = kRowBytes / (problem.w * kBlock * number_bytes);
+  return max_of(1, (rows - problem.r) / problem.stride_h + 1);
 }
 
 /// Channels of `blocks`.
@@ -199,13 +213,16 @@ void depthwise_channels(const TaskArgs& args, const Extents& extents, const Pixe
   tile.step = col_axis.stride;
   tile.dilation = col_axis.dilation;
   tile.writer = &writer;
+  tile.y_down = y_width;
 
   // Neighbours in memory follow each other: pixels of a block, or blocks of a pixel.
   const Size at_once = x_blocks.blocked ? 1 : blocks_at_once(problem, sizeof(T));
+  const Size band = x_blocks.blocked ? rows_at_once(problem, sizeof(T)) : 1;
   for (Size first = blocks.first; first < blocks.last; first += at_once) {
     const Size last = min_of(first + at_once, blocks.last);
-    for (Size row = rect.row; row < rect.row + rect.rows; ++row) {
-      const TapRange taps(row_axis, row);
+    for (Size row = rect.row; row < rect.row + rect.rows;) {
+      const AlikeOutputs rows(row_axis, row, min_of(row + band, rect.row + rect.rows));
+      const TapRange& taps = rows.taps;
       const Size x_row = (row_axis.input(row) + taps.begin * row_axis.dilation) * x_width;
       tile.rows = taps.end - taps.begin;
       for (Size kb = first; kb < last; ++kb) {
@@ -217,23 +234,30 @@ void depthwise_channels(const TaskArgs& args, const Extents& extents, const Pixe
         tile.x_step = col_axis.stride * pixel;
         tile.x_row = row_axis.dilation * x_width * pixel;
         tile.x_col = col_axis.dilation * pixel;
+        tile.x_down = row_axis.stride * x_width * pixel;
         tile.u = args.u + (kb * problem.r + taps.begin) * problem.s * kBlock;
         tile.y = row * y_width + rect.col;
         const bool rows_of_taps = short_rows && tile.num_channels == kBlock;
         for (Size left = rect.cols, outputs, part = 0; left > 0; left -= outputs, ++part) {
           if (rows_of_taps) {
             outputs = parts[part];
-            row_kernels[outputs - 1](tile);
+            row_kernels[outputs - 1](tile, rows.count);
           } else {
             const Size col = rect.col + rect.cols - left;
             outputs = next_outputs(inner, col, left);
-            depthwise_tile<T>(tile, outputs, !inner.have(col, outputs));
+            DepthwiseTile<T> below = tile;
+            for (Size i = 0; i < rows.count; ++i) {
+              depthwise_tile<T>(below, outputs, !inner.have(col, outputs));
+              below.x += tile.x_down;
+              below.y += tile.y_down;
+            }
           }
           tile.first += outputs * tile.step;
           tile.x += outputs * tile.x_step;
           tile.y += outputs;
         }
       }
+      row += rows.count;
     }
   }
 }

@@ -100,6 +100,7 @@ void direct_blocks(const TaskArgs& args, const Extents& extents, const PixelRect
         .out = pixels,
         .out_block = rect.cols * kBlock,
         .next_u = nullptr,
+        .fetch_lines = 0,
     };
     multiply_rows<Product>(micro, rect.cols, num_blocks);
     for (Size i = 0; i < num_blocks; ++i) {

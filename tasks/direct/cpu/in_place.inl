@@ -47,75 +47,74 @@ struct InPlaceTile {
   bool fetches_x = false;  ///< a block's words into the L1 during the block before it
 };
 
+/// So many tiles of a line, one behind the other: in a call of its own each began 30 cycles later.
 template <int kRows, int kVecs>
-void in_place_kernel(InPlaceTile& tile) {
+void in_place_kernel(InPlaceTile& tile, Size tiles) {
   constexpr int kBlocks = (kVecs + kBlockVecs - 1) / kBlockVecs;
   constexpr int kBases = (kRows + 2) / 3;  // an address is a base and up to twice a distance
-  Vec sums[kRows][kVecs];
-  unroll<kRows * kVecs>([&](auto i)
-                            __attribute__((always_inline)) { sums[i / kVecs][i % kVecs] = Vec{}; });
-  const float* next_u = tile.next_u;
-  for (const Run* run = tile.begin; run != tile.end; ++run) {
-    const float* u[kBlocks];
-    unroll<kBlocks>([&](auto i) __attribute__((always_inline)) {
-      u[i] = tile.u + run->u + i * tile.u_block;
+  for (; tiles > 0; --tiles) {
+    Vec sums[kRows][kVecs];
+    unroll<kRows * kVecs>([&](auto i) __attribute__((always_inline)) {
+      sums[i / kVecs][i % kVecs] = Vec{};
     });
-    Size step = tile.step * run->pixel;
-    const float* x[kBases];
-    unroll<kBases>([&](auto i) __attribute__((always_inline)) {
-      x[i] = tile.x + run->x + tile.first * run->pixel + 3 * i * step;
-    });
-    const auto multiply = [&](auto words) __attribute__((always_inline)) {
-      if (next_u < tile.end_u) {
-        for (Size line = tile.fetch; line > 0; --line, next_u += kBlock) fetch_to_l2(next_u);
-      }
-      unroll<words>([&](auto word) __attribute__((always_inline)) {
-        asm("" : "+r"(step));  // or the compiler has one for every word, in memory
-        Vec filters[kVecs];
-        unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
-          filters[j] = load(u[j / kBlockVecs] + word * kBlock + j % kBlockVecs * kLanes);
-        });
-        unroll<kRows>([&](auto row) __attribute__((always_inline)) {
-          const Vec input = broadcast(x[row / 3][row % 3 * step + word]);
+    const float* next_u = tile.next_u;
+    for (const Run* run = tile.begin; run != tile.end; ++run) {
+      const float* u[kBlocks];
+      unroll<kBlocks>([&](auto i) __attribute__((always_inline)) {
+        u[i] = tile.u + run->u + i * tile.u_block;
+      });
+      Size step = tile.step * run->pixel;
+      const float* x[kBases];
+      unroll<kBases>([&](auto i) __attribute__((always_inline)) {
+        x[i] = tile.x + run->x + tile.first * run->pixel + 3 * i * step;
+      });
+      const auto multiply = [&](auto words) __attribute__((always_inline)) {
+        if (next_u < tile.end_u) {
+          for (Size line = tile.fetch; line > 0; --line, next_u += kBlock) fetch_to_l2(next_u);
+        }
+        unroll<words>([&](auto word) __attribute__((always_inline)) {
+          asm("" : "+r"(step));  // or the compiler has one for every word, in memory
+          Vec filters[kVecs];
           unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
-            add_product(sums[row][j], input, filters[j]);
+            filters[j] = load(u[j / kBlockVecs] + word * kBlock + j % kBlockVecs * kLanes);
+          });
+          unroll<kRows>([&](auto row) __attribute__((always_inline)) {
+            const Vec input = broadcast(x[row / 3][row % 3 * step + word]);
+            unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
+              add_product(sums[row][j], input, filters[j]);
+            });
           });
         });
-      });
-      unroll<kBlocks>([&](auto i) __attribute__((always_inline)) {
-        u[i] += words * kBlock;
-        asm("" : "+r"(u[i]));
-      });
-      unroll<kBases>([&](auto i) __attribute__((always_inline)) {
-        x[i] += words;
-        asm("" : "+r"(x[i]));  // or the compiler has an address for every row, in memory
-      });
-    };
-    for (Size blocks = run->blocks; blocks > 0; --blocks) {
-      if (tile.fetches_x) {
-        unroll<kRows>([&](auto row) __attribute__((always_inline)) {
-          fetch_to_l1(x[row / 3] + row % 3 * step + run->distance);
+        unroll<kBlocks>([&](auto i) __attribute__((always_inline)) {
+          u[i] += words * kBlock;
+          asm("" : "+r"(u[i]));
         });
+        unroll<kBases>([&](auto i) __attribute__((always_inline)) {
+          x[i] += words;
+          asm("" : "+r"(x[i]));  // or the compiler has an address for every row, in memory
+        });
+      };
+      for (Size blocks = run->blocks; blocks > 0; --blocks) {
+        if (tile.fetches_x) {
+          unroll<kRows>([&](auto row) __attribute__((always_inline)) {
+            fetch_to_l1(x[row / 3] + row % 3 * step + run->distance);
+          });
+        }
+        Size words = run->words;
+        for (; words >= kStepWords; words -= kStepWords) multiply(Index<kStepWords>{});
+        for (; words > 0; --words) multiply(Index<1>{});
+        unroll<kBases>([&](auto i)
+                           __attribute__((always_inline)) { x[i] += run->distance - run->words; });
       }
-      Size words = run->words;
-      for (; words >= kStepWords; words -= kStepWords) multiply(Index<kStepWords>{});
-      for (; words > 0; --words) multiply(Index<1>{});
-      unroll<kBases>([&](auto i)
-                         __attribute__((always_inline)) { x[i] += run->distance - run->words; });
     }
+    tile.next_u = next_u;
+    tile.writer->write_tile(sums, tile.y, tile.y_step, tile.filter, tile.end_filter - tile.filter);
+    tile.first += kRows * tile.step;
+    tile.y += kRows * tile.y_step;
   }
-  tile.next_u = next_u;
-  unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
-    Vec outputs[kRows];
-    unroll<kRows>([&](auto row) __attribute__((always_inline)) { outputs[row] = sums[row][j]; });
-    const Size block = tile.filter + j / kBlockVecs * kBlock;
-    constexpr int kLane = j % kBlockVecs * kLanes;
-    tile.writer->template write<kRows>(outputs, tile.y, tile.y_step, block, kLane,
-                                       tile.end_filter - block - kLane);
-  });
 }
 
-using InPlaceKernel = void (*)(InPlaceTile&);
+using InPlaceKernel = void (*)(InPlaceTile&, Size tiles);
 
 /// By number of rows - 1.
 template <int kVecs, int... kRow>
@@ -141,12 +140,8 @@ InPlaceKernel in_place_kernel_for(Size rows, Size vecs) {
 /// A line of `outputs` from those of `tile` on, in tiles of even size.
 inline void multiply_line(InPlaceTile& tile, Size outputs, Size vecs) {
   const EvenParts parts(outputs, most_rows(vecs));
-  for (Size part = 0; part < parts.count; ++part) {
-    const Size rows = parts[part];
-    in_place_kernel_for(rows, vecs)(tile);
-    tile.first += rows * tile.step;
-    tile.y += rows * tile.y_step;
-  }
+  if (parts.larger > 0) in_place_kernel_for(parts.least + 1, vecs)(tile, parts.larger);
+  in_place_kernel_for(parts.least, vecs)(tile, parts.count - parts.larger);
 }
 
 /// Runs of one part, for channels [first, first + extents.channels).

@@ -15,9 +15,13 @@ void fused_winograd(const TaskArgs& args, std::uint32_t group, std::byte* scratc
   float* const m = reinterpret_cast<float*>(scratch + extents.m_at);
   const BlockRange tiles{0, TileRange(*args.tiling->tiles(), group).count};
   input_blocks<T>(args, extents, group, tiles, {0, extents.channel_blocks}, v, scratch);
-  gemm_blocks(args, extents, group, {0, extents.num_positions}, {0, extents.filter_blocks}, v, m,
-              scratch);
-  output_blocks<T>(args, extents, group, tiles, {0, extents.filter_blocks}, m, scratch);
+  // Few filters at a time: their M stays in the cache, and leaves it to V, so that U is read for
+  // more tiles.
+  for (Size kb = 0; kb < extents.filter_blocks; kb += extents.m_blocks) {
+    const BlockRange blocks(kb, min_of(kb + extents.m_blocks, extents.filter_blocks));
+    gemm_blocks(args, extents, group, {0, extents.num_positions}, blocks, v, m, scratch);
+    output_blocks<T>(args, extents, group, tiles, blocks, m, scratch);
+  }
 }
 
 }  // namespace megaconv::cpu::MEGACONV_ISA

@@ -32,7 +32,7 @@ void transform_output_tile(const float* m, Size position_stride, float* pixels, 
   });
 }
 
-/// Some of the group's tiles and filter blocks; m: the group's slot.
+/// Some of the group's tiles and filter blocks; m: the first of the blocks in the group's slot.
 template <class T>
 void output_blocks(const TaskArgs& args, const Extents& extents, std::uint32_t group,
                    const BlockRange& part, const BlockRange& blocks, const float* m,
@@ -50,7 +50,7 @@ void output_blocks(const TaskArgs& args, const Extents& extents, std::uint32_t g
       const Size strip_row = run.count * W::kM * kBlock;
       for (Size kb = blocks.first; kb < blocks.last; ++kb) {
         for (Size i = 0; i < run.count; ++i) {
-          transform_output_tile<W>(m + kb * extents.block_stride +
+          transform_output_tile<W>(m + (kb - blocks.first) * extents.block_stride +
                                        tile_offset(extents, extents.m_panel_stride, tile + i),
                                    extents.position_stride, strip + i * W::kM * kBlock, strip_row);
         }
@@ -74,8 +74,10 @@ void output_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t b
                         TileRange(cut, group).count);
   const BlockRange blocks(block / cut.tile_chunks(), cut.filter_blocks_per_output_task,
                           extents.filter_blocks);
-  output_blocks<T>(args, extents, group, part, blocks,
-                   args.m + group % cut.window.m_slots * extents.m_slot, scratch);
+  output_blocks<T>(
+      args, extents, group, part, blocks,
+      args.m + group % cut.window.m_slots * extents.m_slot + blocks.first * extents.block_stride,
+      scratch);
 }
 
 }  // namespace megaconv::cpu::MEGACONV_ISA
