@@ -64,11 +64,13 @@ class InputLoader {
     for (int piece = 0; piece < a_.most_pieces; piece += kConverted, to += kConverted * to_next) {
       Bits numbers[kConverted][8];
 #pragma unroll
-      for (int i = 0; i < kConverted; ++i) {  // behind the last piece any, not stored
-        const int of_piece = to + i * to_next;
-        const char* const from = stage + (of_piece < end_ ? of_piece : 0);
-        const auto first = *reinterpret_cast<const Vec<4, Bits>*>(from + landed.first);
-        const auto second = *reinterpret_cast<const Vec<4, Bits>*>(from + landed.second);
+      for (int i = 0; i < kConverted; ++i) {
+        const bool exists = to + i * to_next < end_;
+        const char* const from = stage + to + i * to_next;
+        const auto half = [&](int at) {
+          return load_if<4>(exists, reinterpret_cast<const Bits*>(from + at));
+        };
+        const auto first = half(landed.first), second = half(landed.second);
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           numbers[i][j] = first.lane[j];
