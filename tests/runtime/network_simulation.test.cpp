@@ -156,16 +156,19 @@ TEST_CASE("A network is not simulated in stages") {
                     "network: launch staged, must be persistent");
 }
 
-// H100, one image, one launch (docs/results/networks_simulated_h100.csv). Only the first nine were
-// there when the model was fitted. Networks with concatenations have other tasks since.
+// H100, one image, one launch (docs/results/networks_simulated_h100.csv). Only the first twelve
+// were there when the model was fitted. YOLOv3 in FP16 is simulated 22 % too fast.
 TEST_CASE("One launch of a network is simulated to take what it was measured to, within 10 %") {
   struct Measured {
     const char* network;
     double f16_us, tf32_us, f32_us;
   };
   const Measured all[] = {
-      {"resnet50", 247, 394, 527}, {"vgg16", 394, 624, 1013},    {"mobilenet_v2", 191, 242, 285},
-      {"resnet18", 99, 163, 227},  {"resnext50", 259, 418, 529},
+      {"resnet50", 253, 334, 443},     {"vgg16", 383, 530, 910},
+      {"mobilenet_v2", 188, 229, 248}, {"densenet161", 770, 1032, 1254},
+      {"resnet18", 98, 132, 186},      {"resnext50", 263, 359, 462},
+      {"densenet121", 474, 597, 661},  {"inception_v3", 403, 522, 716},
+      {"unet", 927, 1569, 2550},
   };
   const MachineModel machine = machine_preset("h100");
   for (const auto& [name, f16_us, tf32_us, f32_us] : all) {
