@@ -40,5 +40,6 @@ ErrorBound winograd_bound(const Tiling& tiling);          ///< of Winograd's pro
 ErrorBound rounded_winograd_bound(const Tiling& tiling);  ///< of products of 11 bits
 ErrorBound split_bound(const Tiling& tiling);             ///< direct, three products
 ErrorBound one_product_bound(const Tiling& tiling);       ///< direct, of rounded numbers
+ErrorBound small_gemm_bound(const SmallGemmCut& cut);     ///< small tiles
 
 }  // namespace megaconv

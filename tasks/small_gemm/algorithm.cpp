@@ -50,8 +50,7 @@ class SmallGemmAlgorithm final : public ConvAlgorithmOf<SmallGemmCut> {
     return std::string(floats ? "split_f16 or " : "") + to_string(one);
   }
   ErrorBound sum_bound(const Tiling& tiling) const override {
-    const Tiling alike = tiling_of_error(own(tiling));
-    return algorithm_of(alike).sum_bound(alike);
+    return small_gemm_bound(own(tiling));
   }
 
   void choose(Tiling& tiling, const TilingOptions& options, const Target& target) const override {
