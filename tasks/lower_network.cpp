@@ -210,10 +210,10 @@ std::vector<std::optional<PartOfY>> hand_to_makers(const FusedNetwork& network,
     const bool has_tasks = found.size() < channels.size();
     if (found.empty() || (target.stages && has_tasks)) continue;
     for (const auto& [maker, part] : found) parts[maker] = part;
-    if (has_tasks)
-      *cut = cut_elementwise(
-          cut->problem,
-          workers_beside(std::get<SmallGemmCut>(cuts[found.front().first].cut), target));
+    if (has_tasks) {
+      const auto& maker = std::get<SmallGemmCut>(cuts[found.front().first].cut);
+      *cut = cut_elementwise(cut->problem, workers_beside(maker, target));
+    }
     *cut = with_makers_writing(*cut, u32(found.size()));
   }
   return parts;

@@ -3,6 +3,7 @@
 #include "tasks/conv_family.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -242,6 +243,25 @@ TEST_CASE("Estimates of networks are within a factor of what was measured") {
     CHECK(staged > staged_us / 1.4);
     CHECK(staged < staged_us * 1.4);
     CHECK((staged < one) == (staged_us < one_us));
+  }
+}
+
+TEST_CASE("A convolution stores what the next concatenation makes of its outputs") {
+  const Network network = make_network("densenet121", {.image = 64, .dtype = DataType::f16});
+  for (const bool stages : {false, true}) {
+    const Lowering lowering = lower(network, {}, {}, stages ? in_stages(h100()) : h100());
+    std::map<BufferId, std::uint32_t> stored;  // tensors, by y of the concatenation
+    std::size_t stores = 0;
+    for (const Node& node : lowering.nodes) {
+      if (node.buffers.second != kNoBuffer) ++stored[node.buffers.second];
+    }
+    for (const Node& node : lowering.nodes) {
+      const auto* const cut = std::get_if<ElementwiseCut>(&node.cut);
+      if (cut == nullptr) continue;
+      CHECK(cut->written_by_makers == stored[node.buffers.y]);
+      stores += cut->written_by_makers;
+    }
+    CHECK(stores == (stages ? 0 : 58));  // its 3x3 convolutions
   }
 }
 
