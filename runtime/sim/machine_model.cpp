@@ -27,12 +27,13 @@ std::string text_of(double value) { return ordered_json(value).dump(); }
 
 // One number of the model, with what is allowed of it. The table is the format: reading, writing
 // and checking walk it.
+template <class Part>
 struct Field {
   const char* name;
-  double MachineModel::*value;
+  double Part::*value;
   double least, most;
 };
-constexpr Field kFields[] = {
+constexpr Field<MachineModel> kFields[] = {
     {"worker_gbps", &MachineModel::worker_gbps, 1e-3, 1e7},
     {"l2_gbps", &MachineModel::l2_gbps, 1e-3, 1e7},
     {"hbm_gbps", &MachineModel::hbm_gbps, 1e-3, 1e7},
@@ -42,22 +43,12 @@ constexpr Field kFields[] = {
     {"launch_us", &MachineModel::launch_us, 0, 1e6},
     {"noise", &MachineModel::noise, 0, 1},
 };
-struct KindField {
-  const char* name;
-  double KindModel::*value;
-  double least, most;
-};
-constexpr KindField kKindFields[] = {
+constexpr Field<KindModel> kKindFields[] = {
     {"overhead_us", &KindModel::overhead_us, 0, 1e6},
     {"worker_gflops", &KindModel::worker_gflops, 1e-3, 1e7},
     {"unit_gflops", &KindModel::unit_gflops, 1e-3, 1e7},
 };
-struct NetworkField {
-  const char* name;
-  double NetworkModel::*value;
-  double least, most;
-};
-constexpr NetworkField kNetworkFields[] = {
+constexpr Field<NetworkModel> kNetworkFields[] = {
     {"launch_us", &NetworkModel::launch_us, 0, 1e6},
     {"hop_us", &NetworkModel::hop_us, 0, 1e6},
 };
@@ -163,17 +154,17 @@ void validate(const MachineModel& machine) {
   for (const BytesField& field : kByteFields) {
     check_count(field.name, machine.*field.value, kMostBytes);
   }
-  for (const Field& field : kFields) {
+  for (const auto& field : kFields) {
     check_number(field.name, machine.*field.value, field.least, field.most);
   }
   if (machine.network) {
-    for (const NetworkField& field : kNetworkFields) {
+    for (const auto& field : kNetworkFields) {
       check_number(std::string("network.") + field.name, *machine.network.*field.value, field.least,
                    field.most);
     }
   }
   for (std::uint32_t k = 0; k < kNumTaskKinds; ++k) {
-    for (const KindField& field : kKindFields) {
+    for (const auto& field : kKindFields) {
       check_number(std::string("kinds.") + to_string(static_cast<TaskKind>(k)) + '.' + field.name,
                    machine.kinds[k].*field.value, field.least, field.most);
     }
@@ -201,7 +192,7 @@ MachineModel parse_machine(std::string_view json) {
     machine.*field.value = static_cast<std::uint32_t>(value);
   }
   for (const BytesField& field : kByteFields) machine.*field.value = top.whole(field.name);
-  for (const Field& field : kFields) machine.*field.value = top.number(field.name);
+  for (const auto& field : kFields) machine.*field.value = top.number(field.name);
   Reader kinds(top.take("kinds"), "kinds.");
   for (std::uint32_t k = 0; k < kNumTaskKinds; ++k) {
     const char* const name = to_string(static_cast<TaskKind>(k));
@@ -211,7 +202,7 @@ MachineModel parse_machine(std::string_view json) {
       continue;
     }
     Reader kind(kinds.take(name), std::string("kinds.") + name + '.');
-    for (const KindField& field : kKindFields) {
+    for (const auto& field : kKindFields) {
       machine.kinds[k].*field.value = kind.number(field.name);
     }
     kind.expect_no_more();
@@ -220,7 +211,7 @@ MachineModel parse_machine(std::string_view json) {
   if (top.has("network")) {
     Reader network(top.take("network"), "network.");
     machine.network.emplace();
-    for (const NetworkField& field : kNetworkFields) {
+    for (const auto& field : kNetworkFields) {
       *machine.network.*field.value = network.number(field.name);
     }
     network.expect_no_more();
@@ -238,14 +229,14 @@ std::string to_json(const MachineModel& machine) {
   file["split_f16"] = machine.split_f16;
   for (const CountField& field : kCountFields) file[field.name] = machine.*field.value;
   for (const BytesField& field : kByteFields) file[field.name] = machine.*field.value;
-  for (const Field& field : kFields) file[field.name] = machine.*field.value;
+  for (const auto& field : kFields) file[field.name] = machine.*field.value;
   for (std::uint32_t k = 0; k < kNumTaskKinds; ++k) {
     ordered_json& kind = file["kinds"][to_string(static_cast<TaskKind>(k))];
-    for (const KindField& field : kKindFields) kind[field.name] = machine.kinds[k].*field.value;
+    for (const auto& field : kKindFields) kind[field.name] = machine.kinds[k].*field.value;
   }
   if (machine.network) {
     ordered_json& network = file["network"];
-    for (const NetworkField& field : kNetworkFields) {
+    for (const auto& field : kNetworkFields) {
       network[field.name] = *machine.network.*field.value;
     }
   }

@@ -72,16 +72,17 @@ std::uint64_t balanced_rows(const Tiling& tiling, const Target& target, std::uin
   const ConvProblem& a = tiling.problem;
   const std::uint64_t p = u64(a.p());
   const double unit_flops = a.flops() / static_cast<double>(u64(a.n) * p * tiling.filter_blocks());
-  const auto size = [&](std::uint64_t task_rows) { return task_rows * blocks(task_rows); };
-  const auto longest = [&](std::uint64_t task_rows) {
-    return busiest_part(tiling, target, task_rows, blocks(task_rows));
-  };
-  std::uint64_t best = rows;
+  const std::uint64_t usual_blocks = blocks(rows);
+  std::uint64_t best = rows, best_part = busiest_part(tiling, target, rows, usual_blocks);
   for (std::uint64_t other = std::min({2 * rows, p, most}); 2 * other >= rows; --other) {
-    const bool is_short =
-        size(other) < size(rows) && unit_flops * static_cast<double>(size(other)) < kLeastShared;
     const bool is_even = ceil_div(p, ceil_div(p, other)) == other;
-    if (is_even && !is_short && longest(other) < longest(best)) best = other;
+    if (!is_even) continue;
+    const std::uint64_t other_blocks = blocks(other), size = other * other_blocks;
+    const bool is_short =
+        size < rows * usual_blocks && unit_flops * static_cast<double>(size) < kLeastShared;
+    if (is_short) continue;
+    const std::uint64_t part = busiest_part(tiling, target, other, other_blocks);
+    if (part < best_part) best = other, best_part = part;
   }
   return best;
 }
@@ -158,13 +159,11 @@ void choose_in_place_for_cpu(Tiling& tiling, const Target& target) {
     const std::uint64_t even =
         even_blocks(filter_blocks, filter_blocks, n * ceil_div(p, task_rows), wanted);
     const std::uint64_t usual = std::min<std::uint64_t>(filter_blocks, even + even % 2);
-    std::uint64_t best = usual;
+    std::uint64_t best = usual, best_part = busiest_part(tiling, target, task_rows, usual);
     for (std::uint64_t other = usual / 4 * 2 + 2; other <= std::min(usual + 2, filter_blocks);
          other += 2) {
-      if (busiest_part(tiling, target, task_rows, other) <
-          busiest_part(tiling, target, task_rows, best)) {
-        best = other;
-      }
+      const std::uint64_t part = busiest_part(tiling, target, task_rows, other);
+      if (part < best_part) best = other, best_part = part;
     }
     return best;
   };

@@ -57,6 +57,10 @@ double num_tasks(const SmallGemmCut& cut) {
   return static_cast<double>(cut.num_groups) * cut.tasks_per_group;
 }
 
+double first_filters_us(const SumSteps& sum, const TaskMemory& memory) {
+  return static_cast<double>(memory.filter_bytes * sum.stages) / kFirstFilterBytesPerUs;
+}
+
 // Calls visit(filter_warps, pixel_warps, sum_warps, shares) for all ways to share out a task.
 template <class Visit>
 void for_each_split(const SmallGemmMachine& machine, Visit visit) {
@@ -144,14 +148,13 @@ double small_gemm_turns(const SmallGemmCut& cut, std::uint32_t multiprocessors) 
 }
 
 double small_gemm_first_filters_us(const SmallGemmCut& cut) {
-  const std::int64_t bytes = memory_of(cut).filter_bytes * steps_of(cut).stages;
-  return static_cast<double>(bytes) / kFirstFilterBytesPerUs;
+  return first_filters_us(steps_of(cut), memory_of(cut));
 }
 
-TaskTime small_gemm_time(const SmallGemmCut& cut) {
+namespace {
+
+TaskTime time_of(const SmallGemmCut& cut, const SumSteps& sum, const TaskMemory& memory) {
   const PhaseCosts& costs = costs_of(cut);
-  const SumSteps sum = steps_of(cut);
-  const TaskMemory memory = memory_of(cut);
   constexpr double kKb = 1000;
   const auto x_bytes = static_cast<double>(memory.x_bytes);
   const auto filter_bytes = static_cast<double>(memory.filter_bytes);
@@ -170,22 +173,29 @@ TaskTime small_gemm_time(const SmallGemmCut& cut) {
       (blocks - stages) * (costs.late_block + costs.late_kb * (x_bytes + filter_bytes / 2) / kKb);
   const double store = (cut.shares > 1 ? kExchangeUs * cut.shares : 0) + costs.outputs +
                        costs.outputs_of_thousand * outputs / 1000 + costs.signal;
-  return {.prepare_us = kNextTaskUs + (converts(cut) ? kNextOfFloatsUs : 0) +
-                        small_gemm_first_filters_us(cut),
+  return {.prepare_us =
+              kNextTaskUs + (converts(cut) ? kNextOfFloatsUs : 0) + first_filters_us(sum, memory),
           .alone_us = load + products + late + store,
           .together_us = kTwoTogether * (load + products + store) + kTwoTogetherLate * late};
 }
 
+}  // namespace
+
+TaskTime small_gemm_time(const SmallGemmCut& cut) {
+  return time_of(cut, steps_of(cut), memory_of(cut));
+}
+
 double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors) {
+  const SumSteps sum = steps_of(cut);
   const TaskMemory memory = memory_of(cut);
-  const TaskTime time = small_gemm_time(cut);
+  const TaskTime time = time_of(cut, sum, memory);
   const double tasks = num_tasks(cut);
   const bool alone = tasks <= multiprocessors;
   const double task = alone ? time.alone_us : time.together_us;
   const double turns = small_gemm_turns(cut, multiprocessors);
   const double unprepared = alone ? 0 : kNothingAheadUs + (turns - 1) * kNextTaskUs;
   const double bytes =
-      tasks * static_cast<double>(steps_of(cut).k_blocks()) *
+      tasks * static_cast<double>(sum.k_blocks()) *
       static_cast<double>(memory.x_bytes * (converts(cut) ? 2 : 1) + memory.filter_bytes);
   return kWaitUs + std::max({turns * task + unprepared, bytes / kL2BytesPerUs,
                              static_cast<double>(packed_bytes(cut)) / kFilterBytesPerUs});

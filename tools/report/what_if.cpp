@@ -83,6 +83,12 @@ SimulationOptions simulation_options(const PlanArguments& plan) {
   return {.launch = plan.options.cuda_launch, .num_workers = plan.options.num_blocks};
 }
 
+MachineModel machine_with(const PlanArguments& plan, const std::vector<std::string>& assignments) {
+  MachineModel machine = machine_of(plan);
+  for (const std::string& assignment : assignments) machine = with_value(machine, assignment);
+  return machine;
+}
+
 WhatIfResult simulate_turns(const std::string& text, const Lowering& lowering,
                             const MachineModel& machine, SimulationOptions options, int turns) {
   WhatIfResult result{.text = text, .first = simulate(lowering, machine, options), .time_us = {}};
@@ -94,6 +100,19 @@ WhatIfResult simulate_turns(const std::string& text, const Lowering& lowering,
   result.time_us = estimate_median(std::move(times_us));
   result.bound_us = lower_bounds(lowering.graph, machine).least_us();
   return result;
+}
+
+std::vector<WhatIfResult> simulate_cases(
+    const std::string& text, const PlanArguments& plan, int turns,
+    const std::function<Lowering(const PlanArguments&)>& lowering_of) {
+  std::vector<WhatIfResult> results;
+  for (const WhatIf& one : parse_what_if(text)) {
+    PlanArguments changed = plan;
+    one.apply(changed);
+    results.push_back(simulate_turns(one.text, lowering_of(changed), *changed.options.machine,
+                                     simulation_options(changed), turns));
+  }
+  return results;
 }
 
 std::string what_if_table(const std::vector<WhatIfResult>& results) {

@@ -124,8 +124,7 @@ ExitCode tune(const NetTuneArguments& arguments) {
     throw Error(Status::invalid_argument, "net tune: --policy " + options.mapping.policy +
                                               ", must be a name: plans could not find that file");
   }
-  PlanDatabase database(options.database.empty() ? user_database_file() : options.database,
-                        PlanDatabase::Access::write);
+  PlanDatabase database(database_file(options), PlanDatabase::Access::write);
   const InterruptGuard guard;
   Progress progress;
   std::vector<TunedNetwork> results;

@@ -24,8 +24,8 @@ void add_sample_options(CLI::App& app, SampleOptions& samples) {
       ->group("Search");
 }
 
-std::string TuneArguments::database_file() const {
-  return plan.options.database.empty() ? user_database_file() : plan.options.database;
+std::string database_file(const PlanOptions& options) {
+  return options.database.empty() ? user_database_file() : options.database;
 }
 
 std::vector<NamedProblem> TuneArguments::problems(const char* verb) const {

@@ -16,6 +16,9 @@ class App;
 
 namespace megaconv::cli {
 
+/// The file that the options name, else the user's.
+std::string database_file(const PlanOptions& options);
+
 struct TuneArguments {
   ProblemArguments problem;
   PlanArguments plan;
@@ -23,7 +26,7 @@ struct TuneArguments {
 
   SpaceOptions space_options() const { return {.plan = plan.options, .axes = axes}; }
   /// --database, or the user's file.
-  std::string database_file() const;
+  std::string database_file() const { return cli::database_file(plan.options); }
   /// The problems, at least one. Throws Error(invalid_argument).
   std::vector<NamedProblem> problems(const char* verb) const;
 };

@@ -480,27 +480,19 @@ Plan simulated_plan(const Network& network, const PlanArguments& arguments) {
   return Plan::create(network, options);
 }
 
-ExitCode vary(const NetArguments& arguments, const Network& network, const PlanArguments& plan) {
-  std::vector<WhatIfResult> results;
-  for (const WhatIf& one : parse_what_if(arguments.vary)) {
-    PlanArguments changed = plan;
-    one.apply(changed);
-    results.push_back(simulate_turns(one.text, simulated_plan(network, changed).lowering(),
-                                     *changed.options.machine, simulation_options(changed),
-                                     arguments.turns));
-  }
-  std::fputs(what_if_table(results).c_str(), stdout);
-  return ExitCode::ok;
-}
-
 ExitCode simulate_network(const NetArguments& arguments) {
   check_files(arguments);
   const Network network = selected(arguments, arguments.names.front());
   PlanArguments changed = arguments.plan;
-  MachineModel machine = machine_of(changed);
-  for (const std::string& assignment : arguments.set) machine = with_value(machine, assignment);
+  const MachineModel machine = machine_with(changed, arguments.set);
   changed.options.machine = machine;
-  if (!arguments.vary.empty()) return vary(arguments, network, changed);
+  if (!arguments.vary.empty()) {
+    const std::vector<WhatIfResult> results = simulate_cases(
+        arguments.vary, changed, arguments.turns,
+        [&](const PlanArguments& plan) { return simulated_plan(network, plan).lowering(); });
+    std::fputs(what_if_table(results).c_str(), stdout);
+    return ExitCode::ok;
+  }
   const Plan plan = simulated_plan(network, changed);
   const WhatIfResult result =
       simulate_turns("", plan.lowering(), machine, simulation_options(changed), arguments.turns);

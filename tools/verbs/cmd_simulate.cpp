@@ -53,12 +53,6 @@ struct SimulateArguments {
   bool json = false, show_machine = false;
 };
 
-MachineModel chosen_machine(const SimulateArguments& arguments) {
-  MachineModel machine = machine_of(arguments.plan);
-  for (const std::string& assignment : arguments.set) machine = with_value(machine, assignment);
-  return machine;
-}
-
 void write_machine(const SimulateArguments& arguments, const MachineModel& machine) {
   if (arguments.machine_output.empty()) return;
   write_file(arguments.machine_output, to_json(machine));
@@ -75,7 +69,7 @@ ExitCode calibrate_machine(const SimulateArguments& arguments) {
   }
   Progress progress;
   progress.show(fmt::format("fitting to {} traces", runs.size()));
-  Calibration calibration = calibrate(chosen_machine(arguments), runs);
+  Calibration calibration = calibrate(machine_with(arguments.plan, arguments.set), runs);
   calibration.machine.name = "calibrated";
   progress.clear();
   if (arguments.json) {
@@ -116,17 +110,13 @@ Lowering lowering_of(const SimulateArguments& arguments) {
   return make_plan(selected.front().problem, arguments.plan).lowering();
 }
 
-ExitCode vary(const SimulateArguments& arguments, const MachineModel& machine) {
-  const std::vector<WhatIf> cases = parse_what_if(arguments.vary);
-  std::vector<WhatIfResult> results;
-  for (const WhatIf& one : cases) {
-    SimulateArguments changed = arguments;
-    changed.plan.options.machine = machine;
-    one.apply(changed.plan);
-    const Lowering lowering = lowering_of(changed);
-    results.push_back(simulate_turns(one.text, lowering, *changed.plan.options.machine,
-                                     simulation_options(changed.plan), arguments.turns));
-  }
+ExitCode vary(const SimulateArguments& arguments) {
+  const std::vector<WhatIfResult> results = simulate_cases(
+      arguments.vary, arguments.plan, arguments.turns, [&](const PlanArguments& plan) {
+        SimulateArguments changed = arguments;
+        changed.plan = plan;
+        return lowering_of(changed);
+      });
   std::fputs(arguments.json ? what_if_json(results).c_str() : what_if_table(results).c_str(),
              stdout);
   return ExitCode::ok;
@@ -135,15 +125,15 @@ ExitCode vary(const SimulateArguments& arguments, const MachineModel& machine) {
 ExitCode simulate_problem(const SimulateArguments& given) {
   SimulateArguments arguments = checked(given);
   if (!arguments.calibrate.empty()) return calibrate_machine(arguments);
-  const MachineModel machine = chosen_machine(arguments);
+  const MachineModel machine = machine_with(arguments.plan, arguments.set);
   validate(machine);
   if (arguments.show_machine) {
     std::fputs(to_json(machine).c_str(), stdout);
     write_machine(arguments, machine);
     return ExitCode::ok;
   }
-  if (!arguments.vary.empty()) return vary(arguments, machine);
   arguments.plan.options.machine = machine;
+  if (!arguments.vary.empty()) return vary(arguments);
   const Lowering lowering = lowering_of(arguments);
   const WhatIfResult result =
       simulate_turns("", lowering, machine, simulation_options(arguments.plan), arguments.turns);

@@ -332,7 +332,7 @@ class InputLoader {
   const SmallGemmShare& share_;
   const Stored* image_;
   int num_channels_;
-  int to_, to_next_, end_;  // in a stage: the first piece, behind the last one
+  int to_, to_next_, end_;  // in a stage: the first piece, to_next(), behind the last one
   int from_[kPieces];       // in the image, of the first channels, under the first rows
   unsigned inside_;         // bits of [row block][piece]
 };
