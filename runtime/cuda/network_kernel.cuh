@@ -98,11 +98,17 @@ class TaskSignals {
     }
     __pipeline_commit();
   }
-  /// Behind a barrier of all that stored. This thread has waited for its copies.
-  static __device__ void add(const Shared& shared, const NetworkTask& task,
+  /// Of this thread, if it has one, before the barrier; it has waited for its copies.
+  static __device__ std::uint32_t* own_counter(const Shared& shared, const NetworkTask& task,
+                                               std::uint32_t* counters) {
+    if (threadIdx.x >= task.num_signals) return nullptr;
+    return counters + shared.counter[threadIdx.x];
+  }
+  /// Behind a barrier of all that stored.
+  static __device__ void add(std::uint32_t* own, const NetworkTask& task,
                              const std::uint32_t* signals, std::uint32_t* counters) {
-    if (threadIdx.x >= task.num_signals) return;
-    DeviceSync::add_release(counters[shared.counter[threadIdx.x]], 1);
+    if (own == nullptr) return;
+    DeviceSync::add_release(*own, 1);
     for (std::uint32_t i = threadIdx.x + kNetworkThreads; i < task.num_signals;
          i += kNetworkThreads) {
       DeviceSync::add_release(counters[signals[task.first_signal + i]], 1);
@@ -184,9 +190,10 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     if (fetches) window.complete();
     __pipeline_wait_prior(0);
     const bool lives = alive[turn % 2];
+    std::uint32_t* const counter = TaskSignals::own_counter(signalled, task, run.counters);
     __syncthreads();
     if (!lives) continue;
-    TaskSignals::add(signalled, task, all.signals, run.counters);
+    TaskSignals::add(counter, task, all.signals, run.counters);
     if (leader) worker.record(times);
   }
   __syncthreads();

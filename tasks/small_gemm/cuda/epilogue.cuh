@@ -65,40 +65,14 @@ class SmallGemmEpilogue {
 
   /// Behind a barrier of the block, which has written its sums. They are those of `scale` times x.
   /// For a second output, what was stored is left where an output's first sum was.
-  __device__ void write_outputs(float* sums, float scale) {
-    sums += pixel_ * a_.summand_pitch + filter_;
-    const bool has_second = a_.second.y != nullptr;
-    const float factor = 1 / scale;
-    const auto bias = *reinterpret_cast<const Vec<kVector>*>(vectors_ + filter_);
-    Vec<kVector> scales = zero<kVector>();
-    if (a_.scales_at != 0) {
-      scales = *reinterpret_cast<const Vec<kVector>*>(vectors_ + a_.own_filters + filter_);
+  template <class Tensor>
+  __device__ void write_outputs(float* sums, float scale, Tensor tensor) {
+    if (a_.k % kVector != 0) {
+      return write_numbers(a_, share_, vectors_, sums, 1 / scale, tensor(a_.y),
+                           tensor(a_.residual));
     }
-    const ActivationTerms activation = a_.activation;
-    const int to_next = stride_ * a_.summand_pitch;
-#pragma unroll 1
-    while (pixel_ < num_pixels_) {
-      Vec<kVector> value[kAtOnce];
-      add_sums(value, sums, to_next);
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (pixel_ + i * stride_ >= num_pixels_) return;
-        if (a_.scales_at == 0) {
-          value[i] = value[i] + bias;
-        } else {
-#pragma unroll
-          for (int n = 0; n < kVector; ++n) {
-            value[i].lane[n] = fmaf(value[i].lane[n] * factor, scales.lane[n], bias.lane[n]);
-          }
-        }
-        store_output(value[i], to_ + output_[i], residual_[i], activation);
-        if (has_second) *reinterpret_cast<Vec<kVector>*>(sums + i * to_next) = value[i];
-      }
-      sums += kAtOnce * to_next;
-      pixel_ += kAtOnce * stride_;
-      find_outputs();
-      load_residuals();
-    }
+    // A thread reads about four vectors of sums in all. They come at once.
+    a_.summands < kAtOnce ? write<kAtOnce, 1>(sums, 1 / scale) : write<1, kAtOnce>(sums, 1 / scale);
   }
 
   /// Behind write_outputs() of the same sums, of which this thread reads its own. The same bits as
@@ -166,11 +140,12 @@ class SmallGemmEpilogue {
   template <class Tensor>
   __device__ void find_tensors(Tensor tensor) {
     y_ = static_cast<Stored*>(const_cast<void*>(tensor(a_.y)));
-    residuals_ = static_cast<const Stored*>(tensor(a_.residual));
+    residuals_ = a_.k % kVector == 0 ? static_cast<const Stored*>(tensor(a_.residual)) : nullptr;
   }
+  template <int kOutputs = kAtOnce>
   __device__ void find_outputs() {
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) output_[i] = place_of(pixel_ + i * stride_) * a_.k;
+    for (int i = 0; i < kOutputs; ++i) output_[i] = place_of(pixel_ + i * stride_) * a_.k;
   }
   // Of a pixel of the tile, in the image.
   __device__ int place_of(int pixel) const {
@@ -178,48 +153,104 @@ class SmallGemmEpilogue {
     return (share_.row + row) * a_.q + share_.col + pixel - row * share_.cols;
   }
 
+  template <int kOutputs = kAtOnce>
   __device__ void load_residuals() {
-    const bool exists = residuals_ != nullptr && a_.k % kVector == 0;
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
+    for (int i = 0; i < kOutputs; ++i) {
       residual_[i] = {};
-      if (!exists || pixel_ + i * stride_ >= num_pixels_) continue;
+      if (residuals_ == nullptr || pixel_ + i * stride_ >= num_pixels_) continue;
       residual_[i] = *reinterpret_cast<const Residual*>(residuals_ + to_ + output_[i]);
     }
   }
 
-  // The sums of all warps, or of all tasks that share them, in their order.
-  __device__ void add_sums(Vec<kVector> (&value)[kAtOnce], const float* sums, int to_next) const {
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) value[i] = zero<kVector>();
+  // So many outputs at a time, and so many sums of each.
+  template <int kOutputs, int kSums>
+  __device__ void write(float* sums, float factor) {
+    if (pixel_ >= num_pixels_) return;
+    const bool has_second = a_.second.y != nullptr;
+    const int pitch = a_.summand_pitch, to_next = stride_ * pitch;
+    const int summands = a_.summands, summand_stride = a_.summand_stride;
+    const ActivationTerms activation = a_.activation;
+    const auto bias = *reinterpret_cast<const Vec<kVector>*>(vectors_ + filter_);
+    Vec<kVector> scales = zero<kVector>();
+    if constexpr (Products::kConverts) {
+      scales = *reinterpret_cast<const Vec<kVector>*>(vectors_ + a_.own_filters + filter_);
+    }
+    sums += pixel_ * pitch + filter_;
 #pragma unroll 1
-    for (int n = 0; n < a_.summands; ++n, sums += a_.summand_stride) {
+    for (;;) {
+      Vec<kVector> value[kOutputs];
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (pixel_ + i * stride_ >= num_pixels_) break;
-        value[i] = value[i] + *reinterpret_cast<const Vec<kVector>*>(sums + i * to_next);
+      for (auto& sum : value) sum = zero<kVector>();
+      const float* from = sums;
+#pragma unroll 1
+      for (int n = 0; n < summands; n += kSums, from += kSums * summand_stride) {
+        Vec<kVector> part[kOutputs][kSums];
+        for_each<kOutputs, kSums>([&](int i, int m) {
+          part[i][m] = zero<kVector>();
+          if (pixel_ + i * stride_ >= num_pixels_) return;
+          part[i][m] =
+              *reinterpret_cast<const Vec<kVector>*>(from + i * to_next + m * summand_stride);
+        });
+        for_each<kOutputs, kSums>([&](int i, int m) { value[i] = value[i] + part[i][m]; });
       }
+#pragma unroll
+      for (int i = 0; i < kOutputs; ++i) {
+        if (pixel_ + i * stride_ >= num_pixels_) return;
+#pragma unroll
+        for (int n = 0; n < kVector; ++n) {
+          float& number = value[i].lane[n];
+          number = Products::kConverts ? fmaf(number * factor, scales.lane[n], bias.lane[n])
+                                       : number + bias.lane[n];
+          if (residuals_ != nullptr) number += residual_[i].number(n);
+        }
+        activate(activation, value[i].lane);
+        store<kVector>(y_ + to_ + output_[i], value[i]);
+        if (has_second) *reinterpret_cast<Vec<kVector>*>(sums + i * to_next) = value[i];
+      }
+      pixel_ += kOutputs * stride_;
+      if (pixel_ >= num_pixels_) return;
+      sums += kOutputs * to_next;
+      find_outputs<kOutputs>();
+      load_residuals<kOutputs>();
+    }
+  }
+  template <int kOutputs, int kSums, class Visit>
+  static __device__ void for_each(Visit visit) {
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) {
+#pragma unroll
+      for (int m = 0; m < kSums; ++m) visit(i, m);
     }
   }
 
-  // `value` is what is stored, where filters come in vectors.
-  __device__ void store_output(Vec<kVector>& value, std::int64_t output, const Residual& residual,
-                               const ActivationTerms& activation) const {
-    if (a_.k % kVector == 0) {
-#pragma unroll
-      for (int i = 0; i < kVector; ++i) {
-        if (residuals_ != nullptr) value.lane[i] += residual.number(i);
+  // Where filters do not come in vectors.
+  static __device__ void write_numbers(const SmallGemmArgs& a, const SmallGemmShare& share,
+                                       const float* vectors, const float* sums, float factor,
+                                       const void* y, const void* residuals) {
+    const int filters = min(a.own_filters, a.k - share.first_filter);
+    const int outputs = share.rows * share.cols * filters;
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x); i < outputs; i += kSmallGemmThreads) {
+      const int pixel = i / filters, filter = i % filters;
+      float number = 0;
+      const float* from = sums + pixel * a.summand_pitch + filter;
+#pragma unroll 1
+      for (int n = 0; n < a.summands; ++n, from += a.summand_stride) number += *from;
+      number = Products::kConverts
+                   ? fmaf(number * factor, vectors[a.own_filters + filter], vectors[filter])
+                   : number + vectors[filter];
+      const int row = row_of(share, pixel);
+      const std::int64_t output =
+          ((static_cast<std::int64_t>(share.image) * a.p + share.row + row) * a.q + share.col +
+           pixel - row * share.cols) *
+              a.k +
+          share.first_filter + filter;
+      if (residuals != nullptr) {
+        number += static_cast<float>(static_cast<const Stored*>(residuals)[output]);
       }
-      activate(activation, value.lane);
-      store<kVector>(y_ + output, value);
-      return;
-    }
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) {
-      if (share_.first_filter + filter_ + i >= a_.k) break;
-      float one = value.lane[i];
-      if (residuals_ != nullptr) one += static_cast<float>(residuals_[output + i]);
-      y_[output + i] = static_cast<Stored>(activate(activation, one));
+      static_cast<Stored*>(const_cast<void*>(y))[output] =
+          static_cast<Stored>(activate(a.activation, number));
     }
   }
 

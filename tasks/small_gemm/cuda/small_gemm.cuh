@@ -349,7 +349,7 @@ class SmallGemmTask {
       sums = received;
       scale = 1;
     }
-    epilogue.write_outputs(sums, scale);
+    epilogue.write_outputs(sums, scale, tensor);
     epilogue.write_second(sums, tensor);
     mark(TaskPhase::outputs);
   }

@@ -70,21 +70,31 @@ class SumExchange {
       const int owner = filter >> a.own_bits;
       Vec<kVector> value = zero<kVector>();
       const float* from = sums + pixel * a.sum_pitch + filter;
-#pragma unroll 2
-      for (int warp = 0; warp < a.sum_warps; ++warp, from += a.warp_sums) {
-        value = value + *reinterpret_cast<const Vec<kVector>*>(from);
+#pragma unroll 1
+      for (int warp = 0; warp < a.sum_warps; warp += kAtOnce, from += kAtOnce * a.warp_sums) {
+        Vec<kVector> part[kAtOnce];
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          part[i] = warp + i < a.sum_warps
+                        ? *reinterpret_cast<const Vec<kVector>*>(from + i * a.warp_sums)
+                        : zero<kVector>();
+        }
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) value = value + part[i];
       }
 #pragma unroll
       for (int n = 0; n < kVector; ++n) value.lane[n] *= factor;
       cluster.send(owner, of_share + ((pixel - owner) << a.own_bits) + filter, value,
                    &shared_.arrived);
     }
-    cluster.wait(&shared_.arrived, shared_.parity);
+    while (!::cuda::ptx::mbarrier_try_wait_parity(&shared_.arrived, shared_.parity)) {
+    }
 #endif
   }
 
  private:
   static constexpr int kVector = 4;        // numbers
+  static constexpr int kAtOnce = 4;        // sums of warps
   static constexpr unsigned kIssuer = 32;  // not the thread that waits for other tasks
 
   Shared& shared_;
