@@ -34,8 +34,10 @@ constexpr std::uint64_t kManyFilters = 5;
 // FP16, 160 in TF32).
 constexpr double kLightStageUs = 2;
 
-bool is_convolution(const Cut& cut) {
-  return std::holds_alternative<Tiling>(cut) || std::holds_alternative<SmallGemmCut>(cut);
+double light_stage_us(const Cut& cut) {
+  if (std::holds_alternative<Tiling>(cut) || std::holds_alternative<SmallGemmCut>(cut)) return 0;
+  const auto* const pooling = std::get_if<PoolCut>(&cut);
+  return pooling != nullptr && pooling->written_by_maker ? 0 : kLightStageUs;
 }
 
 // What speaks for the persistent kernel, whatever the cut; empty when nothing does.
@@ -151,7 +153,7 @@ NetworkLaunch choose_launch(const Network& network, const PlanOptions& options,
       cut_operators(fuse(network, options.tiling, in_stages), options.tiling, in_stages);
   double staged_us = 0, one_us = 0;
   for (const OperatorCut& cut : cuts) {
-    staged_us += is_convolution(cut.cut) ? cut.us : kLightStageUs;
+    staged_us += cut.us + light_stage_us(cut.cut);
     one_us += cut.one_launch_us;
   }
   const bool pays = staged_us < one_us;

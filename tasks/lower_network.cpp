@@ -20,6 +20,7 @@
 #include "tasks/lower.hpp"
 #include "tasks/nhwc_values.hpp"
 #include "tasks/operators.hpp"
+#include "tasks/pooling/pooling.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
 
@@ -48,8 +49,16 @@ class Cutter {
     known_.emplace_back(problem, cut_anew(problem));
     return known_.back().second;
   }
-  SmallGemmCut cut_small(const ConvProblem& problem) const {
-    return cut_small_gemm(problem, precision_of(problem.dtype), machine_);
+  SmallGemmCut cut_small(const ConvProblem& problem,
+                         const std::optional<PoolProblem>& pool = {}) const {
+    return cut_small_gemm(problem, precision_of(problem.dtype), machine_, {}, pool);
+  }
+  /// How much longer the convolution takes if its tasks pool, too.
+  double longer_us(const SmallGemmCut& pooled, const SmallGemmCut& plain) const {
+    const auto us = [this](const SmallGemmCut& cut) {
+      return small_gemm_us(cut, machine_.multiprocessors);
+    };
+    return us(pooled) - us(plain);
   }
   template <class Problem>
   OperatorCut cut(const Problem& problem) {
@@ -163,6 +172,47 @@ Precision precision_within(const FusedNetwork& network, const TilingOptions& opt
   throw Error(Status::unsupported, refusal);
 }
 
+// How often a value is read, by operators or as an output.
+std::ptrdiff_t times_read(const FusedNetwork& network, ValueId value) {
+  const auto count = [value](const std::vector<ValueId>& reads) {
+    return std::count(reads.begin(), reads.end(), value);
+  };
+  std::ptrdiff_t times = count(network.outputs);
+  for (const FusedOperator& op : network.operators) times += count(op.reads);
+  return times;
+}
+
+// Poolings of outputs of small tiles: the tasks that make these pool them, where that is estimated
+// to take less than a level of its own. The pooling has no tasks then. What it alone reads is not
+// stored, unless all values are asked for.
+void pool_in_makers(const FusedNetwork& network, const Cutter& cutter, bool stores_all,
+                    std::vector<OperatorCut>& cuts) {
+  // H100, one launch: 4 to 5 us of ResNet-50's poolings.
+  constexpr double kLevelUs = 4;
+  for (std::size_t i = 0; i < cuts.size(); ++i) {
+    auto* const pooling = std::get_if<PoolCut>(&cuts[i].cut);
+    const ValueId read = network.operators[i].reads.front();
+    if (pooling == nullptr || read < network.inputs.size()) continue;
+    auto& maker = cuts[read - network.inputs.size()];
+    auto* const of = std::get_if<SmallGemmCut>(&maker.cut);
+    if (of == nullptr || of->pool || !can_pool(of->problem, pooling->problem)) continue;
+    SmallGemmCut pooled;
+    try {
+      pooled = cutter.cut_small(of->problem, pooling->problem);
+    } catch (const Error&) {  // no tile fits that its windows reach beyond
+      continue;
+    }
+    pooled.stores_y = stores_all || times_read(network, read) > 1;
+    const double longer_us = cutter.longer_us(pooled, *of);
+    if (longer_us > kLevelUs) continue;
+    *of = pooled;
+    maker.us += longer_us;
+    maker.one_launch_us += longer_us;
+    pooling->written_by_maker = true;
+    derive_counts(*pooling);
+  }
+}
+
 // A part of an elementwise operation's y: the operator, and the first channel.
 struct PartOfY {
   std::size_t op;
@@ -177,16 +227,21 @@ std::uint32_t workers_beside(const SmallGemmCut& cut, const Target& target) {
   return u32(std::max<std::uint64_t>(1, left / kTasksPerWorker));
 }
 
-// Elementwise operations of outputs of convolutions, as concatenations: these convolutions store
-// what becomes of their outputs, too. A convolution does so for the first operation that reads it,
-// and of an operation the last tensors are stored so. In one launch its tasks have the older ones
-// then, beside the convolution. Stages gain only if none is left (H100, DenseNet-161 in FP16: one
-// launch 868 us before, 784 then; stages 873 and 938). Returns by convolution what part it stores,
-// and cuts the operations anew.
+// What reads outputs of convolutions, and these store, too: poolings, and elementwise operations,
+// as concatenations. A convolution does so for the first operation that reads it, and of an
+// operation the last tensors are stored so. In one launch its tasks have the older ones then,
+// beside the convolution. Stages gain only if none is left (H100, DenseNet-161 in FP16: one launch
+// 868 us before, 784 then; stages 873 and 938). Returns by convolution what part it stores, and
+// cuts the operations anew.
 std::vector<std::optional<PartOfY>> hand_to_makers(const FusedNetwork& network,
                                                    std::vector<OperatorCut>& cuts,
                                                    const Target& target) {
   std::vector<std::optional<PartOfY>> parts(cuts.size());
+  for (std::size_t i = 0; i < cuts.size(); ++i) {
+    const auto* const pooling = std::get_if<PoolCut>(&cuts[i].cut);
+    if (pooling == nullptr || !pooling->written_by_maker) continue;
+    parts[network.operators[i].reads.front() - network.inputs.size()] = PartOfY{i, 0};
+  }
   for (std::size_t i = 0; i < cuts.size(); ++i) {
     auto* const cut = std::get_if<ElementwiseCut>(&cuts[i].cut);
     if (cut == nullptr || cut->problem.residual) continue;
@@ -217,6 +272,19 @@ std::vector<std::optional<PartOfY>> hand_to_makers(const FusedNetwork& network,
     *cut = with_makers_writing(*cut, u32(found.size()));
   }
   return parts;
+}
+
+// y of an operator, as a buffer, where others write it.
+Buffer y_written_by_makers(const FusedOperator& op) {
+  return std::visit(
+      [&](const auto& problem) -> Buffer {
+        if constexpr (requires { y_buffer(problem, op.name()); }) {
+          return y_buffer(problem, op.name());
+        } else {
+          return {};
+        }
+      },
+      op.problem);
 }
 
 // Appends an operator that reads those values; its own buffers have its name: "conv1.U".
@@ -340,6 +408,7 @@ std::vector<OperatorCut> cut_operators(const FusedNetwork& network, const Tiling
       throw Error(error.status(), op.name() + ": " + error.what());
     }
   }
+  pool_in_makers(network, cutter, options.whole_tensors, cuts);
   return cuts;
 }
 
@@ -364,10 +433,8 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
     if (parts[i]) {
       BufferId& y = given[parts[i]->op].y;
       if (y == kNoBuffer) {
-        const FusedOperator& reader = network.operators[parts[i]->op];
         y = static_cast<BufferId>(lowering.graph.buffers.size());
-        lowering.graph.buffers.push_back(
-            elementwise_y(std::get<ElementwiseProblem>(reader.problem), reader.name()));
+        lowering.graph.buffers.push_back(y_written_by_makers(network.operators[parts[i]->op]));
       }
       given[i].second = y;
       given[i].second_channel = parts[i]->channel;

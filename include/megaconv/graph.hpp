@@ -29,6 +29,7 @@ using NodeId = std::uint16_t;    ///< index into TaskGraph::nodes
 using KindId = std::uint32_t;    ///< index into TaskGraph::kinds
 using StageId = std::uint32_t;   ///< index into TaskGraph::stages
 using BufferId = std::uint32_t;  ///< index into TaskGraph::buffers
+inline constexpr BufferId kNoBuffer = 0xffffffffu;
 
 /// [begin, end).
 struct Interval {

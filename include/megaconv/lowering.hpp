@@ -18,7 +18,6 @@ namespace megaconv {
 ///   w, U   channels: blocks of C    positions: blocks of K
 ///   V      rows: tiles (of a copy of x: pixels)   channels: blocks of C   positions: alpha^2
 ///   M      rows: tiles                            channels: blocks of K   positions: alpha^2
-inline constexpr BufferId kNoBuffer = 0xffffffffu;
 struct NodeBuffers {
   /// residual: also what a pixelwise operation multiplies by
   BufferId x = kNoBuffer, w = kNoBuffer, residual = kNoBuffer, y = kNoBuffer;

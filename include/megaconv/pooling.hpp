@@ -71,6 +71,8 @@ struct PoolCut {
   PoolProblem problem;
   std::uint32_t rows_per_group = 1, cols_per_group = 1;
   std::uint32_t channels_per_task = 1;
+  /// The tasks write y that make x; there are none of its own.
+  bool written_by_maker = false;
   // Derived; cut_pooling() and derive_counts() fill them.
   std::uint32_t num_groups = 0;       ///< NG
   std::uint32_t tasks_per_group = 0;  ///< SG

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "megaconv/algorithm.hpp"
+#include "megaconv/pooling.hpp"
 #include "megaconv/problem.hpp"
 
 namespace megaconv {
@@ -37,6 +39,10 @@ struct SmallGemmCut {
   /// of a cluster, and each writes the outputs of a part of the filters. 1: none.
   std::uint32_t shares = 1;
   std::uint32_t shared_bytes = kSharedBytes;  ///< shared memory of a task, at most
+  /// Of a network: a pooling that reads y, which the tasks compute, too. Each computes what the
+  /// windows reach whose outputs belong to its tile, and writes its tile of y, and these outputs.
+  std::optional<PoolProblem> pool{};
+  bool stores_y = true;  ///< not where the pooling alone reads it
 
   // Derived.
   std::uint32_t num_groups = 0;       ///< NG: tiles

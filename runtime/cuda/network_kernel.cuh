@@ -145,17 +145,16 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
   const bool fetches = threadIdx.x / 32 == kFetcher;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::uint32_t stride = gridDim.x;
-  std::uint32_t position = blockIdx.x, turn = 0;
+  const auto has_task = [&](std::uint32_t position) { return position < run.num_tasks; };
   FilterStages filters(arrivals);
   const SumExchange exchange(exchanged);
   if (fetches) {
-    if (position < run.num_tasks) window.fetch_task(0, all.tasks + position, lane);
-    if (position + stride < run.num_tasks) {
-      window.fetch_task(1, all.tasks + position + stride, lane);
-    }
+    const NetworkTask* const first = all.tasks + blockIdx.x;
+    if (has_task(blockIdx.x)) window.fetch_task(0, first, lane);
+    if (has_task(blockIdx.x + stride)) window.fetch_task(1, first + stride, lane);
     window.complete();
     __syncwarp();
-    if (position < run.num_tasks) window.fetch_node(0, all.nodes, lane);
+    if (has_task(blockIdx.x)) window.fetch_node(0, all.nodes, lane);
     window.complete();
   } else if (leader) {
     epoch = attach(*run.header, run.counters, run.num_counters, run.plan_word);
@@ -163,7 +162,10 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
   }
   __syncthreads();
   const Worker worker(run, epoch);
-  for (; position < run.num_tasks; position += stride, ++turn) {
+  std::uint32_t turn = 0;
+  for (;; ++turn) {
+    const std::uint32_t position = blockIdx.x + turn * stride;
+    if (!has_task(position)) break;
     const NetworkTask& task = window.task(turn);
     if (fetches) {
       const bool has_next = position + stride < run.num_tasks;

@@ -38,13 +38,22 @@ constexpr void become_pointers(const NetworkMemory& memory, T*&... places) {
   ((places = pointer_to(memory, places)), ...);
 }
 
-/// What an elementwise operation makes of the outputs of a convolution, which stores it with them:
-/// clamp(scale y + bias), in some of the operation's channels. Without y there is none.
+/// Windows of a pooling over the outputs of a convolution. r is 0 where there is none.
+struct PoolWindow {
+  std::int32_t r, s, pad_h, pad_w, stride_h, stride_w;
+  std::int32_t p, q;  ///< outputs
+  bool averages;      ///< or takes the largest number
+};
+
+/// What another operation makes of the outputs of a convolution, which stores it with them. An
+/// elementwise one: clamp(scale y + bias), in some of the operation's channels. A pooling: what is
+/// in its windows, in all of them. Without y there is none.
 struct SecondOutput {
   void* y;                               ///< all of the operation's
   const float *scale, *bias;             ///< of these channels; null: y as it is
   std::int32_t channels, first_channel;  ///< of its y
   float least, most;
+  PoolWindow window;
 };
 
 /// The places of one node's buffers, null for those that it does not have.

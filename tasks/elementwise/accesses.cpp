@@ -67,7 +67,7 @@ void describe_cost(const ElementwiseCut& cut, const NodeBuffers& buffers, Stage&
 
 }  // namespace
 
-Buffer elementwise_y(const ElementwiseProblem& problem, const std::string& name) {
+Buffer y_buffer(const ElementwiseProblem& problem, const std::string& name) {
   return {.name = name + ".y",
           .extent = y_extent(problem),
           .bytes = u64(problem.y_size()) * size_of(problem.dtype)};
@@ -99,7 +99,7 @@ NodeBuffers add_elementwise(TaskGraph& graph, const std::string& name, const Ele
   if (stage.num_tasks() > 0) describe_cost(counted, buffers, stage);
   add_stage(graph, std::move(stage));  // the one that may throw comes first
   graph.nodes.push_back(name);
-  if (makes_y) graph.buffers.push_back(elementwise_y(problem, name));
+  if (makes_y) graph.buffers.push_back(y_buffer(problem, name));
   graph.accesses.push_back(elementwise_accesses(counted, buffers));
   return buffers;
 }

@@ -56,7 +56,7 @@ Region x_extent(const ElementwiseProblem& problem, std::size_t i);
 Region y_extent(const ElementwiseProblem& problem);
 
 /// y of a node of that name, as a buffer.
-Buffer elementwise_y(const ElementwiseProblem& problem, const std::string& name);
+Buffer y_buffer(const ElementwiseProblem& problem, const std::string& name);
 
 /// Appends a node that reads the buffers read.inputs, and read.residual if the problem has one: its
 /// name, its buffer y unless read has it, what its tasks read and write, and its one stage, if it

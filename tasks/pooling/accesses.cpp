@@ -101,7 +101,14 @@ void describe_cost(const PoolCut& cut, bool x_is_given, BufferId x, BufferId y, 
 
 }  // namespace
 
-BufferId add_pooling(TaskGraph& graph, const std::string& name, const PoolCut& cut, BufferId x) {
+Buffer y_buffer(const PoolProblem& problem, const std::string& name) {
+  return {.name = name + ".y",
+          .extent = y_extent(problem),
+          .bytes = u64(problem.y_size()) * size_of(problem.dtype)};
+}
+
+BufferId add_pooling(TaskGraph& graph, const std::string& name, const PoolCut& cut, BufferId x,
+                     BufferId y) {
   PoolCut counted = cut;
   derive_counts(counted);
   const PoolProblem& problem = counted.problem;
@@ -111,19 +118,18 @@ BufferId add_pooling(TaskGraph& graph, const std::string& name, const PoolCut& c
                                          std::to_string(graph.nodes.size()) +
                                          " nodes, must be less than 2^16");
   }
-  const auto y = static_cast<BufferId>(graph.buffers.size());
+  const bool makes_y = y == kNoBuffer;
+  if (makes_y) y = static_cast<BufferId>(graph.buffers.size());
   Stage stage;
   stage.node = static_cast<NodeId>(graph.nodes.size());
   stage.role = Role::product;
   stage.kind = kPoolingKind;
   stage.groups = counted.num_groups;
   stage.per_group = counted.tasks_per_group;
-  describe_cost(counted, graph.buffers[x].given, x, y, stage);
+  if (stage.num_tasks() > 0) describe_cost(counted, graph.buffers[x].given, x, y, stage);
   add_stage(graph, std::move(stage));  // the one that may throw comes first
   graph.nodes.push_back(name);
-  graph.buffers.push_back({.name = name + ".y",
-                           .extent = y_extent(problem),
-                           .bytes = u64(problem.y_size()) * size_of(problem.dtype)});
+  if (makes_y) graph.buffers.push_back(y_buffer(problem, name));
   graph.accesses.push_back(pooling_accesses(counted, x, y));
   return y;
 }

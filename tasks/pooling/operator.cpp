@@ -43,9 +43,9 @@ PoolCut cut_operator(const PoolProblem& problem, std::uint32_t workers) {
 }
 
 NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const PoolCut& cut,
-                         std::span<const BufferId> reads) {
+                         std::span<const BufferId> reads, const NodeBuffers& given) {
   NodeBuffers buffers{.x = reads[0]};
-  buffers.y = add_pooling(graph, name, cut, buffers.x);
+  buffers.y = add_pooling(graph, name, cut, buffers.x, given.y);
   return buffers;
 }
 

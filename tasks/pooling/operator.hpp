@@ -21,7 +21,7 @@ OperatorTruth truth_of(const PoolProblem& problem, const FusedOperator& op,
                        const ReadNumbers& read);
 
 NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const PoolCut& cut,
-                         std::span<const BufferId> reads);
+                         std::span<const BufferId> reads, const NodeBuffers& given = {});
 std::string summary_of(const PoolCut& cut);
 namespace cpu {
 NodeTasks node_tasks(const PoolCut& cut, const Kernels& kernels);

@@ -105,7 +105,7 @@ void derive_counts(PoolCut& cut) {
     throw Error(Status::unsupported, std::to_string(groups * per_group) +
                                          " tasks: must be at most 2^31; use larger groups");
   }
-  cut.num_groups = u32(groups);
+  cut.num_groups = cut.written_by_maker ? 0 : u32(groups);
   cut.tasks_per_group = u32(per_group);
 }
 
@@ -162,7 +162,8 @@ std::string to_string(const PoolCut& cut) {
          "\npooling task: " + std::to_string(cut.channels_per_task) + " channels" +
          "\ntask groups: " + std::to_string(cut.num_groups) +
          "\ntasks: " + std::to_string(std::uint64_t{cut.num_groups} * cut.tasks_per_group) +
-         " (SG " + std::to_string(cut.tasks_per_group) + ")\n";
+         " (SG " + std::to_string(cut.tasks_per_group) + ")\n" +
+         (cut.written_by_maker ? "written by the tasks that make x\n" : "");
 }
 
 }  // namespace megaconv

@@ -43,11 +43,14 @@ WindowAxis cols_of(const PoolProblem& problem);
 Region x_extent(const PoolProblem& problem);
 Region y_extent(const PoolProblem& problem);
 
-/// Appends a node: its name, its buffer y ("pool1.y": rows n p, columns q, channels c), what its
-/// tasks read and write, and its one stage. Returns the id of y. `x` is a buffer of the graph: rows
-/// n h, columns w, channels c. Throws as derive_counts() and add_stage() do, and
-/// Error(invalid_argument) naming node, buffer and axis where x does not fit; the graph is then as
-/// it was.
-BufferId add_pooling(TaskGraph& graph, const std::string& name, const PoolCut& cut, BufferId x);
+/// y of a node of that name, as a buffer: rows n p, columns q, channels c.
+Buffer y_buffer(const PoolProblem& problem, const std::string& name);
+
+/// Appends a node: its name, its buffer y ("pool1.y") unless it is given, what its tasks read and
+/// write, and its one stage. Returns the id of y. `x` is a buffer of the graph: rows n h, columns
+/// w, channels c. Throws as derive_counts() and add_stage() do, and Error(invalid_argument) naming
+/// node, buffer and axis where x does not fit; the graph is then as it was.
+BufferId add_pooling(TaskGraph& graph, const std::string& name, const PoolCut& cut, BufferId x,
+                     BufferId y = kNoBuffer);
 
 }  // namespace megaconv

@@ -17,18 +17,18 @@ AccessFunction small_gemm_accesses(const SmallGemmCut& cut, const NodeBuffers& b
   return [cut, buffers](Role, std::uint32_t group, std::uint32_t block,
                         std::vector<Access>& accesses) {
     const ConvProblem& a = cut.problem;
-    const std::uint64_t rows = cut.rows_per_group, cols = cut.cols_per_group;
-    const std::uint64_t p = u64(a.p()), q = u64(a.q());
-    const std::uint64_t row_tiles = ceil_div(p, rows), col_tiles = ceil_div(q, cols);
-    const std::uint64_t image = group / col_tiles / row_tiles;
-    const std::uint64_t row = group / col_tiles % row_tiles * rows, col = group % col_tiles * cols;
-    Region y{.rows = {image * p + row, image * p + std::min(row + rows, p)},
-             .cols = {col, std::min(col + cols, q)},
-             .channels = {0, u64(a.k)}};
+    const TaskTile tile = tile_of(cut, group);
+    // Rows of the image, in a tensor that has so many of each.
+    const auto in_image = [&](const Interval& rows, std::int64_t rows_of_image) {
+      const std::uint64_t first = tile.image * u64(rows_of_image);
+      return Interval{first + rows.begin, first + rows.end};
+    };
+    Region y{
+        .rows = in_image(tile.rows.own, a.p()), .cols = tile.cols.own, .channels = {0, u64(a.k)}};
     accesses.push_back({buffers.x,
                         Mode::read,
-                        {.rows = rows_of(a).inputs_of_images(y.rows),
-                         .cols = cols_of(a).inputs_of(y.cols),
+                        {.rows = rows_of(a).inputs_of_images(in_image(tile.rows.computed, a.p())),
+                         .cols = cols_of(a).inputs_of(tile.cols.computed),
                          .channels = {0, u64(a.c)}}});
     accesses.push_back({buffers.u, Mode::read, small_gemm_u_extent(cut)});
     // The tasks of a group read the same.
@@ -36,8 +36,13 @@ AccessFunction small_gemm_accesses(const SmallGemmCut& cut, const NodeBuffers& b
     // So do those that share sums: what one has not loaded, it is handed the sums of.
     y.channels.begin = std::uint64_t{block} * cut.own_filters();
     y.channels.end = std::min(y.channels.begin + cut.own_filters(), y.channels.end);
-    accesses.push_back({buffers.y, Mode::write, y});
+    if (cut.stores_y) accesses.push_back({buffers.y, Mode::write, y});
     if (buffers.second == kNoBuffer) return;
+    if (cut.pool) {
+      y.rows = in_image(tile.rows.pooled, cut.pool->p());
+      y.cols = tile.cols.pooled;
+      if (y.rows.size() * y.cols.size() == 0) return;
+    }
     y.channels.begin += buffers.second_channel;
     y.channels.end += buffers.second_channel;
     accesses.push_back({buffers.second, Mode::write, y});
@@ -53,27 +58,29 @@ TaskCost small_gemm_cost(const SmallGemmCut& cut, const NodeBuffers& buffers) {
   const ConvProblem& a = cut.problem;
   const double tasks = static_cast<double>(cut.num_groups) * cut.tasks_per_group;
   const auto element = static_cast<double>(size_of(a.dtype));
-  const auto reach = [](const WindowAxis& axis, std::uint32_t outputs) {
-    const std::int64_t inputs = (std::int64_t{outputs} - 1) * axis.stride + axis.extent;
+  const auto reach = [](const WindowAxis& axis, std::int64_t outputs) {
+    const std::int64_t inputs = (outputs - 1) * axis.stride + axis.extent;
     return static_cast<double>(std::min(inputs, axis.inputs));
   };
-  const double x_part = reach(rows_of(a), cut.rows_per_group) *
-                        reach(cols_of(a), cut.cols_per_group) * static_cast<double>(a.c) /
+  const double x_part = reach(rows_of(a), computed_rows(cut)) *
+                        reach(cols_of(a), computed_cols(cut)) * static_cast<double>(a.c) /
                         cut.shares * element;
   const double u_part = static_cast<double>(packed_bytes(cut)) / cut.tasks_per_group;
   const double y_part = static_cast<double>(a.y_size()) * element / tasks;
   TaskCost cost{.products = a.flops() / tasks,
-                .bytes = x_part + u_part + y_part,
+                .bytes = x_part + u_part + (cut.stores_y ? y_part : 0),
                 .traffic = {{buffers.x, Mode::read, Piece::evenly, x_part},
                             {buffers.u, Mode::read, Piece::of_block, u_part}}};
   if (a.epilogue.residual) {
     cost.traffic.push_back({buffers.residual, Mode::read, Piece::evenly, y_part});
     cost.bytes += y_part;
   }
-  cost.traffic.push_back({buffers.y, Mode::write, Piece::of_task, y_part});
+  if (cut.stores_y) cost.traffic.push_back({buffers.y, Mode::write, Piece::of_task, y_part});
   if (buffers.second != kNoBuffer) {
-    cost.traffic.push_back({buffers.second, Mode::write, Piece::of_task, y_part});
-    cost.bytes += y_part;
+    const double part =
+        cut.pool ? static_cast<double>(cut.pool->y_size()) * element / tasks : y_part;
+    cost.traffic.push_back({buffers.second, Mode::write, Piece::of_task, part});
+    cost.bytes += part;
   }
   return cost;
 }

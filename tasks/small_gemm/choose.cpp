@@ -30,6 +30,7 @@ constexpr PhaseCosts kPairs{0.62, 0.070, 0.25, 0.094, 0.052, 1.7, 0.020, 1.37, 0
 constexpr double kWaitUs = 0.8;      // from the last signal of a task's producers on
 constexpr double kFindUs = 0.7;      // of a task that finds its places of x behind the wait
 constexpr double kExchangeUs = 0.2;  // of a task that shares its sum, for each that does
+constexpr double kPoolUs = 0.4;      // of a task that pools
 // What two tasks on a multiprocessor take longer, and their late K blocks. Then no task of the next
 // operator has begun before the wait.
 constexpr double kTwoTogether = 1.08, kTwoTogetherLate = 1.5, kNothingAheadUs = 1;
@@ -47,10 +48,10 @@ const PhaseCosts& costs_of(const SmallGemmCut& cut) {
 
 // As many as there is code for.
 double tiles_computed(const SmallGemmCut& cut) {
-  const std::uint32_t pixels = cut.rows_per_group * cut.cols_per_group;
-  const std::uint32_t tiles =
-      ceil_div(ceil_div(pixels, SmallGemmCut::kWarpPixels), cut.pixel_warps);
-  return tiles <= 2 ? tiles : 4;
+  const std::int64_t tiles =
+      ceil_div(ceil_div(computed_pixels(cut), std::int64_t{SmallGemmCut::kWarpPixels}),
+               std::int64_t{cut.pixel_warps});
+  return tiles <= 2 ? static_cast<double>(tiles) : 4;
 }
 
 double num_tasks(const SmallGemmCut& cut) {
@@ -76,9 +77,10 @@ void for_each_split(const SmallGemmMachine& machine, Visit visit) {
   }
 }
 
-// As even as they can be where no tile has more.
-std::uint32_t even_tile(std::int64_t extent, std::int64_t most) {
-  return u32(u64(ceil_div(extent, ceil_div(extent, std::clamp<std::int64_t>(most, 1, extent)))));
+// As even as they can be where no tile has more, in multiples of a step.
+std::uint32_t even_tile(std::int64_t extent, std::int64_t most, std::int64_t step) {
+  const std::int64_t tiles = ceil_div(extent, std::clamp<std::int64_t>(most, 1, extent));
+  return u32(u64(std::min(extent, ceil_div(ceil_div(extent, tiles), step) * step)));
 }
 
 }  // namespace
@@ -97,7 +99,8 @@ SmallGemmMachine small_gemm_machine(const Target& target) {
 }
 
 SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
-                            const SmallGemmMachine& machine, const SmallGemmSizes& asked) {
+                            const SmallGemmMachine& machine, const SmallGemmSizes& asked,
+                            const std::optional<PoolProblem>& pool) {
   validate(problem);
   const std::string obstacle = small_gemm_obstacle(problem, precision);
   if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
@@ -106,37 +109,48 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
   }
   SmallGemmCut best{.problem = problem, .precision = precision};
   best.shared_bytes = machine.shared_bytes;
+  best.pool = pool;
   set_if_asked(best.rows_per_group, asked.rows_per_group);
   set_if_asked(best.cols_per_group, asked.cols_per_group);
   set_if_asked(best.filter_warps, asked.filter_warps);
   best.sum_warps = SmallGemmCut::kWarps / best.filter_warps;
   double least = std::numeric_limits<double>::infinity();
-  for (const std::int64_t most_pixels : {448, 224, 112, 56, 48, 28, 16, 8}) {
+  const auto try_tiles = [&](std::int64_t most_pixels, std::int64_t most_cols) {
     for_each_split(machine, [&](std::uint32_t over_filters, std::uint32_t over_pixels,
                                 std::uint32_t over_sums, std::uint32_t shares) {
       SmallGemmCut cut{.problem = problem, .precision = precision};
       cut.shared_bytes = machine.shared_bytes;
+      cut.pool = pool;
       cut.shares = shares;
-      cut.cols_per_group = even_tile(problem.q(), most_pixels);
+      cut.cols_per_group = even_tile(problem.q(), most_cols, pool ? pool->stride_w : 1);
       set_if_asked(cut.cols_per_group, asked.cols_per_group);
-      cut.rows_per_group = even_tile(problem.p(), most_pixels / cut.cols_per_group);
+      cut.rows_per_group =
+          even_tile(problem.p(), most_pixels / cut.cols_per_group, pool ? pool->stride_h : 1);
       set_if_asked(cut.rows_per_group, asked.rows_per_group);
       cut.filter_warps = over_filters;
       cut.pixel_warps = over_pixels;
       cut.sum_warps = over_sums;
       const std::uint32_t pixel_tiles =
-          ceil_div(cut.rows_per_group * cut.cols_per_group, SmallGemmCut::kWarpPixels);
+          u32(u64(ceil_div(computed_pixels(cut), std::int64_t{SmallGemmCut::kWarpPixels})));
       const bool wastes = over_filters > 1 && cut.filters_per_task() >= 2 * problem.k;
       const bool taken = asked.filter_warps == 0 ? !wastes : asked.filter_warps == over_filters;
       if (!taken || over_pixels > pixel_tiles ||
           ceil_div(pixel_tiles, over_pixels) > SmallGemmCut::kWarpPixelTiles || !can_share(cut) ||
-          !fits(cut)) {
+          !has_all_residuals(cut) || !fits(cut)) {
         return;
       }
       derive_counts(cut);
       const double us = small_gemm_us(cut, machine.multiprocessors);
       if (us < least) best = cut, least = us;
     });
+  };
+  for (const std::int64_t most_pixels : {448, 224, 112, 56, 48, 28, 16, 8}) {
+    try_tiles(most_pixels, most_pixels);
+    // Windows reach less beyond a tile that is not so wide.
+    if (!pool) continue;
+    for (const std::int64_t most_cols : {56, 28, 14, 7}) {
+      if (most_cols < most_pixels) try_tiles(most_pixels, most_cols);
+    }
   }
   if (best.num_groups == 0) derive_counts(best);  // says what does not fit
   return best;
@@ -161,7 +175,7 @@ TaskTime time_of(const SmallGemmCut& cut, const SumSteps& sum, const TaskMemory&
   const auto blocks = static_cast<double>(sum.k_blocks()), stages = static_cast<double>(sum.stages);
   const double steps =
       blocks * static_cast<double>(ceil_div(sum.per_block(), std::int64_t{cut.sum_warps}));
-  const double outputs = cut.rows_per_group * cut.cols_per_group * cut.own_filters();
+  const auto outputs = static_cast<double>(computed_pixels(cut) * cut.own_filters());
   const double pieces = x_bytes / (loads_vectors(cut) ? 16 : 8);
   const bool finds_late = pieces > 8 * 32 * SmallGemmCut::kWarps || sum.row_blocks > 4;
 
@@ -172,7 +186,8 @@ TaskTime time_of(const SmallGemmCut& cut, const SumSteps& sum, const TaskMemory&
   const double late =
       (blocks - stages) * (costs.late_block + costs.late_kb * (x_bytes + filter_bytes / 2) / kKb);
   const double store = (cut.shares > 1 ? kExchangeUs * cut.shares : 0) + costs.outputs +
-                       costs.outputs_of_thousand * outputs / 1000 + costs.signal;
+                       costs.outputs_of_thousand * outputs / 1000 + (cut.pool ? kPoolUs : 0) +
+                       costs.signal;
   return {.prepare_us =
               kNextTaskUs + (converts(cut) ? kNextOfFloatsUs : 0) + first_filters_us(sum, memory),
           .alone_us = load + products + late + store,

@@ -8,6 +8,7 @@
 
 #include "megaconv/error.hpp"
 #include "tasks/checks.hpp"
+#include "tasks/pooling/pooling.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
@@ -39,8 +40,7 @@ std::int64_t step_bytes(const SumSteps& steps) {
 // Of the tasks that share sums, each has the outputs of some of the filters.
 std::int64_t received_bytes(const SmallGemmCut& cut) {
   if (cut.shares == 1) return 0;
-  return std::int64_t{cut.rows_per_group} * cut.cols_per_group * cut.filters_per_task() *
-         std::int64_t{sizeof(float)};
+  return computed_pixels(cut) * cut.filters_per_task() * std::int64_t{sizeof(float)};
 }
 
 TaskMemory memory_of_stage(const SmallGemmCut& cut, const SumSteps& steps) {
@@ -51,15 +51,15 @@ TaskMemory memory_of_stage(const SmallGemmCut& cut, const SumSteps& steps) {
     return (outputs - 1) * (taps == 1 ? 1 : stride) + (taps - 1) * dilation + 1;
   };
   TaskMemory memory;
-  memory.in_rows = reach(cut.rows_per_group, a.stride_h, steps.taps_h, a.dilation_h);
+  memory.in_rows = reach(computed_rows(cut), a.stride_h, steps.taps_h, a.dilation_h);
   if (steps.whole_rows) {
     memory.pitch = 2 * steps.pixel;
     memory.in_cols =
-        reach(cut.cols_per_group, a.stride_w, steps.chunks * kStepNumbers / steps.pixel, 1);
+        reach(computed_cols(cut), a.stride_w, steps.chunks * kStepNumbers / steps.pixel, 1);
   } else {
     // Neighbouring pixels 64 bytes apart in the banks, as a matrix instruction wants them.
     memory.pitch = (steps.chunks + (steps.chunks % 2 == 0)) * kStepBytes;
-    memory.in_cols = reach(cut.cols_per_group, a.stride_w, a.s, a.dilation_w);
+    memory.in_cols = reach(computed_cols(cut), a.stride_w, a.s, a.dilation_w);
   }
   constexpr std::int64_t kAlignment = 128;
   memory.x_bytes =
@@ -189,7 +189,7 @@ TaskMemory memory_of(const SmallGemmCut& cut) {
   const SumSteps steps = steps_of(cut);
   TaskMemory memory = memory_of_stage(cut, steps);
   const std::int64_t pixels =
-      ceil_div(cut.rows_per_group * cut.cols_per_group, SmallGemmCut::kWarpPixels) *
+      ceil_div(computed_pixels(cut), std::int64_t{SmallGemmCut::kWarpPixels}) *
       std::int64_t{SmallGemmCut::kWarpPixels};
   memory.sum_pitch = cut.filters_per_task() + 4;  // without conflicts of banks
   memory.sum_bytes = pixels * memory.sum_pitch * cut.sum_warps * std::int64_t{sizeof(float)};
@@ -208,6 +208,35 @@ TaskMemory memory_of(const SmallGemmCut& cut) {
   return memory;
 }
 
+namespace {
+
+void check_pool(const SmallGemmCut& cut) {
+  if (!cut.pool) {
+    if (cut.stores_y) return;
+    throw Error(Status::invalid_argument, "stores_y = false: must be true without a pooling");
+  }
+  validate(*cut.pool);
+  if (!can_pool(cut.problem, *cut.pool)) {
+    throw Error(Status::unsupported, "small_gemm: " + to_string(*cut.pool) + " of " +
+                                         to_string(cut.problem) + ", must be tasks of its own");
+  }
+  const auto check = [](const char* name, std::uint32_t tile, const WindowAxis& axis) {
+    if (tile % u64(axis.stride) == 0 || tile == u64(axis.inputs)) return;
+    throw Error(Status::invalid_argument,
+                std::string(name) + " = " + std::to_string(tile) + ": must be a multiple of " +
+                    std::to_string(axis.stride) + " or all " + std::to_string(axis.inputs));
+  };
+  if (!has_all_residuals(cut)) {
+    throw Error(Status::unsupported, "small_gemm: " + to_string(*cut.pool) + " of tiles of " +
+                                         pair_text(cut.rows_per_group, cut.cols_per_group) +
+                                         " pixels with a residual, must be within them");
+  }
+  check("rows_per_group", cut.rows_per_group, rows_of(*cut.pool));
+  check("cols_per_group", cut.cols_per_group, cols_of(*cut.pool));
+}
+
+}  // namespace
+
 void derive_counts(SmallGemmCut& cut) {
   const ConvProblem& a = cut.problem;
   validate(a);
@@ -215,8 +244,9 @@ void derive_counts(SmallGemmCut& cut) {
   if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
   check_range("rows_per_group", cut.rows_per_group, 1, a.p());
   check_range("cols_per_group", cut.cols_per_group, 1, a.q());
-  const std::uint32_t pixels = cut.rows_per_group * cut.cols_per_group;
-  const std::uint32_t pixel_tiles = ceil_div(pixels, SmallGemmCut::kWarpPixels);
+  check_pool(cut);
+  const std::uint32_t pixel_tiles =
+      u32(u64(ceil_div(computed_pixels(cut), std::int64_t{SmallGemmCut::kWarpPixels})));
   check_range("filter_warps", cut.filter_warps, 1, SmallGemmCut::kWarps);
   check_range("pixel_warps", cut.pixel_warps, 1, SmallGemmCut::kWarps);
   check_range("sum_warps", cut.sum_warps, 1, SmallGemmCut::kWarps);
@@ -264,6 +294,8 @@ std::string to_string(const SmallGemmCut& cut) {
          std::to_string(cut.filter_warps) + ", pixels " + std::to_string(cut.pixel_warps) +
          ", sums " + std::to_string(cut.sum_warps) +
          "\nshares of a sum: " + std::to_string(cut.shares) +
+         (cut.pool ? "\npools: " + to_string(*cut.pool) : "") +
+         (cut.stores_y ? "" : "\nonly what is pooled is stored") +
          "\ntask groups: " + std::to_string(cut.num_groups) +
          "\ntasks: " + std::to_string(std::uint64_t{cut.num_groups} * cut.tasks_per_group) +
          " (SG " + std::to_string(cut.tasks_per_group) + ")\n";

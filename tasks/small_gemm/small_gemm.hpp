@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,25 @@ inline constexpr std::int64_t kSmallGemmStages = 2;
 inline constexpr std::uint32_t kMostShares = 4;
 /// Rows and columns of a filter, at most.
 inline constexpr std::int64_t kMostSmallTaps = 16;
+
+/// Rows or columns of one image: a tile's own outputs, those that its tasks compute, and those of
+/// the pooling.
+struct TileAxis {
+  Interval own, computed, pooled;
+};
+struct TaskTile {
+  std::uint64_t image = 0;
+  TileAxis rows, cols;
+};
+TaskTile tile_of(const SmallGemmCut& cut, std::uint64_t group);
+/// Of a tile that its tasks compute, at most.
+std::int64_t computed_rows(const SmallGemmCut& cut);
+std::int64_t computed_cols(const SmallGemmCut& cut);
+std::int64_t computed_pixels(const SmallGemmCut& cut);
+/// Whether tasks find the residuals of all outputs that they compute: those of their own.
+bool has_all_residuals(const SmallGemmCut& cut);
+/// Whether tasks of the convolution can compute that pooling of y, too.
+bool can_pool(const ConvProblem& problem, const PoolProblem& pool);
 
 /// What of a sum a task takes in which step.
 struct SumSteps {
@@ -117,7 +137,8 @@ struct SmallGemmSizes {
 /// Chooses a cut: the one whose last task is through first. Throws Error(unsupported) with the
 /// obstacle, and what derive_counts() throws where no cut has the sizes that are asked for.
 SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
-                            const SmallGemmMachine& machine, const SmallGemmSizes& asked = {});
+                            const SmallGemmMachine& machine, const SmallGemmSizes& asked = {},
+                            const std::optional<PoolProblem>& pool = {});
 /// Blocks that are resident in clusters of so many, as a share of those without clusters. Of 132
 /// multiprocessors, 62 clusters of four blocks are resident, not 66 (H100). Behind them, 256 tasks
 /// of VGG-16's last convolutions took twice their time.
@@ -154,12 +175,12 @@ Region small_gemm_u_extent(const SmallGemmCut& cut);
 TaskCost small_gemm_cost(const SmallGemmCut& cut, const NodeBuffers& buffers);
 
 /// Whether its tasks may also store what an elementwise operation of so many channels makes of y,
-/// from this one of them on.
+/// from this one of them on. They store no such part beside a pooling.
 bool can_store_second(const SmallGemmCut& cut, std::int64_t channels, std::int64_t first_channel);
 
 /// Appends a node that reads read.x, and read.residual if the problem has one: its name, its
-/// buffers U and y, what its tasks read and write, which may be a part of read.second, and its one
-/// stage. Returns read with these.
+/// buffers U and y, what its tasks read and write, which may be a part of read.second, or all of it
+/// if that is y of the pooling, and its one stage. Returns read with these.
 /// Throws as derive_counts() and add_stage() do, and Error(invalid_argument) naming node and buffer
 /// where a buffer does not fit.
 NodeBuffers add_small_gemm(TaskGraph& graph, const std::string& name, const SmallGemmCut& cut,

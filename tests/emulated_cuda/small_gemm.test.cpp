@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "tasks/activation.hpp"
+#include "tasks/pooling/cuda/pool_task_args.hpp"
 #include "tasks/random_data.hpp"
 #include "tasks/reference.hpp"
 #include "tasks/small_gemm/cuda/pack_filters.cuh"
@@ -96,7 +99,7 @@ class Second {
         bias_(filled<float>(cut.problem.k, seed + 1, false)),
         y_(static_cast<std::size_t>(cut.problem.y_size() / cut.problem.k * channels())) {
     std::memset(y_.data(), 0xff, y_.size() * sizeof(T));
-    stores_ = seed % 4 != 0 && can_store_second(cut, channels(), kFirst);
+    stores_ = seed % 4 != 0 && !cut.pool && can_store_second(cut, channels(), kFirst);
     is_affine_ = seed % 4 != 1;
   }
   cuda::SecondOutput output() {
@@ -107,7 +110,8 @@ class Second {
             .channels = static_cast<std::int32_t>(channels()),
             .first_channel = static_cast<std::int32_t>(kFirst),
             .least = kLeast,
-            .most = kMost};
+            .most = kMost,
+            .window = {}};
   }
   /// Of y as it was stored: the bits of an elementwise task. All else is as it was.
   std::int64_t wrong_numbers(const std::vector<T>& of) const {
@@ -140,6 +144,49 @@ class Second {
   bool stores_, is_affine_;
 };
 std::int64_t seconds_stored = 0;
+
+/// What a pooling makes of y.
+template <class T>
+class Pooled {
+ public:
+  explicit Pooled(const SmallGemmCut& cut)
+      : pool_(cut.pool), y_(static_cast<std::size_t>(pool_ ? pool_->y_size() : 0)) {
+    std::memset(y_.data(), 0xff, y_.size() * sizeof(T));
+  }
+  cuda::SecondOutput output() {
+    PoolCut cut;
+    cut.problem = *pool_;
+    return cuda::second_output(cut, {.y = y_.data()}, 0);
+  }
+  /// Of y as it was stored: the bits of a pooling task.
+  std::int64_t wrong_numbers(const std::vector<T>& of) const {
+    std::int64_t wrong = 0;
+    for (std::size_t i = 0; i < y_.size(); ++i) {
+      const PoolProblem& a = *pool_;
+      const auto at = static_cast<std::int64_t>(i), pixel = at / a.c;
+      const std::int64_t top = pixel / a.q() % a.p() * a.stride_h - a.pad_h;
+      const std::int64_t left = pixel % a.q() * a.stride_w - a.pad_w;
+      const bool averages = a.mode == PoolMode::average;
+      float result = averages ? 0 : -std::numeric_limits<float>::infinity();
+      float count = 0;
+      for (std::int64_t h = std::max<std::int64_t>(top, 0); h < std::min(top + a.r, a.h); ++h) {
+        for (std::int64_t w = std::max<std::int64_t>(left, 0); w < std::min(left + a.s, a.w); ++w) {
+          const std::int64_t x = ((pixel / a.q() / a.p() * a.h + h) * a.w + w) * a.c + at % a.c;
+          const float number = to_float(of[static_cast<std::size_t>(x)]);
+          result = averages ? result + number : std::max(result, number);
+          ++count;
+        }
+      }
+      const T expected = from_float<T>(averages ? result / count : result);
+      wrong += std::memcmp(&expected, &y_[i], sizeof expected) != 0;
+    }
+    return wrong;
+  }
+
+ private:
+  const std::optional<PoolProblem> pool_;
+  std::vector<T> y_;
+};
 
 /// Sums are right to that, relative to the sum of their magnitudes. Bias: as networks or as
 /// convolutions by themselves have it.
@@ -174,7 +221,8 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool 
       {.residual = a.epilogue.residual ? residual.data() : nullptr, .y = y.data(), .u = u.data()});
   Second<T> second(cut, seed / 4);
   seconds_stored += second.stores();
-  args.second = second.output();
+  Pooled<T> pooled(cut);
+  args.second = cut.pool ? pooled.output() : second.output();
   std::vector<float> wide_bias;
   for (const T value : bias) wide_bias.push_back(to_float(value));
   const bool is_wide = std::is_same_v<Bias, float>;
@@ -185,37 +233,40 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool 
   REQUIRE(bytes <= cut.shared_bytes);
   std::vector<std::byte> shared(cut.shares * test::kClusterSharedBytes);
   test::set_shared_memory(shared.data());
-  for (std::uint32_t group = 0; group < cut.num_groups; ++group) {
-    for (std::uint32_t block = 0; block < cut.tasks_per_group; block += cut.shares) {
-      std::vector<cuda::SmallGemmShare> shares;
-      for (std::uint32_t rank = 0; rank < cut.shares; ++rank) {
-        shares.push_back(cuda::make_small_gemm_share(cut, group, block + rank));
-      }
-      const std::vector<T> readable = poisoned_beyond_reads(cut, shares.front(), x);
-      args.x = readable.data();
-      std::fill(shared.begin(), shared.end(), std::byte{0xff});  // NaN
-      std::vector<cuda::FilterStages::Shared> arrivals(cut.shares);
-      test::run_cluster(static_cast<int>(cut.shares), cuda::kSmallGemmThreads, kOrders[seed % 3],
-                        [&] {
-                          const std::size_t rank = blockIdx.x;
-                          std::byte* const own = shared.data() + rank * test::kClusterSharedBytes;
-                          cuda::FilterStages filters(arrivals[rank]);
-                          const cuda::SumExchange exchange(
-                              *reinterpret_cast<cuda::SumExchange::Shared*>(own + kWork));
-                          __syncthreads();
-                          cuda::SmallGemmTask<Products, Bias>::run(
-                              args, shares[rank], reinterpret_cast<char*>(own), filters, exchange,
-                              [](const void* tensor) { return tensor; }, [] { __syncthreads(); },
-                              [](TaskPhase) {});
-                        });
-      for (std::uint32_t rank = 0; rank < cut.shares; ++rank) {
-        const auto begin =
-            shared.begin() + static_cast<std::ptrdiff_t>(rank * test::kClusterSharedBytes);
-        const std::span guard(begin + static_cast<std::ptrdiff_t>(bytes), begin + kWork);
-        REQUIRE(std::count(guard.begin(), guard.end(), std::byte{0xff}) == std::ssize(guard));
+  const auto run = [&](const SmallGemmCut& of) {
+    for (std::uint32_t group = 0; group < cut.num_groups; ++group) {
+      for (std::uint32_t block = 0; block < cut.tasks_per_group; block += cut.shares) {
+        std::vector<cuda::SmallGemmShare> shares;
+        for (std::uint32_t rank = 0; rank < cut.shares; ++rank) {
+          shares.push_back(cuda::make_small_gemm_share(of, group, block + rank));
+        }
+        const std::vector<T> readable = poisoned_beyond_reads(cut, shares.front(), x);
+        args.x = readable.data();
+        std::fill(shared.begin(), shared.end(), std::byte{0xff});  // NaN
+        std::vector<cuda::FilterStages::Shared> arrivals(cut.shares);
+        test::run_cluster(static_cast<int>(cut.shares), cuda::kSmallGemmThreads, kOrders[seed % 3],
+                          [&] {
+                            const std::size_t rank = blockIdx.x;
+                            std::byte* const own = shared.data() + rank * test::kClusterSharedBytes;
+                            cuda::FilterStages filters(arrivals[rank]);
+                            const cuda::SumExchange exchange(
+                                *reinterpret_cast<cuda::SumExchange::Shared*>(own + kWork));
+                            __syncthreads();
+                            cuda::SmallGemmTask<Products, Bias>::run(
+                                args, shares[rank], reinterpret_cast<char*>(own), filters, exchange,
+                                [](const void* tensor) { return tensor; }, [] { __syncthreads(); },
+                                [](TaskPhase) {});
+                          });
+        for (std::uint32_t rank = 0; rank < cut.shares; ++rank) {
+          const auto begin =
+              shared.begin() + static_cast<std::ptrdiff_t>(rank * test::kClusterSharedBytes);
+          const std::span guard(begin + static_cast<std::ptrdiff_t>(bytes), begin + kWork);
+          REQUIRE(std::count(guard.begin(), guard.end(), std::byte{0xff}) == std::ssize(guard));
+        }
       }
     }
-  }
+  };
+  run(cut);
   double worst = 0;
   for (std::size_t i = 0; i < truth.size(); ++i) {
     const double rounding = integers || sizeof(T) == 4 ? 0 : std::fabs(truth[i]) * 0x1p-8;
@@ -230,6 +281,15 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool 
   }
   CHECK(worst == 0);
   CHECK(second.wrong_numbers(y) == 0);
+  CHECK(pooled.wrong_numbers(y) == 0);
+  if (!cut.pool) return;
+  SmallGemmCut pools_only = cut;
+  pools_only.stores_y = false;
+  Pooled<T> only(cut);
+  args.second = only.output();
+  args.y = nullptr;  // nobody writes there
+  run(pools_only);
+  CHECK(only.wrong_numbers(y) == 0);
 }
 
 template <class Products, class T>
@@ -400,6 +460,65 @@ TEST_CASE("emulated CUDA: tasks that share sums follow each other with a barrier
   }
 }
 #endif
+
+TEST_CASE("emulated CUDA: tasks of small tiles pool their outputs, with the bits of poolings") {
+  int beyond = 0, shared = 0;
+  for (std::uint64_t seed = 0; seed < 160; ++seed) {
+    test::Dice dice(seed);
+    const auto between = [&](auto least, auto most) { return dice.between(least, most); };
+    const bool is_half = between(0, 1) == 0;
+    ConvProblem problem;
+    problem.n = between(1, 2);
+    problem.c = between(1, 80);
+    problem.h = between(5, 13);
+    problem.layout = Layout::nhwc;
+    problem.dtype = is_half ? DataType::f16 : DataType::f32;
+    problem.w = between(5, 13);
+    problem.k = 4 * between(1, 12);
+    problem.r = problem.s = 2 * between(0, 1) + 1;
+    problem.pad_h = problem.pad_w = between(0, problem.r - 1);
+    problem.epilogue.activation = between(0, 1) == 0 ? kRelu : Activation{};
+    PoolProblem pool{.mode = between(0, 1) == 0 ? PoolMode::max : PoolMode::average};
+    pool.n = problem.n;
+    pool.c = problem.k;
+    pool.h = problem.p();
+    pool.w = problem.q();
+    pool.layout = problem.layout;
+    pool.dtype = problem.dtype;
+    if (between(0, 4) == 0) {
+      pool.r = pool.h, pool.s = pool.w;
+    } else {
+      pool.r = between(1, std::min<std::int64_t>(3, pool.h));
+      pool.s = between(1, std::min<std::int64_t>(3, pool.w));
+      pool.pad_h = between(0, pool.r - 1);
+      pool.pad_w = between(0, pool.s - 1);
+      pool.stride_h = between(1, 3);
+      pool.stride_w = between(1, 3);
+    }
+    problem.epilogue.residual = between(0, 1) == 0;
+    if (!can_pool(problem, pool)) continue;
+    const Precision precision = is_half              ? Precision::f16
+                                : between(0, 1) == 0 ? Precision::f32
+                                                     : Precision::tf32;
+    SmallGemmCut cut;
+    try {
+      const auto multiprocessors = static_cast<std::uint32_t>(between(1, 64));
+      cut = cut_small_gemm(problem, precision, {multiprocessors}, {}, pool);
+    } catch (const Error&) {  // a whole image may be too large for a tile, or reach beyond it
+      continue;
+    }
+#if __CUDA_ARCH__ >= 900
+    SmallGemmCut in_clusters = cut;
+    in_clusters.shares = 2;
+    if (can_share(in_clusters) && fits(in_clusters)) derive_counts(cut = in_clusters);
+#endif
+    beyond += computed_pixels(cut) > std::int64_t{cut.rows_per_group} * cut.cols_per_group;
+    shared += cut.shares > 1;
+    check_precision(cut, seed);
+  }
+  CHECK(beyond > 20);
+  CHECK(shared >= (__CUDA_ARCH__ >= 900 ? 5 : 0));
+}
 
 TEST_CASE("emulated CUDA: small-tile implicit GEMM reads nothing that it has not said") {
   // Two K blocks of three rows of five; whole rows of the filter, of which a step has more columns.

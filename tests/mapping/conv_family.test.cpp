@@ -265,5 +265,24 @@ TEST_CASE("A convolution stores what the next concatenation makes of its outputs
   }
 }
 
+TEST_CASE("A convolution of small tiles pools its outputs, and the pooling has no tasks") {
+  for (const auto& [name, poolings] : {std::pair("resnet50", 2), std::pair("densenet121", 4)}) {
+    const Network network = make_network(name, {.dtype = DataType::f16});
+    const Lowering lowering = lower(network, {}, {}, h100());
+    int pooled = 0, written = 0;
+    for (const Node& node : lowering.nodes) {
+      const auto* const conv = std::get_if<SmallGemmCut>(&node.cut);
+      pooled += conv != nullptr && conv->pool.has_value();
+      const auto* const pooling = std::get_if<PoolCut>(&node.cut);
+      if (pooling == nullptr || !pooling->written_by_maker) continue;
+      ++written;
+      CHECK(pooling->num_groups == 0);
+    }
+    CAPTURE(name);
+    CHECK(pooled == poolings);
+    CHECK(written == poolings);
+  }
+}
+
 }  // namespace
 }  // namespace megaconv

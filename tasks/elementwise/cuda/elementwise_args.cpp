@@ -58,7 +58,8 @@ SecondOutput second_output(const ElementwiseCut& cut, const NodePlaces& places,
           .channels = static_cast<std::int32_t>(a.c()),
           .first_channel = static_cast<std::int32_t>(first_channel),
           .least = a.least,
-          .most = a.most};
+          .most = a.most,
+          .window = {}};
 }
 
 std::vector<ElementwiseInput> node_table(const ElementwiseCut& cut, const NodePlaces& places) {

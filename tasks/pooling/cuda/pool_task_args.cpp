@@ -55,4 +55,21 @@ PoolTaskArgs node_args(const PoolCut& cut, const NodePlaces& places) {
   return args;
 }
 
+SecondOutput second_output(const PoolCut& cut, const NodePlaces& places, std::int64_t) {
+  const PoolTaskArgs args = node_args(cut, places);
+  SecondOutput second{};
+  second.y = args.y;
+  second.channels = args.c;
+  second.window = {.r = args.r,
+                   .s = args.s,
+                   .pad_h = args.pad_h,
+                   .pad_w = args.pad_w,
+                   .stride_h = args.stride_h,
+                   .stride_w = args.stride_w,
+                   .p = args.p,
+                   .q = args.q,
+                   .averages = args.mode == PoolMode::average};
+  return second;
+}
+
 }  // namespace megaconv::cuda

@@ -26,4 +26,8 @@ struct PoolTaskArgs {
 /// columns, or tasks of more than 2^30 outputs.
 PoolTaskArgs node_args(const PoolCut& cut, const NodePlaces& places);
 
+/// Of convolutions whose tasks pool their outputs.
+SecondOutput second_output(const PoolCut& cut, const NodePlaces& places,
+                           std::int64_t first_channel);
+
 }  // namespace megaconv::cuda

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "tasks/cuda/vec.cuh"
+#include "tasks/pooling/cuda/pool_numbers.cuh"
 #include "tasks/pooling/cuda/pool_task_args.hpp"
 
 namespace megaconv::cuda {
@@ -154,9 +155,7 @@ struct PoolingTask {
   }
   template <int kWidth, bool kMax>
   static __device__ void pool(const Window& window) {
-    Vec<kWidth> result;
-#pragma unroll
-    for (int j = 0; j < kWidth; ++j) result.lane[j] = kMax ? __uint_as_float(kMinusInfinity) : 0;
+    Vec<kWidth> result = empty_pool<kWidth, kMax>();
     // Past the last number there is none, or the first one again. With a branch here and where they
     // are added, the compiler waits for four words at a time, without it for four times 16 bytes.
     constexpr bool kBranches = kWidth > kWord;
@@ -175,7 +174,7 @@ struct PoolingTask {
 #pragma unroll
       for (int i = 0; i < kAtOnce<kWidth>; ++i) {
         if (kBranches && i >= rest) continue;
-        add<kWidth, kMax>(result, to_floats(values[i]), i < rest);
+        add_to_pool<kMax>(result, to_floats(values[i]), i < rest);
       }
     }
     if constexpr (!kMax) {
@@ -185,22 +184,6 @@ struct PoolingTask {
     }
     store<kWidth>(window.y, result);
   }
-
-  // A number once more leaves the largest one as it is, and -0 leaves any sum.
-  template <int kWidth, bool kMax>
-  static __device__ void add(Vec<kWidth>& result, const Vec<kWidth>& v, bool is_new) {
-#pragma unroll
-    for (int j = 0; j < kWidth; ++j) {
-      const float value = v.lane[j], so_far = result.lane[j];
-      if constexpr (kMax) {  // a NaN stays; of equal numbers, the first
-        result.lane[j] = value > so_far || value != value ? value : so_far;
-      } else {
-        result.lane[j] = so_far + (is_new ? value : -0.0f);
-      }
-    }
-  }
-
-  static constexpr std::uint32_t kMinusInfinity = 0xff800000u;
 };
 
 /// Of a node: `args` has places in `memory`. These are read where they are used: copies of them all

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From sums in shared memory, [warp over sums][pixel][filter], to outputs: those of all warps in
 // their order, scale, bias, residual, activation. A thread has four filters of a pixel at a time.
-// What it stores may also be an operand of an elementwise operation, whose output it stores then.
+// What it stores may also be an operand of an elementwise operation, whose output it stores then, or
+// of a pooling.
 // Of sums that tasks share, [task][pixel][filter]: SumExchange has brought them.
 #pragma once
 
@@ -11,6 +12,7 @@
 
 #include "tasks/cuda/activation.cuh"
 #include "tasks/cuda/vec.cuh"
+#include "tasks/pooling/cuda/pool_numbers.cuh"
 #include "tasks/small_gemm/cuda/quotient.cuh"
 #include "tasks/small_gemm/cuda/small_gemm_args.hpp"
 
@@ -49,7 +51,7 @@ class SmallGemmEpilogue {
       }
     }
     find_first();
-    find_outputs();
+    if constexpr (!Products::kPairs) find_outputs();
     if constexpr (Products::kLeavesRegisters) find_tensors(tensor);
   }
 
@@ -60,6 +62,7 @@ class SmallGemmEpilogue {
       find_first();
       find_tensors(tensor);
     }
+    if constexpr (Products::kPairs) find_outputs();
     load_residuals();
   }
 
@@ -75,12 +78,25 @@ class SmallGemmEpilogue {
     a_.summands < kAtOnce ? write<kAtOnce, 1>(sums, 1 / scale) : write<1, kAtOnce>(sums, 1 / scale);
   }
 
-  /// Behind write_outputs() of the same sums, of which this thread reads its own. The same bits as
-  /// elementwise tasks, which read outputs as they were stored. Filters come in vectors.
+  /// Behind write_outputs() of the same sums. The same bits as tasks of their own, which read
+  /// outputs as they were stored. Filters come in vectors.
   template <class Tensor>
   __device__ void write_second(const float* sums, Tensor tensor) {
+    if (a_.second.y == nullptr) return;
+    if (a_.second.window.r == 0) return write_elementwise(sums, tensor);
+    __syncthreads();  // windows have outputs of other threads
+    a_.second.window.averages ? write_pooled<false>(sums, tensor)
+                              : write_pooled<true>(sums, tensor);
+  }
+
+ private:
+  static constexpr int kVectorBits = 2, kVector = 1 << kVectorBits;  // numbers
+  static constexpr int kAtOnce = 4;                                  // outputs of a thread
+
+  // Of outputs that this thread has written.
+  template <class Tensor>
+  __device__ void write_elementwise(const float* sums, Tensor tensor) {
     const SecondOutput& second = a_.second;
-    if (second.y == nullptr) return;
     auto* const y = static_cast<Stored*>(const_cast<void*>(tensor(second.y))) +
                     static_cast<std::int64_t>(share_.image) * a_.p * a_.q * second.channels +
                     second.first_channel + share_.first_filter + filter_;
@@ -101,9 +117,57 @@ class SmallGemmEpilogue {
     }
   }
 
- private:
-  static constexpr int kVectorBits = 2, kVector = 1 << kVectorBits;  // numbers
-  static constexpr int kAtOnce = 4;                                  // outputs of a thread
+  template <bool kMax, class Tensor>
+  __device__ void write_pooled(const float* sums, Tensor tensor) const {
+    const PoolWindow& window = a_.second.window;
+    auto* const y = static_cast<Stored*>(const_cast<void*>(tensor(a_.second.y))) +
+                    static_cast<std::int64_t>(share_.image) * window.p * window.q * a_.k +
+                    share_.first_filter;
+    const int vector_bits = a_.own_bits - kVectorBits;
+    const int outputs = (share_.pooled_rows * share_.pooled_cols) << vector_bits;
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x); i < outputs; i += kSmallGemmThreads) {
+      const int pixel = i >> vector_bits, filter = (i - (pixel << vector_bits)) * kVector;
+      if (share_.first_filter + filter >= a_.k) continue;
+      const int row = share_.pooled_row + pixel / share_.pooled_cols;
+      const int col = share_.pooled_col + pixel % share_.pooled_cols;
+      const int top = row * window.stride_h - window.pad_h;
+      const int left = col * window.stride_w - window.pad_w;
+      const int first_row = max(top, 0), end_row = min(top + window.r, a_.p);
+      const int first_col = max(left, 0), end_col = min(left + window.s, a_.q);
+      Vec<kVector> result = empty_pool<kVector, kMax>();
+#pragma unroll 1
+      for (int h = first_row; h < end_row; ++h) {
+        const float* from = sums + filter +
+                            ((h - share_.row) * share_.cols + first_col - share_.col) *
+                                a_.summand_pitch;
+#pragma unroll 1
+        for (int w = first_col; w < end_col; w += kAtOnce, from += kAtOnce * a_.summand_pitch) {
+          Vec<kVector> numbers[kAtOnce];
+#pragma unroll
+          for (int j = 0; j < kAtOnce; ++j) {
+            numbers[j] = *reinterpret_cast<const Vec<kVector>*>(
+                w + j < end_col ? from + j * a_.summand_pitch : from);
+          }
+#pragma unroll
+          for (int j = 0; j < kAtOnce; ++j) {
+            add_to_pool<kMax>(result, as_stored(numbers[j]), w + j < end_col);
+          }
+        }
+      }
+      if constexpr (!kMax) {
+        const auto count = static_cast<float>((end_row - first_row) * (end_col - first_col));
+#pragma unroll
+        for (float& number : result.lane) number /= count;
+      }
+      store<kVector>(y + (static_cast<std::int64_t>(row) * window.q + col) * a_.k + filter, result);
+    }
+  }
+  static __device__ Vec<kVector> as_stored(Vec<kVector> value) {
+#pragma unroll
+    for (float& number : value.lane) number = static_cast<float>(static_cast<Stored>(number));
+    return value;
+  }
 
   // As it is stored: two numbers of 16 bits would take a register each.
   struct alignas(kVector * sizeof(Stored)) Residual {
@@ -152,6 +216,12 @@ class SmallGemmEpilogue {
     const int row = row_of(share_, pixel);
     return (share_.row + row) * a_.q + share_.col + pixel - row * share_.cols;
   }
+  // Whether this task stores it to y, where tasks pool.
+  __device__ bool is_own(int pixel) const {
+    const int row = row_of(share_, pixel), col = pixel - row * share_.cols;
+    return static_cast<unsigned>(row - share_.own_row) < static_cast<unsigned>(share_.own_rows) &&
+           static_cast<unsigned>(col - share_.own_col) < static_cast<unsigned>(share_.own_cols);
+  }
 
   template <int kOutputs = kAtOnce>
   __device__ void load_residuals() {
@@ -167,7 +237,7 @@ class SmallGemmEpilogue {
   template <int kOutputs, int kSums>
   __device__ void write(float* sums, float factor) {
     if (pixel_ >= num_pixels_) return;
-    const bool has_second = a_.second.y != nullptr;
+    const bool has_second = a_.second.y != nullptr, pools = has_second && a_.second.window.r != 0;
     const int pitch = a_.summand_pitch, to_next = stride_ * pitch;
     const int summands = a_.summands, summand_stride = a_.summand_stride;
     const ActivationTerms activation = a_.activation;
@@ -205,7 +275,9 @@ class SmallGemmEpilogue {
           if (residuals_ != nullptr) number += residual_[i].number(n);
         }
         activate(activation, value[i].lane);
-        store<kVector>(y_ + to_ + output_[i], value[i]);
+        if (!pools || is_own(pixel_ + i * stride_)) {
+          store<kVector>(y_ + to_ + output_[i], value[i]);
+        }
         if (has_second) *reinterpret_cast<Vec<kVector>*>(sums + i * to_next) = value[i];
       }
       pixel_ += kOutputs * stride_;

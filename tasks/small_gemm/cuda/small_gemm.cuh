@@ -94,7 +94,7 @@ class SmallGemmTile {
       filter_warp = warp & ((1 << a.filter_bits) - 1);
       const int pixel_warp = warp >> a.filter_bits & ((1 << a.pixel_bits) - 1);
       sum_warp = warp >> (a.filter_bits + a.pixel_bits);
-      const int tiles = (a.rows_per_group * a.cols_per_group - 1) / 8 + 1;
+      const int tiles = (a.pixels_per_group - 1) / 8 + 1;
       first_tile = pixel_warp * a.warp_tiles;
       num_tiles = min(a.warp_tiles, tiles - first_tile);
     }

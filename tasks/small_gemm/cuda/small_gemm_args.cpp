@@ -13,24 +13,32 @@ SmallGemmShare make_small_gemm_share(const SmallGemmCut& cut, std::uint32_t grou
                                      std::uint32_t block) {
   const ConvProblem& a = cut.problem;
   const auto i32 = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
-  const std::int64_t p = a.p(), q = a.q(), rows = cut.rows_per_group, cols = cut.cols_per_group;
-  const std::int64_t row_tiles = ceil_div(p, rows), col_tiles = ceil_div(q, cols);
+  const TaskTile tile = tile_of(cut, group);
   const SumSteps sum = steps_of(cut);
   ChannelRange channels = channels_of_block(cut, block / cut.shares);
   SmallGemmShare share{};
   share.rank = i32(block % cut.shares);
   channels.begin += share.rank * sum.channel_blocks * sum.chunks * kStepNumbers;
-  share.image = i32(group / col_tiles / row_tiles);
-  share.row = i32(group / col_tiles % row_tiles * rows);
-  share.col = i32(group % col_tiles * cols);
-  share.rows = i32(std::min(rows, p - share.row));
-  share.cols = i32(std::min(cols, q - share.col));
+  const auto place = [](std::uint64_t value) { return static_cast<std::int32_t>(value); };
+  share.image = place(tile.image);
+  share.row = place(tile.rows.computed.begin);
+  share.col = place(tile.cols.computed.begin);
+  share.rows = place(tile.rows.computed.size());
+  share.cols = place(tile.cols.computed.size());
+  share.own_row = place(tile.rows.own.begin) - share.row;
+  share.own_col = place(tile.cols.own.begin) - share.col;
+  share.own_rows = cut.stores_y ? place(tile.rows.own.size()) : 0;
+  share.own_cols = place(tile.cols.own.size());
+  share.pooled_row = place(tile.rows.pooled.begin);
+  share.pooled_col = place(tile.cols.pooled.begin);
+  share.pooled_rows = place(tile.rows.pooled.size());
+  share.pooled_cols = place(tile.cols.pooled.size());
   share.first_filter = i32(std::int64_t{block} * cut.own_filters());
   share.first_channel = i32(channels.begin);
   share.num_channels = i32(channels.end - channels.begin);
   share.filter_block = i32(block);
-  share.in_rows =
-      i32(memory_of(cut).in_rows - (rows - share.rows) * (sum.taps_h == 1 ? 1 : a.stride_h));
+  share.in_rows = i32(memory_of(cut).in_rows -
+                      (computed_rows(cut) - share.rows) * (sum.taps_h == 1 ? 1 : a.stride_h));
   const auto end = [&](std::int64_t first, std::int64_t count, std::int64_t stride,
                        std::int64_t pad, std::int64_t extent, std::int64_t inputs) {
     const std::int64_t behind = (first + count - 1) * stride - pad + extent;
@@ -78,8 +86,7 @@ SmallGemmArgs node_args(const SmallGemmCut& cut, const NodePlaces& places) {
   args.to_next_tap = i32(a.dilation_w * memory.pitch - sum.chunks * kStepBytes);
   args.to_next_row =
       i32((a.dilation_h * memory.in_cols - sum.taps_w * a.dilation_w) * memory.pitch);
-  args.rows_per_group = i32(cut.rows_per_group);
-  args.cols_per_group = i32(cut.cols_per_group);
+  args.pixels_per_group = i32(computed_pixels(cut));
   args.filters_per_task = i32(cut.filters_per_task());
   args.filter_bits = std::countr_zero(cut.filter_warps);
   args.pixel_bits = std::countr_zero(cut.pixel_warps);
@@ -89,7 +96,7 @@ SmallGemmArgs node_args(const SmallGemmCut& cut, const NodePlaces& places) {
   args.vector_bits = std::countr_zero(cut.filters_per_task() / 4);
   args.own_bits = std::countr_zero(cut.own_filters());
   const std::int64_t tiles =
-      ceil_div(cut.rows_per_group * cut.cols_per_group, SmallGemmCut::kWarpPixels);
+      ceil_div(computed_pixels(cut), std::int64_t{SmallGemmCut::kWarpPixels});
   args.warp_tiles = i32(ceil_div(tiles, std::int64_t{cut.pixel_warps}));
   args.in_cols = i32(memory.in_cols);
   args.pitch = i32(memory.pitch);
@@ -116,8 +123,7 @@ SmallGemmArgs node_args(const SmallGemmCut& cut, const NodePlaces& places) {
   const bool shared = cut.shares > 1;
   args.summands = shared ? args.shares : args.sum_warps;
   args.summand_pitch = shared ? args.own_filters : args.sum_pitch;
-  args.summand_stride =
-      shared ? args.rows_per_group * args.cols_per_group * args.own_filters : args.warp_sums;
+  args.summand_stride = shared ? args.pixels_per_group * args.own_filters : args.warp_sums;
   args.received_at = i32(memory.work_bytes);
   args.vectors_at = i32(memory.work_bytes + memory.received_bytes);
   args.steps_at = i32(memory.steps_at);

@@ -38,8 +38,8 @@ struct SmallGemmArgs {
   // the next: bytes in a stage.
   std::int32_t to_next_tap, to_next_row;
   // Task.
-  std::int32_t rows_per_group, cols_per_group, filters_per_task;
-  std::int32_t filter_bits, pixel_bits;  ///< log2 of warps over filters, over pixels
+  std::int32_t pixels_per_group, filters_per_task;  ///< that it computes, at most
+  std::int32_t filter_bits, pixel_bits;             ///< log2 of warps over filters, over pixels
   std::int32_t sum_warps;
   std::int32_t shares, own_filters;    ///< tasks that share sums; filters whose outputs are its own
   std::int32_t vector_bits, own_bits;  ///< log2 of vectors of filters, of own filters
@@ -66,7 +66,10 @@ struct SmallGemmArgs {
 
 /// What a task computes: pixels of one image, and filters.
 struct SmallGemmShare {
-  std::int32_t image, row, col, rows, cols;
+  std::int32_t image, row, col, rows, cols;  ///< that it computes
+  /// Of these its own, which it writes to y, if any, and the outputs that it pools.
+  std::int32_t own_row, own_col, own_rows, own_cols;  ///< the first ones in its tile
+  std::int32_t pooled_row, pooled_col, pooled_rows, pooled_cols;
   std::int32_t first_filter;  ///< of its own outputs
   std::int32_t first_channel, num_channels;
   std::int32_t filter_block;  ///< of packed filters

@@ -74,13 +74,13 @@ class SumExchange {
       for (int warp = 0; warp < a.sum_warps; warp += kAtOnce, from += kAtOnce * a.warp_sums) {
         Vec<kVector> part[kAtOnce];
 #pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) {
-          part[i] = warp + i < a.sum_warps
-                        ? *reinterpret_cast<const Vec<kVector>*>(from + i * a.warp_sums)
+        for (int n = 0; n < kAtOnce; ++n) {
+          part[n] = warp + n < a.sum_warps
+                        ? *reinterpret_cast<const Vec<kVector>*>(from + n * a.warp_sums)
                         : zero<kVector>();
         }
 #pragma unroll
-        for (int i = 0; i < kAtOnce; ++i) value = value + part[i];
+        for (int n = 0; n < kAtOnce; ++n) value = value + part[n];
       }
 #pragma unroll
       for (int n = 0; n < kVector; ++n) value.lane[n] *= factor;
