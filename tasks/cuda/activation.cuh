@@ -59,7 +59,7 @@ __device__ inline float cut_off(const ActivationTerms& terms, float v) {
 /// Many at once ask once whether something bends them.
 template <int kWidth>
 __device__ inline void activate(const ActivationTerms& terms, float (&values)[kWidth]) {
-  if (terms.bend == Bend::none) {
+  if (terms.bend == Bend::none) [[likely]] {
 #pragma unroll
     for (float& value : values) value = cut_off(terms, value);
   } else {

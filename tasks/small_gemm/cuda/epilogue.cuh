@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From sums in shared memory, [warp over sums][pixel][filter], to outputs: those of all warps in
 // their order, scale, bias, residual, activation. A thread has four filters of a pixel at a time.
-// What it stores may also be an operand of an elementwise operation, whose output it stores then, or
-// of a pooling.
-// Of sums that tasks share, [task][pixel][filter]: SumExchange has brought them.
+// What it stores may also be an operand of an elementwise operation, whose output it stores then,
+// or of a pooling. Of sums that tasks share, [task][pixel][filter]: SumExchange has brought them.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -67,10 +66,11 @@ class SmallGemmEpilogue {
   }
 
   /// Behind a barrier of the block, which has written its sums. They are those of `scale` times x.
-  /// For a second output, what was stored is left where an output's first sum was.
+  /// For a second output, what was stored is left where an output's first sum was. Tasks that pool
+  /// only leave it there.
   template <class Tensor>
   __device__ void write_outputs(float* sums, float scale, Tensor tensor) {
-    if (a_.k % kVector != 0) {
+    if (a_.k % kVector != 0) [[unlikely]] {
       return write_numbers(a_, share_, vectors_, sums, 1 / scale, tensor(a_.y),
                            tensor(a_.residual));
     }
@@ -82,9 +82,11 @@ class SmallGemmEpilogue {
   /// outputs as they were stored. Filters come in vectors.
   template <class Tensor>
   __device__ void write_second(const float* sums, Tensor tensor) {
-    if (a_.second.y == nullptr) return;
+    if (a_.second.y == nullptr) [[likely]]
+      return;
     if (a_.second.window.r == 0) return write_elementwise(sums, tensor);
     __syncthreads();  // windows have outputs of other threads
+    write_own(sums);
     a_.second.window.averages ? write_pooled<false>(sums, tensor)
                               : write_pooled<true>(sums, tensor);
   }
@@ -117,6 +119,22 @@ class SmallGemmEpilogue {
     }
   }
 
+  // To y, of a task that pools, what no other task writes there.
+  __device__ void write_own(const float* sums) {
+    find_first();
+#pragma unroll 1
+    for (int pixel = pixel_; pixel < num_pixels_; pixel += stride_) {
+      const int row = row_of(share_, pixel) - share_.own_row;
+      const int col = pixel - (row + share_.own_row) * share_.cols - share_.own_col;
+      if (static_cast<unsigned>(row) >= static_cast<unsigned>(share_.own_rows) ||
+          static_cast<unsigned>(col) >= static_cast<unsigned>(share_.own_cols)) {
+        continue;
+      }
+      const auto value =
+          *reinterpret_cast<const Vec<kVector>*>(sums + pixel * a_.summand_pitch + filter_);
+      store<kVector>(y_ + to_ + static_cast<std::int64_t>(place_of(pixel)) * a_.k, value);
+    }
+  }
   template <bool kMax, class Tensor>
   __device__ void write_pooled(const float* sums, Tensor tensor) const {
     const PoolWindow& window = a_.second.window;
@@ -138,9 +156,9 @@ class SmallGemmEpilogue {
       Vec<kVector> result = empty_pool<kVector, kMax>();
 #pragma unroll 1
       for (int h = first_row; h < end_row; ++h) {
-        const float* from = sums + filter +
-                            ((h - share_.row) * share_.cols + first_col - share_.col) *
-                                a_.summand_pitch;
+        const float* from =
+            sums + filter +
+            ((h - share_.row) * share_.cols + first_col - share_.col) * a_.summand_pitch;
 #pragma unroll 1
         for (int w = first_col; w < end_col; w += kAtOnce, from += kAtOnce * a_.summand_pitch) {
           Vec<kVector> numbers[kAtOnce];
@@ -216,12 +234,6 @@ class SmallGemmEpilogue {
     const int row = row_of(share_, pixel);
     return (share_.row + row) * a_.q + share_.col + pixel - row * share_.cols;
   }
-  // Whether this task stores it to y, where tasks pool.
-  __device__ bool is_own(int pixel) const {
-    const int row = row_of(share_, pixel), col = pixel - row * share_.cols;
-    return static_cast<unsigned>(row - share_.own_row) < static_cast<unsigned>(share_.own_rows) &&
-           static_cast<unsigned>(col - share_.own_col) < static_cast<unsigned>(share_.own_cols);
-  }
 
   template <int kOutputs = kAtOnce>
   __device__ void load_residuals() {
@@ -237,7 +249,7 @@ class SmallGemmEpilogue {
   template <int kOutputs, int kSums>
   __device__ void write(float* sums, float factor) {
     if (pixel_ >= num_pixels_) return;
-    const bool has_second = a_.second.y != nullptr, pools = has_second && a_.second.window.r != 0;
+    const bool has_second = a_.second.y != nullptr, pools = a_.second.window.r != 0;
     const int pitch = a_.summand_pitch, to_next = stride_ * pitch;
     const int summands = a_.summands, summand_stride = a_.summand_stride;
     const ActivationTerms activation = a_.activation;
@@ -275,9 +287,7 @@ class SmallGemmEpilogue {
           if (residuals_ != nullptr) number += residual_[i].number(n);
         }
         activate(activation, value[i].lane);
-        if (!pools || is_own(pixel_ + i * stride_)) {
-          store<kVector>(y_ + to_ + output_[i], value[i]);
-        }
+        if (!pools) store<kVector>(y_ + to_ + output_[i], value[i]);
         if (has_second) *reinterpret_cast<Vec<kVector>*>(sums + i * to_next) = value[i];
       }
       pixel_ += kOutputs * stride_;

@@ -317,7 +317,7 @@ class SmallGemmTask {
       if (k_block == 0) mark(TaskPhase::inputs);
       if constexpr (Products::kConverts) {
         const bool fits = fits_halves(magnitudes.most(stage));
-        if (fits && (scale == 0 || scale == 1)) {
+        if (fits && (scale == 0 || scale == 1)) [[likely]] {
           scale = 1;
         } else {
           const float own = fits ? 1 : scale_of(x, k_block, magnitudes, stage);
