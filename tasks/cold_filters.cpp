@@ -33,6 +33,9 @@ constexpr FilterRates kCold{113'000, 60'000, 12'000, 12'000, 0.5};
 // stages 0.47, 0.49, direct 0.74, 0.62.
 constexpr FilterRates kHotBehindMesh{230'000, 90'000, 25'000, 0, 0.2, 60};
 constexpr FilterRates kColdBehindMesh{230'000, 90'000, 25'000, 12'000, 0.5, 60};
+// More does not stay in the L3, beside what others have there: n1c512h13k1024 by F(4x4), 75 MB of
+// U, 2.3 to 3.5 ms; by F(2x2), 34 MB, 2.5.
+constexpr double kMostCachedU = 56 << 20, kFarBytesPerUs = 12'000;
 constexpr double kFullRows = 7;  // tiles or pixels that are multiplied at the full rate
 // Winograd, which errs by more, must take less than this share of the time of direct sums; not so
 // under stride 2, where its transforms only add.
@@ -65,9 +68,11 @@ double estimate_us(const Tiling& tiling, const Target& target, const FilterRates
   const std::uint32_t first_reads = cold ? std::min(tiling.num_groups, target.workers) : 0;
   const std::uint32_t reads = keeps ? first_reads : tiling.num_groups;
   const auto bytes = static_cast<double>(tiling.u_bytes());
+  const double bytes_per_us =
+      bytes > kMostCachedU ? std::min(kFarBytesPerUs, rates.bytes_per_us) : rates.bytes_per_us;
   const double memory_us =
-      cold ? bytes / rates.cold_bytes_per_us + (reads - 1) * bytes / rates.bytes_per_us
-           : reads * bytes / rates.bytes_per_us;
+      cold ? bytes / rates.cold_bytes_per_us + (reads - 1) * bytes / bytes_per_us
+           : reads * bytes / bytes_per_us;
   double stages_us = 0;
   if (tiling.algorithm() == Algorithm::winograd && rates.stages_us != 0) {
     const WinogradTiles& tiles = *tiling.tiles();

@@ -181,9 +181,20 @@ inline const Run* list_runs(const ConvProblem& problem, const Extents& extents,
                             const ChannelBlocks& blocks, Size first, const TapRange& rows,
                             const TapRange& cols, Run* runs) {
   const Size last = first + extents.channels;
-  // In one block taps of a row follow each other.
-  const bool taps_join =
-      blocks.pixel(first) == extents.channels && problem.dilation_w == 1 && last == blocks.channels;
+  // In one block, that is all of x's, taps of a row follow each other.
+  const bool taps_join = first == 0 && blocks.pixel(0) == extents.channels &&
+                         problem.dilation_w == 1 && last == blocks.channels;
+  // If these are all, so do the rows of taps in U.
+  if (taps_join && cols.end - cols.begin == problem.s) {
+    const Size row = problem.dilation_h * blocks.pitches.row * extents.channels;
+    *runs++ = {.x = rows.begin * row,
+               .pixel = extents.channels,
+               .u = rows.begin * problem.s * extents.channels * kBlock,
+               .words = problem.s * extents.channels,
+               .blocks = rows.end - rows.begin,
+               .distance = row};
+    return runs;
+  }
   for (Size r = rows.begin; r < rows.end; ++r) {
     for (Size s = cols.begin; s < cols.end; ++s) {
       const Size pixel = r * problem.dilation_h * blocks.pitches.row + s * problem.dilation_w;
