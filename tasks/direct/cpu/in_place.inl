@@ -25,12 +25,12 @@ namespace megaconv::cpu::MEGACONV_ISA {
 
 /// Vectors of filters of a tile: usually, and at most, when all that are left fit; in steps.
 inline constexpr int kTileVecs = kMaxBlocks * kBlockVecs;
-inline constexpr int kMostVecs = kLanes == 8 ? 3 : kTileVecs;
+inline constexpr int kMostVecs = kLanes >= 8 ? 3 : kTileVecs;
 inline constexpr int kVecStep = kLanes >= 8 ? 1 : kBlockVecs;
 /// Words between which addresses change.
 inline constexpr int kStepWords = kLanes == 16 ? 4 : 1;
 /// Rows that leave registers for so many.
-constexpr int most_rows(Size vecs) { return vecs <= kTileVecs ? kMaxRows : 4; }
+constexpr int most_rows(Size vecs) { return vecs <= kTileVecs ? kMaxRows : kLanes == 16 ? 9 : 4; }
 
 /// Words of a tile's pixels past which each block of it is fetched into the L1 during the one
 /// before. Zen 3, nchw16c, GFLOP/s with and without: n1c256h56k64r1 89, 92; n1c1024h14k256r1 94,
