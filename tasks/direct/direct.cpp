@@ -41,33 +41,27 @@ std::uint64_t fitting_rows(const ConvProblem& a, std::uint64_t input_rows) {
 // Operations of a task that is there only to occupy a worker: some us.
 constexpr double kLeastShared = 4e5;
 
-// Rows times filter blocks that are done when the last worker is: each has a share of the tasks,
-// and takes those of others when it has done its own. 7 tasks of 4 rows take two workers as long as
-// 16 rows do.
+// Rows times filter blocks of the busiest worker, when each takes the next task as soon as it has
+// done one: 7 tasks of 4 rows take two workers as long as 16 rows do.
 std::uint64_t busiest_part(const Tiling& tiling, const Target& target, std::uint64_t rows,
                            std::uint64_t blocks) {
   constexpr std::uint64_t kMany = 32;  // tasks of a worker among which the last ones count little
   const std::uint64_t p = u64(tiling.problem.p()), n = u64(tiling.problem.n);
-  const std::uint64_t filter_blocks = tiling.filter_blocks(), workers = target.workers;
-  const std::uint64_t row_parts = ceil_div(p, rows), block_parts = ceil_div(filter_blocks, blocks);
-  const std::uint64_t tasks = n * row_parts * block_parts;
-  if (tasks > kMany * workers) return ceil_div(n * p * filter_blocks, workers);
-  const auto size = [&](std::uint64_t task) {
-    const std::uint64_t row = task / block_parts % row_parts * rows;
-    const std::uint64_t block = task % block_parts * blocks;
-    return std::min(rows, p - row) * std::min(blocks, filter_blocks - block);
-  };
-  const auto begin = [&](std::uint64_t share) { return tasks * share / workers; };
-  std::vector<std::uint64_t> done(workers), next(workers);
-  for (std::uint64_t w = 0; w < workers; ++w) next[w] = begin(w);
-  for (std::uint64_t task = 0; task < tasks; ++task) {
-    const auto worker =
-        static_cast<std::uint64_t>(std::min_element(done.begin(), done.end()) - done.begin());
-    std::uint64_t share = worker;
-    while (next[share] == begin(share + 1)) share = (share + 1) % workers;
-    done[worker] += size(next[share]++);
+  const std::uint64_t filter_blocks = tiling.filter_blocks();
+  const std::uint64_t tasks = n * ceil_div(p, rows) * ceil_div(filter_blocks, blocks);
+  if (tasks > kMany * target.workers) {
+    return ceil_div(n * p * filter_blocks, std::uint64_t{target.workers});
   }
-  return *std::max_element(done.begin(), done.end());
+  std::vector<std::uint64_t> parts(target.workers);
+  for (std::uint64_t image = 0; image < n; ++image) {
+    for (std::uint64_t row = 0; row < p; row += rows) {
+      for (std::uint64_t block = 0; block < filter_blocks; block += blocks) {
+        *std::min_element(parts.begin(), parts.end()) +=
+            std::min(rows, p - row) * std::min(blocks, filter_blocks - block);
+      }
+    }
+  }
+  return *std::max_element(parts.begin(), parts.end());
 }
 
 // Of even shares near `rows`, of at most `most` rows, that whose busiest worker has least to
