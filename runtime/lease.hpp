@@ -9,9 +9,10 @@
 //   epoch + 1; store_release(owner, mine)  -- then -->     compare_exchange(owner, ...)
 //
 // The owner word is (key of the process, id of the plan, in-use bit). A workspace is raw memory, so
-// the word may hold anything; only a word with this process's key says that a run is using it. A
-// run that was given up leaves nobody's word. A plan that finds its own word still compares all
-// counters with the epoch: the caller may have overwritten a part of the memory in between.
+// the word may hold anything; only a word with this process's key, which depends on all its bits,
+// says that a run is using it. A run that was given up leaves nobody's word. A plan that finds its
+// own word still compares all counters with the epoch: the caller may have overwritten a part of
+// the memory in between.
 //
 // Only the owner word is atomic. A run that took it has epoch and counters to itself: the
 // exchange acquires what the release of the run before it published.
@@ -23,6 +24,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+
+#include "runtime/plan_word.hpp"
 
 namespace megaconv {
 
@@ -39,9 +42,8 @@ class Lease {
  public:
   using Number = typename Sync::Number;
   static constexpr std::uint64_t kInUse = 1;
-  static constexpr std::uint64_t kKeyMask = ~std::uint64_t{0} << 32;
 
-  /// `idle_word`: the process's key in its upper half, the plan's id above the in-use bit.
+  /// `idle_word`: new_plan_word(), of which the lowest bit is that of use.
   Lease(LeaseHeader<Sync>& header, std::uint64_t idle_word)
       : header_(header), idle_word_(idle_word) {}
 
@@ -50,7 +52,7 @@ class Lease {
   bool take(Number* counters, std::span<const std::uint32_t> totals) {
     std::uint64_t seen = Sync::load_relaxed(header_.owner);
     do {
-      if ((seen & kKeyMask) == (idle_word_ & kKeyMask) && (seen & kInUse) != 0) return false;
+      if (key_of(seen) == key_of(idle_word_) && (seen & kInUse) != 0) return false;
     } while (!Sync::compare_exchange(header_.owner, seen, idle_word_ | kInUse));
     if (seen != idle_word_ || !hold_epoch(counters, totals)) {
       Sync::write(header_.epoch, 0);

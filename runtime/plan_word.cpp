@@ -7,12 +7,12 @@
 namespace megaconv {
 
 std::uint64_t new_plan_word() {
-  static const std::uint64_t key = [] {
+  static const std::uint32_t key = [] {
     std::random_device device;
-    return static_cast<std::uint64_t>(device() | 1) << 32;  // an upper half of zeros is common
+    return std::uint32_t{device()} | 1;  // a word of zeros is common
   }();
   static std::atomic<std::uint32_t> next{1};
-  return key | static_cast<std::uint64_t>(next.fetch_add(1, std::memory_order_relaxed) << 1);
+  return plan_word(key, next.fetch_add(1, std::memory_order_relaxed) << 1);
 }
 
 }  // namespace megaconv

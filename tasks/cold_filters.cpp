@@ -12,6 +12,7 @@
 #include <span>
 
 #include "tasks/tiling.hpp"
+#include "tasks/winograd/winograd.hpp"
 
 namespace megaconv {
 namespace {
@@ -32,9 +33,17 @@ constexpr FilterRates kCold{113'000, 60'000, 12'000, 12'000, 0.5};
 // stages 0.47, 0.49, direct 0.74, 0.62.
 constexpr FilterRates kHotBehindMesh{230'000, 90'000, 25'000, 0, 0.2, 60};
 constexpr FilterRates kColdBehindMesh{230'000, 90'000, 25'000, 12'000, 0.5, 60};
+// More does not stay in the L3, beside what others have there: n1c512h13k1024 by F(4x4), 75 MB of
+// U, 2.3 to 3.5 ms; by F(2x2), 34 MB, 2.5.
+constexpr double kMostCachedU = 56 << 20, kFarBytesPerUs = 12'000;
 constexpr double kFullRows = 7;  // tiles or pixels that are multiplied at the full rate
-// Winograd, which errs by more, must take less than this share of the time of direct sums.
+// Winograd, which errs by more, must take less than this share of the time of direct sums; not so
+// under stride 2, where its transforms only add.
 constexpr double kGain = 0.9;
+// Direct sums under stride 2, which use half of each cache line of x at a time. Two workers, times
+// of direct sums and of fused F(2x2): n1c32h416k64u2 4.8, 4.2 ms; n1c64h208k128u2 4.4, 3.5;
+// n1c128h56k128u2 0.64, 0.49; n1c512h26k1024u2 4.4, 4.4; n1c512h14k512u2 0.73, 0.92.
+constexpr double kStridedDirect = 1.25;
 
 // Machines with AMX have their L3 behind a mesh.
 bool behind_mesh(const Target& target) { return target.amx; }
@@ -46,6 +55,7 @@ double estimate_us(const Tiling& tiling, const Target& target, const FilterRates
   // Pixels of a row that have all taps; the others are multiplied by themselves.
   const auto alike = static_cast<double>(std::max<std::int64_t>(1, a.q() - 2 * a.pad_w));
   double compute_us = a.flops() / (rates.products_per_us * std::min(1.0, alike / kFullRows));
+  if (a.stride_w == 2) compute_us *= kStridedDirect;
   if (const WinogradTiles* const tiles = tiling.tiles()) {
     const double values = static_cast<double>(tiles->num_tiles) * tiles->num_positions();
     const double full = std::min(1.0, tiles->group_tiles / kFullRows);
@@ -58,9 +68,11 @@ double estimate_us(const Tiling& tiling, const Target& target, const FilterRates
   const std::uint32_t first_reads = cold ? std::min(tiling.num_groups, target.workers) : 0;
   const std::uint32_t reads = keeps ? first_reads : tiling.num_groups;
   const auto bytes = static_cast<double>(tiling.u_bytes());
+  const double bytes_per_us =
+      bytes > kMostCachedU ? std::min(kFarBytesPerUs, rates.bytes_per_us) : rates.bytes_per_us;
   const double memory_us =
-      cold ? bytes / rates.cold_bytes_per_us + (reads - 1) * bytes / rates.bytes_per_us
-           : reads * bytes / rates.bytes_per_us;
+      cold ? bytes / rates.cold_bytes_per_us + (reads - 1) * bytes / bytes_per_us
+           : reads * bytes / bytes_per_us;
   double stages_us = 0;
   if (tiling.algorithm() == Algorithm::winograd && rates.stages_us != 0) {
     const WinogradTiles& tiles = *tiling.tiles();
@@ -82,13 +94,24 @@ constexpr WinogradChoice kBehindMesh[] = {{Algorithm::fused_winograd, 4},
                                           {Algorithm::fused_winograd, 2},
                                           {Algorithm::winograd, 2}};
 
+constexpr WinogradChoice kStridedBehindMesh[] = {{Algorithm::fused_winograd, 2}};
+// Channels and filters from which its transforms cost less than the products that they save.
+constexpr std::int64_t kLeastStrided = 32;
+
+bool takes_strides(const ConvProblem& a) {
+  return a.stride_w == 2 && a.c >= kLeastStrided && a.k >= kLeastStrided &&
+         winograd_obstacle(Algorithm::fused_winograd, a).empty();
+}
+
 // With the fastest of Winograd's candidates and direct sums, if Winograd pays at all.
 TilingOptions fastest(const ConvProblem& problem, const TilingOptions& options,
                       std::span<const WinogradChoice> candidates, const Target& target,
                       const FilterRates& rates) {
   TilingOptions usual = options;
   usual.m = candidates.front().m;
-  if (make_tiling(problem, usual, target).tiles() == nullptr) return options;
+  if (make_tiling(problem, usual, target).tiles() == nullptr && !takes_strides(problem)) {
+    return options;
+  }
   TilingOptions best = options;
   double best_us = std::numeric_limits<double>::infinity();
   for (const WinogradChoice& candidate : candidates) {
@@ -103,7 +126,12 @@ TilingOptions fastest(const ConvProblem& problem, const TilingOptions& options,
   TilingOptions direct = options;
   direct.algorithm = Algorithm::direct;
   const double direct_us = estimate_us(make_tiling(problem, direct, target), target, rates);
-  return best_us < kGain * direct_us ? best : direct;
+  return best_us < (takes_strides(problem) ? 1 : kGain) * direct_us ? best : direct;
+}
+
+std::span<const WinogradChoice> behind_mesh_of(const ConvProblem& problem) {
+  if (takes_strides(problem)) return kStridedBehindMesh;
+  return kBehindMesh;
 }
 
 bool is_free(const TilingOptions& options, const Target& target) {
@@ -116,9 +144,10 @@ bool is_free(const TilingOptions& options, const Target& target) {
 Tiling make_tiling_in_network(const ConvProblem& problem, const TilingOptions& options,
                               const Target& target) {
   if (!is_free(options, target)) return make_tiling(problem, options, target);
-  const TilingOptions chosen = behind_mesh(target)
-                                   ? fastest(problem, options, kBehindMesh, target, kColdBehindMesh)
-                                   : fastest(problem, options, kUsual, target, kCold);
+  const TilingOptions chosen =
+      behind_mesh(target)
+          ? fastest(problem, options, behind_mesh_of(problem), target, kColdBehindMesh)
+          : fastest(problem, options, kUsual, target, kCold);
   return make_tiling(problem, chosen, target);
 }
 
@@ -133,7 +162,7 @@ TilingOptions options_behind_mesh(const ConvProblem& problem, const TilingOption
   }
   Target two = target;
   two.workers = 2;
-  return fastest(problem, options, kBehindMesh, two, kHotBehindMesh);
+  return fastest(problem, options, behind_mesh_of(problem), two, kHotBehindMesh);
 }
 
 }  // namespace megaconv

@@ -23,6 +23,9 @@ namespace {
 //   F(4,3) integer     1.1e-6    2.1e-6    3.7e-6    2.4e-6, 6.8e-6, 1.4e-5   6.0e-7 sqrt(n)
 //   F(6,3)             2.7e-6    5.5e-6    1.0e-5    4.8e-6, 1.4e-5, 2.7e-5   1.2e-6 sqrt(n)
 //
+// F(2,3) under stride 2 has the bound of F(2,3), of which it needs 0.27, 0.22 and 0.12. Of 147
+// random problems none had more than 0.63.
+//
 // A direct sum of L products and its epilogue make L + 2 roundings (L + 3 with a scale), which for
 // random signs add up with the root of their number. Where outputs are few their norm is a matter
 // of luck: the bounds widen by 1 + 4 / sqrt(outputs). Of 37,000 random problems for each algorithm

@@ -129,7 +129,8 @@ struct DirectCut {
 };
 
 /// The tiles of algorithms that multiply in Winograd's domain, F(m x m, 3 x 3). They are numbered
-/// image-major, then by tile row, then by tile column.
+/// image-major, then by tile row, then by tile column. Under stride 2 m is 2: the even inputs meet
+/// two taps of a row, as F(2, 2), and the odd ones meet one.
 struct WinogradTiles {
   std::uint32_t m = 0;  ///< 2, 4 or, on a CPU, 6
   Points points = Points::low_error;
@@ -138,8 +139,9 @@ struct WinogradTiles {
   // Derived.
   std::uint32_t tiles_h = 0, tiles_w = 0;
   std::uint64_t num_tiles = 0;  ///< T, over the whole batch
+  std::uint32_t stride = 1;     ///< of the problem, 1 or 2
 
-  std::uint32_t alpha() const { return m + 2; }
+  std::uint32_t alpha() const { return stride == 1 ? m + 2 : 2 * m + 1; }
   std::uint32_t num_positions() const { return alpha() * alpha(); }
 
   bool operator==(const WinogradTiles&) const = default;

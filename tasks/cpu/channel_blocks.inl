@@ -61,7 +61,7 @@ class ChannelWriter {
         bias_(static_cast<const Vector*>(args.bias)) {
     const Size image_size = blocks_.image();
     streams_ = args.tiling->problem.n * image_size > kCachedBytes / static_cast<Size>(sizeof(T));
-    is_plain_ = parts_ != Parts::any && activate_.only_clamps() && !streams_;
+    is_plain_ = parts_ != Parts::any && activate_.only_clamps();
     y_ = static_cast<T*>(args.y) + image * image_size;
     residual_ =
         static_cast<const T*>(args.residual) + (epilogue_.residual ? image * image_size : 0);
@@ -73,7 +73,8 @@ class ChannelWriter {
                                   Size block, Size count) const {
     // Asked once for a tile: 3 to 5 % of the time where there are 32 channels or fewer.
     // Whole blocks only: in nchw16c pixels of the last one may be nearer to each other.
-    if (is_plain_ && count >= ceil_div(kVecs, kBlockVecs) * kBlock) {
+    const bool whole = count >= ceil_div(kVecs, kBlockVecs) * kBlock;
+    if (is_plain_ && whole && (!streams_ || are_lines(pixel, step, block))) {
       if (parts_ == Parts::none) return write_plain<Parts::none>(sums, pixel, step, block);
       return write_plain<Parts::no_residual>(sums, pixel, step, block);
     }
@@ -108,25 +109,48 @@ class ChannelWriter {
  private:
   using Vector = typename VectorStorage<T>::Type;
 
-  // Whole vectors of a tile, clamped at most, without a residual, through the caches.
+  MEGACONV_INLINE T* place(Size pixel, Size block) const {
+    return y_ + blocks_.first(block) + pixel * blocks_.pixel(block);
+  }
+  // Whether vectors of neighbouring pixels are neighbouring cache lines.
+  MEGACONV_INLINE bool are_lines(Size pixel, Size step, Size block) const {
+    constexpr std::size_t kLineBytes = 64;
+    return sizeof(T) * kLanes == kLineBytes && step * blocks_.pixel(block) == kBlock &&
+           reinterpret_cast<std::uintptr_t>(place(pixel, block)) % kLineBytes == 0;
+  }
+
+  // Whole vectors of a tile, clamped at most, without a residual.
   template <Parts kParts, int kPixels, int kVecs>
   MEGACONV_INLINE void write_plain(const Vec (&sums)[kPixels][kVecs], Size pixel, Size step,
                                    Size block) const {
-    const Size pixel_stride = blocks_.pixel(block), next_block = blocks_.first(kBlock);
+    T* const y = place(pixel, block);
+    step *= blocks_.pixel(block);
+    const auto write_at = [&](auto distance, auto streams) __attribute__((always_inline)) {
+      write_vecs<kParts, streams != 0>(sums, y, distance, block);
+    };
+    // Of neighbours in a block no pixel needs an address of its own.
+    if (step != kBlock) return write_at(step, Index<0>{});
+    streams_ ? write_at(Index<kBlock>{}, Index<1>{}) : write_at(Index<kBlock>{}, Index<0>{});
+  }
+  template <Parts kParts, bool kStreams, int kPixels, int kVecs, class Distance>
+  MEGACONV_INLINE void write_vecs(const Vec (&sums)[kPixels][kVecs], T* first, Distance distance,
+                                  Size block) const {
     const Activate activate = activate_;
-    T* const first = y_ + blocks_.first(block) + pixel * pixel_stride;
-    step *= pixel_stride;
+    const Size next_block = blocks_.first(kBlock);
+    Vec scale[kVecs], bias[kVecs];
     unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
-      T* const y = first + j / kBlockVecs * next_block + j % kBlockVecs * kLanes;
       const Size channel = block + j * kLanes;
-      const Vec scale = epilogue_.scale ? read(scale_ + channel) : broadcast(1);
-      const Vec bias = epilogue_.bias ? read(bias_ + channel) : Vec{};
-      unroll<kPixels>([&](auto i) __attribute__((always_inline)) {
+      scale[j] = epilogue_.scale ? read(scale_ + channel) : broadcast(1);
+      bias[j] = epilogue_.bias ? read(bias_ + channel) : Vec{};
+    });
+    unroll<kPixels>([&](auto i) __attribute__((always_inline)) {
+      unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
         Vec sum = Products<T>::number(sums[i][j]);
         if constexpr (kParts != Parts::none) {
-          sum = activate.clamped(Products<T>::scaled(sums[i][j], scale, bias));
+          sum = activate.clamped(Products<T>::scaled(sums[i][j], scale[j], bias[j]));
         }
-        store_line(y + i * step, sum, false);
+        T* const y = first + j / kBlockVecs * next_block + j % kBlockVecs * kLanes + i * distance;
+        kStreams ? stream(y, sum) : store_line(y, sum, false);
       });
     });
   }

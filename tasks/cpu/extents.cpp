@@ -85,7 +85,7 @@ Extents::Extents(const Tiling& tiling)
     v_slot = num_panel_strides * v_panel_stride;
     m_slot = num_panel_strides * m_panel_stride;
     // No task needs both a strip and panels.
-    const std::ptrdiff_t strip_pixels = alpha * (kStripCols + alpha - tiles->m);
+    const std::ptrdiff_t strip_pixels = alpha * (kStripCols + alpha - tiles->m * tiles->stride);
     scratch_bytes = std::max(static_cast<std::size_t>(strip_pixels * kBlock) * sizeof(float),
                              lines(num_panels * sizeof(Panel)));
     if (fused) {

@@ -82,8 +82,9 @@ MEGACONV_INLINE void stream(float* to, Vec v) {
 /// What is larger than this is not in any cache by the time that it is read, so it is stored past
 /// them. Zen 4, 32 MiB of L3: 38 MB of U (512 x 512) in 2.5 ms against 6.2, and the GEMM tasks
 /// after it, no longer in the way of lines being written back, take 3.4 ms against 3.9; with 9 MB
-/// (256 x 256), 0.6 against 0.7, but then the GEMM takes 2.9 against 2.7.
-inline constexpr Size kCachedBytes = Size{16} << 20;
+/// (256 x 256), 0.6 against 0.7, but then the GEMM takes 2.9 against 2.7. Sapphire Rapids, y of 13
+/// MB and 11 MB: n1c64h224k64 1.07 times the speed, n1c32h416k64u2 0.97.
+inline constexpr Size kCachedBytes = Size{12} << 20;
 MEGACONV_INLINE void end_streaming() {
 #if MEGACONV_LANES > 4
   _mm_sfence();
@@ -114,6 +115,15 @@ MEGACONV_INLINE void add_product(Vec& sum, Vec a, Vec b) {
   asm("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
 #else
   sum += a * b;
+#endif
+}
+
+/// In a register of its own: of many zeros GCC would copy one, which takes time of multiply-adds.
+MEGACONV_INLINE void set_zero(Vec& sum) {
+#if MEGACONV_LANES == 16
+  asm volatile("vpxord %0, %0, %0" : "=v"(sum));
+#else
+  sum = Vec{};
 #endif
 }
 

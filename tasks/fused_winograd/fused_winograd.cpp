@@ -51,8 +51,9 @@ class FusedWinogradAlgorithm final : public ConvAlgorithmOf<FusedWinogradCut> {
     const ConvProblem& a = tiling.problem;
     const FusedWinogradCut& cut = own(tiling);
     const double m = cut.m, taps = static_cast<double>(a.r * a.s), t = cut.group_tiles;
-    const double overlap = static_cast<double>(a.filter_extent_h()) - 1;
-    TaskCost cost = common.direct(overlap / m, cut.num_positions() / (taps * m * m));
+    const double step = m * cut.stride;  // between tiles
+    TaskCost cost =
+        common.direct((cut.alpha() - step) / step, cut.num_positions() / (taps * m * m));
     cost.transforms = t * (static_cast<double>(a.c) * input_transform_operations(cut) +
                            static_cast<double>(a.k) * output_transform_operations(cut));
     cost.rows = t;
@@ -72,9 +73,11 @@ class FusedWinogradAlgorithm final : public ConvAlgorithmOf<FusedWinogradCut> {
     if (target.backend == Backend::cuda || !possible || problem.layout == Layout::chwn) {
       return space;
     }
+    const std::vector<std::int64_t> tiles =
+        problem.stride_w == 1 ? std::vector<std::int64_t>{2, 4, 6} : std::vector<std::int64_t>{2};
     add_orders_of_one_kind(space,
                            {{Parameter::algo, {static_cast<std::int64_t>(id())}},
-                            {Parameter::tile, {2, 4, 6}},
+                            {Parameter::tile, tiles},
                             {Parameter::points, {static_cast<std::int64_t>(Points::low_error)}},
                             {Parameter::group_tiles, {7, 14, 28, 42, 56, 84, 112}}},
                            workers_axis(target), target);

@@ -80,6 +80,7 @@ std::uint32_t cheapest_m(const ConvProblem& problem) {
 
 std::uint32_t choose_m(const ConvProblem& problem, const TilingOptions& options,
                        const Target& target) {
+  if (problem.stride_w == 2) return 2;
   if (takes_one_product(problem, options, target)) return 4;
   return takes_small_tiles(problem, options, target) ? 2 : cheapest_m(problem);
 }

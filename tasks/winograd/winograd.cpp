@@ -266,13 +266,15 @@ std::uint32_t WinogradCut::tile_chunks() const {
 }
 
 std::string winograd_obstacle(Algorithm algorithm, const ConvProblem& a) {
+  const bool strides = algorithm == Algorithm::fused_winograd;
   std::string obstacle;
   if (a.dtype == DataType::i8) {
     obstacle = kNoExactSums;
   } else if (a.r != 3 || a.s != 3) {
     obstacle = "filter " + pair_text(a.r, a.s) + ", must be 3x3";
-  } else if (a.stride_h != 1 || a.stride_w != 1) {
-    obstacle = "stride " + pair_text(a.stride_h, a.stride_w) + ", must be 1x1";
+  } else if (a.stride_h != a.stride_w || a.stride_w > (strides ? 2 : 1)) {
+    obstacle = "stride " + pair_text(a.stride_h, a.stride_w) + ", must be 1x1" +
+               (strides ? " or 2x2" : "");
   } else if (a.dilation_h != 1 || a.dilation_w != 1) {
     obstacle = "dilation " + pair_text(a.dilation_h, a.dilation_w) + ", must be 1x1";
   } else if (a.groups != 1) {
@@ -302,12 +304,17 @@ void count_tiles(const ConvProblem& problem, WinogradTiles& tiles) {
   tiles.tiles_h = u32(ceil_div(u64(problem.p()), std::uint64_t{tiles.m}));
   tiles.tiles_w = u32(ceil_div(u64(problem.q()), std::uint64_t{tiles.m}));
   tiles.num_tiles = u64(problem.n) * tiles.tiles_h * tiles.tiles_w;
+  tiles.stride = u32(u64(problem.stride_w));
 }
 
 void derive_tiles(Tiling& tiling, WinogradTiles& tiles) {
   const std::string obstacle = winograd_obstacle(tiling.algorithm(), tiling.problem);
   if (!obstacle.empty()) throw Error(Status::invalid_argument, obstacle);
   check_m(tiles.m);
+  if (tiling.problem.stride_w == 2 && tiles.m != 2) {
+    throw Error(Status::invalid_argument,
+                "m = " + std::to_string(tiles.m) + ": must be 2 under stride 2");
+  }
   count_tiles(tiling.problem, tiles);
   check_field("group_tiles", tiles.group_tiles, tiles.num_tiles);
   check_field("filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task,
@@ -338,6 +345,7 @@ std::string winograd_name(const Tiling& tiling) {
   const WinogradTiles& tiles = *tiling.tiles();
   const std::string m = std::to_string(tiles.m);
   std::string name = "winograd F(" + m + "x" + m + ", 3x3)";
+  if (tiles.stride != 1) name += ", stride 2";
   if (tiles.m == 4 && tiles.points == Points::integer) name += ", integer points";
   if (tiling.arithmetic != Arithmetic::fma) name += ", " + product_text(tiling.arithmetic);
   return name;

@@ -120,6 +120,17 @@ constexpr WinogradMatrices<kM> winograd_matrices(Points points) {
   return result;
 }
 
+/// The matrices of F(2, 3) under stride 2. Of an output's three taps the outer ones meet even
+/// inputs and are F(2, 2) of these; the middle one meets odd inputs. 5 products a dimension in
+/// place of 6.
+struct StridedMatrices {
+  static constexpr int kM = 2, kAlpha = 5;
+  double at[kM][kAlpha] = {{1, 1, 0, 1, 0}, {0, 1, -1, 0, 1}};
+  double g[kAlpha][kWinogradR] = {{1, 0, 0}, {1, 0, 1}, {0, 0, 1}, {0, 1, 0}, {0, 1, 0}};
+  double bt[kAlpha][kAlpha] = {
+      {1, 0, -1, 0, 0}, {0, 0, 1, 0, 0}, {0, 0, 1, 0, -1}, {0, 1, 0, 0, 0}, {0, 0, 0, 1, 0}};
+};
+
 /// Least integer that makes all of G integer: 2 for F(2,3), 24 for F(4,3) with integer points.
 /// 1/24 is not a floating-point number, so sums of its products need not cancel where they should;
 /// scaling G by this number, and G g G^T by its square's inverse at the end, keeps zeros zero.

@@ -71,6 +71,9 @@ void choose_filter_tasks(Random& random, Tiling& t) {
 void choose_tiles(Random& random, Tiling& t, WinogradTiles& tiles, const ConvProblem* before) {
   t.problem = random_problem(random, 50, before);
   tiles.m = 2 * random.in(1, 3);
+  if (t.algorithm() == Algorithm::fused_winograd && tiles.m == 2) {
+    t.problem.stride_h = t.problem.stride_w = random.in(1, 2);
+  }
   validate(t.problem);
   count_tiles(t.problem, tiles);
   tiles.group_tiles = random.in(1, tiles.num_tiles);

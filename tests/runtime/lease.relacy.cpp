@@ -15,9 +15,9 @@ namespace {
 constexpr int kNumThreads = 3;
 constexpr int kNumCounters = 2;
 constexpr std::uint32_t kTotals[kNumCounters] = {3, 5};
-constexpr std::uint64_t kKey = std::uint64_t{0xabc} << 32;
-constexpr std::uint64_t kIdle[] = {kKey | 1 << 1, kKey | 2 << 1};  // by plan
-constexpr std::uint32_t kLastEpoch = 0xffffffffu;                  // the next one wraps around
+constexpr std::uint64_t kIdle[] = {megaconv::plan_word(0xabc, 2),
+                                   megaconv::plan_word(0xabc, 4)};  // by plan
+constexpr std::uint32_t kLastEpoch = 0xffffffffu;                   // the next one wraps around
 
 template <Fault kFault>
 struct Model : rl::test_suite<Model<kFault>, kNumThreads> {
@@ -32,7 +32,7 @@ struct Model : rl::test_suite<Model<kFault>, kNumThreads> {
   void before() {
     const unsigned begin = rl::rand(3);
     const bool known = begin == 2;
-    header.owner.store(begin == 0 ? ~kKey : kIdle[0], rl::mo_relaxed, $);
+    header.owner.store(begin == 0 ? ~kIdle[0] : kIdle[0], rl::mo_relaxed, $);
     header.epoch($) = kLastEpoch;
     for (int c = 0; c < kNumCounters; ++c) counters[c]($) = kLastEpoch * kTotals[c];
     if (!known) counters[1]($) = 77;  // others have used a part of the memory

@@ -426,6 +426,21 @@ TEST_CASE("a workspace in use by another run is refused") {
   CHECK(y == data.truth());
 }
 
+TEST_CASE("a half of an old workspace's word does not say that a run is using it") {
+  const Data data(kProblem);
+  const Plan plan = Plan::create(kProblem, winograd());
+  AlignedBytes workspace(plan.workspace_bytes());
+  std::vector<float> y;
+  plan.execute(data.tensors(y), workspace.get(), plan.workspace_bytes());
+  auto& owner = static_cast<WorkspaceHeader*>(static_cast<void*>(workspace.get()))->owner;
+  for (const std::uint64_t low : {0x1u, 0x101u, 0xffffffffu}) {
+    const std::uint64_t idle = new_plan_word();
+    owner = (idle & ~std::uint64_t{0xffffffff}) | low;
+    plan.execute(data.tensors(y), workspace.get(), plan.workspace_bytes());
+    CHECK(y == data.truth());
+  }
+}
+
 TEST_CASE("options out of range are refused while planning") {
   PlanOptions options;
   options.num_threads = 100000;

@@ -162,6 +162,8 @@ TEST_CASE("direct tasks compute every stride and dilation") {
 TEST_CASE("direct tasks keep conv groups apart") {
   check_problem("n2c12h7w9k8r3s3g4+bias+residual+relu");
   check_problem("c40h8w8k60r3s3g2");
+  check_problem("c24h7w9k32r3s3g2+bias");  // groups in one channel block
+  check_problem("c6h5w6k48r2s3p1g3");
   check_problem("c34h5w6k102r1s1p0g2+bias");
   check_problem("c96h6w5k6r3s3u2g3");
   check_problem("c150h5w6k40r2s3p1g2+scale+residual");

@@ -385,6 +385,34 @@ TEST_CASE("fused tasks compute bit for bit what tasks of stages compute") {
   }
 }
 
+TEST_CASE("fused tasks of stride 2 are right, and exact for whole numbers") {
+  for (const char* text :
+       {"n2c17h9w13k19u2+bias+residual+relu", "c35h7w5k16u2p0", "c1h3w3k1u2p0", "n3c5h2w1k3u2",
+        "c16h4w300k33u2p1x2", "c48h20w21k40u2p2+bias", "c9h30w7k5u2p3x0", "c150h8w8k150u2"}) {
+    for (const char* suffix : kAllSuffixes) {
+      for (const std::uint32_t group_tiles : {1u, 16u, 1000u}) {
+        const Tiling tiling =
+            make_tiling(parse_problem(std::string(text) + suffix),
+                        {.algorithm = Algorithm::fused_winograd, .group_tiles = group_tiles},
+                        Target{.workers = 3});
+        CHECK(tiling.tiles()->alpha() == 5);
+        for (const std::string& isa : cpu::available_isas()) {
+          INFO(to_string(tiling) << "isa: " << isa);
+          CpuLayer layer(tiling, cpu::kernels_for(isa));
+          layer.fill_random(6);
+          layer.run();
+          CHECK(layer.fences_whole());
+          CHECK(layer.y.all_written());
+          CHECK(error_bound(tiling).covers(layer.error()));
+          layer.fill_whole_numbers(3, 1);
+          layer.run();
+          CHECK(layer.exact());
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("Winograd is exact for whole numbers") {
   for (const char* suffix : kAllSuffixes) {
     for (const char* text : {"n2c40h13w11k35+bias+residual+relu", "c128h14w14k32", "c9h30w7k5p2"}) {

@@ -29,6 +29,22 @@ static_assert(is_correlation<2>(Points::low_error) && is_correlation<2>(Points::
 static_assert(is_correlation<4>(Points::low_error) && is_correlation<4>(Points::integer));
 static_assert(is_correlation<6>(Points::low_error) && is_correlation<6>(Points::integer));
 
+// Under stride 2: 1 where l = 2 i + k.
+constexpr bool is_strided_correlation() {
+  const StridedMatrices f;
+  for (int i = 0; i < f.kM; ++i) {
+    for (int k = 0; k < kWinogradR; ++k) {
+      for (int l = 0; l < f.kAlpha; ++l) {
+        double sum = 0;
+        for (int j = 0; j < f.kAlpha; ++j) sum += f.at[i][j] * f.g[j][k] * f.bt[j][l];
+        if (sum != (l == 2 * i + k ? 1 : 0)) return false;
+      }
+    }
+  }
+  return true;
+}
+static_assert(is_strided_correlation());
+
 // The terms, put together as their comment says, are the matrices again.
 template <int kM>
 bool terms_rebuild_matrices(Points points) {

@@ -192,9 +192,12 @@ std::vector<Simplification> simplifications() {
   all.push_back([](VerifyCase& c) {  // groups and channels together
     c.problem.c /= std::exchange(c.problem.groups, 1);
   });
+  all.push_back([](VerifyCase& c) { c.problem.stride_h = c.problem.stride_w = 1; });
   for (auto step : {&ConvProblem::stride_h, &ConvProblem::stride_w, &ConvProblem::dilation_h,
                     &ConvProblem::dilation_w}) {
-    all.push_back([=](VerifyCase& c) { c.problem.*step = 1; });
+    all.push_back([=](VerifyCase& c) {  // fused tasks want both alike
+      if (c.plan.options.tiling.algorithm != Algorithm::fused_winograd) c.problem.*step = 1;
+    });
   }
   for (auto pad : {&ConvProblem::pad_h, &ConvProblem::pad_w}) shorten(pad, 0);
   for (auto part : {&Epilogue::scale, &Epilogue::bias, &Epilogue::residual}) {
@@ -255,6 +258,12 @@ VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool inte
     if (!valid(item.problem)) item.problem.epilogue.activation = kRelu;  // of those that are exact
     item.plan.options.tiling = {.algorithm = dice.one_of({Algorithm::automatic, Algorithm::direct}),
                                 .filters = item.plan.options.tiling.filters};
+  }
+  TilingOptions& tiling = item.plan.options.tiling;
+  if (tiling.algorithm == Algorithm::fused_winograd && dice.chance(50)) {
+    ConvProblem strided = item.problem;
+    strided.stride_h = strided.stride_w = 2;
+    if (valid(strided)) item.problem = strided, tiling.m = 2;
   }
   return item;
 }

@@ -25,18 +25,31 @@ inline constexpr int kTileEnds = 3;
 /// What is read there: 16 numbers of any type.
 alignas(64) inline constexpr float kPadding[kBlock] = {};
 
+/// Outputs [begin, end) of an axis whose taps are all inside of the image.
+struct InnerOutputs {
+  InnerOutputs(const Axis& axis, Size filter_extent) : begin(ceil_div(axis.pad, axis.stride)) {
+    const Size reach = axis.extent + axis.pad - filter_extent;  // the last whole one's first tap
+    end = reach < 0 ? 0 : reach / axis.stride + 1;
+  }
+  bool have(Size first, Size count) const { return first >= begin && first + count <= end; }
+  Size begin, end;
+};
+
 /// Some outputs of one channel block. Distances in elements, but where they are in pixels.
 template <class T>
 struct DepthwiseTile {
-  const T* x;                ///< the first output's tap (first row inside, column 0)
-  Size x_step;               ///< between outputs
-  Size x_row, x_col;         ///< between rows and columns of taps
-  Size rows, cols;           ///< of taps
-  const float* u;            ///< [tap][16], from the first row inside on
-  Size first, width;         ///< columns of x: of the first output's tap 0, and how many there are
-  Size step, dilation;       ///< columns of x: between outputs, and between taps
-  Size y;                    ///< in pixels of y: the first output
-  Size x_down, y_down;       ///< to the tile below, in x and y
+  const T* x;           ///< the first output's tap (0, 0), which may be outside
+  Size x_step;          ///< between outputs
+  Size x_row, x_col;    ///< between rows and columns of taps
+  Size cols;            ///< of taps
+  const float* u;       ///< [tap][16]
+  Size first, width;    ///< columns of x: of the first output's tap 0, and how many there are
+  Size step, dilation;  ///< columns of x: between outputs, and between taps
+  Size y;               ///< in pixels of y: the first output
+  Size x_down, y_down;  ///< to the tile below, in x and y
+  Size row;             ///< of the output
+  const Axis* row_axis;
+  const InnerOutputs* inner_rows;
   Size block, num_channels;  ///< first channel, and how many there are: 16 at most
   const ChannelWriter<T>* writer;
 };
@@ -51,9 +64,10 @@ void depthwise_kernel(const DepthwiseTile<T>& tile) {
   const Size x_step = tile.x_step, x_col = tile.x_col, cols = tile.cols;
   const Size width = tile.width, step = tile.step, dilation = tile.dilation;
   const Size channels = tile.num_channels;
-  const T* x_row = tile.x;
-  const float* u = tile.u;
-  for (Size r = tile.rows; r > 0; --r, x_row += tile.x_row) {
+  const TapRange taps(*tile.row_axis, tile.row);
+  const T* x_row = tile.x + taps.begin * tile.x_row;
+  const float* u = tile.u + taps.begin * cols * kBlock;
+  for (Size r = taps.end - taps.begin; r > 0; --r, x_row += tile.x_row) {
     const T* x = x_row;
     Size col = tile.first;
     for (Size s = cols; s > 0; --s, x += x_col, col += dilation, u += kBlock) {
@@ -96,7 +110,8 @@ inline bool has_short_rows(const ConvProblem& problem) {
          problem.pad_w <= 1;
 }
 
-/// `tiles`: one below the other, with the same taps. A call for each took as long as a tile.
+/// `tiles`: one below the other, of which the first one's tap (0, 0) is at `x` and `u`. A call for
+/// each took as long as a tile; one for each with the same taps, of 7 x 7 pixels, half as long.
 template <class T, int kStep, int kPixels>
 void depthwise_row_kernel(const DepthwiseTile<T>& tile, Size tiles) {
   using Product = typename Products<T>::Depthwise;
@@ -104,15 +119,20 @@ void depthwise_row_kernel(const DepthwiseTile<T>& tile, Size tiles) {
   const T* const padding = reinterpret_cast<const T*>(kPadding);
   const bool left = tile.first<0, right = tile.first + kColumns> tile.width;
   const Size x_col = tile.x_col;
-  const T* first_row = tile.x;
-  Size y = tile.y;
-  for (; tiles > 0; --tiles, first_row += tile.x_down, y += tile.y_down) {
+  const InnerOutputs inner_rows = *tile.inner_rows;
+  const T* tap_row = tile.x;
+  Size row = tile.row, y = tile.y;
+  for (; tiles > 0; --tiles, ++row, tap_row += tile.x_down, y += tile.y_down) {
+    TapRange taps(0, tile.row_axis->taps);
+    if (!inner_rows.have(row, 1)) taps = TapRange(*tile.row_axis, row);
+    const T* const first_row = tap_row + taps.begin * tile.x_row;
     for (int part = 0; part < kBlockVecs; ++part) {
       Vec sums[kPixels];
       unroll<kPixels>([&](auto i) __attribute__((always_inline)) { sums[i] = Vec{}; });
       const T* x_row = first_row + part * kLanes;
-      const float* u = tile.u + part * kLanes;
-      for (Size r = tile.rows; r > 0; --r, x_row += tile.x_row, u += kRowTaps * kBlock) {
+      const float* u = tile.u + taps.begin * kRowTaps * kBlock + part * kLanes;
+      for (Size r = taps.end - taps.begin; r > 0;
+           --r, x_row += tile.x_row, u += kRowTaps * kBlock) {
         Vec weights[kRowTaps];
         unroll<kRowTaps>([&](auto s)
                              __attribute__((always_inline)) { weights[s] = load(u + s * kBlock); });
@@ -159,20 +179,17 @@ MEGACONV_INLINE void depthwise_tile(const DepthwiseTile<T>& tile, Size outputs, 
          : depthwise_kernel<T, kPixels, false, true>(tile);
 }
 
-/// Columns [begin, end) of the output whose taps are all inside of the image.
-struct InnerColumns {
-  InnerColumns(const ConvProblem& problem, const Extents& extents)
-      : begin(ceil_div(problem.pad_w, problem.stride_w)) {
-    const Size reach = problem.w + problem.pad_w - extents.extent_w;  // the last whole one's column
-    end = reach < 0 ? 0 : reach / problem.stride_w + 1;
+/// `tiles`: one below the other.
+template <class T>
+void depthwise_tiles(DepthwiseTile<T> tile, Size tiles, Size outputs, bool padded) {
+  for (; tiles > 0; --tiles, ++tile.row, tile.x += tile.x_down, tile.y += tile.y_down) {
+    depthwise_tile<T>(tile, outputs, padded);
   }
-  bool have(Size first, Size count) const { return first >= begin && first + count <= end; }
-  Size begin, end;
-};
+}
 
 /// Outputs of the next tile from column `first` on, of which `left` are wanted: so many that only
 /// its ends have taps in the padding.
-inline Size next_outputs(const InnerColumns& inner, Size first, Size left) {
+inline Size next_outputs(const InnerOutputs& inner, Size first, Size left) {
   Size outputs = kMaxRows;
   while (outputs > left) outputs /= 2;
   const bool at_ends = inner.begin - first <= kTileEnds && first + outputs - inner.end <= kTileEnds;
@@ -202,11 +219,12 @@ void depthwise_channels(const TaskArgs& args, const Extents& extents, const Pixe
   const Size x_width = x_blocks.pitches.row, y_width = y_pitches(args, extents).row;
   const ChannelWriter<T> writer(args, extents, rect.image);
   const Axis row_axis = Axis::rows(problem), col_axis = Axis::cols(problem);
-  const InnerColumns inner(problem, extents);
+  const InnerOutputs inner(col_axis, extents.extent_w);
   const bool short_rows = has_short_rows(problem);
   const EvenParts parts(rect.cols, kRowPixels);
   const auto& row_kernels = col_axis.stride == 1 ? kRowKernels<T, 1> : kRowKernels<T, 2>;
   const T* const image = static_cast<const T*>(args.x) + rect.image * x_blocks.image();
+  const InnerOutputs inner_rows(row_axis, extents.extent_h);
   DepthwiseTile<T> tile;
   tile.cols = problem.s;
   tile.width = problem.w;
@@ -214,50 +232,45 @@ void depthwise_channels(const TaskArgs& args, const Extents& extents, const Pixe
   tile.dilation = col_axis.dilation;
   tile.writer = &writer;
   tile.y_down = y_width;
+  tile.row_axis = &row_axis;
+  tile.inner_rows = &inner_rows;
 
   // Neighbours in memory follow each other: pixels of a block, or blocks of a pixel.
   const Size at_once = x_blocks.blocked ? 1 : blocks_at_once(problem, sizeof(T));
   const Size band = x_blocks.blocked ? rows_at_once(problem, sizeof(T)) : 1;
   for (Size first = blocks.first; first < blocks.last; first += at_once) {
     const Size last = min_of(first + at_once, blocks.last);
-    for (Size row = rect.row; row < rect.row + rect.rows;) {
-      const AlikeOutputs rows(row_axis, row, min_of(row + band, rect.row + rect.rows));
-      const TapRange& taps = rows.taps;
-      const Size x_row = (row_axis.input(row) + taps.begin * row_axis.dilation) * x_width;
-      tile.rows = taps.end - taps.begin;
+    for (Size row = rect.row, rows; row < rect.row + rect.rows; row += rows) {
+      rows = min_of(band, rect.row + rect.rows - row);
+      tile.row = row;
       for (Size kb = first; kb < last; ++kb) {
         tile.block = kb * kBlock;
         tile.num_channels = min_of(kBlock, extents.filters - tile.block);
         const Size pixel = x_blocks.pixel(tile.block);
         tile.first = col_axis.input(rect.col);
-        tile.x = image + x_blocks.first(tile.block) + (x_row + tile.first) * pixel;
+        tile.x = image + x_blocks.first(tile.block) +
+                 (row_axis.input(row) * x_width + tile.first) * pixel;
         tile.x_step = col_axis.stride * pixel;
         tile.x_row = row_axis.dilation * x_width * pixel;
         tile.x_col = col_axis.dilation * pixel;
         tile.x_down = row_axis.stride * x_width * pixel;
-        tile.u = args.u + (kb * problem.r + taps.begin) * problem.s * kBlock;
+        tile.u = args.u + kb * problem.r * problem.s * kBlock;
         tile.y = row * y_width + rect.col;
         const bool rows_of_taps = short_rows && tile.num_channels == kBlock;
         for (Size left = rect.cols, outputs, part = 0; left > 0; left -= outputs, ++part) {
           if (rows_of_taps) {
             outputs = parts[part];
-            row_kernels[outputs - 1](tile, rows.count);
+            row_kernels[outputs - 1](tile, rows);
           } else {
             const Size col = rect.col + rect.cols - left;
             outputs = next_outputs(inner, col, left);
-            DepthwiseTile<T> below = tile;
-            for (Size i = 0; i < rows.count; ++i) {
-              depthwise_tile<T>(below, outputs, !inner.have(col, outputs));
-              below.x += tile.x_down;
-              below.y += tile.y_down;
-            }
+            depthwise_tiles<T>(tile, rows, outputs, !inner.have(col, outputs));
           }
           tile.first += outputs * tile.step;
           tile.x += outputs * tile.x_step;
           tile.y += outputs;
         }
       }
-      row += rows.count;
     }
   }
 }

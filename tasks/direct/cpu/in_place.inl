@@ -25,12 +25,22 @@ namespace megaconv::cpu::MEGACONV_ISA {
 
 /// Vectors of filters of a tile: usually, and at most, when all that are left fit; in steps.
 inline constexpr int kTileVecs = kMaxBlocks * kBlockVecs;
-inline constexpr int kMostVecs = kLanes == 8 ? 3 : kTileVecs;
+inline constexpr int kMostVecs = kLanes >= 8 ? 3 : kTileVecs;
 inline constexpr int kVecStep = kLanes >= 8 ? 1 : kBlockVecs;
 /// Words between which addresses change.
 inline constexpr int kStepWords = kLanes == 16 ? 4 : 1;
 /// Rows that leave registers for so many.
-constexpr int most_rows(Size vecs) { return vecs <= kTileVecs ? kMaxRows : 4; }
+constexpr int most_rows(Size vecs) { return vecs <= kTileVecs ? kMaxRows : kLanes == 16 ? 9 : 4; }
+
+/// Words of a tile's pixels past which each block of it is fetched into the L1 during the one
+/// before. Zen 3, nchw16c, GFLOP/s with and without: n1c256h56k64r1 89, 92; n1c1024h14k256r1 94,
+/// 86; n1c2048h7k512r1 92, 79. With AVX-512 the next tile is fetched, if it has fewer: Sapphire
+/// Rapids, speed by that without, 128 filters: 16 channels 1.05, 64 1.03; with 160 channels 0.98,
+/// and 1.03 by blocks.
+inline constexpr Size kUncachedWords = kLanes == 16 ? 3 << 9 : 3 << 10;
+inline constexpr bool kFetchesTile = kLanes == 16;
+
+inline constexpr Size kFloat = sizeof(float);
 
 /// A tile of outputs of one image.
 struct InPlaceTile {
@@ -44,42 +54,58 @@ struct InPlaceTile {
   Size y = 0, y_step = 0;    ///< in pixels of y: the first output; between outputs
   const float *next_u = nullptr, *end_u = nullptr;  ///< what is still to be fetched into the L2,
   Size fetch = 0;                                   ///< in so many cache lines for kStepWords
-  bool fetches_x = false;  ///< a block's words into the L1 during the block before it
+  bool fetches_block = false;                       ///< of a tile's x, as kUncachedWords says
 };
+
+/// Addresses of rows at equal distances: a base for each five, and up to four times a distance. So
+/// a loop changes three addresses, and no row needs one of its own.
+constexpr int kRowsOfBase = 5;
+template <int kRow>
+MEGACONV_INLINE const float* row_at(const std::byte* base, Size step, Size three_steps) {
+  constexpr int kTimes = kRow % kRowsOfBase;
+  return reinterpret_cast<const float*>(base + (kTimes == 3 ? three_steps : kTimes * step));
+}
 
 /// So many tiles of a line, one behind the other: in a call of its own each began 30 cycles later.
 template <int kRows, int kVecs>
 void in_place_kernel(InPlaceTile& tile, Size tiles) {
   constexpr int kBlocks = (kVecs + kBlockVecs - 1) / kBlockVecs;
-  constexpr int kBases = (kRows + 2) / 3;  // an address is a base and up to twice a distance
+  constexpr int kBases = (kRows + kRowsOfBase - 1) / kRowsOfBase;
+  const Run* const begin = tile.begin;
+  const Run* const end = tile.end;
+  const float* next_u = tile.next_u;
+  const float* const end_u = tile.end_u;
+  const bool fetches_block = tile.fetches_block;
+  Size first = tile.first, y = tile.y;
   for (; tiles > 0; --tiles) {
     Vec sums[kRows][kVecs];
     unroll<kRows * kVecs>([&](auto i) __attribute__((always_inline)) {
-      sums[i / kVecs][i % kVecs] = Vec{};
+      set_zero(sums[i / kVecs][i % kVecs]);
     });
-    const float* next_u = tile.next_u;
-    for (const Run* run = tile.begin; run != tile.end; ++run) {
+    for (const Run* run = begin; run != end; ++run) {
       const float* u[kBlocks];
       unroll<kBlocks>([&](auto i) __attribute__((always_inline)) {
         u[i] = tile.u + run->u + i * tile.u_block;
       });
-      Size step = tile.step * run->pixel;
-      const float* x[kBases];
+      Size step = tile.step * run->pixel * kFloat, three = 3 * step;
+      const std::byte* x[kBases];
       unroll<kBases>([&](auto i) __attribute__((always_inline)) {
-        x[i] = tile.x + run->x + tile.first * run->pixel + 3 * i * step;
+        const float* const row = tile.x + run->x + first * run->pixel;
+        x[i] = reinterpret_cast<const std::byte*>(row) + kRowsOfBase * i * step;
+        asm("" : "+r"(x[i]));
       });
       const auto multiply = [&](auto words) __attribute__((always_inline)) {
-        if (next_u < tile.end_u) {
+        if (next_u < end_u) {
           for (Size line = tile.fetch; line > 0; --line, next_u += kBlock) fetch_to_l2(next_u);
         }
         unroll<words>([&](auto word) __attribute__((always_inline)) {
-          asm("" : "+r"(step));  // or the compiler has one for every word, in memory
+          asm("" : "+r"(step), "+r"(three));  // or the compiler has one for every word, in memory
           Vec filters[kVecs];
           unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
             filters[j] = load(u[j / kBlockVecs] + word * kBlock + j % kBlockVecs * kLanes);
           });
           unroll<kRows>([&](auto row) __attribute__((always_inline)) {
-            const Vec input = broadcast(x[row / 3][row % 3 * step + word]);
+            const Vec input = broadcast(row_at<row>(x[row / kRowsOfBase], step, three)[word]);
             unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
               add_product(sums[row][j], input, filters[j]);
             });
@@ -90,28 +116,34 @@ void in_place_kernel(InPlaceTile& tile, Size tiles) {
           asm("" : "+r"(u[i]));
         });
         unroll<kBases>([&](auto i) __attribute__((always_inline)) {
-          x[i] += words;
+          x[i] += words * kFloat;
           asm("" : "+r"(x[i]));  // or the compiler has an address for every row, in memory
         });
       };
+      const Size words = run->words, distance = run->distance;
+      const Size ahead = fetches_block ? distance * kFloat : kRows * step;
       for (Size blocks = run->blocks; blocks > 0; --blocks) {
-        if (tile.fetches_x) {
+        if (kFetchesTile || fetches_block) {
           unroll<kRows>([&](auto row) __attribute__((always_inline)) {
-            fetch_to_l1(x[row / 3] + row % 3 * step + run->distance);
+            fetch_to_l1(row_at<row>(x[row / kRowsOfBase] + ahead, step, three));
           });
         }
-        Size words = run->words;
-        for (; words >= kStepWords; words -= kStepWords) multiply(Index<kStepWords>{});
-        for (; words > 0; --words) multiply(Index<1>{});
-        unroll<kBases>([&](auto i)
-                           __attribute__((always_inline)) { x[i] += run->distance - run->words; });
+        Size left = words;
+        for (; left >= kStepWords; left -= kStepWords) multiply(Index<kStepWords>{});
+        for (; left > 0; --left) multiply(Index<1>{});
+        unroll<kBases>([&](auto i) __attribute__((always_inline)) {
+          x[i] += (distance - words) * kFloat;
+          asm("" : "+r"(x[i]));
+        });
       }
     }
-    tile.next_u = next_u;
-    tile.writer->write_tile(sums, tile.y, tile.y_step, tile.filter, tile.end_filter - tile.filter);
-    tile.first += kRows * tile.step;
-    tile.y += kRows * tile.y_step;
+    tile.writer->write_tile(sums, y, tile.y_step, tile.filter, tile.end_filter - tile.filter);
+    first += kRows * tile.step;
+    y += kRows * tile.y_step;
   }
+  tile.next_u = next_u;
+  tile.first = first;
+  tile.y = y;
 }
 
 using InPlaceKernel = void (*)(InPlaceTile&, Size tiles);
@@ -149,9 +181,20 @@ inline const Run* list_runs(const ConvProblem& problem, const Extents& extents,
                             const ChannelBlocks& blocks, Size first, const TapRange& rows,
                             const TapRange& cols, Run* runs) {
   const Size last = first + extents.channels;
-  // In one block taps of a row follow each other.
-  const bool taps_join =
-      blocks.pixel(first) == extents.channels && problem.dilation_w == 1 && last == blocks.channels;
+  // In one block, that is all of x's, taps of a row follow each other.
+  const bool taps_join = first == 0 && blocks.pixel(0) == extents.channels &&
+                         problem.dilation_w == 1 && last == blocks.channels;
+  // If these are all, so do the rows of taps in U.
+  if (taps_join && cols.end - cols.begin == problem.s) {
+    const Size row = problem.dilation_h * blocks.pitches.row * extents.channels;
+    *runs++ = {.x = rows.begin * row,
+               .pixel = extents.channels,
+               .u = rows.begin * problem.s * extents.channels * kBlock,
+               .words = problem.s * extents.channels,
+               .blocks = rows.end - rows.begin,
+               .distance = row};
+    return runs;
+  }
   for (Size r = rows.begin; r < rows.end; ++r) {
     for (Size s = cols.begin; s < cols.end; ++s) {
       const Size pixel = r * problem.dilation_h * blocks.pitches.row + s * problem.dilation_w;
@@ -176,10 +219,6 @@ inline const Run* list_runs(const ConvProblem& problem, const Extents& extents,
   return runs;
 }
 
-/// Words of a tile's pixels that do not stay in a first-level cache. Zen 3, nchw16c, GFLOP/s with
-/// and without fetching x: n1c256h56k64r1 89, 92; n1c1024h14k256r1 94, 86; n1c2048h7k512r1 92, 79.
-inline constexpr Size kUncachedWords = 3 << 10;
-
 /// `part`: filter blocks of one conv group.
 inline void in_place(const TaskArgs& args, const Extents& extents, const PixelRect& rect,
                      Size conv_group, const BlockRange& part, std::byte* scratch) {
@@ -199,8 +238,6 @@ inline void in_place(const TaskArgs& args, const Extents& extents, const PixelRe
   const auto list = [&](const TapRange& rows, const TapRange& cols) {
     return list_runs(problem, extents, x_blocks, conv_group * extents.channels, rows, cols, runs);
   };
-  // Where x of a tile does not stay in the L1 until the next filters.
-  const bool fetches_x = words * kMaxRows >= kUncachedWords;
   for (Size kb = part.first, blocks; kb < part.last; kb += blocks) {
     const Size filter = (kb - first_block) * kBlock;  // in the conv group
     const Size left = min_of((part.last - kb) * kBlock, extents.filters - filter);
@@ -220,7 +257,7 @@ inline void in_place(const TaskArgs& args, const Extents& extents, const PixelRe
         .next_u = next_u,
         .end_u = next_u + next_blocks * words * kBlock,
         .fetch = ceil_div(next_blocks * kStepWords, num_tiles),
-        .fetches_x = fetches_x,
+        .fetches_block = words * kMaxRows >= kUncachedWords,
     };
     for_alike_parts(problem, rect, [&](const AlikeOutputs& rows, const AlikeOutputs& cols) {
       tile.begin = runs;

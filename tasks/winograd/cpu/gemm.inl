@@ -34,36 +34,35 @@ inline void gemm_blocks(const TaskArgs& args, const Extents& extents, std::uint3
   for (Size p = positions.first; p < positions.last; ++p) {
     for (Size kb = blocks.first; kb < blocks.last; kb += kMaxBlocks) {
       const Size num_blocks = min_of(kMaxBlocks, blocks.last - kb);
-      const float* v_row = v + p * extents.position_stride;
-      float* m_row = m + (kb - blocks.first) * extents.block_stride + p * extents.position_stride;
-      const float* next_u = kb + kMaxBlocks < blocks.last ? u_at(p, kb + kMaxBlocks)
-                            : p + 1 < positions.last      ? u_at(p + 1, blocks.first)
-                                                          : nullptr;
-      Size unfetched = kMaxBlocks;
-      for (Size row = 0; row < num_rows; row += extents.panel_tiles) {
-        const Size rows = min_of(extents.panel_tiles, num_rows - row);
-        for (Size cb = 0; cb < extents.channel_blocks; cb += sum_blocks) {
-          const Size u = cb * kBlock * kBlock;
+      const float* const v_rows = v + p * extents.position_stride;
+      float* const m_rows =
+          m + (kb - blocks.first) * extents.block_stride + p * extents.position_stride;
+      const float* const next_u = kb + kMaxBlocks < blocks.last ? u_at(p, kb + kMaxBlocks)
+                                  : p + 1 < positions.last      ? u_at(p + 1, blocks.first)
+                                                                : nullptr;
+      // Some channels for all panels, so that U stays in the L1: with 512 channels 1.01 to 1.03.
+      for (Size cb = 0; cb < extents.channel_blocks; cb += sum_blocks) {
+        const Size u = cb * kBlock * kBlock;
+        const float* fetched = next_u;
+        Size unfetched = next_u != nullptr ? kMaxBlocks : 0;
+        for (Size row = 0, panel = 0; row < num_rows; row += extents.panel_tiles, ++panel) {
           multiply_rows<FloatProduct>(
               {
-                  .a = v_row,
+                  .a = v_rows + panel * extents.v_panel_stride,
                   .panels = panels + cb,
                   .num_panels = min_of(sum_blocks, extents.channel_blocks - cb),
                   .u = u_at(p, kb) + u,
                   .u_block = u_block,
-                  .out = m_row,
+                  .out = m_rows + panel * extents.m_panel_stride,
                   .out_block = extents.block_stride,
-                  .next_u = next_u != nullptr ? next_u + u * fetch_lines : nullptr,
+                  .next_u = unfetched > 0 ? fetched + u * fetch_lines : nullptr,
                   .fetch_lines = fetch_lines,
                   .adds = cb > 0,
               },
-              rows, num_blocks);
+              min_of(extents.panel_tiles, num_rows - row), num_blocks);
+          unfetched -= fetch_lines;
+          if (unfetched > 0) fetched += u_block;
         }
-        v_row += extents.v_panel_stride;
-        m_row += extents.m_panel_stride;
-        unfetched -= fetch_lines;
-        if (unfetched <= 0) next_u = nullptr;
-        if (next_u != nullptr) next_u += u_block;
       }
     }
   }

@@ -19,7 +19,8 @@ struct TileRun {
     image = tile / (tiles.tiles_h * static_cast<Size>(tiles.tiles_w));
     tile_row = tile / tiles.tiles_w % tiles.tiles_h;
     tile_col = tile % tiles.tiles_w;
-    count = min_of(min_of(tiles.tiles_w - tile_col, max_tiles), kStripCols / tiles.m);
+    count =
+        min_of(min_of(tiles.tiles_w - tile_col, max_tiles), kStripCols / (tiles.m * tiles.stride));
   }
   Size image, tile_row, tile_col, count;
 };
@@ -56,20 +57,20 @@ template <class W, class T, class Place>
 MEGACONV_INLINE void transform_input_run(const ConvProblem& problem, const PixelReader<T>& reader,
                                          const TileRun& run, const Place& place,
                                          Size position_stride, float* strip) {
-  constexpr Size kAlpha = W::kAlpha;
-  const Size row = run.tile_row * W::kM - problem.pad_h;
-  const Size col = run.tile_col * W::kM - problem.pad_w;
+  constexpr Size kAlpha = W::kAlpha, kStep = W::kM * W::kStride;  // between tiles
+  const Size row = run.tile_row * kStep - problem.pad_h;
+  const Size col = run.tile_col * kStep - problem.pad_w;
   if (problem.layout == Layout::nchw) {
-    const Size cols = run.count * W::kM + kWinogradR - 1;
+    const Size cols = run.count * kStep + kAlpha - kStep;
     reader.read_rectangle(row, col, kAlpha, cols, strip);
     for (Size tile = 0; tile < run.count; ++tile) {
-      transform_input_tile<W>(strip + tile * W::kM * kBlock, cols * kBlock, kBlock, place(tile),
+      transform_input_tile<W>(strip + tile * kStep * kBlock, cols * kBlock, kBlock, place(tile),
                               position_stride);
     }
     return;
   }
   for (Size tile = 0; tile < run.count; ++tile) {
-    const Size tile_col = col + tile * W::kM;
+    const Size tile_col = col + tile * kStep;
     if (reader.in_place(row, tile_col, kAlpha, kAlpha)) {
       transform_input_tile<W>(reader.at(row, tile_col), reader.row_stride(), reader.col_stride(),
                               place(tile), position_stride);

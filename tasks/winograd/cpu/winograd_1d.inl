@@ -11,12 +11,20 @@ namespace megaconv::cpu::MEGACONV_ISA {
 /// F(m x m, 3 x 3) with a set of points.
 template <int kOutputs, Points kPoints>
 struct Winograd {
-  static constexpr int kM = kOutputs;
+  static constexpr int kM = kOutputs, kStride = 1;
   static constexpr int kAlpha = kM + kWinogradR - 1;
   static constexpr std::int64_t kGDenominator = g_denominator<kM>(kPoints);
   static constexpr WinogradMatrices<kM, double> kTerms = winograd_terms<kM>(kPoints, kGDenominator);
   /// What brings G g G^T back to scale.
   static constexpr double kGScale = static_cast<double>(Rational(1, kGDenominator* kGDenominator));
+};
+
+/// F(2 x 2, 3 x 3) under stride 2.
+struct StridedWinograd {
+  static constexpr int kM = StridedMatrices::kM, kStride = 2;
+  static constexpr int kAlpha = StridedMatrices::kAlpha;
+  static constexpr StridedMatrices kTerms{};
+  static constexpr double kGScale = 1;
 };
 
 // The three matrices under one shape: rows, columns, coefficient.
@@ -57,10 +65,11 @@ MEGACONV_INLINE void multiply(const V (&in)[Terms::kCols], V (&out)[Terms::kRows
   });
 }
 
-/// (v[2i+1], v[2i+2]) -> their sum and difference.
-template <int kSize, class V>
+/// (v[2i+1], v[2i+2]) -> their sum and difference, of points +a and -a.
+template <class W, int kSize, class V>
 MEGACONV_INLINE void butterflies(V (&v)[kSize]) {
-  unroll<kSize / 2 - 1>([&](auto i) __attribute__((always_inline)) {
+  constexpr int kPairs = W::kStride == 1 ? kSize / 2 - 1 : 0;
+  unroll<kPairs>([&](auto i) __attribute__((always_inline)) {
     const V even = v[2 * i + 1], odd = v[2 * i + 2];
     v[2 * i + 1] = even + odd;
     v[2 * i + 2] = even - odd;
@@ -71,26 +80,27 @@ MEGACONV_INLINE void butterflies(V (&v)[kSize]) {
 template <class W>
 MEGACONV_INLINE void input_1d(const Vec (&in)[W::kAlpha], Vec (&out)[W::kAlpha]) {
   multiply<InputTerms<W>>(in, out);
-  butterflies(out);
+  butterflies<W>(out);
 }
 
 /// out = kGDenominator G in
 template <class W>
 MEGACONV_INLINE void filter_1d(const DoubleVec (&in)[kWinogradR], DoubleVec (&out)[W::kAlpha]) {
   multiply<FilterTerms<W>>(in, out);
-  butterflies(out);
+  butterflies<W>(out);
 }
 
 /// out = A^T in; `in` is overwritten
 template <class W>
 MEGACONV_INLINE void output_1d(Vec (&in)[W::kAlpha], Vec (&out)[W::kM]) {
-  butterflies(in);
+  butterflies<W>(in);
   multiply<OutputTerms<W>>(in, out);
 }
 
 /// Calls body(Winograd<...>{}) for the m and points of the tiles.
 template <class Body>
 MEGACONV_INLINE void with_winograd(const WinogradTiles& tiles, const Body& body) {
+  if (tiles.stride == 2) return body(StridedWinograd{});
   switch (tiles.m) {
     case 2:
       return body(Winograd<2, Points::low_error>{});
