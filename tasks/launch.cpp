@@ -34,10 +34,12 @@ constexpr std::uint64_t kManyFilters = 5;
 // FP16, 160 in TF32).
 constexpr double kLightStageUs = 2;
 
+// 0 of a convolution, and of an operator without tasks.
 double light_stage_us(const Cut& cut) {
   if (std::holds_alternative<Tiling>(cut) || std::holds_alternative<SmallGemmCut>(cut)) return 0;
-  const auto* const pooling = std::get_if<PoolCut>(&cut);
-  return pooling != nullptr && pooling->written_by_maker ? 0 : kLightStageUs;
+  const bool has_tasks =
+      std::visit([](const auto& of_room) { return of_room.num_groups > 0; }, cut);
+  return has_tasks ? kLightStageUs : 0;
 }
 
 // What speaks for the persistent kernel, whatever the cut; empty when nothing does.

@@ -53,13 +53,13 @@ core() {
   fi
 }
 
-# What the front ends have of it (docs/hacking.md) is in runtime/onnx, python, tools and tasks/networks. The executor
-# of CUDA names none of the operators that share its kernel.
+# What the front ends have of it (docs/hacking.md) is in runtime/onnx, python, tools and tasks/networks. Small tiles
+# pool what they compute. The executor of CUDA names none of the operators that share its kernel.
 operator() {
   local found
   found=$(sources hpp cpp inl cu cuh | grep -E '^(include|mapping|tasks|runtime)/' |
-    grep -vE '^(include/megaconv/(pooling|operators)\.hpp|runtime/onnx/)' |
-    grep -vE '^tasks/(pooling/|operators\.hpp|networks/|cpu/kernels\.inl|cuda/operators\.hpp)' |
+    grep -vE '^(include/megaconv/(pooling|operators|small_gemm)\.hpp|runtime/onnx/)' |
+    grep -vE '^tasks/(pooling/|small_gemm/|lower_network\.cpp|operators\.hpp|networks/|cpu/kernels\.inl|cuda/operators\.hpp)' |
     xargs grep -nE '\b(Pool(Problem|Cut|TaskArgs)|Pooling(Task)?|GlobalAveragePooling)\b|pooling/' || true
     grep -rniE '\b(elementwise|pixelwise|rearrangement)(_|/|Args|Cut|Problem|Task\b)' runtime/cuda || true)
   [ -z "$found" ] && return 0
