@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     if (!has_task(position)) break;
     const NetworkTask& task = window.task(turn);
     if (fetches) {
-      const bool has_next = position + stride < run.num_tasks;
+      const bool has_next = has_task(position + stride);
       if (has_next) window.fetch_node(turn + 1, all.nodes, lane);
       if (has_next && position + stride < run.num_tasks - stride) {
         window.fetch_task(turn + 2, all.tasks + position + 2 * stride, lane);

@@ -5,6 +5,8 @@
 #include <initializer_list>
 #include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "megaconv/error.hpp"
 #include "tasks/even_shares.hpp"
@@ -125,18 +127,23 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
   set_if_asked(best.filter_warps, asked.filter_warps);
   best.sum_warps = SmallGemmCut::kWarps / best.filter_warps;
   double least = std::numeric_limits<double>::infinity();
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> tried;
   const auto try_tiles = [&](std::int64_t most_pixels, std::int64_t most_cols) {
+    std::uint32_t cols = even_tile(problem.q(), most_cols, pool ? pool->stride_w : 1);
+    set_if_asked(cols, asked.cols_per_group);
+    std::uint32_t rows = even_tile(problem.p(), most_pixels / cols, pool ? pool->stride_h : 1);
+    set_if_asked(rows, asked.rows_per_group);
+    const std::pair tile(rows, cols);
+    if (std::find(tried.begin(), tried.end(), tile) != tried.end()) return;
+    tried.push_back(tile);
     for_each_split(machine, [&](std::uint32_t over_filters, std::uint32_t over_pixels,
                                 std::uint32_t over_sums, std::uint32_t shares) {
       SmallGemmCut cut{.problem = problem, .precision = precision};
       cut.shared_bytes = machine.shared_bytes;
       cut.pool = pool;
       cut.shares = shares;
-      cut.cols_per_group = even_tile(problem.q(), most_cols, pool ? pool->stride_w : 1);
-      set_if_asked(cut.cols_per_group, asked.cols_per_group);
-      cut.rows_per_group =
-          even_tile(problem.p(), most_pixels / cut.cols_per_group, pool ? pool->stride_h : 1);
-      set_if_asked(cut.rows_per_group, asked.rows_per_group);
+      cut.rows_per_group = rows;
+      cut.cols_per_group = cols;
       cut.filter_warps = over_filters;
       cut.pixel_warps = over_pixels;
       cut.sum_warps = over_sums;
