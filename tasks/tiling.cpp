@@ -157,6 +157,8 @@ const char* to_string(Operands operands) noexcept {
       return "in_tensor_wide";
     case Operands::in_float_tensor:
       return "in_float_tensor";
+    case Operands::in_float_tensor_wide:
+      return "in_float_tensor_wide";
     case Operands::in_copy:
       return "in_copy";
     case Operands::converted:

@@ -173,7 +173,7 @@ KernelSet make_in_place_set(const Tiling& tiling) {
 
 template <class Numbers, Operands kOperands>
 KernelSet implicit_gemm_in_place_kernels(const Tiling& tiling) {
-  if constexpr (are_tensors(kOperands) && kOperands != Operands::in_tensor_wide) {
+  if constexpr (are_tensors(kOperands) && !are_wide(kOperands)) {
     if (channel_shares(tiling) > 1) return make_in_place_set<Numbers, kOperands, true>(tiling);
   }
   return make_in_place_set<Numbers, kOperands>(tiling);

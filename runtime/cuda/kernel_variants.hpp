@@ -49,6 +49,8 @@
           reads(t, DataType::bf16, Operands::in_tensor_wide))                                \
   VARIANT(implicit_gemm_tf32_in_place, implicit_gemm, nhwc, wgmma,                           \
           operands_of(t) == Operands::in_float_tensor)                                       \
+  VARIANT(implicit_gemm_tf32_wide_in_place, implicit_gemm, nhwc, wgmma,                      \
+          operands_of(t) == Operands::in_float_tensor_wide)                                  \
   VARIANT(implicit_gemm_rounded_in_place, implicit_gemm, nhwc, wgmma,                        \
           operands_of(t) == Operands::in_copy)                                               \
   VARIANT(implicit_gemm_converted_in_place, implicit_gemm, nhwc, wgmma,                      \

@@ -53,9 +53,9 @@ void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& 
                      Operands operands) {
   const bool stored = are_tensors(operands);
   const bool converted = operands == Operands::converted;
-  const Elements elements = operands == Operands::in_float_tensor ? Elements::f32_rounded_to_tf32
-                            : stored                              ? elements_of(problem)
-                                                                  : Elements::f16;
+  const Elements elements = have_floats(operands) ? Elements::f32_rounded_to_tf32
+                            : stored              ? elements_of(problem)
+                                                  : Elements::f16;
   const Pixels pixels = pixels_of(args, problem, operands, converted ? Elements::f32 : elements);
   if (args.stripes.images > 1) {
     args.x_tensors[0] = abreast_tensor(problem, pixels, args.stripes, args.k_block_channels,

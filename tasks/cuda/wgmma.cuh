@@ -40,6 +40,12 @@ __device__ inline std::uint64_t wgmma_swizzled_operand(const void* start) {
 __device__ inline std::uint64_t advance(std::uint64_t operand, int num_bytes) {
   return operand + static_cast<std::uint64_t>(num_bytes / 16);
 }
+/// The same of a number that is not known while compiling, in fewer instructions: the address is in
+/// the lower word, which it never overflows.
+__device__ inline std::uint64_t advance_lower(std::uint64_t operand, std::uint32_t num_bytes) {
+  const std::uint64_t upper = operand >> 32 << 32;
+  return upper | (static_cast<std::uint32_t>(operand) + num_bytes / 16);
+}
 
 /// Orders this warpgroup's register accesses before the instructions that follow.
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

@@ -170,11 +170,11 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
       chunk_copied_us(problem, tile_places, with_filters, input, input_row_us, operands);
   const double products = width * filters_in_place(operands) / kFiltersOfChunkInPlace;
   double chunk_us = std::max(copied_us, kChunkInPlaceUs * products / kPlacesOfChunkInPlace);
-  if (operands == Operands::in_float_tensor) {
+  if (have_floats(operands)) {
     const double more = tile_places > kWideFloatTile ? kWideFloatMore : 1;
     const double each_us = more * (all_rows ? kFloatChunkUs : kFloatChunkOfRowsUs);
-    chunk_us = std::max(copied_us, each_us * width / kPlacesOfChunkInPlace);
-    rest_us = kFloatRestInPlaceUs * width / most_places_in_place(operands);
+    chunk_us = std::max(copied_us, each_us * products / kPlacesOfChunkInPlace);
+    rest_us = kFloatRestInPlaceUs * products / most_places_in_place(Operands::in_float_tensor);
     if (in_clusters) before_us += kSharedStartUs;
   } else if (operands == Operands::in_copy) {
     before_us += copy_us(tiling);
@@ -327,14 +327,17 @@ std::vector<std::uint64_t> converted_stripes(const ConvProblem& problem, std::ui
 
 // Tiles of 64 filters, or of 128 where these are possible and faster, or asked for.
 double choose_tensor_tiles(Tiling& tiling, const TilingOptions& options, const Target& target) {
+  const bool floats = tiling.arithmetic == Arithmetic::tf32;
   const std::uint32_t asked = options.filter_blocks_per_gemm_task;
   const bool may_be_wide =
       asked > kNarrow || (asked == 0 && tiling.filter_blocks() > kNarrow &&
                           operands_in_wide_tiles(tiling.problem) && options.cols_per_group == 0);
   Tiling wide = tiling;
-  const double us = choose_abreast(tiling, Operands::in_tensor, options, target);
+  const double us = choose_abreast(tiling, floats ? Operands::in_float_tensor : Operands::in_tensor,
+                                   options, target);
   if (!may_be_wide) return us;
-  const double wide_us = choose_sizes(wide, Operands::in_tensor_wide, options, target);
+  const double wide_us = choose_sizes(
+      wide, floats ? Operands::in_float_tensor_wide : Operands::in_tensor_wide, options, target);
   if (asked == 0 && wide_us >= us) return us;
   tiling = wide;
   return wide_us;
@@ -351,10 +354,8 @@ double choose_in_depth(Tiling& tiling, const TilingOptions& options, const Targe
   const Operands operands = operands_in_depth(tiling.problem, tiling.arithmetic);
   Tiling copied = tiling;
   copied.problem = multiplied_problem(tiling.problem, operands);
-  const double us = operands == Operands::in_tensor ? choose_tensor_tiles(copied, options, target)
-                    : operands == Operands::loaded
-                        ? choose_sizes(copied, operands, options, target)
-                        : choose_abreast(copied, operands, options, target);
+  const double us = operands == Operands::loaded ? choose_sizes(copied, operands, options, target)
+                                                 : choose_tensor_tiles(copied, options, target);
   tiling.cut = copied.cut;
   return copy_us(tiling) + us;
 }
@@ -363,9 +364,8 @@ double choose_in_depth(Tiling& tiling, const TilingOptions& options, const Targe
 double choose_operands(Tiling& tiling, const TilingOptions& options, const Target& target) {
   const ConvProblem& problem = tiling.problem;
   if (has_space_to_depth(problem)) return choose_in_depth(tiling, options, target);
-  if (operands_in_tensor(problem)) return choose_tensor_tiles(tiling, options, target);
-  if (tiling.arithmetic == Arithmetic::tf32) {
-    return choose_abreast(tiling, Operands::in_float_tensor, options, target);
+  if (operands_in_tensor(problem) || tiling.arithmetic == Arithmetic::tf32) {
+    return choose_tensor_tiles(tiling, options, target);
   }
   Tiling best = tiling;
   double best_us = choose_sizes(best, Operands::loaded, options, target);
@@ -381,24 +381,28 @@ double choose_operands(Tiling& tiling, const TilingOptions& options, const Targe
     if (operands == Operands::in_float_tensor) other.arithmetic = Arithmetic::tf32;
     TilingOptions with_cols = options;
     with_cols.cols_per_group = u32(cols);
-    const double us = operands == Operands::converted
-                          ? choose_sizes(other, operands, with_cols, target)
-                          : choose_abreast(other, operands, with_cols, target);
+    const double us =
+        operands == Operands::converted ? choose_sizes(other, operands, with_cols, target)
+        : operands == Operands::in_copy ? choose_abreast(other, operands, with_cols, target)
+                                        : choose_tensor_tiles(other, with_cols, target);
     const bool loads = std::get<ImplicitGemmCut>(best.cut).operands == Operands::loaded;
     const double to_beat = loads ? kLoadedBeside * best_us : best_us;
     if (possible && us >= to_beat) return;
     best = other, best_us = us, possible = true;
   };
-  if (has_copies_to_choose(problem, tiling.arithmetic) &&
-      options.filter_blocks_per_gemm_task <= kFilterBlocksInPlace) {
+  if (has_copies_to_choose(problem, tiling.arithmetic)) {
     const std::uint64_t asked = options.cols_per_group;
+    const bool narrow = options.filter_blocks_per_gemm_task <= kFilterBlocksInPlace;
     if (asked % u64(problem.q()) == 0) {
-      if (options.whole_tensors) consider(Operands::in_copy, asked);
-      const bool either = options.arithmetic == Arithmetic::automatic;
+      if (options.whole_tensors && narrow) consider(Operands::in_copy, asked);
+      const bool either = options.arithmetic == Arithmetic::automatic &&
+                          (narrow || operands_in_wide_tiles(problem));
       if (either && floats_can_be_brought(problem)) consider(Operands::in_float_tensor, asked);
     }
-    for (const std::uint64_t cols : converted_stripes(problem, asked)) {
-      consider(Operands::converted, cols);
+    if (narrow) {
+      for (const std::uint64_t cols : converted_stripes(problem, asked)) {
+        consider(Operands::converted, cols);
+      }
     }
   }
   tiling = best;

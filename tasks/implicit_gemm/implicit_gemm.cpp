@@ -196,8 +196,9 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
     tiling.arithmetic = section.choice(
         "arithmetic", {Arithmetic::split_f16, Arithmetic::tf32, Arithmetic::f16, Arithmetic::bf16});
     own(tiling).operands = section.choice(
-        "operands", {Operands::loaded, Operands::in_tensor, Operands::in_float_tensor,
-                     Operands::in_copy, Operands::converted, Operands::in_tensor_wide});
+        "operands",
+        {Operands::loaded, Operands::in_tensor, Operands::in_float_tensor, Operands::in_copy,
+         Operands::converted, Operands::in_tensor_wide, Operands::in_float_tensor_wide});
   }
   std::string name(const Tiling& tiling) const override {
     return "implicit GEMM, " + product_text(tiling.arithmetic);

@@ -89,6 +89,13 @@ MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t input_place
   const std::int32_t sum_bytes = tile_places * filters * static_cast<std::int32_t>(sizeof(float));
   memory.input = memory.partial_sums + (channel_shares - 1) * sum_bytes;
   const std::int32_t room = kSharedBytesInPlace - kBarrierBytesInPlace - memory.input;
+  const std::int32_t most_input = most_input_stages(operands);
+  if (are_wide(operands)) {  // a stage of x is for one tap: there are as many of filters
+    memory.input_stages = std::min(most_input, room / (memory.input_bytes + memory.tap_bytes));
+    memory.filter_stages = memory.input_stages;
+    memory.filters = memory.input + memory.input_stages * memory.input_bytes;
+    return memory;
+  }
   const auto stages_beside = [&](std::int64_t filter_bytes) {
     return (room - filter_bytes) / memory.input_bytes;
   };
@@ -98,8 +105,8 @@ MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t input_place
   // (H100, FP16, n32c512h28k256r1p0: 25.7 us, with more 17.9).
   const std::int64_t least = input_places == tile_places ? 3 : kLeastInputStages;
   const std::int64_t stages = with_all >= least ? with_all : std::max(with_all, with_few);
-  memory.input_stages = static_cast<std::int32_t>(
-      std::clamp<std::int64_t>(stages, kLeastInputStages, most_input_stages(operands)));
+  memory.input_stages =
+      static_cast<std::int32_t>(std::clamp<std::int64_t>(stages, kLeastInputStages, most_input));
   memory.filters = memory.input + memory.input_stages * memory.input_bytes;
   memory.filter_stages = std::min(
       kMostFilterStages, (room - memory.input_stages * memory.input_bytes) / memory.tap_bytes);

@@ -47,10 +47,10 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
     const bool copies = window == 1 && cols % problem.q() == 0;
     const bool wide = c.get(Parameter::gemm_filters) > kFilterBlocksInPlace;
     return operands_in_tensor(in_place) ? wide ? Operands::in_tensor_wide : Operands::in_tensor
-           : rounds_in_place(c)         ? Operands::in_float_tensor
-           : converts                   ? Operands::converted
-           : copies                     ? Operands::in_copy
-                                        : Operands::loaded;
+           : rounds_in_place(c) ? wide ? Operands::in_float_tensor_wide : Operands::in_float_tensor
+           : converts           ? Operands::converted
+           : copies             ? Operands::in_copy
+                                : Operands::loaded;
   };
   const auto multiplied_of = [=](const Configuration& c) {
     return multiplied_problem(problem, operands_of(c));

@@ -83,7 +83,8 @@ bool operands_in_tensor(const ConvProblem& a) {
 }
 
 bool operands_in_wide_tiles(const ConvProblem& a) {
-  return operands_in_tensor(a) && make_stripes(a, static_cast<std::int32_t>(a.q())).reach == 0;
+  return (operands_in_tensor(a) || floats_can_be_brought(a)) &&
+         make_stripes(a, static_cast<std::int32_t>(a.q())).reach == 0;
 }
 
 bool operands_can_be_copied(const ConvProblem& a) {
@@ -126,11 +127,16 @@ std::string operands_obstacle(const ConvProblem& problem, Arithmetic arithmetic,
                                          : "tensors must be f16 or bf16 in nhwc, channels and "
                                            "filters in whole eights";
     case Operands::in_tensor_wide:
-      return operands_in_wide_tiles(problem) ? ""
-                                             : "tensors must be f16 or bf16 in nhwc, channels and "
-                                               "filters in whole eights; filters 1x1 or strided";
+      return operands_in_tensor(problem) && operands_in_wide_tiles(problem)
+                 ? ""
+                 : "tensors must be f16 or bf16 in nhwc, channels and "
+                   "filters in whole eights; filters 1x1 or strided";
     case Operands::in_float_tensor:
       return rounds_to_tf32 ? "" : "arithmetic must be tf32";
+    case Operands::in_float_tensor_wide:
+      return rounds_to_tf32 && operands_in_wide_tiles(problem)
+                 ? ""
+                 : "arithmetic must be tf32; filters 1x1 or strided";
     case Operands::in_copy:
       return copies ? ""
                     : "arithmetic must be f16, tensors f32 in nhwc, with a residual filters in "
@@ -195,9 +201,8 @@ std::uint32_t channel_shares(const Tiling& tiling) {
   const ConvProblem problem = multiplied_problem(tiling.problem, cut->operands);
   const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cut->cols_per_group));
   // Sums of the others take room of input, which filters that reach far need.
-  if (!are_tensors(cut->operands) || cut->operands == Operands::in_tensor_wide ||
-      stripes.images > 1 || stripes.reach > kMostReach ||
-      cut->places_per_group > std::uint32_t{kMostSharedPlaces}) {
+  if (!are_tensors(cut->operands) || are_wide(cut->operands) || stripes.images > 1 ||
+      stripes.reach > kMostReach || cut->places_per_group > std::uint32_t{kMostSharedPlaces}) {
     return 1;
   }
   const std::uint64_t tasks = count_place_groups(problem, *cut) *
@@ -238,7 +243,7 @@ std::string stripe_obstacle(const ConvProblem& problem, Operands operands, std::
     // Of boxes that TMA loads.
     constexpr std::int64_t kMostAbreast = 256;
     if (cols == q) return "";
-    if (loads_by_taps(problem) || operands == Operands::in_tensor_wide) {
+    if (loads_by_taps(problem) || are_wide(operands)) {
       return ": must be all " + std::to_string(q) +
              " columns of y, since each tap reads x in place by itself";
     }

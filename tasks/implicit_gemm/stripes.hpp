@@ -92,10 +92,16 @@ constexpr std::int32_t tile_step(std::int32_t most_places, bool split) {
   return most_places / (split ? 16 : 4);
 }
 
+/// Whether operands are tensors of 16 bits, or of floats that TMA rounds.
+constexpr bool have_16_bits(Operands operands) {
+  return operands == Operands::in_tensor || operands == Operands::in_tensor_wide;
+}
+constexpr bool have_floats(Operands operands) {
+  return operands == Operands::in_float_tensor || operands == Operands::in_float_tensor_wide;
+}
 /// Whether TMA loads x and w as they are: neither filter tasks nor input tasks.
 constexpr bool are_tensors(Operands operands) {
-  return operands == Operands::in_tensor || operands == Operands::in_tensor_wide ||
-         operands == Operands::in_float_tensor;
+  return have_16_bits(operands) || have_floats(operands);
 }
 
 // The rest is for load paths on which TMA loads x ("in place").
@@ -105,7 +111,7 @@ constexpr bool may_share_input(Operands operands) { return operands == Operands:
 
 /// Whether `in_tensor` is possible.
 bool operands_in_tensor(const ConvProblem& problem);
-/// Whether `in_tensor_wide` is: every tap has an input of its own, or there is one.
+/// Whether tiles of tensors may be wide: every tap has an input of its own, or there is one.
 bool operands_in_wide_tiles(const ConvProblem& problem);
 /// Whether `in_copy` is possible.
 bool operands_can_be_copied(const ConvProblem& problem);
@@ -115,15 +121,13 @@ bool floats_can_be_brought(const ConvProblem& problem);
 /// (kMostConvertedStripes), and the last one must be nearly full.
 bool stripes_can_be_converted(const ConvProblem& problem, std::int64_t cols);
 inline constexpr int kMostConvertedStripes = 8;
-/// Whether outputs have 16 bits.
-constexpr bool have_16_bits(Operands operands) {
-  return operands == Operands::in_tensor || operands == Operands::in_tensor_wide;
+/// Whether tiles have 128 filters.
+constexpr bool are_wide(Operands operands) {
+  return operands == Operands::in_tensor_wide || operands == Operands::in_float_tensor_wide;
 }
 /// Filters of a tile: two warpgroups have 64 each, or the same 64 and half of its padded pixels
 /// each. Wide tiles load less for as many products, where a tap has an input of its own.
-constexpr std::int32_t filters_in_place(Operands operands) {
-  return operands == Operands::in_tensor_wide ? 128 : 64;
-}
+constexpr std::int32_t filters_in_place(Operands operands) { return are_wide(operands) ? 128 : 64; }
 /// Warpgroups that share out a tile's padded pixels.
 constexpr std::int32_t groups_of_places(Operands operands) {
   return filters_in_place(operands) == 64 ? 2 : 1;
@@ -137,10 +141,11 @@ constexpr std::int32_t tile_step_in_place(std::int32_t tile_places) {
 /// Most padded pixels of a tile. f32 outputs need more shared memory than 16-bit ones, and
 /// conversion needs some as well, so these tiles are narrower.
 constexpr std::int32_t most_places_in_place(Operands operands) {
-  return operands == Operands::in_tensor        ? 512
-         : operands == Operands::in_tensor_wide ? 256
-         : operands == Operands::converted      ? 384
-                                                : 448;
+  return operands == Operands::in_tensor              ? 512
+         : operands == Operands::in_tensor_wide       ? 256
+         : operands == Operands::in_float_tensor_wide ? 192
+         : operands == Operands::converted            ? 384
+                                                      : 448;
 }
 /// Bytes of one padded pixel, or of one filter, in a K block. TMA
 /// takes as long for a row of 64 bytes as for one of 128. Narrow tiles wait for TMA, so they have
@@ -148,9 +153,7 @@ constexpr std::int32_t most_places_in_place(Operands operands) {
 constexpr int k_block_bytes_in_place(std::int32_t tile_places, Operands operands) {
   return tile_places <= (operands == Operands::converted ? 128 : 256) ? 128 : 64;
 }
-constexpr int operand_bytes(Operands operands) {
-  return operands == Operands::in_float_tensor ? 4 : 2;
-}
+constexpr int operand_bytes(Operands operands) { return have_floats(operands) ? 4 : 2; }
 /// Channels of a K block.
 constexpr std::int32_t k_block_channels_in_place(std::int32_t tile_places, Operands operands) {
   return k_block_bytes_in_place(tile_places, operands) / operand_bytes(operands);
@@ -177,7 +180,7 @@ inline constexpr std::int32_t kMostReachInPlace = 456;
 constexpr std::int32_t most_reach_in_place(std::int32_t tile_places, Operands operands,
                                            int input_stages = 2) {
   const int k_block_bytes = k_block_bytes_in_place(tile_places, operands);
-  if (operands == Operands::in_tensor_wide) return 0;
+  if (are_wide(operands)) return 0;
   if (operands == Operands::in_tensor) return k_block_bytes == 128 ? 320 : kMostReachInPlace;
   constexpr std::int32_t kFilters = 64, kOtherBytes = 5 * 1024;
   const std::int32_t bytes = kSharedBytesInPlace -
@@ -198,7 +201,7 @@ struct MemoryInPlace {
 inline constexpr int kBarrierBytesInPlace = 2 * 1024;  ///< mbarriers, and what alignment loses
 inline constexpr std::int32_t kLeastInputStages = 2, kMostFilterStages = 24;
 constexpr std::int32_t most_input_stages(Operands operands) {
-  return operands == Operands::converted ? 3 : 4;
+  return operands == Operands::converted ? 3 : are_wide(operands) ? 6 : 4;
 }
 /// The cut for tiles of so many padded pixels (`input_places` with the halo). `taps` counts those
 /// of all K blocks of a tile. If their filters all fit, what is left goes to stages of x.

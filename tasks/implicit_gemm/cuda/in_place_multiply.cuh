@@ -13,10 +13,11 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceConsumers : Shape {
-  using Shape::first_filter_of, Shape::first_place_of, Shape::kConsumers, Shape::kConverters;
+  using Shape::first_filter_of, Shape::first_output_of, Shape::first_place_of;
+  using Shape::kConsumers, Shape::kConverters;
   using Shape::kFilters, Shape::kGroupsOfPlaces, Shape::kHelpers, Shape::kLead;
   using Shape::kMostInputStages, Shape::kOperands, Shape::kPending, Shape::kSameInput;
-  using Shape::kSharesChannels, Shape::kThreads;
+  using Shape::kSharesChannels, Shape::kThreads, Shape::kWide;
   using typename Shape::Barriers, typename Shape::Course, typename Shape::Number;
   using typename Shape::Shared, typename Shape::Walk;
   using Outputs = InPlaceOutputs<Shape>;
@@ -78,7 +79,8 @@ class InPlaceConsumers : Shape {
         }
         ring.wait_empty(output);
         if (finish.has_residual()) shared.barriers.residual[warpgroup].wait_full(output);
-        Outputs::template put<kWidth>(finish, sums, shared.outputs + warpgroup * kWidth);
+        Outputs::template put<kWidth>(finish, sums,
+                                      shared.outputs + first_output_of(warpgroup, kWidth));
         ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
         __syncwarp();
         if (speaker) ring.arrive_full(output.stage);
@@ -134,6 +136,74 @@ class InPlaceConsumers : Shape {
       typename StageRing<kMostInputStages>::Cursor& input,
       typename StageRing<kMostFilterStages>::Cursor& filter, float (&sums)[kWidth / 2],
       const ClusterBarriers& input_everywhere, const Shared& shared) {
+    if (kWide || (!kSharesChannels && course.taps == 1)) {
+      multiply_taps<kWidth>(chunks, warpgroup, keeps_filters, input, filter, sums, input_everywhere,
+                            shared);
+    } else {
+      multiply_runs<kWidth>(a, course, chunks, warpgroup, keeps_filters, input, filter, sums,
+                            input_everywhere, shared);
+    }
+  }
+
+  // Of chunks that are a tap each. A turn is as few instructions as can be: narrow tiles are
+  // multiplied sooner than they run.
+  template <int kWidth>
+  static __device__ __forceinline__ void multiply_taps(
+      int chunks, int warpgroup, bool keeps_filters,
+      typename StageRing<kMostInputStages>::Cursor& input,
+      typename StageRing<kMostFilterStages>::Cursor& filter, float (&sums)[kWidth / 2],
+      const ClusterBarriers& input_everywhere, const Shared& shared) {
+    constexpr int kRowBytes = k_block_bytes_in_place(kGroupsOfPlaces * kWidth, kOperands);
+    Barriers& barriers = shared.barriers;
+    const bool speaker = threadIdx.x % 32 == 0;
+    const bool frees_filters = speaker && !keeps_filters;
+    const int input_stages = in_register(shared.input_stages);
+    const int filter_stages = in_register(shared.filter_stages);
+    const auto input_bytes = static_cast<std::uint32_t>(in_register(shared.input_bytes));
+    const std::uint64_t first_x = wgmma_swizzled_operand<kRowBytes>(
+        shared.x + first_place_of(warpgroup, kWidth) * kRowBytes);
+    const std::uint64_t first_u = wgmma_swizzled_operand<kRowBytes>(
+        shared.u + first_filter_of(warpgroup) * kRowBytes);
+    int last_input = 0, last_filter = 0;
+    const auto release = [&] {
+      if (frees_filters) barriers.filter.arrive_empty(last_filter);
+      if constexpr (kSameInput) {
+        input_everywhere.arrive(last_input);
+      } else if (speaker) {
+        barriers.input.arrive_empty(last_input);
+      }
+    };
+#pragma unroll 1
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      barriers.input.wait_full(input);
+      barriers.filter.wait_full(filter);
+      const std::uint64_t x = advance_lower(first_x, input.stage * input_bytes);
+      const std::uint64_t u = advance_lower(first_u, filter.stage * (kFilters * kRowBytes));
+      wgmma_fence();
+#pragma unroll
+      for (int channels = 0; channels < kRowBytes; channels += kWgmmaRowBytes) {
+        wgmma<kWidth, Number>(sums, advance(u, channels), advance(x, channels));
+      }
+      wgmma_commit();
+      wgmma_wait<1>();
+      if (chunk != 0) release();
+      last_input = input.stage, last_filter = filter.stage;
+      input.advance(input_stages);
+      filter.advance(filter_stages);
+    }
+    wgmma_wait<0>();
+    release();
+  }
+  // What ptxas would otherwise load from the arguments again at every use.
+  static __device__ int in_register(int value) { return __shfl_sync(0xffffffffu, value, 0); }
+
+  // Of chunks whose taps share their input.
+  template <int kWidth>
+  static __device__ __forceinline__ void multiply_runs(
+      const TaskArgs& a, const Course& course, int chunks, int warpgroup, bool keeps_filters,
+      typename StageRing<kMostInputStages>::Cursor& input,
+      typename StageRing<kMostFilterStages>::Cursor& filter, float (&sums)[kWidth / 2],
+      const ClusterBarriers& input_everywhere, const Shared& shared) {
     Barriers& barriers = shared.barriers;
     // Taps that are being multiplied, at most kPending; those before are given back.
     int pending = 0, oldest_filter = filter.stage, oldest_input = input.stage, oldest_tap = 0;
@@ -157,7 +227,7 @@ class InPlaceConsumers : Shape {
     TapOffsets offsets(a, kRowBytes);
     const bool leads = course.has_lead && warpgroup == 0;
     const bool follows = course.has_lead && warpgroup != 0;
-    // Where a stage of input is for few taps, those that are pending would hold most stages, and
+    // Where a stage of input is for two taps, those that are pending would hold most stages, and
     // few would be on their way.
     const bool drains = course.taps < kPending;
     for (int chunk = 0; chunk < chunks; ++chunk) {

@@ -15,7 +15,7 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceOutputs : Shape {
-  using Shape::kFloats, Shape::kRowFilters, Shape::kVectorFilters, Shape::kVectors;
+  using Shape::kFloats, Shape::kGroupsOfPlaces, Shape::kRowFilters, Shape::kVectorFilters, Shape::kVectors;
   using Shape::permuted;
   using typename Shape::Number, typename Shape::Numbers, typename Shape::OutputRow;
   using typename Shape::Stored;
@@ -123,7 +123,7 @@ class InPlaceOutputs : Shape {
                                                     OutputRow* outputs) {
     const int filter = own_filter(0), pair = static_cast<int>(threadIdx.x) % 4 * 2;
     const int vector = filter % kRowFilters / kVectorFilters;
-    OutputRow* const row = outputs + filter / kRowFilters * 2 * kWidth + pair;
+    OutputRow* const row = outputs + filter / kRowFilters * kGroupsOfPlaces * kWidth + pair;
     float* to[2][2];  // [the second filter][the second padded pixel]
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

@@ -40,7 +40,7 @@ struct InPlaceShape {
   // A consumer warpgroup has the products of kGroupFilters: all of a tile's and half of its padded
   // pixels, or half of the filters and all padded pixels.
   static constexpr int kGroupFilters = 64;
-  static constexpr bool kWide = kFilters != kGroupFilters;
+  static constexpr bool kWide = are_wide(kOperands);
   // Two warps load, two store.
   static constexpr int kHelpers = 128, kConverters = kConverts ? 128 : 0, kConsumers = 256;
   static constexpr int kStorers = 64;
@@ -65,12 +65,14 @@ struct InPlaceShape {
   static __device__ int first_filter_of(int warpgroup) {
     return kWide ? warpgroup * kGroupFilters : 0;
   }
+  static __device__ int first_output_of(int warpgroup, int width) {
+    return kWide ? warpgroup * kRows * width : warpgroup * width;
+  }
 
   // Outputs of a padded pixel lie in rows of eight vectors, permuted against bank conflicts: a row
   // for every kRowFilters, the rows of a tile's padded pixels one after the other.
   static constexpr int kVectors = 8, kVectorFilters = 16 / static_cast<int>(sizeof(Stored));
   static constexpr int kRowFilters = kVectors * kVectorFilters, kRows = kGroupFilters / kRowFilters;
-  static_assert(!kWide || kRows == 1);
   using OutputRow = uint4[kVectors];
   static __device__ int permuted(int place, int vector) { return vector ^ place % kVectors; }
 
@@ -103,7 +105,7 @@ struct InPlaceShape {
   struct Shared {
     Barriers& barriers;
     OutputRow* outputs;   // [kRows][tile_places], of these halves for each consumer warpgroup;
-                          // of wide tiles [2][tile_places]
+                          // of wide tiles [2][kRows][tile_places]
     std::byte* pieces;    // [num_pieces], if x is to be converted
     float* partial_sums;  // [blocks that share channels, but one][kWidth / 2][kConsumers]
     std::byte* x;         // [input_stages][input_bytes]

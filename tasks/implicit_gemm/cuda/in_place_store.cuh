@@ -14,7 +14,8 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceStorers : Shape {
-  using Shape::first_filter_of, Shape::first_place_of, Shape::kAbreast, Shape::kGroupsOfPlaces;
+  using Shape::first_filter_of, Shape::first_output_of, Shape::first_place_of, Shape::kAbreast;
+  using Shape::kGroupsOfPlaces;
   using Shape::kHelpers, Shape::kRowFilters, Shape::kRows, Shape::kStorers;
   using Shape::kVectorFilters, Shape::kVectors, Shape::permuted;
   using typename Shape::OutputRow, typename Shape::Shared, typename Shape::Stored;
@@ -92,7 +93,7 @@ class InPlaceStorers : Shape {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int width = a.tile_places / kGroupsOfPlaces;
     const int first_k = walk.first_k + first_filter_of(warpgroup);
-    OutputRow* const outputs = shared.outputs + warpgroup * width;
+    OutputRow* const outputs = shared.outputs + first_output_of(warpgroup, width);
     for (int tile = 0; tile < walk.num_tiles; ++tile, at.advance()) {
       const int first = walk.first_place + tile * a.tile_places + first_place_of(warpgroup, width);
       const int places = first_k < a.k ? min(width, walk.end_place - first) : 0;
