@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command with one peer, "faulty", in place of all others. It has two algorithms: "good", and
-// one that fails in a way that the layer's K chooses (faulty_peer.hpp).
+// The command with one peer, "faulty", in place of all others. It has algorithms "good", "slow",
+// which takes no turns, and one that fails in a way that the layer's K chooses (faulty_peer.hpp).
 #include "tests/tools/faulty_peer.hpp"
 
 #include <signal.h>
@@ -57,7 +57,11 @@ std::vector<PeerVariant> make_variants(const TensorSet& tensors, const PeerOptio
     }
     variants.push_back(bad);
   }
+  PeerVariant slow = good;
+  slow.algorithm.name = "slow";
+  slow.algorithm.screened = TimeSummary{5, 4, 6, 3};
   if (options.may_run(good.algorithm.name)) variants.push_back(good);
+  if (options.may_run(slow.algorithm.name)) variants.push_back(slow);
   return variants;
 }
 

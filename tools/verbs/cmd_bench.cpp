@@ -258,7 +258,7 @@ class LayerBench {
                               .threads = runners_.back().plan().num_workers(),
                               .caches = arguments_.timing.caches,
                               .precision = arguments_.plan.options.tiling.precision};
-    progress_("starting " + arguments_.peer);
+    progress_(arguments_.peer + "'s algorithms");
     const std::vector<PeerAlgorithm> algorithms =
         peer_->begin(tensors_.problem, arguments_.plan.seed, options, left_out);
     for (std::size_t i = 0; i < algorithms.size(); ++i) {
