@@ -3,9 +3,12 @@
 #pragma once
 
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "tests/catch.hpp"
 #include "tests/tools/scratch_folder.hpp"
@@ -19,17 +22,33 @@ struct Outcome {
 
 /// Runs megaconv in `folder` through a shell.
 inline Outcome megaconv_in(const ScratchFolder& folder, const std::string& arguments,
-                           const std::string& environment = "") {
+                           const std::string& environment = "",
+                           const std::string& program = MEGACONV_COMMAND) {
   const ScratchFolder streams;
-  const std::string command = "cd '" + folder.path("") + "' && " + environment +
-                              " '" MEGACONV_COMMAND "' " + arguments + " >'" + streams.path("out") +
-                              "' 2>'" + streams.path("err") + "'";
+  const std::string command = "cd '" + folder.path("") + "' && " + environment + " '" + program +
+                              "' " + arguments + " >'" + streams.path("out") + "' 2>'" +
+                              streams.path("err") + "'";
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, streams.read("out"), streams.read("err")};
 }
 
 inline Outcome megaconv(const std::string& arguments, const std::string& environment = "") {
   return megaconv_in(ScratchFolder(), arguments, environment);
+}
+
+/// A child that runs megaconv in `folder`, with its output in the files "out" and "err".
+inline pid_t start_in(const ScratchFolder& folder, std::vector<std::string> arguments,
+                      std::string program = MEGACONV_COMMAND) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  if (chdir(folder.path("").c_str()) != 0) _exit(99);
+  if (std::freopen("out", "w", stdout) == nullptr) _exit(99);
+  if (std::freopen("err", "w", stderr) == nullptr) _exit(99);
+  std::vector<char*> words = {program.data()};
+  for (std::string& word : arguments) words.push_back(word.data());
+  words.push_back(nullptr);
+  execv(program.c_str(), words.data());
+  _exit(99);
 }
 
 /// One error line on stderr, nothing on stdout, no file that was not there.

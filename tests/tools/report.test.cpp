@@ -90,8 +90,8 @@ TEST_CASE("A table that grows has the widths that it began with") {
 
 TEST_CASE("measure_interleaved gives every variant its turns, one after the other") {
   std::string order;
-  const TimedVariant variants[] = {{"a", [&] { return wall_ms([&] { order += 'a'; }); }},
-                                   {"b", [&] { return wall_ms([&] { order += 'b'; }); }}};
+  const TimedVariant variants[] = {{"a", turns_of([&] { return wall_ms([&] { order += 'a'; }); })},
+                                   {"b", turns_of([&] { return wall_ms([&] { order += 'b'; }); })}};
   const auto times = measure_interleaved(variants, {.min_ms = 0, .repeats = 3}, [](auto&&) {});
   CHECK(order == "aabbaabbaabb");  // in each turn once untimed, once timed
   REQUIRE(times.size() == 2);

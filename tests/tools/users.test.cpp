@@ -19,29 +19,14 @@ namespace {
 
 constexpr const char* kQuick = " --threads 1 --min-ms 0 --repeats 6 ";
 
-/// A child that runs megaconv with its output in `folder`.
-pid_t start(const ScratchFolder& folder, std::vector<std::string> arguments) {
-  const std::string out = folder.path("out"), err = folder.path("err");
-  const pid_t child = fork();
-  if (child != 0) return child;
-  if (std::freopen(out.c_str(), "w", stdout) == nullptr) _exit(99);
-  if (std::freopen(err.c_str(), "w", stderr) == nullptr) _exit(99);
-  std::vector<char*> words;
-  std::string command = MEGACONV_COMMAND;
-  words.push_back(command.data());
-  for (std::string& word : arguments) words.push_back(word.data());
-  words.push_back(nullptr);
-  execv(MEGACONV_COMMAND, words.data());
-  _exit(99);
-}
-
 TEST_CASE("bench shows rows as they finish, and Ctrl-C keeps what is done") {
   const ScratchFolder folder;
   // The second layer is measured for ten minutes; the first is done long before.
   folder.write("layers.csv", "quick,c8h8k8\nslow,c64h112k64\n");
-  const pid_t child = start(folder, {"bench", "--layers", folder.path("layers.csv"), "--threads",
-                                     "1", "--min-ms", "5000", "--repeats", "100", "--beside",
-                                     "none", "--no-check", "--json", "-o", folder.path("r.json")});
+  const pid_t child =
+      start_in(folder, {"bench", "--layers", folder.path("layers.csv"), "--threads", "1",
+                        "--min-ms", "5000", "--repeats", "100", "--beside", "none", "--no-check",
+                        "--json", "-o", folder.path("r.json")});
   const auto row_is_there = [&] { return folder.read("out").find("\nquick") != std::string::npos; };
   for (int i = 0; i < 1200 && !row_is_there(); ++i) usleep(50'000);
   REQUIRE(row_is_there());

@@ -129,14 +129,14 @@ class Screening {
     allocate_workspace();
     std::vector<PeerVariant> variants = std::move(without_plans_);
     for (Candidate& candidate : candidates_) {
+      if (!options_.may_run(candidate.algorithm.name)) continue;
       PeerVariant variant = screen(candidate);
       // Of the graph API's plans one is kept: the fastest so far of this memory order.
       PeerVariant* const rival = candidate.graph ? plan_of(variants, candidate) : nullptr;
       if (rival == nullptr) {
         if (candidate.graph) best_plans_.emplace_back(candidate.order, variants.size());
         variants.push_back(std::move(variant));
-      } else if (variant.obstacle.empty() &&
-                 (!rival->obstacle.empty() || median_ms(variant) < median_ms(*rival))) {
+      } else if (ran(variant) && (!ran(*rival) || median_ms(variant) < median_ms(*rival))) {
         *rival = std::move(variant);
       }
     }
@@ -145,7 +145,10 @@ class Screening {
   }
 
  private:
-  static double median_ms(const PeerVariant& variant) { return variant.screened->median_ms; }
+  static bool ran(const PeerVariant& variant) { return variant.algorithm.obstacle.empty(); }
+  static double median_ms(const PeerVariant& variant) {
+    return variant.algorithm.screened->median_ms;
+  }
 
   void collect(const Reordered& order) {
     for (Algorithm& algorithm : cudnn::legacy_algorithms(session_->handle, order.view())) {
@@ -166,9 +169,7 @@ class Screening {
   }
 
   void add_obstacle(const std::string& name, const std::string& obstacle) {
-    PeerVariant& variant = without_plans_.emplace_back();
-    variant.algorithm = name;
-    variant.obstacle = obstacle;
+    without_plans_.push_back({.algorithm = {.name = name, .obstacle = obstacle}});
   }
 
   void allocate_workspace() {
@@ -186,11 +187,10 @@ class Screening {
   }
 
   PeerVariant screen(const Candidate& candidate) {
-    PeerVariant variant;
-    variant.algorithm = candidate.algorithm.name;
-    variant.obstacle = candidate.algorithm.obstacle;
-    variant.workspace_bytes = candidate.algorithm.workspace_bytes;
-    if (!variant.obstacle.empty()) return variant;
+    PeerVariant variant{.algorithm = {.name = candidate.algorithm.name,
+                                      .obstacle = candidate.algorithm.obstacle,
+                                      .workspace_bytes = candidate.algorithm.workspace_bytes}};
+    if (!ran(variant)) return variant;
     // The session outlives the variants; `order` is its own.
     const auto run = [session = session_, enqueue = candidate.algorithm.enqueue](void* stream) {
       enqueue(static_cast<cudaStream_t>(stream), session->workspace.data());
@@ -202,9 +202,12 @@ class Screening {
       variant.sample_ms = device_.clock({run, wait}, options_.caches);
       std::vector<double> samples;
       for (int i = 0; i < kScreeningSamples; ++i) samples.push_back(variant.sample_ms());
-      variant.screened = summarize(std::move(samples));
+      variant.algorithm.screened = summarize(std::move(samples));
     } catch (const Error& error) {
-      variant.obstacle = error.what();
+      // What writes where it must not leaves a context in which nothing runs any more.
+      const cudaError_t left = cudaDeviceSynchronize();
+      if (left != cudaSuccess) throw Error(Status::device_error, cudaGetErrorString(left));
+      variant.algorithm.obstacle = error.what();
       variant.sample_ms = nullptr;
       return variant;
     }
@@ -226,15 +229,11 @@ class Screening {
   static void leave_turns_to_the_fastest(std::vector<PeerVariant>& variants) {
     double fastest = 1e300;
     for (const PeerVariant& variant : variants) {
-      if (variant.screened) fastest = std::min(fastest, median_ms(variant));
+      if (variant.algorithm.screened) fastest = std::min(fastest, median_ms(variant));
     }
     for (PeerVariant& variant : variants) {
-      if (!variant.screened) continue;
-      if (median_ms(variant) > kNear * fastest) {
-        variant.sample_ms = nullptr;
-      } else {
-        variant.screened.reset();
-      }
+      auto& screened = variant.algorithm.screened;
+      if (screened && median_ms(variant) <= kNear * fastest) screened.reset();
     }
   }
 
@@ -250,10 +249,6 @@ class Screening {
 }  // namespace
 
 std::vector<PeerVariant> make_cudnn_variants(const TensorSet& tensors, const PeerOptions& options) {
-  if (tensors.problem.epilogue != Epilogue{}) {
-    throw Error(Status::unsupported,
-                "--peer cudnn with an epilogue, must be none: it is measured on the convolution");
-  }
   return Screening(tensors, options).run();
 }
 

@@ -209,19 +209,20 @@ std::vector<PeerVariant> make_onednn_variants(const TensorSet& tensors,
   for (const auto& [name, algorithm] :
        {std::pair{"direct", dnnl::algorithm::convolution_direct},
         std::pair{"winograd", dnnl::algorithm::convolution_winograd}}) {
-    PeerVariant& variant = variants.emplace_back();
-    variant.algorithm = name;
+    PeerVariant variant{.algorithm = {.name = name}};
     std::string implementation;
     std::shared_ptr<Convolution> made;
     try {
       made = make_convolution(tensors, algorithm, implementation);
     } catch (const dnnl::error& error) {
       if (error.status != dnnl_unimplemented) throw;
-      variant.obstacle = std::string("not implemented for this problem in ") +
-                         to_string(tensors.problem.dtype) + " on this CPU";
+      variant.algorithm.obstacle = std::string("not implemented for this problem in ") +
+                                   to_string(tensors.problem.dtype) + " on this CPU";
+      variants.push_back(std::move(variant));
       continue;
     }
-    variant.algorithm += ", " + implementation;
+    variant.algorithm.name += ", " + implementation;
+    if (!options.may_run(variant.algorithm.name)) continue;
     const bool every_run = options.filters == FilterMode::every_run;
     const bool nhwc = tensors.problem.layout == Layout::nhwc;
     const dnnl::reorder to_plain(made->user_w, made->plain_w), to_wanted(made->plain_w, made->w);
@@ -244,6 +245,7 @@ std::vector<PeerVariant> make_onednn_variants(const TensorSet& tensors,
       reorder_floats(target.get_data_handle(), strides_of(Layout::nchw, dims), y,
                      strides_of(layout, dims), dims);
     };
+    variants.push_back(std::move(variant));
   }
   return variants;
 }

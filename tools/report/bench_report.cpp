@@ -219,6 +219,14 @@ std::string bench_summary(const std::vector<LayerResult>& results, const std::st
         ratio_line(peer + "'s fastest", ratios([](const LayerResult& r) { return r.best(false); },
                                                [](const LayerResult& r) { return r.best(true); }));
     text += line.empty() ? peer + " ran none of these layers\n" : "our best variant:\n" + line;
+    std::vector<std::string> without;
+    for (const LayerResult& result : results) {
+      if (result.best(true) == nullptr) without.push_back(result.name);
+    }
+    if (!line.empty() && !without.empty()) {
+      text += fmt::format("{} has no time for {} of {}: {}\n", peer, without.size(),
+                          count_text(results.size(), "layer"), fmt::join(without, ", "));
+    }
   }
   for (const LayerResult& result : results) {
     for (const VariantResult& v : result.variants) {

@@ -30,9 +30,8 @@ double ms_since(Clock::time_point begin) {
 
 double cpu_ms() { return 1e3 * static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-// Threads of the variant before may still spin for work and would take CPU time from the next:
-// OpenMP's do for 5 to 15 ms, whatever the count of spins takes on this CPU. This waits until the
-// process has used no CPU time while this thread slept.
+}  // namespace
+
 void settle() {
   for (int look = 0; look < kMostLooks; ++look) {
     const double before = cpu_ms();
@@ -41,7 +40,17 @@ void settle() {
   }
 }
 
-}  // namespace
+Turn turns_of(std::function<double()> sample_ms) {
+  return [sample_ms = std::move(sample_ms)](double turn_ms) {
+    std::vector<double> samples;
+    sample_ms();
+    const Clock::time_point begin = Clock::now();
+    do {
+      samples.push_back(sample_ms());
+    } while (ms_since(begin) < turn_ms);
+    return samples;
+  };
+}
 
 double wall_ms(const std::function<void()>& run) {
   const Clock::time_point begin = Clock::now();
@@ -102,13 +111,9 @@ std::vector<TimeSummary> measure_interleaved(
       report(variants[i].name + ", turn " + std::to_string(turn + 1) + " of " +
              std::to_string(options.repeats));
       settle();
-      variants[i].sample_ms();
-      const Clock::time_point turn_begin = Clock::now();
-      const auto first = static_cast<std::ptrdiff_t>(times[i].size());
-      do {
-        times[i].push_back(variants[i].sample_ms());
-      } while (ms_since(turn_begin) < turn_ms);
-      turns[i].push_back(summarize({times[i].begin() + first, times[i].end()}).median_ms);
+      std::vector<double> samples = variants[i].turn(turn_ms);
+      times[i].insert(times[i].end(), samples.begin(), samples.end());
+      turns[i].push_back(summarize(std::move(samples)).median_ms);
     }
   }
   std::vector<TimeSummary> summaries;

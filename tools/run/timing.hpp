@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times that can be compared: variants take turns in one process, and what is reported is the
-// median with its spread.
+// Times that can be compared: variants take turns, and what is reported is the median with its
+// spread.
 #pragma once
 
 #include <cstddef>
@@ -35,10 +35,22 @@ TimeSummary summarize(std::vector<double> times_ms);
 /// none: their least and their greatest. `values` must not be empty.
 std::pair<double, double> median_interval(std::vector<double> values);
 
+/// Samples for `turn_ms`, at least one, each the milliseconds of one run.
+using Turn = std::function<std::vector<double>(double turn_ms)>;
+
+/// Turns of what gives one sample a call. The first call of a turn does not count: it has the
+/// caches and clocks as this variant leaves them.
+Turn turns_of(std::function<double()> sample_ms);
+
 struct TimedVariant {
   std::string name;
-  std::function<double()> sample_ms;  ///< milliseconds of one run
+  Turn turn;
 };
+
+/// Waits until this process has used no CPU time for a moment. Threads of the variant before may
+/// still spin for work and would take CPU time from the next: OpenMP's do for 5 to 15 ms, whatever
+/// the count of spins takes on this CPU.
+void settle();
 
 /// Milliseconds that `run` takes by the clock on the wall.
 double wall_ms(const std::function<void()>& run);
@@ -52,8 +64,7 @@ struct TimingOptions {
 /// Adds --min-ms, --repeats and --cold. `options` must outlive the parsing.
 void add_timing_options(CLI::App& app, TimingOptions& options);
 
-/// A B C A B C ...: in each turn a variant gives one sample that does not count, to have the caches
-/// and clocks as it leaves them, and then samples for min_ms / repeats, at least one. One summary a
+/// A B C A B C ...: a turn of min_ms / repeats for every variant, after settle(). One summary a
 /// variant.
 std::vector<TimeSummary> measure_interleaved(std::span<const TimedVariant> variants,
                                              const TimingOptions& options,

@@ -341,8 +341,7 @@ void add_measure(CLI::App& tune_app, Action& action) {
         serve_measurements(problems.front().problem, arguments->plan.options, arguments->plan.seed,
                            *samples);
       } catch (const Error& error) {
-        const Json line = {{"error", error.what()}, {"status", static_cast<int>(error.status())}};
-        fmt::print("{}\n", line.dump());
+        fmt::print("{}\n", error_line(error).dump());
         return exit_code(error.status());
       }
       return ExitCode::ok;

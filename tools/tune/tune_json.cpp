@@ -42,11 +42,6 @@ void read(const Json& json, const char* name, std::uint64_t& value) {
   value = *number;
 }
 
-void require_object(const Json& json) {
-  if (!json.is_object())
-    reject_row("a line is " + excerpt(json.dump(), 60) + ", must be an object");
-}
-
 void read_configuration(const Json& json, Configuration& configuration) {
   if (json.is_string()) {
     configuration = parse_configuration(json.get<std::string>());
@@ -151,12 +146,6 @@ double number_from_json(const Json& json, const char* name) {
   double number = 0;
   read(json, name, number);
   return number;
-}
-
-Json parse_line(const std::string& line) {
-  auto json = parse_json<Json>(line, kSmallJson, "not JSON");
-  require_object(json);
-  return json;
 }
 
 }  // namespace megaconv::cli

@@ -2,13 +2,10 @@
 // Keys and measurements as JSON: what the measuring process, ask, tell, export and import speak.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include "megaconv/plan_database.hpp"
+#include "tools/run/json_lines.hpp"
 
 namespace megaconv::cli {
-
-using Json = nlohmann::ordered_json;
 
 Json to_json(const PlanKey& key);
 Json to_json(const Measurement& measurement);
@@ -22,8 +19,5 @@ Measurement measurement_from_json(const Json& json);
 
 /// 0 when the key is missing. Throws Error(invalid_argument) for what is no number.
 double number_from_json(const Json& json, const char* name);
-
-/// A line with a JSON object, or Error(invalid_argument) that says where it is wrong.
-Json parse_line(const std::string& line);
 
 }  // namespace megaconv::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// megaconv bench: for every layer our variants and, when asked, a peer's, measured in turns in one
-// process, each with its error.
+// megaconv bench: for every layer our variants and, when asked, a peer's, measured in turns, each
+// with its error.
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "megaconv/plan.hpp"
-#include "tools/peers/peer.hpp"
+#include "tools/peers/peer_process.hpp"
 #include "tools/report/baseline.hpp"
 #include "tools/report/bench_report.hpp"
 #include "tools/report/records.hpp"
@@ -58,9 +58,6 @@ struct BenchArguments {
   double tolerance = 5;                            // percent
   bool no_check = false;
 };
-
-/// Ctrl-C, between two turns.
-struct Interrupted {};
 
 struct Variant {
   const char* name;
@@ -139,12 +136,17 @@ bool same_plan(const Plan& a, const Plan& b) {
          a.num_workers() == b.num_workers() && launch(a) == launch(b);
 }
 
+// Processes of a peer for one layer, each without the algorithm that ended the one before.
+constexpr std::size_t kMostProcesses = 8;
+
 /// Everything about one layer; its runners share the tensors.
 class LayerBench {
  public:
-  LayerBench(const NamedProblem& layer, const BenchArguments& arguments,
+  /// `peer`: null: none.
+  LayerBench(const NamedProblem& layer, const BenchArguments& arguments, PeerProcess* peer,
              std::function<void(const std::string&)> progress)
       : arguments_(arguments),
+        peer_(peer),
         progress_(std::move(progress)),
         tensors_(allocate_tensors(device_of(arguments.plan.options.backend), layer.problem,
                                   !arguments.no_check)) {
@@ -157,18 +159,9 @@ class LayerBench {
     progress_("planning");
     for (const Variant& variant : variants_of(arguments_)) add(variant);
     merge_equal_plans();
-    if (!arguments_.peer.empty()) add_peers();
-
-    std::vector<TimedVariant> timed;
-    for (const Job& job : jobs_) {
-      if (job.timed.sample_ms) timed.push_back(job.timed);
+    while (!measure()) {
     }
-    const std::vector<TimeSummary> times = measure_interleaved(timed, arguments_.timing, progress_);
-    auto time = times.begin();
-    for (const Job& job : jobs_) {
-      if (job.timed.sample_ms) result(job).time = *time++;
-    }
-    if (!arguments_.no_check) compare();
+    if (peer_ != nullptr) peer_->end();
     const VariantResult mega = result_.mega();
     for (VariantResult& variant : result_.variants) {
       if (variant.same_as.empty()) continue;
@@ -179,8 +172,8 @@ class LayerBench {
   }
 
  private:
-  /// A variant that runs, and where its result belongs. A peer's that was screened out takes no
-  /// turns: it has no sample_ms.
+  /// A variant that runs, and where its result belongs. A peer's that was screened out has no
+  /// turns.
   struct Job {
     std::size_t index;
     TimedVariant timed;
@@ -210,7 +203,7 @@ class LayerBench {
     result.workspace_bytes = runner.plan().workspace_bytes();
     result.bound = error_bound(lowering.tiling());
     jobs_.push_back({result_.variants.size() - 1,
-                     {variant.name, [&runner] { return runner.sample_ms(); }},
+                     {variant.name, turns_of([&runner] { return runner.sample_ms(); })},
                      [&runner] { runner.run(); },
                      &runner.tiling()});
   }
@@ -225,25 +218,74 @@ class LayerBench {
     }
   }
 
+  /// Everything that runs takes its turns. False: the peer's process ended, so this does not count.
+  bool measure() {
+    try {
+      if (peer_ != nullptr) add_peers();
+      std::vector<TimedVariant> timed;
+      for (const Job& job : jobs_) {
+        if (job.timed.turn) timed.push_back(job.timed);
+      }
+      const std::vector<TimeSummary> times =
+          measure_interleaved(timed, arguments_.timing, progress_);
+      auto time = times.begin();
+      for (const Job& job : jobs_) {
+        if (job.timed.turn) result(job).time = *time++;
+      }
+      if (!arguments_.no_check) compare();
+      return true;
+    } catch (const PeerEnded& end) {
+      log().info("{}: {}: {}", result_.name, end.algorithm, end.reason);
+      ends_.push_back(end);
+      std::erase_if(jobs_, [&](const Job& job) { return result(job).peer; });
+      std::erase_if(result_.variants, [](const VariantResult& variant) { return variant.peer; });
+      return false;
+    }
+  }
+
   void add_peers() {
+    std::vector<std::string> left_out;
+    for (const PeerEnded& end : ends_) {
+      left_out.push_back(end.algorithm);
+      add_peer({.name = end.algorithm.empty() ? "all" : end.algorithm, .obstacle = end.reason});
+    }
+    if (!ends_.empty() && ends_.back().algorithm.empty()) return;
+    if (ends_.size() == kMostProcesses) {
+      add_peer({.name = "all", .obstacle = fmt::format("{} processes ended", kMostProcesses)});
+      return;
+    }
     const PeerOptions options{.filters = arguments_.plan.options.tiling.filters,
                               .threads = runners_.back().plan().num_workers(),
                               .caches = arguments_.timing.caches,
                               .precision = arguments_.plan.options.tiling.precision};
-    for (PeerVariant& peer : make_peer_variants(arguments_.peer, tensors_, options)) {
-      VariantResult& result = result_.variants.emplace_back();
-      result.name = arguments_.peer;
-      result.peer = true;
-      result.algorithm = peer.algorithm;
-      result.obstacle = peer.obstacle;
-      result.workspace_bytes = peer.workspace_bytes;
+    progress_(arguments_.peer + "'s algorithms");
+    const std::vector<PeerAlgorithm> algorithms =
+        peer_->begin(tensors_.problem, arguments_.plan.seed, options, left_out);
+    for (std::size_t i = 0; i < algorithms.size(); ++i) {
+      const PeerAlgorithm& algorithm = algorithms[i];
+      VariantResult& result = add_peer(algorithm);
       if (!result.ran()) continue;
-      if (peer.screened) result.time = *peer.screened;
-      jobs_.push_back({result_.variants.size() - 1,
-                       {arguments_.peer + ' ' + peer.algorithm, std::move(peer.sample_ms)},
-                       std::move(peer.compute),
-                       nullptr});
+      Job& job = jobs_.emplace_back();
+      job.index = result_.variants.size() - 1;
+      job.timed.name = arguments_.peer + ' ' + algorithm.name;
+      if (algorithm.screened) result.time = *algorithm.screened;
+      if (algorithm.takes_turns()) {
+        job.timed.turn = [this, i](double turn_ms) { return peer_->turn(i, turn_ms); };
+      }
+      job.compute = [this, i] {
+        const std::vector<std::byte> y = peer_->compute(i);
+        tensors_.device->upload(tensors_.y.data(), y.data(), y.size());
+      };
     }
+  }
+
+  VariantResult& add_peer(const PeerAlgorithm& algorithm) {
+    return result_.variants.emplace_back(
+        VariantResult{.name = arguments_.peer,
+                      .peer = true,
+                      .algorithm = algorithm.name,
+                      .obstacle = algorithm.obstacle,
+                      .workspace_bytes = algorithm.workspace_bytes});
   }
 
   // A peer's error is in the units of the plan that was asked for.
@@ -260,11 +302,13 @@ class LayerBench {
   }
 
   const BenchArguments& arguments_;
+  PeerProcess* peer_;
   std::function<void(const std::string&)> progress_;
   LayerResult result_;
   TensorSet tensors_;
   std::deque<Runner> runners_;  // the last is what was asked for
   std::vector<Job> jobs_;       // ours, then the peer's
+  std::vector<PeerEnded> ends_;
 };
 
 ExitCode bench(BenchArguments& arguments) {
@@ -276,22 +320,25 @@ ExitCode bench(BenchArguments& arguments) {
         "bench needs a PROBLEM, --network, --suite, --layers or --random (see bench --help)");
   }
   const PlanOptions& options = arguments.plan.options;
-  if (!arguments.peer.empty()) check_peer(arguments.peer, options.backend);
+  const Peer* const peer = arguments.peer.empty() ? nullptr : &find_peer(arguments.peer);
+  if (peer != nullptr) check_peer(*peer, options.backend);
   check_output(arguments.output);
   // Bad options and problems end the command here, before the first layer is measured.
   std::uint32_t most_workers = 0;
   std::vector<std::string> names;
   for (const NamedProblem& layer : layers) {
     names.push_back(layer.name);
+    if (peer != nullptr) check_peer(*peer, layer.problem);
     most_workers = std::max(most_workers, make_plan(layer.problem, arguments.plan).num_workers());
   }
 
-  const BenchSetting setting{
-      .site = site_of(device_of(options.backend)),
-      .seed = arguments.plan.seed,
-      .prepared_filters = options.tiling.filters == FilterMode::prepared,
-      .timing = arguments.timing,
-      .peer = arguments.peer.empty() ? std::string() : peer_version(arguments.peer)};
+  std::optional<PeerProcess> peer_process;
+  if (peer != nullptr) peer_process.emplace(*peer);
+  const BenchSetting setting{.site = site_of(device_of(options.backend)),
+                             .seed = arguments.plan.seed,
+                             .prepared_filters = options.tiling.filters == FilterMode::prepared,
+                             .timing = arguments.timing,
+                             .peer = peer_process ? peer_process->version() : std::string()};
   std::optional<Baseline> baseline;
   if (!arguments.baseline.empty()) baseline.emplace(arguments.baseline, setting);
   const bool people = !arguments.output.machine_stdout();
@@ -311,10 +358,11 @@ ExitCode bench(BenchArguments& arguments) {
         fmt::format("[{}/{}] {}: ", results.size() + 1, layers.size(), layer.name);
     log().info("{}{}", place, to_string(layer.problem));
     try {
-      LayerBench bench(layer, arguments, [&](const std::string& text) {
-        if (interrupted()) throw Interrupted();
-        progress.show(place + text);
-      });
+      LayerBench bench(layer, arguments, peer_process ? &*peer_process : nullptr,
+                       [&](const std::string& text) {
+                         if (interrupted()) throw Interrupted();
+                         progress.show(place + text);
+                       });
       results.push_back(bench.run());
     } catch (const Interrupted&) {
       break;
@@ -353,6 +401,22 @@ ExitCode bench(BenchArguments& arguments) {
   return right ? ExitCode::ok : ExitCode::different;
 }
 
+void add_bench_peer(CLI::App& bench, Action& action) {
+  CLI::App* verb =
+      bench.add_subcommand("peer", "Run a peer's algorithms for bench: lines of JSON on stdin");
+  verb->footer("\nExample:\n  megaconv bench peer onednn </dev/null");
+  const auto name = std::make_shared<std::string>();
+  verb->add_option("name", *name, "onednn or cudnn")->type_name("NAME")->required();
+  verb->callback([name, &action] {
+    action = [name] {
+      const Peer& peer = find_peer(*name);
+      check_peer(peer, peer.backend);
+      serve_peer(peer);
+      return ExitCode::ok;
+    };
+  });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, Action& action) {
@@ -389,7 +453,10 @@ void add_bench(CLI::App& app, Action& action) {
   verb->add_flag("--no-check", arguments->no_check, "Do not compare with the double reference")
       ->group("Output");
   add_output_options(*verb, arguments->output);
-  verb->callback([arguments, &action] { action = [arguments] { return bench(*arguments); }; });
+  verb->callback([arguments, verb, &action] {
+    if (verb->get_subcommands().empty()) action = [arguments] { return bench(*arguments); };
+  });
+  add_bench_peer(*verb, action);
 }
 
 }  // namespace megaconv::cli

@@ -275,7 +275,7 @@ ExitCode bench(const NetArguments& arguments) {
     static_cast<void>(Plan::create(network, plan_options(arguments)));
     const double planning_ms = milliseconds_since(begin);
     NetworkRunner runner(network, plan_options(arguments), arguments.plan.seed);
-    const TimedVariant variant{name, [&] { return runner.sample_ms(); }};
+    const TimedVariant variant{name, turns_of([&] { return runner.sample_ms(); })};
     const TimeSummary time =
         measure_interleaved(std::span(&variant, 1), arguments.timing, [&](const std::string& text) {
           progress.show(text);

@@ -244,7 +244,7 @@ ExitCode run(const RunArguments& arguments) {
   Runner runner(make_plan(problem, arguments.plan), tensors, arguments.timing.caches);
 
   Progress progress;
-  const TimedVariant variant{"running", [&] { return runner.sample_ms(); }};
+  const TimedVariant variant{"running", turns_of([&] { return runner.sample_ms(); })};
   const TimeSummary time =
       measure_interleaved(std::span(&variant, 1), arguments.timing, [&](const std::string& text) {
         progress.show(text);

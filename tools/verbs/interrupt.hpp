@@ -15,4 +15,7 @@ class InterruptGuard {
 
 bool interrupted();
 
+/// Thrown by what cannot return when it is interrupted.
+struct Interrupted {};
+
 }  // namespace megaconv::cli
