@@ -47,8 +47,12 @@ constexpr double kDepthwiseStartUs = 4, kDepthwiseProductsPerUs = 4.5e6, kDepthw
 // A convolution by itself that runs again and again: large tiles take so much longer than their
 // room estimates where the whole takes microseconds. 53 layers of ResNet-50 and MobileNetV2, one
 // image, H100, the sum by this choice and by the faster one: FP16 227 and 220 us, TF32 315 and 307,
-// FP32 387 and 381 (docs/results/small_tiles_alone_h100.csv).
-double large_tiles_more(const ConvProblem& a, Precision precision) {
+// FP32 387 and 381 (docs/results/small_tiles_alone_h100.csv). Where taps have inputs of their own
+// the room is right since.
+double large_tiles_more(const Tiling& own, Precision precision) {
+  const ConvProblem& a = own.problem;
+  const auto* const cut = std::get_if<ImplicitGemmCut>(&own.cut);
+  if (cut == nullptr || (are_tensors(cut->operands) && operands_in_wide_tiles(a))) return 1;
   if (a.dtype != DataType::f32) return 1.1;
   return precision == Precision::tf32 ? 1.4 : 1;
 }
@@ -156,7 +160,7 @@ std::optional<Tiling> faster_small_tiles(const Tiling& own, const TilingOptions&
   try {
     Tiling small = make_tiling(own.problem, asked, target);
     if (small_tiles_alone_us(std::get<SmallGemmCut>(small.cut), target) <
-        large_tiles_more(own.problem, options.precision) * own_kernels_alone_us(own, target)) {
+        large_tiles_more(own, options.precision) * own_kernels_alone_us(own, target)) {
       return small;
     }
   } catch (const Error&) {  // not for this problem

@@ -26,6 +26,10 @@ struct DepthwiseTasks {
   std::uint32_t rows = 0, cols = 0, blocks = 0;
 
   DepthwiseTasks(const ConvProblem& a, std::uint32_t filter_blocks, const Target& target) {
+    // Whoever shares a target with tensor cores has half as many as fit.
+    constexpr std::uint32_t kOfMultiprocessor = 4;
+    const std::uint64_t workers =
+        std::max(target.workers, kOfMultiprocessor * target.multiprocessors);
     const DirectShape tile = depthwise_shape(a.layout);
     const std::uint32_t channels = a.c % tile.i_tile == 0 ? tile.i_tile : 1;
     const std::uint32_t all_down = ceil_div(u32(u64(a.p())), tile.h_tile);
@@ -47,7 +51,7 @@ struct DepthwiseTasks {
           const std::uint64_t tasks = u64(a.n) * ceil_div(all_down, down) *
                                       ceil_div(all_across, across) *
                                       ceil_div(filter_blocks, in_task);
-          const std::uint64_t waves = ceil_div(tasks, std::uint64_t{target.workers});
+          const std::uint64_t waves = ceil_div(tasks, workers);
           const std::uint64_t cost = waves * (kDepthwiseTaskCost + tiles);
           if (cost >= least) continue;
           least = cost;

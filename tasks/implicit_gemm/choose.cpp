@@ -58,9 +58,17 @@ constexpr double kFloatChunkUs = 2.6, kFloatChunkOfRowsUs = 2.9, kWideFloatMore 
 constexpr std::int32_t kWideFloatTile = 352;
 // Sums of blocks that share the channels of a task.
 constexpr double kPartialSumsUs = 1;
-// Blocks of a cluster that load x for each other: a row of it, of which each loads half, but which
-// comes to both at 64 bytes a clock; and their start. By count, not measured.
-constexpr double kSharedRowUs = 1.1e-3, kSharedStartUs = 0.5;
+// Tiles of tensors whose taps have inputs of their own (H100, 41 layers of 32 images, FP16 and
+// TF32, up to 24 sizes of tiles each: the chosen ones take 1 % more in FP16 than the best, in TF32
+// 4 %). Microseconds of a tap of a K block, at least; by rows of operands that come from the L2, of
+// which those of filters come to many blocks at a time; and by products. Of a tile, and of every
+// byte of its outputs. Of further waves of tasks. Of a run.
+constexpr double kTapUs = 0.256, kTapRowUs = 1.62e-3, kTapFilterRow = 0.735;
+constexpr double kTapProductsPerUs = 3.15e6;
+constexpr double kTapTileUs = 1.05, kTapOutputUs = 3.3e-5;
+constexpr double kTapTaskUs = 0.45, kTapLaunchUs = 2.6;
+// So often what a tile has less of, products or outputs, is beside nothing.
+constexpr double kTapAlone = 1.4;
 // Copies of operands: their stage's start, and what it reads and writes in a microsecond.
 constexpr double kCopyUs = 2.5, kCopyBytesPerUs = 3.5e6;
 // The same from space to depth, number by number (H100, a stem: FP16 17 us, floats 24).
@@ -144,6 +152,30 @@ double copy_us(const Tiling& tiling) {
          bytes / (has_space_to_depth(tiling.problem) ? kDepthBytesPerUs : kCopyBytesPerUs);
 }
 
+// Microseconds of a run of tiles whose taps have inputs of their own. A tile's outputs are written
+// while the next one is multiplied.
+double by_taps_us(const Tiling& tiling, std::int32_t tile_places, double waves,
+                  std::uint32_t shares) {
+  const ConvProblem& problem = tiling.problem;
+  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+  const double width = tile_places, filters = filters_in_place(cut.operands);
+  const double tiles = std::ceil(cut.places_per_group / width);
+  const double k_block = k_block_channels_in_place(tile_places, cut.operands);
+  const double taps = std::ceil(static_cast<double>(problem.c) / k_block / shares) *
+                      static_cast<double>(problem.r * problem.s);
+  const bool keeps_filters = !are_wide(cut.operands) &&
+                             taps <= filter_stages_in_place(tile_places, tile_places, cut.operands);
+  const double rows = width + kTapFilterRow * filters / (keeps_filters ? tiles : 1);
+  const double products = width * filters * k_block * (have_floats(cut.operands) ? 2 : 1);
+  const double products_us =
+      taps * std::max({kTapUs, kTapRowUs * rows, products / kTapProductsPerUs});
+  const double outputs_us = kTapOutputUs * width * static_cast<double>(size_of(problem.dtype)) *
+                            std::min(filters, static_cast<double>(problem.k));
+  return kTapLaunchUs + waves * tiles * (kTapTileUs + std::max(products_us, outputs_us)) +
+         kTapAlone * std::min(products_us, outputs_us) + (waves - 1) * kTapTaskUs +
+         (shares > 1 ? kPartialSumsUs : 0);
+}
+
 // Microseconds of a run of so many waves of tasks, in stages or not. Of the tiling's counts only
 // what a task is made of need be there.
 double in_place_us(const Tiling& tiling, double waves, bool staged) {
@@ -155,14 +187,15 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
       tile_places_in_place(cut.places_per_group, stripes, operands, problem.c);
   if (tile_places == 0) return std::numeric_limits<double>::infinity();
   const InputOfTile input = input_of_tile(problem, stripes, tile_places, operands);
+  const std::uint32_t shares = staged ? channel_shares(tiling) : 1;
+  if (are_tensors(operands) && input.filter_rows * input.filter_cols == 1 && stripes.images == 1) {
+    return by_taps_us(tiling, tile_places, waves, shares);
+  }
   const bool all_rows = input.filter_rows == problem.r;
   const double width = tile_places;
   const double tiles = std::ceil(cut.places_per_group / width);
   double chunks = num_chunks(problem), before_us = kLaunchInPlaceUs, rest_us = kRestInPlaceUs;
-  const bool in_clusters = staged && cluster_blocks(tiling) > 1;
-  const double input_row_us = in_clusters          ? kSharedRowUs
-                              : stripes.images > 1 ? kCopiedRowAbreastUs
-                                                   : kCopiedRowUs;
+  const double input_row_us = stripes.images > 1 ? kCopiedRowAbreastUs : kCopiedRowUs;
   // A block keeps the filters of a task, or of all tasks if these have the same.
   const double with_filters =
       problem.k <= filters_in_place(operands) ? std::ceil(waves) * tiles : tiles;
@@ -175,7 +208,6 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
     const double each_us = more * (all_rows ? kFloatChunkUs : kFloatChunkOfRowsUs);
     chunk_us = std::max(copied_us, each_us * products / kPlacesOfChunkInPlace);
     rest_us = kFloatRestInPlaceUs * products / most_places_in_place(Operands::in_float_tensor);
-    if (in_clusters) before_us += kSharedStartUs;
   } else if (operands == Operands::in_copy) {
     before_us += copy_us(tiling);
     rest_us = kFloatRestInPlaceUs;
@@ -184,14 +216,14 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
     const double taps = static_cast<double>(problem.r * problem.s) / 9;
     before_us = kLaunchConvertedUs;
     const double conversion_us =
-        (in_clusters ? kSharedConversionUs * (stripes.by_taps ? num_inputs(problem, input) : 1)
-                     : kConversionUs * inputs) /
+        (staged && cluster_blocks(tiling) > 1
+             ? kSharedConversionUs * (stripes.by_taps ? num_inputs(problem, input) : 1)
+             : kConversionUs * inputs) /
         taps;
     chunk_us = std::max(kLeastConvertedUs, kConvertedPlaceUs * width + conversion_us);
     rest_us = stripes.cols < problem.q() ? kStripeRestUs : kConvertedRestUs;
   }
-  const std::uint32_t shares = channel_shares(tiling);
-  if (staged && shares > 1) chunks /= shares, before_us += kPartialSumsUs;
+  if (shares > 1) chunks /= shares, before_us += kPartialSumsUs;
   return before_us + waves * tiles * (chunks * chunk_us + rest_us) + (waves - 1) * kTaskInPlaceUs;
 }
 // Whether threads load pixels of floats whole, for wide tiles; narrow ones take two turns anyway.
@@ -295,7 +327,9 @@ double choose_abreast(Tiling& tiling, Operands operands, const TilingOptions& op
   const ConvProblem& problem = tiling.problem;
   Tiling best = tiling;
   double best_us = choose_sizes(best, operands, options, target);
-  for (std::int64_t images = 2; options.cols_per_group == 0 && images <= problem.n; ++images) {
+  const bool has_gaps = make_stripes(problem, static_cast<std::int32_t>(problem.q())).reach != 0;
+  const std::int64_t most = has_gaps && options.cols_per_group == 0 ? problem.n : 1;
+  for (std::int64_t images = 2; images <= most; ++images) {
     const std::int64_t cols = images * problem.q();
     if (!stripe_obstacle(problem, operands, cols).empty()) break;
     Tiling other = tiling;

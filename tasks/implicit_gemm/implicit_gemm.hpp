@@ -68,8 +68,7 @@ constexpr std::uint32_t filter_blocks_of_tile(Operands operands) {
 /// Groups of so many padded pixels that a problem has.
 std::uint64_t count_place_groups(const ConvProblem& problem, const ImplicitGemmCut& cut);
 /// Blocks of a cluster in which direct tasks of a group run in stages, if their number is even:
-/// those that convert x do it for each other; those whose taps have inputs of their own may load
-/// these for each other.
+/// those that convert x do it for each other.
 std::uint32_t cluster_blocks(const Tiling& tiling);
 /// Shares of its channels that a direct task adds up separately and then their sums: so many blocks
 /// of a cluster have it together in stages. More than one where operands are tensors and tasks few.

@@ -165,32 +165,11 @@ std::uint64_t count_place_groups(const ConvProblem& problem, const ImplicitGemmC
          ceil_div(u64(places_of_stripe(problem, stripes)), std::uint64_t{cut.places_per_group});
 }
 
-namespace {
-
-// Whether blocks of a cluster load x for each other: where each tap has its own input, of which a
-// task has enough. Two blocks wait for each other at the start, for about 0.5 us, which is what
-// loading so many padded pixels, in all K blocks and taps, takes longer alone (to be measured).
-bool input_is_shared(const Tiling& tiling, const ImplicitGemmCut& cut) {
-  constexpr std::uint64_t kLeastRows = 1024;
-  if (!may_share_input(cut.operands) || channel_shares(tiling) > 1) return false;
-  const ConvProblem problem = multiplied_problem(tiling.problem, cut.operands);
-  const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cut.cols_per_group));
-  if (stripes.reach != 0 || stripes.images > 1) return false;
-  const std::int32_t tile =
-      tile_places_in_place(cut.places_per_group, stripes, cut.operands, problem.c);
-  const std::uint64_t k_blocks =
-      ceil_div(u64(problem.c), u64(k_block_channels_in_place(tile, cut.operands)));
-  return cut.places_per_group * k_blocks * u64(problem.r * problem.s) >= kLeastRows;
-}
-
-}  // namespace
-
 std::uint32_t cluster_blocks(const Tiling& tiling) {
   const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
   if (cut == nullptr) return 1;
   const std::uint32_t tasks = ceil_div(tiling.filter_blocks(), cut->filter_blocks_per_gemm_task);
-  const bool shares = cut->operands == Operands::converted || input_is_shared(tiling, *cut);
-  return shares && tasks % 2 == 0 ? 2 : 1;
+  return cut->operands == Operands::converted && tasks % 2 == 0 ? 2 : 1;
 }
 
 std::uint32_t channel_shares(const Tiling& tiling) {

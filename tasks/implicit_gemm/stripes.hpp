@@ -106,9 +106,10 @@ constexpr bool are_tensors(Operands operands) {
 
 // The rest is for load paths on which TMA loads x ("in place").
 
-/// Whether blocks of a cluster may load x for each other (cluster_blocks()).
-constexpr bool may_share_input(Operands operands) { return operands == Operands::in_float_tensor; }
-
+/// Whether tiles have 128 filters.
+constexpr bool are_wide(Operands operands) {
+  return operands == Operands::in_tensor_wide || operands == Operands::in_float_tensor_wide;
+}
 /// Whether `in_tensor` is possible.
 bool operands_in_tensor(const ConvProblem& problem);
 /// Whether tiles of tensors may be wide: every tap has an input of its own, or there is one.
@@ -121,10 +122,6 @@ bool floats_can_be_brought(const ConvProblem& problem);
 /// (kMostConvertedStripes), and the last one must be nearly full.
 bool stripes_can_be_converted(const ConvProblem& problem, std::int64_t cols);
 inline constexpr int kMostConvertedStripes = 8;
-/// Whether tiles have 128 filters.
-constexpr bool are_wide(Operands operands) {
-  return operands == Operands::in_tensor_wide || operands == Operands::in_float_tensor_wide;
-}
 /// Filters of a tile: two warpgroups have 64 each, or the same 64 and half of its padded pixels
 /// each. Wide tiles load less for as many products, where a tap has an input of its own.
 constexpr std::int32_t filters_in_place(Operands operands) { return are_wide(operands) ? 128 : 64; }

@@ -128,7 +128,9 @@ std::vector<Operands> ways_of_floats(const ConvProblem& problem) {
   if (!operands_can_be_copied(problem) || !implicit_gemm_obstacle(problem).empty()) return {};
   if (has_space_to_depth(problem)) return {Operands::in_float_tensor};
   if (!floats_can_be_brought(problem)) return {Operands::in_copy};
-  return {Operands::in_copy, Operands::converted, Operands::in_float_tensor};
+  std::vector<Operands> ways{Operands::in_copy, Operands::converted, Operands::in_float_tensor};
+  if (operands_in_wide_tiles(problem)) ways.push_back(Operands::in_float_tensor_wide);
+  return ways;
 }
 
 // A plan with this load path, in stripes of so many columns or of all, which the
@@ -140,14 +142,15 @@ Plan in_place(const ConvProblem& problem, Operands operands, CudaLaunch launch,
   options.tiling.precision = Precision::tf32;
   options.tiling.filters = filters;
   Tiling tiling = Plan::create(problem, options).lowering().tiling();
-  tiling.arithmetic = operands == Operands::in_float_tensor ? Arithmetic::tf32 : Arithmetic::f16;
+  tiling.arithmetic = have_floats(operands) ? Arithmetic::tf32 : Arithmetic::f16;
   const std::uint32_t copied = operands == Operands::in_copy ? kMostBlocksOfInputTask : 0;
-  tiling.cut = ImplicitGemmCut{
-      .operands = operands,
-      .cols_per_group = static_cast<std::uint32_t>(cols != 0 ? cols : problem.q()),
-      .places_per_group = places_per_group,
-      .channel_blocks_per_input_task = copied,
-      .filter_blocks_per_gemm_task = std::min(kFilterBlocksInPlace, tiling.filter_blocks())};
+  tiling.cut =
+      ImplicitGemmCut{.operands = operands,
+                      .cols_per_group = static_cast<std::uint32_t>(cols != 0 ? cols : problem.q()),
+                      .places_per_group = places_per_group,
+                      .channel_blocks_per_input_task = copied,
+                      .filter_blocks_per_gemm_task =
+                          std::min(filter_blocks_of_tile(operands), tiling.filter_blocks())};
   derive_counts(tiling);
   Lowering lowering = cut(tiling);
   lowering.mapping = make_mapping(lowering.graph, {.policy = "staged"});
@@ -239,6 +242,15 @@ TEST_CASE("cuda: implicit GEMM in wide tiles is exact on integers, with a residu
         CAPTURE(text, places, static_cast<int>(launch));
         CHECK(of.gives(of.device.run(plan)));
         if (of.problem.epilogue.residual) CHECK(of.gives(of.device.run_in_place(plan)));
+      }
+    }
+    IntegerLayer floats(std::string(text) + "+nhwc");
+    for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
+      for (const std::uint32_t places : {32u, 96u, 176u, 192u, 480u}) {
+        CAPTURE(text, places, static_cast<int>(launch));
+        const Plan plan = in_place(floats.problem, Operands::in_float_tensor_wide, launch, places);
+        CHECK(floats.gives(floats.device.run(plan)));
+        if (floats.problem.epilogue.residual) CHECK(floats.gives(floats.device.run_in_place(plan)));
       }
     }
   }
@@ -364,57 +376,6 @@ TEST_CASE("cuda: implicit GEMM in place multiplies filters of one tap and of two
       PlanOptions options = implicit_gemm(CudaLaunch::staged);
       options.tiling.places_per_group = places;
       CHECK(numbers.gives(numbers.device.run(Plan::create(numbers.problem, options))));
-    }
-  }
-}
-
-// Alone they are in the persistent launch. Pixels that leave the last tile with one half or less,
-// K blocks and tiles of filters that are not full, several tiles of a task, several tasks of a
-// block with a rest, a residual.
-TEST_CASE("cuda: blocks of a cluster that load floats for each other give the bits of blocks alone",
-          "[sanitizer]") {
-  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
-  const auto plan_of = [](std::uint32_t places) {
-    return [=](const ConvProblem& problem, CudaLaunch launch) {
-      return in_place(problem, Operands::in_float_tensor, launch, places);
-    };
-  };
-  const auto in_clusters = [](const Plan& plan) {
-    return cluster_blocks(plan.lowering().tiling()) == 2;
-  };
-  for (const char* text : {"n5c516h13w11k128r1p0+bias", "n3c68h33w61k128u2+bias+relu",
-                           "n12c1036h7k72r1p0", "n3c420h28k328r1p0+bias+relu+residual",
-                           "n3c396h27w25k256r1p0u2+residual", "n40c40h15k128u2p0+bias+residual"}) {
-    const std::string nhwc = std::string(text) + "+nhwc";
-    IntegerLayer of(nhwc);
-    for (const std::uint32_t places : {80u, 176u, 256u, 448u, 560u}) {
-      CAPTURE(text, places);
-      const Plan plan = plan_of(places)(of.problem, CudaLaunch::staged);
-      REQUIRE(in_clusters(plan));
-      CHECK(of.gives(of.device.run(plan)));
-      if (of.problem.epilogue.residual) CHECK(of.gives(of.device.run_in_place(plan)));
-      check_launches(nhwc, 2 * 0x1p-11, plan_of(places));
-    }
-  }
-}
-
-// What one block reads while the other overwrites it would be another number now and then.
-TEST_CASE(
-    "cuda: blocks of a cluster that load floats for each other give the same bits each time") {
-  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
-  constexpr int kRuns = 50;
-  for (const char* text : {"n9c388h28k256r1p0+nhwc", "n16c128h28k128u2+nhwc"}) {
-    const Layer layer(parse_problem(text), false);
-    DeviceLayer<> device(layer);
-    for (const std::uint32_t places : {96u, 416u}) {
-      const Plan alone =
-          in_place(layer.problem, Operands::in_float_tensor, CudaLaunch::persistent, places);
-      const Plan plan =
-          in_place(layer.problem, Operands::in_float_tensor, CudaLaunch::staged, places);
-      REQUIRE(cluster_blocks(plan.lowering().tiling()) == 2);
-      CAPTURE(text, places);
-      const std::vector<float> y = device.run(alone);
-      for (int i = 0; i < kRuns; ++i) CHECK(device.run(plan) == y);
     }
   }
 }

@@ -337,38 +337,6 @@ TEST_CASE("Two blocks of a cluster convert x for each other where blocks of filt
   CHECK(cluster_blocks(tiling_of("n64c512h28k512")) == 1);
 }
 
-TEST_CASE("Two blocks of a cluster load floats for each other where taps have their own inputs") {
-  TilingOptions options;
-  options.precision = Precision::tf32;
-  options.arithmetic = Arithmetic::tf32;
-  options.whole_tensors = true;
-  const auto blocks_of = [&](const char* text) {
-    const Tiling tiling = tiling_of(text, options);
-    CAPTURE(text, to_string(tiling));
-    REQUIRE(cut_of(tiling).operands == Operands::in_float_tensor);
-    // Each loads whole spans of eight rows, which TMA permutes.
-    const std::int32_t tile = tile_places_in_place(
-        cut_of(tiling).places_per_group,
-        make_stripes(tiling.problem, static_cast<std::int32_t>(cut_of(tiling).cols_per_group)),
-        cut_of(tiling).operands, tiling.problem.c);
-    CHECK(tile % (8 * static_cast<std::int32_t>(cluster_blocks(tiling))) == 0);
-    return cluster_blocks(tiling);
-  };
-  CHECK(blocks_of("n32c512h28k256r1p0+nhwc") == 2);
-  CHECK(blocks_of("n32c512h28k1024r1p0u2+nhwc") == 2);
-  CHECK(blocks_of("n32c256h28k256u2+nhwc") == 2);
-  CHECK(blocks_of("n32c512h28k192r1p0+nhwc") == 1);  // three tasks of filters
-  CHECK(blocks_of("n32c512h28k64r1p0+nhwc") == 1);
-  CHECK(blocks_of("n32c256h28k256+nhwc") == 1);     // taps share x
-  CHECK(blocks_of("n32c4h224k128r7u2+nhwc") == 1);  // and so they do from space to depth
-  CHECK(blocks_of("n1c512h7k512r1p0+nhwc") == 1);   // blocks share channels
-  CHECK(blocks_of("n32c16h7k128r1p0+nhwc") == 1);   // little to load
-  const Tiling numbers = tiling_of("n32c512h28k256r1p0+nhwc+f16", {.whole_tensors = true});
-  CHECK(cluster_blocks(numbers) == 1);
-  options.cols_per_group = 56;  // images abreast
-  CHECK(blocks_of("n32c512h28k256r1p0+nhwc") == 1);
-}
-
 TEST_CASE("Tasks with other filters load theirs again, which wide tiles do less often") {
   TilingOptions options;
   options.precision = Precision::tf32;
@@ -613,17 +581,17 @@ TEST_CASE("Blocks cut their shared memory into all that tiles in place need") {
 }
 
 TEST_CASE("Blocks cut their shared memory into all that wide tiles need") {
-  const Operands operands = Operands::in_tensor_wide;
-  for (std::int32_t group = 1; group <= 600; ++group) {
-    const std::int32_t tile = tile_places_in_place(group, reaching(0), operands, 64);
-    REQUIRE(tile <= most_places_in_place(operands));
-    for (const std::int32_t taps : {1, 2, 3, 9, 1000}) {
-      const MemoryInPlace memory = memory_in_place(tile, tile, operands, taps, 1, 1);
-      CAPTURE(group, tile, taps);
-      CHECK(memory.pieces >= tile * 128 * 2);
+  for (const Operands operands : {Operands::in_tensor_wide, Operands::in_float_tensor_wide}) {
+    for (std::int32_t group = 1; group <= 600; ++group) {
+      const std::int32_t tile = tile_places_in_place(group, reaching(0), operands, 64);
+      REQUIRE(tile <= most_places_in_place(operands));
+      const MemoryInPlace memory = memory_in_place(tile, tile, operands, 9, 1, 1);
+      CAPTURE(to_string(operands), group, tile);
+      CHECK(memory.pieces >= tile * 128 * (have_floats(operands) ? 4 : 2));
       CHECK(memory.tap_bytes == 128 * k_block_bytes_in_place(tile, operands));
-      CHECK(memory.input_stages >= 2);
-      CHECK(memory.filter_stages >= std::min(taps, 3));  // two that are pending, one on its way
+      // One is multiplied, one is pending, one is on its way.
+      CHECK(memory.input_stages >= 3);
+      CHECK(memory.filter_stages == memory.input_stages);
       CHECK(memory.filters + memory.filter_stages * memory.tap_bytes + kBarrierBytesInPlace <=
             kSharedBytesInPlace);
     }
@@ -632,8 +600,8 @@ TEST_CASE("Blocks cut their shared memory into all that wide tiles need") {
 
 TEST_CASE("Stages of x for one tap each are three at least where there is room") {
   // All filters would leave room for two.
-  const std::int32_t tile = 192, taps = 8;
-  const MemoryInPlace memory = memory_in_place(tile, tile, Operands::in_tensor_wide, taps, 1, 1);
+  const std::int32_t tile = 512, taps = 20;
+  const MemoryInPlace memory = memory_in_place(tile, tile, Operands::in_tensor, taps, 1, 1);
   CHECK(memory.input_stages >= 3);
   CHECK(memory.filter_stages < taps);
   // With a halo two are enough: a stage is for all taps.

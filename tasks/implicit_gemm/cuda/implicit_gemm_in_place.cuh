@@ -12,7 +12,7 @@
 // too.
 //
 //   loaders      in_place_load.cuh      two threads, one for x, which also takes the tasks, and one
-//                                       for w; blocks of a cluster load floats of x for each other
+//                                       for w
 //   converters   in_place_convert.cuh   a warpgroup, if x is to be converted; blocks of a cluster
 //                                       convert it for each other
 //   consumers    in_place_multiply.cuh  two warpgroups, each: products of 64 filters and half the
@@ -46,7 +46,7 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
   using Shape = InPlaceShape<Numbers, kOperands, kSharesChannels>;
   using Shape::kClusters, Shape::kConsumerRegisters, Shape::kConsumers, Shape::kConverterRegisters;
   using Shape::kConverters, Shape::kConverts, Shape::kHelperRegisters, Shape::kHelpers;
-  using Shape::kLaunchRegisters, Shape::kMostWidth, Shape::kReaders, Shape::kSameInput;
+  using Shape::kLaunchRegisters, Shape::kMostWidth, Shape::kReaders;
   using Shape::own_cluster;
   using typename Shape::Barriers, typename Shape::Course, typename Shape::Shared;
 
@@ -73,7 +73,7 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
   /// Called by all threads of a block behind run(): the others of its cluster may still arrive at
   /// its barriers.
   static __device__ void close() {
-    if constexpr (kSameInput) own_cluster().sync();
+    if constexpr (kConverts) own_cluster().sync();
   }
   /// Called by all threads of a block behind run(), to run() once more.
   static __device__ Shared reopen(const TaskArgs& a, std::byte* memory) {
@@ -140,7 +140,7 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
     const auto blocks = static_cast<std::uint32_t>(own_cluster().size());
     barriers.tasks.init(kReaders);
     if constexpr (kConverts) barriers.pieces.init(1, kConverters / 32);
-    barriers.input.init(kConverts ? kConverters / 32 : 1, kSameInput ? blocks * kWarps : kWarps);
+    barriers.input.init(kConverts ? kConverters / 32 : 1, kConverts ? blocks * kWarps : kWarps);
     barriers.filter.init(1, kWarps);
     barriers.lead.init(128 / 32, 1);
     for (auto& output : barriers.output) output.init(128 / 32, 1);

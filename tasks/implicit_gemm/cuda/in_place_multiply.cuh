@@ -14,9 +14,9 @@ namespace megaconv::cuda {
 template <class Shape>
 class InPlaceConsumers : Shape {
   using Shape::first_filter_of, Shape::first_output_of, Shape::first_place_of;
-  using Shape::kConsumers, Shape::kConverters;
+  using Shape::kConsumers, Shape::kConverters, Shape::kConverts;
   using Shape::kFilters, Shape::kGroupsOfPlaces, Shape::kHelpers, Shape::kLead;
-  using Shape::kMostInputStages, Shape::kOperands, Shape::kPending, Shape::kSameInput;
+  using Shape::kMostInputStages, Shape::kOperands, Shape::kPending;
   using Shape::kSharesChannels, Shape::kThreads, Shape::kWide;
   using typename Shape::Barriers, typename Shape::Course, typename Shape::Number;
   using typename Shape::Shared, typename Shape::Walk;
@@ -53,7 +53,7 @@ class InPlaceConsumers : Shape {
     StageRing<1>::Cursor output;
     typename Outputs::Finish finish(a);
     ClusterBarriers input_everywhere;
-    if constexpr (kSameInput) input_everywhere = {shared.cluster, shared.barriers.input.empty};
+    if constexpr (kConverts) input_everywhere = {shared.cluster, shared.barriers.input.empty};
     float sums[kWidth / 2] = {};
     std::uint64_t free_ns = source.now();
     for (Task task; tasks.next(task); tasks.advance(), free_ns = source.now()) {
@@ -167,7 +167,7 @@ class InPlaceConsumers : Shape {
     int last_input = 0, last_filter = 0;
     const auto release = [&] {
       if (frees_filters) barriers.filter.arrive_empty(last_filter);
-      if constexpr (kSameInput) {
+      if constexpr (kConverts) {
         input_everywhere.arrive(last_input);
       } else if (speaker) {
         barriers.input.arrive_empty(last_input);
@@ -205,31 +205,35 @@ class InPlaceConsumers : Shape {
       typename StageRing<kMostFilterStages>::Cursor& filter, float (&sums)[kWidth / 2],
       const ClusterBarriers& input_everywhere, const Shared& shared) {
     Barriers& barriers = shared.barriers;
+    const int input_stages = in_register(shared.input_stages);
+    const int filter_stages = in_register(shared.filter_stages);
+    const int taps = in_register(course.taps);
     // Taps that are being multiplied, at most kPending; those before are given back.
     int pending = 0, oldest_filter = filter.stage, oldest_input = input.stage, oldest_tap = 0;
     const auto release = [&] {
       const bool speaker = threadIdx.x % 32 == 0;
       if (speaker && !keeps_filters) barriers.filter.arrive_empty(oldest_filter);
-      if (++oldest_filter == shared.filter_stages) oldest_filter = 0;
-      if (++oldest_tap == course.taps) {
-        if constexpr (kSameInput) {
+      if (++oldest_filter == filter_stages) oldest_filter = 0;
+      if (++oldest_tap == taps) {
+        if constexpr (kConverts) {
           input_everywhere.arrive(oldest_input);
         } else if (speaker) {
           barriers.input.arrive_empty(oldest_input);
         }
-        if (++oldest_input == shared.input_stages) oldest_input = 0;
+        if (++oldest_input == input_stages) oldest_input = 0;
         oldest_tap = 0;
       }
     };
     constexpr int kRowBytes = k_block_bytes_in_place(kGroupsOfPlaces * kWidth, kOperands);
     const int first_place = first_place_of(warpgroup, kWidth);
-    const int first_filter = first_filter_of(warpgroup);
+    const std::uint64_t first_u = wgmma_swizzled_operand<kRowBytes>(
+        shared.u + first_filter_of(warpgroup) * kRowBytes);
     TapOffsets offsets(a, kRowBytes);
     const bool leads = course.has_lead && warpgroup == 0;
     const bool follows = course.has_lead && warpgroup != 0;
     // Where a stage of input is for two taps, those that are pending would hold most stages, and
     // few would be on their way.
-    const bool drains = course.taps < kPending;
+    const bool drains = taps < kPending;
     for (int chunk = 0; chunk < chunks; ++chunk) {
       if (drains) {
         wgmma_wait<1>();
@@ -241,14 +245,13 @@ class InPlaceConsumers : Shape {
       const int stage = input.stage;
       const std::uint64_t places = wgmma_swizzled_operand<kRowBytes>(
           shared.x + stage * shared.input_bytes + first_place * kRowBytes);
-      input.advance(shared.input_stages);
+      input.advance(input_stages);
       offsets.restart();
-      for (int tap = 0; tap < course.taps; ++tap) {
+      for (int tap = 0; tap < taps; ++tap) {
         barriers.filter.wait_full(filter);
-        const std::uint64_t u = wgmma_swizzled_operand<kRowBytes>(
-            shared.u + (filter.stage * kFilters + first_filter) * kRowBytes);
-        const std::uint64_t x = advance(places, offsets.next());
-        filter.advance(shared.filter_stages);
+        const std::uint64_t u = advance_lower(first_u, filter.stage * (kFilters * kRowBytes));
+        const std::uint64_t x = advance_lower(places, offsets.next());
+        filter.advance(filter_stages);
         wgmma_fence();
 #pragma unroll
         for (int channels = 0; channels < kRowBytes; channels += kWgmmaRowBytes) {

@@ -30,11 +30,8 @@ struct InPlaceShape {
   static constexpr bool kFloats = std::is_same_v<Stored, float>;
   static_assert(kFloats != have_16_bits(kOperands));
   static constexpr bool kConverts = kOperands == Operands::converted;
-  // Blocks of a cluster, if there are several, load x for each other.
-  static constexpr bool kSharesInput = may_share_input(kOperands) && !kSharesChannels;
-  // They have the same padded pixels: a stage of x is empty when all of them have left it.
-  static constexpr bool kSameInput = kConverts || kSharesInput;
-  static constexpr bool kClusters = kSameInput || kSharesChannels;
+  // Blocks of a cluster, if there are several, convert x for each other, or share channels.
+  static constexpr bool kClusters = kConverts || kSharesChannels;
   static constexpr bool kAbreast = !kConverts && !kSharesChannels;  // images may be
   static constexpr int kFilters = filters_in_place(kOperands);
   // A consumer warpgroup has the products of kGroupFilters: all of a tile's and half of its padded
@@ -93,9 +90,9 @@ struct InPlaceShape {
     std::uint64_t partial_sums;  // of the first block of a cluster: those of the others are there
     int input_stages, filter_stages;
   };
-  /// Blocks that load or convert x for each other, or share channels.
+  /// Blocks that convert x for each other, or share channels.
   static __device__ BlockCluster own_cluster() {
-    if constexpr (kSameInput) return BlockCluster::current();
+    if constexpr (kConverts) return BlockCluster::current();
     if constexpr (kSharesChannels) {
       return {static_cast<int>(gridDim.y), static_cast<int>(blockIdx.y)};
     }
