@@ -10,6 +10,7 @@
 
 #include "megaconv/error.hpp"
 #include "tasks/cost_model.hpp"
+#include "tasks/direct/direct_shapes.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 
@@ -43,6 +44,9 @@ constexpr double kResidualBytesPerUs = 2.2e6, kLoadedResidualBytesPerUs = 1.2e6;
 constexpr double kMemoryMore = 1.2, kLoadedMemoryMore = 2.2;
 // Depthwise convolution by direct tasks: within a quarter of 16 layers, FP32 and FP16.
 constexpr double kDepthwiseStartUs = 4, kDepthwiseProductsPerUs = 4.5e6, kDepthwiseMemoryMore = 1.3;
+// 1x1 filters on few channels by direct tasks (H100, 47 layers).
+constexpr double kPointwiseStartUs = 4.3, kPointwiseProductsPerUs = 1.2e7;
+constexpr double kPointwiseMemoryMore = 1.3;
 
 // A convolution by itself that runs again and again: large tiles take so much longer than their
 // room estimates where the whole takes microseconds. 53 layers of ResNet-50 and MobileNetV2, one
@@ -68,6 +72,22 @@ double depthwise_us(const ConvProblem& a) {
   const double products = static_cast<double>(a.y_size()) * static_cast<double>(a.r * a.s);
   return kDepthwiseStartUs +
          std::max(products / kDepthwiseProductsPerUs, kDepthwiseMemoryMore * memory_us(a));
+}
+
+// 1x1 filters on few channels by direct tasks.
+double pointwise_us(const ConvProblem& a) {
+  const double products = static_cast<double>(a.y_size()) * static_cast<double>(a.c);
+  return kPointwiseStartUs +
+         std::max(products / kPointwiseProductsPerUs, kPointwiseMemoryMore * memory_us(a));
+}
+
+// Where direct tasks do not share x: their own estimate knows no memory.
+std::optional<double> plain_direct_us(const Tiling& own) {
+  const ConvProblem& a = own.problem;
+  if (own.algorithm() != Algorithm::direct) return {};
+  if (a.depthwise()) return depthwise_us(a);
+  if (has_few_channels_of_pixels(a)) return pointwise_us(a);
+  return {};
 }
 
 std::uint32_t multiprocessors_of(const Target& target) {
@@ -109,9 +129,7 @@ double small_tiles_alone_us(const SmallGemmCut& cut, const Target& target) {
 }
 
 double own_kernels_alone_us(const Tiling& tiling, const Target& target) {
-  if (tiling.algorithm() == Algorithm::direct && tiling.problem.depthwise()) {
-    return depthwise_us(tiling.problem);
-  }
+  if (const std::optional<double> us = plain_direct_us(tiling)) return *us;
   const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
   const bool starts_early = cut != nullptr && cut->operands != Operands::loaded;
   return staged_us(tiling, target) - (starts_early ? kEarlyStartUs : 0);
@@ -119,10 +137,8 @@ double own_kernels_alone_us(const Tiling& tiling, const Target& target) {
 
 double own_kernels_us(const Tiling& tiling, const Target& target) {
   const ConvProblem& a = tiling.problem;
+  if (const std::optional<double> us = plain_direct_us(tiling)) return kColdUs + *us;
   const double us = staged_us(tiling, target);
-  if (tiling.algorithm() == Algorithm::direct) {
-    return kColdUs + (a.depthwise() ? depthwise_us(a) : us);
-  }
   const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
   if (cut == nullptr) return us + kColdUs;
   const bool loaded = cut->operands == Operands::loaded;

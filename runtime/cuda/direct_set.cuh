@@ -10,6 +10,7 @@
 #include "runtime/cuda/kernel_set.cuh"
 #include "tasks/direct/cuda/direct.cuh"
 #include "tasks/direct/cuda/direct_depthwise.cuh"
+#include "tasks/direct/cuda/direct_pointwise.cuh"
 
 namespace megaconv::cuda {
 
@@ -33,9 +34,9 @@ struct DirectKernel {
   }
 };
 
-template <Layout kLayout, class Stored>
-struct DepthwiseKernel {
-  using Direct = DepthwiseTask<kLayout, Stored>;
+/// Of tasks that need no shared memory: DepthwiseTask, PointwiseTask.
+template <class Direct, class Stored>
+struct PlainDirectKernel {
   static constexpr int kThreads = Direct::kThreads;
   static constexpr int kBlocksPerSm = 512 / kThreads;  // 128 registers a thread
 
@@ -68,15 +69,23 @@ template <Layout kLayout, class Stored = float>
 KernelSet direct_kernels(const Tiling& tiling) {
   const auto& cut = std::get<DirectCut>(tiling.cut);
   const std::uint32_t blocks = cut.filter_blocks_per_gemm_task;
-  if (tiling.problem.depthwise()) {
+  const bool pointwise = has_few_channels_of_pixels(tiling.problem);
+  if (tiling.problem.depthwise() || pointwise) {
+    const std::string kind = pointwise ? "1x1" : "depthwise";
     const std::uint64_t outputs =
         std::uint64_t{blocks} * Tiling::kLaneBlock * cut.rows_per_group * cut.cols_per_group;
-    if (outputs > kMostDepthwiseOutputs) {
-      throw Error(Status::unsupported, "cuda: depthwise tasks of " + std::to_string(outputs) +
+    if (outputs > kMostTaskOutputs) {
+      throw Error(Status::unsupported, "cuda: " + kind + " tasks of " + std::to_string(outputs) +
                                            " outputs, must be at most " +
-                                           std::to_string(kMostDepthwiseOutputs));
+                                           std::to_string(kMostTaskOutputs));
     }
-    return direct_kernel_set<DepthwiseKernel<kLayout, Stored>>("depthwise");
+    if constexpr (kLayout == Layout::nhwc) {
+      if (pointwise) {
+        return direct_kernel_set<PlainDirectKernel<PointwiseTask<Stored>, Stored>>(
+            kind + " on few channels");
+      }
+    }
+    return direct_kernel_set<PlainDirectKernel<DepthwiseTask<kLayout, Stored>, Stored>>(kind);
   }
   const auto groups = static_cast<std::uint32_t>(tiling.problem.groups);
   if (groups > 1 && tiling.filter_blocks() / groups % blocks != 0) {

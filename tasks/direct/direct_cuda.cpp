@@ -63,6 +63,12 @@ struct DepthwiseTasks {
     }
   }
 };
+// Tasks of 1x1 filters on few channels: whole rows, about so many outputs, and so many tasks for a
+// multiprocessor at least, if there are as many rows. Estimated.
+constexpr std::uint32_t kMostPointwiseBlocks = 8;
+constexpr std::uint64_t kPointwiseOutputs = 16 * 1024, kPointwiseTasks = 8;
+constexpr std::uint64_t kMostPointwiseCols = 4096;
+
 // Target::workers counts thread blocks of this size.
 constexpr double kWorkerThreads = 128;
 // What a step costs a thread beside its products: loads of both operands, in products' worth. It
@@ -108,6 +114,17 @@ void choose_direct_for_cuda(Tiling& tiling, const Target& target) {
     cut.filter_blocks_per_gemm_task = blocks;
   };
   tiling.filter_blocks_per_filter_task = 1;
+  if (has_few_channels_of_pixels(a)) {
+    const std::uint32_t blocks = std::min(tiling.filter_blocks(), kMostPointwiseBlocks);
+    const std::uint64_t filters = std::min(u64(a.k), std::uint64_t{blocks} * Tiling::kLaneBlock);
+    const std::uint64_t most = kPointwiseOutputs / (filters * u64(a.q()));
+    const std::uint64_t even = u64(a.n * a.p()) * ceil_div(tiling.filter_blocks(), blocks) /
+                               (kPointwiseTasks * std::max(1u, target.multiprocessors));
+    const std::uint64_t rows = std::max<std::uint64_t>(1, std::min(most, even));
+    const std::uint64_t cols = std::min<std::uint64_t>(u64(a.q()), kMostPointwiseCols);
+    take(u32(std::min(rows, u64(a.p()))), u32(cols), blocks);
+    return;
+  }
   if (a.depthwise()) {
     const DepthwiseTasks tasks(a, tiling.filter_blocks(), target);
     take(tasks.rows, tasks.cols, tasks.blocks);

@@ -51,6 +51,15 @@ inline constexpr DirectShape kDirectShapes[] = {
 constexpr DirectShape depthwise_shape(Layout layout) {
   return layout == Layout::nhwc ? DirectShape{4, 4, 2, 1, 1, 128} : DirectShape{1, 8, 1, 1, 1, 128};
 }
-inline constexpr std::uint64_t kMostDepthwiseOutputs = 1 << 20;  ///< of a task
+
+/// Whether tasks are for 1x1 filters on few channels: in NHWC, where pixels of x are those of y.
+constexpr bool has_few_channels_of_pixels(const ConvProblem& a) {
+  constexpr std::int64_t kMost = 32;
+  return a.layout == Layout::nhwc && a.groups == 1 && a.r == 1 && a.s == 1 && a.pad_h == 0 &&
+         a.pad_w == 0 && a.stride_h == 1 && a.stride_w == 1 && a.c <= kMost;
+}
+
+/// Of a depthwise task, or one of few channels.
+inline constexpr std::uint64_t kMostTaskOutputs = 1 << 20;
 
 }  // namespace megaconv

@@ -424,6 +424,12 @@ double choose_operands(Tiling& tiling, const TilingOptions& options, const Targe
     if (possible && us >= to_beat) return;
     best = other, best_us = us, possible = true;
   };
+  // What one tap reads once is not worth a copy.
+  if (problem.r * problem.s == 1 && options.arithmetic == Arithmetic::automatic &&
+      floats_can_be_brought(problem) && has_copies_to_choose(problem, tiling.arithmetic)) {
+    tiling.arithmetic = Arithmetic::tf32;
+    return choose_tensor_tiles(tiling, options, target);
+  }
   if (has_copies_to_choose(problem, tiling.arithmetic)) {
     const std::uint64_t asked = options.cols_per_group;
     const bool narrow = options.filter_blocks_per_gemm_task <= kFilterBlocksInPlace;

@@ -78,6 +78,30 @@ TEST_CASE("emulated CUDA: depthwise tasks are right at all borders, whatever the
   }
 }
 
+// In NHWC. Threads have four filters of eight pixels, or one of 16, and load four channels
+// together, or one; a task has whole rows, or a part of them.
+TEST_CASE("emulated CUDA: 1x1 tasks on few channels are right for any channels and filters") {
+  for (const char* shape :
+       {"n2c3h5w7k40r1p0+bias+relu", "n1c4h9w11k36r1p0+scale+bias+residual", "n1c5h1w1k1r1p0",
+        "n3c8h13w10k7r1p0+residual", "n1c13h6w17k52r1p0+scale", "n2c16h7w9k4r1p0+bias+residual",
+        "n1c24h11w37k19r1p0+relu", "n1c32h9w8k144r1p0+bias", "n1c12h3w65k300r1p0+residual"}) {
+    for (const bool integers : {false, true}) {
+      for (const char* dtype : {"", "+f16", "+bf16"}) {
+        TilingOptions options;
+        options.algorithm = Algorithm::direct;
+        test::check_in_both_layouts(std::string(shape) + dtype, integers, options);
+        options.rows_per_group = options.cols_per_group = 1;
+        test::check_in_both_layouts(std::string(shape) + dtype, integers, options);
+        options.cols_per_group = 5;
+        options.rows_per_group = 3;
+        options.filter_blocks_per_gemm_task = 1;
+        if (parse_problem(shape).h < 3 || parse_problem(shape).w < 5) continue;
+        test::check_in_both_layouts(std::string(shape) + dtype, integers, options);
+      }
+    }
+  }
+}
+
 TEST_CASE("emulated CUDA: depthwise tasks have at most a million outputs") {
   TilingOptions options;
   options.algorithm = Algorithm::direct;

@@ -123,3 +123,24 @@ TEST_CASE("Threads and shared-memory runs of every shape come out even") {
     CHECK(shape.filters() % Tiling::kLaneBlock == 0);
   }
 }
+
+TEST_CASE("Tasks of 1x1 filters on few channels have whole rows, and are many") {
+  for (const char* text : {"n1c8h8k8r1p0", "n64c3h224k40r1p0", "n2c24h395k1000r1p0",
+                           "n1c32h1w8192k300r1p0", "n92c8h124k6r1p0", "n1c5h7000w1k9r1p0"}) {
+    const Tiling tiling = tiling_of((std::string(text) + "+nhwc").c_str());
+    const auto& cut = std::get<DirectCut>(tiling.cut);
+    const ConvProblem& a = tiling.problem;
+    CAPTURE(to_string(tiling));
+    REQUIRE(has_few_channels_of_pixels(a));
+    CHECK((cut.cols_per_group == a.q() || cut.rows_per_group == 1));
+    CHECK(std::uint64_t{cut.rows_per_group} * cut.cols_per_group * cut.filter_blocks_per_gemm_task *
+              Tiling::kLaneBlock <=
+          kMostTaskOutputs);
+    CHECK_FALSE(validate(build_graph(tiling), make_mapping(build_graph(tiling), {})));
+  }
+  CHECK_FALSE(has_few_channels_of_pixels(parse_problem("c8h28k8r1p0")));
+  CHECK_FALSE(has_few_channels_of_pixels(parse_problem("c8h28k8r1p0u2+nhwc")));
+  CHECK_FALSE(has_few_channels_of_pixels(parse_problem("c8h28k8r1p1+nhwc")));
+  CHECK_FALSE(has_few_channels_of_pixels(parse_problem("c33h28k8r1p0+nhwc")));
+  CHECK_FALSE(has_few_channels_of_pixels(parse_problem("c8h28k8+nhwc")));
+}

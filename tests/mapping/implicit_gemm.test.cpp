@@ -623,6 +623,19 @@ TEST_CASE("Wide tiles are for layers of many filters whose taps have inputs of t
     CAPTURE(text);
     CHECK(cut_of(tiling_of(text, options)).operands == Operands::in_tensor);
   }
+  // Of floats, too, and what one tap reads once is neither copied nor converted.
+  options.precision = Precision::tf32;
+  options.whole_tensors = true;
+  for (const char* text : {"n32c512h28k256r1p0+nhwc", "n32c256h28k256u2+nhwc",
+                           "n32c512h7k2048r1p0+nhwc", "n32c16h112k96r1p0+nhwc"}) {
+    CAPTURE(text);
+    const Tiling tiling = tiling_of(text, options);
+    CHECK(cut_of(tiling).operands == Operands::in_float_tensor_wide);
+    CHECK(tiling.arithmetic == Arithmetic::tf32);
+    check_order_and_file(tiling);
+  }
+  CHECK(cut_of(tiling_of("n32c512h28k64r1p0+nhwc", options)).operands == Operands::in_float_tensor);
+  options = {};
   options.filter_blocks_per_gemm_task = 8;
   CHECK(cut_of(tiling_of("n1c64h14k512r1p0+nhwc+f16", options)).operands ==
         Operands::in_tensor_wide);
@@ -861,15 +874,25 @@ TEST_CASE("Few channels are for tensor cores where they were measured to be fast
   const auto chosen = [](const char* text) {
     return tiling_of(text, {}, Algorithm::automatic).algorithm();
   };
-  for (const char* text : {"c3h28k64+nhwc", "c8h28k8r1p0+nhwc", "c3h28k32r1p0+nhwc",
-                           "c5h28k32+nhwc", "c3h28k32+nhwc+f16"}) {
+  for (const char* text :
+       {"c3h28k64+nhwc", "c8h28k8+nhwc", "c5h28k32+nhwc", "c3h28k32+nhwc+f16", "c26h28k8r1p0+nhwc",
+        "c24h28k8r1p0u2+nhwc", "c8h28k24r1p0+nhwc+f16", "c24h28k20r1p0+nhwc+bf16"}) {
     CAPTURE(text);
     CHECK(chosen(text) == Algorithm::implicit_gemm);
   }
-  for (const char* text : {"c3h28k32+nhwc", "c8h28k7r1p0+nhwc", "c3h28k64"}) {
+  for (const char* text :
+       {"c3h28k32+nhwc", "c8h28k7r1p0+nhwc", "c3h28k64", "c24h28k800r1p0+nhwc", "c8h28k8r1p0+nhwc",
+        "c3h28k32r1p0+nhwc+f16", "c8h28k16r1p0+nhwc+f16", "c16h28k20r1p0+nhwc+bf16"}) {
     CAPTURE(text);
     CHECK(chosen(text) == Algorithm::direct);
   }
+  // Rounded to TF32, channels in fours are.
+  const auto chosen_at_tf32 = [](const char* text) {
+    return tiling_of(text, {.precision = Precision::tf32}, Algorithm::automatic).algorithm();
+  };
+  CHECK(chosen_at_tf32("c24h28k800r1p0+nhwc") == Algorithm::implicit_gemm);
+  CHECK(chosen_at_tf32("c7h28k800r1p0+nhwc") == Algorithm::direct);
+  CHECK(chosen_at_tf32("c4h28k800r1p0+nhwc") == Algorithm::direct);
 }
 
 TEST_CASE("Tiles of one product are larger where groups are") {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "megaconv/lowering.hpp"
+#include "tasks/direct/direct_shapes.hpp"
 #include "tests/catch.hpp"
 
 namespace megaconv {
@@ -51,7 +52,8 @@ TEST_CASE("layers of 21 networks run on tensor cores, but for depthwise and very
       return make_tiling(problem, {.precision = precision}, hopper).arithmetic;
     };
     CHECK(arithmetic(Precision::tf32) != Arithmetic::fma);
-    const bool narrow = problem.groups != 1 && problem.c / problem.groups < 8;
+    const bool narrow = (problem.groups != 1 && problem.c / problem.groups < 8) ||
+                        (has_few_channels_of_pixels(problem) && problem.c <= 24);
     CHECK((arithmetic(Precision::f32) == Arithmetic::fma) == narrow);
   });
 }

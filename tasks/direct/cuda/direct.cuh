@@ -50,6 +50,12 @@ struct PixelRect {
   }
 };
 
+/// Of numbers of at most kMostTaskOutputs: the float is off by less than half an outcome.
+__device__ inline int bounded_quotient(int dividend, int divisor) {
+  return static_cast<int>(
+      __fdividef(static_cast<float>(dividend) + 0.5f, static_cast<float>(divisor)));
+}
+
 template <int kShape, Layout kLayout, class Stored = float>
 struct DirectTask {
   static constexpr DirectShape kTile = kDirectShapes[kShape];

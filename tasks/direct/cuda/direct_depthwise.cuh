@@ -65,9 +65,9 @@ struct DepthwiseTask {
       // Neighbouring threads take neighbouring numbers of x and y; the next ones in NHWC the tile
       // below, with which they share rows.
       const bool nchw = kLayout == Layout::nchw;
-      const int outer = quotient(i, nchw ? tiles : parts);
+      const int outer = bounded_quotient(i, nchw ? tiles : parts);
       const int inner = i - outer * (nchw ? tiles : parts);
-      const int tile = nchw ? inner : outer, line = quotient(tile, nchw ? across : down);
+      const int tile = nchw ? inner : outer, line = bounded_quotient(tile, nchw ? across : down);
       const int in_line = tile - line * (nchw ? across : down);
       const int k = first_k + (nchw ? outer : inner) * kChannels;
       const int row = (nchw ? line : in_line) * kRows, col = (nchw ? in_line : line) * kCols;
@@ -83,12 +83,6 @@ struct DepthwiseTask {
       output.template store_channels<kRows, kCols, kChannels>(
           k, rect.row + row, rect.col + col, rect.rows - row, rect.cols - col, sums);
     }
-  }
-
-  // Of numbers of at most kMostDepthwiseOutputs: the float is off by less than half an outcome.
-  static __device__ int quotient(int dividend, int divisor) {
-    return static_cast<int>(
-        __fdividef(static_cast<float>(dividend) + 0.5f, static_cast<float>(divisor)));
   }
 
   template <int kChannels>
