@@ -160,8 +160,11 @@ void choose_in_place_for_cpu(Tiling& tiling, const Target& target) {
         even_blocks(filter_blocks, filter_blocks, n * ceil_div(p, task_rows), wanted);
     const std::uint64_t usual = std::min<std::uint64_t>(filter_blocks, even + even % 2);
     std::uint64_t best = usual, best_part = busiest_part(tiling, target, task_rows, usual);
-    for (std::uint64_t other = usual / 4 * 2 + 2; other <= std::min(usual + 2, filter_blocks);
-         other += 2) {
+    // Register tiles have two filter blocks, or three of those that are left. 160 filters on 7 x 7
+    // pixels are two tasks of five blocks: 1.08 times the speed of ten tasks of two.
+    const std::uint64_t share = ceil_div(filter_blocks, std::uint64_t{target.workers});
+    const std::uint64_t most = std::max(share, usual + 2);
+    for (std::uint64_t other = usual / 4 * 2 + 2; other <= std::min(most, filter_blocks); ++other) {
       const std::uint64_t part = busiest_part(tiling, target, task_rows, other);
       if (part < best_part) best = other, best_part = part;
     }
