@@ -3,6 +3,8 @@
 // lanes are channels are written.
 #pragma once
 
+#include <type_traits>
+
 #include "tasks/cpu/activation.inl"
 #include "tasks/cpu/extents.hpp"
 #include "tasks/cpu/kernels.hpp"
@@ -67,31 +69,35 @@ class ChannelWriter {
         static_cast<const T*>(args.residual) + (epilogue_.residual ? image * image_size : 0);
   }
 
-  /// Where a line of tiles goes, and how. Asked once: for each tile it took 20 cycles.
+  /// Where a line of tiles goes, and how. Asked once: for each tile it took 20 cycles of AVX-512.
   struct Line {
     enum class Way { neighbours, streamed, apart, any };
     Way way;
-    Size pixel, step, block, count;  ///< of the next tile, as in write()
-    T* y;                            ///< its first number,
-    Size y_step, y_block;            ///< and from there to the next pixel and block
+    Size pixel, step;  ///< of the next tile, as in write(),
+    Size block, count;
+    int lane;
+    T* y;                  ///< its first number,
+    Size y_step, y_block;  ///< and from there to the next pixel and block
   };
-  /// Of tiles with kVecs vectors, from lane 0 of `block` on.
+  /// Of tiles with kVecs vectors.
   template <int kVecs>
-  Line line(Size pixel, Size step, Size block, Size count) const {
+  Line line(Size pixel, Size step, Size block, int lane, Size count) const {
     using Way = typename Line::Way;
+    T* const y = place(pixel, block) + lane;
     Line line{Way::any,
               pixel,
               step,
               block,
               count,
-              place(pixel, block),
+              lane,
+              y,
               step * blocks_.pixel(block),
               blocks_.first(kBlock)};
     // Whole blocks only: in nchw16c pixels of the last one may be nearer to each other.
-    const bool whole = count >= ceil_div(kVecs, kBlockVecs) * kBlock;
+    const bool whole = count >= ceil_div(kVecs, kBlockVecs) * kBlock - lane;
     // Of neighbours in a block no pixel needs an address of its own.
     const bool neighbours = line.y_step == kBlock;
-    if (is_plain_ && whole && (!streams_ || (neighbours && is_cache_line(line.y)))) {
+    if (!kConverts && is_plain_ && whole && (!streams_ || (neighbours && is_cache_line(y)))) {
       line.way = streams_ ? Way::streamed : neighbours ? Way::neighbours : Way::apart;
     }
     return line;
@@ -106,15 +112,21 @@ class ChannelWriter {
         unroll<kPixels>([&](auto i) __attribute__((always_inline)) { vec[i] = sums[i][j]; });
         constexpr int kLane = j % kBlockVecs * kLanes;
         const Size from = j / kBlockVecs * kBlock;
-        write(vec, line.pixel, line.step, line.block + from, kLane, line.count - from - kLane);
+        write(vec, line.pixel, line.step, line.block + from, line.lane + kLane,
+              line.count - from - kLane);
       });
     } else if (parts_ == Parts::none) {
       write_plain<Parts::none>(sums, line);
     } else {
       write_plain<Parts::no_residual>(sums, line);
     }
-    line.pixel += kPixels * line.step;
-    line.y += kPixels * line.y_step;
+    advance(line, kPixels);
+  }
+
+  /// By so many of its pixels.
+  MEGACONV_INLINE void advance(Line& line, Size pixels) const {
+    line.pixel += pixels * line.step;
+    line.y += pixels * line.y_step;
   }
 
   /// The first `count` (any number) channels behind `lane` of the block that begins with channel
@@ -123,8 +135,6 @@ class ChannelWriter {
   MEGACONV_INLINE void write(const Vec (&sums)[kPixels], Size pixel, Size step, Size block,
                              int lane, Size count) const {
     if (count <= 0) return;
-    // Conversions of narrow types without instructions for them are most of what would be inlined.
-    constexpr bool kConverts = kLanes < 8 && sizeof(T) < sizeof(float);
     if (kConverts || count < kLanes || !activate_.only_clamps()) {
       write_rest(sums, kPixels, pixel, step, block, lane, count);
     } else if (parts_ == Parts::none) {
@@ -137,6 +147,9 @@ class ChannelWriter {
   }
 
  private:
+  // Of narrow types without instructions for it, which are most of what would be inlined.
+  static constexpr bool kConverts = kLanes < 8 && sizeof(T) < sizeof(float);
+
   using Vector = typename VectorStorage<T>::Type;
 
   MEGACONV_INLINE T* place(Size pixel, Size block) const {
@@ -167,7 +180,7 @@ class ChannelWriter {
     const Activate activate = activate_;
     Vec scale[kVecs], bias[kVecs];
     unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
-      const Size channel = line.block + j * kLanes;
+      const Size channel = line.block + line.lane + j * kLanes;
       scale[j] = epilogue_.scale ? read(scale_ + channel) : broadcast(1);
       bias[j] = epilogue_.bias ? read(bias_ + channel) : Vec{};
     });
@@ -178,7 +191,12 @@ class ChannelWriter {
         if constexpr (kParts != Parts::none) {
           sum = activate.clamped(Products<T>::scaled(sums[i][j], scale[j], bias[j]));
         }
-        kStreams ? stream(first + i * distance, sum) : store_line(first + i * distance, sum, false);
+        T* const y = first + i * distance;
+        if constexpr (kStreams && std::is_same_v<T, float>) {
+          stream(y, sum);
+        } else {
+          store_line(y, sum, false);
+        }
       });
     });
   }

@@ -121,14 +121,19 @@ void depthwise_row_kernel(const DepthwiseTile<T>& tile, Size tiles) {
   const Size x_col = tile.x_col;
   const InnerOutputs inner_rows = *tile.inner_rows;
   const T* tap_row = tile.x;
-  Size row = tile.row, y = tile.y;
-  for (; tiles > 0; --tiles, ++row, tap_row += tile.x_down, y += tile.y_down) {
+  Size row = tile.row;
+  typename ChannelWriter<T>::Line lines[kBlockVecs];
+  for (int part = 0; part < kBlockVecs; ++part) {
+    lines[part] =
+        tile.writer->template line<1>(tile.y, 1, tile.block, part * kLanes, kBlock - part * kLanes);
+  }
+  for (; tiles > 0; --tiles, ++row, tap_row += tile.x_down) {
     TapRange taps(0, tile.row_axis->taps);
     if (!inner_rows.have(row, 1)) taps = TapRange(*tile.row_axis, row);
     const T* const first_row = tap_row + taps.begin * tile.x_row;
     for (int part = 0; part < kBlockVecs; ++part) {
-      Vec sums[kPixels];
-      unroll<kPixels>([&](auto i) __attribute__((always_inline)) { sums[i] = Vec{}; });
+      Vec sums[kPixels][1];
+      unroll<kPixels>([&](auto i) __attribute__((always_inline)) { sums[i][0] = Vec{}; });
       const T* x_row = first_row + part * kLanes;
       const float* u = tile.u + taps.begin * kRowTaps * kBlock + part * kLanes;
       for (Size r = taps.end - taps.begin; r > 0;
@@ -146,13 +151,14 @@ void depthwise_row_kernel(const DepthwiseTile<T>& tile, Size tiles) {
           unroll<kRowTaps>([&](auto s) __attribute__((always_inline)) {
             constexpr int kFirst = col - s;
             if constexpr (kFirst >= 0 && kFirst % kStep == 0 && kFirst / kStep < kPixels) {
-              Vec& sum = sums[kFirst / kStep];
+              Vec& sum = sums[kFirst / kStep][0];
               sum = Product::multiply_add(sum, input, weights[s]);
             }
           });
         });
       }
-      tile.writer->template write<kPixels>(sums, y, 1, tile.block, part * kLanes, kLanes);
+      tile.writer->write_tile(sums, lines[part]);
+      tile.writer->advance(lines[part], tile.y_down - kPixels);
     }
   }
 }

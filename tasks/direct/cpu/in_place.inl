@@ -72,7 +72,7 @@ void in_place_kernel(InPlaceTile& tile, Size tiles) {
                       .fetch = tile.fetch,
                       .rows_ahead = ahead ? kRows : 0,
                       .blocks_ahead = tile.fetches_block ? 1 : 0};
-  auto line = tile.writer->template line<kVecs>(tile.y, tile.y_step, tile.filter,
+  auto line = tile.writer->template line<kVecs>(tile.y, tile.y_step, tile.filter, 0,
                                                 tile.end_filter - tile.filter);
   for (Size left = tiles; left > 0; --left) {
     Vec sums[kRows][kVecs];
