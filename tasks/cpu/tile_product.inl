@@ -30,10 +30,11 @@ struct TileProduct {
   const float* next_u;     ///< 56: what is still to be fetched into the L2,
   const float* end_u;      ///< 64
   Size fetch;              ///< 72: in so many cache lines for kStepWords, one at least
-  Size rows_ahead;         ///< 80: with each block these are fetched into the L1: so many rows on
-  Size blocks_ahead;       ///< 88: or so many blocks on
+  // With each block this is fetched into the L1 of each row:
+  Size pixels_ahead;  ///< 80: so many pixels on, where the next tile is; or,
+  Size by_blocks;     ///< 88: if not 0, the next block, and of the next tile only the first
 };
-static_assert(offsetof(TileProduct, blocks_ahead) == 88 && offsetof(Run, distance) == 40);
+static_assert(offsetof(TileProduct, by_blocks) == 88 && offsetof(Run, distance) == 40);
 
 /// Rows between addresses that a loop changes; those between are one to four steps from them.
 inline constexpr int kRowsOfBase = 5;
@@ -165,11 +166,18 @@ MEGACONV_INLINE void multiply_tile(TileProduct& product, Vec (&sums)[kRows][kVec
     lea (%%rcx, %%rsi, 4), %%rdx
     add %%rsi, %%rdx
   2:                                # a block
-    mov 40(%%r14), %%r10
-    imul 88(%[product]), %%r10
     mov 80(%[product]), %%rbx
-    imul %%rsi, %%rbx
-    lea (%%rbx, %%r10, 4), %%rbx
+    imul 8(%%r14), %%rbx
+    cmpq $0, 88(%[product])
+    je 11f
+    mov 32(%%r14), %%r10
+    dec %%r10
+    imul 40(%%r14), %%r10
+    sub %%r10, %%rbx
+    cmp $1, %%r11
+    cmovne 40(%%r14), %%rbx
+  11:
+    shl $2, %%rbx
     advance %%rbx
     each_row fetch, 0
     neg %%rbx
@@ -299,7 +307,8 @@ MEGACONV_INLINE void multiply_tile(TileProduct& product, Vec (&sums)[kRows][kVec
       });
     };
     const Size words = run->words, distance = run->distance;
-    const Size ahead = product.rows_ahead * step + product.blocks_ahead * distance * kFloat;
+    const Size ahead =
+        (product.by_blocks != 0 ? distance : product.pixels_ahead * run->pixel) * kFloat;
     for (Size blocks = run->blocks; blocks > 0; --blocks) {
       if (ahead != 0) {
         unroll<kRows>([&](auto row) __attribute__((always_inline)) {

@@ -50,7 +50,8 @@ struct InPlaceTile {
   Size filter, end_filter;
   const Run *begin = nullptr, *end = nullptr;
   Size first = 0, step = 0;  ///< in pixels of x: tap (0, 0) of the first output; between outputs
-  Size y = 0, y_step = 0;    ///< in pixels of y: the first output; between outputs
+  Size end_first = 0, next_first = 0;  ///< first past the line, and of the line that comes next
+  Size y = 0, y_step = 0;              ///< in pixels of y: the first output; between outputs
   const float *next_u = nullptr, *end_u = nullptr;  ///< what is still to be fetched into the L2,
   Size fetch = 0;                                   ///< in so many cache lines for kStepWords
   bool fetches_block = false;                       ///< of a tile's x, as kUncachedWords says
@@ -59,7 +60,7 @@ struct InPlaceTile {
 /// So many tiles of a line, one behind the other: in a call of its own each began 30 cycles later.
 template <int kRows, int kVecs>
 void in_place_kernel(InPlaceTile& tile, Size tiles) {
-  const bool ahead = kFetchesTile && !tile.fetches_block;
+  const Size reach = kRows * tile.step;
   TileProduct product{.x = tile.x,
                       .u = tile.u,
                       .u_block_bytes = tile.u_block * kFloat,
@@ -70,15 +71,19 @@ void in_place_kernel(InPlaceTile& tile, Size tiles) {
                       .next_u = tile.next_u,
                       .end_u = tile.end_u,
                       .fetch = tile.fetch,
-                      .rows_ahead = ahead ? kRows : 0,
-                      .blocks_ahead = tile.fetches_block ? 1 : 0};
+                      .pixels_ahead = 0,
+                      .by_blocks = tile.fetches_block};
   auto line = tile.writer->template line<kVecs>(tile.y, tile.y_step, tile.filter, 0,
                                                 tile.end_filter - tile.filter);
   for (Size left = tiles; left > 0; --left) {
+    if (kFetchesTile) {
+      const bool is_last = product.first + reach == tile.end_first;
+      product.pixels_ahead = is_last ? tile.next_first - product.first : reach;
+    }
     Vec sums[kRows][kVecs];
     multiply_tile(product, sums);
     tile.writer->write_tile(sums, line);
-    product.first += kRows * tile.step;
+    product.first += reach;
   }
   tile.next_u = product.next_u;
   tile.first = product.first;
@@ -207,9 +212,13 @@ inline void in_place(const TaskArgs& args, const Extents& extents, const PixelRe
       const Size x_row = row_axis.stride * x_width, x_col = col_axis.stride;
       tile.step = down ? x_row : x_col;
       tile.y_step = down ? y_width : 1;
+      const Size begin = row_axis.input(rows.first) * x_width + col_axis.input(cols.first);
+      const Size next_line = down ? x_col : x_row;
       for (Size line = 0; line < num_lines; ++line) {
-        tile.first = row_axis.input(rows.first) * x_width + col_axis.input(cols.first) +
-                     line * (down ? x_col : x_row);
+        tile.first = begin + line * next_line;
+        tile.end_first = tile.first + outputs * tile.step;
+        // After the last line its first one follows, with other filters.
+        tile.next_first = line + 1 < num_lines ? tile.first + next_line : begin;
         tile.y = rows.first * y_width + cols.first + line * (down ? 1 : y_width);
         multiply_line(tile, outputs, vecs);
       }
