@@ -3,9 +3,9 @@
 //
 //   sums[row][vec] = sum over runs, i:  x[run, row][i] u[run][vec][i]
 //
-// With AVX-512 it is written in assembly, for GCC. From the loops in C++ GCC 12 makes moves of all
-// sums between them, and of some in each step. Sapphire Rapids, one worker, speed by that:
-// n1c24h56k144r1p0 1.03, n1c32h28k192r1p0 1.02, n1c256h14k1024r1p0 1.01, n1c3h224k32u2 1.05.
+// With AVX-512 it is written in assembly, for GCC. From the same loops in C++ GCC 12 makes moves of
+// all sums between them, and of some in each step. Sapphire Rapids, one worker, speed by that:
+// n1c24h56k144r1p0 1.04, n1c16h112k96r1p0 1.03, n1c256h14k1024r1p0 1.00, n1c3h224k32u2 1.05.
 #pragma once
 
 #include <cstddef>
@@ -135,11 +135,16 @@ MEGACONV_INLINE void multiply_tile(TileProduct& product, Vec (&sums)[kRows][kVec
       add \bytes, %%rdx
     .endm
 
-    .irp sum, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27
-      .if \sum < .Lrows * .Lvecs
-        vpxord %%zmm\sum, %%zmm\sum, %%zmm\sum
-      .endif
-    .endr
+    .macro clear sums:vararg
+      .irp sum, \sums
+        .if \sum < .Lrows * .Lvecs
+          vpxord %%zmm\sum, %%zmm\sum, %%zmm\sum
+        .endif
+      .endr
+    .endm
+
+    clear 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+    clear 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27
     mov 16(%[product]), %%r9
     mov 24(%[product]), %%r14
     mov 56(%[product]), %%r12
@@ -232,6 +237,7 @@ MEGACONV_INLINE void multiply_tile(TileProduct& product, Vec (&sums)[kRows][kVec
     .purgem multiply
     .purgem word
     .purgem advance
+    .purgem clear
     .noaltmacro
 )"
                : "=v"(s0), "=v"(s1), "=v"(s2), "=v"(s3), "=v"(s4), "=v"(s5), "=v"(s6), "=v"(s7),
