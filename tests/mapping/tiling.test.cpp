@@ -225,6 +225,14 @@ TEST_CASE("two workers have nearly as much of a direct layer each") {
   }
 }
 
+TEST_CASE("a direct layer of few rows is two tasks of an odd number of filter blocks") {
+  const Tiling tiling =
+      tile("c960h7k160r1p0+nchw16c", {.algorithm = Algorithm::direct}, {.workers = 2});
+  const auto& cut = std::get<DirectCut>(tiling.cut);
+  CHECK(cut.rows_per_group == 7);
+  CHECK(cut.filter_blocks_per_gemm_task == 5);
+}
+
 TEST_CASE("what the caller fixes is kept") {
   const TilingOptions options{.algorithm = Algorithm::winograd,
                               .m = 6,
