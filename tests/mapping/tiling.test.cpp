@@ -204,8 +204,9 @@ TEST_CASE("there are tasks for all workers where the problem allows") {
 }
 
 TEST_CASE("two workers have nearly as much of a direct layer each") {
-  for (const char* text : {"c144h56k144g144", "c576h14k576u2g576", "c96h14k576r1p0",
-                           "c256h52k128r1p0", "c160h7k960r1p0", "c32h28k192r1p0", "n2c32h9k48"}) {
+  for (const char* text :
+       {"c144h56k144g144", "c576h14k576u2g576", "c96h14k576r1p0", "c256h52k128r1p0",
+        "c160h7k960r1p0", "c32h28k192r1p0", "n2c32h9k48", "c960h7k160r1p0"}) {
     const Tiling tiling = tile((std::string(text) + "+nchw16c").c_str(),
                                {.algorithm = Algorithm::direct}, {.workers = 2});
     const auto& cut = std::get<DirectCut>(tiling.cut);
@@ -222,6 +223,14 @@ TEST_CASE("two workers have nearly as much of a direct layer each") {
     }
     CHECK(100 * std::max(parts[0], parts[1]) <= 53 * (parts[0] + parts[1]));
   }
+}
+
+TEST_CASE("a direct layer of few rows is two tasks of an odd number of filter blocks") {
+  const Tiling tiling =
+      tile("c960h7k160r1p0+nchw16c", {.algorithm = Algorithm::direct}, {.workers = 2});
+  const auto& cut = std::get<DirectCut>(tiling.cut);
+  CHECK(cut.rows_per_group == 7);
+  CHECK(cut.filter_blocks_per_gemm_task == 5);
 }
 
 TEST_CASE("what the caller fixes is kept") {

@@ -52,6 +52,7 @@ struct DepthwiseTile {
   const InnerOutputs* inner_rows;
   Size block, num_channels;  ///< first channel, and how many there are: 16 at most
   const ChannelWriter<T>* writer;
+  typename ChannelWriter<T>::Line lines[kBlockVecs];  ///< of the kernel of rows, from y on
 };
 
 template <class T, int kPixels, bool kPadded, bool kWhole>
@@ -121,14 +122,16 @@ void depthwise_row_kernel(const DepthwiseTile<T>& tile, Size tiles) {
   const Size x_col = tile.x_col;
   const InnerOutputs inner_rows = *tile.inner_rows;
   const T* tap_row = tile.x;
-  Size row = tile.row, y = tile.y;
-  for (; tiles > 0; --tiles, ++row, tap_row += tile.x_down, y += tile.y_down) {
+  Size row = tile.row;
+  typename ChannelWriter<T>::Line lines[kBlockVecs];
+  for (int part = 0; part < kBlockVecs; ++part) lines[part] = tile.lines[part];
+  for (; tiles > 0; --tiles, ++row, tap_row += tile.x_down) {
     TapRange taps(0, tile.row_axis->taps);
     if (!inner_rows.have(row, 1)) taps = TapRange(*tile.row_axis, row);
     const T* const first_row = tap_row + taps.begin * tile.x_row;
     for (int part = 0; part < kBlockVecs; ++part) {
-      Vec sums[kPixels];
-      unroll<kPixels>([&](auto i) __attribute__((always_inline)) { sums[i] = Vec{}; });
+      Vec sums[kPixels][1];
+      unroll<kPixels>([&](auto i) __attribute__((always_inline)) { sums[i][0] = Vec{}; });
       const T* x_row = first_row + part * kLanes;
       const float* u = tile.u + taps.begin * kRowTaps * kBlock + part * kLanes;
       for (Size r = taps.end - taps.begin; r > 0;
@@ -146,13 +149,14 @@ void depthwise_row_kernel(const DepthwiseTile<T>& tile, Size tiles) {
           unroll<kRowTaps>([&](auto s) __attribute__((always_inline)) {
             constexpr int kFirst = col - s;
             if constexpr (kFirst >= 0 && kFirst % kStep == 0 && kFirst / kStep < kPixels) {
-              Vec& sum = sums[kFirst / kStep];
+              Vec& sum = sums[kFirst / kStep][0];
               sum = Product::multiply_add(sum, input, weights[s]);
             }
           });
         });
       }
-      tile.writer->template write<kPixels>(sums, y, 1, tile.block, part * kLanes, kLanes);
+      tile.writer->write_tile(sums, lines[part]);
+      tile.writer->advance(lines[part], tile.y_down - kPixels);
     }
   }
 }
@@ -257,10 +261,15 @@ void depthwise_channels(const TaskArgs& args, const Extents& extents, const Pixe
         tile.u = args.u + kb * problem.r * problem.s * kBlock;
         tile.y = row * y_width + rect.col;
         const bool rows_of_taps = short_rows && tile.num_channels == kBlock;
+        for (int part = 0; rows_of_taps && part < kBlockVecs; ++part) {
+          const int lane = part * kLanes;
+          tile.lines[part] = writer.template line<1>(tile.y, 1, tile.block, lane, kBlock - lane);
+        }
         for (Size left = rect.cols, outputs, part = 0; left > 0; left -= outputs, ++part) {
           if (rows_of_taps) {
             outputs = parts[part];
             row_kernels[outputs - 1](tile, rows);
+            for (auto& line : tile.lines) writer.advance(line, outputs);
           } else {
             const Size col = rect.col + rect.cols - left;
             outputs = next_outputs(inner, col, left);

@@ -19,6 +19,7 @@
 #include "tasks/cpu/channel_blocks.inl"
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/micro_kernel.inl"
+#include "tasks/cpu/tile_product.inl"
 #include "tasks/direct/cpu/taps.inl"
 
 namespace megaconv::cpu::MEGACONV_ISA {
@@ -27,8 +28,6 @@ namespace megaconv::cpu::MEGACONV_ISA {
 inline constexpr int kTileVecs = kMaxBlocks * kBlockVecs;
 inline constexpr int kMostVecs = kLanes >= 8 ? 3 : kTileVecs;
 inline constexpr int kVecStep = kLanes >= 8 ? 1 : kBlockVecs;
-/// Words between which addresses change.
-inline constexpr int kStepWords = kLanes == 16 ? 4 : 1;
 /// Rows that leave registers for so many.
 constexpr int most_rows(Size vecs) { return vecs <= kTileVecs ? kMaxRows : kLanes == 16 ? 9 : 4; }
 
@@ -51,99 +50,44 @@ struct InPlaceTile {
   Size filter, end_filter;
   const Run *begin = nullptr, *end = nullptr;
   Size first = 0, step = 0;  ///< in pixels of x: tap (0, 0) of the first output; between outputs
-  Size y = 0, y_step = 0;    ///< in pixels of y: the first output; between outputs
+  Size end_first = 0, next_first = 0;  ///< first past the line, and of the line that comes next
+  Size y = 0, y_step = 0;              ///< in pixels of y: the first output; between outputs
   const float *next_u = nullptr, *end_u = nullptr;  ///< what is still to be fetched into the L2,
   Size fetch = 0;                                   ///< in so many cache lines for kStepWords
   bool fetches_block = false;                       ///< of a tile's x, as kUncachedWords says
 };
 
-/// Addresses of rows at equal distances: a base for each five, and up to four times a distance. So
-/// a loop changes three addresses, and no row needs one of its own.
-constexpr int kRowsOfBase = 5;
-template <int kRow>
-MEGACONV_INLINE const float* row_at(const std::byte* base, Size step, Size three_steps) {
-  constexpr int kTimes = kRow % kRowsOfBase;
-  return reinterpret_cast<const float*>(base + (kTimes == 3 ? three_steps : kTimes * step));
-}
-
 /// So many tiles of a line, one behind the other: in a call of its own each began 30 cycles later.
 template <int kRows, int kVecs>
 void in_place_kernel(InPlaceTile& tile, Size tiles) {
-  constexpr int kBlocks = (kVecs + kBlockVecs - 1) / kBlockVecs;
-  constexpr int kBases = (kRows + kRowsOfBase - 1) / kRowsOfBase;
-  const Run* const begin = tile.begin;
-  const Run* const end = tile.end;
-  const float* next_u = tile.next_u;
-  const float* const end_u = tile.end_u;
-  const bool fetches_block = tile.fetches_block;
-  Size first = tile.first, y = tile.y;
-  for (; tiles > 0; --tiles) {
-    Vec sums[kRows][kVecs];
-    unroll<kRows * kVecs>([&](auto i) __attribute__((always_inline)) {
-      set_zero(sums[i / kVecs][i % kVecs]);
-    });
-    for (const Run* run = begin; run != end; ++run) {
-      const float* u[kBlocks];
-      unroll<kBlocks>([&](auto i) __attribute__((always_inline)) {
-        u[i] = tile.u + run->u + i * tile.u_block;
-      });
-      Size step = tile.step * run->pixel * kFloat, three = 3 * step;
-      const std::byte* x[kBases];
-      unroll<kBases>([&](auto i) __attribute__((always_inline)) {
-        const float* const row = tile.x + run->x + first * run->pixel;
-        x[i] = reinterpret_cast<const std::byte*>(row) + kRowsOfBase * i * step;
-        asm("" : "+r"(x[i]));
-      });
-      const auto multiply = [&](auto words) __attribute__((always_inline)) {
-        if (next_u < end_u) {
-          for (Size line = tile.fetch; line > 0; --line, next_u += kBlock) fetch_to_l2(next_u);
-        }
-        unroll<words>([&](auto word) __attribute__((always_inline)) {
-          asm("" : "+r"(step), "+r"(three));  // or the compiler has one for every word, in memory
-          Vec filters[kVecs];
-          unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
-            filters[j] = load(u[j / kBlockVecs] + word * kBlock + j % kBlockVecs * kLanes);
-          });
-          unroll<kRows>([&](auto row) __attribute__((always_inline)) {
-            const Vec input = broadcast(row_at<row>(x[row / kRowsOfBase], step, three)[word]);
-            unroll<kVecs>([&](auto j) __attribute__((always_inline)) {
-              add_product(sums[row][j], input, filters[j]);
-            });
-          });
-        });
-        unroll<kBlocks>([&](auto i) __attribute__((always_inline)) {
-          u[i] += words * kBlock;
-          asm("" : "+r"(u[i]));
-        });
-        unroll<kBases>([&](auto i) __attribute__((always_inline)) {
-          x[i] += words * kFloat;
-          asm("" : "+r"(x[i]));  // or the compiler has an address for every row, in memory
-        });
-      };
-      const Size words = run->words, distance = run->distance;
-      const Size ahead = fetches_block ? distance * kFloat : kRows * step;
-      for (Size blocks = run->blocks; blocks > 0; --blocks) {
-        if (kFetchesTile || fetches_block) {
-          unroll<kRows>([&](auto row) __attribute__((always_inline)) {
-            fetch_to_l1(row_at<row>(x[row / kRowsOfBase] + ahead, step, three));
-          });
-        }
-        Size left = words;
-        for (; left >= kStepWords; left -= kStepWords) multiply(Index<kStepWords>{});
-        for (; left > 0; --left) multiply(Index<1>{});
-        unroll<kBases>([&](auto i) __attribute__((always_inline)) {
-          x[i] += (distance - words) * kFloat;
-          asm("" : "+r"(x[i]));
-        });
-      }
+  const Size reach = kRows * tile.step;
+  TileProduct product{.x = tile.x,
+                      .u = tile.u,
+                      .u_block_bytes = tile.u_block * kFloat,
+                      .begin = tile.begin,
+                      .end = tile.end,
+                      .first = tile.first,
+                      .step = tile.step * kFloat,
+                      .next_u = tile.next_u,
+                      .end_u = tile.end_u,
+                      .fetch = tile.fetch,
+                      .pixels_ahead = 0,
+                      .by_blocks = tile.fetches_block};
+  auto line = tile.writer->template line<kVecs>(tile.y, tile.y_step, tile.filter, 0,
+                                                tile.end_filter - tile.filter);
+  for (Size left = tiles; left > 0; --left) {
+    if (kFetchesTile) {
+      const bool is_last = product.first + reach == tile.end_first;
+      product.pixels_ahead = is_last ? tile.next_first - product.first : reach;
     }
-    tile.writer->write_tile(sums, y, tile.y_step, tile.filter, tile.end_filter - tile.filter);
-    first += kRows * tile.step;
-    y += kRows * tile.y_step;
+    Vec sums[kRows][kVecs];
+    multiply_tile(product, sums);
+    tile.writer->write_tile(sums, line);
+    product.first += reach;
   }
-  tile.next_u = next_u;
-  tile.first = first;
-  tile.y = y;
+  tile.next_u = product.next_u;
+  tile.first = product.first;
+  tile.y += tiles * kRows * tile.y_step;
 }
 
 using InPlaceKernel = void (*)(InPlaceTile&, Size tiles);
@@ -268,9 +212,13 @@ inline void in_place(const TaskArgs& args, const Extents& extents, const PixelRe
       const Size x_row = row_axis.stride * x_width, x_col = col_axis.stride;
       tile.step = down ? x_row : x_col;
       tile.y_step = down ? y_width : 1;
+      const Size begin = row_axis.input(rows.first) * x_width + col_axis.input(cols.first);
+      const Size next_line = down ? x_col : x_row;
       for (Size line = 0; line < num_lines; ++line) {
-        tile.first = row_axis.input(rows.first) * x_width + col_axis.input(cols.first) +
-                     line * (down ? x_col : x_row);
+        tile.first = begin + line * next_line;
+        tile.end_first = tile.first + outputs * tile.step;
+        // After the last line its first one follows, with other filters.
+        tile.next_first = line + 1 < num_lines ? tile.first + next_line : begin;
         tile.y = rows.first * y_width + cols.first + line * (down ? 1 : y_width);
         multiply_line(tile, outputs, vecs);
       }
