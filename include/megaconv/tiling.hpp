@@ -190,7 +190,7 @@ struct OpencnnCut : WinogradTiles {
 /// Load path of x in the product tasks of implicit GEMM.
 enum class Operands : std::uint8_t {
   loaded,               ///< threads load and convert x; any tensor
-  in_tensor,            ///< TMA loads x; 16 bits, NHWC, C and K multiples of 8
+  in_tensor,            ///< TMA loads x; 16 bits, NHWC, C a multiple of 8 (and K beside a residual)
   in_float_tensor,      ///< TMA loads x and rounds it to TF32; f32, NHWC
   in_copy,              ///< TMA loads an FP16 copy of x that input tasks make; f32, NHWC
   converted,            ///< TMA loads f32 in NHWC; a warpgroup converts it to FP16 in shared memory

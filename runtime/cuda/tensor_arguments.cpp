@@ -79,12 +79,11 @@ void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& 
           output_tensor("residual", problem, tensors.residual, args.output_cols, args.in_order);
     }
   }
-  // Outputs of 16 bits come in whole octets; of floats only some y can be stored by vectors.
-  constexpr std::int64_t kVectorFloats = 4;
-  const bool has_vectors =
-      problem.k % kVectorFloats == 0 &&
-      reinterpret_cast<std::uintptr_t>(tensors.y) % (kVectorFloats * sizeof(float)) == 0;
-  if (problem.dtype != DataType::f32 || has_vectors) {
+  // Only some y can be stored by vectors. Of 16 bits, it must begin with one where it could.
+  constexpr std::size_t kVector = 16;
+  const bool whole = static_cast<std::size_t>(problem.k) * size_of(problem.dtype) % kVector == 0;
+  const bool begins = reinterpret_cast<std::uintptr_t>(tensors.y) % kVector == 0;
+  if (whole && (begins || problem.dtype != DataType::f32)) {
     args.y_tensor = output_tensor("y", problem, tensors.y, args.output_cols, args.in_order);
   } else {
     args.output_cols = 0;

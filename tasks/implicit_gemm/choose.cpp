@@ -510,6 +510,7 @@ Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOpti
 
 bool grouping_pays(const ConvProblem& problem, Arithmetic arithmetic) {
   if (problem.groups == 1) return true;
+  if (problem.depthwise()) return false;
   // Products for each that is none of zeros. Direct tasks have 16 filters of a conv group or zeros
   // side by side. To be measured.
   const std::int64_t most = arithmetic == Arithmetic::split_f16 ? 8 : 16;

@@ -79,7 +79,8 @@ bool has_tensor_maps(const ConvProblem& a) {
 bool operands_in_tensor(const ConvProblem& a) {
   constexpr std::int64_t kOctet = 8;
   const bool numbers = a.dtype == DataType::f16 || a.dtype == DataType::bf16;
-  return numbers && a.c % kOctet == 0 && a.k % kOctet == 0 && has_tensor_maps(a);
+  return numbers && a.c % kOctet == 0 && (!a.epilogue.residual || a.k % kOctet == 0) &&
+         has_tensor_maps(a);
 }
 
 bool operands_in_wide_tiles(const ConvProblem& a) {
@@ -124,13 +125,13 @@ std::string operands_obstacle(const ConvProblem& problem, Arithmetic arithmetic,
       return rounds_to_tf32 ? "arithmetic must not be tf32" : "";
     case Operands::in_tensor:
       return operands_in_tensor(problem) ? ""
-                                         : "tensors must be f16 or bf16 in nhwc, channels and "
-                                           "filters in whole eights";
+                                         : "tensors must be f16 or bf16 in nhwc, channels in "
+                                           "whole eights, with a residual filters, too";
     case Operands::in_tensor_wide:
       return operands_in_tensor(problem) && operands_in_wide_tiles(problem)
                  ? ""
-                 : "tensors must be f16 or bf16 in nhwc, channels and "
-                   "filters in whole eights; filters 1x1 or strided";
+                 : "tensors must be f16 or bf16 in nhwc, channels in whole eights, with "
+                   "a residual filters, too; filters 1x1 or strided";
     case Operands::in_float_tensor:
       return rounds_to_tf32 ? "" : "arithmetic must be tf32";
     case Operands::in_float_tensor_wide:

@@ -256,6 +256,27 @@ TEST_CASE("cuda: implicit GEMM in wide tiles is exact on integers, with a residu
   }
 }
 
+// Boxes of TMA have whole vectors of 16 bytes; others are stored by two filters, or one.
+TEST_CASE("cuda: implicit GEMM in place stores outputs of 16 bits of any number of filters",
+          "[sanitizer]") {
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
+  for (const char* text :
+       {"n3c24h13w9k61+bias+relu", "n2c72h14k70r1p0", "n3c16h13w9k133r1p0u2+relu",
+        "n1c8h9w31k2+bias", "n2c64h7k259r1p0+bias", "n4c40h7w5k36u2"}) {
+    IntegerLayer<Float16> of(std::string(text) + "+nhwc+f16");
+    REQUIRE(operands_in_tensor(of.problem));
+    for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
+      for (const std::uint32_t places : {0u, 48u, 176u}) {
+        PlanOptions options = implicit_gemm(launch);
+        options.tiling.places_per_group = places;
+        if (places != 0) options.tiling.cols_per_group = static_cast<std::uint32_t>(of.problem.q());
+        CAPTURE(text, places, static_cast<int>(launch));
+        CHECK(of.gives(of.device.run(Plan::create(of.problem, options))));
+      }
+    }
+  }
+}
+
 TEST_CASE("cuda: implicit GEMM in place refuses tensors that are not aligned to octets") {
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   const Plan plan = Plan::create(parse_problem("n1c8h8k8+nhwc+f16"), implicit_gemm());
@@ -366,7 +387,7 @@ TEST_CASE("cuda: implicit GEMM in place multiplies filters of one tap and of two
                            "n12c104h27k64r1p0u2", "n12c72h28k64u2", "n4c72h29w55k72r2u1x3"}) {
     IntegerLayer of(std::string(text) + "+nhwc");
     IntegerLayer<Float16> numbers(std::string(text) + "+nhwc+f16");
-    REQUIRE(ways_of_floats(of.problem).size() == 3);
+    REQUIRE(ways_of_floats(of.problem).size() >= 3);
     for (const std::uint32_t places : {64u, 320u, 448u, 512u, 1024u}) {
       CAPTURE(text, places);
       for (const Operands operands : ways_of_floats(of.problem)) {
@@ -384,7 +405,7 @@ TEST_CASE("cuda: implicit GEMM in place is exact on integers with tiles of any w
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   IntegerLayer of("n3c24h13w11k72+bias+nhwc");
   IntegerLayer<Float16> numbers("n3c24h13w11k72+bias+nhwc+f16");
-  REQUIRE(ways_of_floats(of.problem).size() == 3);
+  REQUIRE(ways_of_floats(of.problem).size() >= 3);
   for (std::int32_t places = 32; places <= 512; places += tile_step_in_place(places + 1)) {
     CAPTURE(places);
     const auto group = static_cast<std::uint32_t>(places);
@@ -467,7 +488,7 @@ TEST_CASE("cuda: implicit GEMM of floats in place stores outputs that are aligne
           "[sanitizer]") {
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   const IntegerLayer of("n2c24h9w31k72+bias+nhwc");
-  REQUIRE(ways_of_floats(of.problem).size() == 3);
+  REQUIRE(ways_of_floats(of.problem).size() >= 3);
   for (const Operands operands : ways_of_floats(of.problem)) {
     const Plan plan = in_place(of.problem, operands, CudaLaunch::staged, 96);
     const DeviceBuffer y((of.truth.size() + 1) * sizeof(float)), workspace(plan.workspace_bytes());

@@ -232,11 +232,12 @@ TEST_CASE("Implicit GEMM reads 16-bit tensors of whole octets in place, in one s
     }
   }
   for (const char* text :
-       {"c64h28k64+nhwc", "c64h28k64+f16", "c60h28k64+nhwc+f16", "c64h28k60+nhwc+bf16"}) {
+       {"c64h28k64+nhwc", "c64h28k64+f16", "c60h28k64+nhwc+f16", "c64h28k60+nhwc+bf16+residual"}) {
     CAPTURE(text);
     CHECK_FALSE(operands_in_tensor(parse_problem(text)));
   }
   CHECK(operands_in_tensor(parse_problem("c64h28k64+nhwc+f16+residual")));
+  CHECK(operands_in_tensor(parse_problem("c64h28k61+nhwc+f16+bias")));
 }
 
 TEST_CASE("At the precision of TF32 implicit GEMM copies large operands in stages, in NHWC") {
@@ -397,7 +398,7 @@ TEST_CASE("A load path that tensors, arithmetic or stripes do not have is refuse
   constexpr Arithmetic kF16 = Arithmetic::f16, kTf32 = Arithmetic::tf32;
   constexpr Arithmetic kSplit = Arithmetic::split_f16;
   const std::string in_tensor =
-      "tensors must be f16 or bf16 in nhwc, channels and filters in whole eights";
+      "tensors must be f16 or bf16 in nhwc, channels in whole eights, with a residual filters, too";
   const std::string in_copy =
       "arithmetic must be f16, tensors f32 in nhwc, with a residual filters in whole fours";
   const std::string converted =
@@ -410,8 +411,8 @@ TEST_CASE("A load path that tensors, arithmetic or stripes do not have is refuse
   const auto ends = [](const std::string& text, const std::string& end) {
     return !end.empty() && text.ends_with(": " + end);
   };
-  for (const char* text :
-       {"n4c64h28k64+nhwc", "n4c64h28k64+f16", "n4c60h28k64+nhwc+f16", "n4c64h28k60+nhwc+f16"}) {
+  for (const char* text : {"n4c64h28k64+nhwc", "n4c64h28k64+f16", "n4c60h28k64+nhwc+f16",
+                           "n4c64h28k60+nhwc+f16+residual"}) {
     CAPTURE(text);
     CHECK(ends(refused(text, Operands::in_tensor, kF16), in_tensor));
   }
@@ -780,7 +781,7 @@ TEST_CASE("From space to depth, 7x7 of stride 2 on an image is 4x4 of 16 channel
   CHECK(tiling.u_bytes() == 64 * 4 * 4 * 16 * 4);
   CHECK(cut_of(tiling_of("n2c3h224k64r7u2+nhwc+f16", {}, Algorithm::automatic)).operands ==
         Operands::in_tensor);
-  CHECK(cut_of(tiling_of("n2c3h224k63r7u2+nhwc+f16", {}, Algorithm::automatic)).operands ==
+  CHECK(cut_of(tiling_of("n2c3h224k63r7u2+nhwc+f16+residual", {}, Algorithm::automatic)).operands ==
         Operands::loaded);
   CHECK(cut_of(tiling_of("n2c3h224k64r7u2+nhwc", {}, Algorithm::automatic)).operands ==
         Operands::loaded);
@@ -882,7 +883,7 @@ TEST_CASE("Few channels are for tensor cores where they were measured to be fast
   }
   for (const char* text :
        {"c3h28k32+nhwc", "c8h28k7r1p0+nhwc", "c3h28k64", "c24h28k800r1p0+nhwc", "c8h28k8r1p0+nhwc",
-        "c3h28k32r1p0+nhwc+f16", "c8h28k16r1p0+nhwc+f16", "c16h28k20r1p0+nhwc+bf16"}) {
+        "c3h28k32r1p0+nhwc+f16", "c8h28k16r1p0+nhwc+f16", "c13h28k20r1p0+nhwc+bf16"}) {
     CAPTURE(text);
     CHECK(chosen(text) == Algorithm::direct);
   }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct tasks of 1x1 filters on few channels, in NHWC: what takes time is to write y. A thread has
-// four neighbouring filters of eight neighbouring pixels, or one filter of 16. Neighbouring threads
-// have the next filters of the same pixels, so they read the same x. Nothing passes through shared
-// memory.
+// four neighbouring filters of eight neighbouring pixels, or one. Neighbouring threads have the next
+// filters of the same pixels, so they read the same x. Nothing passes through shared memory.
 #pragma once
 
 #include "tasks/direct/cuda/direct.cuh"
@@ -29,9 +28,10 @@ struct PointwiseTask {
   }
 
  private:
+  static constexpr int kPixels = 8, kChannels = 8;
+  // Whose channels a thread loads together.
   template <int kFilters>
-  static constexpr int kPixels = kFilters == 1 ? 16 : 8;
-  static constexpr int kChannels = 8, kPixelsAtOnce = 4;  // that a thread has of x
+  static constexpr int kPixelsAtOnce = kFilters == 1 ? kPixels : 4;
 
   // Of kFilters each, which load kVector channels together.
   template <int kFilters, int kVector>
@@ -42,19 +42,18 @@ struct PointwiseTask {
     // Whole rows are one run of pixels.
     const bool whole = rect.cols == a.q;
     const int lines = whole ? 1 : rect.rows, length = whole ? rect.rows * rect.cols : rect.cols;
-    constexpr int kRun = kPixels<kFilters>;
-    const int runs = (length + kRun - 1) / kRun;
+    const int runs = (length + kPixels - 1) / kPixels;
     const DirectOutput<Layout::nhwc, Stored> output(a, rect.image);
     for (int i = static_cast<int>(threadIdx.x); i < lines * runs * parts; i += kThreads) {
       const int run = bounded_quotient(i, parts), line = whole ? 0 : bounded_quotient(run, runs);
       const int k = first_k + (i - run * parts) * kFilters;
-      const int row = rect.row + line, pixel = (run - line * runs) * kRun;
+      const int row = rect.row + line, pixel = (run - line * runs) * kPixels;
       const int num_pixels = length - pixel;
       const std::int64_t first =
           (static_cast<std::int64_t>(rect.image) * a.p + row) * a.q + rect.col + pixel;
-      float sums[kRun * kFilters] = {};
+      float sums[kPixels * kFilters] = {};
       add<kFilters, kVector>(a, first, num_pixels, k, sums);
-      output.template store_channels<1, kRun, kFilters>(k, row, rect.col + pixel, 1, num_pixels,
+      output.template store_channels<1, kPixels, kFilters>(k, row, rect.col + pixel, 1, num_pixels,
                                                            sums);
     }
   }
@@ -62,7 +61,7 @@ struct PointwiseTask {
   // Adds the products of all channels.
   template <int kFilters, int kVector>
   static __device__ void add(const TaskArgs& a, std::int64_t first, int num_pixels, int k,
-                             float (&sums)[kPixels<kFilters> * kFilters]) {
+                             float (&sums)[kPixels * kFilters]) {
     const Stored* const x = reinterpret_cast<const Stored*>(a.x) + first * a.c;
     for (int c = 0; c < a.c; c += kChannels) {
       Vec<kFilters> weights[kChannels];
@@ -71,7 +70,7 @@ struct PointwiseTask {
         weights[i] = load_if<kFilters>(c + i < a.c, a.u + (c + i) * a.k_padded + k);
       }
 #pragma unroll
-      for (int pixel = 0; pixel < kPixels<kFilters>; pixel += kPixelsAtOnce) {
+      for (int pixel = 0; pixel < kPixels; pixel += kPixelsAtOnce<kFilters>) {
         add_some<kFilters, kVector>(x + c, a.c, a.c - c, pixel, num_pixels, weights, sums);
       }
     }
@@ -81,10 +80,10 @@ struct PointwiseTask {
   template <int kFilters, int kVector>
   static __device__ void add_some(const Stored* x, int pitch, int num_channels, int first,
                                   int num_pixels, const Vec<kFilters> (&weights)[kChannels],
-                                  float (&sums)[kPixels<kFilters> * kFilters]) {
-    Vec<kVector, Stored> inputs[kPixelsAtOnce][kChannels / kVector];
+                                  float (&sums)[kPixels * kFilters]) {
+    Vec<kVector, Stored> inputs[kPixelsAtOnce<kFilters>][kChannels / kVector];
 #pragma unroll
-    for (int pixel = 0; pixel < kPixelsAtOnce; ++pixel) {
+    for (int pixel = 0; pixel < kPixelsAtOnce<kFilters>; ++pixel) {
 #pragma unroll
       for (int i = 0; i < kChannels; i += kVector) {
         inputs[pixel][i / kVector] =
@@ -93,7 +92,7 @@ struct PointwiseTask {
       }
     }
 #pragma unroll
-    for (int pixel = 0; pixel < kPixelsAtOnce; ++pixel) {
+    for (int pixel = 0; pixel < kPixelsAtOnce<kFilters>; ++pixel) {
 #pragma unroll
       for (int i = 0; i < kChannels; ++i) {
         const float input = to_floats(inputs[pixel][i / kVector]).lane[i % kVector];

@@ -15,7 +15,8 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceOutputs : Shape {
-  using Shape::kFloats, Shape::kGroupsOfPlaces, Shape::kRowFilters, Shape::kVectorFilters, Shape::kVectors;
+  using Shape::kFloats, Shape::kGroupsOfPlaces, Shape::kRowFilters, Shape::kVectorFilters;
+  using Shape::kVectors;
   using Shape::permuted;
   using typename Shape::Number, typename Shape::Numbers, typename Shape::OutputRow;
   using typename Shape::Stored;

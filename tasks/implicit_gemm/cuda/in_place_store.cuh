@@ -179,11 +179,24 @@ class InPlaceStorers : Shape {
       }
     }
   }
+  // As many of a vector's filters as there are, so many at a time as a Part has.
+  template <class Part>
+  static __device__ void store_parts(Stored* to, const uint4* vector, int num_filters) {
+    constexpr int kFilters = sizeof(Part) / sizeof(Stored);
+#pragma unroll
+    for (int i = 0; i < kVectorFilters / kFilters; ++i) {
+      if (i * kFilters < num_filters) {
+        reinterpret_cast<Part*>(to)[i] = reinterpret_cast<const Part*>(vector)[i];
+      }
+    }
+  }
   static __device__ void store_rest(const TaskArgs& a, int first_k, const Run& run, int places,
                                     const OutputRow* outputs) {
     const int lane = static_cast<int>(threadIdx.x) % 32, vector = lane % kVectors;
     const int end = min(run.cols, places - run.first);
     const int pixel = (run.image * a.p + run.row) * a.q + run.col;
+    const bool pairs = sizeof(Stored) < sizeof(std::uint32_t) && a.k % 2 == 0 &&
+                       reinterpret_cast<std::uintptr_t>(a.y) % sizeof(std::uint32_t) == 0;
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
       const int k = first_k + row * kRowFilters + vector * kVectorFilters;
@@ -195,11 +208,10 @@ class InPlaceStorers : Shape {
         Stored* const to = y + static_cast<std::int64_t>(i) * a.k;
         if (a.output_cols != 0) {
           *reinterpret_cast<uint4*>(to) = *four;
+        } else if (pairs) {
+          store_parts<std::uint32_t>(to, four, a.k - k);
         } else {
-#pragma unroll
-          for (int j = 0; j < kVectorFilters; ++j) {
-            if (k + j < a.k) to[j] = reinterpret_cast<const Stored*>(four)[j];
-          }
+          store_parts<Stored>(to, four, a.k - k);
         }
       }
     }
