@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct tasks of 1x1 filters on few channels, in NHWC: what takes time is to write y. A thread has
-// four neighbouring filters of eight neighbouring pixels, or one. Neighbouring threads have the next
-// filters of the same pixels, so they read the same x. Nothing passes through shared memory.
+// four neighbouring filters of eight neighbouring pixels, or one. Neighbouring threads have the
+// next filters of the same pixels, so they read the same x. Nothing passes through shared memory.
 #pragma once
 
 #include "tasks/direct/cuda/direct.cuh"
@@ -86,9 +86,8 @@ struct PointwiseTask {
     for (int pixel = 0; pixel < kPixelsAtOnce<kFilters>; ++pixel) {
 #pragma unroll
       for (int i = 0; i < kChannels; i += kVector) {
-        inputs[pixel][i / kVector] =
-            load_if<kVector>(first + pixel < num_pixels && i < num_channels,
-                             x + (first + pixel) * pitch + i);
+        inputs[pixel][i / kVector] = load_if<kVector>(
+            first + pixel < num_pixels && i < num_channels, x + (first + pixel) * pitch + i);
       }
     }
 #pragma unroll

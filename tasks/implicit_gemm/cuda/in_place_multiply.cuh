@@ -160,10 +160,10 @@ class InPlaceConsumers : Shape {
     const int input_stages = in_register(shared.input_stages);
     const int filter_stages = in_register(shared.filter_stages);
     const auto input_bytes = static_cast<std::uint32_t>(in_register(shared.input_bytes));
-    const std::uint64_t first_x = wgmma_swizzled_operand<kRowBytes>(
-        shared.x + first_place_of(warpgroup, kWidth) * kRowBytes);
-    const std::uint64_t first_u = wgmma_swizzled_operand<kRowBytes>(
-        shared.u + first_filter_of(warpgroup) * kRowBytes);
+    const std::uint64_t first_x =
+        wgmma_swizzled_operand<kRowBytes>(shared.x + first_place_of(warpgroup, kWidth) * kRowBytes);
+    const std::uint64_t first_u =
+        wgmma_swizzled_operand<kRowBytes>(shared.u + first_filter_of(warpgroup) * kRowBytes);
     int last_input = 0, last_filter = 0;
     const auto release = [&] {
       if (frees_filters) barriers.filter.arrive_empty(last_filter);
@@ -226,8 +226,8 @@ class InPlaceConsumers : Shape {
     };
     constexpr int kRowBytes = k_block_bytes_in_place(kGroupsOfPlaces * kWidth, kOperands);
     const int first_place = first_place_of(warpgroup, kWidth);
-    const std::uint64_t first_u = wgmma_swizzled_operand<kRowBytes>(
-        shared.u + first_filter_of(warpgroup) * kRowBytes);
+    const std::uint64_t first_u =
+        wgmma_swizzled_operand<kRowBytes>(shared.u + first_filter_of(warpgroup) * kRowBytes);
     TapOffsets offsets(a, kRowBytes);
     const bool leads = course.has_lead && warpgroup == 0;
     const bool follows = course.has_lead && warpgroup != 0;
