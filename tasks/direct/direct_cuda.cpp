@@ -64,7 +64,7 @@ struct DepthwiseTasks {
   }
 };
 // Tasks of 1x1 filters on few channels: whole rows, about so many outputs, and so many tasks for a
-// multiprocessor at least, if there are as many rows. Estimated.
+// multiprocessor at least, if that leaves none of a task's threads without a pixel. Estimated.
 constexpr std::uint32_t kMostPointwiseBlocks = 8;
 constexpr std::uint64_t kPointwiseOutputs = 16 * 1024, kPointwiseTasks = 8;
 constexpr std::uint64_t kMostPointwiseCols = 4096;
@@ -118,9 +118,11 @@ void choose_direct_for_cuda(Tiling& tiling, const Target& target) {
     const std::uint32_t blocks = std::min(tiling.filter_blocks(), kMostPointwiseBlocks);
     const std::uint64_t filters = std::min(u64(a.k), std::uint64_t{blocks} * Tiling::kLaneBlock);
     const std::uint64_t most = kPointwiseOutputs / (filters * u64(a.q()));
+    const std::uint64_t least =
+        kPointwiseThreads * kPointwisePixels / (pointwise_threads(filters) * u64(a.q()));
     const std::uint64_t even = u64(a.n * a.p()) * ceil_div(tiling.filter_blocks(), blocks) /
                                (kPointwiseTasks * std::max(1u, target.multiprocessors));
-    const std::uint64_t rows = std::max<std::uint64_t>(1, std::min(most, even));
+    const std::uint64_t rows = std::max({std::uint64_t{1}, least, std::min(most, even)});
     const std::uint64_t cols = std::min<std::uint64_t>(u64(a.q()), kMostPointwiseCols);
     take(u32(std::min(rows, u64(a.p()))), u32(cols), blocks);
     return;

@@ -59,6 +59,13 @@ constexpr bool has_few_channels_of_pixels(const ConvProblem& a) {
          a.pad_w == 0 && a.stride_h == 1 && a.stride_w == 1 && a.c <= kMost;
 }
 
+inline constexpr int kPointwiseThreads = 128;  ///< of such a task
+inline constexpr int kPointwisePixels = 8;     ///< that a thread has, of four filters or one
+/// Threads that have the filters of a pixel.
+constexpr std::uint64_t pointwise_threads(std::uint64_t filters) {
+  return filters % 4 == 0 ? filters / 4 : filters;
+}
+
 /// Of a depthwise task, or one of few channels.
 inline constexpr std::uint64_t kMostTaskOutputs = 1 << 20;
 

@@ -124,9 +124,10 @@ TEST_CASE("Threads and shared-memory runs of every shape come out even") {
   }
 }
 
-TEST_CASE("Tasks of 1x1 filters on few channels have whole rows, and are many") {
-  for (const char* text : {"n1c8h8k8r1p0", "n64c3h224k40r1p0", "n2c24h395k1000r1p0",
-                           "n1c32h1w8192k300r1p0", "n92c8h124k6r1p0", "n1c5h7000w1k9r1p0"}) {
+TEST_CASE("Tasks of 1x1 filters on few channels have whole rows, for all their threads") {
+  for (const char* text :
+       {"n1c8h8k8r1p0", "n64c3h224k40r1p0", "n2c24h395k1000r1p0", "n1c32h1w8192k300r1p0",
+        "n92c8h124k6r1p0", "n1c5h7000w1k9r1p0", "n69c4h21k24r1p0", "n3c8h284w18k6r1p0"}) {
     const Tiling tiling = tiling_of((std::string(text) + "+nhwc").c_str());
     const auto& cut = std::get<DirectCut>(tiling.cut);
     const ConvProblem& a = tiling.problem;
@@ -136,6 +137,13 @@ TEST_CASE("Tasks of 1x1 filters on few channels have whole rows, and are many") 
     CHECK(std::uint64_t{cut.rows_per_group} * cut.cols_per_group * cut.filter_blocks_per_gemm_task *
               Tiling::kLaneBlock <=
           kMostTaskOutputs);
+    // All threads have pixels, or nearly, or a task has a whole image.
+    const std::uint64_t pixels = std::uint64_t{cut.rows_per_group + 1} * cut.cols_per_group;
+    const std::uint64_t filters = std::min<std::uint64_t>(
+        static_cast<std::uint64_t>(a.k),
+        std::uint64_t{cut.filter_blocks_per_gemm_task} * Tiling::kLaneBlock);
+    CHECK((cut.rows_per_group == a.p() ||
+           pixels * pointwise_threads(filters) > kPointwiseThreads * kPointwisePixels));
     CHECK_FALSE(validate(build_graph(tiling), make_mapping(build_graph(tiling), {})));
   }
   CHECK_FALSE(has_few_channels_of_pixels(parse_problem("c8h28k8r1p0")));

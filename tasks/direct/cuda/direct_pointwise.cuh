@@ -10,7 +10,7 @@ namespace megaconv::cuda {
 
 template <class Stored = float>
 struct PointwiseTask {
-  static constexpr int kThreads = 128;
+  static constexpr int kThreads = kPointwiseThreads;
 
   static __device__ void run(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
     const auto aligned = [](const auto* first, const auto*... others) {
@@ -28,7 +28,7 @@ struct PointwiseTask {
   }
 
  private:
-  static constexpr int kPixels = 8, kChannels = 8;
+  static constexpr int kPixels = kPointwisePixels, kChannels = 8;
   // Whose channels a thread loads together.
   template <int kFilters>
   static constexpr int kPixelsAtOnce = kFilters == 1 ? kPixels : 4;
