@@ -48,6 +48,7 @@ TEST_CASE(
   }
 }
 
+// With a residual of filters that are no whole eights: TMA loads other tensors of 16 bits.
 TEST_CASE(
     "emulated CUDA: implicit GEMM multiplies few channels from space to depth, of 16 bits, too") {
   TilingOptions options;
@@ -55,8 +56,8 @@ TEST_CASE(
   options.arithmetic = Arithmetic::f16;
   for (const char* shape :
        {"n2c3h20w23k23r7u2+scale+bias", "n2c3h9w11k20u2", "n3c5h6w4k17r3s4p1x3u1x2",
-        "n1c4h12k9r4p0u4+residual", "n1c3h18k9r16p0u16", "n2c11h7w6k12"}) {
-    test::check_emulated(std::string(shape) + "+nhwc+f16", false, options);
+        "n1c4h12k9r4p0u4", "n1c3h18k9r16p0u16", "n2c11h7w6k12"}) {
+    test::check_emulated(std::string(shape) + "+residual+nhwc+f16", false, options);
   }
 }
 
