@@ -22,12 +22,16 @@ bool avoids_direct(const ConvProblem& problem, const TilingOptions& options, con
           options.arithmetic == Arithmetic::tf32);
 }
 
+// Whether there are options that only Winograd has.
+bool asks_for_winograd(const TilingOptions& options) {
+  return options.m != 0 || options.group_tiles != 0 || options.v_slots != 0 || options.m_slots != 0;
+}
+
 // Implicit GEMM needs tensor cores, a problem and an arithmetic that it has tasks for, and no
 // option that only other algorithms have. `winograd`: whether Winograd competes with it.
 bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& options, bool winograd,
                          const Target& target) {
-  const bool excluded = options.m != 0 || options.group_tiles != 0 || options.v_slots != 0 ||
-                        options.m_slots != 0 || options.rows_per_group != 0;
+  const bool excluded = asks_for_winograd(options) || options.rows_per_group != 0;
   const Arithmetic arithmetic = implicit_gemm_arithmetic(problem, options);
   const bool possible = target.split_f16 && problem.layout != Layout::chwn &&
                         implicit_gemm_obstacle(problem).empty() &&
@@ -47,8 +51,7 @@ bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& option
 bool few_channels_are_direct(const ConvProblem& a, const TilingOptions& options,
                              const Target& target) {
   constexpr std::int64_t kMostSplit = 24, kMostLoaded = 16, kOctet = 8, kFewFilters = 16;
-  const bool free = options.arithmetic == Arithmetic::automatic && options.m == 0 &&
-                    options.group_tiles == 0 && options.v_slots == 0 && options.m_slots == 0 &&
+  const bool free = options.arithmetic == Arithmetic::automatic && !asks_for_winograd(options) &&
                     options.places_per_group == 0 && options.cols_per_group == 0 &&
                     options.filter_blocks_per_gemm_task == 0;
   if (!free || target.multiprocessors == 0 || !has_few_channels_of_pixels(a)) return false;

@@ -48,7 +48,7 @@ constexpr std::uint64_t kMostTiles = 16, kMostTilesInPlace = 64;
 // padded pixels; of a row of operands, a padded pixel or a filter in a K block, which TMA loads,
 // however many bytes it has, or a padded pixel of images abreast; of a tile's start and outputs, of
 // 16 bits and of floats; and as above.
-constexpr double kChunkInPlaceUs = 1.36, kPlacesOfChunkInPlace = 512, kFiltersOfChunkInPlace = 64;
+constexpr double kChunkInPlaceUs = 1.36, kPlacesOfChunkInPlace = 512;
 constexpr double kCopiedRowUs = 1.5e-3, kCopiedRowAbreastUs = 2e-3;
 constexpr double kRestInPlaceUs = 0.6, kFloatRestInPlaceUs = 2.5;
 constexpr double kTaskInPlaceUs = 0.5, kLaunchInPlaceUs = 4;
@@ -129,15 +129,22 @@ double num_inputs(const ConvProblem& problem, const InputOfTile& input) {
   return static_cast<double>(problem.r / input.filter_rows * (problem.s / input.filter_cols));
 }
 
+// Taps of all K blocks of a tile.
+double num_taps(const ConvProblem& problem, std::int32_t tile_places, Operands operands,
+                std::uint32_t shares = 1) {
+  const double k_block = k_block_channels_in_place(tile_places, operands);
+  return std::ceil(static_cast<double>(problem.c) / k_block / shares) *
+         static_cast<double>(problem.r * problem.s);
+}
+
 // Microseconds in which TMA loads operands of 16 channels under nine taps, of each of so many tiles
 // of a block; of x so many for a row.
 double chunk_copied_us(const ConvProblem& problem, std::int32_t tile_places, double tiles,
                        const InputOfTile& input, double input_row_us, Operands operands) {
   const double taps = static_cast<double>(problem.r * problem.s);
   const double k_block_channels = k_block_channels_in_place(tile_places, operands);
-  const double k_blocks = std::ceil(static_cast<double>(problem.c) / k_block_channels);
-  const bool keeps_filters =
-      k_blocks * taps <= filter_stages_in_place(tile_places, input.places, operands);
+  const bool keeps_filters = num_taps(problem, tile_places, operands) <=
+                             filter_stages_in_place(tile_places, input.places, operands);
   const double inputs = input.places * num_inputs(problem, input);
   const double filters = filters_in_place(operands) * taps / (keeps_filters ? tiles : 1);
   const double us = input_row_us * inputs + kCopiedRowUs * filters;
@@ -161,8 +168,7 @@ double by_taps_us(const Tiling& tiling, std::int32_t tile_places, double waves,
   const double width = tile_places, filters = filters_in_place(cut.operands);
   const double tiles = std::ceil(cut.places_per_group / width);
   const double k_block = k_block_channels_in_place(tile_places, cut.operands);
-  const double taps = std::ceil(static_cast<double>(problem.c) / k_block / shares) *
-                      static_cast<double>(problem.r * problem.s);
+  const double taps = num_taps(problem, tile_places, cut.operands, shares);
   const bool keeps_filters = !are_wide(cut.operands) &&
                              taps <= filter_stages_in_place(tile_places, tile_places, cut.operands);
   const double rows = width + kTapFilterRow * filters / (keeps_filters ? tiles : 1);
@@ -201,13 +207,12 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
       problem.k <= filters_in_place(operands) ? std::ceil(waves) * tiles : tiles;
   const double copied_us =
       chunk_copied_us(problem, tile_places, with_filters, input, input_row_us, operands);
-  const double products = width * filters_in_place(operands) / kFiltersOfChunkInPlace;
-  double chunk_us = std::max(copied_us, kChunkInPlaceUs * products / kPlacesOfChunkInPlace);
+  double chunk_us = std::max(copied_us, kChunkInPlaceUs * width / kPlacesOfChunkInPlace);
   if (have_floats(operands)) {
     const double more = tile_places > kWideFloatTile ? kWideFloatMore : 1;
     const double each_us = more * (all_rows ? kFloatChunkUs : kFloatChunkOfRowsUs);
-    chunk_us = std::max(copied_us, each_us * products / kPlacesOfChunkInPlace);
-    rest_us = kFloatRestInPlaceUs * products / most_places_in_place(Operands::in_float_tensor);
+    chunk_us = std::max(copied_us, each_us * width / kPlacesOfChunkInPlace);
+    rest_us = kFloatRestInPlaceUs * width / most_places_in_place(operands);
   } else if (operands == Operands::in_copy) {
     before_us += copy_us(tiling);
     rest_us = kFloatRestInPlaceUs;
@@ -226,6 +231,7 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
   if (shares > 1) chunks /= shares, before_us += kPartialSumsUs;
   return before_us + waves * tiles * (chunks * chunk_us + rest_us) + (waves - 1) * kTaskInPlaceUs;
 }
+
 // Whether threads load pixels of floats whole, for wide tiles; narrow ones take two turns anyway.
 bool loads_pixels(const ConvProblem& problem, const Tile& tile) {
   return &tile == &kWideSplit && problem.layout == Layout::nhwc && problem.r * problem.s == 1 &&

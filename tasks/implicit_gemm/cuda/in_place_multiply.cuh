@@ -167,11 +167,7 @@ class InPlaceConsumers : Shape {
     int last_input = 0, last_filter = 0;
     const auto release = [&] {
       if (frees_filters) barriers.filter.arrive_empty(last_filter);
-      if constexpr (kConverts) {
-        input_everywhere.arrive(last_input);
-      } else if (speaker) {
-        barriers.input.arrive_empty(last_input);
-      }
+      free_input(last_input, speaker, input_everywhere, barriers);
     };
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk) {
@@ -194,6 +190,16 @@ class InPlaceConsumers : Shape {
     wgmma_wait<0>();
     release();
   }
+  // By all threads of a warp, one of which speaks for it.
+  static __device__ __forceinline__ void free_input(int stage, bool speaker,
+                                                    const ClusterBarriers& input_everywhere,
+                                                    Barriers& barriers) {
+    if constexpr (kConverts) {
+      input_everywhere.arrive(stage);
+    } else if (speaker) {
+      barriers.input.arrive_empty(stage);
+    }
+  }
   // What ptxas would otherwise load from the arguments again at every use.
   static __device__ int in_register(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 
@@ -215,11 +221,7 @@ class InPlaceConsumers : Shape {
       if (speaker && !keeps_filters) barriers.filter.arrive_empty(oldest_filter);
       if (++oldest_filter == filter_stages) oldest_filter = 0;
       if (++oldest_tap == taps) {
-        if constexpr (kConverts) {
-          input_everywhere.arrive(oldest_input);
-        } else if (speaker) {
-          barriers.input.arrive_empty(oldest_input);
-        }
+        free_input(oldest_input, speaker, input_everywhere, barriers);
         if (++oldest_input == input_stages) oldest_input = 0;
         oldest_tap = 0;
       }
