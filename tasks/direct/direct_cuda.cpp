@@ -63,6 +63,7 @@ struct DepthwiseTasks {
     }
   }
 };
+
 // Tasks of 1x1 filters on few channels: whole rows, about so many outputs, and so many tasks for a
 // multiprocessor at least, if that leaves none of a task's threads without a pixel. Estimated.
 constexpr std::uint32_t kMostPointwiseBlocks = 8;

@@ -29,11 +29,8 @@ struct DepthwiseTask {
 
   // Whether the channels of all pixels come in whole vectors.
   static __device__ bool has_vectors(const TaskArgs& a) {
-    const auto addresses =
-        reinterpret_cast<std::uintptr_t>(a.x) | reinterpret_cast<std::uintptr_t>(a.y) |
-        reinterpret_cast<std::uintptr_t>(a.residual) | reinterpret_cast<std::uintptr_t>(a.scale) |
-        reinterpret_cast<std::uintptr_t>(a.bias);
-    return a.c % kVector == 0 && addresses % (kVector * sizeof(Stored)) == 0;
+    const bool aligned = are_aligned<Vec<kVector, Stored>>(a.x, a.y, a.residual, a.scale, a.bias);
+    return a.c % kVector == 0 && aligned;
   }
 
   // In threads of kChannels each.

@@ -13,13 +13,9 @@ struct PointwiseTask {
   static constexpr int kThreads = kPointwiseThreads;
 
   static __device__ void run(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
-    const auto aligned = [](const auto* first, const auto*... others) {
-      const auto addresses = (reinterpret_cast<std::uintptr_t>(first) | ... |
-                              reinterpret_cast<std::uintptr_t>(others));
-      return addresses % sizeof(Vec<4, Stored>) == 0;
-    };
-    const bool filters = a.k % 4 == 0 && aligned(a.y, a.residual, a.scale, a.bias);
-    const bool channels = a.c % 4 == 0 && aligned(a.x);
+    using Vector = Vec<4, Stored>;
+    const bool filters = a.k % 4 == 0 && are_aligned<Vector>(a.y, a.residual, a.scale, a.bias);
+    const bool channels = a.c % 4 == 0 && are_aligned<Vector>(a.x);
     if (filters) {
       channels ? run_threads<4, 4>(a, group, block) : run_threads<4, 1>(a, group, block);
     } else {
