@@ -2,6 +2,7 @@
 // Runs the real command.
 #pragma once
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,6 +50,15 @@ inline pid_t start_in(const ScratchFolder& folder, std::vector<std::string> argu
   words.push_back(nullptr);
   execv(program.c_str(), words.data());
   _exit(99);
+}
+
+/// Ctrl-C: the child ends with the status for it.
+inline void check_ctrl_c(pid_t child) {
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 130);
 }
 
 /// One error line on stderr, nothing on stdout, no file that was not there.

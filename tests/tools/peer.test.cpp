@@ -98,11 +98,7 @@ TEST_CASE("Ctrl-C ends bench while its peer hangs, and the peer's process") {
   REQUIRE(!text.empty());
   const pid_t peer = std::stoi(text);
   CHECK(kill(peer, 0) == 0);
-  kill(bench, SIGINT);
-  int status = 0;
-  waitpid(bench, &status, 0);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 130);
+  check_ctrl_c(bench);
   CHECK_THAT(folder.read("err"), ContainsSubstring("interrupted after 0 of 1 layers"));
   CHECK(kill(peer, 0) == -1);
 }

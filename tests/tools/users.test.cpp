@@ -32,11 +32,7 @@ TEST_CASE("bench shows rows as they finish, and Ctrl-C keeps what is done") {
   REQUIRE(row_is_there());
   CHECK(nlohmann::json::parse(folder.read("r.json")).size() == 1);
   usleep(300'000);  // into the second layer
-  kill(child, SIGINT);
-  int status = 0;
-  waitpid(child, &status, 0);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 130);
+  check_ctrl_c(child);
   CHECK_THAT(folder.read("err"), ContainsSubstring("interrupted after 1 of 2 layers"));
   CHECK_THAT(folder.read("out"), !ContainsSubstring("\nslow"));
 }

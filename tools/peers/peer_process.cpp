@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both ends of the pipe. Requests: {"problem": ..., ...} begins a layer, {"turn": index, "ms":
-// ...},
-// {"compute": index}, {"end": true}. Answers: a line, before which lines {"running": algorithm}
-// may say what runs now; or {"bytes": count} and the bytes; or {"error": ...}, the last.
+// Both ends of the pipe. Requests: {"problem": ..., ...} begins a layer,
+// {"turn": index, "ms": ...}, {"compute": index}, {"end": true}. Answers: a line, before which
+// lines {"running": algorithm} may say what runs now; or {"bytes": count} and the bytes; or
+// {"error": ...}, the last.
 #include "tools/peers/peer_process.hpp"
 
 #include <unistd.h>
