@@ -9,7 +9,8 @@
 
 namespace megaconv::cuda {
 
-/// Two blocks on an SM: a run of the same plan starts beside the end of the one before it.
+/// Two blocks on an SM: a run of the same plan starts beside the end of the one before it. All but
+/// its shares may have been written by what is in front.
 template <class Products>
 __global__ void __launch_bounds__(kSmallGemmThreads, 2)
     small_gemm_kernel(const __grid_constant__ SmallGemmArgs args, const SmallGemmShare* shares) {
@@ -19,18 +20,16 @@ __global__ void __launch_bounds__(kSmallGemmThreads, 2)
   __shared__ SmallGemmShare share;
   FilterStages filters(arrivals);
   const SumExchange exchange(exchanged);
+  let_next_start();
   constexpr int kWords = sizeof(SmallGemmShare) / sizeof(std::uint32_t);
   if (threadIdx.x < kWords) {
     reinterpret_cast<std::uint32_t*>(&share)[threadIdx.x] =
         reinterpret_cast<const std::uint32_t*>(shares + blockIdx.x)[threadIdx.x];
   }
-  // Filters, too, may have been written by what is in front.
-  wait_for_kernel_before();
-  let_next_start();
   __syncthreads();
-  SmallGemmTask<Products, typename Products::Stored>::run(
-      args, share, work, filters, exchange, [](const void* tensor) { return tensor; }, [] {},
-      [](TaskPhase) {});
+  SmallGemmTask<Products, typename Products::Stored, true>::run(
+      args, share, work, filters, exchange, [](const void* tensor) { return tensor; },
+      [] { wait_for_kernel_before(); }, [](TaskPhase) {});
 }
 
 template <class Products>

@@ -34,13 +34,14 @@
 #include <cstdint>
 
 #include "megaconv/tiling.hpp"
+#include "tasks/divisor.hpp"
 
 namespace megaconv {
 
 struct Stripes {
   std::int32_t cols;        ///< output columns of a stripe; the last stripe may have fewer
-  std::int32_t pitch;       ///< padded pixels of a row of one image
-  std::int32_t period;      ///< rows of an image, gap included
+  Divisor pitch;            ///< padded pixels of a row of one image
+  Divisor period;           ///< rows of an image, gap included
   std::int32_t reach;       ///< the halo: padded pixels from an output to its farthest tap
   std::int32_t images = 1;  ///< images abreast; 1: one below the other
   bool by_taps = false;     ///< every tap's input is loaded by itself

@@ -226,8 +226,27 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool 
   std::vector<float> wide_bias;
   for (const T value : bias) wide_bias.push_back(to_float(value));
   const bool is_wide = std::is_same_v<Bias, float>;
-  if (a.epilogue.bias)
-    args.bias = is_wide ? static_cast<const void*>(wide_bias.data()) : bias.data();
+  // What a kernel in front writes is there behind the wait. In networks it always is.
+  constexpr bool kConstantsWait = std::is_same_v<Bias, typename Products::Stored>;
+  std::vector<std::byte> late_u(u.size());
+  std::vector<T> late_bias(bias.size());
+  const auto hide_constants = [&] {
+    std::fill(late_u.begin(), late_u.end(), std::byte{0xff});
+    std::memset(late_bias.data(), 0xff, late_bias.size() * sizeof(T));
+  };
+  const auto wait = [&] {
+    __syncthreads();
+    if constexpr (kConstantsWait) {
+      if (threadIdx.x == 0) late_u = u, late_bias = bias;
+      __syncthreads();
+    }
+  };
+  if constexpr (kConstantsWait) args.u = late_u.data();
+  if (a.epilogue.bias) {
+    args.bias = kConstantsWait ? static_cast<const void*>(late_bias.data())
+                : is_wide      ? static_cast<const void*>(wide_bias.data())
+                               : bias.data();
+  }
   constexpr std::ptrdiff_t kWork = test::kClusterSharedBytes - sizeof(cuda::SumExchange::Shared);
   const auto bytes = static_cast<std::size_t>(memory_of(cut).bytes);
   REQUIRE(bytes <= cut.shared_bytes);
@@ -243,6 +262,7 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool 
         const std::vector<T> readable = poisoned_beyond_reads(cut, shares.front(), x);
         args.x = readable.data();
         std::fill(shared.begin(), shared.end(), std::byte{0xff});  // NaN
+        hide_constants();
         std::vector<cuda::FilterStages::Shared> arrivals(cut.shares);
         test::run_cluster(static_cast<int>(cut.shares), cuda::kSmallGemmThreads, kOrders[seed % 3],
                           [&] {
@@ -252,10 +272,9 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool 
                             const cuda::SumExchange exchange(
                                 *reinterpret_cast<cuda::SumExchange::Shared*>(own + kWork));
                             __syncthreads();
-                            cuda::SmallGemmTask<Products, Bias>::run(
+                            cuda::SmallGemmTask<Products, Bias, kConstantsWait>::run(
                                 args, shares[rank], reinterpret_cast<char*>(own), filters, exchange,
-                                [](const void* tensor) { return tensor; }, [] { __syncthreads(); },
-                                [](TaskPhase) {});
+                                [](const void* tensor) { return tensor; }, wait, [](TaskPhase) {});
                           });
         for (std::uint32_t rank = 0; rank < cut.shares; ++rank) {
           const auto begin =

@@ -21,7 +21,7 @@ class InPlaceLoaders : Shape {
     InputCursor stage;
     Turns turns(shared.cluster);
     if (source.has_only()) {
-      load_input(a, Walk(a, source.only()), stage, turns, shared, wait);
+      load_input(a, Walk(a, source.only_ahead()), stage, turns, shared, wait);
       return;
     }
     wait();
@@ -36,13 +36,19 @@ class InPlaceLoaders : Shape {
     tasks.end(at);
   }
 
-  /// One thread: loads the filters of all tasks.
-  template <class Source>
+  /// One thread: loads the filters of all tasks. wait() comes before the first load.
+  template <class Source, class Wait>
   static __device__ void load_filters(const TaskArgs& a, const Course& course, const Source& source,
-                                      const Shared& shared) {
+                                      const Shared& shared, Wait wait) {
+    typename StageRing<kMostFilterStages>::Cursor stage;
+    if (source.has_only()) {
+      const Walk walk(a, source.only_ahead());
+      wait();
+      load_filters(a, walk, course.keeps_filters ? 1 : walk.num_tiles, stage, shared);
+      return;
+    }
+    wait();
     TaskReader<Source> tasks(shared.barriers.tasks, source);
-    auto& ring = shared.barriers.filter;
-    typename StageRing<kMostFilterStages>::Cursor at;
     bool has_all = false;
     for (Task task; tasks.next(task); tasks.advance()) {
       const Walk walk(a, task);
@@ -50,17 +56,7 @@ class InPlaceLoaders : Shape {
       source.before_tma();
       const int times = has_all ? 0 : course.keeps_filters ? 1 : walk.num_tiles;
       has_all = course.keeps_them_all;
-      for (int i = 0; i < times; ++i) {
-        for (int k_block = shared.first_k_block; k_block < shared.end_k_block; ++k_block) {
-          const int c = k_block * a.k_block_channels;
-          for (int tap = 0; tap < a.r * a.s; ++tap) {
-            ring.wait_empty(at);
-            copy_box(shared.u + at.stage * shared.tap_bytes, a.w_tensor, {c, walk.first_k, tap},
-                     ring.expect(at, static_cast<std::uint32_t>(shared.tap_bytes)));
-            at.advance(shared.filter_stages);
-          }
-        }
-      }
+      load_filters(a, walk, times, stage, shared);
     }
   }
 
@@ -114,6 +110,23 @@ class InPlaceLoaders : Shape {
             }
             at.advance(shared.input_stages);
           }
+        }
+      }
+    }
+  }
+  // The filters of a task, so many times.
+  static __device__ void load_filters(const TaskArgs& a, const Walk& walk, int times,
+                                      typename StageRing<kMostFilterStages>::Cursor& at,
+                                      const Shared& shared) {
+    auto& ring = shared.barriers.filter;
+    for (int i = 0; i < times; ++i) {
+      for (int k_block = shared.first_k_block; k_block < shared.end_k_block; ++k_block) {
+        const int c = k_block * a.k_block_channels;
+        for (int tap = 0; tap < a.r * a.s; ++tap) {
+          ring.wait_empty(at);
+          copy_box(shared.u + at.stage * shared.tap_bytes, a.w_tensor, {c, walk.first_k, tap},
+                   ring.expect(at, static_cast<std::uint32_t>(shared.tap_bytes)));
+          at.advance(shared.filter_stages);
         }
       }
     }

@@ -154,7 +154,7 @@ struct InPlaceShape {
       end_place = min(first_place + a.places_per_group, a.places);
       num_tiles = a.task_tiles;
       const int places = end_place - first_place;
-      if (places < a.places_per_group) num_tiles = (places + a.tile_places - 1) / a.tile_places;
+      if (places < a.places_per_group) num_tiles = a.last_task_tiles;
       first_k = static_cast<int>(task.block) * a.filters_per_gemm_task;
     }
   };

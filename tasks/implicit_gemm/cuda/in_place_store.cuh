@@ -64,7 +64,9 @@ class InPlaceStorers : Shape {
         for (image += line; image >= s.images; image -= s.images) ++row;
         image += stripe * s.images;
       } else {
-        for (row += line; row >= s.period; row -= s.period) ++image;
+        row += line;
+        image += row / s.period;
+        row = row % s.period;
         col += stripe * s.cols;
       }
       const bool exists = row < a.p && image < a.n;
@@ -120,10 +122,14 @@ class InPlaceStorers : Shape {
           if (lane == 0) residual.arrive_full(at.stage);
         }
       }
+      Run run = run_of(lane);  // there before it is asked for
+      int cols = run.in_boxes(a, places);
       ring.wait_full(at);
       for (int line = lane; line <= last && places > 0; line += 32) {
-        const Run run = run_of(line);
-        const int cols = run.in_boxes(a, places);
+        if (line != lane) {
+          run = run_of(line);
+          cols = run.in_boxes(a, places);
+        }
         for (int i = 0; i < cols; i += a.output_cols) {
 #pragma unroll
           for (int row = 0; row < kRows; ++row) {

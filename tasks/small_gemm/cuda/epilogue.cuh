@@ -27,31 +27,50 @@ class SmallGemmEpilogue {
  public:
   using Stored = typename Products::Stored;
 
-  /// Before the wait: bias and scale, and those of a second output, on their way to `vectors`,
-  /// [2 or 4][filter], with the thread's next group of copies, and where this thread's first
-  /// outputs are. tensor(pointer): what a pointer of the arguments stands for.
+  /// Where this thread's first outputs are. `vectors`: shared memory, [2 or 4][filter].
+  /// tensor(pointer): what a pointer of the arguments stands for.
   template <class Tensor>
   __device__ SmallGemmEpilogue(const SmallGemmArgs& a, const SmallGemmShare& share, Tensor tensor,
                                float* vectors)
       : a_(a), share_(share), vectors_(vectors) {
-    const int thread = static_cast<int>(threadIdx.x);
-    if (thread < a.own_filters) {
-      const int filter = share.first_filter + thread;
-      const auto* const u = static_cast<const char*>(tensor(a.u));
-      copy_vector(vectors + thread, static_cast<const Bias*>(tensor(a.bias)), filter, u);
-      const auto copy_floats = [&](int to, const void* from) {
-        copy_vector(vectors + to * a.own_filters + thread, static_cast<const float*>(from), filter,
-                    u);
-      };
-      if (a.scales_at != 0) copy_floats(1, u + a.scales_at);
-      if (a.second.scale != nullptr) {
-        copy_floats(2, tensor(a.second.scale));
-        copy_floats(3, tensor(a.second.bias));
-      }
-    }
     find_first();
     if constexpr (!Products::kPairs) find_outputs();
     if constexpr (Products::kLeavesRegisters) find_tensors(tensor);
+  }
+
+  /// Bias and scale, and those of a second output, on their way to `vectors`: those in FP32 with
+  /// the thread's next group of copies, others up to put_bias().
+  template <class Tensor>
+  __device__ void load_vectors(Tensor tensor) {
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread >= a_.own_filters) return;
+    const int filter = share_.first_filter + thread;
+    const auto* const readable = static_cast<const char*>(tensor(a_.u));
+    const auto copy_floats = [&](int to, const void* from) {
+      const bool exists = from != nullptr && filter < a_.k;
+      const void* number = readable;
+      if (exists) number = static_cast<const float*>(from) + filter;
+      __pipeline_memcpy_async(vectors_ + to * a_.own_filters + thread, number, sizeof(float),
+                              exists ? 0 : sizeof(float));
+    };
+    const void* const bias = tensor(a_.bias);
+    if constexpr (kBiasComesLater) {
+      if (bias != nullptr && filter < a_.k) bias_ = static_cast<const Bias*>(bias)[filter];
+    } else {
+      copy_floats(0, bias);
+    }
+    if (a_.scales_at != 0) copy_floats(1, readable + a_.scales_at);
+    if (a_.second.scale != nullptr) {
+      copy_floats(2, tensor(a_.second.scale));
+      copy_floats(3, tensor(a_.second.bias));
+    }
+  }
+  /// Behind what need not wait for it, and before a barrier of the block.
+  __device__ void put_bias() {
+    if constexpr (kBiasComesLater) {
+      const int thread = static_cast<int>(threadIdx.x);
+      if (thread < a_.own_filters) vectors_[thread] = static_cast<float>(bias_);
+    }
   }
 
   /// Behind the products: the residual, on its way while warps hand in their sums.
@@ -94,6 +113,7 @@ class SmallGemmEpilogue {
  private:
   static constexpr int kVectorBits = 2, kVector = 1 << kVectorBits;  // numbers
   static constexpr int kAtOnce = 4;                                  // outputs of a thread
+  static constexpr bool kBiasComesLater = sizeof(Bias) != sizeof(float);
 
   // Of outputs that this thread has written.
   template <class Tensor>
@@ -196,19 +216,6 @@ class SmallGemmEpilogue {
       return static_cast<float>(numbers[i]);
     }
   };
-
-  // A number of a vector over filters; 0 where it has none.
-  template <class Number>
-  __device__ void copy_vector(float* to, const Number* vector, int filter,
-                              const void* readable) const {
-    const bool exists = vector != nullptr && filter < a_.k;
-    if constexpr (sizeof(Number) == sizeof *to) {
-      const void* const from = exists ? vector + filter : readable;
-      __pipeline_memcpy_async(to, from, sizeof *to, exists ? 0 : sizeof *to);
-    } else {
-      *to = exists ? static_cast<float>(vector[filter]) : 0.0f;
-    }
-  }
 
   __device__ void find_first() {
     const int thread = static_cast<int>(threadIdx.x), vector_bits = a_.own_bits - kVectorBits;
@@ -339,6 +346,7 @@ class SmallGemmEpilogue {
   const SmallGemmArgs& a_;
   const SmallGemmShare& share_;
   float* const vectors_;
+  Bias bias_ = static_cast<Bias>(0.0f);
   int output_[kAtOnce];  // from to_ on
   int filter_, pixel_, stride_, num_pixels_;
   std::int64_t to_;  // the first output of this thread's filters in the image

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A task of a small-tile implicit GEMM: a tile of output pixels by a block of filters.
 //
-//   before the wait   where this thread's pixels lie; filters of the first K blocks, on their way
+//   before the wait   where this thread's pixels lie; filters of the first K blocks, on their way,
+//                     if they are there
 //   wait()            the task's producers are done
 //   each K block      x to shared memory, once for all taps; a barrier; products
 //   shared memory     every warp's sums; a barrier
@@ -268,8 +269,9 @@ class SmallGemmTile {
 
 /// A task. `shared`: TaskMemory::bytes of shared memory, which all threads have left behind a
 /// barrier of the block. wait() is one, too. tensor(pointer): what a pointer of the arguments
-/// stands for. mark(phase): a phase ends. Bias: how it is stored; FP32 comes asynchronously.
-template <class Products, class Bias = float>
+/// stands for. mark(phase): a phase ends. Bias: how it is stored. kConstantsWait: filters and bias,
+/// too, may not be there before wait().
+template <class Products, class Bias = float, bool kConstantsWait = false>
 class SmallGemmTask {
  public:
   using Stored = typename Products::Stored;
@@ -287,14 +289,22 @@ class SmallGemmTask {
     };
     if (a.shares > 1) exchange.open(a, share);
     filters.take_over();
+    const auto start_all_filters = [&] {
 #pragma unroll 1
-    for (int k_block = 0; k_block < a.stages; ++k_block) start_filters(k_block, k_block);
+      for (int k_block = 0; k_block < a.stages; ++k_block) start_filters(k_block, k_block);
+    };
+    if constexpr (!kConstantsWait) start_all_filters();
     auto* const vectors = reinterpret_cast<float*>(shared + a.vectors_at);
     SmallGemmEpilogue<Products, Bias> epilogue(a, share, tensor, vectors);
+    if constexpr (!kConstantsWait) epilogue.load_vectors(tensor);
     InputLoader<Products> x(a, share, static_cast<const Stored*>(tensor(a.x)));
     SmallGemmTile<Products> tile(a, share, reinterpret_cast<int*>(shared + a.steps_at));
     Magnitudes magnitudes(reinterpret_cast<std::uint32_t*>(vectors + 2 * kMostFilters));
     wait();
+    if constexpr (kConstantsWait) {
+      start_all_filters();
+      epilogue.load_vectors(tensor);
+    }
     const auto load = [&](int k_block, int stage) {
       const std::uint32_t most = x.load(shared + stage * a.stage_bytes, k_block);
       __pipeline_commit();
@@ -304,6 +314,7 @@ class SmallGemmTask {
     };
 #pragma unroll 1
     for (int k_block = 0; k_block < a.stages; ++k_block) load(k_block, k_block);
+    epilogue.put_bias();
     float scale = 0;  // of x in the sums, once there is one
 #pragma unroll 1
     for (int k_block = 0, stage = 0; k_block < a.k_blocks; ++k_block) {
