@@ -80,13 +80,15 @@ class InPlaceLoaders : Shape {
     const Stripes& s = a.stripes;
     const Stripes::Position next_tile = s.position(a.tile_places);
     const Stripes::Position next_piece = s.position(kPiecePlaces);
-    const auto num_bytes = static_cast<std::uint32_t>(a.input_places * shared.row_bytes);
+    const int k_blocks = a.stage_k_blocks;
+    const int k_block_bytes = shared.input_bytes / k_blocks;
+    const auto num_bytes = static_cast<std::uint32_t>(k_blocks * a.input_places * shared.row_bytes);
     Stripes::Position tile_start = s.position(walk.first_place);
     wait();
     for (int tile = 0; tile < walk.num_tiles; ++tile, tile_start = s.sum(tile_start, next_tile)) {
       const int first_row =
           kAbreast && s.images > 1 ? (walk.first_place + tile * a.tile_places) / s.row() : 0;
-      for (int k_block = shared.first_k_block; k_block < shared.end_k_block; ++k_block) {
+      for (int k_block = shared.first_k_block; k_block < shared.end_k_block; k_block += k_blocks) {
         const int c = k_block * a.k_block_channels;
         for (TapOffset tap; tap.row < a.r; tap.advance(a)) {
           if constexpr (kConverts) {
@@ -107,6 +109,11 @@ class InPlaceLoaders : Shape {
                                      tap.col * a.dilation_w,
                                      tap.row * a.dilation_h};
               copy_pixels(x, a.x_tensors[0], pixels, barrier);
+              if (k_blocks == 2) {
+                PixelWalk second = pixels;
+                second.channel += a.k_block_channels;
+                copy_pixels(x + k_block_bytes, a.x_tensors[0], second, barrier);
+              }
             }
             at.advance(shared.input_stages);
           }
@@ -119,13 +126,20 @@ class InPlaceLoaders : Shape {
                                       typename StageRing<kMostFilterStages>::Cursor& at,
                                       const Shared& shared) {
     auto& ring = shared.barriers.filter;
+    const int k_blocks = a.stage_k_blocks;
     for (int i = 0; i < times; ++i) {
-      for (int k_block = shared.first_k_block; k_block < shared.end_k_block; ++k_block) {
+      for (int k_block = shared.first_k_block; k_block < shared.end_k_block; k_block += k_blocks) {
         const int c = k_block * a.k_block_channels;
         for (int tap = 0; tap < a.r * a.s; ++tap) {
           ring.wait_empty(at);
-          copy_box(shared.u + at.stage * shared.tap_bytes, a.w_tensor, {c, walk.first_k, tap},
-                   ring.expect(at, static_cast<std::uint32_t>(shared.tap_bytes)));
+          std::byte* const u = shared.u + at.stage * shared.tap_bytes;
+          std::uint64_t* const barrier =
+              ring.expect(at, static_cast<std::uint32_t>(shared.tap_bytes));
+          copy_box(u, a.w_tensor, {c, walk.first_k, tap}, barrier);
+          if (k_blocks == 2) {
+            copy_box(u + shared.tap_bytes / 2, a.w_tensor,
+                     {c + a.k_block_channels, walk.first_k, tap}, barrier);
+          }
           at.advance(shared.filter_stages);
         }
       }
