@@ -48,20 +48,6 @@ constexpr double kDepthwiseStartUs = 4, kDepthwiseProductsPerUs = 4.5e6, kDepthw
 constexpr double kPointwiseStartUs = 4.3, kPointwiseProductsPerUs = 1.2e7;
 constexpr double kPointwiseMemoryMore = 1.3;
 
-// Whether TMA loads tensors for tiles whose taps have inputs of their own. The estimates of these
-// are of kernels that run again and again.
-bool is_by_taps(const Tiling& tiling) {
-  const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
-  return cut != nullptr && are_tensors(cut->operands) && operands_in_wide_tiles(tiling.problem);
-}
-
-// What an estimate has too much for a kernel that starts while the one before it ends.
-double early_start_us(const Tiling& tiling) {
-  const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
-  const bool early = cut != nullptr && cut->operands != Operands::loaded && !is_by_taps(tiling);
-  return early ? kEarlyStartUs : 0;
-}
-
 // A convolution by itself that runs again and again: large tiles take so much longer than their
 // room estimates where the whole takes microseconds. 53 layers of ResNet-50 and MobileNetV2, one
 // image, H100, the sum by this choice and by the faster one: FP16 227 and 220 us, TF32 315 and 307,
@@ -69,7 +55,8 @@ double early_start_us(const Tiling& tiling) {
 // the room is right since.
 double large_tiles_more(const Tiling& own, Precision precision) {
   const ConvProblem& a = own.problem;
-  if (!std::holds_alternative<ImplicitGemmCut>(own.cut) || is_by_taps(own)) return 1;
+  const auto* const cut = std::get_if<ImplicitGemmCut>(&own.cut);
+  if (cut == nullptr || (are_tensors(cut->operands) && operands_in_wide_tiles(a))) return 1;
   if (a.dtype != DataType::f32) return 1.1;
   return precision == Precision::tf32 ? 1.4 : 1;
 }
@@ -143,7 +130,9 @@ double small_tiles_alone_us(const SmallGemmCut& cut, const Target& target) {
 
 double own_kernels_alone_us(const Tiling& tiling, const Target& target) {
   if (const std::optional<double> us = plain_direct_us(tiling)) return *us;
-  return staged_us(tiling, target) - early_start_us(tiling);
+  const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
+  const bool starts_early = cut != nullptr && cut->operands != Operands::loaded;
+  return staged_us(tiling, target) - (starts_early ? kEarlyStartUs : 0);
 }
 
 double own_kernels_us(const Tiling& tiling, const Target& target) {
@@ -158,8 +147,7 @@ double own_kernels_us(const Tiling& tiling, const Target& target) {
                                        (loaded ? kLoadedResidualBytesPerUs : kResidualBytesPerUs)
                                  : 0;
   if (!loaded) {
-    return kColdUs + residual_us +
-           std::max(us - early_start_us(tiling), kMemoryMore * memory_us(a));
+    return kColdUs + residual_us + std::max(us - kEarlyStartUs, kMemoryMore * memory_us(a));
   }
   return kColdUs + residual_us + std::max(us, kLoadedMemoryMore * memory_us(a));
 }

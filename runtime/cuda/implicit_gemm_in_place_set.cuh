@@ -61,11 +61,10 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
     }
   }
 
-  /// Called by all threads of a block, with the source of its tasks if there is one already.
-  template <class... Source>
-  static __device__ __forceinline__ typename Gemm::Shared open(const TaskArgs& a, std::byte* shared,
-                                                               const Source&... source) {
-    return Gemm::open(a, shared, source...);
+  /// Called by all threads of a block.
+  static __device__ __forceinline__ typename Gemm::Shared open(const TaskArgs& a,
+                                                               std::byte* shared) {
+    return Gemm::open(a, shared);
   }
   /// Direct tasks, by all threads of a block, which call wait() before they touch a tensor.
   template <class Source, class Wait>
@@ -84,8 +83,7 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
     if (threadIdx.x == 0) most = {};
     const auto num_groups = static_cast<std::uint32_t>(args.num_groups);
     TasksInTurn source(tasks, num_tasks);
-    const auto opened = Gemm::open(args, shared, source);
-    Gemm::run(args, args.x_scale, source, opened, wait, [&](unsigned checker) {
+    Gemm::run(args, args.x_scale, source, Gemm::open(args, shared), wait, [&](unsigned checker) {
       const auto noted = noted_of_run<ImplicitGemmInPlaceKernel>(args, num_groups);
       look_at(noted, checker, Gemm::kCheckers, most);
     });
@@ -94,7 +92,7 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
     if (!scales.differ()) return;
     leave_right_scale(args, scales);
     TasksInTurn again(tasks, num_tasks);
-    const auto reopened = Gemm::reopen(args, shared, again);
+    const auto reopened = Gemm::reopen(args, shared);
     const float x_scale = make_again(args, scales, num_groups, shared);
     multiply(args, x_scale, again, reopened, [] {});
   }
@@ -132,7 +130,7 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
         (args.k_padded + args.filters_per_gemm_task - 1) / args.filters_per_gemm_task);
     const std::uint32_t num_direct = num_groups * blocks;  // the last ones
     TasksInTurn source(tasks + (num_tasks - num_direct), num_direct);
-    multiply(args, x_scale, source, open(args, shared, source), [] {});
+    multiply(args, x_scale, source, open(args, shared), [] {});
   }
 };
 

@@ -21,17 +21,16 @@ namespace megaconv::cuda {
 class TasksInTurn {
  public:
   static constexpr bool kSignals = false;
+  /// By all threads of a block, before a barrier.
   __device__ TasksInTurn(const Task* tasks, std::uint32_t num_tasks)
       : tasks_(tasks), num_tasks_(num_tasks), next_(blockIdx.x) {
-    if (threadIdx.x < kTakers) read_ahead();
-  }
-  __device__ void show_only() const {
-    if (threadIdx.x == 0 && has_only()) shared_only() = ahead_;
+    if (threadIdx.x != 0) return;
+    read_ahead();
+    if (has_only()) shared_only() = ahead_;
   }
   __device__ bool repeats() const { return num_tasks_ > gridDim.x; }
   __device__ bool has_only() const { return !repeats() && blockIdx.x < num_tasks_; }
   __device__ Task only() const { return std::bit_cast<Task>(shared_only()); }
-  __device__ Task only_ahead() const { return std::bit_cast<Task>(ahead_); }
   /// Called by thread 0.
   __device__ bool next(TakenTask& taken) {
     if (next_ >= num_tasks_) return false;
@@ -56,7 +55,6 @@ class TasksInTurn {
                   first_signal = 0, num_signals = 0, node = kNoCounter;
   };
   static_assert(sizeof(Words) == sizeof(Task));
-  static constexpr unsigned kTakers = 64;  // threads that may call only_ahead()
 
   // In registers, it would take some of every thread until its first use.
   static __device__ Words& shared_only() {
@@ -81,10 +79,8 @@ class TasksByTicket {
     const DeviceRun& run = worker_.run();
     return run.dispatch == Dispatch::persistent && run.num_tasks - run.num_making > gridDim.x;
   }
-  __device__ void show_only() const {}
   __device__ bool has_only() const { return false; }
   __device__ Task only() const { return {}; }
-  __device__ Task only_ahead() const { return {}; }
   __device__ bool next(TakenTask& taken) {
     const std::uint32_t num_tasks = worker_.run().num_tasks;
     if (!has_next_) next_ = worker_.next_position();
@@ -128,7 +124,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     Kernel::multiply_and_check(args, tasks, num_tasks, shared, [] { wait_for_kernel_before(); });
   } else {
     TasksInTurn source(tasks, num_tasks);
-    const auto opened = Kernel::open(args, shared, source);
+    const auto opened = Kernel::open(args, shared);
     if (reads_ahead<Kernel>(TaskKind::direct) && args.waits_for_x) wait_for_kernel_before();
     Kernel::multiply(args, args.x_scale, source, opened, [] { wait_for_kernel_before(); });
   }

@@ -109,13 +109,11 @@ void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
     args.rows_at_once = input.filter_rows;
     args.cols_at_once = input.filter_cols;
     args.input_places = input.places;
-    const std::int32_t shares = i32(channel_shares(tiling));
-    args.stage_k_blocks = shares > 1 ? 1 : input.k_blocks;
     args.task_tiles = ceil_div(args.places_per_group, args.tile_places);
     const std::int32_t before_last = (args.stripe_groups - 1) * args.places_per_group;
     args.last_task_tiles = ceil_div(args.places - before_last, args.tile_places);
     args.k_blocks = ceil_div(args.c_padded, args.k_block_channels);
-    args.share_k_blocks = ceil_div(args.k_blocks, shares);
+    args.share_k_blocks = ceil_div(args.k_blocks, i32(channel_shares(tiling)));
     args.block_k_blocks = args.k_blocks;
     args.output_cols = args.in_order ? args.tile_places / groups_of_places(kernels.operands)
                                      : output_cols_in_place(p, args.stripes.cols);

@@ -105,7 +105,6 @@ struct TaskArgs {
   // K blocks of all channels; of a share, whose sums are added up to those of the others; of a
   // block.
   std::int32_t k_blocks, share_k_blocks, block_k_blocks;
-  std::int32_t stage_k_blocks;               // of a pipeline stage
   std::int32_t task_tiles, last_task_tiles;  // of a whole group, of a stripe's last one
   MemoryInPlace memory;
   CUtensorMap x_tensors[kMostConvertedStripes];  // of every stripe

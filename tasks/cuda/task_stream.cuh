@@ -24,8 +24,7 @@
 //                                    barrier() is one of these threads
 //   bool repeats() const             whether blocks may have more than one
 //   bool has_only() const            whether all threads know the only one that a block has:
-//   Task only() const                behind a barrier that follows on show_only(), by all threads;
-//   Task only_ahead() const          before it, called by the first two warps
+//   Task only() const
 //   uint64_t now() const             for a trace: nanoseconds
 //   void record(const TakenTask&, uint64_t free_ns) const
 //                                    for a trace: called by one of the others when a task is

@@ -58,18 +58,17 @@ constexpr double kFloatChunkUs = 2.6, kFloatChunkOfRowsUs = 2.9, kWideFloatMore 
 constexpr std::int32_t kWideFloatTile = 352;
 // Sums of blocks that share the channels of a task.
 constexpr double kPartialSumsUs = 1;
-// Tiles of tensors whose taps have inputs of their own (H100, 20 layers of 8 and 32 images, FP16
-// and TF32, up to 25 sizes of tiles each: the chosen ones take 1 % more than the best).
-// Microseconds of a tap of a K block, at least, alone in its stage or with another; by rows of
-// operands that come from the L2, of which those of filters come to many blocks at a time; and by
-// products. Of a tile, and of every byte of its outputs. Of further waves of tasks. Of a run; so
-// much less where blocks of the next one find half of the multiprocessors free, and begin there.
-constexpr double kTapUs = 0.227, kTapOfTwoUs = 0.122, kTapRowUs = 1.06e-3, kTapFilterRow = 0.715;
-constexpr double kTapProductsPerUs = 3.57e6;
-constexpr double kTapTileUs = 1.01, kTapOutputUs = 2.84e-5;
-constexpr double kTapTaskUs = 0.57, kTapLaunchUs = 1.86, kHalfFreeUs = 1.06;
+// Tiles of tensors whose taps have inputs of their own (H100, 41 layers of 32 images, FP16 and
+// TF32, up to 24 sizes of tiles each: the chosen ones take 1 % more in FP16 than the best, in TF32
+// 4 %). Microseconds of a tap of a K block, at least; by rows of operands that come from the L2, of
+// which those of filters come to many blocks at a time; and by products. Of a tile, and of every
+// byte of its outputs. Of further waves of tasks. Of a run.
+constexpr double kTapUs = 0.256, kTapRowUs = 1.62e-3, kTapFilterRow = 0.735;
+constexpr double kTapProductsPerUs = 3.15e6;
+constexpr double kTapTileUs = 1.05, kTapOutputUs = 3.3e-5;
+constexpr double kTapTaskUs = 0.45, kTapLaunchUs = 2.6;
 // So often what a tile has less of, products or outputs, is beside nothing.
-constexpr double kTapAlone = 1.25;
+constexpr double kTapAlone = 1.4;
 // Copies of operands: their stage's start, and what it reads and writes in a microsecond.
 constexpr double kCopyUs = 2.5, kCopyBytesPerUs = 3.5e6;
 // The same from space to depth, number by number (H100, a stem: FP16 17 us, floats 24).
@@ -161,9 +160,9 @@ double copy_us(const Tiling& tiling) {
 }
 
 // Microseconds of a run of tiles whose taps have inputs of their own. A tile's outputs are written
-// while the next one is multiplied. `busy`: tasks for each multiprocessor.
-double by_taps_us(const Tiling& tiling, std::int32_t tile_places, std::int32_t stage_k_blocks,
-                  double waves, double busy, std::uint32_t shares) {
+// while the next one is multiplied.
+double by_taps_us(const Tiling& tiling, std::int32_t tile_places, double waves,
+                  std::uint32_t shares) {
   const ConvProblem& problem = tiling.problem;
   const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
   const double width = tile_places, filters = filters_in_place(cut.operands);
@@ -175,19 +174,17 @@ double by_taps_us(const Tiling& tiling, std::int32_t tile_places, std::int32_t s
   const double rows = width + kTapFilterRow * filters / (keeps_filters ? tiles : 1);
   const double products = width * filters * k_block * (have_floats(cut.operands) ? 2 : 1);
   const double products_us =
-      taps * std::max({stage_k_blocks > 1 && shares == 1 ? kTapOfTwoUs : kTapUs, kTapRowUs * rows,
-                       products / kTapProductsPerUs});
+      taps * std::max({kTapUs, kTapRowUs * rows, products / kTapProductsPerUs});
   const double outputs_us = kTapOutputUs * width * static_cast<double>(size_of(problem.dtype)) *
                             std::min(filters, static_cast<double>(problem.k));
-  const double launch_us = kTapLaunchUs - (busy * shares <= 0.5 ? kHalfFreeUs : 0);
-  return launch_us + waves * tiles * (kTapTileUs + std::max(products_us, outputs_us)) +
+  return kTapLaunchUs + waves * tiles * (kTapTileUs + std::max(products_us, outputs_us)) +
          kTapAlone * std::min(products_us, outputs_us) + (waves - 1) * kTapTaskUs +
          (shares > 1 ? kPartialSumsUs : 0);
 }
 
 // Microseconds of a run of so many waves of tasks, in stages or not. Of the tiling's counts only
 // what a task is made of need be there.
-double in_place_us(const Tiling& tiling, double waves, double busy, bool staged) {
+double in_place_us(const Tiling& tiling, double waves, bool staged) {
   const ConvProblem& problem = tiling.problem;
   const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
   const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cut.cols_per_group));
@@ -198,7 +195,7 @@ double in_place_us(const Tiling& tiling, double waves, double busy, bool staged)
   const InputOfTile input = input_of_tile(problem, stripes, tile_places, operands);
   const std::uint32_t shares = staged ? channel_shares(tiling) : 1;
   if (are_tensors(operands) && input.filter_rows * input.filter_cols == 1 && stripes.images == 1) {
-    return by_taps_us(tiling, tile_places, input.k_blocks, waves, busy, shares);
+    return by_taps_us(tiling, tile_places, waves, shares);
   }
   const bool all_rows = input.filter_rows == problem.r;
   const double width = tile_places;
@@ -252,9 +249,9 @@ double loaded_chunk_us(const ConvProblem& problem, const Tile& tile, std::uint32
   return 9 * place_us * width;
 }
 
-double run_us(const Tiling& tiling, double waves, double busy, bool staged) {
+double run_us(const Tiling& tiling, double waves, bool staged) {
   const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
-  if (cut.operands != Operands::loaded) return in_place_us(tiling, waves, busy, staged);
+  if (cut.operands != Operands::loaded) return in_place_us(tiling, waves, staged);
   const std::uint32_t places = cut.places_per_group;
   const Tile& tile = tile_of(cut.filter_blocks_per_gemm_task, places, tiling.arithmetic);
   const std::uint32_t width = width_of(tile, places, tiling.arithmetic);
@@ -317,11 +314,9 @@ double choose_sizes(Tiling& tiling, Operands operands, const TilingOptions& opti
   double least_us = 0;
   std::uint32_t best = 0;
   for (std::uint64_t size = 1; size <= std::min(steps, most / step); ++size) {
-    const std::uint64_t tasks = columns * ceil_div(steps, size);
-    const std::uint64_t waves = ceil_div(tasks, multiprocessors);
-    const double busy = static_cast<double>(tasks) / static_cast<double>(multiprocessors);
+    const std::uint64_t waves = ceil_div(columns * ceil_div(steps, size), multiprocessors);
     cut.places_per_group = u32(size * step);
-    const double us = run_us(tiling, static_cast<double>(waves), busy, options.whole_tensors);
+    const double us = run_us(tiling, static_cast<double>(waves), options.whole_tensors);
     // Tiles in place are often as wide for several sizes: the largest one has fewer tasks.
     if (size == 1 || us < least_us || (in_place && us == least_us)) {
       least_us = us;
@@ -561,8 +556,8 @@ double implicit_gemm_us(const Tiling& tiling, const Target& target, bool staged)
   const double waves = static_cast<double>(tiling.num_groups) * tiling.gemm_tasks /
                        std::max(1u, target.multiprocessors);
   const double copied_us = has_space_to_depth(tiling.problem) ? copy_us(tiling) : 0;
-  return copied_us + run_us(multiplied(tiling), kWhole * std::ceil(waves) + (1 - kWhole) * waves,
-                            waves, staged);
+  return copied_us +
+         run_us(multiplied(tiling), kWhole * std::ceil(waves) + (1 - kWhole) * waves, staged);
 }
 
 void choose_implicit_gemm(Tiling& tiling, const TilingOptions& options, const Target& target) {

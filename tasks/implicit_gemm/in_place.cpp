@@ -12,28 +12,15 @@ std::int32_t input_abreast(const Stripes& stripes, std::int32_t tile_places) {
   return ceil_div(tile_places + stripes.reach, stripes.row()) * stripes.row();
 }
 
-// Where a stage of x is for one tap, and no blocks share the channels. Of two K blocks neither may
-// be empty.
-std::int32_t stage_k_blocks(std::int32_t tile_places, Operands operands, std::int64_t channels) {
-  constexpr std::int64_t kLeast = 4;
-  const std::int64_t k_block = k_block_channels_in_place(tile_places, operands);
-  const std::int64_t k_blocks = ceil_div(channels, k_block);
-  const bool in_pairs = k_blocks >= kLeast && k_blocks % 2 == 0;
-  return in_pairs && may_hold_two(tile_places, operands) ? 2 : 1;
-}
-
 }  // namespace
 
 InputOfTile input_of_tile(const ConvProblem& problem, const Stripes& stripes,
                           std::int32_t tile_places, Operands operands) {
   const auto i32 = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
-  if (stripes.by_taps) return {1, 1, tile_places, stage_k_blocks(tile_places, operands, problem.c)};
+  if (stripes.by_taps) return {1, 1, tile_places};
   const std::int32_t cols = i32(problem.s);
   if (stripes.images > 1) {
     return {i32(problem.r), cols, input_abreast(stripes, tile_places)};
-  }
-  if (stripes.reach == 0) {
-    return {1, 1, tile_places, stage_k_blocks(tile_places, operands, problem.c)};
   }
   if (stripes.reach <= most_reach_in_place(tile_places, operands)) {
     return {i32(problem.r), cols, tile_places + stripes.reach};
@@ -85,8 +72,8 @@ std::int32_t tile_places_in_place(std::int64_t places_per_group, const Stripes& 
   return dividing(ceil_div(places_per_group, std::int64_t{most}));
 }
 
-MemoryInPlace memory_in_place(std::int32_t tile_places, const InputOfTile& input, Operands operands,
-                              std::int32_t stages, std::int32_t cluster_blocks,
+MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t input_places,
+                              Operands operands, std::int32_t taps, std::int32_t cluster_blocks,
                               std::int32_t channel_shares) {
   constexpr std::int32_t kSpan = 1024;  // of TMA's permutations
   const std::int32_t filters = filters_in_place(operands);
@@ -94,8 +81,8 @@ MemoryInPlace memory_in_place(std::int32_t tile_places, const InputOfTile& input
   const bool converts = operands == Operands::converted;
   MemoryInPlace memory{};
   const std::int32_t row_bytes = k_block_bytes_in_place(tile_places, operands);
-  memory.tap_bytes = input.k_blocks * filters * row_bytes;
-  memory.input_bytes = input.k_blocks * whole_spans(input.places * row_bytes);
+  memory.tap_bytes = filters * row_bytes;
+  memory.input_bytes = whole_spans(input_places * row_bytes);
   memory.pieces = whole_spans(tile_places * filters * (have_16_bits(operands) ? 2 : 4));
   memory.num_pieces = converts ? pieces_of(cluster_blocks) : 0;
   memory.partial_sums = memory.pieces + memory.num_pieces * kPieceBytes;
@@ -112,16 +99,14 @@ MemoryInPlace memory_in_place(std::int32_t tile_places, const InputOfTile& input
   const auto stages_beside = [&](std::int64_t filter_bytes) {
     return (room - filter_bytes) / memory.input_bytes;
   };
-  const std::int64_t with_all = stages_beside(std::int64_t{stages} * memory.tap_bytes);
-  const std::int64_t with_few =
-      input.k_blocks > 1 ? room / (memory.input_bytes + memory.tap_bytes)
-                         : stages_beside(least_filter_bytes_in_place(tile_places, operands));
+  const std::int64_t with_all = stages_beside(std::int64_t{taps} * memory.tap_bytes);
+  const std::int64_t with_few = stages_beside(least_filter_bytes_in_place(tile_places, operands));
   // Without a halo a stage of x is for one tap: with two of them the products wait for every load
   // (H100, FP16, n32c512h28k256r1p0: 25.7 us, with more 17.9).
-  const std::int64_t least = input.places == tile_places ? kLeastTapStages : kLeastInputStages;
-  const std::int64_t of_input = with_all >= least ? with_all : std::max(with_all, with_few);
+  const std::int64_t least = input_places == tile_places ? 3 : kLeastInputStages;
+  const std::int64_t stages = with_all >= least ? with_all : std::max(with_all, with_few);
   memory.input_stages =
-      static_cast<std::int32_t>(std::clamp<std::int64_t>(of_input, kLeastInputStages, most_input));
+      static_cast<std::int32_t>(std::clamp<std::int64_t>(stages, kLeastInputStages, most_input));
   memory.filters = memory.input + memory.input_stages * memory.input_bytes;
   memory.filter_stages = std::min(
       kMostFilterStages, (room - memory.input_stages * memory.input_bytes) / memory.tap_bytes);

@@ -157,14 +157,6 @@ constexpr std::int32_t k_block_channels_in_place(std::int32_t tile_places, Opera
   return k_block_bytes_in_place(tile_places, operands) / operand_bytes(operands);
 }
 inline constexpr int kSharedBytesInPlace = 226 * 1024;  ///< of a block
-/// Where a stage of x is for one tap: so many pipeline stages at least.
-inline constexpr std::int32_t kLeastTapStages = 3;
-/// Whether a pipeline stage of tensors may hold two K blocks then. What it costs besides its
-/// products is for both, but larger tiles have room for too few of them.
-constexpr bool may_hold_two(std::int32_t tile_places, Operands operands) {
-  constexpr std::int32_t kMostOutputs = 64 * 128;
-  return are_tensors(operands) && tile_places * filters_in_place(operands) <= kMostOutputs;
-}
 /// Bytes of it that are kept for the pipeline stages of filters, at least.
 constexpr int least_filter_bytes_in_place(std::int32_t tile_places, Operands operands) {
   if (have_16_bits(operands)) return 64 * 1024;
@@ -202,24 +194,17 @@ struct MemoryInPlace {
   std::int32_t pieces, num_pieces;                 ///< floats of x that are to be converted
   std::int32_t partial_sums;                       ///< from blocks that share the channels
   std::int32_t input, input_stages, input_bytes;   ///< x
-  std::int32_t filters, filter_stages, tap_bytes;  ///< w: a stage is one tap of its K blocks
+  std::int32_t filters, filter_stages, tap_bytes;  ///< w: a stage is one tap of a K block
 };
 inline constexpr int kBarrierBytesInPlace = 2 * 1024;  ///< mbarriers, and what alignment loses
 inline constexpr std::int32_t kLeastInputStages = 2, kMostFilterStages = 24;
 constexpr std::int32_t most_input_stages(Operands operands) {
   return operands == Operands::converted ? 3 : are_wide(operands) ? 6 : 4;
 }
-/// What a pipeline stage of x holds: the padded pixels (halo included) for so many rows and columns
-/// of the filter: all, a row, or a tap; and so many K blocks of them.
-struct InputOfTile {
-  std::int32_t filter_rows, filter_cols, places, k_blocks = 1;
-};
-InputOfTile input_of_tile(const ConvProblem& problem, const Stripes& stripes,
-                          std::int32_t tile_places, Operands operands);
-/// The cut for tiles of so many padded pixels. `stages` counts those of filters for a tile. If they
-/// all fit, what is left goes to stages of x.
-MemoryInPlace memory_in_place(std::int32_t tile_places, const InputOfTile& input, Operands operands,
-                              std::int32_t stages, std::int32_t cluster_blocks,
+/// The cut for tiles of so many padded pixels (`input_places` with the halo). `taps` counts those
+/// of all K blocks of a tile. If their filters all fit, what is left goes to stages of x.
+MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t input_places,
+                              Operands operands, std::int32_t taps, std::int32_t cluster_blocks,
                               std::int32_t channel_shares);
 /// Pipeline stages of filters that fit beside two of x; each is one tap of a K block.
 constexpr int filter_stages_in_place(std::int32_t tile_places, std::int32_t input_places,
@@ -243,6 +228,13 @@ constexpr bool has_room_in_place(std::int32_t tile_places, std::int32_t input_pl
 ///   rows, or a group is one tile.
 std::int32_t tile_places_in_place(std::int64_t places_per_group, const Stripes& stripes,
                                   Operands operands, std::int64_t channels);
+/// What a pipeline stage of x holds: the padded pixels (halo included) for so many rows and columns
+/// of the filter: all, a row, or a tap.
+struct InputOfTile {
+  std::int32_t filter_rows, filter_cols, places;
+};
+InputOfTile input_of_tile(const ConvProblem& problem, const Stripes& stripes,
+                          std::int32_t tile_places, Operands operands);
 /// Widest tile, in padded pixels, whose channels several blocks of a cluster share.
 inline constexpr std::int32_t kMostSharedPlaces = 64;
 /// Columns of a row of y in one TMA store. TMA cuts the box at the end of the row of y, but not

@@ -46,23 +46,28 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
   using Shape = InPlaceShape<Numbers, kOperands, kSharesChannels>;
   using Shape::kClusters, Shape::kConsumerRegisters, Shape::kConsumers, Shape::kConverterRegisters;
   using Shape::kConverters, Shape::kConverts, Shape::kHelperRegisters, Shape::kHelpers;
-  using Shape::kLaunchRegisters, Shape::kMostWidth, Shape::kReaders, Shape::kThreads;
+  using Shape::kLaunchRegisters, Shape::kMostWidth, Shape::kReaders;
   using Shape::own_cluster;
   using typename Shape::Barriers, typename Shape::Course, typename Shape::Shared;
 
   /// Called by all threads of a block before run(), which is given what it returns.
   static __device__ Shared open(const TaskArgs& a, std::byte* memory) {
-    make_barriers(a, *reinterpret_cast<Barriers*>(memory));
-    await_barriers(false);
-    return Shared(a, memory);
-  }
-  /// The same for a source of tasks. Loaders of an only task begin with the rings that they have
-  /// made, and fill; others wait for all.
-  template <class Source>
-  static __device__ Shared open(const TaskArgs& a, std::byte* memory, const Source& source) {
-    make_barriers(a, *reinterpret_cast<Barriers*>(memory));
-    source.show_only();
-    await_barriers(!Numbers::kScaled && source.has_only() && threadIdx.x < kLoaders);
+    Barriers& barriers = *reinterpret_cast<Barriers*>(memory);
+    if (threadIdx.x == 32) {
+      prefetch_map(a.x_tensors[0]);
+      prefetch_map(a.w_tensor);
+      if (a.output_cols != 0) prefetch_map(a.y_tensor);
+    }
+    if (threadIdx.x == 64) {  // while thread 0 reads the first task
+      make_barriers(barriers);
+      if constexpr (Numbers::kScaled) {
+        barriers.input_stages = a.memory.input_stages;
+        barriers.filter_stages = a.memory.filter_stages;
+      }
+      ::cuda::ptx::fence_mbarrier_init(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster);
+      ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
+    }
+    kClusters ? own_cluster().sync() : __syncthreads();
     return Shared(a, memory);
   }
   /// Called by all threads of a block behind run(): the others of its cluster may still arrive at
@@ -71,8 +76,7 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
     if constexpr (kConverts) own_cluster().sync();
   }
   /// Called by all threads of a block behind run(), to run() once more.
-  template <class Source>
-  static __device__ Shared reopen(const TaskArgs& a, std::byte* memory, const Source& source) {
+  static __device__ Shared reopen(const TaskArgs& a, std::byte* memory) {
     Barriers& barriers = *reinterpret_cast<Barriers*>(memory);
     __syncthreads();
     threadIdx.x < kHelpers ? increase_registers<kLaunchRegisters>()
@@ -87,10 +91,10 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
       for (auto& residual : barriers.residual) residual.close();
     }
     __syncthreads();
-    return open(a, memory, source);
+    return open(a, memory);
   }
 
-  static constexpr int kLoaders = 64, kCheckers = 64;
+  static constexpr int kCheckers = 64;
   /// The tasks of a source (task_stream.cuh), by all threads of a block, which call wait() before
   /// they touch what tasks of kernels before have written. Two warps, which have no work yet, call
   /// check(0) to check(kCheckers - 1) behind that. `x_scale`: what x is multiplied by.
@@ -128,48 +132,21 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
   }
 
  private:
-  // Of all threads of a block; some go on at once.
-  static __device__ void await_barriers(bool goes_on) {
-    if constexpr (kClusters) {
-      own_cluster().arrive();
-      if (!goes_on) own_cluster().wait();
-    } else if (goes_on) {
-      asm volatile("barrier.cta.arrive 2, %0;" ::"n"(kThreads) : "memory");
-    } else {
-      asm volatile("barrier.cta.sync 2, %0;" ::"n"(kThreads) : "memory");
-    }
-  }
-
-  // By three threads, without loops: of all stages, used or not. (Who asks how many are used takes
-  // longer. Threads of one warp take turns, 80 cycles each.)
-  static __device__ void make_barriers(const TaskArgs& a, Barriers& barriers) {
+  // By one thread, without loops: of all stages, used or not. (Lanes of a warp take turns, 80
+  // cycles each, where one thread takes 9; and who asks how many are used takes longer.)
+  static __device__ void make_barriers(Barriers& barriers) {
     constexpr std::uint32_t kWarps = kConsumers / 32;
     const auto blocks = static_cast<std::uint32_t>(own_cluster().size());
-    if (threadIdx.x == 0) {
-      barriers.tasks.init(kReaders);
-      if constexpr (kConverts) barriers.pieces.init(1, kConverters / 32);
-      barriers.input.init(kConverts ? kConverters / 32 : 1, kConverts ? blocks * kWarps : kWarps);
-    } else if (threadIdx.x == 32) {
-      prefetch_map(a.x_tensors[0]);
-      prefetch_map(a.w_tensor);
-      if (a.output_cols != 0) prefetch_map(a.y_tensor);
-      barriers.filter.init(1, kWarps);
-    } else if (threadIdx.x == 64) {
-      barriers.lead.init(128 / 32, 1);
-      for (auto& output : barriers.output) output.init(128 / 32, 1);
-      for (auto& residual : barriers.residual) residual.init(1, 1);
-      if (kSharesChannels && blocks > 1) {
-        ::cuda::ptx::mbarrier_init(&barriers.partial_sums, (blocks - 1) * kWarps);
-      }
-      if constexpr (Numbers::kScaled) {
-        barriers.input_stages = a.memory.input_stages;
-        barriers.filter_stages = a.memory.filter_stages;
-      }
-    } else {
-      return;
+    barriers.tasks.init(kReaders);
+    if constexpr (kConverts) barriers.pieces.init(1, kConverters / 32);
+    barriers.input.init(kConverts ? kConverters / 32 : 1, kConverts ? blocks * kWarps : kWarps);
+    barriers.filter.init(1, kWarps);
+    barriers.lead.init(128 / 32, 1);
+    for (auto& output : barriers.output) output.init(128 / 32, 1);
+    for (auto& residual : barriers.residual) residual.init(1, 1);
+    if (kSharesChannels && blocks > 1) {
+      ::cuda::ptx::mbarrier_init(&barriers.partial_sums, (blocks - 1) * kWarps);
     }
-    ::cuda::ptx::fence_mbarrier_init(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster);
-    ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
   }
 };
 

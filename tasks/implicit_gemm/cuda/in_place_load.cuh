@@ -21,7 +21,7 @@ class InPlaceLoaders : Shape {
     InputCursor stage;
     Turns turns(shared.cluster);
     if (source.has_only()) {
-      load_input(a, Walk(a, source.only_ahead()), stage, turns, shared, wait);
+      load_input(a, Walk(a, source.only()), stage, turns, shared, wait);
       return;
     }
     wait();
@@ -40,23 +40,29 @@ class InPlaceLoaders : Shape {
   template <class Source, class Wait>
   static __device__ void load_filters(const TaskArgs& a, const Course& course, const Source& source,
                                       const Shared& shared, Wait wait) {
-    typename StageRing<kMostFilterStages>::Cursor stage;
-    if (source.has_only()) {
-      const Walk walk(a, source.only_ahead());
-      wait();
-      load_filters(a, walk, course.keeps_filters ? 1 : walk.num_tiles, stage, shared);
-      return;
-    }
-    wait();
     TaskReader<Source> tasks(shared.barriers.tasks, source);
+    auto& ring = shared.barriers.filter;
+    typename StageRing<kMostFilterStages>::Cursor at;
     bool has_all = false;
+    if (!source.has_only()) wait();
     for (Task task; tasks.next(task); tasks.advance()) {
       const Walk walk(a, task);
+      if (source.has_only()) wait();
       tasks.leave();
       source.before_tma();
       const int times = has_all ? 0 : course.keeps_filters ? 1 : walk.num_tiles;
       has_all = course.keeps_them_all;
-      load_filters(a, walk, times, stage, shared);
+      for (int i = 0; i < times; ++i) {
+        for (int k_block = shared.first_k_block; k_block < shared.end_k_block; ++k_block) {
+          const int c = k_block * a.k_block_channels;
+          for (int tap = 0; tap < a.r * a.s; ++tap) {
+            ring.wait_empty(at);
+            copy_box(shared.u + at.stage * shared.tap_bytes, a.w_tensor, {c, walk.first_k, tap},
+                     ring.expect(at, static_cast<std::uint32_t>(shared.tap_bytes)));
+            at.advance(shared.filter_stages);
+          }
+        }
+      }
     }
   }
 
@@ -74,25 +80,14 @@ class InPlaceLoaders : Shape {
     }
   };
 
-  // What ptxas would otherwise load from the arguments again at every use. By lane 0 alone.
-  static __device__ int in_register(int value) { return __shfl_sync(1, value, 0); }
-
   template <class Wait>
   static __device__ void load_input(const TaskArgs& a, const Walk& walk, InputCursor& at,
                                     Turns& turns, const Shared& shared, Wait wait) {
     const Stripes& s = a.stripes;
     const Stripes::Position next_tile = s.position(a.tile_places);
-    Stripes::Position tile_start = s.position(walk.first_place);
-    if constexpr (!kConverts) {
-      if (a.rows_at_once * a.cols_at_once == 1 && s.images == 1) {
-        wait();
-        a.stage_k_blocks == 2 ? load_taps<2>(a, walk, tile_start, next_tile, at, shared)
-                              : load_taps<1>(a, walk, tile_start, next_tile, at, shared);
-        return;
-      }
-    }
     const Stripes::Position next_piece = s.position(kPiecePlaces);
     const auto num_bytes = static_cast<std::uint32_t>(a.input_places * shared.row_bytes);
+    Stripes::Position tile_start = s.position(walk.first_place);
     wait();
     for (int tile = 0; tile < walk.num_tiles; ++tile, tile_start = s.sum(tile_start, next_tile)) {
       const int first_row =
@@ -124,77 +119,6 @@ class InPlaceLoaders : Shape {
         }
       }
     }
-  }
-  // Where a stage is for a tap, of so many K blocks. A turn is as few instructions as can be, as
-  // its products are (in_place_multiply.cuh).
-  template <int kBlocks>
-  static __device__ void load_taps(const TaskArgs& a, const Walk& walk,
-                                   Stripes::Position tile_start, const Stripes::Position& next_tile,
-                                   InputCursor& at, const Shared& shared) {
-    auto& ring = shared.barriers.input;
-    const int block_bytes = in_register(a.input_places * shared.row_bytes);
-    const int channels = in_register(a.k_block_channels);
-    const int stages = in_register(shared.input_stages);
-    const int rows = in_register(a.r), cols = in_register(a.s);
-    const int end = in_register(shared.end_k_block * a.k_block_channels);
-    for (int tile = 0; tile < walk.num_tiles; ++tile) {
-      PixelWalk pixels{shared.first_k_block * a.k_block_channels,
-                       in_register(tile_start.col * a.stride_w - a.pad_w),
-                       in_register(tile_start.row * a.stride_h - a.pad_h),
-                       tile_start.image,
-                       0,
-                       0};
-      for (; pixels.channel < end; pixels.channel += kBlocks * channels) {
-        for (int row = 0; row < rows; ++row) {
-          pixels.rows_on = row * a.dilation_h;
-          for (int col = 0; col < cols; ++col) {
-            pixels.cols_on = col * a.dilation_w;
-            ring.wait_empty(at);
-            std::byte* const x = shared.x + at.stage * (kBlocks * block_bytes);
-            std::uint64_t* const barrier =
-                ring.expect(at, static_cast<std::uint32_t>(kBlocks * block_bytes));
-            copy_pixels(x, a.x_tensors[0], pixels, barrier);
-            if constexpr (kBlocks == 2) {
-              PixelWalk second = pixels;
-              second.channel += channels;
-              copy_pixels(x + block_bytes, a.x_tensors[0], second, barrier);
-            }
-            at.advance(stages);
-          }
-        }
-      }
-      tile_start = a.stripes.sum(tile_start, next_tile);
-    }
-  }
-  // The filters of a task, so many times; stages of so many K blocks.
-  template <int kBlocks>
-  static __device__ void load_filters(const TaskArgs& a, const Walk& walk, int times,
-                                      typename StageRing<kMostFilterStages>::Cursor& at,
-                                      const Shared& shared) {
-    auto& ring = shared.barriers.filter;
-    const int bytes = in_register(shared.tap_bytes), channels = in_register(a.k_block_channels);
-    const int stages = in_register(shared.filter_stages), taps = in_register(a.r * a.s);
-    const int end = in_register(shared.end_k_block * a.k_block_channels);
-    for (int i = 0; i < times; ++i) {
-      for (int c = shared.first_k_block * channels; c < end; c += kBlocks * channels) {
-        for (int tap = 0; tap < taps; ++tap) {
-          ring.wait_empty(at);
-          std::byte* const u = shared.u + at.stage * bytes;
-          std::uint64_t* const barrier = ring.expect(at, static_cast<std::uint32_t>(bytes));
-          copy_box(u, a.w_tensor, {c, walk.first_k, tap}, barrier);
-          if constexpr (kBlocks == 2) {
-            copy_box(u + bytes / 2, a.w_tensor, {c + channels, walk.first_k, tap}, barrier);
-          }
-          at.advance(stages);
-        }
-      }
-    }
-  }
-  static __device__ void load_filters(const TaskArgs& a, const Walk& walk, int times,
-                                      typename StageRing<kMostFilterStages>::Cursor& at,
-                                      const Shared& shared) {
-    a.stage_k_blocks == 2 ? load_filters<2>(a, walk, times, at, shared)
-                          : load_filters<1>(a, walk, times, at, shared);
   }
   // A stage of input as floats, from the padded pixel at `start` on.
   static __device__ void load_pieces(const TaskArgs& a, int stripe, int c, Stripes::Position start,

@@ -136,33 +136,24 @@ class InPlaceConsumers : Shape {
       typename StageRing<kMostInputStages>::Cursor& input,
       typename StageRing<kMostFilterStages>::Cursor& filter, float (&sums)[kWidth / 2],
       const ClusterBarriers& input_everywhere, const Shared& shared) {
-    if constexpr (!kSharesChannels && may_hold_two(kGroupsOfPlaces * kWidth, kOperands)) {
-      if (a.stage_k_blocks == 2) {
-        multiply_taps<kWidth, 2>(chunks, warpgroup, keeps_filters, input, filter, sums,
-                                 input_everywhere, shared);
-        return;
-      }
-    }
     if (kWide || (!kSharesChannels && course.taps == 1)) {
-      multiply_taps<kWidth, 1>(chunks, warpgroup, keeps_filters, input, filter, sums,
-                               input_everywhere, shared);
+      multiply_taps<kWidth>(chunks, warpgroup, keeps_filters, input, filter, sums, input_everywhere,
+                            shared);
     } else {
       multiply_runs<kWidth>(a, course, chunks, warpgroup, keeps_filters, input, filter, sums,
                             input_everywhere, shared);
     }
   }
 
-  // Of chunks that are a tap each, of so many K blocks. A turn is as few instructions as can be:
-  // narrow tiles are multiplied sooner than they run.
-  template <int kWidth, int kBlocks>
+  // Of chunks that are a tap each. A turn is as few instructions as can be: narrow tiles are
+  // multiplied sooner than they run.
+  template <int kWidth>
   static __device__ __forceinline__ void multiply_taps(
       int chunks, int warpgroup, bool keeps_filters,
       typename StageRing<kMostInputStages>::Cursor& input,
       typename StageRing<kMostFilterStages>::Cursor& filter, float (&sums)[kWidth / 2],
       const ClusterBarriers& input_everywhere, const Shared& shared) {
-    constexpr int kTile = kGroupsOfPlaces * kWidth;
-    constexpr int kRowBytes = k_block_bytes_in_place(kTile, kOperands);
-    constexpr int kFilterBytes = kFilters * kRowBytes;
+    constexpr int kRowBytes = k_block_bytes_in_place(kGroupsOfPlaces * kWidth, kOperands);
     Barriers& barriers = shared.barriers;
     const bool speaker = threadIdx.x % 32 == 0;
     const bool frees_filters = speaker && !keeps_filters;
@@ -183,15 +174,11 @@ class InPlaceConsumers : Shape {
       barriers.input.wait_full(input);
       barriers.filter.wait_full(filter);
       const std::uint64_t x = advance_lower(first_x, input.stage * input_bytes);
-      const std::uint64_t u = advance_lower(first_u, filter.stage * (kBlocks * kFilterBytes));
+      const std::uint64_t u = advance_lower(first_u, filter.stage * (kFilters * kRowBytes));
       wgmma_fence();
 #pragma unroll
-      for (int block = 0; block < kBlocks; ++block) {
-#pragma unroll
-        for (int channels = 0; channels < kRowBytes; channels += kWgmmaRowBytes) {
-          wgmma<kWidth, Number>(sums, advance(u, block * kFilterBytes + channels),
-                                advance(x, block * kTile * kRowBytes + channels));
-        }
+      for (int channels = 0; channels < kRowBytes; channels += kWgmmaRowBytes) {
+        wgmma<kWidth, Number>(sums, advance(u, channels), advance(x, channels));
       }
       wgmma_commit();
       wgmma_wait<1>();

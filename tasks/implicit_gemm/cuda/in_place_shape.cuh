@@ -135,9 +135,8 @@ struct InPlaceShape {
     }
   };
 
-  /// Each: the taps whose input is kept at a time, in the K blocks of a stage.
+  /// Each: the taps whose input is kept at a time, in a K block of channels.
   static __device__ int num_chunks(const TaskArgs& a, int k_blocks) {
-    if (a.stage_k_blocks == 2) k_blocks = (k_blocks + 1) / 2;
     if (a.cols_at_once != a.s) k_blocks *= a.s;
     return a.rows_at_once == a.r ? k_blocks : k_blocks * a.r;
   }
