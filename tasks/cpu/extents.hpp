@@ -22,8 +22,8 @@ inline constexpr std::ptrdiff_t kMaxKernelBlocks = 2;
 /// Sums that a kernel of columns has in registers at most.
 inline constexpr std::ptrdiff_t kMaxColumnSums = 384;
 
-/// Tiles that the widest micro-kernel multiplies at once.
-inline constexpr std::ptrdiff_t kMostPanelTiles = 14;
+/// Tiles of Winograd whose positions lie side by side, at most.
+inline constexpr std::ptrdiff_t kMostPanelTiles = 56;
 
 /// Extents are counted in elements; block counts in lane blocks of Tiling::kLaneBlock.
 struct Extents {

@@ -13,18 +13,42 @@ template <int kOutputs, Points kPoints>
 struct Winograd {
   static constexpr int kM = kOutputs, kStride = 1;
   static constexpr int kAlpha = kM + kWinogradR - 1;
+  static constexpr int kPairs = kAlpha / 2 - 1;  ///< of points +a and -a
+  static constexpr bool kHasEdges = has_edge_tiles(kM, kPoints);
+  static constexpr int position(int i) { return i; }
   static constexpr std::int64_t kGDenominator = g_denominator<kM>(kPoints);
   static constexpr WinogradMatrices<kM, double> kTerms = winograd_terms<kM>(kPoints, kGDenominator);
   /// What brings G g G^T back to scale.
   static constexpr double kGScale = static_cast<double>(Rational(1, kGDenominator* kGDenominator));
+  template <int kEdgeOutputs>
+  static constexpr EdgeMatrices<kEdgeOutputs> edge() {
+    return edge_matrices<kM, kEdgeOutputs>(kPoints);
+  }
 };
 
 /// F(2 x 2, 3 x 3) under stride 2.
 struct StridedWinograd {
   static constexpr int kM = StridedMatrices::kM, kStride = 2;
   static constexpr int kAlpha = StridedMatrices::kAlpha;
+  static constexpr int kPairs = 0;
+  static constexpr bool kHasEdges = true;
+  static constexpr int position(int i) { return i; }
   static constexpr StridedMatrices kTerms{};
   static constexpr double kGScale = 1;
+  template <int kEdgeOutputs>
+  static constexpr EdgeMatrices<kEdgeOutputs> edge() {
+    return strided_edge_matrices();
+  }
+};
+
+/// The edge tiles of W in one dimension, which have kOutputs outputs.
+template <class W, int kOutputs>
+struct Edge {
+  static constexpr int kM = kOutputs, kStride = W::kStride;
+  static constexpr int kAlpha = EdgeMatrices<kOutputs>::kAlpha;
+  static constexpr int kPairs = 0;
+  static constexpr EdgeMatrices<kOutputs> kTerms = W::template edge<kOutputs>();
+  static constexpr int position(int i) { return kTerms.position[i]; }
 };
 
 // The three matrices under one shape: rows, columns, coefficient.
@@ -68,8 +92,7 @@ MEGACONV_INLINE void multiply(const V (&in)[Terms::kCols], V (&out)[Terms::kRows
 /// (v[2i+1], v[2i+2]) -> their sum and difference, of points +a and -a.
 template <class W, int kSize, class V>
 MEGACONV_INLINE void butterflies(V (&v)[kSize]) {
-  constexpr int kPairs = W::kStride == 1 ? kSize / 2 - 1 : 0;
-  unroll<kPairs>([&](auto i) __attribute__((always_inline)) {
+  unroll<W::kPairs>([&](auto i) __attribute__((always_inline)) {
     const V even = v[2 * i + 1], odd = v[2 * i + 2];
     v[2 * i + 1] = even + odd;
     v[2 * i + 2] = even - odd;
@@ -95,6 +118,17 @@ template <class W>
 MEGACONV_INLINE void output_1d(Vec (&in)[W::kAlpha], Vec (&out)[W::kM]) {
   butterflies<W>(in);
   multiply<OutputTerms<W>>(in, out);
+}
+
+/// Calls body(Edge<W, outputs>{}), or body(W{}) where all tiles have as many outputs.
+template <class W, int kOutputs = W::kM - 1, class Body>
+MEGACONV_INLINE void with_outputs(Size outputs, const Body& body) {
+  if constexpr (kOutputs == 0 || !W::kHasEdges) {
+    body(W{});
+  } else {
+    if (outputs == kOutputs) return body(Edge<W, kOutputs>{});
+    with_outputs<W, kOutputs - 1>(outputs, body);
+  }
 }
 
 /// Calls body(Winograd<...>{}) for the m and points of the tiles.
