@@ -314,6 +314,16 @@ std::uint32_t last_tile_outputs(const WinogradTiles& tiles, std::int64_t outputs
   return edges && rest != 0 ? rest : tiles.m;
 }
 
+double needed_positions(const ConvProblem& problem, const WinogradTiles& tiles) {
+  // A tile has a fixed number of positions more than outputs.
+  const auto of_line = [&](std::uint32_t line_tiles, std::int64_t outputs) {
+    const std::uint32_t missing = tiles.m - last_tile_outputs(tiles, outputs);
+    return static_cast<double>(line_tiles * tiles.alpha() - missing * tiles.stride);
+  };
+  return static_cast<double>(problem.n) * of_line(tiles.tiles_h, problem.p()) *
+         of_line(tiles.tiles_w, problem.q());
+}
+
 void derive_tiles(Tiling& tiling, WinogradTiles& tiles) {
   const std::string obstacle = winograd_obstacle(tiling.algorithm(), tiling.problem);
   if (!obstacle.empty()) throw Error(Status::invalid_argument, obstacle);

@@ -167,9 +167,8 @@ constexpr EdgeMatrices<kOutputs> edge_matrices(Points points) {
       if (l == kFirst + j || (!kept && j == kPoints)) continue;
       const Rational point = a.value[l];
       for (int i = kPoints; i >= 0; --i) {
-        polynomial[i] =
-            kept ? (i > 0 ? polynomial[i - 1] : Rational(0)) - point * polynomial[i]
-                 : (a.value[kFirst + j] - point) * polynomial[i];
+        polynomial[i] = kept ? (i > 0 ? polynomial[i - 1] : Rational(0)) - point * polynomial[i]
+                             : (a.value[kFirst + j] - point) * polynomial[i];
       }
     }
     Rational power = 1;

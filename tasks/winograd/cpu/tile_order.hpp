@@ -43,12 +43,12 @@ class TileOrder {
   Counts tiles_before(std::ptrdiff_t tile) const;  ///< of all images
 
   std::ptrdiff_t m_, alpha_, tiles_h_, tiles_w_;
-  std::ptrdiff_t last_h_, last_w_;            ///< outputs of the last tiles
-  std::ptrdiff_t whole_h_, whole_w_;          ///< tiles that are no edge tiles
-  std::uint32_t positions_h_, positions_w_;   ///< bits: those that edge tiles need
+  std::ptrdiff_t last_h_, last_w_;           ///< outputs of the last tiles
+  std::ptrdiff_t whole_h_, whole_w_;         ///< tiles that are no edge tiles
+  std::uint32_t positions_h_, positions_w_;  ///< bits: those that edge tiles need
   std::ptrdiff_t first_tile_;
-  Counts before_;                             ///< tiles of the groups before
-  std::ptrdiff_t first_row_[kNumParts + 1];   ///< of each part
+  Counts before_;                            ///< tiles of the groups before
+  std::ptrdiff_t first_row_[kNumParts + 1];  ///< of each part
 };
 
 }  // namespace megaconv::cpu
