@@ -68,6 +68,14 @@ struct OutputTerms {
   static constexpr double at(int row, int col) { return W::kTerms.at[row][col]; }
 };
 
+/// The last factor of a row that is not 0.
+template <class Terms>
+constexpr double last_factor(int row) {
+  int col = Terms::kCols - 1;
+  while (Terms::at(row, col) == 0) --col;
+  return Terms::at(row, col);
+}
+
 MEGACONV_INLINE Vec scaled(double factor, Vec v) { return static_cast<float>(factor) * v; }
 MEGACONV_INLINE DoubleVec scaled(double factor, DoubleVec v) { return factor * v; }
 
@@ -99,11 +107,62 @@ MEGACONV_INLINE void butterflies(V (&v)[kSize]) {
   });
 }
 
+/// Rows of B^T that are computed together: those of points +a and -a, then the first and the last;
+/// or neighbours, where no points are paired.
+template <class W>
+inline constexpr int kInputGroups = (W::kAlpha + 1) / 2;
+template <class W>
+constexpr int input_row(int group, int i) {
+  if (W::kPairs == 0) return 2 * group + i;
+  if (group < W::kPairs) return 2 * group + 1 + i;
+  return i == 0 ? 0 : W::kAlpha - 1;
+}
+
+/// scale * (a row of B^T) * in, its last coefficient first: most often that is 1.
+template <class W, int kRow>
+MEGACONV_INLINE Vec input_term(const Vec (&in)[W::kAlpha], double scale) {
+  Vec sum{};
+  bool empty = true;
+  unroll<W::kAlpha>([&](auto i) __attribute__((always_inline)) {
+    constexpr int kCol = W::kAlpha - 1 - i;
+    constexpr double kFactor = InputTerms<W>::at(kRow, kCol);
+    if constexpr (kFactor != 0) {
+      const double factor = scale * kFactor;
+      const Vec term = factor == 1 ? in[kCol] : factor == -1 ? -in[kCol] : scaled(factor, in[kCol]);
+      sum = empty ? term : sum + term;
+      empty = false;
+    }
+  });
+  return sum;
+}
+
+/// Two rows of out = B^T in; the last group of an odd number has one.
+template <class W, int kGroup>
+MEGACONV_INLINE void input_rows(const Vec (&in)[W::kAlpha], Vec (&out)[2]) {
+  constexpr int kFirst = input_row<W>(kGroup, 0), kSecond = input_row<W>(kGroup, 1);
+  if constexpr (kGroup < W::kPairs) {
+    // Their odd powers have a common factor, which is multiplied when they are added.
+    constexpr double kLead = last_factor<InputTerms<W>>(kSecond);
+    const Vec even = input_term<W, kFirst>(in, 1);
+    const Vec odd = input_term<W, kSecond>(in, 1 / kLead);
+    out[0] = even + scaled(kLead, odd);
+    out[1] = even - scaled(kLead, odd);
+  } else {
+    out[0] = input_term<W, kFirst>(in, 1);
+    if constexpr (kSecond < W::kAlpha) out[1] = input_term<W, kSecond>(in, 1);
+  }
+}
+
 /// out = B^T in
 template <class W>
 MEGACONV_INLINE void input_1d(const Vec (&in)[W::kAlpha], Vec (&out)[W::kAlpha]) {
-  multiply<InputTerms<W>>(in, out);
-  butterflies<W>(out);
+  unroll<kInputGroups<W>>([&](auto group) __attribute__((always_inline)) {
+    Vec rows[2];
+    input_rows<W, group>(in, rows);
+    unroll<2>([&](auto i) __attribute__((always_inline)) {
+      if constexpr (input_row<W>(group, i) < W::kAlpha) out[input_row<W>(group, i)] = rows[i];
+    });
+  });
 }
 
 /// out = kGDenominator G in
