@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tasks/activation.hpp"
+#include "tasks/winograd/cpu/tile_order.hpp"
 #include "tasks/winograd/winograd.hpp"
 #include "tasks/winograd/winograd_matrices.hpp"
 #include "tests/catch.hpp"
@@ -385,6 +386,27 @@ TEST_CASE("Winograd stages are right for every padding from 0 to 3") {
 TEST_CASE("Winograd stages are right for tile rows wider than a strip") {
   check_problem("c3h3w150k2", 60);
   check_problem("c16h4w133k1p2x1", 21);
+}
+
+TEST_CASE("no position is multiplied for a tile that does not need it") {
+  for (const char* problem : {"n4c16h13k16", "n2c16h26w14k16", "c16h7w12k16", "n2c16h25w14k16u2"}) {
+    for (const std::uint32_t group_tiles : {1u, 5u, 7u}) {
+      TilingOptions options;
+      options.algorithm = Algorithm::fused_winograd;
+      options.group_tiles = group_tiles;
+      const Tiling tiling = make_tiling(parse_problem(problem), options, Target{});
+      double rows = 0;
+      for (std::uint32_t group = 0; group < tiling.num_groups; ++group) {
+        const cpu::TileOrder order(tiling, group);
+        for (std::uint32_t p = 0; p < tiling.tiles()->num_positions(); ++p) {
+          const auto [first, last] = order.rows_of(p);
+          rows += static_cast<double>(last - first);
+        }
+      }
+      INFO(to_string(tiling));
+      CHECK(rows == needed_positions(tiling.problem, *tiling.tiles()));
+    }
+  }
 }
 
 TEST_CASE("transformed filters larger than the caches are right") {
