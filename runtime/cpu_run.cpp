@@ -54,6 +54,7 @@ class Run {
         trace_(trace),
         workers_(state.workers, num_workers) {
     ticket_ = counters_.first_ticket();
+    if (trace != nullptr) begin_ = Clock::now();
     independent_ = std::none_of(tasks.begin(), tasks.end(),
                                 [](const Task& task) { return task.wait_counter != kNoCounter; });
     for (std::uint32_t w = 0; w < num_workers; ++w) {
@@ -161,7 +162,7 @@ class Run {
   std::span<CpuWorker> workers_;
   alignas(64) HostSync::Cell ticket_;  // on a cache line of its own: every worker writes it
   bool independent_ = false;
-  Clock::time_point begin_ = Clock::now();
+  Clock::time_point begin_;  // of a trace
   GiveUp<RunSync> give_up_;
   std::string report_;  // written by the one worker that gives up, read after all have returned
 };

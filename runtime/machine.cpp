@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/machine.hpp"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <sched.h>
 #include <unistd.h>
 
@@ -74,6 +77,19 @@ std::string cpu_name() {
 std::size_t level2_cache_bytes() noexcept {
   const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
   return bytes > 0 ? static_cast<std::size_t>(bytes) : std::size_t{1} << 20;
+}
+
+std::size_t mesh_cache_bytes() noexcept {
+#if defined(__x86_64__)
+  constexpr unsigned kFp16 = 1u << 23;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__builtin_cpu_is("intel") && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 &&
+      (d & kFp16) != 0) {
+    const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    return bytes > 0 ? static_cast<std::size_t>(bytes) : std::size_t{64} << 20;
+  }
+#endif
+  return 0;
 }
 
 }  // namespace megaconv

@@ -29,4 +29,9 @@ std::string cpu_name();
 /// Bytes of the level-2 cache, 1 MiB when the system does not say.
 std::size_t level2_cache_bytes() noexcept;
 
+/// Bytes of a level-3 cache that cores reach over a mesh; 0 where they do not. Of Intel's
+/// processors those with products of FP16 count, from Sapphire Rapids on. (AMX says nothing:
+/// virtual machines may hide it.)
+std::size_t mesh_cache_bytes() noexcept;
+
 }  // namespace megaconv

@@ -101,7 +101,8 @@ Target target_of(const PlanOptions& options) {
   return {.backend = Backend::cpu,
           .workers = resolve_workers(options.num_threads),
           .cache_bytes_per_worker = level2_cache_bytes(),
-          .amx = cpu::kernels_for().amx};
+          .amx = cpu::kernels_for().amx,
+          .mesh_cache_bytes = mesh_cache_bytes()};
 }
 
 std::vector<Task> tasks_in_order(const Lowering& lowering) {

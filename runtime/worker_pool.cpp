@@ -2,6 +2,9 @@
 #include "runtime/worker_pool.hpp"
 
 #include <pthread.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include <algorithm>
 #include <cfenv>
@@ -19,18 +22,30 @@ namespace {
 // back-to-back runs start without a wake-up, and an idle pool uses no CPU.
 constexpr int kSpinsBeforeSleep = 500;
 
+// Rounding to nearest, denormal numbers, and no traps; what the caller had comes back.
 class DefaultArithmetic {
  public:
+#if defined(__x86_64__)
+  // Floats and doubles are those of the vector registers. fesetenv() takes 0.1 us for the others.
+  DefaultArithmetic() { _mm_setcsr(kDefaultCsr); }
+  ~DefaultArithmetic() { _mm_setcsr(callers_); }
+#else
   DefaultArithmetic() {
     std::fegetenv(&callers_);
     std::fesetenv(FE_DFL_ENV);
   }
   ~DefaultArithmetic() { std::fesetenv(&callers_); }
+#endif
   DefaultArithmetic(const DefaultArithmetic&) = delete;
   DefaultArithmetic& operator=(const DefaultArithmetic&) = delete;
 
  private:
+#if defined(__x86_64__)
+  static constexpr unsigned kDefaultCsr = 0x1f80;
+  unsigned callers_ = _mm_getcsr();
+#else
   std::fenv_t callers_;
+#endif
 };
 
 }  // namespace

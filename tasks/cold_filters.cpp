@@ -31,11 +31,14 @@ constexpr FilterRates kCold{113'000, 60'000, 12'000, 12'000, 0.5};
 // multiplication. Two workers, estimates and times: n1c256h26k512 fused F(4x4) 1.30, 1.27 ms;
 // n1c512h14k512 in stages 1.02, 1.02; n1c256h14k256 fused F(2x2) 0.28, 0.27; n1c512h7k512 F(2x2) in
 // stages 0.47, 0.49, direct 0.74, 0.62.
-constexpr FilterRates kHotBehindMesh{230'000, 90'000, 25'000, 0, 0.2, 60};
+// Emerald Rapids at a clock that allows 178 GFLOP/s, not 240: n1c256h14k256 fused F(2x2) 0.34,
+// F(4x4) in stages 0.29. So the rate of products lies between the two.
+constexpr FilterRates kHotBehindMesh{200'000, 90'000, 25'000, 0, 0.2, 60};
 constexpr FilterRates kColdBehindMesh{230'000, 90'000, 25'000, 12'000, 0.5, 60};
-// More does not stay in the L3, beside what others have there: n1c512h13k1024 by F(4x4), 75 MB of
-// U, 2.3 to 3.5 ms; by F(2x2), 34 MB, 2.5.
-constexpr double kMostCachedU = 56 << 20, kFarBytesPerUs = 12'000;
+// A larger share of the L3 does not stay there, beside what others have. n1c512h13k1024 by F(4x4),
+// 75 MB of U, L3 of about 100 MiB: 2.3 to 3.5 ms; by F(2x2), 34 MB, 2.5. L3 of 260 MiB: 1.9 and
+// 2.7.
+constexpr double kCachedShare = 0.5, kFarBytesPerUs = 12'000;
 constexpr double kFullRows = 7;  // tiles or pixels that are multiplied at the full rate
 // Winograd, which errs by more, must take less than this share of the time of direct sums; not so
 // under stride 2, where its transforms only add.
@@ -45,8 +48,7 @@ constexpr double kGain = 0.9;
 // n1c128h56k128u2 0.64, 0.49; n1c512h26k1024u2 4.4, 4.4; n1c512h14k512u2 0.73, 0.92.
 constexpr double kStridedDirect = 1.25;
 
-// Machines with AMX have their L3 behind a mesh.
-bool behind_mesh(const Target& target) { return target.amx; }
+bool behind_mesh(const Target& target) { return target.mesh_cache_bytes != 0; }
 
 // Microseconds of all workers together, roughly.
 double estimate_us(const Tiling& tiling, const Target& target, const FilterRates& rates) {
@@ -57,7 +59,7 @@ double estimate_us(const Tiling& tiling, const Target& target, const FilterRates
   double compute_us = a.flops() / (rates.products_per_us * std::min(1.0, alike / kFullRows));
   if (a.stride_w == 2) compute_us *= kStridedDirect;
   if (const WinogradTiles* const tiles = tiling.tiles()) {
-    const double values = static_cast<double>(tiles->num_tiles) * tiles->num_positions();
+    const double values = needed_positions(a, *tiles);
     const double full = std::min(1.0, tiles->group_tiles / kFullRows);
     compute_us = 2 * values * c * k / (rates.products_per_us * full) +
                  4 * values * (tiles->alpha() * c + tiles->m * k) / rates.transforms_per_us;
@@ -68,15 +70,17 @@ double estimate_us(const Tiling& tiling, const Target& target, const FilterRates
   const std::uint32_t first_reads = cold ? std::min(tiling.num_groups, target.workers) : 0;
   const std::uint32_t reads = keeps ? first_reads : tiling.num_groups;
   const auto bytes = static_cast<double>(tiling.u_bytes());
-  const double bytes_per_us =
-      bytes > kMostCachedU ? std::min(kFarBytesPerUs, rates.bytes_per_us) : rates.bytes_per_us;
+  const auto mesh_bytes = static_cast<double>(target.mesh_cache_bytes);
+  const double bytes_per_us = bytes > kCachedShare * mesh_bytes
+                                  ? std::min(kFarBytesPerUs, rates.bytes_per_us)
+                                  : rates.bytes_per_us;
   const double memory_us =
       cold ? bytes / rates.cold_bytes_per_us + (reads - 1) * bytes / bytes_per_us
            : reads * bytes / bytes_per_us;
   double stages_us = 0;
   if (tiling.algorithm() == Algorithm::winograd && rates.stages_us != 0) {
     const WinogradTiles& tiles = *tiling.tiles();
-    const double values = static_cast<double>(tiles.num_tiles) * tiles.num_positions();
+    const double values = needed_positions(a, tiles);
     // V and M leave a worker's cache.
     stages_us = rates.stages_us + 2 * values * (c + k) * sizeof(float) / rates.bytes_per_us;
   }

@@ -77,6 +77,7 @@ struct Target {
   std::size_t shared_bytes = 0;      ///< shared memory of a multiprocessor; 0: not known
   std::uint32_t cluster_blocks = 1;  ///< thread blocks that a cluster may have; 1: there are none
   bool amx = false;                  ///< CPU: direct tasks on BF16 and INT8 have products of AMX
+  std::size_t mesh_cache_bytes = 0;  ///< CPU: L3 that cores reach over a mesh; 0: there is none
   bool stages = false;  ///< CUDA: a launch for every stage, so that each may have its own kernel
 };
 

@@ -76,7 +76,7 @@ Extents::Extents(const Tiling& tiling)
     const std::ptrdiff_t num_panel_strides =
         ceil_div<std::ptrdiff_t>(tiles->group_tiles, kMostPanelTiles);
     panel_tiles = ceil_div<std::ptrdiff_t>(tiles->group_tiles, num_panel_strides);
-    position_stride = panel_tiles * kBlock;
+    position_stride = (panel_tiles | 1) * kBlock;  // an odd number of cache lines
     block_stride = num_positions * position_stride;
     v_panel_stride = channel_blocks * block_stride;
     const bool fused = tiling.algorithm() == Algorithm::fused_winograd;

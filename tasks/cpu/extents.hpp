@@ -22,8 +22,9 @@ inline constexpr std::ptrdiff_t kMaxKernelBlocks = 2;
 /// Sums that a kernel of columns has in registers at most.
 inline constexpr std::ptrdiff_t kMaxColumnSums = 384;
 
-/// Tiles that the widest micro-kernel multiplies at once.
-inline constexpr std::ptrdiff_t kMostPanelTiles = 14;
+/// Rows of V and M that lie side by side for each position, at most. Emerald Rapids, beside 14:
+/// 1.00 to 1.03 times the speed.
+inline constexpr std::ptrdiff_t kMostPanelTiles = 56;
 
 /// Extents are counted in elements; block counts in lane blocks of Tiling::kLaneBlock.
 struct Extents {
@@ -38,7 +39,7 @@ struct Extents {
   bool columns;   ///< lanes of direct tasks are columns
   bool in_place;  ///< direct tasks read x where it lies (in_place.inl)
 
-  // Winograd: the tiles of a group are cut into panels of equally many, kMostPanelTiles at most.
+  // Winograd: the rows of V and M are cut into panels of equally many, kMostPanelTiles at most.
   std::ptrdiff_t alpha, num_positions;
   std::ptrdiff_t panel_tiles;
   std::ptrdiff_t m_blocks;  ///< filter blocks of a slot of M: fused tasks hold some at a time

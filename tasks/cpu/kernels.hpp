@@ -17,14 +17,15 @@
 //      blocks. BF16 where the machine multiplies pairs: [KB][R][S][(C/groups + 1) / 2][B] pairs.
 //      INT8: [KB][1 + R * S * ((C/groups + 3) / 4)][B], a head (products.inl) and quads. With AMX
 //      there is no head, and words are padded to whole steps (AmxExtents)
-//   V            [v_slots][panels][CB][alpha^2][h][B]   channel c = cb * B + lane, zero past C
-//   M            [m_slots][panels][KB][alpha^2][h][B]
+//   V            [v_slots][panels][CB][alpha^2][h | 1][B]   channel c = cb * B + lane, zero past C
+//   M            [m_slots][panels][KB][alpha^2][h | 1][B]
 //
-// The t tiles of a group are cut into panels of h <= 14 tiles (Extents::panel_tiles): what a micro-
-// kernel multiplies at once, h rows x 16 channels at a time, while it reads U as a stream of
-// 64-byte rows. A transform writes or reads one lane block of a panel at a time, alpha^2 x h cache
-// lines (32 KiB for F(4,3)) in one piece: with positions a page or more apart it would touch
-// alpha^2 pages for every tile.
+// The t tiles of a group are the rows of V and M (winograd/cpu/tile_order.hpp says in which order),
+// cut into panels of h <= 56 rows (Extents::panel_tiles). A micro-kernel multiplies up to 14 of
+// them x 16 channels at a time, while it reads U as a stream of 64-byte rows. Positions are an odd
+// number of cache lines apart, so that channel blocks do not share sets of the L1, and less than a
+// page: else a transform would touch alpha^2 pages for every tile. What a tile does not need is not
+// written.
 #pragma once
 
 #include <cstddef>

@@ -119,17 +119,23 @@ const MicroKernel* micro_kernels_for(Size fetch_lines) {
                           : kMicroKernels<Product, kBlocks, kMaxBlocks>.by_rows;
 }
 
+/// Multiplies 1 to kMaxRows rows, 64 bytes apart in a and out, by 1 to kMaxBlocks lane blocks of u.
+template <class Product>
+MEGACONV_INLINE void multiply_few_rows(const MicroArgs& args, Size rows, Size blocks) {
+  const Size fetch_lines = args.next_u == nullptr ? 0 : args.fetch_lines;
+  const MicroKernel* const kernels = blocks == 1
+                                         ? micro_kernels_for<Product, 1>(fetch_lines)
+                                         : micro_kernels_for<Product, kMaxBlocks>(fetch_lines);
+  kernels[rows - 1](args);
+}
+
 /// Multiplies `rows` rows, 64 bytes apart in a and out, by `blocks` (1 to kMaxBlocks) lane blocks
 /// of u. Rows are shared out evenly: 16 are 8 + 8, not 14 + 2.
 template <class Product>
 MEGACONV_INLINE void multiply_rows(MicroArgs args, Size rows, Size blocks) {
   for (Size parts = ceil_div(rows, kMaxRows); parts > 0; --parts) {
     const Size part = ceil_div(rows, parts);
-    const Size fetch_lines = args.next_u == nullptr ? 0 : args.fetch_lines;
-    const MicroKernel* const kernels = blocks == 1
-                                           ? micro_kernels_for<Product, 1>(fetch_lines)
-                                           : micro_kernels_for<Product, kMaxBlocks>(fetch_lines);
-    kernels[part - 1](args);
+    multiply_few_rows<Product>(args, part, blocks);
     args.next_u = nullptr;  // fetched
     args.a += part * kBlock;
     args.out += part * kBlock;

@@ -9,6 +9,7 @@
 #include "megaconv/error.hpp"
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/even_shares.hpp"
+#include "tasks/winograd/winograd_matrices.hpp"
 
 namespace megaconv {
 namespace {
@@ -305,6 +306,22 @@ void count_tiles(const ConvProblem& problem, WinogradTiles& tiles) {
   tiles.tiles_w = u32(ceil_div(u64(problem.q()), std::uint64_t{tiles.m}));
   tiles.num_tiles = u64(problem.n) * tiles.tiles_h * tiles.tiles_w;
   tiles.stride = u32(u64(problem.stride_w));
+}
+
+std::uint32_t last_tile_outputs(const WinogradTiles& tiles, std::int64_t outputs) {
+  const bool edges = tiles.stride == 2 || has_edge_tiles(tiles.m, tiles.points);
+  const std::uint32_t rest = u32(u64(outputs) % tiles.m);
+  return edges && rest != 0 ? rest : tiles.m;
+}
+
+double needed_positions(const ConvProblem& problem, const WinogradTiles& tiles) {
+  // A tile has a fixed number of positions more than outputs.
+  const auto of_line = [&](std::uint32_t line_tiles, std::int64_t outputs) {
+    const std::uint32_t missing = tiles.m - last_tile_outputs(tiles, outputs);
+    return static_cast<double>(line_tiles * tiles.alpha() - missing * tiles.stride);
+  };
+  return static_cast<double>(problem.n) * of_line(tiles.tiles_h, problem.p()) *
+         of_line(tiles.tiles_w, problem.q());
 }
 
 void derive_tiles(Tiling& tiling, WinogradTiles& tiles) {

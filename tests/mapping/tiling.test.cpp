@@ -151,6 +151,20 @@ TEST_CASE("automatic fuses on a CPU, unless the stages of a group are asked for 
         Algorithm::winograd);
 }
 
+TEST_CASE("where the L3 is behind a mesh strides and few tiles have other algorithms") {
+  const auto chosen = [](const char* problem, std::size_t mesh_mib) {
+    return tile(
+        problem, {},
+        {.workers = 2, .cache_bytes_per_worker = 2 << 20, .mesh_cache_bytes = mesh_mib << 20});
+  };
+  CHECK(chosen("c128h56k128u2", 0).algorithm() == Algorithm::direct);
+  CHECK(chosen("c128h56k128u2", 256).algorithm() == Algorithm::fused_winograd);
+  CHECK(chosen("c512h7k512", 256).algorithm() == Algorithm::winograd);
+  CHECK(chosen("c512h7k512", 256).tiles()->m == 2);  // U of F(4x4) is read for 4 tiles alone
+  CHECK(chosen("c512h13k1024", 256).tiles()->m == 4);
+  CHECK(chosen("c512h13k1024", 100).tiles()->m == 2);  // 75 MB of U do not stay there
+}
+
 TEST_CASE("no worker has many more tiles of fused tasks than others while tasks are few") {
   struct Case {
     const char* problem;

@@ -2,8 +2,10 @@
 // Winograd tasks of every instruction set, stage by stage: each of U, V, M and y is recomputed in
 // double from what the stage before it really wrote, so that a failure points at a stage.
 #include <utility>
+#include <vector>
 
 #include "tasks/activation.hpp"
+#include "tasks/winograd/cpu/tile_order.hpp"
 #include "tasks/winograd/winograd.hpp"
 #include "tasks/winograd/winograd_matrices.hpp"
 #include "tests/catch.hpp"
@@ -32,16 +34,29 @@ struct StageError {
   }
 };
 
-/// left * d * right^T and |left| |d| |right|^T, where left and right are the same kRows x kCols.
-template <int kRows, int kCols>
+using Matrix = std::vector<std::vector<double>>;
+
+template <class Scalar, int kRows, int kCols>
+Matrix matrix_of(const Scalar (&numbers)[kRows][kCols]) {
+  Matrix matrix(kRows, std::vector<double>(kCols));
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < kCols; ++j) {
+      matrix[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] =
+          static_cast<double>(numbers[i][j]);
+    }
+  }
+  return matrix;
+}
+
+/// left * d * right^T and |left| |d| |right|^T.
 struct Sandwich {
-  Sandwich(const Rational (&matrix)[kRows][kCols], const double (&d)[kCols][kCols]) {
-    for (int i = 0; i < kRows; ++i) {
-      for (int j = 0; j < kRows; ++j) {
-        for (int a = 0; a < kCols; ++a) {
-          for (int b = 0; b < kCols; ++b) {
-            const double term =
-                static_cast<double>(matrix[i][a]) * d[a][b] * static_cast<double>(matrix[j][b]);
+  Sandwich(const Matrix& left, const Matrix& d, const Matrix& right)
+      : value(left.size(), std::vector<double>(right.size())), magnitude(value) {
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      for (std::size_t j = 0; j < right.size(); ++j) {
+        for (std::size_t a = 0; a < left[i].size(); ++a) {
+          for (std::size_t b = 0; b < right[j].size(); ++b) {
+            const double term = left[i][a] * d[a][b] * right[j][b];
             value[i][j] += term;
             magnitude[i][j] += std::fabs(term);
           }
@@ -49,8 +64,34 @@ struct Sandwich {
       }
     }
   }
-  double value[kRows][kRows] = {}, magnitude[kRows][kRows] = {};
+  Matrix value, magnitude;
 };
+
+/// A dimension of a tile.
+struct Line {
+  std::vector<int> positions;  ///< that it needs
+  Matrix bt, at;
+};
+
+/// A whole tile, or an edge tile of fewer outputs.
+template <int kM, int kOutputs = kM>
+Line line_of(Points points, std::int64_t outputs) {
+  Line line;
+  if constexpr (kOutputs > 0) {
+    if (outputs != kOutputs) return line_of<kM, kOutputs - 1>(points, outputs);
+    if constexpr (kOutputs == kM) {
+      const WinogradMatrices<kM> whole = winograd_matrices<kM>(points);
+      line = {{}, matrix_of(whole.bt), matrix_of(whole.at)};
+      for (int i = 0; i < kM + 2; ++i) line.positions.push_back(i);
+    } else {
+      const EdgeMatrices<kOutputs> edge = edge_matrices<kM, kOutputs>(points);
+      line = {{std::begin(edge.position), std::end(edge.position)},
+              matrix_of(edge.bt),
+              matrix_of(edge.at)};
+    }
+  }
+  return line;
+}
 
 /// Checks each stage of a layer that has run with whole V and M.
 template <int kM>
@@ -68,11 +109,13 @@ class StageCheck {
     bool tail_zero = true;
     for (std::int64_t k = 0; k < tiling_.filter_blocks() * kBlock; ++k) {
       for (std::int64_t c = 0; c < problem_.c; ++c) {
-        double g[kWinogradR][kWinogradR] = {};
-        for (int i = 0; i < 9 && k < problem_.k; ++i) g[i / 3][i % 3] = weight(k, c, i);
-        const Sandwich<kAlpha, kWinogradR> truth(f_.g, g);
-        for (int p = 0; p < kAlpha * kAlpha; ++p) {
-          const float got = u(p, k, c);
+        Matrix g(kWinogradR, std::vector<double>(kWinogradR));
+        for (std::size_t i = 0; i < 9 && k < problem_.k; ++i) {
+          g[i / 3][i % 3] = weight(k, c, static_cast<int>(i));
+        }
+        const Sandwich truth(g_, g, g_);
+        for (std::size_t p = 0; p < kAlpha * kAlpha; ++p) {
+          const float got = u(static_cast<int>(p), k, c);
           const double value = truth.value[p / kAlpha][p % kAlpha];
           if (k >= problem_.k) tail_zero &= got == 0;
           error.add(got, value,
@@ -85,23 +128,34 @@ class StageCheck {
   }
 
   // Each one-dimensional transform makes at most alpha + 1 roundings on the way to an output.
+  // Positions that a tile does not need are left alone.
   void check_v() {
     StageError error;
     bool tail_zero = true, rest_untouched = true;
     for (std::int64_t tile = 0; tile < tiling_.num_groups * tiles_.group_tiles; ++tile) {
+      const Line rows = rows_of(tile), cols = cols_of(tile);
       for (std::int64_t c = 0; c < tiling_.channel_blocks() * kBlock; ++c) {
-        double d[kAlpha][kAlpha] = {};
-        for (int i = 0; i < kAlpha * kAlpha; ++i) d[i / kAlpha][i % kAlpha] = input(tile, c, i);
-        const Sandwich<kAlpha, kAlpha> truth(f_.bt, d);
-        for (int p = 0; p < kAlpha * kAlpha; ++p) {
-          const float got = v(p, tile, c);
-          if (tile >= num_tiles_) {
-            rest_untouched &= FencedBuffer::is_poison(got);
-            continue;
+        Matrix d(rows.bt.size(), std::vector<double>(cols.bt.size()));
+        for (std::size_t i = 0; i < rows.bt.size(); ++i) {
+          for (std::size_t j = 0; j < cols.bt.size(); ++j) {
+            d[i][j] = input(tile, c, static_cast<int>(i), static_cast<int>(j));
           }
-          if (c >= problem_.c) tail_zero &= got == 0;
-          error.add(got, truth.value[p / kAlpha][p % kAlpha],
-                    truth.magnitude[p / kAlpha][p % kAlpha]);
+        }
+        const Sandwich truth(rows.bt, d, cols.bt);
+        std::vector<bool> needed(kAlpha * kAlpha);
+        for (std::size_t i = 0; tile < num_tiles_ && i < rows.positions.size(); ++i) {
+          for (std::size_t j = 0; j < cols.positions.size(); ++j) {
+            const int p = rows.positions[i] * kAlpha + cols.positions[j];
+            needed[static_cast<std::size_t>(p)] = true;
+            const float got = v(p, tile, c);
+            if (c >= problem_.c) tail_zero &= got == 0;
+            error.add(got, truth.value[i][j], truth.magnitude[i][j]);
+          }
+        }
+        for (int p = 0; p < kAlpha * kAlpha; ++p) {
+          if (!needed[static_cast<std::size_t>(p)]) {
+            rest_untouched &= FencedBuffer::is_poison(v(p, tile, c));
+          }
         }
       }
     }
@@ -117,7 +171,7 @@ class StageCheck {
     for (std::int64_t tile = 0; tile < tiling_.num_groups * tiles_.group_tiles; ++tile) {
       for (std::int64_t k = 0; k < tiling_.filter_blocks() * kBlock; ++k) {
         for (int p = 0; p < kAlpha * kAlpha; ++p) {
-          if (tile >= num_tiles_) {
+          if (FencedBuffer::is_poison(v(p, tile, 0))) {
             rest_untouched &= FencedBuffer::is_poison(m(p, tile, k));
             continue;
           }
@@ -141,15 +195,21 @@ class StageCheck {
     for (std::int64_t tile = 0; tile < num_tiles_; ++tile) {
       const std::int64_t row = tile / tiles_.tiles_w % tiles_.tiles_h * kM;
       const std::int64_t col = tile % tiles_.tiles_w * kM;
+      const Line rows = rows_of(tile), cols = cols_of(tile);
       for (std::int64_t k = 0; k < problem_.k; ++k) {
-        double d[kAlpha][kAlpha];
-        for (int p = 0; p < kAlpha * kAlpha; ++p) d[p / kAlpha][p % kAlpha] = m(p, tile, k);
-        const Sandwich<kM, kAlpha> truth(f_.at, d);
+        Matrix d(rows.positions.size(), std::vector<double>(cols.positions.size()));
+        for (std::size_t i = 0; i < rows.positions.size(); ++i) {
+          for (std::size_t j = 0; j < cols.positions.size(); ++j) {
+            d[i][j] = m(rows.positions[i] * kAlpha + cols.positions[j], tile, k);
+          }
+        }
+        const Sandwich truth(rows.at, d, cols.at);
         for (std::int64_t i = 0; i < kM && row + i < problem_.p(); ++i) {
           for (std::int64_t j = 0; j < kM && col + j < problem_.q(); ++j) {
             const std::int64_t at =
                 output_at(tile / (tiles_.tiles_h * tiles_.tiles_w), k, row + i, col + j);
-            double value = truth.value[i][j], magnitude = truth.magnitude[i][j];
+            const auto ui = static_cast<std::size_t>(i), uj = static_cast<std::size_t>(j);
+            double value = truth.value[ui][uj], magnitude = truth.magnitude[ui][uj];
             const auto add = [&](float term) {
               value += term;
               magnitude += std::fabs(term);
@@ -173,11 +233,10 @@ class StageCheck {
     return layer_.w[static_cast<std::size_t>(nhwc_ ? (k * 9 + tap) * problem_.c + c
                                                    : (k * problem_.c + c) * 9 + tap)];
   }
-  float input(std::int64_t tile, std::int64_t c, int i) const {
+  float input(std::int64_t tile, std::int64_t c, int i, int j) const {
     const std::int64_t n = tile / (tiles_.tiles_h * tiles_.tiles_w);
-    const std::int64_t row =
-        tile / tiles_.tiles_w % tiles_.tiles_h * kM + i / kAlpha - problem_.pad_h;
-    const std::int64_t col = tile % tiles_.tiles_w * kM + i % kAlpha - problem_.pad_w;
+    const std::int64_t row = tile / tiles_.tiles_w % tiles_.tiles_h * kM + i - problem_.pad_h;
+    const std::int64_t col = tile % tiles_.tiles_w * kM + j - problem_.pad_w;
     if (tile >= num_tiles_ || c >= problem_.c || row < 0 || row >= problem_.h || col < 0 ||
         col >= problem_.w) {
       return 0;
@@ -190,14 +249,46 @@ class StageCheck {
     return nhwc_ ? ((n * problem_.p() + row) * problem_.q() + col) * problem_.k + k
                  : ((n * problem_.k + k) * problem_.p() + row) * problem_.q() + col;
   }
-  // [slot][panel][block][p][h][16], with as many slots as groups and panels of at most 14 tiles
+  // Outputs of the last tile of a line.
+  std::int64_t last_outputs(std::int64_t outputs) const {
+    const bool edges = kM <= 4 && tiles_.points == Points::low_error;
+    return edges && outputs % kM != 0 ? outputs % kM : kM;
+  }
+  bool ends_row(std::int64_t tile) const {
+    return last_outputs(problem_.q()) < kM && tile % tiles_.tiles_w == tiles_.tiles_w - 1;
+  }
+  bool ends_column(std::int64_t tile) const {
+    return last_outputs(problem_.p()) < kM &&
+           tile / tiles_.tiles_w % tiles_.tiles_h == tiles_.tiles_h - 1;
+  }
+  Line rows_of(std::int64_t tile) const {
+    return line_of<kM>(tiles_.points, ends_column(tile) ? last_outputs(problem_.p()) : kM);
+  }
+  Line cols_of(std::int64_t tile) const {
+    return line_of<kM>(tiles_.points, ends_row(tile) ? last_outputs(problem_.q()) : kM);
+  }
+  // Among the tiles of its group: ends of rows, whole tiles, ends of columns, corners.
+  std::int64_t row_of(std::int64_t tile) const {
+    const auto part = [&](std::int64_t t) {
+      return ends_column(t) ? (ends_row(t) ? 3 : 2) : ends_row(t) ? 0 : 1;
+    };
+    const std::int64_t first = tile / tiles_.group_tiles * tiles_.group_tiles;
+    if (tile >= num_tiles_) return tile - first;
+    std::int64_t row = 0;
+    for (std::int64_t t = first; t < std::min(first + tiles_.group_tiles, num_tiles_); ++t) {
+      if (part(t) < part(tile) || (part(t) == part(tile) && t < tile)) ++row;
+    }
+    return row;
+  }
+  // [slot][panel][block][p][h][16], with as many slots as groups and panels of at most 56 tiles,
+  // between whose positions there is an odd number of tiles
   float in_panels(FencedBuffer& buffer, std::int64_t blocks, int p, std::int64_t tile,
                   std::int64_t lane) const {
-    const std::int64_t t = tiles_.group_tiles, panels = (t + 13) / 14;
-    const std::int64_t h = (t + panels - 1) / panels;
-    const std::int64_t panel = tile / t * panels + tile % t / h;
+    const std::int64_t t = tiles_.group_tiles, panels = (t + 55) / 56;
+    const std::int64_t h = (t + panels - 1) / panels, row = row_of(tile);
+    const std::int64_t panel = tile / t * panels + row / h;
     const std::int64_t rows = (panel * blocks + lane / kBlock) * kAlpha * kAlpha + p;
-    return buffer.floats()[(rows * h + tile % t % h) * kBlock + lane % kBlock];
+    return buffer.floats()[(rows * (h | 1) + row % h) * kBlock + lane % kBlock];
   }
   float v(int p, std::int64_t tile, std::int64_t c) const {
     return in_panels(layer_.v, tiling_.channel_blocks(), p, tile, c);
@@ -214,7 +305,7 @@ class StageCheck {
   const Tiling& tiling_;
   const WinogradTiles& tiles_;
   const ConvProblem& problem_;
-  const WinogradMatrices<kM> f_ = winograd_matrices<kM>(tiles_.points);
+  const Matrix g_ = matrix_of(winograd_matrices<kM>(tiles_.points).g);
   const bool nhwc_ = layer_.tiling.problem.layout == Layout::nhwc;
   const std::int64_t num_tiles_ = static_cast<std::int64_t>(tiles_.num_tiles);
 };
@@ -295,6 +386,27 @@ TEST_CASE("Winograd stages are right for every padding from 0 to 3") {
 TEST_CASE("Winograd stages are right for tile rows wider than a strip") {
   check_problem("c3h3w150k2", 60);
   check_problem("c16h4w133k1p2x1", 21);
+}
+
+TEST_CASE("no position is multiplied for a tile that does not need it") {
+  for (const char* problem : {"n4c16h13k16", "n2c16h26w14k16", "c16h7w12k16", "n2c16h25w14k16u2"}) {
+    for (const std::uint32_t group_tiles : {1u, 5u, 7u}) {
+      TilingOptions options;
+      options.algorithm = Algorithm::fused_winograd;
+      options.group_tiles = group_tiles;
+      const Tiling tiling = make_tiling(parse_problem(problem), options, Target{});
+      double rows = 0;
+      for (std::uint32_t group = 0; group < tiling.num_groups; ++group) {
+        const cpu::TileOrder order(tiling, group);
+        for (std::uint32_t p = 0; p < tiling.tiles()->num_positions(); ++p) {
+          const auto [first, last] = order.rows_of(p);
+          rows += static_cast<double>(last - first);
+        }
+      }
+      INFO(to_string(tiling));
+      CHECK(rows == needed_positions(tiling.problem, *tiling.tiles()));
+    }
+  }
 }
 
 TEST_CASE("transformed filters larger than the caches are right") {

@@ -29,6 +29,33 @@ static_assert(is_correlation<2>(Points::low_error) && is_correlation<2>(Points::
 static_assert(is_correlation<4>(Points::low_error) && is_correlation<4>(Points::integer));
 static_assert(is_correlation<6>(Points::low_error) && is_correlation<6>(Points::integer));
 
+// Edge tiles, whose matrices are binary fractions, with the G of whole tiles.
+template <int kM, int kOutputs>
+constexpr bool is_edge_correlation(Points points) {
+  const WinogradMatrices<kM> f = winograd_matrices<kM>(points);
+  const EdgeMatrices<kOutputs> edge = edge_matrices<kM, kOutputs>(points);
+  const auto exact = [](double value) {
+    constexpr std::int64_t kDenominator = 1 << 20;
+    return Rational(static_cast<std::int64_t>(value * kDenominator), kDenominator);
+  };
+  for (int i = 0; i < kOutputs; ++i) {
+    for (int k = 0; k < kWinogradR; ++k) {
+      for (int l = 0; l < edge.kAlpha; ++l) {
+        Rational sum = 0;
+        for (int j = 0; j < edge.kAlpha; ++j) {
+          sum = sum + exact(edge.at[i][j]) * f.g[edge.position[j]][k] * exact(edge.bt[j][l]);
+        }
+        if (sum != Rational(l == i + k)) return false;
+      }
+    }
+  }
+  return true;
+}
+static_assert(is_edge_correlation<2, 1>(Points::low_error));
+static_assert(is_edge_correlation<4, 1>(Points::low_error));
+static_assert(is_edge_correlation<4, 2>(Points::low_error));
+static_assert(is_edge_correlation<4, 3>(Points::low_error));
+
 // Under stride 2: 1 where l = 2 i + k.
 constexpr bool is_strided_correlation() {
   const StridedMatrices f;
@@ -44,6 +71,23 @@ constexpr bool is_strided_correlation() {
   return true;
 }
 static_assert(is_strided_correlation());
+
+// One output of it: 1 where l = k.
+constexpr bool is_strided_edge_correlation() {
+  const StridedMatrices f;
+  const EdgeMatrices<1> edge = strided_edge_matrices();
+  for (int k = 0; k < kWinogradR; ++k) {
+    for (int l = 0; l < edge.kAlpha; ++l) {
+      double sum = 0;
+      for (int j = 0; j < edge.kAlpha; ++j) {
+        sum += edge.at[0][j] * f.g[edge.position[j]][k] * edge.bt[j][l];
+      }
+      if (sum != (l == k ? 1 : 0)) return false;
+    }
+  }
+  return true;
+}
+static_assert(is_strided_edge_correlation());
 
 // The terms, put together as their comment says, are the matrices again.
 template <int kM>

@@ -208,9 +208,12 @@ inline Size blocks_at_once(const ConvProblem& problem, Size number_bytes) {
   return max_of(1, kRowBytes / (problem.r * problem.w * kBlock * number_bytes));
 }
 
-/// Rows of outputs of a block whose x stays there.
+/// Rows of outputs of a block whose x about fills such a cache. Fewer rows are more calls: Emerald
+/// Rapids, n1c32h112k32g32: 1 row 0.059 ms, 2 0.053, 4 0.050; but n1c96h112k96g96u2, 1 or 2 rows
+/// 0.094, 4 0.097.
+inline constexpr Size kBandBytes = 42 << 10;
 inline Size rows_at_once(const ConvProblem& problem, Size number_bytes) {
-  const Size rows = kRowBytes / (problem.w * kBlock * number_bytes);
+  const Size rows = kBandBytes / (problem.w * kBlock * number_bytes);
   return max_of(1, (rows - problem.r) / problem.stride_h + 1);
 }
 

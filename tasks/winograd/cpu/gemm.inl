@@ -4,6 +4,7 @@
 
 #include "tasks/cpu/kernels.hpp"
 #include "tasks/cpu/micro_kernel.inl"
+#include "tasks/winograd/cpu/input_transform.inl"
 
 namespace megaconv::cpu::MEGACONV_ISA {
 
@@ -16,7 +17,7 @@ inline constexpr Size kMostSumBlocks = 8;
 inline void gemm_blocks(const TaskArgs& args, const Extents& extents, std::uint32_t group,
                         const BlockRange& positions, const BlockRange& blocks, const float* v,
                         float* m, std::byte* scratch) {
-  const Size num_rows = TileRange(*args.tiling->tiles(), group).count;
+  const TileOrder order(*args.tiling, group);
   Panel* const panels = reinterpret_cast<Panel*>(scratch + extents.panels_at);
   for (Size cb = 0; cb < extents.channel_blocks; ++cb) {
     panels[cb] = {cb * extents.block_stride, min_of(kBlock, extents.channels - cb * kBlock)};
@@ -27,11 +28,15 @@ inline void gemm_blocks(const TaskArgs& args, const Extents& extents, std::uint3
   };
   const Size sum_blocks =
       ceil_div(extents.channel_blocks, ceil_div(extents.channel_blocks, kMostSumBlocks));
-  // Of the next filters every panel of tiles fetches a block. When the first one fetches all, a
-  // core's requests to the L3 pile up. Sapphire Rapids, 28 tiles, U from the L3, GFLOP/s: 256
-  // channels and filters 177, 206; 512 of them 159, 200. Without fetching 174 and 178.
-  const Size fetch_lines = num_rows > extents.panel_tiles ? 1 : kMaxBlocks;
   for (Size p = positions.first; p < positions.last; ++p) {
+    const TileOrder::Rows rows = order.rows_of(p);
+    const Size num_rows = rows.last - rows.first;
+    const Size first_panel = rows.first / extents.panel_tiles;
+    const Size first_row = rows.first % extents.panel_tiles;
+    // Of the next filters every kernel fetches a block. When the first one fetches all, a
+    // core's requests to the L3 pile up. Sapphire Rapids, 28 tiles, U from the L3, GFLOP/s: 256
+    // channels and filters 177, 206; 512 of them 159, 200. Without fetching 174 and 178.
+    const Size fetch_lines = num_rows > kMaxRows ? 1 : kMaxBlocks;
     for (Size kb = blocks.first; kb < blocks.last; kb += kMaxBlocks) {
       const Size num_blocks = min_of(kMaxBlocks, blocks.last - kb);
       const float* const v_rows = v + p * extents.position_stride;
@@ -45,23 +50,32 @@ inline void gemm_blocks(const TaskArgs& args, const Extents& extents, std::uint3
         const Size u = cb * kBlock * kBlock;
         const float* fetched = next_u;
         Size unfetched = next_u != nullptr ? kMaxBlocks : 0;
-        for (Size row = 0, panel = 0; row < num_rows; row += extents.panel_tiles, ++panel) {
-          multiply_rows<FloatProduct>(
+        Size panel = first_panel, row = first_row;
+        for (Size left = num_rows; left > 0;) {
+          const Size rest = min_of(left, extents.panel_tiles - row);
+          const Size count = ceil_div(rest, ceil_div(rest, kMaxRows));  // 16 are 8 + 8, not 14 + 2
+          multiply_few_rows<FloatProduct>(
               {
-                  .a = v_rows + panel * extents.v_panel_stride,
+                  .a = v_rows + panel * extents.v_panel_stride + row * kBlock,
                   .panels = panels + cb,
                   .num_panels = min_of(sum_blocks, extents.channel_blocks - cb),
                   .u = u_at(p, kb) + u,
                   .u_block = u_block,
-                  .out = m_rows + panel * extents.m_panel_stride,
+                  .out = m_rows + panel * extents.m_panel_stride + row * kBlock,
                   .out_block = extents.block_stride,
                   .next_u = unfetched > 0 ? fetched + u * fetch_lines : nullptr,
                   .fetch_lines = fetch_lines,
                   .adds = cb > 0,
               },
-              min_of(extents.panel_tiles, num_rows - row), num_blocks);
+              count, num_blocks);
           unfetched -= fetch_lines;
           if (unfetched > 0) fetched += u_block;
+          left -= count;
+          row += count;
+          if (row == extents.panel_tiles) {
+            row = 0;
+            ++panel;
+          }
         }
       }
     }

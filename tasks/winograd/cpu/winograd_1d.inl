@@ -13,18 +13,42 @@ template <int kOutputs, Points kPoints>
 struct Winograd {
   static constexpr int kM = kOutputs, kStride = 1;
   static constexpr int kAlpha = kM + kWinogradR - 1;
+  static constexpr int kPairs = kAlpha / 2 - 1;  ///< of points +a and -a
+  static constexpr bool kHasEdges = has_edge_tiles(kM, kPoints);
+  static constexpr int position(int i) { return i; }
   static constexpr std::int64_t kGDenominator = g_denominator<kM>(kPoints);
   static constexpr WinogradMatrices<kM, double> kTerms = winograd_terms<kM>(kPoints, kGDenominator);
   /// What brings G g G^T back to scale.
   static constexpr double kGScale = static_cast<double>(Rational(1, kGDenominator* kGDenominator));
+  template <int kEdgeOutputs>
+  static constexpr EdgeMatrices<kEdgeOutputs> edge() {
+    return edge_matrices<kM, kEdgeOutputs>(kPoints);
+  }
 };
 
 /// F(2 x 2, 3 x 3) under stride 2.
 struct StridedWinograd {
   static constexpr int kM = StridedMatrices::kM, kStride = 2;
   static constexpr int kAlpha = StridedMatrices::kAlpha;
+  static constexpr int kPairs = 0;
+  static constexpr bool kHasEdges = true;
+  static constexpr int position(int i) { return i; }
   static constexpr StridedMatrices kTerms{};
   static constexpr double kGScale = 1;
+  template <int kEdgeOutputs>
+  static constexpr EdgeMatrices<kEdgeOutputs> edge() {
+    return strided_edge_matrices();
+  }
+};
+
+/// The edge tiles of W in one dimension, which have kOutputs outputs.
+template <class W, int kOutputs>
+struct Edge {
+  static constexpr int kM = kOutputs, kStride = W::kStride;
+  static constexpr int kAlpha = EdgeMatrices<kOutputs>::kAlpha;
+  static constexpr int kPairs = 0;
+  static constexpr EdgeMatrices<kOutputs> kTerms = W::template edge<kOutputs>();
+  static constexpr int position(int i) { return kTerms.position[i]; }
 };
 
 // The three matrices under one shape: rows, columns, coefficient.
@@ -43,6 +67,14 @@ struct OutputTerms {
   static constexpr int kRows = W::kM, kCols = W::kAlpha;
   static constexpr double at(int row, int col) { return W::kTerms.at[row][col]; }
 };
+
+/// The last factor of a row that is not 0.
+template <class Terms>
+constexpr double last_factor(int row) {
+  int col = Terms::kCols - 1;
+  while (Terms::at(row, col) == 0) --col;
+  return Terms::at(row, col);
+}
 
 MEGACONV_INLINE Vec scaled(double factor, Vec v) { return static_cast<float>(factor) * v; }
 MEGACONV_INLINE DoubleVec scaled(double factor, DoubleVec v) { return factor * v; }
@@ -68,19 +100,69 @@ MEGACONV_INLINE void multiply(const V (&in)[Terms::kCols], V (&out)[Terms::kRows
 /// (v[2i+1], v[2i+2]) -> their sum and difference, of points +a and -a.
 template <class W, int kSize, class V>
 MEGACONV_INLINE void butterflies(V (&v)[kSize]) {
-  constexpr int kPairs = W::kStride == 1 ? kSize / 2 - 1 : 0;
-  unroll<kPairs>([&](auto i) __attribute__((always_inline)) {
+  unroll<W::kPairs>([&](auto i) __attribute__((always_inline)) {
     const V even = v[2 * i + 1], odd = v[2 * i + 2];
     v[2 * i + 1] = even + odd;
     v[2 * i + 2] = even - odd;
   });
 }
 
+/// Rows of B^T that are computed together: those of points +a and -a, then the first and the last;
+/// or neighbours, where no points are paired.
+template <class W>
+inline constexpr int kInputGroups = (W::kAlpha + 1) / 2;
+template <class W>
+constexpr int input_row(int group, int i) {
+  if (W::kPairs == 0) return 2 * group + i;
+  if (group < W::kPairs) return 2 * group + 1 + i;
+  return i == 0 ? 0 : W::kAlpha - 1;
+}
+
+/// scale * (a row of B^T) * in, its last coefficient first: most often that is 1.
+template <class W, int kRow>
+MEGACONV_INLINE Vec input_term(const Vec (&in)[W::kAlpha], double scale) {
+  Vec sum{};
+  bool empty = true;
+  unroll<W::kAlpha>([&](auto i) __attribute__((always_inline)) {
+    constexpr int kCol = W::kAlpha - 1 - i;
+    constexpr double kFactor = InputTerms<W>::at(kRow, kCol);
+    if constexpr (kFactor != 0) {
+      const double factor = scale * kFactor;
+      const Vec term = factor == 1 ? in[kCol] : factor == -1 ? -in[kCol] : scaled(factor, in[kCol]);
+      sum = empty ? term : sum + term;
+      empty = false;
+    }
+  });
+  return sum;
+}
+
+/// Two rows of out = B^T in; the last group of an odd number has one.
+template <class W, int kGroup>
+MEGACONV_INLINE void input_rows(const Vec (&in)[W::kAlpha], Vec (&out)[2]) {
+  constexpr int kFirst = input_row<W>(kGroup, 0), kSecond = input_row<W>(kGroup, 1);
+  if constexpr (kGroup < W::kPairs) {
+    // Their odd powers have a common factor, which is multiplied when they are added.
+    constexpr double kLead = last_factor<InputTerms<W>>(kSecond);
+    const Vec even = input_term<W, kFirst>(in, 1);
+    const Vec odd = input_term<W, kSecond>(in, 1 / kLead);
+    out[0] = even + scaled(kLead, odd);
+    out[1] = even - scaled(kLead, odd);
+  } else {
+    out[0] = input_term<W, kFirst>(in, 1);
+    if constexpr (kSecond < W::kAlpha) out[1] = input_term<W, kSecond>(in, 1);
+  }
+}
+
 /// out = B^T in
 template <class W>
 MEGACONV_INLINE void input_1d(const Vec (&in)[W::kAlpha], Vec (&out)[W::kAlpha]) {
-  multiply<InputTerms<W>>(in, out);
-  butterflies<W>(out);
+  unroll<kInputGroups<W>>([&](auto group) __attribute__((always_inline)) {
+    Vec rows[2];
+    input_rows<W, group>(in, rows);
+    unroll<2>([&](auto i) __attribute__((always_inline)) {
+      if constexpr (input_row<W>(group, i) < W::kAlpha) out[input_row<W>(group, i)] = rows[i];
+    });
+  });
 }
 
 /// out = kGDenominator G in
@@ -95,6 +177,17 @@ template <class W>
 MEGACONV_INLINE void output_1d(Vec (&in)[W::kAlpha], Vec (&out)[W::kM]) {
   butterflies<W>(in);
   multiply<OutputTerms<W>>(in, out);
+}
+
+/// Calls body(Edge<W, outputs>{}), or body(W{}) where all tiles have as many outputs.
+template <class W, int kOutputs = W::kM - 1, class Body>
+MEGACONV_INLINE void with_outputs(Size outputs, const Body& body) {
+  if constexpr (kOutputs == 0 || !W::kHasEdges) {
+    body(W{});
+  } else {
+    if (outputs == kOutputs) return body(Edge<W, kOutputs>{});
+    with_outputs<W, kOutputs - 1>(outputs, body);
+  }
 }
 
 /// Calls body(Winograd<...>{}) for the m and points of the tiles.
