@@ -79,7 +79,9 @@ std::size_t level2_cache_bytes() noexcept {
   return bytes > 0 ? static_cast<std::size_t>(bytes) : std::size_t{1} << 20;
 }
 
-std::size_t mesh_cache_bytes() noexcept {
+namespace {
+
+std::size_t find_mesh_cache_bytes() noexcept {
 #if defined(__x86_64__)
   constexpr unsigned kFp16 = 1u << 23;
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -90,6 +92,14 @@ std::size_t mesh_cache_bytes() noexcept {
   }
 #endif
   return 0;
+}
+
+}  // namespace
+
+std::size_t mesh_cache_bytes() noexcept {
+  // A virtual machine takes 17 us to answer, and every plan asks.
+  static const std::size_t bytes = find_mesh_cache_bytes();
+  return bytes;
 }
 
 }  // namespace megaconv

@@ -129,12 +129,16 @@ MEGACONV_INLINE void multiply_few_rows(const MicroArgs& args, Size rows, Size bl
   kernels[rows - 1](args);
 }
 
+/// Of `rows` rows those that the first kernel multiplies. They are shared out evenly: 16 are 8 + 8,
+/// not 14 + 2.
+MEGACONV_INLINE Size first_rows(Size rows) { return ceil_div(rows, ceil_div(rows, kMaxRows)); }
+
 /// Multiplies `rows` rows, 64 bytes apart in a and out, by `blocks` (1 to kMaxBlocks) lane blocks
-/// of u. Rows are shared out evenly: 16 are 8 + 8, not 14 + 2.
+/// of u.
 template <class Product>
 MEGACONV_INLINE void multiply_rows(MicroArgs args, Size rows, Size blocks) {
-  for (Size parts = ceil_div(rows, kMaxRows); parts > 0; --parts) {
-    const Size part = ceil_div(rows, parts);
+  while (rows > 0) {
+    const Size part = first_rows(rows);
     multiply_few_rows<Product>(args, part, blocks);
     args.next_u = nullptr;  // fetched
     args.a += part * kBlock;

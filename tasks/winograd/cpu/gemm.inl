@@ -52,8 +52,7 @@ inline void gemm_blocks(const TaskArgs& args, const Extents& extents, std::uint3
         Size unfetched = next_u != nullptr ? kMaxBlocks : 0;
         Size panel = first_panel, row = first_row;
         for (Size left = num_rows; left > 0;) {
-          const Size rest = min_of(left, extents.panel_tiles - row);
-          const Size count = ceil_div(rest, ceil_div(rest, kMaxRows));  // 16 are 8 + 8, not 14 + 2
+          const Size count = first_rows(min_of(left, extents.panel_tiles - row));
           multiply_few_rows<FloatProduct>(
               {
                   .a = v_rows + panel * extents.v_panel_stride + row * kBlock,
