@@ -104,6 +104,7 @@ std::string summary_of(const SmallGemmCut& cut) {
                      std::to_string(cut.filter_warps) + "x" + std::to_string(cut.pixel_warps) +
                      "x" + std::to_string(cut.sum_warps) + ", ";
   if (cut.shares != 1) text += std::to_string(cut.shares) + " tasks a sum, ";
+  if (cut.pairs.inputs) text += "tensors in pairs, ";
   text += std::to_string(std::uint64_t{cut.num_groups} * cut.tasks_per_group);
   return text += " tasks";
 }

@@ -21,6 +21,7 @@
 #include "tasks/nhwc_values.hpp"
 #include "tasks/operators.hpp"
 #include "tasks/pooling/pooling.hpp"
+#include "tasks/small_gemm/pair_tensors.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
 
@@ -42,16 +43,17 @@ class Cutter {
     machine_.clusters_of_any_size = target.stages;
   }
 
-  OperatorCut cut(const ConvProblem& problem) {
-    const auto known = std::find_if(known_.begin(), known_.end(),
-                                    [&](const auto& one) { return one.first == problem; });
-    if (known != known_.end()) return known->second;
-    known_.emplace_back(problem, cut_anew(problem));
-    return known_.back().second;
+  OperatorCut cut(const ConvProblem& problem, const PairTensors& pairs) {
+    const auto known = std::find_if(known_.begin(), known_.end(), [&](const KnownCut& one) {
+      return one.problem == problem && one.pairs == pairs;
+    });
+    if (known != known_.end()) return known->cut;
+    known_.push_back({problem, pairs, cut_anew(problem, pairs)});
+    return known_.back().cut;
   }
-  SmallGemmCut cut_small(const ConvProblem& problem,
+  SmallGemmCut cut_small(const ConvProblem& problem, const PairTensors& pairs = {},
                          const std::optional<PoolProblem>& pool = {}) const {
-    return cut_small_gemm(problem, precision_of(problem.dtype), machine_, {}, pool);
+    return cut_small_gemm(problem, precision_of(problem.dtype), machine_, {}, pool, pairs);
   }
   /// How much longer the convolution takes if its tasks pool, too.
   double longer_us(const SmallGemmCut& pooled, const SmallGemmCut& plain) const {
@@ -61,8 +63,12 @@ class Cutter {
     return us(pooled) - us(plain);
   }
   template <class Problem>
-  OperatorCut cut(const Problem& problem) {
+  OperatorCut cut(const Problem& problem, const PairTensors&) {
     return {cut_operator(problem, workers_)};
+  }
+  /// Whether small tiles of this storage type multiply in TF32.
+  bool rounds(DataType dtype) const {
+    return small_tasks_ && precision_of(dtype) == Precision::tf32;
   }
 
   /// Of small tiles.
@@ -70,7 +76,7 @@ class Cutter {
 
   /// Takes the clusters of one launch for which its convolutions are the fastest, and keeps their
   /// cuts.
-  void choose_clusters(const FusedNetwork& network) {
+  void choose_clusters(const FusedNetwork& network, const std::vector<PairTensors>& pairs) {
     if (!small_tasks_ || target_.stages) return;
     const std::uint32_t most = machine_.cluster_blocks;
     if (options_.cluster_blocks > most) {
@@ -85,7 +91,7 @@ class Cutter {
       if (options_.cluster_blocks != 0 && options_.cluster_blocks != blocks) continue;
       machine_.cluster_blocks = blocks;
       known_.clear();
-      const double us = (blocks == 4 ? kLargeClusters : 1) * convolutions_us(network);
+      const double us = (blocks == 4 ? kLargeClusters : 1) * convolutions_us(network, pairs);
       if (us < least) least = us, chosen = blocks, cuts = known_;
     }
     machine_.cluster_blocks = chosen;
@@ -93,29 +99,35 @@ class Cutter {
   }
 
  private:
-  using KnownCuts = std::vector<std::pair<ConvProblem, OperatorCut>>;
+  struct KnownCut {
+    ConvProblem problem;
+    PairTensors pairs;
+    OperatorCut cut;
+  };
+  using KnownCuts = std::vector<KnownCut>;
 
   // Of four blocks: neighbours may share multiprocessors (H100, by estimates and by measurements:
   // ResNet-50 in TF32 1.06).
   static constexpr double kLargeClusters = 1.06;
 
   // Without those that no tile fits: who cuts them says what is wrong.
-  double convolutions_us(const FusedNetwork& network) {
+  double convolutions_us(const FusedNetwork& network, const std::vector<PairTensors>& pairs) {
     double all_us = 0;
-    for (const FusedOperator& op : network.operators) {
-      const auto* const problem = std::get_if<ConvProblem>(&op.problem);
+    for (std::size_t i = 0; i < network.operators.size(); ++i) {
+      const auto* const problem = std::get_if<ConvProblem>(&network.operators[i].problem);
       if (problem == nullptr) continue;
       try {
-        all_us += cut(*problem).one_launch_us;
+        all_us += cut(*problem, pairs[i]).one_launch_us;
       } catch (const Error&) {
       }
     }
     return all_us;
   }
 
-  OperatorCut cut_anew(const ConvProblem& problem) const {
+  OperatorCut cut_anew(const ConvProblem& problem, const PairTensors& pairs) const {
     if (!small_tasks_) return {make_tiling_in_network(problem, options_, target_)};
-    const FamilyChoice choice = choose_family(cut_small(problem), own_tiling(problem), target_);
+    const FamilyChoice choice =
+        choose_family(cut_small(problem, pairs), own_tiling(problem), target_);
     return {choice.cut, target_.stages ? choice.reason : "", choice.us, choice.one_launch_us};
   }
 
@@ -198,7 +210,7 @@ void pool_in_makers(const FusedNetwork& network, const Cutter& cutter, bool stor
     if (of == nullptr || of->pool || !can_pool(of->problem, pooling->problem)) continue;
     SmallGemmCut pooled;
     try {
-      pooled = cutter.cut_small(of->problem, pooling->problem);
+      pooled = cutter.cut_small(of->problem, of->pairs, pooling->problem);
     } catch (const Error&) {  // no tile fits that its windows reach beyond
       continue;
     }
@@ -225,6 +237,45 @@ std::uint32_t workers_beside(const SmallGemmCut& cut, const Target& target) {
   const std::uint64_t tasks = std::uint64_t{cut.num_groups} * cut.tasks_per_group;
   const std::uint64_t left = tasks < target.workers ? target.workers - tasks : target.workers;
   return u32(std::max<std::uint64_t>(1, left / kTasksPerWorker));
+}
+
+std::vector<OperatorCut> cuts_with(const FusedNetwork& network,
+                                   const std::vector<PairTensors>& pairs, Cutter& cutter,
+                                   const TilingOptions& options) {
+  cutter.choose_clusters(network, pairs);
+  std::vector<OperatorCut> cuts;
+  for (std::size_t i = 0; i < network.operators.size(); ++i) {
+    const FusedOperator& op = network.operators[i];
+    try {
+      cuts.push_back(std::visit([&](const auto& problem) { return cutter.cut(problem, pairs[i]); },
+                                op.problem));
+    } catch (const Error& error) {
+      throw Error(error.status(), op.name() + ": " + error.what());
+    }
+  }
+  pool_in_makers(network, cutter, options.whole_tensors, cuts);
+  return cuts;
+}
+
+// Where all tensors between tasks can be in pairs: nothing but small tiles in one launch.
+std::optional<std::vector<OperatorCut>> cuts_in_pairs(const FusedNetwork& network, Cutter& cutter,
+                                                      const TilingOptions& options,
+                                                      const Target& target) {
+  const bool rounds = std::visit([&](const auto& a) { return cutter.rounds(a.dtype); },
+                                 network.operators.front().problem);
+  if (!rounds || target.stages || options.whole_tensors) return {};
+  const auto pairs = choose_pair_tensors(network);
+  if (!pairs) return {};
+  try {
+    std::vector<OperatorCut> cuts = cuts_with(network, *pairs, cutter, options);
+    const auto has_none_of_its_own = [](const OperatorCut& one) {
+      const auto* const pooling = std::get_if<PoolCut>(&one.cut);
+      return pooling == nullptr || pooling->written_by_maker;
+    };
+    if (std::all_of(cuts.begin(), cuts.end(), has_none_of_its_own)) return cuts;
+  } catch (const Error&) {  // who cuts it without pairs says what is wrong
+  }
+  return {};
 }
 
 // What reads outputs of convolutions, and these store, too: poolings, and elementwise operations,
@@ -398,18 +449,8 @@ std::vector<OperatorCut> cut_operators(const FusedNetwork& network, const Tiling
   if (options.max_error && has_small_tasks(options, target)) {
     cutter.set_precision(precision_within(network, options, target));
   }
-  cutter.choose_clusters(network);
-  std::vector<OperatorCut> cuts;
-  for (const FusedOperator& op : network.operators) {
-    try {
-      cuts.push_back(
-          std::visit([&](const auto& problem) { return cutter.cut(problem); }, op.problem));
-    } catch (const Error& error) {
-      throw Error(error.status(), op.name() + ": " + error.what());
-    }
-  }
-  pool_in_makers(network, cutter, options.whole_tensors, cuts);
-  return cuts;
+  if (const auto cuts = cuts_in_pairs(network, cutter, options, target)) return *cuts;
+  return cuts_with(network, std::vector<PairTensors>(network.operators.size()), cutter, options);
 }
 
 Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,

@@ -13,6 +13,17 @@
 
 namespace megaconv {
 
+/// Which f32 tensors of a network in TF32 have their numbers as pairs, high + rest / 2^11, both of
+/// FP16: in each row of an image first all high ones, then all rests. As a factor a number is its
+/// high one: that is FP32 rounded to TF32's 11 bits.
+struct PairTensors {
+  bool inputs = false;             ///< the residual, and x if it has a multiple of 8 channels
+  bool y = false, pooled = false;  ///< what is stored, if it is
+  bool rests = false;              ///< of y, too; not where it is a factor everywhere
+
+  bool operator==(const PairTensors&) const = default;
+};
+
 /// How it is cut into tasks. A task group is one tile of output pixels of one image, its tasks are
 /// blocks of filters. The warps of a task share out its filters and pixels; those that have the
 /// same ones share out the products of each sum.
@@ -43,6 +54,7 @@ struct SmallGemmCut {
   /// windows reach whose outputs belong to its tile, and writes its tile of y, and these outputs.
   std::optional<PoolProblem> pool{};
   bool stores_y = true;  ///< not where the pooling alone reads it
+  PairTensors pairs{};   ///< of a network
 
   // Derived.
   std::uint32_t num_groups = 0;       ///< NG: tiles

@@ -3,8 +3,9 @@
 
 namespace megaconv::cuda {
 
-NetworkKernels network_kernels_bf16() {
-  return make_network_kernels<Bfloat16Products>("network_bf16");
+NetworkKernels network_kernels_bf16(bool others) {
+  return others ? make_network_kernels<Bfloat16Products, true>("network_bf16")
+                : make_network_kernels<Bfloat16Products, false>("network_bf16_convolutions");
 }
 
 }  // namespace megaconv::cuda

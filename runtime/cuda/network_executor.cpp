@@ -43,20 +43,6 @@ constexpr std::uintptr_t kTensorAlignment = 16;
   throw Error(Status::unsupported, "network on cuda: " + what + ", must be " + allowed);
 }
 
-NetworkKernels kernels_of(Precision precision) {
-  switch (precision) {
-    case Precision::f32:
-      return network_kernels_f32();
-    case Precision::tf32:
-      return network_kernels_tf32();
-    case Precision::f16:
-      return network_kernels_f16();
-    case Precision::bf16:
-      return network_kernels_bf16();
-  }
-  return {};
-}
-
 // The precision of all small tiles, or one of the values' storage type if there are none.
 Precision precision_of(const Lowering& lowering) {
   DataType dtype = DataType::f32;
@@ -65,6 +51,40 @@ Precision precision_of(const Lowering& lowering) {
     dtype = std::visit([](const auto& cut) { return cut.problem.dtype; }, node.cut);
   }
   return small_gemm_precision(dtype, Precision::f32);
+}
+
+// Whether convolutions hand floats to each other in pairs: all do or none.
+bool has_pairs(const Lowering& lowering) {
+  return std::any_of(lowering.nodes.begin(), lowering.nodes.end(), [](const Node& node) {
+    const auto* const cut = std::get_if<SmallGemmCut>(&node.cut);
+    return cut != nullptr && cut->pairs.inputs;
+  });
+}
+
+// Whether tasks of other operators than convolutions run.
+bool has_others(const Lowering& lowering) {
+  const std::vector<Stage>& stages = lowering.graph.stages;
+  return std::any_of(stages.begin(), stages.end(), [&](const Stage& stage) {
+    const Cut& cut = lowering.nodes[stage.node].cut;
+    return stage.num_tasks() > 0 && !std::holds_alternative<SmallGemmCut>(cut) &&
+           !std::holds_alternative<Tiling>(cut);
+  });
+}
+
+NetworkKernels kernels_of(const Lowering& lowering) {
+  if (has_pairs(lowering)) return network_kernels_pairs();
+  const bool others = has_others(lowering);
+  switch (precision_of(lowering)) {
+    case Precision::f32:
+      return network_kernels_f32(others);
+    case Precision::tf32:
+      return network_kernels_tf32(others);
+    case Precision::f16:
+      return network_kernels_f16(others);
+    case Precision::bf16:
+      return network_kernels_bf16(others);
+  }
+  return {};
 }
 
 void check_network(const Lowering& lowering, const Device& device, CudaLaunch launch) {
@@ -106,7 +126,7 @@ class NetworkExecutor final : public Executor {
         device_(checked_device(lowering, options.cuda_launch)),
         convs_(lowering, device_),
         launch_(options.cuda_launch),
-        kernels_(kernels_of(precision_of(lowering))),
+        kernels_(kernels_of(lowering)),
         cluster_(cluster_blocks_of(lowering)),
         host_tasks_(launch_ == CudaLaunch::staged ? lowering.graph.tasks
                                                   : tasks_by_position(lowering)),
@@ -546,7 +566,7 @@ std::uint32_t network_cluster_blocks() {
   constexpr int kHopper = 90;
   constexpr std::uint32_t kBlocks = 4;
   cudaFuncAttributes attributes{};
-  check(cudaFuncGetAttributes(&attributes, network_kernels_f16().persistent),
+  check(cudaFuncGetAttributes(&attributes, network_kernels_f16(true).persistent),
         "attributes of a kernel");
   return attributes.ptxVersion >= kHopper ? kBlocks : 1;
 }

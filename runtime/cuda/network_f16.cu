@@ -3,6 +3,9 @@
 
 namespace megaconv::cuda {
 
-NetworkKernels network_kernels_f16() { return make_network_kernels<HalfProducts>("network_f16"); }
+NetworkKernels network_kernels_f16(bool others) {
+  return others ? make_network_kernels<HalfProducts, true>("network_f16")
+                : make_network_kernels<HalfProducts, false>("network_f16_convolutions");
+}
 
 }  // namespace megaconv::cuda

@@ -3,6 +3,9 @@
 
 namespace megaconv::cuda {
 
-NetworkKernels network_kernels_f32() { return make_network_kernels<PairProducts>("network_f32"); }
+NetworkKernels network_kernels_f32(bool others) {
+  return others ? make_network_kernels<PairProducts, true>("network_f32")
+                : make_network_kernels<PairProducts, false>("network_f32_convolutions");
+}
 
 }  // namespace megaconv::cuda

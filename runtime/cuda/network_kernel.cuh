@@ -32,8 +32,10 @@ __device__ __forceinline__ void run_light_task(const NodeArgs& args, const Netwo
   });
 }
 
-/// One task. wait() returns when its producers are done, to all threads.
-template <class Products, class Wait, class Mark>
+/// One task. kOthers: of other operators than convolutions, too. A kernel without these has two
+/// fifths of the instructions, and more registers for convolutions. wait() returns when its
+/// producers are done, to all threads.
+template <class Products, bool kOthers, class Wait, class Mark>
 __device__ __forceinline__ void run_node_task(const NetworkNode& node, const NetworkMemory& memory,
                                               const NetworkTask& task, char* shared,
                                               FilterStages& filters, const SumExchange& exchange,
@@ -43,8 +45,12 @@ __device__ __forceinline__ void run_node_task(const NetworkNode& node, const Net
     return SmallGemmTask<Products>::run(node.args.as<SmallGemmArgs>(), task.share, shared, filters,
                                         exchange, tensor, wait, mark);
   }
-  run_light_task<typename Products::Stored>(node.args, memory, task.task.group, task.task.block,
-                                            wait);
+  if constexpr (!kOthers) {
+    wait();  // fills a position
+  } else {
+    run_light_task<typename Products::Stored>(node.args, memory, task.task.group, task.task.block,
+                                              wait);
+  }
 }
 
 /// What a block has fetched of the tasks to come.
@@ -122,7 +128,7 @@ __device__ __noinline__ inline bool wait_for_task(Worker worker, const Task& tas
   return worker.wait_with_acquire(task, position);
 }
 
-template <class Products>
+template <class Products, bool kOthers>
 __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     network_kernel(const __grid_constant__ NetworkMemory memory,
                    const __grid_constant__ NetworkTasks all,
@@ -188,7 +194,8 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
         run.trace[position].phase_ns[static_cast<int>(phase)] = global_ns();
       }
     };
-    run_node_task<Products>(window.node(turn), memory, task, work, filters, exchange, wait, mark);
+    run_node_task<Products, kOthers>(window.node(turn), memory, task, work, filters, exchange, wait,
+                                     mark);
     if (fetches) window.complete();
     __pipeline_wait_prior(0);
     const bool lives = alive[turn % 2];
@@ -205,7 +212,7 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
   }
 }
 
-template <class Products>
+template <class Products, bool kOthers>
 __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     network_stage_kernel(const __grid_constant__ NetworkMemory memory,
                          const __grid_constant__ NetworkTasks all) {
@@ -226,15 +233,15 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     window.complete();
   }
   __syncthreads();
-  run_node_task<Products>(
+  run_node_task<Products, kOthers>(
       window.node(0), memory, window.task(0), work, filters, exchange,
       [] { wait_for_kernel_before(); }, [](TaskPhase) {});
 }
 
-template <class Products>
+template <class Products, bool kOthers>
 NetworkKernels make_network_kernels(const char* name) {
-  return {name, reinterpret_cast<const void*>(&network_kernel<Products>),
-          reinterpret_cast<const void*>(&network_stage_kernel<Products>)};
+  return {name, reinterpret_cast<const void*>(&network_kernel<Products, kOthers>),
+          reinterpret_cast<const void*>(&network_stage_kernel<Products, kOthers>)};
 }
 
 }  // namespace megaconv::cuda

@@ -48,9 +48,12 @@ struct NetworkKernels {
 /// Blocks of a cluster in which tasks share sums. 1: this device's kernels know no clusters, since
 /// they were compiled for older ones. Asks the current device.
 std::uint32_t network_cluster_blocks();
-NetworkKernels network_kernels_f32();
-NetworkKernels network_kernels_tf32();
-NetworkKernels network_kernels_f16();
-NetworkKernels network_kernels_bf16();
+/// `others`: they run other operators than convolutions, too.
+NetworkKernels network_kernels_f32(bool others);
+NetworkKernels network_kernels_tf32(bool others);
+NetworkKernels network_kernels_f16(bool others);
+NetworkKernels network_kernels_bf16(bool others);
+/// TF32, of convolutions that hand floats to each other in pairs.
+NetworkKernels network_kernels_pairs();
 
 }  // namespace megaconv::cuda

@@ -3,6 +3,9 @@
 
 namespace megaconv::cuda {
 
-NetworkKernels network_kernels_tf32() { return make_network_kernels<Tf32Products>("network_tf32"); }
+NetworkKernels network_kernels_tf32(bool others) {
+  return others ? make_network_kernels<Tf32Products, true>("network_tf32")
+                : make_network_kernels<Tf32Products, false>("network_tf32_convolutions");
+}
 
 }  // namespace megaconv::cuda

@@ -64,16 +64,18 @@ TaskCost small_gemm_cost(const SmallGemmCut& cut, const NodeBuffers& buffers) {
   };
   const double x_part = reach(rows_of(a), computed_rows(cut)) *
                         reach(cols_of(a), computed_cols(cut)) * static_cast<double>(a.c) /
-                        cut.shares * element;
+                        cut.shares * (x_in_pairs(cut) ? element / 2 : element);
   const double u_part = static_cast<double>(packed_bytes(cut)) / cut.tasks_per_group;
-  const double y_part = static_cast<double>(a.y_size()) * element / tasks;
+  const double residual_part = static_cast<double>(a.y_size()) * element / tasks;
+  const bool without_rests = cut.pairs.y && !cut.pairs.rests;
+  const double y_part = without_rests ? residual_part / 2 : residual_part;
   TaskCost cost{.products = a.flops() / tasks,
                 .bytes = x_part + u_part + (cut.stores_y ? y_part : 0),
                 .traffic = {{buffers.x, Mode::read, Piece::evenly, x_part},
                             {buffers.u, Mode::read, Piece::of_block, u_part}}};
   if (a.epilogue.residual) {
-    cost.traffic.push_back({buffers.residual, Mode::read, Piece::evenly, y_part});
-    cost.bytes += y_part;
+    cost.traffic.push_back({buffers.residual, Mode::read, Piece::evenly, residual_part});
+    cost.bytes += residual_part;
   }
   if (cut.stores_y) cost.traffic.push_back({buffers.y, Mode::write, Piece::of_task, y_part});
   if (buffers.second != kNoBuffer) {

@@ -50,7 +50,11 @@ constexpr double kL2BytesPerUs = 5.5e6, kFilterBytesPerUs = 3e6;
 constexpr double kFirstFilterBytesPerUs = 8e4;
 
 const PhaseCosts& costs_of(const SmallGemmCut& cut) {
-  return !converts(cut) ? kHalves : parts_of(cut) == 2 ? kPairs : kRounded;
+  return !converts(cut) || x_in_pairs(cut) ? kHalves : parts_of(cut) == 2 ? kPairs : kRounded;
+}
+const PhaseCosts& output_costs_of(const SmallGemmCut& cut) {
+  const bool as_halves = cut.pairs.y && !cut.pairs.rests && !cut.problem.epilogue.residual;
+  return !converts(cut) || as_halves ? kHalves : parts_of(cut) == 2 ? kPairs : kRounded;
 }
 
 // As many as there is code for.
@@ -112,16 +116,18 @@ SmallGemmMachine small_gemm_machine(const Target& target) {
 
 SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
                             const SmallGemmMachine& machine, const SmallGemmSizes& asked,
-                            const std::optional<PoolProblem>& pool) {
+                            const std::optional<PoolProblem>& pool, const PairTensors& pairs) {
   validate(problem);
   const std::string obstacle = small_gemm_obstacle(problem, precision);
   if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
   if (machine.multiprocessors == 0) {
     throw Error(Status::invalid_argument, "multiprocessors = 0: must be at least 1");
   }
-  SmallGemmCut best{.problem = problem, .precision = precision};
-  best.shared_bytes = machine.shared_bytes;
-  best.pool = pool;
+  SmallGemmCut plain{.problem = problem, .precision = precision};
+  plain.shared_bytes = machine.shared_bytes;
+  plain.pool = pool;
+  plain.pairs = pairs;
+  SmallGemmCut best = plain;
   set_if_asked(best.rows_per_group, asked.rows_per_group);
   set_if_asked(best.cols_per_group, asked.cols_per_group);
   set_if_asked(best.filter_warps, asked.filter_warps);
@@ -138,9 +144,7 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
     tried.push_back(tile);
     for_each_split(machine, [&](std::uint32_t over_filters, std::uint32_t over_pixels,
                                 std::uint32_t over_sums, std::uint32_t shares) {
-      SmallGemmCut cut{.problem = problem, .precision = precision};
-      cut.shared_bytes = machine.shared_bytes;
-      cut.pool = pool;
+      SmallGemmCut cut = plain;
       cut.shares = shares;
       cut.rows_per_group = rows;
       cut.cols_per_group = cols;
@@ -202,13 +206,15 @@ TaskTime time_of(const SmallGemmCut& cut, const SumSteps& sum, const TaskMemory&
       costs.products + steps * (costs.step + costs.step_of_tile * tiles_computed(cut));
   const double late =
       (blocks - stages) * (costs.late_block + costs.late_kb * (x_bytes + filter_bytes / 2) / kKb);
-  const double store = (cut.shares > 1 ? kExchangeUs * cut.shares : 0) + costs.outputs +
-                       costs.outputs_of_thousand * outputs / 1000 + pool_us(cut) + costs.signal;
+  const PhaseCosts& of_outputs = output_costs_of(cut);
+  const double store = (cut.shares > 1 ? kExchangeUs * cut.shares : 0) + of_outputs.outputs +
+                       of_outputs.outputs_of_thousand * outputs / 1000 + pool_us(cut) +
+                       of_outputs.signal;
   const bool has_parts = cut.rows_per_group > 1 && cut.cols_per_group < cut.problem.q();
   const double longer = has_parts ? kPartsOfRows : 1;
   return {
       .prepare_us =
-          kNextTaskUs + (converts(cut) ? kNextOfFloatsUs : 0) + first_filters_us(sum, memory),
+          kNextTaskUs + (x_tensors(cut) > 1 ? kNextOfFloatsUs : 0) + first_filters_us(sum, memory),
       .alone_us = longer * (load + products + late + store),
       .together_us = longer * (kTwoTogether * (load + products + store) + kTwoTogetherLate * late)};
 }
@@ -228,9 +234,8 @@ double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors) {
   const double task = alone ? time.alone_us : time.together_us;
   const double turns = small_gemm_turns(cut, multiprocessors);
   const double unprepared = alone ? 0 : kNothingAheadUs + (turns - 1) * kNextTaskUs;
-  const double bytes =
-      tasks * static_cast<double>(sum.k_blocks()) *
-      static_cast<double>(memory.x_bytes * (converts(cut) ? 2 : 1) + memory.filter_bytes);
+  const double bytes = tasks * static_cast<double>(sum.k_blocks()) *
+                       static_cast<double>(memory.x_bytes * x_tensors(cut) + memory.filter_bytes);
   return kWaitUs + std::max({turns * task + unprepared, bytes / kL2BytesPerUs,
                              static_cast<double>(packed_bytes(cut)) / kFilterBytesPerUs});
 }

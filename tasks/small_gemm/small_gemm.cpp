@@ -65,8 +65,7 @@ TaskMemory memory_of_stage(const SmallGemmCut& cut, const SumSteps& steps) {
   memory.x_bytes =
       ceil_div(memory.in_rows * memory.in_cols * memory.pitch, kAlignment) * kAlignment;
   memory.filter_bytes = cut.filter_warps * steps.per_block() * kFilterStepBytes * parts_of(cut);
-  // Floats come as they are and are converted there.
-  memory.stage_bytes = memory.x_bytes * (converts(cut) ? 2 : 1) + memory.filter_bytes;
+  memory.stage_bytes = memory.x_bytes * x_tensors(cut) + memory.filter_bytes;
   return memory;
 }
 
@@ -101,6 +100,10 @@ std::string small_gemm_obstacle(const ConvProblem& a, Precision precision) {
 
 bool converts(const SmallGemmCut& cut) { return cut.problem.dtype == DataType::f32; }
 std::int64_t parts_of(const SmallGemmCut& cut) { return cut.precision == Precision::f32 ? 2 : 1; }
+// Floats come as they are and are converted there.
+std::int64_t x_tensors(const SmallGemmCut& cut) {
+  return converts(cut) && !cut.pairs.inputs ? 2 : 1;
+}
 
 std::int64_t channel_step_of(const ConvProblem& a) { return a.c % kVector == 0 ? kVector : 1; }
 
@@ -210,6 +213,22 @@ TaskMemory memory_of(const SmallGemmCut& cut) {
 
 namespace {
 
+void check_pairs(const SmallGemmCut& cut) {
+  const ConvProblem& a = cut.problem;
+  if (cut.pairs == PairTensors{}) return;
+  const bool has_outputs = cut.pairs.y || cut.pairs.pooled || a.epilogue.residual;
+  if (cut.precision != Precision::tf32 || !cut.pairs.inputs ||
+      (has_outputs && !can_store_pairs(a)) || comes_in_vectors(a) != loads_vectors(cut)) {
+    throw Error(Status::unsupported, "small_gemm: pairs of " + to_string(a) + " in " +
+                                         to_string(cut.precision) +
+                                         ", must be inputs, too, of tf32, outputs of a multiple "
+                                         "of 8 filters, and at most 2^30 of an image");
+  }
+  if (cut.pairs.y && cut.pool) {
+    throw Error(Status::unsupported, "small_gemm: y in pairs beside a pooling, must be floats");
+  }
+}
+
 void check_pool(const SmallGemmCut& cut) {
   if (!cut.pool) {
     if (cut.stores_y) return;
@@ -237,11 +256,20 @@ void check_pool(const SmallGemmCut& cut) {
 
 }  // namespace
 
+bool x_in_pairs(const SmallGemmCut& cut) { return cut.pairs.inputs && loads_vectors(cut); }
+bool comes_in_vectors(const ConvProblem& a) {
+  return a.c % kVector == 0 && a.c * a.h * a.w <= kMostOfImage / 2;
+}
+bool can_store_pairs(const ConvProblem& a) {
+  return a.k % kVector == 0 && a.k * a.p() * a.q() <= kMostOfImage / 2;
+}
+
 void derive_counts(SmallGemmCut& cut) {
   const ConvProblem& a = cut.problem;
   validate(a);
   const std::string obstacle = small_gemm_obstacle(a, cut.precision);
   if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
+  check_pairs(cut);
   check_range("rows_per_group", cut.rows_per_group, 1, a.p());
   check_range("cols_per_group", cut.cols_per_group, 1, a.q());
   check_pool(cut);
@@ -286,6 +314,18 @@ bool fits(const SmallGemmCut& cut) {
   return steps_of(cut).chunks > 0 && memory_of(cut).bytes <= cut.shared_bytes;
 }
 
+namespace {
+
+std::string text_of(const PairTensors& pairs) {
+  if (pairs == PairTensors{}) return {};
+  std::string text = "\nin pairs of FP16 numbers: inputs";
+  if (pairs.y) text += pairs.rests ? ", y" : ", y without rests";
+  if (pairs.pooled) text += ", what is pooled";
+  return text;
+}
+
+}  // namespace
+
 std::string to_string(const SmallGemmCut& cut) {
   return "problem: " + to_string(cut.problem) + "\nalgorithm: small-tile implicit GEMM, " +
          to_string(cut.precision) + "\npixels of a group: " + std::to_string(cut.rows_per_group) +
@@ -295,7 +335,7 @@ std::string to_string(const SmallGemmCut& cut) {
          ", sums " + std::to_string(cut.sum_warps) +
          "\nshares of a sum: " + std::to_string(cut.shares) +
          (cut.pool ? "\npools: " + to_string(*cut.pool) : "") +
-         (cut.stores_y ? "" : "\nonly what is pooled is stored") +
+         (cut.stores_y ? "" : "\nonly what is pooled is stored") + text_of(cut.pairs) +
          "\ntask groups: " + std::to_string(cut.num_groups) +
          "\ntasks: " + std::to_string(std::uint64_t{cut.num_groups} * cut.tasks_per_group) +
          " (SG " + std::to_string(cut.tasks_per_group) + ")\n";

@@ -100,6 +100,8 @@ bool fits(const SmallGemmCut& cut);
 /// Whether x and filters are floats, which become scaled FP16 numbers, and whether two of them.
 bool converts(const SmallGemmCut& cut);
 std::int64_t parts_of(const SmallGemmCut& cut);
+/// Tensors of 16 bits that a stage has room for, for its part of x.
+std::int64_t x_tensors(const SmallGemmCut& cut);
 /// Whether so many tasks may share a sum: all have channels, and whole vectors of outputs.
 bool can_share(const SmallGemmCut& cut);
 /// Whether eight channels of x are loaded at once.
@@ -116,6 +118,12 @@ ChannelRange channels_of_block(const SmallGemmCut& cut, std::int64_t block);
 
 /// Tensors of 16 bits are multiplied as they are, floats with this precision.
 Precision small_gemm_precision(DataType dtype, Precision of_floats);
+
+/// Whether x comes in pairs.
+bool x_in_pairs(const SmallGemmCut& cut);
+/// Whether x has vectors of channels, as pairs need it, and whether y can be in pairs.
+bool comes_in_vectors(const ConvProblem& problem);
+bool can_store_pairs(const ConvProblem& problem);
 
 /// What keeps these tasks from computing the problem; empty when nothing does.
 std::string small_gemm_obstacle(const ConvProblem& problem, Precision precision);
@@ -138,7 +146,8 @@ struct SmallGemmSizes {
 /// obstacle, and what derive_counts() throws where no cut has the sizes that are asked for.
 SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
                             const SmallGemmMachine& machine, const SmallGemmSizes& asked = {},
-                            const std::optional<PoolProblem>& pool = {});
+                            const std::optional<PoolProblem>& pool = {},
+                            const PairTensors& pairs = {});
 /// Blocks that are resident in clusters of so many, as a share of those without clusters. Of 132
 /// multiprocessors, 62 clusters of four blocks are resident, not 66 (H100). Behind them, 256 tasks
 /// of VGG-16's last convolutions took twice their time.

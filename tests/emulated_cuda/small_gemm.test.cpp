@@ -50,29 +50,126 @@ void spread_magnitudes(const ConvProblem& a, std::vector<float>& x) {
   }
 }
 
-/// x as a task may find it: what it does not say that it reads need not be there yet.
-template <class T>
-std::vector<T> poisoned_beyond_reads(const SmallGemmCut& cut, const cuda::SmallGemmShare& share,
-                                     const std::vector<T>& x) {
-  const ConvProblem& a = cut.problem;
-  std::vector<T> part(x.size());
-  std::memset(part.data(), 0xff, part.size() * sizeof(T));  // NaN
-  const auto range = [](std::int64_t first, std::int64_t count, std::int64_t stride,
-                        std::int64_t pad, std::int64_t extent, std::int64_t inputs) {
+/// The pixels of x that a task says that it reads. Others need not be there yet.
+class ReadPixels {
+ public:
+  ReadPixels(const SmallGemmCut& cut, const cuda::SmallGemmShare& share)
+      : a_(cut.problem),
+        image_(share.image),
+        rows_(range(share.row, share.rows, a_.stride_h, a_.pad_h, a_.filter_extent_h(), a_.h)),
+        cols_(range(share.col, share.cols, a_.stride_w, a_.pad_w, a_.filter_extent_w(), a_.w)) {}
+
+  /// `row`: of all images.
+  bool operator()(std::size_t row, std::size_t col) const {
+    const std::int64_t h = static_cast<std::int64_t>(row) - image_ * a_.h;
+    const auto w = static_cast<std::int64_t>(col);
+    return h >= rows_.first && h < rows_.second && w >= cols_.first && w < cols_.second;
+  }
+  template <class T>
+  std::vector<T> poisoned_beyond(const std::vector<T>& x) const {
+    std::vector<T> part(x.size());
+    std::memset(part.data(), 0xff, part.size() * sizeof(T));  // NaN
+    for (std::int64_t h = rows_.first; h < rows_.second; ++h) {
+      for (std::int64_t w = cols_.first; w < cols_.second; ++w) {
+        const std::int64_t at = ((image_ * a_.h + h) * a_.w + w) * a_.c;
+        std::copy_n(x.begin() + at, a_.c, part.begin() + at);
+      }
+    }
+    return part;
+  }
+
+ private:
+  using Range = std::pair<std::int64_t, std::int64_t>;
+  static Range range(std::int64_t first, std::int64_t count, std::int64_t stride, std::int64_t pad,
+                     std::int64_t extent, std::int64_t inputs) {
     const std::int64_t begin = first * stride - pad;
     const std::int64_t end = begin + (count - 1) * stride + extent;
-    return std::pair(std::max<std::int64_t>(begin, 0), std::min(end, inputs));
-  };
-  const auto rows = range(share.row, share.rows, a.stride_h, a.pad_h, a.filter_extent_h(), a.h);
-  const auto cols = range(share.col, share.cols, a.stride_w, a.pad_w, a.filter_extent_w(), a.w);
-  for (std::int64_t h = rows.first; h < rows.second; ++h) {
-    for (std::int64_t w = cols.first; w < cols.second; ++w) {
-      const std::int64_t at = ((share.image * a.h + h) * a.w + w) * a.c;
-      std::copy_n(x.begin() + at, a.c, part.begin() + at);
+    return {std::max<std::int64_t>(begin, 0), std::min(end, inputs)};
+  }
+
+  const ConvProblem& a_;
+  const std::int64_t image_;
+  const Range rows_, cols_;
+};
+
+/// Floats in pairs, four of them at a time: some of these wide.
+class PairTensor {
+ public:
+  PairTensor(const std::vector<float>& numbers, std::int64_t row, std::uint64_t seed)
+      : row_(static_cast<std::size_t>(row)), halves_(2 * numbers.size()) {
+    test::Dice dice(seed);
+    for (std::size_t i = 0; i < numbers.size(); i += 4) {
+      float most = 0;
+      for (std::size_t j = i; j < i + 4; ++j) most = std::max(most, std::fabs(numbers[j]));
+      const bool fits = most == 0 || (most >= 0x1p-10f && most < 65504);
+      const bool wide = !fits || dice.between(0, 19) == 0;
+      for (std::size_t j = i; j < i + 4; ++j) put(j, numbers[j], wide);
     }
   }
-  return part;
-}
+  /// Poisoned but for the pixels [h][w] of `channels` that `readable` has.
+  template <class IsRead>
+  std::vector<std::uint16_t> part(std::int64_t channels, IsRead is_read) const {
+    std::vector<std::uint16_t> part(halves_.size(), 0xffff);
+    const auto pixel_numbers = static_cast<std::size_t>(channels);
+    for (std::size_t i = 0; i < halves_.size(); ++i) {
+      const std::size_t row = i / (2 * row_), col = i % row_ / pixel_numbers;
+      if (is_read(row, col)) part[i] = halves_[i];
+    }
+    return part;
+  }
+  const std::vector<std::uint16_t>& halves() const { return halves_; }
+
+  /// Of a tensor without rests, but for those of wide numbers: as factors.
+  static std::vector<float> numbers(const std::vector<std::uint16_t>& halves, std::int64_t row,
+                                    bool with_rests, std::int64_t& num_wide) {
+    std::vector<float> numbers(halves.size() / 2);
+    const auto in_row = static_cast<std::size_t>(row);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const std::size_t at = i / in_row * 2 * in_row + i % in_row;
+      const std::uint16_t high = halves[at], rest = halves[at + in_row];
+      if ((high & 0x7fff) > 0x7c00) {
+        const std::uint32_t bits = std::uint32_t{rest} << 16 | (high & 0x1ffu) << 7;
+        std::memcpy(&numbers[i], &bits, sizeof bits);
+        ++num_wide;
+      } else {
+        numbers[i] = to_float(float16(high));
+        if (with_rests) numbers[i] += to_float(float16(rest)) * 0x1p-11f;
+      }
+    }
+    return numbers;
+  }
+
+ private:
+  static Float16 float16(std::uint16_t bits) {
+    Float16 number;
+    std::memcpy(&number, &bits, sizeof bits);
+    return number;
+  }
+  static std::uint16_t bits_of(Float16 number) {
+    std::uint16_t bits;
+    std::memcpy(&bits, &number, sizeof bits);
+    return bits;
+  }
+  void put(std::size_t i, float number, bool wide) {
+    const std::size_t at = i / row_ * 2 * row_ + i % row_;
+    std::uint16_t& high = halves_[at];
+    std::uint16_t& rest = halves_[at + row_];
+    if (wide) {
+      std::uint32_t bits;
+      std::memcpy(&bits, &number, sizeof bits);
+      high = static_cast<std::uint16_t>(0x7e00 | (bits >> 7 & 0x1ff));
+      rest = static_cast<std::uint16_t>(bits >> 16);
+    } else {
+      const Float16 rounded = from_float<Float16>(number);
+      high = bits_of(rounded);
+      rest = bits_of(from_float<Float16>((number - to_float(rounded)) * 0x1p11f));
+    }
+  }
+
+  std::size_t row_;
+  std::vector<std::uint16_t> halves_;
+};
+std::int64_t wide_stored = 0;
 
 /// Filters that the device packs.
 template <class Products, class T>
@@ -99,7 +196,8 @@ class Second {
         bias_(filled<float>(cut.problem.k, seed + 1, false)),
         y_(static_cast<std::size_t>(cut.problem.y_size() / cut.problem.k * channels())) {
     std::memset(y_.data(), 0xff, y_.size() * sizeof(T));
-    stores_ = seed % 4 != 0 && !cut.pool && can_store_second(cut, channels(), kFirst);
+    stores_ =
+        seed % 4 != 0 && !cut.pool && !cut.pairs.y && can_store_second(cut, channels(), kFirst);
     is_affine_ = seed % 4 != 1;
   }
   cuda::SecondOutput output() {
@@ -150,7 +248,9 @@ template <class T>
 class Pooled {
  public:
   explicit Pooled(const SmallGemmCut& cut)
-      : pool_(cut.pool), y_(static_cast<std::size_t>(pool_ ? pool_->y_size() : 0)) {
+      : pool_(cut.pool),
+        in_pairs_(cut.pairs.pooled),
+        y_(static_cast<std::size_t>(pool_ ? pool_->y_size() : 0)) {
     std::memset(y_.data(), 0xff, y_.size() * sizeof(T));
   }
   cuda::SecondOutput output() {
@@ -158,7 +258,7 @@ class Pooled {
     cut.problem = *pool_;
     return cuda::second_output(cut, {.y = y_.data()}, 0);
   }
-  /// Of y as it was stored: the bits of a pooling task.
+  /// Of y as it was stored: the bits of a pooling task; in pairs without rests.
   std::int64_t wrong_numbers(const std::vector<T>& of) const {
     std::int64_t wrong = 0;
     for (std::size_t i = 0; i < y_.size(); ++i) {
@@ -178,20 +278,32 @@ class Pooled {
         }
       }
       const T expected = from_float<T>(averages ? result / count : result);
-      wrong += std::memcmp(&expected, &y_[i], sizeof expected) != 0;
+      wrong += !stores(expected, i);
     }
     return wrong;
   }
 
  private:
+  bool stores(const T& expected, std::size_t i) const {
+    if (!in_pairs_) return std::memcmp(&expected, &y_[i], sizeof expected) == 0;
+    const auto row = static_cast<std::size_t>(pool_->q() * pool_->c);
+    Float16 high;
+    std::memcpy(&high,
+                reinterpret_cast<const std::byte*>(y_.data()) + 2 * (i / row * 2 * row + i % row),
+                sizeof high);
+    return to_float(high) == to_float(from_float<Float16>(to_float(expected)));
+  }
+
   const std::optional<PoolProblem> pool_;
+  const bool in_pairs_;
   std::vector<T> y_;
 };
 
 /// Sums are right to that, relative to the sum of their magnitudes. Bias: as networks or as
 /// convolutions by themselves have it.
 template <class Products, class T, class Bias>
-void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool spread) {
+void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool spread,
+                const std::vector<float>& filter_factors = {}) {
   const ConvProblem& a = cut.problem;
   CAPTURE(to_string(cut), seed);
   const bool integers = seed % 2 == 0;
@@ -199,7 +311,12 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool 
   if constexpr (sizeof(T) == 4) {
     if (spread) spread_magnitudes(a, x);
   }
-  const std::vector<T> w = filled<T>(a.w_size(), seed + 1, integers);
+  std::vector<T> w = filled<T>(a.w_size(), seed + 1, integers);
+  if constexpr (sizeof(T) == 4) {
+    for (std::size_t i = 0; i < w.size() && !filter_factors.empty(); ++i) {
+      w[i] *= filter_factors[i / (w.size() / filter_factors.size())];
+    }
+  }
   const std::vector<T> residual = filled<T>(a.y_size(), seed + 2, integers);
   const std::vector<T> bias = filled<T>(a.k, seed + 3, integers);
   std::vector<double> truth(static_cast<std::size_t>(a.y_size())), magnitude(truth.size());
@@ -216,9 +333,19 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool 
   CHECK(packed_on_device<Products>(cut, w, kOrders[seed % 3]) == u);
   std::vector<T> y(truth.size());
   std::memset(y.data(), 0xff, y.size() * sizeof(T));
-  cuda::SmallGemmArgs args = cuda::node_args(
-      cut,
-      {.residual = a.epilogue.residual ? residual.data() : nullptr, .y = y.data(), .u = u.data()});
+  std::vector<std::uint16_t> y_pairs(cut.pairs.y ? 2 * y.size() : 0, 0xffff);
+  std::optional<PairTensor> x_pairs, residual_pairs;
+  if constexpr (sizeof(T) == 4) {
+    if (x_in_pairs(cut)) x_pairs.emplace(x, a.w * a.c, seed);
+    if (cut.pairs.inputs && a.epilogue.residual)
+      residual_pairs.emplace(residual, a.q() * a.k, seed + 1);
+  }
+  const void* const given_residual =
+      residual_pairs ? static_cast<const void*>(residual_pairs->halves().data()) : residual.data();
+  cuda::SmallGemmArgs args =
+      cuda::node_args(cut, {.residual = a.epilogue.residual ? given_residual : nullptr,
+                            .y = cut.pairs.y ? static_cast<void*>(y_pairs.data()) : y.data(),
+                            .u = u.data()});
   Second<T> second(cut, seed / 4);
   seconds_stored += second.stores();
   Pooled<T> pooled(cut);
@@ -259,8 +386,14 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool 
         for (std::uint32_t rank = 0; rank < cut.shares; ++rank) {
           shares.push_back(cuda::make_small_gemm_share(of, group, block + rank));
         }
-        const std::vector<T> readable = poisoned_beyond_reads(cut, shares.front(), x);
+        const ReadPixels reads(cut, shares.front());
+        const std::vector<T> readable = reads.poisoned_beyond(x);
         args.x = readable.data();
+        std::vector<std::uint16_t> readable_pairs;
+        if (x_pairs) {
+          readable_pairs = x_pairs->part(a.c, reads);
+          args.x = readable_pairs.data();
+        }
         std::fill(shared.begin(), shared.end(), std::byte{0xff});  // NaN
         hide_constants();
         std::vector<cuda::FilterStages::Shared> arrivals(cut.shares);
@@ -286,12 +419,25 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool 
     }
   };
   run(cut);
+  const bool as_halves = cut.pairs.y && !cut.pairs.rests;
+  const std::int64_t wide_before = wide_stored;
+  if constexpr (sizeof(T) == 4) {
+    if (cut.pairs.y) y = PairTensor::numbers(y_pairs, a.q() * a.k, cut.pairs.rests, wide_stored);
+  }
   double worst = 0;
   for (std::size_t i = 0; i < truth.size(); ++i) {
-    const double rounding = integers || sizeof(T) == 4 ? 0 : std::fabs(truth[i]) * 0x1p-8;
-    const double stored = integers && sizeof(T) == 2
-                              ? to_float(from_float<T>(static_cast<float>(truth[i])))
-                              : truth[i];
+    const double relative = sizeof(T) == 2 ? 0x1p-8
+                            : as_halves    ? 0x1p-11
+                            : cut.pairs.y  ? 0x1p-16
+                                           : 0;
+    // What is small beside others of its tile, or of another one.
+    const bool all_wide = wide_stored - wide_before == std::ssize(y);
+    const double absolute = cut.pairs.y && !all_wide ? 0x1p-25 : 0;
+    const double rounding = integers ? 0 : std::fabs(truth[i]) * relative + absolute;
+    const auto rounded = static_cast<float>(truth[i]);
+    const double stored = integers && sizeof(T) == 2 ? to_float(from_float<T>(rounded))
+                          : integers && as_halves    ? to_float(from_float<Float16>(rounded))
+                                                     : truth[i];
     const double error = std::fabs(to_float(y[i]) - stored);
     const double slope = error_of(a.epilogue.activation).slope;
     const double allowed = integers ? 0 : slope * bound * magnitude[i] + rounding;
@@ -317,12 +463,22 @@ void check(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool sprea
   check_with<Products, T, typename Products::Stored>(cut, seed, bound, spread);
 }
 
+/// In TF32, of filters of which every fifth has the second magnitude.
+void check_magnitudes(const SmallGemmCut& cut, float of_filters, float of_fifth) {
+  std::vector<float> factors;
+  for (std::int64_t k = 0; k < cut.problem.k; ++k) {
+    factors.push_back(k % 5 == 4 ? of_fifth : of_filters);
+  }
+  check_with<cuda::PairTensorProducts, float, float>(cut, 1, 0x1p-10, false, factors);
+}
+
 void check_precision(const SmallGemmCut& cut, std::uint64_t seed, bool spread = false) {
   switch (cut.precision) {
     case Precision::f32:
       return check<cuda::PairProducts, float>(cut, seed, 0x1p-20, spread);
     case Precision::tf32:
-      return check<cuda::Tf32Products, float>(cut, seed, 0x1p-10, spread);
+      if (!cut.pairs.inputs) return check<cuda::Tf32Products, float>(cut, seed, 0x1p-10, spread);
+      return check_with<cuda::PairTensorProducts, float, float>(cut, seed, 0x1p-10, spread);
     case Precision::f16:
       return check<cuda::HalfProducts, Float16>(cut, seed, 0x1p-16);
     case Precision::bf16:
@@ -330,7 +486,17 @@ void check_precision(const SmallGemmCut& cut, std::uint64_t seed, bool spread = 
   }
 }
 
+/// Tensors in pairs, where they can be.
+PairTensors pairs_for(const ConvProblem& problem, Precision precision, test::Dice& dice) {
+  const bool can = can_store_pairs(problem) || !problem.epilogue.residual;
+  if (precision != Precision::tf32 || !can || dice.between(0, 3) == 0) return {};
+  PairTensors pairs{.inputs = true, .y = can_store_pairs(problem) && dice.between(0, 3) > 0};
+  pairs.rests = pairs.y && dice.between(0, 1) == 0;
+  return pairs;
+}
+
 TEST_CASE("emulated CUDA: small-tile implicit GEMM is right, and exact on integers") {
+  wide_stored = 0;
   for (std::uint64_t seed = 0; seed < 160; ++seed) {
     test::Dice dice(seed);
     const auto between = [&](auto least, auto most) { return dice.between(least, most); };
@@ -365,6 +531,8 @@ TEST_CASE("emulated CUDA: small-tile implicit GEMM is right, and exact on intege
     problem.epilogue.residual = between(0, 1) == 0;
     SmallGemmCut cut =
         cut_small_gemm(problem, precision, {static_cast<std::uint32_t>(between(1, 64))});
+    cut.pairs = pairs_for(problem, precision, dice);
+    derive_counts(cut);
     if (between(0, 1) == 0) {  // another one
       constexpr std::uint32_t kWarps[][3] = {{1, 1, 8}, {1, 2, 4}, {2, 1, 4}, {2, 2, 2},
                                              {1, 4, 2}, {2, 4, 1}, {1, 8, 1}};
@@ -415,6 +583,7 @@ TEST_CASE("emulated CUDA: tasks that share sums are right, and exact on integers
                                            {2, 1, 4}, {1, 2, 4}, {1, 1, 8}, {1, 8, 1}};
     const auto& warps = kWarps[between(0, 7)];
     SmallGemmCut cut{.problem = problem, .precision = precision};
+    cut.pairs = pairs_for(problem, precision, dice);
     cut.filter_warps = warps[0];
     cut.pixel_warps = warps[1];
     cut.sum_warps = warps[2];
@@ -481,7 +650,7 @@ TEST_CASE("emulated CUDA: tasks that share sums follow each other with a barrier
 #endif
 
 TEST_CASE("emulated CUDA: tasks of small tiles pool their outputs, with the bits of poolings") {
-  int beyond = 0, shared = 0;
+  int beyond = 0, shared = 0, in_pairs = 0;
   for (std::uint64_t seed = 0; seed < 160; ++seed) {
     test::Dice dice(seed);
     const auto between = [&](auto least, auto most) { return dice.between(least, most); };
@@ -531,11 +700,17 @@ TEST_CASE("emulated CUDA: tasks of small tiles pool their outputs, with the bits
     in_clusters.shares = 2;
     if (can_share(in_clusters) && fits(in_clusters)) derive_counts(cut = in_clusters);
 #endif
+    if (precision == Precision::tf32 && can_store_pairs(problem) && between(0, 2) > 0) {
+      cut.pairs = {.inputs = true, .pooled = between(0, 3) > 0};
+      derive_counts(cut);
+    }
+    in_pairs += cut.pairs.pooled;
     beyond += computed_pixels(cut) > std::int64_t{cut.rows_per_group} * cut.cols_per_group;
     shared += cut.shares > 1;
     check_precision(cut, seed);
   }
   CHECK(beyond > 20);
+  CHECK(in_pairs > 5);
   CHECK(shared >= (__CUDA_ARCH__ >= 900 ? 5 : 0));
 }
 
@@ -553,11 +728,14 @@ TEST_CASE("emulated CUDA: small-tile implicit GEMM reads nothing that it has not
 }
 
 TEST_CASE("emulated CUDA: small-tile implicit GEMM takes floats of any magnitude") {
-  for (const std::string shape : {"n1c384h3w4k20r3s3p1+nhwc", "n1c3000h1w1k20r1s1p0+nhwc"}) {
+  wide_stored = 0;
+  for (const std::string shape : {"n1c384h3w4k20r3s3p1+nhwc", "n1c3000h1w1k20r1s1p0+nhwc",
+                                  "n1c384h3w4k24r3s3p1+nhwc+residual"}) {
     const ConvProblem problem = parse_problem(shape);
     for (const std::uint32_t filters : {1u, 2u}) {
-      const auto cut = [&](Precision precision) {
+      const auto cut = [&](Precision precision, const PairTensors& pairs = {}) {
         SmallGemmCut made{.problem = problem, .precision = precision};
+        made.pairs = pairs;
         made.cols_per_group = static_cast<std::uint32_t>(problem.q());
         made.filter_warps = filters;
         made.sum_warps = SmallGemmCut::kWarps / filters;
@@ -567,8 +745,36 @@ TEST_CASE("emulated CUDA: small-tile implicit GEMM takes floats of any magnitude
       CHECK(steps_of(cut(Precision::f32)).k_blocks() > 1);
       check<cuda::PairProducts, float>(cut(Precision::f32), 1, 0x1p-20, true);
       check<cuda::Tf32Products, float>(cut(Precision::tf32), 1, 0x1p-10, true);
+      const PairTensors inputs{.inputs = true};
+      check<cuda::PairTensorProducts, float>(cut(Precision::tf32, inputs), 1, 0x1p-10, true);
+      if (!can_store_pairs(problem)) continue;
+      for (const bool rests : {false, true}) {
+        const PairTensors all{.inputs = true, .y = true, .rests = rests};
+        check<cuda::PairTensorProducts, float>(cut(Precision::tf32, all), 1, 0x1p-10, true);
+      }
     }
   }
+  CHECK(wide_stored > 100);
+}
+
+TEST_CASE("emulated CUDA: small-tile implicit GEMM stores pairs as wide as they need be") {
+  const ConvProblem problem = parse_problem("n1c64h4w5k64r1s1p0+nhwc");
+  const auto wide_of = [&](float least, float most) {
+    SmallGemmCut cut{.problem = problem, .precision = Precision::tf32};
+    cut.pairs = {.inputs = true, .y = true};
+    cut.cols_per_group = 5;
+    derive_counts(cut);
+    wide_stored = 0;
+    check_magnitudes(cut, least, most);
+    return wide_stored;
+  };
+  CHECK(wide_of(0, 0) == 0);
+  CHECK(wide_of(1, 1) == 0);
+  CHECK(wide_of(0x1p-30f, 1) == 0);            // small beside others of its tile
+  CHECK(wide_of(0x1p-30f, 0x1p-30f) == 1280);  // all of them
+  CHECK(wide_of(0x1p20f, 0x1p20f) == 1280);
+  CHECK(wide_of(1, 0x1p20f) > 0);
+  CHECK(wide_of(1, 0x1p20f) < 1280);
 }
 
 }  // namespace

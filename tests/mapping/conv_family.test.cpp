@@ -53,6 +53,43 @@ std::vector<OperatorCut> cuts_of(const Network& network, const TilingOptions& op
   return cut_operators(fuse(network, options, target), options, target);
 }
 
+// Of convolutions with small tiles, by name.
+std::map<std::string, PairTensors> pairs_of(const std::string& name, const TilingOptions& options,
+                                            const Target& target) {
+  const FusedNetwork network =
+      fuse(make_network(name, {.batch = 1, .dtype = DataType::f32}), options, target);
+  const std::vector<OperatorCut> cuts = cut_operators(network, options, target);
+  std::map<std::string, PairTensors> pairs;
+  for (std::size_t i = 0; i < cuts.size(); ++i) {
+    if (const auto* cut = std::get_if<SmallGemmCut>(&cuts[i].cut)) {
+      pairs[network.operators[i].name()] = cut->pairs;
+    }
+  }
+  return pairs;
+}
+
+TEST_CASE("Convolutions of one launch hand floats to each other in pairs where all can") {
+  const TilingOptions tf32{.precision = Precision::tf32};
+  std::map<std::string, PairTensors> pairs = pairs_of("resnet50", tf32, h100());
+  CHECK(pairs.size() == 54);
+  CHECK(pairs["conv1"] == PairTensors{.inputs = true, .pooled = true});
+  CHECK(pairs["layer1.0.conv1"] == PairTensors{.inputs = true, .y = true});
+  CHECK(pairs["layer1.0.downsample"] == PairTensors{.inputs = true, .y = true, .rests = true});
+  CHECK(pairs["layer1.0.conv3"] == PairTensors{.inputs = true, .y = true, .rests = true});
+  CHECK(pairs["layer4.2.conv3"] == PairTensors{.inputs = true, .pooled = true});
+  CHECK(pairs["fc"] == PairTensors{.inputs = true});
+  const auto has_none = [](const std::map<std::string, PairTensors>& of) {
+    return std::all_of(of.begin(), of.end(),
+                       [](const auto& one) { return one.second == PairTensors{}; });
+  };
+  CHECK(has_none(pairs_of("resnet50", {}, h100())));               // FP32
+  CHECK(has_none(pairs_of("resnet50", tf32, in_stages(h100()))));  // may have large tiles
+  CHECK(has_none(pairs_of("densenet121", tf32, h100())));          // concatenates
+  TilingOptions whole = tf32;
+  whole.whole_tensors = true;
+  CHECK(has_none(pairs_of("resnet50", whole, h100())));  // somebody may look at them
+}
+
 TEST_CASE("All convolutions of 32 images have kernels of their own, and none of one launch") {
   for (const DataType dtype : {DataType::f16, DataType::bf16, DataType::f32}) {
     for (const Precision precision : {Precision::f32, Precision::tf32}) {

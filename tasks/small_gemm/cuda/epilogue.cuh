@@ -14,6 +14,7 @@
 #include "tasks/pooling/cuda/pool_numbers.cuh"
 #include "tasks/small_gemm/cuda/quotient.cuh"
 #include "tasks/small_gemm/cuda/small_gemm_args.hpp"
+#include "tasks/small_gemm/cuda/stored_pairs.cuh"
 
 namespace megaconv::cuda {
 
@@ -34,7 +35,7 @@ class SmallGemmEpilogue {
                                float* vectors)
       : a_(a), share_(share), vectors_(vectors) {
     find_first();
-    if constexpr (!Products::kPairs) find_outputs();
+    if constexpr (Products::kLeavesRegisters) find_outputs();
     if constexpr (Products::kLeavesRegisters) find_tensors(tensor);
   }
 
@@ -80,7 +81,7 @@ class SmallGemmEpilogue {
       find_first();
       find_tensors(tensor);
     }
-    if constexpr (Products::kPairs) find_outputs();
+    if constexpr (!Products::kLeavesRegisters) find_outputs();
     load_residuals();
   }
 
@@ -95,6 +96,9 @@ class SmallGemmEpilogue {
     }
     // A thread reads about four vectors of sums in all. They come at once.
     a_.summands < kAtOnce ? write<kAtOnce, 1>(sums, 1 / scale) : write<1, kAtOnce>(sums, 1 / scale);
+    if constexpr (Products::kStoresPairs) {
+      if (a_.y_in_pairs && needs_wide()) write_wide(sums, 1 / scale);
+    }
   }
 
   /// Behind write_outputs() of the same sums. The same bits as tasks of their own, which read
@@ -135,7 +139,8 @@ class SmallGemmEpilogue {
         if (second.scale != nullptr) number = fmaf(scale.lane[i], number, bias.lane[i]);
         value.lane[i] = clamped(second.least, second.most, number);
       }
-      store<kVector>(y + static_cast<std::int64_t>(place_of(pixel)) * second.channels, value);
+      const std::int64_t place = place_of(pixel, a_.q);
+      store<kVector>(y + place * second.channels, value);
     }
   }
 
@@ -152,15 +157,22 @@ class SmallGemmEpilogue {
       }
       const auto value =
           *reinterpret_cast<const Vec<kVector>*>(sums + pixel * a_.summand_pitch + filter_);
-      store<kVector>(y_ + to_ + static_cast<std::int64_t>(place_of(pixel)) * a_.k, value);
+      store<kVector>(y_ + to_ + output_at(pixel, y_row()), value);
     }
   }
   template <bool kMax, class Tensor>
-  __device__ void write_pooled(const float* sums, Tensor tensor) const {
+  __device__ void write_pooled(const float* sums, Tensor tensor) {
+    write_pooled_as<kMax>(sums, tensor, false);
+    if constexpr (Products::kStoresPairs) {
+      if (a_.pooled_in_pairs && needs_wide()) write_pooled_as<kMax>(sums, tensor, true);
+    }
+  }
+  template <bool kMax, class Tensor>
+  __device__ void write_pooled_as(const float* sums, Tensor tensor, bool wide) {
     const PoolWindow& window = a_.second.window;
     auto* const y = static_cast<Stored*>(const_cast<void*>(tensor(a_.second.y))) +
                     static_cast<std::int64_t>(share_.image) * window.p * window.q * a_.k +
-                    share_.first_filter;
+                    (Products::kStoresPairs ? 0 : share_.first_filter);
     const int vector_bits = a_.own_bits - kVectorBits;
     const int outputs = (share_.pooled_rows * share_.pooled_cols) << vector_bits;
 #pragma unroll 1
@@ -198,7 +210,20 @@ class SmallGemmEpilogue {
 #pragma unroll
         for (float& number : result.lane) number /= count;
       }
-      store<kVector>(y + (static_cast<std::int64_t>(row) * window.q + col) * a_.k + filter, result);
+      if constexpr (Products::kStoresPairs) {
+        const int channel = share_.first_filter + filter;
+        if (a_.pooled_in_pairs) {
+          auto* const high =
+              reinterpret_cast<std::uint16_t*>(y) + (2 * row * window.q + col) * a_.k + channel;
+          wide ? store_wide(high, window.q * a_.k, result)
+               : store_pairs(high, window.q * a_.k, result, false);
+        } else {
+          store<kVector>(y + (row * window.q + col) * a_.k + channel, result);
+        }
+      } else {
+        store<kVector>(y + (static_cast<std::int64_t>(row) * window.q + col) * a_.k + filter,
+                       result);
+      }
     }
   }
   static __device__ Vec<kVector> as_stored(Vec<kVector> value) {
@@ -207,13 +232,26 @@ class SmallGemmEpilogue {
     return value;
   }
 
+  // Whether what this thread has stored has to be wide. By all threads.
+  __device__ bool needs_wide() const {
+    if (__syncthreads_or(to_pairs_.has_large())) [[likely]]
+      return to_pairs_.has_too_large();
+    return __syncthreads_or(to_pairs_.has_any_but_zeros());  // all are small
+  }
+
   // As it is stored: two numbers of 16 bits would take a register each.
   struct alignas(kVector * sizeof(Stored)) Residual {
     std::uint32_t word[kVector * sizeof(Stored) / sizeof(std::uint32_t)];
-    __device__ float number(int i) const {
-      Stored numbers[kVector];
-      memcpy(numbers, word, sizeof numbers);
-      return static_cast<float>(numbers[i]);
+    __device__ Vec<kVector> numbers() const {
+      if constexpr (Products::kStoresPairs) {
+        return StoredPairs<kVector>{{word[0], word[1]}, {word[2], word[3]}}.numbers();
+      }
+      Stored stored[kVector];
+      memcpy(stored, word, sizeof stored);
+      Vec<kVector> numbers;
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) numbers.lane[i] = static_cast<float>(stored[i]);
+      return numbers;
     }
   };
 
@@ -224,7 +262,8 @@ class SmallGemmEpilogue {
     stride_ = kSmallGemmThreads >> vector_bits;
     const int first = share_.first_filter + filter_;
     num_pixels_ = first < a_.k ? share_.rows * share_.cols : 0;
-    to_ = static_cast<std::int64_t>(share_.image) * a_.p * a_.q * a_.k + first;
+    to_ = static_cast<std::int64_t>(share_.image) * a_.p * a_.q * a_.k;
+    if constexpr (!Products::kStoresPairs) to_ += first;
   }
   template <class Tensor>
   __device__ void find_tensors(Tensor tensor) {
@@ -234,12 +273,17 @@ class SmallGemmEpilogue {
   template <int kOutputs = kAtOnce>
   __device__ void find_outputs() {
 #pragma unroll
-    for (int i = 0; i < kOutputs; ++i) output_[i] = place_of(pixel_ + i * stride_) * a_.k;
+    for (int i = 0; i < kOutputs; ++i) output_[i] = output_at(pixel_ + i * stride_, y_row());
   }
-  // Of a pixel of the tile, in the image.
-  __device__ int place_of(int pixel) const {
+  __device__ int y_row() const { return Products::kStoresPairs ? a_.y_row : a_.q; }
+  // In the image, of a pixel of the tile: this thread's first filter. Rows of so many pixels.
+  __device__ int output_at(int pixel, int row_pixels) const {
+    const int place = place_of(pixel, row_pixels) * a_.k;
+    return Products::kStoresPairs ? place + share_.first_filter + filter_ : place;
+  }
+  __device__ int place_of(int pixel, int row_pixels) const {
     const int row = row_of(share_, pixel);
-    return (share_.row + row) * a_.q + share_.col + pixel - row * share_.cols;
+    return (share_.row + row) * row_pixels + share_.col + pixel - row * share_.cols;
   }
 
   template <int kOutputs = kAtOnce>
@@ -248,7 +292,65 @@ class SmallGemmEpilogue {
     for (int i = 0; i < kOutputs; ++i) {
       residual_[i] = {};
       if (residuals_ == nullptr || pixel_ + i * stride_ >= num_pixels_) continue;
-      residual_[i] = *reinterpret_cast<const Residual*>(residuals_ + to_ + output_[i]);
+      residual_[i] = residual_at(pixel_ + i * stride_, output_[i]);
+    }
+  }
+
+  // Of a pixel of the tile, whose output is there.
+  __device__ Residual residual_at(int pixel, int output) const {
+    if constexpr (!Products::kStoresPairs) {
+      return *reinterpret_cast<const Residual*>(residuals_ + to_ + output);
+    } else {
+      const int at = a_.y_in_pairs ? output : output_at(pixel, 2 * a_.q);
+      const auto* const high = reinterpret_cast<const std::uint16_t*>(residuals_ + to_) + at;
+      const auto highs = *reinterpret_cast<const Halves*>(high);
+      const auto rests = *reinterpret_cast<const Halves*>(high + a_.q * a_.k);
+      return {{highs.lane[0], highs.lane[1], rests.lane[0], rests.lane[1]}};
+    }
+  }
+
+  // The high ones or the rests of a thread's filters.
+  using Halves = Vec<kVector / 2, std::uint32_t>;
+  __device__ void store_pairs(std::uint16_t* high, int to_rests, const Vec<kVector>& value,
+                              bool with_rests) {
+    const auto pairs = to_pairs_.convert(value, with_rests);
+    *reinterpret_cast<Halves*>(high) = {{pairs.high[0], pairs.high[1]}};
+    if (with_rests) *reinterpret_cast<Halves*>(high + to_rests) = {{pairs.rest[0], pairs.rest[1]}};
+  }
+  static __device__ void store_wide(std::uint16_t* high, int to_rests, const Vec<kVector>& value) {
+#pragma unroll
+    for (int n = 0; n < kVector; ++n) {
+      const WidePair wide(value.lane[n]);
+      high[n] = wide.high;
+      high[to_rests + n] = wide.rest;
+    }
+  }
+  __device__ std::uint16_t* y_pairs(int output) const {
+    return reinterpret_cast<std::uint16_t*>(y_ + to_) + output;
+  }
+
+  // Once more what this thread has written, as wide pairs. Rare, so it is short rather than fast.
+  __device__ void write_wide(const float* sums, float factor) {
+    find_first();
+#pragma unroll 1
+    for (; pixel_ < num_pixels_; pixel_ += stride_) {
+      find_outputs<1>();
+      load_residuals<1>();
+      const Vec<kVector> residual = residual_[0].numbers();
+#pragma unroll
+      for (int n = 0; n < kVector; ++n) {
+        const int filter = filter_ + n;
+        float number = 0;
+        const float* from = sums + pixel_ * a_.summand_pitch + filter;
+#pragma unroll 1
+        for (int i = 0; i < a_.summands; ++i, from += a_.summand_stride) number += *from;
+        number = fmaf(number * factor, vectors_[a_.own_filters + filter], vectors_[filter]);
+        if (residuals_ != nullptr) number += residual.lane[n];
+        const WidePair wide(activate(a_.activation, number));
+        std::uint16_t* const high = y_pairs(output_[0]) + n;
+        high[0] = wide.high;
+        high[a_.q * a_.k] = wide.rest;
+      }
     }
   }
 
@@ -286,15 +388,16 @@ class SmallGemmEpilogue {
 #pragma unroll
       for (int i = 0; i < kOutputs; ++i) {
         if (pixel_ + i * stride_ >= num_pixels_) return;
+        const Vec<kVector> residual = residual_[i].numbers();
 #pragma unroll
         for (int n = 0; n < kVector; ++n) {
           float& number = value[i].lane[n];
           number = Products::kConverts ? fmaf(number * factor, scales.lane[n], bias.lane[n])
                                        : number + bias.lane[n];
-          if (residuals_ != nullptr) number += residual_[i].number(n);
+          if (residuals_ != nullptr) number += residual.lane[n];
         }
         activate(activation, value[i].lane);
-        if (!pools) store<kVector>(y_ + to_ + output_[i], value[i]);
+        if (!pools) store_y(output_[i], value[i]);
         if (has_second) *reinterpret_cast<Vec<kVector>*>(sums + i * to_next) = value[i];
       }
       pixel_ += kOutputs * stride_;
@@ -343,16 +446,24 @@ class SmallGemmEpilogue {
     }
   }
 
+  __device__ void store_y(int at, const Vec<kVector>& value) {
+    if constexpr (Products::kStoresPairs) {
+      if (a_.y_in_pairs) return store_pairs(y_pairs(at), a_.q * a_.k, value, a_.stores_rests);
+    }
+    store<kVector>(y_ + to_ + at, value);
+  }
+
   const SmallGemmArgs& a_;
   const SmallGemmShare& share_;
   float* const vectors_;
   Bias bias_ = static_cast<Bias>(0.0f);
-  int output_[kAtOnce];  // from to_ on
+  int output_[kAtOnce];  // in the image, of the first filter
   int filter_, pixel_, stride_, num_pixels_;
-  std::int64_t to_;  // the first output of this thread's filters in the image
+  std::int64_t to_;
   Stored* y_;
   const Stored* residuals_;
   Residual residual_[kAtOnce];
+  ToStoredPairs to_pairs_;
 };
 
 }  // namespace megaconv::cuda

@@ -17,7 +17,9 @@
 #include "tasks/cuda/vec.cuh"
 #include "tasks/small_gemm/cuda/products.cuh"
 #include "tasks/small_gemm/cuda/quotient.cuh"
+#include "tasks/small_gemm/cuda/scale_pairs.cuh"
 #include "tasks/small_gemm/cuda/small_gemm_args.hpp"
+#include "tasks/small_gemm/cuda/stored_pairs.cuh"
 
 namespace megaconv::cuda {
 
@@ -49,8 +51,22 @@ class InputLoader {
     });
     return to_halves.most();
   }
+  static constexpr bool kCopiesFloats = Products::kConverts && !Products::kStoresPairs;
   /// Whether what was copied are floats, still to be converted.
-  __device__ bool copies_floats() const { return Products::kConverts && a_.piece_numbers == 8; }
+  __device__ bool copies_floats() const { return kCopiesFloats && a_.piece_numbers == 8; }
+  /// Whether x has pairs, of which the high ones were copied.
+  __device__ bool in_pairs() const { return Products::kStoresPairs && a_.piece_numbers == 8; }
+  /// Whether some of this thread's pieces are wide pairs, once it has waited for its copies.
+  __device__ bool has_wide(const char* stage) const {
+    bool wide = false;
+    const int to_next = this->to_next();
+#pragma unroll 2
+    for (int to = to_; to < end_; to += to_next) {
+      const auto* const fours = reinterpret_cast<const std::uint32_t*>(stage + to);
+      wide |= is_wide(fours[0]) | is_wide(fours[2]);
+    }
+    return wide;
+  }
   /// Converts the floats of this thread's pieces, in their place, once it has waited for its
   /// copies. By all threads of a warp: neighbours have copied some of them. Returns the largest
   /// magnitude.
@@ -88,34 +104,47 @@ class InputLoader {
   }
   /// The same of floats times a power of two.
   __device__ void load_scaled(char* stage, int k_block, float scale) {
+    if (in_pairs()) {
+      const auto [row_block, before] = first_of(k_block);
+      scale_pairs(a_, share_, image_, row_block, before, stage, scale);
+      return;
+    }
     ToHalves<Products::kPairs, true> to_halves(scale);
     for_pieces(k_block, [&](const Pieces& of) {
-      a_.piece_numbers == 8 ? load_and_store<8>(stage, of, to_halves)
-                            : load_and_store<4>(stage, of, to_halves);
+      if constexpr (kCopiesFloats) {
+        if (a_.piece_numbers == 8) return load_and_store<8>(stage, of, to_halves);
+      }
+      load_and_store<4>(stage, of, to_halves);
     });
   }
   /// The largest finite magnitude of what this thread loads.
   __device__ MagnitudeBits largest(int k_block) {
-    LargestFinite largest;
-    if constexpr (Products::kConverts) {
-      for_pieces(k_block, [&](const Pieces& of) {
-        const int to_next = this->to_next();
-#pragma unroll
-        for (int i = 0; i < kPieces; ++i) {
-          if (of.to + i * to_next >= end_) break;
-          Bits numbers[8];
-          a_.piece_numbers == 8 ? load_piece(numbers, of, i)
-                                : load_piece(reinterpret_cast<Bits(&)[4]>(numbers), of, i);
-          for (int n = 0; n < a_.piece_numbers; ++n) largest.add(__uint_as_float(numbers[n]));
-        }
-      });
+    if (in_pairs()) {
+      const auto [row_block, before] = first_of(k_block);
+      return scale_pairs(a_, share_, image_, row_block, before, nullptr, 1);
     }
+    LargestFinite largest;
+    for_pieces(k_block, [&](const Pieces& of) {
+      const int to_next = this->to_next();
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i) {
+        if (of.to + i * to_next >= end_) break;
+        if constexpr (kCopiesFloats) {
+          if (a_.piece_numbers == 8) {
+            add_piece<8>(largest, of, i);
+            continue;
+          }
+        }
+        add_piece<4>(largest, of, i);
+      }
+    });
     return largest.bits();
   }
 
  private:
   using Bits = std::conditional_t<sizeof(Stored) == 2, std::uint16_t, std::uint32_t>;
-  static constexpr int kPieces = 8;     // found at a time
+  using Copied16 = std::conditional_t<Products::kStoresPairs, __half, Stored>;  // 16 bits of x
+  static constexpr int kPieces = 8;                                             // found at a time
   static constexpr int kAtOnce = 4;     // in registers at a time
   static constexpr int kRowBlocks = 4;  // of which a thread knows what is inside
   static constexpr int kConverted = 2;  // in registers at a time
@@ -161,7 +190,7 @@ class InputLoader {
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
       const int w = first_col + at.col * a_.spacing_w;
-      from_[i] = (at.h * a_.w + w) * a_.c + channel;
+      from_[i] = (at.h * row_pixels() + w) * a_.c + channel;
       if (static_cast<unsigned>(w) < static_cast<unsigned>(share_.end_w)) {
 #pragma unroll 1
         for (int block = 0; block < num_row_blocks; ++block) {
@@ -174,10 +203,26 @@ class InputLoader {
     }
   }
 
+  // From a row of x to the next one.
+  __device__ int row_pixels() const { return Products::kStoresPairs ? a_.x_row : a_.w; }
+
   // In a stage, from a thread's piece to the next one.
   __device__ int to_next() const {
     if constexpr (Products::kLeavesRegisters) return to_next_;
     return a_.pixels_at_once * a_.pitch;
+  }
+
+  // Of a K block: which rows of the filter, and channels before it.
+  struct FirstOfBlock {
+    int row_block, channels;
+  };
+  __device__ FirstOfBlock first_of(int k_block) const {
+    int row_block = 0, channel_block = k_block;
+    if (a_.row_blocks != 1) {
+      channel_block = k_block / a_.row_blocks;
+      row_block = k_block - channel_block * a_.row_blocks;
+    }
+    return {row_block, channel_block * a_.block_channels};
   }
 
   // Up to kPieces of the thread's pieces of a K block.
@@ -191,13 +236,9 @@ class InputLoader {
   };
   template <class Visit>
   __device__ void for_pieces(int k_block, Visit visit) {
-    int row_block = 0, channel_block = k_block;
-    if (a_.row_blocks != 1) {
-      channel_block = k_block / a_.row_blocks;
-      row_block = k_block - channel_block * a_.row_blocks;
-    }
-    const int before = channel_block * a_.block_channels, channels = num_channels_ - before;
-    const int shift = before + row_block * a_.block_rows * a_.w * a_.c;
+    const auto [row_block, before] = first_of(k_block);
+    const int channels = num_channels_ - before;
+    const int shift = before + row_block * a_.block_rows * row_pixels() * a_.c;
     if (finds_once()) {
       if (to_ >= end_) return;
       return visit({to_, channels, shift, inside_ >> (row_block * kPieces)});
@@ -240,13 +281,14 @@ class InputLoader {
   };
 
   __device__ void copy(char* stage, const Pieces& of) const {
-    if constexpr (Products::kConverts) return copy_floats(stage, of);
+    if constexpr (kCopiesFloats) return copy_floats(stage, of);
     const int to_next = this->to_next();
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
       if (of.to + i * to_next >= end_) break;
       const bool there = of.inside(i);
-      const Stored* const from = image_ + (there ? from_[i] + of.shift : 0);
+      const auto* const from =
+          reinterpret_cast<const Copied16*>(image_) + (there ? from_[i] + of.shift : 0);
       char* const piece = stage + of.to + i * to_next;
       __pipeline_memcpy_async(piece, from, 16, there ? 0 : 16);
     }
@@ -286,6 +328,14 @@ class InputLoader {
         numbers[i] = from[i];
       }
     }
+  }
+
+  template <int kNumbers>
+  __device__ void add_piece(LargestFinite& largest, const Pieces& of, int piece) const {
+    Bits numbers[kNumbers];
+    load_piece(numbers, of, piece);
+#pragma unroll
+    for (int n = 0; n < kNumbers; ++n) largest.add(__uint_as_float(numbers[n]));
   }
 
   // Some pieces at a time, all of them on their way before the first one is stored.

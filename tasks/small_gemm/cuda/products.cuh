@@ -36,6 +36,7 @@ struct alignas(16) PixelWords {
 struct HalfProducts {
   using Stored = __half;
   static constexpr bool kConverts = false, kPairs = false, kLeavesRegisters = true;
+  static constexpr bool kStoresPairs = false;
   static __device__ void add(float (&sum)[4], const FilterWords& filters, const PixelWords& pixels,
                              int half) {
     mma(sum, filters.of[half], pixels.of[half]);
@@ -45,6 +46,7 @@ struct HalfProducts {
 struct Bfloat16Products {
   using Stored = __nv_bfloat16;
   static constexpr bool kConverts = false, kPairs = false, kLeavesRegisters = true;
+  static constexpr bool kStoresPairs = false;
   static __device__ void add(float (&sum)[4], const FilterWords& filters, const PixelWords& pixels,
                              int half) {
     mma_bf16(sum, filters.of[half], pixels.of[half]);
@@ -55,6 +57,12 @@ struct Bfloat16Products {
 struct Tf32Products : HalfProducts {
   using Stored = float;
   static constexpr bool kConverts = true, kLeavesRegisters = false;
+};
+
+/// The same in a network whose convolutions hand floats to each other as pairs (stored_pairs.cuh).
+struct PairTensorProducts : HalfProducts {
+  using Stored = float;
+  static constexpr bool kConverts = true, kStoresPairs = true;
 };
 
 /// Of pairs. The sum of a step is taken by itself and then added in FP32: a matrix instruction cuts
@@ -110,11 +118,13 @@ class ToHalves {
   __half2 most_ = __floats2half2_rn(0.0f, 0.0f);
 };
 
+/// Bits of FP16: 2^-10, infinity.
+inline constexpr std::uint32_t kLeastHalf = 0x1400, kInfiniteHalf = 0x7c00;
+
 /// Whether numbers of at most that magnitude, bits of FP16, keep theirs: it has all that TF32 has
 /// from 2^-14 on, and what is less is off by 2^-15 of the magnitude at most, in pairs by 2^-26.
 __device__ inline bool fits_halves(std::uint32_t most) {
-  constexpr std::uint32_t kLeast = 0x1400, kInfinity = 0x7c00;  // 2^-10
-  return most >= kLeast && most < kInfinity;
+  return most >= kLeastHalf && most < kInfiniteHalf;
 }
 
 }  // namespace megaconv::cuda

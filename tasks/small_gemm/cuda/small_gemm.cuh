@@ -83,7 +83,6 @@ class SmallGemmTile {
   static constexpr int kPixelTiles = static_cast<int>(SmallGemmCut::kWarpPixelTiles);
   static constexpr int kStepBytes = 64, kInstructionBytes = 512;
   static constexpr int kParts = Products::kPairs ? 2 : 1;
-  static constexpr int kTensors = Products::kConverts ? 2 : 1;  // of x
   static constexpr int kFilterBytes = 2 * kInstructionBytes * kParts;
 
   // What of a task a warp has.
@@ -129,7 +128,7 @@ class SmallGemmTile {
     const int begin = min(part.sum_warp * a_.warp_steps, a_.block_steps);
     num_steps_ = part.num_tiles > 0 ? min(a_.warp_steps, a_.block_steps - begin) : 0;
     steps_ = places + begin;
-    first_filter_ = a_.x_bytes * kTensors + lane_ * 16 +
+    first_filter_ = a_.stage_bytes - a_.filter_bytes + lane_ * 16 +
                     (part.filter_warp * a_.block_steps + begin) * kFilterBytes;
     const int tap_bytes = a_.to_next_tap + a_.chunks * kStepBytes;
     for (int step = static_cast<int>(threadIdx.x); step < a_.block_steps;
@@ -309,7 +308,7 @@ class SmallGemmTask {
       const std::uint32_t most = x.load(shared + stage * a.stage_bytes, k_block);
       __pipeline_commit();
       if constexpr (Products::kConverts) {
-        if (!x.copies_floats()) magnitudes.put(stage, most);
+        if (!x.copies_floats() && !x.in_pairs()) magnitudes.put(stage, most);
       }
     };
 #pragma unroll 1
@@ -320,14 +319,19 @@ class SmallGemmTask {
     for (int k_block = 0, stage = 0; k_block < a.k_blocks; ++k_block) {
       char* const of_stage = shared + stage * a.stage_bytes;
       __pipeline_wait_prior(min(a.k_blocks - 1 - k_block, a.stages - 1));
-      if constexpr (Products::kConverts) {
+      if constexpr (InputLoader<Products>::kCopiesFloats) {
         if (x.copies_floats()) magnitudes.put(stage, x.convert(of_stage));
       }
       filters.wait(stage);
-      __syncthreads();
+      bool has_wide = false;
+      if (x.in_pairs()) {
+        has_wide = __syncthreads_or(x.has_wide(of_stage));
+      } else {
+        __syncthreads();
+      }
       if (k_block == 0) mark(TaskPhase::inputs);
       if constexpr (Products::kConverts) {
-        const bool fits = fits_halves(magnitudes.most(stage));
+        const bool fits = x.in_pairs() ? !has_wide : fits_halves(magnitudes.most(stage));
         if (fits && (scale == 0 || scale == 1)) [[likely]] {
           scale = 1;
         } else {

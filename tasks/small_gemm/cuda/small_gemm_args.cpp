@@ -69,6 +69,11 @@ SmallGemmArgs node_args(const SmallGemmCut& cut, const NodePlaces& places) {
   args.k = i32(a.k);
   args.p = i32(a.p());
   args.q = i32(a.q());
+  args.y_in_pairs = cut.pairs.y;
+  args.pooled_in_pairs = cut.pairs.pooled;
+  args.stores_rests = cut.pairs.rests;
+  args.x_row = i32(a.w * (x_in_pairs(cut) ? 2 : 1));
+  args.y_row = i32(a.q() * (cut.pairs.y ? 2 : 1));
   args.pad_h = i32(a.pad_h);
   args.pad_w = i32(a.pad_w);
   args.stride_h = i32(a.stride_h);

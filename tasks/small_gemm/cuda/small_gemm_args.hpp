@@ -26,6 +26,7 @@ struct SmallGemmArgs {
   std::int64_t scales_at;  ///< place in u of the inverse scales of filters; 0: they have none
   // ConvProblem, in 32 bits.
   std::int32_t c, h, w, k, p, q;
+  std::int32_t x_row, y_row;  ///< pixels of a row: in pairs twice as many, of 16 bits
   std::int32_t pad_h, pad_w, stride_h, stride_w;
   // Sums.
   std::int32_t k_blocks, row_blocks, stages;
@@ -59,6 +60,7 @@ struct SmallGemmArgs {
   std::int32_t received_at, vectors_at;  ///< in shared memory: sums of the shares; bias and scales
   std::int32_t steps_at;                 ///< there: places of steps in a stage of x
   bool sums_wait;                        ///< for the last products
+  bool y_in_pairs, pooled_in_pairs, stores_rests;  ///< PairTensors
   float in_cols_reciprocal, pieces_reciprocal;
   ActivationTerms activation;
   SecondOutput second;
