@@ -43,6 +43,9 @@ constexpr double kFullRows = 7;  // tiles or pixels that are multiplied at the f
 // Winograd, which errs by more, must take less than this share of the time of direct sums; not so
 // under stride 2, where its transforms only add.
 constexpr double kGain = 0.9;
+// The same of F(4x6), whose error is twice that of F(4x4): its share of the time of F(4x4).
+constexpr double kWideGain = 0.98;
+constexpr std::int64_t kLeastWideChannels = 32;
 // Direct sums under stride 2, which use half of each cache line of x at a time. Two workers, times
 // of direct sums and of fused F(2x2): n1c32h416k64u2 4.8, 4.2 ms; n1c64h208k128u2 4.4, 3.5;
 // n1c128h56k128u2 0.64, 0.49; n1c512h26k1024u2 4.4, 4.4; n1c512h14k512u2 0.73, 0.92.
@@ -61,8 +64,12 @@ double estimate_us(const Tiling& tiling, const Target& target, const FilterRates
   if (const WinogradTiles* const tiles = tiling.tiles()) {
     const double values = needed_positions(a, *tiles);
     const double full = std::min(1.0, tiles->group_tiles / kFullRows);
+    // Those under stride 2 take the time of storing V and M, whatever the tile.
+    const bool strided = tiles->stride == 2;
+    const double inputs = strided ? 5 : (tiles->alpha_h() + tiles->alpha_w()) / 2.0;
+    const double outputs = strided ? 2 : (tiles->rows() + tiles->cols()) / 2.0;
     compute_us = 2 * values * c * k / (rates.products_per_us * full) +
-                 4 * values * (tiles->alpha() * c + tiles->m * k) / rates.transforms_per_us;
+                 4 * values * (inputs * c + outputs * k) / rates.transforms_per_us;
   }
   // Every group reads the filters; those that a worker keeps, only its first one.
   const bool cold = rates.cold_bytes_per_us != 0;
@@ -93,12 +100,13 @@ struct WinogradChoice {
   std::uint32_t m;
 };
 constexpr WinogradChoice kUsual[] = {{Algorithm::automatic, 0}};
-constexpr WinogradChoice kBehindMesh[] = {{Algorithm::fused_winograd, 4},
-                                          {Algorithm::winograd, 4},
-                                          {Algorithm::fused_winograd, 2},
-                                          {Algorithm::winograd, 2}};
+constexpr WinogradChoice kBehindMesh[] = {
+    {Algorithm::fused_winograd, 4}, {Algorithm::fused_winograd, kWideTile},
+    {Algorithm::winograd, 4},       {Algorithm::winograd, kWideTile},
+    {Algorithm::fused_winograd, 2}, {Algorithm::winograd, 2}};
 
-constexpr WinogradChoice kStridedBehindMesh[] = {{Algorithm::fused_winograd, 2}};
+constexpr WinogradChoice kStridedBehindMesh[] = {{Algorithm::fused_winograd, 2},
+                                                 {Algorithm::fused_winograd, 4}};
 // Channels and filters from which its transforms cost less than the products that they save.
 constexpr std::int64_t kLeastStrided = 32;
 
@@ -122,7 +130,10 @@ TilingOptions fastest(const ConvProblem& problem, const TilingOptions& options,
     TilingOptions winograd = options;
     winograd.algorithm = candidate.algorithm;
     winograd.m = candidate.m;
-    const double us = estimate_us(make_tiling(problem, winograd, target), target, rates);
+    const bool wide = candidate.m == kWideTile;
+    if (wide && problem.c < kLeastWideChannels) continue;
+    const double us =
+        estimate_us(make_tiling(problem, winograd, target), target, rates) / (wide ? kWideGain : 1);
     if (us >= best_us) continue;
     best = winograd;
     best_us = us;

@@ -31,7 +31,7 @@ struct ErrorSums {
   }
 };
 
-/// The errors of any one of the m x m tiles (single outputs for direct convolution), by number.
+/// The errors of any one of Winograd's tiles (single outputs for direct convolution), by number.
 /// Numbers that have no normal size in the storage type count as the least that has. What Int8 must
 /// be is known to the bit, so its errors are distances from the rounded reference.
 template <class T>
@@ -41,12 +41,13 @@ class TileErrors {
       : y_(y),
         reference_(reference),
         magnitude_(magnitude),
-        size_(tiling.tiles() != nullptr ? tiling.tiles()->m : 1),
+        tile_h_(tiling.tiles() != nullptr ? tiling.tiles()->rows() : 1),
+        tile_w_(tiling.tiles() != nullptr ? tiling.tiles()->cols() : 1),
         p_(tiling.problem.p()),
         q_(tiling.problem.q()),
         k_(tiling.problem.k),
-        tiles_h_(ceil_div(p_, size_)),
-        tiles_w_(ceil_div(q_, size_)),
+        tiles_h_(ceil_div(p_, tile_h_)),
+        tiles_w_(ceil_div(q_, tile_w_)),
         num_tiles_(tiling.problem.n * k_ * tiles_h_ * tiles_w_),
         strides_(y_strides(tiling.problem, p_ * q_)),
         unit_roundoff_(unit_roundoff(tiling.problem.dtype)),
@@ -55,12 +56,12 @@ class TileErrors {
   std::int64_t num_tiles() const { return num_tiles_; }
 
   constexpr ErrorSums operator()(std::int64_t tile) const {
-    const std::int64_t col = tile % tiles_w_ * size_, row = tile / tiles_w_ % tiles_h_ * size_;
+    const std::int64_t col = tile % tiles_w_ * tile_w_, row = tile / tiles_w_ % tiles_h_ * tile_h_;
     const std::int64_t plane = tile / (tiles_w_ * tiles_h_);
     ErrorSums sums;
     double scale = 0, worst = 0;
-    for (std::int64_t i = row; i < row + size_ && i < p_; ++i) {
-      for (std::int64_t j = col; j < col + size_ && j < q_; ++j) {
+    for (std::int64_t i = row; i < row + tile_h_ && i < p_; ++i) {
+      for (std::int64_t j = col; j < col + tile_w_ && j < q_; ++j) {
         const std::int64_t at = strides_.at(plane / k_, plane % k_, i * q_ + j);
         const double error = distance(y_[at], reference_[at]);
         if (error > worst) {
@@ -98,7 +99,7 @@ class TileErrors {
 
   const T* y_;
   const double *reference_, *magnitude_;
-  std::int64_t size_, p_, q_, k_, tiles_h_, tiles_w_, num_tiles_;
+  std::int64_t tile_h_, tile_w_, p_, q_, k_, tiles_h_, tiles_w_, num_tiles_;
   Strides strides_;
   double unit_roundoff_, least_normal_;
 };

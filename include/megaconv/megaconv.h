@@ -154,7 +154,7 @@ typedef void (*megaconv_run_workers)(void* context, uint32_t num_workers,
 typedef struct megaconv_plan_options {
   size_t struct_size;
   int32_t algorithm;           /* megaconv_algorithm */
-  uint32_t tile;               /* Winograd output tile m: 2, 4 or, on a CPU, 6 */
+  uint32_t tile;               /* Winograd output tile m: 2, 4 or, on a CPU, 6 or 46 (4 x 6) */
   int32_t prepared_filters;    /* 1: filters are transformed once, by megaconv_prepare_filters */
   int32_t whole_tensors;       /* 1: no window; V and M whole */
   const char* policy;          /* "interleaved", "staged", ...; null: interleaved */

@@ -20,8 +20,8 @@
 namespace megaconv {
 
 /// Interpolation points of F(m x m, 3 x 3), besides infinity.
-///   low_error: m = 2: 0, +-1;  m = 4: 0, +-5/8, +-3/2;  m = 6: 0, +-1, +-2, +-1/2
-///   integer:   m = 2: 0, +-1;  m = 4: 0, +-1, +-2;      m = 6: 0, +-1, +-2, +-1/2
+///   low_error: m = 2: 0, +-1;  m = 4: 0, +-5/8, +-3/2;  m = 6: 0, +-1/2, +-1, +-2
+///   integer:   m = 2: 0, +-1;  m = 4: 0, +-1, +-2;      m = 6: 0, +-1/2, +-1, +-2
 /// low_error has 2.2 times less error at m = 4; integer keeps integers exact, which tests use.
 enum class Points : std::uint8_t { low_error, integer };
 
@@ -81,10 +81,14 @@ struct Target {
   bool stages = false;  ///< CUDA: a launch for every stage, so that each may have its own kernel
 };
 
+/// m of F(4 x 6, 3 x 3): tiles of 4 rows and 6 columns of outputs. 2.0 products an output, where
+/// F(4 x 4) has 2.25.
+inline constexpr std::uint32_t kWideTile = 46;
+
 /// What a caller may fix about a tiling; 0 and nullopt mean "choose".
 struct TilingOptions {
   Algorithm algorithm = Algorithm::automatic;
-  std::uint32_t m = 0;  ///< Winograd output tile: 2, 4 or, on a CPU, 6
+  std::uint32_t m = 0;  ///< Winograd output tile: 2, 4 or, on a CPU, 6 or kWideTile
   Points points = Points::low_error;
   Precision precision = Precision::f32;
   /// Error budget: the most relative L2 error, ||y - exact|| / ||exact||, that a plan may have. Its
@@ -130,10 +134,10 @@ struct DirectCut {
 };
 
 /// The tiles of algorithms that multiply in Winograd's domain, F(m x m, 3 x 3). They are numbered
-/// image-major, then by tile row, then by tile column. Under stride 2 m is 2: the even inputs meet
-/// two taps of a row, as F(2, 2), and the odd ones meet one.
+/// image-major, then by tile row, then by tile column. Under stride 2 m is 2 or 4: the even inputs
+/// meet two taps of a row, as F(m, 2), and the odd ones meet one.
 struct WinogradTiles {
-  std::uint32_t m = 0;  ///< 2, 4 or, on a CPU, 6
+  std::uint32_t m = 0;  ///< 2, 4 or, on a CPU, 6 or kWideTile
   Points points = Points::low_error;
   std::uint32_t group_tiles = 0;  ///< t; the last group may have fewer
 
@@ -142,10 +146,18 @@ struct WinogradTiles {
   std::uint64_t num_tiles = 0;  ///< T, over the whole batch
   std::uint32_t stride = 1;     ///< of the problem, 1 or 2
 
-  std::uint32_t alpha() const { return stride == 1 ? m + 2 : 2 * m + 1; }
-  std::uint32_t num_positions() const { return alpha() * alpha(); }
+  std::uint32_t rows() const { return m == kWideTile ? 4 : m; }  ///< of outputs
+  std::uint32_t cols() const { return m == kWideTile ? 6 : m; }
+  std::uint32_t alpha_h() const { return alpha(rows()); }
+  std::uint32_t alpha_w() const { return alpha(cols()); }
+  std::uint32_t num_positions() const { return alpha_h() * alpha_w(); }
 
   bool operator==(const WinogradTiles&) const = default;
+
+ private:
+  std::uint32_t alpha(std::uint32_t outputs) const {
+    return stride == 1 ? outputs + 2 : 2 * outputs + 1;
+  }
 };
 
 /// Group g uses slot g % v_slots of V and g % m_slots of M. NG slots: whole tensors.

@@ -136,7 +136,7 @@ problem          Problem or problem string
 backend          "cpu", "cuda", or "sim": runs only fill traces, with the times of a machine model
 algorithm        "automatic", "direct", "winograd", "fused_winograd", "opencnn", "implicit_gemm",
                  "small_gemm"
-tile             m of Winograd's F(m x m, 3 x 3): 2, 4 or 6; 0: chosen
+tile             m of Winograd's F(m x m, 3 x 3): 2, 4, 6, or 46 (4 x 6); 0: chosen
 points           "low_error" or "integer"
 precision        of the products of f32 tensors: "f32", "tf32", "f16" or "bf16"; a permission
 max_error        error budget: the most relative L2 error, |y - exact| / |exact|, that the plan may have

@@ -43,7 +43,6 @@ Extents::Extents(const Tiling& tiling)
       depthwise(tiling.problem.depthwise()),
       columns(lanes_are_columns(tiling.problem)),
       in_place(reads_x_in_place(tiling.problem)),
-      alpha(0),
       num_positions(0),
       panel_tiles(0),
       m_blocks(0),
@@ -71,7 +70,6 @@ Extents::Extents(const Tiling& tiling)
   const ConvProblem& problem = tiling.problem;
   std::size_t num_panels = static_cast<std::size_t>(channel_blocks);
   if (const WinogradTiles* const tiles = tiling.tiles()) {
-    alpha = tiles->alpha();
     num_positions = tiles->num_positions();
     const std::ptrdiff_t num_panel_strides =
         ceil_div<std::ptrdiff_t>(tiles->group_tiles, kMostPanelTiles);
@@ -85,7 +83,8 @@ Extents::Extents(const Tiling& tiling)
     v_slot = num_panel_strides * v_panel_stride;
     m_slot = num_panel_strides * m_panel_stride;
     // No task needs both a strip and panels.
-    const std::ptrdiff_t strip_pixels = alpha * (kStripCols + alpha - tiles->m * tiles->stride);
+    const std::ptrdiff_t more_cols = tiles->alpha_w() - tiles->cols() * tiles->stride;
+    const std::ptrdiff_t strip_pixels = tiles->alpha_h() * (kStripCols + more_cols);
     scratch_bytes = std::max(static_cast<std::size_t>(strip_pixels * kBlock) * sizeof(float),
                              lines(num_panels * sizeof(Panel)));
     if (fused) {

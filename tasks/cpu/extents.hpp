@@ -40,7 +40,7 @@ struct Extents {
   bool in_place;  ///< direct tasks read x where it lies (in_place.inl)
 
   // Winograd: the rows of V and M are cut into panels of equally many, kMostPanelTiles at most.
-  std::ptrdiff_t alpha, num_positions;
+  std::ptrdiff_t num_positions;
   std::ptrdiff_t panel_tiles;
   std::ptrdiff_t m_blocks;  ///< filter blocks of a slot of M: fused tasks hold some at a time
   // Floats between the positions and between the lane blocks of a panel; between panels of V, of M;

@@ -30,27 +30,28 @@ struct FilterRows {
 
 /// G g G^T of the filters in the lanes: taps[tap][lane], taps `tap_stride` floats apart, to
 /// u[p][lane].
-template <class W>
+template <class H, class W>
 MEGACONV_INLINE void transform_filter_lanes(const float* taps, Size tap_stride, float* u,
                                             Size position_stride) {
   constexpr int kDoubles = kLanes / 2;
+  constexpr double kScale = 1 / static_cast<double>(H::kGDenominator * W::kGDenominator);
   for (Size lane = 0; lane < kBlock; lane += kDoubles) {
-    DoubleVec columns[kWinogradR][W::kAlpha];  // (G g)^T
+    DoubleVec columns[kWinogradR][H::kAlpha];  // (G g)^T
     unroll<kWinogradR>([&](auto s) __attribute__((always_inline)) {
       DoubleVec g[kWinogradR];
       unroll<kWinogradR>([&](auto r) __attribute__((always_inline)) {
         const float* const tap = taps + (r * kWinogradR + s) * tap_stride + lane;
         g[r] = __builtin_convertvector(load<HalfVec>(tap), DoubleVec);
       });
-      filter_1d<W>(g, columns[s]);
+      filter_1d<H>(g, columns[s]);
     });
-    for (int i = 0; i < W::kAlpha; ++i) {
+    for (int i = 0; i < H::kAlpha; ++i) {
       const DoubleVec row[kWinogradR] = {columns[0][i], columns[1][i], columns[2][i]};
       DoubleVec out[W::kAlpha];
       filter_1d<W>(row, out);
       unroll<W::kAlpha>([&](auto j) __attribute__((always_inline)) {
         store(u + (i * W::kAlpha + j) * position_stride + lane,
-              __builtin_convertvector(W::kGScale * out[j], HalfVec));
+              __builtin_convertvector(kScale * out[j], HalfVec));
       });
     }
   }
@@ -81,19 +82,19 @@ void read_taps(const FilterRows<T>& filters, Size first, Size count, float* taps
 }
 
 /// U[p][c][lane] of the same, with U from channel `first` on.
-template <class W>
+template <class H, class W>
 void transform_taps(const float* taps, Size count, float* u, Size position_stride) {
   // The positions of U are far apart, often by a power of two, so that they share few cache sets:
   // products are collected in L1 and written in runs.
   constexpr Size kRun = 8;  // channels
-  constexpr int kPositions = W::kAlpha * W::kAlpha;
+  constexpr int kPositions = H::kAlpha * W::kAlpha;
   const bool cached =
       kPositions * position_stride <= kCachedBytes / static_cast<Size>(sizeof(float));
   alignas(64) float products[kPositions * kRun * kBlock];  // [position][channel][lane]
   for (Size c = 0; c < count; c += kRun) {
     const Size run = min_of(kRun, count - c) * kBlock;
     for (Size i = 0; i < run; i += kBlock) {
-      transform_filter_lanes<W>(taps + c * kBlock + i, kTapStride, products + i, kRun * kBlock);
+      transform_filter_lanes<H, W>(taps + c * kBlock + i, kTapStride, products + i, kRun * kBlock);
     }
     for (Size p = 0; p < kPositions; ++p) {
       float* const to = u + p * position_stride + c * kBlock;
@@ -195,8 +196,8 @@ void filter_transform(const TaskArgs& args, std::uint32_t group, std::uint32_t b
       const Size count = min_of(kBlock, extents.channels - c);
       alignas(64) float taps[kTaps * kTapStride];
       read_taps(filters, c, count, taps);
-      with_winograd(*tiles, [&](auto winograd) {
-        transform_taps<decltype(winograd)>(taps, count, u + c * kBlock, position_stride);
+      with_winograd(*tiles, [&](auto h, auto w) {
+        transform_taps<decltype(h), decltype(w)>(taps, count, u + c * kBlock, position_stride);
       });
     }
   }

@@ -10,21 +10,21 @@
 // rounded once. Sums of INT8 numbers are 32-bit integers, and so are the words of U that hold them.
 //
 // Layouts (B = Tiling::kLaneBlock = 16 floats = 64 bytes, one cache line; CB, KB = lane blocks of
-// the channels, filters; slot = group % slots):
+// the channels, filters; P = positions of a tile; slot = group % slots):
 //
-//   U  Winograd  [alpha^2][KB][C][B]       U[p][kb][c][lane]; filter k = kb * B + lane, zero past K
+//   U  Winograd  [P][KB][C][B]             U[p][kb][c][lane]; filter k = kb * B + lane, zero past K
 //      direct    [KB][R][S][C/groups][B]   w packed the same way; KB counts every conv group's
 //      blocks. BF16 where the machine multiplies pairs: [KB][R][S][(C/groups + 1) / 2][B] pairs.
 //      INT8: [KB][1 + R * S * ((C/groups + 3) / 4)][B], a head (products.inl) and quads. With AMX
 //      there is no head, and words are padded to whole steps (AmxExtents)
-//   V            [v_slots][panels][CB][alpha^2][h | 1][B]   channel c = cb * B + lane, zero past C
-//   M            [m_slots][panels][KB][alpha^2][h | 1][B]
+//   V            [v_slots][panels][CB][P][h | 1][B]   channel c = cb * B + lane, zero past C
+//   M            [m_slots][panels][KB][P][h | 1][B]
 //
 // The t tiles of a group are the rows of V and M (winograd/cpu/tile_order.hpp says in which order),
 // cut into panels of h <= 56 rows (Extents::panel_tiles). A micro-kernel multiplies up to 14 of
 // them x 16 channels at a time, while it reads U as a stream of 64-byte rows. Positions are an odd
 // number of cache lines apart, so that channel blocks do not share sets of the L1, and less than a
-// page: else a transform would touch alpha^2 pages for every tile. What a tile does not need is not
+// page: else a transform would touch P pages for every tile. What a tile does not need is not
 // written.
 #pragma once
 

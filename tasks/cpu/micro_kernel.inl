@@ -34,13 +34,14 @@ struct MicroArgs {
   const float* a;
   const Panel* panels;
   Size num_panels;
-  const float* u;       ///< [block][head and c'][16]
-  Size u_block;         ///< from one block of u to the next
-  float* out;           ///< [block][row][16]
-  Size out_block;       ///< from one block of out to the next
-  const float* next_u;  ///< what is fetched of the next call's u; null: nothing
-  Size fetch_lines;     ///< of it with each word: 1 or kMaxBlocks
-  bool adds = false;    ///< to the floats that `out` holds
+  const float* u;                 ///< [block][head and c'][16]
+  Size u_block;                   ///< from one block of u to the next
+  float* out;                     ///< [block][row][16]
+  Size out_block;                 ///< from one block of out to the next
+  const float* next_u;            ///< what is fetched of the next call's u; null: nothing
+  Size fetch_lines;               ///< of it with each word: 1 or kMaxBlocks
+  const float* next_a = nullptr;  ///< first rows of the next call, which are fetched; null: none
+  bool adds = false;              ///< to the floats that `out` holds
 };
 
 /// kFetchLines: of the next call's u, with each word.
@@ -60,10 +61,11 @@ void micro_kernel(const MicroArgs& args) {
   const Panel* const last = args.panels + args.num_panels;
   for (const Panel* panel = args.panels; panel != last; ++panel) {
     const float* a = args.a + panel->offset;
-    if (panel + 1 != last) {  // its rows are up to pages away, where no hardware looks ahead
-      unroll<kRows>([&](auto row) __attribute__((always_inline)) {
-        fetch_to_l1(args.a + panel[1].offset + row * kBlock);
-      });
+    // The next rows are up to pages away, where no hardware looks ahead.
+    const float* const next_a = panel + 1 != last ? args.a + panel[1].offset : args.next_a;
+    if (next_a != nullptr) {
+      unroll<kRows>([&](auto row)
+                        __attribute__((always_inline)) { fetch_to_l1(next_a + row * kBlock); });
     }
     for (const float* const end = a + panel->words; a != end; ++a, u += kBlock) {
       unroll<kFetchLines>([&](auto i)

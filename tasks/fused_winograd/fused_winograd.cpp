@@ -50,10 +50,11 @@ class FusedWinogradAlgorithm final : public ConvAlgorithmOf<FusedWinogradCut> {
     // F(2x2, 3x3) multiplies 16 times where the direct sum multiplies 36 times.
     const ConvProblem& a = tiling.problem;
     const FusedWinogradCut& cut = own(tiling);
-    const double m = cut.m, taps = static_cast<double>(a.r * a.s), t = cut.group_tiles;
-    const double step = m * cut.stride;  // between tiles
+    const double outputs = cut.rows() * cut.cols(), t = cut.group_tiles;
+    const double taps = static_cast<double>(a.r * a.s);
+    const double step = cut.rows() * cut.stride;  // between tiles
     TaskCost cost =
-        common.direct((cut.alpha() - step) / step, cut.num_positions() / (taps * m * m));
+        common.direct((cut.alpha_h() - step) / step, cut.num_positions() / (taps * outputs));
     cost.transforms = t * (static_cast<double>(a.c) * input_transform_operations(cut) +
                            static_cast<double>(a.k) * output_transform_operations(cut));
     cost.rows = t;
@@ -73,20 +74,22 @@ class FusedWinogradAlgorithm final : public ConvAlgorithmOf<FusedWinogradCut> {
     if (target.backend == Backend::cuda || !possible || problem.layout == Layout::chwn) {
       return space;
     }
-    const std::vector<std::int64_t> tiles =
-        problem.stride_w == 1 ? std::vector<std::int64_t>{2, 4, 6} : std::vector<std::int64_t>{2};
+    const std::vector<std::int64_t> tiles = problem.stride_w == 1
+                                                ? std::vector<std::int64_t>{2, 4, kWideTile, 6}
+                                                : std::vector<std::int64_t>{2, 4};
     add_orders_of_one_kind(space,
                            {{Parameter::algo, {static_cast<std::int64_t>(id())}},
                             {Parameter::tile, tiles},
                             {Parameter::points, {static_cast<std::int64_t>(Points::low_error)}},
                             {Parameter::group_tiles, {7, 14, 28, 42, 56, 84, 112}}},
                            workers_axis(target), target);
-    space.constraints.push_back(most(
-        id(), Parameter::group_tiles, "the tiles of the problem",
-        [problem](const Configuration& c) {
-          const std::uint64_t m = u64(c.get(Parameter::tile).value_or(4));
-          return u64(problem.n) * ceil_div(u64(problem.p()), m) * ceil_div(u64(problem.q()), m);
-        }));
+    space.constraints.push_back(most(id(), Parameter::group_tiles, "the tiles of the problem",
+                                     [problem](const Configuration& c) {
+                                       WinogradTiles tiles{
+                                           .m = u32(u64(c.get(Parameter::tile).value_or(4)))};
+                                       count_tiles(problem, tiles);
+                                       return tiles.num_tiles;
+                                     }));
     return space;
   }
   void configure(const Tiling& tiling, CudaLaunch, Configuration& configuration) const override {

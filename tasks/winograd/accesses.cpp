@@ -124,8 +124,8 @@ void append_tile_boxes(const ConvProblem& problem, const WinogradTiles& tiles, c
                        std::vector<Region>& boxes) {
   append_boxes({.points = tiles.tiles_w,
                 .lines = tiles.tiles_h,
-                .line_rows = tiles.m,
-                .point_cols = tiles.m,
+                .line_rows = tiles.rows(),
+                .point_cols = tiles.cols(),
                 .rows = u64(problem.p()),
                 .cols = u64(problem.q()),
                 .images = u64(problem.n)},

@@ -45,8 +45,8 @@ Space::Grid task_axes(const ConvProblem& problem, const Target& target, Precisio
   const std::int64_t channels = tiling.channel_blocks(), filters = tiling.filter_blocks();
   Space::Grid grid;
   grid.push_back({Parameter::algo, {static_cast<std::int64_t>(Algorithm::winograd)}});
-  grid.push_back({Parameter::tile,
-                  cuda ? std::vector<std::int64_t>{2, 4} : std::vector<std::int64_t>{2, 4, 6}});
+  grid.push_back({Parameter::tile, cuda ? std::vector<std::int64_t>{2, 4}
+                                        : std::vector<std::int64_t>{2, 4, kWideTile, 6}});
   grid.push_back({Parameter::points, {static_cast<std::int64_t>(Points::low_error)}});
   grid.push_back(arithmetic_axis(problem, target, precision));
   grid.push_back(

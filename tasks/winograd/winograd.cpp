@@ -18,6 +18,10 @@ using Piece = Traffic::Piece;
 
 double as_double(std::uint64_t value) { return static_cast<double>(value); }
 
+std::string tile_text(const WinogradTiles& tiles) {
+  return "F(" + std::to_string(tiles.rows()) + "x" + std::to_string(tiles.cols()) + ", 3x3)";
+}
+
 class StageCost : ConvCost {
  public:
   StageCost(const Tiling& tiling, const NodeBuffers& buffers)
@@ -46,12 +50,12 @@ class StageCost : ConvCost {
     const double tiles = cut_.group_tiles, channels = c() / tiling_.input_tasks;
     const double v_part = as_double(tiling_.v_slot_bytes()) / tiling_.input_tasks;
     const double rows = std::min(1.0, tiles / cut_.tiles_w) * static_cast<double>(problem_.w);
-    const double m = cut_.m, alpha = cut_.alpha();
+    const double more = cut_.alpha_h() - cut_.rows() * cut_.stride;
     TaskCost cost{.transforms = tiles * channels * input_transform_operations(cut_),
-                  .bytes = tiles * alpha * alpha * channels * element() + v_part,
+                  .bytes = tiles * cut_.num_positions() * channels * element() + v_part,
                   .traffic = {{buffers_.x, Mode::read, Piece::of_task,
-                               tiles * m * m * channels * element()}}};
-    add_borders(cost.traffic, Piece::of_task, (alpha - m) * rows * channels * element(),
+                               tiles * cut_.rows() * cut_.cols() * channels * element()}}};
+    add_borders(cost.traffic, Piece::of_task, more * rows * channels * element(),
                 std::max(1u, cut_.tiles_w / cut_.group_tiles));
     cost.traffic.push_back({buffers_.v, Mode::write, Piece::of_group, v_part});
     return cost;
@@ -80,10 +84,10 @@ class StageCost : ConvCost {
   }
 
   TaskCost output() const {
-    const double tiles = cut_.group_tiles, m = cut_.m;
+    const double tiles = cut_.group_tiles;
     const double filters = static_cast<double>(problem_.k) / tiling_.output_tasks;
     const double m_read = as_double(tiling_.m_slot_bytes()) / tiling_.output_tasks;
-    const double y_part = tiles * m * m * filters * element();
+    const double y_part = tiles * cut_.rows() * cut_.cols() * filters * element();
     return {.transforms = tiles * filters * output_transform_operations(cut_),
             .bytes = m_read + y_part + (problem_.epilogue.residual ? y_part : 0),
             .traffic = {{buffers_.m, Mode::read, Piece::of_group, m_read},
@@ -297,40 +301,42 @@ std::string winograd_arithmetic_need(std::uint32_t m, DataType dtype, Arithmetic
 }
 
 void check_m(std::uint32_t m) {
-  if (m == 2 || m == 4 || m == 6) return;
-  throw Error(Status::invalid_argument, "m = " + std::to_string(m) + ": must be 2, 4 or 6");
+  if (m == 2 || m == 4 || m == 6 || m == kWideTile) return;
+  throw Error(Status::invalid_argument, "m = " + std::to_string(m) + ": must be 2, 4, 6 or 46");
 }
 
 void count_tiles(const ConvProblem& problem, WinogradTiles& tiles) {
-  tiles.tiles_h = u32(ceil_div(u64(problem.p()), std::uint64_t{tiles.m}));
-  tiles.tiles_w = u32(ceil_div(u64(problem.q()), std::uint64_t{tiles.m}));
+  tiles.tiles_h = u32(ceil_div(u64(problem.p()), std::uint64_t{tiles.rows()}));
+  tiles.tiles_w = u32(ceil_div(u64(problem.q()), std::uint64_t{tiles.cols()}));
   tiles.num_tiles = u64(problem.n) * tiles.tiles_h * tiles.tiles_w;
   tiles.stride = u32(u64(problem.stride_w));
 }
 
-std::uint32_t last_tile_outputs(const WinogradTiles& tiles, std::int64_t outputs) {
-  const bool edges = tiles.stride == 2 || has_edge_tiles(tiles.m, tiles.points);
-  const std::uint32_t rest = u32(u64(outputs) % tiles.m);
-  return edges && rest != 0 ? rest : tiles.m;
+std::uint32_t last_tile_outputs(const WinogradTiles& tiles, std::uint32_t m, std::int64_t outputs) {
+  const bool edges = tiles.stride == 2 ? m == 2 : has_edge_tiles(tiles.points);
+  const std::uint32_t rest = u32(u64(outputs) % m);
+  return edges && rest != 0 ? rest : m;
 }
 
 double needed_positions(const ConvProblem& problem, const WinogradTiles& tiles) {
   // A tile has a fixed number of positions more than outputs.
-  const auto of_line = [&](std::uint32_t line_tiles, std::int64_t outputs) {
-    const std::uint32_t missing = tiles.m - last_tile_outputs(tiles, outputs);
-    return static_cast<double>(line_tiles * tiles.alpha() - missing * tiles.stride);
+  const auto of_line = [&](std::uint32_t line_tiles, std::uint32_t m, std::uint32_t alpha,
+                           std::int64_t outputs) {
+    const std::uint32_t missing = m - last_tile_outputs(tiles, m, outputs);
+    return static_cast<double>(line_tiles * alpha - missing * tiles.stride);
   };
-  return static_cast<double>(problem.n) * of_line(tiles.tiles_h, problem.p()) *
-         of_line(tiles.tiles_w, problem.q());
+  return static_cast<double>(problem.n) *
+         of_line(tiles.tiles_h, tiles.rows(), tiles.alpha_h(), problem.p()) *
+         of_line(tiles.tiles_w, tiles.cols(), tiles.alpha_w(), problem.q());
 }
 
 void derive_tiles(Tiling& tiling, WinogradTiles& tiles) {
   const std::string obstacle = winograd_obstacle(tiling.algorithm(), tiling.problem);
   if (!obstacle.empty()) throw Error(Status::invalid_argument, obstacle);
   check_m(tiles.m);
-  if (tiling.problem.stride_w == 2 && tiles.m != 2) {
+  if (tiling.problem.stride_w == 2 && tiles.m != 2 && tiles.m != 4) {
     throw Error(Status::invalid_argument,
-                "m = " + std::to_string(tiles.m) + ": must be 2 under stride 2");
+                "m = " + std::to_string(tiles.m) + ": must be 2 or 4 under stride 2");
   }
   count_tiles(tiling.problem, tiles);
   check_field("group_tiles", tiles.group_tiles, tiles.num_tiles);
@@ -343,25 +349,24 @@ void derive_tiles(Tiling& tiling, WinogradTiles& tiles) {
 
 double filter_transform_operations(const Tiling& tiling) {
   const auto r = static_cast<double>(tiling.problem.r), k = static_cast<double>(tiling.problem.k);
-  const double alpha = tiling.tiles()->alpha();
+  const double alpha_h = tiling.tiles()->alpha_h(), alpha_w = tiling.tiles()->alpha_w();
   return k * static_cast<double>(tiling.problem.c) / tiling.num_filter_tasks * 2 *
-         (alpha * r * r + alpha * alpha * r);
+         (alpha_h * r * r + alpha_h * alpha_w * r);
 }
 
 double input_transform_operations(const WinogradTiles& tiles) {
-  const double alpha = tiles.alpha();
-  return 4 * alpha * alpha * alpha;
+  const double alpha_h = tiles.alpha_h(), alpha_w = tiles.alpha_w();
+  return 2 * alpha_h * alpha_w * (alpha_h + alpha_w);
 }
 
 double output_transform_operations(const WinogradTiles& tiles) {
-  const double alpha = tiles.alpha(), m = tiles.m;
-  return 2 * (alpha * alpha * m + alpha * m * m);
+  const double alpha_w = tiles.alpha_w();
+  return 2 * tiles.rows() * alpha_w * (tiles.alpha_h() + static_cast<double>(tiles.cols()));
 }
 
 std::string winograd_name(const Tiling& tiling) {
   const WinogradTiles& tiles = *tiling.tiles();
-  const std::string m = std::to_string(tiles.m);
-  std::string name = "winograd F(" + m + "x" + m + ", 3x3)";
+  std::string name = "winograd " + tile_text(tiles);
   if (tiles.stride != 1) name += ", stride 2";
   if (tiles.m == 4 && tiles.points == Points::integer) name += ", integer points";
   if (tiling.arithmetic != Arithmetic::fma) name += ", " + product_text(tiling.arithmetic);
@@ -370,7 +375,7 @@ std::string winograd_name(const Tiling& tiling) {
 
 void describe_tiles(const Tiling& tiling, std::ostream& text) {
   const WinogradTiles& tiles = *tiling.tiles();
-  text << " F(" << tiles.m << "x" << tiles.m << ", 3x3), " << to_string(tiles.points) << " points, "
+  text << ' ' << tile_text(tiles) << ", " << to_string(tiles.points) << " points, "
        << to_string(tiling.arithmetic) << " arithmetic\n"
        << "tiles: " << tiles.num_tiles << " (" << tiling.problem.n << " x " << tiles.tiles_h
        << " x " << tiles.tiles_w << "), " << tiles.group_tiles << " a group\n";

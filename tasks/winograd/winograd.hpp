@@ -26,9 +26,9 @@ void count_tiles(const ConvProblem& problem, WinogradTiles& tiles);
 /// the tiling.
 void derive_tiles(Tiling& tiling, WinogradTiles& tiles);
 
-/// Outputs of a CPU's last tile in a line of so many outputs: m, or fewer where there are edge
-/// tiles.
-std::uint32_t last_tile_outputs(const WinogradTiles& tiles, std::int64_t outputs);
+/// Outputs of a CPU's last tile in a line of so many outputs: m, a tile's in that dimension, or
+/// fewer where there are edge tiles.
+std::uint32_t last_tile_outputs(const WinogradTiles& tiles, std::uint32_t m, std::int64_t outputs);
 /// Positions that all tiles need together on a CPU.
 double needed_positions(const ConvProblem& problem, const WinogradTiles& tiles);
 /// Tiles of a task group.

@@ -43,8 +43,8 @@ void check_counts(const Tiling& t) {
                  filter_blocks));
   }
   if (const auto* const cut = std::get_if<WinogradCut>(&t.cut)) {
-    CHECK(covers(cut->tiles_h, cut->m, std::uint64_t(t.problem.p())));
-    CHECK(covers(cut->tiles_w, cut->m, std::uint64_t(t.problem.q())));
+    CHECK(covers(cut->tiles_h, cut->rows(), std::uint64_t(t.problem.p())));
+    CHECK(covers(cut->tiles_w, cut->cols(), std::uint64_t(t.problem.q())));
     CHECK(covers(t.num_groups, cut->group_tiles, cut->num_tiles));
     CHECK(covers(cut->tile_chunks(), cut->tiles_per_transform_task, cut->group_tiles));
     CHECK(t.input_tasks % cut->tile_chunks() == 0);
@@ -89,7 +89,7 @@ TEST_CASE("every tiling covers its problem, whatever the target") {
                                   Algorithm::automatic}) {
         const ConvProblem parsed = parse_problem(problem);
         if (is_winograd(algorithm) && !winograd_obstacle(algorithm, parsed).empty()) continue;
-        for (std::uint32_t m : {0u, 2u, 4u, 6u}) {
+        for (std::uint32_t m : {0u, 2u, 4u, kWideTile, 6u}) {
           INFO(problem << ", " << target.workers << " workers, m = " << m);
           const Tiling tiling = make_tiling(parsed, {.algorithm = algorithm, .m = m}, target);
           CHECK(tiling.algorithm() != Algorithm::automatic);
@@ -159,6 +159,11 @@ TEST_CASE("where the L3 is behind a mesh strides and few tiles have other algori
   };
   CHECK(chosen("c128h56k128u2", 0).algorithm() == Algorithm::direct);
   CHECK(chosen("c128h56k128u2", 256).algorithm() == Algorithm::fused_winograd);
+  CHECK(chosen("n4c128h104k256u2", 256).tiles()->m == 4);
+  CHECK(chosen("n4c256h26k512u2", 256).tiles()->m == 2);  // 13 outputs: 16 of F(4x4)
+  CHECK(chosen("n4c256h56k256", 256).tiles()->m == kWideTile);
+  CHECK(chosen("n4c24h56k256", 256).tiles()->m == 4);  // F(4x6) errs by twice as much
+  CHECK(chosen("n4c256h56k256", 0).tiles()->m == 4);
   CHECK(chosen("c512h7k512", 256).algorithm() == Algorithm::winograd);
   CHECK(chosen("c512h7k512", 256).tiles()->m == 2);  // U of F(4x4) is read for 4 tiles alone
   CHECK(chosen("c512h13k1024", 256).tiles()->m == 4);
@@ -318,7 +323,7 @@ TEST_CASE("options out of range are named with what is allowed") {
   const auto error = [](const TilingOptions& options, const Target& target = {}) {
     return error_of([&] { tile("c16h9k16", options, target); });
   };
-  CHECK(error({.m = 3}) == "m = 3: must be 2, 4 or 6");
+  CHECK(error({.m = 3}) == "m = 3: must be 2, 4, 6 or 46");
   CHECK(error({.v_slots = 2, .whole_tensors = true}) ==
         "v_slots = 2, m_slots = 0: must be 0 with whole_tensors");
   CHECK(error({}, {.workers = 0}) == "workers = 0: must be at least 1");

@@ -55,32 +55,39 @@ static_assert(is_edge_correlation<2, 1>(Points::low_error));
 static_assert(is_edge_correlation<4, 1>(Points::low_error));
 static_assert(is_edge_correlation<4, 2>(Points::low_error));
 static_assert(is_edge_correlation<4, 3>(Points::low_error));
+static_assert(is_edge_correlation<6, 1>(Points::low_error));
+static_assert(is_edge_correlation<6, 2>(Points::low_error));
+static_assert(is_edge_correlation<6, 3>(Points::low_error));
+static_assert(is_edge_correlation<6, 4>(Points::low_error));
+static_assert(is_edge_correlation<6, 5>(Points::low_error));
 
 // Under stride 2: 1 where l = 2 i + k.
+template <int kM>
 constexpr bool is_strided_correlation() {
-  const StridedMatrices f;
+  const StridedMatrices<kM> f = strided_matrices<kM>();
   for (int i = 0; i < f.kM; ++i) {
     for (int k = 0; k < kWinogradR; ++k) {
       for (int l = 0; l < f.kAlpha; ++l) {
-        double sum = 0;
-        for (int j = 0; j < f.kAlpha; ++j) sum += f.at[i][j] * f.g[j][k] * f.bt[j][l];
-        if (sum != (l == 2 * i + k ? 1 : 0)) return false;
+        Rational sum = 0;
+        for (int j = 0; j < f.kAlpha; ++j) sum = sum + f.at[i][j] * f.g[j][k] * f.bt[j][l];
+        if (sum != Rational(l == 2 * i + k)) return false;
       }
     }
   }
   return true;
 }
-static_assert(is_strided_correlation());
+static_assert(is_strided_correlation<2>());
+static_assert(is_strided_correlation<4>());
 
 // One output of it: 1 where l = k.
 constexpr bool is_strided_edge_correlation() {
-  const StridedMatrices f;
+  const StridedMatrices<2> f = strided_matrices<2>();
   const EdgeMatrices<1> edge = strided_edge_matrices();
   for (int k = 0; k < kWinogradR; ++k) {
     for (int l = 0; l < edge.kAlpha; ++l) {
       double sum = 0;
       for (int j = 0; j < edge.kAlpha; ++j) {
-        sum += edge.at[0][j] * f.g[edge.position[j]][k] * edge.bt[j][l];
+        sum += edge.at[0][j] * static_cast<double>(f.g[edge.position[j]][k]) * edge.bt[j][l];
       }
       if (sum != (l == k ? 1 : 0)) return false;
     }
@@ -90,13 +97,12 @@ constexpr bool is_strided_edge_correlation() {
 static_assert(is_strided_edge_correlation());
 
 // The terms, put together as their comment says, are the matrices again.
-template <int kM>
-bool terms_rebuild_matrices(Points points) {
-  const WinogradMatrices<kM> exact = winograd_matrices<kM>(points);
-  const WinogradMatrices<kM, double> terms = winograd_terms<kM>(points);
+template <template <int, class> class Matrices, int kM>
+bool terms_rebuild_matrices(const Matrices<kM, Rational>& exact, int pairs) {
+  const Matrices<kM, double> terms = split_pairs(exact, pairs, 1);
   bool same = true;
   for (int j = 0; j < exact.kAlpha; ++j) {
-    const bool paired = j > 0 && j < exact.kAlpha - 1;
+    const bool paired = j > 0 && j <= 2 * pairs;
     const int even = paired ? j - (j - 1) % 2 : j;
     const double sign = paired && j != even ? -1 : 1;
     for (int i = 0; i < exact.kAlpha; ++i) {
@@ -120,10 +126,12 @@ bool terms_rebuild_matrices(Points points) {
 
 TEST_CASE("even and odd terms rebuild the Winograd matrices exactly") {
   for (const Points points : {Points::low_error, Points::integer}) {
-    CHECK(terms_rebuild_matrices<2>(points));
-    CHECK(terms_rebuild_matrices<4>(points));
-    CHECK(terms_rebuild_matrices<6>(points));
+    CHECK(terms_rebuild_matrices(winograd_matrices<2>(points), 1));
+    CHECK(terms_rebuild_matrices(winograd_matrices<4>(points), 2));
+    CHECK(terms_rebuild_matrices(winograd_matrices<6>(points), 3));
   }
+  CHECK(terms_rebuild_matrices(strided_matrices<2>(), 0));
+  CHECK(terms_rebuild_matrices(strided_matrices<4>(), 2));
 }
 
 TEST_CASE("F(4,3) with integer points has Lavin and Gray's matrices") {

@@ -68,8 +68,8 @@ void random_plan(Dice& dice, PlanArguments& plan, const VerifyLimits& limits, bo
   if (for_winograd) {
     tiling.algorithm = dice.one_of({Algorithm::winograd, Algorithm::winograd, Algorithm::winograd,
                                     Algorithm::fused_winograd, Algorithm::automatic});
-    tiling.m =
-        integer ? dice.one_of<std::uint32_t>({2, 4}) : dice.one_of<std::uint32_t>({0, 2, 4, 6});
+    tiling.m = integer ? dice.one_of<std::uint32_t>({2, 4})
+                       : dice.one_of<std::uint32_t>({0, 2, 4, kWideTile, 6});
     tiling.points = integer ? Points::integer : dice.one_of({Points::low_error, Points::integer});
     // Pairs of FP16 numbers hold 22 bits: whole numbers are exact only in part of their range.
     if (integer) tiling.arithmetic = Arithmetic::fma;
@@ -241,7 +241,7 @@ VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool inte
   } while (!valid(item.problem));
   random_plan(dice, item.plan, limits, for_winograd, integer);
   if (backend == Backend::cuda) {
-    if (item.plan.options.tiling.m == 6) item.plan.options.tiling.m = 4;
+    if (item.plan.options.tiling.m > 4) item.plan.options.tiling.m = 4;
     random_cuda_plan(dice, item, limits, for_winograd);
   } else {
     item.problem.dtype = dice.one_of({DataType::f32, DataType::f32, DataType::f16, DataType::bf16});
@@ -263,7 +263,7 @@ VerifyCase random_case(std::uint64_t seed, const VerifyLimits& limits, bool inte
   if (tiling.algorithm == Algorithm::fused_winograd && dice.chance(50)) {
     ConvProblem strided = item.problem;
     strided.stride_h = strided.stride_w = 2;
-    if (valid(strided)) item.problem = strided, tiling.m = 2;
+    if (valid(strided)) item.problem = strided, tiling.m = dice.one_of<std::uint32_t>({2, 4});
   }
   return item;
 }

@@ -75,10 +75,10 @@ void fill_exact(TensorSet& tensors, const Tiling& tiling, std::uint64_t seed) {
   Filling small{.kind = Filling::Kind::integers, .density = 0.11};
   Filling multiple = small;
   if (const WinogradTiles* const tiles = tiling.tiles()) {
-    if (tiles->m == 6 || (tiles->m == 4 && tiles->points != Points::integer)) {
+    if (tiles->m != 2 && (tiles->m != 4 || tiles->points != Points::integer)) {
       throw Error(Status::unsupported,
-                  "winograd F(" + std::to_string(tiles->m) +
-                      ") with these points rounds integers, must be m = 2, or m = 4 with "
+                  "winograd, m = " + std::to_string(tiles->m) +
+                      ", with these points rounds integers, must be m = 2, or m = 4 with "
                       "--points integer");
     }
     multiple.multiple =

@@ -191,8 +191,9 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   add_choice<Algorithm>(app, "--algo", tiling.algorithm, algorithms(), "NAME",
                         "auto (default), direct, winograd, fused-winograd (CPU), opencnn (CUDA),\n"
                         "implicit-gemm or small-gemm (CUDA on compute capability 9.0)");
-  add_choice<std::uint32_t>(app, "--tile", tiling.m, {{"2", 2}, {"4", 4}, {"6", 6}}, "m",
-                            "Winograd output tile: 2, 4 or, on a CPU, 6");
+  add_choice<std::uint32_t>(
+      app, "--tile", tiling.m, {{"2", 2}, {"4", 4}, {"46", kWideTile}, {"6", 6}}, "m",
+      "Winograd output tile: 2, 4 or, on a CPU, 46 (4 rows of 6 outputs) or 6");
   add_choice<Points>(app, "--points", tiling.points, points(), "NAME",
                      "Winograd points: low-error (default) or integer");
   add_choice<Arithmetic>(app, "--arithmetic", tiling.arithmetic, arithmetics(), "NAME",

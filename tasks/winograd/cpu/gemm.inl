@@ -40,6 +40,8 @@ inline void gemm_blocks(const TaskArgs& args, const Extents& extents, std::uint3
     for (Size kb = blocks.first; kb < blocks.last; kb += kMaxBlocks) {
       const Size num_blocks = min_of(kMaxBlocks, blocks.last - kb);
       const float* const v_rows = v + p * extents.position_stride;
+      const float* const first_v =
+          v_rows + first_panel * extents.v_panel_stride + first_row * kBlock;
       float* const m_rows =
           m + (kb - blocks.first) * extents.block_stride + p * extents.position_stride;
       const float* const next_u = kb + kMaxBlocks < blocks.last ? u_at(p, kb + kMaxBlocks)
@@ -50,12 +52,22 @@ inline void gemm_blocks(const TaskArgs& args, const Extents& extents, std::uint3
         const Size u = cb * kBlock * kBlock;
         const float* fetched = next_u;
         Size unfetched = next_u != nullptr ? kMaxBlocks : 0;
+        // After these channels: others of the same tiles, for the next filters, or of the next
+        // position.
+        const bool last_cb = cb + sum_blocks >= extents.channel_blocks;
+        const bool last_kb = last_cb && kb + kMaxBlocks >= blocks.last;
+        const float* const after = first_v + panels[last_cb ? 0 : cb + sum_blocks].offset +
+                                   (last_kb ? extents.position_stride : 0);
         Size panel = first_panel, row = first_row;
         for (Size left = num_rows; left > 0;) {
           const Size count = first_rows(min_of(left, extents.panel_tiles - row));
+          const float* const a = v_rows + panel * extents.v_panel_stride + row * kBlock;
+          const float* const next_rows = row + count == extents.panel_tiles
+                                             ? v_rows + (panel + 1) * extents.v_panel_stride
+                                             : a + count * kBlock;
           multiply_few_rows<FloatProduct>(
               {
-                  .a = v_rows + panel * extents.v_panel_stride + row * kBlock,
+                  .a = a,
                   .panels = panels + cb,
                   .num_panels = min_of(sum_blocks, extents.channel_blocks - cb),
                   .u = u_at(p, kb) + u,
@@ -64,6 +76,7 @@ inline void gemm_blocks(const TaskArgs& args, const Extents& extents, std::uint3
                   .out_block = extents.block_stride,
                   .next_u = unfetched > 0 ? fetched + u * fetch_lines : nullptr,
                   .fetch_lines = fetch_lines,
+                  .next_a = left > count ? next_rows + panels[cb].offset : after,
                   .adds = cb > 0,
               },
               count, num_blocks);

@@ -9,19 +9,19 @@
 
 namespace megaconv::cpu::MEGACONV_ISA {
 
-/// One tile: m[position] to kM x kM pixels, rows `row_stride` floats apart.
-template <class W>
+/// One tile: m[position] to H::kM x W::kM pixels, rows `row_stride` floats apart.
+template <class H, class W>
 void transform_output_tile(const float* m, Size position_stride, float* pixels, Size row_stride) {
   unroll<kBlockVecs>([&](auto part) __attribute__((always_inline)) {
-    Vec columns[W::kAlpha][W::kM];  // (A^T M)^T
+    Vec columns[W::kAlpha][H::kM];  // (A^T M)^T
     for (int j = 0; j < W::kAlpha; ++j) {
-      Vec in[W::kAlpha];
-      unroll<W::kAlpha>([&](auto i) __attribute__((always_inline)) {
+      Vec in[H::kAlpha];
+      unroll<H::kAlpha>([&](auto i) __attribute__((always_inline)) {
         in[i] = load(m + (i * W::kAlpha + j) * position_stride + part * kLanes);
       });
-      output_1d<W>(in, columns[j]);
+      output_1d<H>(in, columns[j]);
     }
-    for (int i = 0; i < W::kM; ++i) {
+    for (int i = 0; i < H::kM; ++i) {
       Vec in[W::kAlpha], out[W::kM];
       unroll<W::kAlpha>([&](auto j) __attribute__((always_inline)) { in[j] = columns[j][i]; });
       output_1d<W>(in, out);
@@ -33,18 +33,18 @@ void transform_output_tile(const float* m, Size position_stride, float* pixels, 
 }
 
 /// An edge tile: m[position] to so many pixels.
-template <class W>
+template <class H, class W>
 void transform_edge_output(Size outputs_h, Size outputs_w, const float* m, Size position_stride,
                            float* pixels, Size row_stride) {
   constexpr int kAlpha = W::kAlpha;
-  alignas(64) float lines[W::kM * kAlpha * kBlock];  // [row of pixels][position of a column]
+  alignas(64) float lines[H::kM * kAlpha * kBlock];  // [row of pixels][position of a column]
   Size col_positions[kAlpha], num_cols = 0;
   with_outputs<W>(outputs_w, [&](auto s) {
     using S = decltype(s);
     num_cols = S::kAlpha;
     for (int j = 0; j < S::kAlpha; ++j) col_positions[j] = S::position(j);
   });
-  with_outputs<W>(outputs_h, [&](auto r) {
+  with_outputs<H>(outputs_h, [&](auto r) {
     using R = decltype(r);
     for (Size j = 0; j < num_cols; ++j) {
       const float* const m_col = m + col_positions[j] * position_stride;
@@ -85,26 +85,27 @@ void output_blocks(const TaskArgs& args, const Extents& extents, std::uint32_t g
   const WinogradTiles& tiles = *args.tiling->tiles();
   const TileOrder order(*args.tiling, group);
   float* const strip = reinterpret_cast<float*>(scratch);
-  with_winograd(tiles, [&](auto winograd) {
-    using W = decltype(winograd);
+  with_winograd(tiles, [&](auto h, auto w) {
+    using H = decltype(h);
+    using W = decltype(w);
     for (Size tile = part.first; tile < part.last;) {
       const TileOrder::Run run =
           order.run(tile, min_of(part.last - tile, kStripCols / (W::kM * W::kStride)));
-      const Size row = run.tile_row * W::kM, col = run.tile_col * W::kM;
-      const Size rows = min_of(W::kM, extents.p - row);
+      const Size row = run.tile_row * H::kM, col = run.tile_col * W::kM;
+      const Size rows = min_of(H::kM, extents.p - row);
       const Size cols = min_of(run.count * W::kM, extents.q - col);
       const Size strip_row = run.count * W::kM * kBlock;
-      const bool edge = run.outputs_h < W::kM || run.outputs_w < W::kM;
+      const bool edge = run.outputs_h < H::kM || run.outputs_w < W::kM;
       for (Size kb = blocks.first; kb < blocks.last; ++kb) {
         for (Size i = 0; i < run.count; ++i) {
           const float* const m_tile = m + (kb - blocks.first) * extents.block_stride +
                                       row_offset(extents, extents.m_panel_stride, run.row + i);
           float* const pixels = strip + i * W::kM * kBlock;
           if (edge) {
-            transform_edge_output<W>(run.outputs_h, run.outputs_w, m_tile, extents.position_stride,
-                                     pixels, strip_row);
+            transform_edge_output<H, W>(run.outputs_h, run.outputs_w, m_tile,
+                                        extents.position_stride, pixels, strip_row);
           } else {
-            transform_output_tile<W>(m_tile, extents.position_stride, pixels, strip_row);
+            transform_output_tile<H, W>(m_tile, extents.position_stride, pixels, strip_row);
           }
         }
         const PixelWriter<T> writer(args, extents, run.image, kb * kBlock,

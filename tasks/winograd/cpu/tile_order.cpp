@@ -18,30 +18,38 @@ std::uint32_t bits(const EdgeMatrices<kOutputs>& edge) {
   return set;
 }
 
-// The positions of one dimension that the last tile needs.
-std::uint32_t last_positions(const WinogradTiles& tiles, std::ptrdiff_t outputs) {
-  constexpr Points kPoints = Points::low_error;
-  if (outputs == tiles.m) return (1u << tiles.alpha()) - 1;
+template <int kM, int kOutputs = kM - 1>
+std::uint32_t edge_bits(std::ptrdiff_t outputs) {
+  if constexpr (kOutputs > 1) {
+    if (outputs < kOutputs) return edge_bits<kM, kOutputs - 1>(outputs);
+  }
+  return bits(edge_matrices<kM, kOutputs>(Points::low_error));
+}
+
+// The positions that the last tile needs, in a dimension where whole ones have `m` outputs and
+// `alpha` positions.
+std::uint32_t last_positions(const WinogradTiles& tiles, std::uint32_t m, std::uint32_t alpha,
+                             std::ptrdiff_t outputs) {
+  if (outputs == m) return (1u << alpha) - 1;
   if (tiles.stride == 2) return bits(strided_edge_matrices());
-  if (tiles.m == 2) return bits(edge_matrices<2, 1>(kPoints));
-  if (outputs == 3) return bits(edge_matrices<4, 3>(kPoints));
-  return outputs == 2 ? bits(edge_matrices<4, 2>(kPoints)) : bits(edge_matrices<4, 1>(kPoints));
+  return m == 2 ? edge_bits<2>(outputs) : m == 4 ? edge_bits<4>(outputs) : edge_bits<6>(outputs);
 }
 
 }  // namespace
 
 TileOrder::TileOrder(const Tiling& tiling, std::uint32_t group) {
   const WinogradTiles& tiles = *tiling.tiles();
-  m_ = tiles.m;
-  alpha_ = tiles.alpha();
+  tile_h_ = tiles.rows();
+  tile_w_ = tiles.cols();
+  alpha_w_ = tiles.alpha_w();
   tiles_h_ = tiles.tiles_h;
   tiles_w_ = tiles.tiles_w;
-  last_h_ = last_tile_outputs(tiles, tiling.problem.p());
-  last_w_ = last_tile_outputs(tiles, tiling.problem.q());
-  whole_h_ = tiles_h_ - (last_h_ < m_ ? 1 : 0);
-  whole_w_ = tiles_w_ - (last_w_ < m_ ? 1 : 0);
-  positions_h_ = last_positions(tiles, last_h_);
-  positions_w_ = last_positions(tiles, last_w_);
+  last_h_ = last_tile_outputs(tiles, tiles.rows(), tiling.problem.p());
+  last_w_ = last_tile_outputs(tiles, tiles.cols(), tiling.problem.q());
+  whole_h_ = tiles_h_ - (last_h_ < tile_h_ ? 1 : 0);
+  whole_w_ = tiles_w_ - (last_w_ < tile_w_ ? 1 : 0);
+  positions_h_ = last_positions(tiles, tiles.rows(), tiles.alpha_h(), last_h_);
+  positions_w_ = last_positions(tiles, tiles.cols(), tiles.alpha_w(), last_w_);
   const TileRange range(tiles, group);
   first_tile_ = range.first;
   before_ = tiles_before(range.first);
@@ -64,8 +72,8 @@ TileOrder::Counts TileOrder::tiles_before(std::ptrdiff_t tile) const {
 }
 
 TileOrder::Rows TileOrder::rows_of(std::ptrdiff_t position) const {
-  const bool needed_h = (positions_h_ >> (position / alpha_) & 1) != 0;
-  const bool needed_w = (positions_w_ >> (position % alpha_) & 1) != 0;
+  const bool needed_h = (positions_h_ >> (position / alpha_w_) & 1) != 0;
+  const bool needed_w = (positions_w_ >> (position % alpha_w_) & 1) != 0;
   const Part first = needed_w ? kRowEnds : kWhole;
   const int end = !needed_h ? kColumnEnds : needed_w ? kNumParts : kCorners;
   return {first_row_[first], first_row_[end]};
@@ -79,8 +87,8 @@ TileOrder::Run TileOrder::run(std::ptrdiff_t tile, std::ptrdiff_t max_tiles) con
   run.tile_col = number % tiles_w_;
   const bool whole_h = run.tile_row < whole_h_, whole_w = run.tile_col < whole_w_;
   run.count = std::min((whole_w ? whole_w_ : tiles_w_) - run.tile_col, max_tiles);
-  run.outputs_h = whole_h ? m_ : last_h_;
-  run.outputs_w = whole_w ? m_ : last_w_;
+  run.outputs_h = whole_h ? tile_h_ : last_h_;
+  run.outputs_w = whole_w ? tile_w_ : last_w_;
   const Part part = whole_h ? (whole_w ? kWhole : kRowEnds) : whole_w ? kColumnEnds : kCorners;
   run.row = first_row_[part] + tiles_before(number).of[part] - before_.of[part];
   return run;

@@ -42,7 +42,8 @@ class TileOrder {
   };
   Counts tiles_before(std::ptrdiff_t tile) const;  ///< of all images
 
-  std::ptrdiff_t m_, alpha_, tiles_h_, tiles_w_;
+  std::ptrdiff_t tile_h_, tile_w_;  ///< outputs
+  std::ptrdiff_t alpha_w_, tiles_h_, tiles_w_;
   std::ptrdiff_t last_h_, last_w_;           ///< outputs of the last tiles
   std::ptrdiff_t whole_h_, whole_w_;         ///< tiles that are no edge tiles
   std::uint32_t positions_h_, positions_w_;  ///< bits: those that edge tiles need

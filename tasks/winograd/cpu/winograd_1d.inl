@@ -8,33 +8,34 @@
 
 namespace megaconv::cpu::MEGACONV_ISA {
 
-/// F(m x m, 3 x 3) with a set of points.
+/// F(m, 3) with a set of points: a dimension of a tile.
 template <int kOutputs, Points kPoints>
 struct Winograd {
   static constexpr int kM = kOutputs, kStride = 1;
   static constexpr int kAlpha = kM + kWinogradR - 1;
   static constexpr int kPairs = kAlpha / 2 - 1;  ///< of points +a and -a
-  static constexpr bool kHasEdges = has_edge_tiles(kM, kPoints);
+  static constexpr bool kHasEdges = has_edge_tiles(kPoints);
   static constexpr int position(int i) { return i; }
-  static constexpr std::int64_t kGDenominator = g_denominator<kM>(kPoints);
-  static constexpr WinogradMatrices<kM, double> kTerms = winograd_terms<kM>(kPoints, kGDenominator);
-  /// What brings G g G^T back to scale.
-  static constexpr double kGScale = static_cast<double>(Rational(1, kGDenominator* kGDenominator));
+  static constexpr WinogradMatrices<kM> kExact = winograd_matrices<kM>(kPoints);
+  static constexpr std::int64_t kGDenominator = g_denominator(kExact);
+  static constexpr auto kTerms = split_pairs(kExact, kPairs, kGDenominator);
   template <int kEdgeOutputs>
   static constexpr EdgeMatrices<kEdgeOutputs> edge() {
     return edge_matrices<kM, kEdgeOutputs>(kPoints);
   }
 };
 
-/// F(2 x 2, 3 x 3) under stride 2.
+/// F(m, 3) under stride 2.
+template <int kOutputs>
 struct StridedWinograd {
-  static constexpr int kM = StridedMatrices::kM, kStride = 2;
-  static constexpr int kAlpha = StridedMatrices::kAlpha;
-  static constexpr int kPairs = 0;
-  static constexpr bool kHasEdges = true;
+  static constexpr int kM = kOutputs, kStride = 2;
+  static constexpr int kAlpha = StridedMatrices<kM>::kAlpha;
+  static constexpr int kPairs = kM == 2 ? 0 : kM / 2;
+  static constexpr bool kHasEdges = kM == 2;
   static constexpr int position(int i) { return i; }
-  static constexpr StridedMatrices kTerms{};
-  static constexpr double kGScale = 1;
+  static constexpr StridedMatrices<kM> kExact = strided_matrices<kM>();
+  static constexpr std::int64_t kGDenominator = g_denominator(kExact);
+  static constexpr auto kTerms = split_pairs(kExact, kPairs, kGDenominator);
   template <int kEdgeOutputs>
   static constexpr EdgeMatrices<kEdgeOutputs> edge() {
     return strided_edge_matrices();
@@ -107,15 +108,14 @@ MEGACONV_INLINE void butterflies(V (&v)[kSize]) {
   });
 }
 
-/// Rows of B^T that are computed together: those of points +a and -a, then the first and the last;
-/// or neighbours, where no points are paired.
+/// Rows of B^T that are computed together: those of points +a and -a, then those that are left.
 template <class W>
 inline constexpr int kInputGroups = (W::kAlpha + 1) / 2;
 template <class W>
 constexpr int input_row(int group, int i) {
-  if (W::kPairs == 0) return 2 * group + i;
   if (group < W::kPairs) return 2 * group + 1 + i;
-  return i == 0 ? 0 : W::kAlpha - 1;
+  const int left = 2 * (group - W::kPairs) + i;
+  return left == 0 ? 0 : 2 * W::kPairs + left;
 }
 
 /// scale * (a row of B^T) * in, its last coefficient first: most often that is 1.
@@ -190,18 +190,27 @@ MEGACONV_INLINE void with_outputs(Size outputs, const Body& body) {
   }
 }
 
-/// Calls body(Winograd<...>{}) for the m and points of the tiles.
+/// Calls body(H{}, W{}) with the algorithms of columns and rows.
 template <class Body>
 MEGACONV_INLINE void with_winograd(const WinogradTiles& tiles, const Body& body) {
-  if (tiles.stride == 2) return body(StridedWinograd{});
+  const auto square = [&](auto winograd) __attribute__((always_inline)) {
+    body(winograd, winograd);
+  };
+  if (tiles.stride == 2) {
+    return tiles.m == 2 ? square(StridedWinograd<2>{}) : square(StridedWinograd<4>{});
+  }
+  const bool integer = tiles.points == Points::integer;
   switch (tiles.m) {
     case 2:
-      return body(Winograd<2, Points::low_error>{});
+      return square(Winograd<2, Points::low_error>{});
     case 4:
-      if (tiles.points == Points::integer) return body(Winograd<4, Points::integer>{});
-      return body(Winograd<4, Points::low_error>{});
+      if (integer) return square(Winograd<4, Points::integer>{});
+      return square(Winograd<4, Points::low_error>{});
+    case 6:
+      return square(Winograd<6, Points::low_error>{});
     default:
-      return body(Winograd<6, Points::low_error>{});
+      if (integer) return body(Winograd<4, Points::integer>{}, Winograd<6, Points::low_error>{});
+      return body(Winograd<4, Points::low_error>{}, Winograd<6, Points::low_error>{});
   }
 }
 
