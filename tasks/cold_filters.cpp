@@ -46,6 +46,9 @@ constexpr double kGain = 0.9;
 // The same of F(4x6), whose error is twice that of F(4x4): its share of the time of F(4x4).
 constexpr double kWideGain = 0.98;
 constexpr std::int64_t kLeastWideChannels = 32;
+// Its U must not take more of the L3. Two workers, 260 MiB of L3, n4c512h13k1024: 7.5 ms with 96
+// MiB of U; by F(4x4), with 72 MiB, 6.7.
+constexpr double kWideShare = 1.0 / 3;
 // Direct sums under stride 2, which use half of each cache line of x at a time. Two workers, times
 // of direct sums and of fused F(2x2): n1c32h416k64u2 4.8, 4.2 ms; n1c64h208k128u2 4.4, 3.5;
 // n1c128h56k128u2 0.64, 0.49; n1c512h26k1024u2 4.4, 4.4; n1c512h14k512u2 0.73, 0.92.
@@ -115,6 +118,12 @@ bool takes_strides(const ConvProblem& a) {
          winograd_obstacle(Algorithm::fused_winograd, a).empty();
 }
 
+bool may_be_wide(const Tiling& tiling, const Target& target) {
+  return tiling.problem.c >= kLeastWideChannels &&
+         static_cast<double>(tiling.u_bytes()) <=
+             kWideShare * static_cast<double>(target.mesh_cache_bytes);
+}
+
 // With the fastest of Winograd's candidates and direct sums, if Winograd pays at all.
 TilingOptions fastest(const ConvProblem& problem, const TilingOptions& options,
                       std::span<const WinogradChoice> candidates, const Target& target,
@@ -130,10 +139,10 @@ TilingOptions fastest(const ConvProblem& problem, const TilingOptions& options,
     TilingOptions winograd = options;
     winograd.algorithm = candidate.algorithm;
     winograd.m = candidate.m;
+    const Tiling tiling = make_tiling(problem, winograd, target);
     const bool wide = candidate.m == kWideTile;
-    if (wide && problem.c < kLeastWideChannels) continue;
-    const double us =
-        estimate_us(make_tiling(problem, winograd, target), target, rates) / (wide ? kWideGain : 1);
+    if (wide && !may_be_wide(tiling, target)) continue;
+    const double us = estimate_us(tiling, target, rates) / (wide ? kWideGain : 1);
     if (us >= best_us) continue;
     best = winograd;
     best_us = us;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
+#include <utility>
 
 #include "mapping/policies/policies.hpp"
 #include "mapping/text.hpp"
@@ -10,7 +11,7 @@
 #include "megaconv/tuning.hpp"
 #include "tasks/checks.hpp"
 #include "tasks/conv_algorithm.hpp"
-#include "tasks/winograd/winograd.hpp"
+#include "tasks/tiling.hpp"
 
 namespace megaconv {
 namespace {
@@ -30,9 +31,8 @@ std::pair<std::string, std::int64_t> word(const char* name, Enum value) {
 }
 
 // A number of TilingOptions for which 0 means "choose".
-ParameterInfo size(const char* name, std::uint32_t TilingOptions::*member) {
-  return {name,
-          {},
+ParameterInfo size(const char* name, std::uint32_t TilingOptions::*member, Words words = {}) {
+  return {name, std::move(words),
           [member](PlanOptions& options, std::int64_t value) {
             options.tiling.*member = static_cast<std::uint32_t>(value);
           },
@@ -116,7 +116,8 @@ std::vector<ParameterInfo> make_table() {
            word("implicit-gemm", Algorithm::implicit_gemm),
            word("small-gemm", Algorithm::small_gemm)},
           &PlanOptions::tiling, &TilingOptions::algorithm));
-  put(Parameter::tile, size("tile", &TilingOptions::m));
+  put(Parameter::tile,
+      size("tile", &TilingOptions::m, {{"2", 2}, {"4", 4}, {"4x6", kWideTile}, {"6", 6}}));
   put(Parameter::points,
       choice("points", {word("low-error", Points::low_error), word("integer", Points::integer)},
              &PlanOptions::tiling, &TilingOptions::points));
@@ -236,7 +237,6 @@ std::int64_t parse_value(Parameter parameter, std::string_view text) {
   if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > kMost) {
     fail(std::string(known.name) + " = " + excerpt(text) + ", must be a number of 1 to 2^31");
   }
-  if (parameter == Parameter::tile) check_m(static_cast<std::uint32_t>(value));
   return value;
 }
 

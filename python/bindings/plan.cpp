@@ -32,6 +32,7 @@ constexpr auto kNameOf = [](auto value) { return to_string(value); };
 
 using Text = std::string;
 using Window = std::optional<std::variant<Text, std::pair<std::int64_t, std::int64_t>>>;
+using Tile = std::variant<std::int64_t, Text>;
 using ProblemOrText = std::variant<ConvProblem, Text>;
 
 /// What a caller asks of a plan by name.
@@ -60,19 +61,26 @@ void set_window(TilingOptions& tiling, const Window& window) {
   tiling.m_slots = unsigned_of<std::uint32_t>("window: slots of M", m_slots);
 }
 
-AskedFor asked_for(const Text& backend, const Text& algorithm, std::int64_t tile,
-                   const Text& points, const Text& precision, const MaybeError& max_error,
-                   const Text& arithmetic, const Text& filters, std::int64_t group_tiles,
-                   const Window& window, const Policy& policy, const MaybeNumber& dig,
-                   const MaybeNumber& dgo, const MaybeNumber& m_groups, std::int64_t seed,
-                   const Text& source, const Text& database, std::int64_t measure_ms,
-                   std::int64_t workspace_limit, std::int64_t threads, std::int64_t blocks,
-                   const Text& launch, const std::optional<Text>& machine,
-                   std::int64_t wait_budget_ms, const RunWorkers& run_workers) {
+std::uint32_t tile_of(const Tile& tile) {
+  if (const auto* text = std::get_if<Text>(&tile)) {
+    return static_cast<std::uint32_t>(parse_value(Parameter::tile, *text));
+  }
+  return unsigned_of<std::uint32_t>("tile", std::get<std::int64_t>(tile));
+}
+
+AskedFor asked_for(const Text& backend, const Text& algorithm, const Tile& tile, const Text& points,
+                   const Text& precision, const MaybeError& max_error, const Text& arithmetic,
+                   const Text& filters, std::int64_t group_tiles, const Window& window,
+                   const Policy& policy, const MaybeNumber& dig, const MaybeNumber& dgo,
+                   const MaybeNumber& m_groups, std::int64_t seed, const Text& source,
+                   const Text& database, std::int64_t measure_ms, std::int64_t workspace_limit,
+                   std::int64_t threads, std::int64_t blocks, const Text& launch,
+                   const std::optional<Text>& machine, std::int64_t wait_budget_ms,
+                   const RunWorkers& run_workers) {
   AskedFor asked{base_options(backend, algorithm, precision, max_error), {}};
   PlanOptions& options = asked.options;
   TilingOptions& tiling = options.tiling;
-  tiling.m = unsigned_of<std::uint32_t>("tile", tile);
+  tiling.m = tile_of(tile);
   tiling.points = enumerator("points", points, kPoints, kNameOf);
   tiling.arithmetic = enumerator("arithmetic", arithmetic, kArithmetics, kNameOf);
   tiling.filters = enumerator("filters", filters, kFilterModes, kNameOf);
@@ -136,7 +144,7 @@ problem          Problem or problem string
 backend          "cpu", "cuda", or "sim": runs only fill traces, with the times of a machine model
 algorithm        "automatic", "direct", "winograd", "fused_winograd", "opencnn", "implicit_gemm",
                  "small_gemm"
-tile             m of Winograd's F(m x m, 3 x 3): 2, 4, 6, or 46 (4 x 6); 0: chosen
+tile             m of Winograd's F(m x m, 3 x 3): 2, 4, 6, or "4x6"; 0: chosen
 points           "low_error" or "integer"
 precision        of the products of f32 tensors: "f32", "tf32", "f16" or "bf16"; a permission
 max_error        error budget: the most relative L2 error, |y - exact| / |exact|, that the plan may have

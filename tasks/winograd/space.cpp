@@ -145,7 +145,7 @@ AlgorithmSpace winograd_space(const ConvProblem& problem, const Target& target,
              static_cast<std::uint32_t>(m), problem.dtype, static_cast<Arithmetic>(*arithmetic));
          return need.empty() ? need
                              : value_text(Parameter::arithmetic, *arithmetic) + " with tile " +
-                                   std::to_string(m) + ", must be " + need;
+                                   value_text(Parameter::tile, m) + ", must be " + need;
        }});
   if (target.backend == Backend::cuda) {
     space.constraints.push_back(

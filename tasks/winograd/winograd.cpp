@@ -302,7 +302,8 @@ std::string winograd_arithmetic_need(std::uint32_t m, DataType dtype, Arithmetic
 
 void check_m(std::uint32_t m) {
   if (m == 2 || m == 4 || m == 6 || m == kWideTile) return;
-  throw Error(Status::invalid_argument, "m = " + std::to_string(m) + ": must be 2, 4, 6 or 46");
+  throw Error(Status::invalid_argument,
+              "m = " + std::to_string(m) + ": must be 2, 4, 6 or 46 (4 x 6)");
 }
 
 void count_tiles(const ConvProblem& problem, WinogradTiles& tiles) {
@@ -368,7 +369,7 @@ std::string winograd_name(const Tiling& tiling) {
   const WinogradTiles& tiles = *tiling.tiles();
   std::string name = "winograd " + tile_text(tiles);
   if (tiles.stride != 1) name += ", stride 2";
-  if (tiles.m == 4 && tiles.points == Points::integer) name += ", integer points";
+  if (tiles.rows() == 4 && tiles.points == Points::integer) name += ", integer points";
   if (tiling.arithmetic != Arithmetic::fma) name += ", " + product_text(tiling.arithmetic);
   return name;
 }

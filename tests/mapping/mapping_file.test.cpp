@@ -277,7 +277,7 @@ TEST_CASE("a file has one operator") {
 }
 
 TEST_CASE("a tiling that does not fit its problem is refused") {
-  CHECK(import_error(with("\"m\": 4", "\"m\": 5")) == "m = 5: must be 2, 4, 6 or 46");
+  CHECK(import_error(with("\"m\": 4", "\"m\": 5")) == "m = 5: must be 2, 4, 6 or 46 (4 x 6)");
   CHECK(import_error(with("\"group_tiles\": 1", "\"group_tiles\": 4")) ==
         "group_tiles = 4: must be 1 to 3");
   CHECK(import_error(with("\"positions_per_gemm_task\": 36", "\"positions_per_gemm_task\": 37")) ==

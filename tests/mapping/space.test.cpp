@@ -78,7 +78,7 @@ TEST_CASE("A configuration is a text and comes back", "[tuning]") {
   CHECK(to_string(parse_configuration(text)) == text);
   CHECK(parse_configuration("") == Configuration());
   for (const auto& [wrong, message] :
-       {std::pair{"tile=5", "m = 5"}, std::pair{"tile", "must be NAME=VALUE"},
+       {std::pair{"tile=5", "must be one of 2, 4, 4x6, 6"}, std::pair{"tile", "must be NAME=VALUE"},
         std::pair{"tile=2,tile=2", "given twice"}, std::pair{"size=2", "must be one of algo, tile"},
         std::pair{"policy=best", "must be one of interleaved"},
         std::pair{"dig=0", "a number of 1 to 2^31"},

@@ -167,7 +167,8 @@ TEST_CASE("where the L3 is behind a mesh strides and few tiles have other algori
   CHECK(chosen("c512h7k512", 256).algorithm() == Algorithm::winograd);
   CHECK(chosen("c512h7k512", 256).tiles()->m == 2);  // U of F(4x4) is read for 4 tiles alone
   CHECK(chosen("c512h13k1024", 256).tiles()->m == 4);
-  CHECK(chosen("c512h13k1024", 100).tiles()->m == 2);  // 75 MB of U do not stay there
+  CHECK(chosen("n4c512h13k1024", 256).tiles()->m == 4);  // U of F(4x6) has 96 MiB
+  CHECK(chosen("c512h13k1024", 100).tiles()->m == 2);    // 75 MB of U do not stay there
 }
 
 TEST_CASE("no worker has many more tiles of fused tasks than others while tasks are few") {
@@ -323,7 +324,7 @@ TEST_CASE("options out of range are named with what is allowed") {
   const auto error = [](const TilingOptions& options, const Target& target = {}) {
     return error_of([&] { tile("c16h9k16", options, target); });
   };
-  CHECK(error({.m = 3}) == "m = 3: must be 2, 4, 6 or 46");
+  CHECK(error({.m = 3}) == "m = 3: must be 2, 4, 6 or 46 (4 x 6)");
   CHECK(error({.v_slots = 2, .whole_tensors = true}) ==
         "v_slots = 2, m_slots = 0: must be 0 with whole_tensors");
   CHECK(error({}, {.workers = 0}) == "workers = 0: must be at least 1");

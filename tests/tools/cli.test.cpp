@@ -123,7 +123,7 @@ TEST_CASE("Problems that are wrong name the value and what is allowed") {
   check_refused(folder, "bench --network alexnet", 2, "must be one of resnet50");
   check_refused(folder, "run c1h1k1 --policy best", 2, "interleaved");
   check_refused(folder, "run c16h8k16 --algo winograd --tile 3", 2,
-                "--tile 3, must be 2, 4, 46 or 6");
+                "--tile 3, must be 2, 4, 4x6 or 6");
   check_refused(folder, "bench --layers bad.csv", 4, "cannot read bad.csv");
   folder.write("bad.csv", "good,1,16,8,8,16\nbad,1,2\n");
   check_refused(folder, "bench --layers bad.csv", 2, "bad.csv:2: 3 fields");

@@ -134,7 +134,7 @@ TEST_CASE("An unknown word is answered with those allowed") {
   CHECK_THAT(error_of("c1h1k1 --algo fft"),
              ContainsSubstring("fft, must be auto, direct, winograd, fused-winograd, opencnn, "
                                "implicit-gemm or small-gemm"));
-  CHECK_THAT(error_of("c1h1k1 --tile 5"), ContainsSubstring("5, must be 2, 4, 46 or 6"));
+  CHECK_THAT(error_of("c1h1k1 --tile 5"), ContainsSubstring("5, must be 2, 4, 4x6 or 6"));
   CHECK_THAT(error_of("c1h1k1 --window 0,1"), ContainsSubstring("0,1, must be auto, whole, or"));
   CHECK_THAT(error_of("c1h1k1 --window 4"), ContainsSubstring("4, must be auto, whole, or"));
   CHECK_THAT(error_of("c1h1k1 --policy best"), ContainsSubstring("best"));

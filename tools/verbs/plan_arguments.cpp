@@ -35,6 +35,9 @@ Choices<Algorithm> algorithms() {
                    Algorithm::opencnn, Algorithm::implicit_gemm, Algorithm::small_gemm},
                   {{"auto", Algorithm::automatic}});
 }
+Choices<std::uint32_t> tiles() {
+  return words_of<std::uint32_t>(Parameter::tile, {2, 4, kWideTile, 6});
+}
 Choices<Points> points() {
   return words_of(Parameter::points, {Points::low_error, Points::integer});
 }
@@ -191,9 +194,8 @@ void add_plan_options(CLI::App& app, PlanArguments& arguments) {
   add_choice<Algorithm>(app, "--algo", tiling.algorithm, algorithms(), "NAME",
                         "auto (default), direct, winograd, fused-winograd (CPU), opencnn (CUDA),\n"
                         "implicit-gemm or small-gemm (CUDA on compute capability 9.0)");
-  add_choice<std::uint32_t>(
-      app, "--tile", tiling.m, {{"2", 2}, {"4", 4}, {"46", kWideTile}, {"6", 6}}, "m",
-      "Winograd output tile: 2, 4 or, on a CPU, 46 (4 rows of 6 outputs) or 6");
+  add_choice<std::uint32_t>(app, "--tile", tiling.m, tiles(), "m",
+                            "Winograd output tile: 2, 4 or, on a CPU, 4x6 (rows, columns) or 6");
   add_choice<Points>(app, "--points", tiling.points, points(), "NAME",
                      "Winograd points: low-error (default) or integer");
   add_choice<Arithmetic>(app, "--arithmetic", tiling.arithmetic, arithmetics(), "NAME",
@@ -323,7 +325,7 @@ std::string to_command_line(const PlanArguments& arguments) {
     put("--config", to_string(arguments.configuration));
   }
   put_choice("--algo", algorithms(), tiling.algorithm, TilingOptions{}.algorithm);
-  if (tiling.m != 0) put("--tile", std::to_string(tiling.m));
+  if (tiling.m != 0) put("--tile", value_text(Parameter::tile, tiling.m));
   if (tiling.points == Points::integer) put("--points", "integer");
   put_choice("--arithmetic", arithmetics(), tiling.arithmetic, TilingOptions{}.arithmetic);
   if (tiling.precision != Precision::f32) put("--precision", to_string(tiling.precision));
