@@ -370,7 +370,7 @@ class NetworkExecutor final : public Executor {
   void lay_out_workspace() {
     const TaskGraph& graph = lowering_.graph;
     Arena arena(sizeof(DeviceHeader), kLine);
-    counters_ = arena.place(graph.counter_totals.size() * sizeof(std::uint32_t));
+    counters_ = arena.place(num_cells() * sizeof(std::uint32_t));
     waiting_ = arena.place(num_blocks_ * sizeof(std::uint32_t));
     std::uint64_t shared = 0;
     for (const Buffer& buffer : graph.buffers) {
@@ -398,6 +398,11 @@ class NetworkExecutor final : public Executor {
     workspace_bytes_ = convs_.place_scratch(arena.end());
   }
 
+  // Counters, and behind them SmallGemmArgs::wide_pairs: all are zero at first.
+  std::uint32_t num_cells() const {
+    return static_cast<std::uint32_t>(lowering_.graph.counter_totals.size()) + 1;
+  }
+
   // Places of what a node has, but for its table.
   NodePlaces places_of(NodeId node) const {
     const NodeBuffers& buffers = lowering_.nodes[node].buffers;
@@ -416,6 +421,8 @@ class NetworkExecutor final : public Executor {
                       .u = at(place_in(kPreparedPiece, prepared.u)),
                       .scale = numbers(prepared.scale),
                       .bias = numbers(prepared.bias)};
+    places.wide_pairs = static_cast<std::uint32_t*>(
+        at(place_in(kWorkspacePiece, counters_ + (num_cells() - 1) * sizeof(std::uint32_t))));
     for (const BufferId input : buffers.inputs) places.inputs.push_back(tensor(input));
     if (buffers.second != kNoBuffer) places.second = second_output(buffers);
     return places;
@@ -466,7 +473,7 @@ class NetworkExecutor final : public Executor {
         .signals = nullptr,
         .num_tasks = static_cast<std::uint32_t>(tasks_.size()),
         .num_making = 0,
-        .num_counters = static_cast<std::uint32_t>(lowering_.graph.counter_totals.size()),
+        .num_counters = num_cells(),
         .header = reinterpret_cast<DeviceHeader*>(base),
         .counters = reinterpret_cast<std::uint32_t*>(base + counters_),
         .waiting = reinterpret_cast<std::uint32_t*>(base + waiting_),

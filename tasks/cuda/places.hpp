@@ -65,7 +65,8 @@ struct NodePlaces {
   // Of prepared filters.
   const void* u = nullptr;
   const float *scale = nullptr, *bias = nullptr;
-  SecondOutput second{};        ///< of small tiles
+  SecondOutput second{};                ///< of small tiles
+  std::uint32_t* wide_pairs = nullptr;  ///< of small tiles: SmallGemmArgs
   const void* table = nullptr;  ///< what node_table() gave; a pointer on the device, no place
 };
 

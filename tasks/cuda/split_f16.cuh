@@ -31,6 +31,12 @@ __device__ inline float split_scale(MagnitudeBits magnitude) {
   return __uint_as_float(__float_as_uint(scale) & kInfinityBits);
 }
 
+/// Of a power of two like these. A division would take longer.
+__device__ inline float inverse_of_scale(float scale) {
+  constexpr std::uint32_t kOne = 0x3f800000u;
+  return __uint_as_float(2 * kOne - __float_as_uint(scale));
+}
+
 /// Halves of two scaled numbers.
 struct SplitPair {
   __half2 high, low;

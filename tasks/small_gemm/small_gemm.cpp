@@ -24,11 +24,11 @@ DataType stored_by(Precision precision) {
   return precision == Precision::bf16 ? DataType::bf16 : DataType::f32;
 }
 
-// Bias and scale of a task's filters, and what the warps tell each other.
+// Bias and scale of a task's filters, what the warps tell each other, and what is known of x.
 constexpr std::int64_t kMostEpilogueFilters = 128;
 constexpr std::int64_t kEpilogueBytes =
     2 * kMostEpilogueFilters * sizeof(float) +
-    kSmallGemmStages * SmallGemmCut::kWarps * sizeof(std::uint32_t);
+    kSmallGemmStages * SmallGemmCut::kWarps * sizeof(std::uint32_t) + 4 * sizeof(std::uint32_t);
 
 // Places of the steps of a K block, behind these.
 std::int64_t step_bytes(const SumSteps& steps) {

@@ -118,6 +118,7 @@ class PairTensor {
     return part;
   }
   const std::vector<std::uint16_t>& halves() const { return halves_; }
+  bool has_wide() const { return has_wide_; }
 
   /// Of a tensor without rests, but for those of wide numbers: as factors.
   static std::vector<float> numbers(const std::vector<std::uint16_t>& halves, std::int64_t row,
@@ -154,6 +155,7 @@ class PairTensor {
     const std::size_t at = i / row_ * 2 * row_ + i % row_;
     std::uint16_t& high = halves_[at];
     std::uint16_t& rest = halves_[at + row_];
+    has_wide_ = has_wide_ || wide;
     if (wide) {
       std::uint32_t bits;
       std::memcpy(&bits, &number, sizeof bits);
@@ -168,6 +170,7 @@ class PairTensor {
 
   std::size_t row_;
   std::vector<std::uint16_t> halves_;
+  bool has_wide_ = false;
 };
 std::int64_t wide_stored = 0;
 
@@ -342,10 +345,14 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool 
   }
   const void* const given_residual =
       residual_pairs ? static_cast<const void*>(residual_pairs->halves().data()) : residual.data();
+  // Tasks look for wide pairs only where some were stored before.
+  const bool has_wide = x_pairs && x_pairs->has_wide();
+  std::uint32_t wide_pairs = has_wide ? 1 : 0;
   cuda::SmallGemmArgs args =
       cuda::node_args(cut, {.residual = a.epilogue.residual ? given_residual : nullptr,
                             .y = cut.pairs.y ? static_cast<void*>(y_pairs.data()) : y.data(),
-                            .u = u.data()});
+                            .u = u.data(),
+                            .wide_pairs = &wide_pairs});
   Second<T> second(cut, seed / 4);
   seconds_stored += second.stores();
   Pooled<T> pooled(cut);
@@ -422,7 +429,10 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool 
   const bool as_halves = cut.pairs.y && !cut.pairs.rests;
   const std::int64_t wide_before = wide_stored;
   if constexpr (sizeof(T) == 4) {
-    if (cut.pairs.y) y = PairTensor::numbers(y_pairs, a.q() * a.k, cut.pairs.rests, wide_stored);
+    if (cut.pairs.y) {
+      y = PairTensor::numbers(y_pairs, a.q() * a.k, cut.pairs.rests, wide_stored);
+      CHECK((wide_pairs != 0) == (has_wide || wide_stored > wide_before));
+    }
   }
   double worst = 0;
   for (std::size_t i = 0; i < truth.size(); ++i) {

@@ -85,19 +85,21 @@ class SmallGemmEpilogue {
     load_residuals();
   }
 
-  /// Behind a barrier of the block, which has written its sums. They are those of `scale` times x.
-  /// For a second output, what was stored is left where an output's first sum was. Tasks that pool
-  /// only leave it there.
+  /// Behind a barrier of the block, which has written its sums. They are taken times `factor`. For
+  /// a second output, what was stored is left where an output's first sum was. Tasks that pool only
+  /// leave it there.
   template <class Tensor>
-  __device__ void write_outputs(float* sums, float scale, Tensor tensor) {
+  __device__ void write_outputs(float* sums, float factor, Tensor tensor) {
     if (a_.k % kVector != 0) [[unlikely]] {
-      return write_numbers(a_, share_, vectors_, sums, 1 / scale, tensor(a_.y),
-                           tensor(a_.residual));
+      return write_numbers(a_, share_, vectors_, sums, factor, tensor(a_.y), tensor(a_.residual));
     }
     // A thread reads about four vectors of sums in all. They come at once.
-    a_.summands < kAtOnce ? write<kAtOnce, 1>(sums, 1 / scale) : write<1, kAtOnce>(sums, 1 / scale);
+    a_.summands < kAtOnce ? write<kAtOnce, 1>(sums, factor) : write<1, kAtOnce>(sums, factor);
     if constexpr (Products::kStoresPairs) {
-      if (a_.y_in_pairs && needs_wide()) write_wide(sums, 1 / scale);
+      if (a_.y_in_pairs && needs_wide()) {
+        note_wide(tensor);
+        write_wide(sums, factor);
+      }
     }
   }
 
@@ -164,7 +166,10 @@ class SmallGemmEpilogue {
   __device__ void write_pooled(const float* sums, Tensor tensor) {
     write_pooled_as<kMax>(sums, tensor, false);
     if constexpr (Products::kStoresPairs) {
-      if (a_.pooled_in_pairs && needs_wide()) write_pooled_as<kMax>(sums, tensor, true);
+      if (a_.pooled_in_pairs && needs_wide()) {
+        note_wide(tensor);
+        write_pooled_as<kMax>(sums, tensor, true);
+      }
     }
   }
   template <bool kMax, class Tensor>
@@ -237,6 +242,11 @@ class SmallGemmEpilogue {
     if (__syncthreads_or(to_pairs_.has_large())) [[likely]]
       return to_pairs_.has_too_large();
     return __syncthreads_or(to_pairs_.has_any_but_zeros());  // all are small
+  }
+
+  template <class Tensor>
+  __device__ void note_wide(Tensor tensor) const {
+    *static_cast<std::uint32_t*>(const_cast<void*>(tensor(a_.wide_pairs))) = 1;
   }
 
   // As it is stored: two numbers of 16 bits would take a register each.

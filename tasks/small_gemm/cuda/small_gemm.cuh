@@ -298,7 +298,9 @@ class SmallGemmTask {
     if constexpr (!kConstantsWait) epilogue.load_vectors(tensor);
     InputLoader<Products> x(a, share, static_cast<const Stored*>(tensor(a.x)));
     SmallGemmTile<Products> tile(a, share, reinterpret_cast<int*>(shared + a.steps_at));
-    Magnitudes magnitudes(reinterpret_cast<std::uint32_t*>(vectors + 2 * kMostFilters));
+    auto* const words = reinterpret_cast<std::uint32_t*>(vectors + 2 * kMostFilters);
+    Magnitudes magnitudes(words);
+    std::uint32_t* const may_be_wide = words + Magnitudes::kWords;
     wait();
     if constexpr (kConstantsWait) {
       start_all_filters();
@@ -311,6 +313,11 @@ class SmallGemmTask {
         if (!x.copies_floats() && !x.in_pairs()) magnitudes.put(stage, most);
       }
     };
+    if constexpr (Products::kStoresPairs) {  // with the first K block
+      if (threadIdx.x == kAsker && x.in_pairs()) {
+        __pipeline_memcpy_async(may_be_wide, tensor(a.wide_pairs), sizeof *may_be_wide);
+      }
+    }
 #pragma unroll 1
     for (int k_block = 0; k_block < a.stages; ++k_block) load(k_block, k_block);
     epilogue.put_bias();
@@ -323,11 +330,12 @@ class SmallGemmTask {
         if (x.copies_floats()) magnitudes.put(stage, x.convert(of_stage));
       }
       filters.wait(stage);
+      __syncthreads();
       bool has_wide = false;
-      if (x.in_pairs()) {
-        has_wide = __syncthreads_or(x.has_wide(of_stage));
-      } else {
-        __syncthreads();
+      if constexpr (Products::kStoresPairs) {
+        if (x.in_pairs() && *may_be_wide != 0) [[unlikely]] {
+          has_wide = __syncthreads_or(x.has_wide(of_stage));
+        }
       }
       if (k_block == 0) mark(TaskPhase::inputs);
       if constexpr (Products::kConverts) {
@@ -355,26 +363,30 @@ class SmallGemmTask {
     epilogue.load_residual(tensor);
     if (a.sums_wait) __syncthreads();
     auto* sums = reinterpret_cast<float*>(shared + a.sums_at);
-    if (scale == 0) scale = 1;
+    float factor = scale == 0 ? 1 : inverse_of_scale(scale);
     tile.write_sums(sums);
     __syncthreads();
     if (a.shares > 1) {
       auto* const received = reinterpret_cast<float*>(shared + a.received_at);
-      exchange.run(a, share, sums, 1 / scale, received);
+      exchange.run(a, share, sums, factor, received);
       sums = received;
-      scale = 1;
+      factor = 1;
     }
-    epilogue.write_outputs(sums, scale, tensor);
+    epilogue.write_outputs(sums, factor, tensor);
     epilogue.write_second(sums, tensor);
     mark(TaskPhase::outputs);
   }
 
  private:
   static constexpr int kMostFilters = 16 * static_cast<int>(SmallGemmCut::kWarps);
+  static constexpr unsigned kAsker = 32;  // not the thread that waits for other tasks
 
   // The largest magnitudes that warps have seen, by stage.
   class Magnitudes {
+    static constexpr int kWarps = static_cast<int>(SmallGemmCut::kWarps);
+
    public:
+    static constexpr int kWords = static_cast<int>(kSmallGemmStages) * kWarps;
     explicit __device__ Magnitudes(std::uint32_t* shared) : shared_(shared) {}
     /// By all threads, before a barrier.
     __device__ void put(int stage, std::uint32_t magnitude) {
@@ -389,7 +401,6 @@ class SmallGemmTask {
     }
 
    private:
-    static constexpr int kWarps = static_cast<int>(SmallGemmCut::kWarps);
     std::uint32_t* shared_;
   };
 

@@ -62,6 +62,7 @@ SmallGemmArgs node_args(const SmallGemmCut& cut, const NodePlaces& places) {
   args.residual = places.residual;
   args.y = places.y;
   args.second = places.second;
+  args.wide_pairs = places.wide_pairs;
   args.scales_at = converts(cut) ? scales_at(cut) : 0;
   args.c = i32(a.c);
   args.h = i32(a.h);

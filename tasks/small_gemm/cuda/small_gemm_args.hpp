@@ -23,6 +23,9 @@ struct SmallGemmArgs {
   const void* bias;  ///< FP32; of one convolution by itself in the storage type
   const void* residual;
   void* y;
+  /// Of a network in pairs: not 0 once a task has stored wide ones, in this run or before. Else no
+  /// task looks for them.
+  std::uint32_t* wide_pairs;
   std::int64_t scales_at;  ///< place in u of the inverse scales of filters; 0: they have none
   // ConvProblem, in 32 bits.
   std::int32_t c, h, w, k, p, q;
