@@ -121,17 +121,15 @@ PoolCut cut_pooling(const PoolProblem& problem, std::uint32_t workers) {
 
   PoolCut cut;
   cut.problem = problem;
-  // No more tasks than are wanted: where these are as many as run at the same time, one more takes
-  // a turn of its own.
-  const std::uint64_t rows = ceil_div(p, std::clamp<std::uint64_t>(wanted / n, 1, p));
+  const std::uint64_t rows = p / std::min(p, ceil_div(wanted, n));
   cut.rows_per_group = u32(rows);
   cut.cols_per_group = u32(q);
   cut.channels_per_task = u32(c);
   if (rows == 1 && n * p < wanted) {
-    const std::uint64_t share = ceil_div(c, std::min(c, wanted / (n * p)));
+    const std::uint64_t share = ceil_div(c, std::min(c, ceil_div(wanted, n * p)));
     const std::uint64_t channels = std::min(c, ceil_div(share, kChannelStep) * kChannelStep);
     const std::uint64_t row_tasks = n * p * ceil_div(c, channels);
-    const std::uint64_t cols = ceil_div(q, std::clamp<std::uint64_t>(wanted / row_tasks, 1, q));
+    const std::uint64_t cols = ceil_div(q, std::min(q, ceil_div(wanted, row_tasks)));
     cut.channels_per_task = u32(channels);
     cut.cols_per_group = u32(std::min(q, std::max(cols, kLeastCols)));
   }
