@@ -37,9 +37,8 @@ class Cutter {
     options_.whole_tensors = target.stages;
     small_tasks_ = has_small_tasks(options, target);
     // Of other operators, workers get up to four tasks each. So a multiprocessor has two, which run
-    // at the same time. In stages it has four, so that all have as much.
-    if (small_tasks_) workers_ = std::max(1u, machine_.multiprocessors / 2);
-    if (target.stages) workers_ = machine_.multiprocessors;
+    // at the same time.
+    if (small_tasks_ || target.stages) workers_ = std::max(1u, machine_.multiprocessors / 2);
     machine_.clusters_of_any_size = target.stages;
   }
 

@@ -14,8 +14,8 @@ namespace {
 
 // A task that reads fewer numbers takes no longer than a worker takes to fetch and signal it.
 constexpr double kLeastReads = 4096;
-// Channels are split in cache lines of floats.
-constexpr std::uint64_t kChannelStep = Tiling::kLaneBlock;
+// Channels are split in cache lines.
+constexpr std::uint64_t kLineBytes = 64;
 // Columns are split only where rows are far longer.
 constexpr std::uint64_t kLeastCols = 64;
 
@@ -127,7 +127,8 @@ PoolCut cut_pooling(const PoolProblem& problem, std::uint32_t workers) {
   cut.channels_per_task = u32(c);
   if (rows == 1 && n * p < wanted) {
     const std::uint64_t share = ceil_div(c, std::min(c, ceil_div(wanted, n * p)));
-    const std::uint64_t channels = std::min(c, ceil_div(share, kChannelStep) * kChannelStep);
+    const std::uint64_t step = kLineBytes / size_of(problem.dtype);
+    const std::uint64_t channels = std::min(c, ceil_div(share, step) * step);
     const std::uint64_t row_tasks = n * p * ceil_div(c, channels);
     const std::uint64_t cols = ceil_div(q, std::min(q, ceil_div(wanted, row_tasks)));
     cut.channels_per_task = u32(channels);

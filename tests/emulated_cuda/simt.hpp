@@ -120,6 +120,9 @@ inline unsigned __reduce_max_sync(unsigned, unsigned value) {
   const auto& all = megaconv::test::exchange(value);
   return *std::max_element(all.begin(), all.end());
 }
+inline bool __any_sync(unsigned mask, bool predicate) {
+  return __reduce_max_sync(mask, predicate) != 0;
+}
 bool __syncthreads_or(bool predicate);
 inline void atomicMax(unsigned* most, unsigned value) { *most = std::max(*most, value); }
 inline float __uint_as_float(unsigned bits) {

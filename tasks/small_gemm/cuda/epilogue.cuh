@@ -85,20 +85,20 @@ class SmallGemmEpilogue {
     load_residuals();
   }
 
-  /// Behind a barrier of the block, which has written its sums. They are taken times `factor`. For
-  /// a second output, what was stored is left where an output's first sum was. Tasks that pool only
-  /// leave it there.
+  /// Behind a barrier of the block, which has written its sums. For a second output, what was
+  /// stored is left where an output's first sum was, as a float. Tasks that pool only leave it
+  /// there.
   template <class Tensor>
-  __device__ void write_outputs(float* sums, float factor, Tensor tensor) {
+  __device__ void write_outputs(float* sums, Tensor tensor) {
     if (a_.k % kVector != 0) [[unlikely]] {
-      return write_numbers(a_, share_, vectors_, sums, factor, tensor(a_.y), tensor(a_.residual));
+      return write_numbers(a_, share_, vectors_, sums, tensor(a_.y), tensor(a_.residual));
     }
     // A thread reads about four vectors of sums in all. They come at once.
-    a_.summands < kAtOnce ? write<kAtOnce, 1>(sums, factor) : write<1, kAtOnce>(sums, factor);
+    a_.summands < kAtOnce ? write<kAtOnce, 1>(sums) : write<1, kAtOnce>(sums);
     if constexpr (Products::kStoresPairs) {
       if (a_.y_in_pairs && needs_wide()) {
         note_wide(tensor);
-        write_wide(sums, factor);
+        write_wide(sums);
       }
     }
   }
@@ -137,7 +137,7 @@ class SmallGemmEpilogue {
           *reinterpret_cast<const Vec<kVector>*>(sums + pixel * a_.summand_pitch + filter_);
 #pragma unroll
       for (int i = 0; i < kVector; ++i) {
-        float number = static_cast<float>(static_cast<Stored>(value.lane[i]));
+        float number = value.lane[i];
         if (second.scale != nullptr) number = fmaf(scale.lane[i], number, bias.lane[i]);
         value.lane[i] = clamped(second.least, second.most, number);
       }
@@ -174,6 +174,7 @@ class SmallGemmEpilogue {
   }
   template <bool kMax, class Tensor>
   __device__ void write_pooled_as(const float* sums, Tensor tensor, bool wide) {
+    constexpr int kNumbers = kMax ? 4 : 8;  // at a time: averages are of whole rows of images
     const PoolWindow& window = a_.second.window;
     auto* const y = static_cast<Stored*>(const_cast<void*>(tensor(a_.second.y))) +
                     static_cast<std::int64_t>(share_.image) * window.p * window.q * a_.k +
@@ -197,16 +198,16 @@ class SmallGemmEpilogue {
             sums + filter +
             ((h - share_.row) * share_.cols + first_col - share_.col) * a_.summand_pitch;
 #pragma unroll 1
-        for (int w = first_col; w < end_col; w += kAtOnce, from += kAtOnce * a_.summand_pitch) {
-          Vec<kVector> numbers[kAtOnce];
+        for (int w = first_col; w < end_col; w += kNumbers, from += kNumbers * a_.summand_pitch) {
+          Vec<kVector> numbers[kNumbers];
 #pragma unroll
-          for (int j = 0; j < kAtOnce; ++j) {
+          for (int j = 0; j < kNumbers; ++j) {
             numbers[j] = *reinterpret_cast<const Vec<kVector>*>(
                 w + j < end_col ? from + j * a_.summand_pitch : from);
           }
 #pragma unroll
-          for (int j = 0; j < kAtOnce; ++j) {
-            add_to_pool<kMax>(result, as_stored(numbers[j]), w + j < end_col);
+          for (int j = 0; j < kNumbers; ++j) {
+            add_to_pool<kMax>(result, numbers[j], w + j < end_col);
           }
         }
       }
@@ -237,11 +238,12 @@ class SmallGemmEpilogue {
     return value;
   }
 
-  // Whether what this thread has stored has to be wide. By all threads.
+  // Whether what this thread has stored has to be wide. By all threads of a warp, whose numbers may
+  // all be small: to ask the block would be a barrier.
   __device__ bool needs_wide() const {
-    if (__syncthreads_or(to_pairs_.has_large())) [[likely]]
+    if (__any_sync(~0u, to_pairs_.has_large())) [[likely]]
       return to_pairs_.has_too_large();
-    return __syncthreads_or(to_pairs_.has_any_but_zeros());  // all are small
+    return to_pairs_.has_any_but_zeros();
   }
 
   template <class Tensor>
@@ -340,7 +342,7 @@ class SmallGemmEpilogue {
   }
 
   // Once more what this thread has written, as wide pairs. Rare, so it is short rather than fast.
-  __device__ void write_wide(const float* sums, float factor) {
+  __device__ void write_wide(const float* sums) {
     find_first();
 #pragma unroll 1
     for (; pixel_ < num_pixels_; pixel_ += stride_) {
@@ -354,7 +356,7 @@ class SmallGemmEpilogue {
         const float* from = sums + pixel_ * a_.summand_pitch + filter;
 #pragma unroll 1
         for (int i = 0; i < a_.summands; ++i, from += a_.summand_stride) number += *from;
-        number = fmaf(number * factor, vectors_[a_.own_filters + filter], vectors_[filter]);
+        number = fmaf(number, vectors_[a_.own_filters + filter], vectors_[filter]);
         if (residuals_ != nullptr) number += residual.lane[n];
         const WidePair wide(activate(a_.activation, number));
         std::uint16_t* const high = y_pairs(output_[0]) + n;
@@ -366,7 +368,7 @@ class SmallGemmEpilogue {
 
   // So many outputs at a time, and so many sums of each.
   template <int kOutputs, int kSums>
-  __device__ void write(float* sums, float factor) {
+  __device__ void write(float* sums) {
     if (pixel_ >= num_pixels_) return;
     const bool has_second = a_.second.y != nullptr, pools = a_.second.window.r != 0;
     const int pitch = a_.summand_pitch, to_next = stride_ * pitch;
@@ -402,13 +404,13 @@ class SmallGemmEpilogue {
 #pragma unroll
         for (int n = 0; n < kVector; ++n) {
           float& number = value[i].lane[n];
-          number = Products::kConverts ? fmaf(number * factor, scales.lane[n], bias.lane[n])
+          number = Products::kConverts ? fmaf(number, scales.lane[n], bias.lane[n])
                                        : number + bias.lane[n];
           if (residuals_ != nullptr) number += residual.lane[n];
         }
         activate(activation, value[i].lane);
         if (!pools) store_y(output_[i], value[i]);
-        if (has_second) *reinterpret_cast<Vec<kVector>*>(sums + i * to_next) = value[i];
+        if (has_second) *reinterpret_cast<Vec<kVector>*>(sums + i * to_next) = as_stored(value[i]);
       }
       pixel_ += kOutputs * stride_;
       if (pixel_ >= num_pixels_) return;
@@ -428,8 +430,8 @@ class SmallGemmEpilogue {
 
   // Where filters do not come in vectors.
   static __device__ void write_numbers(const SmallGemmArgs& a, const SmallGemmShare& share,
-                                       const float* vectors, const float* sums, float factor,
-                                       const void* y, const void* residuals) {
+                                       const float* vectors, const float* sums, const void* y,
+                                       const void* residuals) {
     const int filters = min(a.own_filters, a.k - share.first_filter);
     const int outputs = share.rows * share.cols * filters;
 #pragma unroll 1
@@ -439,9 +441,8 @@ class SmallGemmEpilogue {
       const float* from = sums + pixel * a.summand_pitch + filter;
 #pragma unroll 1
       for (int n = 0; n < a.summands; ++n, from += a.summand_stride) number += *from;
-      number = Products::kConverts
-                   ? fmaf(number * factor, vectors[a.own_filters + filter], vectors[filter])
-                   : number + vectors[filter];
+      number = Products::kConverts ? fmaf(number, vectors[a.own_filters + filter], vectors[filter])
+                                   : number + vectors[filter];
       const int row = row_of(share, pixel);
       const std::int64_t output =
           ((static_cast<std::int64_t>(share.image) * a.p + share.row + row) * a.q + share.col +

@@ -363,16 +363,16 @@ class SmallGemmTask {
     epilogue.load_residual(tensor);
     if (a.sums_wait) __syncthreads();
     auto* sums = reinterpret_cast<float*>(shared + a.sums_at);
-    float factor = scale == 0 ? 1 : inverse_of_scale(scale);
+    if (scale != 0 && scale != 1) [[unlikely]]
+      tile.scale(inverse_of_scale(scale));
     tile.write_sums(sums);
     __syncthreads();
     if (a.shares > 1) {
       auto* const received = reinterpret_cast<float*>(shared + a.received_at);
-      exchange.run(a, share, sums, factor, received);
+      exchange.run(a, share, sums, received);
       sums = received;
-      factor = 1;
     }
-    epilogue.write_outputs(sums, factor, tensor);
+    epilogue.write_outputs(sums, tensor);
     epilogue.write_second(sums, tensor);
     mark(TaskPhase::outputs);
   }

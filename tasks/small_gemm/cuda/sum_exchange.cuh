@@ -54,11 +54,9 @@ class SumExchange {
   }
 
   /// `sums`: [warp over sums][pixel][filter], behind a barrier of the block that has written them.
-  /// They are sent times `factor`.
   __device__ void run([[maybe_unused]] const SmallGemmArgs& a,
                       [[maybe_unused]] const SmallGemmShare& share,
-                      [[maybe_unused]] const float* sums, [[maybe_unused]] float factor,
-                      [[maybe_unused]] float* received) const {
+                      [[maybe_unused]] const float* sums, [[maybe_unused]] float* received) const {
 #if __CUDA_ARCH__ >= 900
     const BlockCluster cluster(a.shares, share.rank);
     const int count = (share.rows * share.cols) << a.vector_bits;
@@ -82,8 +80,6 @@ class SumExchange {
 #pragma unroll
         for (int n = 0; n < kAtOnce; ++n) value = value + part[n];
       }
-#pragma unroll
-      for (int n = 0; n < kVector; ++n) value.lane[n] *= factor;
       cluster.send(owner, of_share + ((pixel - owner) << a.own_bits) + filter, value,
                    &shared_.arrived);
     }
