@@ -58,8 +58,8 @@ bool few_channels_are_direct(const ConvProblem& a, const TilingOptions& options,
   if (!free || target.multiprocessors == 0 || !has_few_channels_of_pixels(a)) return false;
   if (implicit_gemm_arithmetic(a, options) == Arithmetic::split_f16) return a.c <= kMostSplit;
   if (a.c <= kOctet) return true;
-  const bool moved = a.dtype == DataType::f32 ? floats_can_be_brought(a) && a.k % kQuad == 0
-                                              : operands_in_tensor(a);
+  const bool moved = a.k % kQuad == 0 &&
+                     (a.dtype == DataType::f32 ? floats_can_be_brought(a) : operands_in_tensor(a));
   return a.c <= kMost && (a.k <= kFewFilters || !moved);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Direct tasks of 1x1 filters on eight channels or fewer, in NHWC: what takes time is to write y,
+// Direct tasks of 1x1 filters on 16 channels or fewer, in NHWC: what takes time is to write y,
 // where pixels are one run of numbers. A thread has a column of it: a vector of neighbouring
 // numbers in every period of pixels. So its filters are always the same, and stay in registers.
 //
@@ -29,15 +29,17 @@ struct ColumnsTask {
                              Shared& shared) {
     if (a.c <= 4) {
       run_lines<static_cast<int>(16 / sizeof(Stored)), 4>(a, group, block, shared.x);
-    } else {
+    } else if (a.c <= 8) {
       run_lines<4, 8>(a, group, block, shared.x);
+    } else {
+      run_lines<2, 16>(a, group, block, shared.x);
     }
   }
 
  private:
   // An odd number of quads, so that neighbouring pixels are in different banks.
   template <int kChannels>
-  static constexpr int kPitch = kChannels == 8 ? 12 : 4;
+  static constexpr int kPitch = kChannels == 4 ? 4 : kChannels + 4;
 
   // Pixels of y, and as many of x, without a gap.
   struct Line {
@@ -164,14 +166,15 @@ struct ColumnsTask {
     // Zeros past the last channel. All loads are on their way before the first is waited for.
     template <int kChannels>
     __device__ void load_weights(const TaskArgs& a, Vec<kWidth> (&weights)[kChannels]) const {
-      if (!kSeveralPixels && filter[0] % 4 == 0) {
+      constexpr int kRun = kWidth < 4 ? kWidth : 4;
+      if (!kSeveralPixels && filter[0] % kRun == 0) {
 #pragma unroll
         for (int i = 0; i < kChannels; ++i) {
 #pragma unroll
-          for (int j = 0; j < kWidth; j += 4) {
-            const auto run = cuda::load<4>(a.u + min(i, a.c - 1) * a.k_padded + filter[0] + j);
+          for (int j = 0; j < kWidth; j += kRun) {
+            const auto run = cuda::load<kRun>(a.u + min(i, a.c - 1) * a.k_padded + filter[0] + j);
 #pragma unroll
-            for (int l = 0; l < 4; ++l) weights[i].lane[j + l] = run.lane[l];
+            for (int l = 0; l < kRun; ++l) weights[i].lane[j + l] = run.lane[l];
           }
         }
       } else {
