@@ -45,21 +45,22 @@ bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& option
          (no_other || implicit_gemm_pays(problem, options, winograd, target));
 }
 
-// 1x1 filters on few channels, which wait for memory (H100, 47 layers, NHWC: with three products
+// 1x1 filters on few channels, which wait for memory (H100, NHWC; 47 layers: with three products
 // direct tasks are faster in 37, 1.8 times in the sum; the others are small, or have 26 channels or
-// more. FP16 and TF32 are as fast on tensor cores where TMA loads all channels.)
+// more. 39 layers in FP16 and TF32: faster for eight channels, up to three times; for 16 where
+// filters are few, or neither x nor y can be moved by TMA.)
 bool few_channels_are_direct(const ConvProblem& a, const TilingOptions& options,
                              const Target& target) {
-  constexpr std::int64_t kMostSplit = 24, kMostLoaded = 16, kOctet = 8, kFewFilters = 16;
+  constexpr std::int64_t kMostSplit = 24, kMost = 16, kOctet = 8, kFewFilters = 16, kQuad = 4;
   const bool free = options.arithmetic == Arithmetic::automatic && !asks_for_winograd(options) &&
                     options.places_per_group == 0 && options.cols_per_group == 0 &&
                     options.filter_blocks_per_gemm_task == 0;
   if (!free || target.multiprocessors == 0 || !has_few_channels_of_pixels(a)) return false;
   if (implicit_gemm_arithmetic(a, options) == Arithmetic::split_f16) return a.c <= kMostSplit;
-  if (a.dtype == DataType::f32) {
-    return a.c < kOctet || (a.c <= kMostLoaded && !floats_can_be_brought(a));
-  }
-  return operands_in_tensor(a) ? a.c == kOctet && a.k <= kFewFilters : a.c <= kMostLoaded;
+  if (a.c <= kOctet) return true;
+  const bool moved = a.k % kQuad == 0 &&
+                     (a.dtype == DataType::f32 ? floats_can_be_brought(a) : operands_in_tensor(a));
+  return a.c <= kMost && (a.k <= kFewFilters || !moved);
 }
 
 Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& options,

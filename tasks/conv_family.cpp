@@ -43,10 +43,13 @@ constexpr double kResidualBytesPerUs = 2.2e6, kLoadedResidualBytesPerUs = 1.2e6;
 // 17, 98 of 43).
 constexpr double kMemoryMore = 1.2, kLoadedMemoryMore = 2.2;
 // Depthwise convolution by direct tasks: within a quarter of 16 layers, FP32 and FP16.
-constexpr double kDepthwiseStartUs = 4, kDepthwiseProductsPerUs = 4.5e6, kDepthwiseMemoryMore = 1.3;
-// 1x1 filters on few channels by direct tasks (H100, 47 layers).
-constexpr double kPointwiseStartUs = 4.3, kPointwiseProductsPerUs = 1.2e7;
+constexpr double kDepthwiseStartUs = 1.5, kDepthwiseProductsPerUs = 4.5e6;
+constexpr double kDepthwiseMemoryMore = 1.3;
+// 1x1 filters on few channels by direct tasks (H100, 39 layers in stages).
+constexpr double kPointwiseStartUs = 2, kPointwiseProductsPerUs = 1.2e7;
 constexpr double kPointwiseMemoryMore = 1.3;
+// Both behind others, in a network: by this their choice was right.
+constexpr double kColdDirectUs = kColdUs + 2.4;
 
 // A convolution by itself that runs again and again: large tiles take so much longer than their
 // room estimates where the whole takes microseconds. 53 layers of ResNet-50 and MobileNetV2, one
@@ -137,7 +140,7 @@ double own_kernels_alone_us(const Tiling& tiling, const Target& target) {
 
 double own_kernels_us(const Tiling& tiling, const Target& target) {
   const ConvProblem& a = tiling.problem;
-  if (const std::optional<double> us = plain_direct_us(tiling)) return kColdUs + *us;
+  if (const std::optional<double> us = plain_direct_us(tiling)) return kColdDirectUs + *us;
   const double us = staged_us(tiling, target);
   const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
   if (cut == nullptr) return us + kColdUs;

@@ -9,42 +9,33 @@
 #include "megaconv/error.hpp"
 #include "runtime/cuda/kernel_set.cuh"
 #include "tasks/direct/cuda/direct.cuh"
+#include "tasks/direct/cuda/direct_columns.cuh"
 #include "tasks/direct/cuda/direct_depthwise.cuh"
 #include "tasks/direct/cuda/direct_pointwise.cuh"
 
 namespace megaconv::cuda {
 
-template <int kShape, Layout kLayout, class Stored>
+/// Direct: a task, which may have something in shared memory.
+template <class Direct, class Stored>
 struct DirectKernel {
-  using Direct = DirectTask<kShape, kLayout, Stored>;
   static constexpr int kThreads = Direct::kThreads;
   static constexpr int kBlocksPerSm = 512 / kThreads;  // 128 registers a thread
+  static constexpr bool kShares = requires { typename Direct::Shared; };
 
   static constexpr int shared_bytes(TaskKind kind) {
-    return kind == TaskKind::direct ? static_cast<int>(sizeof(typename Direct::Shared)) : 0;
+    if constexpr (kShares) {
+      if (kind == TaskKind::direct) return static_cast<int>(sizeof(typename Direct::Shared));
+    }
+    return 0;
   }
   template <TaskKind kKind>
-  static __device__ void run(const TaskArgs& args, const Task& task, std::byte* shared) {
+  static __device__ void run(const TaskArgs& args, const Task& task,
+                             [[maybe_unused]] std::byte* shared) {
     if constexpr (kKind == TaskKind::filter_transform) {
       pack_direct_filters<kThreads, Stored>(args, task.block);
-    } else if constexpr (kKind == TaskKind::direct) {
+    } else if constexpr (kKind == TaskKind::direct && kShares) {
       Direct::run(args, task.group, task.block,
                   *reinterpret_cast<typename Direct::Shared*>(shared));
-    }
-  }
-};
-
-/// Of tasks that need no shared memory: DepthwiseTask, PointwiseTask.
-template <class Direct, class Stored>
-struct PlainDirectKernel {
-  static constexpr int kThreads = Direct::kThreads;
-  static constexpr int kBlocksPerSm = 512 / kThreads;  // 128 registers a thread
-
-  static constexpr int shared_bytes(TaskKind) { return 0; }
-  template <TaskKind kKind>
-  static __device__ void run(const TaskArgs& args, const Task& task, std::byte*) {
-    if constexpr (kKind == TaskKind::filter_transform) {
-      pack_direct_filters<kThreads, Stored>(args, task.block);
     } else if constexpr (kKind == TaskKind::direct) {
       Direct::run(args, task.group, task.block);
     }
@@ -80,12 +71,16 @@ KernelSet direct_kernels(const Tiling& tiling) {
                                            std::to_string(kMostTaskOutputs));
     }
     if constexpr (kLayout == Layout::nhwc) {
+      if (writes_columns(tiling.problem)) {
+        return direct_kernel_set<DirectKernel<ColumnsTask<Stored>, Stored>>(
+            kind + " on few channels, in columns");
+      }
       if (pointwise) {
-        return direct_kernel_set<PlainDirectKernel<PointwiseTask<Stored>, Stored>>(
-            kind + " on few channels");
+        return direct_kernel_set<DirectKernel<PointwiseTask<Stored>, Stored>>(kind +
+                                                                              " on few channels");
       }
     }
-    return direct_kernel_set<PlainDirectKernel<DepthwiseTask<kLayout, Stored>, Stored>>(kind);
+    return direct_kernel_set<DirectKernel<DepthwiseTask<kLayout, Stored>, Stored>>(kind);
   }
   const auto groups = static_cast<std::uint32_t>(tiling.problem.groups);
   if (groups > 1 && tiling.filter_blocks() / groups % blocks != 0) {
@@ -102,7 +97,8 @@ KernelSet direct_kernels(const Tiling& tiling) {
       if (!set.name.empty() || !kTile.has_room(cut.rows_per_group, cut.cols_per_group, filters)) {
         return;
       }
-      set = direct_kernel_set<DirectKernel<kShape, kLayout, Stored>>(shape_text(kTile));
+      set = direct_kernel_set<DirectKernel<DirectTask<kShape, kLayout, Stored>, Stored>>(
+          shape_text(kTile));
     }
   };
   [&]<int... kShape>(std::integer_sequence<int, kShape...>) {

@@ -43,10 +43,12 @@ std::size_t count_filter_bytes(const Tiling& tiling, const KernelSet& kernels, c
 
 // --- what the cut of each algorithm adds to the arguments
 
-void add_cut(TaskArgs& args, const Tiling&, const KernelSet&, const DirectCut& cut) {
+void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet&, const DirectCut& cut) {
   args.filters_per_gemm_task = i32(cut.filter_blocks_per_gemm_task * Tiling::kLaneBlock);
   args.rows_per_group = i32(cut.rows_per_group);
   args.cols_per_group = i32(cut.cols_per_group);
+  args.row_chunks = i32(ceil_div(u64(tiling.problem.p()), std::uint64_t{cut.rows_per_group}));
+  args.col_chunks = i32(ceil_div(u64(tiling.problem.q()), std::uint64_t{cut.cols_per_group}));
 }
 
 void add_cut(TaskArgs& args, const Tiling&, const KernelSet&, const WinogradTiles& tiles) {

@@ -82,6 +82,7 @@ struct TaskArgs {
   std::int32_t channels_per_input_task, filters_per_gemm_task, positions_per_gemm_task;
   std::int32_t filters_per_output_task, filters_per_filter_task, channels_per_filter_task;
   std::int32_t rows_per_group, cols_per_group;
+  std::int32_t row_chunks, col_chunks;  // direct: groups below each other in an image, and beside
   Stripes stripes;
   std::int32_t places, places_per_group;   // of a stripe
   std::int32_t stripe_groups, num_groups;  // of a stripe, of all

@@ -69,6 +69,29 @@ struct DepthwiseTasks {
 constexpr std::uint32_t kMostPointwiseBlocks = 8;
 constexpr std::uint64_t kPointwiseOutputs = 16 * 1024, kPointwiseTasks = 8;
 constexpr std::uint64_t kMostPointwiseCols = 4096;
+constexpr std::uint64_t kMostColumnPixels = 512;
+
+// Where y is written in columns a task should be long, but tasks should be there at once: of small
+// layers half as many, so that the next launch finds room beside them.
+struct ColumnsTasks {
+  std::uint32_t rows = 1, cols, blocks;
+
+  ColumnsTasks(const ConvProblem& a, std::uint32_t filter_blocks, const Target& target)
+      : blocks(filter_blocks) {
+    constexpr std::uint32_t kMostBlocks = 16, kResident = 4;
+    constexpr std::int64_t kWidestVector = 8, kSmall = 1 << 21;
+    // All vectors of y are of one pixel.
+    if (a.k % kWidestVector == 0) blocks = even_part(filter_blocks, kMostBlocks);
+    const std::uint64_t at_once =
+        std::max(1u, target.multiprocessors) * (a.y_size() < kSmall ? kResident / 2 : kResident);
+    const std::uint64_t pixels = u64(a.n * a.p() * a.q()), q = u64(a.q());
+    const std::uint64_t size = ceil_div(pixels * ceil_div(filter_blocks, blocks), at_once);
+    rows = u32(std::min(ceil_div(size, q), u64(a.p())));
+    cols = u32(size < q ? ceil_div(q, q / size) : q);
+    while (rows > 1 && rows * q > kMostColumnPixels) rows = ceil_div(rows, 2u);
+    while (cols > kMostColumnPixels) cols = ceil_div(cols, 2u);
+  }
+};
 
 // Target::workers counts thread blocks of this size.
 constexpr double kWorkerThreads = 128;
@@ -115,6 +138,11 @@ void choose_direct_for_cuda(Tiling& tiling, const Target& target) {
     cut.filter_blocks_per_gemm_task = blocks;
   };
   tiling.filter_blocks_per_filter_task = 1;
+  if (writes_columns(a)) {
+    const ColumnsTasks tasks(a, tiling.filter_blocks(), target);
+    take(tasks.rows, tasks.cols, tasks.blocks);
+    return;
+  }
   if (has_few_channels_of_pixels(a)) {
     const std::uint32_t blocks = std::min(tiling.filter_blocks(), kMostPointwiseBlocks);
     const std::uint64_t filters = std::min(u64(a.k), std::uint64_t{blocks} * Tiling::kLaneBlock);

@@ -66,6 +66,18 @@ constexpr std::uint64_t pointwise_threads(std::uint64_t filters) {
   return filters % 4 == 0 ? filters / 4 : filters;
 }
 
+/// Whether y of such a task is written in columns (tasks/direct/cuda/direct_columns.cuh). Threads
+/// of a few pixels (tasks/direct/cuda/direct_pointwise.cuh) take less time for few filters, and
+/// where they store vectors of a small y, or load whole vectors of eight channels or more, too.
+constexpr bool writes_columns(const ConvProblem& a) {
+  constexpr std::int64_t kMostChannels = 16, kFewChannels = 7, kLeastFilters = 32;
+  constexpr std::int64_t kLeastOutputs = 1 << 20;
+  const bool in_vectors = a.k % 4 == 0;
+  const bool small = a.n * a.h * a.w * a.k < kLeastOutputs;
+  return has_few_channels_of_pixels(a) && a.c <= kMostChannels && a.k >= kLeastFilters &&
+         !(in_vectors && (small || a.c > kFewChannels));
+}
+
 /// Of a depthwise task, or one of few channels.
 inline constexpr std::uint64_t kMostTaskOutputs = 1 << 20;
 

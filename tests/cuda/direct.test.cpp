@@ -39,6 +39,17 @@ const char* const kDepthwiseShapes[] = {"n3c19h14w15k19g19r3u2+bias+relu",
                                         "n9c72h31k72g72+bias",
                                         "n5c48h57w58k48g48u2+relu"};
 
+// 1x1 filters on few channels, in NHWC: y in columns whose vectors have one pixel or several, and
+// by threads of a few pixels.
+const char* const kFewChannels[] = {"n2c6h64w65k627r1p0+bias",
+                                    "n1c7h91w90k129r1p0+scale+residual",
+                                    "n3c16h40w41k50r1p0+bias+residual+relu",
+                                    "n2c3h111w81k136r1p0",
+                                    "n1c4h200w14k404r1p0+relu",
+                                    "n5c1h9w7k33r1p0",
+                                    "n3c8h136w53k4r1p0+residual",
+                                    "n2c5h19w18k7r1p0+bias"};
+
 void check_all(const char* shape, Algorithm algorithm, const char* dtype = "",
                std::initializer_list<FilterMode> modes = {FilterMode::every_run,
                                                           FilterMode::prepared}) {
@@ -71,6 +82,13 @@ TEST_CASE("cuda direct: any filter, stride, dilation, padding and conv groups, a
 TEST_CASE("cuda direct: depthwise convolution") {
   if (!have_device()) SKIP("no CUDA device");
   for (const char* shape : kDepthwiseShapes) check_all(shape, Algorithm::direct);
+}
+
+TEST_CASE("cuda direct: 1x1 filters on few channels", "[sanitizer]") {
+  if (!have_device()) SKIP("no CUDA device");
+  for (const char* dtype : {"", "+f16", "+bf16"}) {
+    for (const char* shape : kFewChannels) check_all(shape, Algorithm::direct, dtype);
+  }
 }
 
 TEST_CASE("cuda direct: tensors of 16 bits, whatever the shape") {

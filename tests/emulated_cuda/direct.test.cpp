@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tasks/cuda/activation.cuh"
+#include "tasks/direct/direct_shapes.hpp"
 #include "tests/catch.hpp"
 #include "tests/emulated_cuda/emulated_kernels.hpp"
 #include "tests/emulated_cuda/emulated_run.hpp"
@@ -78,13 +79,31 @@ TEST_CASE("emulated CUDA: depthwise tasks are right at all borders, whatever the
   }
 }
 
-// In NHWC. Threads have four filters of eight pixels, or one of 16, and load four channels
-// together, or one; a task has whole rows, or a part of them.
+// In NHWC. Threads have four filters of eight pixels, or one of eight, and load four channels
+// together, or one. Of many filters they have columns of y, whose vectors are of one pixel or,
+// where filters do not come in fours or eights, of several. A task has whole rows, or a part of
+// them, and all filters or some.
 TEST_CASE("emulated CUDA: 1x1 tasks on few channels are right for any channels and filters") {
-  for (const char* shape :
-       {"n2c3h5w7k40r1p0+bias+relu", "n1c4h9w11k36r1p0+scale+bias+residual", "n1c5h1w1k1r1p0",
-        "n3c8h13w10k7r1p0+residual", "n1c13h6w17k52r1p0+scale", "n2c16h7w9k4r1p0+bias+residual",
-        "n1c24h11w37k19r1p0+relu", "n1c32h9w8k144r1p0+bias", "n1c12h3w65k300r1p0+residual"}) {
+  for (const char* shape : {"n2c3h5w7k40r1p0+bias+relu",
+                            "n1c4h9w11k36r1p0+scale+bias+residual",
+                            "n1c5h1w1k1r1p0",
+                            "n3c8h13w10k7r1p0+residual",
+                            "n1c13h6w17k52r1p0+scale",
+                            "n2c16h7w9k4r1p0+bias+residual",
+                            "n1c24h11w37k19r1p0+relu",
+                            "n1c32h9w8k144r1p0+bias",
+                            "n1c12h3w65k300r1p0+residual",
+                            "n3c6h5w5k627r1p0+scale+bias",
+                            "n1c7h8w11k50r1p0+silu",
+                            "n1c1h9w7k33r1p0+bias",
+                            "n2c2h5w13k35r1p0+scale+residual",
+                            "n1c8h4w9k439r1p0",
+                            "n1c5h7w6k304r1p0+bias+residual",
+                            "n1c3h3w260k34r1p0",
+                            "n1c6h60w17k37r1p0+relu",
+                            "n1c16h9w11k50r1p0+bias",
+                            "n2c11h7w9k51r1p0+scale+residual",
+                            "n1c9h3w160k33r1p0"}) {
     for (const bool integers : {false, true}) {
       for (const char* dtype : {"", "+f16", "+bf16"}) {
         TilingOptions options;
@@ -99,6 +118,18 @@ TEST_CASE("emulated CUDA: 1x1 tasks on few channels are right for any channels a
         test::check_in_both_layouts(std::string(shape) + dtype, integers, options);
       }
     }
+  }
+}
+
+// More pixels than a task keeps of x at a time; and vectors of one pixel, of which a y has many.
+TEST_CASE("emulated CUDA: columns are as long as x that a task keeps, and are continued") {
+  TilingOptions options{.algorithm = Algorithm::direct};
+  options.rows_per_group = 40;
+  for (const char* shape :
+       {"n1c5h40w18k33r1p0+nhwc+bias", "n1c3h41w52k33r1p0+nhwc", "n1c4h52w51k404r1p0+nhwc+scale",
+        "n1c7h68w40k392r1p0+nhwc+f16", "n1c2h53w50k396r1p0+nhwc+f16+bias+relu"}) {
+    CHECK(writes_columns(parse_problem(shape)));
+    test::check_emulated(shape, true, options);
   }
 }
 

@@ -127,7 +127,8 @@ TEST_CASE("Threads and shared-memory runs of every shape come out even") {
 TEST_CASE("Tasks of 1x1 filters on few channels have whole rows, for all their threads") {
   for (const char* text :
        {"n1c8h8k8r1p0", "n64c3h224k40r1p0", "n2c24h395k1000r1p0", "n1c32h1w8192k300r1p0",
-        "n92c8h124k6r1p0", "n1c5h7000w1k9r1p0", "n69c4h21k24r1p0", "n3c8h284w18k6r1p0"}) {
+        "n92c8h124k6r1p0", "n1c5h7000w1k9r1p0", "n69c4h21k24r1p0", "n3c8h284w18k6r1p0",
+        "n2c6h128k627r1p0", "n1c3h1w9000k150r1p0"}) {
     const Tiling tiling = tiling_of((std::string(text) + "+nhwc").c_str());
     const auto& cut = std::get<DirectCut>(tiling.cut);
     const ConvProblem& a = tiling.problem;
@@ -151,4 +152,25 @@ TEST_CASE("Tasks of 1x1 filters on few channels have whole rows, for all their t
   CHECK_FALSE(has_few_channels_of_pixels(parse_problem("c8h28k8r1p1+nhwc")));
   CHECK_FALSE(has_few_channels_of_pixels(parse_problem("c33h28k8r1p0+nhwc")));
   CHECK_FALSE(has_few_channels_of_pixels(parse_problem("c8h28k8+nhwc")));
+}
+
+TEST_CASE("Tasks that write y in columns are all there at once, with all filters of odd numbers") {
+  const Target hopper{
+      .backend = Backend::cuda, .workers = 528, .split_f16 = true, .multiprocessors = 132};
+  TilingOptions options;
+  options.algorithm = Algorithm::direct;
+  for (const char* text : {"n2c6h128k627r1p0", "n45c8h28w8k439r1p0", "n6c3h221w81k136r1p0",
+                           "n2c7h68k1032r1p0", "n11c5h125k40r1p0", "n4c4h76k944r1p0"}) {
+    const Tiling tiling = make_tiling(parse_problem(text + std::string("+nhwc")), options, hopper);
+    CAPTURE(to_string(tiling));
+    CHECK(writes_columns(tiling.problem));
+    const std::uint32_t tasks = tiling.num_groups * tiling.gemm_tasks;
+    CHECK(tasks <= 4 * 132);
+    CHECK(tasks >= 132);
+    CHECK((tiling.problem.k % 8 == 0 || tiling.gemm_tasks == 1));
+  }
+  CHECK_FALSE(writes_columns(parse_problem("n6c8h221w81k136r1p0+nhwc")));
+  CHECK_FALSE(writes_columns(parse_problem("n6c3h221w81k30r1p0+nhwc")));
+  CHECK_FALSE(writes_columns(parse_problem("n1c3h18k136r1p0+nhwc")));
+  CHECK(writes_columns(parse_problem("n1c3h18k135r1p0+nhwc")));
 }

@@ -33,20 +33,15 @@ struct PixelRect {
   int image, row, col, rows, cols;
 
   __device__ PixelRect(const TaskArgs& a, std::uint32_t group) {
-    const std::uint32_t row_chunks = chunks(a.p, a.rows_per_group);
-    const std::uint32_t col_chunks = chunks(a.q, a.cols_per_group);
-    const std::uint32_t row_group = group / col_chunks;
-    image = static_cast<int>(row_group / row_chunks);
-    row = static_cast<int>(row_group % row_chunks) * a.rows_per_group;
-    col = static_cast<int>(group % col_chunks) * a.cols_per_group;
+    const auto row_chunks = static_cast<std::uint32_t>(a.row_chunks);
+    const auto col_chunks = static_cast<std::uint32_t>(a.col_chunks);
+    const std::uint32_t row_group = col_chunks == 1 ? group : group / col_chunks;
+    const std::uint32_t image_idx = row_chunks == 1 ? row_group : row_group / row_chunks;
+    image = static_cast<int>(image_idx);
+    row = static_cast<int>(row_group - image_idx * row_chunks) * a.rows_per_group;
+    col = static_cast<int>(group - row_group * col_chunks) * a.cols_per_group;
     rows = min(a.rows_per_group, a.p - row);
     cols = min(a.cols_per_group, a.q - col);
-  }
-
- private:
-  // Unsigned, which divide in fewer instructions.
-  static __device__ std::uint32_t chunks(std::uint32_t size, std::uint32_t of) {
-    return (size + of - 1) / of;
   }
 };
 
