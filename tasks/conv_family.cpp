@@ -66,10 +66,10 @@ double large_tiles_more(const Tiling& own, Precision precision) {
   const ConvProblem& a = own.problem;
   const auto* const cut = std::get_if<ImplicitGemmCut>(&own.cut);
   const bool accurate = a.dtype == DataType::f32 && precision != Precision::tf32;
-  if (cut != nullptr && a.k <= kFewFilters && !accurate) return kFewFiltersMore;
-  if (cut == nullptr || (are_tensors(cut->operands) && operands_in_wide_tiles(a))) return 1;
-  if (a.dtype != DataType::f32) return 1.1;
-  return precision == Precision::tf32 ? 1.4 : 1;
+  if (cut == nullptr || accurate) return 1;
+  if (a.k <= kFewFilters) return kFewFiltersMore;
+  if (are_tensors(cut->operands) && operands_in_wide_tiles(a)) return 1;
+  return a.dtype == DataType::f32 ? 1.4 : 1.1;
 }
 
 double tensor_us(const ConvProblem& a, std::int64_t numbers) {

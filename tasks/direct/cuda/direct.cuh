@@ -45,6 +45,17 @@ struct PixelRect {
   }
 };
 
+/// A rectangle's pixels, in lines without a gap: whole rows are one.
+struct PixelLines {
+  int count, length;
+
+  __device__ PixelLines(const TaskArgs& a, const PixelRect& rect) {
+    const bool whole = rect.cols == a.q;
+    count = whole ? 1 : rect.rows;
+    length = whole ? rect.rows * rect.cols : rect.cols;
+  }
+};
+
 /// Whether a Vector may lie wherever these point, or they point nowhere.
 template <class Vector, class... T>
 __device__ inline bool are_aligned(const T*... pointers) {

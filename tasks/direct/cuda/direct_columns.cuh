@@ -52,14 +52,13 @@ struct ColumnsTask {
                                    float* x) {
     constexpr int kMost = kNumbers / kPitch<kChannels>;
     const PixelRect rect(a, group);
-    const bool whole = rect.cols == a.q;  // rows are one line
-    const int lines = whole ? 1 : rect.rows, length = whole ? rect.rows * rect.cols : rect.cols;
-    for (int i = 0; i < lines; ++i) {
+    const PixelLines lines(a, rect);
+    for (int i = 0; i < lines.count; ++i) {
       const std::int64_t first =
           (static_cast<std::int64_t>(rect.image) * a.p + rect.row + i) * a.q + rect.col;
-      for (int begin = 0; begin < length; begin += kMost) {
+      for (int begin = 0; begin < lines.length; begin += kMost) {
         if (i + begin > 0) __syncthreads();  // x has been read
-        const Line line{first + begin, min(kMost, length - begin)};
+        const Line line{first + begin, min(kMost, lines.length - begin)};
         load<kChannels>(a, line, x);
         __syncthreads();
         run_columns<kWidth, kChannels>(a, line, block, x);

@@ -35,16 +35,15 @@ struct PointwiseTask {
     const PixelRect rect(a, group);
     const int first_k = static_cast<int>(block) * a.filters_per_gemm_task;
     const int parts = min(a.filters_per_gemm_task, a.k - first_k) / kFilters;
-    // Whole rows are one run of pixels.
-    const bool whole = rect.cols == a.q;
-    const int lines = whole ? 1 : rect.rows, length = whole ? rect.rows * rect.cols : rect.cols;
-    const int runs = (length + kPixels - 1) / kPixels;
+    const PixelLines lines(a, rect);
+    const int runs = (lines.length + kPixels - 1) / kPixels;
     const DirectOutput<Layout::nhwc, Stored> output(a, rect.image);
-    for (int i = static_cast<int>(threadIdx.x); i < lines * runs * parts; i += kThreads) {
-      const int run = bounded_quotient(i, parts), line = whole ? 0 : bounded_quotient(run, runs);
+    for (int i = static_cast<int>(threadIdx.x); i < lines.count * runs * parts; i += kThreads) {
+      const int run = bounded_quotient(i, parts),
+                line = lines.count == 1 ? 0 : bounded_quotient(run, runs);
       const int k = first_k + (i - run * parts) * kFilters;
       const int row = rect.row + line, pixel = (run - line * runs) * kPixels;
-      const int num_pixels = length - pixel;
+      const int num_pixels = lines.length - pixel;
       const std::int64_t first =
           (static_cast<std::int64_t>(rect.image) * a.p + row) * a.q + rect.col + pixel;
       float sums[kPixels * kFilters] = {};
