@@ -45,6 +45,13 @@ bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& option
          (no_other || implicit_gemm_pays(problem, options, winograd, target));
 }
 
+// Whether no option asks for what only one algorithm has.
+bool leaves_the_choice(const TilingOptions& options) {
+  return options.arithmetic == Arithmetic::automatic && !asks_for_winograd(options) &&
+         options.places_per_group == 0 && options.cols_per_group == 0 &&
+         options.filter_blocks_per_gemm_task == 0;
+}
+
 // 1x1 filters on few channels, which wait for memory (H100, NHWC; 47 layers: with three products
 // direct tasks are faster in 37, 1.8 times in the sum; the others are small, or have 26 channels or
 // more. 39 layers in FP16 and TF32: faster for eight channels, up to three times; for 16 where
@@ -52,15 +59,35 @@ bool takes_implicit_gemm(const ConvProblem& problem, const TilingOptions& option
 bool few_channels_are_direct(const ConvProblem& a, const TilingOptions& options,
                              const Target& target) {
   constexpr std::int64_t kMostSplit = 24, kMost = 16, kOctet = 8, kFewFilters = 16, kQuad = 4;
-  const bool free = options.arithmetic == Arithmetic::automatic && !asks_for_winograd(options) &&
-                    options.places_per_group == 0 && options.cols_per_group == 0 &&
-                    options.filter_blocks_per_gemm_task == 0;
-  if (!free || target.multiprocessors == 0 || !has_few_channels_of_pixels(a)) return false;
+  if (!leaves_the_choice(options) || target.multiprocessors == 0 ||
+      !has_few_channels_of_pixels(a)) {
+    return false;
+  }
   if (implicit_gemm_arithmetic(a, options) == Arithmetic::split_f16) return a.c <= kMostSplit;
   if (a.c <= kOctet) return true;
   const bool moved = a.k % kQuad == 0 &&
                      (a.dtype == DataType::f32 ? floats_can_be_brought(a) : operands_in_tensor(a));
   return a.c <= kMost && (a.k <= kFewFilters || !moved);
+}
+
+// Sums of few terms, which direct tasks multiply on tensor cores without passing x through shared
+// memory. Implicit GEMM has K blocks of 32 or 64 channels of one tap. Where TMA loads these of 1x1
+// filters it is as fast, unless y is large; and where floats have many terms. (H100, 55 layers in
+// FP16 and 53 at the precision of TF32, docs/results/direct_mma_h100.csv)
+bool few_terms_are_direct(const ConvProblem& a, const TilingOptions& options,
+                          const Target& target) {
+  constexpr std::int64_t kLeastFilters = 16, kManyFilters = 48, kMostChannels = 32;
+  constexpr std::int64_t kLargeOutputs = 8'000'000;
+  if (!leaves_the_choice(options) || target.multiprocessors == 0 ||
+      direct_arithmetic(a, options, target) == Arithmetic::fma) {
+    return false;
+  }
+  const bool floats = a.dtype == DataType::f32, pixels = a.r == 1 && a.s == 1;
+  const bool large = a.y_size() >= kLargeOutputs;
+  if (mma_steps(a) > (floats ? 3 : large ? 14 : 9)) return false;
+  if (a.k < (pixels ? kManyFilters : kLeastFilters)) return false;
+  const bool moved = pixels && (floats ? floats_can_be_brought(a) : operands_in_tensor(a));
+  return !moved || (large && a.c <= kMostChannels);
 }
 
 Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& options,
@@ -82,7 +109,10 @@ Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& opti
       (options.points == Points::low_error || !avoids_direct(problem, options, target));
   const bool pays = possible && winograd_pays(problem, options, target);
   const bool competes = pays && !loses_accuracy(problem, options, target);
-  if (few_channels_are_direct(problem, options, target)) return Algorithm::direct;
+  if (few_channels_are_direct(problem, options, target) ||
+      few_terms_are_direct(problem, options, target)) {
+    return Algorithm::direct;
+  }
   if (takes_implicit_gemm(problem, options, competes, target)) return Algorithm::implicit_gemm;
   const bool last_resort = possible && avoids_direct(problem, options, target);
   if (!pays && !last_resort) return Algorithm::direct;

@@ -48,6 +48,10 @@ constexpr double kDepthwiseMemoryMore = 1.3;
 // 1x1 filters on few channels by direct tasks (H100, 39 layers in stages).
 constexpr double kPointwiseStartUs = 2, kPointwiseProductsPerUs = 1.2e7;
 constexpr double kPointwiseMemoryMore = 1.3;
+// Direct tasks on tensor cores, an output that is computed, by the steps of its sum; of floats
+// (H100 and H200, 108 layers).
+constexpr double kMmaStartUs = 3, kMmaOutputUs = 0.6e-6, kMmaStepUs = 0.12e-6;
+constexpr double kMmaFloatUs = 0.9e-6, kMmaFloatStepUs = 0.2e-6;
 // Both behind others, in a network: by this their choice was right.
 constexpr double kColdDirectUs = kColdUs + 2.4;
 
@@ -92,10 +96,23 @@ double pointwise_us(const ConvProblem& a) {
          std::max(products / kPointwiseProductsPerUs, kPointwiseMemoryMore * memory_us(a));
 }
 
+// Of filters that a warp has at a time some may not exist.
+double direct_mma_us(const ConvProblem& a) {
+  const bool floats = a.dtype == DataType::f32;
+  const auto filters = u64(mma_filters(size_of(a.dtype)));
+  const double computed =
+      static_cast<double>(u64(a.n * a.p() * a.q()) * ceil_div(u64(a.k), filters) * filters);
+  const auto steps = static_cast<double>(mma_steps(a));
+  const double each =
+      floats ? kMmaFloatUs + kMmaFloatStepUs * steps : kMmaOutputUs + kMmaStepUs * steps;
+  return kMmaStartUs + computed * each;
+}
+
 // Where direct tasks do not share x: their own estimate knows no memory.
 std::optional<double> plain_direct_us(const Tiling& own) {
   const ConvProblem& a = own.problem;
   if (own.algorithm() != Algorithm::direct) return {};
+  if (own.arithmetic != Arithmetic::fma) return direct_mma_us(a);
   if (a.depthwise()) return depthwise_us(a);
   if (has_few_channels_of_pixels(a)) return pointwise_us(a);
   return {};
@@ -148,7 +165,9 @@ double own_kernels_alone_us(const Tiling& tiling, const Target& target) {
 
 double own_kernels_us(const Tiling& tiling, const Target& target) {
   const ConvProblem& a = tiling.problem;
-  if (const std::optional<double> us = plain_direct_us(tiling)) return kColdDirectUs + *us;
+  if (const std::optional<double> us = plain_direct_us(tiling)) {
+    return (tiling.arithmetic == Arithmetic::fma ? kColdDirectUs : kColdUs) + *us;
+  }
   const double us = staged_us(tiling, target);
   const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
   if (cut == nullptr) return us + kColdUs;

@@ -56,6 +56,9 @@ constexpr std::uint32_t tiles_of_v_run(Arithmetic arithmetic) {
 /// `wanted` tasks, if they can be.
 void choose_filter_tasks_for_cuda(Tiling& tiling, std::uint32_t wanted);
 
+/// What direct tasks multiply with.
+Arithmetic direct_arithmetic(const ConvProblem& problem, const TilingOptions& options,
+                             const Target& target);
 /// Sizes of the tasks of a direct tiling on a GPU.
 void choose_direct_for_cuda(Tiling& tiling, const Target& target);
 

@@ -22,12 +22,15 @@
   VARIANT(winograd_split_4_nchw, winograd, nchw, wgmma, uses(t, Arithmetic::split_f16, 4))   \
   VARIANT(winograd_split_4_nhwc, winograd, nhwc, wgmma, uses(t, Arithmetic::split_f16, 4))   \
   VARIANT(winograd_f16_4_nchw, winograd, nchw, wgmma, uses(t, Arithmetic::f16, 4))           \
-  VARIANT(direct_nchw, direct, nchw, fma, stores(t, DataType::f32))                          \
-  VARIANT(direct_nhwc, direct, nhwc, fma, stores(t, DataType::f32))                          \
-  VARIANT(direct_f16_nchw, direct, nchw, fma, stores(t, DataType::f16))                      \
-  VARIANT(direct_f16_nhwc, direct, nhwc, fma, stores(t, DataType::f16))                      \
-  VARIANT(direct_bf16_nchw, direct, nchw, fma, stores(t, DataType::bf16))                    \
-  VARIANT(direct_bf16_nhwc, direct, nhwc, fma, stores(t, DataType::bf16))                    \
+  VARIANT(direct_nchw, direct, nchw, fma, adds_products(t, DataType::f32))                   \
+  VARIANT(direct_nhwc, direct, nhwc, fma, adds_products(t, DataType::f32))                   \
+  VARIANT(direct_f16_nchw, direct, nchw, fma, adds_products(t, DataType::f16))               \
+  VARIANT(direct_f16_nhwc, direct, nhwc, fma, adds_products(t, DataType::f16))               \
+  VARIANT(direct_bf16_nchw, direct, nchw, fma, adds_products(t, DataType::bf16))             \
+  VARIANT(direct_bf16_nhwc, direct, nhwc, fma, adds_products(t, DataType::bf16))             \
+  VARIANT(direct_mma_tf32, direct, nhwc, mma, t.arithmetic == Arithmetic::tf32)              \
+  VARIANT(direct_mma_f16, direct, nhwc, mma, t.arithmetic == Arithmetic::f16)                \
+  VARIANT(direct_mma_bf16, direct, nhwc, mma, t.arithmetic == Arithmetic::bf16)              \
   VARIANT(opencnn_nchw, opencnn, nchw, fma, true)                                            \
   VARIANT(opencnn_nhwc, opencnn, nhwc, fma, true)                                            \
   VARIANT(opencnn_chwn, opencnn, chwn, fma, true)                                            \

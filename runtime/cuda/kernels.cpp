@@ -18,7 +18,10 @@ bool uses(const Tiling& tiling, Arithmetic arithmetic, std::uint32_t m) {
 bool multiplies_floats(const Tiling& tiling, std::uint32_t m) {
   return uses(tiling, Arithmetic::fma, m) && tiling.problem.dtype == DataType::f32;
 }
-bool stores(const Tiling& tiling, DataType dtype) { return tiling.problem.dtype == dtype; }
+// Of numbers that become floats.
+bool adds_products(const Tiling& tiling, DataType dtype) {
+  return tiling.arithmetic == Arithmetic::fma && tiling.problem.dtype == dtype;
+}
 Operands operands_of(const Tiling& tiling) {
   return std::get<ImplicitGemmCut>(tiling.cut).operands;
 }

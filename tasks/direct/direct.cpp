@@ -5,9 +5,12 @@
 #include <ostream>
 #include <vector>
 
+#include "mapping/mapping_file.hpp"
 #include "megaconv/error.hpp"
 #include "tasks/conv_algorithm.hpp"
+#include "tasks/direct/direct_shapes.hpp"
 #include "tasks/direct/lanes.hpp"
+#include "tasks/error_bound.hpp"
 #include "tasks/even_shares.hpp"
 #include "tasks/tiling.hpp"
 
@@ -276,13 +279,39 @@ bool reads_x_in_place(const ConvProblem& a) {
 
 namespace {
 
+// Tasks on tensor cores have whole parts of the filters that a warp multiplies, and all of a task
+// in shared memory.
+void check_mma_filters(const Tiling& tiling) {
+  const std::uint32_t part =
+      u32(u64(mma_filters(size_of(tiling.problem.dtype)))) / Tiling::kLaneBlock;
+  const std::uint32_t blocks = std::get<DirectCut>(tiling.cut).filter_blocks_per_gemm_task;
+  const std::uint64_t most = u64(kMmaFilterBytes / mma_filter_bytes(tiling.problem)) * part;
+  const bool is_whole = blocks % part == 0 || blocks == tiling.filter_blocks();
+  if (is_whole && blocks <= most) return;
+  throw Error(Status::unsupported, "filter_blocks_per_gemm_task = " + std::to_string(blocks) +
+                                       ": arithmetic " + to_string(tiling.arithmetic) +
+                                       ", must be a multiple of " + std::to_string(part) +
+                                       " and at most " + std::to_string(most) + ", or all " +
+                                       std::to_string(tiling.filter_blocks()));
+}
+
 class DirectAlgorithm final : public ConvAlgorithmOf<DirectCut> {
  public:
   bool runs_on(Backend) const override { return true; }
   std::string obstacle(const ConvProblem&, Arithmetic) const override { return ""; }
-  ErrorBound sum_bound(const Tiling& tiling) const override { return direct_bound(tiling); }
+  std::string arithmetic_need(const Tiling& tiling) const override {
+    if (tiling.arithmetic == Arithmetic::fma) return "";
+    const Arithmetic own_type = mma_arithmetic(tiling.problem.dtype);
+    if (tiling.arithmetic != own_type) return std::string("fma or ") + to_string(own_type);
+    const std::string need = mma_need(tiling.problem);
+    return need.empty() ? "" : "fma, or " + need;
+  }
+  ErrorBound sum_bound(const Tiling& tiling) const override {
+    return tiling.arithmetic == Arithmetic::fma ? direct_bound(tiling) : one_product_bound(tiling);
+  }
 
   void choose(Tiling& tiling, const TilingOptions& options, const Target& target) const override {
+    tiling.arithmetic = direct_arithmetic(tiling.problem, options, target);
     target.backend == Backend::cuda ? choose_direct_for_cuda(tiling, target)
                                     : choose_for_cpu(tiling, target);
     DirectCut& cut = own(tiling);
@@ -300,6 +329,7 @@ class DirectAlgorithm final : public ConvAlgorithmOf<DirectCut> {
                 tiling.filter_blocks());
     check_field("rows_per_group", cut.rows_per_group, u64(a.p()));
     check_field("cols_per_group", cut.cols_per_group, u64(a.q()));
+    if (tiling.arithmetic != Arithmetic::fma && *mma_need(a) == '\0') check_mma_filters(tiling);
     tiling.num_groups =
         checked_groups(u64(a.n) * ceil_div(u64(a.p()), std::uint64_t{cut.rows_per_group}) *
                        ceil_div(u64(a.q()), std::uint64_t{cut.cols_per_group}));
@@ -310,7 +340,11 @@ class DirectAlgorithm final : public ConvAlgorithmOf<DirectCut> {
     return filter_tasks_by_sizes(tiling);
   }
   std::uint64_t u_bytes(const Tiling& tiling) const override {
-    return packed_filter_bytes(tiling, u64(tiling.problem.r * tiling.problem.s));
+    const ConvProblem& a = tiling.problem;
+    if (tiling.arithmetic != Arithmetic::fma) {
+      return ceil_div(u64(a.k), u64(mma_filters(size_of(a.dtype)))) * u64(mma_filter_bytes(a));
+    }
+    return packed_filter_bytes(tiling, u64(a.r * a.s));
   }
 
   AccessFunction accesses(const Tiling& tiling, const NodeBuffers& buffers) const override {
@@ -369,7 +403,20 @@ class DirectAlgorithm final : public ConvAlgorithmOf<DirectCut> {
             {"filter_blocks_per_gemm_task", cut.filter_blocks_per_gemm_task},
             {"filter_blocks_per_filter_task", tiling.filter_blocks_per_filter_task}};
   }
-  std::string name(const Tiling&) const override { return "direct"; }
+  void put_words(const Tiling& tiling, FileSection& section) const override {
+    if (tiling.arithmetic != Arithmetic::fma) {
+      section.put("arithmetic", to_string(tiling.arithmetic));
+    }
+  }
+  void take_words(FileSection& section, Tiling& tiling) const override {
+    if (!section.values().contains("arithmetic")) return;
+    tiling.arithmetic = section.choice(
+        "arithmetic", {Arithmetic::fma, Arithmetic::tf32, Arithmetic::f16, Arithmetic::bf16});
+  }
+  std::string name(const Tiling& tiling) const override {
+    const bool multiplies_adds = tiling.arithmetic == Arithmetic::fma;
+    return multiplies_adds ? "direct" : "direct, " + product_text(tiling.arithmetic);
+  }
   void describe(const Tiling& tiling, std::ostream& text) const override {
     const DirectCut& cut = own(tiling);
     text << "\npixels of a group: " << cut.rows_per_group << " x " << cut.cols_per_group

@@ -93,6 +93,49 @@ struct ColumnsTasks {
   }
 };
 
+// Tasks on tensor cores: pixels for all warps of a block, and so many that the task's filters are
+// few beside its outputs; but tasks should be there at once.
+struct MmaTasks {
+  std::uint32_t rows, cols, blocks;
+
+  MmaTasks(const ConvProblem& a, const Target& target) {
+    constexpr std::uint64_t kResident = 4, kMostFilters = 256;
+    constexpr std::uint64_t kLeastPixels = 96, kMostPixels = 1024, kTaskOutputs = 32 * 1024;
+    const std::uint64_t filters = u64(mma_filters(size_of(a.dtype)));
+    const std::uint64_t chunks = ceil_div(u64(a.k), filters);
+    const std::uint64_t fitting =
+        std::min(u64(kMmaFilterBytes / mma_filter_bytes(a)), kMostFilters / filters);
+    const std::uint64_t at_once = kResident * std::max(1u, target.multiprocessors);
+    const std::uint64_t pixels = u64(a.n * a.p() * a.q()), p = u64(a.p()), q = u64(a.q());
+    const auto tasks = [&](std::uint64_t in_task) {
+      return ceil_div(chunks, in_task) * ceil_div(pixels, kLeastPixels);
+    };
+    std::uint64_t in_task = ceil_div(chunks, ceil_div(chunks, fitting));
+    while (in_task > 1 && tasks(in_task) < at_once / 2) in_task = ceil_div(in_task, u64(2));
+    const std::uint64_t most =
+        std::clamp(kTaskOutputs / std::min(u64(a.k), in_task * filters), kLeastPixels, kMostPixels);
+    const std::uint64_t size =
+        std::clamp(ceil_div(pixels * ceil_div(chunks, in_task), at_once), kLeastPixels, most);
+    const std::uint64_t most_rows = std::clamp<std::uint64_t>(size / q, 1, p);
+    rows = u32(ceil_div(p, ceil_div(p, most_rows)));
+    cols = u32(ceil_div(q, ceil_div(q, std::min(size, q))));
+    blocks = u32(std::min(in_task * filters,
+                          ceil_div(u64(a.k), u64(Tiling::kLaneBlock)) * Tiling::kLaneBlock) /
+                 Tiling::kLaneBlock);
+  }
+};
+
+// Beside tasks that multiply and add. Of 1x1 filters these write y as fast where that is all that
+// takes time, and faster where vectors of y are of several pixels (H100, the layers named in
+// choose_tiling.cpp).
+bool mma_pays(const ConvProblem& a) {
+  constexpr std::int64_t kLeastFilters = 64, kManyFilters = 256, kOctet = 8, kQuad = 4;
+  if (!has_few_channels_of_pixels(a)) return true;
+  if (a.k < kLeastFilters || a.k % kQuad != 0) return false;
+  if (a.dtype == DataType::f32) return a.c > kOctet;
+  return a.c > kQuad || a.k >= kManyFilters;
+}
+
 // Target::workers counts thread blocks of this size.
 constexpr double kWorkerThreads = 128;
 // What a step costs a thread beside its products: loads of both operands, in products' worth. It
@@ -129,6 +172,14 @@ double cost(const Tiling& tiling, const DirectShape& shape, const Target& target
 
 }  // namespace
 
+Arithmetic direct_arithmetic(const ConvProblem& problem, const TilingOptions& options,
+                             const Target& target) {
+  if (options.arithmetic != Arithmetic::automatic) return options.arithmetic;
+  const bool possible = target.backend == Backend::cuda && target.split_f16 &&
+                        permits_f16(problem.dtype, options.precision) && *mma_need(problem) == '\0';
+  return possible && mma_pays(problem) ? mma_arithmetic(problem.dtype) : Arithmetic::fma;
+}
+
 void choose_direct_for_cuda(Tiling& tiling, const Target& target) {
   const ConvProblem& a = tiling.problem;
   auto& cut = std::get<DirectCut>(tiling.cut);
@@ -138,6 +189,11 @@ void choose_direct_for_cuda(Tiling& tiling, const Target& target) {
     cut.filter_blocks_per_gemm_task = blocks;
   };
   tiling.filter_blocks_per_filter_task = 1;
+  if (tiling.arithmetic != Arithmetic::fma && *mma_need(a) == '\0') {
+    const MmaTasks tasks(a, target);
+    take(tasks.rows, tasks.cols, tasks.blocks);
+    return;
+  }
   if (writes_columns(a)) {
     const ColumnsTasks tasks(a, tiling.filter_blocks(), target);
     take(tasks.rows, tasks.cols, tasks.blocks);

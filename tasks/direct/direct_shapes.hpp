@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "megaconv/problem.hpp"
+#include "megaconv/tiling.hpp"
 
 namespace megaconv {
 
@@ -80,5 +81,48 @@ constexpr bool writes_columns(const ConvProblem& a) {
 
 /// Of a depthwise task, or one of few channels.
 inline constexpr std::uint64_t kMostTaskOutputs = 1 << 20;
+
+// --- tasks on tensor cores, of sums with few terms (tasks/direct/cuda/direct_mma.cuh)
+
+/// Channels of one tap that a thread loads together; a step of a sum has those of four threads.
+inline constexpr std::int64_t kMmaQuad = 4, kMmaStepQuads = 4;
+/// Filters that a warp multiplies at a time: those of 128 bytes of y.
+constexpr std::int64_t mma_filters(std::size_t element_bytes) {
+  return static_cast<std::int64_t>(128 / element_bytes);
+}
+inline constexpr int kMmaThreads = 128;
+/// Steps of a sum that are compiled, of tensors of 16 bits; floats take twice as many registers.
+inline constexpr std::int64_t kMmaSteps[] = {1, 2, 3, 4, 5, 9, 14};
+constexpr std::int64_t most_mma_steps(std::size_t element_bytes) {
+  return element_bytes == sizeof(float) ? 9 : 14;
+}
+/// Of filters in shared memory: four blocks share a multiprocessor.
+inline constexpr std::int64_t kMmaFilterBytes = 40 * 1024;
+
+/// The least compiled steps that have all terms of a sum; 0 if none have.
+inline std::int64_t mma_steps(const ConvProblem& a) {
+  const std::int64_t quads = a.r * a.s * ((a.c + kMmaQuad - 1) / kMmaQuad);
+  for (const std::int64_t steps : kMmaSteps) {
+    if (quads <= steps * kMmaStepQuads && steps <= most_mma_steps(size_of(a.dtype))) return steps;
+  }
+  return 0;
+}
+/// Of the filters that a warp multiplies at a time.
+inline std::int64_t mma_filter_bytes(const ConvProblem& a) {
+  return mma_steps(a) * kMmaStepQuads * kMmaQuad * 128;
+}
+/// How a problem's numbers are multiplied on tensor cores: as they are stored.
+constexpr Arithmetic mma_arithmetic(DataType dtype) {
+  return dtype == DataType::f16    ? Arithmetic::f16
+         : dtype == DataType::bf16 ? Arithmetic::bf16
+                                   : Arithmetic::tf32;
+}
+/// What a problem must be for such tasks; "" if it is.
+inline const char* mma_need(const ConvProblem& a) {
+  if (a.layout != Layout::nhwc) return "layout nhwc";
+  if (a.groups != 1) return "one conv group";
+  if (a.dtype == DataType::i8) return "floats";
+  return mma_steps(a) == 0 ? "sums of fewer terms" : "";
+}
 
 }  // namespace megaconv

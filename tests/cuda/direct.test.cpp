@@ -50,9 +50,23 @@ const char* const kFewChannels[] = {"n2c6h64w65k627r1p0+bias",
                                     "n3c8h136w53k4r1p0+residual",
                                     "n2c5h19w18k7r1p0+bias"};
 
+// Sums of few terms, in NHWC on tensor cores: by every number of steps, with and without whole
+// quads of channels, by filters that are stored in vectors of 16, 8 and 4 bytes and one by one.
+const char* const kFewTerms[] = {"n2c3h43w50k64r1s3p0x1+bias",
+                                 "n1c16h31w37k200r1p0+scale+residual",
+                                 "n2c3h33w20k33+bias",
+                                 "n3c4h58k36+residual+relu",
+                                 "n2c12h26w31k72r5s1p2x0+bias",
+                                 "n1c8h40w50k196+gelu",
+                                 "n1c6h22w31k50r5s3p2u2x1+bias+residual",
+                                 "n1c16h29w28k1000+residual+silu",
+                                 "n1c24h29k600+scale",
+                                 "n1c3h64k64r7p3u2+bias+relu"};
+
 void check_all(const char* shape, Algorithm algorithm, const char* dtype = "",
                std::initializer_list<FilterMode> modes = {FilterMode::every_run,
-                                                          FilterMode::prepared}) {
+                                                          FilterMode::prepared},
+               Precision precision = Precision::f32) {
   for (const char* layout : {"+nchw", "+nhwc"}) {
     for (const bool integer : {false, true}) {
       for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
@@ -62,10 +76,11 @@ void check_all(const char* shape, Algorithm algorithm, const char* dtype = "",
           item.plan.options.cuda_launch = launch;
           item.plan.options.tiling.algorithm = algorithm;
           item.plan.options.tiling.filters = filters;
+          item.plan.options.tiling.precision = precision;
           const cli::CaseVerdict verdict = cli::check(item);
           CAPTURE(cli::to_command(item));
           CHECK(verdict.failure == "");
-          CHECK(verdict.algorithm == "direct");
+          CHECK(verdict.algorithm.starts_with("direct"));
         }
       }
     }
@@ -88,6 +103,16 @@ TEST_CASE("cuda direct: 1x1 filters on few channels", "[sanitizer]") {
   if (!have_device()) SKIP("no CUDA device");
   for (const char* dtype : {"", "+f16", "+bf16"}) {
     for (const char* shape : kFewChannels) check_all(shape, Algorithm::direct, dtype);
+  }
+}
+
+TEST_CASE("cuda direct: sums of few terms on tensor cores", "[sanitizer]") {
+  if (!have_device()) SKIP("no CUDA device");
+  const auto modes = {FilterMode::every_run, FilterMode::prepared};
+  for (const char* shape : kFewTerms) {
+    check_all(shape, Algorithm::direct, "+f16", modes);
+    check_all(shape, Algorithm::direct, "+bf16", modes);
+    check_all(shape, Algorithm::direct, "", modes, Precision::tf32);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "runtime/cuda/direct_set.cuh"
 #include "runtime/cuda/opencnn_set.cuh"
 #elif __CUDA_ARCH__ < 900
+#include "runtime/cuda/direct_mma_set.cuh"
 #include "runtime/cuda/winograd_mma_set.cuh"
 #else
 #include "runtime/cuda/implicit_gemm_set.cuh"
@@ -53,8 +54,20 @@ cuda::KernelSet kernels(const Tiling& tiling) {
   throw Error(Status::unsupported, "layout chwn: must be openCNN");
 }
 #elif __CUDA_ARCH__ < 900
+cuda::KernelSet direct_kernels(const Tiling& tiling) {
+  switch (tiling.problem.dtype) {
+    case DataType::f16:
+      return cuda::direct_mma_kernels<__half>(tiling);
+    case DataType::bf16:
+      return cuda::direct_mma_kernels<__nv_bfloat16>(tiling);
+    default:
+      return cuda::direct_mma_kernels<float>(tiling);
+  }
+}
+
 template <Layout kLayout>
 cuda::KernelSet kernels(const Tiling& tiling) {
+  if (tiling.algorithm() == Algorithm::direct) return direct_kernels(tiling);
   return tiling.arithmetic == Arithmetic::fma ? fma_kernels<kLayout>(tiling)
                                               : cuda::winograd_mma_kernels<kLayout>(tiling);
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct tilings for CUDA, without a GPU.
 #include <algorithm>
+#include <string>
 
 #include "megaconv/mapping.hpp"
 #include "tasks/direct/direct_shapes.hpp"
 #include "tasks/tiling.hpp"
 #include "tests/catch.hpp"
+#include "tests/mapping/targets.hpp"
 
 using namespace megaconv;
 
@@ -173,4 +175,55 @@ TEST_CASE("Tasks that write y in columns are all there at once, with all filters
   CHECK_FALSE(writes_columns(parse_problem("n6c3h221w81k30r1p0+nhwc")));
   CHECK_FALSE(writes_columns(parse_problem("n1c3h18k136r1p0+nhwc")));
   CHECK(writes_columns(parse_problem("n1c3h18k135r1p0+nhwc")));
+}
+
+TEST_CASE("Direct tasks multiply sums of few terms on tensor cores, where that was faster") {
+  const auto arithmetic = [](const char* text, Precision precision = Precision::f32) {
+    const TilingOptions options{.algorithm = Algorithm::direct, .precision = precision};
+    return make_tiling(parse_problem(text), options, test::kHopper).arithmetic;
+  };
+  for (const char* text : {"n4c3h75k1032r1s3p0x1+nhwc+f16", "n1c24h64k760+nhwc+f16",
+                           "c3h28k64r7u2+nhwc+f16", "n6c24h126k792r1p0+nhwc+f16"}) {
+    CAPTURE(text);
+    CHECK(arithmetic(text) == Arithmetic::f16);
+  }
+  CHECK(arithmetic("c3h28k64+nhwc+bf16") == Arithmetic::bf16);
+  CHECK(arithmetic("c3h28k64+nhwc", Precision::tf32) == Arithmetic::tf32);
+  // Accurate, in NCHW, of many terms, or waiting for memory alone.
+  for (const char* text :
+       {"c3h28k64+nhwc", "c3h28k64+f16", "c32h28k64+nhwc+f16", "n2c6h128k627r1p0+nhwc+f16",
+        "c3h28k64r1p0+nhwc+f16", "c8h28k64g2+nhwc+f16"}) {
+    CAPTURE(text);
+    CHECK(arithmetic(text) == Arithmetic::fma);
+  }
+  CHECK(arithmetic("c8h28k64r1p0+nhwc", Precision::tf32) == Arithmetic::fma);
+  CHECK(arithmetic("c24h28k64+nhwc", Precision::tf32) == Arithmetic::fma);  // 14 steps
+}
+
+TEST_CASE("Direct tasks on tensor cores have whole parts of filters that fit in shared memory") {
+  for (const char* text : {"n1c1h1k1", "n4c4h300k336r1p0", "n2c24h40w31k760", "n3c5h33k1031r5p2",
+                           "n64c3h224k64r7u2", "n1c16h9k100"}) {
+    for (const DataType dtype : {DataType::f32, DataType::f16}) {
+      ConvProblem problem = parse_problem(std::string(text) + "+nhwc");
+      problem.dtype = dtype;
+      if (mma_steps(problem) == 0) continue;
+      const Tiling tiling = make_tiling(
+          problem, {.algorithm = Algorithm::direct, .arithmetic = mma_arithmetic(dtype)},
+          test::kHopper);
+      CAPTURE(text, to_string(tiling));
+      const std::uint32_t filters =
+          std::get<DirectCut>(tiling.cut).filter_blocks_per_gemm_task * Tiling::kLaneBlock;
+      const auto part = static_cast<std::uint32_t>(mma_filters(size_of(dtype)));
+      CHECK((filters % part == 0 || filters == tiling.filter_blocks() * Tiling::kLaneBlock));
+      CHECK(ceil_div(filters, part) * mma_filter_bytes(problem) <= kMmaFilterBytes);
+      CHECK(tiling.u_bytes() >= ceil_div(std::uint64_t(problem.k), std::uint64_t{part}) *
+                                    static_cast<std::uint64_t>(mma_filter_bytes(problem)));
+      CHECK_FALSE(validate(build_graph(tiling), make_mapping(build_graph(tiling), {})));
+    }
+  }
+  TilingOptions odd{.algorithm = Algorithm::direct, .filter_blocks_per_gemm_task = 3};
+  odd.arithmetic = Arithmetic::f16;
+  CHECK_THROWS_WITH(make_tiling(parse_problem("c3h28k640+nhwc+f16"), odd, test::kHopper),
+                    "filter_blocks_per_gemm_task = 3: arithmetic f16, must be a multiple of 4 and "
+                    "at most 24, or all 40");
 }

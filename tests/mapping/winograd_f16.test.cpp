@@ -113,8 +113,12 @@ TEST_CASE("Arithmetic without tasks is refused, with what must be otherwise") {
   CHECK(ends(refusal("c64h28k64+bf16", {.algorithm = A::winograd, .arithmetic = Arithmetic::bf16}),
              "must be implicit_gemm"));
   CHECK(ends(refusal("c64h28k64", {.algorithm = A::direct, .arithmetic = Arithmetic::f16}),
-             "must be winograd or implicit_gemm"));
-  CHECK(ends(refusal("c64h28k64", {.arithmetic = Arithmetic::bf16}), "must be bf16 tensors"));
+             "must be fma or tf32"));
+  CHECK(ends(refusal("c8h28k64+f16", {.algorithm = A::direct, .arithmetic = Arithmetic::f16}),
+             "must be fma, or layout nhwc"));
+  CHECK(ends(refusal("c64h28k64+nhwc", {.algorithm = A::direct, .arithmetic = Arithmetic::tf32}),
+             "must be fma, or sums of fewer terms"));
+  CHECK(ends(refusal("c64h28k64", {.arithmetic = Arithmetic::bf16}), "must be fma or tf32"));
 }
 
 TEST_CASE("V and U of one product have 2 bytes a number, M has 4") {

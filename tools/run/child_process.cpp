@@ -126,7 +126,7 @@ ChildProcess::Outcome ChildProcess::read_some(std::span<std::byte> memory,
     const int ready =
         poll(&waiting, 1, static_cast<int>(std::min<long long>(left.count() + 1, 60'000)));
     if (ready <= 0) continue;
-    const ssize_t found = read(from_, memory.data(), memory.size());
+    const ssize_t found = ::read(from_, memory.data(), memory.size());
     if (found == 0) return Outcome::ended;
     if (found < 0) continue;
     count = static_cast<std::size_t>(found);

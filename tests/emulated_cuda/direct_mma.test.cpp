@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Direct CUDA tasks on tensor cores, without a GPU.
+#include <string>
+
+#include "tasks/direct/direct_shapes.hpp"
+#include "tests/catch.hpp"
+#include "tests/emulated_cuda/emulated_run.hpp"
+
+namespace megaconv {
+namespace {
+
+TilingOptions on_tensor_cores(DataType dtype) {
+  return {.algorithm = Algorithm::direct, .arithmetic = mma_arithmetic(dtype)};
+}
+
+// A warp has 32 pixels or 16, by the steps of a sum; it loads quads of channels together, or one by
+// one. It stores eight filters of a pixel together, or four, two, or one by one.
+TEST_CASE("emulated CUDA: direct tasks on tensor cores are right for any layer that they take") {
+  for (const char* shape :
+       {"n1c1h1w1k1r1p0", "n1c16h5w7k40r1p0+bias+relu", "n2c20h9w11k36r1p0+scale+bias+residual",
+        "n1c48h3w13k50r1p0+residual", "n3c3h13w10k33r3p1+bias", "n1c64h6w17k24r1p0+scale",
+        "n2c4h23w21k64r3u2p1+bias+residual+relu", "n1c6h12w11k12r5s3d2x3u1x2p4x1+bias",
+        "n1c16h9w8k100r3+residual+silu", "n1c3h16w15k65r7u2p3+bias", "n1c80h4w5k8r1p0",
+        "n1c13h11w9k20r3s1p0+scale+residual"}) {
+    for (const bool integers : {false, true}) {
+      for (const DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
+        ConvProblem problem = parse_problem(std::string(shape) + "+nhwc");
+        problem.dtype = dtype;
+        if (mma_steps(problem) == 0) continue;
+        CAPTURE(shape, to_string(dtype));
+        test::check_emulated(to_string(problem), integers, on_tensor_cores(dtype));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace megaconv
