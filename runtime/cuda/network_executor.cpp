@@ -520,6 +520,7 @@ class NetworkExecutor final : public Executor {
   void launch_stage(const Stage& stage, NetworkMemory& memory, bool is_first,
                     cudaStream_t stream) const {
     NetworkTasks tasks = tasks_from(stage.first);
+    tasks.nodes += stage.node;
     LaunchAttributes attributes;
     // The first stage starts when all that is in front of it has ended.
     if (!is_first && device_.capability >= 90) attributes.add_overlap();
