@@ -61,6 +61,10 @@ class Cutter {
     };
     return us(pooled) - us(plain);
   }
+  OperatorCut cut(const PoolProblem& problem, const PairTensors&) {
+    if (target_.stages) return {cut_pooling_at_once(problem, target_.workers)};
+    return {cut_operator(problem, workers_)};
+  }
   template <class Problem>
   OperatorCut cut(const Problem& problem, const PairTensors&) {
     return {cut_operator(problem, workers_)};
