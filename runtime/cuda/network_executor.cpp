@@ -540,10 +540,11 @@ class NetworkExecutor final : public Executor {
       return pointer_to(memory, buffer == kNoBuffer ? 0 : places_[buffer]);
     };
     const bool has_bias = prepared_[node].has_bias;
+    const bool pools = buffers.second != kNoBuffer;  // in the place of y
     const Tensors tensors{.x = tensor(buffers.x),
                           .bias = has_bias ? prepared + prepared_[node].bias : nullptr,
                           .residual = tensor(buffers.residual),
-                          .y = tensor(buffers.y),
+                          .y = tensor(pools ? buffers.second : buffers.y),
                           .prepared_filters = prepared + prepared_[node].u};
     convs_.launch(node, tensors, memory.piece[kWorkspacePiece], is_first, stream);
   }
