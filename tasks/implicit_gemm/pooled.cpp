@@ -66,9 +66,12 @@ std::optional<Tiling> pooled_tiling(const Tiling& tiling, const PoolProblem& poo
   auto& cut = std::get<ImplicitGemmCut>(tried.cut);
   cut.pools = true;
   cut.cols_per_group = u32(u64(tiling.problem.q()));
-  const auto pair =
-      kPooledPixels * static_cast<std::uint32_t>(stripes_of(tiling.problem, cut).row());
-  for (cut.places_per_group = pair; pool_obstacle(tiling.problem, cut).empty();
+  const Stripes stripes = stripes_of(tiling.problem, cut);
+  const auto pair = kPooledPixels * static_cast<std::uint32_t>(stripes.row());
+  const auto most = static_cast<std::uint32_t>(
+      places_of_stripe(multiplied_problem(tiling.problem, cut.operands), stripes));
+  for (cut.places_per_group = pair;
+       cut.places_per_group <= most && pool_obstacle(tiling.problem, cut).empty();
        cut.places_per_group += pair) {
     derive_counts(tried);
     const double us = implicit_gemm_us(tried, target, true);

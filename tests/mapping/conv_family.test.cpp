@@ -359,6 +359,9 @@ TEST_CASE("Large tiles pool nothing that others read, nor of several images") {
     return make_network("vgg16", {.batch = batch, .dtype = DataType::f16});
   };
   CHECK(pooled(vgg(1), {}) == 4);
+  // Of images down to 2x2, which are one group.
+  const Network small = make_network("vgg16", {.image = 32, .classes = 10, .dtype = DataType::f16});
+  CHECK(pooled(small, {.algorithm = Algorithm::implicit_gemm}) == 5);
   CHECK(pooled(vgg(1), {.whole_tensors = true}) == 0);
   CHECK(pooled(vgg(8), {}) == 0);
   CHECK(pooled(make_network("unet", {.dtype = DataType::f16}), {}) == 0);  // skips read them
