@@ -29,8 +29,11 @@ Shape checked_shape(const OperatorReads& reads, const Op& op) {
   return y;
 }
 
-NodeBuffers x_and_residual(std::span<const BufferId> reads) {
-  return {.x = reads[0], .residual = reads.size() == 2 ? reads[1] : kNoBuffer};
+NodeBuffers with_given(std::span<const BufferId> reads, const NodeBuffers& given) {
+  return {.x = reads[0],
+          .residual = reads.size() == 2 ? reads[1] : kNoBuffer,
+          .second = given.second,
+          .second_channel = given.second_channel};
 }
 
 }  // namespace
@@ -81,15 +84,12 @@ ConvProblem problem_of(const Network& network, const FullyConnected& op,
 Shape y_shape(const ConvProblem& a) { return {a.n, a.k, a.p(), a.q()}; }
 
 NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const Tiling& cut,
-                         std::span<const BufferId> reads) {
-  return add_convolution(graph, name, cut, x_and_residual(reads));
+                         std::span<const BufferId> reads, const NodeBuffers& given) {
+  return add_convolution(graph, name, cut, with_given(reads, given));
 }
 NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const SmallGemmCut& cut,
                          std::span<const BufferId> reads, const NodeBuffers& given) {
-  NodeBuffers read = x_and_residual(reads);
-  read.second = given.second;
-  read.second_channel = given.second_channel;
-  return add_small_gemm(graph, name, cut, read);
+  return add_small_gemm(graph, name, cut, with_given(reads, given));
 }
 
 std::string summary_of(const Tiling& cut) {

@@ -19,7 +19,7 @@ ConvProblem problem_of(const Network& network, const FullyConnected& op,
 Shape y_shape(const ConvProblem& problem);
 
 NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const Tiling& cut,
-                         std::span<const BufferId> reads);
+                         std::span<const BufferId> reads, const NodeBuffers& given);
 NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const SmallGemmCut& cut,
                          std::span<const BufferId> reads, const NodeBuffers& given);
 std::string summary_of(const Tiling& cut);

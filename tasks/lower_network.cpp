@@ -16,6 +16,7 @@
 #include "tasks/elementwise/elementwise.hpp"
 #include "tasks/error_budget.hpp"
 #include "tasks/even_shares.hpp"
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
 #include "tasks/launch.hpp"
 #include "tasks/lower.hpp"
 #include "tasks/nhwc_values.hpp"
@@ -60,6 +61,17 @@ class Cutter {
       return small_gemm_us(cut, machine_.multiprocessors);
     };
     return us(pooled) - us(plain);
+  }
+  /// The same cut, of which tasks store the pooling of y alone; none if they cannot.
+  std::optional<Tiling> pooled(const Tiling& plain, const PoolProblem& pool) const {
+    return pooled_tiling(plain, pool, target_);
+  }
+  double longer_us(const Tiling& pooled, const Tiling& plain) const {
+    return own_kernels_us(pooled, target_) - own_kernels_us(plain, target_);
+  }
+  OperatorCut cut(const PoolProblem& problem, const PairTensors&) {
+    if (target_.stages) return {cut_pooling_at_once(problem, target_.workers)};
+    return {cut_operator(problem, workers_)};
   }
   template <class Problem>
   OperatorCut cut(const Problem& problem, const PairTensors&) {
@@ -193,30 +205,56 @@ std::ptrdiff_t times_read(const FusedNetwork& network, ValueId value) {
   return times;
 }
 
-// Poolings of outputs of small tiles: the tasks that make these pool them, where that is estimated
-// to take less than a level of its own. The pooling has no tasks then. What it alone reads is not
-// stored, unless all values are asked for.
+// How a maker that pools is cut, and how much longer that takes. Small tiles do not store what the
+// pooling alone reads, unless all values are asked for.
+std::optional<std::pair<Cut, double>> pooling_maker(const SmallGemmCut& plain,
+                                                    const PoolProblem& pool, const Cutter& cutter,
+                                                    bool stores_y) {
+  if (plain.pool || !can_pool(plain.problem, pool)) return {};
+  try {
+    SmallGemmCut pooled = cutter.cut_small(plain.problem, plain.pairs, pool);
+    pooled.stores_y = stores_y;
+    return std::pair(Cut(pooled), cutter.longer_us(pooled, plain));
+  } catch (const Error&) {  // no tile fits that its windows reach beyond
+    return {};
+  }
+}
+// Large tiles never store both.
+std::optional<std::pair<Cut, double>> pooling_maker(const Tiling& plain, const PoolProblem& pool,
+                                                    const Cutter& cutter, bool stores_y) {
+  if (stores_y) return {};
+  const std::optional<Tiling> pooled = cutter.pooled(plain, pool);
+  if (!pooled) return {};
+  return std::pair(Cut(*pooled), cutter.longer_us(*pooled, plain));
+}
+template <class Other>
+std::optional<std::pair<Cut, double>> pooling_maker(const Other&, const PoolProblem&, const Cutter&,
+                                                    bool) {
+  return {};
+}
+
+// Poolings of outputs of convolutions: the tasks that make these pool them, where that is estimated
+// to take less than a level of its own. The pooling has no tasks then.
 void pool_in_makers(const FusedNetwork& network, const Cutter& cutter, bool stores_all,
                     std::vector<OperatorCut>& cuts) {
   // H100, one launch: 4 to 5 us of ResNet-50's poolings, 3 of DenseNet-161's.
   constexpr double kLevelUs = 3.3;
+  // H100, stages: 6 us of each of VGG-16's poolings behind large tiles.
+  constexpr double kStageUs = 6;
   for (std::size_t i = 0; i < cuts.size(); ++i) {
     auto* const pooling = std::get_if<PoolCut>(&cuts[i].cut);
     const ValueId read = network.operators[i].reads.front();
     if (pooling == nullptr || read < network.inputs.size()) continue;
     auto& maker = cuts[read - network.inputs.size()];
-    auto* const of = std::get_if<SmallGemmCut>(&maker.cut);
-    if (of == nullptr || of->pool || !can_pool(of->problem, pooling->problem)) continue;
-    SmallGemmCut pooled;
-    try {
-      pooled = cutter.cut_small(of->problem, of->pairs, pooling->problem);
-    } catch (const Error&) {  // no tile fits that its windows reach beyond
-      continue;
-    }
-    pooled.stores_y = stores_all || times_read(network, read) > 1;
-    const double longer_us = cutter.longer_us(pooled, *of);
-    if (longer_us > kLevelUs) continue;
-    *of = pooled;
+    const bool stores_y = stores_all || times_read(network, read) > 1;
+    const auto pooled = std::visit(
+        [&](const auto& cut) { return pooling_maker(cut, pooling->problem, cutter, stores_y); },
+        maker.cut);
+    if (!pooled) continue;
+    const auto& [cut, longer_us] = *pooled;
+    const bool is_large = std::holds_alternative<Tiling>(cut);
+    if (longer_us > (is_large ? kStageUs : kLevelUs)) continue;
+    maker.cut = cut;
     maker.us += longer_us;
     maker.one_launch_us += longer_us;
     pooling->written_by_maker = true;

@@ -23,8 +23,8 @@ struct NodeBuffers {
   BufferId x = kNoBuffer, w = kNoBuffer, residual = kNoBuffer, y = kNoBuffer;
   BufferId u = kNoBuffer, v = kNoBuffer, m = kNoBuffer;
   std::vector<BufferId> inputs{};  ///< of an elementwise operation, in the place of x
-  /// Of small tiles: y of an elementwise operation that reads y here, and the first of its channels
-  /// that these tasks write.
+  /// Of convolutions on a GPU: y of an elementwise operation or a pooling that reads y here, and
+  /// the first of its channels that these tasks write.
   BufferId second = kNoBuffer;
   std::uint64_t second_channel = 0;
 };

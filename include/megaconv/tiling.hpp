@@ -224,6 +224,9 @@ struct ImplicitGemmCut {
   std::uint32_t places_per_group = 0;               ///< padded pixels
   std::uint32_t channel_blocks_per_input_task = 0;  ///< in_copy; others have no input tasks: 0
   std::uint32_t filter_blocks_per_gemm_task = 0;    ///< of a direct task
+  /// Of a network: a pooling alone reads y, which the tasks compute and store in the place of y:
+  /// the maximum of 2x2 pixels, without overlaps. A group has whole windows.
+  bool pools = false;
 
   bool operator==(const ImplicitGemmCut&) const = default;
 };

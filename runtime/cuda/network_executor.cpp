@@ -520,6 +520,7 @@ class NetworkExecutor final : public Executor {
   void launch_stage(const Stage& stage, NetworkMemory& memory, bool is_first,
                     cudaStream_t stream) const {
     NetworkTasks tasks = tasks_from(stage.first);
+    tasks.nodes += stage.node;
     LaunchAttributes attributes;
     // The first stage starts when all that is in front of it has ended.
     if (!is_first && device_.capability >= 90) attributes.add_overlap();
@@ -539,10 +540,11 @@ class NetworkExecutor final : public Executor {
       return pointer_to(memory, buffer == kNoBuffer ? 0 : places_[buffer]);
     };
     const bool has_bias = prepared_[node].has_bias;
+    const bool pools = buffers.second != kNoBuffer;  // in the place of y
     const Tensors tensors{.x = tensor(buffers.x),
                           .bias = has_bias ? prepared + prepared_[node].bias : nullptr,
                           .residual = tensor(buffers.residual),
-                          .y = tensor(buffers.y),
+                          .y = tensor(pools ? buffers.second : buffers.y),
                           .prepared_filters = prepared + prepared_[node].u};
     convs_.launch(node, tensors, memory.piece[kWorkspacePiece], is_first, stream);
   }

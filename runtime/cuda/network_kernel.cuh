@@ -61,15 +61,17 @@ class TaskWindow {
     constexpr int kPieces = sizeof(NetworkTask) / kPiece;
     if (lane < kPieces) copy(&tasks_[turn % 4], task, lane);
   }
-  __device__ void fetch_node(std::uint32_t turn, const NetworkNode* nodes, int lane) {
+  __device__ void fetch_node(std::uint32_t turn, const NetworkNode* node, int lane) {
     constexpr int kPieces = sizeof(NetworkNode) / kPiece;
-    const NetworkNode* const node = nodes + task(turn).task.node;
     for (int piece = lane; piece < kPieces; piece += 32) copy(&nodes_[turn % 2], node, piece);
   }
   /// Called by these threads before a barrier of the block; then all has come.
   __device__ void complete() const {
     __pipeline_commit();
     __pipeline_wait_prior(0);
+  }
+  __device__ void fetch_node_of_task(std::uint32_t turn, const NetworkNode* nodes, int lane) {
+    fetch_node(turn, nodes + task(turn).task.node, lane);
   }
   __device__ const NetworkTask& task(std::uint32_t turn) const { return tasks_[turn % 4]; }
   __device__ const NetworkNode& node(std::uint32_t turn) const { return nodes_[turn % 2]; }
@@ -160,7 +162,7 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     if (has_task(blockIdx.x + stride)) window.fetch_task(1, first + stride, lane);
     window.complete();
     __syncwarp();
-    if (has_task(blockIdx.x)) window.fetch_node(0, all.nodes, lane);
+    if (has_task(blockIdx.x)) window.fetch_node_of_task(0, all.nodes, lane);
     window.complete();
   } else if (leader) {
     epoch = attach(*run.header, run.counters, run.num_counters, run.plan_word);
@@ -175,7 +177,7 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     const NetworkTask& task = window.task(turn);
     if (fetches) {
       const bool has_next = has_task(position + stride);
-      if (has_next) window.fetch_node(turn + 1, all.nodes, lane);
+      if (has_next) window.fetch_node_of_task(turn + 1, all.nodes, lane);
       if (has_next && position + stride < run.num_tasks - stride) {
         window.fetch_task(turn + 2, all.tasks + position + 2 * stride, lane);
       }
@@ -227,8 +229,6 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
   if (threadIdx.x < 32) {
     const int lane = static_cast<int>(threadIdx.x);
     window.fetch_task(0, all.tasks + blockIdx.x, lane);
-    window.complete();
-    __syncwarp();
     window.fetch_node(0, all.nodes, lane);
     window.complete();
   }

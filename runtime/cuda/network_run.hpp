@@ -34,7 +34,7 @@ struct alignas(16) NetworkTask {
 
 /// On the device as long as the plan.
 struct NetworkTasks {
-  const NetworkNode* nodes;
+  const NetworkNode* nodes;      ///< all, or that of a stage
   const NetworkTask* tasks;      ///< by position, or of a stage
   const std::uint32_t* signals;  ///< counters that tasks add to
 };

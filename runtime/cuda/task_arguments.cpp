@@ -103,6 +103,7 @@ void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
   args.places_per_group = i32(cut.places_per_group);
   args.stripe_groups = ceil_div(args.places, args.places_per_group);
   args.in_order = outputs_in_order(p, args.stripes);
+  args.pools = cut.pools;
   if (kernels.operands != Operands::loaded) {
     args.tile_places =
         tile_places_in_place(args.places_per_group, args.stripes, kernels.operands, p.c);

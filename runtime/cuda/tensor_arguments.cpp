@@ -83,7 +83,7 @@ void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& 
   constexpr std::size_t kVector = 16;
   const bool whole = static_cast<std::size_t>(problem.k) * size_of(problem.dtype) % kVector == 0;
   const bool begins = reinterpret_cast<std::uintptr_t>(tensors.y) % kVector == 0;
-  if (whole && (begins || problem.dtype != DataType::f32)) {
+  if (!args.pools && whole && (begins || problem.dtype != DataType::f32)) {
     args.y_tensor = output_tensor("y", problem, tensors.y, args.output_cols, args.in_order);
   } else {
     args.output_cols = 0;

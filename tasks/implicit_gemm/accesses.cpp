@@ -18,9 +18,12 @@ class Accesses {
         cut_(std::get<ImplicitGemmCut>(tiling.cut)),
         multiplied_(multiplied_problem(tiling.problem, cut_.operands)),
         buffers_(buffers),
+        stored_(buffers),
         stripes_(make_stripes(multiplied_, static_cast<std::int32_t>(cut_.cols_per_group))),
         places_(u64(places_of_stripe(multiplied_, stripes_))),
-        stripe_groups_(ceil_div(places_, std::uint64_t{cut_.places_per_group})) {}
+        stripe_groups_(ceil_div(places_, std::uint64_t{cut_.places_per_group})) {
+    if (cut_.pools) stored_.y = buffers.second;
+  }
 
   void operator()(Role role, std::uint32_t group, std::uint32_t block,
                   std::vector<Access>& accesses) const {
@@ -62,8 +65,18 @@ class Accesses {
     const std::uint64_t filters = std::uint64_t{block} * cut_.filter_blocks_per_gemm_task;
     const std::uint64_t end = std::min<std::uint64_t>(filters + cut_.filter_blocks_per_gemm_task,
                                                       tiling_.filter_blocks());
-    append_pixels(tiling_, buffers_, boxes, channels_of_filter_blocks(tiling_, filters, end),
+    const std::size_t first_access = accesses.size();
+    append_pixels(tiling_, stored_, boxes, channels_of_filter_blocks(tiling_, filters, end),
                   accesses);
+    if (!cut_.pools) return;
+    for (std::size_t i = first_access; i < accesses.size(); ++i) {
+      if (accesses[i].mode != Mode::write) continue;
+      accesses[i].region.rows = pooled(accesses[i].region.rows);
+      accesses[i].region.cols = pooled(accesses[i].region.cols);
+    }
+  }
+  static Interval pooled(const Interval& pixels) {
+    return {pixels.begin / kPooledPixels, pixels.end / kPooledPixels};
   }
 
   void append_stripe(std::uint64_t stripe, const Interval& run, std::vector<Region>& boxes) const {
@@ -106,6 +119,7 @@ class Accesses {
   const ImplicitGemmCut cut_;
   const ConvProblem multiplied_;
   const NodeBuffers buffers_;
+  NodeBuffers stored_;  // with what is stored in the place of y
   const Stripes stripes_;
   const std::uint64_t places_, stripe_groups_;
 };

@@ -40,6 +40,17 @@ void check_operands(const Tiling& tiling, const ConvProblem& multiplied,
          ": must be " + (copies ? "1 to " + std::to_string(kMostBlocksOfInputTask) : "0"));
 }
 
+// Where a pooling is stored in the place of y, which is the last of the traffic.
+TaskCost stored(const Tiling& tiling, const NodeBuffers& buffers, TaskCost cost) {
+  if (!std::get<ImplicitGemmCut>(tiling.cut).pools) return cost;
+  Traffic& y = cost.traffic.back();
+  const double bytes = y.bytes / (kPooledPixels * kPooledPixels);
+  cost.bytes += bytes - y.bytes;
+  y.buffer = buffers.second;
+  y.bytes = bytes;
+  return cost;
+}
+
 class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
  public:
   bool runs_on(Backend backend) const override { return backend != Backend::cpu; }
@@ -94,6 +105,8 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
              " images abreast in groups of " + std::to_string(cut.places_per_group) +
              " padded pixels, which must be whole rows of " + std::to_string(stripes.row()));
     }
+    const std::string of_pool = cut.pools ? pool_obstacle(tiling.problem, cut) : "";
+    if (!of_pool.empty()) reject("a pooling of y: " + of_pool);
     tiling.num_groups = checked_groups(count_place_groups(a, cut));
     tiling.input_tasks = tiling.output_tasks = 0;
     if (has_input_tasks(tiling)) {
@@ -134,11 +147,13 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
     if (role == Role::prepare) return cost.packing();
     // Of the rows above and below a run of pixels, at most all belong to its neighbours.
     constexpr double kWholeRows = 2;
-    if (!has_input_tasks(tiling)) return cost.direct(kWholeRows, 1);
+    if (!has_input_tasks(tiling)) return stored(tiling, buffers, cost.direct(kWholeRows, 1));
     const double groups = tiling.num_groups;
     const auto copy_bytes = static_cast<double>(input_copy_bytes(tiling));
     if (role == Role::product) {
-      return cost.product({{buffers.v, Mode::read, Piece::of_group, copy_bytes / groups}}, 1);
+      return stored(
+          tiling, buffers,
+          cost.product({{buffers.v, Mode::read, Piece::of_group, copy_bytes / groups}}, 1));
     }
     const double tasks = groups * tiling.input_tasks;  // they copy x as operands
     const double x_part = static_cast<double>(tiling.problem.x_size()) * cost.element() / tasks;
@@ -221,7 +236,7 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
            << "V: " << input_copy_bytes(tiling) << " bytes (whole)\n";
     }
     text << "direct task: " << blocks_text(cut.filter_blocks_per_gemm_task) << ", x "
-         << to_string(cut.operands) << '\n';
+         << to_string(cut.operands) << (cut.pools ? ", pools y\n" : "\n");
     describe_filter_task(tiling, text);
   }
 };

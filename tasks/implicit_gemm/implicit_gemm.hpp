@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "tasks/implicit_gemm/space_to_depth.hpp"
@@ -40,6 +41,15 @@ std::string operands_obstacle(const ConvProblem& problem, Arithmetic arithmetic,
 /// What keeps them from having stripes of so many columns (": must be ..."), with this load path;
 /// empty when nothing does.
 std::string stripe_obstacle(const ConvProblem& problem, Operands operands, std::int64_t cols);
+
+/// The same convolution in tasks that store the pooling of y, if they can, in the fastest groups of
+/// whole windows.
+std::optional<Tiling> pooled_tiling(const Tiling& tiling, const PoolProblem& pool,
+                                    const Target& target);
+/// What keeps tasks of the cut from pooling y; empty when nothing does.
+std::string pool_obstacle(const ConvProblem& problem, const ImplicitGemmCut& cut);
+/// Rows and columns of a pooling's window, which are its strides, too.
+inline constexpr std::int32_t kPooledPixels = 2;
 
 /// Whether it is expected to be faster than Winograd, if `winograd` is possible, or than direct
 /// tasks.

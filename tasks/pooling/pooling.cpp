@@ -109,33 +109,52 @@ void derive_counts(PoolCut& cut) {
   cut.tasks_per_group = u32(per_group);
 }
 
-PoolCut cut_pooling(const PoolProblem& problem, std::uint32_t workers) {
-  validate(problem);
-  if (workers == 0) fail("workers = 0: must be at least 1");
+namespace {
+
+// In so many tasks or more, or in so many at most.
+PoolCut cut_into(const PoolProblem& problem, std::uint64_t tasks, bool at_most) {
   const std::uint64_t n = u64(problem.n), c = u64(problem.c);
   const std::uint64_t p = u64(problem.p()), q = u64(problem.q());
   const double reads = static_cast<double>(problem.y_size()) * static_cast<double>(problem.r) *
                        static_cast<double>(problem.s);
-  const double most = static_cast<double>(kTasksPerWorker * workers);
-  const auto wanted = static_cast<std::uint64_t>(std::clamp(reads / kLeastReads, 1.0, most));
+  const auto wanted =
+      static_cast<std::uint64_t>(std::clamp(reads / kLeastReads, 1.0, static_cast<double>(tasks)));
+  const auto parts_of_each = [&](std::uint64_t existing) {
+    return at_most ? std::max<std::uint64_t>(1, wanted / existing) : ceil_div(wanted, existing);
+  };
 
   PoolCut cut;
   cut.problem = problem;
-  const std::uint64_t rows = p / std::min(p, ceil_div(wanted, n));
+  const std::uint64_t bands = std::min(p, parts_of_each(n));
+  const std::uint64_t rows = at_most ? ceil_div(p, bands) : p / bands;
   cut.rows_per_group = u32(rows);
   cut.cols_per_group = u32(q);
   cut.channels_per_task = u32(c);
   if (rows == 1 && n * p < wanted) {
-    const std::uint64_t share = ceil_div(c, std::min(c, ceil_div(wanted, n * p)));
+    const std::uint64_t share = ceil_div(c, std::min(c, parts_of_each(n * p)));
     const std::uint64_t step = kLineBytes / size_of(problem.dtype);
     const std::uint64_t channels = std::min(c, ceil_div(share, step) * step);
-    const std::uint64_t row_tasks = n * p * ceil_div(c, channels);
-    const std::uint64_t cols = ceil_div(q, std::min(q, ceil_div(wanted, row_tasks)));
+    const std::uint64_t cols =
+        ceil_div(q, std::min(q, parts_of_each(n * p * ceil_div(c, channels))));
     cut.channels_per_task = u32(channels);
     cut.cols_per_group = u32(std::min(q, std::max(cols, kLeastCols)));
   }
   derive_counts(cut);
   return cut;
+}
+
+}  // namespace
+
+PoolCut cut_pooling(const PoolProblem& problem, std::uint32_t workers) {
+  validate(problem);
+  if (workers == 0) fail("workers = 0: must be at least 1");
+  return cut_into(problem, std::uint64_t{kTasksPerWorker} * workers, false);
+}
+
+PoolCut cut_pooling_at_once(const PoolProblem& problem, std::uint32_t blocks) {
+  validate(problem);
+  if (blocks == 0) fail("blocks = 0: must be at least 1");
+  return cut_into(problem, blocks, true);
 }
 
 PoolTask task_of(const PoolCut& cut, std::uint32_t group, std::uint32_t block) {

@@ -21,6 +21,8 @@ inline constexpr KindId kPoolingKind = id_of(TaskKind::pooling);
 /// rows whose channels are split, and then their columns. Throws as validate() does, and
 /// Error(invalid_argument) without workers.
 PoolCut cut_pooling(const PoolProblem& problem, std::uint32_t workers);
+/// The same in no more tasks than blocks that run at a time, if there are not more images.
+PoolCut cut_pooling_at_once(const PoolProblem& problem, std::uint32_t blocks);
 
 /// Checks the fields of a cut that are chosen, and computes those that follow from them. Throws as
 /// validate() does, Error(invalid_argument) for a field out of range, Error(unsupported) past 2^31

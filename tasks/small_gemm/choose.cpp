@@ -46,6 +46,9 @@ constexpr double kNextTaskUs = 2;
 // Floats take longer to begin, fitted to whole networks in one launch (networks_gpu.md).
 constexpr double kNextOfFloatsUs = 1;
 constexpr double kL2BytesPerUs = 5.5e6, kFilterBytesPerUs = 3e6;
+// Where filters are what takes long: no more of them are under way from a turn's last to the next
+// one's first (H100, stages: a layer of 4,096 filters of 4,096 channels, 20 us in two turns).
+constexpr double kNextFiltersUs = 5;
 // The first filters of a task that does not have them yet (H100: stages of one image).
 constexpr double kFirstFilterBytesPerUs = 8e4;
 
@@ -243,7 +246,8 @@ double small_gemm_us(const SmallGemmCut& cut, std::uint32_t multiprocessors) {
   const double bytes = tasks * static_cast<double>(sum.k_blocks()) *
                        static_cast<double>(memory.x_bytes * x_tensors(cut) + memory.filter_bytes);
   return kWaitUs + std::max({turns * task + unprepared, bytes / kL2BytesPerUs,
-                             static_cast<double>(packed_bytes(cut)) / kFilterBytesPerUs});
+                             static_cast<double>(packed_bytes(cut)) / kFilterBytesPerUs +
+                                 (turns - 1) * kNextFiltersUs});
 }
 
 }  // namespace megaconv

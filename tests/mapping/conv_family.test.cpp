@@ -321,5 +321,51 @@ TEST_CASE("A convolution of small tiles pools its outputs, and the pooling has n
   }
 }
 
+TEST_CASE("Large tiles of stages store the poolings of VGG-16 in groups of whole windows") {
+  for (const auto& [dtype, precision] :
+       {std::pair(DataType::f16, Precision::f32), std::pair(DataType::f32, Precision::tf32)}) {
+    const Network network = make_network("vgg16", {.dtype = dtype});
+    const Lowering lowering = lower(network, {.precision = precision}, {}, in_stages(h100()));
+    int pooled = 0, written = 0;
+    for (const Node& node : lowering.nodes) {
+      if (const auto* const pooling = std::get_if<PoolCut>(&node.cut)) {
+        written += pooling->written_by_maker;
+        CHECK((pooling->num_groups == 0) == pooling->written_by_maker);
+      }
+      const auto* const tiling = std::get_if<Tiling>(&node.cut);
+      if (tiling == nullptr || node.buffers.second == kNoBuffer) continue;
+      const auto& cut = std::get<ImplicitGemmCut>(tiling->cut);
+      ++pooled;
+      CHECK(cut.pools);
+      CHECK(cut.places_per_group % (2 * (tiling->problem.w + tiling->problem.pad_w)) == 0);
+      CHECK(to_string(*tiling).find("pools y") != std::string::npos);
+    }
+    CAPTURE(to_string(dtype), pooled, written);
+    CHECK(pooled == (dtype == DataType::f16 ? 4 : 2));  // floats of TF32 are copied for two
+    CHECK(written == pooled + 1);                       // one by small tiles
+  }
+}
+
+TEST_CASE("Large tiles pool nothing that others read, nor of several images") {
+  const auto pooled = [](const Network& network, const TilingOptions& options) {
+    const std::vector<OperatorCut> cuts = cuts_of(network, options, in_stages(h100()));
+    return std::count_if(cuts.begin(), cuts.end(), [](const OperatorCut& one) {
+      const auto* const tiling = std::get_if<Tiling>(&one.cut);
+      const auto* const cut = tiling ? std::get_if<ImplicitGemmCut>(&tiling->cut) : nullptr;
+      return cut != nullptr && cut->pools;
+    });
+  };
+  const auto vgg = [](std::int64_t batch) {
+    return make_network("vgg16", {.batch = batch, .dtype = DataType::f16});
+  };
+  CHECK(pooled(vgg(1), {}) == 4);
+  // Of images down to 2x2, which are one group.
+  const Network small = make_network("vgg16", {.image = 32, .classes = 10, .dtype = DataType::f16});
+  CHECK(pooled(small, {.algorithm = Algorithm::implicit_gemm}) == 5);
+  CHECK(pooled(vgg(1), {.whole_tensors = true}) == 0);
+  CHECK(pooled(vgg(8), {}) == 0);
+  CHECK(pooled(make_network("unet", {.dtype = DataType::f16}), {}) == 0);  // skips read them
+}
+
 }  // namespace
 }  // namespace megaconv

@@ -437,6 +437,71 @@ TEST_CASE("A load path that tensors, arithmetic or stripes do not have is refuse
   }
 }
 
+TEST_CASE("Tasks pool y in tiles of pairs of rows, or are refused by name") {
+  const auto of = [](const char* text, std::uint32_t places, TilingOptions options = {}) {
+    Tiling tiling = tiling_of(text, options);
+    auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+    cut.pools = true;
+    cut.places_per_group = places;
+    return error_of([&] { derive_counts(tiling); });
+  };
+  const char* const image = "n1c64h28k64r3s3p1+nhwc+f16";  // rows of 29 padded pixels
+  CHECK(of(image, 58) == "");
+  CHECK(of(image, 8 * 58) == "");
+  for (const std::uint32_t places : {29u, 64u, 87u, 9 * 58u}) {  // these are two tiles
+    CAPTURE(places);
+    CHECK(of(image, places) == "a pooling of y: places_per_group = " + std::to_string(places) +
+                                   ": must be a tile of pairs of rows of 29");
+  }
+  for (const char* const text :
+       {"n2c64h28k64r3s3p1+nhwc+f16", "n1c64h28k60r3s3p1+nhwc+f16", "n1c64h27w28k64r3s3p1+nhwc+f16",
+        "n1c64h28w27k64r3s3p1+nhwc+f16", "n1c64h28k64r3s3p1+nhwc+f16+residual"}) {
+    CHECK(of(text, 58) == "a pooling of y: " + to_string(parse_problem(text)) +
+                              ": must be one image, without residual, of whole eights of filters "
+                              "and even outputs");
+  }
+  CHECK(of("n1c256h28k256r1s1p0+nhwc+f16", 56, {.filter_blocks_per_gemm_task = 8}) ==
+        "a pooling of y: operands = in_tensor_wide: must be in_tensor or in_float_tensor");
+}
+
+TEST_CASE("A pooling is stored by the groups that have its windows") {
+  const Tiling plain = tiling_of("n1c64h28k128r3s3p1+nhwc+f16");
+  const PoolProblem pool{
+      .c = 128, .h = 28, .w = 28, .dtype = DataType::f16, .layout = Layout::nhwc};
+  const Target target{
+      .backend = Backend::cuda, .workers = 264, .split_f16 = true, .multiprocessors = 132};
+  const std::optional<Tiling> pooled = pooled_tiling(plain, pool, target);
+  REQUIRE(pooled);
+  NodeBuffers buffers{.x = 0, .y = 2, .u = 1, .second = 3};
+  std::vector<std::uint32_t> times(14 * 14 * 128);
+  const AccessFunction list = implicit_gemm_accesses(*pooled, buffers);
+  for (std::uint32_t group = 0; group < pooled->num_groups; ++group) {
+    for (std::uint32_t block = 0; block < pooled->gemm_tasks; ++block) {
+      std::vector<Access> accesses;
+      list(Role::product, group, block, accesses);
+      for (const Access& access : accesses) {
+        if (access.mode != Mode::write) continue;
+        CHECK(access.buffer == 3);
+        const Region& y = access.region;
+        for (std::uint64_t row = y.rows.begin; row < y.rows.end; ++row) {
+          for (std::uint64_t col = y.cols.begin; col < y.cols.end; ++col) {
+            for (std::uint64_t k = y.channels.begin; k < y.channels.end; ++k) {
+              ++times[(row * 14 + col) * 128 + k];
+            }
+          }
+        }
+      }
+    }
+  }
+  CHECK(std::all_of(times.begin(), times.end(), [](std::uint32_t n) { return n == 1; }));
+  PoolProblem other = pool;
+  other.mode = PoolMode::average;
+  CHECK_FALSE(pooled_tiling(plain, other, target));
+  other = pool;
+  other.r = 3;
+  CHECK_FALSE(pooled_tiling(plain, other, target));
+}
+
 TEST_CASE("A direct task waits for all copies of operands") {
   TilingOptions options;
   options.precision = Precision::tf32;

@@ -96,7 +96,7 @@ TEST_CASE("Every block of one launch runs its own list, in order, on one multipr
 }
 
 TEST_CASE("A convolution's task takes what was measured, and more beside another") {
-  const Network network = make_network("vgg16", {.image = 64, .dtype = DataType::f16});
+  const Network network = make_network("vgg16", {.image = 128, .dtype = DataType::f16});
   const MachineModel machine = quiet_h100();
   const Lowering lowering = lowered(network, machine);
   std::size_t alone = 0, together = 0;
@@ -112,7 +112,7 @@ TEST_CASE("A convolution's task takes what was measured, and more beside another
     CHECK(prepared_us > time.prepare_us - 0.01);
   }
   CHECK(alone > 100);
-  CHECK(together > 50);
+  CHECK(together > 1000);
 }
 
 TEST_CASE("What if: later signals, fewer multiprocessors and slow memory each cost time") {

@@ -59,7 +59,7 @@ operator() {
   local found
   found=$(sources hpp cpp inl cu cuh | grep -E '^(include|mapping|tasks|runtime)/' |
     grep -vE '^(include/megaconv/(pooling|operators|small_gemm)\.hpp|runtime/onnx/)' |
-    grep -vE '^tasks/(pooling/|small_gemm/|lower_network\.cpp|operators\.hpp|networks/|cpu/kernels\.inl|cuda/operators\.hpp)' |
+    grep -vE '^tasks/(pooling/|small_gemm/|implicit_gemm/|lower_network\.cpp|operators\.hpp|networks/|cpu/kernels\.inl|cuda/operators\.hpp)' |
     xargs grep -nE '\b(Pool(Problem|Cut|TaskArgs)|Pooling(Task)?|GlobalAveragePooling)\b|pooling/' || true
     grep -rniE '\b(elementwise|pixelwise|rearrangement)(_|/|Args|Cut|Problem|Task\b)' runtime/cuda || true)
   [ -z "$found" ] && return 0

@@ -545,6 +545,24 @@ TEST_CASE("cuts have tasks enough for all workers, and whole rows where these su
   }
 }
 
+TEST_CASE("cuts for tasks that run at once have no more of them, unless images are more") {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    Dice dice(9000 + seed);
+    const PoolProblem problem = random_problem(dice);
+    const auto blocks = static_cast<std::uint32_t>(dice.between(1, 300));
+    PoolCut chosen = cut_pooling_at_once(problem, blocks);
+    CAPTURE(to_string(problem), blocks, to_string(chosen));
+    CHECK(std::uint64_t{chosen.num_groups} * chosen.tasks_per_group <=
+          std::max<std::uint64_t>(blocks, static_cast<std::uint64_t>(problem.n)));
+    const PoolCut before = chosen;
+    derive_counts(chosen);
+    CHECK(chosen == before);
+  }
+  const PoolCut rows = cut_pooling_at_once(
+      {.n = 8, .c = 64, .h = 112, .w = 112, .r = 3, .s = 3, .pad_h = 1, .pad_w = 1}, 264);
+  CHECK((rows.rows_per_group == 2 && rows.num_groups == 224 && rows.tasks_per_group == 1));
+}
+
 template <class Call>
 std::string message_of(Status status, const Call& call) {
   try {

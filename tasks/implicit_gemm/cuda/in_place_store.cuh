@@ -2,11 +2,13 @@
 // Storers of implicit GEMM on operands in place: a warp for each consumer warpgroup, which stores
 // its outputs to y while the next tile is multiplied. A residual they load before, to where the
 // consumers will put their outputs. Where padded pixels are the pixels of y in order, as in 1x1
-// layers, a share is one box for TMA, and so is its residual.
+// layers, a share is one box for TMA, and so is its residual. Of a convolution that pools they
+// store the largest outputs of each 2x2, which both warps' shares of a tile may have.
 #pragma once
 
 #include <cuda_pipeline.h>
 
+#include "tasks/implicit_gemm/cuda/in_place_pool.cuh"
 #include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
 
 namespace megaconv::cuda {
@@ -15,7 +17,7 @@ namespace megaconv::cuda {
 template <class Shape>
 class InPlaceStorers : Shape {
   using Shape::first_filter_of, Shape::first_output_of, Shape::first_place_of, Shape::kAbreast;
-  using Shape::kGroupsOfPlaces;
+  using Shape::kGroupsOfPlaces, Shape::kOperands, Shape::kWide;
   using Shape::kHelpers, Shape::kRowFilters, Shape::kRows, Shape::kStorers;
   using Shape::kVectorFilters, Shape::kVectors, Shape::permuted;
   using typename Shape::OutputRow, typename Shape::Shared, typename Shape::Stored;
@@ -84,6 +86,8 @@ class InPlaceStorers : Shape {
     }
   };
 
+  static constexpr bool kPools = are_tensors(kOperands) && !kWide;
+
   // Of the threads of both warps. (Barrier 0 is the block's.)
   static __device__ void sync_storers() {
     asm volatile("barrier.cta.sync 1, %0;" ::"n"(kStorers) : "memory");
@@ -96,6 +100,13 @@ class InPlaceStorers : Shape {
     const int width = a.tile_places / kGroupsOfPlaces;
     const int first_k = walk.first_k + first_filter_of(warpgroup);
     OutputRow* const outputs = shared.outputs + first_output_of(warpgroup, width);
+    if (kPools && a.pools) {  // a task is a tile
+      for (auto& share : shared.barriers.output) share.wait_full(at);
+      store_pooled(a, walk, shared.outputs);
+      sync_storers();
+      if (lane == 0) ring.arrive_empty(at.stage);
+      return at.advance();
+    }
     for (int tile = 0; tile < walk.num_tiles; ++tile, at.advance()) {
       const int first = walk.first_place + tile * a.tile_places + first_place_of(warpgroup, width);
       const int places = first_k < a.k ? min(width, walk.end_place - first) : 0;
@@ -151,6 +162,31 @@ class InPlaceStorers : Shape {
       ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<0>());
       __syncwarp();
       if (lane == 0) ring.arrive_empty(at.stage);
+    }
+  }
+  // By both warps: of a tile, which is whole windows. A thread has a vector of some of them.
+  static __device__ void store_pooled(const TaskArgs& a, const Walk& walk,
+                                      const OutputRow* outputs) {
+    const int thread = static_cast<int>(threadIdx.x) % kStorers, vector = thread % kVectors;
+    const int pitch = a.stripes.pitch, first_row = walk.first_place / a.stripes.pitch;
+    const int end_row = min(walk.end_place / a.stripes.pitch, a.p);
+    const int cols = a.q / 2, pooled = (end_row - first_row) / 2 * cols;  // negative below y
+#pragma unroll
+    for (int row = 0; row < kRows; ++row, outputs += a.tile_places) {
+      const int k = walk.first_k + row * kRowFilters + vector * kVectorFilters;
+      if (k >= a.k) continue;
+      auto* const y = reinterpret_cast<Stored*>(a.y) + k +
+                      static_cast<std::int64_t>(first_row / 2) * cols * a.k;
+      int window = thread / kVectors, col = window, place = 2 * col;
+#pragma unroll 2
+      for (; window < pooled; window += kStorers / kVectors) {
+        for (; col >= cols; col -= cols) place += 2 * (pitch - cols);
+        const auto number = [&](int at) { return outputs[at][permuted(at, vector)]; };
+        *reinterpret_cast<uint4*>(y + static_cast<std::int64_t>(window) * a.k) = largest<Stored>(
+            number(place), number(place + 1), number(place + pitch), number(place + pitch + 1));
+        col += kStorers / kVectors;
+        place += 2 * (kStorers / kVectors);
+      }
     }
   }
   // By one thread: of a share that is a box. That of the next tile comes to the L2 cache meanwhile.
