@@ -303,8 +303,8 @@ class DirectAlgorithm final : public ConvAlgorithmOf<DirectCut> {
     if (tiling.arithmetic == Arithmetic::fma) return "";
     const Arithmetic own_type = mma_arithmetic(tiling.problem.dtype);
     if (tiling.arithmetic != own_type) return std::string("fma or ") + to_string(own_type);
-    const std::string need = mma_need(tiling.problem);
-    return need.empty() ? "" : "fma, or " + need;
+    const std::string_view need = mma_need(tiling.problem);
+    return need.empty() ? "" : "fma, or " + std::string(need);
   }
   ErrorBound sum_bound(const Tiling& tiling) const override {
     return tiling.arithmetic == Arithmetic::fma ? direct_bound(tiling) : one_product_bound(tiling);
@@ -329,7 +329,7 @@ class DirectAlgorithm final : public ConvAlgorithmOf<DirectCut> {
                 tiling.filter_blocks());
     check_field("rows_per_group", cut.rows_per_group, u64(a.p()));
     check_field("cols_per_group", cut.cols_per_group, u64(a.q()));
-    if (tiling.arithmetic != Arithmetic::fma && *mma_need(a) == '\0') check_mma_filters(tiling);
+    if (tiling.arithmetic != Arithmetic::fma && mma_need(a).empty()) check_mma_filters(tiling);
     tiling.num_groups =
         checked_groups(u64(a.n) * ceil_div(u64(a.p()), std::uint64_t{cut.rows_per_group}) *
                        ceil_div(u64(a.q()), std::uint64_t{cut.cols_per_group}));

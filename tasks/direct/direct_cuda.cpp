@@ -176,7 +176,7 @@ Arithmetic direct_arithmetic(const ConvProblem& problem, const TilingOptions& op
                              const Target& target) {
   if (options.arithmetic != Arithmetic::automatic) return options.arithmetic;
   const bool possible = target.backend == Backend::cuda && target.split_f16 &&
-                        permits_f16(problem.dtype, options.precision) && *mma_need(problem) == '\0';
+                        permits_f16(problem.dtype, options.precision) && mma_need(problem).empty();
   return possible && mma_pays(problem) ? mma_arithmetic(problem.dtype) : Arithmetic::fma;
 }
 
@@ -189,7 +189,7 @@ void choose_direct_for_cuda(Tiling& tiling, const Target& target) {
     cut.filter_blocks_per_gemm_task = blocks;
   };
   tiling.filter_blocks_per_filter_task = 1;
-  if (tiling.arithmetic != Arithmetic::fma && *mma_need(a) == '\0') {
+  if (tiling.arithmetic != Arithmetic::fma && mma_need(a).empty()) {
     const MmaTasks tasks(a, target);
     take(tasks.rows, tasks.cols, tasks.blocks);
     return;

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "megaconv/problem.hpp"
 #include "megaconv/tiling.hpp"
@@ -118,7 +119,7 @@ constexpr Arithmetic mma_arithmetic(DataType dtype) {
                                    : Arithmetic::tf32;
 }
 /// What a problem must be for such tasks; "" if it is.
-inline const char* mma_need(const ConvProblem& a) {
+inline std::string_view mma_need(const ConvProblem& a) {
   if (a.layout != Layout::nhwc) return "layout nhwc";
   if (a.groups != 1) return "one conv group";
   if (a.dtype == DataType::i8) return "floats";

@@ -8,6 +8,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/mapping/shapes.hpp"
+#include "tests/mapping/targets.hpp"
 
 using namespace megaconv;
 using namespace megaconv::test;
@@ -117,6 +118,10 @@ TEST_CASE("an exported mapping is imported the same") {
     const Lowering lowering = lower(parse_problem(problem), {.points = Points::integer}, {}, {});
     CHECK(same(import_mapping(export_mapping(lowering), &lowering.tiling().problem), lowering));
   }
+  const Lowering on_tensor_cores = lower(parse_problem("n2c3h20k64+nhwc+f16"),
+                                         {.algorithm = Algorithm::direct}, {}, test::kHopper);
+  CHECK(on_tensor_cores.tiling().arithmetic == Arithmetic::f16);
+  CHECK(same(import_mapping(export_mapping(on_tensor_cores)), on_tensor_cores));
 }
 
 TEST_CASE("a custom mapping keeps its name") {

@@ -18,7 +18,6 @@
 #include "tools/verbs/commands.hpp"
 #include "tools/verbs/interrupt.hpp"
 #include "tools/verbs/network_arguments.hpp"
-#include "tools/verbs/number.hpp"
 #include "tools/verbs/policy_spec.hpp"
 
 namespace megaconv::cli {
@@ -161,15 +160,7 @@ void add(CLI::App& net, Action& action) {
   add_distance_options(*verb, arguments->plan.options.mapping);
   add_network_plan_options(*verb, arguments->plan);
   add_sample_options(*verb, arguments->samples);
-  verb->add_option("--finalists", arguments->sweep.finalists,
-                   "Best ones measured again in turns at the end")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(number_for(arguments->sweep.finalists))
-      ->group("Search");
-  verb->add_flag("--resume", arguments->resume,
-                 "Use what the database has; measure none of it again")
-      ->group("Search");
+  add_sweep_options(*verb, arguments->sweep, arguments->resume);
   add_output_options(*verb, arguments->output);
   verb->callback([arguments, &action] {
     arguments->sweep.strategy = Strategy::exhaustive;  // candidates are few

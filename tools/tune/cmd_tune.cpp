@@ -303,16 +303,12 @@ void add_search_options(CLI::App& app, TuneRunArguments& arguments) {
       ->check(number_for(arguments.sweep.evaluations));
   number("--seconds", arguments.sweep.seconds, "S", "Time a problem; 0: no limit")
       ->check(number_from(0.0, 1e9));
-  number("--finalists", arguments.sweep.finalists, "N",
-         "Best ones measured again in turns at the end")
-      ->check(number_for(arguments.sweep.finalists));
+  add_sweep_options(app, arguments.sweep, arguments.resume);
   add_sample_options(app, arguments.samples);
   app.add_option_function<std::string>(
          "--shard", [&](const std::string& text) { arguments.sweep.shard = parse_shard(text); },
          "Part i of n of every space: 2/8")
       ->type_name("i/n")
-      ->group("Search");
-  app.add_flag("--resume", arguments.resume, "Use what the database has; measure none of it again")
       ->group("Search");
   number("--timeout", arguments.timeout_s, "S", "A candidate that takes longer has hung")
       ->check(number_from(0.001, 1e6));

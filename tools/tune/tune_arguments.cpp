@@ -24,6 +24,16 @@ void add_sample_options(CLI::App& app, SampleOptions& samples) {
       ->group("Search");
 }
 
+void add_sweep_options(CLI::App& app, SweepOptions& sweep, bool& resume) {
+  app.add_option("--finalists", sweep.finalists, "Best ones measured again in turns at the end")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(number_for(sweep.finalists))
+      ->group("Search");
+  app.add_flag("--resume", resume, "Use what the database has; measure none of it again")
+      ->group("Search");
+}
+
 std::string database_file(const PlanOptions& options) {
   return options.database.empty() ? user_database_file() : options.database;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "megaconv/plan_database.hpp"
+#include "runtime/tuning/sweep.hpp"
 #include "tools/tune/tune_bench.hpp"
 #include "tools/verbs/plan_arguments.hpp"
 #include "tools/verbs/problem_selection.hpp"
@@ -36,6 +37,9 @@ void add_tune_options(CLI::App& app, TuneArguments& arguments);
 
 /// Adds --samples and --min-ms.
 void add_sample_options(CLI::App& app, SampleOptions& samples);
+
+/// Adds --finalists and --resume.
+void add_sweep_options(CLI::App& app, SweepOptions& sweep, bool& resume);
 
 /// The options of a `tune measure` that measures for these arguments.
 std::vector<std::string> measure_options(const TuneArguments& arguments,
