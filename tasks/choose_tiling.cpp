@@ -65,8 +65,7 @@ bool few_channels_are_direct(const ConvProblem& a, const TilingOptions& options,
   }
   if (implicit_gemm_arithmetic(a, options) == Arithmetic::split_f16) return a.c <= kMostSplit;
   if (a.c <= kOctet) return true;
-  const bool moved = a.k % kQuad == 0 &&
-                     (a.dtype == DataType::f32 ? floats_can_be_brought(a) : operands_in_tensor(a));
+  const bool moved = a.k % kQuad == 0 && operands_in_wide_tiles(a);
   return a.c <= kMost && (a.k <= kFewFilters || !moved);
 }
 
@@ -86,7 +85,7 @@ bool few_terms_are_direct(const ConvProblem& a, const TilingOptions& options,
   const bool large = a.y_size() >= kLargeOutputs;
   if (mma_steps(a) > (floats ? 3 : large ? 14 : 9)) return false;
   if (a.k < (pixels ? kManyFilters : kLeastFilters)) return false;
-  const bool moved = pixels && (floats ? floats_can_be_brought(a) : operands_in_tensor(a));
+  const bool moved = pixels && operands_in_wide_tiles(a);
   return !moved || (large && a.c <= kMostChannels);
 }
 

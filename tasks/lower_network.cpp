@@ -205,16 +205,20 @@ std::ptrdiff_t times_read(const FusedNetwork& network, ValueId value) {
   return times;
 }
 
-// How a maker that pools is cut, and how much longer that takes. Small tiles do not store what the
-// pooling alone reads, unless all values are asked for.
+// How a maker is cut that pools, and how much longer that takes, if no longer than the pooling by
+// itself. Small tiles do not store what the pooling alone reads, unless all values are asked for.
 std::optional<std::pair<Cut, double>> pooling_maker(const SmallGemmCut& plain,
                                                     const PoolProblem& pool, const Cutter& cutter,
                                                     bool stores_y) {
+  // H100, one launch: 4 to 5 us of ResNet-50's poolings, 3 of DenseNet-161's.
+  constexpr double kLevelUs = 3.3;
   if (plain.pool || !can_pool(plain.problem, pool)) return {};
   try {
     SmallGemmCut pooled = cutter.cut_small(plain.problem, plain.pairs, pool);
     pooled.stores_y = stores_y;
-    return std::pair(Cut(pooled), cutter.longer_us(pooled, plain));
+    const double longer_us = cutter.longer_us(pooled, plain);
+    if (longer_us > kLevelUs) return {};
+    return std::pair(Cut(pooled), longer_us);
   } catch (const Error&) {  // no tile fits that its windows reach beyond
     return {};
   }
@@ -222,10 +226,14 @@ std::optional<std::pair<Cut, double>> pooling_maker(const SmallGemmCut& plain,
 // Large tiles never store both.
 std::optional<std::pair<Cut, double>> pooling_maker(const Tiling& plain, const PoolProblem& pool,
                                                     const Cutter& cutter, bool stores_y) {
+  // H100, stages: 6 us of each of VGG-16's poolings behind large tiles.
+  constexpr double kStageUs = 6;
   if (stores_y) return {};
   const std::optional<Tiling> pooled = cutter.pooled(plain, pool);
   if (!pooled) return {};
-  return std::pair(Cut(*pooled), cutter.longer_us(*pooled, plain));
+  const double longer_us = cutter.longer_us(*pooled, plain);
+  if (longer_us > kStageUs) return {};
+  return std::pair(Cut(*pooled), longer_us);
 }
 template <class Other>
 std::optional<std::pair<Cut, double>> pooling_maker(const Other&, const PoolProblem&, const Cutter&,
@@ -233,14 +241,10 @@ std::optional<std::pair<Cut, double>> pooling_maker(const Other&, const PoolProb
   return {};
 }
 
-// Poolings of outputs of convolutions: the tasks that make these pool them, where that is estimated
-// to take less than a level of its own. The pooling has no tasks then.
+// Poolings of outputs of convolutions: the tasks that make these pool them, where that pays. The
+// pooling has no tasks then.
 void pool_in_makers(const FusedNetwork& network, const Cutter& cutter, bool stores_all,
                     std::vector<OperatorCut>& cuts) {
-  // H100, one launch: 4 to 5 us of ResNet-50's poolings, 3 of DenseNet-161's.
-  constexpr double kLevelUs = 3.3;
-  // H100, stages: 6 us of each of VGG-16's poolings behind large tiles.
-  constexpr double kStageUs = 6;
   for (std::size_t i = 0; i < cuts.size(); ++i) {
     auto* const pooling = std::get_if<PoolCut>(&cuts[i].cut);
     const ValueId read = network.operators[i].reads.front();
@@ -252,8 +256,6 @@ void pool_in_makers(const FusedNetwork& network, const Cutter& cutter, bool stor
         maker.cut);
     if (!pooled) continue;
     const auto& [cut, longer_us] = *pooled;
-    const bool is_large = std::holds_alternative<Tiling>(cut);
-    if (longer_us > (is_large ? kStageUs : kLevelUs)) continue;
     maker.cut = cut;
     maker.us += longer_us;
     maker.one_launch_us += longer_us;

@@ -56,7 +56,7 @@ constexpr std::uint32_t tiles_of_v_run(Arithmetic arithmetic) {
 /// `wanted` tasks, if they can be.
 void choose_filter_tasks_for_cuda(Tiling& tiling, std::uint32_t wanted);
 
-/// What direct tasks multiply with.
+/// What direct tasks multiply with: FFMA, if the problem is not for those on tensor cores.
 Arithmetic direct_arithmetic(const ConvProblem& problem, const TilingOptions& options,
                              const Target& target);
 /// Sizes of the tasks of a direct tiling on a GPU.

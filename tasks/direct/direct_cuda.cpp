@@ -98,30 +98,26 @@ struct ColumnsTasks {
 struct MmaTasks {
   std::uint32_t rows, cols, blocks;
 
-  MmaTasks(const ConvProblem& a, const Target& target) {
-    constexpr std::uint64_t kResident = 4, kMostFilters = 256;
+  MmaTasks(const ConvProblem& a, std::uint32_t filter_blocks, const Target& target) {
+    constexpr std::uint32_t kResident = 4, kMostFilters = 256;
     constexpr std::uint64_t kLeastPixels = 96, kMostPixels = 1024, kTaskOutputs = 32 * 1024;
-    const std::uint64_t filters = u64(mma_filters(size_of(a.dtype)));
-    const std::uint64_t chunks = ceil_div(u64(a.k), filters);
-    const std::uint64_t fitting =
-        std::min(u64(kMmaFilterBytes / mma_filter_bytes(a)), kMostFilters / filters);
+    const auto filters = u32(u64(mma_filters(size_of(a.dtype))));
+    const std::uint32_t chunks = ceil_div(u32(u64(a.k)), filters);
+    const auto fitting = u32(u64(kMmaFilterBytes / mma_filter_bytes(a)));
     const std::uint64_t at_once = kResident * std::max(1u, target.multiprocessors);
     const std::uint64_t pixels = u64(a.n * a.p() * a.q()), p = u64(a.p()), q = u64(a.q());
-    const auto tasks = [&](std::uint64_t in_task) {
-      return ceil_div(chunks, in_task) * ceil_div(pixels, kLeastPixels);
-    };
-    std::uint64_t in_task = ceil_div(chunks, ceil_div(chunks, fitting));
-    while (in_task > 1 && tasks(in_task) < at_once / 2) in_task = ceil_div(in_task, u64(2));
-    const std::uint64_t most =
-        std::clamp(kTaskOutputs / std::min(u64(a.k), in_task * filters), kLeastPixels, kMostPixels);
+    std::uint32_t in_task = even_part(chunks, std::min(fitting, kMostFilters / filters));
+    while (in_task > 1 &&
+           ceil_div(chunks, in_task) * ceil_div(pixels, kLeastPixels) < at_once / 2) {
+      in_task = ceil_div(in_task, 2u);
+    }
+    const std::uint64_t most = std::clamp(kTaskOutputs / std::min(u64(a.k), u64(in_task) * filters),
+                                          kLeastPixels, kMostPixels);
     const std::uint64_t size =
         std::clamp(ceil_div(pixels * ceil_div(chunks, in_task), at_once), kLeastPixels, most);
-    const std::uint64_t most_rows = std::clamp<std::uint64_t>(size / q, 1, p);
-    rows = u32(ceil_div(p, ceil_div(p, most_rows)));
-    cols = u32(ceil_div(q, ceil_div(q, std::min(size, q))));
-    blocks = u32(std::min(in_task * filters,
-                          ceil_div(u64(a.k), u64(Tiling::kLaneBlock)) * Tiling::kLaneBlock) /
-                 Tiling::kLaneBlock);
+    rows = even_part(u32(p), u32(std::clamp<std::uint64_t>(size / q, 1, p)));
+    cols = even_part(u32(q), u32(std::min(size, q)));
+    blocks = std::min(in_task * filters / Tiling::kLaneBlock, filter_blocks);
   }
 };
 
@@ -174,10 +170,12 @@ double cost(const Tiling& tiling, const DirectShape& shape, const Target& target
 
 Arithmetic direct_arithmetic(const ConvProblem& problem, const TilingOptions& options,
                              const Target& target) {
-  if (options.arithmetic != Arithmetic::automatic) return options.arithmetic;
-  const bool possible = target.backend == Backend::cuda && target.split_f16 &&
-                        permits_f16(problem.dtype, options.precision) && mma_need(problem).empty();
-  return possible && mma_pays(problem) ? mma_arithmetic(problem.dtype) : Arithmetic::fma;
+  const Arithmetic asked = options.arithmetic;
+  if (asked == Arithmetic::fma || !mma_need(problem).empty()) return Arithmetic::fma;
+  if (asked != Arithmetic::automatic) return asked;
+  const bool permitted = target.backend == Backend::cuda && target.split_f16 &&
+                         permits_f16(problem.dtype, options.precision);
+  return permitted && mma_pays(problem) ? mma_arithmetic(problem.dtype) : Arithmetic::fma;
 }
 
 void choose_direct_for_cuda(Tiling& tiling, const Target& target) {
@@ -189,8 +187,8 @@ void choose_direct_for_cuda(Tiling& tiling, const Target& target) {
     cut.filter_blocks_per_gemm_task = blocks;
   };
   tiling.filter_blocks_per_filter_task = 1;
-  if (tiling.arithmetic != Arithmetic::fma && mma_need(a).empty()) {
-    const MmaTasks tasks(a, target);
+  if (tiling.arithmetic != Arithmetic::fma) {
+    const MmaTasks tasks(a, tiling.filter_blocks(), target);
     take(tasks.rows, tasks.cols, tasks.blocks);
     return;
   }

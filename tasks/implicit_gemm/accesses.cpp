@@ -18,11 +18,10 @@ class Accesses {
         cut_(std::get<ImplicitGemmCut>(tiling.cut)),
         multiplied_(multiplied_problem(tiling.problem, cut_.operands)),
         buffers_(buffers),
-        stored_(buffers),
         stripes_(make_stripes(multiplied_, static_cast<std::int32_t>(cut_.cols_per_group))),
         places_(u64(places_of_stripe(multiplied_, stripes_))),
         stripe_groups_(ceil_div(places_, std::uint64_t{cut_.places_per_group})) {
-    if (cut_.pools) stored_.y = buffers.second;
+    if (cut_.pools) buffers_.y = buffers.second;
   }
 
   void operator()(Role role, std::uint32_t group, std::uint32_t block,
@@ -66,7 +65,7 @@ class Accesses {
     const std::uint64_t end = std::min<std::uint64_t>(filters + cut_.filter_blocks_per_gemm_task,
                                                       tiling_.filter_blocks());
     const std::size_t first_access = accesses.size();
-    append_pixels(tiling_, stored_, boxes, channels_of_filter_blocks(tiling_, filters, end),
+    append_pixels(tiling_, buffers_, boxes, channels_of_filter_blocks(tiling_, filters, end),
                   accesses);
     if (!cut_.pools) return;
     for (std::size_t i = first_access; i < accesses.size(); ++i) {
@@ -118,8 +117,7 @@ class Accesses {
   const Tiling tiling_;
   const ImplicitGemmCut cut_;
   const ConvProblem multiplied_;
-  const NodeBuffers buffers_;
-  NodeBuffers stored_;  // with what is stored in the place of y
+  NodeBuffers buffers_;  // y is what is stored in its place
   const Stripes stripes_;
   const std::uint64_t places_, stripe_groups_;
 };

@@ -31,43 +31,41 @@ cuda::KernelSet fma_kernels(const Tiling& tiling) {
                                    : cuda::winograd_kernels<4, kInteger, kLayout>(tiling);
 }
 
-#if __CUDA_ARCH__ < 800
-template <Layout kLayout>
-cuda::KernelSet direct_kernels(const Tiling& tiling) {
+#if __CUDA_ARCH__ < 900
+// make.operator()<Stored>(), of the problem's storage type.
+template <class Make>
+cuda::KernelSet of_storage(const Tiling& tiling, Make make) {
   switch (tiling.problem.dtype) {
     case DataType::f16:
-      return cuda::direct_kernels<kLayout, __half>(tiling);
+      return make.template operator()<__half>();
     case DataType::bf16:
-      return cuda::direct_kernels<kLayout, __nv_bfloat16>(tiling);
+      return make.template operator()<__nv_bfloat16>();
     default:
-      return cuda::direct_kernels<kLayout>(tiling);
+      return make.template operator()<float>();
   }
 }
+#endif
 
+#if __CUDA_ARCH__ < 800
 template <Layout kLayout>
 cuda::KernelSet kernels(const Tiling& tiling) {
   if (tiling.algorithm() == Algorithm::opencnn) return cuda::opencnn_kernels<kLayout>(tiling);
   if constexpr (kLayout != Layout::chwn) {
-    if (tiling.algorithm() == Algorithm::direct) return direct_kernels<kLayout>(tiling);
+    if (tiling.algorithm() == Algorithm::direct) {
+      return of_storage(
+          tiling, [&]<class Stored>() { return cuda::direct_kernels<kLayout, Stored>(tiling); });
+    }
     return fma_kernels<kLayout>(tiling);
   }
   throw Error(Status::unsupported, "layout chwn: must be openCNN");
 }
 #elif __CUDA_ARCH__ < 900
-cuda::KernelSet direct_kernels(const Tiling& tiling) {
-  switch (tiling.problem.dtype) {
-    case DataType::f16:
-      return cuda::direct_mma_kernels<__half>(tiling);
-    case DataType::bf16:
-      return cuda::direct_mma_kernels<__nv_bfloat16>(tiling);
-    default:
-      return cuda::direct_mma_kernels<float>(tiling);
-  }
-}
-
 template <Layout kLayout>
 cuda::KernelSet kernels(const Tiling& tiling) {
-  if (tiling.algorithm() == Algorithm::direct) return direct_kernels(tiling);
+  if (tiling.algorithm() == Algorithm::direct) {
+    return of_storage(tiling,
+                      [&]<class Stored>() { return cuda::direct_mma_kernels<Stored>(tiling); });
+  }
   return tiling.arithmetic == Arithmetic::fma ? fma_kernels<kLayout>(tiling)
                                               : cuda::winograd_mma_kernels<kLayout>(tiling);
 }

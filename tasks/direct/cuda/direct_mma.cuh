@@ -33,7 +33,7 @@ namespace megaconv::cuda {
 /// Four channels of a tap, as numbers of a matrix instruction.
 template <class Stored>
 struct MmaQuad {
-  static constexpr int kWords = static_cast<int>(sizeof(Stored)) * 4 / 4;
+  static constexpr int kWords = static_cast<int>(sizeof(Vec<4, Stored>) / sizeof(std::uint32_t));
   std::uint32_t words[kWords];
 
   static __device__ MmaQuad of(const Vec<4, Stored>& numbers) {
