@@ -241,9 +241,8 @@ class SmallGemmEpilogue {
   // Whether what this thread has stored has to be wide. By all threads of a warp, whose numbers may
   // all be small: to ask the block would be a barrier.
   __device__ bool needs_wide() const {
-    if (__any_sync(~0u, to_pairs_.has_large())) [[likely]]
-      return to_pairs_.has_too_large();
-    return to_pairs_.has_any_but_zeros();
+    const bool any_large = __any_sync(~0u, to_pairs_.has_large());
+    return any_large ? to_pairs_.has_too_large() : to_pairs_.has_any_but_zeros();
   }
 
   template <class Tensor>
@@ -301,23 +300,35 @@ class SmallGemmEpilogue {
   template <int kOutputs = kAtOnce>
   __device__ void load_residuals() {
 #pragma unroll
+    for (int i = 0; i < kOutputs; ++i) residual_[i] = {};
+    if constexpr (Products::kStoresPairs) {
+      if (residuals_ != nullptr) load_pairs<kOutputs>();
+      return;
+    }
+#pragma unroll
     for (int i = 0; i < kOutputs; ++i) {
-      residual_[i] = {};
       if (residuals_ == nullptr || pixel_ + i * stride_ >= num_pixels_) continue;
-      residual_[i] = residual_at(pixel_ + i * stride_, output_[i]);
+      residual_[i] = *reinterpret_cast<const Residual*>(residuals_ + to_ + output_[i]);
     }
   }
-
-  // Of a pixel of the tile, whose output is there.
-  __device__ Residual residual_at(int pixel, int output) const {
-    if constexpr (!Products::kStoresPairs) {
-      return *reinterpret_cast<const Residual*>(residuals_ + to_ + output);
-    } else {
-      const int at = a_.y_in_pairs ? output : output_at(pixel, 2 * a_.q);
-      const auto* const high = reinterpret_cast<const std::uint16_t*>(residuals_ + to_) + at;
-      const auto highs = *reinterpret_cast<const Halves*>(high);
-      const auto rests = *reinterpret_cast<const Halves*>(high + a_.q * a_.k);
-      return {{highs.lane[0], highs.lane[1], rests.lane[0], rests.lane[1]}};
+  // What is the same for all is found once: each look at an argument delays the loads behind it.
+  template <int kOutputs>
+  __device__ void load_pairs() {
+    const auto* const high = reinterpret_cast<const std::uint16_t*>(residuals_ + to_);
+    const int to_rests = a_.q * a_.k;
+    int from[kOutputs];
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) from[i] = output_[i];
+    if (!a_.y_in_pairs) [[unlikely]] {
+#pragma unroll
+      for (int i = 0; i < kOutputs; ++i) from[i] = output_at(pixel_ + i * stride_, 2 * a_.q);
+    }
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) {
+      if (pixel_ + i * stride_ >= num_pixels_) continue;
+      const auto highs = *reinterpret_cast<const Halves*>(high + from[i]);
+      const auto rests = *reinterpret_cast<const Halves*>(high + from[i] + to_rests);
+      residual_[i] = {{highs.lane[0], highs.lane[1], rests.lane[0], rests.lane[1]}};
     }
   }
 
@@ -373,6 +384,8 @@ class SmallGemmEpilogue {
     const bool has_second = a_.second.y != nullptr, pools = a_.second.window.r != 0;
     const int pitch = a_.summand_pitch, to_next = stride_ * pitch;
     const int summands = a_.summands, summand_stride = a_.summand_stride;
+    const bool in_pairs = Products::kStoresPairs && a_.y_in_pairs, with_rests = a_.stores_rests;
+    const int to_rests = a_.q * a_.k;
     const ActivationTerms activation = a_.activation;
     const auto bias = *reinterpret_cast<const Vec<kVector>*>(vectors_ + filter_);
     Vec<kVector> scales = zero<kVector>();
@@ -400,16 +413,11 @@ class SmallGemmEpilogue {
 #pragma unroll
       for (int i = 0; i < kOutputs; ++i) {
         if (pixel_ + i * stride_ >= num_pixels_) return;
-        const Vec<kVector> residual = residual_[i].numbers();
-#pragma unroll
-        for (int n = 0; n < kVector; ++n) {
-          float& number = value[i].lane[n];
-          number = Products::kConverts ? fmaf(number, scales.lane[n], bias.lane[n])
-                                       : number + bias.lane[n];
-          if (residuals_ != nullptr) number += residual.lane[n];
-        }
+        add_bias_and_residual(value[i], scales, bias, residual_[i]);
         activate(activation, value[i].lane);
-        if (!pools) store_y(output_[i], value[i]);
+        if (!pools)
+          in_pairs ? store_pairs(y_pairs(output_[i]), to_rests, value[i], with_rests)
+                   : store<kVector>(y_ + to_ + output_[i], value[i]);
         if (has_second) *reinterpret_cast<Vec<kVector>*>(sums + i * to_next) = as_stored(value[i]);
       }
       pixel_ += kOutputs * stride_;
@@ -457,11 +465,24 @@ class SmallGemmEpilogue {
     }
   }
 
-  __device__ void store_y(int at, const Vec<kVector>& value) {
-    if constexpr (Products::kStoresPairs) {
-      if (a_.y_in_pairs) return store_pairs(y_pairs(at), a_.q * a_.k, value, a_.stores_rests);
+  __device__ void add_bias_and_residual(Vec<kVector>& value, const Vec<kVector>& scales,
+                                        const Vec<kVector>& bias, const Residual& stored) const {
+    const auto add_bias = [&](int n) {
+      value.lane[n] = Products::kConverts ? fmaf(value.lane[n], scales.lane[n], bias.lane[n])
+                                          : value.lane[n] + bias.lane[n];
+    };
+    if constexpr (Products::kStoresPairs) {  // to convert what is not there would take too long
+#pragma unroll
+      for (int n = 0; n < kVector; ++n) add_bias(n);
+      if (residuals_ != nullptr) value = value + stored.numbers();
+    } else {
+      const Vec<kVector> residual = stored.numbers();
+#pragma unroll
+      for (int n = 0; n < kVector; ++n) {
+        add_bias(n);
+        if (residuals_ != nullptr) value.lane[n] += residual.lane[n];
+      }
     }
-    store<kVector>(y_ + to_ + at, value);
   }
 
   const SmallGemmArgs& a_;

@@ -300,7 +300,7 @@ class SmallGemmTask {
     SmallGemmTile<Products> tile(a, share, reinterpret_cast<int*>(shared + a.steps_at));
     auto* const words = reinterpret_cast<std::uint32_t*>(vectors + 2 * kMostFilters);
     Magnitudes magnitudes(words);
-    std::uint32_t* const may_be_wide = words + Magnitudes::kWords;
+    std::uint32_t* const needs_care = words + Magnitudes::kWords;
     wait();
     if constexpr (kConstantsWait) {
       start_all_filters();
@@ -314,8 +314,12 @@ class SmallGemmTask {
       }
     };
     if constexpr (Products::kStoresPairs) {  // with the first K block
-      if (threadIdx.x == kAsker && x.in_pairs()) {
-        __pipeline_memcpy_async(may_be_wide, tensor(a.wide_pairs), sizeof *may_be_wide);
+      if (threadIdx.x == kAsker) {
+        if (x.in_pairs()) {
+          __pipeline_memcpy_async(needs_care, tensor(a.wide_pairs), sizeof *needs_care);
+        } else {
+          *needs_care = 1;
+        }
       }
     }
 #pragma unroll 1
@@ -331,15 +335,15 @@ class SmallGemmTask {
       }
       filters.wait(stage);
       __syncthreads();
-      bool has_wide = false;
-      if constexpr (Products::kStoresPairs) {
-        if (x.in_pairs() && *may_be_wide != 0) [[unlikely]] {
-          has_wide = __syncthreads_or(x.has_wide(of_stage));
-        }
-      }
       if (k_block == 0) mark(TaskPhase::inputs);
-      if constexpr (Products::kConverts) {
-        const bool fits = x.in_pairs() ? !has_wide : fits_halves(magnitudes.most(stage));
+      // Pairs of which none is wide need nothing: one look, and one jump, before their products.
+      if (Products::kConverts && (!Products::kStoresPairs || *needs_care != 0)) {
+        bool fits;
+        if (x.in_pairs()) {
+          fits = !__syncthreads_or(x.has_wide(of_stage));
+        } else {
+          fits = fits_halves(magnitudes.most(stage));
+        }
         if (fits && (scale == 0 || scale == 1)) [[likely]] {
           scale = 1;
         } else {
