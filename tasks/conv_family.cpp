@@ -30,6 +30,11 @@ constexpr double kNextBlockUs = 1.5;
 // were estimated at 9 to 11 us took 12; by this choice it takes 566 us, without it 629). In FP32 it
 // does not pay: DenseNet-161 4.3 ms without it, then 4.7.
 constexpr double kTwoOfManyImages = 1.2;
+// A pixel of each of several images: tasks have one, so that filters are read as often as there are
+// images (H100, 8 images at the precision of TF32: ResNet-50 takes 17 us less by large tiles, which
+// were estimated to be as fast; MobileNetV2 as long by either, and large tiles were estimated at
+// 1.41 times as much).
+constexpr double kPixelOfManyImages = 1.4;
 
 // A kernel that runs again and again starts while it ends: 1x1 layers of one image, 3.0 us instead
 // of 4.7, 3.5 instead of 4.8. Behind others its code, its filters and its tasks come from memory:
@@ -148,7 +153,9 @@ double small_tiles_us(const SmallGemmCut& cut, const Target& target) {
   const double turns = small_gemm_turns(cut, multiprocessors);
   const std::uint64_t tasks = std::uint64_t{cut.num_groups} * cut.tasks_per_group;
   const bool two_of_many = cut.problem.n > 1 && tasks > multiprocessors && parts_of(cut) == 1;
-  const double longer = two_of_many ? kTwoOfManyImages : 1;
+  const bool has_pixels = cut.problem.n > 1 && cut.problem.p() * cut.problem.q() == 1;
+  const double longer =
+      (two_of_many ? kTwoOfManyImages : 1) * (has_pixels ? kPixelOfManyImages : 1);
   return longer * small_gemm_us(cut, multiprocessors) + kStageUs + (turns - 1) * kNextBlockUs +
          small_gemm_first_filters_us(cut);
 }

@@ -108,6 +108,18 @@ TEST_CASE("All convolutions of 32 images have kernels of their own, and none of 
   }
 }
 
+TEST_CASE("A pixel of each of eight images has large tiles, which read filters once") {
+  const TilingOptions tf32{.precision = Precision::tf32};
+  const Target target = in_stages(h100());
+  const auto is_own = [&](std::int64_t batch) {
+    const Network network = resnet50(batch, DataType::f32);
+    return std::holds_alternative<Tiling>(cuts_of(network, tf32, target).back().cut);
+  };
+  CHECK(is_own(8));
+  CHECK_FALSE(is_own(1));
+  CHECK_FALSE(is_own(2));
+}
+
 TEST_CASE("One image in FP32 has small tiles in one launch, and so have GPUs without our kernels") {
   const NetworkLaunch made = choose_launch(resnet50(1, DataType::f32), on_cuda(), h100());
   CHECK(made.options.cuda_launch == CudaLaunch::persistent);
