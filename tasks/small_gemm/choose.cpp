@@ -226,7 +226,7 @@ TaskTime time_of(const SmallGemmCut& cut, const SumSteps& sum, const TaskMemory&
 
 // All tasks in pairs take so much longer than by FP16's costs, in the mean: cuts are chosen without
 // it (H100, ResNet-50 and VGG-16 in one launch).
-constexpr double kInPairsUs = 0.45;
+constexpr double kInPairsUs = 0.2;
 
 TaskTime small_gemm_time(const SmallGemmCut& cut) {
   TaskTime time = time_of(cut, steps_of(cut), memory_of(cut));
