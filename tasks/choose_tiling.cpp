@@ -69,6 +69,17 @@ bool few_channels_are_direct(const ConvProblem& a, const TilingOptions& options,
   return a.c <= kMost && (a.k <= kFewFilters || !moved);
 }
 
+// Direct tasks of few filters on tensor cores are faster, but for pixels that are many or long, and
+// that TMA or other tasks load in vectors. (H100, 49 layers in FP16 and 35 at the precision of
+// TF32, docs/results/few_filters_mma_h100.csv)
+bool few_filters_pay(const ConvProblem& a) {
+  constexpr std::int64_t kManyPixels = 400'000, kMostSteps = 5, kOctet = 8;
+  if (a.r * a.s > 1) return true;
+  if (few_filter_steps(a) > kMostSteps) return false;
+  if (a.n * a.p() * a.q() < kManyPixels) return true;
+  return a.c > kOctet && !floats_can_be_brought(a);
+}
+
 // Sums of few terms, which direct tasks multiply on tensor cores without passing x through shared
 // memory. Implicit GEMM has K blocks of 32 or 64 channels of one tap. Where TMA loads these of 1x1
 // filters it is as fast, unless y is large; and where floats have many terms. (H100, 55 layers in
@@ -81,6 +92,7 @@ bool few_terms_are_direct(const ConvProblem& a, const TilingOptions& options,
       direct_arithmetic(a, options, target) == Arithmetic::fma) {
     return false;
   }
+  if (has_few_filters(a)) return few_filters_pay(a);
   const bool floats = a.dtype == DataType::f32, pixels = a.r == 1 && a.s == 1;
   const bool large = a.y_size() >= kLargeOutputs;
   if (mma_steps(a) > (floats ? 3 : large ? 14 : 9)) return false;

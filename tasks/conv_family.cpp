@@ -54,10 +54,12 @@ constexpr double kDepthwiseMemoryMore = 1.3;
 constexpr double kPointwiseStartUs = 2, kPointwiseProductsPerUs = 1.2e7;
 constexpr double kPointwiseMemoryMore = 1.3;
 // Direct tasks on tensor cores, an output that is computed, by the steps of its sum; of floats
-// (H100 and H200, 108 layers). Seven small ones took 2.2 to 3.8 us, where small tiles took 2.2
-// to 3.
-constexpr double kMmaStartUs = 3.4, kMmaOutputUs = 0.6e-6, kMmaStepUs = 0.12e-6;
+// (H100 and H200, 108 layers).
+constexpr double kMmaStartUs = 2.4, kMmaOutputUs = 0.6e-6, kMmaStepUs = 0.12e-6;
 constexpr double kMmaFloatUs = 0.9e-6, kMmaFloatStepUs = 0.2e-6;
+// The same of few filters, within a third of 84 layers (H100).
+constexpr double kFewFiltersStartUs = 1.7, kFewFiltersPixelUs = 25e-6, kFewFiltersStepUs = 4e-6;
+constexpr double kFewFiltersMemoryMore = 1.3;
 // Both behind others, in a network: by this their choice was right.
 constexpr double kColdDirectUs = kColdUs + 2.4;
 
@@ -102,8 +104,17 @@ double pointwise_us(const ConvProblem& a) {
          std::max(products / kPointwiseProductsPerUs, kPointwiseMemoryMore * memory_us(a));
 }
 
+// Of few filters: pixels by the steps of their sums, or x and y through memory.
+double few_filters_us(const ConvProblem& a) {
+  const auto pixels = static_cast<double>(a.n * a.p() * a.q());
+  const auto steps = static_cast<double>(few_filter_steps(a));
+  return kFewFiltersStartUs + std::max(pixels * (kFewFiltersPixelUs + kFewFiltersStepUs * steps),
+                                       kFewFiltersMemoryMore * memory_us(a));
+}
+
 // Of filters that a warp has at a time some may not exist.
 double direct_mma_us(const ConvProblem& a) {
+  if (has_few_filters(a)) return few_filters_us(a);
   const bool floats = a.dtype == DataType::f32;
   const auto filters = u64(mma_filters(size_of(a.dtype)));
   const double computed =

@@ -282,10 +282,10 @@ namespace {
 // Tasks on tensor cores have whole parts of the filters that a warp multiplies, and all of a task
 // in shared memory.
 void check_mma_filters(const Tiling& tiling) {
-  const std::uint32_t part =
-      u32(u64(mma_filters(size_of(tiling.problem.dtype)))) / Tiling::kLaneBlock;
+  const MmaFilterParts parts = mma_filter_parts(tiling.problem);
+  const std::uint32_t part = ceil_div(u32(u64(parts.filters)), Tiling::kLaneBlock);
   const std::uint32_t blocks = std::get<DirectCut>(tiling.cut).filter_blocks_per_gemm_task;
-  const std::uint64_t most = u64(kMmaFilterBytes / mma_filter_bytes(tiling.problem)) * part;
+  const std::uint64_t most = std::max<std::uint64_t>(1, u64(kMmaFilterBytes / parts.bytes)) * part;
   const bool is_whole = blocks % part == 0 || blocks == tiling.filter_blocks();
   if (is_whole && blocks <= most) return;
   throw Error(Status::unsupported, "filter_blocks_per_gemm_task = " + std::to_string(blocks) +
@@ -342,7 +342,8 @@ class DirectAlgorithm final : public ConvAlgorithmOf<DirectCut> {
   std::uint64_t u_bytes(const Tiling& tiling) const override {
     const ConvProblem& a = tiling.problem;
     if (tiling.arithmetic != Arithmetic::fma) {
-      return ceil_div(u64(a.k), u64(mma_filters(size_of(a.dtype)))) * u64(mma_filter_bytes(a));
+      const MmaFilterParts parts = mma_filter_parts(a);
+      return ceil_div(u64(a.k), u64(parts.filters)) * u64(parts.bytes);
     }
     return packed_filter_bytes(tiling, u64(a.r * a.s));
   }

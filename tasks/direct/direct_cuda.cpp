@@ -101,9 +101,10 @@ struct MmaTasks {
   MmaTasks(const ConvProblem& a, std::uint32_t filter_blocks, const Target& target) {
     constexpr std::uint32_t kResident = 4, kMostFilters = 256;
     constexpr std::uint64_t kLeastPixels = 96, kMostPixels = 1024, kTaskOutputs = 32 * 1024;
-    const auto filters = u32(u64(mma_filters(size_of(a.dtype))));
+    const MmaFilterParts parts = mma_filter_parts(a);
+    const auto filters = u32(u64(parts.filters));
     const std::uint32_t chunks = ceil_div(u32(u64(a.k)), filters);
-    const auto fitting = u32(u64(kMmaFilterBytes / mma_filter_bytes(a)));
+    const auto fitting = u32(u64(kMmaFilterBytes / parts.bytes));
     const std::uint64_t at_once = kResident * std::max(1u, target.multiprocessors);
     const std::uint64_t pixels = u64(a.n * a.p() * a.q()), p = u64(a.p()), q = u64(a.q());
     std::uint32_t in_task = even_part(chunks, std::min(fitting, kMostFilters / filters));
@@ -121,11 +122,46 @@ struct MmaTasks {
   }
 };
 
+// The same of few filters: sizes by which all waves of tasks together are shortest, in steps of a
+// warp. What a task and 16 pixels cost beside their steps is estimated.
+struct FewFilterTasks {
+  std::uint32_t rows = 0, cols = 0;
+
+  FewFilterTasks(const ConvProblem& a, const Target& target) {
+    constexpr std::uint64_t kTaskSteps = 24, kPixelSteps = 6, kPixels = 16;
+    constexpr std::uint64_t kPixelsAtOnce = kPixels * kMmaThreads / 32;
+    constexpr std::uint32_t kMostPixels = 4096;
+    const std::uint64_t steps = u64(few_filter_steps(a));
+    const std::uint64_t at_once = u64(kFewFilterBlocks) * std::max(1u, target.multiprocessors);
+    const auto p = u32(u64(a.p())), q = u32(u64(a.q()));
+    std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+    const auto consider = [&](std::uint32_t of_rows, std::uint32_t of_cols) {
+      const std::uint64_t tasks = u64(a.n) * ceil_div(p, of_rows) * ceil_div(q, of_cols);
+      const std::uint64_t turns = ceil_div(u64(of_rows) * of_cols, kPixelsAtOnce);
+      const std::uint64_t cost =
+          ceil_div(tasks, at_once) * (kTaskSteps + turns * (kPixelSteps + steps));
+      if (cost >= least) return;
+      least = cost;
+      rows = of_rows;
+      cols = of_cols;
+    };
+    for (std::uint32_t parts = ceil_div(q, kMostPixels); parts <= ceil_div(q, u32(kPixels));
+         ++parts) {
+      consider(1, ceil_div(q, parts));
+    }
+    for (std::uint32_t i = 2; i <= p && i * q <= kMostPixels; ++i) consider(i, q);
+  }
+};
+
 // Beside tasks that multiply and add. Of 1x1 filters these write y as fast where that is all that
 // takes time, and faster where vectors of y are of several pixels (H100, the layers named in
 // choose_tiling.cpp).
 bool mma_pays(const ConvProblem& a) {
   constexpr std::int64_t kLeastFilters = 64, kManyFilters = 256, kOctet = 8, kQuad = 4;
+  constexpr std::int64_t kManyPixels = 400'000;
+  if (has_few_filters(a)) {
+    return !has_few_channels_of_pixels(a) || a.c > kOctet || a.n * a.p() * a.q() < kManyPixels;
+  }
   if (!has_few_channels_of_pixels(a)) return true;
   if (a.k < kLeastFilters || a.k % kQuad != 0) return false;
   if (a.dtype == DataType::f32) return a.c > kOctet;
@@ -187,6 +223,11 @@ void choose_direct_for_cuda(Tiling& tiling, const Target& target) {
     cut.filter_blocks_per_gemm_task = blocks;
   };
   tiling.filter_blocks_per_filter_task = 1;
+  if (tiling.arithmetic != Arithmetic::fma && has_few_filters(a)) {
+    const FewFilterTasks tasks(a, target);
+    take(tasks.rows, tasks.cols, tiling.filter_blocks());
+    return;
+  }
   if (tiling.arithmetic != Arithmetic::fma) {
     const MmaTasks tasks(a, tiling.filter_blocks(), target);
     take(tasks.rows, tasks.cols, tasks.blocks);

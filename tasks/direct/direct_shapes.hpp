@@ -83,23 +83,25 @@ constexpr bool writes_columns(const ConvProblem& a) {
 /// Of a depthwise task, or one of few channels.
 inline constexpr std::uint64_t kMostTaskOutputs = 1 << 20;
 
-// --- tasks on tensor cores, of sums with few terms (tasks/direct/cuda/direct_mma.cuh)
+// --- tasks on tensor cores: of sums with few terms (tasks/direct/cuda/direct_mma.cuh), or of few
+// filters (tasks/direct/cuda/direct_few_filters.cuh)
 
 /// Channels of one tap that a thread loads together; a step of a sum has those of four threads.
 inline constexpr std::int64_t kMmaQuad = 4, kMmaStepQuads = 4;
-/// Filters that a warp multiplies at a time: those of 128 bytes of y.
+inline constexpr int kMmaThreads = 128;
+/// Of filters in shared memory: four blocks share a multiprocessor.
+inline constexpr std::int64_t kMmaFilterBytes = 40 * 1024;
+
+/// Filters of whose few terms a warp multiplies some at a time: those of 128 bytes of y.
 constexpr std::int64_t mma_filters(std::size_t element_bytes) {
   return static_cast<std::int64_t>(128 / element_bytes);
 }
-inline constexpr int kMmaThreads = 128;
-/// Steps of a sum that are compiled, of tensors of 16 bits; floats take twice as many registers.
+/// Steps of a sum of few terms that are compiled, of tensors of 16 bits; floats take twice as many
+/// registers.
 inline constexpr std::int64_t kMmaSteps[] = {1, 2, 3, 4, 5, 9, 14};
 constexpr std::int64_t most_mma_steps(std::size_t element_bytes) {
   return element_bytes == sizeof(float) ? 9 : 14;
 }
-/// Of filters in shared memory: four blocks share a multiprocessor.
-inline constexpr std::int64_t kMmaFilterBytes = 40 * 1024;
-
 /// The least compiled steps that have all terms of a sum; 0 if none have.
 inline std::int64_t mma_steps(const ConvProblem& a) {
   const std::int64_t quads = a.r * a.s * ((a.c + kMmaQuad - 1) / kMmaQuad);
@@ -108,9 +110,38 @@ inline std::int64_t mma_steps(const ConvProblem& a) {
   }
   return 0;
 }
-/// Of the filters that a warp multiplies at a time.
-inline std::int64_t mma_filter_bytes(const ConvProblem& a) {
-  return mma_steps(a) * kMmaStepQuads * kMmaQuad * 128;
+
+/// Few filters a warp multiplies all at a time, in columns of eight; and the steps of their sums
+/// that are compiled.
+inline constexpr std::int64_t kMostFewFilters = 16, kFewFilterBlocks = 5;
+inline constexpr std::int64_t kFewFilterSteps[] = {1, 2, 3, 4, 5, 7};
+/// Channels of a tap that a thread loads together.
+inline std::int64_t few_filter_part(const ConvProblem& a) {
+  return size_of(a.dtype) == 2 && a.c % (2 * kMmaQuad) == 0 ? 2 * kMmaQuad : kMmaQuad;
+}
+/// The least compiled steps that have all terms of a sum of few filters; 0 if none have.
+inline std::int64_t few_filter_steps(const ConvProblem& a) {
+  const std::int64_t part = few_filter_part(a), parts = a.r * a.s * ((a.c + part - 1) / part);
+  for (const std::int64_t steps : kFewFilterSteps) {
+    if (parts <= steps * kMmaStepQuads) return steps;
+  }
+  return 0;
+}
+inline bool has_few_filters(const ConvProblem& a) {
+  return a.k <= kMostFewFilters && few_filter_steps(a) != 0;
+}
+
+/// How the filters of a problem lie: in parts that a warp multiplies at a time, of so many bytes.
+struct MmaFilterParts {
+  std::int64_t filters, bytes;
+};
+inline MmaFilterParts mma_filter_parts(const ConvProblem& a) {
+  if (has_few_filters(a)) {
+    const std::int64_t filters = (a.k + 7) / 8 * 8;
+    return {filters, few_filter_steps(a) * kMmaStepQuads * few_filter_part(a) * filters *
+                         static_cast<std::int64_t>(size_of(a.dtype))};
+  }
+  return {mma_filters(size_of(a.dtype)), mma_steps(a) * kMmaStepQuads * kMmaQuad * 128};
 }
 /// How a problem's numbers are multiplied on tensor cores: as they are stored.
 constexpr Arithmetic mma_arithmetic(DataType dtype) {
@@ -123,7 +154,7 @@ inline std::string_view mma_need(const ConvProblem& a) {
   if (a.layout != Layout::nhwc) return "layout nhwc";
   if (a.groups != 1) return "one conv group";
   if (a.dtype == DataType::i8) return "floats";
-  return mma_steps(a) == 0 ? "sums of fewer terms" : "";
+  return has_few_filters(a) || mma_steps(a) != 0 ? "" : "sums of fewer terms, or fewer filters";
 }
 
 }  // namespace megaconv

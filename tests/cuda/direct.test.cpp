@@ -63,6 +63,17 @@ const char* const kFewTerms[] = {"n2c3h43w50k64r1s3p0x1+bias",
                                  "n1c24h29k600+scale",
                                  "n1c3h64k64r7p3u2+bias+relu"};
 
+// Of few filters: in one or two columns, of every number of steps, of parts of one quad and two.
+const char* const kFewFilters[] = {"n2c8h43w50k5r1p0+scale+bias+residual",
+                                   "n1c76h31w37k16r1p0+bias",
+                                   "n3c96h33w20k8r1p0+residual+relu",
+                                   "n2c4h58k16+bias+relu",
+                                   "n2c3h26w31k12u2+residual",
+                                   "n1c24h29k11+silu",
+                                   "n1c6h22w31k13r4s3d2x3u1x2p4x1+bias",
+                                   "n2c13h11w90k9r3s1p0+scale",
+                                   "n1c16h64w40k2+bias"};
+
 void check_all(const char* shape, Algorithm algorithm, const char* dtype = "",
                std::initializer_list<FilterMode> modes = {FilterMode::every_run,
                                                           FilterMode::prepared},
@@ -110,6 +121,16 @@ TEST_CASE("cuda direct: sums of few terms on tensor cores", "[sanitizer]") {
   if (!have_device()) SKIP("no CUDA device");
   const auto modes = {FilterMode::every_run, FilterMode::prepared};
   for (const char* shape : kFewTerms) {
+    check_all(shape, Algorithm::direct, "+f16", modes);
+    check_all(shape, Algorithm::direct, "+bf16", modes);
+    check_all(shape, Algorithm::direct, "", modes, Precision::tf32);
+  }
+}
+
+TEST_CASE("cuda direct: few filters on tensor cores", "[sanitizer]") {
+  if (!have_device()) SKIP("no CUDA device");
+  const auto modes = {FilterMode::every_run, FilterMode::prepared};
+  for (const char* shape : kFewFilters) {
     check_all(shape, Algorithm::direct, "+f16", modes);
     check_all(shape, Algorithm::direct, "+bf16", modes);
     check_all(shape, Algorithm::direct, "", modes, Precision::tf32);

@@ -26,8 +26,29 @@ TEST_CASE("emulated CUDA: direct tasks on tensor cores are right for any layer t
       for (const DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
         ConvProblem problem = parse_problem(std::string(shape) + "+nhwc");
         problem.dtype = dtype;
-        if (mma_steps(problem) == 0) continue;
+        if (!mma_need(problem).empty()) continue;
         CAPTURE(shape, to_string(dtype));
+        test::check_emulated(to_string(problem), integers, on_tensor_cores(dtype));
+      }
+    }
+  }
+}
+
+// Filters in one or two columns of eight; channels in whole eights, fours, or not; one to seven
+// steps; with more pixels than a task's warps have at a time.
+TEST_CASE("emulated CUDA: direct tasks of few filters are right for any layer that they take") {
+  for (const char* shape :
+       {"n1c1h1w1k1r1p0", "n2c8h9w11k5r1p0+scale+bias+residual", "n1c76h3w5k16r1p0+bias",
+        "n1c96h5w19k8r1p0+residual+relu", "n2c4h13w10k16r3p1+bias+relu",
+        "n1c3h16w15k12r3u2p1+residual", "n1c12h9w8k11r3+silu", "n1c40h7w6k10r1p0+bias+residual",
+        "n1c6h12w11k13r4s3d2x3u1x2p4x1+bias", "n1c13h11w9k11r3s1p0+scale+residual",
+        "n1c112h5w4k4r1p0", "n1c24h4w4k2r2p1+scale"}) {
+    for (const bool integers : {false, true}) {
+      for (const DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
+        ConvProblem problem = parse_problem(std::string(shape) + "+nhwc");
+        problem.dtype = dtype;
+        CAPTURE(shape, to_string(dtype));
+        REQUIRE(has_few_filters(problem));
         test::check_emulated(to_string(problem), integers, on_tensor_cores(dtype));
       }
     }

@@ -200,24 +200,52 @@ TEST_CASE("Direct tasks multiply sums of few terms on tensor cores, where that w
   CHECK(arithmetic("c24h28k64+nhwc", Precision::tf32) == Arithmetic::fma);  // 14 steps
 }
 
+TEST_CASE("Layers of few filters are direct on tensor cores, where that was faster") {
+  const auto chosen = [](const char* text) {
+    const ConvProblem problem = parse_problem(std::string(text) + "+nhwc");
+    return make_tiling(problem, {.precision = Precision::tf32}, test::kHopper);
+  };
+  for (const char* text : {"n4c4h420k16+f16", "n33c16h287k8+f16", "n17c3h104k16", "n2c32h8k5r1p0",
+                           "n10c56h283k8r1p0+f16", "n12c23h284k16r1p0"}) {
+    const Tiling tiling = chosen(text);
+    CAPTURE(text, to_string(tiling));
+    CHECK(tiling.algorithm() == Algorithm::direct);
+    CHECK(tiling.arithmetic == mma_arithmetic(tiling.problem.dtype));
+    CHECK(tiling.gemm_tasks == 1);
+  }
+  // Of many or long pixels that are loaded in vectors; of terms that registers have no room for.
+  CHECK(chosen("n92c8h124k6r1p0+f16").arithmetic == Arithmetic::fma);
+  for (const char* text :
+       {"n10c56h283k8r1p0", "n20c176h39w149k8r1p0+f16", "n4c720h52k8r1p0+f16", "n3c72h133k3"}) {
+    CAPTURE(text);
+    CHECK(chosen(text).algorithm() != Algorithm::direct);
+  }
+}
+
 TEST_CASE("Direct tasks on tensor cores have whole parts of filters that fit in shared memory") {
-  for (const char* text : {"n1c1h1k1", "n4c4h300k336r1p0", "n2c24h40w31k760", "n3c5h33k1031r5p2",
-                           "n64c3h224k64r7u2", "n1c16h9k100"}) {
+  for (const char* text :
+       {"n1c1h1k1", "n4c4h300k336r1p0", "n2c24h40w31k760", "n3c5h33k1031r5p2", "n64c3h224k64r7u2",
+        "n1c16h9k100", "n4c4h420k16", "n20c112h39w149k8r1p0", "n1c2h3w5000k3r1p0"}) {
     for (const DataType dtype : {DataType::f32, DataType::f16}) {
       ConvProblem problem = parse_problem(std::string(text) + "+nhwc");
       problem.dtype = dtype;
-      if (mma_steps(problem) == 0) continue;
+      if (!mma_need(problem).empty()) continue;
       const Tiling tiling = make_tiling(
           problem, {.algorithm = Algorithm::direct, .arithmetic = mma_arithmetic(dtype)},
           test::kHopper);
       CAPTURE(text, to_string(tiling));
       const std::uint32_t filters =
           std::get<DirectCut>(tiling.cut).filter_blocks_per_gemm_task * Tiling::kLaneBlock;
-      const auto part = static_cast<std::uint32_t>(mma_filters(size_of(dtype)));
+      const MmaFilterParts parts = mma_filter_parts(problem);
+      const auto part = static_cast<std::uint32_t>(parts.filters);
       CHECK((filters % part == 0 || filters == tiling.filter_blocks() * Tiling::kLaneBlock));
-      CHECK(ceil_div(filters, part) * mma_filter_bytes(problem) <= kMmaFilterBytes);
+      if (!has_few_filters(problem)) {
+        CHECK(ceil_div(filters, part) * parts.bytes <= kMmaFilterBytes);
+      } else {
+        CHECK(tiling.gemm_tasks == 1);
+      }
       CHECK(tiling.u_bytes() >= ceil_div(std::uint64_t(problem.k), std::uint64_t{part}) *
-                                    static_cast<std::uint64_t>(mma_filter_bytes(problem)));
+                                    static_cast<std::uint64_t>(parts.bytes));
       CHECK_FALSE(validate(build_graph(tiling), make_mapping(build_graph(tiling), {})));
     }
   }

@@ -117,7 +117,7 @@ TEST_CASE("Arithmetic without tasks is refused, with what must be otherwise") {
   CHECK(ends(refusal("c8h28k64+f16", {.algorithm = A::direct, .arithmetic = Arithmetic::f16}),
              "must be fma, or layout nhwc"));
   CHECK(ends(refusal("c64h28k64+nhwc", {.algorithm = A::direct, .arithmetic = Arithmetic::tf32}),
-             "must be fma, or sums of fewer terms"));
+             "must be fma, or sums of fewer terms, or fewer filters"));
   CHECK(ends(refusal("c64h28k64", {.arithmetic = Arithmetic::bf16}), "must be fma or tf32"));
 }
 
