@@ -303,12 +303,12 @@ class SmallGemmEpilogue {
     for (int i = 0; i < kOutputs; ++i) residual_[i] = {};
     if constexpr (Products::kStoresPairs) {
       if (residuals_ != nullptr) load_pairs<kOutputs>();
-      return;
-    }
+    } else {
 #pragma unroll
-    for (int i = 0; i < kOutputs; ++i) {
-      if (residuals_ == nullptr || pixel_ + i * stride_ >= num_pixels_) continue;
-      residual_[i] = *reinterpret_cast<const Residual*>(residuals_ + to_ + output_[i]);
+      for (int i = 0; i < kOutputs; ++i) {
+        if (residuals_ == nullptr || pixel_ + i * stride_ >= num_pixels_) continue;
+        residual_[i] = *reinterpret_cast<const Residual*>(residuals_ + to_ + output_[i]);
+      }
     }
   }
   // What is the same for all is found once: each look at an argument delays the loads behind it.
