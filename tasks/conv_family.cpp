@@ -55,7 +55,7 @@ constexpr double kPointwiseStartUs = 2, kPointwiseProductsPerUs = 1.2e7;
 constexpr double kPointwiseMemoryMore = 1.3;
 // Direct tasks on tensor cores, an output that is computed, by the steps of its sum; of floats
 // (H100 and H200, 108 layers).
-constexpr double kMmaStartUs = 2.4, kMmaOutputUs = 0.6e-6, kMmaStepUs = 0.12e-6;
+constexpr double kMmaStartUs = 2.2, kMmaOutputUs = 0.6e-6, kMmaStepUs = 0.12e-6;
 constexpr double kMmaFloatUs = 0.9e-6, kMmaFloatStepUs = 0.2e-6;
 // The same of few filters, within a third of 84 layers (H100).
 constexpr double kFewFiltersStartUs = 1.7, kFewFiltersPixelUs = 25e-6, kFewFiltersStepUs = 4e-6;

@@ -164,8 +164,7 @@ bool mma_pays(const ConvProblem& a) {
   }
   if (!has_few_channels_of_pixels(a)) return true;
   if (a.k < kLeastFilters || a.k % kQuad != 0) return false;
-  if (a.dtype == DataType::f32) return a.c > kOctet;
-  return a.c > kQuad || a.k >= kManyFilters;
+  return a.c > kQuad || (a.dtype != DataType::f32 && a.k >= kManyFilters);
 }
 
 // Target::workers counts thread blocks of this size.

@@ -196,7 +196,9 @@ TEST_CASE("Direct tasks multiply sums of few terms on tensor cores, where that w
     CAPTURE(text);
     CHECK(arithmetic(text) == Arithmetic::fma);
   }
-  CHECK(arithmetic("c8h28k64r1p0+nhwc", Precision::tf32) == Arithmetic::fma);
+  CHECK(arithmetic("c4h28k640r1p0+nhwc", Precision::tf32) == Arithmetic::fma);
+  CHECK(arithmetic("c4h28k640r1p0+nhwc+f16") == Arithmetic::f16);
+  CHECK(arithmetic("c7h28k80r1p0+nhwc", Precision::tf32) == Arithmetic::tf32);
   CHECK(arithmetic("c24h28k64+nhwc", Precision::tf32) == Arithmetic::fma);  // 14 steps
 }
 
@@ -220,6 +222,18 @@ TEST_CASE("Layers of few filters are direct on tensor cores, where that was fast
     CAPTURE(text);
     CHECK(chosen(text).algorithm() != Algorithm::direct);
   }
+}
+
+TEST_CASE("Floats of few terms are direct on tensor cores, of more where y is small") {
+  const auto algorithm = [](const char* text) {
+    const ConvProblem problem = parse_problem(std::string(text) + "+nhwc");
+    return make_tiling(problem, {.precision = Precision::tf32}, test::kHopper).algorithm();
+  };
+  for (const char* text : {"n37c6h11w116k176", "n1c8h244w468k672", "n4c16h10k88"}) {
+    CAPTURE(text);
+    CHECK(algorithm(text) == Algorithm::direct);
+  }
+  CHECK(algorithm("n36c16h8k1352") != Algorithm::direct);
 }
 
 TEST_CASE("Direct tasks on tensor cores have whole parts of filters that fit in shared memory") {
