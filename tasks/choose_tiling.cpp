@@ -73,11 +73,10 @@ bool few_channels_are_direct(const ConvProblem& a, const TilingOptions& options,
 // that TMA or other tasks load in vectors. (H100, 49 layers in FP16 and 35 at the precision of
 // TF32, docs/results/few_filters_mma_h100.csv)
 bool few_filters_pay(const ConvProblem& a) {
-  constexpr std::int64_t kManyPixels = 400'000, kMostSteps = 5, kOctet = 8;
+  constexpr std::int64_t kMostSteps = 5, kOctet = 8;
   if (a.r * a.s > 1) return true;
   if (few_filter_steps(a) > kMostSteps) return false;
-  if (a.n * a.p() * a.q() < kManyPixels) return true;
-  return a.c > kOctet && !floats_can_be_brought(a);
+  return !has_many_pixels(a) || (a.c > kOctet && !floats_can_be_brought(a));
 }
 
 // Sums of few terms, which direct tasks multiply on tensor cores without passing x through shared

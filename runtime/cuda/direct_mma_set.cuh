@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "runtime/cuda/kernel_set.cuh"
 #include "tasks/direct/cuda/direct_few_filters.cuh"
@@ -10,9 +11,9 @@
 
 namespace megaconv::cuda {
 
-template <class Stored, int kSteps>
-struct FewTermsKernel {
-  using Direct = MmaTask<Stored, kSteps>;
+/// Direct: a task, which packs its filters itself.
+template <class Direct>
+struct DirectMmaKernel {
   static constexpr int kThreads = Direct::kThreads;
   static constexpr int kBlocksPerSm = Direct::kBlocksPerSm;
 
@@ -33,28 +34,12 @@ struct FewTermsKernel {
   }
 };
 
-template <class Stored, int kQuads>
-struct FewFiltersKernel {
-  using Direct = FewFiltersTask<Stored, kQuads>;
-  static constexpr int kThreads = Direct::kThreads;
-  static constexpr int kBlocksPerSm = Direct::kBlocksPerSm;
-
-  static constexpr bool waits_itself(TaskKind kind) { return kind == TaskKind::direct; }
-
-  static constexpr int shared_bytes(TaskKind kind) {
-    return kind == TaskKind::direct ? static_cast<int>(sizeof(typename Direct::Shared)) : 0;
-  }
-  template <TaskKind kKind>
-  static __device__ void run(const TaskArgs& args, const Task& task,
-                             [[maybe_unused]] std::byte* shared) {
-    if constexpr (kKind == TaskKind::filter_transform) {
-      Direct::pack_filters(args, task.block);
-    } else if constexpr (kKind == TaskKind::direct) {
-      Direct::run(args, task.group, *reinterpret_cast<typename Direct::Shared*>(shared),
-                  [] { wait_for_kernel_before(); });
-    }
-  }
-};
+template <class Direct>
+KernelSet direct_mma_set(const char* of_what) {
+  return make_kernel_set<DirectMmaKernel<Direct>, Stage<TaskKind::filter_transform>,
+                         Stage<TaskKind::direct>>(std::string("direct, of few ") + of_what +
+                                                  ", on tensor cores");
+}
 
 // A kernel of all steps of sums would take longer to start.
 template <class Stored, std::size_t kIndex = 0>
@@ -63,22 +48,15 @@ KernelSet few_terms_kernels(std::int64_t steps) {
   if constexpr (kSteps < kMost) {
     if (steps != kSteps) return few_terms_kernels<Stored, kIndex + 1>(steps);
   }
-  return make_kernel_set<FewTermsKernel<Stored, static_cast<int>(kSteps)>,
-                         Stage<TaskKind::filter_transform>, Stage<TaskKind::direct>>(
-      "direct, of few terms, on tensor cores");
+  return direct_mma_set<MmaTask<Stored, static_cast<int>(kSteps)>>("terms");
 }
 
 template <class Stored>
 KernelSet few_filters_kernels(std::int64_t part) {
-  using Filters = Stage<TaskKind::filter_transform>;
-  using Direct = Stage<TaskKind::direct>;
-  constexpr auto kName = "direct, of few filters, on tensor cores";
   if constexpr (sizeof(Stored) == sizeof(std::uint16_t)) {
-    if (part == 2 * kMmaQuad) {
-      return make_kernel_set<FewFiltersKernel<Stored, 2>, Filters, Direct>(kName);
-    }
+    if (part == 2 * kMmaQuad) return direct_mma_set<FewFiltersTask<Stored, 2>>("filters");
   }
-  return make_kernel_set<FewFiltersKernel<Stored, 1>, Filters, Direct>(kName);
+  return direct_mma_set<FewFiltersTask<Stored, 1>>("filters");
 }
 
 template <class Stored>

@@ -158,9 +158,8 @@ struct FewFilterTasks {
 // choose_tiling.cpp).
 bool mma_pays(const ConvProblem& a) {
   constexpr std::int64_t kLeastFilters = 64, kManyFilters = 256, kOctet = 8, kQuad = 4;
-  constexpr std::int64_t kManyPixels = 400'000;
   if (has_few_filters(a)) {
-    return !has_few_channels_of_pixels(a) || a.c > kOctet || a.n * a.p() * a.q() < kManyPixels;
+    return !has_few_channels_of_pixels(a) || a.c > kOctet || !has_many_pixels(a);
   }
   if (!has_few_channels_of_pixels(a)) return true;
   if (a.k < kLeastFilters || a.k % kQuad != 0) return false;

@@ -12,10 +12,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "megaconv/problem.hpp"
 #include "megaconv/tiling.hpp"
+#include "tasks/ceil_div.hpp"
 
 namespace megaconv {
 
@@ -102,13 +104,20 @@ inline constexpr std::int64_t kMmaSteps[] = {1, 2, 3, 4, 5, 9, 14};
 constexpr std::int64_t most_mma_steps(std::size_t element_bytes) {
   return element_bytes == sizeof(float) ? 9 : 14;
 }
-/// The least compiled steps that have all terms of a sum; 0 if none have.
-inline std::int64_t mma_steps(const ConvProblem& a) {
-  const std::int64_t quads = a.r * a.s * ((a.c + kMmaQuad - 1) / kMmaQuad);
-  for (const std::int64_t steps : kMmaSteps) {
-    if (quads <= steps * kMmaStepQuads && steps <= most_mma_steps(size_of(a.dtype))) return steps;
+/// Of `compiled` the least steps that have all terms of a sum, if threads load so many channels of
+/// a tap together; 0 if none have.
+inline std::int64_t least_steps(const ConvProblem& a, std::span<const std::int64_t> compiled,
+                                std::int64_t part) {
+  const std::int64_t parts = a.r * a.s * ceil_div(a.c, part);
+  for (const std::int64_t steps : compiled) {
+    if (parts <= steps * kMmaStepQuads) return steps;
   }
   return 0;
+}
+/// Of a sum of few terms.
+inline std::int64_t mma_steps(const ConvProblem& a) {
+  const std::int64_t steps = least_steps(a, kMmaSteps, kMmaQuad);
+  return steps <= most_mma_steps(size_of(a.dtype)) ? steps : 0;
 }
 
 /// Few filters a warp multiplies all at a time, in columns of eight; and the steps of their sums
@@ -119,14 +128,11 @@ inline constexpr std::int64_t kFewFilterSteps[] = {1, 2, 3, 4, 5, 7};
 inline std::int64_t few_filter_part(const ConvProblem& a) {
   return size_of(a.dtype) == 2 && a.c % (2 * kMmaQuad) == 0 ? 2 * kMmaQuad : kMmaQuad;
 }
-/// The least compiled steps that have all terms of a sum of few filters; 0 if none have.
 inline std::int64_t few_filter_steps(const ConvProblem& a) {
-  const std::int64_t part = few_filter_part(a), parts = a.r * a.s * ((a.c + part - 1) / part);
-  for (const std::int64_t steps : kFewFilterSteps) {
-    if (parts <= steps * kMmaStepQuads) return steps;
-  }
-  return 0;
+  return least_steps(a, kFewFilterSteps, few_filter_part(a));
 }
+/// So many that it matters most how x is loaded.
+inline bool has_many_pixels(const ConvProblem& a) { return a.n * a.p() * a.q() >= 400'000; }
 inline bool has_few_filters(const ConvProblem& a) {
   return a.k <= kMostFewFilters && few_filter_steps(a) != 0;
 }
@@ -137,7 +143,7 @@ struct MmaFilterParts {
 };
 inline MmaFilterParts mma_filter_parts(const ConvProblem& a) {
   if (has_few_filters(a)) {
-    const std::int64_t filters = (a.k + 7) / 8 * 8;
+    const std::int64_t filters = ceil_div<std::int64_t>(a.k, 8) * 8;
     return {filters, few_filter_steps(a) * kMmaStepQuads * few_filter_part(a) * filters *
                          static_cast<std::int64_t>(size_of(a.dtype))};
   }

@@ -106,6 +106,13 @@ TEST_CASE("cuda direct: any filter, stride, dilation, padding and conv groups, a
   for (const char* shape : kShapes) check_all(shape, Algorithm::direct);
 }
 
+void check_on_tensor_cores(const char* shape) {
+  const auto modes = {FilterMode::every_run, FilterMode::prepared};
+  check_all(shape, Algorithm::direct, "+f16", modes);
+  check_all(shape, Algorithm::direct, "+bf16", modes);
+  check_all(shape, Algorithm::direct, "", modes, Precision::tf32);
+}
+
 TEST_CASE("cuda direct: depthwise convolution") {
   if (!have_device()) SKIP("no CUDA device");
   for (const char* shape : kDepthwiseShapes) check_all(shape, Algorithm::direct);
@@ -120,22 +127,12 @@ TEST_CASE("cuda direct: 1x1 filters on few channels", "[sanitizer]") {
 
 TEST_CASE("cuda direct: sums of few terms on tensor cores", "[sanitizer]") {
   if (!have_device()) SKIP("no CUDA device");
-  const auto modes = {FilterMode::every_run, FilterMode::prepared};
-  for (const char* shape : kFewTerms) {
-    check_all(shape, Algorithm::direct, "+f16", modes);
-    check_all(shape, Algorithm::direct, "+bf16", modes);
-    check_all(shape, Algorithm::direct, "", modes, Precision::tf32);
-  }
+  for (const char* shape : kFewTerms) check_on_tensor_cores(shape);
 }
 
 TEST_CASE("cuda direct: few filters on tensor cores", "[sanitizer]") {
   if (!have_device()) SKIP("no CUDA device");
-  const auto modes = {FilterMode::every_run, FilterMode::prepared};
-  for (const char* shape : kFewFilters) {
-    check_all(shape, Algorithm::direct, "+f16", modes);
-    check_all(shape, Algorithm::direct, "+bf16", modes);
-    check_all(shape, Algorithm::direct, "", modes, Precision::tf32);
-  }
+  for (const char* shape : kFewFilters) check_on_tensor_cores(shape);
 }
 
 TEST_CASE("cuda direct: tensors of 16 bits, whatever the shape") {

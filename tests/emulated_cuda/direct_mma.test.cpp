@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct CUDA tasks on tensor cores, without a GPU.
 #include <string>
+#include <vector>
 
 #include "tasks/direct/direct_shapes.hpp"
 #include "tests/catch.hpp"
@@ -9,8 +10,22 @@
 namespace megaconv {
 namespace {
 
-TilingOptions on_tensor_cores(DataType dtype) {
-  return {.algorithm = Algorithm::direct, .arithmetic = mma_arithmetic(dtype)};
+std::vector<ConvProblem> of_every_type(const char* shape) {
+  std::vector<ConvProblem> problems;
+  for (const DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
+    problems.push_back(parse_problem(std::string(shape) + "+nhwc"));
+    problems.back().dtype = dtype;
+  }
+  return problems;
+}
+
+void check(const ConvProblem& problem) {
+  const TilingOptions on_tensor_cores{.algorithm = Algorithm::direct,
+                                      .arithmetic = mma_arithmetic(problem.dtype)};
+  for (const bool integers : {false, true}) {
+    CAPTURE(to_string(problem), integers);
+    test::check_emulated(to_string(problem), integers, on_tensor_cores);
+  }
 }
 
 // A warp has 32 pixels or 16, by the steps of a sum; it loads quads of channels together, or one by
@@ -22,14 +37,8 @@ TEST_CASE("emulated CUDA: direct tasks on tensor cores are right for any layer t
         "n2c4h23w21k64r3u2p1+bias+residual+relu", "n1c6h12w11k12r5s3d2x3u1x2p4x1+bias",
         "n1c16h9w8k100r3+residual+silu", "n1c3h16w15k65r7u2p3+bias", "n1c80h4w5k8r1p0",
         "n1c13h11w9k20r3s1p0+scale+residual"}) {
-    for (const bool integers : {false, true}) {
-      for (const DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
-        ConvProblem problem = parse_problem(std::string(shape) + "+nhwc");
-        problem.dtype = dtype;
-        if (!mma_need(problem).empty()) continue;
-        CAPTURE(shape, to_string(dtype));
-        test::check_emulated(to_string(problem), integers, on_tensor_cores(dtype));
-      }
+    for (const ConvProblem& problem : of_every_type(shape)) {
+      if (mma_need(problem).empty()) check(problem);
     }
   }
 }
@@ -43,14 +52,10 @@ TEST_CASE("emulated CUDA: direct tasks of few filters are right for any layer th
         "n1c3h16w15k12r3u2p1+residual", "n1c12h9w8k11r3+silu", "n1c40h7w6k10r1p0+bias+residual",
         "n1c6h12w11k13r4s3d2x3u1x2p4x1+bias", "n1c13h11w9k11r3s1p0+scale+residual",
         "n1c112h5w4k4r1p0", "n1c24h4w4k2r2p1+scale"}) {
-    for (const bool integers : {false, true}) {
-      for (const DataType dtype : {DataType::f32, DataType::f16, DataType::bf16}) {
-        ConvProblem problem = parse_problem(std::string(shape) + "+nhwc");
-        problem.dtype = dtype;
-        CAPTURE(shape, to_string(dtype));
-        REQUIRE(has_few_filters(problem));
-        test::check_emulated(to_string(problem), integers, on_tensor_cores(dtype));
-      }
+    for (const ConvProblem& problem : of_every_type(shape)) {
+      CAPTURE(to_string(problem));
+      REQUIRE(has_few_filters(problem));
+      check(problem);
     }
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/run/tensors.hpp"
 
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -159,6 +160,24 @@ float number_at(Device& device, DataType dtype, const void* tensor, std::int64_t
     device.download(&number, static_cast<const decltype(number)*>(tensor) + index, sizeof(number));
     return to_float(number);
   });
+}
+
+std::vector<double> numbers_of(DataType dtype, std::span<const std::byte> tensor) {
+  std::vector<double> numbers(tensor.size() / size_of(dtype));
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] =
+        number_at(device_of(Backend::cpu), dtype, tensor.data(), static_cast<std::int64_t>(i));
+  }
+  return numbers;
+}
+
+double relative_l2(std::span<const double> a, std::span<const double> b) {
+  double squares = 0, all = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    squares += (a[i] - b[i]) * (a[i] - b[i]);
+    all += b[i] * b[i];
+  }
+  return squares == 0 ? 0 : std::sqrt(squares / all);
 }
 
 std::uint64_t checksum(std::span<const std::byte> bytes) {

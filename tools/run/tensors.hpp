@@ -90,6 +90,11 @@ std::vector<std::byte> download(const TensorSet& tensors, const Buffer& buffer);
 /// One number of a tensor in memory of `device`.
 float number_at(Device& device, DataType dtype, const void* tensor, std::int64_t index);
 
+/// All numbers of a tensor in host memory.
+std::vector<double> numbers_of(DataType dtype, std::span<const std::byte> tensor);
+/// ||a - b|| / ||b||; NaN where there is one.
+double relative_l2(std::span<const double> a, std::span<const double> b);
+
 /// FNV-1a, 64 bits: tells whether two results are the same, bit for bit.
 std::uint64_t checksum(std::span<const std::byte> bytes);
 

@@ -18,16 +18,6 @@ double allowed_difference(const Network& network, const PlanOptions& options) {
   return network.dtype == DataType::f32 && exact ? 1.5e-5 : 0.028;
 }
 
-// Relative L2 norm; NaN where there is one.
-double difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double squares = 0, all = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    squares += (a[i] - b[i]) * (a[i] - b[i]);
-    all += b[i] * b[i];
-  }
-  return squares == 0 ? 0 : std::sqrt(squares / all);
-}
-
 PlanOptions by_heuristic(PlanOptions options) {
   options.source = PlanSource::heuristic;
   return options;
@@ -46,11 +36,8 @@ std::vector<double> NetworkBench::outputs_of(NetworkRunner& runner) const {
   runner.run();
   std::vector<double> numbers;
   for (std::size_t i = 0; i < network_.outputs.size(); ++i) {
-    const std::vector<std::byte> bytes = runner.output(i);
-    const auto count = static_cast<std::int64_t>(bytes.size() / size_of(network_.dtype));
-    for (std::int64_t k = 0; k < count; ++k) {
-      numbers.push_back(number_at(device_of(Backend::cpu), network_.dtype, bytes.data(), k));
-    }
+    const std::vector<double> output = numbers_of(network_.dtype, runner.output(i));
+    numbers.insert(numbers.end(), output.begin(), output.end());
   }
   return numbers;
 }
@@ -64,7 +51,7 @@ Measurement NetworkBench::measure(const Configuration& configuration, const Samp
     NetworkRunner runner(network_, apply(configuration, options_), seed_);
     result.workspace_bytes = runner.plan().workspace_bytes();
     result.bound_l2 = allowed_difference(network_, options_);
-    result.relative_l2 = difference(outputs_of(runner), wanted_);
+    result.relative_l2 = relative_l2(outputs_of(runner), wanted_);
     if (!(result.relative_l2 <= result.bound_l2)) {
       result.verdict = Verdict::wrong;
       result.reason = "outputs differ by " + std::to_string(result.relative_l2);

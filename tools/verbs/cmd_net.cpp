@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -348,19 +347,6 @@ bool keeps_pairs(const Plan& plan) {
   });
 }
 
-double relative_l2_of_floats(const std::vector<std::byte>& values,
-                             const std::vector<std::byte>& reference) {
-  double error = 0, norm = 0;
-  for (std::size_t i = 0; i < reference.size(); i += sizeof(float)) {
-    float value, exact;
-    std::memcpy(&value, &values[i], sizeof value);
-    std::memcpy(&exact, &reference[i], sizeof exact);
-    error += (double{value} - exact) * (double{value} - exact);
-    norm += double{exact} * exact;
-  }
-  return std::sqrt(error / norm);
-}
-
 ExitCode verify(const NetArguments& arguments) {
   Network network = selected(arguments, arguments.names.front());
   const PlanOptions options = plan_options(arguments);
@@ -424,7 +410,7 @@ ExitCode verify(const NetArguments& arguments) {
   if (pairs) {
     fmt::print(
         "In the workspace values lie as pairs of FP16 numbers: {} is {:.1e} from these bits\n",
-        output, relative_l2_of_floats(wanted, found));
+        output, relative_l2(numbers_of(network.dtype, wanted), numbers_of(network.dtype, found)));
   }
   return ExitCode::ok;
 }

@@ -65,9 +65,10 @@ struct FewFiltersTask {
     }
   }
 
-  /// wait(): for the kernel that wrote what is read.
+  /// wait(): for the kernel that wrote what is read. All filters are one block.
   template <class Wait>
-  static __device__ void run(const TaskArgs& a, std::uint32_t group, Shared& shared, Wait wait) {
+  static __device__ void run(const TaskArgs& a, std::uint32_t group, std::uint32_t /*block*/,
+                             Shared& shared, Wait wait) {
     const int steps = steps_of(a), columns = columns_of(a);
     for (int i = static_cast<int>(threadIdx.x); i < steps * kStepParts; i += kThreads) {
       shared.terms[i] = MmaTerm::of(a, i, 4 * kQuads);
