@@ -44,6 +44,8 @@ class InPlaceConsumers : Shape {
   static __device__ __forceinline__ void consume(const TaskArgs& a, const Course& course,
                                                  float x_scale, const Source& source,
                                                  const Shared& shared) {
+    // One after the other. A stage has clusters, whose blocks have one each.
+    constexpr bool kAllShares = kSharesChannels && Source::kSignals;
     const int warpgroup = warpgroup_index() - (kHelpers + kConverters) / 128;
     const bool speaker = threadIdx.x % 32 == 0;
     TaskReader<Source> tasks(shared.barriers.tasks, source);
@@ -69,16 +71,17 @@ class InPlaceConsumers : Shape {
         const bool is_last = tile + 1 == walk.num_tiles;
         const bool keeps = course.keeps_them_all || (course.keeps_filters && !is_last);
         const auto multiply_share = [&](int chunks) {
-          multiply<kWidth>(a, course, chunks, warpgroup, keeps, input, filter, sums,
-                           input_everywhere, shared);
+          multiply<kWidth, kAllShares>(a, course, chunks, warpgroup, keeps, input, filter, sums,
+                                       input_everywhere, shared);
         };
         if constexpr (kSharesChannels) {
-          if (!multiply_shares<kWidth>(course, shared, sums, multiply_share)) continue;
+          if (!multiply_shares<kWidth, kAllShares>(course, shared, sums, multiply_share)) continue;
         } else {
           multiply_share(course.chunks);
         }
-        ring.wait_empty(output);
+        // The residual first: behind the other wait ptxas takes all that follows for divergent.
         if (finish.has_residual()) shared.barriers.residual[warpgroup].wait_full(output);
+        ring.wait_empty(output);
         Outputs::template put<kWidth>(finish, sums,
                                       shared.outputs + first_output_of(warpgroup, kWidth));
         ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
@@ -92,30 +95,36 @@ class InPlaceConsumers : Shape {
     }
   }
 
-  // Adds the products of a tile, share of channels by share. False in blocks of a cluster whose
-  // sums have gone to the first one.
-  template <int kWidth, class MultiplyShare>
+  // Adds the products of a tile, of all shares of its channels or of the block's own. False in
+  // blocks of a cluster whose sums have gone to the first one. (Sums are zero wherever products
+  // begin, else ptxas would make each matrix instruction wait for the one before. So it would
+  // behind the loop over shares, if there were two of chunks.)
+  template <int kWidth, bool kAllShares, class MultiplyShare>
   static __device__ __forceinline__ bool multiply_shares(const Course& course, const Shared& shared,
                                                          float (&sums)[kWidth / 2],
                                                          MultiplyShare multiply_share) {
     const BlockCluster& cluster = shared.cluster;
     const int thread = static_cast<int>(threadIdx.x) - (kHelpers + kConverters);
-    float before[kWidth / 2] = {};
-    for (int left = course.chunks;;) {
-      const int chunks = min(left, course.share_chunks);
-      multiply_share(chunks);
+    if constexpr (!kAllShares) {
+      multiply_share(course.chunks);
+    } else {
+      float before[kWidth / 2] = {};
+      for (int left = course.chunks;;) {
+        const int chunks = min(left, course.share_chunks);
+        multiply_share(chunks);
 #pragma unroll
-      for (int i = 0; i < kWidth / 2; ++i) sums[i] += before[i];
-      left -= chunks;
-      if (left == 0) break;
+        for (int i = 0; i < kWidth / 2; ++i) sums[i] += before[i];
+        left -= chunks;
+        if (left == 0) break;
 #pragma unroll
-      for (int i = 0; i < kWidth / 2; ++i) before[i] = sums[i], sums[i] = 0.0f;
+        for (int i = 0; i < kWidth / 2; ++i) before[i] = sums[i], sums[i] = 0.0f;
+      }
     }
     if (cluster.rank() != 0) {
       float* const own = shared.partial_sums + (cluster.rank() - 1) * kWidth / 2 * kConsumers;
       float* const to = cluster.at(0, own) + thread;
 #pragma unroll
-      for (int i = 0; i < kWidth / 2; ++i) to[i * kConsumers] = sums[i];
+      for (int i = 0; i < kWidth / 2; ++i) to[i * kConsumers] = sums[i], sums[i] = 0.0f;
       __syncwarp();
       if (thread % 32 == 0) cluster.arrive(0, &shared.barriers.partial_sums);
       return false;
@@ -130,13 +139,13 @@ class InPlaceConsumers : Shape {
   }
 
   // Adds the products of some chunks of a tile.
-  template <int kWidth>
+  template <int kWidth, bool kAllShares>
   static __device__ __forceinline__ void multiply(
       const TaskArgs& a, const Course& course, int chunks, int warpgroup, bool keeps_filters,
       typename StageRing<kMostInputStages>::Cursor& input,
       typename StageRing<kMostFilterStages>::Cursor& filter, float (&sums)[kWidth / 2],
       const ClusterBarriers& input_everywhere, const Shared& shared) {
-    if (kWide || (!kSharesChannels && course.taps == 1)) {
+    if (kWide || (!kAllShares && course.taps == 1)) {
       multiply_taps<kWidth>(chunks, warpgroup, keeps_filters, input, filter, sums, input_everywhere,
                             shared);
     } else {
