@@ -41,7 +41,8 @@ TaskArgs make_launch_args(const Tiling& tiling, const KernelSet& kernels, CudaLa
     args.block_k_blocks = args.share_k_blocks;
   }
   if (kernels.operands != Operands::loaded) {
-    args.memory = memory_in_place(args.tile_places, args.input_places, kernels.operands,
+    const InputOfTile input{args.rows_at_once, args.cols_at_once, args.input_places};
+    args.memory = memory_in_place(args.tile_places, input, kernels.operands,
                                   args.block_k_blocks * args.r * args.s, args.cluster_blocks,
                                   static_cast<std::int32_t>(num_channel_shares));
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "tasks/conv_algorithm.hpp"
@@ -49,7 +50,10 @@ constexpr std::uint64_t kMostTiles = 16, kMostTilesInPlace = 64;
 // however many bytes it has, or a padded pixel of images abreast; of a tile's start and outputs, of
 // 16 bits and of floats; and as above.
 constexpr double kChunkInPlaceUs = 1.36, kPlacesOfChunkInPlace = 512;
-constexpr double kCopiedRowUs = 1.5e-3, kCopiedRowAbreastUs = 2e-3;
+constexpr double kCopiedRowUs = 0.9e-3, kCopiedByteUs = 8e-6;
+// So much longer take rows that begin amid a sector of 32 bytes, and come in pieces; and those that
+// are of two lines of 128 bytes (H100: 4.1 and 1.3 ns a row; of whole lines 0.9).
+constexpr double kInPiecesMore = 1.3, kOfTwoLinesMore = 1.5;
 constexpr double kRestInPlaceUs = 0.6, kFloatRestInPlaceUs = 2.5;
 constexpr double kTaskInPlaceUs = 0.5, kLaunchInPlaceUs = 4;
 // The same of floats that are multiplied as TF32, half as many at a time; where rows of a filter
@@ -64,13 +68,28 @@ constexpr double kPartialSumsUs = 1;
 // which those of filters come to many blocks at a time; and by products. Of a tile, and of every
 // byte of its outputs. Of further waves of tasks. Of a run.
 constexpr double kTapUs = 0.256, kTapRowUs = 1.62e-3, kTapFilterRow = 0.735;
-constexpr double kTapProductsPerUs = 3.15e6;
+constexpr double kTapProductsPerUs = 3.15e6, kTapMultiprocessors = 132;
 constexpr double kTapTileUs = 1.05, kTapOutputUs = 3.3e-5;
 constexpr double kTapTaskUs = 0.45, kTapLaunchUs = 2.6;
 // So often what a tile has less of, products or outputs, is beside nothing.
 constexpr double kTapAlone = 1.4;
+// Until a stage of x is there: by itself, and for every row of operands that all multiprocessors
+// load for one; for every row of a stage for several taps. With few stages products wait for it.
+// (H100: tiles of 3 to 6 stages of one tap, and of 2 of a stem.)
+constexpr double kInputUs = 0.3, kInputRowUs = 5e-3, kHaloRowUs = 3.5e-3;
+// The same where memory takes at least this share of what all products would; and of a row,
+// however many stages there are.
+constexpr double kStreamed = 0.6, kStreamedInputRowUs = 7e-3, kStreamedRowUs = 2.1e-3;
+// Tensors that the L2 has no room for pass through memory: so many bytes a microsecond, where
+// blocks that run at a time read and write what lies side by side. A task of two tiles, or more,
+// has pixels far from those of others; that counts where memory takes so much longer than products.
+// (H100, 20 layers of 1x1 filters.)
+constexpr double kTapCachedBytes = 45e6, kTapMemoryBytesPerUs = 2.85e6;
+constexpr double kTwoTilesMore = 1.05, kTilesMore = 1.1, kWaitsForMemory = 1.5;
+// So much of the shorter one of tiles and memory is beside nothing.
+constexpr double kMemoryAlone = 0.1;
 // Copies of operands: their stage's start, and what it reads and writes in a microsecond.
-constexpr double kCopyUs = 2.5, kCopyBytesPerUs = 3.5e6;
+constexpr double kCopyUs = 1.5, kCopyBytesPerUs = 3.5e6;
 // The same from space to depth, number by number (H100, a stem: FP16 17 us, floats 24).
 constexpr double kDepthBytesPerUs = 1.7e6;
 // Operands converted in shared memory: microseconds of 16 channels of a padded pixel under nine
@@ -137,17 +156,34 @@ double num_taps(const ConvProblem& problem, std::int32_t tile_places, Operands o
          static_cast<double>(problem.r * problem.s);
 }
 
+// How much longer TMA takes in the mean for rows of a K block than for those of whole lines.
+double row_more(const ConvProblem& problem, std::int32_t tile_places, Operands operands) {
+  constexpr std::uint64_t kSector = 32, kLine = 128;
+  if (!are_tensors(operands)) return 1;
+  const std::uint64_t pixel_bytes = u64(problem.c) * size_of(problem.dtype);
+  if (pixel_bytes % kSector != 0) return kInPiecesMore;
+  const std::uint64_t row_bytes =
+      std::min(pixel_bytes, u64(k_block_bytes_in_place(tile_places, operands)));
+  // Rows begin at multiples of this; so many places of a line leave no room for them.
+  const std::uint64_t step = std::gcd(pixel_bytes, kLine);
+  const double of_two_lines = static_cast<double>(row_bytes - std::min(row_bytes, step)) / kLine;
+  return 1 + of_two_lines * (kOfTwoLinesMore - 1);
+}
+
 // Microseconds in which TMA loads operands of 16 channels under nine taps, of each of so many tiles
 // of a block; of x so many for a row.
 double chunk_copied_us(const ConvProblem& problem, std::int32_t tile_places, double tiles,
-                       const InputOfTile& input, double input_row_us, Operands operands) {
+                       const InputOfTile& input, Operands operands) {
   const double taps = static_cast<double>(problem.r * problem.s);
   const double k_block_channels = k_block_channels_in_place(tile_places, operands);
   const bool keeps_filters = num_taps(problem, tile_places, operands) <=
                              filter_stages_in_place(tile_places, input.places, operands);
   const double inputs = input.places * num_inputs(problem, input);
   const double filters = filters_in_place(operands) * taps / (keeps_filters ? tiles : 1);
-  const double us = input_row_us * inputs + kCopiedRowUs * filters;
+  const double row_us =
+      row_more(problem, tile_places, operands) *
+      (kCopiedRowUs + kCopiedByteUs * k_block_bytes_in_place(tile_places, operands));
+  const double us = row_us * (inputs + filters);
   return us * 16 / k_block_channels * 9 / taps;
 }
 
@@ -157,6 +193,39 @@ double copy_us(const Tiling& tiling) {
       u64(tiling.problem.x_size()) * size_of(tiling.problem.dtype) + input_copy_bytes(tiling));
   return kCopyUs +
          bytes / (has_space_to_depth(tiling.problem) ? kDepthBytesPerUs : kCopyBytesPerUs);
+}
+
+// Pipeline stages of x.
+std::int32_t input_stages(const ConvProblem& problem, std::int32_t tile_places,
+                          const InputOfTile& input, Operands operands, std::uint32_t shares) {
+  const double taps = num_taps(problem, tile_places, operands, shares);
+  return memory_in_place(tile_places, input, operands, static_cast<std::int32_t>(taps), 1, 1)
+      .input_stages;
+}
+
+// Microseconds in which tensors pass through memory; 0 if the L2 has room for them.
+double memory_us(const Tiling& tiling) {
+  const ConvProblem& a = tiling.problem;
+  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+  const bool strided = a.r * a.s == 1 && has_strides(a);  // rows and columns between are not read
+  const double x = static_cast<double>(strided ? a.n * a.c * a.p() * a.q() : a.x_size());
+  const double y = static_cast<double>(a.y_size()) * (a.epilogue.residual ? 2 : 1);
+  const double element = static_cast<double>(size_of(a.dtype));
+  const double x_element = cut.operands == Operands::in_copy ? sizeof(std::uint16_t) : element;
+  const double w_element = are_tensors(cut.operands) ? element : sizeof(std::uint16_t);
+  const double bytes = x_element * x + w_element * static_cast<double>(a.w_size()) + element * y;
+  return bytes < kTapCachedBytes ? 0 : bytes / kTapMemoryBytesPerUs;
+}
+double with_memory_us(double tiles_us, double memory_us) {
+  return std::max(tiles_us, memory_us) + kMemoryAlone * std::min(tiles_us, memory_us);
+}
+
+// Microseconds of all products, if nothing else took time.
+double least_products_us(const Tiling& tiling) {
+  const ConvProblem& a = tiling.problem;
+  const double products = static_cast<double>(a.y_size()) * static_cast<double>(a.c * a.r * a.s);
+  const double as_floats = a.dtype == DataType::f32 ? 2 : 1;
+  return as_floats * products / (kTapMultiprocessors * kTapProductsPerUs);
 }
 
 // Microseconds of a run of tiles whose taps have inputs of their own. A tile's outputs are written
@@ -173,13 +242,28 @@ double by_taps_us(const Tiling& tiling, std::int32_t tile_places, double waves,
                              taps <= filter_stages_in_place(tile_places, tile_places, cut.operands);
   const double rows = width + kTapFilterRow * filters / (keeps_filters ? tiles : 1);
   const double products = width * filters * k_block * (have_floats(cut.operands) ? 2 : 1);
-  const double products_us =
-      taps * std::max({kTapUs, kTapRowUs * rows, products / kTapProductsPerUs});
   const double outputs_us = kTapOutputUs * width * static_cast<double>(size_of(problem.dtype)) *
                             std::min(filters, static_cast<double>(problem.k));
-  return kTapLaunchUs + waves * tiles * (kTapTileUs + std::max(products_us, outputs_us)) +
-         kTapAlone * std::min(products_us, outputs_us) + (waves - 1) * kTapTaskUs +
-         (shares > 1 ? kPartialSumsUs : 0);
+  const double stages =
+      input_stages(problem, tile_places, {1, 1, tile_places}, cut.operands, shares);
+  const double all_rows = width + filters, more = row_more(problem, tile_places, cut.operands);
+  const auto tiles_us = [&](double input_us) {
+    const double tap_us =
+        std::max({kTapUs, kTapRowUs * more * rows, products / kTapProductsPerUs, input_us});
+    return waves * tiles * (kTapTileUs + std::max(taps * tap_us, outputs_us)) +
+           kTapAlone * std::min(taps * tap_us, outputs_us) + (waves - 1) * kTapTaskUs;
+  };
+  const double start_us = kTapLaunchUs + (shares > 1 ? kPartialSumsUs : 0);
+  const double memory = memory_us(tiling), least_us = least_products_us(tiling);
+  if (memory < kStreamed * least_us) {
+    return start_us + tiles_us((kInputUs + kInputRowUs * all_rows) / stages);
+  }
+  const double streamed_us =
+      tiles_us(all_rows * std::max(kStreamedRowUs * more, kStreamedInputRowUs / stages));
+  const bool is_apart = tiles > 1 && memory > kWaitsForMemory * least_us;
+  const double apart = !is_apart ? 1 : tiles == 2 ? kTwoTilesMore : kTilesMore;
+  // The last tile's outputs are beside nothing.
+  return start_us + apart * with_memory_us(streamed_us, memory + outputs_us);
 }
 
 // Microseconds of a run of so many waves of tasks, in stages or not. Of the tiling's counts only
@@ -200,13 +284,14 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
   const bool all_rows = input.filter_rows == problem.r;
   const double width = tile_places;
   const double tiles = std::ceil(cut.places_per_group / width);
-  double chunks = num_chunks(problem), before_us = kLaunchInPlaceUs, rest_us = kRestInPlaceUs;
-  const double input_row_us = stripes.images > 1 ? kCopiedRowAbreastUs : kCopiedRowUs;
+  // Whole K blocks are multiplied.
+  double chunks = num_taps(problem, tile_places, operands) *
+                  k_block_channels_in_place(tile_places, operands) / (16.0 * 9);
+  double before_us = kLaunchInPlaceUs, rest_us = kRestInPlaceUs;
   // A block keeps the filters of a task, or of all tasks if these have the same.
   const double with_filters =
       problem.k <= filters_in_place(operands) ? std::ceil(waves) * tiles : tiles;
-  const double copied_us =
-      chunk_copied_us(problem, tile_places, with_filters, input, input_row_us, operands);
+  const double copied_us = chunk_copied_us(problem, tile_places, with_filters, input, operands);
   double chunk_us = std::max(copied_us, kChunkInPlaceUs * width / kPlacesOfChunkInPlace);
   if (have_floats(operands)) {
     const double more = tile_places > kWideFloatTile ? kWideFloatMore : 1;
@@ -229,7 +314,15 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
     rest_us = stripes.cols < problem.q() ? kStripeRestUs : kConvertedRestUs;
   }
   if (shares > 1) chunks /= shares, before_us += kPartialSumsUs;
-  return before_us + waves * tiles * (chunks * chunk_us + rest_us) + (waves - 1) * kTaskInPlaceUs;
+  double products_us = chunks * chunk_us;
+  if (operands != Operands::converted) {
+    const double stages = input_stages(problem, tile_places, input, operands, shares);
+    const double inputs =
+        num_taps(problem, tile_places, operands, shares) / (input.filter_rows * input.filter_cols);
+    products_us = std::max(products_us, inputs * (kInputUs + kHaloRowUs * input.places) / stages);
+  }
+  const double tiles_us = waves * tiles * (products_us + rest_us) + (waves - 1) * kTaskInPlaceUs;
+  return before_us + with_memory_us(tiles_us, memory_us(tiling));
 }
 
 // Whether threads load pixels of floats whole, for wide tiles; narrow ones take two turns anyway.

@@ -72,8 +72,8 @@ std::int32_t tile_places_in_place(std::int64_t places_per_group, const Stripes& 
   return dividing(ceil_div(places_per_group, std::int64_t{most}));
 }
 
-MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t input_places,
-                              Operands operands, std::int32_t taps, std::int32_t cluster_blocks,
+MemoryInPlace memory_in_place(std::int32_t tile_places, const InputOfTile& input, Operands operands,
+                              std::int32_t taps, std::int32_t cluster_blocks,
                               std::int32_t channel_shares) {
   constexpr std::int32_t kSpan = 1024;  // of TMA's permutations
   const std::int32_t filters = filters_in_place(operands);
@@ -82,7 +82,7 @@ MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t input_place
   MemoryInPlace memory{};
   const std::int32_t row_bytes = k_block_bytes_in_place(tile_places, operands);
   memory.tap_bytes = filters * row_bytes;
-  memory.input_bytes = whole_spans(input_places * row_bytes);
+  memory.input_bytes = whole_spans(input.places * row_bytes);
   memory.pieces = whole_spans(tile_places * filters * (have_16_bits(operands) ? 2 : 4));
   memory.num_pieces = converts ? pieces_of(cluster_blocks) : 0;
   memory.partial_sums = memory.pieces + memory.num_pieces * kPieceBytes;
@@ -101,9 +101,12 @@ MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t input_place
   };
   const std::int64_t with_all = stages_beside(std::int64_t{taps} * memory.tap_bytes);
   const std::int64_t with_few = stages_beside(least_filter_bytes_in_place(tile_places, operands));
-  // Without a halo a stage of x is for one tap: with two of them the products wait for every load
-  // (H100, FP16, n32c512h28k256r1p0: 25.7 us, with more 17.9).
-  const std::int64_t least = input_places == tile_places ? 3 : kLeastInputStages;
+  // A stage of x that is for few taps is multiplied sooner than the next one comes: with two the
+  // products wait for every load (H100, FP16, n32c512h28k256r1p0: 25.7 us, with more 17.9;
+  // n45c352h66k48r1s3p0x1 91.4 and 65.1).
+  constexpr std::int32_t kFewTaps = 3;
+  const std::int64_t least =
+      input.filter_rows * input.filter_cols <= kFewTaps ? 3 : kLeastInputStages;
   const std::int64_t stages = with_all >= least ? with_all : std::max(with_all, with_few);
   memory.input_stages =
       static_cast<std::int32_t>(std::clamp<std::int64_t>(stages, kLeastInputStages, most_input));

@@ -201,11 +201,6 @@ inline constexpr std::int32_t kLeastInputStages = 2, kMostFilterStages = 24;
 constexpr std::int32_t most_input_stages(Operands operands) {
   return operands == Operands::converted ? 3 : are_wide(operands) ? 6 : 4;
 }
-/// The cut for tiles of so many padded pixels (`input_places` with the halo). `taps` counts those
-/// of all K blocks of a tile. If their filters all fit, what is left goes to stages of x.
-MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t input_places,
-                              Operands operands, std::int32_t taps, std::int32_t cluster_blocks,
-                              std::int32_t channel_shares);
 /// Pipeline stages of filters that fit beside two of x; each is one tap of a K block.
 constexpr int filter_stages_in_place(std::int32_t tile_places, std::int32_t input_places,
                                      Operands operands) {
@@ -235,6 +230,11 @@ struct InputOfTile {
 };
 InputOfTile input_of_tile(const ConvProblem& problem, const Stripes& stripes,
                           std::int32_t tile_places, Operands operands);
+/// The cut for tiles of so many padded pixels. `taps` counts those of all K blocks of a tile. If
+/// their filters all fit, what is left goes to stages of x.
+MemoryInPlace memory_in_place(std::int32_t tile_places, const InputOfTile& input, Operands operands,
+                              std::int32_t taps, std::int32_t cluster_blocks,
+                              std::int32_t channel_shares);
 /// Widest tile, in padded pixels, whose channels several blocks of a cluster share.
 inline constexpr std::int32_t kMostSharedPlaces = 64;
 /// Columns of a row of y in one TMA store. TMA cuts the box at the end of the row of y, but not

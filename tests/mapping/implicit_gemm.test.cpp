@@ -338,15 +338,43 @@ TEST_CASE("Two blocks of a cluster convert x for each other where blocks of filt
   CHECK(cluster_blocks(tiling_of("n64c512h28k512")) == 1);
 }
 
-TEST_CASE("Tasks with other filters load theirs again, which wide tiles do less often") {
+TEST_CASE(
+    "Tasks on tensors that the L2 has no room for are a tile each, if memory is what they wait "
+    "for") {
   TilingOptions options;
   options.precision = Precision::tf32;
+  options.whole_tensors = true;
+  const auto tiles_of = [&](const char* text) {
+    const Tiling tiling = tiling_of(text, options);
+    const ImplicitGemmCut& cut = cut_of(tiling);
+    const Stripes stripes =
+        make_stripes(tiling.problem, static_cast<std::int32_t>(cut.cols_per_group));
+    return ceil_div(
+        static_cast<std::int32_t>(cut.places_per_group),
+        tile_places_in_place(cut.places_per_group, stripes, cut.operands, tiling.problem.c));
+  };
+  CHECK(tiles_of("n32c64h56k256r1p0+nhwc") == 1);
+  CHECK(tiles_of("n32c128h28k512r1p0+nhwc") == 1);
+  // A residual is read, too.
+  CHECK(tiles_of("n8c64h56k256r1p0+nhwc+residual") == 1);
+  CHECK(tiles_of("n8c64h56k256r1p0+nhwc") > 1);
+  // Here products take longer.
+  CHECK(tiles_of("n123c512h22k528r1p0+nhwc") > 1);
+}
+
+TEST_CASE("Rows of operands that are no whole lines are thought to take longer") {
+  TilingOptions options;
   options.arithmetic = Arithmetic::tf32;
-  // All filters of a task fit beside tiles of 128 padded pixels, but not beside wider ones.
-  for (const bool whole : {false, true}) {
-    options.whole_tensors = whole;
-    CHECK(cut_of(tiling_of("n32c512h28k256r1p0+nhwc", options)).places_per_group >= 256);
-  }
+  options.whole_tensors = true;
+  const Target hopper{
+      .backend = Backend::cuda, .workers = 264, .split_f16 = true, .multiprocessors = 132};
+  // K blocks of 32 channels: as many for each of these.
+  const auto us = [&](const char* text) {
+    return implicit_gemm_us(tiling_of(text, options), hopper, true);
+  };
+  const double of_lines = us("n2c512h23k480r1s3p0x1+nhwc");
+  CHECK(us("n2c504h23k480r1s3p0x1+nhwc") > 1.1 * of_lines);  // of two lines
+  CHECK(us("n2c508h23k480r1s3p0x1+nhwc") > 1.1 * of_lines);  // amid a sector
 }
 
 TEST_CASE("Stripes of converted operands are few, and stored in boxes that divide them") {
@@ -614,8 +642,8 @@ TEST_CASE("Blocks cut their shared memory into all that tiles in place need") {
       for (std::int32_t group = 1; group <= 600; group += 7) {
         const std::int32_t tile = tile_places_in_place(group, reaching(reach), operands, 64);
         // Filters that reach further are taken row by row.
-        const std::int32_t input =
-            tile + (reach <= most_reach_in_place(tile, operands) ? reach : 2);
+        const bool has_all_rows = reach <= most_reach_in_place(tile, operands);
+        const InputOfTile input{has_all_rows ? 3 : 1, 3, tile + (has_all_rows ? reach : 2)};
         for (const std::int32_t cluster : {1, 2}) {
           for (const std::int32_t shares : {1, 2, 4}) {
             if (shares > 1 && (tile > 64 || reach > kMostReach || !are_tensors(operands))) continue;
@@ -627,7 +655,7 @@ TEST_CASE("Blocks cut their shared memory into all that tiles in place need") {
               REQUIRE(memory.pieces >= tile * 64 * output_bytes);
               REQUIRE(memory.partial_sums - memory.pieces == memory.num_pieces * kPieceBytes);
               REQUIRE(memory.input - memory.partial_sums == (shares - 1) * tile * 64 * 4);
-              REQUIRE(memory.input_bytes >= input * k_block_bytes_in_place(tile, operands));
+              REQUIRE(memory.input_bytes >= input.places * k_block_bytes_in_place(tile, operands));
               REQUIRE(memory.input_stages >= 2);
               REQUIRE(memory.filters == memory.input + memory.input_stages * memory.input_bytes);
               // A lead of three and three that are pending.
@@ -651,7 +679,7 @@ TEST_CASE("Blocks cut their shared memory into all that wide tiles need") {
     for (std::int32_t group = 1; group <= 600; ++group) {
       const std::int32_t tile = tile_places_in_place(group, reaching(0), operands, 64);
       REQUIRE(tile <= most_places_in_place(operands));
-      const MemoryInPlace memory = memory_in_place(tile, tile, operands, 9, 1, 1);
+      const MemoryInPlace memory = memory_in_place(tile, {1, 1, tile}, operands, 9, 1, 1);
       CAPTURE(to_string(operands), group, tile);
       CHECK(memory.pieces >= tile * 128 * (have_floats(operands) ? 4 : 2));
       CHECK(memory.tap_bytes == 128 * k_block_bytes_in_place(tile, operands));
@@ -664,15 +692,21 @@ TEST_CASE("Blocks cut their shared memory into all that wide tiles need") {
   }
 }
 
-TEST_CASE("Stages of x for one tap each are three at least where there is room") {
+TEST_CASE("Stages of x for few taps are three at least where there is room") {
   // All filters would leave room for two.
-  const std::int32_t tile = 512, taps = 20;
-  const MemoryInPlace memory = memory_in_place(tile, tile, Operands::in_tensor, taps, 1, 1);
-  CHECK(memory.input_stages >= 3);
-  CHECK(memory.filter_stages < taps);
-  // With a halo two are enough: a stage is for all taps.
-  const MemoryInPlace halo = memory_in_place(512, 512 + 58, Operands::in_tensor, 36, 1, 1);
-  CHECK(halo.input_stages >= 2);
+  const auto stages_of = [](const InputOfTile& input, std::int32_t tile, std::int32_t taps) {
+    return memory_in_place(tile, input, Operands::in_tensor, taps, 1, 1);
+  };
+  const MemoryInPlace one_tap = stages_of({1, 1, 512}, 512, 20);
+  CHECK(one_tap.input_stages >= 3);
+  CHECK(one_tap.filter_stages < 20);
+  const MemoryInPlace row = stages_of({1, 3, 304 + 2}, 304, 33);
+  CHECK(row.input_stages >= 3);
+  CHECK(row.filter_stages < 33);
+  // For nine taps two are enough, and all filters stay.
+  const MemoryInPlace all_taps = stages_of({3, 3, 304 + 2}, 304, 33);
+  CHECK(all_taps.input_stages == 2);
+  CHECK(all_taps.filter_stages >= 24);
 }
 
 TEST_CASE("Wide tiles are for layers of many filters whose taps have inputs of their own") {
