@@ -48,7 +48,7 @@ constexpr double kResidualBytesPerUs = 2.2e6, kLoadedResidualBytesPerUs = 1.2e6;
 // 17, 98 of 43).
 constexpr double kMemoryMore = 1.2, kLoadedMemoryMore = 2.2;
 // Depthwise convolution by direct tasks: within a quarter of 16 layers, FP32 and FP16.
-constexpr double kDepthwiseStartUs = 1.5, kDepthwiseProductsPerUs = 4.5e6;
+constexpr double kDepthwiseStartUs = 1.5, kDepthwiseProductsPerUs = 6e6;
 constexpr double kDepthwiseMemoryMore = 1.3;
 // 1x1 filters on few channels by direct tasks (H100, 39 layers in stages).
 constexpr double kPointwiseStartUs = 2, kPointwiseProductsPerUs = 1.2e7;
@@ -59,15 +59,26 @@ constexpr double kMmaStartUs = 2.2, kMmaOutputUs = 0.6e-6, kMmaStepUs = 0.12e-6;
 constexpr double kMmaFloatUs = 0.9e-6, kMmaFloatStepUs = 0.2e-6;
 // The same of few filters, within a third of 84 layers (H100).
 constexpr double kFewFiltersStartUs = 1.7, kFewFiltersPixelUs = 25e-6, kFewFiltersStepUs = 4e-6;
-constexpr double kFewFiltersMemoryMore = 1.3;
+constexpr double kFewFiltersMemoryMore = 1.3, kFewFiltersCachedMore = 0.8;
 // Both behind others, in a network: by this their choice was right.
 constexpr double kColdDirectUs = kColdUs + 2.4;
 
 // A convolution by itself of few filters: large tiles, of 64, are mostly empty, and 30 random
 // layers took 1.02 to 3.3 times as long as estimated. By this number 137 others take 1.5 % more in
-// FP16, 2.7 % in TF32, than by the faster one (docs/results/few_filters_h100.csv).
+// FP16, 2.7 % in TF32, than by the faster one (docs/results/few_filters_h100.csv). Where tensors
+// pass through memory, estimates of 1x1 filters are right, and others nearly.
 constexpr std::int64_t kFewFilters = 16;
+constexpr double kFewFiltersOfLarge = 1.2;
+constexpr double kLargeBytes = 45e6;
+// Small tiles read and write so much in a microsecond, of tensors of at least so many bytes (H100,
+// FP16 and FP32: 0.7 to 2.4 MB).
+constexpr double kSmallTileBytesPerUs = 1.9e6, kLeastSmallTileBytes = 30e6;
 constexpr double kFewFiltersMore = 1.5;
+
+// Whether the L2 has no room for x and y.
+bool is_large(const ConvProblem& a) {
+  return static_cast<double>(u64(a.x_size() + a.y_size()) * size_of(a.dtype)) > kLargeBytes;
+}
 
 // A convolution by itself that runs again and again: large tiles take so much longer than their
 // room estimates where the whole takes microseconds. 53 layers of ResNet-50 and MobileNetV2, one
@@ -79,8 +90,11 @@ double large_tiles_more(const Tiling& own, Precision precision) {
   const auto* const cut = std::get_if<ImplicitGemmCut>(&own.cut);
   const bool accurate = a.dtype == DataType::f32 && precision != Precision::tf32;
   if (cut == nullptr || accurate) return 1;
-  if (a.k <= kFewFilters) return kFewFiltersMore;
+  if (a.k <= kFewFilters) {
+    return !is_large(a) ? kFewFiltersMore : a.r * a.s > 1 ? kFewFiltersOfLarge : 1;
+  }
   if (are_tensors(cut->operands) && operands_in_wide_tiles(a)) return 1;
+  if (is_large(a)) return 1;
   return a.dtype == DataType::f32 ? 1.4 : 1.1;
 }
 
@@ -108,8 +122,9 @@ double pointwise_us(const ConvProblem& a) {
 double few_filters_us(const ConvProblem& a) {
   const auto pixels = static_cast<double>(a.n * a.p() * a.q());
   const auto steps = static_cast<double>(few_filter_steps(a));
-  return kFewFiltersStartUs + std::max(pixels * (kFewFiltersPixelUs + kFewFiltersStepUs * steps),
-                                       kFewFiltersMemoryMore * memory_us(a));
+  return kFewFiltersStartUs +
+         std::max(pixels * (kFewFiltersPixelUs + kFewFiltersStepUs * steps),
+                  (is_large(a) ? kFewFiltersMemoryMore : kFewFiltersCachedMore) * memory_us(a));
 }
 
 // Of filters that a warp has at a time some may not exist.
@@ -172,7 +187,10 @@ double small_tiles_us(const SmallGemmCut& cut, const Target& target) {
 }
 
 double small_tiles_alone_us(const SmallGemmCut& cut, const Target& target) {
-  return small_gemm_us(cut, multiprocessors_of(target));
+  const ConvProblem& a = cut.problem;
+  const double us = small_gemm_us(cut, multiprocessors_of(target));
+  const double bytes = memory_us(a) * kGpuBytesPerUs;
+  return bytes > kLeastSmallTileBytes ? std::max(us, bytes / kSmallTileBytesPerUs) : us;
 }
 
 double own_kernels_alone_us(const Tiling& tiling, const Target& target) {
@@ -187,16 +205,22 @@ double own_kernels_us(const Tiling& tiling, const Target& target) {
   if (const std::optional<double> us = plain_direct_us(tiling)) {
     return (tiling.arithmetic == Arithmetic::fma ? kColdDirectUs : kColdUs) + *us;
   }
-  const double us = staged_us(tiling, target);
+  Tiling plain = tiling;  // its residual is added below
+  plain.problem.epilogue.residual = false;
+  const double us = staged_us(plain, target);
   const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
   if (cut == nullptr) return us + kColdUs;
   const bool loaded = cut->operands == Operands::loaded;
+  const double copy_us = cut->operands == Operands::in_copy ? kColdUs : 0;
   const double residual_us = a.epilogue.residual
                                  ? tensor_us(a, a.y_size()) * kGpuBytesPerUs /
                                        (loaded ? kLoadedResidualBytesPerUs : kResidualBytesPerUs)
                                  : 0;
   if (!loaded) {
-    return kColdUs + residual_us + std::max(us - kEarlyStartUs, kMemoryMore * memory_us(a));
+    // Filters for a copy of floats are prepared as FP16.
+    const bool halves = a.dtype == DataType::f32 && !are_tensors(cut->operands);
+    const double tensors_us = memory_us(a) - (halves ? tensor_us(a, a.w_size()) / 2 : 0);
+    return kColdUs + copy_us + residual_us + std::max(us - kEarlyStartUs, kMemoryMore * tensors_us);
   }
   return kColdUs + residual_us + std::max(us, kLoadedMemoryMore * memory_us(a));
 }

@@ -149,13 +149,29 @@ class Cutter {
       return {};
     }
     try {
-      Tiling tiling = make_tiling(problem, options_, target_);
+      const Tiling tiling = own_tiling_of_floats(make_tiling(problem, options_, target_));
       const std::uint64_t bytes =
           tiling.num_groups * (tiling.v_slot_bytes() + tiling.m_slot_bytes());
       if (bytes <= kMostWholeBytes) return tiling;
     } catch (const Error&) {  // small tiles remain
     }
     return {};
+  }
+
+  // The same, or without the kernel that copies x: by itself that is soon over, but here it is one
+  // more that starts cold.
+  Tiling own_tiling_of_floats(const Tiling& copied) const {
+    const auto* const cut = std::get_if<ImplicitGemmCut>(&copied.cut);
+    if (cut == nullptr || cut->operands != Operands::in_copy) return copied;
+    TilingOptions options = options_;
+    options.arithmetic = Arithmetic::tf32;
+    try {
+      const Tiling floats = make_tiling(copied.problem, options, target_);
+      const bool faster = own_kernels_us(floats, target_) < own_kernels_us(copied, target_);
+      return faster ? floats : copied;
+    } catch (const Error&) {  // not for this problem
+      return copied;
+    }
   }
 
   Precision precision_of(DataType dtype) const {

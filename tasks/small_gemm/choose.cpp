@@ -168,11 +168,11 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
       if (us < least) best = cut, least = us;
     });
   };
-  for (const std::int64_t most_pixels : {448, 224, 112, 56, 48, 28, 16, 8}) {
+  for (const std::int64_t most_pixels : {448, 256, 224, 112, 56, 48, 28, 16, 8}) {
     try_tiles(most_pixels, most_pixels);
-    // A tile that is not so wide has less beyond it.
-    if (!pool && problem.r == 1) continue;
-    for (const std::int64_t most_cols : {56, 28, 14, 7}) {
+    // A tile that is not so wide has less beyond it, and more of its pixels exist.
+    if (!pool && problem.r == 1 && problem.q() <= most_pixels) continue;
+    for (const std::int64_t most_cols : {56, 32, 28, 14, 7}) {
       if (most_cols < most_pixels) try_tiles(most_pixels, most_cols);
     }
   }

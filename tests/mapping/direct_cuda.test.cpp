@@ -95,7 +95,7 @@ TEST_CASE("Tasks have no more room than half of a small problem, and many output
 }
 
 TEST_CASE("Depthwise tasks come in whole waves, and are no larger than others can wait for") {
-  for (const char* layer : {"n32c32h112k32g32", "n32c144h56k144g144", "n32c192h28k192u2g192",
+  for (const char* layer : {"n16c32h112k32g32", "n16c144h56k144g144", "n32c192h28k192u2g192",
                             "n32c384h14k384g384", "n32c576h14k576g576", "n32c960h7k960g960"}) {
     const Tiling tiling = tiling_of((std::string(layer) + "+nhwc+f16").c_str());
     const std::uint32_t tasks = tiling.num_groups * tiling.gemm_tasks;
@@ -115,6 +115,21 @@ TEST_CASE("Depthwise tasks come in whole waves, and are no larger than others ca
             8 * tile.threads() * tile.i_tile * tile.h_tile * tile.w_tile);
     }
   }
+}
+
+TEST_CASE("Depthwise tasks on tensors that the L2 has no room for are small") {
+  const auto bytes_of_thread = [](const char* layer) {
+    const Tiling tiling = tiling_of(layer);
+    const auto& cut = std::get<DirectCut>(tiling.cut);
+    const DirectShape tile = depthwise_shape(tiling.problem.layout);
+    return cut.rows_per_group * cut.cols_per_group * cut.filter_blocks_per_gemm_task *
+           Tiling::kLaneBlock / tile.threads() * size_of(tiling.problem.dtype);
+  };
+  CHECK(bytes_of_thread("n5c224h177k224g224+nhwc") <= 256);
+  CHECK(bytes_of_thread("n5c224h177k224g224+nhwc+f16") <= 256);
+  CHECK(bytes_of_thread("n2c224h150k224g224+nhwc+f16") > 256);
+  // Larger filters would load more of x again.
+  CHECK(bytes_of_thread("n5c224h177k224r7g224+nhwc") > 256);
 }
 
 TEST_CASE("Threads and shared-memory runs of every shape come out even") {
