@@ -11,6 +11,7 @@
 #include "megaconv/error.hpp"
 #include "tasks/cost_model.hpp"
 #include "tasks/direct/direct_shapes.hpp"
+#include "tasks/gpu_memory.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 
@@ -69,16 +70,10 @@ constexpr double kColdDirectUs = kColdUs + 2.4;
 // pass through memory, estimates of 1x1 filters are right, and others nearly.
 constexpr std::int64_t kFewFilters = 16;
 constexpr double kFewFiltersOfLarge = 1.2;
-constexpr double kLargeBytes = 45e6;
 // Small tiles read and write so much in a microsecond, of tensors of at least so many bytes (H100,
 // FP16 and FP32: 0.7 to 2.4 MB).
 constexpr double kSmallTileBytesPerUs = 1.9e6, kLeastSmallTileBytes = 30e6;
 constexpr double kFewFiltersMore = 1.5;
-
-// Whether the L2 has no room for x and y.
-bool is_large(const ConvProblem& a) {
-  return static_cast<double>(u64(a.x_size() + a.y_size()) * size_of(a.dtype)) > kLargeBytes;
-}
 
 // Three products of few channels (H100, 12 layers: 1.1 to 1.6 times the estimate).
 constexpr std::int64_t kFewChannels = 32;
@@ -96,10 +91,10 @@ double large_tiles_more(const Tiling& own, Precision precision) {
   if (cut == nullptr) return 1;
   if (accurate) return a.c <= kFewChannels ? kFewChannelsMore : 1;
   if (a.k <= kFewFilters) {
-    return !is_large(a) ? kFewFiltersMore : a.r * a.s > 1 ? kFewFiltersOfLarge : 1;
+    return !pass_through_memory(a) ? kFewFiltersMore : a.r * a.s > 1 ? kFewFiltersOfLarge : 1;
   }
   if (are_tensors(cut->operands) && operands_in_wide_tiles(a)) return 1;
-  if (is_large(a)) return 1;
+  if (pass_through_memory(a)) return 1;
   return a.dtype == DataType::f32 ? 1.4 : 1.1;
 }
 
@@ -129,7 +124,8 @@ double few_filters_us(const ConvProblem& a) {
   const auto steps = static_cast<double>(few_filter_steps(a));
   return kFewFiltersStartUs +
          std::max(pixels * (kFewFiltersPixelUs + kFewFiltersStepUs * steps),
-                  (is_large(a) ? kFewFiltersMemoryMore : kFewFiltersCachedMore) * memory_us(a));
+                  (pass_through_memory(a) ? kFewFiltersMemoryMore : kFewFiltersCachedMore) *
+                      memory_us(a));
 }
 
 // Of filters that a warp has at a time some may not exist.

@@ -149,7 +149,7 @@ class Cutter {
       return {};
     }
     try {
-      const Tiling tiling = own_tiling_of_floats(make_tiling(problem, options_, target_));
+      const Tiling tiling = without_cold_copy(make_tiling(problem, options_, target_));
       const std::uint64_t bytes =
           tiling.num_groups * (tiling.v_slot_bytes() + tiling.m_slot_bytes());
       if (bytes <= kMostWholeBytes) return tiling;
@@ -160,17 +160,17 @@ class Cutter {
 
   // The same, or without the kernel that copies x: by itself that is soon over, but here it is one
   // more that starts cold.
-  Tiling own_tiling_of_floats(const Tiling& copied) const {
-    const auto* const cut = std::get_if<ImplicitGemmCut>(&copied.cut);
-    if (cut == nullptr || cut->operands != Operands::in_copy) return copied;
+  Tiling without_cold_copy(const Tiling& tiling) const {
+    const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
+    const bool copies = cut != nullptr && cut->operands == Operands::in_copy;
+    if (!copies || options_.arithmetic != Arithmetic::automatic) return tiling;
     TilingOptions options = options_;
     options.arithmetic = Arithmetic::tf32;
     try {
-      const Tiling floats = make_tiling(copied.problem, options, target_);
-      const bool faster = own_kernels_us(floats, target_) < own_kernels_us(copied, target_);
-      return faster ? floats : copied;
+      const Tiling floats = make_tiling(tiling.problem, options, target_);
+      return own_kernels_us(floats, target_) < own_kernels_us(tiling, target_) ? floats : tiling;
     } catch (const Error&) {  // not for this problem
-      return copied;
+      return tiling;
     }
   }
 

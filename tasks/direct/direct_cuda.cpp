@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tasks/direct/direct_shapes.hpp"
+#include "tasks/gpu_memory.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
@@ -16,13 +17,13 @@ constexpr std::uint64_t kDepthwiseTaskCost = 2;
 // memory, blocks that run at a time should read and write what lies side by side: so many bytes of
 // outputs (H100: n5c224h177r3g224 102 us, not 124, in FP16 66, not 70).
 constexpr std::uint64_t kMostDepthwiseTiles = 8, kDepthwiseBytes = 256;
-constexpr std::uint64_t kDepthwiseCachedBytes = 45'000'000;
 
 std::uint64_t most_depthwise_tiles(const ConvProblem& a, const DirectShape& tile) {
   const std::uint64_t element = size_of(a.dtype);
-  const bool cached = u64(a.x_size() + a.y_size()) * element < kDepthwiseCachedBytes;
   const bool has_large_halo = a.r > 3;
-  if (cached || has_large_halo || a.c % tile.i_tile != 0) return kMostDepthwiseTiles;
+  if (!pass_through_memory(a) || has_large_halo || a.c % tile.i_tile != 0) {
+    return kMostDepthwiseTiles;
+  }
   return kDepthwiseBytes / (std::uint64_t{tile.h_tile} * tile.w_tile * tile.i_tile * element);
 }
 constexpr std::uint32_t kMostDepthwiseCols = 128;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tasks/conv_algorithm.hpp"
+#include "tasks/gpu_memory.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
 #include "tasks/winograd/winograd.hpp"
 
@@ -47,13 +48,12 @@ constexpr double kLaunchUs = 7;
 constexpr std::uint64_t kMostTiles = 16, kMostTilesInPlace = 64;
 // Operands in place: microseconds of the products of 16 channels under nine taps, for so many
 // padded pixels; of a row of operands, a padded pixel or a filter in a K block, which TMA loads,
-// however many bytes it has, or a padded pixel of images abreast; of a tile's start and outputs, of
-// 16 bits and of floats; and as above.
+// and of each of its bytes; of a tile's start and outputs, of 16 bits and of floats; and as above.
 constexpr double kChunkInPlaceUs = 1.36, kPlacesOfChunkInPlace = 512;
 constexpr double kCopiedRowUs = 0.9e-3, kCopiedByteUs = 8e-6;
 // So much longer take rows that begin amid a sector of 32 bytes, and come in pieces; and those that
 // are of two lines of 128 bytes (H100: 4.1 and 1.3 ns a row; of whole lines 0.9).
-constexpr double kInPiecesMore = 1.3, kOfTwoLinesMore = 1.5;
+constexpr double kInPiecesMore = 1.3, kOfTwoLinesMore = 1.3;
 constexpr double kRestInPlaceUs = 0.6, kFloatRestInPlaceUs = 2.5;
 constexpr double kTaskInPlaceUs = 0.5, kLaunchInPlaceUs = 4;
 // The same of floats that are multiplied as TF32, half as many at a time; where rows of a filter
@@ -80,11 +80,11 @@ constexpr double kInputUs = 0.3, kInputRowUs = 5e-3, kHaloRowUs = 3.5e-3;
 // The same where memory takes at least this share of what all products would; and of a row,
 // however many stages there are.
 constexpr double kStreamed = 0.6, kStreamedInputRowUs = 7e-3, kStreamedRowUs = 2.1e-3;
-// Tensors that the L2 has no room for pass through memory: so many bytes a microsecond, where
-// blocks that run at a time read and write what lies side by side. A task of two tiles, or more,
+// Tensors that pass through memory: so many bytes a microsecond, where blocks that run at a time
+// read and write what lies side by side. A task of two tiles, or more,
 // has pixels far from those of others; that counts where memory takes so much longer than products.
 // (H100, 20 layers of 1x1 filters.)
-constexpr double kTapCachedBytes = 45e6, kTapMemoryBytesPerUs = 2.85e6;
+constexpr double kTapMemoryBytesPerUs = 2.85e6;
 constexpr double kTwoTilesMore = 1.05, kTilesMore = 1.1, kWaitsForMemory = 1.5;
 // So much of the shorter one of tiles and memory is beside nothing.
 constexpr double kMemoryAlone = 0.1;
@@ -171,7 +171,7 @@ double row_more(const ConvProblem& problem, std::int32_t tile_places, Operands o
 }
 
 // Microseconds in which TMA loads operands of 16 channels under nine taps, of each of so many tiles
-// of a block; of x so many for a row.
+// of a block.
 double chunk_copied_us(const ConvProblem& problem, std::int32_t tile_places, double tiles,
                        const InputOfTile& input, Operands operands) {
   const double taps = static_cast<double>(problem.r * problem.s);
@@ -214,13 +214,13 @@ double memory_us(const Tiling& tiling) {
   const double x_element = cut.operands == Operands::in_copy ? sizeof(std::uint16_t) : element;
   const double w_element = are_tensors(cut.operands) ? element : sizeof(std::uint16_t);
   const double bytes = x_element * x + w_element * static_cast<double>(a.w_size()) + element * y;
-  return bytes < kTapCachedBytes ? 0 : bytes / kTapMemoryBytesPerUs;
+  return bytes < kBytesInL2 ? 0 : bytes / kTapMemoryBytesPerUs;
 }
 double with_memory_us(double tiles_us, double memory_us) {
   return std::max(tiles_us, memory_us) + kMemoryAlone * std::min(tiles_us, memory_us);
 }
 
-// Microseconds of all products, if nothing else took time.
+// Microseconds of all products of an H100, if nothing else took time.
 double least_products_us(const Tiling& tiling) {
   const ConvProblem& a = tiling.problem;
   const double products = static_cast<double>(a.y_size()) * static_cast<double>(a.c * a.r * a.s);
@@ -314,15 +314,19 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
     rest_us = stripes.cols < problem.q() ? kStripeRestUs : kConvertedRestUs;
   }
   if (shares > 1) chunks /= shares, before_us += kPartialSumsUs;
-  double products_us = chunks * chunk_us;
-  if (operands != Operands::converted) {
-    const double stages = input_stages(problem, tile_places, input, operands, shares);
-    const double inputs =
-        num_taps(problem, tile_places, operands, shares) / (input.filter_rows * input.filter_cols);
-    products_us = std::max(products_us, inputs * (kInputUs + kHaloRowUs * input.places) / stages);
+  const auto tiles_us = [&](double products_us) {
+    return waves * tiles * (products_us + rest_us) + (waves - 1) * kTaskInPlaceUs;
+  };
+  const double memory = memory_us(tiling);
+  if (operands == Operands::converted) {  // what was fitted to large tensors, too
+    const double us = tiles_us(num_chunks(problem) * chunk_us);
+    return before_us + us + kMemoryAlone * std::min(us, memory);
   }
-  const double tiles_us = waves * tiles * (products_us + rest_us) + (waves - 1) * kTaskInPlaceUs;
-  return before_us + with_memory_us(tiles_us, memory_us(tiling));
+  const double stages = input_stages(problem, tile_places, input, operands, shares);
+  const double inputs =
+      num_taps(problem, tile_places, operands, shares) / (input.filter_rows * input.filter_cols);
+  const double inputs_us = inputs * (kInputUs + kHaloRowUs * input.places) / stages;
+  return before_us + with_memory_us(tiles_us(std::max(chunks * chunk_us, inputs_us)), memory);
 }
 
 // Whether threads load pixels of floats whole, for wide tiles; narrow ones take two turns anyway.
