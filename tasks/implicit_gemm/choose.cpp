@@ -319,8 +319,8 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
   };
   const double memory = memory_us(tiling);
   if (operands == Operands::converted) {  // what was fitted to large tensors, too
-    const double us = tiles_us(num_chunks(problem) * chunk_us);
-    return before_us + us + kMemoryAlone * std::min(us, memory);
+    const double us = tiles_us(chunks * chunk_us);
+    return before_us + std::max(us + kMemoryAlone * std::min(us, memory), memory);
   }
   const double stages = input_stages(problem, tile_places, input, operands, shares);
   const double inputs =
