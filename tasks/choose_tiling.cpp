@@ -95,10 +95,10 @@ bool few_terms_are_direct(const ConvProblem& a, const TilingOptions& options,
   if (has_few_filters(a)) return few_filters_pay(a);
   const bool floats = a.dtype == DataType::f32, pixels = a.r == 1 && a.s == 1;
   const bool large = a.y_size() >= kLargeOutputs;
+  std::int64_t most = kSteps;
+  if (floats && a.y_size() >= kSmallOutputs) most = kFloatSteps;
   // Implicit GEMM of a copy from space to depth is faster (n32c3h224k64r7u2 50 us, not 74).
-  const bool may_have_most = large && !has_space_to_depth(a);
-  const std::int64_t most = floats ? (a.y_size() < kSmallOutputs ? kSteps : kFloatSteps)
-                                   : (may_have_most ? kMostSteps : kSteps);
+  if (!floats && large && !has_space_to_depth(a)) most = kMostSteps;
   if (mma_steps(a) > most) return false;
   if (a.k < (pixels ? kManyFilters : kLeastFilters)) return false;
   const bool moved = pixels && operands_in_wide_tiles(a);

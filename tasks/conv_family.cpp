@@ -98,12 +98,13 @@ double large_tiles_more(const Tiling& own, Precision precision) {
   return a.dtype == DataType::f32 ? 1.4 : 1.1;
 }
 
-double tensor_us(const ConvProblem& a, std::int64_t numbers) {
-  return static_cast<double>(numbers) * static_cast<double>(size_of(a.dtype)) / kGpuBytesPerUs;
+double tensor_bytes(const ConvProblem& a, std::int64_t numbers) {
+  return static_cast<double>(numbers) * static_cast<double>(size_of(a.dtype));
 }
-double memory_us(const ConvProblem& a) {
-  return tensor_us(a, a.x_size() + a.w_size() + a.y_size());
+double all_bytes(const ConvProblem& a) {
+  return tensor_bytes(a, a.x_size() + a.w_size() + a.y_size());
 }
+double memory_us(const ConvProblem& a) { return all_bytes(a) / kGpuBytesPerUs; }
 
 double depthwise_us(const ConvProblem& a) {
   const double products = static_cast<double>(a.y_size()) * static_cast<double>(a.r * a.s);
@@ -190,7 +191,7 @@ double small_tiles_us(const SmallGemmCut& cut, const Target& target) {
 double small_tiles_alone_us(const SmallGemmCut& cut, const Target& target) {
   const ConvProblem& a = cut.problem;
   const double us = small_gemm_us(cut, multiprocessors_of(target));
-  const double bytes = memory_us(a) * kGpuBytesPerUs;
+  const double bytes = all_bytes(a);
   return bytes > kLeastSmallTileBytes ? std::max(us, bytes / kSmallTileBytesPerUs) : us;
 }
 
@@ -213,15 +214,16 @@ double own_kernels_us(const Tiling& tiling, const Target& target) {
   if (cut == nullptr) return us + kColdUs;
   const bool loaded = cut->operands == Operands::loaded;
   const double copy_us = cut->operands == Operands::in_copy ? kColdUs : 0;
-  const double residual_us = a.epilogue.residual
-                                 ? tensor_us(a, a.y_size()) * kGpuBytesPerUs /
-                                       (loaded ? kLoadedResidualBytesPerUs : kResidualBytesPerUs)
-                                 : 0;
+  const double residual_us =
+      a.epilogue.residual
+          ? tensor_bytes(a, a.y_size()) / (loaded ? kLoadedResidualBytesPerUs : kResidualBytesPerUs)
+          : 0;
   if (!loaded) {
     // Filters for a copy of floats are prepared as FP16.
     const bool halves = a.dtype == DataType::f32 && !are_tensors(cut->operands);
-    const double tensors_us = memory_us(a) - (halves ? tensor_us(a, a.w_size()) / 2 : 0);
-    return kColdUs + copy_us + residual_us + std::max(us - kEarlyStartUs, kMemoryMore * tensors_us);
+    const double bytes = all_bytes(a) - (halves ? tensor_bytes(a, a.w_size()) / 2 : 0);
+    return kColdUs + copy_us + residual_us +
+           std::max(us - kEarlyStartUs, kMemoryMore * bytes / kGpuBytesPerUs);
   }
   return kColdUs + residual_us + std::max(us, kLoadedMemoryMore * memory_us(a));
 }

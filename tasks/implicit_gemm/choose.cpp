@@ -81,9 +81,9 @@ constexpr double kInputUs = 0.3, kInputRowUs = 5e-3, kHaloRowUs = 3.5e-3;
 // however many stages there are.
 constexpr double kStreamed = 0.6, kStreamedInputRowUs = 7e-3, kStreamedRowUs = 2.1e-3;
 // Tensors that pass through memory: so many bytes a microsecond, where blocks that run at a time
-// read and write what lies side by side. A task of two tiles, or more,
-// has pixels far from those of others; that counts where memory takes so much longer than products.
-// (H100, 20 layers of 1x1 filters.)
+// read and write what lies side by side. A task of two tiles, or more, has pixels far from those of
+// others; that counts where memory takes so much longer than products. (H100, 20 layers of 1x1
+// filters.)
 constexpr double kTapMemoryBytesPerUs = 2.85e6;
 constexpr double kTwoTilesMore = 1.05, kTilesMore = 1.1, kWaitsForMemory = 1.5;
 // So much of the shorter one of tiles and memory is beside nothing.
