@@ -163,13 +163,13 @@ double staged_us(const Tiling& tiling, const Target& target) {
   return 1000 * estimate_ms(LaunchChoice{staged, {}, tiling}, target);
 }
 
+}  // namespace
+
 std::string us_text(double us) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g us", us);
   return text;
 }
-
-}  // namespace
 
 // Of Hopper.
 bool has_own_kernels(const Target& target) {

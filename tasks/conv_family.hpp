@@ -28,6 +28,9 @@ double own_kernels_alone_us(const Tiling& tiling, const Target& target);
 std::optional<Tiling> faster_small_tiles(const Tiling& own, const TilingOptions& options,
                                          const Target& target);
 
+/// "17 us"
+std::string us_text(double us);
+
 /// A cut, and why: "estimated 17 us, by small tiles 74 us".
 struct FamilyChoice {
   Cut cut;

@@ -4,6 +4,7 @@
 #include "tasks/conv_algorithm.hpp"
 #include "tasks/conv_graph.hpp"
 #include "tasks/operator_reads.hpp"
+#include "tasks/small_gemm/computed_input.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
 
@@ -91,6 +92,10 @@ NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const SmallG
                          std::span<const BufferId> reads, const NodeBuffers& given) {
   return add_small_gemm(graph, name, cut, with_given(reads, given));
 }
+NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const InReaderCut& cut,
+                         std::span<const BufferId> reads) {
+  return add_in_reader(graph, name, cut, {.x = reads[0]});
+}
 
 std::string summary_of(const Tiling& cut) {
   return to_string(cut.problem) + ", " + algorithm_of(cut).name(cut) + ", " +
@@ -105,8 +110,12 @@ std::string summary_of(const SmallGemmCut& cut) {
                      "x" + std::to_string(cut.sum_warps) + ", ";
   if (cut.shares != 1) text += std::to_string(cut.shares) + " tasks a sum, ";
   if (cut.pairs.inputs) text += "tensors in pairs, ";
+  if (cut.depthwise) text += cut.expand ? "computes x of its x, " : "computes its x, ";
   text += std::to_string(std::uint64_t{cut.num_groups} * cut.tasks_per_group);
   return text += " tasks";
+}
+std::string summary_of(const InReaderCut& cut) {
+  return to_string(cut.problem) + ", computed by the tasks that read it";
 }
 
 }  // namespace megaconv

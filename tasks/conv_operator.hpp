@@ -22,11 +22,15 @@ NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const Tiling
                          std::span<const BufferId> reads, const NodeBuffers& given);
 NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const SmallGemmCut& cut,
                          std::span<const BufferId> reads, const NodeBuffers& given);
+NodeBuffers add_operator(TaskGraph& graph, const std::string& name, const InReaderCut& cut,
+                         std::span<const BufferId> reads);
 std::string summary_of(const Tiling& cut);
 std::string summary_of(const SmallGemmCut& cut);
+std::string summary_of(const InReaderCut& cut);
 namespace cpu {
 NodeTasks node_tasks(const Tiling& cut, const Kernels& kernels);
 NodeTasks node_tasks(const SmallGemmCut& cut, const Kernels& kernels);
+NodeTasks node_tasks(const InReaderCut& cut, const Kernels& kernels);
 }  // namespace cpu
 
 template <class Fields>

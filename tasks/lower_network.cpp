@@ -22,6 +22,7 @@
 #include "tasks/nhwc_values.hpp"
 #include "tasks/operators.hpp"
 #include "tasks/pooling/pooling.hpp"
+#include "tasks/small_gemm/computed_input.hpp"
 #include "tasks/small_gemm/pair_tensors.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
@@ -54,6 +55,12 @@ class Cutter {
   SmallGemmCut cut_small(const ConvProblem& problem, const PairTensors& pairs = {},
                          const std::optional<PoolProblem>& pool = {}) const {
     return cut_small_gemm(problem, precision_of(problem.dtype), machine_, {}, pool, pairs);
+  }
+  /// Of stages: the convolution and those that make its x as one.
+  OperatorCut cut_with(const ConvProblem& problem, const InputMakers& makers) const {
+    const SmallGemmCut cut =
+        cut_small_gemm(problem, precision_of(problem.dtype), machine_, {}, {}, {}, makers);
+    return {.cut = cut, .us = small_tiles_us(cut, target_)};
   }
   /// How much longer the convolution takes if its tasks pool, too.
   double longer_us(const SmallGemmCut& pooled, const SmallGemmCut& plain) const {
@@ -228,7 +235,7 @@ std::optional<std::pair<Cut, double>> pooling_maker(const SmallGemmCut& plain,
                                                     bool stores_y) {
   // H100, one launch: 4 to 5 us of ResNet-50's poolings, 3 of DenseNet-161's.
   constexpr double kLevelUs = 3.3;
-  if (plain.pool || !can_pool(plain.problem, pool)) return {};
+  if (plain.pool || plain.depthwise || !can_pool(plain.problem, pool)) return {};
   try {
     SmallGemmCut pooled = cutter.cut_small(plain.problem, plain.pairs, pool);
     pooled.stores_y = stores_y;
@@ -294,9 +301,54 @@ std::uint32_t workers_beside(const SmallGemmCut& cut, const Target& target) {
   return u32(std::max<std::uint64_t>(1, left / kTasksPerWorker));
 }
 
+// The operator that makes x of another, if no one else reads that and both are convolutions.
+std::optional<std::size_t> only_maker(const FusedNetwork& network, std::size_t op) {
+  const ValueId read = network.operators[op].reads.front();
+  if (read < network.inputs.size() || times_read(network, read) > 1) return {};
+  const std::size_t maker = read - network.inputs.size();
+  const auto is_conv = [&](std::size_t i) {
+    return std::holds_alternative<ConvProblem>(network.operators[i].problem);
+  };
+  return is_conv(op) && is_conv(maker) ? std::optional(maker) : std::nullopt;
+}
+
+// 1x1 convolutions of depthwise ones, and these of 1x1 ones: the last one's tasks compute the
+// others where that takes less than a stage of each.
+void compute_in_readers(const FusedNetwork& network, const Cutter& cutter,
+                        std::vector<OperatorCut>& cuts) {
+  const auto problem_of = [&](std::size_t op) -> const ConvProblem& {
+    return std::get<ConvProblem>(network.operators[op].problem);
+  };
+  for (std::size_t i = 0; i < cuts.size(); ++i) {
+    const auto depthwise = only_maker(network, i);
+    if (!depthwise || !can_compute_input(problem_of(*depthwise), problem_of(i))) continue;
+    const auto take = [&](const InputMakers& makers, const std::vector<std::size_t>& ops) {
+      double apart_us = cuts[i].us;
+      for (const std::size_t op : ops) apart_us += cuts[op].us;
+      try {
+        OperatorCut all = cutter.cut_with(problem_of(i), makers);
+        if (all.us >= apart_us) return;
+        all.reason = "estimated " + us_text(all.us) + ", apart " + us_text(apart_us);
+        all.one_launch_us = cuts[i].one_launch_us;
+        cuts[i] = std::move(all);
+        for (const std::size_t op : ops) {
+          cuts[op].cut = InReaderCut{problem_of(op)};
+          cuts[op].us = 0;
+        }
+      } catch (const Error&) {  // no tile fits
+      }
+    };
+    const ConvProblem& middle = problem_of(*depthwise);
+    take({.depthwise = middle}, {*depthwise});
+    const auto expand = only_maker(network, *depthwise);
+    if (!expand || !can_expand(problem_of(*expand), middle)) continue;
+    take({.depthwise = middle, .expand = problem_of(*expand)}, {*depthwise, *expand});
+  }
+}
+
 std::vector<OperatorCut> cuts_with(const FusedNetwork& network,
                                    const std::vector<PairTensors>& pairs, Cutter& cutter,
-                                   const TilingOptions& options) {
+                                   const TilingOptions& options, const Target& target) {
   cutter.choose_clusters(network, pairs);
   std::vector<OperatorCut> cuts;
   for (std::size_t i = 0; i < network.operators.size(); ++i) {
@@ -307,6 +359,9 @@ std::vector<OperatorCut> cuts_with(const FusedNetwork& network,
     } catch (const Error& error) {
       throw Error(error.status(), op.name() + ": " + error.what());
     }
+  }
+  if (target.stages && has_small_tasks(options, target) && !options.whole_tensors) {
+    compute_in_readers(network, cutter, cuts);
   }
   pool_in_makers(network, cutter, options.whole_tensors, cuts);
   return cuts;
@@ -322,7 +377,7 @@ std::optional<std::vector<OperatorCut>> cuts_in_pairs(const FusedNetwork& networ
   const auto pairs = choose_pair_tensors(network);
   if (!pairs) return {};
   try {
-    std::vector<OperatorCut> cuts = cuts_with(network, *pairs, cutter, options);
+    std::vector<OperatorCut> cuts = cuts_with(network, *pairs, cutter, options, target);
     const auto has_none_of_its_own = [](const OperatorCut& one) {
       const auto* const pooling = std::get_if<PoolCut>(&one.cut);
       return pooling == nullptr || pooling->written_by_maker;
@@ -505,7 +560,8 @@ std::vector<OperatorCut> cut_operators(const FusedNetwork& network, const Tiling
     cutter.set_precision(precision_within(network, options, target));
   }
   if (const auto cuts = cuts_in_pairs(network, cutter, options, target)) return *cuts;
-  return cuts_with(network, std::vector<PairTensors>(network.operators.size()), cutter, options);
+  return cuts_with(network, std::vector<PairTensors>(network.operators.size()), cutter, options,
+                   target);
 }
 
 Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
@@ -536,8 +592,10 @@ Lowering lower(const FusedNetwork& network, const TilingOptions& tiling_options,
       given[i].second_channel = parts[i]->channel;
     }
     lowering.nodes.push_back({cut, add_cut(lowering.graph, op, cut, values, given[i]), reason});
-    values.push_back(lowering.nodes.back().buffers.y);
-    Buffer& y = lowering.graph.buffers[values.back()];
+    const NodeBuffers& buffers = lowering.nodes.back().buffers;
+    // A reader that computes it reads x in its place.
+    values.push_back(std::holds_alternative<InReaderCut>(cut) ? buffers.x : buffers.y);
+    Buffer& y = lowering.graph.buffers[buffers.y];
     y.block_rows = target.stages                          ? 0
                    : y_layout(op.problem) == Layout::nhwc ? 1
                                                           : y.extent.rows.size() / batch;

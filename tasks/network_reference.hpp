@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,8 +33,21 @@ struct OperatorCheck {
 };
 
 /// Checks one operator of a lowering. `reads`: the tensors that it has read, in the order of
-/// FusedOperator::reads; y: the one that it has written.
+/// FusedOperator::reads; y: the one that it has written. If its tasks compute x, x is
+/// reference_value() of its maker with that magnitude, and each maker may err as much as it.
 OperatorCheck check_operator(const FusedOperator& op, const Cut& cut,
-                             std::span<const void* const> reads, const void* y);
+                             std::span<const void* const> reads, const void* y,
+                             const void* x_magnitude = nullptr);
+
+/// Names of operators whose values no task stores, since those that read them compute them.
+std::set<std::string> not_stored(const Lowering& lowering);
+
+/// y of a convolution, computed in double, and what its errors are relative to: sums of magnitudes,
+/// those of x if x is such a value. Both are rounded to the storage type.
+struct ReferenceValue {
+  std::vector<std::byte> y{}, magnitude{};
+};
+ReferenceValue reference_value(const FusedOperator& op, std::span<const void* const> reads,
+                               const void* x_magnitude);
 
 }  // namespace megaconv

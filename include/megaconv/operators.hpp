@@ -98,7 +98,7 @@ using AnyProblem = std::variant<ConvProblem, PoolProblem, ElementwiseProblem, Pi
                                 RearrangementProblem>;
 
 /// How one of these is cut into tasks.
-using Cut =
-    std::variant<Tiling, PoolCut, ElementwiseCut, SmallGemmCut, PixelwiseCut, RearrangementCut>;
+using Cut = std::variant<Tiling, PoolCut, ElementwiseCut, SmallGemmCut, InReaderCut, PixelwiseCut,
+                         RearrangementCut>;
 
 }  // namespace megaconv

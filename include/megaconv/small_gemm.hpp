@@ -55,6 +55,10 @@ struct SmallGemmCut {
   std::optional<PoolProblem> pool{};
   bool stores_y = true;  ///< not where the pooling alone reads it
   PairTensors pairs{};   ///< of a network
+  /// Of a network in stages: a depthwise convolution that makes x, of which the tasks compute what
+  /// they need; and a 1x1 convolution in front of it, of which they compute what this needs. They
+  /// read x of the first.
+  std::optional<ConvProblem> depthwise{}, expand{};
 
   // Derived.
   std::uint32_t num_groups = 0;       ///< NG: tiles
@@ -69,5 +73,12 @@ struct SmallGemmCut {
 
 /// One line per property, for describe().
 std::string to_string(const SmallGemmCut& cut);
+
+/// A convolution of a network without tasks of its own: those of the one that reads it compute it
+/// (SmallGemmCut::depthwise, expand).
+struct InReaderCut {
+  static constexpr std::uint32_t num_groups = 0;
+  ConvProblem problem;
+};
 
 }  // namespace megaconv

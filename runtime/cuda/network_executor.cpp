@@ -29,6 +29,7 @@
 #include "runtime/network_positions.hpp"
 #include "runtime/plan_word.hpp"
 #include "tasks/operators.hpp"
+#include "tasks/small_gemm/computed_input.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/storage.hpp"
 
@@ -160,8 +161,10 @@ class NetworkExecutor final : public Executor {
     for (std::size_t i = 0; i < network.operators.size(); ++i) {
       const FusedOperator& op = network.operators[i];
       if (const auto* cut = std::get_if<SmallGemmCut>(&lowering_.nodes[i].cut)) {
-        put(prepared_[i].u, pack_filters(*cut, folded_filters(op).data()));
+        put(prepared_[i].u, packed_filters(network, i, *cut));
         put(prepared_[i].bias, stored_bias(op));
+      } else if (std::holds_alternative<InReaderCut>(lowering_.nodes[i].cut)) {
+        continue;  // its reader has them
       } else if (convs_.has(i)) {
         if (prepared_[i].has_bias) put(prepared_[i].bias, folded_bias(op));
       } else {
@@ -286,6 +289,33 @@ class NetworkExecutor final : public Executor {
     return made;
   }
 
+  // With those of the convolutions that make its x, if its tasks compute these.
+  static std::vector<std::byte> packed_filters(const FusedNetwork& network, std::size_t i,
+                                               const SmallGemmCut& cut) {
+    std::vector<std::byte> packed = pack_filters(cut, folded_filters(network.operators[i]).data());
+    if (!cut.depthwise) return packed;
+    const auto maker_of = [&](const FusedOperator& op) -> const FusedOperator& {
+      return network.operators[op.reads.front() - network.inputs.size()];
+    };
+    const auto bias_of = [](const FusedOperator& op) {
+      return std::get<ConvProblem>(op.problem).epilogue.bias ? folded_bias(op)
+                                                             : std::vector<std::byte>{};
+    };
+    const auto numbers = [](const std::vector<std::byte>& w, const std::vector<std::byte>& bias) {
+      return ConvNumbers{w.data(), bias.empty() ? nullptr : bias.data()};
+    };
+    const FusedOperator& depthwise = maker_of(network.operators[i]);
+    const std::vector<std::byte> w = folded_filters(depthwise), bias = bias_of(depthwise);
+    if (!cut.expand) {
+      pack_computed_input(cut, numbers(w, bias), {}, packed.data());
+      return packed;
+    }
+    const FusedOperator& expand = maker_of(depthwise);
+    const std::vector<std::byte> first_w = folded_filters(expand), first_bias = bias_of(expand);
+    pack_computed_input(cut, numbers(w, bias), numbers(first_w, first_bias), packed.data());
+    return packed;
+  }
+
   // A bias of the storage type, as floats.
   static std::vector<float> stored_bias(const FusedOperator& op) {
     const std::vector<std::byte> bytes = folded_bias(op);
@@ -312,6 +342,8 @@ class NetworkExecutor final : public Executor {
         prepared.has_bias = cut->problem.epilogue.bias;
         if (!prepared.has_bias) continue;
         prepared.bias = arena.place(static_cast<std::size_t>(cut->problem.k) * sizeof(float));
+      } else if (std::holds_alternative<InReaderCut>(node.cut)) {
+        continue;
       } else if (const auto bytes = static_cast<std::size_t>(num_scales(node.cut)) * sizeof(float);
                  bytes > 0) {
         prepared.has_bias = true;
@@ -328,8 +360,9 @@ class NetworkExecutor final : public Executor {
       if (cut == nullptr) continue;
       shared_bytes_ = std::max(shared_bytes_, static_cast<int>(memory_of(*cut).bytes));
     }
-    for (const void* kernel : {kernels_.persistent, kernels_.stage}) {
-      allow_all_shared(kernel, device_);
+    for (const void* kernel : {kernels_.persistent, kernels_.stage, kernels_.computing_stage,
+                               kernels_.expanding_stage}) {
+      if (kernel != nullptr) allow_all_shared(kernel, device_);
     }
   }
 
@@ -517,6 +550,12 @@ class NetworkExecutor final : public Executor {
     }
   }
 
+  const void* stage_kernel(const Node& node) const {
+    const auto* const cut = std::get_if<SmallGemmCut>(&node.cut);
+    if (cut == nullptr || !cut->depthwise) return kernels_.stage;
+    return cut->expand ? kernels_.expanding_stage : kernels_.computing_stage;
+  }
+
   void launch_stage(const Stage& stage, NetworkMemory& memory, bool is_first,
                     cudaStream_t stream) const {
     NetworkTasks tasks = tasks_from(stage.first);
@@ -525,7 +564,7 @@ class NetworkExecutor final : public Executor {
     // The first stage starts when all that is in front of it has ended.
     if (!is_first && device_.capability >= 90) attributes.add_overlap();
     attributes.add_spread_cluster(shares_of(lowering_.nodes[stage.node]));
-    launch_kernel(kernels_.stage,
+    launch_kernel(stage_kernel(lowering_.nodes[stage.node]),
                   attributes.config(static_cast<unsigned>(stage.num_tasks()), kNetworkThreads,
                                     shared_bytes_, stream),
                   {&memory, &tasks}, "a stage");

@@ -33,17 +33,17 @@ __device__ __forceinline__ void run_light_task(const NodeArgs& args, const Netwo
 }
 
 /// One task. kOthers: of other operators than convolutions, too. A kernel without these has two
-/// fifths of the instructions, and more registers for convolutions. wait() returns when its
-/// producers are done, to all threads.
-template <class Products, bool kOthers, class Wait, class Mark>
+/// fifths of the instructions, and more registers for convolutions. Loader: of x. wait() returns
+/// when its producers are done, to all threads.
+template <class Products, bool kOthers, class Loader, class Wait, class Mark>
 __device__ __forceinline__ void run_node_task(const NetworkNode& node, const NetworkMemory& memory,
                                               const NetworkTask& task, char* shared,
                                               FilterStages& filters, const SumExchange& exchange,
                                               Wait wait, Mark mark) {
   if (node.args.index == NodeArgs::kIndexOf<SmallGemmArgs>) {
     const auto tensor = [&](const void* place) { return pointer_to(memory, place); };
-    return SmallGemmTask<Products>::run(node.args.as<SmallGemmArgs>(), task.share, shared, filters,
-                                        exchange, tensor, wait, mark);
+    return SmallGemmTask<Products, float, false, Loader>::run(
+        node.args.as<SmallGemmArgs>(), task.share, shared, filters, exchange, tensor, wait, mark);
   }
   if constexpr (!kOthers) {
     wait();  // fills a position
@@ -196,8 +196,8 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
         run.trace[position].phase_ns[static_cast<int>(phase)] = global_ns();
       }
     };
-    run_node_task<Products, kOthers>(window.node(turn), memory, task, work, filters, exchange, wait,
-                                     mark);
+    run_node_task<Products, kOthers, InputLoader<Products>>(window.node(turn), memory, task, work,
+                                                            filters, exchange, wait, mark);
     if (fetches) window.complete();
     __pipeline_wait_prior(0);
     const bool lives = alive[turn % 2];
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
   }
 }
 
-template <class Products, bool kOthers>
+template <class Products, bool kOthers, class Loader = InputLoader<Products>>
 __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     network_stage_kernel(const __grid_constant__ NetworkMemory memory,
                          const __grid_constant__ NetworkTasks all) {
@@ -233,15 +233,24 @@ __global__ void __launch_bounds__(kNetworkThreads, kNetworkBlocksPerSm)
     window.complete();
   }
   __syncthreads();
-  run_node_task<Products, kOthers>(
+  run_node_task<Products, kOthers, Loader>(
       window.node(0), memory, window.task(0), work, filters, exchange,
       [] { wait_for_kernel_before(); }, [](TaskPhase) {});
 }
 
 template <class Products, bool kOthers>
 NetworkKernels make_network_kernels(const char* name) {
-  return {name, reinterpret_cast<const void*>(&network_kernel<Products, kOthers>),
-          reinterpret_cast<const void*>(&network_stage_kernel<Products, kOthers>)};
+  NetworkKernels kernels{
+      .name = name,
+      .persistent = reinterpret_cast<const void*>(&network_kernel<Products, kOthers>),
+      .stage = reinterpret_cast<const void*>(&network_stage_kernel<Products, kOthers>)};
+  if constexpr (!Products::kStoresPairs) {
+    kernels.computing_stage = reinterpret_cast<const void*>(
+        &network_stage_kernel<Products, false, ComputedInput<Products>>);
+    kernels.expanding_stage = reinterpret_cast<const void*>(
+        &network_stage_kernel<Products, false, ComputedInput<Products, ExpandedSource<Products>>>);
+  }
+  return kernels;
 }
 
 }  // namespace megaconv::cuda

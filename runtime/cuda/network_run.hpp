@@ -44,6 +44,8 @@ struct NetworkKernels {
   const char* name;
   const void* persistent;  ///< (NetworkMemory, NetworkTasks, DeviceRun)
   const void* stage;       ///< (NetworkMemory, NetworkTasks): a block per task
+  /// The same of tasks that compute their x, and what this is made of; null: there are none.
+  const void *computing_stage = nullptr, *expanding_stage = nullptr;
 };
 /// Blocks of a cluster in which tasks share sums. 1: this device's kernels know no clusters, since
 /// they were compiled for older ones. Asks the current device.

@@ -47,6 +47,10 @@ NodeTasks node_tasks(const SmallGemmCut& cut, const Kernels&) {
   throw Error(Status::unsupported,
               "small-tile implicit GEMM of " + to_string(cut.problem) + ": must run on CUDA");
 }
+NodeTasks node_tasks(const InReaderCut& cut, const Kernels&) {
+  throw Error(Status::unsupported,
+              to_string(cut.problem) + " in the tasks that read it: must run on CUDA");
+}
 
 NodeTasks make_node_tasks(const Cut& cut, const Kernels& kernels) {
   return std::visit([&](const auto& of_room) { return node_tasks(of_room, kernels); }, cut);

@@ -8,6 +8,7 @@ namespace megaconv::cuda {
 namespace {
 
 NodeArgs node_args(const Tiling&, const NodePlaces&) { return {}; }
+NodeArgs node_args(const InReaderCut&, const NodePlaces&) { return {}; }
 
 }  // namespace
 

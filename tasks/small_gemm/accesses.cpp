@@ -8,6 +8,7 @@
 #include "tasks/checks.hpp"
 #include "tasks/cost.hpp"
 #include "tasks/regions.hpp"
+#include "tasks/small_gemm/computed_input.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
 
@@ -25,11 +26,14 @@ AccessFunction small_gemm_accesses(const SmallGemmCut& cut, const NodeBuffers& b
     };
     Region y{
         .rows = in_image(tile.rows.own, a.p()), .cols = tile.cols.own, .channels = {0, u64(a.k)}};
-    accesses.push_back({buffers.x,
-                        Mode::read,
-                        {.rows = rows_of(a).inputs_of_images(in_image(tile.rows.computed, a.p())),
-                         .cols = cols_of(a).inputs_of(tile.cols.computed),
-                         .channels = {0, u64(a.c)}}});
+    // 1x1 filters read the pixels of their outputs.
+    const ConvProblem& window = cut.depthwise ? *cut.depthwise : a;
+    accesses.push_back(
+        {buffers.x,
+         Mode::read,
+         {.rows = rows_of(window).inputs_of_images(in_image(tile.rows.computed, a.p())),
+          .cols = cols_of(window).inputs_of(tile.cols.computed),
+          .channels = {0, u64(first_problem(cut).c)}}});
     accesses.push_back({buffers.u, Mode::read, small_gemm_u_extent(cut)});
     // The tasks of a group read the same.
     if (buffers.residual != kNoBuffer) accesses.push_back({buffers.residual, Mode::read, y});
@@ -62,14 +66,18 @@ TaskCost small_gemm_cost(const SmallGemmCut& cut, const NodeBuffers& buffers) {
     const std::int64_t inputs = (outputs - 1) * axis.stride + axis.extent;
     return static_cast<double>(std::min(inputs, axis.inputs));
   };
-  const double x_part = reach(rows_of(a), computed_rows(cut)) *
-                        reach(cols_of(a), computed_cols(cut)) * static_cast<double>(a.c) /
-                        cut.shares * (x_in_pairs(cut) ? element / 2 : element);
+  const ConvProblem& window = cut.depthwise ? *cut.depthwise : a;
+  const double x_part = reach(rows_of(window), computed_rows(cut)) *
+                        reach(cols_of(window), computed_cols(cut)) *
+                        static_cast<double>(first_problem(cut).c) / (cut.expand ? 1 : cut.shares) *
+                        (x_in_pairs(cut) ? element / 2 : element);
   const double u_part = static_cast<double>(packed_bytes(cut)) / cut.tasks_per_group;
   const double residual_part = static_cast<double>(a.y_size()) * element / tasks;
   const bool without_rests = cut.pairs.y && !cut.pairs.rests;
   const double y_part = without_rests ? residual_part / 2 : residual_part;
-  TaskCost cost{.products = a.flops() / tasks,
+  const double flops = a.flops() + (cut.depthwise ? cut.depthwise->flops() : 0) +
+                       (cut.expand ? cut.expand->flops() : 0);
+  TaskCost cost{.products = flops / tasks,
                 .bytes = x_part + u_part + (cut.stores_y ? y_part : 0),
                 .traffic = {{buffers.x, Mode::read, Piece::evenly, x_part},
                             {buffers.u, Mode::read, Piece::of_block, u_part}}};
@@ -92,7 +100,7 @@ NodeBuffers add_small_gemm(TaskGraph& graph, const std::string& name, const Smal
   SmallGemmCut counted = cut;
   derive_counts(counted);
   const ConvProblem& a = counted.problem;
-  check_buffer(graph, name, read.x, x_extent(a));
+  check_buffer(graph, name, read.x, x_extent(first_problem(counted)));
   if (a.epilogue.residual) check_buffer(graph, name, read.residual, y_extent(a));
   NodeBuffers buffers = read;
   buffers.u = static_cast<BufferId>(graph.buffers.size());

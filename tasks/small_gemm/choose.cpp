@@ -10,6 +10,7 @@
 
 #include "megaconv/error.hpp"
 #include "tasks/even_shares.hpp"
+#include "tasks/small_gemm/computed_input.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
 
@@ -77,6 +78,36 @@ double pool_us(const SmallGemmCut& cut) {
   return kPoolUs + kPoolOfNumberUs * static_cast<double>(cut.pool->r * cut.pool->s);
 }
 
+// Of a task that computes its x, fitted to what blocks of MobileNetV2 take on an H100, with 1, 8
+// and 64 images (docs/notebook/networks_gpu.md): each K block; nine taps of the pieces that all
+// threads have at a time, whose e comes from memory or is computed; then, a step of 32 pixels by
+// eight channels of e for every warp.
+struct ComputedInputCosts {
+  double any, block, window;
+};
+constexpr ComputedInputCosts kStoredSource{0.35, 0.46, 0.94}, kExpandedSource{2.06, 0.46, 0.74};
+constexpr double kFloatWindow = 0.62;  // pieces have half as many numbers
+constexpr double kExpandStepUs = 0.2, kExpandPairs = 2.5;
+double computed_input_us(const SmallGemmCut& cut, const SumSteps& sum) {
+  if (!cut.depthwise) return 0;
+  const ComputedInputCosts& costs = cut.expand ? kExpandedSource : kStoredSource;
+  constexpr std::int64_t kWarps = SmallGemmCut::kWarps;
+  const std::int64_t channels = sum.chunks * kStepNumbers;
+  const std::int64_t pixels_at_once = 32 * kWarps / (channels / piece_numbers(cut));
+  const auto turns = static_cast<double>(ceil_div(computed_pixels(cut), pixels_at_once));
+  const auto taps = static_cast<double>(cut.depthwise->r * cut.depthwise->s);
+  double block_us =
+      costs.block + turns * costs.window * (converts(cut) ? kFloatWindow : 1) * taps / 9;
+  if (cut.expand) {
+    const std::int64_t units =
+        ceil_div(computed_input_memory(cut, sum).pixels(), std::int64_t{32}) *
+        (channels / kExpandTile);
+    block_us += kExpandStepUs * (parts_of(cut) == 2 ? kExpandPairs : 1) *
+                static_cast<double>(ceil_div(units, kWarps) * expand_steps(*cut.expand));
+  }
+  return costs.any + static_cast<double>(sum.channel_blocks) * block_us;
+}
+
 double first_filters_us(const SumSteps& sum, const TaskMemory& memory) {
   return static_cast<double>(memory.filter_bytes * sum.stages) / kFirstFilterBytesPerUs;
 }
@@ -119,7 +150,8 @@ SmallGemmMachine small_gemm_machine(const Target& target) {
 
 SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
                             const SmallGemmMachine& machine, const SmallGemmSizes& asked,
-                            const std::optional<PoolProblem>& pool, const PairTensors& pairs) {
+                            const std::optional<PoolProblem>& pool, const PairTensors& pairs,
+                            const InputMakers& makers) {
   validate(problem);
   const std::string obstacle = small_gemm_obstacle(problem, precision);
   if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
@@ -130,6 +162,8 @@ SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
   plain.shared_bytes = machine.shared_bytes;
   plain.pool = pool;
   plain.pairs = pairs;
+  plain.depthwise = makers.depthwise;
+  plain.expand = makers.expand;
   SmallGemmCut best = plain;
   set_if_asked(best.rows_per_group, asked.rows_per_group);
   set_if_asked(best.cols_per_group, asked.cols_per_group);
@@ -203,8 +237,8 @@ TaskTime time_of(const SmallGemmCut& cut, const SumSteps& sum, const TaskMemory&
   const double pieces = x_bytes / (loads_vectors(cut) ? 16 : 8);
   const bool finds_late = pieces > 8 * 32 * SmallGemmCut::kWarps || sum.row_blocks > 4;
 
-  const double load =
-      costs.load + costs.load_of_kb * stages * x_bytes / kKb + (finds_late ? kFindUs : 0);
+  const double load = costs.load + costs.load_of_kb * stages * x_bytes / kKb +
+                      (finds_late ? kFindUs : 0) + computed_input_us(cut, sum);
   const double products =
       costs.products + steps * (costs.step + costs.step_of_tile * tiles_computed(cut));
   const double late =

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "tasks/small_gemm/computed_input.hpp"
 #include "tasks/small_gemm/filter_places.hpp"
 #include "tasks/storage.hpp"
 #include "tasks/tiling.hpp"
@@ -12,18 +13,9 @@
 namespace megaconv {
 namespace {
 
-// A power of two that brings the largest finite number of a filter just below 2^15.
-float scale_of(const float* w, std::int64_t count) {
-  float most = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (std::isfinite(w[i])) most = std::max(most, std::fabs(w[i]));
-  }
-  return most == 0 ? 1.0f : std::ldexp(1.0f, std::clamp(14 - std::ilogb(most), -100, 100));
-}
-
-// Calls put(filter, place, part) for every packed number in turn.
-template <class Put>
-void for_each_packed(const SmallGemmCut& cut, Put put) {
+// Calls put(filter, place, part) for every packed number in turn, and skip() behind a K block.
+template <class Put, class Skip>
+void for_each_packed(const SmallGemmCut& cut, Put put, Skip skip) {
   const FilterPlaces of(cut);
   for (std::int64_t block = 0; block < of.num_blocks; ++block) {
     for (std::int64_t k_block = 0; k_block < of.k_blocks; ++k_block) {
@@ -45,11 +37,27 @@ void for_each_packed(const SmallGemmCut& cut, Put put) {
           }
         }
       }
+      skip();
     }
   }
 }
 
 }  // namespace
+
+float filter_scale(const float* w, std::int64_t count) {
+  float most = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (std::isfinite(w[i])) most = std::max(most, std::fabs(w[i]));
+  }
+  return most == 0 ? 1.0f : std::ldexp(1.0f, std::clamp(14 - std::ilogb(most), -100, 100));
+}
+
+std::uint16_t half_of(float value, bool rest) {
+  const Float16 high = from_float<Float16>(value);
+  if (!rest) return high.bits;
+  const float left = std::isfinite(value) ? (value - to_float(high)) * 0x1p11f : 0.0f;
+  return from_float<Float16>(left).bits;
+}
 
 FilterPlaces::FilterPlaces(const SmallGemmCut& cut) {
   const ConvProblem& a = cut.problem;
@@ -81,29 +89,36 @@ std::vector<std::byte> pack_filters(const SmallGemmCut& cut, const std::byte* w)
   const ConvProblem& a = cut.problem;
   std::vector<std::byte> packed(packed_bytes(cut));
   auto* to = reinterpret_cast<std::uint16_t*>(packed.data());
+  const SumSteps sum = steps_of(cut);
+  const std::int64_t others = (expand_filter_bytes(cut, sum) + input_vector_bytes(cut, sum)) / 2;
+  const auto skip = [&] { to += others; };
   if (!converts(cut)) {
     const auto* const numbers = reinterpret_cast<const std::uint16_t*>(w);
-    for_each_packed(cut, [&](std::int64_t, std::int64_t place, std::int64_t) {
-      *to++ = place < 0 ? std::uint16_t{0} : numbers[place];
-    });
+    for_each_packed(
+        cut,
+        [&](std::int64_t, std::int64_t place, std::int64_t) {
+          *to++ = place < 0 ? std::uint16_t{0} : numbers[place];
+        },
+        skip);
     return packed;
   }
   const auto* const numbers = reinterpret_cast<const float*>(w);
   const std::int64_t count = a.c / a.groups * a.r * a.s;
   std::vector<float> scale;
   for (std::int64_t k = 0; k < a.k; ++k) {
-    scale.push_back(scale_of(numbers + k * count, count));
+    scale.push_back(filter_scale(numbers + k * count, count));
     const float inverse = 1.0f / scale.back();
     std::memcpy(packed.data() + scales_at(cut) + k * std::int64_t{sizeof inverse}, &inverse,
                 sizeof inverse);
   }
-  for_each_packed(cut, [&](std::int64_t filter, std::int64_t place, std::int64_t part) {
-    const float value = place < 0 ? 0.0f : numbers[place] * scale[static_cast<std::size_t>(filter)];
-    const Float16 high = from_float<Float16>(value);
-    const bool rest = part == 1 && std::isfinite(value);
-    const float left = rest ? (value - to_float(high)) * 0x1p11f : 0.0f;
-    *to++ = part == 0 ? high.bits : from_float<Float16>(left).bits;
-  });
+  for_each_packed(
+      cut,
+      [&](std::int64_t filter, std::int64_t place, std::int64_t part) {
+        const float value =
+            place < 0 ? 0.0f : numbers[place] * scale[static_cast<std::size_t>(filter)];
+        *to++ = half_of(value, part == 1);
+      },
+      skip);
   return packed;
 }
 

@@ -9,12 +9,13 @@
 #include "megaconv/error.hpp"
 #include "tasks/checks.hpp"
 #include "tasks/pooling/pooling.hpp"
+#include "tasks/small_gemm/computed_input.hpp"
 #include "tasks/tiling.hpp"
 
 namespace megaconv {
 namespace {
 
-constexpr std::int64_t kVector = 8;  // numbers
+constexpr std::int64_t kVector = 8, kHalfVector = kVector / 2;  // numbers
 constexpr std::int64_t kThreads = 32 * SmallGemmCut::kWarps;
 // Device code counts the numbers of an image in 32 bits.
 constexpr std::int64_t kMostOfImage = std::numeric_limits<std::int32_t>::max();
@@ -43,6 +44,12 @@ std::int64_t received_bytes(const SmallGemmCut& cut) {
   return computed_pixels(cut) * cut.filters_per_task() * std::int64_t{sizeof(float)};
 }
 
+// What stands behind the sums in shared memory.
+std::int64_t other_bytes(const SmallGemmCut& cut, const SumSteps& steps) {
+  return received_bytes(cut) + kEpilogueBytes + step_bytes(steps) +
+         computed_input_memory(cut, steps).bytes();
+}
+
 TaskMemory memory_of_stage(const SmallGemmCut& cut, const SumSteps& steps) {
   const ConvProblem& a = cut.problem;
   // Of filters with one row or column, inputs that a stride leaves out are left out.
@@ -64,7 +71,8 @@ TaskMemory memory_of_stage(const SmallGemmCut& cut, const SumSteps& steps) {
   constexpr std::int64_t kAlignment = 128;
   memory.x_bytes =
       ceil_div(memory.in_rows * memory.in_cols * memory.pitch, kAlignment) * kAlignment;
-  memory.filter_bytes = cut.filter_warps * steps.per_block() * kFilterStepBytes * parts_of(cut);
+  memory.filter_bytes = cut.filter_warps * steps.per_block() * kFilterStepBytes * parts_of(cut) +
+                        expand_filter_bytes(cut, steps) + input_vector_bytes(cut, steps);
   memory.stage_bytes = memory.x_bytes * x_tensors(cut) + memory.filter_bytes;
   return memory;
 }
@@ -102,7 +110,8 @@ bool converts(const SmallGemmCut& cut) { return cut.problem.dtype == DataType::f
 std::int64_t parts_of(const SmallGemmCut& cut) { return cut.precision == Precision::f32 ? 2 : 1; }
 // Floats come as they are and are converted there.
 std::int64_t x_tensors(const SmallGemmCut& cut) {
-  return converts(cut) && !cut.pairs.inputs ? 2 : 1;
+  if (!converts(cut) || cut.pairs.inputs) return 1;
+  return cut.depthwise ? parts_of(cut) : 2;
 }
 
 std::int64_t channel_step_of(const ConvProblem& a) { return a.c % kVector == 0 ? kVector : 1; }
@@ -150,6 +159,11 @@ bool loads_vectors(const SmallGemmCut& cut) {
   return cut.problem.c % kVector == 0 && (!steps.whole_rows || steps.pixel % kVector == 0);
 }
 
+std::int64_t piece_numbers(const SmallGemmCut& cut) {
+  const bool computes_floats = cut.depthwise && converts(cut);
+  return loads_vectors(cut) && !computes_floats ? kVector : kHalfVector;
+}
+
 SumSteps steps_of(const SmallGemmCut& cut) {
   const ConvProblem& a = cut.problem;
   SumSteps steps;
@@ -168,11 +182,11 @@ SumSteps steps_of(const SmallGemmCut& cut) {
     steps.taps_w = a.s;
   }
   // Every piece of a pixel has a thread: a vector, or half of one.
-  const std::int64_t most_chunks =
-      kThreads * (a.c % kVector == 0 ? kVector : kVector / 2) / kStepNumbers;
+  const bool in_halves = a.c % kVector != 0 || (cut.depthwise && converts(cut));
+  const std::int64_t most_chunks = kThreads * (in_halves ? kHalfVector : kVector) / kStepNumbers;
   const auto fits = [&] {
     const std::int64_t bytes = steps.stages * memory_of_stage(cut, steps).stage_bytes;
-    return bytes + received_bytes(cut) + kEpilogueBytes + step_bytes(steps) <= cut.shared_bytes;
+    return bytes + other_bytes(cut, steps) <= cut.shared_bytes;
   };
   for (steps.row_blocks = 1; steps.row_blocks <= a.r; ++steps.row_blocks) {
     steps.taps_h = ceil_div(a.r, steps.row_blocks);
@@ -199,7 +213,7 @@ TaskMemory memory_of(const SmallGemmCut& cut) {
   const std::int64_t stages = steps.stages;
   const bool inside = stages > 1 && memory.sum_bytes <= memory.stage_bytes;
   memory.received_bytes = received_bytes(cut);
-  const std::int64_t others = memory.received_bytes + kEpilogueBytes + step_bytes(steps);
+  const std::int64_t others = other_bytes(cut, steps);
   const bool behind = stages * memory.stage_bytes + memory.sum_bytes + others <= cut.shared_bytes;
   memory.sums_wait = !inside && !behind;
   if (!memory.sums_wait) {
@@ -207,7 +221,8 @@ TaskMemory memory_of(const SmallGemmCut& cut) {
   }
   memory.work_bytes = std::max(stages * memory.stage_bytes, memory.sums_at + memory.sum_bytes);
   memory.bytes = memory.work_bytes + others;
-  memory.steps_at = memory.bytes - step_bytes(steps);
+  memory.computed_input_at = memory.bytes - computed_input_memory(cut, steps).bytes();
+  memory.steps_at = memory.computed_input_at - step_bytes(steps);
   return memory;
 }
 
@@ -227,6 +242,20 @@ void check_pairs(const SmallGemmCut& cut) {
   if (cut.pairs.y && cut.pool) {
     throw Error(Status::unsupported, "small_gemm: y in pairs beside a pooling, must be floats");
   }
+}
+
+void check_makers(const SmallGemmCut& cut) {
+  if (!cut.depthwise && !cut.expand) return;
+  const auto check = [&](const ConvProblem& maker, bool is_right) {
+    validate(maker);
+    if (is_right) return;
+    throw Error(Status::unsupported, "small_gemm: " + to_string(cut.problem) + " with " +
+                                         to_string(maker) + " in its tasks, must be apart");
+  };
+  if (!cut.depthwise) check(*cut.expand, false);
+  const bool has_pairs = cut.pairs != PairTensors{};
+  check(*cut.depthwise, !has_pairs && can_compute_input(*cut.depthwise, cut.problem));
+  if (cut.expand) check(*cut.expand, can_expand(*cut.expand, *cut.depthwise));
 }
 
 void check_pool(const SmallGemmCut& cut) {
@@ -270,6 +299,7 @@ void derive_counts(SmallGemmCut& cut) {
   const std::string obstacle = small_gemm_obstacle(a, cut.precision);
   if (!obstacle.empty()) throw Error(Status::unsupported, obstacle);
   check_pairs(cut);
+  check_makers(cut);
   check_range("rows_per_group", cut.rows_per_group, 1, a.p());
   check_range("cols_per_group", cut.cols_per_group, 1, a.q());
   check_pool(cut);
@@ -311,7 +341,9 @@ void derive_counts(SmallGemmCut& cut) {
 }
 
 bool fits(const SmallGemmCut& cut) {
-  return steps_of(cut).chunks > 0 && memory_of(cut).bytes <= cut.shared_bytes;
+  const SumSteps steps = steps_of(cut);
+  return steps.chunks > 0 && memory_of(cut).bytes <= cut.shared_bytes &&
+         computed_input_memory(cut, steps).pixels() < kMostExpandPixels;
 }
 
 namespace {
@@ -334,6 +366,8 @@ std::string to_string(const SmallGemmCut& cut) {
          std::to_string(cut.filter_warps) + ", pixels " + std::to_string(cut.pixel_warps) +
          ", sums " + std::to_string(cut.sum_warps) +
          "\nshares of a sum: " + std::to_string(cut.shares) +
+         (cut.depthwise ? "\ncomputes its x: " + to_string(*cut.depthwise) : "") +
+         (cut.expand ? "\nand of that x: " + to_string(*cut.expand) : "") +
          (cut.pool ? "\npools: " + to_string(*cut.pool) : "") +
          (cut.stores_y ? "" : "\nonly what is pooled is stored") + text_of(cut.pairs) +
          "\ntask groups: " + std::to_string(cut.num_groups) +

@@ -87,8 +87,9 @@ struct TaskMemory {
   bool sums_wait = false;       ///< in the place of what slow warps may still multiply
   std::int64_t work_bytes = 0;  ///< stages and sums
   std::int64_t received_bytes = 0;
-  std::int64_t steps_at = 0;  ///< places of the steps of a K block in a stage of x
-  std::int64_t bytes = 0;     ///< in all
+  std::int64_t computed_input_at = 0;  ///< what computed_input.hpp says
+  std::int64_t steps_at = 0;           ///< places of the steps of a K block in a stage of x
+  std::int64_t bytes = 0;              ///< in all
 };
 
 /// Chunks are 0 where no K block fits into shared memory.
@@ -102,6 +103,8 @@ bool converts(const SmallGemmCut& cut);
 std::int64_t parts_of(const SmallGemmCut& cut);
 /// Tensors of 16 bits that a stage has room for, for its part of x.
 std::int64_t x_tensors(const SmallGemmCut& cut);
+/// Numbers of a pixel of x that a thread loads, or computes, at a time.
+std::int64_t piece_numbers(const SmallGemmCut& cut);
 /// Whether so many tasks may share a sum: all have channels, and whole vectors of outputs.
 bool can_share(const SmallGemmCut& cut);
 /// Whether eight channels of x are loaded at once.
@@ -142,12 +145,17 @@ struct SmallGemmSizes {
   std::uint32_t rows_per_group = 0, cols_per_group = 0, filter_warps = 0;
 };
 
+/// Convolutions that make x, and that tasks compute: SmallGemmCut::depthwise, expand.
+struct InputMakers {
+  std::optional<ConvProblem> depthwise{}, expand{};
+};
+
 /// Chooses a cut: the one whose last task is through first. Throws Error(unsupported) with the
 /// obstacle, and what derive_counts() throws where no cut has the sizes that are asked for.
 SmallGemmCut cut_small_gemm(const ConvProblem& problem, Precision precision,
                             const SmallGemmMachine& machine, const SmallGemmSizes& asked = {},
                             const std::optional<PoolProblem>& pool = {},
-                            const PairTensors& pairs = {});
+                            const PairTensors& pairs = {}, const InputMakers& makers = {});
 /// Blocks that are resident in clusters of so many, as a share of those without clusters. Of 132
 /// multiprocessors, 62 clusters of four blocks are resident, not 66 (H100). Behind them, 256 tasks
 /// of VGG-16's last convolutions took twice their time.
@@ -173,6 +181,10 @@ void derive_counts(SmallGemmCut& cut);
 /// numbers are the inverses of these, [K].
 std::size_t packed_bytes(const SmallGemmCut& cut);
 std::int64_t scales_at(const SmallGemmCut& cut);  ///< their place
+/// A power of two that brings the largest finite number of a filter just below 2^15.
+float filter_scale(const float* w, std::int64_t count);
+/// Bits of a scaled number as FP16, or of what this leaves, times 2^11.
+std::uint16_t half_of(float value, bool rest);
 /// `w`: filters in the problem's layout and storage type.
 std::vector<std::byte> pack_filters(const SmallGemmCut& cut, const std::byte* w);
 

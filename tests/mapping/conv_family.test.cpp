@@ -333,6 +333,38 @@ TEST_CASE("A convolution of small tiles pools its outputs, and the pooling has n
   }
 }
 
+TEST_CASE("Blocks of MobileNet in stages are tasks of their last convolution, where that pays") {
+  const auto network = [](DataType dtype) {
+    return make_network("mobilenet_v2", {.batch = 1, .dtype = dtype});
+  };
+  const auto count = [&](const Network& of, const TilingOptions& options, const Target& target,
+                         auto is) {
+    const std::vector<OperatorCut> cuts = cuts_of(of, options, target);
+    return std::count_if(cuts.begin(), cuts.end(), [&](const OperatorCut& one) {
+      const auto* const cut = std::get_if<SmallGemmCut>(&one.cut);
+      return cut != nullptr && is(*cut);
+    });
+  };
+  const auto computes = [](const SmallGemmCut& cut) { return cut.depthwise.has_value(); };
+  const auto expands = [](const SmallGemmCut& cut) { return cut.expand.has_value(); };
+  for (const DataType dtype : {DataType::f16, DataType::f32}) {
+    CAPTURE(to_string(dtype));
+    CHECK(count(network(dtype), {}, in_stages(h100()), computes) >= 10);
+    CHECK(count(network(dtype), {}, in_stages(h100()), expands) >= 4);
+    CHECK(count(network(dtype), {}, h100(), computes) == 0);  // one launch has one kernel
+    CHECK(count(network(dtype), {.whole_tensors = true}, in_stages(h100()), computes) == 0);
+    const Lowering lowering = lower(network(dtype), {}, {.policy = "staged"}, in_stages(h100()));
+    CHECK(!validate(lowering.graph, lowering.mapping));
+  }
+  // The caller, as a second reader, needs what a depthwise convolution makes.
+  Network read_twice = network(DataType::f16);
+  const auto all = count(read_twice, {}, in_stages(h100()), computes);
+  for (const FusedOperator& op : fuse(read_twice).operators) {
+    if (op.name() == "block5.depthwise") read_twice.outputs.push_back(op.value());
+  }
+  CHECK(count(read_twice, {}, in_stages(h100()), computes) == all - 1);
+}
+
 TEST_CASE("Large tiles of stages store the poolings of VGG-16 in groups of whole windows") {
   for (const auto& [dtype, precision] :
        {std::pair(DataType::f16, Precision::f32), std::pair(DataType::f32, Precision::tf32)}) {

@@ -105,6 +105,39 @@ TEST_CASE("What small tiles cannot do is refused by name") {
         "small_gemm: launch persistent, must be staged");
 }
 
+TEST_CASE("Tasks compute their x only of a depthwise convolution, and of a 1x1 one in front") {
+  const ConvProblem last = parse_problem("n1c96h14w14k24r1s1p0+nhwc+f16");
+  const ConvProblem middle = parse_problem("n1c96h28w28k96r3s3p1u2g96+nhwc+f16+bias");
+  const ConvProblem first = parse_problem("n1c16h28w28k96r1s1p0+nhwc+f16");
+  const auto cut = [](const ConvProblem& problem, const InputMakers& makers) {
+    return cut_small_gemm(problem, Precision::f16, small_gemm_machine(kHopper), {}, {}, {}, makers);
+  };
+  CHECK(to_string(cut(last, {middle, first})).find("and of that x: n1c16h28") != std::string::npos);
+  const auto is_refused = [&](const ConvProblem& of, const InputMakers& makers) {
+    try {
+      cut(of, makers);
+    } catch (const Error& error) {
+      CHECK(error.status() == Status::unsupported);
+      return std::string(error.what()).find("must be apart") != std::string::npos;
+    }
+    return false;
+  };
+  const auto changed = [](ConvProblem problem, auto change) {
+    change(problem);
+    return problem;
+  };
+  CHECK(is_refused(last, {.expand = first}));
+  CHECK(is_refused(last, {middle, changed(first, [](auto& a) { a.r = a.s = 3, a.pad_h = 1; })}));
+  CHECK(is_refused(last, {middle, changed(first, [](auto& a) { a.epilogue.residual = true; })}));
+  CHECK(is_refused(last, {changed(middle, [](auto& a) { a.groups = 1; })}));
+  CHECK(is_refused(last, {changed(middle, [](auto& a) { a.dilation_h = 2; })}));
+  CHECK(is_refused(last, {changed(middle, [](auto& a) { a.h = 30; })}));
+  CHECK(is_refused(changed(last, [](auto& a) { a.stride_h = 2; }), {middle}));
+  SmallGemmCut pairs = cut(last, {middle});
+  pairs.pairs.inputs = true;
+  CHECK_THROWS_AS(derive_counts(pairs), Error);
+}
+
 TEST_CASE("Small layers have small tiles unasked, where filters are prepared and stages run") {
   const auto takes = [](const char* problem, auto change, const Target& target = kHopper) {
     PlanOptions options = asked(Precision::f32, Algorithm::automatic);

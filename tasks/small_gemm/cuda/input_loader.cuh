@@ -28,8 +28,13 @@ class InputLoader {
  public:
   using Stored = typename Products::Stored;
 
-  __device__ InputLoader(const SmallGemmArgs& a, const SmallGemmShare& share, const Stored* x)
-      : a_(a), share_(share), image_(x + static_cast<std::int64_t>(share.image) * a.h * a.w * a.c) {
+  /// tensor(pointer): what a pointer of the arguments stands for.
+  template <class Tensor>
+  __device__ InputLoader(const SmallGemmArgs& a, const SmallGemmShare& share, Tensor tensor, char*)
+      : a_(a),
+        share_(share),
+        image_(static_cast<const Stored*>(tensor(a.x)) +
+               static_cast<std::int64_t>(share.image) * a.h * a.w * a.c) {
     const Piece first = first_piece();
     num_channels_ = share.num_channels - first.number;
     to_ = first.pixel * a.pitch + first.number * 2;
@@ -41,6 +46,8 @@ class InputLoader {
     }
   }
 
+  static constexpr bool kComputes = false;
+
   /// Vectors are copied asynchronously, as part of the thread's next group of copies. Returns the
   /// largest magnitude of numbers that are converted at once, as bits of FP16.
   __device__ std::uint32_t load(char* stage, int k_block) {
@@ -51,9 +58,8 @@ class InputLoader {
     });
     return to_halves.most();
   }
-  static constexpr bool kCopiesFloats = Products::kConverts && !Products::kStoresPairs;
   /// Whether what was copied are floats, still to be converted.
-  __device__ bool copies_floats() const { return kCopiesFloats && a_.piece_numbers == 8; }
+  __device__ bool completes() const { return kCopiesFloats && a_.piece_numbers == 8; }
   /// Whether x has pairs, of which the high ones were copied.
   __device__ bool in_pairs() const { return Products::kStoresPairs && a_.piece_numbers == 8; }
   /// Whether some of this thread's pieces are wide pairs, once it has waited for its copies.
@@ -70,7 +76,8 @@ class InputLoader {
   /// Converts the floats of this thread's pieces, in their place, once it has waited for its
   /// copies. By all threads of a warp: neighbours have copied some of them. Returns the largest
   /// magnitude.
-  __device__ std::uint32_t convert(char* stage) const {
+  __device__ std::uint32_t complete(char* stage, int) const {
+    if constexpr (!kCopiesFloats) return 0;
     ToHalves<Products::kPairs, false> to_halves(1);
     const Landed landed(*this);
     __syncwarp();  // all of the warp have waited for theirs
@@ -142,6 +149,7 @@ class InputLoader {
   }
 
  private:
+  static constexpr bool kCopiesFloats = Products::kConverts && !Products::kStoresPairs;
   using Bits = std::conditional_t<sizeof(Stored) == 2, std::uint16_t, std::uint32_t>;
   using Copied16 = std::conditional_t<Products::kStoresPairs, __half, Stored>;  // 16 bits of x
   static constexpr int kPieces = 8;                                             // found at a time
@@ -359,23 +367,20 @@ class InputLoader {
 
   template <int kNumbers, class ToHalves>
   __device__ void store(char* to, const Bits (&numbers)[kNumbers], ToHalves& to_halves) const {
-    using Words = Vec<kNumbers / 2, std::uint32_t>;
-    Words high;
     if constexpr (Products::kConverts) {
       float floats[kNumbers];
 #pragma unroll
       for (int i = 0; i < kNumbers; ++i) floats[i] = __uint_as_float(numbers[i]);
-      Words rest;
-      to_halves.convert(floats, high.lane, rest.lane);
-      if constexpr (Products::kPairs) *reinterpret_cast<Words*>(to + a_.x_bytes) = rest;
+      store_halves(to, a_.x_bytes, floats, to_halves);
     } else {
+      Vec<kNumbers / 2, std::uint32_t> words;
 #pragma unroll
       for (int i = 0; i < kNumbers / 2; ++i) {
-        high.lane[i] = static_cast<std::uint32_t>(numbers[2 * i]) |
-                       static_cast<std::uint32_t>(numbers[2 * i + 1]) << 16;
+        words.lane[i] = static_cast<std::uint32_t>(numbers[2 * i]) |
+                        static_cast<std::uint32_t>(numbers[2 * i + 1]) << 16;
       }
+      *reinterpret_cast<Vec<kNumbers / 2, std::uint32_t>*>(to) = words;
     }
-    *reinterpret_cast<Words*>(to) = high;
   }
 
   const SmallGemmArgs& a_;

@@ -118,6 +118,17 @@ class ToHalves {
   __half2 most_ = __floats2half2_rn(0.0f, 0.0f);
 };
 
+/// Stores numbers as FP16, the rests of pairs so many bytes behind.
+template <bool kPairs, bool kScaled, int kCount>
+__device__ inline void store_halves(char* to, int to_rests, const float (&numbers)[kCount],
+                                    ToHalves<kPairs, kScaled>& to_halves) {
+  using Words = Vec<kCount / 2, std::uint32_t>;
+  Words high, rest;
+  to_halves.convert(numbers, high.lane, rest.lane);
+  if constexpr (kPairs) *reinterpret_cast<Words*>(to + to_rests) = rest;
+  *reinterpret_cast<Words*>(to) = high;
+}
+
 /// Bits of FP16: 2^-10, infinity.
 inline constexpr std::uint32_t kLeastHalf = 0x1400, kInfiniteHalf = 0x7c00;
 

@@ -15,7 +15,9 @@
 #include <cstdint>
 
 #include "megaconv/task_phase.hpp"
+#include "tasks/small_gemm/cuda/computed_input.cuh"
 #include "tasks/small_gemm/cuda/epilogue.cuh"
+#include "tasks/small_gemm/cuda/expanded_input.cuh"
 #include "tasks/small_gemm/cuda/filter_stages.cuh"
 #include "tasks/small_gemm/cuda/input_loader.cuh"
 #include "tasks/small_gemm/cuda/products.cuh"
@@ -269,12 +271,11 @@ class SmallGemmTile {
 /// A task. `shared`: TaskMemory::bytes of shared memory, which all threads have left behind a
 /// barrier of the block. wait() is one, too. tensor(pointer): what a pointer of the arguments
 /// stands for. mark(phase): a phase ends. Bias: how it is stored. kConstantsWait: filters and bias,
-/// too, may not be there before wait().
-template <class Products, class Bias = float, bool kConstantsWait = false>
+/// too, may not be there before wait(). Loader: of x, InputLoader or ComputedInput.
+template <class Products, class Bias = float, bool kConstantsWait = false,
+          class Loader = InputLoader<Products>>
 class SmallGemmTask {
  public:
-  using Stored = typename Products::Stored;
-
   template <class Tensor, class Wait, class Mark>
   static __device__ void run(const SmallGemmArgs& a, const SmallGemmShare& share, char* shared,
                              FilterStages& filters, const SumExchange& exchange, Tensor tensor,
@@ -296,7 +297,7 @@ class SmallGemmTask {
     auto* const vectors = reinterpret_cast<float*>(shared + a.vectors_at);
     SmallGemmEpilogue<Products, Bias> epilogue(a, share, tensor, vectors);
     if constexpr (!kConstantsWait) epilogue.load_vectors(tensor);
-    InputLoader<Products> x(a, share, static_cast<const Stored*>(tensor(a.x)));
+    Loader x(a, share, tensor, shared);
     SmallGemmTile<Products> tile(a, share, reinterpret_cast<int*>(shared + a.steps_at));
     auto* const words = reinterpret_cast<std::uint32_t*>(vectors + 2 * kMostFilters);
     Magnitudes magnitudes(words);
@@ -310,7 +311,7 @@ class SmallGemmTask {
       const std::uint32_t most = x.load(shared + stage * a.stage_bytes, k_block);
       __pipeline_commit();
       if constexpr (Products::kConverts) {
-        if (!x.copies_floats() && !x.in_pairs()) magnitudes.put(stage, most);
+        if (!x.completes() && !x.in_pairs()) magnitudes.put(stage, most);
       }
     };
     if constexpr (Products::kStoresPairs) {  // with the first K block
@@ -330,10 +331,12 @@ class SmallGemmTask {
     for (int k_block = 0, stage = 0; k_block < a.k_blocks; ++k_block) {
       char* const of_stage = shared + stage * a.stage_bytes;
       __pipeline_wait_prior(min(a.k_blocks - 1 - k_block, a.stages - 1));
-      if constexpr (InputLoader<Products>::kCopiesFloats) {
-        if (x.copies_floats()) magnitudes.put(stage, x.convert(of_stage));
+      if constexpr (Loader::kComputes) filters.wait(stage);
+      if (x.completes()) {
+        const std::uint32_t most = x.complete(of_stage, k_block);
+        if constexpr (Products::kConverts) magnitudes.put(stage, most);
       }
-      filters.wait(stage);
+      if constexpr (!Loader::kComputes) filters.wait(stage);
       __syncthreads();
       if (k_block == 0) mark(TaskPhase::inputs);
       // Pairs of which none is wide need nothing: one look, and one jump, before their products.
@@ -409,16 +412,14 @@ class SmallGemmTask {
   };
 
   // Of a K block whose numbers are too large for FP16 or all too small; 0: they are zeros.
-  static __device__ float scale_of(InputLoader<Products>& x, int k_block, Magnitudes& magnitudes,
-                                   int stage) {
+  static __device__ float scale_of(Loader& x, int k_block, Magnitudes& magnitudes, int stage) {
     __syncthreads();  // all have seen that
     magnitudes.put(stage, x.largest(k_block));
     __syncthreads();
     const MagnitudeBits most = magnitudes.most(stage);
     return most == 0 ? 0 : split_scale(most);
   }
-  static __device__ void load_again(InputLoader<Products>& x, char* stage, int k_block,
-                                    float scale) {
+  static __device__ void load_again(Loader& x, char* stage, int k_block, float scale) {
     x.load_scaled(stage, k_block, scale);
     __syncthreads();
   }

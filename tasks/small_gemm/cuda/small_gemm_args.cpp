@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "tasks/small_gemm/computed_input.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/tiling.hpp"
 
@@ -111,7 +112,7 @@ SmallGemmArgs node_args(const SmallGemmCut& cut, const NodePlaces& places) {
   const bool apart = a.s == 1;
   args.spacing_w = i32(apart ? a.stride_w : 1);
   args.step_w = i32(apart ? 1 : a.stride_w);
-  args.piece_numbers = loads_vectors(cut) ? 8 : 4;
+  args.piece_numbers = i32(piece_numbers(cut));
   const std::int64_t numbers = sum.whole_rows ? sum.pixel : sum.chunks * kStepNumbers;
   args.pieces = i32(numbers / args.piece_numbers);
   args.pixels_at_once = kSmallGemmThreads / args.pieces;
@@ -136,6 +137,42 @@ SmallGemmArgs node_args(const SmallGemmCut& cut, const NodePlaces& places) {
   args.in_cols_reciprocal = 1.0f / static_cast<float>(memory.in_cols);
   args.pieces_reciprocal = 1.0f / static_cast<float>(args.pieces);
   args.activation = terms_of(a.epilogue.activation);
+  if (!cut.depthwise) return args;
+  const ComputedInputMemory computed = computed_input_memory(cut, sum);
+  const ConvProblem& of = *cut.depthwise;
+  args.depthwise = {.h = i32(of.h),
+                    .w = i32(of.w),
+                    .pad_h = i32(of.pad_h),
+                    .pad_w = i32(of.pad_w),
+                    .stride_h = i32(of.stride_h),
+                    .stride_w = i32(of.stride_w),
+                    .taps = i32(of.r),
+                    .expand_bytes = i32(expand_filter_bytes(cut, sum)),
+                    .vector_bytes = i32(input_vector_bytes(cut, sum)),
+                    .activation = terms_of(of.epilogue.activation)};
+  if (!cut.expand) return args;
+  const std::int64_t inside_at = memory.computed_input_at + computed.magnitudes;
+  const std::int64_t x_at = inside_at + computed.inside;
+  const std::int64_t expand_pieces = expand_steps(*cut.expand) * kStepNumbers / 8;
+  const std::int64_t expand_tiles = sum.chunks * kStepNumbers / kExpandTile;
+  args.expand = {.c = i32(cut.expand->c),
+                 .steps = i32(expand_steps(*cut.expand)),
+                 .pixels = i32(computed.pixels()),
+                 .in_cols = i32(computed.in_cols),
+                 .tiles = i32(expand_tiles),
+                 .pieces = i32(expand_pieces),
+                 .pixels_at_once = kSmallGemmThreads / i32(expand_pieces),
+                 .magnitudes_at = i32(memory.computed_input_at),
+                 .inside_at = i32(inside_at),
+                 .x_at = i32(x_at),
+                 .e_at = i32(x_at + computed.x),
+                 .x_pitch = i32(computed.x_pitch),
+                 .x_part = i32(computed.x_part),
+                 .e_pitch = i32(computed.e_pitch),
+                 .tiles_reciprocal = 1.0f / static_cast<float>(expand_tiles),
+                 .pieces_reciprocal = 1.0f / static_cast<float>(expand_pieces),
+                 .in_cols_reciprocal = 1.0f / static_cast<float>(computed.in_cols),
+                 .activation = terms_of(cut.expand->epilogue.activation)};
   return args;
 }
 

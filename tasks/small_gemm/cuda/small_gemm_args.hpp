@@ -16,6 +16,27 @@ inline constexpr int kSmallGemmThreads = 32 * static_cast<int>(SmallGemmCut::kWa
 /// Of the block that packs a filter.
 inline constexpr int kFilterPackingThreads = 128;
 
+/// A depthwise convolution of which tasks compute what they need of x, and a 1x1 convolution in
+/// front of it; tasks/small_gemm/computed_input.hpp. x is what the first of them reads. Places are
+/// those in the task's shared memory.
+struct DepthwiseArgs {
+  std::int32_t h, w, pad_h, pad_w, stride_h, stride_w;
+  std::int32_t taps;                        ///< rows and columns of a filter
+  std::int32_t expand_bytes, vector_bytes;  ///< at the end of a stage
+  ActivationTerms activation;
+};
+struct ExpandArgs {
+  std::int32_t c;                       ///< of its x
+  std::int32_t steps;                   ///< of a sum
+  std::int32_t pixels, in_cols;         ///< of e under a tile; of a row of these
+  std::int32_t tiles;                   ///< of a K block, of eight channels
+  std::int32_t pieces, pixels_at_once;  ///< as of x in a stage
+  std::int32_t magnitudes_at, inside_at, x_at, e_at;
+  std::int32_t x_pitch, x_part, e_pitch;
+  float tiles_reciprocal, pieces_reciprocal, in_cols_reciprocal;
+  ActivationTerms activation;
+};
+
 struct SmallGemmArgs {
   // Places; tensors in the problem's storage type. Without a bias or a residual: null.
   const void* x;
@@ -66,6 +87,8 @@ struct SmallGemmArgs {
   bool y_in_pairs, pooled_in_pairs, stores_rests;  ///< PairTensors
   float in_cols_reciprocal, pieces_reciprocal;
   ActivationTerms activation;
+  DepthwiseArgs depthwise;
+  ExpandArgs expand;
   SecondOutput second;
 };
 
