@@ -16,7 +16,7 @@
 namespace megaconv {
 namespace {
 
-constexpr std::int64_t kVector = 8;  // channels
+constexpr std::int64_t kChannelVector = 8;
 
 bool is_pixelwise(const ConvProblem& a) {
   return a.r == 1 && a.s == 1 && a.stride_h == 1 && a.stride_w == 1 && a.p() == a.h &&
@@ -28,8 +28,8 @@ bool follow(const ConvProblem& a, const ConvProblem& next) {
   constexpr std::int64_t kMostOfImage = std::numeric_limits<std::int32_t>::max();
   return a.layout == Layout::nhwc && next.layout == Layout::nhwc && a.dtype == next.dtype &&
          a.n == next.n && a.k == next.c && a.p() == next.h && a.q() == next.w &&
-         a.c % kVector == 0 && next.c % kVector == 0 && !a.epilogue.residual && !a.epilogue.scale &&
-         a.h * a.w * a.c <= kMostOfImage;
+         a.c % kChannelVector == 0 && next.c % kChannelVector == 0 && !a.epilogue.residual &&
+         !a.epilogue.scale && a.h * a.w * a.c <= kMostOfImage;
 }
 
 }  // namespace
