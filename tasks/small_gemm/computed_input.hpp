@@ -38,6 +38,7 @@ inline constexpr std::int64_t kMostExpandPixels = 1 << 10;
 /// l / 4 and the quarter l % 4 of the step's numbers.
 std::int64_t expand_filter_bytes(const SmallGemmCut& cut, const SumSteps& steps);
 
+/// Vectors of a K block, and their bytes; none where x is read.
 std::int64_t num_input_vectors(const SmallGemmCut& cut);
 std::int64_t input_vector_bytes(const SmallGemmCut& cut, const SumSteps& steps);
 
