@@ -322,7 +322,10 @@ void compute_in_readers(const FusedNetwork& network, const Cutter& cutter,
   for (std::size_t i = 0; i < cuts.size(); ++i) {
     const auto depthwise = only_maker(network, i);
     if (!depthwise || !can_compute_input(problem_of(*depthwise), problem_of(i))) continue;
-    const auto take = [&](const InputMakers& makers, const std::vector<std::size_t>& ops) {
+    // The depthwise one, and what makes its x, if that is taken, too.
+    const auto take = [&](const std::vector<std::size_t>& ops) {
+      InputMakers makers{.depthwise = problem_of(ops.front())};
+      if (ops.size() > 1) makers.expand = problem_of(ops.back());
       double apart_us = cuts[i].us;
       for (const std::size_t op : ops) apart_us += cuts[op].us;
       try {
@@ -338,11 +341,10 @@ void compute_in_readers(const FusedNetwork& network, const Cutter& cutter,
       } catch (const Error&) {  // no tile fits
       }
     };
-    const ConvProblem& middle = problem_of(*depthwise);
-    take({.depthwise = middle}, {*depthwise});
+    take({*depthwise});
     const auto expand = only_maker(network, *depthwise);
-    if (!expand || !can_expand(problem_of(*expand), middle)) continue;
-    take({.depthwise = middle, .expand = problem_of(*expand)}, {*depthwise, *expand});
+    if (!expand || !can_expand(problem_of(*expand), problem_of(*depthwise))) continue;
+    take({*depthwise, *expand});
   }
 }
 

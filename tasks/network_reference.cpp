@@ -300,9 +300,8 @@ DoubleValues reference_network(const FusedNetwork& network, const DoubleValues& 
 }
 
 OperatorCheck check_operator(const FusedOperator& op, const Cut& cut,
-                             std::span<const void* const> reads, const void* y,
-                             const void* x_magnitude) {
-  return std::visit(Check{op, reads, y, x_magnitude}, cut);
+                             std::span<const void* const> reads, const void* y) {
+  return std::visit(Check{op, reads, y, nullptr}, cut);
 }
 
 std::set<std::string> not_stored(const Lowering& lowering) {
@@ -314,12 +313,28 @@ std::set<std::string> not_stored(const Lowering& lowering) {
   return names;
 }
 
-ReferenceValue reference_value(const FusedOperator& op, std::span<const void* const> reads,
-                               const void* x_magnitude) {
-  const ConvProblem& a = std::get<ConvProblem>(op.problem);
-  Numbers y = zeros(a.y_size()), magnitude = zeros(a.y_size());
-  convolve(op, a, reads, x_magnitude, y, magnitude);
-  return {stored(a.dtype, y), stored(a.dtype, magnitude)};
+void check_operators(const FusedNetwork& network, std::span<const Node> nodes,
+                     std::vector<std::vector<std::byte>>& values,
+                     const std::function<bool(std::size_t op, const OperatorCheck& check)>& visit) {
+  std::vector<std::vector<std::byte>> magnitudes(values.size());  // of those that are computed here
+  for (std::size_t i = 0; i < network.operators.size(); ++i) {
+    const FusedOperator& op = network.operators[i];
+    std::vector<const void*> reads;
+    for (const ValueId value : op.reads) reads.push_back(values[value].data());
+    const std::vector<std::byte>& of_x = magnitudes[op.reads.front()];
+    const void* const x_magnitude = of_x.empty() ? nullptr : of_x.data();
+    const std::size_t own = network.inputs.size() + i;
+    if (!values[own].empty()) {
+      const Check check{op, reads, values[own].data(), x_magnitude};
+      if (!visit(i, std::visit(check, nodes[i].cut))) return;
+      continue;
+    }
+    const ConvProblem& a = std::get<ConvProblem>(op.problem);
+    Numbers y = zeros(a.y_size()), magnitude = zeros(a.y_size());
+    convolve(op, a, reads, x_magnitude, y, magnitude);
+    values[own] = stored(a.dtype, y);
+    magnitudes[own] = stored(a.dtype, magnitude);
+  }
 }
 
 }  // namespace megaconv

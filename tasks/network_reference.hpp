@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <set>
 #include <span>
@@ -33,21 +34,19 @@ struct OperatorCheck {
 };
 
 /// Checks one operator of a lowering. `reads`: the tensors that it has read, in the order of
-/// FusedOperator::reads; y: the one that it has written. If its tasks compute x, x is
-/// reference_value() of its maker with that magnitude, and each maker may err as much as it.
+/// FusedOperator::reads; y: the one that it has written.
 OperatorCheck check_operator(const FusedOperator& op, const Cut& cut,
-                             std::span<const void* const> reads, const void* y,
-                             const void* x_magnitude = nullptr);
+                             std::span<const void* const> reads, const void* y);
+
+/// Checks all operators, in their order. `values`: tensors of the network's inputs, then of its
+/// operators; what no task has stored is empty, and computed here, in double. Tasks that compute it
+/// may err as much as it, relative to magnitudes through all of it. Calls visit(operator, check)
+/// for each that was stored, until that returns false.
+void check_operators(const FusedNetwork& network, std::span<const Node> nodes,
+                     std::vector<std::vector<std::byte>>& values,
+                     const std::function<bool(std::size_t op, const OperatorCheck& check)>& visit);
 
 /// Names of operators whose values no task stores, since those that read them compute them.
 std::set<std::string> not_stored(const Lowering& lowering);
-
-/// y of a convolution, computed in double, and what its errors are relative to: sums of magnitudes,
-/// those of x if x is such a value. Both are rounded to the storage type.
-struct ReferenceValue {
-  std::vector<std::byte> y{}, magnitude{};
-};
-ReferenceValue reference_value(const FusedOperator& op, std::span<const void* const> reads,
-                               const void* x_magnitude);
 
 }  // namespace megaconv

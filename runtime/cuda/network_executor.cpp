@@ -30,6 +30,7 @@
 #include "runtime/plan_word.hpp"
 #include "tasks/operators.hpp"
 #include "tasks/small_gemm/computed_input.hpp"
+#include "tasks/small_gemm/pair_tensors.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 #include "tasks/storage.hpp"
 
@@ -52,14 +53,6 @@ Precision precision_of(const Lowering& lowering) {
     dtype = std::visit([](const auto& cut) { return cut.problem.dtype; }, node.cut);
   }
   return small_gemm_precision(dtype, Precision::f32);
-}
-
-// Whether convolutions hand floats to each other in pairs: all do or none.
-bool has_pairs(const Lowering& lowering) {
-  return std::any_of(lowering.nodes.begin(), lowering.nodes.end(), [](const Node& node) {
-    const auto* const cut = std::get_if<SmallGemmCut>(&node.cut);
-    return cut != nullptr && cut->pairs.inputs;
-  });
 }
 
 // Whether tasks of other operators than convolutions run.
@@ -289,30 +282,27 @@ class NetworkExecutor final : public Executor {
     return made;
   }
 
-  // With those of the convolutions that make its x, if its tasks compute these.
+  // What a convolution was prepared with, in its storage type.
+  struct Folded {
+    std::vector<std::byte> w{}, bias{};
+
+    Folded() = default;
+    explicit Folded(const FusedOperator& op) : w(folded_filters(op)), bias(folded_bias(op)) {}
+    ConvNumbers numbers() const { return {w.data(), bias.empty() ? nullptr : bias.data()}; }
+  };
+
+  // With filters of the convolutions that make its x, if its tasks compute these.
   static std::vector<std::byte> packed_filters(const FusedNetwork& network, std::size_t i,
                                                const SmallGemmCut& cut) {
-    std::vector<std::byte> packed = pack_filters(cut, folded_filters(network.operators[i]).data());
+    const FusedOperator& op = network.operators[i];
+    std::vector<std::byte> packed = pack_filters(cut, folded_filters(op).data());
     if (!cut.depthwise) return packed;
-    const auto maker_of = [&](const FusedOperator& op) -> const FusedOperator& {
-      return network.operators[op.reads.front() - network.inputs.size()];
+    const auto maker_of = [&](const FusedOperator& reader) -> const FusedOperator& {
+      return network.operators[reader.reads.front() - network.inputs.size()];
     };
-    const auto bias_of = [](const FusedOperator& op) {
-      return std::get<ConvProblem>(op.problem).epilogue.bias ? folded_bias(op)
-                                                             : std::vector<std::byte>{};
-    };
-    const auto numbers = [](const std::vector<std::byte>& w, const std::vector<std::byte>& bias) {
-      return ConvNumbers{w.data(), bias.empty() ? nullptr : bias.data()};
-    };
-    const FusedOperator& depthwise = maker_of(network.operators[i]);
-    const std::vector<std::byte> w = folded_filters(depthwise), bias = bias_of(depthwise);
-    if (!cut.expand) {
-      pack_computed_input(cut, numbers(w, bias), {}, packed.data());
-      return packed;
-    }
-    const FusedOperator& expand = maker_of(depthwise);
-    const std::vector<std::byte> first_w = folded_filters(expand), first_bias = bias_of(expand);
-    pack_computed_input(cut, numbers(w, bias), numbers(first_w, first_bias), packed.data());
+    const FusedOperator& middle = maker_of(op);
+    const Folded depthwise(middle), expand = cut.expand ? Folded(maker_of(middle)) : Folded();
+    pack_computed_input(cut, depthwise.numbers(), expand.numbers(), packed.data());
     return packed;
   }
 
@@ -342,8 +332,6 @@ class NetworkExecutor final : public Executor {
         prepared.has_bias = cut->problem.epilogue.bias;
         if (!prepared.has_bias) continue;
         prepared.bias = arena.place(static_cast<std::size_t>(cut->problem.k) * sizeof(float));
-      } else if (std::holds_alternative<InReaderCut>(node.cut)) {
-        continue;
       } else if (const auto bytes = static_cast<std::size_t>(num_scales(node.cut)) * sizeof(float);
                  bytes > 0) {
         prepared.has_bias = true;

@@ -130,10 +130,10 @@ void pack_computed_input(const SmallGemmCut& cut, const ConvNumbers& depthwise,
   const std::int64_t filter_bytes = memory_of(cut).filter_bytes;
   const std::int64_t own_bytes =
       filter_bytes - expand_filter_bytes(cut, sum) - input_vector_bytes(cut, sum);
-  std::vector<float> scales;
-  for (std::int64_t k = 0; cut.expand && k < c; ++k) {
+  std::vector<float> scales(u64(c), 1);
+  for (std::int64_t k = 0; cut.expand && converts(cut) && k < c; ++k) {
     const auto* const filter = reinterpret_cast<const float*>(expand.w) + k * cut.expand->c;
-    scales.push_back(converts(cut) ? filter_scale(filter, cut.expand->c) : 1);
+    scales[u64(k)] = filter_scale(filter, cut.expand->c);
   }
   const std::vector<float> vectors = input_vectors(cut, depthwise, expand, scales);
   // Bits of what a channel of e takes of a number of x.

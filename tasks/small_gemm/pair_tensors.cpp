@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tasks/small_gemm/pair_tensors.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <variant>
 
@@ -60,6 +61,13 @@ std::optional<std::vector<PairTensors>> choose_pair_tensors(const FusedNetwork& 
     }
   }
   return chosen;
+}
+
+bool has_pairs(const Lowering& lowering) {
+  return std::any_of(lowering.nodes.begin(), lowering.nodes.end(), [](const Node& node) {
+    const auto* const cut = std::get_if<SmallGemmCut>(&node.cut);
+    return cut != nullptr && cut->pairs.inputs;
+  });
 }
 
 }  // namespace megaconv

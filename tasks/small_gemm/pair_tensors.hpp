@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "megaconv/lowering.hpp"
 #include "megaconv/small_gemm.hpp"
 #include "tasks/fuse.hpp"
 
@@ -14,5 +15,8 @@ namespace megaconv {
 /// by operator. A kernel that finds floats as well is slower, so all of them take pairs or none
 /// does. Empty: none can.
 std::optional<std::vector<PairTensors>> choose_pair_tensors(const FusedNetwork& network);
+
+/// Whether a lowering has them: values between its operators, which as outputs have other bits.
+bool has_pairs(const Lowering& lowering);
 
 }  // namespace megaconv

@@ -159,9 +159,15 @@ bool loads_vectors(const SmallGemmCut& cut) {
   return cut.problem.c % kVector == 0 && (!steps.whole_rows || steps.pixel % kVector == 0);
 }
 
+namespace {
+
+// Half a vector is 16 bytes of what is loaded then.
+bool computes_floats(const SmallGemmCut& cut) { return cut.depthwise && converts(cut); }
+
+}  // namespace
+
 std::int64_t piece_numbers(const SmallGemmCut& cut) {
-  const bool computes_floats = cut.depthwise && converts(cut);
-  return loads_vectors(cut) && !computes_floats ? kVector : kHalfVector;
+  return loads_vectors(cut) && !computes_floats(cut) ? kVector : kHalfVector;
 }
 
 SumSteps steps_of(const SmallGemmCut& cut) {
@@ -182,7 +188,7 @@ SumSteps steps_of(const SmallGemmCut& cut) {
     steps.taps_w = a.s;
   }
   // Every piece of a pixel has a thread: a vector, or half of one.
-  const bool in_halves = a.c % kVector != 0 || (cut.depthwise && converts(cut));
+  const bool in_halves = a.c % kVector != 0 || computes_floats(cut);
   const std::int64_t most_chunks = kThreads * (in_halves ? kHalfVector : kVector) / kStepNumbers;
   const auto fits = [&] {
     const std::int64_t bytes = steps.stages * memory_of_stage(cut, steps).stage_bytes;

@@ -14,6 +14,7 @@
 #include "megaconv/plan.hpp"
 #include "tasks/fuse.hpp"
 #include "tasks/network_reference.hpp"
+#include "tasks/small_gemm/pair_tensors.hpp"
 #include "tasks/tiling.hpp"
 #include "tests/catch.hpp"
 #include "tests/cuda/device.hpp"
@@ -251,15 +252,6 @@ TEST_CASE("cuda: the built-in networks with exact numbers give the bits of the C
 
 namespace {
 
-/// In pairs of FP16 numbers floats have other bits than as outputs.
-bool keeps_pairs(const Plan& plan) {
-  const auto& nodes = plan.lowering().nodes;
-  return std::any_of(nodes.begin(), nodes.end(), [](const Node& node) {
-    const auto* const cut = std::get_if<SmallGemmCut>(&node.cut);
-    return cut != nullptr && cut->pairs.inputs;
-  });
-}
-
 /// Every operator on what it has really read, of plans whose outputs are all values that tasks
 /// store when operators are fused, some at a time; fusing stays as it was. `whole`: a plan that has
 /// run; its first output is that of the others.
@@ -289,28 +281,18 @@ void check_all_operators(Network network, const PlanOptions& options, const test
     }
     if (begin == 0) nodes = run.plan.lowering().nodes;
   }
-  if (!keeps_pairs(whole.plan)) CHECK(values.at(output) == whole.bytes(0));
-  std::map<std::string, std::vector<std::byte>> magnitudes;  // of values that no task stores
-  std::vector<std::string> names;
-  for (const NetworkInput& input : network.inputs) names.push_back(input.name);
-  for (std::size_t i = 0; i < fused.operators.size(); ++i) {
-    const FusedOperator& op = fused.operators[i];
-    std::vector<const void*> reads;
-    for (const ValueId value : op.reads) reads.push_back(values.at(names[value]).data());
-    names.push_back(op.value());
-    const auto of_x = magnitudes.find(names[op.reads.front()]);
-    const void* const x_magnitude = of_x == magnitudes.end() ? nullptr : of_x->second.data();
-    if (in_readers.contains(op.name())) {
-      ReferenceValue made = reference_value(op, reads, x_magnitude);
-      values[op.value()] = std::move(made.y);
-      magnitudes[op.value()] = std::move(made.magnitude);
-      continue;
-    }
-    const OperatorCheck check =
-        check_operator(op, nodes[i].cut, reads, values.at(op.value()).data(), x_magnitude);
+  if (!has_pairs(whole.plan.lowering())) CHECK(values.at(output) == whole.bytes(0));
+  std::vector<std::vector<std::byte>> in_order;  // nothing of what no task stores
+  for (const NetworkInput& input : network.inputs) in_order.push_back(values.at(input.name));
+  for (const FusedOperator& op : fused.operators) in_order.push_back(values[op.value()]);
+  std::size_t checked = 0;
+  check_operators(fused, nodes, in_order, [&](std::size_t, const OperatorCheck& check) {
     CAPTURE(check.name, check.text);
     CHECK(check.right());
-  }
+    ++checked;
+    return true;
+  });
+  CHECK(checked + in_readers.size() == fused.operators.size());
 }
 
 }  // namespace

@@ -18,21 +18,13 @@
 #include "tests/catch.hpp"
 #include "tests/dice.hpp"
 #include "tests/emulated_cuda/simt.hpp"
+#include "tests/emulated_cuda/small_gemm_cluster.hpp"
 
 namespace megaconv {
 namespace {
 
+using test::filled;
 using test::ThreadOrder;
-
-template <class T>
-std::vector<T> filled(std::int64_t size, std::uint64_t seed, bool integers, float factor = 1) {
-  std::vector<T> tensor(static_cast<std::size_t>(size));
-  const Filling filling{.kind = integers ? Filling::Kind::integers : Filling::Kind::normal};
-  for (std::size_t i = 0; i < tensor.size(); ++i) {
-    tensor[i] = from_float<T>(filling.at(seed, i) * factor);
-  }
-  return tensor;
-}
 
 template <class T>
 std::vector<T> stored(const std::vector<double>& numbers) {
@@ -143,13 +135,9 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, float
                             .y = y.data(),
                             .u = u.data(),
                             .bias = a.epilogue.bias ? bias.data() : nullptr});
-  const auto bytes = static_cast<std::size_t>(memory_of(cut).bytes);
-  REQUIRE(bytes <= cut.shared_bytes);
   constexpr ThreadOrder kOrders[] = {ThreadOrder::forward, ThreadOrder::backward,
                                      ThreadOrder::shuffled};
-  constexpr std::ptrdiff_t kWork = test::kClusterSharedBytes - sizeof(cuda::SumExchange::Shared);
-  std::vector<std::byte> shared(cut.shares * test::kClusterSharedBytes);
-  test::set_shared_memory(shared.data());
+  test::SmallGemmCluster cluster(cut);
   for (std::uint32_t group = 0; group < cut.num_groups; ++group) {
     for (std::uint32_t block = 0; block < cut.tasks_per_group; block += cut.shares) {
       const std::vector<T> readable = readable_part(of, group, block);
@@ -158,26 +146,8 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, float
       for (std::uint32_t rank = 0; rank < cut.shares; ++rank) {
         shares.push_back(cuda::make_small_gemm_share(cut, group, block + rank));
       }
-      std::fill(shared.begin(), shared.end(), std::byte{0xff});  // NaN
-      std::vector<cuda::FilterStages::Shared> arrivals(cut.shares);
-      test::run_cluster(static_cast<int>(cut.shares), cuda::kSmallGemmThreads, kOrders[seed % 3],
-                        [&] {
-                          const std::size_t rank = blockIdx.x;
-                          std::byte* const own = shared.data() + rank * test::kClusterSharedBytes;
-                          cuda::FilterStages filters(arrivals[rank]);
-                          const cuda::SumExchange exchange(
-                              *reinterpret_cast<cuda::SumExchange::Shared*>(own + kWork));
-                          __syncthreads();
-                          cuda::SmallGemmTask<Products, float, false, Loader>::run(
-                              args, shares[rank], reinterpret_cast<char*>(own), filters, exchange,
-                              [](const void* tensor) { return tensor; }, [] {}, [](TaskPhase) {});
-                        });
-      for (std::uint32_t rank = 0; rank < cut.shares; ++rank) {
-        const auto begin =
-            shared.begin() + static_cast<std::ptrdiff_t>(rank * test::kClusterSharedBytes);
-        REQUIRE(std::all_of(begin + static_cast<std::ptrdiff_t>(bytes), begin + kWork,
-                            [](std::byte byte) { return byte == std::byte{0xff}; }));
-      }
+      cluster.run<cuda::SmallGemmTask<Products, float, false, Loader>>(args, shares,
+                                                                       kOrders[seed % 3], [] {});
     }
   }
   double worst = 0;

@@ -25,21 +25,13 @@
 #include "tests/catch.hpp"
 #include "tests/dice.hpp"
 #include "tests/emulated_cuda/simt.hpp"
+#include "tests/emulated_cuda/small_gemm_cluster.hpp"
 
 namespace megaconv {
 namespace {
 
+using test::filled;
 using test::ThreadOrder;
-
-template <class T>
-std::vector<T> filled(std::int64_t size, std::uint64_t seed, bool integers) {
-  std::vector<T> tensor(static_cast<std::size_t>(size));
-  const Filling filling{.kind = integers ? Filling::Kind::integers : Filling::Kind::normal};
-  for (std::size_t i = 0; i < tensor.size(); ++i) {
-    tensor[i] = from_float<T>(filling.at(seed, i));
-  }
-  return tensor;
-}
 
 /// Numbers of x times a power of two that depends on their channel.
 void spread_magnitudes(const ConvProblem& a, std::vector<float>& x) {
@@ -381,11 +373,7 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool 
                 : is_wide      ? static_cast<const void*>(wide_bias.data())
                                : bias.data();
   }
-  constexpr std::ptrdiff_t kWork = test::kClusterSharedBytes - sizeof(cuda::SumExchange::Shared);
-  const auto bytes = static_cast<std::size_t>(memory_of(cut).bytes);
-  REQUIRE(bytes <= cut.shared_bytes);
-  std::vector<std::byte> shared(cut.shares * test::kClusterSharedBytes);
-  test::set_shared_memory(shared.data());
+  test::SmallGemmCluster cluster(cut);
   const auto run = [&](const SmallGemmCut& of) {
     for (std::uint32_t group = 0; group < cut.num_groups; ++group) {
       for (std::uint32_t block = 0; block < cut.tasks_per_group; block += cut.shares) {
@@ -401,27 +389,9 @@ void check_with(const SmallGemmCut& cut, std::uint64_t seed, double bound, bool 
           readable_pairs = x_pairs->part(a.c, reads);
           args.x = readable_pairs.data();
         }
-        std::fill(shared.begin(), shared.end(), std::byte{0xff});  // NaN
         hide_constants();
-        std::vector<cuda::FilterStages::Shared> arrivals(cut.shares);
-        test::run_cluster(static_cast<int>(cut.shares), cuda::kSmallGemmThreads, kOrders[seed % 3],
-                          [&] {
-                            const std::size_t rank = blockIdx.x;
-                            std::byte* const own = shared.data() + rank * test::kClusterSharedBytes;
-                            cuda::FilterStages filters(arrivals[rank]);
-                            const cuda::SumExchange exchange(
-                                *reinterpret_cast<cuda::SumExchange::Shared*>(own + kWork));
-                            __syncthreads();
-                            cuda::SmallGemmTask<Products, Bias, kConstantsWait>::run(
-                                args, shares[rank], reinterpret_cast<char*>(own), filters, exchange,
-                                [](const void* tensor) { return tensor; }, wait, [](TaskPhase) {});
-                          });
-        for (std::uint32_t rank = 0; rank < cut.shares; ++rank) {
-          const auto begin =
-              shared.begin() + static_cast<std::ptrdiff_t>(rank * test::kClusterSharedBytes);
-          const std::span guard(begin + static_cast<std::ptrdiff_t>(bytes), begin + kWork);
-          REQUIRE(std::count(guard.begin(), guard.end(), std::byte{0xff}) == std::ssize(guard));
-        }
+        cluster.run<cuda::SmallGemmTask<Products, Bias, kConstantsWait>>(args, shares,
+                                                                         kOrders[seed % 3], wait);
       }
     }
   };

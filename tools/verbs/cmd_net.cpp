@@ -21,6 +21,7 @@
 #include "tasks/launch.hpp"
 #include "tasks/lower.hpp"
 #include "tasks/network_reference.hpp"
+#include "tasks/small_gemm/pair_tensors.hpp"
 #include "tasks/strides.hpp"
 #include "tools/report/network_timeline.hpp"
 #include "tools/report/records.hpp"
@@ -338,16 +339,6 @@ std::vector<std::byte> in_nhwc(const std::vector<std::byte>& tensor, const Shape
 // values in nhwc whatever the network's layout, and so has that plan.
 constexpr std::size_t kValuesAtOnce = 100;
 
-// Whether a plan keeps floats as pairs of FP16 numbers, which no plan does with values that are
-// outputs: those have other bits.
-bool keeps_pairs(const Plan& plan) {
-  const auto& nodes = plan.lowering().nodes;
-  return std::any_of(nodes.begin(), nodes.end(), [](const Node& node) {
-    const auto* const cut = std::get_if<SmallGemmCut>(&node.cut);
-    return cut != nullptr && cut->pairs.inputs;
-  });
-}
-
 ExitCode verify(const NetArguments& arguments) {
   Network network = selected(arguments, arguments.names.front());
   const PlanOptions options = plan_options(arguments);
@@ -388,37 +379,27 @@ ExitCode verify(const NetArguments& arguments) {
     }
   }
   Progress progress;
-  std::vector<std::vector<std::byte>> magnitudes(values.size());  // of those that no task stores
+  progress.show(fmt::format("0/{} nodes", fused.operators.size()));
   OperatorCheck worst;
-  for (std::size_t i = 0; i < fused.operators.size(); ++i) {
-    const FusedOperator& op = fused.operators[i];
-    progress.show(fmt::format("{}/{} nodes", i, fused.operators.size()));
-    std::vector<const void*> reads;
-    for (const ValueId value : op.reads) reads.push_back(values[value].data());
-    const std::vector<std::byte>& of_x = magnitudes[op.reads.front()];
-    const void* const x_magnitude = of_x.empty() ? nullptr : of_x.data();
-    if (!is_stored(i)) {
-      ReferenceValue made = reference_value(op, reads, x_magnitude);
-      values[fused.inputs.size() + i] = std::move(made.y);
-      magnitudes[fused.inputs.size() + i] = std::move(made.magnitude);
-      continue;
-    }
-    const Cut& cut = nodes[i].cut;
-    const OperatorCheck check =
-        check_operator(op, cut, reads, values[fused.inputs.size() + i].data(), x_magnitude);
-    if (!check.right()) {
-      progress.clear();
-      fmt::print("FAILED: operator {}: {}\n  {}\n", check.name, check.text, summary(cut));
-      return ExitCode::different;
-    }
-    if (check.share_of_bound >= worst.share_of_bound) worst = check;
-  }
+  std::optional<std::size_t> wrong;
+  const auto visit = [&](std::size_t i, const OperatorCheck& check) {
+    progress.show(fmt::format("{}/{} nodes", i + 1, fused.operators.size()));
+    if (!check.right()) wrong = i;
+    if (wrong || check.share_of_bound >= worst.share_of_bound) worst = check;
+    return !wrong;
+  };
+  check_operators(fused, nodes, values, visit);
   progress.clear();
+  if (wrong) {
+    fmt::print("FAILED: operator {}: {}\n  {}\n", worst.name, worst.text,
+               summary(nodes[*wrong].cut));
+    return ExitCode::different;
+  }
   const auto made = std::find_if(fused.operators.begin(), fused.operators.end(),
                                  [&](const FusedOperator& op) { return op.value() == output; });
   const std::vector<std::byte>& found =
       values[fused.inputs.size() + static_cast<std::size_t>(made - fused.operators.begin())];
-  const bool pairs = keeps_pairs(whole.plan());
+  const bool pairs = has_pairs(whole.plan().lowering());
   if (wanted != found && !pairs) {
     fmt::print("FAILED: operator {}: its bits differ where values lie in the workspace\n", output);
     return ExitCode::different;

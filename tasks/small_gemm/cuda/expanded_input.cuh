@@ -15,6 +15,7 @@
 #include "tasks/cuda/activation.cuh"
 #include "tasks/cuda/split_f16.cuh"
 #include "tasks/cuda/vec.cuh"
+#include "tasks/small_gemm/cuda/magnitudes.cuh"
 #include "tasks/small_gemm/cuda/products.cuh"
 #include "tasks/small_gemm/cuda/quotient.cuh"
 #include "tasks/small_gemm/cuda/small_gemm_args.hpp"
@@ -49,7 +50,7 @@ class ExpandedSource {
     if constexpr (Products::kConverts) {
       ToHalves<Products::kPairs, false> to_halves(1);
       convert_x(to_halves);
-      put_magnitude(to_halves.most());
+      magnitudes().put(0, to_halves.most());
     } else {
       for_pieces([&](char* to, bool inside, const Stored* from) {
         __pipeline_memcpy_async(to, inside ? from : image_, 16, inside ? 0 : 16);
@@ -149,23 +150,14 @@ class ExpandedSource {
     });
   }
 
-  __device__ void put_magnitude(std::uint32_t magnitude) const {
-    const std::uint32_t of_warp = __reduce_max_sync(~0u, magnitude);
-    if (threadIdx.x % 32 == 0) magnitudes()[threadIdx.x / 32] = of_warp;
-  }
-  __device__ std::uint32_t most_magnitude() const {
-    std::uint32_t most = 0;
-#pragma unroll
-    for (int warp = 0; warp < kWarps; ++warp) most = max(most, magnitudes()[warp]);
-    return most;
-  }
-  __device__ std::uint32_t* magnitudes() const {
-    return reinterpret_cast<std::uint32_t*>(shared_ + of_.magnitudes_at);
+  // Of x, which has one stage.
+  __device__ Magnitudes magnitudes() const {
+    return Magnitudes(reinterpret_cast<std::uint32_t*>(shared_ + of_.magnitudes_at));
   }
 
   // x that is too large for FP16, or all too small, is scaled.
   __device__ void bring_into_range() {
-    if (fits_halves(most_magnitude())) [[likely]]
+    if (fits_halves(magnitudes().most(0))) [[likely]]
       return;
     LargestFinite largest;
     for_floats([&](char*, const float(&numbers)[kPieceNumbers]) {
@@ -173,9 +165,9 @@ class ExpandedSource {
       for (const float number : numbers) largest.add(number);
     });
     __syncthreads();
-    put_magnitude(largest.bits());
+    magnitudes().put(0, largest.bits());
     __syncthreads();
-    const MagnitudeBits most = most_magnitude();
+    const MagnitudeBits most = magnitudes().most(0);
     if (most == 0) return;
     const float scale = split_scale(most);
     ToHalves<Products::kPairs, true> to_halves(scale);

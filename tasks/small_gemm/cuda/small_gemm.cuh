@@ -20,6 +20,7 @@
 #include "tasks/small_gemm/cuda/expanded_input.cuh"
 #include "tasks/small_gemm/cuda/filter_stages.cuh"
 #include "tasks/small_gemm/cuda/input_loader.cuh"
+#include "tasks/small_gemm/cuda/magnitudes.cuh"
 #include "tasks/small_gemm/cuda/products.cuh"
 #include "tasks/small_gemm/cuda/quotient.cuh"
 #include "tasks/small_gemm/cuda/small_gemm_args.hpp"
@@ -387,29 +388,6 @@ class SmallGemmTask {
  private:
   static constexpr int kMostFilters = 16 * static_cast<int>(SmallGemmCut::kWarps);
   static constexpr unsigned kAsker = 32;  // not the thread that waits for other tasks
-
-  // The largest magnitudes that warps have seen, by stage.
-  class Magnitudes {
-    static constexpr int kWarps = static_cast<int>(SmallGemmCut::kWarps);
-
-   public:
-    static constexpr int kWords = static_cast<int>(kSmallGemmStages) * kWarps;
-    explicit __device__ Magnitudes(std::uint32_t* shared) : shared_(shared) {}
-    /// By all threads, before a barrier.
-    __device__ void put(int stage, std::uint32_t magnitude) {
-      const std::uint32_t of_warp = __reduce_max_sync(~0u, magnitude);
-      if (threadIdx.x % 32 == 0) shared_[stage * kWarps + threadIdx.x / 32] = of_warp;
-    }
-    __device__ std::uint32_t most(int stage) const {
-      std::uint32_t most = 0;
-#pragma unroll
-      for (int warp = 0; warp < kWarps; ++warp) most = max(most, shared_[stage * kWarps + warp]);
-      return most;
-    }
-
-   private:
-    std::uint32_t* shared_;
-  };
 
   // Of a K block whose numbers are too large for FP16 or all too small; 0: they are zeros.
   static __device__ float scale_of(Loader& x, int k_block, Magnitudes& magnitudes, int stage) {
