@@ -12,9 +12,9 @@
 
 namespace megaconv::cuda {
 
-template <class Numbers, int kFilters, int kPlaces, Layout kLayout>
+template <class Numbers, int kFilters, int kPlaces, Layout kLayout, bool kHasSteps>
 struct ImplicitGemmKernel : ImplicitGemmGuesses<Numbers> {
-  using Gemm = ImplicitGemmTask<Numbers, kFilters, kPlaces, kLayout>;
+  using Gemm = ImplicitGemmTask<Numbers, kFilters, kPlaces, kLayout, kHasSteps>;
   using Shared = typename Gemm::Shared;
   static constexpr int kThreads = Gemm::kThreads;
   static constexpr int kBlocksPerSm = 1;
@@ -96,12 +96,19 @@ inline ImplicitGemmTile tile_of(const Tiling& tiling) {
                             tiling.arithmetic);
 }
 
+/// Whether each tap has its own input, or there is one.
+inline bool has_steps(const Tiling& tiling) {
+  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+  const auto cols = static_cast<std::int32_t>(cut.cols_per_group);
+  return make_stripes(multiplied(tiling).problem, cols).reach == 0;
+}
+
 /// Tiles of kFilters filters, which is what the tiling's have.
-template <class Numbers, int kFilters, Layout kLayout>
+template <class Numbers, int kFilters, Layout kLayout, bool kHasSteps>
 KernelSet implicit_gemm_kernels_of(const Tiling& tiling) {
   const auto make = [&]<int kPlaces>() {
-    using Kernel = ImplicitGemmKernel<Numbers, kFilters, kPlaces, kLayout>;
-    using OfAnyWidth = ImplicitGemmKernel<Numbers, kFilters, 128, kLayout>;
+    using Kernel = ImplicitGemmKernel<Numbers, kFilters, kPlaces, kLayout, kHasSteps>;
+    using OfAnyWidth = ImplicitGemmKernel<Numbers, kFilters, 128, kLayout, true>;
     KernelSet set = make_kernel_set<
         Kernel, SharedStage<OfAnyWidth, TaskKind::filter_transform, TaskKind::input_transform>,
         Stage<TaskKind::direct>>(std::string("implicit GEMM, ") + to_string(tiling.arithmetic) +
@@ -125,6 +132,12 @@ KernelSet implicit_gemm_kernels_of(const Tiling& tiling) {
     }
     return of_width<Numbers, 128>(places, make);
   }
+}
+
+template <class Numbers, int kFilters, Layout kLayout>
+KernelSet implicit_gemm_kernels_of(const Tiling& tiling) {
+  return has_steps(tiling) ? implicit_gemm_kernels_of<Numbers, kFilters, kLayout, true>(tiling)
+                           : implicit_gemm_kernels_of<Numbers, kFilters, kLayout, false>(tiling);
 }
 
 template <class Numbers, Layout kLayout>

@@ -14,22 +14,24 @@
 
 namespace megaconv::cuda {
 
-/// Some padded pixels of a stripe.
+/// Some padded pixels of a stripe, and some filters.
 struct PlaceRange {
   int stripe, first, end;
 };
+struct FilterRange {
+  int first, end;
+};
 
-/// Where the outputs of a run of padded pixels lie in y: a table that 128 threads fill together,
-/// once for all filters. The padded pixels that an output exists for are neighbours in it, as in y.
+/// Where the outputs of a run of padded pixels lie in y: a table that a warp fills, once for all
+/// filters. The padded pixels that an output exists for are neighbours in it, as in y.
 template <class Stored, Layout kLayout, int kMostPlaces>
 struct OutputMap {
   static constexpr bool kNchw = kLayout == Layout::nchw;
-  static constexpr int kFillers = 128, kMapFilters = 64;
+  static constexpr int kFillers = 32;
   static constexpr int kSector = 32 / sizeof(Stored);
   // NCHW: what exists of kPart padded pixels each is a range of slots, which begin as far from a
   // sector of memory as their outputs of the first filter do.
   static constexpr int kPart = 128, kParts = (kMostPlaces + kPart - 1) / kPart;
-  static_assert(kPart == kFillers);
   struct Slot {
     int place;        // from the first one on
     std::uint32_t y;  // from `first_y` on, of filter 0
@@ -37,27 +39,16 @@ struct OutputMap {
   Slot slots[kNchw ? kMostPlaces + kSector : 1];
   int part_slots[kParts + 1];
   std::int64_t first_y;
-  // NHWC: the pixel of a padded pixel; -1: none. A warp fills in as many as it has threads.
+  // NHWC: the pixel of a padded pixel; -1: none. A warp stores those of as many as it has threads.
   static constexpr int kPixels = (kMostPlaces + 31) / 32 * 32;
   int pixels[kNchw ? 1 : kPixels];
 
-  /// The positions of a run's first padded pixel, and of the first that a thread fills in.
-  struct Cursor {
-    Stripes::Position first, own;
-    __device__ Cursor(const Stripes& s, int first_place, int thread)
-        : first(s.position(first_place)), own(s.position(first_place + thread)) {}
-    __device__ void advance(const Stripes& s, const Stripes::Position& step) {
-      first = s.sum(first, step);
-      own = s.sum(own, step);
-    }
-  };
-
-  /// NHWC: that of a pixel comes to the L2 cache, of the filters from first_k on, before the
+  /// NHWC: that of a pixel comes to the L2 cache, of filters from the first one on, before the
   /// outputs are stored.
-  static __device__ void bring_residual(const TaskArgs& a, int pixel, int first_k) {
+  static __device__ void bring_residual(const TaskArgs& a, int pixel, FilterRange filters) {
     const auto* const residual = reinterpret_cast<const Stored*>(a.residual);
-    const std::int64_t at = static_cast<std::int64_t>(pixel) * a.k + first_k;
-    const int bytes = min(kMapFilters, a.k - first_k) * static_cast<int>(sizeof(Stored));
+    const std::int64_t at = static_cast<std::int64_t>(pixel) * a.k + filters.first;
+    const int bytes = (filters.end - filters.first) * static_cast<int>(sizeof(Stored));
     const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(residual + at);
     if (residual == nullptr || bytes <= 0 || (address | bytes) % 16 != 0) return;
 #ifdef __CUDACC__
@@ -65,23 +56,23 @@ struct OutputMap {
                  : "memory");
 #endif
   }
-  /// By thread 0 to kFillers - 1, with `at` at places.first; first_k is the first filter, next_part
-  /// the position of padded pixel kPart.
-  __device__ void fill(const TaskArgs& a, const PlaceRange& places, const Cursor& at,
-                       const Stripes::Position& next_part, int first_k, int thread) {
+  /// By all threads of a warp.
+  __device__ void fill(const TaskArgs& a, const PlaceRange& places, FilterRange filters) {
     const Stripes& s = a.stripes;
+    const int lane = static_cast<int>(threadIdx.x) % kFillers;
     const int first_col = places.stripe * s.cols, cols = min(s.cols, a.q - first_col);
     const int num_places = min(places.end - places.first, kMostPlaces);
     const auto exists = [&](const Stripes::Position& position) {
       return position.image < a.n && position.row < a.p && position.col < cols;
     };
-    Stripes::Position own = at.own;
+    Stripes::Position own = s.position(places.first + lane);
+    const Stripes::Position next = s.position(kFillers);
     if constexpr (!kNchw) {
-      for (int i = thread; i < kPixels; i += kFillers, own = s.sum(own, next_part)) {
+      for (int i = lane; i < kPixels; i += kFillers, own = s.sum(own, next)) {
         pixels[i] = i < num_places && exists(own)
                         ? (own.image * a.p + own.row) * a.q + first_col + own.col
                         : -1;
-        if (pixels[i] >= 0) bring_residual(a, pixels[i], first_k);
+        if (pixels[i] >= 0) bring_residual(a, pixels[i], filters);
       }
     } else {
       // Outputs of the stripe in front of a padded pixel.
@@ -91,8 +82,8 @@ struct OutputMap {
         return (position.image * a.p + min(position.row, a.p)) * cols +
                (in_row ? min(position.col, cols) : 0);
       };
-      const int first_rank = rank(at.first);
-      Stripes::Position first = at.first;
+      Stripes::Position first = s.position(places.first);
+      const int first_rank = rank(first);
       if (!exists(first)) {  // then the first output is that of the next row
         first = {first.image, first.row + 1, 0};
         if (first.row >= a.p) first = {first.image + 1, 0, 0};
@@ -100,25 +91,24 @@ struct OutputMap {
       const std::int64_t plane = static_cast<std::int64_t>(a.p) * a.q;
       const std::int64_t image_size = a.k * plane;
       const auto* const y = reinterpret_cast<const Stored*>(a.y) + first.image * image_size +
-                            first_k * plane + first.row * a.q + first_col + first.col;
+                            filters.first * plane + first.row * a.q + first_col + first.col;
       const int phase =
           static_cast<int>(reinterpret_cast<std::uintptr_t>(y) / sizeof(Stored) % kSector);
-      int part = 0;
-      for (int i = thread; i < num_places; i += kFillers, own = s.sum(own, next_part)) {
+      for (int i = lane; i < num_places; i += kFillers, own = s.sum(own, next)) {
         const int slot = phase + rank(own) - first_rank;
         if (exists(own)) {
           slots[slot] = {i, static_cast<std::uint32_t>((own.image - first.image) * image_size +
                                                        own.row * a.q + first_col + own.col)};
         }
-        ++part;
         const bool last = i + 1 == num_places;
-        if (last || thread + 1 == kPart) {
+        if (last || (i + 1) % kPart == 0) {
+          const int part = i / kPart + 1;
           for (int end = part; end <= (last ? kParts : part); ++end) {
             part_slots[end] = slot + (exists(own) ? 1 : 0);
           }
         }
       }
-      if (thread == 0) {
+      if (lane == 0) {
         first_y = first.image * image_size;
         part_slots[0] = phase;
         if (num_places <= 0) {

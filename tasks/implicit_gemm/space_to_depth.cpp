@@ -21,6 +21,19 @@ SpaceToDepth space_to_depth(const ConvProblem& a) {
           .taps_w = taps_w};
 }
 
+namespace {
+
+// Taps of a filter's row that are channels of one pixel: as few as fill a K block's row.
+std::int64_t joined_taps(const SpaceToDepth& depth, Operands operands) {
+  constexpr std::int64_t kRowBytes = 64;
+  const std::int64_t bytes = depth.channels * operand_bytes(operands);
+  std::int64_t taps = 1;
+  while (taps < depth.taps_w && (depth.taps_w % taps != 0 || taps * bytes < kRowBytes)) ++taps;
+  return taps;
+}
+
+}  // namespace
+
 Operands operands_in_depth(const ConvProblem& problem, Arithmetic arithmetic) {
   if (arithmetic == Arithmetic::tf32) return Operands::in_float_tensor;
   return operands_in_tensor(multiplied_problem(problem, Operands::in_tensor)) ? Operands::in_tensor
@@ -39,9 +52,11 @@ ConvProblem multiplied_problem(const ConvProblem& problem, Operands operands) {
   multiplied.pad_h = multiplied.pad_w = 0;
   multiplied.stride_h = multiplied.stride_w = 1;
   if (operands == Operands::loaded) return multiplied;
-  multiplied.w = problem.q();
-  multiplied.c *= depth.taps_w;
-  multiplied.s = 1;
+  const std::int64_t joined = joined_taps(depth, operands);
+  multiplied.w -= joined - 1;
+  multiplied.c *= joined;
+  multiplied.s /= joined;
+  multiplied.dilation_w = joined;
   return multiplied;
 }
 

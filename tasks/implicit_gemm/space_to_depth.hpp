@@ -9,9 +9,9 @@
 //   V   [n][P + R' - 1][Q + S' - 1][C']   R' = ceil(R / stride_h), S' = ceil(S / stride_w)
 //   V[.][i][j][(v stride_w + u) C + c] = x[.][i stride_h - pad_h + v][j stride_w - pad_w + u][c]
 //
-// zero beside x and past the last channel; C' is in whole lane blocks. Where TMA loads V, the taps
-// of a filter's row are channels, too: they lie side by side, so a pixel of S' C' channels begins
-// every C' numbers.
+// zero beside x and past the last channel; C' is in whole lane blocks. Where TMA loads V and C'
+// channels are less than a row of a K block, neighbouring taps of a filter's row are channels, too:
+// they lie side by side, so a pixel of 2 C' channels begins every C' numbers. Its taps are 2 apart.
 //
 // What is added are zeros. But zero times infinity is NaN: an infinity or a NaN in x may reach
 // outputs whose filters end before it, by less than a step.

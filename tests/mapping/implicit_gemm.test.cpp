@@ -866,8 +866,14 @@ TEST_CASE("Strided layers of few channels are for tensor cores, from space to de
 TEST_CASE("From space to depth, 7x7 of stride 2 on an image is 4x4 of 16 channels") {
   const ConvProblem stem = parse_problem("n2c3h224k64r7u2+nhwc");
   CHECK(multiplied_problem(stem, Operands::loaded) == parse_problem("n2c16h115k64r4p0+nhwc"));
+  // Rows of 64 bytes: two taps of 16 numbers of 16 bits, one of 16 floats.
   CHECK(multiplied_problem(stem, Operands::in_tensor) ==
-        parse_problem("n2c64h115w112k64r4s1p0+nhwc"));
+        parse_problem("n2c32h115w114k64r4s2p0d1x2+nhwc"));
+  CHECK(multiplied_problem(stem, Operands::in_float_tensor) ==
+        parse_problem("n2c16h115k64r4p0+nhwc"));
+  // Three taps are not two and two.
+  CHECK(multiplied_problem(parse_problem("c3h32k64r5p2u2+nhwc"), Operands::in_tensor) ==
+        parse_problem("c48h18w16k64r3s1p0d1x3+nhwc"));
   // Groups of 256 x 112 padded pixels and their copy: rows of 115 pixels.
   TilingOptions options;
   options.precision = Precision::tf32;

@@ -14,7 +14,7 @@
 // matrix_numbers.cuh.
 //
 //   loaders    x of the next K blocks: load, convert, store to shared memory (loaded_load.cuh)
-//   copier     one warp, hands the filters of the next taps to TMA
+//   supplier   one warp, hands the filters of the next taps to TMA, and finds where outputs lie
 //   consumers  two warpgroups, each: products of 64 filters and kGroupPlaces padded pixels;
 //              epilogue (loaded_multiply.cuh)
 //
@@ -29,9 +29,9 @@
 
 namespace megaconv::cuda {
 
-template <class NumbersType, int kNumFilters, int kNumPlaces, Layout kLayout>
-struct ImplicitGemmTask : LoadedShape<NumbersType, kNumFilters, kNumPlaces, kLayout> {
-  using Shape = LoadedShape<NumbersType, kNumFilters, kNumPlaces, kLayout>;
+template <class NumbersType, int kNumFilters, int kNumPlaces, Layout kLayout, bool kHasSteps>
+struct ImplicitGemmTask : LoadedShape<NumbersType, kNumFilters, kNumPlaces, kLayout, kHasSteps> {
+  using Shape = LoadedShape<NumbersType, kNumFilters, kNumPlaces, kLayout, kHasSteps>;
   using Shape::kConsumerRegisters, Shape::kConsumers, Shape::kFilters, Shape::kLaunchRegisters,
       Shape::kLoaders, Shape::kProducerRegisters, Shape::kProducers, Shape::kThreads;
   using typename Shape::Numbers, typename Shape::Shared, typename Shape::Stored,
@@ -43,10 +43,13 @@ struct ImplicitGemmTask : LoadedShape<NumbersType, kNumFilters, kNumPlaces, kLay
   template <class Wait>
   static __device__ void run(const TaskArgs& a, const Walk& walk, std::uint32_t index,
                              Shared& shared, Wait&& wait_for_filters) {
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == kLoaders) {
       shared.input.init(kLoaders, kConsumers / 32);
       shared.filter.init(1, kConsumers / 32);
+      shared.map.init(1, kConsumers / 32);
       ::cuda::ptx::fence_mbarrier_init(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster);
+      // TMA writes where threads have read and written, in the task before.
+      ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
     }
     for (int i = static_cast<int>(threadIdx.x); i < kFilters; i += kThreads) {
       const int k = walk.first_k + i;
@@ -58,27 +61,27 @@ struct ImplicitGemmTask : LoadedShape<NumbersType, kNumFilters, kNumPlaces, kLay
       shared.scale[i] = of_filter(a.scale, 1.0f);
       shared.bias[i] = of_filter(a.bias, 0.0f);
     }
-    ::cuda::ptx::fence_proxy_async();
     __syncthreads();
     if (threadIdx.x < kProducers) {
       decrease_registers<kProducerRegisters>();
       if (threadIdx.x < kLoaders) {
         LoadedProducers<Shape>::load_input(a, walk, shared);
-      } else if (threadIdx.x == kLoaders) {
-        wait_for_filters();
-        LoadedProducers<Shape>::copy_filters(a, walk, shared);
+      } else {
+        LoadedProducers<Shape>::supply(a, walk, shared, wait_for_filters);
       }
       __syncwarp();
-      increase_registers<kLaunchRegisters>();
     } else {
       increase_registers<kConsumerRegisters>();
       LoadedConsumers<Shape>::consume(a, walk, shared);
       decrease_registers<kLaunchRegisters>();
     }
     __syncthreads();
+    // Not before: who waits for registers takes issue slots from who has them.
+    if (threadIdx.x < kProducers) increase_registers<kLaunchRegisters>();
     if (threadIdx.x == 0) {
       shared.input.close();
       shared.filter.close();
+      shared.map.close();
       if constexpr (Numbers::kScaled) {
         MagnitudeBits most = 0;
         for (const MagnitudeBits own : shared.most) most = max(most, own);

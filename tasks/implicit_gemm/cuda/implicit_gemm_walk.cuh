@@ -16,8 +16,6 @@ class TapOffsets {
       : cols_(a.s),
         step_(a.dilation_w * place_size),
         to_next_row_(a.dilation_h * a.stripes.row() * place_size - a.s * step_) {}
-  /// Inputs of one tap after the other.
-  __device__ explicit TapOffsets(int input_size) : cols_(1), step_(input_size), to_next_row_(0) {}
   __device__ void restart() { offset_ = col_ = 0; }
   __device__ int next() {
     const int offset = offset_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Producers of implicit GEMM whose threads load x: loaders, and one thread that hands filters to
-// TMA.
+// Producers of implicit GEMM whose threads load x: loaders, and one warp that supplies what else
+// consumers need.
 #pragma once
 
 #include <cuda/ptx>
@@ -13,34 +13,41 @@ namespace megaconv::cuda {
 template <class Shape>
 class LoadedProducers : LoadedRuns<Shape> {
   using Runs = LoadedRuns<Shape>;
-  using Shape::kAhead, Shape::kFilterStages, Shape::kInputStages, Shape::kLayout, Shape::kOwnRuns,
-      Shape::kPlaceRuns, Shape::kPlaces, Shape::kRun, Shape::kSlots, Shape::kStageTaps,
-      Shape::kStagesAhead, Shape::kToRegisters;
+  using Shape::kAhead, Shape::kFilterStages, Shape::kGroupPlaces, Shape::kInputStages,
+      Shape::kLayout, Shape::kMaps, Shape::kOwnRuns, Shape::kPlaceRuns, Shape::kPlaces, Shape::kRun,
+      Shape::kSlots, Shape::kStageTaps, Shape::kStagesAhead, Shape::kTilePlaces,
+      Shape::kToRegisters;
   using typename Runs::Ahead, typename Runs::PixelsAhead, typename Runs::RowsAhead,
       typename Runs::Run;
   using typename Shape::Input, typename Shape::Number, typename Shape::Numbers,
       typename Shape::Operand, typename Shape::Shared, typename Shape::Stored, typename Shape::Walk;
 
  public:
-  // Hands the filters of all tiles, chunks and taps to TMA, a few taps at a time. If there is room
-  // for all of a tile's, those of the first serve the others, too.
-  static __device__ void copy_filters(const TaskArgs& a, const Walk& walk, Shared& shared) {
-    typename StageRing<kFilterStages>::Cursor at;
-    for (int tile = 0; tile < (walk.keeps_filters ? 1 : walk.num_tiles); ++tile) {
-      const Number* next = Operand::block(a, walk.filter_block);
-      for (int left = walk.all_taps; left > 0; left -= walk.taps) {
-        const int taps = min(walk.taps, left);
-        for (int tap = 0; tap < taps; tap += kStageTaps) {
-          const int count = min(kStageTaps, taps - tap);
-          const auto num_bytes = static_cast<std::uint32_t>(count * sizeof(shared.u[0][0]));
-          shared.filter.wait_empty(at);
-          std::uint64_t* const barrier = shared.filter.expect(at, num_bytes);
-          ::cuda::ptx::cp_async_bulk(::cuda::ptx::space_cluster, ::cuda::ptx::space_global,
-                                     &shared.u[at.stage], next, num_bytes, barrier);
-          next += num_bytes / sizeof(Number);
-          at.advance();
-        }
+  /// By one warp: hands the filters of all tiles to TMA, and finds where their outputs lie. If
+  /// there is room for all filters of a tile, those of the first one serve the others, too.
+  template <class Wait>
+  static __device__ void supply(const TaskArgs& a, const Walk& walk, Shared& shared,
+                                Wait&& wait_for_filters) {
+    const bool speaker = threadIdx.x % 32 == 0;
+    typename StageRing<kFilterStages>::Cursor filter;
+    typename StageRing<kMaps>::Cursor map;
+    if (speaker) {
+      wait_for_filters();
+      shared.unscale = unscale_of(a);
+    }
+    for (int tile = 0; tile < walk.num_tiles; ++tile) {
+      if (speaker && (tile == 0 || !walk.keeps_filters)) copy_filters(a, walk, shared, filter);
+      __syncwarp();
+      shared.map.wait_empty(map);
+      int first = walk.first_place + tile * kTilePlaces;
+      for (auto& group : shared.maps[map.stage]) {
+        group.fill(a, {walk.stripe, first, min(first + kGroupPlaces, walk.end_place)},
+                   {walk.first_k, walk.end_k});
+        first += kGroupPlaces;
       }
+      __syncwarp();
+      if (speaker) shared.map.arrive_full(map.stage);
+      map.advance();
     }
   }
   static __device__ void load_input(const TaskArgs& a, const Walk& walk, Shared& shared) {
@@ -58,6 +65,29 @@ class LoadedProducers : LoadedRuns<Shape> {
   }
 
  private:
+  static __device__ Unscale unscale_of(const TaskArgs& a) {
+    if constexpr (!Numbers::kScaled) return {1.0f, 1.0f};
+    const float of_input = 1.0f / a.x_scale, of_filter = 1.0f / Operand::footer(a).scale;
+    return {fminf(of_input, of_filter), fmaxf(of_input, of_filter)};
+  }
+  // Those of a tile, a few taps at a time.
+  static __device__ void copy_filters(const TaskArgs& a, const Walk& walk, Shared& shared,
+                                      typename StageRing<kFilterStages>::Cursor& at) {
+    const Number* next = Operand::block(a, walk.filter_block);
+    for (int left = walk.all_taps; left > 0; left -= walk.taps) {
+      const int taps = min(walk.taps, left);
+      for (int tap = 0; tap < taps; tap += kStageTaps) {
+        const int count = min(kStageTaps, taps - tap);
+        const auto num_bytes = static_cast<std::uint32_t>(count * sizeof(shared.u[0][0]));
+        shared.filter.wait_empty(at);
+        std::uint64_t* const barrier = shared.filter.expect(at, num_bytes);
+        ::cuda::ptx::cp_async_bulk(::cuda::ptx::space_cluster, ::cuda::ptx::space_global,
+                                   &shared.u[at.stage], next, num_bytes, barrier);
+        next += num_bytes / sizeof(Number);
+        at.advance();
+      }
+    }
+  }
   template <class Loads>
   static __device__ void load_input(const TaskArgs& a, const Walk& walk, Loads ahead,
                                     Shared& shared) {

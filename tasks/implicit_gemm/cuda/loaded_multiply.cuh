@@ -12,9 +12,9 @@ namespace megaconv::cuda {
 template <class Shape>
 class LoadedConsumers : Shape {
   using Shape::kFewFilters, Shape::kFilterStages, Shape::kFilters, Shape::kGroupFilters,
-      Shape::kGroupPlaces, Shape::kInputStages, Shape::kMaps, Shape::kMostEarlyParts,
-      Shape::kPlaces, Shape::kProducers, Shape::kStageTaps, Shape::kStoresMeanwhile,
-      Shape::kTilePlaces;
+      Shape::kGroupPlaces, Shape::kHasSteps, Shape::kInputStages, Shape::kMaps,
+      Shape::kMostEarlyParts, Shape::kMostSteps, Shape::kPlaces, Shape::kProducers,
+      Shape::kStageTaps, Shape::kStoresMeanwhile, Shape::kTilePlaces;
   using typename Shape::Number, typename Shape::Numbers, typename Shape::Operand,
       typename Shape::Output, typename Shape::Shared, typename Shape::Taps, typename Shape::Walk;
 
@@ -87,107 +87,167 @@ class LoadedConsumers : Shape {
   static __device__ void consume(const TaskArgs& a, const Walk& walk, Shared& shared) {
     const int warpgroup = warpgroup_index() - kProducers / 128;
     const int first_filter = kFewFilters ? 0 : warpgroup * kGroupFilters;
-    const int first_place = kFewFilters ? warpgroup * kGroupPlaces : 0;
-    auto& maps = shared.maps[warpgroup];
-    typename StageRing<kInputStages>::Cursor input;
-    typename StageRing<kFilterStages>::Cursor filter;
+    const int group = kFewFilters ? warpgroup : 0;  // of padded pixels
+    Pipeline pipeline(walk, shared, first_filter, group * kGroupPlaces);
+    typename StageRing<kMaps>::Cursor map;
     Sums sums;
-    const auto store = [&](int tile) {
-      warpgroup_sync(warpgroup);
-      store_sums(a, walk, first_filter, Unscale(a), sums.finished(), maps[tile % kMaps], shared);
+    const auto store = [&] {
+      shared.map.wait_full(map);
+      store_sums(a, walk, first_filter, sums.finished(), shared.maps[map.stage][group], shared);
+      if (threadIdx.x % 32 == 0) shared.map.arrive_empty(map.stage);
+      map.advance();
       sums.clear_finished();
     };
-    const Stripes::Position next_tile = a.stripes.position(kTilePlaces);
-    const Stripes::Position next_part = a.stripes.position(Output::Map::kPart);
-    typename Output::Map::Cursor at(a.stripes, walk.first_place + first_place,
-                                    static_cast<int>(threadIdx.x) % 128);
     for (int tile = 0; tile < walk.num_tiles; ++tile) {
-      const int tile_place = walk.first_place + tile * kTilePlaces + first_place;
-      maps[tile % kMaps].fill(
-          a, {walk.stripe, tile_place, min(tile_place + kGroupPlaces, walk.end_place)}, at,
-          next_part, walk.first_k + first_filter, static_cast<int>(threadIdx.x) % 128);
-      multiply(a, walk, first_filter, first_place, sums, input, filter, shared, [&] {
-        if (kStoresMeanwhile && tile > 0) store(tile - 1);
-      });
-      at.advance(a.stripes, next_tile);
-      if (!kStoresMeanwhile) store(tile);
+      multiply(a, walk, sums, pipeline, kStoresMeanwhile && tile > 0, store);
+      if (!kStoresMeanwhile) store();
     }
-    if (kStoresMeanwhile) store(walk.num_tiles - 1);
+    if (kStoresMeanwhile) store();
   }
 
  private:
-  // The sums of the products of a tile. Calls meanwhile() as soon as the tensor cores have enough
-  // to do.
-  template <class Meanwhile>
-  static __device__ void multiply(const TaskArgs& a, const Walk& walk, int first_filter,
-                                  int first_place, Sums& sums,
-                                  typename StageRing<kInputStages>::Cursor& input,
-                                  typename StageRing<kFilterStages>::Cursor& filter, Shared& shared,
-                                  Meanwhile&& meanwhile) {
-    const bool speaker = threadIdx.x % 32 == 0;
-    // What has been started and not been released.
-    auto oldest_input = input;
-    auto oldest_filter = filter;
-    if (walk.keeps_filters) oldest_filter = filter = {};
-    const auto release = [&] {
-      for (; oldest_filter.stage != filter.stage; oldest_filter.advance()) {
-        if (speaker && !walk.keeps_filters) shared.filter.arrive_empty(oldest_filter.stage);
+  /// Stages of filters and of input that a warpgroup multiplies, and those that it has yet to
+  /// release. A part is released with the input of its chunk, if it is the last one of that.
+  class Pipeline {
+   public:
+    __device__ Pipeline(const Walk& walk, Shared& shared, int first_filter, int first_place)
+        : shared_(shared),
+          u_(wgmma_operand(&shared.u[0][0][0][first_filter][0], kFilters * 16)),
+          x_(wgmma_operand(&shared.x[0][0][first_place], kPlaces * 16)),
+          parts_(kHasSteps ? 1 : walk.parts),
+          releases_filters_(!walk.keeps_filters) {}
+    /// Before the first part of a tile.
+    __device__ void begin_tile() {
+      if (!releases_filters_) filter_ = {};
+    }
+    __device__ bool begins_chunk() const { return kHasSteps || part_ == 0; }
+    __device__ int part() const { return part_; }
+    __device__ std::uint64_t input() {
+      shared_.input.wait_full(input_);
+      return advance(x_, input_.stage * static_cast<int>(sizeof(shared_.x[0])));
+    }
+    __device__ std::uint64_t filters() {
+      shared_.filter.wait_full(filter_);
+      return advance(u_, filter_.stage * static_cast<int>(sizeof(Taps)));
+    }
+    /// On to the next part.
+    __device__ void advance_part() {
+      filter_.advance();
+      if (kHasSteps || ++part_ == parts_) part_ = 0, input_.advance();
+    }
+    /// Of all parts that have not been released the first, whose products are there.
+    __device__ void release_part() {
+      const bool ends_chunk = kHasSteps || oldest_part_ + 1 == parts_;
+      if (threadIdx.x % 32 == 0) {
+        if (releases_filters_) shared_.filter.arrive_empty(oldest_filter_);
+        if (ends_chunk) shared_.input.arrive_empty(oldest_input_);
       }
-      for (; oldest_input.stage != input.stage; oldest_input.advance()) {
-        if (speaker) shared.input.arrive_empty(oldest_input.stage);
-      }
-    };
-    const int num_parts = walk.chunks * walk.parts;
-    // Fewer than would take all pipeline stages of input: somebody must still release one.
-    int early_parts = min(min(kMostEarlyParts, (kInputStages - 1) * walk.parts),
-                          min(walk.parts_apart, num_parts));
-    int part = 0;  // of the chunk
-    int taps_left = walk.all_taps;
+      if (++oldest_filter_ == kFilterStages) oldest_filter_ = 0;
+      ++oldest_part_;
+      if (!ends_chunk) return;
+      oldest_part_ = 0;
+      if (++oldest_input_ == kInputStages) oldest_input_ = 0;
+    }
+
+   private:
+    Shared& shared_;
+    const std::uint64_t u_, x_;  // of the first stages
+    const int parts_;            // of a chunk
+    const bool releases_filters_;
+    typename StageRing<kInputStages>::Cursor input_;
+    typename StageRing<kFilterStages>::Cursor filter_;
+    int part_ = 0;
+    int oldest_part_ = 0, oldest_input_ = 0, oldest_filter_ = 0;  // not released
+  };
+
+  // The sums of the products of a tile. `store`: what to do as soon as the tensor cores have enough
+  // to do, if `stores`.
+  template <class Store>
+  static __device__ void multiply(const TaskArgs& a, const Walk& walk, Sums& sums,
+                                  Pipeline& pipeline, bool stores, Store&& store) {
+    pipeline.begin_tile();
+    std::conditional_t<kHasSteps, StepOffsets, TapOffsets> offsets(a, 1);
     std::uint64_t x = 0;
-    TapOffsets offsets = walk.has_steps ? TapOffsets(kTilePlaces) : TapOffsets(a, 1);
-    for (int first = 0; first < num_parts; first += walk.parts_apart) {
-      const int end = min(first + walk.parts_apart, num_parts);
-      for (int i = first; i < end; ++i) {
-        if (part == 0) {
-          shared.input.wait_full(input);
-          x = wgmma_operand(&shared.x[input.stage][0][first_place], kPlaces * 16);
-          offsets.restart();
-        }
-        shared.filter.wait_full(filter);
-        const std::uint64_t u =
-            wgmma_operand(&shared.u[filter.stage][0][0][first_filter][0], kFilters * 16);
-        const int taps = min(kStageTaps, min(walk.taps - part * kStageTaps, taps_left));
-        taps_left -= taps;
-        switch (taps) {
-          case 1:
-            add_part<1>(u, x, offsets, sums, i > first);
-            break;
-          case 2:
-            add_part<2>(u, x, offsets, sums, i > first);
-            break;
-          default:
-            add_part<kStageTaps>(u, x, offsets, sums, i > first);
-        }
-        if (early_parts > 0) {
-          if (--early_parts == 0) meanwhile();
-        } else {
-          // Those before are done with as soon as their products are.
-          wgmma_wait<1>();
-          release();
-        }
-        filter.advance();
-        if (++part == walk.parts) part = 0, input.advance();
+    int taps_left = walk.all_taps;
+    const auto start_part = [&](bool keep) {
+      if (pipeline.begins_chunk()) {
+        x = pipeline.input();
+        offsets.restart();
       }
+      const std::uint64_t u = pipeline.filters();
+      const int chunk_taps = kHasSteps ? kMostSteps : walk.taps - pipeline.part() * kStageTaps;
+      const int taps = min(kStageTaps, min(chunk_taps, taps_left));
+      taps_left -= taps;
+      switch (taps) {
+        case 1:
+          add_part<1>(u, x, offsets, sums, keep);
+          break;
+        case 2:
+          add_part<2>(u, x, offsets, sums, keep);
+          break;
+        default:
+          add_part<kStageTaps>(u, x, offsets, sums, keep);
+      }
+      pipeline.advance_part();
+    };
+    int left = walk.chunks * walk.parts, until_fold = min(walk.parts_apart, left);
+    bool keep = false;  // the running sums
+    if (stores) {
+      // Fewer than would take all pipeline stages of input: somebody must still release one.
+      const int early_parts =
+          min(min(kMostEarlyParts, (kInputStages - 1) * walk.parts), until_fold);
+#pragma unroll 1
+      for (int i = 0; i < early_parts; ++i) start_part(i > 0);
+      store();
       wgmma_wait<0>();
-      release();
-      sums.fold();
+#pragma unroll 1
+      for (int i = 0; i < early_parts; ++i) pipeline.release_part();
+      left -= early_parts;
+      until_fold -= early_parts;
+      keep = true;
+    }
+    bool multiplies = false;  // a part that has not been released
+    for (;;) {
+      if (until_fold == 0) {
+        wgmma_wait<0>();
+        if (multiplies) pipeline.release_part();
+        multiplies = false;
+        sums.fold();
+        if (left == 0) break;
+        until_fold = min(walk.parts_apart, left);
+        keep = false;
+      }
+      start_part(keep);
+      keep = true;
+      // The part before is done with as soon as its products are.
+      wgmma_wait<1>();
+      if (multiplies) pipeline.release_part();
+      multiplies = true;
+      --left;
+      --until_fold;
     }
   }
 
+  // As TapOffsets, of taps that have inputs of their own, one tile's behind the other.
+  class StepOffsets {
+   public:
+    __device__ StepOffsets(const TaskArgs&, int place_size) : step_(kTilePlaces * place_size) {}
+    __device__ void restart() { offset_ = 0; }
+    __device__ int next() {
+      const int offset = offset_;
+      offset_ += step_;
+      return offset;
+    }
+
+   private:
+    const int step_;
+    int offset_ = 0;
+  };
+
   // The products of a part, kTaps taps, as one batch. One block of code without branches: a batch
   // that ends in another block would count as two for wgmma_wait.
-  template <int kTaps>
-  static __device__ void add_part(std::uint64_t u, std::uint64_t x, TapOffsets& offsets, Sums& sums,
+  template <int kTaps, class Offsets>
+  static __device__ void add_part(std::uint64_t u, std::uint64_t x, Offsets& offsets, Sums& sums,
                                   bool keep) {
     std::uint64_t taps[kTaps], inputs[kTaps];
 #pragma unroll
@@ -200,23 +260,12 @@ class LoadedConsumers : Shape {
     wgmma_commit();
   }
 
-  // Undoes the scales of sums; the smaller factor first, so that no step overflows where the result
-  // does not.
-  struct Unscale {
-    float first, second;
-    __device__ explicit Unscale(const TaskArgs& a) : first(1), second(1) {
-      if constexpr (Numbers::kScaled) {
-        const float of_input = 1.0f / a.x_scale, of_filter = 1.0f / Operand::footer(a).scale;
-        first = fminf(of_input, of_filter), second = fmaxf(of_input, of_filter);
-      }
-    }
-  };
-
   // Stores what exists of a warp's sums, with the epilogue. Thread 4 f + q holds, of filters f and
   // f + 8, padded pixels 8 j + 2 q and the next.
   static __device__ void store_sums(const TaskArgs& a, const Walk& walk, int first_filter,
-                                    Unscale unscale, const float (&sums)[kNumSums],
-                                    const typename Output::Map& map, Shared& shared) {
+                                    const float (&sums)[kNumSums], const typename Output::Map& map,
+                                    Shared& shared) {
+    const Unscale unscale = shared.unscale;
     const int warp = (static_cast<int>(threadIdx.x) - kProducers) / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     float* const values = shared.outputs[warp];

@@ -19,9 +19,10 @@ namespace megaconv::cuda {
 ///   finish(i, slot, to)  the run that was started kAhead starts ago, if it exists
 template <class Shape>
 struct LoadedRuns : Shape {
-  using Shape::kAhead, Shape::kDepth, Shape::kLayout, Shape::kLoaders, Shape::kMostSteps,
-      Shape::kOwnPlaces, Shape::kPlaceRuns, Shape::kPlaces, Shape::kRun, Shape::kRunPieces,
-      Shape::kSlots, Shape::kStagesAhead, Shape::kTilePlaces, Shape::kToRegisters;
+  using Shape::kAhead, Shape::kDepth, Shape::kHasSteps, Shape::kLandingPlaces, Shape::kLayout,
+      Shape::kLoaders, Shape::kMostSteps, Shape::kOwnPlaces, Shape::kPlaceRuns, Shape::kPlaces,
+      Shape::kRun, Shape::kRunPieces, Shape::kSlots, Shape::kStagesAhead, Shape::kTilePlaces,
+      Shape::kToRegisters;
   using typename Shape::Landing, typename Shape::Numbers, typename Shape::Piece,
       typename Shape::Stored, typename Shape::Walk;
 
@@ -68,7 +69,7 @@ struct LoadedRuns : Shape {
     /// Of the i-th in this stage.
     __device__ Source source(int i) const {
       Step at = step_;
-      if (walk_.has_steps) {
+      if (kHasSteps) {
 #pragma unroll
         for (int step = 1; step < kMostSteps; ++step) {
           if (of_stage(i) >= step * kTilePlaces) at.advance(a_);
@@ -76,7 +77,7 @@ struct LoadedRuns : Shape {
       }
       const int end = min(kTilePlaces, left_) + a_.stripes.reach;
       const bool is_loaded = left_ > 0 && place(i) < end && at.c < a_.c_padded && has(i, stage_) &&
-                             of_stage(i) < (walk_.has_steps ? kMostSteps * kTilePlaces : kPlaces);
+                             of_stage(i) < (kHasSteps ? kMostSteps * kTilePlaces : kPlaces);
       const Stripes::Position& position = positions_[i];
       const int row = position.row * a_.stride_h - a_.pad_h + at.row * a_.dilation_h;
       const int col = (walk_.stripe * a_.stripes.cols + position.col) * a_.stride_w - a_.pad_w +
@@ -93,7 +94,7 @@ struct LoadedRuns : Shape {
     /// On to the next stage, of the next tile behind a tile's last.
     __device__ void advance(const Stripes::Position& next_tile) {
       ++stage_;
-      if (walk_.has_steps) {
+      if (kHasSteps) {
 #pragma unroll
         for (int step = 0; step < kMostSteps; ++step) step_.advance(a_);
       } else {
@@ -111,14 +112,14 @@ struct LoadedRuns : Shape {
    private:
     // In the tile. Of several steps, each has all of the tile's.
     __device__ int place(int i) const {
-      return walk_.has_steps ? of_stage(i) % kTilePlaces : of_stage(i);
+      return kHasSteps ? of_stage(i) % kTilePlaces : of_stage(i);
     }
 
     // Whether a stage has a few more padded pixels than there are loaders. The warps take these in
     // turns, since who loads them waits longer.
     __device__ bool takes_turns() const {
       constexpr int kMore = kMostSteps * kTilePlaces - kLoaders;
-      return !kStagesAhead && kMore > 0 && kMore <= 32 && walk_.has_steps;
+      return !kStagesAhead && kMore > 0 && kMore <= 32 && kHasSteps;
     }
 
     const TaskArgs& a_;
@@ -190,13 +191,19 @@ struct LoadedRuns : Shape {
     static __device__ int column(int i) {
       return static_cast<int>(threadIdx.x) + (kStagesAhead ? i * kLoaders : 0);
     }
-    // A piece of a run. Eight threads that have a piece of eight runs each meet all banks.
-    __device__ Piece& landed(int slot, int piece, int column) {
+    // Where a piece of a run lands. Eight threads that have a piece of eight runs each meet all
+    // banks.
+    static __device__ int index(int slot, int piece, int column) {
       if constexpr (kLayout == Layout::nchw) {
-        return landing_[slot][piece][column];
+        return (slot * kRunPieces + piece) * kLandingPlaces + column;
       } else {
-        return landing_[slot][column][piece ^ column / (8 / kRunPieces) % kRunPieces];
+        const auto own = static_cast<unsigned>(column);
+        return (slot * kLandingPlaces + column) * kRunPieces +
+               (piece ^ static_cast<int>(own / (8 / kRunPieces) % kRunPieces));
       }
+    }
+    __device__ Piece& landed(int slot, int piece, int column) {
+      return (&landing_[0][0][0])[index(slot, piece, column)];
     }
 
    private:
@@ -215,7 +222,7 @@ struct LoadedRuns : Shape {
     static constexpr bool kStartsEarly = false;
     /// In NHWC, with a halo or of one tap. Runs are whole.
     static __device__ bool suits(const TaskArgs& a, const Walk& walk) {
-      return (!walk.has_steps || a.r * a.s == 1) && a.groups == 1 && a.c % kRun == 0 &&
+      return (!kHasSteps || a.r * a.s == 1) && a.groups == 1 && a.c % kRun == 0 &&
              reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0;
     }
     static __device__ int of_stage(int i) { return LandingRuns::column(i); }
@@ -226,21 +233,26 @@ struct LoadedRuns : Shape {
     static constexpr int kRunsAtOnce = 32 / kRunPieces;
     static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
     static __device__ int piece() { return lane() % kRunPieces; }
+    // The first padded pixel of which this thread copies a piece; the others are kRunsAtOnce apart.
+    static __device__ int first_copied(int i) { return column(i) - lane() + lane() / kRunPieces; }
     // Starts those of the runs at once that offset(j, column) finds: where the thread's piece lies
     // behind `x`, or a negative number.
     template <class Offset>
     __device__ void copy(int i, int slot, const Stored* x, Offset offset) {
-      // To be found anew each time: what could be kept of all columns takes more registers than
-      // there are.
-      int first = column(i) - lane() + lane() / kRunPieces;
+      // To be found anew each time, and once: what could be kept of all columns takes more
+      // registers than there are.
+      int first = first_copied(i);
       asm volatile("" : "+r"(first));
-      Piece* const to = &this->landed(slot, piece(), first);
+      int at = this->index(slot, piece(), first);
+      asm volatile("" : "+r"(at));
+      Piece* const to = &this->landed(0, 0, 0) + at;
       __syncwarp();  // what landed there before has been read
 #pragma unroll
       for (int j = 0; j < kRunPieces; ++j) {
         const int from = offset(j, first + j * kRunsAtOnce);
         if (from < 0) continue;
-        __pipeline_memcpy_async(to + j * kRunsAtOnce * kRunPieces, x + from, sizeof(Piece));
+        __pipeline_memcpy_async(to + j * kRunsAtOnce * kRunPieces, x + static_cast<unsigned>(from),
+                                sizeof(Piece));
       }
       __pipeline_commit();
     }
@@ -256,12 +268,13 @@ struct LoadedRuns : Shape {
 
   // Padded pixels are the pixels of x, in order.
   class RowsAhead : public CopiedTogether {
-    using CopiedTogether::column, CopiedTogether::kPieceNumbers, CopiedTogether::piece,
-        CopiedTogether::place, CopiedTogether::step;
+    using CopiedTogether::column, CopiedTogether::first_copied, CopiedTogether::kPieceNumbers,
+        CopiedTogether::kRunsAtOnce, CopiedTogether::piece, CopiedTogether::place,
+        CopiedTogether::step;
 
    public:
     static __device__ bool suits(const TaskArgs& a, const Walk& walk) {
-      return CopiedTogether::suits(a, walk) && a.in_order && walk.has_steps &&
+      return CopiedTogether::suits(a, walk) && a.in_order && kHasSteps &&
              a.stride_h * a.stride_w == 1;
     }
     __device__ RowsAhead(const TaskArgs& a, const Walk& walk, Landing& landing)
@@ -270,19 +283,35 @@ struct LoadedRuns : Shape {
              static_cast<std::int64_t>(walk.first_place) * a.c + piece() * kPieceNumbers),
           channels_(a.c),
           left_(walk.end_place - walk.first_place),
-          left_channels_(a.c) {}
+          left_channels_(a.c) {
+#pragma unroll
+      for (int i = 0; i < kOwnPlaces; ++i) {
+#pragma unroll
+        for (int j = 0; j < kRunPieces; ++j) {
+          const int index = first_copied(i) + j * kRunsAtOnce;
+          offsets_[i][j] = place(index) < kTilePlaces ? offset(index) : -1;
+        }
+      }
+    }
     /// By all threads of a warp.
     __device__ void start(int i, int, int slot) {
       this->note(is_there(column(i)));
-      this->copy(i, slot, x_, [this](int, int index) {
-        return is_there(index) ? place(index) * channels_ + step(index) * kDepth : -1;
-      });
+      // Mostly there is a whole stage.
+      if (left_ >= kTilePlaces && left_channels_ >= kMostSteps * kDepth) {
+        this->copy(i, slot, x_, [this, i](int j, int) { return offsets_[i][j]; });
+      } else {
+        this->copy(i, slot, x_,
+                   [this](int, int index) { return is_there(index) ? offset(index) : -1; });
+      }
       if (i + 1 == kOwnPlaces) advance();
     }
 
    private:
     __device__ bool is_there(int index) const {
       return place(index) < min(kTilePlaces, left_) && step(index) * kDepth < left_channels_;
+    }
+    __device__ int offset(int index) const {
+      return place(index) * channels_ + step(index) * kDepth;
     }
     __device__ void advance() {
       x_ += kMostSteps * kDepth;
@@ -296,6 +325,7 @@ struct LoadedRuns : Shape {
     const Stored* x_;  // of the tile and its K blocks, of this thread's pieces
     const int channels_;
     int left_, left_channels_;
+    int offsets_[kOwnPlaces][kRunPieces];  // of the runs that this thread copies pieces of
   };
 
   // They lie anywhere: threads find their own, once for a tile, and tell those that copy them.
@@ -328,9 +358,7 @@ struct LoadedRuns : Shape {
 
    private:
     // Of one tap a stage has some K blocks of a tile, one padded pixel after the other of each.
-    __device__ int step(int index) const {
-      return walk_.has_steps ? CopiedTogether::step(index) : 0;
-    }
+    __device__ int step(int index) const { return kHasSteps ? CopiedTogether::step(index) : 0; }
     __device__ int place(int index) const { return index - step(index) * kTilePlaces; }
     __device__ bool has_channels(int index) const { return step(index) * kDepth < left_channels_; }
     // Where the runs of the tile's padded pixels begin; a negative number if they do not exist.
@@ -357,7 +385,7 @@ struct LoadedRuns : Shape {
       }
     }
     __device__ void advance() {
-      const int channels = walk_.has_steps ? kMostSteps * kDepth : kDepth;
+      const int channels = kHasSteps ? kMostSteps * kDepth : kDepth;
       x_ += channels;
       left_channels_ -= channels;
       if (left_channels_ > 0) return;

@@ -13,10 +13,18 @@
 
 namespace megaconv::cuda {
 
-template <class NumbersType, int kNumFilters, int kNumPlaces, Layout kTensorLayout>
+/// What undoes the scales of sums: the smaller factor first, so that no step overflows where the
+/// result does not.
+struct Unscale {
+  float first, second;
+};
+
+/// kSteps: each tap of a K block has its own input, or there is one tap.
+template <class NumbersType, int kNumFilters, int kNumPlaces, Layout kTensorLayout, bool kSteps>
 struct LoadedShape {
   using Numbers = NumbersType;
   static constexpr Layout kLayout = kTensorLayout;
+  static constexpr bool kHasSteps = kSteps;
   using Operand = ImplicitGemmFilters<Numbers, kNumFilters>;
   using Number = typename Numbers::Number;
   using Stored = typename Numbers::Stored;
@@ -52,9 +60,9 @@ struct LoadedShape {
   // multiplied.
   static constexpr bool kStoresMeanwhile = kGroupPlaces <= 128;
   static_assert(kStoresMeanwhile || !Numbers::kSplit);  // split sums are two, running and total
-  // A tile's, the next one's, and where some warps still store, the one's before.
-  static constexpr int kMaps = kStoresMeanwhile ? 3 : 2;
-  using OutputMaps = typename Output::Map[kConsumers / 128][kMaps];
+  // A tile's and the next one's, of those padded pixels that a warpgroup has.
+  static constexpr int kMaps = 2;
+  using OutputMaps = typename Output::Map[kMaps][kTilePlaces / kGroupPlaces];
   static constexpr int kStageTaps = 3;
   static_assert(kMostSteps <= kStageTaps);
   using Taps = Number[kStageTaps][kKBlockOctets][kFilters][8];
@@ -82,9 +90,11 @@ struct LoadedShape {
     alignas(16) Landing landing;
     StageRing<kInputStages> input;
     StageRing<kFilterStages> filter;
+    StageRing<kMaps> map;
     alignas(16) Outputs outputs;
     alignas(16) OutputMaps maps;
     float scale[kFilters], bias[kFilters];
+    Unscale unscale;
     MagnitudeBits most[kLoaders / 32];
   };
 
@@ -93,7 +103,6 @@ struct LoadedShape {
     int stripe, first_place, end_place, num_tiles;  // of kTilePlaces padded pixels
     int filter_block, first_k, end_k;
     int first_c, num_c;       // of the filters' conv groups
-    bool has_steps;           // each tap of a K block has its own input
     int taps, parts, chunks;  // whose input is loaded at a time; these, of a tile
     int all_taps;             // of all chunks; the last one may have fewer than the others
     int parts_apart;          // whose sums run together, before they are moved to the totals
@@ -109,8 +118,7 @@ struct LoadedShape {
       end_k = min(a.k, first_k + a.filters_per_gemm_task);
       first_c = first_k / a.filters_at_once * a.channels_at_once;
       num_c = a.channels_at_once;
-      has_steps = a.stripes.reach == 0;
-      taps = has_steps ? kMostSteps : a.r * a.s;
+      taps = kHasSteps ? kMostSteps : a.r * a.s;
       parts = (taps + kStageTaps - 1) / kStageTaps;
       all_taps = a.c_padded / kDepth * a.r * a.s;
       chunks = (all_taps + taps - 1) / taps;

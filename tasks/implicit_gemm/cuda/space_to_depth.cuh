@@ -21,40 +21,76 @@ __device__ inline int filter_number_in_depth(const SpaceToDepthArgs& d, int chan
   return exists ? row * d.s * d.c + number : -1;
 }
 
-/// Some pixels of V, by all threads of a block.
+/// A pixel of V.
+struct DepthPixel {
+  int image, row, col;
+  __device__ DepthPixel(const SpaceToDepthArgs& d, int pixel) {
+    const int line = pixel / d.cols;
+    image = line / d.rows;
+    row = line - image * d.rows;
+    col = pixel - line * d.cols;
+  }
+  /// As many pixels further on as `step` is from the first.
+  __device__ void advance(const SpaceToDepthArgs& d, const DepthPixel& step) {
+    col += step.col;
+    if (col >= d.cols) col -= d.cols, ++row;
+    row += step.row;
+    if (row >= d.rows) row -= d.rows, ++image;
+    image += step.image;
+  }
+};
+
+/// Some pixels of V, by all threads of a block. A thread has the same vector of several pixels,
+/// whose numbers are all on their way at once.
 template <class Stored, int kThreads>
 __device__ inline void copy_input_to_depth(const TaskArgs& a, std::uint32_t index) {
-  constexpr int kVector = 16 / static_cast<int>(sizeof(Stored));
+  constexpr int kVector = 16 / static_cast<int>(sizeof(Stored)), kBatch = 16 / kVector;
   const SpaceToDepthArgs& d = a.depth;
-  const int vectors = d.channels / kVector;
+  const int vectors = d.channels / kVector, at_once = kThreads / vectors;
   const int run = d.stride_w * d.c, row_numbers = d.w * d.c;
   const int first = static_cast<int>(index) * kPixelsOfDepthTask;
   const int pixels = min(kPixelsOfDepthTask, a.n * d.rows * d.cols - first);
   const auto* const x = reinterpret_cast<const Stored*>(d.x);
   uint4* const v = reinterpret_cast<uint4*>(a.v) + static_cast<std::int64_t>(first) * vectors;
-  for (int i = static_cast<int>(threadIdx.x); i < pixels * vectors; i += kThreads) {
-    const int pixel = first + i / vectors, line = pixel / d.cols;
-    const int image = line / d.rows;
-    const int first_row = (line - image * d.rows) * d.stride_h - d.pad_h;
-    // A row of a step is a run of numbers of a row of x.
-    const int first_number = ((pixel - line * d.cols) * d.stride_w - d.pad_w) * d.c;
-    int row = i % vectors * kVector / run, in_run = i % vectors * kVector - row * run;
-    alignas(16) Stored numbers[kVector];
-    bool exist[kVector];
+  const int own = static_cast<int>(threadIdx.x) / vectors;  // the first pixel
+  const int vector = static_cast<int>(threadIdx.x) - own * vectors;
+  // A row of a step is a run of numbers of a row of x.
+  int rows[kVector], numbers_of_row[kVector];
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) {
-      const int h = first_row + row, number = first_number + in_run;
-      exist[j] = row < d.stride_h && static_cast<unsigned>(h) < static_cast<unsigned>(d.h) &&
-                 static_cast<unsigned>(number) < static_cast<unsigned>(row_numbers);
-      // Some number is loaded in any case, so that all are on their way at once.
-      numbers[j] = x[exist[j] ? (image * d.h + h) * row_numbers + number : 0];
-      if (++in_run == run) in_run = 0, ++row;
+  for (int j = 0; j < kVector; ++j) {
+    rows[j] = (vector * kVector + j) / run;
+    numbers_of_row[j] = vector * kVector + j - rows[j] * run;
+    if (rows[j] >= d.stride_h) rows[j] = d.h + d.pad_h;  // below x
+  }
+  DepthPixel pixel(d, first + own);
+  const DepthPixel step(d, at_once);
+  for (int i = own; own < at_once && i < pixels; i += kBatch * at_once) {
+    alignas(16) Stored numbers[kBatch][kVector];
+    bool exist[kBatch][kVector];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int first_row = pixel.row * d.stride_h - d.pad_h;
+      const int first_number = (pixel.col * d.stride_w - d.pad_w) * d.c;
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) {
+        const int h = first_row + rows[j], number = first_number + numbers_of_row[j];
+        exist[b][j] = static_cast<unsigned>(h) < static_cast<unsigned>(d.h) &&
+                      static_cast<unsigned>(number) < static_cast<unsigned>(row_numbers) &&
+                      i + b * at_once < pixels;
+        // Some number is loaded in any case, so that all are on their way at once.
+        numbers[b][j] = x[exist[b][j] ? (pixel.image * d.h + h) * row_numbers + number : 0];
+      }
+      pixel.advance(d, step);
     }
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) {
-      if (!exist[j]) numbers[j] = static_cast<Stored>(0.0f);
+    for (int b = 0; b < kBatch; ++b) {
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) {
+        if (!exist[b][j]) numbers[b][j] = static_cast<Stored>(0.0f);
+      }
+      const int to = i + b * at_once;
+      if (to < pixels) v[to * vectors + vector] = *reinterpret_cast<const uint4*>(numbers[b]);
     }
-    v[i] = *reinterpret_cast<const uint4*>(numbers);
   }
   publish_to_copy_engine();
 }
