@@ -92,6 +92,7 @@ bool few_terms_are_direct(const ConvProblem& a, const TilingOptions& options,
       direct_arithmetic(a, options, target) == Arithmetic::fma) {
     return false;
   }
+  if (streams_pixels(a)) return true;
   if (has_few_filters(a)) return few_filters_pay(a);
   const bool floats = a.dtype == DataType::f32, pixels = a.r == 1 && a.s == 1;
   const bool large = a.y_size() >= kLargeOutputs;

@@ -61,7 +61,9 @@ constexpr double kMmaFloatUs = 0.9e-6, kMmaFloatStepUs = 0.2e-6;
 // The same of few filters, within a third of 84 layers (H100).
 constexpr double kFewFiltersStartUs = 1.7, kFewFiltersPixelUs = 25e-6, kFewFiltersStepUs = 4e-6;
 constexpr double kFewFiltersMemoryMore = 1.3, kFewFiltersCachedMore = 0.8;
-// Both behind others, in a network: by this their choice was right.
+// The same of streams of pixels, within a quarter of 10 layers (H100).
+constexpr double kStreamStartUs = 2.5, kStreamPixelUs = 14e-6, kStreamColumnUs = 5e-6;
+// All behind others, in a network: by this their choice was right.
 constexpr double kColdDirectUs = kColdUs + 2.4;
 
 // A convolution by itself of few filters: large tiles, of 64, are mostly empty, and 30 random
@@ -129,8 +131,17 @@ double few_filters_us(const ConvProblem& a) {
                       memory_us(a));
 }
 
+// Streams: pixels by columns of filters, or x and y through memory.
+double pixel_stream_us(const ConvProblem& a) {
+  const auto pixels = static_cast<double>(a.n * a.p() * a.q());
+  const auto columns = static_cast<double>(ceil_div<std::int64_t>(a.k, 8));
+  return kStreamStartUs +
+         std::max(pixels * (kStreamPixelUs + kStreamColumnUs * columns), memory_us(a));
+}
+
 // Of filters that a warp has at a time some may not exist.
 double direct_mma_us(const ConvProblem& a) {
+  if (streams_pixels(a)) return pixel_stream_us(a);
   if (has_few_filters(a)) return few_filters_us(a);
   const bool floats = a.dtype == DataType::f32;
   const auto filters = u64(mma_filters(size_of(a.dtype)));

@@ -8,6 +8,7 @@
 #include "runtime/cuda/kernel_set.cuh"
 #include "tasks/direct/cuda/direct_few_filters.cuh"
 #include "tasks/direct/cuda/direct_mma.cuh"
+#include "tasks/direct/cuda/direct_pixel_stream.cuh"
 
 namespace megaconv::cuda {
 
@@ -60,8 +61,25 @@ KernelSet few_filters_kernels(std::int64_t part) {
 }
 
 template <class Stored>
+KernelSet pixel_stream_kernels(const PixelStream& stream) {
+  KernelSet set;
+  constexpr int kChannels = static_cast<int>(kMmaQuad);
+  constexpr const char* kWhat = "channels or filters of pixels";
+  if constexpr (sizeof(Stored) == sizeof(std::uint16_t)) {
+    if (stream.channels == 2 * kChannels) set = direct_mma_set<PixelStreamTask<Stored, 2>>(kWhat);
+  }
+  if (stream.channels == kChannels) set = direct_mma_set<PixelStreamTask<Stored, 1>>(kWhat);
+  set.shared_bytes[static_cast<int>(TaskKind::direct)] = stream.shared_bytes();
+  set.most_shared_bytes = stream.shared_bytes();
+  return set;
+}
+
+template <class Stored>
 KernelSet direct_mma_kernels(const Tiling& tiling) {
   const ConvProblem& problem = tiling.problem;
+  if (streams_pixels(problem)) {
+    return pixel_stream_kernels<Stored>(pixel_stream(problem.c, problem.k, sizeof(Stored)));
+  }
   return has_few_filters(problem) ? few_filters_kernels<Stored>(few_filter_part(problem))
                                   : few_terms_kernels<Stored>(mma_steps(problem));
 }

@@ -135,6 +135,38 @@ struct MmaTasks {
   }
 };
 
+// Streams of pixels: sizes by which all waves of tasks together are shortest, in pixels of a warp.
+// What a task costs beside them is estimated.
+struct StreamTasks {
+  std::uint32_t rows = 0, cols = 0;
+
+  StreamTasks(const ConvProblem& a, const Target& target) {
+    const PixelStream stream = pixel_stream(a.c, a.k, size_of(a.dtype));
+    const std::uint64_t at_once =
+        u64(stream.blocks_per_sm()) * std::max(1u, target.multiprocessors);
+    const auto p = u32(u64(a.p())), q = u32(u64(a.q())), tile = u32(u64(stream.pixels));
+    const std::uint64_t all = u64(a.n) * p * q;
+    std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+    const auto consider = [&](std::uint32_t of_rows, std::uint32_t of_cols) {
+      constexpr std::uint64_t kTaskTurns = 1;
+      const std::uint64_t tasks = u64(a.n) * ceil_div(p, of_rows) * ceil_div(q, of_cols);
+      const std::uint64_t tiles = ceil_div(of_rows * of_cols, tile);
+      const std::uint64_t turns = ceil_div(tiles, u64(stream.warps));
+      const std::uint64_t cost = ceil_div(tasks, at_once) * (kTaskTurns + turns);
+      if (cost >= least) return;
+      least = cost;
+      rows = of_rows;
+      cols = of_cols;
+    };
+    const std::uint64_t least_parts = ceil_div(all, std::uint64_t{1} << 20);
+    for (std::uint64_t parts = std::max<std::uint64_t>(1, least_parts / (u64(a.n) * p));
+         parts <= ceil_div(q, tile); ++parts) {
+      consider(1, ceil_div(q, u32(parts)));
+    }
+    for (std::uint32_t i = 2; i <= p; ++i) consider(i, q);
+  }
+};
+
 // The same of few filters: sizes by which all waves of tasks together are shortest, in steps of a
 // warp. What a task and 16 pixels cost beside their steps is estimated.
 struct FewFilterTasks {
@@ -170,6 +202,7 @@ struct FewFilterTasks {
 // takes time, and faster where vectors of y are of several pixels (H100, the layers named in
 // choose_tiling.cpp).
 bool mma_pays(const ConvProblem& a) {
+  if (streams_pixels(a)) return true;
   constexpr std::int64_t kLeastFilters = 64, kManyFilters = 256, kOctet = 8, kQuad = 4;
   if (has_few_filters(a)) {
     return !has_few_channels_of_pixels(a) || a.c > kOctet || !has_many_pixels(a);
@@ -234,6 +267,11 @@ void choose_direct_for_cuda(Tiling& tiling, const Target& target) {
     cut.filter_blocks_per_gemm_task = blocks;
   };
   tiling.filter_blocks_per_filter_task = 1;
+  if (tiling.arithmetic != Arithmetic::fma && streams_pixels(a)) {
+    const StreamTasks tasks(a, target);
+    take(tasks.rows, tasks.cols, tiling.filter_blocks());
+    return;
+  }
   if (tiling.arithmetic != Arithmetic::fma && has_few_filters(a)) {
     const FewFilterTasks tasks(a, target);
     take(tasks.rows, tasks.cols, tiling.filter_blocks());

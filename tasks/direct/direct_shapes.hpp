@@ -18,6 +18,7 @@
 #include "megaconv/problem.hpp"
 #include "megaconv/tiling.hpp"
 #include "tasks/ceil_div.hpp"
+#include "tasks/direct/pixel_stream.hpp"
 
 namespace megaconv {
 
@@ -85,8 +86,8 @@ constexpr bool writes_columns(const ConvProblem& a) {
 /// Of a depthwise task, or one of few channels.
 inline constexpr std::uint64_t kMostTaskOutputs = 1 << 20;
 
-// --- tasks on tensor cores: of sums with few terms (tasks/direct/cuda/direct_mma.cuh), or of few
-// filters (tasks/direct/cuda/direct_few_filters.cuh)
+// --- tasks on tensor cores: of pixels that are streams (pixel_stream.hpp), of sums with few terms
+// (tasks/direct/cuda/direct_mma.cuh), or of few filters (tasks/direct/cuda/direct_few_filters.cuh)
 
 /// Channels of one tap that a thread loads together; a step of a sum has those of four threads.
 inline constexpr std::int64_t kMmaQuad = 4, kMmaStepQuads = 4;
@@ -142,6 +143,10 @@ struct MmaFilterParts {
   std::int64_t filters, bytes;
 };
 inline MmaFilterParts mma_filter_parts(const ConvProblem& a) {
+  if (streams_pixels(a)) {
+    const PixelStream stream = pixel_stream(a.c, a.k, size_of(a.dtype));
+    return {a.k, stream.filter_bytes};
+  }
   if (has_few_filters(a)) {
     const std::int64_t filters = ceil_div<std::int64_t>(a.k, 8) * 8;
     return {filters, few_filter_steps(a) * kMmaStepQuads * few_filter_part(a) * filters *
@@ -160,7 +165,9 @@ inline std::string_view mma_need(const ConvProblem& a) {
   if (a.layout != Layout::nhwc) return "layout nhwc";
   if (a.groups != 1) return "one conv group";
   if (a.dtype == DataType::i8) return "floats";
-  return has_few_filters(a) || mma_steps(a) != 0 ? "" : "sums of fewer terms, or fewer filters";
+  return streams_pixels(a) || has_few_filters(a) || mma_steps(a) != 0
+             ? ""
+             : "sums of fewer terms, or fewer filters";
 }
 
 }  // namespace megaconv

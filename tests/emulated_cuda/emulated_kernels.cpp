@@ -13,6 +13,7 @@
 #include "runtime/cuda/direct_mma_set.cuh"
 #include "runtime/cuda/winograd_mma_set.cuh"
 #else
+#include "runtime/cuda/direct_mma_set.cuh"
 #include "runtime/cuda/implicit_gemm_set.cuh"
 #include "runtime/cuda/winograd_tensor_set.cuh"
 #include "tasks/cuda/wgmma_tile.cuh"
@@ -31,7 +32,6 @@ cuda::KernelSet fma_kernels(const Tiling& tiling) {
                                    : cuda::winograd_kernels<4, kInteger, kLayout>(tiling);
 }
 
-#if __CUDA_ARCH__ < 900
 // make.operator()<Stored>(), of the problem's storage type.
 template <class Make>
 cuda::KernelSet of_storage(const Tiling& tiling, Make make) {
@@ -44,7 +44,6 @@ cuda::KernelSet of_storage(const Tiling& tiling, Make make) {
       return make.template operator()<float>();
   }
 }
-#endif
 
 #if __CUDA_ARCH__ < 800
 template <Layout kLayout>
@@ -86,6 +85,12 @@ template <Layout kLayout>
 cuda::KernelSet kernels(const Tiling& tiling) {
   using cuda::WgmmaTile;
   if (tiling.algorithm() == Algorithm::implicit_gemm) return implicit_gemm_kernels<kLayout>(tiling);
+  if (tiling.algorithm() == Algorithm::direct) {
+    const ConvProblem& a = tiling.problem;
+    return of_storage(tiling, [&]<class Stored>() {
+      return cuda::pixel_stream_kernels<Stored>(pixel_stream(a.c, a.k, sizeof(Stored)));
+    });
+  }
   if (tiling.arithmetic == Arithmetic::fma) return fma_kernels<kLayout>(tiling);
   if (tiling.arithmetic != Arithmetic::split_f16) {
     return cuda::winograd_tensor_kernels<WgmmaTile, 4, kLowError, kLayout, 1>(tiling);

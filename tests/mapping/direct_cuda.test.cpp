@@ -231,7 +231,7 @@ TEST_CASE("Layers of few filters are direct on tensor cores, where that was fast
     CHECK(tiling.gemm_tasks == 1);
   }
   // Of many or long pixels that are loaded in vectors; of terms that registers have no room for.
-  CHECK(chosen("n92c8h124k6r1p0+f16").arithmetic == Arithmetic::fma);
+  CHECK(chosen("n92c8h124k6r1p0").arithmetic == Arithmetic::fma);
   for (const char* text :
        {"n10c56h283k8r1p0", "n20c176h39w149k8r1p0+f16", "n4c720h52k8r1p0+f16", "n3c72h133k3"}) {
     CAPTURE(text);
@@ -251,10 +251,54 @@ TEST_CASE("Floats of few terms are direct on tensor cores, of more where y is sm
   CHECK(algorithm("n36c16h8k1352") != Algorithm::direct);
 }
 
+TEST_CASE("Streams of pixels are many and short, or long and not aligned") {
+  const auto streams = [](const char* text) {
+    const ConvProblem problem = parse_problem(std::string(text) + "+nhwc");
+    const Tiling tiling = make_tiling(problem, {.precision = Precision::tf32}, test::kHopper);
+    CAPTURE(to_string(tiling));
+    if (streams_pixels(problem)) CHECK(tiling.algorithm() == Algorithm::direct);
+    return streams_pixels(problem);
+  };
+  for (const char* text : {"n12c16h217k50r1p0+f16", "n12c16h217k50r1p0", "n13c24h200k16r1p0+bf16",
+                           "n24c1000h92w42k4r1p0+f16", "n20c168h39w149k8r1p0+f16"}) {
+    CHECK(streams(text));
+  }
+  for (const char* text : {"n12c16h217k48r1p0", "n3c16h208k8r1p0+f16", "n13c24h200k16r3+f16",
+                           "n13c24h200k16r1p0u2+f16", "n32c240h18w300k8r1p0+f16",
+                           "n7c992h14w20k16r1p0+f16", "n12c16h217k72r1p0+f16"}) {
+    CHECK_FALSE(streams(text));
+  }
+}
+
+TEST_CASE("Shared memory has room for what streams of pixels cut it into") {
+  for (const std::size_t element : {std::size_t{2}, std::size_t{4}}) {
+    for (const int c : {1, 3, 4, 8, 20, 24, 168, 264, 1000, 1992}) {
+      for (const int k : {1, 5, 8, 16, 33, 64}) {
+        const PixelStream stream = pixel_stream(c, k, element);
+        CAPTURE(element, c, k, stream.warps, stream.stages, stream.pixels);
+        if (stream.warps == 0) continue;
+        const auto bytes = static_cast<int>(element);
+        CHECK(stream.shared_bytes() <= PixelStream::kSharedBytes);
+        CHECK(stream.steps * 4 * stream.channels >= c);
+        CHECK(stream.columns * 8 >= k);
+        CHECK(stream.pixels % 16 == 0);
+        CHECK(stream.x_bytes % 16 == 0);
+        CHECK(stream.y_bytes % 16 == 0);
+        CHECK(stream.x_bytes >= stream.pixels * c * bytes + 15);  // wherever they begin
+        CHECK(stream.y_bytes >= stream.pixels * k * bytes + 15);
+        CHECK(stream.stages * static_cast<int>(sizeof(std::uint64_t)) <=
+              PixelStream::kBarrierBytes);
+        CHECK(stream.warp_bytes >= PixelStream::kBarrierBytes + stream.stages * stream.x_bytes +
+                                       PixelStream::kOutputs * stream.y_bytes);
+      }
+    }
+  }
+}
+
 TEST_CASE("Direct tasks on tensor cores have whole parts of filters that fit in shared memory") {
-  for (const char* text :
-       {"n1c1h1k1", "n4c4h300k336r1p0", "n2c24h40w31k760", "n3c5h33k1031r5p2", "n64c3h224k64r7u2",
-        "n1c16h9k100", "n4c4h420k16", "n20c112h39w149k8r1p0", "n1c2h3w5000k3r1p0"}) {
+  for (const char* text : {"n1c1h1k1", "n4c4h300k336r1p0", "n2c24h40w31k760", "n3c5h33k1031r5p2",
+                           "n64c3h224k64r7u2", "n1c16h9k100", "n4c4h420k16", "n20c112h39w149k8r1p0",
+                           "n1c2h3w5000k3r1p0", "n13c24h200k16r1p0", "n24c1000h92w42k4r1p0"}) {
     for (const DataType dtype : {DataType::f32, DataType::f16}) {
       ConvProblem problem = parse_problem(std::string(text) + "+nhwc");
       problem.dtype = dtype;
@@ -268,7 +312,7 @@ TEST_CASE("Direct tasks on tensor cores have whole parts of filters that fit in 
       const MmaFilterParts parts = mma_filter_parts(problem);
       const auto part = static_cast<std::uint32_t>(parts.filters);
       CHECK((filters % part == 0 || filters == tiling.filter_blocks() * Tiling::kLaneBlock));
-      if (!has_few_filters(problem)) {
+      if (!has_few_filters(problem) && !streams_pixels(problem)) {
         CHECK(ceil_div(filters, part) * parts.bytes <= kMmaFilterBytes);
       } else {
         CHECK(tiling.gemm_tasks == 1);
