@@ -17,15 +17,12 @@ void check_shared_memory(const KernelSet& kernels, const Device& device) {
   }
 }
 
-void allow_shared(const void* kernel, int bytes) {
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-        "shared memory of a kernel");
-}
-
 void allow_all_shared(const void* kernel, const Device& device) {
   cudaFuncAttributes attributes{};
   check(cudaFuncGetAttributes(&attributes, kernel), "attributes of a kernel");
-  allow_shared(kernel, static_cast<int>(device.shared_bytes - attributes.sharedSizeBytes));
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(device.shared_bytes - attributes.sharedSizeBytes)),
+        "shared memory of a kernel");
 }
 
 cudaLaunchAttribute& LaunchAttributes::add(cudaLaunchAttributeID id) {
@@ -89,12 +86,11 @@ Launcher::Launcher(const Device& device, const KernelSet& kernels, CudaLaunch la
     : device_(device), kernels_(kernels), channel_shares_(channel_shares) {
   for (std::uint32_t kind = 0; kind < kNumTaskKinds; ++kind) {
     if (kernels_.stage[kind] == nullptr) continue;
-    allow_shared(kernels_.stage[kind],
-                 std::max(kernels_.shared_bytes[kind], bytes_to_keep_apart(1)));
+    allow_all_shared(kernels_.stage[kind], device_);
     stage_blocks_per_sm_[kind] = blocks_per_sm(kernels_.stage[kind], kernels_.shared_bytes[kind]);
   }
-  if (kernels_.redo != nullptr) allow_shared(kernels_.redo, kernels_.most_shared_bytes);
-  if (launch != CudaLaunch::staged) allow_shared(kernels_.megakernel, kernels_.most_shared_bytes);
+  if (kernels_.redo != nullptr) allow_all_shared(kernels_.redo, device_);
+  if (launch != CudaLaunch::staged) allow_all_shared(kernels_.megakernel, device_);
 }
 
 std::uint32_t Launcher::resident_blocks() const {

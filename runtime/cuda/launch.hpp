@@ -25,10 +25,8 @@ Dispatch dispatch_of(CudaLaunch launch);
 /// Throws Error(unsupported) for kernels that need more shared memory than the device has.
 void check_shared_memory(const KernelSet& kernels, const Device& device);
 
-/// Lets a kernel have so many bytes of dynamic shared memory.
-void allow_shared(const void* kernel, int bytes);
-
-/// The same of as many as there are: for a kernel whose plans need different ones.
+/// Lets a kernel have as many bytes of dynamic shared memory as there are: its plans may need
+/// different ones.
 void allow_all_shared(const void* kernel, const Device& device);
 
 class LaunchAttributes {

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct tasks on a CUDA device, by the checks of `megaconv verify`: poisoned memory, canaries, the
 // double reference, the same bits again and on one block.
+#include <cstring>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
+#include "megaconv/plan.hpp"
 #include "tests/catch.hpp"
 #include "tests/cuda/device.hpp"
+#include "tests/cuda/layer.hpp"
 #include "tools/run/verify_case.hpp"
 
 using namespace megaconv;
+using megaconv::test::DeviceLayer;
 using megaconv::test::have_device;
+using megaconv::test::Layer;
+using megaconv::test::uses_tensor_cores;
 
 namespace {
 
@@ -74,6 +81,15 @@ const char* const kFewFilters[] = {"n2c8h43w50k5r1p0+scale+bias+residual",
                                    "n1c6h22w31k13r4s3d2x3u1x2p4x1+bias",
                                    "n2c13h11w90k9r3s1p0+scale",
                                    "n1c16h64w40k2+bias"};
+// Many short pixels, channels in eights, fours or not, filters in eights or not; long ones.
+const char* const kPixelStreams[] = {
+    "n1c3h1w150001k5r1p0+bias",
+    "n2c24h250w301k40r1p0+scale+bias",
+    "n1c5h388w389k50r1p0+relu",
+    "n3c16h223w225k33r1p0+residual",
+    "n1c168h173w173k16r1p0+scale+bias+residual+silu",
+    "n5c264h67w59k11r1p0",
+};
 
 void check_all(const char* shape, Algorithm algorithm, const char* dtype = "",
                std::initializer_list<FilterMode> modes = {FilterMode::every_run,
@@ -133,6 +149,29 @@ TEST_CASE("cuda direct: sums of few terms on tensor cores", "[sanitizer]") {
 TEST_CASE("cuda direct: few filters on tensor cores", "[sanitizer]") {
   if (!have_device()) SKIP("no CUDA device");
   for (const char* shape : kFewFilters) check_on_tensor_cores(shape);
+}
+
+TEST_CASE("cuda direct: streams of pixels", "[sanitizer]") {
+  if (!have_device()) SKIP("no CUDA device");
+  for (const char* shape : kPixelStreams) check_on_tensor_cores(shape);
+}
+
+TEST_CASE("cuda direct: plans of streams that need less shared memory take none from others") {
+  if (!uses_tensor_cores()) SKIP("no device of compute capability 8.0, or not its mma");
+  const auto plan_of = [](const ConvProblem& problem) {
+    PlanOptions options{.backend = Backend::cuda};
+    options.tiling.algorithm = Algorithm::direct;
+    options.tiling.arithmetic = Arithmetic::f16;
+    options.tiling.filters = FilterMode::prepared;
+    return Plan::create(problem, options);
+  };
+  const Layer layer(parse_problem("n1c1000h72k8r1p0+nhwc+f16"), true);
+  DeviceLayer<Float16> device(layer);
+  const Plan plan = plan_of(layer.problem);
+  const std::vector<Float16> y = device.run_prepared(plan);
+  const Plan smaller = plan_of(parse_problem("n1c8h400k16r1p0+nhwc+f16"));
+  const std::vector<Float16> again = device.run_prepared(plan);
+  CHECK(std::memcmp(again.data(), y.data(), y.size() * sizeof(Float16)) == 0);
 }
 
 TEST_CASE("cuda direct: tensors of 16 bits, whatever the shape") {
