@@ -52,11 +52,11 @@ class LoadedProducers : LoadedRuns<Shape> {
   }
   static __device__ void load_input(const TaskArgs& a, const Walk& walk, Shared& shared) {
     if constexpr (kStagesAhead && kLayout == Layout::nhwc) {
-      if (RowsAhead::suits(a, walk)) {
+      if (RowsAhead::suits(a)) {
         load_input(a, walk, RowsAhead(a, walk, shared.landing), shared);
         return;
       }
-      if (PixelsAhead::suits(a, walk)) {
+      if (PixelsAhead::suits(a)) {
         load_input(a, walk, PixelsAhead(a, walk, shared.landing), shared);
         return;
       }

@@ -221,7 +221,7 @@ struct LoadedRuns : Shape {
     /// lie anywhere.
     static constexpr bool kStartsEarly = false;
     /// In NHWC, with a halo or of one tap. Runs are whole.
-    static __device__ bool suits(const TaskArgs& a, const Walk& walk) {
+    static __device__ bool suits(const TaskArgs& a) {
       return (!kHasSteps || a.r * a.s == 1) && a.groups == 1 && a.c % kRun == 0 &&
              reinterpret_cast<std::uintptr_t>(a.x) % sizeof(uint4) == 0;
     }
@@ -273,9 +273,8 @@ struct LoadedRuns : Shape {
         CopiedTogether::step;
 
    public:
-    static __device__ bool suits(const TaskArgs& a, const Walk& walk) {
-      return CopiedTogether::suits(a, walk) && a.in_order && kHasSteps &&
-             a.stride_h * a.stride_w == 1;
+    static __device__ bool suits(const TaskArgs& a) {
+      return CopiedTogether::suits(a) && a.in_order && kHasSteps && a.stride_h * a.stride_w == 1;
     }
     __device__ RowsAhead(const TaskArgs& a, const Walk& walk, Landing& landing)
         : CopiedTogether(landing),
