@@ -118,6 +118,7 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
   auto* const own = reinterpret_cast<std::byte*>(shared.get());
   const auto run_one = [&](int shared_bytes, const std::function<void()>& body) {
     std::fill_n(own, shared_bytes, kPoison);
+    ::cuda::ptx::num_valid_barriers = 0;  // blocks of other tests may have kept theirs
     run_block(kernels.num_threads, order, body);
     ::cuda::ptx::check_nothing_left();
   };
