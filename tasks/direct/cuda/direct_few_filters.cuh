@@ -51,17 +51,7 @@ struct FewFiltersTask {
       const int in_column = i % 32 / 4, column = i / 32 % columns, step = i / 32 / columns;
       const int filter = in_column / 2 * run + column * 2 + in_column % 2;
       if (filter < begin || filter >= end) continue;
-      const int part = step * kStepParts + i % 4;
-      Part packed;
-#pragma unroll
-      for (int j = 0; j < kQuads; ++j) {
-        const Quad quad = quad_of_filter<Stored>(a, filter, part, 4 * kQuads, j);
-#pragma unroll
-        for (int word = 0; word < Quad::kWords; ++word) {
-          packed.words[j * Quad::kWords + word] = quad.words[word];
-        }
-      }
-      u[i] = packed;
+      u[i] = Part::of_filter(a, filter, step * kStepParts + i % 4);
     }
   }
 
@@ -90,12 +80,9 @@ struct FewFiltersTask {
   }
 
  private:
-  using Quad = MmaQuad<Stored>;
   // Numbers of x as they are, and of a filter as they are multiplied.
   using Numbers = Vec<4 * kQuads, Stored>;
-  struct alignas(sizeof(Numbers)) Part {
-    std::uint32_t words[kQuads * Quad::kWords];
-  };
+  using Part = MmaPart<Stored, kQuads>;
 
   // Those that are compiled for a sum.
   static __device__ int steps_of(const TaskArgs& a) {
@@ -211,7 +198,7 @@ struct FewFiltersTask {
           } else {
             Part part;
 #pragma unroll
-            for (int j = 0; j < kQuads * Quad::kWords; ++j) {
+            for (int j = 0; j < Part::kWords; ++j) {
               part.words[j] = load_word(exists, from, j * kWordNumbers, term.channels);
             }
             std::memcpy(&words, part.words, sizeof words);
@@ -236,14 +223,8 @@ struct FewFiltersTask {
         }
 #pragma unroll
         for (int column = 0; column < kColumns; ++column) {
-          const Part part = filters[(step * kColumns + column) * 32 + lane()];
-#pragma unroll
-          for (int i = 0; i < kQuads * Quad::kWords; i += 2) {
-            add_products<Stored>(sums[column],
-                                 {pixels[0].words[i], pixels[1].words[i], pixels[0].words[i + 1],
-                                  pixels[1].words[i + 1]},
-                                 {part.words[i], part.words[i + 1]});
-          }
+          const Part filter = filters[(step * kColumns + column) * 32 + lane()];
+          add_products(sums[column], pixels, filter);
         }
       }
     }

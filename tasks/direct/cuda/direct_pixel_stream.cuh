@@ -49,16 +49,7 @@ struct PixelStreamTask {
       const int column = i / 32 % stream.columns, step = i / 32 / stream.columns;
       const int filter = column * 8 + i % 32 / 4;
       if (filter < begin || filter >= end) continue;
-      Part packed;
-#pragma unroll
-      for (int j = 0; j < kQuads; ++j) {
-        const Quad quad = quad_of_filter<Stored>(a, filter, step * 4 + i % 4, kChannels, j);
-#pragma unroll
-        for (int word = 0; word < Quad::kWords; ++word) {
-          packed.words[j * Quad::kWords + word] = quad.words[word];
-        }
-      }
-      u[i] = packed;
+      u[i] = Part::of_filter(a, filter, step * 4 + i % 4);
     }
   }
 
@@ -115,12 +106,9 @@ struct PixelStreamTask {
   }
 
  private:
-  using Quad = MmaQuad<Stored>;
   static constexpr int kChannels = 4 * kQuads;  // of a part
   using Numbers = Vec<kChannels, Stored>;
-  struct alignas(sizeof(Numbers)) Part {
-    std::uint32_t words[kQuads * Quad::kWords];
-  };
+  using Part = MmaPart<Stored, kQuads>;
   static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
 
   /// Neighbouring pixels of x and of y.
@@ -324,13 +312,7 @@ struct PixelStreamTask {
 #pragma unroll
         for (int j = 0; j < kColumns; ++j) {
           const Part filter = own[(step * stream.columns + j) * 32];
-#pragma unroll
-          for (int i = 0; i < kQuads * Quad::kWords; i += 2) {
-            add_products<Stored>(sums[j],
-                                 {inputs[0].words[i], inputs[1].words[i], inputs[0].words[i + 1],
-                                  inputs[1].words[i + 1]},
-                                 {filter.words[i], filter.words[i + 1]});
-          }
+          add_products(sums[j], inputs, filter);
         }
       }
       finish<kWhole>(tile, pixel, column * 8 + part * 2, sums, y);

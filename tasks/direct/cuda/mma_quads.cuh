@@ -78,4 +78,38 @@ __device__ inline MmaQuad<Stored> quad_of_filter(const TaskArgs& a, int filter, 
   return MmaQuad<Stored>::of(numbers);
 }
 
+/// Neighbouring quads of a tap: as many channels as a thread loads together.
+template <class Stored, int kQuads>
+struct alignas(sizeof(Vec<4 * kQuads, Stored>)) MmaPart {
+  static constexpr int kQuadWords = MmaQuad<Stored>::kWords, kWords = kQuads * kQuadWords;
+  std::uint32_t words[kWords];
+
+  /// The index-th of a filter, with zeros as in quad_of_filter().
+  static __device__ MmaPart of_filter(const TaskArgs& a, int filter, int index) {
+    MmaPart part;
+#pragma unroll
+    for (int i = 0; i < kQuads; ++i) {
+      const auto quad = quad_of_filter<Stored>(a, filter, index, 4 * kQuads, i);
+#pragma unroll
+      for (int word = 0; word < kQuadWords; ++word) {
+        part.words[i * kQuadWords + word] = quad.words[word];
+      }
+    }
+    return part;
+  }
+};
+
+/// sums += products of a part of two pixels, eight rows apart, with one of a filter.
+template <class Stored, int kQuads>
+__device__ inline void add_products(float (&sums)[4], const MmaPart<Stored, kQuads> (&pixels)[2],
+                                    const MmaPart<Stored, kQuads>& filter) {
+#pragma unroll
+  for (int i = 0; i < MmaPart<Stored, kQuads>::kWords; i += 2) {
+    add_products<Stored>(
+        sums,
+        {pixels[0].words[i], pixels[1].words[i], pixels[0].words[i + 1], pixels[1].words[i + 1]},
+        {filter.words[i], filter.words[i + 1]});
+  }
+}
+
 }  // namespace megaconv::cuda
