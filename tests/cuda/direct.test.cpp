@@ -87,7 +87,7 @@ const char* const kPixelStreams[] = {
     "n2c24h250w301k40r1p0+scale+bias",
     "n1c5h388w389k50r1p0+relu",
     "n3c16h223w225k33r1p0+residual",
-    "n1c168h173w173k16r1p0+scale+bias+residual+silu",
+    "n1c168h173w173k16r1p0+scale+bias+residual+relu",
     "n5c264h67w59k11r1p0",
 };
 
