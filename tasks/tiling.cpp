@@ -159,6 +159,10 @@ const char* to_string(Operands operands) noexcept {
       return "in_float_tensor";
     case Operands::in_float_tensor_wide:
       return "in_float_tensor_wide";
+    case Operands::in_tensor_tall:
+      return "in_tensor_tall";
+    case Operands::in_float_tensor_tall:
+      return "in_float_tensor_tall";
     case Operands::in_copy:
       return "in_copy";
     case Operands::converted:

@@ -202,13 +202,15 @@ struct OpencnnCut : WinogradTiles {
 
 /// Load path of x in the product tasks of implicit GEMM.
 enum class Operands : std::uint8_t {
-  loaded,               ///< threads load and convert x; any tensor
-  in_tensor,            ///< TMA loads x; 16 bits, NHWC, C a multiple of 8 (and K beside a residual)
-  in_float_tensor,      ///< TMA loads x and rounds it to TF32; f32, NHWC
-  in_copy,              ///< TMA loads an FP16 copy of x that input tasks make; f32, NHWC
-  converted,            ///< TMA loads f32 in NHWC; a warpgroup converts it to FP16 in shared memory
-  in_tensor_wide,       ///< as in_tensor, in tiles of 128 filters; each tap has an input of its own
-  in_float_tensor_wide  ///< as in_float_tensor, the same
+  loaded,           ///< threads load and convert x; any tensor
+  in_tensor,        ///< TMA loads x; 16 bits, NHWC, C a multiple of 8 (and K beside a residual)
+  in_float_tensor,  ///< TMA loads x and rounds it to TF32; f32, NHWC
+  in_copy,          ///< TMA loads an FP16 copy of x that input tasks make; f32, NHWC
+  converted,        ///< TMA loads f32 in NHWC; a warpgroup converts it to FP16 in shared memory
+  in_tensor_wide,   ///< as in_tensor, in tiles of 128 filters; each tap has an input of its own
+  in_float_tensor_wide,  ///< as in_float_tensor, the same
+  in_tensor_tall,  ///< as in_tensor, in tiles of 128 padded pixels by up to 256 filters; the same
+  in_float_tensor_tall  ///< as in_float_tensor, by up to 192 filters
 };
 
 const char* to_string(Operands operands) noexcept;  ///< "loaded", "in_tensor", ...

@@ -42,7 +42,7 @@ TaskArgs make_launch_args(const Tiling& tiling, const KernelSet& kernels, CudaLa
   }
   if (kernels.operands != Operands::loaded) {
     const InputOfTile input{args.rows_at_once, args.cols_at_once, args.input_places};
-    args.memory = memory_in_place(args.tile_places, input, kernels.operands,
+    args.memory = memory_in_place(args.tile_places, args.gemm_filters, input, kernels.operands,
                                   args.block_k_blocks * args.r * args.s, args.cluster_blocks,
                                   static_cast<std::int32_t>(num_channel_shares));
   }

@@ -140,10 +140,11 @@ KernelSet make_in_place_set(const Tiling& tiling) {
   const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
   const ConvProblem problem = multiplied_problem(tiling.problem, cut.operands);
   const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cut.cols_per_group));
+  const std::int32_t filters = filters_in_place(kOperands, cut.filter_blocks_per_gemm_task);
   const std::string name =
       std::string("implicit GEMM, ") + to_string(tiling.arithmetic) +
       (kOperands == Operands::converted ? " converted" : " in place") + ", tiles of " +
-      std::to_string(Kernel::Gemm::kFilters) + " filters x " +
+      std::to_string(filters) + " filters x " +
       std::to_string(tile_places_in_place(cut.places_per_group, stripes, kOperands, problem.c)) +
       " padded pixels";
   KernelSet set{};
@@ -166,14 +167,14 @@ KernelSet make_in_place_set(const Tiling& tiling) {
   set.x_scale = Kernel::kInputGuess.scale;
   set.w_scale = Kernel::kFilterGuess.scale;
   set.operands = kOperands;
-  set.gemm_filters = Kernel::Gemm::kFilters;
+  set.gemm_filters = filters;
   set.channel_multiple = Numbers::kDepth;
   return set;
 }
 
 template <class Numbers, Operands kOperands>
 KernelSet implicit_gemm_in_place_kernels(const Tiling& tiling) {
-  if constexpr (are_tensors(kOperands) && !are_wide(kOperands)) {
+  if constexpr (are_tensors(kOperands) && have_narrow_tiles(kOperands)) {
     if (channel_shares(tiling) > 1) return make_in_place_set<Numbers, kOperands, true>(tiling);
   }
   return make_in_place_set<Numbers, kOperands>(tiling);

@@ -100,7 +100,7 @@ inline ImplicitGemmTile tile_of(const Tiling& tiling) {
 inline bool has_steps(const Tiling& tiling) {
   const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
   const auto cols = static_cast<std::int32_t>(cut.cols_per_group);
-  return make_stripes(multiplied(tiling).problem, cols).reach == 0;
+  return make_stripes(multiplied(tiling).problem, cols).taps_have_own_inputs();
 }
 
 /// Tiles of kFilters filters, which is what the tiling's have.

@@ -50,10 +50,16 @@
           reads(t, DataType::f16, Operands::in_tensor_wide))                                 \
   VARIANT(implicit_gemm_bf16_wide_in_place, implicit_gemm, nhwc, wgmma,                      \
           reads(t, DataType::bf16, Operands::in_tensor_wide))                                \
+  VARIANT(implicit_gemm_f16_tall_in_place, implicit_gemm, nhwc, wgmma,                       \
+          reads(t, DataType::f16, Operands::in_tensor_tall))                                 \
+  VARIANT(implicit_gemm_bf16_tall_in_place, implicit_gemm, nhwc, wgmma,                      \
+          reads(t, DataType::bf16, Operands::in_tensor_tall))                                \
   VARIANT(implicit_gemm_tf32_in_place, implicit_gemm, nhwc, wgmma,                           \
           operands_of(t) == Operands::in_float_tensor)                                       \
   VARIANT(implicit_gemm_tf32_wide_in_place, implicit_gemm, nhwc, wgmma,                      \
           operands_of(t) == Operands::in_float_tensor_wide)                                  \
+  VARIANT(implicit_gemm_tf32_tall_in_place, implicit_gemm, nhwc, wgmma,                      \
+          operands_of(t) == Operands::in_float_tensor_tall)                                  \
   VARIANT(implicit_gemm_rounded_in_place, implicit_gemm, nhwc, wgmma,                        \
           operands_of(t) == Operands::in_copy)                                               \
   VARIANT(implicit_gemm_converted_in_place, implicit_gemm, nhwc, wgmma,                      \

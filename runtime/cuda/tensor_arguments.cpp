@@ -61,7 +61,8 @@ void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& 
     args.x_tensors[0] = abreast_tensor(problem, pixels, args.stripes, args.k_block_channels,
                                        args.input_places / args.stripes.row());
   } else {
-    const int places = converted ? kPiecePlaces : args.input_places;
+    // Blocks of a cluster load a share each.
+    const int places = converted ? kPiecePlaces : args.input_places / args.cluster_blocks;
     const int channels = converted ? kPieceChannels : args.k_block_channels;
     for (int stripe = 0; stripe * args.stripes.cols < args.q; ++stripe) {
       args.x_tensors[stripe] =

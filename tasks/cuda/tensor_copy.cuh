@@ -37,6 +37,22 @@ __device__ inline void copy_pixels(void* to, const CUtensorMap& tensor, const Pi
       "h"(static_cast<std::uint16_t>(pixels.rows_on))
       : "memory");
 }
+/// The same to the first so many blocks of the cluster, where each has what lies at `to` in this
+/// one. All bytes count on each block's barrier.
+__device__ inline void multicast_pixels(void* to, const CUtensorMap& tensor,
+                                        const PixelWalk& pixels, std::uint64_t* barrier,
+                                        int blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8}, %9;" ::"r"(
+          static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(&tensor), "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(barrier))),
+      "r"(pixels.channel), "r"(pixels.col), "r"(pixels.row), "r"(pixels.image),
+      "h"(static_cast<std::uint16_t>(pixels.cols_on)),
+      "h"(static_cast<std::uint16_t>(pixels.rows_on)),
+      "h"(static_cast<std::uint16_t>((1 << blocks) - 1))
+      : "memory");
+}
 
 /// A box of a tensor from `first` on, its coordinates; where the tensor has nothing, zeros.
 template <int kDimensions>

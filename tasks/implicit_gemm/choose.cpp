@@ -53,7 +53,7 @@ constexpr double kChunkInPlaceUs = 1.36, kPlacesOfChunkInPlace = 512;
 constexpr double kCopiedRowUs = 0.9e-3, kCopiedByteUs = 8e-6;
 // So much longer take rows that begin amid a sector of 32 bytes, and come in pieces; and those that
 // are of two lines of 128 bytes (H100: 4.1 and 1.3 ns a row; of whole lines 0.9).
-constexpr double kInPiecesMore = 1.3, kOfTwoLinesMore = 1.3;
+constexpr double kInPiecesMore = 1.3, kWideInPiecesMore = 2, kOfTwoLinesMore = 1.3;
 constexpr double kRestInPlaceUs = 0.6, kFloatRestInPlaceUs = 2.5;
 constexpr double kTaskInPlaceUs = 0.5, kLaunchInPlaceUs = 4;
 // The same of floats that are multiplied as TF32, half as many at a time; where rows of a filter
@@ -71,6 +71,9 @@ constexpr double kTapUs = 0.256, kTapRowUs = 1.62e-3, kTapFilterRow = 0.735;
 constexpr double kTapProductsPerUs = 3.15e6, kTapMultiprocessors = 132;
 constexpr double kTapTileUs = 1.05, kTapOutputUs = 3.3e-5;
 constexpr double kTapTaskUs = 0.45, kTapLaunchUs = 2.6;
+// Of a run whose blocks load x for each other. Rows that come in pieces are then no longer than
+// others.
+constexpr double kTogetherUs = 1;
 // So often what a tile has less of, products or outputs, is beside nothing.
 constexpr double kTapAlone = 1.4;
 // Until a stage of x is there: by itself, and for every row of operands that all multiprocessors
@@ -80,6 +83,15 @@ constexpr double kInputUs = 0.3, kInputRowUs = 5e-3, kHaloRowUs = 3.5e-3;
 // The same where memory takes at least this share of what all products would; and of a row,
 // however many stages there are.
 constexpr double kStreamed = 0.6, kStreamedInputRowUs = 7e-3, kStreamedRowUs = 2.1e-3;
+// Tall tiles (H100, 63 layers in FP16 and TF32, up to 40 sizes of tiles each: the chosen ones take
+// 2 % more than the best). The same, of bytes of a padded pixel's outputs; of rows that come in
+// pieces, where blocks load x for each other, and start later for it.
+constexpr double kTallTapUs = 0.247, kTallRowUs = 1.15e-3, kTallFilterRow = 1.23;
+constexpr double kTallProductsPerUs = 3.14e6, kTallInputUs = 0.288, kTallInputRowUs = 4.4e-3;
+constexpr double kTallInPiecesMore = 2.06, kTallOfTwoLinesMore = 1.6, kTallTogetherMore = 1.6;
+constexpr double kTallTileUs = 0.82, kTallTileByteUs = 1.7e-3, kTallOutputUs = 2.2e-5;
+constexpr double kTallAlone = 1.35, kTallTaskUs = 0.28, kTallLaunchUs = 2.9;
+constexpr double kTallMemoryBytesPerUs = 2.76e6;
 // Tensors that pass through memory: so many bytes a microsecond, where blocks that run at a time
 // read and write what lies side by side. A task of two tiles, or more, has pixels far from those of
 // others; that counts where memory takes so much longer than products. (H100, 20 layers of 1x1
@@ -157,17 +169,18 @@ double num_taps(const ConvProblem& problem, std::int32_t tile_places, Operands o
 }
 
 // How much longer TMA takes in the mean for rows of a K block than for those of whole lines.
-double row_more(const ConvProblem& problem, std::int32_t tile_places, Operands operands) {
+double row_more(const ConvProblem& problem, std::int32_t tile_places, Operands operands,
+                double in_pieces_more = kInPiecesMore, double of_two_lines_more = kOfTwoLinesMore) {
   constexpr std::uint64_t kSector = 32, kLine = 128;
   if (!are_tensors(operands)) return 1;
   const std::uint64_t pixel_bytes = u64(problem.c) * size_of(problem.dtype);
-  if (pixel_bytes % kSector != 0) return kInPiecesMore;
+  if (pixel_bytes % kSector != 0) return in_pieces_more;
   const std::uint64_t row_bytes =
       std::min(pixel_bytes, u64(k_block_bytes_in_place(tile_places, operands)));
   // Rows begin at multiples of this; so many places of a line leave no room for them.
   const std::uint64_t step = std::gcd(pixel_bytes, kLine);
   const double of_two_lines = static_cast<double>(row_bytes - std::min(row_bytes, step)) / kLine;
-  return 1 + of_two_lines * (kOfTwoLinesMore - 1);
+  return 1 + of_two_lines * (of_two_lines_more - 1);
 }
 
 // Microseconds in which TMA loads operands of 16 channels under nine taps, of each of so many tiles
@@ -179,7 +192,7 @@ double chunk_copied_us(const ConvProblem& problem, std::int32_t tile_places, dou
   const bool keeps_filters = num_taps(problem, tile_places, operands) <=
                              filter_stages_in_place(tile_places, input.places, operands);
   const double inputs = input.places * num_inputs(problem, input);
-  const double filters = filters_in_place(operands) * taps / (keeps_filters ? tiles : 1);
+  const double filters = most_filters_in_place(operands) * taps / (keeps_filters ? tiles : 1);
   const double row_us =
       row_more(problem, tile_places, operands) *
       (kCopiedRowUs + kCopiedByteUs * k_block_bytes_in_place(tile_places, operands));
@@ -199,12 +212,13 @@ double copy_us(const Tiling& tiling) {
 std::int32_t input_stages(const ConvProblem& problem, std::int32_t tile_places,
                           const InputOfTile& input, Operands operands, std::uint32_t shares) {
   const double taps = num_taps(problem, tile_places, operands, shares);
-  return memory_in_place(tile_places, input, operands, static_cast<std::int32_t>(taps), 1, 1)
+  return memory_in_place(tile_places, most_filters_in_place(operands), input, operands,
+                         static_cast<std::int32_t>(taps), 1, 1)
       .input_stages;
 }
 
-// Microseconds in which tensors pass through memory; 0 if the L2 has room for them.
-double memory_us(const Tiling& tiling) {
+// Bytes of tensors that pass through memory; 0 if the L2 has room for them.
+double memory_bytes(const Tiling& tiling) {
   const ConvProblem& a = tiling.problem;
   const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
   const bool strided = a.r * a.s == 1 && has_strides(a);  // rows and columns between are not read
@@ -214,8 +228,10 @@ double memory_us(const Tiling& tiling) {
   const double x_element = cut.operands == Operands::in_copy ? sizeof(std::uint16_t) : element;
   const double w_element = are_tensors(cut.operands) ? element : sizeof(std::uint16_t);
   const double bytes = x_element * x + w_element * static_cast<double>(a.w_size()) + element * y;
-  return bytes < kBytesInL2 ? 0 : bytes / kTapMemoryBytesPerUs;
+  return bytes < kBytesInL2 ? 0 : bytes;
 }
+// Microseconds in which they do.
+double memory_us(const Tiling& tiling) { return memory_bytes(tiling) / kTapMemoryBytesPerUs; }
 double with_memory_us(double tiles_us, double memory_us) {
   return std::max(tiles_us, memory_us) + kMemoryAlone * std::min(tiles_us, memory_us);
 }
@@ -231,10 +247,10 @@ double least_products_us(const Tiling& tiling) {
 // Microseconds of a run of tiles whose taps have inputs of their own. A tile's outputs are written
 // while the next one is multiplied.
 double by_taps_us(const Tiling& tiling, std::int32_t tile_places, double waves,
-                  std::uint32_t shares) {
+                  std::uint32_t shares, bool together) {
   const ConvProblem& problem = tiling.problem;
   const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
-  const double width = tile_places, filters = filters_in_place(cut.operands);
+  const double width = tile_places, filters = most_filters_in_place(cut.operands);
   const double tiles = std::ceil(cut.places_per_group / width);
   const double k_block = k_block_channels_in_place(tile_places, cut.operands);
   const double taps = num_taps(problem, tile_places, cut.operands, shares);
@@ -246,14 +262,19 @@ double by_taps_us(const Tiling& tiling, std::int32_t tile_places, double waves,
                             std::min(filters, static_cast<double>(problem.k));
   const double stages =
       input_stages(problem, tile_places, {1, 1, tile_places}, cut.operands, shares);
-  const double all_rows = width + filters, more = row_more(problem, tile_places, cut.operands);
+  const double in_pieces_more = together                 ? 1
+                                : are_wide(cut.operands) ? kWideInPiecesMore
+                                                         : kInPiecesMore;
+  const double all_rows = width + filters,
+               more = row_more(problem, tile_places, cut.operands, in_pieces_more);
   const auto tiles_us = [&](double input_us) {
     const double tap_us =
         std::max({kTapUs, kTapRowUs * more * rows, products / kTapProductsPerUs, input_us});
     return waves * tiles * (kTapTileUs + std::max(taps * tap_us, outputs_us)) +
            kTapAlone * std::min(taps * tap_us, outputs_us) + (waves - 1) * kTapTaskUs;
   };
-  const double start_us = kTapLaunchUs + (shares > 1 ? kPartialSumsUs : 0);
+  const double start_us =
+      kTapLaunchUs + (shares > 1 ? kPartialSumsUs : 0) + (together ? kTogetherUs : 0);
   const double memory = memory_us(tiling), least_us = least_products_us(tiling);
   if (memory < kStreamed * least_us) {
     return start_us + tiles_us((kInputUs + kInputRowUs * all_rows) / stages);
@@ -266,6 +287,39 @@ double by_taps_us(const Tiling& tiling, std::int32_t tile_places, double waves,
   return start_us + apart * with_memory_us(streamed_us, memory + outputs_us);
 }
 
+// Microseconds of a run of tall tiles.
+double tall_us(const Tiling& tiling, double waves, bool staged) {
+  const ConvProblem& problem = tiling.problem;
+  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+  const std::int32_t tile_filters = filters_in_place(cut.operands, cut.filter_blocks_per_gemm_task);
+  const double width = kTallPlaces, filters = tile_filters;
+  const double tiles = std::ceil(cut.places_per_group / width);
+  const double taps = num_taps(problem, kTallPlaces, cut.operands);
+  const MemoryInPlace memory = memory_in_place(kTallPlaces, tile_filters, {1, 1, kTallPlaces},
+                                               cut.operands, static_cast<std::int32_t>(taps), 1, 1);
+  const bool keeps_filters = taps <= memory.filter_stages;
+  const bool together = staged && cluster_blocks(tiling) > 1;
+  const double more =
+      row_more(problem, kTallPlaces, cut.operands, together ? kTallTogetherMore : kTallInPiecesMore,
+               kTallOfTwoLinesMore);
+  const double rows = width + kTallFilterRow * filters / (keeps_filters ? tiles : 1);
+  const double products = width * filters * k_block_channels_in_place(kTallPlaces, cut.operands) *
+                          (have_floats(cut.operands) ? 2 : 1);
+  const double input_us =
+      (kTallInputUs + kTallInputRowUs * (width + filters)) / memory.input_stages;
+  const double tap_us =
+      std::max({kTallTapUs, kTallRowUs * more * rows, products / kTallProductsPerUs, input_us});
+  const double number_bytes = static_cast<double>(size_of(problem.dtype));
+  const double outputs_us =
+      kTallOutputUs * width * number_bytes * std::min(filters, static_cast<double>(problem.k));
+  const double tile_us = kTallTileUs + kTallTileByteUs * filters * number_bytes;
+  const double tiles_us = waves * tiles * (tile_us + std::max(taps * tap_us, outputs_us)) +
+                          kTallAlone * std::min(taps * tap_us, outputs_us) +
+                          (waves - 1) * kTallTaskUs;
+  return kTallLaunchUs + (together ? kTogetherUs : 0) +
+         with_memory_us(tiles_us, memory_bytes(tiling) / kTallMemoryBytesPerUs);
+}
+
 // Microseconds of a run of so many waves of tasks, in stages or not. Of the tiling's counts only
 // what a task is made of need be there.
 double in_place_us(const Tiling& tiling, double waves, bool staged) {
@@ -276,10 +330,11 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
   const std::int32_t tile_places =
       tile_places_in_place(cut.places_per_group, stripes, operands, problem.c);
   if (tile_places == 0) return std::numeric_limits<double>::infinity();
+  if (are_tall(operands)) return tall_us(tiling, waves, staged);
   const InputOfTile input = input_of_tile(problem, stripes, tile_places, operands);
   const std::uint32_t shares = staged ? channel_shares(tiling) : 1;
   if (are_tensors(operands) && input.filter_rows * input.filter_cols == 1 && stripes.images == 1) {
-    return by_taps_us(tiling, tile_places, waves, shares);
+    return by_taps_us(tiling, tile_places, waves, shares, staged && cluster_blocks(tiling) > 1);
   }
   const bool all_rows = input.filter_rows == problem.r;
   const double width = tile_places;
@@ -290,7 +345,7 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
   double before_us = kLaunchInPlaceUs, rest_us = kRestInPlaceUs;
   // A block keeps the filters of a task, or of all tasks if these have the same.
   const double with_filters =
-      problem.k <= filters_in_place(operands) ? std::ceil(waves) * tiles : tiles;
+      problem.k <= most_filters_in_place(operands) ? std::ceil(waves) * tiles : tiles;
   const double copied_us = chunk_copied_us(problem, tile_places, with_filters, input, operands);
   double chunk_us = std::max(copied_us, kChunkInPlaceUs * width / kPlacesOfChunkInPlace);
   if (have_floats(operands)) {
@@ -358,7 +413,7 @@ double run_us(const Tiling& tiling, double waves, bool staged) {
   const double share = kFilterShare + (1 - kFilterShare) * width / tile.places;
   const ConvProblem& problem = tiling.problem;
   const bool each_tap =
-      make_stripes(problem, static_cast<std::int32_t>(cut.cols_per_group)).reach == 0;
+      make_stripes(problem, static_cast<std::int32_t>(cut.cols_per_group)).taps_have_own_inputs();
   const double chunk_us =
       std::max(share * tile.chunk_us, each_tap ? loaded_chunk_us(problem, tile, width) : 0);
   const double tile_us = num_chunks(problem) * chunk_us + share * tile.rest_us;
@@ -392,7 +447,9 @@ double choose_sizes(Tiling& tiling, Operands operands, const TilingOptions& opti
   const auto cols = static_cast<std::int32_t>(cut.cols_per_group);
   const Stripes stripes = make_stripes(problem, cols);
   const std::uint64_t places = u64(places_of_stripe(problem, stripes));
-  const std::uint64_t step = stripes.images > 1 ? u64(stripes.row()) : place_step(in_place);
+  const std::uint64_t step = stripes.images > 1   ? u64(stripes.row())
+                             : are_tall(operands) ? u64(kTallPlaces)
+                                                  : place_step(in_place);
   const std::uint64_t steps = ceil_div(places, step);  // of a stripe
   std::uint64_t most =
       kMostTiles * tile_of(cut.filter_blocks_per_gemm_task, 1, tiling.arithmetic).places;
@@ -430,7 +487,8 @@ double choose_abreast(Tiling& tiling, Operands operands, const TilingOptions& op
   const ConvProblem& problem = tiling.problem;
   Tiling best = tiling;
   double best_us = choose_sizes(best, operands, options, target);
-  const bool has_gaps = make_stripes(problem, static_cast<std::int32_t>(problem.q())).reach != 0;
+  const bool has_gaps =
+      !make_stripes(problem, static_cast<std::int32_t>(problem.q())).taps_have_own_inputs();
   const std::int64_t most = has_gaps && options.cols_per_group == 0 ? problem.n : 1;
   for (std::int64_t images = 2; images <= most; ++images) {
     const std::int64_t cols = images * problem.q();
@@ -462,22 +520,67 @@ std::vector<std::uint64_t> converted_stripes(const ConvProblem& problem, std::ui
   return all;
 }
 
-// Tiles of 64 filters, or of 128 where these are possible and faster, or asked for.
+// Tall tiles, with as many filters as divide them evenly; infinity, where there are none.
+double choose_tall_tiles(Tiling& tiling, const TilingOptions& options, const Target& target) {
+  const Operands operands = tiling.arithmetic == Arithmetic::tf32 ? Operands::in_float_tensor_tall
+                                                                  : Operands::in_tensor_tall;
+  const std::uint32_t all = tiling.filter_blocks();
+  double best_us = std::numeric_limits<double>::infinity();
+  Tiling best = tiling;
+  TilingOptions with_filters = options;
+  for (std::uint32_t tasks = ceil_div(all, filter_blocks_of_tile(operands));; ++tasks) {
+    const std::uint32_t blocks = ceil_div(all, tasks);
+    if (blocks <= kNarrow) break;
+    if (blocks == with_filters.filter_blocks_per_gemm_task || blocks == kWide) continue;
+    with_filters.filter_blocks_per_gemm_task = blocks;
+    Tiling other = tiling;
+    const double us = choose_sizes(other, operands, with_filters, target);
+    if (us < best_us) best = other, best_us = us;
+  }
+  tiling = best;
+  return best_us;
+}
+
+// How much faster than the others tall tiles must be by their estimate. (H100, 90 layers for which
+// it says that they are faster, in FP16 and TF32.)
+double least_gain_of_tall(const Tiling& others) {
+  // Wide tiles store numbers one by one where pixels of y are no whole vectors, and wait for rows
+  // that come in pieces longer than their estimate says.
+  constexpr double kNearlyFull = 0.85, kGain = 1.07;
+  constexpr std::uint64_t kVector = 16, kSector = 32, kKBlock = 128;
+  const ConvProblem& a = others.problem;
+  const std::uint32_t all = others.filter_blocks();
+  const std::uint64_t number_bytes = size_of(a.dtype);
+  const bool in_pieces = u64(a.c) * number_bytes % kSector != 0;
+  const bool in_vectors = u64(a.k) * number_bytes % kVector == 0;
+  const double full = static_cast<double>(all) / (ceil_div(all, kWide) * kWide);
+  if (full == 1 && !in_pieces) return std::numeric_limits<double>::infinity();
+  const bool is_short = u64(a.c * a.r * a.s) * number_bytes <= kKBlock;
+  if (is_short || have_narrow_tiles(std::get<ImplicitGemmCut>(others.cut).operands)) return kGain;
+  return full > kNearlyFull && in_vectors && !in_pieces ? kGain : 1 / kGain;
+}
+
+// Tiles of 64 filters, or wide or tall ones where these are possible and faster, or asked for.
 double choose_tensor_tiles(Tiling& tiling, const TilingOptions& options, const Target& target) {
   const bool floats = tiling.arithmetic == Arithmetic::tf32;
-  const std::uint32_t asked = options.filter_blocks_per_gemm_task;
-  const bool may_be_wide =
-      asked > kNarrow || (asked == 0 && tiling.filter_blocks() > kNarrow &&
-                          operands_in_wide_tiles(tiling.problem) && options.cols_per_group == 0);
-  Tiling wide = tiling;
-  const double us = choose_abreast(tiling, floats ? Operands::in_float_tensor : Operands::in_tensor,
-                                   options, target);
+  const std::uint32_t all = tiling.filter_blocks(), asked = options.filter_blocks_per_gemm_task;
+  if (asked > kNarrow) {  // what is not possible is refused by name
+    return choose_sizes(tiling, operands_of_tensors(floats, true, asked), options, target);
+  }
+  const bool may_be_wide = asked == 0 && all > kNarrow && operands_in_wide_tiles(tiling.problem) &&
+                           options.cols_per_group == 0;
+  Tiling wide = tiling, tall = tiling;
+  double us = choose_abreast(tiling, floats ? Operands::in_float_tensor : Operands::in_tensor,
+                             options, target);
   if (!may_be_wide) return us;
-  const double wide_us = choose_sizes(
-      wide, floats ? Operands::in_float_tensor_wide : Operands::in_tensor_wide, options, target);
-  if (asked == 0 && wide_us >= us) return us;
-  tiling = wide;
-  return wide_us;
+  if (all >= kWide) {
+    const double wide_us =
+        choose_sizes(wide, operands_of_tensors(floats, true, kWide), options, target);
+    if (wide_us < us) tiling = wide, us = wide_us;
+  }
+  const double tall_us = choose_tall_tiles(tall, options, target);
+  if (least_gain_of_tall(tiling) * tall_us < us) tiling = tall, us = tall_us;
+  return us;
 }
 
 // Of a copy from space to depth.

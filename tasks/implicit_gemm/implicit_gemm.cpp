@@ -213,7 +213,8 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
     own(tiling).operands = section.choice(
         "operands",
         {Operands::loaded, Operands::in_tensor, Operands::in_float_tensor, Operands::in_copy,
-         Operands::converted, Operands::in_tensor_wide, Operands::in_float_tensor_wide});
+         Operands::converted, Operands::in_tensor_wide, Operands::in_float_tensor_wide,
+         Operands::in_tensor_tall, Operands::in_float_tensor_tall});
   }
   std::string name(const Tiling& tiling) const override {
     return "implicit GEMM, " + product_text(tiling.arithmetic);

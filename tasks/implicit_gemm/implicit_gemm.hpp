@@ -71,9 +71,23 @@ bool has_copies_to_choose(const ConvProblem& problem, Arithmetic arithmetic);
 inline constexpr std::uint32_t kFilterBlocksInPlace = 64 / Tiling::kLaneBlock;
 /// Most lane blocks of filters of a task.
 constexpr std::uint32_t filter_blocks_of_tile(Operands operands) {
-  return (operands == Operands::loaded ? 128u
-                                       : static_cast<std::uint32_t>(filters_in_place(operands))) /
+  return (operands == Operands::loaded
+              ? 128u
+              : static_cast<std::uint32_t>(most_filters_in_place(operands))) /
          Tiling::kLaneBlock;
+}
+/// The load path of tensors as they are in tasks of so many lane blocks of filters: where tiles may
+/// be wide or tall (operands_in_wide_tiles()), 128 filters are wide tiles, other numbers above 64
+/// are tall ones.
+constexpr Operands operands_of_tensors(bool floats, bool may_be_wide, std::uint32_t filter_blocks) {
+  constexpr std::uint32_t kWideBlocks = 128 / Tiling::kLaneBlock;
+  if (!may_be_wide || filter_blocks <= kFilterBlocksInPlace) {
+    return floats ? Operands::in_float_tensor : Operands::in_tensor;
+  }
+  if (filter_blocks == kWideBlocks) {
+    return floats ? Operands::in_float_tensor_wide : Operands::in_tensor_wide;
+  }
+  return floats ? Operands::in_float_tensor_tall : Operands::in_tensor_tall;
 }
 /// Groups of so many padded pixels that a problem has.
 std::uint64_t count_place_groups(const ConvProblem& problem, const ImplicitGemmCut& cut);

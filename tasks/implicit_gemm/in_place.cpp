@@ -37,6 +37,7 @@ std::int32_t tile_places_in_place(std::int64_t places_per_group, const Stripes& 
         tile_step_in_place(static_cast<std::int32_t>(std::min(places, std::int64_t{kMostOfRows})));
     return static_cast<std::int32_t>(ceil_div(places, std::int64_t{step})) * step;
   };
+  if (are_tall(operands)) return kTallPlaces;
   if (stripes.images > 1) {
     for (std::int64_t tiles = 1; places_per_group % stripes.row() == 0; ++tiles) {
       const std::int32_t tile = dividing(tiles);
@@ -72,18 +73,20 @@ std::int32_t tile_places_in_place(std::int64_t places_per_group, const Stripes& 
   return dividing(ceil_div(places_per_group, std::int64_t{most}));
 }
 
-MemoryInPlace memory_in_place(std::int32_t tile_places, const InputOfTile& input, Operands operands,
-                              std::int32_t taps, std::int32_t cluster_blocks,
-                              std::int32_t channel_shares) {
+MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t filters,
+                              const InputOfTile& input, Operands operands, std::int32_t taps,
+                              std::int32_t cluster_blocks, std::int32_t channel_shares) {
   constexpr std::int32_t kSpan = 1024;  // of TMA's permutations
-  const std::int32_t filters = filters_in_place(operands);
   const auto whole_spans = [](std::int32_t bytes) { return ceil_div(bytes, kSpan) * kSpan; };
   const bool converts = operands == Operands::converted;
   MemoryInPlace memory{};
   const std::int32_t row_bytes = k_block_bytes_in_place(tile_places, operands);
   memory.tap_bytes = filters * row_bytes;
   memory.input_bytes = whole_spans(input.places * row_bytes);
-  memory.pieces = whole_spans(tile_places * filters * (have_16_bits(operands) ? 2 : 4));
+  const std::int32_t number_bytes = have_16_bits(operands) ? 2 : 4;
+  memory.pieces =
+      whole_spans(tile_places * (are_tall(operands) ? output_pitch_of_tall(filters, number_bytes)
+                                                    : filters * number_bytes));
   memory.num_pieces = converts ? pieces_of(cluster_blocks) : 0;
   memory.partial_sums = memory.pieces + memory.num_pieces * kPieceBytes;
   const std::int32_t sum_bytes = tile_places * filters * static_cast<std::int32_t>(sizeof(float));
@@ -93,6 +96,16 @@ MemoryInPlace memory_in_place(std::int32_t tile_places, const InputOfTile& input
   if (are_wide(operands)) {  // a stage of x is for one tap: there are as many of filters
     memory.input_stages = std::min(most_input, room / (memory.input_bytes + memory.tap_bytes));
     memory.filter_stages = memory.input_stages;
+    memory.filters = memory.input + memory.input_stages * memory.input_bytes;
+    return memory;
+  }
+  if (are_tall(operands)) {  // the same, or all of them
+    constexpr std::int32_t kEnough = 5;
+    const std::int32_t beside_all = (room - taps * memory.tap_bytes) / memory.input_bytes;
+    const bool keeps = taps <= kMostFilterStages && beside_all >= kEnough;
+    memory.input_stages =
+        std::min(most_input, keeps ? beside_all : room / (memory.input_bytes + memory.tap_bytes));
+    memory.filter_stages = keeps ? taps : memory.input_stages;
     memory.filters = memory.input + memory.input_stages * memory.input_bytes;
     return memory;
   }

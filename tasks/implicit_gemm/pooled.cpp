@@ -36,7 +36,7 @@ bool halves_y(const ConvProblem& a, const PoolProblem& pool) {
 
 std::string pool_obstacle(const ConvProblem& a, const ImplicitGemmCut& cut) {
   constexpr std::int64_t kVector = 8;  // of filters
-  if (!are_tensors(cut.operands) || are_wide(cut.operands)) {
+  if (!are_tensors(cut.operands) || !have_narrow_tiles(cut.operands)) {
     return std::string("operands = ") + to_string(cut.operands) +
            ": must be in_tensor or in_float_tensor";
   }

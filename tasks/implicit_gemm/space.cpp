@@ -45,12 +45,12 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
                           stripes_can_be_converted(problem, cols) &&
                           c.get(Parameter::gemm_filters) <= kFilterBlocksInPlace;
     const bool copies = window == 1 && cols % problem.q() == 0;
-    const bool wide = c.get(Parameter::gemm_filters) > kFilterBlocksInPlace;
-    return operands_in_tensor(in_place) ? wide ? Operands::in_tensor_wide : Operands::in_tensor
-           : rounds_in_place(c) ? wide ? Operands::in_float_tensor_wide : Operands::in_float_tensor
-           : converts           ? Operands::converted
-           : copies             ? Operands::in_copy
-                                : Operands::loaded;
+    const bool floats = rounds_in_place(c);
+    if (operands_in_tensor(in_place) || floats) {
+      return operands_of_tensors(floats, operands_in_wide_tiles(in_place),
+                                 u32(u64(*c.get(Parameter::gemm_filters))));
+    }
+    return converts ? Operands::converted : copies ? Operands::in_copy : Operands::loaded;
   };
   const auto multiplied_of = [=](const Configuration& c) {
     return multiplied_problem(problem, operands_of(c));
@@ -58,12 +58,19 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
   return {
       rule(Parameter::gemm_filters,
            [=](std::int64_t filters, const Configuration& c) {
-             const bool narrow = !operands_in_wide_tiles(in_place) &&
-                                 (operands_in_tensor(in_place) || rounds_in_place(c));
-             return filters == 4 || (filters == 8 && !narrow) ||
-                            (filters < (narrow ? 4 : 8) && filters == filter_blocks)
+             const bool in_tensor = operands_in_tensor(in_place) || rounds_in_place(c);
+             if (in_tensor && operands_in_wide_tiles(in_place) && filters > 4) {
+               const auto most = static_cast<std::int64_t>(filter_blocks_of_tile(
+                   rounds_in_place(c) ? Operands::in_float_tensor_tall : Operands::in_tensor_tall));
+               return filters <= most ? std::string()
+                                      : std::to_string(filters) + ", must be at most the " +
+                                            std::to_string(most) + " that a tile can have";
+             }
+             return filters == 4 || (filters == 8 && !in_tensor) ||
+                            (filters < (in_tensor ? 4 : 8) && filters == filter_blocks)
                         ? std::string()
-                        : std::to_string(filters) + (narrow ? ", must be 4" : ", must be 4 or 8") +
+                        : std::to_string(filters) +
+                              (in_tensor ? ", must be 4" : ", must be 4 or 8") +
                               ", which tiles are made for, or all " +
                               std::to_string(filter_blocks) + " lane blocks";
            }),

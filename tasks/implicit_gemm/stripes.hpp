@@ -46,6 +46,8 @@ struct Stripes {
   std::int32_t images = 1;  ///< images abreast; 1: one below the other
   bool by_taps = false;     ///< every tap's input is loaded by itself
 
+  /// Whether no two taps share what they read: there is one tap, or each is loaded by itself.
+  constexpr bool taps_have_own_inputs() const { return reach == 0; }
   /// Padded pixels from one to the one below it.
   constexpr std::int32_t row() const { return images * pitch; }
   /// A padded pixel as image, row and column of its stripe. Rows and columns may be those of gaps.
@@ -95,10 +97,12 @@ constexpr std::int32_t tile_step(std::int32_t most_places, bool split) {
 
 /// Whether operands are tensors of 16 bits, or of floats that TMA rounds.
 constexpr bool have_16_bits(Operands operands) {
-  return operands == Operands::in_tensor || operands == Operands::in_tensor_wide;
+  return operands == Operands::in_tensor || operands == Operands::in_tensor_wide ||
+         operands == Operands::in_tensor_tall;
 }
 constexpr bool have_floats(Operands operands) {
-  return operands == Operands::in_float_tensor || operands == Operands::in_float_tensor_wide;
+  return operands == Operands::in_float_tensor || operands == Operands::in_float_tensor_wide ||
+         operands == Operands::in_float_tensor_tall;
 }
 /// Whether TMA loads x and w as they are: neither filter tasks nor input tasks.
 constexpr bool are_tensors(Operands operands) {
@@ -111,9 +115,20 @@ constexpr bool are_tensors(Operands operands) {
 constexpr bool are_wide(Operands operands) {
   return operands == Operands::in_tensor_wide || operands == Operands::in_float_tensor_wide;
 }
+/// Whether tiles have kTallPlaces padded pixels, and up to most_filters_in_place() filters.
+constexpr bool are_tall(Operands operands) {
+  return operands == Operands::in_tensor_tall || operands == Operands::in_float_tensor_tall;
+}
+/// Whether they are neither. (Of tensors.)
+constexpr bool have_narrow_tiles(Operands operands) {
+  return !are_wide(operands) && !are_tall(operands);
+}
+/// Whether blocks of a cluster may load x for each other (cluster_blocks()).
+constexpr bool may_load_together(Operands operands) { return !have_narrow_tiles(operands); }
 /// Whether `in_tensor` is possible.
 bool operands_in_tensor(const ConvProblem& problem);
-/// Whether tiles of tensors may be wide: every tap has an input of its own, or there is one.
+/// Whether tiles of tensors may be wide or tall: every tap has an input of its own, or there is
+/// one. (Then padded pixels are the pixels of y in order.)
 bool operands_in_wide_tiles(const ConvProblem& problem);
 /// Whether `in_copy` is possible.
 bool operands_can_be_copied(const ConvProblem& problem);
@@ -123,12 +138,28 @@ bool floats_can_be_brought(const ConvProblem& problem);
 /// (kMostConvertedStripes), and the last one must be nearly full.
 bool stripes_can_be_converted(const ConvProblem& problem, std::int64_t cols);
 inline constexpr int kMostConvertedStripes = 8;
-/// Filters of a tile: two warpgroups have 64 each, or the same 64 and half of its padded pixels
-/// each. Wide tiles load less for as many products, where a tap has an input of its own.
-constexpr std::int32_t filters_in_place(Operands operands) { return are_wide(operands) ? 128 : 64; }
+/// Padded pixels of a tall tile. Its filters come in any number of sixteens.
+inline constexpr std::int32_t kTallPlaces = 128;
+/// Most filters of a tile: two warpgroups have 64 each, or the same 64 and half of its padded
+/// pixels each, or all filters of half of a tall tile's. Wide and tall tiles load less for as many
+/// products, where a tap has an input of its own. Outputs of floats leave room for fewer.
+constexpr std::int32_t most_filters_in_place(Operands operands) {
+  return operands == Operands::in_tensor_tall         ? 256
+         : operands == Operands::in_float_tensor_tall ? 192
+         : are_wide(operands)                         ? 128
+                                                      : 64;
+}
+/// Filters of the tiles of tasks that have so many lane blocks of them.
+constexpr std::int32_t filters_in_place(Operands operands, std::uint32_t filter_blocks) {
+  return are_tall(operands) ? static_cast<std::int32_t>(filter_blocks * Tiling::kLaneBlock)
+                            : most_filters_in_place(operands);
+}
 /// Warpgroups that share out a tile's padded pixels.
-constexpr std::int32_t groups_of_places(Operands operands) {
-  return filters_in_place(operands) == 64 ? 2 : 1;
+constexpr std::int32_t groups_of_places(Operands operands) { return are_wide(operands) ? 1 : 2; }
+/// Bytes from a padded pixel's outputs to the next one's in shared memory, of tall tiles: threads
+/// that write eight of them, or read one, meet all banks once.
+constexpr std::int32_t output_pitch_of_tall(std::int32_t filters, std::int32_t number_bytes) {
+  return filters * number_bytes + 8 * number_bytes;
 }
 /// The padded pixels of a task group are a multiple of this.
 inline constexpr std::int32_t kPlaceStepInPlace = 16;
@@ -142,6 +173,7 @@ constexpr std::int32_t most_places_in_place(Operands operands) {
   return operands == Operands::in_tensor              ? 512
          : operands == Operands::in_tensor_wide       ? 256
          : operands == Operands::in_float_tensor_wide ? 192
+         : are_tall(operands)                         ? kTallPlaces
          : operands == Operands::converted            ? 384
                                                       : 448;
 }
@@ -199,14 +231,16 @@ struct MemoryInPlace {
 inline constexpr int kBarrierBytesInPlace = 2 * 1024;  ///< mbarriers, and what alignment loses
 inline constexpr std::int32_t kLeastInputStages = 2, kMostFilterStages = 24;
 constexpr std::int32_t most_input_stages(Operands operands) {
-  return operands == Operands::converted ? 3 : are_wide(operands) ? 6 : 4;
+  return operands == Operands::converted ? 3 : are_wide(operands) ? 6 : are_tall(operands) ? 8 : 4;
 }
-/// Pipeline stages of filters that fit beside two of x; each is one tap of a K block.
+/// Pipeline stages of filters that fit beside two of x; each is one tap of a K block. (Not of tall
+/// tiles.)
 constexpr int filter_stages_in_place(std::int32_t tile_places, std::int32_t input_places,
                                      Operands operands) {
   constexpr int kStages = 2, kOtherBytes = 5 * 1024;
   const int k_block_bytes = k_block_bytes_in_place(tile_places, operands);
-  const int filters = filters_in_place(operands), output_bytes = have_16_bits(operands) ? 2 : 4;
+  const int filters = most_filters_in_place(operands),
+            output_bytes = have_16_bits(operands) ? 2 : 4;
   const int room = kSharedBytesInPlace - kStages * input_places * k_block_bytes -
                    tile_places * filters * output_bytes - kOtherBytes;
   return room / (filters * k_block_bytes);
@@ -230,11 +264,11 @@ struct InputOfTile {
 };
 InputOfTile input_of_tile(const ConvProblem& problem, const Stripes& stripes,
                           std::int32_t tile_places, Operands operands);
-/// The cut for tiles of so many padded pixels. `taps` counts those of all K blocks of a tile. If
-/// their filters all fit, what is left goes to stages of x.
-MemoryInPlace memory_in_place(std::int32_t tile_places, const InputOfTile& input, Operands operands,
-                              std::int32_t taps, std::int32_t cluster_blocks,
-                              std::int32_t channel_shares);
+/// The cut for tiles of so many padded pixels and filters. `taps` counts those of all K blocks of a
+/// tile. If their filters all fit, what is left goes to stages of x.
+MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t filters,
+                              const InputOfTile& input, Operands operands, std::int32_t taps,
+                              std::int32_t cluster_blocks, std::int32_t channel_shares);
 /// Widest tile, in padded pixels, whose channels several blocks of a cluster share.
 inline constexpr std::int32_t kMostSharedPlaces = 64;
 /// Columns of a row of y in one TMA store. TMA cuts the box at the end of the row of y, but not

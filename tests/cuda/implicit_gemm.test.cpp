@@ -137,20 +137,21 @@ std::vector<Operands> ways_of_floats(const ConvProblem& problem) {
 // heuristic might not take.
 Plan in_place(const ConvProblem& problem, Operands operands, CudaLaunch launch,
               std::uint32_t places_per_group, FilterMode filters = FilterMode::every_run,
-              std::int64_t cols = 0) {
+              std::int64_t cols = 0, std::uint32_t filter_blocks = 0) {
   PlanOptions options = implicit_gemm(launch);
   options.tiling.precision = Precision::tf32;
   options.tiling.filters = filters;
   Tiling tiling = Plan::create(problem, options).lowering().tiling();
   tiling.arithmetic = have_floats(operands) ? Arithmetic::tf32 : Arithmetic::f16;
   const std::uint32_t copied = operands == Operands::in_copy ? kMostBlocksOfInputTask : 0;
-  tiling.cut =
-      ImplicitGemmCut{.operands = operands,
-                      .cols_per_group = static_cast<std::uint32_t>(cols != 0 ? cols : problem.q()),
-                      .places_per_group = places_per_group,
-                      .channel_blocks_per_input_task = copied,
-                      .filter_blocks_per_gemm_task =
-                          std::min(filter_blocks_of_tile(operands), tiling.filter_blocks())};
+  tiling.cut = ImplicitGemmCut{
+      .operands = operands,
+      .cols_per_group = static_cast<std::uint32_t>(cols != 0 ? cols : problem.q()),
+      .places_per_group = places_per_group,
+      .channel_blocks_per_input_task = copied,
+      .filter_blocks_per_gemm_task =
+          filter_blocks != 0 ? filter_blocks
+                             : std::min(filter_blocks_of_tile(operands), tiling.filter_blocks())};
   derive_counts(tiling);
   Lowering lowering = cut(tiling);
   lowering.mapping = make_mapping(lowering.graph, {.policy = "staged"});
@@ -251,6 +252,66 @@ TEST_CASE("cuda: implicit GEMM in wide tiles is exact on integers, with a residu
         const Plan plan = in_place(floats.problem, Operands::in_float_tensor_wide, launch, places);
         CHECK(floats.gives(floats.device.run(plan)));
         if (floats.problem.epilogue.residual) CHECK(floats.gives(floats.device.run_in_place(plan)));
+      }
+    }
+  }
+}
+
+// Filters that leave the last tile with a few, K blocks and groups that are not full, several tiles
+// of a task, several tasks of a block with a rest, blocks that load x for each other.
+template <class T>
+void check_tall_tiles(const std::string& text, Operands operands) {
+  IntegerLayer<T> of(text);
+  for (const std::uint32_t blocks : {1u, 2u, 3u, 5u, 8u, 9u, 11u, 12u, 13u, 16u}) {
+    const std::uint32_t all = static_cast<std::uint32_t>(ceil_div(of.problem.k, std::int64_t{16}));
+    if (blocks > std::min(filter_blocks_of_tile(operands), all)) continue;
+    for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
+      for (const std::uint32_t places : {48u, 128u, 384u}) {
+        CAPTURE(text, blocks, places, static_cast<int>(launch));
+        if (places > 256 && of.problem.n * of.problem.p() * of.problem.q() <= 256) continue;
+        const Plan plan =
+            in_place(of.problem, operands, launch, places, FilterMode::every_run, 0, blocks);
+        CHECK(of.gives(of.device.run(plan)));
+        if (of.problem.epilogue.residual) CHECK(of.gives(of.device.run_in_place(plan)));
+      }
+    }
+  }
+}
+
+TEST_CASE("cuda: implicit GEMM in tall tiles is exact on integers, with a residual, too",
+          "[sanitizer]") {
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
+  for (const char* shape :
+       {"n3c24h13w9k136r1p0+bias+relu", "n2c520h14k264r1p0", "n3c136h13w9k328u2+relu+residual",
+        "n2c64h28k256r1p0+bias+relu+residual", "n40c72h7k1000r1p0u2+residual",
+        "n2c1000h19k8r1p0+bias"}) {
+    const std::string text = std::string(shape) + "+nhwc";
+    check_tall_tiles<Float16>(text + "+f16", Operands::in_tensor_tall);
+    check_tall_tiles<float>(text, Operands::in_float_tensor_tall);
+  }
+}
+
+// Alone they are in the persistent launch. What one block reads while the other overwrites it would
+// be another number now and then.
+TEST_CASE("cuda: blocks of a cluster that load x for each other give the bits of blocks alone") {
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
+  constexpr int kRuns = 50;
+  const Layer layer(parse_problem("n30c472h31w29k488r1p0+nhwc+f16"), false);
+  DeviceLayer<Float16> device(layer);
+  for (const auto& [operands, blocks] :
+       {std::pair{Operands::in_tensor_wide, 8u}, std::pair{Operands::in_tensor_tall, 8u},
+        std::pair{Operands::in_tensor_tall, 16u}}) {
+    for (const std::uint32_t places : {128u, 640u}) {
+      CAPTURE(to_string(operands), blocks, places);
+      const auto plan_of = [&, operands = operands, blocks = blocks](CudaLaunch launch) {
+        return in_place(layer.problem, operands, launch, places, FilterMode::every_run, 0, blocks);
+      };
+      const Plan alone = plan_of(CudaLaunch::persistent), plan = plan_of(CudaLaunch::staged);
+      REQUIRE(cluster_blocks(plan.lowering().tiling()) == 2);
+      const std::vector<Float16> y = device.run(alone);
+      for (int i = 0; i < kRuns; ++i) {
+        const std::vector<Float16> together = device.run(plan);
+        REQUIRE(std::memcmp(together.data(), y.data(), y.size() * sizeof(Float16)) == 0);
       }
     }
   }

@@ -3,6 +3,7 @@
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -649,7 +650,7 @@ TEST_CASE("Blocks cut their shared memory into all that tiles in place need") {
             if (shares > 1 && (tile > 64 || reach > kMostReach || !are_tensors(operands))) continue;
             for (const std::int32_t taps : {1, 9, 36, 1000, 1'000'000}) {
               const MemoryInPlace memory =
-                  memory_in_place(tile, input, operands, taps, cluster, shares);
+                  memory_in_place(tile, 64, input, operands, taps, cluster, shares);
               CAPTURE(static_cast<int>(operands), reach, group, tile, cluster, shares, taps);
               const std::int32_t output_bytes = operands == Operands::in_tensor ? 2 : 4;
               REQUIRE(memory.pieces >= tile * 64 * output_bytes);
@@ -679,7 +680,7 @@ TEST_CASE("Blocks cut their shared memory into all that wide tiles need") {
     for (std::int32_t group = 1; group <= 600; ++group) {
       const std::int32_t tile = tile_places_in_place(group, reaching(0), operands, 64);
       REQUIRE(tile <= most_places_in_place(operands));
-      const MemoryInPlace memory = memory_in_place(tile, {1, 1, tile}, operands, 9, 1, 1);
+      const MemoryInPlace memory = memory_in_place(tile, 128, {1, 1, tile}, operands, 9, 1, 1);
       CAPTURE(to_string(operands), group, tile);
       CHECK(memory.pieces >= tile * 128 * (have_floats(operands) ? 4 : 2));
       CHECK(memory.tap_bytes == 128 * k_block_bytes_in_place(tile, operands));
@@ -692,10 +693,51 @@ TEST_CASE("Blocks cut their shared memory into all that wide tiles need") {
   }
 }
 
+TEST_CASE("Blocks cut their shared memory into all that tall tiles need") {
+  for (const Operands operands : {Operands::in_tensor_tall, Operands::in_float_tensor_tall}) {
+    for (std::uint32_t blocks = 1; blocks <= filter_blocks_of_tile(operands); ++blocks) {
+      for (const std::int32_t taps : {1, 9, 24, 25, 1000, 1'000'000}) {
+        const std::int32_t filters = filters_in_place(operands, blocks);
+        const MemoryInPlace memory =
+            memory_in_place(kTallPlaces, filters, {1, 1, kTallPlaces}, operands, taps, 1, 1);
+        CAPTURE(to_string(operands), filters, taps);
+        CHECK(memory.pieces >= kTallPlaces * filters * (have_floats(operands) ? 4 : 2));
+        CHECK(memory.tap_bytes == filters * k_block_bytes_in_place(kTallPlaces, operands));
+        CHECK(memory.input_stages >= 3);
+        CHECK((memory.filter_stages == memory.input_stages || memory.filter_stages == taps));
+        CHECK(memory.filters + memory.filter_stages * memory.tap_bytes + kBarrierBytesInPlace <=
+              kSharedBytesInPlace);
+        for (const std::int32_t at : {memory.pieces, memory.input, memory.filters}) {
+          CHECK(at % 1024 == 0);
+        }
+      }
+    }
+  }
+}
+
+// The permutation of swizzled rows is no longer there to do it.
+TEST_CASE("Threads that store outputs of tall tiles meet all banks of shared memory once") {
+  constexpr std::int32_t kBanksBytes = 128;
+  for (std::int32_t filters = 16; filters <= 256; filters += 16) {
+    CAPTURE(filters);
+    // 16 bits: 16 bytes of eight neighbouring pixels. Floats: two filters of each quarter of a
+    // warp's threads, of four pixels.
+    std::set<std::int32_t> rows, quarters;
+    for (std::int32_t pixel = 0; pixel < 8; ++pixel) {
+      rows.insert(pixel * output_pitch_of_tall(filters, 2) % kBanksBytes / 16);
+    }
+    for (std::int32_t pixel = 0; pixel < 4; ++pixel) {
+      quarters.insert(pixel * output_pitch_of_tall(filters, 4) % kBanksBytes / 32);
+    }
+    CHECK(rows.size() == 8);
+    CHECK(quarters.size() == 4);
+  }
+}
+
 TEST_CASE("Stages of x for few taps are three at least where there is room") {
   // All filters would leave room for two.
   const auto stages_of = [](const InputOfTile& input, std::int32_t tile, std::int32_t taps) {
-    return memory_in_place(tile, input, Operands::in_tensor, taps, 1, 1);
+    return memory_in_place(tile, 64, input, Operands::in_tensor, taps, 1, 1);
   };
   const MemoryInPlace one_tap = stages_of({1, 1, 512}, 512, 20);
   CHECK(one_tap.input_stages >= 3);
@@ -719,28 +761,60 @@ TEST_CASE("Wide tiles are for layers of many filters whose taps have inputs of t
     CHECK(cut_of(tiling).operands == Operands::in_tensor_wide);
     check_order_and_file(tiling);
   }
-  for (const char* text : {"n32c512h7k512+nhwc+f16", "n32c512h14k64r1p0+nhwc+f16"}) {
+  for (const char* text : {"n32c512h7k512+nhwc+f16", "n32c512h14k64r1s3+nhwc+f16"}) {
     CAPTURE(text);
     CHECK(cut_of(tiling_of(text, options)).operands == Operands::in_tensor);
   }
   // Of floats, too, and what one tap reads once is neither copied nor converted.
   options.precision = Precision::tf32;
   options.whole_tensors = true;
-  for (const char* text : {"n32c512h28k256r1p0+nhwc", "n32c256h28k256u2+nhwc",
-                           "n32c512h7k2048r1p0+nhwc", "n32c16h112k96r1p0+nhwc"}) {
+  for (const char* text :
+       {"n32c512h28k256r1p0+nhwc", "n32c256h28k256u2+nhwc", "n32c512h7k2048r1p0+nhwc"}) {
     CAPTURE(text);
     const Tiling tiling = tiling_of(text, options);
     CHECK(cut_of(tiling).operands == Operands::in_float_tensor_wide);
     CHECK(tiling.arithmetic == Arithmetic::tf32);
     check_order_and_file(tiling);
   }
-  CHECK(cut_of(tiling_of("n32c512h28k64r1p0+nhwc", options)).operands == Operands::in_float_tensor);
   options = {};
   options.filter_blocks_per_gemm_task = 8;
   CHECK(cut_of(tiling_of("n1c64h14k512r1p0+nhwc+f16", options)).operands ==
         Operands::in_tensor_wide);
   CHECK_THROWS_WITH(tiling_of("n32c512h7k512+nhwc+f16", options),
                     ContainsSubstring("filters 1x1 or strided"));
+}
+
+TEST_CASE("Tall tiles are for numbers of filters that leave wide ones half empty") {
+  TilingOptions options;
+  options.whole_tensors = true;
+  const auto check = [&](const char* text, Operands operands, std::uint32_t tile_filters) {
+    CAPTURE(text);
+    const Tiling tiling = tiling_of(text, options);
+    CHECK(cut_of(tiling).operands == operands);
+    CHECK(cut_of(tiling).filter_blocks_per_gemm_task * Tiling::kLaneBlock == tile_filters);
+    CHECK(cut_of(tiling).places_per_group % kTallPlaces == 0);
+    check_order_and_file(tiling);
+  };
+  check("n22c448h36w48k904r1p0+nhwc+f16", Operands::in_tensor_tall, 240);
+  check("n123c512h22k528r1p0+nhwc+bf16", Operands::in_tensor_tall, 176);
+  options.precision = Precision::tf32;
+  check("n20c1072h26k288r1p0+nhwc", Operands::in_float_tensor_tall, 144);
+  check("n42c136h136k80u2+nhwc", Operands::in_float_tensor_tall, 80);
+}
+
+TEST_CASE("Blocks load x for each other where its rows come in pieces") {
+  TilingOptions options;
+  options.whole_tensors = true;
+  const auto blocks_of = [&](const char* text, std::uint32_t filter_blocks = 0) {
+    options.filter_blocks_per_gemm_task = filter_blocks;
+    return cluster_blocks(tiling_of(text, options));
+  };
+  CHECK(blocks_of("n7c472h77k936r1p0+nhwc+f16") == 2);
+  CHECK(blocks_of("n7c472h77k936r1p0+nhwc+f16", 8) == 2);  // wide tiles, too
+  CHECK(blocks_of("n7c472h77k936r1p0+nhwc+f16", 9) == 1);  // seven tasks of filters
+  CHECK(blocks_of("n7c480h77k936r1p0+nhwc+f16", 8) == 1);  // whole sectors
+  CHECK(blocks_of("n1c472h7k936r1p0+nhwc+f16", 8) == 1);   // little to load
+  CHECK(blocks_of("n7c472h77k936+nhwc+f16") == 1);         // neither wide nor tall
 }
 
 TEST_CASE("Tiles of images abreast have room for all rows that they read") {

@@ -154,15 +154,17 @@ Tiling random_implicit_gemm(Random& random, bool layers = false,
     if (before == nullptr) a.c = 8 * random.in(1, 8);
     a.k = 8 * random.in(1, 16);
     a.dtype = have_16_bits(cut.operands) ? DataType::f16 : DataType::f32;
-    if (cut.operands == Operands::in_tensor_wide) a.r = a.s = 1, a.pad_h = a.pad_w = 0;
+    if (cut.operands == Operands::in_tensor_wide) {
+      a.r = a.s = 1, a.pad_h = a.pad_w = 0;
+      if (random.in(0, 1) == 1) cut.operands = Operands::in_tensor_tall;
+    }
     t.arithmetic = cut.operands == Operands::in_float_tensor ? Arithmetic::tf32 : Arithmetic::f16;
   }
   validate(a);
   if (cut.operands == Operands::in_copy) cut.channel_blocks_per_input_task = random.in(1, 4);
   cut.cols_per_group = random.in(1, u64(a.q()));
   if (cut.operands != Operands::loaded && cut.operands != Operands::converted) {  // whole rows
-    const std::uint32_t images =
-        cut.operands == Operands::in_tensor_wide ? 1 : random.in(1, u64(a.n));
+    const std::uint32_t images = have_narrow_tiles(cut.operands) ? random.in(1, u64(a.n)) : 1;
     cut.cols_per_group = static_cast<std::uint32_t>(a.q()) * images;
   }
   const Stripes stripes = make_stripes(a, static_cast<std::int32_t>(cut.cols_per_group));

@@ -20,10 +20,13 @@
 //   storers      in_place_store.cuh     a warp for each of these: outputs to y, and the next tile's
 //                                       residual to where its outputs will be, while that tile is
 //                                       multiplied
+//   of tall tiles, which have all filters of half of their padded pixels, consumers are in
+//   tall_multiply.cuh and tall_outputs.cuh, storers in tall_store.cuh
 //
-// What all of them know is in in_place_shape.cuh. What is read most often is w, by every tile; so a
-// tile has few filters and many padded pixels. Their number divides a task evenly; consumers are
-// compiled for every such width. Tasks follow each other without a pause (task_stream.cuh). Of few
+// What all of them know is in in_place_shape.cuh, and how consumers take taps one by one in
+// in_place_taps.cuh. What is read most often is w, by every tile; so a tile has few filters and
+// many padded pixels. Their number divides a task evenly; consumers are compiled for every such
+// width. Tasks follow each other without a pause (task_stream.cuh). Of few
 // tasks the channels are shared out (blockIdx.y) to the blocks of a cluster, whose sums come to the
 // first one; a block alone takes the shares in turn and adds their sums up in the same order.
 #pragma once
@@ -37,6 +40,8 @@
 #include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
 #include "tasks/implicit_gemm/cuda/in_place_store.cuh"
 #include "tasks/implicit_gemm/cuda/space_to_depth.cuh"
+#include "tasks/implicit_gemm/cuda/tall_multiply.cuh"
+#include "tasks/implicit_gemm/cuda/tall_store.cuh"
 
 namespace megaconv::cuda {
 
@@ -46,8 +51,8 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
   using Shape = InPlaceShape<Numbers, kOperands, kSharesChannels>;
   using Shape::kClusters, Shape::kConsumerRegisters, Shape::kConsumers, Shape::kConverterRegisters;
   using Shape::kConverters, Shape::kConverts, Shape::kHelperRegisters, Shape::kHelpers;
-  using Shape::kLaunchRegisters, Shape::kMostWidth, Shape::kReaders;
-  using Shape::own_cluster;
+  using Shape::kFilters, Shape::kLaunchRegisters, Shape::kMostWidth, Shape::kReaders;
+  using Shape::kSameInput, Shape::kTall, Shape::own_cluster;
   using typename Shape::Barriers, typename Shape::Course, typename Shape::Shared;
 
   /// Called by all threads of a block before run(), which is given what it returns.
@@ -67,13 +72,19 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
       ::cuda::ptx::fence_mbarrier_init(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster);
       ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
     }
-    kClusters ? own_cluster().sync() : __syncthreads();
+    const BlockCluster cluster = own_cluster();
+    kClusters&& cluster.size() > 1 ? cluster.sync() : __syncthreads();
     return Shared(a, memory);
   }
   /// Called by all threads of a block behind run(): the others of its cluster may still arrive at
   /// its barriers.
   static __device__ void close() {
-    if constexpr (kConverts) own_cluster().sync();
+    if constexpr (kSameInput) {
+      const BlockCluster cluster = own_cluster();
+      if (cluster.size() == 1) return;
+      cluster.arrive_relaxed();
+      cluster.wait();
+    }
   }
   /// Called by all threads of a block behind run(), to run() once more.
   static __device__ Shared reopen(const TaskArgs& a, std::byte* memory) {
@@ -114,8 +125,8 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
         wait();
         check(threadIdx.x - (kHelpers - kCheckers));
         if (kSharesChannels && shared.cluster.rank() != 0) return;
-        InPlaceStorers<Shape>::store_outputs(a, static_cast<int>(threadIdx.x) / 32 - 2, source,
-                                             shared);
+        using Storers = std::conditional_t<kTall, TallStorers<Shape>, InPlaceStorers<Shape>>;
+        Storers::store_outputs(a, static_cast<int>(threadIdx.x) / 32 - 2, source, shared);
       }
       return;
     }
@@ -128,7 +139,12 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
     }
     increase_registers<kConsumerRegisters>();
     wait();
-    InPlaceConsumers<Shape>::template consume_width<kMostWidth>(a, course, x_scale, source, shared);
+    if constexpr (kTall) {
+      TallConsumers<Shape>::template consume_filters<kFilters>(a, course, source, shared);
+    } else {
+      InPlaceConsumers<Shape>::template consume_width<kMostWidth>(a, course, x_scale, source,
+                                                                  shared);
+    }
   }
 
  private:
@@ -139,7 +155,7 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
     const auto blocks = static_cast<std::uint32_t>(own_cluster().size());
     barriers.tasks.init(kReaders);
     if constexpr (kConverts) barriers.pieces.init(1, kConverters / 32);
-    barriers.input.init(kConverts ? kConverters / 32 : 1, kConverts ? blocks * kWarps : kWarps);
+    barriers.input.init(kConverts ? kConverters / 32 : 1, kSameInput ? blocks * kWarps : kWarps);
     barriers.filter.init(1, kWarps);
     barriers.lead.init(128 / 32, 1);
     for (auto& output : barriers.output) output.init(128 / 32, 1);

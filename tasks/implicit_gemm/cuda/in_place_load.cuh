@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loaders of implicit GEMM on operands in place: two threads that have TMA load x and w to shared
-// memory. The one for x also takes the tasks and hands them on.
+// memory. The one for x also takes the tasks and hands them on. In a cluster each block has its
+// share of every stage of x multicast to all.
 #pragma once
 
 #include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
@@ -10,7 +11,7 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceLoaders : Shape {
-  using Shape::kAbreast, Shape::kConverts, Shape::kMostInputStages;
+  using Shape::kAbreast, Shape::kConverts, Shape::kLoadsTogether, Shape::kMostInputStages;
   using typename Shape::Course, typename Shape::Shared, typename Shape::Turns, typename Shape::Walk;
 
  public:
@@ -87,7 +88,10 @@ class InPlaceLoaders : Shape {
     const Stripes::Position next_tile = s.position(a.tile_places);
     const Stripes::Position next_piece = s.position(kPiecePlaces);
     const auto num_bytes = static_cast<std::uint32_t>(a.input_places * shared.row_bytes);
-    Stripes::Position tile_start = s.position(walk.first_place);
+    // Where this block's share of a stage begins, which it loads for the whole cluster.
+    const BlockCluster& cluster = shared.cluster;
+    const int own_place = kLoadsTogether ? a.input_places / cluster.size() * cluster.rank() : 0;
+    Stripes::Position tile_start = s.position(walk.first_place + own_place);
     wait();
     for (int tile = 0; tile < walk.num_tiles; ++tile, tile_start = s.sum(tile_start, next_tile)) {
       const int first_row =
@@ -100,7 +104,8 @@ class InPlaceLoaders : Shape {
           } else {
             auto& ring = shared.barriers.input;
             ring.wait_empty(at);
-            std::byte* const x = shared.x + at.stage * shared.input_bytes;
+            std::byte* const x =
+                shared.x + at.stage * shared.input_bytes + own_place * shared.row_bytes;
             std::uint64_t* const barrier = ring.expect(at, num_bytes);
             if (kAbreast && s.images > 1) {
               copy_box(x, a.x_tensors[0],
@@ -112,7 +117,11 @@ class InPlaceLoaders : Shape {
                                      tile_start.image,
                                      tap.col * a.dilation_w,
                                      tap.row * a.dilation_h};
-              copy_pixels(x, a.x_tensors[0], pixels, barrier);
+              if (kLoadsTogether && cluster.size() > 1) {
+                multicast_pixels(x, a.x_tensors[0], pixels, barrier, cluster.size());
+              } else {
+                copy_pixels(x, a.x_tensors[0], pixels, barrier);
+              }
             }
             at.advance(shared.input_stages);
           }

@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // Consumers of implicit GEMM on operands in place: two warpgroups, each with the products of 64
-// filters and half of a tile's padded pixels, or with half of a wide tile's filters.
+// filters and half of a tile's padded pixels, or with half of a wide tile's filters. (Those of tall
+// tiles: tall_multiply.cuh.)
 #pragma once
 
 #include "tasks/cuda/wgmma.cuh"
 #include "tasks/implicit_gemm/cuda/implicit_gemm_walk.cuh"
 #include "tasks/implicit_gemm/cuda/in_place_outputs.cuh"
 #include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
+#include "tasks/implicit_gemm/cuda/in_place_taps.cuh"
 
 namespace megaconv::cuda {
 
 /// Shape: an InPlaceShape.
 template <class Shape>
-class InPlaceConsumers : Shape {
+class InPlaceConsumers : InPlaceTaps<Shape> {
   using Shape::first_filter_of, Shape::first_output_of, Shape::first_place_of;
-  using Shape::kConsumers, Shape::kConverters, Shape::kConverts;
-  using Shape::kFilters, Shape::kGroupsOfPlaces, Shape::kHelpers, Shape::kLead;
-  using Shape::kMostInputStages, Shape::kOperands, Shape::kPending;
+  using Shape::kConsumers, Shape::kConverters, Shape::kFilters, Shape::kGroupsOfPlaces;
+  using Shape::kHelpers, Shape::kLead, Shape::kOperands, Shape::kPending, Shape::kSameInput;
   using Shape::kSharesChannels, Shape::kThreads, Shape::kWide;
   using typename Shape::Barriers, typename Shape::Course, typename Shape::Number;
   using typename Shape::Shared, typename Shape::Walk;
+  using Taps = InPlaceTaps<Shape>;
+  using Taps::free_input, Taps::in_register, Taps::multiply_k_block, Taps::multiply_taps;
+  using typename Taps::FilterCursor, typename Taps::InputCursor;
   using Outputs = InPlaceOutputs<Shape>;
 
  public:
@@ -50,12 +54,12 @@ class InPlaceConsumers : Shape {
     const bool speaker = threadIdx.x % 32 == 0;
     TaskReader<Source> tasks(shared.barriers.tasks, source);
     auto& ring = shared.barriers.output[warpgroup];
-    typename StageRing<kMostInputStages>::Cursor input;
-    typename StageRing<kMostFilterStages>::Cursor filter;
+    InputCursor input;
+    FilterCursor filter;
     StageRing<1>::Cursor output;
     typename Outputs::Finish finish(a);
     ClusterBarriers input_everywhere;
-    if constexpr (kConverts) input_everywhere = {shared.cluster, shared.barriers.input.empty};
+    if constexpr (kSameInput) input_everywhere = {shared.cluster, shared.barriers.input.empty};
     float sums[kWidth / 2] = {};
     std::uint64_t free_ns = source.now();
     for (Task task; tasks.next(task); tasks.advance(), free_ns = source.now()) {
@@ -140,84 +144,36 @@ class InPlaceConsumers : Shape {
 
   // Adds the products of some chunks of a tile.
   template <int kWidth, bool kAllShares>
-  static __device__ __forceinline__ void multiply(
-      const TaskArgs& a, const Course& course, int chunks, int warpgroup, bool keeps_filters,
-      typename StageRing<kMostInputStages>::Cursor& input,
-      typename StageRing<kMostFilterStages>::Cursor& filter, float (&sums)[kWidth / 2],
-      const ClusterBarriers& input_everywhere, const Shared& shared) {
+  static __device__ __forceinline__ void multiply(const TaskArgs& a, const Course& course,
+                                                  int chunks, int warpgroup, bool keeps_filters,
+                                                  InputCursor& input, FilterCursor& filter,
+                                                  float (&sums)[kWidth / 2],
+                                                  const ClusterBarriers& input_everywhere,
+                                                  const Shared& shared) {
     if (kWide || (!kAllShares && course.taps == 1)) {
-      multiply_taps<kWidth>(chunks, warpgroup, keeps_filters, input, filter, sums, input_everywhere,
-                            shared);
+      constexpr int kRowBytes = k_block_bytes_in_place(kGroupsOfPlaces * kWidth, kOperands);
+      const auto input_bytes = static_cast<std::uint32_t>(in_register(shared.input_bytes));
+      const std::uint64_t first_x = wgmma_swizzled_operand<kRowBytes>(
+          shared.x + first_place_of(warpgroup, kWidth) * kRowBytes);
+      const std::uint64_t first_u =
+          wgmma_swizzled_operand<kRowBytes>(shared.u + first_filter_of(warpgroup) * kRowBytes);
+      multiply_taps(chunks, keeps_filters, input, filter, input_everywhere, shared,
+                    [&](int of_input, int of_filter) {
+                      multiply_k_block<kWidth, kRowBytes>(
+                          sums, advance_lower(first_u, of_filter * (kFilters * kRowBytes)),
+                          advance_lower(first_x, of_input * input_bytes));
+                    });
     } else {
       multiply_runs<kWidth>(a, course, chunks, warpgroup, keeps_filters, input, filter, sums,
                             input_everywhere, shared);
     }
   }
 
-  // Of chunks that are a tap each. A turn is as few instructions as can be: narrow tiles are
-  // multiplied sooner than they run.
-  template <int kWidth>
-  static __device__ __forceinline__ void multiply_taps(
-      int chunks, int warpgroup, bool keeps_filters,
-      typename StageRing<kMostInputStages>::Cursor& input,
-      typename StageRing<kMostFilterStages>::Cursor& filter, float (&sums)[kWidth / 2],
-      const ClusterBarriers& input_everywhere, const Shared& shared) {
-    constexpr int kRowBytes = k_block_bytes_in_place(kGroupsOfPlaces * kWidth, kOperands);
-    Barriers& barriers = shared.barriers;
-    const bool speaker = threadIdx.x % 32 == 0;
-    const bool frees_filters = speaker && !keeps_filters;
-    const int input_stages = in_register(shared.input_stages);
-    const int filter_stages = in_register(shared.filter_stages);
-    const auto input_bytes = static_cast<std::uint32_t>(in_register(shared.input_bytes));
-    const std::uint64_t first_x =
-        wgmma_swizzled_operand<kRowBytes>(shared.x + first_place_of(warpgroup, kWidth) * kRowBytes);
-    const std::uint64_t first_u =
-        wgmma_swizzled_operand<kRowBytes>(shared.u + first_filter_of(warpgroup) * kRowBytes);
-    int last_input = 0, last_filter = 0;
-    const auto release = [&] {
-      if (frees_filters) barriers.filter.arrive_empty(last_filter);
-      free_input(last_input, speaker, input_everywhere, barriers);
-    };
-#pragma unroll 1
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      barriers.input.wait_full(input);
-      barriers.filter.wait_full(filter);
-      const std::uint64_t x = advance_lower(first_x, input.stage * input_bytes);
-      const std::uint64_t u = advance_lower(first_u, filter.stage * (kFilters * kRowBytes));
-      wgmma_fence();
-#pragma unroll
-      for (int channels = 0; channels < kRowBytes; channels += kWgmmaRowBytes) {
-        wgmma<kWidth, Number>(sums, advance(u, channels), advance(x, channels));
-      }
-      wgmma_commit();
-      wgmma_wait<1>();
-      if (chunk != 0) release();
-      last_input = input.stage, last_filter = filter.stage;
-      input.advance(input_stages);
-      filter.advance(filter_stages);
-    }
-    wgmma_wait<0>();
-    release();
-  }
-  // By all threads of a warp, one of which speaks for it.
-  static __device__ __forceinline__ void free_input(int stage, bool speaker,
-                                                    const ClusterBarriers& input_everywhere,
-                                                    Barriers& barriers) {
-    if constexpr (kConverts) {
-      input_everywhere.arrive(stage);
-    } else if (speaker) {
-      barriers.input.arrive_empty(stage);
-    }
-  }
-  // What ptxas would otherwise load from the arguments again at every use.
-  static __device__ int in_register(int value) { return __shfl_sync(0xffffffffu, value, 0); }
-
   // Of chunks whose taps share their input.
   template <int kWidth>
   static __device__ __forceinline__ void multiply_runs(
       const TaskArgs& a, const Course& course, int chunks, int warpgroup, bool keeps_filters,
-      typename StageRing<kMostInputStages>::Cursor& input,
-      typename StageRing<kMostFilterStages>::Cursor& filter, float (&sums)[kWidth / 2],
+      InputCursor& input, FilterCursor& filter, float (&sums)[kWidth / 2],
       const ClusterBarriers& input_everywhere, const Shared& shared) {
     Barriers& barriers = shared.barriers;
     const int input_stages = in_register(shared.input_stages);
@@ -264,10 +220,7 @@ class InPlaceConsumers : Shape {
         const std::uint64_t x = advance_lower(places, offsets.next());
         filter.advance(filter_stages);
         wgmma_fence();
-#pragma unroll
-        for (int channels = 0; channels < kRowBytes; channels += kWgmmaRowBytes) {
-          wgmma<kWidth, Number>(sums, advance(u, channels), advance(x, channels));
-        }
+        multiply_k_block<kWidth, kRowBytes>(sums, u, x);
         wgmma_commit();
         if (leads && tap == kLead - 1 && threadIdx.x % 32 == 0) barriers.lead.arrive_full(stage);
         wgmma_wait<kPending>();

@@ -30,14 +30,19 @@ struct InPlaceShape {
   static constexpr bool kFloats = std::is_same_v<Stored, float>;
   static_assert(kFloats != have_16_bits(kOperands));
   static constexpr bool kConverts = kOperands == Operands::converted;
-  // Blocks of a cluster, if there are several, convert x for each other, or share channels.
-  static constexpr bool kClusters = kConverts || kSharesChannels;
-  static constexpr bool kAbreast = !kConverts && !kSharesChannels;  // images may be
-  static constexpr int kFilters = filters_in_place(kOperands);
+  // Blocks of a cluster, if there are several, load or convert x for each other: a stage of x is
+  // empty when all of them have left it. Or they share channels.
+  static constexpr bool kLoadsTogether = may_load_together(kOperands);
+  static constexpr bool kSameInput = kConverts || kLoadsTogether;
+  static constexpr bool kClusters = kSameInput || kSharesChannels;
+  static constexpr bool kAbreast = !kSameInput && !kSharesChannels;  // images may be
+  static constexpr int kFilters = most_filters_in_place(kOperands);
   // A consumer warpgroup has the products of kGroupFilters: all of a tile's and half of its padded
   // pixels, or half of the filters and all padded pixels.
   static constexpr int kGroupFilters = 64;
   static constexpr bool kWide = are_wide(kOperands);
+  // Or half of a tall tile's padded pixels and all of its filters (tall_multiply.cuh).
+  static constexpr bool kTall = are_tall(kOperands);
   // Two warps load, two store.
   static constexpr int kHelpers = 128, kConverters = kConverts ? 128 : 0, kConsumers = 256;
   static constexpr int kStorers = 64;
@@ -84,15 +89,16 @@ struct InPlaceShape {
     StageRing<kPieces> pieces;
     StageRing<kMostInputStages> input;
     StageRing<kMostFilterStages> filter;
-    StageRing<kMostInputStages> lead;  // the first consumers are kLead taps into a stage of input
+    // The first consumers are kLead taps into a stage of input. (Those of tall tiles never lead.)
+    StageRing<kTall ? 1 : kMostInputStages> lead;
     StageRing<1> output[2];
     StageRing<1> residual[2];    // of the tile, where its outputs will be; output[] gives it back
     std::uint64_t partial_sums;  // of the first block of a cluster: those of the others are there
     int input_stages, filter_stages;
   };
-  /// Blocks that convert x for each other, or share channels.
+  /// Blocks that load or convert x for each other, or share channels.
   static __device__ BlockCluster own_cluster() {
-    if constexpr (kConverts) return BlockCluster::current();
+    if constexpr (kSameInput) return BlockCluster::current();
     if constexpr (kSharesChannels) {
       return {static_cast<int>(gridDim.y), static_cast<int>(blockIdx.y)};
     }
@@ -102,7 +108,8 @@ struct InPlaceShape {
   struct Shared {
     Barriers& barriers;
     OutputRow* outputs;   // [kRows][tile_places], of these halves for each consumer warpgroup;
-                          // of wide tiles [2][kRows][tile_places]
+                          // of wide tiles [2][kRows][tile_places]; of tall ones
+                          // [tile_places][output_pitch_of_tall()] bytes
     std::byte* pieces;    // [num_pieces], if x is to be converted
     float* partial_sums;  // [blocks that share channels, but one][kWidth / 2][kConsumers]
     std::byte* x;         // [input_stages][input_bytes]
@@ -172,9 +179,32 @@ struct InPlaceShape {
       taps = a.rows_at_once * a.cols_at_once;
       has_lead = taps > kLead && (repeats || a.places_per_group > a.tile_places);
       keeps_filters = chunks * taps <= shared.filter_stages;
-      keeps_them_all = keeps_filters && a.k <= kFilters;
+      keeps_them_all = keeps_filters && a.k <= a.gemm_filters;
     }
   };
+
+  /// By a warp of storers: all tasks, each by store(task). Both warps store a task's outputs, and
+  /// signal together.
+  template <class Source, class Store>
+  static __device__ void store_tasks(const Source& source, const Shared& shared, Store store) {
+    TaskReader<Source> tasks(shared.barriers.tasks, source);
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    for (Task task; tasks.next(task); tasks.advance()) {
+      __syncwarp();
+      if (!Source::kSignals && lane == 0) tasks.leave();
+      store(task);
+      if constexpr (Source::kSignals) {
+        // Until then its signals stay in shared memory: registers are few.
+        tasks.signal(threadIdx.x - (kHelpers - kStorers), kStorers, [] { sync_storers(); });
+        __syncwarp();
+        if (lane == 0) tasks.leave();
+      }
+    }
+  }
+  /// Of the threads of both warps. (Barrier 0 is the block's.)
+  static __device__ void sync_storers() {
+    asm volatile("barrier.cta.sync 1, %0;" ::"n"(kStorers) : "memory");
+  }
 
   /// The blocks of a cluster have tasks of the same padded pixels, and convert these piece by piece
   /// in turns, each for all.

@@ -18,7 +18,7 @@ template <class Shape>
 class InPlaceStorers : Shape {
   using Shape::first_filter_of, Shape::first_output_of, Shape::first_place_of, Shape::kAbreast;
   using Shape::kGroupsOfPlaces, Shape::kOperands, Shape::kWide;
-  using Shape::kHelpers, Shape::kRowFilters, Shape::kRows, Shape::kStorers;
+  using Shape::kRowFilters, Shape::kRows, Shape::kStorers, Shape::sync_storers;
   using Shape::kVectorFilters, Shape::kVectors, Shape::permuted;
   using typename Shape::OutputRow, typename Shape::Shared, typename Shape::Stored;
   using typename Shape::Walk;
@@ -30,22 +30,10 @@ class InPlaceStorers : Shape {
   template <class Source>
   static __device__ void store_outputs(const TaskArgs& a, int warpgroup, const Source& source,
                                        const Shared& shared) {
-    TaskReader<Source> tasks(shared.barriers.tasks, source);
-    const int lane = static_cast<int>(threadIdx.x) % 32;
     StageRing<1>::Cursor at;
-    for (Task task; tasks.next(task); tasks.advance()) {
-      const Walk walk(a, task);
-      __syncwarp();
-      if (!Source::kSignals && lane == 0) tasks.leave();
-      store_outputs(a, walk, warpgroup, at, shared);
-      if constexpr (Source::kSignals) {
-        // Both warps store a task's outputs, and signal together. Until then its signals stay in
-        // shared memory: registers are few.
-        tasks.signal(threadIdx.x - (kHelpers - kStorers), kStorers, [] { sync_storers(); });
-        __syncwarp();
-        if (lane == 0) tasks.leave();
-      }
-    }
+    Shape::store_tasks(source, shared, [&](const Task& task) {
+      store_task(a, Walk(a, task), warpgroup, at, shared);
+    });
   }
 
  private:
@@ -88,13 +76,8 @@ class InPlaceStorers : Shape {
 
   static constexpr bool kPools = are_tensors(kOperands) && !kWide;
 
-  // Of the threads of both warps. (Barrier 0 is the block's.)
-  static __device__ void sync_storers() {
-    asm volatile("barrier.cta.sync 1, %0;" ::"n"(kStorers) : "memory");
-  }
-
-  static __device__ void store_outputs(const TaskArgs& a, const Walk& walk, int warpgroup,
-                                       StageRing<1>::Cursor& at, const Shared& shared) {
+  static __device__ void store_task(const TaskArgs& a, const Walk& walk, int warpgroup,
+                                    StageRing<1>::Cursor& at, const Shared& shared) {
     auto& ring = shared.barriers.output[warpgroup];
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int width = a.tile_places / kGroupsOfPlaces;

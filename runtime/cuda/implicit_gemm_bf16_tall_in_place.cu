@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/cuda/implicit_gemm_in_place_set.cuh"
+
+namespace megaconv::cuda {
+
+KernelSet implicit_gemm_bf16_tall_in_place_kernels(const Tiling& tiling) {
+  return implicit_gemm_in_place_kernels<StoredNumbers<__nv_bfloat16>, Operands::in_tensor_tall>(
+      tiling);
+}
+
+}  // namespace megaconv::cuda

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Consumers of tall tiles: two warpgroups, each with the products of half of a tile's padded pixels
+// and all of its filters. Padded pixels are the rows of their matrix instructions, filters the
+// columns: these come in any number of sixteens.
+#pragma once
+
+#include "tasks/implicit_gemm/cuda/in_place_taps.cuh"
+#include "tasks/implicit_gemm/cuda/tall_outputs.cuh"
+
+namespace megaconv::cuda {
+
+/// Shape: an InPlaceShape of tall tiles.
+template <class Shape>
+class TallConsumers : InPlaceTaps<Shape> {
+  using Shape::kGroupsOfPlaces, Shape::kHelpers, Shape::kThreads;
+  using typename Shape::Course, typename Shape::Shared, typename Shape::Walk;
+  using Taps = InPlaceTaps<Shape>;
+  using Taps::multiply_k_block, Taps::multiply_taps;
+  using typename Taps::FilterCursor, typename Taps::InputCursor;
+  static constexpr int kPlaces = kTallPlaces / kGroupsOfPlaces;
+  static_assert(kPlaces == 64, "rows of a matrix instruction");
+
+ public:
+  /// With as many filters as the plan's tiles have, at most kFilters. (Matrix instructions must not
+  /// run across calls.)
+  template <int kFilters, class Source>
+  static __device__ __forceinline__ void consume_filters(const TaskArgs& a, const Course& course,
+                                                         const Source& source,
+                                                         const Shared& shared) {
+    constexpr int kStep = 16;
+    if (a.gemm_filters == kFilters) {
+      consume<kFilters>(a, course, source, shared);
+    } else if constexpr (kFilters > kStep) {
+      consume_filters<kFilters - kStep>(a, course, source, shared);
+    }
+  }
+
+ private:
+  template <int kFilters, class Source>
+  static __device__ __forceinline__ void consume(const TaskArgs& a, const Course& course,
+                                                 const Source& source, const Shared& shared) {
+    constexpr int kRowBytes = k_block_bytes_in_place(kTallPlaces, Shape::kOperands);
+    const int warpgroup = warpgroup_index() - kHelpers / 128;
+    const bool speaker = threadIdx.x % 32 == 0;
+    TaskReader<Source> tasks(shared.barriers.tasks, source);
+    auto& ring = shared.barriers.output[warpgroup];
+    std::byte* const outputs =
+        reinterpret_cast<std::byte*>(shared.outputs) +
+        warpgroup * kPlaces * output_pitch_of_tall(kFilters, sizeof(typename Shape::Stored));
+    const std::uint64_t first_x =
+        wgmma_swizzled_operand<kRowBytes>(shared.x + warpgroup * kPlaces * kRowBytes);
+    const std::uint64_t first_u = wgmma_swizzled_operand<kRowBytes>(shared.u);
+    const ClusterBarriers input_everywhere{shared.cluster, shared.barriers.input.empty};
+    InputCursor input;
+    FilterCursor filter;
+    StageRing<1>::Cursor output;
+    float sums[kFilters / 2] = {};
+    std::uint64_t free_ns = source.now();
+    for (Task task; tasks.next(task); tasks.advance(), free_ns = source.now()) {
+      const Walk walk(a, task);
+      const auto first_filter = filter;  // of the task
+      for (int tile = 0; tile < walk.num_tiles; ++tile) {
+        if (course.keeps_them_all) {
+          filter = {};
+        } else if (course.keeps_filters) {
+          filter = first_filter;
+        }
+        const bool is_last = tile + 1 == walk.num_tiles;
+        const bool keeps = course.keeps_them_all || (course.keeps_filters && !is_last);
+        multiply_taps(course.chunks, keeps, input, filter, input_everywhere, shared,
+                      [&](int of_input, int of_filter) {
+                        multiply_k_block<kFilters, kRowBytes>(
+                            sums, advance_lower(first_x, of_input * (kTallPlaces * kRowBytes)),
+                            advance_lower(first_u, of_filter * (kFilters * kRowBytes)));
+                      });
+        if (a.residual != nullptr) shared.barriers.residual[warpgroup].wait_full(output);
+        ring.wait_empty(output);
+        TallOutputs<Shape>::template put<kFilters>(a, walk.first_k, sums, outputs);
+        __syncwarp();
+        if (speaker) ring.arrive_full(output.stage);
+        output.advance();
+      }
+      if (threadIdx.x == kThreads - 128) tasks.record(free_ns);
+      __syncwarp();
+      if (speaker) tasks.leave();
+    }
+  }
+};
+
+}  // namespace megaconv::cuda

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The epilogue of tall tiles: from a consumer's sums to outputs in shared memory, where storers
+// find them. The rows of a matrix instruction are padded pixels, its columns filters.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include "tasks/cuda/activation.cuh"
+#include "tasks/cuda/vec.cuh"
+#include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
+
+namespace megaconv::cuda {
+
+/// Shape: an InPlaceShape of tall tiles.
+template <class Shape>
+class TallOutputs : Shape {
+  using Shape::kFloats;
+  using typename Shape::Number, typename Shape::Stored;
+  using Pair = Vec<2, Stored>;
+
+ public:
+  /// Puts a warpgroup's outputs where storers find them, and have put the residual if there is one;
+  /// its sums are zero then. This thread has, of padded pixels p and p + 8, filters 8 i + 2 q and
+  /// the next. `first_k`: the tile's first filter.
+  template <int kFilters>
+  static __device__ __forceinline__ void put(const TaskArgs& a, int first_k,
+                                             float (&sums)[kFilters / 2], std::byte* outputs) {
+    constexpr int kPitch = output_pitch_of_tall(kFilters, sizeof(Stored));
+    const int warp = static_cast<int>(threadIdx.x) % 128 / 32;
+    const int lane = static_cast<int>(threadIdx.x) % 32, filter = lane % 4 * 2;
+    std::byte* const own =
+        outputs + (warp * 16 + lane / 4) * kPitch + filter * static_cast<int>(sizeof(Stored));
+    const auto pair_of = [&](int i) -> Pair& {  // of sums 2 i and the next
+      constexpr int kEightFilters = 8 * sizeof(Stored);
+      return *reinterpret_cast<Pair*>(own + i % 2 * (8 * kPitch) + i / 2 * kEightFilters);
+    };
+    apply_terms<kFilters>(a, first_k + filter, sums);
+    if (a.residual != nullptr) {
+#pragma unroll
+      for (int i = 0; i < kFilters / 4; ++i) {
+        const Pair residual = pair_of(i);
+        sums[2 * i] += static_cast<float>(residual.lane[0]);
+        sums[2 * i + 1] += static_cast<float>(residual.lane[1]);
+      }
+    }
+    activate(a.activation, sums);
+    if constexpr (kFloats) {
+#pragma unroll
+      for (int i = 0; i < kFilters / 4; ++i) pair_of(i) = {{sums[2 * i], sums[2 * i + 1]}};
+    } else {
+      // Row r of matrix m, which lane 8 m + r points to: eight filters of a padded pixel.
+      std::byte* const row = outputs + (warp * 16 + lane % 16) * kPitch + lane / 16 * 16;
+#pragma unroll
+      for (int i = 0; i < kFilters / 4; i += 4) {
+        store_matrices(row + i * 8, {numbers(&sums[2 * i]), numbers(&sums[2 * i + 2]),
+                                     numbers(&sums[2 * i + 4]), numbers(&sums[2 * i + 6])});
+      }
+    }
+#pragma unroll
+    for (float& sum : sums) sum = 0.0f;
+  }
+
+ private:
+  // Scale and bias, of filters from `first` on.
+  template <int kFilters>
+  static __device__ __forceinline__ void apply_terms(const TaskArgs& a, int first,
+                                                     float (&sums)[kFilters / 2]) {
+    const auto for_pairs = [&](const float* terms, const auto& apply) {
+      if (terms == nullptr) return;
+      const auto* const vector = reinterpret_cast<const Stored*>(terms);
+#pragma unroll
+      for (int i = 0; i < kFilters / 2; i += 4) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          const int k = first + 2 * i + j;
+          const float term = k < a.k ? static_cast<float>(vector[k]) : 0.0f;
+          apply(sums[i + j], term), apply(sums[i + 2 + j], term);
+        }
+      }
+    };
+    for_pairs(a.scale, [](float& sum, float scale) { sum *= scale; });
+    for_pairs(a.bias, [](float& sum, float bias) { sum += bias; });
+  }
+  static __device__ std::uint32_t numbers(const float* sums) {
+    const Vec<2, Number> both{{static_cast<Number>(sums[0]), static_cast<Number>(sums[1])}};
+    return *reinterpret_cast<const std::uint32_t*>(&both);
+  }
+  // Four matrices of 8 x 8 numbers of 16 bits, of which thread 4 i + j has row i, columns 2 j and
+  // the next.
+  struct Matrices {
+    std::uint32_t numbers[4];
+  };
+  static __device__ void store_matrices(void* row, const Matrices& m) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                     static_cast<std::uint32_t>(__cvta_generic_to_shared(row))),
+                 "r"(m.numbers[0]), "r"(m.numbers[1]), "r"(m.numbers[2]), "r"(m.numbers[3])
+                 : "memory");
+  }
+};
+
+}  // namespace megaconv::cuda
