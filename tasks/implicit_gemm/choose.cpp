@@ -546,7 +546,7 @@ double choose_tall_tiles(Tiling& tiling, const TilingOptions& options, const Tar
 double least_gain_of_tall(const Tiling& others) {
   // Wide tiles store numbers one by one where pixels of y are no whole vectors, and wait for rows
   // that come in pieces longer than their estimate says.
-  constexpr double kNearlyFull = 0.85, kGain = 1.07;
+  constexpr double kNearlyFull = 0.85, kGainOf16Bits = 1.07, kGainOfFloats = 1.2, kLoss = 0.93;
   constexpr std::uint64_t kVector = 16, kSector = 32, kKBlock = 128;
   const ConvProblem& a = others.problem;
   const std::uint32_t all = others.filter_blocks();
@@ -556,8 +556,10 @@ double least_gain_of_tall(const Tiling& others) {
   const double full = static_cast<double>(all) / (ceil_div(all, kWide) * kWide);
   if (full == 1 && !in_pieces) return std::numeric_limits<double>::infinity();
   const bool is_short = u64(a.c * a.r * a.s) * number_bytes <= kKBlock;
-  if (is_short || have_narrow_tiles(std::get<ImplicitGemmCut>(others.cut).operands)) return kGain;
-  return full > kNearlyFull && in_vectors && !in_pieces ? kGain : 1 / kGain;
+  const bool is_doubtful = is_short || (full > kNearlyFull && in_vectors && !in_pieces) ||
+                           have_narrow_tiles(std::get<ImplicitGemmCut>(others.cut).operands);
+  if (!is_doubtful) return kLoss;
+  return a.dtype == DataType::f32 ? kGainOfFloats : kGainOf16Bits;
 }
 
 // Tiles of 64 filters, or wide or tall ones where these are possible and faster, or asked for.
