@@ -171,10 +171,10 @@ double num_taps(const ConvProblem& problem, std::int32_t tile_places, Operands o
 // How much longer TMA takes in the mean for rows of a K block than for those of whole lines.
 double row_more(const ConvProblem& problem, std::int32_t tile_places, Operands operands,
                 double in_pieces_more = kInPiecesMore, double of_two_lines_more = kOfTwoLinesMore) {
-  constexpr std::uint64_t kSector = 32, kLine = 128;
+  constexpr std::uint64_t kLine = 128;
   if (!are_tensors(operands)) return 1;
+  if (rows_come_in_pieces(problem)) return in_pieces_more;
   const std::uint64_t pixel_bytes = u64(problem.c) * size_of(problem.dtype);
-  if (pixel_bytes % kSector != 0) return in_pieces_more;
   const std::uint64_t row_bytes =
       std::min(pixel_bytes, u64(k_block_bytes_in_place(tile_places, operands)));
   // Rows begin at multiples of this; so many places of a line leave no room for them.
@@ -547,11 +547,11 @@ double least_gain_of_tall(const Tiling& others) {
   // Wide tiles store numbers one by one where pixels of y are no whole vectors, and wait for rows
   // that come in pieces longer than their estimate says.
   constexpr double kNearlyFull = 0.85, kGainOf16Bits = 1.07, kGainOfFloats = 1.2, kLoss = 0.93;
-  constexpr std::uint64_t kVector = 16, kSector = 32, kKBlock = 128;
+  constexpr std::uint64_t kVector = 16, kKBlock = 128;
   const ConvProblem& a = others.problem;
   const std::uint32_t all = others.filter_blocks();
   const std::uint64_t number_bytes = size_of(a.dtype);
-  const bool in_pieces = u64(a.c) * number_bytes % kSector != 0;
+  const bool in_pieces = rows_come_in_pieces(a);
   const bool in_vectors = u64(a.k) * number_bytes % kVector == 0;
   const double full = static_cast<double>(all) / (ceil_div(all, kWide) * kWide);
   if (full == 1 && !in_pieces) return std::numeric_limits<double>::infinity();
@@ -572,8 +572,7 @@ double choose_tensor_tiles(Tiling& tiling, const TilingOptions& options, const T
   const bool may_be_wide = asked == 0 && all > kNarrow && operands_in_wide_tiles(tiling.problem) &&
                            options.cols_per_group == 0;
   Tiling wide = tiling, tall = tiling;
-  double us = choose_abreast(tiling, floats ? Operands::in_float_tensor : Operands::in_tensor,
-                             options, target);
+  double us = choose_abreast(tiling, operands_of_tensors(floats, false, kNarrow), options, target);
   if (!may_be_wide) return us;
   if (all >= kWide) {
     const double wide_us =

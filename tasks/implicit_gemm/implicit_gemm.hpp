@@ -89,6 +89,9 @@ constexpr Operands operands_of_tensors(bool floats, bool may_be_wide, std::uint3
   }
   return floats ? Operands::in_float_tensor_tall : Operands::in_tensor_tall;
 }
+/// Whether pixels of x begin amid sectors of 32 bytes: rows that TMA loads of them come from the L2
+/// in pieces.
+bool rows_come_in_pieces(const ConvProblem& problem);
 /// Groups of so many padded pixels that a problem has.
 std::uint64_t count_place_groups(const ConvProblem& problem, const ImplicitGemmCut& cut);
 /// Blocks of a cluster in which direct tasks of a group run in stages, if their number is even:

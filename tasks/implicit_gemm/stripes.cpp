@@ -162,6 +162,11 @@ bool has_input_tasks(const Tiling& tiling) {
          (cut->operands == Operands::in_copy || has_space_to_depth(tiling.problem));
 }
 
+bool rows_come_in_pieces(const ConvProblem& a) {
+  constexpr std::uint64_t kSector = 32;
+  return u64(a.c) * size_of(a.dtype) % kSector != 0;
+}
+
 std::uint64_t count_place_groups(const ConvProblem& problem, const ImplicitGemmCut& cut) {
   const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cut.cols_per_group));
   return u64(num_stripes(problem, stripes)) *
@@ -174,11 +179,10 @@ namespace {
 // there are enough of them. That blocks wait for each other takes about 1 us of a run. (H100, FP16:
 // n7c472h77k936r1p0 118 us by each alone, 93 together; n32c512h28k1024r1p0u2 14.6 and 15.3.)
 bool loads_together(const Tiling& tiling, const ImplicitGemmCut& cut) {
-  constexpr std::uint64_t kSector = 32, kLeastProducts = 1'500'000'000;
+  constexpr std::uint64_t kLeastProducts = 1'500'000'000;
   if (!may_load_together(cut.operands)) return false;
   const ConvProblem a = multiplied_problem(tiling.problem, cut.operands);
-  return u64(a.c) * size_of(a.dtype) % kSector != 0 &&
-         u64(a.y_size()) * u64(a.c * a.r * a.s) >= kLeastProducts;
+  return rows_come_in_pieces(a) && u64(a.y_size()) * u64(a.c * a.r * a.s) >= kLeastProducts;
 }
 
 }  // namespace

@@ -26,9 +26,9 @@
 // What all of them know is in in_place_shape.cuh, and how consumers take taps one by one in
 // in_place_taps.cuh. What is read most often is w, by every tile; so a tile has few filters and
 // many padded pixels. Their number divides a task evenly; consumers are compiled for every such
-// width. Tasks follow each other without a pause (task_stream.cuh). Of few
-// tasks the channels are shared out (blockIdx.y) to the blocks of a cluster, whose sums come to the
-// first one; a block alone takes the shares in turn and adds their sums up in the same order.
+// width. Tasks follow each other without a pause (task_stream.cuh). Of few tasks the channels are
+// shared out (blockIdx.y) to the blocks of a cluster, whose sums come to the first one; a block
+// alone takes the shares in turn and adds their sums up in the same order.
 #pragma once
 
 #include <cuda/ptx>
