@@ -10,6 +10,7 @@
 
 #include "megaconv/error.hpp"
 #include "tasks/cost_model.hpp"
+#include "tasks/direct/depthwise_box.hpp"
 #include "tasks/direct/direct_shapes.hpp"
 #include "tasks/gpu_memory.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
@@ -48,7 +49,8 @@ constexpr double kResidualBytesPerUs = 2.2e6, kLoadedResidualBytesPerUs = 1.2e6;
 // Of loads by TMA (n32c256h56k64r1 26 us, its tensors 21), and by threads, which convert (51 us of
 // 17, 98 of 43).
 constexpr double kMemoryMore = 1.2, kLoadedMemoryMore = 2.2;
-// Depthwise convolution by direct tasks: within a quarter of 16 layers, FP32 and FP16.
+// Depthwise convolution by direct tasks that load x themselves: within a quarter of 16 layers, FP32
+// and FP16.
 constexpr double kDepthwiseStartUs = 1.5, kDepthwiseProductsPerUs = 6e6;
 constexpr double kDepthwiseMemoryMore = 1.3;
 // 1x1 filters on few channels by direct tasks (H100, 39 layers in stages).
@@ -108,7 +110,8 @@ double all_bytes(const ConvProblem& a) {
 }
 double memory_us(const ConvProblem& a) { return all_bytes(a) / kGpuBytesPerUs; }
 
-double depthwise_us(const ConvProblem& a) {
+double depthwise_us(const ConvProblem& a, const Target& target) {
+  if (loads_boxes(a)) return choose_boxes(a, target).us;
   const double products = static_cast<double>(a.y_size()) * static_cast<double>(a.r * a.s);
   return kDepthwiseStartUs +
          std::max(products / kDepthwiseProductsPerUs, kDepthwiseMemoryMore * memory_us(a));
@@ -154,11 +157,11 @@ double direct_mma_us(const ConvProblem& a) {
 }
 
 // Where direct tasks do not share x: their own estimate knows no memory.
-std::optional<double> plain_direct_us(const Tiling& own) {
+std::optional<double> plain_direct_us(const Tiling& own, const Target& target) {
   const ConvProblem& a = own.problem;
   if (own.algorithm() != Algorithm::direct) return {};
   if (own.arithmetic != Arithmetic::fma) return direct_mma_us(a);
-  if (a.depthwise()) return depthwise_us(a);
+  if (a.depthwise()) return depthwise_us(a, target);
   if (has_few_channels_of_pixels(a)) return pointwise_us(a);
   return {};
 }
@@ -207,7 +210,7 @@ double small_tiles_alone_us(const SmallGemmCut& cut, const Target& target) {
 }
 
 double own_kernels_alone_us(const Tiling& tiling, const Target& target) {
-  if (const std::optional<double> us = plain_direct_us(tiling)) return *us;
+  if (const std::optional<double> us = plain_direct_us(tiling, target)) return *us;
   const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
   const bool starts_early = cut != nullptr && cut->operands != Operands::loaded;
   return staged_us(tiling, target) - (starts_early ? kEarlyStartUs : 0);
@@ -215,7 +218,7 @@ double own_kernels_alone_us(const Tiling& tiling, const Target& target) {
 
 double own_kernels_us(const Tiling& tiling, const Target& target) {
   const ConvProblem& a = tiling.problem;
-  if (const std::optional<double> us = plain_direct_us(tiling)) {
+  if (const std::optional<double> us = plain_direct_us(tiling, target)) {
     return (tiling.arithmetic == Arithmetic::fma ? kColdDirectUs : kColdUs) + *us;
   }
   Tiling plain = tiling;  // its residual is added below

@@ -91,6 +91,7 @@ TaskArgs DeviceConv::args_of(const Tensors& tensors, std::byte* workspace,
   if (kernels_.operands != Operands::loaded) {
     add_tensor_maps(args, tensors, multiplied_, kernels_.operands);
   }
+  if (kernels_.loads_boxes) add_box_map(args, multiplied_);
   return args;
 }
 

@@ -38,7 +38,7 @@ class DeviceConv {
   bool keeps_u() const { return every_run_ && !kernels_.filters_in_place; }
   /// Whether all tasks that make operands stand in front of those that multiply.
   bool makes_operands_first() const {
-    return kernels_.streams[static_cast<std::size_t>(TaskKind::direct)];
+    return kernels_.streams[static_cast<std::size_t>(TaskKind::direct)] && !kernels_.loads_boxes;
   }
   std::uint32_t resident_blocks() const { return launcher_->resident_blocks(); }
   /// Whether a run may compute y twice, since it guesses scales.

@@ -34,6 +34,25 @@ struct SharedStage {
   }
 };
 
+/// Blocks take tasks in turn: Tasks::run() computes those of a block.
+template <class Tasks>
+__global__ void __launch_bounds__(Tasks::kThreads, Tasks::kBlocksPerSm)
+    turns_kernel(const __grid_constant__ TaskArgs args, const Task* tasks,
+                 std::uint32_t num_tasks) {
+  extern __shared__ __align__(128) std::byte shared[];
+  let_next_start();
+  Tasks::run(args, tasks, num_tasks, shared, [] { wait_for_kernel_before(); });
+}
+
+/// A stage of direct tasks in turn, in the place of the one that a set has.
+template <class Tasks>
+void replace_direct_stage(KernelSet& set, int shared_bytes) {
+  constexpr int kIndex = static_cast<int>(TaskKind::direct);
+  set.stage[kIndex] = reinterpret_cast<const void*>(&turns_kernel<Tasks>);
+  set.streams[kIndex] = true;
+  set.shared_bytes[kIndex] = shared_bytes;
+}
+
 /// Kernel, or the variant of it that it has for stages.
 template <class Kernel>
 struct KernelInStages {

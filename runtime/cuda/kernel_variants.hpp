@@ -28,6 +28,9 @@
   VARIANT(direct_f16_nhwc, direct, nhwc, fma, adds_products(t, DataType::f16))               \
   VARIANT(direct_bf16_nchw, direct, nchw, fma, adds_products(t, DataType::bf16))             \
   VARIANT(direct_bf16_nhwc, direct, nhwc, fma, adds_products(t, DataType::bf16))             \
+  VARIANT(depthwise_f32, direct, nhwc, wgmma, has_boxes(t, DataType::f32))                   \
+  VARIANT(depthwise_f16, direct, nhwc, wgmma, has_boxes(t, DataType::f16))                   \
+  VARIANT(depthwise_bf16, direct, nhwc, wgmma, has_boxes(t, DataType::bf16))                 \
   VARIANT(direct_mma_tf32, direct, nhwc, mma, t.arithmetic == Arithmetic::tf32)              \
   VARIANT(direct_mma_f16, direct, nhwc, mma, t.arithmetic == Arithmetic::f16)                \
   VARIANT(direct_mma_bf16, direct, nhwc, mma, t.arithmetic == Arithmetic::bf16)              \

@@ -2,6 +2,7 @@
 #include "runtime/cuda/kernels.hpp"
 
 #include "megaconv/error.hpp"
+#include "tasks/direct/depthwise_box.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
 #include "tasks/tiling.hpp"
 
@@ -21,6 +22,10 @@ bool multiplies_floats(const Tiling& tiling, std::uint32_t m) {
 // Of numbers that become floats.
 bool adds_products(const Tiling& tiling, DataType dtype) {
   return tiling.arithmetic == Arithmetic::fma && tiling.problem.dtype == dtype;
+}
+// TMA can load what tasks of a depthwise convolution read.
+bool has_boxes(const Tiling& tiling, DataType dtype) {
+  return adds_products(tiling, dtype) && loads_boxes(tiling.problem);
 }
 Operands operands_of(const Tiling& tiling) {
   return std::get<ImplicitGemmCut>(tiling.cut).operands;

@@ -23,6 +23,7 @@ struct KernelSet {
   /// tasks, uint32 groups). Null if no scale is guessed.
   const void* redo;
   bool stage_checks_scales;      ///< the product stage runs the scale check itself
+  bool loads_boxes;              ///< TMA loads boxes of x in stages (depthwise_box.hpp)
   float x_scale, w_scale;        ///< guessed scales; w_scale is 0 if the scale of w is not guessed
   std::uint32_t noted_of_block;  ///< notes on magnitudes of x per direct task; 0 if it makes none
   int channel_multiple;          ///< Winograd: U and V pad C to a multiple of it

@@ -114,9 +114,11 @@ int Launcher::bytes_to_keep_apart(int blocks) const {
 // Blocks that start early take whatever room there is. If there are fewer than fit on the device,
 // they crowd on the SMs that were free first (H200, n1c512h7k512 with FP32 multiply-adds, 120 us
 // instead of 76), unless they ask for so much shared memory that no SM has room for more than its
-// share.
+// share. Not those that take tasks in turn: they last about as long whatever they have beside them,
+// and blocks of the next kernel should find room.
 int Launcher::stage_bytes(TaskKind kind, unsigned num_blocks) const {
   const auto index = static_cast<std::uint32_t>(kind);
+  if (kernels_.streams[index]) return kernels_.shared_bytes[index];
   const int share = ceil_div(static_cast<int>(num_blocks), device_.num_sms);
   const int own = kernels_.shared_bytes[index];
   return share < stage_blocks_per_sm_[index] ? std::max(own, bytes_to_keep_apart(share)) : own;
@@ -149,7 +151,8 @@ void Launcher::launch_stage(TaskKind kind, const TaskArgs& args, const Task* tas
   if (kernels_.clusters[index]) {
     cluster = dim3(static_cast<unsigned>(args.cluster_blocks), channel_shares_);
   }
-  const unsigned at_once = static_cast<unsigned>(device_.num_sms) / cluster.x * cluster.x;
+  const unsigned at_once =
+      static_cast<unsigned>(device_.num_sms * stage_blocks_per_sm_[index]) / cluster.x * cluster.x;
   // Tasks whose channels are shared out have their cluster each.
   const bool in_turn = kernels_.streams[index] && cluster.y == 1;
   const dim3 blocks(in_turn ? std::min(count, at_once) : count, cluster.y);

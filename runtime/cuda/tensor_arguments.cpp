@@ -91,4 +91,13 @@ void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& 
   }
 }
 
+void add_box_map(TaskArgs& args, const ConvProblem& problem) {
+  constexpr std::uintptr_t kVector = 16;
+  if (reinterpret_cast<std::uintptr_t>(args.x) % kVector != 0) return;
+  const DepthwiseBox box =
+      depthwise_box(args.r, args.stride_h, args.rows_per_group, args.cols_per_group,
+                    args.filters_per_gemm_task, static_cast<int>(size_of(problem.dtype)));
+  args.x_tensors[0] = box_tensor(problem, args.x, box);
+}
+
 }  // namespace megaconv::cuda

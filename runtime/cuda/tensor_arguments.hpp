@@ -18,4 +18,8 @@ void add_pointers(TaskArgs& args, const Tensors& tensors, std::byte* workspace,
 void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& problem,
                      Operands operands);
 
+/// Adds that of x for kernels that load boxes (KernelSet), if it is aligned to 16 bytes; tasks load
+/// another one themselves.
+void add_box_map(TaskArgs& args, const ConvProblem& problem);
+
 }  // namespace megaconv::cuda

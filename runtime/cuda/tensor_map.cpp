@@ -147,6 +147,16 @@ CUtensorMap abreast_tensor(const ConvProblem& p, const Pixels& pixels, const Str
       swizzle_of(u64(k_block_channels) * bytes));
 }
 
+CUtensorMap box_tensor(const ConvProblem& p, const void* x, const DepthwiseBox& box) {
+  const Elements elements = elements_of(p);
+  const cuuint64_t pixel_bytes = u64(p.c) * bytes_of(elements), row_bytes = pixel_bytes * u64(p.w);
+  return tiled_tensor<4>("x", elements, x, {u64(p.c), u64(p.w), u64(p.h), u64(p.n)},
+                         {pixel_bytes, row_bytes, row_bytes * u64(p.h)},
+                         {static_cast<cuuint32_t>(box.channels), static_cast<cuuint32_t>(box.cols),
+                          static_cast<cuuint32_t>(box.rows), 1},
+                         CU_TENSOR_MAP_SWIZZLE_NONE);
+}
+
 CUtensorMap filter_tensor(const ConvProblem& p, const void* w, std::int64_t tap_numbers,
                           Elements elements, int k_block_channels, int filters) {
   const cuuint64_t tap_bytes = u64(tap_numbers) * bytes_of(elements);

@@ -6,6 +6,7 @@
 #include <cuda.h>
 
 #include "megaconv/problem.hpp"
+#include "tasks/direct/depthwise_box.hpp"
 #include "tasks/implicit_gemm/stripes.hpp"
 
 namespace megaconv::cuda {
@@ -33,6 +34,9 @@ CUtensorMap pixel_tensor(const ConvProblem& problem, const Pixels& pixels, const
 /// The same of images abreast: a box of `rows` rows of all of them.
 CUtensorMap abreast_tensor(const ConvProblem& problem, const Pixels& pixels, const Stripes& stripes,
                            int k_block_channels, int rows);
+
+/// x of a problem in NHWC as boxes of depthwise tasks.
+CUtensorMap box_tensor(const ConvProblem& problem, const void* x, const DepthwiseBox& box);
 
 /// w of a problem in NHWC, or what was made of it, with so many numbers a tap: a tap of `filters`
 /// filters, in a K block of 64 or 128 bytes of channels.

@@ -109,7 +109,7 @@ struct TaskArgs {
   std::int32_t k_blocks, share_k_blocks, block_k_blocks;
   std::int32_t task_tiles, last_task_tiles;  // of a whole group, of a stripe's last one
   MemoryInPlace memory;
-  CUtensorMap x_tensors[kMostConvertedStripes];  // of every stripe
+  CUtensorMap x_tensors[kMostConvertedStripes];  // of every stripe; depthwise: the first one
   CUtensorMap w_tensor, y_tensor, residual_tensor;
 };
 

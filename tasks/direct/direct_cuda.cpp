@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "tasks/direct/depthwise_box.hpp"
 #include "tasks/direct/direct_shapes.hpp"
 #include "tasks/gpu_memory.hpp"
 #include "tasks/tiling.hpp"
@@ -298,6 +299,11 @@ void choose_direct_for_cuda(Tiling& tiling, const Target& target) {
     const std::uint64_t rows = std::max({std::uint64_t{1}, least, std::min(most, even)});
     const std::uint64_t cols = std::min<std::uint64_t>(u64(a.q()), kMostPointwiseCols);
     take(u32(std::min(rows, u64(a.p()))), u32(cols), blocks);
+    return;
+  }
+  if (target.split_f16 && loads_boxes(a)) {
+    const BoxTasks tasks = choose_boxes(a, target);
+    take(tasks.rows, tasks.cols, tasks.blocks);
     return;
   }
   if (a.depthwise()) {

@@ -13,6 +13,7 @@
 #include "tools/run/verify_case.hpp"
 
 using namespace megaconv;
+using megaconv::test::DeviceBuffer;
 using megaconv::test::DeviceLayer;
 using megaconv::test::have_device;
 using megaconv::test::Layer;
@@ -44,7 +45,10 @@ const char* const kDepthwiseShapes[] = {"n3c19h14w15k19g19r3u2+bias+relu",
                                         "n2c20h11w9k20g20r7+bias+residual",
                                         "n1c9h10w9k9g9r5u2",
                                         "n9c72h31k72g72+bias",
-                                        "n5c48h57w58k48g48u2+relu"};
+                                        "n5c48h57w58k48g48u2+relu",
+                                        "n3c72h27w31k72r5p2g72+bias+relu",
+                                        "n2c96h20k96r7p3g96u2+scale+residual",
+                                        "n4c24h33w6k24r5p1x2g24u2"};
 
 // 1x1 filters on few channels, in NHWC: y in columns whose vectors have one pixel or several, and
 // by threads of a few pixels.
@@ -132,6 +136,29 @@ void check_on_tensor_cores(const char* shape) {
 TEST_CASE("cuda direct: depthwise convolution") {
   if (!have_device()) SKIP("no CUDA device");
   for (const char* shape : kDepthwiseShapes) check_all(shape, Algorithm::direct);
+}
+
+// TMA loads boxes of x that begins at a multiple of 16 bytes; of another one threads do, by the
+// same sums.
+TEST_CASE("cuda direct: depthwise convolution takes x wherever it lies", "[sanitizer]") {
+  if (!have_device()) SKIP("no CUDA device");
+  for (const char* shape : {"n2c40h21w17k40g40+bias", "n1c32h20k32r5p2g32u2", "n2c8h12k8r7p3g8"}) {
+    const Layer layer(parse_problem(std::string(shape) + "+nhwc+f16"), false);
+    DeviceLayer<Float16> device(layer);
+    PlanOptions options{.backend = Backend::cuda, .cuda_launch = CudaLaunch::staged};
+    options.tiling.algorithm = Algorithm::direct;
+    options.tiling.whole_tensors = true;
+    const Plan plan = Plan::create(layer.problem, options);
+    const std::vector<Float16> y = device.run(plan);
+    std::vector<Float16> shifted{Float16{}};
+    for (const float value : layer.x) shifted.push_back(from_float<Float16>(value));
+    const DeviceBuffer x(shifted);
+    Tensors tensors = device.tensors();
+    tensors.x = static_cast<const Float16*>(x.get()) + 1;
+    const std::vector<Float16> again = device.run(plan, tensors);
+    CAPTURE(shape, plan.describe());
+    CHECK(std::memcmp(again.data(), y.data(), y.size() * sizeof(Float16)) == 0);
+  }
 }
 
 TEST_CASE("cuda direct: 1x1 filters on few channels", "[sanitizer]") {

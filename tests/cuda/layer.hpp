@@ -47,6 +47,11 @@ class DeviceLayer {
   std::vector<T> run(const Plan& plan, DeviceBuffer& workspace) {
     return run(plan, tensors(), workspace);
   }
+  /// On other tensors, but to the same y.
+  std::vector<T> run(const Plan& plan, const Tensors& arguments) {
+    DeviceBuffer workspace(plan.workspace_bytes());
+    return run(plan, arguments, workspace);
+  }
   /// With a plan made for prepared filters; `in_place`: with the residual where y will be.
   std::vector<T> run_prepared(const Plan& plan, bool in_place = false) {
     const DeviceBuffer prepared(plan.prepared_filter_bytes());

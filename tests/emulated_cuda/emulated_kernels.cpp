@@ -13,7 +13,9 @@
 #include "runtime/cuda/direct_mma_set.cuh"
 #include "runtime/cuda/winograd_mma_set.cuh"
 #else
+#include "runtime/cuda/depthwise_set.cuh"
 #include "runtime/cuda/direct_mma_set.cuh"
+#include "runtime/cuda/direct_set.cuh"
 #include "runtime/cuda/implicit_gemm_set.cuh"
 #include "runtime/cuda/winograd_tensor_set.cuh"
 #include "tasks/cuda/wgmma_tile.cuh"
@@ -88,6 +90,10 @@ cuda::KernelSet kernels(const Tiling& tiling) {
   if (tiling.algorithm() == Algorithm::direct) {
     const ConvProblem& a = tiling.problem;
     return of_storage(tiling, [&]<class Stored>() {
+      if (a.depthwise()) {
+        return cuda::depthwise_kernels<Stored>(cuda::direct_kernels<Layout::nhwc, Stored>(tiling),
+                                               tiling);
+      }
       return cuda::pixel_stream_kernels<Stored>(pixel_stream(a.c, a.k, sizeof(Stored)));
     });
   }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "runtime/cuda/task_arguments.hpp"
+#include "tasks/direct/depthwise_box.hpp"
 #include "tests/emulated_cuda/include/runtime/cuda/kernel_set.cuh"
 #include "tests/emulated_cuda/include/runtime/cuda/redo_kernel.cuh"
 
@@ -65,6 +66,17 @@ class Memory {
   std::unique_ptr<Line[]> all_;
 };
 
+// x in boxes of depthwise tasks.
+CUtensorMap box_map(const cuda::TaskArgs& a, DataType dtype) {
+  const std::int64_t bytes = static_cast<std::int64_t>(size_of(dtype)), pixel = a.c * bytes;
+  const DepthwiseBox box = depthwise_box(a.r, a.stride_h, a.rows_per_group, a.cols_per_group,
+                                         a.filters_per_gemm_task, static_cast<int>(bytes));
+  return {.tensor = reinterpret_cast<const std::byte*>(a.x),
+          .sizes = {a.c, a.w_in, a.h, a.n},
+          .strides = {bytes, pixel, pixel * a.w_in, pixel * a.w_in * a.h},
+          .box = {box.channels, box.cols, box.rows, 1}};
+}
+
 // A run that guesses what was right in the one before needs no other scale, and gives the same
 // bits.
 void check_right_scale(cuda::TaskArgs& args, const Memory& y, const std::function<void()>& run) {
@@ -114,6 +126,7 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
     args.x_footer = reinterpret_cast<cuda::OperandFooter*>(footer.get());
     args.x_magnitudes = reinterpret_cast<std::uint32_t*>(footer.get()) + cuda::kFooterNumbers;
   }
+  if (kernels.loads_boxes) args.x_tensors[0] = box_map(args, dtype);
   set_shared_memory(reinterpret_cast<std::byte*>(shared.get()));
   auto* const own = reinterpret_cast<std::byte*>(shared.get());
   const auto run_one = [&](int shared_bytes, const std::function<void()>& body) {
@@ -126,11 +139,27 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
   float right_x_scale = 0;
   args.right_x_scale = &right_x_scale;
   const auto run_all = [&] {
+    std::vector<Task> in_turn;  // all of a stage, which comes last
     for (const std::uint32_t id : lowering.mapping.order) {
       const Task& task = tasks[id];
       const std::size_t kind = task.kind;
+      if (kernels.streams[kind]) {
+        in_turn.push_back(task);
+        continue;
+      }
       const auto run = reinterpret_cast<cuda::EmulatedTask>(const_cast<void*>(kernels.stage[kind]));
       run_one(kernels.shared_bytes[kind], [&] { run(args, task, own); });
+    }
+    if (!in_turn.empty()) {
+      const std::size_t kind = in_turn.front().kind;
+      const auto run =
+          reinterpret_cast<cuda::EmulatedTurns>(const_cast<void*>(kernels.stage[kind]));
+      gridDim.x = 2;
+      for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
+        run_one(kernels.shared_bytes[kind], [&] {
+          run(args, in_turn.data(), static_cast<std::uint32_t>(in_turn.size()), own);
+        });
+      }
     }
     if (kernels.redo == nullptr) return;
     const auto redo = reinterpret_cast<cuda::EmulatedRedo>(const_cast<void*>(kernels.redo));

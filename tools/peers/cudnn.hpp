@@ -63,6 +63,6 @@ struct GraphPlans {
 
 /// Plans of all configurations that the heuristics propose (modes A, B and fallback), and of every
 /// engine that they leave out, with its default knobs.
-GraphPlans graph_plans(cudnnHandle_t handle, const TensorView& tensors);
+GraphPlans graph_plans(const TensorView& tensors);
 
 }  // namespace megaconv::cli::cudnn

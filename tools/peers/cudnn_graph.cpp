@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <exception>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "tasks/strides.hpp"
@@ -222,20 +225,43 @@ Descriptor variant_pack(const TensorView& tensors, void* workspace) {
   return pack;
 }
 
-}  // namespace
+/// Plans of every `step`-th configuration. Some are compiled, which takes a tenth of a second; so
+/// there are several builders, with a thread, a handle and a graph each: cuDNN lets no two threads
+/// use the same handle at a time.
+struct Builder {
+  Builder(cudnnHandle_t own_handle, const TensorView& own_tensors)
+      : handle(own_handle), tensors(own_tensors) {}
 
-GraphPlans graph_plans(cudnnHandle_t handle, const TensorView& tensors) {
-  GraphPlans found;
-  const auto graph = std::make_shared<Graph>(handle, tensors.problem, tensors.precision);
-  std::vector<Configuration> configurations;
-  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
-    add_proposed(*graph, mode, configurations);
+  void build(std::size_t first, std::size_t step) {
+    try {
+      build_all(first, step);
+    } catch (...) {
+      error = std::current_exception();
+    }
   }
-  found.refused = add_other_engines(*graph, configurations);
-  for (Configuration& configuration : configurations) {
+
+  cudnnHandle_t handle;
+  TensorView tensors;
+  GraphPlans found;
+  std::exception_ptr error;
+
+ private:
+  void build_all(std::size_t first, std::size_t step) {
+    const auto graph = std::make_shared<Graph>(handle, tensors.problem, tensors.precision);
+    std::vector<Configuration> configurations;
+    for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B, CUDNN_HEUR_MODE_FALLBACK}) {
+      add_proposed(*graph, mode, configurations);
+    }
+    const int refused = add_other_engines(*graph, configurations);
+    if (first == 0) found.refused = refused;
+    for (std::size_t i = first; i < configurations.size(); i += step) {
+      add_plan(graph, std::move(configurations[i]));
+    }
+  }
+  void add_plan(const std::shared_ptr<Graph>& graph, Configuration configuration) {
     if (!configuration.allowed) {
       ++found.other_arithmetic;
-      continue;
+      return;
     }
     const auto plan = std::make_shared<Descriptor>(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     const auto own = std::make_shared<Descriptor>(std::move(configuration.descriptor));
@@ -243,18 +269,52 @@ GraphPlans graph_plans(cudnnHandle_t handle, const TensorView& tensors) {
     plan->set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, *own);
     if (plan->try_finalize() != CUDNN_STATUS_SUCCESS) {
       ++found.refused;
-      continue;
+      return;
     }
     Algorithm& algorithm = found.plans.emplace_back();
     algorithm.name = "graph engine " + std::to_string(configuration.engine) + ", " +
                      to_string(tensors.problem.layout);
     algorithm.workspace_bytes =
         static_cast<std::size_t>(plan->number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
-    algorithm.enqueue = [handle, graph, own, plan, tensors](cudaStream_t stream, void* workspace) {
-      const Descriptor pack = variant_pack(tensors, workspace);
-      check(cudnnSetStream(handle, stream), "stream");
-      check(cudnnBackendExecute(handle, plan->get(), pack.get()), "cudnnBackendExecute");
+    algorithm.enqueue = [of = handle, graph, own, plan, view = tensors](cudaStream_t stream,
+                                                                        void* workspace) {
+      const Descriptor pack = variant_pack(view, workspace);
+      check(cudnnSetStream(of, stream), "stream");
+      check(cudnnBackendExecute(of, plan->get(), pack.get()), "cudnnBackendExecute");
     };
+  }
+};
+
+/// A handle for each thread that builds plans. They are kept: plans are run with them, and to make
+/// one takes long.
+std::span<const cudnnHandle_t> building_handles() {
+  static const std::vector<cudnnHandle_t> handles = [] {
+    constexpr unsigned kMost = 16;
+    std::vector<cudnnHandle_t> made(std::clamp(std::thread::hardware_concurrency(), 1u, kMost));
+    for (cudnnHandle_t& handle : made) check(cudnnCreate(&handle), "cudnnCreate");
+    return made;
+  }();
+  return handles;
+}
+
+}  // namespace
+
+GraphPlans graph_plans(const TensorView& tensors) {
+  std::vector<Builder> builders;
+  for (cudnnHandle_t handle : building_handles()) builders.emplace_back(handle, tensors);
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < builders.size(); ++i) {
+      threads.emplace_back([&, i] { builders[i].build(i, builders.size()); });
+    }
+  }
+  GraphPlans found;
+  for (Builder& builder : builders) {
+    if (builder.error) std::rethrow_exception(builder.error);
+    found.refused += builder.found.refused;
+    found.other_arithmetic += builder.found.other_arithmetic;
+    std::move(builder.found.plans.begin(), builder.found.plans.end(),
+              std::back_inserter(found.plans));
   }
   return found;
 }

@@ -8,6 +8,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -53,9 +54,10 @@ namespace {
 using cudnn::Algorithm;
 using cudnn::TensorView;
 
-constexpr int kScreeningSamples = 3;
-// Screened times are good to some percent; whatever is slower than this cannot be the fastest.
-constexpr double kNear = 1.3;
+constexpr std::size_t kScreeningSamples = 3;
+// Screened times are good to some percent; whatever is slower than this cannot be the fastest. What
+// takes so many times as long is sampled once.
+constexpr double kNear = 1.3, kFar = 3;
 // An algorithm may take this part of the free memory for its workspace.
 constexpr double kWorkspaceShare = 0.5;
 
@@ -156,7 +158,7 @@ class Screening {
     }
     const std::string name = std::string("graph, ") + to_string(order.view().problem.layout);
     try {
-      cudnn::GraphPlans plans = cudnn::graph_plans(session_->handle, order.view());
+      cudnn::GraphPlans plans = cudnn::graph_plans(order.view());
       if (plans.plans.empty()) {
         add_obstacle(name, fmt::format("no plan: {} engine configurations refuse the problem, "
                                        "{} would compute in less than the precision asked for",
@@ -201,7 +203,10 @@ class Screening {
     try {
       variant.sample_ms = device_.clock({run, wait}, options_.caches);
       std::vector<double> samples;
-      for (int i = 0; i < kScreeningSamples; ++i) samples.push_back(variant.sample_ms());
+      do {
+        samples.push_back(variant.sample_ms());
+        fastest_ms_ = std::min(fastest_ms_, samples.back());
+      } while (samples.size() < kScreeningSamples && samples.back() < kFar * fastest_ms_);
       variant.algorithm.screened = summarize(std::move(samples));
     } catch (const Error& error) {
       // What writes where it must not leaves a context in which nothing runs any more.
@@ -241,6 +246,7 @@ class Screening {
   PeerOptions options_;
   std::shared_ptr<Session> session_;
   double workspace_limit_;
+  double fastest_ms_ = std::numeric_limits<double>::infinity();
   std::vector<Candidate> candidates_;
   std::vector<PeerVariant> without_plans_;
   std::vector<std::pair<const Reordered*, std::size_t>> best_plans_;  // places in the variants

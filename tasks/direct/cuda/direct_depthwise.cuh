@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct tasks of depthwise convolution: no sum over channels, so nothing to share but the caches.
-// A thread takes tiles of kRows x kCols outputs, of one channel or in NHWC of four. A number of x
-// is loaded once for all outputs of the tile that it counts for in the column of taps at hand.
-// Filters of 3 x 3 keep all their weights in registers, so that it is loaded once for the whole
-// tile. What is hard to hide is latency: rows of loads are on their way before the first is used.
+// A thread takes tiles of kRows x kCols outputs, of one channel or in NHWC of four
+// (depthwise_sums.cuh). What is hard to hide is latency: rows of loads are on their way before the
+// first is used. Where TMA loads x, it is hidden (depthwise_boxes.cuh).
 #pragma once
 
+#include "tasks/direct/cuda/depthwise_sums.cuh"
 #include "tasks/direct/cuda/direct.cuh"
 
 namespace megaconv::cuda {
@@ -23,9 +23,49 @@ struct DepthwiseTask {
     run_channels<1>(a, group, block);
   }
 
+  /// In threads of kChannels each, with filters of kTaps rows and a vertical stride of kStride; 0:
+  /// any. All tensors are aligned to vectors of so many channels.
+  template <int kChannels, int kTaps, int kStride>
+  static __device__ void run_filters(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
+    const PixelRect rect(a, group);
+    const int first_k = static_cast<int>(block) * a.filters_per_gemm_task;
+    const int parts = min(a.filters_per_gemm_task, a.k - first_k) / kChannels;
+    const int down = (rect.rows + kRows - 1) / kRows, across = (rect.cols + kCols - 1) / kCols;
+    const int tiles = down * across;
+    const DirectOutput<kLayout, Stored> output(a, rect.image);
+    for (int i = static_cast<int>(threadIdx.x); i < tiles * parts; i += kThreads) {
+      // Neighbouring threads take neighbouring numbers of x and y; the next ones in NHWC the tile
+      // below, with which they share rows.
+      const bool nchw = kLayout == Layout::nchw;
+      const int outer = bounded_quotient(i, nchw ? tiles : parts);
+      const int inner = i - outer * (nchw ? tiles : parts);
+      const int tile = nchw ? inner : outer, line = bounded_quotient(tile, nchw ? across : down);
+      const int in_line = tile - line * (nchw ? across : down);
+      const int k = first_k + (nchw ? outer : inner) * kChannels;
+      const int row = (nchw ? line : in_line) * kRows, col = (nchw ? in_line : line) * kCols;
+      const Inputs inputs(a, rect.image, k, rect.row + row, rect.col + col);
+      Sums<kChannels> sums;
+      if constexpr (kTaps == 3) {
+        DepthwiseWeights<kTaps, kChannels> weights;
+        weights.load_from(a.u + k, a.k_padded);
+        sums.template add_all<kStride>(weights, inputs);
+      } else if constexpr (kTaps != 0) {
+        sums.template add_columns<kTaps, kStride>(a.u + k, a.k_padded, a.s, a.stride_w,
+                                                  a.dilation_w, inputs);
+      } else {
+        add_any<kChannels>(a, a.u + k, inputs, sums);
+      }
+      output.template store_channels<kRows, kCols, kChannels>(
+          k, rect.row + row, rect.col + col, rect.rows - row, rect.cols - col, sums.outputs);
+    }
+  }
+
  private:
   static constexpr int kVector = kTile.i_tile;
   static_assert(DirectFilters::kLanes % kVector == 0);
+
+  template <int kChannels>
+  using Sums = DepthwiseSums<kRows, kCols, kChannels>;
 
   // Whether the channels of all pixels come in whole vectors.
   static __device__ bool has_vectors(const TaskArgs& a) {
@@ -48,42 +88,6 @@ struct DepthwiseTask {
     if (has(7, 2)) return run_filters<kChannels, 7, 2>(a, group, block);
     run_filters<kChannels, 0, 0>(a, group, block);
   }
-
-  // With filters of kTaps rows and a vertical stride of kStride; 0: any.
-  template <int kChannels, int kTaps, int kStride>
-  static __device__ void run_filters(const TaskArgs& a, std::uint32_t group, std::uint32_t block) {
-    const PixelRect rect(a, group);
-    const int first_k = static_cast<int>(block) * a.filters_per_gemm_task;
-    const int parts = min(a.filters_per_gemm_task, a.k - first_k) / kChannels;
-    const int down = (rect.rows + kRows - 1) / kRows, across = (rect.cols + kCols - 1) / kCols;
-    const int tiles = down * across;
-    const DirectOutput<kLayout, Stored> output(a, rect.image);
-    for (int i = static_cast<int>(threadIdx.x); i < tiles * parts; i += kThreads) {
-      // Neighbouring threads take neighbouring numbers of x and y; the next ones in NHWC the tile
-      // below, with which they share rows.
-      const bool nchw = kLayout == Layout::nchw;
-      const int outer = bounded_quotient(i, nchw ? tiles : parts);
-      const int inner = i - outer * (nchw ? tiles : parts);
-      const int tile = nchw ? inner : outer, line = bounded_quotient(tile, nchw ? across : down);
-      const int in_line = tile - line * (nchw ? across : down);
-      const int k = first_k + (nchw ? outer : inner) * kChannels;
-      const int row = (nchw ? line : in_line) * kRows, col = (nchw ? in_line : line) * kCols;
-      const Inputs inputs(a, rect.image, k, rect.row + row, rect.col + col);
-      Sums<kChannels> sums = {};
-      if constexpr (kTaps == 3) {
-        add_small<kTaps, kStride, kChannels>(a, a.u + k, inputs, sums);
-      } else if constexpr (kTaps != 0) {
-        add_columns<kTaps, kStride, kChannels>(a, a.u + k, inputs, sums);
-      } else {
-        add_any<kChannels>(a, a.u + k, inputs, sums);
-      }
-      output.template store_channels<kRows, kCols, kChannels>(
-          k, rect.row + row, rect.col + col, rect.rows - row, rect.cols - col, sums);
-    }
-  }
-
-  template <int kChannels>
-  using Sums = float[kRows * kCols * kChannels];
 
   // What a thread reads of x: channels from k on, around the first tap of the output (row, col).
   class Inputs {
@@ -129,78 +133,6 @@ struct DepthwiseTask {
     const Stored* first_;
   };
 
-  // To the sums of the output (row, col) of a thread.
-  template <int kChannels>
-  static __device__ void add(const Vec<kChannels>& input, const Vec<kChannels>& weights,
-                             Sums<kChannels>& sums, int row, int col) {
-#pragma unroll
-    for (int i = 0; i < kChannels; ++i) {
-      float& sum = sums[(row * kCols + col) * kChannels + i];
-      sum = fmaf(input.lane[i], weights.lane[i], sum);
-    }
-  }
-
-  // Adds the products of kTaps x kTaps taps, which all stay in registers, input row by input row.
-  template <int kTaps, int kStride, int kChannels>
-  static __device__ void add_small(const TaskArgs& a, const float* u, const Inputs& inputs,
-                                   Sums<kChannels>& sums) {
-    constexpr int kInputRows = (kRows - 1) * kStride + kTaps;
-    constexpr int kInputCols = (kCols - 1) * kStride + kTaps;
-    Vec<kChannels> weights[kTaps][kTaps];
-#pragma unroll
-    for (int r = 0; r < kTaps; ++r) {
-#pragma unroll
-      for (int s = 0; s < kTaps; ++s) {
-        weights[r][s] = load<kChannels>(u + (r * kTaps + s) * a.k_padded);
-      }
-    }
-#pragma unroll
-    for (int h = 0; h < kInputRows; ++h) {
-      Vec<kChannels, Stored> stored[kInputCols];
-#pragma unroll
-      for (int w = 0; w < kInputCols; ++w) stored[w] = inputs.template at<kChannels>(h, w);
-#pragma unroll
-      for (int w = 0; w < kInputCols; ++w) {
-        const Vec<kChannels> input = to_floats(stored[w]);
-#pragma unroll
-        for (int row = 0; row < kRows; ++row) {
-#pragma unroll
-          for (int col = 0; col < kCols; ++col) {
-            const int r = h - row * kStride, s = w - col * kStride;
-            if (r < 0 || r >= kTaps || s < 0 || s >= kTaps) continue;
-            add<kChannels>(input, weights[r][s], sums, row, col);
-          }
-        }
-      }
-    }
-  }
-
-  // Adds the products of kTaps rows of taps, column by column of them.
-  template <int kTaps, int kStride, int kChannels>
-  static __device__ void add_columns(const TaskArgs& a, const float* u, const Inputs& inputs,
-                                     Sums<kChannels>& sums) {
-    constexpr int kInputRows = (kRows - 1) * kStride + kTaps;
-#pragma unroll 1
-    for (int s = 0; s < a.s; ++s, u += a.k_padded) {
-      Vec<kChannels> weights[kTaps];
-#pragma unroll
-      for (int r = 0; r < kTaps; ++r) weights[r] = load<kChannels>(u + r * a.s * a.k_padded);
-#pragma unroll
-      for (int col = 0; col < kCols; ++col) {
-        const Inputs column = inputs.from(col * a.stride_w + s * a.dilation_w);
-#pragma unroll
-        for (int h = 0; h < kInputRows; ++h) {
-          const Vec<kChannels> input = to_floats(column.template at<kChannels>(h, 0));
-#pragma unroll
-          for (int row = 0; row < kRows; ++row) {
-            const int r = h - row * kStride;
-            if (r >= 0 && r < kTaps) add<kChannels>(input, weights[r], sums, row, col);
-          }
-        }
-      }
-    }
-  }
-
   // Adds the products of any filter, tap by tap.
   template <int kChannels>
   static __device__ void add_any(const TaskArgs& a, const float* u, const Inputs& inputs,
@@ -214,7 +146,7 @@ struct DepthwiseTask {
           for (int col = 0; col < kCols; ++col) {
             const auto input = inputs.template at<kChannels>(row * a.stride_h + r * a.dilation_h,
                                                              col * a.stride_w + s * a.dilation_w);
-            add<kChannels>(to_floats(input), weights, sums, row, col);
+            sums.add(to_floats(input), weights, row, col);
           }
         }
       }

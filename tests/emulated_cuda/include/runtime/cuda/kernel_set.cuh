@@ -17,6 +17,23 @@ namespace megaconv::cuda {
 /// What KernelSet::stage points to.
 using EmulatedTask = void (*)(const TaskArgs& args, const Task& task, std::byte* shared);
 
+/// The same of a stage whose blocks take tasks in turn.
+using EmulatedTurns = void (*)(const TaskArgs& args, const Task* tasks, std::uint32_t num_tasks,
+                               std::byte* shared);
+
+template <class Tasks>
+void replace_direct_stage(KernelSet& set, int shared_bytes) {
+  constexpr int kIndex = static_cast<int>(TaskKind::direct);
+  const EmulatedTurns run = [](const TaskArgs& args, const Task* tasks, std::uint32_t num_tasks,
+                               std::byte* shared) {
+    Tasks::run(args, tasks, num_tasks, shared, [] {});
+  };
+  set.stage[kIndex] = reinterpret_cast<const void*>(run);
+  set.streams[kIndex] = true;
+  set.shared_bytes[kIndex] = shared_bytes;
+  set.most_shared_bytes = std::max(set.most_shared_bytes, shared_bytes);
+}
+
 template <TaskKind... kKinds>
 struct Stage {
   template <class Kernel>

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Depthwise convolution whose stages have boxes of x loaded by TMA, put together for the executors.
+// sm_90.
+#pragma once
+
+#include <string>
+
+#include "megaconv/error.hpp"
+#include "runtime/cuda/kernel_set.cuh"
+#include "tasks/direct/cuda/depthwise_boxes.cuh"
+
+namespace megaconv::cuda {
+
+/// `plain`: the kernels of tasks that load x themselves.
+template <class Stored>
+KernelSet depthwise_kernels(const KernelSet& plain, const Tiling& tiling) {
+  const ConvProblem& a = tiling.problem;
+  const auto& cut = std::get<DirectCut>(tiling.cut);
+  const int channels = static_cast<int>(cut.filter_blocks_per_gemm_task * Tiling::kLaneBlock);
+  const DepthwiseBox box = depthwise_box(
+      static_cast<int>(a.r), static_cast<int>(a.stride_h), static_cast<int>(cut.rows_per_group),
+      static_cast<int>(cut.cols_per_group), channels, sizeof(Stored));
+  if (box.stages == 0) return plain;
+  KernelSet set = plain;
+  const auto take = [&]<int kTaps, int kStride>() {
+    if (a.r != kTaps || a.stride_h != kStride) return;
+    set.name += ", boxes of " + std::to_string(box.rows) + " x " + std::to_string(box.cols) +
+                " x " + std::to_string(channels);
+    replace_direct_stage<DepthwiseBoxes<Stored, kTaps, kStride>>(set, box.shared_bytes());
+    set.loads_boxes = true;
+  };
+  take.template operator()<3, 1>();
+  take.template operator()<3, 2>();
+  take.template operator()<5, 1>();
+  take.template operator()<5, 2>();
+  take.template operator()<7, 1>();
+  take.template operator()<7, 2>();
+  return set;
+}
+
+}  // namespace megaconv::cuda

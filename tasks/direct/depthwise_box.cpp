@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tasks/direct/depthwise_box.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tasks/gpu_memory.hpp"
+#include "tasks/tiling.hpp"
+
+namespace megaconv {
+namespace {
+
+// H100, 26 layers in FP32 and FP16, up to 100 sizes of tasks each: the chosen ones take 4 % more
+// than the best. Microseconds of a run; of a block's task, and of a turn in which its threads
+// compute a tile each, where nothing disturbs them; of the same where blocks take a multiprocessor
+// in turn: a turn of 3 x 3 taps, and of one tap of larger filters; of pixels that it loads, and
+// bytes that it loads in one.
+constexpr double kRunUs = 1.7, kTaskUs = 0.39, kTurnUs = 0.7;
+constexpr double kTurnOf3x3Us = 0.3, kTurnOfTapUs = 0.02;
+constexpr double kPixelUs = 0.8e-3, kBytesPerUs = 41e3;
+// Pixels of shared memory that are no whole lines of 128 bytes: threads meet banks twice.
+constexpr double kBanksMore = 0.035;  // of every byte of a number
+// Of tensors that pass through memory; so much of what is second longest is beside nothing.
+constexpr double kMemoryBytesPerUs = 3.4e6, kAlone = 0.45;
+
+double us_of(const ConvProblem& a, const DepthwiseBox& box, double tasks, double turns,
+             double multiprocessors) {
+  constexpr int kLine = 128;
+  constexpr double kSmallTaps = 9;
+  const double taps = static_cast<double>(a.r * a.s), small = taps / kSmallTaps;
+  const auto element = static_cast<int>(size_of(a.dtype));
+  const int pixel_bytes = box.channels * element;
+  const double banks = pixel_bytes % kLine == 0 ? 0 : kBanksMore * element;
+  const double at_once = multiprocessors * box.blocks_per_sm();
+  const double alone_us =
+      std::ceil(tasks / at_once) * (kTaskUs + kTurnUs * turns * small * (1 + banks));
+  const double turn_us = a.r == 3 ? kTurnOf3x3Us : kTurnOfTapUs * taps;
+  const double together_us = std::ceil(tasks / multiprocessors) * turns * (turn_us + banks * small);
+  const double loads_us =
+      tasks / multiprocessors * box.rows * box.cols * (kPixelUs + pixel_bytes / kBytesPerUs);
+  const double bytes = static_cast<double>((a.x_size() + a.y_size()) * element);
+  double us[] = {alone_us, together_us, loads_us,
+                 pass_through_memory(a) ? bytes / kMemoryBytesPerUs : 0};
+  std::sort(std::begin(us), std::end(us), std::greater<>());
+  return kRunUs + us[0] + kAlone * us[1];
+}
+
+}  // namespace
+
+BoxTasks choose_boxes(const ConvProblem& a, const Target& target) {
+  constexpr std::uint32_t kMostDown = 7, kMostAcross = 14, kMostBlocks = 8;
+  const DirectShape tile = depthwise_shape(a.layout);
+  const auto int_of = [](auto value) { return static_cast<int>(value); };
+  const double multiprocessors = std::max(1u, target.multiprocessors);
+  const std::uint32_t all_down = ceil_div(u32(u64(a.p())), tile.h_tile);
+  const std::uint32_t all_across = ceil_div(u32(u64(a.q())), tile.w_tile);
+  const std::uint32_t all_blocks = ceil_div(u32(u64(a.k)), Tiling::kLaneBlock);
+  BoxTasks best{.rows = 0, .cols = 0, .blocks = 0, .us = std::numeric_limits<double>::infinity()};
+  for (std::uint32_t blocks = 1; blocks <= std::min(all_blocks, kMostBlocks); ++blocks) {
+    const std::uint32_t channels = blocks * Tiling::kLaneBlock;
+    const std::uint32_t tiles_at_once = tile.threads() / (channels / tile.i_tile);
+    for (std::uint32_t down = 1; down <= std::min(all_down, kMostDown); ++down) {
+      for (std::uint32_t across = 1; across <= std::min(all_across, kMostAcross); ++across) {
+        const std::uint32_t rows = down * tile.h_tile, cols = across * tile.w_tile;
+        const DepthwiseBox box =
+            depthwise_box(int_of(a.r), int_of(a.stride_h), int_of(rows), int_of(cols),
+                          int_of(channels), int_of(size_of(a.dtype)));
+        if (box.stages == 0) break;
+        const std::uint64_t tasks = u64(a.n) * ceil_div(all_down, down) *
+                                    ceil_div(all_across, across) * ceil_div(all_blocks, blocks);
+        const double us = us_of(a, box, static_cast<double>(tasks),
+                                ceil_div(down * across, tiles_at_once), multiprocessors);
+        if (us < best.us) best = {rows, cols, blocks, us};
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace megaconv
