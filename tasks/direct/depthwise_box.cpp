@@ -16,34 +16,34 @@ namespace {
 // compute a tile each, where nothing disturbs them; of the same where blocks take a multiprocessor
 // in turn: a turn of 3 x 3 taps, and of one tap of larger filters; of pixels that it loads, and
 // bytes that it loads in one.
-constexpr double kRunUs = 1.7, kTaskUs = 0.39, kTurnUs = 0.7;
-constexpr double kTurnOf3x3Us = 0.3, kTurnOfTapUs = 0.02;
-constexpr double kPixelUs = 0.8e-3, kBytesPerUs = 41e3;
+constexpr double kBoxRunUs = 1.7, kBoxTaskUs = 0.39, kBoxTurnUs = 0.7;
+constexpr double kBoxTurnOf3x3Us = 0.3, kBoxTurnOfTapUs = 0.02;
+constexpr double kBoxPixelUs = 0.8e-3, kBoxBytesPerUs = 41e3;
 // Pixels of shared memory that are no whole lines of 128 bytes: threads meet banks twice.
-constexpr double kBanksMore = 0.035;  // of every byte of a number
+constexpr double kBoxBanksMore = 0.035;  // of every byte of a number
 // Of tensors that pass through memory; so much of what is second longest is beside nothing.
-constexpr double kMemoryBytesPerUs = 3.4e6, kAlone = 0.45;
+constexpr double kBoxMemoryBytesPerUs = 3.4e6, kBoxAlone = 0.45;
 
-double us_of(const ConvProblem& a, const DepthwiseBox& box, double tasks, double turns,
-             double multiprocessors) {
+double box_tasks_us(const ConvProblem& a, const DepthwiseBox& box, double tasks, double turns,
+                    double multiprocessors) {
   constexpr int kLine = 128;
   constexpr double kSmallTaps = 9;
   const double taps = static_cast<double>(a.r * a.s), small = taps / kSmallTaps;
   const auto element = static_cast<int>(size_of(a.dtype));
   const int pixel_bytes = box.channels * element;
-  const double banks = pixel_bytes % kLine == 0 ? 0 : kBanksMore * element;
+  const double banks = pixel_bytes % kLine == 0 ? 0 : kBoxBanksMore * element;
   const double at_once = multiprocessors * box.blocks_per_sm();
   const double alone_us =
-      std::ceil(tasks / at_once) * (kTaskUs + kTurnUs * turns * small * (1 + banks));
-  const double turn_us = a.r == 3 ? kTurnOf3x3Us : kTurnOfTapUs * taps;
+      std::ceil(tasks / at_once) * (kBoxTaskUs + kBoxTurnUs * turns * small * (1 + banks));
+  const double turn_us = a.r == 3 ? kBoxTurnOf3x3Us : kBoxTurnOfTapUs * taps;
   const double together_us = std::ceil(tasks / multiprocessors) * turns * (turn_us + banks * small);
   const double loads_us =
-      tasks / multiprocessors * box.rows * box.cols * (kPixelUs + pixel_bytes / kBytesPerUs);
+      tasks / multiprocessors * box.rows * box.cols * (kBoxPixelUs + pixel_bytes / kBoxBytesPerUs);
   const double bytes = static_cast<double>((a.x_size() + a.y_size()) * element);
   double us[] = {alone_us, together_us, loads_us,
-                 pass_through_memory(a) ? bytes / kMemoryBytesPerUs : 0};
+                 pass_through_memory(a) ? bytes / kBoxMemoryBytesPerUs : 0};
   std::sort(std::begin(us), std::end(us), std::greater<>());
-  return kRunUs + us[0] + kAlone * us[1];
+  return kBoxRunUs + us[0] + kBoxAlone * us[1];
 }
 
 }  // namespace
@@ -69,8 +69,8 @@ BoxTasks choose_boxes(const ConvProblem& a, const Target& target) {
         if (box.stages == 0) break;
         const std::uint64_t tasks = u64(a.n) * ceil_div(all_down, down) *
                                     ceil_div(all_across, across) * ceil_div(all_blocks, blocks);
-        const double us = us_of(a, box, static_cast<double>(tasks),
-                                ceil_div(down * across, tiles_at_once), multiprocessors);
+        const double us = box_tasks_us(a, box, static_cast<double>(tasks),
+                                       ceil_div(down * across, tiles_at_once), multiprocessors);
         if (us < best.us) best = {rows, cols, blocks, us};
       }
     }
