@@ -16,13 +16,13 @@ namespace {
 // compute a tile each, where nothing disturbs them; of the same where blocks take a multiprocessor
 // in turn: a turn of 3 x 3 taps, and of one tap of larger filters; of pixels that it loads, and
 // bytes that it loads in one.
-constexpr double kBoxRunUs = 1.7, kBoxTaskUs = 0.39, kBoxTurnUs = 0.7;
-constexpr double kBoxTurnOf3x3Us = 0.3, kBoxTurnOfTapUs = 0.02;
-constexpr double kBoxPixelUs = 0.8e-3, kBoxBytesPerUs = 41e3;
+constexpr double kBoxRunUs = 1.3, kBoxTaskUs = 0.9, kBoxTurnUs = 0.63;
+constexpr double kBoxTurnOf3x3Us = 0.22, kBoxTurnOfTapUs = 0.0095;
+constexpr double kBoxPixelUs = 1e-3, kBoxBytesPerUs = 48e3;
 // Pixels of shared memory that are no whole lines of 128 bytes: threads meet banks twice.
-constexpr double kBoxBanksMore = 0.035;  // of every byte of a number
+constexpr double kBoxBanksMore = 0.055;  // of every byte of a number
 // Of tensors that pass through memory; so much of what is second longest is beside nothing.
-constexpr double kBoxMemoryBytesPerUs = 3.4e6, kBoxAlone = 0.45;
+constexpr double kBoxMemoryBytesPerUs = 3.3e6, kBoxAlone = 0.44;
 
 double box_tasks_us(const ConvProblem& a, const DepthwiseBox& box, double tasks, double turns,
                     double multiprocessors) {
@@ -49,7 +49,8 @@ double box_tasks_us(const ConvProblem& a, const DepthwiseBox& box, double tasks,
 }  // namespace
 
 BoxTasks choose_boxes(const ConvProblem& a, const Target& target) {
-  constexpr std::uint32_t kMostDown = 7, kMostAcross = 14, kMostBlocks = 8;
+  constexpr std::uint32_t kDown[] = {1, 2, 3, 4, 7}, kAcross[] = {2, 4, 7, 8, 14};
+  constexpr std::uint32_t kMostBlocks = 8;
   const DirectShape tile = depthwise_shape(a.layout);
   const auto int_of = [](auto value) { return static_cast<int>(value); };
   const double multiprocessors = std::max(1u, target.multiprocessors);
@@ -58,17 +59,21 @@ BoxTasks choose_boxes(const ConvProblem& a, const Target& target) {
   const std::uint32_t all_blocks = ceil_div(u32(u64(a.k)), Tiling::kLaneBlock);
   BoxTasks best{.rows = 0, .cols = 0, .blocks = 0, .us = std::numeric_limits<double>::infinity()};
   for (std::uint32_t blocks = 1; blocks <= std::min(all_blocks, kMostBlocks); ++blocks) {
+    const std::uint32_t parts = ceil_div(all_blocks, blocks);
+    if (blocks != ceil_div(all_blocks, parts)) continue;  // the last part would be emptier
     const std::uint32_t channels = blocks * Tiling::kLaneBlock;
     const std::uint32_t tiles_at_once = tile.threads() / (channels / tile.i_tile);
-    for (std::uint32_t down = 1; down <= std::min(all_down, kMostDown); ++down) {
-      for (std::uint32_t across = 1; across <= std::min(all_across, kMostAcross); ++across) {
+    for (const std::uint32_t most_down : kDown) {
+      for (const std::uint32_t most_across : kAcross) {
+        const std::uint32_t down = std::min(most_down, all_down);
+        const std::uint32_t across = std::min(most_across, all_across);
         const std::uint32_t rows = down * tile.h_tile, cols = across * tile.w_tile;
         const DepthwiseBox box =
             depthwise_box(int_of(a.r), int_of(a.stride_h), int_of(rows), int_of(cols),
                           int_of(channels), int_of(size_of(a.dtype)));
         if (box.stages == 0) break;
-        const std::uint64_t tasks = u64(a.n) * ceil_div(all_down, down) *
-                                    ceil_div(all_across, across) * ceil_div(all_blocks, blocks);
+        const std::uint64_t tasks =
+            u64(a.n) * ceil_div(all_down, down) * ceil_div(all_across, across) * parts;
         const double us = box_tasks_us(a, box, static_cast<double>(tasks),
                                        ceil_div(down * across, tiles_at_once), multiprocessors);
         if (us < best.us) best = {rows, cols, blocks, us};

@@ -9,10 +9,14 @@
 namespace megaconv {
 
 bool loads_by_taps(const ConvProblem& a) {
+  constexpr std::int64_t kFarRows = 256;
   if (has_strides(a)) return true;
   const std::int64_t pitch = a.q() == 1 ? a.w + a.pad_w : a.filter_extent_w();  // of one column
   const std::int64_t reach = (a.filter_extent_h() - 1) * pitch + a.filter_extent_w() - 1;
-  return !operands_in_tensor(a) && reach > kMostReach;
+  if (!operands_in_tensor(a)) return reach > kMostReach;
+  // Filters of one column share their inputs with those of other rows alone. Where these are far,
+  // tiles of more filters load less.
+  return a.s == 1 && (a.filter_extent_h() - 1) * (a.w + a.pad_w) > kFarRows;
 }
 
 std::int64_t groups_at_once(const ConvProblem& a) {
