@@ -63,8 +63,11 @@ constexpr double kMmaFloatUs = 0.9e-6, kMmaFloatStepUs = 0.2e-6;
 // The same of few filters, within a third of 84 layers (H100).
 constexpr double kFewFiltersStartUs = 1.7, kFewFiltersPixelUs = 25e-6, kFewFiltersStepUs = 4e-6;
 constexpr double kFewFiltersMemoryMore = 1.3, kFewFiltersCachedMore = 0.8;
-// The same of streams of pixels, within a quarter of 10 layers (H100).
-constexpr double kStreamStartUs = 2.5, kStreamPixelUs = 14e-6, kStreamColumnUs = 5e-6;
+// The same of streams of pixels, a column of eight filters at a time, and every further step of
+// their sums (H100, 120 layers).
+constexpr double kStreamStartUs = 4.1, kStreamStepUs = 15e-6;
+constexpr double kStreamColumnUs = 9.3e-6, kStreamFloatColumnUs = 14.5e-6;
+constexpr double kStreamColumnStep = 0.28;  // of a column
 // All behind others, in a network: by this their choice was right.
 constexpr double kColdDirectUs = kColdUs + 2.4;
 
@@ -134,12 +137,14 @@ double few_filters_us(const ConvProblem& a) {
                       memory_us(a));
 }
 
-// Streams: pixels by columns of filters, or x and y through memory.
+// Streams: pixels by columns of filters and steps of sums, or x and y through memory.
 double pixel_stream_us(const ConvProblem& a) {
   const auto pixels = static_cast<double>(a.n * a.p() * a.q());
-  const auto columns = static_cast<double>(ceil_div<std::int64_t>(a.k, 8));
-  return kStreamStartUs +
-         std::max(pixels * (kStreamPixelUs + kStreamColumnUs * columns), memory_us(a));
+  const PixelStream stream = pixel_stream(a.c, a.k, size_of(a.dtype));
+  const double columns_us =
+      stream.columns * (a.dtype == DataType::f32 ? kStreamFloatColumnUs : kStreamColumnUs);
+  const double steps_us = (stream.steps - 1) * (kStreamStepUs + kStreamColumnStep * columns_us);
+  return kStreamStartUs + std::max(pixels * (columns_us + steps_us), memory_us(a));
 }
 
 // Of filters that a warp has at a time some may not exist.

@@ -67,11 +67,32 @@ constexpr PixelStream pixel_stream(std::int64_t c, std::int64_t k, std::size_t e
   return pixel_stream(c, k, element_bytes, PixelStream::kSharedBytes);
 }
 
-/// Whether direct tasks on tensor cores do so: where pixels are many and short, or where they are
-/// long and do not begin where sectors of 32 bytes do. Vectors of floats that four filters have are
-/// stored as fast without. (H100, docs/results/pixel_stream_h100.csv)
-constexpr bool streams_pixels(const ConvProblem& a) {
-  constexpr std::int64_t kManyPixels = 150'000, kShort = 24, kFewFilters = 64, kQuad = 4;
+/// Whether filters come in no vectors of 16 bytes, so that other tasks store y number by number,
+/// and streams take less time. Short pixels are worth a stream only where they are many, and large
+/// sums are faster by tasks that share x. (H100, docs/results/odd_filters_h100.csv)
+inline bool has_odd_filters(const ConvProblem& a) {
+  constexpr std::int64_t kVector = 16, kLeastPixels = 8'000, kSomePixels = 50'000;
+  constexpr std::int64_t kManyPixels = 150'000, kFew = 16, kMany = 32, kShort = 16, kLong = 24;
+  const auto element = static_cast<std::int64_t>(size_of(a.dtype));
+  const std::int64_t pixels = a.n * a.h * a.w;
+  if (a.k * element % kVector == 0 || pixels < kLeastPixels) return false;
+  if (a.dtype == DataType::f32) {
+    constexpr std::int64_t kMostChannels = 64, kMostFilters = 128, kMostOfShort = 64;
+    const bool short_ones = pixels >= kManyPixels && a.k <= kMostOfShort;
+    return (a.k >= kMany || (a.k > kFew && a.c >= kLong)) && a.c <= kMostChannels &&
+           (a.c >= kShort || short_ones) && (pixels >= kSomePixels || a.k <= kMostFilters);
+  }
+  constexpr std::int64_t kMostChannels = 128, kFewChannels = 48, kMostWeights = 13'000;
+  const bool large = a.c > kMostChannels || (a.c > kFewChannels && a.c * a.k > kMostWeights);
+  const bool is_worth_it = pixels >= kSomePixels || a.c >= kLong || (a.c >= kShort && a.k >= kMany);
+  return a.k > kFew && !large && is_worth_it;
+}
+
+/// Whether direct tasks on tensor cores do so: where pixels are many and short; where they are long
+/// and do not begin where sectors of 32 bytes do; and where filters are odd. Vectors of floats that
+/// four filters have are stored as fast without. (H100, docs/results/pixel_stream_h100.csv)
+inline bool streams_pixels(const ConvProblem& a) {
+  constexpr std::int64_t kManyPixels = 150'000, kShort = 24, kLessShort = 32, kFewFilters = 64;
   constexpr std::int64_t kLong = 160, kVeryFewFilters = 16, kManyBytes = 10'000'000, kSector = 32;
   constexpr std::int64_t kMostFilterBytes = 96 * 1024;
   const bool pixels = a.layout == Layout::nhwc && a.groups == 1 && a.r == 1 && a.s == 1 &&
@@ -80,11 +101,12 @@ constexpr bool streams_pixels(const ConvProblem& a) {
   const auto element = static_cast<std::int64_t>(size_of(a.dtype));
   const bool floats = a.dtype == DataType::f32;
   const std::int64_t count = a.n * a.h * a.w;
-  const bool many_short = count >= kManyPixels && a.c <= kShort && a.k <= kFewFilters &&
-                          (!floats || (a.k % kQuad != 0 && a.k >= kFewFilters / 2));
+  const std::int64_t most_short = a.k <= kShort ? kLessShort : kShort;
+  const bool many_short =
+      !floats && count >= kManyPixels && a.c <= most_short && a.k <= kFewFilters;
   const bool large_long = !floats && a.c >= kLong && a.c * element % kSector != 0 &&
                           a.k <= kVeryFewFilters && count * a.c * element >= kManyBytes;
-  if (!many_short && !large_long) return false;
+  if (!many_short && !large_long && !has_odd_filters(a)) return false;
   constexpr int kLeastWarps = 4;  // fewer have too little on their way
   const PixelStream stream = pixel_stream(a.c, a.k, size_of(a.dtype));
   return stream.warps >= kLeastWarps && stream.filter_bytes <= kMostFilterBytes;

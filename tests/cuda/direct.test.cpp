@@ -93,6 +93,9 @@ const char* const kPixelStreams[] = {
     "n3c16h223w225k33r1p0+residual",
     "n1c168h173w173k16r1p0+scale+bias+residual+relu",
     "n5c264h67w59k11r1p0",
+    "n3c48h53w61k37r1p0+bias+residual",
+    "n4c128h60w47k101r1p0+scale",
+    "n9c24h31w33k439r1p0",
 };
 
 void check_all(const char* shape, Algorithm algorithm, const char* dtype = "",

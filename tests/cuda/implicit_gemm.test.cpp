@@ -228,7 +228,8 @@ TEST_CASE("cuda: implicit GEMM in wide tiles is exact on integers, with a residu
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
   for (const char* text :
        {"n3c24h13w9k136r1p0+bias+relu", "n2c520h14k264r1p0", "n3c136h13w9k328u2+relu+residual",
-        "n2c64h28k256r1p0+bias+relu+residual", "n40c72h7k1000r1p0u2+residual"}) {
+        "n2c64h28k256r1p0+bias+relu+residual", "n40c72h7k1000r1p0u2+residual",
+        "n2c40h9w141k136r3s1p1x0+bias+residual"}) {
     IntegerLayer<Float16> of(std::string(text) + "+nhwc+f16");
     for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
       for (const std::uint32_t places : {0u, 32u, 96u, 176u, 240u}) {

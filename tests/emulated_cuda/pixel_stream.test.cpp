@@ -18,8 +18,8 @@ void check(const std::string& text, bool integers) {
       {.algorithm = Algorithm::direct, .arithmetic = mma_arithmetic(problem.dtype)});
 }
 
-// Pixels that are many and short, or long and not aligned: channels in whole eights, fours, or not;
-// filters in whole columns or not; tiles that begin anywhere in a sector.
+// Pixels that are many and short, long and not aligned, or of odd filters: channels in whole
+// eights, fours, or not; filters in whole columns or not; tiles that begin anywhere in a sector.
 TEST_CASE("emulated CUDA: streams of pixels are right for any layer that they take") {
   check("n1c3h1w150001k5r1p0+nhwc+f16+bias", true);
   check("n2c24h250w301k16r1p0+nhwc+bf16+scale+bias", false);
@@ -27,6 +27,9 @@ TEST_CASE("emulated CUDA: streams of pixels are right for any layer that they ta
   check("n3c16h223w225k33r1p0+nhwc", false);
   check("n1c168h173w173k8r1p0+nhwc+f16+scale+bias+residual+silu", false);
   check("n5c264h67w59k11r1p0+nhwc+bf16", true);
+  check("n3c128h53w61k101r1p0+nhwc+f16+bias+residual", false);
+  check("n9c24h31w33k230r1p0+nhwc+bf16+scale", true);
+  check("n3c48h53w61k37r1p0+nhwc+relu", false);
 }
 
 }  // namespace

@@ -251,7 +251,7 @@ TEST_CASE("Floats of few terms are direct on tensor cores, of more where y is sm
   CHECK(algorithm("n36c16h8k1352") != Algorithm::direct);
 }
 
-TEST_CASE("Streams of pixels are many and short, or long and not aligned") {
+TEST_CASE("Streams of pixels are many and short, long and not aligned, or of odd filters") {
   const auto streams = [](const char* text) {
     const ConvProblem problem = parse_problem(std::string(text) + "+nhwc");
     const Tiling tiling = make_tiling(problem, {.precision = Precision::tf32}, test::kHopper);
@@ -259,13 +259,19 @@ TEST_CASE("Streams of pixels are many and short, or long and not aligned") {
     if (streams_pixels(problem)) CHECK(tiling.algorithm() == Algorithm::direct);
     return streams_pixels(problem);
   };
-  for (const char* text : {"n12c16h217k50r1p0+f16", "n12c16h217k50r1p0", "n13c24h200k16r1p0+bf16",
-                           "n24c1000h92w42k4r1p0+f16", "n20c168h39w149k8r1p0+f16"}) {
+  for (const char* text :
+       {"n12c16h217k50r1p0+f16", "n12c16h217k50r1p0", "n13c24h200k16r1p0+bf16",
+        "n24c1000h92w42k4r1p0+f16", "n20c168h39w149k8r1p0+f16", "n32c32h112k16r1p0+f16",
+        "n8c48h100k37r1p0+f16", "n4c128h60k101r1p0+bf16", "n4c24h60k17r1p0+f16",
+        "n8c3h100k50r1p0+f16", "n4c32h60k37r1p0", "n8c24h100k230r1p0"}) {
     CHECK(streams(text));
   }
-  for (const char* text : {"n12c16h217k48r1p0", "n3c16h208k8r1p0+f16", "n13c24h200k16r3+f16",
-                           "n13c24h200k16r1p0u2+f16", "n32c240h18w300k8r1p0+f16",
-                           "n7c992h14w20k16r1p0+f16", "n12c16h217k72r1p0+f16"}) {
+  for (const char* text :
+       {"n12c16h217k48r1p0", "n3c16h208k8r1p0+f16", "n13c24h200k16r3+f16",
+        "n13c24h200k16r1p0u2+f16", "n32c240h18w300k8r1p0+f16", "n7c992h14w20k16r1p0+f16",
+        "n12c16h217k72r1p0+f16", "n8c48h100k40r1p0+f16", "n2c48h28k37r1p0+f16",
+        "n4c128h60k150r1p0+f16", "n4c8h60k37r1p0+f16", "n8c48h100k36r1p0", "n8c96h100k37r1p0",
+        "n4c24h60k230r1p0", "n8c8h100k101r1p0"}) {
     CHECK_FALSE(streams(text));
   }
 }
@@ -273,7 +279,7 @@ TEST_CASE("Streams of pixels are many and short, or long and not aligned") {
 TEST_CASE("Shared memory has room for what streams of pixels cut it into") {
   for (const std::size_t element : {std::size_t{2}, std::size_t{4}}) {
     for (const int c : {1, 3, 4, 8, 20, 24, 168, 264, 1000, 1992}) {
-      for (const int k : {1, 5, 8, 16, 33, 64}) {
+      for (const int k : {1, 5, 8, 16, 33, 64, 230, 439}) {
         const PixelStream stream = pixel_stream(c, k, element);
         CAPTURE(element, c, k, stream.warps, stream.stages, stream.pixels);
         if (stream.warps == 0) continue;

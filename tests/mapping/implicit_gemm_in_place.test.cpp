@@ -334,3 +334,19 @@ TEST_CASE(
   CHECK(shares_of("n64c512h7k512+nhwc+f16") == 1);
   CHECK(shares_of("n1c512h7k512") == 1);  // loaded
 }
+
+TEST_CASE("Taps of one column have inputs of their own where rows are long") {
+  const auto by_taps = [](const char* text) {
+    const ConvProblem problem = parse_problem(std::string(text) + "+nhwc+f16");
+    return make_stripes(problem, static_cast<std::int32_t>(problem.q())).taps_have_own_inputs();
+  };
+  for (const char* text : {"n2c120h199k1176r3s1p1x0", "n1c96h112w128k192r5s1p2x0"}) {
+    CAPTURE(text);
+    CHECK(by_taps(text));
+    CHECK(operands_in_wide_tiles(parse_problem(std::string(text) + "+nhwc+f16")));
+  }
+  for (const char* text : {"n8c160h50k224r7s1p3x0", "n2c64h199k64", "n2c64h199k64r1s3p0x1"}) {
+    CAPTURE(text);
+    CHECK_FALSE(by_taps(text));
+  }
+}
