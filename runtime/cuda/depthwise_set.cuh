@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "megaconv/error.hpp"
 #include "runtime/cuda/kernel_set.cuh"
 #include "tasks/direct/cuda/depthwise_boxes.cuh"
 

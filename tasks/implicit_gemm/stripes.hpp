@@ -28,7 +28,8 @@
 //
 // Under strides, neighbouring outputs do not read neighbouring inputs. Then every tap's input is
 // loaded by itself, and padded pixels are the outputs alone: pitch and period have no gaps. So it
-// is where a filter reaches too far, as dilated ones may.
+// is where a filter reaches too far, as dilated ones may, and where it has one column and rows are
+// long.
 #pragma once
 
 #include <cstdint>
