@@ -10,21 +10,16 @@
 
 namespace megaconv::cuda {
 
-/// `plain`: the kernels of tasks that load x themselves.
+/// `set`: the kernels of tasks that load x themselves.
 template <class Stored>
-KernelSet depthwise_kernels(const KernelSet& plain, const Tiling& tiling) {
+KernelSet depthwise_kernels(KernelSet set, const Tiling& tiling) {
   const ConvProblem& a = tiling.problem;
-  const auto& cut = std::get<DirectCut>(tiling.cut);
-  const int channels = static_cast<int>(cut.filter_blocks_per_gemm_task * Tiling::kLaneBlock);
-  const DepthwiseBox box = depthwise_box(
-      static_cast<int>(a.r), static_cast<int>(a.stride_h), static_cast<int>(cut.rows_per_group),
-      static_cast<int>(cut.cols_per_group), channels, sizeof(Stored));
-  if (box.stages == 0) return plain;
-  KernelSet set = plain;
+  const DepthwiseBox box = depthwise_box(a, std::get<DirectCut>(tiling.cut));
+  if (box.stages == 0) return set;
   const auto take = [&]<int kTaps, int kStride>() {
     if (a.r != kTaps || a.stride_h != kStride) return;
     set.name += ", boxes of " + std::to_string(box.rows) + " x " + std::to_string(box.cols) +
-                " x " + std::to_string(channels);
+                " x " + std::to_string(box.channels);
     replace_direct_stage<DepthwiseBoxes<Stored, kTaps, kStride>>(set, box.shared_bytes());
     set.loads_boxes = true;
   };

@@ -56,6 +56,7 @@ DeviceConv::DeviceConv(const Tiling& tiling, const Device& device, CudaLaunch la
     : multiplied_(multiplied(tiling).problem),
       every_run_(tiling.filters == FilterMode::every_run),
       kernels_(kernels_for(tiling, device.isa)),
+      loads_boxes_(kernels_.loads_boxes && launch == CudaLaunch::staged),
       filter_tasks_(build_filter_graph(tiling).tasks) {
   check_extents(tiling);
   check_shared_memory(kernels_, device);
@@ -91,7 +92,7 @@ TaskArgs DeviceConv::args_of(const Tensors& tensors, std::byte* workspace,
   if (kernels_.operands != Operands::loaded) {
     add_tensor_maps(args, tensors, multiplied_, kernels_.operands);
   }
-  if (kernels_.loads_boxes) add_box_map(args, multiplied_);
+  if (loads_boxes_) add_box_map(args, multiplied_);
   return args;
 }
 

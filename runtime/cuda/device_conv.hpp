@@ -37,9 +37,7 @@ class DeviceConv {
   /// Whether the workspace has a U, which every run fills.
   bool keeps_u() const { return every_run_ && !kernels_.filters_in_place; }
   /// Whether all tasks that make operands stand in front of those that multiply.
-  bool makes_operands_first() const {
-    return kernels_.streams[static_cast<std::size_t>(TaskKind::direct)] && !kernels_.loads_boxes;
-  }
+  bool makes_operands_first() const { return kernels_.makes_operands_first; }
   std::uint32_t resident_blocks() const { return launcher_->resident_blocks(); }
   /// Whether a run may compute y twice, since it guesses scales.
   bool may_compute_again() const { return kernels_.redo != nullptr; }
@@ -63,6 +61,7 @@ class DeviceConv {
   const ConvProblem multiplied_;
   const bool every_run_;
   const KernelSet kernels_;
+  const bool loads_boxes_;
   const DeviceArray<Task> filter_tasks_;
   TaskArgs args_;  // without pointers
   TaskMemory memory_;

@@ -16,9 +16,10 @@ namespace megaconv::cuda {
 /// The entry points of one variant, and what a launch has to know of them. Arrays are indexed by
 /// TaskKind.
 struct KernelSet {
-  std::string name;        ///< "winograd F(4x4,3x3), tasks of 128 tiles x 128 filters"
-  const void* megakernel;  ///< the persistent kernel; arguments (TaskArgs, DeviceRun)
-  int num_threads;         ///< threads of a block
+  std::string name;           ///< "winograd F(4x4,3x3), tasks of 128 tiles x 128 filters"
+  const void* megakernel;     ///< the persistent kernel; arguments (TaskArgs, DeviceRun)
+  bool makes_operands_first;  ///< its tasks that make operands stand in front of all others
+  int num_threads;            ///< threads of a block
   /// The scale check (redo.cuh), launched after a run. Arguments (TaskArgs, const Task*, uint32
   /// tasks, uint32 groups). Null if no scale is guessed.
   const void* redo;

@@ -118,9 +118,9 @@ int Launcher::bytes_to_keep_apart(int blocks) const {
 // and blocks of the next kernel should find room.
 int Launcher::stage_bytes(TaskKind kind, unsigned num_blocks) const {
   const auto index = static_cast<std::uint32_t>(kind);
-  if (kernels_.streams[index]) return kernels_.shared_bytes[index];
-  const int share = ceil_div(static_cast<int>(num_blocks), device_.num_sms);
   const int own = kernels_.shared_bytes[index];
+  if (kernels_.streams[index]) return own;
+  const int share = ceil_div(static_cast<int>(num_blocks), device_.num_sms);
   return share < stage_blocks_per_sm_[index] ? std::max(own, bytes_to_keep_apart(share)) : own;
 }
 

@@ -173,8 +173,10 @@ struct StreamingStage {
 /// make_kernel_set() (kernel_set.cuh), with this persistent kernel.
 template <class Kernel, class... Stages>
 KernelSet make_streaming_kernel_set(std::string name) {
-  return make_kernel_set<Kernel, Stages...>(std::move(name),
-                                            reinterpret_cast<const void*>(&stream_kernel<Kernel>));
+  KernelSet set = make_kernel_set<Kernel, Stages...>(
+      std::move(name), reinterpret_cast<const void*>(&stream_kernel<Kernel>));
+  set.makes_operands_first = true;
+  return set;
 }
 
 }  // namespace megaconv::cuda

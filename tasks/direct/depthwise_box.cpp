@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "tasks/gpu_memory.hpp"
@@ -52,31 +53,30 @@ BoxTasks choose_boxes(const ConvProblem& a, const Target& target) {
   constexpr std::uint32_t kDown[] = {1, 2, 3, 4, 7}, kAcross[] = {2, 4, 7, 8, 14};
   constexpr std::uint32_t kMostBlocks = 8;
   const DirectShape tile = depthwise_shape(a.layout);
-  const auto int_of = [](auto value) { return static_cast<int>(value); };
   const double multiprocessors = std::max(1u, target.multiprocessors);
   const std::uint32_t all_down = ceil_div(u32(u64(a.p())), tile.h_tile);
   const std::uint32_t all_across = ceil_div(u32(u64(a.q())), tile.w_tile);
   const std::uint32_t all_blocks = ceil_div(u32(u64(a.k)), Tiling::kLaneBlock);
-  BoxTasks best{.rows = 0, .cols = 0, .blocks = 0, .us = std::numeric_limits<double>::infinity()};
+  BoxTasks best{.cut = {}, .us = std::numeric_limits<double>::infinity()};
   for (std::uint32_t blocks = 1; blocks <= std::min(all_blocks, kMostBlocks); ++blocks) {
     const std::uint32_t parts = ceil_div(all_blocks, blocks);
     if (blocks != ceil_div(all_blocks, parts)) continue;  // the last part would be emptier
-    const std::uint32_t channels = blocks * Tiling::kLaneBlock;
-    const std::uint32_t tiles_at_once = tile.threads() / (channels / tile.i_tile);
+    const std::uint32_t tiles_at_once =
+        tile.threads() / (blocks * Tiling::kLaneBlock / tile.i_tile);
     for (const std::uint32_t most_down : kDown) {
       for (const std::uint32_t most_across : kAcross) {
         const std::uint32_t down = std::min(most_down, all_down);
         const std::uint32_t across = std::min(most_across, all_across);
-        const std::uint32_t rows = down * tile.h_tile, cols = across * tile.w_tile;
-        const DepthwiseBox box =
-            depthwise_box(int_of(a.r), int_of(a.stride_h), int_of(rows), int_of(cols),
-                          int_of(channels), int_of(size_of(a.dtype)));
+        const DirectCut cut{.rows_per_group = down * tile.h_tile,
+                            .cols_per_group = across * tile.w_tile,
+                            .filter_blocks_per_gemm_task = blocks};
+        const DepthwiseBox box = depthwise_box(a, cut);
         if (box.stages == 0) break;
         const std::uint64_t tasks =
             u64(a.n) * ceil_div(all_down, down) * ceil_div(all_across, across) * parts;
         const double us = box_tasks_us(a, box, static_cast<double>(tasks),
                                        ceil_div(down * across, tiles_at_once), multiprocessors);
-        if (us < best.us) best = {rows, cols, blocks, us};
+        if (us < best.us) best = {cut, us};
       }
     }
   }

@@ -55,8 +55,16 @@ constexpr DepthwiseBox depthwise_box(int taps, int stride, int rows, int cols, i
   return box;
 }
 
+/// Of tasks of a problem that loads boxes.
+inline DepthwiseBox depthwise_box(const ConvProblem& a, const DirectCut& cut) {
+  const auto as_int = [](auto value) { return static_cast<int>(value); };
+  return depthwise_box(
+      as_int(a.r), as_int(a.stride_h), as_int(cut.rows_per_group), as_int(cut.cols_per_group),
+      as_int(cut.filter_blocks_per_gemm_task * Tiling::kLaneBlock), as_int(size_of(a.dtype)));
+}
+
 /// Whether TMA can load boxes of x, and there are kernels for the filters.
-constexpr bool loads_boxes(const ConvProblem& a) {
+inline bool loads_boxes(const ConvProblem& a) {
   constexpr std::int64_t kVector = 16;
   const bool square =
       a.r == a.s && a.stride_h == a.stride_w && a.dilation_h == 1 && a.dilation_w == 1;
@@ -67,7 +75,7 @@ constexpr bool loads_boxes(const ConvProblem& a) {
 
 /// Tasks of a problem that loads boxes: those that are done soonest, and when, in microseconds.
 struct BoxTasks {
-  std::uint32_t rows, cols, blocks;  ///< blocks: lane blocks of filters
+  DirectCut cut;
   double us;
 };
 BoxTasks choose_boxes(const ConvProblem& problem, const Target& target);

@@ -302,8 +302,8 @@ void choose_direct_for_cuda(Tiling& tiling, const Target& target) {
     return;
   }
   if (target.split_f16 && loads_boxes(a)) {
-    const BoxTasks tasks = choose_boxes(a, target);
-    take(tasks.rows, tasks.cols, tasks.blocks);
+    const DirectCut boxes = choose_boxes(a, target).cut;
+    take(boxes.rows_per_group, boxes.cols_per_group, boxes.filter_blocks_per_gemm_task);
     return;
   }
   if (a.depthwise()) {

@@ -67,10 +67,10 @@ class Memory {
 };
 
 // x in boxes of depthwise tasks.
-CUtensorMap box_map(const cuda::TaskArgs& a, DataType dtype) {
-  const std::int64_t bytes = static_cast<std::int64_t>(size_of(dtype)), pixel = a.c * bytes;
-  const DepthwiseBox box = depthwise_box(a.r, a.stride_h, a.rows_per_group, a.cols_per_group,
-                                         a.filters_per_gemm_task, static_cast<int>(bytes));
+CUtensorMap box_map(const cuda::TaskArgs& a, const Tiling& tiling) {
+  const auto bytes = static_cast<std::int64_t>(size_of(tiling.problem.dtype));
+  const std::int64_t pixel = a.c * bytes;
+  const DepthwiseBox box = depthwise_box(tiling.problem, std::get<DirectCut>(tiling.cut));
   return {.tensor = reinterpret_cast<const std::byte*>(a.x),
           .sizes = {a.c, a.w_in, a.h, a.n},
           .strides = {bytes, pixel, pixel * a.w_in, pixel * a.w_in * a.h},
@@ -126,7 +126,7 @@ std::vector<float> run_emulated(const Layer& layer, const Lowering& lowering,
     args.x_footer = reinterpret_cast<cuda::OperandFooter*>(footer.get());
     args.x_magnitudes = reinterpret_cast<std::uint32_t*>(footer.get()) + cuda::kFooterNumbers;
   }
-  if (kernels.loads_boxes) args.x_tensors[0] = box_map(args, dtype);
+  if (kernels.loads_boxes) args.x_tensors[0] = box_map(args, tiling);
   set_shared_memory(reinterpret_cast<std::byte*>(shared.get()));
   auto* const own = reinterpret_cast<std::byte*>(shared.get());
   const auto run_one = [&](int shared_bytes, const std::function<void()>& body) {
