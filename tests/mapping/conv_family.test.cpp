@@ -189,6 +189,21 @@ TEST_CASE("A network in stages has whole V and M, reasons, and an order that is 
   }
 }
 
+TEST_CASE("A stage waits for another one by one edge, wherever its tasks read rows of two images") {
+  for (const char* name : {"unet", "resnet50", "densenet121"}) {
+    const Network network = make_network(name, {.batch = 5, .image = 64, .dtype = DataType::f16});
+    const Lowering lowering = lower(network, {}, {.policy = "staged"}, in_stages(h100()));
+    std::map<std::pair<StageId, StageId>, int> edges;
+    for (const Edge& edge : lowering.graph.edges) {
+      if (!edge.reuse) ++edges[{edge.producer.stage, edge.consumer.stage}];
+    }
+    const auto is_one = [](const auto& pair) { return pair.second == 1; };
+    CAPTURE(name, edges.size());
+    CHECK(edges.size() > 20);
+    CHECK(std::all_of(edges.begin(), edges.end(), is_one));
+  }
+}
+
 TEST_CASE("All convolutions of a network have small tiles if these are asked for") {
   const Network network = resnet50(32, DataType::f16, 64);
   const TilingOptions options{.algorithm = Algorithm::small_gemm};
