@@ -52,6 +52,14 @@ bool leaves_the_choice(const TilingOptions& options) {
          options.filter_blocks_per_gemm_task == 0;
 }
 
+// Floats of so many filters that what counts is how fast they are stored. (H200, of eight channels
+// n3c8h72w277k528r1p0 52 us by direct tasks, 41 by implicit GEMM; of four n4c4h76k944r1p0 30, 36.)
+bool has_many_float_outputs(const ConvProblem& a) {
+  constexpr std::int64_t kLeastChannels = 8, kManyFilters = 128, kManyOutputs = 8'000'000;
+  return a.dtype == DataType::f32 && a.c >= kLeastChannels && a.k >= kManyFilters &&
+         a.y_size() >= kManyOutputs;
+}
+
 // 1x1 filters on few channels, which wait for memory (H100, NHWC; 47 layers: with three products
 // direct tasks are faster in 37, 1.8 times in the sum; the others are small, or have 26 channels or
 // more. 39 layers in FP16 and TF32: faster for eight channels, up to three times; for 16 where
@@ -64,8 +72,8 @@ bool few_channels_are_direct(const ConvProblem& a, const TilingOptions& options,
     return false;
   }
   if (implicit_gemm_arithmetic(a, options) == Arithmetic::split_f16) return a.c <= kMostSplit;
-  if (a.c <= kOctet) return true;
   const bool moved = a.k % kQuad == 0 && operands_in_wide_tiles(a);
+  if (a.c <= kOctet) return !(moved && has_many_float_outputs(a));
   return a.c <= kMost && (a.k <= kFewFilters || !moved);
 }
 
@@ -82,12 +90,13 @@ bool few_filters_pay(const ConvProblem& a) {
 // Sums of few terms, which direct tasks multiply on tensor cores without passing x through shared
 // memory. Implicit GEMM has K blocks of 32 or 64 channels of one tap. Where TMA loads these of 1x1
 // filters it is as fast, unless y is large; and where floats have many terms. (H100, 55 layers in
-// FP16 and 53 at the precision of TF32, docs/results/direct_mma_h100.csv)
+// FP16 and 53 at the precision of TF32, docs/results/direct_mma_h100.csv; H200, TF32:
+// n107c24h11w100k296r1p0 54 us, by implicit GEMM 48, n6c24h126k792r1p0 91 and 96)
 bool few_terms_are_direct(const ConvProblem& a, const TilingOptions& options,
                           const Target& target) {
   constexpr std::int64_t kLeastFilters = 16, kManyFilters = 48, kMostChannels = 32;
   constexpr std::int64_t kLargeOutputs = 8'000'000, kSmallOutputs = 200'000;
-  constexpr std::int64_t kSteps = 9, kMostSteps = 14, kFloatSteps = 5;
+  constexpr std::int64_t kSteps = 9, kFloatSteps = 5, kVeryManyFilters = 512, kOctet = 8;
   if (!leaves_the_choice(options) || target.multiprocessors == 0 ||
       direct_arithmetic(a, options, target) == Arithmetic::fma) {
     return false;
@@ -96,13 +105,11 @@ bool few_terms_are_direct(const ConvProblem& a, const TilingOptions& options,
   if (has_few_filters(a)) return few_filters_pay(a);
   const bool floats = a.dtype == DataType::f32, pixels = a.r == 1 && a.s == 1;
   const bool large = a.y_size() >= kLargeOutputs;
-  std::int64_t most = kSteps;
-  if (floats && a.y_size() >= kSmallOutputs) most = kFloatSteps;
-  // Implicit GEMM of a copy from space to depth is faster (n32c3h224k64r7u2 50 us, not 74).
-  if (!floats && large && !has_space_to_depth(a)) most = kMostSteps;
-  if (mma_steps(a) > most) return false;
+  if (mma_steps(a) > (floats && a.y_size() >= kSmallOutputs ? kFloatSteps : kSteps)) return false;
   if (a.k < (pixels ? kManyFilters : kLeastFilters)) return false;
   const bool moved = pixels && operands_in_wide_tiles(a);
+  const bool very_many = a.k > kVeryManyFilters && a.c > kOctet;
+  if (moved && has_many_float_outputs(a) && !very_many) return false;
   return !moved || (large && a.c <= kMostChannels);
 }
 

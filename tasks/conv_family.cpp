@@ -71,10 +71,10 @@ constexpr double kStreamColumnStep = 0.28;  // of a column
 // All behind others, in a network: by this their choice was right.
 constexpr double kColdDirectUs = kColdUs + 2.4;
 
-// A convolution by itself of few filters: large tiles, of 64, are mostly empty, and 30 random
-// layers took 1.02 to 3.3 times as long as estimated. By this number 137 others take 1.5 % more in
-// FP16, 2.7 % in TF32, than by the faster one (docs/results/few_filters_h100.csv). Where tensors
-// pass through memory, estimates of 1x1 filters are right, and others nearly.
+// A convolution by itself of few filters: tiles of 64 are mostly empty, and 30 random layers took
+// 1.02 to 3.3 times as long as estimated. By this number 137 others take 1.5 % more in FP16, 2.7 %
+// in TF32, than by the faster one (docs/results/few_filters_h100.csv). Where tensors pass through
+// memory, estimates of 1x1 filters are right, and others nearly.
 constexpr std::int64_t kFewFilters = 16;
 constexpr double kFewFiltersOfLarge = 1.2;
 // Small tiles read and write so much in a microsecond, of tensors of at least so many bytes (H100,
@@ -97,7 +97,8 @@ double large_tiles_more(const Tiling& own, Precision precision) {
   const bool accurate = a.dtype == DataType::f32 && precision != Precision::tf32;
   if (cut == nullptr) return 1;
   if (accurate) return a.c <= kFewChannels ? kFewChannelsMore : 1;
-  if (a.k <= kFewFilters) {
+  const bool is_few = cut->filter_blocks_per_gemm_task < kFilterBlocksInPlace;  // of a tall tile
+  if (a.k <= kFewFilters || (are_tall(cut->operands) && is_few)) {
     return !pass_through_memory(a) ? kFewFiltersMore : a.r * a.s > 1 ? kFewFiltersOfLarge : 1;
   }
   if (are_tensors(cut->operands) && operands_in_wide_tiles(a)) return 1;

@@ -89,11 +89,12 @@ inline bool has_odd_filters(const ConvProblem& a) {
 }
 
 /// Whether direct tasks on tensor cores do so: where pixels are many and short; where they are long
-/// and do not begin where sectors of 32 bytes do; and where filters are odd. Vectors of floats that
-/// four filters have are stored as fast without. (H100, docs/results/pixel_stream_h100.csv)
+/// and TMA cannot load them, since they begin anywhere; and where filters are odd. Vectors of
+/// floats that four filters have are stored as fast without. (H100,
+/// docs/results/pixel_stream_h100.csv)
 inline bool streams_pixels(const ConvProblem& a) {
   constexpr std::int64_t kManyPixels = 150'000, kShort = 24, kLessShort = 32, kFewFilters = 64;
-  constexpr std::int64_t kLong = 160, kVeryFewFilters = 16, kManyBytes = 10'000'000, kSector = 32;
+  constexpr std::int64_t kLong = 160, kVeryFewFilters = 16, kManyBytes = 10'000'000, kVector = 16;
   constexpr std::int64_t kMostFilterBytes = 96 * 1024;
   const bool pixels = a.layout == Layout::nhwc && a.groups == 1 && a.r == 1 && a.s == 1 &&
                       a.pad_h == 0 && a.pad_w == 0 && a.stride_h == 1 && a.stride_w == 1;
@@ -104,7 +105,7 @@ inline bool streams_pixels(const ConvProblem& a) {
   const std::int64_t most_short = a.k <= kShort ? kLessShort : kShort;
   const bool many_short =
       !floats && count >= kManyPixels && a.c <= most_short && a.k <= kFewFilters;
-  const bool large_long = !floats && a.c >= kLong && a.c * element % kSector != 0 &&
+  const bool large_long = !floats && a.c >= kLong && a.c * element % kVector != 0 &&
                           a.k <= kVeryFewFilters && count * a.c * element >= kManyBytes;
   if (!many_short && !large_long && !has_odd_filters(a)) return false;
   constexpr int kLeastWarps = 4;  // fewer have too little on their way

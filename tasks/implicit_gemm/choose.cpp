@@ -92,6 +92,16 @@ constexpr double kTallInPiecesMore = 2.06, kTallOfTwoLinesMore = 1.6, kTallToget
 constexpr double kTallTileUs = 0.82, kTallTileByteUs = 1.7e-3, kTallOutputUs = 2.2e-5;
 constexpr double kTallAlone = 1.35, kTallTaskUs = 0.28, kTallLaunchUs = 2.9;
 constexpr double kTallMemoryBytesPerUs = 2.76e6;
+// Of up to 48 filters (H200, 53 layers, 5 sizes each, FP16 and TF32: 8 % off, root mean square; the
+// chosen ones, narrow or tall, take 2 % more than the best). Of a run; of a tile, and of every byte
+// of a padded pixel's outputs; of a tap of a K block, and of each filter in it; of further waves.
+constexpr std::int32_t kMostOfFew = 48;
+constexpr double kFewLaunchUs = 2.4, kFewTileUs = 0.58, kFewTileByteUs = 1.66e-3;
+constexpr double kFewTapUs = 0.15, kFewTapFilterUs = 8.6e-4, kFewTaskUs = 0.25;
+constexpr double kFewMemoryBytesPerUs = 3.0e6;
+// So much longer memory takes where fewer multiprocessors than this share ask for it, for all that
+// are missing (H200, n1c840h184k32r1p0 in FP16: 265 tasks of a tile 18.8 us, 89 of three 22.6).
+constexpr double kFewBusy = 0.8, kFewIdleMore = 0.3;
 // Tensors that pass through memory: so many bytes a microsecond, where blocks that run at a time
 // read and write what lies side by side. A task of two tiles, or more, has pixels far from those of
 // others; that counts where memory takes so much longer than products. (H100, 20 layers of 1x1
@@ -287,11 +297,34 @@ double by_taps_us(const Tiling& tiling, std::int32_t tile_places, double waves,
   return start_us + apart * with_memory_us(streamed_us, memory + outputs_us);
 }
 
+// Microseconds of a run of tall tiles of few filters.
+double few_filters_us(const Tiling& tiling, double waves, double filters) {
+  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+  const double tiles = std::ceil(cut.places_per_group / double{kTallPlaces});
+  const ConvProblem& problem = tiling.problem;
+  const double taps = num_taps(problem, kTallPlaces, cut.operands);
+  double tap_us = kFewTapUs + kFewTapFilterUs * filters;
+  if (has_strides(problem)) {  // rows of x do not follow each other
+    tap_us = std::max(tap_us, kTallRowUs * kTallPlaces *
+                                  row_more(problem, kTallPlaces, cut.operands, kTallInPiecesMore,
+                                           kTallOfTwoLinesMore));
+  }
+  const double tile_us = kFewTileUs + taps * tap_us +
+                         kFewTileByteUs * filters * static_cast<double>(size_of(problem.dtype));
+  const double tasks =
+      static_cast<double>(count_place_groups(problem, cut) *
+                          ceil_div(tiling.filter_blocks(), cut.filter_blocks_per_gemm_task));
+  const double idle = std::max(0.0, kFewBusy - tasks / kTapMultiprocessors);
+  const double memory = (1 + kFewIdleMore * idle) * memory_bytes(tiling) / kFewMemoryBytesPerUs;
+  return kFewLaunchUs + with_memory_us(waves * tiles * tile_us + (waves - 1) * kFewTaskUs, memory);
+}
+
 // Microseconds of a run of tall tiles.
 double tall_us(const Tiling& tiling, double waves, bool staged) {
   const ConvProblem& problem = tiling.problem;
   const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
   const std::int32_t tile_filters = filters_in_place(cut.operands, cut.filter_blocks_per_gemm_task);
+  if (tile_filters <= kMostOfFew) return few_filters_us(tiling, waves, tile_filters);
   const double width = kTallPlaces, filters = tile_filters;
   const double tiles = std::ceil(cut.places_per_group / width);
   const double taps = num_taps(problem, kTallPlaces, cut.operands);
@@ -436,6 +469,9 @@ double choose_sizes(Tiling& tiling, Operands operands, const TilingOptions& opti
   const bool narrow = few_at_once || (rest != 0 && rest <= kNarrow);
   cut.filter_blocks_per_gemm_task =
       std::min(!in_place && narrow ? kNarrow : filter_blocks_of_tile(operands), filter_blocks);
+  if (are_tensors(operands) && operands_in_wide_tiles(problem)) {  // fewer are tall tiles
+    cut.filter_blocks_per_gemm_task = filter_blocks_of_tile(operands);
+  }
   if (options.filter_blocks_per_gemm_task != 0) {
     cut.filter_blocks_per_gemm_task = options.filter_blocks_per_gemm_task;
   }
@@ -520,57 +556,86 @@ std::vector<std::uint64_t> converted_stripes(const ConvProblem& problem, std::ui
   return all;
 }
 
+// Whether sums of pixels have six K blocks and more.
+bool has_long_pixels(const ConvProblem& a) {
+  constexpr std::uint64_t kKBlockBytes = 128, kLong = 6;
+  return a.r * a.s == 1 && u64(a.c) * size_of(a.dtype) >= kLong * kKBlockBytes;
+}
+
 // Tall tiles, with as many filters as divide them evenly; infinity, where there are none.
 double choose_tall_tiles(Tiling& tiling, const TilingOptions& options, const Target& target) {
+  const ConvProblem& problem = tiling.problem;
   const Operands operands = tiling.arithmetic == Arithmetic::tf32 ? Operands::in_float_tensor_tall
                                                                   : Operands::in_tensor_tall;
   const std::uint32_t all = tiling.filter_blocks();
+  const std::uint64_t tiles =
+      ceil_div(u64(problem.n * problem.p() * problem.q()), u64(kTallPlaces));
   double best_us = std::numeric_limits<double>::infinity();
   Tiling best = tiling;
   TilingOptions with_filters = options;
-  for (std::uint32_t tasks = ceil_div(all, filter_blocks_of_tile(operands));; ++tasks) {
+  for (std::uint32_t tasks = ceil_div(all, filter_blocks_of_tile(operands)); tasks <= all;
+       ++tasks) {
+    // Several tasks load the same x. They have few filters only where multiprocessors are idle
+    // otherwise, and pixels are long (H200: n32c576h14k96r1p0 in FP16 6.1 us, with 48 filters 5.3).
     const std::uint32_t blocks = ceil_div(all, tasks);
-    if (blocks <= kNarrow) break;
-    if (blocks == with_filters.filter_blocks_per_gemm_task || blocks == kWide) continue;
+    const bool are_parts = tasks > 1 && blocks < kNarrow;
+    if (are_parts &&
+        (blocks == 1 || tasks * tiles > target.multiprocessors || !has_long_pixels(problem))) {
+      break;
+    }
+    if (blocks == with_filters.filter_blocks_per_gemm_task) continue;
+    if (blocks == kNarrow || blocks == kWide) continue;  // not the names of tall ones
     with_filters.filter_blocks_per_gemm_task = blocks;
     Tiling other = tiling;
     const double us = choose_sizes(other, operands, with_filters, target);
-    if (us < best_us) best = other, best_us = us;
+    constexpr double kMoreTasks = 0.93;
+    if (us < (are_parts ? kMoreTasks : 1) * best_us) best = other, best_us = us;
   }
   tiling = best;
   return best_us;
 }
 
 // How much faster than the others tall tiles must be by their estimate. (H100, 90 layers for which
-// it says that they are faster, in FP16 and TF32.)
-double least_gain_of_tall(const Tiling& others) {
+// it says that they are faster, in FP16 and TF32; of few filters H200, 53 layers.)
+double least_gain_of_tall(const Tiling& others, const Tiling& tall) {
   // Wide tiles store numbers one by one where pixels of y are no whole vectors, and wait for rows
   // that come in pieces longer than their estimate says.
   constexpr double kNearlyFull = 0.85, kGainOf16Bits = 1.07, kGainOfFloats = 1.2, kLoss = 0.93;
+  constexpr double kGainOfFew = 1.05, kGainOfFewAndShort = 1.2, kGainOfParts = 1.25;
   constexpr std::uint64_t kVector = 16, kKBlock = 128;
   const ConvProblem& a = others.problem;
   const std::uint32_t all = others.filter_blocks();
   const std::uint64_t number_bytes = size_of(a.dtype);
+  const std::uint64_t sum_bytes = u64(a.c * a.r * a.s) * number_bytes;
+  const bool has_floats = a.dtype == DataType::f32;
+  if (all < kNarrow) {
+    const bool is_short = sum_bytes <= (has_floats ? 1 : 2) * kKBlock;
+    const bool skips_pixels = a.r * a.s == 1 && has_strides(a);
+    return is_short || skips_pixels ? kGainOfFewAndShort : kGainOfFew;
+  }
+  if (std::get<ImplicitGemmCut>(tall.cut).filter_blocks_per_gemm_task < kNarrow) {
+    return kGainOfParts;
+  }
   const bool in_pieces = rows_come_in_pieces(a);
   const bool in_vectors = u64(a.k) * number_bytes % kVector == 0;
   const double full = static_cast<double>(all) / (ceil_div(all, kWide) * kWide);
   if (full == 1 && !in_pieces) return std::numeric_limits<double>::infinity();
-  const bool is_short = u64(a.c * a.r * a.s) * number_bytes <= kKBlock;
-  const bool is_doubtful = is_short || (full > kNearlyFull && in_vectors && !in_pieces) ||
+  const bool is_doubtful = sum_bytes <= kKBlock ||
+                           (full > kNearlyFull && in_vectors && !in_pieces) ||
                            have_narrow_tiles(std::get<ImplicitGemmCut>(others.cut).operands);
   if (!is_doubtful) return kLoss;
-  return a.dtype == DataType::f32 ? kGainOfFloats : kGainOf16Bits;
+  return has_floats ? kGainOfFloats : kGainOf16Bits;
 }
 
 // Tiles of 64 filters, or wide or tall ones where these are possible and faster, or asked for.
 double choose_tensor_tiles(Tiling& tiling, const TilingOptions& options, const Target& target) {
   const bool floats = tiling.arithmetic == Arithmetic::tf32;
   const std::uint32_t all = tiling.filter_blocks(), asked = options.filter_blocks_per_gemm_task;
-  if (asked > kNarrow) {  // what is not possible is refused by name
+  const bool has_wide_tiles = operands_in_wide_tiles(tiling.problem);
+  if (asked > kNarrow || (asked != 0 && has_wide_tiles)) {  // what is not possible is refused
     return choose_sizes(tiling, operands_of_tensors(floats, true, asked), options, target);
   }
-  const bool may_be_wide = asked == 0 && all > kNarrow && operands_in_wide_tiles(tiling.problem) &&
-                           options.cols_per_group == 0;
+  const bool may_be_wide = asked == 0 && has_wide_tiles && options.cols_per_group == 0;
   Tiling wide = tiling, tall = tiling;
   double us = choose_abreast(tiling, operands_of_tensors(floats, false, kNarrow), options, target);
   if (!may_be_wide) return us;
@@ -580,7 +645,7 @@ double choose_tensor_tiles(Tiling& tiling, const TilingOptions& options, const T
     if (wide_us < us) tiling = wide, us = wide_us;
   }
   const double tall_us = choose_tall_tiles(tall, options, target);
-  if (least_gain_of_tall(tiling) * tall_us < us) tiling = tall, us = tall_us;
+  if (least_gain_of_tall(tiling, tall) * tall_us < us) tiling = tall, us = tall_us;
   return us;
 }
 

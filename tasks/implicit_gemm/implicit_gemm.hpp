@@ -77,11 +77,11 @@ constexpr std::uint32_t filter_blocks_of_tile(Operands operands) {
          Tiling::kLaneBlock;
 }
 /// The load path of tensors as they are in tasks of so many lane blocks of filters: where tiles may
-/// be wide or tall (operands_in_wide_tiles()), 128 filters are wide tiles, other numbers above 64
-/// are tall ones.
+/// be wide or tall (operands_in_wide_tiles()), 64 filters are narrow tiles, 128 are wide ones, and
+/// other numbers tall ones.
 constexpr Operands operands_of_tensors(bool floats, bool may_be_wide, std::uint32_t filter_blocks) {
   constexpr std::uint32_t kWideBlocks = 128 / Tiling::kLaneBlock;
-  if (!may_be_wide || filter_blocks <= kFilterBlocksInPlace) {
+  if (!may_be_wide || filter_blocks == kFilterBlocksInPlace) {
     return floats ? Operands::in_float_tensor : Operands::in_tensor;
   }
   if (filter_blocks == kWideBlocks) {

@@ -59,7 +59,7 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
       rule(Parameter::gemm_filters,
            [=](std::int64_t filters, const Configuration& c) {
              const bool in_tensor = operands_in_tensor(in_place) || rounds_in_place(c);
-             if (in_tensor && operands_in_wide_tiles(in_place) && filters > 4) {
+             if (in_tensor && operands_in_wide_tiles(in_place) && filters != 4) {
                const auto most = static_cast<std::int64_t>(filter_blocks_of_tile(
                    rounds_in_place(c) ? Operands::in_float_tensor_tall : Operands::in_tensor_tall));
                return filters <= most ? std::string()
@@ -83,7 +83,9 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
                               std::to_string(groups_at_once(problem)) + " conv groups";
            }),
       most(Algorithm::implicit_gemm, Parameter::gemm_filters, "the lane blocks of filters",
-           [=](const Configuration&) { return u64(filter_blocks); }),
+           [=](const Configuration&) {
+             return std::max(u64(filter_blocks), std::uint64_t{kFilterBlocksInPlace});
+           }),
       most(Algorithm::implicit_gemm, Parameter::cols, "the columns of y in all images",
            [problem](const Configuration&) { return u64(problem.n * problem.q()); }),
       rule(Parameter::cols,
@@ -132,14 +134,19 @@ void add_implicit_gemm(AlgorithmSpace& space, const ConvProblem& problem, const 
   const ImplicitGemmCut chosen_in_stages = choose();
   const std::uint64_t q = u64(problem.q());
   const std::uint64_t stripes = ceil_div(q, std::uint64_t{chosen.cols_per_group});
-  Axis filters{
-      Parameter::gemm_filters,
-      at_most({4, 8}, Tiling{.problem = problem, .cut = ImplicitGemmCut{}}.filter_blocks())};
+  const std::uint32_t all = Tiling{.problem = problem, .cut = ImplicitGemmCut{}}.filter_blocks();
+  Axis filters{Parameter::gemm_filters, at_most({4, 8}, all)};
   Axis cols{Parameter::cols, {}}, places{Parameter::places, {}};
   for (const ImplicitGemmCut& cut : {chosen, chosen_in_stages}) {
     insert(filters, cut.filter_blocks_per_gemm_task);
     insert(cols, cut.cols_per_group);
     insert(places, cut.places_per_group);
+  }
+  const ConvProblem multiplied = multiplied_problem(problem, chosen.operands);
+  if (are_tensors(chosen.operands) && operands_in_wide_tiles(multiplied)) {
+    for (const std::uint32_t blocks : {all, kFilterBlocksInPlace}) {  // tall tiles and narrow ones
+      if (all < kFilterBlocksInPlace) insert(filters, blocks);
+    }
   }
   if (!are_tensors(chosen.operands)) {
     for (const std::uint64_t num : {stripes + 1, stripes + 2, 2 * stripes}) {
@@ -147,7 +154,6 @@ void add_implicit_gemm(AlgorithmSpace& space, const ConvProblem& problem, const 
     }
   }
   for (const std::int64_t num : {1, 2, 3, 4, 6, 8, 12, 16, 32}) insert(places, 128 * num);
-  const ConvProblem multiplied = multiplied_problem(problem, chosen.operands);
   const bool in_place = are_tensors(chosen.operands) || has_copies_to_choose(problem, arithmetic);
   for (const std::int64_t images : {2, 4, 8}) {
     const std::int64_t abreast = images * problem.q();

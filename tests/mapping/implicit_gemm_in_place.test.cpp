@@ -255,6 +255,31 @@ TEST_CASE("Tall tiles are for numbers of filters that leave wide ones half empty
   check("n42c136h136k80u2+nhwc", Operands::in_float_tensor_tall, 80);
 }
 
+TEST_CASE("Tall tiles are also for few filters, of which narrow ones would be mostly empty") {
+  TilingOptions options;
+  options.whole_tensors = true;
+  const auto check = [&](const char* text, Operands operands, std::uint32_t filter_blocks) {
+    CAPTURE(text);
+    const Tiling tiling = tiling_of(text, options);
+    CHECK(cut_of(tiling).operands == operands);
+    CHECK(cut_of(tiling).filter_blocks_per_gemm_task == filter_blocks);
+    check_order_and_file(tiling);
+  };
+  check("n100c760h13k16r1p0+nhwc+f16", Operands::in_tensor_tall, 1);
+  check("n32c144h28k32r1p0+nhwc+bf16", Operands::in_tensor_tall, 2);
+  check("n92c48h129k40r1p0+nhwc+f16", Operands::in_tensor, 4);    // sums of one K block
+  check("n8c128h100k48r1p0u2+nhwc+f16", Operands::in_tensor, 4);  // every other pixel
+  check("n16c64h56k32+nhwc+f16", Operands::in_tensor, 2);         // taps that share x
+  options.precision = Precision::tf32;
+  check("n4c720h52k8r1p0+nhwc", Operands::in_float_tensor_tall, 1);
+  check("n16c48h96k48u2+nhwc", Operands::in_float_tensor_tall, 3);
+  // Either can be asked for.
+  options.filter_blocks_per_gemm_task = 4;
+  check("n4c720h52k8r1p0+nhwc", Operands::in_float_tensor, 4);
+  options.filter_blocks_per_gemm_task = 2;
+  check("n4c720h52k500r1p0+nhwc", Operands::in_float_tensor_tall, 2);
+}
+
 TEST_CASE("Blocks load x for each other where its rows come in pieces") {
   TilingOptions options;
   options.whole_tensors = true;
