@@ -99,9 +99,6 @@ constexpr std::int32_t kMostOfFew = 48;
 constexpr double kFewLaunchUs = 2.4, kFewTileUs = 0.58, kFewTileByteUs = 1.66e-3;
 constexpr double kFewTapUs = 0.15, kFewTapFilterUs = 8.6e-4, kFewTaskUs = 0.25;
 constexpr double kFewMemoryBytesPerUs = 3.0e6;
-// So much longer memory takes where fewer multiprocessors than this share ask for it, for all that
-// are missing (H200, n1c840h184k32r1p0 in FP16: 265 tasks of a tile 18.8 us, 89 of three 22.6).
-constexpr double kFewBusy = 0.8, kFewIdleMore = 0.3;
 // Tensors that pass through memory: so many bytes a microsecond, where blocks that run at a time
 // read and write what lies side by side. A task of two tiles, or more, has pixels far from those of
 // others; that counts where memory takes so much longer than products. (H100, 20 layers of 1x1
@@ -311,12 +308,8 @@ double few_filters_us(const Tiling& tiling, double waves, double filters) {
   }
   const double tile_us = kFewTileUs + taps * tap_us +
                          kFewTileByteUs * filters * static_cast<double>(size_of(problem.dtype));
-  const double tasks =
-      static_cast<double>(count_place_groups(problem, cut) *
-                          ceil_div(tiling.filter_blocks(), cut.filter_blocks_per_gemm_task));
-  const double idle = std::max(0.0, kFewBusy - tasks / kTapMultiprocessors);
-  const double memory = (1 + kFewIdleMore * idle) * memory_bytes(tiling) / kFewMemoryBytesPerUs;
-  return kFewLaunchUs + with_memory_us(waves * tiles * tile_us + (waves - 1) * kFewTaskUs, memory);
+  return kFewLaunchUs + with_memory_us(waves * tiles * tile_us + (waves - 1) * kFewTaskUs,
+                                       memory_bytes(tiling) / kFewMemoryBytesPerUs);
 }
 
 // Microseconds of a run of tall tiles.
