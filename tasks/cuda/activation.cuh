@@ -36,15 +36,12 @@ __device__ inline float gated(const ActivationTerms& terms, float v) {
   return share == 0 ? 0 : v * share;
 }
 
-/// Of sums that something bends. Out of line, one by one: most have nothing, and a copy for each
-/// of a tile's would push the code that they need out of the instruction cache. Terms by value:
+/// The same of many sums. Out of line, one by one: most layers have none, and a copy for each of a
+/// tile's would push the code that they need out of the instruction cache. Terms by value:
 /// arguments of a kernel whose address is known elsewhere would be copied to local memory.
-__device__ __noinline__ inline void bend(ActivationTerms terms, float* values, int count) {
+__device__ __noinline__ inline void gate(ActivationTerms terms, float* values, int count) {
 #pragma unroll 1
-  for (int i = 0; i < count; ++i) {
-    const float v = values[i];
-    values[i] = terms.bend == Bend::slope ? (v < 0 ? terms.slope * v : v) : gated(terms, v);
-  }
+  for (int i = 0; i < count; ++i) values[i] = gated(terms, values[i]);
 }
 /// Of one that nothing bends: on tensor cores' machines a zero may change its sign.
 __device__ inline float cut_off(const ActivationTerms& terms, float v) {
@@ -62,11 +59,14 @@ __device__ inline void activate(const ActivationTerms& terms, float (&values)[kW
   if (terms.bend == Bend::none) [[likely]] {
 #pragma unroll
     for (float& value : values) value = cut_off(terms, value);
+  } else if (terms.bend == Bend::slope) {  // in registers: memory would take longer than a tile
+#pragma unroll
+    for (float& value : values) value = value < 0 ? terms.slope * value : value;
   } else {
     alignas(16) float in_memory[kWidth];
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) in_memory[i] = values[i];
-    bend(terms, in_memory, kWidth);
+    gate(terms, in_memory, kWidth);
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) values[i] = in_memory[i];
   }
