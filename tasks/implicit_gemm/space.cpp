@@ -143,10 +143,10 @@ void add_implicit_gemm(AlgorithmSpace& space, const ConvProblem& problem, const 
     insert(places, cut.places_per_group);
   }
   const ConvProblem multiplied = multiplied_problem(problem, chosen.operands);
-  if (are_tensors(chosen.operands) && operands_in_wide_tiles(multiplied)) {
-    for (const std::uint32_t blocks : {all, kFilterBlocksInPlace}) {  // tall tiles and narrow ones
-      if (all < kFilterBlocksInPlace) insert(filters, blocks);
-    }
+  if (all < kFilterBlocksInPlace && are_tensors(chosen.operands) &&
+      operands_in_wide_tiles(multiplied)) {
+    insert(filters, all);  // tall tiles
+    insert(filters, kFilterBlocksInPlace);
   }
   if (!are_tensors(chosen.operands)) {
     for (const std::uint64_t num : {stripes + 1, stripes + 2, 2 * stripes}) {

@@ -264,7 +264,7 @@ double by_taps_us(const Tiling& tiling, std::int32_t tile_places, double waves,
 }
 
 // Microseconds of a run of tall tiles of few filters.
-double few_filters_us(const Tiling& tiling, double waves, double filters) {
+double few_tall_us(const Tiling& tiling, double waves, double filters) {
   const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
   const double tiles = std::ceil(cut.places_per_group / double{kTallPlaces});
   const ConvProblem& problem = tiling.problem;
@@ -286,7 +286,7 @@ double tall_us(const Tiling& tiling, double waves, bool staged) {
   const ConvProblem& problem = tiling.problem;
   const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
   const std::int32_t tile_filters = filters_in_place(cut.operands, cut.filter_blocks_per_gemm_task);
-  if (tile_filters <= kMostOfFew) return few_filters_us(tiling, waves, tile_filters);
+  if (tile_filters <= kMostOfFew) return few_tall_us(tiling, waves, tile_filters);
   const double width = kTallPlaces, filters = tile_filters;
   const double tiles = std::ceil(cut.places_per_group / width);
   const double taps = num_taps(problem, kTallPlaces, cut.operands);
