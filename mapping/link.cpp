@@ -172,6 +172,9 @@ class Linker {
   }
 
   void link_stage(StageId stage) {
+    const auto is_same = [](const Access& a, const Access& b) {
+      return a.buffer == b.buffer && a.region == b.region;
+    };
     std::size_t first_edge = graph_.edges.size();  // of the last consumer
     std::vector<Access> last;
     for (std::uint32_t group = 0; group < graph_.stages[stage].groups; ++group) {
@@ -180,12 +183,10 @@ class Linker {
         return access.mode == Mode::write || access.region.size() == 0 ||
                graph_.buffers[access.buffer].given;
       });
-      const bool same =
-          group > 0 && std::equal(accesses_.begin(), accesses_.end(), last.begin(), last.end(),
-                                  [](const Access& a, const Access& b) {
-                                    return a.buffer == b.buffer && a.region == b.region;
-                                  });
-      if (same) {
+      // However often it says so.
+      accesses_.erase(std::unique(accesses_.begin(), accesses_.end(), is_same), accesses_.end());
+      if (group > 0 &&
+          std::equal(accesses_.begin(), accesses_.end(), last.begin(), last.end(), is_same)) {
         for (std::size_t e = first_edge; e < graph_.edges.size(); ++e) {
           ++graph_.edges[e].consumer.groups.end;
         }

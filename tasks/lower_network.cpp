@@ -511,22 +511,11 @@ void read_whole_buffers(TaskGraph& graph) {
   for (AccessFunction& exact : graph.accesses) {
     exact = [shared, list = std::move(exact)](Role role, std::uint32_t group, std::uint32_t block,
                                               std::vector<Access>& accesses) {
-      const auto first = static_cast<std::ptrdiff_t>(accesses.size());
+      const std::size_t first = accesses.size();
       list(role, group, block, accesses);
-      // Each buffer once: neighbours that read the same are one consumer, whatever rows they meant.
-      auto kept = accesses.begin() + first;
-      for (auto access = kept; access != accesses.end(); ++access) {
-        const bool reads = access->mode == Mode::read;
-        const bool again =
-            reads && std::any_of(accesses.begin() + first, kept, [&](const Access& a) {
-              return a.mode == Mode::read && a.buffer == access->buffer;
-            });
-        if (again) continue;
-        *kept = *access;
-        if (reads) kept->region = (*shared)[kept->buffer];
-        ++kept;
+      for (std::size_t i = first; i < accesses.size(); ++i) {
+        if (accesses[i].mode == Mode::read) accesses[i].region = (*shared)[accesses[i].buffer];
       }
-      accesses.erase(kept, accesses.end());
     };
   }
 }
