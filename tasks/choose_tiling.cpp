@@ -52,12 +52,14 @@ bool leaves_the_choice(const TilingOptions& options) {
          options.filter_blocks_per_gemm_task == 0;
 }
 
-// Floats of so many filters that what counts is how fast they are stored. (H200, of eight channels
-// n3c8h72w277k528r1p0 52 us by direct tasks, 41 by implicit GEMM; of four n4c4h76k944r1p0 30, 36.)
-bool has_many_float_outputs(const ConvProblem& a) {
-  constexpr std::int64_t kLeastChannels = 8, kManyFilters = 128, kManyOutputs = 8'000'000;
-  return a.dtype == DataType::f32 && a.c >= kLeastChannels && a.k >= kManyFilters &&
-         a.y_size() >= kManyOutputs;
+// Floats of so many filters that what counts is how fast they are stored, which TMA does. (H200,
+// direct tasks and implicit GEMM: n3c8h72w277k528r1p0 52 us and 41, n107c24h11w100k296r1p0 54 and
+// 48, but n4c4h76k944r1p0 30 and 36, n6c24h126k792r1p0 91 and 96.)
+bool are_outputs_for_tma(const ConvProblem& a) {
+  constexpr std::int64_t kOctet = 8, kManyFilters = 128, kVeryManyFilters = 512;
+  constexpr std::int64_t kManyOutputs = 8'000'000;
+  return a.dtype == DataType::f32 && a.c >= kOctet && a.k >= kManyFilters &&
+         (a.c == kOctet || a.k <= kVeryManyFilters) && a.y_size() >= kManyOutputs;
 }
 
 // 1x1 filters on few channels, which wait for memory (H100, NHWC; 47 layers: with three products
@@ -73,7 +75,7 @@ bool few_channels_are_direct(const ConvProblem& a, const TilingOptions& options,
   }
   if (implicit_gemm_arithmetic(a, options) == Arithmetic::split_f16) return a.c <= kMostSplit;
   const bool moved = a.k % kQuad == 0 && operands_in_wide_tiles(a);
-  if (a.c <= kOctet) return !(moved && has_many_float_outputs(a));
+  if (a.c <= kOctet) return !(moved && are_outputs_for_tma(a));
   return a.c <= kMost && (a.k <= kFewFilters || !moved);
 }
 
@@ -90,13 +92,12 @@ bool few_filters_pay(const ConvProblem& a) {
 // Sums of few terms, which direct tasks multiply on tensor cores without passing x through shared
 // memory. Implicit GEMM has K blocks of 32 or 64 channels of one tap. Where TMA loads these of 1x1
 // filters it is as fast, unless y is large; and where floats have many terms. (H100, 55 layers in
-// FP16 and 53 at the precision of TF32, docs/results/direct_mma_h100.csv; H200, TF32:
-// n107c24h11w100k296r1p0 54 us, by implicit GEMM 48, n6c24h126k792r1p0 91 and 96)
+// FP16 and 53 at the precision of TF32, docs/results/direct_mma_h100.csv)
 bool few_terms_are_direct(const ConvProblem& a, const TilingOptions& options,
                           const Target& target) {
   constexpr std::int64_t kLeastFilters = 16, kManyFilters = 48, kMostChannels = 32;
   constexpr std::int64_t kLargeOutputs = 8'000'000, kSmallOutputs = 200'000;
-  constexpr std::int64_t kSteps = 9, kFloatSteps = 5, kVeryManyFilters = 512, kOctet = 8;
+  constexpr std::int64_t kSteps = 9, kFloatSteps = 5;
   if (!leaves_the_choice(options) || target.multiprocessors == 0 ||
       direct_arithmetic(a, options, target) == Arithmetic::fma) {
     return false;
@@ -108,8 +109,7 @@ bool few_terms_are_direct(const ConvProblem& a, const TilingOptions& options,
   if (mma_steps(a) > (floats && a.y_size() >= kSmallOutputs ? kFloatSteps : kSteps)) return false;
   if (a.k < (pixels ? kManyFilters : kLeastFilters)) return false;
   const bool moved = pixels && operands_in_wide_tiles(a);
-  const bool very_many = a.k > kVeryManyFilters && a.c > kOctet;
-  if (moved && has_many_float_outputs(a) && !very_many) return false;
+  if (moved && are_outputs_for_tma(a)) return false;
   return !moved || (large && a.c <= kMostChannels);
 }
 

@@ -49,9 +49,9 @@ double choose_sizes(Tiling& tiling, Operands operands, const TilingOptions& opti
   const std::uint32_t rest = filter_blocks % kWideTileBlocks;
   const bool few_at_once = groups_at_once(problem) != problem.groups &&
                            filters_at_once(problem) % (kWideTileBlocks * Tiling::kLaneBlock) != 0;
-  const bool narrow = few_at_once || (rest != 0 && rest <= kNarrowTileBlocks);
+  const bool narrow = few_at_once || (rest != 0 && rest <= kFilterBlocksInPlace);
   cut.filter_blocks_per_gemm_task = std::min(
-      !in_place && narrow ? kNarrowTileBlocks : filter_blocks_of_tile(operands), filter_blocks);
+      !in_place && narrow ? kFilterBlocksInPlace : filter_blocks_of_tile(operands), filter_blocks);
   if (are_tensors(operands) && operands_in_wide_tiles(problem)) {  // fewer are tall tiles
     cut.filter_blocks_per_gemm_task = filter_blocks_of_tile(operands);
   }
@@ -162,14 +162,14 @@ double choose_tall_tiles(Tiling& tiling, const TilingOptions& options, const Tar
     // Several tasks load the same x. They have few filters only where multiprocessors are idle
     // otherwise, and pixels are long (H200: n32c576h14k96r1p0 in FP16 6.1 us, with 48 filters 5.3).
     const std::uint32_t blocks = ceil_div(all, tasks);
-    const bool are_parts = tasks > 1 && blocks < kNarrowTileBlocks;
+    const bool are_parts = tasks > 1 && blocks < kFilterBlocksInPlace;
     if (are_parts &&
         (blocks == 1 || tasks * tiles > target.multiprocessors || !has_long_pixels(problem))) {
       break;
     }
     if (blocks == with_filters.filter_blocks_per_gemm_task) continue;
-    if (blocks == kNarrowTileBlocks || blocks == kWideTileBlocks)
-      continue;  // not the names of tall ones
+    // Not the names of tall ones.
+    if (blocks == kFilterBlocksInPlace || blocks == kWideTileBlocks) continue;
     with_filters.filter_blocks_per_gemm_task = blocks;
     Tiling other = tiling;
     const double us = choose_sizes(other, operands, with_filters, target);
@@ -193,12 +193,12 @@ double least_gain_of_tall(const Tiling& others, const Tiling& tall) {
   const std::uint64_t number_bytes = size_of(a.dtype);
   const std::uint64_t sum_bytes = u64(a.c * a.r * a.s) * number_bytes;
   const bool has_floats = a.dtype == DataType::f32;
-  if (all < kNarrowTileBlocks) {
+  if (all < kFilterBlocksInPlace) {
     const bool is_short = sum_bytes <= (has_floats ? 1 : 2) * kKBlock;
     const bool skips_pixels = a.r * a.s == 1 && has_strides(a);
     return is_short || skips_pixels ? kGainOfFewAndShort : kGainOfFew;
   }
-  if (std::get<ImplicitGemmCut>(tall.cut).filter_blocks_per_gemm_task < kNarrowTileBlocks) {
+  if (std::get<ImplicitGemmCut>(tall.cut).filter_blocks_per_gemm_task < kFilterBlocksInPlace) {
     return kGainOfParts;
   }
   const bool in_pieces = rows_come_in_pieces(a);
@@ -217,14 +217,14 @@ double choose_tensor_tiles(Tiling& tiling, const TilingOptions& options, const T
   const bool floats = tiling.arithmetic == Arithmetic::tf32;
   const std::uint32_t all = tiling.filter_blocks(), asked = options.filter_blocks_per_gemm_task;
   const bool has_wide_tiles = operands_in_wide_tiles(tiling.problem);
-  if (asked > kNarrowTileBlocks ||
-      (asked != 0 && has_wide_tiles)) {  // what is not possible is refused
+  // What is not possible is refused.
+  if (asked > kFilterBlocksInPlace || (asked != 0 && has_wide_tiles)) {
     return choose_sizes(tiling, operands_of_tensors(floats, true, asked), options, target);
   }
   const bool may_be_wide = asked == 0 && has_wide_tiles && options.cols_per_group == 0;
   Tiling wide = tiling, tall = tiling;
-  double us = choose_abreast(tiling, operands_of_tensors(floats, false, kNarrowTileBlocks), options,
-                             target);
+  double us = choose_abreast(tiling, operands_of_tensors(floats, false, kFilterBlocksInPlace),
+                             options, target);
   if (!may_be_wide) return us;
   if (all >= kWideTileBlocks) {
     const double wide_us =

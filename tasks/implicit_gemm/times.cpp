@@ -22,9 +22,9 @@ struct Tile {
   std::uint32_t filter_blocks, places;
   double chunk_us, rest_us;
 };
-constexpr Tile kNarrowSplit{kNarrowTileBlocks, 256, 2.35, 3.8},
+constexpr Tile kNarrowSplit{kFilterBlocksInPlace, 256, 2.35, 3.8},
     kWideSplit{kWideTileBlocks, 128, 2.35, 2.0};
-constexpr Tile kNarrowRounded{kNarrowTileBlocks, 256, 1.0, 4.6};
+constexpr Tile kNarrowRounded{kFilterBlocksInPlace, 256, 1.0, 4.6};
 constexpr Tile kWideRounded{kWideTileBlocks, 128, 0.97, 2.8};
 // One product needs fewer sums, which leaves room for more padded pixels. They share loaded
 // filters.
@@ -92,7 +92,6 @@ constexpr double kTallMemoryBytesPerUs = 2.76e6;
 // Of up to 48 filters (H200, 53 layers, 5 sizes each, FP16 and TF32: 8 % off, root mean square; the
 // chosen ones, narrow or tall, take 2 % more than the best). Of a run; of a tile, and of every byte
 // of a padded pixel's outputs; of a tap of a K block, and of each filter in it; of further waves.
-constexpr std::int32_t kMostOfFew = 48;
 constexpr double kFewLaunchUs = 2.4, kFewTileUs = 0.58, kFewTileByteUs = 1.66e-3;
 constexpr double kFewTapUs = 0.15, kFewTapFilterUs = 8.6e-4, kFewTaskUs = 0.25;
 constexpr double kFewMemoryBytesPerUs = 3.0e6;
@@ -119,7 +118,7 @@ constexpr double kConvertedRestUs = 1.7, kStripeRestUs = 2, kLaunchConvertedUs =
 // Of tasks of so many lane blocks of filters, in groups of so many padded pixels.
 const Tile& tile_of(std::uint32_t filter_blocks, std::uint64_t places, Arithmetic arithmetic) {
   const bool split = arithmetic == Arithmetic::split_f16;
-  if (filter_blocks <= kNarrowTileBlocks) return split ? kNarrowSplit : kNarrowRounded;
+  if (filter_blocks <= kFilterBlocksInPlace) return split ? kNarrowSplit : kNarrowRounded;
   if (split) return kWideSplit;
   return places > kWideRounded.places ? kLargeRounded : kWideRounded;
 }
@@ -264,10 +263,11 @@ double by_taps_us(const Tiling& tiling, std::int32_t tile_places, double waves,
 }
 
 // Microseconds of a run of tall tiles of few filters.
-double few_tall_us(const Tiling& tiling, double waves, double filters) {
-  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
-  const double tiles = std::ceil(cut.places_per_group / double{kTallPlaces});
+double few_tall_us(const Tiling& tiling, double waves) {
   const ConvProblem& problem = tiling.problem;
+  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+  const double filters = filters_in_place(cut.operands, cut.filter_blocks_per_gemm_task);
+  const double tiles = std::ceil(cut.places_per_group / double{kTallPlaces});
   const double taps = num_taps(problem, kTallPlaces, cut.operands);
   double tap_us = kFewTapUs + kFewTapFilterUs * filters;
   if (has_strides(problem)) {  // rows of x do not follow each other
@@ -285,8 +285,8 @@ double few_tall_us(const Tiling& tiling, double waves, double filters) {
 double tall_us(const Tiling& tiling, double waves, bool staged) {
   const ConvProblem& problem = tiling.problem;
   const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+  if (cut.filter_blocks_per_gemm_task < kFilterBlocksInPlace) return few_tall_us(tiling, waves);
   const std::int32_t tile_filters = filters_in_place(cut.operands, cut.filter_blocks_per_gemm_task);
-  if (tile_filters <= kMostOfFew) return few_tall_us(tiling, waves, tile_filters);
   const double width = kTallPlaces, filters = tile_filters;
   const double tiles = std::ceil(cut.places_per_group / width);
   const double taps = num_taps(problem, kTallPlaces, cut.operands);

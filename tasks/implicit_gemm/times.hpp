@@ -8,8 +8,7 @@
 
 namespace megaconv {
 
-/// Lane blocks of filters of narrow tiles, and of wide ones.
-inline constexpr std::uint32_t kNarrowTileBlocks = 64 / Tiling::kLaneBlock;
+/// Lane blocks of filters of wide tiles. (Of narrow ones: kFilterBlocksInPlace.)
 inline constexpr std::uint32_t kWideTileBlocks = 128 / Tiling::kLaneBlock;
 
 /// Microseconds of a run of so many waves of tasks, in stages or not. Of the tiling's counts only
