@@ -237,47 +237,44 @@ TEST_CASE("Wide tiles are for layers of many filters whose taps have inputs of t
                     ContainsSubstring("filters 1x1 or strided"));
 }
 
+// `filters`: of a task.
+void check_tiles(const char* text, const TilingOptions& options, Operands operands,
+                 std::uint32_t filters) {
+  CAPTURE(text);
+  const Tiling tiling = tiling_of(text, options);
+  CHECK(cut_of(tiling).operands == operands);
+  CHECK(cut_of(tiling).filter_blocks_per_gemm_task * Tiling::kLaneBlock == filters);
+  if (are_tall(operands)) CHECK(cut_of(tiling).places_per_group % kTallPlaces == 0);
+  check_order_and_file(tiling);
+}
+
 TEST_CASE("Tall tiles are for numbers of filters that leave wide ones half empty") {
   TilingOptions options;
   options.whole_tensors = true;
-  const auto check = [&](const char* text, Operands operands, std::uint32_t tile_filters) {
-    CAPTURE(text);
-    const Tiling tiling = tiling_of(text, options);
-    CHECK(cut_of(tiling).operands == operands);
-    CHECK(cut_of(tiling).filter_blocks_per_gemm_task * Tiling::kLaneBlock == tile_filters);
-    CHECK(cut_of(tiling).places_per_group % kTallPlaces == 0);
-    check_order_and_file(tiling);
-  };
-  check("n22c448h36w48k904r1p0+nhwc+f16", Operands::in_tensor_tall, 240);
-  check("n123c512h22k528r1p0+nhwc+bf16", Operands::in_tensor_tall, 176);
+  check_tiles("n22c448h36w48k904r1p0+nhwc+f16", options, Operands::in_tensor_tall, 240);
+  check_tiles("n123c512h22k528r1p0+nhwc+bf16", options, Operands::in_tensor_tall, 176);
   options.precision = Precision::tf32;
-  check("n20c1072h26k288r1p0+nhwc", Operands::in_float_tensor_tall, 144);
-  check("n42c136h136k80u2+nhwc", Operands::in_float_tensor_tall, 80);
+  check_tiles("n20c1072h26k288r1p0+nhwc", options, Operands::in_float_tensor_tall, 144);
+  check_tiles("n42c136h136k80u2+nhwc", options, Operands::in_float_tensor_tall, 80);
 }
 
 TEST_CASE("Tall tiles are also for few filters, of which narrow ones would be mostly empty") {
   TilingOptions options;
   options.whole_tensors = true;
-  const auto check = [&](const char* text, Operands operands, std::uint32_t filter_blocks) {
-    CAPTURE(text);
-    const Tiling tiling = tiling_of(text, options);
-    CHECK(cut_of(tiling).operands == operands);
-    CHECK(cut_of(tiling).filter_blocks_per_gemm_task == filter_blocks);
-    check_order_and_file(tiling);
-  };
-  check("n100c760h13k16r1p0+nhwc+f16", Operands::in_tensor_tall, 1);
-  check("n32c144h28k32r1p0+nhwc+bf16", Operands::in_tensor_tall, 2);
-  check("n92c48h129k40r1p0+nhwc+f16", Operands::in_tensor, 4);    // sums of one K block
-  check("n8c128h100k48r1p0u2+nhwc+f16", Operands::in_tensor, 4);  // every other pixel
-  check("n16c64h56k32+nhwc+f16", Operands::in_tensor, 2);         // taps that share x
+  check_tiles("n100c760h13k16r1p0+nhwc+f16", options, Operands::in_tensor_tall, 16);
+  check_tiles("n32c144h28k32r1p0+nhwc+bf16", options, Operands::in_tensor_tall, 32);
+  // Sums of one K block, every other pixel, taps that share x.
+  check_tiles("n92c48h129k40r1p0+nhwc+f16", options, Operands::in_tensor, 64);
+  check_tiles("n8c128h100k48r1p0u2+nhwc+f16", options, Operands::in_tensor, 64);
+  check_tiles("n16c64h56k32+nhwc+f16", options, Operands::in_tensor, 32);
   options.precision = Precision::tf32;
-  check("n4c720h52k8r1p0+nhwc", Operands::in_float_tensor_tall, 1);
-  check("n16c48h96k48u2+nhwc", Operands::in_float_tensor_tall, 3);
+  check_tiles("n4c720h52k8r1p0+nhwc", options, Operands::in_float_tensor_tall, 16);
+  check_tiles("n16c48h96k48u2+nhwc", options, Operands::in_float_tensor_tall, 48);
   // Either can be asked for.
   options.filter_blocks_per_gemm_task = 4;
-  check("n4c720h52k8r1p0+nhwc", Operands::in_float_tensor, 4);
+  check_tiles("n4c720h52k8r1p0+nhwc", options, Operands::in_float_tensor, 64);
   options.filter_blocks_per_gemm_task = 2;
-  check("n4c720h52k500r1p0+nhwc", Operands::in_float_tensor_tall, 2);
+  check_tiles("n4c720h52k500r1p0+nhwc", options, Operands::in_float_tensor_tall, 32);
 }
 
 TEST_CASE("Blocks load x for each other where its rows come in pieces") {
