@@ -36,12 +36,13 @@ __device__ inline float gated(const ActivationTerms& terms, float v) {
   return share == 0 ? 0 : v * share;
 }
 
-/// The same of many sums. Out of line, one by one: most layers have none, and a copy for each of a
-/// tile's would push the code that they need out of the instruction cache. Terms by value:
-/// arguments of a kernel whose address is known elsewhere would be copied to local memory.
-__device__ __noinline__ inline void gate(ActivationTerms terms, float* values, int count) {
-#pragma unroll 1
-  for (int i = 0; i < count; ++i) values[i] = gated(terms, values[i]);
+/// The same of four sums. Out of line: most layers have none, and a copy for each of a tile's
+/// would push the code that they need out of the instruction cache. All by value: what has an
+/// address would be in local memory, which takes longer than a tile.
+__device__ __noinline__ inline Vec<4> gated(ActivationTerms terms, Vec<4> values) {
+#pragma unroll
+  for (float& value : values.lane) value = gated(terms, value);
+  return values;
 }
 /// Of one that nothing bends: on tensor cores' machines a zero may change its sign.
 __device__ inline float cut_off(const ActivationTerms& terms, float v) {
@@ -59,16 +60,19 @@ __device__ inline void activate(const ActivationTerms& terms, float (&values)[kW
   if (terms.bend == Bend::none) [[likely]] {
 #pragma unroll
     for (float& value : values) value = cut_off(terms, value);
-  } else if (terms.bend == Bend::slope) {  // in registers: memory would take longer than a tile
+  } else if (terms.bend == Bend::slope) {
 #pragma unroll
     for (float& value : values) value = value < 0 ? terms.slope * value : value;
   } else {
-    alignas(16) float in_memory[kWidth];
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) in_memory[i] = values[i];
-    gate(terms, in_memory, kWidth);
+    for (int first = 0; first < kWidth; first += 4) {
+      Vec<4> four = zero<4>();
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) values[i] = in_memory[i];
+      for (int i = 0; i < 4 && first + i < kWidth; ++i) four.lane[i] = values[first + i];
+      four = gated(terms, four);
+#pragma unroll
+      for (int i = 0; i < 4 && first + i < kWidth; ++i) values[first + i] = four.lane[i];
+    }
   }
 }
 __device__ inline float activate(const ActivationTerms& terms, float v) {
