@@ -42,9 +42,11 @@ TaskArgs make_launch_args(const Tiling& tiling, const KernelSet& kernels, CudaLa
   }
   if (kernels.operands != Operands::loaded) {
     const InputOfTile input{args.rows_at_once, args.cols_at_once, args.input_places};
-    args.memory = memory_in_place(args.tile_places, args.gemm_filters, input, kernels.operands,
-                                  args.block_k_blocks * args.r * args.s, args.cluster_blocks,
-                                  static_cast<std::int32_t>(num_channel_shares));
+    args.memory =
+        memory_in_place(args.tile_places, args.gemm_filters, input, kernels.operands,
+                        args.block_k_blocks * args.r * args.s, tiling.problem.epilogue.residual,
+                        args.cluster_blocks, static_cast<std::int32_t>(num_channel_shares));
+    if (args.memory.output_stages > 1) args.output_cols = kColumnsOfPart;
   }
   return args;
 }

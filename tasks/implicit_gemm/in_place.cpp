@@ -73,42 +73,63 @@ std::int32_t tile_places_in_place(std::int64_t places_per_group, const Stripes& 
   return dividing(ceil_div(places_per_group, std::int64_t{most}));
 }
 
+namespace {
+
+// Of wide and tall tiles: a pipeline stage of x is for one tap, and so is one of filters.
+void cut_for_taps(MemoryInPlace& memory, std::int32_t tile_places, std::int32_t filters,
+                  Operands operands, std::int32_t taps, bool has_residual) {
+  const std::int32_t number_bytes = have_16_bits(operands) ? 2 : 4;
+  const std::int32_t columns = are_wide(operands) ? tile_places : filters;
+  const bool in_parts = may_leave_in_parts(operands, columns) && !has_residual;
+  const std::int32_t at_once = in_parts ? kColumnsOfPart : columns;
+  const std::int32_t output_bytes = are_wide(operands)
+                                        ? at_once * filters * number_bytes
+                                        : tile_places * output_pitch_of_tall(at_once, number_bytes);
+  memory.output_stages = in_parts ? kLeastOutputStages : 1;
+  const std::int32_t room = kSharedBytesInPlace - kBarrierBytesInPlace;
+  // All filters, if enough stages of x are left, or as many as of x.
+  constexpr std::int32_t kEnough = 5;
+  const std::int32_t left = room - memory.output_stages * output_bytes;
+  const std::int32_t beside_all = (left - taps * memory.tap_bytes) / memory.input_bytes;
+  const bool keeps = are_tall(operands) && taps <= kMostFilterStages && beside_all >= kEnough;
+  memory.input_stages =
+      std::min(most_input_stages(operands),
+               keeps ? beside_all : left / (memory.input_bytes + memory.tap_bytes));
+  memory.filter_stages = keeps ? taps : memory.input_stages;
+  const std::int32_t stages_bytes =
+      memory.input_stages * memory.input_bytes + memory.filter_stages * memory.tap_bytes;
+  if (in_parts) {
+    memory.output_stages = std::min(kMostOutputStages, (room - stages_bytes) / output_bytes);
+  }
+  memory.pieces = memory.partial_sums = memory.input = memory.output_stages * output_bytes;
+  memory.filters = memory.input + memory.input_stages * memory.input_bytes;
+}
+
+}  // namespace
+
 MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t filters,
                               const InputOfTile& input, Operands operands, std::int32_t taps,
-                              std::int32_t cluster_blocks, std::int32_t channel_shares) {
+                              bool has_residual, std::int32_t cluster_blocks,
+                              std::int32_t channel_shares) {
   constexpr std::int32_t kSpan = 1024;  // of TMA's permutations
   const auto whole_spans = [](std::int32_t bytes) { return ceil_div(bytes, kSpan) * kSpan; };
-  const bool converts = operands == Operands::converted;
   MemoryInPlace memory{};
   const std::int32_t row_bytes = k_block_bytes_in_place(tile_places, operands);
   memory.tap_bytes = filters * row_bytes;
   memory.input_bytes = whole_spans(input.places * row_bytes);
-  const std::int32_t number_bytes = have_16_bits(operands) ? 2 : 4;
-  memory.pieces =
-      whole_spans(tile_places * (are_tall(operands) ? output_pitch_of_tall(filters, number_bytes)
-                                                    : filters * number_bytes));
+  if (!have_narrow_tiles(operands)) {
+    cut_for_taps(memory, tile_places, filters, operands, taps, has_residual);
+    return memory;
+  }
+  const bool converts = operands == Operands::converted;
+  memory.output_stages = 1;
+  memory.pieces = whole_spans(tile_places * filters * (have_16_bits(operands) ? 2 : 4));
   memory.num_pieces = converts ? pieces_of(cluster_blocks) : 0;
   memory.partial_sums = memory.pieces + memory.num_pieces * kPieceBytes;
   const std::int32_t sum_bytes = tile_places * filters * static_cast<std::int32_t>(sizeof(float));
   memory.input = memory.partial_sums + (channel_shares - 1) * sum_bytes;
   const std::int32_t room = kSharedBytesInPlace - kBarrierBytesInPlace - memory.input;
   const std::int32_t most_input = most_input_stages(operands);
-  if (are_wide(operands)) {  // a stage of x is for one tap: there are as many of filters
-    memory.input_stages = std::min(most_input, room / (memory.input_bytes + memory.tap_bytes));
-    memory.filter_stages = memory.input_stages;
-    memory.filters = memory.input + memory.input_stages * memory.input_bytes;
-    return memory;
-  }
-  if (are_tall(operands)) {  // the same, or all of them
-    constexpr std::int32_t kEnough = 5;
-    const std::int32_t beside_all = (room - taps * memory.tap_bytes) / memory.input_bytes;
-    const bool keeps = taps <= kMostFilterStages && beside_all >= kEnough;
-    memory.input_stages =
-        std::min(most_input, keeps ? beside_all : room / (memory.input_bytes + memory.tap_bytes));
-    memory.filter_stages = keeps ? taps : memory.input_stages;
-    memory.filters = memory.input + memory.input_stages * memory.input_bytes;
-    return memory;
-  }
   const auto stages_beside = [&](std::int64_t filter_bytes) {
     return (room - filter_bytes) / memory.input_bytes;
   };

@@ -162,6 +162,15 @@ constexpr std::int32_t groups_of_places(Operands operands) { return are_wide(ope
 constexpr std::int32_t output_pitch_of_tall(std::int32_t filters, std::int32_t number_bytes) {
   return filters * number_bytes + 8 * number_bytes;
 }
+/// The outputs of a tile leave together, or those of so many columns of matrix instructions at
+/// once: padded pixels of a wide tile, filters of a tall one. So do floats where a tile is so large
+/// that its outputs together would leave room for three pipeline stages of loads.
+inline constexpr std::int32_t kColumnsOfPart = 32;
+constexpr bool may_leave_in_parts(Operands operands, std::int32_t columns) {
+  return operands == Operands::in_float_tensor_wide   ? columns > 160
+         : operands == Operands::in_float_tensor_tall ? columns > 144
+                                                      : false;
+}
 /// The padded pixels of a task group are a multiple of this.
 inline constexpr std::int32_t kPlaceStepInPlace = 16;
 /// Step between the tile widths that are compiled, up to a tile of `tile_places`.
@@ -228,9 +237,11 @@ struct MemoryInPlace {
   std::int32_t partial_sums;                       ///< from blocks that share the channels
   std::int32_t input, input_stages, input_bytes;   ///< x
   std::int32_t filters, filter_stages, tap_bytes;  ///< w: a stage is one tap of a K block
+  std::int32_t output_stages;                      ///< of y: parts of a tile; 1: all of it
 };
 inline constexpr int kBarrierBytesInPlace = 2 * 1024;  ///< mbarriers, and what alignment loses
 inline constexpr std::int32_t kLeastInputStages = 2, kMostFilterStages = 24;
+inline constexpr std::int32_t kLeastOutputStages = 3, kMostOutputStages = 4;  ///< of parts
 constexpr std::int32_t most_input_stages(Operands operands) {
   return operands == Operands::converted ? 3 : are_wide(operands) ? 6 : are_tall(operands) ? 8 : 4;
 }
@@ -266,10 +277,12 @@ struct InputOfTile {
 InputOfTile input_of_tile(const ConvProblem& problem, const Stripes& stripes,
                           std::int32_t tile_places, Operands operands);
 /// The cut for tiles of so many padded pixels and filters. `taps` counts those of all K blocks of a
-/// tile. If their filters all fit, what is left goes to stages of x.
+/// tile. If their filters all fit, what is left goes to stages of x. Outputs never leave in parts
+/// beside a residual: it is loaded to where they will be.
 MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t filters,
                               const InputOfTile& input, Operands operands, std::int32_t taps,
-                              std::int32_t cluster_blocks, std::int32_t channel_shares);
+                              bool has_residual, std::int32_t cluster_blocks,
+                              std::int32_t channel_shares);
 /// Widest tile, in padded pixels, whose channels several blocks of a cluster share.
 inline constexpr std::int32_t kMostSharedPlaces = 64;
 /// Columns of a row of y in one TMA store. TMA cuts the box at the end of the row of y, but not

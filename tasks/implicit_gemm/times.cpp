@@ -188,7 +188,7 @@ std::int32_t input_stages(const ConvProblem& problem, std::int32_t tile_places,
                           const InputOfTile& input, Operands operands, std::uint32_t shares) {
   const double taps = num_taps(problem, tile_places, operands, shares);
   return memory_in_place(tile_places, most_filters_in_place(operands), input, operands,
-                         static_cast<std::int32_t>(taps), 1, 1)
+                         static_cast<std::int32_t>(taps), problem.epilogue.residual, 1, 1)
       .input_stages;
 }
 
@@ -290,8 +290,9 @@ double tall_us(const Tiling& tiling, double waves, bool staged) {
   const double width = kTallPlaces, filters = tile_filters;
   const double tiles = std::ceil(cut.places_per_group / width);
   const double taps = num_taps(problem, kTallPlaces, cut.operands);
-  const MemoryInPlace memory = memory_in_place(kTallPlaces, tile_filters, {1, 1, kTallPlaces},
-                                               cut.operands, static_cast<std::int32_t>(taps), 1, 1);
+  const MemoryInPlace memory =
+      memory_in_place(kTallPlaces, tile_filters, {1, 1, kTallPlaces}, cut.operands,
+                      static_cast<std::int32_t>(taps), problem.epilogue.residual, 1, 1);
   const bool keeps_filters = taps <= memory.filter_stages;
   const bool together = staged && cluster_blocks(tiling) > 1;
   const double more =

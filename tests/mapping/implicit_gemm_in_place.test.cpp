@@ -3,6 +3,7 @@
 // memory, and which are chosen.
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "tests/mapping/implicit_gemm_tilings.hpp"
 
@@ -103,7 +104,7 @@ TEST_CASE("Blocks cut their shared memory into all that tiles in place need") {
             if (shares > 1 && (tile > 64 || reach > kMostReach || !are_tensors(operands))) continue;
             for (const std::int32_t taps : {1, 9, 36, 1000, 1'000'000}) {
               const MemoryInPlace memory =
-                  memory_in_place(tile, 64, input, operands, taps, cluster, shares);
+                  memory_in_place(tile, 64, input, operands, taps, false, cluster, shares);
               CAPTURE(static_cast<int>(operands), reach, group, tile, cluster, shares, taps);
               const std::int32_t output_bytes = operands == Operands::in_tensor ? 2 : 4;
               REQUIRE(memory.pieces >= tile * 64 * output_bytes);
@@ -128,20 +129,36 @@ TEST_CASE("Blocks cut their shared memory into all that tiles in place need") {
   }
 }
 
+void check_stages_of_taps(const MemoryInPlace& memory, bool has_residual) {
+  CHECK((memory.output_stages == 1 || memory.output_stages >= kLeastOutputStages));
+  CHECK(memory.output_stages <= kMostOutputStages);
+  if (has_residual) CHECK(memory.output_stages == 1);
+  // One is multiplied, one is pending, one is on its way.
+  CHECK(memory.input_stages >= 3);
+  CHECK(memory.filters + memory.filter_stages * memory.tap_bytes + kBarrierBytesInPlace <=
+        kSharedBytesInPlace);
+  for (const std::int32_t at : {memory.pieces, memory.input, memory.filters}) {
+    CHECK(at % 1024 == 0);
+  }
+}
+
 TEST_CASE("Blocks cut their shared memory into all that wide tiles need") {
   for (const Operands operands : {Operands::in_tensor_wide, Operands::in_float_tensor_wide}) {
     for (std::int32_t group = 1; group <= 600; ++group) {
       const std::int32_t tile = tile_places_in_place(group, reaching(0), operands, 64);
       REQUIRE(tile <= most_places_in_place(operands));
-      const MemoryInPlace memory = memory_in_place(tile, 128, {1, 1, tile}, operands, 9, 1, 1);
-      CAPTURE(to_string(operands), group, tile);
-      CHECK(memory.pieces >= tile * 128 * (have_floats(operands) ? 4 : 2));
-      CHECK(memory.tap_bytes == 128 * k_block_bytes_in_place(tile, operands));
-      // One is multiplied, one is pending, one is on its way.
-      CHECK(memory.input_stages >= 3);
-      CHECK(memory.filter_stages == memory.input_stages);
-      CHECK(memory.filters + memory.filter_stages * memory.tap_bytes + kBarrierBytesInPlace <=
-            kSharedBytesInPlace);
+      for (const bool has_residual : {false, true}) {
+        const MemoryInPlace memory =
+            memory_in_place(tile, 128, {1, 1, tile}, operands, 9, has_residual, 1, 1);
+        CAPTURE(to_string(operands), group, tile, has_residual);
+        const std::int32_t at_once = memory.output_stages == 1 ? tile : kColumnsOfPart;
+        CHECK(tile % at_once == 0);
+        CHECK(memory.pieces >=
+              memory.output_stages * at_once * 128 * (have_floats(operands) ? 4 : 2));
+        CHECK(memory.tap_bytes == 128 * k_block_bytes_in_place(tile, operands));
+        CHECK(memory.filter_stages == memory.input_stages);
+        check_stages_of_taps(memory, has_residual);
+      }
     }
   }
 }
@@ -150,21 +167,48 @@ TEST_CASE("Blocks cut their shared memory into all that tall tiles need") {
   for (const Operands operands : {Operands::in_tensor_tall, Operands::in_float_tensor_tall}) {
     for (std::uint32_t blocks = 1; blocks <= filter_blocks_of_tile(operands); ++blocks) {
       for (const std::int32_t taps : {1, 9, 24, 25, 1000, 1'000'000}) {
-        const std::int32_t filters = filters_in_place(operands, blocks);
-        const MemoryInPlace memory =
-            memory_in_place(kTallPlaces, filters, {1, 1, kTallPlaces}, operands, taps, 1, 1);
-        CAPTURE(to_string(operands), filters, taps);
-        CHECK(memory.pieces >= kTallPlaces * filters * (have_floats(operands) ? 4 : 2));
-        CHECK(memory.tap_bytes == filters * k_block_bytes_in_place(kTallPlaces, operands));
-        CHECK(memory.input_stages >= 3);
-        CHECK((memory.filter_stages == memory.input_stages || memory.filter_stages == taps));
-        CHECK(memory.filters + memory.filter_stages * memory.tap_bytes + kBarrierBytesInPlace <=
-              kSharedBytesInPlace);
-        for (const std::int32_t at : {memory.pieces, memory.input, memory.filters}) {
-          CHECK(at % 1024 == 0);
+        for (const bool has_residual : {false, true}) {
+          const std::int32_t filters = filters_in_place(operands, blocks);
+          const MemoryInPlace memory = memory_in_place(kTallPlaces, filters, {1, 1, kTallPlaces},
+                                                       operands, taps, has_residual, 1, 1);
+          CAPTURE(to_string(operands), filters, taps, has_residual);
+          const std::int32_t at_once = memory.output_stages == 1 ? filters : kColumnsOfPart;
+          CHECK(memory.pieces >= memory.output_stages * kTallPlaces *
+                                     output_pitch_of_tall(at_once, have_floats(operands) ? 4 : 2));
+          CHECK(memory.tap_bytes == filters * k_block_bytes_in_place(kTallPlaces, operands));
+          CHECK((memory.filter_stages == memory.input_stages || memory.filter_stages == taps));
+          check_stages_of_taps(memory, has_residual);
         }
       }
     }
+  }
+}
+
+TEST_CASE("Outputs leave in parts where that leaves room for one more stage of loads") {
+  const auto cut = [](Operands operands, std::int32_t tile, std::int32_t filters,
+                      bool has_residual) {
+    return memory_in_place(tile, filters, {1, 1, tile}, operands, 1000, has_residual, 1, 1);
+  };
+  for (const auto& [operands, tile, filters] :
+       {std::tuple{Operands::in_float_tensor_wide, 192, 128},
+        std::tuple{Operands::in_float_tensor_tall, kTallPlaces, 160},
+        std::tuple{Operands::in_float_tensor_tall, kTallPlaces, 176},
+        std::tuple{Operands::in_float_tensor_tall, kTallPlaces, 192}}) {
+    CAPTURE(to_string(operands), tile, filters);
+    const MemoryInPlace parts = cut(operands, tile, filters, false),
+                        together = cut(operands, tile, filters, true);
+    CHECK(parts.output_stages > 1);
+    CHECK(parts.input_stages == 4);
+    CHECK(together.output_stages == 1);
+    CHECK(together.input_stages == 3);
+  }
+  for (const auto& [operands, tile, filters] :
+       {std::tuple{Operands::in_float_tensor_wide, 160, 128},
+        std::tuple{Operands::in_float_tensor_tall, kTallPlaces, 144},
+        std::tuple{Operands::in_tensor_wide, 256, 128},
+        std::tuple{Operands::in_tensor_tall, kTallPlaces, 256}}) {
+    CAPTURE(to_string(operands), tile, filters);
+    CHECK(cut(operands, tile, filters, false).output_stages == 1);
   }
 }
 
@@ -190,7 +234,7 @@ TEST_CASE("Threads that store outputs of tall tiles meet all banks of shared mem
 TEST_CASE("Stages of x for few taps are three at least where there is room") {
   // All filters would leave room for two.
   const auto stages_of = [](const InputOfTile& input, std::int32_t tile, std::int32_t taps) {
-    return memory_in_place(tile, 64, input, Operands::in_tensor, taps, 1, 1);
+    return memory_in_place(tile, 64, input, Operands::in_tensor, taps, false, 1, 1);
   };
   const MemoryInPlace one_tap = stages_of({1, 1, 512}, 512, 20);
   CHECK(one_tap.input_stages >= 3);

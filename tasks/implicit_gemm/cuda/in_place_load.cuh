@@ -11,7 +11,8 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceLoaders : Shape {
-  using Shape::kAbreast, Shape::kConverts, Shape::kLoadsTogether, Shape::kMostInputStages;
+  using Shape::kAbreast, Shape::kConverts, Shape::kFilterStages, Shape::kLoadsTogether;
+  using Shape::kMostInputStages;
   using typename Shape::Course, typename Shape::Shared, typename Shape::Turns, typename Shape::Walk;
 
  public:
@@ -43,7 +44,7 @@ class InPlaceLoaders : Shape {
                                       const Shared& shared, Wait wait) {
     TaskReader<Source> tasks(shared.barriers.tasks, source);
     auto& ring = shared.barriers.filter;
-    typename StageRing<kMostFilterStages>::Cursor at;
+    typename StageRing<kFilterStages>::Cursor at;
     bool has_all = false;
     if (!source.has_only()) wait();
     for (Task task; tasks.next(task); tasks.advance()) {

@@ -18,9 +18,10 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
   using Shape::first_filter_of, Shape::first_output_of, Shape::first_place_of;
   using Shape::kConsumers, Shape::kConverters, Shape::kFilters, Shape::kGroupsOfPlaces;
   using Shape::kHelpers, Shape::kLead, Shape::kOperands, Shape::kPending, Shape::kSameInput;
-  using Shape::kSharesChannels, Shape::kThreads, Shape::kWide;
+  using Shape::kRows, Shape::kSharesChannels, Shape::kThreads, Shape::kWide;
   using typename Shape::Barriers, typename Shape::Course, typename Shape::Number;
-  using typename Shape::Shared, typename Shape::Walk;
+  using typename Shape::OutputCursor, typename Shape::OutputRow, typename Shape::Shared;
+  using typename Shape::Walk;
   using Taps = InPlaceTaps<Shape>;
   using Taps::free_input, Taps::in_register, Taps::multiply_k_block, Taps::multiply_taps;
   using typename Taps::FilterCursor, typename Taps::InputCursor;
@@ -56,7 +57,7 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
     auto& ring = shared.barriers.output[warpgroup];
     InputCursor input;
     FilterCursor filter;
-    StageRing<1>::Cursor output;
+    OutputCursor output(a);
     typename Outputs::Finish finish(a);
     ClusterBarriers input_everywhere;
     if constexpr (kSameInput) input_everywhere = {shared.cluster, shared.barriers.input.empty};
@@ -84,14 +85,32 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
           multiply_share(course.chunks);
         }
         // The residual first: behind the other wait ptxas takes all that follows for divergent.
-        if (finish.has_residual()) shared.barriers.residual[warpgroup].wait_full(output);
-        ring.wait_empty(output);
-        Outputs::template put<kWidth>(finish, sums,
-                                      shared.outputs + first_output_of(warpgroup, kWidth));
-        ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
-        __syncwarp();
-        if (speaker) ring.arrive_full(output.stage);
-        output.advance();
+        if (finish.has_residual()) {
+          shared.barriers.residual[warpgroup].wait_full(output.residual());
+        }
+        const auto hand_over = [&](auto& outputs, OutputRow* stages, int stage_rows) {
+          constexpr int kPlaces = sizeof(outputs) / sizeof(float) * 2;
+          ring.wait_empty(output.at);
+          Outputs::template put<kPlaces>(finish, outputs, stages + output.at.stage * stage_rows);
+          ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
+          __syncwarp();
+          if (speaker) ring.arrive_full(output.at.stage);
+          output.advance();
+        };
+        if (may_leave_in_parts(kOperands, kWidth) && output.in_parts()) {
+          constexpr int kPart = kColumnsOfPart, kStageRows = kRows * kPart;
+#pragma unroll
+          for (int first = 0; first < kWidth; first += kPart) {
+            float part[kPart / 2];
+#pragma unroll
+            for (int i = 0; i < kPart / 2; ++i) {
+              part[i] = sums[first / 2 + i], sums[first / 2 + i] = 0.0f;
+            }
+            hand_over(part, shared.outputs + warpgroup * output.stages * kStageRows, kStageRows);
+          }
+        } else {
+          hand_over(sums, shared.outputs + first_output_of(warpgroup, kWidth), 0);
+        }
       }
       if (threadIdx.x == kThreads - 128) tasks.record(free_ns);
       __syncwarp();

@@ -78,20 +78,39 @@ struct InPlaceShape {
   using OutputRow = uint4[kVectors];
   static __device__ int permuted(int place, int vector) { return vector ^ place % kVectors; }
 
+  // Outputs leave from pipeline stages, in parts (kColumnsOfPart, stripes.hpp), or those of a tile
+  // together from the only stage.
+  static constexpr int kOutputStages =
+      may_leave_in_parts(kOperands, kTall ? kFilters : most_places_in_place(kOperands))
+          ? kMostOutputStages
+          : 1;
+  using OutputRing = StageRing<kOutputStages>;
+  struct OutputCursor {
+    typename OutputRing::Cursor at;
+    const int stages;
+    __device__ explicit OutputCursor(const TaskArgs& a)
+        : stages(kOutputStages > 1 ? a.memory.output_stages : 1) {}
+    __device__ bool in_parts() const { return stages > 1; }
+    __device__ void advance() { at.advance(stages); }
+    /// Of the residual of a tile, whose outputs are not in parts.
+    __device__ StageRing<1>::Cursor residual() const { return {0, at.parity}; }
+  };
+
   // Taps by which the first consumers keep ahead of the second, so that one warpgroup multiplies
   // while the other hands over its outputs. Meanwhile the second ones hold kPending taps, so there
   // must be as many stages of filters as both together.
   static constexpr int kLead = 3, kPending = 3;
 
   static constexpr int kMostInputStages = most_input_stages(kOperands);
+  static constexpr int kFilterStages = kWide ? kMostInputStages : kMostFilterStages;
   struct Barriers {
     TaskStream tasks;
-    StageRing<kPieces> pieces;
+    StageRing<kConverts ? kPieces : 1> pieces;
     StageRing<kMostInputStages> input;
-    StageRing<kMostFilterStages> filter;
+    StageRing<kFilterStages> filter;
     // The first consumers are kLead taps into a stage of input. (Those of tall tiles never lead.)
     StageRing<kTall ? 1 : kMostInputStages> lead;
-    StageRing<1> output[2];
+    OutputRing output[2];
     StageRing<1> residual[2];    // of the tile, where its outputs will be; output[] gives it back
     std::uint64_t partial_sums;  // of the first block of a cluster: those of the others are there
     int input_stages, filter_stages;
@@ -107,9 +126,10 @@ struct InPlaceShape {
   static_assert(sizeof(Barriers) + kSwizzleSpan <= kBarrierBytesInPlace);
   struct Shared {
     Barriers& barriers;
-    OutputRow* outputs;   // [kRows][tile_places], of these halves for each consumer warpgroup;
-                          // of wide tiles [2][kRows][tile_places]; of tall ones
-                          // [tile_places][output_pitch_of_tall()] bytes
+    // [kRows][tile_places], of these halves for each consumer warpgroup; of wide tiles
+    // [2][output_stages][kRows][places of a stage]; of tall ones
+    // [2][output_stages][tile_places / 2][output_pitch_of_tall(filters of a stage)] bytes
+    OutputRow* outputs;
     std::byte* pieces;    // [num_pieces], if x is to be converted
     float* partial_sums;  // [blocks that share channels, but one][kWidth / 2][kConsumers]
     std::byte* x;         // [input_stages][input_bytes]

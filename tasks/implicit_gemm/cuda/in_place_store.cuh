@@ -20,8 +20,8 @@ class InPlaceStorers : Shape {
   using Shape::kGroupsOfPlaces, Shape::kOperands, Shape::kWide;
   using Shape::kRowFilters, Shape::kRows, Shape::kStorers, Shape::sync_storers;
   using Shape::kVectorFilters, Shape::kVectors, Shape::permuted;
-  using typename Shape::OutputRow, typename Shape::Shared, typename Shape::Stored;
-  using typename Shape::Walk;
+  using typename Shape::OutputCursor, typename Shape::OutputRow, typename Shape::Shared;
+  using typename Shape::Stored, typename Shape::Walk;
 
  public:
   /// A warp: outputs of a warpgroup's share of each tile. TMA takes them in boxes of some columns
@@ -30,9 +30,9 @@ class InPlaceStorers : Shape {
   template <class Source>
   static __device__ void store_outputs(const TaskArgs& a, int warpgroup, const Source& source,
                                        const Shared& shared) {
-    StageRing<1>::Cursor at;
+    OutputCursor output(a);
     Shape::store_tasks(source, shared, [&](const Task& task) {
-      store_task(a, Walk(a, task), warpgroup, at, shared);
+      store_task(a, Walk(a, task), warpgroup, output, shared);
     });
   }
 
@@ -77,34 +77,40 @@ class InPlaceStorers : Shape {
   static constexpr bool kPools = are_tensors(kOperands) && !kWide;
 
   static __device__ void store_task(const TaskArgs& a, const Walk& walk, int warpgroup,
-                                    StageRing<1>::Cursor& at, const Shared& shared) {
+                                    OutputCursor& output, const Shared& shared) {
     auto& ring = shared.barriers.output[warpgroup];
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int width = a.tile_places / kGroupsOfPlaces;
     const int first_k = walk.first_k + first_filter_of(warpgroup);
-    OutputRow* const outputs = shared.outputs + first_output_of(warpgroup, width);
     if (kPools && a.pools) {  // a task is a tile
-      for (auto& share : shared.barriers.output) share.wait_full(at);
+      for (auto& share : shared.barriers.output) share.wait_full(output.at);
       store_pooled(a, walk, shared.outputs);
       sync_storers();
-      if (lane == 0) ring.arrive_empty(at.stage);
-      return at.advance();
+      if (lane == 0) ring.arrive_empty(output.at.stage);
+      return output.advance();
     }
-    for (int tile = 0; tile < walk.num_tiles; ++tile, at.advance()) {
-      const int first = walk.first_place + tile * a.tile_places + first_place_of(warpgroup, width);
+    const bool in_order = kWide || a.in_order;  // wide tiles are for nothing else
+    // What is stored at once: a warpgroup's share of a tile, or a part of it.
+    const int width = output.in_parts() ? kColumnsOfPart : a.tile_places / kGroupsOfPlaces;
+    const int step = output.in_parts() ? kColumnsOfPart : a.tile_places;
+    const int pitch = kWide ? width : a.tile_places;  // from kRowFilters to the next
+    OutputRow* const stages = shared.outputs + output.stages * first_output_of(warpgroup, width);
+    for (int own = walk.first_place; own < walk.first_place + walk.num_tiles * a.tile_places;
+         own += step, output.advance()) {
+      const int first = own + first_place_of(warpgroup, width);
       const int places = first_k < a.k ? min(width, walk.end_place - first) : 0;
+      OutputRow* const outputs = stages + output.at.stage * (kRows * width);
       const Stripes::Position start = a.stripes.position(first);
-      const int last = a.in_order ? 0 : (start.col + places - 1) / a.stripes.pitch;
+      const int last = in_order ? 0 : (start.col + places - 1) / a.stripes.pitch;
       const auto run_of = [&](int line) {
-        return a.in_order ? Run(a, first) : Run(a, walk.stripe, start, line);
+        return in_order ? Run(a, first) : Run(a, walk.stripe, start, line);
       };
       if (a.residual != nullptr) {
         auto& residual = shared.barriers.residual[warpgroup];
-        if (a.in_order && (places == width || first + places == a.places)) {
+        if (in_order && (places == width || first + places == a.places)) {
           if (lane == 0) {
-            const bool goes_on = tile + 1 < walk.num_tiles;
+            const bool goes_on = own + a.tile_places < walk.end_place;
             load_residual(a, first_k, first, goes_on, outputs,
-                          residual.expect(at, kRows * width * sizeof(OutputRow)));
+                          residual.expect(output.residual(), kRows * width * sizeof(OutputRow)));
           }
         } else {
           for (int line = 0; line <= last && places > 0; ++line) {
@@ -113,12 +119,12 @@ class InPlaceStorers : Shape {
           __pipeline_commit();
           __pipeline_wait_prior(0);
           __syncwarp();
-          if (lane == 0) residual.arrive_full(at.stage);
+          if (lane == 0) residual.arrive_full(0);
         }
       }
       Run run = run_of(lane);  // there before it is asked for
       int cols = run.in_boxes(a, places);
-      ring.wait_full(at);
+      ring.wait_full(output.at);
       for (int line = lane; line <= last && places > 0; line += 32) {
         if (line != lane) {
           run = run_of(line);
@@ -131,7 +137,7 @@ class InPlaceStorers : Shape {
                                        run.image};
             ::cuda::ptx::cp_async_bulk_tensor(::cuda::ptx::space_global, ::cuda::ptx::space_shared,
                                               &a.y_tensor, to,
-                                              outputs + row * a.tile_places + run.first + i);
+                                              outputs + row * pitch + run.first + i);
           }
         }
       }
@@ -139,12 +145,12 @@ class InPlaceStorers : Shape {
       if (places > 0) {
         const bool all_but_last = a.output_cols != 0 && a.stripes.cols >= a.q;  // are in boxes
         for (int line = all_but_last ? last : 0; line <= last; ++line) {
-          store_rest(a, first_k, run_of(line), places, outputs);
+          store_rest(a, first_k, run_of(line), places, outputs, pitch);
         }
       }
       ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<0>());
       __syncwarp();
-      if (lane == 0) ring.arrive_empty(at.stage);
+      if (lane == 0) ring.arrive_empty(output.at.stage);
     }
   }
   // By both warps: of a tile, which is whole windows. A thread has a vector of some of them.
@@ -216,7 +222,7 @@ class InPlaceStorers : Shape {
     }
   }
   static __device__ void store_rest(const TaskArgs& a, int first_k, const Run& run, int places,
-                                    const OutputRow* outputs) {
+                                    const OutputRow* outputs, int pitch) {
     const int lane = static_cast<int>(threadIdx.x) % 32, vector = lane % kVectors;
     const int end = min(run.cols, places - run.first);
     const int pixel = (run.image * a.p + run.row) * a.q + run.col;
@@ -229,7 +235,7 @@ class InPlaceStorers : Shape {
       auto* const y = reinterpret_cast<Stored*>(a.y) + static_cast<std::int64_t>(pixel) * a.k + k;
       for (int i = run.in_boxes(a, places) + lane / kVectors; i < end; i += 32 / kVectors) {
         const int from = run.first + i;
-        const uint4* const four = &outputs[row * a.tile_places + from][permuted(from, vector)];
+        const uint4* const four = &outputs[row * pitch + from][permuted(from, vector)];
         Stored* const to = y + static_cast<std::int64_t>(i) * a.k;
         if (a.output_cols != 0) {
           *reinterpret_cast<uint4*>(to) = *four;

@@ -13,7 +13,8 @@ namespace megaconv::cuda {
 template <class Shape>
 class TallConsumers : InPlaceTaps<Shape> {
   using Shape::kGroupsOfPlaces, Shape::kHelpers, Shape::kThreads;
-  using typename Shape::Course, typename Shape::Shared, typename Shape::Walk;
+  using typename Shape::Course, typename Shape::OutputCursor, typename Shape::Shared;
+  using typename Shape::Walk;
   using Taps = InPlaceTaps<Shape>;
   using Taps::multiply_k_block, Taps::multiply_taps;
   using typename Taps::FilterCursor, typename Taps::InputCursor;
@@ -44,16 +45,13 @@ class TallConsumers : InPlaceTaps<Shape> {
     const bool speaker = threadIdx.x % 32 == 0;
     TaskReader<Source> tasks(shared.barriers.tasks, source);
     auto& ring = shared.barriers.output[warpgroup];
-    std::byte* const outputs =
-        reinterpret_cast<std::byte*>(shared.outputs) +
-        warpgroup * kPlaces * output_pitch_of_tall(kFilters, sizeof(typename Shape::Stored));
     const std::uint64_t first_x =
         wgmma_swizzled_operand<kRowBytes>(shared.x + warpgroup * kPlaces * kRowBytes);
     const std::uint64_t first_u = wgmma_swizzled_operand<kRowBytes>(shared.u);
     const ClusterBarriers input_everywhere{shared.cluster, shared.barriers.input.empty};
     InputCursor input;
     FilterCursor filter;
-    StageRing<1>::Cursor output;
+    OutputCursor output(a);
     float sums[kFilters / 2] = {};
     std::uint64_t free_ns = source.now();
     for (Task task; tasks.next(task); tasks.advance(), free_ns = source.now()) {
@@ -73,12 +71,40 @@ class TallConsumers : InPlaceTaps<Shape> {
                             sums, advance_lower(first_x, of_input * (kTallPlaces * kRowBytes)),
                             advance_lower(first_u, of_filter * (kFilters * kRowBytes)));
                       });
-        if (a.residual != nullptr) shared.barriers.residual[warpgroup].wait_full(output);
-        ring.wait_empty(output);
-        TallOutputs<Shape>::template put<kFilters>(a, walk.first_k, sums, outputs);
-        __syncwarp();
-        if (speaker) ring.arrive_full(output.stage);
-        output.advance();
+        if (a.residual != nullptr) {
+          shared.barriers.residual[warpgroup].wait_full(output.residual());
+        }
+        // Of so many filters, from stages that have room for kAtOnce.
+        const auto hand_over = [&]<int kAtOnce>(auto& outputs, int first) {
+          constexpr int kOfThese = sizeof(outputs) / sizeof(float) * 2;
+          constexpr int kPitch = output_pitch_of_tall(kAtOnce, sizeof(typename Shape::Stored));
+          ring.wait_empty(output.at);
+          TallOutputs<Shape>::template put<kOfThese, kPitch>(
+              a, walk.first_k + first, outputs,
+              reinterpret_cast<std::byte*>(shared.outputs) +
+                  (warpgroup * output.stages + output.at.stage) * (kPlaces * kPitch));
+          __syncwarp();
+          if (speaker) ring.arrive_full(output.at.stage);
+          output.advance();
+        };
+        if (may_leave_in_parts(Shape::kOperands, kFilters) && output.in_parts()) {
+          const auto hand_over_part = [&]<int kOfPart>(int first) {
+            float part[kOfPart / 2];
+#pragma unroll
+            for (int i = 0; i < kOfPart / 2; ++i) {
+              part[i] = sums[first / 2 + i], sums[first / 2 + i] = 0.0f;
+            }
+            hand_over.template operator()<kColumnsOfPart>(part, first);
+          };
+          constexpr int kRest = kFilters % kColumnsOfPart;
+#pragma unroll
+          for (int first = 0; first < kFilters - kRest; first += kColumnsOfPart) {
+            hand_over_part.template operator()<kColumnsOfPart>(first);
+          }
+          if constexpr (kRest != 0) hand_over_part.template operator()<kRest>(kFilters - kRest);
+        } else {
+          hand_over.template operator()<kFilters>(sums, 0);
+        }
       }
       if (threadIdx.x == kThreads - 128) tasks.record(free_ns);
       __syncwarp();

@@ -21,11 +21,10 @@ class TallOutputs : Shape {
  public:
   /// Puts a warpgroup's outputs where storers find them, and have put the residual if there is one;
   /// its sums are zero then. This thread has, of padded pixels p and p + 8, filters 8 i + 2 q and
-  /// the next. `first_k`: the tile's first filter.
-  template <int kFilters>
+  /// the next. `first_k`: the first filter. kPitch: bytes from a padded pixel to the next.
+  template <int kFilters, int kPitch>
   static __device__ __forceinline__ void put(const TaskArgs& a, int first_k,
                                              float (&sums)[kFilters / 2], std::byte* outputs) {
-    constexpr int kPitch = output_pitch_of_tall(kFilters, sizeof(Stored));
     const int warp = static_cast<int>(threadIdx.x) % 128 / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32, filter = lane % 4 * 2;
     std::byte* const own =

@@ -16,7 +16,8 @@ namespace megaconv::cuda {
 template <class Shape>
 class TallStorers : Shape {
   using Shape::kGroupsOfPlaces;
-  using typename Shape::Shared, typename Shape::Stored, typename Shape::Walk;
+  using typename Shape::OutputCursor, typename Shape::Shared, typename Shape::Stored;
+  using typename Shape::Walk;
   static constexpr int kPlaces = kTallPlaces / kGroupsOfPlaces;
 
  public:
@@ -24,9 +25,9 @@ class TallStorers : Shape {
   template <class Source>
   static __device__ void store_outputs(const TaskArgs& a, int warpgroup, const Source& source,
                                        const Shared& shared) {
-    StageRing<1>::Cursor at;
+    OutputCursor output(a);
     Shape::store_tasks(source, shared, [&](const Task& task) {
-      store_task(a, Walk(a, task), warpgroup, at, shared);
+      store_task(a, Walk(a, task), warpgroup, output, shared);
     });
   }
 
@@ -40,44 +41,49 @@ class TallStorers : Shape {
     int row_pitch, num_rows, row_bytes;
   };
   static __device__ Part part_of(const TaskArgs& a, const float* tensor, int pixel, int first_k,
-                                 int num_pixels, std::byte* rows) {
+                                 int num_pixels, int num_filters, std::byte* rows, int row_pitch) {
     constexpr int kBytes = sizeof(Stored);
     const std::int64_t pitch = static_cast<std::int64_t>(a.k) * kBytes;
     auto* const begin = reinterpret_cast<std::byte*>(const_cast<float*>(tensor));
-    return {begin + pixel * pitch + first_k * kBytes,
-            rows,
-            pitch,
-            output_pitch_of_tall(a.gemm_filters, kBytes),
-            num_pixels,
-            min(a.gemm_filters, a.k - first_k) * kBytes};
+    return {begin + pixel * pitch + first_k * kBytes, rows, pitch, row_pitch, num_pixels,
+            min(num_filters, a.k - first_k) * kBytes};
   }
 
   static __device__ void store_task(const TaskArgs& a, const Walk& walk, int warpgroup,
-                                    StageRing<1>::Cursor& at, const Shared& shared) {
+                                    OutputCursor& output, const Shared& shared) {
     auto& ring = shared.barriers.output[warpgroup];
     const bool speaker = threadIdx.x % 32 == 0;
-    std::byte* const rows =
-        reinterpret_cast<std::byte*>(shared.outputs) +
-        warpgroup * kPlaces * output_pitch_of_tall(a.gemm_filters, sizeof(Stored));
-    for (int tile = 0; tile < walk.num_tiles; ++tile, at.advance()) {
+    const int at_once = output.in_parts() ? kColumnsOfPart : a.gemm_filters;
+    const int pitch = output_pitch_of_tall(at_once, sizeof(Stored));
+    for (int tile = 0; tile < walk.num_tiles; ++tile) {
       const int first = walk.first_place + tile * kTallPlaces + warpgroup * kPlaces;
       const int pixels = min(kPlaces, walk.end_place - first);
-      if (a.residual != nullptr) {
-        load_residual(part_of(a, a.residual, first, walk.first_k, pixels, rows));
-        if (speaker) shared.barriers.residual[warpgroup].arrive_full(at.stage);
+      for (int filter = 0; filter < a.gemm_filters; filter += at_once, output.advance()) {
+        std::byte* const rows = reinterpret_cast<std::byte*>(shared.outputs) +
+                                (warpgroup * output.stages + output.at.stage) * (kPlaces * pitch);
+        const auto part_of_tensor = [&](const float* tensor) {
+          return part_of(a, tensor, first, walk.first_k + filter, pixels,
+                         min(at_once, a.gemm_filters - filter), rows, pitch);
+        };
+        if (a.residual != nullptr) {
+          load_residual(part_of_tensor(a.residual));
+          if (speaker) shared.barriers.residual[warpgroup].arrive_full(0);
+        }
+        ring.wait_full(output.at);
+        store(a, part_of_tensor(a.y));
+        __syncwarp();
+        if (speaker) ring.arrive_empty(output.at.stage);
       }
-      ring.wait_full(at);
-      const Part part = part_of(a, a.y, first, walk.first_k, pixels, rows);
-      if (a.output_cols != 0) {
-        store<uint4>(part);
-      } else if (sizeof(Stored) == 2 && a.k % 2 == 0 &&
-                 reinterpret_cast<std::uintptr_t>(a.y) % sizeof(std::uint32_t) == 0) {
-        store<std::uint32_t>(part);
-      } else {
-        store<Stored>(part);
-      }
-      __syncwarp();
-      if (speaker) ring.arrive_empty(at.stage);
+    }
+  }
+  static __device__ void store(const TaskArgs& a, const Part& part) {
+    if (a.output_cols != 0) {
+      store<uint4>(part);
+    } else if (sizeof(Stored) == 2 && a.k % 2 == 0 &&
+               reinterpret_cast<std::uintptr_t>(a.y) % sizeof(std::uint32_t) == 0) {
+      store<std::uint32_t>(part);
+    } else {
+      store<Stored>(part);
     }
   }
   // In words, as many side by side as a pixel has: a warp has one pixel, or several.
