@@ -13,35 +13,36 @@ __device__ inline float clamped(float least, float most, float v) {
   return raised > most ? most : raised;
 }
 
-/// Activations that are no straight lines.
-__device__ inline float gated(const ActivationTerms& terms, float v) {
-  const float size = fabsf(v);
-  float share;
-  if (terms.bend == Bend::line) {
-    share = clamped(0, 1, fmaf(terms.alpha, v, terms.beta));
-  } else {
-    float far;  // the gate of -|x|
-    if (terms.bend == Bend::logistic) {
-      const float bounded = size > kFarthest ? kFarthest : size;
-      const float power = __expf(-bounded * fmaf(terms.beta, bounded * bounded, terms.alpha));
-      far = __fdividef(power, 1 + power);
-    } else {
-      const float t = __fdividef(1, fmaf(kErfStep, size, 1));
-      const float sum = fmaf(fmaf(fmaf(fmaf(kErf5, t, kErf4), t, kErf3), t, kErf2), t, kErf1) * t;
-      far = 0.5f * sum * __expf(-0.5f * size * size);
-    }
-    share = v < 0 ? far : 1 - far;
-  }
-  if (!terms.times_x) return share;
-  return share == 0 ? 0 : v * share;
-}
-
-/// The same of four sums. Out of line: most layers have none, and a copy for each of a tile's
-/// would push the code that they need out of the instruction cache. All by value: what has an
-/// address would be in local memory, which takes longer than a tile.
-__device__ __noinline__ inline Vec<4> gated(ActivationTerms terms, Vec<4> values) {
+/// Activations that are no straight lines, of several sums side by side: each alone would be a long
+/// chain. Out of line: most layers have none, and a copy for each of a tile's sums would push the
+/// code that they need out of the instruction cache. All by value: what has an address would be in
+/// local memory, which takes longer than a tile.
+template <int kCount>
+__device__ __noinline__ Vec<kCount> gated(ActivationTerms terms, Vec<kCount> values) {
+  const auto for_all = [&](const auto& share_of) {
 #pragma unroll
-  for (float& value : values.lane) value = gated(terms, value);
+    for (float& v : values.lane) {
+      const float share = share_of(v);
+      v = !terms.times_x ? share : share == 0 ? 0 : v * share;
+    }
+  };
+  // `far`: the gate of -|x|.
+  const auto on_its_side = [](float v, float far) { return v < 0 ? far : 1 - far; };
+  if (terms.bend == Bend::line) {
+    for_all([&](float v) { return clamped(0, 1, fmaf(terms.alpha, v, terms.beta)); });
+  } else if (terms.bend == Bend::logistic) {
+    for_all([&](float v) {
+      const float size = fabsf(v), bounded = size > kFarthest ? kFarthest : size;
+      const float power = __expf(-bounded * fmaf(terms.beta, bounded * bounded, terms.alpha));
+      return on_its_side(v, __fdividef(power, 1 + power));
+    });
+  } else {
+    for_all([&](float v) {
+      const float size = fabsf(v), t = __fdividef(1, fmaf(kErfStep, size, 1));
+      const float sum = fmaf(fmaf(fmaf(fmaf(kErf5, t, kErf4), t, kErf3), t, kErf2), t, kErf1) * t;
+      return on_its_side(v, 0.5f * sum * __expf(-0.5f * size * size));
+    });
+  }
   return values;
 }
 /// Of one that nothing bends: on tensor cores' machines a zero may change its sign.
@@ -64,14 +65,15 @@ __device__ inline void activate(const ActivationTerms& terms, float (&values)[kW
 #pragma unroll
     for (float& value : values) value = value < 0 ? terms.slope * value : value;
   } else {
+    constexpr int kAtOnce = kWidth % 8 == 0 ? 8 : kWidth % 4 == 0 ? 4 : kWidth % 2 == 0 ? 2 : 1;
 #pragma unroll
-    for (int first = 0; first < kWidth; first += 4) {
-      Vec<4> four = zero<4>();
+    for (int first = 0; first < kWidth; first += kAtOnce) {
+      Vec<kAtOnce> some;
 #pragma unroll
-      for (int i = 0; i < 4 && first + i < kWidth; ++i) four.lane[i] = values[first + i];
-      four = gated(terms, four);
+      for (int i = 0; i < kAtOnce; ++i) some.lane[i] = values[first + i];
+      some = gated(terms, some);
 #pragma unroll
-      for (int i = 0; i < 4 && first + i < kWidth; ++i) values[first + i] = four.lane[i];
+      for (int i = 0; i < kAtOnce; ++i) values[first + i] = some.lane[i];
     }
   }
 }
