@@ -13,34 +13,37 @@ __device__ inline float clamped(float least, float most, float v) {
   return raised > most ? most : raised;
 }
 
-/// Activations that are no straight lines, of several sums side by side: each alone would be a long
-/// chain. Out of line: most layers have none, and a copy for each of a tile's sums would push the
-/// code that they need out of the instruction cache. All by value: what has an address would be in
-/// local memory, which takes longer than a tile.
+/// Activations that bend something, of several sums side by side: each alone would be a long chain.
+/// Out of line: most layers have none, and what they never reach keeps their code from the
+/// instruction cache. All by value: what has an address would be in local memory, which takes
+/// longer than a tile.
 template <int kCount>
-__device__ __noinline__ Vec<kCount> gated(ActivationTerms terms, Vec<kCount> values) {
-  const auto for_all = [&](const auto& share_of) {
+__device__ __noinline__ Vec<kCount> bent(ActivationTerms terms, Vec<kCount> values) {
+  const auto for_all = [&](const auto& activated) {
 #pragma unroll
-    for (float& v : values.lane) {
-      const float share = share_of(v);
-      v = !terms.times_x ? share : share == 0 ? 0 : v * share;
-    }
+    for (float& v : values.lane) v = activated(v);
   };
-  // `far`: the gate of -|x|.
-  const auto on_its_side = [](float v, float far) { return v < 0 ? far : 1 - far; };
-  if (terms.bend == Bend::line) {
-    for_all([&](float v) { return clamped(0, 1, fmaf(terms.alpha, v, terms.beta)); });
+  const auto gated = [&](float v, float share) {
+    if (!terms.times_x) return share;
+    return share == 0 ? 0 : v * share;
+  };
+  // By the gate of -|x|.
+  const auto gated_by = [&](float v, float far) { return gated(v, v < 0 ? far : 1 - far); };
+  if (terms.bend == Bend::slope) {
+    for_all([&](float v) { return v < 0 ? terms.slope * v : v; });
+  } else if (terms.bend == Bend::line) {
+    for_all([&](float v) { return gated(v, clamped(0, 1, fmaf(terms.alpha, v, terms.beta))); });
   } else if (terms.bend == Bend::logistic) {
     for_all([&](float v) {
       const float size = fabsf(v), bounded = size > kFarthest ? kFarthest : size;
       const float power = __expf(-bounded * fmaf(terms.beta, bounded * bounded, terms.alpha));
-      return on_its_side(v, __fdividef(power, 1 + power));
+      return gated_by(v, __fdividef(power, 1 + power));
     });
   } else {
     for_all([&](float v) {
       const float size = fabsf(v), t = __fdividef(1, fmaf(kErfStep, size, 1));
       const float sum = fmaf(fmaf(fmaf(fmaf(kErf5, t, kErf4), t, kErf3), t, kErf2), t, kErf1) * t;
-      return on_its_side(v, 0.5f * sum * __expf(-0.5f * size * size));
+      return gated_by(v, 0.5f * sum * __expf(-0.5f * size * size));
     });
   }
   return values;
@@ -61,9 +64,6 @@ __device__ inline void activate(const ActivationTerms& terms, float (&values)[kW
   if (terms.bend == Bend::none) [[likely]] {
 #pragma unroll
     for (float& value : values) value = cut_off(terms, value);
-  } else if (terms.bend == Bend::slope) {
-#pragma unroll
-    for (float& value : values) value = value < 0 ? terms.slope * value : value;
   } else {
     constexpr int kAtOnce = kWidth % 8 == 0 ? 8 : kWidth % 4 == 0 ? 4 : kWidth % 2 == 0 ? 2 : 1;
 #pragma unroll
@@ -71,7 +71,7 @@ __device__ inline void activate(const ActivationTerms& terms, float (&values)[kW
       Vec<kAtOnce> some;
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) some.lane[i] = values[first + i];
-      some = gated(terms, some);
+      some = bent(terms, some);
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) values[first + i] = some.lane[i];
     }
