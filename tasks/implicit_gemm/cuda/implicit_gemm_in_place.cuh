@@ -19,7 +19,7 @@
 //                in_place_outputs.cuh   padded pixels of a tile, and what becomes of their sums
 //   storers      in_place_store.cuh     a warp for each of these: outputs to y, and the next tile's
 //                                       residual to where its outputs will be, while that tile is
-//                                       multiplied
+//                                       multiplied. Floats of large tiles come to them in parts
 //   of tall tiles, which have all filters of half of their padded pixels, consumers are in
 //   tall_multiply.cuh and tall_outputs.cuh, storers in tall_store.cuh
 //

@@ -88,6 +88,7 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
         if (finish.has_residual()) {
           shared.barriers.residual[warpgroup].wait_full(output.residual());
         }
+        // Sums to the storer, through the next of the stages that begin at `stages`.
         const auto hand_over = [&](auto& outputs, OutputRow* stages, int stage_rows) {
           constexpr int kPlaces = sizeof(outputs) / sizeof(float) * 2;
           ring.wait_empty(output.at);

@@ -74,7 +74,7 @@ class TallConsumers : InPlaceTaps<Shape> {
         if (a.residual != nullptr) {
           shared.barriers.residual[warpgroup].wait_full(output.residual());
         }
-        // Of so many filters, from stages that have room for kAtOnce.
+        // Sums of filters from `first` on to the storer, through a stage that has room for kAtOnce.
         const auto hand_over = [&]<int kAtOnce>(auto& outputs, int first) {
           constexpr int kOfThese = sizeof(outputs) / sizeof(float) * 2;
           constexpr int kPitch = output_pitch_of_tall(kAtOnce, sizeof(typename Shape::Stored));
