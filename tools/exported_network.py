@@ -37,6 +37,14 @@ def call(line):
     return done.stdout
 
 
+def type_options(backend, dtype):
+    """What tells `megaconv net` a type: of floats on a GPU it is the precision of products."""
+    options = ["--backend", backend, "--dtype", "f32" if dtype == "tf32" else dtype]
+    if backend == "cuda" and dtype in ("f32", "tf32"):
+        options += ["--precision", dtype]
+    return options
+
+
 def export(megaconv, name):
     """What read_network() says of a built-in network or a file."""
     with tempfile.TemporaryDirectory() as folder:
