@@ -50,7 +50,8 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
       if constexpr (Numbers::kScaled) {
         convert_filters<kThreads>(a, task.block);
       } else {
-        copy_filters_to_depth<typename Numbers::Stored, kThreads>(a, task.block);
+        a.groups == 1 ? copy_filters_to_depth<typename Numbers::Stored, kThreads>(a, task.block)
+                      : join_filters_of_groups<typename Numbers::Stored, kThreads>(a, task.block);
       }
     } else if constexpr (kKind == TaskKind::input_transform) {
       if constexpr (Numbers::kScaled) {
@@ -160,7 +161,7 @@ KernelSet make_in_place_set(const Tiling& tiling) {
     set = make_streaming_kernel_set<Kernel,
                                     Stage<TaskKind::filter_transform, TaskKind::input_transform>,
                                     StreamingStage<TaskKind::direct>>(name);
-    set.filters_in_place = !has_space_to_depth(tiling.problem);
+    set.filters_in_place = filters_are_operands(tiling.problem, kOperands);
   }
   set.stage_checks_scales = Kernel::kChecksScales;
   if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);

@@ -69,10 +69,11 @@ void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& 
           pixel_tensor(problem, pixels, args.stripes, stripe, channels, places);
     }
   }
-  const bool as_it_is = stored && tensors.prepared_filters == nullptr && args.depth.channels == 0;
-  args.w_tensor =
-      filter_tensor(problem, as_it_is ? tensors.w : args.u, stored ? problem.c : args.c_padded,
-                    elements, args.k_block_channels, args.gemm_filters);
+  const bool as_it_is = stored && tensors.prepared_filters == nullptr && args.depth.channels == 0 &&
+                        problem.groups == 1;
+  args.w_tensor = filter_tensor(problem, as_it_is ? tensors.w : args.u,
+                                stored && problem.groups == 1 ? problem.c : args.c_padded, elements,
+                                args.k_block_channels, args.gemm_filters);
   if (tensors.residual != nullptr) {
     check_whole_octets("residual", tensors.residual);
     if (args.in_order) {

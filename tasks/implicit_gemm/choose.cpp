@@ -304,6 +304,10 @@ double choose_operands(Tiling& tiling, const TilingOptions& options, const Targe
       }
     }
   }
+  if (problem.groups != 1 && tiling.arithmetic == Arithmetic::f16 &&
+      options.arithmetic == Arithmetic::automatic && floats_can_be_brought(problem)) {
+    consider(Operands::in_float_tensor, options.cols_per_group);
+  }
   tiling = best;
   return best_us;
 }
@@ -370,10 +374,13 @@ Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOpti
 bool grouping_pays(const ConvProblem& problem, Arithmetic arithmetic) {
   if (problem.groups == 1) return true;
   if (problem.depthwise()) return false;
-  // Products for each that is none of zeros. Direct tasks have 16 filters of a conv group or zeros
-  // side by side. To be measured.
+  if (channels_at_once(problem) < kLeastChannels) return false;
+  const bool rounds = arithmetic == Arithmetic::f16 || arithmetic == Arithmetic::tf32;
+  if (operands_in_tensor(problem) || (rounds && floats_can_be_brought(problem))) return true;
+  // Products for each that is none of zeros, where threads load x. Direct tasks have 16 filters of
+  // a conv group or zeros side by side.
   const std::int64_t most = arithmetic == Arithmetic::split_f16 ? 8 : 16;
-  return groups_at_once(problem) <= most && channels_at_once(problem) >= kLeastChannels;
+  return groups_at_once(problem) <= most;
 }
 
 bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options, bool winograd,

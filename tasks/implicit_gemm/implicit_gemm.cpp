@@ -125,8 +125,9 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
     tiling.gemm_tasks = ceil_div(tiling.filter_blocks(), cut.filter_blocks_per_gemm_task);
   }
   std::uint32_t count_filter_tasks(const Tiling& tiling) const override {
-    const bool as_it_is = are_tensors(own(tiling).operands) && !has_space_to_depth(tiling.problem);
-    return as_it_is ? 0 : filter_tasks_by_sizes(tiling);
+    return filters_are_operands(tiling.problem, own(tiling).operands)
+               ? 0
+               : filter_tasks_by_sizes(tiling);
   }
   std::uint64_t u_bytes(const Tiling& tiling) const override {
     const ConvProblem a = multiplied_problem(tiling.problem, Operands::loaded);
@@ -272,7 +273,8 @@ std::string implicit_gemm_arithmetic_need(const ConvProblem& problem, Arithmetic
                  ? ""
                  : "f32 tensors in nhwc, channels in whole fours or space to depth (with a "
                    "residual "
-                   "filters in whole fours, too), groups = 1";
+                   "filters in whole fours, too), conv groups of as many filters as whole tiles of "
+                   "64 have";
     case Arithmetic::f16:
       return dtype == DataType::bf16 ? "f32 or f16 tensors" : "";
     case Arithmetic::bf16:

@@ -59,6 +59,9 @@ bool implicit_gemm_pays(const ConvProblem& problem, const TilingOptions& options
 /// How it computes products of the problem's numbers at the precision asked for.
 Arithmetic implicit_gemm_arithmetic(const ConvProblem& problem, const TilingOptions& options);
 
+/// Whether TMA loads w as it is, and not a copy of it: from space to depth, or of conv groups that
+/// are multiplied as one.
+bool filters_are_operands(const ConvProblem& problem, Operands operands);
 /// Whether tasks of implicit GEMM copy x, and filters the same way: as operands, or from space to
 /// depth.
 bool has_input_tasks(const Tiling& tiling);

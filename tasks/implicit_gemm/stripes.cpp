@@ -71,9 +71,11 @@ namespace {
 // step of a walk through pixels.
 constexpr std::int64_t kMostCorner = 127, kMostStep = 8;
 
-// In NHWC, so that TMA can walk through pixels; with the filters as they are.
+// In NHWC, so that TMA can walk through pixels; of conv groups, a tile's have all channels that it
+// multiplies.
 bool has_tensor_maps(const ConvProblem& a) {
-  return a.layout == Layout::nhwc && a.groups == 1 &&
+  return a.layout == Layout::nhwc &&
+         (a.groups == 1 || filters_at_once(a) % (kFilterBlocksInPlace * Tiling::kLaneBlock) == 0) &&
          a.filter_extent_w() + a.stride_w <= kMostCorner + 1 &&
          a.filter_extent_h() + a.stride_h <= kMostCorner + 1 && a.pad_h <= kMostCorner &&
          a.pad_w <= kMostCorner && a.stride_h <= kMostStep && a.stride_w <= kMostStep;
@@ -89,25 +91,33 @@ bool operands_in_tensor(const ConvProblem& a) {
 }
 
 bool operands_in_wide_tiles(const ConvProblem& a) {
-  return (operands_in_tensor(a) || floats_can_be_brought(a)) &&
+  return a.groups == 1 && (operands_in_tensor(a) || floats_can_be_brought(a)) &&
          make_stripes(a, static_cast<std::int32_t>(a.q())).taps_have_own_inputs();
 }
 
-bool operands_can_be_copied(const ConvProblem& a) {
+namespace {
+
+bool are_floats_with_maps(const ConvProblem& a) {
   constexpr std::int64_t kVector = 4;  // of a residual
   return a.dtype == DataType::f32 && (!a.epilogue.residual || a.k % kVector == 0) &&
          has_tensor_maps(a);
 }
 
+}  // namespace
+
+bool operands_can_be_copied(const ConvProblem& a) {
+  return a.groups == 1 && are_floats_with_maps(a);
+}
+
 bool floats_can_be_brought(const ConvProblem& a) {
   constexpr std::int64_t kVector = 16 / sizeof(float);
-  return operands_can_be_copied(a) && a.c % kVector == 0;
+  return are_floats_with_maps(a) && a.c % kVector == 0;
 }
 
 bool stripes_can_be_converted(const ConvProblem& a, std::int64_t cols) {
   if (cols <= 0 || cols > a.q() || (loads_by_taps(a) && cols != a.q())) return false;
   const std::int64_t stripes = ceil_div(a.q(), cols);
-  return floats_can_be_brought(a) && stripes <= kMostConvertedStripes &&
+  return a.groups == 1 && floats_can_be_brought(a) && stripes <= kMostConvertedStripes &&
          stripes * cols - a.q() + a.filter_extent_w() <= kMostCorner;
 }
 
@@ -159,6 +169,10 @@ std::string operands_obstacle(const ConvProblem& problem, Arithmetic arithmetic,
   if (stripes_can_be_converted(problem, cut.cols_per_group)) return "";
   return "cols_per_group must cut y into " + std::to_string(kMostConvertedStripes) +
          " stripes at most, the last one nearly full";
+}
+
+bool filters_are_operands(const ConvProblem& problem, Operands operands) {
+  return are_tensors(operands) && problem.groups == 1 && !has_space_to_depth(problem);
 }
 
 bool has_input_tasks(const Tiling& tiling) {
@@ -216,7 +230,7 @@ std::uint32_t channel_shares(const Tiling& tiling) {
                               ceil_div(tiling.filter_blocks(), cut->filter_blocks_per_gemm_task);
   if (tasks > kClustersOfTwo) return 1;
   const std::int64_t k_block = k_block_channels_in_place(kMostSharedPlaces, cut->operands);
-  const std::int64_t k_blocks = ceil_div(problem.c, k_block),
+  const std::int64_t k_blocks = ceil_div(channels_at_once(problem), k_block),
                      most = tasks <= kClustersOfFour ? 4 : 2;
   return u32(u64(ceil_div(k_blocks, ceil_div(k_blocks, most))));
 }

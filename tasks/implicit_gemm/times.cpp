@@ -147,7 +147,7 @@ double num_inputs(const ConvProblem& problem, const InputOfTile& input) {
 double num_taps(const ConvProblem& problem, std::int32_t tile_places, Operands operands,
                 std::uint32_t shares = 1) {
   const double k_block = k_block_channels_in_place(tile_places, operands);
-  return std::ceil(static_cast<double>(problem.c) / k_block / shares) *
+  return std::ceil(static_cast<double>(channels_at_once(problem)) / k_block / shares) *
          static_cast<double>(problem.r * problem.s);
 }
 
@@ -214,7 +214,8 @@ double with_memory_us(double tiles_us, double memory_us) {
 // Microseconds of all products of an H100, if nothing else took time.
 double least_products_us(const Tiling& tiling) {
   const ConvProblem& a = tiling.problem;
-  const double products = static_cast<double>(a.y_size()) * static_cast<double>(a.c * a.r * a.s);
+  const double products =
+      static_cast<double>(a.y_size()) * static_cast<double>(channels_at_once(a) * a.r * a.s);
   const double as_floats = a.dtype == DataType::f32 ? 2 : 1;
   return as_floats * products / (kTapMultiprocessors * kTapProductsPerUs);
 }

@@ -443,6 +443,30 @@ TEST_CASE("cuda: implicit GEMM of floats in place is exact on integers, with pre
   }
 }
 
+// Conv groups of 4 to 128 channels, as many groups at once as have whole tiles of 64 filters; more
+// channels than filters, and fewer; K blocks that are not full.
+TEST_CASE("cuda: implicit GEMM multiplies conv groups in place, exactly on integers",
+          "[sanitizer]") {
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
+  for (const char* text :
+       {"n3c128h13w9k128g32+bias+relu", "n2c256h14k256g16u2", "n2c64h17w30k128g2+residual",
+        "n1c384h9k384g3r1p0", "n3c96h12k192g12d2+bias", "n5c32h7k64g8", "n2c256h14k128g4r5"}) {
+    const auto check = [&](auto of, Operands operands, const CudaLaunch launch) {
+      for (const std::uint32_t places : {32u, 96u, 256u}) {
+        CAPTURE(text, to_string(operands), places, static_cast<int>(launch));
+        const Plan plan = in_place(of.problem, operands, launch, places);
+        CHECK(of.gives(of.device.run(plan)));
+        const Plan prepared = in_place(of.problem, operands, launch, places, FilterMode::prepared);
+        CHECK(of.gives(of.device.run_prepared(prepared)));
+      }
+    };
+    for (const CudaLaunch launch : {CudaLaunch::persistent, CudaLaunch::staged}) {
+      check(IntegerLayer<Float16>(std::string(text) + "+nhwc+f16"), Operands::in_tensor, launch);
+      check(IntegerLayer(std::string(text) + "+nhwc"), Operands::in_float_tensor, launch);
+    }
+  }
+}
+
 // Few taps of many channels: stages of input are fewer than taps that are pending.
 TEST_CASE("cuda: implicit GEMM in place multiplies filters of one tap and of two") {
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");

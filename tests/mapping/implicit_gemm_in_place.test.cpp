@@ -416,3 +416,28 @@ TEST_CASE("Taps of one column have inputs of their own where rows are long") {
     CHECK_FALSE(by_taps(text));
   }
 }
+
+TEST_CASE("TMA loads x of conv groups that have whole tiles of 64 filters together") {
+  for (const char* text : {"n8c128h56k128g32+nhwc+f16", "n1c64h33k64g32+nhwc+bf16",
+                           "n8c256h14k256g2u2+nhwc+f16", "n2c48h9k128g4+nhwc+f16"}) {
+    const Tiling tiling = tiling_of(text);
+    CAPTURE(text, tiling.problem.groups);
+    CHECK(cut_of(tiling).operands == Operands::in_tensor);
+    CHECK(cut_of(tiling).filter_blocks_per_gemm_task == kFilterBlocksInPlace);
+    constexpr std::int64_t kBlock = 64;
+    CHECK(channel_shares(tiling) <= ceil_div(channels_at_once(tiling.problem), kBlock));
+    CHECK(tiling.num_filter_tasks > 0);  // which write the zeros
+    check_order_and_file(tiling);
+  }
+  // In the last one TMA would begin amid a conv group.
+  for (const char* text : {"n8c128h56k128g32+nchw+f16", "n8c80h14k80g2+nhwc+f16"}) {
+    CAPTURE(text);
+    CHECK(cut_of(tiling_of(text)).operands == Operands::loaded);
+  }
+  TilingOptions options;
+  options.precision = Precision::tf32;
+  CHECK(cut_of(tiling_of("n64c512h14k512g32+nhwc", options)).operands == Operands::in_float_tensor);
+  options.arithmetic = Arithmetic::tf32;
+  CHECK(cut_of(tiling_of("n8c128h56k128g32+nhwc", options)).operands == Operands::in_float_tensor);
+  CHECK_THROWS_AS(tiling_of("n8c80h14k80g2+nhwc", options), Error);
+}

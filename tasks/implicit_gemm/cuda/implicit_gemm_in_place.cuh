@@ -34,6 +34,7 @@
 #include <cuda/ptx>
 
 #include "tasks/cuda/matrix_numbers.cuh"
+#include "tasks/implicit_gemm/cuda/conv_groups.cuh"
 #include "tasks/implicit_gemm/cuda/in_place_convert.cuh"
 #include "tasks/implicit_gemm/cuda/in_place_load.cuh"
 #include "tasks/implicit_gemm/cuda/in_place_multiply.cuh"

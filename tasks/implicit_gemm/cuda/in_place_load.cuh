@@ -93,12 +93,13 @@ class InPlaceLoaders : Shape {
     const BlockCluster& cluster = shared.cluster;
     const int own_place = kLoadsTogether ? a.input_places / cluster.size() * cluster.rank() : 0;
     Stripes::Position tile_start = s.position(walk.first_place + own_place);
+    const int first_c = a.groups == 1 ? 0 : walk.first_k / a.filters_at_once * a.channels_at_once;
     wait();
     for (int tile = 0; tile < walk.num_tiles; ++tile, tile_start = s.sum(tile_start, next_tile)) {
       const int first_row =
           kAbreast && s.images > 1 ? (walk.first_place + tile * a.tile_places) / s.row() : 0;
       for (int k_block = shared.first_k_block; k_block < shared.end_k_block; ++k_block) {
-        const int c = k_block * a.k_block_channels;
+        const int c = first_c + k_block * a.k_block_channels;
         for (TapOffset tap; tap.row < a.r; tap.advance(a)) {
           if constexpr (kConverts) {
             load_pieces(a, walk.stripe, c, tile_start, next_piece, tap, at, turns, shared);
