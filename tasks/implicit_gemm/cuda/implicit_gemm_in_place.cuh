@@ -71,7 +71,6 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
         barriers.filter_stages = a.memory.filter_stages;
       }
       ::cuda::ptx::fence_mbarrier_init(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster);
-      ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
     }
     const BlockCluster cluster = own_cluster();
     kClusters&& cluster.size() > 1 ? cluster.sync() : __syncthreads();

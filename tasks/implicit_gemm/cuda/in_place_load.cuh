@@ -16,7 +16,9 @@ class InPlaceLoaders : Shape {
   using typename Shape::Course, typename Shape::Shared, typename Shape::Turns, typename Shape::Walk;
 
  public:
-  /// One thread: takes the tasks, and loads their x. wait() comes before the first load.
+  /// One thread: takes the tasks, and loads their x. wait() comes before every load, as late as can
+  /// be: the first time it waits for the kernel before, and what is computed until then is for
+  /// free.
   template <class Source, class Wait>
   static __device__ void load_input(const TaskArgs& a, Source& source, const Shared& shared,
                                     Wait wait) {
@@ -26,19 +28,18 @@ class InPlaceLoaders : Shape {
       load_input(a, Walk(a, source.only()), stage, turns, shared, wait);
       return;
     }
-    wait();
     TaskStream& tasks = shared.barriers.tasks;
     TaskStream::Cursor at;
     for (TakenTask* task; task = tasks.room(at), source.next(*task);) {
       const Walk walk(a, task->task);
       tasks.hand_on(at);
       source.before_tma();
-      load_input(a, walk, stage, turns, shared, [] {});
+      load_input(a, walk, stage, turns, shared, wait);
     }
     tasks.end(at);
   }
 
-  /// One thread: loads the filters of all tasks. wait() comes before the first load.
+  /// One thread: loads the filters of all tasks. wait() comes before every load.
   template <class Source, class Wait>
   static __device__ void load_filters(const TaskArgs& a, const Course& course, const Source& source,
                                       const Shared& shared, Wait wait) {
@@ -46,10 +47,8 @@ class InPlaceLoaders : Shape {
     auto& ring = shared.barriers.filter;
     typename StageRing<kFilterStages>::Cursor at;
     bool has_all = false;
-    if (!source.has_only()) wait();
     for (Task task; tasks.next(task); tasks.advance()) {
       const Walk walk(a, task);
-      if (source.has_only()) wait();
       tasks.leave();
       source.before_tma();
       const int times = has_all ? 0 : course.keeps_filters ? 1 : walk.num_tiles;
@@ -59,8 +58,11 @@ class InPlaceLoaders : Shape {
           const int c = k_block * a.k_block_channels;
           for (int tap = 0; tap < a.r * a.s; ++tap) {
             ring.wait_empty(at);
+            std::uint64_t* const barrier =
+                ring.expect(at, static_cast<std::uint32_t>(shared.tap_bytes));
+            wait();
             copy_box(shared.u + at.stage * shared.tap_bytes, a.w_tensor, {c, walk.first_k, tap},
-                     ring.expect(at, static_cast<std::uint32_t>(shared.tap_bytes)));
+                     barrier);
             at.advance(shared.filter_stages);
           }
         }
@@ -86,15 +88,16 @@ class InPlaceLoaders : Shape {
   static __device__ void load_input(const TaskArgs& a, const Walk& walk, InputCursor& at,
                                     Turns& turns, const Shared& shared, Wait wait) {
     const Stripes& s = a.stripes;
-    const Stripes::Position next_tile = s.position(a.tile_places);
+    Stripes::Position next_tile{};
+    if (walk.num_tiles > 1) next_tile = s.position(a.tile_places);
     const Stripes::Position next_piece = s.position(kPiecePlaces);
     const auto num_bytes = static_cast<std::uint32_t>(a.input_places * shared.row_bytes);
     // Where this block's share of a stage begins, which it loads for the whole cluster.
     const BlockCluster& cluster = shared.cluster;
-    const int own_place = kLoadsTogether ? a.input_places / cluster.size() * cluster.rank() : 0;
+    const int own_place =
+        kLoadsTogether && cluster.size() > 1 ? a.input_places / cluster.size() * cluster.rank() : 0;
     Stripes::Position tile_start = s.position(walk.first_place + own_place);
     const int first_c = a.groups == 1 ? 0 : walk.first_k / a.filters_at_once * a.channels_at_once;
-    wait();
     for (int tile = 0; tile < walk.num_tiles; ++tile, tile_start = s.sum(tile_start, next_tile)) {
       const int first_row =
           kAbreast && s.images > 1 ? (walk.first_place + tile * a.tile_places) / s.row() : 0;
@@ -110,6 +113,7 @@ class InPlaceLoaders : Shape {
                 shared.x + at.stage * shared.input_bytes + own_place * shared.row_bytes;
             std::uint64_t* const barrier = ring.expect(at, num_bytes);
             if (kAbreast && s.images > 1) {
+              wait();
               copy_box(x, a.x_tensors[0],
                        {c, -a.pad_w, walk.stripe * s.images, first_row - a.pad_h}, barrier);
             } else {
@@ -119,6 +123,7 @@ class InPlaceLoaders : Shape {
                                      tile_start.image,
                                      tap.col * a.dilation_w,
                                      tap.row * a.dilation_h};
+              wait();
               if (kLoadsTogether && cluster.size() > 1) {
                 multicast_pixels(x, a.x_tensors[0], pixels, barrier, cluster.size());
               } else {
