@@ -11,9 +11,12 @@ namespace megaconv {
 bool loads_by_taps(const ConvProblem& a) {
   constexpr std::int64_t kFarRow = 128;
   if (has_strides(a)) return true;
-  const std::int64_t pitch = a.q() == 1 ? a.w + a.pad_w : a.filter_extent_w();  // of one column
-  const std::int64_t reach = (a.filter_extent_h() - 1) * pitch + a.filter_extent_w() - 1;
-  if (!operands_in_tensor(a)) return reach > kMostReach;
+  if (!operands_in_tensor(a)) {
+    const std::int64_t pitch = a.q() == 1 ? a.w + a.pad_w : a.filter_extent_w();  // of one column
+    const std::int64_t down = a.filter_extent_h() - 1, across = a.filter_extent_w() - 1;
+    // (Of what is dilated that far a product need not be a number.)
+    return std::max(down, across) > kMostReach || down * pitch + across > kMostReach;
+  }
   // Taps of one column share what they read with those of other rows alone. Where rows are long,
   // wide and tall tiles load less (H100, FP16: n2c120h199k1176r3s1p1x0 264 us, then 172;
   // n8c160h50k224r7s1p3x0 21.5 and 28.6).

@@ -41,9 +41,11 @@ class DepthwiseBoxes {
       if (i >= num_tasks) return;
       const PixelRect rect(a, tasks[i].group);
       const int channel = static_cast<int>(tasks[i].block) * a.filters_per_gemm_task;
+      std::uint64_t* const barrier = ring.expect(at, static_cast<std::uint32_t>(box.bytes));
+      wait();  // as late as can be: what comes before the first time is for free
       copy_box(stages + at.stage * box.stage_bytes, a.x_tensors[0],
                {channel, rect.col * kStride - a.pad_w, rect.row * kStride - a.pad_h, rect.image},
-               ring.expect(at, static_cast<std::uint32_t>(box.bytes)));
+               barrier);
     };
     if (threadIdx.x == 0) {
       prefetch_map(a.x_tensors[0]);
@@ -52,7 +54,6 @@ class DepthwiseBoxes {
       ::cuda::ptx::fence_proxy_async(::cuda::ptx::space_shared);
     }
     __syncthreads();
-    wait();
     Cursor at;
     if (threadIdx.x == 0) {
       for (std::uint32_t i = blockIdx.x; at.parity == 0; at.advance(box.stages), i += gridDim.x) {
@@ -60,6 +61,7 @@ class DepthwiseBoxes {
       }
       at = {};
     }
+    wait();
     Share share(a);
     for (std::uint32_t i = blockIdx.x; i < num_tasks; i += gridDim.x, at.advance(box.stages)) {
       const PixelRect rect(a, tasks[i].group);

@@ -89,14 +89,15 @@ struct MmaTask {
     __syncthreads();
     const PixelRect rect(a, group);
     const Warp warp{a, rect, shared, first_k, chunks, MmaOutputs<Stored, kRun>(a, rect.image)};
-    wait();
-    const uint4* const u = vectors_of(a, first_k / kFilters);
-    for (int i = static_cast<int>(threadIdx.x); i < chunks * kSteps * kVectors * 32;
-         i += kThreads) {
-      __pipeline_memcpy_async(&shared.filters[i], &u[i], sizeof(uint4));
-    }
-    __pipeline_commit();
-    warp.run();
+    warp.run([&] {
+      wait();
+      const uint4* const u = vectors_of(a, first_k / kFilters);
+      for (int i = static_cast<int>(threadIdx.x); i < chunks * kSteps * kVectors * 32;
+           i += kThreads) {
+        __pipeline_memcpy_async(&shared.filters[i], &u[i], sizeof(uint4));
+      }
+      __pipeline_commit();
+    });
   }
 
  private:
@@ -115,7 +116,10 @@ struct MmaTask {
     const int first_k, chunks;
     const MmaOutputs<Stored, kRun> to_y;
 
-    __device__ void run() const {
+    /// load_filters() is called when the first pixels are known, and waits: what comes before is
+    /// for free.
+    template <class LoadFilters>
+    __device__ void run(LoadFilters load_filters) const {
       constexpr int kPixels = 8 * kTiles;
       const int tiles = (rect.rows * rect.cols + kPixels - 1) / kPixels;
       // Of few pixels warps share the filters.
@@ -125,6 +129,7 @@ struct MmaTask {
       for (int i = warp; i < kWarps || i < tiles * parts; i += kWarps) {
         const int first = i / parts * kPixels, begin = i % parts * in_part;
         const Pixels pixels(a, rect, first);
+        if (i == warp) load_filters();
         Inputs inputs;
         load(pixels, inputs);
         if (i == warp) {  // filters arrive beside them

@@ -65,11 +65,11 @@ struct PixelStreamTask {
     Copies copies{a, stream,
                   begin + stream.filter_bytes + stream.factor_bytes + warp * stream.warp_bytes};
     if (warp < stream.warps) copies.open();
-    wait();
     const int first = warp < stream.warps ? warp : pixels.tiles;
     for (int stage = 0; stage < stream.stages; ++stage) {
-      copies.start(pixels.tile(first + stage * stream.warps), stage);
+      copies.start(pixels.tile(first + stage * stream.warps), stage, wait);
     }
+    wait();
     const auto* const u = reinterpret_cast<const uint4*>(a.u);
     for (int i = static_cast<int>(threadIdx.x); i < stream.filter_bytes / 16; i += kThreads) {
       __pipeline_memcpy_async(reinterpret_cast<uint4*>(begin) + i, u + i, sizeof(uint4));
@@ -99,7 +99,7 @@ struct PixelStreamTask {
       const std::byte* const inputs = copies.inputs(tile, stage);
       products.of_tile(tile, inputs, outputs);
       copies.store(tile, outputs);
-      copies.start(pixels.tile(i + stream.stages * stream.warps), stage);
+      copies.start(pixels.tile(i + stream.stages * stream.warps), stage, [] {});
       if (++stage == stream.stages) stage = 0, parity ^= 1;
     }
     if (warp < stream.warps) copies.close();
@@ -177,7 +177,9 @@ struct PixelStreamTask {
       }
       __syncwarp();
     }
-    __device__ void start(const Tile& tile, int stage) const {
+    /// before_copy() is called when it is known what is to be copied.
+    template <class Before>
+    __device__ void start(const Tile& tile, int stage, Before before_copy) const {
       if (tile.count == 0) return;
       __syncwarp();  // what lies there has been read
       const std::byte* const from = x(tile.first);
@@ -186,6 +188,7 @@ struct PixelStreamTask {
       // Bytes of neighbours come along, but none that are not of x.
       const std::byte* const end = x(static_cast<std::int64_t>(a.n) * a.p * a.q);
       const bool bulk = misfit(a.x) == 0 && from - before + whole <= end;
+      before_copy();
       if (!bulk) {
         copy_numbers(inputs(tile, stage), from, bytes);
         __syncwarp();
@@ -214,7 +217,9 @@ struct PixelStreamTask {
     }
 #else
     __device__ void open() const {}
-    __device__ void start(const Tile& tile, int stage) const {
+    template <class Before>
+    __device__ void start(const Tile& tile, int stage, Before before_copy) const {
+      before_copy();
       __syncwarp();
       copy_numbers(inputs(tile, stage), x(tile.first),
                    tile.count * a.c * static_cast<int>(sizeof(Stored)));
