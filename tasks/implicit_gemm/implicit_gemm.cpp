@@ -272,8 +272,8 @@ std::string implicit_gemm_arithmetic_need(const ConvProblem& problem, Arithmetic
       return floats_can_be_brought(multiplied_problem(problem, Operands::in_float_tensor))
                  ? ""
                  : "f32 tensors in nhwc, channels in whole fours or space to depth (with a "
-                   "residual "
-                   "filters in whole fours, too), conv groups of as many filters as whole tiles of "
+                   "residual filters in whole fours, too), conv groups of as many filters as whole "
+                   "tiles of "
                    "64 have";
     case Arithmetic::f16:
       return dtype == DataType::bf16 ? "f32 or f16 tensors" : "";

@@ -74,14 +74,19 @@ namespace {
 // step of a walk through pixels.
 constexpr std::int64_t kMostCorner = 127, kMostStep = 8;
 
-// In NHWC, so that TMA can walk through pixels; of conv groups, a tile's have all channels that it
-// multiplies.
+// In NHWC, so that TMA can walk through pixels. A tile of 64 filters multiplies whole conv groups.
 bool has_tensor_maps(const ConvProblem& a) {
   return a.layout == Layout::nhwc &&
          (a.groups == 1 || filters_at_once(a) % (kFilterBlocksInPlace * Tiling::kLaneBlock) == 0) &&
          a.filter_extent_w() + a.stride_w <= kMostCorner + 1 &&
          a.filter_extent_h() + a.stride_h <= kMostCorner + 1 && a.pad_h <= kMostCorner &&
          a.pad_w <= kMostCorner && a.stride_h <= kMostStep && a.stride_w <= kMostStep;
+}
+
+bool are_floats_with_maps(const ConvProblem& a) {
+  constexpr std::int64_t kVector = 4;  // of a residual
+  return a.dtype == DataType::f32 && (!a.epilogue.residual || a.k % kVector == 0) &&
+         has_tensor_maps(a);
 }
 
 }  // namespace
@@ -97,16 +102,6 @@ bool operands_in_wide_tiles(const ConvProblem& a) {
   return a.groups == 1 && (operands_in_tensor(a) || floats_can_be_brought(a)) &&
          make_stripes(a, static_cast<std::int32_t>(a.q())).taps_have_own_inputs();
 }
-
-namespace {
-
-bool are_floats_with_maps(const ConvProblem& a) {
-  constexpr std::int64_t kVector = 4;  // of a residual
-  return a.dtype == DataType::f32 && (!a.epilogue.residual || a.k % kVector == 0) &&
-         has_tensor_maps(a);
-}
-
-}  // namespace
 
 bool operands_can_be_copied(const ConvProblem& a) {
   return a.groups == 1 && are_floats_with_maps(a);

@@ -23,6 +23,9 @@
 //   of tall tiles, which have all filters of half of their padded pixels, consumers are in
 //   tall_multiply.cuh and tall_outputs.cuh, storers in tall_store.cuh
 //
+// Of conv groups that are multiplied as one, a task's filters begin with the first channel of its
+// groups; filter tasks have written zeros where a filter has no channels (conv_groups.cuh).
+//
 // What all of them know is in in_place_shape.cuh, and how consumers take taps one by one in
 // in_place_taps.cuh. What is read most often is w, by every tile; so a tile has few filters and
 // many padded pixels. Their number divides a task evenly; consumers are compiled for every such
