@@ -85,6 +85,7 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
     const auto num_groups = static_cast<std::uint32_t>(args.num_groups);
     TasksInTurn source(tasks, num_tasks);
     Gemm::run(args, args.x_scale, source, Gemm::open(args, shared), wait, [&](unsigned checker) {
+      wait();
       const auto noted = noted_of_run<ImplicitGemmInPlaceKernel>(args, num_groups);
       look_at(noted, checker, Gemm::kCheckers, most);
     });
@@ -167,7 +168,6 @@ KernelSet make_in_place_set(const Tiling& tiling) {
   if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
   set.x_scale = Kernel::kInputGuess.scale;
   set.w_scale = Kernel::kFilterGuess.scale;
-  set.operands = kOperands;
   set.gemm_filters = filters;
   set.channel_multiple = Numbers::kDepth;
   return set;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/cuda/redo.cuh"
+#include "tasks/cuda/tensor_copy.cuh"
 
 namespace megaconv::cuda {
 
@@ -10,7 +11,7 @@ template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     redo_kernel(const __grid_constant__ TaskArgs args, const Task* tasks, std::uint32_t num_tasks,
                 std::uint32_t num_groups) {
-  extern __shared__ __align__(128) std::byte shared[];
+  extern __shared__ __align__(kSwizzleSpan) std::byte shared[];
   check_and_redo<Kernel>(args, tasks, num_tasks, num_groups, shared);
 }
 

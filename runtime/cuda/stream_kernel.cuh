@@ -13,6 +13,7 @@
 #include "runtime/cuda/kernel_set.cuh"
 #include "runtime/cuda/megakernel.cuh"
 #include "tasks/cuda/task_stream.cuh"
+#include "tasks/cuda/tensor_copy.cuh"
 
 namespace megaconv::cuda {
 
@@ -24,14 +25,18 @@ class TasksInTurn {
   /// By all threads of a block, before a barrier.
   __device__ TasksInTurn(const Task* tasks, std::uint32_t num_tasks)
       : tasks_(tasks), num_tasks_(num_tasks), next_(blockIdx.x) {
-    if (threadIdx.x != 0) return;
+    if (threadIdx.x >= 64) return;
     read_ahead();
-    if (has_only()) shared_only() = ahead_;
+    if (threadIdx.x < 32) return;  // it does not wait for what it reads
+    __syncwarp();
+    if (has_only() && threadIdx.x == 32) shared_only() = ahead_;
   }
   __device__ bool repeats() const { return num_tasks_ > gridDim.x; }
   __device__ bool has_only() const { return !repeats() && blockIdx.x < num_tasks_; }
   __device__ Task only() const { return std::bit_cast<Task>(shared_only()); }
-  /// Called by thread 0.
+  /// The same, which the first two warps have read themselves.
+  __device__ Task first() const { return std::bit_cast<Task>(ahead_); }
+  /// Called by one thread, of the first warp.
   __device__ bool next(TakenTask& taken) {
     if (next_ >= num_tasks_) return false;
     taken.task = std::bit_cast<Task>(ahead_);
@@ -81,6 +86,7 @@ class TasksByTicket {
   }
   __device__ bool has_only() const { return false; }
   __device__ Task only() const { return {}; }
+  __device__ Task first() const { return {}; }
   __device__ bool next(TakenTask& taken) {
     const std::uint32_t num_tasks = worker_.run().num_tasks;
     if (!has_next_) next_ = worker_.next_position();
@@ -118,7 +124,7 @@ template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
     stream_stage_kernel(const __grid_constant__ TaskArgs args, const Task* tasks,
                         std::uint32_t num_tasks) {
-  extern __shared__ __align__(128) std::byte shared[];
+  extern __shared__ __align__(kSwizzleSpan) std::byte shared[];
   let_next_start();
   if constexpr (Kernel::kChecksScales) {
     Kernel::multiply_and_check(args, tasks, num_tasks, shared, [] { wait_for_kernel_before(); });
@@ -135,7 +141,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
     stream_kernel(const __grid_constant__ TaskArgs args, const __grid_constant__ DeviceRun run) {
-  extern __shared__ __align__(128) std::byte shared[];
+  extern __shared__ __align__(kSwizzleSpan) std::byte shared[];
   __shared__ std::uint32_t epoch;
   const bool leader = threadIdx.x == 0;
   let_next_start();

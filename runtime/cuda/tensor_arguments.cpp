@@ -29,14 +29,13 @@ void add_pointers(TaskArgs& args, const Tensors& tensors, std::byte* workspace,
 namespace {
 
 // What TMA loads as x: the tensor, or a copy of it.
-Pixels pixels_of(const TaskArgs& args, const ConvProblem& problem, Operands operands,
-                 Elements elements) {
+Pixels pixels_of(const TaskArgs& args, const ConvProblem& problem, Elements elements) {
   Pixels pixels{.x = args.x,
                 .channels = problem.c,
                 .pitch = problem.c,
                 .row_pixels = problem.w,
                 .elements = elements};
-  if (operands == Operands::in_copy) {  // in whole K blocks of channels
+  if (args.operands == Operands::in_copy) {  // in whole K blocks of channels
     pixels.x = args.v;
     pixels.channels = pixels.pitch = args.c_padded;
   }
@@ -49,14 +48,13 @@ Pixels pixels_of(const TaskArgs& args, const ConvProblem& problem, Operands oper
 
 }  // namespace
 
-void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& problem,
-                     Operands operands) {
-  const bool stored = are_tensors(operands);
-  const bool converted = operands == Operands::converted;
-  const Elements elements = have_floats(operands) ? Elements::f32_rounded_to_tf32
-                            : stored              ? elements_of(problem)
-                                                  : Elements::f16;
-  const Pixels pixels = pixels_of(args, problem, operands, converted ? Elements::f32 : elements);
+void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& problem) {
+  const bool stored = are_tensors(args.operands);
+  const bool converted = args.operands == Operands::converted;
+  const Elements elements = have_floats(args.operands) ? Elements::f32_rounded_to_tf32
+                            : stored                   ? elements_of(problem)
+                                                       : Elements::f16;
+  const Pixels pixels = pixels_of(args, problem, converted ? Elements::f32 : elements);
   if (args.stripes.images > 1) {
     args.x_tensors[0] = abreast_tensor(problem, pixels, args.stripes, args.k_block_channels,
                                        args.input_places / args.stripes.row());

@@ -25,6 +25,7 @@
 //   bool repeats() const             whether blocks may have more than one
 //   bool has_only() const            whether all threads know the only one that a block has:
 //   Task only() const
+//   Task first() const               the same; the first two warps know it before the barrier
 //   uint64_t now() const             for a trace: nanoseconds
 //   void record(const TakenTask&, uint64_t free_ns) const
 //                                    for a trace: called by one of the others when a task is

@@ -14,6 +14,15 @@ namespace megaconv::cuda {
 /// of 1024.
 inline constexpr int kSwizzleSpan = 1024;
 
+/// One thread of a warp, all of which ask. Of no other does ptxas know that it is alone: it would
+/// put a loop over threads around each copy.
+__device__ inline bool is_elected() {
+  std::uint32_t elected;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}"
+               : "=r"(elected));
+  return elected != 0;
+}
+
 /// Brings a map into TMA's descriptor cache, before the first copy does.
 __device__ inline void prefetch_map(const CUtensorMap& tensor) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&tensor) : "memory");

@@ -57,12 +57,16 @@ struct Stripes {
     std::int32_t image, row, col;
   };
   constexpr Position position(std::int32_t place) const {
+    if (images == 1) return position_below(place);
     const std::int32_t line = place / pitch;
-    if (images > 1) return {line % images, line / images, place % pitch};
+    return {line % images, line / images, place % pitch};
+  }
+  /// The same of images one below the other, and so is this: the position of padded pixel a + b,
+  /// from the positions of a and b, without divisions.
+  constexpr Position position_below(std::int32_t place) const {
+    const std::int32_t line = place / pitch;
     return {line / period, line % period, place % pitch};
   }
-  /// Position of padded pixel a + b, from the positions of a and b, without divisions. For images
-  /// one below the other only.
   constexpr Position sum(Position a, const Position& b) const {
     a.col += b.col;
     if (a.col >= pitch) a.col -= pitch, ++a.row;
@@ -239,7 +243,7 @@ struct MemoryInPlace {
   std::int32_t filters, filter_stages, tap_bytes;  ///< w: a stage is one tap of a K block
   std::int32_t output_stages;                      ///< of y: parts of a tile; 1: all of it
 };
-inline constexpr int kBarrierBytesInPlace = 2 * 1024;  ///< mbarriers, and what alignment loses
+inline constexpr int kBarrierBytesInPlace = 2 * 1024;  ///< mbarriers
 inline constexpr std::int32_t kLeastInputStages = 2, kMostFilterStages = 24;
 inline constexpr std::int32_t kLeastOutputStages = 3, kMostOutputStages = 4;  ///< of parts
 constexpr std::int32_t most_input_stages(Operands operands) {

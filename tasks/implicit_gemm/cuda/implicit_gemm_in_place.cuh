@@ -55,28 +55,28 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
   using Shape = InPlaceShape<Numbers, kOperands, kSharesChannels>;
   using Shape::kClusters, Shape::kConsumerRegisters, Shape::kConsumers, Shape::kConverterRegisters;
   using Shape::kConverters, Shape::kConverts, Shape::kHelperRegisters, Shape::kHelpers;
-  using Shape::kFilters, Shape::kLaunchRegisters, Shape::kMostWidth, Shape::kReaders;
-  using Shape::kSameInput, Shape::kTall, Shape::own_cluster;
+  using Shape::kLaunchRegisters, Shape::kReaders, Shape::kSameInput, Shape::kTall;
+  using Shape::kThreads, Shape::own_cluster;
   using typename Shape::Barriers, typename Shape::Course, typename Shape::Shared;
 
-  /// Called by all threads of a block before run(), which is given what it returns.
+  /// Called by all threads of a block before run(), which is given what it returns. Warps of
+  /// helpers make the barriers. The one that will load x makes those it needs, and goes on while
+  /// the others still wait.
   static __device__ Shared open(const TaskArgs& a, std::byte* memory) {
     Barriers& barriers = *reinterpret_cast<Barriers*>(memory);
-    if (threadIdx.x == 32) {
-      prefetch_map(a.x_tensors[0]);
-      prefetch_map(a.w_tensor);
-      if (a.output_cols != 0) prefetch_map(a.y_tensor);
-    }
-    if (threadIdx.x == 64) {  // while thread 0 reads the first task
-      make_barriers(barriers);
-      if constexpr (Numbers::kScaled) {
-        barriers.input_stages = a.memory.input_stages;
-        barriers.filter_stages = a.memory.filter_stages;
-      }
+    if (threadIdx.x < kHelpers && is_elected()) {
+      make_barriers(static_cast<int>(threadIdx.x) / 32, a, barriers);
       ::cuda::ptx::fence_mbarrier_init(::cuda::ptx::sem_release, ::cuda::ptx::scope_cluster);
     }
     const BlockCluster cluster = own_cluster();
-    kClusters&& cluster.size() > 1 ? cluster.sync() : __syncthreads();
+    if (kClusters && cluster.size() > 1) {
+      cluster.sync();
+    } else if (!Numbers::kScaled && threadIdx.x < 32) {
+      __syncwarp();
+      asm volatile("barrier.cta.arrive %0, %1;" ::"n"(kOpened), "n"(kThreads) : "memory");
+    } else {
+      asm volatile("barrier.cta.sync %0, %1;" ::"n"(kOpened), "n"(kThreads) : "memory");
+    }
     return Shared(a, memory);
   }
   /// Called by all threads of a block behind run(): the others of its cluster may still arrive at
@@ -109,27 +109,25 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
   }
 
   static constexpr int kCheckers = 64;
-  /// The tasks of a source (task_stream.cuh), by all threads of a block, which call wait() before
-  /// they touch what tasks of kernels before have written. Two warps, which have no work yet, call
-  /// check(0) to check(kCheckers - 1) behind that. `x_scale`: what x is multiplied by.
+  /// The tasks of a source (task_stream.cuh), by all threads of a block. They call wait() before
+  /// they read what kernels before may have written, and no sooner: what is computed until then is
+  /// for free. Who writes has been told by a thread that waited. Two warps, which have no work yet,
+  /// call check(0) to check(kCheckers - 1). `x_scale`: what x is multiplied by.
   template <class Source, class Wait, class Check>
   static __device__ __forceinline__ void run(const TaskArgs& a, float x_scale, Source& source,
                                              const Shared& shared, Wait wait, Check check) {
-    const Course course(a, shared, source.repeats());
     if (threadIdx.x < kHelpers) {
       decrease_registers<kHelperRegisters>();
-      if (threadIdx.x == 0) {
-        InPlaceLoaders<Shape>::load_input(a, source, shared, [&] {
-          if constexpr (!kConverts) wait();
-        });
-      } else if (threadIdx.x == 32) {
-        InPlaceLoaders<Shape>::load_filters(a, course, source, shared, wait);
-      } else if (threadIdx.x >= 64) {
-        wait();
+      if (threadIdx.x < 32) {
+        if (is_elected()) InPlaceLoaders<Shape>::load_input(a, source, shared, wait);
+      } else if (threadIdx.x < 64) {
+        const Course course(a, shared, source.repeats());
+        if (is_elected()) InPlaceLoaders<Shape>::load_filters(a, course, source, shared, wait);
+      } else {
         check(threadIdx.x - (kHelpers - kCheckers));
         if (kSharesChannels && shared.cluster.rank() != 0) return;
         using Storers = std::conditional_t<kTall, TallStorers<Shape>, InPlaceStorers<Shape>>;
-        Storers::store_outputs(a, static_cast<int>(threadIdx.x) / 32 - 2, source, shared);
+        Storers::store_outputs(a, static_cast<int>(threadIdx.x) / 32 - 2, source, shared, wait);
       }
       return;
     }
@@ -141,30 +139,45 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
       }
     }
     increase_registers<kConsumerRegisters>();
-    wait();
+    const Course course(a, shared, source.repeats());
     if constexpr (kTall) {
-      TallConsumers<Shape>::template consume_filters<kFilters>(a, course, source, shared);
+      TallConsumers<Shape>::consume_filters(a, course, source, shared, wait);
     } else {
-      InPlaceConsumers<Shape>::template consume_width<kMostWidth>(a, course, x_scale, source,
-                                                                  shared);
+      InPlaceConsumers<Shape>::consume_width(a, course, x_scale, source, shared, wait);
     }
   }
 
  private:
-  // By one thread, without loops: of all stages, used or not. (Lanes of a warp take turns, 80
-  // cycles each, where one thread takes 9; and who asks how many are used takes longer.)
-  static __device__ void make_barriers(Barriers& barriers) {
+  // Barriers of the block's threads. (0: __syncthreads().)
+  static constexpr int kOpened = 2;
+
+  // What the `helper`-th warp makes. By one thread of it, without loops: of all stages, used or
+  // not. (Lanes of a warp take turns, 80 cycles each, where one thread takes 9; and who asks how
+  // many are used takes longer.)
+  static __device__ void make_barriers(int helper, const TaskArgs& a, Barriers& barriers) {
     constexpr std::uint32_t kWarps = kConsumers / 32;
     const auto blocks = static_cast<std::uint32_t>(own_cluster().size());
-    barriers.tasks.init(kReaders);
-    if constexpr (kConverts) barriers.pieces.init(1, kConverters / 32);
-    barriers.input.init(kConverts ? kConverters / 32 : 1, kSameInput ? blocks * kWarps : kWarps);
-    barriers.filter.init(1, kWarps);
-    barriers.lead.init(128 / 32, 1);
-    for (auto& output : barriers.output) output.init(128 / 32, 1);
-    for (auto& residual : barriers.residual) residual.init(1, 1);
-    if (kSharesChannels && blocks > 1) {
-      ::cuda::ptx::mbarrier_init(&barriers.partial_sums, (blocks - 1) * kWarps);
+    if (helper == 0) {
+      const std::uint32_t readers = kSameInput ? blocks * kWarps : kWarps;
+      barriers.tasks.init(kReaders);
+      if constexpr (kConverts) barriers.pieces.init(1, kConverters / 32);
+      barriers.input.init(kConverts ? kConverters / 32 : 1, readers);
+    } else if (helper == 2) {
+      barriers.filter.init(1, kWarps);
+    } else if (helper == 3) {
+      prefetch_map(a.x_tensors[0]);
+      prefetch_map(a.w_tensor);
+      if (a.output_cols != 0) prefetch_map(a.y_tensor);
+      barriers.lead.init(128 / 32, 1);
+      for (auto& output : barriers.output) output.init(128 / 32, 1);
+      for (auto& residual : barriers.residual) residual.init(1, 1);
+      if (kSharesChannels && blocks > 1) {
+        ::cuda::ptx::mbarrier_init(&barriers.partial_sums, (blocks - 1) * kWarps);
+      }
+      if constexpr (Numbers::kScaled) {
+        barriers.input_stages = a.memory.input_stages;
+        barriers.filter_stages = a.memory.filter_stages;
+      }
     }
   }
 };

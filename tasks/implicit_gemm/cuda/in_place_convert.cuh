@@ -13,9 +13,10 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceConverters : Shape {
-  using Shape::kConverters, Shape::kConverts, Shape::kHelpers, Shape::kMostInputStages;
-  using Shape::kNotedOfBlock, Shape::num_chunks;
-  using typename Shape::Shared, typename Shape::Turns, typename Shape::Walk;
+  using Shape::kConverters, Shape::kConverts, Shape::kHelpers, Shape::kNotedOfBlock;
+  using Shape::num_chunks;
+  using typename Shape::InputRing, typename Shape::Shared, typename Shape::Turns;
+  using typename Shape::Walk;
 
  public:
   /// Pieces of floats to stages of input, all warps a share of each. What they made goes to the
@@ -35,7 +36,7 @@ class InPlaceConverters : Shape {
     const int places = a.input_places;
     const int stages_of_tile = num_chunks(a, a.k_blocks);
     StageRing<kPieces>::Cursor piece;
-    typename StageRing<kMostInputStages>::Cursor at;
+    typename InputRing::Cursor at;
     for (Task task; tasks.next(task); tasks.advance()) {
       const Walk walk(a, task);
       __syncwarp();

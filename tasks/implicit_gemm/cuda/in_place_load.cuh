@@ -11,9 +11,9 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceLoaders : Shape {
-  using Shape::kAbreast, Shape::kConverts, Shape::kFilterStages, Shape::kLoadsTogether;
-  using Shape::kMostInputStages;
-  using typename Shape::Course, typename Shape::Shared, typename Shape::Turns, typename Shape::Walk;
+  using Shape::kAbreast, Shape::kConverts, Shape::kLoadsTogether;
+  using typename Shape::Course, typename Shape::FilterRing, typename Shape::InputRing;
+  using typename Shape::Shared, typename Shape::Turns, typename Shape::Walk;
 
  public:
   /// One thread: takes the tasks, and loads their x. wait() comes before every load, as late as can
@@ -25,7 +25,7 @@ class InPlaceLoaders : Shape {
     InputCursor stage;
     Turns turns(shared.cluster);
     if (source.has_only()) {
-      load_input(a, Walk(a, source.only()), stage, turns, shared, wait);
+      load_input(a, Walk(a, source.first()), stage, turns, shared, wait);
       return;
     }
     TaskStream& tasks = shared.barriers.tasks;
@@ -43,96 +43,144 @@ class InPlaceLoaders : Shape {
   template <class Source, class Wait>
   static __device__ void load_filters(const TaskArgs& a, const Course& course, const Source& source,
                                       const Shared& shared, Wait wait) {
+    typename FilterRing::Cursor at;
+    const auto load = [&](const Walk& walk) {
+      load_taps(a, walk.first_k, course.keeps_filters ? 1 : walk.num_tiles, at, shared, wait);
+    };
+    if (source.has_only()) return load(Walk(a, source.first()));
     TaskReader<Source> tasks(shared.barriers.tasks, source);
-    auto& ring = shared.barriers.filter;
-    typename StageRing<kFilterStages>::Cursor at;
     bool has_all = false;
     for (Task task; tasks.next(task); tasks.advance()) {
       const Walk walk(a, task);
       tasks.leave();
       source.before_tma();
-      const int times = has_all ? 0 : course.keeps_filters ? 1 : walk.num_tiles;
+      if (!has_all) load(walk);
       has_all = course.keeps_them_all;
-      for (int i = 0; i < times; ++i) {
-        for (int k_block = shared.first_k_block; k_block < shared.end_k_block; ++k_block) {
-          const int c = k_block * a.k_block_channels;
-          for (int tap = 0; tap < a.r * a.s; ++tap) {
-            ring.wait_empty(at);
-            std::uint64_t* const barrier =
-                ring.expect(at, static_cast<std::uint32_t>(shared.tap_bytes));
-            wait();
-            copy_box(shared.u + at.stage * shared.tap_bytes, a.w_tensor, {c, walk.first_k, tap},
-                     barrier);
-            at.advance(shared.filter_stages);
-          }
-        }
-      }
     }
   }
 
  private:
   // Where the loader of x is: at a piece or at a stage.
   using InputCursor = std::conditional_t<kConverts, typename StageRing<kPieces>::Cursor,
-                                         typename StageRing<kMostInputStages>::Cursor>;
+                                         typename InputRing::Cursor>;
 
-  // The first of the taps whose input is loaded at a time.
+  // Of the first of the taps whose input is loaded at a time: columns and rows from the first
+  // tap's.
   struct TapOffset {
-    int row = 0, col = 0;
-    __device__ void advance(const TaskArgs& a) {
-      col += a.cols_at_once;
-      if (col == a.s) col = 0, row += a.rows_at_once;
+    int cols = 0, rows = 0;
+    const int cols_step, end_cols, rows_step, end_rows;
+    __device__ explicit TapOffset(const TaskArgs& a)
+        : cols_step(a.cols_at_once * a.dilation_w),
+          end_cols(a.s * a.dilation_w),
+          rows_step(a.rows_at_once * a.dilation_h),
+          end_rows(a.r * a.dilation_h) {}
+    /// To the next one. False behind the last, and it is the first again.
+    __device__ bool advance() {
+      cols += cols_step;
+      if (cols < end_cols) return true;
+      cols = 0, rows += rows_step;
+      if (rows < end_rows) return true;
+      rows = 0;
+      return false;
     }
   };
+
+  // How TMA loads a stage: by itself, a share of it for all blocks of a cluster, or as a box of
+  // images abreast. Of each, a loop has as few instructions as can be: where tiles are small, the
+  // products wait for this thread.
+  enum class Way { alone, together, abreast };
 
   template <class Wait>
   static __device__ void load_input(const TaskArgs& a, const Walk& walk, InputCursor& at,
                                     Turns& turns, const Shared& shared, Wait wait) {
+    if constexpr (kConverts) {
+      load_floats(a, walk, at, turns, shared);
+    } else if (kAbreast && a.stripes.images > 1) {
+      load_stages<Way::abreast>(a, walk, at, shared, wait);
+    } else if (kLoadsTogether && shared.cluster.size() > 1) {
+      load_stages<Way::together>(a, walk, at, shared, wait);
+    } else {
+      load_stages<Way::alone>(a, walk, at, shared, wait);
+    }
+  }
+
+  template <Way kWay, class Wait>
+  static __device__ void load_stages(const TaskArgs& a, const Walk& walk, InputCursor& at,
+                                     const Shared& shared, Wait wait) {
+    auto& ring = shared.barriers.input;
     const Stripes& s = a.stripes;
     Stripes::Position next_tile{};
-    if (walk.num_tiles > 1) next_tile = s.position(a.tile_places);
-    const Stripes::Position next_piece = s.position(kPiecePlaces);
+    if (walk.num_tiles > 1) next_tile = s.position_below(a.tile_places);
     const auto num_bytes = static_cast<std::uint32_t>(a.input_places * shared.row_bytes);
-    // Where this block's share of a stage begins, which it loads for the whole cluster.
-    const BlockCluster& cluster = shared.cluster;
+    const int blocks = shared.cluster.size();
     const int own_place =
-        kLoadsTogether && cluster.size() > 1 ? a.input_places / cluster.size() * cluster.rank() : 0;
-    Stripes::Position tile_start = s.position(walk.first_place + own_place);
+        kWay == Way::together ? a.input_places / blocks * shared.cluster.rank() : 0;
+    Stripes::Position start = s.position_below(walk.first_place + own_place);
     const int first_c = a.groups == 1 ? 0 : walk.first_k / a.filters_at_once * a.channels_at_once;
-    for (int tile = 0; tile < walk.num_tiles; ++tile, tile_start = s.sum(tile_start, next_tile)) {
-      const int first_row =
-          kAbreast && s.images > 1 ? (walk.first_place + tile * a.tile_places) / s.row() : 0;
-      for (int k_block = shared.first_k_block; k_block < shared.end_k_block; ++k_block) {
-        const int c = first_c + k_block * a.k_block_channels;
-        for (TapOffset tap; tap.row < a.r; tap.advance(a)) {
-          if constexpr (kConverts) {
-            load_pieces(a, walk.stripe, c, tile_start, next_piece, tap, at, turns, shared);
+    TapOffset tap(a);
+    for (int tile = 0; tile < walk.num_tiles; ++tile, start = s.sum(start, next_tile)) {
+      const int first_row = (walk.first_place + tile * a.tile_places) / s.row();
+      PixelWalk pixels{.channel = first_c + shared.first_k_block * a.k_block_channels,
+                       .col = start.col * a.stride_w - a.pad_w,
+                       .row = start.row * a.stride_h - a.pad_h,
+                       .image = start.image};
+      for (int left = shared.end_k_block - shared.first_k_block; left > 0; --left) {
+        do {
+          ring.wait_empty(at);
+          std::byte* const x =
+              shared.x + at.stage * shared.input_bytes + own_place * shared.row_bytes;
+          std::uint64_t* const barrier = ring.expect(at, num_bytes);
+          pixels.cols_on = tap.cols, pixels.rows_on = tap.rows;
+          wait();
+          if constexpr (kWay == Way::abreast) {
+            copy_box(x, a.x_tensors[0],
+                     {pixels.channel, -a.pad_w, walk.stripe * s.images, first_row - a.pad_h},
+                     barrier);
+          } else if constexpr (kWay == Way::together) {
+            multicast_pixels(x, a.x_tensors[0], pixels, barrier, blocks);
           } else {
-            auto& ring = shared.barriers.input;
-            ring.wait_empty(at);
-            std::byte* const x =
-                shared.x + at.stage * shared.input_bytes + own_place * shared.row_bytes;
-            std::uint64_t* const barrier = ring.expect(at, num_bytes);
-            if (kAbreast && s.images > 1) {
-              wait();
-              copy_box(x, a.x_tensors[0],
-                       {c, -a.pad_w, walk.stripe * s.images, first_row - a.pad_h}, barrier);
-            } else {
-              const PixelWalk pixels{c,
-                                     tile_start.col * a.stride_w - a.pad_w,
-                                     tile_start.row * a.stride_h - a.pad_h,
-                                     tile_start.image,
-                                     tap.col * a.dilation_w,
-                                     tap.row * a.dilation_h};
-              wait();
-              if (kLoadsTogether && cluster.size() > 1) {
-                multicast_pixels(x, a.x_tensors[0], pixels, barrier, cluster.size());
-              } else {
-                copy_pixels(x, a.x_tensors[0], pixels, barrier);
-              }
-            }
-            at.advance(shared.input_stages);
+            copy_pixels(x, a.x_tensors[0], pixels, barrier);
           }
+          at.advance(shared.input_stages);
+        } while (tap.advance());
+        pixels.channel += a.k_block_channels;
+      }
+    }
+  }
+
+  // All taps of the filters from `first_k` on, so many times.
+  template <class Wait>
+  static __device__ void load_taps(const TaskArgs& a, int first_k, int times,
+                                   typename FilterRing::Cursor& at, const Shared& shared,
+                                   Wait wait) {
+    auto& ring = shared.barriers.filter;
+    for (; times > 0; --times) {
+      for (int k_block = shared.first_k_block; k_block < shared.end_k_block; ++k_block) {
+        const int c = k_block * a.k_block_channels;
+        for (int tap = 0; tap < a.r * a.s; ++tap) {
+          ring.wait_empty(at);
+          std::uint64_t* const barrier =
+              ring.expect(at, static_cast<std::uint32_t>(shared.tap_bytes));
+          wait();
+          copy_box(shared.u + at.stage * shared.tap_bytes, a.w_tensor, {c, first_k, tap}, barrier);
+          at.advance(shared.filter_stages);
         }
+      }
+    }
+  }
+
+  static __device__ void load_floats(const TaskArgs& a, const Walk& walk, InputCursor& at,
+                                     Turns& turns, const Shared& shared) {
+    const Stripes::Position next_tile = a.stripes.position(a.tile_places);
+    const Stripes::Position next_piece = a.stripes.position(kPiecePlaces);
+    Stripes::Position start = a.stripes.position(walk.first_place);
+    TapOffset tap(a);
+    for (int tile = 0; tile < walk.num_tiles; ++tile, start = a.stripes.sum(start, next_tile)) {
+      for (int k_block = 0; k_block < a.k_blocks; ++k_block) {
+        do {
+          load_pieces(a, walk.stripe, k_block * a.k_block_channels, start, next_piece, tap, at,
+                      turns, shared);
+        } while (tap.advance());
       }
     }
   }
@@ -152,7 +200,7 @@ class InPlaceLoaders : Shape {
         ring.wait_empty(at);
         copy_pixels(shared.pieces + at.stage * kPieceBytes, a.x_tensors[stripe],
                     {c + part, start.col * a.stride_w - padding, start.row * a.stride_h - a.pad_h,
-                     start.image, tap.col * a.dilation_w, tap.row * a.dilation_h},
+                     start.image, tap.cols, tap.rows},
                     ring.expect(at, kPieceBytes));
         at.advance(shared.num_pieces);
       }

@@ -12,14 +12,15 @@
 
 namespace megaconv::cuda {
 
-/// Shape: an InPlaceShape.
+/// Shape: an InPlaceShape, narrow or wide.
 template <class Shape>
 class InPlaceConsumers : InPlaceTaps<Shape> {
-  using Shape::first_filter_of, Shape::first_output_of, Shape::first_place_of;
   using Shape::kConsumers, Shape::kConverters, Shape::kFilters, Shape::kGroupsOfPlaces;
-  using Shape::kHelpers, Shape::kLead, Shape::kOperands, Shape::kPending, Shape::kSameInput;
-  using Shape::kRows, Shape::kSharesChannels, Shape::kThreads, Shape::kWide;
-  using typename Shape::Barriers, typename Shape::Course, typename Shape::Number;
+  using Shape::kHelpers, Shape::kLead, Shape::kMostWidth, Shape::kOperands, Shape::kPending;
+  using Shape::kRows, Shape::kSameInput, Shape::kSharesChannels, Shape::kThreads, Shape::kWide;
+  using Shape::num_chunks;
+  using typename Shape::Barriers, typename Shape::Course, typename Shape::Half,
+      typename Shape::Number;
   using typename Shape::OutputCursor, typename Shape::OutputRow, typename Shape::Shared;
   using typename Shape::Walk;
   using Taps = InPlaceTaps<Shape>;
@@ -30,28 +31,30 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
  public:
   /// With the width that the plan has, at most kWidth. (Matrix instructions must not run across
   /// calls.)
-  template <int kWidth, class Source>
+  template <int kWidth = kMostWidth, class Source, class Wait>
   static __device__ __forceinline__ void consume_width(const TaskArgs& a, const Course& course,
                                                        float x_scale, const Source& source,
-                                                       const Shared& shared) {
-    constexpr int kTile = kGroupsOfPlaces * kWidth;
-    constexpr int kNarrower = kWidth - tile_step_in_place(kTile) / kGroupsOfPlaces;
-    if (a.tile_places == kTile) {
-      consume<kWidth>(a, course, x_scale, source, shared);
+                                                       const Shared& shared, Wait wait) {
+    constexpr int kPlaces = kGroupsOfPlaces * kWidth;
+    constexpr int kNarrower = kWidth - tile_step_in_place(kPlaces) / kGroupsOfPlaces;
+    if (a.tile_places == kPlaces) {
+      consume<kWidth>(a, course, x_scale, source, shared, wait);
     } else if constexpr (kNarrower > 0) {
-      consume_width<kNarrower>(a, course, x_scale, source, shared);
+      consume_width<kNarrower>(a, course, x_scale, source, shared, wait);
     }
   }
 
  private:
-  // One warpgroup's share of all tiles, kWidth padded pixels each.
-  template <int kWidth, class Source>
+  // One warpgroup's share of all tiles, kWidth padded pixels each. wait() comes before what it
+  // reads itself.
+  template <int kWidth, class Source, class Wait>
   static __device__ __forceinline__ void consume(const TaskArgs& a, const Course& course,
                                                  float x_scale, const Source& source,
-                                                 const Shared& shared) {
+                                                 const Shared& shared, Wait wait) {
     // One after the other. A stage has clusters, whose blocks have one each.
     constexpr bool kAllShares = kSharesChannels && Source::kSignals;
     const int warpgroup = warpgroup_index() - (kHelpers + kConverters) / 128;
+    const Half half{warpgroup};
     const bool speaker = threadIdx.x % 32 == 0;
     TaskReader<Source> tasks(shared.barriers.tasks, source);
     auto& ring = shared.barriers.output[warpgroup];
@@ -65,7 +68,8 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
     std::uint64_t free_ns = source.now();
     for (Task task; tasks.next(task); tasks.advance(), free_ns = source.now()) {
       const Walk walk(a, task);
-      finish.begin(a, x_scale, walk.first_k + first_filter_of(warpgroup));
+      wait();
+      finish.begin(a, x_scale, walk.first_k + half.first_filter());
       const auto first_filter = filter;  // of the task
       for (int tile = 0; tile < walk.num_tiles; ++tile) {
         if (course.keeps_them_all) {
@@ -76,11 +80,13 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
         const bool is_last = tile + 1 == walk.num_tiles;
         const bool keeps = course.keeps_them_all || (course.keeps_filters && !is_last);
         const auto multiply_share = [&](int chunks) {
-          multiply<kWidth, kAllShares>(a, course, chunks, warpgroup, keeps, input, filter, sums,
+          multiply<kWidth, kAllShares>(a, course, chunks, half, keeps, input, filter, sums,
                                        input_everywhere, shared);
         };
         if constexpr (kSharesChannels) {
-          if (!multiply_shares<kWidth, kAllShares>(course, shared, sums, multiply_share)) continue;
+          if (!multiply_shares<kWidth, kAllShares>(a, course, shared, sums, multiply_share)) {
+            continue;
+          }
         } else {
           multiply_share(course.chunks);
         }
@@ -110,7 +116,7 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
             hand_over(part, shared.outputs + warpgroup * output.stages * kStageRows, kStageRows);
           }
         } else {
-          hand_over(sums, shared.outputs + first_output_of(warpgroup, kWidth), 0);
+          hand_over(sums, shared.outputs + half.first_output(kWidth), 0);
         }
       }
       if (threadIdx.x == kThreads - 128) tasks.record(free_ns);
@@ -124,7 +130,8 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
   // begin, else ptxas would make each matrix instruction wait for the one before. So it would
   // behind the loop over shares, if there were two of chunks.)
   template <int kWidth, bool kAllShares, class MultiplyShare>
-  static __device__ __forceinline__ bool multiply_shares(const Course& course, const Shared& shared,
+  static __device__ __forceinline__ bool multiply_shares(const TaskArgs& a, const Course& course,
+                                                         const Shared& shared,
                                                          float (&sums)[kWidth / 2],
                                                          MultiplyShare multiply_share) {
     const BlockCluster& cluster = shared.cluster;
@@ -132,9 +139,10 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
     if constexpr (!kAllShares) {
       multiply_share(course.chunks);
     } else {
+      const int share_chunks = num_chunks(a, a.share_k_blocks);
       float before[kWidth / 2] = {};
       for (int left = course.chunks;;) {
-        const int chunks = min(left, course.share_chunks);
+        const int chunks = min(left, share_chunks);
         multiply_share(chunks);
 #pragma unroll
         for (int i = 0; i < kWidth / 2; ++i) sums[i] += before[i];
@@ -165,7 +173,7 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
   // Adds the products of some chunks of a tile.
   template <int kWidth, bool kAllShares>
   static __device__ __forceinline__ void multiply(const TaskArgs& a, const Course& course,
-                                                  int chunks, int warpgroup, bool keeps_filters,
+                                                  int chunks, const Half& half, bool keeps_filters,
                                                   InputCursor& input, FilterCursor& filter,
                                                   float (&sums)[kWidth / 2],
                                                   const ClusterBarriers& input_everywhere,
@@ -173,10 +181,10 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
     if (kWide || (!kAllShares && course.taps == 1)) {
       constexpr int kRowBytes = k_block_bytes_in_place(kGroupsOfPlaces * kWidth, kOperands);
       const auto input_bytes = static_cast<std::uint32_t>(in_register(shared.input_bytes));
-      const std::uint64_t first_x = wgmma_swizzled_operand<kRowBytes>(
-          shared.x + first_place_of(warpgroup, kWidth) * kRowBytes);
+      const std::uint64_t first_x =
+          wgmma_swizzled_operand<kRowBytes>(shared.x + half.first_place(kWidth) * kRowBytes);
       const std::uint64_t first_u =
-          wgmma_swizzled_operand<kRowBytes>(shared.u + first_filter_of(warpgroup) * kRowBytes);
+          wgmma_swizzled_operand<kRowBytes>(shared.u + half.first_filter() * kRowBytes);
       multiply_taps(chunks, keeps_filters, input, filter, input_everywhere, shared,
                     [&](int of_input, int of_filter) {
                       multiply_k_block<kWidth, kRowBytes>(
@@ -184,7 +192,7 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
                           advance_lower(first_x, of_input * input_bytes));
                     });
     } else {
-      multiply_runs<kWidth>(a, course, chunks, warpgroup, keeps_filters, input, filter, sums,
+      multiply_runs<kWidth>(a, course, chunks, half, keeps_filters, input, filter, sums,
                             input_everywhere, shared);
     }
   }
@@ -192,7 +200,7 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
   // Of chunks whose taps share their input.
   template <int kWidth>
   static __device__ __forceinline__ void multiply_runs(
-      const TaskArgs& a, const Course& course, int chunks, int warpgroup, bool keeps_filters,
+      const TaskArgs& a, const Course& course, int chunks, const Half& half, bool keeps_filters,
       InputCursor& input, FilterCursor& filter, float (&sums)[kWidth / 2],
       const ClusterBarriers& input_everywhere, const Shared& shared) {
     Barriers& barriers = shared.barriers;
@@ -212,12 +220,12 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
       }
     };
     constexpr int kRowBytes = k_block_bytes_in_place(kGroupsOfPlaces * kWidth, kOperands);
-    const int first_place = first_place_of(warpgroup, kWidth);
+    const int first_place = half.first_place(kWidth);
     const std::uint64_t first_u =
-        wgmma_swizzled_operand<kRowBytes>(shared.u + first_filter_of(warpgroup) * kRowBytes);
+        wgmma_swizzled_operand<kRowBytes>(shared.u + half.first_filter() * kRowBytes);
     TapOffsets offsets(a, kRowBytes);
-    const bool leads = course.has_lead && warpgroup == 0;
-    const bool follows = course.has_lead && warpgroup != 0;
+    const bool leads = course.has_lead && half.warpgroup == 0;
+    const bool follows = course.has_lead && half.warpgroup != 0;
     // Where a stage of input is for two taps, those that are pending would hold most stages, and
     // few would be on their way.
     const bool drains = taps < kPending;

@@ -12,7 +12,7 @@
 
 namespace megaconv::cuda {
 
-/// Shape: an InPlaceShape.
+/// Shape: an InPlaceShape, narrow or wide.
 template <class Shape>
 class InPlaceOutputs : Shape {
   using Shape::kFloats, Shape::kGroupsOfPlaces, Shape::kRowFilters, Shape::kVectorFilters;

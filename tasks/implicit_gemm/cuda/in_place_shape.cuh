@@ -61,15 +61,6 @@ struct InPlaceShape {
   static constexpr int kGroupsOfPlaces = groups_of_places(kOperands);
   static constexpr int kMostWidth =
       (kSharesChannels ? kMostSharedPlaces : most_places_in_place(kOperands)) / kGroupsOfPlaces;
-  static __device__ int first_place_of(int warpgroup, int width) {
-    return kWide ? 0 : warpgroup * width;
-  }
-  static __device__ int first_filter_of(int warpgroup) {
-    return kWide ? warpgroup * kGroupFilters : 0;
-  }
-  static __device__ int first_output_of(int warpgroup, int width) {
-    return kWide ? warpgroup * kRows * width : warpgroup * width;
-  }
 
   // Outputs of a padded pixel lie in rows of eight vectors, permuted against bank conflicts: a row
   // for every kRowFilters, the rows of a tile's padded pixels one after the other.
@@ -77,6 +68,13 @@ struct InPlaceShape {
   static constexpr int kRowFilters = kVectors * kVectorFilters, kRows = kGroupFilters / kRowFilters;
   using OutputRow = uint4[kVectors];
   static __device__ int permuted(int place, int vector) { return vector ^ place % kVectors; }
+  /// A consumer warpgroup's half of a tile that is wide or narrow: `width` padded pixels.
+  struct Half {
+    int warpgroup;
+    __device__ int first_place(int width) const { return kWide ? 0 : warpgroup * width; }
+    __device__ int first_filter() const { return kWide ? warpgroup * kGroupFilters : 0; }
+    __device__ int first_output(int width) const { return warpgroup * (kWide ? kRows : 1) * width; }
+  };
 
   // Outputs leave from pipeline stages, in parts (kColumnsOfPart, stripes.hpp), or those of a tile
   // together from the only stage.
@@ -102,12 +100,13 @@ struct InPlaceShape {
   static constexpr int kLead = 3, kPending = 3;
 
   static constexpr int kMostInputStages = most_input_stages(kOperands);
-  static constexpr int kFilterStages = kWide ? kMostInputStages : kMostFilterStages;
+  using InputRing = StageRing<kMostInputStages>;
+  using FilterRing = StageRing<kWide ? kMostInputStages : kMostFilterStages>;
   struct Barriers {
     TaskStream tasks;
     StageRing<kConverts ? kPieces : 1> pieces;
-    StageRing<kMostInputStages> input;
-    StageRing<kFilterStages> filter;
+    InputRing input;
+    FilterRing filter;
     // The first consumers are kLead taps into a stage of input. (Those of tall tiles never lead.)
     StageRing<kTall ? 1 : kMostInputStages> lead;
     OutputRing output[2];
@@ -123,7 +122,8 @@ struct InPlaceShape {
     }
     return {1, 0};
   }
-  static_assert(sizeof(Barriers) + kSwizzleSpan <= kBarrierBytesInPlace);
+  static_assert(sizeof(Barriers) <= kBarrierBytesInPlace);
+  static_assert(kBarrierBytesInPlace % kSwizzleSpan == 0);
   struct Shared {
     Barriers& barriers;
     // [kRows][tile_places], of these halves for each consumer warpgroup; of wide tiles
@@ -138,7 +138,7 @@ struct InPlaceShape {
     const int num_pieces, input_stages, filter_stages;
     const BlockCluster cluster;
     const int first_k_block, end_k_block;  // of the block's share of the channels, or of all
-    /// Of a block's dynamic shared memory, which begins anywhere.
+    /// Of a block's dynamic shared memory, which begins at a multiple of kSwizzleSpan.
     __device__ Shared(const TaskArgs& a, std::byte* begin)
         : barriers(*reinterpret_cast<Barriers*>(begin)),
           row_bytes(a.k_block_channels * static_cast<int>(sizeof(Number))),
@@ -151,9 +151,7 @@ struct InPlaceShape {
           cluster(own_cluster()),
           first_k_block(kSharesChannels ? cluster.rank() * a.block_k_blocks : 0),
           end_k_block(min(first_k_block + a.block_k_blocks, a.k_blocks)) {
-      constexpr int kWithinSpan = kSwizzleSpan - 1;
-      const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(begin));
-      begin += ((address + sizeof(Barriers) + kWithinSpan) & ~kWithinSpan) - address;
+      begin += kBarrierBytesInPlace;
       outputs = reinterpret_cast<OutputRow*>(begin);
       pieces = begin + a.memory.pieces;
       partial_sums = reinterpret_cast<float*>(begin + a.memory.partial_sums);
@@ -189,13 +187,11 @@ struct InPlaceShape {
   /// How all tasks of a block walk through channels and taps.
   struct Course {
     int chunks, taps;     // of a tile, of a chunk
-    int share_chunks;     // of a share of channels, whose sums are added up
     bool has_lead;        // with a tile alone there is nothing to hide
     bool keeps_filters;   // all of a task's, from the first tile to the last
     bool keeps_them_all;  // and all tasks have the same
     __device__ Course(const TaskArgs& a, const Shared& shared, bool repeats) {
       chunks = num_chunks(a, shared.end_k_block - shared.first_k_block);
-      share_chunks = kSharesChannels ? num_chunks(a, a.share_k_blocks) : chunks;
       taps = a.rows_at_once * a.cols_at_once;
       has_lead = taps > kLead && (repeats || a.places_per_group > a.tile_places);
       keeps_filters = chunks * taps <= shared.filter_stages;

@@ -16,23 +16,22 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceStorers : Shape {
-  using Shape::first_filter_of, Shape::first_output_of, Shape::first_place_of, Shape::kAbreast;
-  using Shape::kGroupsOfPlaces, Shape::kOperands, Shape::kWide;
-  using Shape::kRowFilters, Shape::kRows, Shape::kStorers, Shape::sync_storers;
-  using Shape::kVectorFilters, Shape::kVectors, Shape::permuted;
-  using typename Shape::OutputCursor, typename Shape::OutputRow, typename Shape::Shared;
-  using typename Shape::Stored, typename Shape::Walk;
+  using Shape::kAbreast, Shape::kGroupsOfPlaces, Shape::kOperands, Shape::kRowFilters, Shape::kRows;
+  using Shape::kStorers, Shape::kVectorFilters, Shape::kVectors, Shape::kWide;
+  using Shape::permuted, Shape::sync_storers;
+  using typename Shape::Half, typename Shape::OutputCursor, typename Shape::OutputRow;
+  using typename Shape::Shared, typename Shape::Stored, typename Shape::Walk;
 
  public:
   /// A warp: outputs of a warpgroup's share of each tile. TMA takes them in boxes of some columns
   /// of a row, which it cuts where the row ends. What is left where a share, or a stripe, begins or
   /// ends amid a row is stored by threads, a vector each.
-  template <class Source>
+  template <class Source, class Wait>
   static __device__ void store_outputs(const TaskArgs& a, int warpgroup, const Source& source,
-                                       const Shared& shared) {
+                                       const Shared& shared, Wait wait) {
     OutputCursor output(a);
     Shape::store_tasks(source, shared, [&](const Task& task) {
-      store_task(a, Walk(a, task), warpgroup, output, shared);
+      store_task(a, Walk(a, task), warpgroup, output, shared, wait);
     });
   }
 
@@ -41,14 +40,12 @@ class InPlaceStorers : Shape {
   struct Run {
     int first, cols;  // in the share; what there is of it in y
     int image, row, col;
-    int row_cols;
     /// The share's `line`-th, if it begins at `start` in a stripe.
     __device__ Run(const TaskArgs& a, int stripe, const Stripes::Position& start, int line)
         : first(line == 0 ? 0 : line * a.stripes.pitch - start.col),
           image(start.image),
           row(start.row),
-          col(line == 0 ? start.col : 0),
-          row_cols(a.q) {
+          col(line == 0 ? start.col : 0) {
       const Stripes& s = a.stripes;
       if (kAbreast && s.images > 1) {
         for (image += line; image >= s.images; image -= s.images) ++row;
@@ -62,65 +59,108 @@ class InPlaceStorers : Shape {
       const bool exists = row < a.p && image < a.n;
       cols = exists ? max(min(a.q, (stripe + 1) * s.cols) - col, 0) : 0;
     }
-    /// Of outputs in order, from `place` on: y is one row.
-    __device__ Run(const TaskArgs& a, int place)
-        : first(0), cols(a.places - place), image(0), row(0), col(place), row_cols(a.places) {}
     /// Columns that boxes hold, of a share of so many padded pixels: whole boxes, or all to the
     /// row's end; none, if TMA cannot store y.
     __device__ int in_boxes(const TaskArgs& a, int places) const {
       if (a.output_cols == 0) return 0;
-      if (first + cols <= places && col + cols == row_cols) return cols;
+      if (first + cols <= places && col + cols == a.q) return cols;
       return min(cols, places - first) / a.output_cols * a.output_cols;
     }
+    __device__ int pixel(const TaskArgs& a) const { return (image * a.p + row) * a.q + col; }
   };
 
   static constexpr bool kPools = are_tensors(kOperands) && !kWide;
 
+  template <class Wait>
   static __device__ void store_task(const TaskArgs& a, const Walk& walk, int warpgroup,
-                                    OutputCursor& output, const Shared& shared) {
-    auto& ring = shared.barriers.output[warpgroup];
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int first_k = walk.first_k + first_filter_of(warpgroup);
+                                    OutputCursor& output, const Shared& shared, Wait wait) {
+    const Half half{warpgroup};
     if (kPools && a.pools) {  // a task is a tile
       for (auto& share : shared.barriers.output) share.wait_full(output.at);
       store_pooled(a, walk, shared.outputs);
       sync_storers();
-      if (lane == 0) ring.arrive_empty(output.at.stage);
-      return output.advance();
+      give_back(output, half, shared);
+    } else if (kWide || a.in_order) {  // wide tiles are for nothing else
+      store_in_order(a, walk, half, output, shared, wait);
+    } else {
+      store_lines(a, walk, half, output, shared, wait);
     }
-    const bool in_order = kWide || a.in_order;  // wide tiles are for nothing else
-    // What is stored at once: a warpgroup's share of a tile, or a part of it.
-    const int width = output.in_parts() ? kColumnsOfPart : a.tile_places / kGroupsOfPlaces;
-    const int step = output.in_parts() ? kColumnsOfPart : a.tile_places;
+  }
+  // What lay in a stage has been read.
+  static __device__ void give_back(OutputCursor& output, const Half& half, const Shared& shared) {
+    if (threadIdx.x % 32 == 0) shared.barriers.output[half.warpgroup].arrive_empty(output.at.stage);
+    output.advance();
+  }
+
+  // Padded pixels are the pixels of y in order: a share of a tile is a box, which TMA cuts where y
+  // ends. So is a part of it.
+  template <class Wait>
+  static __device__ void store_in_order(const TaskArgs& a, const Walk& walk, const Half& half,
+                                        OutputCursor& output, const Shared& shared, Wait wait) {
+    auto& ring = shared.barriers.output[half.warpgroup];
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int first_k = walk.first_k + half.first_filter();
+    const bool in_parts = output.in_parts();
+    const int width = in_parts ? kColumnsOfPart : a.tile_places / kGroupsOfPlaces;
+    const int step = in_parts ? kColumnsOfPart : a.tile_places;
     const int pitch = kWide ? width : a.tile_places;  // from kRowFilters to the next
-    OutputRow* const stages = shared.outputs + output.stages * first_output_of(warpgroup, width);
-    for (int own = walk.first_place; own < walk.first_place + walk.num_tiles * a.tile_places;
-         own += step, output.advance()) {
-      const int first = own + first_place_of(warpgroup, width);
+    OutputRow* const stages = shared.outputs + output.stages * half.first_output(width);
+    const int end = walk.first_place + walk.num_tiles * a.tile_places;
+    for (int own = walk.first_place; own < end; own += step) {
+      const int first = own + half.first_place(width);
       const int places = first_k < a.k ? min(width, walk.end_place - first) : 0;
+      const bool is_box = places == width || first + places == a.places;
       OutputRow* const outputs = stages + output.at.stage * (kRows * width);
-      const Stripes::Position start = a.stripes.position(first);
-      const int last = in_order ? 0 : (start.col + places - 1) / a.stripes.pitch;
-      const auto run_of = [&](int line) {
-        return in_order ? Run(a, first) : Run(a, walk.stripe, start, line);
-      };
       if (a.residual != nullptr) {
-        auto& residual = shared.barriers.residual[warpgroup];
-        if (in_order && (places == width || first + places == a.places)) {
-          if (lane == 0) {
-            const bool goes_on = own + a.tile_places < walk.end_place;
-            load_residual(a, first_k, first, goes_on, outputs,
-                          residual.expect(output.residual(), kRows * width * sizeof(OutputRow)));
-          }
-        } else {
-          for (int line = 0; line <= last && places > 0; ++line) {
-            load_residual(a, first_k, run_of(line), places, outputs);
-          }
-          __pipeline_commit();
-          __pipeline_wait_prior(0);
-          __syncwarp();
+        wait();
+        auto& residual = shared.barriers.residual[half.warpgroup];
+        if (!is_box) {
+          load_residual(a, first_k, first, 0, places, outputs);
+          finish_loads();
           if (lane == 0) residual.arrive_full(0);
+        } else if (is_elected()) {
+          const bool goes_on = own + a.tile_places < walk.end_place;
+          load_residual(a, first_k, first, goes_on, outputs,
+                        residual.expect(output.residual(), kRows * width * sizeof(OutputRow)));
         }
+      }
+      ring.wait_full(output.at);
+      if (is_box && a.output_cols != 0) {
+        if (is_elected() && places > 0) {
+          const std::int32_t to[] = {first_k, first, 0, 0};
+          store_box(a, to, outputs, pitch);
+        }
+      } else {
+        store_by_threads(a, first_k, first, outputs, 0, 0, places, pitch);
+      }
+      finish_boxes();
+      give_back(output, half, shared);
+    }
+  }
+
+  // Rows of y, which stripes may cut, and gaps between them.
+  template <class Wait>
+  static __device__ void store_lines(const TaskArgs& a, const Walk& walk, const Half& half,
+                                     OutputCursor& output, const Shared& shared, Wait wait) {
+    auto& ring = shared.barriers.output[half.warpgroup];
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int width = a.tile_places / kGroupsOfPlaces;
+    OutputRow* const outputs = shared.outputs + half.first_output(width);
+    for (int tile = 0; tile < walk.num_tiles; ++tile) {
+      const int first = walk.first_place + tile * a.tile_places + half.first_place(width);
+      const int places = walk.first_k < a.k ? min(width, walk.end_place - first) : 0;
+      const Stripes::Position start = a.stripes.position(first);
+      const int last = (start.col + places - 1) / a.stripes.pitch;
+      const auto run_of = [&](int line) { return Run(a, walk.stripe, start, line); };
+      if (a.residual != nullptr) {
+        wait();
+        for (int line = 0; line <= last && places > 0; ++line) {
+          const Run run = run_of(line);
+          load_residual(a, walk.first_k, run.pixel(a), run.first, min(run.cols, places - run.first),
+                        outputs);
+        }
+        finish_loads();
+        if (lane == 0) shared.barriers.residual[half.warpgroup].arrive_full(0);
       }
       Run run = run_of(lane);  // there before it is asked for
       int cols = run.in_boxes(a, places);
@@ -131,27 +171,44 @@ class InPlaceStorers : Shape {
           cols = run.in_boxes(a, places);
         }
         for (int i = 0; i < cols; i += a.output_cols) {
-#pragma unroll
-          for (int row = 0; row < kRows; ++row) {
-            const std::int32_t to[] = {first_k + row * kRowFilters, run.col + i, run.row,
-                                       run.image};
-            ::cuda::ptx::cp_async_bulk_tensor(::cuda::ptx::space_global, ::cuda::ptx::space_shared,
-                                              &a.y_tensor, to,
-                                              outputs + row * pitch + run.first + i);
-          }
+          const std::int32_t to[] = {walk.first_k, run.col + i, run.row, run.image};
+          store_box(a, to, outputs + run.first + i, a.tile_places);
         }
       }
-      ::cuda::ptx::cp_async_bulk_commit_group();
       if (places > 0) {
         const bool all_but_last = a.output_cols != 0 && a.stripes.cols >= a.q;  // are in boxes
         for (int line = all_but_last ? last : 0; line <= last; ++line) {
-          store_rest(a, first_k, run_of(line), places, outputs, pitch);
+          const Run run = run_of(line);
+          store_by_threads(a, walk.first_k, run.pixel(a), outputs, run.first,
+                           run.in_boxes(a, places), min(run.cols, places - run.first),
+                           a.tile_places);
         }
       }
-      ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<0>());
-      __syncwarp();
-      if (lane == 0) ring.arrive_empty(output.at.stage);
+      finish_boxes();
+      give_back(output, half, shared);
     }
+  }
+
+  // By one thread: to where the first filter's box begins.
+  static __device__ void store_box(const TaskArgs& a, const std::int32_t (&first)[4],
+                                   const OutputRow* outputs, int pitch) {
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      const std::int32_t to[] = {first[0] + row * kRowFilters, first[1], first[2], first[3]};
+      ::cuda::ptx::cp_async_bulk_tensor(::cuda::ptx::space_global, ::cuda::ptx::space_shared,
+                                        &a.y_tensor, to, outputs + row * pitch);
+    }
+  }
+  // By all threads of a warp: until TMA has read the boxes that they have stored.
+  static __device__ void finish_boxes() {
+    ::cuda::ptx::cp_async_bulk_commit_group();
+    ::cuda::ptx::cp_async_bulk_wait_group_read(::cuda::ptx::n32_t<0>());
+    __syncwarp();
+  }
+  static __device__ void finish_loads() {
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncwarp();
   }
   // By both warps: of a tile, which is whole windows. A thread has a vector of some of them.
   static __device__ void store_pooled(const TaskArgs& a, const Walk& walk,
@@ -191,12 +248,11 @@ class InPlaceStorers : Shape {
       }
     }
   }
-  // Filters come in whole vectors.
-  static __device__ void load_residual(const TaskArgs& a, int first_k, const Run& run, int places,
-                                       OutputRow* outputs) {
+  // By all threads of a warp: of `end` pixels from `pixel` on, to rows from `first` on. Filters
+  // come in whole vectors.
+  static __device__ void load_residual(const TaskArgs& a, int first_k, int pixel, int first,
+                                       int end, OutputRow* outputs) {
     const int lane = static_cast<int>(threadIdx.x) % 32, vector = lane % kVectors;
-    const int end = min(run.cols, places - run.first);
-    const int pixel = (run.image * a.p + run.row) * a.q + run.col;
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
       const int k = first_k + row * kRowFilters + vector * kVectorFilters;
@@ -204,7 +260,7 @@ class InPlaceStorers : Shape {
       const auto* const residual =
           reinterpret_cast<const Stored*>(a.residual) + static_cast<std::int64_t>(pixel) * a.k + k;
       for (int i = lane / kVectors; i < end; i += 32 / kVectors) {
-        const int to = run.first + i;
+        const int to = first + i;
         __pipeline_memcpy_async(&outputs[row * a.tile_places + to][permuted(to, vector)],
                                 residual + static_cast<std::int64_t>(i) * a.k, sizeof(uint4));
       }
@@ -221,11 +277,12 @@ class InPlaceStorers : Shape {
       }
     }
   }
-  static __device__ void store_rest(const TaskArgs& a, int first_k, const Run& run, int places,
-                                    const OutputRow* outputs, int pitch) {
+  // By all threads of a warp: of the pixels that begin with `pixel` those from `begin` to `end`;
+  // the first one's outputs are in row `first`.
+  static __device__ void store_by_threads(const TaskArgs& a, int first_k, int pixel,
+                                          const OutputRow* outputs, int first, int begin, int end,
+                                          int pitch) {
     const int lane = static_cast<int>(threadIdx.x) % 32, vector = lane % kVectors;
-    const int end = min(run.cols, places - run.first);
-    const int pixel = (run.image * a.p + run.row) * a.q + run.col;
     const bool pairs = sizeof(Stored) < sizeof(std::uint32_t) && a.k % 2 == 0 &&
                        reinterpret_cast<std::uintptr_t>(a.y) % sizeof(std::uint32_t) == 0;
 #pragma unroll
@@ -233,8 +290,8 @@ class InPlaceStorers : Shape {
       const int k = first_k + row * kRowFilters + vector * kVectorFilters;
       if (k >= a.k) continue;
       auto* const y = reinterpret_cast<Stored*>(a.y) + static_cast<std::int64_t>(pixel) * a.k + k;
-      for (int i = run.in_boxes(a, places) + lane / kVectors; i < end; i += 32 / kVectors) {
-        const int from = run.first + i;
+      for (int i = begin + lane / kVectors; i < end; i += 32 / kVectors) {
+        const int from = first + i;
         const uint4* const four = &outputs[row * pitch + from][permuted(from, vector)];
         Stored* const to = y + static_cast<std::int64_t>(i) * a.k;
         if (a.output_cols != 0) {

@@ -12,12 +12,12 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceTaps : protected Shape {
-  using Shape::kFilterStages, Shape::kMostInputStages, Shape::kSameInput;
+  using Shape::kSameInput;
   using typename Shape::Barriers, typename Shape::Number, typename Shape::Shared;
 
  protected:
-  using InputCursor = typename StageRing<kMostInputStages>::Cursor;
-  using FilterCursor = typename StageRing<kFilterStages>::Cursor;
+  using InputCursor = typename Shape::InputRing::Cursor;
+  using FilterCursor = typename Shape::FilterRing::Cursor;
 
   /// Of chunks that are a tap each. multiply(input, filter) issues the matrix instructions of a
   /// stage of x and one of filters.

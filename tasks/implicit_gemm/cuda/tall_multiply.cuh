@@ -24,22 +24,23 @@ class TallConsumers : InPlaceTaps<Shape> {
  public:
   /// With as many filters as the plan's tiles have, at most kFilters. (Matrix instructions must not
   /// run across calls.)
-  template <int kFilters, class Source>
+  template <int kFilters = Shape::kFilters, class Source, class Wait>
   static __device__ __forceinline__ void consume_filters(const TaskArgs& a, const Course& course,
-                                                         const Source& source,
-                                                         const Shared& shared) {
+                                                         const Source& source, const Shared& shared,
+                                                         Wait wait) {
     constexpr int kStep = 16;
     if (a.gemm_filters == kFilters) {
-      consume<kFilters>(a, course, source, shared);
+      consume<kFilters>(a, course, source, shared, wait);
     } else if constexpr (kFilters > kStep) {
-      consume_filters<kFilters - kStep>(a, course, source, shared);
+      consume_filters<kFilters - kStep>(a, course, source, shared, wait);
     }
   }
 
  private:
-  template <int kFilters, class Source>
+  template <int kFilters, class Source, class Wait>
   static __device__ __forceinline__ void consume(const TaskArgs& a, const Course& course,
-                                                 const Source& source, const Shared& shared) {
+                                                 const Source& source, const Shared& shared,
+                                                 Wait wait) {
     constexpr int kRowBytes = k_block_bytes_in_place(kTallPlaces, Shape::kOperands);
     const int warpgroup = warpgroup_index() - kHelpers / 128;
     const bool speaker = threadIdx.x % 32 == 0;
@@ -56,6 +57,7 @@ class TallConsumers : InPlaceTaps<Shape> {
     std::uint64_t free_ns = source.now();
     for (Task task; tasks.next(task); tasks.advance(), free_ns = source.now()) {
       const Walk walk(a, task);
+      wait();
       const auto first_filter = filter;  // of the task
       for (int tile = 0; tile < walk.num_tiles; ++tile) {
         if (course.keeps_them_all) {

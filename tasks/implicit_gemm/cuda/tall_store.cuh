@@ -22,12 +22,12 @@ class TallStorers : Shape {
 
  public:
   /// A warp: outputs of a warpgroup's share of each tile.
-  template <class Source>
+  template <class Source, class Wait>
   static __device__ void store_outputs(const TaskArgs& a, int warpgroup, const Source& source,
-                                       const Shared& shared) {
+                                       const Shared& shared, Wait wait) {
     OutputCursor output(a);
     Shape::store_tasks(source, shared, [&](const Task& task) {
-      store_task(a, Walk(a, task), warpgroup, output, shared);
+      store_task(a, Walk(a, task), warpgroup, output, shared, wait);
     });
   }
 
@@ -49,8 +49,9 @@ class TallStorers : Shape {
             min(num_filters, a.k - first_k) * kBytes};
   }
 
+  template <class Wait>
   static __device__ void store_task(const TaskArgs& a, const Walk& walk, int warpgroup,
-                                    OutputCursor& output, const Shared& shared) {
+                                    OutputCursor& output, const Shared& shared, Wait wait) {
     auto& ring = shared.barriers.output[warpgroup];
     const bool speaker = threadIdx.x % 32 == 0;
     const int at_once = output.in_parts() ? kColumnsOfPart : a.gemm_filters;
@@ -66,6 +67,7 @@ class TallStorers : Shape {
                          min(at_once, a.gemm_filters - filter), rows, pitch);
         };
         if (a.residual != nullptr) {
+          wait();
           load_residual(part_of_tensor(a.residual));
           if (speaker) shared.barriers.residual[warpgroup].arrive_full(0);
         }
