@@ -91,7 +91,9 @@ TaskArgs DeviceConv::args_of(const Tensors& tensors, std::byte* workspace,
   TaskArgs args = args_;
   if (may_compute_again()) args.x_scale = load_scale(args.right_x_scale);
   add_pointers(args, tensors, workspace, layout);
-  if (args.operands != Operands::loaded) add_tensor_maps(args, tensors, multiplied_);
+  if (args.operands != Operands::loaded) {
+    add_tensor_maps(args, tensors, multiplied_, kernels_.filters_in_place);
+  }
   if (loads_boxes_) add_box_map(args, multiplied_);
   return args;
 }

@@ -48,7 +48,8 @@ Pixels pixels_of(const TaskArgs& args, const ConvProblem& problem, Elements elem
 
 }  // namespace
 
-void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& problem) {
+void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& problem,
+                     bool filters_in_place) {
   const bool stored = are_tensors(args.operands);
   const bool converted = args.operands == Operands::converted;
   const Elements elements = have_floats(args.operands) ? Elements::f32_rounded_to_tf32
@@ -67,8 +68,7 @@ void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& 
           pixel_tensor(problem, pixels, args.stripes, stripe, channels, places);
     }
   }
-  const bool as_it_is = stored && tensors.prepared_filters == nullptr && args.depth.channels == 0 &&
-                        problem.groups == 1;
+  const bool as_it_is = filters_in_place && tensors.prepared_filters == nullptr;
   args.w_tensor = filter_tensor(problem, as_it_is ? tensors.w : args.u,
                                 stored && problem.groups == 1 ? problem.c : args.c_padded, elements,
                                 args.k_block_channels, args.gemm_filters);

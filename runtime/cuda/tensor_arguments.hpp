@@ -13,9 +13,11 @@ namespace megaconv::cuda {
 void add_pointers(TaskArgs& args, const Tensors& tensors, std::byte* workspace,
                   const DeviceWorkspace& layout);
 
-/// Adds tensor maps, of operands that are not `loaded`. The pointers are there. Throws
-/// Error(invalid_argument) for a tensor that is not aligned to 16 bytes.
-void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& problem);
+/// Adds tensor maps, of operands that are not `loaded`. The pointers are there. `filters_in_place`:
+/// of the kernels (KernelSet). Throws Error(invalid_argument) for a tensor that is not aligned to
+/// 16 bytes.
+void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& problem,
+                     bool filters_in_place);
 
 /// Adds that of x for kernels that load boxes (KernelSet), if it is aligned to 16 bytes; tasks load
 /// another one themselves.

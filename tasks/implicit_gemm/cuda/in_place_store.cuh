@@ -120,8 +120,9 @@ class InPlaceStorers : Shape {
           if (lane == 0) residual.arrive_full(0);
         } else if (is_elected()) {
           const bool goes_on = own + a.tile_places < walk.end_place;
-          load_residual(a, first_k, first, goes_on, outputs,
-                        residual.expect(output.residual(), kRows * width * sizeof(OutputRow)));
+          std::uint64_t* const barrier =
+              residual.expect(output.residual(), kRows * width * sizeof(OutputRow));
+          load_residual_box(a, first_k, first, goes_on, outputs, barrier);
         }
       }
       ring.wait_full(output.at);
@@ -236,8 +237,9 @@ class InPlaceStorers : Shape {
     }
   }
   // By one thread: of a share that is a box. That of the next tile comes to the L2 cache meanwhile.
-  static __device__ void load_residual(const TaskArgs& a, int first_k, int first_place,
-                                       bool has_next, OutputRow* outputs, std::uint64_t* barrier) {
+  static __device__ void load_residual_box(const TaskArgs& a, int first_k, int first_place,
+                                           bool has_next, OutputRow* outputs,
+                                           std::uint64_t* barrier) {
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
       const std::int32_t from[] = {first_k + row * kRowFilters, first_place, 0, 0};
