@@ -40,10 +40,10 @@ TaskArgs make_launch_args(const Tiling& tiling, const KernelSet& kernels, CudaLa
     args.cluster_blocks = static_cast<std::int32_t>(cluster_blocks(tiling));
     args.block_k_blocks = args.share_k_blocks;
   }
-  if (args.operands != Operands::loaded) {
+  if (kernels.operands != Operands::loaded) {
     const InputOfTile input{args.rows_at_once, args.cols_at_once, args.input_places};
     args.memory =
-        memory_in_place(args.tile_places, args.gemm_filters, input, args.operands,
+        memory_in_place(args.tile_places, args.gemm_filters, input, kernels.operands,
                         args.block_k_blocks * args.r * args.s, tiling.problem.epilogue.residual,
                         args.cluster_blocks, static_cast<std::int32_t>(num_channel_shares));
     if (args.memory.output_stages > 1) args.output_cols = kColumnsOfPart;
@@ -91,8 +91,8 @@ TaskArgs DeviceConv::args_of(const Tensors& tensors, std::byte* workspace,
   TaskArgs args = args_;
   if (may_compute_again()) args.x_scale = load_scale(args.right_x_scale);
   add_pointers(args, tensors, workspace, layout);
-  if (args.operands != Operands::loaded) {
-    add_tensor_maps(args, tensors, multiplied_, kernels_.filters_in_place);
+  if (kernels_.operands != Operands::loaded) {
+    add_tensor_maps(args, tensors, multiplied_, kernels_);
   }
   if (loads_boxes_) add_box_map(args, multiplied_);
   return args;

@@ -168,6 +168,7 @@ KernelSet make_in_place_set(const Tiling& tiling) {
   if constexpr (Numbers::kScaled) set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);
   set.x_scale = Kernel::kInputGuess.scale;
   set.w_scale = Kernel::kFilterGuess.scale;
+  set.operands = kOperands;
   set.gemm_filters = filters;
   set.channel_multiple = Numbers::kDepth;
   return set;

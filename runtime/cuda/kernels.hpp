@@ -29,6 +29,8 @@ struct KernelSet {
   std::uint32_t noted_of_block;  ///< notes on magnitudes of x per direct task; 0 if it makes none
   int channel_multiple;          ///< Winograd: U and V pad C to a multiple of it
   int gemm_tiles, gemm_filters;  ///< Winograd: extents of a GEMM task's matrix tile
+  Operands operands;             ///< implicit GEMM: load path of x. A launch has tensor maps if it
+                                 ///< is not `loaded`
   bool filters_in_place;         ///< tasks read w as it is: no filter tasks
   int most_shared_bytes;         ///< dynamic shared memory of the persistent kernel
   /// The kernel of a stage; null for kinds that the algorithm does not have. Arguments (TaskArgs,

@@ -94,7 +94,8 @@ SpaceToDepthArgs depth_args(const ConvProblem& p) {
           .taps_w = i32(depth.taps_w)};
 }
 
-void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet&, const ImplicitGemmCut& cut) {
+void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet& kernels,
+             const ImplicitGemmCut& cut) {
   const ConvProblem p = multiplied_problem(tiling.problem, cut.operands);
   const std::uint32_t block = Tiling::kLaneBlock;
   args.stripes = make_stripes(p, i32(cut.cols_per_group));
@@ -103,11 +104,11 @@ void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet&, const Impli
   args.stripe_groups = ceil_div(args.places, args.places_per_group);
   args.in_order = outputs_in_order(p, args.stripes);
   args.pools = cut.pools;
-  args.operands = cut.operands;
-  if (cut.operands != Operands::loaded) {
-    args.tile_places = tile_places_in_place(args.places_per_group, args.stripes, cut.operands, p.c);
-    args.k_block_channels = k_block_channels_in_place(args.tile_places, cut.operands);
-    const InputOfTile input = input_of_tile(p, args.stripes, args.tile_places, cut.operands);
+  if (kernels.operands != Operands::loaded) {
+    args.tile_places =
+        tile_places_in_place(args.places_per_group, args.stripes, kernels.operands, p.c);
+    args.k_block_channels = k_block_channels_in_place(args.tile_places, kernels.operands);
+    const InputOfTile input = input_of_tile(p, args.stripes, args.tile_places, kernels.operands);
     args.rows_at_once = input.filter_rows;
     args.cols_at_once = input.filter_cols;
     args.input_places = input.places;
@@ -117,7 +118,7 @@ void add_cut(TaskArgs& args, const Tiling& tiling, const KernelSet&, const Impli
     args.k_blocks = ceil_div(args.c_padded, args.k_block_channels);
     args.share_k_blocks = ceil_div(args.k_blocks, i32(channel_shares(tiling)));
     args.block_k_blocks = args.k_blocks;
-    args.output_cols = args.in_order ? args.tile_places / groups_of_places(cut.operands)
+    args.output_cols = args.in_order ? args.tile_places / groups_of_places(kernels.operands)
                                      : output_cols_in_place(p, args.stripes.cols);
   }
   if (cut.operands == Operands::in_copy) {

@@ -29,13 +29,14 @@ void add_pointers(TaskArgs& args, const Tensors& tensors, std::byte* workspace,
 namespace {
 
 // What TMA loads as x: the tensor, or a copy of it.
-Pixels pixels_of(const TaskArgs& args, const ConvProblem& problem, Elements elements) {
+Pixels pixels_of(const TaskArgs& args, const ConvProblem& problem, Operands operands,
+                 Elements elements) {
   Pixels pixels{.x = args.x,
                 .channels = problem.c,
                 .pitch = problem.c,
                 .row_pixels = problem.w,
                 .elements = elements};
-  if (args.operands == Operands::in_copy) {  // in whole K blocks of channels
+  if (operands == Operands::in_copy) {  // in whole K blocks of channels
     pixels.x = args.v;
     pixels.channels = pixels.pitch = args.c_padded;
   }
@@ -49,13 +50,14 @@ Pixels pixels_of(const TaskArgs& args, const ConvProblem& problem, Elements elem
 }  // namespace
 
 void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& problem,
-                     bool filters_in_place) {
-  const bool stored = are_tensors(args.operands);
-  const bool converted = args.operands == Operands::converted;
-  const Elements elements = have_floats(args.operands) ? Elements::f32_rounded_to_tf32
-                            : stored                   ? elements_of(problem)
-                                                       : Elements::f16;
-  const Pixels pixels = pixels_of(args, problem, converted ? Elements::f32 : elements);
+                     const KernelSet& kernels) {
+  const Operands operands = kernels.operands;
+  const bool stored = are_tensors(operands);
+  const bool converted = operands == Operands::converted;
+  const Elements elements = have_floats(operands) ? Elements::f32_rounded_to_tf32
+                            : stored              ? elements_of(problem)
+                                                  : Elements::f16;
+  const Pixels pixels = pixels_of(args, problem, operands, converted ? Elements::f32 : elements);
   if (args.stripes.images > 1) {
     args.x_tensors[0] = abreast_tensor(problem, pixels, args.stripes, args.k_block_channels,
                                        args.input_places / args.stripes.row());
@@ -68,7 +70,7 @@ void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& 
           pixel_tensor(problem, pixels, args.stripes, stripe, channels, places);
     }
   }
-  const bool as_it_is = filters_in_place && tensors.prepared_filters == nullptr;
+  const bool as_it_is = kernels.filters_in_place && tensors.prepared_filters == nullptr;
   args.w_tensor = filter_tensor(problem, as_it_is ? tensors.w : args.u,
                                 stored && problem.groups == 1 ? problem.c : args.c_padded, elements,
                                 args.k_block_channels, args.gemm_filters);

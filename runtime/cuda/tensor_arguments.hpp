@@ -5,6 +5,7 @@
 
 #include "megaconv/plan.hpp"
 #include "runtime/cuda/device_workspace.hpp"
+#include "runtime/cuda/kernels.hpp"
 #include "tasks/cuda/task_args.hpp"
 
 namespace megaconv::cuda {
@@ -13,11 +14,10 @@ namespace megaconv::cuda {
 void add_pointers(TaskArgs& args, const Tensors& tensors, std::byte* workspace,
                   const DeviceWorkspace& layout);
 
-/// Adds tensor maps, of operands that are not `loaded`. The pointers are there. `filters_in_place`:
-/// of the kernels (KernelSet). Throws Error(invalid_argument) for a tensor that is not aligned to
-/// 16 bytes.
+/// Adds tensor maps, for kernels whose operands are not `loaded`. The pointers are there. Throws
+/// Error(invalid_argument) for a tensor that is not aligned to 16 bytes.
 void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& problem,
-                     bool filters_in_place);
+                     const KernelSet& kernels);
 
 /// Adds that of x for kernels that load boxes (KernelSet), if it is aligned to 16 bytes; tasks load
 /// another one themselves.

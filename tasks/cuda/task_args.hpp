@@ -101,8 +101,7 @@ struct TaskArgs {
   // order (outputs_in_order()), the residual by so many columns of a row.
   std::int32_t tile_places, k_block_channels, rows_at_once, cols_at_once, input_places, output_cols;
   bool in_order;
-  bool pools;  // y is the maximum of each 2x2 of the outputs
-  Operands operands;
+  bool pools;                   // y is the maximum of each 2x2 of the outputs
   std::int32_t input_tasks;     // of a group
   std::int32_t cluster_blocks;  // in which direct tasks run
   // K blocks of all channels; of a share, whose sums are added up to those of the others; of a
