@@ -15,12 +15,12 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape, narrow or wide.
 template <class Shape>
 class InPlaceConsumers : InPlaceTaps<Shape> {
+  using Shape::first_filter_of, Shape::first_output_of, Shape::first_place_of;
   using Shape::kConsumers, Shape::kConverters, Shape::kFilters, Shape::kGroupsOfPlaces;
   using Shape::kHelpers, Shape::kLead, Shape::kMostWidth, Shape::kOperands, Shape::kPending;
   using Shape::kRows, Shape::kSameInput, Shape::kSharesChannels, Shape::kThreads, Shape::kWide;
   using Shape::num_chunks;
-  using typename Shape::Barriers, typename Shape::Course, typename Shape::Half,
-      typename Shape::Number;
+  using typename Shape::Barriers, typename Shape::Course, typename Shape::Number;
   using typename Shape::OutputCursor, typename Shape::OutputRow, typename Shape::Shared;
   using typename Shape::Walk;
   using Taps = InPlaceTaps<Shape>;
@@ -35,9 +35,9 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
   static __device__ __forceinline__ void consume_width(const TaskArgs& a, const Course& course,
                                                        float x_scale, const Source& source,
                                                        const Shared& shared, Wait wait) {
-    constexpr int kPlaces = kGroupsOfPlaces * kWidth;
-    constexpr int kNarrower = kWidth - tile_step_in_place(kPlaces) / kGroupsOfPlaces;
-    if (a.tile_places == kPlaces) {
+    constexpr int kTile = kGroupsOfPlaces * kWidth;
+    constexpr int kNarrower = kWidth - tile_step_in_place(kTile) / kGroupsOfPlaces;
+    if (a.tile_places == kTile) {
       consume<kWidth>(a, course, x_scale, source, shared, wait);
     } else if constexpr (kNarrower > 0) {
       consume_width<kNarrower>(a, course, x_scale, source, shared, wait);
@@ -54,7 +54,6 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
     // One after the other. A stage has clusters, whose blocks have one each.
     constexpr bool kAllShares = kSharesChannels && Source::kSignals;
     const int warpgroup = warpgroup_index() - (kHelpers + kConverters) / 128;
-    const Half half{warpgroup};
     const bool speaker = threadIdx.x % 32 == 0;
     TaskReader<Source> tasks(shared.barriers.tasks, source);
     auto& ring = shared.barriers.output[warpgroup];
@@ -69,7 +68,7 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
     for (Task task; tasks.next(task); tasks.advance(), free_ns = source.now()) {
       const Walk walk(a, task);
       wait();
-      finish.begin(a, x_scale, walk.first_k + half.first_filter());
+      finish.begin(a, x_scale, walk.first_k + first_filter_of(warpgroup));
       const auto first_filter = filter;  // of the task
       for (int tile = 0; tile < walk.num_tiles; ++tile) {
         if (course.keeps_them_all) {
@@ -80,7 +79,7 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
         const bool is_last = tile + 1 == walk.num_tiles;
         const bool keeps = course.keeps_them_all || (course.keeps_filters && !is_last);
         const auto multiply_share = [&](int chunks) {
-          multiply<kWidth, kAllShares>(a, course, chunks, half, keeps, input, filter, sums,
+          multiply<kWidth, kAllShares>(a, course, chunks, warpgroup, keeps, input, filter, sums,
                                        input_everywhere, shared);
         };
         if constexpr (kSharesChannels) {
@@ -116,7 +115,7 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
             hand_over(part, shared.outputs + warpgroup * output.stages * kStageRows, kStageRows);
           }
         } else {
-          hand_over(sums, shared.outputs + half.first_output(kWidth), 0);
+          hand_over(sums, shared.outputs + first_output_of(warpgroup, kWidth), 0);
         }
       }
       if (threadIdx.x == kThreads - 128) tasks.record(free_ns);
@@ -173,7 +172,7 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
   // Adds the products of some chunks of a tile.
   template <int kWidth, bool kAllShares>
   static __device__ __forceinline__ void multiply(const TaskArgs& a, const Course& course,
-                                                  int chunks, const Half& half, bool keeps_filters,
+                                                  int chunks, int warpgroup, bool keeps_filters,
                                                   InputCursor& input, FilterCursor& filter,
                                                   float (&sums)[kWidth / 2],
                                                   const ClusterBarriers& input_everywhere,
@@ -181,10 +180,10 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
     if (kWide || (!kAllShares && course.taps == 1)) {
       constexpr int kRowBytes = k_block_bytes_in_place(kGroupsOfPlaces * kWidth, kOperands);
       const auto input_bytes = static_cast<std::uint32_t>(in_register(shared.input_bytes));
-      const std::uint64_t first_x =
-          wgmma_swizzled_operand<kRowBytes>(shared.x + half.first_place(kWidth) * kRowBytes);
+      const std::uint64_t first_x = wgmma_swizzled_operand<kRowBytes>(
+          shared.x + first_place_of(warpgroup, kWidth) * kRowBytes);
       const std::uint64_t first_u =
-          wgmma_swizzled_operand<kRowBytes>(shared.u + half.first_filter() * kRowBytes);
+          wgmma_swizzled_operand<kRowBytes>(shared.u + first_filter_of(warpgroup) * kRowBytes);
       multiply_taps(chunks, keeps_filters, input, filter, input_everywhere, shared,
                     [&](int of_input, int of_filter) {
                       multiply_k_block<kWidth, kRowBytes>(
@@ -192,7 +191,7 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
                           advance_lower(first_x, of_input * input_bytes));
                     });
     } else {
-      multiply_runs<kWidth>(a, course, chunks, half, keeps_filters, input, filter, sums,
+      multiply_runs<kWidth>(a, course, chunks, warpgroup, keeps_filters, input, filter, sums,
                             input_everywhere, shared);
     }
   }
@@ -200,7 +199,7 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
   // Of chunks whose taps share their input.
   template <int kWidth>
   static __device__ __forceinline__ void multiply_runs(
-      const TaskArgs& a, const Course& course, int chunks, const Half& half, bool keeps_filters,
+      const TaskArgs& a, const Course& course, int chunks, int warpgroup, bool keeps_filters,
       InputCursor& input, FilterCursor& filter, float (&sums)[kWidth / 2],
       const ClusterBarriers& input_everywhere, const Shared& shared) {
     Barriers& barriers = shared.barriers;
@@ -220,12 +219,12 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
       }
     };
     constexpr int kRowBytes = k_block_bytes_in_place(kGroupsOfPlaces * kWidth, kOperands);
-    const int first_place = half.first_place(kWidth);
+    const int first_place = first_place_of(warpgroup, kWidth);
     const std::uint64_t first_u =
-        wgmma_swizzled_operand<kRowBytes>(shared.u + half.first_filter() * kRowBytes);
+        wgmma_swizzled_operand<kRowBytes>(shared.u + first_filter_of(warpgroup) * kRowBytes);
     TapOffsets offsets(a, kRowBytes);
-    const bool leads = course.has_lead && half.warpgroup == 0;
-    const bool follows = course.has_lead && half.warpgroup != 0;
+    const bool leads = course.has_lead && warpgroup == 0;
+    const bool follows = course.has_lead && warpgroup != 0;
     // Where a stage of input is for two taps, those that are pending would hold most stages, and
     // few would be on their way.
     const bool drains = taps < kPending;

@@ -61,6 +61,15 @@ struct InPlaceShape {
   static constexpr int kGroupsOfPlaces = groups_of_places(kOperands);
   static constexpr int kMostWidth =
       (kSharesChannels ? kMostSharedPlaces : most_places_in_place(kOperands)) / kGroupsOfPlaces;
+  static __device__ int first_place_of(int warpgroup, int width) {
+    return kWide ? 0 : warpgroup * width;
+  }
+  static __device__ int first_filter_of(int warpgroup) {
+    return kWide ? warpgroup * kGroupFilters : 0;
+  }
+  static __device__ int first_output_of(int warpgroup, int width) {
+    return kWide ? warpgroup * kRows * width : warpgroup * width;
+  }
 
   // Outputs of a padded pixel lie in rows of eight vectors, permuted against bank conflicts: a row
   // for every kRowFilters, the rows of a tile's padded pixels one after the other.
@@ -68,13 +77,6 @@ struct InPlaceShape {
   static constexpr int kRowFilters = kVectors * kVectorFilters, kRows = kGroupFilters / kRowFilters;
   using OutputRow = uint4[kVectors];
   static __device__ int permuted(int place, int vector) { return vector ^ place % kVectors; }
-  /// A consumer warpgroup's half of a tile that is wide or narrow: `width` padded pixels.
-  struct Half {
-    int warpgroup;
-    __device__ int first_place(int width) const { return kWide ? 0 : warpgroup * width; }
-    __device__ int first_filter() const { return kWide ? warpgroup * kGroupFilters : 0; }
-    __device__ int first_output(int width) const { return warpgroup * (kWide ? kRows : 1) * width; }
-  };
 
   // Outputs leave from pipeline stages, in parts (kColumnsOfPart, stripes.hpp), or those of a tile
   // together from the only stage.

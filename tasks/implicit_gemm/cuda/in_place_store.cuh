@@ -16,10 +16,11 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceStorers : Shape {
+  using Shape::first_filter_of, Shape::first_output_of, Shape::first_place_of;
   using Shape::kAbreast, Shape::kGroupsOfPlaces, Shape::kOperands, Shape::kRowFilters, Shape::kRows;
   using Shape::kStorers, Shape::kVectorFilters, Shape::kVectors, Shape::kWide;
   using Shape::permuted, Shape::sync_storers;
-  using typename Shape::Half, typename Shape::OutputCursor, typename Shape::OutputRow;
+  using typename Shape::OutputCursor, typename Shape::OutputRow;
   using typename Shape::Shared, typename Shape::Stored, typename Shape::Walk;
 
  public:
@@ -74,46 +75,45 @@ class InPlaceStorers : Shape {
   template <class Wait>
   static __device__ void store_task(const TaskArgs& a, const Walk& walk, int warpgroup,
                                     OutputCursor& output, const Shared& shared, Wait wait) {
-    const Half half{warpgroup};
     if (kPools && a.pools) {  // a task is a tile
       for (auto& share : shared.barriers.output) share.wait_full(output.at);
       store_pooled(a, walk, shared.outputs);
       sync_storers();
-      give_back(output, half, shared);
+      give_back(output, warpgroup, shared);
     } else if (kWide || a.in_order) {  // wide tiles are for nothing else
-      store_in_order(a, walk, half, output, shared, wait);
+      store_in_order(a, walk, warpgroup, output, shared, wait);
     } else {
-      store_lines(a, walk, half, output, shared, wait);
+      store_lines(a, walk, warpgroup, output, shared, wait);
     }
   }
   // What lay in a stage has been read.
-  static __device__ void give_back(OutputCursor& output, const Half& half, const Shared& shared) {
-    if (threadIdx.x % 32 == 0) shared.barriers.output[half.warpgroup].arrive_empty(output.at.stage);
+  static __device__ void give_back(OutputCursor& output, int warpgroup, const Shared& shared) {
+    if (threadIdx.x % 32 == 0) shared.barriers.output[warpgroup].arrive_empty(output.at.stage);
     output.advance();
   }
 
   // Padded pixels are the pixels of y in order: a share of a tile is a box, which TMA cuts where y
   // ends. So is a part of it.
   template <class Wait>
-  static __device__ void store_in_order(const TaskArgs& a, const Walk& walk, const Half& half,
+  static __device__ void store_in_order(const TaskArgs& a, const Walk& walk, int warpgroup,
                                         OutputCursor& output, const Shared& shared, Wait wait) {
-    auto& ring = shared.barriers.output[half.warpgroup];
+    auto& ring = shared.barriers.output[warpgroup];
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int first_k = walk.first_k + half.first_filter();
+    const int first_k = walk.first_k + first_filter_of(warpgroup);
     const bool in_parts = output.in_parts();
     const int width = in_parts ? kColumnsOfPart : a.tile_places / kGroupsOfPlaces;
     const int step = in_parts ? kColumnsOfPart : a.tile_places;
     const int pitch = kWide ? width : a.tile_places;  // from kRowFilters to the next
-    OutputRow* const stages = shared.outputs + output.stages * half.first_output(width);
+    OutputRow* const stages = shared.outputs + output.stages * first_output_of(warpgroup, width);
     const int end = walk.first_place + walk.num_tiles * a.tile_places;
     for (int own = walk.first_place; own < end; own += step) {
-      const int first = own + half.first_place(width);
+      const int first = own + first_place_of(warpgroup, width);
       const int places = first_k < a.k ? min(width, walk.end_place - first) : 0;
       const bool is_box = places == width || first + places == a.places;
       OutputRow* const outputs = stages + output.at.stage * (kRows * width);
       if (a.residual != nullptr) {
         wait();
-        auto& residual = shared.barriers.residual[half.warpgroup];
+        auto& residual = shared.barriers.residual[warpgroup];
         if (!is_box) {
           load_residual(a, first_k, first, 0, places, outputs);
           finish_loads();
@@ -135,20 +135,20 @@ class InPlaceStorers : Shape {
         store_by_threads(a, first_k, first, outputs, 0, 0, places, pitch);
       }
       finish_boxes();
-      give_back(output, half, shared);
+      give_back(output, warpgroup, shared);
     }
   }
 
   // Rows of y, which stripes may cut, and gaps between them.
   template <class Wait>
-  static __device__ void store_lines(const TaskArgs& a, const Walk& walk, const Half& half,
+  static __device__ void store_lines(const TaskArgs& a, const Walk& walk, int warpgroup,
                                      OutputCursor& output, const Shared& shared, Wait wait) {
-    auto& ring = shared.barriers.output[half.warpgroup];
+    auto& ring = shared.barriers.output[warpgroup];
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int width = a.tile_places / kGroupsOfPlaces;
-    OutputRow* const outputs = shared.outputs + half.first_output(width);
+    OutputRow* const outputs = shared.outputs + first_output_of(warpgroup, width);
     for (int tile = 0; tile < walk.num_tiles; ++tile) {
-      const int first = walk.first_place + tile * a.tile_places + half.first_place(width);
+      const int first = walk.first_place + tile * a.tile_places + first_place_of(warpgroup, width);
       const int places = walk.first_k < a.k ? min(width, walk.end_place - first) : 0;
       const Stripes::Position start = a.stripes.position(first);
       const int last = (start.col + places - 1) / a.stripes.pitch;
@@ -161,7 +161,7 @@ class InPlaceStorers : Shape {
                         outputs);
         }
         finish_loads();
-        if (lane == 0) shared.barriers.residual[half.warpgroup].arrive_full(0);
+        if (lane == 0) shared.barriers.residual[warpgroup].arrive_full(0);
       }
       Run run = run_of(lane);  // there before it is asked for
       int cols = run.in_boxes(a, places);
@@ -186,7 +186,7 @@ class InPlaceStorers : Shape {
         }
       }
       finish_boxes();
-      give_back(output, half, shared);
+      give_back(output, warpgroup, shared);
     }
   }
 
