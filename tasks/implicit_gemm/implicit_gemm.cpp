@@ -273,8 +273,7 @@ std::string implicit_gemm_arithmetic_need(const ConvProblem& problem, Arithmetic
                  ? ""
                  : "f32 tensors in nhwc, channels in whole fours or space to depth (with a "
                    "residual filters in whole fours, too), conv groups of as many filters as whole "
-                   "tiles of "
-                   "64 have";
+                   "tiles of 64 have";
     case Arithmetic::f16:
       return dtype == DataType::bf16 ? "f32 or f16 tensors" : "";
     case Arithmetic::bf16:
