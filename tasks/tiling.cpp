@@ -167,6 +167,8 @@ const char* to_string(Operands operands) noexcept {
       return "in_copy";
     case Operands::converted:
       return "converted";
+    case Operands::converted_tall:
+      return "converted_tall";
   }
   return "unknown";
 }

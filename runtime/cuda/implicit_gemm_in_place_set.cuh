@@ -20,9 +20,11 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
   static constexpr int kBlocksPerSm = 1;
   static constexpr bool kMakesOperands = true;  ///< copies of w and x, of those that have them
   static constexpr bool kCopiesInput = kOperands == Operands::in_copy;
+  static constexpr bool kConverts = Gemm::kConverts || Gemm::kConvertsRows;
   static constexpr bool kClusters = Gemm::kClusters;
-  /// The stage of direct tasks checks the scales: all magnitudes are noted before it begins.
-  static constexpr bool kChecksScales = kCopiesInput;
+  /// The stage of direct tasks checks the scales: all magnitudes are noted before it begins, or
+  /// blocks note those of what they multiply, and compute that again by themselves.
+  static constexpr bool kChecksScales = kCopiesInput || Gemm::kConvertsRows;
   static constexpr int stage_blocks_per_sm(TaskKind) { return 1152 / kThreads; }
   // x itself does not depend on the stages before.
   static constexpr bool reads_ahead(TaskKind kind) {
@@ -48,7 +50,7 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
     const std::uint32_t input = task.group * static_cast<std::uint32_t>(a.input_tasks) + task.block;
     if constexpr (kKind == TaskKind::filter_transform) {
       if constexpr (Numbers::kScaled) {
-        convert_filters<kThreads>(a, task.block);
+        convert_filters<kThreads, Gemm::kConvertsRows>(a, task.block);
       } else {
         a.groups == 1 ? copy_filters_to_depth<typename Numbers::Stored, kThreads>(a, task.block)
                       : join_filters_of_groups<typename Numbers::Stored, kThreads>(a, task.block);
@@ -71,11 +73,17 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
   template <class Source, class Wait>
   static __device__ __forceinline__ void multiply(const TaskArgs& a, float x_scale, Source& source,
                                                   const typename Gemm::Shared& shared, Wait wait) {
-    Gemm::run(a, x_scale, source, shared, wait, [](unsigned) {});
+    const auto note = [&](const Task& task, int index, MagnitudeBits magnitude) {
+      a.x_magnitudes[task.group * noted_of_group(a) + static_cast<std::uint32_t>(index)] =
+          magnitude;
+    };
+    Gemm::run(
+        a, x_scale, source, shared, wait, [](unsigned) {}, note);
     Gemm::close();
   }
   /// The same of a stage, and everything again if the guesses did not suit what the stage before
-  /// has noted: in place of a kernel behind the run, for which the next one would wait.
+  /// or the block itself has noted: in place of a kernel behind the run, for which the next one
+  /// would wait.
   template <class Wait>
   static __device__ __forceinline__ void multiply_and_check(const TaskArgs& args, const Task* tasks,
                                                             std::uint32_t num_tasks,
@@ -84,11 +92,18 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
     if (threadIdx.x == 0) most = {};
     const auto num_groups = static_cast<std::uint32_t>(args.num_groups);
     TasksInTurn source(tasks, num_tasks);
-    Gemm::run(args, args.x_scale, source, Gemm::open(args, shared), wait, [&](unsigned checker) {
+    const auto check = [&](unsigned checker) {
+      auto noted = noted_of_run<ImplicitGemmInPlaceKernel>(args, num_groups);
+      if constexpr (!kCopiesInput) noted.num_inputs = 0;
+      if (noted.num_filters + noted.num_inputs == 0) return;
       wait();
-      const auto noted = noted_of_run<ImplicitGemmInPlaceKernel>(args, num_groups);
       look_at(noted, checker, Gemm::kCheckers, most);
-    });
+    };
+    const auto note = [&](const Task&, int, MagnitudeBits magnitude) {
+      atomicMax(&most.inputs, magnitude);
+    };
+    Gemm::run(args, args.x_scale, source, Gemm::open(args, shared), wait, check, note);
+    Gemm::close();
     __syncthreads();
     const auto scales = corrected_scales<ImplicitGemmInPlaceKernel>(args, most);
     if (!scales.differ()) return;
@@ -101,8 +116,9 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
 
   static __device__ OperandFooter& footer(const TaskArgs& a) { return footer_of_filters(a); }
   static __device__ std::uint32_t noted_of_group(const TaskArgs& a) {
-    return static_cast<std::uint32_t>(kCopiesInput ? a.input_tasks
-                                                   : a.cluster_blocks * Gemm::kNotedOfBlock);
+    // Blocks of a cluster that load x for each other note the same.
+    const int blocks = Gemm::kConvertsRows ? 1 : a.cluster_blocks;
+    return static_cast<std::uint32_t>(kCopiesInput ? a.input_tasks : blocks * Gemm::kNotedOfBlock);
   }
   /// Filters and copies of x, whichever need it. Returns what x is multiplied by then.
   static __device__ __forceinline__ float make_again(const TaskArgs& args,
@@ -145,12 +161,12 @@ KernelSet make_in_place_set(const Tiling& tiling) {
   const std::int32_t filters = filters_in_place(kOperands, cut.filter_blocks_per_gemm_task);
   const std::string name =
       std::string("implicit GEMM, ") + to_string(tiling.arithmetic) +
-      (kOperands == Operands::converted ? " converted" : " in place") + ", tiles of " +
-      std::to_string(filters) + " filters x " +
+      (Kernel::kConverts ? " converted" : " in place") + ", tiles of " + std::to_string(filters) +
+      " filters x " +
       std::to_string(tile_places_in_place(cut.places_per_group, stripes, kOperands, problem.c)) +
       " padded pixels";
   KernelSet set{};
-  if constexpr (kOperands == Operands::converted) {
+  if constexpr (Kernel::kConverts) {
     set = make_streaming_kernel_set<Kernel, Stage<TaskKind::filter_transform>,
                                     StreamingStage<TaskKind::direct>>(name);
     set.noted_of_block = Kernel::Gemm::kNotedOfBlock;

@@ -67,6 +67,8 @@
           operands_of(t) == Operands::in_copy)                                               \
   VARIANT(implicit_gemm_converted_in_place, implicit_gemm, nhwc, wgmma,                      \
           operands_of(t) == Operands::converted)                                             \
+  VARIANT(implicit_gemm_converted_tall_in_place, implicit_gemm, nhwc, wgmma,                 \
+          operands_of(t) == Operands::converted_tall)                                        \
   VARIANT(small_gemm_f32, small_gemm, nhwc, mma, multiplies(t, Precision::f32))              \
   VARIANT(small_gemm_tf32, small_gemm, nhwc, mma, multiplies(t, Precision::tf32))            \
   VARIANT(small_gemm_f16, small_gemm, nhwc, mma, multiplies(t, Precision::f16))              \

@@ -47,9 +47,10 @@ __device__ inline CorrectedScales corrected_scales(const TaskArgs& a, const Larg
           corrected_scale({a.x_scale, kInputGuess.least, kInputGuess.most}, most.inputs)};
 }
 
-/// For runs to come. Called by all threads of a grid.
+/// For runs to come. Called by all threads of a grid, or of blocks that compute again by
+/// themselves.
 __device__ inline void leave_right_scale(const TaskArgs& a, const CorrectedScales& scales) {
-  if (blockIdx.x == 0 && threadIdx.x == 0 && scales.inputs != 0.0f) {
+  if (threadIdx.x == 0 && scales.inputs != 0.0f) {
     *a.right_x_scale = scales.inputs;
   }
 }

@@ -81,11 +81,14 @@ __device__ inline LargestNoted largest_of(const NotedMagnitudes& noted) {
   return most;
 }
 
-/// The scale with which to compute again, or 0 if the guess was right.
+/// The scale with which to compute again, or 0 if the guess was right. Small numbers become no
+/// larger than they need to be: those of other blocks may be large.
 __device__ inline float corrected_scale(ScaleGuess guess, MagnitudeBits most) {
+  constexpr float kMost = 0x1p15f, kAboveLeast = 0x1p3f;  // split_scale()'s; so much is enough
   const float scaled = __uint_as_float(most) * guess.scale;
-  const bool right = most == 0 || (scaled >= guess.least && scaled < guess.most);
-  return right ? 0.0f : split_scale(most);
+  if (most == 0 || (scaled >= guess.least && scaled < guess.most)) return 0.0f;
+  const float scale = split_scale(most);
+  return scaled < guess.least ? scale * (guess.least * kAboveLeast / kMost) : scale;
 }
 
 }  // namespace megaconv::cuda

@@ -160,6 +160,18 @@ __device__ inline void decrease_registers() {
     MEGACONV_WGMMA_OF("k8.f32.tf32.tf32", n, count, a_number, b_number, keep_number, "");        \
   }
 
+// The same of FP16 numbers, with rows in registers.
+#define MEGACONV_WGMMA_OF_ROWS(n, count, a0, a1, a2, a3, b_number, keep_number)                 \
+  if constexpr (kN == n) {                                                                      \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, " keep_number                                \
+                 ", 0;\n"                                                                       \
+                 "wgmma.mma_async.sync.aligned.m64n" #n                                         \
+                 "k16.f32.f16.f16 {" MEGACONV_NUMBERS_##count "}, {" a0 ", " a1 ", " a2 ", " a3 \
+                                                              "}, " b_number ", p, 1, 1, 0;\n}" \
+                 : MEGACONV_SUMS_##count(d)                                                     \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));                 \
+  }
+
 /// d += a b, or d = a b if what was in d is not to be kept: 64 rows x kN columns, kWgmmaRowBytes of
 /// Number (__half, __nv_bfloat16, or float, of which TF32's bits are taken). Row of d[i] in the
 /// warpgroup: warp * 16 + lane / 4 + i / 2 % 2
@@ -199,7 +211,34 @@ __device__ inline void wgmma(float (&d)[kN / 2], std::uint64_t a, std::uint64_t 
   MEGACONV_WGMMA(256, 128, "%128", "%129", "%130")
 }
 
+/// d += a b of FP16 numbers, 64 rows x kN columns, 16 channels, of which this thread has, of rows r
+/// = warp * 16 + lane / 4 and r + 8, channels c = lane % 4 * 2 and the next: a[0] is (r, c), a[1]
+/// (r + 8, c), a[2] (r, c + 8), a[3] (r + 8, c + 8). They stay as they are until the instruction
+/// ends.
+template <int kN>
+__device__ inline void wgmma_rows(float (&d)[kN / 2], const std::uint32_t (&a)[4],
+                                  std::uint64_t b) {
+  static_assert(kN > 0 && kN <= 256 && kN % 16 == 0);
+  MEGACONV_WGMMA_OF_ROWS(16, 8, "%8", "%9", "%10", "%11", "%12", "%13")
+  MEGACONV_WGMMA_OF_ROWS(32, 16, "%16", "%17", "%18", "%19", "%20", "%21")
+  MEGACONV_WGMMA_OF_ROWS(48, 24, "%24", "%25", "%26", "%27", "%28", "%29")
+  MEGACONV_WGMMA_OF_ROWS(64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
+  MEGACONV_WGMMA_OF_ROWS(80, 40, "%40", "%41", "%42", "%43", "%44", "%45")
+  MEGACONV_WGMMA_OF_ROWS(96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
+  MEGACONV_WGMMA_OF_ROWS(112, 56, "%56", "%57", "%58", "%59", "%60", "%61")
+  MEGACONV_WGMMA_OF_ROWS(128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
+  MEGACONV_WGMMA_OF_ROWS(144, 72, "%72", "%73", "%74", "%75", "%76", "%77")
+  MEGACONV_WGMMA_OF_ROWS(160, 80, "%80", "%81", "%82", "%83", "%84", "%85")
+  MEGACONV_WGMMA_OF_ROWS(176, 88, "%88", "%89", "%90", "%91", "%92", "%93")
+  MEGACONV_WGMMA_OF_ROWS(192, 96, "%96", "%97", "%98", "%99", "%100", "%101")
+  MEGACONV_WGMMA_OF_ROWS(208, 104, "%104", "%105", "%106", "%107", "%108", "%109")
+  MEGACONV_WGMMA_OF_ROWS(224, 112, "%112", "%113", "%114", "%115", "%116", "%117")
+  MEGACONV_WGMMA_OF_ROWS(240, 120, "%120", "%121", "%122", "%123", "%124", "%125")
+  MEGACONV_WGMMA_OF_ROWS(256, 128, "%128", "%129", "%130", "%131", "%132", "%133")
+}
+
 #undef MEGACONV_WGMMA
+#undef MEGACONV_WGMMA_OF_ROWS
 #undef MEGACONV_WGMMA_OF
 #undef MEGACONV_SUMS
 #undef MEGACONV_FOUR_SUMS

@@ -24,7 +24,8 @@ void check_operands(const Tiling& tiling, const ConvProblem& multiplied,
                     const ImplicitGemmCut& cut) {
   const std::string operands = std::string("operands = ") + to_string(cut.operands);
   std::string obstacle = operands_obstacle(multiplied, tiling.arithmetic, cut);
-  const bool converts = cut.operands == Operands::in_copy || cut.operands == Operands::converted;
+  const bool converts = cut.operands == Operands::in_copy || cut.operands == Operands::converted ||
+                        cut.operands == Operands::converted_tall;
   if (converts && has_space_to_depth(tiling.problem)) {
     obstacle = "must be loaded or in_float_tensor, since x is a copy from space to depth";
   }
@@ -215,7 +216,7 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
         "operands",
         {Operands::loaded, Operands::in_tensor, Operands::in_float_tensor, Operands::in_copy,
          Operands::converted, Operands::in_tensor_wide, Operands::in_float_tensor_wide,
-         Operands::in_tensor_tall, Operands::in_float_tensor_tall});
+         Operands::in_tensor_tall, Operands::in_float_tensor_tall, Operands::converted_tall});
   }
   std::string name(const Tiling& tiling) const override {
     return "implicit GEMM, " + product_text(tiling.arithmetic);

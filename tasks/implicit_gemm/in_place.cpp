@@ -96,6 +96,11 @@ void cut_for_taps(MemoryInPlace& memory, std::int32_t tile_places, std::int32_t 
       std::min(most_input_stages(operands),
                keeps ? beside_all : left / (memory.input_bytes + memory.tap_bytes));
   memory.filter_stages = keeps ? taps : memory.input_stages;
+  // Floats take so large stages that there may be room for one more of filters alone.
+  if (operands == Operands::converted_tall && !keeps &&
+      left - memory.input_stages * (memory.input_bytes + memory.tap_bytes) >= memory.tap_bytes) {
+    ++memory.filter_stages;
+  }
   const std::int32_t stages_bytes =
       memory.input_stages * memory.input_bytes + memory.filter_stages * memory.tap_bytes;
   if (in_parts) {
@@ -116,7 +121,7 @@ MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t filters,
   MemoryInPlace memory{};
   const std::int32_t row_bytes = k_block_bytes_in_place(tile_places, operands);
   memory.tap_bytes = filters * row_bytes;
-  memory.input_bytes = whole_spans(input.places * row_bytes);
+  memory.input_bytes = whole_spans(input_bytes_in_place(input.places, row_bytes, operands));
   if (!have_narrow_tiles(operands)) {
     cut_for_taps(memory, tile_places, filters, operands, taps, has_residual);
     return memory;

@@ -103,6 +103,10 @@ bool operands_in_wide_tiles(const ConvProblem& a) {
          make_stripes(a, static_cast<std::int32_t>(a.q())).taps_have_own_inputs();
 }
 
+bool converts_in_tall_tiles(const ConvProblem& a) {
+  return a.dtype == DataType::f32 && !has_space_to_depth(a) && operands_in_wide_tiles(a);
+}
+
 bool operands_can_be_copied(const ConvProblem& a) {
   return a.groups == 1 && are_floats_with_maps(a);
 }
@@ -157,6 +161,11 @@ std::string operands_obstacle(const ConvProblem& problem, Arithmetic arithmetic,
       return copies ? ""
                     : "arithmetic must be f16, tensors f32 in nhwc, with a residual filters in "
                       "whole fours";
+    case Operands::converted_tall:
+      return copies && converts_in_tall_tiles(problem)
+                 ? ""
+                 : "arithmetic must be f16, tensors f32 in nhwc, channels in whole fours, and "
+                   "filters with a residual; filters 1x1 or strided";
     case Operands::converted:
       break;
   }

@@ -122,7 +122,8 @@ constexpr bool are_wide(Operands operands) {
 }
 /// Whether tiles have kTallPlaces padded pixels, and up to most_filters_in_place() filters.
 constexpr bool are_tall(Operands operands) {
-  return operands == Operands::in_tensor_tall || operands == Operands::in_float_tensor_tall;
+  return operands == Operands::in_tensor_tall || operands == Operands::in_float_tensor_tall ||
+         operands == Operands::converted_tall;
 }
 /// Whether they are neither. (Of tensors.)
 constexpr bool have_narrow_tiles(Operands operands) {
@@ -135,6 +136,8 @@ bool operands_in_tensor(const ConvProblem& problem);
 /// Whether tiles of tensors may be wide or tall: every tap has an input of its own, or there is
 /// one. (Then padded pixels are the pixels of y in order.)
 bool operands_in_wide_tiles(const ConvProblem& problem);
+/// Whether `converted_tall` is possible.
+bool converts_in_tall_tiles(const ConvProblem& problem);
 /// Whether `in_copy` is possible.
 bool operands_can_be_copied(const ConvProblem& problem);
 /// Whether TMA can load f32 tensors: NHWC, and a pixel is a multiple of 16 bytes.
@@ -150,6 +153,7 @@ inline constexpr std::int32_t kTallPlaces = 128;
 /// products, where a tap has an input of its own. Outputs of floats leave room for fewer.
 constexpr std::int32_t most_filters_in_place(Operands operands) {
   return operands == Operands::in_tensor_tall         ? 256
+         : operands == Operands::converted_tall       ? 176
          : operands == Operands::in_float_tensor_tall ? 192
          : are_wide(operands)                         ? 128
                                                       : 64;
@@ -173,6 +177,7 @@ inline constexpr std::int32_t kColumnsOfPart = 32;
 constexpr bool may_leave_in_parts(Operands operands, std::int32_t columns) {
   return operands == Operands::in_float_tensor_wide   ? columns > 160
          : operands == Operands::in_float_tensor_tall ? columns > 144
+         : operands == Operands::converted_tall       ? columns > 112
                                                       : false;
 }
 /// The padded pixels of a task group are a multiple of this.
@@ -196,6 +201,11 @@ constexpr std::int32_t most_places_in_place(Operands operands) {
 /// 128. Where x is converted, shared memory allows that for the narrowest tiles only.
 constexpr int k_block_bytes_in_place(std::int32_t tile_places, Operands operands) {
   return tile_places <= (operands == Operands::converted ? 128 : 256) ? 128 : 64;
+}
+/// Bytes of so many padded pixels in a pipeline stage of x, of whose operands rows have so many:
+/// twice as many, if x is floats until it is in registers.
+constexpr int input_bytes_in_place(int places, int row_bytes, Operands operands) {
+  return (operands == Operands::converted_tall ? 2 : 1) * places * row_bytes;
 }
 constexpr int operand_bytes(Operands operands) { return have_floats(operands) ? 4 : 2; }
 /// Channels of a K block.

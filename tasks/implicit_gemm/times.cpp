@@ -83,12 +83,14 @@ constexpr double kStreamed = 0.6, kStreamedInputRowUs = 7e-3, kStreamedRowUs = 2
 // Tall tiles (H100, 63 layers in FP16 and TF32, up to 40 sizes of tiles each: the chosen ones take
 // 2 % more than the best). The same, of bytes of a padded pixel's outputs; of rows that come in
 // pieces, where blocks load x for each other, and start later for it.
-constexpr double kTallTapUs = 0.247, kTallRowUs = 1.15e-3, kTallFilterRow = 1.23;
-constexpr double kTallProductsPerUs = 3.14e6, kTallInputUs = 0.288, kTallInputRowUs = 4.4e-3;
-constexpr double kTallInPiecesMore = 2.06, kTallOfTwoLinesMore = 1.6, kTallTogetherMore = 1.6;
-constexpr double kTallTileUs = 0.82, kTallTileByteUs = 1.7e-3, kTallOutputUs = 2.2e-5;
-constexpr double kTallAlone = 1.35, kTallTaskUs = 0.28, kTallLaunchUs = 2.9;
-constexpr double kTallMemoryBytesPerUs = 2.76e6;
+struct TallTimes {
+  double run, tile, tile_byte, tap, row, filter_row, products, input, input_row, output, alone,
+      task, memory, in_pieces, of_two_lines, together;
+};
+constexpr TallTimes kTall{2.9,    0.82,   1.7e-3, 0.247, 1.15e-3, 1.23, 3.14e6, 0.288,
+                          4.4e-3, 2.2e-5, 1.35,   0.28,  2.76e6,  2.06, 1.6,    1.6};
+constexpr TallTimes kConvertedTall{2.37,    0.000344, 0.00368, 0.132, 0.00148, 0.728, 1.86e6, 0.499,
+                                   0.00266, 3.54e-5,  1.14,    0.305, 3.7e6,   0.639, 1.22,   1.6};
 // Of up to 48 filters (H200, 53 layers, 5 sizes each, FP16 and TF32: 8 % off, root mean square; the
 // chosen ones, narrow or tall, take 2 % more than the best). Of a run; of a tile, and of every byte
 // of a padded pixel's outputs; of a tap of a K block, and of each filter in it; of further waves.
@@ -155,7 +157,7 @@ double num_taps(const ConvProblem& problem, std::int32_t tile_places, Operands o
 double row_more(const ConvProblem& problem, std::int32_t tile_places, Operands operands,
                 double in_pieces_more = kInPiecesMore, double of_two_lines_more = kOfTwoLinesMore) {
   constexpr std::uint64_t kLine = 128;
-  if (!are_tensors(operands)) return 1;
+  if (!are_tensors(operands) && operands != Operands::converted_tall) return 1;
   if (rows_come_in_pieces(problem)) return in_pieces_more;
   const std::uint64_t pixel_bytes = u64(problem.c) * size_of(problem.dtype);
   const std::uint64_t row_bytes =
@@ -272,9 +274,9 @@ double few_tall_us(const Tiling& tiling, double waves) {
   const double taps = num_taps(problem, kTallPlaces, cut.operands);
   double tap_us = kFewTapUs + kFewTapFilterUs * filters;
   if (has_strides(problem)) {  // rows of x do not follow each other
-    tap_us = std::max(tap_us, kTallRowUs * kTallPlaces *
-                                  row_more(problem, kTallPlaces, cut.operands, kTallInPiecesMore,
-                                           kTallOfTwoLinesMore));
+    tap_us = std::max(tap_us, kTall.row * kTallPlaces *
+                                  row_more(problem, kTallPlaces, cut.operands, kTall.in_pieces,
+                                           kTall.of_two_lines));
   }
   const double tile_us = kFewTileUs + taps * tap_us +
                          kFewTileByteUs * filters * static_cast<double>(size_of(problem.dtype));
@@ -286,35 +288,40 @@ double few_tall_us(const Tiling& tiling, double waves) {
 double tall_us(const Tiling& tiling, double waves, bool staged) {
   const ConvProblem& problem = tiling.problem;
   const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
-  if (cut.filter_blocks_per_gemm_task < kFilterBlocksInPlace) return few_tall_us(tiling, waves);
-  const std::int32_t tile_filters = filters_in_place(cut.operands, cut.filter_blocks_per_gemm_task);
+  const Operands operands = cut.operands;
+  const bool converts = operands == Operands::converted_tall;
+  if (!converts && cut.filter_blocks_per_gemm_task < kFilterBlocksInPlace) {
+    return few_tall_us(tiling, waves);
+  }
+  const TallTimes& us = converts ? kConvertedTall : kTall;
+  const std::int32_t tile_filters = filters_in_place(operands, cut.filter_blocks_per_gemm_task);
   const double width = kTallPlaces, filters = tile_filters;
   const double tiles = std::ceil(cut.places_per_group / width);
-  const double taps = num_taps(problem, kTallPlaces, cut.operands);
+  const double taps = num_taps(problem, kTallPlaces, operands);
   const MemoryInPlace memory =
-      memory_in_place(kTallPlaces, tile_filters, {1, 1, kTallPlaces}, cut.operands,
+      memory_in_place(kTallPlaces, tile_filters, {1, 1, kTallPlaces}, operands,
                       static_cast<std::int32_t>(taps), problem.epilogue.residual, 1, 1);
   const bool keeps_filters = taps <= memory.filter_stages;
   const bool together = staged && cluster_blocks(tiling) > 1;
-  const double more =
-      row_more(problem, kTallPlaces, cut.operands, together ? kTallTogetherMore : kTallInPiecesMore,
-               kTallOfTwoLinesMore);
-  const double rows = width + kTallFilterRow * filters / (keeps_filters ? tiles : 1);
-  const double products = width * filters * k_block_channels_in_place(kTallPlaces, cut.operands) *
-                          (have_floats(cut.operands) ? 2 : 1);
-  const double input_us =
-      (kTallInputUs + kTallInputRowUs * (width + filters)) / memory.input_stages;
-  const double tap_us =
-      std::max({kTallTapUs, kTallRowUs * more * rows, products / kTallProductsPerUs, input_us});
+  const double more = row_more(problem, kTallPlaces, operands,
+                               together ? us.together : us.in_pieces, us.of_two_lines);
+  const double input_rows = width * input_bytes_in_place(1, 1, operands);
+  const double filter_rows = us.filter_row * filters / (keeps_filters ? tiles : 1);
+  // Filters that were converted begin with lines.
+  const double rows =
+      converts ? more * input_rows + filter_rows : more * (input_rows + filter_rows);
+  const double products = width * filters * k_block_channels_in_place(kTallPlaces, operands) *
+                          (have_floats(operands) ? 2 : 1);
+  const double input_us = (us.input + us.input_row * (input_rows + filters)) / memory.input_stages;
+  const double tap_us = std::max({us.tap, us.row * rows, products / us.products, input_us});
   const double number_bytes = static_cast<double>(size_of(problem.dtype));
   const double outputs_us =
-      kTallOutputUs * width * number_bytes * std::min(filters, static_cast<double>(problem.k));
-  const double tile_us = kTallTileUs + kTallTileByteUs * filters * number_bytes;
+      us.output * width * number_bytes * std::min(filters, static_cast<double>(problem.k));
+  const double tile_us = us.tile + us.tile_byte * filters * number_bytes;
   const double tiles_us = waves * tiles * (tile_us + std::max(taps * tap_us, outputs_us)) +
-                          kTallAlone * std::min(taps * tap_us, outputs_us) +
-                          (waves - 1) * kTallTaskUs;
-  return kTallLaunchUs + (together ? kTogetherUs : 0) +
-         with_memory_us(tiles_us, memory_bytes(tiling) / kTallMemoryBytesPerUs);
+                          us.alone * std::min(taps * tap_us, outputs_us) + (waves - 1) * us.task;
+  return us.run + (together ? kTogetherUs : 0) +
+         with_memory_us(tiles_us, memory_bytes(tiling) / us.memory);
 }
 
 // Microseconds of a run of so many waves of tasks, in stages or not. Of the tiling's counts only
@@ -399,6 +406,10 @@ double loaded_chunk_us(const ConvProblem& problem, const Tile& tile, std::uint32
 }
 
 }  // namespace
+
+double memory_by_products(const Tiling& tiling) {
+  return memory_us(tiling) / least_products_us(tiling);
+}
 
 double input_copy_us(const Tiling& tiling) {
   const double bytes = static_cast<double>(

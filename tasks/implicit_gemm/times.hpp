@@ -14,6 +14,9 @@ inline constexpr std::uint32_t kWideTileBlocks = 128 / Tiling::kLaneBlock;
 /// Microseconds of a run of so many waves of tasks, in stages or not. Of the tiling's counts only
 /// what a task is made of need be there.
 double implicit_gemm_run_us(const Tiling& tiling, double waves, bool staged);
+/// How long tensors take through memory by how long all products take at least; 0 where the L2 has
+/// room for them.
+double memory_by_products(const Tiling& tiling);
 /// Of the stage that copies x.
 double input_copy_us(const Tiling& tiling);
 /// Most padded pixels of a tile of small tasks that load x, of so many lane blocks of filters.

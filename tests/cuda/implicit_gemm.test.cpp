@@ -3,6 +3,7 @@
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -129,7 +130,10 @@ std::vector<Operands> ways_of_floats(const ConvProblem& problem) {
   if (has_space_to_depth(problem)) return {Operands::in_float_tensor};
   if (!floats_can_be_brought(problem)) return {Operands::in_copy};
   std::vector<Operands> ways{Operands::in_copy, Operands::converted, Operands::in_float_tensor};
-  if (operands_in_wide_tiles(problem)) ways.push_back(Operands::in_float_tensor_wide);
+  if (operands_in_wide_tiles(problem)) {
+    ways.push_back(Operands::in_float_tensor_wide);
+    ways.push_back(Operands::converted_tall);
+  }
   return ways;
 }
 
@@ -290,6 +294,7 @@ TEST_CASE("cuda: implicit GEMM in tall tiles is exact on integers, with a residu
     const std::string text = std::string(shape) + "+nhwc";
     check_tall_tiles<Float16>(text + "+f16", Operands::in_tensor_tall);
     check_tall_tiles<float>(text, Operands::in_float_tensor_tall);
+    check_tall_tiles<float>(text, Operands::converted_tall);
   }
 }
 
@@ -606,30 +611,60 @@ TEST_CASE("cuda: implicit GEMM refuses floats to bring that are aligned to float
 
 TEST_CASE("cuda: implicit GEMM of floats in place is as accurate at any magnitude, and keeps NaN") {
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
-  for (const Operands operands :
-       {Operands::in_copy, Operands::converted, Operands::in_float_tensor}) {
+  for (const Operands operands : {Operands::in_copy, Operands::converted, Operands::in_float_tensor,
+                                  Operands::converted_tall}) {
     CAPTURE(static_cast<int>(operands));
+    const bool is_tall = are_tall(operands);
+    const std::string shape = is_tall ? "n2c72h21w18k140u2" : "n2c72h21w18k140";
     for (const int exponent : {-100, -60, -20, -10, -6, 0, 5, 7, 8, 9, 10, 40, 90}) {
-      check_magnitude("n2c72h21w18k140+nhwc", exponent, 2 * 0x1p-11,
+      check_magnitude(shape + "+nhwc", exponent, 2 * 0x1p-11,
                       [operands](const ConvProblem& problem, CudaLaunch launch) {
                         return in_place(problem, operands, launch, 96);
                       });
     }
     for (const int exponent : {-20, 0, 10, 40}) {
-      check_magnitude("n2c72h21w18k140+residual+nhwc", exponent, 2 * 0x1p-11,
+      check_magnitude(shape + "+residual+nhwc", exponent, 2 * 0x1p-11,
                       [operands](const ConvProblem& problem, CudaLaunch launch) {
                         return in_place(problem, operands, launch, 96);
                       });
     }
-    Layer layer(parse_problem("n1c32h40k64+nhwc"), false);
+    Layer layer(parse_problem(is_tall ? "n1c32h40k64r1p0+nhwc" : "n1c32h40k64+nhwc"), false);
+    const std::size_t reach = is_tall ? 0 : 1;
     layer.x[(20 * 40 + 20) * 32 + 5] = std::numeric_limits<float>::quiet_NaN();
     DeviceLayer device(layer);
     const std::vector<float> y =
         device.run(in_place(layer.problem, operands, CudaLaunch::staged, 96));
     for (std::size_t i = 0; i < y.size(); ++i) {
       const std::size_t row = i / 64 / 40, col = i / 64 % 40;
-      const bool touched = row >= 19 && row <= 21 && col >= 19 && col <= 21;
+      const bool touched =
+          row + reach >= 20 && row <= 20 + reach && col + reach >= 20 && col <= 20 + reach;
       CHECK(std::isfinite(y[i]) == !touched);
+    }
+  }
+}
+
+// In stages each block looks at its own pixels.
+TEST_CASE("cuda: implicit GEMM that converts in registers suits images of any magnitudes at once") {
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
+  constexpr std::array kExponents{0, 20, -20, 0};
+  Layer layer(parse_problem("n4c72h32k140r1p0+nhwc"), false);
+  const std::size_t x_of_image = layer.x.size() / kExponents.size();
+  for (std::size_t i = 0; i < layer.x.size(); ++i) {
+    layer.x[i] = std::ldexp(layer.x[i], kExponents[i / x_of_image]);
+  }
+  const std::vector<double> truth = layer.reference();
+  DeviceLayer device(layer);
+  const Plan plan = in_place(layer.problem, Operands::converted_tall, CudaLaunch::staged, 128);
+  for (int run = 0; run < 3; ++run) {  // the first one leaves its scales for the others
+    const std::vector<float> y = device.run(plan);
+    const std::size_t y_of_image = y.size() / kExponents.size();
+    for (std::size_t image = 0; image < kExponents.size(); ++image) {
+      double error = 0, all = 0;
+      for (std::size_t i = image * y_of_image; i < (image + 1) * y_of_image; ++i) {
+        error += (y[i] - truth[i]) * (y[i] - truth[i]), all += truth[i] * truth[i];
+      }
+      CAPTURE(run, image);
+      CHECK(std::sqrt(error / all) < 2 * 0x1p-11);
     }
   }
 }

@@ -129,12 +129,12 @@ TEST_CASE("Blocks cut their shared memory into all that tiles in place need") {
   }
 }
 
-void check_stages_of_taps(const MemoryInPlace& memory, bool has_residual) {
+void check_stages_of_taps(const MemoryInPlace& memory, Operands operands, bool has_residual) {
   CHECK((memory.output_stages == 1 || memory.output_stages >= kLeastOutputStages));
   CHECK(memory.output_stages <= kMostOutputStages);
   if (has_residual) CHECK(memory.output_stages == 1);
-  // One is multiplied, one is pending, one is on its way.
-  CHECK(memory.input_stages >= 3);
+  // One is multiplied, one is pending, one is on its way. (What is in registers is not pending.)
+  CHECK(memory.input_stages >= (operands == Operands::converted_tall ? 2 : 3));
   CHECK(memory.filters + memory.filter_stages * memory.tap_bytes + kBarrierBytesInPlace <=
         kSharedBytesInPlace);
   for (const std::int32_t at : {memory.pieces, memory.input, memory.filters}) {
@@ -157,14 +157,15 @@ TEST_CASE("Blocks cut their shared memory into all that wide tiles need") {
               memory.output_stages * at_once * 128 * (have_floats(operands) ? 4 : 2));
         CHECK(memory.tap_bytes == 128 * k_block_bytes_in_place(tile, operands));
         CHECK(memory.filter_stages == memory.input_stages);
-        check_stages_of_taps(memory, has_residual);
+        check_stages_of_taps(memory, operands, has_residual);
       }
     }
   }
 }
 
 TEST_CASE("Blocks cut their shared memory into all that tall tiles need") {
-  for (const Operands operands : {Operands::in_tensor_tall, Operands::in_float_tensor_tall}) {
+  for (const Operands operands :
+       {Operands::in_tensor_tall, Operands::in_float_tensor_tall, Operands::converted_tall}) {
     for (std::uint32_t blocks = 1; blocks <= filter_blocks_of_tile(operands); ++blocks) {
       for (const std::int32_t taps : {1, 9, 24, 25, 1000, 1'000'000}) {
         for (const bool has_residual : {false, true}) {
@@ -174,10 +175,14 @@ TEST_CASE("Blocks cut their shared memory into all that tall tiles need") {
           CAPTURE(to_string(operands), filters, taps, has_residual);
           const std::int32_t at_once = memory.output_stages == 1 ? filters : kColumnsOfPart;
           CHECK(memory.pieces >= memory.output_stages * kTallPlaces *
-                                     output_pitch_of_tall(at_once, have_floats(operands) ? 4 : 2));
+                                     output_pitch_of_tall(at_once, have_16_bits(operands) ? 2 : 4));
           CHECK(memory.tap_bytes == filters * k_block_bytes_in_place(kTallPlaces, operands));
-          CHECK((memory.filter_stages == memory.input_stages || memory.filter_stages == taps));
-          check_stages_of_taps(memory, has_residual);
+          const bool has_one_more = operands == Operands::converted_tall &&
+                                    memory.filter_stages == memory.input_stages + 1;
+          CHECK((has_one_more || memory.filter_stages == memory.input_stages ||
+                 memory.filter_stages == taps));
+          CHECK(memory.input_bytes == input_bytes_in_place(kTallPlaces, 128, operands));
+          check_stages_of_taps(memory, operands, has_residual);
         }
       }
     }
@@ -298,8 +303,29 @@ TEST_CASE("Tall tiles are for numbers of filters that leave wide ones half empty
   check_tiles("n22c448h36w48k904r1p0+nhwc+f16", options, Operands::in_tensor_tall, 240);
   check_tiles("n123c512h22k528r1p0+nhwc+bf16", options, Operands::in_tensor_tall, 176);
   options.precision = Precision::tf32;
-  check_tiles("n20c1072h26k288r1p0+nhwc", options, Operands::in_float_tensor_tall, 144);
   check_tiles("n42c136h136k80u2+nhwc", options, Operands::in_float_tensor_tall, 80);
+}
+
+TEST_CASE("Tall tiles whose consumers convert floats are for what waits for products") {
+  TilingOptions options;
+  options.precision = Precision::tf32;
+  options.whole_tensors = true;
+  check_tiles("n20c1072h26k288r1p0+nhwc", options, Operands::converted_tall, 144);
+  check_tiles("n1c944h150k1016r1p0+nhwc", options, Operands::converted_tall, 176);
+  check_tiles("n14c456h46k344u2+nhwc", options, Operands::converted_tall, 176);
+  // What waits for memory, or is small, gains nothing.
+  check_tiles("n32c256h56k128r1p0+nhwc", options, Operands::in_float_tensor_wide, 128);
+  check_tiles("n8c1024h14k512r1p0+nhwc", options, Operands::in_float_tensor_wide, 128);
+  // Nor does what taps share in a copy.
+  check_tiles("n32c512h14k512u2+nhwc", options, Operands::in_copy, 64);
+  // They can be asked for.
+  options.arithmetic = Arithmetic::f16;
+  check_tiles("n32c256h56k128r1p0+nhwc", options, Operands::converted_tall, 128);
+  options.filter_blocks_per_gemm_task = 3;
+  check_tiles("n32c256h56k128r1p0+nhwc", options, Operands::converted_tall, 48);
+  options.filter_blocks_per_gemm_task = 12;
+  CHECK_THROWS_WITH(tiling_of("n32c256h56k512r1p0+nhwc", options),
+                    ContainsSubstring("filter_blocks_per_gemm_task = 12: must be 1 to 11"));
 }
 
 TEST_CASE("Tall tiles are also for few filters, of which narrow ones would be mostly empty") {

@@ -21,7 +21,8 @@
 //                                       residual to where its outputs will be, while that tile is
 //                                       multiplied. Floats of large tiles come to them in parts
 //   of tall tiles, which have all filters of half of their padded pixels, consumers are in
-//   tall_multiply.cuh and tall_outputs.cuh, storers in tall_store.cuh
+//   tall_multiply.cuh and tall_outputs.cuh, storers in tall_store.cuh; or consumers convert x
+//   themselves, to registers (tall_convert.cuh)
 //
 // Of conv groups that are multiplied as one, a task's filters begin with the first channel of its
 // groups; filter tasks have written zeros where a filter has no channels (conv_groups.cuh).
@@ -112,10 +113,13 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
   /// The tasks of a source (task_stream.cuh), by all threads of a block. They call wait() before
   /// they read what kernels before may have written, and no sooner: what is computed until then is
   /// for free. Who writes has been told by a thread that waited. Two warps, which have no work yet,
-  /// call check(0) to check(kCheckers - 1). `x_scale`: what x is multiplied by.
-  template <class Source, class Wait, class Check>
+  /// call check(0) to check(kCheckers - 1). `x_scale`: what x is multiplied by. Consumers that
+  /// convert x call note(task, index, magnitude): the largest that a warp met, and which of the
+  /// notes of the task's group that is.
+  template <class Source, class Wait, class Check, class Note>
   static __device__ __forceinline__ void run(const TaskArgs& a, float x_scale, Source& source,
-                                             const Shared& shared, Wait wait, Check check) {
+                                             const Shared& shared, Wait wait, Check check,
+                                             Note note) {
     if (threadIdx.x < kHelpers) {
       decrease_registers<kHelperRegisters>();
       if (threadIdx.x < 32) {
@@ -141,7 +145,7 @@ struct ImplicitGemmInPlaceTask : InPlaceShape<Numbers, kOperands, kSharesChannel
     increase_registers<kConsumerRegisters>();
     const Course course(a, shared, source.repeats());
     if constexpr (kTall) {
-      TallConsumers<Shape>::consume_filters(a, course, source, shared, wait);
+      TallConsumers<Shape>::consume_filters(a, course, x_scale, source, shared, wait, note);
     } else {
       InPlaceConsumers<Shape>::consume_width(a, course, x_scale, source, shared, wait);
     }

@@ -11,7 +11,7 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape.
 template <class Shape>
 class InPlaceLoaders : Shape {
-  using Shape::kAbreast, Shape::kConverts, Shape::kLoadsTogether;
+  using Shape::kAbreast, Shape::kConverts, Shape::kConvertsRows, Shape::kLoadsTogether;
   using typename Shape::Course, typename Shape::FilterRing, typename Shape::InputRing;
   using typename Shape::Shared, typename Shape::Turns, typename Shape::Walk;
 
@@ -111,7 +111,8 @@ class InPlaceLoaders : Shape {
     const Stripes& s = a.stripes;
     Stripes::Position next_tile{};
     if (walk.num_tiles > 1) next_tile = s.position_below(a.tile_places);
-    const auto num_bytes = static_cast<std::uint32_t>(a.input_places * shared.row_bytes);
+    const auto num_bytes = static_cast<std::uint32_t>(
+        input_bytes_in_place(a.input_places, shared.row_bytes, Shape::kOperands));
     const int blocks = shared.cluster.size();
     const int own_place =
         kWay == Way::together ? a.input_places / blocks * shared.cluster.rank() : 0;
@@ -136,10 +137,17 @@ class InPlaceLoaders : Shape {
             copy_box(x, a.x_tensors[0],
                      {pixels.channel, -a.pad_w, walk.stripe * s.images, first_row - a.pad_h},
                      barrier);
-          } else if constexpr (kWay == Way::together) {
-            multicast_pixels(x, a.x_tensors[0], pixels, barrier, blocks);
           } else {
-            copy_pixels(x, a.x_tensors[0], pixels, barrier);
+            const auto copy = [&](std::byte* to, const PixelWalk& from) {
+              kWay == Way::together ? multicast_pixels(to, a.x_tensors[0], from, barrier, blocks)
+                                    : copy_pixels(to, a.x_tensors[0], from, barrier);
+            };
+            copy(x, pixels);
+            if constexpr (kConvertsRows) {  // a K block of floats is two rows
+              PixelWalk second = pixels;
+              second.channel += a.k_block_channels / 2;
+              copy(x + a.input_places * shared.row_bytes, second);
+            }
           }
           at.advance(shared.input_stages);
         } while (tap.advance());

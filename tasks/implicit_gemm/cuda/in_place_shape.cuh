@@ -30,6 +30,8 @@ struct InPlaceShape {
   static constexpr bool kFloats = std::is_same_v<Stored, float>;
   static_assert(kFloats != have_16_bits(kOperands));
   static constexpr bool kConverts = kOperands == Operands::converted;
+  // Consumers of tall tiles convert x in registers (tall_convert.cuh).
+  static constexpr bool kConvertsRows = kOperands == Operands::converted_tall;
   // Blocks of a cluster, if there are several, load or convert x for each other: a stage of x is
   // empty when all of them have left it. Or they share channels.
   static constexpr bool kLoadsTogether = may_load_together(kOperands);
@@ -49,7 +51,8 @@ struct InPlaceShape {
   static constexpr int kThreads = kHelpers + kConverters + kConsumers;
   // Warps that read a task: the loader of filters, storers, converters and consumers.
   static constexpr int kReaders = 1 + 2 + (kConverters + kConsumers) / 32;
-  static constexpr int kNotedOfBlock = kConverters / 32;  // magnitudes of a task
+  // Magnitudes of a task, which warps that convert note.
+  static constexpr int kNotedOfBlock = (kConvertsRows ? kConsumers : kConverters) / 32;
   // Registers of a thread: at the launch, and then by role. (A warp that asks for more than others
   // have given up waits for ever.)
   static constexpr int kLaunchRegisters = kConverts ? 128 : 168, kHelperRegisters = 72,

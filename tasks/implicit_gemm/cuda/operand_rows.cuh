@@ -4,6 +4,9 @@
 //
 //   V   [pixels of x][C']        zero past C
 //   U   [filters][taps][C']      zero past C; then, where filters end in whole tasks, their footer
+//
+// Where consumers convert x in registers, of each 32 channels of U, which are 16 pairs, the pairs
+// 4 t, 4 t + 1, ... are in the places t, t + 4, t + 8 and t + 12 (tall_convert.cuh).
 #pragma once
 
 #include "tasks/cuda/block_pipeline.cuh"
@@ -43,8 +46,8 @@ class OctetWalk {
 };
 
 /// Converts them, by all threads of a block. Returns the largest finite magnitude that this thread
-/// met.
-template <int kThreads>
+/// met. kRegisterOrder: of channels, for x in registers.
+template <int kThreads, bool kRegisterOrder = false>
 __device__ inline MagnitudeBits convert(const TaskArgs& a, const OperandRows& rows, float scale) {
   constexpr int kAtOnce = 3;  // octets on their way
   const bool in_vectors = a.c % 8 == 0 && reinterpret_cast<std::uintptr_t>(rows.from) % 16 == 0;
@@ -85,9 +88,15 @@ __device__ inline MagnitudeBits convert(const TaskArgs& a, const OperandRows& ro
         most.add(second);
         numbers[n] = split_pair(first * scale, second * scale).high;
       }
-      *reinterpret_cast<uint4*>(to + static_cast<std::int64_t>(walk.row()) * a.c_padded +
-                                rows.first_c + walk.channel()) =
-          *reinterpret_cast<const uint4*>(numbers);
+      __half* const row = to + static_cast<std::int64_t>(walk.row()) * a.c_padded;
+      const int c = rows.first_c + walk.channel();
+      if constexpr (kRegisterOrder) {
+        auto* const pairs = reinterpret_cast<__half2*>(row + c / 32 * 32) + c % 32 / 8;
+#pragma unroll
+        for (int n = 0; n < 4; ++n) pairs[4 * n] = numbers[n];
+      } else {
+        *reinterpret_cast<uint4*>(row + c) = *reinterpret_cast<const uint4*>(numbers);
+      }
     }
   }
   publish_to_copy_engine();
@@ -114,7 +123,7 @@ __device__ inline OperandFooter& footer_of_filters(const TaskArgs& a) {
       reinterpret_cast<__half*>(a.u) + static_cast<std::int64_t>(filters) * a.r * a.s * a.c_padded);
 }
 /// The `index`-th filter task: a lane block of filters, some channels of it.
-template <int kThreads>
+template <int kThreads, bool kRegisterOrder = false>
 __device__ inline void convert_filters(const TaskArgs& a, std::uint32_t index) {
   constexpr int kLanes = static_cast<int>(Tiling::kLaneBlock);
   const int chunks = a.filter_channel_chunks, chunk = static_cast<int>(index) % chunks;
@@ -122,7 +131,7 @@ __device__ inline void convert_filters(const TaskArgs& a, std::uint32_t index) {
   const int first_c = chunk * a.channels_per_filter_task;
   const int end_c = chunk + 1 == chunks ? a.c_padded : first_c + a.channels_per_filter_task;
   const int filters = min(kLanes, a.k - first_k);
-  const MagnitudeBits most = convert<kThreads>(
+  const MagnitudeBits most = convert<kThreads, kRegisterOrder>(
       a, {a.w, reinterpret_cast<__half*>(a.u), first_k * taps, filters * taps, first_c, end_c},
       a.w_scale);
   OperandFooter& footer = footer_of_filters(a);

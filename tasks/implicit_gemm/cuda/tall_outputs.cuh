@@ -8,6 +8,7 @@
 #include "tasks/cuda/activation.cuh"
 #include "tasks/cuda/vec.cuh"
 #include "tasks/implicit_gemm/cuda/in_place_shape.cuh"
+#include "tasks/implicit_gemm/cuda/operand_rows.cuh"
 
 namespace megaconv::cuda {
 
@@ -15,16 +16,29 @@ namespace megaconv::cuda {
 template <class Shape>
 class TallOutputs : Shape {
   using Shape::kFloats;
-  using typename Shape::Number, typename Shape::Stored;
+  using typename Shape::Number, typename Shape::Numbers, typename Shape::Stored;
   using Pair = Vec<2, Stored>;
 
  public:
+  /// What undoes the scales of operands, the smaller factor first, so that no step overflows where
+  /// the result does not.
+  struct Unscaling {
+    float first, second;
+    __device__ Unscaling(float x_scale, float w_scale)
+        : first(inverse_of_scale(fmaxf(x_scale, w_scale))),
+          second(inverse_of_scale(fminf(x_scale, w_scale))) {}
+  };
+  static __device__ float scale_of_filters(const TaskArgs& a) {
+    if constexpr (Numbers::kScaled) return footer_of_filters(a).scale;
+    return 1;
+  }
   /// Puts a warpgroup's outputs where storers find them, and have put the residual if there is one;
   /// its sums are zero then. This thread has, of padded pixels p and p + 8, filters 8 i + 2 q and
   /// the next. `first_k`: the first filter. kPitch: bytes from a padded pixel to the next.
   template <int kFilters, int kPitch>
-  static __device__ __forceinline__ void put(const TaskArgs& a, int first_k,
-                                             float (&sums)[kFilters / 2], std::byte* outputs) {
+  static __device__ __forceinline__ void put(const TaskArgs& a, const Unscaling& unscaling,
+                                             int first_k, float (&sums)[kFilters / 2],
+                                             std::byte* outputs) {
     const int warp = static_cast<int>(threadIdx.x) % 128 / 32;
     const int lane = static_cast<int>(threadIdx.x) % 32, filter = lane % 4 * 2;
     std::byte* const own =
@@ -33,6 +47,10 @@ class TallOutputs : Shape {
       constexpr int kEightFilters = 8 * sizeof(Stored);
       return *reinterpret_cast<Pair*>(own + i % 2 * (8 * kPitch) + i / 2 * kEightFilters);
     };
+    if constexpr (Numbers::kScaled) {
+#pragma unroll
+      for (float& sum : sums) sum = sum * unscaling.first * unscaling.second;
+    }
     apply_terms<kFilters>(a, first_k + filter, sums);
     if (a.residual != nullptr) {
 #pragma unroll
