@@ -80,17 +80,23 @@ constexpr double kInputUs = 0.3, kInputRowUs = 5e-3, kHaloRowUs = 3.5e-3;
 // The same where memory takes at least this share of what all products would; and of a row,
 // however many stages there are.
 constexpr double kStreamed = 0.6, kStreamedInputRowUs = 7e-3, kStreamedRowUs = 2.1e-3;
-// Tall tiles (H100, 63 layers in FP16 and TF32, up to 40 sizes of tiles each: the chosen ones take
-// 2 % more than the best). The same, of bytes of a padded pixel's outputs; of rows that come in
-// pieces, where blocks load x for each other, and start later for it.
+// Tall tiles, microseconds: of a run; of a tile, and of every byte of a padded pixel's outputs; of
+// a tap of a K block, at least; by rows of operands, of which those of filters come to many blocks
+// at a time; and by products. Until a stage of x is there, and for every row of it; of every byte
+// of outputs, and so often what a tile has less of, products or outputs, is beside nothing; of
+// further waves of tasks. Bytes that pass through memory in one. How much longer rows take that
+// come in pieces, are of two lines, or come in pieces to blocks that load x for each other.
 struct TallTimes {
   double run, tile, tile_byte, tap, row, filter_row, products, input, input_row, output, alone,
       task, memory, in_pieces, of_two_lines, together;
 };
+// Of tensors: H100, 63 layers in FP16 and TF32, up to 40 sizes of tiles each; the chosen ones take
+// 2 % more than the best. Of floats that consumers convert: H200, 79 layers, 9 % off, root mean
+// square; rows in pieces as of tensors.
 constexpr TallTimes kTall{2.9,    0.82,   1.7e-3, 0.247, 1.15e-3, 1.23, 3.14e6, 0.288,
                           4.4e-3, 2.2e-5, 1.35,   0.28,  2.76e6,  2.06, 1.6,    1.6};
-constexpr TallTimes kConvertedTall{2.37,    0.000344, 0.00368, 0.132, 0.00148, 0.728, 1.86e6, 0.499,
-                                   0.00266, 3.54e-5,  1.14,    0.305, 3.7e6,   0.639, 1.22,   1.6};
+constexpr TallTimes kConvertedTall{2.37,    0,       3.68e-3, 0.132, 1.48e-3, 0.728, 1.86e6, 0.5,
+                                   2.66e-3, 3.54e-5, 1.14,    0.305, 3.7e6,   2.06,  1.22,   1.6};
 // Of up to 48 filters (H200, 53 layers, 5 sizes each, FP16 and TF32: 8 % off, root mean square; the
 // chosen ones, narrow or tall, take 2 % more than the best). Of a run; of a tile, and of every byte
 // of a padded pixel's outputs; of a tap of a K block, and of each filter in it; of further waves.
