@@ -101,7 +101,7 @@ double large_tiles_more(const Tiling& own, Precision precision) {
   if (a.k <= kFewFilters || (are_tall(cut->operands) && is_few)) {
     return !pass_through_memory(a) ? kFewFiltersMore : a.r * a.s > 1 ? kFewFiltersOfLarge : 1;
   }
-  const bool in_place = are_tensors(cut->operands) || cut->operands == Operands::converted_tall;
+  const bool in_place = are_tensors(cut->operands) || are_tall(cut->operands);
   if (in_place && operands_in_wide_tiles(a)) return 1;
   if (pass_through_memory(a)) return 1;
   return a.dtype == DataType::f32 ? 1.4 : 1.1;

@@ -53,21 +53,19 @@ void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& 
                      const KernelSet& kernels) {
   const Operands operands = kernels.operands;
   const bool stored = are_tensors(operands);
-  const bool converted = operands == Operands::converted;  // in pieces
-  const bool as_floats = converted || operands == Operands::converted_tall;
   const Elements elements = have_floats(operands) ? Elements::f32_rounded_to_tf32
                             : stored              ? elements_of(problem)
                                                   : Elements::f16;
-  const Pixels pixels = pixels_of(args, problem, operands, as_floats ? Elements::f32 : elements);
+  const Pixels pixels =
+      pixels_of(args, problem, operands, are_converted(operands) ? Elements::f32 : elements);
   if (args.stripes.images > 1) {
     args.x_tensors[0] = abreast_tensor(problem, pixels, args.stripes, args.k_block_channels,
                                        args.input_places / args.stripes.row());
   } else {
     // Blocks of a cluster load a share each.
-    const int places = converted ? kPiecePlaces : args.input_places / args.cluster_blocks;
-    const int channels = converted   ? kPieceChannels
-                         : as_floats ? args.k_block_channels / 2  // a row of floats
-                                     : args.k_block_channels;
+    const int places =
+        operands == Operands::converted ? kPiecePlaces : args.input_places / args.cluster_blocks;
+    const int channels = are_converted(operands) ? kPieceChannels : args.k_block_channels;
     for (int stripe = 0; stripe * args.stripes.cols < args.q; ++stripe) {
       args.x_tensors[stripe] =
           pixel_tensor(problem, pixels, args.stripes, stripe, channels, places);

@@ -4,6 +4,7 @@
 // Winograd.
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "tasks/conv_algorithm.hpp"
@@ -152,38 +153,52 @@ bool has_long_pixels(const ConvProblem& a) {
   return a.r * a.s == 1 && u64(a.c) * size_of(a.dtype) >= kLong * kKBlockBytes;
 }
 
-// Tall tiles, with as many filters as divide them evenly; infinity, where there are none.
-double choose_tall_tiles(Tiling& tiling, const TilingOptions& options, const Target& target) {
-  const ConvProblem& problem = tiling.problem;
-  const Operands operands = tiling.arithmetic == Arithmetic::tf32 ? Operands::in_float_tensor_tall
-                                                                  : Operands::in_tensor_tall;
+// Tall tiles, with as many filters as divide them evenly; infinity, where there are none. Of tasks
+// whose number is share(tasks, lane blocks), the time must be less than so much of the best one
+// before; 0: that is no number for them; nothing: nor is any further one.
+template <class Share>
+double choose_tall_filters(Tiling& tiling, Operands operands, const TilingOptions& options,
+                           const Target& target, Share share) {
   const std::uint32_t all = tiling.filter_blocks();
-  const std::uint64_t tiles =
-      ceil_div(u64(problem.n * problem.p() * problem.q()), u64(kTallPlaces));
   double best_us = std::numeric_limits<double>::infinity();
   Tiling best = tiling;
   TilingOptions with_filters = options;
   for (std::uint32_t tasks = ceil_div(all, filter_blocks_of_tile(operands)); tasks <= all;
        ++tasks) {
-    // Several tasks load the same x. They have few filters only where multiprocessors are idle
-    // otherwise, and pixels are long (H200: n32c576h14k96r1p0 in FP16 6.1 us, with 48 filters 5.3).
     const std::uint32_t blocks = ceil_div(all, tasks);
-    const bool are_parts = tasks > 1 && blocks < kFilterBlocksInPlace;
-    if (are_parts &&
-        (blocks == 1 || tasks * tiles > target.multiprocessors || !has_long_pixels(problem))) {
-      break;
-    }
-    if (blocks == with_filters.filter_blocks_per_gemm_task) continue;
-    // Not the names of tall ones.
-    if (blocks == kFilterBlocksInPlace || blocks == kWideTileBlocks) continue;
+    const std::optional<double> of_best = share(tasks, blocks);
+    if (!of_best) break;
+    if (*of_best == 0 || blocks == with_filters.filter_blocks_per_gemm_task) continue;
     with_filters.filter_blocks_per_gemm_task = blocks;
     Tiling other = tiling;
     const double us = choose_sizes(other, operands, with_filters, target);
-    constexpr double kMoreTasks = 0.93;
-    if (us < (are_parts ? kMoreTasks : 1) * best_us) best = other, best_us = us;
+    if (us < *of_best * best_us) best = other, best_us = us;
   }
   tiling = best;
   return best_us;
+}
+
+// Those of tensors.
+double choose_tall_tiles(Tiling& tiling, const TilingOptions& options, const Target& target) {
+  const ConvProblem& problem = tiling.problem;
+  const Operands operands = tiling.arithmetic == Arithmetic::tf32 ? Operands::in_float_tensor_tall
+                                                                  : Operands::in_tensor_tall;
+  const std::uint64_t tiles =
+      ceil_div(u64(problem.n * problem.p() * problem.q()), u64(kTallPlaces));
+  const auto share = [&](std::uint32_t tasks, std::uint32_t blocks) -> std::optional<double> {
+    // Several tasks load the same x. They have few filters only where multiprocessors are idle
+    // otherwise, and pixels are long (H200: n32c576h14k96r1p0 in FP16 6.1 us, with 48 filters 5.3).
+    constexpr double kMoreTasks = 0.93;
+    const bool are_parts = tasks > 1 && blocks < kFilterBlocksInPlace;
+    if (are_parts &&
+        (blocks == 1 || tasks * tiles > target.multiprocessors || !has_long_pixels(problem))) {
+      return {};
+    }
+    // Not the names of tall ones.
+    if (blocks == kFilterBlocksInPlace || blocks == kWideTileBlocks) return 0;
+    return are_parts ? kMoreTasks : 1;
+  };
+  return choose_tall_filters(tiling, operands, options, target, share);
 }
 
 // How much faster than the others tall tiles must be by their estimate. (H100, 90 layers for which
@@ -242,34 +257,20 @@ double choose_tensor_tiles(Tiling& tiling, const TilingOptions& options, const T
   return us;
 }
 
-// Whether tasks of so many lane blocks of filters, if they are asked for, are tall tiles whose
-// consumers convert floats. Of several taps, few filters are the name of copies.
-bool may_convert_in_tall_tiles(const ConvProblem& problem, std::uint32_t filter_blocks) {
-  return problem.r * problem.s == 1 || filter_blocks > kFilterBlocksInPlace;
-}
-
-// Such tiles: of as many filters as can be, which share what is converted, unless fewer divide them
-// much more evenly. Few would not pay for it. Infinity, where there are no others.
+// Tall tiles whose consumers convert floats: of as many filters as can be, which share what is
+// converted, unless fewer divide them much more evenly. Few would not pay for it.
 double choose_converted_tiles(Tiling& tiling, const TilingOptions& options, const Target& target) {
   constexpr Operands kConverted = Operands::converted_tall;
   constexpr double kFewer = 0.93;
-  const std::uint32_t all = tiling.filter_blocks(), asked = options.filter_blocks_per_gemm_task;
-  if (asked != 0 || all < kFilterBlocksInPlace) {
+  if (options.filter_blocks_per_gemm_task != 0 || tiling.filter_blocks() < kFilterBlocksInPlace) {
     return choose_sizes(tiling, kConverted, options, target);
   }
-  Tiling best = tiling;
-  double best_us = std::numeric_limits<double>::infinity();
-  TilingOptions with_filters = options;
-  for (std::uint32_t tasks = ceil_div(all, filter_blocks_of_tile(kConverted));; ++tasks) {
-    const std::uint32_t blocks = ceil_div(all, tasks);
-    if (blocks < kFilterBlocksInPlace || !may_convert_in_tall_tiles(tiling.problem, blocks)) break;
-    with_filters.filter_blocks_per_gemm_task = blocks;
-    Tiling other = tiling;
-    const double us = choose_sizes(other, kConverted, with_filters, target);
-    if (us < kFewer * best_us) best = other, best_us = us;
-  }
-  tiling = best;
-  return best_us;
+  const ConvProblem& problem = tiling.problem;
+  const auto share = [&](std::uint32_t, std::uint32_t blocks) -> std::optional<double> {
+    if (blocks < kFilterBlocksInPlace || !converts_in_tall_tiles(problem, blocks)) return {};
+    return kFewer;
+  };
+  return choose_tall_filters(tiling, kConverted, options, target, share);
 }
 
 // The tiling of TF32 that takes `us`, or one whose consumers convert floats to FP16.
@@ -318,8 +319,7 @@ double choose_operands(Tiling& tiling, const TilingOptions& options, const Targe
     return choose_tensor_tiles(tiling, options, target);
   }
   if (options.whole_tensors && options.arithmetic == Arithmetic::f16 &&
-      converts_in_tall_tiles(problem) &&
-      may_convert_in_tall_tiles(problem, options.filter_blocks_per_gemm_task)) {
+      converts_in_tall_tiles(problem, options.filter_blocks_per_gemm_task)) {
     return choose_converted_tiles(tiling, options, target);
   }
   Tiling best = tiling;

@@ -24,8 +24,7 @@ void check_operands(const Tiling& tiling, const ConvProblem& multiplied,
                     const ImplicitGemmCut& cut) {
   const std::string operands = std::string("operands = ") + to_string(cut.operands);
   std::string obstacle = operands_obstacle(multiplied, tiling.arithmetic, cut);
-  const bool converts = cut.operands == Operands::in_copy || cut.operands == Operands::converted ||
-                        cut.operands == Operands::converted_tall;
+  const bool converts = cut.operands == Operands::in_copy || are_converted(cut.operands);
   if (converts && has_space_to_depth(tiling.problem)) {
     obstacle = "must be loaded or in_float_tensor, since x is a copy from space to depth";
   }

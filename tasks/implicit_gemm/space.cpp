@@ -41,9 +41,8 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
     // Where there are copies to choose, others may convert.
     const std::int64_t cols = cols_of(c);
     const std::optional<std::int64_t> window = c.get(Parameter::window);
-    const bool is_tall =
-        problem.r * problem.s == 1 || c.get(Parameter::gemm_filters) > kFilterBlocksInPlace;
-    if (window == 1 && is_tall && !rounds_in_place(c) && converts_in_tall_tiles(problem)) {
+    if (window == 1 && !rounds_in_place(c) &&
+        converts_in_tall_tiles(problem, u32(u64(c.get(Parameter::gemm_filters).value_or(0))))) {
       return Operands::converted_tall;
     }
     const bool converts = window && !has_space_to_depth(problem) &&
@@ -64,16 +63,13 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
       rule(Parameter::gemm_filters,
            [=](std::int64_t filters, const Configuration& c) {
              const bool in_tensor = operands_in_tensor(in_place) || rounds_in_place(c);
-             if (operands_of(c) == Operands::converted_tall) {
-               const auto most =
-                   static_cast<std::int64_t>(filter_blocks_of_tile(Operands::converted_tall));
-               return filters <= most ? std::string()
-                                      : std::to_string(filters) + ", must be at most the " +
-                                            std::to_string(most) + " that a tile can have";
-             }
-             if (in_tensor && operands_in_wide_tiles(in_place) && filters != 4) {
-               const auto most = static_cast<std::int64_t>(filter_blocks_of_tile(
-                   rounds_in_place(c) ? Operands::in_float_tensor_tall : Operands::in_tensor_tall));
+             const Operands operands = operands_of(c);
+             if (operands == Operands::converted_tall ||
+                 (in_tensor && operands_in_wide_tiles(in_place) && filters != 4)) {
+               const auto most = static_cast<std::int64_t>(
+                   filter_blocks_of_tile(operands == Operands::converted_tall ? operands
+                                         : rounds_in_place(c) ? Operands::in_float_tensor_tall
+                                                              : Operands::in_tensor_tall));
                return filters <= most ? std::string()
                                       : std::to_string(filters) + ", must be at most the " +
                                             std::to_string(most) + " that a tile can have";

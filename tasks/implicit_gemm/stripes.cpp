@@ -107,6 +107,10 @@ bool converts_in_tall_tiles(const ConvProblem& a) {
   return a.dtype == DataType::f32 && !has_space_to_depth(a) && operands_in_wide_tiles(a);
 }
 
+bool converts_in_tall_tiles(const ConvProblem& a, std::uint32_t filter_blocks) {
+  return converts_in_tall_tiles(a) && (a.r * a.s == 1 || filter_blocks > kFilterBlocksInPlace);
+}
+
 bool operands_can_be_copied(const ConvProblem& a) {
   return a.groups == 1 && are_floats_with_maps(a);
 }

@@ -109,6 +109,10 @@ constexpr bool have_floats(Operands operands) {
   return operands == Operands::in_float_tensor || operands == Operands::in_float_tensor_wide ||
          operands == Operands::in_float_tensor_tall;
 }
+/// Whether TMA loads floats, which become FP16 numbers behind it.
+constexpr bool are_converted(Operands operands) {
+  return operands == Operands::converted || operands == Operands::converted_tall;
+}
 /// Whether TMA loads x and w as they are: neither filter tasks nor input tasks.
 constexpr bool are_tensors(Operands operands) {
   return have_16_bits(operands) || have_floats(operands);
@@ -138,6 +142,10 @@ bool operands_in_tensor(const ConvProblem& problem);
 bool operands_in_wide_tiles(const ConvProblem& problem);
 /// Whether `converted_tall` is possible.
 bool converts_in_tall_tiles(const ConvProblem& problem);
+/// Whether it is the load path of tasks in stages that multiply floats as FP16 numbers, of so many
+/// lane blocks of filters; 0: they are to be chosen. Of several taps, few filters are the name of
+/// copies.
+bool converts_in_tall_tiles(const ConvProblem& problem, std::uint32_t filter_blocks);
 /// Whether `in_copy` is possible.
 bool operands_can_be_copied(const ConvProblem& problem);
 /// Whether TMA can load f32 tensors: NHWC, and a pixel is a multiple of 16 bytes.

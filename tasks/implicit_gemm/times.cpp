@@ -163,7 +163,7 @@ double num_taps(const ConvProblem& problem, std::int32_t tile_places, Operands o
 double row_more(const ConvProblem& problem, std::int32_t tile_places, Operands operands,
                 double in_pieces_more = kInPiecesMore, double of_two_lines_more = kOfTwoLinesMore) {
   constexpr std::uint64_t kLine = 128;
-  if (!are_tensors(operands) && operands != Operands::converted_tall) return 1;
+  if (!are_tensors(operands) && !are_tall(operands)) return 1;
   if (rows_come_in_pieces(problem)) return in_pieces_more;
   const std::uint64_t pixel_bytes = u64(problem.c) * size_of(problem.dtype);
   const std::uint64_t row_bytes =
