@@ -2,6 +2,13 @@
 // The activation of an epilogue, on sums of a thread.
 #pragma once
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
 #include "tasks/activation.hpp"
 #include "tasks/cuda/vec.cuh"
 
@@ -58,10 +65,27 @@ __device__ inline float cut_off(const ActivationTerms& terms, float v) {
   return clamped(terms.least, terms.most, v);
 #endif
 }
-/// Many at once ask once whether something bends them.
+/// Whether it changes what lies within its bounds, and whether it has any.
+__device__ inline bool bends(const ActivationTerms& terms) { return terms.bend != Bend::none; }
+__device__ inline bool cuts_off(const ActivationTerms& terms) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  return terms.least > -kInfinity || terms.most < kInfinity;
+}
+/// Of two numbers of 16 bits at once, which a word has. They may be rounded before: that keeps
+/// their order.
+template <class Number>
+__device__ inline std::uint32_t cut_off(const ActivationTerms& terms, std::uint32_t numbers) {
+  using Pair = std::conditional_t<std::is_same_v<Number, __half>, __half2, __nv_bfloat162>;
+  const auto least = static_cast<Number>(terms.least), most = static_cast<Number>(terms.most);
+  Pair pair = *reinterpret_cast<const Pair*>(&numbers);
+  pair = __hmin2_nan(__hmax2_nan(pair, Pair(least, least)), Pair(most, most));
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+/// Many at once ask once whether something bends them, or cuts them off.
 template <int kWidth>
 __device__ inline void activate(const ActivationTerms& terms, float (&values)[kWidth]) {
-  if (terms.bend == Bend::none) [[likely]] {
+  if (!bends(terms)) [[likely]] {
+    if (!cuts_off(terms)) return;
 #pragma unroll
     for (float& value : values) value = cut_off(terms, value);
   } else {

@@ -84,11 +84,10 @@ __device__ inline LargestNoted largest_of(const NotedMagnitudes& noted) {
 /// The scale with which to compute again, or 0 if the guess was right. Small numbers become no
 /// larger than they need to be: those of other blocks may be large.
 __device__ inline float corrected_scale(ScaleGuess guess, MagnitudeBits most) {
-  constexpr float kMost = 0x1p15f, kAboveLeast = 0x1p3f;  // split_scale()'s; so much is enough
+  constexpr float kEnough = 0x1p3f;  // times the least
   const float scaled = __uint_as_float(most) * guess.scale;
   if (most == 0 || (scaled >= guess.least && scaled < guess.most)) return 0.0f;
-  const float scale = split_scale(most);
-  return scaled < guess.least ? scale * (guess.least * kAboveLeast / kMost) : scale;
+  return scaled < guess.least ? split_scale(most, kEnough * guess.least) : split_scale(most);
 }
 
 }  // namespace megaconv::cuda

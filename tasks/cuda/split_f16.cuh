@@ -23,11 +23,11 @@ namespace megaconv::cuda {
 using MagnitudeBits = std::uint32_t;
 inline constexpr MagnitudeBits kInfinityBits = 0x7f800000u;
 
-/// Power of two s for numbers of at most this magnitude: s |a| < 2^15.
-__device__ inline float split_scale(MagnitudeBits magnitude) {
+/// Power of two s for numbers of at most this magnitude: s |a| < `below`, another one.
+__device__ inline float split_scale(MagnitudeBits magnitude, float below = 0x1p15f) {
   constexpr float kLeast = 0x1p-100f, kMost = 0x1p100f;  // their inverses are FP32 numbers, too
   const float most = __uint_as_float(magnitude);
-  const float scale = fminf(fmaxf(0x1p15f / most, kLeast), kMost);  // most = 0: kMost
+  const float scale = fminf(fmaxf(below / most, kLeast), kMost);  // most = 0: kMost
   return __uint_as_float(__float_as_uint(scale) & kInfinityBits);
 }
 

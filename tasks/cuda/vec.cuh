@@ -124,4 +124,10 @@ __device__ inline void unroll(Body&& body) {
   (std::make_integer_sequence<int, kCount>{});
 }
 
+/// Whether a Vector may lie wherever these point, or they point nowhere.
+template <class Vector, class... T>
+__device__ inline bool are_aligned(const T*... pointers) {
+  return (... | reinterpret_cast<std::uintptr_t>(pointers)) % sizeof(Vector) == 0;
+}
+
 }  // namespace megaconv::cuda

@@ -376,12 +376,16 @@ double choose_operands(Tiling& tiling, const TilingOptions& options, const Targe
   return convert_if_faster(tiling, best_us, options, target);
 }
 
-// Winograd F(4x4) on tensor cores in stages, H200: x, y, w, V, U and M once through memory, the
-// launches, and GEMM tasks: of three products as they fill the multiprocessors; of one at so many
-// operations. Within 11 % of what was measured on the suite with split numbers, 28 % with one
-// product (docs/performance.md).
+// Winograd F(4x4) on tensor cores in stages, H200. Of three products: x, y, w, V, U and M once
+// through memory, the launches, and GEMM tasks as they fill the multiprocessors; within 11 % of
+// what was measured on the suite (docs/performance.md). Of one: so many operations, and numbers of
+// x, y, V and M, of tensors of 16 bits or of floats; within 7 % of eight layers in either
+// (docs/notebook/gpu_layers.md).
 constexpr double kSplitBytesPerUs = 3.2e6, kSplitLaunchUs = 9;
-constexpr double kOneProductFlopsPerUs = 500e6, kOneProductBytesPerUs = 2.0e6;
+struct OneProductRates {
+  double flops_per_us, numbers_per_us;
+};
+constexpr OneProductRates kOneProductOf16Bits{379e6, 0.568e6}, kOneProductOfFloats{417e6, 0.749e6};
 constexpr double kOneProductLaunchUs = 14;
 // So much faster it must be: with three products its error is up to twice that of implicit GEMM.
 constexpr double kMoreError = 1.05;
@@ -397,21 +401,25 @@ double winograd_us(const ConvProblem& problem, Arithmetic arithmetic, const Targ
   const double tiles = static_cast<double>(cut.num_tiles);
   const double positions = static_cast<double>(cut.num_positions());
   const double c = static_cast<double>(problem.c), k = static_cast<double>(problem.k);
-  const double transformed = positions * (tiles * c + c * k), products = positions * tiles * k;
-  const double stored = static_cast<double>(problem.x_size()) +
-                        static_cast<double>(problem.y_size()) +
-                        static_cast<double>(problem.w_size());
-  const double bytes = static_cast<double>(number_bytes(arithmetic)) * transformed +
-                       sizeof(float) * products +
-                       static_cast<double>(size_of(problem.dtype)) * stored;
+  const double stored =
+      static_cast<double>(problem.x_size()) + static_cast<double>(problem.y_size());
+  const double products = positions * tiles * k;
   if (arithmetic == Arithmetic::split_f16) {
+    const double transformed = positions * (tiles * c + c * k);
+    const double bytes = static_cast<double>(number_bytes(arithmetic)) * transformed +
+                         sizeof(float) * products +
+                         static_cast<double>(size_of(problem.dtype)) *
+                             (stored + static_cast<double>(problem.w_size()));
     return kSplitLaunchUs + gemm_stage_us(tiling, target.multiprocessors) +
            bytes / kSplitBytesPerUs;
   }
   const double rooms = static_cast<double>(tiling.num_groups) * cut.group_tiles;
   const double filters = static_cast<double>(ceil_div(u64(problem.k), std::uint64_t{64}) * 64);
   const double flops = 2 * rooms * positions * c * filters;
-  return kOneProductLaunchUs + flops / kOneProductFlopsPerUs + bytes / kOneProductBytesPerUs;
+  const OneProductRates& rates =
+      problem.dtype == DataType::f32 ? kOneProductOfFloats : kOneProductOf16Bits;
+  return kOneProductLaunchUs + flops / rates.flops_per_us +
+         (stored + positions * tiles * c + products) / rates.numbers_per_us;
 }
 
 // H100, 46 layers of 3 to 8 channels in NHWC, by direct tasks and by implicit GEMM: with FP16

@@ -298,6 +298,34 @@ TEST_CASE("cuda: implicit GEMM in tall tiles is exact on integers, with a residu
   }
 }
 
+// Of 16 bits: pixels of any number of filters begin amid words. So do those of an even one, where y
+// does. What lies beside y keeps its poison.
+TEST_CASE("cuda: implicit GEMM in tall tiles stores outputs that begin amid a word",
+          "[sanitizer]") {
+  if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
+  for (const char* shape : {"n3c24h13w9k137r1p0+bias", "n2c64h19k255r1p0+bias+relu",
+                            "n2c72h14k33r1p0", "n1c64h11k266r1p0+clamp:-2.5:7"}) {
+    const std::string text = std::string(shape) + "+nhwc+f16";
+    check_tall_tiles<Float16>(text, Operands::in_tensor_tall);
+    const IntegerLayer<Float16> of(text);
+    const Plan plan = in_place(of.problem, Operands::in_tensor_tall, CudaLaunch::staged, 128,
+                               FilterMode::every_run, 0, 2);
+    const DeviceBuffer y((of.truth.size() + 2) * sizeof(Float16)),
+        workspace(plan.workspace_bytes());
+    Tensors tensors = of.device.tensors();
+    tensors.y = static_cast<Float16*>(y.get()) + 1;
+    plan.execute(tensors, workspace.get(), workspace.bytes());
+    plan.wait(workspace.get());
+    const std::vector<Float16> stored = y.download<Float16>();
+    CAPTURE(text);
+    CHECK(of.gives({stored.begin() + 1, stored.end() - 1}));
+    CHECK(std::isnan(to_float(stored.front())));
+    CHECK(std::isnan(to_float(stored.back())));
+    CHECK(y.guards_intact());
+    CHECK(workspace.guards_intact());
+  }
+}
+
 // Alone they are in the persistent launch. What one block reads while the other overwrites it would
 // be another number now and then.
 TEST_CASE("cuda: blocks of a cluster that load x for each other give the bits of blocks alone") {

@@ -50,6 +50,30 @@ TEST_CASE("emulated CUDA: activations err by what is stated, and know infinite n
   }
 }
 
+TEST_CASE("emulated CUDA: numbers may be cut off after they are rounded to 16 bits") {
+  const auto bits = [](float number) { return from_float<Float16>(number).bits; };
+  for (const Activation& activation :
+       {kRelu, clamp(0, 6), clamp(-0.3f, 0.7f), clamp(-1e6f, 1e5f), clamp(1e-9f, 3e-7f)}) {
+    const ActivationTerms terms = terms_of(activation);
+    REQUIRE(cuda::cuts_off(terms));
+    for (int i = -40'000; i <= 40'000; ++i) {
+      const float x = std::ldexp(static_cast<float>(i) / 20'000, i % 41 - 24);
+      const std::uint32_t both = bits(x) | std::uint32_t{bits(-x)} << 16;
+      const std::uint32_t cut = cuda::cut_off<__half>(terms, both);
+      const auto is_same = [&](std::uint32_t half, float number) {  // or any zero
+        const std::uint32_t expected = bits(cuda::cut_off(terms, number));
+        return half == expected || ((half | expected) & 0x7fff) == 0;
+      };
+      CAPTURE(to_string(activation), x);
+      REQUIRE(is_same(cut & 0xffff, x));
+      REQUIRE(is_same(cut >> 16, -x));
+    }
+    const std::uint32_t nan = cuda::cut_off<__half>(terms, bits(std::nanf("")));
+    CHECK(std::isnan(to_float(Float16{static_cast<std::uint16_t>(nan)})));
+  }
+  CHECK_FALSE(cuda::cuts_off(terms_of({})));
+}
+
 TEST_CASE("emulated CUDA: direct tasks have every activation") {
   for (const char* activation :
        {"+sigmoid", "+hard_sigmoid:0.2:0.5", "+silu", "+hard_swish", "+gelu", "+gelu_tanh"}) {

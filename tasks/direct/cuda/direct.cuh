@@ -56,12 +56,6 @@ struct PixelLines {
   }
 };
 
-/// Whether a Vector may lie wherever these point, or they point nowhere.
-template <class Vector, class... T>
-__device__ inline bool are_aligned(const T*... pointers) {
-  return (... | reinterpret_cast<std::uintptr_t>(pointers)) % sizeof(Vector) == 0;
-}
-
 /// Of numbers of at most kMostTaskOutputs: the float is off by less than half an outcome.
 __device__ inline int bounded_quotient(int dividend, int divisor) {
   return static_cast<int>(

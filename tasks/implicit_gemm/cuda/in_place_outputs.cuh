@@ -33,8 +33,11 @@ class InPlaceOutputs : Shape {
   class Finish {
    public:
     __device__ explicit Finish(const TaskArgs& a)
-        : activation_(a.activation), has_residual_(a.residual != nullptr) {}
+        : activation_(a.activation),
+          has_terms_(Numbers::kScaled || a.scale != nullptr || a.bias != nullptr),
+          has_residual_(a.residual != nullptr) {}
     __device__ bool has_residual() const { return has_residual_; }
+    __device__ const ActivationTerms& activation() const { return activation_; }
     /// Of a task's filters.
     __device__ void begin(const TaskArgs& a, float x_scale, int first_k) {
       if (first_k == first_k_) return;
@@ -56,21 +59,22 @@ class InPlaceOutputs : Shape {
       }
       first_k_ = first_k;
     }
-    /// Of the thread's first or second filter.
-    __device__ float before_residual(int half, float sum) const {
-      if constexpr (Numbers::kScaled) sum *= first_;
-      return sum * scale_[half] + bias_[half];
-    }
+    /// What comes before the residual.
     template <int kCount>
-    __device__ void activate(float (&outputs)[kCount]) const {
-      cuda::activate(activation_, outputs);
+    __device__ void begin_with(float (&sums)[kCount]) const {
+      if (!has_terms_) return;
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        if constexpr (Numbers::kScaled) sums[i] *= first_;
+        sums[i] = sums[i] * scale_[i / 2 % 2] + bias_[i / 2 % 2];
+      }
     }
 
    private:
     float first_ = 1, scale_[2] = {}, bias_[2] = {};
     int first_k_ = -1;
     const ActivationTerms& activation_;
-    const bool has_residual_;
+    const bool has_terms_, has_residual_;
   };
 
   /// Puts a warpgroup's outputs where storers find them, and have put the residual if there is one;
@@ -136,13 +140,12 @@ class InPlaceOutputs : Shape {
       constexpr int kEight = 8 * sizeof(OutputRow) / sizeof(float);
       return &to[i / 2 % 2][i % 2][i / 4 * kEight];
     };
-#pragma unroll
-    for (int i = 0; i < kWidth / 2; ++i) sums[i] = finish.before_residual(i / 2 % 2, sums[i]);
+    finish.begin_with(sums);
     if (finish.has_residual()) {
 #pragma unroll
       for (int i = 0; i < kWidth / 2; ++i) sums[i] += *place_of(i);
     }
-    finish.activate(sums);
+    activate(finish.activation(), sums);
 #pragma unroll
     for (int i = 0; i < kWidth / 2; ++i) {
       *place_of(i) = sums[i];
@@ -158,43 +161,41 @@ class InPlaceOutputs : Shape {
     // Row r of matrix m, which lane 8 m + r points to: eight filters of a padded pixel.
     const int row = lane / 16 * 8 + lane % 8, vector = warp * 2 + lane / 8 % 2;
     uint4* const to = &outputs[row][permuted(row, vector)];
-    // Of filters f and f + 8, of eight padded pixels, or of these and the next: the first sum, what
-    // becomes pairs of numbers, and where these are.
+    // Pairs of numbers. Of filters f and f + 8, of eight padded pixels, or of these and the next:
+    // their pairs, and where these are.
+    std::uint32_t pairs[kWidth / 4];
     const auto for_all = [&](const auto& call) {
 #pragma unroll
       for (int place = 0; place + 16 <= kWidth; place += 16) {
-        std::uint32_t pairs[4];
-        call(place / 2, pairs, to + place * kVectors);
+        call(*reinterpret_cast<std::uint32_t(*)[4]>(&pairs[place / 4]), to + place * kVectors);
       }
       if constexpr (kWidth % 16 != 0) {
-        std::uint32_t pairs[2];
-        call(kWidth / 2 - 4, pairs, to + (kWidth - 8) * kVectors);
+        call(*reinterpret_cast<std::uint32_t(*)[2]>(&pairs[kWidth / 4 - 2]),
+             to + (kWidth - 8) * kVectors);
       }
     };
-#pragma unroll
-    for (int i = 0; i < kWidth / 2; ++i) sums[i] = finish.before_residual(i / 2 % 2, sums[i]);
+    finish.begin_with(sums);
     if (finish.has_residual()) {
-      for_all([&](int first, auto& pairs, const uint4* rows) {
-        load_transposed(rows, pairs);
+      for_all([&](auto& some, const uint4* rows) { load_transposed(rows, some); });
 #pragma unroll
-        for (int i = 0; i < static_cast<int>(sizeof(pairs) / sizeof(pairs[0])); ++i) {
-          const auto& both = *reinterpret_cast<const Vec<2, Number>*>(&pairs[i]);
-          sums[first + 2 * i] += static_cast<float>(both.lane[0]);
-          sums[first + 2 * i + 1] += static_cast<float>(both.lane[1]);
-        }
-      });
-    }
-    finish.activate(sums);
-    for_all([&](int first, auto& pairs, uint4* rows) {
-#pragma unroll
-      for (int i = 0; i < static_cast<int>(sizeof(pairs) / sizeof(pairs[0])); ++i) {
-        const Vec<2, Number> both{{static_cast<Number>(sums[first + 2 * i]),
-                                   static_cast<Number>(sums[first + 2 * i + 1])}};
-        sums[first + 2 * i] = sums[first + 2 * i + 1] = 0.0f;
-        pairs[i] = *reinterpret_cast<const std::uint32_t*>(&both);
+      for (int i = 0; i < kWidth / 2; ++i) {
+        sums[i] +=
+            static_cast<float>(reinterpret_cast<const Vec<2, Number>*>(&pairs[i / 2])->lane[i % 2]);
       }
-      store_transposed(rows, pairs);
-    });
+    }
+    if (bends(finish.activation())) activate(finish.activation(), sums);
+#pragma unroll
+    for (int i = 0; i < kWidth / 4; ++i) {
+      const Vec<2, Number> both{
+          {static_cast<Number>(sums[2 * i]), static_cast<Number>(sums[2 * i + 1])}};
+      sums[2 * i] = sums[2 * i + 1] = 0.0f;
+      pairs[i] = *reinterpret_cast<const std::uint32_t*>(&both);
+    }
+    if (cuts_off(finish.activation())) {
+#pragma unroll
+      for (std::uint32_t& pair : pairs) pair = cut_off<Number>(finish.activation(), pair);
+    }
+    for_all([&](const auto& some, uint4* rows) { store_transposed(rows, some); });
   }
 };
 

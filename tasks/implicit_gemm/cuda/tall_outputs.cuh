@@ -60,17 +60,24 @@ class TallOutputs : Shape {
         sums[2 * i + 1] += static_cast<float>(residual.lane[1]);
       }
     }
-    activate(a.activation, sums);
     if constexpr (kFloats) {
+      activate(a.activation, sums);
 #pragma unroll
       for (int i = 0; i < kFilters / 4; ++i) pair_of(i) = {{sums[2 * i], sums[2 * i + 1]}};
     } else {
+      if (bends(a.activation)) activate(a.activation, sums);
+      std::uint32_t pairs[kFilters / 4];
+#pragma unroll
+      for (int i = 0; i < kFilters / 4; ++i) pairs[i] = numbers(&sums[2 * i]);
+      if (cuts_off(a.activation)) {
+#pragma unroll
+        for (std::uint32_t& pair : pairs) pair = cut_off<Number>(a.activation, pair);
+      }
       // Row r of matrix m, which lane 8 m + r points to: eight filters of a padded pixel.
       std::byte* const row = outputs + (warp * 16 + lane % 16) * kPitch + lane / 16 * 16;
 #pragma unroll
       for (int i = 0; i < kFilters / 4; i += 4) {
-        store_matrices(row + i * 8, {numbers(&sums[2 * i]), numbers(&sums[2 * i + 2]),
-                                     numbers(&sums[2 * i + 4]), numbers(&sums[2 * i + 6])});
+        store_matrices(row + i * 8, {pairs[i], pairs[i + 1], pairs[i + 2], pairs[i + 3]});
       }
     }
 #pragma unroll
@@ -78,21 +85,31 @@ class TallOutputs : Shape {
   }
 
  private:
-  // Scale and bias, of filters from `first` on.
+  // Scale and bias, of filters from `first` on, an even one. Filters behind the last, which nobody
+  // stores, have the last one's: loads that ask whether there is something come one by one.
   template <int kFilters>
   static __device__ __forceinline__ void apply_terms(const TaskArgs& a, int first,
                                                      float (&sums)[kFilters / 2]) {
     const auto for_pairs = [&](const float* terms, const auto& apply) {
       if (terms == nullptr) return;
-      const auto* const vector = reinterpret_cast<const Stored*>(terms);
+      const auto apply_all = [&](const auto& pair_from) {
 #pragma unroll
-      for (int i = 0; i < kFilters / 2; i += 4) {
+        for (int i = 0; i < kFilters / 2; i += 4) {
+          const Pair pair = pair_from(first + 2 * i);
 #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          const int k = first + 2 * i + j;
-          const float term = k < a.k ? static_cast<float>(vector[k]) : 0.0f;
-          apply(sums[i + j], term), apply(sums[i + 2 + j], term);
+          for (int j = 0; j < 2; ++j) {
+            const auto term = static_cast<float>(pair.lane[j]);
+            apply(sums[i + j], term), apply(sums[i + 2 + j], term);
+          }
         }
+      };
+      const auto* const vector = reinterpret_cast<const Stored*>(terms);
+      if (a.k % 2 == 0 && are_aligned<Pair>(terms)) {
+        apply_all([&](int k) { return *reinterpret_cast<const Pair*>(&vector[min(k, a.k - 2)]); });
+      } else {
+        apply_all([&](int k) {
+          return Pair{{vector[min(k, a.k - 1)], vector[min(k + 1, a.k - 1)]}};
+        });
       }
     };
     for_pairs(a.scale, [](float& sum, float scale) { sum *= scale; });

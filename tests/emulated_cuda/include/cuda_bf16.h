@@ -10,3 +10,6 @@ struct __nv_bfloat16 {
   explicit operator float() const { return megaconv::to_float(stored); }
   megaconv::Bfloat16 stored;
 };
+struct alignas(4) __nv_bfloat162 {
+  __nv_bfloat16 x, y;
+};

@@ -37,6 +37,11 @@ inline __half2 __hmax2_nan(__half2 a, __half2 b) {
   return __floats2half2_rn(most(__low2float(a), __low2float(b)),
                            most(__high2float(a), __high2float(b)));
 }
+inline __half2 __hmin2_nan(__half2 a, __half2 b) {
+  const auto least = [](float x, float y) { return x != x || y != y ? x + y : std::fmin(x, y); };
+  return __floats2half2_rn(least(__low2float(a), __low2float(b)),
+                           least(__high2float(a), __high2float(b)));
+}
 inline __half2 __hmul2(__half2 a, __half2 b) {
   return __floats2half2_rn(__low2float(a) * __low2float(b), __high2float(a) * __high2float(b));
 }
