@@ -182,6 +182,22 @@ struct IntegerLayer {
   DeviceLayer<T> device{layer};
 };
 
+// With y one number past where device memory begins. What lies beside it keeps its poison.
+template <class T>
+void check_one_past(const IntegerLayer<T>& of, const Plan& plan) {
+  const DeviceBuffer y((of.truth.size() + 2) * sizeof(T)), workspace(plan.workspace_bytes());
+  Tensors tensors = of.device.tensors();
+  tensors.y = static_cast<T*>(y.get()) + 1;
+  plan.execute(tensors, workspace.get(), workspace.bytes());
+  plan.wait(workspace.get());
+  const std::vector<T> stored = y.download<T>();
+  CHECK(of.gives({stored.begin() + 1, stored.end() - 1}));
+  CHECK(std::isnan(to_float(stored.front())));
+  CHECK(std::isnan(to_float(stored.back())));
+  CHECK(y.guards_intact());
+  CHECK(workspace.guards_intact());
+}
+
 // In NCHW and NHWC.
 template <class T = float>
 void check_odd_shapes(Precision precision, double most_l2, const char* dtype = "") {
@@ -299,7 +315,7 @@ TEST_CASE("cuda: implicit GEMM in tall tiles is exact on integers, with a residu
 }
 
 // Of 16 bits: pixels of any number of filters begin amid words. So do those of an even one, where y
-// does. What lies beside y keeps its poison.
+// does.
 TEST_CASE("cuda: implicit GEMM in tall tiles stores outputs that begin amid a word",
           "[sanitizer]") {
   if (!uses_wgmma()) SKIP("no device of compute capability 9.0, or not its wgmma");
@@ -310,19 +326,8 @@ TEST_CASE("cuda: implicit GEMM in tall tiles stores outputs that begin amid a wo
     const IntegerLayer<Float16> of(text);
     const Plan plan = in_place(of.problem, Operands::in_tensor_tall, CudaLaunch::staged, 128,
                                FilterMode::every_run, 0, 2);
-    const DeviceBuffer y((of.truth.size() + 2) * sizeof(Float16)),
-        workspace(plan.workspace_bytes());
-    Tensors tensors = of.device.tensors();
-    tensors.y = static_cast<Float16*>(y.get()) + 1;
-    plan.execute(tensors, workspace.get(), workspace.bytes());
-    plan.wait(workspace.get());
-    const std::vector<Float16> stored = y.download<Float16>();
     CAPTURE(text);
-    CHECK(of.gives({stored.begin() + 1, stored.end() - 1}));
-    CHECK(std::isnan(to_float(stored.front())));
-    CHECK(std::isnan(to_float(stored.back())));
-    CHECK(y.guards_intact());
-    CHECK(workspace.guards_intact());
+    check_one_past(of, plan);
   }
 }
 
@@ -611,17 +616,8 @@ TEST_CASE("cuda: implicit GEMM of floats in place stores outputs that are aligne
   REQUIRE(ways_of_floats(of.problem).size() >= 3);
   for (const Operands operands : ways_of_floats(of.problem)) {
     const Plan plan = in_place(of.problem, operands, CudaLaunch::staged, 96);
-    const DeviceBuffer y((of.truth.size() + 1) * sizeof(float)), workspace(plan.workspace_bytes());
-    Tensors tensors = of.device.tensors();
-    tensors.y = static_cast<float*>(y.get()) + 1;
-    plan.execute(tensors, workspace.get(), workspace.bytes());
-    plan.wait(workspace.get());
-    const std::vector<float> stored = y.download<float>();
     CAPTURE(static_cast<int>(operands));
-    CHECK(of.gives({stored.begin() + 1, stored.end()}));
-    CHECK(std::isnan(stored[0]));  // as it was poisoned
-    CHECK(y.guards_intact());
-    CHECK(workspace.guards_intact());
+    check_one_past(of, plan);
   }
 }
 
