@@ -89,14 +89,37 @@ bool few_filters_pay(const ConvProblem& a) {
   return !has_many_pixels(a) || (a.c > kOctet && !floats_can_be_brought(a));
 }
 
+// The same of 1x1 filters that TMA can load, for which implicit GEMM is made: its tiles have 64
+// filters, or all of those of many pixels. (H200, 109 layers in FP16 and at the precision of TF32,
+// docs/results/few_terms_of_pixels_h200.csv)
+bool few_terms_of_pixels_pay(const ConvProblem& a) {
+  constexpr std::int64_t kTile = 64, kMostChannels = 32;
+  const bool in_tiles = a.k % kTile == 0;
+  const std::int64_t pixels = a.n * a.p() * a.q();
+  if (a.dtype == DataType::f32) {
+    constexpr std::int64_t kFewOutputs = 4'100'000, kVeryFewOutputs = 300'000;
+    constexpr std::int64_t kManyOutputs = 8'000'000, kFewFilters = 48;
+    const std::int64_t few_channels = a.k <= kFewFilters ? 24 : 16;
+    if (a.c <= few_channels && a.y_size() <= kFewOutputs) return true;
+    const bool few = a.c <= 2 * kMostChannels && a.y_size() <= kVeryFewOutputs;
+    return !in_tiles && (few || (a.c <= kMostChannels && a.y_size() >= kManyOutputs));
+  }
+  constexpr std::int64_t kFewChannels = 24, kManyPixels = 150'000;
+  constexpr std::int64_t kFewPixels = 1'000, kPixelsOfFewFilters = 4'000;
+  if (a.c <= kMostChannels) {
+    return pixels < kManyPixels || (a.k > kTile && (a.c <= kFewChannels || !in_tiles));
+  }
+  return a.c <= 2 * kMostChannels && (pixels <= (a.k <= kTile ? kPixelsOfFewFilters : kFewPixels) ||
+                                      (!in_tiles && a.k > kTile));
+}
+
 // Sums of few terms, which direct tasks multiply on tensor cores without passing x through shared
-// memory. Implicit GEMM has K blocks of 32 or 64 channels of one tap. Where TMA loads these of 1x1
-// filters it is as fast, unless y is large; and where floats have many terms. (H100, 55 layers in
-// FP16 and 53 at the precision of TF32, docs/results/direct_mma_h100.csv)
+// memory. Implicit GEMM has K blocks of 32 or 64 channels of one tap. Where floats have many terms
+// it is as fast. (H100, 55 layers in FP16 and 53 at the precision of TF32,
+// docs/results/direct_mma_h100.csv)
 bool few_terms_are_direct(const ConvProblem& a, const TilingOptions& options,
                           const Target& target) {
-  constexpr std::int64_t kLeastFilters = 16, kManyFilters = 48, kMostChannels = 32;
-  constexpr std::int64_t kLargeOutputs = 8'000'000, kSmallOutputs = 200'000;
+  constexpr std::int64_t kLeastFilters = 16, kSmallOutputs = 200'000;
   constexpr std::int64_t kSteps = 9, kFloatSteps = 5;
   if (!leaves_the_choice(options) || target.multiprocessors == 0 ||
       direct_arithmetic(a, options, target) == Arithmetic::fma) {
@@ -104,13 +127,10 @@ bool few_terms_are_direct(const ConvProblem& a, const TilingOptions& options,
   }
   if (streams_pixels(a)) return true;
   if (has_few_filters(a)) return few_filters_pay(a);
-  const bool floats = a.dtype == DataType::f32, pixels = a.r == 1 && a.s == 1;
-  const bool large = a.y_size() >= kLargeOutputs;
-  if (mma_steps(a) > (floats && a.y_size() >= kSmallOutputs ? kFloatSteps : kSteps)) return false;
-  if (a.k < (pixels ? kManyFilters : kLeastFilters)) return false;
-  const bool moved = pixels && operands_in_wide_tiles(a);
-  if (moved && are_outputs_for_tma(a)) return false;
-  return !moved || (large && a.c <= kMostChannels);
+  const bool many = a.dtype == DataType::f32 && a.y_size() >= kSmallOutputs;
+  if (mma_steps(a) > (many ? kFloatSteps : kSteps) || a.k < kLeastFilters) return false;
+  const bool moved = a.r == 1 && a.s == 1 && operands_in_wide_tiles(a);
+  return !moved || (!are_outputs_for_tma(a) && few_terms_of_pixels_pay(a));
 }
 
 Algorithm choose_algorithm(const ConvProblem& problem, const TilingOptions& options,

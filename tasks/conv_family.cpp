@@ -12,6 +12,7 @@
 #include "tasks/cost_model.hpp"
 #include "tasks/direct/depthwise_box.hpp"
 #include "tasks/direct/direct_shapes.hpp"
+#include "tasks/direct/few_terms.hpp"
 #include "tasks/gpu_memory.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
@@ -56,11 +57,7 @@ constexpr double kDepthwiseMemoryMore = 1.3;
 // 1x1 filters on few channels by direct tasks (H100, 39 layers in stages).
 constexpr double kPointwiseStartUs = 2, kPointwiseProductsPerUs = 1.2e7;
 constexpr double kPointwiseMemoryMore = 1.3;
-// Direct tasks on tensor cores, an output that is computed, by the steps of its sum; of floats
-// (H100 and H200, 108 layers).
-constexpr double kMmaStartUs = 2.2, kMmaOutputUs = 0.6e-6, kMmaStepUs = 0.12e-6;
-constexpr double kMmaFloatUs = 0.9e-6, kMmaFloatStepUs = 0.2e-6;
-// The same of few filters, within a third of 84 layers (H100).
+// Direct tasks on tensor cores, of few filters, within a third of 84 layers (H100).
 constexpr double kFewFiltersStartUs = 1.7, kFewFiltersPixelUs = 25e-6, kFewFiltersStepUs = 4e-6;
 constexpr double kFewFiltersMemoryMore = 1.3, kFewFiltersCachedMore = 0.8;
 // The same of streams of pixels, a column of eight filters at a time, and every further step of
@@ -149,25 +146,22 @@ double pixel_stream_us(const ConvProblem& a) {
   return kStreamStartUs + std::max(pixels * (columns_us + steps_us), memory_us(a));
 }
 
-// Of filters that a warp has at a time some may not exist.
-double direct_mma_us(const ConvProblem& a) {
+double direct_mma_us(const Tiling& tiling, const Target& target) {
+  const ConvProblem& a = tiling.problem;
   if (streams_pixels(a)) return pixel_stream_us(a);
   if (has_few_filters(a)) return few_filters_us(a);
-  const bool floats = a.dtype == DataType::f32;
-  const auto filters = u64(mma_filters(size_of(a.dtype)));
-  const double computed =
-      static_cast<double>(u64(a.n * a.p() * a.q()) * ceil_div(u64(a.k), filters) * filters);
-  const auto steps = static_cast<double>(mma_steps(a));
-  const double each =
-      floats ? kMmaFloatUs + kMmaFloatStepUs * steps : kMmaOutputUs + kMmaStepUs * steps;
-  return kMmaStartUs + computed * each;
+  const auto& cut = std::get<DirectCut>(tiling.cut);
+  const auto filters = u32(u64(mma_filter_parts(a).filters));
+  const std::uint32_t parts =
+      ceil_div(cut.filter_blocks_per_gemm_task * Tiling::kLaneBlock, filters);
+  return few_terms_us(a, {cut.rows_per_group, cut.cols_per_group, parts}, target);
 }
 
 // Where direct tasks do not share x: their own estimate knows no memory.
 std::optional<double> plain_direct_us(const Tiling& own, const Target& target) {
   const ConvProblem& a = own.problem;
   if (own.algorithm() != Algorithm::direct) return {};
-  if (own.arithmetic != Arithmetic::fma) return direct_mma_us(a);
+  if (own.arithmetic != Arithmetic::fma) return direct_mma_us(own, target);
   if (a.depthwise()) return depthwise_us(a, target);
   if (has_few_channels_of_pixels(a)) return pointwise_us(a);
   return {};

@@ -5,6 +5,7 @@
 
 #include "tasks/direct/depthwise_box.hpp"
 #include "tasks/direct/direct_shapes.hpp"
+#include "tasks/direct/few_terms.hpp"
 #include "tasks/gpu_memory.hpp"
 #include "tasks/tiling.hpp"
 
@@ -107,32 +108,38 @@ struct ColumnsTasks {
   }
 };
 
-// Tasks on tensor cores: pixels for all warps of a block, and so many that the task's filters are
-// few beside its outputs; but tasks should be there at once.
+// Sizes by which tasks of sums of few terms on tensor cores take least time.
 struct MmaTasks {
-  std::uint32_t rows, cols, blocks;
+  std::uint32_t rows = 0, cols = 0, blocks = 0;
 
   MmaTasks(const ConvProblem& a, std::uint32_t filter_blocks, const Target& target) {
-    constexpr std::uint32_t kResident = 4, kMostFilters = 256;
-    constexpr std::uint64_t kLeastPixels = 96, kMostPixels = 1024, kTaskOutputs = 32 * 1024;
-    const MmaFilterParts parts = mma_filter_parts(a);
-    const auto filters = u32(u64(parts.filters));
-    const std::uint32_t chunks = ceil_div(u32(u64(a.k)), filters);
-    const auto fitting = u32(u64(kMmaFilterBytes / parts.bytes));
-    const std::uint64_t at_once = kResident * std::max(1u, target.multiprocessors);
-    const std::uint64_t pixels = u64(a.n * a.p() * a.q()), p = u64(a.p()), q = u64(a.q());
-    std::uint32_t in_task = even_part(chunks, std::min(fitting, kMostFilters / filters));
-    while (in_task > 1 &&
-           ceil_div(chunks, in_task) * ceil_div(pixels, kLeastPixels) < at_once / 2) {
-      in_task = ceil_div(in_task, 2u);
+    constexpr std::uint64_t kLeastPixels = 32, kMostPixels = 4096;
+    const MmaFilterParts filters = mma_filter_parts(a);
+    const auto p = u32(u64(a.p())), q = u32(u64(a.q()));
+    const std::uint32_t all_parts = ceil_div(u32(u64(a.k)), u32(u64(filters.filters)));
+    const std::uint32_t fitting = u32(u64(kMmaFilterBytes / filters.bytes));
+    double least = std::numeric_limits<double>::infinity();
+    const auto consider = [&](const MmaTaskSize& size) {
+      const std::uint64_t pixels = u64(size.rows) * size.cols;
+      const bool is_image = size.rows == p && size.cols == q;
+      if (pixels > kMostPixels || (pixels < kLeastPixels && !is_image)) return;
+      const double us = few_terms_us(a, size, target);
+      if (us >= least) return;
+      least = us;
+      rows = size.rows;
+      cols = size.cols;
+      blocks = std::min(size.parts * u32(u64(filters.filters)) / Tiling::kLaneBlock, filter_blocks);
+    };
+    for (std::uint32_t parts = 1; parts <= std::min(all_parts, fitting); ++parts) {
+      if (even_part(all_parts, parts) != parts) continue;
+      const std::uint32_t most_cuts = ceil_div(q, u32(kLeastPixels));
+      for (std::uint32_t cuts = ceil_div(q, u32(kMostPixels)); cuts <= most_cuts; ++cuts) {
+        consider({1, ceil_div(q, cuts), parts});
+      }
+      for (std::uint32_t of_rows = 1; of_rows <= p && u64(of_rows) * q <= kMostPixels; ++of_rows) {
+        consider({of_rows, q, parts});
+      }
     }
-    const std::uint64_t most = std::clamp(kTaskOutputs / std::min(u64(a.k), u64(in_task) * filters),
-                                          kLeastPixels, kMostPixels);
-    const std::uint64_t size =
-        std::clamp(ceil_div(pixels * ceil_div(chunks, in_task), at_once), kLeastPixels, most);
-    rows = even_part(u32(p), u32(std::clamp<std::uint64_t>(size / q, 1, p)));
-    cols = even_part(u32(q), u32(std::min(size, q)));
-    blocks = std::min(in_task * filters / Tiling::kLaneBlock, filter_blocks);
   }
 };
 
@@ -199,18 +206,22 @@ struct FewFilterTasks {
   }
 };
 
-// Beside tasks that multiply and add. Of 1x1 filters these write y as fast where that is all that
-// takes time, and faster where vectors of y are of several pixels (H100, the layers named in
-// choose_tiling.cpp).
+// Beside tasks that multiply and add. Of 1x1 filters on few channels these are faster where few
+// filters of a pixel are a vector, and where it matters most how large floats are written. (H200,
+// 100 layers in FP16 and at the precision of TF32, docs/results/few_channels_mma_h200.csv; of few
+// filters H100, the layers named in choose_tiling.cpp.)
 bool mma_pays(const ConvProblem& a) {
   if (streams_pixels(a)) return true;
-  constexpr std::int64_t kLeastFilters = 64, kManyFilters = 256, kOctet = 8, kQuad = 4;
+  constexpr std::int64_t kOctet = 8, kQuad = 4, kPair = 2;
   if (has_few_filters(a)) {
     return !has_few_channels_of_pixels(a) || a.c > kOctet || !has_many_pixels(a);
   }
   if (!has_few_channels_of_pixels(a)) return true;
-  if (a.k < kLeastFilters || a.k % kQuad != 0) return false;
-  return a.c > kQuad || (a.dtype != DataType::f32 && a.k >= kManyFilters);
+  constexpr std::int64_t kManyOutputs = 8'000'000, kFewOutputs = 1'000'000;
+  if (a.k % kQuad == 0) {
+    return a.dtype != DataType::f32 || a.c > kQuad || a.y_size() <= kManyOutputs;
+  }
+  return a.k % kPair == 0 && a.y_size() <= kFewOutputs;
 }
 
 // Target::workers counts thread blocks of this size.

@@ -10,6 +10,7 @@
 // columns, so that a warp's reads of shared memory are free of bank conflicts.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -104,6 +105,17 @@ constexpr std::int64_t mma_filters(std::size_t element_bytes) {
 inline constexpr std::int64_t kMmaSteps[] = {1, 2, 3, 4, 5, 9, 14};
 constexpr std::int64_t most_mma_steps(std::size_t element_bytes) {
   return element_bytes == sizeof(float) ? 9 : 14;
+}
+/// Blocks of a multiprocessor; of floats fewer, which take more registers.
+constexpr std::int64_t mma_blocks(std::size_t element_bytes) {
+  return element_bytes == sizeof(float) ? 3 : 4;
+}
+/// Tiles of 8 pixels that a warp has at a time: as many as there are registers for, beside terms
+/// of so many steps.
+constexpr std::int64_t mma_tiles(std::size_t element_bytes, std::int64_t steps) {
+  const std::int64_t registers = element_bytes == sizeof(float) ? 68 : 52;
+  const auto words = static_cast<std::int64_t>(element_bytes);
+  return std::clamp<std::int64_t>(registers / (steps * words + 32 / words), 2, 4);
 }
 /// Of `compiled` the least steps that have all terms of a sum, if threads load so many channels of
 /// a tap together; 0 if none have.

@@ -93,7 +93,7 @@ inline bool has_odd_filters(const ConvProblem& a) {
 /// floats that four filters have are stored as fast without. (H100,
 /// docs/results/pixel_stream_h100.csv)
 inline bool streams_pixels(const ConvProblem& a) {
-  constexpr std::int64_t kManyPixels = 150'000, kShort = 24, kLessShort = 32, kFewFilters = 64;
+  constexpr std::int64_t kManyPixels = 150'000, kShort = 24, kLessShort = 32, kFewFilters = 48;
   constexpr std::int64_t kLong = 160, kVeryFewFilters = 16, kManyBytes = 10'000'000, kVector = 16;
   constexpr std::int64_t kMostFilterBytes = 96 * 1024;
   const bool pixels = a.layout == Layout::nhwc && a.groups == 1 && a.r == 1 && a.s == 1 &&

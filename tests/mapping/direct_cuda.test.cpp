@@ -5,6 +5,7 @@
 
 #include "megaconv/mapping.hpp"
 #include "tasks/direct/direct_shapes.hpp"
+#include "tasks/direct/few_terms.hpp"
 #include "tasks/tiling.hpp"
 #include "tests/catch.hpp"
 #include "tests/mapping/targets.hpp"
@@ -205,16 +206,87 @@ TEST_CASE("Direct tasks multiply sums of few terms on tensor cores, where that w
   CHECK(arithmetic("c3h28k64+nhwc+bf16") == Arithmetic::bf16);
   CHECK(arithmetic("c3h28k64+nhwc", Precision::tf32) == Arithmetic::tf32);
   // Accurate, in NCHW, of many terms, or waiting for memory alone.
-  for (const char* text :
-       {"c3h28k64+nhwc", "c3h28k64+f16", "c32h28k64+nhwc+f16", "n2c6h128k627r1p0+nhwc+f16",
-        "c3h28k64r1p0+nhwc+f16", "c8h28k64g2+nhwc+f16"}) {
+  for (const char* text : {"c3h28k64+nhwc", "c3h28k64+f16", "c32h28k64+nhwc+f16",
+                           "n2c6h128k627r1p0+nhwc+f16", "c8h28k64g2+nhwc+f16"}) {
     CAPTURE(text);
     CHECK(arithmetic(text) == Arithmetic::fma);
   }
-  CHECK(arithmetic("c4h28k640r1p0+nhwc", Precision::tf32) == Arithmetic::fma);
-  CHECK(arithmetic("c4h28k640r1p0+nhwc+f16") == Arithmetic::f16);
+  CHECK(arithmetic("n32c4h28k640r1p0+nhwc", Precision::tf32) == Arithmetic::fma);
+  CHECK(arithmetic("n32c5h28k640r1p0+nhwc", Precision::tf32) == Arithmetic::tf32);
+  CHECK(arithmetic("n32c4h28k640r1p0+nhwc+f16") == Arithmetic::f16);
+  CHECK(arithmetic("c3h28k64r1p0+nhwc+f16") == Arithmetic::f16);
+  CHECK(arithmetic("c3h28k50r1p0+nhwc+f16") == Arithmetic::f16);
   CHECK(arithmetic("c7h28k80r1p0+nhwc", Precision::tf32) == Arithmetic::tf32);
   CHECK(arithmetic("c24h28k64+nhwc", Precision::tf32) == Arithmetic::fma);  // 14 steps
+}
+
+// Measured on an H200, of a graph that repeats one layer.
+TEST_CASE("Tasks of sums of few terms take what was measured, and no size takes less") {
+  struct Measured {
+    const char* problem;
+    double us;
+  };
+  const Measured all[] = {
+      {"n32c3h224k32r3p1u2+nhwc+f16", 21.9}, {"n32c16h112k96r1p0+nhwc+f16", 30.0},
+      {"n9c32h33k440r1p0+nhwc+f16", 4.8},    {"n1c16h28k32r1p0+nhwc+bf16", 1.24},
+      {"n21c4h88w132k196+nhwc+f16", 61.5},   {"n2c16h395k184r1p0+nhwc+f16", 46.7},
+      {"n32c3h416k32+nhwc+f16", 280},        {"n3c8h21w153k1040+nhwc+f16", 10.6},
+      {"n32c3h224k32r3p1u2+nhwc", 30.5},     {"n8c26h27k208r1p0+nhwc", 3.84},
+      {"n4c4h304k336r1p0+nhwc", 144},
+  };
+  for (const auto& [text, us] : all) {
+    const ConvProblem problem = parse_problem(text);
+    const Tiling tiling = make_tiling(
+        problem, {.algorithm = Algorithm::direct, .arithmetic = mma_arithmetic(problem.dtype)},
+        test::kHopper);
+    CAPTURE(to_string(tiling));
+    const auto& cut = std::get<DirectCut>(tiling.cut);
+    const auto filters = static_cast<std::uint32_t>(mma_filter_parts(problem).filters);
+    const MmaTaskSize size{cut.rows_per_group, cut.cols_per_group,
+                           ceil_div(cut.filter_blocks_per_gemm_task * Tiling::kLaneBlock, filters)};
+    const double estimated = few_terms_us(problem, size, test::kHopper);
+    CHECK(estimated > us / 1.5);
+    CHECK(estimated < us * 1.5);
+    const auto all_rows = static_cast<std::uint32_t>(problem.p());
+    const auto all_cols = static_cast<std::uint32_t>(problem.q());
+    for (std::uint32_t rows = 1; rows <= std::min(all_rows, 4096 / all_cols); ++rows) {
+      if (rows * all_cols < 32) continue;
+      CHECK(few_terms_us(problem, {rows, all_cols, size.parts}, test::kHopper) >= estimated);
+    }
+  }
+}
+
+TEST_CASE("Tasks of sums of few terms come in whole waves where they are long") {
+  for (const char* text : {"n32c3h224k32r3p1u2+nhwc+f16", "n16c3h224k24r3p1u2+nhwc+bf16",
+                           "n32c24h56k144r1p0+nhwc+f16"}) {
+    const Tiling tiling = make_tiling(parse_problem(text), {}, test::kHopper);
+    const std::uint32_t tasks = tiling.num_groups * tiling.gemm_tasks;
+    CAPTURE(to_string(tiling), tasks);
+    CHECK(tiling.algorithm() == Algorithm::direct);
+    CHECK(tasks <= 4 * 132);
+    CHECK(tasks > 3 * 132);
+  }
+}
+
+TEST_CASE("1x1 filters on few channels are direct on tensor cores, where that was faster") {
+  const auto algorithm = [](const char* text) {
+    const ConvProblem problem = parse_problem(std::string(text) + "+nhwc");
+    return make_tiling(problem, {.precision = Precision::tf32}, test::kHopper).algorithm();
+  };
+  for (const char* text : {"n1c16h28k32r1p0+f16", "n4c24h28k64r1p0+f16", "n16c32h56k144r1p0+bf16",
+                           "n35c16h35k160r1p0+f16", "n16c24h112k144r1p0+f16",
+                           "n1c64h28k144r1p0+f16", "n4c64h28k64r1p0+f16", "n16c40h56k80r1p0+f16",
+                           "n4c16h56k144r1p0", "n1c24h28k144r1p0", "n1c40h14k240r1p0"}) {
+    CAPTURE(text);
+    CHECK(algorithm(text) == Algorithm::direct);
+  }
+  for (const char* text :
+       {"n16c16h112k64r1p0+f16", "n16c32h112k320r1p0+f16", "n16c64h56k64r1p0+f16",
+        "n4c64h56k320r1p0+f16", "n6c128h35k248r1p0+f16", "n16c16h56k320r1p0", "n16c24h112k64r1p0",
+        "n1c32h28k64r1p0", "n1c112h14k672r1p0", "n16c64h56k144r1p0"}) {
+    CAPTURE(text);
+    CHECK(algorithm(text) == Algorithm::implicit_gemm);
+  }
 }
 
 TEST_CASE("Layers of few filters are direct on tensor cores, where that was faster") {

@@ -115,7 +115,7 @@ struct FewFiltersTask {
     // The two pixels of a thread.
     struct Pixels {
       int row[2], col[2];  // in x
-      int in_y[2];         // in an image; less than 0 if there is none
+      int places[2];       // in an image of y; less than 0 if there is none
 
       __device__ Pixels(const TaskArgs& a, const PixelRect& rect, int first) {
 #pragma unroll
@@ -125,7 +125,7 @@ struct FewFiltersTask {
           const bool exists = down < rect.rows;
           row[i] = exists ? y_row * a.stride_h - a.pad_h : a.h;  // or outside
           col[i] = y_col * a.stride_w - a.pad_w;
-          in_y[i] = exists ? y_row * a.q + y_col : -1;
+          places[i] = exists ? (y_row * a.q + y_col) * a.k : -1;
         }
       }
     };
@@ -156,7 +156,7 @@ struct FewFiltersTask {
           const int pixel = j / kRun, filter = j % kRun;
           outputs[j] = sums[filter / 2][pixel * 2 + filter % 2];
         }
-        to_y.finish(own.in_y, lane() % 4 * kRun, outputs);
+        to_y.finish(own.places, lane() % 4 * kRun, outputs);
       }
     }
 

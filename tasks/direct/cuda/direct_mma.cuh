@@ -33,9 +33,7 @@ struct MmaTask {
   static constexpr int kFilters = static_cast<int>(mma_filters(sizeof(Stored)));
   static constexpr int kQuad = static_cast<int>(kMmaQuad);
   static constexpr int kStepQuads = static_cast<int>(kMmaStepQuads);
-  // Floats take so many that three blocks share a multiprocessor, others four.
-  static constexpr bool kFloats = sizeof(Stored) == sizeof(float);
-  static constexpr int kBlocksPerSm = kFloats ? 3 : 4, kTileRegisters = kFloats ? 68 : 52;
+  static constexpr int kBlocksPerSm = static_cast<int>(mma_blocks(sizeof(Stored)));
   using Quad = MmaQuad<Stored>;
   // Filters of a thread: neighbours, 16 bytes of y. Two of them come of 16 filters by 8 pixels, of
   // which a step has so many matrix instructions.
@@ -43,8 +41,7 @@ struct MmaTask {
   static constexpr int kMatrices = kFilters / 16, kInstructions = Quad::kWords / 2;
   static constexpr int kVectors = kMatrices * kInstructions;
   // Of 8 pixels each, as many as there are registers for.
-  static constexpr int kTiles =
-      std::clamp(kTileRegisters / (kSteps * Quad::kWords + 4 * kMatrices), 2, 4);
+  static constexpr int kTiles = static_cast<int>(mma_tiles(sizeof(Stored), kSteps));
 
   struct Shared {
     alignas(16) uint4 filters[kMmaFilterBytes / sizeof(uint4)];
@@ -143,21 +140,21 @@ struct MmaTask {
     // Where pixels are that a lane loads, and those that it stores.
     struct Pixels {
       int row[kTiles], col[kTiles];  // in x
-      int in_y[2 * kTiles];          // in an image; less than 0 if there is none
+      int places[2 * kTiles];        // in an image of y; less than 0 if there is none
 
       __device__ Pixels(const TaskArgs& a, const PixelRect& rect, int first) {
 #pragma unroll
         for (int i = 0; i < kTiles; ++i) {
           const int index = first + i * 8 + lane() / 4, down = bounded_quotient(index, rect.cols);
-          row[i] = down < rect.rows ? (rect.row + down) * a.stride_h - a.pad_h : a.h;  // or outside
-          col[i] = (rect.col + index - down * rect.cols) * a.stride_w - a.pad_w;
-        }
+          const int y_row = rect.row + down, y_col = rect.col + index - down * rect.cols;
+          const bool exists = down < rect.rows;
+          row[i] = exists ? y_row * a.stride_h - a.pad_h : a.h;  // or outside
+          col[i] = y_col * a.stride_w - a.pad_w;
+          const int place = exists ? (y_row * a.q + y_col) * a.k : -1;
 #pragma unroll
-        for (int i = 0; i < 2 * kTiles; ++i) {
-          const int index = first + i / 2 * 8 + lane() % 4 * 2 + i % 2;
-          const int down = bounded_quotient(index, rect.cols);
-          const int in_image = (rect.row + down) * a.q + rect.col + index - down * rect.cols;
-          in_y[i] = down < rect.rows ? in_image : -1;
+          for (int j = 0; j < 2; ++j) {  // whoever loads a pixel knows its place
+            places[2 * i + j] = __shfl_sync(0xffffffffu, place, (lane() % 4 * 2 + j) * 4);
+          }
         }
       }
     };
@@ -227,7 +224,7 @@ struct MmaTask {
           const int pixel = i / kRun, filter = i % kRun;
           outputs[i] = sums[pixel / 2][filter / 2][filter % 2 * 2 + pixel % 2];
         }
-        to_y.finish(pixels.in_y, first_k + chunk * kFilters + lane() / 4 * kRun, outputs);
+        to_y.finish(pixels.places, first_k + chunk * kFilters + lane() / 4 * kRun, outputs);
       }
     }
   };

@@ -12,22 +12,22 @@ namespace megaconv::cuda {
 template <class Stored, int kRun>
 struct MmaOutputs {
   const TaskArgs& a;
-  const int image;
-  const int width;  // of vectors of filters
+  const std::int64_t image;  // numbers of y in front of it
+  const int width;           // of vectors of filters
 
   __device__ MmaOutputs(const TaskArgs& args, int image_idx)
-      : a(args), image(image_idx), width(width_of(args)) {}
+      : a(args), image(image_idx * image_size(args)), width(width_of(args)) {}
 
-  /// `outputs`: [pixel][filter] from the k-th filter on. `in_y`: where a pixel is in its image;
-  /// less than 0 if there is none.
+  /// `outputs`: [pixel][filter] from the k-th filter on. `places`: numbers of a pixel's image in
+  /// front of it; less than 0 if there is no such pixel.
   template <int kPixels>
-  __device__ void finish(const int (&in_y)[kPixels], int k,
+  __device__ void finish(const int (&places)[kPixels], int k,
                          float (&outputs)[kPixels * kRun]) const {
     if (a.scale != nullptr || a.bias != nullptr || a.residual != nullptr) {
-      in_vectors([&]<int kWidth>() { add_tensors<kWidth>(in_y, k, outputs); });
+      in_vectors([&]<int kWidth>() { add_tensors<kWidth>(places, k, outputs); });
     }
     activate(a.activation, outputs);
-    in_vectors([&]<int kWidth>() { store<kWidth>(in_y, k, outputs); });
+    in_vectors([&]<int kWidth>() { store<kWidth>(places, k, outputs); });
   }
 
  private:
@@ -67,8 +67,8 @@ struct MmaOutputs {
     width == 2 ? body.template operator()<2>() : body.template operator()<1>();
   }
 
-  __device__ std::int64_t place_in_y(int pixel) const {
-    return (static_cast<std::int64_t>(image) * a.p * a.q + pixel) * a.k;
+  static __device__ std::int64_t image_size(const TaskArgs& args) {
+    return static_cast<std::int64_t>(args.p) * args.q * args.k;
   }
 
   // Calls body(first output, pixel, first filter) of every vector.
@@ -81,16 +81,15 @@ struct MmaOutputs {
   }
 
   template <int kWidth, int kPixels, int kCount>
-  __device__ void add_tensors(const int (&in_y)[kPixels], int k, float (&outputs)[kCount]) const {
+  __device__ void add_tensors(const int (&places)[kPixels], int k, float (&outputs)[kCount]) const {
     const auto* const scale = reinterpret_cast<const Stored*>(a.scale);
     const auto* const bias = reinterpret_cast<const Stored*>(a.bias);
-    const auto* const residual = reinterpret_cast<const Stored*>(a.residual);
+    const auto* const residual = reinterpret_cast<const Stored*>(a.residual) + image;
     for_vectors<kWidth>(k, outputs, [&](int i, int pixel, int filter) {
-      const std::int64_t place = place_in_y(in_y[pixel]);
       const auto factors = load_if<kWidth>(scale != nullptr && filter < a.k, scale + filter);
       const auto added = load_if<kWidth>(bias != nullptr && filter < a.k, bias + filter);
-      const auto more = load_if<kWidth>(residual != nullptr && filter < a.k && in_y[pixel] >= 0,
-                                        residual + place + filter);
+      const auto more = load_if<kWidth>(a.residual != nullptr && filter < a.k && places[pixel] >= 0,
+                                        residual + (places[pixel] + filter));
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
         float& output = outputs[i + j];
@@ -102,14 +101,14 @@ struct MmaOutputs {
   }
 
   template <int kWidth, int kPixels, int kCount>
-  __device__ void store(const int (&in_y)[kPixels], int k, float (&outputs)[kCount]) const {
+  __device__ void store(const int (&places)[kPixels], int k, float (&outputs)[kCount]) const {
+    auto* const y = reinterpret_cast<Stored*>(a.y) + image;
     for_vectors<kWidth>(k, outputs, [&](int i, int pixel, int filter) {
-      const std::int64_t place = place_in_y(in_y[pixel]);
-      if (in_y[pixel] < 0 || filter >= a.k) return;
+      if (places[pixel] < 0 || filter >= a.k) return;
       Vec<kWidth> vector;
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) vector.lane[j] = outputs[i + j];
-      cuda::store(reinterpret_cast<Stored*>(a.y) + place + filter, vector);
+      cuda::store(y + (places[pixel] + filter), vector);
     });
   }
 };
