@@ -89,9 +89,9 @@ bool few_filters_pay(const ConvProblem& a) {
   return !has_many_pixels(a) || (a.c > kOctet && !floats_can_be_brought(a));
 }
 
-// The same of 1x1 filters that TMA can load, for which implicit GEMM is made: its tiles have 64
-// filters, or all of those of many pixels. (H200, 109 layers in FP16 and at the precision of TF32,
-// docs/results/few_terms_of_pixels_h200.csv)
+// Whether direct tasks take less time for sums of few terms of 1x1 filters although TMA can load x,
+// which is what implicit GEMM is made for: its tiles have 64 filters. (H200, 109 layers in FP16 and
+// at the precision of TF32, docs/results/few_terms_of_pixels_h200.csv)
 bool few_terms_of_pixels_pay(const ConvProblem& a) {
   constexpr std::int64_t kTile = 64, kMostChannels = 32;
   const bool in_tiles = a.k % kTile == 0;

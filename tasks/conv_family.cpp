@@ -150,11 +150,7 @@ double direct_mma_us(const Tiling& tiling, const Target& target) {
   const ConvProblem& a = tiling.problem;
   if (streams_pixels(a)) return pixel_stream_us(a);
   if (has_few_filters(a)) return few_filters_us(a);
-  const auto& cut = std::get<DirectCut>(tiling.cut);
-  const auto filters = u32(u64(mma_filter_parts(a).filters));
-  const std::uint32_t parts =
-      ceil_div(cut.filter_blocks_per_gemm_task * Tiling::kLaneBlock, filters);
-  return few_terms_us(a, {cut.rows_per_group, cut.cols_per_group, parts}, target);
+  return few_terms_us(a, std::get<DirectCut>(tiling.cut), target);
 }
 
 // Where direct tasks do not share x: their own estimate knows no memory.

@@ -108,40 +108,36 @@ struct ColumnsTasks {
   }
 };
 
-// Sizes by which tasks of sums of few terms on tensor cores take least time.
-struct MmaTasks {
-  std::uint32_t rows = 0, cols = 0, blocks = 0;
-
-  MmaTasks(const ConvProblem& a, std::uint32_t filter_blocks, const Target& target) {
-    constexpr std::uint64_t kLeastPixels = 32, kMostPixels = 4096;
-    const MmaFilterParts filters = mma_filter_parts(a);
-    const auto p = u32(u64(a.p())), q = u32(u64(a.q()));
-    const std::uint32_t all_parts = ceil_div(u32(u64(a.k)), u32(u64(filters.filters)));
-    const std::uint32_t fitting = u32(u64(kMmaFilterBytes / filters.bytes));
-    double least = std::numeric_limits<double>::infinity();
-    const auto consider = [&](const MmaTaskSize& size) {
-      const std::uint64_t pixels = u64(size.rows) * size.cols;
-      const bool is_image = size.rows == p && size.cols == q;
-      if (pixels > kMostPixels || (pixels < kLeastPixels && !is_image)) return;
-      const double us = few_terms_us(a, size, target);
-      if (us >= least) return;
-      least = us;
-      rows = size.rows;
-      cols = size.cols;
-      blocks = std::min(size.parts * u32(u64(filters.filters)) / Tiling::kLaneBlock, filter_blocks);
-    };
-    for (std::uint32_t parts = 1; parts <= std::min(all_parts, fitting); ++parts) {
-      if (even_part(all_parts, parts) != parts) continue;
-      const std::uint32_t most_cuts = ceil_div(q, u32(kLeastPixels));
-      for (std::uint32_t cuts = ceil_div(q, u32(kMostPixels)); cuts <= most_cuts; ++cuts) {
-        consider({1, ceil_div(q, cuts), parts});
-      }
-      for (std::uint32_t of_rows = 1; of_rows <= p && u64(of_rows) * q <= kMostPixels; ++of_rows) {
-        consider({of_rows, q, parts});
-      }
+// By which tasks of sums of few terms on tensor cores take least time.
+DirectCut few_terms_cut(const ConvProblem& a, std::uint32_t filter_blocks, const Target& target) {
+  constexpr std::uint64_t kLeastPixels = 32, kMostPixels = 4096;
+  const MmaFilterParts filters = mma_filter_parts(a);
+  const auto in_part = u32(u64(filters.filters)), p = u32(u64(a.p())), q = u32(u64(a.q()));
+  const std::uint32_t all_parts = ceil_div(u32(u64(a.k)), in_part);
+  const std::uint32_t fitting = u32(u64(kMmaFilterBytes / filters.bytes));
+  DirectCut best;
+  double least = std::numeric_limits<double>::infinity();
+  const auto consider = [&](std::uint32_t rows, std::uint32_t cols, std::uint32_t blocks) {
+    const std::uint64_t pixels = u64(rows) * cols;
+    const bool is_image = rows == p && cols == q;
+    if (pixels > kMostPixels || (pixels < kLeastPixels && !is_image)) return;
+    const DirectCut cut{rows, cols, blocks};
+    const double us = few_terms_us(a, cut, target);
+    if (us < least) least = us, best = cut;
+  };
+  for (std::uint32_t parts = 1; parts <= std::min(all_parts, fitting); ++parts) {
+    if (even_part(all_parts, parts) != parts) continue;
+    const std::uint32_t blocks = std::min(parts * in_part / Tiling::kLaneBlock, filter_blocks);
+    const std::uint32_t most_cuts = ceil_div(q, u32(kLeastPixels));
+    for (std::uint32_t cuts = ceil_div(q, u32(kMostPixels)); cuts <= most_cuts; ++cuts) {
+      consider(1, ceil_div(q, cuts), blocks);
+    }
+    for (std::uint32_t rows = 1; rows <= p && u64(rows) * q <= kMostPixels; ++rows) {
+      consider(rows, q, blocks);
     }
   }
-};
+  return best;
+}
 
 // Streams of pixels: sizes by which all waves of tasks together are shortest, in pixels of a warp.
 // What a task costs beside them is estimated.
@@ -290,8 +286,8 @@ void choose_direct_for_cuda(Tiling& tiling, const Target& target) {
     return;
   }
   if (tiling.arithmetic != Arithmetic::fma) {
-    const MmaTasks tasks(a, tiling.filter_blocks(), target);
-    take(tasks.rows, tasks.cols, tasks.blocks);
+    const DirectCut tasks = few_terms_cut(a, tiling.filter_blocks(), target);
+    take(tasks.rows_per_group, tasks.cols_per_group, tasks.filter_blocks_per_gemm_task);
     return;
   }
   if (writes_columns(a)) {

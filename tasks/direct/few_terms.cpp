@@ -60,12 +60,14 @@ double task_us(const ConvProblem& a, std::uint64_t pixels, std::uint64_t parts) 
 
 }  // namespace
 
-double few_terms_us(const ConvProblem& a, const MmaTaskSize& size, const Target& target) {
+double few_terms_us(const ConvProblem& a, const DirectCut& cut, const Target& target) {
   const std::uint64_t filters = u64(mma_filter_parts(a).filters);
-  const std::uint64_t pixels = std::uint64_t{size.rows} * size.cols;
-  const std::uint64_t tasks = u64(a.n) * ceil_div(u64(a.p()), std::uint64_t{size.rows}) *
-                              ceil_div(u64(a.q()), std::uint64_t{size.cols}) *
-                              ceil_div(ceil_div(u64(a.k), filters), std::uint64_t{size.parts});
+  const std::uint64_t parts =
+      ceil_div(std::uint64_t{cut.filter_blocks_per_gemm_task} * Tiling::kLaneBlock, filters);
+  const std::uint64_t pixels = std::uint64_t{cut.rows_per_group} * cut.cols_per_group;
+  const std::uint64_t tasks = u64(a.n) * ceil_div(u64(a.p()), std::uint64_t{cut.rows_per_group}) *
+                              ceil_div(u64(a.q()), std::uint64_t{cut.cols_per_group}) *
+                              ceil_div(ceil_div(u64(a.k), filters), parts);
   const std::uint64_t multiprocessors = std::max(1u, target.multiprocessors);
   const std::uint64_t blocks = u64(mma_blocks(size_of(a.dtype))),
                       at_once = blocks * multiprocessors;
@@ -74,9 +76,9 @@ double few_terms_us(const ConvProblem& a, const MmaTaskSize& size, const Target&
       static_cast<double>(ceil_div(rest, multiprocessors)) / static_cast<double>(blocks);
   const double waves = static_cast<double>(tasks / at_once) +
                        (rest == 0 ? 0 : kLastWave + (1 - kLastWave) * of_last);
-  const double tasks_us = waves * task_us(a, pixels, size.parts);
+  const double tasks_us = waves * task_us(a, pixels, parts);
   const double stored_us =
-      memory_us(a, static_cast<double>(pixels * std::min(u64(a.k), size.parts * filters)));
+      memory_us(a, static_cast<double>(pixels * std::min(u64(a.k), parts * filters)));
   return kFewTermsRunUs +
          kFewTermsBlockUs * static_cast<double>(tasks) / static_cast<double>(multiprocessors) +
          std::max(tasks_us, stored_us) + kAlone * std::min(tasks_us, stored_us);

@@ -99,12 +99,15 @@ void cut_for_taps(MemoryInPlace& memory, std::int32_t tile_places, std::int32_t 
   // What is left may have room for more stages of one of them: of filters, beside floats that are
   // converted, else of x.
   if (!keeps) {
-    const bool of_filters = operands == Operands::converted_tall;
     const std::int32_t unused =
         left - memory.input_stages * (memory.input_bytes + memory.tap_bytes);
-    (of_filters ? memory.filter_stages : memory.input_stages) +=
-        unused / (of_filters ? memory.tap_bytes : memory.input_bytes);
-    memory.input_stages = std::min(memory.input_stages, most_input_stages(operands));
+    if (operands == Operands::converted_tall) {
+      memory.filter_stages =
+          std::min(memory.filter_stages + unused / memory.tap_bytes, kMostFilterStages);
+    } else {
+      memory.input_stages =
+          std::min(memory.input_stages + unused / memory.input_bytes, most_input_stages(operands));
+    }
   }
   const std::int32_t stages_bytes =
       memory.input_stages * memory.input_bytes + memory.filter_stages * memory.tap_bytes;

@@ -235,8 +235,8 @@ TEST_CASE("Within an error budget a network in stages has cuts that keep it") {
 }
 
 // H100, of a graph that repeats one layer (docs/results: resnet50_n32_f16_80b4726_h100,
-// resnet50_n32_f32_h100, mobilenetv2_n32_f32_h100; resnet50_f16_nhwc_h200 is of an H200; of wide
-// tiles epilogue_branch_h100).
+// resnet50_n32_f32_h100, mobilenetv2_n32_f32_h100; of wide tiles epilogue_branch_h100). The first
+// layer, and resnet50_f16_nhwc_h200, are of an H200.
 TEST_CASE("Estimates of kernels of their own are within a factor of what was measured") {
   struct Measured {
     const char* problem;

@@ -143,6 +143,8 @@ void check_stages_of_taps(const MemoryInPlace& memory, Operands operands, std::i
     CHECK((left < (of_filters ? memory.tap_bytes : memory.input_bytes) ||
            memory.input_stages == most_input_stages(operands)));
   }
+  CHECK(memory.filter_stages <=
+        (are_wide(operands) ? most_input_stages(operands) : kMostFilterStages));
   CHECK((memory.output_stages == 1 || memory.output_stages >= kLeastOutputStages));
   CHECK(memory.output_stages <= kMostOutputStages);
   if (has_residual) CHECK(memory.output_stages == 1);
