@@ -72,6 +72,9 @@ DeviceIdentity cuda_identity();
 
 /// The task array: the graph's tasks in the mapping's order.
 std::vector<Task> tasks_in_order(const Lowering& lowering);
+/// The graph's tasks one stage after the other, whatever the mapping's order: each in that of the
+/// policy "staged".
+std::vector<Task> tasks_in_stages(const TaskGraph& graph);
 
 /// Rounds up to Plan::kAlignment.
 inline std::size_t aligned(std::size_t bytes) {

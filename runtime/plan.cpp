@@ -105,11 +105,22 @@ Target target_of(const PlanOptions& options) {
           .mesh_cache_bytes = mesh_cache_bytes()};
 }
 
-std::vector<Task> tasks_in_order(const Lowering& lowering) {
+namespace {
+
+std::vector<Task> ordered(const TaskGraph& graph, const std::vector<std::uint32_t>& order) {
   std::vector<Task> tasks;
-  tasks.reserve(lowering.mapping.order.size());
-  for (const std::uint32_t id : lowering.mapping.order) tasks.push_back(lowering.graph.tasks[id]);
+  tasks.reserve(order.size());
+  for (const std::uint32_t id : order) tasks.push_back(graph.tasks[id]);
   return tasks;
+}
+
+}  // namespace
+
+std::vector<Task> tasks_in_order(const Lowering& lowering) {
+  return ordered(lowering.graph, lowering.mapping.order);
+}
+std::vector<Task> tasks_in_stages(const TaskGraph& graph) {
+  return ordered(graph, make_mapping(graph, {.policy = "staged"}).order);
 }
 
 // Who chose the configuration, and why the launch.

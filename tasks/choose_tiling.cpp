@@ -64,16 +64,22 @@ bool are_outputs_for_tma(const ConvProblem& a) {
 
 // 1x1 filters on few channels, which wait for memory (H100, NHWC; 47 layers: with three products
 // direct tasks are faster in 37, 1.8 times in the sum; the others are small, or have 26 channels or
-// more. 39 layers in FP16 and TF32: faster for eight channels, up to three times; for 16 where
+// more. H200: tall tiles are faster of 24 channels, too: n26c24h123k184r1p0 143 us, by direct tasks
+// 180. 39 layers in FP16 and TF32: faster for eight channels, up to three times; for 16 where
 // filters are few, or neither x nor y can be moved by TMA.)
 bool few_channels_are_direct(const ConvProblem& a, const TilingOptions& options,
                              const Target& target) {
-  constexpr std::int64_t kMostSplit = 24, kMost = 16, kOctet = 8, kFewFilters = 16, kQuad = 4;
+  constexpr std::int64_t kMostSplit = 24, kLeastSplitFilters = 48;
+  constexpr std::int64_t kMost = 16, kOctet = 8, kFewFilters = 16, kQuad = 4;
   if (!leaves_the_choice(options) || target.multiprocessors == 0 ||
       !has_few_channels_of_pixels(a)) {
     return false;
   }
-  if (implicit_gemm_arithmetic(a, options) == Arithmetic::split_f16) return a.c <= kMostSplit;
+  if (implicit_gemm_arithmetic(a, options) == Arithmetic::split_f16) {
+    const bool splits =
+        options.whole_tensors && converts_in_tall_tiles(a) && a.k >= kLeastSplitFilters;
+    return a.c <= (splits ? kMost : kMostSplit);
+  }
   const bool moved = a.k % kQuad == 0 && operands_in_wide_tiles(a);
   if (a.c <= kOctet) return !(moved && are_outputs_for_tma(a));
   return a.c <= kMost && (a.k <= kFewFilters || !moved);

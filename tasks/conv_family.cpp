@@ -79,9 +79,14 @@ constexpr double kFewFiltersOfLarge = 1.2;
 constexpr double kSmallTileBytesPerUs = 1.9e6, kLeastSmallTileBytes = 30e6;
 constexpr double kFewFiltersMore = 1.5;
 
-// Three products of few channels (H100, 12 layers: 1.1 to 1.6 times the estimate).
+// Three products of few channels where threads load x (H100, 12 layers: 1.1 to 1.6 times the
+// estimate). In tall tiles, of which layers of 3 to 4 us decide (H200, seven).
 constexpr std::int64_t kFewChannels = 32;
-constexpr double kFewChannelsMore = 1.25;
+constexpr double kFewChannelsMore = 1.25, kSplitMore = 1.08;
+// Few filters of images by direct tasks, which share what they load of x: so much of their estimate
+// (H200, FP32: n32c3h416k32 873 us of 2,116, n32c3h224k32u2 65.5 of 157).
+constexpr std::int64_t kImageChannels = 3, kFewFiltersOfImages = 32;
+constexpr double kImageDirect = 0.42;
 
 // A convolution by itself that runs again and again: large tiles take so much longer than their
 // room estimates where the whole takes microseconds. 53 layers of ResNet-50 and MobileNetV2, one
@@ -93,6 +98,7 @@ double large_tiles_more(const Tiling& own, Precision precision) {
   const auto* const cut = std::get_if<ImplicitGemmCut>(&own.cut);
   const bool accurate = a.dtype == DataType::f32 && precision != Precision::tf32;
   if (cut == nullptr) return 1;
+  if (accurate && cut->operands == Operands::split_tall) return kSplitMore;
   if (accurate) return a.c <= kFewChannels ? kFewChannelsMore : 1;
   const bool is_few = cut->filter_blocks_per_gemm_task < kFilterBlocksInPlace;  // of a tall tile
   if (a.k <= kFewFilters || (are_tall(cut->operands) && is_few)) {
@@ -153,25 +159,28 @@ double direct_mma_us(const Tiling& tiling, const Target& target) {
   return few_terms_us(a, std::get<DirectCut>(tiling.cut), target);
 }
 
-// Where direct tasks do not share x: their own estimate knows no memory.
+double staged_us(const Tiling& tiling, const Target& target) {
+  PlanOptions staged{.backend = Backend::cuda, .cuda_launch = CudaLaunch::staged};
+  staged.mapping.policy = "staged";
+  staged.tiling.whole_tensors = true;
+  return 1000 * estimate_ms(LaunchChoice{staged, {}, tiling}, target);
+}
+
+// Where direct tasks do not share x, their own estimate knows no memory; of images it is too long.
 std::optional<double> plain_direct_us(const Tiling& own, const Target& target) {
   const ConvProblem& a = own.problem;
   if (own.algorithm() != Algorithm::direct) return {};
   if (own.arithmetic != Arithmetic::fma) return direct_mma_us(own, target);
   if (a.depthwise()) return depthwise_us(a, target);
   if (has_few_channels_of_pixels(a)) return pointwise_us(a);
+  if (a.c <= kImageChannels && a.k <= kFewFiltersOfImages && a.r * a.s > 1) {
+    return kImageDirect * staged_us(own, target);
+  }
   return {};
 }
 
 std::uint32_t multiprocessors_of(const Target& target) {
   return std::max(1u, target.multiprocessors);
-}
-
-double staged_us(const Tiling& tiling, const Target& target) {
-  PlanOptions staged{.backend = Backend::cuda, .cuda_launch = CudaLaunch::staged};
-  staged.mapping.policy = "staged";
-  staged.tiling.whole_tensors = true;
-  return 1000 * estimate_ms(LaunchChoice{staged, {}, tiling}, target);
 }
 
 }  // namespace
@@ -209,7 +218,8 @@ double small_tiles_alone_us(const SmallGemmCut& cut, const Target& target) {
 double own_kernels_alone_us(const Tiling& tiling, const Target& target) {
   if (const std::optional<double> us = plain_direct_us(tiling, target)) return *us;
   const auto* const cut = std::get_if<ImplicitGemmCut>(&tiling.cut);
-  const bool starts_early = cut != nullptr && cut->operands != Operands::loaded;
+  const bool starts_early = cut != nullptr && cut->operands != Operands::loaded &&
+                            cut->operands != Operands::split_tall;  // which is known with it
   return staged_us(tiling, target) - (starts_early ? kEarlyStartUs : 0);
 }
 

@@ -169,6 +169,8 @@ const char* to_string(Operands operands) noexcept {
       return "converted";
     case Operands::converted_tall:
       return "converted_tall";
+    case Operands::split_tall:
+      return "split_tall";
   }
   return "unknown";
 }

@@ -17,10 +17,12 @@ constexpr std::uint64_t u64(std::int64_t value) { return static_cast<std::uint64
 /// Bytes of one lane block in U, V, M or a packed input.
 inline constexpr std::uint64_t kBlockBytes = Tiling::kLaneBlock * sizeof(float);
 
-/// Bytes of one number of U and V: 2 where one product of 16-bit numbers is taken. M is FP32.
+/// Bytes of one number of U, V and M: 2 where one product of 16-bit numbers is taken.
 constexpr std::uint64_t number_bytes(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::f16 || arithmetic == Arithmetic::bf16 ? 2 : sizeof(float);
 }
+/// Tiles and filters whose sums have a factor in common, where M has numbers of 2 bytes.
+inline constexpr int kScaledSums = 16;
 
 /// Words of 32 bits that hold the channels of one conv group in U, V and packed inputs: one each;
 /// direct tasks on i8 have four in one.

@@ -211,8 +211,9 @@ enum class Operands : std::uint8_t {
   in_float_tensor_wide,  ///< as in_float_tensor, the same
   in_tensor_tall,  ///< as in_tensor, in tiles of 128 padded pixels by up to 256 filters; the same
   in_float_tensor_tall,  ///< as in_float_tensor, by up to 192 filters
-  converted_tall  ///< TMA loads f32 in NHWC; consumers convert it to FP16 in registers; the same
-                  ///< tiles by up to 176 filters
+  converted_tall,  ///< TMA loads f32 in NHWC; consumers convert it to FP16 in registers; the same
+                   ///< tiles by up to 176 filters
+  split_tall       ///< the same, to pairs of FP16 numbers (split_f16); by up to 128 filters
 };
 
 const char* to_string(Operands operands) noexcept;  ///< "loaded", "in_tensor", ...

@@ -31,7 +31,8 @@ class CudaExecutor final : public Executor {
         y_bytes_(static_cast<std::size_t>(lowering.tiling().problem.y_size()) *
                  size_of(lowering.tiling().problem.dtype)),
         graph_(lowering.graph),
-        host_tasks_(launch_ == CudaLaunch::staged ? lowering.graph.tasks : order_tasks(lowering)),
+        host_tasks_(launch_ == CudaLaunch::staged ? tasks_in_stages(lowering.graph)
+                                                  : order_tasks(lowering)),
         tasks_(host_tasks_),
         signals_(lowering.graph.signals),
         wait_budget_(std::chrono::milliseconds(options.wait_budget_ms)) {

@@ -50,7 +50,7 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
     const std::uint32_t input = task.group * static_cast<std::uint32_t>(a.input_tasks) + task.block;
     if constexpr (kKind == TaskKind::filter_transform) {
       if constexpr (Numbers::kScaled) {
-        convert_filters<kThreads, Gemm::kConvertsRows>(a, task.block);
+        convert_filters<kThreads, Gemm::kConvertsRows, Gemm::kSplitsRows>(a, task.block);
       } else {
         a.groups == 1 ? copy_filters_to_depth<typename Numbers::Stored, kThreads>(a, task.block)
                       : join_filters_of_groups<typename Numbers::Stored, kThreads>(a, task.block);
@@ -114,7 +114,9 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
     multiply(args, x_scale, again, reopened, [] {});
   }
 
-  static __device__ OperandFooter& footer(const TaskArgs& a) { return footer_of_filters(a); }
+  static __device__ OperandFooter& footer(const TaskArgs& a) {
+    return footer_of_filters<Numbers::kSplit>(a);
+  }
   static __device__ std::uint32_t noted_of_group(const TaskArgs& a) {
     // Blocks of a cluster that load x for each other note the same.
     const int blocks = Gemm::kConvertsRows ? 1 : a.cluster_blocks;
@@ -186,7 +188,7 @@ KernelSet make_in_place_set(const Tiling& tiling) {
   set.w_scale = Kernel::kFilterGuess.scale;
   set.operands = kOperands;
   set.gemm_filters = filters;
-  set.channel_multiple = Numbers::kDepth;
+  set.channel_multiple = Numbers::kSplit ? kPieceChannels : Numbers::kDepth;
   return set;
 }
 

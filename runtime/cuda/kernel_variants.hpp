@@ -22,6 +22,7 @@
   VARIANT(winograd_split_4_nchw, winograd, nchw, wgmma, uses(t, Arithmetic::split_f16, 4))   \
   VARIANT(winograd_split_4_nhwc, winograd, nhwc, wgmma, uses(t, Arithmetic::split_f16, 4))   \
   VARIANT(winograd_f16_4_nchw, winograd, nchw, wgmma, uses(t, Arithmetic::f16, 4))           \
+  VARIANT(winograd_f16_4_nhwc, winograd, nhwc, wgmma, uses(t, Arithmetic::f16, 4))           \
   VARIANT(direct_nchw, direct, nchw, fma, adds_products(t, DataType::f32))                   \
   VARIANT(direct_nhwc, direct, nhwc, fma, adds_products(t, DataType::f32))                   \
   VARIANT(direct_f16_nchw, direct, nchw, fma, adds_products(t, DataType::f16))               \
@@ -69,6 +70,8 @@
           operands_of(t) == Operands::converted)                                             \
   VARIANT(implicit_gemm_converted_tall_in_place, implicit_gemm, nhwc, wgmma,                 \
           operands_of(t) == Operands::converted_tall)                                        \
+  VARIANT(implicit_gemm_split_tall_in_place, implicit_gemm, nhwc, wgmma,                     \
+          operands_of(t) == Operands::split_tall)                                            \
   VARIANT(small_gemm_f32, small_gemm, nhwc, mma, multiplies(t, Precision::f32))              \
   VARIANT(small_gemm_tf32, small_gemm, nhwc, mma, multiplies(t, Precision::tf32))            \
   VARIANT(small_gemm_f16, small_gemm, nhwc, mma, multiplies(t, Precision::f16))              \

@@ -8,6 +8,7 @@
 
 #include "runtime/cuda/worker.cuh"
 #include "tasks/cuda/task_args.hpp"
+#include "tasks/cuda/tensor_copy.cuh"
 
 namespace megaconv::cuda {
 
@@ -65,7 +66,7 @@ __device__ __forceinline__ std::uint32_t run_whole_tasks(const TaskArgs& args, c
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerSm)
     megakernel(const __grid_constant__ TaskArgs args, const __grid_constant__ DeviceRun run) {
-  extern __shared__ __align__(128) std::byte shared[];
+  extern __shared__ __align__(kSwizzleSpan) std::byte shared[];
   __shared__ std::uint32_t epoch;
   const bool leader = threadIdx.x == 0;
   wait_for_kernel_before();
@@ -106,7 +107,7 @@ constexpr bool reads_ahead(TaskKind kind) {
 template <class Kernel, TaskKind... kKinds>
 __global__ void __launch_bounds__(Kernel::kThreads, (stage_blocks_per_sm<Kernel, kKinds...>()))
     stage_kernel(const __grid_constant__ TaskArgs args, const Task* tasks) {
-  extern __shared__ __align__(128) std::byte shared[];
+  extern __shared__ __align__(kSwizzleSpan) std::byte shared[];
   if constexpr (!(waits_itself<Kernel>(kKinds) && ...)) wait_for_kernel_before();
   let_next_start();
   if ((reads_ahead<Kernel>(kKinds) || ...) && args.waits_for_x) wait_for_kernel_before();

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "megaconv/error.hpp"
+#include "runtime/executor.hpp"
 
 namespace megaconv::cuda {
 namespace {
@@ -15,10 +16,9 @@ namespace {
 constexpr float kActivationScale = 0x1p-5f;
 
 // Tasks of a node stand together.
-std::span<const Task> tasks_of(const TaskGraph& graph, NodeId node) {
+std::span<const Task> tasks_of(const std::vector<Task>& tasks, NodeId node) {
   const auto is_before = [](const Task& task, NodeId of) { return task.node < of; };
   const auto is_behind = [](NodeId of, const Task& task) { return of < task.node; };
-  const auto& tasks = graph.tasks;
   return {std::lower_bound(tasks.begin(), tasks.end(), node, is_before),
           std::upper_bound(tasks.begin(), tasks.end(), node, is_behind)};
 }
@@ -27,7 +27,7 @@ std::span<const Task> tasks_of(const TaskGraph& graph, NodeId node) {
 
 NetworkConvs::NetworkConvs(const Lowering& lowering, const Device& device)
     : scales_(lowering.nodes.size()),
-      host_tasks_(lowering.graph.tasks),
+      host_tasks_(tasks_in_stages(lowering.graph)),
       convs_(lowering.nodes.size()) {
   for (NodeId node = 0; node < convs_.size(); ++node) {
     const auto* const tiling = std::get_if<Tiling>(&lowering.nodes[node].cut);
@@ -38,7 +38,7 @@ NetworkConvs::NetworkConvs(const Lowering& lowering, const Device& device)
     } catch (const Error& error) {
       throw Error(error.status(), lowering.graph.nodes[node] + ": " + error.what());
     }
-    convs_[node].tasks = tasks_of(lowering.graph, node);
+    convs_[node].tasks = tasks_of(host_tasks_, node);
     if (!tasks_) tasks_.emplace(host_tasks_);
   }
 }

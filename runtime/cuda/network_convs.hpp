@@ -42,7 +42,7 @@ class NetworkConvs {
   };
 
   RightScales scales_;                      // of the nodes
-  const std::vector<Task>& host_tasks_;     // of the graph, stage by stage
+  const std::vector<Task> host_tasks_;      // of the graph, stage by stage
   std::optional<DeviceArray<Task>> tasks_;  // the same, if any node has kernels of its own
   std::vector<Conv> convs_;
 };

@@ -72,9 +72,11 @@ void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& 
     }
   }
   const bool as_it_is = kernels.filters_in_place && tensors.prepared_filters == nullptr;
-  args.w_tensor = filter_tensor(problem, as_it_is ? tensors.w : args.u,
-                                stored && problem.groups == 1 ? problem.c : args.c_padded, elements,
-                                args.k_block_channels, args.gemm_filters);
+  const int numbers = operands == Operands::split_tall ? 2 : 1;  // of a channel
+  args.w_tensor =
+      filter_tensor(problem, as_it_is ? tensors.w : args.u,
+                    numbers * (stored && problem.groups == 1 ? problem.c : args.c_padded), elements,
+                    numbers * args.k_block_channels, args.gemm_filters);
   if (tensors.residual != nullptr) {
     check_whole_octets("residual", tensors.residual);
     if (args.in_order) {

@@ -15,18 +15,21 @@ KernelSet winograd_mma_kernels(const Tiling& tiling) {
   if (tiling.arithmetic == Arithmetic::f16) {
     switch (tiling.problem.dtype) {
       case DataType::f16:
-        return winograd_tensor_kernels<MmaTile, 4, kLowError, kLayout, 1, __half>(tiling);
+        return winograd_tensor_kernels<MmaTile, 4, kLowError, kLayout, TensorOperand<1>, __half>(
+            tiling);
       case DataType::bf16:
-        return winograd_tensor_kernels<MmaTile, 4, kLowError, kLayout, 1, __nv_bfloat16>(tiling);
+        return winograd_tensor_kernels<MmaTile, 4, kLowError, kLayout, TensorOperand<1>,
+                                       __nv_bfloat16>(tiling);
       default:
-        return winograd_tensor_kernels<MmaTile, 4, kLowError, kLayout, 1>(tiling);
+        return winograd_tensor_kernels<MmaTile, 4, kLowError, kLayout, TensorOperand<1>>(tiling);
     }
   }
   const WinogradTiles& tiles = *tiling.tiles();
-  if (tiles.m == 2) return winograd_tensor_kernels<MmaTile, 2, kLowError, kLayout, 2>(tiling);
+  if (tiles.m == 2)
+    return winograd_tensor_kernels<MmaTile, 2, kLowError, kLayout, TensorOperand<2>>(tiling);
   return tiles.points == kLowError
-             ? winograd_tensor_kernels<MmaTile, 4, kLowError, kLayout, 2>(tiling)
-             : winograd_tensor_kernels<MmaTile, 4, kInteger, kLayout, 2>(tiling);
+             ? winograd_tensor_kernels<MmaTile, 4, kLowError, kLayout, TensorOperand<2>>(tiling)
+             : winograd_tensor_kernels<MmaTile, 4, kInteger, kLayout, TensorOperand<2>>(tiling);
 }
 
 }  // namespace megaconv::cuda

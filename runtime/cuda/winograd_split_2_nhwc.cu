@@ -6,7 +6,8 @@ namespace megaconv::cuda {
 
 KernelSet winograd_split_2_nhwc_kernels(const Tiling& tiling) {
   // Both sets of points are the same here.
-  return winograd_tensor_kernels<WgmmaTile, 2, Points::low_error, Layout::nhwc, 2>(tiling);
+  return winograd_tensor_kernels<WgmmaTile, 2, Points::low_error, Layout::nhwc, TensorOperand<2>>(
+      tiling);
 }
 
 }  // namespace megaconv::cuda

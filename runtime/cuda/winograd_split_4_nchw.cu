@@ -6,8 +6,10 @@ namespace megaconv::cuda {
 
 KernelSet winograd_split_4_nchw_kernels(const Tiling& tiling) {
   return tiling.tiles()->points == Points::low_error
-             ? winograd_tensor_kernels<WgmmaTile, 4, Points::low_error, Layout::nchw, 2>(tiling)
-             : winograd_tensor_kernels<WgmmaTile, 4, Points::integer, Layout::nchw, 2>(tiling);
+             ? winograd_tensor_kernels<WgmmaTile, 4, Points::low_error, Layout::nchw,
+                                       TensorOperand<2>>(tiling)
+             : winograd_tensor_kernels<WgmmaTile, 4, Points::integer, Layout::nchw,
+                                       TensorOperand<2>>(tiling);
 }
 
 }  // namespace megaconv::cuda

@@ -6,8 +6,10 @@ namespace megaconv::cuda {
 
 KernelSet winograd_split_4_nhwc_kernels(const Tiling& tiling) {
   return tiling.tiles()->points == Points::low_error
-             ? winograd_tensor_kernels<WgmmaTile, 4, Points::low_error, Layout::nhwc, 2>(tiling)
-             : winograd_tensor_kernels<WgmmaTile, 4, Points::integer, Layout::nhwc, 2>(tiling);
+             ? winograd_tensor_kernels<WgmmaTile, 4, Points::low_error, Layout::nhwc,
+                                       TensorOperand<2>>(tiling)
+             : winograd_tensor_kernels<WgmmaTile, 4, Points::integer, Layout::nhwc,
+                                       TensorOperand<2>>(tiling);
 }
 
 }  // namespace megaconv::cuda

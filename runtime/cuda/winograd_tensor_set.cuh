@@ -64,7 +64,8 @@ struct WinogradTensorKernel
     if (slot >= slots) return;
     a.v += slot * Transforms::kPositions * Transforms::position_stride(a, TileType::kRows) *
            static_cast<std::int64_t>(sizeof(__half)) / static_cast<std::int64_t>(sizeof(float));
-    a.m += slot * Transforms::kPositions * static_cast<std::int64_t>(a.gemm_tiles) * a.k_padded;
+    a.m = reinterpret_cast<float*>(
+        slot_of_m<typename TileType::NumberOfM, kLayout>(a, slot, Transforms::kPositions).sums);
     a.v_slots = a.m_slots = 1;
     const auto run_all = [&]<TaskKind kKind>(std::uint32_t group, std::uint32_t count) {
       for (std::uint32_t block = 0; block < count; ++block) {
@@ -80,12 +81,12 @@ struct WinogradTensorKernel
   }
 };
 
-/// TensorTile: WgmmaTile or MmaTile; kParts: FP16 numbers in the place of one.
+/// TensorTile: WgmmaTile or MmaTile; Operand: tensor_tile.cuh.
 template <template <int, class, Layout> class TensorTile, int kM, Points kPoints, Layout kLayout,
-          int kParts, class Stored = float>
+          class Operand, class Stored = float>
 KernelSet winograd_tensor_kernels(const Tiling& tiling) {
   const auto make = [&]<int kFilters>() {
-    using Tile = TensorTile<kFilters, TensorOperand<kParts>, kLayout>;
+    using Tile = TensorTile<kFilters, Operand, kLayout>;
     using Kernel = WinogradTensorKernel<kM, kPoints, kLayout, Tile, Stored>;
     KernelSet set = make_winograd_set<Kernel>(tiling, to_string(tiling.arithmetic));
     set.redo = reinterpret_cast<const void*>(&redo_kernel<Kernel>);

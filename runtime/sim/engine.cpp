@@ -339,8 +339,12 @@ Simulation simulate(const Lowering& lowering, const MachineModel& machine,
                 "order: " + std::to_string(lowering.mapping.order.size()) + " tasks, must be all " +
                     std::to_string(num_tasks));
   }
+  const auto is_of_stage_before = [&](std::uint32_t id, std::uint32_t other) {
+    return lowering.graph.stage_of(id) < lowering.graph.stage_of(other);
+  };
   if (options.launch == CudaLaunch::staged &&
-      !std::is_sorted(lowering.mapping.order.begin(), lowering.mapping.order.end())) {
+      !std::is_sorted(lowering.mapping.order.begin(), lowering.mapping.order.end(),
+                      is_of_stage_before)) {
     throw Error(Status::invalid_argument, "a staged launch runs the policy staged, found \"" +
                                               lowering.mapping.policy + "\"");
   }

@@ -21,7 +21,8 @@ template <int kNumFilters, class OperandType, Layout kLayout>
 struct MmaTile : TensorTile<kNumFilters, OperandType, kLayout, 2> {
   using Base = TensorTile<kNumFilters, OperandType, kLayout, 2>;
   using Base::kFilters, Base::kRows, Base::kTilesSideBySide;
-  using typename Base::Operand, typename Base::Pipeline, typename Base::Shared;
+  using typename Base::NumberOfM, typename Base::Operand, typename Base::Pipeline;
+  using typename Base::Shared;
 
   // What a warp has, in matrices of 16 rows of the first operand, and of 8 of the second.
   static constexpr int kFirst = kFilters == 128 ? 4 : 2, kSecond = 4;
@@ -46,25 +47,11 @@ struct MmaTile : TensorTile<kNumFilters, OperandType, kLayout, 2> {
   }
   static __device__ void finish(Sums&) {}
 
-  /// Stores the sums of existing tiles and filters to M, and of a few more tiles in NCHW.
-  static __device__ void store_sums(const Sums& sums, float* m, const MStrides& strides,
-                                    int num_tiles, int num_filters) {
-    const int num_first = kTilesSideBySide ? num_filters : num_tiles;
-    const int num_second = kTilesSideBySide ? num_tiles : num_filters;
-    const std::int64_t stride = kTilesSideBySide ? strides.filter : strides.tile;
-#pragma unroll
-    for (int row = 0; row < kFirst * 16; row += 8) {
-      const int first = first_row() + row + lane() / 4;
-      if (first >= num_first) continue;
-#pragma unroll
-      for (int block = 0; block < kSecond * 8; block += 16) {
-        const int begin = second_row() + block;
-        if (begin >= num_second) break;
-        const float* const sum = &sums.value[row / 16][block / 8][row % 16 / 8 * 2];
-        store(m + first * stride + begin + lane() % 4 * 4,
-              Vec<4>{{sum[0], sum[1], sum[4], sum[5]}});
-      }
-    }
+  static __device__ void store_sums(const Sums& sums, const PartOfM<NumberOfM>& m, int num_tiles,
+                                    int num_filters) {
+    Base::template store_warp<kFirst * 16, kSecond * 8>(
+        m, first_row(), second_row(), num_tiles, num_filters,
+        [&](int row, int column) { return &sums.value[row / 16][column / 8][row % 16 / 8 * 2]; });
   }
 
  private:

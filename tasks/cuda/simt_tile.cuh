@@ -31,6 +31,7 @@ struct SimtTile {
   static constexpr int kBlocksPerSm = 512 / kThreads;  // 128 registers a thread
   static constexpr int kDepth = 16, kStages = 3;
   using Pipeline = BlockPipeline<kThreads, kStages>;
+  using NumberOfM = float;
 
   struct Shared {
     alignas(128) float a[kStages][kDepth][kRows];
@@ -70,8 +71,8 @@ struct SimtTile {
   static __device__ void finish(Sums&) {}
 
   /// Stores the sums of existing rows and filters to M.
-  static __device__ void store_sums(const Sums& sums, float* m, const MStrides& strides,
-                                    int num_rows, int num_filters) {
+  static __device__ void store_sums(const Sums& sums, const PartOfM<float>& m, int num_rows,
+                                    int num_filters) {
 #pragma unroll
     for (int i = 0; i < kThreadRows; i += 4) {
 #pragma unroll
@@ -82,12 +83,12 @@ struct SimtTile {
         for (int l = 0; l < 4; ++l) {
           if constexpr (kLayout == Layout::nchw) {
             if (first_row >= num_rows) continue;
-            store(m + first_row + (first_filter + l) * strides.filter,
+            store(m.sums + first_row + (first_filter + l) * m.strides.filter,
                   Vec<4>{{sums.value[i][j + l], sums.value[i + 1][j + l], sums.value[i + 2][j + l],
                           sums.value[i + 3][j + l]}});
           } else {
             if (first_row + l >= num_rows) continue;
-            store(m + (first_row + l) * strides.tile + first_filter,
+            store(m.sums + (first_row + l) * m.strides.tile + first_filter,
                   Vec<4>{{sums.value[i + l][j], sums.value[i + l][j + 1], sums.value[i + l][j + 2],
                           sums.value[i + l][j + 3]}});
           }

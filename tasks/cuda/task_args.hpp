@@ -13,7 +13,8 @@
 //       operand_rows.cuh
 //   V   implicit GEMM  see tasks/implicit_gemm/cuda/operand_rows.cuh, space_to_depth.cuh
 //       Winograd   [v_slots][alpha^2][C'][tiles]           zero past C
-//   M   NHWC       [m_slots][alpha^2][tiles][K']
+//   M   (in m_strides.cuh, of FP16 numbers with their factors)
+//       NHWC       [m_slots][alpha^2][tiles][K']
 //       NCHW       [m_slots][alpha^2][K'][tiles]
 //
 // Filters and tiles of U, V and M that exist in no task are undefined; they meet no others.

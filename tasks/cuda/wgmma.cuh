@@ -169,7 +169,7 @@ __device__ inline void decrease_registers() {
                  "k16.f32.f16.f16 {" MEGACONV_NUMBERS_##count "}, {" a0 ", " a1 ", " a2 ", " a3 \
                                                               "}, " b_number ", p, 1, 1, 0;\n}" \
                  : MEGACONV_SUMS_##count(d)                                                     \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));                 \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));              \
   }
 
 /// d += a b, or d = a b if what was in d is not to be kept: 64 rows x kN columns, kWgmmaRowBytes of
@@ -211,13 +211,13 @@ __device__ inline void wgmma(float (&d)[kN / 2], std::uint64_t a, std::uint64_t 
   MEGACONV_WGMMA(256, 128, "%128", "%129", "%130")
 }
 
-/// d += a b of FP16 numbers, 64 rows x kN columns, 16 channels, of which this thread has, of rows r
-/// = warp * 16 + lane / 4 and r + 8, channels c = lane % 4 * 2 and the next: a[0] is (r, c), a[1]
-/// (r + 8, c), a[2] (r, c + 8), a[3] (r + 8, c + 8). They stay as they are until the instruction
-/// ends.
+/// The same of FP16 numbers with rows in registers, 64 rows x kN columns, 16 channels, of which
+/// this thread has, of rows r = warp * 16 + lane / 4 and r + 8, channels c = lane % 4 * 2 and the
+/// next: a[0] is (r, c), a[1] (r + 8, c), a[2] (r, c + 8), a[3] (r + 8, c + 8). They stay as they
+/// are until the instruction ends.
 template <int kN>
-__device__ inline void wgmma_rows(float (&d)[kN / 2], const std::uint32_t (&a)[4],
-                                  std::uint64_t b) {
+__device__ inline void wgmma_rows(float (&d)[kN / 2], const std::uint32_t (&a)[4], std::uint64_t b,
+                                  int keep = 1) {
   static_assert(kN > 0 && kN <= 256 && kN % 16 == 0);
   MEGACONV_WGMMA_OF_ROWS(16, 8, "%8", "%9", "%10", "%11", "%12", "%13")
   MEGACONV_WGMMA_OF_ROWS(32, 16, "%16", "%17", "%18", "%19", "%20", "%21")

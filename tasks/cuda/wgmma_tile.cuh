@@ -31,7 +31,8 @@ template <int kNumFilters, class OperandType, Layout kLayout>
 struct WgmmaTile : TensorTile<kNumFilters, OperandType, kLayout, kNumFilters == 128 ? 3 : 4> {
   using Base = TensorTile<kNumFilters, OperandType, kLayout, kNumFilters == 128 ? 3 : 4>;
   using Base::kFilters, Base::kRows, Base::kTilesSideBySide;
-  using typename Base::Operand, typename Base::Pipeline, typename Base::Shared;
+  using typename Base::NumberOfM, typename Base::Operand, typename Base::Pipeline;
+  using typename Base::Shared;
 
   struct Sums {
     float value[kFilters / 2];
@@ -55,26 +56,12 @@ struct WgmmaTile : TensorTile<kNumFilters, OperandType, kLayout, kNumFilters == 
   }
   static __device__ void finish(Sums&) { wgmma_wait<0>(); }
 
-  /// Stores the sums of existing tiles and filters to M, and of a few more tiles in NCHW.
-  static __device__ void store_sums(const Sums& sums, float* m, const MStrides& strides,
-                                    int num_tiles, int num_filters) {
-    const int warp = static_cast<int>(threadIdx.x) % 128 / 32;
-    const int lane = static_cast<int>(threadIdx.x) % 32, warpgroup = warpgroup_index();
-    const int num_first = kTilesSideBySide ? num_filters : num_tiles;
-    const int num_second = kTilesSideBySide ? num_tiles : num_filters;
-    const std::int64_t stride = kTilesSideBySide ? strides.filter : strides.tile;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = first_row(warpgroup) + warp * 16 + half * 8 + lane / 4;
-      if (row >= num_first) continue;
-#pragma unroll
-      for (int block = 0; block < kColumns; block += 16) {
-        const int begin = first_column(warpgroup) + block;
-        if (begin >= num_second) break;
-        const float* const sum = &sums.value[block / 2 + half * 2];
-        store(m + row * stride + begin + lane % 4 * 4, Vec<4>{{sum[0], sum[1], sum[4], sum[5]}});
-      }
-    }
+  static __device__ void store_sums(const Sums& sums, const PartOfM<NumberOfM>& m, int num_tiles,
+                                    int num_filters) {
+    const int warp = static_cast<int>(threadIdx.x) % 128 / 32, warpgroup = warpgroup_index();
+    Base::template store_warp<16, kColumns>(
+        m, first_row(warpgroup) + warp * 16, first_column(warpgroup), num_tiles, num_filters,
+        [&](int row, int column) { return &sums.value[column / 2 + row / 8 * 2]; });
   }
 
  private:
@@ -108,10 +95,19 @@ struct WgmmaTile : TensorTile<kNumFilters, OperandType, kLayout, kNumFilters == 
 
    private:
     __device__ std::uint64_t tiles(int octet, int part, int first) const {
-      return wgmma_operand(&shared_.a[stage_][part][octet][first][0], kRows * 16);
+      return operand(shared_.a[stage_][part], octet, first);
     }
     __device__ std::uint64_t filters(int octet, int part, int first) const {
-      return wgmma_operand(&shared_.b[stage_][part][octet][first][0], kFilters * 16);
+      return operand(shared_.b[stage_][part], octet, first);
+    }
+    template <int kNumRows>
+    static __device__ std::uint64_t operand(const __half (&part)[Operand::kOctets][kNumRows][8],
+                                            int octet, int first) {
+      if constexpr (Operand::kInRows) {
+        return advance(wgmma_swizzled_operand<128>(&part[0][0][0] + first * Operand::kDepth),
+                       octet * 16);
+      }
+      return wgmma_operand(&part[octet][first][0], kNumRows * 16);
     }
 
     const Shared& shared_;

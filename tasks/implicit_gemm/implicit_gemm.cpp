@@ -215,7 +215,8 @@ class ImplicitGemmAlgorithm final : public ConvAlgorithmOf<ImplicitGemmCut> {
         "operands",
         {Operands::loaded, Operands::in_tensor, Operands::in_float_tensor, Operands::in_copy,
          Operands::converted, Operands::in_tensor_wide, Operands::in_float_tensor_wide,
-         Operands::in_tensor_tall, Operands::in_float_tensor_tall, Operands::converted_tall});
+         Operands::in_tensor_tall, Operands::in_float_tensor_tall, Operands::converted_tall,
+         Operands::split_tall});
   }
   std::string name(const Tiling& tiling) const override {
     return "implicit GEMM, " + product_text(tiling.arithmetic);

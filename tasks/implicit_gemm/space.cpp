@@ -43,7 +43,9 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
     const std::optional<std::int64_t> window = c.get(Parameter::window);
     if (window == 1 && !rounds_in_place(c) &&
         converts_in_tall_tiles(problem, u32(u64(c.get(Parameter::gemm_filters).value_or(0))))) {
-      return Operands::converted_tall;
+      return c.get(Parameter::arithmetic) == static_cast<std::int64_t>(Arithmetic::split_f16)
+                 ? Operands::split_tall
+                 : Operands::converted_tall;
     }
     const bool converts = window && !has_space_to_depth(problem) &&
                           stripes_can_be_converted(problem, cols) &&
@@ -64,12 +66,12 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
            [=](std::int64_t filters, const Configuration& c) {
              const bool in_tensor = operands_in_tensor(in_place) || rounds_in_place(c);
              const Operands operands = operands_of(c);
-             if (operands == Operands::converted_tall ||
+             if (are_tall(operands) ||
                  (in_tensor && operands_in_wide_tiles(in_place) && filters != 4)) {
                const auto most = static_cast<std::int64_t>(
-                   filter_blocks_of_tile(operands == Operands::converted_tall ? operands
-                                         : rounds_in_place(c) ? Operands::in_float_tensor_tall
-                                                              : Operands::in_tensor_tall));
+                   filter_blocks_of_tile(are_converted(operands) ? operands
+                                         : rounds_in_place(c)    ? Operands::in_float_tensor_tall
+                                                                 : Operands::in_tensor_tall));
                return filters <= most ? std::string()
                                       : std::to_string(filters) + ", must be at most the " +
                                             std::to_string(most) + " that a tile can have";

@@ -170,6 +170,11 @@ std::string operands_obstacle(const ConvProblem& problem, Arithmetic arithmetic,
                  ? ""
                  : "arithmetic must be f16, tensors f32 in nhwc, channels in whole fours, and "
                    "filters with a residual; filters 1x1 or strided";
+    case Operands::split_tall:
+      return arithmetic == Arithmetic::split_f16 && converts_in_tall_tiles(problem)
+                 ? ""
+                 : "arithmetic must be split_f16, tensors f32 in nhwc, channels in whole fours, "
+                   "and filters with a residual; filters 1x1 or strided";
     case Operands::converted:
       break;
   }

@@ -111,7 +111,8 @@ constexpr bool have_floats(Operands operands) {
 }
 /// Whether TMA loads floats, which become FP16 numbers behind it.
 constexpr bool are_converted(Operands operands) {
-  return operands == Operands::converted || operands == Operands::converted_tall;
+  return operands == Operands::converted || operands == Operands::converted_tall ||
+         operands == Operands::split_tall;
 }
 /// Whether TMA loads x and w as they are: neither filter tasks nor input tasks.
 constexpr bool are_tensors(Operands operands) {
@@ -127,7 +128,7 @@ constexpr bool are_wide(Operands operands) {
 /// Whether tiles have kTallPlaces padded pixels, and up to most_filters_in_place() filters.
 constexpr bool are_tall(Operands operands) {
   return operands == Operands::in_tensor_tall || operands == Operands::in_float_tensor_tall ||
-         operands == Operands::converted_tall;
+         operands == Operands::converted_tall || operands == Operands::split_tall;
 }
 /// Whether they are neither. (Of tensors.)
 constexpr bool have_narrow_tiles(Operands operands) {
@@ -140,7 +141,7 @@ bool operands_in_tensor(const ConvProblem& problem);
 /// Whether tiles of tensors may be wide or tall: every tap has an input of its own, or there is
 /// one. (Then padded pixels are the pixels of y in order.)
 bool operands_in_wide_tiles(const ConvProblem& problem);
-/// Whether `converted_tall` is possible.
+/// Whether `converted_tall` is possible, and `split_tall`.
 bool converts_in_tall_tiles(const ConvProblem& problem);
 /// Whether it is the load path of tasks in stages that multiply floats as FP16 numbers, of so many
 /// lane blocks of filters; 0: they are to be chosen. Of several taps, few filters are the name of
@@ -163,6 +164,7 @@ constexpr std::int32_t most_filters_in_place(Operands operands) {
   return operands == Operands::in_tensor_tall         ? 256
          : operands == Operands::converted_tall       ? 176
          : operands == Operands::in_float_tensor_tall ? 192
+         : operands == Operands::split_tall           ? 128
          : are_wide(operands)                         ? 128
                                                       : 64;
 }
@@ -186,6 +188,7 @@ constexpr bool may_leave_in_parts(Operands operands, std::int32_t columns) {
   return operands == Operands::in_float_tensor_wide   ? columns > 160
          : operands == Operands::in_float_tensor_tall ? columns > 144
          : operands == Operands::converted_tall       ? columns > 112
+         : operands == Operands::split_tall           ? columns > 112
                                                       : false;
 }
 /// The padded pixels of a task group are a multiple of this.
@@ -215,7 +218,10 @@ constexpr int k_block_bytes_in_place(std::int32_t tile_places, Operands operands
 constexpr int input_bytes_in_place(int places, int row_bytes, Operands operands) {
   return (operands == Operands::converted_tall ? 2 : 1) * places * row_bytes;
 }
-constexpr int operand_bytes(Operands operands) { return have_floats(operands) ? 4 : 2; }
+/// Of what is multiplied in the place of a number.
+constexpr int operand_bytes(Operands operands) {
+  return have_floats(operands) || operands == Operands::split_tall ? 4 : 2;
+}
 /// Channels of a K block.
 constexpr std::int32_t k_block_channels_in_place(std::int32_t tile_places, Operands operands) {
   return k_block_bytes_in_place(tile_places, operands) / operand_bytes(operands);

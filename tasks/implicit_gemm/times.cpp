@@ -81,22 +81,27 @@ constexpr double kInputUs = 0.3, kInputRowUs = 5e-3, kHaloRowUs = 3.5e-3;
 // however many stages there are.
 constexpr double kStreamed = 0.6, kStreamedInputRowUs = 7e-3, kStreamedRowUs = 2.1e-3;
 // Tall tiles, microseconds: of a run; of a tile, and of every byte of a padded pixel's outputs; of
-// a tap of a K block, at least; by rows of operands, of which those of filters come to many blocks
-// at a time; and by products. Until a stage of x is there, and for every row of it; of every byte
-// of outputs, and so often what a tile has less of, products or outputs, is beside nothing; of
-// further waves of tasks. Bytes that pass through memory in one. How much longer rows take that
-// come in pieces, are of two lines, or come in pieces to blocks that load x for each other.
+// a tap of a K block, at least, and of each filter in it; by rows of operands, of which those of
+// filters come to many blocks at a time; and by products. Until a stage of x is there, and for
+// every row of it; of every byte of outputs, and how much longer they take that are stored one by
+// one; so often what a tile has less of, products or outputs, is beside nothing; of further waves
+// of tasks. Bytes that pass through memory in one. How much longer rows take that come in pieces,
+// are of two lines, or come in pieces to blocks that load x for each other.
 struct TallTimes {
-  double run, tile, tile_byte, tap, row, filter_row, products, input, input_row, output, alone,
-      task, memory, in_pieces, of_two_lines, together;
+  double run, tile, tile_byte, tap, tap_filter, row, filter_row, products, input, input_row, output,
+      one_by_one, alone, task, memory, in_pieces, of_two_lines, together;
 };
 // Of tensors: H100, 63 layers in FP16 and TF32, up to 40 sizes of tiles each; the chosen ones take
 // 2 % more than the best. Of floats that consumers convert: H200, 79 layers, 9 % off, root mean
-// square; rows in pieces as of tensors.
-constexpr TallTimes kTall{2.9,    0.82,   1.7e-3, 0.247, 1.15e-3, 1.23, 3.14e6, 0.288,
-                          4.4e-3, 2.2e-5, 1.35,   0.28,  2.76e6,  2.06, 1.6,    1.6};
-constexpr TallTimes kConvertedTall{2.37,    0,       3.68e-3, 0.132, 1.48e-3, 0.728, 1.86e6, 0.5,
-                                   2.66e-3, 3.54e-5, 1.14,    0.305, 3.7e6,   2.06,  1.22,   1.6};
+// square; rows in pieces as of tensors. Of those that they split: H200, 181 layers, up to 5 sizes
+// each, 7 % off; the chosen ones take 0.6 % more than the best.
+constexpr TallTimes kTall{2.9,    0.82,   1.7e-3, 0.247, 0,    1.15e-3, 1.23, 3.14e6, 0.288,
+                          4.4e-3, 2.2e-5, 1,      1.35,  0.28, 2.76e6,  2.06, 1.6,    1.6};
+constexpr TallTimes kConvertedTall{2.37,  0,      3.68e-3, 0.132,   0,       1.48e-3,
+                                   0.728, 1.86e6, 0.5,     2.66e-3, 3.54e-5, 1,
+                                   1.14,  0.305,  3.7e6,   2.06,    1.22,    1.6};
+constexpr TallTimes kSplitTall{1.94,    0.547,   1.22e-3, 0.24, 3.21e-3, 1e-3,   1.06, 0.95e6, 0.5,
+                               2.66e-3, 4.38e-5, 2,       1.14, 1.02,    3.75e6, 3.04, 1.22,   1.6};
 // Of up to 48 filters (H200, 53 layers, 5 sizes each, FP16 and TF32: 8 % off, root mean square; the
 // chosen ones, narrow or tall, take 2 % more than the best). Of a run; of a tile, and of every byte
 // of a padded pixel's outputs; of a tap of a K block, and of each filter in it; of further waves.
@@ -295,11 +300,13 @@ double tall_us(const Tiling& tiling, double waves, bool staged) {
   const ConvProblem& problem = tiling.problem;
   const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
   const Operands operands = cut.operands;
-  const bool converts = operands == Operands::converted_tall;
+  const bool converts = are_converted(operands);
   if (!converts && cut.filter_blocks_per_gemm_task < kFilterBlocksInPlace) {
     return few_tall_us(tiling, waves);
   }
-  const TallTimes& us = converts ? kConvertedTall : kTall;
+  const TallTimes& us = operands == Operands::split_tall ? kSplitTall
+                        : converts                       ? kConvertedTall
+                                                         : kTall;
   const std::int32_t tile_filters = filters_in_place(operands, cut.filter_blocks_per_gemm_task);
   const double width = kTallPlaces, filters = tile_filters;
   const double tiles = std::ceil(cut.places_per_group / width);
@@ -319,10 +326,13 @@ double tall_us(const Tiling& tiling, double waves, bool staged) {
   const double products = width * filters * k_block_channels_in_place(kTallPlaces, operands) *
                           (have_floats(operands) ? 2 : 1);
   const double input_us = (us.input + us.input_row * (input_rows + filters)) / memory.input_stages;
-  const double tap_us = std::max({us.tap, us.row * rows, products / us.products, input_us});
+  const double tap_us =
+      std::max({us.tap + us.tap_filter * filters, us.row * rows, products / us.products, input_us});
   const double number_bytes = static_cast<double>(size_of(problem.dtype));
-  const double outputs_us =
-      us.output * width * number_bytes * std::min(filters, static_cast<double>(problem.k));
+  constexpr std::uint64_t kVector = 16;
+  const bool in_vectors = u64(problem.k) * size_of(problem.dtype) % kVector == 0;
+  const double outputs_us = us.output * (in_vectors ? 1 : us.one_by_one) * width * number_bytes *
+                            std::min(filters, static_cast<double>(problem.k));
   const double tile_us = us.tile + us.tile_byte * filters * number_bytes;
   const double tiles_us = waves * tiles * (tile_us + std::max(taps * tap_us, outputs_us)) +
                           us.alone * std::min(taps * tap_us, outputs_us) + (waves - 1) * us.task;

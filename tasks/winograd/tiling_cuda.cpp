@@ -41,8 +41,12 @@ constexpr std::uint32_t kLeastTransformTiles = 32;
 //   128         700           522           456           365           112
 //    64         687           514           433           347           110              84
 //    32         706           516           423           341           112              76
-constexpr std::uint32_t kStageTiles = 64;
+// Of one product in NHWC, a task has 64 channels, which a warp takes at a time.
+constexpr std::uint32_t kStageTiles = 64, kBlocksOfRow = 64 / Tiling::kLaneBlock;
 constexpr double kHalfTiles = 0.53;
+// There a task takes as long as these tiles besides its own.
+constexpr std::uint32_t kLeastRowTiles = 16;
+constexpr double kRowTaskTiles = 4;
 
 // A filter task takes 16 filters of up to 64 channels: 8 a thread.
 constexpr std::uint32_t kFilterTaskChannelBlocks = 4;
@@ -60,11 +64,11 @@ constexpr std::uint64_t kFewTasks = 2;
 constexpr std::uint32_t kWorkersOfMultiprocessor = 4;  // with multiply-adds
 
 // H200, microseconds of a GEMM task of three products with another one on its multiprocessor: its
-// start and end, and for each position 512 channels of 128 filters; with one product so much of
-// that. A task is faster alone, but not twice as fast. Where tasks end in waves, the
+// start and end, and for each position 512 channels of 128 filters; with one product these alone. A
+// task is faster alone, but not twice as fast. Where tasks end in waves, the
 // multiprocessors that are done first take two of the next tasks, and others none
 // (docs/performance.md).
-constexpr double kStartEndUs = 5, kPositionUs = 18.6, kOneProduct = 0.6, kAlone = 0.6;
+constexpr double kStartEndUs = 5, kPositionUs = 18.6, kOneProductUs = 6.8, kAlone = 0.6;
 constexpr std::uint32_t kTensorWorkers = 2;  // of a multiprocessor
 
 std::uint64_t num_tile_groups(const WinogradTiles& cut) {
@@ -80,6 +84,20 @@ std::uint32_t fastest_positions(Tiling tiling, std::uint32_t multiprocessors) {
     cut.positions_per_gemm_task = positions;
     const double us = gemm_stage_us(tiling, multiprocessors);
     if (us < least_us) fastest = positions, least_us = us;
+  }
+  return fastest;
+}
+
+// The same where a warp has a tile at a time: as few waves of as short tasks as can be.
+std::uint32_t tiles_of_row_task(std::uint32_t group_tiles, std::uint64_t tasks,
+                                std::uint32_t workers) {
+  std::uint32_t fastest = group_tiles;
+  double least = std::numeric_limits<double>::infinity();
+  for (std::uint32_t tiles = kStageTiles; tiles >= kLeastRowTiles; tiles /= 2) {
+    const std::uint64_t all = tasks * ceil_div(group_tiles, tiles);
+    const auto waves = static_cast<double>(ceil_div(all, std::uint64_t{std::max(1u, workers)}));
+    const double time = waves * (tiles + kRowTaskTiles);
+    if (time < least) fastest = std::min(group_tiles, tiles), least = time;
   }
   return fastest;
 }
@@ -115,12 +133,13 @@ double gemm_stage_us(const Tiling& tiling, std::uint32_t multiprocessors) {
   const std::uint64_t tasks = num_tile_groups(cut) * ceil_div(tiling.filter_blocks(), filters) *
                               ceil_div(cut.num_positions(), cut.positions_per_gemm_task);
   const std::uint64_t waves = ceil_div(tasks, std::uint64_t{kTensorWorkers} * multiprocessors);
-  const double position_us = kPositionUs * static_cast<double>(tiling.problem.c) / 512 *
-                             (filters <= kNarrowBlocks ? 0.5 : 1.0) *
-                             (tiling.arithmetic == Arithmetic::split_f16 ? 1.0 : kOneProduct);
+  const bool split = tiling.arithmetic == Arithmetic::split_f16;
+  const double position_us = (split ? kPositionUs : kOneProductUs) *
+                             static_cast<double>(tiling.problem.c) / 512 *
+                             (filters <= kNarrowBlocks ? 0.5 : 1.0);
   const double share = tasks <= multiprocessors ? kAlone : 1.0;
   return static_cast<double>(waves) *
-         (kStartEndUs + share * cut.positions_per_gemm_task * position_us);
+         ((split ? kStartEndUs : 0) + share * cut.positions_per_gemm_task * position_us);
 }
 
 bool has_few_gemm_tasks(const ConvProblem& problem, Arithmetic arithmetic, const Target& target) {
@@ -159,12 +178,18 @@ void choose_winograd_for_cuda(Tiling& tiling, const TilingOptions& options, cons
       in_stages && tiling.arithmetic == Arithmetic::split_f16
           ? fastest_positions(tiling, target.multiprocessors)
           : u32(std::min<std::uint64_t>({worthwhile, shared, cut.num_positions()}));
-  cut.channel_blocks_per_input_task = cut.filter_blocks_per_output_task = 1;
+  const bool in_rows =
+      in_stages && tiling.arithmetic == Arithmetic::f16 && tiling.problem.layout == Layout::nhwc;
+  const std::uint32_t blocks = in_rows ? kBlocksOfRow : 1;  // of a transform task
+  cut.channel_blocks_per_input_task = std::min(blocks, channel_blocks);
+  cut.filter_blocks_per_output_task = std::min(blocks, filter_blocks);
 
   const bool on_tensor_cores = tiling.arithmetic != Arithmetic::fma;
-  const std::uint64_t transforms = groups * std::min(channel_blocks, filter_blocks);
+  const std::uint64_t transforms =
+      groups * ceil_div(std::min(channel_blocks, filter_blocks), blocks);
   cut.tiles_per_transform_task =
-      in_stages && on_tensor_cores
+      in_rows ? tiles_of_row_task(cut.group_tiles, transforms, target.workers)
+      : in_stages && on_tensor_cores
           ? tiles_of_stage_task(cut.group_tiles, transforms, target.workers)
           : tiles_of_task(cut.group_tiles, transforms, target.workers,
                           tiles_of_v_run(tiling.arithmetic));

@@ -166,7 +166,7 @@ class WinogradAlgorithm final : public ConvAlgorithmOf<WinogradCut> {
     const std::uint64_t lanes =
         std::uint64_t{cut.num_positions()} * cut.group_tiles * Tiling::kLaneBlock;
     return {.v = lanes * tiling.channel_blocks() * number_bytes(tiling.arithmetic),
-            .m = lanes * tiling.filter_blocks() * sizeof(float)};
+            .m = lanes * tiling.filter_blocks() * number_bytes(tiling.arithmetic)};
   }
 
   void add_buffers(TaskGraph& graph, const Tiling& tiling, NodeBuffers& buffers) const override {

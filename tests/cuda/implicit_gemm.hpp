@@ -124,6 +124,7 @@ inline std::vector<Operands> ways_of_floats(const ConvProblem& problem) {
   if (operands_in_wide_tiles(problem)) {
     ways.push_back(Operands::in_float_tensor_wide);
     ways.push_back(Operands::converted_tall);
+    ways.push_back(Operands::split_tall);
   }
   return ways;
 }
@@ -137,7 +138,9 @@ inline Plan in_place(const ConvProblem& problem, Operands operands, CudaLaunch l
   options.tiling.precision = Precision::tf32;
   options.tiling.filters = filters;
   Tiling tiling = Plan::create(problem, options).lowering().tiling();
-  tiling.arithmetic = have_floats(operands) ? Arithmetic::tf32 : Arithmetic::f16;
+  tiling.arithmetic = have_floats(operands)              ? Arithmetic::tf32
+                      : operands == Operands::split_tall ? Arithmetic::split_f16
+                                                         : Arithmetic::f16;
   const std::uint32_t copied = operands == Operands::in_copy ? kMostBlocksOfInputTask : 0;
   tiling.cut = ImplicitGemmCut{
       .operands = operands,

@@ -79,6 +79,7 @@ TEST_CASE("cuda: implicit GEMM in tall tiles is exact on integers, with a residu
     check_tall_tiles<Float16>(text + "+f16", Operands::in_tensor_tall);
     check_tall_tiles<float>(text, Operands::in_float_tensor_tall);
     check_tall_tiles<float>(text, Operands::converted_tall);
+    check_tall_tiles<float>(text, Operands::split_tall);
   }
 }
 

@@ -99,15 +99,22 @@ cuda::KernelSet kernels(const Tiling& tiling) {
   }
   if (tiling.arithmetic == Arithmetic::fma) return fma_kernels<kLayout>(tiling);
   if (tiling.arithmetic != Arithmetic::split_f16) {
-    return cuda::winograd_tensor_kernels<WgmmaTile, 4, kLowError, kLayout, 1>(tiling);
+    using Operand =
+        std::conditional_t<kLayout == Layout::nhwc, cuda::RowOperand, cuda::TensorOperand<1> >;
+    return of_storage(tiling, [&]<class Stored>() {
+      return cuda::winograd_tensor_kernels<WgmmaTile, 4, kLowError, kLayout, Operand, Stored>(
+          tiling);
+    });
   }
   const WinogradTiles& tiles = *tiling.tiles();
   if (tiles.m == 2) {
-    return cuda::winograd_tensor_kernels<WgmmaTile, 2, kLowError, kLayout, 2>(tiling);
+    return cuda::winograd_tensor_kernels<WgmmaTile, 2, kLowError, kLayout, cuda::TensorOperand<2> >(
+        tiling);
   }
-  return tiles.points == kLowError
-             ? cuda::winograd_tensor_kernels<WgmmaTile, 4, kLowError, kLayout, 2>(tiling)
-             : cuda::winograd_tensor_kernels<WgmmaTile, 4, kInteger, kLayout, 2>(tiling);
+  return tiles.points == kLowError ? cuda::winograd_tensor_kernels<WgmmaTile, 4, kLowError, kLayout,
+                                                                   cuda::TensorOperand<2> >(tiling)
+                                   : cuda::winograd_tensor_kernels<WgmmaTile, 4, kInteger, kLayout,
+                                                                   cuda::TensorOperand<2> >(tiling);
 }
 #endif
 

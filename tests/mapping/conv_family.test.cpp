@@ -236,7 +236,8 @@ TEST_CASE("Within an error budget a network in stages has cuts that keep it") {
 
 // H100, of a graph that repeats one layer (docs/results: resnet50_n32_f16_80b4726_h100,
 // resnet50_n32_f32_h100, mobilenetv2_n32_f32_h100; of wide tiles epilogue_branch_h100). The first
-// layer, and resnet50_f16_nhwc_h200, are of an H200.
+// layer, and resnet50_f16_nhwc_h200, are of an H200, and so is FP32 in tall tiles
+// (resnet50_n32_f32_h200).
 TEST_CASE("Estimates of kernels of their own are within a factor of what was measured") {
   struct Measured {
     const char* problem;
@@ -251,11 +252,11 @@ TEST_CASE("Estimates of kernels of their own are within a factor of what was mea
       {"n32c256h56w56k64r1s1p0u1d1g1+nhwc+f16", 25.6},
       {"n32c256h14w14k256r3s3p1u1d1g1+nhwc+f16", 13.7},
       {"n32c512h7w7k2048r1s1p0u1d1g1+nhwc+f16", 10.6},
-      {"n32c64h56w56k64r1s1p0u1d1g1+nhwc", 50.5},
-      {"n32c256h56w56k64r1s1p0u1d1g1+nhwc", 98.0},
+      {"n32c64h56w56k64r1s1p0u1d1g1+nhwc", 19.8},
+      {"n32c256h56w56k64r1s1p0u1d1g1+nhwc", 37.9},
       {"n32c128h28w28k128r3s3p1u1d1g1+nhwc", 45.5},
-      {"n32c256h14w14k1024r1s1p0u1d1g1+nhwc", 60.2},
-      {"n32c512h14w14k512r3s3p1u2d1g1+nhwc", 117.2},
+      {"n32c256h14w14k1024r1s1p0u1d1g1+nhwc", 29.5},
+      {"n32c512h14w14k512r3s3p1u2d1g1+nhwc", 70.3},
       {"n32c512h7w7k512r3s3p1u1d1g1+nhwc", 42.4},
       {"n32c32h112w112k32r3s3p1u1d1g32+nhwc", 38.9},
       {"n32c384h14w14k384r3s3p1u1d1g384+nhwc", 6.2},

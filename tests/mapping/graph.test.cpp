@@ -195,6 +195,38 @@ TEST_CASE("the hazard check itself sees a window that is too small") {
   CHECK(first_hazard(tiling, graph, staged.order) == "I[2,0]");
 }
 
+// Tasks of the same position share its filters, which caches have room for.
+TEST_CASE("the staged order has products of one position after the other, of all groups each") {
+  Tiling tiling = make_tiling(parse_problem("n9c40h20k70+nhwc"),
+                              {.algorithm = Algorithm::winograd,
+                               .m = 2,
+                               .group_tiles = 64,
+                               .filter_blocks_per_gemm_task = 2,
+                               .positions_per_gemm_task = 3},
+                              Target{});
+  const TaskGraph graph = build_graph(tiling);
+  const std::vector<std::uint32_t> order = make_mapping(graph, {.policy = "staged"}).order;
+  const Stage& products = *graph.find(0, Role::product);
+  REQUIRE(products.groups > 1);
+  const std::uint32_t chunks = 6;  // of 16 positions
+  REQUIRE(products.per_group == 3 * chunks);
+  std::vector<std::uint32_t> expected;
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    for (std::uint32_t group = 0; group < products.groups; ++group) {
+      for (std::uint32_t filters = 0; filters < 3; ++filters) {
+        expected.push_back(products.id(group, filters * chunks + chunk));
+      }
+    }
+  }
+  const auto first = order.begin() + products.first;
+  CHECK(std::vector<std::uint32_t>(first, first + products.num_tasks()) == expected);
+  // All else is as it is numbered.
+  for (std::uint32_t i = 0; i < order.size(); ++i) {
+    const bool is_product = i >= products.first && i < products.first + products.num_tasks();
+    if (!is_product) CHECK(order[i] == i);
+  }
+}
+
 TEST_CASE("more tasks than 2^31 are refused") {
   Tiling tiling = winograd_tiling({.ng = 1 << 16, .sg = 1, .so = 1});
   tiling.input_tasks = 1 << 16;  // as the widest problem could have

@@ -178,8 +178,8 @@ TEST_CASE("Blocks cut their shared memory into all that wide tiles need") {
 }
 
 TEST_CASE("Blocks cut their shared memory into all that tall tiles need") {
-  for (const Operands operands :
-       {Operands::in_tensor_tall, Operands::in_float_tensor_tall, Operands::converted_tall}) {
+  for (const Operands operands : {Operands::in_tensor_tall, Operands::in_float_tensor_tall,
+                                  Operands::converted_tall, Operands::split_tall}) {
     for (std::uint32_t blocks = 1; blocks <= filter_blocks_of_tile(operands); ++blocks) {
       for (const std::int32_t taps : {1, 9, 24, 25, 1000, 1'000'000}) {
         for (const bool has_residual : {false, true}) {
@@ -336,6 +336,26 @@ TEST_CASE("Tall tiles whose consumers convert floats are for what waits for prod
   options.filter_blocks_per_gemm_task = 12;
   CHECK_THROWS_WITH(tiling_of("n32c256h56k512r1p0+nhwc", options),
                     ContainsSubstring("filter_blocks_per_gemm_task = 12: must be 1 to 11"));
+}
+
+TEST_CASE("Tall tiles whose consumers split floats are for stages at the accuracy of FP32") {
+  TilingOptions options;
+  options.whole_tensors = true;
+  options.algorithm = Algorithm::implicit_gemm;
+  check_tiles("n32c256h56k128r1p0+nhwc", options, Operands::split_tall, 128);
+  check_tiles("n32c384h56k192r1p0+nhwc", options, Operands::split_tall, 96);
+  check_tiles("n32c512h14k512u2+nhwc", options, Operands::split_tall, 64);
+  check_tiles("n32c144h56k24r1p0+nhwc", options, Operands::split_tall, 32);
+  // Not where taps share inputs, or TMA cannot load x.
+  check_tiles("n32c256h14k256+nhwc", options, Operands::loaded, 128);
+  check_tiles("n32c258h56k128r1p0+nhwc", options, Operands::loaded, 128);
+  check_tiles("n32c256h56k128r1p0+nchw", options, Operands::loaded, 128);
+  options.filter_blocks_per_gemm_task = 9;
+  CHECK_THROWS_WITH(tiling_of("n32c256h56k512r1p0+nhwc", options),
+                    ContainsSubstring("filter_blocks_per_gemm_task = 9: must be 1 to 8"));
+  options.filter_blocks_per_gemm_task = 0;
+  options.whole_tensors = false;
+  check_tiles("n32c256h56k128r1p0+nhwc", options, Operands::loaded, 128);
 }
 
 TEST_CASE("Tall tiles are also for few filters, of which narrow ones would be mostly empty") {

@@ -12,6 +12,7 @@ namespace megaconv::cuda {
 template <class Shape>
 class InPlaceLoaders : Shape {
   using Shape::kAbreast, Shape::kConverts, Shape::kConvertsRows, Shape::kLoadsTogether;
+  using Shape::kSplitsRows;
   using typename Shape::Course, typename Shape::FilterRing, typename Shape::InputRing;
   using typename Shape::Shared, typename Shape::Turns, typename Shape::Walk;
 
@@ -143,7 +144,7 @@ class InPlaceLoaders : Shape {
                                     : copy_pixels(to, a.x_tensors[0], from, barrier);
             };
             copy(x, pixels);
-            if constexpr (kConvertsRows) {  // a K block of floats is two rows
+            if constexpr (kConvertsRows && !kSplitsRows) {  // a K block of floats is two rows
               PixelWalk second = pixels;
               second.channel += a.k_block_channels / 2;
               copy(x + a.input_places * shared.row_bytes, second);
@@ -164,7 +165,7 @@ class InPlaceLoaders : Shape {
     auto& ring = shared.barriers.filter;
     for (; times > 0; --times) {
       for (int k_block = shared.first_k_block; k_block < shared.end_k_block; ++k_block) {
-        const int c = k_block * a.k_block_channels;
+        const int c = k_block * a.k_block_channels * (kSplitsRows ? 2 : 1);  // in numbers
         for (int tap = 0; tap < a.r * a.s; ++tap) {
           ring.wait_empty(at);
           std::uint64_t* const barrier =

@@ -26,12 +26,15 @@ struct InPlaceShape {
 
   using Number = typename Numbers::Number;
   using Stored = typename Numbers::Stored;
-  static_assert(!Numbers::kSplit && sizeof(Number) == operand_bytes(kOperands));
+  // Consumers of tall tiles make pairs of x in registers (tall_split.cuh).
+  static constexpr bool kSplitsRows = kOperands == Operands::split_tall;
+  static_assert(Numbers::kSplit == kSplitsRows);
+  static_assert(sizeof(Number) * (kSplitsRows ? 2 : 1) == operand_bytes(kOperands));
   static constexpr bool kFloats = std::is_same_v<Stored, float>;
   static_assert(kFloats != have_16_bits(kOperands));
   static constexpr bool kConverts = kOperands == Operands::converted;
-  // Consumers of tall tiles convert x in registers (tall_convert.cuh).
-  static constexpr bool kConvertsRows = kOperands == Operands::converted_tall;
+  // Or they convert it (tall_convert.cuh).
+  static constexpr bool kConvertsRows = kSplitsRows || kOperands == Operands::converted_tall;
   // Blocks of a cluster, if there are several, load or convert x for each other: a stage of x is
   // empty when all of them have left it. Or they share channels.
   static constexpr bool kLoadsTogether = may_load_together(kOperands);
@@ -146,7 +149,7 @@ struct InPlaceShape {
     /// Of a block's dynamic shared memory, which begins at a multiple of kSwizzleSpan.
     __device__ Shared(const TaskArgs& a, std::byte* begin)
         : barriers(*reinterpret_cast<Barriers*>(begin)),
-          row_bytes(a.k_block_channels * static_cast<int>(sizeof(Number))),
+          row_bytes(a.k_block_channels * operand_bytes(kOperands)),
           tap_bytes(a.memory.tap_bytes),
           input_bytes(a.memory.input_bytes),
           num_pieces(a.memory.num_pieces),

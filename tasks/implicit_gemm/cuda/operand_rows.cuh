@@ -6,7 +6,8 @@
 //   U   [filters][taps][C']      zero past C; then, where filters end in whole tasks, their footer
 //
 // Where consumers convert x in registers, of each 32 channels of U, which are 16 pairs, the pairs
-// 4 t, 4 t + 1, ... are in the places t, t + 4, t + 8 and t + 12 (tall_convert.cuh).
+// 4 t, 4 t + 1, ... are in the places t, t + 4, t + 8 and t + 12 (tall_rows.cuh). Where they split
+// it, the high halves of 32 channels come first, then the low ones: rows are twice as long.
 #pragma once
 
 #include "tasks/cuda/block_pipeline.cuh"
@@ -46,13 +47,15 @@ class OctetWalk {
 };
 
 /// Converts them, by all threads of a block. Returns the largest finite magnitude that this thread
-/// met. kRegisterOrder: of channels, for x in registers.
-template <int kThreads, bool kRegisterOrder = false>
+/// met. kRegisterOrder: of channels, for x in registers. kSplit: to pairs, in that order.
+template <int kThreads, bool kRegisterOrder = false, bool kSplit = false>
 __device__ inline MagnitudeBits convert(const TaskArgs& a, const OperandRows& rows, float scale) {
+  static_assert(kRegisterOrder || !kSplit);
+  constexpr int kParts = kSplit ? 2 : 1;
   constexpr int kAtOnce = 3;  // octets on their way
   const bool in_vectors = a.c % 8 == 0 && reinterpret_cast<std::uintptr_t>(rows.from) % 16 == 0;
   const float* const from = rows.from + static_cast<std::int64_t>(rows.first_row) * a.c;
-  __half* const to = rows.to + static_cast<std::int64_t>(rows.first_row) * a.c_padded;
+  __half* const to = rows.to + static_cast<std::int64_t>(rows.first_row) * a.c_padded * kParts;
   OctetWalk walk((rows.end_c - rows.first_c) / 8, static_cast<int>(threadIdx.x), kThreads);
   LargestFinite most;
   while (walk.row() < rows.num_rows) {
@@ -81,19 +84,25 @@ __device__ inline MagnitudeBits convert(const TaskArgs& a, const OperandRows& ro
     for (int i = 0; i < kAtOnce; ++i, walk.advance()) {
       if (walk.row() >= rows.num_rows) continue;
       alignas(16) __half2 numbers[4];
+      [[maybe_unused]] __half2 low[4];
 #pragma unroll
       for (int n = 0; n < 4; ++n) {
         const float first = values[i][2 * n], second = values[i][2 * n + 1];
         most.add(first);
         most.add(second);
-        numbers[n] = split_pair(first * scale, second * scale).high;
+        const SplitPair pair = split_pair(first * scale, second * scale);
+        numbers[n] = pair.high;
+        if constexpr (kSplit) low[n] = pair.low;
       }
-      __half* const row = to + static_cast<std::int64_t>(walk.row()) * a.c_padded;
+      __half* const row = to + static_cast<std::int64_t>(walk.row()) * a.c_padded * kParts;
       const int c = rows.first_c + walk.channel();
       if constexpr (kRegisterOrder) {
-        auto* const pairs = reinterpret_cast<__half2*>(row + c / 32 * 32) + c % 32 / 8;
+        auto* const pairs = reinterpret_cast<__half2*>(row + c / 32 * 32 * kParts) + c % 32 / 8;
 #pragma unroll
-        for (int n = 0; n < 4; ++n) pairs[4 * n] = numbers[n];
+        for (int n = 0; n < 4; ++n) {
+          pairs[4 * n] = numbers[n];
+          if constexpr (kSplit) pairs[16 + 4 * n] = low[n];
+        }
       } else {
         *reinterpret_cast<uint4*>(row + c) = *reinterpret_cast<const uint4*>(numbers);
       }
@@ -117,13 +126,15 @@ __device__ inline void convert_input(const TaskArgs& a, std::uint32_t index) {
   note_magnitude<kThreads>(most, &a.x_footer->most[index]);
 }
 
+template <bool kSplit = false>
 __device__ inline OperandFooter& footer_of_filters(const TaskArgs& a) {
   const int task = a.filters_per_gemm_task, filters = (a.k_padded + task - 1) / task * task;
-  return *reinterpret_cast<OperandFooter*>(
-      reinterpret_cast<__half*>(a.u) + static_cast<std::int64_t>(filters) * a.r * a.s * a.c_padded);
+  return *reinterpret_cast<OperandFooter*>(reinterpret_cast<__half*>(a.u) +
+                                           static_cast<std::int64_t>(filters) * a.r * a.s *
+                                               a.c_padded * (kSplit ? 2 : 1));
 }
 /// The `index`-th filter task: a lane block of filters, some channels of it.
-template <int kThreads, bool kRegisterOrder = false>
+template <int kThreads, bool kRegisterOrder = false, bool kSplit = false>
 __device__ inline void convert_filters(const TaskArgs& a, std::uint32_t index) {
   constexpr int kLanes = static_cast<int>(Tiling::kLaneBlock);
   const int chunks = a.filter_channel_chunks, chunk = static_cast<int>(index) % chunks;
@@ -131,10 +142,10 @@ __device__ inline void convert_filters(const TaskArgs& a, std::uint32_t index) {
   const int first_c = chunk * a.channels_per_filter_task;
   const int end_c = chunk + 1 == chunks ? a.c_padded : first_c + a.channels_per_filter_task;
   const int filters = min(kLanes, a.k - first_k);
-  const MagnitudeBits most = convert<kThreads, kRegisterOrder>(
+  const MagnitudeBits most = convert<kThreads, kRegisterOrder, kSplit>(
       a, {a.w, reinterpret_cast<__half*>(a.u), first_k * taps, filters * taps, first_c, end_c},
       a.w_scale);
-  OperandFooter& footer = footer_of_filters(a);
+  OperandFooter& footer = footer_of_filters<kSplit>(a);
   note_magnitude<kThreads>(most, &footer.most[index]);
   if (index == 0 && threadIdx.x == 0) footer.scale = a.w_scale;
 }

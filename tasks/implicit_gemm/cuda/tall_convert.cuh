@@ -1,40 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// How consumers of tall tiles convert floats: from shared memory, where TMA has put them, to FP16
-// numbers in registers, as a matrix instruction takes its rows from there. Nothing is written to
-// shared memory, and products are twice as fast as those of TF32.
-//
-// A thread has four channels of a row at a time, because it reads a vector of four floats. An
-// instruction wants two and two more eight channels on; so filters have their channels in another
-// order (kRegisterOrder, operand_rows.cuh). Neighbouring threads of a row read every second vector:
-// eight threads, of two rows, meet all banks once.
+// How consumers of tall tiles convert floats: to FP16 numbers in registers (tall_rows.cuh).
+// Products are twice as fast as those of TF32.
 #pragma once
 
-#include <cuda_fp16.h>
-
-#include "tasks/cuda/split_f16.cuh"
-#include "tasks/cuda/wgmma.cuh"
-#include "tasks/implicit_gemm/cuda/in_place_taps.cuh"
+#include "tasks/implicit_gemm/cuda/tall_rows.cuh"
 
 namespace megaconv::cuda {
 
 /// Shape: an InPlaceShape of tall tiles whose consumers convert.
 template <class Shape>
-class ConvertingTaps : InPlaceTaps<Shape> {
+class ConvertingTaps : public RowsOfFloats<Shape> {
   using typename Shape::Barriers, typename Shape::Shared;
-  using Taps = InPlaceTaps<Shape>;
-  using Taps::free_input, Taps::in_register;
+  using Rows = RowsOfFloats<Shape>;
+  using Rows::free_input, Rows::in_register, Rows::kRowBytes, Rows::kSteps;
 
  public:
-  using typename Taps::FilterCursor, typename Taps::InputCursor;
-
-  __device__ explicit ConvertingTaps(float scale) : scale_(scale) {
-    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    const int row = warp % 4 * 16 + lane / 4, vector = lane % 4 * 2 ^ lane / 4;
-    own_ = row * kRowBytes + vector * 16;
-  }
-  /// Of all x since begin().
-  __device__ MagnitudeBits largest() const { return most_.bits(); }
-  __device__ void begin() { most_ = {}; }
+  using Rows::Rows;
+  using typename Rows::FilterCursor, typename Rows::InputCursor;
 
   /// Products of some chunks. Of stages of x, a warpgroup has the rows from `first_x` on.
   template <int kFilters>
@@ -79,9 +61,7 @@ class ConvertingTaps : InPlaceTaps<Shape> {
   }
 
  private:
-  static constexpr int kRowBytes = 128;  // 32 floats of x, or 64 numbers of a filter
   static constexpr int kStageBytes = 2 * kTallPlaces * kRowBytes;
-  static constexpr int kSteps = 2;  // matrix instructions of a row of x
 
   template <int kFilters>
   static __device__ __forceinline__ void issue(float (&sums)[kFilters / 2],
@@ -95,25 +75,12 @@ class ConvertingTaps : InPlaceTaps<Shape> {
     wgmma_commit();
   }
 
-  // Of the rows at `x`.
   __device__ __forceinline__ void load(const std::byte* x, std::uint32_t (&numbers)[kSteps][4]) {
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      const auto* const row = reinterpret_cast<const float4*>(x + (own_ ^ step * 16));
-      const float4 upper = row[0], lower = row[8 * kRowBytes / sizeof(float4)];
-      numbers[step][0] = convert(upper.x, upper.y), numbers[step][2] = convert(upper.z, upper.w);
-      numbers[step][1] = convert(lower.x, lower.y), numbers[step][3] = convert(lower.z, lower.w);
-    }
+    this->for_each_pair(x, [&](int step, int i, float first, float second) {
+      const __half2 both = __floats2half2_rn(first, second);
+      numbers[step][i] = *reinterpret_cast<const std::uint32_t*>(&both);
+    });
   }
-  __device__ std::uint32_t convert(float first, float second) {
-    most_.add(first), most_.add(second);
-    const __half2 both = __floats2half2_rn(first * scale_, second * scale_);
-    return *reinterpret_cast<const std::uint32_t*>(&both);
-  }
-
-  const float scale_;
-  int own_;  // bytes from the first row to where this thread begins to read
-  LargestFinite most_;
 };
 
 }  // namespace megaconv::cuda

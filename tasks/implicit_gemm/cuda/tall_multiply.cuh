@@ -9,13 +9,15 @@
 #include "tasks/implicit_gemm/cuda/in_place_taps.cuh"
 #include "tasks/implicit_gemm/cuda/tall_convert.cuh"
 #include "tasks/implicit_gemm/cuda/tall_outputs.cuh"
+#include "tasks/implicit_gemm/cuda/tall_split.cuh"
 
 namespace megaconv::cuda {
 
 /// Shape: an InPlaceShape of tall tiles.
 template <class Shape>
 class TallConsumers : InPlaceTaps<Shape> {
-  using Shape::kConvertsRows, Shape::kGroupsOfPlaces, Shape::kHelpers, Shape::kThreads;
+  using Shape::kConvertsRows, Shape::kGroupsOfPlaces, Shape::kHelpers, Shape::kSplitsRows;
+  using Shape::kThreads;
   using typename Shape::Course, typename Shape::OutputCursor, typename Shape::Shared;
   using typename Shape::Walk;
   using Taps = InPlaceTaps<Shape>;
@@ -24,6 +26,7 @@ class TallConsumers : InPlaceTaps<Shape> {
   using Outputs = TallOutputs<Shape>;
   static constexpr int kPlaces = kTallPlaces / kGroupsOfPlaces;
   static_assert(kPlaces == 64, "rows of a matrix instruction");
+  using Converting = std::conditional_t<kSplitsRows, SplittingTaps<Shape>, ConvertingTaps<Shape>>;
 
  public:
   /// With as many filters as the plan's tiles have, at most kFilters. (Matrix instructions must not
@@ -58,8 +61,7 @@ class TallConsumers : InPlaceTaps<Shape> {
     InputCursor input;
     FilterCursor filter;
     OutputCursor output(a);
-    [[maybe_unused]] std::conditional_t<kConvertsRows, ConvertingTaps<Shape>, float> converting(
-        x_scale);
+    [[maybe_unused]] std::conditional_t<kConvertsRows, Converting, float> converting(x_scale);
     float sums[kFilters / 2] = {};
     std::uint64_t free_ns = source.now();
     for (Task task; tasks.next(task); tasks.advance(), free_ns = source.now()) {

@@ -29,7 +29,7 @@ class TallOutputs : Shape {
           second(inverse_of_scale(fminf(x_scale, w_scale))) {}
   };
   static __device__ float scale_of_filters(const TaskArgs& a) {
-    if constexpr (Numbers::kScaled) return footer_of_filters(a).scale;
+    if constexpr (Numbers::kScaled) return footer_of_filters<Numbers::kSplit>(a).scale;
     return 1;
   }
   /// Puts a warpgroup's outputs where storers find them, and have put the residual if there is one;

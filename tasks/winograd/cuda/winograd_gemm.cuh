@@ -76,11 +76,9 @@ struct WinogradGemm {
     const int first_k = part.chunk * a.filters_per_gemm_task;
     const int num_k = min(a.filters_per_gemm_task, a.k_padded - first_k);
     const int num_tiles = tiles_in_group(a, static_cast<int>(group));
-    const MStrides strides = m_strides<kLayout>(a);
-    float* const m =
-        a.m + (group % a.m_slots * kPositions + part.first_position + position) * strides.position +
-        first_k * strides.filter;
-    Tile::store_sums(sums, m, strides, num_tiles, num_k);
+    const auto slot =
+        slot_of_m<typename Tile::NumberOfM, kLayout>(a, group % a.m_slots, kPositions);
+    Tile::store_sums(sums, slot.from(part.first_position + position, first_k, 0), num_tiles, num_k);
   }
 };
 

@@ -3,7 +3,7 @@
 // tile. The transforms themselves are those of winograd_transforms.cuh, all in FP32; only what
 // becomes of their results differs. x and w are scaled by guesses (scale_guess.cuh).
 //
-//   V, U   by positions, operands of Tile (TensorOperand); behind U an OperandFooter
+//   V, U   by positions, operands of Tile (TensorOperand, RowOperand); behind U an OperandFooter
 #pragma once
 
 #include "tasks/cuda/block_store.cuh"
@@ -18,7 +18,7 @@ template <int kM, Points kPoints, Layout kLayout, class Tile, class Stored, bool
 struct WinogradTensorTransforms {
   static constexpr int kThreads = Tile::kThreads;
   using Operand = typename Tile::Operand;
-  using Base = WinogradTransforms<kM, kPoints, kLayout, kThreads, Stored>;
+  using Base = WinogradTransforms<kM, kPoints, kLayout, kThreads, Stored, typename Tile::NumberOfM>;
   static constexpr int kPositions = Base::kPositions;
 
   // Scaled numbers from kLeast to kMost keep all bits: of split ones the low halves, too, even
@@ -43,14 +43,14 @@ struct WinogradTensorTransforms {
     const typename Base::FilterChunk chunk(a, block);
     const std::int64_t stride = position_stride(a, Tile::kFilters);
     LargestFinite most;
-    // A thread takes two channels of a filter, four neighbours an octet.
+    // A thread takes two channels of a filter, four neighbours an octet, or all a row.
+    const int pairs = Operand::kInRows ? chunk.num_c / 2 : 4;
     for (int item = threadIdx.x; item < chunk.num_k * chunk.num_c / 2; item += kThreads) {
-      const int k = chunk.first_k + item / 4 % chunk.num_k;
-      const int c = chunk.first_c + item / 4 / chunk.num_k * 8 + item % 4 * 2;
-      __half* u = reinterpret_cast<__half*>(a.u) +
-                  k / a.filters_per_gemm_task * kPositions * stride +
-                  Operand::octet(c / 8, Tile::kFilters) +
-                  Tile::filter_row(k % a.filters_per_gemm_task) * 8 + c % 8;
+      const int k = chunk.first_k + item / pairs % chunk.num_k;
+      const int c = chunk.first_c + item / pairs / chunk.num_k * 8 + item % pairs * 2;
+      __half* u =
+          reinterpret_cast<__half*>(a.u) + k / a.filters_per_gemm_task * kPositions * stride +
+          Operand::element(Tile::filter_row(k % a.filters_per_gemm_task), c, Tile::kFilters);
       Base::template transform_filter<2, float>(a, k, c, [&](const Vec<2>& value) {
         most.add(value.lane[0]);
         most.add(value.lane[1]);
@@ -78,54 +78,20 @@ struct WinogradTensorTransforms {
   };
   // While one is written to memory, the next is computed, if both fit.
   static constexpr int kPatches = 2 / Operand::kParts;
-  static constexpr int kPatchBytes = kPatches * static_cast<int>(sizeof(Patch));
+  static constexpr int kPatchBytes =
+      Operand::kInRows ? 0 : kPatches * static_cast<int>(sizeof(Patch));
 
   static __device__ void input(const TaskArgs& a, std::uint32_t group, std::uint32_t block,
                                std::byte* shared) {
-    const typename Base::TileChunk tiles(a, static_cast<int>(group), static_cast<int>(block));
-    const int chunk = static_cast<int>(block) / a.tile_chunks;
-    const int first_octet = chunk * a.channels_per_input_task / 8;
-    const bool last = chunk + 1 == a.input_channel_chunks;
-    const int end_octet = last ? a.c_padded / 8 : first_octet + a.channels_per_input_task / 8;
-    const int first_tile = static_cast<int>(group) * a.group_tiles + tiles.first;
-    Patch* const patches = reinterpret_cast<Patch*>(shared);
-    int next = 0;
-    __half2 most = {};
-    for (int tile = 0; tile < tiles.count; tile += Patch::kTiles) {
-      Part part(a, first_tile + tile, tiles.count - tile, first_octet * 8, end_octet * 8);
-      for (int octet = first_octet; octet < end_octet; octet += Patch::kOctets) {
-        Patch& patch = patches[next++ % kPatches];
-        wait_until_read<kPatches - 1>();
-        __syncthreads();
-        part.for_each(a, octet * 8, [&](int in_patch, int channel, int col, const auto& rows) {
-          put_column(&patch.value[col][0][channel / 8][Tile::tile_row(in_patch)][channel % 8], rows,
-                     a.x_scale, most);
-        });
-        publish_shared();
-        __syncthreads();
-        write(a, patch, group, tiles.first + tile, tiles.count - tile, octet);
-      }
-    }
-    // An infinity came from one in x, or from too large a scale; and very small numbers may have
-    // become zeros. What was the largest one then?
-    LargestFinite largest;
-    const float scaled = fmaxf(__low2float(most), __high2float(most));
-    const bool too_large = __syncthreads_or(scaled > kMost) != 0;
-    if (too_large || __syncthreads_or(scaled >= kLeast) == 0) {
-      for (int tile = 0; tile < tiles.count; tile += Patch::kTiles) {
-        Part part(a, first_tile + tile, tiles.count - tile, first_octet * 8, end_octet * 8);
-        for (int octet = first_octet; octet < end_octet; octet += Patch::kOctets) {
-          part.for_each(a, octet * 8, [&](int, int, int, const auto& rows) {
-            for (const Vec<1>& value : rows) largest.add(value.lane[0]);
-          });
-        }
-      }
+    const InputPart part(a, group, block);
+    if constexpr (!Operand::kInRows) {
+      input_patches(a, part, reinterpret_cast<Patch*>(shared));
+    } else if (a.c % 2 == 0) {
+      input_rows<2>(a, part);
     } else {
-      largest.add(scaled / a.x_scale);
+      input_rows<1>(a, part);
     }
-    wait_until_stored();
     publish_to_copy_engine();
-    note_magnitude<kThreads>(largest.bits(), &a.x_magnitudes[group * input_tasks(a) + block]);
   }
   /// Of a group.
   static __device__ std::uint32_t input_tasks(const TaskArgs& a) {
@@ -143,11 +109,123 @@ struct WinogradTensorTransforms {
   }
 
  private:
+  // What an input task is.
+  struct InputPart {
+    std::uint32_t group, block;
+    typename Base::TileChunk tiles;
+    int first_tile;  // of all
+    int first_c, end_c;
+    __device__ InputPart(const TaskArgs& a, std::uint32_t own_group, std::uint32_t own_block)
+        : group(own_group),
+          block(own_block),
+          tiles(a, static_cast<int>(group), static_cast<int>(block)),
+          first_tile(static_cast<int>(group) * a.group_tiles + tiles.first) {
+      const int chunk = static_cast<int>(block) / a.tile_chunks;
+      first_c = chunk * a.channels_per_input_task;
+      end_c =
+          chunk + 1 == a.input_channel_chunks ? a.c_padded : first_c + a.channels_per_input_task;
+    }
+  };
+
+  // Notes the largest |V| of an input task, by all threads. `most`: of a thread, scaled.
+  // find(largest) adds all V of a thread anew: an infinity came from one in x, or from too large a
+  // scale, and very small numbers may have become zeros. What was the largest one then?
+  template <class Find>
+  static __device__ void note_most(const TaskArgs& a, const InputPart& part, __half2 most,
+                                   Find&& find) {
+    LargestFinite largest;
+    const float scaled = fmaxf(__low2float(most), __high2float(most));
+    const bool too_large = __syncthreads_or(scaled > kMost) != 0;
+    if (too_large || __syncthreads_or(scaled >= kLeast) == 0) {
+      find(largest);
+    } else {
+      largest.add(scaled / a.x_scale);
+    }
+    note_magnitude<kThreads>(largest.bits(),
+                             &a.x_magnitudes[part.group * input_tasks(a) + part.block]);
+  }
+
+  static __device__ void input_patches(const TaskArgs& a, const InputPart& part, Patch* patches) {
+    const auto for_each_patch = [&](auto&& take) {
+      for (int tile = 0; tile < part.tiles.count; tile += Patch::kTiles) {
+        PatchPart in_patch(a, part.first_tile + tile, part.tiles.count - tile, part.first_c,
+                           part.end_c);
+        for (int octet = part.first_c / 8; octet < part.end_c / 8; octet += Patch::kOctets) {
+          take(in_patch, tile, octet);
+        }
+      }
+    };
+    int next = 0;
+    __half2 most = {};
+    for_each_patch([&](PatchPart& in_patch, int first_tile, int octet) {
+      Patch& patch = patches[next++ % kPatches];
+      wait_until_read<kPatches - 1>();
+      __syncthreads();
+      in_patch.for_each(a, octet * 8, [&](int tile, int channel, int col, const auto& rows) {
+        put_column(&patch.value[col][0][channel / 8][Tile::tile_row(tile)][channel % 8], rows,
+                   a.x_scale, most);
+      });
+      publish_shared();
+      __syncthreads();
+      write(a, patch, part.group, part.tiles.first + first_tile, part.tiles.count - first_tile,
+            octet);
+    });
+    note_most(a, part, most, [&](LargestFinite& largest) {
+      for_each_patch([&](PatchPart& in_patch, int, int octet) {
+        in_patch.for_each(a, octet * 8, [&](int, int, int, const auto& rows) {
+          for (const Vec<1>& value : rows) largest.add(value.lane[0]);
+        });
+      });
+    });
+    wait_until_stored();
+  }
+
+  // V in rows: the lanes of a warp have neighbouring channels of the same tile, two each. Then
+  // whole lines of x are loaded and of V stored, and no lane waits for another one's padding.
+  // kOfLoad: channels that a load has; C is a multiple.
+  template <int kOfLoad>
+  static __device__ void input_rows(const TaskArgs& a, const InputPart& part) {
+    const std::int64_t stride = position_stride(a, Tile::kRows);
+    __half* const slot =
+        reinterpret_cast<__half*>(a.v) + part.group % a.v_slots * kPositions * stride;
+    __half2 most = {};
+    for_each_column<kOfLoad>(a, part, [&](int tile, int c, int col, const auto& rows) {
+      __half* v = slot + Operand::element(part.tiles.first + tile, c, Tile::kRows) + col * stride;
+#pragma unroll
+      for (int row = 0; row < Base::kAlpha; ++row, v += Base::kAlpha * stride) {
+        const __half2 pair =
+            __floats2half2_rn(rows[row].lane[0] * a.x_scale, rows[row].lane[1] * a.x_scale);
+        most = __hmax2(most, __habs2(pair));
+        *reinterpret_cast<__half2*>(v) = pair;
+      }
+    });
+    note_most(a, part, most, [&](LargestFinite& largest) {
+      for_each_column<kOfLoad>(a, part, [&](int, int, int, const auto& rows) {
+        for (const Vec<2>& pair : rows) largest.add(pair.lane[0]), largest.add(pair.lane[1]);
+      });
+    });
+  }
+  // Calls put(tile of the task, channel, column, rows of V) for what a thread has, two channels
+  // each.
+  template <int kOfLoad, class Put>
+  static __device__ void for_each_column(const TaskArgs& a, const InputPart& part, Put&& put) {
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    for (int tile = warp; tile < part.tiles.count; tile += kThreads / 32) {
+      const typename Base::Window window(a, part.first_tile + tile);
+#pragma unroll 1
+      for (int c = part.first_c + lane * 2; c < part.end_c; c += Operand::kDepth) {
+        Vec<2> d[Base::kAlpha][Base::kAlpha];
+        Base::template load_channels<kOfLoad>(a, window, c, d);
+        Base::transform_input(d, [&](int col, const auto& rows) { put(tile, c, col, rows); });
+      }
+    }
+  }
+
   // The tile that a thread transforms for one patch after the other, in some channels of each.
-  class Part {
+  class PatchPart {
    public:
     /// Of num_tiles tiles from first_tile of all on; channels [first_c, end_c).
-    __device__ Part(const TaskArgs& a, int first_tile, int num_tiles, int first_c, int end_c)
+    __device__ PatchPart(const TaskArgs& a, int first_tile, int num_tiles, int first_c, int end_c)
         : exists_(tile() < num_tiles),
           end_c_(end_c),
           window_(a, first_tile + (exists_ ? tile() : 0)) {

@@ -32,7 +32,8 @@ __device__ inline int tiles_in_group(const TaskArgs& a, int group) {
 }
 
 /// Stored: the numbers of x, w, bias, residual and y.
-template <int kM, Points kPoints, Layout kLayout, int kThreads, class Stored = float>
+template <int kM, Points kPoints, Layout kLayout, int kThreads, class Stored = float,
+          class NumberOfM = float>
 struct WinogradTransforms {
   using Transform = Winograd1D<kM, kPoints>;
   static constexpr int kAlpha = Transform::kAlpha;
@@ -193,7 +194,28 @@ struct WinogradTransforms {
 #pragma unroll
       for (int col = 0; col < kAlpha; ++col) {
         const bool inside = (rows >> row & window.cols >> col & 1) != 0;
-        d[row][col] = inside ? load<kLanes>(line + col * col_stride(a)) : zero<kLanes>();
+        d[row][col] = to_floats(load_if<kLanes>(inside, line + col * col_stride(a)));
+      }
+    }
+  }
+
+  /// The same of any number of channels, so many with each load.
+  template <int kOfLoad, int kLanes>
+  static __device__ void load_channels(const TaskArgs& a, const Window& window, int c,
+                                       Vec<kLanes> (&d)[kAlpha][kAlpha]) {
+    if constexpr (kOfLoad == kLanes) {
+      load_tile(a, window, c, d);
+    } else {
+#pragma unroll
+      for (int first = 0; first < kLanes; first += kOfLoad) {
+        Vec<kOfLoad> some[kAlpha][kAlpha];
+        load_tile(a, window, c + first, some);
+#pragma unroll
+        for (int i = 0; i < kAlpha * kAlpha * kOfLoad; ++i) {
+          const int pixel = i / kOfLoad;
+          d[pixel / kAlpha][pixel % kAlpha].lane[first + i % kOfLoad] =
+              some[pixel / kAlpha][pixel % kAlpha].lane[i % kOfLoad];
+        }
       }
     }
   }
@@ -375,29 +397,36 @@ struct WinogradTransforms {
     TileChunk tiles;
     int first_tile;  // of all
     int first_k, end_k;
-    MStrides strides;
-    const float* sums;  // of its first tile
+    PartOfM<NumberOfM> slot;
     __device__ OutputPart(const TaskArgs& a, int group, int block)
         : tiles(a, group, block),
           first_tile(group * a.group_tiles + tiles.first),
           first_k(block / a.tile_chunks * a.filters_per_output_task),
           end_k(min(first_k + a.filters_per_output_task, a.k)),
-          strides(m_strides<kLayout>(a)),
-          sums(a.m + group % a.m_slots * kPositions * strides.position +
-               tiles.first * strides.tile) {}
+          slot(slot_of_m<NumberOfM, kLayout>(a, static_cast<std::uint32_t>(group % a.m_slots),
+                                             kPositions)) {}
+    /// Of its tile and of a filter.
+    __device__ PartOfM<NumberOfM> sums(int tile, int k) const {
+      return slot.from(0, k, tiles.first + tile);
+    }
   };
 
   // Calls put(row, outputs) for the rows of a tile's outputs, from its sums of M on.
   template <int kLanes, class Unscale, class Put>
-  static __device__ void transform_sums(const float* sums, const MStrides& strides, Unscale unscale,
-                                        Put&& put) {
+  static __device__ void transform_sums(const PartOfM<NumberOfM>& m, Unscale unscale, Put&& put) {
     Vec<kLanes> rows[kAlpha][kM];  // [column of M][output row]
 #pragma unroll
     for (int col = 0; col < kAlpha; ++col) {
       Vec<kLanes> in[kAlpha];
 #pragma unroll
       for (int row = 0; row < kAlpha; ++row) {
-        in[row] = load<kLanes>(sums + (row * kAlpha + col) * strides.position);
+        const int position = row * kAlpha + col;
+        in[row] = load<kLanes>(m.sums + position * m.strides.position);
+        if constexpr (PartOfM<NumberOfM>::kScaled) {
+          const float factor = m.factors[position * m.next_position()];
+#pragma unroll
+          for (float& sum : in[row].lane) sum *= factor;
+        }
       }
       Transform::output(in, rows[col]);
     }
@@ -446,18 +475,17 @@ struct WinogradTransforms {
         const FilterTerms filter(a, k);
         const std::int64_t of_filter = (static_cast<std::int64_t>(first_image) * a.k + k) * plane;
         if (first + lane < part.tiles.count) {
-          const float* const sums =
-              part.sums + (first + lane) * part.strides.tile + k * part.strides.filter;
-          transform_sums<1>(sums, part.strides, unscale, [&](int row, const Vec<1>(&out)[kM]) {
-            Vec<kM> run;
+          transform_sums<1>(part.sums(first + lane, k), unscale,
+                            [&](int row, const Vec<1>(&out)[kM]) {
+                              Vec<kM> run;
 #pragma unroll
-            for (int i = 0; i < kM; ++i) run.lane[i] = filter(out[i].lane[0]);
-            if (!aligned) {
-              store(&line[row][lane * kM], run);
-            } else if (row < rows[0]) {
-              store_outputs(a, of_filter + index[0] + row * a.q, run);
-            }
-          });
+                              for (int i = 0; i < kM; ++i) run.lane[i] = filter(out[i].lane[0]);
+                              if (!aligned) {
+                                store(&line[row][lane * kM], run);
+                              } else if (row < rows[0]) {
+                                store_outputs(a, of_filter + index[0] + row * a.q, run);
+                              }
+                            });
         }
         if (aligned) continue;
         __syncwarp();
@@ -485,8 +513,7 @@ struct WinogradTransforms {
       const int k = part.first_k + item.vector * kLanes;
       const TilePlace place = tile_place<kM>(a, part.first_tile + item.tile);
       const std::int64_t image = place.image;
-      const float* const sums = part.sums + item.tile * part.strides.tile + k * part.strides.filter;
-      transform_sums<kLanes>(sums, part.strides, unscale, [&](int row, auto& out) {
+      transform_sums<kLanes>(part.sums(item.tile, k), unscale, [&](int row, auto& out) {
         if (place.row + row >= a.p) return;
         if constexpr (kLayout == Layout::nchw) {
           store_row(a, out, k, ((image * a.k + k) * a.p + place.row + row) * a.q + place.col,

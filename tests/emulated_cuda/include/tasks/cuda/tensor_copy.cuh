@@ -9,6 +9,8 @@
 
 namespace megaconv::cuda {
 
+inline constexpr int kSwizzleSpan = 1024;
+
 inline void prefetch_map(const CUtensorMap&) {}
 
 inline void copy_box(void* to, const CUtensorMap& map, const std::int32_t (&first)[4],

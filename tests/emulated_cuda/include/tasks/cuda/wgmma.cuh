@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // In the place of the one with PTX: products are computed when they are waited for, from what is in
-// shared memory then. Descriptors of operands are Hopper's, without swizzling.
+// shared memory then. Descriptors of operands are Hopper's, without swizzling or in rows of 128
+// bytes.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -22,6 +23,12 @@ inline std::uint64_t wgmma_operand(const void* start, int channel_stride) {
   return static_cast<std::uint64_t>(test::shared_address(start) >> 4) |
          static_cast<std::uint64_t>(channel_stride >> 4) << 16;
 }
+inline constexpr std::uint64_t kSwizzled = std::uint64_t{1} << 62;
+template <int kRowBytes>
+std::uint64_t wgmma_swizzled_operand(const void* start) {
+  static_assert(kRowBytes == 128, "no other rows are emulated");
+  return static_cast<std::uint64_t>(test::shared_address(start) >> 4) | kSwizzled;
+}
 inline std::uint64_t advance(std::uint64_t operand, int num_bytes) {
   return operand + static_cast<std::uint64_t>(num_bytes / 16);
 }
@@ -29,9 +36,17 @@ inline std::uint64_t advance(std::uint64_t operand, int num_bytes) {
 // The 16 channels of a row of an operand.
 inline std::array<float, 16> wgmma_row(std::uint64_t operand, int index) {
   std::array<std::uint16_t, 16> numbers;
-  const std::byte* const first = test::shared_memory((operand & 0x3fff) << 4) + index * 16;
-  std::memcpy(&numbers[0], first, 16);
-  std::memcpy(&numbers[8], first + ((operand >> 16 & 0x3fff) << 4), 16);
+  const std::uint64_t start = (operand & 0x3fff) << 4;
+  if ((operand & kSwizzled) != 0) {
+    for (std::uint64_t octet = 0; octet < 2; ++octet) {
+      const std::uint64_t address = start + static_cast<std::uint64_t>(index) * 128 + octet * 16;
+      std::memcpy(&numbers[octet * 8], test::shared_memory(address ^ (address >> 7 & 7) << 4), 16);
+    }
+  } else {
+    const std::byte* const first = test::shared_memory(start) + index * 16;
+    std::memcpy(&numbers[0], first, 16);
+    std::memcpy(&numbers[8], first + ((operand >> 16 & 0x3fff) << 4), 16);
+  }
   std::array<float, 16> row;
   for (std::size_t i = 0; i < 16; ++i) row[i] = test::float_of_half(numbers[i]);
   return row;
