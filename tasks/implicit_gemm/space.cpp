@@ -36,16 +36,21 @@ std::vector<Space::Constraint> implicit_gemm_constraints(const ConvProblem& prob
   const auto rounds_in_place = [](const Configuration& c) {
     return c.get(Parameter::arithmetic) == static_cast<std::int64_t>(Arithmetic::tf32);
   };
+  // Of floats that TMA can load a configuration has the arithmetic, unless they are split.
+  const auto splits_in_stages = [](const Configuration& c) {
+    constexpr auto kSplit = static_cast<std::int64_t>(Arithmetic::split_f16);
+    return c.get(Parameter::arithmetic).value_or(kSplit) == kSplit &&
+           c.get(Parameter::launch) == static_cast<std::int64_t>(CudaLaunch::staged);
+  };
   // What will be chosen, as far as a rule has to know.
   const auto operands_of = [=](const Configuration& c) {
     // Where there are copies to choose, others may convert.
     const std::int64_t cols = cols_of(c);
     const std::optional<std::int64_t> window = c.get(Parameter::window);
+    if (splits_in_stages(c) && converts_in_tall_tiles(problem)) return Operands::split_tall;
     if (window == 1 && !rounds_in_place(c) &&
         converts_in_tall_tiles(problem, u32(u64(c.get(Parameter::gemm_filters).value_or(0))))) {
-      return c.get(Parameter::arithmetic) == static_cast<std::int64_t>(Arithmetic::split_f16)
-                 ? Operands::split_tall
-                 : Operands::converted_tall;
+      return Operands::converted_tall;
     }
     const bool converts = window && !has_space_to_depth(problem) &&
                           stripes_can_be_converted(problem, cols) &&
@@ -157,6 +162,10 @@ void add_implicit_gemm(AlgorithmSpace& space, const ConvProblem& problem, const 
       operands_in_wide_tiles(multiplied)) {
     insert(filters, all);  // tall tiles
     insert(filters, kFilterBlocksInPlace);
+  }
+  if (chosen_in_stages.operands == Operands::split_tall) {
+    const std::uint32_t most = std::min(all, filter_blocks_of_tile(Operands::split_tall));
+    for (std::uint32_t blocks = 2; blocks <= most; ++blocks) insert(filters, blocks);
   }
   if (!are_tensors(chosen.operands)) {
     for (const std::uint64_t num : {stripes + 1, stripes + 2, 2 * stripes}) {

@@ -272,7 +272,7 @@ TEST_CASE(
   PlanOptions implicit_gemm{.backend = Backend::cuda};
   implicit_gemm.tiling.algorithm = Algorithm::implicit_gemm;
   for (const char* text : {"n64c64h56k64", "n1c512h14k512", "n2c24h9k31r1p0", "n1c16h300k96r5",
-                           "c1h1k1", "n1c9h40k20d2"}) {
+                           "c1h1k1", "n1c9h40k20d2", "n8c64h14k200r1p0+nhwc"}) {
     const ConvProblem problem = parse_problem(text);
     const Space space = make_space(problem, kHopper, with(implicit_gemm));
     CHECK(space.index_of(space.heuristic()));
