@@ -28,7 +28,7 @@ struct PartOfM {
   static constexpr bool kScaled = sizeof(Number) < sizeof(float);
 
   Number* sums;
-  float* factors;  // null if M has floats
+  float* factors;  // none if M has floats
   MStrides strides;
   int tile_blocks;  // factors of kScaledSums filters
 

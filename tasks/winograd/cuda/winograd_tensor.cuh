@@ -86,7 +86,7 @@ struct WinogradTensorTransforms {
     const InputPart part(a, group, block);
     if constexpr (!Operand::kInRows) {
       input_patches(a, part, reinterpret_cast<Patch*>(shared));
-    } else if (a.c % 2 == 0) {
+    } else if (a.c % 2 == 0 && are_aligned<Vec<2, Stored>>(a.x)) {
       input_rows<2>(a, part);
     } else {
       input_rows<1>(a, part);
