@@ -212,10 +212,11 @@ namespace {
 
 // Whether blocks of a cluster load x for each other: where its rows come from the L2 in pieces, and
 // there are enough of them. That blocks wait for each other takes about 1 us of a run. (H100, FP16:
-// n7c472h77k936r1p0 118 us by each alone, 93 together; n32c512h28k1024r1p0u2 14.6 and 15.3.)
+// n7c472h77k936r1p0 118 us by each alone, 93 together; n32c512h28k1024r1p0u2 14.6 and 15.3. Not yet
+// of floats that are split.)
 bool loads_together(const Tiling& tiling, const ImplicitGemmCut& cut) {
   constexpr std::uint64_t kLeastProducts = 1'500'000'000;
-  if (!may_load_together(cut.operands)) return false;
+  if (!may_load_together(cut.operands) || cut.operands == Operands::split_tall) return false;
   const ConvProblem a = multiplied_problem(tiling.problem, cut.operands);
   return rows_come_in_pieces(a) && u64(a.y_size()) * u64(a.c * a.r * a.s) >= kLeastProducts;
 }
