@@ -397,10 +397,10 @@ double choose_operands(Tiling& tiling, const TilingOptions& options, const Targe
 
 // Winograd F(4x4) on tensor cores in stages, H200. GEMM tasks as they fill the multiprocessors, and
 // the rest: of three products x, y, w, V, U and M once through memory, within 11 % of what was
-// measured on the suite (docs/performance.md). Of one numbers of x, y, V and M; within 12 % of 36
-// layers in NHWC, of 16 bits and of floats (docs/notebook/gpu_layers.md). NCHW has not been
-// measured since M has FP16 numbers: n64c512h28k512 of 16 bits took 414 us before, of which this is
-// 89 %.
+// measured on the suite (docs/performance.md). Of one numbers of x, y, V and M; of 36 layers in
+// NHWC, of 16 bits and of floats, 0.87 to 1.19 times what was measured, in the root mean square 7 %
+// off (docs/notebook/gpu_layers.md). NCHW has not been measured since M has FP16 numbers:
+// n64c512h28k512 of 16 bits took 414 us before, of which this is 89 %.
 constexpr double kSplitBytesPerUs = 3.2e6, kSplitLaunchUs = 9;
 constexpr double kOneProductNumbersPerUs = 1.03e6, kNumbersPerUsInNchw = 0.71e6;
 constexpr double kOneProductLaunchUs = 19;
