@@ -2,6 +2,7 @@
 #include "runtime/cuda/tensor_arguments.hpp"
 
 #include "runtime/cuda/tensor_map.hpp"
+#include "tasks/implicit_gemm/implicit_gemm.hpp"
 
 namespace megaconv::cuda {
 
@@ -86,9 +87,8 @@ void add_tensor_maps(TaskArgs& args, const Tensors& tensors, const ConvProblem& 
   }
   // Only some y can be stored by vectors. Of 16 bits, it must begin with one where it could.
   constexpr std::size_t kVector = 16;
-  const bool whole = static_cast<std::size_t>(problem.k) * size_of(problem.dtype) % kVector == 0;
   const bool begins = reinterpret_cast<std::uintptr_t>(tensors.y) % kVector == 0;
-  if (!args.pools && whole && (begins || problem.dtype != DataType::f32)) {
+  if (!args.pools && stores_vectors(problem) && (begins || problem.dtype != DataType::f32)) {
     args.y_tensor = output_tensor("y", problem, tensors.y, args.output_cols, args.in_order);
   } else {
     args.output_cols = 0;

@@ -208,11 +208,10 @@ double least_gain_of_tall(const Tiling& others, const Tiling& tall) {
   // that come in pieces longer than their estimate says.
   constexpr double kNearlyFull = 0.85, kGainOf16Bits = 1.07, kGainOfFloats = 1.2, kLoss = 0.93;
   constexpr double kGainOfFew = 1.05, kGainOfFewAndShort = 1.2, kGainOfParts = 1.25;
-  constexpr std::uint64_t kVector = 16, kKBlock = 128;
+  constexpr std::uint64_t kKBlock = 128;
   const ConvProblem& a = others.problem;
   const std::uint32_t all = others.filter_blocks();
-  const std::uint64_t number_bytes = size_of(a.dtype);
-  const std::uint64_t sum_bytes = u64(a.c * a.r * a.s) * number_bytes;
+  const std::uint64_t sum_bytes = u64(a.c * a.r * a.s) * size_of(a.dtype);
   const bool has_floats = a.dtype == DataType::f32;
   if (all < kFilterBlocksInPlace) {
     const bool is_short = sum_bytes <= (has_floats ? 1 : 2) * kKBlock;
@@ -223,11 +222,10 @@ double least_gain_of_tall(const Tiling& others, const Tiling& tall) {
     return kGainOfParts;
   }
   const bool in_pieces = rows_come_in_pieces(a);
-  const bool in_vectors = u64(a.k) * number_bytes % kVector == 0;
   const double full = static_cast<double>(all) / (ceil_div(all, kWideTileBlocks) * kWideTileBlocks);
   if (full == 1 && !in_pieces) return std::numeric_limits<double>::infinity();
   const bool is_doubtful = sum_bytes <= kKBlock ||
-                           (full > kNearlyFull && in_vectors && !in_pieces) ||
+                           (full > kNearlyFull && stores_vectors(a) && !in_pieces) ||
                            have_narrow_tiles(std::get<ImplicitGemmCut>(others.cut).operands);
   if (!is_doubtful) return kLoss;
   return has_floats ? kGainOfFloats : kGainOf16Bits;

@@ -95,6 +95,8 @@ constexpr Operands operands_of_tensors(bool floats, bool may_be_wide, std::uint3
 /// Whether pixels of x begin amid sectors of 32 bytes: rows that TMA loads of them come from the L2
 /// in pieces.
 bool rows_come_in_pieces(const ConvProblem& problem);
+/// Whether pixels of y are whole vectors of 16 bytes; else tiles store their numbers one by one.
+bool stores_vectors(const ConvProblem& problem);
 /// Groups of so many padded pixels that a problem has.
 std::uint64_t count_place_groups(const ConvProblem& problem, const ImplicitGemmCut& cut);
 /// Blocks of a cluster in which direct tasks of a group run in stages, if their number is even:

@@ -202,6 +202,11 @@ bool rows_come_in_pieces(const ConvProblem& a) {
   return u64(a.c) * size_of(a.dtype) % kSector != 0;
 }
 
+bool stores_vectors(const ConvProblem& a) {
+  constexpr std::uint64_t kVector = 16;
+  return u64(a.k) * size_of(a.dtype) % kVector == 0;
+}
+
 std::uint64_t count_place_groups(const ConvProblem& problem, const ImplicitGemmCut& cut) {
   const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cut.cols_per_group));
   return u64(num_stripes(problem, stripes)) *

@@ -329,10 +329,8 @@ double tall_us(const Tiling& tiling, double waves, bool staged) {
   const double tap_us =
       std::max({us.tap + us.tap_filter * filters, us.row * rows, products / us.products, input_us});
   const double number_bytes = static_cast<double>(size_of(problem.dtype));
-  constexpr std::uint64_t kVector = 16;
-  const bool in_vectors = u64(problem.k) * size_of(problem.dtype) % kVector == 0;
-  const double outputs_us = us.output * (in_vectors ? 1 : us.one_by_one) * width * number_bytes *
-                            std::min(filters, static_cast<double>(problem.k));
+  const double outputs_us = us.output * (stores_vectors(problem) ? 1 : us.one_by_one) * width *
+                            number_bytes * std::min(filters, static_cast<double>(problem.k));
   const double tile_us = us.tile + us.tile_byte * filters * number_bytes;
   const double tiles_us = waves * tiles * (tile_us + std::max(taps * tap_us, outputs_us)) +
                           us.alone * std::min(taps * tap_us, outputs_us) + (waves - 1) * us.task;

@@ -12,7 +12,8 @@ template <class Shape>
 class ConvertingTaps : public RowsOfFloats<Shape> {
   using typename Shape::Barriers, typename Shape::Shared;
   using Rows = RowsOfFloats<Shape>;
-  using Rows::free_input, Rows::in_register, Rows::kRowBytes, Rows::kSteps;
+  using Rows::free_input, Rows::kRowBytes, Rows::kSteps;
+  using typename Rows::Pipelines;
 
  public:
   using Rows::Rows;
@@ -27,10 +28,7 @@ class ConvertingTaps : public RowsOfFloats<Shape> {
                                            const ClusterBarriers& input_everywhere,
                                            const Shared& shared) {
     Barriers& barriers = shared.barriers;
-    const bool speaker = threadIdx.x % 32 == 0;
-    const bool frees_filters = speaker && !keeps_filters;
-    const int input_stages = in_register(shared.input_stages);
-    const int filter_stages = in_register(shared.filter_stages);
+    const Pipelines pipelines(shared, keeps_filters);
     std::uint32_t first_half[kSteps][4], second_half[kSteps][4];
     const std::byte* x = first_x + input.stage * kStageBytes;
     barriers.input.wait_full(input);
@@ -42,14 +40,14 @@ class ConvertingTaps : public RowsOfFloats<Shape> {
       const std::uint64_t u = advance_lower(first_u, filter.stage * (kFilters * kRowBytes));
       issue<kFilters>(sums, first_half, u);
       wgmma_wait<1>();
-      if (frees_filters && chunk != 0) barriers.filter.arrive_empty(last_filter);
+      if (pipelines.frees_filters && chunk != 0) barriers.filter.arrive_empty(last_filter);
       load(x + kTallPlaces * kRowBytes, second_half);
       issue<kFilters>(sums, second_half, advance(u, kSteps * kWgmmaRowBytes));
       // Its registers tell that all of the stage is there.
-      free_input(input.stage, speaker, input_everywhere, barriers);
+      free_input(input.stage, pipelines.speaker, input_everywhere, barriers);
       last_filter = filter.stage;
-      input.advance(input_stages);
-      filter.advance(filter_stages);
+      input.advance(pipelines.input_stages);
+      filter.advance(pipelines.filter_stages);
       wgmma_wait<1>();
       if (chunk + 1 == chunks) break;
       x = first_x + input.stage * kStageBytes;
@@ -57,7 +55,7 @@ class ConvertingTaps : public RowsOfFloats<Shape> {
       load(x, first_half);
     }
     wgmma_wait<0>();
-    if (frees_filters) barriers.filter.arrive_empty(last_filter);
+    if (pipelines.frees_filters) barriers.filter.arrive_empty(last_filter);
   }
 
  private:

@@ -19,6 +19,8 @@ namespace megaconv::cuda {
 /// Shape: an InPlaceShape of tall tiles whose consumers make FP16 numbers of floats.
 template <class Shape>
 class RowsOfFloats : protected InPlaceTaps<Shape> {
+  using InPlaceTaps<Shape>::in_register;
+
  public:
   __device__ explicit RowsOfFloats(float scale) : scale_(scale) {
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -32,6 +34,17 @@ class RowsOfFloats : protected InPlaceTaps<Shape> {
  protected:
   static constexpr int kRowBytes = 128;  // 32 floats of x, or 64 numbers of a filter
   static constexpr int kSteps = 2;       // matrix instructions of a row of x
+
+  /// How a loop goes through the pipelines; a thread speaks for its warp.
+  struct Pipelines {
+    __device__ Pipelines(const typename Shape::Shared& shared, bool keeps_filters)
+        : speaker(threadIdx.x % 32 == 0),
+          frees_filters(speaker && !keeps_filters),
+          input_stages(in_register(shared.input_stages)),
+          filter_stages(in_register(shared.filter_stages)) {}
+    const bool speaker, frees_filters;
+    const int input_stages, filter_stages;
+  };
 
   /// Calls take(step, register, number, next) for the registers of each instruction, of the rows at
   /// `x`; numbers are scaled.

@@ -20,7 +20,8 @@ template <class Shape>
 class SplittingTaps : public RowsOfFloats<Shape> {
   using typename Shape::Barriers, typename Shape::Shared;
   using Rows = RowsOfFloats<Shape>;
-  using Rows::free_input, Rows::in_register, Rows::kRowBytes, Rows::kSteps;
+  using Rows::free_input, Rows::kRowBytes, Rows::kSteps;
+  using typename Rows::Pipelines;
 
  public:
   using Rows::Rows;
@@ -36,10 +37,7 @@ class SplittingTaps : public RowsOfFloats<Shape> {
                                            const ClusterBarriers& input_everywhere,
                                            const Shared& shared) {
     Barriers& barriers = shared.barriers;
-    const bool speaker = threadIdx.x % 32 == 0;
-    const bool frees_filters = speaker && !keeps_filters;
-    const int input_stages = in_register(shared.input_stages);
-    const int filter_stages = in_register(shared.filter_stages);
+    const Pipelines pipelines(shared, keeps_filters);
     const auto load_next = [&](Pairs& pairs) {
       barriers.input.wait_full(input);
       load(first_x + input.stage * kStageBytes, pairs);
@@ -50,12 +48,12 @@ class SplittingTaps : public RowsOfFloats<Shape> {
       float running[kFilters / 2];
       issue<kFilters>(running, now, advance_lower(first_u, filter.stage * (kFilters * kRowBytes)));
       // Its registers tell that all of the stage is there.
-      free_input(input.stage, speaker, input_everywhere, barriers);
-      input.advance(input_stages);
+      free_input(input.stage, pipelines.speaker, input_everywhere, barriers);
+      input.advance(pipelines.input_stages);
       if (--chunks != 0) load_next(next);
       wgmma_wait<0>();
-      if (frees_filters) barriers.filter.arrive_empty(filter.stage);
-      filter.advance(filter_stages);
+      if (pipelines.frees_filters) barriers.filter.arrive_empty(filter.stage);
+      filter.advance(pipelines.filter_stages);
 #pragma unroll
       for (int i = 0; i < kFilters / 2; ++i) totals[i] += running[i];
       return chunks != 0;
