@@ -15,6 +15,7 @@
 #include "tasks/direct/few_terms.hpp"
 #include "tasks/gpu_memory.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
+#include "tasks/implicit_gemm/times.hpp"
 #include "tasks/small_gemm/small_gemm.hpp"
 
 namespace megaconv {
@@ -100,6 +101,7 @@ double large_tiles_more(const Tiling& own, Precision precision) {
   if (cut == nullptr) return 1;
   if (accurate && cut->operands == Operands::split_tall) return kSplitMore;
   if (accurate) return a.c <= kFewChannels ? kFewChannelsMore : 1;
+  if (run_at_once(own)) return 1;
   const bool is_few = cut->filter_blocks_per_gemm_task < kFilterBlocksInPlace;  // of a tall tile
   if (a.k <= kFewFilters || (are_tall(cut->operands) && is_few)) {
     return !pass_through_memory(a) ? kFewFiltersMore : a.r * a.s > 1 ? kFewFiltersOfLarge : 1;

@@ -149,7 +149,7 @@ struct ImplicitGemmInPlaceKernel : ImplicitGemmGuesses<Numbers> {
     const auto blocks = static_cast<std::uint32_t>(
         (args.k_padded + args.filters_per_gemm_task - 1) / args.filters_per_gemm_task);
     const std::uint32_t num_direct = num_groups * blocks;  // the last ones
-    TasksInTurn source(tasks + (num_tasks - num_direct), num_direct);
+    WholeTasksInTurn source(tasks + (num_tasks - num_direct), num_direct);
     multiply(args, x_scale, source, open(args, shared), [] {});
   }
 };
@@ -194,7 +194,7 @@ KernelSet make_in_place_set(const Tiling& tiling) {
 
 template <class Numbers, Operands kOperands>
 KernelSet implicit_gemm_in_place_kernels(const Tiling& tiling) {
-  if constexpr (are_tensors(kOperands) && have_narrow_tiles(kOperands)) {
+  if constexpr (may_share_channels(kOperands)) {
     if (channel_shares(tiling) > 1) return make_in_place_set<Numbers, kOperands, true>(tiling);
   }
   return make_in_place_set<Numbers, kOperands>(tiling);

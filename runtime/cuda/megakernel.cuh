@@ -108,10 +108,10 @@ template <class Kernel, TaskKind... kKinds>
 __global__ void __launch_bounds__(Kernel::kThreads, (stage_blocks_per_sm<Kernel, kKinds...>()))
     stage_kernel(const __grid_constant__ TaskArgs args, const Task* tasks) {
   extern __shared__ __align__(kSwizzleSpan) std::byte shared[];
+  const Task task = tasks[blockIdx.x];  // the plan's, which no kernel before writes
   if constexpr (!(waits_itself<Kernel>(kKinds) && ...)) wait_for_kernel_before();
   let_next_start();
   if ((reads_ahead<Kernel>(kKinds) || ...) && args.waits_for_x) wait_for_kernel_before();
-  const Task& task = tasks[blockIdx.x];
   ((kind_of(task) == kKinds ? Kernel::template run<kKinds>(args, task, shared) : void()), ...);
 }
 

@@ -21,7 +21,7 @@ namespace megaconv::cuda {
 /// them starts when it has ended.
 class TasksInTurn {
  public:
-  static constexpr bool kSignals = false;
+  static constexpr bool kSignals = false, kTakesAllShares = false;
   /// By all threads of a block, before a barrier.
   __device__ TasksInTurn(const Task* tasks, std::uint32_t num_tasks)
       : tasks_(tasks), num_tasks_(num_tasks), next_(blockIdx.x) {
@@ -72,11 +72,18 @@ class TasksInTurn {
   Words ahead_;
 };
 
+/// The same of blocks that are in no cluster: each takes all shares of a task's channels.
+class WholeTasksInTurn : public TasksInTurn {
+ public:
+  static constexpr bool kTakesAllShares = true;
+  using TasksInTurn::TasksInTurn;
+};
+
 /// Source: positions of the task array by tickets, or the one that a block has. Behind those of
 /// `first`, which the thread that calls next() has taken.
 class TasksByTicket {
  public:
-  static constexpr bool kSignals = true;
+  static constexpr bool kSignals = true, kTakesAllShares = true;
   __device__ TasksByTicket(const Worker& worker, std::uint32_t first)
       : worker_(worker), next_(first) {}
 

@@ -16,6 +16,8 @@
 //                                    there is none
 //   void before_tma() const          called by a thread that has been told of a task and will read
 //                                    by TMA what other tasks wrote
+//   kTakesAllShares                  whether a block takes the shares of a task's channels in turn;
+//                                    else each block of a cluster has one
 //   kSignals                         whether others that run meanwhile need what a task stores;
 //                                    if so, has_only() is false, and there is
 //   void signal(task, thread, num_threads, barrier) const

@@ -136,6 +136,10 @@ constexpr bool have_narrow_tiles(Operands operands) {
 }
 /// Whether blocks of a cluster may load x for each other (cluster_blocks()).
 constexpr bool may_load_together(Operands operands) { return !have_narrow_tiles(operands); }
+/// Whether blocks of a cluster may share the channels of a task (channel_shares()).
+constexpr bool may_share_channels(Operands operands) {
+  return have_narrow_tiles(operands) && (are_tensors(operands) || operands == Operands::in_copy);
+}
 /// Whether `in_tensor` is possible.
 bool operands_in_tensor(const ConvProblem& problem);
 /// Whether tiles of tensors may be wide or tall: every tap has an input of its own, or there is
@@ -312,7 +316,14 @@ MemoryInPlace memory_in_place(std::int32_t tile_places, std::int32_t filters,
                               bool has_residual, std::int32_t cluster_blocks,
                               std::int32_t channel_shares);
 /// Widest tile, in padded pixels, whose channels several blocks of a cluster share.
-inline constexpr std::int32_t kMostSharedPlaces = 64;
+inline constexpr std::int32_t kMostSharedPlaces = 160;
+/// Most blocks for which the first one has room: a filter's outputs and the others' sums have so
+/// many bytes there.
+constexpr std::int64_t most_channel_shares(std::int64_t tile_places, Operands operands) {
+  constexpr std::int64_t kMostBytes = 1600, kSumBytes = 4;
+  const std::int64_t output_bytes = have_16_bits(operands) ? 2 : 4;
+  return 1 + (kMostBytes / tile_places - output_bytes) / kSumBytes;
+}
 /// Columns of a row of y in one TMA store. TMA cuts the box at the end of the row of y, but not
 /// where a stripe ends amid a row.
 std::int32_t output_cols_in_place(const ConvProblem& problem, std::int32_t stripe_cols);

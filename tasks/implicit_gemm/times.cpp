@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "tasks/gpu_memory.hpp"
 #include "tasks/implicit_gemm/implicit_gemm.hpp"
@@ -69,8 +70,8 @@ constexpr double kTapProductsPerUs = 3.15e6, kTapMultiprocessors = 132;
 constexpr double kTapTileUs = 1.05, kTapOutputUs = 3.3e-5;
 constexpr double kTapTaskUs = 0.45, kTapLaunchUs = 2.6;
 // Of a run whose blocks load x for each other. Rows that come in pieces are then no longer than
-// others.
-constexpr double kTogetherUs = 1;
+// others, those of two lines so much.
+constexpr double kTogetherUs = 0.4, kTogetherOfTwoLines = 1.34;
 // So often what a tile has less of, products or outputs, is beside nothing.
 constexpr double kTapAlone = 1.4;
 // Until a stage of x is there: by itself, and for every row of operands that all multiprocessors
@@ -91,12 +92,12 @@ struct TallTimes {
   double run, tile, tile_byte, tap, tap_filter, row, filter_row, products, input, input_row, output,
       one_by_one, alone, task, memory, in_pieces, of_two_lines, together;
 };
-// Of tensors: H100, 63 layers in FP16 and TF32, up to 40 sizes of tiles each; the chosen ones take
-// 2 % more than the best. Of floats that consumers convert: H200, 79 layers, 9 % off, root mean
+// Of tensors: H200, 120 layers in FP16 and TF32, up to 12 numbers of filters each, 12 % off, root
+// mean square. Of floats that consumers convert: H200, 79 layers, 9 % off, root mean
 // square; rows in pieces as of tensors. Of those that they split: H200, 181 layers, up to 5 sizes
 // each, 7 % off; the chosen ones take 0.6 % more than the best.
-constexpr TallTimes kTall{2.9,    0.82,   1.7e-3, 0.247, 0,    1.15e-3, 1.23, 3.14e6, 0.288,
-                          4.4e-3, 2.2e-5, 1,      1.35,  0.28, 2.76e6,  2.06, 1.6,    1.6};
+constexpr TallTimes kTall{2.42,   0.36,    2.9e-3, 0.246, 0,    1.01e-3, 1.79, 3.24e6, 0.15,
+                          1.2e-3, 2.48e-5, 1,      1.31,  0.49, 3.54e6,  1.54, 1.46,   1.33};
 constexpr TallTimes kConvertedTall{2.37,  0,      3.68e-3, 0.132,   0,       1.48e-3,
                                    0.728, 1.86e6, 0.5,     2.66e-3, 3.54e-5, 1,
                                    1.14,  0.305,  3.7e6,   2.06,    1.22,    1.6};
@@ -108,6 +109,19 @@ constexpr TallTimes kSplitTall{1.94,    0.547,   1.22e-3, 0.24, 3.21e-3, 1e-3,  
 constexpr double kFewLaunchUs = 2.4, kFewTileUs = 0.58, kFewTileByteUs = 1.66e-3;
 constexpr double kFewTapUs = 0.15, kFewTapFilterUs = 8.6e-4, kFewTaskUs = 0.25;
 constexpr double kFewMemoryBytesPerUs = 3.0e6;
+// Tasks of a tile each that all run at once, on tensors that stay in the L2. Microseconds of a run;
+// of a tap of a K block, of every padded pixel and every filter in it, and so much more where all
+// multiprocessors load; of every byte of outputs; and of blocks that share channels. How much
+// longer rows take that come in pieces, and outputs that are stored one by one, of all filters that
+// a tile has room for. (H200, 2,000 runs in FP16 and TF32: 9 to 12 % off, root mean square.)
+struct TimesAtOnce {
+  double run, tap, place, filter, place_of_all, filter_of_all, output_byte, shares;
+};
+constexpr TimesAtOnce kNarrowAtOnce{3.1, 0.065, 2.7e-4, 2.7e-4, 9.2e-4, 9.2e-4, 3.6e-5, 0.86};
+constexpr TimesAtOnce kWideAtOnce{2.7, 0, 7.6e-4, 7.6e-4, 7.7e-4, 7.7e-4, 3.4e-5, 0};
+constexpr TimesAtOnce kFewTallAtOnce{3.16, 0.109, 1.4e-4, 1.4e-4, 7.6e-4, 7.6e-4, 2.5e-5, 0};
+constexpr TimesAtOnce kTallAtOnce{3.14, 0.035, 0, 1.55e-3, 1.3e-4, 1.39e-3, 3.2e-5, 0};
+constexpr double kInPiecesAtOnce = 2.5, kOneByOneAtOnce = 3;
 // Tensors that pass through memory: so many bytes a microsecond, where blocks that run at a time
 // read and write what lies side by side. A task of two tiles, or more, has pixels far from those of
 // others; that counts where memory takes so much longer than products. (H100, 20 layers of 1x1
@@ -255,7 +269,8 @@ double by_taps_us(const Tiling& tiling, std::int32_t tile_places, double waves,
                                 : are_wide(cut.operands) ? kWideInPiecesMore
                                                          : kInPiecesMore;
   const double all_rows = width + filters,
-               more = row_more(problem, tile_places, cut.operands, in_pieces_more);
+               more = row_more(problem, tile_places, cut.operands, in_pieces_more,
+                               together ? kTogetherOfTwoLines : kOfTwoLinesMore);
   const auto tiles_us = [&](double input_us) {
     const double tap_us =
         std::max({kTapUs, kTapRowUs * more * rows, products / kTapProductsPerUs, input_us});
@@ -316,8 +331,9 @@ double tall_us(const Tiling& tiling, double waves, bool staged) {
                       static_cast<std::int32_t>(taps), problem.epilogue.residual, 1, 1);
   const bool keeps_filters = taps <= memory.filter_stages;
   const bool together = staged && cluster_blocks(tiling) > 1;
-  const double more = row_more(problem, kTallPlaces, operands,
-                               together ? us.together : us.in_pieces, us.of_two_lines);
+  const double more =
+      row_more(problem, kTallPlaces, operands, together ? us.together : us.in_pieces,
+               together ? kTogetherOfTwoLines : us.of_two_lines);
   const double input_rows = width * input_bytes_in_place(1, 1, operands);
   const double filter_rows = us.filter_row * filters / (keeps_filters ? tiles : 1);
   // Filters that were converted begin with lines.
@@ -338,6 +354,52 @@ double tall_us(const Tiling& tiling, double waves, bool staged) {
          with_memory_us(tiles_us, memory_bytes(tiling) / us.memory);
 }
 
+// Blocks that run at once, if all of them do, and have a tile each whose taps have inputs of their
+// own, on tensors that stay in the L2; else nothing.
+std::optional<double> blocks_at_once(const Tiling& tiling) {
+  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+  const Operands operands = cut.operands;
+  const ConvProblem problem = multiplied_problem(tiling.problem, operands);
+  const bool is_strided_tall = are_tall(operands) && problem.r * problem.s != 1;
+  if (!are_tensors(operands) || problem.groups != 1 || is_strided_tall) return {};
+  const Stripes stripes = make_stripes(problem, static_cast<std::int32_t>(cut.cols_per_group));
+  const std::int32_t tile_places =
+      tile_places_in_place(cut.places_per_group, stripes, operands, problem.c);
+  if (stripes.images != 1 || tile_places < static_cast<std::int32_t>(cut.places_per_group)) {
+    return {};
+  }
+  const InputOfTile input = input_of_tile(problem, stripes, tile_places, operands);
+  if (!are_tall(operands) && input.filter_rows * input.filter_cols != 1) return {};
+  const std::uint64_t blocks = count_place_groups(problem, cut) *
+                               ceil_div(tiling.filter_blocks(), cut.filter_blocks_per_gemm_task) *
+                               channel_shares(tiling);
+  if (static_cast<double>(blocks) > kTapMultiprocessors || memory_bytes(tiling) != 0) return {};
+  return static_cast<double>(blocks);
+}
+
+double at_once_us(const Tiling& tiling, std::int32_t tile_places, double blocks) {
+  const ConvProblem& problem = tiling.problem;
+  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+  const bool is_few = cut.filter_blocks_per_gemm_task < kFilterBlocksInPlace;
+  const TimesAtOnce& us = are_wide(cut.operands)    ? kWideAtOnce
+                          : !are_tall(cut.operands) ? kNarrowAtOnce
+                          : is_few                  ? kFewTallAtOnce
+                                                    : kTallAtOnce;
+  const std::uint32_t shares = channel_shares(tiling);
+  const double filters = filters_in_place(cut.operands, cut.filter_blocks_per_gemm_task);
+  const double more = row_more(problem, tile_places, cut.operands, kInPiecesAtOnce);
+  const double busy = blocks / kTapMultiprocessors;
+  const double tap_us = us.tap + more * (tile_places * (us.place + us.place_of_all * busy) +
+                                         filters * (us.filter + us.filter_of_all * busy));
+  const bool one_by_one = !stores_vectors(problem);
+  const double stored = one_by_one && !are_tall(cut.operands)
+                            ? filters
+                            : std::min(filters, static_cast<double>(problem.k));
+  const double bytes = tile_places * stored * static_cast<double>(size_of(problem.dtype));
+  return us.run + num_taps(problem, tile_places, cut.operands, shares) * tap_us +
+         us.output_byte * (one_by_one ? kOneByOneAtOnce : 1) * bytes + (shares > 1 ? us.shares : 0);
+}
+
 // Microseconds of a run of so many waves of tasks, in stages or not. Of the tiling's counts only
 // what a task is made of need be there.
 double in_place_us(const Tiling& tiling, double waves, bool staged) {
@@ -348,6 +410,9 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
   const std::int32_t tile_places =
       tile_places_in_place(cut.places_per_group, stripes, operands, problem.c);
   if (tile_places == 0) return std::numeric_limits<double>::infinity();
+  if (staged) {
+    if (const auto blocks = blocks_at_once(tiling)) return at_once_us(tiling, tile_places, *blocks);
+  }
   if (are_tall(operands)) return tall_us(tiling, waves, staged);
   const InputOfTile input = input_of_tile(problem, stripes, tile_places, operands);
   const std::uint32_t shares = staged ? channel_shares(tiling) : 1;
@@ -420,6 +485,8 @@ double loaded_chunk_us(const ConvProblem& problem, const Tile& tile, std::uint32
 }
 
 }  // namespace
+
+bool run_at_once(const Tiling& tiling) { return blocks_at_once(tiling).has_value(); }
 
 double memory_by_products(const Tiling& tiling) {
   return memory_us(tiling) / least_products_us(tiling);

@@ -14,6 +14,9 @@ inline constexpr std::uint32_t kWideTileBlocks = 128 / Tiling::kLaneBlock;
 /// Microseconds of a run of so many waves of tasks, in stages or not. Of the tiling's counts only
 /// what a task is made of need be there.
 double implicit_gemm_run_us(const Tiling& tiling, double waves, bool staged);
+/// Whether all tasks of a run in stages are at work at once, on a tile each: what is estimated of
+/// these has been measured of them.
+bool run_at_once(const Tiling& tiling);
 /// How long tensors take through memory by how long all products take at least; 0 where the L2 has
 /// room for them.
 double memory_by_products(const Tiling& tiling);

@@ -236,7 +236,7 @@ TEST_CASE("Within an error budget a network in stages has cuts that keep it") {
 
 // H100, of a graph that repeats one layer (docs/results: resnet50_n32_f16_80b4726_h100,
 // resnet50_n32_f32_h100, mobilenetv2_n32_f32_h100; of wide tiles epilogue_branch_h100). The first
-// layer, and resnet50_f16_nhwc_h200, are of an H200, and so is FP32 in tall tiles
+// layer and the third, and resnet50_f16_nhwc_h200, are of an H200, and so is FP32 in tall tiles
 // (resnet50_n32_f32_h200).
 TEST_CASE("Estimates of kernels of their own are within a factor of what was measured") {
   struct Measured {
@@ -246,7 +246,7 @@ TEST_CASE("Estimates of kernels of their own are within a factor of what was mea
   const Measured all[] = {
       {"n1c64h56w56k64r1s1p0u1d1g1+nhwc+f16+bias+relu", 2.0},
       {"n1c256h14w14k256r3s3p1u1d1g1+nhwc+f16+bias+relu", 5.4},
-      {"n1c2048h7w7k512r1s1p0u1d1g1+nhwc+f16+bias+relu", 6.0},
+      {"n1c2048h7w7k512r1s1p0u1d1g1+nhwc+f16+bias+relu", 3.8},
       {"n32c3h224w224k64r7s7p3u2d1g1+nhwc+f16", 52.1},
       {"n32c64h56w56k256r1s1p0u1d1g1+nhwc+f16", 26.8},
       {"n32c256h56w56k64r1s1p0u1d1g1+nhwc+f16", 25.6},
@@ -402,8 +402,8 @@ TEST_CASE("Large tiles of stages store the poolings of VGG-16 in groups of whole
       CHECK(to_string(*tiling).find("pools y") != std::string::npos);
     }
     CAPTURE(to_string(dtype), pooled, written);
-    CHECK(pooled == (dtype == DataType::f16 ? 4 : 2));  // floats of TF32 are copied for two
-    CHECK(written == pooled + 1);                       // one by small tiles
+    CHECK(pooled == 4);
+    CHECK(written == pooled + (dtype == DataType::f16 ? 1 : 0));  // one by small tiles
   }
 }
 

@@ -211,6 +211,14 @@ TEST_CASE("Direct tasks multiply sums of few terms on tensor cores, where that w
     CAPTURE(text);
     CHECK(arithmetic(text) == Arithmetic::fma);
   }
+  // Few filters of vectors of channels, and few outputs.
+  for (const char* text : {"n3c4h29w78k10r1p0+nhwc+f16", "n26c8h10k8r1p0+nhwc+f16"}) {
+    CAPTURE(text);
+    CHECK(arithmetic(text) == Arithmetic::fma);
+  }
+  CHECK(arithmetic("n26c5h34k8r1p0+nhwc+f16") == Arithmetic::f16);
+  CHECK(arithmetic("n22c4h16k128r1p0+nhwc+f16") == Arithmetic::f16);
+  CHECK(arithmetic("n32c8h161k8r1p0+nhwc+f16") == Arithmetic::f16);
   CHECK(arithmetic("n32c4h28k640r1p0+nhwc", Precision::tf32) == Arithmetic::fma);
   CHECK(arithmetic("n32c5h28k640r1p0+nhwc", Precision::tf32) == Arithmetic::tf32);
   CHECK(arithmetic("n32c4h28k640r1p0+nhwc+f16") == Arithmetic::f16);

@@ -100,8 +100,11 @@ TEST_CASE("Blocks cut their shared memory into all that tiles in place need") {
         const bool has_all_rows = reach <= most_reach_in_place(tile, operands);
         const InputOfTile input{has_all_rows ? 3 : 1, 3, tile + (has_all_rows ? reach : 2)};
         for (const std::int32_t cluster : {1, 2}) {
-          for (const std::int32_t shares : {1, 2, 4}) {
-            if (shares > 1 && (tile > 64 || reach > kMostReach || !are_tensors(operands))) continue;
+          for (const std::int32_t shares : {1, 2, 3, 4}) {
+            const bool may_share = may_share_channels(operands) && tile <= kMostSharedPlaces &&
+                                   reach <= kMostReach &&
+                                   shares <= most_channel_shares(tile, operands);
+            if (shares > 1 && !may_share) continue;
             for (const std::int32_t taps : {1, 9, 36, 1000, 1'000'000}) {
               const MemoryInPlace memory =
                   memory_in_place(tile, 64, input, operands, taps, false, cluster, shares);
@@ -362,7 +365,7 @@ TEST_CASE("Tall tiles are also for few filters, of which narrow ones would be mo
   TilingOptions options;
   options.whole_tensors = true;
   check_tiles("n100c760h13k16r1p0+nhwc+f16", options, Operands::in_tensor_tall, 16);
-  check_tiles("n32c144h28k32r1p0+nhwc+bf16", options, Operands::in_tensor_tall, 32);
+  check_tiles("n32c144h56k24r1p0+nhwc+bf16", options, Operands::in_tensor_tall, 32);
   // Sums of one K block, every other pixel, taps that share x.
   check_tiles("n92c48h129k40r1p0+nhwc+f16", options, Operands::in_tensor, 64);
   check_tiles("n8c128h100k48r1p0u2+nhwc+f16", options, Operands::in_tensor, 64);
@@ -387,9 +390,27 @@ TEST_CASE("Blocks load x for each other where its rows come in pieces") {
   CHECK(blocks_of("n7c472h77k936r1p0+nhwc+f16") == 2);
   CHECK(blocks_of("n7c472h77k936r1p0+nhwc+f16", 8) == 2);  // wide tiles, too
   CHECK(blocks_of("n7c472h77k936r1p0+nhwc+f16", 9) == 1);  // seven tasks of filters
-  CHECK(blocks_of("n7c480h77k936r1p0+nhwc+f16", 8) == 1);  // whole sectors
   CHECK(blocks_of("n1c472h7k936r1p0+nhwc+f16", 8) == 1);   // little to load
   CHECK(blocks_of("n7c472h77k936+nhwc+f16") == 1);         // neither wide nor tall
+}
+
+TEST_CASE("Of 1x1 filters blocks load x for each other where that is much, and lines the more") {
+  TilingOptions options;
+  options.whole_tensors = true;
+  const auto blocks_of = [&](const char* text, std::uint32_t filter_blocks) {
+    options.filter_blocks_per_gemm_task = filter_blocks;
+    return cluster_blocks(tiling_of(text, options));
+  };
+  // Rows of two lines.
+  CHECK(blocks_of("n7c480h77k936r1p0+nhwc+f16", 8) == 2);
+  CHECK(blocks_of("n32c720h28k192r1p0+nhwc+f16", 6) == 2);
+  CHECK(blocks_of("n32c720h14k192r1p0+nhwc+f16", 6) == 1);  // little
+  CHECK(blocks_of("n16c720h28k192u2+nhwc+f16", 6) == 1);    // nine taps
+  // Of whole lines, in tall tiles of many filters.
+  CHECK(blocks_of("n32c768h28k384r1p0+nhwc+f16", 6) == 2);
+  CHECK(blocks_of("n32c768h28k384r1p0+nhwc+f16", 3) == 1);
+  CHECK(blocks_of("n32c768h28k512r1p0+nhwc+f16", 8) == 1);
+  CHECK(blocks_of("n32c384h28k384r1p0+nhwc+f16", 6) == 1);  // little
 }
 
 TEST_CASE("Tiles of images abreast have room for all rows that they read") {
@@ -455,6 +476,28 @@ TEST_CASE(
   CHECK(shares_of("n1c328h7k512+nhwc+f16") == 3);  // six K blocks
   CHECK(shares_of("n64c512h7k512+nhwc+f16") == 1);
   CHECK(shares_of("n1c512h7k512") == 1);  // loaded
+  // Of wider tiles there are fewer, for clusters of three, and of two.
+  CHECK(shares_of("n1c512h13k1024+nhwc+f16") == 3);
+  CHECK(shares_of("n1c1280h16k1280+nhwc+f16") == 2);
+  CHECK(shares_of("n1c1280h8k1280+nhwc") == 4);  // a copy of floats
+}
+
+TEST_CASE("The first block of a cluster has room for the sums of the others") {
+  CHECK(most_channel_shares(96, Operands::in_tensor) >= 4);
+  CHECK(most_channel_shares(160, Operands::in_tensor) == 3);
+  CHECK(most_channel_shares(128, Operands::in_float_tensor) == 3);
+  CHECK(most_channel_shares(160, Operands::in_copy) == 2);
+}
+
+TEST_CASE("One image has the tiles that were fastest where all run at once") {
+  TilingOptions options;
+  options.whole_tensors = true;
+  check_tiles("n1c512h14k1024r1p0+nhwc+f16", options, Operands::in_tensor_wide, 128);
+  check_tiles("n1c256h52k128r1p0+nhwc+f16", options, Operands::in_tensor_wide, 128);
+  check_tiles("n1c2048h7k512r1p0+nhwc+f16", options, Operands::in_tensor, 64);
+  check_tiles("n1c128h56k128u2+nhwc+f16", options, Operands::in_tensor, 64);
+  options.precision = Precision::tf32;
+  check_tiles("n1c256h14k1024r1p0+nhwc", options, Operands::in_float_tensor_wide, 128);
 }
 
 TEST_CASE("Taps of one column have inputs of their own where rows are long") {

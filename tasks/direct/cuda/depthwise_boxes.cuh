@@ -61,16 +61,19 @@ class DepthwiseBoxes {
       }
       at = {};
     }
+    Task task = tasks[blockIdx.x];  // the plan's, which no kernel before writes
     wait();
     Share share(a);
-    for (std::uint32_t i = blockIdx.x; i < num_tasks; i += gridDim.x, at.advance(box.stages)) {
-      const PixelRect rect(a, tasks[i].group);
-      share.take(a, tasks[i].block);
+    for (std::uint32_t i = blockIdx.x; i < num_tasks; at.advance(box.stages)) {
+      const PixelRect rect(a, task.group);
+      share.take(a, task.block);
       ring.wait_full(at);
       share.compute(a, rect, box,
                     reinterpret_cast<const Stored*>(stages + at.stage * box.stage_bytes));
       __syncthreads();
       if (threadIdx.x == 0) load(i + static_cast<std::uint32_t>(box.stages) * gridDim.x, at);
+      i += gridDim.x;
+      if (i < num_tasks) task = tasks[i];
     }
     if (threadIdx.x == 0) ring.close();
   }

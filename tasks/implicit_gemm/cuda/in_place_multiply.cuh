@@ -52,7 +52,7 @@ class InPlaceConsumers : InPlaceTaps<Shape> {
                                                  float x_scale, const Source& source,
                                                  const Shared& shared, Wait wait) {
     // One after the other. A stage has clusters, whose blocks have one each.
-    constexpr bool kAllShares = kSharesChannels && Source::kSignals;
+    constexpr bool kAllShares = kSharesChannels && Source::kTakesAllShares;
     const int warpgroup = warpgroup_index() - (kHelpers + kConverters) / 128;
     const bool speaker = threadIdx.x % 32 == 0;
     TaskReader<Source> tasks(shared.barriers.tasks, source);
