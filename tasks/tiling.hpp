@@ -23,6 +23,12 @@ constexpr std::uint64_t number_bytes(Arithmetic arithmetic) {
 }
 /// Tiles and filters whose sums have a factor in common, where M has numbers of 2 bytes.
 inline constexpr int kScaledSums = 16;
+/// Bytes of so many sums of M, of `sum_bytes` each, and of their factors, which are floats.
+constexpr std::int64_t bytes_of_m(std::int64_t sums, std::int64_t sum_bytes) {
+  constexpr std::int64_t kFactorBytes = sizeof(float);
+  return sums * sum_bytes +
+         (sum_bytes < kFactorBytes ? sums / (kScaledSums * kScaledSums) * kFactorBytes : 0);
+}
 
 /// Words of 32 bits that hold the channels of one conv group in U, V and packed inputs: one each;
 /// direct tasks on i8 have four in one.

@@ -13,18 +13,10 @@ std::int32_t i32(Number value) {
   return static_cast<std::int32_t>(value);
 }
 
-// Of so many numbers of V, U or M in one position.
+// Of so many numbers of V or U in one position.
 std::size_t position_bytes(const Tiling& tiling, std::int32_t rows, std::int32_t channels) {
   return static_cast<std::size_t>(rows) * static_cast<std::size_t>(channels) *
          number_bytes(tiling.arithmetic);
-}
-
-// Of so many numbers of M in one position, and of their factors.
-std::size_t sum_bytes(const Tiling& tiling, std::int32_t tiles, std::int32_t filters) {
-  const std::size_t bytes = position_bytes(tiling, tiles, filters);
-  const std::size_t sums = static_cast<std::size_t>(tiles) * static_cast<std::size_t>(filters);
-  const bool scaled = number_bytes(tiling.arithmetic) < sizeof(float);
-  return bytes + (scaled ? sums / (kScaledSums * kScaledSums) * sizeof(float) : 0);
 }
 
 std::size_t count_filter_bytes(const Tiling& tiling, const KernelSet& kernels, const TaskArgs& args,
@@ -197,8 +189,10 @@ TaskMemory memory_of_tasks(const Tiling& tiling, const KernelSet& kernels, const
     const std::size_t positions = cut->num_positions();
     memory.v_bytes =
         cut->window.v_slots * positions * position_bytes(tiling, args.gemm_tiles, args.c_padded);
+    const std::int64_t sums = std::int64_t{cut->num_positions()} * args.gemm_tiles * args.k_padded;
     memory.m_bytes =
-        cut->window.m_slots * positions * sum_bytes(tiling, args.gemm_tiles, args.k_padded);
+        cut->window.m_slots *
+        u64(bytes_of_m(sums, static_cast<std::int64_t>(number_bytes(tiling.arithmetic))));
   }
   if (kernels.redo != nullptr) {
     const std::size_t of_group =

@@ -49,15 +49,13 @@ struct PartOfM {
 };
 template <class Number, Layout kLayout>
 __device__ inline PartOfM<Number> slot_of_m(const TaskArgs& a, std::uint32_t slot, int positions) {
-  using Part = PartOfM<Number>;
   const MStrides strides = m_strides<kLayout>(a);
   const std::int64_t sums = positions * strides.position;
-  const std::int64_t sum_bytes = sums * static_cast<std::int64_t>(sizeof(Number));
-  const std::int64_t factor_bytes =
-      Part::kScaled ? sums / (kScaledSums * kScaledSums) * std::int64_t{sizeof(float)} : 0;
-  std::byte* const begin = reinterpret_cast<std::byte*>(a.m) + slot * (sum_bytes + factor_bytes);
-  return {reinterpret_cast<Number*>(begin), reinterpret_cast<float*>(begin + sum_bytes), strides,
-          a.gemm_tiles / kScaledSums};
+  std::byte* const begin =
+      reinterpret_cast<std::byte*>(a.m) + slot * bytes_of_m(sums, sizeof(Number));
+  return {reinterpret_cast<Number*>(begin),
+          reinterpret_cast<float*>(begin + sums * static_cast<std::int64_t>(sizeof(Number))),
+          strides, a.gemm_tiles / kScaledSums};
 }
 
 /// A power of two by which halves have room for numbers, and what undoes it.
