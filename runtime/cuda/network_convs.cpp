@@ -26,9 +26,7 @@ std::span<const Task> tasks_of(const std::vector<Task>& tasks, NodeId node) {
 }  // namespace
 
 NetworkConvs::NetworkConvs(const Lowering& lowering, const Device& device)
-    : scales_(lowering.nodes.size()),
-      host_tasks_(tasks_in_stages(lowering.graph)),
-      convs_(lowering.nodes.size()) {
+    : scales_(lowering.nodes.size()), convs_(lowering.nodes.size()) {
   for (NodeId node = 0; node < convs_.size(); ++node) {
     const auto* const tiling = std::get_if<Tiling>(&lowering.nodes[node].cut);
     if (tiling == nullptr) continue;
@@ -38,8 +36,11 @@ NetworkConvs::NetworkConvs(const Lowering& lowering, const Device& device)
     } catch (const Error& error) {
       throw Error(error.status(), lowering.graph.nodes[node] + ": " + error.what());
     }
+    if (!tasks_) {
+      host_tasks_ = tasks_in_stages(lowering.graph);
+      tasks_.emplace(host_tasks_);
+    }
     convs_[node].tasks = tasks_of(host_tasks_, node);
-    if (!tasks_) tasks_.emplace(host_tasks_);
   }
 }
 

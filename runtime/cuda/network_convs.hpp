@@ -42,8 +42,8 @@ class NetworkConvs {
   };
 
   RightScales scales_;                      // of the nodes
-  const std::vector<Task> host_tasks_;      // of the graph, stage by stage
-  std::optional<DeviceArray<Task>> tasks_;  // the same, if any node has kernels of its own
+  std::vector<Task> host_tasks_;            // of the graph, stage by stage, if any node has kernels
+  std::optional<DeviceArray<Task>> tasks_;  // the same
   std::vector<Conv> convs_;
 };
 
