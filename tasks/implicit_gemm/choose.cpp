@@ -154,12 +154,15 @@ bool has_long_pixels(const ConvProblem& a) {
   return a.r * a.s == 1 && u64(a.c) * size_of(a.dtype) >= kLong * kKBlockBytes;
 }
 
-// Tall tiles, with as many filters as divide them evenly; infinity, where there are none. Of tasks
-// whose number is share(tasks, lane blocks), the time must be less than so much of the best one
-// before; 0: that is no number for them; nothing: nor is any further one.
+// Tall tiles, with as many filters as are asked for, or as divide them evenly; infinity, where
+// there are none. Of tasks whose number is share(tasks, lane blocks), the time must be less than so
+// much of the best one before; 0: that is no number for them; nothing: nor is any further one.
 template <class Share>
 double choose_tall_filters(Tiling& tiling, Operands operands, const TilingOptions& options,
                            const Target& target, Share share) {
+  if (options.filter_blocks_per_gemm_task != 0) {
+    return choose_sizes(tiling, operands, options, target);
+  }
   const std::uint32_t all = tiling.filter_blocks();
   double best_us = std::numeric_limits<double>::infinity();
   Tiling best = tiling;
@@ -264,7 +267,7 @@ double choose_tensor_tiles(Tiling& tiling, const TilingOptions& options, const T
 double choose_converted_tiles(Tiling& tiling, const TilingOptions& options, const Target& target) {
   constexpr Operands kConverted = Operands::converted_tall;
   constexpr double kFewer = 0.93;
-  if (options.filter_blocks_per_gemm_task != 0 || tiling.filter_blocks() < kFilterBlocksInPlace) {
+  if (tiling.filter_blocks() < kFilterBlocksInPlace) {
     return choose_sizes(tiling, kConverted, options, target);
   }
   const ConvProblem& problem = tiling.problem;
@@ -278,16 +281,12 @@ double choose_converted_tiles(Tiling& tiling, const TilingOptions& options, cons
 // Tall tiles whose consumers split floats. (By the measurements behind their times, few filters are
 // worth their estimate as many are.)
 double choose_split_tiles(Tiling& tiling, const TilingOptions& options, const Target& target) {
-  constexpr Operands kSplit = Operands::split_tall;
   constexpr std::uint32_t kLeastBlocks = 2;
-  if (options.filter_blocks_per_gemm_task != 0) {
-    return choose_sizes(tiling, kSplit, options, target);
-  }
   const auto share = [&](std::uint32_t tasks, std::uint32_t blocks) -> std::optional<double> {
     if (tasks > 1 && blocks < kLeastBlocks) return {};
     return 1;
   };
-  return choose_tall_filters(tiling, kSplit, options, target, share);
+  return choose_tall_filters(tiling, Operands::split_tall, options, target, share);
 }
 
 // The tiling of TF32 that takes `us`, or one whose consumers convert floats to FP16.

@@ -99,6 +99,8 @@ bool rows_come_in_pieces(const ConvProblem& problem);
 bool stores_vectors(const ConvProblem& problem);
 /// Groups of so many padded pixels that a problem has.
 std::uint64_t count_place_groups(const ConvProblem& problem, const ImplicitGemmCut& cut);
+/// Tasks of all groups, by the cut alone: the tiling's counts need not be there yet.
+std::uint64_t count_tasks(const Tiling& tiling);
 /// Blocks of a cluster in which direct tasks of a group run in stages, if their number is even:
 /// those that convert x do it for each other.
 std::uint32_t cluster_blocks(const Tiling& tiling);

@@ -213,6 +213,12 @@ std::uint64_t count_place_groups(const ConvProblem& problem, const ImplicitGemmC
          ceil_div(u64(places_of_stripe(problem, stripes)), std::uint64_t{cut.places_per_group});
 }
 
+std::uint64_t count_tasks(const Tiling& tiling) {
+  const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
+  return count_place_groups(multiplied_problem(tiling.problem, cut.operands), cut) *
+         ceil_div(tiling.filter_blocks(), cut.filter_blocks_per_gemm_task);
+}
+
 namespace {
 
 // Whether blocks of a cluster load x for each other: where its rows come from the L2 in pieces, and
@@ -260,17 +266,14 @@ std::uint32_t channel_shares(const Tiling& tiling) {
       cut->places_per_group > std::uint32_t{kMostSharedPlaces}) {
     return 1;
   }
-  const std::uint64_t tasks = count_place_groups(problem, *cut) *
-                              ceil_div(tiling.filter_blocks(), cut->filter_blocks_per_gemm_task);
+  const std::uint64_t tasks = count_tasks(tiling);
   if (tasks > kClustersOfTwo) return 1;
   const std::int64_t k_block = k_block_channels_in_place(kMostSharedPlaces, cut->operands);
   const std::int64_t k_blocks = ceil_div(channels_at_once(problem), k_block);
   const std::int64_t tile_places =
       tile_places_in_place(cut->places_per_group, stripes, cut->operands, problem.c);
-  const std::int64_t most = std::min<std::int64_t>(tasks <= kClustersOfFour    ? 4
-                                                   : tasks <= kClustersOfThree ? 3
-                                                                               : 2,
-                                                   most_channel_shares(tile_places, cut->operands));
+  const std::int64_t largest = tasks <= kClustersOfFour ? 4 : tasks <= kClustersOfThree ? 3 : 2;
+  const std::int64_t most = std::min(largest, most_channel_shares(tile_places, cut->operands));
   return u32(u64(ceil_div(k_blocks, ceil_div(k_blocks, most))));
 }
 

@@ -93,9 +93,9 @@ struct TallTimes {
       one_by_one, alone, task, memory, in_pieces, of_two_lines, together;
 };
 // Of tensors: H200, 120 layers in FP16 and TF32, up to 12 numbers of filters each, 12 % off, root
-// mean square. Of floats that consumers convert: H200, 79 layers, 9 % off, root mean
-// square; rows in pieces as of tensors. Of those that they split: H200, 181 layers, up to 5 sizes
-// each, 7 % off; the chosen ones take 0.6 % more than the best.
+// mean square. Of floats that consumers convert: H200, 79 layers, 9 % off, root mean square; rows
+// in pieces as of tensors. Of those that they split: H200, 181 layers, up to 5 sizes each, 7 % off;
+// the chosen ones take 0.6 % more than the best.
 constexpr TallTimes kTall{2.42,   0.36,    2.9e-3, 0.246, 0,    1.01e-3, 1.79, 3.24e6, 0.15,
                           1.2e-3, 2.48e-5, 1,      1.31,  0.49, 3.54e6,  1.54, 1.46,   1.33};
 constexpr TallTimes kConvertedTall{2.37,  0,      3.68e-3, 0.132,   0,       1.48e-3,
@@ -354,9 +354,15 @@ double tall_us(const Tiling& tiling, double waves, bool staged) {
          with_memory_us(tiles_us, memory_bytes(tiling) / us.memory);
 }
 
-// Blocks that run at once, if all of them do, and have a tile each whose taps have inputs of their
-// own, on tensors that stay in the L2; else nothing.
-std::optional<double> blocks_at_once(const Tiling& tiling) {
+// A run whose blocks are all at work at once, a tile each whose taps have inputs of their own, on
+// tensors that stay in the L2.
+struct RunAtOnce {
+  std::int32_t tile_places;
+  std::uint32_t shares;
+  double blocks;
+};
+
+std::optional<RunAtOnce> find_run_at_once(const Tiling& tiling) {
   const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
   const Operands operands = cut.operands;
   const ConvProblem problem = multiplied_problem(tiling.problem, operands);
@@ -370,14 +376,13 @@ std::optional<double> blocks_at_once(const Tiling& tiling) {
   }
   const InputOfTile input = input_of_tile(problem, stripes, tile_places, operands);
   if (!are_tall(operands) && input.filter_rows * input.filter_cols != 1) return {};
-  const std::uint64_t blocks = count_place_groups(problem, cut) *
-                               ceil_div(tiling.filter_blocks(), cut.filter_blocks_per_gemm_task) *
-                               channel_shares(tiling);
-  if (static_cast<double>(blocks) > kTapMultiprocessors || memory_bytes(tiling) != 0) return {};
-  return static_cast<double>(blocks);
+  const std::uint32_t shares = channel_shares(tiling);
+  const auto blocks = static_cast<double>(count_tasks(tiling) * shares);
+  if (blocks > kTapMultiprocessors || memory_bytes(tiling) != 0) return {};
+  return RunAtOnce{tile_places, shares, blocks};
 }
 
-double at_once_us(const Tiling& tiling, std::int32_t tile_places, double blocks) {
+double at_once_us(const Tiling& tiling, const RunAtOnce& run) {
   const ConvProblem& problem = tiling.problem;
   const auto& cut = std::get<ImplicitGemmCut>(tiling.cut);
   const bool is_few = cut.filter_blocks_per_gemm_task < kFilterBlocksInPlace;
@@ -385,19 +390,19 @@ double at_once_us(const Tiling& tiling, std::int32_t tile_places, double blocks)
                           : !are_tall(cut.operands) ? kNarrowAtOnce
                           : is_few                  ? kFewTallAtOnce
                                                     : kTallAtOnce;
-  const std::uint32_t shares = channel_shares(tiling);
   const double filters = filters_in_place(cut.operands, cut.filter_blocks_per_gemm_task);
-  const double more = row_more(problem, tile_places, cut.operands, kInPiecesAtOnce);
-  const double busy = blocks / kTapMultiprocessors;
-  const double tap_us = us.tap + more * (tile_places * (us.place + us.place_of_all * busy) +
+  const double more = row_more(problem, run.tile_places, cut.operands, kInPiecesAtOnce);
+  const double busy = run.blocks / kTapMultiprocessors;
+  const double tap_us = us.tap + more * (run.tile_places * (us.place + us.place_of_all * busy) +
                                          filters * (us.filter + us.filter_of_all * busy));
   const bool one_by_one = !stores_vectors(problem);
   const double stored = one_by_one && !are_tall(cut.operands)
                             ? filters
                             : std::min(filters, static_cast<double>(problem.k));
-  const double bytes = tile_places * stored * static_cast<double>(size_of(problem.dtype));
-  return us.run + num_taps(problem, tile_places, cut.operands, shares) * tap_us +
-         us.output_byte * (one_by_one ? kOneByOneAtOnce : 1) * bytes + (shares > 1 ? us.shares : 0);
+  const double bytes = run.tile_places * stored * static_cast<double>(size_of(problem.dtype));
+  return us.run + num_taps(problem, run.tile_places, cut.operands, run.shares) * tap_us +
+         us.output_byte * (one_by_one ? kOneByOneAtOnce : 1) * bytes +
+         (run.shares > 1 ? us.shares : 0);
 }
 
 // Microseconds of a run of so many waves of tasks, in stages or not. Of the tiling's counts only
@@ -411,7 +416,7 @@ double in_place_us(const Tiling& tiling, double waves, bool staged) {
       tile_places_in_place(cut.places_per_group, stripes, operands, problem.c);
   if (tile_places == 0) return std::numeric_limits<double>::infinity();
   if (staged) {
-    if (const auto blocks = blocks_at_once(tiling)) return at_once_us(tiling, tile_places, *blocks);
+    if (const auto run = find_run_at_once(tiling)) return at_once_us(tiling, *run);
   }
   if (are_tall(operands)) return tall_us(tiling, waves, staged);
   const InputOfTile input = input_of_tile(problem, stripes, tile_places, operands);
@@ -486,7 +491,7 @@ double loaded_chunk_us(const ConvProblem& problem, const Tile& tile, std::uint32
 
 }  // namespace
 
-bool run_at_once(const Tiling& tiling) { return blocks_at_once(tiling).has_value(); }
+bool run_at_once(const Tiling& tiling) { return find_run_at_once(tiling).has_value(); }
 
 double memory_by_products(const Tiling& tiling) {
   return memory_us(tiling) / least_products_us(tiling);
