@@ -380,13 +380,15 @@ TEST_CASE("Tall tiles are also for few filters, of which narrow ones would be mo
   check_tiles("n4c720h52k500r1p0+nhwc", options, Operands::in_float_tensor_tall, 32);
 }
 
-TEST_CASE("Blocks load x for each other where its rows come in pieces") {
+// Of a cluster, in stages; 0 lane blocks of filters: to be chosen.
+std::uint32_t blocks_of(const char* text, std::uint32_t filter_blocks = 0) {
   TilingOptions options;
   options.whole_tensors = true;
-  const auto blocks_of = [&](const char* text, std::uint32_t filter_blocks = 0) {
-    options.filter_blocks_per_gemm_task = filter_blocks;
-    return cluster_blocks(tiling_of(text, options));
-  };
+  options.filter_blocks_per_gemm_task = filter_blocks;
+  return cluster_blocks(tiling_of(text, options));
+}
+
+TEST_CASE("Blocks load x for each other where its rows come in pieces") {
   CHECK(blocks_of("n7c472h77k936r1p0+nhwc+f16") == 2);
   CHECK(blocks_of("n7c472h77k936r1p0+nhwc+f16", 8) == 2);  // wide tiles, too
   CHECK(blocks_of("n7c472h77k936r1p0+nhwc+f16", 9) == 1);  // seven tasks of filters
@@ -395,12 +397,6 @@ TEST_CASE("Blocks load x for each other where its rows come in pieces") {
 }
 
 TEST_CASE("Of 1x1 filters blocks load x for each other where that is much, and lines the more") {
-  TilingOptions options;
-  options.whole_tensors = true;
-  const auto blocks_of = [&](const char* text, std::uint32_t filter_blocks) {
-    options.filter_blocks_per_gemm_task = filter_blocks;
-    return cluster_blocks(tiling_of(text, options));
-  };
   // Rows of two lines.
   CHECK(blocks_of("n7c480h77k936r1p0+nhwc+f16", 8) == 2);
   CHECK(blocks_of("n32c720h28k192r1p0+nhwc+f16", 6) == 2);
